@@ -1,0 +1,92 @@
+# Finds every dependency, or says which package to install.
+function(opwright_missing what package)
+  message(FATAL_ERROR "${what} was not found. Install it with: ${package}")
+endfunction()
+
+# A header-only dependency becomes the interface target NAME.
+function(opwright_header_only name header package)
+  find_path(${name}_INCLUDE_DIR ${header})
+  if(NOT ${name}_INCLUDE_DIR)
+    opwright_missing(${header} "apt-get install ${package}")
+  endif()
+  add_library(${name} INTERFACE)
+  target_include_directories(${name} SYSTEM INTERFACE ${${name}_INCLUDE_DIR})
+endfunction()
+
+opwright_header_only(protozero protozero/pbf_reader.hpp libprotozero-dev)
+opwright_header_only(flatbuffers_headers flatbuffers/flatbuffers.h libflatbuffers-dev)
+opwright_header_only(xxhash xxhash.h libxxhash-dev)
+target_compile_definitions(xxhash INTERFACE XXH_INLINE_ALL)
+opwright_header_only(cli11 CLI/CLI.hpp libcli11-dev)
+
+find_program(FLATC flatc)
+if(NOT FLATC)
+  opwright_missing("flatc, the FlatBuffers compiler," "apt-get install flatbuffers-compiler")
+endif()
+
+# Highway: the distributions ship the shared library only, so it is bundled.
+find_path(HWY_INCLUDE_DIR hwy/highway.h)
+find_library(HWY_LIBRARY hwy)
+if(NOT HWY_INCLUDE_DIR OR NOT HWY_LIBRARY)
+  opwright_missing(Highway "apt-get install libhwy-dev")
+endif()
+add_library(highway INTERFACE)
+target_include_directories(highway SYSTEM INTERFACE ${HWY_INCLUDE_DIR})
+target_compile_definitions(highway INTERFACE HWY_SHARED_DEFINE)
+target_link_libraries(highway INTERFACE ${HWY_LIBRARY})
+
+# OpenMP: GCC's runtime is the one that oneDNN uses. Clang would bring its own beside it, so a clang
+# build (fuzzing) and a thread-sanitized one (libgomp is not instrumented) run their loops serially.
+add_library(openmp INTERFACE)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT OPWRIGHT_SANITIZE MATCHES thread)
+  find_package(OpenMP REQUIRED COMPONENTS CXX)
+  target_link_libraries(openmp INTERFACE OpenMP::OpenMP_CXX)
+endif()
+
+# Python serves the build even where the extension is not wanted: oneDNN comes from PyPI.
+if(NOT Python_EXECUTABLE AND NOT DEFINED ENV{VIRTUAL_ENV}
+   AND EXISTS ${PROJECT_SOURCE_DIR}/.venv/bin/python)
+  set(Python_EXECUTABLE ${PROJECT_SOURCE_DIR}/.venv/bin/python)
+endif()
+set(python_components Interpreter)
+if(OPWRIGHT_PYTHON)
+  list(APPEND python_components Development.Module)
+endif()
+find_package(Python 3.10 COMPONENTS ${python_components} OPTIONAL_COMPONENTS Development.SABIModule)
+if(NOT Python_FOUND)
+  opwright_missing("Python 3.10 or newer with its headers" "apt-get install python3-dev")
+endif()
+
+execute_process(
+  COMMAND ${Python_EXECUTABLE} -c [[
+from importlib.metadata import files
+print(next(f.locate().resolve().parent for f in files("onednn-devel-cpu-gomp")
+           if f.name == "dnnl-config.cmake"))]]
+  OUTPUT_VARIABLE dnnl_dir OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
+if(failed)
+  opwright_missing("oneDNN" "${Python_EXECUTABLE} -m pip install onednn-devel-cpu-gomp
+(or name the interpreter that has it: -DPython_EXECUTABLE=...)")
+endif()
+find_package(dnnl 3 REQUIRED CONFIG PATHS ${dnnl_dir} NO_DEFAULT_PATH)
+
+if(OPWRIGHT_PYTHON)
+  execute_process(COMMAND ${Python_EXECUTABLE} -m nanobind --cmake_dir
+    OUTPUT_VARIABLE nanobind_ROOT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
+  if(failed)
+    opwright_missing(nanobind "${Python_EXECUTABLE} -m pip install nanobind")
+  endif()
+  find_package(nanobind CONFIG REQUIRED)
+endif()
+
+if(OPWRIGHT_TESTS)
+  find_package(GTest QUIET)
+  if(NOT GTest_FOUND)
+    opwright_missing(GoogleTest "apt-get install libgtest-dev")
+  endif()
+endif()
+if(OPWRIGHT_BENCH)
+  find_package(benchmark QUIET)
+  if(NOT benchmark_FOUND)
+    opwright_missing("Google Benchmark" "apt-get install libbenchmark-dev")
+  endif()
+endif()

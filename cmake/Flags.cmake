@@ -1,0 +1,31 @@
+# Compiler settings shared by every target.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+add_library(opwright_flags INTERFACE)
+target_include_directories(opwright_flags INTERFACE
+  ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+target_include_directories(opwright_flags SYSTEM INTERFACE ${PROJECT_BINARY_DIR}/generated)
+target_compile_definitions(opwright_flags INTERFACE OPWRIGHT_VERSION="${PROJECT_VERSION}")
+target_compile_options(opwright_flags INTERFACE -Wall -Wextra $<$<BOOL:${OPWRIGHT_WERROR}>:-Werror>
+  # Symbols stay exported for the extension and the program, calls within the library still bind directly.
+  -fno-semantic-interposition)
+
+if(OPWRIGHT_SANITIZE)
+  add_compile_options(-fsanitize=${OPWRIGHT_SANITIZE} -fno-omit-frame-pointer -g)
+  add_link_options(-fsanitize=${OPWRIGHT_SANITIZE})
+  if(OPWRIGHT_SANITIZE MATCHES undefined)
+    add_compile_options(-fno-sanitize-recover=undefined)
+  endif()
+endif()
