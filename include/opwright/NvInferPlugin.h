@@ -1,0 +1,6 @@
+#pragma once
+
+/// \file
+/// TensorRT's name for the declaration of initLibNvInferPlugins; see NvInfer.h.
+
+#include "NvInfer.h"

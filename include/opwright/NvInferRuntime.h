@@ -1,0 +1,7 @@
+#pragma once
+
+/// \file
+/// TensorRT's name for runtime.h; see NvInfer.h.
+
+#include "NvInferRuntimeCommon.h"
+#include "runtime.h"

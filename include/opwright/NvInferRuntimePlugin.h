@@ -1,0 +1,7 @@
+#pragma once
+
+/// \file
+/// TensorRT's name for plugin.h; see NvInfer.h.
+
+#include "NvInferPluginBase.h"
+#include "plugin.h"

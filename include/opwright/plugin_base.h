@@ -1,0 +1,269 @@
+#pragma once
+
+/// \file
+/// What all generations of plugins share: tensor descriptors, fields, shape expressions, the root
+/// of the V3 interfaces, resources and the base of creators.
+
+#include "allocator.h"
+#include "logger.h"
+#include "types.h"
+
+namespace opwright {
+
+/// Set in a version to say that the object is implemented in Python.
+static constexpr int32_t kPLUGIN_VERSION_PYTHON_BIT = 0x40;
+
+/// A plugin's input or output as it is at run time.
+struct PluginTensorDesc {
+  Dims dims;            ///< -1 for extents that are not known yet.
+  DataType type;        ///< Type of the elements.
+  TensorFormat format;  ///< Layout of the elements.
+  float scale;          ///< Of a quantized kINT8 tensor; -1 where there is none.
+};
+
+/// A plugin's input or output as it is while an engine is built: `desc.dims` has -1 for dynamic
+/// extents, and the other members have their values in the profile at hand.
+struct DynamicPluginTensorDesc {
+  PluginTensorDesc desc;
+  Dims min;
+  Dims max;
+  Dims opt;  ///< The extents that candidates are timed with.
+};
+
+enum class PluginFieldType : int32_t {
+  kFLOAT16 = 0,
+  kFLOAT32 = 1,
+  kFLOAT64 = 2,
+  kINT8 = 3,
+  kINT16 = 4,
+  kINT32 = 5,
+  kCHAR = 6,
+  kDIMS = 7,     ///< `Dims` structures.
+  kUNKNOWN = 8,  ///< Bytes that only the plugin can read.
+  kBF16 = 9,
+  kINT64 = 10,
+  kFP8 = 11,
+  kINT4 = 12,
+  kFP4 = 13,
+};
+
+namespace impl {
+template <>
+struct EnumMaxImpl<PluginFieldType> {
+  static constexpr int32_t kVALUE = 14;
+};
+}  // namespace impl
+
+/// A named attribute of a plugin. It owns neither the name nor the data.
+class PluginField {
+ public:
+  AsciiChar const* name;
+  void const* data;
+  PluginFieldType type;
+  int32_t length;  ///< Number of elements of `type`; of bytes for kUNKNOWN.
+
+  PluginField(AsciiChar const* const name_ = nullptr, void const* const data_ = nullptr,
+              PluginFieldType const type_ = PluginFieldType::kUNKNOWN,
+              int32_t const length_ = 0) noexcept
+      : name(name_), data(data_), type(type_), length(length_) {}
+};
+
+struct PluginFieldCollection {
+  int32_t nbFields{};
+  PluginField const* fields{};
+};
+
+/// What a plugin is made for.
+enum class TensorRTPhase : int32_t {
+  kBUILD = 0,    ///< To be added to a network.
+  kRUNTIME = 1,  ///< To run in an engine that is being loaded.
+};
+
+/// The parts that an IPluginV3 may have.
+enum class PluginCapabilityType : int32_t {
+  kCORE = 0,
+  kBUILD = 1,
+  kRUNTIME = 2,
+};
+
+/// How the results of two expressions are combined. Comparisons give 0 or 1; divisions round
+/// towards minus or plus infinity.
+enum class DimensionOperation : int32_t {
+  kSUM = 0,
+  kPROD = 1,
+  kMAX = 2,
+  kMIN = 3,
+  kSUB = 4,
+  kEQUAL = 5,
+  kLESS = 6,
+  kFLOOR_DIV = 7,
+  kCEIL_DIV = 8,
+};
+
+namespace impl {
+template <>
+struct EnumMaxImpl<DimensionOperation> {
+  static constexpr int32_t kVALUE = 9;
+};
+}  // namespace impl
+
+class IDimensionExpr;
+
+/// The implementations behind IDimensionExpr and IExprBuilder. Plugins call through the inline
+/// methods of those classes, which are compiled into them: the order of the methods here, and each
+/// class's being a pointer to its implementation, are part of the binary interface.
+namespace apiv {
+
+class VRoot {
+ public:
+  virtual ~VRoot() noexcept = default;
+};
+
+class VDimensionExpr : public VRoot {
+ public:
+  virtual bool isConstant() const = 0;
+  virtual int64_t getConstantValue() const = 0;
+  virtual bool isSizeTensor() const = 0;
+};
+
+class VExprBuilder : public VRoot {
+ public:
+  virtual IDimensionExpr const* constant(int64_t value) = 0;
+  virtual IDimensionExpr const* operation(DimensionOperation op, IDimensionExpr const& first,
+                                          IDimensionExpr const& second) = 0;
+  virtual IDimensionExpr const* declareSizeTensor(int32_t outputIndex, IDimensionExpr const& opt,
+                                                  IDimensionExpr const& upper) = 0;
+};
+
+}  // namespace apiv
+
+/// An integer expression over the dimensions of a plugin's inputs. The library makes them; an
+/// implementation derives from this class and from apiv::VDimensionExpr and sets mImpl to itself.
+class IDimensionExpr : public INoCopy {
+ public:
+  bool isConstant() const noexcept { return mImpl->isConstant(); }
+
+  /// The value of a constant; the smallest int64_t for any other expression.
+  int64_t getConstantValue() const noexcept { return mImpl->getConstantValue(); }
+
+ protected:
+  apiv::VDimensionExpr* mImpl{nullptr};
+  virtual ~IDimensionExpr() noexcept = default;
+
+ public:
+  /// Whether this came from IExprBuilder::declareSizeTensor().
+  bool isSizeTensor() const noexcept { return mImpl->isSizeTensor(); }
+};
+
+/// Makes expressions. A plugin gets one to describe its output shapes with; the expressions belong
+/// to it and must not be kept. An implementation derives as described at IDimensionExpr.
+class IExprBuilder : public INoCopy {
+ public:
+  IDimensionExpr const* constant(int64_t value) noexcept { return mImpl->constant(value); }
+
+  /// \return null if `op` is not a DimensionOperation.
+  IDimensionExpr const* operation(DimensionOperation op, IDimensionExpr const& first,
+                                  IDimensionExpr const& second) noexcept {
+    return mImpl->operation(op, first, second);
+  }
+
+ protected:
+  apiv::VExprBuilder* mImpl{nullptr};
+  virtual ~IExprBuilder() noexcept = default;
+
+ public:
+  /// Declares that output `outputIndex` is a size tensor: a scalar that enqueue() writes, by which
+  /// extents of other outputs are known that the input shapes do not determine.
+  /// \param opt the value to plan and time with; must not depend on a size tensor.
+  /// \param upper the greatest value that can occur; memory is reserved for it.
+  /// \return the size tensor's value as an expression.
+  IDimensionExpr const* declareSizeTensor(int32_t outputIndex, IDimensionExpr const& opt,
+                                          IDimensionExpr const& upper) {
+    return mImpl->declareSizeTensor(outputIndex, opt, upper);
+  }
+};
+
+/// Dims with expressions for extents.
+class DimsExprs {
+ public:
+  int32_t nbDims;
+  IDimensionExpr const* d[Dims::MAX_DIMS];
+};
+
+namespace v_1_0 {
+
+/// Base of a V3 plugin's parts.
+class IPluginCapability : public IVersionedInterface {};
+
+/// Something that plugins share by a key, through IPluginRegistry::acquirePluginResource().
+class IPluginResource : public IVersionedInterface {
+ public:
+  InterfaceInfo getInterfaceInfo() const noexcept override {
+    return InterfaceInfo{"IPluginResource", 1, 0};
+  }
+
+  /// Frees what is behind the resource. Called only on objects that clone() made, which must remain
+  /// fit to be cloned.
+  /// \return 0 on success.
+  virtual int32_t release() noexcept = 0;
+
+  /// \return null on failure. The registry keeps a clone, not the object that it was given.
+  virtual IPluginResource* clone() noexcept = 0;
+
+  ~IPluginResource() noexcept override = default;
+
+  IPluginResource() = default;
+  IPluginResource(IPluginResource const&) = default;
+  IPluginResource(IPluginResource&&) = default;
+  IPluginResource& operator=(IPluginResource const&) & = default;
+  IPluginResource& operator=(IPluginResource&&) & = default;
+};
+
+/// Base of all plugin creators; getInterfaceInfo() tells them apart.
+class IPluginCreatorInterface : public IVersionedInterface {
+ public:
+  ~IPluginCreatorInterface() noexcept override = default;
+
+ protected:
+  IPluginCreatorInterface() = default;
+  IPluginCreatorInterface(IPluginCreatorInterface const&) = default;
+  IPluginCreatorInterface(IPluginCreatorInterface&&) = default;
+  IPluginCreatorInterface& operator=(IPluginCreatorInterface const&) & = default;
+  IPluginCreatorInterface& operator=(IPluginCreatorInterface&&) & = default;
+};
+
+/// A plugin made of parts: core, build and runtime.
+class IPluginV3 : public IVersionedInterface {
+ public:
+  InterfaceInfo getInterfaceInfo() const noexcept override { return InterfaceInfo{"PLUGIN", 1, 0}; }
+
+  /// The part that is asked for, owned by the plugin. In the build phase all three must be there,
+  /// in the runtime phase kCORE and kRUNTIME; null for a part that is not.
+  virtual IPluginCapability* getCapabilityInterface(PluginCapabilityType type) noexcept = 0;
+
+  /// \return a ready plugin with the same state and at least the same parts; null on failure.
+  virtual IPluginV3* clone() noexcept = 0;
+};
+
+}  // namespace v_1_0
+using IPluginCapability = v_1_0::IPluginCapability;
+using IPluginResource = v_1_0::IPluginResource;
+using IPluginCreatorInterface = v_1_0::IPluginCreatorInterface;
+using IPluginV3 = v_1_0::IPluginV3;
+
+/// What an execution context offers to the plugins that are attached to it.
+class IPluginResourceContext {
+ public:
+  virtual IGpuAllocator* getGpuAllocator() const noexcept = 0;
+  virtual IErrorRecorder* getErrorRecorder() const noexcept = 0;
+  virtual ~IPluginResourceContext() noexcept = default;
+
+ protected:
+  IPluginResourceContext() = default;
+  IPluginResourceContext(IPluginResourceContext const&) = default;
+  IPluginResourceContext(IPluginResourceContext&&) = default;
+  IPluginResourceContext& operator=(IPluginResourceContext const&) & = default;
+  IPluginResourceContext& operator=(IPluginResourceContext&&) & = default;
+};
+
+}  // namespace opwright
