@@ -1,0 +1,35 @@
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+
+#include "base/blob.h"
+
+namespace opwright {
+
+/// The whole file mapped read-only and private. Throws Error naming the path and the system's
+/// reason when it cannot be opened, is a directory, or is empty (an empty file gives an empty Blob
+/// with non-null data).
+Blob map_file(const std::string& path);
+/// The whole file copied into private memory.
+Blob read_file(const std::string& path);
+
+/// Writes a file so that a crash, a full disk or a killed process leaves the old file or the new
+/// one, never a part: into a temporary file in the same directory, synced, then renamed.
+void write_file_atomically(const std::string& path,
+                           std::span<const std::span<const std::byte>> parts);
+
+/// An advisory lock on `path` + ".lock", held until destruction. Other processes wait.
+class FileLock {
+ public:
+  explicit FileLock(const std::string& path);
+  ~FileLock();
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+
+ private:
+  int descriptor_;
+};
+
+}  // namespace opwright

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+
+namespace opwright {
+
+/// Threads that parallel loops and the CPU kernels of this thread use: by default the cores that
+/// the process may run on, or OMP_NUM_THREADS. The setting belongs to the calling thread.
+int thread_count();
+void set_thread_count(int count);
+
+/// A non-owning reference to a callable: what a parallel loop takes instead of a template or
+/// std::function.
+class LoopBody {
+ public:
+  template <class F, class = std::enable_if_t<!std::is_same_v<std::decay_t<F>, LoopBody>>>
+  LoopBody(F&& f)  // NOLINT: implicit by design
+      : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),
+        call_([](void* object, int64_t begin, int64_t end) {
+          (*static_cast<std::remove_reference_t<F>*>(object))(begin, end);
+        }) {}
+  void operator()(int64_t begin, int64_t end) const { call_(object_, begin, end); }
+
+ private:
+  void* object_;
+  void (*call_)(void*, int64_t, int64_t);
+};
+
+/// Calls body(begin, end) over disjoint ranges that cover [0, count), in parallel when there is
+/// more than one range of at least `grain` iterations. Ranges are contiguous and as even as
+/// possible. An exception from a body is rethrown on the calling thread after all ranges ended.
+/// Allocates nothing.
+void parallel_for(int64_t count, int64_t grain, LoopBody body);
+
+}  // namespace opwright

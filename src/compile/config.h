@@ -1,0 +1,50 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/log.h"
+#include "base/shape.h"
+#include "compile/timing_cache.h"
+#include "plan/plan.h"
+
+namespace opwright {
+
+/// Shapes (or, for shape inputs, values) that an engine is made for. Network inputs with constant
+/// shape need no entry.
+class OptimizationProfile {
+ public:
+  struct Range {
+    Shape min, opt, max;
+  };
+  /// Throws Error unless the ranks agree and min <= opt <= max.
+  void set_shape(const std::string& input, const Shape& min, const Shape& opt, const Shape& max);
+  void set_values(const std::string& input, const Shape& min, const Shape& opt, const Shape& max);
+  const Range* shape(const std::string& input) const;
+  const Range* values(const std::string& input) const;
+
+ private:
+  std::unordered_map<std::string, Range> shapes_, values_;
+};
+
+/// Called as the build goes on: phase, done steps, all steps. Returning false cancels the build.
+using ProgressCallback = std::function<bool(const std::string& phase, int done, int total)>;
+
+struct BuildConfig {
+  DeviceType device = DeviceType::kCPU;
+  bool fp16 = false, bf16 = false, int8 = false, fp8 = false;
+  std::vector<OptimizationProfile>
+      profiles;  ///< empty: one profile of the network's constant shapes
+  int avg_timing_iterations = 4;
+  /// False: run no kernel during the build and take each operator's first candidate.
+  bool timing = true;
+  std::shared_ptr<TimingCache> timing_cache;  ///< null: a fresh one
+  bool detailed_inspection = true;  ///< keep layer names and what the tuner compared in the plan
+  ProgressCallback progress;
+  Log log;
+};
+
+}  // namespace opwright

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/blob.h"
+
+namespace opwright {
+
+/// Times of candidates in milliseconds, valid for one device identity. Keys are texts that name
+/// operator, timing key, shapes, types, formats and tactic. Thread safe.
+class TimingCache {
+ public:
+  explicit TimingCache(std::string device_identity)
+      : device_identity_(std::move(device_identity)) {}
+  const std::string& device_identity() const { return device_identity_; }
+  std::optional<float> find(const std::string& key) const;
+  void insert(const std::string& key, float milliseconds);
+  size_t size() const;
+  std::vector<std::string> keys() const;
+  void clear();
+  /// Adds the other cache's entries where this one has none. Throws Error when the devices differ
+  /// and `ignore_mismatch` is false.
+  void combine(const TimingCache& other, bool ignore_mismatch);
+
+  std::vector<std::byte> serialize() const;
+  /// Verified like an engine file (magic, version, hash, bounds). Throws Error for bytes that are
+  /// no timing cache.
+  static std::unique_ptr<TimingCache> deserialize(std::span<const std::byte> bytes);
+  /// Loads `path` if it exists (an unusable or foreign file is ignored with a warning to the caller
+  /// through the return of null).
+  static std::unique_ptr<TimingCache> load(const std::string& path);
+  /// Under a file lock: reads what is there, combines, and replaces the file atomically.
+  void save(const std::string& path) const;
+
+ private:
+  std::string device_identity_;
+  mutable std::mutex mutex_;
+  std::unordered_map<std::string, float> entries_;
+};
+
+}  // namespace opwright

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/blob.h"
+
+namespace opwright {
+
+using Ints = std::vector<int64_t>;
+using Floats = std::vector<double>;
+using AttributeValue = std::variant<int64_t, double, std::string, Ints, Floats, Blob>;
+
+/// One named property of an operator, in the form in which plans store it and the inspector shows
+/// it.
+struct Attribute {
+  std::string name;
+  AttributeValue value;
+  friend bool operator==(const Attribute&, const Attribute&) = default;
+};
+using Attributes = std::vector<Attribute>;
+
+/// The value of the attribute, or null.
+const AttributeValue* find(const Attributes& attributes, std::string_view name);
+/// "stride=[2, 2] groups=1"; blobs as their size and a hash of their bytes, so that the text
+/// identifies the attributes.
+std::string str(const Attributes& attributes);
+
+/// Turns a parameter struct into Attributes and back. The struct lists its members once:
+///     template <class V> void visit(V& v) { v("stride", stride); v("groups", groups); }
+/// Members are bool, integers, enums, double, float, std::string, Ints, Floats or Blob.
+class AttributeWriter {
+ public:
+  template <class T>
+  void operator()(const char* name, const T& member) {
+    if constexpr (std::is_enum_v<T> || std::is_integral_v<T>)
+      attributes.push_back({name, static_cast<int64_t>(member)});
+    else if constexpr (std::is_floating_point_v<T>)
+      attributes.push_back({name, static_cast<double>(member)});
+    else
+      attributes.push_back({name, member});
+  }
+  Attributes attributes;
+};
+
+/// The way back. Throws Error naming `owner` and the attribute when one is missing or of another
+/// type.
+class AttributeReader {
+ public:
+  AttributeReader(std::string_view owner, const Attributes& attributes)
+      : owner_(owner), attributes_(attributes) {}
+  template <class T>
+  void operator()(const char* name, T& member) {
+    if constexpr (std::is_enum_v<T> || std::is_integral_v<T>)
+      member = static_cast<T>(std::get<int64_t>(get(name, AttributeValue(int64_t{}).index())));
+    else if constexpr (std::is_floating_point_v<T>)
+      member = static_cast<T>(std::get<double>(get(name, AttributeValue(double{}).index())));
+    else
+      member = std::get<T>(get(name, AttributeValue(T{}).index()));
+  }
+
+ private:
+  const AttributeValue& get(const char* name, size_t type_index) const;
+  std::string_view owner_;
+  const Attributes& attributes_;
+};
+
+}  // namespace opwright

@@ -1,0 +1,196 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "network/operator.h"
+
+namespace opwright {
+
+class Layer;
+class Network;
+
+/// A tensor of a network that is being defined. Owned by its Network; addresses are stable.
+class Tensor {
+ public:
+  const std::string& name() const { return name_; }
+  /// Names are unique within a network; throws Error when another tensor has this one.
+  void set_name(std::string name);
+  DataType dtype() const { return info_.dtype; }
+  const SymShape& dims() const { return info_.dims; }
+  /// Extents, -1 where not constant.
+  Shape shape() const;
+  int rank() const { return static_cast<int>(info_.dims.size()); }
+  const TensorInfo& info() const { return info_; }
+  Network& network() const { return *network_; }
+  /// The layer that makes it, null for network inputs.
+  Layer* producer() const { return producer_; }
+  int producer_output() const { return producer_output_; }
+  bool is_network_input() const { return is_input_; }
+  bool is_network_output() const { return is_output_; }
+  /// Network inputs only: how the dimension with this index is called. Equal names mean equal
+  /// extents at run time.
+  void set_dimension_name(int index, std::string name);
+  std::string dimension_name(int index) const;
+  /// Network inputs and outputs only.
+  void set_shape(const Shape& shape);
+  void set_dtype(DataType dtype);
+  uint32_t allowed_formats() const { return allowed_formats_; }
+  void set_allowed_formats(uint32_t formats);
+
+ private:
+  friend class Network;
+  friend class Layer;
+  Tensor(Network& network, std::string name) : network_(&network), name_(std::move(name)) {}
+
+  Network* network_;
+  std::string name_;
+  TensorInfo info_;
+  Layer* producer_ = nullptr;
+  int producer_output_ = 0;
+  int aliased_input_ = -1;
+  bool is_input_ = false;
+  bool is_output_ = false;
+  Shape declared_shape_;                      // network inputs: -1 where dynamic
+  std::vector<std::string> dimension_names_;  // network inputs
+  uint32_t allowed_formats_ = 1u << static_cast<int>(TensorFormat::kLINEAR);
+};
+
+/// An operator applied to tensors. The operator itself is immutable; changing a layer's parameters
+/// gives it another operator and infers again, from this layer on downstream.
+class Layer {
+ public:
+  virtual ~Layer() = default;
+  const std::string& name() const { return name_; }
+  void set_name(std::string name) { name_ = std::move(name); }
+  const std::string& metadata() const { return metadata_; }
+  void set_metadata(std::string metadata) { metadata_ = std::move(metadata); }
+  const OperatorPtr& op() const { return op_; }
+  Network& network() const { return *network_; }
+  int num_inputs() const { return static_cast<int>(inputs_.size()); }
+  int num_outputs() const { return static_cast<int>(outputs_.size()); }
+  /// Null for an optional input that is absent.
+  Tensor* input(int index) const;
+  Tensor* output(int index) const;
+  std::span<Tensor* const> inputs() const { return inputs_; }
+  std::span<Tensor* const> outputs() const { return outputs_; }
+  /// Replaces an input, or appends when `index` equals num_inputs() (gaps become absent inputs),
+  /// and infers again.
+  void set_input(int index, Tensor* tensor);
+  /// Replaces the operator and infers again; leaves everything as it was when inference throws.
+  void set_op(OperatorPtr op);
+
+ protected:
+  friend class Network;
+  Layer() = default;
+
+ private:
+  void infer();
+  Network* network_ = nullptr;
+  std::string name_;
+  std::string metadata_;
+  OperatorPtr op_;
+  std::vector<Tensor*> inputs_;
+  std::vector<Tensor*> outputs_;
+};
+
+/// The layer type of an operator class with a parameter struct, so that bindings and parsers can
+/// read and change parameters: `layer.edit([](auto& p) { p.stride = {2, 2}; })`.
+template <class Op>
+class TypedLayer final : public Layer {
+ public:
+  using Params = typename Op::Params;
+  const Params& params() const { return static_cast<const Op&>(*op()).params(); }
+  template <class F>
+  void edit(F&& change) {
+    Params params = this->params();
+    change(params);
+    set_op(std::make_shared<Op>(std::move(params)));
+  }
+};
+
+struct NetworkFlags {
+  bool strongly_typed = false;
+  bool prefer_aot_python_plugins = false;
+  bool prefer_jit_python_plugins = false;
+};
+
+/// A network being defined: tensors and layers with types and shapes inferred as layers are added.
+class Network {
+ public:
+  explicit Network(NetworkFlags flags = {});
+  ~Network();
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
+
+  /// `shape` has -1 for extents that are only known at run time. Throws Error for a name in use, a
+  /// rank above 8 or an extent below -1.
+  Tensor* add_input(std::string name, DataType dtype, const Shape& shape);
+  /// The tensor becomes an output. Throws Error when it is one already or is a network input.
+  void mark_output(Tensor& tensor);
+  void unmark_output(Tensor& tensor);
+
+  /// Adds a layer of the class that fits the operator. Throws Error, and adds nothing, when
+  /// inference fails or a tensor belongs to another network. A null input is an optional one that
+  /// is absent. An empty name becomes "Kind 12".
+  Layer* add_layer(OperatorPtr op, std::span<Tensor* const> inputs, std::string name = {});
+  template <class Op>
+  TypedLayer<Op>* add(typename Op::Params params, std::span<Tensor* const> inputs,
+                      std::string name = {}) {
+    auto layer = std::make_unique<TypedLayer<Op>>();
+    auto* added = layer.get();
+    insert(std::move(layer), std::make_shared<Op>(std::move(params)), inputs, std::move(name));
+    return added;
+  }
+  template <class Op>
+  TypedLayer<Op>* add(typename Op::Params params, std::initializer_list<Tensor*> inputs,
+                      std::string name = {}) {
+    return add<Op>(std::move(params), std::span(inputs.begin(), inputs.size()), std::move(name));
+  }
+  /// A constant; `data` holds its dense elements (checked against the shape).
+  Tensor* add_constant(DataType dtype, const Shape& shape, Blob data, std::string name = {});
+  /// A one-dimensional INT64 (or `dtype`) tensor whose elements are the expressions: how parsers
+  /// hand computed shapes to layers. With `scalar` (one expression only) it has rank 0.
+  Tensor* add_values(std::vector<Expr> values, DataType dtype = DataType::kINT64,
+                     bool scalar = false, std::string name = {});
+  /// Declares that the elements of this integer network input (rank 0 or 1, constant extent)
+  /// determine shapes, and gives it symbols.
+  void make_shape_input(Tensor& tensor);
+
+  const std::string& name() const { return name_; }
+  void set_name(std::string name) { name_ = std::move(name); }
+  const NetworkFlags& flags() const { return flags_; }
+  std::span<Tensor* const> inputs() const { return inputs_; }
+  std::span<Tensor* const> outputs() const { return outputs_; }
+  int num_layers() const { return static_cast<int>(layers_.size()); }
+  Layer* layer(int index) const { return layers_[index].get(); }
+  /// Null when there is no tensor of that name.
+  Tensor* find_tensor(std::string_view name) const;
+  const SymbolTable& symbols() const { return symbols_; }
+  SymbolTable& symbols() { return symbols_; }
+
+ private:
+  friend class Tensor;
+  friend class Layer;
+  void insert(std::unique_ptr<Layer> layer, OperatorPtr op, std::span<Tensor* const> inputs,
+              std::string name);
+  Tensor* new_tensor(std::string name);
+  void refresh_input(Tensor& tensor);
+  void infer_from(const Layer* first);
+
+  NetworkFlags flags_;
+  std::string name_;
+  SymbolTable symbols_;
+  std::deque<std::unique_ptr<Tensor>> tensors_;
+  std::vector<std::unique_ptr<Layer>> layers_;
+  std::vector<Tensor*> inputs_;
+  std::vector<Tensor*> outputs_;
+  std::unordered_map<std::string, Tensor*> by_name_;
+};
+
+}  // namespace opwright

@@ -1,0 +1,221 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/blob.h"
+#include "base/shape.h"
+#include "base/types.h"
+#include "network/attributes.h"
+#include "network/symbols.h"
+
+namespace opwright {
+
+class Device;
+class Kernel;
+
+/// What is known of a tensor while the network is defined.
+struct TensorInfo {
+  DataType dtype = DataType::kFLOAT;
+  SymShape dims;
+  /// The elements of a small integer or boolean tensor (rank 0 or 1, at most kMaxValues elements)
+  /// as expressions: what shape arithmetic is made of. Null when unknown. Constants that are small
+  /// and integral have both `values` and `constant`.
+  std::shared_ptr<const std::vector<Expr>> values;
+  /// The elements of a constant, dense and row-major. Empty for everything else.
+  Blob constant;
+
+  static constexpr int64_t kMaxValues = 64;
+};
+
+/// One output as an operator infers it.
+struct OutputInfo : TensorInfo {
+  /// The input whose memory this output is (an aliased, in-place output), or -1.
+  int aliased_input = -1;
+};
+
+/// What Operator::infer is given.
+struct InferContext {
+  /// A null pointer is an optional input that is absent.
+  std::span<const TensorInfo* const> inputs;
+  /// The layer's name, for error messages.
+  std::string_view layer;
+  /// A new symbol for the value that output `output` (a scalar INT32 or INT64) will hold once the
+  /// operator has run.
+  virtual Expr declare_size_tensor(int output, const Expr& opt, const Expr& upper_bound) = 0;
+  /// Throws Error unless between `least` and `most` inputs are there, the first `least` of them not
+  /// absent.
+  void require_inputs(std::string_view kind, int least, int most) const;
+
+ protected:
+  ~InferContext() = default;
+};
+
+/// The type and format of a tensor at one port of a kernel.
+struct PortType {
+  DataType dtype = DataType::kFLOAT;
+  TensorFormat format = TensorFormat::kLINEAR;
+  friend bool operator==(const PortType&, const PortType&) = default;
+};
+
+/// One way to run an operator: types and formats of its ports and the algorithm.
+struct Candidate {
+  std::vector<PortType> inputs;
+  std::vector<PortType> outputs;
+  int64_t tactic = 0;
+  std::string tactic_name;  ///< for logs and the inspector: "brgconv:avx512_core", "NUMBA"
+  friend bool operator==(const Candidate&, const Candidate&) = default;
+};
+
+/// A tensor at a port with its shape range over an optimization profile. Absent optional inputs
+/// have `present` false.
+struct PortDesc {
+  PortType type;
+  Shape min, opt, max;
+  Blob constant;  ///< its elements (in `type.dtype`, LINEAR) when it is a constant, else empty
+  bool present = true;
+  bool is_constant =
+      false;  ///< stays true where the bytes themselves were dropped because the kernel packed them
+};
+
+/// What candidates may be made of.
+struct CandidateQuery {
+  std::string_view layer;
+  /// Types as the network has them, formats LINEAR.
+  std::span<const PortDesc> inputs;
+  std::span<const PortDesc> outputs;
+  const Device* device = nullptr;
+  /// Lower precision than the network's that the builder config allows; all false for strongly
+  /// typed networks.
+  bool fp16 = false, bf16 = false, int8 = false, fp8 = false;
+  /// Whether the network is strongly typed: operators keep the network's types.
+  bool strongly_typed = false;
+};
+
+/// Machine code or source that belongs to an operator and is stored with the plan.
+struct CodeObject {
+  std::string name;
+  std::string target;  ///< "x86-64 avx2 fma", "sm_90", "python"
+  Blob bytes;
+  bool host = false;  ///< would run on the host: loading it needs permission
+  friend bool operator==(const CodeObject&, const CodeObject&) = default;
+};
+
+/// A plugin definition that must be there before an engine can run.
+struct PluginRequirement {
+  std::string kind, name, version, plugin_namespace;
+  friend bool operator==(const PluginRequirement&, const PluginRequirement&) = default;
+};
+
+/// A constant input as a kernel rearranged it during the build, stored in the plan instead of the
+/// original.
+struct PackedInput {
+  int input = 0;
+  Blob data;
+  std::string layout;  ///< the kernel's own description of the arrangement
+};
+
+/// What a kernel is made from, during the build and again when an engine is loaded.
+struct KernelArgs {
+  std::string_view layer;
+  const Candidate* candidate = nullptr;
+  /// Ports with the candidate's types and formats. Constants are still in LINEAR layout.
+  std::span<const PortDesc> inputs;
+  std::span<const PortDesc> outputs;
+  /// What packed() returned during the build; empty while building.
+  std::span<const PackedInput> packed;
+  const Device* device = nullptr;
+};
+
+/// An operation of a network: a built-in layer or a plugin of any kind. Immutable, so networks,
+/// graphs and engines share it.
+class Operator {
+ public:
+  virtual ~Operator() = default;
+
+  /// The name of the operation, under which plans store it and backends find its kernels:
+  /// "Convolution", "PluginV3".
+  virtual std::string_view kind() const = 0;
+  /// Output types and shapes. Throws Error naming the layer when the inputs cannot be right.
+  virtual std::vector<OutputInfo> infer(InferContext& context) const = 0;
+  /// Every way to run the operator for these shapes, never empty; throws Error saying why when
+  /// there is none.
+  virtual std::vector<Candidate> candidates(const CandidateQuery& query) const = 0;
+  virtual std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const = 0;
+  /// What make_operator(kind(), ...) needs to make this operator again.
+  virtual Attributes attributes() const = 0;
+  /// Whatever beside the candidates, shapes and types decides how fast the operator runs. Operators
+  /// that agree in it are timed once. An empty optional: time every instance.
+  virtual std::optional<std::string> timing_key() const;
+  /// Whether two runs on the same inputs give the same result and nothing else happens, so that the
+  /// engine may fold, merge or drop the operator. Plugins are not pure unless they say so.
+  virtual bool is_pure() const { return true; }
+  /// The operator that the plan stores once the tuner has chosen the candidate in `args`; null
+  /// stands for this one. A plugin that is compiled ahead of time returns its compiled kernel here,
+  /// which has the same ports.
+  virtual std::shared_ptr<const Operator> specialize(const KernelArgs& args) const {
+    (void)args;
+    return nullptr;
+  }
+  /// Code that is stored with the plan and handed back in OperatorLoadContext::code, in this order.
+  virtual std::vector<CodeObject> code() const { return {}; }
+  /// Definitions that must be registered where the engine is loaded.
+  virtual std::vector<PluginRequirement> requirements() const { return {}; }
+  /// Inputs that the operator reads as shape tensors on the host.
+  virtual bool is_shape_input(int input) const {
+    (void)input;
+    return false;
+  }
+};
+
+using OperatorPtr = std::shared_ptr<const Operator>;
+
+/// The order in which a device works; on the CPU all calls are synchronous and it is null, on a GPU
+/// a stream.
+using Queue = void*;
+
+/// Entered before and left after a run of consecutive kernels that need it, such as the interpreter
+/// lock of Python callbacks.
+class ExecutionDomain {
+ public:
+  virtual void enter() = 0;
+  virtual void leave() noexcept = 0;
+
+ protected:
+  ~ExecutionDomain() = default;
+};
+
+/// An operator made ready for one execution context. Not thread safe; used by one context at a
+/// time.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+
+  /// Bytes of scratch memory (64-byte aligned) for shapes up to the profile's maximum, asked once
+  /// after construction.
+  virtual size_t workspace_size() const { return 0; }
+  /// Constant inputs that the kernel has rearranged and whose original it no longer reads. Asked
+  /// during the build only.
+  virtual std::vector<PackedInput> packed() const { return {}; }
+  /// Called before the first enqueue and whenever a shape differs from that of the last call. All
+  /// that depends on shapes is prepared here.
+  virtual void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) {
+    (void)inputs, (void)outputs;
+  }
+  /// Runs. `inputs[i]` is null for absent optional inputs and for inputs that were packed; pointers
+  /// are valid, non-null and 64-byte aligned (network inputs and outputs: as the user gave them)
+  /// otherwise, also for tensors without elements. May be called many times between shape changes.
+  virtual void enqueue(void const* const* inputs, void* const* outputs, void* workspace,
+                       Queue queue) = 0;
+  /// Null when nothing needs to be entered.
+  virtual ExecutionDomain* domain() const { return nullptr; }
+  /// What runs, for the inspector and logs, as far as the kernel knows: "jit:avx512_core".
+  virtual std::string description() const { return {}; }
+};
+
+}  // namespace opwright

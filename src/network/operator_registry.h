@@ -1,0 +1,39 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/log.h"
+#include "network/operator.h"
+
+namespace opwright {
+
+class IPluginRegistry;
+
+/// Code as an engine file gives it back. Host code may only be touched when `permitted`.
+struct LoadedCode {
+  CodeObject object;
+  bool permitted = false;
+};
+
+/// What operators may need besides their attributes when an engine is loaded.
+struct OperatorLoadContext {
+  std::string_view layer;
+  std::span<const LoadedCode> code;  ///< the operator's own, in the order of Operator::code()
+  IPluginRegistry* plugins = nullptr;
+  Log log;
+};
+
+using OperatorFactory = std::function<OperatorPtr(const Attributes&, const OperatorLoadContext&)>;
+
+/// Makes operators of this kind loadable. Registering a kind again replaces it. Thread safe.
+void register_operator_kind(std::string kind, OperatorFactory factory);
+/// The operator that was stored as (kind, attributes). Throws Error naming layer and kind when the
+/// kind is unknown.
+OperatorPtr make_operator(std::string_view kind, const Attributes& attributes,
+                          const OperatorLoadContext& context);
+
+}  // namespace opwright

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "symbolic/expr.h"
+
+namespace opwright {
+
+/// What a symbol of the network's expressions stands for.
+struct Symbol {
+  enum class Kind : uint8_t {
+    kInputExtent,  ///< extent `index` of network input `tensor`
+    kInputValue,   ///< element `index` of network input `tensor`, which is a shape tensor
+    kSizeTensor,   ///< the value that an operator writes into its scalar output `tensor` while it
+                   ///< runs
+  };
+  Kind kind = Kind::kInputExtent;
+  std::string name;    ///< a dimension's name ("batch") or "x.0"
+  std::string tensor;  ///< name of the network tensor
+  int index = 0;
+  Expr opt;          ///< kSizeTensor: the extent to tune for, in terms of other symbols
+  Expr upper_bound;  ///< kSizeTensor: the largest extent, for which memory is planned
+};
+
+/// The symbols of one network; a symbol's id is its index.
+class SymbolTable {
+ public:
+  /// The symbol of that kind, tensor and index: the existing one, with its other members replaced,
+  /// or a new one.
+  Expr define(Symbol symbol);
+  const Symbol& operator[](int id) const { return symbols_[id]; }
+  int size() const { return static_cast<int>(symbols_.size()); }
+  std::vector<std::string> names() const;
+
+ private:
+  std::vector<Symbol> symbols_;
+};
+
+}  // namespace opwright

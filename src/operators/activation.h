@@ -1,0 +1,54 @@
+#pragma once
+
+#include "operators/builtin.h"
+
+namespace opwright {
+
+enum class ActivationType : int32_t {
+  kRELU,
+  kSIGMOID,
+  kTANH,
+  kLEAKY_RELU,
+  kELU,
+  kSELU,
+  kSOFTSIGN,
+  kSOFTPLUS,
+  kCLIP,
+  kHARD_SIGMOID,
+  kSCALED_TANH,
+  kTHRESHOLDED_RELU,
+  kGELU_ERF,
+  kGELU_TANH
+};
+
+/// An activation that another operator applies to its result before it is stored.
+struct FusedActivation {
+  static constexpr int32_t kNone = -1;
+  int32_t type = kNone;  ///< ActivationType or kNone
+  float alpha = 0, beta = 0;
+  bool present() const { return type != kNone; }
+  template <class V>
+  void visit(V& v) {
+    v("activation", type), v("activation_alpha", alpha), v("activation_beta", beta);
+  }
+};
+
+struct ActivationParams {
+  ActivationType type = ActivationType::kRELU;
+  /// LEAKY_RELU slope, ELU alpha, SELU alpha and beta (gamma), CLIP low and high, HARD_SIGMOID
+  /// clip(alpha x + beta, 0, 1), SCALED_TANH alpha tanh(beta x), SOFTPLUS alpha log(exp(beta x) +
+  /// 1), THRESHOLDED_RELU threshold alpha.
+  float alpha = 0, beta = 0;
+  template <class V>
+  void visit(V& v) {
+    v("type", type), v("alpha", alpha), v("beta", beta);
+  }
+};
+class Activation final : public BuiltinOperator<Activation, ActivationParams> {
+ public:
+  static constexpr std::string_view kKind = "Activation";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
+}  // namespace opwright

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "backend/device.h"
+#include "network/operator.h"
+#include "network/operator_registry.h"
+
+namespace opwright {
+
+/// A built-in operator: parameters that are reflected into attributes, kernels from the device's
+/// backend. A derived class gives `struct Params` (with `visit`), `static constexpr
+/// std::string_view kKind` and `infer`.
+template <class Derived, class ParamsType>
+class BuiltinOperator : public Operator {
+ public:
+  using Params = ParamsType;
+  BuiltinOperator() = default;
+  explicit BuiltinOperator(Params params) : params_(std::move(params)) {}
+  const Params& params() const { return params_; }
+
+  std::string_view kind() const final { return Derived::kKind; }
+  std::vector<Candidate> candidates(const CandidateQuery& query) const override {
+    return query.device->candidates(*this, query);
+  }
+  std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
+    return args.device->make_kernel(*this, args);
+  }
+  Attributes attributes() const override {
+    AttributeWriter writer;
+    const_cast<Params&>(params_).visit(writer);
+    return std::move(writer.attributes);
+  }
+  static OperatorPtr load(const Attributes& attributes, const OperatorLoadContext&) {
+    Params params;
+    AttributeReader reader(Derived::kKind, attributes);
+    params.visit(reader);
+    return std::make_shared<Derived>(std::move(params));
+  }
+
+ private:
+  Params params_;
+};
+
+struct NoParams {
+  template <class V>
+  void visit(V&) {}
+};
+
+/// Makes all built-in operators loadable by make_operator. Called once by the library itself.
+void register_builtin_operators();
+
+}  // namespace opwright

@@ -1,0 +1,61 @@
+#pragma once
+
+#include "operators/activation.h"
+#include "operators/builtin.h"
+
+namespace opwright {
+
+/// How explicit padding is completed. SAME_*: output extent is ceil(input / stride), the padding is
+/// derived.
+enum class PaddingMode : int32_t {
+  kEXPLICIT_ROUND_DOWN,
+  kEXPLICIT_ROUND_UP,
+  kSAME_UPPER,
+  kSAME_LOWER
+};
+
+struct ConvolutionParams {
+  Ints stride, dilation;           ///< per spatial axis; empty means 1
+  Ints pre_padding, post_padding;  ///< per spatial axis; empty means 0
+  PaddingMode padding_mode = PaddingMode::kEXPLICIT_ROUND_DOWN;
+  int64_t groups = 1;
+  Ints output_padding;  ///< transposed convolution only, added at the end; empty means 0
+  /// Fused by the compiler: y = activation(conv(x) + bias [+ residual]).
+  bool has_residual = false;  ///< the last input is the residual
+  FusedActivation activation;
+  template <class V>
+  void visit(V& v) {
+    v("stride", stride), v("dilation", dilation), v("pre_padding", pre_padding),
+        v("post_padding", post_padding);
+    v("padding_mode", padding_mode), v("groups", groups), v("output_padding", output_padding);
+    v("has_residual", has_residual), activation.visit(v);
+  }
+};
+
+/// Padding resolved for concrete extents: what kernels use.
+struct ResolvedPadding {
+  Ints pre, post;
+};
+ResolvedPadding resolve_padding(const ConvolutionParams& params, const Shape& input,
+                                const Shape& kernel);
+
+/// Cross-correlation over 1 to 3 spatial axes. Inputs: x [N, C, spatial...], kernel [M, C/groups,
+/// spatial...], optional bias [M], and with `has_residual` a tensor of the output's shape. Floating
+/// types.
+class Convolution final : public BuiltinOperator<Convolution, ConvolutionParams> {
+ public:
+  static constexpr std::string_view kKind = "Convolution";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
+/// Transposed convolution. Inputs: x [N, C, spatial...], kernel [C, M/groups, spatial...], optional
+/// bias [M].
+class Deconvolution final : public BuiltinOperator<Deconvolution, ConvolutionParams> {
+ public:
+  static constexpr std::string_view kKind = "Deconvolution";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
+}  // namespace opwright

@@ -1,0 +1,138 @@
+#pragma once
+
+#include "operators/builtin.h"
+
+namespace opwright {
+
+enum class ElementWiseOperation : int32_t {
+  kSUM,
+  kPROD,
+  kMAX,
+  kMIN,
+  kSUB,
+  kDIV,
+  kPOW,
+  kFLOOR_DIV,
+  kAND,
+  kOR,
+  kXOR,
+  kEQUAL,
+  kGREATER,
+  kLESS
+};
+struct ElementWiseParams {
+  ElementWiseOperation op = ElementWiseOperation::kSUM;
+  template <class V>
+  void visit(V& v) {
+    v("op", op);
+  }
+};
+/// Two inputs of one type, broadcast as in NumPy when the ranks agree or differ. kDIV of integers
+/// truncates, kFLOOR_DIV floors; comparisons give BOOL. Integer inputs with known values give known
+/// values.
+class ElementWise final : public BuiltinOperator<ElementWise, ElementWiseParams> {
+ public:
+  static constexpr std::string_view kKind = "ElementWise";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
+enum class UnaryOperation : int32_t {
+  kEXP,
+  kLOG,
+  kSQRT,
+  kRECIP,
+  kABS,
+  kNEG,
+  kSIN,
+  kCOS,
+  kTAN,
+  kSINH,
+  kCOSH,
+  kASIN,
+  kACOS,
+  kATAN,
+  kASINH,
+  kACOSH,
+  kATANH,
+  kCEIL,
+  kFLOOR,
+  kERF,
+  kNOT,
+  kSIGN,
+  kROUND,
+  kISINF,
+  kISNAN
+};
+struct UnaryParams {
+  UnaryOperation op = UnaryOperation::kEXP;
+  template <class V>
+  void visit(V& v) {
+    v("op", op);
+  }
+};
+/// kROUND rounds half to even. kISINF and kISNAN give BOOL, kNOT takes BOOL.
+class Unary final : public BuiltinOperator<Unary, UnaryParams> {
+ public:
+  static constexpr std::string_view kKind = "Unary";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
+/// Inputs: condition BOOL, then and else of one type; all broadcast.
+class Select final : public BuiltinOperator<Select, NoParams> {
+ public:
+  static constexpr std::string_view kKind = "Select";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
+struct CastParams {
+  DataType to = DataType::kFLOAT;
+  template <class V>
+  void visit(V& v) {
+    v("to", to);
+  }
+};
+class Cast final : public BuiltinOperator<Cast, CastParams> {
+ public:
+  static constexpr std::string_view kKind = "Cast";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
+class Identity final : public BuiltinOperator<Identity, NoParams> {
+ public:
+  static constexpr std::string_view kKind = "Identity";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
+/// Inputs: x and slopes, broadcast: x < 0 ? x * slope : x.
+class ParametricRelu final : public BuiltinOperator<ParametricRelu, NoParams> {
+ public:
+  static constexpr std::string_view kKind = "ParametricRelu";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
+enum class ScaleMode : int32_t { kUNIFORM, kCHANNEL, kELEMENTWISE };
+struct ScaleParams {
+  ScaleMode mode = ScaleMode::kCHANNEL;
+  int64_t channel_axis = 1;
+  template <class V>
+  void visit(V& v) {
+    v("mode", mode), v("channel_axis", channel_axis);
+  }
+};
+/// (x * scale + shift) ^ power. Inputs: x, then optional shift, scale, power (absent: 0, 1, 1),
+/// each a constant of 1 element (kUNIFORM), of the channel's extent or of x's shape without the
+/// batch. Inference-mode batch normalization is a Scale of mode kCHANNEL.
+class Scale final : public BuiltinOperator<Scale, ScaleParams> {
+ public:
+  static constexpr std::string_view kKind = "Scale";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
+}  // namespace opwright

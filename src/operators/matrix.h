@@ -1,0 +1,29 @@
+#pragma once
+
+#include "operators/activation.h"
+#include "operators/builtin.h"
+
+namespace opwright {
+
+enum class MatrixOperation : int32_t { kNONE, kTRANSPOSE, kVECTOR };
+struct MatrixMultiplyParams {
+  MatrixOperation op0 = MatrixOperation::kNONE, op1 = MatrixOperation::kNONE;
+  /// Fused by the compiler: activation(a b + bias), bias being a third input that broadcasts to the
+  /// output over its last axis.
+  bool has_bias = false;
+  FusedActivation activation;
+  template <class V>
+  void visit(V& v) {
+    v("op0", op0), v("op1", op1), v("has_bias", has_bias), activation.visit(v);
+  }
+};
+/// Inputs a and b: stacks of matrices, leading axes broadcast as in NumPy; kVECTOR takes a stack of
+/// vectors and drops the axis.
+class MatrixMultiply final : public BuiltinOperator<MatrixMultiply, MatrixMultiplyParams> {
+ public:
+  static constexpr std::string_view kKind = "MatrixMultiply";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
+}  // namespace opwright

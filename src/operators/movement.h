@@ -1,0 +1,155 @@
+#pragma once
+
+#include "operators/builtin.h"
+
+namespace opwright {
+
+struct ShuffleParams {
+  Ints first_transpose;  ///< empty: none
+  bool has_reshape = false;
+  Ints reshape_dims;      ///< -1: inferred (one at most), 0: copied from the input when
+                          ///< zero_is_placeholder
+  Ints second_transpose;  ///< empty: none
+  bool zero_is_placeholder = true;
+  template <class V>
+  void visit(V& v) {
+    v("first_transpose", first_transpose), v("has_reshape", has_reshape),
+        v("reshape_dims", reshape_dims);
+    v("second_transpose", second_transpose), v("zero_is_placeholder", zero_is_placeholder);
+  }
+};
+/// Transpose, reshape, transpose. An optional second input (a shape tensor) replaces
+/// `reshape_dims`. The compiler lowers it to Transpose and Reshape.
+class Shuffle final : public BuiltinOperator<Shuffle, ShuffleParams> {
+ public:
+  static constexpr std::string_view kKind = "Shuffle";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+  bool is_shape_input(int input) const override { return input == 1; }
+};
+
+struct TransposeParams {
+  Ints permutation;
+  template <class V>
+  void visit(V& v) {
+    v("permutation", permutation);
+  }
+};
+class Transpose final : public BuiltinOperator<Transpose, TransposeParams> {
+ public:
+  static constexpr std::string_view kKind = "Transpose";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
+/// The same bytes with other extents; made by the compiler, which knows the output's shape. Runs as
+/// a view where formats allow it.
+class Reshape final : public BuiltinOperator<Reshape, NoParams> {
+ public:
+  static constexpr std::string_view kKind = "Reshape";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
+enum class SampleMode : int32_t { kSTRICT_BOUNDS, kWRAP, kCLAMP, kFILL, kREFLECT };
+struct SliceParams {
+  Ints start, size, stride;  ///< per axis in `axes` (all axes when empty); stride may be negative
+                             ///< or 0 (broadcast)
+  Ints axes;
+  SampleMode mode = SampleMode::kSTRICT_BOUNDS;
+  template <class V>
+  void visit(V& v) {
+    v("start", start), v("size", size), v("stride", stride), v("axes", axes), v("mode", mode);
+  }
+};
+/// output[i] = input[start + i * stride], indices beyond the bounds by `mode`. Optional inputs 1 to
+/// 3 (shape tensors) replace start, size and stride; input 4 is the scalar for kFILL (absent: 0).
+/// Also what padding in every mode is (negative start), and broadcasting (stride 0).
+class Slice final : public BuiltinOperator<Slice, SliceParams> {
+ public:
+  static constexpr std::string_view kKind = "Slice";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+  bool is_shape_input(int input) const override { return input >= 1 && input <= 3; }
+};
+
+struct ConcatenationParams {
+  int64_t axis = 0;
+  template <class V>
+  void visit(V& v) {
+    v("axis", axis);
+  }
+};
+class Concatenation final : public BuiltinOperator<Concatenation, ConcatenationParams> {
+ public:
+  static constexpr std::string_view kKind = "Concatenation";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
+enum class GatherMode : int32_t { kDEFAULT, kELEMENT, kND };
+struct GatherParams {
+  GatherMode mode = GatherMode::kDEFAULT;
+  int64_t axis = 0;
+  int64_t num_elementwise_dims = 0;
+  template <class V>
+  void visit(V& v) {
+    v("mode", mode), v("axis", axis), v("num_elementwise_dims", num_elementwise_dims);
+  }
+};
+/// Inputs: data, indices (INT32 or INT64; negative ones count from the end, others out of range
+/// give 0). ONNX Gather, GatherElements, GatherND.
+class Gather final : public BuiltinOperator<Gather, GatherParams> {
+ public:
+  static constexpr std::string_view kKind = "Gather";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
+enum class InterpolationMode : int32_t { kNEAREST, kLINEAR, kCUBIC };
+enum class ResizeCoordinateTransformation : int32_t {
+  kALIGN_CORNERS,
+  kASYMMETRIC,
+  kHALF_PIXEL,
+  kPYTORCH_HALF_PIXEL
+};
+enum class ResizeRoundMode : int32_t { kHALF_UP, kHALF_DOWN, kFLOOR, kCEIL };
+struct ResizeParams {
+  InterpolationMode mode = InterpolationMode::kNEAREST;
+  ResizeCoordinateTransformation coordinate_transformation =
+      ResizeCoordinateTransformation::kASYMMETRIC;
+  ResizeRoundMode nearest_rounding = ResizeRoundMode::kFLOOR;
+  bool selector_upper =
+      false;  ///< ResizeSelector::kUPPER: a single output element samples coordinate 0
+  bool exclude_outside = false;
+  float cubic_coeff = -0.75f;
+  Floats scales;  ///< per axis; used where non-empty, else `shape` or input 1
+  Ints shape;
+  template <class V>
+  void visit(V& v) {
+    v("mode", mode), v("coordinate_transformation", coordinate_transformation),
+        v("nearest_rounding", nearest_rounding);
+    v("selector_upper", selector_upper), v("exclude_outside", exclude_outside),
+        v("cubic_coeff", cubic_coeff);
+    v("scales", scales), v("shape", shape);
+  }
+};
+/// Interpolation over the axes whose extent changes. An optional second input (a shape tensor)
+/// replaces `shape`.
+class Resize final : public BuiltinOperator<Resize, ResizeParams> {
+ public:
+  static constexpr std::string_view kKind = "Resize";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+  bool is_shape_input(int input) const override { return input == 1; }
+};
+
+/// Converts type and format of a tensor; inserted by the compiler between neighbours that differ.
+class Reformat final : public BuiltinOperator<Reformat, NoParams> {
+ public:
+  static constexpr std::string_view kKind = "Reformat";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
+}  // namespace opwright

@@ -1,0 +1,46 @@
+#pragma once
+
+#include "operators/builtin.h"
+
+namespace opwright {
+
+struct NormalizationParams {
+  float epsilon = 1e-5f;
+  int64_t axes = 0;        ///< bit i is set for each axis that is normalized over
+  int64_t num_groups = 1;  ///< above 1: channels (axis 1) are split into groups, normalized over
+                           ///< together with the axes
+  bool rms = false;        ///< divide by the root mean square, do not subtract the mean
+  template <class V>
+  void visit(V& v) {
+    v("epsilon", epsilon), v("axes", axes), v("num_groups", num_groups), v("rms", rms);
+  }
+};
+/// y = (x - mean) / sqrt(variance + epsilon) * scale + bias. Inputs: x, optional scale, optional
+/// bias, both broadcast to x with NumPy's rules (for group and instance normalization as [1, C, 1,
+/// ...]). Layer: axes are the last ones; instance: the spatial axes; group: spatial axes and
+/// num_groups.
+class Normalization final : public BuiltinOperator<Normalization, NormalizationParams> {
+ public:
+  static constexpr std::string_view kKind = "Normalization";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
+struct LrnParams {
+  int64_t window = 5;
+  float alpha = 1e-4f, beta = 0.75f, k = 1.0f;
+  template <class V>
+  void visit(V& v) {
+    v("window", window), v("alpha", alpha), v("beta", beta), v("k", k);
+  }
+};
+/// Local response normalization across channels: x / (k + alpha / window * sum(x^2 over the
+/// window)) ^ beta.
+class Lrn final : public BuiltinOperator<Lrn, LrnParams> {
+ public:
+  static constexpr std::string_view kKind = "LRN";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
+}  // namespace opwright

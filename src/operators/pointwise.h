@@ -1,0 +1,54 @@
+#pragma once
+
+#include "operators/activation.h"
+#include "operators/builtin.h"
+#include "operators/elementwise.h"
+
+namespace opwright {
+
+/// An operation of a pointwise program. Unary and binary operations and activations keep the
+/// numbers of their enums.
+enum class PointwiseOp : int32_t {
+  kInput = 0,        ///< a = input index
+  kConstant = 1,     ///< constant `value` (floating registers) or `ivalue` a
+  kSelect = 2,       ///< registers a (condition), b, c
+  kCast = 3,         ///< register a to the type of this register
+  kBinary = 100,     ///< kBinary + ElementWiseOperation, registers a, b
+  kUnary = 200,      ///< kUnary + UnaryOperation, register a
+  kActivation = 300  ///< kActivation + ActivationType, register a, alpha, beta
+};
+
+/// One instruction; it writes the register with its own index, which has type `type`.
+struct PointwiseInstruction {
+  int32_t op = 0;
+  DataType type = DataType::kFLOAT;  ///< kFLOAT for all floating tensors (computed in FP32), else
+                                     ///< the integer or boolean type
+  int32_t a = -1, b = -1, c = -1;
+  double alpha = 0, beta = 0;  ///< kConstant: alpha is the value
+};
+
+struct PointwiseParams {
+  /// 5 integers per instruction (op, type, a, b, c) and 2 floats (alpha, beta): the program in the
+  /// form that plans store.
+  Ints code;
+  Floats immediates;
+  Ints results;  ///< register of each output
+  template <class V>
+  void visit(V& v) {
+    v("code", code), v("immediates", immediates), v("results", results);
+  }
+};
+std::vector<PointwiseInstruction> decode(const PointwiseParams& params);
+PointwiseParams encode(std::span<const PointwiseInstruction> program, Ints results);
+
+/// A fused graph of element-wise operations: every input is broadcast to the one common output
+/// shape, each output has that shape. What the compiler lowers ElementWise, Unary, Activation,
+/// Select, Cast, Scale, ParametricRelu and Identity to.
+class Pointwise final : public BuiltinOperator<Pointwise, PointwiseParams> {
+ public:
+  static constexpr std::string_view kKind = "Pointwise";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
+}  // namespace opwright

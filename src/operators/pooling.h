@@ -1,0 +1,37 @@
+#pragma once
+
+#include "operators/builtin.h"
+#include "operators/convolution.h"
+
+namespace opwright {
+
+enum class PoolingType : int32_t { kMAX, kAVERAGE, kMAX_AVERAGE_BLEND };
+struct PoolingParams {
+  PoolingType type = PoolingType::kMAX;
+  Ints window, stride, dilation, pre_padding,
+      post_padding;  ///< per spatial axis; empty stride and dilation mean 1, empty padding 0
+  PaddingMode padding_mode = PaddingMode::kEXPLICIT_ROUND_DOWN;
+  bool average_count_excludes_padding = true;
+  float blend_factor = 0;
+  template <class V>
+  void visit(V& v) {
+    v("type", type), v("window", window), v("stride", stride), v("dilation", dilation),
+        v("pre_padding", pre_padding);
+    v("post_padding", post_padding), v("padding_mode", padding_mode);
+    v("average_count_excludes_padding", average_count_excludes_padding),
+        v("blend_factor", blend_factor);
+  }
+};
+/// Over 1 to 3 spatial axes of [N, C, spatial...].
+class Pooling final : public BuiltinOperator<Pooling, PoolingParams> {
+ public:
+  static constexpr std::string_view kKind = "Pooling";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
+/// Padding for concrete extents. Rounding up may give windows that begin in the padding: those are
+/// dropped as ONNX and TensorRT do.
+ResolvedPadding resolve_padding(const PoolingParams& params, const Shape& input);
+
+}  // namespace opwright

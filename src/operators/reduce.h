@@ -1,0 +1,60 @@
+#pragma once
+
+#include "operators/builtin.h"
+
+namespace opwright {
+
+enum class ReduceOperation : int32_t { kSUM, kPROD, kMAX, kMIN, kAVG };
+struct ReduceParams {
+  ReduceOperation op = ReduceOperation::kSUM;
+  int64_t axes = 0;  ///< bit i is set for axis i
+  bool keep_dims = false;
+  template <class V>
+  void visit(V& v) {
+    v("op", op), v("axes", axes), v("keep_dims", keep_dims);
+  }
+};
+class Reduce final : public BuiltinOperator<Reduce, ReduceParams> {
+ public:
+  static constexpr std::string_view kKind = "Reduce";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
+struct SoftmaxParams {
+  int64_t axes = 0;  ///< bit i is set for axis i; one bit
+  bool log = false;  ///< logarithm of the softmax
+  template <class V>
+  void visit(V& v) {
+    v("axes", axes), v("log", log);
+  }
+};
+class Softmax final : public BuiltinOperator<Softmax, SoftmaxParams> {
+ public:
+  static constexpr std::string_view kKind = "Softmax";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
+enum class TopKOperation : int32_t { kMAX, kMIN };
+struct TopKParams {
+  TopKOperation op = TopKOperation::kMAX;
+  int64_t k = 1;
+  int64_t axes = 0;  ///< one bit
+  DataType indices_type = DataType::kINT32;
+  template <class V>
+  void visit(V& v) {
+    v("op", op), v("k", k), v("axes", axes), v("indices_type", indices_type);
+  }
+};
+/// Outputs: the k largest (smallest) elements along the axis in order, and their indices (equal
+/// elements: lower index first). An optional second input (one integer) replaces `k`.
+class TopK final : public BuiltinOperator<TopK, TopKParams> {
+ public:
+  static constexpr std::string_view kKind = "TopK";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+  bool is_shape_input(int input) const override { return input == 1; }
+};
+
+}  // namespace opwright

@@ -1,0 +1,41 @@
+#pragma once
+
+#include "operators/builtin.h"
+
+namespace opwright {
+
+/// The extents of its input as a one-dimensional INT64 tensor.
+class ShapeOf final : public BuiltinOperator<ShapeOf, NoParams> {
+ public:
+  static constexpr std::string_view kKind = "Shape";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
+enum class FillOperation : int32_t { kLINSPACE, kRANDOM_UNIFORM, kRANDOM_NORMAL };
+struct FillParams {
+  FillOperation operation = FillOperation::kLINSPACE;
+  Ints shape;
+  DataType to_type = DataType::kFLOAT;
+  double alpha = 0;  ///< LINSPACE: the start; RANDOM_UNIFORM: the minimum; RANDOM_NORMAL: the mean
+  double beta = 0;   ///< LINSPACE: the step of the last axis (0 gives a constant); RANDOM_UNIFORM:
+                     ///< the maximum; RANDOM_NORMAL: the deviation
+  int64_t seed = 0;
+  template <class V>
+  void visit(V& v) {
+    v("operation", operation), v("shape", shape), v("to_type", to_type), v("alpha", alpha),
+        v("beta", beta), v("seed", seed);
+  }
+};
+/// Optional inputs: 0 a shape tensor that replaces `shape`, 1 and 2 scalars that replace alpha and
+/// beta (beta a vector with a step per axis as in TensorRT). LINSPACE: element [i, j, ...] = alpha
+/// + i * beta[0] + j * beta[1] + ...
+class Fill final : public BuiltinOperator<Fill, FillParams> {
+ public:
+  static constexpr std::string_view kKind = "Fill";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+  bool is_shape_input(int input) const override { return input == 0; }
+};
+
+}  // namespace opwright

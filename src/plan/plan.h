@@ -1,0 +1,101 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/blob.h"
+#include "network/attributes.h"
+#include "network/operator.h"
+#include "network/symbols.h"
+#include "symbolic/expr_program.h"
+
+namespace opwright {
+
+/// A compiled network as plain structs: what the compiler makes, what the file holds and what the
+/// runtime runs. Indices refer to the vectors of the same plan; dims are indices into
+/// `expressions`.
+struct PlanTensor {
+  enum class Location : uint8_t { kArena, kInput, kOutput, kWeight, kValues };
+  std::string name;
+  PortType type;
+  std::vector<int32_t> dims;
+  Location location = Location::kArena;
+  int32_t index = -1;           ///< kInput, kOutput: number of the network input or output
+  uint64_t offset = 0;          ///< kArena: offset in the arena
+  uint64_t size = 0;            ///< bytes; kArena: at the maximum shape
+  Blob data;                    ///< kWeight: the bytes
+  std::vector<int32_t> values;  ///< kValues: an expression per element
+};
+
+struct TimedCandidate {
+  std::string types;  ///< "FP32:HWC, FP32 -> FP32:HWC"
+  int64_t tactic = 0;
+  std::string tactic_name;
+  float time_ms = 0;
+};
+
+struct PlanStep {
+  std::string name, metadata;
+  std::string kind;
+  Attributes attributes;
+  std::vector<int32_t> inputs, outputs;  ///< tensor indices, -1: absent
+  Candidate candidate;
+  std::vector<PackedInput> packed;
+  std::vector<int32_t> code;  ///< the operator's code objects, as indices into Plan::code
+  std::vector<int32_t>
+      size_symbols;  ///< per output: symbol defined by its value, or -1; empty: none
+  float time_ms = 0;
+  std::vector<TimedCandidate> considered;
+};
+
+struct ProfileInput {
+  Shape min, opt, max;
+  bool values = false;
+};
+
+struct Schedule {
+  std::vector<ProfileInput> inputs;
+  std::vector<PlanTensor> tensors;
+  std::vector<PlanStep> steps;
+  uint64_t arena_size = 0;
+  uint64_t workspace_size = 0;  ///< the largest workspace of a step; all steps share it
+};
+
+struct PlanPort {
+  std::string name;
+  PortType type;
+  std::vector<int32_t> dims;
+  std::vector<std::string> dimension_names;
+  int32_t aliased_input = -1;
+  bool is_shape_input = false;
+};
+
+struct Plan {
+  std::string name, builder;
+  DeviceType device_type = DeviceType::kCPU;
+  std::string architecture, device_identity;
+  std::vector<Symbol> symbols;  ///< opt and upper_bound are null expressions here; see size_bounds
+  std::vector<std::pair<int32_t, int32_t>>
+      size_bounds;  ///< per symbol: expressions of opt and upper bound, or -1
+  std::vector<ExprInstruction> expressions;
+  std::vector<PlanPort> inputs, outputs;
+  std::vector<Schedule> schedules;  ///< per optimization profile
+  std::vector<PluginRequirement> requirements;
+  std::vector<CodeObject> code;
+};
+
+/// How much of a file is verified before use. The plan and the code always are.
+enum class WeightCheck { kVerify, kDeferred };
+
+/// The bytes of the engine file in pieces (header, plan, code, weights, padding), so that weights
+/// need not be copied together.
+std::vector<Blob> serialize(const Plan& plan);
+/// Verifies everything (hashes, bounds, the FlatBuffers structure, graph consistency: each step's
+/// inputs are written before, indices and offsets in range, expressions ordered) and gives the
+/// plan. Weights stay references into `file`; plan and code are copied before they are checked.
+/// Throws Error that says what is wrong at which byte or step; never crashes on any input.
+Plan deserialize(const Blob& file, WeightCheck check = WeightCheck::kVerify);
+/// The checks of `deserialize` on the structs alone; the compiler calls it on its own result.
+void validate(const Plan& plan);
+
+}  // namespace opwright

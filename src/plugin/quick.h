@@ -1,0 +1,72 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "network/operator.h"
+#include "plugin/compiled_kernel.h"
+#include "plugin/fields.h"
+
+namespace opwright {
+
+/// One parameter of a plugin that was defined by functions: a tensor or an attribute.
+struct QuickParameter {
+  std::string name;
+  bool is_tensor = false;
+  PluginFieldType type = PluginFieldType::kUNKNOWN;  ///< attributes: element type
+  bool is_array =
+      false;  ///< attributes: an array rather than one element (str and bytes are kCHAR arrays)
+  bool is_text = false;  ///< attributes: kCHAR array that is a str
+  bool is_bool = false;  ///< attributes: kINT8 (array) that is a bool
+};
+
+/// A plugin defined by functions (register, impl, autotune, aot_impl), as its front end supplies
+/// it. The engine's side of it, candidates, tuning, storage, is QuickPlugin. All calls may come
+/// from any thread.
+class QuickDefinition {
+ public:
+  virtual ~QuickDefinition() = default;
+  virtual const std::string& name() const = 0;
+  virtual const std::string& plugin_namespace() const = 0;
+  /// Tensors first, then attributes.
+  virtual const std::vector<QuickParameter>& parameters() const = 0;
+  virtual int num_outputs() const = 0;
+  virtual bool has_impl(DeviceType device) const = 0;
+  virtual bool has_aot_impl() const = 0;
+  virtual bool has_autotune() const = 0;
+  /// Names of the attributes that `impl` takes: only these are stored in engines.
+  virtual std::vector<std::string> impl_attributes() const = 0;
+
+  virtual std::vector<OutputInfo> infer(InferContext& context,
+                                        const FieldValues& attributes) const = 0;
+  /// What `autotune` returns, expanded; ports in the order inputs, outputs. Not called without
+  /// has_autotune().
+  virtual std::vector<Candidate> autotune(const CandidateQuery& query,
+                                          const FieldValues& attributes) const = 0;
+  /// A kernel that calls `impl`.
+  virtual std::unique_ptr<Kernel> make_callback(const KernelArgs& args,
+                                                const FieldValues& attributes) const = 0;
+  /// What `aot_impl` returns for the candidate in `args`.
+  virtual KernelCode compile(const KernelArgs& args, const FieldValues& attributes) const = 0;
+};
+
+/// Definitions by id "namespace::name"; registering an id again replaces it. Thread safe.
+void register_quick(std::shared_ptr<const QuickDefinition> definition);
+void deregister_quick(const std::string& plugin_namespace, const std::string& name);
+std::shared_ptr<const QuickDefinition> find_quick(const std::string& plugin_namespace,
+                                                  const std::string& name);
+std::vector<std::shared_ptr<const QuickDefinition>> all_quick();
+
+enum class QuickMode : int32_t { kCallback, kCompiled };
+
+/// The operator of a plugin defined by functions: kind "QuickPlugin". In mode kCompiled,
+/// specialize() gives a CompiledKernel.
+OperatorPtr make_quick_operator(std::shared_ptr<const QuickDefinition> definition,
+                                FieldValues attributes, QuickMode mode);
+/// Which of the two a network gets: `aot` where given (1 or 0, -1: not given), else the only one
+/// that exists, else by the network's flags; throws Error that names both ways out where nothing
+/// decides.
+QuickMode choose_mode(const QuickDefinition& definition, int aot, bool prefer_aot, bool prefer_jit);
+
+}  // namespace opwright

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/engine.h"
+
+namespace opwright {
+
+/// Receives memory requests for outputs whose extent is known only once they are computed. As
+/// TensorRT's IOutputAllocator.
+class OutputMemory {
+ public:
+  virtual ~OutputMemory() = default;
+  /// Memory of at least `bytes` for output `output`; null means failure.
+  virtual void* reallocate(int output, void* current, size_t bytes) = 0;
+  virtual void notify_shape(int output, const Shape& shape) = 0;
+};
+
+/// A layer's time in one run, reported in order after the run.
+using LayerTimeCallback = std::function<void(const std::string& name, float milliseconds)>;
+
+/// State for running an engine: shapes, addresses, kernels, one arena. One thread at a time per
+/// context; contexts of one engine are independent.
+class Context {
+ public:
+  explicit Context(std::shared_ptr<const Engine> engine, int profile = 0);
+  ~Context();
+
+  const std::shared_ptr<const Engine>& engine() const { return engine_; }
+  int profile() const { return profile_; }
+  void set_profile(int profile);
+
+  /// Throws Error naming input, profile range and the shape when it does not fit; the previous
+  /// shape stays.
+  void set_input_shape(int input, const Shape& shape);
+  const Shape& input_shape(int input) const;
+  bool all_shapes_set() const;
+  /// Shape of an output for the current input shapes; extents that depend on data are -1 until a
+  /// run has finished.
+  Shape output_shape(int output);
+  /// The shape with the upper bounds of data-dependent extents.
+  Shape max_output_shape(int output);
+
+  void set_input_address(int input, const void* address);
+  void set_output_address(int output, void* address);
+  const void* input_address(int input) const;
+  void* output_address(int output) const;
+  void set_output_memory(int output, OutputMemory* memory);
+
+  /// Runs once. Throws Error naming what is not set. After an exception from a kernel the context
+  /// stays usable.
+  void enqueue(Queue queue = nullptr);
+
+  void set_layer_time_callback(LayerTimeCallback callback);
+  /// Bytes of arena and workspace that this context owns.
+  size_t memory_size() const;
+
+ private:
+  struct State;
+  void update_shapes();
+  std::shared_ptr<const Engine> engine_;
+  int profile_ = 0;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace opwright

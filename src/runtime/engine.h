@@ -1,0 +1,55 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "backend/device.h"
+#include "base/log.h"
+#include "plan/plan.h"
+
+namespace opwright {
+
+class IPluginRegistry;
+
+struct LoadOptions {
+  /// Whether host code (compiled CPU kernels, plugin libraries, Python source) in the file may be
+  /// executed. Code that this very process put into a plan is always permitted.
+  bool allow_host_code = false;
+  WeightCheck weights = WeightCheck::kVerify;
+  IPluginRegistry* plugins = nullptr;  ///< null: the global registry
+  Log log;
+};
+
+/// A plan made ready to run on a device: operators restored, permissions checked, missing plugins
+/// reported. Immutable and shared by its contexts.
+class Engine {
+ public:
+  /// Throws Error listing every missing plugin (name, version, namespace, how to provide it), code
+  /// without permission, or a device that the plan was not built for.
+  static std::shared_ptr<Engine> load(Plan plan, const LoadOptions& options);
+  /// Maps the file and deserializes it.
+  static std::shared_ptr<Engine> load_file(const std::string& path, const LoadOptions& options);
+
+  const Plan& plan() const { return plan_; }
+  const Device& device() const { return *device_; }
+  const Log& log() const { return log_; }
+  /// The operator of a step.
+  const OperatorPtr& op(int schedule, int step) const { return operators_[schedule][step]; }
+  /// The index of the network input or output with that name, or -1.
+  int input_index(std::string_view name) const;
+  int output_index(std::string_view name) const;
+
+ private:
+  Engine() = default;
+  Plan plan_;
+  const Device* device_ = nullptr;
+  Log log_;
+  std::vector<std::vector<OperatorPtr>> operators_;
+};
+
+/// Declares that these bytes were compiled by this process, so that plans that contain them load
+/// without permission.
+void trust_code(const Blob& bytes);
+bool is_trusted(const Blob& bytes);
+
+}  // namespace opwright

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/shape.h"
+
+namespace opwright {
+
+enum class ExprOp : uint8_t {
+  kConstant,
+  kSymbol,
+  kSum,
+  kProd,
+  kMax,
+  kMin,
+  kSub,
+  kEqual,     ///< 1 or 0
+  kLess,      ///< 1 or 0
+  kFloorDiv,  ///< rounds toward minus infinity
+  kCeilDiv,
+  kSelect,  ///< a != 0 ? b : c
+};
+
+/// An immutable integer expression over symbols (extents of network inputs, values of shape inputs,
+/// size tensors). Construction folds constants and applies the usual identities (x+0, x*1, x-x,
+/// max(x,x), (x*c)/c, constants gathered to the right), so that equal shapes written differently
+/// mostly compare equal. Cheap to copy.
+class Expr {
+ public:
+  /// The constant 0.
+  Expr();
+  Expr(int64_t value);  // NOLINT: implicit, dimensions are written as plain numbers
+  static Expr symbol(int id);
+  static Expr make(ExprOp op, const Expr& a, const Expr& b);
+  static Expr select(const Expr& condition, const Expr& then_value, const Expr& else_value);
+
+  ExprOp op() const;
+  bool is_constant() const { return op() == ExprOp::kConstant; }
+  /// Throws Error when the expression is not constant.
+  int64_t constant() const;
+  /// The symbol's id; only for kSymbol.
+  int symbol_id() const;
+  int arity() const;
+  const Expr& operand(int i) const;
+  /// "(s0 + 2) * 3", symbols named by `names` where given.
+  std::string str(std::span<const std::string> names = {}) const;
+  /// The value for the given symbol values (indexed by id). Throws Error on division by zero,
+  /// overflow or a missing symbol.
+  int64_t evaluate(std::span<const int64_t> symbols) const;
+  /// Whether any of the symbols marked true occurs in it.
+  bool depends_on(const std::vector<bool>& symbols) const;
+  size_t hash() const;
+
+  friend bool operator==(const Expr& a, const Expr& b);
+  friend Expr operator+(const Expr& a, const Expr& b) { return make(ExprOp::kSum, a, b); }
+  friend Expr operator-(const Expr& a, const Expr& b) { return make(ExprOp::kSub, a, b); }
+  friend Expr operator*(const Expr& a, const Expr& b) { return make(ExprOp::kProd, a, b); }
+  friend Expr max(const Expr& a, const Expr& b) { return make(ExprOp::kMax, a, b); }
+  friend Expr min(const Expr& a, const Expr& b) { return make(ExprOp::kMin, a, b); }
+  friend Expr floor_div(const Expr& a, const Expr& b) { return make(ExprOp::kFloorDiv, a, b); }
+  friend Expr ceil_div(const Expr& a, const Expr& b) { return make(ExprOp::kCeilDiv, a, b); }
+
+ private:
+  struct Node;
+  explicit Expr(std::shared_ptr<const Node> node) : node_(std::move(node)) {}
+  std::shared_ptr<const Node> node_;
+};
+
+using SymShape = std::vector<Expr>;
+
+SymShape sym_shape(const Shape& shape);
+/// The product of the extents.
+Expr numel(std::span<const Expr> shape);
+/// The shape when every extent is constant; throws Error otherwise.
+Shape constant_shape(std::span<const Expr> shape);
+bool is_constant(std::span<const Expr> shape);
+Shape evaluate(std::span<const Expr> shape, std::span<const int64_t> symbols);
+/// NumPy's broadcasting of two extents. Extents that may differ at run time are resolved as max(a,
+/// b), the checks of which the runtime repeats on concrete shapes; constants that cannot agree
+/// throw Error.
+Expr broadcast(const Expr& a, const Expr& b);
+SymShape broadcast(std::span<const Expr> a, std::span<const Expr> b);
+std::string str(std::span<const Expr> shape, std::span<const std::string> names = {});
+
+}  // namespace opwright

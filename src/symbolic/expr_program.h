@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "symbolic/expr.h"
+
+namespace opwright {
+
+/// One expression node of a flat program. Operands are indices of earlier nodes; for kConstant
+/// `value` is the constant, for kSymbol it is the symbol's id.
+struct ExprInstruction {
+  ExprOp op = ExprOp::kConstant;
+  int32_t a = 0;
+  int32_t b = 0;
+  int32_t c = 0;
+  int64_t value = 0;
+};
+
+/// All expressions of a plan as one flat, topologically ordered list, common subexpressions shared:
+/// evaluated front to back in one pass without allocation when shapes change.
+class ExprProgramBuilder {
+ public:
+  /// The index of the instruction that computes `expr`.
+  int32_t add(const Expr& expr);
+  std::span<const ExprInstruction> instructions() const { return instructions_; }
+
+ private:
+  struct Hash {
+    size_t operator()(const Expr& e) const { return e.hash(); }
+  };
+  std::vector<ExprInstruction> instructions_;
+  std::unordered_map<Expr, int32_t, Hash> index_;
+};
+
+/// Evaluates instructions[first..] into `values` (same size as `instructions`). Throws Error as
+/// Expr::evaluate does.
+void evaluate(std::span<const ExprInstruction> instructions, std::span<const int64_t> symbols,
+              std::span<int64_t> values);
+/// Throws Error unless every operand refers to an earlier instruction, every symbol is below
+/// `symbol_count` and every op is known.
+void validate(std::span<const ExprInstruction> instructions, int symbol_count);
+
+}  // namespace opwright
