@@ -20,4 +20,6 @@ opwright_bundle(${HWY_LIBRARY})
 if(OpenMP_gomp_LIBRARY)
   opwright_bundle(${OpenMP_gomp_LIBRARY})
 endif()
+file(GLOB bundled_licences ${dnnl_DIR}/../../../share/doc/onednn/LICENSE
+  ${dnnl_DIR}/../../../share/doc/onednn/THIRD-PARTY-PROGRAMS)
 add_custom_target(bundle ALL DEPENDS ${bundled_libraries})

@@ -1,0 +1,39 @@
+# Two layouts: a wheel (everything under the package opwright/) and a plain prefix (lib, include, bin).
+include(CMakePackageConfigHelpers)
+if(SKBUILD)
+  set(root opwright)
+  set(bin_dir ${SKBUILD_SCRIPTS_DIR})
+  # The program lies in the environment's bin folder, the library in its site-packages.
+  set(program_rpath)
+  foreach(minor RANGE 10 14)
+    foreach(packages lib/python3.${minor}/site-packages lib/python3.${minor}/dist-packages
+                     local/lib/python3.${minor}/dist-packages)
+      list(APPEND program_rpath $ORIGIN/../${packages}/opwright/lib)
+    endforeach()
+  endforeach()
+else()
+  set(root .)
+  set(bin_dir bin)
+  set(program_rpath $ORIGIN/../lib)
+endif()
+
+set_target_properties(opwright PROPERTIES INSTALL_RPATH $ORIGIN)
+install(TARGETS opwright LIBRARY DESTINATION ${root}/lib)
+install(FILES ${bundled_libraries} DESTINATION ${root}/lib
+  PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+install(FILES ${bundled_licences} DESTINATION ${root}/share/licences/onednn)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ DESTINATION ${root}/include FILES_MATCHING PATTERN "*.h")
+
+configure_file(${PROJECT_SOURCE_DIR}/cmake/OpwrightConfig.cmake.in OpwrightConfig.cmake @ONLY)
+write_basic_package_version_file(OpwrightConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/OpwrightConfig.cmake ${PROJECT_BINARY_DIR}/OpwrightConfigVersion.cmake
+  DESTINATION ${root}/lib/cmake/Opwright)
+
+if(TARGET opwright_cli)
+  set_target_properties(opwright_cli PROPERTIES INSTALL_RPATH "${program_rpath}")
+  install(TARGETS opwright_cli RUNTIME DESTINATION ${bin_dir})
+endif()
+if(TARGET _core AND SKBUILD)
+  set_target_properties(_core PROPERTIES INSTALL_RPATH $ORIGIN/lib)
+  install(TARGETS _core LIBRARY DESTINATION ${root})
+endif()

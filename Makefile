@@ -1,0 +1,57 @@
+# make help lists the targets. PYTHON chooses the interpreter that .venv is made from.
+PYTHON ?= python3
+JOBS ?= $(shell nproc)
+FUZZ_SECONDS ?= 20
+VENV_PYTHON := .venv/bin/python
+# The modules whose tests run threads of their own, for ThreadSanitizer.
+TSAN_TESTS ?= base plugin runtime
+SANITIZER_PRESET = cmake --preset $(1) -DPython_EXECUTABLE=$(CURDIR)/$(VENV_PYTHON)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build test demo lint bench clean test-cpp test-python test-sanitizers test-asan test-tsan test-fuzz
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## install what is needed (system packages, .venv), build and install into .venv
+	@$(PYTHON) tools/setup.py
+
+build: setup ## the same as setup
+
+demo: setup ## the main job: a photograph through a model with a custom operator
+	$(VENV_PYTHON) samples/demo/demo.py
+
+test: setup lint test-cpp test-python ## set up, lint, C++ tests, Python tests
+
+test-cpp: setup
+	ctest --test-dir build/dev --output-on-failure --no-tests=error -j $(JOBS)
+
+test-python: setup
+	$(VENV_PYTHON) -m pytest
+
+lint: setup ## formatting, ruff, mypy, clang-tidy on changed files
+	$(VENV_PYTHON) tools/lint.py
+
+test-sanitizers: test-asan test-tsan ## the C++ tests under ASan+UBSan, the threaded ones under TSan
+
+test-asan: setup
+	$(call SANITIZER_PRESET,asan) > /dev/null
+	cmake --build --preset asan
+	ctest --preset asan --no-tests=error -j $(JOBS)
+
+# libgomp is not instrumented: its worker threads would be reported, so oneDNN gets one thread.
+test-tsan: setup
+	$(call SANITIZER_PRESET,tsan) > /dev/null
+	cmake --build --preset tsan --target $(addprefix test_,$(TSAN_TESTS))
+	OMP_NUM_THREADS=1 ctest --preset tsan --no-tests=error -j $(JOBS) -R '^($(subst $(eval ) ,|,$(strip $(TSAN_TESTS))))\.'
+
+test-fuzz: setup ## build the fuzz targets and run each for FUZZ_SECONDS
+	$(call SANITIZER_PRESET,fuzz) > /dev/null
+	cmake --build --preset fuzz
+	tools/fuzz.sh build/fuzz/tests/fuzz $(FUZZ_SECONDS)
+
+bench: setup ## the benchmarks, each beside its peer
+	@set -e; for program in bench/*.py; do echo "== $$program"; $(VENV_PYTHON) $$program; done
+
+clean: ## remove the build folders (.venv stays)
+	rm -rf build dist

@@ -1,0 +1,141 @@
+"""Dependencies between the modules under src/ point one way.
+
+Nothing there knows Python, and nothing outside backend/cuda includes a CUDA header.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+BELOW_OPERATORS = {"base", "symbolic", "network", "backend"}
+# What a module may include besides its own files. "backend" is backend/device.h.
+ALLOWED = {
+    "base": set(),
+    "symbolic": {"base"},
+    "backend": {"base", "symbolic"},
+    "network": {"base", "symbolic", "backend"},
+    "operators": BELOW_OPERATORS,
+    "plugin": BELOW_OPERATORS,
+    "onnx": {"base", "symbolic", "network", "operators", "plugin"},
+    "plan": {"base", "symbolic", "network"},
+    "compile": BELOW_OPERATORS | {"operators", "plugin", "plan"},
+    "runtime": BELOW_OPERATORS | {"operators", "plugin", "plan"},
+    "backend/cpu": BELOW_OPERATORS | {"operators"},
+    "backend/cuda": BELOW_OPERATORS | {"operators"},
+}
+# The one place that knows which backends exist.
+DEVICES = "runtime/devices.cpp"
+
+INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.MULTILINE)
+PYTHON_HEADER = re.compile(r"^(Python\.h|nanobind/|pybind11/)")
+CUDA_HEADER = re.compile(
+    r"^(cuda|cudnn|cublas|nvrtc|nvJitLink|cooperative_groups|device_launch|vector_types)"
+)
+
+
+def module_of(path: str) -> str | None:
+    """The module of a path relative to src/, None for what lies in no module."""
+    parts = path.split("/")
+    if len(parts) < 2:
+        return None
+    nested = "/".join(parts[:2])
+    if len(parts) > 2 and nested in ALLOWED:
+        return nested
+    return parts[0] if parts[0] in ALLOWED else None
+
+
+def violations(src: Path) -> list[str]:
+    """Every include under src that the rules forbid, as 'file: header (why)'."""
+    found = []
+    for file in sorted(
+        p for p in src.rglob("*") if p.suffix in {".h", ".cpp", ".cu", ".cuh", ".inl"}
+    ):
+        name = file.relative_to(src).as_posix()
+        module = module_of(name)
+        if module is None:
+            found.append(f"{name}: lies in no known module")
+            continue
+        for quote, header in INCLUDE.findall(file.read_text()):
+            if PYTHON_HEADER.match(header):
+                found.append(f"{name}: {header} (src knows no Python)")
+            elif CUDA_HEADER.match(header) and module != "backend/cuda":
+                found.append(f"{name}: {header} (CUDA outside backend/cuda)")
+            elif quote == '"' and not header.startswith("opwright/"):
+                target = module_of(header)
+                if target is None:
+                    if not (src / header).exists() and header.count("/") == 0:
+                        continue  # generated
+                    found.append(f"{name}: {header} (not written relative to src/)")
+                elif target != module and target not in ALLOWED[module]:
+                    if name == DEVICES and target.startswith("backend/"):
+                        continue
+                    found.append(f"{name}: {header} ({module} may not use {target})")
+    return found
+
+
+def test_the_source_tree_keeps_the_layers():
+    assert violations(ROOT / "src") == []
+
+
+def test_the_rules_have_no_cycle():
+    def reach(module: str, path: tuple[str, ...] = ()) -> None:
+        assert module not in path, f"cycle: {path + (module,)}"
+        for below in ALLOWED[module]:
+            reach(below, (*path, module))
+
+    for module in ALLOWED:
+        reach(module)
+
+
+def test_public_headers_include_public_headers_only():
+    include = ROOT / "include" / "opwright"
+    for file in include.rglob("*.h"):
+        for quote, header in INCLUDE.findall(file.read_text()):
+            if quote == '"':
+                target = include / header.removeprefix("opwright/")
+                assert target.exists() or (file.parent / header).exists(), f"{file.name}: {header}"
+            assert not PYTHON_HEADER.match(header), f"{file.name}: {header}"
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "complaint"),
+    [
+        ("base/a.h", '#include "network/network.h"', "base may not use network"),
+        ("network/a.cpp", '#include "operators/conv.h"', "network may not use operators"),
+        ("compile/a.cpp", '#include "runtime/engine.h"', "compile may not use runtime"),
+        ("onnx/a.cpp", '#  include "backend/cpu/cpu.h"', "onnx may not use backend/cpu"),
+        ("runtime/engine.cpp", '#include "backend/cpu/cpu.h"', "runtime may not use backend/cpu"),
+        ("backend/cpu/a.cpp", '#include "compile/pass.h"', "backend/cpu may not use compile"),
+        ("plugin/a.cpp", "#include <Python.h>", "src knows no Python"),
+        ("runtime/a.cpp", "#include <nanobind/nanobind.h>", "src knows no Python"),
+        ("runtime/a.cpp", "#include <cuda_runtime.h>", "CUDA outside backend/cuda"),
+        ("elsewhere/a.cpp", "", "lies in no known module"),
+    ],
+)
+def test_a_forbidden_include_is_found(tmp_path, file, line, complaint):
+    path = tmp_path / file
+    path.parent.mkdir(parents=True)
+    path.write_text(line + "\n")
+    (found,) = violations(tmp_path)
+    assert complaint in found
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("runtime/devices.cpp", '#include "backend/cpu/cpu.h"'),
+        ("backend/cpu/a.cpp", '#include "operators/conv.h"'),
+        ("backend/cuda/a.cpp", "#include <cuda.h>"),
+        ("network/a.cpp", '#include "backend/device.h"'),
+        ("plan/a.cpp", '#include "plan_generated.h"'),
+        ("base/a.cpp", '#include "opwright/NvInferRuntime.h"'),
+    ],
+)
+def test_an_allowed_include_is_accepted(tmp_path, file, line):
+    path = tmp_path / file
+    path.parent.mkdir(parents=True)
+    path.write_text(line + "\n")
+    assert violations(tmp_path) == []

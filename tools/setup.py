@@ -1,0 +1,268 @@
+"""Set up what building and testing need: system packages, .venv, the build, the installed package.
+
+Standard library only: it starts under the system's Python. A step whose inputs have not changed
+is skipped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+BUILD = ROOT / "build" / "dev"
+
+
+class Program(NamedTuple):
+    name: str
+
+
+# Debian and Ubuntu package -> what shows that it is there: a header, a program, a path.
+REQUIRED = {
+    "libhwy-dev": "hwy/highway.h",
+    "libprotozero-dev": "protozero/pbf_reader.hpp",
+    "libflatbuffers-dev": "flatbuffers/flatbuffers.h",
+    "flatbuffers-compiler": Program("flatc"),
+    "libxxhash-dev": "xxhash.h",
+    "libcli11-dev": "CLI/CLI.hpp",
+    "libgtest-dev": "gtest/gtest.h",
+    "libbenchmark-dev": "benchmark/benchmark.h",
+}
+# Without these a part is left out: faster rebuilds, the check of the formatting, the fuzz targets.
+OPTIONAL = {
+    "ccache": Program("ccache"),
+    "clang-format-14": Program("clang-format-14"),
+    "clang-14": Program("clang++-14"),
+    "clang-tidy-14": Program("clang-tidy-14"),
+    "libclang-rt-14-dev": Path("/usr/lib/llvm-14/lib/clang"),
+}
+# PyPI has these too, for a machine where no system package can be installed.
+FROM_PYPI = {"cmake": "cmake>=3.25,<5", "ninja-build": "ninja>=1.11,<2"}
+
+
+def say(message: str) -> None:
+    print(f"-- {message}", flush=True)
+
+
+def fail(message: str) -> None:
+    sys.exit(f"setup: {message}")
+
+
+def is_present(probe: str | Program | Path, compiler: str) -> bool:
+    """Whether a header (str), a program or a path is there."""
+    if isinstance(probe, Path):
+        return probe.exists()
+    if isinstance(probe, Program):
+        return shutil.which(probe.name) is not None
+    check = subprocess.run(
+        [compiler, "-std=c++20", "-E", "-x", "c++", "-", "-o", os.devnull],
+        input=f"#include <{probe}>\n",
+        text=True,
+        capture_output=True,
+    )
+    return check.returncode == 0
+
+
+def cmake_is_recent() -> bool:
+    if not shutil.which("cmake"):
+        return False
+    output = subprocess.run(["cmake", "--version"], capture_output=True, text=True).stdout
+    version = re.search(r"(\d+)\.(\d+)", output)
+    return version is not None and tuple(map(int, version.groups())) >= (3, 25)
+
+
+def missing_packages() -> tuple[list[str], list[str], list[str]]:
+    """The missing packages: required, those that PyPI has too, optional."""
+    compiler = os.environ.get("CXX", "c++")
+    required = []
+    if not shutil.which(compiler):
+        required.append("g++")
+        headers_known = False
+    else:
+        headers_known = True
+    for package, probe in REQUIRED.items():
+        if (isinstance(probe, str) and not headers_known) or not is_present(probe, compiler):
+            required.append(package)
+    if not (Path(sysconfig.get_paths()["include"]) / "Python.h").exists():
+        required.append(f"python{sys.version_info.major}.{sys.version_info.minor}-dev")
+    try:
+        import ensurepip  # noqa: F401
+    except ImportError:
+        required.append(f"python{sys.version_info.major}.{sys.version_info.minor}-venv")
+    from_pypi = [] if cmake_is_recent() else ["cmake"]
+    if not shutil.which("ninja"):
+        from_pypi.append("ninja-build")
+    optional = [p for p, probe in OPTIONAL.items() if not is_present(probe, compiler)]
+    return required, from_pypi, optional
+
+
+def apt_prefix() -> list[str] | None:
+    """How apt-get can be called here without asking for anything, or None."""
+    if not shutil.which("apt-get"):
+        return None
+    if os.geteuid() == 0:
+        return []
+    if not shutil.which("sudo"):
+        return None
+    allowed = subprocess.run(["sudo", "-n", "true"], capture_output=True).returncode == 0
+    return ["sudo", "-n"] if allowed else None
+
+
+def install_system_packages() -> list[str]:
+    """Install what is missing; returns the requirements to take from PyPI instead."""
+    required, from_pypi, optional = missing_packages()
+    wanted = required + from_pypi + optional
+    prefix = apt_prefix()
+    if wanted and prefix is not None:
+        say(f"system packages: installing {' '.join(wanted)}")
+        env = ["env", "DEBIAN_FRONTEND=noninteractive"]
+        apt = [*prefix, *env, "apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=120"]
+        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+        subprocess.run([*apt, "update"], **quiet)
+        # One by one for the optional: a distribution that lacks one still gets the others.
+        must = required + from_pypi
+        for group in ([must] if must else []) + [[package] for package in optional]:
+            subprocess.run([*apt, "install", "--no-install-recommends", *group], **quiet)
+        required, from_pypi, optional = missing_packages()
+    if required:
+        everything = " ".join(required + from_pypi + optional)
+        fail(
+            f"these system packages are missing: {' '.join(required)}\n"
+            f"Install them, then run make again:\n  sudo apt-get install {everything}"
+        )
+    if optional:
+        missing = " ".join(optional)
+        say(f"going on without {missing} (sudo apt-get install {missing})")
+    else:
+        say("system packages: complete")
+    return [FROM_PYPI[package] for package in from_pypi]
+
+
+def make_environment() -> None:
+    pip = [PYTHON, "-m", "pip", "--version"]
+    if not PYTHON.exists() or subprocess.run(pip, capture_output=True).returncode != 0:
+        say(f"virtual environment: creating .venv with Python {sys.version.split()[0]}")
+        subprocess.run([sys.executable, "-m", "venv", "--clear", VENV], check=True)
+
+
+def requirements(extra: list[str]) -> list[str]:
+    """Everything that pyproject.toml names for building, running and testing."""
+    reader = (
+        "import json, sys\n"
+        "try: import tomllib\n"
+        "except ImportError: from pip._vendor import tomli as tomllib\n"
+        "p = tomllib.load(open(sys.argv[1], 'rb'))\n"
+        "print(*p['build-system']['requires'], *p['project']['dependencies'],\n"
+        "      *p['project']['optional-dependencies']['test'], sep='\\n')\n"
+    )
+    output = subprocess.run(
+        [PYTHON, "-c", reader, ROOT / "pyproject.toml"], check=True, capture_output=True, text=True
+    )
+    return [*output.stdout.splitlines(), *extra]
+
+
+def digest_of(items: list[bytes]) -> str:
+    digest = hashlib.sha256()
+    for item in items:
+        digest.update(len(item).to_bytes(8, "little") + item)
+    return digest.hexdigest()
+
+
+def install_requirements(extra: list[str]) -> None:
+    wanted = requirements(extra)
+    stamp = VENV / "requirements.stamp"
+    digest = digest_of([line.encode() for line in wanted])
+    if stamp.exists() and stamp.read_text() == digest:
+        say("Python packages: complete")
+        return
+    say(f"Python packages: installing {len(wanted)} requirements and what they need")
+    pip = [PYTHON, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    if subprocess.run([*pip, *wanted]).returncode != 0:
+        fail("pip could not install the requirements; its message is above")
+    stamp.write_text(digest)
+
+
+def build_inputs() -> list[bytes]:
+    """Names and contents of the files that the build and the installed package are made from."""
+    patterns = ["CMakeLists.txt", "CMakePresets.json", "pyproject.toml"]
+    folders = ["cmake", "include", "src", "cli", "python", "tests/cpp", "bench"]
+    files = [ROOT / name for name in patterns]
+    for folder in folders:
+        below = sorted((ROOT / folder).rglob("*"))
+        files += [p for p in below if p.is_file() and "__pycache__" not in p.parts]
+    items = [str(sys.version_info[:2]).encode()]
+    for file in files:
+        items += [str(file.relative_to(ROOT)).encode(), file.read_bytes()]
+    return items
+
+
+def build_and_install() -> None:
+    """One build in build/dev: the package that is installed and the C++ tests that ctest runs."""
+    stamp = VENV / "installed.stamp"
+    digest = digest_of(build_inputs())
+    if stamp.exists() and stamp.read_text() == digest and (BUILD / "build.ninja").exists():
+        say("build: up to date")
+        return
+    stamp.unlink(missing_ok=True)
+    say("build: compiling in build/dev and installing into .venv")
+    started = time.monotonic()
+    command = [PYTHON, "-m", "pip", "--disable-pip-version-check", "install", "--verbose"]
+    command += ["--no-build-isolation", "--no-deps", "--force-reinstall"]
+    command += ["-C", f"build-dir={BUILD}", "-C", "cmake.args=--preset=dev", ROOT]
+    env = os.environ | {"PATH": f"{VENV / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    lines: list[str] = []
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=env,
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line)
+            if progress := re.match(r"\s*(\[\d+/\d+\].*)", line):
+                show_progress(progress[1])
+    if sys.stdout.isatty():
+        print()
+    if process.returncode != 0:
+        sys.stdout.writelines(lines[-200:])
+        fail("the build failed; its last output is above")
+    stamp.write_text(digest)
+    say(f"build: done in {time.monotonic() - started:.0f} s")
+
+
+def show_progress(text: str) -> None:
+    """On a terminal one line that is rewritten; in a log every twentieth step."""
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns - 1
+        print(f"\r\033[K{text[:width]}", end="", flush=True)
+        return
+    step = re.match(r"\[(\d+)/(\d+)\]", text)
+    if step and (int(step[1]) % 20 == 0 or step[1] == step[2]):
+        print(text, flush=True)
+
+
+def main() -> None:
+    if sys.hexversion < 0x030A0000:
+        fail(f"Python 3.10 or newer is needed, not {sys.version.split()[0]}: make PYTHON=python3.x")
+    os.chdir(ROOT)
+    extra = install_system_packages()
+    make_environment()
+    install_requirements(extra)
+    build_and_install()
+
+
+if __name__ == "__main__":
+    main()
