@@ -8,6 +8,8 @@
 
 namespace opwright {
 
+struct FusedActivation;
+
 /// What a backend provides: memory, kernels of the built-in operators, and a clock for the tuner.
 class Device {
  public:
@@ -28,6 +30,11 @@ class Device {
   virtual std::vector<Candidate> candidates(const Operator& op,
                                             const CandidateQuery& query) const = 0;
   virtual std::unique_ptr<Kernel> make_kernel(const Operator& op, const KernelArgs& args) const = 0;
+  /// Whether convolutions and matrix products of floating types can apply it to their result.
+  virtual bool can_fuse(const FusedActivation& activation) const {
+    (void)activation;
+    return false;
+  }
   /// Formats other than LINEAR that make sense on this device for a floating-point tensor of this
   /// rank.
   virtual std::vector<TensorFormat> formats(int rank) const = 0;

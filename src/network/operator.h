@@ -202,6 +202,9 @@ class Kernel {
   /// Constant inputs that the kernel has rearranged and whose original it no longer reads. Asked
   /// during the build only.
   virtual std::vector<PackedInput> packed() const { return {}; }
+  /// The input whose memory the first output should be, or -1: where nothing else reads that input
+  /// afterwards, the kernel then saves a copy. Correct without it. Asked once after construction.
+  virtual int in_place_input() const { return -1; }
   /// Called before the first enqueue and whenever a shape differs from that of the last call. All
   /// that depends on shapes is prepared here.
   virtual void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) {

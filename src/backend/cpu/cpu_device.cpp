@@ -1,0 +1,150 @@
+#include "backend/cpu/cpu_device.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <unordered_map>
+
+#include "backend/cpu/kernels.h"
+#include "base/error.h"
+#include "base/parallel.h"
+
+namespace opwright {
+namespace {
+
+/// Every kind of operator that the CPU has kernels for; null when it has none.
+const KernelEntry* find_entry(std::string_view kind) {
+  static const std::unordered_map<std::string_view, KernelEntry> table = {};
+  const auto found = table.find(kind);
+  return found == table.end() ? nullptr : &found->second;
+}
+
+std::string_view isa_name(dnnl::cpu_isa isa) {
+  switch (isa) {
+    case dnnl::cpu_isa::sse41:
+      return "sse4.1";
+    case dnnl::cpu_isa::avx:
+      return "avx";
+    case dnnl::cpu_isa::avx2:
+      return "avx2";
+    case dnnl::cpu_isa::avx2_vnni:
+      return "avx2_vnni";
+    case dnnl::cpu_isa::avx2_vnni_2:
+      return "avx2_vnni_2";
+    case dnnl::cpu_isa::avx512_core:
+      return "avx512";
+    case dnnl::cpu_isa::avx512_core_vnni:
+      return "avx512_vnni";
+    case dnnl::cpu_isa::avx512_core_bf16:
+      return "avx512_bf16";
+    case dnnl::cpu_isa::avx512_core_fp16:
+      return "avx512_fp16";
+    case dnnl::cpu_isa::avx512_core_amx:
+      return "avx512_amx";
+    case dnnl::cpu_isa::avx512_core_amx_fp16:
+      return "avx512_amx_fp16";
+    default:
+      return "baseline";
+  }
+}
+
+bool has(dnnl::cpu_isa effective, dnnl::cpu_isa wanted) {
+  return (static_cast<unsigned>(effective) & static_cast<unsigned>(wanted)) ==
+         static_cast<unsigned>(wanted);
+}
+
+/// The processor's name as the system gives it: x86 has one, Arm has numbers that stand for it.
+std::string processor_model() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line, arm;
+  while (std::getline(file, line)) {
+    const size_t colon = line.find(": ");
+    if (colon == std::string::npos) continue;
+    const std::string value = line.substr(colon + 2);
+    if (line.starts_with("model name")) return value;
+    if (line.starts_with("CPU implementer") && arm.empty()) arm = "Arm " + value;
+    if (line.starts_with("CPU part") && arm.starts_with("Arm ")) return arm + " " + value;
+  }
+  return "unknown processor";
+}
+
+}  // namespace
+
+CpuDevice::CpuDevice() {
+  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
+  features_.avx512 = has(isa, dnnl::cpu_isa::avx512_core);
+  features_.bf16 = has(isa, dnnl::cpu_isa::avx512_core_bf16);
+  features_.fp16 = has(isa, dnnl::cpu_isa::avx512_core_fp16);
+  processor_ = str(processor_model(), ", ", isa_name(isa));
+}
+
+std::string CpuDevice::identity() const {
+  const dnnl_version_t* version = dnnl_version();
+  return str(processor_, ", ", thread_count(), " threads, oneDNN ", version->major, ".",
+             version->minor, ".", version->patch);
+}
+
+std::string CpuDevice::architecture() const {
+#if defined(__x86_64__)
+  return "x86-64";
+#elif defined(__aarch64__)
+  return "aarch64";
+#else
+#error "unknown architecture"
+#endif
+}
+
+void* CpuDevice::allocate(size_t bytes) const {
+  constexpr size_t kAlignment = 64;
+  const size_t rounded = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+  void* memory = rounded >= bytes ? std::aligned_alloc(kAlignment, rounded) : nullptr;
+  if (!memory)
+    fail_with(ErrorCode::kFAILED_ALLOCATION, "The CPU could not allocate ", bytes, " bytes.");
+  return memory;
+}
+
+void CpuDevice::free(void* memory) const noexcept { std::free(memory); }
+
+std::vector<Candidate> CpuDevice::candidates(const Operator& op,
+                                             const CandidateQuery& query) const {
+  const KernelEntry* entry = find_entry(op.kind());
+  return entry ? entry->candidates(op, query) : std::vector<Candidate>();
+}
+
+std::unique_ptr<Kernel> CpuDevice::make_kernel(const Operator& op, const KernelArgs& args) const {
+  const KernelEntry* entry = find_entry(op.kind());
+  if (!entry)
+    fail_with(ErrorCode::kUNSUPPORTED_STATE, "Layer '", args.layer, "': the CPU has no kernel for ",
+              op.kind(), ".");
+  return entry->make(op, args);
+}
+
+std::vector<TensorFormat> CpuDevice::formats(int rank) const {
+  if (!is_valid(TensorFormat::kHWC, rank)) return {};
+  if (!features_.avx512) return {TensorFormat::kHWC};
+  return {TensorFormat::kHWC, TensorFormat::kCHW16};
+}
+
+double CpuDevice::time(Kernel& kernel, void const* const* inputs, void* const* outputs,
+                       void* workspace, int iterations) const {
+  using Clock = std::chrono::steady_clock;
+  kernel.enqueue(inputs, outputs, workspace, nullptr);
+  std::vector<double> milliseconds(std::max(iterations, 1));
+  for (double& measured : milliseconds) {
+    const Clock::time_point start = Clock::now();
+    kernel.enqueue(inputs, outputs, workspace, nullptr);
+    measured = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  }
+  const auto middle = milliseconds.begin() + milliseconds.size() / 2;
+  std::nth_element(milliseconds.begin(), middle, milliseconds.end());
+  return *middle;
+}
+
+const CpuDevice& cpu_device() {
+  static const CpuDevice device;
+  return device;
+}
+
+}  // namespace opwright

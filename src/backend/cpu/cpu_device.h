@@ -1,0 +1,39 @@
+#pragma once
+
+#include "backend/device.h"
+
+namespace opwright {
+
+/// What the kernels may use of the processor: what it has, limited by ONEDNN_MAX_CPU_ISA.
+struct CpuFeatures {
+  bool avx512 = false;
+  bool bf16 = false;  ///< fast bfloat16 products
+  bool fp16 = false;  ///< fast half-precision products
+};
+
+/// The host: built-in operators run on oneDNN's and our own kernels, synchronously, on the threads
+/// that thread_count() gives.
+class CpuDevice final : public Device {
+ public:
+  CpuDevice();
+  DeviceType type() const override { return DeviceType::kCPU; }
+  std::string identity() const override;
+  std::string architecture() const override;
+  void* allocate(size_t bytes) const override;
+  void free(void* memory) const noexcept override;
+  std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) const override;
+  std::unique_ptr<Kernel> make_kernel(const Operator& op, const KernelArgs& args) const override;
+  std::vector<TensorFormat> formats(int rank) const override;
+  double time(Kernel& kernel, void const* const* inputs, void* const* outputs, void* workspace,
+              int iterations) const override;
+
+  const CpuFeatures& features() const { return features_; }
+
+ private:
+  CpuFeatures features_;
+  std::string processor_;  ///< model and instruction set
+};
+
+const CpuDevice& cpu_device();
+
+}  // namespace opwright

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "network/operator.h"
+
+namespace opwright {
+
+/// How the CPU runs the operators of one kind.
+struct KernelEntry {
+  /// Every way to run the operator for the query's ports; empty when there is none.
+  std::vector<Candidate> (*candidates)(const Operator& op, const CandidateQuery& query);
+  /// The kernel for `args.candidate`, which is one of the candidates.
+  std::unique_ptr<Kernel> (*make)(const Operator& op, const KernelArgs& args);
+};
+
+// One function per kind of operator, defined in the file of that name and listed in cpu_device.cpp.
+KernelEntry concatenation_kernels();
+KernelEntry convolution_kernels();
+KernelEntry deconvolution_kernels();
+KernelEntry fill_kernels();
+KernelEntry gather_kernels();
+KernelEntry lrn_kernels();
+KernelEntry matrix_multiply_kernels();
+KernelEntry normalization_kernels();
+KernelEntry pointwise_kernels();
+KernelEntry pooling_kernels();
+KernelEntry reduce_kernels();
+KernelEntry reformat_kernels();
+KernelEntry reshape_kernels();
+KernelEntry resize_kernels();
+KernelEntry slice_kernels();
+KernelEntry softmax_kernels();
+KernelEntry topk_kernels();
+KernelEntry transpose_kernels();
+
+}  // namespace opwright
