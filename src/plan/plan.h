@@ -23,7 +23,7 @@ struct PlanTensor {
   int32_t index = -1;           ///< kInput, kOutput: number of the network input or output
   uint64_t offset = 0;          ///< kArena: offset in the arena
   uint64_t size = 0;            ///< bytes; kArena: at the maximum shape
-  Blob data;                    ///< kWeight: the bytes
+  Blob data;                    ///< kWeight: the bytes; empty when all steps have it packed
   std::vector<int32_t> values;  ///< kValues: an expression per element
 };
 
@@ -53,10 +53,20 @@ struct ProfileInput {
   bool values = false;
 };
 
+/// A network output that no step writes because it is a network input, a weight, a values tensor or
+/// another output: the runtime copies the tensor's bytes.
+struct OutputCopy {
+  int32_t tensor = -1;  ///< index into Schedule::tensors
+  int32_t output = -1;  ///< number of the network output
+};
+
+/// Every network output is written by exactly one step, through a tensor of location kOutput, or
+/// listed in `copies`.
 struct Schedule {
   std::vector<ProfileInput> inputs;
   std::vector<PlanTensor> tensors;
   std::vector<PlanStep> steps;
+  std::vector<OutputCopy> copies;
   uint64_t arena_size = 0;
   uint64_t workspace_size = 0;  ///< the largest workspace of a step; all steps share it
 };
