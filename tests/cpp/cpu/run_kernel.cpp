@@ -1,0 +1,269 @@
+#include "cpu/run_kernel.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "backend/cpu/cpu_device.h"
+#include "base/half.h"
+
+namespace opwright::testing {
+namespace {
+
+constexpr unsigned char kGuard = 0xA5;
+constexpr size_t kGuardBytes = 256;
+
+/// 64-byte aligned memory between two guards.
+class GuardedBuffer {
+ public:
+  explicit GuardedBuffer(size_t size) : size_(size) {
+    memory_ = static_cast<unsigned char*>(cpu_device().allocate(size + 2 * kGuardBytes));
+    std::memset(memory_, kGuard, size + 2 * kGuardBytes);
+  }
+  ~GuardedBuffer() { cpu_device().free(memory_); }
+  GuardedBuffer(const GuardedBuffer&) = delete;
+  GuardedBuffer& operator=(const GuardedBuffer&) = delete;
+
+  unsigned char* data() { return memory_ + kGuardBytes; }
+  bool intact() const {
+    for (size_t i = 0; i < kGuardBytes; ++i)
+      if (memory_[i] != kGuard || memory_[kGuardBytes + size_ + i] != kGuard) return false;
+    return true;
+  }
+
+ private:
+  unsigned char* memory_;
+  size_t size_;
+};
+
+double read(const void* bytes, DataType type, int64_t i) {
+  if (type == DataType::kFLOAT) return static_cast<const float*>(bytes)[i];
+  if (type == DataType::kHALF) return half_to_float(static_cast<const uint16_t*>(bytes)[i]);
+  if (type == DataType::kBF16) return bfloat16_to_float(static_cast<const uint16_t*>(bytes)[i]);
+  if (type == DataType::kFP8) return fp8_to_float(static_cast<const uint8_t*>(bytes)[i]);
+  if (type == DataType::kINT8) return static_cast<const int8_t*>(bytes)[i];
+  if (type == DataType::kINT32) return static_cast<const int32_t*>(bytes)[i];
+  if (type == DataType::kINT64) return static_cast<double>(static_cast<const int64_t*>(bytes)[i]);
+  return static_cast<const uint8_t*>(bytes)[i];
+}
+
+void write(void* bytes, DataType type, int64_t i, double value) {
+  const auto single = static_cast<float>(value);
+  if (type == DataType::kFLOAT)
+    static_cast<float*>(bytes)[i] = single;
+  else if (type == DataType::kHALF)
+    static_cast<uint16_t*>(bytes)[i] = float_to_half(single);
+  else if (type == DataType::kBF16)
+    static_cast<uint16_t*>(bytes)[i] = float_to_bfloat16(single);
+  else if (type == DataType::kFP8)
+    static_cast<uint8_t*>(bytes)[i] = float_to_fp8(single);
+  else if (type == DataType::kINT8)
+    static_cast<int8_t*>(bytes)[i] = static_cast<int8_t>(value);
+  else if (type == DataType::kINT32)
+    static_cast<int32_t*>(bytes)[i] = static_cast<int32_t>(value);
+  else if (type == DataType::kINT64)
+    static_cast<int64_t*>(bytes)[i] = static_cast<int64_t>(value);
+  else
+    static_cast<uint8_t*>(bytes)[i] = static_cast<uint8_t>(value);
+}
+
+PortDesc port_of(const Shape& shape, DataType dtype) {
+  PortDesc port;
+  port.type.dtype = dtype;
+  port.min = port.opt = port.max = shape;
+  return port;
+}
+
+}  // namespace
+
+Values random_values(const Shape& shape, int seed, double low, double high) {
+  std::mt19937 generator(seed);
+  std::uniform_real_distribution<double> distribution(low, high);
+  return make_values(shape, [&](int64_t) { return distribution(generator); });
+}
+
+Values make_values(const Shape& shape, const std::function<double(int64_t)>& element) {
+  Values values{shape, std::vector<double>(shape.numel())};
+  for (int64_t i = 0; i < values.size(); ++i) values[i] = element(i);
+  return values;
+}
+
+int64_t offset_of(const Shape& shape, TensorFormat format, int64_t i) {
+  if (format == TensorFormat::kLINEAR) return i;
+  const FormatLayout layout = layout_of(format);
+  const int64_t channels = shape[1], spatial = shape.numel(2, shape.rank());
+  const int64_t groups = (channels + layout.block - 1) / layout.block;
+  const int64_t n = i / (channels * spatial), c = i / spatial % channels, s = i % spatial;
+  if (layout.channels_last) return (n * spatial + s) * groups * layout.block + c;
+  return ((n * groups + c / layout.block) * spatial + s) * layout.block + c % layout.block;
+}
+
+Blob to_bytes(const Values& values, PortType type) {
+  const size_t size = tensor_bytes(values.shape, type.dtype, type.format);
+  return Blob::make(size, [&](void* bytes) {
+    std::memset(bytes, 0, size);
+    for (int64_t i = 0; i < values.size(); ++i)
+      write(bytes, type.dtype, offset_of(values.shape, type.format, i), values[i]);
+  });
+}
+
+Values from_bytes(const void* bytes, const Shape& shape, PortType type) {
+  return make_values(
+      shape, [&](int64_t i) { return read(bytes, type.dtype, offset_of(shape, type.format, i)); });
+}
+
+Values rounded(const Values& values, DataType type) {
+  const PortType port{type, TensorFormat::kLINEAR};
+  return from_bytes(to_bytes(values, port).data(), values.shape, port);
+}
+
+std::vector<PortDesc> describe(std::span<const TestInput> inputs) {
+  std::vector<PortDesc> ports;
+  for (const TestInput& input : inputs) {
+    PortDesc port = port_of(input.values.shape, input.dtype);
+    port.present = input.present;
+    port.is_constant = input.constant;
+    if (input.constant) port.constant = to_bytes(input.values, port.type);
+    ports.push_back(port);
+  }
+  return ports;
+}
+
+std::vector<PortDesc> describe(std::span<const TestOutput> outputs) {
+  std::vector<PortDesc> ports;
+  for (const TestOutput& output : outputs) ports.push_back(port_of(output.shape, output.dtype));
+  return ports;
+}
+
+std::vector<Candidate> candidates_of(const Operator& op, std::span<const TestInput> inputs,
+                                     std::span<const TestOutput> outputs, QueryOptions options) {
+  const std::vector<PortDesc> input_ports = describe(inputs), output_ports = describe(outputs);
+  CandidateQuery query;
+  query.layer = "test";
+  query.inputs = input_ports;
+  query.outputs = output_ports;
+  query.device = &cpu_device();
+  query.fp16 = options.fp16, query.bf16 = options.bf16;
+  query.strongly_typed = options.strongly_typed;
+  return op.candidates(query);
+}
+
+TestKernel::TestKernel(const Operator& op, const Candidate& candidate,
+                       std::span<const TestInput> inputs, std::span<const TestOutput> outputs,
+                       std::span<const PackedInput> packed, std::span<const Shape> max_inputs,
+                       std::span<const Shape> max_outputs)
+    : candidate_(candidate) {
+  std::vector<PortDesc> input_ports = describe(inputs), output_ports = describe(outputs);
+  for (size_t i = 0; i < input_ports.size(); ++i) {
+    input_ports[i].type = candidate.inputs[i];
+    if (input_ports[i].is_constant)
+      input_ports[i].constant = to_bytes(inputs[i].values, {candidate.inputs[i].dtype});
+    if (!max_inputs.empty()) input_ports[i].max = max_inputs[i];
+  }
+  for (size_t i = 0; i < output_ports.size(); ++i) {
+    output_ports[i].type = candidate.outputs[i];
+    if (!max_outputs.empty()) output_ports[i].max = max_outputs[i];
+  }
+  for (const PackedInput& input : packed) input_ports[input.input].constant = Blob();
+
+  KernelArgs args;
+  args.layer = "test";
+  args.candidate = &candidate_;
+  args.inputs = input_ports;
+  args.outputs = output_ports;
+  args.packed = packed;
+  args.device = &cpu_device();
+  kernel_ = op.make_kernel(args);
+  workspace_size_ = kernel_->workspace_size();
+  for (const PackedInput& input : packed) packed_inputs_.push_back(input.input);
+  if (packed.empty())
+    for (const PackedInput& input : kernel_->packed()) packed_inputs_.push_back(input.input);
+}
+
+std::vector<Values> TestKernel::run(std::span<const TestInput> inputs,
+                                    std::span<const TestOutput> outputs, int in_place) {
+  std::vector<Shape> input_shapes, output_shapes;
+  std::vector<std::unique_ptr<GuardedBuffer>> input_buffers, output_buffers;
+  std::vector<const void*> input_pointers;
+  std::vector<void*> output_pointers;
+  std::vector<Blob> originals;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    input_shapes.push_back(inputs[i].values.shape);
+    const Blob bytes =
+        inputs[i].present ? to_bytes(inputs[i].values, candidate_.inputs[i]) : Blob();
+    input_buffers.push_back(std::make_unique<GuardedBuffer>(bytes.size()));
+    if (bytes.size() > 0) std::memcpy(input_buffers[i]->data(), bytes.data(), bytes.size());
+    const bool packed =
+        std::find(packed_inputs_.begin(), packed_inputs_.end(), i) != packed_inputs_.end();
+    input_pointers.push_back(inputs[i].present && !packed ? input_buffers[i]->data() : nullptr);
+    originals.push_back(bytes);
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const PortType type = candidate_.outputs[i];
+    output_shapes.push_back(outputs[i].shape);
+    output_buffers.push_back(
+        std::make_unique<GuardedBuffer>(tensor_bytes(outputs[i].shape, type.dtype, type.format)));
+    output_pointers.push_back(output_buffers[i]->data());
+  }
+  if (in_place >= 0) output_pointers[0] = input_buffers[in_place]->data();
+
+  GuardedBuffer workspace(workspace_size_);
+  kernel_->on_shape_change(input_shapes, output_shapes);
+  kernel_->enqueue(input_pointers.data(), output_pointers.data(), workspace.data(), nullptr);
+
+  EXPECT_TRUE(workspace.intact()) << "wrote beyond the workspace";
+  std::vector<Values> results;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    EXPECT_TRUE(output_buffers[i]->intact()) << "wrote beyond output " << i;
+    results.push_back(from_bytes(output_pointers[i], outputs[i].shape, candidate_.outputs[i]));
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    EXPECT_TRUE(input_buffers[i]->intact()) << "wrote beyond input " << i;
+    if (static_cast<int>(i) != in_place && originals[i].size() > 0) {
+      EXPECT_EQ(std::memcmp(input_buffers[i]->data(), originals[i].data(), originals[i].size()), 0)
+          << "changed input " << i;
+    }
+  }
+  return results;
+}
+
+std::vector<Values> run_kernel(const Operator& op, const Candidate& candidate,
+                               std::span<const TestInput> inputs,
+                               std::span<const TestOutput> outputs) {
+  return TestKernel(op, candidate, inputs, outputs).run(inputs, outputs);
+}
+
+void expect_close(const Values& actual, const Values& expected, double tolerance) {
+  ASSERT_EQ(actual.shape, expected.shape);
+  for (int64_t i = 0; i < actual.size(); ++i) {
+    const bool same_nan = std::isnan(actual[i]) && std::isnan(expected[i]);
+    const bool close = std::abs(actual[i] - expected[i]) <= tolerance * (1 + std::abs(expected[i]));
+    if (same_nan || close || actual[i] == expected[i]) continue;
+    ADD_FAILURE() << "element " << i << " of " << actual.shape << " is " << actual[i]
+                  << " instead of " << expected[i];
+    return;
+  }
+}
+
+double tolerance_of(DataType type) {
+  if (type == DataType::kBF16) return 0.02;
+  if (type == DataType::kHALF) return 0.003;
+  return type == DataType::kFLOAT ? 2e-5 : 0;
+}
+
+std::string describe(const Candidate& candidate) {
+  std::string text;
+  const auto add = [&](const std::vector<PortType>& ports) {
+    for (const PortType& port : ports)
+      text += std::string(name(port.dtype)) + " " + std::string(name(port.format)) + ", ";
+  };
+  add(candidate.inputs);
+  text += "-> ";
+  add(candidate.outputs);
+  return text + "(" + candidate.tactic_name + ")";
+}
+
+}  // namespace opwright::testing
