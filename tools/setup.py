@@ -179,7 +179,8 @@ def digest_of(items: list[bytes]) -> str:
 
 
 def install_requirements(extra: list[str]) -> None:
-    wanted = requirements(extra)
+    # Debian 12's own pip does not know the options of the build below.
+    wanted = ["pip>=24", *requirements(extra)]
     stamp = VENV / "requirements.stamp"
     digest = digest_of([line.encode() for line in wanted])
     if stamp.exists() and stamp.read_text() == digest:
