@@ -39,7 +39,7 @@ class Blob {
 
   friend bool operator==(const Blob& a, const Blob& b) {
     return a.size_ == b.size_ &&
-           (a.data_ == b.data_ || std::memcmp(a.data_, b.data_, a.size_) == 0);
+           (a.size_ == 0 || a.data_ == b.data_ || std::memcmp(a.data_, b.data_, a.size_) == 0);
   }
 
  private:

@@ -9,10 +9,10 @@
 namespace opwright {
 
 /// The whole file mapped read-only and private. Throws Error naming the path and the system's
-/// reason when it cannot be opened, is a directory, or is empty (an empty file gives an empty Blob
-/// with non-null data).
+/// reason when it cannot be opened or is not a regular file. An empty file gives a Blob of size 0
+/// with non-null data.
 Blob map_file(const std::string& path);
-/// The whole file copied into private memory.
+/// The whole file, or all that a pipe gives, copied into private memory.
 Blob read_file(const std::string& path);
 
 /// Writes a file so that a crash, a full disk or a killed process leaves the old file or the new

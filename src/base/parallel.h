@@ -7,7 +7,8 @@
 namespace opwright {
 
 /// Threads that parallel loops and the CPU kernels of this thread use: by default the cores that
-/// the process may run on, or OMP_NUM_THREADS. The setting belongs to the calling thread.
+/// the process may run on, or OMP_NUM_THREADS. The setting belongs to the calling thread. Within a
+/// loop's body the count is 1, because nested loops run serially.
 int thread_count();
 void set_thread_count(int count);
 

@@ -35,7 +35,7 @@ struct FormatLayout {
 };
 FormatLayout layout_of(TensorFormat format);
 /// Whether a tensor of this rank can have the format: all but kLINEAR need a batch, a channel and
-/// at least one spatial axis.
+/// one or two spatial axes, three where the format's name has a D. The DLA formats fit no tensor.
 bool is_valid(TensorFormat format, int rank);
 
 /// Bytes of a tensor with the format's padding of channels.

@@ -1,0 +1,178 @@
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+
+namespace opwright {
+namespace {
+
+[[noreturn]] void fail_io(const char* action, const std::string& path, int reason) {
+  fail("cannot ", action, " '", path, "': ", std::generic_category().message(reason));
+}
+
+/// Calls a system function again as long as signals interrupt it.
+template <class F>
+auto retry(F&& call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() { close(); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+  /// False when delayed writing failed.
+  bool close() { return fd_ < 0 || ::close(std::exchange(fd_, -1)) == 0; }
+
+ private:
+  int fd_;
+};
+
+Descriptor open_for_reading(const std::string& path, struct stat& status) {
+  const int fd = retry([&] { return open(path.c_str(), O_RDONLY | O_CLOEXEC); });
+  if (fd < 0) fail_io("open", path, errno);
+  if (fstat(fd, &status) != 0 || S_ISDIR(status.st_mode)) {
+    const int reason = S_ISDIR(status.st_mode) ? EISDIR : errno;
+    ::close(fd);
+    fail_io("read", path, reason);
+  }
+  return Descriptor(fd);
+}
+
+size_t read_some(int fd, void* target, size_t size, const std::string& path) {
+  const ssize_t got = retry([&] { return read(fd, target, size); });
+  if (got < 0) fail_io("read", path, errno);
+  return static_cast<size_t>(got);
+}
+
+void write_all(int fd, std::span<const std::byte> bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = retry([&] { return write(fd, bytes.data(), bytes.size()); });
+    if (written < 0) fail_io("write", path, errno);
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+}
+
+/// A new file beside `path` that is removed unless it was renamed.
+class TemporaryFile {
+ public:
+  TemporaryFile(const std::filesystem::path& folder, mode_t mode, const std::string& target) {
+    static std::atomic<unsigned> counter{0};
+    do {
+      path_ = folder / str(".opwright-", getpid(), "-", counter++, ".tmp");
+      fd_ =
+          retry([&] { return open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode); });
+    } while (fd_ < 0 && errno == EEXIST);
+    if (fd_ < 0) fail_io("write", target, errno);
+  }
+  ~TemporaryFile() {
+    if (fd_ >= 0) ::close(fd_);
+    if (!path_.empty()) unlink(path_.c_str());
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  int descriptor() const { return fd_; }
+  void rename_to(const std::string& target) {
+    if (fsync(fd_) != 0 || ::close(std::exchange(fd_, -1)) != 0) fail_io("write", target, errno);
+    if (rename(path_.c_str(), target.c_str()) != 0) fail_io("replace", target, errno);
+    path_.clear();
+  }
+
+ private:
+  std::filesystem::path path_;
+  int fd_ = -1;
+};
+
+}  // namespace
+
+Blob map_file(const std::string& path) {
+  struct stat status {};
+  const Descriptor file = open_for_reading(path, status);
+  if (!S_ISREG(status.st_mode)) fail("cannot map '", path, "': it is not a regular file");
+  const auto size = static_cast<size_t>(status.st_size);
+  if (size == 0) return Blob::copy(nullptr, 0);
+  void* memory = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  if (memory == MAP_FAILED) fail_io("map", path, errno);
+  std::shared_ptr<const void> owner(memory, [memory, size](const void*) { munmap(memory, size); });
+  return Blob(std::move(owner), memory, size);
+}
+
+Blob read_file(const std::string& path) {
+  struct stat status {};
+  const Descriptor file = open_for_reading(path, status);
+  if (S_ISREG(status.st_mode) && status.st_size > 0) {
+    const auto size = static_cast<size_t>(status.st_size);
+    return Blob::make(size, [&](void* memory) {
+      for (size_t done = 0; done < size;) {
+        const size_t got =
+            read_some(file.get(), static_cast<std::byte*>(memory) + done, size - done, path);
+        require(got > 0, "cannot read '", path, "': it ended at byte ", done, " of ", size);
+        done += got;
+      }
+    });
+  }
+  // Pipes, and files of the system that do not tell their size.
+  std::vector<std::byte> bytes;
+  constexpr size_t kChunk = 1 << 16;
+  for (size_t done = 0;;) {
+    bytes.resize(done + kChunk);
+    const size_t got = read_some(file.get(), bytes.data() + done, kChunk, path);
+    done += got;
+    if (got == 0) return Blob::copy(bytes.data(), done);
+  }
+}
+
+void write_file_atomically(const std::string& path,
+                           std::span<const std::span<const std::byte>> parts) {
+  // A link keeps pointing to the file, whose contents are replaced.
+  std::error_code unresolved;
+  const std::filesystem::path resolved = std::filesystem::canonical(path, unresolved);
+  const std::string target = unresolved ? path : resolved.string();
+  struct stat status {};
+  const bool exists = stat(target.c_str(), &status) == 0;
+  if (exists && !S_ISREG(status.st_mode)) fail("cannot replace '", path, "': it is not a file");
+
+  std::filesystem::path folder = std::filesystem::path(target).parent_path();
+  if (folder.empty()) folder = ".";
+  TemporaryFile file(folder, 0666, path);
+  if (exists) (void)!fchmod(file.descriptor(), status.st_mode & 07777);
+  for (const std::span<const std::byte> part : parts) write_all(file.descriptor(), part, path);
+  file.rename_to(target);
+
+  // The new name survives a power failure once the folder is written too. Some file systems cannot
+  // do that; the file is complete all the same.
+  const Descriptor directory(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.get() >= 0) (void)!fsync(directory.get());
+}
+
+FileLock::FileLock(const std::string& path) {
+  const std::string lock = path + ".lock";
+  descriptor_ = retry([&] { return open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666); });
+  if (descriptor_ < 0) fail_io("open", lock, errno);
+  if (retry([&] { return flock(descriptor_, LOCK_EX); }) != 0) {
+    const int reason = errno;
+    ::close(descriptor_);
+    fail_io("lock", lock, reason);
+  }
+}
+
+FileLock::~FileLock() { ::close(descriptor_); }
+
+}  // namespace opwright

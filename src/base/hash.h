@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace opwright {
+
+/// XXH3 (64 bits) of the bytes: for keys and for finding damage, not against an adversary. The same
+/// on every platform.
+uint64_t hash_bytes(std::span<const std::byte> bytes);
+
+}  // namespace opwright
