@@ -5,22 +5,31 @@
 namespace opwright {
 
 /// An engine file: this header, the FlatBuffers plan, the code section, the weights section, each
-/// at a 4096-byte aligned offset, zeros between. All integers little-endian. Hashes are XXH3 (128
-/// bits, low half first) of the section's bytes; the header's own is over the bytes before it.
+/// at the next 4096-byte aligned offset, zeros between; the file ends with the weights. All
+/// integers little-endian. Hashes are XXH3 (128 bits, low half first): the header's own is over the
+/// bytes before it, those of plan and code over the section, that of the weights over the hashes of
+/// its chunks of kHashChunk bytes (the last one shorter), so that threads can share the work.
 struct PlanHeader {
   static constexpr char kMagic[8] = {'O', 'P', 'W', 'R', 'I', 'G', 'H', 'T'};
   static constexpr uint32_t kVersion = 1;
   static constexpr uint64_t kAlignment = 4096;
+  /// Of code objects and of weights within their section.
+  static constexpr uint64_t kCodeAlignment = 16;
+  static constexpr uint64_t kWeightAlignment = 64;
+  static constexpr uint64_t kHashChunk = 4 << 20;
+  /// FlatBuffers' own limit is 2^31.
+  static constexpr uint64_t kMaxPlanSize = 1 << 30;
 
   struct Section {
     uint64_t offset = 0;
     uint64_t size = 0;
     uint64_t hash[2] = {0, 0};
+    uint64_t end() const { return offset + size; }
   };
 
   char magic[8];
   uint32_t version;
-  uint32_t api_level;  ///< NV_TENSORRT_MAJOR * 100 + MINOR that the builder had
+  uint32_t api_level;  ///< NV_TENSORRT_MAJOR * 100 + MINOR of the builder
   uint64_t file_size;
   Section plan;
   Section code;

@@ -1,0 +1,346 @@
+#include <plan_generated.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "plan/format.h"
+#include "plan/hash.h"
+#include "plan/plan.h"
+
+namespace opwright {
+namespace {
+
+template <class... Parts>
+[[noreturn]] void damaged(const Parts&... parts) {
+  fail("cannot read engine file: ", parts...);
+}
+
+Hash128 stored(const uint64_t (&hash)[2]) { return {hash[0], hash[1]}; }
+
+/// Bytes [offset, offset + size) of `whole`, which stays alive with them.
+Blob part(const std::shared_ptr<const Blob>& whole, uint64_t offset, uint64_t size) {
+  return Blob(whole, whole->data() + offset, size);
+}
+
+/// Checks everything that the header says against the file, so that the sections can be used.
+PlanHeader read_header(const Blob& file) {
+  PlanHeader header;
+  if (file.size() < sizeof(header)) {
+    damaged("it has ", file.size(), " bytes, a header alone has ", sizeof(header),
+            "; it is truncated or no engine");
+  }
+  std::memcpy(&header, file.data(), sizeof(header));
+  if (std::memcmp(header.magic, PlanHeader::kMagic, sizeof(header.magic)) != 0) {
+    damaged("it does not begin with \"",
+            std::string_view(PlanHeader::kMagic, sizeof(PlanHeader::kMagic)),
+            "\"; it is no Opwright engine");
+  }
+  if (header.version != PlanHeader::kVersion) {
+    damaged("its format version is ", header.version, ", this library reads version ",
+            PlanHeader::kVersion, "; build the engine again");
+  }
+  const size_t hashed = offsetof(PlanHeader, hash);
+  if (hash_bytes(file.bytes().first(hashed)) != stored(header.hash)) {
+    damaged("the header's hash is wrong (bytes 0 to ", hashed, "); the file is damaged");
+  }
+  if (header.file_size != file.size()) {
+    damaged("the header says ", header.file_size, " bytes, the file has ", file.size(),
+            file.size() < header.file_size ? "; it is truncated" : "; something was appended");
+  }
+  uint64_t end = sizeof(PlanHeader);
+  const std::pair<const char*, const PlanHeader::Section*> sections[] = {
+      {"plan", &header.plan}, {"code", &header.code}, {"weights", &header.weights}};
+  for (const auto& [name, section] : sections) {
+    const uint64_t expected =
+        (end + PlanHeader::kAlignment - 1) / PlanHeader::kAlignment * PlanHeader::kAlignment;
+    if (section->offset != expected || section->offset > file.size() ||
+        section->size > file.size() - section->offset) {
+      damaged("the ", name, " section at byte ", section->offset, " with ", section->size,
+              " bytes does not fit: it must begin at byte ", expected, " of ", file.size());
+    }
+    for (uint64_t i = end; i < section->offset; ++i) {
+      if (file.data()[i] != std::byte{0}) damaged("byte ", i, " between sections is not zero");
+    }
+    end = section->end();
+  }
+  if (end != file.size()) damaged("bytes follow the weights section, which ends at byte ", end);
+  if (header.plan.size > PlanHeader::kMaxPlanSize) {
+    damaged("the plan section has ", header.plan.size, " bytes, the limit is ",
+            PlanHeader::kMaxPlanSize);
+  }
+  return header;
+}
+
+/// A private copy of a section, which no change of the file can reach, with its hash verified.
+std::shared_ptr<const Blob> copy_section(const Blob& file, const PlanHeader::Section& section,
+                                         const char* name) {
+  auto copy = std::make_shared<const Blob>(Blob::copy(file.data() + section.offset, section.size));
+  if (hash_bytes(copy->bytes()) != stored(section.hash)) {
+    damaged("the hash of the ", name, " section (bytes ", section.offset, " to ", section.end(),
+            ") is wrong; the file is damaged");
+  }
+  return copy;
+}
+
+/// Turns the verified FlatBuffers structure into a Plan. FlatBuffers lets several references share
+/// one object, so a small file could stand for a huge plan: as the writer shares nothing, what is
+/// read may not add up to more than the section's size.
+class Reader {
+ public:
+  Reader(const fb::Plan& from, std::shared_ptr<const Blob> code,
+         std::shared_ptr<const Blob> weights, uint64_t budget)
+      : from_(from), code_(std::move(code)), weights_(std::move(weights)), budget_(budget) {}
+
+  Plan read() {
+    Plan plan;
+    plan.name = text(from_.name());
+    plan.builder = text(from_.builder());
+    plan.device_type = static_cast<DeviceType>(from_.device_type());
+    plan.architecture = text(from_.architecture());
+    plan.device_identity = text(from_.device_identity());
+    each(from_.symbols(), [&](const fb::Symbol& item) {
+      Symbol symbol;
+      symbol.kind = static_cast<Symbol::Kind>(item.kind());
+      symbol.name = text(item.name());
+      symbol.tensor = text(item.tensor());
+      symbol.index = item.index();
+      plan.symbols.push_back(std::move(symbol));
+      plan.size_bounds.emplace_back(item.opt(), item.upper_bound());
+    });
+    if (from_.expressions() != nullptr) {
+      spend(from_.expressions()->size() * sizeof(fb::ExprInstruction));
+      for (const fb::ExprInstruction* item : *from_.expressions()) {
+        plan.expressions.push_back(
+            {static_cast<ExprOp>(item->op()), item->a(), item->b(), item->c(), item->value()});
+      }
+    }
+    each(from_.inputs(), [&](const fb::Port& item) { plan.inputs.push_back(port(item)); });
+    each(from_.outputs(), [&](const fb::Port& item) { plan.outputs.push_back(port(item)); });
+    each(from_.schedules(),
+         [&](const fb::Schedule& item) { plan.schedules.push_back(schedule(item)); });
+    each(from_.requirements(), [&](const fb::Requirement& item) {
+      plan.requirements.push_back(
+          {text(item.kind()), text(item.name()), text(item.version()), text(item.namespace_())});
+    });
+    each(from_.code(), [&](const fb::CodeSection& item) {
+      CodeObject object;
+      object.name = text(item.name());
+      object.target = text(item.target());
+      object.bytes = range(code_, item.offset(), item.size(), 1, "code object", object.name);
+      object.host = item.host();
+      plan.code.push_back(std::move(object));
+    });
+    return plan;
+  }
+
+ private:
+  void spend(uint64_t bytes) {
+    if (bytes > budget_) damaged("objects in the plan section overlap");
+    budget_ -= bytes;
+  }
+
+  std::string text(const flatbuffers::String* value) {
+    if (value == nullptr) return {};
+    spend(value->size() + 5);  // length and final zero
+    return value->str();
+  }
+
+  template <class T>
+  std::vector<T> numbers(const flatbuffers::Vector<T>* values) {
+    if (values == nullptr) return {};
+    spend(values->size() * sizeof(T));
+    return {values->begin(), values->end()};
+  }
+
+  template <class Table, class Function>
+  void each(const flatbuffers::Vector<flatbuffers::Offset<Table>>* tables, Function&& function) {
+    if (tables == nullptr) return;
+    for (const Table* table : *tables) {
+      spend(8);  // the reference and the table's own beginning
+      function(*table);
+    }
+  }
+
+  Shape shape(const flatbuffers::Vector<int64_t>* extents) {
+    if (extents == nullptr) return {};
+    spend(extents->size() * 8);
+    if (extents->size() > static_cast<uint32_t>(Dims::MAX_DIMS)) {
+      damaged("a profile has ", extents->size(), " extents or values for an input, the limit is ",
+              Dims::MAX_DIMS);
+    }
+    return Shape(numbers_of(*extents));
+  }
+  static std::span<const int64_t> numbers_of(const flatbuffers::Vector<int64_t>& values) {
+    return {values.data(), values.size()};
+  }
+
+  static PortType port_type(int32_t code) {
+    return {static_cast<DataType>(code / 256), static_cast<TensorFormat>(code % 256)};
+  }
+
+  Blob range(const std::shared_ptr<const Blob>& section, uint64_t offset, uint64_t size,
+             uint64_t alignment, const char* what, const std::string& name) {
+    if (offset > section->size() || size > section->size() - offset || offset % alignment != 0) {
+      damaged(what, " \"", name, "\" lies at offset ", offset, " with ", size,
+              " bytes, which is not within its section of ", section->size(),
+              " bytes or not aligned to ", alignment);
+    }
+    return part(section, offset, size);
+  }
+
+  Attribute attribute(const fb::Attribute& from) {
+    Attribute to{text(from.name()), int64_t{0}};
+    switch (from.type()) {
+      case fb::AttributeType::Int:
+        to.value = from.int_value();
+        return to;
+      case fb::AttributeType::Float:
+        to.value = from.float_value();
+        return to;
+      case fb::AttributeType::Text:
+        to.value = text(from.text());
+        return to;
+      case fb::AttributeType::Ints:
+        to.value = numbers(from.ints());
+        return to;
+      case fb::AttributeType::Floats:
+        to.value = numbers(from.floats());
+        return to;
+      case fb::AttributeType::Bytes: {
+        Blob bytes;
+        if (from.bytes() != nullptr && from.bytes()->size() != 0) {
+          spend(from.bytes()->size());
+          bytes = Blob::copy(from.bytes()->data(), from.bytes()->size());
+        }
+        to.value = std::move(bytes);
+        return to;
+      }
+    }
+    damaged("attribute \"", to.name, "\" has the unknown type ", static_cast<int>(from.type()));
+  }
+
+  PlanTensor tensor(const fb::Tensor& from) {
+    PlanTensor to;
+    to.name = text(from.name());
+    to.type = {static_cast<DataType>(from.dtype()), static_cast<TensorFormat>(from.format())};
+    to.dims = numbers(from.dims());
+    to.location = static_cast<PlanTensor::Location>(from.location());
+    to.index = from.index();
+    to.size = from.size();
+    to.values = numbers(from.values());
+    if (to.location != PlanTensor::Location::kWeight) {
+      to.offset = from.offset();
+    } else if (to.size != 0) {
+      to.data =
+          range(weights_, from.offset(), to.size, PlanHeader::kWeightAlignment, "weight", to.name);
+    }
+    return to;
+  }
+
+  PlanStep step(const fb::Step& from) {
+    PlanStep to;
+    to.name = text(from.name());
+    to.metadata = text(from.metadata());
+    to.kind = text(from.kind());
+    each(from.attributes(),
+         [&](const fb::Attribute& item) { to.attributes.push_back(attribute(item)); });
+    to.inputs = numbers(from.inputs());
+    to.outputs = numbers(from.outputs());
+    for (const int32_t code : numbers(from.input_types())) {
+      to.candidate.inputs.push_back(port_type(code));
+    }
+    for (const int32_t code : numbers(from.output_types())) {
+      to.candidate.outputs.push_back(port_type(code));
+    }
+    to.candidate.tactic = from.tactic();
+    to.candidate.tactic_name = text(from.tactic_name());
+    each(from.packed(), [&](const fb::PackedInput& item) {
+      PackedInput packed;
+      packed.input = item.input();
+      packed.layout = text(item.layout());
+      packed.data = range(weights_, item.offset(), item.size(), PlanHeader::kWeightAlignment,
+                          "packed weight of layer", to.name);
+      to.packed.push_back(std::move(packed));
+    });
+    to.code = numbers(from.code());
+    to.size_symbols = numbers(from.size_symbols());
+    to.time_ms = from.time_ms();
+    each(from.candidates(), [&](const fb::TimedCandidate& item) {
+      to.considered.push_back(
+          {text(item.types()), item.tactic(), text(item.tactic_name()), item.time_ms()});
+    });
+    return to;
+  }
+
+  Schedule schedule(const fb::Schedule& from) {
+    Schedule to;
+    each(from.inputs(), [&](const fb::InputRange& item) {
+      to.inputs.push_back({shape(item.min()), shape(item.opt()), shape(item.max()), item.values()});
+    });
+    each(from.tensors(), [&](const fb::Tensor& item) { to.tensors.push_back(tensor(item)); });
+    each(from.steps(), [&](const fb::Step& item) { to.steps.push_back(step(item)); });
+    each(from.copies(), [&](const fb::OutputCopy& item) {
+      to.copies.push_back({item.tensor(), item.output()});
+    });
+    to.arena_size = from.arena_size();
+    to.workspace_size = from.workspace_size();
+    return to;
+  }
+
+  PlanPort port(const fb::Port& from) {
+    PlanPort to;
+    to.name = text(from.name());
+    to.type = {static_cast<DataType>(from.dtype()), static_cast<TensorFormat>(from.format())};
+    to.dims = numbers(from.dims());
+    each(from.dimension_names(),
+         [&](const fb::DimensionName& item) { to.dimension_names.push_back(text(item.text())); });
+    to.aliased_input = from.aliased_input();
+    to.is_shape_input = from.is_shape_input();
+    return to;
+  }
+
+  const fb::Plan& from_;
+  std::shared_ptr<const Blob> code_, weights_;
+  uint64_t budget_;
+};
+
+}  // namespace
+
+Plan deserialize(const Blob& file, WeightCheck check) {
+  const PlanHeader header = read_header(file);
+  const auto structure = copy_section(file, header.plan, "plan");
+  const auto code = copy_section(file, header.code, "code");
+  const auto mapped = std::make_shared<const Blob>(
+      part(std::make_shared<const Blob>(file), header.weights.offset, header.weights.size));
+  // Kernels need aligned weights; those of a mapped file are.
+  const bool aligned =
+      reinterpret_cast<uintptr_t>(mapped->data()) % PlanHeader::kWeightAlignment == 0;
+  const auto weights =
+      aligned ? mapped : std::make_shared<const Blob>(Blob::copy(mapped->data(), mapped->size()));
+  if (check == WeightCheck::kVerify &&
+      hash_chunks(std::span(weights.get(), 1)) != stored(header.weights.hash)) {
+    damaged("the hash of the weights section (bytes ", header.weights.offset, " to ",
+            header.weights.end(), ") is wrong; the file is damaged");
+  }
+
+  const auto* bytes = structure->as<uint8_t>();
+  // A table takes at least 8 bytes with the reference to it, unless a hostile file shares it.
+  constexpr uint32_t kDepth = 64;
+  flatbuffers::Verifier verifier(bytes, structure->size(), kDepth,
+                                 static_cast<uint32_t>(structure->size() / 8));
+  if (structure->size() < 8 || !fb::PlanBufferHasIdentifier(bytes) ||
+      !fb::VerifyPlanBuffer(verifier)) {
+    damaged("the plan section (bytes ", header.plan.offset, " to ", header.plan.end(),
+            ") is not a valid plan structure");
+  }
+  Plan plan = Reader(*fb::GetPlan(bytes), code, weights, structure->size()).read();
+  try {
+    validate(plan);
+  } catch (const Error& error) {
+    damaged("the plan is not consistent: ", error.what());
+  }
+  return plan;
+}
+
+}  // namespace opwright

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace opwright {
+
+/// The values of all of the plan's expressions at the minimum, optimum and maximum of a profile.
+/// Size tensors count as 1, their `opt` and their upper bound.
+class ProfileValues {
+ public:
+  /// Throws Error when an expression cannot be evaluated there.
+  ProfileValues(const Plan& plan, std::span<const ProfileInput> inputs);
+  std::span<const int64_t> at(OptProfileSelector selector) const {
+    return values_[static_cast<int>(selector)];
+  }
+  /// Extents below zero, which only an unreachable minimum has, count as 0; elsewhere as
+  /// shape_of().
+  Shape shape(std::span<const int32_t> dims, OptProfileSelector selector) const;
+  /// The largest size of a tensor in bytes over the three.
+  uint64_t largest_bytes(PortType type, std::span<const int32_t> dims) const;
+
+ private:
+  std::array<std::vector<int64_t>, 3> values_;
+};
+
+/// The shape that `dims` (indices of expressions) have with these values of the expressions. Throws
+/// Error when an extent is negative.
+Shape shape_of(std::span<const int32_t> dims, std::span<const int64_t> values);
+
+/// Per expression: the step of the schedule that writes the last size tensor which it depends on,
+/// -1 where the inputs determine it, kNeverKnown where no step writes one of them.
+inline constexpr int32_t kNeverKnown = INT32_MAX;
+std::vector<int32_t> resolving_steps(const Plan& plan, const Schedule& schedule);
+
+/// Number of the network input with that name, or -1.
+int input_number(const Plan& plan, std::string_view name);
+
+/// Sets the size tensors' symbols to their upper bounds (kMAX), opt values (kOPT) or 1 (kMIN) given
+/// the other symbols, and evaluates all expressions into `values`.
+void evaluate_with_sizes(const Plan& plan, OptProfileSelector selector, std::span<int64_t> symbols,
+                         std::span<int64_t> values);
+
+}  // namespace opwright

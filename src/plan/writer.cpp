@@ -1,0 +1,292 @@
+#include <plan_generated.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "plan/format.h"
+#include "plan/hash.h"
+#include "plan/plan.h"
+
+namespace opwright {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the file is little-endian");
+
+uint64_t align(uint64_t offset, uint64_t alignment) {
+  return (offset + alignment - 1) / alignment * alignment;
+}
+
+Blob zeros(uint64_t size) {
+  return Blob::make(size, [&](void* memory) { std::memset(memory, 0, size); });
+}
+
+/// A section as it grows: aligned pieces, equal bytes stored once.
+class Section {
+ public:
+  explicit Section(uint64_t alignment) : alignment_(alignment) {}
+
+  uint64_t add(const Blob& blob) {
+    if (blob.size() == 0) return 0;
+    const auto known = by_address_.find(blob.data());
+    if (known != by_address_.end() && known->second.first == blob.size()) {
+      return known->second.second;
+    }
+    const uint64_t hash = hash_bytes(blob.bytes())[0];
+    auto [first, last] = by_hash_.equal_range(hash);
+    for (; first != last; ++first) {
+      if (first->second.first == blob) return remember(blob, first->second.second);
+    }
+    if (const uint64_t start = align(size_, alignment_); start != size_) {
+      pieces_.push_back(zeros(start - size_));
+      size_ = start;
+    }
+    const uint64_t offset = size_;
+    pieces_.push_back(blob);
+    size_ += blob.size();
+    by_hash_.emplace(hash, std::pair(blob, offset));
+    return remember(blob, offset);
+  }
+  const std::vector<Blob>& pieces() const { return pieces_; }
+  uint64_t size() const { return size_; }
+
+ private:
+  uint64_t remember(const Blob& blob, uint64_t offset) {
+    by_address_[blob.data()] = {blob.size(), offset};
+    return offset;
+  }
+  uint64_t alignment_;
+  uint64_t size_ = 0;
+  std::vector<Blob> pieces_;
+  std::unordered_map<const std::byte*, std::pair<uint64_t, uint64_t>> by_address_;
+  std::unordered_multimap<uint64_t, std::pair<Blob, uint64_t>> by_hash_;
+};
+
+class Writer {
+ public:
+  explicit Writer(const Plan& plan) : plan_(plan) {}
+
+  std::vector<Blob> write() {
+    check_size();
+    const Blob structure = write_structure();
+    PlanHeader header{};
+    std::memcpy(header.magic, PlanHeader::kMagic, sizeof(header.magic));
+    header.version = PlanHeader::kVersion;
+    header.api_level = NV_TENSORRT_MAJOR * 100 + NV_TENSORRT_MINOR;
+
+    std::vector<Blob> file(1);  // the header comes last
+    uint64_t end = sizeof(PlanHeader);
+    const auto append = [&](PlanHeader::Section& section, std::span<const Blob> pieces,
+                            uint64_t size) {
+      section.offset = align(end, PlanHeader::kAlignment);
+      section.size = size;
+      if (section.offset != end) file.push_back(zeros(section.offset - end));
+      file.insert(file.end(), pieces.begin(), pieces.end());
+      end = section.end();
+    };
+    const auto set_hash = [](uint64_t(&to)[2], Hash128 hash) {
+      std::copy(hash.begin(), hash.end(), to);
+    };
+    append(header.plan, std::span(&structure, 1), structure.size());
+    set_hash(header.plan.hash, hash_bytes(structure.bytes()));
+    append(header.code, code_.pieces(), code_.size());
+    const Blob code = Blob::make(code_.size(), [&](void* memory) {
+      auto* to = static_cast<std::byte*>(memory);
+      for (const Blob& piece : code_.pieces()) to = std::copy_n(piece.data(), piece.size(), to);
+    });
+    set_hash(header.code.hash, hash_bytes(code.bytes()));
+    append(header.weights, weights_.pieces(), weights_.size());
+    set_hash(header.weights.hash, hash_chunks(weights_.pieces()));
+    header.file_size = end;
+    set_hash(header.hash,
+             hash_bytes(std::as_bytes(std::span(&header, 1)).first(offsetof(PlanHeader, hash))));
+    file[0] = Blob::copy(&header, sizeof(header));
+    return file;
+  }
+
+ private:
+  using Text = flatbuffers::Offset<flatbuffers::String>;
+
+  /// FlatBuffers aborts beyond 2^31 bytes, so what can be large is added up first.
+  void check_size() const {
+    uint64_t size = 0;
+    for (const Schedule& schedule : plan_.schedules) {
+      for (const PlanStep& step : schedule.steps) {
+        size += 1024 + 64 * step.considered.size();
+        for (const Attribute& attribute : step.attributes) {
+          size += 64 + std::visit(
+                           [](const auto& value) -> uint64_t {
+                             if constexpr (requires { value.size(); })
+                               return value.size() * 8;
+                             else
+                               return 8;
+                           },
+                           attribute.value);
+        }
+      }
+      for (const PlanTensor& tensor : schedule.tensors) size += 256 + 4 * tensor.values.size();
+    }
+    require(size < PlanHeader::kMaxPlanSize, "cannot store plan \"", plan_.name,
+            "\": the attributes of its layers take about ", size, " bytes, the limit is ",
+            PlanHeader::kMaxPlanSize, "; pass large data as constant inputs, not as attributes");
+  }
+
+  Text text(const std::string& value) { return builder_.CreateString(value); }
+
+  template <class Item, class Convert>
+  auto list(const std::vector<Item>& items, Convert&& convert) {
+    std::vector<decltype(convert(items[0]))> converted;
+    converted.reserve(items.size());
+    for (const Item& item : items) converted.push_back(convert(item));
+    return builder_.CreateVector(converted);
+  }
+
+  static int32_t code_of(PortType type) {
+    return static_cast<int32_t>(type.dtype) * 256 + static_cast<int32_t>(type.format);
+  }
+
+  auto shape(const Shape& shape) { return builder_.CreateVector(shape.begin(), shape.rank()); }
+
+  auto attribute(const Attribute& from) {
+    const Text name = text(from.name);
+    Text string;
+    flatbuffers::Offset<flatbuffers::Vector<int64_t>> ints;
+    flatbuffers::Offset<flatbuffers::Vector<double>> floats;
+    flatbuffers::Offset<flatbuffers::Vector<uint8_t>> bytes;
+    if (const auto* value = std::get_if<std::string>(&from.value)) string = text(*value);
+    if (const auto* value = std::get_if<Ints>(&from.value)) ints = builder_.CreateVector(*value);
+    if (const auto* value = std::get_if<Floats>(&from.value)) {
+      floats = builder_.CreateVector(*value);
+    }
+    if (const auto* value = std::get_if<Blob>(&from.value)) {
+      bytes = builder_.CreateVector(value->as<uint8_t>(), value->size());
+    }
+    fb::AttributeBuilder to(builder_);
+    to.add_name(name);
+    to.add_type(static_cast<fb::AttributeType>(from.value.index()));
+    if (const auto* value = std::get_if<int64_t>(&from.value)) to.add_int_value(*value);
+    if (const auto* value = std::get_if<double>(&from.value)) to.add_float_value(*value);
+    if (!string.IsNull()) to.add_text(string);
+    if (!ints.IsNull()) to.add_ints(ints);
+    if (!floats.IsNull()) to.add_floats(floats);
+    if (!bytes.IsNull()) to.add_bytes(bytes);
+    return to.Finish();
+  }
+
+  auto tensor(const PlanTensor& from) {
+    const Text name = text(from.name);
+    const auto dims = builder_.CreateVector(from.dims);
+    const auto values = builder_.CreateVector(from.values);
+    const bool is_weight = from.location == PlanTensor::Location::kWeight;
+    return fb::CreateTensor(builder_, name, static_cast<int32_t>(from.type.dtype),
+                            static_cast<int32_t>(from.type.format), dims,
+                            static_cast<fb::Location>(from.location), from.index,
+                            is_weight ? weights_.add(from.data) : from.offset,
+                            is_weight ? from.data.size() : from.size, values);
+  }
+
+  auto step(const PlanStep& from) {
+    const Text name = text(from.name), metadata = text(from.metadata), kind = text(from.kind);
+    const auto attributes =
+        list(from.attributes, [&](const Attribute& item) { return attribute(item); });
+    const auto inputs = builder_.CreateVector(from.inputs);
+    const auto outputs = builder_.CreateVector(from.outputs);
+    const auto input_types = list(from.candidate.inputs, code_of);
+    const auto output_types = list(from.candidate.outputs, code_of);
+    const Text tactic_name = text(from.candidate.tactic_name);
+    const auto packed = list(from.packed, [&](const PackedInput& item) {
+      return fb::CreatePackedInput(builder_, item.input, text(item.layout), weights_.add(item.data),
+                                   item.data.size());
+    });
+    const auto code = builder_.CreateVector(from.code);
+    const auto size_symbols = builder_.CreateVector(from.size_symbols);
+    const auto considered = list(from.considered, [&](const TimedCandidate& item) {
+      const Text types = text(item.types);
+      const Text tactic = text(item.tactic_name);
+      return fb::CreateTimedCandidate(builder_, types, item.tactic, tactic, item.time_ms);
+    });
+    return fb::CreateStep(builder_, name, metadata, kind, attributes, inputs, outputs, input_types,
+                          output_types, from.candidate.tactic, tactic_name, packed, code,
+                          size_symbols, from.time_ms, considered);
+  }
+
+  auto schedule(const Schedule& from) {
+    const auto inputs = list(from.inputs, [&](const ProfileInput& item) {
+      const auto min = shape(item.min), opt = shape(item.opt), max = shape(item.max);
+      return fb::CreateInputRange(builder_, min, opt, max, item.values);
+    });
+    const auto tensors = list(from.tensors, [&](const PlanTensor& item) { return tensor(item); });
+    const auto steps = list(from.steps, [&](const PlanStep& item) { return step(item); });
+    const auto copies = list(from.copies, [&](const OutputCopy& item) {
+      return fb::CreateOutputCopy(builder_, item.tensor, item.output);
+    });
+    return fb::CreateSchedule(builder_, inputs, tensors, steps, copies, from.arena_size,
+                              from.workspace_size);
+  }
+
+  auto port(const PlanPort& from) {
+    const Text name = text(from.name);
+    const auto dims = builder_.CreateVector(from.dims);
+    const auto names = list(from.dimension_names, [&](const std::string& item) {
+      return fb::CreateDimensionName(builder_, text(item));
+    });
+    return fb::CreatePort(builder_, name, static_cast<int32_t>(from.type.dtype),
+                          static_cast<int32_t>(from.type.format), dims, names, from.aliased_input,
+                          from.is_shape_input);
+  }
+
+  Blob write_structure() {
+    const Text name = text(plan_.name), made_by = text(plan_.builder),
+               architecture = text(plan_.architecture), identity = text(plan_.device_identity);
+    std::vector<flatbuffers::Offset<fb::Symbol>> symbols;
+    for (size_t i = 0; i < plan_.symbols.size(); ++i) {
+      const Symbol& symbol = plan_.symbols[i];
+      const Text symbol_name = text(symbol.name), tensor_name = text(symbol.tensor);
+      symbols.push_back(fb::CreateSymbol(builder_, static_cast<fb::SymbolKind>(symbol.kind),
+                                         symbol_name, tensor_name, symbol.index,
+                                         plan_.size_bounds[i].first, plan_.size_bounds[i].second));
+    }
+    const auto symbol_list = builder_.CreateVector(symbols);
+    std::vector<fb::ExprInstruction> instructions;
+    for (const ExprInstruction& item : plan_.expressions) {
+      instructions.emplace_back(static_cast<uint8_t>(item.op), item.a, item.b, item.c, item.value);
+    }
+    const auto expressions = builder_.CreateVectorOfStructs(instructions);
+    const auto inputs = list(plan_.inputs, [&](const PlanPort& item) { return port(item); });
+    const auto outputs = list(plan_.outputs, [&](const PlanPort& item) { return port(item); });
+    const auto schedules =
+        list(plan_.schedules, [&](const Schedule& item) { return schedule(item); });
+    const auto requirements = list(plan_.requirements, [&](const PluginRequirement& item) {
+      const Text kind = text(item.kind), plugin = text(item.name), version = text(item.version),
+                 plugin_namespace = text(item.plugin_namespace);
+      return fb::CreateRequirement(builder_, kind, plugin, version, plugin_namespace);
+    });
+    const auto code = list(plan_.code, [&](const CodeObject& item) {
+      const Text object_name = text(item.name), target = text(item.target);
+      return fb::CreateCodeSection(builder_, object_name, target, code_.add(item.bytes),
+                                   item.bytes.size(), item.host);
+    });
+    fb::FinishPlanBuffer(
+        builder_, fb::CreatePlan(builder_, name, made_by, static_cast<int32_t>(plan_.device_type),
+                                 architecture, identity, symbol_list, expressions, inputs, outputs,
+                                 schedules, requirements, code));
+    const auto buffer = std::make_shared<flatbuffers::DetachedBuffer>(builder_.Release());
+    return Blob(buffer, buffer->data(), buffer->size());
+  }
+
+  const Plan& plan_;
+  flatbuffers::FlatBufferBuilder builder_;
+  Section code_{PlanHeader::kCodeAlignment};
+  Section weights_{PlanHeader::kWeightAlignment};
+};
+
+}  // namespace
+
+std::vector<Blob> serialize(const Plan& plan) {
+  validate(plan);
+  return Writer(plan).write();
+}
+
+}  // namespace opwright
