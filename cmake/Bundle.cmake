@@ -1,4 +1,5 @@
-# Shared libraries that travel with ours: stripped copies in build/bundle, installed beside libopwright.so.
+# Shared libraries that travel with ours (stripped copies in build/bundle, installed beside libopwright.so) and the
+# licences of everything that is in our binaries.
 set(bundle_dir ${PROJECT_BINARY_DIR}/bundle)
 set(bundled_libraries)
 
@@ -20,6 +21,19 @@ opwright_bundle(${HWY_LIBRARY})
 if(OpenMP_gomp_LIBRARY)
   opwright_bundle(${OpenMP_gomp_LIBRARY})
 endif()
-file(GLOB bundled_licences ${dnnl_DIR}/../../../share/doc/onednn/LICENSE
-  ${dnnl_DIR}/../../../share/doc/onednn/THIRD-PARTY-PROGRAMS)
 add_custom_target(bundle ALL DEPENDS ${bundled_libraries})
+
+set(bundled_licences)
+function(opwright_licence name file)
+  if(EXISTS ${file})
+    configure_file(${file} ${PROJECT_BINARY_DIR}/licences/${name} COPYONLY)
+    list(APPEND bundled_licences ${PROJECT_BINARY_DIR}/licences/${name})
+    set(bundled_licences ${bundled_licences} PARENT_SCOPE)
+  endif()
+endfunction()
+
+opwright_licence(onednn ${dnnl_DIR}/../../../share/doc/onednn/LICENSE)
+opwright_licence(onednn-third-party ${dnnl_DIR}/../../../share/doc/onednn/THIRD-PARTY-PROGRAMS)
+foreach(package libhwy-dev libgomp1 libprotozero-dev libflatbuffers-dev libxxhash-dev libcli11-dev)
+  opwright_licence(${package} /usr/share/doc/${package}/copyright)
+endforeach()

@@ -21,7 +21,7 @@ set_target_properties(opwright PROPERTIES INSTALL_RPATH $ORIGIN)
 install(TARGETS opwright LIBRARY DESTINATION ${root}/lib)
 install(FILES ${bundled_libraries} DESTINATION ${root}/lib
   PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
-install(FILES ${bundled_licences} DESTINATION ${root}/share/licences/onednn)
+install(FILES ${bundled_licences} DESTINATION ${root}/share/licences)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ DESTINATION ${root}/include FILES_MATCHING PATTERN "*.h")
 
 configure_file(${PROJECT_SOURCE_DIR}/cmake/OpwrightConfig.cmake.in OpwrightConfig.cmake @ONLY)
