@@ -21,7 +21,7 @@ Shape::Shape(const Dims& dims) {
 }
 
 void Shape::push_back(int64_t extent) {
-  require(rank_ < Dims::MAX_DIMS, "a shape has at most ", Dims::MAX_DIMS, " dimensions: ", str(),
+  require(rank_ < Dims::MAX_DIMS, "a shape has at most ", Dims::MAX_DIMS, " dimensions: ", *this,
           " cannot get one more");
   extents_[rank_++] = extent;
 }
@@ -32,13 +32,13 @@ int64_t Shape::numel(int first, int last) const {
   int64_t product = 1;
   bool overflow = false, empty = false;
   for (int i = first; i < last; ++i) {
-    require(extents_[i] >= 0, "shape ", str(), " has no number of elements: extent ", i, " is ",
+    require(extents_[i] >= 0, "shape ", *this, " has no number of elements: extent ", i, " is ",
             extents_[i]);
     empty |= extents_[i] == 0;
     overflow |= __builtin_mul_overflow(product, extents_[i], &product);
   }
   if (empty) return 0;
-  require(!overflow, "shape ", str(), " has more elements than 63 bits can count");
+  require(!overflow, "shape ", *this, " has more elements than 63 bits can count");
   return product;
 }
 

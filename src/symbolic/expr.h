@@ -26,15 +26,18 @@ enum class ExprOp : uint8_t {
 };
 
 /// An immutable integer expression over symbols (extents of network inputs, values of shape inputs,
-/// size tensors). Construction folds constants and applies the usual identities (x+0, x*1, x-x,
-/// max(x,x), (x*c)/c, constants gathered to the right), so that equal shapes written differently
-/// mostly compare equal. Cheap to copy.
+/// size tensors). Construction brings it into a normal form, so that equal shapes written
+/// differently mostly compare equal: sums and products are expanded into polynomials with sorted
+/// terms, quotients are reduced, kSub and kCeilDiv are rewritten. Polynomials beyond a fixed size
+/// stay as they were written. Equal expressions share one node, so that copying, comparing and
+/// hashing take constant time. Thread safe.
 class Expr {
  public:
   /// The constant 0.
   Expr();
   Expr(int64_t value);  // NOLINT: implicit, dimensions are written as plain numbers
   static Expr symbol(int id);
+  /// Throws Error when constants overflow or are divided by zero.
   static Expr make(ExprOp op, const Expr& a, const Expr& b);
   static Expr select(const Expr& condition, const Expr& then_value, const Expr& else_value);
 
@@ -44,12 +47,13 @@ class Expr {
   int64_t constant() const;
   /// The symbol's id; only for kSymbol.
   int symbol_id() const;
+  /// The number of operands: any from two on for kSum, kProd, kMax and kMin.
   int arity() const;
   const Expr& operand(int i) const;
-  /// "(s0 + 2) * 3", symbols named by `names` where given.
+  /// "s0 * 3 + 6", symbols named by `names` where given; very long text is cut short.
   std::string str(std::span<const std::string> names = {}) const;
   /// The value for the given symbol values (indexed by id). Throws Error on division by zero,
-  /// overflow or a missing symbol.
+  /// overflow or a missing symbol, also in the branch that a kSelect does not choose.
   int64_t evaluate(std::span<const int64_t> symbols) const;
   /// Whether any of the symbols marked true occurs in it.
   bool depends_on(const std::vector<bool>& symbols) const;
@@ -65,6 +69,7 @@ class Expr {
   friend Expr ceil_div(const Expr& a, const Expr& b) { return make(ExprOp::kCeilDiv, a, b); }
 
  private:
+  friend struct ExprNodes;
   struct Node;
   explicit Expr(std::shared_ptr<const Node> node) : node_(std::move(node)) {}
   std::shared_ptr<const Node> node_;
@@ -78,12 +83,19 @@ Expr numel(std::span<const Expr> shape);
 /// The shape when every extent is constant; throws Error otherwise.
 Shape constant_shape(std::span<const Expr> shape);
 bool is_constant(std::span<const Expr> shape);
+/// Throws Error as Expr::evaluate does, and when an extent is negative.
 Shape evaluate(std::span<const Expr> shape, std::span<const int64_t> symbols);
-/// NumPy's broadcasting of two extents. Extents that may differ at run time are resolved as max(a,
-/// b), the checks of which the runtime repeats on concrete shapes; constants that cannot agree
-/// throw Error.
+/// NumPy's broadcasting of two extents. Of a constant other than 1 and a symbolic extent it is the
+/// constant, two symbolic extents are resolved as max(a, b); the runtime repeats the checks on
+/// concrete shapes. Constants that cannot agree throw Error.
 Expr broadcast(const Expr& a, const Expr& b);
 SymShape broadcast(std::span<const Expr> a, std::span<const Expr> b);
+/// "(batch, 3, s1 * 2)".
 std::string str(std::span<const Expr> shape, std::span<const std::string> names = {});
+inline std::string str(const SymShape& shape, const std::vector<std::string>& names) {
+  return str(std::span(shape), std::span(names));
+}
+std::ostream& operator<<(std::ostream& out, const Expr& e);
+std::ostream& operator<<(std::ostream& out, std::span<const Expr> shape);
 
 }  // namespace opwright

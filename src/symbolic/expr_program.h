@@ -35,8 +35,8 @@ class ExprProgramBuilder {
   std::unordered_map<Expr, int32_t, Hash> index_;
 };
 
-/// Evaluates instructions[first..] into `values` (same size as `instructions`). Throws Error as
-/// Expr::evaluate does.
+/// Evaluates all instructions, which `validate` has accepted, into `values` (of the same size).
+/// Throws Error as Expr::evaluate does.
 void evaluate(std::span<const ExprInstruction> instructions, std::span<const int64_t> symbols,
               std::span<int64_t> values);
 /// Throws Error unless every operand refers to an earlier instruction, every symbol is below
