@@ -20,6 +20,9 @@ using FieldValues = std::vector<FieldValue>;
 
 /// Bytes of one element of the field type; kDIMS is sizeof(Dims), kCHAR 1.
 size_t element_size(PluginFieldType type);
+/// A copy of the bytes with a null behind the last one, which plugins that read text as a C string
+/// rely on.
+Blob copy_terminated(const void* data, size_t size);
 FieldValues copy_fields(const PluginFieldCollection& collection);
 /// Points into `values`, which must outlive it.
 std::vector<PluginField> point_to(const FieldValues& values);
