@@ -8,6 +8,8 @@
 
 namespace opwright {
 
+struct OperatorLoadContext;
+
 enum class ArgumentType : int32_t { kINT32, kINT64, kFLOAT32, kFLOAT64, kINT8, kINT16 };
 
 /// A scalar argument between the inputs and the outputs of a compiled kernel.
@@ -23,7 +25,8 @@ struct KernelArgument {
 struct KernelCode {
   std::string name;   ///< the exported symbol
   CodeObject object;  ///< on the CPU: an ELF shared object that exports `void name(void** args,
-                      ///< int64_t x, int64_t y, int64_t z)`
+                      ///< int64_t x, int64_t y, int64_t z)`, with `host` set and the instruction
+                      ///< set that it needs in `target` ("x86-64 avx2 fma")
   Expr grid[3] = {1, 1, 1};
   Expr block[3] = {1, 1, 1};
   Expr shared_memory = 0;
@@ -34,7 +37,13 @@ struct KernelCode {
 /// cuLaunchKernel: args[i] points to argument i, which is an input's pointer, then the extra
 /// arguments, then an output's pointer. A grid cell is a task of a parallel loop; a grid of 1 runs
 /// on the calling thread.
+/// The code counts as compiled by this process: engines that contain it need no permission.
+/// `outputs`, whose dims are over the same symbols as the launch, lets the operator be added to
+/// networks; where it only takes the place of a plugin in a plan, it may be empty.
 OperatorPtr make_compiled_kernel(KernelCode code, Candidate candidate,
                                  std::vector<OutputInfo> outputs, std::string timing_key);
+/// Makes the operator again from what a plan stores. Throws Error for host code that is not
+/// permitted; its bytes are then not touched.
+OperatorPtr load_compiled_kernel(const Attributes& attributes, const OperatorLoadContext& context);
 
 }  // namespace opwright

@@ -47,9 +47,4 @@ class Engine {
   std::vector<std::vector<OperatorPtr>> operators_;
 };
 
-/// Declares that these bytes were compiled by this process, so that plans that contain them load
-/// without permission.
-void trust_code(const Blob& bytes);
-bool is_trusted(const Blob& bytes);
-
 }  // namespace opwright

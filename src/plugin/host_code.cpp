@@ -1,0 +1,253 @@
+#include "plugin/host_code.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <set>
+#include <sstream>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace opwright {
+
+namespace {
+
+#if defined(__x86_64__)
+constexpr std::string_view kArchitecture = "x86-64";
+constexpr Elf64_Half kMachine = EM_X86_64;
+#elif defined(__aarch64__)
+constexpr std::string_view kArchitecture = "aarch64";
+constexpr Elf64_Half kMachine = EM_AARCH64;
+#endif
+
+/// The bytes that were compiled here, by hash. The hash only finds them: bytes are compared, so a
+/// file cannot pass for trusted by a collision.
+struct Trusted {
+  std::mutex mutex;
+  std::unordered_multimap<uint64_t, Blob> blobs;
+};
+Trusted& trusted() {
+  static auto* instance = new Trusted;
+  return *instance;
+}
+
+bool contains(const Trusted& set, uint64_t hash, const Blob& bytes) {
+  const auto [first, last] = set.blobs.equal_range(hash);
+  return std::any_of(first, last, [&](const auto& entry) { return entry.second == bytes; });
+}
+
+/// What the processor can do, as Linux names it.
+const std::set<std::string>& host_features() {
+  static const std::set<std::string> features = [] {
+    std::set<std::string> found;
+    std::ifstream info("/proc/cpuinfo");
+    for (std::string line; std::getline(info, line);) {
+      const size_t colon = line.find(':');
+      if (colon == std::string::npos ||
+          (line.rfind("flags", 0) != 0 && line.rfind("Features", 0) != 0))
+        continue;
+      std::istringstream words(line.substr(colon + 1));
+      for (std::string word; words >> word;) found.insert(word);
+      break;
+    }
+    return found;
+  }();
+  return features;
+}
+
+/// The features of the x86-64 microarchitecture levels (System V ABI, AMD64 supplement), as Linux
+/// names them.
+const std::vector<std::string>* level_features(std::string_view target) {
+  static const std::vector<std::string> v2 = {"cx16",   "lahf_lm", "popcnt",
+                                              "sse4_1", "sse4_2",  "ssse3"};
+  static const std::vector<std::string> v3 = [] {
+    std::vector<std::string> all = v2;
+    for (const char* f : {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"})
+      all.emplace_back(f);
+    return all;
+  }();
+  static const std::vector<std::string> v4 = [] {
+    std::vector<std::string> all = v3;
+    for (const char* f : {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"})
+      all.emplace_back(f);
+    return all;
+  }();
+  if (target == "x86-64-v2") return &v2;
+  if (target == "x86-64-v3") return &v3;
+  if (target == "x86-64-v4") return &v4;
+  return nullptr;
+}
+
+/// Compilers and Linux name some features differently.
+std::string as_linux_names_it(std::string feature) {
+  std::replace(feature.begin(), feature.end(), '.', '_');
+  if (feature == "bmi") return "bmi1";
+  if (feature == "lzcnt") return "abm";
+  if (feature == "neon") return "asimd";
+  return feature;
+}
+
+void check_target(const CodeObject& object) {
+  std::istringstream words(object.target);
+  std::string architecture;
+  words >> architecture;
+  std::vector<std::string> wanted;
+  const std::vector<std::string>* level = level_features(architecture);
+  if (level != nullptr) {
+    architecture = "x86-64";
+    wanted = *level;
+  }
+  require(architecture == kArchitecture, "compiled kernel '", object.name, "' is for '",
+          object.target, "', but this host is ", kArchitecture);
+  for (std::string word; words >> word;) wanted.push_back(as_linux_names_it(std::move(word)));
+  std::string missing;
+  for (const std::string& feature : wanted)
+    if (host_features().count(feature) == 0) missing += (missing.empty() ? "" : ", ") + feature;
+  require(missing.empty(), "compiled kernel '", object.name, "' is for '", object.target,
+          "', but this processor lacks ", missing,
+          "; build the engine on this machine or for a lesser target");
+}
+
+void check_elf(const CodeObject& object) {
+  const auto reject = [&](const auto&... why) {
+    fail("compiled kernel '", object.name, "' (", object.bytes.size(),
+         " bytes) is not a shared object for this host: ", why...);
+  };
+  const size_t size = object.bytes.size();
+  Elf64_Ehdr header;
+  if (size < sizeof(header)) reject("it is shorter than an ELF header");
+  std::memcpy(&header, object.bytes.data(), sizeof(header));
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) reject("it does not begin with \\x7fELF");
+  if (header.e_ident[EI_CLASS] != ELFCLASS64) reject("it is not a 64-bit ELF file");
+  if (header.e_ident[EI_DATA] != ELFDATA2LSB) reject("it is not little-endian");
+  if (header.e_machine != kMachine)
+    reject("its ELF machine number is ", header.e_machine, ", expected ", kMachine);
+  if (header.e_type != ET_DYN) reject("its ELF type is ", header.e_type, ", expected ", ET_DYN);
+  if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phoff > size ||
+      header.e_phnum > (size - header.e_phoff) / sizeof(Elf64_Phdr))
+    reject("its program headers lie beyond its end");
+  for (size_t i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr segment;
+    std::memcpy(&segment, object.bytes.data() + header.e_phoff + i * sizeof(segment),
+                sizeof(segment));
+    // Touching a page beyond the end would kill the process.
+    if (segment.p_type == PT_LOAD &&
+        (segment.p_offset > size || segment.p_filesz > size - segment.p_offset))
+      reject("it is truncated: segment ", i, " ends at byte ", segment.p_offset, " + ",
+             segment.p_filesz);
+  }
+}
+
+void write_all(int descriptor, const Blob& bytes, const std::string& name) {
+  const char* data = bytes.as<char>();
+  size_t left = bytes.size();
+  while (left > 0) {
+    const ssize_t written = write(descriptor, data, left);
+    if (written < 0 && errno == EINTR) continue;
+    require(written > 0, "compiled kernel '", name,
+            "' could not be copied into memory: ", std::strerror(errno));
+    data += written;
+    left -= static_cast<size_t>(written);
+  }
+}
+
+}  // namespace
+
+void trust_code(const Blob& bytes) {
+  const uint64_t hash = hash_bytes(bytes.bytes());
+  Trusted& set = trusted();
+  const std::lock_guard lock(set.mutex);
+  if (!contains(set, hash, bytes)) set.blobs.emplace(hash, bytes);
+}
+
+bool is_trusted(const Blob& bytes) {
+  const uint64_t hash = hash_bytes(bytes.bytes());
+  Trusted& set = trusted();
+  const std::lock_guard lock(set.mutex);
+  return contains(set, hash, bytes);
+}
+
+void check_host_code(const CodeObject& object) {
+  check_target(object);
+  check_elf(object);
+}
+
+HostCode::HostCode(const CodeObject& object) : name_(object.name) {
+  check_host_code(object);
+  descriptor_ = memfd_create("opwright-kernel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  require(descriptor_ >= 0, "compiled kernel '", name_,
+          "' cannot be loaded: memfd_create: ", std::strerror(errno));
+  try {
+    write_all(descriptor_, object.bytes, name_);
+    require(fcntl(descriptor_, F_ADD_SEALS,
+                  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) == 0,
+            "compiled kernel '", name_, "' cannot be sealed in memory: ", std::strerror(errno));
+    path_ = str("/proc/self/fd/", descriptor_);
+    handle_ = dlopen(path_.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle_ == nullptr) {
+      const char* reason = dlerror();
+      fail("compiled kernel '", name_, "' cannot be loaded: ", reason ? reason : "unknown reason");
+    }
+  } catch (...) {
+    close(descriptor_);
+    throw;
+  }
+}
+
+HostCode::~HostCode() {
+  dlclose(handle_);
+  // The dynamic linker knows libraries by their path. One that stays resident (it has unique
+  // symbols, say) would be found in place of the next that gets this descriptor's number, so the
+  // number is not given back then.
+  if (void* resident = dlopen(path_.c_str(), RTLD_LAZY | RTLD_NOLOAD))
+    dlclose(resident);
+  else
+    close(descriptor_);
+}
+
+std::shared_ptr<const HostCode> HostCode::load(const CodeObject& object) {
+  struct Loaded {
+    Blob bytes;
+    std::weak_ptr<const HostCode> code;
+  };
+  static auto* mutex = new std::mutex;
+  static auto* loaded = new std::unordered_multimap<uint64_t, Loaded>;
+
+  const uint64_t hash = hash_bytes(object.bytes.bytes());
+  // Held while loading, so that two threads do not load the same bytes twice.
+  const std::lock_guard lock(*mutex);
+  std::erase_if(*loaded, [](const auto& entry) { return entry.second.code.expired(); });
+  const auto [first, last] = loaded->equal_range(hash);
+  for (auto entry = first; entry != last; ++entry) {
+    if (!(entry->second.bytes == object.bytes)) continue;
+    if (auto code = entry->second.code.lock()) {
+      check_host_code(object);
+      return code;
+    }
+  }
+  const std::shared_ptr<const HostCode> code(new HostCode(object));
+  loaded->emplace(hash, Loaded{object.bytes, code});
+  return code;
+}
+
+void* HostCode::symbol(const std::string& name) const {
+  void* address = dlsym(handle_, name.c_str());
+  require(address != nullptr, "compiled kernel '", name_, "' exports no symbol '", name, "'");
+  return address;
+}
+
+}  // namespace opwright

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "network/operator.h"
+
+namespace opwright {
+
+/// Declares that these bytes were compiled by this process, so that plans that contain them load
+/// without permission. Thread safe.
+void trust_code(const Blob& bytes);
+bool is_trusted(const Blob& bytes);
+
+/// Throws Error unless the code could run on this host: the ELF header is that of a shared object
+/// for this processor, everything it wants mapped lies within the bytes, and this processor has
+/// every feature that `target` lists ("x86-64 avx2 fma", "x86-64-v3"). Reads the bytes, maps and
+/// executes nothing.
+void check_host_code(const CodeObject& object);
+
+/// A shared object that was loaded from memory. Loading runs its constructors, so it is only for
+/// code that is permitted. Unloaded when the last reference goes.
+class HostCode {
+ public:
+  ~HostCode();
+  HostCode(const HostCode&) = delete;
+  HostCode& operator=(const HostCode&) = delete;
+
+  /// Identical bytes are loaded once. Throws Error as check_host_code() does, or with the system's
+  /// reason.
+  static std::shared_ptr<const HostCode> load(const CodeObject& object);
+  /// The address of an exported symbol. Throws Error when there is none of that name.
+  void* symbol(const std::string& name) const;
+
+ private:
+  explicit HostCode(const CodeObject& object);
+  std::string name_;
+  std::string path_;
+  int descriptor_ = -1;
+  void* handle_ = nullptr;
+};
+
+}  // namespace opwright
