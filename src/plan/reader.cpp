@@ -41,7 +41,7 @@ PlanHeader read_header(const Blob& file) {
             PlanHeader::kVersion, "; build the engine again");
   }
   const size_t hashed = offsetof(PlanHeader, hash);
-  if (hash128_bytes(file.bytes().first(hashed)) != stored(header.hash)) {
+  if (hash_bytes(file.bytes().first(hashed)) != stored(header.hash)) {
     damaged("the header's hash is wrong (bytes 0 to ", hashed, "); the file is damaged");
   }
   if (header.file_size != file.size()) {
@@ -76,7 +76,7 @@ PlanHeader read_header(const Blob& file) {
 std::shared_ptr<const Blob> copy_section(const Blob& file, const PlanHeader::Section& section,
                                          const char* name) {
   auto copy = std::make_shared<const Blob>(Blob::copy(file.data() + section.offset, section.size));
-  if (hash128_bytes(copy->bytes()) != stored(section.hash)) {
+  if (hash_bytes(copy->bytes()) != stored(section.hash)) {
     damaged("the hash of the ", name, " section (bytes ", section.offset, " to ", section.end(),
             ") is wrong; the file is damaged");
   }

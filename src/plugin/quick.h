@@ -64,6 +64,8 @@ enum class QuickMode : int32_t { kCallback, kCompiled };
 /// specialize() gives a CompiledKernel.
 OperatorPtr make_quick_operator(std::shared_ptr<const QuickDefinition> definition,
                                 FieldValues attributes, QuickMode mode);
+/// Makes the operator again from what a plan stores.
+OperatorPtr load_quick_plugin(const Attributes& attributes, const OperatorLoadContext& context);
 /// Which of the two a network gets: `aot` where given (1 or 0, -1: not given), else the only one
 /// that exists, else by the network's flags; throws Error that names both ways out where nothing
 /// decides.

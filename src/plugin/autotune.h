@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "network/operator.h"
+
+namespace opwright {
+
+/// Types, formats and tactics in which a plugin can run, as text. Entries of `io_types` and
+/// `layouts` are separated by commas, one for each input and then each output. Within an entry `|`
+/// separates alternatives that move together across all entries that have them, `*` alternatives
+/// that are free of each other. One layout stands for all ports; without types, the ports have the
+/// network's.
+///
+/// All methods throw Error quoting the text when it does not follow this grammar.
+class AutoTuneCombination {
+ public:
+  AutoTuneCombination() = default;
+  /// Empty text: not given. Text is checked against the number of ports by expand().
+  AutoTuneCombination(const std::string& io_types, const std::string& layouts,
+                      std::vector<int64_t> tactics = {});
+
+  /// Sets the entries of these ports. A port that was set already is an error.
+  void pos(std::span<const int> ports, const std::string& types,
+           const std::string& layouts = "LINEAR");
+  /// Positive integers without repetition; `names` (for logs) is empty or has one for each.
+  void tactics(std::vector<int64_t> tactics, std::vector<std::string> names = {});
+  const std::vector<int64_t>& tactics() const { return tactics_; }
+
+  /// Every combination of types and formats with every tactic (0 where there is none), `|` lists
+  /// before `*` lists, rightmost alternatives varying fastest. Types and formats are not checked
+  /// against anything.
+  std::vector<Candidate> expand(std::span<const PortDesc> inputs,
+                                std::span<const PortDesc> outputs) const;
+
+ private:
+  enum class Kind : uint8_t { kUnset, kTied, kFree };
+  /// What one port may have. A single alternative is kTied with a list of one.
+  template <class T>
+  struct Entry {
+    Kind kind = Kind::kUnset;
+    std::vector<T> alternatives;
+    std::string text;
+  };
+  template <class T>
+  using Entries = std::vector<Entry<T>>;
+
+  template <class T>
+  static Entry<T> parse_entry(std::string_view text, std::string_view all);
+  template <class T>
+  static Entries<T> parse_entries(const std::string& text);
+  template <class T>
+  static std::vector<std::vector<T>> choices(const Entries<T>& entries);
+
+  Entries<DataType> types_;
+  Entries<TensorFormat> formats_;
+  bool one_layout_ = false;  ///< formats_ has one entry that stands for all
+  bool by_position_ = false;
+  std::vector<int64_t> tactics_;
+  std::vector<std::string> tactic_names_;
+};
+
+/// The types that a port of the network's type `dtype` may have: that type first, then, unless the
+/// network is strongly typed, FP32 and those lower precisions that the query allows. Types that are
+/// not floating stay.
+std::vector<DataType> allowed_types(const CandidateQuery& query, DataType dtype);
+
+/// Expands all combinations, drops those that cannot be (a type that is not allowed, a format that
+/// the rank cannot have) and repetitions. Throws Error naming `plugin` and the layer when nothing
+/// is left.
+std::vector<Candidate> expand(std::span<const AutoTuneCombination> combinations,
+                              const CandidateQuery& query, std::string_view plugin);
+
+}  // namespace opwright

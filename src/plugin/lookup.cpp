@@ -1,0 +1,163 @@
+#include "plugin/lookup.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "base/error.h"
+#include "plugin/callback.h"
+#include "plugin/field_conversion.h"
+#include "plugin/quick.h"
+#include "plugin/registry.h"
+#include "plugin/v3_operator.h"
+
+namespace opwright {
+
+namespace {
+
+const FieldValue* find(const FieldValues& values, std::string_view name) {
+  const auto found = std::find_if(values.begin(), values.end(),
+                                  [&](const FieldValue& value) { return value.name == name; });
+  return found != values.end() ? &*found : nullptr;
+}
+
+std::string list_names(const FieldValues& values) {
+  std::string names;
+  for (const FieldValue& value : values) names += (names.empty() ? "" : ", ") + value.name;
+  return names.empty() ? "none" : names;
+}
+
+/// "pads: INT32 array, mode: text".
+std::string list_attributes(const std::vector<QuickParameter>& parameters) {
+  std::string names;
+  for (const QuickParameter& parameter : parameters) {
+    if (parameter.is_tensor) continue;
+    names += str(names.empty() ? "" : ", ", parameter.name, ": ",
+                 parameter.is_text   ? "text"
+                 : parameter.is_bool ? "BOOL"
+                                     : name(parameter.type),
+                 parameter.is_array && !parameter.is_text ? " array" : "");
+  }
+  return names.empty() ? "none" : names;
+}
+
+OperatorPtr make_quick(const PluginNode& node, std::shared_ptr<const QuickDefinition> definition,
+                       const NetworkFlags& flags) {
+  const std::string owner = str("layer '", node.layer, "': plugin '",
+                                definition->plugin_namespace(), "::", definition->name(), "'");
+  const std::vector<QuickParameter>& parameters = definition->parameters();
+  const auto tensors = std::count_if(parameters.begin(), parameters.end(),
+                                     [](const QuickParameter& p) { return p.is_tensor; });
+  require(std::cmp_equal(tensors, node.num_inputs), owner, " takes ", tensors,
+          " tensors, but the node has ", node.num_inputs);
+  for (const FieldValue& value : node.attributes) {
+    const bool is_known =
+        std::any_of(parameters.begin(), parameters.end(), [&](const QuickParameter& parameter) {
+          return !parameter.is_tensor && parameter.name == value.name;
+        });
+    require(is_known, owner, " has no attribute '", value.name,
+            "'; its attributes are: ", list_attributes(parameters));
+  }
+  FieldValues attributes;
+  for (const QuickParameter& parameter : parameters) {
+    if (parameter.is_tensor) continue;
+    const FieldValue* value = find(node.attributes, parameter.name);
+    require(value != nullptr, owner, " needs attribute '", parameter.name,
+            "', which the node does not have; its attributes are: ", list_attributes(parameters),
+            "; the node has: ", list_names(node.attributes));
+    FieldValue converted = convert_field(*value, parameter.type, owner);
+    require(parameter.is_array || converted.length == 1, owner, ": attribute '", parameter.name,
+            "' must be one value, but has ", converted.length);
+    if (parameter.is_bool)
+      for (int32_t i = 0; i < converted.length; ++i)
+        require((converted.data.as<uint8_t>()[i] & ~1) == 0, owner, ": attribute '", parameter.name,
+                "' must be a boolean, but is ", int{converted.data.as<int8_t>()[i]});
+    attributes.push_back(std::move(converted));
+  }
+  const QuickMode mode = choose_mode(*definition, node.aot, flags.prefer_aot_python_plugins,
+                                     flags.prefer_jit_python_plugins);
+  return make_quick_operator(std::move(definition), std::move(attributes), mode);
+}
+
+/// Fields that the creator declares are converted to their types, others go as they are.
+FieldValues fit_fields(const FieldValues& values, const PluginFieldCollection* declared,
+                       std::string_view owner) {
+  FieldValues fitted;
+  for (const FieldValue& value : values) {
+    const PluginField* declaration = nullptr;
+    for (int32_t i = 0; declared != nullptr && i < declared->nbFields; ++i)
+      if (declared->fields[i].name != nullptr && value.name == declared->fields[i].name)
+        declaration = &declared->fields[i];
+    const bool has_type = declaration != nullptr && declaration->type != PluginFieldType::kUNKNOWN;
+    fitted.push_back(has_type ? convert_field(value, declaration->type, owner) : value);
+    if (Blob& data = fitted.back().data; fitted.back().type == PluginFieldType::kCHAR)
+      data = copy_terminated(data.data(), data.size());
+  }
+  return fitted;
+}
+
+OperatorPtr make_from_creator(const PluginNode& node, IPluginCreatorInterface& creator) {
+  const std::string owner =
+      str("layer '", node.layer, "': plugin ",
+          str(CreatorIdentity{node.name, node.version, node.plugin_namespace}));
+  require(is_kind(creator, "PLUGIN CREATOR_V3ONE"), owner,
+          ": its creator does not implement IPluginCreatorV3One");
+  auto& v3_creator = static_cast<IPluginCreatorV3One&>(creator);
+  const PluginFieldCollection* declared = v3_creator.getFieldNames();
+  rethrow_pending_exception();
+  const FieldValues values = fit_fields(node.attributes, declared, owner);
+  const std::vector<PluginField> fields = point_to(values);
+  const PluginFieldCollection collection{static_cast<int32_t>(fields.size()), fields.data()};
+  std::unique_ptr<IPluginV3> plugin(
+      v3_creator.createPlugin(node.layer.c_str(), &collection, TensorRTPhase::kBUILD));
+  rethrow_pending_exception();
+  if (plugin == nullptr) {
+    std::string expected;
+    for (int32_t i = 0; declared != nullptr && i < declared->nbFields; ++i)
+      expected += str(expected.empty() ? "" : ", ", declared->fields[i].name, ": ",
+                      name(declared->fields[i].type));
+    fail(owner, ": its creator refused the attributes (", list_names(node.attributes),
+         "); it declares: ", expected.empty() ? "none" : expected);
+  }
+  return adopt_plugin_v3(std::move(plugin), node.num_inputs - node.num_shape_inputs,
+                         node.num_shape_inputs);
+}
+
+IPluginCreatorInterface* find_creator(IPluginRegistry* registry, const CreatorIdentity& id) {
+  IPluginRegistry& where = registry != nullptr ? *registry : *getPluginRegistry();
+  return where.getCreator(id.name.c_str(), id.version.c_str(), id.plugin_namespace.c_str());
+}
+
+}  // namespace
+
+OperatorPtr make_plugin_for_node(const PluginNode& node, IPluginRegistry* registry,
+                                 const NetworkFlags& flags) {
+  if (auto definition = find_quick(node.plugin_namespace, node.name))
+    return make_quick(node, std::move(definition), flags);
+  IPluginCreatorInterface* creator =
+      find_creator(registry, {node.name, node.version, node.plugin_namespace});
+  return creator != nullptr ? make_from_creator(node, *creator) : nullptr;
+}
+
+bool is_available(const PluginRequirement& requirement, IPluginRegistry* registry) {
+  if (requirement.kind == "QuickPlugin")
+    return find_quick(requirement.plugin_namespace, requirement.name) != nullptr;
+  return find_creator(registry, {requirement.name, requirement.version,
+                                 requirement.plugin_namespace}) != nullptr;
+}
+
+std::string describe_missing(const PluginRequirement& requirement) {
+  if (requirement.kind == "QuickPlugin")
+    return str("plugin '", requirement.plugin_namespace, "::", requirement.name, "' (version ",
+               requirement.version,
+               "): import the module that defines it with register and impl before the engine is "
+               "loaded, or build the engine with its aot_impl, which needs no definition");
+  return str(
+      "plugin ",
+      str(CreatorIdentity{requirement.name, requirement.version, requirement.plugin_namespace}),
+      ": load the library that contains it (IPluginRegistry::loadLibrary, or --plugins of "
+      "the program), or register its creator before the engine is loaded");
+}
+
+}  // namespace opwright

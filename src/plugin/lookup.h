@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+
+#include "network/network.h"
+#include "network/operator.h"
+#include "plugin/fields.h"
+
+namespace opwright {
+
+class IPluginRegistry;
+
+/// A node of a model that is not a built-in operator.
+struct PluginNode {
+  std::string layer;  ///< for messages
+  std::string name;   ///< its type
+  std::string version = "1";
+  std::string plugin_namespace;
+  FieldValues attributes;  ///< without those that choose the plugin
+  int aot = -1;            ///< whether the compiled implementation is wanted; -1: not said
+  int num_inputs = 0;
+  int num_shape_inputs = 0;  ///< how many of them, the last ones, are shape tensors
+};
+
+/// The operator of the plugin that a node names: one that is defined by functions, else one from a
+/// creator of the registry (null: the process's). Attributes are converted to the types that the
+/// plugin declares. Null when nobody knows the plugin; throws Error when the node does not fit it,
+/// naming the plugin, what was expected and what came.
+OperatorPtr make_plugin_for_node(const PluginNode& node, IPluginRegistry* registry,
+                                 const NetworkFlags& flags);
+
+/// Whether what the engine needs is registered (registry null: the process's).
+bool is_available(const PluginRequirement& requirement, IPluginRegistry* registry);
+/// "plugin 'x' (version 1, namespace 'y'): load the library that ..." for messages that list what
+/// is missing.
+std::string describe_missing(const PluginRequirement& requirement);
+
+}  // namespace opwright
