@@ -31,6 +31,8 @@ class Tensor {
   /// The layer that makes it, null for network inputs.
   Layer* producer() const { return producer_; }
   int producer_output() const { return producer_output_; }
+  /// The input of the producer whose memory it is (an in-place output), or -1.
+  int aliased_input() const { return aliased_input_; }
   bool is_network_input() const { return is_input_; }
   bool is_network_output() const { return is_output_; }
   /// Network inputs only: how the dimension with this index is called. Equal names mean equal
