@@ -15,7 +15,7 @@ Hash128 value(XXH128_hash_t hash) { return {hash.low64, hash.high64}; }
 
 }  // namespace
 
-Hash128 hash_bytes(std::span<const std::byte> bytes) {
+Hash128 hash128(std::span<const std::byte> bytes) {
   return value(XXH3_128bits(bytes.data(), bytes.size()));
 }
 
@@ -43,7 +43,7 @@ Hash128 hash_chunks(std::span<const Blob> pieces) {
       hashes[chunk] = value(XXH3_128bits_digest(&state));
     }
   });
-  return hash_bytes(std::as_bytes(std::span(hashes)));
+  return hash128(std::as_bytes(std::span(hashes)));
 }
 
 }  // namespace opwright

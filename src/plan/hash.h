@@ -11,7 +11,7 @@ namespace opwright {
 /// XXH3 with 128 bits, low half first.
 using Hash128 = std::array<uint64_t, 2>;
 
-Hash128 hash_bytes(std::span<const std::byte> bytes);
+Hash128 hash128(std::span<const std::byte> bytes);
 
 /// The hash of a section that is given in pieces: of the hashes of its chunks of
 /// PlanHeader::kHashChunk bytes, one after the other, so that threads can share the work.

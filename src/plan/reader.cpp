@@ -32,16 +32,16 @@ PlanHeader read_header(const Blob& file) {
   }
   std::memcpy(&header, file.data(), sizeof(header));
   if (std::memcmp(header.magic, PlanHeader::kMagic, sizeof(header.magic)) != 0) {
-    damaged("it does not begin with \"",
+    damaged("it does not begin with '",
             std::string_view(PlanHeader::kMagic, sizeof(PlanHeader::kMagic)),
-            "\"; it is no Opwright engine");
+            "'; it is no Opwright engine");
   }
   if (header.version != PlanHeader::kVersion) {
     damaged("its format version is ", header.version, ", this library reads version ",
             PlanHeader::kVersion, "; build the engine again");
   }
   const size_t hashed = offsetof(PlanHeader, hash);
-  if (hash_bytes(file.bytes().first(hashed)) != stored(header.hash)) {
+  if (hash128(file.bytes().first(hashed)) != stored(header.hash)) {
     damaged("the header's hash is wrong (bytes 0 to ", hashed, "); the file is damaged");
   }
   if (header.file_size != file.size()) {
@@ -76,7 +76,7 @@ PlanHeader read_header(const Blob& file) {
 std::shared_ptr<const Blob> copy_section(const Blob& file, const PlanHeader::Section& section,
                                          const char* name) {
   auto copy = std::make_shared<const Blob>(Blob::copy(file.data() + section.offset, section.size));
-  if (hash_bytes(copy->bytes()) != stored(section.hash)) {
+  if (hash128(copy->bytes()) != stored(section.hash)) {
     damaged("the hash of the ", name, " section (bytes ", section.offset, " to ", section.end(),
             ") is wrong; the file is damaged");
   }
@@ -182,7 +182,7 @@ class Reader {
   Blob range(const std::shared_ptr<const Blob>& section, uint64_t offset, uint64_t size,
              uint64_t alignment, const char* what, const std::string& name) {
     if (offset > section->size() || size > section->size() - offset || offset % alignment != 0) {
-      damaged(what, " \"", name, "\" lies at offset ", offset, " with ", size,
+      damaged(what, " '", name, "' lies at offset ", offset, " with ", size,
               " bytes, which is not within its section of ", section->size(),
               " bytes or not aligned to ", alignment);
     }
@@ -217,7 +217,7 @@ class Reader {
         return to;
       }
     }
-    damaged("attribute \"", to.name, "\" has the unknown type ", static_cast<int>(from.type()));
+    damaged("attribute '", to.name, "' has the unknown type ", static_cast<int>(from.type()));
   }
 
   PlanTensor tensor(const fb::Tensor& from) {

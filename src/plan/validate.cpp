@@ -50,22 +50,22 @@ class PlanCheck {
 
   void check_dims(std::span<const int32_t> dims, std::string_view what,
                   const std::string& name) const {
-    require(dims.size() <= static_cast<size_t>(Dims::MAX_DIMS), what, " \"", name, "\" has rank ",
+    require(dims.size() <= static_cast<size_t>(Dims::MAX_DIMS), what, " '", name, "' has rank ",
             dims.size(), ", the limit is ", Dims::MAX_DIMS);
     for (const int32_t dim : dims) check_expression(dim, what, name);
   }
 
   void check_expression(int32_t index, std::string_view what, const std::string& name) const {
-    require(index >= 0 && static_cast<size_t>(index) < plan_.expressions.size(), what, " \"", name,
-            "\" uses expression ", index, " of ", plan_.expressions.size());
+    require(index >= 0 && static_cast<size_t>(index) < plan_.expressions.size(), what, " '", name,
+            "' uses expression ", index, " of ", plan_.expressions.size());
   }
 
   void check_type(PortType type, int rank, std::string_view what, const std::string& name) const {
-    require(is_known(type.dtype), what, " \"", name, "\" has the unknown data type ",
+    require(is_known(type.dtype), what, " '", name, "' has the unknown data type ",
             static_cast<int>(type.dtype));
-    require(is_known(type.format), what, " \"", name, "\" has the unknown format ",
+    require(is_known(type.format), what, " '", name, "' has the unknown format ",
             static_cast<int>(type.format));
-    require(is_valid(type.format, rank), what, " \"", name, "\" of rank ", rank,
+    require(is_valid(type.format, rank), what, " '", name, "' of rank ", rank,
             " cannot have the format ", opwright::name(type.format));
   }
 
@@ -74,28 +74,28 @@ class PlanCheck {
     std::unordered_set<std::string_view> names;
     const auto check_port = [&](const PlanPort& port, std::string_view what) {
       check_text(port.name, what);
-      require(!port.name.empty() && names.insert(port.name).second, what, " name \"", port.name,
-              "\" is empty or used twice");
+      require(!port.name.empty() && names.insert(port.name).second, what, " name '", port.name,
+              "' is empty or used twice");
       check_dims(port.dims, what, port.name);
       check_type(port.type, static_cast<int>(port.dims.size()), what, port.name);
-      require(port.dimension_names.size() <= port.dims.size(), what, " \"", port.name,
-              "\" has more dimension names than dimensions");
+      require(port.dimension_names.size() <= port.dims.size(), what, " '", port.name,
+              "' has more dimension names than dimensions");
       for (const std::string& text : port.dimension_names) check_text(text, what);
     };
     for (const PlanPort& port : plan_.inputs) {
       check_port(port, "input");
-      require(port.aliased_input == -1, "input \"", port.name, "\" is marked as aliased");
+      require(port.aliased_input == -1, "input '", port.name, "' is marked as aliased");
       if (!port.is_shape_input) continue;
-      require(is_size_type(port.type.dtype) && port.dims.size() <= 1, "shape input \"", port.name,
-              "\" is not an INT32 or INT64 tensor of rank 0 or 1");
-      require(port.dims.empty() || constant(port.dims[0]), "shape input \"", port.name,
-              "\" has a dynamic extent");
+      require(is_size_type(port.type.dtype) && port.dims.size() <= 1, "shape input '", port.name,
+              "' is not an INT32 or INT64 tensor of rank 0 or 1");
+      require(port.dims.empty() || constant(port.dims[0]), "shape input '", port.name,
+              "' has a dynamic extent");
     }
     for (const PlanPort& port : plan_.outputs) {
       check_port(port, "output");
       require(port.aliased_input >= -1 &&
                   port.aliased_input < static_cast<int32_t>(plan_.inputs.size()),
-              "output \"", port.name, "\" is aliased to input ", port.aliased_input, " of ",
+              "output '", port.name, "' is aliased to input ", port.aliased_input, " of ",
               plan_.inputs.size());
     }
   }
@@ -129,15 +129,15 @@ class PlanCheck {
         case Symbol::Kind::kInputExtent:
         case Symbol::Kind::kInputValue: {
           const bool is_value = symbol.kind == Symbol::Kind::kInputValue;
-          require(input >= 0 && plan_.inputs[input].is_shape_input == is_value, "symbol \"",
-                  symbol.name, "\" refers to \"", symbol.tensor, "\", which is no ",
+          require(input >= 0 && plan_.inputs[input].is_shape_input == is_value, "symbol '",
+                  symbol.name, "' refers to '", symbol.tensor, "', which is no ",
                   is_value ? "shape input" : "input with dynamic extents");
           const PlanPort& port = plan_.inputs[input];
           const int64_t count = !is_value           ? static_cast<int64_t>(port.dims.size())
                                 : port.dims.empty() ? 1
                                                     : plan_.expressions[port.dims[0]].value;
-          require(symbol.index >= 0 && symbol.index < count, "symbol \"", symbol.name,
-                  "\" refers to element ", symbol.index, " of \"", symbol.tensor, "\", which has ",
+          require(symbol.index >= 0 && symbol.index < count, "symbol '", symbol.name,
+                  "' refers to element ", symbol.index, " of '", symbol.tensor, "', which has ",
                   count);
           break;
         }
@@ -146,12 +146,12 @@ class PlanCheck {
           check_expression(opt, "size tensor", symbol.name);
           check_expression(upper, "size tensor", symbol.name);
           require(std::max(highest[opt], highest[upper]) <= static_cast<int32_t>(i),
-                  "the bounds of size tensor \"", symbol.name,
-                  "\" depend on itself or on a later one");
+                  "the bounds of size tensor '", symbol.name,
+                  "' depend on itself or on a later one");
           break;
         }
         default:
-          fail("symbol \"", symbol.name, "\" has the unknown kind ", static_cast<int>(symbol.kind));
+          fail("symbol '", symbol.name, "' has the unknown kind ", static_cast<int>(symbol.kind));
       }
     }
   }
@@ -184,22 +184,22 @@ class ScheduleCheck {
     for (size_t i = 0; i < plan_.inputs.size(); ++i) {
       const PlanPort& port = plan_.inputs[i];
       const ProfileInput& range = schedule_.inputs[i];
-      require(range.values == port.is_shape_input, "the profile of input \"", port.name,
-              "\" holds ", range.values ? "values" : "a shape");
+      require(range.values == port.is_shape_input, "the profile of input '", port.name, "' holds ",
+              range.values ? "values" : "a shape");
       int64_t count = static_cast<int64_t>(port.dims.size());
       if (range.values) count = port.dims.empty() ? 1 : plan_.expressions[port.dims[0]].value;
       require(range.min.rank() == count && range.opt.rank() == count && range.max.rank() == count,
-              "the profile of input \"", port.name, "\" does not have ", count, " numbers");
+              "the profile of input '", port.name, "' does not have ", count, " numbers");
       for (int d = 0; d < range.min.rank(); ++d) {
         require((range.values || range.min[d] >= 0) && range.min[d] <= range.opt[d] &&
                     range.opt[d] <= range.max[d],
-                "the profile of input \"", port.name, "\" is not ordered: ", range.min,
+                "the profile of input '", port.name, "' is not ordered: ", range.min,
                 " <= ", range.opt, " <= ", range.max);
         if (range.values) continue;
         const ExprInstruction& extent = plan_.expressions[port.dims[d]];
         require(extent.op != ExprOp::kConstant ||
                     (extent.value == range.min[d] && extent.value == range.max[d]),
-                "the profile of input \"", port.name, "\" changes dimension ", d,
+                "the profile of input '", port.name, "' changes dimension ", d,
                 ", which is the constant ", extent.value);
       }
     }
@@ -210,13 +210,13 @@ class ScheduleCheck {
     std::vector<bool> written(plan_.symbols.size(), false);
     for (const PlanStep& step : schedule_.steps) {
       require(step.size_symbols.empty() || step.size_symbols.size() == step.outputs.size(),
-              "layer \"", step.name, "\" has ", step.size_symbols.size(), " size symbols for ",
+              "layer '", step.name, "' has ", step.size_symbols.size(), " size symbols for ",
               step.outputs.size(), " outputs");
       for (const int32_t symbol : step.size_symbols) {
         if (symbol == -1) continue;
         require(symbol >= 0 && static_cast<size_t>(symbol) < plan_.symbols.size() &&
                     plan_.symbols[symbol].kind == Symbol::Kind::kSizeTensor && !written[symbol],
-                "layer \"", step.name, "\" writes symbol ", symbol,
+                "layer '", step.name, "' writes symbol ", symbol,
                 ", which is no size tensor or written twice");
         written[symbol] = true;
       }
@@ -227,16 +227,18 @@ class ScheduleCheck {
     shared_.check_text(tensor.name, "a tensor");
     shared_.check_dims(tensor.dims, "tensor", tensor.name);
     shared_.check_type(tensor.type, static_cast<int>(tensor.dims.size()), "tensor", tensor.name);
+    require(tensor.values.empty() || tensor.location == Location::kValues, "tensor '", tensor.name,
+            "' has values and is none of that location");
     const uint64_t bytes = values.largest_bytes(tensor.type, tensor.dims);
     switch (tensor.location) {
       case Location::kArena:
         require(tensor.offset % PlanHeader::kWeightAlignment == 0 &&
                     tensor.offset <= schedule_.arena_size &&
                     tensor.size <= schedule_.arena_size - tensor.offset,
-                "tensor \"", tensor.name, "\" at offset ", tensor.offset, " with ", tensor.size,
+                "tensor '", tensor.name, "' at offset ", tensor.offset, " with ", tensor.size,
                 " bytes is not within the arena of ", schedule_.arena_size,
                 " bytes or not aligned to ", PlanHeader::kWeightAlignment);
-        require(bytes <= tensor.size, "tensor \"", tensor.name, "\" takes ", bytes,
+        require(bytes <= tensor.size, "tensor '", tensor.name, "' takes ", bytes,
                 " bytes at the profile's largest shape, the plan has ", tensor.size);
         break;
       case Location::kInput:
@@ -247,11 +249,11 @@ class ScheduleCheck {
         break;
       case Location::kWeight:
         for (const int32_t dim : tensor.dims) {
-          require(plan_.expressions[dim].op == ExprOp::kConstant, "weight \"", tensor.name,
-                  "\" has a dynamic extent");
+          require(plan_.expressions[dim].op == ExprOp::kConstant, "weight '", tensor.name,
+                  "' has a dynamic extent");
         }
-        require(tensor.data.size() == 0 || tensor.data.size() == bytes, "weight \"", tensor.name,
-                "\" has ", tensor.data.size(), " bytes, its shape and type take ", bytes);
+        require(tensor.data.size() == 0 || tensor.data.size() == bytes, "weight '", tensor.name,
+                "' has ", tensor.data.size(), " bytes, its shape and type take ", bytes);
         break;
       case Location::kValues:
         for (const int32_t value : tensor.values) {
@@ -263,31 +265,31 @@ class ScheduleCheck {
                     static_cast<uint64_t>(
                         tensor.dims.empty() ? 1 : plan_.expressions[tensor.dims[0]].value) ==
                         tensor.values.size(),
-                "tensor \"", tensor.name, "\" has ", tensor.values.size(),
+                "tensor '", tensor.name, "' has ", tensor.values.size(),
                 " values, which its shape does not hold");
         require(is_size_type(tensor.type.dtype) || tensor.type.dtype == DataType::kBOOL ||
                     tensor.type.dtype == DataType::kFLOAT,
-                "tensor \"", tensor.name, "\" computes values of type ",
+                "tensor '", tensor.name, "' computes values of type ",
                 opwright::name(tensor.type.dtype), "; INT32, INT64, BOOL and FP32 are possible");
         break;
       default:
-        fail("tensor \"", tensor.name, "\" has the unknown location ",
+        fail("tensor '", tensor.name, "' has the unknown location ",
              static_cast<int>(tensor.location));
     }
   }
 
   void check_port(const PlanTensor& tensor, const std::vector<PlanPort>& ports,
                   std::string_view what) const {
-    require(tensor.index >= 0 && static_cast<size_t>(tensor.index) < ports.size(), "tensor \"",
-            tensor.name, "\" is network ", what, " ", tensor.index, " of ", ports.size());
+    require(tensor.index >= 0 && static_cast<size_t>(tensor.index) < ports.size(), "tensor '",
+            tensor.name, "' is network ", what, " ", tensor.index, " of ", ports.size());
     const PlanPort& port = ports[tensor.index];
-    require(tensor.type == port.type && tensor.dims == port.dims, "tensor \"", tensor.name,
-            "\" differs from network ", what, " \"", port.name, "\" in type, format or shape");
+    require(tensor.type == port.type && tensor.dims == port.dims, "tensor '", tensor.name,
+            "' differs from network ", what, " '", port.name, "' in type, format or shape");
   }
 
   const PlanTensor& tensor(int32_t index, const std::string& layer) const {
-    require(index >= 0 && static_cast<size_t>(index) < schedule_.tensors.size(), "layer \"", layer,
-            "\" uses tensor ", index, " of ", schedule_.tensors.size());
+    require(index >= 0 && static_cast<size_t>(index) < schedule_.tensors.size(), "layer '", layer,
+            "' uses tensor ", index, " of ", schedule_.tensors.size());
     return schedule_.tensors[index];
   }
 
@@ -295,8 +297,8 @@ class ScheduleCheck {
   void check_known(const PlanTensor& tensor, int32_t step, const std::string& layer) const {
     for (const auto* list : {&tensor.dims, &tensor.values}) {
       for (const int32_t expression : *list) {
-        require(known_[expression] <= step, "layer \"", layer, "\" uses tensor \"", tensor.name,
-                "\" before the size tensor that its shape or values depend on is known");
+        require(known_[expression] <= step, "layer '", layer, "' uses tensor '", tensor.name,
+                "' before the size tensor that its shape or values depend on is known");
       }
     }
   }
@@ -327,34 +329,34 @@ class ScheduleCheck {
       shared_.check_text(item.tactic_name, "a candidate");
     }
     for (const int32_t code : step.code) {
-      require(code >= 0 && static_cast<size_t>(code) < plan_.code.size(), "layer \"", step.name,
-              "\" uses code object ", code, " of ", plan_.code.size());
+      require(code >= 0 && static_cast<size_t>(code) < plan_.code.size(), "layer '", step.name,
+              "' uses code object ", code, " of ", plan_.code.size());
     }
     require(step.candidate.inputs.size() == step.inputs.size() &&
                 step.candidate.outputs.size() == step.outputs.size(),
-            "layer \"", step.name, "\" has ", step.inputs.size(), " inputs and ",
-            step.outputs.size(), " outputs, but types for ", step.candidate.inputs.size(), " and ",
+            "layer '", step.name, "' has ", step.inputs.size(), " inputs and ", step.outputs.size(),
+            " outputs, but types for ", step.candidate.inputs.size(), " and ",
             step.candidate.outputs.size());
     std::vector<bool> is_packed(step.inputs.size(), false);
     for (const PackedInput& packed : step.packed) {
       shared_.check_text(packed.layout, "a packed weight");
       require(packed.input >= 0 && static_cast<size_t>(packed.input) < step.inputs.size() &&
                   !is_packed[packed.input],
-              "layer \"", step.name, "\" packs input ", packed.input, " of ", step.inputs.size(),
+              "layer '", step.name, "' packs input ", packed.input, " of ", step.inputs.size(),
               ", or packs it twice");
       is_packed[packed.input] = true;
     }
     for (size_t i = 0; i < step.inputs.size(); ++i) {
       if (step.inputs[i] == -1) continue;
       const PlanTensor& input = tensor(step.inputs[i], step.name);
-      require(is_written_[step.inputs[i]], "layer \"", step.name, "\" reads tensor \"", input.name,
-              "\", which no earlier layer writes");
-      require(input.type == step.candidate.inputs[i], "input ", i, " of layer \"", step.name,
-              "\" has another type or format than tensor \"", input.name, "\"");
-      require(is_packed[i] || has_data(input), "layer \"", step.name, "\" reads weight \"",
-              input.name, "\", of which the plan holds no data");
-      require(!is_packed[i] || input.location == Location::kWeight, "layer \"", step.name,
-              "\" packs tensor \"", input.name, "\", which is no weight");
+      require(is_written_[step.inputs[i]], "layer '", step.name, "' reads tensor '", input.name,
+              "', which no earlier layer writes");
+      require(input.type == step.candidate.inputs[i], "input ", i, " of layer '", step.name,
+              "' has another type or format than tensor '", input.name, "'");
+      require(is_packed[i] || has_data(input), "layer '", step.name, "' reads weight '", input.name,
+              "', of which the plan holds no data");
+      require(!is_packed[i] || input.location == Location::kWeight, "layer '", step.name,
+              "' packs tensor '", input.name, "', which is no weight");
       check_known(input, number - 1, step.name);
     }
     for (size_t i = 0; i < step.outputs.size(); ++i) {
@@ -365,23 +367,23 @@ class ScheduleCheck {
   void check_output(const PlanStep& step, int32_t number, int i) {
     const int32_t index = step.outputs[i];
     const PlanTensor& output = tensor(index, step.name);
-    require(output.type == step.candidate.outputs[i], "output ", i, " of layer \"", step.name,
-            "\" has another type or format than tensor \"", output.name, "\"");
+    require(output.type == step.candidate.outputs[i], "output ", i, " of layer '", step.name,
+            "' has another type or format than tensor '", output.name, "'");
     check_known(output, number, step.name);
     switch (output.location) {
       case Location::kOutput:
-        require(!is_written_[index] && !is_output_written_[output.index], "layer \"", step.name,
-                "\" writes output \"", output.name, "\", which has been written before");
+        require(!is_written_[index] && !is_output_written_[output.index], "layer '", step.name,
+                "' writes output '", output.name, "', which has been written before");
         is_output_written_[output.index] = true;
         break;
       case Location::kArena:
-        require(!is_written_[index], "layer \"", step.name, "\" writes tensor \"", output.name,
-                "\", which has been written before");
+        require(!is_written_[index], "layer '", step.name, "' writes tensor '", output.name,
+                "', which has been written before");
         break;
       case Location::kInput:  // in place, into the user's input
         break;
       default:
-        fail("layer \"", step.name, "\" writes tensor \"", output.name, "\", which is constant");
+        fail("layer '", step.name, "' writes tensor '", output.name, "', which is constant");
     }
     is_written_[index] = true;
     if (!step.size_symbols.empty() && step.size_symbols[i] >= 0) {
@@ -390,8 +392,8 @@ class ScheduleCheck {
         scalar &=
             plan_.expressions[dim].op == ExprOp::kConstant && plan_.expressions[dim].value == 1;
       }
-      require(scalar && output.type.format == TensorFormat::kLINEAR, "size tensor \"", output.name,
-              "\" of layer \"", step.name, "\" is not an INT32 or INT64 scalar");
+      require(scalar && output.type.format == TensorFormat::kLINEAR, "size tensor '", output.name,
+              "' of layer '", step.name, "' is not an INT32 or INT64 scalar");
     }
   }
 
@@ -407,22 +409,22 @@ class ScheduleCheck {
       const PlanTensor& from = tensor(copy.tensor, "output copy");
       require(copy.output >= 0 && static_cast<size_t>(copy.output) < plan_.outputs.size() &&
                   !is_output_written_[copy.output],
-              "tensor \"", from.name, "\" is copied to output ", copy.output, " of ",
+              "tensor '", from.name, "' is copied to output ", copy.output, " of ",
               plan_.outputs.size(), ", which is not there or written before");
       const PlanPort& to = plan_.outputs[copy.output];
-      require(is_written_[copy.tensor] && has_data(from), "output \"", to.name,
-              "\" is a copy of tensor \"", from.name, "\", which is never written");
-      require(from.type == to.type && from.dims == to.dims, "output \"", to.name,
-              "\" differs from tensor \"", from.name,
-              "\", of which it is a copy, in type, format or shape");
+      require(is_written_[copy.tensor] && has_data(from), "output '", to.name,
+              "' is a copy of tensor '", from.name, "', which is never written");
+      require(from.type == to.type && from.dims == to.dims, "output '", to.name,
+              "' differs from tensor '", from.name,
+              "', of which it is a copy, in type, format or shape");
       check_known(from, last, "output copy");
       is_output_written_[copy.output] = true;
     }
     for (size_t i = 0; i < is_output_written_.size(); ++i) {
-      require(is_output_written_[i], "no layer writes output \"", plan_.outputs[i].name, "\"");
+      require(is_output_written_[i], "no layer writes output '", plan_.outputs[i].name, "'");
       for (const int32_t dim : plan_.outputs[i].dims) {
-        require(known_[dim] <= last, "the shape of output \"", plan_.outputs[i].name,
-                "\" depends on a size tensor that no layer writes");
+        require(known_[dim] <= last, "the shape of output '", plan_.outputs[i].name,
+                "' depends on a size tensor that no layer writes");
       }
     }
   }

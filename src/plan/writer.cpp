@@ -34,7 +34,7 @@ class Section {
     if (known != by_address_.end() && known->second.first == blob.size()) {
       return known->second.second;
     }
-    const uint64_t hash = hash_bytes(blob.bytes())[0];
+    const uint64_t hash = hash128(blob.bytes())[0];
     auto [first, last] = by_hash_.equal_range(hash);
     for (; first != last; ++first) {
       if (first->second.first == blob) return remember(blob, first->second.second);
@@ -90,18 +90,18 @@ class Writer {
       std::copy(hash.begin(), hash.end(), to);
     };
     append(header.plan, std::span(&structure, 1), structure.size());
-    set_hash(header.plan.hash, hash_bytes(structure.bytes()));
+    set_hash(header.plan.hash, hash128(structure.bytes()));
     append(header.code, code_.pieces(), code_.size());
     const Blob code = Blob::make(code_.size(), [&](void* memory) {
       auto* to = static_cast<std::byte*>(memory);
       for (const Blob& piece : code_.pieces()) to = std::copy_n(piece.data(), piece.size(), to);
     });
-    set_hash(header.code.hash, hash_bytes(code.bytes()));
+    set_hash(header.code.hash, hash128(code.bytes()));
     append(header.weights, weights_.pieces(), weights_.size());
     set_hash(header.weights.hash, hash_chunks(weights_.pieces()));
     header.file_size = end;
     set_hash(header.hash,
-             hash_bytes(std::as_bytes(std::span(&header, 1)).first(offsetof(PlanHeader, hash))));
+             hash128(std::as_bytes(std::span(&header, 1)).first(offsetof(PlanHeader, hash))));
     file[0] = Blob::copy(&header, sizeof(header));
     return file;
   }
@@ -128,8 +128,8 @@ class Writer {
       }
       for (const PlanTensor& tensor : schedule.tensors) size += 256 + 4 * tensor.values.size();
     }
-    require(size < PlanHeader::kMaxPlanSize, "cannot store plan \"", plan_.name,
-            "\": the attributes of its layers take about ", size, " bytes, the limit is ",
+    require(size < PlanHeader::kMaxPlanSize, "cannot store plan '", plan_.name,
+            "': the attributes of its layers take about ", size, " bytes, the limit is ",
             PlanHeader::kMaxPlanSize, "; pass large data as constant inputs, not as attributes");
   }
 

@@ -1,0 +1,128 @@
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "plan/sample_plan.h"
+#include "plan/shapes.h"
+
+namespace opwright {
+namespace {
+
+TEST(Validate, AcceptsTheSample) { EXPECT_NO_THROW(validate(sample_plan())); }
+
+struct Damage {
+  const char* what;
+  void (*apply)(Plan&);
+  const char* message;
+};
+
+class ValidateDamage : public testing::TestWithParam<Damage> {};
+
+TEST_P(ValidateDamage, IsNamed) {
+  Plan plan = sample_plan();
+  GetParam().apply(plan);
+  try {
+    validate(plan);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find(GetParam().message), std::string::npos)
+        << error.what();
+  }
+}
+
+Schedule& first(Plan& plan) { return plan.schedules[0]; }
+
+const Damage kDamages[] = {
+    {"device", [](Plan& p) { p.device_type = static_cast<DeviceType>(9); }, "device type 9"},
+    {"no_profile", [](Plan& p) { p.schedules.clear(); }, "no optimization profile"},
+    {"zero_byte", [](Plan& p) { p.name = std::string("a\0b", 3); }, "zero byte"},
+    {"same_names", [](Plan& p) { p.inputs[1].name = "x"; }, "used twice"},
+    {"port_dims", [](Plan& p) { p.inputs[0].dims[0] = 99; }, "uses expression 99"},
+    {"rank", [](Plan& p) { p.outputs[2].dims.assign(9, 0); }, "rank 9"},
+    {"dtype", [](Plan& p) { p.inputs[0].type.dtype = static_cast<DataType>(50); }, "data type 50"},
+    {"format", [](Plan& p) { p.inputs[0].type.format = static_cast<TensorFormat>(-1); },
+     "format -1"},
+    {"format_rank", [](Plan& p) { p.inputs[0].type.format = TensorFormat::kCHW16; },
+     "cannot have the format"},
+    {"alias", [](Plan& p) { p.outputs[1].aliased_input = 3; }, "aliased to input 3"},
+    {"expression_order", [](Plan& p) { p.expressions.back().a = 1000; }, "expression"},
+    {"symbol_tensor", [](Plan& p) { p.symbols[0].tensor = "z"; }, "'z'"},
+    {"symbol_index", [](Plan& p) { p.symbols[0].index = 2; }, "element 2"},
+    {"symbol_kind", [](Plan& p) { p.symbols[0].kind = static_cast<Symbol::Kind>(7); },
+     "unknown kind 7"},
+    {"bound_of_itself", [](Plan& p) { p.size_bounds[2].second = p.outputs[0].dims[0]; },
+     "depend on itself"},
+    {"bounds_missing", [](Plan& p) { p.size_bounds.pop_back(); }, "bounds"},
+    {"profile_order", [](Plan& p) { first(p).inputs[0].min[0] = 100; }, "not ordered"},
+    {"profile_constant", [](Plan& p) { first(p).inputs[0].max[1] = 4; }, "constant 3"},
+    {"profile_count", [](Plan& p) { first(p).inputs.pop_back(); }, "2 of 3 inputs"},
+    {"profile_values", [](Plan& p) { first(p).inputs[2].values = false; }, "holds a shape"},
+    {"arena_end", [](Plan& p) { first(p).arena_size = 256; }, "arena of 256"},
+    {"arena_alignment", [](Plan& p) { first(p).tensors[5].offset = 130; }, "not aligned"},
+    {"arena_overflow", [](Plan& p) { first(p).tensors[5].size = ~uint64_t{0}; }, "arena"},
+    {"arena_small", [](Plan& p) { first(p).tensors[4].size = 95; }, "takes 96 bytes"},
+    {"input_index", [](Plan& p) { first(p).tensors[0].index = 3; }, "input 3 of 3"},
+    {"input_type", [](Plan& p) { first(p).tensors[0].type.dtype = DataType::kHALF; }, "differs"},
+    {"weight_size",
+     [](Plan& p) {
+       first(p).tensors[3].data = floats({1, 2, 3});
+     },
+     "12 bytes"},
+    {"weight_dims", [](Plan& p) { first(p).tensors[3].dims[0] = p.inputs[0].dims[0]; }, "dynamic"},
+    {"weight_gone", [](Plan& p) { first(p).steps[0].packed.clear(); }, "holds no data"},
+    {"values_count", [](Plan& p) { first(p).tensors[7].values.pop_back(); }, "1 values"},
+    {"values_index", [](Plan& p) { first(p).tensors[7].values[0] = -5; }, "expression -5"},
+    {"location", [](Plan& p) { first(p).tensors[4].location = PlanTensor::Location(8); },
+     "location 8"},
+    {"step_input", [](Plan& p) { first(p).steps[1].inputs[0] = 400; }, "tensor 400"},
+    {"step_output", [](Plan& p) { first(p).steps[1].outputs[0] = -1; }, "tensor -1"},
+    {"step_order", [](Plan& p) { std::swap(first(p).steps[0], first(p).steps[1]); },
+     "no earlier layer writes"},
+    {"step_types", [](Plan& p) { first(p).steps[0].candidate.inputs.pop_back(); }, "types for"},
+    {"step_type", [](Plan& p) { first(p).steps[0].candidate.inputs[0].dtype = DataType::kINT8; },
+     "another type"},
+    {"step_code", [](Plan& p) { first(p).steps[1].code[0] = 3; }, "code object 3"},
+    {"packed_twice",
+     [](Plan& p) { first(p).steps[0].packed.push_back(first(p).steps[0].packed[0]); }, "twice"},
+    {"packed_range", [](Plan& p) { first(p).steps[0].packed[0].input = 3; }, "packs input 3"},
+    {"packed_tensor", [](Plan& p) { first(p).steps[0].packed[0].input = 0; }, "is no weight"},
+    {"writes_weight", [](Plan& p) { first(p).steps[0].outputs[0] = 3; }, "constant"},
+    {"writes_twice", [](Plan& p) { first(p).steps[2].outputs[0] = 6; }, "written before"},
+    {"size_symbol", [](Plan& p) { first(p).steps[1].size_symbols[0] = 0; }, "no size tensor"},
+    {"size_twice", [](Plan& p) { first(p).steps[1].size_symbols[1] = 2; }, "written twice"},
+    {"size_output",
+     [](Plan& p) {
+       first(p).steps[1].size_symbols = {-1, 2};
+     },
+     "not an INT32 or INT64 scalar"},
+    {"size_unknown", [](Plan& p) { first(p).steps[1].size_symbols.clear(); }, "before the size"},
+    {"output_missing", [](Plan& p) { first(p).copies.pop_back(); }, "no layer writes output"},
+    {"copy_twice",
+     [](Plan& p) {
+       first(p).copies.push_back({1, 1});
+     },
+     "written before"},
+    {"copy_shape", [](Plan& p) { first(p).copies[1].tensor = 0; }, "in type, format or shape"},
+    {"copy_range", [](Plan& p) { first(p).copies[1].tensor = -1; }, "tensor -1"},
+};
+INSTANTIATE_TEST_SUITE_P(All, ValidateDamage, testing::ValuesIn(kDamages),
+                         [](const auto& info) { return std::string(info.param.what); });
+
+TEST(Shapes, ProfileValuesTakeSizesAtTheirBounds) {
+  const Plan plan = sample_plan();
+  const ProfileValues values(plan, plan.schedules[0].inputs);
+  const auto& dims = plan.outputs[0].dims;  // [count, 3] with count <= n, opt ceil(n / 2)
+  EXPECT_EQ(values.shape(dims, OptProfileSelector::kMIN), Shape({1, 3}));
+  EXPECT_EQ(values.shape(dims, OptProfileSelector::kOPT), Shape({2, 3}));
+  EXPECT_EQ(values.shape(dims, OptProfileSelector::kMAX), Shape({8, 3}));
+  EXPECT_EQ(values.largest_bytes({}, dims), 96u);
+}
+
+TEST(Shapes, ResolvingStepIsTheOneThatWritesTheSize) {
+  const Plan plan = sample_plan();
+  const auto known = resolving_steps(plan, plan.schedules[0]);
+  EXPECT_EQ(known[plan.inputs[0].dims[0]], -1);
+  EXPECT_EQ(known[plan.outputs[0].dims[0]], 1);
+}
+
+}  // namespace
+}  // namespace opwright
