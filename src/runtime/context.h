@@ -27,41 +27,59 @@ using LayerTimeCallback = std::function<void(const std::string& name, float mill
 /// context; contexts of one engine are independent.
 class Context {
  public:
+  /// Memory is allocated and kernels are made when they are first needed.
   explicit Context(std::shared_ptr<const Engine> engine, int profile = 0);
   ~Context();
 
   const std::shared_ptr<const Engine>& engine() const { return engine_; }
   int profile() const { return profile_; }
+  /// Input shapes are to be set again afterwards; addresses stay.
   void set_profile(int profile);
 
   /// Throws Error naming input, profile range and the shape when it does not fit; the previous
   /// shape stays.
   void set_input_shape(int input, const Shape& shape);
   const Shape& input_shape(int input) const;
+  /// Whether shapes, and addresses of inputs whose values determine shapes, are set.
   bool all_shapes_set() const;
   /// Shape of an output for the current input shapes; extents that depend on data are -1 until a
-  /// run has finished.
+  /// run has finished, dynamic ones until all shapes are set. Throws Error, as enqueue() does, when
+  /// two inputs disagree in a dimension that they share.
   Shape output_shape(int output);
-  /// The shape with the upper bounds of data-dependent extents.
+  /// The shape with the upper bounds of data-dependent extents. Throws Error before all shapes are
+  /// set.
   Shape max_output_shape(int output);
 
+  /// Addresses stay until they are set anew; null: not set, which is an error only for tensors with
+  /// elements. Throws Error for an address that is not aligned to the elements' size. An output
+  /// that is aliased to an input needs no address of its own.
   void set_input_address(int input, const void* address);
   void set_output_address(int output, void* address);
   const void* input_address(int input) const;
   void* output_address(int output) const;
+  /// What provides the output's memory at each run instead of an address; null: none.
   void set_output_memory(int output, OutputMemory* memory);
 
   /// Runs once. Throws Error naming what is not set. After an exception from a kernel the context
   /// stays usable.
   void enqueue(Queue queue = nullptr);
 
+  /// Null: layers are not timed.
   void set_layer_time_callback(LayerTimeCallback callback);
   /// Bytes of arena and workspace that this context owns.
   size_t memory_size() const;
+  /// Uses the caller's memory for intermediate tensors (64-byte aligned, at least the arena_size of
+  /// the profile's schedule; scratch memory too where it fits behind them) until the next call;
+  /// null: the context's own. Throws Error when it is too small.
+  void set_memory(void* memory, size_t bytes);
 
  private:
   struct State;
-  void update_shapes();
+  void prepare();
+  void place_memory();
+  void check_addresses();
+  void request_outputs();
+  void report_run();
   std::shared_ptr<const Engine> engine_;
   int profile_ = 0;
   std::unique_ptr<State> state_;

@@ -25,7 +25,7 @@ struct LoadOptions {
 class Engine {
  public:
   /// Throws Error listing every missing plugin (name, version, namespace, how to provide it), code
-  /// without permission, or a device that the plan was not built for.
+  /// without permission, or a device that the plan was not built for. `plan` has passed validate().
   static std::shared_ptr<Engine> load(Plan plan, const LoadOptions& options);
   /// Maps the file and deserializes it.
   static std::shared_ptr<Engine> load_file(const std::string& path, const LoadOptions& options);

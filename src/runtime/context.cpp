@@ -1,0 +1,359 @@
+#include "runtime/context.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "runtime/runner.h"
+#include "runtime/shape_state.h"
+
+namespace opwright {
+namespace {
+
+constexpr uint64_t kAlignment = 64;
+
+/// Memory of a device, freed with the object.
+class DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  ~DeviceMemory() { reset(); }
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  void grow(const Device& device, size_t bytes) {
+    if (bytes <= size_) return;
+    reset();
+    data_ = static_cast<std::byte*>(device.allocate(bytes));
+    device_ = &device;
+    size_ = bytes;
+  }
+  void reset() {
+    if (data_ != nullptr) device_->free(data_);
+    data_ = nullptr;
+    size_ = 0;
+  }
+  std::byte* data() const { return data_; }
+  size_t size() const { return size_; }
+
+ private:
+  const Device* device_ = nullptr;
+  std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+struct ProfileState {
+  ProfileState(const Plan& plan, int profile) : shapes(plan, profile) {}
+  ShapeState shapes;
+  std::unique_ptr<Runner> runner;
+};
+
+struct InputState {
+  const void* address = nullptr;
+};
+
+struct OutputState {
+  void* address = nullptr;
+  OutputMemory* memory = nullptr;
+  size_t bytes = 0;  ///< to ask `memory` for
+};
+
+void check_alignment(const PlanPort& port, const void* address) {
+  const auto size = static_cast<uintptr_t>(bytes_of(port.type.dtype, 1));
+  require(reinterpret_cast<uintptr_t>(address) % size == 0, "the address ", address, " of '",
+          port.name, "' is not aligned to its elements, which have ", size, " bytes");
+}
+
+bool has_elements(const Shape& shape) {
+  return std::find(shape.begin(), shape.end(), 0) == shape.end();
+}
+
+}  // namespace
+
+struct Context::State {
+  std::vector<std::unique_ptr<ProfileState>> profiles;
+  ProfileState* current = nullptr;
+  std::vector<InputState> inputs;
+  std::vector<OutputState> outputs;
+  std::vector<int> shape_inputs;
+  DeviceMemory arena, own_workspace;
+  std::byte* users_memory = nullptr;
+  size_t users_bytes = 0;
+  void* workspace = nullptr;
+  LayerTimeCallback callback;
+  std::vector<float> times;
+  bool has_output_memory = false;
+  /// Shapes, kernels, memory and addresses are as the next run needs them.
+  bool is_ready = false;
+
+  bool shape_values_changed() const {
+    for (const int input : shape_inputs) {
+      if (current->shapes.differs(input, inputs[input].address)) return true;
+    }
+    return false;
+  }
+};
+
+Context::Context(std::shared_ptr<const Engine> engine, int profile)
+    : engine_(std::move(engine)), state_(std::make_unique<State>()) {
+  const Plan& plan = engine_->plan();
+  state_->profiles.resize(plan.schedules.size());
+  state_->inputs.resize(plan.inputs.size());
+  state_->outputs.resize(plan.outputs.size());
+  for (size_t i = 0; i < plan.inputs.size(); ++i) {
+    if (plan.inputs[i].is_shape_input) state_->shape_inputs.push_back(static_cast<int>(i));
+  }
+  set_profile(profile);
+}
+
+Context::~Context() = default;
+
+void Context::set_profile(int profile) {
+  State& s = *state_;
+  require(profile >= 0 && static_cast<size_t>(profile) < s.profiles.size(), "profile ", profile,
+          " does not exist: the engine has ", s.profiles.size());
+  auto& state = s.profiles[profile];
+  if (state == nullptr) {
+    state = std::make_unique<ProfileState>(engine_->plan(), profile);
+  } else {
+    state->shapes.reset();
+  }
+  s.current = state.get();
+  profile_ = profile;
+  s.is_ready = false;
+}
+
+void Context::set_input_shape(int input, const Shape& shape) {
+  if (state_->current->shapes.set_shape(input, shape)) state_->is_ready = false;
+}
+
+const Shape& Context::input_shape(int input) const {
+  return state_->current->shapes.input_shape(input);
+}
+
+bool Context::all_shapes_set() const {
+  const State& s = *state_;
+  for (size_t i = 0; i < s.inputs.size(); ++i) {
+    if (!s.current->shapes.is_set(static_cast<int>(i))) return false;
+  }
+  return std::all_of(s.shape_inputs.begin(), s.shape_inputs.end(),
+                     [&](int input) { return s.inputs[input].address != nullptr; });
+}
+
+Shape Context::output_shape(int output) {
+  ShapeState& shapes = state_->current->shapes;
+  if (all_shapes_set()) {
+    for (const int input : state_->shape_inputs) {
+      shapes.take_values(input, state_->inputs[input].address);
+    }
+    if (!shapes.is_current()) state_->is_ready = false;
+    shapes.update();
+  }
+  return shapes.output_shape(output);
+}
+
+Shape Context::max_output_shape(int output) {
+  output_shape(output);
+  return state_->current->shapes.max_output_shape(output);
+}
+
+void Context::set_input_address(int input, const void* address) {
+  State& s = *state_;
+  const auto& outputs = engine_->plan().outputs;
+  check_alignment(engine_->plan().inputs[input], address);
+  s.inputs[input].address = address;
+  const bool is_aliased = std::any_of(outputs.begin(), outputs.end(), [&](const PlanPort& port) {
+    return port.aliased_input == input;
+  });
+  if (address == nullptr || is_aliased) {
+    s.is_ready = false;
+  } else if (s.is_ready) {
+    s.current->runner->set_input(input, address);
+  }
+}
+
+void Context::set_output_address(int output, void* address) {
+  State& s = *state_;
+  const PlanPort& port = engine_->plan().outputs[output];
+  check_alignment(port, address);
+  s.outputs[output].address = address;
+  if (address == nullptr || port.aliased_input >= 0) {
+    s.is_ready = false;
+  } else if (s.is_ready) {
+    s.current->runner->set_output(output, address);
+  }
+}
+
+const void* Context::input_address(int input) const { return state_->inputs[input].address; }
+void* Context::output_address(int output) const { return state_->outputs[output].address; }
+
+void Context::set_output_memory(int output, OutputMemory* memory) {
+  State& s = *state_;
+  s.outputs[output].memory = memory;
+  s.has_output_memory =
+      std::any_of(s.outputs.begin(), s.outputs.end(),
+                  [](const OutputState& state) { return state.memory != nullptr; });
+  s.is_ready = false;
+}
+
+void Context::set_layer_time_callback(LayerTimeCallback callback) {
+  state_->callback = std::move(callback);
+}
+
+size_t Context::memory_size() const { return state_->arena.size() + state_->own_workspace.size(); }
+
+void Context::set_memory(void* memory, size_t bytes) {
+  State& s = *state_;
+  if (memory != nullptr) {
+    const uint64_t needed = engine_->plan().schedules[profile_].arena_size;
+    require(bytes >= needed, "the memory given to the context has ", bytes, " bytes, profile ",
+            profile_, " needs ", needed);
+    require(reinterpret_cast<uintptr_t>(memory) % kAlignment == 0,
+            "the memory given to the context, ", memory, ", is not aligned to ", kAlignment,
+            " bytes");
+    s.arena.reset();
+  }
+  s.users_memory = static_cast<std::byte*>(memory);
+  s.users_bytes = memory == nullptr ? 0 : bytes;
+  s.is_ready = false;
+}
+
+void Context::place_memory() {
+  State& s = *state_;
+  const Plan& plan = engine_->plan();
+  const uint64_t arena_size = plan.schedules[profile_].arena_size;
+  const size_t workspace_size = s.current->runner->workspace_size();
+  std::byte* arena = s.users_memory;
+  if (arena == nullptr) {
+    // Once, for the largest profile; tensors without elements may begin at its very end.
+    uint64_t largest = 0;
+    for (const Schedule& schedule : plan.schedules) {
+      largest = std::max(largest, schedule.arena_size);
+    }
+    s.arena.grow(engine_->device(), largest + kAlignment);
+    arena = s.arena.data();
+  } else {
+    require(s.users_bytes >= arena_size, "the memory given to the context has ", s.users_bytes,
+            " bytes, profile ", profile_, " needs ", arena_size);
+  }
+  const uint64_t behind = (arena_size + kAlignment - 1) / kAlignment * kAlignment;
+  if (s.users_bytes >= behind && s.users_bytes - behind >= workspace_size && s.users_memory) {
+    s.workspace = s.users_memory + behind;
+  } else {
+    s.own_workspace.grow(engine_->device(), workspace_size + kAlignment);
+    s.workspace = s.own_workspace.data();
+  }
+  s.current->runner->set_arena(arena);
+}
+
+void Context::check_addresses() {
+  State& s = *state_;
+  const Plan& plan = engine_->plan();
+  Runner& runner = *s.current->runner;
+  for (size_t i = 0; i < plan.inputs.size(); ++i) {
+    const int input = static_cast<int>(i);
+    const void* address = s.inputs[i].address;
+    if (address == nullptr) {
+      require(!has_elements(input_shape(input)), "the address of input '", plan.inputs[i].name,
+              "' is not set");
+      address = empty_tensor();
+    }
+    runner.set_input(input, address);
+  }
+  for (size_t i = 0; i < plan.outputs.size(); ++i) {
+    const PlanPort& port = plan.outputs[i];
+    OutputState& output = s.outputs[i];
+    const Shape shape = s.current->shapes.max_output_shape(static_cast<int>(i));
+    output.bytes = static_cast<size_t>(
+        std::max<int64_t>(1, tensor_bytes(shape, port.type.dtype, port.type.format)));
+    if (output.memory != nullptr) continue;  // the address comes with the run
+    void* address = output.address;
+    if (port.aliased_input >= 0) {
+      void* const shared = const_cast<void*>(s.inputs[port.aliased_input].address);
+      require(address == nullptr || address == shared, "output '", port.name,
+              "' is computed in the memory of input '", plan.inputs[port.aliased_input].name,
+              "', but its address is another one; set the same address or none");
+      address = shared;
+    }
+    if (address == nullptr) {
+      require(!has_elements(shape), "the address of output '", port.name, "' is not set");
+      address = empty_tensor();
+    }
+    runner.set_output(static_cast<int>(i), address);
+  }
+}
+
+/// Everything that may be slow or fail because of what the caller set.
+void Context::prepare() {
+  State& s = *state_;
+  s.is_ready = false;
+  ShapeState& shapes = s.current->shapes;
+  const Plan& plan = engine_->plan();
+  for (const int input : s.shape_inputs) {
+    const void* address = s.inputs[input].address;
+    if (address == nullptr && has_elements(input_shape(input))) {
+      fail("the address of shape input '", plan.inputs[input].name, "' is not set");
+    }
+    if (address != nullptr) shapes.take_values(input, address);
+  }
+  shapes.update();
+  if (s.current->runner == nullptr) {
+    s.current->runner = std::make_unique<Runner>(*engine_, profile_, shapes);
+  }
+  place_memory();
+  check_addresses();
+  s.current->runner->refresh();
+  s.times.resize(plan.schedules[profile_].steps.size());
+  s.is_ready = true;
+}
+
+void Context::request_outputs() {
+  State& s = *state_;
+  for (size_t i = 0; i < s.outputs.size(); ++i) {
+    OutputState& output = s.outputs[i];
+    if (output.memory == nullptr) continue;
+    const int number = static_cast<int>(i);
+    void* address = output.memory->reallocate(number, output.address, output.bytes);
+    const PlanPort& port = engine_->plan().outputs[i];
+    if (address == nullptr) {
+      fail_with(ErrorCode::kFAILED_ALLOCATION, "the output allocator gave no memory for output '",
+                port.name, "', which takes up to ", output.bytes, " bytes");
+    }
+    check_alignment(port, address);
+    output.address = address;
+    s.current->runner->set_output(number, address);
+  }
+}
+
+void Context::report_run() {
+  State& s = *state_;
+  for (size_t i = 0; i < s.outputs.size(); ++i) {
+    if (s.outputs[i].memory == nullptr) continue;
+    const int output = static_cast<int>(i);
+    s.outputs[i].memory->notify_shape(output, s.current->shapes.output_shape(output));
+  }
+  if (!s.callback) return;
+  const auto& steps = engine_->plan().schedules[profile_].steps;
+  for (size_t i = 0; i < steps.size(); ++i) s.callback(steps[i].name, s.times[i]);
+}
+
+void Context::enqueue(Queue queue) {
+  State& s = *state_;
+  if (!s.is_ready || (!s.shape_inputs.empty() && s.shape_values_changed())) [[unlikely]]
+    prepare();
+  if (s.has_output_memory) request_outputs();
+  Runner& runner = *s.current->runner;
+  try {
+    if (s.callback) [[unlikely]] {
+      runner.run_timed(s.workspace, queue, s.times);
+    } else {
+      runner.run(s.workspace, queue);
+    }
+  } catch (...) {
+    s.current->shapes.forget_sizes();
+    s.is_ready = false;
+    throw;
+  }
+  s.current->shapes.set_sizes_known(true);
+  if (s.has_output_memory || s.callback) report_run();
+}
+
+}  // namespace opwright

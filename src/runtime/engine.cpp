@@ -1,0 +1,134 @@
+#include "runtime/engine.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "network/operator_registry.h"
+#include "plan/format.h"
+#include "plugin/host_code.h"
+#include "plugin/lookup.h"
+#include "runtime/library.h"
+
+namespace opwright {
+namespace {
+
+/// The plan's code, each object with the permission to run it. Throws Error when the plan holds
+/// host code that is not permitted.
+std::vector<LoadedCode> permit_code(const Plan& plan, const LoadOptions& options) {
+  std::vector<LoadedCode> loaded;
+  std::string refused;
+  for (const CodeObject& object : plan.code) {
+    const bool permitted = !object.host || options.allow_host_code || is_trusted(object.bytes);
+    if (!permitted) refused += str("\n  '", object.name, "' (", object.target, ")");
+    loaded.push_back({object, permitted});
+  }
+  require(refused.empty(), "the engine '", plan.name,
+          "' contains code that would run on this computer, outside of any protection:", refused,
+          "\nIf you trust where the engine comes from, permit it: runtime.engine_host_code_allowed "
+          "= True, opwright.load(..., allow_host_code=True) in Python, --allow-host-code for the "
+          "program");
+  return loaded;
+}
+
+void require_plugins(const Plan& plan, IPluginRegistry* plugins) {
+  std::string missing;
+  for (const PluginRequirement& requirement : plan.requirements) {
+    if (!is_available(requirement, plugins)) missing += "\n  " + describe_missing(requirement);
+  }
+  require(missing.empty(), "the engine '", plan.name,
+          "' needs plugins that are not registered:", missing);
+}
+
+const Device& find_device(const Plan& plan, const Log& log) {
+  const Device& device = get_device(plan.device_type);
+  if (plan.architecture != device.architecture()) {
+    fail_with(ErrorCode::kUNSUPPORTED_STATE, "the engine '", plan.name, "' was built for ",
+              plan.architecture, ", this device is ", device.architecture(),
+              "; build it again here");
+  }
+  if (plan.device_identity != device.identity()) {
+    log.warning("the engine '", plan.name, "' was tuned on ", plan.device_identity,
+                " and may run slower on ", device.identity());
+  }
+  return device;
+}
+
+/// Kernels need aligned weights. Those of a file are; a plan that was compiled in this process may
+/// refer to the user's memory.
+void align_weights(Plan& plan) {
+  for (Schedule& schedule : plan.schedules) {
+    for (PlanTensor& tensor : schedule.tensors) {
+      const auto address = reinterpret_cast<uintptr_t>(tensor.data.data());
+      if (address % PlanHeader::kWeightAlignment != 0) {
+        tensor.data = Blob::copy(tensor.data.data(), tensor.data.size());
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
+  initialize_library();
+  std::shared_ptr<Engine> engine(new Engine);
+  engine->log_ = options.log;
+  engine->device_ = &find_device(plan, options.log);
+  const std::vector<LoadedCode> code = permit_code(plan, options);
+  require_plugins(plan, options.plugins);
+
+  std::vector<std::string> errors;
+  for (const Schedule& schedule : plan.schedules) {
+    auto& operators = engine->operators_.emplace_back();
+    for (const PlanStep& step : schedule.steps) {
+      std::vector<LoadedCode> own;
+      for (const int32_t index : step.code) own.push_back(code[index]);
+      try {
+        operators.push_back(make_operator(
+            step.kind, step.attributes,
+            {.layer = step.name, .code = own, .plugins = options.plugins, .log = options.log}));
+      } catch (const Error& error) {
+        if (std::find(errors.begin(), errors.end(), error.what()) == errors.end()) {
+          errors.push_back(error.what());
+        }
+      }
+    }
+  }
+  if (!errors.empty()) {
+    std::string list;
+    for (const std::string& error : errors) list += "\n  " + error;
+    fail("the engine '", plan.name, "' cannot be loaded:", list);
+  }
+  align_weights(plan);
+  engine->plan_ = std::move(plan);
+  return engine;
+}
+
+std::shared_ptr<Engine> Engine::load_file(const std::string& path, const LoadOptions& options) {
+  Plan plan;
+  try {
+    plan = deserialize(map_file(path), options.weights);
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    // The system's errors name the file themselves.
+    if (message.find(path) != std::string::npos) throw;
+    throw Error(error.code(), "'" + path + "': " + message);
+  }
+  return load(std::move(plan), options);
+}
+
+int Engine::input_index(std::string_view name) const {
+  const auto& inputs = plan_.inputs;
+  const auto found = std::find_if(inputs.begin(), inputs.end(),
+                                  [&](const PlanPort& port) { return port.name == name; });
+  return found == inputs.end() ? -1 : static_cast<int>(found - inputs.begin());
+}
+
+int Engine::output_index(std::string_view name) const {
+  const auto& outputs = plan_.outputs;
+  const auto found = std::find_if(outputs.begin(), outputs.end(),
+                                  [&](const PlanPort& port) { return port.name == name; });
+  return found == outputs.end() ? -1 : static_cast<int>(found - outputs.begin());
+}
+
+}  // namespace opwright

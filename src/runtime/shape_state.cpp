@@ -1,0 +1,191 @@
+#include "runtime/shape_state.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "plan/shapes.h"
+
+namespace opwright {
+namespace {
+
+int64_t element(DataType type, const void* data, size_t index) {
+  return type == DataType::kINT32 ? static_cast<const int32_t*>(data)[index]
+                                  : static_cast<const int64_t*>(data)[index];
+}
+
+bool within(std::span<const int64_t> numbers, const ProfileInput& range) {
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const int axis = static_cast<int>(i);
+    if (numbers[i] < range.min[axis] || numbers[i] > range.max[axis]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+ShapeState::ShapeState(const Plan& plan, int profile)
+    : plan_(plan),
+      schedule_(plan.schedules[profile]),
+      profile_(profile),
+      known_(resolving_steps(plan, schedule_)),
+      symbols_(plan.symbols.size(), 0),
+      values_(plan.expressions.size(), 0),
+      upper_values_(plan.expressions.size(), 0) {
+  for (const Symbol& symbol : plan.symbols) {
+    const bool is_size = symbol.kind == Symbol::Kind::kSizeTensor;
+    symbol_inputs_.push_back(is_size ? -1 : input_number(plan, symbol.tensor));
+    has_sizes_ |= is_size;
+  }
+  reset();
+}
+
+void ShapeState::reset() {
+  inputs_.assign(plan_.inputs.size(), {});
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const ProfileInput& range = schedule_.inputs[i];
+    Input& input = inputs_[i];
+    if (range.values) {
+      for (const int32_t dim : plan_.inputs[i].dims) {
+        input.shape.push_back(plan_.expressions[dim].value);
+      }
+      input.is_set = true;
+      input.values.assign(range.min.rank(), 0);
+      input.has_values = range.min.rank() == 0;
+    } else if (range.min == range.max) {
+      input.shape = range.min;
+      input.is_set = true;
+    }
+  }
+  is_current_ = sizes_known_ = false;
+}
+
+bool ShapeState::set_shape(int number, const Shape& shape) {
+  Input& input = inputs_[number];
+  if (input.is_set && shape == input.shape) return false;
+  const ProfileInput& range = schedule_.inputs[number];
+  const std::string& name = plan_.inputs[number].name;
+  if (range.values) {
+    fail("input '", name, "' has the fixed shape ", input.shape, ", not ", shape);
+  }
+  require(shape.rank() == range.min.rank(), "input '", name, "' has rank ", range.min.rank(),
+          ", but the shape ", shape, " has rank ", shape.rank());
+  if (!within({shape.begin(), shape.end()}, range)) {
+    fail("shape ", shape, " of input '", name, "' is outside of profile ", profile_,
+         ", which goes from ", range.min, " to ", range.max,
+         "; choose a shape within, or build the engine with a profile that includes it");
+  }
+  input.shape = shape;
+  input.is_set = true;
+  is_current_ = false;
+  return true;
+}
+
+bool ShapeState::all_set() const {
+  return std::all_of(inputs_.begin(), inputs_.end(),
+                     [](const Input& input) { return input.is_set && input.has_values; });
+}
+
+bool ShapeState::differs(int number, const void* data) const {
+  const Input& input = inputs_[number];
+  if (!input.has_values) return true;
+  const DataType type = plan_.inputs[number].type.dtype;
+  for (size_t i = 0; i < input.values.size(); ++i) {
+    if (element(type, data, i) != input.values[i]) return true;
+  }
+  return false;
+}
+
+void ShapeState::take_values(int number, const void* data) {
+  Input& input = inputs_[number];
+  if (!differs(number, data)) return;
+  const PlanPort& port = plan_.inputs[number];
+  const ProfileInput& range = schedule_.inputs[number];
+  Shape taken;
+  for (size_t i = 0; i < input.values.size(); ++i) {
+    taken.push_back(element(port.type.dtype, data, i));
+  }
+  if (!within({taken.begin(), taken.end()}, range)) {
+    fail("the values ", taken, " of shape input '", port.name, "' are outside of profile ",
+         profile_, ", which goes from ", range.min, " to ", range.max);
+  }
+  std::copy(taken.begin(), taken.end(), input.values.begin());
+  input.has_values = true;
+  is_current_ = false;
+}
+
+void ShapeState::update() {
+  if (is_current_) return;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    require(inputs_[i].is_set, "the shape of input '", plan_.inputs[i].name, "' is not set");
+    require(inputs_[i].has_values, "the values of shape input '", plan_.inputs[i].name,
+            "' are not known: its address is not set");
+  }
+  for (size_t i = 0; i < symbols_.size(); ++i) {
+    if (symbol_inputs_[i] < 0) continue;
+    const Input& input = inputs_[symbol_inputs_[i]];
+    const int index = plan_.symbols[i].index;
+    symbols_[i] = plan_.symbols[i].kind == Symbol::Kind::kInputValue ? input.values[index]
+                                                                     : input.shape[index];
+  }
+  evaluate_with_sizes(plan_, OptProfileSelector::kMAX, symbols_, values_);
+  check_agreement();
+  upper_values_ = values_;
+  ++epoch_;
+  is_current_ = true;
+  sizes_known_ = false;
+}
+
+void ShapeState::check_agreement() const {
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const PlanPort& port = plan_.inputs[i];
+    for (size_t axis = 0; axis < port.dims.size(); ++axis) {
+      const int64_t given = inputs_[i].shape[static_cast<int>(axis)];
+      const int64_t wanted = values_[port.dims[axis]];
+      if (given == wanted) continue;
+      const ExprInstruction& expression = plan_.expressions[port.dims[axis]];
+      if (expression.op != ExprOp::kSymbol) {
+        fail("dimension ", axis, " of input '", port.name, "' must be ", wanted,
+             " with the shapes of the other inputs, not ", given);
+      }
+      const Symbol& symbol = plan_.symbols[expression.value];
+      fail("dimension ", axis, " of input '", port.name, "' is ", given, ", but dimension ",
+           symbol.index, " of input '", symbol.tensor, "' is ", wanted, "; both are '", symbol.name,
+           "' and must be equal");
+    }
+  }
+}
+
+bool ShapeState::set_size(int32_t symbol, int64_t value) {
+  const int64_t upper = values_[plan_.size_bounds[symbol].second];
+  require(value >= 0 && value <= upper, "the size tensor '", plan_.symbols[symbol].name,
+          "' was computed as ", value, ", which is not between 0 and its upper bound ", upper);
+  if (symbols_[symbol] == value) return false;
+  symbols_[symbol] = value;
+  return true;
+}
+
+void ShapeState::evaluate() {
+  opwright::evaluate(plan_.expressions, symbols_, values_);
+  ++epoch_;
+}
+
+Shape ShapeState::output_shape(int output) const {
+  Shape shape;
+  for (const int32_t dim : plan_.outputs[output].dims) {
+    const ExprInstruction& expression = plan_.expressions[dim];
+    if (expression.op == ExprOp::kConstant) {
+      shape.push_back(expression.value);
+    } else {
+      shape.push_back(is_current_ && (known_[dim] < 0 || sizes_known_) ? values_[dim] : -1);
+    }
+  }
+  return shape;
+}
+
+Shape ShapeState::max_output_shape(int output) const {
+  require(is_current_, "the largest shape of output '", plan_.outputs[output].name,
+          "' is not known before the shapes of all inputs are set");
+  return shape_of(plan_.outputs[output].dims, upper_values_);
+}
+
+}  // namespace opwright

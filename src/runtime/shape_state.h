@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace opwright {
+
+/// The shapes of one context in one profile: input shapes (and the values of shape inputs) go in,
+/// the values of all expressions come out.
+class ShapeState {
+ public:
+  /// `plan` must outlive the object.
+  ShapeState(const Plan& plan, int profile);
+
+  /// Throws Error naming input, range and shape when it is outside the profile; nothing changes
+  /// then. Returns whether the shape differs from the one before.
+  bool set_shape(int input, const Shape& shape);
+  const Shape& input_shape(int input) const { return inputs_[input].shape; }
+  bool is_set(int input) const { return inputs_[input].is_set; }
+  bool all_set() const;
+  /// Back to the state after construction.
+  void reset();
+
+  /// The values that a shape input's elements had when they were last taken.
+  std::span<const int64_t> input_values(int input) const { return inputs_[input].values; }
+  /// Whether the elements at `data` differ from those. Allocates nothing.
+  bool differs(int input, const void* data) const;
+  /// Takes a shape input's elements. Throws Error as set_shape does.
+  void take_values(int input, const void* data);
+
+  /// Evaluates everything anew if an input changed since the last time, size tensors at their upper
+  /// bounds. Throws Error when shapes are missing, or naming both inputs when their extents of one
+  /// dimension differ.
+  void update();
+  bool is_current() const { return is_current_; }
+  /// After a run that failed: the sizes that it found do not count.
+  void forget_sizes() { is_current_ &= !has_sizes_; }
+
+  /// What a step wrote as the value of size tensor `symbol`. Throws Error unless it lies between 0
+  /// and its upper bound. Returns whether it differs from the one before; evaluate() follows then.
+  bool set_size(int32_t symbol, int64_t value);
+  void evaluate();
+  /// Whether sizes are those of a finished run.
+  void set_sizes_known(bool known) { sizes_known_ = known; }
+
+  /// Values of the expressions with the last known sizes, and with all sizes at their upper bounds.
+  std::span<const int64_t> values() const { return values_; }
+  std::span<const int64_t> upper_values() const { return upper_values_; }
+  /// Changes with every evaluation.
+  uint64_t epoch() const { return epoch_; }
+  /// Per expression, as resolving_steps() gives it.
+  std::span<const int32_t> known() const { return known_; }
+  bool has_sizes() const { return has_sizes_; }
+
+  /// Extents that are not known (yet) are -1.
+  Shape output_shape(int output) const;
+  /// Throws Error unless current.
+  Shape max_output_shape(int output) const;
+
+ private:
+  struct Input {
+    Shape shape;
+    bool is_set = false;
+    std::vector<int64_t> values;  // of a shape input
+    bool has_values = true;       // false for a shape input before its values are taken
+  };
+  void check_agreement() const;
+
+  const Plan& plan_;
+  const Schedule& schedule_;
+  const int profile_;
+  std::vector<Input> inputs_;
+  std::vector<int> symbol_inputs_;  // per symbol: number of its input, -1 for sizes
+  std::vector<int32_t> known_;
+  std::vector<int64_t> symbols_, values_, upper_values_;
+  uint64_t epoch_ = 0;
+  bool has_sizes_ = false;
+  bool is_current_ = false;
+  bool sizes_known_ = false;
+};
+
+}  // namespace opwright
