@@ -1,0 +1,168 @@
+#include "compile/compile.h"
+
+#include <algorithm>
+#include <map>
+
+#include "backend/device.h"
+#include "base/error.h"
+#include "compile/emit.h"
+#include "compile/graph.h"
+#include "compile/passes.h"
+#include "compile/profile_ranges.h"
+#include "compile/schedule.h"
+#include "compile/selection.h"
+#include "compile/tuner.h"
+
+namespace opwright {
+namespace {
+
+/// Reports phases and steps to the user's callback, which may cancel the build.
+class Progress {
+ public:
+  explicit Progress(const ProgressCallback& callback) : callback_(callback) {}
+  void operator()(const std::string& phase, int done, int total) const {
+    if (callback_ && !callback_(phase, done, total))
+      fail_with(ErrorCode::kINVALID_STATE, "The build was cancelled by its progress callback in '",
+                phase, "'");
+  }
+
+ private:
+  const ProgressCallback& callback_;
+};
+
+int number_of(std::vector<PortType>& types, PortType type) {
+  auto found = std::find(types.begin(), types.end(), type);
+  if (found == types.end()) found = types.insert(found, type);
+  return static_cast<int>(found - types.begin());
+}
+
+/// The nodes' options as a problem of selection. Network inputs and outputs follow the nodes, each
+/// with its one type.
+SelectionProblem make_problem(const Graph& graph, const Network& network,
+                              const std::vector<GraphNode*>& nodes,
+                              const std::vector<TunedNode>& tuned, Tuner& tuner) {
+  SelectionProblem problem;
+  std::vector<PortType> types;
+  std::map<const GraphValue*, int> tensor_of;  // in problem.tensors
+  std::vector<const GraphValue*> values;
+  auto produce = [&](const GraphValue* value, int node, int port) {
+    tensor_of[value] = static_cast<int>(problem.tensors.size());
+    problem.tensors.push_back({{node, port}, {}, {}, {}});
+    values.push_back(value);
+  };
+  auto consume = [&](const GraphValue* value, int node, int port) {
+    problem.tensors[tensor_of.at(value)].consumers.push_back({node, port});
+  };
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    const int node = static_cast<int>(problem.nodes.size());
+    problem.nodes.push_back({{0, {number_of(types, network_port_type(*network.inputs()[i]))}}});
+    produce(graph.inputs[i], node, 0);
+  }
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    const int node = static_cast<int>(problem.nodes.size());
+    const GraphNode& each = *nodes[n];
+    for (size_t i = 0; i < each.inputs.size(); ++i)
+      if (each.inputs[i] && !each.inputs[i]->is_known())
+        consume(each.inputs[i], node, static_cast<int>(i));
+    for (size_t i = 0; i < each.outputs.size(); ++i)
+      produce(each.outputs[i], node, static_cast<int>(each.inputs.size() + i));
+    std::vector<SelectionProblem::Option> options;
+    for (const TunedOption& option : tuned[n].options) {
+      SelectionProblem::Option chosen{option.time_ms, {}};
+      for (size_t i = 0; i < each.inputs.size(); ++i)
+        chosen.ports.push_back(each.inputs[i] && !each.inputs[i]->is_known()
+                                   ? number_of(types, option.candidate.inputs[i])
+                                   : SelectionProblem::kNoEdge);
+      for (const PortType& type : option.candidate.outputs)
+        chosen.ports.push_back(number_of(types, type));
+      options.push_back(std::move(chosen));
+    }
+    problem.nodes.push_back(std::move(options));
+  }
+  for (size_t i = 0; i < graph.outputs().size(); ++i) {
+    if (graph.outputs()[i]->is_known()) continue;
+    const int node = static_cast<int>(problem.nodes.size());
+    problem.nodes.push_back({{0, {number_of(types, network_port_type(*network.outputs()[i]))}}});
+    consume(graph.outputs()[i], node, 0);
+  }
+
+  for (size_t t = 0; t < problem.tensors.size(); ++t) {
+    SelectionProblem::Tensor& tensor = problem.tensors[t];
+    std::vector<int> given, taken;
+    auto collect = [&](SelectionProblem::Port port, std::vector<int>& into) {
+      for (const auto& option : problem.nodes[port.node]) {
+        const int type = option.ports[port.port];
+        if (std::find(into.begin(), into.end(), type) == into.end()) into.push_back(type);
+        if (std::find(tensor.types.begin(), tensor.types.end(), type) == tensor.types.end())
+          tensor.types.push_back(type);
+      }
+    };
+    collect(tensor.producer, given);
+    for (SelectionProblem::Port port : tensor.consumers) collect(port, taken);
+    const size_t count = tensor.types.size();
+    tensor.convert.assign(count, std::vector<float>(count));
+    auto contains = [](const std::vector<int>& list, int type) {
+      return std::find(list.begin(), list.end(), type) != list.end();
+    };
+    for (size_t from = 0; from < count; ++from)
+      for (size_t to = 0; to < count; ++to)
+        if (from != to && contains(given, tensor.types[from]) && contains(taken, tensor.types[to]))
+          tensor.convert[from][to] =
+              tuner.reformat_time(*values[t], types[tensor.types[from]], types[tensor.types[to]]);
+  }
+  return problem;
+}
+
+void compile_profile(const Graph& graph, const Network& network, const ProfileRanges& ranges,
+                     const Device& device, const BuildConfig& config, TimingCache& cache,
+                     PlanEmitter& emitter) {
+  const Progress progress(config.progress);
+  Tuner tuner(ranges, device, config, network.flags().strongly_typed, cache);
+  const std::vector<GraphNode*> nodes = graph.nodes();
+  const int total = static_cast<int>(nodes.size());
+  std::vector<TunedNode> tuned;
+  for (int i = 0; i < total; ++i) {
+    progress("tuning", i, total);
+    tuned.push_back(tuner.tune(*nodes[i]));
+  }
+  progress("selecting formats", 0, 1);
+  const SelectionProblem problem = make_problem(graph, network, nodes, tuned, tuner);
+  const std::vector<int> assignment = select_options(problem);
+  const auto first = assignment.begin() + static_cast<ptrdiff_t>(graph.inputs.size());
+  const std::vector<int> chosen(first, first + total);
+  progress("planning memory", 0, 1);
+  const StepSchedule steps = make_schedule(graph, network, ranges, nodes, tuned, chosen);
+  progress("writing", 0, 1);
+  emitter.add_schedule(steps, ranges, tuner.constants());
+  config.log.info("Compiled ", total, " layers into ", steps.steps.size(), " steps, ",
+                  steps.reformats, " of them conversions; ", tuner.timed(),
+                  " kernels timed; arena of ", steps.arena_size, " bytes");
+}
+
+}  // namespace
+
+Plan compile(const Network& network, const BuildConfig& config) {
+  const Device& device = get_device(config.device);
+  std::vector<ProfileRanges> profiles;
+  if (config.profiles.empty()) profiles.emplace_back(network, nullptr);
+  for (const OptimizationProfile& profile : config.profiles)
+    profiles.emplace_back(network, &profile);
+
+  const Progress progress(config.progress);
+  progress("optimizing", 0, 1);
+  Graph graph(network);
+  run_passes(graph, {device, config, profiles[0], network.flags().strongly_typed});
+
+  TimingCache fresh(device.identity());
+  TimingCache& cache = config.timing_cache ? *config.timing_cache : fresh;
+  require(cache.device_identity() == device.identity(), "The timing cache was made on '",
+          cache.device_identity(), "', this device is '", device.identity(),
+          "'; use a cache of this device or none");
+  PlanEmitter emitter(graph, network, device, config.detailed_inspection);
+  for (const ProfileRanges& ranges : profiles)
+    compile_profile(graph, network, ranges, device, config, cache, emitter);
+  progress("done", 1, 1);
+  return emitter.finish();
+}
+
+}  // namespace opwright

@@ -1,0 +1,206 @@
+#include "compile/emit.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/error.h"
+#include "base/types.h"
+
+namespace opwright {
+namespace {
+
+std::vector<PortDesc> port_descs(const StepSchedule& steps, const std::vector<int>& tensors,
+                                 const std::vector<PortType>& types, const ProfileRanges& ranges,
+                                 Constants* constants) {
+  std::vector<PortDesc> descs;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    PortDesc desc;
+    desc.present = tensors[i] >= 0;
+    if (desc.present) {
+      const GraphValue& value = *steps.tensors[tensors[i]].value;
+      desc.type = types[i];
+      desc.min = ranges.min(value.info.dims);
+      desc.opt = ranges.opt(value.info.dims);
+      desc.max = ranges.max(value.info.dims);
+      desc.is_constant = constants != nullptr && value.is_constant();
+      if (desc.is_constant) desc.constant = constants->dense(value, types[i].dtype);
+    }
+    descs.push_back(std::move(desc));
+  }
+  return descs;
+}
+
+}  // namespace
+
+PlanEmitter::PlanEmitter(const Graph& graph, const Network& network, const Device& device,
+                         bool detailed)
+    : graph_(graph), network_(network), device_(device), detailed_(detailed) {
+  plan_.name = network.name();
+  plan_.builder = "opwright " OPWRIGHT_VERSION;
+  plan_.device_type = device.type();
+  plan_.architecture = device.architecture();
+  plan_.device_identity = device.identity();
+  for (int id = 0; id < graph.symbols().size(); ++id) {
+    Symbol symbol = graph.symbols()[id];
+    std::pair<int32_t, int32_t> bounds{-1, -1};
+    if (symbol.kind == Symbol::Kind::kSizeTensor)
+      bounds = {expressions_.add(symbol.opt), expressions_.add(symbol.upper_bound)};
+    symbol.opt = symbol.upper_bound = Expr();
+    plan_.symbols.push_back(std::move(symbol));
+    plan_.size_bounds.push_back(bounds);
+  }
+  plan_.inputs = ports(network.inputs());
+  plan_.outputs = ports(network.outputs());
+  for (const Symbol& symbol : plan_.symbols)
+    for (PlanPort& port : plan_.inputs)
+      if (symbol.kind == Symbol::Kind::kInputValue && symbol.tensor == port.name)
+        port.is_shape_input = true;
+  for (size_t i = 0; i < plan_.outputs.size(); ++i)
+    plan_.outputs[i].aliased_input = aliased_input(graph.outputs()[i]);
+}
+
+std::vector<int32_t> PlanEmitter::dims(const SymShape& shape) {
+  std::vector<int32_t> result;
+  for (const Expr& extent : shape) result.push_back(expressions_.add(extent));
+  return result;
+}
+
+std::vector<PlanPort> PlanEmitter::ports(std::span<Tensor* const> tensors) {
+  std::vector<PlanPort> result;
+  for (const Tensor* tensor : tensors) {
+    PlanPort port;
+    port.name = tensor->name();
+    port.type = network_port_type(*tensor);
+    port.dims = dims(tensor->dims());
+    if (tensor->is_network_input())
+      for (int i = 0; i < tensor->rank(); ++i)
+        port.dimension_names.push_back(tensor->dimension_name(i));
+    result.push_back(std::move(port));
+  }
+  return result;
+}
+
+/// The network input whose memory the output is, through in-place operators alone, or -1.
+int PlanEmitter::aliased_input(const GraphValue* output) const {
+  bool aliased = false;
+  while (output->producer) {
+    const int input = output->producer->aliased_input(output->producer_output);
+    if (input < 0) return -1;
+    output = output->producer->inputs[input];
+    aliased = true;
+  }
+  return aliased ? output->network_input : -1;
+}
+
+/// The same bytes as kept already, so that the plan has them once.
+Blob PlanEmitter::shared(Blob data) {
+  for (const Blob& other : stored_)
+    if (other == data) return other;
+  stored_.push_back(data);
+  return data;
+}
+
+int32_t PlanEmitter::code_index(const CodeObject& object) {
+  auto found = std::find(plan_.code.begin(), plan_.code.end(), object);
+  if (found == plan_.code.end()) found = plan_.code.insert(found, object);
+  return static_cast<int32_t>(found - plan_.code.begin());
+}
+
+PlanTensor PlanEmitter::tensor(const StepSchedule& steps, const ScheduleTensor& tensor,
+                               const ProfileRanges& ranges) {
+  const ScheduleStorage& storage = steps.storages[tensor.storage];
+  PlanTensor result;
+  result.name = tensor.value->name;
+  result.type = tensor.type;
+  result.dims = dims(tensor.value->info.dims);
+  result.location = storage.location;
+  result.index = storage.index;
+  result.size = static_cast<uint64_t>(
+      tensor_bytes(ranges.max(tensor.value->info.dims), tensor.type.dtype, tensor.type.format));
+  if (storage.location == PlanTensor::Location::kArena) result.offset = storage.offset;
+  if (storage.location == PlanTensor::Location::kValues)
+    for (const Expr& element : *tensor.value->info.values)
+      result.values.push_back(expressions_.add(element));
+  return result;
+}
+
+PlanStep PlanEmitter::step(const StepSchedule& steps, const ScheduleStep& step,
+                           const ProfileRanges& ranges, Constants& constants, uint64_t* workspace) {
+  PlanStep result;
+  result.name = step.name;
+  if (detailed_) {
+    result.metadata = step.metadata;
+    result.considered = step.considered;
+  }
+  result.inputs.assign(step.inputs.begin(), step.inputs.end());
+  result.outputs.assign(step.outputs.begin(), step.outputs.end());
+  result.candidate = step.candidate;
+  result.time_ms = step.time_ms;
+  if (step.node && step.node->defines_sizes())
+    result.size_symbols.assign(step.node->size_symbols.begin(), step.node->size_symbols.end());
+
+  const std::vector<PortDesc> inputs =
+      port_descs(steps, step.inputs, step.candidate.inputs, ranges, &constants);
+  const std::vector<PortDesc> outputs =
+      port_descs(steps, step.outputs, step.candidate.outputs, ranges, nullptr);
+  KernelArgs args;
+  args.layer = step.name;
+  args.candidate = &step.candidate;
+  args.inputs = inputs;
+  args.outputs = outputs;
+  args.device = &device_;
+  OperatorPtr op = step.op;
+  if (OperatorPtr special = op->specialize(args)) op = special;
+  const std::unique_ptr<Kernel> kernel = op->make_kernel(args);
+  result.packed = kernel->packed();
+  for (PackedInput& packed : result.packed) packed.data = shared(std::move(packed.data));
+  *workspace = kernel->workspace_size();
+  if (result.candidate.tactic_name.empty()) result.candidate.tactic_name = kernel->description();
+
+  result.kind = op->kind();
+  result.attributes = op->attributes();
+  for (const CodeObject& object : op->code()) result.code.push_back(code_index(object));
+  for (const PluginRequirement& requirement : op->requirements())
+    if (std::find(plan_.requirements.begin(), plan_.requirements.end(), requirement) ==
+        plan_.requirements.end())
+      plan_.requirements.push_back(requirement);
+  return result;
+}
+
+void PlanEmitter::add_schedule(const StepSchedule& steps, const ProfileRanges& ranges,
+                               Constants& constants) {
+  Schedule schedule;
+  schedule.inputs = ranges.inputs();
+  schedule.copies = steps.copies;
+  schedule.arena_size = steps.arena_size;
+  for (const ScheduleTensor& each : steps.tensors)
+    schedule.tensors.push_back(tensor(steps, each, ranges));
+  std::vector<bool> is_read(schedule.tensors.size());  // as it is, by a step that did not pack it
+  for (const OutputCopy& copy : steps.copies) is_read[copy.tensor] = true;
+  for (const ScheduleStep& each : steps.steps) {
+    uint64_t workspace = 0;
+    schedule.steps.push_back(step(steps, each, ranges, constants, &workspace));
+    schedule.workspace_size = std::max(schedule.workspace_size, workspace);
+    const PlanStep& added = schedule.steps.back();
+    for (size_t i = 0; i < added.inputs.size(); ++i) {
+      const bool is_packed = std::any_of(
+          added.packed.begin(), added.packed.end(),
+          [&](const PackedInput& packed) { return packed.input == static_cast<int>(i); });
+      if (added.inputs[i] >= 0 && !is_packed) is_read[added.inputs[i]] = true;
+    }
+  }
+  for (size_t i = 0; i < schedule.tensors.size(); ++i) {
+    PlanTensor& each = schedule.tensors[i];
+    if (each.location == PlanTensor::Location::kWeight && is_read[i])
+      each.data = shared(constants.stored(*steps.tensors[i].value, each.type));
+  }
+  plan_.schedules.push_back(std::move(schedule));
+}
+
+Plan PlanEmitter::finish() {
+  plan_.expressions.assign(expressions_.instructions().begin(), expressions_.instructions().end());
+  validate(plan_);
+  return std::move(plan_);
+}
+
+}  // namespace opwright

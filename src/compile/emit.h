@@ -1,0 +1,45 @@
+#pragma once
+
+#include <vector>
+
+#include "backend/device.h"
+#include "compile/graph.h"
+#include "compile/ports.h"
+#include "compile/profile_ranges.h"
+#include "compile/schedule.h"
+#include "plan/plan.h"
+#include "symbolic/expr_program.h"
+
+namespace opwright {
+
+/// Writes a plan: what the whole network has in common, then a schedule per profile.
+class PlanEmitter {
+ public:
+  PlanEmitter(const Graph& graph, const Network& network, const Device& device, bool detailed);
+
+  /// Makes every step's kernel once more, for the constants that it packs and its workspace.
+  void add_schedule(const StepSchedule& steps, const ProfileRanges& ranges, Constants& constants);
+  /// The finished plan, which is valid.
+  Plan finish();
+
+ private:
+  std::vector<int32_t> dims(const SymShape& shape);
+  std::vector<PlanPort> ports(std::span<Tensor* const> tensors);
+  int aliased_input(const GraphValue* output) const;
+  PlanTensor tensor(const StepSchedule& steps, const ScheduleTensor& tensor,
+                    const ProfileRanges& ranges);
+  PlanStep step(const StepSchedule& steps, const ScheduleStep& step, const ProfileRanges& ranges,
+                Constants& constants, uint64_t* workspace);
+  int32_t code_index(const CodeObject& object);
+  Blob shared(Blob data);
+
+  const Graph& graph_;
+  const Network& network_;
+  const Device& device_;
+  bool detailed_;
+  ExprProgramBuilder expressions_;
+  Plan plan_;
+  std::vector<Blob> stored_;  // weights and packed inputs, so that equal ones are kept once
+};
+
+}  // namespace opwright

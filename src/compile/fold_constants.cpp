@@ -1,0 +1,91 @@
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/types.h"
+#include "compile/passes.h"
+#include "compile/ports.h"
+#include "operators/convolution.h"
+#include "operators/matrix.h"
+#include "operators/movement.h"
+#include "operators/source.h"
+
+namespace opwright {
+namespace {
+
+// Results up to this size are folded whatever they are made from.
+constexpr int64_t kSmallBytes = int64_t{1} << 20;
+// Weights that a fill or a calculation makes are folded up to this size.
+constexpr int64_t kWeightBytes = int64_t{1} << 31;
+
+bool is_random(const GraphNode& node) {
+  const auto* fill = node.as<Fill>();
+  return fill && fill->params().operation != FillOperation::kLINSPACE;
+}
+
+/// Whether an operator that is much faster with constant weights reads the value as such, directly
+/// or through operators that only rearrange it.
+bool becomes_weight(const GraphValue& value, int depth = 4) {
+  return std::any_of(value.uses.begin(), value.uses.end(), [&](const GraphValue::Use& use) {
+    const GraphNode& node = *use.node;
+    if (node.as<Convolution>() || node.as<Deconvolution>() || node.as<MatrixMultiply>())
+      return use.input > 0;
+    return depth > 0 && node.inputs.size() == 1 && becomes_weight(*node.outputs[0], depth - 1);
+  });
+}
+
+bool worth_folding(const GraphNode& node) {
+  int64_t in = 0, out = 0;
+  for (const GraphValue* input : node.inputs)
+    if (input && input->is_constant()) in += static_cast<int64_t>(input->info.constant.size());
+  for (const GraphValue* output : node.outputs)
+    out += bytes_of(output->info.dtype, constant_shape(output->info.dims).numel());
+  if (out <= std::max(kSmallBytes, 2 * in)) return true;
+  return out <= kWeightBytes &&
+         std::all_of(node.outputs.begin(), node.outputs.end(),
+                     [](const GraphValue* output) { return becomes_weight(*output); });
+}
+
+bool is_foldable(const GraphNode& node) {
+  if (!node.op->is_pure() || node.defines_sizes() || is_random(node)) return false;
+  for (const GraphValue* input : node.inputs) {
+    if (input == nullptr || input->is_constant()) continue;
+    if (!input->is_values()) return false;
+    for (const Expr& element : *input->info.values)
+      if (!element.is_constant()) return false;
+  }
+  for (const GraphValue* output : node.outputs)
+    if (!is_constant(output->info.dims) || bits(output->info.dtype) < 8) return false;
+  return true;
+}
+
+}  // namespace
+
+void fold_constants(Graph& graph, const PassContext& context) {
+  for (GraphNode* node : graph.nodes()) {
+    if (!is_foldable(*node) || !worth_folding(*node)) continue;
+    if (node->as<Reshape>() && node->inputs[0]->is_constant()) {
+      node->outputs[0]->info.constant = node->inputs[0]->info.constant;
+      graph.detach(node->outputs[0]);
+      continue;
+    }
+    std::vector<const TensorInfo*> inputs;
+    std::vector<TensorInfo> outputs;
+    for (const GraphValue* input : node->inputs) inputs.push_back(input ? &input->info : nullptr);
+    for (const GraphValue* output : node->outputs) outputs.push_back(output->info);
+    std::vector<Blob> results;
+    try {
+      results = run_on_host(*node->op, node->name, inputs, outputs);
+    } catch (const Error& error) {
+      // The layer stays; if it cannot run on the device either, the tuner says so.
+      context.config.log.verbose("Layer '", node->name, "' is not folded: ", error.what());
+      continue;
+    }
+    const std::vector<GraphValue*> values = node->outputs;
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i]->info.constant = std::move(results[i]);
+      graph.detach(values[i]);
+    }
+  }
+}
+
+}  // namespace opwright

@@ -1,0 +1,209 @@
+#include "compile/graph.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/error.h"
+#include "base/types.h"
+
+namespace opwright {
+
+bool GraphNode::defines_sizes() const {
+  return std::any_of(size_symbols.begin(), size_symbols.end(), [](int s) { return s >= 0; });
+}
+
+Graph::Graph(const Network& network) : symbols_(&network.symbols()) {
+  std::unordered_map<const Tensor*, GraphValue*> values;
+  auto value_of = [&](const Tensor* tensor) {
+    auto [entry, added] = values.try_emplace(tensor, nullptr);
+    if (added) entry->second = new_value(tensor->info(), tensor->name());
+    return entry->second;
+  };
+  for (const Tensor* tensor : network.inputs()) {
+    GraphValue* value = value_of(tensor);
+    value->network_input = static_cast<int>(inputs.size());
+    inputs.push_back(value);
+  }
+  std::unordered_map<std::string_view, int> size_symbols;  // by tensor
+  for (int id = 0; id < symbols_->size(); ++id) {
+    const Symbol& symbol = (*symbols_)[id];
+    if (symbol.kind == Symbol::Kind::kSizeTensor) size_symbols[symbol.tensor] = id;
+  }
+  std::vector<GraphNode*> layers;
+  for (int i = 0; i < network.num_layers(); ++i) {
+    const Layer& layer = *network.layer(i);
+    auto node = std::make_unique<GraphNode>();
+    node->name = layer.name();
+    node->metadata = layer.metadata();
+    node->op = layer.op();
+    for (int j = 0; j < layer.num_inputs(); ++j) {
+      GraphValue* value = layer.input(j) ? value_of(layer.input(j)) : nullptr;
+      if (value) value->uses.push_back({node.get(), j});
+      node->inputs.push_back(value);
+    }
+    for (int j = 0; j < layer.num_outputs(); ++j) {
+      const Tensor* tensor = layer.output(j);
+      GraphValue* value = value_of(tensor);
+      value->producer = node.get();
+      value->producer_output = j;
+      node->outputs.push_back(value);
+      node->aliased_inputs.push_back(tensor->aliased_input());
+      auto symbol = size_symbols.find(tensor->name());
+      node->size_symbols.push_back(symbol == size_symbols.end() ? -1 : symbol->second);
+    }
+    layers.push_back(node.get());
+    nodes_.push_back(std::move(node));
+  }
+  for (const Tensor* tensor : network.outputs()) outputs_.push_back(value_of(tensor));
+  require(!outputs_.empty(), "The network '", network.name(),
+          "' has no outputs; mark at least one tensor as an output");
+  sort(layers);
+}
+
+void Graph::sort(const std::vector<GraphNode*>& layers) {
+  std::unordered_map<GraphNode*, int> state;  // 1: being visited, 2: placed
+  std::vector<GraphNode*> order;
+  struct Frame {
+    GraphNode* node;
+    size_t next;
+  };
+  std::vector<Frame> stack;
+  for (GraphNode* root : layers) {
+    if (state[root] == 2) continue;
+    state[root] = 1;
+    stack.push_back({root, 0});
+    while (!stack.empty()) {
+      Frame& frame = stack.back();
+      if (frame.next == frame.node->inputs.size()) {
+        state[frame.node] = 2;
+        order.push_back(frame.node);
+        stack.pop_back();
+        continue;
+      }
+      const GraphValue* input = frame.node->inputs[frame.next++];
+      GraphNode* before = input ? input->producer : nullptr;
+      if (before == nullptr || state[before] == 2) continue;
+      require(state[before] != 1, "The network has a cycle through the layers '", before->name,
+              "' and '", frame.node->name, "'");
+      state[before] = 1;
+      stack.push_back({before, 0});
+    }
+  }
+  std::unordered_map<GraphNode*, size_t> position;
+  for (size_t i = 0; i < order.size(); ++i) position[order[i]] = i;
+  nodes_.sort([&](const auto& a, const auto& b) { return position[a.get()] < position[b.get()]; });
+}
+
+std::vector<GraphNode*> Graph::nodes() const {
+  std::vector<GraphNode*> result;
+  result.reserve(nodes_.size());
+  for (const auto& node : nodes_) result.push_back(node.get());
+  return result;
+}
+
+int Graph::use_count(const GraphValue& value) const {
+  return static_cast<int>(value.uses.size()) +
+         static_cast<int>(std::count(outputs_.begin(), outputs_.end(), &value));
+}
+
+bool Graph::is_output(const GraphValue& value) const {
+  return std::find(outputs_.begin(), outputs_.end(), &value) != outputs_.end();
+}
+
+GraphNode* Graph::single_user(const GraphValue& value) const {
+  if (value.uses.empty() || is_output(value)) return nullptr;
+  GraphNode* user = value.uses.front().node;
+  for (const GraphValue::Use& use : value.uses)
+    if (use.node != user) return nullptr;
+  return user;
+}
+
+GraphValue* Graph::new_value(TensorInfo info, std::string name) {
+  values_.push_back(std::make_unique<GraphValue>());
+  values_.back()->info = std::move(info);
+  values_.back()->name = std::move(name);
+  return values_.back().get();
+}
+
+GraphValue* Graph::add_constant(DataType dtype, const Shape& shape, Blob data, std::string name) {
+  TensorInfo info;
+  info.dtype = dtype;
+  info.dims = sym_shape(shape);
+  info.constant = std::move(data);
+  return new_value(std::move(info), std::move(name));
+}
+
+GraphNode* Graph::insert_before(GraphNode* position, OperatorPtr op,
+                                std::vector<GraphValue*> inputs, TensorInfo output,
+                                std::string name) {
+  auto found = std::find_if(nodes_.begin(), nodes_.end(),
+                            [&](const auto& node) { return node.get() == position; });
+  auto added = nodes_.insert(found, std::make_unique<GraphNode>());
+  GraphNode* node = added->get();
+  GraphValue* value = new_value(std::move(output), name);
+  value->producer = node;
+  node->name = std::move(name);
+  node->metadata = position->metadata;
+  node->outputs.push_back(value);
+  replace(node, std::move(op), std::move(inputs));
+  return node;
+}
+
+void Graph::drop_uses(GraphNode* node) {
+  for (GraphValue* input : node->inputs)
+    if (input) std::erase_if(input->uses, [&](const auto& use) { return use.node == node; });
+}
+
+void Graph::replace(GraphNode* node, OperatorPtr op, std::vector<GraphValue*> inputs) {
+  drop_uses(node);
+  node->op = std::move(op);
+  node->inputs = std::move(inputs);
+  for (size_t i = 0; i < node->inputs.size(); ++i)
+    if (node->inputs[i]) node->inputs[i]->uses.push_back({node, static_cast<int>(i)});
+}
+
+void Graph::set_input(GraphNode* node, int index, GraphValue* value) {
+  std::vector<GraphValue*> changed = node->inputs;
+  changed[index] = value;
+  replace(node, node->op, std::move(changed));
+}
+
+void Graph::replace_uses(GraphValue* from, GraphValue* to) {
+  for (const GraphValue::Use& use : from->uses) {
+    use.node->inputs[use.input] = to;
+    to->uses.push_back(use);
+  }
+  from->uses.clear();
+  std::replace(outputs_.begin(), outputs_.end(), from, to);
+}
+
+void Graph::detach(GraphValue* value) {
+  // The producer may define a symbol by this very output, so it keeps an output of that kind.
+  GraphNode* producer = value->producer;
+  GraphValue* stand_in = new_value(value->info, value->name);
+  stand_in->producer = producer;
+  stand_in->producer_output = value->producer_output;
+  producer->outputs[value->producer_output] = stand_in;
+  value->producer = nullptr;
+  value->producer_output = 0;
+}
+
+void Graph::remove_dead() {
+  for (auto it = nodes_.end(); it != nodes_.begin();) {
+    --it;
+    GraphNode* node = it->get();
+    bool needed = !node->op->is_pure() || node->defines_sizes();
+    for (const GraphValue* output : node->outputs) needed = needed || use_count(*output) > 0;
+    if (needed) continue;
+    drop_uses(node);
+    for (GraphValue* output : node->outputs) output->producer = nullptr;
+    it = nodes_.erase(it);
+  }
+}
+
+std::string join_names(const GraphNode& first, const GraphNode& second) {
+  return first.name + " + " + second.name;
+}
+
+}  // namespace opwright

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "network/network.h"
+#include "network/operator.h"
+
+namespace opwright {
+
+struct GraphNode;
+
+/// A tensor of the compiler's graph. It has a producer, or is a network input, or is known: a
+/// constant, or a small tensor whose elements are expressions.
+struct GraphValue {
+  struct Use {
+    GraphNode* node;
+    int input;
+  };
+  std::string name;
+  TensorInfo info;
+  GraphNode* producer = nullptr;
+  int producer_output = 0;
+  int network_input = -1;  ///< number of the network input that it is, or -1
+  std::vector<Use> uses;
+
+  bool is_constant() const { return !info.constant.empty(); }
+  /// Known up to the values of symbols, without anything that has to run.
+  bool is_values() const {
+    return producer == nullptr && network_input < 0 && !is_constant() && info.values != nullptr;
+  }
+  bool is_known() const { return is_constant() || is_values(); }
+};
+
+/// An operator applied to values.
+struct GraphNode {
+  std::string name;  ///< the layer's; of several layers that became one, joined by " + "
+  std::string metadata;
+  OperatorPtr op;
+  std::vector<GraphValue*> inputs;  ///< null: absent
+  std::vector<GraphValue*> outputs;
+  std::vector<int> aliased_inputs;  ///< per output, -1: none; empty: none at all
+  std::vector<int> size_symbols;    ///< per output, -1: none; empty: none at all
+
+  int aliased_input(int output) const {
+    return aliased_inputs.empty() ? -1 : aliased_inputs[output];
+  }
+  bool defines_sizes() const;
+  GraphValue* input(size_t index) const { return index < inputs.size() ? inputs[index] : nullptr; }
+  /// The operator as `Op`, or null when it is another one.
+  template <class Op>
+  const Op* as() const {
+    return op->kind() == Op::kKind ? dynamic_cast<const Op*>(op.get()) : nullptr;
+  }
+};
+
+/// What the compiler works on: the network's layers as a list in topological order that passes
+/// rewrite. Addresses of nodes and values are stable; values live as long as the graph.
+class Graph {
+ public:
+  /// Throws Error naming the layers when the network has a cycle or no outputs.
+  explicit Graph(const Network& network);
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  std::vector<GraphValue*> inputs;
+  const std::vector<GraphValue*>& outputs() const { return outputs_; }
+  const SymbolTable& symbols() const { return *symbols_; }
+
+  /// The nodes in topological order. A copy, so that the caller may change the graph meanwhile.
+  std::vector<GraphNode*> nodes() const;
+  size_t size() const { return nodes_.size(); }
+
+  /// How many inputs of nodes and network outputs read the value.
+  int use_count(const GraphValue& value) const;
+  bool is_output(const GraphValue& value) const;
+  /// The only node that reads the value, which is no network output; null otherwise.
+  GraphNode* single_user(const GraphValue& value) const;
+
+  GraphValue* add_constant(DataType dtype, const Shape& shape, Blob data, std::string name);
+  /// A node with one output of the given type and shape, placed before `position`.
+  GraphNode* insert_before(GraphNode* position, OperatorPtr op, std::vector<GraphValue*> inputs,
+                           TensorInfo output, std::string name);
+  /// Gives the node another operator and other inputs; the outputs stay.
+  void replace(GraphNode* node, OperatorPtr op, std::vector<GraphValue*> inputs);
+  void set_input(GraphNode* node, int index, GraphValue* value);
+  /// Whatever reads `from` reads `to` instead, network outputs included.
+  void replace_uses(GraphValue* from, GraphValue* to);
+  /// The value no longer comes from its producer but is known (info.constant or info.values).
+  void detach(GraphValue* value);
+  /// Removes nodes that nothing needs.
+  void remove_dead();
+
+ private:
+  GraphValue* new_value(TensorInfo info, std::string name);
+  void drop_uses(GraphNode* node);
+  void sort(const std::vector<GraphNode*>& layers_in_order);
+
+  std::list<std::unique_ptr<GraphNode>> nodes_;
+  std::vector<std::unique_ptr<GraphValue>> values_;
+  std::vector<GraphValue*> outputs_;
+  const SymbolTable* symbols_;
+};
+
+/// "a + b": the name of a node made of two.
+std::string join_names(const GraphNode& first, const GraphNode& second);
+
+}  // namespace opwright

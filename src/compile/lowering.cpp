@@ -1,0 +1,204 @@
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+
+#include "base/half.h"
+#include "base/types.h"
+#include "compile/passes.h"
+#include "compile/program.h"
+#include "operators/activation.h"
+#include "operators/elementwise.h"
+#include "operators/movement.h"
+
+namespace opwright {
+namespace {
+
+/// The value of a constant with one element, where an immediate of a program can hold it.
+std::optional<double> scalar_constant(const GraphValue& value) {
+  if (!value.is_constant() || constant_shape(value.info.dims).numel() != 1) return std::nullopt;
+  const DataType type = value.info.dtype;
+  if (is_floating(type)) {
+    float number;
+    convert(value.info.constant.data(), type, &number, DataType::kFLOAT, 1);
+    return number;
+  }
+  if (!is_integer(type) && type != DataType::kBOOL) return std::nullopt;
+  int64_t number;
+  convert(value.info.constant.data(), type, &number, DataType::kINT64, 1);
+  constexpr int64_t kExact = int64_t{1} << 53;
+  if (number > kExact || number < -kExact) return std::nullopt;
+  return static_cast<double>(number);
+}
+
+/// Collects the program of one node and its inputs; scalar constants become immediates.
+class NodeProgram {
+ public:
+  NodeProgram(Graph& graph, GraphNode& node) : graph_(graph), node_(node) {
+    // A program needs at least one input, from which its kernels take the shape.
+    has_tensor_ = std::any_of(node.inputs.begin(), node.inputs.end(), [](const GraphValue* input) {
+      return input && !scalar_constant(*input);
+    });
+  }
+  int operand(GraphValue* value) {
+    if (has_tensor_)
+      if (std::optional<double> scalar = scalar_constant(*value))
+        return writer.constant(*scalar, value->info.dtype);
+    inputs_.push_back(value);
+    return writer.input(static_cast<int>(inputs_.size()) - 1, value->info.dtype);
+  }
+  void finish(int result) {
+    std::vector<int> used;
+    const int results[] = {writer.cast(result, node_.outputs[0]->info.dtype)};
+    PointwiseParams program = writer.finish(results, &used);
+    std::vector<GraphValue*> inputs;
+    for (int input : used) inputs.push_back(inputs_[input]);
+    graph_.replace(&node_, std::make_shared<Pointwise>(std::move(program)), std::move(inputs));
+  }
+  ProgramWriter writer;
+
+ private:
+  Graph& graph_;
+  GraphNode& node_;
+  std::vector<GraphValue*> inputs_;
+  bool has_tensor_ = false;
+};
+
+/// The value with another constant shape: reshaped now when it is a constant, else by a node.
+GraphValue* reshaped(Graph& graph, GraphNode* before, GraphValue* value, const SymShape& dims) {
+  if (value->info.dims == dims) return value;
+  if (value->is_constant())
+    return graph.add_constant(value->info.dtype, constant_shape(dims), value->info.constant,
+                              value->name);
+  TensorInfo info;
+  info.dtype = value->info.dtype;
+  info.dims = dims;
+  GraphNode* node = graph.insert_before(before, std::make_shared<Reshape>(), {value},
+                                        std::move(info), before->name + " reshape");
+  return node->outputs[0];
+}
+
+void lower_scale(Graph& graph, GraphNode* node, const ScaleParams& params) {
+  const GraphValue& x = *node->inputs[0];
+  const int rank = static_cast<int>(x.info.dims.size());
+  auto coefficient = [&](size_t index) -> GraphValue* {
+    GraphValue* value = node->input(index);
+    if (value == nullptr) return nullptr;
+    SymShape dims(rank, Expr(1));
+    if (params.mode == ScaleMode::kCHANNEL) {
+      dims[params.channel_axis] = numel(value->info.dims);
+    } else if (params.mode == ScaleMode::kELEMENTWISE) {
+      dims = x.info.dims;
+      dims[0] = 1;
+    }
+    return reshaped(graph, node, value, dims);
+  };
+  GraphValue *shift = coefficient(1), *scale = coefficient(2), *power = coefficient(3);
+  NodeProgram program(graph, *node);
+  int result = program.operand(node->inputs[0]);
+  auto apply = [&](ElementWiseOperation op, GraphValue* operand) {
+    if (operand) result = program.writer.binary(op, result, program.operand(operand));
+  };
+  apply(ElementWiseOperation::kPROD, scale);
+  apply(ElementWiseOperation::kSUM, shift);
+  apply(ElementWiseOperation::kPOW, power);
+  program.finish(result);
+}
+
+void lower_prelu(Graph& graph, GraphNode* node) {
+  NodeProgram program(graph, *node);
+  ProgramWriter& writer = program.writer;
+  const int x = program.operand(node->inputs[0]), slope = program.operand(node->inputs[1]);
+  const int negative = writer.binary(ElementWiseOperation::kLESS, x,
+                                     writer.constant(0, node->inputs[0]->info.dtype));
+  program.finish(writer.select(negative, writer.binary(ElementWiseOperation::kPROD, x, slope), x));
+}
+
+Ints identity(int rank) {
+  Ints permutation(rank);
+  std::iota(permutation.begin(), permutation.end(), 0);
+  return permutation;
+}
+
+SymShape permuted(const SymShape& dims, const Ints& permutation) {
+  SymShape result;
+  for (int64_t axis : permutation) result.push_back(dims[axis]);
+  return result;
+}
+
+void lower_shuffle(Graph& graph, GraphNode* node, const ShuffleParams& params) {
+  GraphValue* value = node->inputs[0];
+  const bool reshapes = params.has_reshape || node->input(1) != nullptr;
+  auto move = [&](OperatorPtr op, SymShape dims, const char* what) {
+    TensorInfo info;
+    info.dtype = value->info.dtype;
+    info.dims = std::move(dims);
+    value = graph.insert_before(node, std::move(op), {value}, std::move(info), node->name + what)
+                ->outputs[0];
+  };
+  Ints last = params.second_transpose;
+  if (!params.first_transpose.empty()) {
+    if (!reshapes) {
+      // Both at once: element i of the result is axis first[second[i]] of the input.
+      if (last.empty()) last = identity(static_cast<int>(value->info.dims.size()));
+      for (int64_t& axis : last) axis = params.first_transpose[axis];
+    } else {
+      move(std::make_shared<Transpose>(TransposeParams{params.first_transpose}),
+           permuted(value->info.dims, params.first_transpose), " first transpose");
+    }
+  }
+  const SymShape& result = node->outputs[0]->info.dims;
+  if (!reshapes) {
+    if (last.empty()) last = identity(static_cast<int>(result.size()));
+    graph.replace(node, std::make_shared<Transpose>(TransposeParams{last}), {value});
+    return;
+  }
+  if (last.empty()) {
+    graph.replace(node, std::make_shared<Reshape>(), {value});
+    return;
+  }
+  SymShape between(result.size());
+  for (size_t i = 0; i < last.size(); ++i) between[last[i]] = result[i];
+  move(std::make_shared<Reshape>(), std::move(between), " reshape");
+  graph.replace(node, std::make_shared<Transpose>(TransposeParams{last}), {value});
+}
+
+void lower_node(Graph& graph, GraphNode* node) {
+  if (const auto* shuffle = node->as<Shuffle>())
+    return lower_shuffle(graph, node, shuffle->params());
+  if (const auto* scale = node->as<Scale>()) return lower_scale(graph, node, scale->params());
+  if (node->as<ParametricRelu>()) return lower_prelu(graph, node);
+  if (const auto* op = node->as<ElementWise>()) {
+    NodeProgram program(graph, *node);
+    const int a = program.operand(node->inputs[0]), b = program.operand(node->inputs[1]);
+    return program.finish(program.writer.binary(op->params().op, a, b));
+  }
+  if (const auto* op = node->as<Unary>()) {
+    NodeProgram program(graph, *node);
+    return program.finish(program.writer.unary(op->params().op, program.operand(node->inputs[0])));
+  }
+  if (const auto* op = node->as<Activation>()) {
+    NodeProgram program(graph, *node);
+    return program.finish(program.writer.activation(op->params().type,
+                                                    program.operand(node->inputs[0]),
+                                                    op->params().alpha, op->params().beta));
+  }
+  if (node->as<Select>()) {
+    NodeProgram program(graph, *node);
+    const int condition = program.operand(node->inputs[0]);
+    const int a = program.operand(node->inputs[1]), b = program.operand(node->inputs[2]);
+    return program.finish(program.writer.select(condition, a, b));
+  }
+  if (node->as<Cast>()) {
+    NodeProgram program(graph, *node);
+    return program.finish(program.operand(node->inputs[0]));
+  }
+}
+
+}  // namespace
+
+void lower(Graph& graph) {
+  for (GraphNode* node : graph.nodes()) lower_node(graph, node);
+}
+
+}  // namespace opwright

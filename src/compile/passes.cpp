@@ -1,0 +1,31 @@
+#include "compile/passes.h"
+
+#include "compile/ports.h"
+
+namespace opwright {
+
+bool PassContext::can_run(const Operator& op, const GraphNode& like,
+                          const std::vector<GraphValue*>& inputs) const {
+  GraphNode node;
+  node.inputs = inputs;
+  node.outputs = like.outputs;
+  const NodePorts ports = network_ports(node, ranges);
+  CandidateQuery query;
+  query.layer = like.name;
+  query.inputs = ports.inputs;
+  query.outputs = ports.outputs;
+  query.device = &device;
+  query.strongly_typed = true;
+  return !device.candidates(op, query).empty();
+}
+
+void run_passes(Graph& graph, const PassContext& context) {
+  fold_shapes(graph);
+  graph.remove_dead();
+  lower(graph);
+  simplify(graph);
+  fold_constants(graph, context);
+  graph.remove_dead();
+}
+
+}  // namespace opwright

@@ -1,0 +1,53 @@
+#pragma once
+
+#include "backend/device.h"
+#include "compile/config.h"
+#include "compile/graph.h"
+#include "compile/profile_ranges.h"
+
+namespace opwright {
+
+/// What passes may ask beside the graph.
+struct PassContext {
+  const Device& device;
+  const BuildConfig& config;
+  const ProfileRanges& ranges;  ///< of the first profile
+  bool strongly_typed = false;
+
+  /// Whether the device can run the operator on these inputs with the network's types.
+  bool can_run(const Operator& op, const GraphNode& like,
+               const std::vector<GraphValue*>& inputs) const;
+};
+
+// Each pass leaves a graph that computes the same outputs. None removes nodes: what became useless
+// goes with Graph::remove_dead().
+
+/// Element-wise layers become Pointwise programs, Shuffle becomes Transpose and Reshape.
+void lower(Graph& graph);
+/// Drops what changes nothing: identities, casts to the same type, transposes that undo each other,
+/// reshapes of reshapes.
+void simplify(Graph& graph);
+/// Small tensors whose elements are expressions no longer come from a producer.
+void fold_shapes(Graph& graph);
+/// Runs what depends on constants alone, on the host, as long as the result is not much larger.
+void fold_constants(Graph& graph, const PassContext& context);
+/// Makes equal nodes one.
+void merge_equal(Graph& graph);
+/// Per-channel scales and shifts after a convolution or matrix product with constant weights go
+/// into the weights and the bias.
+void fold_scales(Graph& graph, const PassContext& context);
+/// Explicit padding with zeros becomes padding of the following convolution or pooling.
+void fold_padding(Graph& graph);
+/// The operators that exporters write for a layer or RMS normalization become one.
+void recognize_normalization(Graph& graph, const PassContext& context);
+/// The operators that exporters write for GELU become one activation.
+void recognize_activations(Graph& graph);
+/// Element-wise operations between the same tensors become one program.
+void fuse_pointwise(Graph& graph);
+/// Residuals and activations after a convolution or matrix product are computed by it.
+void fuse_epilogues(Graph& graph, const PassContext& context);
+
+/// All of them in order.
+void run_passes(Graph& graph, const PassContext& context);
+
+}  // namespace opwright

@@ -1,0 +1,190 @@
+#include "compile/profile_ranges.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.h"
+
+namespace opwright {
+namespace {
+
+// A range that is small enough to try every value of.
+constexpr int64_t kMaxEnumerated = 4096;
+
+std::string example_shape(const Tensor& input) {
+  std::string text = input.shape().str();
+  return str("add one with set_shape(\"", input.name(), "\", min, opt, max) whose shapes fit ",
+             text, " (-1: dynamic)");
+}
+
+ProfileInput range_of(const Tensor& input, bool is_values, const OptimizationProfile* profile) {
+  if (is_values) {
+    const OptimizationProfile::Range* range = profile ? profile->values(input.name()) : nullptr;
+    require(range != nullptr, "No optimization profile gives the values of shape input '",
+            input.name(), "'; add them with set_shape_input(\"", input.name(),
+            "\", min, opt, max)");
+    const int64_t count = constant_shape(input.dims()).numel();
+    require(range->min.rank() == count, "Optimization profile: shape input '", input.name(),
+            "' has ", count, " elements, the profile gives ", range->min.rank());
+    return {range->min, range->opt, range->max, true};
+  }
+  const Shape declared = input.shape();
+  const OptimizationProfile::Range* range = profile ? profile->shape(input.name()) : nullptr;
+  if (range == nullptr) {
+    require(std::find(declared.begin(), declared.end(), -1) == declared.end(),
+            "No optimization profile gives the shape of input '", input.name(),
+            "', which is dynamic; ", example_shape(input));
+    return {declared, declared, declared, false};
+  }
+  require(range->min.rank() == declared.rank(), "Optimization profile: input '", input.name(),
+          "' has rank ", declared.rank(), ", the profile's shapes ", range->min, ", ", range->opt,
+          ", ", range->max, " have not");
+  for (int i = 0; i < declared.rank(); ++i)
+    require(declared[i] == -1 || (range->min[i] == declared[i] && range->max[i] == declared[i]),
+            "Optimization profile: extent ", i, " of input '", input.name(), "' is ", declared[i],
+            " in the network, but ", range->min[i], " to ", range->max[i], " in the profile");
+  return {range->min, range->opt, range->max, false};
+}
+
+}  // namespace
+
+ProfileRanges::ProfileRanges(const Network& network, const OptimizationProfile* profile) {
+  const SymbolTable& symbols = network.symbols();
+  std::vector<bool> is_values(network.inputs().size());
+  auto input_of = [&](const Symbol& symbol) {
+    for (size_t i = 0; i < network.inputs().size(); ++i)
+      if (network.inputs()[i]->name() == symbol.tensor) return i;
+    fail_with(ErrorCode::kINTERNAL_ERROR, "The dimension '", symbol.name,
+              "' belongs to no network input");
+  };
+  for (int id = 0; id < symbols.size(); ++id)
+    if (symbols[id].kind == Symbol::Kind::kInputValue) is_values[input_of(symbols[id])] = true;
+  for (size_t i = 0; i < network.inputs().size(); ++i)
+    inputs_.push_back(range_of(*network.inputs()[i], is_values[i], profile));
+
+  for (int id = 0; id < symbols.size(); ++id) {
+    const Symbol& symbol = symbols[id];
+    if (symbol.kind == Symbol::Kind::kSizeTensor) {
+      // Defined in terms of the symbols before it.
+      const Bounds upper = bounds(symbol.upper_bound);
+      const int64_t opt = symbol.opt.evaluate(opt_);
+      min_.push_back(0);
+      opt_.push_back(std::clamp<int64_t>(opt, 0, upper.high));
+      max_.push_back(upper.high);
+      continue;
+    }
+    const ProfileInput& input = inputs_[input_of(symbol)];
+    min_.push_back(input.min[symbol.index]);
+    opt_.push_back(input.opt[symbol.index]);
+    max_.push_back(input.max[symbol.index]);
+  }
+  // Inputs that share a dimension must agree in it.
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (inputs_[i].values) continue;
+    const Tensor& tensor = *network.inputs()[i];
+    for (int axis = 0; axis < tensor.rank(); ++axis) {
+      const Expr& extent = tensor.dims()[axis];
+      require(extent.evaluate(opt_) == inputs_[i].opt[axis] &&
+                  extent.evaluate(min_) == inputs_[i].min[axis] &&
+                  extent.evaluate(max_) == inputs_[i].max[axis],
+              "Optimization profile: extent ", axis, " of input '", tensor.name(), "' ranges over ",
+              inputs_[i].min[axis], ", ", inputs_[i].opt[axis], ", ", inputs_[i].max[axis],
+              ", but other inputs with the dimension '", tensor.dimension_name(axis),
+              "' have another range");
+    }
+  }
+}
+
+ProfileRanges::Bounds ProfileRanges::interval(const Expr& expr) const {
+  // An operation that is monotonic in each operand has its extremes at the corners.
+  auto corners = [&](Bounds a, Bounds b) {
+    Bounds result{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
+    for (int64_t x : {a.low, a.high})
+      for (int64_t y : {b.low, b.high}) {
+        const int64_t value = Expr::make(expr.op(), x, y).constant();
+        result = {std::min(result.low, value), std::max(result.high, value)};
+      }
+    return result;
+  };
+  switch (expr.op()) {
+    case ExprOp::kConstant:
+      return {expr.constant(), expr.constant()};
+    case ExprOp::kSymbol:
+      return {min_.at(expr.symbol_id()), max_.at(expr.symbol_id())};
+    case ExprOp::kSelect: {
+      const Bounds condition = interval(expr.operand(0));
+      const Bounds then_value = interval(expr.operand(1)), else_value = interval(expr.operand(2));
+      if (condition.low > 0 || condition.high < 0) return then_value;
+      if (condition.low == 0 && condition.high == 0) return else_value;
+      return {std::min(then_value.low, else_value.low), std::max(then_value.high, else_value.high)};
+    }
+    case ExprOp::kEqual:
+    case ExprOp::kLess:
+      return {0, 1};
+    case ExprOp::kFloorDiv:
+    case ExprOp::kCeilDiv: {
+      Bounds divisor = interval(expr.operand(1));
+      // Dividing by zero is an error at run time.
+      if (divisor.low <= 0 && divisor.high > 0) divisor.low = 1;
+      require(divisor.low > 0 || divisor.high < 0,
+              "A shape divides by an extent that is zero: ", expr.str());
+      return corners(interval(expr.operand(0)), divisor);
+    }
+    case ExprOp::kSum:
+    case ExprOp::kSub:
+    case ExprOp::kProd:
+    case ExprOp::kMax:
+    case ExprOp::kMin: {
+      Bounds result = interval(expr.operand(0));
+      for (int i = 1; i < expr.arity(); ++i) result = corners(result, interval(expr.operand(i)));
+      return result;
+    }
+  }
+  fail_with(ErrorCode::kINTERNAL_ERROR, "Unknown operation in the expression ", expr.str());
+}
+
+ProfileRanges::Bounds ProfileRanges::bounds(const Expr& expr) const {
+  if (expr.is_constant()) return {expr.constant(), expr.constant()};
+  auto [known, added] = known_bounds_.try_emplace(expr);
+  if (added) known->second = compute_bounds(expr);
+  return known->second;
+}
+
+ProfileRanges::Bounds ProfileRanges::compute_bounds(const Expr& expr) const {
+  const Bounds outer = interval(expr);
+  if (outer.low == outer.high) return outer;
+  int symbol = -1, used = 0;
+  for (size_t id = 0; id < max_.size(); ++id) {
+    std::vector<bool> mask(max_.size());
+    mask[id] = true;
+    if (expr.depends_on(mask)) symbol = static_cast<int>(id), ++used;
+  }
+  if (used != 1 || max_[symbol] - min_[symbol] > kMaxEnumerated) return outer;
+  std::vector<int64_t> values = opt_;
+  Bounds exact{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
+  for (values[symbol] = min_[symbol]; values[symbol] <= max_[symbol]; ++values[symbol]) {
+    try {
+      const int64_t value = expr.evaluate(values);
+      exact.low = std::min(exact.low, value), exact.high = std::max(exact.high, value);
+    } catch (const Error&) {  // a shape that the runtime will refuse
+      continue;
+    }
+  }
+  return exact.low <= exact.high ? exact : outer;
+}
+
+Shape ProfileRanges::min(std::span<const Expr> dims) const {
+  Shape shape;
+  for (const Expr& extent : dims) shape.push_back(std::max<int64_t>(0, bounds(extent).low));
+  return shape;
+}
+
+Shape ProfileRanges::opt(std::span<const Expr> dims) const { return evaluate(dims, opt_); }
+
+Shape ProfileRanges::max(std::span<const Expr> dims) const {
+  Shape shape;
+  for (const Expr& extent : dims) shape.push_back(std::max<int64_t>(0, bounds(extent).high));
+  return shape;
+}
+
+}  // namespace opwright

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "compile/config.h"
+#include "network/network.h"
+#include "plan/plan.h"
+
+namespace opwright {
+
+/// The values that the symbols of a network take over an optimization profile, and with them the
+/// extents of every tensor. Not thread safe.
+class ProfileRanges {
+ public:
+  /// `profile` may be null for a network whose inputs have constant shapes. Throws Error naming the
+  /// input that the profile lacks, whose rank differs, or whose constant extents it contradicts.
+  ProfileRanges(const Network& network, const OptimizationProfile* profile);
+
+  /// The profile per network input, as the plan stores it.
+  const std::vector<ProfileInput>& inputs() const { return inputs_; }
+
+  Shape min(std::span<const Expr> dims) const;
+  Shape opt(std::span<const Expr> dims) const;
+  /// Bounds that no shape within the profile exceeds.
+  Shape max(std::span<const Expr> dims) const;
+  int64_t opt(const Expr& expr) const { return expr.evaluate(opt_); }
+
+  struct Bounds {
+    int64_t low, high;
+  };
+  /// Bounds of an expression over the profile: exact for expressions that grow with every symbol
+  /// and for those of one symbol with a small range, otherwise by interval arithmetic.
+  Bounds bounds(const Expr& expr) const;
+
+ private:
+  struct Hash {
+    size_t operator()(const Expr& expr) const { return expr.hash(); }
+  };
+  Bounds interval(const Expr& expr) const;
+  Bounds compute_bounds(const Expr& expr) const;
+
+  std::vector<ProfileInput> inputs_;
+  std::vector<int64_t> min_, opt_, max_;  // per symbol
+  mutable std::unordered_map<Expr, Bounds, Hash> known_bounds_;
+};
+
+}  // namespace opwright

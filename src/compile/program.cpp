@@ -1,0 +1,118 @@
+#include "compile/program.h"
+
+#include <algorithm>
+
+#include "base/types.h"
+
+namespace opwright {
+namespace {
+
+constexpr int32_t code(PointwiseOp op, int32_t offset = 0) {
+  return static_cast<int32_t>(op) + offset;
+}
+
+bool is_comparison(ElementWiseOperation op) {
+  return op == ElementWiseOperation::kEQUAL || op == ElementWiseOperation::kGREATER ||
+         op == ElementWiseOperation::kLESS;
+}
+
+}  // namespace
+
+DataType register_type(DataType type) { return is_floating(type) ? DataType::kFLOAT : type; }
+
+int ProgramWriter::add(PointwiseInstruction i) {
+  const Key key{i.op, static_cast<int>(i.type), i.a, i.b, i.c, i.alpha, i.beta};
+  auto [known, added] = known_.try_emplace(key, static_cast<int>(instructions_.size()));
+  if (added) instructions_.push_back(i);
+  return known->second;
+}
+
+int ProgramWriter::input(int index, DataType type) {
+  return add({code(PointwiseOp::kInput), register_type(type), index});
+}
+
+int ProgramWriter::constant(double value, DataType type) {
+  PointwiseInstruction instruction{code(PointwiseOp::kConstant), register_type(type)};
+  instruction.alpha = value;
+  return add(instruction);
+}
+
+int ProgramWriter::binary(ElementWiseOperation op, int a, int b) {
+  return add({code(PointwiseOp::kBinary, static_cast<int32_t>(op)),
+              is_comparison(op) ? DataType::kBOOL : type(a), a, b});
+}
+
+int ProgramWriter::unary(UnaryOperation op, int a) {
+  const bool is_test = op == UnaryOperation::kISINF || op == UnaryOperation::kISNAN;
+  return add({code(PointwiseOp::kUnary, static_cast<int32_t>(op)),
+              is_test ? DataType::kBOOL : type(a), a});
+}
+
+int ProgramWriter::activation(ActivationType activation, int a, float alpha, float beta) {
+  return add({code(PointwiseOp::kActivation, static_cast<int32_t>(activation)), type(a), a, -1, -1,
+              alpha, beta});
+}
+
+int ProgramWriter::select(int condition, int a, int b) {
+  return add({code(PointwiseOp::kSelect), type(a), condition, a, b});
+}
+
+int ProgramWriter::cast(int a, DataType to) {
+  if (type(a) == register_type(to)) return a;
+  return add({code(PointwiseOp::kCast), register_type(to), a});
+}
+
+std::vector<int> ProgramWriter::append(const PointwiseParams& program,
+                                       std::span<const int> inputs) {
+  std::vector<int> registers;
+  for (PointwiseInstruction instruction : decode(program)) {
+    if (instruction.op == code(PointwiseOp::kInput)) {
+      registers.push_back(inputs[instruction.a]);
+      continue;
+    }
+    for (int32_t* operand : {&instruction.a, &instruction.b, &instruction.c})
+      if (*operand >= 0) *operand = registers[*operand];
+    registers.push_back(add(instruction));
+  }
+  std::vector<int> results;
+  for (int64_t result : program.results) results.push_back(registers[result]);
+  return results;
+}
+
+PointwiseParams ProgramWriter::finish(std::span<const int> results,
+                                      std::vector<int>* used_inputs) const {
+  std::vector<bool> needed(instructions_.size());
+  for (int result : results) needed[result] = true;
+  for (size_t i = instructions_.size(); i-- > 0;) {
+    const PointwiseInstruction& instruction = instructions_[i];
+    if (!needed[i] || instruction.op == code(PointwiseOp::kInput)) continue;
+    for (int32_t operand : {instruction.a, instruction.b, instruction.c})
+      if (operand >= 0) needed[operand] = true;
+  }
+  used_inputs->clear();
+  for (size_t i = 0; i < instructions_.size(); ++i)
+    if (needed[i] && instructions_[i].op == code(PointwiseOp::kInput))
+      used_inputs->push_back(instructions_[i].a);
+  std::sort(used_inputs->begin(), used_inputs->end());
+  std::vector<int32_t> renumbered(instructions_.size(), -1);
+  std::vector<PointwiseInstruction> program;
+  for (size_t i = 0; i < instructions_.size(); ++i) {
+    if (!needed[i]) continue;
+    PointwiseInstruction instruction = instructions_[i];
+    if (instruction.op == code(PointwiseOp::kInput)) {
+      instruction.a =
+          static_cast<int32_t>(std::find(used_inputs->begin(), used_inputs->end(), instruction.a) -
+                               used_inputs->begin());
+    } else {
+      for (int32_t* operand : {&instruction.a, &instruction.b, &instruction.c})
+        if (*operand >= 0) *operand = renumbered[*operand];
+    }
+    renumbered[i] = static_cast<int32_t>(program.size());
+    program.push_back(instruction);
+  }
+  Ints result_registers;
+  for (int result : results) result_registers.push_back(renumbered[result]);
+  return encode(program, std::move(result_registers));
+}
+
+}  // namespace opwright

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <map>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "operators/pointwise.h"
+
+namespace opwright {
+
+/// The type of the register that holds elements of this type.
+DataType register_type(DataType type);
+
+/// Writes the program of a Pointwise operator. Equal instructions become one.
+class ProgramWriter {
+ public:
+  int input(int index, DataType type);
+  int constant(double value, DataType type);
+  int binary(ElementWiseOperation op, int a, int b);
+  int unary(UnaryOperation op, int a);
+  int activation(ActivationType type, int a, float alpha, float beta);
+  int select(int condition, int a, int b);
+  /// `a` as another register type; `a` itself when it is of that type already.
+  int cast(int a, DataType type);
+  /// Adds a whole program whose inputs are these registers; gives its results' registers.
+  std::vector<int> append(const PointwiseParams& program, std::span<const int> inputs);
+
+  DataType type(int reg) const { return instructions_[reg].type; }
+  const std::vector<PointwiseInstruction>& instructions() const { return instructions_; }
+  /// The program with what the results need. `used_inputs` receives the inputs that remain, which
+  /// are renumbered in that order.
+  PointwiseParams finish(std::span<const int> results, std::vector<int>* used_inputs) const;
+
+ private:
+  int add(PointwiseInstruction instruction);
+  using Key = std::tuple<int32_t, int, int32_t, int32_t, int32_t, double, double>;
+  std::vector<PointwiseInstruction> instructions_;
+  std::map<Key, int> known_;
+};
+
+}  // namespace opwright

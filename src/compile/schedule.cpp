@@ -1,0 +1,293 @@
+#include "compile/schedule.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/types.h"
+#include "compile/memory_plan.h"
+#include "operators/convolution.h"
+#include "operators/movement.h"
+#include "operators/pointwise.h"
+
+namespace opwright {
+namespace {
+
+using Location = PlanTensor::Location;
+
+class ScheduleBuilder {
+ public:
+  ScheduleBuilder(const Graph& graph, const Network& network, const ProfileRanges& ranges)
+      : graph_(graph), network_(network), ranges_(ranges) {
+    for (size_t i = 0; i < graph.inputs.size(); ++i) {
+      const PortType type = network_port_type(*network.inputs()[i]);
+      const int tensor = add_tensor(graph.inputs[i], type);
+      storage(tensor).location = Location::kInput;
+      storage(tensor).index = static_cast<int>(i);
+      made_[graph.inputs[i]] = tensor;
+    }
+  }
+
+  void add(const GraphNode& node, int position, const TunedNode& tuned, const TunedOption& option) {
+    ScheduleStep step;
+    step.name = node.name;
+    step.metadata = node.metadata;
+    step.node = &node;
+    step.op = option.specialized ? option.specialized : node.op;
+    step.candidate = option.candidate;
+    step.time_ms = option.time_ms;
+    step.considered = tuned.considered;
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      step.inputs.push_back(node.inputs[i] ? tensor_for(node.inputs[i], option.candidate.inputs[i])
+                                           : -1);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const int tensor = add_tensor(node.outputs[i], option.candidate.outputs[i]);
+      if (const int aliased = node.aliased_input(static_cast<int>(i)); aliased >= 0) {
+        int& source = step.inputs[aliased];
+        if (!may_overwrite(node, aliased, position, source)) source = copy_of(source);
+        schedule_.tensors[tensor].storage = schedule_.tensors[source].storage;
+      }
+      step.outputs.push_back(tensor);
+      made_[node.outputs[i]] = tensor;
+    }
+    schedule_.steps.push_back(std::move(step));
+  }
+
+  void note_positions(const std::vector<GraphNode*>& nodes) {
+    for (size_t i = 0; i < nodes.size(); ++i) position_[nodes[i]] = static_cast<int>(i);
+  }
+
+  StepSchedule finish() {
+    place_outputs();
+    share_memory();
+    place_in_arena();
+    return std::move(schedule_);
+  }
+
+ private:
+  ScheduleStorage& storage(int tensor) {
+    return schedule_.storages[schedule_.tensors[tensor].storage];
+  }
+
+  int add_tensor(const GraphValue* value, PortType type) {
+    ScheduleStorage memory;
+    memory.size =
+        static_cast<uint64_t>(tensor_bytes(ranges_.max(value->info.dims), type.dtype, type.format));
+    schedule_.storages.push_back(memory);
+    schedule_.tensors.push_back({value, type, static_cast<int>(schedule_.storages.size()) - 1});
+    return static_cast<int>(schedule_.tensors.size()) - 1;
+  }
+
+  /// The tensor that holds the value in the type; converted or stored as a weight when there is
+  /// none yet.
+  int tensor_for(const GraphValue* value, PortType type) {
+    const auto key = std::tuple(value, static_cast<int>(type.dtype), static_cast<int>(type.format));
+    if (value->is_known()) {
+      auto [known, added] = converted_.try_emplace(key);
+      if (added) {
+        known->second = add_tensor(value, type);
+        storage(known->second).location =
+            value->is_constant() ? Location::kWeight : Location::kValues;
+      }
+      return known->second;
+    }
+    const int made = made_.at(value);
+    if (schedule_.tensors[made].type == type) return made;
+    auto [converted, added] = converted_.try_emplace(key);
+    if (added) converted->second = add_conversion(made, type);
+    return converted->second;
+  }
+
+  int add_conversion(int from, PortType to) {
+    const ScheduleTensor source = schedule_.tensors[from];
+    const int result = add_tensor(source.value, to);
+    const SymShape& dims = source.value->info.dims;
+    ScheduleStep step;
+    step.name = str("Reformat of ", source.value->name);
+    if (same_bytes(ranges_.min(dims), ranges_.max(dims), source.type, to) && source.type != to)
+      step.op = std::make_shared<Reshape>();
+    else
+      step.op = std::make_shared<Reformat>();
+    step.candidate = {{source.type}, {to}, 0, ""};
+    step.inputs = {from};
+    step.outputs = {result};
+    schedule_.steps.push_back(std::move(step));
+    ++schedule_.reformats;
+    return result;
+  }
+
+  int copy_of(int tensor) { return add_conversion(tensor, schedule_.tensors[tensor].type); }
+
+  /// Whether a plugin may change the tensor at its input in place: nobody else reads that memory
+  /// later, and the memory is the engine's or the user asked for it by making the result an output.
+  bool may_overwrite(const GraphNode& node, int input, int position, int tensor) {
+    const int memory = schedule_.tensors[tensor].storage;
+    const Location location = schedule_.storages[memory].location;
+    if (location == Location::kWeight || location == Location::kValues) return false;
+    if (location == Location::kInput && !ends_as_output(node, input)) return false;
+    for (const ScheduleTensor& other : schedule_.tensors) {
+      if (other.storage != memory) continue;
+      if (graph_.is_output(*other.value)) return false;
+      for (const GraphValue::Use& use : other.value->uses)
+        if (position_.at(use.node) > position || (use.node == &node && use.input != input))
+          return false;
+    }
+    return true;
+  }
+
+  /// Whether the memory of the input ends up as a network output through in-place operators alone.
+  bool ends_as_output(const GraphNode& node, int input) const {
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      if (node.aliased_input(static_cast<int>(i)) != input) continue;
+      if (graph_.is_output(*node.outputs[i])) return true;
+      for (const GraphValue::Use& use : node.outputs[i]->uses)
+        if (ends_as_output(*use.node, use.input)) return true;
+    }
+    return false;
+  }
+
+  /// The user's memory for outputs that a step of their own writes, copies for the others.
+  void place_outputs() {
+    for (size_t i = 0; i < graph_.outputs().size(); ++i) {
+      const PortType type = network_port_type(*network_.outputs()[i]);
+      const int tensor = tensor_for(graph_.outputs()[i], type);
+      const int memory = schedule_.tensors[tensor].storage;
+      const auto sharing =
+          std::count_if(schedule_.tensors.begin(), schedule_.tensors.end(),
+                        [&](const ScheduleTensor& other) { return other.storage == memory; });
+      if (schedule_.storages[memory].location == Location::kArena && sharing == 1) {
+        schedule_.storages[memory].location = Location::kOutput;
+        schedule_.storages[memory].index = static_cast<int>(i);
+      } else {
+        schedule_.copies.push_back({tensor, static_cast<int>(i)});
+      }
+    }
+  }
+
+  int root(int memory) const {
+    while (same_as_[memory] != memory) memory = same_as_[memory];
+    return memory;
+  }
+
+  /// Lets reshapes share memory with their operand, and results take the place of operands that
+  /// die. Ends with the storage of every tensor being its root.
+  void share_memory() {
+    const int count = static_cast<int>(schedule_.storages.size());
+    same_as_.resize(count);
+    last_read_.assign(count, -1);
+    for (int i = 0; i < count; ++i) same_as_[i] = i;
+    for (size_t s = 0; s < schedule_.steps.size(); ++s)
+      for (int input : schedule_.steps[s].inputs)
+        if (input >= 0) last_read_[schedule_.tensors[input].storage] = static_cast<int>(s);
+    for (const OutputCopy& copy : schedule_.copies)
+      last_read_[schedule_.tensors[copy.tensor].storage] = static_cast<int>(schedule_.steps.size());
+    for (const ScheduleStep& step : schedule_.steps)
+      if (step.op->kind() == Reshape::kKind) share(step.inputs[0], step.outputs[0]);
+    for (size_t s = 0; s < schedule_.steps.size(); ++s) {
+      const ScheduleStep& step = schedule_.steps[s];
+      if (step.node == nullptr) continue;
+      if (step.op->kind() == Pointwise::kKind) {
+        for (int output : step.outputs)
+          for (int input : step.inputs)
+            if (take_place(step, static_cast<int>(s), input, output)) break;
+      } else if (const auto* convolution = dynamic_cast<const Convolution*>(step.op.get());
+                 convolution && convolution->params().has_residual) {
+        take_place(step, static_cast<int>(s), step.inputs.back(), step.outputs[0]);
+      }
+    }
+    for (ScheduleTensor& tensor : schedule_.tensors) tensor.storage = root(tensor.storage);
+  }
+
+  bool is_arena(int tensor) const {
+    return schedule_.storages[root(schedule_.tensors[tensor].storage)].location == Location::kArena;
+  }
+
+  bool share(int from, int to) {
+    const int a = root(schedule_.tensors[from].storage), b = root(schedule_.tensors[to].storage);
+    if (a == b || !is_arena(from) || !is_arena(to)) return false;
+    same_as_[b] = a;
+    last_read_[a] = std::max(last_read_[a], last_read_[b]);
+    schedule_.storages[a].size = std::max(schedule_.storages[a].size, schedule_.storages[b].size);
+    return true;
+  }
+
+  bool take_place(const ScheduleStep& step, int number, int input, int output) {
+    if (input < 0 || !is_arena(input) || !is_arena(output)) return false;
+    const ScheduleTensor& from = schedule_.tensors[input];
+    const ScheduleTensor& to = schedule_.tensors[output];
+    if (from.type.format != to.type.format || bits(from.type.dtype) != bits(to.type.dtype) ||
+        from.value->info.dims != to.value->info.dims)
+      return false;
+    const int memory = root(from.storage);
+    if (last_read_[memory] != number) return false;
+    // Another operand, or another result, in the same memory would be overwritten too early.
+    for (int other : step.inputs)
+      if (other >= 0 && other != input && root(schedule_.tensors[other].storage) == memory)
+        return false;
+    for (int other : step.outputs)
+      if (other != output && root(schedule_.tensors[other].storage) == memory) return false;
+    return share(input, output);
+  }
+
+  void place_in_arena() {
+    const int steps = static_cast<int>(schedule_.steps.size());
+    std::vector<Lifetime> lifetimes(schedule_.storages.size());
+    std::vector<bool> used(schedule_.storages.size());
+    auto touch = [&](int tensor, int step) {
+      if (tensor < 0 || !is_arena(tensor)) return;
+      const int memory = schedule_.tensors[tensor].storage;
+      Lifetime& lifetime = lifetimes[memory];
+      if (!used[memory]) lifetime = {schedule_.storages[memory].size, step, step};
+      lifetime.first = std::min(lifetime.first, step);
+      lifetime.last = std::max(lifetime.last, step);
+      used[memory] = true;
+    };
+    for (int s = 0; s < steps; ++s) {
+      for (int tensor : schedule_.steps[s].inputs) touch(tensor, s);
+      for (int tensor : schedule_.steps[s].outputs) touch(tensor, s);
+    }
+    for (const OutputCopy& copy : schedule_.copies) touch(copy.tensor, steps);
+    std::vector<Lifetime> pieces;
+    std::vector<int> owners;
+    for (size_t i = 0; i < lifetimes.size(); ++i)
+      if (used[i]) pieces.push_back(lifetimes[i]), owners.push_back(static_cast<int>(i));
+    const MemoryPlan plan = plan_memory(pieces);
+    for (size_t i = 0; i < owners.size(); ++i)
+      schedule_.storages[owners[i]].offset = plan.offsets[i];
+    schedule_.arena_size = plan.size;
+  }
+
+  const Graph& graph_;
+  const Network& network_;
+  const ProfileRanges& ranges_;
+  StepSchedule schedule_;
+  std::unordered_map<const GraphNode*, int> position_;
+  std::unordered_map<const GraphValue*, int> made_;  // in the type that the producer gives
+  std::map<std::tuple<const GraphValue*, int, int>, int> converted_;
+  std::vector<int> same_as_;    // per storage: the one that it became part of
+  std::vector<int> last_read_;  // per root
+};
+
+}  // namespace
+
+PortType network_port_type(const Tensor& tensor) {
+  const uint32_t formats = tensor.allowed_formats();
+  const bool linear = formats == 0 || (formats & 1u << static_cast<int>(TensorFormat::kLINEAR));
+  return {tensor.dtype(),
+          linear ? TensorFormat::kLINEAR : static_cast<TensorFormat>(std::countr_zero(formats))};
+}
+
+StepSchedule make_schedule(const Graph& graph, const Network& network, const ProfileRanges& ranges,
+                           const std::vector<GraphNode*>& nodes,
+                           const std::vector<TunedNode>& tuned, const std::vector<int>& chosen) {
+  ScheduleBuilder builder(graph, network, ranges);
+  builder.note_positions(nodes);
+  for (size_t i = 0; i < nodes.size(); ++i)
+    builder.add(*nodes[i], static_cast<int>(i), tuned[i], tuned[i].options[chosen[i]]);
+  return builder.finish();
+}
+
+}  // namespace opwright

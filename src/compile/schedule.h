@@ -1,0 +1,56 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compile/graph.h"
+#include "compile/profile_ranges.h"
+#include "compile/tuner.h"
+#include "plan/plan.h"
+
+namespace opwright {
+
+/// Memory that one or several tensors share.
+struct ScheduleStorage {
+  PlanTensor::Location location = PlanTensor::Location::kArena;
+  int index = -1;     ///< kInput, kOutput: number
+  uint64_t size = 0;  ///< bytes at the maximum shape
+  uint64_t offset = 0;
+};
+
+struct ScheduleTensor {
+  const GraphValue* value = nullptr;
+  PortType type;
+  int storage = -1;
+};
+
+struct ScheduleStep {
+  std::string name, metadata;
+  const GraphNode* node = nullptr;  ///< null: a conversion that the schedule added
+  OperatorPtr op;
+  Candidate candidate;
+  float time_ms = 0;
+  std::vector<TimedCandidate> considered;
+  std::vector<int> inputs, outputs;  ///< tensors, -1: absent
+};
+
+/// The steps of one profile in order, what they read and write, and where that lies.
+struct StepSchedule {
+  std::vector<ScheduleTensor> tensors;
+  std::vector<ScheduleStorage> storages;
+  std::vector<ScheduleStep> steps;
+  std::vector<OutputCopy> copies;
+  uint64_t arena_size = 0;
+  int reformats = 0;  ///< conversions among the steps
+};
+
+/// The type and format of a network input or output in its allowed formats: LINEAR where allowed.
+PortType network_port_type(const Tensor& tensor);
+
+/// Lays the graph out: conversions where a tensor is needed in another type, views instead of
+/// reshapes, outputs in the user's memory, results in place of operands that die, one arena.
+StepSchedule make_schedule(const Graph& graph, const Network& network, const ProfileRanges& ranges,
+                           const std::vector<GraphNode*>& nodes,
+                           const std::vector<TunedNode>& tuned, const std::vector<int>& chosen);
+
+}  // namespace opwright

@@ -1,0 +1,305 @@
+#include "compile/selection.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
+
+#include "base/error.h"
+
+namespace opwright {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+using Tensor = SelectionProblem::Tensor;
+
+int index_of(const Tensor& tensor, int type) {
+  auto found = std::find(tensor.types.begin(), tensor.types.end(), type);
+  require(found != tensor.types.end(), "Selection: a port's type is not listed at its tensor");
+  return static_cast<int>(found - tensor.types.begin());
+}
+
+int type_at(const SelectionProblem& problem, const std::vector<int>& assignment,
+            SelectionProblem::Port port) {
+  return problem.nodes[port.node][assignment[port.node]].ports[port.port];
+}
+
+double tensor_cost(const SelectionProblem& problem, const std::vector<int>& assignment,
+                   const Tensor& tensor) {
+  const int from = index_of(tensor, type_at(problem, assignment, tensor.producer));
+  std::vector<bool> needed(tensor.types.size());
+  for (SelectionProblem::Port port : tensor.consumers)
+    needed[index_of(tensor, type_at(problem, assignment, port))] = true;
+  double cost = 0;
+  for (size_t to = 0; to < needed.size(); ++to)
+    if (needed[to] && static_cast<int>(to) != from) cost += tensor.convert[from][to];
+  return cost;
+}
+
+// A function of some variables as a table, the last variable running fastest.
+struct Factor {
+  std::vector<int> variables;  // ascending
+  std::vector<double> table;
+};
+
+/// Min-sum elimination over variables with finite domains.
+class Elimination {
+ public:
+  explicit Elimination(size_t max_table) : max_table_(max_table) {}
+
+  int add_variable(int domain) {
+    domains_.push_back(domain);
+    neighbours_.emplace_back();
+    return static_cast<int>(domains_.size()) - 1;
+  }
+  void add_factor(Factor factor) {
+    for (int a : factor.variables)
+      for (int b : factor.variables)
+        if (a != b) neighbours_[a].insert(b);
+    factors_.push_back(std::move(factor));
+  }
+  /// The minimizing assignment, or nothing when a table would be too large.
+  std::optional<std::vector<int>> solve() {
+    const int count = static_cast<int>(domains_.size());
+    std::vector<std::vector<int>> factors_of(count);
+    for (size_t f = 0; f < factors_.size(); ++f)
+      for (int v : factors_[f].variables) factors_of[v].push_back(static_cast<int>(f));
+    std::vector<bool> eliminated(count), used(factors_.size());
+    std::vector<double> size(count);
+    for (int v = 0; v < count; ++v) size[v] = table_size(v);
+    struct Step {
+      int variable;
+      std::vector<int> scope;
+      std::vector<int> best;  // of the variable, per entry of the scope's table
+    };
+    std::vector<Step> steps;
+    for (int round = 0; round < count; ++round) {
+      int v = -1;
+      for (int i = 0; i < count; ++i)
+        if (!eliminated[i] && (v < 0 || size[i] < size[v])) v = i;
+      if (size[v] > static_cast<double>(max_table_)) return std::nullopt;
+      eliminated[v] = true;
+      const std::vector<int> scope(neighbours_[v].begin(), neighbours_[v].end());
+      std::vector<int> joined;  // factors that contain v
+      for (int f : factors_of[v])
+        if (!used[f]) joined.push_back(f), used[f] = true;
+      Step step{v, scope, {}};
+      Factor message = minimize(v, scope, joined, &step.best);
+      steps.push_back(std::move(step));
+      for (int a : scope) {
+        neighbours_[a].erase(v);
+        for (int b : scope)
+          if (a != b) neighbours_[a].insert(b);
+      }
+      for (int a : scope) size[a] = table_size(a);
+      if (scope.empty()) continue;
+      for (int a : scope) factors_of[a].push_back(static_cast<int>(factors_.size()));
+      factors_.push_back(std::move(message));
+      used.push_back(false);
+    }
+    std::vector<int> assignment(count);
+    for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+      size_t index = 0;
+      for (int s : step->scope) index = index * domains_[s] + assignment[s];
+      assignment[step->variable] = step->best[index];
+    }
+    return assignment;
+  }
+
+ private:
+  double table_size(int v) const {
+    double size = domains_[v];
+    for (int n : neighbours_[v]) size *= domains_[n];
+    return size;
+  }
+
+  Factor minimize(int v, const std::vector<int>& scope, const std::vector<int>& joined,
+                  std::vector<int>* best) const {
+    // Per joined factor, how far its index moves with each variable of (scope..., v).
+    const size_t rank = scope.size() + 1;
+    std::vector<std::vector<size_t>> strides(joined.size(), std::vector<size_t>(rank));
+    for (size_t f = 0; f < joined.size(); ++f) {
+      const std::vector<int>& variables = factors_[joined[f]].variables;
+      size_t stride = 1;
+      for (size_t i = variables.size(); i-- > 0; stride *= domains_[variables[i]]) {
+        const size_t at = variables[i] == v
+                              ? rank - 1
+                              : std::find(scope.begin(), scope.end(), variables[i]) - scope.begin();
+        strides[f][at] = stride;
+      }
+    }
+    size_t entries = 1;
+    for (int s : scope) entries *= domains_[s];
+    Factor message{scope, std::vector<double>(entries)};
+    best->resize(entries);
+    std::vector<int> digits(scope.size());
+    std::vector<size_t> base(joined.size());
+    for (size_t entry = 0; entry < entries; ++entry) {
+      double least = kInfinity;
+      int least_value = 0;
+      for (int value = 0; value < domains_[v]; ++value) {
+        double sum = 0;
+        for (size_t f = 0; f < joined.size(); ++f)
+          sum += factors_[joined[f]].table[base[f] + value * strides[f][rank - 1]];
+        if (sum < least) least = sum, least_value = value;
+      }
+      message.table[entry] = least;
+      (*best)[entry] = least_value;
+      for (size_t i = scope.size(); i-- > 0;) {
+        const bool carry = ++digits[i] == domains_[scope[i]];
+        for (size_t f = 0; f < joined.size(); ++f) {
+          base[f] += strides[f][i];
+          if (carry) base[f] -= strides[f][i] * domains_[scope[i]];
+        }
+        if (!carry) break;
+        digits[i] = 0;
+      }
+    }
+    return message;
+  }
+
+  size_t max_table_;
+  std::vector<int> domains_;
+  std::vector<std::set<int>> neighbours_;
+  std::vector<Factor> factors_;
+};
+
+// A factor over node `a` and another variable `b`, which differ.
+template <class F>
+Factor pair_factor(int a, int size_a, int b, int size_b, F&& cost) {
+  Factor factor;
+  factor.variables = {std::min(a, b), std::max(a, b)};
+  factor.table.resize(static_cast<size_t>(size_a) * size_b);
+  for (int i = 0; i < size_a; ++i)
+    for (int j = 0; j < size_b; ++j)
+      factor.table[a < b ? static_cast<size_t>(i) * size_b + j
+                         : static_cast<size_t>(j) * size_a + i] = cost(i, j);
+  return factor;
+}
+
+std::optional<std::vector<int>> eliminate(const SelectionProblem& problem, size_t max_table) {
+  Elimination elimination(max_table);
+  const int nodes = static_cast<int>(problem.nodes.size());
+  for (const auto& options : problem.nodes) {
+    const int v = elimination.add_variable(static_cast<int>(options.size()));
+    Factor unary{{v}, {}};
+    for (const auto& option : options) unary.table.push_back(option.cost);
+    elimination.add_factor(std::move(unary));
+  }
+  auto options_of = [&](int node) { return static_cast<int>(problem.nodes[node].size()); };
+  for (const Tensor& tensor : problem.tensors) {
+    auto type_of = [&](SelectionProblem::Port port, int option) {
+      return index_of(tensor, problem.nodes[port.node][option].ports[port.port]);
+    };
+    const SelectionProblem::Port from = tensor.producer;
+    if (tensor.types.size() < 2) continue;
+    if (tensor.consumers.size() == 1 && tensor.consumers[0].node != from.node) {
+      const SelectionProblem::Port to = tensor.consumers[0];
+      elimination.add_factor(pair_factor(from.node, options_of(from.node), to.node,
+                                         options_of(to.node), [&](int i, int j) {
+                                           const int a = type_of(from, i), b = type_of(to, j);
+                                           return a == b ? 0.0 : tensor.convert[a][b];
+                                         }));
+      continue;
+    }
+    // Per type a variable: whether the tensor is there in that type. The producer pays for it, and
+    // a consumer needs the one of its own type.
+    for (size_t type = 0; type < tensor.types.size(); ++type) {
+      const int present = elimination.add_variable(2);
+      elimination.add_factor(
+          pair_factor(from.node, options_of(from.node), present, 2, [&](int i, int there) {
+            const int a = type_of(from, i);
+            return there && a != static_cast<int>(type) ? tensor.convert[a][type] : 0.0;
+          }));
+      for (SelectionProblem::Port to : tensor.consumers)
+        elimination.add_factor(
+            pair_factor(to.node, options_of(to.node), present, 2, [&](int i, int there) {
+              return !there && type_of(to, i) == static_cast<int>(type) ? kInfinity : 0.0;
+            }));
+    }
+  }
+  std::optional<std::vector<int>> assignment = elimination.solve();
+  if (assignment) assignment->resize(nodes);
+  return assignment;
+}
+
+}  // namespace
+
+double selection_cost(const SelectionProblem& problem, const std::vector<int>& assignment) {
+  double cost = 0;
+  for (size_t i = 0; i < problem.nodes.size(); ++i) cost += problem.nodes[i][assignment[i]].cost;
+  for (const Tensor& tensor : problem.tensors) cost += tensor_cost(problem, assignment, tensor);
+  return cost;
+}
+
+std::vector<int> select_by_descent(const SelectionProblem& problem) {
+  const size_t nodes = problem.nodes.size();
+  std::vector<std::vector<int>> tensors_of(nodes);
+  std::set<int> types;
+  for (size_t t = 0; t < problem.tensors.size(); ++t) {
+    const Tensor& tensor = problem.tensors[t];
+    tensors_of[tensor.producer.node].push_back(static_cast<int>(t));
+    for (SelectionProblem::Port port : tensor.consumers)
+      tensors_of[port.node].push_back(static_cast<int>(t));
+    types.insert(tensor.types.begin(), tensor.types.end());
+  }
+  for (auto& list : tensors_of) {
+    std::sort(list.begin(), list.end());
+    list.erase(std::unique(list.begin(), list.end()), list.end());
+  }
+  // Starts: the cheapest option of each node, and for each type the options that use it most.
+  std::vector<int> preferred{SelectionProblem::kNoEdge};
+  preferred.insert(preferred.end(), types.begin(), types.end());
+  std::vector<int> best;
+  double best_cost = kInfinity;
+  for (int type : preferred) {
+    std::vector<int> assignment(nodes);
+    for (size_t i = 0; i < nodes; ++i) {
+      auto rank = [&](const SelectionProblem::Option& option) {
+        const auto matches = type == SelectionProblem::kNoEdge
+                                 ? 0
+                                 : std::count(option.ports.begin(), option.ports.end(), type);
+        return std::pair(-matches, option.cost);
+      };
+      const auto& options = problem.nodes[i];
+      assignment[i] = static_cast<int>(
+          std::min_element(options.begin(), options.end(),
+                           [&](const auto& a, const auto& b) { return rank(a) < rank(b); }) -
+          options.begin());
+    }
+    constexpr int kMaxRounds = 100;
+    bool changed = true;
+    for (int round = 0; changed && round < kMaxRounds; ++round) {
+      changed = false;
+      for (size_t i = 0; i < nodes; ++i) {
+        auto local = [&](int option) {
+          assignment[i] = option;
+          double cost = problem.nodes[i][option].cost;
+          for (int t : tensors_of[i]) cost += tensor_cost(problem, assignment, problem.tensors[t]);
+          return cost;
+        };
+        const int before = assignment[i];
+        int least = before;
+        double least_cost = local(before);
+        for (int option = 0; option < static_cast<int>(problem.nodes[i].size()); ++option)
+          if (const double cost = local(option); cost < least_cost)
+            least_cost = cost, least = option;
+        assignment[i] = least;
+        changed = changed || least != before;
+      }
+    }
+    const double cost = selection_cost(problem, assignment);
+    if (best.empty() || cost < best_cost) best = assignment, best_cost = cost;
+  }
+  return best;
+}
+
+std::vector<int> select_options(const SelectionProblem& problem, size_t max_table) {
+  if (std::optional<std::vector<int>> exact = eliminate(problem, max_table)) return *exact;
+  return select_by_descent(problem);
+}
+
+}  // namespace opwright

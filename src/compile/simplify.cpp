@@ -1,0 +1,82 @@
+#include <algorithm>
+
+#include "compile/passes.h"
+#include "compile/program.h"
+#include "network/constant.h"
+#include "operators/elementwise.h"
+#include "operators/movement.h"
+#include "operators/pointwise.h"
+
+namespace opwright {
+namespace {
+
+bool is_one(const Expr& extent) { return extent.is_constant() && extent.constant() == 1; }
+
+/// Whether moving the axes leaves the order of elements: only axes of extent 1 change places.
+bool keeps_order(const SymShape& dims, const Ints& permutation) {
+  int64_t before = -1;
+  for (int64_t axis : permutation) {
+    if (is_one(dims[axis])) continue;
+    if (axis < before) return false;
+    before = axis;
+  }
+  return true;
+}
+
+bool is_copy(const Pointwise& op) {
+  const std::vector<PointwiseInstruction> program = decode(op.params());
+  return program.size() == 1 && program[0].op == static_cast<int32_t>(PointwiseOp::kInput);
+}
+
+bool changes_nothing(const GraphNode& node) {
+  if (node.inputs.empty() || node.inputs[0] == nullptr || node.outputs.size() != 1) return false;
+  const TensorInfo &from = node.inputs[0]->info, &to = node.outputs[0]->info;
+  if (from.dtype != to.dtype || from.dims != to.dims) return false;
+  if (node.as<Identity>() || node.as<Reshape>()) return true;
+  if (const auto* transpose = node.as<Transpose>())
+    return std::is_sorted(transpose->params().permutation.begin(),
+                          transpose->params().permutation.end());
+  if (node.as<Concatenation>()) return node.inputs.size() == 1;
+  if (const auto* pointwise = node.as<Pointwise>()) return is_copy(*pointwise);
+  return false;
+}
+
+void simplify_node(Graph& graph, GraphNode* node) {
+  GraphValue* input = node->input(0);
+  if (const auto* transpose = node->as<Transpose>()) {
+    if (keeps_order(input->info.dims, transpose->params().permutation)) {
+      graph.replace(node, std::make_shared<Reshape>(), {input});
+    } else if (GraphNode* before = input->producer; before && before->as<Transpose>()) {
+      Ints both = transpose->params().permutation;
+      for (int64_t& axis : both) axis = before->as<Transpose>()->params().permutation[axis];
+      graph.replace(node, std::make_shared<Transpose>(TransposeParams{both}), {before->inputs[0]});
+      return simplify_node(graph, node);
+    }
+  }
+  if (node->as<Reshape>()) {
+    GraphNode* before = node->inputs[0]->producer;
+    if (before && before->as<Reshape>()) graph.replace(node, node->op, {before->inputs[0]});
+  }
+  if (changes_nothing(*node)) graph.replace_uses(node->outputs[0], node->inputs[0]);
+}
+
+}  // namespace
+
+void simplify(Graph& graph) {
+  for (GraphNode* node : graph.nodes()) simplify_node(graph, node);
+}
+
+void fold_shapes(Graph& graph) {
+  for (GraphNode* node : graph.nodes()) {
+    for (size_t i = 0; i < node->outputs.size(); ++i) {
+      GraphValue* value = node->outputs[i];
+      if (value->info.values == nullptr && value->info.constant.empty()) continue;
+      // What an operator decides while it runs has to be written by it.
+      if (!node->size_symbols.empty() && node->size_symbols[i] >= 0) continue;
+      if (!node->op->is_pure()) continue;
+      graph.detach(value);
+    }
+  }
+}
+
+}  // namespace opwright

@@ -1,0 +1,182 @@
+#include "compile/timing_cache.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace opwright {
+namespace {
+
+// magic, version, hash of all that follows, identity, number of entries, entries. Texts are a
+// 32-bit length and bytes; all integers little-endian.
+constexpr char kMagic[8] = {'O', 'P', 'W', 'T', 'I', 'M', 'E', 'S'};
+constexpr uint32_t kVersion = 1;
+constexpr size_t kHeaderSize = sizeof(kMagic) + sizeof(uint32_t) + 2 * sizeof(uint64_t);
+
+class Writer {
+ public:
+  template <class T>
+  void number(T value) {
+    const auto* from = reinterpret_cast<const std::byte*>(&value);
+    bytes_.insert(bytes_.end(), from, from + sizeof(T));
+  }
+  void text(const std::string& value) {
+    number(static_cast<uint32_t>(value.size()));
+    const auto* from = reinterpret_cast<const std::byte*>(value.data());
+    bytes_.insert(bytes_.end(), from, from + value.size());
+  }
+  std::vector<std::byte> take() { return std::move(bytes_); }
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  template <class T>
+  T number() {
+    T value;
+    std::memcpy(&value, take(sizeof(T)).data(), sizeof(T));
+    return value;
+  }
+  std::string text() {
+    auto part = take(number<uint32_t>());
+    return {reinterpret_cast<const char*>(part.data()), part.size()};
+  }
+  size_t left() const { return bytes_.size() - at_; }
+
+ private:
+  std::span<const std::byte> take(size_t count) {
+    require(count <= left(), "Timing cache: ends at byte ", bytes_.size(), ", but byte ", at_,
+            " says that ", count, " more follow");
+    at_ += count;
+    return bytes_.subspan(at_ - count, count);
+  }
+  std::span<const std::byte> bytes_;
+  size_t at_ = 0;
+};
+
+}  // namespace
+
+std::optional<float> TimingCache::find(const std::string& key) const {
+  std::lock_guard lock(mutex_);
+  auto found = entries_.find(key);
+  if (found == entries_.end()) return std::nullopt;
+  return found->second;
+}
+
+void TimingCache::insert(const std::string& key, float milliseconds) {
+  std::lock_guard lock(mutex_);
+  entries_[key] = milliseconds;
+}
+
+size_t TimingCache::size() const {
+  std::lock_guard lock(mutex_);
+  return entries_.size();
+}
+
+std::vector<std::string> TimingCache::keys() const {
+  std::lock_guard lock(mutex_);
+  std::vector<std::string> result;
+  for (const auto& entry : entries_) result.push_back(entry.first);
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+void TimingCache::clear() {
+  std::lock_guard lock(mutex_);
+  entries_.clear();
+}
+
+void TimingCache::combine(const TimingCache& other, bool ignore_mismatch) {
+  if (&other == this) return;
+  require(ignore_mismatch || device_identity_ == other.device_identity_, "Timing cache: made on '",
+          other.device_identity_, "', which is not this cache's '", device_identity_,
+          "'; its times do not apply here (ignore_mismatch takes them anyway)");
+  std::scoped_lock lock(mutex_, other.mutex_);
+  entries_.insert(other.entries_.begin(), other.entries_.end());
+}
+
+std::vector<std::byte> TimingCache::serialize() const {
+  Writer body;
+  {
+    std::lock_guard lock(mutex_);
+    body.text(device_identity_);
+    body.number(static_cast<uint64_t>(entries_.size()));
+    // Sorted, so that equal caches have equal bytes.
+    std::vector<const std::pair<const std::string, float>*> sorted;
+    for (const auto& entry : entries_) sorted.push_back(&entry);
+    std::sort(sorted.begin(), sorted.end(),
+              [](const auto* a, const auto* b) { return a->first < b->first; });
+    for (const auto* entry : sorted) {
+      body.text(entry->first);
+      body.number(entry->second);
+    }
+  }
+  const XXH128_hash_t hash = XXH3_128bits(body.bytes().data(), body.bytes().size());
+  Writer file;
+  for (char c : kMagic) file.number(c);
+  file.number(kVersion);
+  file.number(static_cast<uint64_t>(hash.low64));
+  file.number(static_cast<uint64_t>(hash.high64));
+  std::vector<std::byte> result = file.take();
+  result.insert(result.end(), body.bytes().begin(), body.bytes().end());
+  return result;
+}
+
+std::unique_ptr<TimingCache> TimingCache::deserialize(std::span<const std::byte> bytes) {
+  require(bytes.size() >= kHeaderSize && std::memcmp(bytes.data(), kMagic, sizeof(kMagic)) == 0,
+          "These ", bytes.size(), " bytes are no timing cache: it begins with '",
+          std::string(kMagic, sizeof(kMagic)), "'");
+  Reader header(bytes.subspan(sizeof(kMagic)));
+  const auto version = header.number<uint32_t>();
+  require(version == kVersion, "Timing cache: has format version ", version, ", version ", kVersion,
+          " is understood; make it anew");
+  const auto low = header.number<uint64_t>(), high = header.number<uint64_t>();
+  const auto body = bytes.subspan(kHeaderSize);
+  const XXH128_hash_t hash = XXH3_128bits(body.data(), body.size());
+  require(hash.low64 == low && hash.high64 == high,
+          "Timing cache: its hash does not match its content; it is damaged, make it anew");
+  Reader reader(body);
+  auto cache = std::make_unique<TimingCache>(reader.text());
+  const auto count = reader.number<uint64_t>();
+  for (uint64_t i = 0; i < count; ++i) {
+    std::string key = reader.text();
+    const auto time = reader.number<float>();
+    require(std::isfinite(time) && time >= 0, "Timing cache: entry ", i, " has the time ", time);
+    cache->entries_[std::move(key)] = time;
+  }
+  require(reader.left() == 0, "Timing cache: ", reader.left(), " bytes follow its last entry");
+  return cache;
+}
+
+std::unique_ptr<TimingCache> TimingCache::load(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return nullptr;
+  try {
+    return deserialize(read_file(path).bytes());
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+void TimingCache::save(const std::string& path) const {
+  FileLock lock(path);
+  TimingCache all(device_identity_);
+  all.combine(*this, false);
+  if (auto there = load(path); there && there->device_identity() == device_identity_)
+    all.combine(*there, false);
+  const std::vector<std::byte> bytes = all.serialize();
+  const std::span<const std::byte> parts[] = {bytes};
+  write_file_atomically(path, parts);
+}
+
+}  // namespace opwright

@@ -1,0 +1,301 @@
+#include "compile/tuner.h"
+
+#include <algorithm>
+#include <exception>
+#include <iomanip>
+#include <limits>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/types.h"
+#include "operators/movement.h"
+
+namespace opwright {
+namespace {
+
+// Bytes per millisecond that a conversion moves where nothing is timed: what one core does.
+constexpr double kBytesPerMillisecond = 8e6;
+// Short kernels are repeated until about this much time has passed.
+constexpr double kShortMilliseconds = 2.0;
+constexpr int kMaxIterations = 100;
+
+std::string port_text(const PortDesc& port) {
+  if (!port.present) return "-";
+  std::string text = str(name(port.type.dtype), ":", name(port.type.format), ":", port.opt.str());
+  if (!(port.min == port.max)) text += str("[", port.min.str(), "..", port.max.str(), "]");
+  if (port.is_constant) text += ":const";
+  return text;
+}
+
+std::string type_text(PortType type) {
+  std::string text(name(type.dtype));
+  if (type.format != TensorFormat::kLINEAR) text += str(":", name(type.format));
+  return text;
+}
+
+size_t port_bytes(const PortDesc& port) {
+  return static_cast<size_t>(std::max(tensor_bytes(port.opt, port.type.dtype, port.type.format),
+                                      tensor_bytes(port.max, port.type.dtype, port.type.format)));
+}
+
+std::string what(const std::exception_ptr& reason) {
+  try {
+    std::rethrow_exception(reason);
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "an exception of unknown type";
+  }
+}
+
+bool is_error(const std::exception_ptr& reason) {
+  try {
+    std::rethrow_exception(reason);
+  } catch (const Error&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+}  // namespace
+
+std::string types_text(const Candidate& candidate) {
+  std::string text;
+  for (size_t i = 0; i < candidate.inputs.size(); ++i)
+    text += (i ? ", " : "") + type_text(candidate.inputs[i]);
+  text += text.empty() ? "-> " : " -> ";
+  for (size_t i = 0; i < candidate.outputs.size(); ++i)
+    text += (i ? ", " : "") + type_text(candidate.outputs[i]);
+  return text;
+}
+
+Tuner::Tuner(const ProfileRanges& ranges, const Device& device, const BuildConfig& config,
+             bool strongly_typed, TimingCache& cache)
+    : ranges_(ranges),
+      device_(device),
+      config_(config),
+      strongly_typed_(strongly_typed),
+      cache_(cache),
+      memory_(device) {}
+
+std::string Tuner::key(const GraphNode& node, const NodePorts& ports,
+                       const Candidate& candidate) const {
+  const std::optional<std::string> timing_key = node.op->timing_key();
+  if (!timing_key) return {};
+  std::string text = str(node.op->kind(), "|", *timing_key, "|");
+  for (size_t i = 0; i < ports.inputs.size(); ++i) {
+    text += port_text(ports.inputs[i]) + ",";
+    if (node.inputs[i] && node.inputs[i]->is_values())
+      for (const Expr& element : *node.inputs[i]->info.values)
+        text += str(ranges_.opt(element), ";");
+  }
+  text += ">";
+  for (const PortDesc& port : ports.outputs) text += port_text(port) + ",";
+  return str(text, "|", candidate.tactic, "|", candidate.tactic_name);
+}
+
+bool Tuner::acceptable(const GraphNode& node, const NodePorts& ports,
+                       const Candidate& candidate) const {
+  require(candidate.inputs.size() == ports.inputs.size() &&
+              candidate.outputs.size() == ports.outputs.size(),
+          "Layer '", node.name, "': a candidate has ", candidate.inputs.size(), " inputs and ",
+          candidate.outputs.size(), " outputs, the layer ", ports.inputs.size(), " and ",
+          ports.outputs.size());
+  for (size_t i = 0; i < ports.inputs.size(); ++i) {
+    if (!ports.inputs[i].present) continue;
+    if (!is_valid(candidate.inputs[i].format, ports.inputs[i].opt.rank())) return false;
+    // Values are written by the runtime, which knows no other format.
+    if (node.inputs[i]->is_values() && candidate.inputs[i].format != TensorFormat::kLINEAR)
+      return false;
+  }
+  for (size_t i = 0; i < ports.outputs.size(); ++i) {
+    if (!is_valid(candidate.outputs[i].format, ports.outputs[i].opt.rank())) return false;
+    const int aliased = node.aliased_input(static_cast<int>(i));
+    if (aliased >= 0 && candidate.outputs[i] != candidate.inputs[aliased]) return false;
+  }
+  return true;
+}
+
+float Tuner::run(const GraphNode& node, const Operator& op, const NodePorts& ports,
+                 const Candidate& candidate) {
+  KernelArgs args;
+  args.layer = node.name;
+  args.candidate = &candidate;
+  args.inputs = ports.inputs;
+  args.outputs = ports.outputs;
+  args.device = &device_;
+  std::unique_ptr<Kernel> kernel = op.make_kernel(args);
+  std::vector<Shape> in_shapes, out_shapes;
+  std::vector<const void*> in;
+  std::vector<void*> out;
+  std::vector<Blob> known;  // keeps values and constants alive
+  for (size_t i = 0; i < ports.inputs.size(); ++i) {
+    const PortDesc& port = ports.inputs[i];
+    in_shapes.push_back(port.opt);
+    if (!port.present) {
+      in.push_back(nullptr);
+      continue;
+    }
+    const GraphValue& value = *node.inputs[i];
+    bool aliased = false;
+    for (size_t j = 0; j < ports.outputs.size(); ++j)
+      aliased = aliased || node.aliased_input(static_cast<int>(j)) == static_cast<int>(i);
+    if (aliased) {
+      in.push_back(memory_.operand(static_cast<int>(i), port.type.dtype, port_bytes(port)));
+    } else if (port.is_constant) {
+      known.push_back(constants_.stored(value, port.type));
+      in.push_back(known.back().data());
+    } else if (value.is_values()) {
+      std::vector<int64_t> elements;
+      for (const Expr& element : *value.info.values) elements.push_back(ranges_.opt(element));
+      known.push_back(dense_values(elements, port.type.dtype));
+      in.push_back(known.back().data());
+    } else {
+      in.push_back(memory_.operand(static_cast<int>(i), port.type.dtype, port_bytes(port)));
+    }
+  }
+  for (size_t i = 0; i < ports.outputs.size(); ++i) {
+    out_shapes.push_back(ports.outputs[i].opt);
+    const int aliased = node.aliased_input(static_cast<int>(i));
+    out.push_back(aliased >= 0
+                      ? const_cast<void*>(in[aliased])
+                      : memory_.scratch(static_cast<int>(i), port_bytes(ports.outputs[i])));
+  }
+  void* workspace = memory_.scratch(-1, kernel->workspace_size());
+  kernel->on_shape_change(in_shapes, out_shapes);
+  const int iterations = std::max(1, config_.avg_timing_iterations);
+  double time = device_.time(*kernel, in.data(), out.data(), workspace, iterations);
+  if (time * iterations < kShortMilliseconds / 2) {
+    const double repeats = kShortMilliseconds / std::max(time, 1e-4);
+    time = device_.time(*kernel, in.data(), out.data(), workspace,
+                        std::clamp(static_cast<int>(repeats), iterations, kMaxIterations));
+  }
+  ++timed_;
+  return static_cast<float>(time);
+}
+
+Tuner::Measured Tuner::measure(const GraphNode& node, const NodePorts& ports,
+                               const Candidate& candidate) {
+  const NodePorts typed = candidate_ports(node, ports, candidate, constants_);
+  const std::string cache_key = key(node, typed, candidate);
+  if (!cache_key.empty())
+    if (std::optional<float> known = cache_.find(cache_key)) return {*known, nullptr};
+  KernelArgs args;
+  args.layer = node.name;
+  args.candidate = &candidate;
+  args.inputs = typed.inputs;
+  args.outputs = typed.outputs;
+  args.device = &device_;
+  Measured measured;
+  measured.specialized = node.op->specialize(args);
+  const Operator& op = measured.specialized ? *measured.specialized : *node.op;
+  measured.time_ms = run(node, op, typed, candidate);
+  if (!cache_key.empty()) cache_.insert(cache_key, measured.time_ms);
+  return measured;
+}
+
+TunedNode Tuner::tune(const GraphNode& node) {
+  const NodePorts ports = network_ports(node, ranges_);
+  CandidateQuery query;
+  query.layer = node.name;
+  query.inputs = ports.inputs;
+  query.outputs = ports.outputs;
+  query.device = &device_;
+  query.strongly_typed = strongly_typed_;
+  if (!strongly_typed_) {
+    query.fp16 = config_.fp16, query.bf16 = config_.bf16;
+    query.int8 = config_.int8, query.fp8 = config_.fp8;
+  }
+  std::vector<Candidate> candidates = node.op->candidates(query);
+  std::erase_if(candidates, [&](const Candidate& c) { return !acceptable(node, ports, c); });
+  if (candidates.empty()) {
+    std::string types;
+    for (const PortDesc& port : ports.inputs)
+      types += (types.empty() ? "" : ", ") + port_text(port);
+    fail_with(ErrorCode::kUNSUPPORTED_STATE, "Layer '", node.name, "' (", node.op->kind(),
+              "): the device has no kernel for inputs of ", types);
+  }
+
+  TunedNode result;
+  if (!config_.timing) {
+    result.options.push_back({candidates.front(), 0, nullptr});
+    return result;
+  }
+  std::exception_ptr first_reason;
+  auto drop = [&](const Candidate& candidate) {
+    const std::exception_ptr reason = std::current_exception();
+    if (!first_reason) first_reason = reason;
+    config_.log.warning("Layer '", node.name, "': the candidate ", types_text(candidate),
+                        " tactic ", candidate.tactic, " ", candidate.tactic_name,
+                        " is left out: ", what(reason));
+  };
+  for (const Candidate& candidate : candidates) {
+    Measured measured;
+    if (candidates.size() == 1) {
+      measured = measure(node, ports, candidate);  // nothing to fall back to
+    } else {
+      try {
+        measured = measure(node, ports, candidate);
+      } catch (...) {
+        drop(candidate);
+        continue;
+      }
+    }
+    result.considered.push_back(
+        {types_text(candidate), candidate.tactic, candidate.tactic_name, measured.time_ms});
+    auto same_types = std::find_if(result.options.begin(), result.options.end(), [&](auto& option) {
+      return option.candidate.inputs == candidate.inputs &&
+             option.candidate.outputs == candidate.outputs;
+    });
+    TunedOption option{candidate, measured.time_ms, measured.specialized};
+    if (same_types == result.options.end())
+      result.options.push_back(std::move(option));
+    else if (option.time_ms < same_types->time_ms)
+      *same_types = std::move(option);
+  }
+  if (result.options.empty()) {
+    if (!is_error(first_reason)) std::rethrow_exception(first_reason);
+    fail_with(ErrorCode::kFAILED_EXECUTION, "Layer '", node.name, "' (", node.op->kind(),
+              "): none of its ", candidates.size(),
+              " candidates works; the first failed with: ", what(first_reason));
+  }
+  std::ostringstream table;
+  table << "Layer '" << node.name << "' (" << node.op->kind() << "):";
+  for (const TimedCandidate& candidate : result.considered)
+    table << "\n  " << std::fixed << std::setprecision(4) << std::setw(10) << candidate.time_ms
+          << " ms  " << candidate.types << "  tactic " << candidate.tactic << " "
+          << candidate.tactic_name;
+  config_.log.verbose(table.str());
+  return result;
+}
+
+float Tuner::reformat_time(const GraphValue& value, PortType from, PortType to) {
+  const Shape min = ranges_.min(value.info.dims), max = ranges_.max(value.info.dims);
+  if (same_bytes(min, max, from, to)) return 0;
+  GraphNode node;
+  node.name = value.name;
+  node.op = std::make_shared<Reformat>();
+  // Operands that nothing knows: the real bytes of the value do not matter.
+  GraphValue in, out;
+  in.info.dtype = from.dtype, out.info.dtype = to.dtype;
+  in.info.dims = out.info.dims = value.info.dims;
+  node.inputs = {&in};
+  node.outputs = {&out};
+  const Candidate candidate{{from}, {to}, 0, ""};
+  if (!config_.timing) {
+    const Shape opt = ranges_.opt(value.info.dims);
+    return static_cast<float>(
+        (tensor_bytes(opt, from.dtype, from.format) + tensor_bytes(opt, to.dtype, to.format)) /
+        kBytesPerMillisecond);
+  }
+  try {
+    return measure(node, network_ports(node, ranges_), candidate).time_ms;
+  } catch (const Error& error) {
+    config_.log.verbose("Tensor '", value.name, "': no conversion from ", type_text(from), " to ",
+                        type_text(to), ": ", error.what());
+    return std::numeric_limits<float>::infinity();
+  }
+}
+
+}  // namespace opwright

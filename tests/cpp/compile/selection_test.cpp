@@ -1,0 +1,158 @@
+#include "compile/selection.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+namespace opwright {
+namespace {
+
+/// A random network: each node takes tensors of earlier nodes, and has one output.
+SelectionProblem random_problem(std::mt19937& random, int nodes, int max_types, double impossible) {
+  auto below = [&](int n) { return static_cast<int>(random() % n); };
+  std::uniform_real_distribution<float> cost(0, 1);
+  SelectionProblem problem;
+  const int types = 1 + below(max_types);
+  for (int n = 0; n < nodes; ++n) {
+    const int inputs = n == 0 ? 0 : below(3);
+    for (int i = 0; i < inputs; ++i)
+      problem.tensors[below(static_cast<int>(problem.tensors.size()))].consumers.push_back({n, i});
+    std::vector<SelectionProblem::Option> options(1 + below(3));
+    for (auto& option : options) {
+      option.cost = cost(random);
+      for (int port = 0; port <= inputs; ++port) option.ports.push_back(10 + below(types));
+    }
+    problem.nodes.push_back(options);
+    problem.tensors.push_back({{n, inputs}, {}, {}, {}});
+  }
+  for (auto& tensor : problem.tensors) {
+    for (int type = types; type-- > 0;) tensor.types.push_back(10 + type);
+    tensor.convert.assign(types, std::vector<float>(types));
+    for (int a = 0; a < types; ++a)
+      for (int b = 0; b < types; ++b)
+        if (a != b)
+          tensor.convert[a][b] =
+              cost(random) < impossible ? std::numeric_limits<float>::infinity() : cost(random);
+  }
+  return problem;
+}
+
+/// The cost by its definition, written out again: options, and per tensor each wanted type that the
+/// producer does not give, once.
+double cost_of(const SelectionProblem& problem, const std::vector<int>& assignment) {
+  double total = 0;
+  for (size_t n = 0; n < problem.nodes.size(); ++n) total += problem.nodes[n][assignment[n]].cost;
+  for (const auto& tensor : problem.tensors) {
+    auto type = [&](SelectionProblem::Port port) {
+      return problem.nodes[port.node][assignment[port.node]].ports[port.port];
+    };
+    const int given = type(tensor.producer);
+    for (size_t to = 0; to < tensor.types.size(); ++to) {
+      if (tensor.types[to] == given) continue;
+      bool wanted = false;
+      for (auto port : tensor.consumers) wanted = wanted || type(port) == tensor.types[to];
+      for (size_t from = 0; wanted && from < tensor.types.size(); ++from)
+        if (tensor.types[from] == given) total += tensor.convert[from][to];
+    }
+  }
+  return total;
+}
+
+double least_cost(const SelectionProblem& problem) {
+  std::vector<int> assignment(problem.nodes.size());
+  double least = std::numeric_limits<double>::infinity();
+  while (true) {
+    least = std::min(least, cost_of(problem, assignment));
+    size_t n = 0;
+    while (n < assignment.size() && ++assignment[n] == static_cast<int>(problem.nodes[n].size()))
+      assignment[n++] = 0;
+    if (n == assignment.size()) return least;
+  }
+}
+
+void expect_optimal(const SelectionProblem& problem) {
+  const std::vector<int> chosen = select_options(problem);
+  ASSERT_EQ(chosen.size(), problem.nodes.size());
+  const double least = least_cost(problem), cost = cost_of(problem, chosen);
+  if (std::isinf(least)) return;  // nothing is possible
+  EXPECT_NEAR(cost, least, 1e-5);
+  EXPECT_NEAR(selection_cost(problem, chosen), cost, 1e-5);
+}
+
+TEST(Selection, MatchesBruteForceOnRandomNetworks) {
+  std::mt19937 random(1);
+  for (int i = 0; i < 300; ++i) expect_optimal(random_problem(random, 1 + i % 9, 3, 0));
+}
+
+TEST(Selection, MatchesBruteForceWhereConversionsAreImpossible) {
+  std::mt19937 random(2);
+  for (int i = 0; i < 300; ++i) expect_optimal(random_problem(random, 1 + i % 9, 3, 0.3));
+}
+
+TEST(Selection, DescentIsNeverBetterThanTheOptimum) {
+  std::mt19937 random(3);
+  int optimal = 0;
+  for (int i = 0; i < 100; ++i) {
+    const SelectionProblem problem = random_problem(random, 8, 3, 0);
+    const double least = least_cost(problem), cost = cost_of(problem, select_by_descent(problem));
+    EXPECT_GE(cost, least - 1e-5);
+    optimal += cost < least + 1e-5;
+  }
+  EXPECT_GT(optimal, 50);
+}
+
+TEST(Selection, FallsBackWhereTablesWouldBeTooLarge) {
+  std::mt19937 random(4);
+  const SelectionProblem problem = random_problem(random, 9, 3, 0);
+  const std::vector<int> chosen = select_options(problem, /*max_table=*/1);
+  EXPECT_EQ(chosen, select_by_descent(problem));
+}
+
+TEST(Selection, KeepsAChainInOneTypeWhenConversionsCostMore) {
+  // Five nodes, each slightly faster in type 1 at every second place; converting costs more.
+  SelectionProblem problem;
+  for (int n = 0; n < 5; ++n) {
+    const float a = n % 2 ? 1.0f : 1.1f, b = n % 2 ? 1.1f : 1.0f;
+    problem.nodes.push_back({{a, {0, 0}}, {b, {1, 1}}});
+    problem.tensors.push_back({{n, 1}, {}, {0, 1}, {{0, 0.5f}, {0.5f, 0}}});
+    if (n > 0) problem.tensors[n - 1].consumers.push_back({n, 0});
+  }
+  const std::vector<int> chosen = select_options(problem);
+  EXPECT_EQ(chosen, std::vector<int>(5, 1));
+}
+
+TEST(Selection, PaysAConversionOnceForAllConsumers) {
+  // Four consumers gain 0.4 each from type 1, the conversion costs 1: worth it only when shared.
+  SelectionProblem problem;
+  problem.nodes.push_back({{0, {0}}});
+  problem.tensors.push_back({{0, 0}, {}, {0, 1}, {{0, 1}, {1, 0}}});
+  for (int n = 1; n <= 4; ++n) {
+    problem.nodes.push_back({{0.5f, {0}}, {0.1f, {1}}});
+    problem.tensors[0].consumers.push_back({n, 0});
+  }
+  EXPECT_EQ(select_options(problem), (std::vector<int>{0, 1, 1, 1, 1}));
+}
+
+TEST(Selection, SolvesLongChainsAndWideFansExactly) {
+  std::mt19937 random(5);
+  // A residual network: exact by elimination, checked by dynamic programming over the chain.
+  constexpr int kNodes = 2000;
+  std::uniform_real_distribution<float> cost(0, 1);
+  SelectionProblem problem;
+  std::vector<double> best{0, 0};
+  for (int n = 0; n < kNodes; ++n) {
+    const float a = cost(random), b = cost(random), convert = cost(random);
+    problem.nodes.push_back({{a, {0, 0}}, {b, {1, 1}}});
+    problem.tensors.push_back({{n, 1}, {}, {0, 1}, {{0, convert}, {convert, 0}}});
+    if (n > 0) problem.tensors[n - 1].consumers.push_back({n, 0});
+    const double before = n == 0 ? 0 : problem.tensors[n - 1].convert[0][1];
+    best = {a + std::min(best[0], n == 0 ? best[0] : best[1] + before),
+            b + std::min(best[1], n == 0 ? best[1] : best[0] + before)};
+  }
+  EXPECT_NEAR(cost_of(problem, select_options(problem)), std::min(best[0], best[1]), 1e-2);
+}
+
+}  // namespace
+}  // namespace opwright
