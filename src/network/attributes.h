@@ -46,24 +46,28 @@ class AttributeWriter {
   Attributes attributes;
 };
 
-/// The way back. Throws Error naming `owner` and the attribute when one is missing or of another
-/// type.
+/// The way back. Throws Error naming `owner` and the attribute when one is missing, of another type
+/// or beyond the range of its member's type. Whether an enum has the value is left to the operator.
 class AttributeReader {
  public:
   AttributeReader(std::string_view owner, const Attributes& attributes)
       : owner_(owner), attributes_(attributes) {}
   template <class T>
   void operator()(const char* name, T& member) {
-    if constexpr (std::is_enum_v<T> || std::is_integral_v<T>)
-      member = static_cast<T>(std::get<int64_t>(get(name, AttributeValue(int64_t{}).index())));
-    else if constexpr (std::is_floating_point_v<T>)
+    if constexpr (std::is_enum_v<T> || std::is_integral_v<T>) {
+      const int64_t value = std::get<int64_t>(get(name, AttributeValue(int64_t{}).index()));
+      member = static_cast<T>(value);
+      if (static_cast<int64_t>(member) != value) fail_range(name, value);
+    } else if constexpr (std::is_floating_point_v<T>) {
       member = static_cast<T>(std::get<double>(get(name, AttributeValue(double{}).index())));
-    else
+    } else {
       member = std::get<T>(get(name, AttributeValue(T{}).index()));
+    }
   }
 
  private:
   const AttributeValue& get(const char* name, size_t type_index) const;
+  [[noreturn]] void fail_range(const char* name, int64_t value) const;
   std::string_view owner_;
   const Attributes& attributes_;
 };

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "network/operator.h"
@@ -35,13 +36,18 @@ class Tensor {
   int aliased_input() const { return aliased_input_; }
   bool is_network_input() const { return is_input_; }
   bool is_network_output() const { return is_output_; }
+  /// Whether it is a network input whose elements determine shapes.
+  bool is_shape_input() const { return is_shape_input_; }
   /// Network inputs only: how the dimension with this index is called. Equal names mean equal
-  /// extents at run time.
+  /// extents at run time. An empty name takes it back.
   void set_dimension_name(int index, std::string name);
+  /// Empty where no name was set.
   std::string dimension_name(int index) const;
-  /// Network inputs and outputs only.
+  /// Network inputs only; for other tensors it throws Error unless nothing changes. All that
+  /// depends on the tensor is inferred again; when that throws, everything stays as it was.
   void set_shape(const Shape& shape);
   void set_dtype(DataType dtype);
+  /// A bit per TensorFormat. Network inputs and outputs only.
   uint32_t allowed_formats() const { return allowed_formats_; }
   void set_allowed_formats(uint32_t formats);
 
@@ -58,6 +64,7 @@ class Tensor {
   int aliased_input_ = -1;
   bool is_input_ = false;
   bool is_output_ = false;
+  bool is_shape_input_ = false;
   Shape declared_shape_;                      // network inputs: -1 where dynamic
   std::vector<std::string> dimension_names_;  // network inputs
   uint32_t allowed_formats_ = 1u << static_cast<int>(TensorFormat::kLINEAR);
@@ -69,7 +76,8 @@ class Layer {
  public:
   virtual ~Layer() = default;
   const std::string& name() const { return name_; }
-  void set_name(std::string name) { name_ = std::move(name); }
+  /// Names need not be unique.
+  void set_name(std::string name);
   const std::string& metadata() const { return metadata_; }
   void set_metadata(std::string metadata) { metadata_ = std::move(metadata); }
   const OperatorPtr& op() const { return op_; }
@@ -81,8 +89,9 @@ class Layer {
   Tensor* output(int index) const;
   std::span<Tensor* const> inputs() const { return inputs_; }
   std::span<Tensor* const> outputs() const { return outputs_; }
-  /// Replaces an input, or appends when `index` equals num_inputs() (gaps become absent inputs),
-  /// and infers again.
+  /// Replaces an input, or appends when `index` is num_inputs() or more (gaps become absent
+  /// inputs), and infers again. Throws Error, and changes nothing, when inference fails or the
+  /// tensor depends on this layer.
   void set_input(int index, Tensor* tensor);
   /// Replaces the operator and infers again; leaves everything as it was when inference throws.
   void set_op(OperatorPtr op);
@@ -92,8 +101,8 @@ class Layer {
   Layer() = default;
 
  private:
-  void infer();
   Network* network_ = nullptr;
+  int index_ = 0;  // in the network
   std::string name_;
   std::string metadata_;
   OperatorPtr op_;
@@ -169,8 +178,12 @@ class Network {
   const NetworkFlags& flags() const { return flags_; }
   std::span<Tensor* const> inputs() const { return inputs_; }
   std::span<Tensor* const> outputs() const { return outputs_; }
+  /// Layers in the order in which they were added. After Layer::set_input a layer may depend on
+  /// later ones; see topological_order().
   int num_layers() const { return static_cast<int>(layers_.size()); }
   Layer* layer(int index) const { return layers_[index].get(); }
+  /// All layers, each behind those that it depends on; otherwise as they were added.
+  std::vector<Layer*> topological_order() const;
   /// Null when there is no tensor of that name.
   Tensor* find_tensor(std::string_view name) const;
   const SymbolTable& symbols() const { return symbols_; }
@@ -179,11 +192,22 @@ class Network {
  private:
   friend class Tensor;
   friend class Layer;
+  class Edit;
+  class LayerInference;
+
   void insert(std::unique_ptr<Layer> layer, OperatorPtr op, std::span<Tensor* const> inputs,
               std::string name);
+  void check_usable(const Tensor& tensor) const;
   Tensor* new_tensor(std::string name);
-  void refresh_input(Tensor& tensor);
-  void infer_from(const Layer* first);
+  void rename(Tensor& tensor, std::string name);
+  std::string unused_tensor_name(const std::string& wanted) const;
+  bool depends_on(const Tensor& tensor, const Layer& layer) const;
+  /// Gives all inputs the symbols of their dynamic extents and, to shape inputs, of their elements.
+  void bind_inputs(Edit& edit);
+  bool infer_layer(Layer& layer, Edit& edit);
+  void resize_outputs(Layer& layer, size_t count, Edit& edit);
+  /// Infers `first` and all that depends on a tensor that `edit` has changed.
+  void infer_again(Edit& edit, const Layer* first);
 
   NetworkFlags flags_;
   std::string name_;
@@ -193,6 +217,8 @@ class Network {
   std::vector<Tensor*> inputs_;
   std::vector<Tensor*> outputs_;
   std::unordered_map<std::string, Tensor*> by_name_;
+  std::unordered_set<std::string> layer_names_;
+  bool in_order_ = true;  // no layer depends on a later one
 };
 
 }  // namespace opwright

@@ -48,6 +48,11 @@ struct InferContext {
   /// A new symbol for the value that output `output` (a scalar INT32 or INT64) will hold once the
   /// operator has run.
   virtual Expr declare_size_tensor(int output, const Expr& opt, const Expr& upper_bound) = 0;
+  /// Whether the symbol is known to be never negative, as extents and size tensors are.
+  virtual bool is_non_negative(int symbol) const {
+    (void)symbol;
+    return false;
+  }
   /// Throws Error unless between `least` and `most` inputs are there, the first `least` of them not
   /// absent.
   void require_inputs(std::string_view kind, int least, int most) const;

@@ -24,12 +24,23 @@ struct Symbol {
   Expr upper_bound;  ///< kSizeTensor: the largest extent, for which memory is planned
 };
 
-/// The symbols of one network; a symbol's id is its index.
+/// The symbols of one network; a symbol's id is its index. A symbol whose tensor, extent or element
+/// is gone becomes a kSizeTensor of no tensor, with the value 0.
 class SymbolTable {
  public:
   /// The symbol of that kind, tensor and index: the existing one, with its other members replaced,
   /// or a new one.
   Expr define(Symbol symbol);
+  /// A new symbol.
+  Expr append(Symbol symbol);
+  /// The id of the symbol, -1 when there is none.
+  int find(Symbol::Kind kind, const std::string& tensor, int index) const;
+  /// Changes what the symbol with this id stands for.
+  void replace(int id, Symbol symbol) { symbols_[id] = std::move(symbol); }
+  /// The symbol stands for nothing from now on.
+  void retire(int id);
+  /// Forgets all symbols from this id on.
+  void truncate(int size) { symbols_.resize(size); }
   const Symbol& operator[](int id) const { return symbols_[id]; }
   int size() const { return static_cast<int>(symbols_.size()); }
   std::vector<std::string> names() const;

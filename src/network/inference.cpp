@@ -1,0 +1,261 @@
+// Types and shapes: what a layer's operator infers, and what has to be inferred again after a
+// change.
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+#include <utility>
+
+#include "base/error.h"
+#include "network/edit.h"
+
+namespace opwright {
+namespace {
+
+std::string describe(const Layer& layer) {
+  return str(layer.op()->kind(), " '", layer.name(), "'");
+}
+
+bool same_values(const TensorInfo& a, const TensorInfo& b) {
+  if (a.values == b.values) return true;
+  return a.values && b.values && *a.values == *b.values;
+}
+
+bool same_constant(const TensorInfo& a, const TensorInfo& b) {
+  return a.constant.empty() == b.constant.empty() && a.constant == b.constant;
+}
+
+bool same_info(const TensorInfo& a, const TensorInfo& b) {
+  return a.dtype == b.dtype && a.dims == b.dims && same_values(a, b) && same_constant(a, b);
+}
+
+/// Whether an operator's answer fits together; plugins are not ours.
+void check_output(const Layer& layer, int index, const OutputInfo& info) {
+  const auto reject = [&](const auto&... parts) {
+    fail(describe(layer), ": output ", index, " ", parts...);
+  };
+  bits(info.dtype);  // throws for a type that does not exist
+  if (info.dims.size() > static_cast<size_t>(Dims::MAX_DIMS))
+    reject("has ", info.dims.size(), " dimensions, but at most ", Dims::MAX_DIMS, " are possible");
+  for (const Expr& extent : info.dims)
+    if (extent.is_constant() && extent.constant() < 0)
+      reject("would have the shape ", info.dims, ", in which an extent is negative");
+  if (info.values) {
+    const auto count = static_cast<int64_t>(info.values->size());
+    if (count > TensorInfo::kMaxValues || info.dims.size() > 1 || numel(info.dims) != Expr(count))
+      reject("of shape ", info.dims, " cannot have ", count, " known elements");
+  }
+  if (!info.constant.empty()) {
+    const int64_t bytes = bytes_of(info.dtype, constant_shape(info.dims).numel());
+    if (static_cast<int64_t>(info.constant.size()) != bytes)
+      reject("of shape ", info.dims, " takes ", bytes, " bytes, but its constant has ",
+             info.constant.size());
+  }
+  const int aliased = info.aliased_input;
+  if (aliased != -1 && (aliased < 0 || aliased >= layer.num_inputs() || !layer.input(aliased)))
+    reject("is aliased to input ", aliased, ", which does not exist");
+}
+
+/// Rethrows the exception in flight; the library's own errors get the layer's name unless they have
+/// it, others keep their type.
+[[noreturn]] void rethrow_naming(const Layer& layer) {
+  try {
+    throw;
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    if (message.find("'" + layer.name() + "'") != std::string::npos) throw;
+    throw Error(error.code(), describe(layer) + ": " + message);
+  }
+}
+
+}  // namespace
+
+/// What the operator of one layer sees while it infers.
+class Network::LayerInference final : public InferContext {
+ public:
+  LayerInference(Network& network, const Layer& layer) : network_(network), layer_(layer) {
+    for (const Tensor* tensor : layer.inputs_) infos_.push_back(tensor ? &tensor->info() : nullptr);
+    inputs = infos_;
+    this->layer = layer.name();
+  }
+
+  std::vector<OutputInfo> run() {
+    std::vector<OutputInfo> outputs = layer_.op_->infer(*this);
+    for (size_t i = 0; i < outputs.size(); ++i)
+      check_output(layer_, static_cast<int>(i), outputs[i]);
+    for (const auto& [index, symbol] : declared_) {
+      require(index < static_cast<int>(outputs.size()), describe(layer_), ": output ", index,
+              " was declared a size tensor, but there are ", outputs.size(), " outputs");
+      OutputInfo& output = outputs[static_cast<size_t>(index)];
+      require(output.dims.empty() &&
+                  (output.dtype == DataType::kINT32 || output.dtype == DataType::kINT64),
+              describe(layer_), ": output ", index,
+              " is a size tensor, so it must be a scalar of type INT32 or INT64, not of shape ",
+              output.dims, " and type ", opwright::name(output.dtype));
+      if (!output.values) output.values = std::make_shared<const std::vector<Expr>>(1, symbol);
+    }
+    forget_others();
+    return outputs;
+  }
+
+  Expr declare_size_tensor(int output, const Expr& opt, const Expr& upper_bound) override {
+    constexpr int kMaxOutputs = 1 << 16;
+    require(output >= 0 && output < kMaxOutputs, describe(layer_), ": there is no output ", output,
+            " to declare a size tensor");
+    SymbolTable& symbols = network_.symbols_;
+    const std::string tensor = output_name(output);
+    Symbol symbol{Symbol::Kind::kSizeTensor, tensor, tensor, 0, opt, upper_bound};
+    // The bounds are evaluated in the order of ids, so they may only refer to earlier symbols.
+    if (const int id = symbols.find(symbol.kind, tensor, 0); id >= 0) {
+      std::vector<bool> not_before(static_cast<size_t>(symbols.size()), false);
+      std::fill(not_before.begin() + id, not_before.end(), true);
+      if (opt.depends_on(not_before) || upper_bound.depends_on(not_before)) symbols.retire(id);
+    }
+    const Expr result = symbols.define(std::move(symbol));
+    declared_.emplace_back(output, result);
+    return result;
+  }
+
+  bool is_non_negative(int symbol) const override {
+    return symbol >= 0 && symbol < network_.symbols_.size() &&
+           network_.symbols_[symbol].kind != Symbol::Kind::kInputValue;
+  }
+
+ private:
+  std::string output_name(int index) const {
+    const auto i = static_cast<size_t>(index);
+    return i < layer_.outputs_.size() ? layer_.outputs_[i]->name()
+                                      : network_.unused_tensor_name(str(layer, "_output_", index));
+  }
+
+  /// Outputs that are size tensors no longer.
+  void forget_others() {
+    for (size_t i = 0; i < layer_.outputs_.size(); ++i) {
+      const auto is_this = [&](const auto& d) { return d.first == static_cast<int>(i); };
+      if (std::any_of(declared_.begin(), declared_.end(), is_this)) continue;
+      const int id =
+          network_.symbols_.find(Symbol::Kind::kSizeTensor, layer_.outputs_[i]->name(), 0);
+      if (id >= 0) network_.symbols_.retire(id);
+    }
+  }
+
+  Network& network_;
+  const Layer& layer_;
+  std::vector<const TensorInfo*> infos_;
+  std::vector<std::pair<int, Expr>> declared_;
+};
+
+void Network::resize_outputs(Layer& layer, size_t count, Edit& edit) {
+  while (layer.outputs_.size() > count) {
+    Tensor& tensor = *layer.outputs_.back();
+    bool used = tensor.is_output_;
+    for (const auto& other : layers_)
+      used = used || std::count(other->inputs_.begin(), other->inputs_.end(), &tensor) > 0;
+    require(!used, describe(layer), ": would have ", count, " outputs, but its output '",
+            tensor.name_, "' is in use");
+    edit.save(tensor);
+    if (const int id = symbols_.find(Symbol::Kind::kSizeTensor, tensor.name_, 0); id >= 0)
+      symbols_.retire(id);
+    by_name_.erase(tensor.name_);
+    tensor.producer_ = nullptr;
+    layer.outputs_.pop_back();
+  }
+  while (layer.outputs_.size() < count) {
+    const size_t index = layer.outputs_.size();
+    Tensor* tensor = new_tensor(unused_tensor_name(str(layer.name_, "_output_", index)));
+    tensor->producer_ = &layer;
+    tensor->producer_output_ = static_cast<int>(index);
+    layer.outputs_.push_back(tensor);
+  }
+}
+
+bool Network::infer_layer(Layer& layer, Edit& edit) {
+  std::vector<OutputInfo> outputs;
+  try {
+    outputs = LayerInference(*this, layer).run();
+  } catch (...) {
+    rethrow_naming(layer);
+  }
+  edit.save(layer);
+  const size_t known = std::min(layer.outputs_.size(), outputs.size());
+  resize_outputs(layer, outputs.size(), edit);
+  bool changed = false;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    Tensor& tensor = *layer.outputs_[i];
+    if (i < known && same_info(tensor.info_, outputs[i]) &&
+        tensor.aliased_input_ == outputs[i].aliased_input)
+      continue;
+    if (i < known) {
+      edit.save(tensor);
+      edit.mark_changed(tensor);
+    }
+    tensor.aliased_input_ = outputs[i].aliased_input;
+    tensor.info_ = std::move(static_cast<TensorInfo&>(outputs[i]));
+    changed = true;
+  }
+  return changed;
+}
+
+void Network::infer_again(Edit& edit, const Layer* first) {
+  if (!first && !edit.has_changes()) return;
+  const auto visit = [&](Layer& layer) {
+    const auto depends = [&](const Tensor* tensor) { return edit.is_changed(tensor); };
+    if (&layer == first || std::any_of(layer.inputs_.begin(), layer.inputs_.end(), depends))
+      infer_layer(layer, edit);
+  };
+  if (in_order_) {
+    const size_t begin = first ? static_cast<size_t>(first->index_) : 0;
+    for (size_t i = begin; i < layers_.size(); ++i) visit(*layers_[i]);
+  } else {
+    for (Layer* layer : topological_order()) visit(*layer);
+  }
+}
+
+std::vector<Layer*> Network::topological_order() const {
+  std::vector<Layer*> order;
+  order.reserve(layers_.size());
+  if (in_order_) {
+    for (const auto& layer : layers_) order.push_back(layer.get());
+    return order;
+  }
+  // Kahn's algorithm; among the layers that are ready the one that was added first goes first.
+  std::vector<int> waiting(layers_.size(), 0);
+  std::vector<std::vector<int>> users(layers_.size());
+  std::priority_queue<int, std::vector<int>, std::greater<>> ready;
+  for (const auto& layer : layers_) {
+    for (const Tensor* tensor : layer->inputs_) {
+      if (!tensor || !tensor->producer_) continue;
+      ++waiting[static_cast<size_t>(layer->index_)];
+      users[static_cast<size_t>(tensor->producer_->index_)].push_back(layer->index_);
+    }
+    if (waiting[static_cast<size_t>(layer->index_)] == 0) ready.push(layer->index_);
+  }
+  while (!ready.empty()) {
+    const auto index = static_cast<size_t>(ready.top());
+    ready.pop();
+    order.push_back(layers_[index].get());
+    for (const int user : users[index])
+      if (--waiting[static_cast<size_t>(user)] == 0) ready.push(user);
+  }
+  return order;
+}
+
+bool Network::depends_on(const Tensor& tensor, const Layer& layer) const {
+  std::vector<const Layer*> pending;
+  std::vector<bool> seen(layers_.size(), false);
+  const auto visit = [&](const Tensor* t) {
+    if (!t || !t->producer_ || seen[static_cast<size_t>(t->producer_->index_)]) return;
+    seen[static_cast<size_t>(t->producer_->index_)] = true;
+    pending.push_back(t->producer_);
+  };
+  visit(&tensor);
+  while (!pending.empty()) {
+    const Layer* current = pending.back();
+    pending.pop_back();
+    if (current == &layer) return true;
+    for (const Tensor* input : current->inputs_) visit(input);
+  }
+  return false;
+}
+
+}  // namespace opwright

@@ -1,0 +1,235 @@
+#include "network/network.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "network/constant.h"
+#include "network/edit.h"
+
+namespace opwright {
+namespace {
+
+/// The layer of an operator without parameters of its own to change.
+class OperatorLayer final : public Layer {};
+
+}  // namespace
+
+Network::Network(NetworkFlags flags) : flags_(flags) {}
+
+Network::~Network() = default;
+
+Tensor* Network::new_tensor(std::string name) {
+  tensors_.push_back(std::unique_ptr<Tensor>(new Tensor(*this, name)));
+  Tensor* tensor = tensors_.back().get();
+  by_name_.emplace(std::move(name), tensor);
+  return tensor;
+}
+
+Tensor* Network::find_tensor(std::string_view name) const {
+  const auto found = by_name_.find(std::string(name));
+  return found == by_name_.end() ? nullptr : found->second;
+}
+
+std::string Network::unused_tensor_name(const std::string& wanted) const {
+  std::string name = wanted;
+  for (int i = 2; by_name_.contains(name); ++i) name = str(wanted, '_', i);
+  return name;
+}
+
+void Network::check_usable(const Tensor& tensor) const {
+  require(tensor.network_ == this, "tensor '", tensor.name_, "' belongs to another network");
+  require(tensor.is_input_ || tensor.producer_, "tensor '", tensor.name_,
+          "' is no longer part of the network: its layer has fewer outputs now");
+}
+
+void Network::rename(Tensor& tensor, std::string name) {
+  check_usable(tensor);
+  if (name == tensor.name_) return;
+  require(!name.empty(), "tensor '", tensor.name_, "' cannot get an empty name");
+  require(!by_name_.contains(name), "tensor '", tensor.name_, "' cannot be named '", name,
+          "': another tensor has this name");
+  by_name_.erase(tensor.name_);
+  by_name_.emplace(name, &tensor);
+  for (int id = 0; id < symbols_.size(); ++id) {
+    Symbol symbol = symbols_[id];
+    if (symbol.tensor != tensor.name_) continue;
+    symbol.tensor = name;
+    // Names that were made from the tensor's follow it, those of dimensions stay.
+    if (symbol.name.starts_with(tensor.name_) && symbol.kind != Symbol::Kind::kInputExtent)
+      symbol.name.replace(0, tensor.name_.size(), name);
+    if (symbol.name == str(tensor.name_, '.', symbol.index))
+      symbol.name = str(name, '.', symbol.index);
+    symbols_.replace(id, std::move(symbol));
+  }
+  tensor.name_ = std::move(name);
+}
+
+Tensor* Network::add_input(std::string name, DataType dtype, const Shape& shape) {
+  require(!name.empty(), "a network input needs a name");
+  require(!by_name_.contains(name), "there is a tensor named '", name, "' already");
+  bits(dtype);  // throws for a type that does not exist
+  for (const int64_t extent : shape)
+    require(extent >= -1, "input '", name, "': extents are -1 or not negative, but shape ", shape,
+            " has ", extent);
+  Tensor* tensor = new_tensor(std::move(name));
+  tensor->is_input_ = true;
+  tensor->info_.dtype = dtype;
+  tensor->declared_shape_ = shape;
+  tensor->dimension_names_.resize(static_cast<size_t>(shape.rank()));
+  inputs_.push_back(tensor);
+  Edit edit(*this, Edit::Scope::kAny);
+  bind_inputs(edit);
+  edit.commit();
+  return tensor;
+}
+
+void Network::bind_inputs(Edit& edit) {
+  using Kind = Symbol::Kind;
+  std::unordered_map<std::string, Expr> by_dimension;
+  std::vector<bool> claimed(static_cast<size_t>(symbols_.size()), false);
+
+  // The tensor keeps its symbol where it can, so that expressions elsewhere stay valid.
+  const auto extent_symbol = [&](const Tensor& tensor, int axis) {
+    const std::string& given = tensor.dimension_names_[static_cast<size_t>(axis)];
+    const std::string name = given.empty() ? str(tensor.name_, '.', axis) : given;
+    if (const auto shared = by_dimension.find(name); shared != by_dimension.end())
+      return shared->second;
+    claimed.resize(static_cast<size_t>(symbols_.size()), false);
+    int id = -1;
+    if (axis < tensor.rank() &&
+        tensor.info_.dims[static_cast<size_t>(axis)].op() == ExprOp::kSymbol)
+      id = tensor.info_.dims[static_cast<size_t>(axis)].symbol_id();
+    if (id < 0 || claimed[static_cast<size_t>(id)])
+      id = symbols_.find(Kind::kInputExtent, tensor.name_, axis);
+    Symbol symbol{Kind::kInputExtent, name, tensor.name_, axis, {}, {}};
+    Expr result;
+    if (id >= 0 && !claimed[static_cast<size_t>(id)]) {
+      symbols_.replace(id, std::move(symbol));
+      result = Expr::symbol(id);
+    } else {
+      result = symbols_.append(std::move(symbol));
+      id = result.symbol_id();
+      claimed.push_back(false);
+    }
+    claimed[static_cast<size_t>(id)] = true;
+    by_dimension.emplace(name, result);
+    return result;
+  };
+
+  for (Tensor* tensor : inputs_) {
+    SymShape dims;
+    for (int axis = 0; axis < tensor->declared_shape_.rank(); ++axis) {
+      const int64_t extent = tensor->declared_shape_[axis];
+      dims.push_back(extent >= 0 ? Expr(extent) : extent_symbol(*tensor, axis));
+    }
+    std::shared_ptr<const std::vector<Expr>> values;
+    if (tensor->is_shape_input_) {
+      const Shape& shape = tensor->declared_shape_;
+      require(tensor->info_.dtype == DataType::kINT32 || tensor->info_.dtype == DataType::kINT64,
+              "input '", tensor->name_,
+              "': elements that determine shapes are INT32 or INT64, not ",
+              opwright::name(tensor->info_.dtype));
+      require(shape.rank() <= 1 && is_constant(dims) && shape.numel() <= TensorInfo::kMaxValues,
+              "input '", tensor->name_,
+              "': elements that determine shapes need a rank of 0 or 1 and a constant extent of at "
+              "most ",
+              TensorInfo::kMaxValues, ", but the shape is ", shape);
+      auto elements = std::make_shared<std::vector<Expr>>();
+      for (int i = 0; i < shape.numel(); ++i)
+        elements->push_back(symbols_.define(
+            {Kind::kInputValue, str(tensor->name_, '[', i, ']'), tensor->name_, i, {}, {}}));
+      values = std::move(elements);
+    }
+    const bool same_values = tensor->info_.values && values ? *tensor->info_.values == *values
+                                                            : tensor->info_.values == values;
+    if (dims == tensor->info_.dims && same_values) continue;
+    edit.save(*tensor);
+    edit.mark_changed(*tensor);
+    tensor->info_.dims = std::move(dims);
+    tensor->info_.values = std::move(values);
+  }
+
+  // Symbols that stand for nothing any more.
+  for (int id = 0; id < symbols_.size(); ++id) {
+    const Symbol& symbol = symbols_[id];
+    if (symbol.kind == Kind::kSizeTensor) continue;
+    const Tensor* tensor = find_tensor(symbol.tensor);
+    const bool is_value = symbol.kind == Kind::kInputValue;
+    const int64_t count = !tensor || tensor->is_shape_input_ != is_value ? 0
+                          : is_value ? tensor->declared_shape_.numel()
+                                     : tensor->declared_shape_.rank();
+    if (symbol.index >= count) symbols_.retire(id);
+  }
+}
+
+void Network::make_shape_input(Tensor& tensor) {
+  check_usable(tensor);
+  require(tensor.is_input_, "tensor '", tensor.name_,
+          "': only network inputs can be declared to determine shapes");
+  if (tensor.is_shape_input_) return;
+  Edit edit(*this, Edit::Scope::kAny);
+  edit.save(tensor);
+  tensor.is_shape_input_ = true;
+  bind_inputs(edit);
+  infer_again(edit, nullptr);
+  edit.commit();
+}
+
+void Network::mark_output(Tensor& tensor) {
+  check_usable(tensor);
+  require(!tensor.is_input_, "tensor '", tensor.name_,
+          "' is a network input and cannot be an output; add an identity layer");
+  require(!tensor.is_output_, "tensor '", tensor.name_, "' is a network output already");
+  outputs_.push_back(&tensor);
+  tensor.is_output_ = true;
+}
+
+void Network::unmark_output(Tensor& tensor) {
+  check_usable(tensor);
+  require(tensor.is_output_, "tensor '", tensor.name_, "' is no network output");
+  std::erase(outputs_, &tensor);
+  tensor.is_output_ = false;
+}
+
+Layer* Network::add_layer(OperatorPtr op, std::span<Tensor* const> inputs, std::string name) {
+  auto layer = std::make_unique<OperatorLayer>();
+  Layer* added = layer.get();
+  insert(std::move(layer), std::move(op), inputs, std::move(name));
+  return added;
+}
+
+void Network::insert(std::unique_ptr<Layer> layer, OperatorPtr op, std::span<Tensor* const> inputs,
+                     std::string name) {
+  require(op != nullptr, "layer '", name, "' needs an operator");
+  const std::string kind(op->kind());
+  for (int number = num_layers(); name.empty(); ++number)
+    if (std::string unused = str(kind, ' ', number); !layer_names_.contains(unused))
+      name = std::move(unused);
+  try {
+    for (const Tensor* tensor : inputs)
+      if (tensor) check_usable(*tensor);
+  } catch (const Error& error) {
+    fail_with(error.code(), kind, " '", name, "': ", error.what());
+  }
+  layer->network_ = this;
+  layer->index_ = num_layers();
+  layer->name_ = name;
+  layer->op_ = std::move(op);
+  layer->inputs_.assign(inputs.begin(), inputs.end());
+  Edit edit(*this, Edit::Scope::kAddLayer);
+  infer_layer(*layer, edit);
+  layer_names_.insert(std::move(name));
+  layers_.push_back(std::move(layer));
+  edit.commit();
+}
+
+Tensor* Network::add_constant(DataType dtype, const Shape& shape, Blob data, std::string name) {
+  return add<Constant>({dtype, shape, std::move(data)}, {}, std::move(name))->output(0);
+}
+
+Tensor* Network::add_values(std::vector<Expr> values, DataType dtype, bool scalar,
+                            std::string name) {
+  return add<Values>({std::move(values), dtype, scalar}, {}, std::move(name))->output(0);
+}
+
+}  // namespace opwright

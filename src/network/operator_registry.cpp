@@ -1,0 +1,49 @@
+#include "network/operator_registry.h"
+
+#include <map>
+#include <mutex>
+
+#include "base/error.h"
+
+namespace opwright {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::map<std::string, std::shared_ptr<const OperatorFactory>, std::less<>> factories;
+};
+
+// Never destroyed: libraries may register and load kinds at any time.
+Registry& registry() {
+  static auto* registry = new Registry;
+  return *registry;
+}
+
+}  // namespace
+
+void register_operator_kind(std::string kind, OperatorFactory factory) {
+  auto shared = std::make_shared<const OperatorFactory>(std::move(factory));
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  all.factories.insert_or_assign(std::move(kind), std::move(shared));
+}
+
+OperatorPtr make_operator(std::string_view kind, const Attributes& attributes,
+                          const OperatorLoadContext& context) {
+  std::shared_ptr<const OperatorFactory> factory;
+  {
+    Registry& all = registry();
+    const std::lock_guard lock(all.mutex);
+    const auto found = all.factories.find(kind);
+    if (found != all.factories.end()) factory = found->second;
+  }
+  require(factory != nullptr, "layer '", context.layer, "': there is no operator of the kind '",
+          kind, "' in this version of the library");
+  OperatorPtr op = (*factory)(attributes, context);
+  if (!op)
+    fail_with(ErrorCode::kINTERNAL_ERROR, "layer '", context.layer, "': loading its ", kind,
+              " operator gave nothing");
+  return op;
+}
+
+}  // namespace opwright

@@ -1,0 +1,73 @@
+#include "base/error.h"
+#include "network/edit.h"
+
+namespace opwright {
+
+void Tensor::set_name(std::string name) { network_->rename(*this, std::move(name)); }
+
+Shape Tensor::shape() const {
+  Shape shape;
+  for (const Expr& extent : info_.dims)
+    shape.push_back(extent.is_constant() ? extent.constant() : -1);
+  return shape;
+}
+
+void Tensor::set_dimension_name(int index, std::string name) {
+  require(is_input_, "tensor '", name_, "': only the dimensions of network inputs have names");
+  require(index >= 0 && index < rank(), "input '", name_, "' has no dimension ", index,
+          ": its rank is ", rank());
+  Network::Edit edit(*network_, Network::Edit::Scope::kAny);
+  edit.save(*this);
+  dimension_names_[static_cast<size_t>(index)] = std::move(name);
+  network_->bind_inputs(edit);
+  network_->infer_again(edit, nullptr);
+  edit.commit();
+}
+
+std::string Tensor::dimension_name(int index) const {
+  require(index >= 0 && index < rank(), "tensor '", name_, "' has no dimension ", index,
+          ": its rank is ", rank());
+  return is_input_ ? dimension_names_[static_cast<size_t>(index)] : std::string();
+}
+
+void Tensor::set_shape(const Shape& shape) {
+  if (!is_input_) {
+    require(shape == this->shape(), "tensor '", name_, "': its shape ", this->shape(),
+            " is inferred and cannot be set to ", shape, "; set that of a network input");
+    return;
+  }
+  for (const int64_t extent : shape)
+    require(extent >= -1, "input '", name_, "': extents are -1 or not negative, but shape ", shape,
+            " has ", extent);
+  Network::Edit edit(*network_, Network::Edit::Scope::kAny);
+  edit.save(*this);
+  declared_shape_ = shape;
+  dimension_names_.resize(static_cast<size_t>(shape.rank()));
+  network_->bind_inputs(edit);
+  network_->infer_again(edit, nullptr);
+  edit.commit();
+}
+
+void Tensor::set_dtype(DataType dtype) {
+  bits(dtype);  // throws for a type that does not exist
+  if (dtype == info_.dtype) return;
+  require(is_input_, "tensor '", name_, "': its type ", opwright::name(info_.dtype),
+          " is inferred and cannot be set to ", opwright::name(dtype), "; add a cast");
+  Network::Edit edit(*network_, Network::Edit::Scope::kAny);
+  edit.save(*this);
+  info_.dtype = dtype;
+  edit.mark_changed(*this);
+  network_->bind_inputs(edit);
+  network_->infer_again(edit, nullptr);
+  edit.commit();
+}
+
+void Tensor::set_allowed_formats(uint32_t formats) {
+  require(is_input_ || is_output_, "tensor '", name_,
+          "': formats can be allowed for network inputs and outputs only");
+  require(formats != 0 && formats < 1u << EnumMax<TensorFormat>(), "tensor '", name_,
+          "': allowed formats are a bit per tensor format, not ", formats);
+  allowed_formats_ = formats;
+}
+
+}  // namespace opwright
