@@ -36,8 +36,15 @@ struct ConvolutionParams {
 struct ResolvedPadding {
   Ints pre, post;
 };
+/// Padding of a convolution. With it, floor((input + pre + post - dilated kernel) / stride) + 1 is
+/// the output extent in every padding mode. Throws Error for parameters that do not fit the shapes.
 ResolvedPadding resolve_padding(const ConvolutionParams& params, const Shape& input,
                                 const Shape& kernel);
+/// Padding of a transposed convolution: what is cut from both ends of the full result of extent
+/// (input - 1) * stride + dilated kernel. The output padding is taken off `post`, which is negative
+/// where elements that no input reaches (only the bias) follow.
+ResolvedPadding resolve_transposed_padding(const ConvolutionParams& params, const Shape& input,
+                                           const Shape& kernel);
 
 /// Cross-correlation over 1 to 3 spatial axes. Inputs: x [N, C, spatial...], kernel [M, C/groups,
 /// spatial...], optional bias [M], and with `has_residual` a tensor of the output's shape. Floating

@@ -30,8 +30,10 @@ class Pooling final : public BuiltinOperator<Pooling, PoolingParams> {
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
 
-/// Padding for concrete extents. Rounding up may give windows that begin in the padding: those are
-/// dropped as ONNX and TensorRT do.
+/// Padding for concrete extents, with which floor((input + pre + post - dilated window) / stride) +
+/// 1 is the output extent. Rounding up may give windows that begin in the padding: those are
+/// dropped as ONNX and TensorRT do. Where an average counts the padding, only the padding in the
+/// parameters counts, not what rounding up appended.
 ResolvedPadding resolve_padding(const PoolingParams& params, const Shape& input);
 
 }  // namespace opwright

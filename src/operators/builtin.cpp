@@ -1,0 +1,33 @@
+#include "operators/builtin.h"
+
+#include <string>
+
+#include "operators/activation.h"
+#include "operators/convolution.h"
+#include "operators/elementwise.h"
+#include "operators/matrix.h"
+#include "operators/movement.h"
+#include "operators/normalization.h"
+#include "operators/pointwise.h"
+#include "operators/pooling.h"
+#include "operators/reduce.h"
+#include "operators/source.h"
+
+namespace opwright {
+namespace {
+
+template <class... Ops>
+void register_kinds() {
+  (register_operator_kind(std::string(Ops::kKind), Ops::load), ...);
+}
+
+}  // namespace
+
+void register_builtin_operators() {
+  register_kinds<Activation, Cast, Concatenation, Convolution, Deconvolution, ElementWise, Fill,
+                 Gather, Identity, Lrn, MatrixMultiply, Normalization, ParametricRelu, Pointwise,
+                 Pooling, Reduce, Reformat, Reshape, Resize, Scale, Select, ShapeOf, Shuffle, Slice,
+                 Softmax, TopK, Transpose, Unary>();
+}
+
+}  // namespace opwright

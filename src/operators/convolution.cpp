@@ -1,0 +1,167 @@
+#include "operators/convolution.h"
+
+#include <algorithm>
+
+#include "operators/infer.h"
+#include "operators/type_rules.h"
+#include "operators/window.h"
+
+namespace opwright {
+namespace {
+
+std::vector<WindowAxis> axes_of(std::string_view who, const ConvolutionParams& params, int count) {
+  return window_axes(who, count, params.stride, params.dilation, params.pre_padding,
+                     params.post_padding, params.padding_mode);
+}
+
+/// What both directions share: x and kernel of one floating type and 1 to 3 spatial axes, bias of
+/// `outputs` elements.
+void check_inputs(const Inference& inference, const ConvolutionParams& params) {
+  inference.require_floating(0);
+  inference.require_same_type(1, 0);
+  inference.require_rank(0, 3, 5);
+  inference.require_rank(1, inference.rank(0), inference.rank(0));
+  inference.require(params.groups >= 1, "groups must be at least 1, but is ", params.groups);
+  inference.require(is_valid(params.activation), "unknown fused activation ",
+                    params.activation.type);
+  for (int i = 2; i < inference.rank(1); ++i) {
+    const Expr& extent = inference.input(1).dims[i];
+    inference.require(!extent.is_constant() || extent.constant() >= 1, inference.port(1),
+                      " must have spatial extents of at least 1, but has shape ",
+                      str(inference.input(1).dims));
+  }
+}
+
+void check_bias(const Inference& inference, const Expr& channels) {
+  inference.require_same_type(2, 0);
+  inference.require_rank(2, 1, 1);
+  inference.require_extent(2, 0, channels, "output channels");
+}
+
+void check_divisible(const Inference& inference, int input, int axis, int64_t groups) {
+  const Expr& extent = inference.input(input).dims[axis];
+  inference.require(!extent.is_constant() || extent.constant() % groups == 0, "groups (", groups,
+                    ") must divide extent ", axis, " of ", inference.port(input),
+                    ", whose shape is ", str(inference.input(input).dims));
+}
+
+void check_residual(const Inference& inference, int input, std::span<const Expr> shape) {
+  inference.require_same_type(input, 0);
+  inference.require_rank(input, static_cast<int>(shape.size()), static_cast<int>(shape.size()));
+  for (size_t i = 0; i < shape.size(); ++i)
+    inference.require_extent(input, static_cast<int>(i), shape[i], "that of the output");
+}
+
+}  // namespace
+
+std::vector<OutputInfo> Convolution::infer(InferContext& context) const {
+  const ConvolutionParams& params = this->params();
+  const Inference inference(context, kKind, {"x", "kernel", "bias", "residual"}, 2,
+                            params.has_residual ? 4 : 3);
+  check_inputs(inference, params);
+  const SymShape &x = inference.input(0).dims, &kernel = inference.input(1).dims;
+  inference.require_extent(0, 1, kernel[1] * Expr(params.groups),
+                           "channels: extent 1 of the kernel times groups");
+  check_divisible(inference, 1, 0, params.groups);
+  const int residual = params.has_residual ? inference.count() - 1 : -1;
+  if (inference.optional(2) && residual != 2) check_bias(inference, kernel[0]);
+
+  const auto axes = axes_of(inference.who(), params, inference.rank(0) - 2);
+  SymShape shape = {x[0], kernel[0]};
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const Expr extent = window_count(axes[i], params.padding_mode, x[i + 2], kernel[i + 2]);
+    inference.require(!extent.is_constant() || extent.constant() >= (x[i + 2] == Expr(0) ? 0 : 1),
+                      "the kernel of shape ", str(kernel),
+                      " does not fit the padded input of shape ", str(x), " on axis ", i + 2,
+                      ": the output would have extent ", extent.str());
+    shape.push_back(extent);
+  }
+  if (residual >= 0) {
+    inference.require(residual >= 2 && inference.optional(residual) != nullptr,
+                      inference.port(residual), " is the residual and must be there");
+    check_residual(inference, residual, shape);
+  }
+  return {make_output(inference.input(0).dtype, std::move(shape))};
+}
+
+std::vector<OutputInfo> Deconvolution::infer(InferContext& context) const {
+  const ConvolutionParams& params = this->params();
+  const Inference inference(context, kKind, {"x", "kernel", "bias"}, 2);
+  inference.require(!params.has_residual, "a transposed convolution takes no residual");
+  check_inputs(inference, params);
+  const SymShape &x = inference.input(0).dims, &kernel = inference.input(1).dims;
+  inference.require_extent(1, 0, x[1], "channels of x");
+  check_divisible(inference, 1, 0, params.groups);
+  check_divisible(inference, 0, 1, params.groups);
+  const Expr channels = kernel[1] * Expr(params.groups);
+  if (inference.optional(2)) check_bias(inference, channels);
+
+  const int count = inference.rank(0) - 2;
+  const auto axes = axes_of(inference.who(), params, count);
+  const Ints extra =
+      per_axis(inference.who(), "output padding", params.output_padding, count, 0, 0);
+  const bool same = params.padding_mode == PaddingMode::kSAME_UPPER ||
+                    params.padding_mode == PaddingMode::kSAME_LOWER;
+  SymShape shape = {x[0], channels};
+  for (int i = 0; i < count; ++i) {
+    const WindowAxis& axis = axes[i];
+    const Expr stride(axis.stride);
+    const Expr extent = same ? x[i + 2] * stride
+                             : (x[i + 2] - Expr(1)) * stride +
+                                   dilated(kernel[i + 2], axis.dilation) +
+                                   Expr(extra[i] - axis.pre - axis.post);
+    inference.require(!extent.is_constant() || extent.constant() >= (x[i + 2] == Expr(0) ? 0 : 1),
+                      "the padding leaves nothing of axis ", i + 2,
+                      ": the output would have extent ", extent.str());
+    shape.push_back(extent);
+  }
+  return {make_output(inference.input(0).dtype, std::move(shape))};
+}
+
+ResolvedPadding resolve_padding(const ConvolutionParams& params, const Shape& input,
+                                const Shape& kernel) {
+  constexpr std::string_view kWho = "Convolution";
+  require(input.rank() >= 3 && input.rank() == kernel.rank(), kWho,
+          ": x and kernel must have the same rank of at least 3, but have shapes ", input, " and ",
+          kernel);
+  const auto axes = axes_of(kWho, params, input.rank() - 2);
+  ResolvedPadding resolved;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int64_t in = input[i + 2], window = kernel[i + 2];
+    const int64_t count =
+        window_count(axes[i], params.padding_mode, Expr(in), Expr(window)).constant();
+    const AxisPadding padding = padding_for(axes[i], params.padding_mode, in, window, count);
+    resolved.pre.push_back(padding.pre);
+    resolved.post.push_back(padding.post);
+  }
+  return resolved;
+}
+
+ResolvedPadding resolve_transposed_padding(const ConvolutionParams& params, const Shape& input,
+                                           const Shape& kernel) {
+  constexpr std::string_view kWho = "Deconvolution";
+  require(input.rank() >= 3 && input.rank() == kernel.rank(), kWho,
+          ": x and kernel must have the same rank of at least 3, but have shapes ", input, " and ",
+          kernel);
+  const int count = input.rank() - 2;
+  const auto axes = axes_of(kWho, params, count);
+  const Ints extra = per_axis(kWho, "output padding", params.output_padding, count, 0, 0);
+  ResolvedPadding resolved;
+  for (int i = 0; i < count; ++i) {
+    int64_t pre = axes[i].pre, post = axes[i].post - extra[i];
+    if (params.padding_mode == PaddingMode::kSAME_UPPER ||
+        params.padding_mode == PaddingMode::kSAME_LOWER) {
+      // The output has stride * input elements, the kernel reaches over `surplus` more.
+      const int64_t surplus =
+          dilated(Expr(kernel[i + 2]), axes[i].dilation).constant() - axes[i].stride;
+      const int64_t total = std::max<int64_t>(surplus + extra[i], 0);
+      pre = params.padding_mode == PaddingMode::kSAME_UPPER ? total / 2 : total - total / 2;
+      post = surplus - pre;
+    }
+    resolved.pre.push_back(pre);
+    resolved.post.push_back(post);
+  }
+  return resolved;
+}
+
+}  // namespace opwright

@@ -1,0 +1,233 @@
+#include "operators/elementwise.h"
+
+#include <algorithm>
+
+#include "operators/infer.h"
+#include "operators/type_rules.h"
+
+namespace opwright {
+namespace {
+
+Expr equal(const Expr& a, const Expr& b) { return Expr::make(ExprOp::kEqual, a, b); }
+Expr less(const Expr& a, const Expr& b) { return Expr::make(ExprOp::kLess, a, b); }
+Expr logical_not(const Expr& a) { return Expr(1) - a; }
+
+/// Whether the expression is never negative, whatever values its symbols take.
+bool is_non_negative(const InferContext& context, const Expr& e) {
+  switch (e.op()) {
+    case ExprOp::kConstant:
+      return e.constant() >= 0;
+    case ExprOp::kEqual:
+    case ExprOp::kLess:
+      return true;
+    case ExprOp::kMax:
+    case ExprOp::kSum:
+    case ExprOp::kProd:
+    case ExprOp::kMin:
+    case ExprOp::kFloorDiv:
+    case ExprOp::kCeilDiv: {
+      const bool one_suffices = e.op() == ExprOp::kMax;
+      for (int i = 0; i < e.arity(); ++i)
+        if (is_non_negative(context, e.operand(i)) == one_suffices) return one_suffices;
+      return !one_suffices;
+    }
+    case ExprOp::kSelect:
+      return is_non_negative(context, e.operand(1)) && is_non_negative(context, e.operand(2));
+    case ExprOp::kSymbol:
+      return context.is_non_negative(e.symbol_id());
+    case ExprOp::kSub:
+      break;
+  }
+  return false;
+}
+
+/// The quotient rounded toward zero.
+Expr truncated_div(const InferContext& context, const Expr& a, const Expr& b) {
+  if (is_non_negative(context, a) && is_non_negative(context, b)) return floor_div(a, b);
+  const Expr same_sign = equal(less(a, Expr(0)), less(b, Expr(0)));
+  return Expr::select(same_sign, floor_div(a, b), ceil_div(a, b));
+}
+
+std::optional<Expr> power(const Expr& base, const Expr& exponent) {
+  // Beyond this, a power of an extent does not fit 63 bits.
+  constexpr int64_t kMaxExponent = 62;
+  if (!exponent.is_constant() || exponent.constant() < 0 || exponent.constant() > kMaxExponent)
+    return std::nullopt;
+  Expr result(1);
+  for (int64_t i = 0; i < exponent.constant(); ++i) result = result * base;
+  return result;
+}
+
+std::optional<Expr> apply(const InferContext& context, ElementWiseOperation op, const Expr& a,
+                          const Expr& b) {
+  switch (op) {
+    case ElementWiseOperation::kSUM:
+      return a + b;
+    case ElementWiseOperation::kPROD:
+      return a * b;
+    case ElementWiseOperation::kMAX:
+    case ElementWiseOperation::kOR:
+      return max(a, b);
+    case ElementWiseOperation::kMIN:
+    case ElementWiseOperation::kAND:
+      return min(a, b);
+    case ElementWiseOperation::kSUB:
+      return a - b;
+    case ElementWiseOperation::kDIV:
+      return truncated_div(context, a, b);
+    case ElementWiseOperation::kPOW:
+      return power(a, b);
+    case ElementWiseOperation::kFLOOR_DIV:
+      return floor_div(a, b);
+    case ElementWiseOperation::kXOR:
+      return logical_not(equal(a, b));
+    case ElementWiseOperation::kEQUAL:
+      return equal(a, b);
+    case ElementWiseOperation::kGREATER:
+      return less(b, a);
+    case ElementWiseOperation::kLESS:
+      return less(a, b);
+  }
+  return std::nullopt;
+}
+
+std::optional<Expr> apply(const InferContext& context, UnaryOperation op, const Expr& a) {
+  switch (op) {
+    case UnaryOperation::kNEG:
+      return Expr(0) - a;
+    case UnaryOperation::kABS:
+      return is_non_negative(context, a) ? a : max(a, Expr(0) - a);
+    case UnaryOperation::kSIGN:
+      return less(Expr(0), a) - less(a, Expr(0));
+    case UnaryOperation::kNOT:
+      return logical_not(a);
+    default:
+      return std::nullopt;
+  }
+}
+
+/// Converts a value between INT32, INT64 and BOOL; a constant that does not fit is not followed.
+std::optional<Expr> cast(const Expr& value, DataType from, DataType to) {
+  if (from == to) return value;
+  if (to == DataType::kBOOL) return logical_not(equal(value, Expr(0)));
+  if (to == DataType::kINT32 && value.is_constant() &&
+      value.constant() != static_cast<int32_t>(value.constant()))
+    return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+std::vector<OutputInfo> ElementWise::infer(InferContext& context) const {
+  const Inference inference(context, kKind, {"a", "b"}, 2);
+  const TensorInfo &a = inference.input(0), &b = inference.input(1);
+  const ElementWiseOperation op = params().op;
+  inference.require_same_type(1, 0);
+  inference.require(op >= ElementWiseOperation::kSUM && op <= ElementWiseOperation::kLESS,
+                    "unknown operation ", static_cast<int32_t>(op));
+  const bool logical = !accepts(op, DataType::kFLOAT);
+  inference.require_type(0, accepts(op, a.dtype), logical ? "BOOL" : "a number");
+  const DataType dtype = result_type(op, a.dtype);
+  SymShape shape = inference.broadcast({0, 1});
+  ValuesPtr values;
+  if (a.values && b.values)
+    values = make_values(dtype, shape, [&](int64_t i) {
+      return apply(context, op, value_at(a, i), value_at(b, i));
+    });
+  return {make_output(dtype, std::move(shape), std::move(values))};
+}
+
+std::vector<OutputInfo> Unary::infer(InferContext& context) const {
+  const Inference inference(context, kKind, {"x"}, 1);
+  const TensorInfo& x = inference.input(0);
+  const UnaryOperation op = params().op;
+  inference.require(op >= UnaryOperation::kEXP && op <= UnaryOperation::kISNAN,
+                    "unknown operation ", static_cast<int32_t>(op));
+  inference.require_type(0, accepts(op, x.dtype),
+                         op == UnaryOperation::kNOT      ? "BOOL"
+                         : accepts(op, DataType::kINT32) ? "a number"
+                                                         : "FP32, FP16, BF16 or FP8");
+  const DataType dtype = result_type(op, x.dtype);
+  ValuesPtr values;
+  if (x.values)
+    values =
+        make_values(dtype, x.dims, [&](int64_t i) { return apply(context, op, value_at(x, i)); });
+  return {make_output(dtype, x.dims, std::move(values))};
+}
+
+std::vector<OutputInfo> Select::infer(InferContext& context) const {
+  const Inference inference(context, kKind, {"condition", "then", "else"}, 3);
+  const TensorInfo &condition = inference.input(0), &then_input = inference.input(1),
+                   &else_input = inference.input(2);
+  inference.require_type(0, condition.dtype == DataType::kBOOL, "BOOL");
+  inference.require_same_type(2, 1);
+  SymShape shape = inference.broadcast({0, 1, 2});
+  ValuesPtr values;
+  if (condition.values && then_input.values && else_input.values)
+    values = make_values(then_input.dtype, shape, [&](int64_t i) {
+      return Expr::select(value_at(condition, i), value_at(then_input, i), value_at(else_input, i));
+    });
+  return {make_output(then_input.dtype, std::move(shape), std::move(values))};
+}
+
+std::vector<OutputInfo> Cast::infer(InferContext& context) const {
+  const Inference inference(context, kKind, {"x"}, 1);
+  const TensorInfo& x = inference.input(0);
+  const DataType to = params().to;
+  const auto convertible = [](DataType type) {
+    return is_floating(type) || is_integer(type) || type == DataType::kBOOL;
+  };
+  inference.require_type(0, convertible(x.dtype), "floating point, integer or BOOL");
+  inference.require(convertible(to), "cannot cast to type ", static_cast<int32_t>(to),
+                    "; expected floating point, integer or BOOL");
+  ValuesPtr values;
+  if (x.values)
+    values = make_values(to, x.dims, [&](int64_t i) { return cast(value_at(x, i), x.dtype, to); });
+  return {make_output(to, x.dims, std::move(values))};
+}
+
+std::vector<OutputInfo> Identity::infer(InferContext& context) const {
+  const Inference inference(context, kKind, {"x"}, 1);
+  const TensorInfo& x = inference.input(0);
+  return {make_output(x.dtype, x.dims, x.values)};
+}
+
+std::vector<OutputInfo> ParametricRelu::infer(InferContext& context) const {
+  const Inference inference(context, kKind, {"x", "slope"}, 2);
+  const TensorInfo& x = inference.input(0);
+  inference.require_floating(0);
+  inference.require_same_type(1, 0);
+  inference.require_broadcasts_to(1, x.dims);
+  return {make_output(x.dtype, x.dims)};
+}
+
+std::vector<OutputInfo> Scale::infer(InferContext& context) const {
+  const Inference inference(context, kKind, {"x", "shift", "scale", "power"}, 1);
+  const TensorInfo& x = inference.input(0);
+  inference.require_floating(0);
+  Expr expected(1);
+  switch (params().mode) {
+    case ScaleMode::kUNIFORM:
+      break;
+    case ScaleMode::kCHANNEL:
+      inference.require_axis(params().channel_axis, inference.rank(0), "the channel axis");
+      expected = x.dims[params().channel_axis];
+      break;
+    case ScaleMode::kELEMENTWISE:
+      inference.require_rank(0, 1, Dims::MAX_DIMS);
+      expected = numel(std::span(x.dims).subspan(1));
+      break;
+    default:
+      inference.fail("unknown mode ", static_cast<int32_t>(params().mode));
+  }
+  for (int i = 1; i < inference.count(); ++i) {
+    if (!inference.optional(i)) continue;
+    inference.require_same_type(i, 0);
+    const Expr count = numel(inference.input(i).dims);
+    inference.require(!conflict(count, expected), inference.port(i), " must have ", expected.str(),
+                      " elements, but has shape ", str(inference.input(i).dims));
+  }
+  return {make_output(x.dtype, x.dims)};
+}
+
+}  // namespace opwright

@@ -1,0 +1,73 @@
+#include "operators/matrix.h"
+
+#include "operators/infer.h"
+#include "operators/type_rules.h"
+
+namespace opwright {
+namespace {
+
+/// One operand seen as a stack of rows x columns; a vector has no `rows` (a) or `columns` (b).
+struct Operand {
+  SymShape batch;
+  bool vector = false;
+  Expr outer;  ///< rows of a, columns of b
+  Expr inner;  ///< the extent that is summed over
+};
+
+Operand operand(const Inference& inference, int input, MatrixOperation op) {
+  inference.require(op >= MatrixOperation::kNONE && op <= MatrixOperation::kVECTOR,
+                    "unknown matrix operation ", static_cast<int32_t>(op));
+  const SymShape& dims = inference.input(input).dims;
+  Operand result;
+  result.vector = op == MatrixOperation::kVECTOR;
+  inference.require_rank(input, result.vector ? 1 : 2, Dims::MAX_DIMS);
+  result.batch.assign(dims.begin(), dims.end() - (result.vector ? 1 : 2));
+  const Expr& last = dims.back();
+  if (result.vector) {
+    result.inner = last;
+    return result;
+  }
+  const Expr& before = dims[dims.size() - 2];
+  const bool inner_is_last = (input == 0) == (op == MatrixOperation::kNONE);
+  result.inner = inner_is_last ? last : before;
+  result.outer = inner_is_last ? before : last;
+  return result;
+}
+
+}  // namespace
+
+std::vector<OutputInfo> MatrixMultiply::infer(InferContext& context) const {
+  const MatrixMultiplyParams& params = this->params();
+  const int inputs = params.has_bias ? 3 : 2;
+  const Inference inference(context, kKind, {"a", "b", "bias"}, inputs, inputs);
+  inference.require_floating(0);
+  inference.require_same_type(1, 0);
+  inference.require(is_valid(params.activation), "unknown fused activation ",
+                    params.activation.type);
+  const Operand a = operand(inference, 0, params.op0), b = operand(inference, 1, params.op1);
+  inference.require(!conflict(a.inner, b.inner), "the inner extents differ: ", a.inner.str(),
+                    " of ", inference.port(0), ", whose shape is ", str(inference.input(0).dims),
+                    ", and ", b.inner.str(), " of ", inference.port(1), ", whose shape is ",
+                    str(inference.input(1).dims));
+  SymShape shape;
+  try {
+    shape = broadcast(std::span<const Expr>(a.batch), b.batch);
+  } catch (const Error&) {
+    inference.fail("the leading axes do not broadcast: ", inference.port(0), " has shape ",
+                   str(inference.input(0).dims), ", ", inference.port(1), " has shape ",
+                   str(inference.input(1).dims));
+  }
+  if (!a.vector) shape.push_back(a.outer);
+  if (!b.vector) shape.push_back(b.outer);
+  if (params.has_bias) {
+    inference.require_same_type(2, 0);
+    inference.require_broadcasts_to(2, shape);
+    const SymShape& bias = inference.input(2).dims;
+    for (size_t i = 0; i + 1 < bias.size(); ++i)
+      inference.require_extent(2, static_cast<int>(i), Expr(1),
+                               "the bias runs along the last axis");
+  }
+  return {make_output(inference.input(0).dtype, std::move(shape))};
+}
+
+}  // namespace opwright

@@ -1,0 +1,119 @@
+#include "operators/movement.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "operators/infer.h"
+
+namespace opwright {
+namespace {
+
+/// Leading axes that data and indices share must agree.
+void check_elementwise_axes(const Inference& inference, int64_t count) {
+  for (int i = 0; i < count; ++i)
+    inference.require_extent(1, i, inference.input(0).dims[i], "elementwise with the data");
+}
+
+SymShape gather_shape(const Inference& inference, const GatherParams& params) {
+  const SymShape &data = inference.input(0).dims, &indices = inference.input(1).dims;
+  const int64_t batch = params.num_elementwise_dims;
+  inference.require(batch >= 0 && batch <= inference.rank(0) && batch <= inference.rank(1),
+                    "the number of elementwise dimensions must be in [0, ",
+                    std::min(inference.rank(0), inference.rank(1)), "], but is ", batch);
+  SymShape shape;
+  switch (params.mode) {
+    case GatherMode::kDEFAULT:
+      inference.require_axis(params.axis, inference.rank(0), "the axis");
+      inference.require(batch <= params.axis, "the axis, ", params.axis,
+                        ", must come after the elementwise dimensions, of which there are ", batch);
+      check_elementwise_axes(inference, batch);
+      shape.assign(data.begin(), data.begin() + params.axis);
+      shape.insert(shape.end(), indices.begin() + batch, indices.end());
+      shape.insert(shape.end(), data.begin() + params.axis + 1, data.end());
+      return shape;
+    case GatherMode::kELEMENT:
+      inference.require_axis(params.axis, inference.rank(0), "the axis");
+      inference.require(batch == 0, "gathering elements takes no elementwise dimensions, but ",
+                        batch, " are asked for");
+      inference.require_rank(1, inference.rank(0), inference.rank(0));
+      for (int i = 0; i < inference.rank(0); ++i)
+        inference.require(i == params.axis || !data[i].is_constant() || !indices[i].is_constant() ||
+                              indices[i].constant() <= data[i].constant(),
+                          inference.port(1), " of shape ", str(indices), " exceeds ",
+                          inference.port(0), " of shape ", str(data), " on axis ", i);
+      return indices;
+    case GatherMode::kND: {
+      inference.require_rank(1, 1, Dims::MAX_DIMS);
+      const Expr& depth = indices.back();
+      inference.require(depth.is_constant(), "the last extent of ", inference.port(1),
+                        " must be constant, but its shape is ", str(indices));
+      inference.require(batch < inference.rank(1), "the elementwise dimensions, ", batch,
+                        ", must leave the last axis of ", inference.port(1));
+      inference.require(depth.constant() >= 1 && depth.constant() <= inference.rank(0) - batch,
+                        "the last extent of ", inference.port(1), " must be in [1, ",
+                        inference.rank(0) - batch, "], but is ", depth.str());
+      check_elementwise_axes(inference, batch);
+      shape.assign(indices.begin(), indices.end() - 1);
+      shape.insert(shape.end(), data.begin() + batch + depth.constant(), data.end());
+      return shape;
+    }
+  }
+  inference.fail("unknown mode ", static_cast<int32_t>(params.mode));
+}
+
+std::optional<Expr> pick(const std::vector<Expr>& data, const Expr& index) {
+  if (!index.is_constant()) return std::nullopt;
+  const auto count = static_cast<int64_t>(data.size());
+  const int64_t i = index.constant() < 0 ? index.constant() + count : index.constant();
+  return i >= 0 && i < count ? data[i] : Expr(0);
+}
+
+}  // namespace
+
+std::vector<OutputInfo> Concatenation::infer(InferContext& context) const {
+  const Inference inference(context, kKind, {}, 1, std::numeric_limits<int>::max());
+  const int rank = inference.optional(0) ? inference.rank(0) : 0;
+  inference.require_axis(params().axis, rank, "the axis");
+  const int axis = static_cast<int>(params().axis);
+  SymShape shape = inference.input(0).dims;
+  bool known = inference.input(0).values != nullptr;
+  for (int i = 1; i < inference.count(); ++i) {
+    inference.require(inference.optional(i) != nullptr, inference.port(i), " must be there");
+    inference.require_same_type(i, 0);
+    inference.require_rank(i, rank, rank);
+    const TensorInfo& input = inference.input(i);
+    known = known && input.values;
+    for (int k = 0; k < rank; ++k) {
+      if (k == axis) {
+        shape[k] = shape[k] + input.dims[k];
+        continue;
+      }
+      inference.require_extent(i, k, shape[k], "that of the inputs before it");
+      shape[k] = merge(shape[k], input.dims[k]);
+    }
+  }
+  ValuesPtr values;
+  if (known) {
+    std::vector<Expr> all;
+    for (int i = 0; i < inference.count(); ++i)
+      all.insert(all.end(), inference.input(i).values->begin(), inference.input(i).values->end());
+    values = make_values(inference.input(0).dtype, shape, [&](int64_t i) { return all[i]; });
+  }
+  return {make_output(inference.input(0).dtype, std::move(shape), std::move(values))};
+}
+
+std::vector<OutputInfo> Gather::infer(InferContext& context) const {
+  const Inference inference(context, kKind, {"data", "indices"}, 2);
+  const TensorInfo &data = inference.input(0), &indices = inference.input(1);
+  inference.require_type(1, indices.dtype == DataType::kINT32 || indices.dtype == DataType::kINT64,
+                         "INT32 or INT64");
+  SymShape shape = gather_shape(inference, params());
+  require_valid_shape(inference.who(), shape);
+  ValuesPtr values;
+  if (data.values && indices.values && params().mode != GatherMode::kND)
+    values = make_values(data.dtype, shape,
+                         [&](int64_t i) { return pick(*data.values, (*indices.values)[i]); });
+  return {make_output(data.dtype, std::move(shape), std::move(values))};
+}
+
+}  // namespace opwright

@@ -1,0 +1,48 @@
+#include "operators/normalization.h"
+
+#include <cmath>
+
+#include "operators/infer.h"
+
+namespace opwright {
+
+std::vector<OutputInfo> Normalization::infer(InferContext& context) const {
+  const Inference inference(context, kKind, {"x", "scale", "bias"}, 1);
+  const TensorInfo& x = inference.input(0);
+  const int64_t groups = params().num_groups;
+  inference.require_floating(0);
+  inference.require(std::isfinite(params().epsilon) && params().epsilon >= 0,
+                    "epsilon must be finite and not negative, but is ", params().epsilon);
+  const std::vector<int> axes = inference.axes_of(params().axes, inference.rank(0));
+  inference.require(groups >= 1, "the number of groups must be at least 1, but is ", groups);
+  if (groups > 1) {
+    inference.require_rank(0, 2, Dims::MAX_DIMS);
+    inference.require(!(params().axes & 3),
+                      "with groups, the mask must leave out the batch (axis 0) and the channels "
+                      "(axis 1, which the groups split), but is ",
+                      params().axes);
+    const Expr& channels = x.dims[1];
+    inference.require(!channels.is_constant() || channels.constant() % groups == 0,
+                      "the number of groups, ", groups, ", must divide the channels of ",
+                      inference.port(0), ", whose shape is ", str(x.dims));
+  } else {
+    inference.require(!axes.empty(), "at least one axis must be normalized over");
+  }
+  for (int i = 1; i < inference.count(); ++i) {
+    if (!inference.optional(i)) continue;
+    inference.require_same_type(i, 0);
+    inference.require_broadcasts_to(i, x.dims);
+  }
+  return {make_output(x.dtype, x.dims)};
+}
+
+std::vector<OutputInfo> Lrn::infer(InferContext& context) const {
+  const Inference inference(context, kKind, {"x"}, 1);
+  inference.require_floating(0);
+  inference.require_rank(0, 2, Dims::MAX_DIMS);
+  inference.require(params().window >= 1, "the window must be at least 1, but is ",
+                    params().window);
+  return {make_output(inference.input(0).dtype, inference.input(0).dims)};
+}
+
+}  // namespace opwright

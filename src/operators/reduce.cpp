@@ -1,0 +1,104 @@
+#include "operators/reduce.h"
+
+#include <algorithm>
+
+#include "operators/infer.h"
+
+namespace opwright {
+namespace {
+
+bool is_number(DataType type) { return is_floating(type) || is_integer(type); }
+
+std::optional<Expr> reduce(ReduceOperation op, const std::vector<Expr>& values) {
+  switch (op) {
+    case ReduceOperation::kSUM: {
+      Expr sum(0);
+      for (const Expr& value : values) sum = sum + value;
+      return sum;
+    }
+    case ReduceOperation::kPROD: {
+      Expr product(1);
+      for (const Expr& value : values) product = product * value;
+      return product;
+    }
+    case ReduceOperation::kMAX:
+    case ReduceOperation::kMIN: {
+      if (values.empty()) return std::nullopt;
+      Expr extreme = values[0];
+      for (const Expr& value : values)
+        extreme = op == ReduceOperation::kMAX ? max(extreme, value) : min(extreme, value);
+      return extreme;
+    }
+    case ReduceOperation::kAVG:
+      break;
+  }
+  return std::nullopt;
+}
+
+int single_axis(const Inference& inference, int64_t mask) {
+  const std::vector<int> axes = inference.axes_of(mask, inference.rank(0));
+  inference.require(axes.size() == 1, "the mask of axes must have exactly one bit, but is ", mask);
+  return axes[0];
+}
+
+}  // namespace
+
+std::vector<OutputInfo> Reduce::infer(InferContext& context) const {
+  const Inference inference(context, kKind, {"x"}, 1);
+  const TensorInfo& x = inference.input(0);
+  const ReduceOperation op = params().op;
+  inference.require(op >= ReduceOperation::kSUM && op <= ReduceOperation::kAVG,
+                    "unknown operation ", static_cast<int32_t>(op));
+  inference.require_type(0, is_number(x.dtype), "a number");
+  const std::vector<int> axes = inference.axes_of(params().axes, inference.rank(0));
+  inference.require(!axes.empty() || x.dims.empty(), "at least one axis must be reduced");
+  SymShape shape;
+  for (int i = 0; i < inference.rank(0); ++i) {
+    if (!(params().axes >> i & 1))
+      shape.push_back(x.dims[i]);
+    else if (params().keep_dims)
+      shape.push_back(Expr(1));
+  }
+  ValuesPtr values;
+  if (x.values)
+    values = make_values(x.dtype, shape, [&](int64_t) { return reduce(op, *x.values); });
+  return {make_output(x.dtype, std::move(shape), std::move(values))};
+}
+
+std::vector<OutputInfo> Softmax::infer(InferContext& context) const {
+  const Inference inference(context, kKind, {"x"}, 1);
+  inference.require_floating(0);
+  single_axis(inference, params().axes);
+  return {make_output(inference.input(0).dtype, inference.input(0).dims)};
+}
+
+std::vector<OutputInfo> TopK::infer(InferContext& context) const {
+  const Inference inference(context, kKind, {"x", "k"}, 1);
+  const TensorInfo& x = inference.input(0);
+  inference.require(params().op == TopKOperation::kMAX || params().op == TopKOperation::kMIN,
+                    "unknown operation ", static_cast<int32_t>(params().op));
+  inference.require_type(0, is_number(x.dtype), "a number");
+  const DataType indices = params().indices_type;
+  inference.require(indices == DataType::kINT32 || indices == DataType::kINT64,
+                    "indices must be INT32 or INT64, but are asked for in type ",
+                    static_cast<int32_t>(indices));
+  const int axis = single_axis(inference, params().axes);
+  Expr k(params().k);
+  if (inference.optional(1)) {
+    const std::vector<Expr>& given = inference.shape_values(1);
+    inference.require(given.size() == 1, inference.port(1), " must hold one integer, but holds ",
+                      given.size());
+    k = given[0];
+  }
+  const Expr& extent = x.dims[axis];
+  inference.require(!k.is_constant() || k.constant() >= 1, "k must be at least 1, but is ",
+                    k.str());
+  inference.require(!k.is_constant() || !extent.is_constant() || k.constant() <= extent.constant(),
+                    "k must not exceed the extent of axis ", axis, ", ", extent.str(), ", but is ",
+                    k.str());
+  SymShape shape = x.dims;
+  shape[axis] = k;
+  return {make_output(x.dtype, shape), make_output(indices, shape)};
+}
+
+}  // namespace opwright

@@ -1,0 +1,124 @@
+#include <algorithm>
+
+#include "operators/infer.h"
+#include "operators/movement.h"
+
+namespace opwright {
+namespace {
+
+SymShape permuted(std::string_view who, std::string_view what, const SymShape& shape,
+                  const Ints& permutation) {
+  require_permutation(who, what, permutation, static_cast<int>(shape.size()));
+  SymShape result;
+  for (int64_t axis : permutation) result.push_back(shape[axis]);
+  return result;
+}
+
+/// The elements of `from` and `to` after extents that occur in both are struck out, which keeps
+/// quotients simple and defined when one of those extents is 0 at run time.
+struct Counts {
+  Expr from, to;
+};
+Counts remaining(SymShape from, const SymShape& to) {
+  SymShape rest;
+  for (const Expr& extent : to) {
+    const auto same = std::ranges::find(from, extent);
+    if (same != from.end() && extent != Expr(0))
+      from.erase(same);
+    else
+      rest.push_back(extent);
+  }
+  return {numel(from), numel(rest)};
+}
+
+/// `wanted` with -1 and 0 replaced. Elements that are not constant are taken as they are.
+SymShape reshaped(const Inference& inference, const SymShape& from, const std::vector<Expr>& wanted,
+                  bool zero_is_placeholder) {
+  inference.require(wanted.size() <= static_cast<size_t>(Dims::MAX_DIMS),
+                    "a reshape may give at most ", Dims::MAX_DIMS, " axes, but ", wanted.size(),
+                    " are asked for");
+  SymShape shape, known;
+  int inferred = -1;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    Expr extent = wanted[i];
+    if (extent == Expr(-1)) {
+      inference.require(inferred < 0, "a reshape may infer one extent, but ", str(wanted),
+                        " has more than one -1");
+      inferred = static_cast<int>(i);
+      shape.push_back(extent);
+      continue;
+    }
+    if (zero_is_placeholder && extent == Expr(0)) {
+      inference.require(i < from.size(), "extent ", i, " of the reshape dimensions ", str(wanted),
+                        " is 0, which copies an extent that the input of shape ", str(from),
+                        " does not have");
+      extent = from[i];
+    }
+    inference.require(!extent.is_constant() || extent.constant() >= 0,
+                      "reshape dimensions must be -1 or more, but are ", str(wanted));
+    shape.push_back(extent);
+    known.push_back(extent);
+  }
+  const Counts counts = remaining(from, known);
+  const auto mismatch = [&] {
+    inference.fail("cannot reshape ", str(from), " to ", str(wanted),
+                   ": the number of elements differs");
+  };
+  if (inferred < 0) {
+    if (conflict(counts.from, counts.to)) mismatch();
+    return shape;
+  }
+  if (counts.to.is_constant()) {
+    inference.require(counts.to.constant() != 0, "cannot infer an extent of ", str(wanted),
+                      ": the others have no elements");
+    if (counts.from.is_constant() && counts.from.constant() % counts.to.constant() != 0) mismatch();
+  }
+  shape[inferred] = floor_div(counts.from, counts.to);
+  return shape;
+}
+
+}  // namespace
+
+std::vector<OutputInfo> Shuffle::infer(InferContext& context) const {
+  const Inference inference(context, kKind, {"x", "reshape dimensions"}, 1);
+  const ShuffleParams& params = this->params();
+  const TensorInfo& x = inference.input(0);
+  SymShape shape = x.dims;
+  if (!params.first_transpose.empty())
+    shape = permuted(inference.who(), "the first transpose", shape, params.first_transpose);
+  if (inference.optional(1)) {
+    inference.require_rank(1, 1, 1);
+    shape = reshaped(inference, shape, inference.shape_values(1), params.zero_is_placeholder);
+  } else if (params.has_reshape) {
+    shape = reshaped(inference, shape, {params.reshape_dims.begin(), params.reshape_dims.end()},
+                     params.zero_is_placeholder);
+  }
+  if (!params.second_transpose.empty())
+    shape = permuted(inference.who(), "the second transpose", shape, params.second_transpose);
+  ValuesPtr values;
+  if (x.values && shape.size() <= 1) values = x.values;
+  return {make_output(x.dtype, std::move(shape), std::move(values))};
+}
+
+std::vector<OutputInfo> Transpose::infer(InferContext& context) const {
+  const Inference inference(context, kKind, {"x"}, 1);
+  const TensorInfo& x = inference.input(0);
+  return {make_output(x.dtype,
+                      permuted(inference.who(), "the permutation", x.dims, params().permutation),
+                      x.values)};
+}
+
+std::vector<OutputInfo> Reshape::infer(InferContext& context) const {
+  const Inference inference(context, kKind, {"x"}, 1);
+  inference.fail(
+      "its output shape belongs to the compiled graph and cannot be inferred; add a Shuffle "
+      "instead");
+}
+
+std::vector<OutputInfo> Reformat::infer(InferContext& context) const {
+  const Inference inference(context, kKind, {"x"}, 1);
+  const TensorInfo& x = inference.input(0);
+  return {make_output(x.dtype, x.dims, x.values)};
+}
+
+}  // namespace opwright

@@ -1,0 +1,92 @@
+#include "operators/infer.h"
+#include "operators/movement.h"
+
+namespace opwright {
+namespace {
+
+std::vector<int> axes_of(const Inference& inference, const Ints& given) {
+  const int rank = inference.rank(0);
+  std::vector<int> axes;
+  std::vector<bool> seen(rank, false);
+  for (int64_t axis : given) {
+    inference.require_axis(axis, rank, "an axis");
+    inference.require(!seen[axis], "the axes ", str(given), " must be distinct");
+    seen[axis] = true;
+    axes.push_back(static_cast<int>(axis));
+  }
+  if (given.empty())
+    for (int i = 0; i < rank; ++i) axes.push_back(i);
+  return axes;
+}
+
+/// Start, size or stride: from the input where it is there, else from the parameters.
+std::vector<Expr> per_sliced_axis(const Inference& inference, int input, const Ints& parameter,
+                                  std::string_view what, size_t count) {
+  std::vector<Expr> values(parameter.begin(), parameter.end());
+  if (inference.optional(input)) values = inference.shape_values(input);
+  inference.require(values.size() == count, what, " must have ", count,
+                    " elements, one per sliced axis, but is ", str(values));
+  return values;
+}
+
+void check_bounds(const Inference& inference, SampleMode mode, int axis, const Expr& extent,
+                  const Expr& start, const Expr& size, const Expr& stride) {
+  if (!extent.is_constant() || !start.is_constant() || !size.is_constant() || !stride.is_constant())
+    return;
+  if (size.constant() == 0) return;
+  const Expr last = start + (size - Expr(1)) * stride;
+  const auto inside = [&](const Expr& index) {
+    return index.constant() >= 0 && index.constant() < extent.constant();
+  };
+  if (inside(start) && inside(last)) return;
+  inference.require(mode != SampleMode::kSTRICT_BOUNDS, "axis ", axis, " has extent ", extent.str(),
+                    ", but elements ", start.str(), " to ", last.str(), " (stride ", stride.str(),
+                    ") are asked for; use another sample mode to reach beyond the bounds");
+  inference.require(mode == SampleMode::kFILL || extent.constant() > 0, "axis ", axis,
+                    " has no elements to sample from");
+}
+
+/// The input element that output element `i` is, when it is within the bounds.
+std::optional<Expr> element(const TensorInfo& x, const Expr& start, const Expr& stride, int64_t i) {
+  if (!start.is_constant() || !stride.is_constant()) return std::nullopt;
+  const int64_t index = (start + Expr(i) * stride).constant();
+  if (index < 0 || index >= static_cast<int64_t>(x.values->size())) return std::nullopt;
+  return (*x.values)[index];
+}
+
+}  // namespace
+
+std::vector<OutputInfo> Slice::infer(InferContext& context) const {
+  const Inference inference(context, kKind, {"x", "start", "size", "stride", "fill value"}, 1);
+  const SliceParams& params = this->params();
+  inference.require(
+      params.mode >= SampleMode::kSTRICT_BOUNDS && params.mode <= SampleMode::kREFLECT,
+      "unknown sample mode ", static_cast<int32_t>(params.mode));
+  const TensorInfo& x = inference.input(0);
+  const std::vector<int> axes = axes_of(inference, params.axes);
+  const auto start = per_sliced_axis(inference, 1, params.start, "start", axes.size());
+  const auto size = per_sliced_axis(inference, 2, params.size, "size", axes.size());
+  const auto stride = per_sliced_axis(inference, 3, params.stride, "stride", axes.size());
+  if (inference.optional(4)) {
+    inference.require(params.mode == SampleMode::kFILL, inference.port(4),
+                      " is only for sample mode FILL");
+    inference.require_same_type(4, 0);
+    inference.require(!conflict(numel(inference.input(4).dims), Expr(1)), inference.port(4),
+                      " must be a scalar, but has shape ", str(inference.input(4).dims));
+  }
+  SymShape shape = x.dims;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    inference.require(!size[i].is_constant() || size[i].constant() >= 0,
+                      "size must not be negative, but is ", str(size));
+    check_bounds(inference, params.mode, axes[i], x.dims[axes[i]], start[i], size[i], stride[i]);
+    shape[axes[i]] = size[i];
+  }
+  ValuesPtr values;
+  if (x.values && axes.empty()) values = x.values;
+  if (x.values && axes.size() == 1)
+    values =
+        make_values(x.dtype, shape, [&](int64_t i) { return element(x, start[0], stride[0], i); });
+  return {make_output(x.dtype, std::move(shape), std::move(values))};
+}
+
+}  // namespace opwright
