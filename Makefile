@@ -4,7 +4,7 @@ JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 20
 VENV_PYTHON := .venv/bin/python
 # The modules whose tests run threads of their own, for ThreadSanitizer.
-TSAN_TESTS ?= base plugin runtime
+TSAN_TESTS ?= $(notdir $(wildcard $(addprefix tests/cpp/,base plugin runtime)))
 SANITIZER_PRESET = cmake --preset $(1) -DPython_EXECUTABLE=$(CURDIR)/$(VENV_PYTHON)
 
 .DEFAULT_GOAL := help

@@ -13,6 +13,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 import opwright.plugin as trtp
+
 from opwright import aot
 
 

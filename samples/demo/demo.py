@@ -22,11 +22,12 @@ import circ_pad  # noqa: F401  (importing it defines the operator)
 import numpy as np
 import onnx
 import onnxruntime
-import opwright
 import scipy.ndimage
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image, ImageDraw
 from skimage.data import astronaut
+
+import opwright
 
 PAD = 29  # wide enough to see
 SIZE = 512  # the photograph's height and width

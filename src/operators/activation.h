@@ -24,7 +24,9 @@ enum class ActivationType : int32_t {
 /// An activation that another operator applies to its result before it is stored.
 struct FusedActivation {
   static constexpr int32_t kNone = -1;
-  int32_t type = kNone;  ///< ActivationType or kNone
+  static constexpr int32_t kSwish = 100;      ///< x * sigmoid(alpha * x)
+  static constexpr int32_t kHardSwish = 101;  ///< x * clip(alpha * x + beta, 0, 1)
+  int32_t type = kNone;                       ///< ActivationType or one of the above
   float alpha = 0, beta = 0;
   bool present() const { return type != kNone; }
   template <class V>

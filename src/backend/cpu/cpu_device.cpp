@@ -7,6 +7,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
+#include "backend/cpu/dnnl_post_ops.h"
 #include "backend/cpu/kernels.h"
 #include "base/error.h"
 #include "base/parallel.h"
@@ -16,7 +17,12 @@ namespace {
 
 /// Every kind of operator that the CPU has kernels for; null when it has none.
 const KernelEntry* find_entry(std::string_view kind) {
-  static const std::unordered_map<std::string_view, KernelEntry> table = {};
+  static const std::unordered_map<std::string_view, KernelEntry> table = {
+      {"Convolution", convolution_kernels()},
+      {"MatrixMultiply", matrix_multiply_kernels()},
+      {"Pooling", pooling_kernels()},
+      {"Reformat", reformat_kernels()},
+  };
   const auto found = table.find(kind);
   return found == table.end() ? nullptr : &found->second;
 }
@@ -119,6 +125,11 @@ std::unique_ptr<Kernel> CpuDevice::make_kernel(const Operator& op, const KernelA
     fail_with(ErrorCode::kUNSUPPORTED_STATE, "Layer '", args.layer, "': the CPU has no kernel for ",
               op.kind(), ".");
   return entry->make(op, args);
+}
+
+bool CpuDevice::can_fuse(const FusedActivation& activation) const {
+  dnnl::post_ops post_ops;
+  return append_activation(post_ops, activation);
 }
 
 std::vector<TensorFormat> CpuDevice::formats(int rank) const {

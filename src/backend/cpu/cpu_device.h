@@ -23,6 +23,7 @@ class CpuDevice final : public Device {
   void free(void* memory) const noexcept override;
   std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) const override;
   std::unique_ptr<Kernel> make_kernel(const Operator& op, const KernelArgs& args) const override;
+  bool can_fuse(const FusedActivation& activation) const override;
   std::vector<TensorFormat> formats(int rank) const override;
   double time(Kernel& kernel, void const* const* inputs, void* const* outputs, void* workspace,
               int iterations) const override;

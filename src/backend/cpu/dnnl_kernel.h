@@ -1,0 +1,66 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/dnnl_program.h"
+#include "network/operator.h"
+
+namespace opwright {
+
+/// A kernel that is a DnnlProgram for each set of shapes. The programs of recent shapes are kept,
+/// so alternating between a few shapes prepares nothing anew.
+class DnnlKernel : public Kernel {
+ public:
+  ~DnnlKernel() override;
+  size_t workspace_size() const final { return planned_workspace_; }
+  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) final;
+  void enqueue(void const* const* inputs, void* const* outputs, void* workspace, Queue) final;
+  std::string description() const final { return description_; }
+
+  /// Builds the programs for the profile's opt and max shapes. To be called once after
+  /// construction, see make_dnnl_kernel().
+  void prepare(const KernelArgs& args);
+
+ protected:
+  explicit DnnlKernel(const KernelArgs& args);
+  /// Composes the program for shapes with at least one output element.
+  virtual void build(DnnlProgram& program, std::span<const Shape> inputs,
+                     std::span<const Shape> outputs) = 0;
+
+  bool has_input(size_t index) const { return index < present_.size() && present_[index]; }
+  PortType input_type(size_t index) const { return candidate_.inputs[index]; }
+  PortType output_type(size_t index) const { return candidate_.outputs[index]; }
+  const Candidate& candidate() const { return candidate_; }
+  const std::string& layer() const { return layer_; }
+
+ private:
+  struct Entry {
+    std::vector<Shape> shapes;
+    std::unique_ptr<DnnlProgram> program;  ///< null when there is nothing to compute
+  };
+  DnnlProgram* find_or_build(std::span<const Shape> inputs, std::span<const Shape> outputs);
+
+  std::string layer_;
+  Candidate candidate_;
+  std::vector<bool> present_;
+  std::vector<std::unique_ptr<Entry>> recent_;  ///< latest first
+  DnnlProgram* current_ = nullptr;
+  size_t planned_workspace_ = 0;
+  void* own_workspace_ = nullptr;  ///< for shapes that need more than was planned
+  size_t own_workspace_size_ = 0;
+  std::string description_;
+};
+
+template <class K, class Op>
+std::unique_ptr<Kernel> make_dnnl_kernel(const Operator& op, const KernelArgs& args) {
+  auto kernel = std::make_unique<K>(static_cast<const Op&>(op).params(), args);
+  kernel->prepare(args);
+  return kernel;
+}
+
+/// The extents of all ports at the profile's opt shape.
+std::vector<Shape> opt_shapes(std::span<const PortDesc> ports);
+
+}  // namespace opwright

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <oneapi/dnnl/dnnl.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/shape.h"
+#include "network/operator.h"
+
+namespace opwright {
+
+/// oneDNN's engine for the host, one for the process.
+const dnnl::engine& dnnl_engine();
+
+/// kFLOAT, kHALF, kBF16, kINT8, kUINT8, kINT32; throws Error for others.
+dnnl::memory::data_type dnnl_type(DataType type);
+/// The way back.
+DataType from_dnnl(dnnl::memory::data_type type);
+dnnl::memory::dims dnnl_dims(const Shape& shape);
+
+/// A tensor as it lies in memory in that format: LINEAR, HWC, and CHW4, CHW16, CHW32 up to three
+/// spatial axes.
+dnnl::memory::desc dnnl_desc(const Shape& shape, DataType type,
+                             TensorFormat format = TensorFormat::kLINEAR);
+/// A tensor of that shape whose layout the primitive chooses.
+dnnl::memory::desc dnnl_any(const Shape& shape, DataType type);
+
+/// The same layout with elements of another type, for the layouts that dnnl_desc() makes and for
+/// those that are all strides.
+dnnl::memory::desc with_type(const dnnl::memory::desc& desc, dnnl::memory::data_type type);
+
+/// Everything that decides where an element lies: "type:extents:padded extents:strides:blocks".
+/// Empty for layouts that only oneDNN knows.
+std::string layout_text(const dnnl::memory::desc& desc);
+
+/// Writes the elements of a tensor that lies as layout_text() described it into row-major order.
+/// Throws Error unless the text describes a tensor of these extents and type that fits `size`.
+void unpack_layout(std::string_view layout, const dnnl::memory::dims& extents, const void* packed,
+                   size_t size, void* row_major);
+
+/// Whether an implementation of this name is a plain loop rather than a tuned kernel.
+bool is_reference(std::string_view implementation);
+
+/// The type that kernels compute in for tensors of a floating type: itself where the processor has
+/// fast instructions for it, else FP32.
+DataType compute_type(DataType type);
+
+/// The types that a floating operator may be offered in when the network says `type`.
+std::vector<DataType> offered_types(const CandidateQuery& query, DataType type);
+
+}  // namespace opwright

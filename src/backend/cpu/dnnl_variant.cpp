@@ -1,0 +1,25 @@
+#include "backend/cpu/dnnl_variant.h"
+
+namespace opwright {
+
+std::vector<Variant> variants_for(const PortType& input, const PortType& output) {
+  std::vector<Variant> variants;
+  const auto add = [&](DataType type) {
+    variants.push_back({type, input.format, output.format});
+    if (input.format == TensorFormat::kLINEAR && output.format == TensorFormat::kLINEAR)
+      variants.push_back({type, TensorFormat::kHWC, TensorFormat::kHWC});
+  };
+  if (compute_type(input.dtype) == input.dtype) add(input.dtype);
+  if (input.dtype != DataType::kFLOAT) add(DataType::kFLOAT);
+  return variants;
+}
+
+std::string variant_suffix(const Variant& variant, const PortType& input, const PortType& output) {
+  std::string suffix;
+  if (variant.input != input.format || variant.output != output.format)
+    suffix += " via " + std::string(name(variant.input));
+  if (variant.type != input.dtype) suffix += " in " + std::string(name(variant.type));
+  return suffix;
+}
+
+}  // namespace opwright

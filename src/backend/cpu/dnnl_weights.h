@@ -1,0 +1,44 @@
+#pragma once
+
+#include <oneapi/dnnl/dnnl.hpp>
+#include <optional>
+#include <vector>
+
+#include "backend/cpu/dnnl_program.h"
+#include "network/operator.h"
+
+namespace opwright {
+
+/// An input that holds weights. A constant one is reordered once into the layout that the primitive
+/// wants, or comes so from the plan; one that is not is reordered in each run.
+class DnnlWeights {
+ public:
+  /// `plain` describes the elements of the port in LINEAR order as the primitive sees them:
+  /// extents and strides may differ from the port's shape, the bytes do not.
+  DnnlWeights(const KernelArgs& args, int input, const dnnl::memory::desc& plain);
+
+  bool is_constant() const { return is_constant_; }
+  /// The layout of the packed weights once there are any: what primitives for other shapes should
+  /// accept.
+  const std::optional<dnnl::memory::desc>& packed_desc() const { return packed_desc_; }
+  /// The weights in the wanted layout.
+  Operand operand(DnnlProgram& program, const dnnl::memory::desc& wanted);
+  /// For Kernel::packed().
+  std::vector<PackedInput> packed() const;
+
+ private:
+  Blob pack(const dnnl::memory::desc& wanted) const;
+
+  int input_;
+  dnnl::memory::desc plain_;
+  bool is_constant_;
+  Blob constant_;       ///< in `plain_`; empty once packed and when the plan has the packed form
+  PackedInput stored_;  ///< as the plan has it
+  std::optional<dnnl::memory::desc> packed_desc_;
+  Blob packed_;
+};
+
+/// A one-dimensional constant, such as a bias, as FP32; empty when the port is not constant.
+Blob constant_as_float(const PortDesc& port);
+
+}  // namespace opwright

@@ -1,0 +1,263 @@
+#include "operators/matrix.h"
+
+#include <cstring>
+
+#include "backend/cpu/dnnl_kernel.h"
+#include "backend/cpu/dnnl_post_ops.h"
+#include "backend/cpu/dnnl_variant.h"
+#include "backend/cpu/dnnl_weights.h"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/matrix_product.h"
+#include "base/error.h"
+#include "base/parallel.h"
+
+namespace opwright {
+namespace {
+
+using Desc = dnnl::matmul::primitive_desc;
+using dnnl::memory;
+
+memory::desc operand_desc(const MatrixOperand& operand, DataType type) {
+  return {operand.extents, dnnl_type(type), operand.strides};
+}
+
+/// A layout for constant matrices that the primitive chooses.
+memory::desc any_desc(const MatrixOperand& operand, DataType type) {
+  return {operand.extents, dnnl_type(type), memory::format_tag::any};
+}
+
+/// The bias as the product sees it: along the columns, or along the rows where b is a vector and
+/// the output ends with the rows.
+memory::dims bias_extents(const MatrixMultiplyParams& params, const MatrixProduct& product,
+                          int64_t count) {
+  memory::dims extents(product.rank(), 1);
+  const bool along_rows = params.op1 == MatrixOperation::kVECTOR;
+  extents[product.rank() - (along_rows ? 2 : 1)] = count;
+  return extents;
+}
+
+memory::desc dense_desc(const memory::dims& extents, memory::data_type type) {
+  memory::dims strides(extents.size(), 1);
+  for (size_t axis = extents.size(); axis-- > 1;) strides[axis - 1] = strides[axis] * extents[axis];
+  return {extents, type, strides};
+}
+
+Desc make_desc(const MatrixMultiplyParams& params, const MatrixProduct& product, int64_t bias_count,
+               const Variant& variant, const memory::desc& b) {
+  if (variant.input != TensorFormat::kLINEAR) return {};
+  dnnl::primitive_attr attributes = workspace_attributes();
+  dnnl::post_ops post_ops;
+  if (!append_activation(post_ops, params.activation)) return {};
+  attributes.set_post_ops(post_ops);
+  const memory::desc a = operand_desc(product.a, variant.type);
+  const memory::desc output = operand_desc(product.output, variant.type);
+  if (bias_count == 0) return Desc(dnnl_engine(), a, b, output, attributes, /*allow_empty=*/true);
+  const memory::desc bias =
+      dense_desc(bias_extents(params, product, bias_count), memory::data_type::f32);
+  return Desc(dnnl_engine(), a, b, bias, output, attributes, /*allow_empty=*/true);
+}
+
+/// Whether b is one constant matrix that every product shares, whatever the shape of a.
+bool is_packable(const MatrixMultiplyParams& params, const PortDesc& b) {
+  const int matrix_rank = params.op1 == MatrixOperation::kVECTOR ? 1 : 2;
+  return b.is_constant && params.op0 != MatrixOperation::kTRANSPOSE &&
+         params.op1 != MatrixOperation::kVECTOR && b.opt.numel(0, b.opt.rank() - matrix_rank) == 1;
+}
+
+int64_t bias_count_of(const MatrixMultiplyParams& params, std::span<const PortDesc> inputs) {
+  return params.has_bias && inputs.size() > 2 && inputs[2].present ? inputs[2].opt.numel() : 0;
+}
+
+memory::desc plain_b(const MatrixMultiplyParams& params, const KernelArgs& args) {
+  const MatrixProduct product = analyze_product(params, args.inputs[0].opt, args.inputs[1].opt);
+  return operand_desc(product.b, args.inputs[1].type.dtype);
+}
+
+class MatrixMultiplyKernel final : public DnnlKernel {
+ public:
+  MatrixMultiplyKernel(const MatrixMultiplyParams& params, const KernelArgs& args)
+      : DnnlKernel(args), params_(params), has_bias_(bias_count_of(params, args.inputs) > 0) {
+    if (is_packable(params, args.inputs[1])) weights_.emplace(args, 1, plain_b(params, args));
+    if (has_bias_) bias_ = constant_as_float(args.inputs[2]);
+  }
+
+  std::vector<PackedInput> packed() const override {
+    return weights_ ? weights_->packed() : std::vector<PackedInput>();
+  }
+
+ private:
+  void build(DnnlProgram& program, std::span<const Shape> inputs,
+             std::span<const Shape> outputs) override {
+    MatrixProduct product = analyze_product(params_, inputs[0], inputs[1]);
+    const bool nothing_to_sum = product.k == 0;
+    if (nothing_to_sum) {
+      // A sum over nothing is zero: the product with k = 1 of matrices of zeros.
+      Shape a = inputs[0], b = inputs[1];
+      for (int64_t& extent : a) extent = std::max<int64_t>(extent, 1);
+      for (int64_t& extent : b) extent = std::max<int64_t>(extent, 1);
+      product = analyze_product(params_, a, b);
+    }
+    const int64_t bias_count = has_bias_ ? inputs[2].numel() : 0;
+    const Selection<Desc> selected = select(product, bias_count, nothing_to_sum);
+
+    std::vector<std::pair<int, Operand>> arguments;
+    if (nothing_to_sum) {
+      arguments.push_back({DNNL_ARG_SRC, zeros(program, selected.desc.src_desc())});
+      arguments.push_back({DNNL_ARG_WEIGHTS, zeros(program, selected.desc.weights_desc())});
+    } else {
+      const Operand a = program.input(0, operand_desc(product.a, input_type(0).dtype));
+      arguments.push_back({DNNL_ARG_SRC, program.as(a, selected.desc.src_desc())});
+      const Operand b =
+          weights_ ? weights_->operand(program, selected.desc.weights_desc())
+                   : program.as(program.input(1, operand_desc(product.b, input_type(1).dtype)),
+                                selected.desc.weights_desc());
+      arguments.push_back({DNNL_ARG_WEIGHTS, b});
+    }
+    if (has_bias_) {
+      const memory::desc wanted = selected.desc.bias_desc();
+      const memory::desc given = dense_desc(wanted.get_dims(), dnnl_type(input_type(2).dtype));
+      arguments.push_back({DNNL_ARG_BIAS, bias_ ? program.constant(bias_.data(), wanted)
+                                                : program.as(program.input(2, given), wanted)});
+    }
+    (void)outputs;
+    const Operand output = program.output(0, operand_desc(product.output, output_type(0).dtype));
+    const Operand result = program.staging(output, selected.desc.dst_desc());
+    arguments.push_back({DNNL_ARG_DST, result});
+    program.add(selected.desc, arguments);
+    program.copy(result, output);
+    program.description = selected.name;
+  }
+
+  static Operand zeros(DnnlProgram& program, const memory::desc& desc) {
+    return program.constant(
+        Blob::make(desc.get_size(), [&](void* bytes) { std::memset(bytes, 0, desc.get_size()); }),
+        desc);
+  }
+
+  Selection<Desc> select(const MatrixProduct& product, int64_t bias_count, bool plain) const {
+    const auto search = [&](const memory::desc* b) {
+      return select_implementation<Desc>(
+          input_type(0), output_type(0), candidate().tactic_name, is_reference,
+          [&](const Variant& variant) {
+            const memory::desc own = weights_ && !plain ? any_desc(product.b, variant.type)
+                                                        : operand_desc(product.b, variant.type);
+            return make_desc(params_, product, bias_count, variant, b ? *b : own);
+          });
+    };
+    std::optional<Selection<Desc>> selected;
+    if (weights_ && weights_->packed_desc() && !plain) selected = search(&*weights_->packed_desc());
+    if (!selected || !selected->fast) {
+      auto other = search(nullptr);
+      if (!selected || (other && other->fast)) selected = std::move(other);
+    }
+    if (!selected)
+      fail_with(ErrorCode::kUNSUPPORTED_STATE, "Layer '", layer(),
+                "': oneDNN has no matrix product for these shapes.");
+    return std::move(*selected);
+  }
+
+  MatrixMultiplyParams params_;
+  bool has_bias_;
+  std::optional<DnnlWeights> weights_;  ///< b, where it is packed
+  Blob bias_;                           ///< FP32; empty when the bias is not a constant
+};
+
+/// Integers: exact, wrapping around as the type does.
+template <class T>
+class IntegerProductKernel final : public Kernel {
+ public:
+  explicit IntegerProductKernel(const MatrixMultiplyParams& params) : params_(params) {}
+
+  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape>) override {
+    product_ = analyze_product(params_, inputs[0], inputs[1]);
+    rows_ = 1;
+    for (int axis = 0; axis < product_.rank() - 1; ++axis) rows_ *= product_.output.extents[axis];
+  }
+
+  void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
+    const T* a = static_cast<const T*>(inputs[0]);
+    const T* b = static_cast<const T*>(inputs[1]);
+    T* output = static_cast<T*>(outputs[0]);
+    const int64_t row_cost = std::max<int64_t>(product_.n * product_.k, 1);
+    parallel_for(rows_, 16384 / row_cost + 1, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) compute_row(a, b, output, row);
+    });
+  }
+
+  std::string description() const override { return "integer loop"; }
+
+ private:
+  void compute_row(const T* a, const T* b, T* output, int64_t row) const {
+    using Unsigned = std::make_unsigned_t<T>;
+    const int last = product_.rank() - 1;
+    int64_t rest = row;
+    for (int axis = last - 1; axis >= 0; --axis) {
+      const int64_t at = rest % product_.output.extents[axis];
+      rest /= product_.output.extents[axis];
+      if (product_.a.extents[axis] > 1) a += at * product_.a.strides[axis];
+      if (axis < last - 1 && product_.b.extents[axis] > 1) b += at * product_.b.strides[axis];
+    }
+    T* to = output + row * product_.n;
+    std::fill(to, to + product_.n, T{0});
+    for (int64_t k = 0; k < product_.k; ++k) {
+      const auto factor = static_cast<Unsigned>(a[k * product_.a.strides[last]]);
+      const T* from = b + k * product_.b.strides[last - 1];
+      const int64_t stride = product_.b.strides[last];
+      for (int64_t n = 0; n < product_.n; ++n)
+        to[n] = static_cast<T>(static_cast<Unsigned>(to[n]) +
+                               factor * static_cast<Unsigned>(from[n * stride]));
+    }
+  }
+
+  MatrixMultiplyParams params_;
+  MatrixProduct product_;
+  int64_t rows_ = 0;
+};
+
+std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {
+  const MatrixMultiplyParams& params = static_cast<const MatrixMultiply&>(op).params();
+  const DataType type = query.inputs[0].type.dtype;
+  std::vector<Candidate> found;
+  if (type == DataType::kINT32 || type == DataType::kINT64) {
+    if (!params.has_bias && !params.activation.present())
+      found.push_back({{{type}, {type}}, {{type}}, 0, "integer loop"});
+    return found;
+  }
+  const MatrixProduct product = analyze_product(params, query.inputs[0].opt, query.inputs[1].opt);
+  const bool nothing = query.outputs[0].opt.numel() == 0 || product.k == 0;
+  for (const DataType offered : offered_types(query, type)) {
+    Candidate candidate;
+    for (const PortDesc& port : query.inputs)
+      candidate.inputs.push_back({port.is_constant ? port.type.dtype : offered});
+    candidate.inputs[0].dtype = offered;
+    if (!is_packable(params, query.inputs[1])) candidate.inputs[1].dtype = offered;
+    candidate.outputs = {{offered}};
+    if (!nothing) {
+      const auto best = select_implementation<Desc>(
+          candidate.inputs[0], candidate.outputs[0], {}, is_reference, [&](const Variant& variant) {
+            const memory::desc b = is_packable(params, query.inputs[1])
+                                       ? any_desc(product.b, variant.type)
+                                       : operand_desc(product.b, variant.type);
+            return make_desc(params, product, bias_count_of(params, query.inputs), variant, b);
+          });
+      if (!best) continue;
+      candidate.tactic_name = best->name;
+    }
+    found.push_back(candidate);
+  }
+  return found;
+}
+
+std::unique_ptr<Kernel> make(const Operator& op, const KernelArgs& args) {
+  const MatrixMultiplyParams& params = static_cast<const MatrixMultiply&>(op).params();
+  const DataType type = args.candidate->inputs[0].dtype;
+  if (type == DataType::kINT32) return std::make_unique<IntegerProductKernel<int32_t>>(params);
+  if (type == DataType::kINT64) return std::make_unique<IntegerProductKernel<int64_t>>(params);
+  return make_dnnl_kernel<MatrixMultiplyKernel, MatrixMultiply>(op, args);
+}
+
+}  // namespace
+
+KernelEntry matrix_multiply_kernels() { return {candidates, make}; }
+
+}  // namespace opwright

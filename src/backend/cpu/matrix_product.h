@@ -1,0 +1,30 @@
+#pragma once
+
+#include <vector>
+
+#include "base/shape.h"
+#include "operators/matrix.h"
+
+namespace opwright {
+
+/// One side of a stack of matrix products: per stack axis and per matrix axis (rows, then columns)
+/// the extent and the stride in elements. Extent 1 stands for broadcasting.
+struct MatrixOperand {
+  std::vector<int64_t> extents, strides;
+};
+
+/// A matrix multiplication with its axes made explicit: stack axes are aligned, neighbours that
+/// behave alike are merged, and where one matrix serves all of the stack the rows of a become one
+/// long matrix.
+struct MatrixProduct {
+  MatrixOperand a;       ///< [stack..., m, k]
+  MatrixOperand b;       ///< [stack..., k, n]
+  MatrixOperand output;  ///< [stack..., m, n]
+  int64_t m = 0, n = 0, k = 0;
+
+  int rank() const { return static_cast<int>(output.extents.size()); }
+};
+
+MatrixProduct analyze_product(const MatrixMultiplyParams& params, const Shape& a, const Shape& b);
+
+}  // namespace opwright
