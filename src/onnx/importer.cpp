@@ -53,6 +53,9 @@ Ints NodeImporter::get_ints(std::string_view name, Ints otherwise) const {
 }
 
 std::vector<Expr> NodeImporter::values(Tensor* tensor, std::string_view what) const {
+  // An input whose elements decide shapes becomes a shape input of the network.
+  if (!tensor->info().values && tensor->is_network_input() && !is_floating(tensor->dtype()))
+    network_.make_shape_input(*tensor);
   const auto& values = tensor->info().values;
   if (!values)
     error(what, " ('", tensor->name(),
