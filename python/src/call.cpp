@@ -1,6 +1,7 @@
 // Engine: an engine that is called like a function.
 
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/unique_ptr.h>
 
 #include <mutex>
 

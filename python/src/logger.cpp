@@ -18,12 +18,12 @@ using Severity = ILogger::Severity;
 /// printed as unraisable.
 class PyLogger : public ILogger {
  public:
-  NB_TRAMPOLINE(ILogger, 1);
+  NB_TRAMPOLINE(ILogger);
+  void call(Severity severity, char const* message) { NB_OVERRIDE_PURE(log, severity, message); }
   void log(Severity severity, char const* message) noexcept override {
     nb::gil_scoped_acquire gil;
     try {
-      nb::detail::ticket ticket(nb_trampoline, "log", true);
-      nb_trampoline.base().attr(ticket.key)(severity, message);
+      call(severity, message);
     } catch (nb::python_error& error) {
       error.restore();
       PyErr_WriteUnraisable(nullptr);

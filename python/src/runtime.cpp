@@ -86,10 +86,10 @@ struct ProfilerBase {
   virtual ~ProfilerBase() = default;
 };
 struct PyOutputAllocatorBase : OutputAllocatorBase {
-  NB_TRAMPOLINE(OutputAllocatorBase, 0);
+  NB_TRAMPOLINE(OutputAllocatorBase);
 };
 struct PyProfilerBase : ProfilerBase {
-  NB_TRAMPOLINE(ProfilerBase, 0);
+  NB_TRAMPOLINE(ProfilerBase);
 };
 
 struct ExecutionContext {

@@ -30,7 +30,10 @@ void bind_dims(nb::module_& m) {
              if (index < 0 || index >= self.rank()) throw nb::index_error();
              return self[index];
            })
-      .def("__getitem__", [](const Shape& self, nb::slice slice) { return to_tuple(self)[slice]; })
+      .def("__getitem__",
+           [](const Shape& self, nb::slice slice) {
+             return nb::object(nb::object(to_tuple(self))[slice]);
+           })
       .def("__setitem__",
            [](Shape& self, int i, int64_t extent) {
              const int index = i < 0 ? i + self.rank() : i;
