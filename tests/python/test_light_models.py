@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import light_models
 import numpy as np
 import onnxruntime
-import opwright
 import pytest
+
+import light_models
+import opwright
 
 
 def relative_error(ours: np.ndarray, theirs: np.ndarray) -> float:

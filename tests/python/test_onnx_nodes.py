@@ -7,9 +7,10 @@ import warnings
 
 import numpy as np
 import onnx
-import opwright
 import pytest
 from onnx import numpy_helper
+
+import opwright
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
