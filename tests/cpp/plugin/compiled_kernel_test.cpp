@@ -1,0 +1,287 @@
+#include "plugin/compiled_kernel.h"
+
+#include <cstring>
+#include <numeric>
+
+#include "network/operator_registry.h"
+#include "plugin/compile_for_test.h"
+#include "plugin/host_code.h"
+#include "plugin/plugin_test.h"
+
+namespace opwright {
+namespace {
+
+using DT = DataType;
+
+/// y[i] = a * x[i] + b; one cell of the grid for each element of x, whose rows are `width` long.
+/// `count` counts the cells that ran.
+const char* const kAffine = R"(
+extern "C" void affine(void** args, int64_t x, int64_t y, int64_t z) {
+  const float* in = *(const float**)args[0];
+  int32_t width = *(int32_t*)args[1];
+  int64_t height = *(int64_t*)args[2];
+  float a = *(float*)args[3];
+  double b = *(double*)args[4];
+  int8_t small = *(int8_t*)args[5];
+  int16_t medium = *(int16_t*)args[6];
+  float* out = *(float**)args[7];
+  int64_t i = (z * height + y) * width + x;
+  out[i] = a * in[i] + (float)b + small + medium;
+}
+)";
+
+KernelCode affine() {
+  KernelCode code;
+  code.name = "affine";
+  static const CodeObject object = compile_for_test(kAffine);
+  code.object = object;
+  // Input 0 has rank 3: depth is symbol 0, height 1, width 2.
+  code.grid[0] = Expr::symbol(2);
+  code.grid[1] = Expr::symbol(1);
+  code.grid[2] = Expr::symbol(0);
+  code.arguments = {{ArgumentType::kINT32, Expr::symbol(2), 0},
+                    {ArgumentType::kINT64, Expr::symbol(1), 0},
+                    {ArgumentType::kFLOAT32, {}, 0.5},
+                    {ArgumentType::kFLOAT64, {}, 3.0},
+                    {ArgumentType::kINT8, -7, 0},
+                    {ArgumentType::kINT16, 300, 0}};
+  return code;
+}
+
+struct Launched {
+  std::vector<PortDesc> ports = {port(DT::kFLOAT, {2, 3, 5})};
+  Candidate candidate{
+      {{DT::kFLOAT, TensorFormat::kLINEAR}}, {{DT::kFLOAT, TensorFormat::kLINEAR}}, 0, ""};
+
+  std::vector<float> run(const Operator& op, const Shape& shape) {
+    const auto kernel = op.make_kernel(make_args(candidate, ports, ports));
+    kernel->on_shape_change({&shape, 1}, {&shape, 1});
+    std::vector<float> in(static_cast<size_t>(shape.numel())), out(in.size() + 1, -1.0f);
+    std::iota(in.begin(), in.end(), 0.0f);
+    void const* inputs[] = {in.data()};
+    void* outputs[] = {out.data()};
+    kernel->enqueue(inputs, outputs, nullptr, nullptr);
+    EXPECT_EQ(out.back(), -1.0f);
+    out.pop_back();
+    return out;
+  }
+};
+
+std::vector<float> expected(int64_t count) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < count; ++i) values.push_back(0.5f * static_cast<float>(i) + 3 - 7 + 300);
+  return values;
+}
+
+TEST(CompiledKernel, GridAndArgumentsFollowTheShape) {
+  Launched launched;
+  const OperatorPtr op = make_compiled_kernel(affine(), launched.candidate, {}, "key");
+  EXPECT_EQ(launched.run(*op, {2, 3, 5}), expected(30));
+  EXPECT_EQ(launched.run(*op, {1, 1, 1}), expected(1));
+  EXPECT_EQ(launched.run(*op, {7, 11, 13}), expected(1001));
+  EXPECT_EQ(launched.run(*op, {2, 0, 5}), expected(0));
+  EXPECT_EQ(op->timing_key(), "key");
+}
+
+TEST(CompiledKernel, SurvivesStorage) {
+  Launched launched;
+  const OperatorPtr op = make_compiled_kernel(affine(), launched.candidate, {}, "");
+  EXPECT_FALSE(op->timing_key().has_value());
+  const std::vector<CodeObject> code = op->code();
+  ASSERT_EQ(code.size(), 1u);
+  EXPECT_TRUE(is_trusted(code[0].bytes));
+  const std::vector<LoadedCode> loaded = {{code[0], true}};
+  OperatorLoadContext context;
+  context.layer = "test layer";
+  context.code = loaded;
+  const OperatorPtr again = load_compiled_kernel(op->attributes(), context);
+  EXPECT_EQ(again->attributes(), op->attributes());
+  EXPECT_EQ(launched.run(*again, {7, 11, 13}), expected(1001));
+}
+
+TEST(CompiledKernel, InfersOutputsFromItsInputs) {
+  Launched launched;
+  OutputInfo output;
+  output.dtype = DT::kFLOAT;
+  output.dims = {Expr::symbol(0) * 2, max(Expr::symbol(1), 4) + Expr::symbol(2) + 1};
+  const OperatorPtr op = make_compiled_kernel(affine(), launched.candidate, {output}, "");
+  TestContext context({tensor(DT::kFLOAT, {Expr::symbol(9), 3, 5})});
+  const SymShape dims = op->infer(context)[0].dims;
+  EXPECT_EQ(dims, (SymShape{Expr::symbol(9) * 2, 10}));
+  const OperatorPtr bare = make_compiled_kernel(affine(), launched.candidate, {}, "");
+  EXPECT_CONTAINS(error_of([&] { bare->infer(context); }),
+                  "cannot be added to a network by itself");
+}
+
+TEST(CompiledKernel, ReportsWrongLaunches) {
+  Launched launched;
+  const auto error_with = [&](auto change) {
+    KernelCode code = affine();
+    change(code);
+    return error_of([&] {
+      launched.run(*make_compiled_kernel(code, launched.candidate, {}, ""), {2, 3, 5});
+    });
+  };
+  EXPECT_CONTAINS(error_with([](KernelCode& c) { c.name = "other"; }), "no symbol 'other'");
+  EXPECT_CONTAINS(error_with([](KernelCode& c) { c.grid[1] = Expr::symbol(1) - 4; }),
+                  "grid of compiled kernel 'affine' is 5 x -1 x 2");
+  EXPECT_CONTAINS(error_with([](KernelCode& c) { c.arguments[4].value = Expr::symbol(0) * 100; }),
+                  "extra argument 4 of compiled kernel 'affine' is 200, which does not fit 8 bits");
+  EXPECT_CONTAINS(
+      error_with([](KernelCode& c) { c.grid[0] = floor_div(Expr(1), Expr::symbol(0) - 2); }),
+      "launch parameters of compiled kernel 'affine'");
+  EXPECT_NE(error_with([](KernelCode& c) { c.grid[0] = Expr::symbol(3); }), "");
+  EXPECT_CONTAINS(error_with([](KernelCode& c) { c.object.bytes = {}; }), "has no code");
+}
+
+TEST(CompiledKernel, RefusesForeignLaunches) {
+  Launched launched;
+  const OperatorPtr op = make_compiled_kernel(affine(), launched.candidate, {}, "");
+  const std::vector<LoadedCode> code = {{op->code()[0], true}};
+  OperatorLoadContext context;
+  context.layer = "test layer";
+  context.code = code;
+  const Attributes good = op->attributes();
+  const auto error_with = [&](const char* name, AttributeValue value) {
+    Attributes bad = good;
+    for (Attribute& attribute : bad)
+      if (attribute.name == name) attribute.value = value;
+    return error_of([&] { launched.run(*load_compiled_kernel(bad, context), {2, 3, 5}); });
+  };
+  EXPECT_CONTAINS(error_with("grid", Ints{0, 0, 1000}), "out of range");
+  EXPECT_CONTAINS(error_with("grid", Ints{0, 0, -1}), "out of range");
+  EXPECT_CONTAINS(error_with("grid", Ints{0}), "three numbers");
+  EXPECT_CONTAINS(error_with("program", Ints{0, 0, 0}), "incomplete");
+  EXPECT_CONTAINS(error_with("program", Ints{99, 0, 0, 0, 0}), "unknown operation");
+  EXPECT_CONTAINS(error_with("argument_types", Ints{0}), "different lengths");
+  EXPECT_CONTAINS(error_with("argument_types", Ints{0, 1, 2, 3, 4, 17}), "unknown argument type");
+  context.code = {};
+  EXPECT_CONTAINS(error_of([&] { load_compiled_kernel(good, context); }), "0 code objects");
+}
+
+TEST(HostCode, IsNotTouchedWithoutPermission) {
+  const std::string marker = testing::TempDir() + "/opwright_marker_" + std::to_string(getpid());
+  unlink(marker.c_str());
+  const CodeObject object = compile_for_test(
+      "#include <cstdio>\n"
+      "__attribute__((constructor)) static void init() { std::fclose(std::fopen(\"" +
+      marker +
+      "\", \"w\")); }\n"
+      "extern \"C\" void k(void**, int64_t, int64_t, int64_t) {}\n");
+  const auto ran = [&] { return access(marker.c_str(), F_OK) == 0; };
+  ASSERT_FALSE(ran());
+  EXPECT_FALSE(is_trusted(object.bytes));
+
+  Launched launched;
+  KernelCode code = affine();
+  const Attributes launch = make_compiled_kernel(code, launched.candidate, {}, "")->attributes();
+  OperatorLoadContext context;
+  context.layer = "test layer";
+  std::vector<LoadedCode> loaded = {{object, false}};
+  context.code = loaded;
+  const std::string message = error_of([&] { load_compiled_kernel(launch, context); });
+  EXPECT_CONTAINS(message, "'test layer'");
+  EXPECT_CONTAINS(message, "without permission");
+  EXPECT_FALSE(ran());
+
+  // A file that claims that its code is not for the host.
+  loaded[0].object.host = false;
+  for (const bool permitted : {false, true}) {
+    loaded[0].permitted = permitted;
+    const OperatorPtr op = load_compiled_kernel(launch, context);
+    EXPECT_CONTAINS(
+        error_of([&] {
+          op->make_kernel(make_args(launched.candidate, launched.ports, launched.ports));
+        }),
+        "may not run on the host");
+    EXPECT_FALSE(ran());
+  }
+  // Checking reads, but does not map.
+  check_host_code(object);
+  EXPECT_FALSE(ran());
+  // Permitted, it runs: the marker would have been seen.
+  HostCode::load(object);
+  EXPECT_TRUE(ran());
+  unlink(marker.c_str());
+}
+
+CodeObject constant(int value) {
+  return compile_for_test("extern \"C\" int value() { return " + std::to_string(value) + "; }");
+}
+
+int call(const HostCode& code) { return reinterpret_cast<int (*)()>(code.symbol("value"))(); }
+
+TEST(HostCode, IsSharedAndUnloaded) {
+  const CodeObject one = constant(1), two = constant(2);
+  auto first = HostCode::load(one);
+  EXPECT_EQ(HostCode::load(one), first);
+  EXPECT_EQ(call(*first), 1);
+  CodeObject copy = one;
+  copy.bytes = Blob::copy(one.bytes.data(), one.bytes.size());
+  EXPECT_EQ(HostCode::load(copy), first);
+  // The next library may get the same descriptor, but not the old code.
+  for (int i = 0; i < 5; ++i) {
+    first.reset();
+    EXPECT_EQ(call(*HostCode::load(two)), 2);
+    first = HostCode::load(one);
+    EXPECT_EQ(call(*first), 1);
+  }
+}
+
+TEST(HostCode, StaysCorrectWhenALibraryCannotBeUnloaded) {
+  const auto resident = [](int value) {
+    // Unique symbols keep a library in the process for ever.
+    return compile_for_test(
+        "template <int N> struct S { static inline int v = " + std::to_string(value) +
+        "; };\nextern \"C\" int value() { static int calls = 0; return S<" + std::to_string(value) +
+        ">::v + 0 * calls; }");
+  };
+  const CodeObject one = resident(11), two = resident(22);
+  EXPECT_EQ(call(*HostCode::load(one)), 11);
+  EXPECT_EQ(call(*HostCode::load(two)), 22);
+}
+
+TEST(HostCode, NamesWhatDoesNotFit) {
+  const CodeObject good = constant(3);
+  const auto error_with = [&](const std::string& target) {
+    CodeObject object = good;
+    object.target = target;
+    return error_of([&] { HostCode::load(object); });
+  };
+  EXPECT_CONTAINS(error_with("sm_90"), "is for 'sm_90', but this host is");
+  EXPECT_CONTAINS(error_with(std::string(kHostTarget) + " warp9 fma_of_the_future"),
+                  "this processor lacks warp9, fma_of_the_future");
+  // Loaded before or not, the target is checked.
+  const auto held = HostCode::load(good);
+  EXPECT_CONTAINS(error_with(std::string(kHostTarget) + " warp9"), "lacks warp9");
+}
+
+TEST(HostCode, RefusesWhatIsNoSharedObject) {
+  const CodeObject good = constant(4);
+  const auto error_with = [&](auto change) {
+    std::vector<char> bytes(good.bytes.as<char>(), good.bytes.as<char>() + good.bytes.size());
+    change(bytes);
+    CodeObject object = good;
+    object.bytes = Blob::copy(bytes.data(), bytes.size());
+    return error_of([&] { HostCode::load(object); });
+  };
+  EXPECT_CONTAINS(error_with([](auto& b) { b.resize(10); }), "shorter than an ELF header");
+  EXPECT_CONTAINS(error_with([](auto& b) { b[0] = 'X'; }), "does not begin with");
+  EXPECT_CONTAINS(error_with([](auto& b) { b[4] = 1; }), "not a 64-bit ELF file");
+  EXPECT_CONTAINS(error_with([](auto& b) { b[18] = 8; }), "ELF machine number is 8");
+  EXPECT_CONTAINS(error_with([](auto& b) { b[16] = 1; }), "ELF type is 1");
+  EXPECT_CONTAINS(error_with([](auto& b) { b[39] = 0x7f; }), "beyond its end");
+  EXPECT_CONTAINS(error_with([](auto& b) { b.resize(b.size() / 4); }), "truncated");
+  EXPECT_CONTAINS(error_of([&] { HostCode::load(good)->symbol("nothing"); }),
+                  "exports no symbol 'nothing'");
+}
+
+TEST(HostCode, TrustsBytesNotNames) {
+  const CodeObject a = constant(5), b = constant(6);
+  trust_code(a.bytes);
+  EXPECT_TRUE(is_trusted(Blob::copy(a.bytes.data(), a.bytes.size())));
+  EXPECT_FALSE(is_trusted(b.bytes));
+}
+
+}  // namespace
+}  // namespace opwright

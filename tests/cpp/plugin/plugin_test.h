@@ -1,0 +1,93 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "network/operator.h"
+#include "symbolic/expr.h"
+
+namespace opwright {
+
+/// The message of the Error that `f` throws; a test failure when it throws none.
+template <class F>
+std::string error_of(F&& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "no error was thrown";
+  return {};
+}
+
+#define EXPECT_CONTAINS(text, part) \
+  EXPECT_NE(std::string(text).find(part), std::string::npos) << "in: " << (text)
+
+/// Infers one operator outside of a network. Size tensors get the symbols from 100 on.
+class TestContext final : public InferContext {
+ public:
+  explicit TestContext(std::vector<TensorInfo> tensors) : tensors_(std::move(tensors)) {
+    for (const TensorInfo& tensor : tensors_) pointers_.push_back(&tensor);
+    inputs = pointers_;
+    layer = "test layer";
+  }
+  Expr declare_size_tensor(int output, const Expr& opt, const Expr& upper_bound) override {
+    declared.push_back({output, opt, upper_bound});
+    return Expr::symbol(99 + static_cast<int>(declared.size()));
+  }
+  struct Declared {
+    int output;
+    Expr opt, upper_bound;
+  };
+  std::vector<Declared> declared;
+
+ private:
+  std::vector<TensorInfo> tensors_;
+  std::vector<const TensorInfo*> pointers_;
+};
+
+inline TensorInfo tensor(DataType dtype, SymShape dims) {
+  TensorInfo info;
+  info.dtype = dtype;
+  info.dims = std::move(dims);
+  return info;
+}
+
+inline PortDesc port(DataType dtype, Shape shape, TensorFormat format = TensorFormat::kLINEAR) {
+  PortDesc desc;
+  desc.type = {dtype, format};
+  desc.min = desc.opt = desc.max = shape;
+  return desc;
+}
+
+inline CandidateQuery make_query(const std::vector<PortDesc>& inputs,
+                                 const std::vector<PortDesc>& outputs) {
+  CandidateQuery query;
+  query.layer = "test layer";
+  query.inputs = inputs;
+  query.outputs = outputs;
+  return query;
+}
+
+/// Ports with the types of a candidate, for KernelArgs.
+inline std::vector<PortDesc> with_types(std::vector<PortDesc> ports,
+                                        const std::vector<PortType>& types) {
+  for (size_t i = 0; i < ports.size(); ++i) ports[i].type = types[i];
+  return ports;
+}
+
+inline KernelArgs make_args(const Candidate& candidate, const std::vector<PortDesc>& inputs,
+                            const std::vector<PortDesc>& outputs) {
+  KernelArgs args;
+  args.layer = "test layer";
+  args.candidate = &candidate;
+  args.inputs = inputs;
+  args.outputs = outputs;
+  return args;
+}
+
+}  // namespace opwright

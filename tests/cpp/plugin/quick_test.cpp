@@ -1,0 +1,366 @@
+#include "plugin/quick.h"
+
+#include <cstring>
+
+#include "network/network.h"
+#include "network/operator_registry.h"
+#include "plugin/compile_for_test.h"
+#include "plugin/lookup.h"
+#include "plugin/plugin_operators.h"
+#include "plugin/plugin_test.h"
+#include "plugin/registry.h"
+#include "plugin/test_plugins.h"
+
+namespace opwright {
+namespace {
+
+using DT = DataType;
+using TF = TensorFormat;
+
+/// y = x * scale, defined by C++ functions; attributes `scale` (float) and `unused` (int array).
+class Scale final : public QuickDefinition {
+ public:
+  const std::string& name() const override { return name_; }
+  const std::string& plugin_namespace() const override { return namespace_; }
+  const std::vector<QuickParameter>& parameters() const override { return parameters_; }
+  int num_outputs() const override { return num_outputs_; }
+  bool has_impl(DeviceType device) const override { return impl && device == DeviceType::kCPU; }
+  bool has_aot_impl() const override { return aot; }
+  bool has_autotune() const override { return autotuned; }
+  std::vector<std::string> impl_attributes() const override { return {"scale"}; }
+  std::vector<OutputInfo> infer(InferContext& context, const FieldValues&) const override {
+    OutputInfo output;
+    static_cast<TensorInfo&>(output) = *context.inputs[0];
+    return {output};
+  }
+  std::vector<Candidate> autotune(const CandidateQuery& query, const FieldValues&) const override {
+    Candidate c{{query.inputs[0].type}, {query.outputs[0].type}, 1, "FIRST"};
+    Candidate d = c;
+    d.tactic = 2;
+    return {c, d};
+  }
+  std::unique_ptr<Kernel> make_callback(const KernelArgs&,
+                                        const FieldValues& attributes) const override {
+    struct Callback final : Kernel {
+      float scale = 0;
+      int64_t count = 0;
+      void on_shape_change(std::span<const Shape> in, std::span<const Shape>) override {
+        count = in[0].numel();
+      }
+      void enqueue(void const* const* in, void* const* out, void*, Queue) override {
+        for (int64_t i = 0; i < count; ++i)
+          static_cast<float*>(out[0])[i] = scale * static_cast<float const*>(in[0])[i];
+      }
+    };
+    auto kernel = std::make_unique<Callback>();
+    for (const FieldValue& field : attributes)
+      if (field.name == "scale") kernel->scale = *field.data.as<float>();
+    return kernel;
+  }
+  KernelCode compile(const KernelArgs& args, const FieldValues&) const override {
+    ++compilations;
+    KernelCode code;
+    code.name = "triple";
+    static const CodeObject object = compile_for_test(
+        "extern \"C\" void triple(void** args, int64_t x, int64_t, int64_t) {"
+        "(*(float**)args[1])[x] = 3 * (*(const float**)args[0])[x]; }");
+    code.object = object;
+    code.grid[0] = numel(std::vector<Expr>{Expr::symbol(0)});
+    EXPECT_EQ(args.candidate->tactic, 0);
+    return code;
+  }
+
+  std::string name_ = "scale", namespace_ = "test";
+  bool impl = true, aot = true, autotuned = false;
+  int num_outputs_ = 1;
+  mutable int compilations = 0;
+  std::vector<QuickParameter> parameters_ = {
+      {"x", true, PluginFieldType::kUNKNOWN, false, false, false},
+      {"scale", false, PluginFieldType::kFLOAT32, false, false, false},
+      {"unused", false, PluginFieldType::kINT32, true, false, false},
+      {"flag", false, PluginFieldType::kINT8, false, false, true},
+      {"mode", false, PluginFieldType::kCHAR, true, true, false}};
+};
+
+template <class T>
+FieldValue field(const char* name, PluginFieldType type, std::vector<T> values) {
+  return {name, type, static_cast<int32_t>(values.size()),
+          Blob::copy(values.data(), values.size() * sizeof(T))};
+}
+
+FieldValues attributes() {
+  return {field<float>("scale", PluginFieldType::kFLOAT32, {2.5f}),
+          field<int32_t>("unused", PluginFieldType::kINT32, {1, 2})};
+}
+
+const std::vector<PortDesc> kPorts = {port(DT::kFLOAT, {4})};
+const Candidate kCandidate{{{DT::kFLOAT, TF::kLINEAR}}, {{DT::kFLOAT, TF::kLINEAR}}, 0, ""};
+
+std::vector<float> run(const Operator& op) {
+  const auto kernel = op.make_kernel(make_args(kCandidate, kPorts, kPorts));
+  const Shape shape{4};
+  kernel->on_shape_change({&shape, 1}, {&shape, 1});
+  const float in[] = {1, 2, 3, 4};
+  std::vector<float> out(4);
+  void const* inputs[] = {in};
+  void* outputs[] = {out.data()};
+  kernel->enqueue(inputs, outputs, nullptr, nullptr);
+  return out;
+}
+
+TEST(QuickPlugin, Candidates) {
+  auto definition = std::make_shared<Scale>();
+  const auto op = make_quick_operator(definition, attributes(), QuickMode::kCallback);
+  auto candidates = op->candidates(make_query(kPorts, kPorts));
+  ASSERT_EQ(candidates.size(), 1u);
+  EXPECT_EQ(candidates[0], kCandidate);
+  definition->autotuned = true;
+  candidates = op->candidates(make_query(kPorts, kPorts));
+  ASSERT_EQ(candidates.size(), 2u);
+  EXPECT_EQ(candidates[1].tactic, 2);
+  definition->impl = false;
+  EXPECT_CONTAINS(error_of([&] { op->candidates(make_query(kPorts, kPorts)); }),
+                  "plugin 'test::scale' has no impl function for the CPU");
+}
+
+TEST(QuickPlugin, RunsTheCallback) {
+  const auto op =
+      make_quick_operator(std::make_shared<Scale>(), attributes(), QuickMode::kCallback);
+  EXPECT_EQ(run(*op), (std::vector<float>{2.5f, 5, 7.5f, 10}));
+  EXPECT_EQ(op->specialize(make_args(kCandidate, kPorts, kPorts)), nullptr);
+  EXPECT_EQ(op->requirements()[0], (PluginRequirement{"QuickPlugin", "scale", "1", "test"}));
+}
+
+TEST(QuickPlugin, BecomesACompiledKernel) {
+  auto definition = std::make_shared<Scale>();
+  const auto op = make_quick_operator(definition, attributes(), QuickMode::kCompiled);
+  EXPECT_EQ(run(*op), (std::vector<float>{3, 6, 9, 12}));
+  EXPECT_EQ(run(*op), (std::vector<float>{3, 6, 9, 12}));
+  const OperatorPtr special = op->specialize(make_args(kCandidate, kPorts, kPorts));
+  ASSERT_NE(special, nullptr);
+  EXPECT_EQ(special->kind(), "CompiledKernel");
+  EXPECT_EQ(definition->compilations, 1);  // for one candidate and shape
+  EXPECT_EQ(run(*special), (std::vector<float>{3, 6, 9, 12}));
+  EXPECT_TRUE(special->requirements().empty());
+  const std::vector<PortDesc> other = {port(DT::kFLOAT, {5})};
+  op->specialize(make_args(kCandidate, other, other));
+  EXPECT_EQ(definition->compilations, 2);
+}
+
+TEST(QuickPlugin, StoresWhatImplTakes) {
+  auto definition = std::make_shared<Scale>();
+  const auto op = make_quick_operator(definition, attributes(), QuickMode::kCallback);
+  const Attributes stored = op->attributes();
+  bool has_unused = false, has_scale = false;
+  for (const Attribute& attribute : stored) {
+    has_unused |= attribute.name.rfind("unused", 0) == 0;
+    has_scale |= attribute.name.rfind("scale", 0) == 0;
+  }
+  EXPECT_TRUE(has_scale);
+  EXPECT_FALSE(has_unused);
+
+  register_plugin_operators();
+  OperatorLoadContext context;
+  context.layer = "test layer";
+  EXPECT_CONTAINS(error_of([&] { make_operator("QuickPlugin", stored, context); }),
+                  "'test::scale' is not registered");
+  register_quick(definition);
+  EXPECT_EQ(run(*make_operator("QuickPlugin", stored, context)),
+            (std::vector<float>{2.5f, 5, 7.5f, 10}));
+  deregister_quick("test", "scale");
+  EXPECT_EQ(find_quick("test", "scale"), nullptr);
+}
+
+TEST(QuickPlugin, TimingKeyTellsAttributesAndModesApart) {
+  auto definition = std::make_shared<Scale>();
+  FieldValues other = attributes();
+  other[0] = field<float>("scale", PluginFieldType::kFLOAT32, {2.75f});
+  const auto key = [&](const FieldValues& values, QuickMode mode) {
+    return *make_quick_operator(definition, values, mode)->timing_key();
+  };
+  EXPECT_EQ(key(attributes(), QuickMode::kCallback), key(attributes(), QuickMode::kCallback));
+  EXPECT_NE(key(attributes(), QuickMode::kCallback), key(other, QuickMode::kCallback));
+  EXPECT_NE(key(attributes(), QuickMode::kCallback), key(attributes(), QuickMode::kCompiled));
+}
+
+TEST(QuickPlugin, NumberOfOutputsIsChecked) {
+  auto definition = std::make_shared<Scale>();
+  definition->num_outputs_ = 2;
+  TestContext context({tensor(DT::kFLOAT, {4})});
+  EXPECT_CONTAINS(
+      error_of([&] { make_quick_operator(definition, {}, QuickMode::kCallback)->infer(context); }),
+      "described 1 outputs, expected 2");
+}
+
+TEST(ChooseMode, FollowsTheRequestThenTheFlags) {
+  Scale both;
+  EXPECT_EQ(choose_mode(both, 1, false, true), QuickMode::kCompiled);
+  EXPECT_EQ(choose_mode(both, 0, true, false), QuickMode::kCallback);
+  EXPECT_EQ(choose_mode(both, -1, true, false), QuickMode::kCompiled);
+  EXPECT_EQ(choose_mode(both, -1, false, true), QuickMode::kCallback);
+  const std::string message = error_of([&] { choose_mode(both, -1, false, false); });
+  EXPECT_CONTAINS(message, "aot=True or aot=False");
+  EXPECT_CONTAINS(message, "PREFER_AOT_PYTHON_PLUGINS or PREFER_JIT_PYTHON_PLUGINS");
+  EXPECT_CONTAINS(error_of([&] { choose_mode(both, -1, true, true); }), "has both flags");
+  Scale jit;
+  jit.aot = false;
+  EXPECT_EQ(choose_mode(jit, -1, true, false), QuickMode::kCallback);
+  EXPECT_CONTAINS(error_of([&] { choose_mode(jit, 1, false, false); }), "no aot_impl");
+  Scale aot;
+  aot.impl = false;
+  EXPECT_EQ(choose_mode(aot, -1, false, false), QuickMode::kCompiled);
+  EXPECT_CONTAINS(error_of([&] { choose_mode(aot, 0, false, false); }), "no impl");
+  aot.aot = false;
+  EXPECT_CONTAINS(error_of([&] { choose_mode(aot, -1, false, false); }), "neither");
+}
+
+class Lookup : public testing::Test {
+ protected:
+  void SetUp() override { register_quick(definition); }
+  void TearDown() override { deregister_quick("test", "scale"); }
+  PluginNode node(FieldValues values) const {
+    PluginNode n;
+    n.layer = "node 1";
+    n.name = "scale";
+    n.plugin_namespace = "test";
+    n.aot = 0;
+    n.num_inputs = 1;
+    n.attributes = std::move(values);
+    return n;
+  }
+  FieldValues as_onnx() const {
+    return {field<int64_t>("scale", PluginFieldType::kINT64, {2}),
+            field<int64_t>("unused", PluginFieldType::kINT64, {1, 2, 3}),
+            field<int64_t>("flag", PluginFieldType::kINT64, {1}),
+            field<char>("mode", PluginFieldType::kCHAR, {'a', 'b'})};
+  }
+  std::shared_ptr<Scale> definition = std::make_shared<Scale>();
+  PluginRegistry registry;
+  NetworkFlags flags;
+};
+
+TEST_F(Lookup, ConvertsToTheRegisteredTypes) {
+  const OperatorPtr op = make_plugin_for_node(node(as_onnx()), &registry, flags);
+  ASSERT_NE(op, nullptr);
+  EXPECT_EQ(op->kind(), "QuickPlugin");
+  EXPECT_EQ(run(*op), (std::vector<float>{2, 4, 6, 8}));
+}
+
+TEST_F(Lookup, NamesMissingUnknownAndMistypedAttributes) {
+  const auto error_with = [&](auto change) {
+    FieldValues values = as_onnx();
+    change(values);
+    const std::string message =
+        error_of([&] { make_plugin_for_node(node(values), &registry, flags); });
+    EXPECT_CONTAINS(message, "layer 'node 1': plugin 'test::scale'");
+    return message;
+  };
+  EXPECT_CONTAINS(error_with([](FieldValues& v) { v.erase(v.begin()); }),
+                  "needs attribute 'scale'");
+  const std::string unknown = error_with(
+      [](FieldValues& v) { v.push_back(field<int64_t>("sclae", PluginFieldType::kINT64, {1})); });
+  EXPECT_CONTAINS(unknown, "has no attribute 'sclae'");
+  EXPECT_CONTAINS(unknown, "scale: FLOAT32, unused: INT32 array, flag: BOOL, mode: text");
+  EXPECT_CONTAINS(error_with([](FieldValues& v) {
+                    v[0] = field<char>("scale", PluginFieldType::kCHAR, {'2'});
+                  }),
+                  "'scale' must be FLOAT32, but is CHAR");
+  EXPECT_CONTAINS(error_with([](FieldValues& v) {
+                    v[1] = field<float>("unused", PluginFieldType::kFLOAT32, {1.5f});
+                  }),
+                  "'unused' must be INT32, but is FLOAT32");
+  EXPECT_CONTAINS(error_with([](FieldValues& v) {
+                    v[0] = field<int64_t>("scale", PluginFieldType::kINT64, {1, 2});
+                  }),
+                  "'scale' must be one value, but has 2");
+  EXPECT_CONTAINS(error_with([](FieldValues& v) {
+                    v[2] = field<int64_t>("flag", PluginFieldType::kINT64, {2});
+                  }),
+                  "'flag' must be a boolean, but is 2");
+}
+
+TEST_F(Lookup, CountsTensors) {
+  PluginNode n = node(as_onnx());
+  n.num_inputs = 2;
+  EXPECT_CONTAINS(error_of([&] { make_plugin_for_node(n, &registry, flags); }),
+                  "takes 1 tensors, but the node has 2");
+}
+
+TEST_F(Lookup, UnknownPluginsGiveNull) {
+  PluginNode n = node({});
+  n.name = "nobody";
+  EXPECT_EQ(make_plugin_for_node(n, &registry, flags), nullptr);
+  const PluginRequirement quick{"QuickPlugin", "scale", "1", "test"};
+  EXPECT_TRUE(is_available(quick, &registry));
+  const PluginRequirement missing{"PluginV3", "nobody", "2", "ns"};
+  EXPECT_FALSE(is_available(missing, &registry));
+  EXPECT_CONTAINS(describe_missing(missing), "'nobody' (version 2, namespace 'ns')");
+  EXPECT_CONTAINS(describe_missing(quick), "test::scale");
+}
+
+TEST_F(Lookup, CreatorsGetTheTypesThatTheyDeclare) {
+  Behavior b;
+  TestCreator creator(b);
+  creator.declared = {PluginField("pads", nullptr, PluginFieldType::kINT32, 0),
+                      PluginField("alpha", nullptr, PluginFieldType::kFLOAT32, 0)};
+  ASSERT_TRUE(registry.registerCreator(creator, "ns"));
+  PluginNode n;
+  n.layer = "node 2";
+  n.name = "test_plugin";
+  n.plugin_namespace = "ns";
+  n.num_inputs = 1;
+  n.attributes = {field<int64_t>("pads", PluginFieldType::kINT64, {1, 2}),
+                  field<int64_t>("alpha", PluginFieldType::kINT64, {3}),
+                  field<char>("mode", PluginFieldType::kCHAR, {'w', 'r', 'a', 'p'})};
+  const OperatorPtr op = make_plugin_for_node(n, &registry, flags);
+  ASSERT_NE(op, nullptr);
+  EXPECT_EQ(op->kind(), "PluginV3");
+  EXPECT_EQ(creator.given, "pads=1,2,;alpha=3.000000,;mode=wrap;");
+  EXPECT_EQ(creator.layer, "node 2");
+  EXPECT_EQ(creator.last_phase, TensorRTPhase::kBUILD);
+  EXPECT_EQ(b.clones, 0);
+
+  n.attributes[0] = field<int64_t>("pads", PluginFieldType::kINT64, {int64_t{1} << 33});
+  EXPECT_CONTAINS(error_of([&] { make_plugin_for_node(n, &registry, flags); }),
+                  "attribute 'pads' must be INT32");
+  n.attributes.clear();
+  creator.refuse = true;
+  EXPECT_CONTAINS(error_of([&] { make_plugin_for_node(n, &registry, flags); }),
+                  "refused the attributes (none); it declares: pads: INT32, alpha: FLOAT32");
+}
+
+TEST(LookupInLibrary, FindsAPluginInALibrary) {
+  PluginRegistry registry(&PluginRegistry::global());
+  void* handle =
+      registry.load_library(std::string(OPWRIGHT_TEST_PLUGIN_DIR) + "/circ_pad_plugin.so");
+  PluginNode n;
+  n.layer = "pad";
+  n.name = "circ_pad_plugin";
+  n.num_inputs = 1;
+  n.attributes = {field<int64_t>("pads", PluginFieldType::kINT64, {1, 2})};
+  {
+    // The library's creator declares its pads as INT32.
+    const OperatorPtr op = make_plugin_for_node(n, &registry, {});
+    ASSERT_NE(op, nullptr);
+    TestContext context({tensor(DT::kFLOAT, {2, Expr::symbol(0)})});
+    EXPECT_EQ(op->infer(context)[0].dims, (SymShape{2, Expr::symbol(0) + 3}));
+    const std::vector<PortDesc> in = {port(DT::kFLOAT, {2, 3})}, out = {port(DT::kFLOAT, {2, 6})};
+    const auto candidates = op->candidates(make_query(in, out));
+    ASSERT_EQ(candidates.size(), 2u);
+    for (const Candidate& candidate : candidates) {
+      const auto kernel = op->make_kernel(make_args(candidate, in, out));
+      const Shape in_shape{2, 3}, out_shape{2, 6};
+      kernel->on_shape_change({&in_shape, 1}, {&out_shape, 1});
+      const float data[] = {1, 2, 3, 4, 5, 6};
+      std::vector<float> result(12);
+      void const* inputs[] = {data};
+      void* outputs[] = {result.data()};
+      kernel->enqueue(inputs, outputs, nullptr, nullptr);
+      EXPECT_EQ(result, (std::vector<float>{3, 1, 2, 3, 1, 2, 6, 4, 5, 6, 4, 5}));
+    }
+  }
+  registry.deregisterLibrary(handle);
+}
+
+}  // namespace
+}  // namespace opwright

@@ -1,0 +1,230 @@
+#include "plugin/registry.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+#include <thread>
+
+#include "plugin/plugin_test.h"
+#include "plugin/test_plugins.h"
+
+namespace opwright {
+namespace {
+
+const std::string kCircPad = std::string(OPWRIGHT_TEST_PLUGIN_DIR) + "/circ_pad_plugin.so";
+const std::string kIdentity = std::string(OPWRIGHT_TEST_PLUGIN_DIR) + "/identity_plugin.so";
+
+/// Keeps what is logged.
+class Recorder final : public ILogger {
+ public:
+  void log(Severity severity, AsciiChar const* message) noexcept override {
+    if (severity <= Severity::kERROR) errors += std::string(message) + "\n";
+  }
+  std::string errors;
+};
+
+class ErrorCounter final : public IErrorRecorder {
+ public:
+  int32_t getNbErrors() const noexcept override { return count; }
+  ErrorCode getErrorCode(int32_t) const noexcept override { return ErrorCode::kSUCCESS; }
+  ErrorDesc getErrorDesc(int32_t) const noexcept override { return ""; }
+  bool hasOverflowed() const noexcept override { return false; }
+  void clear() noexcept override { count = 0; }
+  bool reportError(ErrorCode, ErrorDesc) noexcept override {
+    ++count;
+    return false;
+  }
+  RefCount incRefCount() noexcept override { return ++references; }
+  RefCount decRefCount() noexcept override { return --references; }
+  int count = 0, references = 0;
+};
+
+TEST(Registry, FindsByNameVersionAndNamespace) {
+  Behavior b;
+  TestCreator creator(b);
+  PluginRegistry registry;
+  ASSERT_TRUE(registry.registerCreator(creator, "mine"));
+  EXPECT_EQ(registry.getCreator("test_plugin", "1", "mine"), &creator);
+  EXPECT_EQ(registry.getCreator("test_plugin", "1", ""), nullptr);
+  EXPECT_EQ(registry.getCreator("test_plugin", "2", "mine"), nullptr);
+  EXPECT_EQ(registry.getCreator("test_plugi", "1", "mine"), nullptr);
+  int32_t count = 0;
+  IPluginCreatorInterface* const* all = registry.getAllCreators(&count);
+  ASSERT_EQ(count, 1);
+  EXPECT_EQ(all[0], &creator);
+  // It is no creator of V2 plugins.
+  EXPECT_EQ(registry.getPluginCreator("test_plugin", "1", "mine"), nullptr);
+  registry.getPluginCreatorList(&count);
+  EXPECT_EQ(count, 0);
+  EXPECT_TRUE(registry.deregisterCreator(creator));
+  EXPECT_FALSE(registry.deregisterCreator(creator));
+  EXPECT_EQ(registry.getCreator("test_plugin", "1", "mine"), nullptr);
+}
+
+TEST(Registry, EmptyNamespaceIsAlsoTheCreatorsOwn) {
+  Behavior b;
+  b.plugin_namespace = "own";
+  TestCreator creator(b);
+  PluginRegistry registry;
+  ASSERT_TRUE(registry.registerCreator(creator, ""));
+  EXPECT_EQ(registry.getCreator("test_plugin", "1", ""), &creator);
+  EXPECT_EQ(registry.getCreator("test_plugin", "1", "own"), &creator);
+  EXPECT_EQ(registry.getCreator("test_plugin", "1", "other"), nullptr);
+  // One that is registered there comes first.
+  TestCreator exact(b);
+  ASSERT_TRUE(registry.registerCreator(exact, "own"));
+  EXPECT_EQ(registry.getCreator("test_plugin", "1", "own"), &exact);
+  EXPECT_EQ(registry.getCreator("test_plugin", "1", ""), &creator);
+}
+
+TEST(Registry, RefusesWhatIsTaken) {
+  Behavior b;
+  TestCreator first(b), second(b);
+  Recorder log;
+  ErrorCounter errors;
+  PluginRegistry registry(nullptr, Log(&log));
+  registry.setErrorRecorder(&errors);
+  EXPECT_EQ(errors.references, 1);
+  ASSERT_TRUE(registry.registerCreator(first, "a"));
+  EXPECT_FALSE(registry.registerCreator(second, "a"));
+  EXPECT_CONTAINS(log.errors, "'test_plugin' (version 1, namespace 'a') is registered already");
+  EXPECT_EQ(errors.count, 1);
+  EXPECT_TRUE(registry.registerCreator(second, "b"));
+  EXPECT_EQ(registry.getCreator(nullptr, "1", ""), nullptr);
+  EXPECT_EQ(errors.count, 2);
+  registry.setErrorRecorder(nullptr);
+  EXPECT_EQ(errors.references, 0);
+}
+
+TEST(Registry, SearchesItsParent) {
+  Behavior b, c;
+  c.name = "child_plugin";
+  TestCreator in_parent(b), in_child(c);
+  PluginRegistry parent;
+  PluginRegistry child(&parent);
+  ASSERT_TRUE(parent.registerCreator(in_parent, ""));
+  ASSERT_TRUE(child.registerCreator(in_child, ""));
+  EXPECT_EQ(child.getCreator("test_plugin", "1", ""), &in_parent);
+  EXPECT_EQ(parent.getCreator("child_plugin", "1", ""), nullptr);
+  int32_t count = 0;
+  child.getAllCreators(&count);
+  EXPECT_EQ(count, 1);
+  child.getAllCreatorsRecursive(&count);
+  EXPECT_EQ(count, 2);
+  child.setParentSearchEnabled(false);
+  EXPECT_FALSE(child.isParentSearchEnabled());
+  EXPECT_EQ(child.getCreator("test_plugin", "1", ""), nullptr);
+  child.getAllCreatorsRecursive(&count);
+  EXPECT_EQ(count, 1);
+}
+
+TEST(Registry, LoadsAndUnloadsLibraries) {
+  PluginRegistry& global = PluginRegistry::global();
+  PluginRegistry local(&global);
+  ASSERT_EQ(global.getCreator("circ_pad_plugin", "1", ""), nullptr);
+  void* handle = local.load_library(kCircPad);
+  ASSERT_NE(handle, nullptr);
+  // REGISTER_TENSORRT_PLUGIN registers with the process.
+  EXPECT_NE(global.getCreator("circ_pad_plugin", "1", ""), nullptr);
+  EXPECT_EQ(local.loadLibrary(kCircPad.c_str()), handle);
+  local.deregisterLibrary(handle);
+  EXPECT_NE(global.getCreator("circ_pad_plugin", "1", ""), nullptr);
+  local.deregisterLibrary(handle);
+  EXPECT_EQ(global.getCreator("circ_pad_plugin", "1", ""), nullptr);
+}
+
+TEST(Registry, AcceptsALibraryThatIsOpenAlready) {
+  void* opened = dlopen(kIdentity.c_str(), RTLD_NOW);
+  ASSERT_NE(opened, nullptr);
+  PluginRegistry& global = PluginRegistry::global();
+  EXPECT_NE(global.getCreator("identity_plugin", "1", ""), nullptr);
+  void* handle = global.loadLibrary(kIdentity.c_str());
+  EXPECT_NE(handle, nullptr);
+  global.deregisterLibrary(handle);
+  EXPECT_NE(global.getCreator("identity_plugin", "1", ""), nullptr);
+}
+
+TEST(Registry, SaysWhyALibraryIsNone) {
+  Recorder log;
+  PluginRegistry registry(nullptr, Log(&log));
+  EXPECT_EQ(registry.loadLibrary("/nowhere/missing.so"), nullptr);
+  EXPECT_CONTAINS(log.errors, "/nowhere/missing.so");
+  EXPECT_EQ(registry.loadLibrary(nullptr), nullptr);
+
+  const std::string text =
+      testing::TempDir() + "/not_a_library_" + std::to_string(getpid()) + ".so";
+  std::ofstream(text) << "this is text";
+  EXPECT_CONTAINS(error_of([&] { registry.load_library(text); }), "cannot be opened");
+  unlink(text.c_str());
+  // A library, but without plugins.
+  EXPECT_CONTAINS(error_of([&] { registry.load_library("libm.so.6"); }),
+                  "'libm.so.6' is not a plugin library: it exports neither getCreators()");
+  log.errors.clear();
+  registry.deregisterLibrary(&log);
+  EXPECT_CONTAINS(log.errors, "deregisterLibrary()");
+}
+
+class CountedResource final : public IPluginResource {
+ public:
+  CountedResource(int& live, int& released) : live_(live), released_(released) { ++live_; }
+  ~CountedResource() noexcept override { --live_; }
+  int32_t release() noexcept override {
+    ++released_;
+    return 0;
+  }
+  IPluginResource* clone() noexcept override { return new CountedResource(live_, released_); }
+
+ private:
+  int& live_;
+  int& released_;
+};
+
+TEST(Registry, SharesResources) {
+  int live = 0, released = 0;
+  PluginRegistry registry;
+  CountedResource original(live, released);
+  IPluginResource* first = registry.acquirePluginResource("key", &original);
+  ASSERT_NE(first, nullptr);
+  EXPECT_NE(first, &original);
+  EXPECT_EQ(registry.acquirePluginResource("key", nullptr), first);
+  EXPECT_EQ(registry.acquirePluginResource("unknown", nullptr), nullptr);
+  EXPECT_EQ(registry.releasePluginResource("key"), 0);
+  EXPECT_EQ(released, 0);
+  EXPECT_EQ(registry.releasePluginResource("key"), 0);
+  EXPECT_EQ(released, 1);
+  EXPECT_EQ(live, 1);
+  EXPECT_NE(registry.releasePluginResource("key"), 0);
+}
+
+TEST(Registry, ManyThreads) {
+  PluginRegistry registry;
+  Behavior behaviors[4];
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    behaviors[t].name = "plugin_" + std::to_string(t);
+    threads.emplace_back([&registry, &wrong, &b = behaviors[t]] {
+      TestCreator creator(b);
+      for (int i = 0; i < 200; ++i) {
+        wrong += !registry.registerCreator(creator, "");
+        wrong += registry.getCreator(b.name.c_str(), "1", "") != &creator;
+        wrong += !registry.deregisterCreator(creator);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(Registry, ProcessWideEntryPoints) {
+  EXPECT_EQ(getPluginRegistry(), &PluginRegistry::global());
+  EXPECT_EQ(getBuilderPluginRegistry(EngineCapability::kSTANDARD), getPluginRegistry());
+  EXPECT_EQ(getBuilderPluginRegistry(EngineCapability::kSAFETY), nullptr);
+  EXPECT_TRUE(initLibNvInferPlugins(nullptr, ""));
+  EXPECT_NE(getLogger(), nullptr);
+}
+
+}  // namespace
+}  // namespace opwright
