@@ -1,27 +1,28 @@
-#include "operators/convolution.h"
-
 #include <algorithm>
 
-#include "backend/cpu/cpu_device.h"
-#include "backend/cpu/dnnl_kernel.h"
+#include "backend/cpu/dnnl_convolution.h"
 #include "backend/cpu/dnnl_post_ops.h"
-#include "backend/cpu/dnnl_variant.h"
-#include "backend/cpu/dnnl_weights.h"
-#include "backend/cpu/kernels.h"
-#include "base/error.h"
 
 namespace opwright {
 namespace {
 
-using Desc = dnnl::convolution_forward::primitive_desc;
 using dnnl::memory;
 
-bool is_slow(std::string_view implementation) {
-  return is_reference(implementation) || implementation.find("gemm") != std::string_view::npos;
-}
+struct ConvolutionTraits {
+  using Op = Convolution;
+  using Desc = dnnl::convolution_forward::primitive_desc;
+  static Shape weights_shape(const ConvolutionParams& params, const Shape& kernel);
+  static memory::desc plain_weights(const ConvolutionParams& params, const Shape& kernel,
+                                    DataType type) {
+    return dnnl_desc(weights_shape(params, kernel), type);
+  }
+  static Desc make_desc(const ConvolutionParams& params, std::span<const Shape> inputs,
+                        const Shape& output, bool has_bias, const Variant& variant,
+                        const memory::desc& weights);
+};
 
 /// The kernel's extents as oneDNN counts them: with an axis for the groups where there are several.
-Shape weights_shape(const ConvolutionParams& params, const Shape& kernel) {
+Shape ConvolutionTraits::weights_shape(const ConvolutionParams& params, const Shape& kernel) {
   if (params.groups == 1) return kernel;
   Shape shape{params.groups, kernel[0] / params.groups};
   for (int axis = 1; axis < kernel.rank(); ++axis) shape.push_back(kernel[axis]);
@@ -29,8 +30,11 @@ Shape weights_shape(const ConvolutionParams& params, const Shape& kernel) {
 }
 
 /// The descriptor of the convolution for concrete shapes; empty when oneDNN has none.
-Desc make_desc(const ConvolutionParams& params, std::span<const Shape> inputs, const Shape& output,
-               bool has_bias, const Variant& variant, const memory::desc& weights) {
+ConvolutionTraits::Desc ConvolutionTraits::make_desc(const ConvolutionParams& params,
+                                                     std::span<const Shape> inputs,
+                                                     const Shape& output, bool has_bias,
+                                                     const Variant& variant,
+                                                     const memory::desc& weights) {
   const Shape& x = inputs[0];
   const Shape& kernel = inputs[1];
   const ResolvedPadding padding = resolve_padding(params, x, kernel);
@@ -62,151 +66,8 @@ Desc make_desc(const ConvolutionParams& params, std::span<const Shape> inputs, c
               post, attributes, /*allow_empty=*/true);
 }
 
-bool has_bias_port(const ConvolutionParams& params, std::span<const PortDesc> inputs) {
-  return inputs.size() > 2 + (params.has_residual ? 1u : 0u) && inputs[2].present;
-}
-
-class ConvolutionKernel final : public DnnlKernel {
- public:
-  ConvolutionKernel(const ConvolutionParams& params, const KernelArgs& args)
-      : DnnlKernel(args),
-        params_(params),
-        has_bias_(has_bias_port(params, args.inputs)),
-        residual_(params.has_residual ? static_cast<int>(args.inputs.size()) - 1 : -1),
-        weights_(args, 1,
-                 dnnl_desc(weights_shape(params, args.inputs[1].opt), args.inputs[1].type.dtype)) {
-    if (has_bias_) bias_ = constant_as_float(args.inputs[2]);
-  }
-
-  int in_place_input() const override { return residual_; }
-  std::vector<PackedInput> packed() const override { return weights_.packed(); }
-
- private:
-  void build(DnnlProgram& program, std::span<const Shape> inputs,
-             std::span<const Shape> outputs) override {
-    const Selection<Desc> selected = select(inputs, outputs[0]);
-    const Variant& variant = selected.variant;
-    const PortType x_type = input_type(0), y_type = output_type(0);
-    std::vector<std::pair<int, Operand>> arguments;
-    const Operand x = program.input(0, dnnl_desc(inputs[0], x_type.dtype, x_type.format));
-    arguments.push_back(
-        {DNNL_ARG_SRC, program.as(x, dnnl_desc(inputs[0], variant.type, variant.input))});
-    arguments.push_back(
-        {DNNL_ARG_WEIGHTS, weights_.operand(program, selected.desc.weights_desc())});
-    if (has_bias_) {
-      const memory::desc wanted = selected.desc.bias_desc();
-      const memory::desc given({inputs[1][0]}, dnnl_type(input_type(2).dtype),
-                               memory::format_tag::a);
-      arguments.push_back({DNNL_ARG_BIAS, bias_ ? program.constant(bias_.data(), wanted)
-                                                : program.as(program.input(2, given), wanted)});
-    }
-    const Operand y = program.output(0, dnnl_desc(outputs[0], y_type.dtype, y_type.format));
-    const Operand result = program.staging(y, selected.desc.dst_desc());
-    if (residual_ >= 0) {
-      const PortType type = input_type(residual_);
-      program.copy(program.input(residual_, dnnl_desc(outputs[0], type.dtype, type.format)),
-                   result);
-    }
-    arguments.push_back({DNNL_ARG_DST, result});
-    program.add(selected.desc, arguments);
-    program.copy(result, y);
-    program.description = selected.name;
-  }
-
-  Selection<Desc> select(std::span<const Shape> inputs, const Shape& output) const {
-    const auto search = [&](const memory::desc* weights) {
-      return select_implementation<Desc>(
-          input_type(0), output_type(0), candidate().tactic_name, is_slow,
-          [&](const Variant& variant) {
-            return make_desc(
-                params_, inputs, output, has_bias_, variant,
-                weights ? *weights : dnnl_any(weights_shape(params_, inputs[1]), variant.type));
-          });
-    };
-    std::optional<Selection<Desc>> selected;
-    if (weights_.packed_desc()) selected = search(&*weights_.packed_desc());
-    if (!selected || !selected->fast) {
-      auto other = search(nullptr);
-      if (!selected || (other && other->fast)) selected = std::move(other);
-    }
-    if (!selected)
-      fail_with(ErrorCode::kUNSUPPORTED_STATE, "Layer '", layer(),
-                "': oneDNN has no convolution of ", inputs[0], " with a kernel of ", inputs[1],
-                ".");
-    return std::move(*selected);
-  }
-
-  ConvolutionParams params_;
-  bool has_bias_;
-  int residual_;
-  DnnlWeights weights_;
-  Blob bias_;  ///< FP32; empty when the bias is not a constant
-};
-
-/// Ports of a candidate: constants keep the network's type, everything else has that of `type`.
-Candidate make_candidate(const ConvolutionParams& params, const CandidateQuery& query,
-                         DataType type, TensorFormat input, TensorFormat output) {
-  Candidate candidate;
-  for (const PortDesc& port : query.inputs)
-    candidate.inputs.push_back({port.is_constant ? port.type.dtype : type});
-  candidate.inputs[0] = {type, input};
-  if (params.has_residual) candidate.inputs.back() = {type, output};
-  candidate.outputs = {{type, output}};
-  return candidate;
-}
-
-std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {
-  const ConvolutionParams& params = static_cast<const Convolution&>(op).params();
-  const std::vector<Shape> inputs = opt_shapes(query.inputs);
-  const Shape output = query.outputs[0].opt;
-  const bool has_bias = has_bias_port(params, query.inputs);
-  const bool nothing = inputs[0].numel() == 0 || output.numel() == 0;
-
-  constexpr TensorFormat kLinear = TensorFormat::kLINEAR;
-  std::vector<std::pair<TensorFormat, TensorFormat>> formats = {{kLinear, kLinear}};
-  for (const TensorFormat format : cpu_device().formats(inputs[0].rank())) {
-    formats.push_back({format, format});
-    // The first convolution of an image network reads few channels as they came.
-    if (inputs[0][1] <= 4 && params.groups == 1) formats.push_back({kLinear, format});
-  }
-
-  std::vector<Candidate> found;
-  for (const DataType type : offered_types(query, query.inputs[0].type.dtype)) {
-    for (const auto& [input_format, output_format] : formats) {
-      Candidate candidate = make_candidate(params, query, type, input_format, output_format);
-      const PortType x = candidate.inputs[0], y = candidate.outputs[0];
-      const auto make = [&](const Variant& variant) {
-        return make_desc(params, inputs, output, has_bias, variant,
-                         dnnl_any(weights_shape(params, inputs[1]), variant.type));
-      };
-      if (nothing) {
-        if (input_format == kLinear && output_format == kLinear) found.push_back(candidate);
-        continue;
-      }
-      const auto best = select_implementation<Desc>(x, y, {}, is_slow, make);
-      if (!best || (!best->fast && (input_format != kLinear || output_format != kLinear))) continue;
-      candidate.tactic_name = best->name;
-      found.push_back(candidate);
-      if (!variant_suffix(best->variant, x, y).empty()) continue;
-
-      // oneDNN's order is a guess: let another implementation for the same instructions be timed.
-      const std::string isa = best->name.substr(std::min(best->name.find(':'), best->name.size()));
-      for_each_implementation(make(best->variant), [&](const Desc&, const std::string& name) {
-        if (name == best->name || is_slow(name) || !name.ends_with(isa)) return true;
-        candidate.tactic = 1;
-        candidate.tactic_name = name;
-        found.push_back(candidate);
-        return false;
-      });
-    }
-  }
-  return found;
-}
-
 }  // namespace
 
-KernelEntry convolution_kernels() {
-  return {candidates, make_dnnl_kernel<ConvolutionKernel, Convolution>};
-}
+KernelEntry convolution_kernels() { return convolution_entry<ConvolutionTraits>(); }
 
 }  // namespace opwright

@@ -19,9 +19,12 @@ namespace {
 const KernelEntry* find_entry(std::string_view kind) {
   static const std::unordered_map<std::string_view, KernelEntry> table = {
       {"Convolution", convolution_kernels()},
+      {"Deconvolution", deconvolution_kernels()},
+      {"LRN", lrn_kernels()},
       {"MatrixMultiply", matrix_multiply_kernels()},
       {"Pooling", pooling_kernels()},
       {"Reformat", reformat_kernels()},
+      {"Softmax", softmax_kernels()},
   };
   const auto found = table.find(kind);
   return found == table.end() ? nullptr : &found->second;
@@ -133,9 +136,10 @@ bool CpuDevice::can_fuse(const FusedActivation& activation) const {
 }
 
 std::vector<TensorFormat> CpuDevice::formats(int rank) const {
-  if (!is_valid(TensorFormat::kHWC, rank)) return {};
-  if (!features_.avx512) return {TensorFormat::kHWC};
-  return {TensorFormat::kHWC, TensorFormat::kCHW16};
+  std::vector<TensorFormat> formats = {TensorFormat::kHWC};
+  if (features_.avx512) formats.push_back(TensorFormat::kCHW16);
+  std::erase_if(formats, [&](TensorFormat format) { return !is_valid(format, rank); });
+  return formats;
 }
 
 double CpuDevice::time(Kernel& kernel, void const* const* inputs, void* const* outputs,

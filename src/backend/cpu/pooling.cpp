@@ -20,7 +20,11 @@ struct Axis {
 };
 
 std::vector<Axis> axes_of(const PoolingParams& params, const Shape& x) {
-  const ResolvedPadding padding = resolve_padding(params, x);
+  ResolvedPadding padding = resolve_padding(params, x);
+  // Rounding up resolves to what the last window reaches over; the padding proper ends before.
+  if (params.padding_mode == PaddingMode::kEXPLICIT_ROUND_UP)
+    for (size_t i = 0; i < padding.post.size(); ++i)
+      padding.post[i] = params.post_padding.empty() ? 0 : params.post_padding[i];
   std::vector<Axis> axes;
   for (int i = 0; i < x.rank() - 2; ++i)
     axes.push_back({params.window[i], params.stride.empty() ? 1 : params.stride[i],

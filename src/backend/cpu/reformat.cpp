@@ -124,15 +124,14 @@ class LoopKernel final : public Kernel {
     shape_ = collapse(inputs[0]);
     elements_ = shape_.numel() == 0 ? 0 : stored_elements(shape_, from_.format);
     const size_t needed = workspace_for(inputs[0]);
-    own_ = needed > planned_ ? Blob::make(needed, [](void*) {}) : Blob();
+    own_.resize(needed > planned_ ? needed : 0);
   }
 
   void enqueue(void const* const* inputs, void* const* outputs, void* workspace, Queue) override {
     if (elements_ == 0) return;
     const void* source = inputs[0];
     if (from_.dtype != to_.dtype) {
-      void* converted =
-          moves() ? (own_ ? const_cast<std::byte*>(own_.data()) : workspace) : outputs[0];
+      void* converted = moves() ? (own_.empty() ? workspace : own_.data()) : outputs[0];
       convert_all(inputs[0], converted);
       source = converted;
     }
@@ -185,7 +184,7 @@ class LoopKernel final : public Kernel {
   Shape shape_;
   int64_t elements_ = 0;  ///< of the input, padding included
   size_t planned_ = 0;
-  Blob own_;  ///< workspace of a shape beyond the planned ones
+  std::vector<std::byte> own_;  ///< workspace of a shape beyond the planned ones
 };
 
 /// Whether oneDNN reorders this quickly.

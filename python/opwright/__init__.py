@@ -1,0 +1,57 @@
+"""Opwright: an inference engine built around the custom operator.
+
+The short way::
+
+    import opwright
+
+    engine = opwright.build("model.onnx")
+    y = engine(x)
+    engine.save("model.engine")
+    y = opwright.load("model.engine")(x)
+
+Underneath lies TensorRT's API, name for name: ``import opwright as trt`` gives ``trt.Builder``,
+``trt.OnnxParser``, ``trt.Runtime`` and the rest. Operators of your own are made with
+``opwright.plugin``.
+"""
+
+from __future__ import annotations
+
+from ._api import build, load
+from ._core import *  # noqa: F403
+from ._core import DataType, Engine, Error
+from ._types import (
+    bfloat16,
+    bool,
+    float16,
+    float32,
+    fp8,
+    int4,
+    int8,
+    int32,
+    int64,
+    nptype,
+    uint8,
+    volume,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DataType",
+    "Engine",
+    "Error",
+    "bfloat16",
+    "bool",
+    "build",
+    "float16",
+    "float32",
+    "fp8",
+    "int4",
+    "int8",
+    "int32",
+    "int64",
+    "load",
+    "nptype",
+    "uint8",
+    "volume",
+]

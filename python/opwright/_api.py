@@ -1,0 +1,152 @@
+"""The short API: build and load engines in one call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from . import _core
+
+Shape = Sequence[int]
+ShapeRange = tuple[Shape, Shape, Shape]
+
+
+class _Progress:
+    """Tells `report(phase, done, total)` of a build's progress."""
+
+    def __init__(self, report: Callable[[str, int, int], Any]):
+        self._report = report
+        self._totals: dict[str, int] = {}
+
+    def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: int) -> None:
+        self._totals[phase_name] = num_steps
+
+    def step_complete(self, phase_name: str, step: int) -> bool:
+        return self._report(phase_name, step, self._totals[phase_name]) is not False
+
+    def phase_finish(self, phase_name: str) -> None:
+        pass
+
+
+def _parse(
+    model: Any, builder: _core.Builder, logger: _core.ILogger, flags: int
+) -> _core.INetworkDefinition:
+    network = builder.create_network(flags)
+    parser = _core.OnnxParser(network, logger)
+    if isinstance(model, (str, os.PathLike)):
+        taken = parser.parse_from_file(os.fspath(model))
+    elif hasattr(model, "SerializeToString"):
+        taken = parser.parse(model.SerializeToString())
+    else:
+        taken = parser.parse(model)
+    if not taken:
+        errors = [parser.get_error(i).desc() for i in range(parser.num_errors)]
+        raise _core.Error("\n".join(errors))
+    return network
+
+
+def _is_range(shape: Any) -> bool:
+    return len(shape) == 3 and all(isinstance(part, (tuple, list)) for part in shape)
+
+
+def _profile(
+    builder: _core.Builder, shapes: Mapping[str, Shape | ShapeRange]
+) -> _core.IOptimizationProfile:
+    profile = builder.create_optimization_profile()
+    for name, shape in shapes.items():
+        low, opt, high = shape if _is_range(shape) else (shape, shape, shape)
+        profile.set_shape(name, low, opt, high)
+    return profile
+
+
+def build(
+    model: Any,
+    *,
+    shapes: Mapping[str, Shape | ShapeRange] | None = None,
+    values: Mapping[str, ShapeRange] | None = None,
+    device: _core.DeviceType | None = None,
+    fp16: bool = False,
+    bf16: bool = False,
+    strongly_typed: bool = False,
+    prefer_aot: bool | None = None,
+    timing: bool = True,
+    timing_cache: str | os.PathLike[str] | None = None,
+    progress: Callable[[str, int, int], Any] | None = None,
+    logger: _core.ILogger | None = None,
+) -> _core.Engine:
+    """Build an engine that is called like a function.
+
+    :param model: the path of an ONNX file, the bytes of one, an ``onnx.ModelProto``, or an
+        ``INetworkDefinition``.
+    :param shapes: for each input of dynamic shape a shape, or (min, opt, max).
+    :param values: for each input whose values decide shapes their (min, opt, max).
+    :param device: where to run; by default the GPU where one is usable, otherwise the CPU.
+    :param fp16, bf16: allow lower precision where it is faster.
+    :param strongly_typed: keep the model's types everywhere.
+    :param prefer_aot: for plugins with both, take the compiled implementation (True) or the Python
+        one (False); None: a model with such a plugin must say.
+    :param timing: False builds without running anything: each layer's first candidate is taken.
+    :param timing_cache: a file of measured times; read before, extended after.
+    :param progress: called as ``progress(phase, done, total)``; returning False cancels.
+    :raises Error: naming the node or layer at fault; nothing is left half made.
+    """
+    logger = logger or _core.Logger(_core.Logger.WARNING)
+    builder = _core.Builder(logger)
+    flag = _core.NetworkDefinitionCreationFlag
+    flags = 0
+    if strongly_typed:
+        flags |= 1 << int(flag.STRONGLY_TYPED)
+    if prefer_aot is not None:
+        flags |= 1 << int(
+            flag.PREFER_AOT_PYTHON_PLUGINS if prefer_aot else flag.PREFER_JIT_PYTHON_PLUGINS
+        )
+    if isinstance(model, _core.INetworkDefinition):
+        network = model
+    else:
+        network = _parse(model, builder, logger, flags)
+
+    config = builder.create_builder_config()
+    config.timing = timing
+    if device is not None:
+        config.default_device_type = device
+    if fp16:
+        config.set_flag(_core.BuilderFlag.FP16)
+    if bf16:
+        config.set_flag(_core.BuilderFlag.BF16)
+    if shapes or values:
+        profile = _profile(builder, shapes or {})
+        for name, (low, opt, high) in (values or {}).items():
+            profile.set_shape_input(name, low, opt, high)
+        config.add_optimization_profile(profile)
+    if progress is not None:
+        config.progress_monitor = _Progress(progress)
+    cache = None
+    if timing_cache is not None:
+        cache = _core.ITimingCache.load(os.fspath(timing_cache))
+        fresh = config.create_timing_cache(b"")
+        if cache is None or cache.device_identity != fresh.device_identity:
+            cache = fresh
+        config.set_timing_cache(cache, False)
+    engine = builder.build_engine_with_config(network, config)
+    if timing_cache is not None and cache is not None:
+        cache.save(os.fspath(timing_cache))
+    return _core.Engine(engine)
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    allow_host_code: bool = False,
+    verify_weights: bool = True,
+    logger: _core.ILogger | None = None,
+) -> _core.Engine:
+    """Load an engine file, also one from ``Builder.build_serialized_network``.
+
+    :param allow_host_code: whether code in the file that would run on the host (compiled CPU
+        kernels, plugin libraries) may be executed. Allow it only for files that you trust.
+    :param verify_weights: False skips hashing the weights, for large files on trusted storage.
+    :raises Error: for a file that is damaged, foreign, needs a plugin that is not registered, or
+        holds host code that was not allowed.
+    """
+    return _core.load_engine(os.fspath(path), allow_host_code, verify_weights, logger)

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "base/blob.h"
+#include "base/shape.h"
+#include "base/types.h"
+
+namespace nb = nanobind;
+
+namespace opwright::python {
+
+// One function per file of this folder; each adds its names to the module.
+void bind_types(nb::module_& m);
+void bind_logger(nb::module_& m);
+void bind_network(nb::module_& m);
+void bind_layers(nb::module_& m);
+void bind_add_layers(nb::module_& m);
+void bind_builder(nb::module_& m);
+void bind_onnx(nb::module_& m);
+void bind_runtime(nb::module_& m);
+void bind_call(nb::module_& m);
+
+/// The NumPy type for a data type: an instance of numpy.dtype, from ml_dtypes for BF16 and FP8
+/// where that is installed. Throws Error when NumPy has none.
+nb::object numpy_dtype(DataType type);
+/// The data type of a numpy.dtype (also ml_dtypes' bfloat16 and float8_e4m3fn); double precision is
+/// refused with an Error that names `what`.
+DataType data_type(nb::handle numpy_dtype, std::string_view what);
+
+/// A shape from Dims, a tuple, a list or a torch.Size.
+Shape to_shape(nb::handle sequence);
+nb::tuple to_tuple(const Shape& shape);
+
+/// The bytes of a contiguous object with the buffer protocol, which the Blob keeps alive.
+Blob borrow_bytes(nb::handle object);
+/// The elements of a NumPy array, array-like or Weights, kept alive by the Blob.
+struct ArrayData {
+  DataType dtype;
+  Shape shape;
+  Blob data;
+};
+ArrayData to_array(nb::handle object, std::string_view what);
+
+/// Keeps a Python object alive from C++; may be dropped on any thread.
+std::shared_ptr<const void> keep_alive(nb::handle object);
+
+}  // namespace opwright::python

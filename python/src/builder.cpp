@@ -1,0 +1,323 @@
+// Builder, IBuilderConfig, IOptimizationProfile, ITimingCache, IHostMemory.
+
+#include "backend/device.h"
+#include "base/log.h"
+#include "bindings.h"
+#include "compile/compile.h"
+#include "host_memory.h"
+#include "network/network.h"
+#include "runtime/engine.h"
+
+namespace opwright::python {
+namespace {
+
+enum class CreationFlag : int {
+  kEXPLICIT_BATCH,
+  kSTRONGLY_TYPED,
+  kPREFER_AOT_PYTHON_PLUGINS,
+  kPREFER_JIT_PYTHON_PLUGINS
+};
+
+// The numbers of TensorRT 10.
+enum class BuilderFlag : int {
+  kFP16 = 0,
+  kINT8 = 1,
+  kDEBUG = 2,
+  kGPU_FALLBACK = 3,
+  kREFIT = 4,
+  kDISABLE_TIMING_CACHE = 5,
+  kTF32 = 7,
+  kSPARSE_WEIGHTS = 8,
+  kOBEY_PRECISION_CONSTRAINTS = 10,
+  kPREFER_PRECISION_CONSTRAINTS = 11,
+  kDIRECT_IO = 12,
+  kVERSION_COMPATIBLE = 14,
+  kFP8 = 16,
+  kERROR_ON_TIMING_CACHE_MISS = 17,
+  kBF16 = 18,
+};
+
+bool has(uint32_t flags, BuilderFlag flag) { return (flags >> static_cast<int>(flag) & 1) != 0; }
+
+/// Tells an IProgressMonitor of the phases that a ProgressCallback hears of.
+class Monitor {
+ public:
+  explicit Monitor(nb::object monitor) : monitor_(std::move(monitor)) {}
+  ~Monitor() { close(); }
+  bool operator()(const std::string& phase, int done, int total) {
+    if (phase != phase_) {
+      close();
+      phase_ = phase;
+      monitor_.attr("phase_start")(phase, nb::none(), total);
+    }
+    nb::object go_on = monitor_.attr("step_complete")(phase, done);
+    return go_on.is_none() || nb::cast<bool>(nb::bool_(go_on));
+  }
+
+ private:
+  void close() {
+    if (!phase_.empty()) monitor_.attr("phase_finish")(phase_);
+    phase_.clear();
+  }
+  nb::object monitor_;
+  std::string phase_;
+};
+
+struct Config {
+  DeviceType device = default_device_type();
+  uint32_t flags = 0;
+  int avg_timing_iterations = 4;
+  bool timing = true;
+  bool detailed_inspection = true;
+  std::vector<std::shared_ptr<OptimizationProfile>> profiles;
+  std::shared_ptr<TimingCache> timing_cache;
+  nb::object progress_monitor = nb::none();
+  size_t workspace_limit = 0;
+};
+
+struct Builder {
+  nb::object logger;  ///< keeps it alive
+  Log log;
+
+  Plan build(const Network& network, const Config& config) const {
+    BuildConfig build;
+    build.device = config.device;
+    if (!network.flags().strongly_typed) {
+      build.fp16 = has(config.flags, BuilderFlag::kFP16);
+      build.bf16 = has(config.flags, BuilderFlag::kBF16);
+      build.int8 = has(config.flags, BuilderFlag::kINT8);
+      build.fp8 = has(config.flags, BuilderFlag::kFP8);
+    }
+    for (const auto& profile : config.profiles) build.profiles.push_back(*profile);
+    build.avg_timing_iterations = config.avg_timing_iterations;
+    build.timing = config.timing;
+    if (!has(config.flags, BuilderFlag::kDISABLE_TIMING_CACHE))
+      build.timing_cache = config.timing_cache;
+    build.detailed_inspection = config.detailed_inspection;
+    build.log = log;
+    std::optional<Monitor> monitor;
+    if (!config.progress_monitor.is_none()) {
+      monitor.emplace(config.progress_monitor);
+      build.progress = [&monitor](const std::string& phase, int done, int total) {
+        nb::gil_scoped_acquire gil;
+        return (*monitor)(phase, done, total);
+      };
+    }
+    nb::gil_scoped_release release;
+    return compile(network, build);
+  }
+};
+
+void bind_profile(nb::module_& m) {
+  auto set = [](auto member) {
+    return [member](OptimizationProfile& self, const std::string& input, nb::handle min,
+                    nb::handle opt, nb::handle max) {
+      (self.*member)(input, to_shape(min), to_shape(opt), to_shape(max));
+    };
+  };
+  auto get = [](auto member) {
+    return [member](const OptimizationProfile& self, const std::string& input) {
+      const auto* range = (self.*member)(input);
+      require(range != nullptr, "the profile has nothing for input '", input, "'");
+      return nb::make_tuple(range->min, range->opt, range->max);
+    };
+  };
+  nb::class_<OptimizationProfile>(m, "IOptimizationProfile",
+                                  "The shapes that an engine is made for.")
+      .def("set_shape", set(&OptimizationProfile::set_shape), nb::arg("input"), nb::arg("min"),
+           nb::arg("opt"), nb::arg("max"))
+      .def("get_shape", get(&OptimizationProfile::shape), nb::arg("input"))
+      .def("set_shape_input", set(&OptimizationProfile::set_values), nb::arg("input"),
+           nb::arg("min"), nb::arg("opt"), nb::arg("max"),
+           "The range of the values of an input that determines shapes.")
+      .def("get_shape_input", get(&OptimizationProfile::values), nb::arg("input"))
+      .def("__bool__", [](const OptimizationProfile&) { return true; });
+}
+
+void bind_timing_cache(nb::module_& m) {
+  nb::class_<TimingCache>(m, "ITimingCache",
+                          "Measured times of kernels, for the device that they were measured on.")
+      .def("serialize",
+           [](const TimingCache& self) {
+             const std::vector<std::byte> bytes = self.serialize();
+             return HostMemory{{Blob::copy(bytes.data(), bytes.size())}};
+           })
+      .def("combine", &TimingCache::combine, nb::arg("input_cache"), nb::arg("ignore_mismatch"))
+      .def("reset", &TimingCache::clear)
+      .def("__len__", &TimingCache::size)
+      .def("query_keys", &TimingCache::keys)
+      .def_static(
+          "load",
+          [](const std::string& path) -> std::shared_ptr<TimingCache> {
+            return TimingCache::load(path);
+          },
+          nb::arg("path"), "The cache in a file; None when there is no usable one.")
+      .def("save", &TimingCache::save, nb::arg("path"), "Adds this cache to the one in the file.")
+      .def_prop_ro("device_identity", &TimingCache::device_identity);
+}
+
+void bind_config(nb::module_& m) {
+  auto c = nb::class_<Config>(m, "IBuilderConfig",
+                              "How a network is built. Made by Builder.create_builder_config.");
+  c.def_rw("avg_timing_iterations", &Config::avg_timing_iterations,
+           "Runs over which a kernel's time is taken.")
+      .def_rw("timing", &Config::timing,
+              "False: run nothing during the build and take each layer's first candidate.")
+      .def_rw("flags", &Config::flags, "Bits 1 << int(BuilderFlag).")
+      .def_rw("default_device_type", &Config::device)
+      .def_rw("progress_monitor", &Config::progress_monitor,
+              nb::for_setter(nb::arg("monitor").none()))
+      .def(
+          "set_flag",
+          [](Config& self, BuilderFlag flag) { self.flags |= 1u << static_cast<int>(flag); },
+          nb::arg("flag"))
+      .def(
+          "clear_flag",
+          [](Config& self, BuilderFlag flag) { self.flags &= ~(1u << static_cast<int>(flag)); },
+          nb::arg("flag"))
+      .def(
+          "get_flag", [](const Config& self, BuilderFlag flag) { return has(self.flags, flag); },
+          nb::arg("flag"))
+      .def(
+          "add_optimization_profile",
+          [](Config& self, std::shared_ptr<OptimizationProfile> profile) {
+            self.profiles.push_back(std::move(profile));
+            return static_cast<int>(self.profiles.size()) - 1;
+          },
+          nb::arg("profile"))
+      .def_prop_ro("num_optimization_profiles",
+                   [](const Config& self) { return self.profiles.size(); })
+      .def(
+          "set_memory_pool_limit",
+          [](Config& self, int, size_t size) { self.workspace_limit = size; }, nb::arg("pool"),
+          nb::arg("pool_size"))
+      .def(
+          "get_memory_pool_limit", [](const Config& self, int) { return self.workspace_limit; },
+          nb::arg("pool"))
+      .def(
+          "create_timing_cache",
+          [](const Config& self, nb::handle serialized) -> std::shared_ptr<TimingCache> {
+            const Blob bytes = borrow_bytes(serialized);
+            if (bytes.size() == 0)
+              return std::make_shared<TimingCache>(get_device(self.device).identity());
+            return TimingCache::deserialize(bytes.bytes());
+          },
+          nb::arg("serialized_timing_cache"))
+      .def(
+          "set_timing_cache",
+          [](Config& self, std::shared_ptr<TimingCache> cache, bool ignore_mismatch) {
+            const std::string identity = get_device(self.device).identity();
+            if (cache->device_identity() != identity) {
+              require(ignore_mismatch, "the timing cache was made on '", cache->device_identity(),
+                      "', this device is '", identity, "'");
+              auto own = std::make_shared<TimingCache>(identity);
+              own->combine(*cache, true);
+              cache = own;
+            }
+            self.timing_cache = std::move(cache);
+            return true;
+          },
+          nb::arg("cache"), nb::arg("ignore_mismatch"))
+      .def("get_timing_cache", [](const Config& self) { return self.timing_cache; })
+      .def_prop_rw(
+          "profiling_verbosity",
+          [](const Config& self) {
+            return self.detailed_inspection ? ProfilingVerbosity::kDETAILED
+                                            : ProfilingVerbosity::kLAYER_NAMES_ONLY;
+          },
+          [](Config& self, ProfilingVerbosity v) {
+            self.detailed_inspection = v == ProfilingVerbosity::kDETAILED;
+          });
+}
+
+void bind_flags(nb::module_& m) {
+  nb::enum_<CreationFlag>(m, "NetworkDefinitionCreationFlag", nb::is_arithmetic(),
+                          "Bits of Builder.create_network.")
+      .value("EXPLICIT_BATCH", CreationFlag::kEXPLICIT_BATCH)
+      .value("STRONGLY_TYPED", CreationFlag::kSTRONGLY_TYPED)
+      .value("PREFER_AOT_PYTHON_PLUGINS", CreationFlag::kPREFER_AOT_PYTHON_PLUGINS)
+      .value("PREFER_JIT_PYTHON_PLUGINS", CreationFlag::kPREFER_JIT_PYTHON_PLUGINS);
+  nb::enum_<BuilderFlag>(m, "BuilderFlag", nb::is_arithmetic(), "Bits of IBuilderConfig.flags.")
+      .value("FP16", BuilderFlag::kFP16)
+      .value("INT8", BuilderFlag::kINT8)
+      .value("DEBUG", BuilderFlag::kDEBUG)
+      .value("GPU_FALLBACK", BuilderFlag::kGPU_FALLBACK)
+      .value("REFIT", BuilderFlag::kREFIT)
+      .value("DISABLE_TIMING_CACHE", BuilderFlag::kDISABLE_TIMING_CACHE)
+      .value("TF32", BuilderFlag::kTF32)
+      .value("SPARSE_WEIGHTS", BuilderFlag::kSPARSE_WEIGHTS)
+      .value("OBEY_PRECISION_CONSTRAINTS", BuilderFlag::kOBEY_PRECISION_CONSTRAINTS)
+      .value("PREFER_PRECISION_CONSTRAINTS", BuilderFlag::kPREFER_PRECISION_CONSTRAINTS)
+      .value("DIRECT_IO", BuilderFlag::kDIRECT_IO)
+      .value("VERSION_COMPATIBLE", BuilderFlag::kVERSION_COMPATIBLE)
+      .value("FP8", BuilderFlag::kFP8)
+      .value("ERROR_ON_TIMING_CACHE_MISS", BuilderFlag::kERROR_ON_TIMING_CACHE_MISS)
+      .value("BF16", BuilderFlag::kBF16);
+  nb::enum_<ProfilingVerbosity>(m, "ProfilingVerbosity", nb::is_arithmetic())
+      .value("LAYER_NAMES_ONLY", ProfilingVerbosity::kLAYER_NAMES_ONLY)
+      .value("NONE", ProfilingVerbosity::kNONE)
+      .value("DETAILED", ProfilingVerbosity::kDETAILED);
+  enum class Pool : int { kWORKSPACE };
+  nb::enum_<Pool>(m, "MemoryPoolType", nb::is_arithmetic()).value("WORKSPACE", Pool::kWORKSPACE);
+}
+
+}  // namespace
+
+void bind_builder(nb::module_& m) {
+  bind_flags(m);
+  bind_host_memory(m);
+  bind_profile(m);
+  bind_timing_cache(m);
+  bind_config(m);
+  nb::class_<Builder>(m, "Builder", "Makes networks and builds engines from them.")
+      .def(
+          "__init__",
+          [](Builder* self, nb::object logger) {
+            new (self) Builder{logger, Log(nb::cast<ILogger*>(logger))};
+          },
+          nb::arg("logger"))
+      .def(
+          "create_network",
+          [](const Builder&, uint32_t flags) {
+            auto has_flag = [flags](CreationFlag flag) {
+              return (flags >> static_cast<int>(flag) & 1) != 0;
+            };
+            NetworkFlags network_flags;
+            network_flags.strongly_typed = has_flag(CreationFlag::kSTRONGLY_TYPED);
+            network_flags.prefer_aot_python_plugins =
+                has_flag(CreationFlag::kPREFER_AOT_PYTHON_PLUGINS);
+            network_flags.prefer_jit_python_plugins =
+                has_flag(CreationFlag::kPREFER_JIT_PYTHON_PLUGINS);
+            return new Network(network_flags);
+          },
+          nb::arg("flags") = 0, nb::rv_policy::take_ownership)
+      .def(
+          "create_builder_config", [](const Builder&) { return new Config(); },
+          nb::rv_policy::take_ownership)
+      .def("create_optimization_profile",
+           [](const Builder&) { return std::make_shared<OptimizationProfile>(); })
+      .def(
+          "build_serialized_network",
+          [](const Builder& self, const Network& network, const Config& config) {
+            return HostMemory{serialize(self.build(network, config))};
+          },
+          nb::arg("network"), nb::arg("config"), "The engine file's bytes.")
+      .def(
+          "build_engine_with_config",
+          [](const Builder& self, const Network& network, const Config& config) {
+            Plan plan = self.build(network, config);
+            LoadOptions options;
+            options.log = self.log;
+            return Engine::load(std::move(plan), options);
+          },
+          nb::arg("network"), nb::arg("config"), nb::keep_alive<0, 1>())
+      .def(
+          "is_network_supported",
+          [](const Builder&, const Network&, const Config&) { return true; }, nb::arg("network"),
+          nb::arg("config"))
+      .def_ro("logger", &Builder::logger)
+      .def_prop_ro("platform_has_fast_fp16", [](const Builder&) { return true; })
+      .def_prop_ro("platform_has_fast_int8", [](const Builder&) { return true; });
+}
+
+}  // namespace opwright::python

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <vector>
+
+#include "base/blob.h"
+#include "bindings.h"
+
+namespace opwright::python {
+
+/// The bytes of an engine or a cache: in pieces, so that writing a file copies nothing; joined when
+/// somebody asks for the buffer.
+struct HostMemory {
+  std::vector<Blob> pieces;
+  size_t size() const;
+  /// All bytes in one piece, 64-byte aligned.
+  const Blob& joined();
+};
+
+void bind_host_memory(nb::module_& m);
+
+}  // namespace opwright::python

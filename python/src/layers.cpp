@@ -1,0 +1,342 @@
+// The layer classes: a property for each parameter. Setting one infers the network's shapes again.
+
+#include "bindings.h"
+#include "network/constant.h"
+#include "network/network.h"
+#include "operators/convolution.h"
+#include "operators/elementwise.h"
+#include "operators/matrix.h"
+#include "operators/movement.h"
+#include "operators/normalization.h"
+#include "operators/pooling.h"
+#include "operators/reduce.h"
+#include "operators/source.h"
+
+namespace opwright::python {
+namespace {
+
+template <class Op>
+using Class = nb::class_<TypedLayer<Op>, Layer>;
+
+/// A property that reads and edits a parameter. Lists of integers are Dims in Python.
+template <class Op, class P, class T>
+void property(Class<Op>& c, const char* name, T P::*member) {
+  using L = TypedLayer<Op>;
+  if constexpr (std::is_same_v<T, Ints>) {
+    c.def_prop_rw(
+        name,
+        [member](const L& self) { return Shape(std::span<const int64_t>(self.params().*member)); },
+        [member](L& self, nb::handle value) {
+          const Shape shape = to_shape(value);
+          self.edit([&](P& p) { (p.*member).assign(shape.begin(), shape.end()); });
+        });
+  } else {
+    c.def_prop_rw(
+        name, [member](const L& self) { return self.params().*member; },
+        [member](L& self, T value) { self.edit([&](P& p) { p.*member = value; }); });
+  }
+}
+
+/// The same under a name where an absent list stands for a value on each spatial axis.
+template <class Op, class P>
+void spatial(Class<Op>& c, const char* name, Ints P::*member, int64_t otherwise) {
+  using L = TypedLayer<Op>;
+  c.def_prop_rw(
+      name,
+      [member, otherwise](const L& self) {
+        const Ints& given = self.params().*member;
+        return given.empty() ? Shape(Ints(self.input(0)->rank() - 2, otherwise))
+                             : Shape(std::span<const int64_t>(given));
+      },
+      [member](L& self, nb::handle value) {
+        const Shape shape = to_shape(value);
+        self.edit([&](P& p) { (p.*member).assign(shape.begin(), shape.end()); });
+      });
+}
+
+/// padding_nd sets both sides.
+template <class Op, class P>
+void padding(Class<Op>& c, Ints P::*pre, Ints P::*post) {
+  using L = TypedLayer<Op>;
+  spatial(c, "pre_padding", pre, 0);
+  spatial(c, "post_padding", post, 0);
+  c.def_prop_rw(
+      "padding_nd",
+      [pre](const L& self) { return Shape(std::span<const int64_t>(self.params().*pre)); },
+      [pre, post](L& self, nb::handle value) {
+        const Shape shape = to_shape(value);
+        self.edit([&](P& p) {
+          (p.*pre).assign(shape.begin(), shape.end());
+          p.*post = p.*pre;
+        });
+      });
+}
+
+template <class Op>
+Class<Op> layer(nb::module_& m, const char* name, const char* doc) {
+  return Class<Op>(m, name, doc);
+}
+
+template <class Op>
+void bind_convolution(nb::module_& m, const char* name, const char* doc) {
+  auto c = layer<Op>(m, name, doc);
+  using P = ConvolutionParams;
+  spatial(c, "stride_nd", &P::stride, 1);
+  spatial(c, "dilation_nd", &P::dilation, 1);
+  padding(c, &P::pre_padding, &P::post_padding);
+  property(c, "padding_mode", &P::padding_mode);
+  property(c, "num_groups", &P::groups);
+  c.def_prop_ro("kernel_size_nd", [](const TypedLayer<Op>& self) {
+    const Shape kernel = self.input(1)->shape();
+    return Shape(std::span<const int64_t>(kernel.begin() + 2, kernel.end()));
+  });
+  c.def_prop_ro("num_output_maps",
+                [](const TypedLayer<Op>& self) { return self.output(0)->shape()[1]; });
+}
+
+void bind_enums(nb::module_& m) {
+  nb::enum_<PaddingMode>(m, "PaddingMode", nb::is_arithmetic())
+      .value("EXPLICIT_ROUND_DOWN", PaddingMode::kEXPLICIT_ROUND_DOWN)
+      .value("EXPLICIT_ROUND_UP", PaddingMode::kEXPLICIT_ROUND_UP)
+      .value("SAME_UPPER", PaddingMode::kSAME_UPPER)
+      .value("SAME_LOWER", PaddingMode::kSAME_LOWER);
+  nb::enum_<ActivationType>(m, "ActivationType", nb::is_arithmetic())
+      .value("RELU", ActivationType::kRELU)
+      .value("SIGMOID", ActivationType::kSIGMOID)
+      .value("TANH", ActivationType::kTANH)
+      .value("LEAKY_RELU", ActivationType::kLEAKY_RELU)
+      .value("ELU", ActivationType::kELU)
+      .value("SELU", ActivationType::kSELU)
+      .value("SOFTSIGN", ActivationType::kSOFTSIGN)
+      .value("SOFTPLUS", ActivationType::kSOFTPLUS)
+      .value("CLIP", ActivationType::kCLIP)
+      .value("HARD_SIGMOID", ActivationType::kHARD_SIGMOID)
+      .value("SCALED_TANH", ActivationType::kSCALED_TANH)
+      .value("THRESHOLDED_RELU", ActivationType::kTHRESHOLDED_RELU)
+      .value("GELU_ERF", ActivationType::kGELU_ERF)
+      .value("GELU_TANH", ActivationType::kGELU_TANH);
+  nb::enum_<ElementWiseOperation>(m, "ElementWiseOperation", nb::is_arithmetic())
+      .value("SUM", ElementWiseOperation::kSUM)
+      .value("PROD", ElementWiseOperation::kPROD)
+      .value("MAX", ElementWiseOperation::kMAX)
+      .value("MIN", ElementWiseOperation::kMIN)
+      .value("SUB", ElementWiseOperation::kSUB)
+      .value("DIV", ElementWiseOperation::kDIV)
+      .value("POW", ElementWiseOperation::kPOW)
+      .value("FLOOR_DIV", ElementWiseOperation::kFLOOR_DIV)
+      .value("AND", ElementWiseOperation::kAND)
+      .value("OR", ElementWiseOperation::kOR)
+      .value("XOR", ElementWiseOperation::kXOR)
+      .value("EQUAL", ElementWiseOperation::kEQUAL)
+      .value("GREATER", ElementWiseOperation::kGREATER)
+      .value("LESS", ElementWiseOperation::kLESS);
+  nb::enum_<UnaryOperation>(m, "UnaryOperation", nb::is_arithmetic())
+      .value("EXP", UnaryOperation::kEXP)
+      .value("LOG", UnaryOperation::kLOG)
+      .value("SQRT", UnaryOperation::kSQRT)
+      .value("RECIP", UnaryOperation::kRECIP)
+      .value("ABS", UnaryOperation::kABS)
+      .value("NEG", UnaryOperation::kNEG)
+      .value("SIN", UnaryOperation::kSIN)
+      .value("COS", UnaryOperation::kCOS)
+      .value("TAN", UnaryOperation::kTAN)
+      .value("SINH", UnaryOperation::kSINH)
+      .value("COSH", UnaryOperation::kCOSH)
+      .value("ASIN", UnaryOperation::kASIN)
+      .value("ACOS", UnaryOperation::kACOS)
+      .value("ATAN", UnaryOperation::kATAN)
+      .value("ASINH", UnaryOperation::kASINH)
+      .value("ACOSH", UnaryOperation::kACOSH)
+      .value("ATANH", UnaryOperation::kATANH)
+      .value("CEIL", UnaryOperation::kCEIL)
+      .value("FLOOR", UnaryOperation::kFLOOR)
+      .value("ERF", UnaryOperation::kERF)
+      .value("NOT", UnaryOperation::kNOT)
+      .value("SIGN", UnaryOperation::kSIGN)
+      .value("ROUND", UnaryOperation::kROUND)
+      .value("ISINF", UnaryOperation::kISINF)
+      .value("ISNAN", UnaryOperation::kISNAN);
+  nb::enum_<PoolingType>(m, "PoolingType", nb::is_arithmetic())
+      .value("MAX", PoolingType::kMAX)
+      .value("AVERAGE", PoolingType::kAVERAGE)
+      .value("MAX_AVERAGE_BLEND", PoolingType::kMAX_AVERAGE_BLEND);
+  nb::enum_<ReduceOperation>(m, "ReduceOperation", nb::is_arithmetic())
+      .value("SUM", ReduceOperation::kSUM)
+      .value("PROD", ReduceOperation::kPROD)
+      .value("MAX", ReduceOperation::kMAX)
+      .value("MIN", ReduceOperation::kMIN)
+      .value("AVG", ReduceOperation::kAVG);
+  nb::enum_<TopKOperation>(m, "TopKOperation", nb::is_arithmetic())
+      .value("MAX", TopKOperation::kMAX)
+      .value("MIN", TopKOperation::kMIN);
+  nb::enum_<MatrixOperation>(m, "MatrixOperation", nb::is_arithmetic())
+      .value("NONE", MatrixOperation::kNONE)
+      .value("TRANSPOSE", MatrixOperation::kTRANSPOSE)
+      .value("VECTOR", MatrixOperation::kVECTOR);
+  nb::enum_<ScaleMode>(m, "ScaleMode", nb::is_arithmetic())
+      .value("UNIFORM", ScaleMode::kUNIFORM)
+      .value("CHANNEL", ScaleMode::kCHANNEL)
+      .value("ELEMENTWISE", ScaleMode::kELEMENTWISE);
+  nb::enum_<SampleMode>(m, "SampleMode", nb::is_arithmetic())
+      .value("STRICT_BOUNDS", SampleMode::kSTRICT_BOUNDS)
+      .value("WRAP", SampleMode::kWRAP)
+      .value("CLAMP", SampleMode::kCLAMP)
+      .value("FILL", SampleMode::kFILL)
+      .value("REFLECT", SampleMode::kREFLECT);
+  nb::enum_<GatherMode>(m, "GatherMode", nb::is_arithmetic())
+      .value("DEFAULT", GatherMode::kDEFAULT)
+      .value("ELEMENT", GatherMode::kELEMENT)
+      .value("ND", GatherMode::kND);
+  nb::enum_<FillOperation>(m, "FillOperation", nb::is_arithmetic())
+      .value("LINSPACE", FillOperation::kLINSPACE)
+      .value("RANDOM_UNIFORM", FillOperation::kRANDOM_UNIFORM)
+      .value("RANDOM_NORMAL", FillOperation::kRANDOM_NORMAL);
+  nb::enum_<InterpolationMode>(m, "InterpolationMode", nb::is_arithmetic())
+      .value("NEAREST", InterpolationMode::kNEAREST)
+      .value("LINEAR", InterpolationMode::kLINEAR)
+      .value("CUBIC", InterpolationMode::kCUBIC);
+  nb::enum_<ResizeCoordinateTransformation>(m, "ResizeCoordinateTransformation",
+                                            nb::is_arithmetic())
+      .value("ALIGN_CORNERS", ResizeCoordinateTransformation::kALIGN_CORNERS)
+      .value("ASYMMETRIC", ResizeCoordinateTransformation::kASYMMETRIC)
+      .value("HALF_PIXEL", ResizeCoordinateTransformation::kHALF_PIXEL);
+  nb::enum_<ResizeRoundMode>(m, "ResizeRoundMode", nb::is_arithmetic())
+      .value("HALF_UP", ResizeRoundMode::kHALF_UP)
+      .value("HALF_DOWN", ResizeRoundMode::kHALF_DOWN)
+      .value("FLOOR", ResizeRoundMode::kFLOOR)
+      .value("CEIL", ResizeRoundMode::kCEIL);
+  enum class Selector : int { kFORMULA, kUPPER };
+  nb::enum_<Selector>(m, "ResizeSelector", nb::is_arithmetic())
+      .value("FORMULA", Selector::kFORMULA)
+      .value("UPPER", Selector::kUPPER);
+}
+
+}  // namespace
+
+void bind_layers(nb::module_& m) {
+  bind_enums(m);
+  bind_convolution<Convolution>(m, "IConvolutionLayer",
+                                "Cross-correlation over spatial axes of [N, C, ...].");
+  bind_convolution<Deconvolution>(m, "IDeconvolutionLayer",
+                                  "Transposed convolution over spatial axes of [N, C, ...].");
+
+  auto pooling =
+      layer<Pooling>(m, "IPoolingLayer", "Maximum or average over windows of [N, C, ...].");
+  property(pooling, "type", &PoolingParams::type);
+  property(pooling, "window_size_nd", &PoolingParams::window);
+  spatial(pooling, "stride_nd", &PoolingParams::stride, 1);
+  padding(pooling, &PoolingParams::pre_padding, &PoolingParams::post_padding);
+  property(pooling, "padding_mode", &PoolingParams::padding_mode);
+  property(pooling, "blend_factor", &PoolingParams::blend_factor);
+  property(pooling, "average_count_excludes_padding",
+           &PoolingParams::average_count_excludes_padding);
+
+  auto activation =
+      layer<Activation>(m, "IActivationLayer", "An activation function, element by element.");
+  property(activation, "type", &ActivationParams::type);
+  property(activation, "alpha", &ActivationParams::alpha);
+  property(activation, "beta", &ActivationParams::beta);
+
+  auto elementwise =
+      layer<ElementWise>(m, "IElementWiseLayer", "A binary operation with broadcasting.");
+  property(elementwise, "op", &ElementWiseParams::op);
+  auto unary = layer<Unary>(m, "IUnaryLayer", "A unary operation, element by element.");
+  property(unary, "op", &UnaryParams::op);
+  layer<Select>(m, "ISelectLayer", "Chooses between two tensors, element by element.");
+  layer<Identity>(m, "IIdentityLayer", "The input unchanged.");
+  layer<ParametricRelu>(m, "IParametricReLULayer", "x < 0 ? x * slope : x.");
+  auto cast = layer<Cast>(m, "ICastLayer", "Converts to another type.");
+  property(cast, "to_type", &CastParams::to);
+  auto scale = layer<Scale>(m, "IScaleLayer", "(x * scale + shift) ^ power.");
+  property(scale, "mode", &ScaleParams::mode);
+  property(scale, "channel_axis", &ScaleParams::channel_axis);
+
+  auto matrix =
+      layer<MatrixMultiply>(m, "IMatrixMultiplyLayer", "Product of stacks of matrices or vectors.");
+  property(matrix, "op0", &MatrixMultiplyParams::op0);
+  property(matrix, "op1", &MatrixMultiplyParams::op1);
+
+  auto reduce = layer<Reduce>(m, "IReduceLayer", "Reduces over the axes whose bits are set.");
+  property(reduce, "op", &ReduceParams::op);
+  property(reduce, "axes", &ReduceParams::axes);
+  property(reduce, "keep_dims", &ReduceParams::keep_dims);
+  auto softmax = layer<Softmax>(m, "ISoftMaxLayer", "Softmax over the axis whose bit is set.");
+  property(softmax, "axes", &SoftmaxParams::axes);
+  auto top_k = layer<TopK>(m, "ITopKLayer",
+                           "The k largest or smallest elements along an axis, and their indices.");
+  property(top_k, "op", &TopKParams::op);
+  property(top_k, "k", &TopKParams::k);
+  property(top_k, "axes", &TopKParams::axes);
+  property(top_k, "indices_type", &TopKParams::indices_type);
+
+  auto normalization =
+      layer<Normalization>(m, "INormalizationLayer", "Layer, instance or group normalization.");
+  property(normalization, "epsilon", &NormalizationParams::epsilon);
+  property(normalization, "axes", &NormalizationParams::axes);
+  property(normalization, "num_groups", &NormalizationParams::num_groups);
+  auto lrn = layer<Lrn>(m, "ILRNLayer", "Local response normalization across channels.");
+  property(lrn, "window_size", &LrnParams::window);
+  property(lrn, "alpha", &LrnParams::alpha);
+  property(lrn, "beta", &LrnParams::beta);
+  property(lrn, "k", &LrnParams::k);
+
+  auto shuffle = layer<Shuffle>(m, "IShuffleLayer", "Transpose, reshape, transpose.");
+  property(shuffle, "first_transpose", &ShuffleParams::first_transpose);
+  property(shuffle, "second_transpose", &ShuffleParams::second_transpose);
+  property(shuffle, "zero_is_placeholder", &ShuffleParams::zero_is_placeholder);
+  shuffle.def_prop_rw(
+      "reshape_dims",
+      [](const TypedLayer<Shuffle>& self) {
+        return Shape(std::span<const int64_t>(self.params().reshape_dims));
+      },
+      [](TypedLayer<Shuffle>& self, nb::handle dims) {
+        const Shape shape = to_shape(dims);
+        self.edit([&](ShuffleParams& p) {
+          p.has_reshape = true;
+          p.reshape_dims.assign(shape.begin(), shape.end());
+        });
+      });
+  auto slice =
+      layer<Slice>(m, "ISliceLayer", "Strided part of a tensor; beyond the bounds by `mode`.");
+  property(slice, "start", &SliceParams::start);
+  property(slice, "shape", &SliceParams::size);
+  property(slice, "stride", &SliceParams::stride);
+  property(slice, "axes", &SliceParams::axes);
+  property(slice, "mode", &SliceParams::mode);
+  auto concatenation =
+      layer<Concatenation>(m, "IConcatenationLayer", "Joins tensors along an axis.");
+  property(concatenation, "axis", &ConcatenationParams::axis);
+  auto gather = layer<Gather>(m, "IGatherLayer", "Picks elements by indices.");
+  property(gather, "axis", &GatherParams::axis);
+  property(gather, "mode", &GatherParams::mode);
+  property(gather, "num_elementwise_dims", &GatherParams::num_elementwise_dims);
+  auto resize = layer<Resize>(m, "IResizeLayer", "Interpolates to other extents.");
+  property(resize, "shape", &ResizeParams::shape);
+  property(resize, "scales", &ResizeParams::scales);
+  property(resize, "resize_mode", &ResizeParams::mode);
+  property(resize, "coordinate_transformation", &ResizeParams::coordinate_transformation);
+  property(resize, "nearest_rounding", &ResizeParams::nearest_rounding);
+  property(resize, "exclude_outside", &ResizeParams::exclude_outside);
+  property(resize, "cubic_coeff", &ResizeParams::cubic_coeff);
+  resize.def_prop_rw(
+      "selector_for_single_pixel",
+      [m](const TypedLayer<Resize>& self) {
+        return m.attr("ResizeSelector")(static_cast<int>(self.params().selector_upper));
+      },
+      [](TypedLayer<Resize>& self, nb::handle selector) {
+        const bool upper = nb::cast<int>(nb::int_(nb::borrow(selector))) == 1;
+        self.edit([&](ResizeParams& p) { p.selector_upper = upper; });
+      });
+
+  auto fill = layer<Fill>(m, "IFillLayer", "A tensor of evenly spaced or random values.");
+  property(fill, "shape", &FillParams::shape);
+  property(fill, "operation", &FillParams::operation);
+  property(fill, "to_type", &FillParams::to_type);
+  property(fill, "alpha", &FillParams::alpha);
+  property(fill, "beta", &FillParams::beta);
+  layer<ShapeOf>(m, "IShapeLayer", "The extents of a tensor as INT64.");
+  nb::class_<TypedLayer<Constant>, Layer>(m, "IConstantLayer", "A constant tensor.")
+      .def_prop_ro("shape", [](const TypedLayer<Constant>& self) { return self.params().shape; });
+}
+
+}  // namespace opwright::python

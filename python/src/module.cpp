@@ -1,0 +1,21 @@
+#include <nanobind/nanobind.h>
+
+#include "bindings.h"
+#include "opwright/version.h"
+
+namespace opwright::python {
+
+NB_MODULE(_core, m) {
+  m.doc() = "The engine. Use it through the package `opwright`.";
+  bind_types(m);
+  bind_logger(m);
+  bind_network(m);
+  bind_layers(m);
+  bind_add_layers(m);
+  bind_builder(m);
+  bind_onnx(m);
+  bind_runtime(m);
+  bind_call(m);
+}
+
+}  // namespace opwright::python

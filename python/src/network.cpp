@@ -1,0 +1,114 @@
+// INetworkDefinition, ITensor, ILayer. The add_* methods are in add_layers.cpp.
+
+#include "network/network.h"
+
+#include "bindings.h"
+
+namespace opwright::python {
+namespace {
+
+void check_index(int index, int count, const char* what) {
+  if (index < 0 || index >= count)
+    throw nb::index_error(
+        (std::string(what) + " " + std::to_string(index) + " of " + std::to_string(count)).c_str());
+}
+
+void bind_tensor(nb::module_& m) {
+  nb::class_<Tensor>(m, "ITensor", "A tensor of a network that is being defined.")
+      .def_prop_rw("name", &Tensor::name, &Tensor::set_name)
+      .def_prop_rw(
+          "shape", &Tensor::shape,
+          [](Tensor& self, nb::handle shape) { self.set_shape(to_shape(shape)); },
+          "Extents, -1 where they are known at run time only. Network inputs can be given another.")
+      .def_prop_rw("dtype", &Tensor::dtype, &Tensor::set_dtype)
+      .def_prop_rw("allowed_formats", &Tensor::allowed_formats, &Tensor::set_allowed_formats,
+                   "Formats that a network input or output may have: bit 1 << int(TensorFormat).")
+      .def_prop_ro("is_network_input", &Tensor::is_network_input)
+      .def_prop_ro("is_network_output", &Tensor::is_network_output)
+      .def_prop_ro("is_shape_tensor",
+                   [](const Tensor& self) { return self.info().values != nullptr; })
+      .def_prop_ro("is_execution_tensor", [](const Tensor&) { return true; })
+      .def("set_dimension_name", &Tensor::set_dimension_name, nb::arg("index"), nb::arg("name"),
+           "Inputs only: extents with equal names are equal at run time.")
+      .def("get_dimension_name", &Tensor::dimension_name, nb::arg("index"))
+      .def("__repr__", [](const Tensor& self) {
+        return "<ITensor '" + self.name() + "' " + std::string(name(self.dtype())) + " " +
+               self.shape().str() + ">";
+      });
+}
+
+void bind_layer(nb::module_& m) {
+  nb::class_<Layer>(m, "ILayer", "An operator applied to tensors of a network.")
+      .def_prop_rw("name", &Layer::name, &Layer::set_name)
+      .def_prop_rw("metadata", &Layer::metadata, &Layer::set_metadata)
+      .def_prop_ro("num_inputs", &Layer::num_inputs)
+      .def_prop_ro("num_outputs", &Layer::num_outputs)
+      .def("get_input", &Layer::input, nb::arg("index"), nb::rv_policy::reference_internal)
+      .def("get_output", &Layer::output, nb::arg("index"), nb::rv_policy::reference_internal)
+      .def("set_input", &Layer::set_input, nb::arg("index"), nb::arg("tensor").none())
+      .def(
+          "get_output_type",
+          [](const Layer& self, int index) { return self.output(index)->dtype(); },
+          nb::arg("index"))
+      .def_prop_ro(
+          "kind", [](const Layer& self) { return std::string(self.op()->kind()); },
+          "The operation's name, such as 'Convolution'.")
+      .def("__repr__", [](const Layer& self) {
+        return "<ILayer '" + self.name() + "' " + std::string(self.op()->kind()) + ">";
+      });
+}
+
+}  // namespace
+
+void bind_network(nb::module_& m) {
+  bind_tensor(m);
+  bind_layer(m);
+  auto reference = nb::rv_policy::reference_internal;
+  nb::class_<Network>(m, "INetworkDefinition",
+                      "A network of tensors and layers. Made by Builder.create_network.")
+      .def_prop_rw("name", &Network::name, &Network::set_name)
+      .def_prop_ro("num_layers", &Network::num_layers)
+      .def_prop_ro("num_inputs", [](const Network& self) { return self.inputs().size(); })
+      .def_prop_ro("num_outputs", [](const Network& self) { return self.outputs().size(); })
+      .def_prop_ro("has_implicit_batch_dimension", [](const Network&) { return false; })
+      .def("__len__", &Network::num_layers)
+      .def(
+          "__getitem__",
+          [](Network& self, int index) {
+            check_index(index, self.num_layers(), "layer");
+            return self.layer(index);
+          },
+          reference)
+      .def(
+          "get_layer",
+          [](Network& self, int index) {
+            check_index(index, self.num_layers(), "layer");
+            return self.layer(index);
+          },
+          nb::arg("index"), reference)
+      .def(
+          "get_input",
+          [](Network& self, int index) {
+            check_index(index, static_cast<int>(self.inputs().size()), "input");
+            return self.inputs()[index];
+          },
+          nb::arg("index"), reference)
+      .def(
+          "get_output",
+          [](Network& self, int index) {
+            check_index(index, static_cast<int>(self.outputs().size()), "output");
+            return self.outputs()[index];
+          },
+          nb::arg("index"), reference)
+      .def(
+          "add_input",
+          [](Network& self, std::string name, DataType dtype, nb::handle shape) {
+            return self.add_input(std::move(name), dtype, to_shape(shape));
+          },
+          nb::arg("name"), nb::arg("dtype"), nb::arg("shape"), reference,
+          "An input; extents of -1 are given at run time and need an optimization profile.")
+      .def("mark_output", &Network::mark_output, nb::arg("tensor"))
+      .def("unmark_output", &Network::unmark_output, nb::arg("tensor"));
+}
+
+}  // namespace opwright::python

@@ -1,0 +1,61 @@
+// OnnxParser.
+
+#include "bindings.h"
+#include "network/network.h"
+#include "onnx/parser.h"
+
+namespace opwright::python {
+namespace {
+
+struct Parser {
+  nb::object network, logger;  ///< kept alive
+  OnnxParser parser;
+};
+
+}  // namespace
+
+void bind_onnx(nb::module_& m) {
+  nb::class_<OnnxError>(m, "ParserError", "Why a model could not be taken over.")
+      .def("code", [](const OnnxError& self) { return static_cast<int>(self.code); })
+      .def("desc", [](const OnnxError& self) { return self.message; })
+      .def(
+          "node", [](const OnnxError& self) { return self.node; },
+          "The node's index; -1 for the model as a whole.")
+      .def("node_name", [](const OnnxError& self) { return self.node_name; })
+      .def("node_operator", [](const OnnxError& self) { return self.op_type; })
+      .def("__str__", [](const OnnxError& self) { return self.message; })
+      .def("__repr__", [](const OnnxError& self) { return "<ParserError " + self.message + ">"; });
+
+  nb::class_<Parser>(m, "OnnxParser", "Adds the graph of an ONNX model to a network.")
+      .def(
+          "__init__",
+          [](Parser* self, nb::object network, nb::object logger) {
+            new (self)
+                Parser{network, logger,
+                       OnnxParser(nb::cast<Network&>(network), Log(nb::cast<ILogger*>(logger)))};
+          },
+          nb::arg("network"), nb::arg("logger"))
+      .def(
+          "parse",
+          [](Parser& self, nb::handle model, std::optional<std::string> path) {
+            return self.parser.parse(borrow_bytes(model), path.value_or(""));
+          },
+          nb::arg("model"), nb::arg("path").none() = nb::none(),
+          "Takes over a serialized model; `path` is its file, for external data beside it. False "
+          "when there are errors.")
+      .def(
+          "parse_from_file",
+          [](Parser& self, const std::string& model) { return self.parser.parse_file(model); },
+          nb::arg("model"), "Takes over a model file. False when there are errors.")
+      .def_prop_ro("num_errors", [](const Parser& self) { return self.parser.errors().size(); })
+      .def(
+          "get_error",
+          [](const Parser& self, size_t index) {
+            if (index >= self.parser.errors().size()) throw nb::index_error();
+            return self.parser.errors()[index];
+          },
+          nb::arg("index"))
+      .def_static("supports_operator", &OnnxParser::supports_operator, nb::arg("op_name"));
+}
+
+}  // namespace opwright::python

@@ -1,0 +1,393 @@
+// Runtime, ICudaEngine, IExecutionContext, EngineInspector.
+
+#include <nanobind/trampoline.h>
+
+#include "bindings.h"
+#include "host_memory.h"
+#include "runtime/context.h"
+#include "runtime/engine.h"
+#include "runtime/inspect.h"
+
+namespace opwright::python {
+namespace {
+
+struct Runtime {
+  nb::object logger;  ///< kept alive
+  bool engine_host_code_allowed = false;
+};
+
+/// The bytes where kernels may read weights in place.
+Blob aligned(Blob bytes) {
+  const bool fits = reinterpret_cast<uintptr_t>(bytes.data()) % 64 == 0;
+  return fits ? bytes : Blob::copy(bytes.data(), bytes.size());
+}
+
+std::shared_ptr<Engine> deserialize_engine(const Runtime& runtime, nb::handle serialized) {
+  LoadOptions options;
+  options.allow_host_code = runtime.engine_host_code_allowed;
+  options.log = Log(nb::cast<ILogger*>(runtime.logger));
+  return Engine::load(deserialize(aligned(borrow_bytes(serialized)), options.weights), options);
+}
+
+/// A named input or output of an engine.
+struct Port {
+  bool input;
+  int index;
+  const PlanPort* plan;
+};
+
+Port find_port(const Engine& engine, const std::string& name) {
+  if (int i = engine.input_index(name); i >= 0) return {true, i, &engine.plan().inputs[i]};
+  if (int i = engine.output_index(name); i >= 0) return {false, i, &engine.plan().outputs[i]};
+  std::string known;
+  for (const PlanPort& port : engine.plan().inputs)
+    known += (known.empty() ? "'" : ", '") + port.name + "'";
+  for (const PlanPort& port : engine.plan().outputs)
+    known += (known.empty() ? "'" : ", '") + port.name + "'";
+  fail("the engine has no input or output '", name, "'; it has ", known);
+}
+
+Shape declared_shape(const Engine& engine, const PlanPort& port) {
+  Shape shape;
+  for (int32_t dim : port.dims) {
+    const ExprInstruction& e = engine.plan().expressions[dim];
+    shape.push_back(e.op == ExprOp::kConstant ? e.value : -1);
+  }
+  return shape;
+}
+
+/// Lets a Python IOutputAllocator provide an output's memory.
+class PyOutputMemory final : public OutputMemory {
+ public:
+  PyOutputMemory(nb::object allocator, std::string name)
+      : allocator_(std::move(allocator)), name_(std::move(name)) {}
+  void* reallocate(int, void* current, size_t bytes) override {
+    nb::gil_scoped_acquire gil;
+    const auto address = nb::cast<uintptr_t>(allocator_.attr("reallocate_output")(
+        name_, reinterpret_cast<uintptr_t>(current), bytes, 64));
+    return reinterpret_cast<void*>(address);
+  }
+  void notify_shape(int, const Shape& shape) override {
+    nb::gil_scoped_acquire gil;
+    allocator_.attr("notify_shape")(name_, shape);
+  }
+  nb::object allocator() const { return allocator_; }
+
+ private:
+  nb::object allocator_;
+  std::string name_;
+};
+
+/// IOutputAllocator and IProfiler are called by name; the classes only say what to define.
+struct OutputAllocatorBase {
+  virtual ~OutputAllocatorBase() = default;
+};
+struct ProfilerBase {
+  virtual ~ProfilerBase() = default;
+};
+struct PyOutputAllocatorBase : OutputAllocatorBase {
+  NB_TRAMPOLINE(OutputAllocatorBase);
+};
+struct PyProfilerBase : ProfilerBase {
+  NB_TRAMPOLINE(ProfilerBase);
+};
+
+struct ExecutionContext {
+  std::shared_ptr<Engine> engine;
+  Context context;
+  std::string name;
+  nb::object profiler = nb::none();
+  std::vector<std::unique_ptr<PyOutputMemory>> allocators;
+
+  explicit ExecutionContext(std::shared_ptr<Engine> e)
+      : engine(e), context(e), allocators(e->plan().outputs.size()) {}
+
+  void set_address(const std::string& tensor, uintptr_t address) {
+    const Port port = find_port(*engine, tensor);
+    if (port.input)
+      context.set_input_address(port.index, reinterpret_cast<const void*>(address));
+    else
+      context.set_output_address(port.index, reinterpret_cast<void*>(address));
+  }
+  void run() {
+    nb::gil_scoped_release release;
+    context.enqueue();
+  }
+};
+
+struct Inspector {
+  std::shared_ptr<Engine> engine;
+};
+
+void bind_engine(nb::module_& m) {
+  auto port_of = [](const Engine& e, const std::string& name) { return find_port(e, name); };
+  nb::class_<Engine>(m, "ICudaEngine",
+                     "A built network, ready to run. Named as in TensorRT; it may run on the CPU.")
+      .def(
+          "create_execution_context",
+          [](std::shared_ptr<Engine> self) { return new ExecutionContext(std::move(self)); },
+          nb::rv_policy::take_ownership)
+      .def("serialize", [](const Engine& self) { return HostMemory{serialize(self.plan())}; })
+      .def("create_engine_inspector",
+           [](std::shared_ptr<Engine> self) { return Inspector{std::move(self)}; })
+      .def_prop_ro("name", [](const Engine& self) { return self.plan().name; })
+      .def_prop_ro("num_layers",
+                   [](const Engine& self) { return self.plan().schedules.at(0).steps.size(); })
+      .def_prop_ro("num_optimization_profiles",
+                   [](const Engine& self) { return self.plan().schedules.size(); })
+      .def_prop_ro(
+          "num_io_tensors",
+          [](const Engine& self) { return self.plan().inputs.size() + self.plan().outputs.size(); })
+      .def_prop_ro("device_memory_size_v2",
+                   [](const Engine& self) {
+                     uint64_t most = 0;
+                     for (const Schedule& s : self.plan().schedules)
+                       most = std::max(most, s.arena_size + s.workspace_size);
+                     return most;
+                   })
+      .def(
+          "get_tensor_name",
+          [](const Engine& self, size_t index) {
+            const Plan& plan = self.plan();
+            if (index >= plan.inputs.size() + plan.outputs.size()) throw nb::index_error();
+            return index < plan.inputs.size() ? plan.inputs[index].name
+                                              : plan.outputs[index - plan.inputs.size()].name;
+          },
+          nb::arg("index"))
+      .def(
+          "get_tensor_mode",
+          [](const Engine& self, const std::string& name) {
+            if (self.input_index(name) >= 0) return TensorIOMode::kINPUT;
+            return self.output_index(name) >= 0 ? TensorIOMode::kOUTPUT : TensorIOMode::kNONE;
+          },
+          nb::arg("name"))
+      .def(
+          "get_tensor_shape",
+          [port_of](const Engine& self, const std::string& name) {
+            return declared_shape(self, *port_of(self, name).plan);
+          },
+          nb::arg("name"), "Extents, -1 where they are known at run time only.")
+      .def(
+          "get_tensor_dtype",
+          [port_of](const Engine& self, const std::string& name) {
+            return port_of(self, name).plan->type.dtype;
+          },
+          nb::arg("name"))
+      .def(
+          "get_tensor_format",
+          [port_of](const Engine& self, const std::string& name) {
+            return port_of(self, name).plan->type.format;
+          },
+          nb::arg("name"))
+      .def(
+          "get_tensor_location",
+          [](const Engine&, const std::string&) { return TensorLocation::kDEVICE; },
+          nb::arg("name"))
+      .def(
+          "is_shape_inference_io",
+          [port_of](const Engine& self, const std::string& name) {
+            return port_of(self, name).plan->is_shape_input;
+          },
+          nb::arg("name"))
+      .def(
+          "get_tensor_profile_shape",
+          [port_of](const Engine& self, const std::string& name, int profile) {
+            const Port port = port_of(self, name);
+            require(port.input, "get_tensor_profile_shape: '", name,
+                    "' is an output; profiles are of inputs");
+            require(profile >= 0 && profile < static_cast<int>(self.plan().schedules.size()),
+                    "there is no profile ", profile);
+            const ProfileInput& range = self.plan().schedules[profile].inputs[port.index];
+            return nb::make_tuple(range.min, range.opt, range.max);
+          },
+          nb::arg("name"), nb::arg("profile_index"));
+
+  nb::class_<ExecutionContext>(m, "IExecutionContext",
+                               "State for running an engine; used by one thread at a time.")
+      .def_prop_ro("engine", [](const ExecutionContext& self) { return self.engine; })
+      .def_rw("name", &ExecutionContext::name)
+      .def(
+          "set_input_shape",
+          [](ExecutionContext& self, const std::string& name, nb::handle shape) {
+            const Port port = find_port(*self.engine, name);
+            require(port.input, "set_input_shape: '", name, "' is an output");
+            self.context.set_input_shape(port.index, to_shape(shape));
+            return true;
+          },
+          nb::arg("name"), nb::arg("shape"))
+      .def(
+          "get_tensor_shape",
+          [](ExecutionContext& self, const std::string& name) {
+            const Port port = find_port(*self.engine, name);
+            return port.input ? self.context.input_shape(port.index)
+                              : self.context.output_shape(port.index);
+          },
+          nb::arg("name"))
+      .def(
+          "set_tensor_address",
+          [](ExecutionContext& self, const std::string& name, uintptr_t memory) {
+            self.set_address(name, memory);
+            return true;
+          },
+          nb::arg("name"), nb::arg("memory"))
+      .def(
+          "get_tensor_address",
+          [](const ExecutionContext& self, const std::string& name) {
+            const Port port = find_port(*self.engine, name);
+            return port.input
+                       ? reinterpret_cast<uintptr_t>(self.context.input_address(port.index))
+                       : reinterpret_cast<uintptr_t>(self.context.output_address(port.index));
+          },
+          nb::arg("name"))
+      .def(
+          "set_output_allocator",
+          [](ExecutionContext& self, const std::string& name, nb::object allocator) {
+            const Port port = find_port(*self.engine, name);
+            require(!port.input, "set_output_allocator: '", name, "' is an input");
+            auto& slot = self.allocators[port.index];
+            auto made =
+                allocator.is_none() ? nullptr : std::make_unique<PyOutputMemory>(allocator, name);
+            self.context.set_output_memory(port.index, made.get());
+            slot = std::move(made);
+            return true;
+          },
+          nb::arg("name"), nb::arg("output_allocator").none())
+      .def(
+          "get_output_allocator",
+          [](const ExecutionContext& self, const std::string& name) {
+            const Port port = find_port(*self.engine, name);
+            require(!port.input, "get_output_allocator: '", name, "' is an input");
+            return self.allocators[port.index] ? self.allocators[port.index]->allocator()
+                                               : nb::none();
+          },
+          nb::arg("name"))
+      .def(
+          "get_max_output_size",
+          [](ExecutionContext& self, const std::string& name) {
+            const Port port = find_port(*self.engine, name);
+            require(!port.input, "get_max_output_size: '", name, "' is an input");
+            return tensor_bytes(self.context.max_output_shape(port.index), port.plan->type.dtype,
+                                port.plan->type.format);
+          },
+          nb::arg("name"))
+      .def_prop_ro("all_binding_shapes_specified",
+                   [](const ExecutionContext& self) { return self.context.all_shapes_set(); })
+      .def(
+          "infer_shapes",
+          [](const ExecutionContext& self) {
+            nb::list missing;
+            const auto& inputs = self.engine->plan().inputs;
+            for (size_t i = 0; i < inputs.size(); ++i) {
+              const Shape declared = declared_shape(*self.engine, inputs[i]);
+              if (self.context.input_shape(static_cast<int>(i)).rank() != declared.rank())
+                missing.append(inputs[i].name);
+            }
+            return missing;
+          },
+          "Names of inputs whose shape is not set.")
+      .def(
+          "execute_async_v3",
+          [](ExecutionContext& self, uintptr_t) {
+            self.run();
+            return true;
+          },
+          nb::arg("stream_handle") = 0, "Runs. On the CPU the work is done on return.")
+      .def(
+          "execute_v2",
+          [](ExecutionContext& self, const std::vector<uintptr_t>& bindings) {
+            const Plan& plan = self.engine->plan();
+            const size_t expected = plan.inputs.size() + plan.outputs.size();
+            require(bindings.size() == expected, "execute_v2: there are ", bindings.size(),
+                    " addresses; expected ", expected, ", inputs first");
+            for (size_t i = 0; i < expected; ++i)
+              self.set_address(i < plan.inputs.size() ? plan.inputs[i].name
+                                                      : plan.outputs[i - plan.inputs.size()].name,
+                               bindings[i]);
+            self.run();
+            return true;
+          },
+          nb::arg("bindings"))
+      .def_prop_ro("active_optimization_profile",
+                   [](const ExecutionContext& self) { return self.context.profile(); })
+      .def(
+          "set_optimization_profile_async",
+          [](ExecutionContext& self, int profile, uintptr_t) {
+            self.context.set_profile(profile);
+            return true;
+          },
+          nb::arg("profile_index"), nb::arg("stream_handle") = 0)
+      .def_prop_rw(
+          "profiler", [](const ExecutionContext& self) { return self.profiler; },
+          [](ExecutionContext& self, nb::object profiler) {
+            self.profiler = profiler;
+            if (profiler.is_none()) return self.context.set_layer_time_callback(nullptr);
+            self.context.set_layer_time_callback([profiler](const std::string& layer, float ms) {
+              nb::gil_scoped_acquire gil;
+              profiler.attr("report_layer_time")(layer, ms);
+            });
+          },
+          nb::for_setter(nb::arg("profiler").none()));
+}
+
+enum class InformationFormat : int { kONELINE, kJSON };
+
+void bind_inspector(nb::module_& m) {
+  nb::enum_<InformationFormat>(m, "LayerInformationFormat", nb::is_arithmetic())
+      .value("ONELINE", InformationFormat::kONELINE)
+      .value("JSON", InformationFormat::kJSON);
+  nb::class_<Inspector>(m, "EngineInspector", "Tells what is in an engine.")
+      .def(
+          "__init__",
+          [](Inspector* self, std::shared_ptr<Engine> engine) {
+            new (self) Inspector{std::move(engine)};
+          },
+          nb::arg("engine"))
+      .def(
+          "get_engine_information",
+          [](const Inspector& self, InformationFormat format) {
+            return format == InformationFormat::kJSON ? inspect_json(self.engine->plan())
+                                                      : inspect_text(self.engine->plan());
+          },
+          nb::arg("format"))
+      .def(
+          "get_layer_information",
+          [](const Inspector& self, int layer, InformationFormat format) {
+            const auto& steps = self.engine->plan().schedules.at(0).steps;
+            if (layer < 0 || layer >= static_cast<int>(steps.size())) throw nb::index_error();
+            return format == InformationFormat::kJSON
+                       ? inspect_layer_json(self.engine->plan(), layer)
+                       : steps[layer].name;
+          },
+          nb::arg("layer_index"), nb::arg("format"));
+}
+
+}  // namespace
+
+void bind_runtime(nb::module_& m) {
+  nb::class_<OutputAllocatorBase, PyOutputAllocatorBase>(
+      m, "IOutputAllocator",
+      "Provides memory for an output whose size depends on data. Derive from it and define "
+      "reallocate_output(tensor_name, "
+      "memory, size, alignment) -> address and notify_shape(tensor_name, shape).")
+      .def(nb::init<>());
+  nb::class_<ProfilerBase, PyProfilerBase>(
+      m, "IProfiler",
+      "Hears each layer's time. Derive from it and define report_layer_time(layer_name, ms).")
+      .def(nb::init<>());
+  bind_inspector(m);
+  bind_engine(m);
+  nb::class_<Runtime>(m, "Runtime", "Loads engines.")
+      .def(
+          "__init__",
+          [](Runtime* self, nb::object logger) {
+            new (self) Runtime{logger, false};
+          },
+          nb::arg("logger"))
+      .def("deserialize_cuda_engine", deserialize_engine, nb::arg("serialized_engine"),
+           nb::keep_alive<0, 1>(), "The engine in these bytes, verified.")
+      .def_rw("engine_host_code_allowed", &Runtime::engine_host_code_allowed,
+              "Whether code in the engine that would run on the host may be executed.")
+      .def_ro("logger", &Runtime::logger);
+}
+
+}  // namespace opwright::python

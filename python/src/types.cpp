@@ -1,0 +1,249 @@
+// Data types, formats, Dims, Weights, exceptions.
+
+#include "opwright/types.h"
+
+#include "base/error.h"
+#include "bindings.h"
+
+namespace opwright::python {
+namespace {
+
+/// Weights as TensorRT has them: a view of a NumPy array, or empty of a type.
+struct WeightsView {
+  DataType dtype = DataType::kFLOAT;
+  nb::object array;  ///< numpy.ndarray, or None when empty
+  size_t size() const { return array.is_none() ? 0 : nb::cast<size_t>(array.attr("size")); }
+};
+
+/// DimsHW and its kin only differ in their names and default lengths.
+void bind_dims(nb::module_& m) {
+  nb::class_<Shape>(
+      m, "Dims",
+      "Extents of a tensor, in elements; -1 stands for one that is known at run time only. "
+      "Behaves as a sequence of int.")
+      .def(nb::init<>())
+      .def("__init__", [](Shape* self, nb::handle extents) { new (self) Shape(to_shape(extents)); })
+      .def("__len__", &Shape::rank)
+      .def("__getitem__",
+           [](const Shape& self, int i) {
+             const int index = i < 0 ? i + self.rank() : i;
+             if (index < 0 || index >= self.rank()) throw nb::index_error();
+             return self[index];
+           })
+      .def("__getitem__",
+           [](const Shape& self, nb::slice slice) {
+             return nb::object(nb::object(to_tuple(self))[slice]);
+           })
+      .def("__setitem__",
+           [](Shape& self, int i, int64_t extent) {
+             const int index = i < 0 ? i + self.rank() : i;
+             if (index < 0 || index >= self.rank()) throw nb::index_error();
+             self[index] = extent;
+           })
+      .def("__iter__", [](const Shape& self) { return nb::iter(to_tuple(self)); })
+      .def("__eq__",
+           [](const Shape& self, nb::handle other) {
+             return nb::isinstance<Shape>(other) || nb::isinstance<nb::sequence>(other)
+                        ? to_tuple(self).equal(nb::tuple(nb::borrow(other)))
+                        : false;
+           })
+      .def("__hash__", [](const Shape& self) { return nb::hash(to_tuple(self)); })
+      .def("__repr__", [](const Shape& self) { return nb::repr(to_tuple(self)); })
+      .def("__str__", [](const Shape& self) { return nb::repr(to_tuple(self)); })
+      .def_ro_static("MAX_DIMS", &Dims::MAX_DIMS);
+}
+
+}  // namespace
+
+void bind_types(nb::module_& m) {
+  nb::exception<Error>(m, "Error", PyExc_RuntimeError).doc() =
+      "What every failure of the engine raises. The message says what was wrong, where, and how to "
+      "mend it.";
+
+  nb::enum_<DataType>(m, "DataType", nb::is_arithmetic(), "Types of tensor elements.")
+      .value("FLOAT", DataType::kFLOAT)
+      .value("HALF", DataType::kHALF)
+      .value("INT8", DataType::kINT8)
+      .value("INT32", DataType::kINT32)
+      .value("BOOL", DataType::kBOOL)
+      .value("UINT8", DataType::kUINT8)
+      .value("FP8", DataType::kFP8)
+      .value("BF16", DataType::kBF16)
+      .value("INT64", DataType::kINT64)
+      .value("INT4", DataType::kINT4)
+      .value("FP4", DataType::kFP4)
+      .value("E8M0", DataType::kE8M0)
+      .def_prop_ro("itemsize", [](DataType type) { return (bits(type) + 7) / 8; });
+  nb::enum_<TensorFormat>(m, "TensorFormat", nb::is_arithmetic(),
+                          "How a tensor's elements lie in memory.")
+      .value("LINEAR", TensorFormat::kLINEAR)
+      .value("CHW2", TensorFormat::kCHW2)
+      .value("HWC8", TensorFormat::kHWC8)
+      .value("CHW4", TensorFormat::kCHW4)
+      .value("CHW16", TensorFormat::kCHW16)
+      .value("CHW32", TensorFormat::kCHW32)
+      .value("DHWC8", TensorFormat::kDHWC8)
+      .value("CDHW32", TensorFormat::kCDHW32)
+      .value("HWC", TensorFormat::kHWC)
+      .value("DLA_LINEAR", TensorFormat::kDLA_LINEAR)
+      .value("DLA_HWC4", TensorFormat::kDLA_HWC4)
+      .value("HWC16", TensorFormat::kHWC16)
+      .value("DHWC", TensorFormat::kDHWC);
+  nb::enum_<DeviceType>(m, "DeviceType", nb::is_arithmetic(), "Where a network runs.")
+      .value("GPU", DeviceType::kGPU)
+      .value("DLA", DeviceType::kDLA)
+      .value("CPU", DeviceType::kCPU);
+  nb::enum_<TensorIOMode>(m, "TensorIOMode", "What a named tensor is to an engine.")
+      .value("NONE", TensorIOMode::kNONE)
+      .value("INPUT", TensorIOMode::kINPUT)
+      .value("OUTPUT", TensorIOMode::kOUTPUT);
+  nb::enum_<TensorLocation>(m, "TensorLocation", "Whether data is on the device or the host.")
+      .value("DEVICE", TensorLocation::kDEVICE)
+      .value("HOST", TensorLocation::kHOST);
+  bind_dims(m);
+
+  nb::class_<WeightsView>(
+      m, "Weights",
+      "Values of a layer: a NumPy array (kept alive, not copied), or no values of a type.")
+      .def(nb::init<>())
+      .def(
+          "__init__",
+          [](WeightsView* self, DataType type) {
+            new (self) WeightsView{type, nb::none()};
+          },
+          nb::arg("type"))
+      .def(
+          "__init__",
+          [](WeightsView* self, nb::handle array) {
+            nb::object made = nb::module_::import_("numpy").attr("ascontiguousarray")(array);
+            new (self) WeightsView{data_type(made.attr("dtype"), "Weights"), made};
+          },
+          nb::arg("a"))
+      .def_ro("dtype", &WeightsView::dtype)
+      .def_prop_ro("size", &WeightsView::size, "Number of elements.")
+      .def_prop_ro("nbytes",
+                   [](const WeightsView& self) {
+                     return bytes_of(self.dtype, static_cast<int64_t>(self.size()));
+                   })
+      .def("numpy", [](const WeightsView& self) { return self.array; })
+      .def("__array__", [](const WeightsView& self, nb::args, nb::kwargs) { return self.array; })
+      .def("__len__", &WeightsView::size);
+}
+
+nb::object numpy_dtype(DataType type) {
+  const char* name = nullptr;
+  switch (type) {
+    case DataType::kFLOAT:
+      name = "float32";
+      break;
+    case DataType::kHALF:
+      name = "float16";
+      break;
+    case DataType::kINT8:
+      name = "int8";
+      break;
+    case DataType::kUINT8:
+      name = "uint8";
+      break;
+    case DataType::kINT32:
+      name = "int32";
+      break;
+    case DataType::kINT64:
+      name = "int64";
+      break;
+    case DataType::kBOOL:
+      name = "bool";
+      break;
+    default:
+      break;
+  }
+  nb::object dtype = nb::module_::import_("numpy").attr("dtype");
+  if (name != nullptr) return dtype(name);
+  const char* extended = type == DataType::kBF16   ? "bfloat16"
+                         : type == DataType::kFP8  ? "float8_e4m3fn"
+                         : type == DataType::kINT4 ? "int4"
+                                                   : nullptr;
+  if (extended != nullptr) {
+    try {
+      return dtype(nb::module_::import_("ml_dtypes").attr(extended));
+    } catch (nb::python_error&) {
+      fail("NumPy has no type for ", opwright::name(type), ": install the package ml_dtypes");
+    }
+  }
+  fail("NumPy has no type for ", opwright::name(type));
+}
+
+DataType data_type(nb::handle dtype, std::string_view what) {
+  const std::string name = nb::cast<std::string>(dtype.attr("name"));
+  static constexpr std::pair<std::string_view, DataType> kTypes[] = {
+      {"float32", DataType::kFLOAT},     {"float16", DataType::kHALF},
+      {"int8", DataType::kINT8},         {"uint8", DataType::kUINT8},
+      {"int32", DataType::kINT32},       {"int64", DataType::kINT64},
+      {"bool", DataType::kBOOL},         {"bfloat16", DataType::kBF16},
+      {"float8_e4m3fn", DataType::kFP8}, {"int4", DataType::kINT4},
+  };
+  for (const auto& [known, type] : kTypes)
+    if (name == known) return type;
+  fail(what, " has elements of type ", name,
+       "; expected float32, float16, bfloat16, int8, uint8, int32, int64 or bool: convert it first "
+       "(x.astype('float32'))");
+}
+
+Shape to_shape(nb::handle sequence) {
+  if (nb::isinstance<Shape>(sequence)) return nb::cast<Shape>(sequence);
+  Shape shape;
+  if (PyLong_Check(sequence.ptr())) {
+    shape.push_back(nb::cast<int64_t>(sequence));
+    return shape;
+  }
+  for (nb::handle extent : nb::iter(sequence))
+    shape.push_back(nb::cast<int64_t>(nb::int_(nb::borrow(extent))));
+  return shape;
+}
+
+nb::tuple to_tuple(const Shape& shape) {
+  nb::list extents;
+  for (int64_t extent : shape) extents.append(extent);
+  return nb::tuple(extents);
+}
+
+std::shared_ptr<const void> keep_alive(nb::handle object) {
+  object.inc_ref();
+  return std::shared_ptr<const void>(object.ptr(), [](const void* pointer) {
+    if (!Py_IsInitialized()) return;
+    nb::gil_scoped_acquire gil;
+    Py_DECREF(static_cast<PyObject*>(const_cast<void*>(pointer)));
+  });
+}
+
+Blob borrow_bytes(nb::handle object) {
+  struct View {
+    Py_buffer buffer{};
+    ~View() {
+      if (buffer.obj == nullptr || !Py_IsInitialized()) return;
+      nb::gil_scoped_acquire gil;
+      PyBuffer_Release(&buffer);
+    }
+  };
+  auto view = std::make_shared<View>();
+  if (PyObject_GetBuffer(object.ptr(), &view->buffer, PyBUF_SIMPLE) != 0) throw nb::python_error();
+  const void* data = view->buffer.buf;
+  const size_t size = static_cast<size_t>(view->buffer.len);
+  return Blob(view, data, size);
+}
+
+ArrayData to_array(nb::handle object, std::string_view what) {
+  nb::object source = nb::borrow(object);
+  if (nb::isinstance<WeightsView>(object)) source = nb::cast<WeightsView&>(object).array;
+  if (source.is_none()) return {DataType::kFLOAT, Shape{0}, Blob::copy("", 0)};
+  nb::object array = nb::module_::import_("numpy").attr("ascontiguousarray")(source);
+  // ascontiguousarray makes rank 0 rank 1.
+  const Shape shape =
+      to_shape(nb::hasattr(source, "shape") ? source.attr("shape") : array.attr("shape"));
+  const DataType dtype = data_type(array.attr("dtype"), what);
+  const auto address = nb::cast<uintptr_t>(array.attr("ctypes").attr("data"));
+  const auto size = nb::cast<size_t>(array.attr("nbytes"));
+  return {dtype, shape, Blob(keep_alive(array), reinterpret_cast<const void*>(address), size)};
+}
+
+}  // namespace opwright::python

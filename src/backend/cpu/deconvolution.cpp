@@ -1,0 +1,76 @@
+#include "backend/cpu/dnnl_convolution.h"
+#include "backend/cpu/dnnl_post_ops.h"
+
+namespace opwright {
+namespace {
+
+using dnnl::memory;
+
+struct DeconvolutionTraits {
+  using Op = Deconvolution;
+  using Desc = dnnl::deconvolution_forward::primitive_desc;
+  static Shape weights_shape(const ConvolutionParams& params, const Shape& kernel);
+  static memory::desc plain_weights(const ConvolutionParams& params, const Shape& kernel,
+                                    DataType type);
+  static Desc make_desc(const ConvolutionParams& params, std::span<const Shape> inputs,
+                        const Shape& output, bool has_bias, const Variant& variant,
+                        const memory::desc& weights);
+};
+
+/// The kernel's extents as oneDNN counts them: outputs before inputs, behind an axis for the groups
+/// where there are several.
+Shape DeconvolutionTraits::weights_shape(const ConvolutionParams& params, const Shape& kernel) {
+  Shape shape;
+  if (params.groups > 1) shape.push_back(params.groups);
+  shape.push_back(kernel[1]);
+  shape.push_back(kernel[0] / params.groups);
+  for (int axis = 2; axis < kernel.rank(); ++axis) shape.push_back(kernel[axis]);
+  return shape;
+}
+
+/// The bytes of the port, which has the inputs before the outputs.
+memory::desc DeconvolutionTraits::plain_weights(const ConvolutionParams& params,
+                                                const Shape& kernel, DataType type) {
+  const int64_t taps = kernel.numel(2, kernel.rank());
+  const int64_t outputs = kernel[1], inputs = kernel[0] / params.groups;
+  memory::dims strides;
+  if (params.groups > 1) strides.push_back(inputs * outputs * taps);
+  strides.push_back(taps);
+  strides.push_back(outputs * taps);
+  for (int axis = 2; axis < kernel.rank(); ++axis)
+    strides.push_back(kernel.numel(axis + 1, kernel.rank()));
+  return {dnnl_dims(weights_shape(params, kernel)), dnnl_type(type), strides};
+}
+
+/// The descriptor for concrete shapes; empty when oneDNN has none.
+DeconvolutionTraits::Desc DeconvolutionTraits::make_desc(const ConvolutionParams& params,
+                                                         std::span<const Shape> inputs,
+                                                         const Shape& output, bool has_bias,
+                                                         const Variant& variant,
+                                                         const memory::desc& weights) {
+  const Shape& x = inputs[0];
+  const Shape& kernel = inputs[1];
+  const ResolvedPadding padding = resolve_transposed_padding(params, x, kernel);
+  memory::dims strides, dilates;
+  for (int i = 0; i < x.rank() - 2; ++i) {
+    strides.push_back(params.stride.empty() ? 1 : params.stride[i]);
+    dilates.push_back(params.dilation.empty() ? 0 : params.dilation[i] - 1);
+  }
+  dnnl::primitive_attr attributes = workspace_attributes();
+  dnnl::post_ops post_ops;
+  if (!append_activation(post_ops, params.activation)) return {};
+  attributes.set_post_ops(post_ops);
+  const memory::desc bias =
+      has_bias ? memory::desc({output[1]}, memory::data_type::f32, memory::format_tag::a)
+               : memory::desc();
+  return Desc(dnnl_engine(), dnnl::prop_kind::forward_inference,
+              dnnl::algorithm::deconvolution_direct, dnnl_desc(x, variant.type, variant.input),
+              weights, bias, dnnl_desc(output, variant.type, variant.output), strides, dilates,
+              padding.pre, padding.post, attributes, /*allow_empty=*/true);
+}
+
+}  // namespace
+
+KernelEntry deconvolution_kernels() { return convolution_entry<DeconvolutionTraits>(); }
+
+}  // namespace opwright

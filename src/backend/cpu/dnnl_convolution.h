@@ -1,0 +1,178 @@
+#pragma once
+
+#include <algorithm>
+
+#include "backend/cpu/cpu_device.h"
+#include "backend/cpu/dnnl_kernel.h"
+#include "backend/cpu/dnnl_variant.h"
+#include "backend/cpu/dnnl_weights.h"
+#include "backend/cpu/kernels.h"
+#include "base/error.h"
+#include "operators/convolution.h"
+
+/// \file
+/// What convolution and transposed convolution share. `Traits` says what differs: the operator
+/// `Op`, oneDNN's `Desc`, and for a kernel tensor the extents that oneDNN counts
+/// (`weights_shape`) and how its bytes lie in those (`plain_weights`).
+namespace opwright {
+
+inline bool is_slow_convolution(std::string_view implementation) {
+  return is_reference(implementation) || implementation.find("gemm") != std::string_view::npos;
+}
+
+inline bool has_bias_port(const ConvolutionParams& params, std::span<const PortDesc> inputs) {
+  return inputs.size() > 2 + (params.has_residual ? 1u : 0u) && inputs[2].present;
+}
+
+template <class Traits>
+class ConvolutionKernel final : public DnnlKernel {
+ public:
+  using Desc = typename Traits::Desc;
+  ConvolutionKernel(const ConvolutionParams& params, const KernelArgs& args)
+      : DnnlKernel(args),
+        params_(params),
+        has_bias_(has_bias_port(params, args.inputs)),
+        residual_(params.has_residual ? static_cast<int>(args.inputs.size()) - 1 : -1),
+        weights_(args, 1,
+                 Traits::plain_weights(params, args.inputs[1].opt, args.inputs[1].type.dtype)) {
+    if (has_bias_) bias_ = constant_as_float(args.inputs[2]);
+  }
+
+  int in_place_input() const override { return residual_; }
+  std::vector<PackedInput> packed() const override { return weights_.packed(); }
+
+ private:
+  void build(DnnlProgram& program, std::span<const Shape> inputs,
+             std::span<const Shape> outputs) override {
+    const Selection<Desc> selected = select(inputs, outputs[0]);
+    const Variant& variant = selected.variant;
+    const PortType x_type = input_type(0), y_type = output_type(0);
+    std::vector<std::pair<int, Operand>> arguments;
+    const Operand x = program.input(0, dnnl_desc(inputs[0], x_type.dtype, x_type.format));
+    arguments.push_back(
+        {DNNL_ARG_SRC, program.as(x, dnnl_desc(inputs[0], variant.type, variant.input))});
+    arguments.push_back(
+        {DNNL_ARG_WEIGHTS, weights_.operand(program, selected.desc.weights_desc())});
+    if (has_bias_) {
+      const dnnl::memory::desc wanted = selected.desc.bias_desc();
+      const dnnl::memory::desc given({outputs[0][1]}, dnnl_type(input_type(2).dtype),
+                                     dnnl::memory::format_tag::a);
+      arguments.push_back({DNNL_ARG_BIAS, bias_ ? program.constant(bias_.data(), wanted)
+                                                : program.as(program.input(2, given), wanted)});
+    }
+    const Operand y = program.output(0, dnnl_desc(outputs[0], y_type.dtype, y_type.format));
+    const Operand result = program.staging(y, selected.desc.dst_desc());
+    if (residual_ >= 0) {
+      const PortType type = input_type(residual_);
+      program.copy(program.input(residual_, dnnl_desc(outputs[0], type.dtype, type.format)),
+                   result);
+    }
+    arguments.push_back({DNNL_ARG_DST, result});
+    program.add(selected.desc, arguments);
+    program.copy(result, y);
+    program.description = selected.name;
+  }
+
+  Selection<Desc> select(std::span<const Shape> inputs, const Shape& output) const {
+    const auto search = [&](const dnnl::memory::desc* weights) {
+      return select_implementation<Desc>(
+          input_type(0), output_type(0), candidate().tactic_name, is_slow_convolution,
+          [&](const Variant& variant) {
+            return Traits::make_desc(
+                params_, inputs, output, has_bias_, variant,
+                weights ? *weights
+                        : dnnl_any(Traits::weights_shape(params_, inputs[1]), variant.type));
+          });
+    };
+    std::optional<Selection<Desc>> selected;
+    if (weights_.packed_desc()) selected = search(&*weights_.packed_desc());
+    if (!selected || !selected->fast) {
+      auto other = search(nullptr);
+      if (!selected || (other && other->fast)) selected = std::move(other);
+    }
+    if (!selected)
+      fail_with(ErrorCode::kUNSUPPORTED_STATE, "Layer '", layer(), "': oneDNN has no ",
+                Traits::Op::kKind, " of ", inputs[0], " with a kernel of ", inputs[1], ".");
+    return std::move(*selected);
+  }
+
+  ConvolutionParams params_;
+  bool has_bias_;
+  int residual_;
+  DnnlWeights weights_;
+  Blob bias_;  ///< FP32; empty when the bias is not a constant
+};
+
+/// Ports of a candidate: constants keep the network's type, everything else has that of `type`.
+inline Candidate make_convolution_candidate(const ConvolutionParams& params,
+                                            const CandidateQuery& query, DataType type,
+                                            TensorFormat input, TensorFormat output) {
+  Candidate candidate;
+  for (const PortDesc& port : query.inputs)
+    candidate.inputs.push_back({port.is_constant ? port.type.dtype : type});
+  candidate.inputs[0] = {type, input};
+  if (params.has_residual) candidate.inputs.back() = {type, output};
+  candidate.outputs = {{type, output}};
+  return candidate;
+}
+
+template <class Traits>
+std::vector<Candidate> convolution_candidates(const Operator& op, const CandidateQuery& query) {
+  const ConvolutionParams& params = static_cast<const typename Traits::Op&>(op).params();
+  const std::vector<Shape> inputs = opt_shapes(query.inputs);
+  const Shape output = query.outputs[0].opt;
+  const bool has_bias = has_bias_port(params, query.inputs);
+  const bool nothing = inputs[0].numel() == 0 || output.numel() == 0;
+
+  constexpr TensorFormat kLinear = TensorFormat::kLINEAR;
+  std::vector<std::pair<TensorFormat, TensorFormat>> formats = {{kLinear, kLinear}};
+  for (const TensorFormat format : cpu_device().formats(inputs[0].rank())) {
+    formats.push_back({format, format});
+    // The first convolution of an image network reads few channels as they came.
+    if (inputs[0][1] <= 4 && params.groups == 1) formats.push_back({kLinear, format});
+  }
+
+  std::vector<Candidate> found;
+  for (const DataType type : offered_types(query, query.inputs[0].type.dtype)) {
+    for (const auto& [input_format, output_format] : formats) {
+      Candidate candidate =
+          make_convolution_candidate(params, query, type, input_format, output_format);
+      const PortType x = candidate.inputs[0], y = candidate.outputs[0];
+      const auto make = [&](const Variant& variant) {
+        return Traits::make_desc(params, inputs, output, has_bias, variant,
+                                 dnnl_any(Traits::weights_shape(params, inputs[1]), variant.type));
+      };
+      if (nothing) {
+        if (input_format == kLinear && output_format == kLinear) found.push_back(candidate);
+        continue;
+      }
+      const auto best =
+          select_implementation<typename Traits::Desc>(x, y, {}, is_slow_convolution, make);
+      if (!best || (!best->fast && (input_format != kLinear || output_format != kLinear))) continue;
+      candidate.tactic_name = best->name;
+      found.push_back(candidate);
+      if (!variant_suffix(best->variant, x, y).empty()) continue;
+
+      // oneDNN's order is a guess: let another implementation for the same instructions be timed.
+      const std::string isa = best->name.substr(std::min(best->name.find(':'), best->name.size()));
+      for_each_implementation(
+          make(best->variant), [&](const typename Traits::Desc&, const std::string& name) {
+            if (name == best->name || is_slow_convolution(name) || !name.ends_with(isa))
+              return true;
+            candidate.tactic = 1;
+            candidate.tactic_name = name;
+            found.push_back(candidate);
+            return false;
+          });
+    }
+  }
+  return found;
+}
+
+template <class Traits>
+KernelEntry convolution_entry() {
+  return {convolution_candidates<Traits>,
+          make_dnnl_kernel<ConvolutionKernel<Traits>, typename Traits::Op>};
+}
+
+}  // namespace opwright

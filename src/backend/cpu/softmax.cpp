@@ -1,0 +1,118 @@
+#include "backend/cpu/cpu_device.h"
+#include "backend/cpu/dnnl_kernel.h"
+#include "backend/cpu/dnnl_variant.h"
+#include "backend/cpu/kernels.h"
+#include "base/error.h"
+#include "operators/reduce.h"
+
+namespace opwright {
+namespace {
+
+using Desc = dnnl::softmax_forward::primitive_desc;
+using dnnl::memory;
+
+/// The axes before the softmax's, that axis, and those behind it, in the order of memory.
+struct Extents {
+  int64_t outer = 1, axis = 1, inner = 1;
+};
+
+Extents extents_of(const SoftmaxParams& params, const Shape& shape, TensorFormat format) {
+  const int axis = __builtin_ctzll(static_cast<uint64_t>(params.axes));
+  Extents extents;
+  bool behind = false;
+  const auto visit = [&](int i) {
+    if (i == axis)
+      extents.axis = shape[i], behind = true;
+    else
+      (behind ? extents.inner : extents.outer) *= shape[i];
+  };
+  const bool channels_last = layout_of(format).channels_last;
+  for (int i = 0; i < shape.rank(); ++i)
+    if (!channels_last || i != 1) visit(i);
+  if (channels_last) visit(1);
+  return extents;
+}
+
+/// [outer, axis, inner] as it lies in memory, or with the axis moved behind the others.
+memory::desc desc_of(const Extents& e, DataType type, bool axis_last) {
+  const memory::dims extents = {e.outer, e.axis, e.inner};
+  if (axis_last) return {extents, dnnl_type(type), {e.axis * e.inner, 1, e.axis}};
+  return {extents, dnnl_type(type), {e.axis * e.inner, e.inner, 1}};
+}
+
+Desc make_desc(const SoftmaxParams& params, const memory::desc& desc) {
+  return Desc(dnnl_engine(), dnnl::prop_kind::forward_inference,
+              params.log ? dnnl::algorithm::softmax_log : dnnl::algorithm::softmax_accurate, desc,
+              desc, /*axis=*/1, workspace_attributes(), /*allow_empty=*/true);
+}
+
+struct Choice {
+  Desc desc;
+  std::string name;
+};
+
+/// On the tensor as it lies where oneDNN has a tuned kernel for that, else with the axis last.
+Choice choose(const SoftmaxParams& params, const Extents& extents, DataType type) {
+  Choice plain{make_desc(params, desc_of(extents, compute_type(type), false)), {}};
+  if (plain.desc) plain.name = plain.desc.impl_info_str();
+  if (plain.desc && !is_reference(plain.name)) return plain;
+  for (const DataType computed : {compute_type(type), DataType::kFLOAT}) {
+    Choice moved{make_desc(params, desc_of(extents, computed, true)), {}};
+    if (!moved.desc) continue;
+    moved.name = moved.desc.impl_info_str() + std::string(" with the axis last");
+    if (!is_reference(moved.name)) return moved;
+  }
+  return plain;
+}
+
+class SoftmaxKernel final : public DnnlKernel {
+ public:
+  SoftmaxKernel(const SoftmaxParams& params, const KernelArgs& args)
+      : DnnlKernel(args), params_(params) {}
+
+ private:
+  void build(DnnlProgram& program, std::span<const Shape> inputs, std::span<const Shape>) override {
+    const PortType type = input_type(0);
+    const Extents extents = extents_of(params_, inputs[0], type.format);
+    const Choice choice = choose(params_, extents, type.dtype);
+    if (!choice.desc)
+      fail_with(ErrorCode::kUNSUPPORTED_STATE, "Layer '", layer(), "': oneDNN has no softmax of ",
+                inputs[0], ".");
+    const memory::desc port = desc_of(extents, type.dtype, false);
+    const Operand source = program.as(program.input(0, port), choice.desc.src_desc());
+    const Operand target = program.output(0, port);
+    const Operand result = program.staging(target, choice.desc.dst_desc());
+    program.add(choice.desc, {{DNNL_ARG_SRC, source}, {DNNL_ARG_DST, result}});
+    program.copy(result, target);
+    program.description = choice.name;
+  }
+
+  SoftmaxParams params_;
+};
+
+std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {
+  const SoftmaxParams& params = static_cast<const Softmax&>(op).params();
+  const Shape& shape = query.inputs[0].opt;
+  std::vector<TensorFormat> formats = {TensorFormat::kLINEAR};
+  if (is_valid(TensorFormat::kHWC, shape.rank())) formats.push_back(TensorFormat::kHWC);
+  std::vector<Candidate> found;
+  for (const DataType type : offered_types(query, query.inputs[0].type.dtype)) {
+    for (const TensorFormat format : formats) {
+      const PortType port{type, format};
+      Candidate candidate{{port}, {port}, 0, {}};
+      if (shape.numel() > 0) {
+        const Choice choice = choose(params, extents_of(params, shape, format), type);
+        if (!choice.desc) continue;
+        candidate.tactic_name = choice.name;
+      }
+      found.push_back(candidate);
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+KernelEntry softmax_kernels() { return {candidates, make_dnnl_kernel<SoftmaxKernel, Softmax>}; }
+
+}  // namespace opwright

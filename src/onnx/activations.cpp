@@ -1,0 +1,107 @@
+#include <limits>
+
+#include "onnx/importer.h"
+
+namespace opwright::onnx {
+namespace {
+
+using Type = ActivationType;
+
+template <Type type>
+void plain(NodeImporter& node) {
+  node.set_output(0, node.activation(type, node.input(0)));
+}
+
+void clip(NodeImporter& node) {
+  Tensor* x = node.input(0);
+  if (node.opset() < 11) {
+    node.set_output(0, node.activation(Type::kCLIP, x,
+                                       node.get_float("min", std::numeric_limits<float>::lowest()),
+                                       node.get_float("max", std::numeric_limits<float>::max())));
+    return;
+  }
+  Tensor *low = node.optional_input(1), *high = node.optional_input(2);
+  const bool constant = (!low || low->info().constant) && (!high || high->info().constant);
+  if (is_floating(x->dtype()) && constant) {
+    const float infinity = std::numeric_limits<float>::infinity();
+    const double least = low ? node.constant_floats(low, "min").at(0) : -infinity;
+    const double most = high ? node.constant_floats(high, "max").at(0) : infinity;
+    node.set_output(
+        0, node.activation(Type::kCLIP, x, static_cast<float>(least), static_cast<float>(most)));
+    return;
+  }
+  if (low) x = node.elementwise(ElementWiseOperation::kMAX, x, low);
+  if (high) x = node.elementwise(ElementWiseOperation::kMIN, x, high);
+  node.set_output(0, x);
+}
+
+/// x * g(x)
+void gated(NodeImporter& node, Tensor* gate) {
+  node.set_output(0, node.elementwise(ElementWiseOperation::kPROD, node.input(0), gate));
+}
+
+void gelu(NodeImporter& node) {
+  const std::string approximate = node.get_text("approximate", "none");
+  if (approximate != "none" && approximate != "tanh")
+    node.error("approximate is '", approximate, "'; expected 'none' or 'tanh'");
+  node.set_output(0, node.activation(approximate == "tanh" ? Type::kGELU_TANH : Type::kGELU_ERF,
+                                     node.input(0)));
+}
+
+/// max(0, x) + min(0, alpha * (exp(x / alpha) - 1)), an ELU of x / alpha.
+void celu(NodeImporter& node) {
+  const float alpha = node.get_float("alpha", 1);
+  Tensor* scaled = node.elementwise(ElementWiseOperation::kDIV, node.input(0), alpha);
+  node.set_output(0, node.elementwise(ElementWiseOperation::kPROD,
+                                      node.activation(Type::kELU, scaled, 1), alpha));
+}
+
+}  // namespace
+
+void add_activations(NodeTable& table) {
+  table["Relu"] = plain<Type::kRELU>;
+  table["Sigmoid"] = plain<Type::kSIGMOID>;
+  table["Tanh"] = plain<Type::kTANH>;
+  table["Softsign"] = plain<Type::kSOFTSIGN>;
+  table["Softplus"] = [](NodeImporter& n) {
+    n.set_output(0, n.activation(Type::kSOFTPLUS, n.input(0), 1, 1));
+  };
+  table["LeakyRelu"] = [](NodeImporter& n) {
+    n.set_output(0, n.activation(Type::kLEAKY_RELU, n.input(0), n.get_float("alpha", 0.01f)));
+  };
+  table["Elu"] = [](NodeImporter& n) {
+    n.set_output(0, n.activation(Type::kELU, n.input(0), n.get_float("alpha", 1)));
+  };
+  table["Selu"] = [](NodeImporter& n) {
+    n.set_output(
+        0, n.activation(Type::kSELU, n.input(0), n.get_float("alpha", 1.67326319217681884765625f),
+                        n.get_float("gamma", 1.05070102214813232421875f)));
+  };
+  table["HardSigmoid"] = [](NodeImporter& n) {
+    n.set_output(0, n.activation(Type::kHARD_SIGMOID, n.input(0), n.get_float("alpha", 0.2f),
+                                 n.get_float("beta", 0.5f)));
+  };
+  table["ThresholdedRelu"] = [](NodeImporter& n) {
+    n.set_output(0, n.activation(Type::kTHRESHOLDED_RELU, n.input(0), n.get_float("alpha", 1)));
+  };
+  table["HardSwish"] = [](NodeImporter& n) {
+    gated(n, n.activation(Type::kHARD_SIGMOID, n.input(0), 1.0f / 6, 0.5f));
+  };
+  table["Mish"] = [](NodeImporter& n) {
+    gated(n, n.activation(Type::kTANH, n.activation(Type::kSOFTPLUS, n.input(0), 1, 1)));
+  };
+  table["Swish"] = [](NodeImporter& n) {
+    const float alpha = n.get_float("alpha", 1);
+    Tensor* x = n.input(0);
+    gated(n, n.activation(Type::kSIGMOID,
+                          alpha == 1 ? x : n.elementwise(ElementWiseOperation::kPROD, x, alpha)));
+  };
+  table["Celu"] = celu;
+  table["Clip"] = clip;
+  table["Gelu"] = gelu;
+  table["PRelu"] = [](NodeImporter& n) {
+    n.set_output(0, n.add<ParametricRelu>({}, {n.input(0), n.input(1)}));
+  };
+}
+
+}  // namespace opwright::onnx

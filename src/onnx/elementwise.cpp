@@ -1,0 +1,151 @@
+// Arithmetic, comparison, logic, casts.
+
+#include "operators/elementwise.h"
+
+#include "onnx/importer.h"
+
+namespace opwright::onnx {
+namespace {
+
+using Op = ElementWiseOperation;
+
+template <Op op>
+void binary(NodeImporter& node) {
+  node.set_output(0, node.elementwise(op, node.input(0), node.input(1)));
+}
+
+template <UnaryOperation op>
+void unary(NodeImporter& node) {
+  node.set_output(0, node.unary(op, node.input(0)));
+}
+
+/// Sum, Max, Min, Mean of any number of inputs.
+template <Op op>
+Tensor* accumulate(NodeImporter& node) {
+  Tensor* result = node.input(0);
+  for (int i = 1; i < node.num_inputs(); ++i) result = node.elementwise(op, result, node.input(i));
+  return result;
+}
+
+template <Op op>
+void variadic(NodeImporter& node) {
+  node.set_output(0, accumulate<op>(node));
+}
+
+void mean(NodeImporter& node) {
+  node.set_output(0, node.elementwise(Op::kDIV, accumulate<Op::kSUM>(node), node.num_inputs()));
+}
+
+void pow(NodeImporter& node) {
+  Tensor* base = node.input(0);
+  node.set_output(0, node.elementwise(Op::kPOW, base, node.cast(node.input(1), base->dtype())));
+}
+
+/// a - b * floor(a / b), or with fmod a remainder of the sign of a.
+void mod(NodeImporter& node) {
+  Tensor *a = node.input(0), *b = node.input(1);
+  const bool fmod = node.get_int("fmod", 0) != 0;
+  if (!fmod && is_floating(a->dtype())) node.error("floating types need fmod=1");
+  Tensor* quotient = nullptr;
+  if (!fmod) {
+    quotient = node.elementwise(Op::kFLOOR_DIV, a, b);
+  } else {
+    quotient = node.elementwise(Op::kDIV, a, b);
+    if (is_floating(a->dtype())) {
+      // trunc(q) = sign(q) * floor(|q|)
+      Tensor* magnitude =
+          node.unary(UnaryOperation::kFLOOR, node.unary(UnaryOperation::kABS, quotient));
+      quotient =
+          node.elementwise(Op::kPROD, node.unary(UnaryOperation::kSIGN, quotient), magnitude);
+    }
+  }
+  node.set_output(0, node.elementwise(Op::kSUB, a, node.elementwise(Op::kPROD, quotient, b)));
+}
+
+void where(NodeImporter& node) {
+  node.set_output(0, node.add<Select>({}, {node.input(0), node.input(1), node.input(2)}));
+}
+
+void cast(NodeImporter& node) {
+  const AttributeProto* to = node.attribute("to", AttributeProto::Type::kInt);
+  if (to == nullptr) node.error("attribute 'to' is missing");
+  node.set_output(0, node.cast(node.input(0), data_type(static_cast<int32_t>(to->i), node.name())));
+}
+
+void cast_like(NodeImporter& node) {
+  node.set_output(0, node.cast(node.input(0), node.input(1)->dtype()));
+}
+
+void is_inf(NodeImporter& node) {
+  Tensor* x = node.input(0);
+  const bool negative = node.get_int("detect_negative", 1) != 0;
+  const bool positive = node.get_int("detect_positive", 1) != 0;
+  Tensor* result = node.unary(UnaryOperation::kISINF, x);
+  if (!negative)
+    result = node.elementwise(Op::kAND, result, node.elementwise(Op::kGREATER, x, 0.0));
+  if (!positive) result = node.elementwise(Op::kAND, result, node.elementwise(Op::kLESS, x, 0.0));
+  node.set_output(0, result);
+}
+
+}  // namespace
+
+void add_elementwise(NodeTable& table) {
+  table["Add"] = binary<Op::kSUM>;
+  table["Sub"] = binary<Op::kSUB>;
+  table["Mul"] = binary<Op::kPROD>;
+  table["Div"] = binary<Op::kDIV>;
+  table["And"] = binary<Op::kAND>;
+  table["Or"] = binary<Op::kOR>;
+  table["Xor"] = binary<Op::kXOR>;
+  table["Equal"] = binary<Op::kEQUAL>;
+  table["Greater"] = binary<Op::kGREATER>;
+  table["Less"] = binary<Op::kLESS>;
+  // Not the negations of Less and Greater: a comparison with NaN is false.
+  table["GreaterOrEqual"] = [](NodeImporter& node) {
+    Tensor *a = node.input(0), *b = node.input(1);
+    node.set_output(0, node.elementwise(Op::kOR, node.elementwise(Op::kGREATER, a, b),
+                                        node.elementwise(Op::kEQUAL, a, b)));
+  };
+  table["LessOrEqual"] = [](NodeImporter& node) {
+    Tensor *a = node.input(0), *b = node.input(1);
+    node.set_output(0, node.elementwise(Op::kOR, node.elementwise(Op::kLESS, a, b),
+                                        node.elementwise(Op::kEQUAL, a, b)));
+  };
+  table["Sum"] = variadic<Op::kSUM>;
+  table["Max"] = variadic<Op::kMAX>;
+  table["Min"] = variadic<Op::kMIN>;
+  table["Mean"] = mean;
+  table["Pow"] = pow;
+  table["Mod"] = mod;
+  table["Where"] = where;
+  table["Cast"] = cast;
+  table["CastLike"] = cast_like;
+  table["IsInf"] = is_inf;
+  using U = UnaryOperation;
+  table["Exp"] = unary<U::kEXP>;
+  table["Log"] = unary<U::kLOG>;
+  table["Sqrt"] = unary<U::kSQRT>;
+  table["Reciprocal"] = unary<U::kRECIP>;
+  table["Abs"] = unary<U::kABS>;
+  table["Neg"] = unary<U::kNEG>;
+  table["Sin"] = unary<U::kSIN>;
+  table["Cos"] = unary<U::kCOS>;
+  table["Tan"] = unary<U::kTAN>;
+  table["Sinh"] = unary<U::kSINH>;
+  table["Cosh"] = unary<U::kCOSH>;
+  table["Asin"] = unary<U::kASIN>;
+  table["Acos"] = unary<U::kACOS>;
+  table["Atan"] = unary<U::kATAN>;
+  table["Asinh"] = unary<U::kASINH>;
+  table["Acosh"] = unary<U::kACOSH>;
+  table["Atanh"] = unary<U::kATANH>;
+  table["Ceil"] = unary<U::kCEIL>;
+  table["Floor"] = unary<U::kFLOOR>;
+  table["Erf"] = unary<U::kERF>;
+  table["Not"] = unary<U::kNOT>;
+  table["Sign"] = unary<U::kSIGN>;
+  table["Round"] = unary<U::kROUND>;
+  table["IsNaN"] = unary<U::kISNAN>;
+}
+
+}  // namespace opwright::onnx

@@ -1,0 +1,122 @@
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "network/network.h"
+#include "onnx/model.h"
+#include "operators/activation.h"
+#include "operators/elementwise.h"
+#include "operators/reduce.h"
+
+namespace opwright::onnx {
+
+/// One node while it is taken over: its inputs and attributes, and the network calls that the
+/// operator families share.
+class NodeImporter {
+ public:
+  NodeImporter(Network& network, const NodeProto& node, std::string name, int64_t opset,
+               std::unordered_map<std::string, Tensor*>& tensors)
+      : network_(network), node_(node), name_(std::move(name)), opset_(opset), tensors_(tensors) {}
+
+  Network& network() { return network_; }
+  const NodeProto& node() const { return node_; }
+  const std::string& name() const { return name_; }
+  int64_t opset() const { return opset_; }
+  int num_inputs() const { return static_cast<int>(node_.inputs.size()); }
+  int num_outputs() const { return static_cast<int>(node_.outputs.size()); }
+
+  /// Null when the input is absent.
+  Tensor* optional_input(int index) const;
+  /// Throws Error when the input is absent.
+  Tensor* input(int index = 0) const;
+  bool has_output(int index) const {
+    return index < num_outputs() && !node_.outputs[index].empty();
+  }
+  /// Binds an output; null for one that nobody names is fine.
+  void set_output(int index, Tensor* tensor);
+
+  int64_t get_int(std::string_view attribute, int64_t otherwise) const;
+  float get_float(std::string_view attribute, float otherwise) const;
+  std::string get_text(std::string_view attribute, std::string otherwise) const;
+  Ints get_ints(std::string_view attribute, Ints otherwise = {}) const;
+  /// Null when absent.
+  const AttributeProto* attribute(std::string_view name, AttributeProto::Type type) const;
+
+  /// The elements of an integer tensor as expressions; throws Error that says that they must be
+  /// computable from shapes.
+  std::vector<Expr> values(Tensor* tensor, std::string_view what) const;
+  /// The elements of a constant integer tensor.
+  Ints constant_ints(Tensor* tensor, std::string_view what) const;
+  /// The elements of a constant floating tensor.
+  Floats constant_floats(Tensor* tensor, std::string_view what) const;
+  /// Axis counted from the front. Throws Error when out of [-rank, rank).
+  int axis(int64_t axis, int rank) const;
+  Ints axes(Ints axes, int rank) const;
+  /// The axes of an attribute or, from the opset `since` on, of an input; all absent gives nullopt.
+  std::optional<Ints> axes_of(int rank, int64_t since, int input_index) const;
+
+  template <class... Parts>
+  [[noreturn]] void error(const Parts&... parts) const {
+    fail("ONNX node '", name_, "' (", node_.op_type, "): ", parts...);
+  }
+
+  // Layers. The first one of a node carries the node's name, further ones get a suffix.
+  std::string next_name();
+  template <class Op>
+  Tensor* add(typename Op::Params params, std::initializer_list<Tensor*> inputs) {
+    return add<Op>(std::move(params), std::span<Tensor* const>(inputs.begin(), inputs.size()));
+  }
+  template <class Op>
+  Tensor* add(typename Op::Params params, std::span<Tensor* const> inputs) {
+    return network_.add<Op>(std::move(params), inputs, next_name())->output(0);
+  }
+  Tensor* scalar(double value, DataType dtype);
+  /// A constant of rank 1.
+  Tensor* vector(const Floats& values, DataType dtype);
+  Tensor* elementwise(ElementWiseOperation op, Tensor* a, Tensor* b);
+  /// The same with a scalar of the tensor's type.
+  Tensor* elementwise(ElementWiseOperation op, Tensor* a, double b);
+  Tensor* unary(UnaryOperation op, Tensor* x);
+  Tensor* activation(ActivationType type, Tensor* x, float alpha = 0, float beta = 0);
+  Tensor* cast(Tensor* x, DataType to);
+  Tensor* reduce(ReduceOperation op, Tensor* x, const Ints& axes, bool keep_dims);
+  Tensor* reshape(Tensor* x, std::span<const Expr> dims);
+  Tensor* transpose(Tensor* x, Ints permutation);
+  Tensor* squeeze(Tensor* x, const Ints& axes);
+  Tensor* unsqueeze(Tensor* x, const Ints& axes);
+  /// x broadcast to `dims`.
+  Tensor* expand(Tensor* x, std::span<const Expr> dims);
+
+ private:
+  Network& network_;
+  const NodeProto& node_;
+  std::string name_;
+  int64_t opset_;
+  std::unordered_map<std::string, Tensor*>& tensors_;
+  int layers_ = 0;
+};
+
+using NodeFunction = void (*)(NodeImporter&);
+using NodeTable = std::unordered_map<std::string_view, NodeFunction>;
+
+// One per family of operators; each adds its operators to the table.
+void add_convolution(NodeTable& table);
+void add_elementwise(NodeTable& table);
+void add_activations(NodeTable& table);
+void add_matrix(NodeTable& table);
+void add_reductions(NodeTable& table);
+void add_normalizations(NodeTable& table);
+void add_shapes(NodeTable& table);
+void add_movement(NodeTable& table);
+void add_sources(NodeTable& table);
+
+/// All operators of the default domain.
+const NodeTable& node_table();
+
+}  // namespace opwright::onnx

@@ -1,0 +1,43 @@
+#include "operators/matrix.h"
+
+#include "onnx/importer.h"
+
+namespace opwright::onnx {
+namespace {
+
+void matmul(NodeImporter& node) {
+  Tensor *a = node.input(0), *b = node.input(1);
+  MatrixMultiplyParams params;
+  if (a->rank() == 1) params.op0 = MatrixOperation::kVECTOR;
+  if (b->rank() == 1) params.op1 = MatrixOperation::kVECTOR;
+  // A stack of matrices times one vector or one matrix: NumPy broadcasts over the leading axes,
+  // MatrixMultiply too.
+  node.set_output(0, node.add<MatrixMultiply>(params, {a, b}));
+}
+
+/// alpha * A' * B' + beta * C
+void gemm(NodeImporter& node) {
+  Tensor *a = node.input(0), *b = node.input(1), *c = node.optional_input(2);
+  if (a->rank() != 2 || b->rank() != 2)
+    node.error("A has rank ", a->rank(), " and B rank ", b->rank(), "; expected 2");
+  const float alpha = node.get_float("alpha", 1), beta = node.get_float("beta", 1);
+  MatrixMultiplyParams params;
+  if (node.get_int("transA", 0) != 0) params.op0 = MatrixOperation::kTRANSPOSE;
+  if (node.get_int("transB", 0) != 0) params.op1 = MatrixOperation::kTRANSPOSE;
+  Tensor* y = node.add<MatrixMultiply>(params, {a, b});
+  if (alpha != 1) y = node.elementwise(ElementWiseOperation::kPROD, y, alpha);
+  if (c != nullptr && beta != 0) {
+    if (beta != 1) c = node.elementwise(ElementWiseOperation::kPROD, c, beta);
+    y = node.elementwise(ElementWiseOperation::kSUM, y, c);
+  }
+  node.set_output(0, y);
+}
+
+}  // namespace
+
+void add_matrix(NodeTable& table) {
+  table["MatMul"] = matmul;
+  table["Gemm"] = gemm;
+}
+
+}  // namespace opwright::onnx

@@ -1,0 +1,321 @@
+// Slicing, joining, padding, gathering, resizing: operators that move elements.
+
+#include "operators/movement.h"
+
+#include <limits>
+#include <numeric>
+
+#include "onnx/importer.h"
+
+namespace opwright::onnx {
+namespace {
+
+/// A Slice of all axes with extents that may depend on input shapes.
+Tensor* slice(NodeImporter& node, Tensor* x, std::vector<Expr> start, std::vector<Expr> size,
+              Ints stride, SampleMode mode = SampleMode::kSTRICT_BOUNDS, Tensor* fill = nullptr) {
+  SliceParams params;
+  params.mode = mode;
+  params.stride = std::move(stride);
+  std::vector<Tensor*> inputs = {x};
+  if (is_constant(start) && is_constant(size)) {
+    for (size_t i = 0; i < start.size(); ++i) {
+      params.start.push_back(start[i].constant());
+      params.size.push_back(size[i].constant());
+    }
+  } else {
+    inputs.push_back(node.network().add_values(std::move(start)));
+    inputs.push_back(node.network().add_values(std::move(size)));
+  }
+  if (fill != nullptr) {
+    inputs.resize(4, nullptr);
+    inputs.push_back(fill);
+  }
+  return node.add<Slice>(params, inputs);
+}
+
+/// Index `at` of ONNX Slice, which may be negative or far out of bounds, within [low, high] of an
+/// axis.
+Expr clamp_index(const Expr& at, const Expr& extent, const Expr& low, const Expr& high) {
+  Expr index = at;
+  if (at.is_constant()) {
+    // Exporters write the largest and smallest integers for "to the end".
+    constexpr int64_t kFar = std::numeric_limits<int32_t>::max();
+    if (at.constant() >= kFar) return high;
+    if (at.constant() <= -kFar) return low;
+    if (at.constant() < 0) index = extent + at;
+  } else {
+    index = Expr::select(Expr::make(ExprOp::kLess, at, 0), extent + at, at);
+  }
+  return max(low, min(index, high));
+}
+
+void slice_node(NodeImporter& node) {
+  Tensor* x = node.input(0);
+  const int rank = x->rank();
+  std::vector<Expr> starts, ends;
+  Ints axes, steps;
+  if (node.opset() < 10) {
+    for (int64_t v : node.get_ints("starts")) starts.emplace_back(v);
+    for (int64_t v : node.get_ints("ends")) ends.emplace_back(v);
+    axes = node.get_ints("axes");
+  } else {
+    starts = node.values(node.input(1), "starts");
+    ends = node.values(node.input(2), "ends");
+    if (Tensor* given = node.optional_input(3)) axes = node.constant_ints(given, "axes");
+    if (Tensor* given = node.optional_input(4)) steps = node.constant_ints(given, "steps");
+  }
+  if (axes.empty()) {
+    axes.resize(starts.size());
+    std::iota(axes.begin(), axes.end(), 0);
+  }
+  if (steps.empty()) steps.assign(starts.size(), 1);
+  if (starts.size() != ends.size() || starts.size() != axes.size() || starts.size() != steps.size())
+    node.error("starts, ends, axes and steps differ in length");
+  axes = node.axes(axes, rank);
+  std::vector<Expr> start(rank, 0), size(x->dims().begin(), x->dims().end());
+  Ints stride(rank, 1);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int64_t axis = axes[i], step = steps[i];
+    const Expr& extent = x->dims()[axis];
+    if (step == 0) node.error("a step is 0");
+    if (step > 0) {
+      start[axis] = clamp_index(starts[i], extent, 0, extent);
+      const Expr end = clamp_index(ends[i], extent, 0, extent);
+      size[axis] = max(ceil_div(end - start[axis], step), 0);
+    } else {
+      start[axis] = clamp_index(starts[i], extent, 0, extent - 1);
+      const Expr end = clamp_index(ends[i], extent, -1, extent - 1);
+      size[axis] = max(ceil_div(start[axis] - end, -step), 0);
+    }
+    stride[axis] = step;
+  }
+  node.set_output(0, slice(node, x, start, size, stride));
+}
+
+void concat(NodeImporter& node) {
+  std::vector<Tensor*> inputs;
+  for (int i = 0; i < node.num_inputs(); ++i) inputs.push_back(node.input(i));
+  const AttributeProto* axis = node.attribute("axis", AttributeProto::Type::kInt);
+  if (axis == nullptr) node.error("attribute 'axis' is missing");
+  node.set_output(0, node.add<Concatenation>({node.axis(axis->i, node.input(0)->rank())}, inputs));
+}
+
+void split(NodeImporter& node) {
+  Tensor* x = node.input(0);
+  const int axis = node.axis(node.get_int("axis", 0), x->rank());
+  const int count = node.num_outputs();
+  std::vector<Expr> extents;
+  if (node.opset() >= 13) {
+    if (Tensor* given = node.optional_input(1)) extents = node.values(given, "split");
+  } else {
+    for (int64_t v : node.get_ints("split")) extents.emplace_back(v);
+  }
+  if (extents.empty()) {
+    // Equal parts, the last one smaller where they do not divide (opset 18).
+    const Expr part = ceil_div(x->dims()[axis], count);
+    for (int i = 0; i + 1 < count; ++i) extents.push_back(part);
+    extents.push_back(x->dims()[axis] - part * (count - 1));
+  }
+  if (static_cast<int>(extents.size()) != count)
+    node.error("split has ", extents.size(), " parts for ", count, " outputs");
+  Expr offset = 0;
+  for (int i = 0; i < count; ++i) {
+    std::vector<Expr> start(x->rank(), 0), size(x->dims().begin(), x->dims().end());
+    start[axis] = offset;
+    size[axis] = extents[i];
+    offset = offset + extents[i];
+    if (node.has_output(i)) node.set_output(i, slice(node, x, start, size, Ints(x->rank(), 1)));
+  }
+}
+
+void gather(NodeImporter& node, GatherMode mode) {
+  GatherParams params;
+  params.mode = mode;
+  Tensor* data = node.input(0);
+  if (mode == GatherMode::kND)
+    params.num_elementwise_dims = node.get_int("batch_dims", 0);
+  else
+    params.axis = node.axis(node.get_int("axis", 0), data->rank());
+  node.set_output(0, node.add<Gather>(params, {data, node.input(1)}));
+}
+
+void pad(NodeImporter& node) {
+  Tensor* x = node.input(0);
+  const int rank = x->rank();
+  const std::string mode = node.get_text("mode", "constant");
+  const std::unordered_map<std::string, SampleMode> modes = {{"constant", SampleMode::kFILL},
+                                                             {"reflect", SampleMode::kREFLECT},
+                                                             {"edge", SampleMode::kCLAMP},
+                                                             {"wrap", SampleMode::kWRAP}};
+  auto found = modes.find(mode);
+  if (found == modes.end())
+    node.error("mode is '", mode, "'; expected constant, reflect, edge or wrap");
+  std::vector<Expr> pads;
+  Tensor* fill = nullptr;
+  Ints axes(rank);
+  std::iota(axes.begin(), axes.end(), 0);
+  if (node.opset() < 11) {
+    for (int64_t v : node.get_ints("pads")) pads.emplace_back(v);
+    const float value = node.get_float("value", 0);
+    if (value != 0) fill = node.scalar(value, x->dtype());
+  } else {
+    pads = node.values(node.input(1), "pads");
+    fill = node.optional_input(2);
+    if (Tensor* given = node.optional_input(3))
+      axes = node.axes(node.constant_ints(given, "axes"), rank);
+  }
+  if (pads.size() != 2 * axes.size())
+    node.error("pads has ", pads.size(), " values; expected ", 2 * axes.size());
+  std::vector<Expr> start(rank, 0), size(x->dims().begin(), x->dims().end());
+  for (size_t i = 0; i < axes.size(); ++i) {
+    start[axes[i]] = Expr(0) - pads[i];
+    size[axes[i]] = size[axes[i]] + pads[i] + pads[i + axes.size()];
+  }
+  if (found->second != SampleMode::kFILL) fill = nullptr;
+  node.set_output(0, slice(node, x, start, size, Ints(rank, 1), found->second, fill));
+}
+
+void tile(NodeImporter& node) {
+  Tensor* x = node.input(0);
+  const std::vector<Expr> repeats = node.values(node.input(1), "repeats");
+  if (static_cast<int>(repeats.size()) != x->rank())
+    node.error("repeats has ", repeats.size(), " values; expected ", x->rank());
+  std::vector<Expr> size;
+  for (int i = 0; i < x->rank(); ++i) size.push_back(x->dims()[i] * repeats[i]);
+  node.set_output(0, slice(node, x, std::vector<Expr>(x->rank(), 0), size, Ints(x->rank(), 1),
+                           SampleMode::kWRAP));
+}
+
+void resize_coordinates(NodeImporter& node, ResizeParams& params) {
+  const std::string mode = node.get_text("coordinate_transformation_mode",
+                                         node.opset() < 11 ? "asymmetric" : "half_pixel");
+  using Transform = ResizeCoordinateTransformation;
+  if (mode == "half_pixel")
+    params.coordinate_transformation = Transform::kHALF_PIXEL;
+  else if (mode == "pytorch_half_pixel")
+    params.coordinate_transformation = Transform::kPYTORCH_HALF_PIXEL;
+  else if (mode == "align_corners")
+    params.coordinate_transformation = Transform::kALIGN_CORNERS;
+  else if (mode == "asymmetric")
+    params.coordinate_transformation = Transform::kASYMMETRIC;
+  else
+    node.error("coordinate_transformation_mode '", mode, "' is not supported");
+  const std::string rounding =
+      node.get_text("nearest_mode", node.opset() < 11 ? "floor" : "round_prefer_floor");
+  if (rounding == "round_prefer_floor")
+    params.nearest_rounding = ResizeRoundMode::kHALF_DOWN;
+  else if (rounding == "round_prefer_ceil")
+    params.nearest_rounding = ResizeRoundMode::kHALF_UP;
+  else if (rounding == "floor")
+    params.nearest_rounding = ResizeRoundMode::kFLOOR;
+  else if (rounding == "ceil")
+    params.nearest_rounding = ResizeRoundMode::kCEIL;
+  else
+    node.error("nearest_mode is '", rounding,
+               "'; expected round_prefer_floor, round_prefer_ceil, floor or ceil");
+}
+
+void resize(NodeImporter& node) {
+  Tensor* x = node.input(0);
+  const int rank = x->rank();
+  ResizeParams params;
+  const std::string mode = node.get_text("mode", "nearest");
+  if (mode == "nearest")
+    params.mode = InterpolationMode::kNEAREST;
+  else if (mode == "linear" || mode == "bilinear")
+    params.mode = InterpolationMode::kLINEAR;
+  else if (mode == "cubic")
+    params.mode = InterpolationMode::kCUBIC;
+  else
+    node.error("mode is '", mode, "'; expected nearest, linear or cubic");
+  resize_coordinates(node, params);
+  params.cubic_coeff = node.get_float("cubic_coeff_a", -0.75f);
+  params.exclude_outside = node.get_int("exclude_outside", 0) != 0;
+  if (node.get_int("antialias", 0) != 0) node.error("antialias=1 is not supported");
+  if (node.get_text("keep_aspect_ratio_policy", "stretch") != "stretch")
+    node.error("keep_aspect_ratio_policy other than 'stretch' is not supported");
+
+  Ints axes(rank);
+  std::iota(axes.begin(), axes.end(), 0);
+  if (node.attribute("axes", AttributeProto::Type::kInts))
+    axes = node.axes(node.get_ints("axes"), rank);
+  const bool old = node.opset() < 11;  // Upsample and Resize 10: inputs are x and scales
+  Tensor* scales = node.opset() < 9 ? nullptr : node.optional_input(old ? 1 : 2);
+  Tensor* sizes = old ? nullptr : node.optional_input(3);
+  Floats factors;
+  if (node.opset() < 9) {
+    const AttributeProto* given = node.attribute("scales", AttributeProto::Type::kFloats);
+    if (given) factors.assign(given->floats.begin(), given->floats.end());
+  } else if (scales != nullptr && scales->dims() != SymShape{0}) {
+    factors = node.constant_floats(scales, "scales");
+  }
+  std::vector<Tensor*> inputs = {x};
+  if (!factors.empty()) {
+    if (factors.size() != axes.size())
+      node.error("scales has ", factors.size(), " values; expected ", axes.size());
+    params.scales.assign(rank, 1);
+    for (size_t i = 0; i < axes.size(); ++i) params.scales[axes[i]] = factors[i];
+  } else if (sizes != nullptr) {
+    std::vector<Expr> extents(x->dims().begin(), x->dims().end());
+    const std::vector<Expr> given = node.values(sizes, "sizes");
+    if (given.size() != axes.size())
+      node.error("sizes has ", given.size(), " values; expected ", axes.size());
+    for (size_t i = 0; i < axes.size(); ++i) extents[axes[i]] = given[i];
+    if (is_constant(extents)) {
+      for (const Expr& extent : extents) params.shape.push_back(extent.constant());
+    } else {
+      inputs.push_back(node.network().add_values(std::move(extents)));
+    }
+  } else {
+    node.error("neither scales nor sizes are given");
+  }
+  node.set_output(0, node.add<Resize>(params, inputs));
+}
+
+void depth_to_space(NodeImporter& node) {
+  Tensor* x = node.input(0);
+  if (x->rank() != 4) node.error("the input has rank ", x->rank(), "; expected 4");
+  const int64_t block = node.get_int("blocksize", 0);
+  if (block < 1) node.error("blocksize is ", block, "; expected at least 1");
+  const SymShape d = x->dims();
+  const Expr channels = floor_div(d[1], block * block);
+  const bool crd = node.get_text("mode", "DCR") == "CRD";
+  const SymShape split = crd ? SymShape{d[0], channels, block, block, d[2], d[3]}
+                             : SymShape{d[0], block, block, channels, d[2], d[3]};
+  Tensor* y =
+      node.transpose(node.reshape(x, split), crd ? Ints{0, 1, 4, 2, 5, 3} : Ints{0, 3, 4, 1, 5, 2});
+  const SymShape joined = {d[0], channels, d[2] * block, d[3] * block};
+  node.set_output(0, node.reshape(y, joined));
+}
+
+void space_to_depth(NodeImporter& node) {
+  Tensor* x = node.input(0);
+  if (x->rank() != 4) node.error("the input has rank ", x->rank(), "; expected 4");
+  const int64_t block = node.get_int("blocksize", 0);
+  if (block < 1) node.error("blocksize is ", block, "; expected at least 1");
+  const SymShape d = x->dims();
+  const Expr height = floor_div(d[2], block), width = floor_div(d[3], block);
+  const SymShape split = {d[0], d[1], height, block, width, block};
+  Tensor* y = node.transpose(node.reshape(x, split), {0, 3, 5, 1, 2, 4});
+  const SymShape joined = {d[0], d[1] * (block * block), height, width};
+  node.set_output(0, node.reshape(y, joined));
+}
+
+}  // namespace
+
+void add_movement(NodeTable& table) {
+  table["Slice"] = slice_node;
+  table["Concat"] = concat;
+  table["Split"] = split;
+  table["Gather"] = [](NodeImporter& node) { gather(node, GatherMode::kDEFAULT); };
+  table["GatherElements"] = [](NodeImporter& node) { gather(node, GatherMode::kELEMENT); };
+  table["GatherND"] = [](NodeImporter& node) { gather(node, GatherMode::kND); };
+  table["Pad"] = pad;
+  table["Tile"] = tile;
+  table["Resize"] = resize;
+  table["Upsample"] = resize;
+  table["DepthToSpace"] = depth_to_space;
+  table["SpaceToDepth"] = space_to_depth;
+}
+
+}  // namespace opwright::onnx

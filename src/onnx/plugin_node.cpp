@@ -1,0 +1,83 @@
+#include "onnx/plugin_node.h"
+
+#include "plugin/lookup.h"
+
+namespace opwright::onnx {
+namespace {
+
+using Type = AttributeProto::Type;
+
+template <class T>
+FieldValue field(const std::string& name, PluginFieldType type, const T* data, size_t count) {
+  return {name, type, static_cast<int32_t>(count), Blob::copy(data, count * sizeof(T))};
+}
+
+PluginFieldType field_type(NodeImporter& node, const std::string& name, DataType dtype) {
+  switch (dtype) {
+    case DataType::kFLOAT:
+      return PluginFieldType::kFLOAT32;
+    case DataType::kHALF:
+      return PluginFieldType::kFLOAT16;
+    case DataType::kBF16:
+      return PluginFieldType::kBF16;
+    case DataType::kINT8:
+    case DataType::kBOOL:
+    case DataType::kUINT8:
+      return PluginFieldType::kINT8;
+    case DataType::kINT32:
+      return PluginFieldType::kINT32;
+    case DataType::kINT64:
+      return PluginFieldType::kINT64;
+    default:
+      node.error("attribute '", name, "' has elements of type ", opwright::name(dtype),
+                 ", which no plugin field has");
+  }
+}
+
+FieldValue to_field(NodeImporter& node, const AttributeProto& a) {
+  switch (a.type) {
+    case Type::kFloat:
+      return field(a.name, PluginFieldType::kFLOAT32, &a.f, 1);
+    case Type::kInt:
+      return field(a.name, PluginFieldType::kINT64, &a.i, 1);
+    case Type::kString:
+      return field(a.name, PluginFieldType::kCHAR, a.s.data(), a.s.size());
+    case Type::kFloats:
+      return field(a.name, PluginFieldType::kFLOAT32, a.floats.data(), a.floats.size());
+    case Type::kInts:
+      return field(a.name, PluginFieldType::kINT64, a.ints.data(), a.ints.size());
+    case Type::kTensor:
+      return {a.name, field_type(node, a.name, a.t.dtype), static_cast<int32_t>(a.t.shape.numel()),
+              a.t.data};
+    default:
+      node.error("attribute '", a.name,
+                 "' is neither a number, a text nor an array; plugins cannot take it");
+  }
+}
+
+}  // namespace
+
+bool add_plugin_node(NodeImporter& node, IPluginRegistry* plugins) {
+  PluginNode wanted;
+  wanted.layer = node.name();
+  wanted.name = node.node().op_type;
+  wanted.version = node.get_text("plugin_version", "1");
+  wanted.plugin_namespace = node.get_text("plugin_namespace", node.node().domain);
+  wanted.aot =
+      node.attribute("aot", Type::kInt) ? static_cast<int>(node.get_int("aot", 0) != 0) : -1;
+  for (const AttributeProto& a : node.node().attributes)
+    if (a.name != "plugin_namespace" && a.name != "plugin_version" && a.name != "aot")
+      wanted.attributes.push_back(to_field(node, a));
+  std::vector<Tensor*> inputs;
+  for (int i = 0; i < node.num_inputs(); ++i) inputs.push_back(node.optional_input(i));
+  wanted.num_inputs = static_cast<int>(inputs.size());
+  OperatorPtr op = make_plugin_for_node(wanted, plugins, node.network().flags());
+  if (op == nullptr) return false;
+  Layer* layer = node.network().add_layer(op, inputs, node.name());
+  if (layer->num_outputs() < node.num_outputs())
+    node.error("the node has ", node.num_outputs(), " outputs, the plugin ", layer->num_outputs());
+  for (int i = 0; i < node.num_outputs(); ++i) node.set_output(i, layer->output(i));
+  return true;
+}
+
+}  // namespace opwright::onnx

@@ -1,0 +1,130 @@
+// Reductions, softmax, top-k.
+
+#include "operators/reduce.h"
+
+#include <numeric>
+
+#include "onnx/importer.h"
+
+namespace opwright::onnx {
+namespace {
+
+using Op = ReduceOperation;
+
+Ints all_axes(int rank) {
+  Ints axes(rank);
+  std::iota(axes.begin(), axes.end(), 0);
+  return axes;
+}
+
+/// What a Reduce* node computes before and after the reduction itself.
+using Map = Tensor* (*)(NodeImporter&, Tensor*);
+Tensor* keep(NodeImporter&, Tensor* x) { return x; }
+Tensor* absolute(NodeImporter& node, Tensor* x) { return node.unary(UnaryOperation::kABS, x); }
+Tensor* square(NodeImporter& node, Tensor* x) {
+  return node.elementwise(ElementWiseOperation::kPROD, x, x);
+}
+Tensor* root(NodeImporter& node, Tensor* x) { return node.unary(UnaryOperation::kSQRT, x); }
+Tensor* logarithm(NodeImporter& node, Tensor* x) { return node.unary(UnaryOperation::kLOG, x); }
+
+/// `since`: the opset from which the axes are an input.
+template <Op op, int since, Map before = keep, Map after = keep>
+void reduce(NodeImporter& node) {
+  Tensor* x = node.input(0);
+  std::optional<Ints> axes = node.axes_of(x->rank(), since, 1);
+  if (!axes || axes->empty()) {
+    if (node.opset() >= since && node.get_int("noop_with_empty_axes", 0) != 0) {
+      node.set_output(0, after(node, before(node, x)));
+      return;
+    }
+    axes = all_axes(x->rank());
+  }
+  const bool keep_dims = node.get_int("keepdims", 1) != 0;
+  node.set_output(0, after(node, node.reduce(op, before(node, x), *axes, keep_dims)));
+}
+
+/// m + log(sum(exp(x - m))) with the maximum m, so that nothing overflows.
+void reduce_log_sum_exp(NodeImporter& node) {
+  Tensor* x = node.input(0);
+  const Ints axes = node.axes_of(x->rank(), 18, 1).value_or(all_axes(x->rank()));
+  const bool keep_dims = node.get_int("keepdims", 1) != 0;
+  Tensor* peak = node.reduce(Op::kMAX, x, axes, true);
+  Tensor* scaled =
+      node.unary(UnaryOperation::kEXP, node.elementwise(ElementWiseOperation::kSUB, x, peak));
+  Tensor* sum = node.unary(UnaryOperation::kLOG, node.reduce(Op::kSUM, scaled, axes, true));
+  Tensor* y = node.elementwise(ElementWiseOperation::kSUM, peak, sum);
+  node.set_output(0, keep_dims ? y : node.squeeze(y, axes));
+}
+
+void softmax(NodeImporter& node, bool log) {
+  Tensor* x = node.input(0);
+  const int rank = x->rank();
+  const int axis = node.axis(node.get_int("axis", node.opset() < 13 ? 1 : -1), rank);
+  const SymShape dims = x->dims();
+  bool last = true;  // nothing but extents of 1 behind the axis
+  for (int i = axis + 1; i < rank; ++i) last &= dims[i] == Expr(1);
+  if (node.opset() >= 13 || last) {
+    node.set_output(0, node.add<Softmax>({int64_t{1} << axis, log}, {x}));
+    return;
+  }
+  // Before opset 13 the axes from `axis` on are one.
+  const Expr outer = numel(std::span(dims).first(axis)),
+             inner = numel(std::span(dims).subspan(axis));
+  const SymShape flat = {outer, inner};
+  Tensor* y = node.add<Softmax>({int64_t{1} << 1, log}, {node.reshape(x, flat)});
+  node.set_output(0, node.reshape(y, dims));
+}
+
+void top_k(NodeImporter& node) {
+  Tensor* x = node.input(0);
+  TopKParams params;
+  params.op = node.get_int("largest", 1) != 0 ? TopKOperation::kMAX : TopKOperation::kMIN;
+  params.axes = int64_t{1} << node.axis(node.get_int("axis", -1), x->rank());
+  params.indices_type = DataType::kINT64;
+  std::vector<Tensor*> inputs = {x};
+  if (node.opset() < 10) {
+    params.k = node.get_int("k", 1);
+  } else if (Tensor* k = node.input(1); k->info().constant) {
+    params.k = node.constant_ints(k, "k").at(0);
+  } else {
+    inputs.push_back(k);
+  }
+  Layer* layer = node.network().add<TopK>(params, inputs, node.next_name());
+  node.set_output(0, layer->output(0));
+  node.set_output(1, layer->output(1));
+}
+
+void arg(NodeImporter& node, TopKOperation op) {
+  Tensor* x = node.input(0);
+  if (node.get_int("select_last_index", 0) != 0) node.error("select_last_index=1 is not supported");
+  const int axis = node.axis(node.get_int("axis", 0), x->rank());
+  TopKParams params;
+  params.op = op;
+  params.axes = int64_t{1} << axis;
+  params.indices_type = DataType::kINT64;
+  Layer* layer = node.network().add<TopK>(params, {x}, node.next_name());
+  Tensor* indices = layer->output(1);
+  node.set_output(0, node.get_int("keepdims", 1) != 0 ? indices : node.squeeze(indices, {axis}));
+}
+
+}  // namespace
+
+void add_reductions(NodeTable& table) {
+  table["ReduceSum"] = reduce<Op::kSUM, 13>;
+  table["ReduceMean"] = reduce<Op::kAVG, 18>;
+  table["ReduceMax"] = reduce<Op::kMAX, 18>;
+  table["ReduceMin"] = reduce<Op::kMIN, 18>;
+  table["ReduceProd"] = reduce<Op::kPROD, 18>;
+  table["ReduceL1"] = reduce<Op::kSUM, 18, absolute>;
+  table["ReduceL2"] = reduce<Op::kSUM, 18, square, root>;
+  table["ReduceSumSquare"] = reduce<Op::kSUM, 18, square>;
+  table["ReduceLogSum"] = reduce<Op::kSUM, 18, keep, logarithm>;
+  table["ReduceLogSumExp"] = reduce_log_sum_exp;
+  table["Softmax"] = [](NodeImporter& node) { softmax(node, false); };
+  table["LogSoftmax"] = [](NodeImporter& node) { softmax(node, true); };
+  table["TopK"] = top_k;
+  table["ArgMax"] = [](NodeImporter& node) { arg(node, TopKOperation::kMAX); };
+  table["ArgMin"] = [](NodeImporter& node) { arg(node, TopKOperation::kMIN); };
+}
+
+}  // namespace opwright::onnx

@@ -1,0 +1,169 @@
+// Constants, fills, ranges, and nodes that do nothing in inference.
+
+#include "operators/source.h"
+
+#include <cmath>
+
+#include "base/half.h"
+#include "onnx/importer.h"
+#include "operators/movement.h"
+
+namespace opwright::onnx {
+namespace {
+
+template <class T>
+Tensor* constant_of(NodeImporter& node, DataType dtype, const Shape& shape,
+                    const std::vector<T>& values) {
+  return node.network().add_constant(
+      dtype, shape, Blob::copy(values.data(), values.size() * sizeof(T)), node.next_name());
+}
+
+void constant(NodeImporter& node) {
+  for (const AttributeProto& a : node.node().attributes) {
+    const int64_t ints = static_cast<int64_t>(a.ints.size()),
+                  floats = static_cast<int64_t>(a.floats.size());
+    Tensor* made = nullptr;
+    if (a.name == "value")
+      made = node.network().add_constant(a.t.dtype, a.t.shape, a.t.data, node.next_name());
+    else if (a.name == "value_int")
+      made = constant_of<int64_t>(node, DataType::kINT64, Shape(), {a.i});
+    else if (a.name == "value_float")
+      made = constant_of<float>(node, DataType::kFLOAT, Shape(), {a.f});
+    else if (a.name == "value_ints")
+      made = constant_of(node, DataType::kINT64, Shape{ints}, a.ints);
+    else if (a.name == "value_floats")
+      made = constant_of(node, DataType::kFLOAT, Shape{floats}, a.floats);
+    if (made != nullptr) return node.set_output(0, made);
+  }
+  node.error("has none of the attributes value, value_int, value_ints, value_float, value_floats");
+}
+
+/// A Fill of extents that may depend on input shapes.
+Tensor* fill(NodeImporter& node, FillParams params, std::span<const Expr> dims) {
+  if (is_constant(dims)) {
+    for (const Expr& d : dims) params.shape.push_back(d.constant());
+    return node.add<Fill>(params, {});
+  }
+  return node.add<Fill>(params, {node.network().add_values({dims.begin(), dims.end()})});
+}
+
+void constant_of_shape(NodeImporter& node) {
+  FillParams params;
+  if (const AttributeProto* value = node.attribute("value", AttributeProto::Type::kTensor)) {
+    params.to_type = value->t.dtype;
+    if (is_floating(params.to_type)) {
+      float single = 0;
+      convert(value->t.data.data(), params.to_type, &single, DataType::kFLOAT, 1);
+      params.alpha = single;
+    } else {
+      int64_t integer = 0;
+      convert(value->t.data.data(), params.to_type, &integer, DataType::kINT64, 1);
+      params.alpha = static_cast<double>(integer);
+    }
+  }
+  const std::vector<Expr> dims = node.values(node.input(0), "the shape");
+  node.set_output(0, fill(node, params, dims));
+}
+
+void range(NodeImporter& node) {
+  Tensor *start = node.input(0), *limit = node.input(1), *delta = node.input(2);
+  FillParams params;
+  params.to_type = start->dtype();
+  if (is_floating(start->dtype())) {
+    const double first = node.constant_floats(start, "start").at(0),
+                 last = node.constant_floats(limit, "limit").at(0);
+    const double step = node.constant_floats(delta, "delta").at(0);
+    if (step == 0) node.error("delta is 0");
+    params.alpha = first, params.beta = step;
+    const SymShape dims = {
+        std::max<int64_t>(0, static_cast<int64_t>(std::ceil((last - first) / step)))};
+    node.set_output(0, fill(node, params, dims));
+    return;
+  }
+  const Expr first = node.values(start, "start").at(0), last = node.values(limit, "limit").at(0);
+  const Ints steps = node.constant_ints(delta, "delta");
+  if (steps.at(0) == 0) node.error("delta is 0");
+  const Expr count =
+      steps[0] > 0 ? ceil_div(last - first, steps[0]) : ceil_div(first - last, -steps[0]);
+  const SymShape dims = {max(count, 0)};
+  params.beta = static_cast<double>(steps[0]);
+  if (first.is_constant()) {
+    params.alpha = static_cast<double>(first.constant());
+    node.set_output(0, fill(node, params, dims));
+    return;
+  }
+  Tensor* ramp = fill(node, params, dims);
+  node.set_output(0, node.elementwise(ElementWiseOperation::kSUM, ramp, start));
+}
+
+void random(NodeImporter& node, FillOperation operation, bool like) {
+  FillParams params;
+  params.operation = operation;
+  const bool uniform = operation == FillOperation::kRANDOM_UNIFORM;
+  params.alpha = uniform ? node.get_float("low", 0) : node.get_float("mean", 0);
+  params.beta = uniform ? node.get_float("high", 1) : node.get_float("scale", 1);
+  params.seed = static_cast<int64_t>(node.get_float("seed", 0));
+  const int64_t otherwise = like ? 0 : static_cast<int64_t>(ElementType::kFloat);
+  const int64_t dtype = node.get_int("dtype", otherwise);
+  params.to_type =
+      dtype == 0 ? node.input(0)->dtype() : data_type(static_cast<int32_t>(dtype), node.name());
+  SymShape dims;
+  if (like)
+    dims = node.input(0)->dims();
+  else
+    for (int64_t extent : node.get_ints("shape")) dims.emplace_back(extent);
+  node.set_output(0, fill(node, params, dims));
+}
+
+void pass_through(NodeImporter& node) { node.set_output(0, node.input(0)); }
+
+/// on where the last axis's index equals the input's value, off elsewhere.
+void one_hot(NodeImporter& node) {
+  Tensor* indices = node.input(0);
+  const Ints depth = node.constant_ints(node.input(1), "depth");
+  Tensor* values = node.input(2);
+  const int axis = node.axis(node.get_int("axis", -1), indices->rank() + 1);
+  FillParams params;
+  params.to_type = indices->dtype();
+  params.beta = 1;
+  const SymShape extent = {depth.at(0)};
+  Tensor* ramp = fill(node, params, extent);
+  SymShape dims(indices->rank() + 1, Expr(1));
+  dims[axis] = depth[0];
+  ramp = node.reshape(ramp, dims);
+  Tensor* negative = node.elementwise(ElementWiseOperation::kLESS, indices, 0.0);
+  Tensor* wrapped =
+      node.elementwise(ElementWiseOperation::kSUM, indices, static_cast<double>(depth[0]));
+  Tensor* positive = node.add<Select>({}, {negative, wrapped, indices});
+  Tensor* hit =
+      node.elementwise(ElementWiseOperation::kEQUAL, node.unsqueeze(positive, {axis}), ramp);
+  auto pick = [&](int64_t i) {
+    Tensor* index = node.scalar(static_cast<double>(i), DataType::kINT64);
+    return node.add<Gather>({}, {values, index});
+  };
+  Tensor* on = pick(1);
+  node.set_output(0, node.add<Select>({}, {hit, on, pick(0)}));
+}
+
+}  // namespace
+
+void add_sources(NodeTable& table) {
+  table["Constant"] = constant;
+  table["ConstantOfShape"] = constant_of_shape;
+  table["Range"] = range;
+  table["OneHot"] = one_hot;
+  table["RandomUniform"] = [](NodeImporter& n) {
+    random(n, FillOperation::kRANDOM_UNIFORM, false);
+  };
+  table["RandomUniformLike"] = [](NodeImporter& n) {
+    random(n, FillOperation::kRANDOM_UNIFORM, true);
+  };
+  table["RandomNormal"] = [](NodeImporter& n) { random(n, FillOperation::kRANDOM_NORMAL, false); };
+  table["RandomNormalLike"] = [](NodeImporter& n) {
+    random(n, FillOperation::kRANDOM_NORMAL, true);
+  };
+  table["Identity"] = pass_through;
+  table["Dropout"] = pass_through;
+}
+
+}  // namespace opwright::onnx

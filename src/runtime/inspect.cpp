@@ -1,0 +1,386 @@
+#include "runtime/inspect.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/error.h"
+#include "runtime/json.h"
+
+namespace opwright {
+namespace {
+
+std::string type_text(PortType type) { return str(name(type.dtype), " ", name(type.format)); }
+
+std::string_view device_text(DeviceType type) { return type == DeviceType::kCPU ? "CPU" : "GPU"; }
+
+std::string bytes_text(uint64_t bytes) {
+  const char* const units[] = {"B", "KiB", "MiB", "GiB"};
+  double number = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (number >= 1024 && unit + 1 < std::size(units)) {
+    number /= 1024;
+    ++unit;
+  }
+  char text[32];
+  std::snprintf(text, sizeof(text), unit == 0 ? "%.0f %s" : "%.1f %s", number, units[unit]);
+  return text;
+}
+
+std::string time_text(float milliseconds) {
+  if (!(milliseconds > 0)) return "-";
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.4f", static_cast<double>(milliseconds));
+  return text;
+}
+
+/// The plan's expressions as text, symbols by their names. Expressions that would be long, perhaps
+/// exponentially so, appear as "e12".
+class Dimensions {
+ public:
+  explicit Dimensions(const Plan& plan) {
+    for (const Symbol& symbol : plan.symbols) names_.push_back(symbol.name);
+    std::vector<int> sizes;
+    for (const ExprInstruction& e : plan.expressions) {
+      const int operands = e.op == ExprOp::kConstant || e.op == ExprOp::kSymbol ? 0
+                           : e.op == ExprOp::kSelect                            ? 3
+                                                                                : 2;
+      const int32_t operand[] = {e.a, e.b, e.c};
+      int size = 1;
+      for (int i = 0; i < operands; ++i) size += sizes[operand[i]];
+      if (size > kMaxSize) {
+        names_.push_back(str("e", expressions_.size()));
+        expressions_.push_back(Expr::symbol(static_cast<int>(names_.size()) - 1));
+        size = 1;
+      } else {
+        expressions_.push_back(make(e));
+      }
+      sizes.push_back(size);
+    }
+  }
+  std::string text(int32_t dim) const { return expressions_[dim].str(names_); }
+  /// "1 x 3 x h x w"
+  std::string text(std::span<const int32_t> dims) const {
+    if (dims.empty()) return "scalar";
+    std::string result;
+    for (const int32_t dim : dims) result += (result.empty() ? "" : " x ") + text(dim);
+    return result;
+  }
+  void write(JsonWriter& json, std::span<const int32_t> dims) const {
+    json.begin_array();
+    for (const int32_t dim : dims) {
+      if (expressions_[dim].is_constant()) {
+        json.value(expressions_[dim].constant());
+      } else {
+        json.value(text(dim));
+      }
+    }
+    json.end_array();
+  }
+
+ private:
+  static constexpr int kMaxSize = 48;
+
+  Expr make(const ExprInstruction& e) const {
+    switch (e.op) {
+      case ExprOp::kConstant:
+        return e.value;
+      case ExprOp::kSymbol:
+        return Expr::symbol(static_cast<int>(e.value));
+      case ExprOp::kSelect:
+        return Expr::select(expressions_[e.a], expressions_[e.b], expressions_[e.c]);
+      default:
+        return Expr::make(e.op, expressions_[e.a], expressions_[e.b]);
+    }
+  }
+
+  std::vector<Expr> expressions_;
+  std::vector<std::string> names_;
+};
+
+/// Rows of cells in aligned columns; those of the columns in `right` end at the same place.
+std::string table(const std::vector<std::vector<std::string>>& rows, std::string_view right) {
+  std::vector<size_t> widths(rows[0].size(), 0);
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line = " ";
+    for (size_t i = 0; i < row.size(); ++i) {
+      const std::string padding(widths[i] - row[i].size(), ' ');
+      line += ' ';
+      line += right[i] == 'r' ? padding + row[i] : row[i] + padding;
+      line += ' ';
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + '\n';
+  }
+  return text;
+}
+
+std::string types_text(const std::vector<PortType>& types, const std::vector<int32_t>& tensors) {
+  std::string text;
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (!text.empty()) text += ", ";
+    text += tensors[i] < 0 ? "-" : std::string(name(types[i].dtype));
+    if (tensors[i] >= 0 && types[i].format != TensorFormat::kLINEAR) {
+      text += ':' + std::string(name(types[i].format));
+    }
+  }
+  return text;
+}
+
+std::string tactic_text(const Candidate& candidate) {
+  return candidate.tactic_name.empty() ? std::to_string(candidate.tactic) : candidate.tactic_name;
+}
+
+/// Bytes of weights in a schedule, equal ones counted once.
+uint64_t weight_bytes(const Schedule& schedule) {
+  std::vector<const Blob*> blobs;
+  for (const PlanTensor& tensor : schedule.tensors) blobs.push_back(&tensor.data);
+  for (const PlanStep& step : schedule.steps) {
+    for (const PackedInput& packed : step.packed) blobs.push_back(&packed.data);
+  }
+  const auto address = [](const Blob* blob) { return blob->data(); };
+  std::sort(blobs.begin(), blobs.end(),
+            [&](const Blob* a, const Blob* b) { return address(a) < address(b); });
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < blobs.size(); ++i) {
+    if (i == 0 || address(blobs[i]) != address(blobs[i - 1])) bytes += blobs[i]->size();
+  }
+  return bytes;
+}
+
+void write_attribute(JsonWriter& json, const Attribute& attribute) {
+  json.key(attribute.name);
+  const auto write = [&](const auto& value) {
+    using T = std::decay_t<decltype(value)>;
+    if constexpr (std::is_same_v<T, Blob>) {
+      json.value(str(value.size(), " bytes"));
+    } else if constexpr (std::is_same_v<T, Ints> || std::is_same_v<T, Floats>) {
+      json.begin_array();
+      for (const auto item : value) json.value(item);
+      json.end_array();
+    } else {
+      json.value(value);
+    }
+  };
+  std::visit(write, attribute.value);
+}
+
+void write_layer(JsonWriter& json, const Dimensions& dimensions, const Schedule& schedule,
+                 const PlanStep& step) {
+  const auto write_ports = [&](const char* key, const std::vector<int32_t>& tensors) {
+    json.key(key);
+    json.begin_array();
+    for (const int32_t index : tensors) {
+      if (index < 0) continue;
+      const PlanTensor& tensor = schedule.tensors[index];
+      json.begin_object();
+      json.member("Name", tensor.name);
+      json.key("Dimensions");
+      dimensions.write(json, tensor.dims);
+      json.member("Format/Datatype", type_text(tensor.type));
+      json.end_object();
+    }
+    json.end_array();
+  };
+  json.begin_object();
+  json.member("Name", step.name);
+  json.member("LayerType", step.kind);
+  write_ports("Inputs", step.inputs);
+  write_ports("Outputs", step.outputs);
+  json.member("TacticValue", step.candidate.tactic);
+  json.member("TacticName", step.candidate.tactic_name);
+  json.member("TimeMs", step.time_ms);
+  json.key("Attributes");
+  json.begin_object();
+  for (const Attribute& attribute : step.attributes) write_attribute(json, attribute);
+  json.end_object();
+  json.key("PackedWeights");
+  json.begin_array();
+  for (const PackedInput& packed : step.packed) {
+    json.begin_object();
+    json.member("Input", int64_t{packed.input});
+    json.member("Layout", packed.layout);
+    json.member("Bytes", static_cast<int64_t>(packed.data.size()));
+    json.end_object();
+  }
+  json.end_array();
+  json.key("Candidates");
+  json.begin_array();
+  for (const TimedCandidate& candidate : step.considered) {
+    json.begin_object();
+    json.member("Types", candidate.types);
+    json.member("TacticValue", candidate.tactic);
+    json.member("TacticName", candidate.tactic_name);
+    json.member("TimeMs", candidate.time_ms);
+    json.end_object();
+  }
+  json.end_array();
+  json.member("Metadata", step.metadata);
+  json.end_object();
+}
+
+void write_port(JsonWriter& json, const Dimensions& dimensions, const PlanPort& port,
+                const char* mode) {
+  json.begin_object();
+  json.member("Name", port.name);
+  json.member("Mode", mode);
+  json.key("Dimensions");
+  dimensions.write(json, port.dims);
+  json.member("Format/Datatype", type_text(port.type));
+  json.end_object();
+}
+
+void write_shape(JsonWriter& json, const char* key, const Shape& shape) {
+  json.key(key);
+  json.begin_array();
+  for (const int64_t extent : shape) json.value(extent);
+  json.end_array();
+}
+
+void write_profile(JsonWriter& json, const Plan& plan, const Schedule& schedule) {
+  json.begin_object();
+  json.member("ArenaBytes", static_cast<int64_t>(schedule.arena_size));
+  json.member("WorkspaceBytes", static_cast<int64_t>(schedule.workspace_size));
+  json.member("WeightBytes", static_cast<int64_t>(weight_bytes(schedule)));
+  json.key("Inputs");
+  json.begin_array();
+  for (size_t i = 0; i < plan.inputs.size(); ++i) {
+    const ProfileInput& range = schedule.inputs[i];
+    json.begin_object();
+    json.member("Name", plan.inputs[i].name);
+    json.member("IsValues", range.values);
+    write_shape(json, "Min", range.min);
+    write_shape(json, "Opt", range.opt);
+    write_shape(json, "Max", range.max);
+    json.end_object();
+  }
+  json.end_array();
+  json.end_object();
+}
+
+std::string ports_text(const Dimensions& dimensions, const std::vector<PlanPort>& ports) {
+  std::vector<std::vector<std::string>> rows;
+  for (const PlanPort& port : ports) {
+    rows.push_back({port.name, type_text(port.type), dimensions.text(port.dims)});
+    if (port.is_shape_input) rows.back().back() += ", determines shapes";
+  }
+  return rows.empty() ? "  none\n" : table(rows, "lll");
+}
+
+std::string profile_text(const Plan& plan, const Schedule& schedule) {
+  std::string text;
+  for (size_t i = 0; i < plan.inputs.size(); ++i) {
+    const ProfileInput& range = schedule.inputs[i];
+    if (range.min == range.max) continue;
+    text += str("  ", plan.inputs[i].name, range.values ? " (values)" : "", ": ", range.min, " to ",
+                range.max, ", tuned for ", range.opt, '\n');
+  }
+  text += str("  memory: ", bytes_text(schedule.arena_size), " for tensors, ",
+              bytes_text(schedule.workspace_size), " scratch, ", bytes_text(weight_bytes(schedule)),
+              " of weights\n\n");
+  std::vector<std::vector<std::string>> rows = {{"#", "layer", "kind", "types", "tactic", "ms"}};
+  float total = 0;
+  for (size_t i = 0; i < schedule.steps.size(); ++i) {
+    const PlanStep& step = schedule.steps[i];
+    rows.push_back({std::to_string(i), step.name, step.kind,
+                    types_text(step.candidate.inputs, step.inputs) + " -> " +
+                        types_text(step.candidate.outputs, step.outputs),
+                    tactic_text(step.candidate), time_text(step.time_ms)});
+    total += step.time_ms;
+  }
+  rows.push_back({"", "", "", "", "sum", time_text(total)});
+  return text + table(rows, "rllllr");
+}
+
+}  // namespace
+
+std::string inspect_text(const Plan& plan) {
+  const Dimensions dimensions(plan);
+  std::string text =
+      str("engine '", plan.name, "' by ", plan.builder, " for ", device_text(plan.device_type), " ",
+          plan.architecture, "\ntuned on ", plan.device_identity, "\n\ninputs\n",
+          ports_text(dimensions, plan.inputs), "outputs\n", ports_text(dimensions, plan.outputs));
+  if (!plan.requirements.empty()) {
+    text += "needs the plugins\n";
+    for (const PluginRequirement& item : plan.requirements) {
+      text += str("  ", item.name, " (version ", item.version, ", namespace '",
+                  item.plugin_namespace, "')\n");
+    }
+  }
+  if (!plan.code.empty()) {
+    text += "contains code\n";
+    for (const CodeObject& item : plan.code) {
+      text += str("  ", item.name, " for ", item.target, ", ", bytes_text(item.bytes.size()),
+                  item.host ? ", runs on the host\n" : "\n");
+    }
+  }
+  for (size_t i = 0; i < plan.schedules.size(); ++i) {
+    text += str("\nprofile ", i, "\n", profile_text(plan, plan.schedules[i]));
+  }
+  return text;
+}
+
+std::string inspect_json(const Plan& plan) {
+  const Dimensions dimensions(plan);
+  JsonWriter json;
+  json.begin_object();
+  json.member("Name", plan.name);
+  json.member("Builder", plan.builder);
+  json.member("Device", device_text(plan.device_type));
+  json.member("Architecture", plan.architecture);
+  json.member("DeviceIdentity", plan.device_identity);
+  json.key("Bindings");
+  json.begin_array();
+  for (const PlanPort& port : plan.inputs) write_port(json, dimensions, port, "Input");
+  for (const PlanPort& port : plan.outputs) write_port(json, dimensions, port, "Output");
+  json.end_array();
+  json.key("Plugins");
+  json.begin_array();
+  for (const PluginRequirement& item : plan.requirements) {
+    json.begin_object();
+    json.member("Kind", item.kind);
+    json.member("Name", item.name);
+    json.member("Version", item.version);
+    json.member("Namespace", item.plugin_namespace);
+    json.end_object();
+  }
+  json.end_array();
+  json.key("Code");
+  json.begin_array();
+  for (const CodeObject& item : plan.code) {
+    json.begin_object();
+    json.member("Name", item.name);
+    json.member("Target", item.target);
+    json.member("Bytes", static_cast<int64_t>(item.bytes.size()));
+    json.member("Host", item.host);
+    json.end_object();
+  }
+  json.end_array();
+  json.key("Profiles");
+  json.begin_array();
+  for (const Schedule& schedule : plan.schedules) write_profile(json, plan, schedule);
+  json.end_array();
+  // The layers of the first profile; the others differ in their choices only.
+  json.key("Layers");
+  json.begin_array();
+  for (const PlanStep& step : plan.schedules[0].steps) {
+    write_layer(json, dimensions, plan.schedules[0], step);
+  }
+  json.end_array();
+  json.end_object();
+  return json.take() + '\n';
+}
+
+std::string inspect_layer_json(const Plan& plan, int step) {
+  const Schedule& schedule = plan.schedules[0];
+  require(step >= 0 && static_cast<size_t>(step) < schedule.steps.size(), "layer ", step,
+          " does not exist: the engine has ", schedule.steps.size());
+  JsonWriter json;
+  write_layer(json, Dimensions(plan), schedule, schedule.steps[step]);
+  return json.take();
+}
+
+}  // namespace opwright

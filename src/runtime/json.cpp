@@ -1,0 +1,115 @@
+#include "runtime/json.h"
+
+#include <cmath>
+#include <cstdio>
+
+namespace opwright {
+namespace {
+
+/// Bytes of the UTF-8 sequence at the beginning of `text`; 0 if there is none.
+size_t sequence_length(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return 1;
+  const size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (lead < 0xc2 || lead > 0xf4 || text.size() < length) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  // Longer than needed, a surrogate, or beyond U+10FFFF.
+  if (lead == 0xe0 && byte(1) < 0xa0) return 0;
+  if (lead == 0xed && byte(1) >= 0xa0) return 0;
+  if (lead == 0xf0 && byte(1) < 0x90) return 0;
+  if (lead == 0xf4 && byte(1) >= 0x90) return 0;
+  return length;
+}
+
+}  // namespace
+
+void JsonWriter::separate() {
+  if (is_after_key_) {
+    is_after_key_ = false;
+    return;
+  }
+  if (depth_ == 0) return;
+  if (!is_first_) text_ += ',';
+  is_first_ = false;
+  text_ += '\n';
+  text_.append(static_cast<size_t>(depth_) * 2, ' ');
+}
+
+void JsonWriter::open(char bracket) {
+  separate();
+  text_ += bracket;
+  ++depth_;
+  is_first_ = true;
+}
+
+void JsonWriter::close(char bracket) {
+  --depth_;
+  if (!is_first_) {
+    text_ += '\n';
+    text_.append(static_cast<size_t>(depth_) * 2, ' ');
+  }
+  text_ += bracket;
+  is_first_ = false;
+}
+
+void JsonWriter::key(std::string_view name) {
+  value(name);
+  text_ += ": ";
+  is_after_key_ = true;
+}
+
+void JsonWriter::value(std::string_view text) {
+  separate();
+  text_ += '"';
+  while (!text.empty()) {
+    const size_t length = sequence_length(text);
+    const char c = text[0];
+    if (length == 0) {
+      text_ += "\\ufffd";
+    } else if (c == '"' || c == '\\') {
+      text_ += '\\';
+      text_ += c;
+    } else if (c == '\n') {
+      text_ += "\\n";
+    } else if (c == '\t') {
+      text_ += "\\t";
+    } else if (length == 1 && static_cast<unsigned char>(c) < 0x20) {
+      char escape[8];
+      std::snprintf(escape, sizeof(escape), "\\u%04x", c);
+      text_ += escape;
+    } else {
+      text_ += text.substr(0, length);
+    }
+    text.remove_prefix(length == 0 ? 1 : length);
+  }
+  text_ += '"';
+}
+
+void JsonWriter::value(int64_t number) {
+  separate();
+  text_ += std::to_string(number);
+}
+
+void JsonWriter::number(double number, int digits) {
+  separate();
+  if (!std::isfinite(number)) {
+    text_ += "null";
+    return;
+  }
+  char digits_of[32];
+  std::snprintf(digits_of, sizeof(digits_of), "%.*g", digits, number);
+  text_ += digits_of;
+}
+
+void JsonWriter::value(double number) { this->number(number, 17); }
+void JsonWriter::value(float number) { this->number(number, 7); }
+
+void JsonWriter::value(bool truth) {
+  separate();
+  text_ += truth ? "true" : "false";
+}
+
+}  // namespace opwright

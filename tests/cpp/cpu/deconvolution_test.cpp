@@ -1,0 +1,197 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "cpu/window_reference.h"
+#include "operators/convolution.h"
+
+namespace opwright::testing {
+namespace {
+
+struct Case {
+  std::string name;
+  Shape x, kernel, y;
+  ConvolutionParams params;
+  Ints pre;  ///< the padding before, as resolved by hand
+};
+
+ConvolutionParams params_of(Ints stride, Ints dilation, Ints pre, Ints post, int64_t groups = 1,
+                            Ints output_padding = {}) {
+  ConvolutionParams params;
+  params.stride = stride, params.dilation = dilation;
+  params.pre_padding = pre, params.post_padding = post;
+  params.groups = groups, params.output_padding = output_padding;
+  return params;
+}
+
+ConvolutionParams same(PaddingMode mode, Ints stride) {
+  ConvolutionParams params;
+  params.padding_mode = mode, params.stride = stride;
+  return params;
+}
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {"Plain", {2, 16, 5, 6}, {16, 24, 3, 3}, {2, 24, 7, 8}, params_of({}, {}, {}, {}), {}},
+      {"Upsampling",
+       {1, 32, 7, 7},
+       {32, 16, 2, 2},
+       {1, 16, 14, 14},
+       params_of({2, 2}, {}, {}, {}),
+       {}},
+      {"Padded",
+       {1, 8, 6, 5},
+       {8, 12, 4, 4},
+       {1, 12, 12, 10},
+       params_of({2, 2}, {}, {1, 1}, {1, 1}),
+       {1, 1}},
+      {"OutputPadding",
+       {1, 8, 6, 5},
+       {8, 12, 3, 3},
+       {1, 12, 12, 10},
+       params_of({2, 2}, {}, {1, 1}, {1, 1}, 1, {1, 1}),
+       {1, 1}},
+      {"Asymmetric",
+       {1, 3, 5, 5},
+       {3, 5, 3, 2},
+       {1, 5, 9, 4},
+       params_of({2, 1}, {}, {0, 2}, {2, 0}),
+       {0, 2}},
+      {"Dilated",
+       {1, 8, 6, 6},
+       {8, 8, 3, 3},
+       {1, 8, 8, 10},
+       params_of({}, {2, 3}, {1, 1}, {1, 1}),
+       {1, 1}},
+      {"Groups", {1, 12, 4, 4}, {12, 6, 3, 3}, {1, 18, 9, 9}, params_of({2, 2}, {}, {}, {}, 3), {}},
+      {"Depthwise",
+       {1, 16, 5, 5},
+       {16, 1, 4, 4},
+       {1, 16, 10, 10},
+       params_of({2, 2}, {}, {1, 1}, {1, 1}, 16),
+       {1, 1}},
+      {"OneDimension", {2, 8, 9}, {8, 6, 4}, {2, 6, 18}, params_of({2}, {}, {1}, {1}), {1}},
+      {"ThreeDimensions",
+       {1, 4, 3, 4, 5},
+       {4, 8, 2, 2, 2},
+       {1, 8, 6, 8, 10},
+       params_of({2, 2, 2}, {}, {}, {}),
+       {}},
+      {"SameUpper",
+       {1, 8, 5, 5},
+       {8, 8, 3, 3},
+       {1, 8, 10, 10},
+       same(PaddingMode::kSAME_UPPER, {2, 2}),
+       {0, 0}},
+      {"SameLower",
+       {1, 8, 5, 5},
+       {8, 8, 3, 3},
+       {1, 8, 10, 10},
+       same(PaddingMode::kSAME_LOWER, {2, 2}),
+       {1, 1}},
+  };
+  return all;
+}
+
+/// Adds x[n, c, i] * kernel[c, m, k] to y[n, m, i * stride - pre + k * dilation].
+Values reference(const Case& c, const Values& x, const Values& kernel, const Values* bias) {
+  const int rank = c.x.rank();
+  const Spatial in(c.x), out(c.y), window(c.kernel);
+  const Spatial step(c.params.stride, rank, 1), spread(c.params.dilation, rank, 1);
+  const Spatial before(c.pre, rank, 0);
+  const int64_t inputs = c.x[1] / c.params.groups, outputs = c.kernel[1];
+  Values y =
+      make_values(c.y, [&](int64_t i) { return bias ? (*bias)[i / out.numel() % c.y[1]] : 0.0; });
+  for (int64_t n = 0; n < c.x[0]; ++n)
+    for (int64_t channel = 0; channel < c.x[1]; ++channel)
+      for (int64_t i = 0; i < in.numel(); ++i)
+        for (int64_t m = 0; m < outputs; ++m)
+          for (int64_t k = 0; k < window.numel(); ++k) {
+            int64_t at[3], tap[3];
+            in.position(i, at);
+            window.position(k, tap);
+            bool inside = true;
+            for (int a = 0; a < 3; ++a) {
+              at[a] = at[a] * step[a] - before[a] + tap[a] * spread[a];
+              inside &= at[a] >= 0 && at[a] < out[a];
+            }
+            if (!inside) continue;
+            const int64_t output = channel / inputs * outputs + m;
+            y[(n * c.y[1] + output) * out.numel() + out.index(at)] +=
+                x[(n * c.x[1] + channel) * in.numel() + i] *
+                kernel[(channel * outputs + m) * window.numel() + k];
+          }
+  return y;
+}
+
+class DeconvolutionCases : public ::testing::TestWithParam<int> {};
+
+TEST_P(DeconvolutionCases, EveryCandidateAgreesWithTheLoops) {
+  const Case& c = cases()[GetParam()];
+  const Deconvolution op(c.params);
+  for (const DataType dtype : {DataType::kFLOAT, DataType::kHALF, DataType::kBF16}) {
+    for (const bool constant : {true, false}) {
+      const std::vector<TestInput> inputs = {{random_values(c.x, 1), dtype},
+                                             {random_values(c.kernel, 2), dtype, constant},
+                                             {random_values({c.y[1]}, 3), dtype, constant}};
+      const std::vector<TestOutput> outputs = {{c.y, dtype}};
+      const auto candidates = candidates_of(op, inputs, outputs, {true, true});
+      ASSERT_FALSE(candidates.empty());
+      for (const Candidate& candidate : candidates) {
+        SCOPED_TRACE(describe(candidate));
+        const DataType computed = candidate.inputs[0].dtype;
+        const Values expected = reference(c, rounded(inputs[0].values, computed),
+                                          rounded(inputs[1].values, computed), &inputs[2].values);
+        const double tolerance = std::max(tolerance_of(computed), tolerance_of(dtype));
+        TestKernel kernel(op, candidate, inputs, outputs);
+        expect_close(kernel.run(inputs, outputs)[0], expected, tolerance);
+        const std::vector<PackedInput> packed = kernel.kernel().packed();
+        ASSERT_EQ(packed.size(), constant ? 1u : 0u);
+        TestKernel loaded(op, candidate, inputs, outputs, packed);
+        expect_close(loaded.run(inputs, outputs)[0], expected, tolerance);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DeconvolutionCases,
+                         ::testing::Range(0, static_cast<int>(cases().size())),
+                         [](const auto& info) { return cases()[info.param].name; });
+
+TEST(Deconvolution, WithoutBiasWithActivation) {
+  Case c = cases()[2];
+  c.params.activation.type = static_cast<int32_t>(ActivationType::kTANH);
+  const Deconvolution op(c.params);
+  const std::vector<TestInput> inputs = {{random_values(c.x, 1)},
+                                         {random_values(c.kernel, 2), DataType::kFLOAT, true}};
+  const std::vector<TestOutput> outputs = {{c.y}};
+  Values expected = reference(c, inputs[0].values, inputs[1].values, nullptr);
+  for (double& value : expected.data) value = std::tanh(value);
+  for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+    SCOPED_TRACE(describe(candidate));
+    expect_close(run_kernel(op, candidate, inputs, outputs)[0], expected, 1e-4);
+  }
+}
+
+TEST(Deconvolution, ChangingShapes) {
+  Case c = cases()[1];
+  const Deconvolution op(c.params);
+  const std::vector<TestInput> inputs = {{random_values(c.x, 1)},
+                                         {random_values(c.kernel, 2), DataType::kFLOAT, true}};
+  const std::vector<TestOutput> outputs = {{c.y}};
+  for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+    SCOPED_TRACE(describe(candidate));
+    TestKernel kernel(op, candidate, inputs, outputs);
+    for (const Shape& shape : {Shape{2, 32, 3, 4}, Shape{0, 32, 7, 7}, Shape{1, 32, 15, 2}}) {
+      c.x = shape;
+      c.y = {shape[0], 16, shape[2] * 2, shape[3] * 2};
+      const std::vector<TestInput> now = {{random_values(c.x, 5)}, inputs[1]};
+      const std::vector<TestOutput> now_out = {{c.y}};
+      expect_close(kernel.run(now, now_out)[0],
+                   reference(c, now[0].values, inputs[1].values, nullptr), 2e-5);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace opwright::testing

@@ -1,0 +1,189 @@
+#include "operators/pooling.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cpu/window_reference.h"
+
+namespace opwright::testing {
+namespace {
+
+struct Case {
+  std::string name;
+  Shape x, y;
+  PoolingParams params;
+  Ints pre, post;  ///< the padding as resolved by hand
+};
+
+PoolingParams params_of(Ints window, Ints stride, Ints pre, Ints post, Ints dilation = {}) {
+  PoolingParams params;
+  params.window = window, params.stride = stride, params.dilation = dilation;
+  params.pre_padding = pre, params.post_padding = post;
+  return params;
+}
+
+PoolingParams with_mode(PoolingParams params, PaddingMode mode) {
+  params.padding_mode = mode;
+  return params;
+}
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {"Plain", {2, 16, 8, 10}, {2, 16, 4, 5}, params_of({2, 2}, {2, 2}, {}, {}), {}, {}},
+      {"Overlapping",
+       {1, 20, 9, 9},
+       {1, 20, 5, 5},
+       params_of({3, 3}, {2, 2}, {1, 1}, {1, 1}),
+       {1, 1},
+       {1, 1}},
+      {"Asymmetric",
+       {1, 3, 7, 6},
+       {1, 3, 7, 4},
+       params_of({2, 3}, {1, 2}, {0, 1}, {1, 2}),
+       {0, 1},
+       {1, 2}},
+      {"Global", {1, 33, 7, 7}, {1, 33, 1, 1}, params_of({7, 7}, {}, {}, {}), {}, {}},
+      {"Dilated",
+       {1, 16, 9, 9},
+       {1, 16, 5, 7},
+       params_of({3, 3}, {}, {}, {1, 1}, {2, 2}),
+       {},
+       {1, 1}},
+      {"OneDimension", {2, 8, 12}, {2, 8, 6}, params_of({3}, {2}, {1}, {1}), {1}, {1}},
+      {"ThreeDimensions",
+       {1, 16, 4, 6, 8},
+       {1, 16, 2, 3, 4},
+       params_of({2, 2, 2}, {2, 2, 2}, {}, {}),
+       {},
+       {}},
+      {"RoundedUp",
+       {1, 16, 8, 8},
+       {1, 16, 4, 4},
+       with_mode(params_of({3, 3}, {2, 2}, {}, {}), PaddingMode::kEXPLICIT_ROUND_UP),
+       {},
+       {}},
+      {"RoundedUpPadded",
+       {1, 8, 6, 6},
+       {1, 8, 4, 4},
+       with_mode(params_of({3, 3}, {2, 2}, {1, 1}, {1, 1}), PaddingMode::kEXPLICIT_ROUND_UP),
+       {1, 1},
+       {1, 1}},
+      {"SameUpper",
+       {1, 8, 7, 7},
+       {1, 8, 4, 4},
+       with_mode(params_of({2, 2}, {2, 2}, {}, {}), PaddingMode::kSAME_UPPER),
+       {0, 0},
+       {1, 1}},
+      {"SameLower",
+       {1, 8, 7, 7},
+       {1, 8, 4, 4},
+       with_mode(params_of({2, 2}, {2, 2}, {}, {}), PaddingMode::kSAME_LOWER),
+       {1, 1},
+       {0, 0}},
+  };
+  return all;
+}
+
+Values reference_pooling(const Case& c, const Values& x, PoolingType type, bool excludes) {
+  const int rank = c.x.rank();
+  const Spatial in(c.x), out(c.y), window(c.params.window, rank, 1);
+  const Spatial step(c.params.stride, rank, 1), spread(c.params.dilation, rank, 1);
+  const Spatial before(c.pre, rank, 0), after(c.post, rank, 0);
+  return make_values(c.y, [&](int64_t i) {
+    int64_t at[3], tap[3], from[3];
+    out.position(i % out.numel(), at);
+    const int64_t image = i / out.numel();
+    double largest = -INFINITY, sum = 0;
+    int64_t read = 0, counted = 0;
+    for (int64_t k = 0; k < window.numel(); ++k) {
+      window.position(k, tap);
+      bool inside = true, in_padding = true;
+      for (int a = 0; a < 3; ++a) {
+        from[a] = at[a] * step[a] - before[a] + tap[a] * spread[a];
+        inside &= from[a] >= 0 && from[a] < in[a];
+        in_padding &= from[a] < in[a] + after[a];
+      }
+      counted += in_padding;
+      if (!inside) continue;
+      const double value = x[image * in.numel() + in.index(from)];
+      largest = std::max(largest, value), sum += value, ++read;
+    }
+    return type == PoolingType::kMAX ? largest
+                                     : sum / static_cast<double>(excludes ? read : counted);
+  });
+}
+
+class PoolingCases : public ::testing::TestWithParam<int> {
+ protected:
+  void check(PoolingType type, bool excludes) {
+    const Case& c = cases()[GetParam()];
+    PoolingParams params = c.params;
+    params.type = type;
+    params.average_count_excludes_padding = excludes;
+    params.blend_factor = 0.3f;
+    const Pooling op(params);
+    for (const DataType dtype : {DataType::kFLOAT, DataType::kHALF, DataType::kBF16}) {
+      // Negative values show a maximum that counts padding as zero.
+      const std::vector<TestInput> inputs = {{random_values(c.x, 1, -3, -1), dtype}};
+      const std::vector<TestOutput> outputs = {{c.y, dtype}};
+      const auto candidates = candidates_of(op, inputs, outputs, {true, true});
+      ASSERT_FALSE(candidates.empty());
+      for (const Candidate& candidate : candidates) {
+        SCOPED_TRACE(describe(candidate));
+        const DataType computed = candidate.inputs[0].dtype;
+        const Values x = rounded(rounded(inputs[0].values, dtype), computed);
+        Values expected = reference_pooling(c, x, type, excludes);
+        if (type == PoolingType::kMAX_AVERAGE_BLEND) {
+          const Values largest = reference_pooling(c, x, PoolingType::kMAX, excludes);
+          for (int64_t i = 0; i < expected.size(); ++i)
+            expected[i] = 0.7 * largest[i] + 0.3 * expected[i];
+        }
+        expect_close(run_kernel(op, candidate, inputs, outputs)[0], expected,
+                     std::max(tolerance_of(dtype), tolerance_of(computed)));
+      }
+    }
+  }
+};
+
+TEST_P(PoolingCases, Max) { check(PoolingType::kMAX, true); }
+TEST_P(PoolingCases, AverageWithoutPadding) { check(PoolingType::kAVERAGE, true); }
+TEST_P(PoolingCases, AverageWithPadding) { check(PoolingType::kAVERAGE, false); }
+TEST_P(PoolingCases, Blend) { check(PoolingType::kMAX_AVERAGE_BLEND, true); }
+
+INSTANTIATE_TEST_SUITE_P(All, PoolingCases, ::testing::Range(0, static_cast<int>(cases().size())),
+                         [](const auto& info) { return cases()[info.param].name; });
+
+TEST(Pooling, OffersChannelsLastWithAFastKernel) {
+  const Case& c = cases()[0];
+  const std::vector<TestInput> inputs = {{random_values(c.x, 1)}};
+  const std::vector<TestOutput> outputs = {{c.y}};
+  bool found = false;
+  for (const Candidate& candidate : candidates_of(Pooling(c.params), inputs, outputs))
+    found |= candidate.inputs[0].format == TensorFormat::kHWC &&
+             candidate.tactic_name.find("jit") != std::string::npos;
+  EXPECT_TRUE(found);
+}
+
+TEST(Pooling, ChangingShapes) {
+  Case c = cases()[1];
+  const Pooling op(c.params);
+  const std::vector<TestInput> inputs = {{random_values(c.x, 1)}};
+  const std::vector<TestOutput> outputs = {{c.y}};
+  for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+    TestKernel kernel(op, candidate, inputs, outputs);
+    const Shape shapes[] = {{2, 20, 5, 7}, {0, 20, 9, 9}, {1, 20, 17, 3}, {2, 20, 5, 7}};
+    for (const Shape& shape : shapes) {
+      c.x = shape;
+      c.y = {shape[0], 20, (shape[2] + 1) / 2, (shape[3] + 1) / 2};
+      const std::vector<TestInput> now = {{random_values(c.x, 3)}};
+      const std::vector<TestOutput> now_out = {{c.y}};
+      expect_close(kernel.run(now, now_out)[0],
+                   reference_pooling(c, now[0].values, PoolingType::kMAX, true), 1e-6);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace opwright::testing

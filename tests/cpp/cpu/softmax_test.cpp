@@ -1,0 +1,73 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cpu/run_kernel.h"
+#include "operators/reduce.h"
+
+namespace opwright::testing {
+namespace {
+
+Values reference_softmax(const Values& x, int axis, bool log) {
+  const int64_t extent = x.shape[axis], inner = x.shape.numel(axis + 1, x.shape.rank());
+  return make_values(x.shape, [&](int64_t i) {
+    const int64_t first = i / inner / extent * extent * inner + i % inner;
+    double largest = -INFINITY, sum = 0;
+    for (int64_t k = 0; k < extent; ++k) largest = std::max(largest, x[first + k * inner]);
+    for (int64_t k = 0; k < extent; ++k) sum += std::exp(x[first + k * inner] - largest);
+    return log ? x[i] - largest - std::log(sum) : std::exp(x[i] - largest) / sum;
+  });
+}
+
+TEST(Softmax, EveryAxisTypeAndFormat) {
+  for (const Shape& shape : {Shape{10}, Shape{3, 17}, Shape{2, 1, 9}, Shape{2, 5, 7, 6},
+                             Shape{1, 33, 4, 3, 2}, Shape{2, 0, 3}, Shape{1, 12, 64, 64}}) {
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      for (const bool log : {false, true}) {
+        const Softmax op({int64_t{1} << axis, log});
+        for (const DataType dtype : {DataType::kFLOAT, DataType::kHALF, DataType::kBF16}) {
+          const std::vector<TestInput> inputs = {{random_values(shape, 1, -8, 8), dtype}};
+          const std::vector<TestOutput> outputs = {{shape, dtype}};
+          const auto candidates = candidates_of(op, inputs, outputs, {true, true});
+          ASSERT_FALSE(candidates.empty());
+          for (const Candidate& candidate : candidates) {
+            SCOPED_TRACE(::testing::Message() << describe(candidate) << " axis " << axis);
+            const DataType computed = candidate.inputs[0].dtype;
+            const Values x = rounded(rounded(inputs[0].values, dtype), computed);
+            expect_close(run_kernel(op, candidate, inputs, outputs)[0],
+                         reference_softmax(x, axis, log),
+                         std::max(tolerance_of(dtype), tolerance_of(computed)));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Softmax, LargeValuesDoNotOverflow) {
+  const Softmax op({2, false});
+  const Shape shape = {1, 3};
+  const std::vector<TestInput> inputs = {{{shape, {1e30, -1e30, 1e30}}}};
+  const std::vector<TestOutput> outputs = {{shape}};
+  const Values expected{shape, {0.5, 0, 0.5}};
+  for (const Candidate& candidate : candidates_of(op, inputs, outputs))
+    expect_close(run_kernel(op, candidate, inputs, outputs)[0], expected, 1e-6);
+}
+
+TEST(Softmax, ChangingShapes) {
+  const Softmax op({2, false});
+  const std::vector<TestInput> inputs = {{random_values({2, 5, 7, 6}, 1)}};
+  const std::vector<TestOutput> outputs = {{{2, 5, 7, 6}}};
+  for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+    TestKernel kernel(op, candidate, inputs, outputs);
+    for (const Shape& shape : {Shape{1, 9, 2, 2}, Shape{0, 5, 7, 6}, Shape{3, 40, 20, 10}}) {
+      const std::vector<TestInput> now = {{random_values(shape, 4)}};
+      const std::vector<TestOutput> now_out = {{shape}};
+      expect_close(kernel.run(now, now_out)[0], reference_softmax(now[0].values, 1, false), 2e-5);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace opwright::testing

@@ -1,0 +1,138 @@
+"""The ONNX project's own node tests, for every operator that the parser takes over."""
+
+from __future__ import annotations
+
+import re
+import warnings
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+import opwright
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from onnx.backend.test.case.node import collect_testcases
+
+    CASES = collect_testcases("")
+
+NUMPY_TYPES = {
+    np.dtype(t)
+    for t in ("float32", "float16", "int8", "uint8", "int32", "int64", "bool", "float64")
+}
+
+# What the engine does not support, and says so: (name of the test, the reason in the message).
+REFUSED = {
+    r"argmax_.*select_last_index|argmin_.*select_last_index": "select_last_index",
+    r"dropout.*_mask|maxpool_with_argmax.*": "",
+    r"resize_.*antialias.*": "antialias",
+    r"resize_.*(not_larger|not_smaller)": "keep_aspect_ratio_policy",
+    r"resize_tf_crop_and_resize.*": "tf_crop_and_resize",
+    r"training_dropout.*": "",
+    r"batchnorm_.*_training_mode": "training_mode",
+    r"layer_normalization_.*|rms_normalization_.*_expanded": "",
+}
+
+# Inputs that the operators read as shapes or options: given as inputs by the tests, constants in real models.
+CONSTANT_INPUTS = {
+    "Reshape": {1},
+    "Expand": {1},
+    "Tile": {1},
+    "Slice": {1, 2, 3, 4},
+    "Split": {1},
+    "Pad": {1, 3},
+    "Resize": {1, 2, 3},
+    "Upsample": {1},
+    "Squeeze": {1},
+    "Unsqueeze": {1},
+    "ConstantOfShape": {0},
+    "Range": {0, 1, 2},
+    "OneHot": {1},
+    "TopK": {1},
+}
+
+
+def operators(model: onnx.ModelProto) -> set[str]:
+    return {node.op_type for node in model.graph.node}
+
+
+def is_candidate(case) -> bool:
+    model = case.model
+    if model is None or len(model.functions) or len(case.data_sets) != 1:
+        return False
+    if any(node.domain not in ("", "ai.onnx") for node in model.graph.node):
+        return False
+    if not all(opwright.OnnxParser.supports_operator(op) for op in operators(model)):
+        return False
+    inputs, outputs = case.data_sets[0]
+    arrays = [*inputs, *outputs]
+    if not all(isinstance(a, np.ndarray) and a.dtype in NUMPY_TYPES for a in arrays):
+        return False
+    # Random numbers have no expected values.
+    return not any(op.startswith("Random") for op in operators(model))
+
+
+def with_constants(case) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    """The model with inputs that are shapes or options made initializers, and the remaining inputs."""
+    model = onnx.ModelProto()
+    model.CopyFrom(case.model)
+    graph = model.graph
+    arrays = dict(zip((i.name for i in graph.input), case.data_sets[0][0]))
+    constant = set()
+    for node in graph.node:
+        wanted = CONSTANT_INPUTS.get(node.op_type, set())
+        if node.op_type.startswith("Reduce"):
+            wanted = {1}
+        constant |= {name for i, name in enumerate(node.input) if i in wanted and name in arrays}
+    for name in constant:
+        graph.initializer.append(numpy_helper.from_array(arrays.pop(name), name))
+    kept = [i for i in graph.input if i.name in arrays]
+    del graph.input[:]
+    graph.input.extend(kept)
+    for value in graph.input:
+        # The tests leave extents of optional batch axes open although the arrays have them.
+        del value.type.tensor_type.shape.dim[:]
+        value.type.tensor_type.shape.SetInParent()
+        for extent in arrays[value.name].shape:
+            value.type.tensor_type.shape.dim.add().dim_value = extent
+    return model, arrays
+
+
+def refusal(name: str) -> str | None:
+    for pattern, reason in REFUSED.items():
+        if re.fullmatch(pattern, name.removeprefix("test_")):
+            return reason
+    return None
+
+
+CANDIDATES = [case for case in CASES if is_candidate(case)]
+
+
+def test_most_node_tests_are_run():
+    assert len(CANDIDATES) > 700
+
+
+@pytest.mark.parametrize("case", CANDIDATES, ids=lambda case: case.name)
+def test_node(case):
+    model, inputs = with_constants(case)
+    expected = dict(zip((o.name for o in model.graph.output), case.data_sets[0][1]))
+    try:
+        engine = opwright.build(model.SerializeToString(), timing=False)
+    except opwright.Error as error:
+        reason = refusal(case.name)
+        assert reason is not None, f"refused: {error}"
+        assert reason in str(error)
+        return
+    results = engine(**inputs)
+    if not isinstance(results, dict):
+        results = {next(iter(expected)): results}
+    for name, want in expected.items():
+        got = np.asarray(results[name])
+        assert got.shape == want.shape
+        if want.dtype == np.float64:
+            want = want.astype(np.float32)
+        assert got.dtype == want.dtype
+        tolerance = 2e-2 if want.dtype == np.float16 else 2e-4
+        np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance * 0.1)
