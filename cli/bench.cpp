@@ -1,0 +1,171 @@
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <random>
+
+#include "base/half.h"
+#include "base/parallel.h"
+#include "commands.h"
+#include "run.h"
+
+namespace opwright::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct BenchOptions {
+  EngineOptions engine;
+  std::vector<std::string> inputs, shapes;
+  double seconds = 3;
+  int warmup = 5, iterations = 0, threads = 0;
+  bool profile = false, json = false;
+};
+
+/// Standard normal values; integers are 0 or 1, which are valid as most things.
+NpyArray random_array(DataType dtype, const Shape& shape) {
+  const int64_t count = shape.numel();
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& v : values)
+    v = is_floating(dtype) ? normal(random) : static_cast<float>(random() & 1);
+  const size_t size = static_cast<size_t>(bytes_of(dtype, count));
+  return {dtype, shape, Blob::make(size, [&](void* out) {
+            convert(values.data(), DataType::kFLOAT, out, dtype, count);
+          })};
+}
+
+double quantile(const std::vector<double>& sorted, double q) {
+  return sorted[static_cast<size_t>(std::lround(q * static_cast<double>(sorted.size() - 1)))];
+}
+
+struct LayerTime {
+  std::string name;
+  std::vector<double> times;
+};
+
+std::vector<LayerTime> profile(Context& context, int runs) {
+  std::vector<LayerTime> layers;
+  size_t next = 0;
+  context.set_layer_time_callback([&](const std::string& layer, float ms) {
+    if (next == layers.size()) layers.push_back({layer, {}});
+    layers[next++].times.push_back(ms);
+  });
+  for (int i = 0; i < runs; ++i) {
+    next = 0;
+    context.enqueue();
+  }
+  context.set_layer_time_callback(nullptr);
+  for (LayerTime& layer : layers) std::sort(layer.times.begin(), layer.times.end());
+  return layers;
+}
+
+void set_inputs(Runner& runner, const Plan& plan, const BenchOptions& options) {
+  std::map<std::string, std::string> files, shapes;
+  for (const std::string& text : options.inputs) files.insert(split_name(text, '='));
+  for (const std::string& text : options.shapes) {
+    const size_t colon = text.rfind(':');
+    require(colon != std::string::npos, "--shapes '", text, "'; expected INPUT:1x3x224x224");
+    shapes[text.substr(0, colon)] = text.substr(colon + 1);
+  }
+  for (size_t i = 0; i < plan.inputs.size(); ++i) {
+    const PlanPort& port = plan.inputs[i];
+    auto file = files.find(port.name);
+    if (file == files.end() && plan.inputs.size() == 1) file = files.find("");
+    if (file != files.end()) {
+      runner.set_input(static_cast<int>(i), read_npy(file->second));
+      continue;
+    }
+    Shape shape = plan.schedules.at(0).inputs[i].opt;
+    if (auto given = shapes.find(port.name); given != shapes.end())
+      shape = parse_shape(given->second, "--shapes");
+    runner.set_input(static_cast<int>(i), random_array(port.type.dtype, shape));
+  }
+}
+
+void bench(const BenchOptions& options) {
+  if (options.threads > 0) set_thread_count(options.threads);
+  const auto load_start = Clock::now();
+  const std::shared_ptr<Engine> engine = options.engine.load();
+  const double load_ms =
+      std::chrono::duration<double, std::milli>(Clock::now() - load_start).count();
+  Runner runner(engine);
+  set_inputs(runner, engine->plan(), options);
+  runner.prepare();
+  Context& context = runner.context();
+  for (int i = 0; i < options.warmup; ++i) context.enqueue();
+  std::vector<double> times;
+  const auto start = Clock::now();
+  auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
+  while (options.iterations > 0 ? static_cast<int>(times.size()) < options.iterations
+                                : elapsed() < options.seconds) {
+    const auto before = Clock::now();
+    context.enqueue();
+    times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - before).count());
+  }
+  const double total = elapsed();
+  const double rate = static_cast<double>(times.size()) / total;
+  std::sort(times.begin(), times.end());
+  std::vector<LayerTime> layers;
+  if (options.profile) layers = profile(context, std::clamp(static_cast<int>(times.size()), 1, 50));
+
+  if (options.json) {
+    std::printf(
+        "{\"runs\": %zu, \"median_ms\": %.6f, \"p90_ms\": %.6f, \"p99_ms\": %.6f, \"min_ms\": "
+        "%.6f, "
+        "\"runs_per_second\": %.3f, \"load_ms\": %.3f, \"memory_bytes\": %zu",
+        times.size(), quantile(times, 0.5), quantile(times, 0.9), quantile(times, 0.99),
+        times.front(), rate, load_ms, context.memory_size());
+    if (options.profile) {
+      std::printf(", \"layers\": [");
+      for (size_t i = 0; i < layers.size(); ++i)
+        std::printf("%s{\"name\": %s, \"median_ms\": %.6f}", i > 0 ? ", " : "",
+                    json_string(layers[i].name).c_str(), quantile(layers[i].times, 0.5));
+      std::printf("]");
+    }
+    std::printf("}\n");
+    return;
+  }
+  std::printf(
+      "runs        %zu\nmedian      %.4f ms\np90         %.4f ms\np99         %.4f ms\nminimum     "
+      "%.4f ms\n"
+      "throughput  %.1f runs/s\nload        %.1f ms\nmemory      %.2f MiB (activations and "
+      "workspace)\n",
+      times.size(), quantile(times, 0.5), quantile(times, 0.9), quantile(times, 0.99),
+      times.front(), rate, load_ms, static_cast<double>(context.memory_size()) / (1 << 20));
+  if (!options.profile) return;
+  double sum = 0;
+  for (const LayerTime& layer : layers) sum += quantile(layer.times, 0.5);
+  std::printf("\n%10s %6s  layer\n", "median ms", "share");
+  for (const LayerTime& layer : layers) {
+    const double median = quantile(layer.times, 0.5);
+    std::printf("%10.4f %5.1f%%  %s\n", median, sum > 0 ? 100 * median / sum : 0.0,
+                layer.name.c_str());
+  }
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app) {
+  auto options = std::make_shared<BenchOptions>();
+  CLI::App* command = app.add_subcommand("bench", "Measure an engine's latency and throughput");
+  options->engine.add_to(*command);
+  command->add_option("--input", options->inputs,
+                      "NAME=FILE.npy; random values otherwise (repeatable)");
+  command->add_option("--shapes", options->shapes,
+                      "INPUT:1x3x224x224; the profile's optimum otherwise (repeatable)");
+  command->add_option("--seconds", options->seconds, "How long to measure")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--iterations", options->iterations, "A number of runs instead")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--warmup", options->warmup, "Runs before measuring")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--threads", options->threads, "Threads to use")->check(CLI::PositiveNumber);
+  command->add_flag("--profile", options->profile, "Measure each layer too");
+  command->add_flag("--json", options->json, "Print the figures as JSON");
+  command->callback([options] { bench(*options); });
+}
+
+}  // namespace opwright::cli

@@ -1,0 +1,141 @@
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+
+#include "base/file.h"
+#include "commands.h"
+#include "compile/compile.h"
+#include "onnx/parser.h"
+
+namespace opwright::cli {
+namespace {
+
+struct BuildOptions {
+  std::string model, output, timing_cache;
+  std::vector<std::string> shapes, plugins;
+  bool fp16 = false, bf16 = false, no_timing = false, strongly_typed = false, json = false,
+       verbose = false, quiet = false;
+  int iterations = 4;
+};
+
+/// "x:1x3x224x224" or "x:MIN,OPT,MAX".
+void add_shape(OptimizationProfile& profile, const std::string& text) {
+  const size_t colon = text.rfind(':');
+  require(colon != std::string::npos && colon > 0, "--shapes '", text,
+          "'; expected INPUT:1x3x224x224 or INPUT:MIN,OPT,MAX");
+  const std::string input = text.substr(0, colon);
+  std::vector<Shape> shapes;
+  std::stringstream list(text.substr(colon + 1));
+  for (std::string part; std::getline(list, part, ',');)
+    shapes.push_back(parse_shape(part, "--shapes '" + text + "'"));
+  require(shapes.size() == 1 || shapes.size() == 3, "--shapes '", text, "' has ", shapes.size(),
+          " shapes; expected one, or three: MIN,OPT,MAX");
+  profile.set_shape(input, shapes.front(), shapes[shapes.size() / 2], shapes.back());
+}
+
+/// A line that is rewritten on a terminal; elsewhere a line per phase.
+class ProgressLine {
+ public:
+  bool operator()(const std::string& phase, int done, int total) {
+    if (terminal_) {
+      std::fprintf(stderr, "\r\033[K%s %d/%d", phase.c_str(), done, total);
+    } else if (phase != phase_) {
+      std::fprintf(stderr, "%s (%d)\n", phase.c_str(), total);
+    }
+    phase_ = phase;
+    return true;
+  }
+  void finish() {
+    if (terminal_ && !phase_.empty()) std::fprintf(stderr, "\r\033[K");
+  }
+
+ private:
+  const bool terminal_ = isatty(STDERR_FILENO) != 0;
+  std::string phase_;
+};
+
+void build(const BuildOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const Log log = make_log(options.verbose);
+  load_plugins(options.plugins);
+  NetworkFlags flags;
+  flags.strongly_typed = options.strongly_typed;
+  Network network(flags);
+  OnnxParser parser(network, log);
+  if (!parser.parse_file(options.model))
+    fail("'", options.model, "' cannot be taken over: ", parser.errors().size(), " problem",
+         parser.errors().size() == 1 ? "" : "s", ", see above");
+
+  BuildConfig config;
+  config.device = default_device_type();
+  config.fp16 = options.fp16, config.bf16 = options.bf16;
+  config.timing = !options.no_timing;
+  config.avg_timing_iterations = options.iterations;
+  config.log = log;
+  if (!options.shapes.empty()) {
+    OptimizationProfile profile;
+    for (const std::string& text : options.shapes) add_shape(profile, text);
+    config.profiles.push_back(profile);
+  }
+  if (!options.timing_cache.empty()) {
+    const std::string identity = get_device(config.device).identity();
+    config.timing_cache = TimingCache::load(options.timing_cache);
+    if (config.timing_cache == nullptr || config.timing_cache->device_identity() != identity)
+      config.timing_cache = std::make_shared<TimingCache>(identity);
+  }
+  ProgressLine progress;
+  if (!options.quiet && !options.json) config.progress = std::ref(progress);
+  const Plan plan = compile(network, config);
+  progress.finish();
+  if (config.timing_cache != nullptr) config.timing_cache->save(options.timing_cache);
+
+  const std::vector<Blob> pieces = serialize(plan);
+  std::vector<std::span<const std::byte>> parts;
+  size_t size = 0;
+  for (const Blob& piece : pieces) {
+    parts.push_back(piece.bytes());
+    size += piece.size();
+  }
+  write_file_atomically(options.output, parts);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const size_t layers = plan.schedules.at(0).steps.size();
+  if (options.json)
+    std::printf("{\"engine\": %s, \"bytes\": %zu, \"layers\": %zu, \"seconds\": %.3f}\n",
+                json_string(options.output).c_str(), size, layers, seconds.count());
+  else if (!options.quiet)
+    std::printf("%s: %zu layers, %.1f MiB, built in %.1f s\n", options.output.c_str(), layers,
+                static_cast<double>(size) / (1 << 20), seconds.count());
+}
+
+}  // namespace
+
+void add_build(CLI::App& app) {
+  auto options = std::make_shared<BuildOptions>();
+  CLI::App* command = app.add_subcommand("build", "Build an engine file from an ONNX model");
+  command->add_option("model", options->model, "The ONNX file")->required();
+  command->add_option("-o,--output", options->output, "The engine file to write")->required();
+  command->add_option("--shapes", options->shapes,
+                      "Shape of an input of dynamic shape, INPUT:1x3x224x224, or its range, "
+                      "INPUT:MIN,OPT,MAX (repeatable)");
+  command->add_option("--plugins", options->plugins, "A plugin library to load first (repeatable)");
+  command->add_flag("--fp16", options->fp16, "Allow FP16 where it is faster");
+  command->add_flag("--bf16", options->bf16, "Allow BF16 where it is faster");
+  command->add_flag("--strongly-typed", options->strongly_typed,
+                    "Keep the model's types everywhere");
+  command->add_option("--timing-cache", options->timing_cache,
+                      "File of measured times: read before, extended after");
+  command
+      ->add_option("--timing-iterations", options->iterations,
+                   "Runs over which a kernel's time is taken")
+      ->check(CLI::Range(1, 10000));
+  command->add_flag("--no-timing", options->no_timing,
+                    "Run nothing: take each layer's first candidate");
+  command->add_flag("-v,--verbose", options->verbose,
+                    "Print all messages, the tuner's tables among them");
+  command->add_flag("-q,--quiet", options->quiet, "Print errors and warnings only");
+  command->add_flag("--json", options->json, "Print the result as JSON");
+  command->callback([options] { build(*options); });
+}
+
+}  // namespace opwright::cli

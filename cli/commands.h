@@ -1,0 +1,44 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "base/shape.h"
+#include "runtime/engine.h"
+
+namespace opwright::cli {
+
+// One per subcommand: adds it with its options; it runs when the command line has been parsed.
+void add_build(CLI::App& app);
+void add_run(CLI::App& app);
+void add_inspect(CLI::App& app);
+void add_bench(CLI::App& app);
+
+/// Options that all commands that load an engine share.
+struct EngineOptions {
+  std::string path;
+  std::vector<std::string> plugins;
+  bool allow_host_code = false;
+  bool defer_weight_check = false;
+  bool verbose = false;
+
+  void add_to(CLI::App& command);
+  std::shared_ptr<Engine> load() const;
+};
+
+/// Loads plugin libraries into the process's registry.
+void load_plugins(const std::vector<std::string>& paths);
+/// Messages of at least warning level to stderr, all of them with `verbose`.
+Log make_log(bool verbose);
+/// "1x3x224x224"; throws Error naming `what` for anything else.
+Shape parse_shape(const std::string& text, const std::string& what);
+/// Splits "NAME=FILE"; without "NAME=" the name is empty.
+std::pair<std::string, std::string> split_name(const std::string& text, char separator);
+/// A JSON string with its quotes.
+std::string json_string(const std::string& text);
+/// Extents as a JSON array.
+std::string json_array(const Shape& shape);
+
+}  // namespace opwright::cli
