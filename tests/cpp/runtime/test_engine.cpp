@@ -1,0 +1,143 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "base/file.h"
+#include "plugin/host_code.h"
+#include "runtime/fake_plan.h"
+
+namespace opwright {
+namespace {
+
+/// z = copy of x, by a step that has the code.
+Plan plan_with_code(const Blob& bytes, bool host = true) {
+  FakePlan plan;
+  const int x = plan.input("x", kFp32, {1}, {1}, {1});
+  plan.step("step", "TestCode", {x}, {plan.output("z", kFp32, {1})}).code = {0};
+  plan.plan().code = {{"kernel.so", "x86-64 avx2", bytes, host}};
+  return plan.finish();
+}
+
+class EngineLoad : public testing::Test {
+ protected:
+  void SetUp() override {
+    register_operator_kind("TestCode", [](const Attributes&, const OperatorLoadContext& context) {
+      permitted = context.code[0].permitted;
+      return std::make_shared<FakeOperator>("TestCode", FakeKind{[](const FakeRun&) {}});
+    });
+    permitted = false;
+  }
+  static bool permitted;
+};
+bool EngineLoad::permitted = false;
+
+TEST_F(EngineLoad, HostCodeNeedsPermission) {
+  const Plan plan = plan_with_code(Blob::copy("untrusted code", 14));
+  for (const char* part : {"'kernel.so' (x86-64 avx2)", "engine_host_code_allowed",
+                           "allow_host_code=True", "--allow-host-code"}) {
+    EXPECT_ERROR(Engine::load(plan, {}), part);
+  }
+  EXPECT_FALSE(permitted);
+  LoadOptions allowed;
+  allowed.allow_host_code = true;
+  Engine::load(plan, allowed);
+  EXPECT_TRUE(permitted);
+}
+
+TEST_F(EngineLoad, CodeOfThisProcessAndGpuCodeNeedNone) {
+  const Blob bytes = Blob::copy("compiled here", 13);
+  trust_code(bytes);
+  Engine::load(plan_with_code(Blob::copy("compiled here", 13)), {});
+  EXPECT_TRUE(permitted);
+  permitted = false;
+  Engine::load(plan_with_code(Blob::copy("a GPU's code", 12), false), {});
+  EXPECT_TRUE(permitted);
+}
+
+TEST_F(EngineLoad, ListsAllThatIsMissing) {
+  FakePlan plan;
+  const int x = plan.input("x", kFp32, {1}, {1}, {1});
+  const int h = plan.arena("h", kFp32, {1}, 4);
+  plan.step("one", "NoSuchKind", {x}, {h});
+  plan.step("two", "AnotherKind", {h}, {plan.output("z", kFp32, {1})});
+  const Plan unknown = plan.finish();
+  for (const char* part : {"'one'", "NoSuchKind", "'two'", "AnotherKind"}) {
+    EXPECT_ERROR(Engine::load(unknown, {}), part);
+  }
+  plan.plan().requirements = {{"PluginV3", "first_plugin", "1", "space"},
+                              {"PluginV3", "second_plugin", "2", ""}};
+  const Plan missing = plan.finish();
+  for (const char* part : {"first_plugin", "space", "second_plugin"}) {
+    EXPECT_ERROR(Engine::load(missing, {}), part);
+  }
+}
+
+TEST_F(EngineLoad, RefusesOtherDevices) {
+  Plan plan = FakePlan().finish();
+  plan.architecture = "sparc";
+  EXPECT_ERROR(Engine::load(plan, {}), "built for sparc");
+  plan.device_type = DeviceType::kGPU;
+  EXPECT_ERROR(Engine::load(plan, {}), "no CUDA backend");
+}
+
+TEST_F(EngineLoad, FilesAreMappedAndErrorsNameThem) {
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("opwright-engine-" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder);
+  const std::string path = folder / "a.engine";
+  FakePlan fake;
+  std::vector<char> weights(100000, 'w');
+  const int w = fake.weight("w", {DataType::kINT8, TensorFormat::kLINEAR}, {100000},
+                            Blob::copy(weights.data(), weights.size()));
+  fake.schedule().copies = {
+      {w, fake.port("z", {DataType::kINT8, TensorFormat::kLINEAR}, {100000})}};
+  const auto pieces = serialize(fake.finish());
+  std::vector<std::span<const std::byte>> parts;
+  for (const Blob& piece : pieces) parts.push_back(piece.bytes());
+  write_file_atomically(path, parts);
+
+  Context context(Engine::load_file(path, {}));
+  std::vector<char> z(100000);
+  context.set_output_address(0, z.data());
+  context.enqueue();
+  EXPECT_EQ(z, weights);
+
+  EXPECT_ERROR(Engine::load_file((folder / "none.engine").string(), {}), "none.engine");
+  std::filesystem::resize_file(path, 5000);
+  EXPECT_ERROR(Engine::load_file(path, {}), "a.engine");
+  EXPECT_ERROR(Engine::load_file(path, {}), "truncated");
+  std::ofstream(path) << "not an engine";
+  EXPECT_ERROR(Engine::load_file(path, {}), "truncated or no engine");
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(EngineLoad, FindsPortsByName) {
+  FakePlan plan;
+  plan.input("a", kFp32, {1}, {1}, {1});
+  const int b = plan.input("b", kFp32, {1}, {1}, {1});
+  plan.schedule().copies = {{b, plan.port("c", kFp32, {1})}};
+  const auto engine = Engine::load(plan.finish(), {});
+  EXPECT_EQ(engine->input_index("b"), 1);
+  EXPECT_EQ(engine->input_index("c"), -1);
+  EXPECT_EQ(engine->output_index("c"), 0);
+  EXPECT_EQ(engine->output_index("b"), -1);
+}
+
+TEST(Devices, DefaultFollowsTheEnvironment) {
+  unsetenv("OPWRIGHT_DEVICE");
+  EXPECT_EQ(default_device_type(), DeviceType::kCPU);
+  setenv("OPWRIGHT_DEVICE", "cuda", 1);
+  EXPECT_EQ(default_device_type(), DeviceType::kGPU);
+  setenv("OPWRIGHT_DEVICE", "tpu", 1);
+  EXPECT_ERROR(default_device_type(), "must be cpu or cuda");
+  setenv("OPWRIGHT_DEVICE", "cpu", 1);
+  EXPECT_EQ(default_device_type(), DeviceType::kCPU);
+  unsetenv("OPWRIGHT_DEVICE");
+  EXPECT_ERROR(get_device(DeviceType::kDLA), "no backend");
+}
+
+}  // namespace
+}  // namespace opwright

@@ -1,0 +1,133 @@
+#include <gtest/gtest.h>
+
+#include "runtime/fake_plan.h"
+
+namespace opwright {
+namespace {
+
+int64_t forced = -1;
+
+/// Keeps the positive elements; `forced` replaces the count where it is not negative.
+void keep_positive(const FakeRun& run) {
+  int64_t kept = 0;
+  for (int64_t i = 0; i < run.input_shapes[0].numel(); ++i) {
+    if (run.in<float>(0)[i] > 0) run.out<float>(1)[kept++] = run.in<float>(0)[i];
+  }
+  run.out<int32_t>(0)[0] = static_cast<int32_t>(forced >= 0 ? forced : kept);
+}
+
+void twice(const FakeRun& run) {
+  for (int64_t i = 0; i < run.input_shapes[0].numel(); ++i) {
+    run.out<float>(0)[i] = 2 * run.in<float>(0)[i];
+  }
+}
+
+/// kept = x[x > 0], z = 2 * kept; x [n], n in 0..8.
+class Sizes : public testing::Test {
+ protected:
+  void SetUp() override {
+    forced = -1;
+    register_fake("TestKeep", {.run = keep_positive});
+    register_fake("TestTwice", {.run = twice});
+    const Expr n = plan.extent("n", "x", 0);
+    const Expr count =
+        plan.symbol(Symbol::Kind::kSizeTensor, "count", "count", 0, ceil_div(n, 2), n);
+    const int x = plan.input("x", kFp32, {n}, {0}, {8});
+    const int size = plan.arena("count", kInt32, {}, 4);
+    const int kept = plan.arena("kept", kFp32, {count}, 32);
+    const int values = plan.values("v", kInt64, {count});
+    PlanStep& keep = plan.step("keep", "TestKeep", {x}, {size, kept});
+    keep.size_symbols = {1, -1};
+    plan.step("twice", "TestTwice", {kept}, {plan.output("z", kFp32, {count})});
+    plan.schedule().copies = {{values, plan.port("shape", kInt64, {1})}};
+    context = plan.context();
+    context->set_input_address(0, data);
+    context->set_output_address(0, z);
+    context->set_output_address(1, &shape);
+  }
+
+  FakePlan plan;
+  std::unique_ptr<Context> context;
+  float data[8] = {1, -1, 2, -2, 3, -3, 4, -4}, z[8] = {};
+  int64_t shape = 0;
+};
+
+TEST_F(Sizes, AreKnownAfterTheRun) {
+  context->set_input_shape(0, {8});
+  EXPECT_EQ(context->output_shape(0), Shape({-1}));
+  EXPECT_EQ(context->max_output_shape(0), Shape({8}));
+  context->enqueue();
+  EXPECT_EQ(context->output_shape(0), Shape({4}));
+  EXPECT_EQ(context->max_output_shape(0), Shape({8}));
+  EXPECT_EQ(z[3], 8);
+  EXPECT_EQ(z[4], 0);
+  EXPECT_EQ(shape, 4);
+  // The step that determines the size knows its bound, the one after it the size.
+  EXPECT_EQ(fake_calls()["keep"].outputs(), (std::vector<Shape>{{}, {8}}));
+  EXPECT_EQ(fake_calls()["twice"].inputs(), (std::vector<Shape>{{4}}));
+}
+
+TEST_F(Sizes, FollowTheData) {
+  context->set_input_shape(0, {8});
+  context->enqueue();
+  context->enqueue();
+  EXPECT_EQ(fake_calls()["twice"].shapes.size(), 1u);  // the same size again
+  data[0] = -1;
+  context->enqueue();
+  EXPECT_EQ(context->output_shape(0), Shape({3}));
+  EXPECT_EQ(shape, 3);
+  EXPECT_EQ(z[0], 4);
+  for (float& element : data) element = -1;
+  context->enqueue();
+  EXPECT_EQ(context->output_shape(0), Shape({0}));
+  context->set_input_shape(0, {2});
+  EXPECT_EQ(context->output_shape(0), Shape({-1}));
+  data[1] = 5;
+  context->enqueue();
+  EXPECT_EQ(context->output_shape(0), Shape({1}));
+  EXPECT_EQ(z[0], 10);
+}
+
+TEST_F(Sizes, OutOfBoundsAreRefusedByName) {
+  context->set_input_shape(0, {3});
+  for (const int64_t wrong : {int64_t{4}, int64_t{1} << 31}) {
+    forced = wrong;
+    EXPECT_ERROR(context->enqueue(), "layer 'keep' (TestKeep): the size tensor 'count'");
+  }
+  EXPECT_EQ(context->output_shape(0), Shape({-1}));
+  EXPECT_EQ(fake_calls()["twice"].runs, 0);
+  forced = -1;
+  context->enqueue();
+  EXPECT_EQ(context->output_shape(0), Shape({2}));
+}
+
+class Memory final : public OutputMemory {
+ public:
+  void* reallocate(int output, void*, size_t bytes) override {
+    EXPECT_EQ(output, 0);
+    asked.push_back(bytes);
+    memory.resize(bytes);
+    return is_empty ? nullptr : memory.data();
+  }
+  void notify_shape(int, const Shape& shape) override { shapes.push_back(shape); }
+  bool is_empty = false;
+  std::vector<size_t> asked;
+  std::vector<char> memory;
+  std::vector<Shape> shapes;
+};
+
+TEST_F(Sizes, OutputMemoryIsAskedForTheBoundAndToldTheShape) {
+  Memory memory;
+  context->set_output_memory(0, &memory);
+  context->set_output_address(0, nullptr);
+  context->set_input_shape(0, {8});
+  context->enqueue();
+  EXPECT_EQ(memory.asked, (std::vector<size_t>{32}));
+  EXPECT_EQ(memory.shapes, (std::vector<Shape>{{4}}));
+  EXPECT_EQ(reinterpret_cast<float*>(memory.memory.data())[3], 8);
+  memory.is_empty = true;
+  EXPECT_ERROR(context->enqueue(), "no memory for output 'z'");
+}
+
+}  // namespace
+}  // namespace opwright
