@@ -149,12 +149,12 @@ Expr to_expr(const Polynomial& p) {
   return ExprNodes::make(ExprOp::kSum, std::move(terms));
 }
 
-std::optional<Polynomial> add(const Polynomial& a, const Polynomial& b, int64_t scale) {
+std::optional<Polynomial> add(Polynomial a, const Polynomial& b, int64_t scale) {
   Polynomial sum;
   sum.reserve(a.size() + b.size());
   auto x = a.begin();
   for (const Term& y : b) {
-    while (x != a.end() && factors_before(x->factors, y.factors)) sum.push_back(*x++);
+    while (x != a.end() && factors_before(x->factors, y.factors)) sum.push_back(std::move(*x++));
     int64_t coefficient = 0;
     if (__builtin_mul_overflow(y.coefficient, scale, &coefficient)) return std::nullopt;
     if (x != a.end() && x->factors == y.factors)
@@ -162,7 +162,7 @@ std::optional<Polynomial> add(const Polynomial& a, const Polynomial& b, int64_t 
         return std::nullopt;
     if (coefficient) sum.push_back({coefficient, y.factors});
   }
-  sum.insert(sum.end(), x, a.end());
+  std::move(x, a.end(), std::back_inserter(sum));
   if (sum.size() > kMaxTerms) return std::nullopt;
   return sum;
 }

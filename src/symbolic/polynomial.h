@@ -26,7 +26,7 @@ Polynomial polynomial_of(const Expr& e);
 Expr to_expr(const Polynomial& p);
 
 /// a + scale * b.
-std::optional<Polynomial> add(const Polynomial& a, const Polynomial& b, int64_t scale = 1);
+std::optional<Polynomial> add(Polynomial a, const Polynomial& b, int64_t scale = 1);
 std::optional<Polynomial> multiply(const Polynomial& a, const Polynomial& b);
 
 /// A quotient of polynomials split into a whole part and a reduced rest.

@@ -15,14 +15,15 @@ namespace {
 thread_local int64_t allocations = 0;
 }
 
-// Counts, so that a test can say that a loop allocates nothing.
-void* operator new(size_t size) {
+// Counts, so that a test can say that a loop allocates nothing. Not inlined, because GCC would then
+// see malloc() and take a delete for a mismatch.
+[[gnu::noinline]] void* operator new(size_t size) {
   ++allocations;
   if (void* memory = std::malloc(size)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace opwright {
 namespace {
