@@ -11,7 +11,6 @@ namespace opwright {
 
 namespace {
 
-/// The formats to ask for beyond LINEAR and the device's own, in the order of the enumeration.
 bool is_for_dla(TensorFormat format) {
   return format == TensorFormat::kDLA_LINEAR || format == TensorFormat::kDLA_HWC4;
 }
