@@ -33,7 +33,8 @@ std::string id_of(const QuickDefinition& definition) {
 
 /// All that code compiled for `args` may depend on.
 std::string compilation_key(const KernelArgs& args) {
-  std::string key = str(args.candidate->tactic, ' ', args.device ? args.device->architecture() : "");
+  std::string key =
+      str(args.candidate->tactic, ' ', args.device ? args.device->architecture() : "");
   for (const auto ports : {args.inputs, args.outputs})
     for (const PortDesc& port : ports)
       key += str(" | ", static_cast<int>(port.type.dtype), ' ', static_cast<int>(port.type.format),
