@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "network/operator.h"
+
+namespace opwright {
+
+/// A candidate with the types of the query's ports, all LINEAR.
+Candidate linear_candidate(const CandidateQuery& query, std::string tactic_name);
+/// LINEAR and what else the device uses for tensors of that rank.
+std::vector<TensorFormat> formats_of(const CandidateQuery& query, int rank);
+/// Whether the port has this very shape throughout the profile.
+bool has_shape_of(const PortDesc& port, const PortDesc& other);
+/// Appends, for each lower precision that the query allows, copies of the candidates in which the
+/// FP32 ports with the shape of `like` have it.
+void add_lower_precisions(const CandidateQuery& query, const PortDesc& like,
+                          std::vector<Candidate>& candidates);
+/// Whether a channel axis of this port fills whole blocks of the format for every shape in the
+/// profile, so that there is no padding.
+bool fills_blocks(const PortDesc& port, TensorFormat format);
+/// Bytes per element of types whose elements are whole bytes. Throws Error for 4-bit types, which
+/// only weights have.
+int element_size(DataType type);
+
+}  // namespace opwright

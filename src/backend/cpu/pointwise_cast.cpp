@@ -1,0 +1,208 @@
+#include <array>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "backend/cpu/pointwise_tile.h"
+#include "backend/cpu/simd_targets.h"
+#include "base/half.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/pointwise_cast.cpp"
+#include "hwy/foreach_target.h"
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace opwright::HWY_NAMESPACE {
+namespace {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Storage of the types that C++ has no arithmetic for.
+struct Bool {
+  uint8_t value;
+};
+struct Bf16 {
+  uint16_t bits;
+};
+struct Fp8 {
+  uint8_t bits;
+};
+
+template <class To, class From>
+HWY_INLINE To convert_one(From x) {
+  if constexpr (std::is_same_v<To, From>) {
+    return x;
+  } else if constexpr (std::is_same_v<To, Bool>) {
+    return Bool{static_cast<uint8_t>(x != From(0))};
+  } else if constexpr (std::is_same_v<From, Bool>) {
+    return static_cast<To>(x.value != 0);
+  } else if constexpr (std::is_same_v<From, Bf16>) {
+    return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16);
+  } else if constexpr (std::is_same_v<To, Bf16>) {
+    // To nearest even by adding half a unit; NaN would overflow into infinity, so it is kept apart.
+    const uint32_t bits = std::bit_cast<uint32_t>(x);
+    const uint32_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
+    return Bf16{static_cast<uint16_t>(x != x ? (bits >> 16) | 0x40 : rounded)};
+  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+    // The limits are powers of two (or one below, and exact, for the short types), so no
+    // comparison suffers from rounding.
+    constexpr float kLow = static_cast<float>(std::numeric_limits<To>::min());
+    constexpr float kBeyond = 2.0f * static_cast<float>(std::numeric_limits<To>::max() / 2 + 1);
+    const bool inside = x > kLow && x < kBeyond;
+    const To truncated = static_cast<To>(inside ? x : 0.0f);
+    const To limit = x >= kBeyond ? std::numeric_limits<To>::max()
+                     : x <= kLow  ? std::numeric_limits<To>::min()
+                                  : To(0);
+    return inside ? truncated : limit;
+  } else {
+    return static_cast<To>(x);
+  }
+}
+
+// The fixed inner trip count lets the compiler vectorize at -O2.
+template <class From, class To>
+void cast(void* out, const void* a, const void*, const void*, int64_t count, const double*) {
+  const From* HWY_RESTRICT x = static_cast<const From*>(a);
+  To* HWY_RESTRICT y = static_cast<To*>(out);
+  int64_t i = 0;
+  for (; i + 64 <= count; i += 64)
+    for (int j = 0; j < 64; ++j) y[i + j] = convert_one<To, From>(x[i + j]);
+  for (; i < count; ++i) y[i] = convert_one<To, From>(x[i]);
+}
+
+template <int kSize>
+void copy(void* out, const void* a, const void*, const void*, int64_t count, const double*) {
+  std::memcpy(out, a, count * kSize);
+}
+
+void from_half(void* out, const void* a, const void*, const void*, int64_t count, const double*) {
+  const hn::ScalableTag<float> d;
+  const hn::Rebind<hwy::float16_t, decltype(d)> half;
+  const int64_t lanes = hn::Lanes(d);
+  const auto* HWY_RESTRICT x = static_cast<const hwy::float16_t*>(a);
+  float* HWY_RESTRICT y = static_cast<float*>(out);
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    hn::StoreU(hn::PromoteTo(d, hn::LoadU(half, x + i)), d, y + i);
+  for (; i < count; ++i) y[i] = half_to_float(x[i].bits);
+}
+
+void to_half(void* out, const void* a, const void*, const void*, int64_t count, const double*) {
+  const float* HWY_RESTRICT x = static_cast<const float*>(a);
+  auto* HWY_RESTRICT y = static_cast<hwy::float16_t*>(out);
+  int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR  // whose conversion truncates
+  const hn::ScalableTag<float> d;
+  const hn::Rebind<hwy::float16_t, decltype(d)> half;
+  const int64_t lanes = hn::Lanes(d);
+  for (; i + lanes <= count; i += lanes)
+    hn::StoreU(hn::DemoteTo(half, hn::LoadU(d, x + i)), half, y + i);
+#endif
+  for (; i < count; ++i) y[i].bits = float_to_half(x[i]);
+}
+
+void from_fp8(void* out, const void* a, const void*, const void*, int64_t count, const double*) {
+  static const std::array<float, 256> table = [] {
+    std::array<float, 256> values;
+    for (int i = 0; i < 256; ++i) values[i] = fp8_to_float(static_cast<uint8_t>(i));
+    return values;
+  }();
+  for (int64_t i = 0; i < count; ++i)
+    static_cast<float*>(out)[i] = table[static_cast<const uint8_t*>(a)[i]];
+}
+void to_fp8(void* out, const void* a, const void*, const void*, int64_t count, const double*) {
+  for (int64_t i = 0; i < count; ++i)
+    static_cast<uint8_t*>(out)[i] = float_to_fp8(static_cast<const float*>(a)[i]);
+}
+
+template <class From>
+TileFunction cast_from(DataType to) {
+  switch (to) {
+    case DataType::kFLOAT:
+      return cast<From, float>;
+    case DataType::kINT8:
+      return cast<From, int8_t>;
+    case DataType::kUINT8:
+      return cast<From, uint8_t>;
+    case DataType::kINT32:
+      return cast<From, int32_t>;
+    case DataType::kINT64:
+      return cast<From, int64_t>;
+    case DataType::kBOOL:
+      return cast<From, Bool>;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+TileFunction cast_op(DataType from, DataType to) {
+  if (from == to) {
+    switch (from) {
+      case DataType::kFLOAT:
+      case DataType::kINT32:
+        return copy<4>;
+      case DataType::kHALF:
+      case DataType::kBF16:
+        return copy<2>;
+      case DataType::kINT64:
+        return copy<8>;
+      case DataType::kINT8:
+      case DataType::kUINT8:
+      case DataType::kBOOL:
+      case DataType::kFP8:
+        return copy<1>;
+      default:
+        return nullptr;
+    }
+  }
+  switch (from) {
+    case DataType::kFLOAT:
+      switch (to) {
+        case DataType::kHALF:
+          return to_half;
+        case DataType::kBF16:
+          return cast<float, Bf16>;
+        case DataType::kFP8:
+          return to_fp8;
+        default:
+          return cast_from<float>(to);
+      }
+    case DataType::kHALF:
+      return to == DataType::kFLOAT ? from_half : nullptr;
+    case DataType::kBF16:
+      return to == DataType::kFLOAT ? static_cast<TileFunction>(cast<Bf16, float>) : nullptr;
+    case DataType::kFP8:
+      return to == DataType::kFLOAT ? from_fp8 : nullptr;
+    case DataType::kINT8:
+      return cast_from<int8_t>(to);
+    case DataType::kUINT8:
+      return cast_from<uint8_t>(to);
+    case DataType::kINT32:
+      return cast_from<int32_t>(to);
+    case DataType::kINT64:
+      return cast_from<int64_t>(to);
+    case DataType::kBOOL:
+      return cast_from<Bool>(to);
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace opwright::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace opwright {
+
+HWY_EXPORT(cast_op);
+
+TileFunction find_cast(DataType from, DataType to) {
+  return HWY_DYNAMIC_DISPATCH(cast_op)(from, to);
+}
+
+}  // namespace opwright
+#endif

@@ -1,0 +1,197 @@
+// Vector functions of one FP32 vector, compiled once per target. Highway's contrib/math covers the
+// elementary functions within its ranges; here are the ends of the ranges and what it lacks.
+
+#if defined(OPWRIGHT_POINTWISE_MATH_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef OPWRIGHT_POINTWISE_MATH_INL_H
+#undef OPWRIGHT_POINTWISE_MATH_INL_H
+#else
+#define OPWRIGHT_POINTWISE_MATH_INL_H
+#endif
+
+#include <cmath>
+#include <limits>
+
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace opwright::HWY_NAMESPACE {
+namespace {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V infinity(D d) {
+  return hn::Set(d, std::numeric_limits<float>::infinity());
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V exp(D d, V x) {
+  // Highway's result is undefined where it overflows; NaN fails the comparison and comes through.
+  const V e = hn::Exp(d, hn::Min(x, hn::Set(d, 88.72283f)));
+  const V y = hn::IfThenElse(hn::Gt(x, hn::Set(d, 88.72283f)), infinity(d), e);
+  return hn::IfThenElse(hn::IsNaN(x), x, y);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V expm1(D d, V x) {
+  const V y = hn::Expm1(d, hn::Min(x, hn::Set(d, 88.72283f)));
+  return hn::IfThenElse(hn::IsNaN(x), x,
+                        hn::IfThenElse(hn::Gt(x, hn::Set(d, 88.72283f)), infinity(d), y));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V log(D d, V x) {
+  V y = hn::Log(d, x);
+  y = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), hn::Neg(infinity(d)), y);
+  // +infinity and NaN are their own logarithm.
+  y = hn::IfThenElse(hn::Or(hn::Eq(x, infinity(d)), hn::IsNaN(x)), x, y);
+  return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Set(d, std::numeric_limits<float>::quiet_NaN()),
+                        y);
+}
+
+/// Beyond the range of Highway's argument reduction the C library takes over.
+template <float (*function)(float), class D, class V = hn::Vec<D>>
+HWY_INLINE V beyond(D d, V x, V y) {
+  const auto outside = hn::Not(hn::Le(hn::Abs(x), hn::Set(d, 30000.0f)));
+  if (HWY_LIKELY(hn::AllFalse(d, outside))) return y;
+  HWY_ALIGN float lanes[hn::MaxLanes(d)];
+  hn::Store(x, d, lanes);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) lanes[i] = function(lanes[i]);
+  return hn::IfThenElse(outside, hn::Load(d, lanes), y);
+}
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V sin(D d, V x) {
+  return beyond<::sinf>(d, x, hn::Sin(d, x));
+}
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V cos(D d, V x) {
+  return beyond<::cosf>(d, x, hn::Cos(d, x));
+}
+
+/// e^(x/2) keeps what e^x would lose by overflow just below the limit of sinh and cosh.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V cosh(D d, V x) {
+  const V half = hn::Set(d, 0.5f);
+  const V e = exp(d, hn::Mul(hn::Abs(x), half));
+  return hn::Add(hn::Mul(hn::Mul(half, e), e), hn::Div(hn::Div(half, e), e));
+}
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V sinh(D d, V x) {
+  const V half = hn::Set(d, 0.5f);
+  const V magnitude = hn::Abs(x);
+  const V e = exp(d, hn::Mul(magnitude, half));
+  const V large = hn::Sub(hn::Mul(hn::Mul(half, e), e), hn::Div(hn::Div(half, e), e));
+  // (m + m / (m + 1)) / 2 with m = e^|x| - 1 does not cancel near 0.
+  const V m = expm1(d, hn::Min(magnitude, hn::Set(d, 2.0f)));
+  const V small = hn::Mul(half, hn::Add(m, hn::Div(m, hn::Add(m, hn::Set(d, 1.0f)))));
+  const V y = hn::IfThenElse(hn::Lt(magnitude, hn::Set(d, 1.0f)), small, large);
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::CopySign(y, x));
+}
+
+/// tanh |x| = m / (m + 2) with m = e^(2|x|) - 1.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V tanh(D d, V x) {
+  const V magnitude = hn::Min(hn::Abs(x), hn::Set(d, 10.0f));
+  const V m = hn::Expm1(d, hn::Add(magnitude, magnitude));
+  const V y = hn::CopySign(hn::Div(m, hn::Add(m, hn::Set(d, 2.0f))), x);
+  return hn::IfThenElse(hn::IsNaN(x), x, y);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V sigmoid(D d, V x) {
+  const V one = hn::Set(d, 1.0f);
+  return hn::Div(one, hn::Add(one, exp(d, hn::Neg(x))));
+}
+
+/// log(1 + e^x) without overflow.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V softplus(D d, V x) {
+  const V e = hn::Exp(d, hn::Neg(hn::Abs(x)));
+  const V y = hn::Add(hn::Max(x, hn::Zero(d)), hn::Log1p(d, e));
+  return hn::IfThenElse(hn::IsNaN(x), x, y);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V sign(D d, V x) {
+  const V one = hn::CopySign(hn::Set(d, 1.0f), x);
+  return hn::IfThenElse(hn::Or(hn::Eq(x, hn::Zero(d)), hn::IsNaN(x)), x, one);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V clip(D d, V x, V low, V high) {
+  (void)d;
+  const V y = hn::IfThenElse(hn::Lt(x, low), low, x);
+  return hn::IfThenElse(hn::Gt(y, high), high, y);
+}
+
+// erf splits its range as W. J. Cody, "Rational Chebyshev Approximations for the Error Function"
+// (Mathematics of Computation 23, 1969) does: erf(x) = x + x P(x^2) up to 1 and 1 - e^-Q(x)
+// beyond. P (degree 6) and Q (degree 7, on [1, 4.2]) are weighted minimax fits in double precision
+// whose relative errors, 1.2e-9 and 2.6e-9 of erf, are below what FP32 shows.
+
+/// erf(x) for |x| <= 1.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V erf_small(D d, V x) {
+  const V s = hn::Mul(x, x);
+  V p = hn::Set(d, 7.889119297033176e-05f);
+  p = hn::MulAdd(p, s, hn::Set(d, -0.0008020841050893068f));
+  p = hn::MulAdd(p, s, hn::Set(d, 0.005189535208046436f));
+  p = hn::MulAdd(p, s, hn::Set(d, -0.026854444295167923f));
+  p = hn::MulAdd(p, s, hn::Set(d, 0.11283600330352783f));
+  p = hn::MulAdd(p, s, hn::Set(d, -0.3761262595653534f));
+  p = hn::MulAdd(p, s, hn::Set(d, 0.12837916612625122f));
+  return hn::MulAdd(p, x, x);
+}
+/// 1 - erf(t) for t >= 1, 0 from 5 on.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V erfc_large(D d, V t) {
+  const V limit = hn::Set(d, 5.0f);
+  const V u = hn::Min(t, limit);
+  V q = hn::Set(d, 1.5327967048506252e-05f);
+  q = hn::MulAdd(q, u, hn::Set(d, -0.0003535243449732661f));
+  q = hn::MulAdd(q, u, hn::Set(d, 0.003700653091073036f));
+  q = hn::MulAdd(q, u, hn::Set(d, -0.02365238405764103f));
+  q = hn::MulAdd(q, u, hn::Set(d, 0.1056276187300682f));
+  q = hn::MulAdd(q, u, hn::Set(d, 0.6361303925514221f));
+  q = hn::MulAdd(q, u, hn::Set(d, 1.1279425621032715f));
+  q = hn::MulAdd(q, u, hn::Set(d, 0.00019488042744342238f));
+  return hn::IfThenZeroElse(hn::Ge(t, limit), hn::Exp(d, hn::Neg(q)));
+}
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V erf(D d, V x) {
+  const V one = hn::Set(d, 1.0f);
+  const V t = hn::Abs(x);
+  const V large = hn::CopySign(hn::Sub(one, erfc_large(d, t)), x);
+  // NaN fails the comparison and comes through the polynomial.
+  return hn::IfThenElse(hn::Gt(t, one), large, erf_small(d, x));
+}
+
+/// x Phi(x); the tail uses 1 - erf directly, which keeps its relative accuracy.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V gelu(D d, V x) {
+  const V one = hn::Set(d, 1.0f), half = hn::Set(d, 0.5f);
+  const V u = hn::Mul(x, hn::Set(d, 0.70710678118654752f));
+  const V t = hn::Abs(u);
+  const V tail = hn::Mul(half, erfc_large(d, t));
+  const V large = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(one, tail));
+  const V small = hn::MulAdd(half, erf_small(d, u), half);
+  const V y = hn::Mul(x, hn::IfThenElse(hn::Gt(t, one), large, small));
+  // -infinity times a tail of 0.
+  return hn::IfThenElse(hn::Lt(x, hn::Set(d, -1e30f)), hn::Zero(d), y);
+}
+
+/// x (1 + tanh(u)) / 2 = x sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3).
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V gelu_tanh(D d, V x) {
+  const V s = hn::Mul(x, x);
+  const V two_u =
+      hn::Mul(x, hn::MulAdd(s, hn::Set(d, 0.07135481282640f), hn::Set(d, 1.59576912160573f)));
+  const V y = hn::Mul(x, sigmoid(d, two_u));
+  return hn::IfThenElse(hn::Lt(x, hn::Set(d, -1e10f)), hn::Zero(d), y);
+}
+
+}  // namespace
+}  // namespace opwright::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // toggled per target

@@ -1,0 +1,345 @@
+#include "backend/cpu/pointwise_plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "backend/cpu/candidates.h"
+#include "base/error.h"
+#include "base/types.h"
+
+namespace opwright {
+namespace {
+
+constexpr int32_t kInput = static_cast<int32_t>(PointwiseOp::kInput);
+constexpr int32_t kConstant = static_cast<int32_t>(PointwiseOp::kConstant);
+constexpr int32_t kSelect = static_cast<int32_t>(PointwiseOp::kSelect);
+constexpr int32_t kCast = static_cast<int32_t>(PointwiseOp::kCast);
+constexpr int32_t kBinary = static_cast<int32_t>(PointwiseOp::kBinary);
+constexpr int32_t kUnary = static_cast<int32_t>(PointwiseOp::kUnary);
+constexpr int32_t kActivation = static_cast<int32_t>(PointwiseOp::kActivation);
+
+/// The type that a tensor's elements have in a register.
+DataType register_type(DataType type) { return is_floating(type) ? DataType::kFLOAT : type; }
+
+int operand_count(int32_t op) {
+  if (op == kInput || op == kConstant) return 0;
+  if (op == kSelect) return 3;
+  return op >= kBinary && op < kUnary ? 2 : 1;
+}
+
+/// Very roughly the time of an instruction in units of an addition, to decide where threads pay.
+int64_t cost_of(int32_t op) {
+  if (op == kBinary + static_cast<int32_t>(ElementWiseOperation::kPOW)) return 32;
+  if (op >= kUnary && op < kActivation) {
+    switch (static_cast<UnaryOperation>(op - kUnary)) {
+      case UnaryOperation::kSQRT:
+      case UnaryOperation::kRECIP:
+      case UnaryOperation::kABS:
+      case UnaryOperation::kNEG:
+      case UnaryOperation::kCEIL:
+      case UnaryOperation::kFLOOR:
+      case UnaryOperation::kNOT:
+      case UnaryOperation::kSIGN:
+      case UnaryOperation::kROUND:
+        return 1;
+      default:
+        return 8;
+    }
+  }
+  if (op >= kActivation) {
+    switch (static_cast<ActivationType>(op - kActivation)) {
+      case ActivationType::kRELU:
+      case ActivationType::kLEAKY_RELU:
+      case ActivationType::kCLIP:
+      case ActivationType::kHARD_SIGMOID:
+      case ActivationType::kTHRESHOLDED_RELU:
+        return 1;
+      default:
+        return 8;
+    }
+  }
+  return 1;
+}
+
+template <class T>
+void fill(std::byte* to, double value, int64_t count) {
+  std::fill_n(reinterpret_cast<T*>(to), count, static_cast<T>(value));
+}
+
+}  // namespace
+
+PointwisePlan::PointwisePlan(std::string_view layer, std::vector<PointwiseInstruction> program,
+                             Ints results, std::span<const PortDesc> inputs,
+                             std::span<const PortDesc> outputs)
+    : layer_(layer), program_(std::move(program)), results_(std::move(results)) {
+  for (const PortDesc& port : inputs) input_types_.push_back(port.type);
+  for (const PortDesc& port : outputs) output_types_.push_back(port.type);
+  for (size_t i = 0; i < program_.size(); ++i) {
+    const PointwiseInstruction& instruction = program_[i];
+    register_bytes_ = std::max(register_bytes_, element_size(instruction.type));
+    if (instruction.op == kInput) {
+      require(static_cast<size_t>(instruction.a) < inputs.size() &&
+                  register_type(input_types_[instruction.a].dtype) == instruction.type,
+              "Layer '", layer_, "': instruction ", i, " of the pointwise program reads input ",
+              instruction.a, " as ", name(instruction.type), ", which it does not have");
+    } else if (instruction.op != kConstant) {
+      require(function_of(static_cast<int>(i)) != nullptr, "Layer '", layer_, "': the CPU has no ",
+              "kernel for operation ", instruction.op, " of the pointwise program on ",
+              name(program_[instruction.a].type));
+    }
+  }
+}
+
+TileFunction PointwisePlan::function_of(int index) const {
+  const PointwiseInstruction& instruction = program_[index];
+  if (instruction.op == kSelect) return find_select(element_size(instruction.type));
+  const DataType operand = program_[instruction.a].type;
+  if (instruction.op == kCast) return find_cast(operand, instruction.type);
+  return operand == DataType::kFLOAT ? find_float_op(instruction.op)
+                                     : find_integer_op(instruction.op, operand);
+}
+
+void PointwisePlan::set_shapes(std::span<const Shape> inputs, std::span<const Shape> outputs) {
+  const Shape& shape = outputs[0];
+  const TensorFormat format = output_types_[0].format;
+  const Axes extents = physical_extents(shape, format);
+  numel_ = 1;
+  for (int i = 0; i < extents.count; ++i) numel_ *= extents[i];
+  views_.clear();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    Axes strides;
+    if (input_types_[i].format != TensorFormat::kLINEAR || inputs[i] == shape) {
+      strides.count = extents.count;
+      for (int64_t axis = extents.count - 1, stride = 1; axis >= 0; stride *= extents[axis--])
+        strides[axis] = stride;
+    } else {
+      strides = broadcast_strides(inputs[i], shape, format);
+    }
+    views_.emplace_back(extents, strides);
+  }
+  tiles_ = 0;
+  if (numel_ == 0) return;
+
+  int64_t limit = kMaxTile;
+  while (!build(limit)) {
+    limit /= 2;
+    require(limit >= kMinTile, "Layer '", layer_, "': the pointwise program of ", program_.size(),
+            " instructions keeps too many values alive at once; split it into several layers");
+  }
+  tiles_ = (numel_ + tile_ - 1) / tile_;
+  int64_t cost = static_cast<int64_t>(inputs.size() + outputs.size());
+  for (const PointwiseInstruction& instruction : program_) cost += cost_of(instruction.op);
+  constexpr int64_t kCostOfThread = 1 << 17;
+  grain_ = std::max<int64_t>(1, kCostOfThread / (cost * tile_));
+}
+
+void PointwisePlan::analyze(int64_t limit) {
+  // Tiles begin at multiples of every period that fits, so vectors that repeat look alike in all.
+  int64_t unit = 1;
+  const int count = static_cast<int>(program_.size());
+  registers_.assign(count, {});
+  for (int i = 0; i < count; ++i) {
+    const PointwiseInstruction& instruction = program_[i];
+    Register& result = registers_[i];
+    if (instruction.op == kInput) {
+      const BroadcastView& view = views_[instruction.a];
+      result.uniform = view.is_scalar();
+      const int64_t period = std::max<int64_t>(1, view.period());
+      if (period < numel_ && period <= limit && std::lcm(unit, period) <= limit) {
+        unit = std::lcm(unit, period);
+        result.invariant = true;
+      }
+    } else if (instruction.op == kConstant) {
+      result.uniform = result.invariant = true;
+    } else {
+      const int operands[] = {instruction.a, instruction.b, instruction.c};
+      result.uniform = result.invariant = true;
+      for (int k = 0; k < operand_count(instruction.op); ++k) {
+        Register& operand = registers_[operands[k]];
+        operand.last_use = i;
+        result.uniform &= operand.uniform;
+        result.invariant &= operand.invariant;
+      }
+    }
+  }
+  for (const int64_t result : results_) {
+    // Values that no step computes are stored at the end.
+    if (registers_[result].invariant || program_[result].op == kInput)
+      registers_[result].last_use = count;
+  }
+  tile_ = limit / unit * unit;
+}
+
+int PointwisePlan::take_slot() {
+  if (!free_slots_.empty()) {
+    const int slot = free_slots_.back();
+    free_slots_.pop_back();
+    return slot;
+  }
+  return slots_++;
+}
+
+void PointwisePlan::read(int index) {
+  Register& target = registers_[index];
+  Load& load = loads_[target.load];
+  if (!load.view.is_dense() || load.convert) load.slot = target.slot = take_slot();
+  if (!load.view.is_dense() && load.convert) load.raw_slot = take_slot();
+  (target.invariant ? prologue_ : steps_).push_back({.a = target.load});
+  if (load.raw_slot >= 0) free_slots_.push_back(load.raw_slot);
+  target.load = -1;
+}
+
+void PointwisePlan::release_operands(int index) {
+  const PointwiseInstruction& instruction = program_[index];
+  const int operands[] = {instruction.a, instruction.b, instruction.c};
+  for (int k = 0; k < operand_count(instruction.op); ++k) {
+    Register& operand = registers_[operands[k]];
+    if (operand.invariant || operand.last_use != index || operand.slot < 0) continue;
+    free_slots_.push_back(operand.slot);
+    operand.slot = -1;
+  }
+}
+
+void PointwisePlan::emit(int index) {
+  const PointwiseInstruction& instruction = program_[index];
+  Register& result = registers_[index];
+  if (instruction.op == kConstant) {
+    result.slot = result.pointer = take_slot();
+    constants_.push_back({result.slot, instruction.type, instruction.alpha});
+    return;
+  }
+  const int operands[] = {instruction.a, instruction.b, instruction.c};
+  int pointers[3] = {};
+  for (int k = 0; k < operand_count(instruction.op); ++k) {
+    if (registers_[operands[k]].load >= 0) read(operands[k]);
+    pointers[k] = registers_[operands[k]].pointer;
+  }
+  // A result goes straight into the output of its type.
+  if (!result.invariant)
+    for (size_t i = 0; i < results_.size() && result.pointer < 0; ++i)
+      if (results_[i] == index && output_types_[i].dtype == instruction.type)
+        result.pointer = first_output_ + static_cast<int>(i);
+  if (result.pointer < 0) result.slot = result.pointer = take_slot();
+
+  Step step{function_of(index), result.pointer, pointers[0],
+            pointers[1],        pointers[2],    {instruction.alpha, instruction.beta}};
+  if (instruction.op == kBinary + static_cast<int32_t>(ElementWiseOperation::kPOW) &&
+      instruction.type == DataType::kFLOAT && registers_[instruction.b].uniform)
+    step.function = find_float_power_by_scalar();
+  (result.invariant ? prologue_ : steps_).push_back(step);
+  if (result.invariant) return;
+
+  release_operands(index);
+  for (size_t i = 0; i < results_.size(); ++i)
+    if (results_[i] == index && result.pointer != first_output_ + static_cast<int>(i))
+      steps_.push_back({find_cast(instruction.type, output_types_[i].dtype),
+                        first_output_ + static_cast<int>(i), result.pointer});
+  if (result.last_use < 0 && result.slot >= 0) free_slots_.push_back(result.slot);
+}
+
+bool PointwisePlan::build(int64_t limit) {
+  analyze(limit);
+  loads_.clear(), constants_.clear(), prologue_.clear(), steps_.clear(), free_slots_.clear();
+  slots_ = 0;
+  const int count = static_cast<int>(program_.size());
+  for (int i = 0; i < count; ++i) {
+    if (program_[i].op != kInput || registers_[i].last_use < 0) continue;
+    const DataType type = input_types_[program_[i].a].dtype;
+    Load load;
+    load.input = program_[i].a;
+    load.pointer = registers_[i].pointer = kMaxSlots + static_cast<int>(loads_.size());
+    load.element_size = element_size(type);
+    load.view = views_[load.input];
+    if (type != program_[i].type) load.convert = find_cast(type, program_[i].type);
+    registers_[i].load = static_cast<int>(loads_.size());
+    loads_.push_back(load);
+  }
+  first_output_ = kMaxSlots + static_cast<int>(loads_.size());
+  require(first_output_ + static_cast<int>(results_.size()) <= kMaxPointers, "Layer '", layer_,
+          "': the pointwise program has more inputs and outputs than ", kMaxPointers - kMaxSlots);
+
+  // What is the same for every tile keeps its slots throughout; constants, which are written first,
+  // get theirs first.
+  for (const bool constants : {true, false})
+    for (int i = 0; i < count; ++i) {
+      const bool wanted = registers_[i].invariant && registers_[i].last_use >= 0;
+      if (!wanted || (program_[i].op == kConstant) != constants) continue;
+      if (program_[i].op != kInput)
+        emit(i);
+      else if (registers_[i].load >= 0)
+        read(i);
+    }
+  free_slots_.clear();
+  for (int i = 0; i < count; ++i)
+    if (!registers_[i].invariant && program_[i].op != kInput) emit(i);
+  for (size_t i = 0; i < results_.size(); ++i) {
+    const int64_t index = results_[i];
+    if (!registers_[index].invariant && program_[index].op != kInput) continue;
+    if (registers_[index].load >= 0) read(static_cast<int>(index));
+    steps_.push_back({find_cast(program_[index].type, output_types_[i].dtype),
+                      first_output_ + static_cast<int>(i), registers_[index].pointer});
+  }
+  slot_bytes_ = (tile_ * register_bytes_ + 63) / 64 * 64;
+  const int64_t bytes = slots_ * slot_bytes_;
+  return slots_ <= kMaxSlots && bytes <= (limit > 256 ? kPreferredBytes : kScratchBytes);
+}
+
+void PointwisePlan::bring(const Load& load, const void* input, int64_t first, int64_t count,
+                          std::byte* scratch, void** pointers) const {
+  std::byte* values = load.slot < 0 ? nullptr : scratch + load.slot * slot_bytes_;
+  std::byte* raw = load.raw_slot < 0 ? values : scratch + load.raw_slot * slot_bytes_;
+  const void* elements = load.view.elements(input, load.element_size, first, count, raw);
+  if (load.convert) {
+    load.convert(values, elements, nullptr, nullptr, count, nullptr);
+    elements = values;
+  }
+  pointers[load.pointer] = const_cast<void*>(elements);
+}
+
+void PointwisePlan::run(void const* const* inputs, void* const* outputs, int64_t begin,
+                        int64_t end) const {
+  alignas(64) std::byte scratch[kScratchBytes];
+  void* pointers[kMaxPointers];
+  pointers[0] = scratch;  // what functions are given for operands that they do not have
+  for (int i = 0; i < slots_; ++i) pointers[i] = scratch + i * slot_bytes_;
+
+  const auto run_steps = [&](const std::vector<Step>& steps, int64_t first, int64_t count) {
+    for (const Step& step : steps) {
+      if (step.function)
+        step.function(pointers[step.out], pointers[step.a], pointers[step.b], pointers[step.c],
+                      count, step.immediates);
+      else
+        bring(loads_[step.a], inputs[loads_[step.a].input], first, count, scratch, pointers);
+    }
+  };
+  const int64_t most = std::min(tile_, numel_);
+  for (const Constant& constant : constants_) {
+    std::byte* slot = scratch + constant.slot * slot_bytes_;
+    switch (constant.type) {
+      case DataType::kFLOAT:
+        fill<float>(slot, constant.value, most);
+        break;
+      case DataType::kINT64:
+        fill<int64_t>(slot, constant.value, most);
+        break;
+      case DataType::kINT32:
+        fill<int32_t>(slot, constant.value, most);
+        break;
+      case DataType::kINT8:
+        fill<int8_t>(slot, constant.value, most);
+        break;
+      default:
+        fill<uint8_t>(slot, constant.value, most);
+    }
+  }
+  run_steps(prologue_, 0, most);
+  for (int64_t index = begin; index < end; ++index) {
+    const int64_t first = index * tile_, count = std::min(tile_, numel_ - first);
+    for (size_t i = 0; i < results_.size(); ++i)
+      pointers[first_output_ + i] =
+          static_cast<std::byte*>(outputs[i]) + first * element_size(output_types_[i].dtype);
+    run_steps(steps_, first, count);
+  }
+}
+
+}  // namespace opwright

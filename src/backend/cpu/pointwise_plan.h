@@ -1,0 +1,96 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/pointwise_broadcast.h"
+#include "backend/cpu/pointwise_tile.h"
+#include "network/operator.h"
+#include "operators/pointwise.h"
+
+namespace opwright {
+
+/// A pointwise program made ready to run tile by tile over the elements of its output, so that
+/// intermediate values stay in the first-level cache. Registers that are the same for every
+/// tile (constants, scalars, vectors that repeat within a tile and what is computed from these) are
+/// computed once per range of tiles; FP32 and integer tensors are read and written where they lie.
+class PointwisePlan {
+ public:
+  PointwisePlan(std::string_view layer, std::vector<PointwiseInstruction> program, Ints results,
+                std::span<const PortDesc> inputs, std::span<const PortDesc> outputs);
+
+  void set_shapes(std::span<const Shape> inputs, std::span<const Shape> outputs);
+  int64_t tiles() const { return tiles_; }
+  /// Tiles that are worth a thread of their own.
+  int64_t grain() const { return grain_; }
+  /// Computes tiles [begin, end). Thread safe.
+  void run(void const* const* inputs, void* const* outputs, int64_t begin, int64_t end) const;
+
+ private:
+  // Half of a first-level cache, so that the tensors' own tiles fit beside the scratch; programs
+  // with very many live registers may use more, down to tiles of 64 elements.
+  static constexpr int64_t kPreferredBytes = 24 << 10, kScratchBytes = 48 << 10;
+  static constexpr int64_t kMaxTile = 2048, kMinTile = 64;
+  static constexpr int kMaxSlots = 96, kMaxPointers = 1024;
+
+  struct Register {
+    bool invariant = false;  ///< the same for every tile
+    bool uniform = false;    ///< all elements are equal
+    int last_use = -1;       ///< the instruction
+    int pointer = -1;        ///< of the tile's values, an index into the table of pointers
+    int load = -1;           ///< index into loads_ of an input that has not been read yet
+    int slot = -1;           ///< scratch that becomes free after the last use
+  };
+  /// Brings a tile of an input into a register.
+  struct Load {
+    int input = 0;
+    int pointer = 0;
+    int slot = -1;      ///< scratch for the register; -1: it is read where it lies
+    int raw_slot = -1;  ///< scratch for gathered elements that are then converted
+    int element_size = 0;
+    TileFunction convert = nullptr;  ///< null when the register has the input's type
+    BroadcastView view;
+  };
+  /// A function over registers, or a load.
+  struct Step {
+    TileFunction function = nullptr;  ///< null: loads_[a]
+    int out = 0, a = 0, b = 0, c = 0;
+    double immediates[2] = {};
+  };
+  struct Constant {
+    int slot = 0;
+    DataType type = DataType::kFLOAT;
+    double value = 0;
+  };
+
+  TileFunction function_of(int index) const;
+  /// Registers, slots and steps for tiles of at most `limit` elements. False when the scratch
+  /// memory does not suffice.
+  bool build(int64_t limit);
+  void analyze(int64_t limit);
+  void emit(int index);
+  void read(int index);
+  void release_operands(int index);
+  int take_slot();
+  void bring(const Load& load, const void* input, int64_t first, int64_t count, std::byte* scratch,
+             void** pointers) const;
+
+  std::string layer_;
+  std::vector<PointwiseInstruction> program_;
+  Ints results_;
+  std::vector<PortType> input_types_, output_types_;
+  int register_bytes_ = 4;
+
+  std::vector<BroadcastView> views_;  // of each input
+  std::vector<Register> registers_;
+  std::vector<Load> loads_;
+  std::vector<Constant> constants_;
+  std::vector<Step> prologue_, steps_;
+  std::vector<int> free_slots_;
+  int slots_ = 0, first_output_ = 0;
+  int64_t slot_bytes_ = 0;
+  int64_t numel_ = 0, tile_ = 0, tiles_ = 0, grain_ = 1;
+};
+
+}  // namespace opwright

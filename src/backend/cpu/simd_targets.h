@@ -1,0 +1,7 @@
+#pragma once
+
+// Instruction sets that our kernels are compiled for beside the compiler's baseline, chosen at run
+// time: AVX2 and AVX-512 on x86-64, the baseline (NEON) on Arm. More would cost compile time and
+// size and gain nothing for loops that are bound by memory. Included before any Highway header.
+#define HWY_DISABLED_TARGETS \
+  (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
