@@ -1,0 +1,285 @@
+#include "operators/reduce.h"
+
+#include <algorithm>
+
+#include "backend/cpu/candidates.h"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/pointwise_broadcast.h"
+#include "backend/cpu/pointwise_tile.h"
+#include "backend/cpu/reduce_tile.h"
+#include "base/parallel.h"
+#include "base/types.h"
+
+namespace opwright {
+namespace {
+
+/// The type that elements of a type are reduced in.
+DataType compute_type(DataType type, ReduceOperation op) {
+  if (is_floating(type)) return DataType::kFLOAT;
+  // The average of integers must not wrap around before it is divided.
+  if (type == DataType::kINT64 || op == ReduceOperation::kAVG) return DataType::kINT64;
+  return DataType::kINT32;
+}
+
+/// A sum of truth values is OR and a product AND.
+ReduceOperation operation_on(DataType type, ReduceOperation op) {
+  if (type != DataType::kBOOL) return op;
+  return op == ReduceOperation::kPROD || op == ReduceOperation::kMIN ? ReduceOperation::kMIN
+                                                                     : ReduceOperation::kMAX;
+}
+
+/// Axes are put in memory order and neighbours of one kind merged. What remains ends in a reduced
+/// axis, whose elements are neighbours, or in a kept one, along which whole rows are added up. A
+/// task reduces one part of what belongs to a tile of outputs; where there are few tiles the parts
+/// are many and meet in the workspace.
+class ReduceKernel final : public Kernel {
+ public:
+  ReduceKernel(const Reduce& op, const KernelArgs& args)
+      : axes_(op.params().axes),
+        op_(operation_on(args.inputs[0].type.dtype, op.params().op)),
+        input_type_(args.inputs[0].type),
+        output_type_(args.outputs[0].type.dtype),
+        type_(compute_type(input_type_.dtype, op_)),
+        functions_(reduce_functions(op_, type_)),
+        convert_(input_type_.dtype == type_ ? nullptr : find_cast(input_type_.dtype, type_)),
+        from_total_(find_cast(type_, output_type_)),
+        input_size_(element_size(input_type_.dtype)),
+        output_size_(element_size(output_type_)),
+        may_split_(args.inputs[0].max.numel() >= kSplit) {}
+
+  size_t workspace_size() const override {
+    return may_split_ ? kMaxParts * kMaxSplitTiles * kTile * sizeof(double) : 0;
+  }
+
+  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
+    const Shape& shape = inputs[0];
+    output_numel_ = outputs[0].numel();
+    const Axes extents = physical_extents(shape, input_type_.format);
+    bool reduced[Axes::kMax] = {};
+    for (int i = 0; i < shape.rank(); ++i)
+      reduced[physical_axis(i, shape.rank(), input_type_.format)] = axes_ >> i & 1;
+
+    std::vector<Axis> merged;
+    for (int i = 0; i < extents.count; ++i) {
+      if (extents[i] == 1) continue;
+      if (!merged.empty() && merged.back().reduced == reduced[i])
+        merged.back().extent *= extents[i];
+      else
+        merged.push_back({extents[i], 0, reduced[i]});
+    }
+    if (merged.empty()) merged.push_back({1, 0, true});
+    int64_t stride = 1;
+    for (size_t i = merged.size(); i-- > 0;) {
+      merged[i].stride = stride;
+      stride *= merged[i].extent;
+    }
+    inner_ = merged.back();
+    merged.pop_back();
+    kept_.clear(), reduced_.clear();
+    rows_ = 1;
+    for (const Axis& axis : merged) {
+      (axis.reduced ? reduced_ : kept_).push_back(axis);
+      if (axis.reduced) rows_ *= axis.extent;
+    }
+    width_ = inner_.reduced ? 1 : std::min<int64_t>(inner_.extent, kTile);
+    tiles_per_row_ =
+        inner_.reduced ? 1 : (inner_.extent + width_ - 1) / std::max<int64_t>(1, width_);
+    tiles_ = output_numel_ == 0 ? 0
+             : inner_.reduced   ? output_numel_
+                                : output_numel_ / inner_.extent * tiles_per_row_;
+    count_ = rows_ * (inner_.reduced ? inner_.extent : 1);
+
+    // The number of parts depends on the shape alone, so results do not on the threads.
+    const int64_t work = count_ * width_;
+    parts_ = may_split_ && tiles_ > 0 && tiles_ <= kMaxSplitTiles && work >= kSplit
+                 ? std::min(kMaxParts, work / (kSplit / 2))
+                 : 1;
+    // A single row is split along itself, more between rows.
+    units_ = rows_ == 1 && inner_.reduced ? inner_.extent : rows_;
+    parts_ = std::max<int64_t>(1, std::min(parts_, units_));
+    grain_ = std::max<int64_t>(1, kSplit / 2 / std::max<int64_t>(1, work / parts_));
+  }
+
+  void enqueue(void const* const* inputs, void* const* outputs, void* workspace, Queue) override {
+    const auto* from = static_cast<const std::byte*>(inputs[0]);
+    auto* to = static_cast<std::byte*>(outputs[0]);
+    if (parts_ == 1) {
+      parallel_for(tiles_, grain_, [&](int64_t begin, int64_t end) {
+        alignas(64) double totals[kTile];
+        for (int64_t tile = begin; tile < end; ++tile) {
+          reduce_part(from, tile, 0, totals);
+          finish(tile, totals, to);
+        }
+      });
+      return;
+    }
+    auto* totals = static_cast<double*>(workspace);
+    parallel_for(tiles_ * parts_, grain_, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        reduce_part(from, i / parts_, i % parts_, totals + i * kTile);
+    });
+    for (int64_t tile = 0; tile < tiles_; ++tile) {
+      double* first = totals + tile * parts_ * kTile;
+      for (int64_t part = 1; part < parts_; ++part)
+        functions_.merge(first + part * kTile, columns_of(tile), first);
+      finish(tile, first, to);
+    }
+  }
+
+ private:
+  static constexpr int64_t kTile = 512, kMaxParts = 16, kMaxSplitTiles = 16;
+  static constexpr int64_t kSplit = 1 << 17;  ///< elements that are worth two threads
+  static_assert(sizeof(double) == sizeof(int64_t));
+
+  struct Axis {
+    int64_t extent, stride;
+    bool reduced;
+  };
+
+  int64_t columns_of(int64_t tile) const {
+    if (inner_.reduced) return 1;
+    return std::min(width_, inner_.extent - tile % tiles_per_row_ * width_);
+  }
+
+  /// The elements at `from` in the type of the computation.
+  const void* converted(const std::byte* from, int64_t count, void* buffer) const {
+    if (!convert_) return from;
+    convert_(buffer, from, nullptr, nullptr, count, nullptr);
+    return buffer;
+  }
+
+  static int64_t offset_of(const std::vector<Axis>& axes, int64_t index) {
+    int64_t offset = 0;
+    for (size_t i = axes.size(); i-- > 0;) {
+      offset += index % axes[i].extent * axes[i].stride;
+      index /= axes[i].extent;
+    }
+    return offset;
+  }
+
+  /// Reduces units [part / parts, (part + 1) / parts) of what a tile of outputs is made of.
+  void reduce_part(const std::byte* from, int64_t tile, int64_t part, void* totals) const {
+    const int64_t columns = columns_of(tile);
+    functions_.clear_totals(totals, columns);
+    if (count_ == 0) return;
+    const int64_t begin = units_ * part / parts_, end = units_ * (part + 1) / parts_;
+    from += offset_of(kept_, tile / tiles_per_row_) * input_size_;
+    if (!inner_.reduced) {
+      from += tile % tiles_per_row_ * width_ * input_size_;
+      reduce_rows(from, begin, end, columns, totals);
+    } else if (rows_ == 1) {
+      reduce_neighbours(from + begin * input_size_, end - begin, totals);
+    } else {
+      for (int64_t row = begin; row < end; ++row)
+        reduce_neighbours(from + offset_of(reduced_, row) * input_size_, inner_.extent, totals);
+    }
+  }
+
+  void reduce_neighbours(const std::byte* from, int64_t count, void* total) const {
+    if (!convert_) return functions_.reduce(from, count, total);
+    constexpr int64_t kBuffer = 1024;
+    alignas(64) std::byte buffer[kBuffer * sizeof(double)];
+    for (int64_t i = 0; i < count; i += kBuffer) {
+      const int64_t piece = std::min(kBuffer, count - i);
+      functions_.reduce(converted(from + i * input_size_, piece, buffer), piece, total);
+    }
+  }
+
+  void reduce_rows(const std::byte* from, int64_t begin, int64_t end, int64_t columns,
+                   void* totals) const {
+    alignas(64) double block[kTile];
+    alignas(64) double buffers[ReduceFunctions::kRows][kTile];
+    functions_.clear_block(block, columns);
+    int in_block = 0;
+    for (int64_t row = begin; row < end;) {
+      const void* rows[ReduceFunctions::kRows];
+      const int count = static_cast<int>(std::min<int64_t>(ReduceFunctions::kRows, end - row));
+      for (int r = 0; r < count; ++r)
+        rows[r] = converted(from + offset_of(reduced_, row + r) * input_size_, columns, buffers[r]);
+      functions_.add_rows(rows, count, columns, block);
+      row += count;
+      in_block += count;
+      if (in_block >= ReduceFunctions::kRowsPerBlock || row == end) {
+        functions_.flush(block, columns, totals);
+        in_block = 0;
+      }
+    }
+  }
+
+  /// Divides an average and stores the totals in the output's type.
+  void finish(int64_t tile, double* totals, std::byte* to) const {
+    const int64_t columns = columns_of(tile);
+    const int64_t first =
+        inner_.reduced ? tile
+                       : tile / tiles_per_row_ * inner_.extent + tile % tiles_per_row_ * width_;
+    alignas(64) double values[kTile];
+    for (int64_t i = 0; i < columns; ++i) {
+      if (type_ == DataType::kFLOAT) {
+        const double total = op_ == ReduceOperation::kAVG ? totals[i] / count_ : totals[i];
+        reinterpret_cast<float*>(values)[i] = static_cast<float>(total);
+      } else {
+        int64_t total = reinterpret_cast<const int64_t*>(totals)[i];
+        if (op_ == ReduceOperation::kAVG) total = count_ == 0 ? 0 : total / count_;
+        if (type_ == DataType::kINT64)
+          reinterpret_cast<int64_t*>(values)[i] = total;
+        else
+          reinterpret_cast<int32_t*>(values)[i] = static_cast<int32_t>(total);
+      }
+    }
+    from_total_(to + first * output_size_, values, nullptr, nullptr, columns, nullptr);
+  }
+
+  int64_t axes_;
+  ReduceOperation op_;
+  PortType input_type_;
+  DataType output_type_, type_;
+  const ReduceFunctions& functions_;
+  TileFunction convert_, from_total_;
+  int input_size_, output_size_;
+  bool may_split_;
+
+  std::vector<Axis> kept_, reduced_;  // without the innermost
+  Axis inner_{1, 1, true};
+  int64_t rows_ = 1, count_ = 0, width_ = 1, tiles_per_row_ = 1, tiles_ = 0, units_ = 1;
+  int64_t parts_ = 1, grain_ = 1, output_numel_ = 0;
+};
+
+std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {
+  const ReduceParams& params = static_cast<const Reduce&>(op).params();
+  const PortDesc& input = query.inputs[0];
+  const int rank = input.max.rank();
+  std::vector<Candidate> result = {linear_candidate(query, "loops")};
+  // Over all spatial axes and nothing else, what is left has one order in every format.
+  const int64_t spatial = ((int64_t{1} << rank) - 1) & ~int64_t{3};
+  if (rank >= 3 && params.axes == spatial) {
+    for (const TensorFormat format : query.device->formats(rank)) {
+      if (!fills_blocks(input, format)) continue;
+      Candidate candidate = result.front();
+      candidate.inputs[0].format = format;
+      result.push_back(candidate);
+      if (!params.keep_dims) continue;
+      candidate.outputs[0].format = format;
+      result.push_back(candidate);
+    }
+  }
+  add_lower_precisions(query, input, result);
+  const size_t count = result.size();
+  // The output is smaller than the input; it may be as precise or follow the input.
+  for (size_t i = 0; i < count; ++i) {
+    if (result[i].inputs[0].dtype == result[i].outputs[0].dtype) continue;
+    Candidate candidate = result[i];
+    candidate.outputs[0].dtype = candidate.inputs[0].dtype;
+    result.push_back(std::move(candidate));
+  }
+  return result;
+}
+
+}  // namespace
+
+KernelEntry reduce_kernels() {
+  return {candidates, [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
+            return std::make_unique<ReduceKernel>(static_cast<const Reduce&>(op), args);
+          }};
+}
+
+}  // namespace opwright

@@ -1,0 +1,260 @@
+#include "backend/cpu/reduce_tile.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "backend/cpu/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/reduce_tile.cpp"
+#include "hwy/foreach_target.h"
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace opwright::HWY_NAMESPACE {
+namespace {
+
+// The compiler's own vectors cover all element types and targets with one text. They are passed by
+// reference, as their calling convention differs between targets.
+template <class T>
+struct Vectors {
+  static constexpr int kLanes = 64 / sizeof(T);
+  typedef T Vector __attribute__((vector_size(64)));
+};
+template <class T>
+using Vector = typename Vectors<T>::Vector;
+template <class T>
+constexpr int kLanes = Vectors<T>::kLanes;
+
+template <class T>
+HWY_INLINE void load(const T* from, Vector<T>& v) {
+  std::memcpy(&v, from, sizeof v);
+}
+template <class T>
+HWY_INLINE void store(const Vector<T>& v, T* to) {
+  std::memcpy(to, &v, sizeof v);
+}
+
+// Integer arithmetic wraps around, so it is done unsigned.
+template <class T>
+using Arithmetic = std::conditional_t<std::is_same_v<T, int32_t>, uint32_t,
+                                      std::conditional_t<std::is_same_v<T, int64_t>, uint64_t, T>>;
+
+struct Sum {
+  template <class T>
+  static constexpr T neutral() {
+    return T(0);
+  }
+  template <class T>
+  static HWY_INLINE void apply(T& a, const T& b) {
+    a = static_cast<T>(static_cast<Arithmetic<T>>(a) + static_cast<Arithmetic<T>>(b));
+  }
+  template <class T>
+  static HWY_INLINE void apply_vector(Vector<T>& a, const Vector<T>& b) {
+    a = (Vector<T>)((Vector<Arithmetic<T>>)a + (Vector<Arithmetic<T>>)b);
+  }
+};
+struct Prod {
+  template <class T>
+  static constexpr T neutral() {
+    return T(1);
+  }
+  template <class T>
+  static HWY_INLINE void apply(T& a, const T& b) {
+    a = static_cast<T>(static_cast<Arithmetic<T>>(a) * static_cast<Arithmetic<T>>(b));
+  }
+  template <class T>
+  static HWY_INLINE void apply_vector(Vector<T>& a, const Vector<T>& b) {
+    a = (Vector<T>)((Vector<Arithmetic<T>>)a * (Vector<Arithmetic<T>>)b);
+  }
+};
+// A comparison with NaN is false, so b's NaN wins by itself and a's by a != a.
+struct Max {
+  template <class T>
+  static constexpr T neutral() {
+    using Limits = std::numeric_limits<T>;
+    return std::is_floating_point_v<T> ? -Limits::infinity() : Limits::lowest();
+  }
+  template <class T>
+  static HWY_INLINE void apply(T& a, const T& b) {
+    a = a > b || a != a ? a : b;
+  }
+  template <class T>
+  static HWY_INLINE void apply_vector(Vector<T>& a, const Vector<T>& b) {
+    a = ((a > b) | (a != a)) ? a : b;
+  }
+};
+struct Min {
+  template <class T>
+  static constexpr T neutral() {
+    using Limits = std::numeric_limits<T>;
+    return std::is_floating_point_v<T> ? Limits::infinity() : Limits::max();
+  }
+  template <class T>
+  static HWY_INLINE void apply(T& a, const T& b) {
+    a = a < b || a != a ? a : b;
+  }
+  template <class T>
+  static HWY_INLINE void apply_vector(Vector<T>& a, const Vector<T>& b) {
+    a = ((a < b) | (a != a)) ? a : b;
+  }
+};
+
+template <class T>
+using Total = std::conditional_t<std::is_floating_point_v<T>, double, int64_t>;
+
+template <class Op, class T>
+HWY_INLINE void merge_lanes(const Vector<T>& v, Total<T>& total) {
+  T lanes[kLanes<T>];
+  store<T>(v, lanes);
+  // Halves first: pairwise, in FP32 but short.
+  for (int half = kLanes<T> / 2; half >= 1; half /= 2)
+    for (int i = 0; i < half; ++i) Op::apply(lanes[i], lanes[i + half]);
+  Op::apply(total, static_cast<Total<T>>(lanes[0]));
+}
+
+template <class Op, class T>
+HWY_INLINE void set_neutral(Vector<T>& v) {
+  T lanes[kLanes<T>];
+  std::fill_n(lanes, kLanes<T>, Op::template neutral<T>());
+  load<T>(lanes, v);
+}
+
+template <class Op, class T>
+void reduce(const void* from, int64_t count, void* total_pointer) {
+  const T* x = static_cast<const T*>(from);
+  Total<T> total = *static_cast<Total<T>*>(total_pointer);
+  constexpr int64_t kStep = 4 * kLanes<T>, kBlock = 32 * kStep;
+  while (count >= kLanes<T>) {
+    Vector<T> a0, a1, a2, a3, b;
+    set_neutral<Op, T>(a0);
+    a1 = a2 = a3 = a0;
+    int64_t i = 0;
+    const int64_t end = std::min(count, kBlock);
+    for (; i + kStep <= end; i += kStep) {
+      load<T>(x + i, b);
+      Op::template apply_vector<T>(a0, b);
+      load<T>(x + i + kLanes<T>, b);
+      Op::template apply_vector<T>(a1, b);
+      load<T>(x + i + 2 * kLanes<T>, b);
+      Op::template apply_vector<T>(a2, b);
+      load<T>(x + i + 3 * kLanes<T>, b);
+      Op::template apply_vector<T>(a3, b);
+    }
+    for (; i + kLanes<T> <= end; i += kLanes<T>) {
+      load<T>(x + i, b);
+      Op::template apply_vector<T>(a0, b);
+    }
+    Op::template apply_vector<T>(a0, a1);
+    Op::template apply_vector<T>(a2, a3);
+    Op::template apply_vector<T>(a0, a2);
+    merge_lanes<Op, T>(a0, total);
+    x += i;
+    count -= i;
+  }
+  for (int64_t i = 0; i < count; ++i) Op::apply(total, static_cast<Total<T>>(x[i]));
+  *static_cast<Total<T>*>(total_pointer) = total;
+}
+
+template <class Op, class T, int kCount>
+HWY_INLINE void add(const T* const* rows, int64_t count, T* block) {
+  int64_t i = 0;
+  for (; i + kLanes<T> <= count; i += kLanes<T>) {
+    Vector<T> a, b, c;
+    load<T>(rows[0] + i, a);
+    if constexpr (kCount == 4) {
+      load<T>(rows[1] + i, b);
+      Op::template apply_vector<T>(a, b);
+      load<T>(rows[2] + i, c);
+      load<T>(rows[3] + i, b);
+      Op::template apply_vector<T>(c, b);
+      Op::template apply_vector<T>(a, c);
+    }
+    load<T>(block + i, b);
+    Op::template apply_vector<T>(b, a);
+    store<T>(b, block + i);
+  }
+  for (; i < count; ++i) {
+    T sum = rows[0][i];
+    for (int r = 1; r < kCount; ++r) Op::apply(sum, rows[r][i]);
+    Op::apply(block[i], sum);
+  }
+}
+template <class Op, class T>
+void add_rows(const void* const* rows, int row_count, int64_t count, void* block) {
+  const T* const* typed = reinterpret_cast<const T* const*>(rows);
+  if (row_count == 4) return add<Op, T, 4>(typed, count, static_cast<T*>(block));
+  for (int r = 0; r < row_count; ++r) add<Op, T, 1>(typed + r, count, static_cast<T*>(block));
+}
+
+template <class Op, class T>
+void flush(void* block, int64_t count, void* totals) {
+  for (int64_t i = 0; i < count; ++i) {
+    T& element = static_cast<T*>(block)[i];
+    Op::apply(static_cast<Total<T>*>(totals)[i], static_cast<Total<T>>(element));
+    element = Op::template neutral<T>();
+  }
+}
+template <class Op, class T>
+void clear(void* elements, int64_t count) {
+  std::fill_n(static_cast<T*>(elements), count, Op::template neutral<T>());
+}
+template <class Op, class T>
+void clear_totals(void* totals, int64_t count) {
+  // The neutral element of the elements' type, so that an empty maximum fits it.
+  std::fill_n(static_cast<Total<T>*>(totals), count,
+              static_cast<Total<T>>(Op::template neutral<T>()));
+}
+template <class Op, class T>
+void merge(const void* others, int64_t count, void* totals) {
+  for (int64_t i = 0; i < count; ++i)
+    Op::apply(static_cast<Total<T>*>(totals)[i], static_cast<const Total<T>*>(others)[i]);
+}
+
+template <class Op, class T>
+constexpr ReduceFunctions kFunctions = {reduce<Op, T>, add_rows<Op, T>,     flush<Op, T>,
+                                        clear<Op, T>,  clear_totals<Op, T>, merge<Op, T>};
+template <class Op>
+const ReduceFunctions* functions_of(DataType type) {
+  switch (type) {
+    case DataType::kFLOAT:
+      return &kFunctions<Op, float>;
+    case DataType::kINT32:
+      return &kFunctions<Op, int32_t>;
+    default:
+      return &kFunctions<Op, int64_t>;
+  }
+}
+
+}  // namespace
+
+const ReduceFunctions* functions(ReduceOperation op, DataType type) {
+  switch (op) {
+    case ReduceOperation::kPROD:
+      return functions_of<Prod>(type);
+    case ReduceOperation::kMAX:
+      return functions_of<Max>(type);
+    case ReduceOperation::kMIN:
+      return functions_of<Min>(type);
+    default:
+      return functions_of<Sum>(type);
+  }
+}
+
+}  // namespace opwright::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace opwright {
+
+HWY_EXPORT(functions);
+
+const ReduceFunctions& reduce_functions(ReduceOperation op, DataType type) {
+  return *HWY_DYNAMIC_DISPATCH(functions)(op, type);
+}
+
+}  // namespace opwright
+#endif
