@@ -18,13 +18,20 @@ namespace {
 /// Every kind of operator that the CPU has kernels for; null when it has none.
 const KernelEntry* find_entry(std::string_view kind) {
   static const std::unordered_map<std::string_view, KernelEntry> table = {
+      {"Concatenation", concatenation_kernels()},
       {"Convolution", convolution_kernels()},
       {"Deconvolution", deconvolution_kernels()},
+      {"Gather", gather_kernels()},
       {"LRN", lrn_kernels()},
       {"MatrixMultiply", matrix_multiply_kernels()},
+      {"Pointwise", pointwise_kernels()},
       {"Pooling", pooling_kernels()},
+      {"Reduce", reduce_kernels()},
       {"Reformat", reformat_kernels()},
+      {"Reshape", reshape_kernels()},
+      {"Slice", slice_kernels()},
       {"Softmax", softmax_kernels()},
+      {"Transpose", transpose_kernels()},
   };
   const auto found = table.find(kind);
   return found == table.end() ? nullptr : &found->second;

@@ -1,0 +1,107 @@
+#include <algorithm>
+#include <cstring>
+
+#include "backend/cpu/candidates.h"
+#include "backend/cpu/copy.h"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/pointwise_broadcast.h"
+#include "base/parallel.h"
+#include "operators/movement.h"
+
+namespace opwright {
+namespace {
+
+int axis_of(const Operator& op, int rank) {
+  const int64_t axis = static_cast<const Concatenation&>(op).params().axis;
+  return static_cast<int>(axis < 0 ? axis + rank : axis);
+}
+
+/// In memory order every format is a stack of rows that hold a piece of each input.
+class ConcatenationKernel final : public Kernel {
+ public:
+  ConcatenationKernel(const Operator& op, const KernelArgs& args)
+      : axis_(axis_of(op, args.outputs[0].max.rank())), type_(args.outputs[0].type) {}
+
+  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
+    const int axis = physical_axis(axis_, outputs[0].rank(), type_.format);
+    const auto bytes_from = [&](const Shape& shape, int first) {
+      const Axes extents = physical_extents(shape, type_.format);
+      int64_t bytes = element_size(type_.dtype);
+      for (int i = first; i < extents.count; ++i) bytes *= extents[i];
+      return bytes;
+    };
+    pieces_.clear();
+    row_bytes_ = 0;
+    for (const Shape& shape : inputs) {
+      pieces_.push_back({bytes_from(shape, axis), row_bytes_});
+      row_bytes_ += pieces_.back().bytes;
+    }
+    rows_ = row_bytes_ == 0 ? 0 : bytes_from(outputs[0], 0) / row_bytes_;
+    grain_ = std::max<int64_t>(1, kCopyGrainBytes / std::max<int64_t>(1, row_bytes_));
+  }
+
+  void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
+    auto* to = static_cast<std::byte*>(outputs[0]);
+    if (rows_ == 1) {
+      for (size_t i = 0; i < pieces_.size(); ++i)
+        parallel_copy(to + pieces_[i].offset, inputs[i], pieces_[i].bytes);
+      return;
+    }
+    parallel_for(rows_, grain_, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row)
+        for (size_t i = 0; i < pieces_.size(); ++i)
+          std::memcpy(to + row * row_bytes_ + pieces_[i].offset,
+                      static_cast<const std::byte*>(inputs[i]) + row * pieces_[i].bytes,
+                      pieces_[i].bytes);
+    });
+  }
+
+ private:
+  struct Piece {
+    int64_t bytes, offset;
+  };
+  int axis_;
+  PortType type_;
+  std::vector<Piece> pieces_;
+  int64_t row_bytes_ = 0, rows_ = 0, grain_ = 1;
+};
+
+std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {
+  std::vector<Candidate> result;
+  const int rank = query.outputs[0].max.rank();
+  for (const TensorFormat format : formats_of(query, rank)) {
+    // Only the last input's channels may leave padding in a block; it is copied with the block.
+    if (axis_of(op, rank) == 1 &&
+        !std::all_of(query.inputs.begin(), query.inputs.end() - 1,
+                     [&](const PortDesc& port) { return fills_blocks(port, format); }))
+      continue;
+    Candidate candidate = linear_candidate(query, "copy");
+    for (PortType& type : candidate.inputs) type.format = format;
+    candidate.outputs[0].format = format;
+    result.push_back(std::move(candidate));
+  }
+  // Copies work on any type, so a lower precision takes all ports along.
+  const size_t count = result.size();
+  for (const DataType type : {DataType::kBF16, DataType::kHALF}) {
+    if (query.strongly_typed || !(type == DataType::kBF16 ? query.bf16 : query.fp16) ||
+        query.outputs[0].type.dtype != DataType::kFLOAT)
+      continue;
+    for (size_t i = 0; i < count; ++i) {
+      Candidate candidate = result[i];
+      for (PortType& port : candidate.inputs) port.dtype = type;
+      candidate.outputs[0].dtype = type;
+      result.push_back(std::move(candidate));
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+KernelEntry concatenation_kernels() {
+  return {candidates, [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
+            return std::make_unique<ConcatenationKernel>(op, args);
+          }};
+}
+
+}  // namespace opwright

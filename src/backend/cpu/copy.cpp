@@ -1,0 +1,64 @@
+#include "backend/cpu/copy.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/parallel.h"
+
+namespace opwright {
+
+void parallel_copy(void* to, const void* from, int64_t bytes) {
+  parallel_for(bytes, kCopyGrainBytes, [&](int64_t begin, int64_t end) {
+    std::memcpy(static_cast<std::byte*>(to) + begin, static_cast<const std::byte*>(from) + begin,
+                end - begin);
+  });
+}
+
+namespace {
+
+template <class T>
+void fill(std::byte* to, const std::byte* value, int64_t count) {
+  T element;
+  std::memcpy(&element, value, sizeof element);
+  std::fill_n(reinterpret_cast<T*>(to), count, element);
+}
+
+template <class T>
+void gather(std::byte* to, const std::byte* from, int64_t stride, int64_t count) {
+  for (int64_t i = 0; i < count; ++i)
+    reinterpret_cast<T*>(to)[i] = *reinterpret_cast<const T*>(from + i * stride);
+}
+
+}  // namespace
+
+void fill_elements(std::byte* to, const std::byte* value, int element_size, int64_t count) {
+  switch (element_size) {
+    case 1:
+      return fill<uint8_t>(to, value, count);
+    case 2:
+      return fill<uint16_t>(to, value, count);
+    case 4:
+      return fill<uint32_t>(to, value, count);
+    default:
+      return fill<uint64_t>(to, value, count);
+  }
+}
+
+void gather_elements(std::byte* to, const std::byte* from, int64_t element_size, int64_t stride,
+                     int64_t count) {
+  switch (element_size) {
+    case 1:
+      return gather<uint8_t>(to, from, stride, count);
+    case 2:
+      return gather<uint16_t>(to, from, stride, count);
+    case 4:
+      return gather<uint32_t>(to, from, stride, count);
+    case 8:
+      return gather<uint64_t>(to, from, stride, count);
+    default:
+      for (int64_t i = 0; i < count; ++i)
+        std::memcpy(to + i * element_size, from + i * stride, element_size);
+  }
+}
+
+}  // namespace opwright

@@ -1,0 +1,183 @@
+#include <algorithm>
+#include <cstring>
+
+#include "backend/cpu/candidates.h"
+#include "backend/cpu/copy.h"
+#include "backend/cpu/kernels.h"
+#include "base/parallel.h"
+#include "operators/movement.h"
+
+namespace opwright {
+namespace {
+
+/// Reads an index, counting negative ones from the end; -1 when it is out of range.
+class IndexReader {
+ public:
+  IndexReader(const void* data, bool wide) : data_(data), wide_(wide) {}
+  int64_t operator()(int64_t i, int64_t extent) const {
+    const int64_t index =
+        wide_ ? static_cast<const int64_t*>(data_)[i] : static_cast<const int32_t*>(data_)[i];
+    if (index >= 0) return index < extent ? index : -1;
+    return index >= -extent ? index + extent : -1;
+  }
+
+ private:
+  const void* data_;
+  bool wide_;
+};
+
+/// Copies or, where there is nothing to copy, clears one slice.
+void put(std::byte* to, const std::byte* from, int64_t bytes) {
+  if (!from)
+    std::memset(to, 0, bytes);
+  else if (bytes == 4)
+    std::memcpy(to, from, 4);
+  else if (bytes == 8)
+    std::memcpy(to, from, 8);
+  else
+    std::memcpy(to, from, bytes);
+}
+
+class GatherKernel final : public Kernel {
+ public:
+  GatherKernel(const Gather& op, const KernelArgs& args)
+      : params_(op.params()),
+        element_size_(element_size(args.inputs[0].type.dtype)),
+        wide_(args.inputs[1].type.dtype == DataType::kINT64) {}
+
+  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
+    const Shape &data = inputs[0], &indices = inputs[1];
+    const int batch = static_cast<int>(params_.num_elementwise_dims);
+    const int axis = static_cast<int>(params_.axis < 0 ? params_.axis + data.rank() : params_.axis);
+    numel_ = outputs[0].numel();
+    switch (params_.mode) {
+      case GatherMode::kDEFAULT:
+        outer_ = data.numel(batch, axis);
+        extent_ = data[axis];
+        inner_bytes_ = data.numel(axis + 1, data.rank()) * element_size_;
+        count_ = indices.numel(batch, indices.rank());
+        break;
+      case GatherMode::kELEMENT: {
+        // Rows of the indices; all but the last axis are walked by their index.
+        rows_ = indices;
+        int64_t stride = 1;
+        for (int i = data.rank() - 1; i >= 0; --i) {
+          strides_[i] = stride;
+          stride *= data[i];
+        }
+        axis_ = axis;
+        extent_ = data[axis];
+        count_ = indices.rank() == 0 ? 1 : indices[indices.rank() - 1];
+        inner_bytes_ = element_size_;
+        break;
+      }
+      case GatherMode::kND: {
+        tuple_ = static_cast<int>(indices[indices.rank() - 1]);
+        count_ = indices.numel(batch, indices.rank() - 1);
+        int64_t stride = data.numel(batch + tuple_, data.rank()) * element_size_;
+        inner_bytes_ = stride;
+        for (int i = tuple_ - 1; i >= 0; --i) {
+          extents_[i] = data[batch + i];
+          strides_[i] = stride;
+          stride *= data[batch + i];
+        }
+        batch_bytes_ = stride;
+        break;
+      }
+    }
+    const int64_t slice = std::max<int64_t>(1, inner_bytes_);
+    slices_ = numel_ * element_size_ / slice;
+    // A slice costs a few nanoseconds however short it is.
+    grain_ = std::max<int64_t>(1, kCopyGrainBytes / std::max<int64_t>(16, slice));
+  }
+
+  void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
+    if (numel_ == 0) return;
+    const auto* data = static_cast<const std::byte*>(inputs[0]);
+    auto* to = static_cast<std::byte*>(outputs[0]);
+    const IndexReader index(inputs[1], wide_);
+    switch (params_.mode) {
+      case GatherMode::kDEFAULT:
+        return parallel_for(slices_, grain_, [&](int64_t begin, int64_t end) {
+          gather_slices(data, index, to, begin, end);
+        });
+      case GatherMode::kELEMENT:
+        return parallel_for(slices_ / count_, std::max<int64_t>(1, grain_ / count_),
+                            [&](int64_t begin, int64_t end) {
+                              for (int64_t row = begin; row < end; ++row)
+                                gather_row(data, index, to, row);
+                            });
+      case GatherMode::kND:
+        return parallel_for(slices_, grain_, [&](int64_t begin, int64_t end) {
+          gather_tuples(data, index, to, begin, end);
+        });
+    }
+  }
+
+ private:
+  /// Slice i of the output [batch, outer, count] is slice [batch, outer, index] of the data.
+  void gather_slices(const std::byte* data, const IndexReader& index, std::byte* to, int64_t begin,
+                     int64_t end) const {
+    int64_t i = begin % count_, outer = begin / count_;
+    for (int64_t slice = begin; slice < end; ++slice) {
+      const int64_t found = index(outer / outer_ * count_ + i, extent_);
+      put(to + slice * inner_bytes_,
+          found < 0 ? nullptr : data + (outer * extent_ + found) * inner_bytes_, inner_bytes_);
+      if (++i == count_) i = 0, ++outer;
+    }
+  }
+
+  void gather_row(const std::byte* data, const IndexReader& index, std::byte* to,
+                  int64_t row) const {
+    const int last = rows_.rank() - 1;
+    int64_t offset = 0, rest = row;
+    for (int i = last - 1; i >= 0; --i) {
+      if (i != axis_) offset += rest % rows_[i] * strides_[i];
+      rest /= rows_[i];
+    }
+    const int64_t step = axis_ == last || last < 0 ? 0 : strides_[last];
+    const int64_t stride = strides_[axis_];
+    for (int64_t i = 0; i < count_; ++i) {
+      const int64_t position = row * count_ + i;
+      const int64_t found = index(position, extent_);
+      put(to + position * element_size_,
+          found < 0 ? nullptr : data + (offset + i * step + found * stride) * element_size_,
+          element_size_);
+    }
+  }
+
+  void gather_tuples(const std::byte* data, const IndexReader& index, std::byte* to, int64_t begin,
+                     int64_t end) const {
+    for (int64_t slice = begin; slice < end; ++slice) {
+      const std::byte* from = data + slice / count_ * batch_bytes_;
+      for (int k = 0; k < tuple_ && from; ++k) {
+        const int64_t found = index(slice * tuple_ + k, extents_[k]);
+        from = found < 0 ? nullptr : from + found * strides_[k];
+      }
+      put(to + slice * inner_bytes_, from, inner_bytes_);
+    }
+  }
+
+  GatherParams params_;
+  int element_size_;
+  bool wide_;
+  int64_t numel_ = 0, outer_ = 1, extent_ = 0, inner_bytes_ = 0, count_ = 0;
+  int64_t slices_ = 0, grain_ = 1, batch_bytes_ = 0;
+  int axis_ = 0, tuple_ = 0;
+  Shape rows_;
+  int64_t strides_[Dims::MAX_DIMS] = {}, extents_[Dims::MAX_DIMS] = {};
+};
+
+std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) {
+  return {linear_candidate(query, "copy")};
+}
+
+}  // namespace
+
+KernelEntry gather_kernels() {
+  return {candidates, [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
+            return std::make_unique<GatherKernel>(static_cast<const Gather&>(op), args);
+          }};
+}
+
+}  // namespace opwright

@@ -1,0 +1,37 @@
+#include "backend/cpu/candidates.h"
+#include "backend/cpu/copy.h"
+#include "backend/cpu/kernels.h"
+#include "base/types.h"
+
+namespace opwright {
+namespace {
+
+class ReshapeKernel final : public Kernel {
+ public:
+  explicit ReshapeKernel(const KernelArgs& args) : type_(args.outputs[0].type.dtype) {}
+
+  void on_shape_change(std::span<const Shape>, std::span<const Shape> outputs) override {
+    bytes_ = bytes_of(type_, outputs[0].numel());
+  }
+  void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
+    parallel_copy(outputs[0], inputs[0], bytes_);
+  }
+
+ private:
+  DataType type_;
+  int64_t bytes_ = 0;
+};
+
+std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) {
+  return {linear_candidate(query, "copy")};
+}
+
+}  // namespace
+
+KernelEntry reshape_kernels() {
+  return {candidates, [](const Operator&, const KernelArgs& args) -> std::unique_ptr<Kernel> {
+            return std::make_unique<ReshapeKernel>(args);
+          }};
+}
+
+}  // namespace opwright

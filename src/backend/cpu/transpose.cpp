@@ -1,0 +1,130 @@
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "backend/cpu/candidates.h"
+#include "backend/cpu/copy.h"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/transpose_tile.h"
+#include "base/parallel.h"
+#include "operators/movement.h"
+
+namespace opwright {
+namespace {
+
+/// Axes that stay neighbours are merged first. If the last axis stays the last one, rows are
+/// copied; otherwise matrices of the input's and the output's last axis are transposed.
+class TransposeKernel final : public Kernel {
+ public:
+  TransposeKernel(const Transpose& op, const KernelArgs& args)
+      : permutation_(op.params().permutation),
+        element_size_(element_size(args.outputs[0].type.dtype)) {}
+
+  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
+    const Shape& input = inputs[0];
+    numel_ = outputs[0].numel();
+    int64_t input_strides[Dims::MAX_DIMS];
+    int64_t stride = 1;
+    for (int i = input.rank() - 1; i >= 0; --i) {
+      input_strides[i] = stride;
+      stride *= input[i];
+    }
+    axes_.clear();
+    for (int i = 0; i < outputs[0].rank(); ++i) {
+      const int64_t from = permutation_[i];
+      if (input[from] == 1) continue;
+      const Axis axis{input[from], input_strides[from], 0};
+      if (!axes_.empty() && axes_.back().from_stride == axis.extent * axis.from_stride)
+        axes_.back() = {axes_.back().extent * axis.extent, axis.from_stride, 0};
+      else
+        axes_.push_back(axis);
+    }
+    if (axes_.empty()) axes_.push_back({1, 1, 1});
+    stride = 1;
+    for (size_t i = axes_.size(); i-- > 0;) {
+      axes_[i].to_stride = stride;
+      stride *= axes_[i].extent;
+    }
+    inner_ = axes_.back();
+    axes_.pop_back();
+    copies_rows_ = inner_.from_stride == 1;
+    if (copies_rows_) {
+      row_bytes_ = inner_.extent * element_size_;
+      rows_ = numel_ / std::max<int64_t>(1, inner_.extent);
+      grain_ = std::max<int64_t>(1, kCopyGrainBytes / std::max<int64_t>(1, row_bytes_));
+      return;
+    }
+    // The axis that is contiguous in the input becomes the matrix's other side. Both sides are
+    // split so that one matrix alone gives every thread something to do.
+    const auto contiguous = std::find_if(axes_.begin(), axes_.end(),
+                                         [](const Axis& axis) { return axis.from_stride == 1; });
+    matrix_ = *contiguous;
+    axes_.erase(contiguous);
+    strips_ = (matrix_.extent + kStrip - 1) / kStrip;
+    chunks_ = (inner_.extent + kChunk - 1) / kChunk;
+    rows_ = strips_ * chunks_;
+    for (const Axis& axis : axes_) rows_ *= axis.extent;
+    grain_ = std::max<int64_t>(
+        1, kCopyGrainBytes /
+               std::max<int64_t>(1, std::min(inner_.extent, kChunk) * kStrip * element_size_));
+  }
+
+  void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
+    if (numel_ == 0) return;
+    const auto* from = static_cast<const std::byte*>(inputs[0]);
+    auto* to = static_cast<std::byte*>(outputs[0]);
+    if (copies_rows_ && axes_.empty()) return parallel_copy(to, from, numel_ * element_size_);
+    parallel_for(rows_, grain_, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        int64_t rest = copies_rows_ ? row : row / (strips_ * chunks_);
+        int64_t from_offset = 0, to_offset = 0;
+        for (size_t i = axes_.size(); i-- > 0;) {
+          const int64_t index = rest % axes_[i].extent;
+          rest /= axes_[i].extent;
+          from_offset += index * axes_[i].from_stride;
+          to_offset += index * axes_[i].to_stride;
+        }
+        if (copies_rows_) {
+          std::memcpy(to + to_offset * element_size_, from + from_offset * element_size_,
+                      row_bytes_);
+          continue;
+        }
+        const int64_t column = row % strips_ * kStrip, line = row / strips_ % chunks_ * kChunk;
+        from_offset += column + line * inner_.from_stride;
+        to_offset += column * matrix_.to_stride + line;
+        transpose_matrix(from + from_offset * element_size_, inner_.from_stride,
+                         to + to_offset * element_size_, matrix_.to_stride,
+                         std::min(kChunk, inner_.extent - line),
+                         std::min(kStrip, matrix_.extent - column), element_size_);
+      }
+    });
+  }
+
+ private:
+  static constexpr int64_t kStrip = 64, kChunk = 1024;
+  struct Axis {
+    int64_t extent, from_stride, to_stride;
+  };
+
+  Ints permutation_;
+  int element_size_;
+  int64_t numel_ = 0;
+  std::vector<Axis> axes_;  // of the output, without those of a row or matrix
+  Axis inner_{1, 1, 1}, matrix_{1, 1, 1};
+  bool copies_rows_ = true;
+  int64_t row_bytes_ = 0, rows_ = 0, strips_ = 1, chunks_ = 1, grain_ = 1;
+};
+
+std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) {
+  return {linear_candidate(query, "blocks")};
+}
+
+}  // namespace
+
+KernelEntry transpose_kernels() {
+  return {candidates, [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
+            return std::make_unique<TransposeKernel>(static_cast<const Transpose&>(op), args);
+          }};
+}
+
+}  // namespace opwright
