@@ -7,7 +7,7 @@ namespace opwright {
 
 Inference::Inference(const InferContext& context, std::string_view kind,
                      std::initializer_list<std::string_view> names, int least, int most)
-    : context_(context), who_(str("layer '", context.layer, "' (", kind, ")")), names_(names) {
+    : context_(context), who_(str(kind, " '", context.layer, "'")), names_(names) {
   context.require_inputs(kind, least, most < 0 ? static_cast<int>(names.size()) : most);
 }
 

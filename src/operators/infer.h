@@ -28,7 +28,7 @@ class Inference {
   /// Null when the input is absent.
   const TensorInfo* optional(int i) const { return i < count() ? context_.inputs[i] : nullptr; }
   int rank(int i) const { return static_cast<int>(input(i).dims.size()); }
-  /// "layer 'conv1' (Convolution)".
+  /// "Convolution 'conv1'".
   const std::string& who() const { return who_; }
   /// "input 1 (kernel)".
   std::string port(int i) const;

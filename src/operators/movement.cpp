@@ -71,8 +71,9 @@ std::optional<Expr> pick(const std::vector<Expr>& data, const Expr& index) {
 }  // namespace
 
 std::vector<OutputInfo> Concatenation::infer(InferContext& context) const {
-  const Inference inference(context, kKind, {}, 1, std::numeric_limits<int>::max());
-  const int rank = inference.optional(0) ? inference.rank(0) : 0;
+  const Inference inference(context, kKind, {}, 0, std::numeric_limits<int>::max());
+  inference.require(inference.optional(0) != nullptr, "needs at least one input");
+  const int rank = inference.rank(0);
   inference.require_axis(params().axis, rank, "the axis");
   const int axis = static_cast<int>(params().axis);
   SymShape shape = inference.input(0).dims;

@@ -71,7 +71,11 @@ std::vector<OutputInfo> Fill::infer(InferContext& context) const {
     // A scalar has no axis to step along.
     const std::optional<Expr> step = shape.empty() ? Expr(0) : parameter(2, params.beta);
     if (start && step)
-      values = make_values(type, shape, [&](int64_t i) { return *start + Expr(i) * *step; });
+      values = make_values(type, shape, [&](int64_t i) {
+        const Expr value = *start + Expr(i) * *step;
+        return type == DataType::kBOOL ? Expr(1) - Expr::make(ExprOp::kEqual, value, Expr(0))
+                                       : value;
+      });
   }
   return {make_output(type, std::move(shape), std::move(values))};
 }

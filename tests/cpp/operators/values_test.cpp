@@ -187,6 +187,12 @@ TEST(Values, Fill) {
   EXPECT_EQ(values_at(infer_one<Fill>(range, inputs), {10}), (Values{10, 9, 8}));
   range.alpha = 0.5;
   EXPECT_EQ(infer_one<Fill>(range, {}).values, nullptr);
+  range.alpha = -1;
+  range.beta = 1;
+  range.shape = {3};
+  range.to_type = DataType::kBOOL;
+  EXPECT_EQ(values_at(infer_one<Fill>(range, {})), (Values{1, 0, 1}));
+  range.to_type = DataType::kINT32;
   range.shape = {TensorInfo::kMaxValues + 1};
   range.alpha = 0;
   EXPECT_EQ(infer_one<Fill>(range, {}).values, nullptr);
