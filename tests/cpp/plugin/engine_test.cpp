@@ -1,0 +1,168 @@
+// Plugins of each kind from a network through an engine file to a run, on the CPU.
+
+#include <cstring>
+#include <numeric>
+
+#include "compile/compile.h"
+#include "plugin/compile_for_test.h"
+#include "plugin/compiled_kernel.h"
+#include "plugin/lookup.h"
+#include "plugin/plugin_test.h"
+#include "plugin/registry.h"
+#include "plugin/test_plugins.h"
+#include "plugin/v3_operator.h"
+#include "runtime/context.h"
+
+namespace opwright {
+namespace {
+
+using DT = DataType;
+
+Blob to_file(const Plan& plan) {
+  const std::vector<Blob> pieces = serialize(plan);
+  size_t size = 0;
+  for (const Blob& piece : pieces) size += piece.size();
+  return Blob::make(size, [&](void* memory) {
+    auto* to = static_cast<std::byte*>(memory);
+    for (const Blob& piece : pieces) {
+      std::memcpy(to, piece.data(), piece.size());
+      to += piece.size();
+    }
+  });
+}
+
+/// One plugin between the network's only input and output; its first extent is 1 to 8.
+Plan build(OperatorPtr op, const Shape& rest, const BuildConfig& base = {}) {
+  Network network;
+  Shape shape{-1};
+  Shape min{1}, opt{4}, max{8};
+  for (const int64_t extent : rest)
+    for (Shape* s : {&shape, &min, &opt, &max}) s->push_back(extent);
+  Tensor* input = network.add_input("x", DT::kFLOAT, shape);
+  Tensor* const inputs[] = {input};
+  Layer* layer = network.add_layer(std::move(op), inputs, "the plugin");
+  layer->output(0)->set_name("y");
+  network.mark_output(*layer->output(0));
+  BuildConfig config = base;
+  OptimizationProfile profile;
+  profile.set_shape("x", min, opt, max);
+  config.profiles = {profile};
+  return deserialize(to_file(compile(network, config)));
+}
+
+std::vector<float> run(const std::shared_ptr<Engine>& engine, const Shape& shape,
+                       const std::vector<float>& input) {
+  Context context(engine);
+  context.set_input_shape(0, shape);
+  std::vector<float> output(static_cast<size_t>(context.output_shape(0).numel()));
+  context.set_input_address(0, input.data());
+  context.set_output_address(0, output.data());
+  context.enqueue();
+  return output;
+}
+
+TEST(PluginEngine, NativeLibrary) {
+  PluginRegistry registry(&PluginRegistry::global());
+  void* handle =
+      registry.load_library(std::string(OPWRIGHT_TEST_PLUGIN_DIR) + "/circ_pad_plugin.so");
+  const int64_t pads[] = {1, 2};
+  PluginNode node;
+  node.layer = "pad";
+  node.name = "circ_pad_plugin";
+  node.num_inputs = 1;
+  node.attributes = {{"pads", PluginFieldType::kINT64, 2, Blob::copy(pads, sizeof(pads))}};
+  const Plan plan = build(make_plugin_for_node(node, &registry, {}), {3});
+  ASSERT_EQ(plan.requirements.size(), 1u);
+  LoadOptions options;
+  options.plugins = &registry;
+  {
+    const auto engine = Engine::load(plan, options);
+    EXPECT_EQ(run(engine, {2, 3}, {1, 2, 3, 4, 5, 6}),
+              (std::vector<float>{3, 1, 2, 3, 1, 2, 6, 4, 5, 6, 4, 5}));
+    EXPECT_EQ(run(engine, {1, 3}, {1, 2, 3}), (std::vector<float>{3, 1, 2, 3, 1, 2}));
+  }
+  registry.deregisterLibrary(handle);
+  EXPECT_CONTAINS(error_of([&] { Engine::load(plan, options); }),
+                  "plugin 'circ_pad_plugin' (version 1, namespace '')");
+}
+
+TEST(PluginEngine, RunsTheFastestTactic) {
+  Behavior b;
+  b.tactics = [](DT) { return std::vector<int32_t>{1, 2, 3}; };
+  b.timing_cache_id = nullptr;
+  b.enqueue = [](PluginTensorDesc const* in, auto, void const* const* inputs, void* const* outputs,
+                 void*, int32_t tactic) {
+    // Tactic 2 does the work once, the others many times.
+    int64_t count = 1;
+    for (int i = 0; i < in[0].dims.nbDims; ++i) count *= in[0].dims.d[i];
+    for (int repeat = 0; repeat < (tactic == 2 ? 1 : 2000); ++repeat)
+      for (int64_t i = 0; i < count; ++i)
+        static_cast<volatile float*>(outputs[0])[i] =
+            static_cast<float const*>(inputs[0])[i] + static_cast<float>(tactic);
+    return 0;
+  };
+  TestCreator creator(b);
+  PluginRegistry registry;
+  ASSERT_TRUE(registry.registerCreator(creator, ""));
+  const Plan plan = build(adopt_plugin_v3(std::make_unique<TestPlugin>(b), 1, 0), {64});
+  LoadOptions options;
+  options.plugins = &registry;
+  const auto engine = Engine::load(plan, options);
+  EXPECT_EQ(run(engine, {1, 64}, std::vector<float>(64, 0.0f)), std::vector<float>(64, 2.0f));
+}
+
+TEST(PluginEngine, FailingPluginLeavesTheContextUsable) {
+  Behavior b;
+  TestCreator creator(b);
+  PluginRegistry registry;
+  ASSERT_TRUE(registry.registerCreator(creator, ""));
+  const Plan plan = build(adopt_plugin_v3(std::make_unique<TestPlugin>(b), 1, 0), {2});
+  LoadOptions options;
+  options.plugins = &registry;
+  const auto engine = Engine::load(plan, options);
+  b.enqueue = [](auto...) { return 3; };
+  const std::string message = error_of([&] { run(engine, {1, 2}, {1, 2}); });
+  EXPECT_CONTAINS(message, "the plugin");
+  EXPECT_CONTAINS(message, "enqueue() returned 3");
+  b.enqueue = [](auto, auto, void const* const* inputs, void* const* outputs, auto...) {
+    std::memcpy(outputs[0], inputs[0], 8);
+    return 0;
+  };
+  EXPECT_EQ(run(engine, {1, 2}, {1, 2}), (std::vector<float>{1, 2}));
+}
+
+TEST(PluginEngine, CompiledKernelTravelsInTheFile) {
+  KernelCode code;
+  code.name = "row_sums";
+  code.object = compile_for_test(
+      "extern \"C\" void row_sums(void** args, int64_t x, int64_t, int64_t) {"
+      "const float* row = *(const float**)args[0] + x * *(int32_t*)args[1];"
+      "float sum = 0; for (int i = 0; i < *(int32_t*)args[1]; ++i) sum += row[i];"
+      "(*(float**)args[2])[x] = sum; }");
+  code.grid[0] = Expr::symbol(0);
+  code.arguments = {{ArgumentType::kINT32, Expr::symbol(1), 0}};
+  OutputInfo output;
+  output.dtype = DT::kFLOAT;
+  output.dims = {Expr::symbol(0)};
+  const PortType fp32{DT::kFLOAT, TensorFormat::kLINEAR};
+  Plan plan = build(make_compiled_kernel(code, {{fp32}, {fp32}, 0, ""}, {output}, ""), {3});
+  EXPECT_TRUE(plan.requirements.empty());
+  // This process compiled it.
+  EXPECT_EQ(run(Engine::load(plan, {}), {2, 3}, {1, 2, 3, 4, 5, 6}), (std::vector<float>{6, 15}));
+
+  // The same file from somewhere else: one byte of padding makes it foreign code.
+  ASSERT_EQ(plan.code.size(), 1u);
+  const Blob& old = plan.code[0].bytes;
+  plan.code[0].bytes = Blob::make(old.size() + 1, [&](void* to) {
+    std::memcpy(to, old.data(), old.size());
+    static_cast<char*>(to)[old.size()] = 0;
+  });
+  EXPECT_CONTAINS(error_of([&] { Engine::load(plan, {}); }), "permit");
+  LoadOptions options;
+  options.allow_host_code = true;
+  EXPECT_EQ(run(Engine::load(plan, options), {2, 3}, {1, 2, 3, 4, 5, 6}),
+            (std::vector<float>{6, 15}));
+}
+
+}  // namespace
+}  // namespace opwright
