@@ -189,13 +189,23 @@ void Graph::detach(GraphValue* value) {
   value->producer_output = 0;
 }
 
+bool Graph::is_needed(const GraphNode& node) const {
+  return !node.op->is_pure() || node.defines_sizes() ||
+         std::any_of(node.outputs.begin(), node.outputs.end(),
+                     [&](const GraphValue* output) { return use_count(*output) > 0; });
+}
+
+void Graph::release(GraphNode* node) {
+  if (is_needed(*node)) return;
+  drop_uses(node);
+  node->inputs.clear();
+}
+
 void Graph::remove_dead() {
   for (auto it = nodes_.end(); it != nodes_.begin();) {
     --it;
     GraphNode* node = it->get();
-    bool needed = !node->op->is_pure() || node->defines_sizes();
-    for (const GraphValue* output : node->outputs) needed = needed || use_count(*output) > 0;
-    if (needed) continue;
+    if (is_needed(*node)) continue;
     drop_uses(node);
     for (GraphValue* output : node->outputs) output->producer = nullptr;
     it = nodes_.erase(it);

@@ -91,12 +91,16 @@ class Graph {
   void replace_uses(GraphValue* from, GraphValue* to);
   /// The value no longer comes from its producer but is known (info.constant or info.values).
   void detach(GraphValue* value);
+  /// When nothing needs the node: takes its inputs away, so that they count as unused at once. It
+  /// goes with remove_dead().
+  void release(GraphNode* node);
   /// Removes nodes that nothing needs.
   void remove_dead();
 
  private:
   GraphValue* new_value(TensorInfo info, std::string name);
   void drop_uses(GraphNode* node);
+  bool is_needed(const GraphNode& node) const;
   void sort(const std::vector<GraphNode*>& layers_in_order);
 
   std::list<std::unique_ptr<GraphNode>> nodes_;

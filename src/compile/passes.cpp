@@ -24,7 +24,23 @@ void run_passes(Graph& graph, const PassContext& context) {
   graph.remove_dead();
   lower(graph);
   simplify(graph);
+  graph.remove_dead();
   fold_constants(graph, context);
+  merge_equal(graph);
+  simplify(graph);
+  graph.remove_dead();
+
+  fold_padding(graph);
+  recognize_normalization(graph, context);
+  graph.remove_dead();
+  fold_scales(graph, context);
+  graph.remove_dead();
+  fuse_epilogues(graph, context);
+  graph.remove_dead();
+  fuse_pointwise(graph);
+  graph.remove_dead();
+  recognize_activations(graph);
+  fuse_epilogues(graph, context);
   graph.remove_dead();
 }
 

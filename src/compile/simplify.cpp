@@ -2,8 +2,8 @@
 
 #include "compile/passes.h"
 #include "compile/program.h"
-#include "network/constant.h"
 #include "operators/elementwise.h"
+#include "operators/matrix.h"
 #include "operators/movement.h"
 #include "operators/pointwise.h"
 
@@ -41,7 +41,35 @@ bool changes_nothing(const GraphNode& node) {
   return false;
 }
 
+/// Whether the permutation exchanges the last two axes and nothing else.
+bool swaps_last(const Ints& permutation) {
+  const auto rank = static_cast<int64_t>(permutation.size());
+  for (int64_t i = 0; i + 2 < rank; ++i)
+    if (permutation[i] != i) return false;
+  return rank >= 2 && permutation[rank - 1] == rank - 2;
+}
+
+/// Lets a matrix product read a transposed operand as it was.
+void absorb_transposes(Graph& graph, GraphNode* node) {
+  MatrixMultiplyParams params = node->as<MatrixMultiply>()->params();
+  std::vector<GraphValue*> inputs = node->inputs;
+  bool changed = false;
+  for (int i = 0; i < 2; ++i) {
+    MatrixOperation& op = i == 0 ? params.op0 : params.op1;
+    const GraphNode* before = inputs[i]->producer;
+    const auto* transpose = before ? before->as<Transpose>() : nullptr;
+    if (!transpose || op == MatrixOperation::kVECTOR ||
+        !swaps_last(transpose->params().permutation))
+      continue;
+    op = op == MatrixOperation::kNONE ? MatrixOperation::kTRANSPOSE : MatrixOperation::kNONE;
+    inputs[i] = before->inputs[0];
+    changed = true;
+  }
+  if (changed) graph.replace(node, std::make_shared<MatrixMultiply>(params), std::move(inputs));
+}
+
 void simplify_node(Graph& graph, GraphNode* node) {
+  if (node->as<MatrixMultiply>()) absorb_transposes(graph, node);
   GraphValue* input = node->input(0);
   if (const auto* transpose = node->as<Transpose>()) {
     if (keeps_order(input->info.dims, transpose->params().permutation)) {

@@ -1,0 +1,39 @@
+#include <map>
+
+#include "base/error.h"
+#include "base/types.h"
+#include "compile/passes.h"
+#include "operators/source.h"
+
+namespace opwright {
+namespace {
+
+std::string key_of(const GraphNode& node) {
+  std::string key = str(node.op->kind(), "|", str(node.op->attributes()), "|");
+  for (const GraphValue* input : node.inputs) key += str(input, ",");
+  for (const GraphValue* output : node.outputs) {
+    key += str("|", name(output->info.dtype));
+    for (const Expr& extent : output->info.dims) key += str(",", extent.str());
+  }
+  return key;
+}
+
+bool is_random(const GraphNode& node) {
+  const auto* fill = node.as<Fill>();
+  return fill && fill->params().operation != FillOperation::kLINSPACE;
+}
+
+}  // namespace
+
+void merge_equal(Graph& graph) {
+  std::map<std::string, GraphNode*> known;
+  for (GraphNode* node : graph.nodes()) {
+    if (!node->op->is_pure() || node->defines_sizes() || is_random(*node)) continue;
+    auto [first, added] = known.try_emplace(key_of(*node), node);
+    if (added) continue;
+    for (size_t i = 0; i < node->outputs.size(); ++i)
+      graph.replace_uses(node->outputs[i], first->second->outputs[i]);
+  }
+}
+
+}  // namespace opwright

@@ -1,0 +1,191 @@
+#include <algorithm>
+#include <optional>
+
+#include "base/half.h"
+#include "base/types.h"
+#include "compile/passes.h"
+#include "operators/normalization.h"
+#include "operators/pointwise.h"
+#include "operators/reduce.h"
+
+namespace opwright {
+namespace {
+
+/// An operand of an element-wise operation: a tensor or a number.
+struct Operand {
+  GraphValue* value = nullptr;
+  double number = 0;
+};
+
+/// A Pointwise node that is one operation.
+struct Operation {
+  int32_t op = -1;
+  Operand a, b;
+  bool is(ElementWiseOperation wanted) const {
+    return op == static_cast<int32_t>(PointwiseOp::kBinary) + static_cast<int32_t>(wanted);
+  }
+  bool is(UnaryOperation wanted) const {
+    return op == static_cast<int32_t>(PointwiseOp::kUnary) + static_cast<int32_t>(wanted);
+  }
+};
+
+std::optional<Operation> operation(const GraphNode* node) {
+  const auto* pointwise = node ? node->as<Pointwise>() : nullptr;
+  if (pointwise == nullptr || node->outputs.size() != 1) return std::nullopt;
+  const std::vector<PointwiseInstruction> program = decode(pointwise->params());
+  if (pointwise->params().results[0] != static_cast<int64_t>(program.size()) - 1)
+    return std::nullopt;
+  auto operand = [&](int32_t at) {
+    Operand result;
+    if (at < 0) return result;
+    if (program[at].op == static_cast<int32_t>(PointwiseOp::kInput))
+      result.value = node->inputs[program[at].a];
+    else
+      result.number = program[at].alpha;
+    return result;
+  };
+  for (size_t i = 0; i + 1 < program.size(); ++i)
+    if (program[i].op > static_cast<int32_t>(PointwiseOp::kConstant)) return std::nullopt;
+  const PointwiseInstruction& last = program.back();
+  if (last.op < static_cast<int32_t>(PointwiseOp::kBinary) || last.type != DataType::kFLOAT)
+    return std::nullopt;
+  return Operation{last.op, operand(last.a), operand(last.b)};
+}
+
+std::optional<Operation> made_by(const Operand& operand) {
+  return operand.value ? operation(operand.value->producer) : std::nullopt;
+}
+
+/// The tensor whose mean over `axes` the value is, extents kept; null when it is none.
+GraphValue* mean_of(const Operand& operand, int64_t* axes) {
+  const GraphNode* node = operand.value ? operand.value->producer : nullptr;
+  const auto* reduce = node ? node->as<Reduce>() : nullptr;
+  if (reduce == nullptr || reduce->params().op != ReduceOperation::kAVG ||
+      !reduce->params().keep_dims)
+    return nullptr;
+  *axes = reduce->params().axes;
+  return node->inputs[0];
+}
+
+/// The tensor whose square the value is.
+GraphValue* square_of(GraphValue* value) {
+  const std::optional<Operation> op = operation(value->producer);
+  if (!op) return nullptr;
+  if (op->is(ElementWiseOperation::kPROD) && op->a.value == op->b.value) return op->a.value;
+  if (op->is(ElementWiseOperation::kPOW) && !op->b.value && op->b.number == 2) return op->a.value;
+  return nullptr;
+}
+
+struct Normalized {
+  GraphValue* x = nullptr;
+  NormalizationParams params;
+};
+
+/// `numerator` / sqrt(mean(numerator^2) + epsilon), where the numerator is x - mean(x) or x itself.
+std::optional<Normalized> match_quotient(GraphValue* numerator, const Operand& root) {
+  const std::optional<Operation> sqrt = made_by(root);
+  if (!sqrt || !sqrt->is(UnaryOperation::kSQRT)) return std::nullopt;
+  const std::optional<Operation> sum = made_by(sqrt->a);
+  if (!sum || !sum->is(ElementWiseOperation::kSUM)) return std::nullopt;
+  const bool second_is_number = sum->a.value != nullptr && sum->b.value == nullptr;
+  const bool first_is_number = sum->b.value != nullptr && sum->a.value == nullptr;
+  if (!second_is_number && !first_is_number) return std::nullopt;
+  Normalized result;
+  const Operand& variance = second_is_number ? sum->a : sum->b;
+  result.params.epsilon = static_cast<float>(second_is_number ? sum->b.number : sum->a.number);
+  GraphValue* squared = mean_of(variance, &result.params.axes);
+  if (squared == nullptr || square_of(squared) != numerator) return std::nullopt;
+  if (const std::optional<Operation> difference = operation(numerator->producer);
+      difference && difference->is(ElementWiseOperation::kSUB) && difference->a.value) {
+    int64_t axes = 0;
+    if (mean_of(difference->b, &axes) == difference->a.value && axes == result.params.axes) {
+      result.x = difference->a.value;
+      return result;
+    }
+  }
+  result.x = numerator;
+  result.params.rms = true;
+  return result;
+}
+
+std::optional<Normalized> match(const GraphNode* node) {
+  const std::optional<Operation> op = operation(node);
+  if (!op || !op->a.value) return std::nullopt;
+  if (op->is(ElementWiseOperation::kDIV)) return match_quotient(op->a.value, op->b);
+  if (!op->is(ElementWiseOperation::kPROD) || !op->b.value) return std::nullopt;
+  for (const auto& [factor, other] : {std::pair(op->a, op->b), std::pair(op->b, op->a)}) {
+    const std::optional<Operation> reciprocal = made_by(other);
+    if (!reciprocal) continue;
+    const bool inverts = reciprocal->is(UnaryOperation::kRECIP) ||
+                         (reciprocal->is(ElementWiseOperation::kDIV) && !reciprocal->a.value &&
+                          reciprocal->a.number == 1);
+    if (!inverts) continue;
+    const Operand& root = reciprocal->is(UnaryOperation::kRECIP) ? reciprocal->a : reciprocal->b;
+    if (auto result = match_quotient(factor.value, root)) return result;
+  }
+  return std::nullopt;
+}
+
+/// A constant that broadcasts to x and varies along the normalized axes at most.
+bool is_coefficient(const GraphValue* value, const Normalized& normalized) {
+  if (value == nullptr || !value->is_constant()) return false;
+  const SymShape& x = normalized.x->info.dims;
+  const Shape shape = constant_shape(value->info.dims);
+  const int offset = static_cast<int>(x.size()) - shape.rank();
+  if (offset < 0) return false;
+  for (int i = 0; i < shape.rank(); ++i) {
+    const bool is_normalized = normalized.params.axes >> (i + offset) & 1;
+    if (is_normalized ? !(x[i + offset] == Expr(shape[i])) : shape[i] != 1) return false;
+  }
+  return true;
+}
+
+/// When the value's only user combines it with a coefficient: that user and the coefficient.
+GraphNode* next(const Graph& graph, const GraphValue& value, ElementWiseOperation wanted,
+                const Normalized& normalized, GraphValue** coefficient) {
+  GraphNode* user = graph.single_user(value);
+  const std::optional<Operation> op = operation(user);
+  if (!op || !op->is(wanted)) return nullptr;
+  *coefficient = op->a.value == &value ? op->b.value : op->a.value;
+  return is_coefficient(*coefficient, normalized) ? user : nullptr;
+}
+
+GraphValue* filled(Graph& graph, const GraphValue& like, float number) {
+  const Shape shape = constant_shape(like.info.dims);
+  const std::vector<float> values(static_cast<size_t>(shape.numel()), number);
+  const auto count = static_cast<int64_t>(values.size());
+  Blob data = Blob::make(bytes_of(like.info.dtype, count), [&](void* memory) {
+    convert(values.data(), DataType::kFLOAT, memory, like.info.dtype, count);
+  });
+  return graph.add_constant(like.info.dtype, shape, std::move(data), like.name + " scale");
+}
+
+}  // namespace
+
+void recognize_normalization(Graph& graph, const PassContext& context) {
+  for (GraphNode* node : graph.nodes()) {
+    const std::optional<Normalized> found = match(node);
+    if (!found) continue;
+    GraphNode* last = node;
+    GraphValue *scale = nullptr, *bias = nullptr;
+    if (GraphNode* user =
+            next(graph, *last->outputs[0], ElementWiseOperation::kPROD, *found, &scale))
+      last = user;
+    else
+      scale = nullptr;
+    if (GraphNode* user = next(graph, *last->outputs[0], ElementWiseOperation::kSUM, *found, &bias))
+      last = user;
+    else
+      bias = nullptr;
+    if (bias && !scale) scale = filled(graph, *bias, 1);
+    std::vector<GraphValue*> inputs{found->x};
+    if (scale) inputs.push_back(scale);
+    if (bias) inputs.push_back(bias);
+    auto op = std::make_shared<Normalization>(found->params);
+    if (!context.can_run(*op, *last, inputs)) continue;
+    if (last != node) last->name = join_names(*node, *last);
+    graph.replace(last, std::move(op), std::move(inputs));
+  }
+}
+
+}  // namespace opwright

@@ -1,0 +1,368 @@
+#include "compile/passes.h"
+
+#include <gtest/gtest.h>
+
+#include "graph_run.h"
+#include "operators/convolution.h"
+#include "operators/elementwise.h"
+#include "operators/matrix.h"
+#include "operators/movement.h"
+#include "operators/normalization.h"
+#include "operators/pooling.h"
+#include "operators/reduce.h"
+#include "operators/source.h"
+
+namespace opwright {
+namespace {
+
+/// A network that is built in one test, with random inputs and constants.
+class Passes : public testing::Test {
+ protected:
+  Tensor* input(const Shape& shape) {
+    inputs_.push_back(random_floats(shape.numel(), ++seed_));
+    return network_.add_input("x" + std::to_string(inputs_.size()), DataType::kFLOAT, shape);
+  }
+  Tensor* constant(const Shape& shape) {
+    return network_.add_constant(DataType::kFLOAT, shape,
+                                 blob_of(random_floats(shape.numel(), ++seed_)));
+  }
+  Tensor* number(float value) {
+    return network_.add_constant(DataType::kFLOAT, {}, blob_of({value}));
+  }
+  /// The number with extents of 1, as exporters write it.
+  Tensor* number(float value, const Shape& shape) {
+    return network_.add_constant(DataType::kFLOAT, shape, blob_of({value}));
+  }
+  Tensor* binary(ElementWiseOperation op, Tensor* a, Tensor* b) {
+    return network_.add<ElementWise>({op}, {a, b})->output(0);
+  }
+  Tensor* add(Tensor* a, Tensor* b) { return binary(ElementWiseOperation::kSUM, a, b); }
+  Tensor* sub(Tensor* a, Tensor* b) { return binary(ElementWiseOperation::kSUB, a, b); }
+  Tensor* mul(Tensor* a, Tensor* b) { return binary(ElementWiseOperation::kPROD, a, b); }
+  Tensor* div(Tensor* a, Tensor* b) { return binary(ElementWiseOperation::kDIV, a, b); }
+  Tensor* unary(UnaryOperation op, Tensor* a) { return network_.add<Unary>({op}, {a})->output(0); }
+  Tensor* activation(ActivationType type, Tensor* a, float alpha = 0, float beta = 0) {
+    return network_.add<Activation>({type, alpha, beta}, {a})->output(0);
+  }
+  Tensor* relu(Tensor* a) { return activation(ActivationType::kRELU, a); }
+  Tensor* mean(Tensor* a, int64_t axes) {
+    return network_.add<Reduce>({ReduceOperation::kAVG, axes, true}, {a})->output(0);
+  }
+  Tensor* convolution(Tensor* x, const Shape& kernel, bool bias = false,
+                      ConvolutionParams params = {}) {
+    std::vector<Tensor*> inputs{x, constant(kernel)};
+    if (bias) inputs.push_back(constant({kernel[0]}));
+    return network_.add<Convolution>(params, inputs)->output(0);
+  }
+
+  /// Runs all passes and checks the kinds that remain, and that the result is that of the layers
+  /// one by one.
+  std::unique_ptr<Graph> expect(const std::string& expected, Tensor* output) {
+    network_.mark_output(*output);
+    return expect(expected);
+  }
+  std::unique_ptr<Graph> expect(const std::string& expected) {
+    const ProfileRanges ranges(network_, nullptr);
+    const BuildConfig config;
+    const PassContext context{get_device(DeviceType::kCPU), config, ranges};
+    Graph plain(network_);
+    fold_shapes(plain);
+    lower(plain);
+    plain.remove_dead();
+    auto optimized = std::make_unique<Graph>(network_);
+    run_passes(*optimized, context);
+    EXPECT_EQ(kinds(*optimized), expected);
+    if (kinds(*optimized) != expected) throw std::runtime_error("another graph than expected");
+    const auto before = GraphRun(plain)(inputs_), after = GraphRun(*optimized)(inputs_);
+    EXPECT_EQ(before.size(), after.size());
+    for (size_t i = 0; i < before.size(); ++i) expect_near(after[i], before[i]);
+    return optimized;
+  }
+
+  Network network_;
+  std::vector<std::vector<float>> inputs_;
+  uint32_t seed_ = 0;
+};
+
+TEST_F(Passes, BatchNormalizationGoesIntoTheConvolution) {
+  Tensor* y = convolution(input({1, 3, 8, 8}), {6, 3, 3, 3});
+  Tensor* normalized =
+      network_.add<Scale>({ScaleMode::kCHANNEL, 1}, {y, constant({6}), constant({6})})->output(0);
+  const auto graph = expect("Convolution", relu(normalized));
+  EXPECT_EQ(graph->nodes()[0]->inputs.size(), 3u);
+}
+
+TEST_F(Passes, ScalesOfGroupedAndTransposedConvolutions) {
+  ConvolutionParams grouped;
+  grouped.groups = 2;
+  Tensor* y = convolution(input({1, 4, 6, 6}), {6, 2, 3, 3}, true, grouped);
+  Tensor* z = mul(add(y, constant({1, 6, 1, 1})), constant({6, 1, 1}));
+  Tensor* up = network_.add<Deconvolution>(grouped, {z, constant({6, 4, 2, 2})})->output(0);
+  expect("Convolution Deconvolution", sub(div(up, constant({1, 8, 1, 1})), constant({8, 1, 1})));
+}
+
+TEST_F(Passes, AScaleStaysWhereTheConvolutionHasOtherReaders) {
+  Tensor* y = convolution(input({1, 3, 8, 8}), {6, 3, 3, 3});
+  network_.mark_output(*y);
+  expect("Convolution Pointwise", mul(y, constant({6, 1, 1})));
+}
+
+TEST_F(Passes, AFactorThatIsNotPerChannelStays) {
+  Tensor* y = convolution(input({1, 3, 8, 8}), {6, 3, 3, 3});
+  expect("Convolution Pointwise", mul(y, constant({1, 6, 1, 6})));
+}
+
+TEST_F(Passes, ResidualBlocksBecomeConvolutions) {
+  Tensor* x = input({1, 8, 6, 6});
+  ConvolutionParams same;
+  same.pre_padding = same.post_padding = {1, 1};
+  Tensor* y = relu(convolution(x, {8, 8, 3, 3}, true, same));
+  y = convolution(y, {8, 8, 3, 3}, true, same);
+  const auto graph = expect("Convolution Convolution", relu(add(y, x)));
+  const auto& params = graph->nodes()[1]->as<Convolution>()->params();
+  EXPECT_TRUE(params.has_residual);
+  EXPECT_EQ(params.activation.type, static_cast<int32_t>(ActivationType::kRELU));
+  EXPECT_EQ(graph->nodes()[1]->inputs.back(), graph->inputs[0]);
+}
+
+TEST_F(Passes, AResidualWithoutBiasKeepsTheBiasesPlace) {
+  Tensor* x = input({1, 4, 6, 6});
+  Tensor* y = convolution(x, {4, 4, 1, 1});
+  const auto graph = expect("Convolution", add(x, y));
+  ASSERT_EQ(graph->nodes()[0]->inputs.size(), 4u);
+  EXPECT_EQ(graph->nodes()[0]->inputs[2], nullptr);
+}
+
+TEST_F(Passes, ShortcutConvolutionsFeedTheLastOne) {
+  Tensor* x = input({1, 4, 6, 6});
+  Tensor* main = convolution(x, {8, 4, 1, 1}, true);
+  Tensor* shortcut = convolution(x, {8, 4, 1, 1}, true);
+  expect("Convolution Convolution", relu(add(main, shortcut)));
+}
+
+TEST_F(Passes, AnActivationStaysWhereTheResultIsReadBeforeIt) {
+  Tensor* y = convolution(input({1, 3, 8, 8}), {6, 3, 3, 3});
+  network_.mark_output(*y);
+  expect("Convolution Pointwise", relu(y));
+}
+
+TEST_F(Passes, AMaximumWithZeroIsFusedAsRelu) {
+  Tensor* y = convolution(input({1, 3, 8, 8}), {6, 3, 3, 3});
+  y = binary(ElementWiseOperation::kMAX, y, number(0, {1, 1, 1, 1}));
+  const auto graph = expect("Convolution", y);
+  const FusedActivation& fused = graph->nodes()[0]->as<Convolution>()->params().activation;
+  EXPECT_EQ(fused.type, static_cast<int32_t>(ActivationType::kRELU));
+}
+
+TEST_F(Passes, BiasAndActivationOfAMatrixProduct) {
+  Tensor* y = network_.add<MatrixMultiply>({}, {input({5, 8}), constant({8, 6})})->output(0);
+  const auto graph = expect("MatrixMultiply", relu(add(y, constant({1, 6}))));
+  EXPECT_TRUE(graph->nodes()[0]->as<MatrixMultiply>()->params().has_bias);
+  EXPECT_TRUE(graph->nodes()[0]->as<MatrixMultiply>()->params().activation.present());
+}
+
+TEST_F(Passes, ScalesGoIntoTransposedWeightsOfAMatrixProduct) {
+  MatrixMultiplyParams params;
+  params.op1 = MatrixOperation::kTRANSPOSE;
+  Tensor* y = network_.add<MatrixMultiply>(params, {input({5, 8}), constant({6, 8})})->output(0);
+  expect("MatrixMultiply", add(mul(y, constant({1, 6})), constant({1, 6})));
+}
+
+TEST_F(Passes, TransposedOperandsAreReadAsTheyAre) {
+  Tensor* a = network_.add<Transpose>({{0, 2, 1}}, {input({2, 8, 5})})->output(0);
+  Tensor* b = network_.add<Transpose>({{0, 2, 1}}, {input({2, 6, 8})})->output(0);
+  const auto graph = expect("MatrixMultiply", network_.add<MatrixMultiply>({}, {a, b})->output(0));
+  EXPECT_EQ(graph->nodes()[0]->as<MatrixMultiply>()->params().op0, MatrixOperation::kTRANSPOSE);
+  EXPECT_EQ(graph->nodes()[0]->as<MatrixMultiply>()->params().op1, MatrixOperation::kTRANSPOSE);
+}
+
+TEST_F(Passes, GeluOfErfBecomesOneActivation) {
+  Tensor* x = input({4, 10});
+  Tensor* e = unary(UnaryOperation::kERF, div(x, number(1.41421354f, {1, 1})));
+  Tensor* y = mul(mul(x, add(e, number(1, {1, 1}))), number(0.5f, {1, 1}));
+  const auto graph = expect("Pointwise", y);
+  EXPECT_EQ(decode(graph->nodes()[0]->as<Pointwise>()->params()).size(), 2u);
+}
+
+TEST_F(Passes, GeluGoesIntoTheMatrixProduct) {
+  Tensor* y = network_.add<MatrixMultiply>({}, {input({5, 8}), constant({8, 6})})->output(0);
+  y = add(y, constant({1, 6}));
+  Tensor* e = unary(UnaryOperation::kERF, mul(y, number(0.70710677f, {1, 1})));
+  expect("MatrixMultiply", mul(mul(number(0.5f, {1, 1}), y), add(number(1, {1, 1}), e)));
+}
+
+TEST_F(Passes, GeluOfTanhBecomesOneActivation) {
+  Tensor* x = input({4, 10});
+  Tensor* cube = binary(ElementWiseOperation::kPOW, x, number(3, {1, 1}));
+  Tensor* inner = mul(add(x, mul(cube, number(0.044715f, {1, 1}))), number(0.7978846f, {1, 1}));
+  Tensor* t = activation(ActivationType::kTANH, inner);
+  const auto graph =
+      expect("Pointwise", mul(mul(x, number(0.5f, {1, 1})), add(t, number(1, {1, 1}))));
+  EXPECT_EQ(decode(graph->nodes()[0]->as<Pointwise>()->params()).size(), 2u);
+}
+
+TEST_F(Passes, WhatOnlyLooksLikeGeluIsLeftAlone) {
+  Tensor* x = input({4, 10});
+  Tensor* e = unary(UnaryOperation::kERF, div(x, number(1.5f, {1, 1})));
+  const auto graph =
+      expect("Pointwise", mul(mul(x, add(e, number(1, {1, 1}))), number(0.5f, {1, 1})));
+  EXPECT_GT(decode(graph->nodes()[0]->as<Pointwise>()->params()).size(), 4u);
+}
+
+TEST_F(Passes, LayerNormalizationIsRecognized) {
+  Tensor* x = input({2, 5, 16});
+  Tensor* d = sub(x, mean(x, 4));
+  Tensor* v = mean(binary(ElementWiseOperation::kPOW, d, number(2, {1, 1, 1})), 4);
+  Tensor* y = div(d, unary(UnaryOperation::kSQRT, add(v, number(1e-5f, {1, 1, 1}))));
+  const auto graph =
+      expect("Normalization", add(mul(y, constant({1, 1, 16})), constant({1, 1, 16})));
+  EXPECT_FALSE(graph->nodes()[0]->as<Normalization>()->params().rms);
+  EXPECT_EQ(graph->nodes()[0]->as<Normalization>()->params().axes, 4);
+}
+
+TEST_F(Passes, LayerNormalizationWithTwoDifferencesAndNoScale) {
+  Tensor* x = input({2, 5, 16});
+  Tensor* m = mean(x, 4);
+  Tensor *d = sub(x, m), *again = sub(x, m);
+  Tensor* v = mean(mul(again, again), 4);
+  Tensor* r =
+      unary(UnaryOperation::kRECIP, unary(UnaryOperation::kSQRT, add(number(1e-3f, {1, 1, 1}), v)));
+  expect("Normalization", add(mul(d, r), constant({1, 1, 16})));
+}
+
+TEST_F(Passes, RmsNormalizationIsRecognized) {
+  Tensor* x = input({2, 5, 16});
+  Tensor* v = mean(mul(x, x), 4);
+  Tensor* y = div(x, unary(UnaryOperation::kSQRT, add(v, number(1e-6f, {1, 1, 1}))));
+  const auto graph = expect("Normalization", mul(constant({1, 1, 16}), y));
+  EXPECT_TRUE(graph->nodes()[0]->as<Normalization>()->params().rms);
+}
+
+TEST_F(Passes, ElementWiseChainsAndDiamondsBecomeOneProgram) {
+  Tensor *x = input({3, 7}), *z = input({1, 7});
+  Tensor* a = unary(UnaryOperation::kEXP, mul(x, z));
+  Tensor* b = add(a, unary(UnaryOperation::kNEG, z));
+  Tensor* silu = mul(b, activation(ActivationType::kSIGMOID, b));
+  expect("Pointwise Pointwise", silu);  // the negation has z's smaller shape
+}
+
+TEST_F(Passes, ALongChainIsCutIntoPrograms) {
+  Tensor* x = input({3, 7});
+  for (int i = 0; i < 40; ++i) x = unary(UnaryOperation::kABS, sub(x, input({3, 7})));
+  network_.mark_output(*x);
+  const ProfileRanges ranges(network_, nullptr);
+  const BuildConfig config;
+  Graph graph(network_);
+  run_passes(graph, {get_device(DeviceType::kCPU), config, ranges});
+  EXPECT_GT(graph.size(), 4u);
+  EXPECT_LT(graph.size(), 16u);
+  for (const GraphNode* node : graph.nodes()) {
+    EXPECT_LE(node->inputs.size(), 8u);
+    EXPECT_LE(decode(node->as<Pointwise>()->params()).size(), 48u);
+  }
+}
+
+TEST_F(Passes, ACheapValueIsComputedByEachOfItsReaders) {
+  Tensor* x = input({3, 7});
+  Tensor* y = relu(x);
+  network_.mark_output(*unary(UnaryOperation::kEXP, y));
+  network_.mark_output(*unary(UnaryOperation::kSQRT, y));
+  expect("Pointwise Pointwise");
+}
+
+TEST_F(Passes, ZeroPaddingGoesIntoTheConvolution) {
+  Tensor* x = input({1, 3, 8, 8});
+  SliceParams pad;
+  pad.start = {0, 0, -1, -2};
+  pad.size = {1, 3, 10, 11};
+  pad.stride = {1, 1, 1, 1};
+  pad.mode = SampleMode::kFILL;
+  Tensor* padded = network_.add<Slice>(pad, {x})->output(0);
+  network_.mark_output(*convolution(padded, {6, 3, 3, 3}));
+  const ProfileRanges ranges(network_, nullptr);
+  const BuildConfig config;
+  Graph graph(network_);
+  run_passes(graph, {get_device(DeviceType::kCPU), config, ranges});
+  ASSERT_EQ(kinds(graph), "Convolution");
+  const auto& params = graph.nodes()[0]->as<Convolution>()->params();
+  EXPECT_EQ(params.pre_padding, (Ints{1, 2}));
+  EXPECT_EQ(params.post_padding, (Ints{1, 1}));
+}
+
+TEST_F(Passes, OtherPaddingStays) {
+  Tensor* x = input({1, 3, 8, 8});
+  SliceParams pad;
+  pad.start = {0, 0, -1, -1};
+  pad.size = {1, 3, 10, 10};
+  pad.stride = {1, 1, 1, 1};
+  pad.mode = SampleMode::kWRAP;
+  network_.mark_output(*convolution(network_.add<Slice>(pad, {x})->output(0), {6, 3, 3, 3}));
+  const ProfileRanges ranges(network_, nullptr);
+  const BuildConfig config;
+  Graph graph(network_);
+  run_passes(graph, {get_device(DeviceType::kCPU), config, ranges});
+  EXPECT_EQ(kinds(graph), "Slice Convolution");
+}
+
+TEST_F(Passes, ShufflesBecomeTransposesAndReshapesAndCancel) {
+  Tensor* x = input({2, 3, 4, 5});
+  ShuffleParams there, back;
+  there.first_transpose = {0, 2, 3, 1};
+  there.has_reshape = true;
+  there.reshape_dims = {2, 20, 3};
+  back.has_reshape = true;
+  back.reshape_dims = {2, 4, 5, 3};
+  back.second_transpose = {0, 3, 1, 2};
+  Tensor* y = network_.add<Shuffle>(there, {x})->output(0);
+  Tensor* z = network_.add<Shuffle>(back, {y})->output(0);
+  network_.mark_output(*y);
+  network_.mark_output(*unary(UnaryOperation::kABS, z));
+  expect("Transpose Reshape Pointwise");
+}
+
+TEST_F(Passes, TransposesOfExtentsOfOneAreReshapes) {
+  Tensor* x = input({2, 3, 1, 5});
+  Tensor* y = network_.add<Transpose>({{0, 2, 1, 3}}, {x})->output(0);
+  expect("Reshape", y);
+}
+
+TEST_F(Passes, EqualLayersRunOnce) {
+  Tensor* x = input({1, 4, 6, 6});
+  Tensor* w = constant({4, 4, 1, 1});
+  Tensor* a = network_.add<Convolution>({}, {x, w})->output(0);
+  Tensor* b = network_.add<Convolution>({}, {x, w})->output(0);
+  expect("Convolution Pointwise", mul(a, unary(UnaryOperation::kABS, b)));
+}
+
+TEST_F(Passes, WeightsThatAFillMakesAreFolded) {
+  FillParams fill;
+  fill.shape = {4, 3, 1, 1};
+  fill.alpha = 0.25;
+  Tensor* w = network_.add<Fill>(fill, std::span<Tensor* const>())->output(0);
+  Tensor* y = network_.add<Convolution>({}, {input({1, 3, 6, 6}), w})->output(0);
+  network_.mark_output(*y);
+  const ProfileRanges ranges(network_, nullptr);
+  const BuildConfig config;
+  Graph graph(network_);
+  run_passes(graph, {get_device(DeviceType::kCPU), config, ranges});
+  ASSERT_EQ(kinds(graph), "Convolution");
+  const GraphValue& weights = *graph.nodes()[0]->inputs[1];
+  ASSERT_TRUE(weights.is_constant());
+  for (int i = 0; i < 12; ++i) EXPECT_EQ(weights.info.constant.as<float>()[i], 0.25f);
+}
+
+TEST_F(Passes, LayersThatNothingReadsAreDropped) {
+  Tensor* x = input({3, 7});
+  unary(UnaryOperation::kEXP, x);
+  expect("Pointwise", unary(UnaryOperation::kABS, x));
+}
+
+TEST_F(Passes, OutputsThatAreInputsNeedNoLayer) {
+  Tensor* x = input({3, 7});
+  Tensor* y = network_.add<Identity>({}, {x})->output(0);
+  const auto graph = expect("", y);
+  EXPECT_EQ(graph->outputs()[0], graph->inputs[0]);
+}
+
+}  // namespace
+}  // namespace opwright
