@@ -1,0 +1,72 @@
+"""Latency of real image classifiers and of the demo's network, against ONNX Runtime with as many threads.
+
+python bench/models.py [NAME ...]
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+from timing import in_turns, threads
+
+import opwright
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "tests" / "python"), str(ROOT / "samples" / "demo")]
+
+import demo  # noqa: E402
+
+import light_models  # noqa: E402
+
+
+def session(model: bytes) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads()
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(model, options)
+
+
+def compare(ours: bytes, theirs: bytes, inputs: dict[str, np.ndarray], **build) -> list[float]:
+    """Seconds per run, ours and ONNX Runtime's; raises when the results differ."""
+    engine = opwright.build(ours, **build)
+    peer = session(theirs)
+    names = [o.name for o in peer.get_outputs()]
+    result, expected = engine(**inputs), peer.run(names, inputs)
+    results = result if isinstance(result, dict) else {names[0]: result}
+    for name, want in zip(names, expected):
+        error = np.abs(results[name] - want).max() / np.abs(want).max()
+        if not error < 1e-4:
+            raise SystemExit(f"bench/models: {name} differs from ONNX Runtime by {error:.1e}")
+    return in_turns([lambda: engine(**inputs), lambda: peer.run(names, inputs)])
+
+
+def main(chosen: list[str]) -> None:
+    cases = [*light_models.NAMES, "demo"]
+    ratios = []
+    print(f"threads: {threads()}, ONNX Runtime {onnxruntime.__version__}")
+    print(f"{'model':14} {'ours ms':>9} {'ONNX Runtime ms':>16} {'ratio':>6}")
+    for name in chosen or cases:
+        if name == "demo":
+            photo = demo.astronaut().transpose(2, 0, 1)[None]
+            inputs = {"x": np.ascontiguousarray(photo, np.float32) / 255}
+            ours, theirs = demo.plugin_model(), demo.standard_model()
+            times = compare(
+                ours.SerializeToString(), theirs.SerializeToString(), inputs, prefer_aot=True
+            )
+        else:
+            model = light_models.randomized(name)
+            serialized = model.SerializeToString()
+            times = compare(serialized, serialized, light_models.sample_input(model))
+        ratios.append(times[0] / times[1])
+        print(
+            f"{name:14} {times[0] * 1e3:9.3f} {times[1] * 1e3:16.3f} {ratios[-1]:6.2f}", flush=True
+        )
+    print(f"median ratio: {statistics.median(ratios):.2f}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,173 @@
+"""What one plugin call costs inside an engine: the slope over chains of 1 to 64 identity plugins on 16 floats.
+
+The peers: a chain of a built-in node of ONNX Runtime, and for Python callbacks the same function
+called directly.
+
+python bench/plugin_call.py
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import opwright.plugin as trtp
+from onnx import TensorProto, helper
+from timing import in_turns, slope
+
+import opwright as trt
+from opwright import aot
+
+LENGTHS = (1, 8, 16, 32, 64)
+SIZE = 16
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@trtp.register("bench::identity")
+def identity_desc(x: trtp.TensorDesc) -> trtp.TensorDesc:
+    return x.like()
+
+
+@trtp.impl("bench::identity")
+def identity_impl(x: trtp.Tensor, outputs: tuple[trtp.Tensor], stream: int) -> None:
+    pass
+
+
+@trtp.aot_impl("bench::identity")
+def identity_aot(
+    x: trtp.TensorDesc, outputs: tuple[trtp.TensorDesc], tactic: int
+) -> tuple[str, bytes, trtp.KernelLaunchParams, trtp.SymExprs]:
+    source = """
+#include <cstdint>
+#include <cstring>
+void identity(const float* x, float* y, int64_t, int64_t, int64_t) { std::memcpy(y, x, 16 * sizeof(float)); }
+"""
+    code = aot.cpp(source, "identity", inputs=[x], outputs=outputs)
+    return code.name, code, trtp.KernelLaunchParams(), trtp.SymIntExprs(0)
+
+
+def chain(length: int, add_layer) -> trt.IExecutionContext:
+    """A context, with its addresses set, of an engine that is a chain of one layer."""
+    logger = trt.Logger(trt.Logger.ERROR)
+    builder = trt.Builder(logger)
+    network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
+    tensor = network.add_input("x", trt.float32, (SIZE,))
+    for _ in range(length):
+        tensor = add_layer(network, tensor).get_output(0)
+    tensor.name = "y"
+    network.mark_output(tensor)
+    engine = builder.build_engine_with_config(network, builder.create_builder_config())
+    return engine.create_execution_context()
+
+
+def run_times(add_layer) -> list[float]:
+    """Seconds per run for each chain length, measured in turns."""
+    arrays = np.zeros(SIZE, np.float32), np.zeros(SIZE, np.float32)
+    contexts = [chain(length, add_layer) for length in LENGTHS]
+    for context in contexts:
+        context.set_tensor_address("x", arrays[0].ctypes.data)
+        context.set_tensor_address("y", arrays[1].ctypes.data)
+
+    def many(context):
+        run = context.execute_async_v3
+
+        def runs():
+            for _ in range(100):
+                run(0)
+
+        return runs
+
+    return [t / 100 for t in in_turns([many(c) for c in contexts], seconds=0.1)]
+
+
+def identity_library() -> Path:
+    """The C++ identity plugin that the tests use, from the build folder."""
+    folder = os.environ.get("OPWRIGHT_TEST_PLUGIN_DIR")
+    candidates = [Path(folder)] if folder else sorted(ROOT.glob("build/*/tests/cpp/plugins"))
+    for candidate in candidates:
+        for name in ("identity_plugin.so", "libidentity_plugin.so"):
+            if (candidate / name).exists():
+                return candidate / name
+    raise SystemExit("bench/plugin_call: the C++ identity plugin is not built: run 'make build'")
+
+
+def cpp_layer():
+    registry = trt.get_plugin_registry()
+    registry.load_library(str(identity_library()))
+    creator = registry.get_creator("identity_plugin", "1", "")
+    fields = trt.PluginFieldCollection([])
+    plugin = creator.create_plugin("identity", fields, trt.TensorRTPhase.BUILD)
+    return lambda network, x: network.add_plugin_v3([x], [], plugin)
+
+
+def onnxruntime_times() -> list[float]:
+    sessions = []
+    for length in LENGTHS:
+        # Alternating, so that no optimization removes or fuses the nodes.
+        nodes = [
+            helper.make_node("Neg" if i % 2 else "Abs", [f"t{i}"], [f"t{i + 1}"])
+            for i in range(length)
+        ]
+        value = helper.make_tensor_value_info
+        graph = helper.make_graph(
+            nodes,
+            "chain",
+            [value("t0", TensorProto.FLOAT, [SIZE])],
+            [value(f"t{length}", TensorProto.FLOAT, [SIZE])],
+        )
+        model = helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+        ).SerializeToString()
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        sessions.append((onnxruntime.InferenceSession(model, options), f"t{length}"))
+    x = {"t0": np.zeros(SIZE, np.float32)}
+
+    def many(session, name):
+        def runs():
+            for _ in range(100):
+                session.run([name], x)
+
+        return runs
+
+    return [t / 100 for t in in_turns([many(*s) for s in sessions], seconds=0.1)]
+
+
+def direct_call() -> float:
+    """Seconds per call of the Python function itself, from a loop."""
+    x, outputs = object(), (object(),)
+    best = float("inf")
+    for _ in range(20):
+        start = time.perf_counter()
+        for _ in range(10000):
+            identity_impl(x, outputs, 0)
+        best = min(best, (time.perf_counter() - start) / 10000)
+    return best
+
+
+def main() -> None:
+    peer = slope(LENGTHS, onnxruntime_times())
+    direct = direct_call()
+    figures = {
+        "C++ plugin": slope(LENGTHS, run_times(cpp_layer())),
+        "compiled kernel": slope(
+            LENGTHS, run_times(lambda n, x: n.add_plugin(trt.plugin.op.bench.identity(x), aot=True))
+        ),
+        "Python callback": slope(
+            LENGTHS,
+            run_times(lambda n, x: n.add_plugin(trt.plugin.op.bench.identity(x), aot=False)),
+        ),
+    }
+    print(f"a node of ONNX Runtime       {peer * 1e6:7.3f} us")
+    print(f"the Python function, direct  {direct * 1e6:7.3f} us")
+    for name, cost in figures.items():
+        print(f"{name:28} {cost * 1e6:7.3f} us   ratio to ONNX Runtime's node {cost / peer:.2f}")
+    beyond = figures["Python callback"] - direct
+    print(f"Python callback beyond the direct call: {beyond * 1e6:.3f} us")
+
+
+if __name__ == "__main__":
+    main()

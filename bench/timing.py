@@ -1,0 +1,42 @@
+"""What the benchmark programs share: measuring in turns, and printing figures beside their peer."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+
+
+def threads() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def in_turns(
+    functions: Sequence[Callable[[], object]], *, rounds: int = 5, seconds: float = 0.3
+) -> list[float]:
+    """Seconds per call of each function: in each round every function runs for about `seconds`, its
+    median is taken, and the smallest median over the rounds counts. A noisy neighbour then has to
+    disturb every round to change a figure."""
+    best = [float("inf")] * len(functions)
+    for function in functions:
+        function()
+    for _ in range(rounds):
+        for index, function in enumerate(functions):
+            times = []
+            end = time.perf_counter() + seconds
+            while len(times) < 3 or time.perf_counter() < end:
+                start = time.perf_counter()
+                function()
+                times.append(time.perf_counter() - start)
+            times.sort()
+            best[index] = min(best[index], times[len(times) // 2])
+    return best
+
+
+def slope(lengths: Sequence[int], times: Sequence[float]) -> float:
+    """The cost of one more element of a chain: a least-squares line through the measured times."""
+    n = len(lengths)
+    mean_x, mean_y = sum(lengths) / n, sum(times) / n
+    covariance = sum((x - mean_x) * (y - mean_y) for x, y in zip(lengths, times))
+    return covariance / sum((x - mean_x) ** 2 for x in lengths)
