@@ -129,13 +129,17 @@ const Shape& Context::input_shape(int input) const {
   return state_->current->shapes.input_shape(input);
 }
 
-bool Context::all_shapes_set() const {
+bool Context::is_set(int input) const {
   const State& s = *state_;
-  for (size_t i = 0; i < s.inputs.size(); ++i) {
-    if (!s.current->shapes.is_set(static_cast<int>(i))) return false;
+  return s.current->shapes.is_set(input) &&
+         (!engine_->plan().inputs[input].is_shape_input || s.inputs[input].address != nullptr);
+}
+
+bool Context::all_shapes_set() const {
+  for (size_t i = 0; i < state_->inputs.size(); ++i) {
+    if (!is_set(static_cast<int>(i))) return false;
   }
-  return std::all_of(s.shape_inputs.begin(), s.shape_inputs.end(),
-                     [&](int input) { return s.inputs[input].address != nullptr; });
+  return true;
 }
 
 Shape Context::output_shape(int output) {

@@ -40,7 +40,9 @@ class Context {
   /// shape stays.
   void set_input_shape(int input, const Shape& shape);
   const Shape& input_shape(int input) const;
-  /// Whether shapes, and addresses of inputs whose values determine shapes, are set.
+  /// Whether the input's shape, and its address if its values determine shapes, is set.
+  bool is_set(int input) const;
+  /// Whether all inputs are.
   bool all_shapes_set() const;
   /// Shape of an output for the current input shapes; extents that depend on data are -1 until a
   /// run has finished, dynamic ones until all shapes are set. Throws Error, as enqueue() does, when

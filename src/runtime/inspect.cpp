@@ -130,6 +130,20 @@ std::string types_text(const std::vector<PortType>& types, const std::vector<int
   return text;
 }
 
+std::string layer_types(const PlanStep& step) {
+  return types_text(step.candidate.inputs, step.inputs) + " -> " +
+         types_text(step.candidate.outputs, step.outputs);
+}
+
+const PlanStep& find_layer(const Plan& plan, int step, int profile) {
+  require(profile >= 0 && static_cast<size_t>(profile) < plan.schedules.size(), "profile ", profile,
+          " does not exist: the engine has ", plan.schedules.size());
+  const auto& steps = plan.schedules[profile].steps;
+  require(step >= 0 && static_cast<size_t>(step) < steps.size(), "layer ", step,
+          " does not exist: the engine has ", steps.size());
+  return steps[step];
+}
+
 std::string tactic_text(const Candidate& candidate) {
   return candidate.tactic_name.empty() ? std::to_string(candidate.tactic) : candidate.tactic_name;
 }
@@ -285,9 +299,7 @@ std::string profile_text(const Plan& plan, const Schedule& schedule) {
   float total = 0;
   for (size_t i = 0; i < schedule.steps.size(); ++i) {
     const PlanStep& step = schedule.steps[i];
-    rows.push_back({std::to_string(i), step.name, step.kind,
-                    types_text(step.candidate.inputs, step.inputs) + " -> " +
-                        types_text(step.candidate.outputs, step.outputs),
+    rows.push_back({std::to_string(i), step.name, step.kind, layer_types(step),
                     tactic_text(step.candidate), time_text(step.time_ms)});
     total += step.time_ms;
   }
@@ -374,12 +386,16 @@ std::string inspect_json(const Plan& plan) {
   return json.take() + '\n';
 }
 
-std::string inspect_layer_json(const Plan& plan, int step) {
-  const Schedule& schedule = plan.schedules[0];
-  require(step >= 0 && static_cast<size_t>(step) < schedule.steps.size(), "layer ", step,
-          " does not exist: the engine has ", schedule.steps.size());
+std::string inspect_layer_text(const Plan& plan, int step, int profile) {
+  const PlanStep& layer = find_layer(plan, step, profile);
+  return str(layer.name, " (", layer.kind, "): ", layer_types(layer), ", tactic ",
+             tactic_text(layer.candidate), ", ", time_text(layer.time_ms), " ms");
+}
+
+std::string inspect_layer_json(const Plan& plan, int step, int profile) {
+  const PlanStep& layer = find_layer(plan, step, profile);
   JsonWriter json;
-  write_layer(json, Dimensions(plan), schedule, schedule.steps[step]);
+  write_layer(json, Dimensions(plan), plan.schedules[profile], layer);
   return json.take();
 }
 

@@ -9,10 +9,14 @@ namespace opwright {
 /// The plan as text: inputs, outputs, profiles, memory, then a line per layer with kind, types,
 /// formats, chosen tactic, time.
 std::string inspect_text(const Plan& plan);
-/// The same as a JSON object, with all attributes and the candidates that the tuner compared; the
-/// layers are those of the first profile.
+/// The same as a JSON object, with TensorRT's keys where it has them: "Bindings", and "Layers" (of
+/// the first profile), each with "Name", "LayerType", "Inputs" and "Outputs" (each "Name",
+/// "Dimensions", "Format/Datatype"), "TacticValue", "TacticName", "TimeMs", "Attributes",
+/// "PackedWeights", "Candidates" (what the tuner compared) and "Metadata".
 std::string inspect_json(const Plan& plan);
-/// One layer of the first profile as a JSON object.
-std::string inspect_layer_json(const Plan& plan, int step);
+/// One layer of a profile as a line of text, or as a JSON object as above. Throws Error when there
+/// is no such layer.
+std::string inspect_layer_text(const Plan& plan, int step, int profile = 0);
+std::string inspect_layer_json(const Plan& plan, int step, int profile = 0);
 
 }  // namespace opwright

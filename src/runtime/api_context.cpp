@@ -1,0 +1,282 @@
+#include "runtime/api_context.h"
+
+#include <algorithm>
+
+namespace opwright {
+namespace {
+
+constexpr uint64_t kAlignment = 64;
+
+/// Strides of a tensor in elements; in a vectorized format that of the channels is from one group
+/// of channels to the next.
+Dims strides_of(const Shape& shape, TensorFormat format) {
+  const FormatLayout layout = layout_of(format);
+  Dims strides = shape.dims();
+  if (std::any_of(shape.begin(), shape.end(), [](int64_t extent) { return extent < 0; })) {
+    std::fill_n(strides.d, shape.rank(), -1);
+    return strides;
+  }
+  constexpr int kChannels = 1;
+  const bool is_linear = layout.block == 1 && !layout.channels_last;
+  const int64_t groups = is_linear ? 0 : (shape[kChannels] + layout.block - 1) / layout.block;
+  int64_t stride = 1;
+  if (!is_linear && !layout.channels_last) stride = layout.block;
+  if (layout.channels_last) {
+    strides.d[kChannels] = 1;
+    stride = groups * layout.block;
+  }
+  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+    if (layout.channels_last && axis == kChannels) continue;
+    strides.d[axis] = stride;
+    stride *= !is_linear && axis == kChannels ? groups : shape[axis];
+  }
+  return strides;
+}
+
+}  // namespace
+
+uint64_t context_memory(const Schedule& schedule) {
+  return (schedule.arena_size + kAlignment - 1) / kAlignment * kAlignment + schedule.workspace_size;
+}
+
+void* ContextApi::Allocator::reallocate(int output, void* current, size_t bytes) {
+  const std::string& name = owner->engine().plan().outputs[output].name;
+  return user->reallocateOutputAsync(name.c_str(), current, bytes, kAlignment, owner->stream_);
+}
+
+void ContextApi::Allocator::notify_shape(int output, const Shape& shape) {
+  user->notifyShape(owner->engine().plan().outputs[output].name.c_str(), shape.dims());
+}
+
+ContextApi::ContextApi(const EngineApi& engine, IErrorRecorder* recorder, int threads,
+                       bool users_memory)
+    : api_(engine),
+      context_(engine.engine()),
+      errors_(engine.engine()->log(), recorder),
+      threads_(threads),
+      users_memory_(users_memory),
+      allocators_(engine.engine()->plan().outputs.size()) {}
+
+int ContextApi::find_input(const char* name) const {
+  const Port port = find_port(engine(), name);
+  require(port.input >= 0, "'", name, "' is an output, not an input");
+  return port.input;
+}
+
+int ContextApi::find_output(const char* name) const {
+  const Port port = find_port(engine(), name);
+  require(port.output >= 0, "'", name, "' is an input, not an output");
+  return port.output;
+}
+
+void ContextApi::setName(char const* name) noexcept {
+  errors_.guard(false, [&] {
+    name_ = name == nullptr ? "" : name;
+    return true;
+  });
+}
+
+bool ContextApi::setOptimizationProfileAsync(int32_t profileIndex, cudaStream_t) noexcept {
+  return errors_.guard(false, [&] {
+    context_.set_profile(profileIndex);
+    return true;
+  });
+}
+
+bool ContextApi::setInputShape(char const* tensorName, Dims const& dims) noexcept {
+  return errors_.guard(false, [&] {
+    context_.set_input_shape(find_input(tensorName), Shape(dims));
+    return true;
+  });
+}
+
+Shape ContextApi::shape_of(Port port) const {
+  if (port.output >= 0) return context_.output_shape(port.output);
+  Shape shape = context_.input_shape(port.input);
+  if (shape.rank() == 0) {  // not set, or a scalar
+    for (const int32_t dim : engine().plan().inputs[port.input].dims) {
+      const ExprInstruction& extent = engine().plan().expressions[dim];
+      shape.push_back(extent.op == ExprOp::kConstant ? extent.value : -1);
+    }
+  }
+  return shape;
+}
+
+Dims ContextApi::getTensorShape(char const* tensorName) const noexcept {
+  return errors_.guard(kNoDims, [&] { return shape_of(find_port(engine(), tensorName)).dims(); });
+}
+
+Dims ContextApi::getTensorStrides(char const* tensorName) const noexcept {
+  return errors_.guard(kNoDims, [&] {
+    const Port port = find_port(engine(), tensorName);
+    return strides_of(shape_of(port), port_of(engine(), port).type.format);
+  });
+}
+
+bool ContextApi::allInputDimensionsSpecified() const noexcept { return context_.all_shapes_set(); }
+
+int32_t ContextApi::inferShapes(int32_t nbMaxNames, char const** tensorNames) noexcept {
+  return errors_.guard(-1, [&] {
+    int32_t missing = 0;
+    const auto& inputs = engine().plan().inputs;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (context_.is_set(static_cast<int>(i))) continue;
+      if (tensorNames != nullptr && missing < nbMaxNames) {
+        tensorNames[missing] = inputs[i].name.c_str();
+      }
+      ++missing;
+    }
+    if (missing > 0) return missing;
+    for (size_t i = 0; i < engine().plan().outputs.size(); ++i) {
+      context_.output_shape(static_cast<int>(i));
+    }
+    return 0;
+  });
+}
+
+bool ContextApi::setTensorAddress(char const* tensorName, void* data) noexcept {
+  return errors_.guard(false, [&] {
+    const Port port = find_port(engine(), tensorName);
+    if (port.input >= 0) {
+      context_.set_input_address(port.input, data);
+    } else {
+      context_.set_output_address(port.output, data);
+    }
+    return true;
+  });
+}
+
+void const* ContextApi::getTensorAddress(char const* tensorName) const noexcept {
+  return errors_.guard<void const*>(nullptr, [&]() -> void const* {
+    const Port port = find_port(engine(), tensorName);
+    return port.input >= 0 ? context_.input_address(port.input)
+                           : context_.output_address(port.output);
+  });
+}
+
+bool ContextApi::setInputTensorAddress(char const* tensorName, void const* data) noexcept {
+  return errors_.guard(false, [&] {
+    context_.set_input_address(find_input(tensorName), data);
+    return true;
+  });
+}
+
+bool ContextApi::setOutputTensorAddress(char const* tensorName, void* data) noexcept {
+  return errors_.guard(false, [&] {
+    context_.set_output_address(find_output(tensorName), data);
+    return true;
+  });
+}
+
+void* ContextApi::getOutputTensorAddress(char const* tensorName) const noexcept {
+  return errors_.guard<void*>(nullptr,
+                              [&] { return context_.output_address(find_output(tensorName)); });
+}
+
+bool ContextApi::setOutputAllocator(char const* tensorName,
+                                    IOutputAllocator* outputAllocator) noexcept {
+  return errors_.guard(false, [&] {
+    const int output = find_output(tensorName);
+    std::unique_ptr<Allocator> allocator;
+    if (outputAllocator != nullptr) {
+      allocator = std::make_unique<Allocator>();
+      allocator->owner = this;
+      allocator->user = outputAllocator;
+    }
+    context_.set_output_memory(output, allocator.get());
+    allocators_[output] = std::move(allocator);
+    return true;
+  });
+}
+
+IOutputAllocator* ContextApi::getOutputAllocator(char const* tensorName) const noexcept {
+  return errors_.guard<IOutputAllocator*>(nullptr, [&] {
+    const auto& allocator = allocators_[find_output(tensorName)];
+    return allocator == nullptr ? nullptr : allocator->user;
+  });
+}
+
+int64_t ContextApi::getMaxOutputSize(char const* tensorName) const noexcept {
+  return errors_.guard<int64_t>(-1, [&] {
+    const int output = find_output(tensorName);
+    const PortType type = engine().plan().outputs[output].type;
+    return tensor_bytes(context_.max_output_shape(output), type.dtype, type.format);
+  });
+}
+
+void ContextApi::setDeviceMemoryV2(void* memory, int64_t size) noexcept {
+  errors_.guard(false, [&] {
+    require(size >= 0, "the size of the context's memory must not be negative, it is ", size);
+    context_.set_memory(memory, static_cast<size_t>(size));
+    has_memory_ = memory != nullptr;
+    return true;
+  });
+}
+
+size_t ContextApi::updateDeviceMemorySizeForShapes() noexcept {
+  return errors_.guard<size_t>(0, [&] {
+    require(context_.all_shapes_set(), "the shapes of all inputs must be set first");
+    return static_cast<size_t>(context_memory(engine().plan().schedules[context_.profile()]));
+  });
+}
+
+void ContextApi::enqueue(cudaStream_t stream) {
+  if (users_memory_ && !has_memory_) [[unlikely]] {
+    fail_with(ErrorCode::kINVALID_STATE,
+              "the context was made with the strategy kUSER_MANAGED, so it needs memory from "
+              "setDeviceMemoryV2() before it can run");
+  }
+  const ThreadLimit limit(threads_);
+  stream_ = stream;
+  layer_times_.clear();
+  context_.enqueue(stream);
+  if (profiler_ != nullptr && emits_profile_) reportToProfiler();
+}
+
+bool ContextApi::enqueueV3(cudaStream_t stream) noexcept {
+  return errors_.guard(false, [&] {
+    enqueue(stream);
+    return true;
+  });
+}
+
+bool ContextApi::executeV2(void* const* bindings) noexcept {
+  return errors_.guard(false, [&] {
+    require(bindings != nullptr, "the array of addresses is null");
+    const Plan& plan = engine().plan();
+    const int inputs = static_cast<int>(plan.inputs.size());
+    for (int i = 0; i < inputs; ++i) context_.set_input_address(i, bindings[i]);
+    for (int i = 0; i < static_cast<int>(plan.outputs.size()); ++i) {
+      context_.set_output_address(i, bindings[inputs + i]);
+    }
+    enqueue(nullptr);
+    return true;
+  });
+}
+
+void ContextApi::setProfiler(IProfiler* profiler) noexcept {
+  errors_.guard(false, [&] {
+    profiler_ = profiler;
+    if (profiler == nullptr) {
+      context_.set_layer_time_callback(nullptr);
+    } else {
+      context_.set_layer_time_callback([this](const std::string& name, float milliseconds) {
+        layer_times_.emplace_back(name, milliseconds);
+      });
+    }
+    return true;
+  });
+}
+
+bool ContextApi::reportToProfiler() const noexcept {
+  return errors_.guard(false, [&] {
+    require(profiler_ != nullptr, "there is no profiler to report to");
+    require(!layer_times_.empty(), "there was no run with the profiler set");
+    for (const auto& [name, milliseconds] : layer_times_) {
+      profiler_->reportLayerTime(name.c_str(), milliseconds);
+    }
+    return true;
+  });
+}
+
+}  // namespace opwright

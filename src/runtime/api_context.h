@@ -1,0 +1,88 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "opwright/runtime.h"
+#include "runtime/api_border.h"
+#include "runtime/api_engine.h"
+#include "runtime/context.h"
+
+namespace opwright {
+
+/// Bytes of working memory of a context: intermediate tensors, and scratch memory behind them.
+uint64_t context_memory(const Schedule& schedule);
+
+class ContextApi final : public IExecutionContext {
+ public:
+  ContextApi(const EngineApi& engine, IErrorRecorder* recorder, int threads, bool users_memory);
+
+  const Context& context() const { return context_; }
+
+  ICudaEngine const& getEngine() const noexcept override { return api_; }
+  void setName(char const* name) noexcept override;
+  char const* getName() const noexcept override { return name_.c_str(); }
+  int32_t getOptimizationProfile() const noexcept override { return context_.profile(); }
+  bool setOptimizationProfileAsync(int32_t profileIndex, cudaStream_t stream) noexcept override;
+  bool setInputShape(char const* tensorName, Dims const& dims) noexcept override;
+  Dims getTensorShape(char const* tensorName) const noexcept override;
+  Dims getTensorStrides(char const* tensorName) const noexcept override;
+  bool allInputDimensionsSpecified() const noexcept override;
+  int32_t inferShapes(int32_t nbMaxNames, char const** tensorNames) noexcept override;
+  bool setTensorAddress(char const* tensorName, void* data) noexcept override;
+  void const* getTensorAddress(char const* tensorName) const noexcept override;
+  bool setInputTensorAddress(char const* tensorName, void const* data) noexcept override;
+  bool setOutputTensorAddress(char const* tensorName, void* data) noexcept override;
+  void* getOutputTensorAddress(char const* tensorName) const noexcept override;
+  bool setOutputAllocator(char const* tensorName,
+                          IOutputAllocator* outputAllocator) noexcept override;
+  IOutputAllocator* getOutputAllocator(char const* tensorName) const noexcept override;
+  int64_t getMaxOutputSize(char const* tensorName) const noexcept override;
+  void setDeviceMemoryV2(void* memory, int64_t size) noexcept override;
+  size_t updateDeviceMemorySizeForShapes() noexcept override;
+  bool enqueueV3(cudaStream_t stream) noexcept override;
+  bool executeV2(void* const* bindings) noexcept override;
+  void setProfiler(IProfiler* profiler) noexcept override;
+  IProfiler* getProfiler() const noexcept override { return profiler_; }
+  void setEnqueueEmitsProfile(bool enqueueEmitsProfile) noexcept override {
+    emits_profile_ = enqueueEmitsProfile;
+  }
+  bool getEnqueueEmitsProfile() const noexcept override { return emits_profile_; }
+  bool reportToProfiler() const noexcept override;
+  void setErrorRecorder(IErrorRecorder* recorder) noexcept override {
+    errors_.set_recorder(recorder);
+  }
+  IErrorRecorder* getErrorRecorder() const noexcept override { return errors_.recorder(); }
+
+ private:
+  /// The user's allocator of one output as the context calls it.
+  struct Allocator final : OutputMemory {
+    void* reallocate(int output, void* current, size_t bytes) override;
+    void notify_shape(int output, const Shape& shape) override;
+    ContextApi* owner = nullptr;
+    IOutputAllocator* user = nullptr;
+  };
+
+  const Engine& engine() const { return *context_.engine(); }
+  int find_input(const char* name) const;
+  int find_output(const char* name) const;
+  Shape shape_of(Port port) const;
+  void enqueue(cudaStream_t stream);
+
+  const EngineApi& api_;
+  mutable Context context_;  // asking for a shape may compute it
+  ErrorReport errors_;
+  const int threads_;
+  const bool users_memory_;
+  bool has_memory_ = false;
+  std::string name_;
+  std::vector<std::unique_ptr<Allocator>> allocators_;  ///< per output, null: none
+  cudaStream_t stream_ = nullptr;                       ///< of the run
+  IProfiler* profiler_ = nullptr;
+  bool emits_profile_ = true;
+  std::vector<std::pair<std::string, float>> layer_times_;  ///< of the last run
+};
+
+}  // namespace opwright

@@ -1,0 +1,66 @@
+#include "opwright/runtime.h"
+#include "plugin/registry.h"
+#include "runtime/api_border.h"
+#include "runtime/api_engine.h"
+
+namespace opwright {
+namespace {
+
+class RuntimeApi final : public IRuntime {
+ public:
+  explicit RuntimeApi(ILogger* logger)
+      : errors_(Log(logger)), registry_(&PluginRegistry::global(), Log(logger)) {}
+
+  ICudaEngine* deserializeCudaEngine(void const* blob, std::size_t size) noexcept override {
+    return errors_.guard<ICudaEngine*>(nullptr, [&] {
+      require(blob != nullptr, "the engine's bytes are null");
+      const ThreadLimit limit(threads_);
+      LoadOptions options;
+      options.allow_host_code = host_code_allowed_;
+      options.plugins = &registry_;
+      options.log = errors_.log();
+      // The caller may free the bytes, so weights stay in a copy.
+      const auto engine = Engine::load(deserialize(Blob::copy(blob, size)), options);
+      return new EngineApi(engine, errors_.recorder(), threads_);
+    });
+  }
+  void setEngineHostCodeAllowed(bool allowed) noexcept override { host_code_allowed_ = allowed; }
+  bool getEngineHostCodeAllowed() const noexcept override { return host_code_allowed_; }
+  IPluginRegistry& getPluginRegistry() noexcept override { return registry_; }
+  ILogger* getLogger() const noexcept override { return errors_.log().logger(); }
+  bool setMaxThreads(int32_t maxThreads) noexcept override {
+    if (maxThreads < 1) return false;
+    threads_ = maxThreads;
+    return true;
+  }
+  int32_t getMaxThreads() const noexcept override {
+    return threads_ > 0 ? threads_ : thread_count();
+  }
+  void setErrorRecorder(IErrorRecorder* recorder) noexcept override {
+    errors_.set_recorder(recorder);
+  }
+  IErrorRecorder* getErrorRecorder() const noexcept override { return errors_.recorder(); }
+
+ private:
+  ErrorReport errors_;
+  PluginRegistry registry_;
+  bool host_code_allowed_ = false;
+  int threads_ = 0;  ///< 0: what the calling thread has
+};
+
+}  // namespace
+}  // namespace opwright
+
+void* createInferRuntime_INTERNAL(void* logger, int32_t version) noexcept {
+  using namespace opwright;
+  auto* const user = static_cast<ILogger*>(logger);
+  const ErrorReport errors{user == nullptr ? Log() : Log(user)};
+  return errors.guard<void*>(nullptr, [&]() -> void* {
+    require(user != nullptr, "a runtime needs a logger; it is null");
+    require(version / 10000 == NV_TENSORRT_MAJOR, "the program was compiled for API level ",
+            version / 10000, ", the library has ", NV_TENSORRT_MAJOR);
+    return static_cast<IRuntime*>(new RuntimeApi(user));
+  });
+}
+
+int32_t getInferLibVersion() noexcept { return NV_TENSORRT_VERSION; }

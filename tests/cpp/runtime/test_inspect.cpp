@@ -1,0 +1,80 @@
+#include <gtest/gtest.h>
+
+#include "plan/sample_plan.h"
+#include "runtime/inspect.h"
+#include "runtime/json.h"
+
+namespace opwright {
+namespace {
+
+TEST(Json, EscapesAndReplacesWhatIsNoText) {
+  JsonWriter json;
+  json.begin_array();
+  json.value("a\"b\\c\n\t\x01");
+  json.value("caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80");
+  json.value("\xc3 \xff \xe0\x80\x80 \xed\xa0\x80 \xf5");
+  json.value(1.0 / 0.0);
+  json.value(-0.1);
+  json.value(0.1f);
+  json.value(int64_t{-5});
+  json.begin_object();
+  json.member("k", true);
+  json.end_object();
+  json.begin_array();
+  json.end_array();
+  json.end_array();
+  EXPECT_EQ(json.take(),
+            "[\n"
+            "  \"a\\\"b\\\\c\\n\\t\\u0001\",\n"
+            "  \"caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80\",\n"
+            "  \"\\ufffd \\ufffd \\ufffd\\ufffd\\ufffd \\ufffd\\ufffd\\ufffd \\ufffd\",\n"
+            "  null,\n"
+            "  -0.10000000000000001,\n"
+            "  0.1,\n"
+            "  -5,\n"
+            "  {\n"
+            "    \"k\": true\n"
+            "  },\n"
+            "  []\n"
+            "]");
+}
+
+TEST(Inspect, TextShowsPortsProfilesAndAlignedLayers) {
+  const std::string text = inspect_text(sample_plan());
+  for (const char* part :
+       {"engine 'sample' by opwright 0.1.0 for CPU x86-64\n", "tuned on a test\n",
+        "  x  FP32 LINEAR   n x 3\n", "  k  INT64 LINEAR  scalar, determines shapes\n", "out",
+        "count x 3", "filter (version 1, namespace 'test')",
+        "filter.so for x86-64, 100 B, runs on the host", "profile 1",
+        "x: 1x3 to 5x3, tuned for 4x3", "k (values): 1 to 4, tuned for 2",
+        "memory: 320 B for tensors, 64 B scratch, 24 B of weights",
+        "0  scale   TestScale   FP32, FP32, - -> FP32  vector  0.2500\n",
+        "2  pad     TestPad     FP32, INT64 -> FP32    0            -\n"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\nin\n" << text;
+  }
+}
+
+TEST(Inspect, JsonHasAttributesAndCandidates) {
+  const std::string json = inspect_json(sample_plan());
+  for (const char* part : {"\"text\": \"caf\xc3\xa9\"", "\"bytes\": \"3 bytes\"", "\"factor\": 2.5",
+                           "\"TacticName\": \"scalar\"", "\"Layout\": \"padded to 4\"",
+                           "\"Metadata\": \"from node 1\"", "\"Host\": true", "\"count\""}) {
+    EXPECT_NE(json.find(part), std::string::npos) << part << "\nin\n" << json;
+  }
+}
+
+TEST(Inspect, ExpressionsThatWouldBeLongAreNamed) {
+  Plan plan = sample_plan();
+  // Squared again and again: written out, it would never end.
+  auto last = plan.inputs[0].dims[0];
+  for (int i = 0; i < 60; ++i) {
+    plan.expressions.push_back({ExprOp::kMax, last, plan.inputs[0].dims[1], 0, 0});
+    const auto size = static_cast<int32_t>(plan.expressions.size());
+    plan.expressions.push_back({ExprOp::kFloorDiv, size - 1, size - 1, 0, 0});
+    last = size;
+  }
+  EXPECT_LT(inspect_text(plan).size(), 10000u);
+}
+
+}  // namespace
+}  // namespace opwright
