@@ -151,6 +151,14 @@ dnnl::memory::desc dnnl_desc(const Shape& shape, DataType type, TensorFormat for
   return {extents, dnnl_type(type), blocked_tag(rank, layout.channels_last ? 0 : layout.block)};
 }
 
+bool has_port_layout(const dnnl::memory::desc& desc) {
+  const int blocks = desc.get_inner_nblks(), rank = desc.get_ndims();
+  if (blocks != 1) return blocks == 0;
+  const int64_t block = desc.get_inner_blks()[0];
+  return desc.get_inner_idxs()[0] == 1 && rank >= 3 && rank <= 5 &&
+         (block == 4 || block == 16 || block == 32);
+}
+
 dnnl::memory::desc with_type(const dnnl::memory::desc& desc, dnnl::memory::data_type type) {
   if (desc.get_inner_nblks() == 0) return {desc.get_dims(), type, desc.get_strides()};
   const int block = desc.get_inner_nblks() == 1 && desc.get_inner_idxs()[0] == 1

@@ -25,8 +25,9 @@ dnnl::memory::desc dnnl_desc(const Shape& shape, DataType type,
 /// A tensor of that shape whose layout the primitive chooses.
 dnnl::memory::desc dnnl_any(const Shape& shape, DataType type);
 
-/// The same layout with elements of another type, for the layouts that dnnl_desc() makes and for
-/// those that are all strides.
+/// Whether the layout is all strides or one that dnnl_desc() makes.
+bool has_port_layout(const dnnl::memory::desc& desc);
+/// The same layout with elements of another type, for layouts for which has_port_layout() holds.
 dnnl::memory::desc with_type(const dnnl::memory::desc& desc, dnnl::memory::data_type type);
 
 /// Everything that decides where an element lies: "type:extents:padded extents:strides:blocks".

@@ -64,8 +64,10 @@ void DnnlProgram::copy(const Operand& from, const Operand& to) {
   if (same && from.source != Operand::Source::kConstant) return;
   const dnnl::reorder::primitive_desc desc(dnnl_engine(), from.desc, dnnl_engine(), to.desc,
                                            workspace_attributes(), /*allow_empty=*/true);
-  if (!desc) {
-    // oneDNN refuses types that the processor has no instructions for.
+  const bool same_type = from.desc.get_data_type() == to.desc.get_data_type();
+  const bool simple_layouts = has_port_layout(from.desc) && has_port_layout(to.desc);
+  if (!desc || (!same_type && simple_layouts && is_reference(desc.impl_info_str()))) {
+    // Types that the processor has no arithmetic for: refused or slow.
     if (to.desc == with_type(from.desc, to.desc.get_data_type())) {
       convert_elements(from, to);
     } else if (to.desc.get_data_type() == dnnl::memory::data_type::f32) {

@@ -193,7 +193,11 @@ bool use_dnnl(const Shape& shape, const PortType& from, const PortType& to) {
   if (!is_dnnl_format(from.format) || !is_dnnl_format(to.format)) return false;
   if (shape.numel() == 0) return true;
   const auto desc = make_desc(shape, from, to);
-  return desc && !std::string_view(desc.impl_info_str()).starts_with("ref");
+  if (!desc) return false;
+  const std::string_view implementation = desc.impl_info_str();
+  // "simple" is quick at moving and slow at converting.
+  if (from.dtype != to.dtype && is_reference(implementation)) return false;
+  return !implementation.starts_with("ref");
 }
 
 /// The one way from the query's input type and format to those of its output; an operator on
