@@ -24,9 +24,7 @@ std::vector<Shape> opt_shapes(std::span<const PortDesc> ports) {
   return shapes;
 }
 
-DnnlKernel::DnnlKernel(const KernelArgs& args) : layer_(args.layer), candidate_(*args.candidate) {
-  for (const PortDesc& port : args.inputs) present_.push_back(port.present);
-}
+DnnlKernel::DnnlKernel(const KernelArgs& args) : layer_(args.layer), candidate_(*args.candidate) {}
 
 DnnlKernel::~DnnlKernel() { cpu_device().free(own_workspace_); }
 

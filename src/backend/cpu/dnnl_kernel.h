@@ -29,7 +29,6 @@ class DnnlKernel : public Kernel {
   virtual void build(DnnlProgram& program, std::span<const Shape> inputs,
                      std::span<const Shape> outputs) = 0;
 
-  bool has_input(size_t index) const { return index < present_.size() && present_[index]; }
   PortType input_type(size_t index) const { return candidate_.inputs[index]; }
   PortType output_type(size_t index) const { return candidate_.outputs[index]; }
   const Candidate& candidate() const { return candidate_; }
@@ -44,7 +43,6 @@ class DnnlKernel : public Kernel {
 
   std::string layer_;
   Candidate candidate_;
-  std::vector<bool> present_;
   std::vector<std::unique_ptr<Entry>> recent_;  ///< latest first
   DnnlProgram* current_ = nullptr;
   size_t planned_workspace_ = 0;
