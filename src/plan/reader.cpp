@@ -109,6 +109,7 @@ class Reader {
       plan.size_bounds.emplace_back(item.opt(), item.upper_bound());
     });
     if (from_.expressions() != nullptr) {
+      check_alignment(*from_.expressions(), alignof(fb::ExprInstruction));
       spend(from_.expressions()->size() * sizeof(fb::ExprInstruction));
       for (const fb::ExprInstruction* item : *from_.expressions()) {
         plan.expressions.push_back(
@@ -146,9 +147,18 @@ class Reader {
     return value->str();
   }
 
+  /// FlatBuffers' verifier does not look at the alignment of a vector's elements.
+  template <class T>
+  static void check_alignment(const flatbuffers::Vector<T>& values, size_t alignment) {
+    if (reinterpret_cast<uintptr_t>(values.Data()) % alignment != 0 && values.size() != 0) {
+      damaged("a list in the plan section is not aligned");
+    }
+  }
+
   template <class T>
   std::vector<T> numbers(const flatbuffers::Vector<T>* values) {
     if (values == nullptr) return {};
+    check_alignment(*values, sizeof(T));
     spend(values->size() * sizeof(T));
     return {values->begin(), values->end()};
   }
@@ -164,6 +174,7 @@ class Reader {
 
   Shape shape(const flatbuffers::Vector<int64_t>* extents) {
     if (extents == nullptr) return {};
+    check_alignment(*extents, sizeof(int64_t));
     spend(extents->size() * 8);
     if (extents->size() > static_cast<uint32_t>(Dims::MAX_DIMS)) {
       damaged("a profile has ", extents->size(), " extents or values for an input, the limit is ",
