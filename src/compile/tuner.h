@@ -69,9 +69,11 @@ class Tuner {
     float time_ms = 0;
     OperatorPtr specialized;
   };
-  Measured measure(const GraphNode& node, const NodePorts& ports, const Candidate& candidate);
+  /// `best`: the least time of the node's candidates so far.
+  Measured measure(const GraphNode& node, const NodePorts& ports, const Candidate& candidate,
+                   float best);
   float run(const GraphNode& node, const Operator& op, const NodePorts& ports,
-            const Candidate& candidate);
+            const Candidate& candidate, float best_before);
   std::string key(const GraphNode& node, const NodePorts& ports, const Candidate& candidate) const;
   bool acceptable(const GraphNode& node, const NodePorts& ports, const Candidate& candidate) const;
 

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "network/operator.h"
+#include "network/operator_registry.h"
+
+namespace opwright {
+
+/// What a test wants of an operator.
+struct TestBehaviour {
+  using Run = std::function<void(void const* const*, void* const*, std::span<const Shape>)>;
+  /// Outputs; by default one like input 0.
+  std::function<std::vector<OutputInfo>(InferContext&)> infer;
+  /// By default one that keeps the query's types.
+  std::function<std::vector<Candidate>(const CandidateQuery&)> candidates;
+  /// Called before a kernel is made: may throw.
+  std::function<void(const KernelArgs&)> make;
+  Run run;
+  bool pure = true;
+  size_t workspace = 0;
+};
+
+/// An operator that does what the test that added it says; it finds its behaviour again by number
+/// when an engine is loaded.
+class TestOperator final : public Operator {
+ public:
+  explicit TestOperator(int id) : id_(id) {}
+  static OperatorPtr add(TestBehaviour behaviour) {
+    register_operator_kind("Test", [](const Attributes& attributes, const OperatorLoadContext&) {
+      return std::make_shared<TestOperator>(
+          static_cast<int>(std::get<int64_t>(*find(attributes, "id"))));
+    });
+    const int id = static_cast<int>(behaviours().size());
+    behaviours()[id] = std::move(behaviour);
+    return std::make_shared<TestOperator>(id);
+  }
+
+  std::string_view kind() const override { return "Test"; }
+  std::vector<OutputInfo> infer(InferContext& context) const override {
+    if (self().infer) return self().infer(context);
+    OutputInfo output;
+    output.dtype = context.inputs[0]->dtype;
+    output.dims = context.inputs[0]->dims;
+    return {output};
+  }
+  std::vector<Candidate> candidates(const CandidateQuery& query) const override {
+    if (self().candidates) return self().candidates(query);
+    return {like(query)};
+  }
+  /// The candidate with the query's types and LINEAR formats.
+  static Candidate like(const CandidateQuery& query, int64_t tactic = 0) {
+    Candidate candidate;
+    candidate.tactic = tactic;
+    for (const PortDesc& port : query.inputs) candidate.inputs.push_back(port.type);
+    for (const PortDesc& port : query.outputs) candidate.outputs.push_back(port.type);
+    return candidate;
+  }
+  std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
+    if (self().make) self().make(args);
+    return std::make_unique<TestKernel>(self());
+  }
+  Attributes attributes() const override { return {{"id", int64_t{id_}}}; }
+  bool is_pure() const override { return self().pure; }
+
+ private:
+  class TestKernel final : public Kernel {
+   public:
+    explicit TestKernel(const TestBehaviour& behaviour) : behaviour_(behaviour) {}
+    size_t workspace_size() const override { return behaviour_.workspace; }
+    void on_shape_change(std::span<const Shape> inputs, std::span<const Shape>) override {
+      shapes_.assign(inputs.begin(), inputs.end());
+    }
+    void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
+      if (behaviour_.run) behaviour_.run(inputs, outputs, shapes_);
+    }
+
+   private:
+    const TestBehaviour& behaviour_;
+    std::vector<Shape> shapes_;
+  };
+  static std::map<int, TestBehaviour>& behaviours() {
+    static std::map<int, TestBehaviour> all;
+    return all;
+  }
+  const TestBehaviour& self() const { return behaviours().at(id_); }
+  int id_;
+};
+
+}  // namespace opwright
