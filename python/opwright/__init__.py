@@ -16,9 +16,11 @@ Underneath lies TensorRT's API, name for name: ``import opwright as trt`` gives 
 
 from __future__ import annotations
 
+from . import aot, plugin
 from ._api import build, load
 from ._core import *  # noqa: F403
 from ._core import DataType, Engine, Error
+from ._plugin_classes import *  # noqa: F403
 from ._types import (
     bfloat16,
     bool,
@@ -40,6 +42,7 @@ __all__ = [
     "DataType",
     "Engine",
     "Error",
+    "aot",
     "bfloat16",
     "bool",
     "build",
@@ -52,6 +55,7 @@ __all__ = [
     "int64",
     "load",
     "nptype",
+    "plugin",
     "uint8",
     "volume",
 ]

@@ -12,6 +12,9 @@ NB_MODULE(_core, m) {
   bind_network(m);
   bind_layers(m);
   bind_add_layers(m);
+  bind_plugin(m);
+  bind_plugin_v3(m);
+  bind_registry(m);
   bind_builder(m);
   bind_onnx(m);
   bind_runtime(m);

@@ -1,0 +1,229 @@
+"""Base classes of plugins and creators that Python implements.
+
+They say what to define and hold no state, so that one class may derive from several of them, as
+plugins written for TensorRT do. The engine calls a plugin's methods by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from . import _core
+
+__all__ = [
+    "IPluginCapability",
+    "IPluginCreatorInterface",
+    "IPluginCreatorV3One",
+    "IPluginV3",
+    "IPluginV3OneBuild",
+    "IPluginV3OneBuildV2",
+    "IPluginV3OneCore",
+    "IPluginV3OneRuntime",
+    "IVersionedInterface",
+]
+
+
+def _missing(self: object, method: str) -> NoReturn:
+    raise NotImplementedError(f"plugin class {type(self).__name__} must define {method}")
+
+
+class IVersionedInterface:
+    """Base of all classes below."""
+
+
+class IPluginCapability(IVersionedInterface):
+    """Base of a plugin's parts."""
+
+
+class IPluginV3(IVersionedInterface):
+    """A plugin made of parts: core, build and runtime, often all one class.
+
+    A class that is all of them inherits ``get_capability_interface`` as it is.
+    """
+
+    def get_capability_interface(self, type: _core.PluginCapabilityType) -> Any:
+        """The part that is asked for; None for one that the plugin has not."""
+        part = {
+            _core.PluginCapabilityType.CORE: IPluginV3OneCore,
+            _core.PluginCapabilityType.BUILD: IPluginV3OneBuild,
+            _core.PluginCapabilityType.RUNTIME: IPluginV3OneRuntime,
+        }[type]
+        return self if isinstance(self, part) else None
+
+    def clone(self) -> IPluginV3:
+        """A plugin with the same state."""
+        _missing(self, "clone(self)")
+
+    def destroy(self) -> None:
+        """Nothing: Python frees the plugin."""
+
+
+class IPluginV3OneCore(IPluginCapability):
+    """Identity of a plugin, the same as its creator's."""
+
+    plugin_name: str = ""
+    plugin_version: str = "1"
+    plugin_namespace: str = ""
+
+
+class IPluginV3OneBuild(IPluginCapability):
+    """What a build needs to know. Set ``num_outputs`` in the constructor or as a class attribute.
+
+    ``timing_cache_id`` is the same for two plugins that take the same time on the same shapes,
+    types and formats; None to be timed each time.
+    """
+
+    DEFAULT_FORMAT_COMBINATION_LIMIT = 100
+    num_outputs: int
+    format_combination_limit: int = DEFAULT_FORMAT_COMBINATION_LIMIT
+    metadata_string: str | None = None
+    timing_cache_id: str | None = None
+
+    def configure_plugin(
+        self,
+        in_: Sequence[_core.DynamicPluginTensorDesc],
+        out: Sequence[_core.DynamicPluginTensorDesc],
+    ) -> None:
+        """Hear of the types and formats of a candidate and of the ranges of shapes."""
+
+    def get_output_data_types(self, input_types: Sequence[_core.DataType]) -> list[_core.DataType]:
+        """The type of each output."""
+        _missing(self, "get_output_data_types(self, input_types)")
+
+    def get_output_shapes(
+        self,
+        inputs: Sequence[_core.DimsExprs],
+        shape_inputs: Sequence[_core.DimsExprs],
+        expr_builder: _core.IExprBuilder,
+    ) -> list[_core.DimsExprs]:
+        """The extents of each output as expressions."""
+        _missing(self, "get_output_shapes(self, inputs, shape_inputs, expr_builder)")
+
+    def get_workspace_size(
+        self,
+        in_: Sequence[_core.DynamicPluginTensorDesc],
+        out: Sequence[_core.DynamicPluginTensorDesc],
+    ) -> int:
+        """Bytes of workspace that suffice for all shapes up to the descriptors' maximum."""
+        return 0
+
+    def supports_format_combination(
+        self, pos: int, in_out: Sequence[_core.DynamicPluginTensorDesc], num_inputs: int
+    ) -> bool:
+        """Whether ``in_out[pos].desc`` goes together with those before it."""
+        _missing(self, "supports_format_combination(self, pos, in_out, num_inputs)")
+
+    def get_valid_tactics(self) -> list[int]:
+        """Positive numbers of the ways to run for the last configuration; each is timed."""
+        return []
+
+
+class IPluginV3OneBuildV2(IPluginV3OneBuild):
+    """Adds outputs that share the memory of an input."""
+
+    def get_aliased_input(self, output_index: int) -> int:
+        """The input whose memory the output shares; -1 for none."""
+        return -1
+
+
+class IPluginV3OneRuntime(IPluginCapability):
+    """What running needs."""
+
+    def set_tactic(self, tactic: int) -> None:
+        """Hear which tactic ``enqueue`` is to use; 0 where the plugin has none."""
+
+    def on_shape_change(
+        self, in_: Sequence[_core.PluginTensorDesc], out: Sequence[_core.PluginTensorDesc]
+    ) -> None:
+        """Hear of the shapes of the next runs."""
+
+    def enqueue(
+        self,
+        input_desc: Sequence[_core.PluginTensorDesc],
+        output_desc: Sequence[_core.PluginTensorDesc],
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        workspace: int,
+        stream: int,
+    ) -> None:
+        """Compute. Pointers are integers; on the CPU the work is done on return, stream is 0."""
+        _missing(
+            self, "enqueue(self, input_desc, output_desc, inputs, outputs, workspace, stream)"
+        )
+
+    def attach_to_context(self, resource_context: _core.IPluginResourceContext) -> Any:
+        """A clone of the whole plugin for an execution context."""
+        return self.clone()  # type: ignore[attr-defined]
+
+    def get_fields_to_serialize(self) -> _core.PluginFieldCollection:
+        """What the creator makes the plugin from when an engine is loaded."""
+        return _core.PluginFieldCollection()
+
+
+class IPluginCreatorInterface(IVersionedInterface):
+    """Base of creators."""
+
+
+class IPluginCreatorV3One(IPluginCreatorInterface):
+    """Makes plugins; register an instance with ``get_plugin_registry().register_creator``."""
+
+    name: str
+    plugin_version: str = "1"
+    plugin_namespace: str = ""
+    field_names: Any = None
+
+    def create_plugin(
+        self, name: str, field_collection: _core.PluginFieldCollection, phase: _core.TensorRTPhase
+    ) -> IPluginV3 | None:
+        """A plugin from the fields that the user gave, or that an engine stored; None refuses."""
+        _missing(self, "create_plugin(self, name, field_collection, phase)")
+
+
+class LibraryPlugin(IPluginV3, IPluginV3OneCore):
+    """A plugin that a C++ library implements."""
+
+    def __init__(self, handle: _core._PluginHandle):
+        self._handle = handle
+        self.plugin_name = handle.name
+        self.plugin_version = handle.version
+        self.plugin_namespace = handle.namespace
+        self.num_outputs = handle.num_outputs
+
+    def get_capability_interface(self, type: _core.PluginCapabilityType) -> Any:
+        return self
+
+    def get_fields_to_serialize(self) -> _core.PluginFieldCollection:
+        """The plugin's fields as it stores them in engines."""
+        return self._handle.fields()
+
+    def clone(self) -> LibraryPlugin:
+        return LibraryPlugin(self._handle.clone())
+
+
+class LibraryCreator(IPluginCreatorV3One):
+    """A creator that a C++ library implements."""
+
+    def __init__(self, handle: _core._CreatorHandle):
+        self._handle = handle
+        self.name = handle.name
+        self.plugin_version = handle.version
+        self.plugin_namespace = handle.namespace
+
+    @property
+    def field_names(self) -> _core.PluginFieldCollection:  # type: ignore[override]
+        return self._handle.field_names
+
+    def create_plugin(
+        self, name: str, field_collection: _core.PluginFieldCollection, phase: _core.TensorRTPhase
+    ) -> IPluginV3:
+        return self._handle.create_plugin(name, field_collection, phase)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LibraryCreator) and self._handle == other._handle
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.plugin_version, self.plugin_namespace))
+
+    def __repr__(self) -> str:
+        return f"<plugin creator {self.plugin_namespace}::{self.name} version {self.plugin_version}>"

@@ -1,0 +1,149 @@
+"""Compiled code, the types of its arguments, and where it is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from .._core import DataType, Error
+from .._core._plugin import (
+    SymExprs,
+    SymFloat32,
+    SymFloat64,
+    SymInt8,
+    SymInt16,
+    SymInt32,
+    SymInt64,
+    TensorDesc,
+)
+
+
+class CompileError(Error):
+    """Source that does not compile, or code that an engine cannot hold."""
+
+
+class Code(bytes):
+    """A shared object for the CPU that exports ``void name(void** args, int64_t x, int64_t y,
+    int64_t z)``."""
+
+    name: str
+    """The exported symbol."""
+    target: str
+    """The architecture, and the instruction set that the code needs."""
+
+    def __new__(cls, code: bytes, name: str, target: str) -> Code:
+        made = super().__new__(cls, code)
+        made.name = name
+        made.target = target
+        return made
+
+    def __repr__(self) -> str:
+        return f"<Code {self.name} for {self.target}, {len(self)} bytes>"
+
+
+# The features of the x86-64-v3 level of the System V ABI, as Linux names them.
+_V3 = "cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3 avx avx2 bmi1 bmi2 f16c fma abm movbe".split()
+
+
+@lru_cache(maxsize=1)
+def baseline() -> tuple[str, str]:
+    """The target that code records, and the name that compilers know it by ('' for the default).
+
+    The x86-64-v3 level where this machine has it, which every server since 2015 does.
+    """
+    machine = platform.machine()
+    if machine != "x86_64":
+        return machine, ""
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as info:
+        flags = next((line.split() for line in info if line.startswith("flags")), [])
+    return ("x86-64-v3", "x86-64-v3") if set(_V3) <= set(flags) else ("x86-64", "x86-64")
+
+
+def element_types(what: str, tensors: Iterable[Any]) -> list[DataType]:
+    """Element types of descriptors; a data type may stand for a descriptor."""
+    types = []
+    for tensor in tensors:
+        if isinstance(tensor, TensorDesc):
+            types.append(tensor.dtype)
+        elif isinstance(tensor, DataType):
+            types.append(tensor)
+        else:
+            raise TypeError(
+                f"{what} must be tensor descriptors or data types; {type(tensor).__name__} came"
+            )
+    return types
+
+
+def scalar_types(extra: Iterable[Any]) -> list[type]:
+    """The symbol class of each extra argument."""
+    if not isinstance(extra, SymExprs):
+        extra = SymExprs.from_tuple(extra)
+    return [type(argument) for argument in extra]
+
+
+def by_symbol(table: dict[str, Any]) -> dict[type, Any]:
+    """A table of scalar types by the class of the symbol."""
+    classes = {
+        "int8": SymInt8,
+        "int16": SymInt16,
+        "int32": SymInt32,
+        "int64": SymInt64,
+        "float32": SymFloat32,
+        "float64": SymFloat64,
+    }
+    return {classes[name]: value for name, value in table.items()}
+
+
+def _folder() -> Path:
+    if "OPWRIGHT_CACHE_DIR" in os.environ:
+        return Path(os.environ["OPWRIGHT_CACHE_DIR"])
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "opwright"
+
+
+_in_memory: dict[str, bytes] = {}
+
+
+def cached(parts: Sequence[str | bytes], compile: Callable[[], bytes]) -> bytes:
+    """What `compile` returns for these parts, which determine it: from memory, from the cache
+    folder, or compiled now. A folder that cannot be used is no error; a damaged file is ignored."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8, "little") + data)
+    key = digest.hexdigest()
+    if key in _in_memory:
+        return _in_memory[key]
+    path = _folder() / f"{key}.kernel"
+    try:
+        stored = path.read_bytes()
+    except OSError:
+        stored = b""
+    if len(stored) > 32 and hashlib.sha256(stored[32:]).digest() == stored[:32]:
+        code = stored[32:]
+    else:
+        code = compile()
+        _store(path, hashlib.sha256(code).digest() + code)
+    _in_memory[key] = code
+    return code
+
+
+def _store(path: Path, data: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            temporary = file.name
+            try:
+                file.write(data)
+                file.close()
+                os.replace(temporary, path)
+            except OSError:
+                os.unlink(temporary)
+    except OSError:
+        pass  # a full disk or a folder that is not ours: compile again next time

@@ -1,0 +1,104 @@
+"""Kernels from C++ source."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from .._core import DataType
+from . import _toolchain
+from ._code import Code, CompileError, baseline, by_symbol, cached, element_types, scalar_types
+
+_ELEMENTS = {
+    DataType.FLOAT: "float",
+    DataType.HALF: "_Float16",
+    DataType.BF16: "std::uint16_t",
+    DataType.INT8: "std::int8_t",
+    DataType.UINT8: "std::uint8_t",
+    DataType.INT32: "std::int32_t",
+    DataType.INT64: "std::int64_t",
+    DataType.BOOL: "bool",
+    DataType.FP8: "std::uint8_t",
+}
+_SCALARS = by_symbol(
+    {
+        "int8": "std::int8_t",
+        "int16": "std::int16_t",
+        "int32": "std::int32_t",
+        "int64": "std::int64_t",
+        "float32": "float",
+        "float64": "double",
+    }
+)
+
+
+def _element(dtype: DataType) -> str:
+    if dtype not in _ELEMENTS:
+        raise CompileError(f"aot.cpp: there is no C++ type for elements of type {dtype}")
+    return _ELEMENTS[dtype]
+
+
+def _wrapper(symbol: str, name: str, types: Sequence[str]) -> str:
+    arguments = [f"*static_cast<{type}*>(args[{i}])" for i, type in enumerate(types)]
+    call = ", ".join([*arguments, "x", "y", "z"])
+    return (
+        f'extern "C" __attribute__((visibility("default"))) void {symbol}(\n'
+        "    void** args, std::int64_t x, std::int64_t y, std::int64_t z) {\n"
+        f"  {name}({call});\n"
+        "}\n"
+    )
+
+
+def cpp(
+    source: str,
+    name: str,
+    *,
+    inputs: Iterable[Any],
+    outputs: Iterable[Any],
+    extra: Iterable[Any] = (),
+    flags: Sequence[str] = (),
+) -> Code:
+    """Compiles the C++ function `name` of `source` into a kernel for the CPU.
+
+    It is called, for each cell of the grid, with ``const T*`` per input, the extra arguments,
+    ``T*`` per output, and the cell's x, y, z as ``int64_t``. It may be a template or overloaded.
+    Element types: FP32 ``float``, FP16 ``_Float16``, BF16 ``uint16_t`` (its bits), INT8 to INT64
+    ``intN_t``, UINT8 and FP8 ``uint8_t``, BOOL ``bool``; ``SymInt32`` is ``int32_t`` and so on.
+
+    The compiler is ``$CXX`` or the system's, with ``-std=c++20 -O3`` for the x86-64-v3
+    instruction set where this machine has it, and `flags` added. Results are cached by content
+    in ``$OPWRIGHT_CACHE_DIR`` or ``~/.cache/opwright``.
+
+    :param inputs, outputs: the descriptors that ``aot_impl`` was given, or data types.
+    :param extra: the extra arguments that ``aot_impl`` returns.
+    :raises CompileError: with the compiler's messages, in the source's own line numbers, or when
+        there is no compiler.
+    """
+    if not re.fullmatch(r"[A-Za-z_]\w*(::[A-Za-z_]\w*)*", name):
+        raise CompileError(f"aot.cpp: {name!r} is not the name of a function")
+    pointers = [f"{_element(t)} const* const" for t in element_types("inputs", inputs)]
+    pointers += [f"{_SCALARS[t]} const" for t in scalar_types(extra)]
+    pointers += [f"{_element(t)}* const" for t in element_types("outputs", outputs)]
+    symbol = "opwright_kernel_" + name.replace("::", "_")
+    file = f"{name.rpartition(':')[2]}.cpp"
+    text = f'#include <cstdint>\n#line 1 "{file}"\n{source}\n#line 1 "call of {name}"\n'
+    text += _wrapper(symbol, name, pointers)
+
+    target, march = baseline()
+    options = ["-std=c++20", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-z,defs"]
+    options += [f"-march={march}"] if march else []
+    options += flags
+    command, version = _toolchain.find()
+
+    def compile() -> bytes:
+        with tempfile.TemporaryDirectory(prefix="opwright-") as folder:
+            path = Path(folder)
+            (path / file).write_text(text)
+            _toolchain.run([*options, file, "-o", "kernel.so"], path, f"the C++ kernel '{name}'")
+            return (path / "kernel.so").read_bytes()
+
+    code = cached(["cpp", text, "\0".join(options), "\0".join(command), version], compile)
+    return Code(code, symbol, target)

@@ -1,0 +1,76 @@
+"""Plugins as decorated functions, named as in ``tensorrt.plugin``::
+
+    import opwright.plugin as trtp
+
+    @trtp.register("example::scale")
+    def scale_desc(x: trtp.TensorDesc, factor: float) -> trtp.TensorDesc:
+        return x.like()
+
+    @trtp.impl("example::scale")
+    def scale_impl(x, factor, outputs, stream):
+        np.multiply(x, np.float32(factor), out=np.asarray(outputs[0]))
+
+    layer = network.add_plugin(trtp.op.example.scale(tensor, factor=2.0))
+"""
+
+from __future__ import annotations
+
+from .._core._plugin import (
+    AutoTuneCombination,
+    KernelLaunchParams,
+    Shape,
+    ShapeExpr,
+    ShapeExprs,
+    SizeTensorDesc,
+    SymExprs,
+    SymFloat32,
+    SymFloat64,
+    SymInt8,
+    SymInt16,
+    SymInt32,
+    SymInt64,
+    SymIntExpr,
+    SymIntExprs,
+    Tensor,
+    TensorDesc,
+    cdiv,
+    from_shape_expr,
+    max,
+    min,
+    size_tensor,
+)
+from ._decorators import aot_impl, autotune, impl, register
+from ._op import op
+
+SizeTensorShapeExpr = ShapeExpr
+
+__all__ = [
+    "AutoTuneCombination",
+    "KernelLaunchParams",
+    "Shape",
+    "ShapeExpr",
+    "ShapeExprs",
+    "SizeTensorDesc",
+    "SizeTensorShapeExpr",
+    "SymExprs",
+    "SymFloat32",
+    "SymFloat64",
+    "SymInt8",
+    "SymInt16",
+    "SymInt32",
+    "SymInt64",
+    "SymIntExpr",
+    "SymIntExprs",
+    "Tensor",
+    "TensorDesc",
+    "aot_impl",
+    "autotune",
+    "cdiv",
+    "from_shape_expr",
+    "impl",
+    "max",
+    "min",
+    "op",
+    "register",
+    "size_tensor",
+]

@@ -1,0 +1,164 @@
+"""The decorators that define a plugin."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from .._core import DeviceType
+from .._core._plugin import Definition
+from ._signature import Signature, parse_function, parse_register
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_DEVICES = {None: None, "cpu": DeviceType.CPU, "cuda": DeviceType.GPU}
+
+
+@dataclass
+class Plugin:
+    """What was said of one plugin id so far."""
+
+    id: str
+    source: tuple[str, str]
+    signature: Signature
+    definition: Definition
+    # Calls that define the other functions again, on another definition.
+    functions: dict[str, Callable[[Definition], None]] = field(default_factory=dict)
+    registered: bool = False
+
+    def make_findable(self) -> None:
+        """Lets the ONNX parser and engines find the plugin."""
+        if not self.registered:
+            self.definition.register()
+            self.registered = True
+
+    def set(self, kind: str, function: Callable[[Definition], None]) -> None:
+        """Keeps and applies what sets a function."""
+        self.functions[kind] = function
+        function(self.definition)
+
+
+plugins: dict[str, Plugin] = {}
+
+
+def _split(plugin_id: str) -> tuple[str, str]:
+    if not isinstance(plugin_id, str) or not re.fullmatch(r"[^:.\s]+::[^:.\s]+", plugin_id):
+        raise ValueError(
+            f"{plugin_id!r} is not a plugin id; expected 'namespace::name' without dots and spaces"
+        )
+    namespace, name = plugin_id.split("::")
+    return namespace, name
+
+
+def _find(plugin_id: str, kind: str) -> Plugin:
+    _split(plugin_id)
+    if plugin_id not in plugins:
+        raise ValueError(
+            f"{kind}: plugin '{plugin_id}' is not registered; define it first with "
+            f"@register('{plugin_id}')"
+        )
+    return plugins[plugin_id]
+
+
+def _source(function: Callable[..., Any]) -> tuple[str, str]:
+    """Where a function stands in the source. Each run of a notebook cell has a file name of its
+    own, so that there the module and the name count."""
+    code = getattr(function, "__code__", None)
+    file = code.co_filename if code is not None else "<unknown>"
+    if file.startswith("<") or "ipykernel" in file:
+        file = function.__module__
+    return file, function.__qualname__
+
+
+def register(plugin_id: str, lazy_register: bool = False) -> Callable[[F], F]:
+    """Defines a plugin: the function infers the outputs' types and shapes, and its signature
+    declares the plugin's inputs and attributes.
+
+    :param plugin_id: ``"namespace::name"``. Registering an id again is an error unless it is the
+        same function once more (a module or a notebook cell that is run again).
+    :param lazy_register: whether the ONNX parser is to find the plugin only once it was used
+        through ``op``.
+    :raises SignatureError: for a signature without the hints that are needed.
+    """
+    namespace, name = _split(plugin_id)
+
+    def decorate(function: F) -> F:
+        signature = parse_register(plugin_id, function)
+        source = _source(function)
+        previous = plugins.get(plugin_id)
+        if previous is not None and previous.source != source:
+            raise ValueError(
+                f"plugin '{plugin_id}' is registered already, by {previous.source[1]} in "
+                f"{previous.source[0]}; choose another namespace or name"
+            )
+        definition = Definition(
+            namespace, name, signature.parameters, signature.num_outputs, signature.text, function
+        )
+        plugin = Plugin(plugin_id, source, signature, definition)
+        if previous is not None and previous.signature.parameters == signature.parameters:
+            # A cell that holds register alone: what other cells defined stays.
+            for kind, apply in previous.functions.items():
+                plugin.set(kind, apply)
+        plugins[plugin_id] = plugin
+        if not lazy_register or (previous is not None and previous.registered):
+            plugin.make_findable()
+        return function
+
+    return decorate
+
+
+def impl(plugin_id: str, device: str | None = None) -> Callable[[F], F]:
+    """Defines how a plugin computes: ``(tensors..., attributes..., outputs, stream[, tactic])``.
+
+    The function is called whenever an engine with the plugin runs. Only the attributes that it
+    takes are stored in engines.
+
+    :param device: ``"cpu"``, ``"cuda"``, or None for both.
+    """
+    plugin = _find(plugin_id, "impl")
+    if device not in _DEVICES:
+        raise ValueError(f"impl: device={device!r}; expected 'cpu', 'cuda' or None")
+
+    def decorate(function: F) -> F:
+        attributes, wants_tactic = parse_function(
+            plugin_id, "impl", function, plugin.signature, ["outputs", "stream"], "tactic"
+        )
+        plugin.set(
+            f"impl {device}",
+            lambda d: d.set_impl(_DEVICES[device], function, attributes, wants_tactic),
+        )
+        return function
+
+    return decorate
+
+
+def autotune(plugin_id: str) -> Callable[[F], F]:
+    """Defines the types, layouts and tactics that the engine compares:
+    ``(tensors..., attributes..., outputs) -> list of AutoTuneCombination``."""
+    plugin = _find(plugin_id, "autotune")
+
+    def decorate(function: F) -> F:
+        attributes, _ = parse_function(
+            plugin_id, "autotune", function, plugin.signature, ["outputs"]
+        )
+        plugin.set("autotune", lambda d: d.set_autotune(function, attributes))
+        return function
+
+    return decorate
+
+
+def aot_impl(plugin_id: str) -> Callable[[F], F]:
+    """Defines the kernel that is compiled into engines: ``(tensors..., attributes..., outputs,
+    tactic) -> (kernel name, code, KernelLaunchParams, SymIntExprs)``."""
+    plugin = _find(plugin_id, "aot_impl")
+
+    def decorate(function: F) -> F:
+        attributes, _ = parse_function(
+            plugin_id, "aot_impl", function, plugin.signature, ["outputs", "tactic"]
+        )
+        plugin.set("aot_impl", lambda d: d.set_aot_impl(function, attributes))
+        return function
+
+    return decorate

@@ -1,0 +1,152 @@
+"""`op.namespace.name(tensors..., attribute=value...)`: plugins with their inputs and attributes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .._core import ITensor
+from .._core._plugin import PluginCall
+from ._decorators import Plugin, plugins
+from ._signature import Attribute
+
+
+def _mistyped(plugin: Plugin, attribute: Attribute, value: Any) -> TypeError:
+    found = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else repr(value)
+    return TypeError(f"plugin '{plugin.id}': attribute `{attribute}` cannot be {found}")
+
+
+def _array(plugin: Plugin, attribute: Attribute, value: Any) -> np.ndarray:
+    array = np.asarray(value)
+    if array.ndim != 1:
+        raise TypeError(
+            f"plugin '{plugin.id}': attribute `{attribute}` must be one-dimensional; an array of "
+            f"shape {array.shape} came"
+        )
+    if array.dtype == attribute.hint:
+        return array
+    if array.size and not np.can_cast(array.dtype, attribute.hint, "same_kind"):
+        raise _mistyped(plugin, attribute, array)
+    with np.errstate(all="ignore"):
+        converted = array.astype(attribute.hint)
+    if array.dtype.kind != "f" and not np.array_equal(converted, array):
+        raise TypeError(
+            f"plugin '{plugin.id}': attribute `{attribute}` cannot hold the values {array}"
+        )
+    return converted
+
+
+def _scalar(plugin: Plugin, attribute: Attribute, value: Any) -> Any:
+    """The value as its hint's type; integers serve as float, NumPy's scalars as Python's."""
+    accepted: dict[Any, tuple[type, ...]] = {
+        bool: (bool, np.bool_),
+        int: (int, np.integer),
+        float: (float, int, np.floating, np.integer),
+        str: (str,),
+        bytes: (bytes,),
+    }
+    is_bool = isinstance(value, (bool, np.bool_))
+    if not isinstance(value, accepted[attribute.hint]) or is_bool != (attribute.hint is bool):
+        raise _mistyped(plugin, attribute, value)
+    if attribute.hint is int and not -(2**63) <= int(value) < 2**63:
+        raise TypeError(f"plugin '{plugin.id}': attribute `{attribute}` does not fit 64 bits")
+    return attribute.hint(value)
+
+
+def _field(plugin: Plugin, attribute: Attribute, value: Any) -> Any:
+    """What the engine stores for an attribute."""
+    if attribute.is_array:
+        return _array(plugin, attribute, value)
+    value = _scalar(plugin, attribute, value)
+    if isinstance(value, (str, bytes)):
+        return value
+    if attribute.hint is bool:
+        return np.array([value], np.int8)
+    return np.array([value], np.int64 if attribute.hint is int else np.float64)
+
+
+class PluginOp:
+    """One plugin; calling it gives what ``network.add_plugin`` takes."""
+
+    def __init__(self, plugin_id: str):
+        self._id = plugin_id
+
+    def __call__(self, *args: Any, **attributes: Any) -> PluginCall:
+        # Looked up at each call, so that a registration that was repeated counts.
+        plugin = plugins[self._id]
+        signature = plugin.signature
+        count = len(signature.tensors)
+        tensors, positional = args[:count], args[count:]
+        if len(tensors) < count or any(not isinstance(t, ITensor) for t in tensors):
+            got = ", ".join(type(value).__name__ for value in args) or "nothing"
+            raise TypeError(
+                f"plugin '{self._id}' takes {count} network tensors ({', '.join(signature.tensors)})"
+                f" first; {got} came"
+            )
+        names = [attribute.name for attribute in signature.attributes]
+        known = ", ".join(map(str, signature.attributes)) or "none"
+        if len(positional) > len(names):
+            raise TypeError(
+                f"plugin '{self._id}' takes {count} tensors and the attributes: {known}; "
+                f"{len(args)} positional arguments came"
+            )
+        for name, value in zip(names, positional):
+            if name in attributes:
+                raise TypeError(f"plugin '{self._id}': attribute '{name}' was given twice")
+            attributes[name] = value
+        for name in attributes:
+            if name not in names:
+                raise TypeError(
+                    f"plugin '{self._id}' has no attribute '{name}'; its attributes are: {known}"
+                )
+        missing = [name for name in names if name not in attributes]
+        if missing:
+            raise TypeError(
+                f"plugin '{self._id}': attribute '{missing[0]}' is missing; its attributes are: "
+                f"{known}"
+            )
+        plugin.make_findable()
+        fields = [_field(plugin, a, attributes[a.name]) for a in signature.attributes]
+        return plugin.definition.call(list(tensors), fields)
+
+    def __repr__(self) -> str:
+        return f"<plugin '{self._id}'>"
+
+
+class Namespace:
+    """The plugins of one namespace."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __getattr__(self, name: str) -> PluginOp:
+        plugin_id = f"{self._name}::{name}"
+        if plugin_id not in plugins:
+            raise AttributeError(f"plugin '{plugin_id}' is not registered; {_listing()}")
+        return PluginOp(plugin_id)
+
+    def __dir__(self) -> list[str]:
+        prefix = f"{self._name}::"
+        return [i.removeprefix(prefix) for i in plugins if i.startswith(prefix)]
+
+
+class Op:
+    """All plugins: ``op.namespace.name``."""
+
+    def __getattr__(self, namespace: str) -> Namespace:
+        if not any(i.startswith(f"{namespace}::") for i in plugins):
+            raise AttributeError(
+                f"no plugin is registered in the namespace '{namespace}'; {_listing()}"
+            )
+        return Namespace(namespace)
+
+    def __dir__(self) -> list[str]:
+        return sorted({i.split("::")[0] for i in plugins})
+
+
+def _listing() -> str:
+    return f"registered are: {', '.join(sorted(plugins)) or 'none'}"
+
+
+op = Op()

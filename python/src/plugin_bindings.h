@@ -1,0 +1,88 @@
+#pragma once
+
+#include <exception>
+#include <memory>
+
+#include "bindings.h"
+#include "opwright/plugin.h"
+#include "opwright/registry.h"
+#include "plugin/callback.h"
+#include "plugin/fields.h"
+
+namespace opwright::python {
+
+// What bind_plugin is made of, one function per file.
+void bind_symbolic(nb::module_& m);
+void bind_plugin_tensor(nb::module_& m);
+void bind_tensor_desc(nb::module_& m);
+void bind_quick(nb::module_& m);
+
+/// The name of an object's class, for messages.
+inline std::string class_name(nb::handle value) {
+  return nb::cast<std::string>(value.type().attr("__name__"));
+}
+
+/// A plugin field that owns its data: PluginField in Python.
+struct Field {
+  FieldValue value;
+};
+/// PluginFieldCollection in Python.
+struct FieldCollection {
+  std::vector<FieldValue> values;
+};
+/// From a PluginFieldCollection or a sequence of PluginField.
+FieldValues to_fields(nb::handle collection, std::string_view what);
+/// The elements of a field as TensorRT gives them: a NumPy array, bytes for kUNKNOWN, a list of
+/// Dims for kDIMS.
+nb::object field_data(const FieldValue& value);
+
+/// The C++ face of a Python object that is an IPluginV3, or a clone of the C++ plugin that the
+/// object stands for. Throws TypeError for anything else.
+std::unique_ptr<IPluginV3> to_plugin_v3(nb::handle object);
+/// The way back: the Python object itself, or one that stands for the C++ plugin, which it owns.
+nb::object from_plugin_v3(std::unique_ptr<IPluginV3> plugin);
+/// The Python object behind a plugin that Python implements, else none.
+nb::object python_object_of(IPluginV3& plugin);
+
+/// A Python object that C++ keeps and may drop on any thread, also after the interpreter's end.
+class Reference {
+ public:
+  Reference() = default;
+  explicit Reference(nb::object object) : object_(std::move(object)) {}
+  ~Reference() { drop(); }
+  Reference(Reference&& other) noexcept : object_(std::move(other.object_)) {}
+  Reference& operator=(Reference&& other) noexcept {
+    drop();
+    object_ = std::move(other.object_);
+    return *this;
+  }
+  const nb::object& get() const { return object_; }
+  bool is_valid() const { return object_.is_valid(); }
+
+ private:
+  void drop() {
+    if (!object_.is_valid()) return;
+    if (!Py_IsInitialized()) {
+      object_.release();
+      return;
+    }
+    nb::gil_scoped_acquire gil;
+    object_.reset();
+  }
+  nb::object object_;
+};
+
+/// Runs code of a callback under the interpreter's lock, for interfaces that are noexcept: an
+/// exception is kept for the engine, which throws it to the caller, and `otherwise` is returned.
+template <class T, class F>
+T guarded(T otherwise, F&& body) noexcept {
+  nb::gil_scoped_acquire gil;
+  try {
+    return body();
+  } catch (...) {
+    set_pending_exception(std::current_exception());
+    return otherwise;
+  }
+}
+
+}  // namespace opwright::python

@@ -1,0 +1,331 @@
+// A plugin that is defined by Python functions: what the engine asks it.
+
+#include "quick_definition.h"
+
+#include <algorithm>
+
+#include "backend/device.h"
+#include "base/error.h"
+#include "plugin/autotune.h"
+#include "tensor_desc.h"
+
+namespace opwright::python {
+namespace {
+
+size_t slot(DeviceType device) { return device == DeviceType::kCPU ? 0 : 1; }
+
+nb::object call(const nb::object& function, const std::vector<nb::object>& arguments) {
+  nb::list list;
+  for (const nb::object& argument : arguments) list.append(argument);
+  return function(*list);
+}
+
+void append(std::vector<nb::object>& to, std::vector<nb::object> more) {
+  for (nb::object& object : more) to.push_back(std::move(object));
+}
+
+std::string to_text(nb::handle value) {
+  if (PyBytes_Check(value.ptr())) {
+    nb::bytes bytes = nb::borrow<nb::bytes>(value);
+    return std::string(bytes.c_str(), bytes.size());
+  }
+  return nb::cast<std::string>(value);
+}
+
+bool is_text(nb::handle value) {
+  return PyBytes_Check(value.ptr()) != 0 || PyUnicode_Check(value.ptr()) != 0;
+}
+
+}  // namespace
+
+nb::object attribute_value(const QuickParameter& parameter, const FieldValue& value) {
+  if (parameter.is_text)
+    return nb::str(value.data.as<char>(), static_cast<size_t>(value.length));
+  if (parameter.type == PluginFieldType::kCHAR)
+    return nb::bytes(value.data.data(), static_cast<size_t>(value.length));
+  if (!parameter.is_array && parameter.is_bool) return nb::bool_(*value.data.as<int8_t>() != 0);
+  nb::object array = field_data(value);
+  if (parameter.is_bool) array = array.attr("astype")("bool");
+  return parameter.is_array ? array : array.attr("item")();
+}
+
+PythonDefinition::PythonDefinition(std::string plugin_namespace, std::string name,
+                                   std::vector<QuickParameter> parameters, int num_outputs,
+                                   std::string signature, nb::object function)
+    : namespace_(std::move(plugin_namespace)),
+      name_(std::move(name)),
+      parameters_(std::move(parameters)),
+      num_outputs_(num_outputs),
+      signature_(std::move(signature)) {
+  int attributes = 0;
+  register_.function = Reference(std::move(function));
+  for (const QuickParameter& parameter : parameters_) {
+    if (parameter.is_tensor)
+      ++num_tensors_;
+    else
+      register_.attributes.push_back(attributes++);
+  }
+}
+
+void PythonDefinition::set_impl(std::optional<DeviceType> device, PluginFunction function) {
+  if (device) {
+    impls_[slot(*device)] = std::move(function);
+    return;
+  }
+  impls_[1] = PluginFunction{Reference(function.function.get()), function.attributes,
+                             function.wants_tactic};
+  impls_[0] = std::move(function);
+}
+
+bool PythonDefinition::has_impl(DeviceType device) const { return impls_[slot(device)].has_value(); }
+
+const PluginFunction& PythonDefinition::impl(DeviceType device) const {
+  return *impls_[slot(device)];
+}
+
+std::vector<std::string> PythonDefinition::impl_attributes() const {
+  std::vector<std::string> names;
+  for (const auto& impl : impls_) {
+    if (!impl) continue;
+    for (int attribute : impl->attributes) {
+      const std::string& name = parameters_[static_cast<size_t>(num_tensors_ + attribute)].name;
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+  }
+  return names;
+}
+
+std::vector<nb::object> PythonDefinition::bind_attributes(const PluginFunction& function,
+                                                          const FieldValues& attributes) const {
+  std::vector<nb::object> values;
+  for (int attribute : function.attributes) {
+    const QuickParameter& parameter = parameters_[static_cast<size_t>(num_tensors_ + attribute)];
+    const auto found =
+        std::find_if(attributes.begin(), attributes.end(),
+                     [&](const FieldValue& value) { return value.name == parameter.name; });
+    require(found != attributes.end(), "plugin '", id(), "': attribute '", parameter.name,
+            "' is missing; the engine may have been built with another definition of the plugin, "
+            "whose impl did not take it");
+    values.push_back(attribute_value(parameter, *found));
+  }
+  return values;
+}
+
+std::vector<nb::object> PythonDefinition::describe_inputs(const InferContext& context) const {
+  if (std::cmp_not_equal(context.inputs.size(), num_tensors_))
+    reject(context.layer, "takes ", num_tensors_, " tensors, ", context.inputs.size(), " came");
+  std::vector<nb::object> inputs;
+  for (size_t i = 0; i < context.inputs.size(); ++i) {
+    if (context.inputs[i] == nullptr) reject(context.layer, "input ", i, " is absent");
+    inputs.push_back(nb::cast(describe_input(context.inputs[i]->dtype, context.inputs[i]->dims,
+                                               static_cast<int>(i))));
+  }
+  return inputs;
+}
+
+std::vector<nb::object> PythonDefinition::call_register(std::string_view layer,
+                                                        const std::vector<nb::object>& inputs,
+                                                        const FieldValues& attributes) const {
+  std::vector<nb::object> arguments = inputs;
+  append(arguments, bind_attributes(register_, attributes));
+  nb::object result = call(register_.function.get(), arguments);
+  std::vector<nb::object> outputs;
+  if (nb::isinstance<nb::tuple>(result) || nb::isinstance<nb::list>(result)) {
+    for (nb::handle output : nb::iter(result)) outputs.push_back(nb::borrow(output));
+  } else {
+    outputs.push_back(std::move(result));
+  }
+  if (std::cmp_not_equal(outputs.size(), num_outputs_))
+    reject(layer, "its register function returned ", outputs.size(), " outputs; its signature `",
+           signature_, "` says ", num_outputs_);
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    if (!nb::isinstance<TensorDesc>(outputs[o]))
+      reject(layer, "its register function returned ", class_name(outputs[o]), " for output ", o,
+             "; expected a TensorDesc");
+    const auto& desc = nb::cast<TensorDesc&>(outputs[o]);
+    if (desc.read_only)
+      reject(layer, "its register function returned the input ", desc.input, " itself as output ",
+             o, "; return inp.like() for a tensor of its own, or inp.aliased() to work in place");
+  }
+  return outputs;
+}
+
+std::vector<OutputInfo> PythonDefinition::infer(InferContext& context,
+                                                const FieldValues& attributes) const {
+  nb::gil_scoped_acquire gil;
+  const std::vector<nb::object> inputs = describe_inputs(context);
+  const std::vector<nb::object> outputs = call_register(context.layer, inputs, attributes);
+
+  std::map<int, Expr> symbols;
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    if (!nb::isinstance<SizeTensorDesc>(outputs[o])) continue;
+    auto& size = nb::cast<SizeTensorDesc&>(outputs[o]);
+    if (size.dtype != DataType::kINT32 && size.dtype != DataType::kINT64)
+      reject(context.layer, "size tensor ", o, " has the type ", opwright::name(size.dtype),
+             "; expected INT32 or INT64");
+    size.index = static_cast<int>(o);
+    symbols[size.placeholder] =
+        context.declare_size_tensor(size.index, size.opt.expr, size.upper_bound.expr);
+  }
+  std::vector<OutputInfo> infos;
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const auto& desc = nb::cast<TensorDesc&>(outputs[o]);
+    OutputInfo info;
+    info.dtype = desc.dtype;
+    info.aliased_input = aliased_input(desc);
+    for (size_t i = 0; i < desc.shape_expr->extents.size(); ++i) {
+      const Expr extent = replace_symbols(desc.shape_expr->extents[i].expr, symbols);
+      if (extent.is_constant() && extent.constant() < 0)
+        reject(context.layer, "extent ", i, " of output ", o, " is ", extent.constant());
+      if (desc.shape_expr->extents[i].is_size_tensor && extent.op() == ExprOp::kSymbol &&
+          extent.symbol_id() >= 1 << 30)
+        reject(context.layer, "extent ", i, " of output ", o,
+               " is a size tensor that is not among the outputs; return it too");
+      info.dims.push_back(extent);
+    }
+    if (info.aliased_input >= 0) {
+      const TensorInfo& input = *context.inputs[static_cast<size_t>(info.aliased_input)];
+      if (input.dtype != info.dtype || input.dims != info.dims)
+        reject(context.layer, "output ", o, " is aliased to input ", info.aliased_input, " (",
+               opwright::name(input.dtype), " ", opwright::str(input.dims),
+               "), so it must have its type and shape, but is ", opwright::name(info.dtype), " ",
+               opwright::str(info.dims));
+    }
+    infos.push_back(std::move(info));
+  }
+  return infos;
+}
+
+std::pair<std::vector<nb::object>, nb::tuple> PythonDefinition::describe_ports(
+    std::string_view layer, std::span<const PortDesc> inputs, std::span<const PortDesc> outputs,
+    const FieldValues& attributes) const {
+  std::vector<nb::object> described;
+  int symbol = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    SymShape extents;
+    for (int axis = 0; axis < inputs[i].opt.rank(); ++axis, ++symbol)
+      extents.push_back(inputs[i].min[axis] == inputs[i].max[axis] ? Expr(inputs[i].opt[axis])
+                                                                   : Expr::symbol(symbol));
+    described.push_back(nb::cast(describe_port(inputs[i], static_cast<int>(i), extents)));
+  }
+  const std::vector<nb::object> inferred = call_register(layer, described, attributes);
+  nb::list list;
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const auto& desc = nb::cast<TensorDesc&>(inferred[o]);
+    TensorDesc output = describe_port(outputs[o], -1, exprs(desc.shape_expr->extents));
+    output.aliased = desc.aliased;
+    list.append(output);
+  }
+  return {described, nb::tuple(list)};
+}
+
+std::vector<Candidate> PythonDefinition::autotune(const CandidateQuery& query,
+                                                  const FieldValues& attributes) const {
+  nb::gil_scoped_acquire gil;
+  auto [arguments, outputs] =
+      describe_ports(query.layer, query.inputs, query.outputs, attributes);
+  append(arguments, bind_attributes(*autotune_, attributes));
+  arguments.push_back(outputs);
+  nb::object result = call(autotune_->function.get(), arguments);
+  std::vector<AutoTuneCombination> combinations;
+  if (nb::isinstance<AutoTuneCombination>(result)) {
+    combinations.push_back(nb::cast<AutoTuneCombination&>(result));
+  } else {
+    const bool is_list = nb::isinstance<nb::list>(result) || nb::isinstance<nb::tuple>(result);
+    if (!is_list)
+      reject(query.layer, "its autotune function returned ", class_name(result),
+             "; expected a list of AutoTuneCombination");
+    for (nb::handle combination : nb::iter(result)) {
+      if (!nb::isinstance<AutoTuneCombination>(combination))
+        reject(query.layer, "its autotune function returned a list with ", class_name(combination),
+               "; expected AutoTuneCombination");
+      combinations.push_back(nb::cast<AutoTuneCombination&>(combination));
+    }
+  }
+  return expand(combinations, query, id());
+}
+
+std::unique_ptr<Kernel> PythonDefinition::make_callback(const KernelArgs& args,
+                                                        const FieldValues& attributes) const {
+  nb::gil_scoped_acquire gil;
+  const DeviceType device = args.device != nullptr ? args.device->type() : DeviceType::kCPU;
+  const PluginFunction& function = impl(device);
+  std::vector<int> aliased(args.outputs.size(), -1);
+  std::vector<bool> data_dependent(args.outputs.size(), false);
+  // In a loaded engine attributes that impl does not take are missing, so that register cannot
+  // run. What is aliased is then not known, and inputs cannot be protected.
+  const bool knows_all = std::cmp_equal(attributes.size(), register_.attributes.size());
+  if (knows_all) {
+    std::vector<nb::object> inputs;
+    for (size_t i = 0; i < args.inputs.size(); ++i)
+      inputs.push_back(nb::cast(describe_port(args.inputs[i], static_cast<int>(i),
+                                              sym_shape(args.inputs[i].opt))));
+    const std::vector<nb::object> outputs = call_register(args.layer, inputs, attributes);
+    for (size_t o = 0; o < outputs.size(); ++o) {
+      const auto& desc = nb::cast<TensorDesc&>(outputs[o]);
+      aliased[o] = aliased_input(desc);
+      data_dependent[o] = std::any_of(desc.shape_expr->extents.begin(),
+                                      desc.shape_expr->extents.end(),
+                                      [](const ShapeExpr& e) { return !e.expr.is_constant(); });
+    }
+  }
+  return make_callback_kernel(id(), function.function.get(), bind_attributes(function, attributes),
+                              function.wants_tactic, args, aliased, data_dependent, knows_all);
+}
+
+KernelCode PythonDefinition::compile(const KernelArgs& args, const FieldValues& attributes) const {
+  nb::gil_scoped_acquire gil;
+  auto [arguments, outputs] = describe_ports(args.layer, args.inputs, args.outputs, attributes);
+  append(arguments, bind_attributes(*aot_impl_, attributes));
+  arguments.push_back(outputs);
+  arguments.push_back(nb::int_(args.candidate->tactic));
+  nb::object result = call(aot_impl_->function.get(), arguments);
+
+  constexpr const char* kExpected =
+      "its aot_impl function must return (kernel name, code, KernelLaunchParams, SymIntExprs)";
+  if (!nb::isinstance<nb::tuple>(result) || nb::len(result) != 4)
+    reject(args.layer, kExpected, "; it returned ", class_name(result),
+           nb::isinstance<nb::tuple>(result) ? str(" of ", nb::len(result)) : "");
+  if (!is_text(result[0]) || !is_text(result[1]))
+    reject(args.layer, kExpected, ", name and code as str or bytes; they are ",
+           class_name(result[0]), " and ", class_name(result[1]));
+  if (!nb::isinstance<LaunchParams>(result[2]))
+    reject(args.layer, kExpected, "; its third value is ", class_name(result[2]));
+  const bool has_arguments = nb::isinstance<SymExprs>(result[3]);
+  if (!has_arguments && !nb::isinstance<nb::tuple>(result[3]) &&
+      !nb::isinstance<nb::list>(result[3]))
+    reject(args.layer, kExpected, "; its fourth value is ", class_name(result[3]));
+
+  KernelCode code;
+  code.name = to_text(result[0]);
+  const std::string bytes = to_text(result[1]);
+  code.object.name = id() + " " + code.name;
+  code.object.bytes = Blob::copy(bytes.data(), bytes.size());
+  nb::object source = nb::borrow(result[1]);
+  const bool on_cpu = args.device == nullptr || args.device->type() == DeviceType::kCPU;
+  code.object.host = on_cpu;
+  code.object.target = nb::hasattr(source, "target")
+                           ? nb::cast<std::string>(source.attr("target"))
+                           : args.device->architecture();
+  if (on_cpu && !bytes.starts_with("\177ELF"))
+    reject(args.layer, "the code of kernel '", code.name,
+           "' is not a shared object for the CPU; make it with opwright.aot.cpp or "
+           "opwright.aot.numba");
+  const auto& launch = nb::cast<LaunchParams&>(result[2]);
+  std::copy(std::begin(launch.grid), std::end(launch.grid), code.grid);
+  std::copy(std::begin(launch.block), std::end(launch.block), code.block);
+  code.shared_memory = launch.shared_memory;
+  nb::object extra = has_arguments
+                         ? nb::borrow(result[3])
+                         : nb::module_::import_("opwright._core").attr("_plugin")
+                               .attr("SymIntExprs")
+                               .attr("from_tuple")(result[3]);
+  const auto& list = nb::cast<SymExprs&>(extra).arguments;
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (!list[i]) reject(args.layer, "extra argument ", i, " of its aot_impl was never set");
+    code.arguments.push_back(*list[i]);
+  }
+  return code;
+}
+
+}  // namespace opwright::python

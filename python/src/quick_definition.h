@@ -1,0 +1,97 @@
+#pragma once
+
+#include <array>
+#include <optional>
+
+#include "base/error.h"
+#include "plugin/quick.h"
+#include "plugin_bindings.h"
+
+namespace opwright::python {
+
+/// A function of a plugin and which of the plugin's attributes it takes, by their place among the
+/// registered ones.
+struct PluginFunction {
+  Reference function;
+  std::vector<int> attributes;
+  bool wants_tactic = false;
+};
+
+/// A plugin that is defined by Python functions. The functions are set while the module that
+/// defines them is imported; the interpreter's lock guards them.
+class PythonDefinition final : public QuickDefinition {
+ public:
+  PythonDefinition(std::string plugin_namespace, std::string name,
+                   std::vector<QuickParameter> parameters, int num_outputs, std::string signature,
+                   nb::object function);
+
+  void set_impl(std::optional<DeviceType> device, PluginFunction function);
+  void set_autotune(PluginFunction function) { autotune_ = std::move(function); }
+  void set_aot_impl(PluginFunction function) { aot_impl_ = std::move(function); }
+
+  const std::string& name() const override { return name_; }
+  const std::string& plugin_namespace() const override { return namespace_; }
+  const std::vector<QuickParameter>& parameters() const override { return parameters_; }
+  int num_outputs() const override { return num_outputs_; }
+  bool has_impl(DeviceType device) const override;
+  bool has_aot_impl() const override { return aot_impl_.has_value(); }
+  bool has_autotune() const override { return autotune_.has_value(); }
+  std::vector<std::string> impl_attributes() const override;
+
+  std::vector<OutputInfo> infer(InferContext& context,
+                                const FieldValues& attributes) const override;
+  std::vector<Candidate> autotune(const CandidateQuery& query,
+                                  const FieldValues& attributes) const override;
+  std::unique_ptr<Kernel> make_callback(const KernelArgs& args,
+                                        const FieldValues& attributes) const override;
+  KernelCode compile(const KernelArgs& args, const FieldValues& attributes) const override;
+
+  /// "sample::circ_pad"
+  std::string id() const { return namespace_ + "::" + name_; }
+  int num_tensors() const { return num_tensors_; }
+
+ private:
+  const PluginFunction& impl(DeviceType device) const;
+  /// Python values of those of the attributes that the function takes.
+  std::vector<nb::object> bind_attributes(const PluginFunction& function,
+                                          const FieldValues& attributes) const;
+  std::vector<nb::object> describe_inputs(const InferContext& context) const;
+  /// Calls `register` on these descriptors; what it returns as a list of descriptors, checked.
+  std::vector<nb::object> call_register(std::string_view layer,
+                                        const std::vector<nb::object>& inputs,
+                                        const FieldValues& attributes) const;
+  /// Descriptors of inputs and outputs with their ranges, and expressions over the symbols of
+  /// KernelCode.
+  std::pair<std::vector<nb::object>, nb::tuple> describe_ports(
+      std::string_view layer, std::span<const PortDesc> inputs, std::span<const PortDesc> outputs,
+      const FieldValues& attributes) const;
+  /// Throws Error that names layer and plugin.
+  template <class... Parts>
+  [[noreturn]] void reject(std::string_view layer, const Parts&... parts) const {
+    fail("layer '", layer, "': plugin '", id(), "': ", parts...);
+  }
+
+  const std::string namespace_, name_;
+  const std::vector<QuickParameter> parameters_;
+  const int num_outputs_;
+  const std::string signature_;  ///< of `register`, for messages
+  int num_tensors_ = 0;
+  PluginFunction register_;
+  std::array<std::optional<PluginFunction>, 2> impls_;  // CPU, GPU
+  std::optional<PluginFunction> autotune_, aot_impl_;
+};
+
+/// The Python value of an attribute: int, float, str, bytes, bool or a NumPy array.
+nb::object attribute_value(const QuickParameter& parameter, const FieldValue& value);
+/// The kernel that calls `impl`. `aliased_inputs` has for each output the input whose memory it is,
+/// or -1; `protect_inputs` makes the others read-only.
+std::unique_ptr<Kernel> make_callback_kernel(std::string plugin, nb::object function,
+                                             const std::vector<nb::object>& attributes,
+                                             bool wants_tactic, const KernelArgs& args,
+                                             const std::vector<int>& aliased_inputs,
+                                             const std::vector<bool>& data_dependent,
+                                             bool protect_inputs);
+/// Enters and leaves the interpreter's lock.
+ExecutionDomain* interpreter_domain();
+
+}  // namespace opwright::python

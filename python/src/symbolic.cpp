@@ -1,0 +1,379 @@
+// ShapeExpr, SymInt32 and their kin, lists of them, KernelLaunchParams.
+
+#include "symbolic.h"
+
+#include "base/error.h"
+#include "plugin_bindings.h"
+
+namespace opwright::python {
+namespace {
+
+/// The expression behind a value that has one.
+std::optional<Expr> find_expr(nb::handle value) {
+  if (nb::isinstance<ShapeExpr>(value)) return nb::cast<ShapeExpr&>(value).expr;
+  if (nb::isinstance<SymIntExpr>(value)) return nb::cast<SymIntExpr&>(value).value.value;
+  if (PyFloat_Check(value.ptr()) || !PyIndex_Check(value.ptr())) return std::nullopt;
+  nb::object index = nb::steal(PyNumber_Index(value.ptr()));
+  if (!index.is_valid()) throw nb::python_error();
+  return Expr(nb::cast<int64_t>(index));
+}
+
+int64_t constant_value(const Expr& expr) {
+  require(expr.is_constant(), "the expression ", expr.str(),
+          " is not constant: its value is known at run time only");
+  return expr.constant();
+}
+
+bool truth(const Expr& expr) {
+  require(expr.is_constant(), "the truth of ", expr.str(),
+          " is not known yet, because it depends on shapes that are known at run time only; use "
+          "max, min or cdiv, or give the network constant shapes");
+  return expr.constant() != 0;
+}
+
+Expr less(const Expr& a, const Expr& b) { return Expr::make(ExprOp::kLess, a, b); }
+Expr equal(const Expr& a, const Expr& b) { return Expr::make(ExprOp::kEqual, a, b); }
+Expr negate(const Expr& a) { return Expr(1) - a; }
+
+/// Python's arithmetic on a class whose expressions `get` reads and `make` builds.
+template <class T, class Class, class Get, class Make>
+void bind_arithmetic(Class& c, Get get, Make make) {
+  using Function = Expr (*)(const Expr&, const Expr&);
+  auto binary = [&](const char* name, Function f) {
+    c.def(
+        name,
+        [get, make, f](const T& self, nb::handle other) -> nb::object {
+          const std::optional<Expr> b = find_expr(other);
+          if (!b) return nb::borrow(Py_NotImplemented);
+          return nb::cast(make(self, f(get(self), *b)));
+        },
+        nb::is_operator());
+  };
+  binary("__add__", [](const Expr& a, const Expr& b) { return a + b; });
+  binary("__radd__", [](const Expr& a, const Expr& b) { return b + a; });
+  binary("__sub__", [](const Expr& a, const Expr& b) { return a - b; });
+  binary("__rsub__", [](const Expr& a, const Expr& b) { return b - a; });
+  binary("__mul__", [](const Expr& a, const Expr& b) { return a * b; });
+  binary("__rmul__", [](const Expr& a, const Expr& b) { return b * a; });
+  binary("__floordiv__", [](const Expr& a, const Expr& b) { return floor_div(a, b); });
+  binary("__rfloordiv__", [](const Expr& a, const Expr& b) { return floor_div(b, a); });
+  binary("__eq__", equal);
+  binary("__ne__", [](const Expr& a, const Expr& b) { return negate(equal(a, b)); });
+  binary("__lt__", less);
+  binary("__gt__", [](const Expr& a, const Expr& b) { return less(b, a); });
+  binary("__le__", [](const Expr& a, const Expr& b) { return negate(less(b, a)); });
+  binary("__ge__", [](const Expr& a, const Expr& b) { return negate(less(a, b)); });
+  c.def("__hash__", [get](const T& self) { return get(self).hash(); })
+      .def("__bool__", [get](const T& self) { return truth(get(self)); })
+      .def("__int__", [get](const T& self) { return constant_value(get(self)); })
+      .def_prop_ro("is_constant", [get](const T& self) { return get(self).is_constant(); })
+      .def(
+          "constant_value", [get](const T& self) { return constant_value(get(self)); },
+          "The value; an error when it is not constant.")
+      .def("__repr__", [get](const T& self) { return get(self).str(); });
+}
+
+template <ArgumentType kType>
+void bind_sym_int(nb::module_& m, const char* name, const char* doc) {
+  using T = SymInt<kType>;
+  auto make = [](const Expr& expr) {
+    T made;
+    made.value = {kType, expr, 0};
+    return made;
+  };
+  auto c = nb::class_<T, SymIntExpr>(m, name, doc);
+  c.def(
+      "__init__",
+      [name, make](T* self, nb::handle value) { new (self) T(make(to_expr(value, name))); },
+      nb::arg("value") = 0);
+  bind_arithmetic<T>(
+      c, [](const T& self) -> const Expr& { return self.value.value; },
+      [make](const T&, const Expr& expr) { return make(expr); });
+}
+
+template <ArgumentType kType>
+void bind_sym_float(nb::module_& m, const char* name, const char* doc) {
+  using T = SymFloat<kType>;
+  nb::class_<T, SymExpr>(m, name, doc)
+      .def(
+          "__init__",
+          [](T* self, double value) {
+            new (self) T;
+            self->value = {kType, 0, value};
+          },
+          nb::arg("value") = 0)
+      .def("__repr__", [](const T& self) { return str(self.value.constant); });
+}
+
+template <class T, class Base>
+T with(const Base& value) {
+  T made;
+  made.value = value;
+  return made;
+}
+
+nb::object to_python(const KernelArgument& argument) {
+  switch (argument.type) {
+    case ArgumentType::kINT8:
+      return nb::cast(with<SymInt<ArgumentType::kINT8>>(argument));
+    case ArgumentType::kINT16:
+      return nb::cast(with<SymInt<ArgumentType::kINT16>>(argument));
+    case ArgumentType::kINT32:
+      return nb::cast(with<SymInt<ArgumentType::kINT32>>(argument));
+    case ArgumentType::kINT64:
+      return nb::cast(with<SymInt<ArgumentType::kINT64>>(argument));
+    case ArgumentType::kFLOAT32:
+      return nb::cast(with<SymFloat<ArgumentType::kFLOAT32>>(argument));
+    case ArgumentType::kFLOAT64:
+      return nb::cast(with<SymFloat<ArgumentType::kFLOAT64>>(argument));
+  }
+  return nb::none();
+}
+
+/// A symbol as it is; a plain int or extent is a 32-bit integer.
+KernelArgument to_argument(nb::handle value) {
+  if (nb::isinstance<SymExpr>(value)) return nb::cast<SymExpr&>(value).value;
+  const std::optional<Expr> expr = find_expr(value);
+  require(expr.has_value(), "an extra argument of a kernel must be a SymInt32, another symbol, a ",
+          "ShapeExpr or an int; a ", class_name(value), " came");
+  return {ArgumentType::kINT32, *expr, 0};
+}
+
+size_t index_in(nb::ssize_t index, size_t size) {
+  const nb::ssize_t count = static_cast<nb::ssize_t>(size);
+  if (index < 0) index += count;
+  if (index < 0 || index >= count) throw nb::index_error();
+  return static_cast<size_t>(index);
+}
+
+void bind_lists(nb::module_& m) {
+  nb::class_<ShapeExprs>(m, "ShapeExprs", "The extents of a tensor as expressions.")
+      .def(
+          "__init__",
+          [](ShapeExprs* self, size_t length) {
+            require(length <= Dims::MAX_DIMS, "a tensor has at most ", Dims::MAX_DIMS,
+                    " axes; ShapeExprs(", length, ") was asked for");
+            new (self) ShapeExprs{std::vector<ShapeExpr>(length), false};
+          },
+          nb::arg("length"))
+      .def_static(
+          "from_tuple",
+          [](nb::handle extents) {
+            return std::make_shared<ShapeExprs>(
+                ShapeExprs{to_extents(extents, "ShapeExprs.from_tuple"), false});
+          },
+          nb::arg("shape_exprs"))
+      .def("__len__", [](const ShapeExprs& self) { return self.extents.size(); })
+      .def("__getitem__",
+           [](const ShapeExprs& self, nb::ssize_t index) {
+             return self.extents[index_in(index, self.extents.size())];
+           })
+      .def("__getitem__",
+           [](const ShapeExprs& self, nb::slice slice) {
+             nb::list all;
+             for (const ShapeExpr& extent : self.extents) all.append(extent);
+             return nb::steal(PyObject_GetItem(all.ptr(), slice.ptr()));
+           })
+      .def("__setitem__",
+           [](ShapeExprs& self, nb::ssize_t index, nb::handle value) {
+             require(!self.read_only,
+                     "this is the shape of a descriptor that was handed to the function, which is "
+                     "read-only; change the shape of a copy: out = inp.like()");
+             self.extents[index_in(index, self.extents.size())] =
+                 to_shape_expr(value, "an extent of a shape");
+           })
+      .def("__iter__",
+           [](const ShapeExprs& self) {
+             nb::list all;
+             for (const ShapeExpr& extent : self.extents) all.append(extent);
+             return nb::iter(all);
+           })
+      .def(
+          "numel",
+          [](const ShapeExprs& self) { return ShapeExpr{opwright::numel(exprs(self.extents))}; },
+          "The number of elements.")
+      .def("__repr__",
+           [](const ShapeExprs& self) { return opwright::str(exprs(self.extents), {}); });
+
+  auto check_set = [](const std::optional<KernelArgument>& argument, size_t index) {
+    require(argument.has_value(), "entry ", index, " of the extra arguments was never set");
+    return to_python(*argument);
+  };
+  nb::class_<SymExprs>(m, "SymExprs", "The extra arguments of a compiled kernel.")
+      .def("__len__", [](const SymExprs& self) { return self.arguments.size(); })
+      .def("__getitem__",
+           [check_set](const SymExprs& self, nb::ssize_t i) {
+             const size_t index = index_in(i, self.arguments.size());
+             return check_set(self.arguments[index], index);
+           })
+      .def("__setitem__",
+           [](SymExprs& self, nb::ssize_t index, nb::handle value) {
+             self.arguments[index_in(index, self.arguments.size())] = to_argument(value);
+           })
+      .def("__iter__",
+           [check_set](const SymExprs& self) {
+             nb::list all;
+             for (size_t i = 0; i < self.arguments.size(); ++i)
+               all.append(check_set(self.arguments[i], i));
+             return nb::iter(all);
+           })
+      .def_static(
+          "from_tuple",
+          [](nb::iterable values) {
+            SymIntExprs made;
+            for (nb::handle value : values) made.arguments.emplace_back(to_argument(value));
+            return made;
+          },
+          nb::arg("sym_exprs"));
+  nb::class_<SymIntExprs, SymExprs>(m, "SymIntExprs",
+                                    "The extra arguments of a compiled kernel: SymIntExprs(n) is "
+                                    "filled by index, or SymIntExprs.from_tuple(...).")
+      .def(
+          "__init__",
+          [](SymIntExprs* self, size_t length) {
+            new (self) SymIntExprs;
+            self->arguments.resize(length);
+          },
+          nb::arg("length"));
+}
+
+void bind_launch_params(nb::module_& m) {
+  auto c = nb::class_<LaunchParams>(
+      m, "KernelLaunchParams",
+      "How a compiled kernel is launched: blocks of the grid, threads of a block, bytes of shared "
+      "memory. On the CPU a cell of the grid is a task.");
+  c.def(
+      "__init__",
+      [](LaunchParams* self, nb::handle gx, nb::handle gy, nb::handle gz, nb::handle bx,
+         nb::handle by, nb::handle bz, nb::handle shared) {
+        new (self) LaunchParams{
+            {to_expr(gx, "grid_x"), to_expr(gy, "grid_y"), to_expr(gz, "grid_z")},
+            {to_expr(bx, "block_x"), to_expr(by, "block_y"), to_expr(bz, "block_z")},
+            to_expr(shared, "shared_mem")};
+      },
+      nb::arg("grid_x") = 1, nb::arg("grid_y") = 1, nb::arg("grid_z") = 1, nb::arg("block_x") = 1,
+      nb::arg("block_y") = 1, nb::arg("block_z") = 1, nb::arg("shared_mem") = 0);
+  auto property = [&c](const char* name, auto get) {
+    c.def_prop_rw(
+        name,
+        [get](const LaunchParams& self) {
+          return ShapeExpr{get(const_cast<LaunchParams&>(self))};
+        },
+        [get, name](LaunchParams& self, nb::handle value) { get(self) = to_expr(value, name); });
+  };
+  property("grid_x", [](LaunchParams& p) -> Expr& { return p.grid[0]; });
+  property("grid_y", [](LaunchParams& p) -> Expr& { return p.grid[1]; });
+  property("grid_z", [](LaunchParams& p) -> Expr& { return p.grid[2]; });
+  property("block_x", [](LaunchParams& p) -> Expr& { return p.block[0]; });
+  property("block_y", [](LaunchParams& p) -> Expr& { return p.block[1]; });
+  property("block_z", [](LaunchParams& p) -> Expr& { return p.block[2]; });
+  property("shared_mem", [](LaunchParams& p) -> Expr& { return p.shared_memory; });
+}
+
+/// cdiv, max, min: of two symbols of one kind that kind, otherwise a ShapeExpr.
+template <class F>
+void bind_function(nb::module_& m, const char* name, F f, const char* doc) {
+  m.def(
+      name,
+      [name, f](nb::handle a, nb::handle b) -> nb::object {
+        const Expr result = f(to_expr(a, name), to_expr(b, name));
+        const nb::handle symbol = nb::isinstance<SymIntExpr>(a) ? a : b;
+        if (!nb::isinstance<SymIntExpr>(symbol)) return nb::cast(ShapeExpr{result});
+        return to_python({nb::cast<SymIntExpr&>(symbol).value.type, result, 0});
+      },
+      nb::arg("first"), nb::arg("second"), doc);
+}
+
+}  // namespace
+
+Expr to_expr(nb::handle value, std::string_view what) { return to_shape_expr(value, what).expr; }
+
+ShapeExpr to_shape_expr(nb::handle value, std::string_view what) {
+  if (nb::isinstance<ShapeExpr>(value)) return nb::cast<ShapeExpr&>(value);
+  std::optional<Expr> expr = find_expr(value);
+  require(expr.has_value(), what, " must be an int or a symbolic expression; a ", class_name(value),
+          " came");
+  return {std::move(*expr), false};
+}
+
+std::vector<ShapeExpr> to_extents(nb::handle sequence, std::string_view what) {
+  if (nb::isinstance<ShapeExprs>(sequence)) return nb::cast<ShapeExprs&>(sequence).extents;
+  require(nb::hasattr(sequence, "__iter__"), what,
+          " must be a tuple of ints and shape expressions; a ", class_name(sequence), " came");
+  std::vector<ShapeExpr> extents;
+  for (nb::handle extent : nb::iter(sequence)) extents.push_back(to_shape_expr(extent, what));
+  require(extents.size() <= Dims::MAX_DIMS, what, ": a tensor has at most ", Dims::MAX_DIMS,
+          " axes, not ", extents.size());
+  return extents;
+}
+
+SymShape exprs(const std::vector<ShapeExpr>& extents) {
+  SymShape shape;
+  shape.reserve(extents.size());
+  for (const ShapeExpr& extent : extents) shape.push_back(extent.expr);
+  return shape;
+}
+
+Expr replace_symbols(const Expr& expr, const std::map<int, Expr>& replacements) {
+  if (replacements.empty()) return expr;
+  switch (expr.op()) {
+    case ExprOp::kConstant:
+      return expr;
+    case ExprOp::kSymbol: {
+      const auto found = replacements.find(expr.symbol_id());
+      return found != replacements.end() ? found->second : expr;
+    }
+    case ExprOp::kSelect:
+      return Expr::select(replace_symbols(expr.operand(0), replacements),
+                          replace_symbols(expr.operand(1), replacements),
+                          replace_symbols(expr.operand(2), replacements));
+    default: {
+      Expr result = replace_symbols(expr.operand(0), replacements);
+      for (int i = 1; i < expr.arity(); ++i)
+        result = Expr::make(expr.op(), result, replace_symbols(expr.operand(i), replacements));
+      return result;
+    }
+  }
+}
+
+void bind_symbolic(nb::module_& m) {
+  auto shape_expr =
+      nb::class_<ShapeExpr>(m, "ShapeExpr", "An extent: an expression over the inputs' extents.");
+  shape_expr.def(
+      "__init__",
+      [](ShapeExpr* self, nb::handle value) {
+        new (self) ShapeExpr(to_shape_expr(value, "ShapeExpr"));
+      },
+      nb::arg("value"));
+  bind_arithmetic<ShapeExpr>(
+      shape_expr, [](const ShapeExpr& self) -> const Expr& { return self.expr; },
+      [](const ShapeExpr&, const Expr& expr) { return ShapeExpr{expr}; });
+  shape_expr
+      .def_prop_ro(
+          "is_fake", [](const ShapeExpr&) { return false; },
+          "Whether this is a placeholder: never, as types and shapes are inferred at once.")
+      .def_ro("is_size_tensor", &ShapeExpr::is_size_tensor);
+
+  // What a size tensor is, is said by its own class and by its expression.
+  nb::class_<SymExpr>(m, "SymExpr", "A scalar argument of a compiled kernel.");
+  auto sym_int = nb::class_<SymIntExpr, SymExpr>(m, "SymIntExpr", "An integer argument.");
+  bind_sym_int<ArgumentType::kINT8>(m, "SymInt8", "An 8-bit integer argument.");
+  bind_sym_int<ArgumentType::kINT16>(m, "SymInt16", "A 16-bit integer argument.");
+  bind_sym_int<ArgumentType::kINT32>(m, "SymInt32", "A 32-bit integer argument.");
+  bind_sym_int<ArgumentType::kINT64>(m, "SymInt64", "A 64-bit integer argument.");
+  bind_sym_float<ArgumentType::kFLOAT32>(m, "SymFloat32", "A single-precision constant argument.");
+  bind_sym_float<ArgumentType::kFLOAT64>(m, "SymFloat64", "A double-precision constant argument.");
+  bind_lists(m);
+  bind_launch_params(m);
+  bind_function(
+      m, "cdiv", [](const Expr& a, const Expr& b) { return ceil_div(a, b); },
+      "The quotient, rounded up.");
+  bind_function(
+      m, "max", [](const Expr& a, const Expr& b) { return max(a, b); },
+      "The larger of two expressions.");
+  bind_function(
+      m, "min", [](const Expr& a, const Expr& b) { return min(a, b); },
+      "The smaller of two expressions.");
+}
+
+}  // namespace opwright::python

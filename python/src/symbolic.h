@@ -1,0 +1,60 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "bindings.h"
+#include "plugin/compiled_kernel.h"
+#include "symbolic/expr.h"
+
+namespace opwright::python {
+
+/// An extent as the functions of a plugin see it.
+struct ShapeExpr {
+  Expr expr;
+  bool is_size_tensor = false;
+};
+
+/// A scalar argument of a compiled kernel: an integer expression or a floating constant. The
+/// Python classes SymInt32 and so on differ in `type` only.
+struct SymExpr {
+  KernelArgument value;
+};
+struct SymIntExpr : SymExpr {};
+template <ArgumentType kType>
+struct SymInt : SymIntExpr {};
+template <ArgumentType kType>
+struct SymFloat : SymExpr {};
+
+/// The extents of a tensor. Those of descriptors that are handed to a function cannot be changed.
+struct ShapeExprs {
+  std::vector<ShapeExpr> extents;
+  bool read_only = false;
+};
+
+/// The extra arguments of a compiled kernel; an entry that was not set yet is empty.
+struct SymExprs {
+  std::vector<std::optional<KernelArgument>> arguments;
+};
+struct SymIntExprs : SymExprs {};
+
+/// How a compiled kernel is launched.
+struct LaunchParams {
+  Expr grid[3] = {1, 1, 1};
+  Expr block[3] = {1, 1, 1};
+  Expr shared_memory = 0;
+};
+
+/// An int, a ShapeExpr or an integer symbol. Throws Error naming `what` for anything else.
+Expr to_expr(nb::handle value, std::string_view what);
+ShapeExpr to_shape_expr(nb::handle value, std::string_view what);
+/// From ShapeExprs or any sequence of ints and ShapeExpr.
+std::vector<ShapeExpr> to_extents(nb::handle sequence, std::string_view what);
+SymShape exprs(const std::vector<ShapeExpr>& extents);
+/// The expression with each of these symbols replaced.
+Expr replace_symbols(const Expr& expr, const std::map<int, Expr>& replacements);
+
+}  // namespace opwright::python

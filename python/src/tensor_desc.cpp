@@ -1,0 +1,244 @@
+// TensorDesc, SizeTensorDesc, Shape: tensors as the functions of a plugin describe them.
+
+#include "tensor_desc.h"
+
+#include <atomic>
+
+#include "base/error.h"
+#include "plugin_bindings.h"
+
+namespace opwright::python {
+namespace {
+
+void check_writable(const TensorDesc& self, const char* what) {
+  require(!self.read_only, "this descriptor was handed to the function and is read-only, so its ",
+          what, " cannot be set; make one with like(), aliased() or from_shape_expr()");
+}
+
+const ShapeExprs& shape_of(const TensorDesc& self) {
+  require(self.shape_expr != nullptr, "this descriptor has no shape expressions");
+  return *self.shape_expr;
+}
+
+int ndim(const TensorDesc& self) {
+  if (self.shape_expr != nullptr) return static_cast<int>(self.shape_expr->extents.size());
+  require(self.shape != nullptr, "this descriptor has no shape");
+  return self.shape->extents.rank();
+}
+
+/// A writable descriptor with the same type and shape.
+TensorDesc like(const TensorDesc& self) {
+  TensorDesc made;
+  made.dtype = self.dtype;
+  made.format = self.format;
+  made.scale = self.scale;
+  made.shape_expr = std::make_shared<ShapeExprs>(ShapeExprs{shape_of(self).extents, false});
+  return made;
+}
+
+int new_placeholder() {
+  // Far above the symbols of any network.
+  static std::atomic<int> next{1 << 30};
+  return next++;
+}
+
+void bind_shape(nb::module_& m) {
+  nb::class_<ShapeRange>(m, "Shape",
+                         "The extents of a tensor, -1 where they are dynamic, and their range.")
+      .def(
+          "__init__",
+          [](ShapeRange* self, nb::handle extents) {
+            const Shape shape = to_shape(extents);
+            new (self) ShapeRange{shape, shape, shape, shape};
+          },
+          nb::arg("shape"))
+      .def("__len__", [](const ShapeRange& self) { return self.extents.rank(); })
+      .def("__getitem__",
+           [](const ShapeRange& self, nb::handle index) {
+             return nb::steal(PyObject_GetItem(to_tuple(self.extents).ptr(), index.ptr()));
+           })
+      .def("__iter__", [](const ShapeRange& self) { return nb::iter(to_tuple(self.extents)); })
+      .def("__eq__",
+           [](const ShapeRange& self, nb::handle other) {
+             if (!nb::hasattr(other, "__len__")) return false;
+             return nb::tuple(to_tuple(self.extents)).equal(nb::tuple(nb::borrow(other)));
+           })
+      .def("__hash__", [](const ShapeRange& self) { return nb::hash(to_tuple(self.extents)); })
+      .def(
+          "numel",
+          [](const ShapeRange& self) {
+            require(!self.is_dynamic(),
+                    "numel() of a dynamic shape is not known; use shape.opt, shape.max or "
+                    "shape_expr.numel()");
+            return self.extents.numel();
+          },
+          "The number of elements.")
+      .def_prop_ro("is_dynamic", &ShapeRange::is_dynamic)
+      .def_prop_ro("min", [](const ShapeRange& self) { return to_tuple(self.min); })
+      .def_prop_ro("opt", [](const ShapeRange& self) { return to_tuple(self.opt); })
+      .def_prop_ro("max", [](const ShapeRange& self) { return to_tuple(self.max); })
+      .def("__repr__",
+           [](const ShapeRange& self) { return nb::repr(to_tuple(self.extents)); });
+}
+
+void bind_desc(nb::module_& m) {
+  auto c = nb::class_<TensorDesc>(m, "TensorDesc",
+                                  "What is known of a plugin's input or said of its output.");
+  c.def_prop_rw(
+       "dtype", [](const TensorDesc& self) { return self.dtype; },
+       [](TensorDesc& self, DataType dtype) {
+         check_writable(self, "dtype");
+         self.dtype = dtype;
+       })
+      .def_prop_rw(
+          "format", [](const TensorDesc& self) { return self.format; },
+          [](TensorDesc& self, TensorFormat format) {
+            check_writable(self, "format");
+            self.format = format;
+          })
+      .def_prop_rw(
+          "scale", [](const TensorDesc& self) { return self.scale; },
+          [](TensorDesc& self, float scale) {
+            check_writable(self, "scale");
+            self.scale = scale;
+          })
+      .def_prop_rw(
+          "shape_expr",
+          [](const TensorDesc& self) {
+            shape_of(self);
+            return self.shape_expr;
+          },
+          [](TensorDesc& self, nb::handle extents) {
+            check_writable(self, "shape_expr");
+            self.shape_expr = std::make_shared<ShapeExprs>(
+                ShapeExprs{to_extents(extents, "shape_expr"), false});
+          },
+          "The extents as expressions (ShapeExprs).")
+      .def_prop_ro(
+          "shape",
+          [](const TensorDesc& self) {
+            require(self.shape != nullptr,
+                    "the shape is not known here: only in autotune and aot_impl; use shape_expr");
+            return self.shape;
+          },
+          "The extents with their range; in autotune and aot_impl.")
+      .def_prop_ro("ndim", &ndim)
+      .def(
+          "numel",
+          [](const TensorDesc& self) {
+            require(self.shape != nullptr && !self.shape->is_dynamic(),
+                    "the number of elements is not known here; use shape_expr.numel()");
+            return self.shape->extents.numel();
+          },
+          "The number of elements of a tensor whose shape is known.")
+      .def("like", &like, "A writable descriptor with the same type and shape.")
+      .def(
+          "aliased",
+          [](nb::object self) {
+            const auto& desc = nb::cast<TensorDesc&>(self);
+            require(desc.input >= 0,
+                    "aliased() makes an output that shares an input's memory, so it is called on "
+                    "an input's descriptor");
+            TensorDesc made = like(desc);
+            made.aliased = std::move(self);
+            return made;
+          },
+          "The descriptor of an output that shares this input's memory.")
+      .def("get_aliased",
+           [](const TensorDesc& self) {
+             return self.aliased.is_valid() ? self.aliased : nb::none();
+           })
+      .def_prop_ro("is_aliased", [](const TensorDesc& self) { return self.aliased.is_valid(); })
+      .def_prop_ro("is_size_tensor",
+                   [](nb::handle self) { return nb::isinstance<SizeTensorDesc>(self); })
+      .def_prop_ro("has_shape", [](const TensorDesc& self) { return self.shape != nullptr; })
+      .def_prop_ro("has_shape_expr",
+                   [](const TensorDesc& self) { return self.shape_expr != nullptr; })
+      .def_prop_ro("is_dynamic",
+                   [](const TensorDesc& self) {
+                     return self.shape != nullptr
+                                ? self.shape->is_dynamic()
+                                : !is_constant(exprs(shape_of(self).extents));
+                   })
+      .def("__repr__", [](const TensorDesc& self) {
+        std::string text = opwright::str("<TensorDesc ", name(self.dtype), " ");
+        if (self.shape_expr != nullptr)
+          text += opwright::str(exprs(self.shape_expr->extents), {});
+        return text + ">";
+      });
+}
+
+void bind_size_tensor(nb::module_& m) {
+  nb::class_<SizeTensorDesc, TensorDesc>(
+      m, "SizeTensorDesc",
+      "The descriptor of a scalar output into which the plugin writes an extent.")
+      .def_ro("opt", &SizeTensorDesc::opt)
+      .def_ro("upper_bound", &SizeTensorDesc::upper_bound)
+      .def_ro("index", &SizeTensorDesc::index, "Which output it is; -1 before that is known.")
+      .def(
+          "expr",
+          [](const SizeTensorDesc& self) {
+            return ShapeExpr{Expr::symbol(self.placeholder), true};
+          },
+          "The extent as an expression.");
+  m.def(
+      "size_tensor",
+      [](nb::handle opt, nb::handle upper_bound) {
+        SizeTensorDesc made;
+        made.dtype = DataType::kINT32;
+        made.shape_expr = std::make_shared<ShapeExprs>();
+        made.opt = to_shape_expr(opt, "opt of a size tensor");
+        made.upper_bound = to_shape_expr(upper_bound, "upper_bound of a size tensor");
+        made.placeholder = new_placeholder();
+        return made;
+      },
+      nb::arg("opt"), nb::arg("upper_bound"),
+      "A scalar output (INT32; set dtype for INT64) that tells an extent which depends on data: at "
+      "most `upper_bound`; the engine is tuned for `opt`. It must be among the outputs.");
+}
+
+}  // namespace
+
+TensorDesc describe_input(DataType dtype, std::span<const Expr> dims, int input) {
+  TensorDesc desc;
+  desc.dtype = dtype;
+  std::vector<ShapeExpr> extents;
+  for (const Expr& extent : dims) extents.push_back({extent, false});
+  desc.shape_expr = std::make_shared<ShapeExprs>(ShapeExprs{std::move(extents), true});
+  desc.input = input;
+  desc.read_only = true;
+  return desc;
+}
+
+TensorDesc describe_port(const PortDesc& port, int input, std::span<const Expr> dims) {
+  TensorDesc desc = describe_input(port.type.dtype, dims, input);
+  desc.format = port.type.format;
+  Shape extents = port.opt;
+  for (int i = 0; i < extents.rank(); ++i)
+    if (port.min[i] != port.max[i]) extents[i] = -1;
+  desc.shape =
+      std::make_shared<ShapeRange>(ShapeRange{extents, port.min, port.opt, port.max});
+  return desc;
+}
+
+int aliased_input(const TensorDesc& desc) {
+  return desc.aliased.is_valid() ? nb::cast<TensorDesc&>(desc.aliased).input : -1;
+}
+
+void bind_tensor_desc(nb::module_& m) {
+  bind_shape(m);
+  bind_desc(m);
+  bind_size_tensor(m);
+  m.def(
+      "from_shape_expr",
+      [](nb::handle shape_expr, DataType dtype) {
+        TensorDesc made;
+        made.dtype = dtype;
+        made.shape_expr = std::make_shared<ShapeExprs>(
+            ShapeExprs{to_extents(shape_expr, "from_shape_expr"), false});
+        return made;
+      },
+      nb::arg("shape_expr"), nb::arg("dtype"), "A descriptor with these extents and this type.");
+}
+
+}  // namespace opwright::python
