@@ -148,9 +148,7 @@ class IPluginV3OneRuntime(IPluginCapability):
         stream: int,
     ) -> None:
         """Compute. Pointers are integers; on the CPU the work is done on return, stream is 0."""
-        _missing(
-            self, "enqueue(self, input_desc, output_desc, inputs, outputs, workspace, stream)"
-        )
+        _missing(self, "enqueue(self, input_desc, output_desc, inputs, outputs, workspace, stream)")
 
     def attach_to_context(self, resource_context: _core.IPluginResourceContext) -> Any:
         """A clone of the whole plugin for an execution context."""
@@ -226,4 +224,6 @@ class LibraryCreator(IPluginCreatorV3One):
         return hash((self.name, self.plugin_version, self.plugin_namespace))
 
     def __repr__(self) -> str:
-        return f"<plugin creator {self.plugin_namespace}::{self.name} version {self.plugin_version}>"
+        return (
+            f"<plugin creator {self.plugin_namespace}::{self.name} version {self.plugin_version}>"
+        )

@@ -127,7 +127,8 @@ std::unique_ptr<Kernel> make_callback_kernel(std::string plugin, nb::object func
                                              const std::vector<bool>& data_dependent,
                                              bool protect_inputs) {
   return std::make_unique<CallbackKernel>(std::move(plugin), std::move(function), attributes,
-                                          wants_tactic, args, aliased_inputs, data_dependent, protect_inputs);
+                                          wants_tactic, args, aliased_inputs, data_dependent,
+                                          protect_inputs);
 }
 
 }  // namespace opwright::python

@@ -127,8 +127,8 @@ void bind_dims_exprs(nb::module_& m) {
           "declare_size_tensor",
           [](const ExprBuilderRef& self, int32_t output, const DimensionExpr& opt,
              const DimensionExpr& upper) {
-            return DimensionExpr{
-                builder_of(self).declareSizeTensor(output, opt.get(), upper.get()), self.scope};
+            return DimensionExpr{builder_of(self).declareSizeTensor(output, opt.get(), upper.get()),
+                                 self.scope};
           },
           nb::arg("output_index"), nb::arg("opt"), nb::arg("upper"),
           "The value of output `output_index`, a scalar that the plugin writes, as an expression.");

@@ -7,6 +7,9 @@ namespace opwright::python {
 
 NB_MODULE(_core, m) {
   m.doc() = "The engine. Use it through the package `opwright`.";
+  // Plugin functions refer to their module, whose engines refer to the functions: cycles that
+  // the interpreter does not see and that it drops with the process.
+  nb::set_leak_warnings(false);
   bind_types(m);
   bind_logger(m);
   bind_network(m);

@@ -49,8 +49,7 @@ FieldValue from_bytes(std::string name, PluginFieldType type, const void* data, 
   const size_t element = element_size(type);
   require(size % element == 0, "PluginField '", name, "': ", size,
           " bytes are no whole number of elements of ", element, " bytes");
-  return {std::move(name), type, static_cast<int32_t>(size / element),
-          copy_terminated(data, size)};
+  return {std::move(name), type, static_cast<int32_t>(size / element), copy_terminated(data, size)};
 }
 
 /// The array with elements of that type; values may be rounded but not change otherwise.
@@ -62,8 +61,7 @@ nb::object converted(nb::object array, const char* type, const std::string& name
   const bool is_floating = std::string_view(type).starts_with("float");
   const bool keeps =
       nb::cast<size_t>(array.attr("size")) == 0 ||
-      (is_floating ? nb::cast<bool>(
-                         numpy.attr("can_cast")(array.attr("dtype"), dtype, "same_kind"))
+      (is_floating ? nb::cast<bool>(numpy.attr("can_cast")(array.attr("dtype"), dtype, "same_kind"))
                    : nb::cast<bool>(numpy.attr("array_equal")(made, array)));
   require(keeps, "PluginField '", name, "': an array of ",
           nb::cast<std::string>(array.attr("dtype").attr("name")),
@@ -202,7 +200,7 @@ void bind_descriptors(nb::module_& m) {
            })
       .def_prop_rw(
           "dims", [](const PluginTensorDesc& self) { return Shape(self.dims); },
-          [dims](PluginTensorDesc& self, nb::handle v) { dims(&PluginTensorDesc::dims)(self, v); })
+          [dims](PluginTensorDesc& self, nb::handle v) { dims (&PluginTensorDesc::dims)(self, v); })
       .def_rw("type", &PluginTensorDesc::type)
       .def_rw("format", &PluginTensorDesc::format)
       .def_rw("scale", &PluginTensorDesc::scale);
@@ -213,13 +211,13 @@ void bind_descriptors(nb::module_& m) {
       .def_rw("desc", &Dynamic::desc)
       .def_prop_rw(
           "min", [](const Dynamic& self) { return Shape(self.min); },
-          [dims](Dynamic& self, nb::handle v) { dims(&Dynamic::min)(self, v); })
+          [dims](Dynamic& self, nb::handle v) { dims (&Dynamic::min)(self, v); })
       .def_prop_rw(
           "opt", [](const Dynamic& self) { return Shape(self.opt); },
-          [dims](Dynamic& self, nb::handle v) { dims(&Dynamic::opt)(self, v); })
+          [dims](Dynamic& self, nb::handle v) { dims (&Dynamic::opt)(self, v); })
       .def_prop_rw(
           "max", [](const Dynamic& self) { return Shape(self.max); },
-          [dims](Dynamic& self, nb::handle v) { dims(&Dynamic::max)(self, v); });
+          [dims](Dynamic& self, nb::handle v) { dims (&Dynamic::max)(self, v); });
 }
 
 void bind_enums(nb::module_& m) {
@@ -310,8 +308,7 @@ nb::object field_data(const FieldValue& value) {
     return array_of(value, nb::str(name));
   if (value.type == PluginFieldType::kBF16) return array_of(value, numpy_dtype(DataType::kBF16));
   if (value.type == PluginFieldType::kFP8) return array_of(value, numpy_dtype(DataType::kFP8));
-  return nb::bytes(value.data.data(),
-                   static_cast<size_t>(value.length) * element_size(value.type));
+  return nb::bytes(value.data.data(), static_cast<size_t>(value.length) * element_size(value.type));
 }
 
 FieldValues to_fields(nb::handle collection, std::string_view what) {

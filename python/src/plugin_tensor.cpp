@@ -85,7 +85,9 @@ Managed* export_dlpack(const PluginTensor& tensor, nb::handle owner) {
   t = {tensor.data(), {}, tensor.shape().rank(), dl_type(tensor.dtype()), made->shape,
        made->strides, 0};
   made->managed.context = made.get();
-  made->managed.deleter = [](Managed* self) { delete static_cast<Export<Managed>*>(self->context); };
+  made->managed.deleter = [](Managed* self) {
+    delete static_cast<Export<Managed>*>(self->context);
+  };
   return &made.release()->managed;
 }
 
@@ -111,8 +113,7 @@ nb::object dlpack(nb::handle self, nb::handle, nb::handle max_version, nb::handl
   const auto& tensor = nb::cast<PluginTensor&>(self);
   if (!copy.is_none() && nb::cast<bool>(copy))
     throw nb::buffer_error("a plugin's Tensor gives a view of its memory, not a copy");
-  const bool versioned =
-      !max_version.is_none() && nb::cast<int>(max_version[nb::int_(0)]) >= 1;
+  const bool versioned = !max_version.is_none() && nb::cast<int>(max_version[nb::int_(0)]) >= 1;
   if (!versioned) return to_capsule(export_dlpack<DlManaged>(tensor, self), "dltensor");
   DlVersioned* managed = export_dlpack<DlVersioned>(tensor, self);
   managed->major = 1;
@@ -203,7 +204,8 @@ nb::object array_interface(const PluginTensor& self) {
                                                        : 'i';
   nb::dict d;
   d["shape"] = self.shape_tuple();
-  d["typestr"] = nb::str((std::string(size == 1 ? "|" : "<") + kind + std::to_string(size)).c_str());
+  d["typestr"] =
+      nb::str((std::string(size == 1 ? "|" : "<") + kind + std::to_string(size)).c_str());
   d["data"] = nb::make_tuple(reinterpret_cast<uintptr_t>(self.data()), self.is_read_only());
   d["version"] = 3;
   if (self.is_contiguous()) {
@@ -226,9 +228,9 @@ nb::object numpy_array(nb::handle self, nb::handle dtype, nb::handle copy) {
   } else {
     require(tensor.is_contiguous(), "the tensor's format is ", name(tensor.format()),
             "; NumPy can take ", name(tensor.dtype()), " tensors only as LINEAR");
-    nb::object memory = nb::steal(
-        PyMemoryView_FromMemory(static_cast<char*>(tensor.data()), tensor.extent_bytes(),
-                                tensor.is_read_only() ? PyBUF_READ : PyBUF_WRITE));
+    nb::object memory =
+        nb::steal(PyMemoryView_FromMemory(static_cast<char*>(tensor.data()), tensor.extent_bytes(),
+                                          tensor.is_read_only() ? PyBUF_READ : PyBUF_WRITE));
     array = numpy.attr("frombuffer")(memory, nb::arg("dtype") = numpy_dtype(tensor.dtype()))
                 .attr("reshape")(tensor.shape_tuple());
   }
@@ -335,8 +337,7 @@ void bind_plugin_tensor(nb::module_& m) {
            [](const PluginTensor& self) {
              return self.aliased().is_valid() ? self.aliased() : nb::none();
            })
-      .def_prop_ro("is_aliased",
-                   [](const PluginTensor& self) { return self.aliased().is_valid(); })
+      .def_prop_ro("is_aliased", [](const PluginTensor& self) { return self.aliased().is_valid(); })
       .def_prop_ro("is_data_dependent", &PluginTensor::is_data_dependent,
                    "Whether the shape is an upper bound and the true size is written to a size "
                    "tensor.")

@@ -107,9 +107,8 @@ class Build final : public IPluginV3OneBuildV2 {
   int32_t getOutputDataTypes(DataType* outputs, int32_t num_outputs, DataType const* inputs,
                              int32_t num_inputs) const noexcept override {
     return run([&] {
-      const auto types =
-          sequence(self().attr("get_output_data_types")(list_of(inputs, num_inputs)), num_outputs,
-                   "get_output_data_types");
+      const auto types = sequence(self().attr("get_output_data_types")(list_of(inputs, num_inputs)),
+                                  num_outputs, "get_output_data_types");
       for (int32_t o = 0; o < num_outputs; ++o) outputs[o] = nb::cast<DataType>(types[o]);
     });
   }
@@ -124,9 +123,9 @@ class Build final : public IPluginV3OneBuildV2 {
       for (int32_t i = 0; i < num_inputs; ++i) in.append(to_dim_exprs(inputs[i], scope));
       for (int32_t i = 0; i < num_shape_inputs; ++i)
         shapes.append(to_dim_exprs(shape_inputs[i], scope));
-      const auto dims = sequence(
-          self().attr("get_output_shapes")(in, shapes, ExprBuilderRef{&builder, scope}),
-          num_outputs, "get_output_shapes");
+      const auto dims =
+          sequence(self().attr("get_output_shapes")(in, shapes, ExprBuilderRef{&builder, scope}),
+                   num_outputs, "get_output_shapes");
       for (int32_t o = 0; o < num_outputs; ++o)
         outputs[o] = from_dim_exprs(dims[o], str("get_output_shapes, output ", o));
     });
@@ -185,7 +184,8 @@ class Build final : public IPluginV3OneBuildV2 {
   }
   int32_t getFormatCombinationLimit() noexcept override {
     return guarded<int32_t>(kDEFAULT_FORMAT_COMBINATION_LIMIT, [&]() -> int32_t {
-      if (!nb::hasattr(self(), "format_combination_limit")) return kDEFAULT_FORMAT_COMBINATION_LIMIT;
+      if (!nb::hasattr(self(), "format_combination_limit"))
+        return kDEFAULT_FORMAT_COMBINATION_LIMIT;
       return nb::cast<int32_t>(self().attr("format_combination_limit"));
     });
   }
@@ -222,8 +222,8 @@ class RuntimePart final : public IPluginV3OneRuntime {
     });
   }
 
-  int32_t onShapeChange(PluginTensorDesc const* in, int32_t num_inputs,
-                        PluginTensorDesc const* out, int32_t num_outputs) noexcept override {
+  int32_t onShapeChange(PluginTensorDesc const* in, int32_t num_inputs, PluginTensorDesc const* out,
+                        int32_t num_outputs) noexcept override {
     return run([&] {
       nb::list input_descs = list_of(in, num_inputs), output_descs = list_of(out, num_outputs);
       self().attr("on_shape_change")(input_descs, output_descs);
@@ -352,8 +352,7 @@ Layer* add_plugin_v3(Network& network, nb::handle inputs, nb::handle shape_input
   take(inputs, num_inputs, "inputs");
   take(shape_inputs, num_shape_inputs, "shape_inputs");
   // The network's own copy, so that what the caller does to the plugin later has no effect.
-  OperatorPtr op =
-      make_plugin_v3_operator(*to_plugin_v3(plugin), num_inputs, num_shape_inputs);
+  OperatorPtr op = make_plugin_v3_operator(*to_plugin_v3(plugin), num_inputs, num_shape_inputs);
   return network.add_layer(std::move(op), tensors);
 }
 
@@ -406,16 +405,16 @@ void bind_plugin_v3(nb::module_& m) {
           },
           nb::arg("memory"));
   nb::class_<PluginHandle>(m, "_PluginHandle", "A plugin that a C++ library implements.")
-      .def_prop_ro("name",
-                   [](const PluginHandle& self) {
-                     return part_of<IPluginV3OneCore>(self, PluginCapabilityType::kCORE)
-                         ->getPluginName();
-                   })
-      .def_prop_ro("version",
-                   [](const PluginHandle& self) {
-                     return part_of<IPluginV3OneCore>(self, PluginCapabilityType::kCORE)
-                         ->getPluginVersion();
-                   })
+      .def_prop_ro(
+          "name",
+          [](const PluginHandle& self) {
+            return part_of<IPluginV3OneCore>(self, PluginCapabilityType::kCORE)->getPluginName();
+          })
+      .def_prop_ro(
+          "version",
+          [](const PluginHandle& self) {
+            return part_of<IPluginV3OneCore>(self, PluginCapabilityType::kCORE)->getPluginVersion();
+          })
       .def_prop_ro("namespace",
                    [](const PluginHandle& self) {
                      return part_of<IPluginV3OneCore>(self, PluginCapabilityType::kCORE)
@@ -428,17 +427,19 @@ void bind_plugin_v3(nb::module_& m) {
                    })
       .def("fields",
            [](const PluginHandle& self) {
-             auto* runtime =
-                 part_of<IPluginV3OneRuntime>(self, PluginCapabilityType::kRUNTIME);
+             auto* runtime = part_of<IPluginV3OneRuntime>(self, PluginCapabilityType::kRUNTIME);
              const PluginFieldCollection* fields = runtime->getFieldsToSerialize();
              require(fields != nullptr, "the plugin gave no fields");
              return FieldCollection{copy_fields(*fields)};
            })
-      .def("clone", [](const PluginHandle& self) {
-        std::unique_ptr<IPluginV3> copy(self.plugin->clone());
-        require(copy != nullptr, "the plugin could not be cloned");
-        return new PluginHandle{std::move(copy)};
-      }, nb::rv_policy::take_ownership);
+      .def(
+          "clone",
+          [](const PluginHandle& self) {
+            std::unique_ptr<IPluginV3> copy(self.plugin->clone());
+            require(copy != nullptr, "the plugin could not be cloned");
+            return new PluginHandle{std::move(copy)};
+          },
+          nb::rv_policy::take_ownership);
 
   auto network = nb::borrow<nb::class_<Network>>(nb::type<Network>());
   network.def("add_plugin_v3", &add_plugin_v3, nb::arg("inputs"), nb::arg("shape_inputs"),

@@ -36,9 +36,9 @@ FieldValue to_field(const QuickParameter& parameter, nb::handle value, std::stri
 Layer* add_plugin(Network& network, const PluginCall& call, std::optional<bool> aot) {
   std::vector<Tensor*> inputs;
   for (nb::handle tensor : call.tensors) inputs.push_back(nb::cast<Tensor*>(tensor));
-  const QuickMode mode = choose_mode(*call.definition, aot ? int{*aot} : -1,
-                                     network.flags().prefer_aot_python_plugins,
-                                     network.flags().prefer_jit_python_plugins);
+  const QuickMode mode =
+      choose_mode(*call.definition, aot ? int{*aot} : -1, network.flags().prefer_aot_python_plugins,
+                  network.flags().prefer_jit_python_plugins);
   return network.add_layer(make_quick_operator(call.definition, call.attributes, mode), inputs);
 }
 
@@ -97,9 +97,8 @@ void bind_definition(nb::module_& m) {
             const auto& parameters = self->parameters();
             const std::string plugin = "plugin '" + self->id() + "'";
             for (size_t i = 0; i < nb::len(attributes); ++i)
-              call.attributes.push_back(
-                  to_field(parameters[static_cast<size_t>(self->num_tensors()) + i], attributes[i],
-                           plugin));
+              call.attributes.push_back(to_field(
+                  parameters[static_cast<size_t>(self->num_tensors()) + i], attributes[i], plugin));
             return call;
           },
           nb::arg("tensors"), nb::arg("attributes"));
@@ -113,15 +112,20 @@ void bind_definition(nb::module_& m) {
 }  // namespace
 
 void bind_quick(nb::module_& m) {
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
+    for (const auto& definition : all_quick())
+      if (dynamic_cast<const PythonDefinition*>(definition.get()) != nullptr)
+        deregister_quick(definition->plugin_namespace(), definition->name());
+  }));
   set_execution_domain(APILanguage::kPYTHON, interpreter_domain());
   bind_definition(m);
-  auto network =
-      nb::borrow<nb::class_<Network>>(nb::type<Network>());
-  network.def("add_plugin", &add_plugin, nb::arg("plugin"), nb::arg("aot").none() = nb::none(),
-              nb::rv_policy::reference_internal,
-              "Adds what `opwright.plugin.op.NAMESPACE.NAME(...)` gives. `aot` chooses the compiled "
-              "(True) or the Python implementation; otherwise the only one there is, or the one "
-              "that the network's flags prefer.");
+  auto network = nb::borrow<nb::class_<Network>>(nb::type<Network>());
+  network.def(
+      "add_plugin", &add_plugin, nb::arg("plugin"), nb::arg("aot").none() = nb::none(),
+      nb::rv_policy::reference_internal,
+      "Adds what `opwright.plugin.op.NAMESPACE.NAME(...)` gives. `aot` chooses the compiled "
+      "(True) or the Python implementation; otherwise the only one there is, or the one "
+      "that the network's flags prefer.");
 }
 
 }  // namespace opwright::python

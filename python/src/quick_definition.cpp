@@ -39,8 +39,7 @@ bool is_text(nb::handle value) {
 }  // namespace
 
 nb::object attribute_value(const QuickParameter& parameter, const FieldValue& value) {
-  if (parameter.is_text)
-    return nb::str(value.data.as<char>(), static_cast<size_t>(value.length));
+  if (parameter.is_text) return nb::str(value.data.as<char>(), static_cast<size_t>(value.length));
   if (parameter.type == PluginFieldType::kCHAR)
     return nb::bytes(value.data.data(), static_cast<size_t>(value.length));
   if (!parameter.is_array && parameter.is_bool) return nb::bool_(*value.data.as<int8_t>() != 0);
@@ -77,7 +76,9 @@ void PythonDefinition::set_impl(std::optional<DeviceType> device, PluginFunction
   impls_[0] = std::move(function);
 }
 
-bool PythonDefinition::has_impl(DeviceType device) const { return impls_[slot(device)].has_value(); }
+bool PythonDefinition::has_impl(DeviceType device) const {
+  return impls_[slot(device)].has_value();
+}
 
 const PluginFunction& PythonDefinition::impl(DeviceType device) const {
   return *impls_[slot(device)];
@@ -117,8 +118,8 @@ std::vector<nb::object> PythonDefinition::describe_inputs(const InferContext& co
   std::vector<nb::object> inputs;
   for (size_t i = 0; i < context.inputs.size(); ++i) {
     if (context.inputs[i] == nullptr) reject(context.layer, "input ", i, " is absent");
-    inputs.push_back(nb::cast(describe_input(context.inputs[i]->dtype, context.inputs[i]->dims,
-                                               static_cast<int>(i))));
+    inputs.push_back(nb::cast(
+        describe_input(context.inputs[i]->dtype, context.inputs[i]->dims, static_cast<int>(i))));
   }
   return inputs;
 }
@@ -222,8 +223,7 @@ std::pair<std::vector<nb::object>, nb::tuple> PythonDefinition::describe_ports(
 std::vector<Candidate> PythonDefinition::autotune(const CandidateQuery& query,
                                                   const FieldValues& attributes) const {
   nb::gil_scoped_acquire gil;
-  auto [arguments, outputs] =
-      describe_ports(query.layer, query.inputs, query.outputs, attributes);
+  auto [arguments, outputs] = describe_ports(query.layer, query.inputs, query.outputs, attributes);
   append(arguments, bind_attributes(*autotune_, attributes));
   arguments.push_back(outputs);
   nb::object result = call(autotune_->function.get(), arguments);
@@ -258,15 +258,15 @@ std::unique_ptr<Kernel> PythonDefinition::make_callback(const KernelArgs& args,
   if (knows_all) {
     std::vector<nb::object> inputs;
     for (size_t i = 0; i < args.inputs.size(); ++i)
-      inputs.push_back(nb::cast(describe_port(args.inputs[i], static_cast<int>(i),
-                                              sym_shape(args.inputs[i].opt))));
+      inputs.push_back(nb::cast(
+          describe_port(args.inputs[i], static_cast<int>(i), sym_shape(args.inputs[i].opt))));
     const std::vector<nb::object> outputs = call_register(args.layer, inputs, attributes);
     for (size_t o = 0; o < outputs.size(); ++o) {
       const auto& desc = nb::cast<TensorDesc&>(outputs[o]);
       aliased[o] = aliased_input(desc);
-      data_dependent[o] = std::any_of(desc.shape_expr->extents.begin(),
-                                      desc.shape_expr->extents.end(),
-                                      [](const ShapeExpr& e) { return !e.expr.is_constant(); });
+      data_dependent[o] =
+          std::any_of(desc.shape_expr->extents.begin(), desc.shape_expr->extents.end(),
+                      [](const ShapeExpr& e) { return !e.expr.is_constant(); });
     }
   }
   return make_callback_kernel(id(), function.function.get(), bind_attributes(function, attributes),
@@ -304,9 +304,8 @@ KernelCode PythonDefinition::compile(const KernelArgs& args, const FieldValues& 
   nb::object source = nb::borrow(result[1]);
   const bool on_cpu = args.device == nullptr || args.device->type() == DeviceType::kCPU;
   code.object.host = on_cpu;
-  code.object.target = nb::hasattr(source, "target")
-                           ? nb::cast<std::string>(source.attr("target"))
-                           : args.device->architecture();
+  code.object.target = nb::hasattr(source, "target") ? nb::cast<std::string>(source.attr("target"))
+                                                     : args.device->architecture();
   if (on_cpu && !bytes.starts_with("\177ELF"))
     reject(args.layer, "the code of kernel '", code.name,
            "' is not a shared object for the CPU; make it with opwright.aot.cpp or "
@@ -315,11 +314,11 @@ KernelCode PythonDefinition::compile(const KernelArgs& args, const FieldValues& 
   std::copy(std::begin(launch.grid), std::end(launch.grid), code.grid);
   std::copy(std::begin(launch.block), std::end(launch.block), code.block);
   code.shared_memory = launch.shared_memory;
-  nb::object extra = has_arguments
-                         ? nb::borrow(result[3])
-                         : nb::module_::import_("opwright._core").attr("_plugin")
-                               .attr("SymIntExprs")
-                               .attr("from_tuple")(result[3]);
+  nb::object extra = has_arguments ? nb::borrow(result[3])
+                                   : nb::module_::import_("opwright._core")
+                                         .attr("_plugin")
+                                         .attr("SymIntExprs")
+                                         .attr("from_tuple")(result[3]);
   const auto& list = nb::cast<SymExprs&>(extra).arguments;
   for (size_t i = 0; i < list.size(); ++i) {
     if (!list[i]) reject(args.layer, "extra argument ", i, " of its aot_impl was never set");

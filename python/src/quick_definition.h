@@ -62,9 +62,10 @@ class PythonDefinition final : public QuickDefinition {
                                         const FieldValues& attributes) const;
   /// Descriptors of inputs and outputs with their ranges, and expressions over the symbols of
   /// KernelCode.
-  std::pair<std::vector<nb::object>, nb::tuple> describe_ports(
-      std::string_view layer, std::span<const PortDesc> inputs, std::span<const PortDesc> outputs,
-      const FieldValues& attributes) const;
+  std::pair<std::vector<nb::object>, nb::tuple> describe_ports(std::string_view layer,
+                                                               std::span<const PortDesc> inputs,
+                                                               std::span<const PortDesc> outputs,
+                                                               const FieldValues& attributes) const;
   /// Throws Error that names layer and plugin.
   template <class... Parts>
   [[noreturn]] void reject(std::string_view layer, const Parts&... parts) const {

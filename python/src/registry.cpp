@@ -26,18 +26,17 @@ class PythonCreator final : public IPluginCreatorV3One {
                           TensorRTPhase phase) noexcept override {
     return guarded<IPluginV3*>(nullptr, [&]() -> IPluginV3* {
       FieldCollection collection{fields != nullptr ? copy_fields(*fields) : FieldValues{}};
-      nb::object plugin =
-          object_.get().attr("create_plugin")(name, std::move(collection), phase);
+      nb::object plugin = object_.get().attr("create_plugin")(name, std::move(collection), phase);
       return plugin.is_none() ? nullptr : to_plugin_v3(plugin).release();
     });
   }
 
   PluginFieldCollection const* getFieldNames() noexcept override {
     return guarded<PluginFieldCollection const*>(nullptr, [&] {
-      fields_ = nb::hasattr(object_.get(), "field_names") &&
-                        !object_.get().attr("field_names").is_none()
-                    ? to_fields(object_.get().attr("field_names"), "field_names")
-                    : FieldValues{};
+      fields_ =
+          nb::hasattr(object_.get(), "field_names") && !object_.get().attr("field_names").is_none()
+              ? to_fields(object_.get().attr("field_names"), "field_names")
+              : FieldValues{};
       pointers_ = point_to(fields_);
       collection_ = {static_cast<int32_t>(pointers_.size()), pointers_.data()};
       return &collection_;
@@ -99,8 +98,7 @@ bool register_creator(IPluginRegistry& self, nb::handle creator, const std::stri
                              .c_str());
   if (python_creators().contains(creator.ptr())) return false;
   auto made = std::make_unique<PythonCreator>(nb::borrow(creator));
-  const bool done =
-      self.registerCreator(static_cast<IPluginCreatorInterface&>(*made), ns.c_str());
+  const bool done = self.registerCreator(static_cast<IPluginCreatorInterface&>(*made), ns.c_str());
   rethrow_pending_exception();
   if (done) python_creators().emplace(creator.ptr(), std::move(made));
   return done;
@@ -127,23 +125,22 @@ IPluginCreatorV3One& v3_creator(const CreatorHandle& self) {
 
 void bind_creators(nb::module_& m) {
   nb::class_<CreatorHandle>(m, "_CreatorHandle", "A creator that a C++ library implements.")
-      .def_prop_ro("name",
-                   [](const CreatorHandle& self) { return identity(*self.creator).name; })
+      .def_prop_ro("name", [](const CreatorHandle& self) { return identity(*self.creator).name; })
       .def_prop_ro("version",
                    [](const CreatorHandle& self) { return identity(*self.creator).version; })
       .def_prop_ro(
           "namespace",
           [](const CreatorHandle& self) { return identity(*self.creator).plugin_namespace; })
-      .def_prop_ro("field_names",
-                   [](const CreatorHandle& self) {
-                     FieldCollection fields;
-                     const PluginFieldCollection* declared = v3_creator(self).getFieldNames();
-                     // Declarations have no data, whatever they point to.
-                     for (int32_t i = 0; declared != nullptr && i < declared->nbFields; ++i)
-                       fields.values.push_back(
-                           {declared->fields[i].name, declared->fields[i].type, 0, {}});
-                     return fields;
-                   })
+      .def_prop_ro(
+          "field_names",
+          [](const CreatorHandle& self) {
+            FieldCollection fields;
+            const PluginFieldCollection* declared = v3_creator(self).getFieldNames();
+            // Declarations have no data, whatever they point to.
+            for (int32_t i = 0; declared != nullptr && i < declared->nbFields; ++i)
+              fields.values.push_back({declared->fields[i].name, declared->fields[i].type, 0, {}});
+            return fields;
+          })
       .def(
           "create_plugin",
           [](const CreatorHandle& self, const std::string& name, nb::handle collection,
@@ -159,9 +156,8 @@ void bind_creators(nb::module_& m) {
             return from_plugin_v3(std::move(plugin));
           },
           nb::arg("name"), nb::arg("field_collection"), nb::arg("phase"))
-      .def("__eq__", [](const CreatorHandle& a, const CreatorHandle& b) {
-        return a.creator == b.creator;
-      });
+      .def("__eq__",
+           [](const CreatorHandle& a, const CreatorHandle& b) { return a.creator == b.creator; });
 }
 
 void bind_plugin_registry(nb::module_& m) {
@@ -228,9 +224,8 @@ void bind_registry(nb::module_& m) {
       "get_plugin_registry", [] { return &PluginRegistry::global(); }, nb::rv_policy::reference,
       "The process's plugin registry.");
   m.def(
-      "get_builder_plugin_registry",
-      [](nb::handle) { return &PluginRegistry::global(); }, nb::arg("capability").none() = nb::none(),
-      nb::rv_policy::reference);
+      "get_builder_plugin_registry", [](nb::handle) { return &PluginRegistry::global(); },
+      nb::arg("capability").none() = nb::none(), nb::rv_policy::reference);
   m.def(
       "init_libnvinfer_plugins",
       [](nb::handle logger, const std::string& ns) {

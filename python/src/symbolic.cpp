@@ -246,19 +246,17 @@ void bind_launch_params(nb::module_& m) {
       "__init__",
       [](LaunchParams* self, nb::handle gx, nb::handle gy, nb::handle gz, nb::handle bx,
          nb::handle by, nb::handle bz, nb::handle shared) {
-        new (self) LaunchParams{
-            {to_expr(gx, "grid_x"), to_expr(gy, "grid_y"), to_expr(gz, "grid_z")},
-            {to_expr(bx, "block_x"), to_expr(by, "block_y"), to_expr(bz, "block_z")},
-            to_expr(shared, "shared_mem")};
+        new (self)
+            LaunchParams{{to_expr(gx, "grid_x"), to_expr(gy, "grid_y"), to_expr(gz, "grid_z")},
+                         {to_expr(bx, "block_x"), to_expr(by, "block_y"), to_expr(bz, "block_z")},
+                         to_expr(shared, "shared_mem")};
       },
       nb::arg("grid_x") = 1, nb::arg("grid_y") = 1, nb::arg("grid_z") = 1, nb::arg("block_x") = 1,
       nb::arg("block_y") = 1, nb::arg("block_z") = 1, nb::arg("shared_mem") = 0);
   auto property = [&c](const char* name, auto get) {
     c.def_prop_rw(
         name,
-        [get](const LaunchParams& self) {
-          return ShapeExpr{get(const_cast<LaunchParams&>(self))};
-        },
+        [get](const LaunchParams& self) { return ShapeExpr{get(const_cast<LaunchParams&>(self))}; },
         [get, name](LaunchParams& self, nb::handle value) { get(self) = to_expr(value, name); });
   };
   property("grid_x", [](LaunchParams& p) -> Expr& { return p.grid[0]; });

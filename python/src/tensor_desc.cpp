@@ -77,8 +77,7 @@ void bind_shape(nb::module_& m) {
       .def_prop_ro("min", [](const ShapeRange& self) { return to_tuple(self.min); })
       .def_prop_ro("opt", [](const ShapeRange& self) { return to_tuple(self.opt); })
       .def_prop_ro("max", [](const ShapeRange& self) { return to_tuple(self.max); })
-      .def("__repr__",
-           [](const ShapeRange& self) { return nb::repr(to_tuple(self.extents)); });
+      .def("__repr__", [](const ShapeRange& self) { return nb::repr(to_tuple(self.extents)); });
 }
 
 void bind_desc(nb::module_& m) {
@@ -110,8 +109,8 @@ void bind_desc(nb::module_& m) {
           },
           [](TensorDesc& self, nb::handle extents) {
             check_writable(self, "shape_expr");
-            self.shape_expr = std::make_shared<ShapeExprs>(
-                ShapeExprs{to_extents(extents, "shape_expr"), false});
+            self.shape_expr =
+                std::make_shared<ShapeExprs>(ShapeExprs{to_extents(extents, "shape_expr"), false});
           },
           "The extents as expressions (ShapeExprs).")
       .def_prop_ro(
@@ -156,14 +155,12 @@ void bind_desc(nb::module_& m) {
                    [](const TensorDesc& self) { return self.shape_expr != nullptr; })
       .def_prop_ro("is_dynamic",
                    [](const TensorDesc& self) {
-                     return self.shape != nullptr
-                                ? self.shape->is_dynamic()
-                                : !is_constant(exprs(shape_of(self).extents));
+                     return self.shape != nullptr ? self.shape->is_dynamic()
+                                                  : !is_constant(exprs(shape_of(self).extents));
                    })
       .def("__repr__", [](const TensorDesc& self) {
         std::string text = opwright::str("<TensorDesc ", name(self.dtype), " ");
-        if (self.shape_expr != nullptr)
-          text += opwright::str(exprs(self.shape_expr->extents), {});
+        if (self.shape_expr != nullptr) text += opwright::str(exprs(self.shape_expr->extents), {});
         return text + ">";
       });
 }
@@ -216,8 +213,7 @@ TensorDesc describe_port(const PortDesc& port, int input, std::span<const Expr> 
   Shape extents = port.opt;
   for (int i = 0; i < extents.rank(); ++i)
     if (port.min[i] != port.max[i]) extents[i] = -1;
-  desc.shape =
-      std::make_shared<ShapeRange>(ShapeRange{extents, port.min, port.opt, port.max});
+  desc.shape = std::make_shared<ShapeRange>(ShapeRange{extents, port.min, port.opt, port.max});
   return desc;
 }
 

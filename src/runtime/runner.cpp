@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/half.h"
+#include "network/domain_guard.h"
 #include "plan/shapes.h"
 
 namespace opwright {
@@ -33,21 +34,6 @@ namespace {
     throw Error(error.code(), message);
   throw Error(error.code(), "layer " + name + " (" + step.kind + "): " + message);
 }
-
-class DomainGuard {
- public:
-  explicit DomainGuard(ExecutionDomain* domain) : domain_(domain) {
-    if (domain_ != nullptr) domain_->enter();
-  }
-  ~DomainGuard() {
-    if (domain_ != nullptr) domain_->leave();
-  }
-  DomainGuard(const DomainGuard&) = delete;
-  DomainGuard& operator=(const DomainGuard&) = delete;
-
- private:
-  ExecutionDomain* const domain_;
-};
 
 }  // namespace
 

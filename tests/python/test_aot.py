@@ -8,8 +8,9 @@ import subprocess
 import sys
 
 import numpy as np
-import opwright as trt
 import pytest
+
+import opwright as trt
 from opwright import aot
 from opwright.aot import _code, _toolchain
 from opwright.plugin import SymFloat32, SymFloat64, SymInt8, SymInt32, SymInt64, SymIntExprs
@@ -38,9 +39,7 @@ def call(code, arguments, grid=(1, 1, 1), folder="/tmp"):
     function = getattr(ctypes.CDLL(path), code.name)
     function.restype = None
     function.argtypes = [ctypes.c_void_p] + [ctypes.c_int64] * 3
-    slots = [
-        ctypes.c_void_p(a.ctypes.data) if isinstance(a, np.ndarray) else a for a in arguments
-    ]
+    slots = [ctypes.c_void_p(a.ctypes.data) if isinstance(a, np.ndarray) else a for a in arguments]
     args = (ctypes.c_void_p * len(slots))(*[ctypes.addressof(slot) for slot in slots])
     for z in range(grid[2]):
         for y in range(grid[1]):
@@ -118,7 +117,9 @@ def test_missing_symbols_are_an_error():
 
 def test_target_is_one_that_the_host_has():
     target, march = _code.baseline()
-    code = aot.cpp("void f(float*, int64_t, int64_t, int64_t) {}", "f", inputs=[], outputs=[trt.float32])
+    code = aot.cpp(
+        "void f(float*, int64_t, int64_t, int64_t) {}", "f", inputs=[], outputs=[trt.float32]
+    )
     assert code.target == target
     assert isinstance(code, bytes) and code[:4] == b"\x7fELF"
     with open("/proc/cpuinfo") as info:
@@ -150,7 +151,9 @@ def test_code_is_cached_on_disk_and_in_memory(tmp_path, monkeypatch):
 def test_unusable_cache_folder_is_no_error(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("OPWRIGHT_CACHE_DIR", str(tmp_path / "file"))
-    assert aot.cpp("void f(float*, int64_t, int64_t, int64_t) {}", "f", inputs=[], outputs=[trt.float32])
+    assert aot.cpp(
+        "void f(float*, int64_t, int64_t, int64_t) {}", "f", inputs=[], outputs=[trt.float32]
+    )
 
 
 numba = pytest.importorskip("numba")
@@ -193,7 +196,9 @@ def test_numba_kernel_with_libm_and_carray(tmp_path):
 
 
 def test_numba_code_needs_no_python(tmp_path):
-    code = aot.numba(affine, "affine", inputs=[trt.float32], outputs=[trt.float32], extra=[SymInt64(0)] * 2)
+    code = aot.numba(
+        affine, "affine", inputs=[trt.float32], outputs=[trt.float32], extra=[SymInt64(0)] * 2
+    )
     (tmp_path / "k.so").write_bytes(code)
     listing = subprocess.run(
         ["readelf", "-d", "--dyn-syms", "-W", str(tmp_path / "k.so")],
@@ -233,7 +238,7 @@ def refused_type(x, y, i, _y, _z):
         (refused_temporary, "NRT_"),
         (refused_print, "needs Python's or Numba's runtime"),
         (refused_raise, "may raise an exception"),
-        (refused_return, "returns float32; it must write"),
+        (refused_return, "No conversion from float32 to none"),
         (refused_type, "does not compile"),
     ],
 )

@@ -60,7 +60,9 @@ def _identity(value: Any, seen: set[int]) -> Any:
     if isinstance(value, types.FunctionType):
         seen.add(id(value))
         names = sorted(_names(value.__code__))
-        found = [(n, _identity(value.__globals__[n], seen)) for n in names if n in value.__globals__]
+        found = [
+            (n, _identity(value.__globals__[n], seen)) for n in names if n in value.__globals__
+        ]
         cells = [_identity(cell.cell_contents, seen) for cell in value.__closure__ or ()]
         return ("function", marshal.dumps(value.__code__), tuple(found), tuple(cells))
     raise ValueError(f"{value!r} has no content to go by")
@@ -90,11 +92,6 @@ def _compile_ir(function: Callable[..., Any], signature: Any, name: str) -> tupl
     except errors.NumbaError as error:
         raise CompileError(f"the Numba kernel '{name}' does not compile:\n{error}") from error
     overload = compiled.overloads[compiled.signatures[0]]
-    if overload.signature.return_type != numba.none:
-        raise CompileError(
-            f"the Numba kernel '{name}' returns {overload.signature.return_type}; it must write "
-            "into its outputs and return nothing"
-        )
     if overload.library.has_dynamic_globals:
         raise CompileError(
             f"the Numba kernel '{name}' uses a global array that is too large to be embedded (1 "
@@ -139,7 +136,6 @@ def _emit(ir: str, function: str, symbol: str, scalars: list[str], cpu: str, nam
 
     if "(ptr " not in ir:
         raise CompileError("aot.numba needs Numba 0.62 or newer: python -m pip install -U numba")
-    _check_cannot_raise(ir, function, name)
     text = ir + "\n" + _wrapper(symbol, function, scalars) + "\n"
     if re.search(r'^declare [^\n]*@"?NRT_MemInfo_call_dtor"?\(', ir, re.MULTILINE):
         # numba.carray refers to it for arrays that own memory, which these do not.
@@ -176,6 +172,7 @@ def _emit(ir: str, function: str, symbol: str, scalars: list[str], cpu: str, nam
                 f"({', '.join(undefined)}): use loops over pointers and scalars, without array "
                 "expressions, temporary arrays, printing or parallel=True"
             ) from None
+        _check_cannot_raise(ir, function, name)
         return (path / "kernel.so").read_bytes()
 
 

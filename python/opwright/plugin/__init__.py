@@ -1,16 +1,16 @@
 """Plugins as decorated functions, named as in ``tensorrt.plugin``::
 
-    import opwright.plugin as trtp
+import opwright.plugin as trtp
 
-    @trtp.register("example::scale")
-    def scale_desc(x: trtp.TensorDesc, factor: float) -> trtp.TensorDesc:
-        return x.like()
+@trtp.register("example::scale")
+def scale_desc(x: trtp.TensorDesc, factor: float) -> trtp.TensorDesc:
+    return x.like()
 
-    @trtp.impl("example::scale")
-    def scale_impl(x, factor, outputs, stream):
-        np.multiply(x, np.float32(factor), out=np.asarray(outputs[0]))
+@trtp.impl("example::scale")
+def scale_impl(x, factor, outputs, stream):
+    np.multiply(x, np.float32(factor), out=np.asarray(outputs[0]))
 
-    layer = network.add_plugin(trtp.op.example.scale(tensor, factor=2.0))
+layer = network.add_plugin(trtp.op.example.scale(tensor, factor=2.0))
 """
 
 from __future__ import annotations

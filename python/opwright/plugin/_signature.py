@@ -31,9 +31,8 @@ _ELEMENTS: dict[Any, dict[str, Any]] = {
     np.float64: {"type": PluginFieldType.FLOAT64},
     np.bool_: {"type": PluginFieldType.INT8, "is_bool": True},
 }
-_ATTRIBUTES = (
-    "int, float, str, bool, bytes or numpy.typing.NDArray[T] with T one of "
-    + ", ".join(t.__name__ for t in _ELEMENTS)
+_ATTRIBUTES = "int, float, str, bool, bytes or numpy.typing.NDArray[T] with T one of " + ", ".join(
+    t.__name__ for t in _ELEMENTS
 )
 
 

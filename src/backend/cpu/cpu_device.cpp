@@ -11,6 +11,7 @@
 #include "backend/cpu/kernels.h"
 #include "base/error.h"
 #include "base/parallel.h"
+#include "network/domain_guard.h"
 
 namespace opwright {
 namespace {
@@ -152,6 +153,7 @@ std::vector<TensorFormat> CpuDevice::formats(int rank) const {
 double CpuDevice::time(Kernel& kernel, void const* const* inputs, void* const* outputs,
                        void* workspace, int iterations) const {
   using Clock = std::chrono::steady_clock;
+  const DomainGuard guard(kernel.domain());
   kernel.enqueue(inputs, outputs, workspace, nullptr);
   std::vector<double> milliseconds(std::max(iterations, 1));
   for (double& measured : milliseconds) {

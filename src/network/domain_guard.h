@@ -1,0 +1,23 @@
+#pragma once
+
+#include "network/operator.h"
+
+namespace opwright {
+
+/// Enters the domain (which may be null) for the guard's lifetime.
+class DomainGuard {
+ public:
+  explicit DomainGuard(ExecutionDomain* domain) : domain_(domain) {
+    if (domain_ != nullptr) domain_->enter();
+  }
+  ~DomainGuard() {
+    if (domain_ != nullptr) domain_->leave();
+  }
+  DomainGuard(const DomainGuard&) = delete;
+  DomainGuard& operator=(const DomainGuard&) = delete;
+
+ private:
+  ExecutionDomain* const domain_;
+};
+
+}  // namespace opwright
