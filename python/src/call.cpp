@@ -338,7 +338,7 @@ void bind_call(nb::module_& m) {
           "layers",
           [](const CallableEngine& self) {
             nb::object loads = nb::module_::import_("json").attr("loads");
-            return nb::borrow<nb::list>(loads(inspect_json(self.engine()->plan()))["layers"]);
+            return nb::borrow<nb::list>(loads(inspect_json(self.engine()->plan()))["Layers"]);
           },
           "A dict for each layer: name, kind, types, tactic, tactic_name, time_ms, and the "
           "candidates that the "
