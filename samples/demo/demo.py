@@ -145,12 +145,11 @@ def best_of_medians(*functions, rounds: int = 5, runs: int = 9) -> list[float]:
 
 def show_tuning(engine: opwright.Engine) -> None:
     for layer in engine.layers:
-        print(f"  {layer['name']}")
-        for option in layer["candidates"]:
-            chosen = (option["types"], option["tactic"]) == (layer["types"], layer["tactic"])
+        print(f"  {layer['Name']}")
+        for option in layer["Candidates"]:
             print(
-                f"    {'->' if chosen else '  '} {option['time_ms']:8.3f} ms  {option['types']}"
-                f"  tactic {option['tactic']} {option['tactic_name']}"
+                f"    {'->' if option['Chosen'] else '  '} {option['TimeMs']:8.3f} ms  {option['Types']}"
+                f"  tactic {option['TacticValue']} {option['TacticName']}"
             )
 
 

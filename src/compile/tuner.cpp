@@ -30,12 +30,6 @@ std::string port_text(const PortDesc& port) {
   return text;
 }
 
-std::string type_text(PortType type) {
-  std::string text(name(type.dtype));
-  if (type.format != TensorFormat::kLINEAR) text += str(":", name(type.format));
-  return text;
-}
-
 size_t port_bytes(const PortDesc& port) {
   return static_cast<size_t>(std::max(tensor_bytes(port.opt, port.type.dtype, port.type.format),
                                       tensor_bytes(port.max, port.type.dtype, port.type.format)));
@@ -62,16 +56,6 @@ bool is_error(const std::exception_ptr& reason) {
 }
 
 }  // namespace
-
-std::string types_text(const Candidate& candidate) {
-  std::string text;
-  for (size_t i = 0; i < candidate.inputs.size(); ++i)
-    text += (i ? ", " : "") + type_text(candidate.inputs[i]);
-  text += text.empty() ? "-> " : " -> ";
-  for (size_t i = 0; i < candidate.outputs.size(); ++i)
-    text += (i ? ", " : "") + type_text(candidate.outputs[i]);
-  return text;
-}
 
 Tuner::Tuner(const ProfileRanges& ranges, const Device& device, const BuildConfig& config,
              bool strongly_typed, TimingCache& cache)
@@ -230,8 +214,8 @@ TunedNode Tuner::tune(const GraphNode& node) {
   auto drop = [&](const Candidate& candidate) {
     const std::exception_ptr reason = std::current_exception();
     if (!first_reason) first_reason = reason;
-    config_.log.warning("Layer '", node.name, "': the candidate ", types_text(candidate),
-                        " tactic ", candidate.tactic, " ", candidate.tactic_name,
+    config_.log.warning("Layer '", node.name, "': the candidate ", str(candidate), " tactic ",
+                        candidate.tactic, " ", candidate.tactic_name,
                         " is left out: ", what(reason));
   };
   float best = std::numeric_limits<float>::infinity();
@@ -249,7 +233,7 @@ TunedNode Tuner::tune(const GraphNode& node) {
     }
     best = std::min(best, measured.time_ms);
     result.considered.push_back(
-        {types_text(candidate), candidate.tactic, candidate.tactic_name, measured.time_ms});
+        {str(candidate), candidate.tactic, candidate.tactic_name, measured.time_ms});
     auto same_types = std::find_if(result.options.begin(), result.options.end(), [&](auto& option) {
       return option.candidate.inputs == candidate.inputs &&
              option.candidate.outputs == candidate.outputs;
@@ -300,8 +284,8 @@ float Tuner::reformat_time(const GraphValue& value, PortType from, PortType to) 
                    std::numeric_limits<float>::infinity())
         .time_ms;
   } catch (const Error& error) {
-    config_.log.verbose("Tensor '", value.name, "': no conversion from ", type_text(from), " to ",
-                        type_text(to), ": ", error.what());
+    config_.log.verbose("Tensor '", value.name, "': no conversion from ", str(from), " to ",
+                        str(to), ": ", error.what());
     return std::numeric_limits<float>::infinity();
   }
 }

@@ -87,7 +87,4 @@ class Tuner {
   int timed_ = 0;
 };
 
-/// "FP32:HWC, FP32 -> FP32:HWC"
-std::string types_text(const Candidate& candidate);
-
 }  // namespace opwright

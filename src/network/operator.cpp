@@ -4,6 +4,22 @@
 
 namespace opwright {
 
+std::string str(PortType type) {
+  std::string text(name(type.dtype));
+  if (type.format != TensorFormat::kLINEAR) text += ":" + std::string(name(type.format));
+  return text;
+}
+
+std::string str(const Candidate& candidate) {
+  std::string text;
+  for (size_t i = 0; i < candidate.inputs.size(); ++i)
+    text += (i > 0 ? ", " : "") + str(candidate.inputs[i]);
+  text += text.empty() ? "-> " : " -> ";
+  for (size_t i = 0; i < candidate.outputs.size(); ++i)
+    text += (i > 0 ? ", " : "") + str(candidate.outputs[i]);
+  return text;
+}
+
 void InferContext::require_inputs(std::string_view kind, int least, int most) const {
   const int count = static_cast<int>(inputs.size());
   if (count < least || count > most) {

@@ -77,6 +77,11 @@ struct Candidate {
   friend bool operator==(const Candidate&, const Candidate&) = default;
 };
 
+/// "FP32" or "FP32:HWC".
+std::string str(PortType type);
+/// "FP32:HWC, FP32 -> FP32:HWC": types and formats as logs and inspectors show them.
+std::string str(const Candidate& candidate);
+
 /// A tensor at a port with its shape range over an optimization profile. Absent optional inputs
 /// have `present` false.
 struct PortDesc {

@@ -118,23 +118,6 @@ std::string table(const std::vector<std::vector<std::string>>& rows, std::string
   return text;
 }
 
-std::string types_text(const std::vector<PortType>& types, const std::vector<int32_t>& tensors) {
-  std::string text;
-  for (size_t i = 0; i < types.size(); ++i) {
-    if (!text.empty()) text += ", ";
-    text += tensors[i] < 0 ? "-" : std::string(name(types[i].dtype));
-    if (tensors[i] >= 0 && types[i].format != TensorFormat::kLINEAR) {
-      text += ':' + std::string(name(types[i].format));
-    }
-  }
-  return text;
-}
-
-std::string layer_types(const PlanStep& step) {
-  return types_text(step.candidate.inputs, step.inputs) + " -> " +
-         types_text(step.candidate.outputs, step.outputs);
-}
-
 const PlanStep& find_layer(const Plan& plan, int step, int profile) {
   require(profile >= 0 && static_cast<size_t>(profile) < plan.schedules.size(), "profile ", profile,
           " does not exist: the engine has ", plan.schedules.size());
@@ -221,6 +204,7 @@ void write_layer(JsonWriter& json, const Dimensions& dimensions, const Schedule&
     json.end_object();
   }
   json.end_array();
+  const std::string types = str(step.candidate);
   json.key("Candidates");
   json.begin_array();
   for (const TimedCandidate& candidate : step.considered) {
@@ -229,6 +213,7 @@ void write_layer(JsonWriter& json, const Dimensions& dimensions, const Schedule&
     json.member("TacticValue", candidate.tactic);
     json.member("TacticName", candidate.tactic_name);
     json.member("TimeMs", candidate.time_ms);
+    json.member("Chosen", candidate.types == types && candidate.tactic == step.candidate.tactic);
     json.end_object();
   }
   json.end_array();
@@ -299,7 +284,7 @@ std::string profile_text(const Plan& plan, const Schedule& schedule) {
   float total = 0;
   for (size_t i = 0; i < schedule.steps.size(); ++i) {
     const PlanStep& step = schedule.steps[i];
-    rows.push_back({std::to_string(i), step.name, step.kind, layer_types(step),
+    rows.push_back({std::to_string(i), step.name, step.kind, str(step.candidate),
                     tactic_text(step.candidate), time_text(step.time_ms)});
     total += step.time_ms;
   }
@@ -388,7 +373,7 @@ std::string inspect_json(const Plan& plan) {
 
 std::string inspect_layer_text(const Plan& plan, int step, int profile) {
   const PlanStep& layer = find_layer(plan, step, profile);
-  return str(layer.name, " (", layer.kind, "): ", layer_types(layer), ", tactic ",
+  return str(layer.name, " (", layer.kind, "): ", str(layer.candidate), ", tactic ",
              tactic_text(layer.candidate), ", ", time_text(layer.time_ms), " ms");
 }
 

@@ -28,7 +28,12 @@ NAMES = (
 )
 
 # Networks whose logits would otherwise be so large that their softmax is 0 or 1.
-_LAST_LAYER_SCALE = {"inception_v1": 0.02, "shufflenet": 8e-6}
+_LAST_LAYER_SCALE = {
+    "inception_v1": 0.008,
+    "inception_v2": 0.08,
+    "resnet50": 4e-5,
+    "shufflenet": 8e-7,
+}
 
 
 def path(name: str) -> Path:
