@@ -71,11 +71,13 @@ ProfileRanges::ProfileRanges(const Network& network, const OptimizationProfile* 
       min_.push_back(0);
       opt_.push_back(std::clamp<int64_t>(opt, 0, upper.high));
       max_.push_back(upper.high);
+      unwritten_.push_back(std::max<int64_t>(0, symbol.upper_bound.evaluate(opt_)));
       continue;
     }
     const ProfileInput& input = inputs_[input_of(symbol)];
     min_.push_back(input.min[symbol.index]);
     opt_.push_back(input.opt[symbol.index]);
+    unwritten_.push_back(opt_.back());
     max_.push_back(input.max[symbol.index]);
   }
   // Inputs that share a dimension must agree in it.
@@ -180,6 +182,14 @@ Shape ProfileRanges::min(std::span<const Expr> dims) const {
 }
 
 Shape ProfileRanges::opt(std::span<const Expr> dims) const { return evaluate(dims, opt_); }
+
+Shape ProfileRanges::unwritten(std::span<const Expr> dims,
+                               std::span<const int> size_symbols) const {
+  std::vector<int64_t> values = opt_;
+  for (int symbol : size_symbols)
+    if (symbol >= 0) values[symbol] = unwritten_[symbol];
+  return evaluate(dims, values);
+}
 
 Shape ProfileRanges::max(std::span<const Expr> dims) const {
   Shape shape;

@@ -25,6 +25,9 @@ class ProfileRanges {
   Shape opt(std::span<const Expr> dims) const;
   /// Bounds that no shape within the profile exceeds.
   Shape max(std::span<const Expr> dims) const;
+  /// The shape of an output for the opt shapes, before its operator has written the size tensors
+  /// with these symbols (-1: none): those are at their upper bounds.
+  Shape unwritten(std::span<const Expr> dims, std::span<const int> size_symbols) const;
   int64_t opt(const Expr& expr) const { return expr.evaluate(opt_); }
 
   struct Bounds {
@@ -43,6 +46,7 @@ class ProfileRanges {
 
   std::vector<ProfileInput> inputs_;
   std::vector<int64_t> min_, opt_, max_;  // per symbol
+  std::vector<int64_t> unwritten_;        // as opt_, but upper bounds of size tensors
   mutable std::unordered_map<Expr, Bounds, Hash> known_bounds_;
 };
 

@@ -143,7 +143,9 @@ float Tuner::run(const GraphNode& node, const Operator& op, const NodePorts& por
     }
   }
   for (size_t i = 0; i < ports.outputs.size(); ++i) {
-    out_shapes.push_back(ports.outputs[i].opt);
+    out_shapes.push_back(node.defines_sizes()
+                             ? ranges_.unwritten(node.outputs[i]->info.dims, node.size_symbols)
+                             : ports.outputs[i].opt);
     const int aliased = node.aliased_input(static_cast<int>(i));
     out.push_back(aliased >= 0
                       ? const_cast<void*>(in[aliased])
