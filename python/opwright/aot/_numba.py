@@ -82,13 +82,9 @@ def _compile_ir(function: Callable[..., Any], signature: Any, name: str) -> tupl
     from numba.core import errors
 
     try:
-        compiled = numba.njit(
-            signature,
-            error_model="numpy",
-            boundscheck=False,
-            no_cpython_wrapper=True,
-            no_cfunc_wrapper=True,
-        )(function)
+        options: dict[str, Any] = {"error_model": "numpy", "boundscheck": False}
+        options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+        compiled = numba.njit(signature, **options)(function)
     except errors.NumbaError as error:
         raise CompileError(f"the Numba kernel '{name}' does not compile:\n{error}") from error
     overload = compiled.overloads[compiled.signatures[0]]
@@ -240,5 +236,5 @@ def numba(
     except ValueError:
         return Code(compile(), symbol, target)
     versions = f"{numba.__version__} {llvmlite.__version__}"
-    parts = ["numba", content, str(signature), symbol, target, versions]
+    parts: list[str | bytes] = ["numba", content, str(signature), symbol, target, versions]
     return Code(cached(parts, compile), symbol, target)

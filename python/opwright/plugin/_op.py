@@ -49,9 +49,10 @@ def _scalar(plugin: Plugin, attribute: Attribute, value: Any) -> Any:
     is_bool = isinstance(value, (bool, np.bool_))
     if not isinstance(value, accepted[attribute.hint]) or is_bool != (attribute.hint is bool):
         raise _mistyped(plugin, attribute, value)
-    if attribute.hint is int and not -(2**63) <= int(value) < 2**63:
+    converted = attribute.hint(value)
+    if attribute.hint is int and not -(2**63) <= converted < 2**63:
         raise TypeError(f"plugin '{plugin.id}': attribute `{attribute}` does not fit 64 bits")
-    return attribute.hint(value)
+    return converted
 
 
 def _field(plugin: Plugin, attribute: Attribute, value: Any) -> Any:

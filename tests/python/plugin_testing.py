@@ -1,0 +1,51 @@
+"""What the tests of plugins share."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+import opwright as trt
+
+_numbers = itertools.count()
+
+
+def new_id(name: str) -> str:
+    """A plugin id that no other test uses."""
+    return f"test{next(_numbers)}::{name}"
+
+
+def op_of(plugin_id: str):
+    """`op.namespace.name` of an id."""
+    namespace, name = plugin_id.split("::")
+    return getattr(getattr(trt.plugin.op, namespace), name)
+
+
+def network(flags: int = 0):
+    """An empty network; the builder keeps nothing alive."""
+    return trt.Builder(trt.Logger()).create_network(flags)
+
+
+def build(net, *outputs, **options) -> trt.Engine:
+    """The engine of a network with these output tensors, named y0, y1..."""
+    for i, tensor in enumerate(outputs):
+        tensor.name = f"y{i}"
+        net.mark_output(tensor)
+    return trt.build(net, **options)
+
+
+def one_plugin(plugin_id: str, *arrays: np.ndarray, aot=None, flags: int = 0, **attributes):
+    """A network with inputs like the arrays and one plugin on them, and the plugin's layer."""
+    types = {np.dtype(trt.nptype(t)): t for t in (trt.float32, trt.float16, trt.int32, trt.int64)}
+    net = network(flags)
+    inputs = [net.add_input(f"x{i}", types[a.dtype], a.shape) for i, a in enumerate(arrays)]
+    layer = net.add_plugin(op_of(plugin_id)(*inputs, **attributes), aot=aot)
+    return net, layer
+
+
+def wrap(x: np.ndarray, pads) -> np.ndarray:
+    """Circular padding of the last axes by NumPy; pads[2 i], pads[2 i + 1] for the i-th last."""
+    widths = [(0, 0)] * (x.ndim - len(pads) // 2)
+    widths += [(int(pads[2 * i]), int(pads[2 * i + 1])) for i in reversed(range(len(pads) // 2))]
+    return np.pad(x, widths, mode="wrap")
