@@ -1,0 +1,121 @@
+#include "backend/cpu/copy_table.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backend/cpu/copy.h"
+#include "base/parallel.h"
+
+namespace opwright {
+
+void TableCopy::reserve(const Axes& output) {
+  int64_t total = 1;
+  for (int i = 0; i < output.count; ++i) total += output[i];
+  storage_.resize(total);
+}
+
+void TableCopy::begin(const Axes& input, const Axes& output, int element_size, int merged) {
+  element_size_ = element_size;
+  item_bytes_ = element_size;
+  rows_ = 1;
+  for (int i = 0; i < output.count; ++i)
+    if (output[i] == 0) rows_ = 0;
+  for (int i = merged; i < output.count; ++i) item_bytes_ *= output[i];
+  int64_t* table = storage_.data();
+  int64_t stride = item_bytes_;
+  for (int i = merged - 1; i >= 0; --i) {
+    strides_[i] = stride;
+    stride *= input[i];
+    extents_[i] = output[i];
+    tables_[i] = table;
+    table += output[i];
+  }
+  if (merged == 0) {  // one item
+    merged = 1;
+    strides_[0] = item_bytes_, extents_[0] = 1;
+    tables_[0] = table;
+    table[0] = 0;
+  }
+  outer_count_ = merged - 1;
+  count_ = extents_[outer_count_];
+  row_bytes_ = count_ * item_bytes_;
+  for (int i = 0; i < outer_count_; ++i) rows_ *= extents_[i];
+  grain_ = std::max<int64_t>(1, kCopyGrainBytes / std::max<int64_t>(64, row_bytes_));
+}
+
+void TableCopy::finish() {
+  if (rows_ == 0) return;
+  find_run();
+  const int64_t* table = tables_[outer_count_];
+  step_ = count_ > 1 ? table[1] - table[0] : 1;
+  for (int64_t k = 1; k < count_ && step_ != kIrregular; ++k)
+    if (table[k] < 0 || table[k - 1] < 0 || table[k] - table[k - 1] != step_) step_ = kIrregular;
+}
+
+/// The longest range of the last axis that lies together in the input.
+void TableCopy::find_run() {
+  const int64_t* table = tables_[outer_count_];
+  run_begin_ = run_end_ = 0;
+  for (int64_t begin = 0; begin < count_;) {
+    int64_t end = begin + 1;
+    while (end < count_ && table[begin] >= 0 && table[end] == table[begin] + (end - begin)) ++end;
+    if (table[begin] >= 0 && end - begin > run_end_ - run_begin_)
+      run_begin_ = begin, run_end_ = end;
+    begin = end;
+  }
+}
+
+void TableCopy::fill_items(std::byte* to, const std::byte* fill, int64_t count) const {
+  fill_elements(to, fill, element_size_, count * item_bytes_ / element_size_);
+}
+
+void TableCopy::copy_items(const std::byte* from, std::byte* to, const std::byte* fill,
+                           int64_t begin, int64_t end) const {
+  const int64_t* table = tables_[outer_count_];
+  for (int64_t k = begin; k < end; ++k) {
+    std::byte* item = to + k * item_bytes_;
+    if (table[k] < 0) {
+      int64_t last = k + 1;  // padding comes in runs
+      while (last < end && table[last] < 0) ++last;
+      fill_items(item, fill, last - k);
+      k = last - 1;
+    } else if (item_bytes_ == 4) {
+      std::memcpy(item, from + table[k] * 4, 4);
+    } else {
+      std::memcpy(item, from + table[k] * item_bytes_, item_bytes_);
+    }
+  }
+}
+
+void TableCopy::copy_row(const std::byte* from, std::byte* to, const std::byte* fill,
+                         int64_t row) const {
+  to += row * row_bytes_;
+  int64_t rest = row;
+  for (int i = outer_count_ - 1; i >= 0; --i) {
+    const int64_t index = tables_[i][rest % extents_[i]];
+    rest /= extents_[i];
+    if (index < 0) return fill_items(to, fill, count_);
+    from += index * strides_[i];
+  }
+  const int64_t* table = tables_[outer_count_];
+  if (step_ != 1 && step_ != kIrregular)  // strided, reversed or repeated
+    return gather_elements(to, from + table[0] * item_bytes_, item_bytes_, step_ * item_bytes_,
+                           count_);
+  copy_items(from, to, fill, 0, run_begin_);
+  if (run_end_ > run_begin_)
+    std::memcpy(to + run_begin_ * item_bytes_, from + table[run_begin_] * item_bytes_,
+                (run_end_ - run_begin_) * item_bytes_);
+  copy_items(from, to, fill, run_end_, count_);
+}
+
+void TableCopy::run(const void* from, void* to, const void* fill) const {
+  const auto* source = static_cast<const std::byte*>(from);
+  if (rows_ > 0 && outer_count_ == 0 && run_end_ - run_begin_ == count_)
+    return parallel_copy(to, source + tables_[0][0] * item_bytes_, row_bytes_);
+  parallel_for(rows_, grain_, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row)
+      copy_row(source, static_cast<std::byte*>(to), static_cast<const std::byte*>(fill), row);
+  });
+}
+
+}  // namespace opwright
