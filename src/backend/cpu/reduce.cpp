@@ -6,6 +6,7 @@
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/pointwise_broadcast.h"
 #include "backend/cpu/pointwise_tile.h"
+#include "backend/cpu/reduce_axes.h"
 #include "backend/cpu/reduce_tile.h"
 #include "base/parallel.h"
 #include "base/types.h"
@@ -59,43 +60,22 @@ class ReduceKernel final : public Kernel {
     for (int i = 0; i < shape.rank(); ++i)
       reduced[physical_axis(i, shape.rank(), input_type_.format)] = axes_ >> i & 1;
 
-    std::vector<Axis> merged;
-    for (int i = 0; i < extents.count; ++i) {
-      if (extents[i] == 1) continue;
-      if (!merged.empty() && merged.back().reduced == reduced[i])
-        merged.back().extent *= extents[i];
-      else
-        merged.push_back({extents[i], 0, reduced[i]});
-    }
-    if (merged.empty()) merged.push_back({1, 0, true});
-    int64_t stride = 1;
-    for (size_t i = merged.size(); i-- > 0;) {
-      merged[i].stride = stride;
-      stride *= merged[i].extent;
-    }
-    inner_ = merged.back();
-    merged.pop_back();
-    kept_.clear(), reduced_.clear();
-    rows_ = 1;
-    for (const Axis& axis : merged) {
-      (axis.reduced ? reduced_ : kept_).push_back(axis);
-      if (axis.reduced) rows_ *= axis.extent;
-    }
-    width_ = inner_.reduced ? 1 : std::min<int64_t>(inner_.extent, kTile);
-    tiles_per_row_ =
-        inner_.reduced ? 1 : (inner_.extent + width_ - 1) / std::max<int64_t>(1, width_);
-    tiles_ = output_numel_ == 0 ? 0
-             : inner_.reduced   ? output_numel_
-                                : output_numel_ / inner_.extent * tiles_per_row_;
-    count_ = rows_ * (inner_.reduced ? inner_.extent : 1);
+    split_ = ReductionAxes(extents, reduced);
+    width_ = split_.inner.reduced ? 1 : std::min<int64_t>(split_.inner.extent, kTile);
+    tiles_per_row_ = split_.inner.reduced
+                         ? 1
+                         : (split_.inner.extent + width_ - 1) / std::max<int64_t>(1, width_);
+    tiles_ = output_numel_ == 0     ? 0
+             : split_.inner.reduced ? output_numel_
+                                    : output_numel_ / split_.inner.extent * tiles_per_row_;
 
     // The number of parts depends on the shape alone, so results do not on the threads.
-    const int64_t work = count_ * width_;
+    const int64_t work = split_.count * width_;
     parts_ = may_split_ && tiles_ > 0 && tiles_ <= kMaxSplitTiles && work >= kSplit
                  ? std::min(kMaxParts, work / (kSplit / 2))
                  : 1;
     // A single row is split along itself, more between rows.
-    units_ = rows_ == 1 && inner_.reduced ? inner_.extent : rows_;
+    units_ = split_.rows == 1 && split_.inner.reduced ? split_.inner.extent : split_.rows;
     parts_ = std::max<int64_t>(1, std::min(parts_, units_));
     grain_ = std::max<int64_t>(1, kSplit / 2 / std::max<int64_t>(1, work / parts_));
   }
@@ -131,14 +111,9 @@ class ReduceKernel final : public Kernel {
   static constexpr int64_t kSplit = 1 << 17;  ///< elements that are worth two threads
   static_assert(sizeof(double) == sizeof(int64_t));
 
-  struct Axis {
-    int64_t extent, stride;
-    bool reduced;
-  };
-
   int64_t columns_of(int64_t tile) const {
-    if (inner_.reduced) return 1;
-    return std::min(width_, inner_.extent - tile % tiles_per_row_ * width_);
+    if (split_.inner.reduced) return 1;
+    return std::min(width_, split_.inner.extent - tile % tiles_per_row_ * width_);
   }
 
   /// The elements at `from` in the type of the computation.
@@ -148,30 +123,22 @@ class ReduceKernel final : public Kernel {
     return buffer;
   }
 
-  static int64_t offset_of(const std::vector<Axis>& axes, int64_t index) {
-    int64_t offset = 0;
-    for (size_t i = axes.size(); i-- > 0;) {
-      offset += index % axes[i].extent * axes[i].stride;
-      index /= axes[i].extent;
-    }
-    return offset;
-  }
-
   /// Reduces units [part / parts, (part + 1) / parts) of what a tile of outputs is made of.
   void reduce_part(const std::byte* from, int64_t tile, int64_t part, void* totals) const {
     const int64_t columns = columns_of(tile);
     functions_.clear_totals(totals, columns);
-    if (count_ == 0) return;
+    if (split_.count == 0) return;
     const int64_t begin = units_ * part / parts_, end = units_ * (part + 1) / parts_;
-    from += offset_of(kept_, tile / tiles_per_row_) * input_size_;
-    if (!inner_.reduced) {
+    from += ReductionAxes::offset_of(split_.kept, tile / tiles_per_row_) * input_size_;
+    if (!split_.inner.reduced) {
       from += tile % tiles_per_row_ * width_ * input_size_;
       reduce_rows(from, begin, end, columns, totals);
-    } else if (rows_ == 1) {
+    } else if (split_.rows == 1) {
       reduce_neighbours(from + begin * input_size_, end - begin, totals);
     } else {
       for (int64_t row = begin; row < end; ++row)
-        reduce_neighbours(from + offset_of(reduced_, row) * input_size_, inner_.extent, totals);
+        reduce_neighbours(from + ReductionAxes::offset_of(split_.reduced, row) * input_size_,
+                          split_.inner.extent, totals);
     }
   }
 
@@ -195,7 +162,8 @@ class ReduceKernel final : public Kernel {
       const void* rows[ReduceFunctions::kRows];
       const int count = static_cast<int>(std::min<int64_t>(ReduceFunctions::kRows, end - row));
       for (int r = 0; r < count; ++r)
-        rows[r] = converted(from + offset_of(reduced_, row + r) * input_size_, columns, buffers[r]);
+        rows[r] = converted(from + ReductionAxes::offset_of(split_.reduced, row + r) * input_size_,
+                            columns, buffers[r]);
       functions_.add_rows(rows, count, columns, block);
       row += count;
       in_block += count;
@@ -209,17 +177,17 @@ class ReduceKernel final : public Kernel {
   /// Divides an average and stores the totals in the output's type.
   void finish(int64_t tile, double* totals, std::byte* to) const {
     const int64_t columns = columns_of(tile);
-    const int64_t first =
-        inner_.reduced ? tile
-                       : tile / tiles_per_row_ * inner_.extent + tile % tiles_per_row_ * width_;
+    const int64_t first = split_.inner.reduced ? tile
+                                               : tile / tiles_per_row_ * split_.inner.extent +
+                                                     tile % tiles_per_row_ * width_;
     alignas(64) double values[kTile];
     for (int64_t i = 0; i < columns; ++i) {
       if (type_ == DataType::kFLOAT) {
-        const double total = op_ == ReduceOperation::kAVG ? totals[i] / count_ : totals[i];
+        const double total = op_ == ReduceOperation::kAVG ? totals[i] / split_.count : totals[i];
         reinterpret_cast<float*>(values)[i] = static_cast<float>(total);
       } else {
         int64_t total = reinterpret_cast<const int64_t*>(totals)[i];
-        if (op_ == ReduceOperation::kAVG) total = count_ == 0 ? 0 : total / count_;
+        if (op_ == ReduceOperation::kAVG) total = split_.count == 0 ? 0 : total / split_.count;
         if (type_ == DataType::kINT64)
           reinterpret_cast<int64_t*>(values)[i] = total;
         else
@@ -238,9 +206,8 @@ class ReduceKernel final : public Kernel {
   int input_size_, output_size_;
   bool may_split_;
 
-  std::vector<Axis> kept_, reduced_;  // without the innermost
-  Axis inner_{1, 1, true};
-  int64_t rows_ = 1, count_ = 0, width_ = 1, tiles_per_row_ = 1, tiles_ = 0, units_ = 1;
+  ReductionAxes split_;
+  int64_t width_ = 1, tiles_per_row_ = 1, tiles_ = 0, units_ = 1;
   int64_t parts_ = 1, grain_ = 1, output_numel_ = 0;
 };
 
