@@ -1,0 +1,244 @@
+#include "operators/normalization.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "backend/cpu/candidates.h"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/normalization_tile.h"
+#include "backend/cpu/pointwise_broadcast.h"
+#include "backend/cpu/pointwise_tile.h"
+#include "backend/cpu/reduce_axes.h"
+#include "backend/cpu/reduce_tile.h"
+#include "base/parallel.h"
+#include "base/types.h"
+
+namespace opwright {
+namespace {
+
+/// Two passes give mean and variance, a third one writes: the variance is that of the deviations
+/// from the mean, so nothing cancels. What is normalized together are pieces of neighbours, or
+/// columns of rows that lie apart.
+class NormalizationKernel final : public Kernel {
+ public:
+  NormalizationKernel(const Normalization& op, const KernelArgs& args)
+      : params_(op.params()),
+        x_(args.inputs[0].type),
+        y_(args.outputs[0].type),
+        load_x_(x_.dtype == DataType::kFLOAT ? nullptr : find_cast(x_.dtype, DataType::kFLOAT)),
+        store_y_(y_.dtype == DataType::kFLOAT ? nullptr : find_cast(DataType::kFLOAT, y_.dtype)),
+        sums_(reduce_functions(ReduceOperation::kSUM, DataType::kFLOAT)),
+        x_size_(element_size(x_.dtype)),
+        y_size_(element_size(y_.dtype)) {
+    for (int i = 0; i < 2; ++i) {
+      Affine& affine = affine_[i];
+      affine.present =
+          args.inputs.size() > static_cast<size_t>(i) + 1 && args.inputs[i + 1].present;
+      if (!affine.present) continue;
+      const DataType type = args.inputs[i + 1].type.dtype;
+      affine.size = element_size(type);
+      if (type != DataType::kFLOAT) affine.load = find_cast(type, DataType::kFLOAT);
+    }
+  }
+
+  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape>) override {
+    const Shape& shape = inputs[0];
+    const Axes extents = physical_extents(shape, x_.format);
+    const int rank = shape.rank();
+    numel_ = 1;
+    for (int i = 0; i < extents.count; ++i) numel_ *= extents[i];
+    for (size_t i = 1; i < inputs.size(); ++i)
+      if (affine_[i - 1].present)
+        affine_[i - 1].view =
+            BroadcastView(extents, broadcast_strides(inputs[i], shape, x_.format));
+
+    Axes split;
+    bool reduced[Axes::kMax + 1] = {};
+    for (int i = 0; i < extents.count; ++i) {
+      int axis = i;  // the logical one
+      for (int k = 0; k < rank; ++k)
+        if (physical_axis(k, rank, x_.format) == i) axis = k;
+      const bool whole = params_.axes >> axis & 1;
+      if (axis == 1 && params_.num_groups > 1) {
+        reduced[split.count] = false;
+        split.push_back(params_.num_groups);
+        reduced[split.count] = true;
+        split.push_back(extents[i] / params_.num_groups);
+      } else {
+        reduced[split.count] = whole;
+        split.push_back(extents[i]);
+      }
+    }
+    axes_ = ReductionAxes(split, reduced);
+    if (numel_ == 0) return;
+    kept_ = 1;
+    for (const ReductionAxes::Axis& axis : axes_.kept) kept_ *= axis.extent;
+    tiles_ = axes_.inner.reduced ? 1 : (axes_.inner.extent + kColumns - 1) / kColumns;
+    grain_ = std::max<int64_t>(1, (1 << 14) / std::max<int64_t>(1, numel_ / (kept_ * tiles_)));
+  }
+
+  void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
+    if (numel_ == 0) return;
+    parallel_for(kept_ * tiles_, grain_, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t first = ReductionAxes::offset_of(axes_.kept, i / tiles_);
+        if (axes_.inner.reduced)
+          normalize_pieces(inputs, outputs[0], first);
+        else
+          normalize_columns(inputs, outputs[0], first + i % tiles_ * kColumns,
+                            std::min(kColumns, axes_.inner.extent - i % tiles_ * kColumns));
+      }
+    });
+  }
+
+ private:
+  static constexpr int64_t kColumns = 256;  ///< of a tile of columns
+  static constexpr int64_t kBlock = 1024;   ///< elements that are converted at a time
+
+  /// Scale or bias.
+  struct Affine {
+    bool present = false;
+    int size = 4;
+    TileFunction load = nullptr;
+    BroadcastView view;
+  };
+
+  const float* load_x(const void* x, int64_t first, int64_t count, float* buffer) const {
+    const std::byte* from = static_cast<const std::byte*>(x) + first * x_size_;
+    if (!load_x_) return reinterpret_cast<const float*>(from);
+    load_x_(buffer, from, nullptr, nullptr, count, nullptr);
+    return buffer;
+  }
+
+  const float* load_affine(int which, void const* const* inputs, int64_t first, int64_t count,
+                           float* buffer) const {
+    const Affine& affine = affine_[which];
+    if (!affine.present) return nullptr;
+    alignas(64) std::byte raw[kBlock * sizeof(float)];
+    const void* elements = affine.view.elements(inputs[which + 1], affine.size, first, count,
+                                                affine.load ? static_cast<void*>(raw) : buffer);
+    if (!affine.load) return static_cast<const float*>(elements);
+    affine.load(buffer, elements, nullptr, nullptr, count, nullptr);
+    return buffer;
+  }
+
+  /// Calls body(x, first, count) for neighbours of at most kBlock elements of one group.
+  template <class Body>
+  void for_each_block(const void* x, int64_t first, Body&& body) const {
+    alignas(64) float buffer[kBlock];
+    // Without a conversion the pieces are only cut where they end.
+    const int64_t most = load_x_ ? kBlock : axes_.inner.extent;
+    for (int64_t row = 0; row < axes_.rows; ++row) {
+      const int64_t offset = first + ReductionAxes::offset_of(axes_.reduced, row);
+      for (int64_t i = 0; i < axes_.inner.extent; i += most) {
+        const int64_t count = std::min(most, axes_.inner.extent - i);
+        body(load_x(x, offset + i, count, buffer), offset + i, count);
+      }
+    }
+  }
+
+  float factor_of(double sum_of_squares) const {
+    return static_cast<float>(
+        1 / std::sqrt(sum_of_squares / static_cast<double>(axes_.count) + params_.epsilon));
+  }
+
+  /// Writes (x - mean) * factor * scale + bias for [first, first + count), at most kBlock.
+  void write(void const* const* inputs, void* y, const float* x, const float* means,
+             const float* factors, bool per_element, int64_t first, int64_t count) const {
+    alignas(64) float scales[kBlock], biases[kBlock], results[kBlock];
+    std::byte* to = static_cast<std::byte*>(y) + first * y_size_;
+    normalize(x, means, factors, per_element, load_affine(0, inputs, first, count, scales),
+              load_affine(1, inputs, first, count, biases), count,
+              store_y_ ? results : reinterpret_cast<float*>(to));
+    if (store_y_) store_y_(to, results, nullptr, nullptr, count, nullptr);
+  }
+
+  void normalize_pieces(void const* const* inputs, void* y, int64_t first) const {
+    double sum = 0;
+    if (!params_.rms)
+      for_each_block(inputs[0], first,
+                     [&](const float* x, int64_t, int64_t count) { sums_.reduce(x, count, &sum); });
+    const auto mean = static_cast<float>(sum / static_cast<double>(axes_.count));
+    double squares = 0;
+    for_each_block(inputs[0], first, [&](const float* x, int64_t, int64_t count) {
+      squares += squared_deviations(x, count, mean);
+    });
+    const float factor = factor_of(squares);
+    for_each_block(inputs[0], first, [&](const float* x, int64_t offset, int64_t count) {
+      for (int64_t i = 0; i < count; i += kBlock)
+        write(inputs, y, x + i, &mean, &factor, false, offset + i, std::min(kBlock, count - i));
+    });
+  }
+
+  /// `columns` neighbouring columns, each normalized over its own rows.
+  void normalize_columns(void const* const* inputs, void* y, int64_t first, int64_t columns) const {
+    alignas(64) float means[kColumns], factors[kColumns], block[kColumns], buffer[kColumns];
+    alignas(64) double totals[kColumns];
+    const auto row_offset = [&](int64_t row) {
+      return first + ReductionAxes::offset_of(axes_.reduced, row);
+    };
+    // Sums go through short blocks in FP32 into totals in double.
+    const auto sum_rows = [&](auto&& add) {
+      sums_.clear_block(block, columns);
+      sums_.clear_totals(totals, columns);
+      for (int64_t row = 0; row < axes_.rows; ++row) {
+        add(load_x(inputs[0], row_offset(row), columns, buffer));
+        if ((row + 1) % ReduceFunctions::kRowsPerBlock == 0 || row + 1 == axes_.rows)
+          sums_.flush(block, columns, totals);
+      }
+    };
+    std::fill_n(means, columns, 0.0f);
+    if (!params_.rms) {
+      sum_rows([&](const float* x) {
+        const void* row = x;
+        sums_.add_rows(&row, 1, columns, block);
+      });
+      for (int64_t i = 0; i < columns; ++i)
+        means[i] = static_cast<float>(totals[i] / static_cast<double>(axes_.count));
+    }
+    sum_rows([&](const float* x) { add_squared_deviations(x, means, columns, block); });
+    for (int64_t i = 0; i < columns; ++i) factors[i] = factor_of(totals[i]);
+    for (int64_t row = 0; row < axes_.rows; ++row)
+      write(inputs, y, load_x(inputs[0], row_offset(row), columns, buffer), means, factors, true,
+            row_offset(row), columns);
+  }
+
+  NormalizationParams params_;
+  PortType x_, y_;
+  TileFunction load_x_, store_y_;
+  const ReduceFunctions& sums_;
+  int x_size_, y_size_;
+  Affine affine_[2];
+  ReductionAxes axes_;
+  int64_t numel_ = 0, kept_ = 1, tiles_ = 1, grain_ = 1;
+};
+
+std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {
+  const NormalizationParams& params = static_cast<const Normalization&>(op).params();
+  const PortDesc& x = query.inputs[0];
+  std::vector<Candidate> result = {linear_candidate(query, "two passes")};
+  const int rank = x.max.rank();
+  const int64_t spatial = ((int64_t{1} << rank) - 1) & ~int64_t{3};
+  // Instance and group normalization also work on channels-last images.
+  if (rank >= 3 && (params.axes & spatial) == spatial && !(params.axes & 1)) {
+    for (const TensorFormat format : query.device->formats(rank)) {
+      if (!layout_of(format).channels_last || !fills_blocks(x, format)) continue;
+      Candidate candidate = result.front();
+      candidate.inputs[0].format = candidate.outputs[0].format = format;
+      result.push_back(std::move(candidate));
+    }
+  }
+  add_lower_precisions(query, x, result);
+  return result;
+}
+
+}  // namespace
+
+KernelEntry normalization_kernels() {
+  return {candidates, [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
+            return std::make_unique<NormalizationKernel>(static_cast<const Normalization&>(op),
+                                                         args);
+          }};
+}
+
+}  // namespace opwright

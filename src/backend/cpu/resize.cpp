@@ -1,0 +1,277 @@
+#include <algorithm>
+#include <utility>
+
+#include "backend/cpu/candidates.h"
+#include "backend/cpu/copy_table.h"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/pointwise_tile.h"
+#include "backend/cpu/resize_tables.h"
+#include "backend/cpu/resize_tile.h"
+#include "base/error.h"
+#include "base/parallel.h"
+#include "base/types.h"
+
+namespace opwright {
+namespace {
+
+bool is_resized(const ResizeParams& params, int axis, int64_t from, int64_t to) {
+  return from != to || (!params.scales.empty() && static_cast<float>(params.scales[axis]) != 1);
+}
+float scale_of(const ResizeParams& params, int axis, int64_t from, int64_t to) {
+  return params.scales.empty() ? static_cast<float>(to) / static_cast<float>(from)
+                               : static_cast<float>(params.scales[axis]);
+}
+
+class NearestKernel final : public Kernel {
+ public:
+  NearestKernel(const Resize& op, const KernelArgs& args)
+      : layer_(args.layer),
+        params_(op.params()),
+        type_(args.outputs[0].type),
+        size_(element_size(type_.dtype)) {}
+
+  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
+    const Axes input = physical_extents(inputs[0], type_.format);
+    const Axes output = physical_extents(outputs[0], type_.format);
+    const int rank = inputs[0].rank();
+    require(inputs[0].numel() > 0 || outputs[0].numel() == 0, "Layer '", layer_,
+            "': there is no nearest element among none");
+    int logical[Axes::kMax] = {};
+    logical[input.count - 1] = 1;  // the block of a split channel axis
+    for (int axis = 0; axis < rank; ++axis) logical[physical_axis(axis, rank, type_.format)] = axis;
+    copy_.reserve(output);
+    copy_.prepare(
+        input, output, size_,
+        [&](int axis) { return !is_resized(params_, logical[axis], input[axis], output[axis]); },
+        [&](int axis, int64_t* table) {
+          const float scale = scale_of(params_, logical[axis], input[axis], output[axis]);
+          const bool resized = is_resized(params_, logical[axis], input[axis], output[axis]);
+          for (int64_t i = 0; i < output[axis]; ++i)
+            table[i] = resized ? nearest_index(params_, i, input[axis], output[axis], scale) : i;
+        });
+  }
+
+  void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
+    copy_.run(inputs[0], outputs[0], nullptr);
+  }
+
+ private:
+  std::string layer_;
+  ResizeParams params_;
+  PortType type_;
+  int size_;
+  TableCopy copy_;
+};
+
+/// Linear and cubic interpolation are separable: one pass for each axis, in FP32. The tensor is
+/// taken apart along the axes before the first resized one, so that what lies between two passes
+/// stays in the cache.
+class InterpolationKernel final : public Kernel {
+ public:
+  InterpolationKernel(const Resize& op, const KernelArgs& args)
+      : layer_(args.layer),
+        params_(op.params()),
+        from_(args.inputs[0].type),
+        to_(args.outputs[0].type) {
+    if (from_.dtype != DataType::kFLOAT) load_ = find_cast(from_.dtype, DataType::kFLOAT);
+    if (to_.dtype != DataType::kFLOAT) store_ = find_cast(DataType::kFLOAT, to_.dtype);
+    workers_ = thread_count();
+    // An image with every axis at its longest bounds what lies between any two passes. Leading axes
+    // that keep their extent throughout the profile do not belong to an image.
+    const PortDesc &x = args.inputs[0], &y = args.outputs[0];
+    const Axes from = physical_extents(x.max, from_.format);
+    const Axes to = physical_extents(y.max, to_.format);
+    int first = 0;
+    const auto is_kept = [&](int axis) {
+      return x.min[axis] == y.min[axis] && x.opt[axis] == y.opt[axis] &&
+             !is_resized(params_, axis, x.max[axis], y.max[axis]);
+    };
+    const int leading = from_.format == TensorFormat::kLINEAR ? from.count : 1;
+    while (first < leading && is_kept(first)) ++first;
+    slot_ = 1;
+    for (int i = first; i < from.count; ++i) slot_ *= std::max(from[i], to[i]);
+    slot_ = (slot_ + 15) / 16 * 16;
+  }
+
+  size_t workspace_size() const override { return workers_ * 2 * slot_ * sizeof(float); }
+
+  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
+    const Shape& shape = inputs[0];
+    const Axes from = physical_extents(shape, from_.format);
+    const Axes to = physical_extents(outputs[0], to_.format);
+    int logical[Axes::kMax] = {};
+    for (int axis = 0; axis < shape.rank(); ++axis)
+      logical[physical_axis(axis, shape.rank(), from_.format)] = axis;
+    const auto resized = [&](int i) { return is_resized(params_, logical[i], from[i], to[i]); };
+    int first = 0;
+    batch_ = 1;
+    while (first < from.count && !resized(first)) batch_ *= from[first++];
+    from_image_ = to_image_ = 1;
+    for (int i = first; i < from.count; ++i) from_image_ *= from[i], to_image_ *= to[i];
+
+    passes_.clear();
+    if (to_image_ * batch_ == 0) {
+      batch_ = 0;
+      return;
+    }
+    require(from_image_ > 0, "Layer '", layer_, "': cannot interpolate between no elements");
+    require(std::max(from_image_, to_image_) <= slot_, "Layer '", layer_, "': resizes ", shape,
+            " to ", outputs[0], ", beyond the optimization profile");
+    // What shrinks most comes first. Passes along inner axes pick single elements; among equals
+    // they come where the others give them less to do.
+    Axes extents = from;
+    std::vector<int> order;
+    for (int i = from.count - 1; i >= first; --i)
+      if (resized(i)) order.push_back(i);
+    if (to_image_ < from_image_) std::reverse(order.begin(), order.end());
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int a, int b) { return to[a] * from[b] < to[b] * from[a]; });
+    for (const int axis : order) {
+      Pass pass;
+      make_resize_table(params_, from[axis], to[axis],
+                        scale_of(params_, logical[axis], from[axis], to[axis]), pass.table);
+      pass.from = from[axis], pass.to = to[axis];
+      for (int i = first; i < axis; ++i) pass.outer *= extents[i];
+      for (int i = axis + 1; i < extents.count; ++i) pass.inner *= extents[i];
+      extents[axis] = to[axis];
+      passes_.push_back(std::move(pass));
+    }
+  }
+
+  void enqueue(void const* const* inputs, void* const* outputs, void* workspace, Queue) override {
+    const auto* from = static_cast<const std::byte*>(inputs[0]);
+    auto* to = static_cast<std::byte*>(outputs[0]);
+    auto* scratch = static_cast<float*>(workspace);
+    const auto image = [&](int64_t i, int64_t worker) {
+      run_image(from + i * from_image_ * element_size(from_.dtype),
+                to + i * to_image_ * element_size(to_.dtype), scratch + worker * 2 * slot_);
+    };
+    if (batch_ < workers_) {  // threads within the passes
+      for (int64_t i = 0; i < batch_; ++i) image(i, 0);
+      return;
+    }
+    const int64_t grain =
+        std::max<int64_t>(1, kGrain * workers_ / std::max<int64_t>(1, batch_ * to_image_));
+    parallel_for(workers_, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t worker = begin; worker < end; ++worker)
+        for (int64_t i = batch_ * worker / workers_; i < batch_ * (worker + 1) / workers_; ++i)
+          image(i, worker);
+    });
+  }
+
+ private:
+  static constexpr int64_t kGrain = 1 << 13;  ///< elements that are worth a thread
+
+  struct Pass {
+    ResizeTable table;
+    int64_t from = 1, to = 1, outer = 1, inner = 1;
+  };
+
+  void run_image(const std::byte* from, std::byte* to, float* scratch) const {
+    float* buffers[2] = {scratch, scratch + slot_};
+    const auto* x = reinterpret_cast<const float*>(from);
+    int next = 0;
+    if (load_) {
+      convert(load_, from, element_size(from_.dtype), buffers[0], sizeof(float), from_image_);
+      x = buffers[0];
+      next = 1;
+    }
+    for (size_t i = 0; i < passes_.size(); ++i) {
+      const bool last = i + 1 == passes_.size() && !store_;
+      float* y = last ? reinterpret_cast<float*>(to) : buffers[next];
+      run_pass(passes_[i], x, y);
+      x = y;
+      next = 1 - next;
+    }
+    if (store_) {
+      convert(store_, x, sizeof(float), to, element_size(to_.dtype), to_image_);
+    } else if (passes_.empty()) {
+      const TileFunction copy = find_cast(DataType::kFLOAT, DataType::kFLOAT);
+      convert(copy, x, sizeof(float), to, sizeof(float), to_image_);
+    }
+  }
+
+  static void convert(TileFunction function, const void* from, int64_t from_size, void* to,
+                      int64_t to_size, int64_t count) {
+    parallel_for(count, 4 * kGrain, [&](int64_t begin, int64_t end) {
+      function(static_cast<std::byte*>(to) + begin * to_size,
+               static_cast<const std::byte*>(from) + begin * from_size, nullptr, nullptr,
+               end - begin, nullptr);
+    });
+  }
+
+  static void run_pass(const Pass& pass, const float* x, float* y) {
+    const ResizeTable& table = pass.table;
+    if (pass.inner == 1) {
+      parallel_for(pass.outer, std::max<int64_t>(1, kGrain / pass.to),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t row = begin; row < end; ++row)
+                       blend_elements(x + row * pass.from, table.index.data(), table.weight.data(),
+                                      table.taps, pass.to, y + row * pass.to);
+                   });
+      return;
+    }
+    parallel_for(pass.outer * pass.to, std::max<int64_t>(1, kGrain / pass.inner),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t row = begin; row < end; ++row) {
+                     const int64_t i = row % pass.to;
+                     const float* rows[4];
+                     for (int k = 0; k < table.taps; ++k)
+                       rows[k] = x + (row / pass.to * pass.from + table.index[i * table.taps + k]) *
+                                         pass.inner;
+                     blend_rows(rows, &table.weight[i * table.taps], table.taps, pass.inner,
+                                y + row * pass.inner);
+                   }
+                 });
+  }
+
+  std::string layer_;
+  ResizeParams params_;
+  PortType from_, to_;
+  TileFunction load_ = nullptr, store_ = nullptr;
+  int64_t workers_ = 1, slot_ = 0;
+  std::vector<Pass> passes_;
+  int64_t batch_ = 0, from_image_ = 1, to_image_ = 1;
+};
+
+std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {
+  const ResizeParams& params = static_cast<const Resize&>(op).params();
+  const PortDesc &x = query.inputs[0], &y = query.outputs[0];
+  const bool nearest = params.mode == InterpolationMode::kNEAREST;
+  std::vector<Candidate> result;
+  for (const TensorFormat format : formats_of(query, x.max.rank())) {
+    // Nearest neighbours only move elements; the channel axis must not be resized within blocks.
+    const bool whole = x.min[1 % x.min.rank()] == y.max[1 % x.min.rank()];
+    if (format != TensorFormat::kLINEAR &&
+        (!whole || !fills_blocks(x, format) || (!nearest && !layout_of(format).channels_last)))
+      continue;
+    Candidate candidate = linear_candidate(query, nearest ? "copy" : "separable");
+    candidate.inputs[0].format = candidate.outputs[0].format = format;
+    result.push_back(std::move(candidate));
+  }
+  const size_t count = result.size();
+  for (const DataType type : {DataType::kBF16, DataType::kHALF}) {
+    if (query.strongly_typed || x.type.dtype != DataType::kFLOAT ||
+        !(type == DataType::kBF16 ? query.bf16 : query.fp16))
+      continue;
+    for (size_t i = 0; i < count; ++i) {
+      Candidate candidate = result[i];
+      candidate.inputs[0].dtype = candidate.outputs[0].dtype = type;
+      result.push_back(std::move(candidate));
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+KernelEntry resize_kernels() {
+  return {candidates, [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
+            const Resize& resize = static_cast<const Resize&>(op);
+            if (resize.params().mode == InterpolationMode::kNEAREST)
+              return std::make_unique<NearestKernel>(resize, args);
+            return std::make_unique<InterpolationKernel>(resize, args);
+          }};
+}
+
+}  // namespace opwright

@@ -1,0 +1,88 @@
+#include "backend/cpu/resize_tables.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace opwright {
+namespace {
+
+/// In FP32, step by step as ONNX's reference has it: where an exact coordinate lies on the border
+/// between two elements, another way of rounding would choose the other one.
+float coordinate(const ResizeParams& params, int64_t i, int64_t from, int64_t to, float scale) {
+  if (to == 1 && params.selector_upper) return 0;
+  const auto x = static_cast<float>(i);
+  switch (params.coordinate_transformation) {
+    case ResizeCoordinateTransformation::kALIGN_CORNERS:
+      return to == 1 ? 0.0f : x * static_cast<float>(from - 1) / static_cast<float>(to - 1);
+    case ResizeCoordinateTransformation::kASYMMETRIC:
+      return x / scale;
+    case ResizeCoordinateTransformation::kPYTORCH_HALF_PIXEL:
+      return to == 1 ? 0.0f : (x + 0.5f) / scale - 0.5f;
+    case ResizeCoordinateTransformation::kHALF_PIXEL:
+      break;
+  }
+  return (x + 0.5f) / scale - 0.5f;
+}
+
+float cubic_weight(float distance, float a) {
+  const float t = std::abs(distance);
+  if (t <= 1) return ((a + 2) * t - (a + 3)) * t * t + 1;
+  if (t < 2) return ((a * t - 5 * a) * t + 8 * a) * t - 4 * a;
+  return 0;
+}
+
+}  // namespace
+
+int64_t nearest_index(const ResizeParams& params, int64_t i, int64_t from, int64_t to,
+                      float scale) {
+  const float x = coordinate(params, i, from, to, scale);
+  float rounded = std::floor(x);
+  switch (params.nearest_rounding) {
+    case ResizeRoundMode::kHALF_UP:
+      rounded = std::floor(x + 0.5f);
+      break;
+    case ResizeRoundMode::kHALF_DOWN:
+      rounded = std::ceil(x - 0.5f);
+      break;
+    case ResizeRoundMode::kCEIL:
+      rounded = std::ceil(x);
+      break;
+    case ResizeRoundMode::kFLOOR:
+      break;
+  }
+  return std::clamp<int64_t>(static_cast<int64_t>(rounded), 0, from - 1);
+}
+
+void make_resize_table(const ResizeParams& params, int64_t from, int64_t to, float scale,
+                       ResizeTable& table) {
+  const bool cubic = params.mode == InterpolationMode::kCUBIC;
+  table.taps = cubic ? 4 : 2;
+  table.index.resize(to * table.taps);
+  table.weight.resize(to * table.taps);
+  for (int64_t i = 0; i < to; ++i) {
+    int64_t* index = &table.index[i * table.taps];
+    float* weight = &table.weight[i * table.taps];
+    float x = coordinate(params, i, from, to, scale);
+    if (!cubic) {
+      x = std::clamp(x, 0.0f, static_cast<float>(from - 1));
+      index[0] = std::min(static_cast<int64_t>(x), from - 1);
+      index[1] = std::min(index[0] + 1, from - 1);
+      weight[1] = x - static_cast<float>(index[0]);
+      weight[0] = 1 - weight[1];
+      continue;
+    }
+    const float base = std::floor(x);
+    float sum = 0;
+    for (int k = 0; k < 4; ++k) {
+      const int64_t at = static_cast<int64_t>(base) + k - 1;
+      weight[k] = cubic_weight(x - base - static_cast<float>(k - 1), params.cubic_coeff);
+      if (params.exclude_outside && (at < 0 || at >= from)) weight[k] = 0;
+      index[k] = std::clamp<int64_t>(at, 0, from - 1);
+      sum += weight[k];
+    }
+    if (params.exclude_outside)
+      for (int k = 0; k < 4; ++k) weight[k] /= sum;
+  }
+}
+
+}  // namespace opwright

@@ -1,0 +1,71 @@
+#include "backend/cpu/resize_tile.h"
+
+#include "backend/cpu/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/resize_tile.cpp"
+#include "hwy/foreach_target.h"
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace opwright::HWY_NAMESPACE {
+namespace {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <int kTaps>
+void blend(const float* const* rows, const float* weights, int64_t count, float* HWY_RESTRICT y) {
+  const hn::ScalableTag<float> d;
+  const int64_t lanes = hn::Lanes(d);
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    auto sum = hn::Mul(hn::Set(d, weights[0]), hn::LoadU(d, rows[0] + i));
+    for (int k = 1; k < kTaps; ++k)
+      sum = hn::MulAdd(hn::Set(d, weights[k]), hn::LoadU(d, rows[k] + i), sum);
+    hn::StoreU(sum, d, y + i);
+  }
+  for (; i < count; ++i) {
+    float sum = weights[0] * rows[0][i];
+    for (int k = 1; k < kTaps; ++k) sum += weights[k] * rows[k][i];
+    y[i] = sum;
+  }
+}
+
+template <int kTaps>
+void pick(const float* x, const int64_t* index, const float* weight, int64_t count, float* y) {
+  for (int64_t i = 0; i < count; ++i, index += kTaps, weight += kTaps) {
+    float sum = weight[0] * x[index[0]];
+    for (int k = 1; k < kTaps; ++k) sum += weight[k] * x[index[k]];
+    y[i] = sum;
+  }
+}
+
+}  // namespace
+
+void rows(const float* const* x, const float* weights, int taps, int64_t count, float* y) {
+  (taps == 2 ? blend<2> : blend<4>)(x, weights, count, y);
+}
+void elements(const float* x, const int64_t* index, const float* weight, int taps, int64_t count,
+              float* y) {
+  (taps == 2 ? pick<2> : pick<4>)(x, index, weight, count, y);
+}
+
+}  // namespace opwright::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace opwright {
+
+HWY_EXPORT(rows);
+HWY_EXPORT(elements);
+
+void blend_rows(const float* const* x, const float* weights, int taps, int64_t count, float* y) {
+  HWY_DYNAMIC_DISPATCH(rows)(x, weights, taps, count, y);
+}
+void blend_elements(const float* x, const int64_t* index, const float* weight, int taps,
+                    int64_t count, float* y) {
+  HWY_DYNAMIC_DISPATCH(elements)(x, index, weight, taps, count, y);
+}
+
+}  // namespace opwright
+#endif

@@ -1,0 +1,198 @@
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <functional>
+
+#include "backend/cpu/candidates.h"
+#include "backend/cpu/kernels.h"
+#include "base/parallel.h"
+#include "base/types.h"
+#include "operators/reduce.h"
+
+namespace opwright {
+namespace {
+
+// An element and its index in one integer that is greater the earlier the element comes, so that
+// no two are equal and no comparison is undefined.
+using Narrow = uint64_t;
+using Wide = unsigned __int128;
+
+/// Floats in the order of their values as unsigned integers: -0 equals 0, NaN is above infinity.
+/// Half floats come in the upper 16 bits; `infinity` is the bit pattern of infinity.
+uint32_t ordered(uint32_t bits, uint32_t infinity) {
+  constexpr uint32_t kSign = 0x80000000;
+  if ((bits & ~kSign) > infinity) return UINT32_MAX;
+  if (bits == kSign) bits = 0;
+  return bits & kSign ? ~bits : bits | kSign;
+}
+
+struct FloatReader {
+  using Key = Narrow;
+  static uint32_t read(const void* from, int64_t i) {
+    return ordered(static_cast<const uint32_t*>(from)[i], 0x7F800000);
+  }
+};
+struct HalfReader {
+  using Key = Narrow;
+  static uint32_t read(const void* from, int64_t i) {
+    return ordered(uint32_t{static_cast<const uint16_t*>(from)[i]} << 16, 0x7C000000);
+  }
+};
+struct Bfloat16Reader {
+  using Key = Narrow;
+  static uint32_t read(const void* from, int64_t i) {
+    return ordered(uint32_t{static_cast<const uint16_t*>(from)[i]} << 16, 0x7F800000);
+  }
+};
+template <class T>
+struct IntegerReader {
+  using Key = Narrow;
+  static uint32_t read(const void* from, int64_t i) {
+    return static_cast<uint32_t>(static_cast<int64_t>(static_cast<const T*>(from)[i]) - INT32_MIN);
+  }
+};
+struct Int64Reader {
+  using Key = Wide;
+  static uint64_t read(const void* from, int64_t i) {
+    return static_cast<uint64_t>(static_cast<const int64_t*>(from)[i]) ^ uint64_t { 1 } << 63;
+  }
+};
+
+/// Puts the k greatest keys of a row in descending order to the front of `buffer`. Elements below
+/// the k-th greatest so far are skipped; the others gather until the buffer is full and is cut.
+template <class Reader>
+void select(const void* row, int64_t count, int64_t stride, bool largest, int64_t k,
+            typename Reader::Key* buffer, int64_t capacity) {
+  using Key = typename Reader::Key;
+  constexpr int kHalf = sizeof(Key) * 4;
+  using Part = std::conditional_t<sizeof(Key) == 8, uint32_t, uint64_t>;
+  int64_t used = 0;
+  Key threshold = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    Part value = Reader::read(row, i * stride);
+    if (!largest) value = static_cast<Part>(~value);
+    const Key key = static_cast<Key>(value) << kHalf | static_cast<Part>(~static_cast<Part>(i));
+    if (key < threshold) continue;
+    buffer[used++] = key;
+    if (used < capacity || i + 1 == count) continue;
+    std::nth_element(buffer, buffer + k - 1, buffer + used, std::greater<Key>());
+    used = k;
+    threshold = buffer[k - 1];
+  }
+  if (used > k) std::nth_element(buffer, buffer + k - 1, buffer + used, std::greater<Key>());
+  std::sort(buffer, buffer + k, std::greater<Key>());
+}
+
+template <class Key>
+int64_t index_of(Key key) {
+  if constexpr (sizeof(Key) == 8) return static_cast<uint32_t>(~static_cast<uint32_t>(key));
+  return static_cast<int64_t>(~static_cast<uint64_t>(key));
+}
+
+class TopKKernel final : public Kernel {
+ public:
+  TopKKernel(const TopK& op, const KernelArgs& args)
+      : largest_(op.params().op == TopKOperation::kMAX),
+        axis_(std::countr_zero(static_cast<uint64_t>(op.params().axes))),
+        type_(args.inputs[0].type.dtype),
+        element_size_(element_size(type_)),
+        wide_indices_(args.outputs[1].type.dtype == DataType::kINT64),
+        workers_(thread_count()) {
+    const Shape &input = args.inputs[0].max, &output = args.outputs[0].max;
+    const int64_t rows = output[axis_] == 0 ? 0 : output.numel() / output[axis_];
+    workers_ = static_cast<int>(std::clamp<int64_t>(rows, 1, workers_));
+    slot_bytes_ = capacity_of(input[axis_], output[axis_]) * key_bytes();
+  }
+
+  size_t workspace_size() const override { return workers_ * slot_bytes_; }
+
+  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
+    const Shape& shape = inputs[0];
+    count_ = shape[axis_];
+    k_ = outputs[0][axis_];
+    inner_ = shape.numel(axis_ + 1, shape.rank());
+    rows_ = k_ == 0 ? 0 : outputs[0].numel() / k_;
+    grain_ = std::max<int64_t>(1, (1 << 15) * workers_ / std::max<int64_t>(1, rows_ * count_));
+  }
+
+  void enqueue(void const* const* inputs, void* const* outputs, void* workspace, Queue) override {
+    if (rows_ == 0) return;
+    // A range may take several workers' rows, one after another, each in its own scratch.
+    parallel_for(workers_, grain_, [&](int64_t begin, int64_t end) {
+      for (int64_t worker = begin; worker < end; ++worker) {
+        std::byte* scratch = static_cast<std::byte*>(workspace) + worker * slot_bytes_;
+        for (int64_t row = rows_ * worker / workers_; row < rows_ * (worker + 1) / workers_; ++row)
+          run_row(inputs[0], row, scratch, outputs[0], outputs[1]);
+      }
+    });
+  }
+
+ private:
+  int64_t key_bytes() const { return type_ == DataType::kINT64 ? sizeof(Wide) : sizeof(Narrow); }
+  static int64_t capacity_of(int64_t count, int64_t k) {
+    return std::max<int64_t>(1, std::min(count, 2 * k + 256));
+  }
+
+  void run_row(const void* input, int64_t row, void* scratch, void* values, void* indices) const {
+    const int64_t from = row / inner_ * inner_ * count_ + row % inner_;
+    const int64_t to = row / inner_ * inner_ * k_ + row % inner_;
+    const auto run = [&]<class Reader>(Reader) {
+      using Key = typename Reader::Key;
+      auto* keys = static_cast<Key*>(scratch);
+      const auto* elements = static_cast<const std::byte*>(input) + from * element_size_;
+      select<Reader>(elements, count_, inner_, largest_, k_, keys, capacity_of(count_, k_));
+      for (int64_t i = 0; i < k_; ++i) {
+        const int64_t index = index_of(keys[i]), place = to + i * inner_;
+        std::memcpy(static_cast<std::byte*>(values) + place * element_size_,
+                    elements + index * inner_ * element_size_, element_size_);
+        if (wide_indices_)
+          static_cast<int64_t*>(indices)[place] = index;
+        else
+          static_cast<int32_t*>(indices)[place] = static_cast<int32_t>(index);
+      }
+    };
+    switch (type_) {
+      case DataType::kFLOAT:
+        return run(FloatReader());
+      case DataType::kHALF:
+        return run(HalfReader());
+      case DataType::kBF16:
+        return run(Bfloat16Reader());
+      case DataType::kINT8:
+        return run(IntegerReader<int8_t>());
+      case DataType::kINT32:
+        return run(IntegerReader<int32_t>());
+      case DataType::kINT64:
+        return run(Int64Reader());
+      default:
+        return run(IntegerReader<uint8_t>());
+    }
+  }
+
+  bool largest_;
+  int axis_;
+  DataType type_;
+  int element_size_;
+  bool wide_indices_;
+  int workers_;
+  int64_t slot_bytes_ = 0;
+  int64_t count_ = 0, k_ = 0, inner_ = 1, rows_ = 0, grain_ = 1;
+};
+
+std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) {
+  const DataType type = query.inputs[0].type.dtype;
+  const bool known = is_integer(type) || type == DataType::kFLOAT || type == DataType::kHALF ||
+                     type == DataType::kBF16 || type == DataType::kBOOL;
+  if (!known) return {};
+  return {linear_candidate(query, "select")};
+}
+
+}  // namespace
+
+KernelEntry topk_kernels() {
+  return {candidates, [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
+            return std::make_unique<TopKKernel>(static_cast<const TopK&>(op), args);
+          }};
+}
+
+}  // namespace opwright
