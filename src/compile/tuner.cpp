@@ -15,11 +15,14 @@ namespace {
 
 // Bytes per millisecond that a conversion moves where nothing is timed: what one core does.
 constexpr double kBytesPerMillisecond = 8e6;
-// Short kernels are repeated until about this much time has passed.
-constexpr double kShortMilliseconds = 1.0;
-constexpr int kMaxIterations = 100;
-constexpr int kRounds = 3;
-// A candidate that is slower than the best one by this factor is not timed again.
+// A sample of a short kernel is the median of so many runs that they take about this time.
+constexpr double kShortMilliseconds = 0.5;
+constexpr double kMaxIterations = 50;
+// How far apart the two least samples may be, and how many times the usual number are taken to get
+// there.
+constexpr double kAgreement = 1.05;
+constexpr int kMaxRounds = 4;
+// A candidate that is slower than the best one by this factor is not timed longer.
 constexpr double kHopeless = 2;
 
 std::string port_text(const PortDesc& port) {
@@ -154,14 +157,20 @@ float Tuner::run(const GraphNode& node, const Operator& op, const NodePorts& por
   void* workspace = memory_.scratch(-1, kernel->workspace_size());
   kernel->on_shape_change(in_shapes, out_shapes);
   ++timed_;
-  int iterations = std::max(1, config_.avg_timing_iterations);
-  double best = device_.time(*kernel, in.data(), out.data(), workspace, iterations);
-  if (best * iterations < kShortMilliseconds)
-    iterations = std::clamp(static_cast<int>(kShortMilliseconds / std::max(best, 1e-4)), iterations,
-                            kMaxIterations);
-  // The least of several medians: what else runs on the machine only ever adds.
-  for (int round = 1; round < kRounds && best < kHopeless * best_before; ++round)
-    best = std::min(best, device_.time(*kernel, in.data(), out.data(), workspace, iterations));
+  auto sample = [&](int iterations) {
+    return device_.time(*kernel, in.data(), out.data(), workspace, iterations);
+  };
+  // The least of several samples, because what else runs on the machine only ever adds; enough of
+  // them that the two least agree.
+  double best = sample(1), second = std::numeric_limits<double>::infinity();
+  const int least = std::max(1, config_.avg_timing_iterations);
+  for (int round = 1; round < kMaxRounds * least; ++round) {
+    if (round >= least && (second <= kAgreement * best || best > kHopeless * best_before)) break;
+    const double repeats = kShortMilliseconds / std::max(best, 1e-5);
+    const double time = sample(static_cast<int>(std::clamp(repeats, 1.0, kMaxIterations)));
+    second = std::min(std::max(best, time), second);
+    best = std::min(best, time);
+  }
   return static_cast<float>(best);
 }
 
