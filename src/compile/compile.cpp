@@ -131,7 +131,11 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
   const auto first = assignment.begin() + static_cast<ptrdiff_t>(graph.inputs.size());
   const std::vector<int> chosen(first, first + total);
   progress("planning memory", 0, 1);
-  const StepSchedule steps = make_schedule(graph, network, ranges, nodes, tuned, chosen);
+  StepSchedule steps = make_schedule(graph, network, ranges, nodes, tuned, chosen);
+  for (ScheduleStep& step : steps.steps)
+    if (step.node == nullptr && config.timing)
+      step.time_ms = tuner.reformat_time(*steps.tensors[step.inputs[0]].value,
+                                         step.candidate.inputs[0], step.candidate.outputs[0]);
   progress("writing", 0, 1);
   emitter.add_schedule(steps, ranges, tuner.constants());
   config.log.info("Compiled ", total, " layers into ", steps.steps.size(), " steps, ",

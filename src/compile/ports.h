@@ -28,8 +28,6 @@ class Constants {
   Blob dense(const GraphValue& value, DataType type);
   /// The bytes of the constant in the type and the format.
   Blob stored(const GraphValue& value, PortType type);
-  /// Forgets everything, so that memory is released.
-  void clear() { converted_.clear(); }
 
  private:
   std::map<std::pair<const GraphValue*, std::pair<DataType, TensorFormat>>, Blob> converted_;
