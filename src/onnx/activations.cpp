@@ -24,8 +24,8 @@ void clip(NodeImporter& node) {
   const bool constant = (!low || low->info().constant) && (!high || high->info().constant);
   if (is_floating(x->dtype()) && constant) {
     const float infinity = std::numeric_limits<float>::infinity();
-    const double least = low ? node.constant_floats(low, "min").at(0) : -infinity;
-    const double most = high ? node.constant_floats(high, "max").at(0) : infinity;
+    const double least = low ? node.constant_float(low, "min") : -infinity;
+    const double most = high ? node.constant_float(high, "max") : infinity;
     node.set_output(
         0, node.activation(Type::kCLIP, x, static_cast<float>(least), static_cast<float>(most)));
     return;

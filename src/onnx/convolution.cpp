@@ -64,23 +64,30 @@ void conv_transpose(NodeImporter& node) {
   read_window(node, spatial, params);
   params.groups = node.get_int("group", 1);
   params.output_padding = node.get_ints("output_padding");
+  if (!params.output_padding.empty() && params.output_padding.size() != size_t(spatial))
+    node.error("attribute 'output_padding' has ", params.output_padding.size(),
+               " values; expected ", spatial);
   if (const Ints shape = node.get_ints("output_shape"); !shape.empty()) {
     // The padding follows from the wanted extents; what is odd goes to the end, or to the start for
     // SAME_LOWER.
     if (static_cast<int>(shape.size()) != spatial)
       node.error("output_shape has ", shape.size(), " values; expected ", spatial);
+    node.require_rank(node.input(1), spatial + 2, spatial + 2);
     const Shape kernel = constant_shape(node.input(1)->dims());
     const bool lower = params.padding_mode == PaddingMode::kSAME_LOWER;
     params.padding_mode = PaddingMode::kEXPLICIT_ROUND_DOWN;
     params.pre_padding.clear(), params.post_padding.clear();
     for (int i = 0; i < spatial; ++i) {
-      const int64_t stride = params.stride.empty() ? 1 : params.stride[i];
-      const int64_t dilation = params.dilation.empty() ? 1 : params.dilation[i];
-      const int64_t extra = params.output_padding.empty() ? 0 : params.output_padding[i];
+      // Expr computes without overflow.
+      const Expr stride = params.stride.empty() ? 1 : params.stride[i];
+      const Expr dilation = params.dilation.empty() ? 1 : params.dilation[i];
+      const Expr extra = params.output_padding.empty() ? 0 : params.output_padding[i];
       const Expr& extent = x->dims()[i + 2];
       if (!extent.is_constant()) node.error("output_shape needs an input of constant extents");
-      const int64_t total = std::max<int64_t>(0, stride * (extent.constant() - 1) + extra +
-                                                     (kernel[i + 2] - 1) * dilation + 1 - shape[i]);
+      const int64_t total =
+          max(stride * (extent - 1) + extra + (Expr(kernel[i + 2]) - 1) * dilation + 1 - shape[i],
+              0)
+              .constant();
       params.pre_padding.push_back(lower ? total - total / 2 : total / 2);
       params.post_padding.push_back(total - params.pre_padding.back());
     }

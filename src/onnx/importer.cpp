@@ -89,6 +89,24 @@ Floats NodeImporter::constant_floats(Tensor* tensor, std::string_view what) cons
   return Floats(single.begin(), single.end());
 }
 
+Expr NodeImporter::single_value(Tensor* tensor, std::string_view what) const {
+  return single(values(tensor, what), what);
+}
+
+int64_t NodeImporter::constant_int(Tensor* tensor, std::string_view what) const {
+  return single(constant_ints(tensor, what), what);
+}
+
+double NodeImporter::constant_float(Tensor* tensor, std::string_view what) const {
+  return single(constant_floats(tensor, what), what);
+}
+
+void NodeImporter::require_rank(const Tensor* tensor, int low, int high) const {
+  if (tensor->rank() < low || tensor->rank() > high)
+    error("input '", tensor->name(), "' has rank ", tensor->rank(), "; expected ",
+          low == high ? str(low) : str(low, " to ", high));
+}
+
 int NodeImporter::axis(int64_t axis, int rank) const {
   if (axis < -rank || axis >= rank)
     error("axis ", axis, " is out of range for a tensor of rank ", rank);
@@ -122,6 +140,8 @@ Tensor* NodeImporter::scalar(double value, DataType dtype) {
       const float single = static_cast<float>(value);
       convert(&single, DataType::kFLOAT, out, dtype, 1);
     } else {
+      if (!(value >= -0x1p63 && value < 0x1p63))
+        error(value, " does not fit ", opwright::name(dtype));
       const int64_t integer = static_cast<int64_t>(value);
       convert(&integer, DataType::kINT64, out, dtype, 1);
     }

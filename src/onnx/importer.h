@@ -55,9 +55,15 @@ class NodeImporter {
   Ints constant_ints(Tensor* tensor, std::string_view what) const;
   /// The elements of a constant floating tensor.
   Floats constant_floats(Tensor* tensor, std::string_view what) const;
+  // The same for tensors that have to have one element.
+  Expr single_value(Tensor* tensor, std::string_view what) const;
+  int64_t constant_int(Tensor* tensor, std::string_view what) const;
+  double constant_float(Tensor* tensor, std::string_view what) const;
   /// Axis counted from the front. Throws Error when out of [-rank, rank).
   int axis(int64_t axis, int rank) const;
   Ints axes(Ints axes, int rank) const;
+  /// Throws Error unless low <= rank <= high.
+  void require_rank(const Tensor* tensor, int low, int high = Dims::MAX_DIMS) const;
   /// The axes of an attribute or, from the opset `since` on, of an input; all absent gives nullopt.
   std::optional<Ints> axes_of(int rank, int64_t since, int input_index) const;
 
@@ -94,6 +100,12 @@ class NodeImporter {
   Tensor* expand(Tensor* x, std::span<const Expr> dims);
 
  private:
+  template <class Elements>
+  auto single(const Elements& elements, std::string_view what) const {
+    if (elements.size() != 1) error(what, " has ", elements.size(), " elements; expected 1");
+    return elements[0];
+  }
+
   Network& network_;
   const NodeProto& node_;
   std::string name_;

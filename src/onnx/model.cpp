@@ -2,6 +2,11 @@
 
 #include <cstring>
 #include <filesystem>
+#include <protozero/exception.hpp>
+
+// A field of another wire type than its number calls for is bad input, in every build.
+#define protozero_assert(condition) \
+  ((condition) ? static_cast<void>(0) : throw protozero::unknown_pbf_wire_type_exception())
 #include <protozero/pbf_reader.hpp>
 
 #include "base/error.h"
@@ -55,9 +60,8 @@ struct RawTensor {
   std::vector<int64_t> dims;
   protozero::data_view raw;
   bool has_raw = false, external = false;
-  std::vector<float> floats;
-  std::vector<int64_t> ints;  // int32_data, int64_data and uint64_data
-  std::vector<double> doubles;
+  std::vector<float> floats;  // float_data and double_data
+  std::vector<int64_t> ints;  // int32_data and int64_data
   std::unordered_map<std::string, std::string> external_data;
 };
 
@@ -111,15 +115,13 @@ int64_t element_bytes(int32_t type, const std::string& name) {
 
 /// Elements that come as repeated fields instead of raw bytes.
 Blob from_fields(const RawTensor& raw, DataType dtype, int64_t count) {
-  const size_t given = std::max({raw.floats.size(), raw.ints.size(), raw.doubles.size()});
-  require(static_cast<int64_t>(given) == count, "ONNX: tensor '", raw.name, "' has ", given,
-          " elements; its shape needs ", count);
+  const size_t given = raw.floats.size() + raw.ints.size();
+  require(static_cast<int64_t>(given) == count && (raw.floats.empty() || raw.ints.empty()),
+          "ONNX: tensor '", raw.name, "' has ", given, " elements; its shape needs ", count,
+          " in one field");
   return Blob::make(bytes_of(dtype, count), [&](void* out) {
     if (!raw.floats.empty()) {
       convert(raw.floats.data(), DataType::kFLOAT, out, dtype, count);
-    } else if (!raw.doubles.empty()) {
-      for (int64_t i = 0; i < count; ++i)
-        static_cast<float*>(out)[i] = static_cast<float>(raw.doubles[i]);
     } else if (dtype == DataType::kHALF || dtype == DataType::kBF16 || dtype == DataType::kFP8) {
       // int32_data holds the bit patterns of small floating types.
       for (int64_t i = 0; i < count; ++i) {
@@ -166,7 +168,7 @@ TensorProto decode_tensor(pbf_reader reader, Source& source) {
         break;
       case 10:
         append(
-            reader, raw.doubles, [&] { return reader.get_double(); },
+            reader, raw.floats, [&] { return reader.get_double(); },
             [&] { return reader.get_packed_double(); });
         break;
       case 13: {
@@ -271,6 +273,8 @@ AttributeProto decode_attribute(pbf_reader reader, Source& source) {
         reader.skip();
     }
   }
+  require(a.type != AttributeProto::Type::kTensor || has_tensor, "ONNX: attribute '", a.name,
+          "' is said to be a tensor, but has none");
   if (a.type == AttributeProto::Type::kUndefined) {
     // Writers of the first ONNX versions left the type out.
     using Type = AttributeProto::Type;

@@ -85,7 +85,7 @@ void slice_node(NodeImporter& node) {
     } else {
       start[axis] = clamp_index(starts[i], extent, 0, extent - 1);
       const Expr end = clamp_index(ends[i], extent, -1, extent - 1);
-      size[axis] = max(ceil_div(start[axis] - end, -step), 0);
+      size[axis] = max(ceil_div(start[axis] - end, Expr(0) - step), 0);
     }
     stride[axis] = step;
   }
@@ -276,7 +276,7 @@ void depth_to_space(NodeImporter& node) {
   Tensor* x = node.input(0);
   if (x->rank() != 4) node.error("the input has rank ", x->rank(), "; expected 4");
   const int64_t block = node.get_int("blocksize", 0);
-  if (block < 1) node.error("blocksize is ", block, "; expected at least 1");
+  if (block < 1 || block > INT32_MAX) node.error("blocksize is ", block, "; expected at least 1");
   const SymShape d = x->dims();
   const Expr channels = floor_div(d[1], block * block);
   const bool crd = node.get_text("mode", "DCR") == "CRD";
@@ -292,7 +292,7 @@ void space_to_depth(NodeImporter& node) {
   Tensor* x = node.input(0);
   if (x->rank() != 4) node.error("the input has rank ", x->rank(), "; expected 4");
   const int64_t block = node.get_int("blocksize", 0);
-  if (block < 1) node.error("blocksize is ", block, "; expected at least 1");
+  if (block < 1 || block > INT32_MAX) node.error("blocksize is ", block, "; expected at least 1");
   const SymShape d = x->dims();
   const Expr height = floor_div(d[2], block), width = floor_div(d[3], block);
   const SymShape split = {d[0], d[1], height, block, width, block};

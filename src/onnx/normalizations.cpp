@@ -15,6 +15,7 @@ int64_t mask_from(int first, int rank) {
 
 /// [C] as [1, C, 1, ...] of the rank.
 Tensor* per_channel(NodeImporter& node, Tensor* x, int rank) {
+  node.require_rank(node.input(0), 2);
   SymShape dims(rank, Expr(1));
   dims[1] = numel(x->dims());
   return node.reshape(x, dims);
@@ -70,6 +71,7 @@ void instance_normalization(NodeImporter& node) {
 
 void group_normalization(NodeImporter& node) {
   Tensor* x = node.input(0);
+  node.require_rank(x, 2);
   NormalizationParams params;
   params.epsilon = node.get_float("epsilon", 1e-5f);
   params.num_groups = node.get_int("num_groups", 0);
@@ -81,7 +83,7 @@ void group_normalization(NodeImporter& node) {
     Tensor* given = node.input(i + 1);
     if (node.opset() < 21) {
       // Opset 18 has one value per group; repeated for the channels of the group.
-      const Expr channels = x->dims().at(1);
+      const Expr channels = x->dims()[1];
       const Expr groups = params.num_groups;
       given = node.unsqueeze(given, {1});
       const SymShape wide = {groups, floor_div(channels, groups)};

@@ -41,6 +41,8 @@ class GraphImporter {
     if (opset_ < kOldestOpset && model_.opsets.contains(""))
       fail("ONNX: the model uses opset ", opset_, " of the default domain; expected ", kOldestOpset,
            " or newer: convert it with onnx.version_converter");
+    require(!model_.opsets.empty(),
+            "ONNX: the model names no opset of its operators; the file may be truncated");
     if (!graph_.name.empty()) network_.set_name(graph_.name);
     add_initializers();
     add_inputs();
@@ -170,6 +172,13 @@ bool OnnxParser::parse(const Blob& model, const std::string& path) {
     GraphImporter(network_, proto, plugins_, log_, errors_).run();
   } catch (const Error& problem) {
     errors_.push_back({problem.code(), -1, {}, {}, {}, problem.what()});
+  } catch (const std::bad_alloc&) {
+    errors_.push_back({ErrorCode::kFAILED_ALLOCATION,
+                       -1,
+                       {},
+                       {},
+                       {},
+                       "ONNX: the model needs more memory than there is"});
   }
   for (const OnnxError& error : errors_) log_.error(error.message);
   return errors_.empty();

@@ -85,7 +85,7 @@ void top_k(NodeImporter& node) {
   if (node.opset() < 10) {
     params.k = node.get_int("k", 1);
   } else if (Tensor* k = node.input(1); k->info().constant) {
-    params.k = node.constant_ints(k, "k").at(0);
+    params.k = node.constant_int(k, "k");
   } else {
     inputs.push_back(k);
   }

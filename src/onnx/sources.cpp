@@ -50,6 +50,8 @@ Tensor* fill(NodeImporter& node, FillParams params, std::span<const Expr> dims) 
 void constant_of_shape(NodeImporter& node) {
   FillParams params;
   if (const AttributeProto* value = node.attribute("value", AttributeProto::Type::kTensor)) {
+    if (value->t.shape.numel() != 1)
+      node.error("attribute 'value' has ", value->t.shape.numel(), " elements; expected 1");
     params.to_type = value->t.dtype;
     if (is_floating(params.to_type)) {
       float single = 0;
@@ -70,23 +72,24 @@ void range(NodeImporter& node) {
   FillParams params;
   params.to_type = start->dtype();
   if (is_floating(start->dtype())) {
-    const double first = node.constant_floats(start, "start").at(0),
-                 last = node.constant_floats(limit, "limit").at(0);
-    const double step = node.constant_floats(delta, "delta").at(0);
+    const double first = node.constant_float(start, "start");
+    const double last = node.constant_float(limit, "limit");
+    const double step = node.constant_float(delta, "delta");
     if (step == 0) node.error("delta is 0");
     params.alpha = first, params.beta = step;
-    const SymShape dims = {
-        std::max<int64_t>(0, static_cast<int64_t>(std::ceil((last - first) / step)))};
+    const double count = std::ceil((last - first) / step);
+    if (!(count < 0x1p62)) node.error("makes ", count, " elements");
+    const SymShape dims = {static_cast<int64_t>(std::max(count, 0.0))};
     node.set_output(0, fill(node, params, dims));
     return;
   }
-  const Expr first = node.values(start, "start").at(0), last = node.values(limit, "limit").at(0);
-  const Ints steps = node.constant_ints(delta, "delta");
-  if (steps.at(0) == 0) node.error("delta is 0");
+  const Expr first = node.single_value(start, "start"), last = node.single_value(limit, "limit");
+  const int64_t step = node.constant_int(delta, "delta");
+  if (step == 0) node.error("delta is 0");
   const Expr count =
-      steps[0] > 0 ? ceil_div(last - first, steps[0]) : ceil_div(first - last, -steps[0]);
+      step > 0 ? ceil_div(last - first, step) : ceil_div(first - last, Expr(0) - step);
   const SymShape dims = {max(count, 0)};
-  params.beta = static_cast<double>(steps[0]);
+  params.beta = static_cast<double>(step);
   if (first.is_constant()) {
     params.alpha = static_cast<double>(first.constant());
     node.set_output(0, fill(node, params, dims));
@@ -102,7 +105,9 @@ void random(NodeImporter& node, FillOperation operation, bool like) {
   const bool uniform = operation == FillOperation::kRANDOM_UNIFORM;
   params.alpha = uniform ? node.get_float("low", 0) : node.get_float("mean", 0);
   params.beta = uniform ? node.get_float("high", 1) : node.get_float("scale", 1);
-  params.seed = static_cast<int64_t>(node.get_float("seed", 0));
+  const float seed = node.get_float("seed", 0);
+  if (!(std::abs(seed) < 0x1p63f)) node.error("seed is ", seed);
+  params.seed = static_cast<int64_t>(seed);
   const int64_t otherwise = like ? 0 : static_cast<int64_t>(ElementType::kFloat);
   const int64_t dtype = node.get_int("dtype", otherwise);
   params.to_type =
@@ -120,20 +125,20 @@ void pass_through(NodeImporter& node) { node.set_output(0, node.input(0)); }
 /// on where the last axis's index equals the input's value, off elsewhere.
 void one_hot(NodeImporter& node) {
   Tensor* indices = node.input(0);
-  const Ints depth = node.constant_ints(node.input(1), "depth");
+  const int64_t depth = node.constant_int(node.input(1), "depth");
   Tensor* values = node.input(2);
   const int axis = node.axis(node.get_int("axis", -1), indices->rank() + 1);
   FillParams params;
   params.to_type = indices->dtype();
   params.beta = 1;
-  const SymShape extent = {depth.at(0)};
+  const SymShape extent = {depth};
   Tensor* ramp = fill(node, params, extent);
   SymShape dims(indices->rank() + 1, Expr(1));
-  dims[axis] = depth[0];
+  dims[axis] = depth;
   ramp = node.reshape(ramp, dims);
   Tensor* negative = node.elementwise(ElementWiseOperation::kLESS, indices, 0.0);
   Tensor* wrapped =
-      node.elementwise(ElementWiseOperation::kSUM, indices, static_cast<double>(depth[0]));
+      node.elementwise(ElementWiseOperation::kSUM, indices, static_cast<double>(depth));
   Tensor* positive = node.add<Select>({}, {negative, wrapped, indices});
   Tensor* hit =
       node.elementwise(ElementWiseOperation::kEQUAL, node.unsqueeze(positive, {axis}), ramp);
