@@ -67,9 +67,12 @@ void set_inputs(Runner& runner, const Plan& plan, const BenchOptions& options) {
   for (const std::string& text : options.inputs) files.insert(split_name(text, '='));
   for (const std::string& text : options.shapes) {
     const size_t colon = text.rfind(':');
-    require(colon != std::string::npos, "--shapes '", text, "'; expected INPUT:1x3x224x224");
+    require(colon != std::string::npos && colon > 0, "--shapes '", text,
+            "'; expected INPUT:1x3x224x224");
     shapes[text.substr(0, colon)] = text.substr(colon + 1);
   }
+  for (const auto& [name, file] : files) find_port(plan.inputs, name, "input");
+  for (const auto& [name, shape] : shapes) find_port(plan.inputs, name, "input");
   for (size_t i = 0; i < plan.inputs.size(); ++i) {
     const PlanPort& port = plan.inputs[i];
     auto file = files.find(port.name);

@@ -2,7 +2,6 @@
 
 #include <cstdio>
 
-#include "base/file.h"
 #include "commands.h"
 
 namespace opwright::cli {
@@ -20,7 +19,7 @@ void add_inspect(CLI::App& app) {
   command->add_flag("--json", options->json, "Print everything as JSON");
   command->callback([options] {
     // Looking needs neither plugins nor permission: nothing is executed.
-    const Plan plan = deserialize(map_file(options->path));
+    const Plan plan = read_plan(options->path);
     std::printf("%s\n", (options->json ? inspect_json(plan) : inspect_text(plan)).c_str());
   });
 }

@@ -1,5 +1,6 @@
 // The program `opwright`: builds, runs, inspects and times engines, without Python.
 
+#include <csignal>
 #include <cstdio>
 #include <exception>
 
@@ -7,8 +8,10 @@
 #include "opwright/version.h"
 
 int main(int argc, char** argv) {
+  // A file that may not grow gives an error, which is reported and cleaned up after.
+  std::signal(SIGXFSZ, SIG_IGN);
   CLI::App app("Build, run, inspect and time engines of ONNX models.", "opwright");
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);  // checked below: a wrong name is to be named
   app.set_version_flag("--version", std::to_string(OPWRIGHT_VERSION_MAJOR) + "." +
                                         std::to_string(OPWRIGHT_VERSION_MINOR) + "." +
                                         std::to_string(OPWRIGHT_VERSION_PATCH));
@@ -18,6 +21,7 @@ int main(int argc, char** argv) {
   opwright::cli::add_bench(app);
   try {
     app.parse(argc, argv);
+    if (app.get_subcommands().empty()) throw CLI::RequiredError::Subcommand(1);
   } catch (const CLI::ParseError& problem) {
     return app.exit(problem);
   } catch (const std::exception& problem) {

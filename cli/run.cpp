@@ -28,31 +28,18 @@ std::vector<std::string> loaded_libraries() {
   return paths;
 }
 
-int find(const std::vector<PlanPort>& ports, const std::string& name, const char* what) {
-  if (name.empty() && ports.size() == 1) return 0;
-  std::string known;
-  for (size_t i = 0; i < ports.size(); ++i) {
-    if (ports[i].name == name) return static_cast<int>(i);
-    known += (i > 0 ? ", '" : "'") + ports[i].name + "'";
-  }
-  if (name.empty())
-    fail("the engine has ", ports.size(), " ", what, "s (", known, "): write --", what,
-         " NAME=FILE.npy");
-  fail("the engine has no ", what, " '", name, "'; it has ", known);
-}
-
 void run(const RunOptions& options) {
   const std::shared_ptr<Engine> engine = options.engine.load();
   const Plan& plan = engine->plan();
   std::vector<std::pair<int, std::string>> output_files;
   for (const std::string& text : options.outputs) {
     const auto [name, file] = split_name(text, '=');
-    output_files.emplace_back(find(plan.outputs, name, "output"), file);
+    output_files.emplace_back(find_port(plan.outputs, name, "output"), file);
   }
   Runner runner(engine);
   for (const std::string& text : options.inputs) {
     const auto [name, file] = split_name(text, '=');
-    runner.set_input(find(plan.inputs, name, "input"), read_npy(file));
+    runner.set_input(find_port(plan.inputs, name, "input"), read_npy(file));
   }
   runner.prepare();
   runner.context().enqueue();
@@ -76,6 +63,19 @@ void run(const RunOptions& options) {
 }
 
 }  // namespace
+
+int find_port(const std::vector<PlanPort>& ports, const std::string& name, const char* what) {
+  if (name.empty() && ports.size() == 1) return 0;
+  std::string known;
+  for (size_t i = 0; i < ports.size(); ++i) {
+    if (ports[i].name == name) return static_cast<int>(i);
+    known += (i > 0 ? ", '" : "'") + ports[i].name + "'";
+  }
+  if (name.empty())
+    fail("the engine has ", ports.size(), " ", what, "s (", known, "): write --", what,
+         " NAME=FILE.npy");
+  fail("the engine has no ", what, " '", name, "'; it has ", known);
+}
 
 Runner::Runner(std::shared_ptr<Engine> engine)
     : engine_(engine),

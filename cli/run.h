@@ -8,6 +8,10 @@
 
 namespace opwright::cli {
 
+/// The index of the port of that name, or of the only one for an empty name. Throws Error that
+/// names those there are; `what` is "input" or "output".
+int find_port(const std::vector<PlanPort>& ports, const std::string& name, const char* what);
+
 /// A context with its input arrays and memory for its outputs.
 class Runner {
  public:

@@ -1,7 +1,6 @@
 #include "plugin/host_code.h"
 
 #include <dlfcn.h>
-#include <elf.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -21,6 +20,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "plugin/shared_object.h"
 
 namespace opwright {
 
@@ -28,10 +28,8 @@ namespace {
 
 #if defined(__x86_64__)
 constexpr std::string_view kArchitecture = "x86-64";
-constexpr Elf64_Half kMachine = EM_X86_64;
 #elif defined(__aarch64__)
 constexpr std::string_view kArchitecture = "aarch64";
-constexpr Elf64_Half kMachine = EM_AARCH64;
 #endif
 
 /// The bytes that were compiled here, by hash. The hash only finds them: bytes are compared, so a
@@ -123,33 +121,9 @@ void check_target(const CodeObject& object) {
 }
 
 void check_elf(const CodeObject& object) {
-  const auto reject = [&](const auto&... why) {
-    fail("compiled kernel '", object.name, "' (", object.bytes.size(),
-         " bytes) is not a shared object for this host: ", why...);
-  };
-  const size_t size = object.bytes.size();
-  Elf64_Ehdr header;
-  if (size < sizeof(header)) reject("it is shorter than an ELF header");
-  std::memcpy(&header, object.bytes.data(), sizeof(header));
-  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) reject("it does not begin with \\x7fELF");
-  if (header.e_ident[EI_CLASS] != ELFCLASS64) reject("it is not a 64-bit ELF file");
-  if (header.e_ident[EI_DATA] != ELFDATA2LSB) reject("it is not little-endian");
-  if (header.e_machine != kMachine)
-    reject("its ELF machine number is ", header.e_machine, ", expected ", kMachine);
-  if (header.e_type != ET_DYN) reject("its ELF type is ", header.e_type, ", expected ", ET_DYN);
-  if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phoff > size ||
-      header.e_phnum > (size - header.e_phoff) / sizeof(Elf64_Phdr))
-    reject("its program headers lie beyond its end");
-  for (size_t i = 0; i < header.e_phnum; ++i) {
-    Elf64_Phdr segment;
-    std::memcpy(&segment, object.bytes.data() + header.e_phoff + i * sizeof(segment),
-                sizeof(segment));
-    // Touching a page beyond the end would kill the process.
-    if (segment.p_type == PT_LOAD &&
-        (segment.p_offset > size || segment.p_filesz > size - segment.p_offset))
-      reject("it is truncated: segment ", i, " ends at byte ", segment.p_offset, " + ",
-             segment.p_filesz);
-  }
+  const std::string fault = shared_object_fault(object.bytes);
+  require(fault.empty(), "compiled kernel '", object.name, "' (", object.bytes.size(),
+          " bytes) is not a shared object for this host: ", fault);
 }
 
 void write_all(int descriptor, const Blob& bytes, const std::string& name) {

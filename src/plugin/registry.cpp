@@ -4,10 +4,13 @@
 #include <link.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "plugin/callback.h"
+#include "plugin/shared_object.h"
 
 namespace opwright {
 
@@ -313,7 +316,12 @@ IPluginRegistry::PluginLibraryHandle PluginRegistry::load_library(const std::str
 
   // A bare file name would be searched for in the system's folders rather than in the current one.
   const bool is_bare = path.find('/') == std::string::npos;
-  void* handle = dlopen((is_bare ? "./" + path : path).c_str(), RTLD_NOW | RTLD_LOCAL);
+  const std::string file = is_bare ? "./" + path : path;
+  if (std::filesystem::is_regular_file(file)) {
+    const std::string fault = shared_object_fault(map_file(file));
+    require(fault.empty(), "plugin library '", path, "' cannot be opened: ", fault);
+  }
+  void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr && is_bare) handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* reason = dlerror();

@@ -69,6 +69,17 @@ void align_weights(Plan& plan) {
 
 }  // namespace
 
+Plan read_plan(const std::string& path, WeightCheck weights) {
+  try {
+    return deserialize(map_file(path), weights);
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    // The system's errors name the file themselves.
+    if (message.find(path) != std::string::npos) throw;
+    throw Error(error.code(), "'" + path + "': " + message);
+  }
+}
+
 std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
   initialize_library();
   std::shared_ptr<Engine> engine(new Engine);
@@ -105,16 +116,7 @@ std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
 }
 
 std::shared_ptr<Engine> Engine::load_file(const std::string& path, const LoadOptions& options) {
-  Plan plan;
-  try {
-    plan = deserialize(map_file(path), options.weights);
-  } catch (const Error& error) {
-    const std::string message = error.what();
-    // The system's errors name the file themselves.
-    if (message.find(path) != std::string::npos) throw;
-    throw Error(error.code(), "'" + path + "': " + message);
-  }
-  return load(std::move(plan), options);
+  return load(read_plan(path, options.weights), options);
 }
 
 int Engine::input_index(std::string_view name) const {

@@ -11,6 +11,9 @@ namespace opwright {
 
 class IPluginRegistry;
 
+/// Maps the file and deserializes it. Throws Error naming the file.
+Plan read_plan(const std::string& path, WeightCheck weights = WeightCheck::kVerify);
+
 struct LoadOptions {
   /// Whether host code (compiled CPU kernels, plugin libraries, Python source) in the file may be
   /// executed. Code that this very process put into a plan is always permitted.
@@ -27,7 +30,6 @@ class Engine {
   /// Throws Error listing every missing plugin (name, version, namespace, how to provide it), code
   /// without permission, or a device that the plan was not built for. `plan` has passed validate().
   static std::shared_ptr<Engine> load(Plan plan, const LoadOptions& options);
-  /// Maps the file and deserializes it.
   static std::shared_ptr<Engine> load_file(const std::string& path, const LoadOptions& options);
 
   const Plan& plan() const { return plan_; }
