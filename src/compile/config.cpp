@@ -42,4 +42,11 @@ const OptimizationProfile::Range* OptimizationProfile::values(const std::string&
   return found == values_.end() ? nullptr : &found->second;
 }
 
+std::vector<std::string> OptimizationProfile::inputs() const {
+  std::vector<std::string> names;
+  for (const auto* entries : {&shapes_, &values_})
+    for (const auto& entry : *entries) names.push_back(entry.first);
+  return names;
+}
+
 }  // namespace opwright

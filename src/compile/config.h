@@ -25,6 +25,8 @@ class OptimizationProfile {
   void set_values(const std::string& input, const Shape& min, const Shape& opt, const Shape& max);
   const Range* shape(const std::string& input) const;
   const Range* values(const std::string& input) const;
+  /// The inputs that have shapes or values.
+  std::vector<std::string> inputs() const;
 
  private:
   std::unordered_map<std::string, Range> shapes_, values_;

@@ -46,9 +46,21 @@ ProfileInput range_of(const Tensor& input, bool is_values, const OptimizationPro
   return {range->min, range->opt, range->max, false};
 }
 
+void require_inputs_exist(const Network& network, const OptimizationProfile& profile) {
+  std::string known;
+  for (const Tensor* input : network.inputs())
+    known += (known.empty() ? "'" : ", '") + input->name() + "'";
+  for (const std::string& name : profile.inputs()) {
+    const Tensor* tensor = network.find_tensor(name);
+    require(tensor != nullptr && tensor->is_network_input(),
+            "Optimization profile: the network has no input '", name, "'; it has ", known);
+  }
+}
+
 }  // namespace
 
 ProfileRanges::ProfileRanges(const Network& network, const OptimizationProfile* profile) {
+  if (profile) require_inputs_exist(network, *profile);
   const SymbolTable& symbols = network.symbols();
   std::vector<bool> is_values(network.inputs().size());
   auto input_of = [&](const Symbol& symbol) {
