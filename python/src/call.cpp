@@ -49,6 +49,7 @@ std::optional<DataType> data_type(nb::dlpack::dtype type) {
 }
 
 bool is_contiguous(const Array& array) {
+  if (array.size() == 0) return true;  // whatever the strides say
   int64_t expected = 1;
   for (int i = static_cast<int>(array.ndim()) - 1; i >= 0; --i) {
     if (array.shape(i) != 1 && array.stride(i) != expected) return false;
@@ -249,10 +250,9 @@ class CallableEngine {
   }
 
   [[noreturn]] static void refuse_type(const PlanPort& port, nb::handle value) {
-    const std::string given = nb::hasattr(value, "dtype")
-                                  ? nb::cast<std::string>(nb::str(value.attr("dtype")))
-                                  : nb::cast<std::string>(nb::str(value.type()));
-    fail("input '", port.name, "' is ", name(port.type.dtype), "; ", given,
+    const nb::object given =
+        nb::hasattr(value, "dtype") ? nb::object(value.attr("dtype")) : nb::borrow(value.type());
+    fail("input '", port.name, "' is ", name(port.type.dtype), "; ", nb::str(given).c_str(),
          " was given: convert it first");
   }
 
