@@ -1,0 +1,129 @@
+"""Every block of code in README.md and docs/ runs, every link and every path in the pages leads somewhere.
+
+The blocks of a page run in their order: python in one namespace, bash in the same directory, which is
+empty at first. A block of any language that names a file (```cpp file=plugin.cpp) is written there; cpp
+and cmake blocks always do, and the page's bash builds them. `make` is not run, since `make test` runs
+this, but its target must exist. A text block is output or a diagram.
+"""
+
+import contextlib
+import os
+import re
+import subprocess
+import sysconfig
+import traceback
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+ALL_PAGES = [*PAGES, ROOT / "CONTRIBUTING.md"]
+FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class Block(NamedTuple):
+    language: str
+    file: str | None
+    line: int
+    """The number of lines above the block's first."""
+    code: str
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text()
+    found = []
+    for match in FENCE.finditer(text):
+        language, info, code = match.groups()
+        file = re.search(r"file=(\S+)", info)
+        line = text.count("\n", 0, match.start(3))
+        found.append(Block(language, file and file[1], line, code))
+    return found
+
+
+def run_python(page: Path, block: Block, namespace: dict) -> None:
+    # Empty lines above make the line numbers of a traceback those of the page.
+    code = compile("\n" * block.line + block.code, name_of(page), "exec", dont_inherit=True)
+    exec(code, namespace)
+
+
+def run_bash(page: Path, block: Block, folder: Path) -> None:
+    lines = [line for line in block.code.splitlines() if not line.startswith("make ")]
+    if not any(lines):
+        return
+    script = folder.parent / f"block-{block.line}.sh"
+    script.write_text("set -euo pipefail\n" + "\n".join(lines) + "\n")
+    path = f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-x", script],
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}{done.stderr}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_the_code_runs(page, tmp_path, monkeypatch):
+    folder = tmp_path / "page"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
+    namespace = {"__name__": "__main__"}
+    for block in blocks(page):
+        where = f"{name_of(page)}, line {block.line + 1}"
+        try:
+            if block.file:
+                (folder / block.file).write_text(block.code)
+            elif block.language == "python":
+                with contextlib.redirect_stdout(None):
+                    run_python(page, block, namespace)
+            elif block.language == "bash":
+                run_bash(page, block, folder)
+            else:
+                assert block.language == "text", (
+                    f"a block of '{block.language}' needs file=NAME; output is 'text'"
+                )
+        except Exception as error:
+            pytest.fail(f"{where}: {error}\n{traceback.format_exc()}", pytrace=False)
+
+
+@pytest.mark.parametrize("page", ALL_PAGES, ids=name_of)
+def test_make_targets_exist(page):
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    used = set(re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), re.MULTILINE))
+    assert used <= targets
+
+
+@pytest.mark.parametrize("page", ALL_PAGES, ids=name_of)
+def test_links_and_paths_lead_somewhere(page):
+    text = FENCE.sub("", page.read_text())
+    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text)]
+    missing = [
+        link
+        for link in links
+        if link and not link.startswith("http") and not (page.parent / link).exists()
+    ]
+    folders = "bench|cli|cmake|docs|include|python|samples|src|tests|tools"
+    paths = re.findall(rf"`((?:{folders})/[\w./-]*)`", text)
+    missing += [path for path in paths if not (ROOT / path).exists()]
+    assert missing == []
+
+
+def test_a_failing_block_is_found(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("text\n\n```python\nok = 1\n```\n\n```bash\ntrue\nfalse\n```\n")
+    python, bash = blocks(page)
+    assert (python.language, python.line) == ("python", 3)
+    folder = tmp_path / "page"
+    folder.mkdir()
+    with pytest.raises(AssertionError, match="exit status 1"):
+        run_bash(page, bash, folder)
