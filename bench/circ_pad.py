@@ -12,10 +12,10 @@ import ctypes
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import opwright.plugin as trtp
 from timing import in_turns, threads
 
 import opwright as trt
+import opwright.plugin as trtp
 from opwright import aot
 
 SHAPE = (32, 64, 224, 224)

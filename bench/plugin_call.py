@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime
-import opwright.plugin as trtp
 from onnx import TensorProto, helper
 from timing import in_turns, slope
 
 import opwright as trt
+import opwright.plugin as trtp
 from opwright import aot
 
 LENGTHS = (1, 8, 16, 32, 64)

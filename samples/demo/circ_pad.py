@@ -12,8 +12,8 @@ from typing import List, Tuple
 import numba
 import numpy as np
 import numpy.typing as npt
-import opwright.plugin as trtp
 
+import opwright.plugin as trtp
 from opwright import aot
 
 
