@@ -29,7 +29,7 @@ std::string bytes_text(uint64_t bytes) {
 std::string time_text(float milliseconds) {
   if (!(milliseconds > 0)) return "-";
   char text[32];
-  std::snprintf(text, sizeof(text), "%.4f", static_cast<double>(milliseconds));
+  std::snprintf(text, sizeof(text), "%.5f", static_cast<double>(milliseconds));
   return text;
 }
 
@@ -297,9 +297,10 @@ std::string profile_text(const Plan& plan, const Schedule& schedule) {
 std::string inspect_text(const Plan& plan) {
   const Dimensions dimensions(plan);
   std::string text =
-      str("engine '", plan.name, "' by ", plan.builder, " for ", device_text(plan.device_type), " ",
-          plan.architecture, "\ntuned on ", plan.device_identity, "\n\ninputs\n",
-          ports_text(dimensions, plan.inputs), "outputs\n", ports_text(dimensions, plan.outputs));
+      str("engine ", plan.name.empty() ? "" : "'" + plan.name + "' ", "by ", plan.builder, " for ",
+          device_text(plan.device_type), " ", plan.architecture, "\ntuned on ",
+          plan.device_identity, "\n\ninputs\n", ports_text(dimensions, plan.inputs), "outputs\n",
+          ports_text(dimensions, plan.outputs));
   if (!plan.requirements.empty()) {
     text += "needs the plugins\n";
     for (const PluginRequirement& item : plan.requirements) {

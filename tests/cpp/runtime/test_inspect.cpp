@@ -48,8 +48,8 @@ TEST(Inspect, TextShowsPortsProfilesAndAlignedLayers) {
         "filter.so for x86-64, 100 B, runs on the host", "profile 1",
         "x: 1x3 to 5x3, tuned for 4x3", "k (values): 1 to 4, tuned for 2",
         "memory: 320 B for tensors, 64 B scratch, 24 B of weights",
-        "0  scale   TestScale   FP32, FP32, - -> FP32  vector  0.2500\n",
-        "2  pad     TestPad     FP32, INT64 -> FP32    0            -\n"}) {
+        "0  scale   TestScale   FP32, FP32, FP32 -> FP32  vector  0.25000\n",
+        "2  pad     TestPad     FP32, INT64 -> FP32       0             -\n"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\nin\n" << text;
   }
 }
