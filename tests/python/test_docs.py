@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import subprocess
-import sysconfig
+import sys
 import traceback
 from pathlib import Path
 from typing import NamedTuple
@@ -52,17 +52,17 @@ def run_python(page: Path, block: Block, namespace: dict) -> None:
     exec(code, namespace)
 
 
-def run_bash(page: Path, block: Block, folder: Path) -> None:
+def run_bash(block: Block, folder: Path, program: Path) -> None:
     lines = [line for line in block.code.splitlines() if not line.startswith("make ")]
     if not any(lines):
         return
     script = folder.parent / f"block-{block.line}.sh"
     script.write_text("set -euo pipefail\n" + "\n".join(lines) + "\n")
-    path = f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"
+    path = [str(program.parent), str(Path(sys.executable).parent), os.environ["PATH"]]
     done = subprocess.run(
         ["bash", "-x", script],
         cwd=folder,
-        env={**os.environ, "PATH": path},
+        env={**os.environ, "PATH": os.pathsep.join(path)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -71,7 +71,7 @@ def run_bash(page: Path, block: Block, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_the_code_runs(page, tmp_path, monkeypatch):
+def test_the_code_runs(page, program, tmp_path, monkeypatch):
     folder = tmp_path / "page"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -86,7 +86,7 @@ def test_the_code_runs(page, tmp_path, monkeypatch):
                 with contextlib.redirect_stdout(None):
                     run_python(page, block, namespace)
             elif block.language == "bash":
-                run_bash(page, block, folder)
+                run_bash(block, folder, program)
             else:
                 assert block.language == "text", (
                     f"a block of '{block.language}' needs file=NAME; output is 'text'"
@@ -118,7 +118,7 @@ def test_links_and_paths_lead_somewhere(page):
     assert missing == []
 
 
-def test_a_failing_block_is_found(tmp_path):
+def test_a_failing_block_is_found(program, tmp_path):
     page = tmp_path / "page.md"
     page.write_text("text\n\n```python\nok = 1\n```\n\n```bash\ntrue\nfalse\n```\n")
     python, bash = blocks(page)
@@ -126,4 +126,4 @@ def test_a_failing_block_is_found(tmp_path):
     folder = tmp_path / "page"
     folder.mkdir()
     with pytest.raises(AssertionError, match="exit status 1"):
-        run_bash(page, bash, folder)
+        run_bash(bash, folder, program)
