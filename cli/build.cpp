@@ -115,10 +115,13 @@ void add_build(CLI::App& app) {
   CLI::App* command = app.add_subcommand("build", "Build an engine file from an ONNX model");
   command->add_option("model", options->model, "The ONNX file")->required();
   command->add_option("-o,--output", options->output, "The engine file to write")->required();
-  command->add_option("--shapes", options->shapes,
-                      "Shape of an input of dynamic shape, INPUT:1x3x224x224, or its range, "
-                      "INPUT:MIN,OPT,MAX (repeatable)");
-  command->add_option("--plugins", options->plugins, "A plugin library to load first (repeatable)");
+  command
+      ->add_option("--shapes", options->shapes,
+                   "Shape of an input of dynamic shape, INPUT:1x3x224x224, or its range, "
+                   "INPUT:MIN,OPT,MAX (repeatable)")
+      ->allow_extra_args(false);
+  command->add_option("--plugins", options->plugins, "A plugin library to load first (repeatable)")
+      ->allow_extra_args(false);
   command->add_flag("--fp16", options->fp16, "Allow FP16 where it is faster");
   command->add_flag("--bf16", options->bf16, "Allow BF16 where it is faster");
   command->add_flag("--strongly-typed", options->strongly_typed,

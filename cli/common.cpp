@@ -25,7 +25,8 @@ class StderrLogger final : public ILogger {
 
 void EngineOptions::add_to(CLI::App& command) {
   command.add_option("engine", path, "The engine file")->required();
-  command.add_option("--plugins", plugins, "A plugin library to load first (repeatable)");
+  command.add_option("--plugins", plugins, "A plugin library to load first (repeatable)")
+      ->allow_extra_args(false);
   command.add_flag("--allow-host-code", allow_host_code,
                    "Execute code that the engine file holds. Only for files that you trust");
   command.add_flag("--defer-weight-check", defer_weight_check,

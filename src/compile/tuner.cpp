@@ -217,6 +217,11 @@ TunedNode Tuner::tune(const GraphNode& node) {
   }
 
   TunedNode result;
+  if (node.as<Reshape>()) {
+    // A view, as a rule; where it is not, its cost is the same whatever the neighbours choose.
+    result.options.push_back({candidates[0], 0, nullptr});
+    return result;
+  }
   if (!config_.timing) {
     result.options.push_back({candidates.front(), 0, nullptr});
     return result;

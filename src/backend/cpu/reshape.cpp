@@ -14,7 +14,8 @@ class ReshapeKernel final : public Kernel {
     bytes_ = bytes_of(type_, outputs[0].numel());
   }
   void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
-    parallel_copy(outputs[0], inputs[0], bytes_);
+    // The compiler gives both the same memory where it can.
+    if (outputs[0] != inputs[0]) parallel_copy(outputs[0], inputs[0], bytes_);
   }
 
  private:
@@ -23,7 +24,7 @@ class ReshapeKernel final : public Kernel {
 };
 
 std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) {
-  return {linear_candidate(query, "copy")};
+  return {linear_candidate(query, "view")};
 }
 
 }  // namespace
