@@ -1,6 +1,5 @@
 #include "backend/cpu/copy.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "base/parallel.h"
@@ -20,7 +19,11 @@ template <class T>
 void fill(std::byte* to, const std::byte* value, int64_t count) {
   T element;
   std::memcpy(&element, value, sizeof element);
-  std::fill_n(reinterpret_cast<T*>(to), count, element);
+  T* out = reinterpret_cast<T*>(to);
+  int64_t i = 0;
+  for (; i + 16 <= count; i += 16)  // which the compiler vectorizes at -O2
+    for (int j = 0; j < 16; ++j) out[i + j] = element;
+  for (; i < count; ++i) out[i] = element;
 }
 
 template <class T>
@@ -58,6 +61,33 @@ void gather_elements(std::byte* to, const std::byte* from, int64_t element_size,
     default:
       for (int64_t i = 0; i < count; ++i)
         std::memcpy(to + i * element_size, from + i * stride, element_size);
+  }
+}
+
+namespace {
+
+template <class T>
+void pick(std::byte* to, const std::byte* from, const int64_t* index, int64_t count) {
+  for (int64_t i = 0; i < count; ++i)
+    reinterpret_cast<T*>(to)[i] = reinterpret_cast<const T*>(from)[index[i]];
+}
+
+}  // namespace
+
+void pick_elements(std::byte* to, const std::byte* from, int64_t element_size, const int64_t* index,
+                   int64_t count) {
+  switch (element_size) {
+    case 1:
+      return pick<uint8_t>(to, from, index, count);
+    case 2:
+      return pick<uint16_t>(to, from, index, count);
+    case 4:
+      return pick<uint32_t>(to, from, index, count);
+    case 8:
+      return pick<uint64_t>(to, from, index, count);
+    default:
+      for (int64_t i = 0; i < count; ++i)
+        std::memcpy(to + i * element_size, from + index[i] * element_size, element_size);
   }
 }
 

@@ -15,5 +15,8 @@ void fill_elements(std::byte* to, const std::byte* value, int element_size, int6
 /// Copies `count` elements of any size that lie `stride` bytes apart next to each other.
 void gather_elements(std::byte* to, const std::byte* from, int64_t element_size, int64_t stride,
                      int64_t count);
+/// Copies the elements with these indices next to each other.
+void pick_elements(std::byte* to, const std::byte* from, int64_t element_size, const int64_t* index,
+                   int64_t count);
 
 }  // namespace opwright

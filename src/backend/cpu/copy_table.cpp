@@ -47,6 +47,7 @@ void TableCopy::finish() {
   if (rows_ == 0) return;
   find_run();
   const int64_t* table = tables_[outer_count_];
+  has_fill_ = std::any_of(table, table + count_, [](int64_t index) { return index < 0; });
   step_ = count_ > 1 ? table[1] - table[0] : 1;
   for (int64_t k = 1; k < count_ && step_ != kIrregular; ++k)
     if (table[k] < 0 || table[k - 1] < 0 || table[k] - table[k - 1] != step_) step_ = kIrregular;
@@ -77,7 +78,10 @@ void TableCopy::copy_items(const std::byte* from, std::byte* to, const std::byte
     if (table[k] < 0) {
       int64_t last = k + 1;  // padding comes in runs
       while (last < end && table[last] < 0) ++last;
-      fill_items(item, fill, last - k);
+      if (item_bytes_ == 4 && last == k + 1)
+        std::memcpy(item, fill, 4);
+      else
+        fill_items(item, fill, last - k);
       k = last - 1;
     } else if (item_bytes_ == 4) {
       std::memcpy(item, from + table[k] * 4, 4);
@@ -87,20 +91,13 @@ void TableCopy::copy_items(const std::byte* from, std::byte* to, const std::byte
   }
 }
 
-void TableCopy::copy_row(const std::byte* from, std::byte* to, const std::byte* fill,
-                         int64_t row) const {
-  to += row * row_bytes_;
-  int64_t rest = row;
-  for (int i = outer_count_ - 1; i >= 0; --i) {
-    const int64_t index = tables_[i][rest % extents_[i]];
-    rest /= extents_[i];
-    if (index < 0) return fill_items(to, fill, count_);
-    from += index * strides_[i];
-  }
+void TableCopy::copy_row(const std::byte* from, std::byte* to, const std::byte* fill) const {
   const int64_t* table = tables_[outer_count_];
   if (step_ != 1 && step_ != kIrregular)  // strided, reversed or repeated
     return gather_elements(to, from + table[0] * item_bytes_, item_bytes_, step_ * item_bytes_,
                            count_);
+  if (!has_fill_ && (run_end_ - run_begin_) * 4 < count_)
+    return pick_elements(to, from, item_bytes_, table, count_);
   copy_items(from, to, fill, 0, run_begin_);
   if (run_end_ > run_begin_)
     std::memcpy(to + run_begin_ * item_bytes_, from + table[run_begin_] * item_bytes_,
@@ -108,13 +105,36 @@ void TableCopy::copy_row(const std::byte* from, std::byte* to, const std::byte* 
   copy_items(from, to, fill, run_end_, count_);
 }
 
+void TableCopy::copy_rows(const std::byte* from, std::byte* to, const std::byte* fill,
+                          int64_t begin, int64_t end) const {
+  int64_t index[Axes::kMax];
+  int64_t rest = begin;
+  for (int i = outer_count_ - 1; i >= 0; --i) {
+    index[i] = rest % extents_[i];
+    rest /= extents_[i];
+  }
+  for (int64_t row = begin; row < end; ++row) {
+    const std::byte* source = from;
+    bool filled = false;
+    for (int i = 0; i < outer_count_; ++i) {
+      const int64_t at = tables_[i][index[i]];
+      filled |= at < 0;
+      source += at < 0 ? 0 : at * strides_[i];
+    }
+    if (filled)
+      fill_items(to + row * row_bytes_, fill, count_);
+    else
+      copy_row(source, to + row * row_bytes_, fill);
+    for (int i = outer_count_ - 1; i >= 0 && ++index[i] == extents_[i]; --i) index[i] = 0;
+  }
+}
+
 void TableCopy::run(const void* from, void* to, const void* fill) const {
   const auto* source = static_cast<const std::byte*>(from);
   if (rows_ > 0 && outer_count_ == 0 && run_end_ - run_begin_ == count_)
     return parallel_copy(to, source + tables_[0][0] * item_bytes_, row_bytes_);
   parallel_for(rows_, grain_, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row)
-      copy_row(source, static_cast<std::byte*>(to), static_cast<const std::byte*>(fill), row);
+    copy_rows(source, static_cast<std::byte*>(to), static_cast<const std::byte*>(fill), begin, end);
   });
 }
 

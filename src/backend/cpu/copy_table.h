@@ -40,7 +40,9 @@ class TableCopy {
   void begin(const Axes& input, const Axes& output, int element_size, int merged);
   void finish();
   void find_run();
-  void copy_row(const std::byte* from, std::byte* to, const std::byte* fill, int64_t row) const;
+  void copy_rows(const std::byte* from, std::byte* to, const std::byte* fill, int64_t begin,
+                 int64_t end) const;
+  void copy_row(const std::byte* from, std::byte* to, const std::byte* fill) const;
   void copy_items(const std::byte* from, std::byte* to, const std::byte* fill, int64_t begin,
                   int64_t end) const;
   void fill_items(std::byte* to, const std::byte* fill, int64_t count) const;
@@ -52,6 +54,7 @@ class TableCopy {
   int element_size_ = 1;
   int64_t rows_ = 0, count_ = 0, row_bytes_ = 0, item_bytes_ = 0, grain_ = 1;
   int64_t run_begin_ = 0, run_end_ = 0, step_ = 1;
+  bool has_fill_ = false;  // in the last table
 };
 
 }  // namespace opwright

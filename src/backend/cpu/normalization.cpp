@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "backend/cpu/candidates.h"
 #include "backend/cpu/kernels.h"
@@ -52,6 +53,7 @@ class NormalizationKernel final : public Kernel {
         affine_[i - 1].view =
             BroadcastView(extents, broadcast_strides(inputs[i], shape, x_.format));
 
+    group_ = 1;
     Axes split;
     bool reduced[Axes::kMax + 1] = {};
     for (int i = 0; i < extents.count; ++i) {
@@ -59,7 +61,12 @@ class NormalizationKernel final : public Kernel {
       for (int k = 0; k < rank; ++k)
         if (physical_axis(k, rank, x_.format) == i) axis = k;
       const bool whole = params_.axes >> axis & 1;
-      if (axis == 1 && params_.num_groups > 1) {
+      if (axis == 1 && params_.num_groups > 1 && groups_columns(extents[i], rank)) {
+        // Columns, whose sums are then put together by groups.
+        group_ = extents[i] / params_.num_groups;
+        reduced[split.count] = false;
+        split.push_back(extents[i]);
+      } else if (axis == 1 && params_.num_groups > 1) {
         reduced[split.count] = false;
         split.push_back(params_.num_groups);
         reduced[split.count] = true;
@@ -73,7 +80,8 @@ class NormalizationKernel final : public Kernel {
     if (numel_ == 0) return;
     kept_ = 1;
     for (const ReductionAxes::Axis& axis : axes_.kept) kept_ *= axis.extent;
-    tiles_ = axes_.inner.reduced ? 1 : (axes_.inner.extent + kColumns - 1) / kColumns;
+    width_ = kColumns / group_ * group_;
+    tiles_ = axes_.inner.reduced ? 1 : (axes_.inner.extent + width_ - 1) / width_;
     grain_ = std::max<int64_t>(1, (1 << 14) / std::max<int64_t>(1, numel_ / (kept_ * tiles_)));
   }
 
@@ -85,8 +93,8 @@ class NormalizationKernel final : public Kernel {
         if (axes_.inner.reduced)
           normalize_pieces(inputs, outputs[0], first);
         else
-          normalize_columns(inputs, outputs[0], first + i % tiles_ * kColumns,
-                            std::min(kColumns, axes_.inner.extent - i % tiles_ * kColumns));
+          normalize_columns(inputs, outputs[0], first + i % tiles_ * width_,
+                            std::min(width_, axes_.inner.extent - i % tiles_ * width_));
       }
     });
   }
@@ -94,6 +102,22 @@ class NormalizationKernel final : public Kernel {
  private:
   static constexpr int64_t kColumns = 256;  ///< of a tile of columns
   static constexpr int64_t kBlock = 1024;   ///< elements that are converted at a time
+
+  /// Whether the groups of a channels-last image are too narrow to be taken as pieces.
+  bool groups_columns(int64_t channels, int rank) const {
+    constexpr int64_t kNarrow = 64;
+    const int64_t spatial = ((int64_t{1} << rank) - 1) & ~int64_t{3};
+    return layout_of(x_.format).channels_last && (params_.axes & spatial) == spatial &&
+           channels / params_.num_groups <= kNarrow;
+  }
+
+  /// Every total becomes that of its column's group.
+  void merge_groups(double* totals, int64_t columns) const {
+    for (int64_t i = 0; group_ > 1 && i < columns; i += group_) {
+      const double sum = std::accumulate(totals + i, totals + i + group_, 0.0);
+      std::fill_n(totals + i, group_, sum);
+    }
+  }
 
   /// Scale or bias.
   struct Affine {
@@ -139,7 +163,8 @@ class NormalizationKernel final : public Kernel {
 
   float factor_of(double sum_of_squares) const {
     return static_cast<float>(
-        1 / std::sqrt(sum_of_squares / static_cast<double>(axes_.count) + params_.epsilon));
+        1 /
+        std::sqrt(sum_of_squares / static_cast<double>(axes_.count * group_) + params_.epsilon));
   }
 
   /// Writes (x - mean) * factor * scale + bias for [first, first + count), at most kBlock.
@@ -186,6 +211,7 @@ class NormalizationKernel final : public Kernel {
         if ((row + 1) % ReduceFunctions::kRowsPerBlock == 0 || row + 1 == axes_.rows)
           sums_.flush(block, columns, totals);
       }
+      merge_groups(totals, columns);
     };
     std::fill_n(means, columns, 0.0f);
     if (!params_.rms) {
@@ -194,7 +220,7 @@ class NormalizationKernel final : public Kernel {
         sums_.add_rows(&row, 1, columns, block);
       });
       for (int64_t i = 0; i < columns; ++i)
-        means[i] = static_cast<float>(totals[i] / static_cast<double>(axes_.count));
+        means[i] = static_cast<float>(totals[i] / static_cast<double>(axes_.count * group_));
     }
     sum_rows([&](const float* x) { add_squared_deviations(x, means, columns, block); });
     for (int64_t i = 0; i < columns; ++i) factors[i] = factor_of(totals[i]);
@@ -210,7 +236,8 @@ class NormalizationKernel final : public Kernel {
   int x_size_, y_size_;
   Affine affine_[2];
   ReductionAxes axes_;
-  int64_t numel_ = 0, kept_ = 1, tiles_ = 1, grain_ = 1;
+  int64_t numel_ = 0, kept_ = 1, tiles_ = 1, width_ = kColumns, grain_ = 1;
+  int64_t group_ = 1;  ///< columns that are normalized together
 };
 
 std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {

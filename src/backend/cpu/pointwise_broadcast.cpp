@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/cpu/copy.h"
 #include "base/types.h"
 
 namespace opwright {
@@ -85,7 +86,8 @@ void gather(const T* data, const Axes& extents, const Axes& strides, Axes index,
     const int64_t run = std::min(count, extents[last] - index[last]);
     const T* from = data + offset;
     if (inner == 0)
-      std::fill_n(out, run, *from);
+      fill_elements(reinterpret_cast<std::byte*>(out), reinterpret_cast<const std::byte*>(from),
+                    sizeof(T), run);
     else if (inner == 1)
       std::memcpy(out, from, run * sizeof(T));
     else

@@ -86,9 +86,12 @@ class ReduceKernel final : public Kernel {
     if (parts_ == 1) {
       parallel_for(tiles_, grain_, [&](int64_t begin, int64_t end) {
         alignas(64) double totals[kTile];
-        for (int64_t tile = begin; tile < end; ++tile) {
-          reduce_part(from, tile, 0, totals);
-          finish(tile, totals, to);
+        // Single outputs are stored together: a short row costs less than a call to store it.
+        const int64_t together = split_.inner.reduced ? kTile : 1;
+        for (int64_t tile = begin; tile < end; tile += together) {
+          const int64_t count = std::min(together, end - tile);
+          for (int64_t i = 0; i < count; ++i) reduce_part(from, tile + i, 0, totals + i);
+          finish(tile, split_.inner.reduced ? count : columns_of(tile), totals, to);
         }
       });
       return;
@@ -102,7 +105,7 @@ class ReduceKernel final : public Kernel {
       double* first = totals + tile * parts_ * kTile;
       for (int64_t part = 1; part < parts_; ++part)
         functions_.merge(first + part * kTile, columns_of(tile), first);
-      finish(tile, first, to);
+      finish(tile, columns_of(tile), first, to);
     }
   }
 
@@ -175,8 +178,7 @@ class ReduceKernel final : public Kernel {
   }
 
   /// Divides an average and stores the totals in the output's type.
-  void finish(int64_t tile, double* totals, std::byte* to) const {
-    const int64_t columns = columns_of(tile);
+  void finish(int64_t tile, int64_t columns, double* totals, std::byte* to) const {
     const int64_t first = split_.inner.reduced ? tile
                                                : tile / tiles_per_row_ * split_.inner.extent +
                                                      tile % tiles_per_row_ * width_;

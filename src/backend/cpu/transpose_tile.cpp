@@ -40,27 +40,40 @@ struct Block {
   }
 };
 
+/// At most a cache line; whole ones, the rule, without a call.
+template <class T>
+void copy_part(const T* from, T* to, int64_t count) {
+  if (count * sizeof(T) == 64)
+    std::memcpy(to, from, 64);
+  else
+    std::memcpy(to, from, count * sizeof(T));
+}
+
 template <class T>
 void transpose(const T* from, int64_t from_stride, T* to, int64_t to_stride, int64_t rows,
                int64_t columns) {
-  constexpr int64_t kSide = Block<T>::kSide;
-  // A column of blocks writes whole cache lines before the next one begins.
-  constexpr int64_t kTile = 64 / sizeof(T);
-  for (int64_t row_tile = 0; row_tile < rows; row_tile += kTile) {
-    const int64_t row_end = std::min(rows, row_tile + kTile);
-    int64_t column = 0;
-    for (; column + kSide <= columns; column += kSide) {
-      int64_t row = row_tile;
-      for (; row + kSide <= row_end; row += kSide)
-        Block<T>::transpose(from + row * from_stride + column, from_stride,
-                            to + column * to_stride + row, to_stride);
-      for (; row < row_end; ++row)
-        for (int64_t c = column; c < column + kSide; ++c)
-          to[c * to_stride + row] = from[row * from_stride + c];
+  // A tile goes through two buffers so that every cache line of both matrices is touched once:
+  // with strides of a power of two the lines of a tile evict each other.
+  constexpr int64_t kSide = Block<T>::kSide, kTile = 64 / sizeof(T);
+  alignas(64) T before[kTile * kTile], after[kTile * kTile];
+  for (int64_t row = 0; row < rows; row += kTile) {
+    const int64_t height = std::min(rows - row, kTile);
+    for (int64_t column = 0; column < columns; column += kTile) {
+      const int64_t width = std::min(columns - column, kTile);
+      if (width < kSide || height < kSide) {
+        for (int64_t c = column; c < column + width; ++c)
+          for (int64_t r = row; r < row + height; ++r)
+            to[c * to_stride + r] = from[r * from_stride + c];
+        continue;
+      }
+      for (int64_t r = 0; r < height; ++r)
+        copy_part(from + (row + r) * from_stride + column, before + r * kTile, width);
+      for (int64_t r = 0; r < height; r += kSide)
+        for (int64_t c = 0; c < width; c += kSide)
+          Block<T>::transpose(before + r * kTile + c, kTile, after + c * kTile + r, kTile);
+      for (int64_t c = 0; c < width; ++c)
+        copy_part(after + c * kTile, to + (column + c) * to_stride + row, height);
     }
-    for (; column < columns; ++column)
-      for (int64_t row = row_tile; row < row_end; ++row)
-        to[column * to_stride + row] = from[row * from_stride + column];
   }
 }
 
