@@ -155,10 +155,14 @@ void add_bench(CLI::App& app) {
   auto options = std::make_shared<BenchOptions>();
   CLI::App* command = app.add_subcommand("bench", "Measure an engine's latency and throughput");
   options->engine.add_to(*command);
-  command->add_option("--input", options->inputs,
-                      "NAME=FILE.npy; random values otherwise (repeatable)");
-  command->add_option("--shapes", options->shapes,
-                      "INPUT:1x3x224x224; the profile's optimum otherwise (repeatable)");
+  command
+      ->add_option("--input", options->inputs,
+                   "NAME=FILE.npy; random values otherwise (repeatable)")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--shapes", options->shapes,
+                   "INPUT:1x3x224x224; the profile's optimum otherwise (repeatable)")
+      ->allow_extra_args(false);
   command->add_option("--seconds", options->seconds, "How long to measure")
       ->check(CLI::PositiveNumber);
   command->add_option("--iterations", options->iterations, "A number of runs instead")

@@ -121,10 +121,12 @@ void add_run(CLI::App& app) {
   auto options = std::make_shared<RunOptions>();
   CLI::App* command = app.add_subcommand("run", "Run an engine once on arrays in NPY files");
   options->engine.add_to(*command);
-  command->add_option("--input", options->inputs,
-                      "NAME=FILE.npy (repeatable; the name may be left out where there is one)");
-  command->add_option("--output", options->outputs,
-                      "NAME=FILE.npy to write (repeatable; likewise)");
+  command
+      ->add_option("--input", options->inputs,
+                   "NAME=FILE.npy (repeatable; the name may be left out where there is one)")
+      ->allow_extra_args(false);
+  command->add_option("--output", options->outputs, "NAME=FILE.npy to write (repeatable; likewise)")
+      ->allow_extra_args(false);
   command->add_flag("--json", options->json,
                     "Print the outputs' types and shapes, and the process's libraries, as JSON");
   command->callback([options] { run(*options); });
