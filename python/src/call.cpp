@@ -127,6 +127,13 @@ class CallableEngine {
     const int count = static_cast<int>(engine_->plan().outputs.size());
     for (int i = 0; i < count; ++i) {
       auto [array, address] = allocate(kind, i, context.max_output_shape(i));
+      if (const int input = engine_->plan().outputs[i].aliased_input; input >= 0) {
+        // Updated in place: in a copy, since a function does not change its arguments.
+        const Argument& given = arguments[input];
+        std::memcpy(address, given.data,
+                    static_cast<size_t>(bytes_of(given.dtype, given.shape.numel())));
+        context.set_input_address(input, address);
+      }
       context.set_output_address(i, address);
       outputs.push_back(std::move(array));
     }
