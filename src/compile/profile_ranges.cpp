@@ -109,7 +109,7 @@ ProfileRanges::ProfileRanges(const Network& network, const OptimizationProfile* 
   }
 }
 
-ProfileRanges::Bounds ProfileRanges::interval(const Expr& expr) const {
+ProfileRanges::Bounds ProfileRanges::interval_of_operation(const Expr& expr) const {
   // An operation that is monotonic in each operand has its extremes at the corners.
   auto corners = [&](Bounds a, Bounds b) {
     Bounds result{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
@@ -126,8 +126,9 @@ ProfileRanges::Bounds ProfileRanges::interval(const Expr& expr) const {
     case ExprOp::kSymbol:
       return {min_.at(expr.symbol_id()), max_.at(expr.symbol_id())};
     case ExprOp::kSelect: {
-      const Bounds condition = interval(expr.operand(0));
-      const Bounds then_value = interval(expr.operand(1)), else_value = interval(expr.operand(2));
+      const Bounds condition = intervals_.at(expr.operand(0));
+      const Bounds then_value = intervals_.at(expr.operand(1)),
+                   else_value = intervals_.at(expr.operand(2));
       if (condition.low > 0 || condition.high < 0) return then_value;
       if (condition.low == 0 && condition.high == 0) return else_value;
       return {std::min(then_value.low, else_value.low), std::max(then_value.high, else_value.high)};
@@ -137,24 +138,41 @@ ProfileRanges::Bounds ProfileRanges::interval(const Expr& expr) const {
       return {0, 1};
     case ExprOp::kFloorDiv:
     case ExprOp::kCeilDiv: {
-      Bounds divisor = interval(expr.operand(1));
+      Bounds divisor = intervals_.at(expr.operand(1));
       // Dividing by zero is an error at run time.
       if (divisor.low <= 0 && divisor.high > 0) divisor.low = 1;
       require(divisor.low > 0 || divisor.high < 0,
               "A shape divides by an extent that is zero: ", expr.str());
-      return corners(interval(expr.operand(0)), divisor);
+      return corners(intervals_.at(expr.operand(0)), divisor);
     }
     case ExprOp::kSum:
     case ExprOp::kSub:
     case ExprOp::kProd:
     case ExprOp::kMax:
     case ExprOp::kMin: {
-      Bounds result = interval(expr.operand(0));
-      for (int i = 1; i < expr.arity(); ++i) result = corners(result, interval(expr.operand(i)));
+      Bounds result = intervals_.at(expr.operand(0));
+      for (int i = 1; i < expr.arity(); ++i)
+        result = corners(result, intervals_.at(expr.operand(i)));
       return result;
     }
   }
   fail_with(ErrorCode::kINTERNAL_ERROR, "Unknown operation in the expression ", expr.str());
+}
+
+ProfileRanges::Bounds ProfileRanges::interval(const Expr& expr) const {
+  // Operands first, each once and without recursion: models may nest and share them at will.
+  std::vector<Expr> pending = {expr};
+  while (!pending.empty()) {
+    const Expr next = pending.back();
+    const size_t count = pending.size();
+    if (!intervals_.contains(next))
+      for (int i = 0; i < next.arity(); ++i)
+        if (!intervals_.contains(next.operand(i))) pending.push_back(next.operand(i));
+    if (pending.size() > count) continue;
+    intervals_.try_emplace(next, interval_of_operation(next));
+    pending.pop_back();
+  }
+  return intervals_.at(expr);
 }
 
 ProfileRanges::Bounds ProfileRanges::bounds(const Expr& expr) const {

@@ -42,12 +42,14 @@ class ProfileRanges {
     size_t operator()(const Expr& expr) const { return expr.hash(); }
   };
   Bounds interval(const Expr& expr) const;
+  /// The same where the operands' intervals are known.
+  Bounds interval_of_operation(const Expr& expr) const;
   Bounds compute_bounds(const Expr& expr) const;
 
   std::vector<ProfileInput> inputs_;
   std::vector<int64_t> min_, opt_, max_;  // per symbol
   std::vector<int64_t> unwritten_;        // as opt_, but upper bounds of size tensors
-  mutable std::unordered_map<Expr, Bounds, Hash> known_bounds_;
+  mutable std::unordered_map<Expr, Bounds, Hash> known_bounds_, intervals_;
 };
 
 }  // namespace opwright

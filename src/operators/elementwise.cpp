@@ -12,8 +12,10 @@ Expr equal(const Expr& a, const Expr& b) { return Expr::make(ExprOp::kEqual, a, 
 Expr less(const Expr& a, const Expr& b) { return Expr::make(ExprOp::kLess, a, b); }
 Expr logical_not(const Expr& a) { return Expr(1) - a; }
 
-/// Whether the expression is never negative, whatever values its symbols take.
-bool is_non_negative(const InferContext& context, const Expr& e) {
+/// Whether the expression is surely never negative, whatever values its symbols take. At most
+/// `budget` operations are looked at: operands may be shared, and a model may nest them at will.
+bool is_non_negative(const InferContext& context, const Expr& e, int& budget) {
+  if (--budget < 0) return false;
   switch (e.op()) {
     case ExprOp::kConstant:
       return e.constant() >= 0;
@@ -28,17 +30,23 @@ bool is_non_negative(const InferContext& context, const Expr& e) {
     case ExprOp::kCeilDiv: {
       const bool one_suffices = e.op() == ExprOp::kMax;
       for (int i = 0; i < e.arity(); ++i)
-        if (is_non_negative(context, e.operand(i)) == one_suffices) return one_suffices;
+        if (is_non_negative(context, e.operand(i), budget) == one_suffices) return one_suffices;
       return !one_suffices;
     }
     case ExprOp::kSelect:
-      return is_non_negative(context, e.operand(1)) && is_non_negative(context, e.operand(2));
+      return is_non_negative(context, e.operand(1), budget) &&
+             is_non_negative(context, e.operand(2), budget);
     case ExprOp::kSymbol:
       return context.is_non_negative(e.symbol_id());
     case ExprOp::kSub:
       break;
   }
   return false;
+}
+
+bool is_non_negative(const InferContext& context, const Expr& e) {
+  int budget = 256;
+  return is_non_negative(context, e, budget);
 }
 
 /// The quotient rounded toward zero.

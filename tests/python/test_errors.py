@@ -478,3 +478,31 @@ def test_library_that_is_no_plugin_library(tmp_path, plugin_dir):
     assert len(registry.all_creators) == before + 1
     registry.deregister_library(handle)
     assert len(registry.all_creators) == before
+
+
+def test_shape_arithmetic_that_doubles_with_every_node():
+    """Each step uses the one before twice: 2^60 operations if they were looked at one by one."""
+    depth = 60
+    nodes = [helper.make_node("Shape", ["x"], ["s0"])]
+    for k in range(depth):
+        nodes += [
+            helper.make_node("Div", [f"s{k}", "three"], [f"d{k}"]),
+            helper.make_node("Add", [f"d{k}", f"s{k}"], [f"a{k}"]),
+            helper.make_node("Min", [f"a{k}", "limit"], [f"s{k + 1}"]),
+        ]
+    nodes.append(helper.make_node("Expand", ["one", f"s{depth}"], ["y"]))
+    constants = {
+        "three": np.array([3], np.int64),
+        "limit": np.array([50], np.int64),
+        "one": np.ones(1, np.float32),
+    }
+    proto = model(
+        nodes,
+        [("x", TensorProto.FLOAT, ["n"])],
+        [("y", TensorProto.FLOAT, None)],
+        constants,
+    )
+    engine = opwright.build(proto, shapes={"x": ((1,), (4,), (9,))}, timing=False)
+    for extent in (2, 3, 9):
+        x = np.zeros(extent, np.float32)
+        assert engine(x).shape == reference(proto, x=x)[0].shape
