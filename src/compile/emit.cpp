@@ -34,7 +34,7 @@ std::vector<PortDesc> port_descs(const StepSchedule& steps, const std::vector<in
 
 PlanEmitter::PlanEmitter(const Graph& graph, const Network& network, const Device& device,
                          bool detailed)
-    : graph_(graph), network_(network), device_(device), detailed_(detailed) {
+    : device_(device), detailed_(detailed) {
   plan_.name = network.name();
   plan_.builder = "opwright " OPWRIGHT_VERSION;
   plan_.device_type = device.type();

@@ -33,8 +33,6 @@ class PlanEmitter {
   int32_t code_index(const CodeObject& object);
   Blob shared(Blob data);
 
-  const Graph& graph_;
-  const Network& network_;
   const Device& device_;
   bool detailed_;
   ExprProgramBuilder expressions_;
