@@ -13,11 +13,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="session")
 def program() -> Path:
-    """The native program: $OPWRIGHT_PROGRAM, else beside the interpreter, else of a build folder."""
+    """The native program: $OPWRIGHT_PROGRAM, else beside the interpreter, else of the build folder."""
     if "OPWRIGHT_PROGRAM" in os.environ:
         return Path(os.environ["OPWRIGHT_PROGRAM"])
-    candidates = [Path(sys.executable).with_name("opwright")]
-    candidates += sorted(ROOT.glob("build/*/cli/opwright"))
+    candidates = [
+        Path(sys.executable).with_name("opwright"),
+        ROOT / "build" / "dev" / "cli" / "opwright",
+    ]
     found = [path for path in candidates if path.is_file()]
     assert found, f"no program among {', '.join(map(str, candidates))}: make build"
     return found[0]
@@ -28,6 +30,6 @@ def plugin_dir() -> Path:
     """The folder of the example plugin libraries that the C++ tests build."""
     if "OPWRIGHT_TEST_PLUGIN_DIR" in os.environ:
         return Path(os.environ["OPWRIGHT_TEST_PLUGIN_DIR"])
-    found = sorted(ROOT.glob("build/*/tests/cpp/plugins/circ_pad_plugin.so"))
-    assert found, "the example plugins are not built: make build"
-    return found[0].parent
+    folder = ROOT / "build" / "dev" / "tests" / "cpp" / "plugins"
+    assert (folder / "circ_pad_plugin.so").is_file(), "the plugins are not built: make build"
+    return folder
