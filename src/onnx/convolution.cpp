@@ -69,7 +69,7 @@ void conv_transpose(NodeImporter& node) {
                " values; expected ", spatial);
   if (const Ints shape = node.get_ints("output_shape"); !shape.empty()) {
     // The padding follows from the wanted extents; what is odd goes to the end, or to the start for
-    // SAME_LOWER.
+    // SAME_LOWER. Where it would be negative, the output is padded instead.
     if (static_cast<int>(shape.size()) != spatial)
       node.error("output_shape has ", shape.size(), " values; expected ", spatial);
     node.require_rank(node.input(1), spatial + 2, spatial + 2);
@@ -77,17 +77,18 @@ void conv_transpose(NodeImporter& node) {
     const bool lower = params.padding_mode == PaddingMode::kSAME_LOWER;
     params.padding_mode = PaddingMode::kEXPLICIT_ROUND_DOWN;
     params.pre_padding.clear(), params.post_padding.clear();
+    params.output_padding.resize(spatial);
     for (int i = 0; i < spatial; ++i) {
       // Expr computes without overflow.
       const Expr stride = params.stride.empty() ? 1 : params.stride[i];
       const Expr dilation = params.dilation.empty() ? 1 : params.dilation[i];
-      const Expr extra = params.output_padding.empty() ? 0 : params.output_padding[i];
+      const Expr extra = params.output_padding[i];
       const Expr& extent = x->dims()[i + 2];
       if (!extent.is_constant()) node.error("output_shape needs an input of constant extents");
-      const int64_t total =
-          max(stride * (extent - 1) + extra + (Expr(kernel[i + 2]) - 1) * dilation + 1 - shape[i],
-              0)
-              .constant();
+      const Expr surplus =
+          stride * (extent - 1) + extra + (Expr(kernel[i + 2]) - 1) * dilation + 1 - shape[i];
+      const int64_t total = max(surplus, 0).constant();
+      params.output_padding[i] = (extra + max(Expr(0) - surplus, 0)).constant();
       params.pre_padding.push_back(lower ? total - total / 2 : total / 2);
       params.post_padding.push_back(total - params.pre_padding.back());
     }

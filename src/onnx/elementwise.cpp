@@ -41,25 +41,36 @@ void pow(NodeImporter& node) {
   node.set_output(0, node.elementwise(Op::kPOW, base, node.cast(node.input(1), base->dtype())));
 }
 
-/// a - b * floor(a / b), or with fmod a remainder of the sign of a.
+/// a - b * trunc(a / b), which has the sign of a; a itself where b is infinite.
+Tensor* remainder(NodeImporter& node, Tensor* a, Tensor* b) {
+  Tensor* quotient = node.elementwise(Op::kDIV, a, b);
+  if (!is_floating(a->dtype()))
+    return node.elementwise(Op::kSUB, a, node.elementwise(Op::kPROD, quotient, b));
+  // trunc(q) = sign(q) * floor(|q|)
+  Tensor* magnitude =
+      node.unary(UnaryOperation::kFLOOR, node.unary(UnaryOperation::kABS, quotient));
+  quotient = node.elementwise(Op::kPROD, node.unary(UnaryOperation::kSIGN, quotient), magnitude);
+  Tensor* rest = node.elementwise(Op::kSUB, a, node.elementwise(Op::kPROD, quotient, b));
+  Tensor* whole = node.elementwise(Op::kAND, node.unary(UnaryOperation::kISINF, b),
+                                   node.elementwise(Op::kLESS, node.unary(UnaryOperation::kABS, a),
+                                                    node.unary(UnaryOperation::kABS, b)));
+  return node.add<Select>({}, {whole, a, rest});
+}
+
+/// The remainder of the sign of the divisor or, with fmod, of the dividend.
 void mod(NodeImporter& node) {
   Tensor *a = node.input(0), *b = node.input(1);
   const bool fmod = node.get_int("fmod", 0) != 0;
-  if (!fmod && is_floating(a->dtype())) node.error("floating types need fmod=1");
-  Tensor* quotient = nullptr;
-  if (!fmod) {
-    quotient = node.elementwise(Op::kFLOOR_DIV, a, b);
-  } else {
-    quotient = node.elementwise(Op::kDIV, a, b);
-    if (is_floating(a->dtype())) {
-      // trunc(q) = sign(q) * floor(|q|)
-      Tensor* magnitude =
-          node.unary(UnaryOperation::kFLOOR, node.unary(UnaryOperation::kABS, quotient));
-      quotient =
-          node.elementwise(Op::kPROD, node.unary(UnaryOperation::kSIGN, quotient), magnitude);
-    }
+  if (fmod) return node.set_output(0, remainder(node, a, b));
+  if (!is_floating(a->dtype())) {
+    Tensor* quotient = node.elementwise(Op::kFLOOR_DIV, a, b);
+    return node.set_output(0,
+                           node.elementwise(Op::kSUB, a, node.elementwise(Op::kPROD, quotient, b)));
   }
-  node.set_output(0, node.elementwise(Op::kSUB, a, node.elementwise(Op::kPROD, quotient, b)));
+  Tensor* rest = remainder(node, a, b);
+  Tensor* wrong_sign = node.elementwise(
+      Op::kLESS, node.elementwise(Op::kPROD, rest, node.unary(UnaryOperation::kSIGN, b)), 0.0);
+  node.set_output(0, node.add<Select>({}, {wrong_sign, node.elementwise(Op::kSUM, rest, b), rest}));
 }
 
 void where(NodeImporter& node) {

@@ -296,7 +296,9 @@ void space_to_depth(NodeImporter& node) {
   const SymShape d = x->dims();
   const Expr height = floor_div(d[2], block), width = floor_div(d[3], block);
   const SymShape split = {d[0], d[1], height, block, width, block};
-  Tensor* y = node.transpose(node.reshape(x, split), {0, 3, 5, 1, 2, 4});
+  const bool crd = node.get_text("mode", "DCR") == "CRD";
+  Tensor* y =
+      node.transpose(node.reshape(x, split), crd ? Ints{0, 1, 3, 5, 2, 4} : Ints{0, 3, 5, 1, 2, 4});
   const SymShape joined = {d[0], d[1] * (block * block), height, width};
   node.set_output(0, node.reshape(y, joined));
 }

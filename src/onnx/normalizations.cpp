@@ -106,6 +106,20 @@ void layer_normalization(NodeImporter& node, bool rms) {
   std::vector<Tensor*> inputs = {x, node.input(1)};
   if (Tensor* bias = node.optional_input(2)) inputs.push_back(bias);
   node.set_output(0, node.add<Normalization>(params, inputs));
+  if (!node.has_output(1) && !node.has_output(2)) return;
+  // Mean and 1 / deviation, which training reads.
+  using Op = ElementWiseOperation;
+  Ints axes;
+  for (int i = 0; i < x->rank(); ++i)
+    if (params.axes >> i & 1) axes.push_back(i);
+  Tensor* mean = node.reduce(ReduceOperation::kAVG, x, axes, true);
+  Tensor* centered = node.elementwise(Op::kSUB, x, mean);
+  Tensor* variance = node.reduce(ReduceOperation::kAVG,
+                                 node.elementwise(Op::kPROD, centered, centered), axes, true);
+  Tensor* deviation =
+      node.unary(UnaryOperation::kSQRT, node.elementwise(Op::kSUM, variance, params.epsilon));
+  node.set_output(1, mean);
+  node.set_output(2, node.unary(UnaryOperation::kRECIP, deviation));
 }
 
 void lrn(NodeImporter& node) {

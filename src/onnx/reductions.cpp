@@ -27,33 +27,40 @@ Tensor* square(NodeImporter& node, Tensor* x) {
 Tensor* root(NodeImporter& node, Tensor* x) { return node.unary(UnaryOperation::kSQRT, x); }
 Tensor* logarithm(NodeImporter& node, Tensor* x) { return node.unary(UnaryOperation::kLOG, x); }
 
-/// `since`: the opset from which the axes are an input.
+/// The axes of a Reduce* node, from the opset `since` on an input; nullopt where nothing is
+/// reduced.
+std::optional<Ints> reduced_axes(NodeImporter& node, int rank, int64_t since) {
+  std::optional<Ints> axes = node.axes_of(rank, since, 1);
+  if (axes && !axes->empty()) return axes;
+  if (rank == 0 || (node.opset() >= since && node.get_int("noop_with_empty_axes", 0) != 0))
+    return std::nullopt;
+  return all_axes(rank);
+}
+
 template <Op op, int since, Map before = keep, Map after = keep>
 void reduce(NodeImporter& node) {
-  Tensor* x = node.input(0);
-  std::optional<Ints> axes = node.axes_of(x->rank(), since, 1);
-  if (!axes || axes->empty()) {
-    if (node.opset() >= since && node.get_int("noop_with_empty_axes", 0) != 0) {
-      node.set_output(0, after(node, before(node, x)));
-      return;
-    }
-    axes = all_axes(x->rank());
-  }
+  Tensor* y = before(node, node.input(0));
   const bool keep_dims = node.get_int("keepdims", 1) != 0;
-  node.set_output(0, after(node, node.reduce(op, before(node, x), *axes, keep_dims)));
+  if (const std::optional<Ints> axes = reduced_axes(node, y->rank(), since))
+    y = node.reduce(op, y, *axes, keep_dims);
+  node.set_output(0, after(node, y));
 }
 
 /// m + log(sum(exp(x - m))) with the maximum m, so that nothing overflows.
 void reduce_log_sum_exp(NodeImporter& node) {
   Tensor* x = node.input(0);
-  const Ints axes = node.axes_of(x->rank(), 18, 1).value_or(all_axes(x->rank()));
+  const std::optional<Ints> axes = reduced_axes(node, x->rank(), 18);
+  if (!axes) return node.set_output(0, x);
   const bool keep_dims = node.get_int("keepdims", 1) != 0;
-  Tensor* peak = node.reduce(Op::kMAX, x, axes, true);
+  Tensor* peak = node.reduce(Op::kMAX, x, *axes, true);
+  // Infinity minus infinity is not a number: an infinite maximum is not subtracted.
+  peak = node.add<Select>(
+      {}, {node.unary(UnaryOperation::kISINF, peak), node.scalar(0, x->dtype()), peak});
   Tensor* scaled =
       node.unary(UnaryOperation::kEXP, node.elementwise(ElementWiseOperation::kSUB, x, peak));
-  Tensor* sum = node.unary(UnaryOperation::kLOG, node.reduce(Op::kSUM, scaled, axes, true));
+  Tensor* sum = node.unary(UnaryOperation::kLOG, node.reduce(Op::kSUM, scaled, *axes, true));
   Tensor* y = node.elementwise(ElementWiseOperation::kSUM, peak, sum);
-  node.set_output(0, keep_dims ? y : node.squeeze(y, axes));
+  node.set_output(0, keep_dims ? y : node.squeeze(y, *axes));
 }
 
 void softmax(NodeImporter& node, bool log) {

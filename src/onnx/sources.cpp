@@ -120,6 +120,21 @@ void random(NodeImporter& node, FillOperation operation, bool like) {
   node.set_output(0, fill(node, params, dims));
 }
 
+/// In inference nothing is dropped.
+void dropout(NodeImporter& node) {
+  if (Tensor* training = node.optional_input(2)) {
+    if (node.opset() >= 12 && node.constant_ints(training, "training_mode").at(0) != 0)
+      node.error("training_mode=1 is not supported");
+  }
+  Tensor* x = node.input(0);
+  node.set_output(0, x);
+  if (!node.has_output(1)) return;
+  FillParams params;
+  params.to_type = DataType::kBOOL;
+  params.alpha = 1;
+  node.set_output(1, fill(node, params, x->dims()));
+}
+
 void pass_through(NodeImporter& node) { node.set_output(0, node.input(0)); }
 
 /// on where the last axis's index equals the input's value, off elsewhere.
@@ -168,7 +183,7 @@ void add_sources(NodeTable& table) {
     random(n, FillOperation::kRANDOM_NORMAL, true);
   };
   table["Identity"] = pass_through;
-  table["Dropout"] = pass_through;
+  table["Dropout"] = dropout;
 }
 
 }  // namespace opwright::onnx

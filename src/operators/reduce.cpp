@@ -49,7 +49,9 @@ std::vector<OutputInfo> Reduce::infer(InferContext& context) const {
   const ReduceOperation op = params().op;
   inference.require(op >= ReduceOperation::kSUM && op <= ReduceOperation::kAVG,
                     "unknown operation ", static_cast<int32_t>(op));
-  inference.require_type(0, is_number(x.dtype), "a number");
+  const bool is_order = op == ReduceOperation::kMAX || op == ReduceOperation::kMIN;
+  inference.require_type(0, is_number(x.dtype) || (is_order && x.dtype == DataType::kBOOL),
+                         is_order ? "a number or BOOL" : "a number");
   const std::vector<int> axes = inference.axes_of(params().axes, inference.rank(0));
   inference.require(!axes.empty() || x.dims.empty(), "at least one axis must be reduced");
   SymShape shape;

@@ -190,6 +190,8 @@ class ReduceKernel final : public Kernel {
       } else {
         int64_t total = reinterpret_cast<const int64_t*>(totals)[i];
         if (op_ == ReduceOperation::kAVG) total = split_.count == 0 ? 0 : total / split_.count;
+        // The extreme of no truth values is the neutral element, which is no truth value itself.
+        if (input_type_.dtype == DataType::kBOOL) total = total > 0;
         if (type_ == DataType::kINT64)
           reinterpret_cast<int64_t*>(values)[i] = total;
         else
