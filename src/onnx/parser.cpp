@@ -78,7 +78,8 @@ class GraphImporter {
                      "' is double precision; the engine takes it in FP32");
       Tensor* input = network_.add_input(value.name, dtype, Shape(value.dims));
       for (size_t i = 0; i < value.dims.size(); ++i)
-        if (value.dims[i] < 0 && !value.dim_names[i].empty())
+        // Some exporters call every extent that they do not know '?'; these need not be equal.
+        if (value.dims[i] < 0 && !value.dim_names[i].empty() && value.dim_names[i] != "?")
           input->set_dimension_name(static_cast<int>(i), value.dim_names[i]);
       tensors_[value.name] = input;
     }
