@@ -123,7 +123,7 @@ void random(NodeImporter& node, FillOperation operation, bool like) {
 /// In inference nothing is dropped.
 void dropout(NodeImporter& node) {
   if (Tensor* training = node.optional_input(2)) {
-    if (node.opset() >= 12 && node.constant_ints(training, "training_mode").at(0) != 0)
+    if (node.opset() >= 12 && node.constant_int(training, "training_mode") != 0)
       node.error("training_mode=1 is not supported");
   }
   Tensor* x = node.input(0);

@@ -10,9 +10,9 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
-from onnx_graphs import reference_session
 
 import opwright
+from onnx_graphs import reference_session
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import helper
-from onnx_graphs import FLOAT, INT64, as_list, assert_close, model, reference_session
 
 import opwright
+from onnx_graphs import FLOAT, INT64, as_list, assert_close, model, reference_session
 
 bounded = settings(
     max_examples=25,

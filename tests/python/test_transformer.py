@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx_graphs import assert_close, reference_session
-from transformer_model import sentence_transformer
 
 import opwright
+from onnx_graphs import assert_close, reference_session
+from transformer_model import sentence_transformer
 
 SHAPES = [(1, 1), (1, 7), (2, 16), (3, 33), (4, 64), (1, 100)]
 
