@@ -6,7 +6,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/pointwise_float.cpp"
-#include "hwy/foreach_target.h"
+#include <hwy/foreach_target.h>
 
 #include "backend/cpu/pointwise_math-inl.h"
 

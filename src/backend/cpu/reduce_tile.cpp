@@ -9,9 +9,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/reduce_tile.cpp"
-#include "hwy/foreach_target.h"
+#include <hwy/foreach_target.h>
 
-#include "hwy/highway.h"
+#include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace opwright::HWY_NAMESPACE {
