@@ -91,4 +91,40 @@ void pick_elements(std::byte* to, const std::byte* from, int64_t element_size, c
   }
 }
 
+namespace {
+
+template <class T>
+void repeat(std::byte* to, const std::byte* from, int64_t times, int64_t count) {
+  T* out = reinterpret_cast<T*>(to);
+  const T* in = reinterpret_cast<const T*>(from);
+  if (times == 2) {  // the common upsampling
+    for (int64_t i = 0; i < count; ++i) {
+      const T pair[2] = {in[i], in[i]};
+      std::memcpy(out + 2 * i, pair, sizeof pair);  // one store
+    }
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i)
+    for (int64_t j = 0; j < times; ++j) *out++ = in[i];
+}
+
+}  // namespace
+
+void repeat_elements(std::byte* to, const std::byte* from, int64_t element_size, int64_t times,
+                     int64_t count) {
+  switch (element_size) {
+    case 1:
+      return repeat<uint8_t>(to, from, times, count);
+    case 2:
+      return repeat<uint16_t>(to, from, times, count);
+    case 4:
+      return repeat<uint32_t>(to, from, times, count);
+    case 8:
+      return repeat<uint64_t>(to, from, times, count);
+    default:
+      for (int64_t i = 0; i < count * times; ++i)
+        std::memcpy(to + i * element_size, from + i / times * element_size, element_size);
+  }
+}
+
 }  // namespace opwright

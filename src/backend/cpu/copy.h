@@ -18,5 +18,8 @@ void gather_elements(std::byte* to, const std::byte* from, int64_t element_size,
 /// Copies the elements with these indices next to each other.
 void pick_elements(std::byte* to, const std::byte* from, int64_t element_size, const int64_t* index,
                    int64_t count);
+/// Writes each of `count` elements `times` times.
+void repeat_elements(std::byte* to, const std::byte* from, int64_t element_size, int64_t times,
+                     int64_t count);
 
 }  // namespace opwright

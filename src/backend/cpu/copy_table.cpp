@@ -16,11 +16,12 @@ void TableCopy::reserve(const Axes& output) {
 
 void TableCopy::begin(const Axes& input, const Axes& output, int element_size, int merged) {
   element_size_ = element_size;
-  item_bytes_ = element_size;
   rows_ = 1;
   for (int i = 0; i < output.count; ++i)
     if (output[i] == 0) rows_ = 0;
-  for (int i = merged; i < output.count; ++i) item_bytes_ *= output[i];
+  item_elements_ = 1;
+  for (int i = merged; i < output.count; ++i) item_elements_ *= output[i];
+  item_bytes_ = item_elements_ * element_size;
   int64_t* table = storage_.data();
   int64_t stride = item_bytes_;
   for (int i = merged - 1; i >= 0; --i) {
@@ -48,6 +49,10 @@ void TableCopy::finish() {
   find_run();
   const int64_t* table = tables_[outer_count_];
   has_fill_ = std::any_of(table, table + count_, [](int64_t index) { return index < 0; });
+  repeat_ = 1;
+  while (repeat_ < count_ && table[repeat_] == table[0]) ++repeat_;
+  for (int64_t k = 0; k < count_; ++k)
+    if (table[k] < 0 || count_ % repeat_ != 0 || table[k] != table[0] + k / repeat_) repeat_ = 1;
   step_ = count_ > 1 ? table[1] - table[0] : 1;
   for (int64_t k = 1; k < count_ && step_ != kIrregular; ++k)
     if (table[k] < 0 || table[k - 1] < 0 || table[k] - table[k - 1] != step_) step_ = kIrregular;
@@ -67,7 +72,7 @@ void TableCopy::find_run() {
 }
 
 void TableCopy::fill_items(std::byte* to, const std::byte* fill, int64_t count) const {
-  fill_elements(to, fill, element_size_, count * item_bytes_ / element_size_);
+  fill_elements(to, fill, element_size_, count * item_elements_);
 }
 
 void TableCopy::copy_items(const std::byte* from, std::byte* to, const std::byte* fill,
@@ -96,6 +101,9 @@ void TableCopy::copy_row(const std::byte* from, std::byte* to, const std::byte* 
   if (step_ != 1 && step_ != kIrregular)  // strided, reversed or repeated
     return gather_elements(to, from + table[0] * item_bytes_, item_bytes_, step_ * item_bytes_,
                            count_);
+  if (repeat_ > 1)
+    return repeat_elements(to, from + table[0] * item_bytes_, item_bytes_, repeat_,
+                           count_ / repeat_);
   if (!has_fill_ && (run_end_ - run_begin_) * 4 < count_)
     return pick_elements(to, from, item_bytes_, table, count_);
   copy_items(from, to, fill, 0, run_begin_);
@@ -113,6 +121,7 @@ void TableCopy::copy_rows(const std::byte* from, std::byte* to, const std::byte*
     index[i] = rest % extents_[i];
     rest /= extents_[i];
   }
+  const std::byte* previous = nullptr;
   for (int64_t row = begin; row < end; ++row) {
     const std::byte* source = from;
     bool filled = false;
@@ -123,8 +132,11 @@ void TableCopy::copy_rows(const std::byte* from, std::byte* to, const std::byte*
     }
     if (filled)
       fill_items(to + row * row_bytes_, fill, count_);
+    else if (source == previous)  // the same row again
+      std::memcpy(to + row * row_bytes_, to + (row - 1) * row_bytes_, row_bytes_);
     else
       copy_row(source, to + row * row_bytes_, fill);
+    previous = filled ? nullptr : source;
     for (int i = outer_count_ - 1; i >= 0 && ++index[i] == extents_[i]; --i) index[i] = 0;
   }
 }

@@ -53,6 +53,8 @@ class TableCopy {
   int outer_count_ = 0;  // axes before the one whose items make a row
   int element_size_ = 1;
   int64_t rows_ = 0, count_ = 0, row_bytes_ = 0, item_bytes_ = 0, grain_ = 1;
+  int64_t item_elements_ = 1;
+  int64_t repeat_ = 1;  ///< times that each item of a row comes in the last axis, one after another
   int64_t run_begin_ = 0, run_end_ = 0, step_ = 1;
   bool has_fill_ = false;  // in the last table
 };

@@ -106,13 +106,18 @@ struct Min {
 template <class T>
 using Total = std::conditional_t<std::is_floating_point_v<T>, double, int64_t>;
 
+/// Halves first: pairwise, in the elements' type but short. The trip count is fixed for the
+/// compiler to vectorize it.
+template <class Op, int kHalf, class T>
+HWY_INLINE void fold(T* lanes) {
+  for (int i = 0; i < kHalf; ++i) Op::apply(lanes[i], lanes[i + kHalf]);
+  if constexpr (kHalf > 1) fold<Op, kHalf / 2>(lanes);
+}
 template <class Op, class T>
 HWY_INLINE void merge_lanes(const Vector<T>& v, Total<T>& total) {
   T lanes[kLanes<T>];
   store<T>(v, lanes);
-  // Halves first: pairwise, in FP32 but short.
-  for (int half = kLanes<T> / 2; half >= 1; half /= 2)
-    for (int i = 0; i < half; ++i) Op::apply(lanes[i], lanes[i + half]);
+  fold<Op, kLanes<T> / 2>(lanes);
   Op::apply(total, static_cast<Total<T>>(lanes[0]));
 }
 
@@ -128,7 +133,7 @@ void reduce(const void* from, int64_t count, void* total_pointer) {
   const T* x = static_cast<const T*>(from);
   Total<T> total = *static_cast<Total<T>*>(total_pointer);
   constexpr int64_t kStep = 4 * kLanes<T>, kBlock = 32 * kStep;
-  while (count >= kLanes<T>) {
+  while (count > 0) {
     Vector<T> a0, a1, a2, a3, b;
     set_neutral<Op, T>(a0);
     a1 = a2 = a3 = a0;
@@ -146,7 +151,17 @@ void reduce(const void* from, int64_t count, void* total_pointer) {
     }
     for (; i + kLanes<T> <= end; i += kLanes<T>) {
       load<T>(x + i, b);
-      Op::template apply_vector<T>(a0, b);
+      Op::template apply_vector<T>(a1, b);
+    }
+    if (end - i <= 4) {
+      for (; i < end; ++i) Op::apply(total, static_cast<Total<T>>(x[i]));
+    } else {  // the rest, filled up with what changes nothing
+      T lanes[kLanes<T>];
+      std::fill_n(lanes, kLanes<T>, Op::template neutral<T>());
+      std::memcpy(lanes, x + i, (end - i) * sizeof(T));
+      load<T>(lanes, b);
+      Op::template apply_vector<T>(a2, b);
+      i = end;
     }
     Op::template apply_vector<T>(a0, a1);
     Op::template apply_vector<T>(a2, a3);
@@ -155,7 +170,6 @@ void reduce(const void* from, int64_t count, void* total_pointer) {
     x += i;
     count -= i;
   }
-  for (int64_t i = 0; i < count; ++i) Op::apply(total, static_cast<Total<T>>(x[i]));
   *static_cast<Total<T>*>(total_pointer) = total;
 }
 

@@ -152,7 +152,8 @@ INSTANTIATE_TEST_SUITE_P(All, PointwiseFunction,
                                         return 2 * (std::max(x / 2, 0.0) +
                                                     std::log1p(std::exp(-std::abs(x / 2)))) +
                                                0 * (std::isnan(x) ? x : 0);
-                                      }},
+                                      },
+                                      1e-6, 3e-38},
                              Function{
                                  "clip", activation(ActivationType::kCLIP, 0, -1.5, 2.25),
                                  [](double x) { return x < -1.5   ? -1.5
