@@ -506,3 +506,52 @@ def test_shape_arithmetic_that_doubles_with_every_node():
     for extent in (2, 3, 9):
         x = np.zeros(extent, np.float32)
         assert engine(x).shape == reference(proto, x=x)[0].shape
+
+
+@pytest.mark.parametrize(
+    "op, shape_a, shape_b, good, bad",
+    [
+        ("Add", ["n", 5], [2, "m"], ((2, 5), (2, 5)), ((2, 5), (2, 4))),
+        ("Mul", ["n", 3], ["m", 3], ((1, 3), (4, 3)), ((2, 3), (4, 3))),
+        ("Concat", ["n", 3], ["m", "k"], ((2, 3), (4, 3)), ((2, 3), (4, 2))),
+        ("MatMul", [3, "n"], ["m", 2], ((3, 4), (4, 2)), ((3, 2), (4, 2))),
+        ("MatMul", ["n", 3, 4], ["m", 4, 2], ((2, 3, 4), (2, 4, 2)), ((2, 3, 4), (3, 4, 2))),
+    ],
+)
+def test_inputs_that_do_not_fit_each_other_at_run_time(op, shape_a, shape_b, good, bad):
+    """Extents that the build left open: a kernel that believed them would read beyond the end."""
+    node = helper.make_node(op, ["a", "b"], ["y"], **({"axis": 0} if op == "Concat" else {}))
+    proto = model(
+        [node],
+        [("a", TensorProto.FLOAT, shape_a), ("b", TensorProto.FLOAT, shape_b)],
+        [("y", TensorProto.FLOAT, None)],
+    )
+
+    def span(shape, opt):
+        ends = [tuple(v if isinstance(d, str) else d for d in shape) for v in (1, 6)]
+        return ends[0], opt, ends[1]
+
+    shapes = {"a": span(shape_a, good[0]), "b": span(shape_b, good[1])}
+    engine = opwright.build(proto, shapes=shapes, timing=False)
+    rng = np.random.default_rng(0)
+    for _ in range(2):
+        a, b = (rng.normal(size=shape).astype(np.float32) for shape in good)
+        np.testing.assert_allclose(
+            engine(a, b), reference(proto, a=a, b=b)[0], rtol=1e-5, atol=1e-6
+        )
+        with pytest.raises(opwright.Error):
+            engine(*(np.zeros(shape, np.float32) for shape in bad))
+
+
+def test_reshape_that_loses_elements_at_run_time():
+    constants = {"shape": np.array([4, 3], np.int64)}
+    node = helper.make_node("Reshape", ["x", "shape"], ["y"])
+    proto = model(
+        [node], [("x", TensorProto.FLOAT, ["n", 6])], [("y", TensorProto.FLOAT, None)], constants
+    )
+    engine = opwright.build(proto, shapes={"x": ((1, 6), (2, 6), (4, 6))}, timing=False)
+    x = np.arange(12, dtype=np.float32).reshape(2, 6)
+    np.testing.assert_array_equal(engine(x), x.reshape(4, 3))
+    for extent in (1, 3, 4):
+        with pytest.raises(opwright.Error):
+            engine(np.zeros((extent, 6), np.float32))

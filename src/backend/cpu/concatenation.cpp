@@ -5,6 +5,8 @@
 #include "backend/cpu/copy.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/pointwise_broadcast.h"
+#include "backend/cpu/shape_checks.h"
+#include "base/error.h"
 #include "base/parallel.h"
 #include "operators/movement.h"
 
@@ -23,6 +25,14 @@ class ConcatenationKernel final : public Kernel {
       : axis_(axis_of(op, args.outputs[0].max.rank())), type_(args.outputs[0].type) {}
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
+    int64_t sum = 0;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      for (int k = 0; k < outputs[0].rank(); ++k)
+        if (k != axis_) require_equal_extent(k, inputs[0], static_cast<int>(i), inputs[i]);
+      sum += inputs[i][axis_];
+    }
+    require(sum == outputs[0][axis_], "the inputs have ", sum, " extents along axis ", axis_,
+            ", the output ", outputs[0][axis_]);
     const int axis = physical_axis(axis_, outputs[0].rank(), type_.format);
     const auto bytes_from = [&](const Shape& shape, int first) {
       const Axes extents = physical_extents(shape, type_.format);

@@ -4,6 +4,8 @@
 #include "backend/cpu/candidates.h"
 #include "backend/cpu/copy.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/shape_checks.h"
+#include "base/error.h"
 #include "base/parallel.h"
 #include "operators/movement.h"
 
@@ -50,6 +52,7 @@ class GatherKernel final : public Kernel {
     const int batch = static_cast<int>(params_.num_elementwise_dims);
     const int axis = static_cast<int>(params_.axis < 0 ? params_.axis + data.rank() : params_.axis);
     numel_ = outputs[0].numel();
+    for (int i = 0; i < batch; ++i) require_equal_extent(i, data, 1, indices);
     switch (params_.mode) {
       case GatherMode::kDEFAULT:
         outer_ = data.numel(batch, axis);
@@ -60,6 +63,9 @@ class GatherKernel final : public Kernel {
       case GatherMode::kELEMENT: {
         // Rows of the indices; all but the last axis are walked by their index.
         rows_ = indices;
+        for (int i = 0; i < data.rank(); ++i)
+          require(i == axis || indices[i] <= data[i], "indices of shape ", indices,
+                  " reach beyond data of shape ", data, " in extent ", i);
         int64_t stride = 1;
         for (int i = data.rank() - 1; i >= 0; --i) {
           strides_[i] = stride;

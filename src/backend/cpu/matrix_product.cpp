@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+
 namespace opwright {
 namespace {
 
@@ -29,6 +31,9 @@ Matrix matrix_of(const Shape& shape, MatrixOperation op, bool vector_is_row) {
 MatrixProduct analyze_product(const MatrixMultiplyParams& params, const Shape& a, const Shape& b) {
   Matrix left = matrix_of(a, params.op0, true);
   const Matrix right = matrix_of(b, params.op1, false);
+  require(left.columns == right.rows, "matrices of shapes ", a, " and ", b,
+          " cannot be multiplied: the first has ", left.columns, " columns, the second ",
+          right.rows, " rows");
   const int stack_rank = std::max(left.stack_rank, right.stack_rank);
   const auto extent = [&](const Shape& shape, int rank, int axis) {
     const int own = axis - (stack_rank - rank);
@@ -43,6 +48,8 @@ MatrixProduct analyze_product(const MatrixMultiplyParams& params, const Shape& a
   std::vector<Axis> axes;
   for (int axis = stack_rank - 1; axis >= 0; --axis) {
     const Axis next{extent(a, left.stack_rank, axis), extent(b, right.stack_rank, axis)};
+    require(next.a == next.b || next.a == 1 || next.b == 1, "stacks of matrices of shapes ", a,
+            " and ", b, " cannot be multiplied: their extents must be equal or 1");
     if (next.a == 1 && next.b == 1) continue;
     const auto alike = [&](int64_t Axis::*side) {
       return (next.*side == 1) == (axes.back().*side == 1);

@@ -11,6 +11,7 @@
 #include "backend/cpu/pointwise_tile.h"
 #include "backend/cpu/reduce_axes.h"
 #include "backend/cpu/reduce_tile.h"
+#include "backend/cpu/shape_checks.h"
 #include "base/parallel.h"
 #include "base/types.h"
 
@@ -44,6 +45,8 @@ class NormalizationKernel final : public Kernel {
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape>) override {
     const Shape& shape = inputs[0];
+    for (size_t i = 1; i < inputs.size(); ++i)
+      if (affine_[i - 1].present) require_broadcast(static_cast<int>(i), inputs[i], shape);
     const Axes extents = physical_extents(shape, x_.format);
     const int rank = shape.rank();
     numel_ = 1;

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "backend/cpu/candidates.h"
+#include "backend/cpu/shape_checks.h"
 #include "base/error.h"
 #include "base/types.h"
 
@@ -101,6 +102,8 @@ TileFunction PointwisePlan::function_of(int index) const {
 
 void PointwisePlan::set_shapes(std::span<const Shape> inputs, std::span<const Shape> outputs) {
   const Shape& shape = outputs[0];
+  for (size_t i = 0; i < inputs.size(); ++i)
+    require_broadcast(static_cast<int>(i), inputs[i], shape);
   const TensorFormat format = output_types_[0].format;
   const Axes extents = physical_extents(shape, format);
   numel_ = 1;

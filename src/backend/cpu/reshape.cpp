@@ -1,6 +1,7 @@
 #include "backend/cpu/candidates.h"
 #include "backend/cpu/copy.h"
 #include "backend/cpu/kernels.h"
+#include "base/error.h"
 #include "base/types.h"
 
 namespace opwright {
@@ -10,7 +11,9 @@ class ReshapeKernel final : public Kernel {
  public:
   explicit ReshapeKernel(const KernelArgs& args) : type_(args.outputs[0].type.dtype) {}
 
-  void on_shape_change(std::span<const Shape>, std::span<const Shape> outputs) override {
+  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
+    require(inputs[0].numel() == outputs[0].numel(), "cannot reshape ", inputs[0], " to ",
+            outputs[0], ", which has another number of elements");
     bytes_ = bytes_of(type_, outputs[0].numel());
   }
   void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
