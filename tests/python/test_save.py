@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import random
@@ -31,20 +32,25 @@ def new() -> opwright.Engine:
     return opwright.build(convolution(channels=5000, seed=2), timing=False)
 
 
-@pytest.fixture
+@contextlib.contextmanager
 def small_disk():
-    """No file may become longer than 64 KiB, as on a disk that is full."""
+    """No file may become longer than 64 KiB, as on a disk that is full.
+
+    It holds for the test run's own log too, so only around the call under test.
+    """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (65536, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_full_disk_leaves_the_old_file_alone(tmp_path, old, new, small_disk):
+def test_full_disk_leaves_the_old_file_alone(tmp_path, old, new):
     path = tmp_path / "model.engine"
     old.save(path)
     content = path.read_bytes()
-    with pytest.raises(opwright.Error, match=os.strerror(errno.EFBIG)):
+    with small_disk(), pytest.raises(opwright.Error, match=os.strerror(errno.EFBIG)):
         new.save(path)
     assert path.read_bytes() == content
     assert os.listdir(tmp_path) == ["model.engine"]
@@ -52,8 +58,8 @@ def test_full_disk_leaves_the_old_file_alone(tmp_path, old, new, small_disk):
     assert new(X).shape == (1, 5000, 8, 8)
 
 
-def test_full_disk_makes_no_file(tmp_path, new, small_disk):
-    with pytest.raises(opwright.Error, match=os.strerror(errno.EFBIG)):
+def test_full_disk_makes_no_file(tmp_path, new):
+    with small_disk(), pytest.raises(opwright.Error, match=os.strerror(errno.EFBIG)):
         new.save(tmp_path / "model.engine")
     assert os.listdir(tmp_path) == []
 
