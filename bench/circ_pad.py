@@ -157,7 +157,7 @@ def main() -> None:
     widths = [(0, 0), (0, 0), (PAD, PAD), (PAD, PAD)]
     if not np.array_equal(result[:2], np.pad(source[:2], widths, mode="wrap")):
         raise SystemExit("bench/circ_pad: the result differs from numpy.pad")
-    print(f"threads: {count}; tactic chosen: {chosen['TacticValue']} of 1 (rows), 2 (stream)")
+    print(f"threads: {count}; tactic chosen: {('rows', 'stream')[chosen['TacticValue'] - 1]}")
     print(f"compiled kernel {times[0] * 1e3:8.2f} ms")
     print(f"memcpy          {times[1] * 1e3:8.2f} ms")
     print(f"speed relative to memcpy: {times[1] / times[0]:.2f}")
