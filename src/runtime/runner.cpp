@@ -8,6 +8,7 @@
 #include "base/half.h"
 #include "network/domain_guard.h"
 #include "plan/shapes.h"
+#include "runtime/shape_check.h"
 
 namespace opwright {
 
@@ -278,11 +279,36 @@ void Runner::tell(int number) {
     update(step.inputs, known.inputs);
     update(step.outputs, known.outputs);
     if (known.is_told) return;
+    check(number);
     kernels_[number]->on_shape_change(known.inputs, known.outputs);
     known.is_told = true;
   } catch (const Error& error) {
     rethrow(error, step);
   }
+}
+
+void Runner::check(int number) const {
+  const PlanStep& step = schedule_.steps[number];
+  const StepShapes& known = step_shapes_[number];
+  const Operator& op = *engine_.op(profile_, number);
+  const size_t count = step.inputs.size();
+  const auto present = std::make_unique<bool[]>(count);
+  std::vector<std::optional<std::vector<int64_t>>> values(count);
+  for (size_t i = 0; i < count; ++i) {
+    present[i] = step.inputs[i] >= 0;
+    if (!present[i] || !op.is_shape_input(static_cast<int>(i))) continue;
+    const PlanTensor& tensor = schedule_.tensors[step.inputs[i]];
+    if (tensor.location == PlanTensor::Location::kValues) {
+      values[i].emplace();
+      for (int32_t value : tensor.values) values[i]->push_back(shapes_.values()[value]);
+    } else if (tensor.location == PlanTensor::Location::kWeight && !tensor.data.empty()) {
+      values[i].emplace(known.inputs[i].numel());
+      convert(tensor.data.data(), tensor.type.dtype, values[i]->data(), DataType::kINT64,
+              known.inputs[i].numel());
+    }
+  }
+  check_shapes(op, step.name, step.candidate.inputs, known.inputs, {present.get(), count}, values,
+               known.outputs);
 }
 
 void Runner::compute(ValuesTensor& values) {

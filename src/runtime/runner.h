@@ -75,6 +75,7 @@ class Runner {
   Shape tensor_shape(const PlanTensor& tensor, int32_t step) const;
   void check_fits(const PlanTensor& tensor, const Shape& shape) const;
   void tell(int step);
+  void check(int step) const;
   void compute(ValuesTensor& values);
   void resolve(SizeGroup& group);
   template <bool kTimed>

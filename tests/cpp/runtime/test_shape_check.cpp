@@ -1,0 +1,45 @@
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "operators/movement.h"
+#include "operators/reduce.h"
+#include "runtime/shape_check.h"
+
+namespace opwright {
+namespace {
+
+using Values = std::optional<std::vector<int64_t>>;
+
+void check(const Operator& op, std::vector<Shape> inputs, std::vector<Shape> outputs,
+           std::vector<Values> values = {}) {
+  const std::vector<PortType> types(inputs.size(), PortType{DataType::kHALF, TensorFormat::kHWC});
+  const bool present[] = {true, true, true, true, true};
+  values.resize(inputs.size());
+  check_shapes(op, "layer", types, inputs, std::span(present, inputs.size()), values, outputs);
+}
+
+TEST(ShapeCheck, TakesWhatTheOperatorMakes) {
+  const Reduce reduce({ReduceOperation::kSUM, 0b10, false});
+  check(reduce, {{2, 3, 4}}, {{2, 4}});
+  EXPECT_THROW(check(reduce, {{2, 3, 4}}, {{2, 5}}), Error);
+  EXPECT_THROW(check(reduce, {{2, 3, 4}}, {{2, 4}, {2, 4}}), Error);
+}
+
+TEST(ShapeCheck, ReshapesKeepTheNumberOfElementsAndConversionsTheShape) {
+  check(Reshape(), {{2, 6}}, {{3, 4}});
+  EXPECT_THROW(check(Reshape(), {{2, 6}}, {{3, 5}}), Error);
+  check(Reformat(), {{2, 6}}, {{2, 6}});
+  EXPECT_THROW(check(Reformat(), {{2, 6}}, {{6, 2}}), Error);
+}
+
+TEST(ShapeCheck, ShapeInputsCountWhereTheyAreKnown) {
+  const Transpose transpose({{1, 0}});
+  EXPECT_THROW(check(transpose, {{2, 3}}, {{2, 3}}), Error);
+  const TopK top({TopKOperation::kMAX, 1, 0b1, DataType::kINT32});
+  check(top, {{9}, {}}, {{4}, {4}}, {Values(), std::vector<int64_t>{4}});
+  EXPECT_THROW(check(top, {{9}, {}}, {{5}, {5}}, {Values(), std::vector<int64_t>{4}}), Error);
+  check(top, {{9}, {}}, {{5}, {5}});  // k comes from data: nothing to compare
+}
+
+}  // namespace
+}  // namespace opwright
