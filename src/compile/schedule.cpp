@@ -189,7 +189,9 @@ class ScheduleBuilder {
     for (size_t s = 0; s < schedule_.steps.size(); ++s) {
       const ScheduleStep& step = schedule_.steps[s];
       if (step.node == nullptr) continue;
-      if (step.op->kind() == Pointwise::kKind) {
+      // Its only result is written last, element by element; with several, one could be written
+      // over an operand that another still needs.
+      if (step.op->kind() == Pointwise::kKind && step.outputs.size() == 1) {
         for (int output : step.outputs)
           for (int input : step.inputs)
             if (take_place(step, static_cast<int>(s), input, output)) break;

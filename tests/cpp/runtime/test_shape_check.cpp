@@ -12,7 +12,8 @@ using Values = std::optional<std::vector<int64_t>>;
 
 void check(const Operator& op, std::vector<Shape> inputs, std::vector<Shape> outputs,
            std::vector<Values> values = {}) {
-  const std::vector<PortType> types(inputs.size(), PortType{DataType::kHALF, TensorFormat::kHWC});
+  std::vector<PortType> types(inputs.size(), PortType{DataType::kINT64, TensorFormat::kLINEAR});
+  types[0] = {DataType::kHALF, TensorFormat::kHWC};
   const bool present[] = {true, true, true, true, true};
   values.resize(inputs.size());
   check_shapes(op, "layer", types, inputs, std::span(present, inputs.size()), values, outputs);
