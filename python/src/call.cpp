@@ -105,16 +105,12 @@ const char* torch_name(DataType type) {
 class CallableEngine {
  public:
   explicit CallableEngine(std::shared_ptr<Engine> engine) : engine_(std::move(engine)) {
-    for (const PlanPort& port : engine_->plan().inputs) {
-      input_names_.push_back(nb::str(port.name.c_str()));
-      input_dtypes_.push_back(port.type.dtype);
-    }
     for (const PlanPort& port : engine_->plan().outputs)
       output_dtypes_.push_back(numpy_or_none(port.type.dtype));
   }
 
   nb::object call(nb::args args, nb::kwargs kwargs) {
-    std::vector<Argument> arguments(input_names_.size());
+    std::vector<Argument> arguments(engine_->plan().inputs.size());
     const ArrayKind kind = bind(args, kwargs, arguments);
     Lease lease(*this);
     Context& context = lease.context();
@@ -299,8 +295,6 @@ class CallableEngine {
   }
 
   std::shared_ptr<Engine> engine_;
-  std::vector<nb::object> input_names_;
-  std::vector<DataType> input_dtypes_;
   std::vector<nb::object> output_dtypes_;
   Numpy numpy_;
   std::mutex mutex_;
