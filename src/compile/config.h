@@ -45,6 +45,11 @@ struct BuildConfig {
   bool timing = true;
   std::shared_ptr<TimingCache> timing_cache;  ///< null: a fresh one
   bool detailed_inspection = true;  ///< keep layer names and what the tuner compared in the plan
+  /// Shared libraries that the plan carries, so that engines need no file of them: plugin
+  /// libraries, and what those need that other machines lack, listed before them. Paths as for
+  /// loadLibrary(); they are loaded with the engine in this order. The build itself takes plugins
+  /// from the registry, so they must be registered for it as for any other.
+  std::vector<std::string> plugins_to_serialize;
   ProgressCallback progress;
   Log log;
 };
