@@ -6,7 +6,7 @@
 #include "dims_exprs.h"
 #include "network/network.h"
 #include "plugin/v3_operator.h"
-#include "plugin_bindings.h"
+#include "plugin_callbacks.h"
 
 namespace opwright::python {
 namespace {
@@ -15,58 +15,6 @@ namespace {
 struct PluginHandle {
   std::unique_ptr<IPluginV3> plugin;
 };
-
-/// What a plugin gets in attach_to_context; empty once the plugin is gone.
-struct ResourceContextRef {
-  std::shared_ptr<IPluginResourceContext*> context;
-  IPluginResourceContext& get() const {
-    require(*context != nullptr, "this resource context has ended with its plugin");
-    return **context;
-  }
-};
-
-/// A text attribute; `otherwise` where there is none.
-std::string text(nb::handle object, const char* name, std::string otherwise) {
-  if (!nb::hasattr(object, name)) return otherwise;
-  nb::object value = object.attr(name);
-  return value.is_none() ? otherwise : nb::cast<std::string>(value);
-}
-
-template <class T>
-nb::list list_of(const T* values, int32_t count) {
-  nb::list list;
-  for (int32_t i = 0; i < count; ++i) list.append(values[i]);
-  return list;
-}
-
-nb::list addresses(void const* const* pointers, int32_t count) {
-  nb::list list;
-  for (int32_t i = 0; i < count; ++i) list.append(reinterpret_cast<uintptr_t>(pointers[i]));
-  return list;
-}
-
-/// What a method returned, which must be a sequence of `count` entries.
-std::vector<nb::object> sequence(nb::handle value, int32_t count, const char* method) {
-  const bool is_sequence = nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value);
-  require(is_sequence, method, " must return a list; it returned ",
-          nb::cast<std::string>(nb::repr(value)));
-  std::vector<nb::object> entries;
-  for (nb::handle entry : nb::iter(value)) entries.push_back(nb::borrow(entry));
-  require(count < 0 || std::cmp_equal(entries.size(), count), method, " returned ", entries.size(),
-          " entries, expected ", count, ", one for each output");
-  return entries;
-}
-
-constexpr int32_t kFailed = -1;
-
-/// Calls a method for an interface method that reports a status.
-template <class F>
-int32_t run(F&& body) noexcept {
-  return guarded<int32_t>(kFailed, [&] {
-    body();
-    return 0;
-  });
-}
 
 class Core final : public IPluginV3OneCore {
  public:
@@ -83,7 +31,7 @@ class Core final : public IPluginV3OneCore {
  private:
   const char* get(const char* attribute, std::string& to) const noexcept {
     return guarded<const char*>(to.c_str(), [&] {
-      to = text(object_.get(), attribute, to);
+      to = text(object_.get(), attribute).value_or(to);
       return to.c_str();
     });
   }
@@ -200,8 +148,9 @@ class Build final : public IPluginV3OneBuildV2 {
   const nb::object& self() const { return object_.get(); }
   const char* optional_text(const char* attribute, std::string& to) noexcept {
     return guarded<const char*>(nullptr, [&]() -> const char* {
-      if (!nb::hasattr(self(), attribute) || self().attr(attribute).is_none()) return nullptr;
-      to = nb::cast<std::string>(self().attr(attribute));
+      std::optional<std::string> value = text(self(), attribute);
+      if (!value) return nullptr;
+      to = std::move(*value);
       return to.c_str();
     });
   }
@@ -227,41 +176,30 @@ class RuntimePart final : public IPluginV3OneRuntime {
     return run([&] {
       nb::list input_descs = list_of(in, num_inputs), output_descs = list_of(out, num_outputs);
       self().attr("on_shape_change")(input_descs, output_descs);
-      input_descs_ = Reference(std::move(input_descs));
-      output_descs_ = Reference(std::move(output_descs));
-      enqueue_ = Reference(self().attr("enqueue"));
-      num_inputs_ = num_inputs, num_outputs_ = num_outputs;
+      enqueue_ = EnqueueCall(self(), std::move(input_descs), std::move(output_descs));
     });
   }
 
   int32_t enqueue(PluginTensorDesc const*, PluginTensorDesc const*, void const* const* inputs,
                   void* const* outputs, void* workspace, cudaStream_t stream) noexcept override {
-    return run([&] {
-      enqueue_.get()(input_descs_.get(), output_descs_.get(), addresses(inputs, num_inputs_),
-                     addresses(outputs, num_outputs_), reinterpret_cast<uintptr_t>(workspace),
-                     reinterpret_cast<uintptr_t>(stream));
-    });
+    return run([&] { enqueue_(inputs, outputs, workspace, stream); });
   }
 
   IPluginV3* attachToContext(IPluginResourceContext* context) noexcept override;
 
   PluginFieldCollection const* getFieldsToSerialize() noexcept override {
     return guarded<PluginFieldCollection const*>(nullptr, [&] {
-      fields_ = to_fields(self().attr("get_fields_to_serialize")(), "get_fields_to_serialize");
-      pointers_ = point_to(fields_);
-      collection_ = {static_cast<int32_t>(pointers_.size()), pointers_.data()};
-      return &collection_;
+      return fields_.set(
+          to_fields(self().attr("get_fields_to_serialize")(), "get_fields_to_serialize"));
     });
   }
 
  private:
   const nb::object& self() const { return object_.get(); }
-  Reference object_, enqueue_, input_descs_, output_descs_;
+  Reference object_;
+  EnqueueCall enqueue_;
   std::shared_ptr<IPluginResourceContext*> context_;
-  int32_t num_inputs_ = 0, num_outputs_ = 0;
-  FieldValues fields_;
-  std::vector<PluginField> pointers_;
-  PluginFieldCollection collection_;
+  FieldsResult fields_;
 };
 
 /// The C++ face of a Python object with get_capability_interface and clone.
@@ -388,22 +326,7 @@ nb::object from_plugin_v3(std::unique_ptr<IPluginV3> plugin) {
 
 void bind_plugin_v3(nb::module_& m) {
   bind_dims_exprs(m);
-  nb::class_<ResourceContextRef>(m, "IPluginResourceContext",
-                                 "What an execution context offers to its plugins.")
-      .def_prop_ro("error_recorder", [](const ResourceContextRef&) { return nb::none(); })
-      .def(
-          "allocate",
-          [](const ResourceContextRef& self, uint64_t size) {
-            IGpuAllocator* allocator = self.get().getGpuAllocator();
-            return reinterpret_cast<uintptr_t>(allocator->allocate(size, 64, 0));
-          },
-          nb::arg("size"), "The address of fresh memory, 64-byte aligned; 0 when there is none.")
-      .def(
-          "deallocate",
-          [](const ResourceContextRef& self, uintptr_t memory) {
-            return self.get().getGpuAllocator()->deallocate(reinterpret_cast<void*>(memory));
-          },
-          nb::arg("memory"));
+  bind_plugin_callbacks(m);
   nb::class_<PluginHandle>(m, "_PluginHandle", "A plugin that a C++ library implements.")
       .def_prop_ro(
           "name",
