@@ -1,0 +1,96 @@
+#include "creators.h"
+
+#include "base/error.h"
+#include "plugin/registry.h"
+
+namespace opwright::python {
+namespace {
+
+/// The C++ face of a Python IPluginCreatorV3One.
+class V3CreatorFace final : public CreatorFace<IPluginCreatorV3One> {
+ public:
+  using CreatorFace::CreatorFace;
+
+  IPluginV3* createPlugin(AsciiChar const* name, PluginFieldCollection const* fields,
+                          TensorRTPhase phase) noexcept override {
+    return guarded<IPluginV3*>(nullptr, [&]() -> IPluginV3* {
+      FieldCollection collection{fields != nullptr ? copy_fields(*fields) : FieldValues{}};
+      nb::object plugin = object().attr("create_plugin")(name, std::move(collection), phase);
+      return plugin.is_none() ? nullptr : to_plugin_v3(plugin).release();
+    });
+  }
+};
+
+/// A creator that a library implements; the Python class LibraryCreator wraps it.
+struct CreatorHandle {
+  IPluginCreatorInterface* creator = nullptr;
+};
+
+IPluginCreatorV3One& v3_creator(const CreatorHandle& self) {
+  require(is_kind(*self.creator, "PLUGIN CREATOR_V3ONE"), "plugin creator ",
+          str(identity(*self.creator)), " is not an IPluginCreatorV3One");
+  return static_cast<IPluginCreatorV3One&>(*self.creator);
+}
+
+}  // namespace
+
+std::shared_ptr<IPluginCreatorInterface> make_creator_face(nb::handle object) {
+  if (!nb::hasattr(object, "create_plugin") || !nb::hasattr(object, "name"))
+    throw nb::type_error(("register_creator: expected an IPluginCreatorV3One with a name and "
+                          "create_plugin; " +
+                          nb::cast<std::string>(nb::repr(object)) + " came")
+                             .c_str());
+  return std::make_shared<V3CreatorFace>(nb::borrow(object));
+}
+
+nb::object to_python(IPluginCreatorInterface* creator) {
+  if (creator == nullptr) return nb::none();
+  if (auto* face = dynamic_cast<PythonFace*>(creator)) return face->object();
+  return nb::module_::import_("opwright._plugin_classes")
+      .attr("LibraryCreator")(CreatorHandle{creator});
+}
+
+IPluginCreatorInterface* library_creator(nb::handle object) {
+  if (!nb::hasattr(object, "_handle") || !nb::isinstance<CreatorHandle>(object.attr("_handle")))
+    return nullptr;
+  return nb::cast<CreatorHandle&>(object.attr("_handle")).creator;
+}
+
+void bind_creators(nb::module_& m) {
+  nb::class_<CreatorHandle>(m, "_CreatorHandle", "A creator that a C++ library implements.")
+      .def_prop_ro("name", [](const CreatorHandle& self) { return identity(*self.creator).name; })
+      .def_prop_ro("version",
+                   [](const CreatorHandle& self) { return identity(*self.creator).version; })
+      .def_prop_ro(
+          "namespace",
+          [](const CreatorHandle& self) { return identity(*self.creator).plugin_namespace; })
+      .def_prop_ro(
+          "field_names",
+          [](const CreatorHandle& self) {
+            FieldCollection fields;
+            const PluginFieldCollection* declared = v3_creator(self).getFieldNames();
+            // Declarations have no data, whatever they point to.
+            for (int32_t i = 0; declared != nullptr && i < declared->nbFields; ++i)
+              fields.values.push_back({declared->fields[i].name, declared->fields[i].type, 0, {}});
+            return fields;
+          })
+      .def(
+          "create_plugin",
+          [](const CreatorHandle& self, const std::string& name, nb::handle collection,
+             TensorRTPhase phase) {
+            const FieldValues values = to_fields(collection, "create_plugin");
+            const std::vector<PluginField> fields = point_to(values);
+            const PluginFieldCollection raw{static_cast<int32_t>(fields.size()), fields.data()};
+            std::unique_ptr<IPluginV3> plugin(
+                v3_creator(self).createPlugin(name.c_str(), &raw, phase));
+            rethrow_pending_exception();
+            require(plugin != nullptr, "plugin creator ", str(identity(*self.creator)),
+                    " refused the fields that it was given");
+            return from_plugin_v3(std::move(plugin));
+          },
+          nb::arg("name"), nb::arg("field_collection"), nb::arg("phase"))
+      .def("__eq__",
+           [](const CreatorHandle& a, const CreatorHandle& b) { return a.creator == b.creator; });
+}
+
+}  // namespace opwright::python

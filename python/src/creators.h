@@ -1,0 +1,67 @@
+#pragma once
+
+// Plugin creators of every generation on their way between Python and C++.
+
+#include <string>
+
+#include "plugin_callbacks.h"
+
+namespace opwright::python {
+
+/// The Python object behind a C++ face.
+class PythonFace {
+ public:
+  virtual const nb::object& object() const = 0;
+
+ protected:
+  ~PythonFace() = default;
+};
+
+/// What the C++ faces of Python creators share, whatever their interface: name, version, namespace
+/// and fields come from the object's attributes.
+template <class Interface>
+class CreatorFace : public Interface, public PythonFace {
+ public:
+  explicit CreatorFace(nb::object object) : object_(std::move(object)) {}
+  const nb::object& object() const final { return object_.get(); }
+  APILanguage getAPILanguage() const noexcept override { return APILanguage::kPYTHON; }
+
+  PluginFieldCollection const* getFieldNames() noexcept override {
+    return guarded<PluginFieldCollection const*>(nullptr, [&] {
+      const bool is_set = nb::hasattr(object(), "field_names");
+      nb::object names = is_set ? object().attr("field_names") : nb::none();
+      return fields_.set(names.is_none() ? FieldValues{} : to_fields(names, "field_names"));
+    });
+  }
+  AsciiChar const* getPluginName() const noexcept override { return get("name", name_); }
+  AsciiChar const* getPluginVersion() const noexcept override {
+    return get("plugin_version", version_);
+  }
+  AsciiChar const* getPluginNamespace() const noexcept override {
+    return get("plugin_namespace", namespace_);
+  }
+
+ private:
+  const char* get(const char* attribute, std::string& to) const noexcept {
+    return guarded<const char*>(to.c_str(), [&] {
+      to = text(object(), attribute).value_or(to);
+      return to.c_str();
+    });
+  }
+  Reference object_;
+  mutable std::string name_, version_ = "1", namespace_;
+  FieldsResult fields_;
+};
+
+/// The C++ face of a Python object that is a creator. Throws TypeError for anything else.
+std::shared_ptr<IPluginCreatorInterface> make_creator_face(nb::handle object);
+
+/// The Python object itself, or one that stands for the C++ creator; None for null.
+nb::object to_python(IPluginCreatorInterface* creator);
+
+/// The creator that a LibraryCreator object stands for, or null.
+IPluginCreatorInterface* library_creator(nb::handle object);
+
+void bind_creators(nb::module_& m);
+
+}  // namespace opwright::python
