@@ -122,6 +122,57 @@ TEST(CircPadPlugin, RefusesWrongFields) {
             nullptr);
 }
 
+/// The C++ sample, made with pads and remade from its bytes, on a tensor of 1, 2, 3, ...
+std::vector<float> run_sample(std::vector<int32_t> const& pads,
+                              std::vector<int64_t> const& in_shape,
+                              std::vector<int64_t> const& out_shape) {
+  std::string const path = std::string(OPWRIGHT_TEST_PLUGIN_DIR) + "/circ_pad_sample.so";
+  if (dlopen(path.c_str(), RTLD_NOW) == nullptr) {
+    ADD_FAILURE() << dlerror();
+    return {};
+  }
+  auto* const creator =
+      static_cast<IPluginCreator*>(getPluginRegistry()->getCreator("CircPadPlugin", "1", ""));
+  PluginField const field("pads", pads.data(), PluginFieldType::kINT32,
+                          static_cast<int32_t>(pads.size()));
+  PluginFieldCollection const fields{1, &field};
+  IPluginV2* const made = creator->createPlugin("layer", &fields);
+  if (made == nullptr) return {};
+  std::vector<char> bytes(made->getSerializationSize());
+  made->serialize(bytes.data());
+  made->destroy();
+  auto* const plugin = static_cast<IPluginV2DynamicExt*>(
+      creator->deserializePlugin("layer", bytes.data(), bytes.size()));
+
+  PluginTensorDesc const in = describe(in_shape, DataType::kFLOAT);
+  PluginTensorDesc const out = describe(out_shape, DataType::kFLOAT);
+  std::vector<float> input(100), output(100, -1.0F);
+  for (size_t i = 0; i < input.size(); ++i) input[i] = static_cast<float>(i + 1);
+  void const* const inputs[] = {input.data()};
+  void* const outputs[] = {output.data()};
+  EXPECT_EQ(plugin->enqueue(&in, &out, inputs, outputs, nullptr, nullptr), 0);
+  plugin->destroy();
+  size_t count = 1;
+  for (int64_t extent : out_shape) count *= static_cast<size_t>(extent);
+  EXPECT_EQ(output[count], -1.0F);  // Nothing is written past the end.
+  output.resize(count);
+  return output;
+}
+
+TEST(CircPadSample, Pads) {
+  EXPECT_EQ(
+      run_sample({1, 2, 2, 0}, {2, 3}, {4, 6}),
+      (std::vector<float>{3, 1, 2, 3, 1, 2, 6, 4, 5, 6, 4, 5, 3, 1, 2, 3, 1, 2, 6, 4, 5, 6, 4, 5}));
+  EXPECT_EQ(run_sample({3, 4}, {2}, {9}), (std::vector<float>{2, 1, 2, 1, 2, 1, 2, 1, 2}));
+  EXPECT_EQ(run_sample({0, 0, 1, 0}, {2, 2, 1}, {2, 3, 1}), (std::vector<float>{2, 1, 2, 4, 3, 4}));
+  EXPECT_EQ(run_sample({}, {}, {}), (std::vector<float>{1}));
+}
+
+TEST(CircPadSample, RefusesPadsThatAreNoPairsOrNegative) {
+  EXPECT_TRUE(run_sample({1, 2, 3}, {2}, {2}).empty());
+  EXPECT_TRUE(run_sample({-1, 2}, {2}, {3}).empty());
+}
+
 TEST(IdentityPlugin, Copies) {
   PluginFieldCollection const none{};
   std::unique_ptr<IPluginV3> const plugin(
