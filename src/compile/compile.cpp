@@ -166,6 +166,8 @@ Plan compile(const Network& network, const BuildConfig& config) {
   for (const ProfileRanges& ranges : profiles)
     compile_profile(graph, network, ranges, device, config, cache, emitter);
   progress("done", 1, 1);
+  emitter.add_plugin_libraries(config.plugins_to_serialize);
+  if (config.embed_plugin_sources) emitter.add_plugin_sources();
   return emitter.finish();
 }
 

@@ -46,10 +46,12 @@ struct BuildConfig {
   std::shared_ptr<TimingCache> timing_cache;  ///< null: a fresh one
   bool detailed_inspection = true;  ///< keep layer names and what the tuner compared in the plan
   /// Shared libraries that the plan carries, so that engines need no file of them: plugin
-  /// libraries, and what those need that other machines lack, listed before them. Paths as for
-  /// loadLibrary(); they are loaded with the engine in this order. The build itself takes plugins
+  /// libraries, and what those need that other machines lack, listed before them. They are
+  /// loaded with the engine in this order. The build itself takes plugins
   /// from the registry, so they must be registered for it as for any other.
   std::vector<std::string> plugins_to_serialize;
+  /// Whether the plan carries the sources of those plugins whose language allows it.
+  bool embed_plugin_sources = false;
   ProgressCallback progress;
   Log log;
 };

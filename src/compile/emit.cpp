@@ -1,10 +1,14 @@
 #include "compile/emit.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/types.h"
+#include "plugin/host_code.h"
+#include "plugin/source_language.h"
 
 namespace opwright {
 namespace {
@@ -195,6 +199,31 @@ void PlanEmitter::add_schedule(const StepSchedule& steps, const ProfileRanges& r
       each.data = shared(constants.stored(*steps.tensors[i].value, each.type));
   }
   plan_.schedules.push_back(std::move(schedule));
+}
+
+void PlanEmitter::add_plugin_libraries(std::span<const std::string> paths) {
+  for (const std::string& path : paths) {
+    CodeObject object{std::filesystem::path(path).filename(), std::string(host_architecture()),
+                      read_file(path), true};
+    check_host_code(object, "plugin library");
+    trust_code(object.bytes);
+    const auto is_same = [&](int32_t index) { return plan_.code[index].bytes == object.bytes; };
+    if (std::any_of(plan_.plugin_libraries.begin(), plan_.plugin_libraries.end(), is_same))
+      continue;
+    plan_.plugin_libraries.push_back(code_index(object));
+  }
+}
+
+void PlanEmitter::add_plugin_sources() {
+  for (SourceLanguage* language : all_source_languages()) {
+    const std::vector<CodeObject> sources = language->collect(plan_.requirements);
+    if (sources.empty()) continue;
+    trust_code(join_sources(sources));
+    for (const CodeObject& source : sources) {
+      plan_.plugin_sources.push_back(static_cast<int32_t>(plan_.code.size()));
+      plan_.code.push_back(source);
+    }
+  }
 }
 
 Plan PlanEmitter::finish() {

@@ -19,6 +19,12 @@ class PlanEmitter {
 
   /// Makes every step's kernel once more, for the constants that it packs and its workspace.
   void add_schedule(const StepSchedule& steps, const ProfileRanges& ranges, Constants& constants);
+  /// Adds the files as code that is loaded with the engine. Throws Error naming one that is no
+  /// library for this host.
+  void add_plugin_libraries(std::span<const std::string> paths);
+  /// Adds the sources of the required plugins that are implemented in a SourceLanguage. After the
+  /// last schedule.
+  void add_plugin_sources();
   /// The finished plan, which is valid.
   Plan finish();
 

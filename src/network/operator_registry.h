@@ -12,6 +12,7 @@
 namespace opwright {
 
 class IPluginRegistry;
+class QuickDefinition;
 
 /// Code as an engine file gives it back. Host code may only be touched when `permitted`.
 struct LoadedCode {
@@ -24,6 +25,8 @@ struct OperatorLoadContext {
   std::string_view layer;
   std::span<const LoadedCode> code;  ///< the operator's own, in the order of Operator::code()
   IPluginRegistry* plugins = nullptr;
+  /// Plugins defined by functions that the engine brings along.
+  std::span<const std::shared_ptr<const QuickDefinition>> definitions;
   Log log;
 };
 

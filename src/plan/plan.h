@@ -92,6 +92,9 @@ struct Plan {
   std::vector<Schedule> schedules;  ///< per optimization profile
   std::vector<PluginRequirement> requirements;
   std::vector<CodeObject> code;
+  /// What brings plugins along, as indices into `code`, each of them host code: shared libraries in
+  /// the order of loading, and sources in a language that SourceLanguage knows by their target.
+  std::vector<int32_t> plugin_libraries, plugin_sources;
 };
 
 /// How much of a file is verified before use. The plan and the code always are.

@@ -132,6 +132,8 @@ class Reader {
       object.host = item.host();
       plan.code.push_back(std::move(object));
     });
+    plan.plugin_libraries = numbers(from_.plugin_libraries());
+    plan.plugin_sources = numbers(from_.plugin_sources());
     return plan;
   }
 

@@ -41,6 +41,7 @@ class PlanCheck {
       check_text(item.name, "a code object");
       check_text(item.target, "a code object");
     }
+    check_plugin_code();
     require(!plan_.schedules.empty(), "there is no optimization profile");
   }
 
@@ -70,6 +71,22 @@ class PlanCheck {
   }
 
  private:
+  void check_plugin_code() const {
+    std::vector<bool> is_listed(plan_.code.size(), false);
+    for (const auto& [what, list] : {std::pair("plugin library", &plan_.plugin_libraries),
+                                     std::pair("plugin source", &plan_.plugin_sources)}) {
+      for (const int32_t index : *list) {
+        require(index >= 0 && static_cast<size_t>(index) < plan_.code.size(), "a ", what,
+                " is code object ", index, " of ", plan_.code.size());
+        const CodeObject& object = plan_.code[index];
+        require(!is_listed[index], what, " '", object.name, "' is listed twice");
+        // What is marked as harmless would run without permission.
+        require(object.host, what, " '", object.name, "' is not marked as code for the host");
+        is_listed[index] = true;
+      }
+    }
+  }
+
   void check_ports() const {
     std::unordered_set<std::string_view> names;
     const auto check_port = [&](const PlanPort& port, std::string_view what) {

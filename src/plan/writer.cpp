@@ -268,10 +268,12 @@ class Writer {
       return fb::CreateCodeSection(builder_, object_name, target, code_.add(item.bytes),
                                    item.bytes.size(), item.host);
     });
+    const auto libraries = builder_.CreateVector(plan_.plugin_libraries);
+    const auto sources = builder_.CreateVector(plan_.plugin_sources);
     fb::FinishPlanBuffer(
         builder_, fb::CreatePlan(builder_, name, made_by, static_cast<int32_t>(plan_.device_type),
                                  architecture, identity, symbol_list, expressions, inputs, outputs,
-                                 schedules, requirements, code));
+                                 schedules, requirements, code, libraries, sources));
     const auto buffer = std::make_shared<flatbuffers::DetachedBuffer>(builder_.Release());
     return Blob(buffer, buffer->data(), buffer->size());
   }

@@ -26,12 +26,6 @@ namespace opwright {
 
 namespace {
 
-#if defined(__x86_64__)
-constexpr std::string_view kArchitecture = "x86-64";
-#elif defined(__aarch64__)
-constexpr std::string_view kArchitecture = "aarch64";
-#endif
-
 /// The bytes that were compiled here, by hash. The hash only finds them: bytes are compared, so a
 /// file cannot pass for trusted by a collision.
 struct Trusted {
@@ -99,7 +93,7 @@ std::string as_linux_names_it(std::string feature) {
   return feature;
 }
 
-void check_target(const CodeObject& object) {
+void check_target(const CodeObject& object, std::string_view what) {
   std::istringstream words(object.target);
   std::string architecture;
   words >> architecture;
@@ -109,31 +103,30 @@ void check_target(const CodeObject& object) {
     architecture = "x86-64";
     wanted = *level;
   }
-  require(architecture == kArchitecture, "compiled kernel '", object.name, "' is for '",
-          object.target, "', but this host is ", kArchitecture);
+  require(architecture == host_architecture(), what, " '", object.name, "' is for '", object.target,
+          "', but this host is ", host_architecture());
   for (std::string word; words >> word;) wanted.push_back(as_linux_names_it(std::move(word)));
   std::string missing;
   for (const std::string& feature : wanted)
     if (host_features().count(feature) == 0) missing += (missing.empty() ? "" : ", ") + feature;
-  require(missing.empty(), "compiled kernel '", object.name, "' is for '", object.target,
+  require(missing.empty(), what, " '", object.name, "' is for '", object.target,
           "', but this processor lacks ", missing,
           "; build the engine on this machine or for a lesser target");
 }
 
-void check_elf(const CodeObject& object) {
+void check_elf(const CodeObject& object, std::string_view what) {
   const std::string fault = shared_object_fault(object.bytes);
-  require(fault.empty(), "compiled kernel '", object.name, "' (", object.bytes.size(),
+  require(fault.empty(), what, " '", object.name, "' (", object.bytes.size(),
           " bytes) is not a shared object for this host: ", fault);
 }
 
-void write_all(int descriptor, const Blob& bytes, const std::string& name) {
+void write_all(int descriptor, const Blob& bytes, const std::string& what) {
   const char* data = bytes.as<char>();
   size_t left = bytes.size();
   while (left > 0) {
     const ssize_t written = write(descriptor, data, left);
     if (written < 0 && errno == EINTR) continue;
-    require(written > 0, "compiled kernel '", name,
-            "' could not be copied into memory: ", std::strerror(errno));
+    require(written > 0, what, " could not be copied into memory: ", std::strerror(errno));
     data += written;
     left -= static_cast<size_t>(written);
   }
@@ -155,27 +148,37 @@ bool is_trusted(const Blob& bytes) {
   return contains(set, hash, bytes);
 }
 
-void check_host_code(const CodeObject& object) {
-  check_target(object);
-  check_elf(object);
+std::string_view host_architecture() {
+#if defined(__x86_64__)
+  return "x86-64";
+#elif defined(__aarch64__)
+  return "aarch64";
+#endif
 }
 
-HostCode::HostCode(const CodeObject& object) : name_(object.name) {
-  check_host_code(object);
+void check_host_code(const CodeObject& object, std::string_view what) {
+  check_target(object, what);
+  check_elf(object, what);
+}
+
+HostCode::HostCode(const CodeObject& object, std::string_view what)
+    : name_(str(what, " '", object.name, "'")) {
+  check_host_code(object, what);
   descriptor_ = memfd_create("opwright-kernel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  require(descriptor_ >= 0, "compiled kernel '", name_,
-          "' cannot be loaded: memfd_create: ", std::strerror(errno));
+  require(descriptor_ >= 0, name_, " cannot be loaded: memfd_create: ", std::strerror(errno));
   try {
     write_all(descriptor_, object.bytes, name_);
     require(fcntl(descriptor_, F_ADD_SEALS,
                   F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) == 0,
-            "compiled kernel '", name_, "' cannot be sealed in memory: ", std::strerror(errno));
+            name_, " cannot be sealed in memory: ", std::strerror(errno));
     path_ = str("/proc/self/fd/", descriptor_);
+    RegistrationCapture capture;
     handle_ = dlopen(path_.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle_ == nullptr) {
       const char* reason = dlerror();
-      fail("compiled kernel '", name_, "' cannot be loaded: ", reason ? reason : "unknown reason");
+      fail(name_, " cannot be loaded: ", reason ? reason : "unknown reason");
     }
+    registrations_ = std::move(capture.creators);
   } catch (...) {
     close(descriptor_);
     throw;
@@ -193,7 +196,7 @@ HostCode::~HostCode() {
     close(descriptor_);
 }
 
-std::shared_ptr<const HostCode> HostCode::load(const CodeObject& object) {
+std::shared_ptr<const HostCode> HostCode::load(const CodeObject& object, std::string_view what) {
   struct Loaded {
     Blob bytes;
     std::weak_ptr<const HostCode> code;
@@ -209,19 +212,21 @@ std::shared_ptr<const HostCode> HostCode::load(const CodeObject& object) {
   for (auto entry = first; entry != last; ++entry) {
     if (!(entry->second.bytes == object.bytes)) continue;
     if (auto code = entry->second.code.lock()) {
-      check_host_code(object);
+      check_host_code(object, what);
       return code;
     }
   }
-  const std::shared_ptr<const HostCode> code(new HostCode(object));
+  const std::shared_ptr<const HostCode> code(new HostCode(object, what));
   loaded->emplace(hash, Loaded{object.bytes, code});
   return code;
 }
 
 void* HostCode::symbol(const std::string& name) const {
-  void* address = dlsym(handle_, name.c_str());
-  require(address != nullptr, "compiled kernel '", name_, "' exports no symbol '", name, "'");
+  void* address = find_symbol(name);
+  require(address != nullptr, name_, " exports no symbol '", name, "'");
   return address;
 }
+
+void* HostCode::find_symbol(const std::string& name) const { return dlsym(handle_, name.c_str()); }
 
 }  // namespace opwright

@@ -140,9 +140,10 @@ OperatorPtr make_plugin_for_node(const PluginNode& node, IPluginRegistry* regist
   return creator != nullptr ? make_from_creator(node, *creator) : nullptr;
 }
 
-bool is_available(const PluginRequirement& requirement, IPluginRegistry* registry) {
+bool is_available(const PluginRequirement& requirement, IPluginRegistry* registry,
+                  std::span<const std::shared_ptr<const QuickDefinition>> definitions) {
   if (requirement.kind == "QuickPlugin")
-    return find_quick(requirement.plugin_namespace, requirement.name) != nullptr;
+    return find_quick(requirement.plugin_namespace, requirement.name, definitions) != nullptr;
   return find_creator(registry, {requirement.name, requirement.version,
                                  requirement.plugin_namespace}) != nullptr;
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <memory>
+#include <span>
 #include <string>
 
 #include "network/network.h"
@@ -9,6 +11,7 @@
 namespace opwright {
 
 class IPluginRegistry;
+class QuickDefinition;
 
 /// A node of a model that is not a built-in operator.
 struct PluginNode {
@@ -29,8 +32,10 @@ struct PluginNode {
 OperatorPtr make_plugin_for_node(const PluginNode& node, IPluginRegistry* registry,
                                  const NetworkFlags& flags);
 
-/// Whether what the engine needs is registered (registry null: the process's).
-bool is_available(const PluginRequirement& requirement, IPluginRegistry* registry);
+/// Whether what the engine needs is among `definitions` or registered (registry null: the
+/// process's).
+bool is_available(const PluginRequirement& requirement, IPluginRegistry* registry,
+                  std::span<const std::shared_ptr<const QuickDefinition>> definitions = {});
 /// "plugin 'x' (version 1, namespace 'y'): load the library that ..." for messages that list what
 /// is missing.
 std::string describe_missing(const PluginRequirement& requirement);

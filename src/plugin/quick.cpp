@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "network/operator_registry.h"
+#include "plugin/registration.h"
 
 namespace opwright {
 
@@ -150,6 +151,10 @@ class QuickPlugin final : public Operator {
 }  // namespace
 
 void register_quick(std::shared_ptr<const QuickDefinition> definition) {
+  if (RegistrationCapture* capture = RegistrationCapture::current()) {
+    capture->definitions.push_back(std::move(definition));
+    return;
+  }
   std::string id = id_of(*definition);
   Definitions& all = definitions();
   const std::lock_guard lock(all.mutex);
@@ -167,8 +172,12 @@ void deregister_quick(const std::string& plugin_namespace, const std::string& na
   all.by_id.erase(found);
 }
 
-std::shared_ptr<const QuickDefinition> find_quick(const std::string& plugin_namespace,
-                                                  const std::string& name) {
+std::shared_ptr<const QuickDefinition> find_quick(
+    const std::string& plugin_namespace, const std::string& name,
+    std::span<const std::shared_ptr<const QuickDefinition>> first) {
+  // Of several with an id the last one counts, as for those of the process.
+  for (auto each = first.rbegin(); each != first.rend(); ++each)
+    if ((*each)->plugin_namespace() == plugin_namespace && (*each)->name() == name) return *each;
   Definitions& all = definitions();
   const std::lock_guard lock(all.mutex);
   const auto found = all.by_id.find(make_id(plugin_namespace, name));
@@ -198,7 +207,7 @@ OperatorPtr load_quick_plugin(const Attributes& attributes, const OperatorLoadCo
   reader("plugin", stored.plugin);
   reader("namespace", stored.plugin_namespace);
   reader("compiled", stored.compiled);
-  auto definition = find_quick(stored.plugin_namespace, stored.plugin);
+  auto definition = find_quick(stored.plugin_namespace, stored.plugin, context.definitions);
   require(definition != nullptr, "layer '", context.layer, "': plugin '",
           make_id(stored.plugin_namespace, stored.plugin), "' is not registered");
   return make_quick_operator(std::move(definition),

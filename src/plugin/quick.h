@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -54,8 +55,10 @@ class QuickDefinition {
 /// Definitions by id "namespace::name"; registering an id again replaces it. Thread safe.
 void register_quick(std::shared_ptr<const QuickDefinition> definition);
 void deregister_quick(const std::string& plugin_namespace, const std::string& name);
-std::shared_ptr<const QuickDefinition> find_quick(const std::string& plugin_namespace,
-                                                  const std::string& name);
+/// Null when there is none. Those in `first` come before those that are registered.
+std::shared_ptr<const QuickDefinition> find_quick(
+    const std::string& plugin_namespace, const std::string& name,
+    std::span<const std::shared_ptr<const QuickDefinition>> first = {});
 std::vector<std::shared_ptr<const QuickDefinition>> all_quick();
 
 enum class QuickMode : int32_t { kCallback, kCompiled };

@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "plugin/callback.h"
+#include "plugin/library_exports.h"
+#include "plugin/registration.h"
 #include "plugin/shared_object.h"
 
 namespace opwright {
@@ -41,17 +43,6 @@ T guard(T failed, Report&& report, Body&& body) noexcept {
     report(ErrorCode::kUNSPECIFIED_ERROR, "an exception of an unknown type");
   }
   return failed;
-}
-
-/// What plugins ask for the logger of the engine that calls them.
-class LoggerFinder final : public ILoggerFinder {
- public:
-  ILogger* findLogger() override { return ::getLogger(); }
-};
-
-template <class Function>
-Function* entry_point(void* handle, const char* name) {
-  return reinterpret_cast<Function*>(dlsym(handle, name));
 }
 
 }  // namespace
@@ -108,6 +99,17 @@ void PluginRegistry::report(ErrorCode code, const std::string& message) const no
 
 void PluginRegistry::add(IPluginCreatorInterface& creator, const char* plugin_namespace) {
   CreatorIdentity id = identity(creator);
+  if (RegistrationCapture* capture = RegistrationCapture::current()) {
+    id.plugin_namespace = plugin_namespace != nullptr ? plugin_namespace : "";
+    for (const PluginRegistration& other : capture->creators) {
+      const CreatorIdentity its = identity(*other.creator);
+      require(its.name != id.name || its.version != id.version ||
+                  other.plugin_namespace != id.plugin_namespace,
+              "plugin ", str(id), " is registered already");
+    }
+    capture->creators.push_back({&creator, id.plugin_namespace});
+    return;
+  }
   Entry entry{id, id.plugin_namespace};
   entry.identity.plugin_namespace = plugin_namespace != nullptr ? plugin_namespace : "";
   const bool is_v1 = is_kind(creator, kCreatorV1);
@@ -261,25 +263,8 @@ IErrorRecorder* PluginRegistry::getErrorRecorder() const noexcept {
 // Libraries
 
 void PluginRegistry::collect(Loading& loading, void* handle, const std::string& path) {
-  static LoggerFinder logger_finder;
-  if (auto* set_logger_finder = entry_point<void(ILoggerFinder*)>(handle, "setLoggerFinder"))
-    set_logger_finder(&logger_finder);
-
-  int32_t count = 0;
-  std::vector<IPluginCreatorInterface*> creators;
-  if (auto* get_creators =
-          entry_point<IPluginCreatorInterface* const*(int32_t&)>(handle, "getCreators")) {
-    IPluginCreatorInterface* const* list = get_creators(count);
-    if (list != nullptr) creators.assign(list, list + count);
-  } else if (auto* get_v1_creators =
-                 entry_point<IPluginCreator* const*(int32_t&)>(handle, "getPluginCreators")) {
-    IPluginCreator* const* list = get_v1_creators(count);
-    if (list != nullptr) creators.assign(list, list + count);
-  }
-  for (IPluginCreatorInterface* creator : creators) {
-    require(creator != nullptr, "plugin library '", path, "' returned a null creator");
-    add(*creator, "");
-  }
+  const auto symbol = [handle](const char* name) { return dlsym(handle, name); };
+  for (IPluginCreatorInterface* creator : exported_creators(symbol, path)) add(*creator, "");
   if (!loading.library.creators.empty()) return;
   if (!loading.refused.empty()) {
     std::string names;
@@ -313,6 +298,7 @@ IPluginRegistry::PluginLibraryHandle PluginRegistry::load_library(const std::str
     Loading* outer;
     ~Restore() { loading_ = outer; }
   } restore{outer};
+  const RegistrationPassage passage;
 
   // A bare file name would be searched for in the system's folders rather than in the current one.
   const bool is_bare = path.find('/') == std::string::npos;

@@ -40,6 +40,8 @@ class PluginRegistry final : public IPluginRegistry {
   /// The process's registry. It is never destroyed, because plugins may use it until the very end.
   static PluginRegistry& global();
 
+  /// As registerCreator(). Throws Error that says why the creator cannot be registered.
+  void add(IPluginCreatorInterface& creator, const char* plugin_namespace);
   /// As loadLibrary(). Throws Error that says why the library cannot be used.
   PluginLibraryHandle load_library(const std::string& path);
 
@@ -80,8 +82,6 @@ class PluginRegistry final : public IPluginRegistry {
   };
   struct Loading;
 
-  /// Throws Error when the creator cannot be registered.
-  void add(IPluginCreatorInterface& creator, const char* plugin_namespace);
   bool remove(const IPluginCreatorInterface* creator);
   IPluginCreatorInterface* find(const CreatorIdentity& wanted) const;
   void collect(Loading& loading, void* handle, const std::string& path);

@@ -7,7 +7,8 @@
 #include "network/operator_registry.h"
 #include "plan/format.h"
 #include "plugin/host_code.h"
-#include "plugin/lookup.h"
+#include "plugin/source_language.h"
+#include "runtime/engine_plugins.h"
 #include "runtime/library.h"
 
 namespace opwright {
@@ -16,10 +17,19 @@ namespace {
 /// The plan's code, each object with the permission to run it. Throws Error when the plan holds
 /// host code that is not permitted.
 std::vector<LoadedCode> permit_code(const Plan& plan, const LoadOptions& options) {
+  std::vector<CodeObject> sources;
+  std::vector<bool> is_source(plan.code.size(), false);
+  for (const int32_t index : plan.plugin_sources) {
+    sources.push_back(plan.code[index]);
+    is_source[index] = true;
+  }
+  const bool trusts_sources = !sources.empty() && is_trusted(join_sources(sources));
+
   std::vector<LoadedCode> loaded;
   std::string refused;
   for (const CodeObject& object : plan.code) {
-    const bool permitted = !object.host || options.allow_host_code || is_trusted(object.bytes);
+    const bool permitted = !object.host || options.allow_host_code ||
+                           (is_source[loaded.size()] ? trusts_sources : is_trusted(object.bytes));
     if (!permitted) refused += str("\n  '", object.name, "' (", object.target, ")");
     loaded.push_back({object, permitted});
   }
@@ -29,15 +39,6 @@ std::vector<LoadedCode> permit_code(const Plan& plan, const LoadOptions& options
           "= True, opwright.load(..., allow_host_code=True) in Python, --allow-host-code for the "
           "program");
   return loaded;
-}
-
-void require_plugins(const Plan& plan, IPluginRegistry* plugins) {
-  std::string missing;
-  for (const PluginRequirement& requirement : plan.requirements) {
-    if (!is_available(requirement, plugins)) missing += "\n  " + describe_missing(requirement);
-  }
-  require(missing.empty(), "the engine '", plan.name,
-          "' needs plugins that are not registered:", missing);
 }
 
 const Device& find_device(const Plan& plan, const Log& log) {
@@ -80,13 +81,16 @@ Plan read_plan(const std::string& path, WeightCheck weights) {
   }
 }
 
+Engine::Engine() = default;
+Engine::~Engine() = default;
+
 std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
   initialize_library();
   std::shared_ptr<Engine> engine(new Engine);
   engine->log_ = options.log;
   engine->device_ = &find_device(plan, options.log);
   const std::vector<LoadedCode> code = permit_code(plan, options);
-  require_plugins(plan, options.plugins);
+  engine->plugins_ = std::make_unique<EnginePlugins>(plan, options.plugins, options.log);
 
   std::vector<std::string> errors;
   for (const Schedule& schedule : plan.schedules) {
@@ -95,9 +99,12 @@ std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
       std::vector<LoadedCode> own;
       for (const int32_t index : step.code) own.push_back(code[index]);
       try {
-        operators.push_back(make_operator(
-            step.kind, step.attributes,
-            {.layer = step.name, .code = own, .plugins = options.plugins, .log = options.log}));
+        operators.push_back(make_operator(step.kind, step.attributes,
+                                          {.layer = step.name,
+                                           .code = own,
+                                           .plugins = engine->plugins_->registry(),
+                                           .definitions = engine->plugins_->definitions(),
+                                           .log = options.log}));
       } catch (const Error& error) {
         if (std::find(errors.begin(), errors.end(), error.what()) == errors.end()) {
           errors.push_back(error.what());

@@ -9,6 +9,7 @@
 
 namespace opwright {
 
+class EnginePlugins;
 class IPluginRegistry;
 
 /// Maps the file and deserializes it. Throws Error naming the file.
@@ -29,8 +30,11 @@ class Engine {
  public:
   /// Throws Error listing every missing plugin (name, version, namespace, how to provide it), code
   /// without permission, or a device that the plan was not built for. `plan` has passed validate().
+  /// Plugins that the plan itself brings along are the engine's own.
   static std::shared_ptr<Engine> load(Plan plan, const LoadOptions& options);
   static std::shared_ptr<Engine> load_file(const std::string& path, const LoadOptions& options);
+
+  ~Engine();
 
   const Plan& plan() const { return plan_; }
   const Device& device() const { return *device_; }
@@ -42,10 +46,11 @@ class Engine {
   int output_index(std::string_view name) const;
 
  private:
-  Engine() = default;
+  Engine();
   Plan plan_;
   const Device* device_ = nullptr;
   Log log_;
+  std::unique_ptr<const EnginePlugins> plugins_;  ///< outlives the operators, which are its code
   std::vector<std::vector<OperatorPtr>> operators_;
 };
 

@@ -118,6 +118,14 @@ std::string table(const std::vector<std::vector<std::string>>& rows, std::string
   return text;
 }
 
+/// What each code object of the plan is for.
+std::vector<const char*> code_roles(const Plan& plan) {
+  std::vector<const char*> roles(plan.code.size(), "kernel");
+  for (const int32_t index : plan.plugin_libraries) roles[index] = "plugin library";
+  for (const int32_t index : plan.plugin_sources) roles[index] = "plugin source";
+  return roles;
+}
+
 const PlanStep& find_layer(const Plan& plan, int step, int profile) {
   require(profile >= 0 && static_cast<size_t>(profile) < plan.schedules.size(), "profile ", profile,
           " does not exist: the engine has ", plan.schedules.size());
@@ -308,11 +316,13 @@ std::string inspect_text(const Plan& plan) {
                   item.plugin_namespace, "')\n");
     }
   }
+  const std::vector<const char*> roles = code_roles(plan);
   if (!plan.code.empty()) {
     text += "contains code\n";
-    for (const CodeObject& item : plan.code) {
-      text += str("  ", item.name, " for ", item.target, ", ", bytes_text(item.bytes.size()),
-                  item.host ? ", runs on the host\n" : "\n");
+    for (size_t i = 0; i < plan.code.size(); ++i) {
+      const CodeObject& item = plan.code[i];
+      text += str("  ", item.name, ", ", roles[i], " for ", item.target, ", ",
+                  bytes_text(item.bytes.size()), item.host ? ", runs on the host\n" : "\n");
     }
   }
   for (size_t i = 0; i < plan.schedules.size(); ++i) {
@@ -348,12 +358,15 @@ std::string inspect_json(const Plan& plan) {
   json.end_array();
   json.key("Code");
   json.begin_array();
-  for (const CodeObject& item : plan.code) {
+  const std::vector<const char*> roles = code_roles(plan);
+  for (size_t i = 0; i < plan.code.size(); ++i) {
+    const CodeObject& item = plan.code[i];
     json.begin_object();
     json.member("Name", item.name);
     json.member("Target", item.target);
     json.member("Bytes", static_cast<int64_t>(item.bytes.size()));
     json.member("Host", item.host);
+    json.member("Role", roles[i]);
     json.end_object();
   }
   json.end_array();

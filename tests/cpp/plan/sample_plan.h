@@ -61,7 +61,10 @@ inline Plan sample_plan() {
   const std::vector<char> code(100, 'c');
   plan.code = {{"filter.so", "x86-64", Blob::copy(code.data(), code.size()), true},
                {"filter.ptx", "sm_90", Blob::copy("ptx", 3), false},
-               {"again.so", "x86-64", Blob::copy(code.data(), code.size()), true}};
+               {"again.so", "x86-64", Blob::copy(code.data(), code.size()), true},
+               {"filter.py", "python", Blob::copy("pass", 4), true}};
+  plan.plugin_libraries = {2};
+  plan.plugin_sources = {3};
   plan.expressions.assign(program.instructions().begin(), program.instructions().end());
 
   using Location = PlanTensor::Location;

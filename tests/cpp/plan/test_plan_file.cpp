@@ -73,6 +73,8 @@ TEST(PlanFile, EverythingComesBack) {
   EXPECT_EQ(read.size_bounds, plan.size_bounds);
   EXPECT_EQ(read.requirements, plan.requirements);
   EXPECT_EQ(read.code, plan.code);
+  EXPECT_EQ(read.plugin_libraries, plan.plugin_libraries);
+  EXPECT_EQ(read.plugin_sources, plan.plugin_sources);
   ASSERT_EQ(read.symbols.size(), plan.symbols.size());
   for (size_t i = 0; i < plan.symbols.size(); ++i) {
     EXPECT_EQ(read.symbols[i].kind, plan.symbols[i].kind);
@@ -133,8 +135,8 @@ TEST(PlanFile, EqualBytesAreStoredOnceAndAligned) {
   const PlanHeader header = header_of(file);
   // Two schedules with equal bytes: 8 plain and 16 packed bytes, each at a multiple of 64.
   EXPECT_EQ(header.weights.size, 64 + 16u);
-  // Two objects of 100 equal bytes and one of 3.
-  EXPECT_EQ(header.code.size, 112 + 3u);
+  // Two objects of 100 equal bytes, one of 3 and one of 4, each at a multiple of 16.
+  EXPECT_EQ(header.code.size, 112 + 16 + 4u);
   for (const auto& section : {header.plan, header.code, header.weights}) {
     EXPECT_EQ(section.offset % 4096, 0u);
   }

@@ -1,65 +1,20 @@
 // Plugins of each kind from a network through an engine file to a run, on the CPU.
 
-#include <cstring>
 #include <numeric>
 
-#include "compile/compile.h"
 #include "plugin/compile_for_test.h"
 #include "plugin/compiled_kernel.h"
+#include "plugin/engine_for_test.h"
 #include "plugin/lookup.h"
 #include "plugin/plugin_test.h"
 #include "plugin/registry.h"
 #include "plugin/test_plugins.h"
 #include "plugin/v3_operator.h"
-#include "runtime/context.h"
 
 namespace opwright {
 namespace {
 
 using DT = DataType;
-
-Blob to_file(const Plan& plan) {
-  const std::vector<Blob> pieces = serialize(plan);
-  size_t size = 0;
-  for (const Blob& piece : pieces) size += piece.size();
-  return Blob::make(size, [&](void* memory) {
-    auto* to = static_cast<std::byte*>(memory);
-    for (const Blob& piece : pieces) {
-      std::memcpy(to, piece.data(), piece.size());
-      to += piece.size();
-    }
-  });
-}
-
-/// One plugin between the network's only input and output; its first extent is 1 to 8.
-Plan build(OperatorPtr op, const Shape& rest, const BuildConfig& base = {}) {
-  Network network;
-  Shape shape{-1};
-  Shape min{1}, opt{4}, max{8};
-  for (const int64_t extent : rest)
-    for (Shape* s : {&shape, &min, &opt, &max}) s->push_back(extent);
-  Tensor* input = network.add_input("x", DT::kFLOAT, shape);
-  Tensor* const inputs[] = {input};
-  Layer* layer = network.add_layer(std::move(op), inputs, "the plugin");
-  layer->output(0)->set_name("y");
-  network.mark_output(*layer->output(0));
-  BuildConfig config = base;
-  OptimizationProfile profile;
-  profile.set_shape("x", min, opt, max);
-  config.profiles = {profile};
-  return deserialize(to_file(compile(network, config)));
-}
-
-std::vector<float> run(const std::shared_ptr<Engine>& engine, const Shape& shape,
-                       const std::vector<float>& input) {
-  Context context(engine);
-  context.set_input_shape(0, shape);
-  std::vector<float> output(static_cast<size_t>(context.output_shape(0).numel()));
-  context.set_input_address(0, input.data());
-  context.set_output_address(0, output.data());
-  context.enqueue();
-  return output;
-}
 
 TEST(PluginEngine, NativeLibrary) {
   PluginRegistry registry(&PluginRegistry::global());
