@@ -13,7 +13,7 @@ namespace {
 
 struct BuildOptions {
   std::string model, output, timing_cache;
-  std::vector<std::string> shapes, plugins;
+  std::vector<std::string> shapes, plugins, embedded_plugins;
   bool fp16 = false, bf16 = false, no_timing = false, strongly_typed = false, json = false,
        verbose = false, quiet = false;
   int iterations = 4;
@@ -59,6 +59,7 @@ void build(const BuildOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const Log log = make_log(options.verbose);
   load_plugins(options.plugins);
+  load_plugins(options.embedded_plugins);
   NetworkFlags flags;
   flags.strongly_typed = options.strongly_typed;
   Network network(flags);
@@ -73,6 +74,7 @@ void build(const BuildOptions& options) {
   config.timing = !options.no_timing;
   config.avg_timing_iterations = options.iterations;
   config.log = log;
+  config.plugins_to_serialize = options.embedded_plugins;
   if (!options.shapes.empty()) {
     OptimizationProfile profile;
     for (const std::string& text : options.shapes) add_shape(profile, text);
@@ -121,6 +123,11 @@ void add_build(CLI::App& app) {
                    "INPUT:MIN,OPT,MAX (repeatable)")
       ->allow_extra_args(false);
   command->add_option("--plugins", options->plugins, "A plugin library to load first (repeatable)")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--embed-plugins", options->embedded_plugins,
+                   "A plugin library to load, as --plugins does, and to put into the engine file, "
+                   "which then needs no --plugins to run, but --allow-host-code (repeatable)")
       ->allow_extra_args(false);
   command->add_flag("--fp16", options->fp16, "Allow FP16 where it is faster");
   command->add_flag("--bf16", options->bf16, "Allow BF16 where it is faster");

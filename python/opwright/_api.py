@@ -72,6 +72,8 @@ def build(
     prefer_aot: bool | None = None,
     timing: bool = True,
     timing_cache: str | os.PathLike[str] | None = None,
+    plugins_to_serialize: Sequence[str | os.PathLike[str]] = (),
+    embed_python_plugins: bool = False,
     progress: Callable[[str, int, int], Any] | None = None,
     logger: _core.ILogger | None = None,
 ) -> _core.Engine:
@@ -88,6 +90,10 @@ def build(
         one (False); None: a model with such a plugin must say.
     :param timing: False builds without running anything: each layer's first candidate is taken.
     :param timing_cache: a file of measured times; read before, extended after.
+    :param plugins_to_serialize: paths of plugin libraries that the engine is to carry; load them
+        first with ``get_plugin_registry().load_library``.
+    :param embed_python_plugins: whether the engine is to carry the sources of the plugins that
+        Python implements.
     :param progress: called as ``progress(phase, done, total)``; returning False cancels.
     :raises Error: naming the node or layer at fault; nothing is left half made.
     """
@@ -108,6 +114,8 @@ def build(
 
     config = builder.create_builder_config()
     config.timing = timing
+    config.plugins_to_serialize = plugins_to_serialize
+    config.embed_python_plugins = embed_python_plugins
     if device is not None:
         config.default_device_type = device
     if fp16:
@@ -144,7 +152,7 @@ def load(
     """Load an engine file, also one from ``Builder.build_serialized_network``.
 
     :param allow_host_code: whether code in the file that would run on the host (compiled CPU
-        kernels, plugin libraries) may be executed. Allow it only for files that you trust.
+        kernels, plugin libraries, Python sources of plugins) may be executed. Allow it only for files that you trust.
     :param verify_weights: False skips hashing the weights, for large files on trusted storage.
     :raises Error: for a file that is damaged, foreign, needs a plugin that is not registered, or
         holds host code that was not allowed.

@@ -28,6 +28,7 @@ void bind_call(nb::module_& m);
 void bind_plugin(nb::module_& m);
 void bind_plugin_v3(nb::module_& m);
 void bind_registry(nb::module_& m);
+void bind_sources(nb::module_& m);
 
 /// The NumPy type for a data type: an instance of numpy.dtype, from ml_dtypes for BF16 and FP8
 /// where that is installed. Throws Error when NumPy has none.

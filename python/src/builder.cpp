@@ -73,6 +73,8 @@ struct Config {
   std::shared_ptr<TimingCache> timing_cache;
   nb::object progress_monitor = nb::none();
   size_t workspace_limit = 0;
+  std::vector<std::string> plugins_to_serialize;
+  bool embed_python_plugins = false;
 };
 
 struct Builder {
@@ -94,6 +96,8 @@ struct Builder {
     if (!has(config.flags, BuilderFlag::kDISABLE_TIMING_CACHE))
       build.timing_cache = config.timing_cache;
     build.detailed_inspection = config.detailed_inspection;
+    build.plugins_to_serialize = config.plugins_to_serialize;
+    build.embed_plugin_sources = config.embed_python_plugins;
     build.log = log;
     std::optional<Monitor> monitor;
     if (!config.progress_monitor.is_none()) {
@@ -219,6 +223,23 @@ void bind_config(nb::module_& m) {
           },
           nb::arg("cache"), nb::arg("ignore_mismatch"))
       .def("get_timing_cache", [](const Config& self) { return self.timing_cache; })
+      .def_prop_rw(
+          "plugins_to_serialize", [](const Config& self) { return self.plugins_to_serialize; },
+          [](Config& self, nb::handle paths) {
+            // A str is a sequence too, of paths of one letter.
+            if (nb::isinstance<nb::str>(paths))
+              throw nb::type_error("plugins_to_serialize: expected a list of paths, a str came");
+            nb::object fspath = nb::module_::import_("os").attr("fspath");
+            std::vector<std::string> list;
+            for (nb::handle path : paths) list.push_back(nb::cast<std::string>(fspath(path)));
+            self.plugins_to_serialize = std::move(list);
+          },
+          "Paths of plugin libraries that the engine carries, so that it runs without their "
+          "files; loading it then needs permission for host code. The build takes plugins from the "
+          "registry, so load them there as well.")
+      .def_rw("embed_python_plugins", &Config::embed_python_plugins,
+              "Whether the engine carries the sources of plugins that Python implements, so that "
+              "it runs where nothing was imported; loading it then needs permission for host code.")
       .def_prop_rw(
           "profiling_verbosity",
           [](const Config& self) {

@@ -18,6 +18,7 @@ NB_MODULE(_core, m) {
   bind_plugin(m);
   bind_plugin_v3(m);
   bind_registry(m);
+  bind_sources(m);
   bind_builder(m);
   bind_onnx(m);
   bind_runtime(m);

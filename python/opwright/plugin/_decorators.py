@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -26,6 +27,8 @@ class Plugin:
     definition: Definition
     # Calls that define the other functions again, on another definition.
     functions: dict[str, Callable[[Definition], None]] = field(default_factory=dict)
+    # The functions that running needs, for engines that carry their source.
+    sources: dict[str, Callable[..., Any]] = field(default_factory=dict)
     registered: bool = False
 
     def make_findable(self) -> None:
@@ -41,6 +44,8 @@ class Plugin:
 
 
 plugins: dict[str, Plugin] = {}
+# Where plugins are defined: that dictionary, or the one of an engine whose sources are being run.
+current: ContextVar[dict[str, Plugin]] = ContextVar("plugins", default=plugins)
 
 
 def _split(plugin_id: str) -> tuple[str, str]:
@@ -54,12 +59,13 @@ def _split(plugin_id: str) -> tuple[str, str]:
 
 def _find(plugin_id: str, kind: str) -> Plugin:
     _split(plugin_id)
-    if plugin_id not in plugins:
+    plugin = current.get().get(plugin_id)
+    if plugin is None:
         raise ValueError(
             f"{kind}: plugin '{plugin_id}' is not registered; define it first with "
             f"@register('{plugin_id}')"
         )
-    return plugins[plugin_id]
+    return plugin
 
 
 def _source(function: Callable[..., Any]) -> tuple[str, str]:
@@ -87,7 +93,7 @@ def register(plugin_id: str, lazy_register: bool = False) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         signature = parse_register(plugin_id, function)
         source = _source(function)
-        previous = plugins.get(plugin_id)
+        previous = current.get().get(plugin_id)
         if previous is not None and previous.source != source:
             raise ValueError(
                 f"plugin '{plugin_id}' is registered already, by {previous.source[1]} in "
@@ -101,7 +107,9 @@ def register(plugin_id: str, lazy_register: bool = False) -> Callable[[F], F]:
             # A cell that holds register alone: what other cells defined stays.
             for kind, apply in previous.functions.items():
                 plugin.set(kind, apply)
-        plugins[plugin_id] = plugin
+            plugin.sources.update(previous.sources)
+        plugin.sources["register"] = function
+        current.get()[plugin_id] = plugin
         if not lazy_register or (previous is not None and previous.registered):
             plugin.make_findable()
         return function
@@ -125,6 +133,7 @@ def impl(plugin_id: str, device: str | None = None) -> Callable[[F], F]:
         attributes, wants_tactic = parse_function(
             plugin_id, "impl", function, plugin.signature, ["outputs", "stream"], "tactic"
         )
+        plugin.sources[f"impl {device}"] = function
         plugin.set(
             f"impl {device}",
             lambda d: d.set_impl(_DEVICES[device], function, attributes, wants_tactic),

@@ -1,0 +1,107 @@
+// Plugins that engines carry as Python source.
+
+#include <map>
+#include <mutex>
+
+#include "plugin/lookup.h"
+#include "plugin/registry.h"
+#include "plugin/source_language.h"
+#include "plugin_bindings.h"
+
+namespace opwright::python {
+namespace {
+
+nb::tuple to_tuple(const PluginRequirement& item) {
+  return nb::make_tuple(item.kind, item.name, item.version, item.plugin_namespace);
+}
+
+nb::list to_list(std::span<const PluginRequirement> plugins) {
+  nb::list list;
+  for (const PluginRequirement& item : plugins) list.append(to_tuple(item));
+  return list;
+}
+
+/// Moves what was captured to the rest, also when a source failed: those that ran before it are not
+/// run again.
+class Gathering {
+ public:
+  explicit Gathering(SourceLanguage::Plugins& to) : to_(to) {}
+  ~Gathering() {
+    for (PluginRegistration& item : capture_.creators) to_.creators.push_back(std::move(item));
+    for (auto& item : capture_.definitions) to_.definitions.push_back(std::move(item));
+  }
+
+ private:
+  SourceLanguage::Plugins& to_;
+  RegistrationCapture capture_;
+};
+
+bool defines(const SourceLanguage::Plugins& plugins, const PluginRequirement& requirement) {
+  PluginRegistry registry;
+  for (const PluginRegistration& item : plugins.creators)
+    registry.add(*item.creator, item.plugin_namespace.c_str());
+  return is_available(requirement, &registry, plugins.definitions);
+}
+
+class PythonLanguage final : public SourceLanguage {
+ public:
+  std::vector<CodeObject> collect(std::span<const PluginRequirement> plugins) override {
+    nb::gil_scoped_acquire gil;
+    nb::object files = nb::module_::import_("opwright._sources").attr("collect")(to_list(plugins));
+    std::vector<CodeObject> sources;
+    for (nb::handle file : files) {
+      const auto bytes = nb::cast<nb::bytes>(file[1]);
+      sources.push_back({nb::cast<std::string>(file[0]), "python",
+                         Blob::copy(bytes.c_str(), bytes.size()), true});
+    }
+    return sources;
+  }
+
+  Plugins load(std::span<const CodeObject> sources,
+               std::span<const PluginRequirement> plugins) override {
+    nb::gil_scoped_acquire gil;
+    // What another thread is running has not been gathered yet.
+    std::unique_lock lock(mutex_, std::defer_lock);
+    {
+      nb::gil_scoped_release release;
+      lock.lock();
+    }
+    nb::list files;
+    for (const CodeObject& source : sources)
+      files.append(
+          nb::make_tuple(source.name, nb::bytes(source.bytes.data(), source.bytes.size())));
+    nb::object opened =
+        nb::module_::import_("opwright._embedded").attr("open_sources")(files, to_list(plugins));
+    nb::object bundle = opened[1], definitions = opened[2];
+    Plugins& all = loaded_[nb::cast<std::string>(opened[0])];
+    {
+      const Gathering gathering(all);
+      bundle.attr("run")(definitions);
+    }
+    for (nb::handle definition : definitions) {
+      nb::object id = definition["plugin"];
+      const PluginRequirement requirement{
+          nb::cast<std::string>(id[0]), nb::cast<std::string>(id[1]), nb::cast<std::string>(id[2]),
+          nb::cast<std::string>(id[3])};
+      if (defines(all, requirement) || nb::object(definition["creator"]).is_none()) continue;
+      const Gathering gathering(all);
+      bundle.attr("register_creator")(definition);
+    }
+    return all;
+  }
+
+ private:
+  std::recursive_mutex mutex_;             // a source may load an engine too
+  std::map<std::string, Plugins> loaded_;  ///< by digest
+};
+
+}  // namespace
+
+void bind_sources(nb::module_&) {
+  static auto* language = new PythonLanguage;  // never destroyed: it holds Python objects
+  set_source_language("python", language);
+  nb::module_::import_("atexit").attr("register")(
+      nb::cpp_function([] { set_source_language("python", nullptr); }));
+}
+
+}  // namespace opwright::python
