@@ -3,6 +3,7 @@
 
 #include "commands.h"
 #include "plugin/registry.h"
+#include "python_host.h"
 
 namespace opwright::cli {
 namespace {
@@ -35,6 +36,7 @@ void EngineOptions::add_to(CLI::App& command) {
 }
 
 std::shared_ptr<Engine> EngineOptions::load() const {
+  offer_python();
   load_plugins(plugins);
   LoadOptions options;
   options.allow_host_code = allow_host_code;

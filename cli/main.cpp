@@ -1,4 +1,5 @@
-// The program `opwright`: builds, runs, inspects and times engines, without Python.
+// The program `opwright`: builds, runs, inspects and times engines, without Python, unless an
+// engine carries plugins as Python source.
 
 #include <csignal>
 #include <cstdio>
@@ -6,8 +7,11 @@
 
 #include "commands.h"
 #include "opwright/version.h"
+#include "python_host.h"
 
-int main(int argc, char** argv) {
+namespace {
+
+int run(int argc, char** argv) {
   // A file that may not grow gives an error, which is reported and cleaned up after.
   std::signal(SIGXFSZ, SIG_IGN);
   CLI::App app("Build, run, inspect and time engines of ONNX models.", "opwright");
@@ -29,4 +33,12 @@ int main(int argc, char** argv) {
     return 1;
   }
   return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int status = run(argc, argv);
+  opwright::cli::finish_python();
+  return status;
 }

@@ -82,6 +82,7 @@ OPTIONS = {
         "--output",
         "--shapes",
         "--plugins",
+        "--embed-plugins",
         "--fp16",
         "--bf16",
         "--strongly-typed",
@@ -93,7 +94,7 @@ OPTIONS = {
         "--json",
     ],
     "run": ["--input", "--output", "--plugins", "--allow-host-code", "--json"],
-    "inspect": ["--json"],
+    "inspect": ["--json", "--sources"],
     "bench": [
         "--input",
         "--shapes",
