@@ -117,6 +117,35 @@ def test_every_attribute_type_arrives():
         np.testing.assert_array_equal(got, expected)
 
 
+def test_attributes_with_default_values_may_be_left_out():
+    plugin_id = new_id("scale")
+
+    @trtp.register(plugin_id)
+    def desc(x: trtp.TensorDesc, factor: float, power: int = 2) -> trtp.TensorDesc:
+        return x.like()
+
+    @trtp.impl(plugin_id)
+    def run(x, factor, power, outputs, stream):
+        np.copyto(np.asarray(outputs[0]), factor * np.asarray(x) ** power)
+
+    for given, power in [({}, 2), ({"power": 3}, 3)]:
+        net, layer = one_plugin(plugin_id, X, factor=2.0, **given)
+        np.testing.assert_array_equal(build(net, layer.get_output(0))(X), 2 * X**power)
+    with pytest.raises(TypeError, match="attribute 'factor' is missing"):
+        one_plugin(plugin_id, X, power=3)
+
+
+def test_default_values_have_the_type_of_their_attribute():
+    plugin_id = new_id("scale")
+
+    @trtp.register(plugin_id)
+    def desc(x: trtp.TensorDesc, factor: float = "two") -> trtp.TensorDesc:  # type: ignore
+        return x.like()
+
+    with pytest.raises(TypeError, match="attribute `factor: float` cannot be 'two'"):
+        one_plugin(plugin_id, X)
+
+
 # Signatures ------------------------------------------------------------------------------------
 
 
@@ -128,7 +157,7 @@ def tensor_last(factor: float, x: trtp.TensorDesc) -> trtp.TensorDesc: ...
 def no_tensor(factor: float) -> trtp.TensorDesc: ...
 def bad_attribute(x: trtp.TensorDesc, axes: List[int]) -> trtp.TensorDesc: ...
 def bad_array(x: trtp.TensorDesc, axes: npt.NDArray[np.uint32]) -> trtp.TensorDesc: ...
-def default(x: trtp.TensorDesc, k: int = 3) -> trtp.TensorDesc: ...
+def default(x: trtp.TensorDesc = None) -> trtp.TensorDesc: ...
 def variable(*x: trtp.TensorDesc) -> trtp.TensorDesc: ...
 def unknown(x: trtp.TensorDesc, y: Nowhere) -> trtp.TensorDesc: ...  # noqa: F821
 
@@ -144,7 +173,7 @@ def unknown(x: trtp.TensorDesc, y: Nowhere) -> trtp.TensorDesc: ...  # noqa: F82
         (no_tensor, "needs at least one input"),
         (bad_attribute, "attribute 'axes' has the type List.*expected int, float, str"),
         (bad_array, "attribute 'axes'"),
-        (default, "'k' has a default value"),
+        (default, "tensor 'x' has a default value"),
         (variable, "takes a variable number"),
         (unknown, "cannot be resolved.*Nowhere"),
     ],
@@ -163,6 +192,7 @@ def unknown_attribute(x, facto, outputs, stream): ...
 def wrong_hint(x: trtp.TensorDesc, outputs, stream): ...
 def wrong_attribute_hint(x, factor: int, outputs, stream): ...
 def returns(x, outputs, stream) -> int: ...
+def default_factor(x, factor=2.0, outputs=(), stream=0): ...
 
 
 @pytest.mark.parametrize(
@@ -175,6 +205,7 @@ def returns(x, outputs, stream) -> int: ...
         (wrong_hint, "annotate it as Tensor"),
         (wrong_attribute_hint, "annotated as int, but registered as `factor: float`"),
         (returns, "must return None"),
+        (default_factor, "'factor' has a default value"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )

@@ -41,6 +41,7 @@ from .._core._plugin import (
 )
 from ._decorators import aot_impl, autotune, impl, register
 from ._op import op
+from ._torch import from_torch
 
 SizeTensorShapeExpr = ShapeExpr
 
@@ -67,6 +68,7 @@ __all__ = [
     "autotune",
     "cdiv",
     "from_shape_expr",
+    "from_torch",
     "impl",
     "max",
     "min",

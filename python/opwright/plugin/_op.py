@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -101,6 +102,9 @@ class PluginOp:
                 raise TypeError(
                     f"plugin '{self._id}' has no attribute '{name}'; its attributes are: {known}"
                 )
+        for attribute in signature.attributes:
+            if attribute.default is not inspect.Parameter.empty:
+                attributes.setdefault(attribute.name, attribute.default)
         missing = [name for name in names if name not in attributes]
         if missing:
             raise TypeError(

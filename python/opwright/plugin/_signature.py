@@ -47,6 +47,8 @@ class Attribute:
     name: str
     hint: Any
     is_array: bool
+    default: Any = inspect.Parameter.empty
+    """What `op` takes where the attribute is not given; `empty`: it must be given."""
 
     def __str__(self) -> str:
         kind = f"NDArray[{self.hint.__name__}]" if self.is_array else self.hint.__name__
@@ -95,7 +97,7 @@ def _parameters(plugin: str, kind: str, function: Callable[..., Any]) -> list[st
             _fail(plugin, kind, function, f"the parameter '{parameter}' takes a variable number")
         if parameter.kind is parameter.KEYWORD_ONLY:
             _fail(plugin, kind, function, f"'{parameter.name}' cannot be given by position")
-        if parameter.default is not parameter.empty:
+        if parameter.default is not parameter.empty and kind != "register":
             _fail(plugin, kind, function, f"'{parameter.name}' has a default value")
         names.append(parameter.name)
     return names
@@ -114,11 +116,12 @@ def _element_type(hint: Any) -> Any:
 
 
 def _attribute(plugin: str, function: Callable[..., Any], name: str, hint: Any) -> Attribute:
+    default = inspect.signature(function).parameters[name].default
     if hint in _SCALARS:
-        return Attribute(name, hint, False)
+        return Attribute(name, hint, False, default)
     element = _element_type(hint)
     if element in _ELEMENTS:
-        return Attribute(name, element, True)
+        return Attribute(name, element, True, default)
     _fail(
         plugin,
         "register",
@@ -153,6 +156,8 @@ def parse_register(plugin: str, function: Callable[..., Any]) -> Signature:
         if name not in hints:
             _fail(plugin, "register", function, f"parameter '{name}' has no type hint")
         if _is_desc(hints[name]):
+            if inspect.signature(function).parameters[name].default is not inspect.Parameter.empty:
+                _fail(plugin, "register", function, f"tensor '{name}' has a default value")
             if attributes:
                 message = f"tensor '{name}' follows attribute '{attributes[-1].name}'"
                 _fail(plugin, "register", function, f"{message}; tensors come first")

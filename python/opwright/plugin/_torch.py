@@ -1,0 +1,235 @@
+"""`from_torch`: operators of PyTorch as plugins."""
+
+from __future__ import annotations
+
+import contextlib
+import keyword
+import sys
+from collections.abc import Callable, Sequence
+from inspect import Parameter, Signature
+from typing import TYPE_CHECKING, Any, NoReturn, Tuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .._core._plugin import Tensor, TensorDesc
+from ._decorators import impl, register
+from ._op import PluginOp
+
+if TYPE_CHECKING:
+    import torch
+
+# The kinds of a schema's arguments that attributes can be, as PyTorch's schemas write them.
+_HINTS: dict[str, Any] = {
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "str": str,
+    "List[int]": npt.NDArray[np.int64],
+    "List[float]": npt.NDArray[np.float64],
+    "List[bool]": npt.NDArray[np.bool_],
+}
+
+
+def _find(operator: str) -> torch._ops.OpOverload:
+    """The overload that "ns::op" (its default) or "ns::op.overload" names."""
+    import torch
+
+    namespace, _, name = operator.partition("::")
+    name, _, overload = name.partition(".")
+    packet = getattr(getattr(torch.ops, namespace, None), name, None) if name else None
+    if packet is None:
+        raise ValueError(
+            f"from_torch: PyTorch has no operator '{operator}'; expected 'namespace::name' of an "
+            "operator whose module was imported"
+        )
+    if (overload or "default") not in packet.overloads():
+        known = ", ".join(f"'{namespace}::{name}.{each}'" for each in packet.overloads())
+        raise ValueError(f"from_torch: there is no '{operator}'; its overloads are: {known}")
+    return getattr(packet, overload or "default")
+
+
+def _is_written(value: torch.Argument) -> bool:
+    return value.alias_info is not None and value.alias_info.is_write
+
+
+class _Operator:
+    """An operator of PyTorch, and how a plugin's tensors and attributes are its arguments."""
+
+    def __init__(self, overload: torch._ops.OpOverload, fixed: dict[str, Any]):
+        self.schema = overload._schema
+        self.tensors: list[str] = []
+        self.mutated: list[str] = []
+        """Those of the tensors that it writes to."""
+        self.attributes: dict[str, Any] = {}
+        """The hints of the arguments that are attributes."""
+        self.defaults: dict[str, Any] = {}
+        self._overload = overload
+        self._fixed = dict(fixed)
+        self._lists: set[str] = set()
+        known = [argument.name for argument in self.schema.arguments]
+        for name in fixed:
+            if name not in known:
+                raise TypeError(
+                    f"from_torch: `{self.schema}` has no argument '{name}'; its arguments are: "
+                    f"{', '.join(known) or 'none'}"
+                )
+        for argument in self.schema.arguments:
+            if argument.name not in fixed:
+                self._take(argument)
+        # Attributes with a default value go last, as Python's functions need it.
+        names = sorted(self.attributes, key=lambda name: name in self.defaults)
+        self.attributes = {name: self.attributes[name] for name in names}
+        self.returned = self._count_returned()
+        if self.returned == 0 and not self.mutated:
+            self._refuse("it returns nothing and writes to no tensor")
+
+    def _refuse(self, reason: str) -> NoReturn:
+        raise NotImplementedError(f"from_torch: `{self.schema}` cannot be a plugin: {reason}")
+
+    def _take(self, argument: torch.Argument) -> None:
+        """Makes an argument an input, an attribute, or one that always has its default value."""
+        name, kind = argument.name, str(argument.type)
+        if kind == "Tensor":
+            self.tensors.append(name)
+            if _is_written(argument):
+                self.mutated.append(name)
+        elif kind in _HINTS:
+            self.attributes[name] = _HINTS[kind]
+            if kind.startswith("List"):
+                self._lists.add(name)
+            if argument.has_default_value():
+                self.defaults[name] = argument.default_value
+        elif argument.has_default_value():
+            self._fixed[name] = argument.default_value
+            return
+        else:
+            self._refuse(
+                f"its argument '{name}' is of type {kind}, and can be neither an input nor an "
+                f"attribute; give it a value: from_torch('{self._overload.name()}', {name}=...)"
+            )
+        if name in ("outputs", "stream") or keyword.iskeyword(name):
+            self._refuse(f"its argument cannot be named '{name}'")
+
+    def _count_returned(self) -> int:
+        """The number of tensors that it makes, beside those that it writes to and returns too."""
+        count = 0
+        for result in self.schema.returns:
+            if str(result.type) != "Tensor":
+                self._refuse(f"it returns a {result.type}; expected tensors")
+            count += not _is_written(result)
+        return count
+
+    def __call__(
+        self, tensors: Sequence[torch.Tensor], attributes: Sequence[Any]
+    ) -> list[torch.Tensor]:
+        """The tensors that it makes, in the order of the schema."""
+        values = dict(zip(self.tensors, tensors)) | self._fixed
+        for name, value in zip(self.attributes, attributes):
+            values[name] = value.tolist() if name in self._lists else value
+        args = [values[a.name] for a in self.schema.arguments if not a.kwarg_only]
+        kwargs = {a.name: values[a.name] for a in self.schema.arguments if a.kwarg_only}
+        results = self._overload(*args, **kwargs)
+        results = results if isinstance(results, (tuple, list)) else [results]
+        return [r for r, s in zip(results, self.schema.returns) if not _is_written(s)]
+
+
+def _on_stream(tensor: torch.Tensor, stream: int) -> contextlib.AbstractContextManager[Any]:
+    import torch
+
+    if not tensor.is_cuda:
+        return contextlib.nullcontext()
+    return torch.cuda.stream(torch.cuda.ExternalStream(stream, tensor.device))
+
+
+def _function(
+    body: Callable[..., Any],
+    name: str,
+    module: str,
+    hints: dict[str, Any],
+    defaults: dict[str, Any],
+) -> Callable[..., Any]:
+    """The function as one of `module` with that name and signature."""
+    kind = Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [
+        Parameter(n, kind, annotation=hint, default=defaults.get(n, Parameter.empty))
+        for n, hint in hints.items()
+        if n != "return"
+    ]
+    body.__name__, body.__module__ = name, module
+    body.__annotations__ = hints
+    body.__signature__ = Signature(  # type: ignore[attr-defined]
+        parameters, return_annotation=hints.get("return", Signature.empty)
+    )
+    return body
+
+
+def from_torch(operator: str, **fixed: Any) -> PluginOp:
+    """Makes a plugin of an operator of PyTorch, one of ``torch.library`` or PyTorch's own.
+
+    The operator's fake function gives types and shapes, also dynamic ones, and the operator
+    computes, on tensors that share the engine's memory. Its arguments of type Tensor are the
+    plugin's inputs; int, float, bool, str and lists of int, float and bool are its attributes, and
+    their default values those of the attributes. Other arguments keep their default value. The
+    outputs are what the operator returns, then a tensor in place of each that it writes to.
+
+    :param operator: ``"namespace::name"``, which becomes the plugin's id; with ``.overload`` where
+        the default one is not meant. An ONNX node of the domain `namespace` and the type `name`
+        finds the plugin.
+    :param fixed: arguments that are to have one value always, instead of being attributes.
+    :returns: what ``op.namespace.name`` is: called with a network's tensors and the attributes, it
+        gives what ``network.add_plugin`` takes.
+    :raises NotImplementedError: for an operator with arguments or results that a plugin cannot
+        have; when it is used, for outputs whose shapes depend on data.
+    """
+    import torch
+
+    from ._torch_shapes import infer
+
+    plugin_id = operator.partition(".")[0]
+    torch_operator = _Operator(_find(operator), fixed)
+    count, returned = len(torch_operator.tensors), torch_operator.returned
+    mutated = [torch_operator.tensors.index(name) for name in torch_operator.mutated]
+    num_outputs = returned + len(mutated)
+
+    def desc(*arguments: Any) -> Any:
+        tensors, attributes = arguments[:count], arguments[count:]
+        try:
+            made = infer(lambda fakes: torch_operator(fakes, attributes), tensors)
+        except Exception as error:
+            shapes = ", ".join(map(repr, tensors))
+            kind = NotImplementedError if isinstance(error, NotImplementedError) else RuntimeError
+            raise kind(f"from_torch: '{operator}' for {shapes}: {error}") from error
+        outputs = (*made, *(tensors[i].aliased() for i in mutated))
+        return outputs if num_outputs > 1 else outputs[0]
+
+    def run(*arguments: Any) -> None:
+        *inputs_and_attributes, outputs, stream = arguments
+        tensors = [torch.from_dlpack(t) for t in inputs_and_attributes[:count]]
+        targets = [torch.from_dlpack(t) for t in outputs]
+        # The memory is the input's, too; the input itself may have been handed over read-only.
+        for index, target in zip(mutated, targets[returned:]):
+            tensors[index] = target
+        with torch.no_grad(), _on_stream(targets[0], stream):
+            results = torch_operator(tensors, inputs_and_attributes[count:])
+            for index, (target, result) in enumerate(zip(targets, results)):
+                if result.shape != target.shape or result.dtype != target.dtype:
+                    raise RuntimeError(
+                        f"from_torch: '{operator}' made {result.dtype} {tuple(result.shape)} for "
+                        f"output {index}, but its fake function said {target.dtype} "
+                        f"{tuple(target.shape)}"
+                    )
+                target.copy_(result)
+
+    attributes = torch_operator.attributes
+    name = plugin_id.rpartition("::")[2]
+    # Engines that carry the sources of their plugins need the module that asks for this one.
+    module = sys._getframe(1).f_globals.get("__name__", "__main__")
+    hints: dict[str, Any] = {tensor: TensorDesc for tensor in torch_operator.tensors} | attributes
+    hints["return"] = Tuple[(TensorDesc,) * num_outputs]
+    register(plugin_id)(_function(desc, name, module, hints, torch_operator.defaults))
+
+    hints = {tensor: Tensor for tensor in torch_operator.tensors} | attributes
+    hints |= {"outputs": Tuple[(Tensor,) * num_outputs], "stream": int}
+    impl(plugin_id)(_function(run, name, module, hints, {}))
+    return PluginOp(plugin_id)
