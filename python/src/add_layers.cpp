@@ -1,15 +1,11 @@
 // The add_* methods of INetworkDefinition.
 
+#include "operators/add_layers.h"
+
 #include "bindings.h"
-#include "network/constant.h"
 #include "network/network.h"
-#include "operators/convolution.h"
-#include "operators/elementwise.h"
 #include "operators/matrix.h"
-#include "operators/movement.h"
 #include "operators/normalization.h"
-#include "operators/pooling.h"
-#include "operators/reduce.h"
 #include "operators/source.h"
 
 namespace opwright::python {
@@ -20,56 +16,11 @@ Ints ints(nb::handle sequence) {
   return Ints(shape.begin(), shape.end());
 }
 
-/// Weights as a constant of the given shape, or of the array's own. Null for None and for Weights
-/// without values.
-Tensor* constant(Network& network, nb::handle weights, std::optional<Shape> shape,
-                 std::string_view what) {
-  if (weights.is_none()) return nullptr;
+/// None and Weights without values are no elements.
+WeightsArray array_of(nb::handle weights, std::string_view what) {
+  if (weights.is_none()) return {};
   ArrayData array = to_array(weights, what);
-  if (array.data.size() == 0) return nullptr;
-  if (shape) {
-    require(shape->numel() == array.shape.numel(), what, " has ", array.shape.numel(),
-            " elements; expected ", shape->numel(), " (", shape->str(), ")");
-    array.shape = *shape;
-  }
-  return network.add_constant(array.dtype, array.shape, array.data);
-}
-
-/// Kernel [maps, channels / groups, window...]; the number of channels follows from the size of the
-/// array, as groups are set later.
-template <class Op>
-TypedLayer<Op>* add_convolution(Network& network, Tensor& input, int64_t maps, nb::handle window,
-                                nb::handle kernel, nb::handle bias, bool transposed) {
-  const Ints extents = ints(window);
-  const ArrayData array = to_array(kernel, "the kernel");
-  int64_t area = maps;
-  for (int64_t extent : extents) area *= extent;
-  require(input.rank() == static_cast<int>(extents.size()) + 2, Op::kKind, ": the input has rank ",
-          input.rank(), "; expected ", extents.size() + 2, " for a kernel over ", extents.size(),
-          " axes");
-  require(maps > 0 && area > 0 && array.shape.numel() % area == 0, Op::kKind, ": the kernel has ",
-          array.shape.numel(), " elements; expected a multiple of ", area, " for ", maps,
-          " output maps");
-  const int64_t channels = input.shape()[1];
-  int64_t groups = 1;
-  Shape shape;
-  if (transposed) {
-    // [channels, maps / groups, window...]
-    const int64_t per_map = array.shape.numel() / (area / maps);
-    require(channels > 0 && per_map % channels == 0, Op::kKind, ": the kernel does not fit ",
-            channels, " input channels");
-    shape = Shape{channels, per_map / channels};
-    groups = maps / std::max<int64_t>(1, per_map / channels);
-  } else {
-    shape = Shape{maps, array.shape.numel() / area};
-    groups = channels / std::max<int64_t>(1, array.shape.numel() / area);
-  }
-  for (int64_t extent : extents) shape.push_back(extent);
-  std::vector<Tensor*> inputs = {&input, network.add_constant(array.dtype, shape, array.data)};
-  if (Tensor* b = constant(network, bias, Shape{maps}, "the bias")) inputs.push_back(b);
-  ConvolutionParams params;
-  params.groups = std::max<int64_t>(1, groups);
-  return network.add<Op>(params, inputs);
+  return {array.dtype, array.shape, std::move(array.data)};
 }
 
 void add_plain(nb::class_<Network>& c) {
@@ -117,13 +68,8 @@ void add_plain(nb::class_<Network>& c) {
       },
       nb::arg("input0"), nb::arg("op0"), nb::arg("input1"), nb::arg("op1"), reference);
   c.def(
-      "add_softmax",
-      [](Network& n, Tensor& x) {
-        // TensorRT's default: the channels of [N, C, H, W] and of [C, H, W], else the first axis.
-        const int axis = std::max(0, x.rank() - 3);
-        return n.add<Softmax>({int64_t{1} << axis}, {&x});
-      },
-      nb::arg("input"), reference);
+      "add_softmax", [](Network& n, Tensor& x) { return add_softmax(n, x); }, nb::arg("input"),
+      reference);
   c.def(
       "add_reduce",
       [](Network& n, Tensor& x, ReduceOperation op, int64_t axes, bool keep_dims) {
@@ -173,11 +119,7 @@ void add_plain(nb::class_<Network>& c) {
       nb::arg("input"), nb::arg("indices"), nb::arg("mode"), reference);
   c.def(
       "add_concatenation",
-      [](Network& n, std::vector<Tensor*> inputs) {
-        require(!inputs.empty(), "add_concatenation: there are no inputs");
-        // TensorRT's default: the channels, counted from the end.
-        return n.add<Concatenation>({std::max(0, inputs[0]->rank() - 3)}, inputs);
-      },
+      [](Network& n, std::vector<Tensor*> inputs) { return add_concatenation(n, inputs); },
       nb::arg("inputs"), reference);
 }
 
@@ -195,7 +137,8 @@ void add_with_shapes(nb::class_<Network>& c) {
       "add_convolution_nd",
       [](Network& n, Tensor& x, int64_t maps, nb::handle window, nb::handle kernel,
          nb::handle bias) {
-        return add_convolution<Convolution>(n, x, maps, window, kernel, bias, false);
+        return add_convolution(n, x, maps, ints(window), array_of(kernel, "the kernel"),
+                               array_of(bias, "the bias"));
       },
       nb::arg("input"), nb::arg("num_output_maps"), nb::arg("kernel_shape"), nb::arg("kernel"),
       nb::arg("bias").none() = nb::none(), reference);
@@ -203,41 +146,36 @@ void add_with_shapes(nb::class_<Network>& c) {
       "add_deconvolution_nd",
       [](Network& n, Tensor& x, int64_t maps, nb::handle window, nb::handle kernel,
          nb::handle bias) {
-        return add_convolution<Deconvolution>(n, x, maps, window, kernel, bias, true);
+        return add_deconvolution(n, x, maps, ints(window), array_of(kernel, "the kernel"),
+                                 array_of(bias, "the bias"));
       },
       nb::arg("input"), nb::arg("num_output_maps"), nb::arg("kernel_shape"), nb::arg("kernel"),
       nb::arg("bias").none() = nb::none(), reference);
   c.def(
       "add_pooling_nd",
       [](Network& n, Tensor& x, PoolingType type, nb::handle window) {
-        PoolingParams params;
-        params.type = type;
-        params.window = ints(window);
-        params.stride = params.window;  // TensorRT's default
-        return n.add<Pooling>(params, {&x});
+        return add_pooling(n, x, type, ints(window));
       },
       nb::arg("input"), nb::arg("type"), nb::arg("window_size"), reference);
-  auto add_scale = [](Network& n, Tensor& x, ScaleMode mode, nb::handle shift, nb::handle scale,
-                      nb::handle power, int64_t channel_axis) {
-    ScaleParams params;
-    params.mode = mode;
-    params.channel_axis = channel_axis;
-    std::vector<Tensor*> inputs = {&x, constant(n, shift, {}, "shift"),
-                                   constant(n, scale, {}, "scale"),
-                                   constant(n, power, {}, "power")};
-    return n.add<Scale>(params, inputs);
+  auto scale = [](Network& n, Tensor& x, ScaleMode mode, nb::handle shift, nb::handle scale,
+                  nb::handle power, std::optional<int64_t> channel_axis) {
+    return add_scale(n, x, mode, array_of(shift, "shift"), array_of(scale, "scale"),
+                     array_of(power, "power"), channel_axis);
   };
   c.def(
       "add_scale",
-      [add_scale](Network& n, Tensor& x, ScaleMode mode, nb::handle shift, nb::handle scale,
-                  nb::handle power) {
-        return add_scale(n, x, mode, shift, scale, power, std::max(0, x.rank() - 3));
-      },
+      [scale](Network& n, Tensor& x, ScaleMode mode, nb::handle shift, nb::handle factor,
+              nb::handle power) { return scale(n, x, mode, shift, factor, power, std::nullopt); },
       nb::arg("input"), nb::arg("mode"), nb::arg("shift").none() = nb::none(),
       nb::arg("scale").none() = nb::none(), nb::arg("power").none() = nb::none(), reference);
-  c.def("add_scale_nd", add_scale, nb::arg("input"), nb::arg("mode"),
-        nb::arg("shift").none() = nb::none(), nb::arg("scale").none() = nb::none(),
-        nb::arg("power").none() = nb::none(), nb::arg("channel_axis") = 1, reference);
+  c.def(
+      "add_scale_nd",
+      [scale](Network& n, Tensor& x, ScaleMode mode, nb::handle shift, nb::handle factor,
+              nb::handle power,
+              int64_t axis) { return scale(n, x, mode, shift, factor, power, axis); },
+      nb::arg("input"), nb::arg("mode"), nb::arg("shift").none() = nb::none(),
+      nb::arg("scale").none() = nb::none(), nb::arg("power").none() = nb::none(),
+      nb::arg("channel_axis") = 1, reference);
   c.def(
       "add_shuffle", [](Network& n, Tensor& x) { return n.add<Shuffle>({}, {&x}); },
       nb::arg("input"), reference);
@@ -252,35 +190,12 @@ void add_with_shapes(nb::class_<Network>& c) {
   c.def(
       "add_padding_nd",
       [](Network& n, Tensor& x, nb::handle pre, nb::handle post) {
-        const Ints before = ints(pre), after = ints(post);
-        const int rank = x.rank(), first = rank - static_cast<int>(before.size());
-        require(before.size() == after.size() && first >= 0, "add_padding_nd: pre_padding has ",
-                before.size(), " and post_padding ", after.size(),
-                " values; expected the same number, at most the rank ", rank);
-        SliceParams params;
-        params.mode = SampleMode::kFILL;
-        params.start.assign(rank, 0), params.stride.assign(rank, 1);
-        std::vector<Expr> size(x.dims().begin(), x.dims().end());
-        for (int i = first; i < rank; ++i) {
-          params.start[i] = -before[i - first];
-          size[i] = size[i] + before[i - first] + after[i - first];
-        }
-        if (is_constant(size)) {
-          for (const Expr& extent : size) params.size.push_back(extent.constant());
-          return n.add<Slice>(params, {&x});
-        }
-        return n.add<Slice>(params, {&x, nullptr, n.add_values(std::move(size))});
+        return add_padding(n, x, ints(pre), ints(post));
       },
       nb::arg("input"), nb::arg("pre_padding"), nb::arg("post_padding"), reference);
   c.def(
-      "add_resize",
-      [](Network& n, Tensor& x) {
-        ResizeParams params;
-        const Shape shape = x.shape();
-        params.scales.assign(shape.rank(), 1.0);
-        return n.add<Resize>(params, {&x});
-      },
-      nb::arg("input"), reference);
+      "add_resize", [](Network& n, Tensor& x) { return add_resize(n, x); }, nb::arg("input"),
+      reference);
   c.def(
       "add_fill",
       [](Network& n, nb::handle shape, FillOperation operation, DataType type) {

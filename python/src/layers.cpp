@@ -205,10 +205,9 @@ void bind_enums(nb::module_& m) {
       .value("HALF_DOWN", ResizeRoundMode::kHALF_DOWN)
       .value("FLOOR", ResizeRoundMode::kFLOOR)
       .value("CEIL", ResizeRoundMode::kCEIL);
-  enum class Selector : int { kFORMULA, kUPPER };
-  nb::enum_<Selector>(m, "ResizeSelector", nb::is_arithmetic())
-      .value("FORMULA", Selector::kFORMULA)
-      .value("UPPER", Selector::kUPPER);
+  nb::enum_<ResizeSelector>(m, "ResizeSelector", nb::is_arithmetic())
+      .value("FORMULA", ResizeSelector::kFORMULA)
+      .value("UPPER", ResizeSelector::kUPPER);
 }
 
 }  // namespace
@@ -320,12 +319,11 @@ void bind_layers(nb::module_& m) {
   property(resize, "cubic_coeff", &ResizeParams::cubic_coeff);
   resize.def_prop_rw(
       "selector_for_single_pixel",
-      [m](const TypedLayer<Resize>& self) {
-        return m.attr("ResizeSelector")(static_cast<int>(self.params().selector_upper));
+      [](const TypedLayer<Resize>& self) {
+        return self.params().selector_upper ? ResizeSelector::kUPPER : ResizeSelector::kFORMULA;
       },
-      [](TypedLayer<Resize>& self, nb::handle selector) {
-        const bool upper = nb::cast<int>(nb::int_(nb::borrow(selector))) == 1;
-        self.edit([&](ResizeParams& p) { p.selector_upper = upper; });
+      [](TypedLayer<Resize>& self, ResizeSelector selector) {
+        self.edit([&](ResizeParams& p) { p.selector_upper = selector == ResizeSelector::kUPPER; });
       });
 
   auto fill = layer<Fill>(m, "IFillLayer", "A tensor of evenly spaced or random values.");

@@ -3,6 +3,7 @@
 #include "network/network.h"
 
 #include "bindings.h"
+#include "network/shape_inputs.h"
 
 namespace opwright::python {
 namespace {
@@ -45,7 +46,15 @@ void bind_layer(nb::module_& m) {
       .def_prop_ro("num_outputs", &Layer::num_outputs)
       .def("get_input", &Layer::input, nb::arg("index"), nb::rv_policy::reference_internal)
       .def("get_output", &Layer::output, nb::arg("index"), nb::rv_policy::reference_internal)
-      .def("set_input", &Layer::set_input, nb::arg("index"), nb::arg("tensor").none())
+      .def(
+          "set_input",
+          [](Layer& self, int index, Tensor* tensor) {
+            if (tensor != nullptr && &tensor->network() == &self.network() &&
+                self.op()->is_shape_input(index))
+              make_shape_inputs(*tensor);
+            self.set_input(index, tensor);
+          },
+          nb::arg("index"), nb::arg("tensor").none())
       .def(
           "get_output_type",
           [](const Layer& self, int index) { return self.output(index)->dtype(); },

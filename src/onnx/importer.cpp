@@ -1,9 +1,9 @@
 #include "onnx/importer.h"
 
 #include <numeric>
-#include <unordered_set>
 
 #include "base/half.h"
+#include "network/shape_inputs.h"
 #include "operators/movement.h"
 
 namespace opwright::onnx {
@@ -53,27 +53,8 @@ Ints NodeImporter::get_ints(std::string_view name, Ints otherwise) const {
   return a ? a->ints : otherwise;
 }
 
-void NodeImporter::make_shape_inputs(Tensor& tensor) const {
-  std::vector<Tensor*> pending = {&tensor};
-  std::unordered_set<Tensor*> seen;
-  while (!pending.empty()) {
-    Tensor* next = pending.back();
-    pending.pop_back();
-    const bool may_carry = next->rank() <= 1 && is_constant(next->dims()) &&
-                           numel(next->dims()).constant() <= TensorInfo::kMaxValues;
-    if (next->info().values || !may_carry || !seen.insert(next).second) continue;
-    if (next->is_network_input()) {
-      if (next->dtype() == DataType::kINT32 || next->dtype() == DataType::kINT64)
-        network_.make_shape_input(*next);
-    } else if (next->producer() != nullptr) {
-      for (Tensor* input : next->producer()->inputs())
-        if (input != nullptr) pending.push_back(input);
-    }
-  }
-}
-
 std::vector<Expr> NodeImporter::values(Tensor* tensor, std::string_view what) const {
-  if (!tensor->info().values) make_shape_inputs(*tensor);
+  make_shape_inputs(*tensor);
   const auto& values = tensor->info().values;
   if (!values)
     error(what, " ('", tensor->name(),

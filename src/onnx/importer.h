@@ -105,8 +105,6 @@ class NodeImporter {
     if (elements.size() != 1) error(what, " has ", elements.size(), " elements; expected 1");
     return elements[0];
   }
-  /// Declares that the integer network inputs that a small tensor is computed from decide shapes.
-  void make_shape_inputs(Tensor& tensor) const;
 
   Network& network_;
   const NodeProto& node_;

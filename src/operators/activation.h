@@ -4,23 +4,6 @@
 
 namespace opwright {
 
-enum class ActivationType : int32_t {
-  kRELU,
-  kSIGMOID,
-  kTANH,
-  kLEAKY_RELU,
-  kELU,
-  kSELU,
-  kSOFTSIGN,
-  kSOFTPLUS,
-  kCLIP,
-  kHARD_SIGMOID,
-  kSCALED_TANH,
-  kTHRESHOLDED_RELU,
-  kGELU_ERF,
-  kGELU_TANH
-};
-
 /// An activation that another operator applies to its result before it is stored.
 struct FusedActivation {
   static constexpr int32_t kNone = -1;

@@ -8,6 +8,7 @@
 #include "backend/device.h"
 #include "network/operator.h"
 #include "network/operator_registry.h"
+#include "opwright/layer_types.h"
 
 namespace opwright {
 

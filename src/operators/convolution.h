@@ -5,15 +5,6 @@
 
 namespace opwright {
 
-/// How explicit padding is completed. SAME_*: output extent is ceil(input / stride), the padding is
-/// derived.
-enum class PaddingMode : int32_t {
-  kEXPLICIT_ROUND_DOWN,
-  kEXPLICIT_ROUND_UP,
-  kSAME_UPPER,
-  kSAME_LOWER
-};
-
 struct ConvolutionParams {
   Ints stride, dilation;           ///< per spatial axis; empty means 1
   Ints pre_padding, post_padding;  ///< per spatial axis; empty means 0

@@ -4,22 +4,6 @@
 
 namespace opwright {
 
-enum class ElementWiseOperation : int32_t {
-  kSUM,
-  kPROD,
-  kMAX,
-  kMIN,
-  kSUB,
-  kDIV,
-  kPOW,
-  kFLOOR_DIV,
-  kAND,
-  kOR,
-  kXOR,
-  kEQUAL,
-  kGREATER,
-  kLESS
-};
 struct ElementWiseParams {
   ElementWiseOperation op = ElementWiseOperation::kSUM;
   template <class V>
@@ -37,33 +21,6 @@ class ElementWise final : public BuiltinOperator<ElementWise, ElementWiseParams>
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
 
-enum class UnaryOperation : int32_t {
-  kEXP,
-  kLOG,
-  kSQRT,
-  kRECIP,
-  kABS,
-  kNEG,
-  kSIN,
-  kCOS,
-  kTAN,
-  kSINH,
-  kCOSH,
-  kASIN,
-  kACOS,
-  kATAN,
-  kASINH,
-  kACOSH,
-  kATANH,
-  kCEIL,
-  kFLOOR,
-  kERF,
-  kNOT,
-  kSIGN,
-  kROUND,
-  kISINF,
-  kISNAN
-};
 struct UnaryParams {
   UnaryOperation op = UnaryOperation::kEXP;
   template <class V>
@@ -116,7 +73,6 @@ class ParametricRelu final : public BuiltinOperator<ParametricRelu, NoParams> {
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
 
-enum class ScaleMode : int32_t { kUNIFORM, kCHANNEL, kELEMENTWISE };
 struct ScaleParams {
   ScaleMode mode = ScaleMode::kCHANNEL;
   int64_t channel_axis = 1;

@@ -5,7 +5,6 @@
 
 namespace opwright {
 
-enum class MatrixOperation : int32_t { kNONE, kTRANSPOSE, kVECTOR };
 struct MatrixMultiplyParams {
   MatrixOperation op0 = MatrixOperation::kNONE, op1 = MatrixOperation::kNONE;
   /// Fused by the compiler: activation(a b + bias), bias being a third input that broadcasts to the

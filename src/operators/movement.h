@@ -51,7 +51,6 @@ class Reshape final : public BuiltinOperator<Reshape, NoParams> {
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
 
-enum class SampleMode : int32_t { kSTRICT_BOUNDS, kWRAP, kCLAMP, kFILL, kREFLECT };
 struct SliceParams {
   Ints start, size, stride;  ///< per axis in `axes` (all axes when empty); stride may be negative
                              ///< or 0 (broadcast)
@@ -87,7 +86,6 @@ class Concatenation final : public BuiltinOperator<Concatenation, ConcatenationP
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
 
-enum class GatherMode : int32_t { kDEFAULT, kELEMENT, kND };
 struct GatherParams {
   GatherMode mode = GatherMode::kDEFAULT;
   int64_t axis = 0;
@@ -106,14 +104,6 @@ class Gather final : public BuiltinOperator<Gather, GatherParams> {
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
 
-enum class InterpolationMode : int32_t { kNEAREST, kLINEAR, kCUBIC };
-enum class ResizeCoordinateTransformation : int32_t {
-  kALIGN_CORNERS,
-  kASYMMETRIC,
-  kHALF_PIXEL,
-  kPYTORCH_HALF_PIXEL
-};
-enum class ResizeRoundMode : int32_t { kHALF_UP, kHALF_DOWN, kFLOOR, kCEIL };
 struct ResizeParams {
   InterpolationMode mode = InterpolationMode::kNEAREST;
   ResizeCoordinateTransformation coordinate_transformation =

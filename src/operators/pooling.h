@@ -5,7 +5,6 @@
 
 namespace opwright {
 
-enum class PoolingType : int32_t { kMAX, kAVERAGE, kMAX_AVERAGE_BLEND };
 struct PoolingParams {
   PoolingType type = PoolingType::kMAX;
   Ints window, stride, dilation, pre_padding,

@@ -4,7 +4,6 @@
 
 namespace opwright {
 
-enum class ReduceOperation : int32_t { kSUM, kPROD, kMAX, kMIN, kAVG };
 struct ReduceParams {
   ReduceOperation op = ReduceOperation::kSUM;
   int64_t axes = 0;  ///< bit i is set for axis i
@@ -36,7 +35,6 @@ class Softmax final : public BuiltinOperator<Softmax, SoftmaxParams> {
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
 
-enum class TopKOperation : int32_t { kMAX, kMIN };
 struct TopKParams {
   TopKOperation op = TopKOperation::kMAX;
   int64_t k = 1;

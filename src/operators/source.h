@@ -12,7 +12,6 @@ class ShapeOf final : public BuiltinOperator<ShapeOf, NoParams> {
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
 
-enum class FillOperation : int32_t { kLINSPACE, kRANDOM_UNIFORM, kRANDOM_NORMAL };
 struct FillParams {
   FillOperation operation = FillOperation::kLINSPACE;
   Ints shape;

@@ -1,0 +1,27 @@
+#include "network/shape_inputs.h"
+
+#include <unordered_set>
+#include <vector>
+
+namespace opwright {
+
+void make_shape_inputs(Tensor& tensor) {
+  std::vector<Tensor*> pending = {&tensor};
+  std::unordered_set<Tensor*> seen;
+  while (!pending.empty()) {
+    Tensor* next = pending.back();
+    pending.pop_back();
+    const bool may_carry = next->rank() <= 1 && is_constant(next->dims()) &&
+                           numel(next->dims()).constant() <= TensorInfo::kMaxValues;
+    if (next->info().values || !may_carry || !seen.insert(next).second) continue;
+    if (next->is_network_input()) {
+      if (next->dtype() == DataType::kINT32 || next->dtype() == DataType::kINT64)
+        next->network().make_shape_input(*next);
+    } else if (next->producer() != nullptr) {
+      for (Tensor* input : next->producer()->inputs())
+        if (input != nullptr) pending.push_back(input);
+    }
+  }
+}
+
+}  // namespace opwright

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "network/constant.h"
+#include "network/network.h"
+#include "operators/convolution.h"
+#include "operators/elementwise.h"
+#include "operators/movement.h"
+#include "operators/pooling.h"
+#include "operators/reduce.h"
+
+namespace opwright {
+
+// Layers as the methods of TensorRT's INetworkDefinition add them, where that is more than handing
+// over parameters: weights become constants, and what is not said gets TensorRT's defaults. All
+// throw Error as Network::add() does.
+
+/// Elements with their type and shape; without data where there are none.
+using WeightsArray = Constant::Params;
+
+/// The axis of channels in TensorRT's defaults: the third from the end, or the first.
+int64_t default_channel_axis(const Tensor& tensor);
+
+/// \param kernel `maps` * channels / groups * window elements in this order, of any shape; the
+///     number of groups follows from their number.
+/// \param bias `maps` elements, or none.
+TypedLayer<Convolution>* add_convolution(Network& network, Tensor& input, int64_t maps,
+                                         const Ints& window, const WeightsArray& kernel,
+                                         const WeightsArray& bias);
+/// As add_convolution(), for a kernel of channels * `maps` / groups * window elements.
+TypedLayer<Deconvolution>* add_deconvolution(Network& network, Tensor& input, int64_t maps,
+                                             const Ints& window, const WeightsArray& kernel,
+                                             const WeightsArray& bias);
+/// The stride is the window.
+TypedLayer<Pooling>* add_pooling(Network& network, Tensor& input, PoolingType type,
+                                 const Ints& window);
+/// Over the default channel axis.
+TypedLayer<Softmax>* add_softmax(Network& network, Tensor& input);
+/// Along the default channel axis of the first input.
+TypedLayer<Concatenation>* add_concatenation(Network& network, std::span<Tensor* const> inputs);
+/// \param channel_axis without a value: the default one.
+TypedLayer<Scale>* add_scale(Network& network, Tensor& input, ScaleMode mode,
+                             const WeightsArray& shift, const WeightsArray& scale,
+                             const WeightsArray& power, std::optional<int64_t> channel_axis);
+/// A slice that adds (or, where negative, takes off) so many elements before and after the last
+/// axes.
+TypedLayer<Slice>* add_padding(Network& network, Tensor& input, const Ints& before,
+                               const Ints& after);
+/// To the same extents, until others are set.
+TypedLayer<Resize>* add_resize(Network& network, Tensor& input);
+
+}  // namespace opwright
