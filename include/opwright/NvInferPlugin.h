@@ -4,3 +4,4 @@
 /// TensorRT's name for the declaration of initLibNvInferPlugins; see NvInfer.h.
 
 #include "NvInfer.h"
+#include "NvInferPluginUtils.h"

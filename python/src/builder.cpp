@@ -1,5 +1,6 @@
 // Builder, IBuilderConfig, IOptimizationProfile, ITimingCache, IHostMemory.
 
+#include "opwright/builder.h"
 #include "backend/device.h"
 #include "base/log.h"
 #include "bindings.h"
@@ -11,31 +12,7 @@
 namespace opwright::python {
 namespace {
 
-enum class CreationFlag : int {
-  kEXPLICIT_BATCH,
-  kSTRONGLY_TYPED,
-  kPREFER_AOT_PYTHON_PLUGINS,
-  kPREFER_JIT_PYTHON_PLUGINS
-};
-
-// The numbers of TensorRT 10.
-enum class BuilderFlag : int {
-  kFP16 = 0,
-  kINT8 = 1,
-  kDEBUG = 2,
-  kGPU_FALLBACK = 3,
-  kREFIT = 4,
-  kDISABLE_TIMING_CACHE = 5,
-  kTF32 = 7,
-  kSPARSE_WEIGHTS = 8,
-  kOBEY_PRECISION_CONSTRAINTS = 10,
-  kPREFER_PRECISION_CONSTRAINTS = 11,
-  kDIRECT_IO = 12,
-  kVERSION_COMPATIBLE = 14,
-  kFP8 = 16,
-  kERROR_ON_TIMING_CACHE_MISS = 17,
-  kBF16 = 18,
-};
+using CreationFlag = NetworkDefinitionCreationFlag;
 
 bool has(uint32_t flags, BuilderFlag flag) { return (flags >> static_cast<int>(flag) & 1) != 0; }
 
@@ -210,15 +187,8 @@ void bind_config(nb::module_& m) {
       .def(
           "set_timing_cache",
           [](Config& self, std::shared_ptr<TimingCache> cache, bool ignore_mismatch) {
-            const std::string identity = get_device(self.device).identity();
-            if (cache->device_identity() != identity) {
-              require(ignore_mismatch, "the timing cache was made on '", cache->device_identity(),
-                      "', this device is '", identity, "'");
-              auto own = std::make_shared<TimingCache>(identity);
-              own->combine(*cache, true);
-              cache = own;
-            }
-            self.timing_cache = std::move(cache);
+            self.timing_cache = adapt_timing_cache(
+                std::move(cache), get_device(self.device).identity(), ignore_mismatch);
             return true;
           },
           nb::arg("cache"), nb::arg("ignore_mismatch"))

@@ -179,4 +179,13 @@ void TimingCache::save(const std::string& path) const {
   write_file_atomically(path, parts);
 }
 
+std::shared_ptr<TimingCache> adapt_timing_cache(std::shared_ptr<TimingCache> cache,
+                                                const std::string& device_identity,
+                                                bool ignore_mismatch) {
+  if (cache->device_identity() == device_identity) return cache;
+  auto adapted = std::make_shared<TimingCache>(device_identity);
+  adapted->combine(*cache, ignore_mismatch);
+  return adapted;
+}
+
 }  // namespace opwright

@@ -45,4 +45,10 @@ class TimingCache {
   std::unordered_map<std::string, float> entries_;
 };
 
+/// The cache itself where it was made on this device, else a new one with its times. Throws Error
+/// for a cache of another device when `ignore_mismatch` is false.
+std::shared_ptr<TimingCache> adapt_timing_cache(std::shared_ptr<TimingCache> cache,
+                                                const std::string& device_identity,
+                                                bool ignore_mismatch);
+
 }  // namespace opwright

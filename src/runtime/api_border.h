@@ -46,7 +46,17 @@ class ErrorReport {
     }
     return failed;
   }
+  /// As guard(), for a body without result: returns whether it came to its end.
+  template <class Body>
+  bool run(Body&& body) const noexcept {
+    return guard(false, [&] {
+      body();
+      return true;
+    });
+  }
   void report(ErrorCode code, const char* message) const noexcept;
+  /// Tells the error recorder alone, of what the log has already.
+  void record(ErrorCode code, const char* message) const noexcept;
 
  private:
   Log log_;

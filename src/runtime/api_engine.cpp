@@ -3,25 +3,11 @@
 #include <algorithm>
 
 #include "runtime/api_context.h"
+#include "runtime/api_host_memory.h"
 #include "runtime/api_inspector.h"
 
 namespace opwright {
 namespace {
-
-class HostMemory final : public IHostMemory {
- public:
-  explicit HostMemory(const std::vector<Blob>& pieces) {
-    for (const Blob& piece : pieces) {
-      bytes_.insert(bytes_.end(), piece.data(), piece.data() + piece.size());
-    }
-  }
-  void* data() const noexcept override { return bytes_.data(); }
-  std::size_t size() const noexcept override { return bytes_.size(); }
-  DataType type() const noexcept override { return DataType::kINT8; }
-
- private:
-  mutable std::vector<std::byte> bytes_;  // data() is const in the interface
-};
 
 bool is_vectorized(const PlanPort& port) { return layout_of(port.type.format).block > 1; }
 
@@ -63,8 +49,8 @@ int32_t EngineApi::getNbLayers() const noexcept {
 }
 
 IHostMemory* EngineApi::serialize() const noexcept {
-  return errors_.guard<IHostMemory*>(nullptr,
-                                     [&] { return new HostMemory(opwright::serialize(plan())); });
+  return errors_.guard<IHostMemory*>(
+      nullptr, [&] { return new HostMemoryApi(opwright::serialize(plan())); });
 }
 
 IExecutionContext* EngineApi::createExecutionContext(

@@ -23,6 +23,7 @@ ALLOWED = {
     "plan": {"base", "symbolic", "network"},
     "compile": BELOW_OPERATORS | {"operators", "plugin", "plan"},
     "runtime": BELOW_OPERATORS | {"operators", "plugin", "plan"},
+    "api": BELOW_OPERATORS | {"operators", "plugin", "onnx", "plan", "compile", "runtime"},
     "backend/cpu": BELOW_OPERATORS | {"operators"},
     "backend/cuda": BELOW_OPERATORS | {"operators"},
 }

@@ -1,0 +1,250 @@
+#pragma once
+
+/// \file
+/// Building engines from networks in C++. Methods do not throw: on failure they return null, false
+/// or what is said there, and tell the logger and the error recorder.
+
+#include "network.h"
+#include "runtime.h"
+
+namespace opwright {
+
+/// What a build may do. Those without a note are accepted and have no effect here.
+enum class BuilderFlag : int32_t {
+  kFP16 = 0,  ///< Weakly typed networks: the tuner may choose half precision.
+  kINT8 = 1,  ///< Weakly typed networks: the tuner may choose 8-bit integers.
+  kDEBUG = 2,
+  kGPU_FALLBACK = 3,
+  kREFIT = 4,
+  kDISABLE_TIMING_CACHE = 5,  ///< Everything is timed afresh.
+  kTF32 = 7,
+  kSPARSE_WEIGHTS = 8,
+  kOBEY_PRECISION_CONSTRAINTS = 10,
+  kPREFER_PRECISION_CONSTRAINTS = 11,
+  kDIRECT_IO = 12,
+  kVERSION_COMPATIBLE = 14,
+  kFP8 = 16,  ///< Weakly typed networks: the tuner may choose 8-bit floats.
+  kERROR_ON_TIMING_CACHE_MISS = 17,
+  kBF16 = 18,  ///< Weakly typed networks: the tuner may choose bfloat16.
+};
+/// A set of flags: bit `1U << int(flag)` for each.
+using BuilderFlags = uint32_t;
+
+/// Memory whose use a build can limit. Opwright's kernels need no limit on any: limits are kept and
+/// given back.
+enum class MemoryPoolType : int32_t {
+  kWORKSPACE = 0,
+  kDLA_MANAGED_SRAM = 1,
+  kDLA_LOCAL_DRAM = 2,
+  kDLA_GLOBAL_DRAM = 3,
+  kTACTIC_DRAM = 4,
+  kTACTIC_SHARED_MEMORY = 5,
+};
+
+/// Features that TensorRT has behind a switch. Here they are always there.
+enum class PreviewFeature : int32_t {
+  kALIASED_PLUGIN_IO_10_03 = 1,  ///< Plugin outputs that share the memory of an input.
+};
+
+namespace impl {
+template <>
+struct EnumMaxImpl<BuilderFlag> {
+  static constexpr int32_t kVALUE = 19;
+};
+template <>
+struct EnumMaxImpl<MemoryPoolType> {
+  static constexpr int32_t kVALUE = 6;
+};
+template <>
+struct EnumMaxImpl<PreviewFeature> {
+  static constexpr int32_t kVALUE = 2;
+};
+}  // namespace impl
+
+/// The shapes of inputs with dynamic extents, and the values of inputs that determine shapes, for
+/// which an engine is made. Made and owned by a builder.
+class IOptimizationProfile : public INoCopy {
+ public:
+  /// \return false for extents that are negative or that contradict min <= opt <= max.
+  virtual bool setDimensions(char const* inputName, OptProfileSelector select,
+                             Dims const& dims) noexcept = 0;
+  /// nbDims is -1 where nothing was set.
+  virtual Dims getDimensions(char const* inputName, OptProfileSelector select) const noexcept = 0;
+
+  /// As setDimensions(), for the values of a shape input in C order.
+  virtual bool setShapeValuesV2(char const* inputName, OptProfileSelector select,
+                                int64_t const* values, int32_t nbValues) noexcept = 0;
+  virtual bool setShapeValues(char const* inputName, OptProfileSelector select,
+                              int32_t const* values, int32_t nbValues) noexcept = 0;
+  /// -1 where nothing was set.
+  virtual int32_t getNbShapeValues(char const* inputName) const noexcept = 0;
+  /// Valid until the values are set again; null where nothing was set.
+  virtual int64_t const* getShapeValuesV2(char const* inputName,
+                                          OptProfileSelector select) const noexcept = 0;
+
+  /// Whether each input has all of min, opt and max, and they are in this order.
+  virtual bool isValid() const noexcept = 0;
+
+ protected:
+  ~IOptimizationProfile() noexcept override = default;
+};
+
+/// Measured times of kernels on one device, used again by later builds. Made by
+/// IBuilderConfig::createTimingCache(), deleted by the caller.
+class ITimingCache : public INoCopy {
+ public:
+  ~ITimingCache() noexcept override = default;
+
+  virtual IHostMemory* serialize() const noexcept = 0;
+  /// Adds the times that this cache does not have.
+  /// \param ignoreMismatch whether times of another device are taken.
+  virtual bool combine(ITimingCache const& inputCache, bool ignoreMismatch) noexcept = 0;
+  virtual bool reset() noexcept = 0;
+};
+
+namespace v_1_0 {
+
+/// Implemented by the application to follow, and to cancel, a build.
+class IProgressMonitor : public IVersionedInterface {
+ public:
+  IProgressMonitor() = default;
+  ~IProgressMonitor() noexcept override = default;
+
+  InterfaceInfo getInterfaceInfo() const noexcept override {
+    return InterfaceInfo{"IProgressMonitor", 1, 0};
+  }
+
+  /// \param parentPhase the phase that this one is a part of; null if it is none.
+  virtual void phaseStart(char const* phaseName, char const* parentPhase,
+                          int32_t nbSteps) noexcept = 0;
+  /// \return false to cancel the build.
+  virtual bool stepComplete(char const* phaseName, int32_t step) noexcept = 0;
+  virtual void phaseFinish(char const* phaseName) noexcept = 0;
+};
+
+}  // namespace v_1_0
+using IProgressMonitor = v_1_0::IProgressMonitor;
+
+/// How a network is built. Made by IBuilder::createBuilderConfig(), deleted by the caller.
+class IBuilderConfig : public INoCopy {
+ public:
+  ~IBuilderConfig() noexcept override = default;
+
+  virtual void setFlags(BuilderFlags builderFlags) noexcept = 0;
+  virtual BuilderFlags getFlags() const noexcept = 0;
+  virtual void setFlag(BuilderFlag builderFlag) noexcept = 0;
+  virtual void clearFlag(BuilderFlag builderFlag) noexcept = 0;
+  virtual bool getFlag(BuilderFlag builderFlag) const noexcept = 0;
+
+  /// Where the engine is to run. At first the GPU where one is usable, else kCPU;
+  /// OPWRIGHT_DEVICE=cpu|cuda decides where it is set.
+  virtual void setDefaultDeviceType(DeviceType deviceType) noexcept = 0;
+  virtual DeviceType getDefaultDeviceType() const noexcept = 0;
+
+  /// \param profile must stay until the build.
+  /// \return the profile's index; -1 if it is not valid.
+  virtual int32_t addOptimizationProfile(IOptimizationProfile const* profile) noexcept = 0;
+  virtual int32_t getNbOptimizationProfiles() const noexcept = 0;
+
+  /// In bytes.
+  virtual void setMemoryPoolLimit(MemoryPoolType pool, std::size_t poolSize) noexcept = 0;
+  virtual std::size_t getMemoryPoolLimit(MemoryPoolType pool) const noexcept = 0;
+
+  /// The runs over which a kernel's time is taken; at first 4.
+  virtual void setAvgTimingIterations(int32_t avgTiming) noexcept = 0;
+  virtual int32_t getAvgTimingIterations() const noexcept = 0;
+
+  /// 0: nothing is run during the build, each layer gets its first candidate. 1 to 5: candidates
+  /// are timed. At first 3.
+  virtual void setBuilderOptimizationLevel(int32_t level) noexcept = 0;
+  virtual int32_t getBuilderOptimizationLevel() const noexcept = 0;
+
+  /// A cache for this config's device; a fresh one for a `size` of 0.
+  /// \param blob what ITimingCache::serialize() gave.
+  /// \return null for bytes that are no timing cache.
+  virtual ITimingCache* createTimingCache(void const* blob, std::size_t size) const noexcept = 0;
+  /// Lets builds use and extend the cache, which must stay.
+  /// \param ignoreMismatch whether a cache of another device is taken (its times are copied).
+  virtual bool setTimingCache(ITimingCache const& cache, bool ignoreMismatch) noexcept = 0;
+  /// Null if none is set.
+  virtual ITimingCache const* getTimingCache() const noexcept = 0;
+
+  /// What the engine keeps to say about its layers; at first kDETAILED.
+  virtual void setProfilingVerbosity(ProfilingVerbosity verbosity) noexcept = 0;
+  virtual ProfilingVerbosity getProfilingVerbosity() const noexcept = 0;
+
+  /// Plugin libraries that are stored in the engine, so that it runs where they are not installed.
+  /// \param paths null-terminated; copied.
+  virtual void setPluginsToSerialize(char const* const* paths, int32_t nbPaths) noexcept = 0;
+  /// Null if there is no such path.
+  virtual char const* getPluginToSerialize(int32_t index) const noexcept = 0;
+  virtual int32_t getNbPluginsToSerialize() const noexcept = 0;
+
+  /// Null for none.
+  virtual void setProgressMonitor(IProgressMonitor* monitor) noexcept = 0;
+  virtual IProgressMonitor* getProgressMonitor() const noexcept = 0;
+
+  /// The stream that kernels are timed on; a build for the CPU needs none.
+  virtual void setProfileStream(cudaStream_t stream) noexcept = 0;
+  virtual cudaStream_t getProfileStream() const noexcept = 0;
+
+  /// Opwright builds EngineCapability::kSTANDARD; any other is an error.
+  virtual void setEngineCapability(EngineCapability capability) noexcept = 0;
+  virtual EngineCapability getEngineCapability() const noexcept = 0;
+  virtual void setPreviewFeature(PreviewFeature feature, bool enable) noexcept = 0;
+  virtual bool getPreviewFeature(PreviewFeature feature) const noexcept = 0;
+
+  /// Everything as at first.
+  virtual void reset() noexcept = 0;
+};
+
+/// Makes networks and builds engines from them. Must outlive its networks, profiles and configs.
+class IBuilder : public INoCopy {
+ public:
+  ~IBuilder() noexcept override = default;
+
+  virtual INetworkDefinition* createNetworkV2(NetworkDefinitionCreationFlags flags) noexcept = 0;
+  virtual IBuilderConfig* createBuilderConfig() noexcept = 0;
+  /// The builder owns the profile.
+  virtual IOptimizationProfile* createOptimizationProfile() noexcept = 0;
+
+  /// \return the engine file's bytes, which the caller deletes; null on failure.
+  virtual IHostMemory* buildSerializedNetwork(INetworkDefinition& network,
+                                              IBuilderConfig& config) noexcept = 0;
+  /// \return an engine that the caller deletes; null on failure.
+  virtual ICudaEngine* buildEngineWithConfig(INetworkDefinition& network,
+                                             IBuilderConfig& config) noexcept = 0;
+  /// Whether the network can be built.
+  virtual bool isNetworkSupported(INetworkDefinition const& network,
+                                  IBuilderConfig const& config) const noexcept = 0;
+
+  /// The registry that parsers of this builder's networks look plugins up in.
+  virtual IPluginRegistry& getPluginRegistry() noexcept = 0;
+  virtual ILogger* getLogger() const noexcept = 0;
+
+  /// The most threads that a build for the CPU uses, the caller's included.
+  /// \return false if `maxThreads` is less than 1.
+  virtual bool setMaxThreads(int32_t maxThreads) noexcept = 0;
+  virtual int32_t getMaxThreads() const noexcept = 0;
+
+  virtual bool platformHasFastFp16() const noexcept = 0;
+  virtual bool platformHasFastInt8() const noexcept = 0;
+
+  virtual void setErrorRecorder(IErrorRecorder* recorder) noexcept = 0;
+  virtual IErrorRecorder* getErrorRecorder() const noexcept = 0;
+};
+
+}  // namespace opwright
+
+/// Behind createInferBuilder(): takes an ILogger and the API level that the caller was compiled
+/// for, returns an IBuilder; null if the level does not fit.
+extern "C" OPWRIGHT_API void* createInferBuilder_INTERNAL(void* logger, int32_t version) noexcept;
+
+namespace opwright {
+
+/// \return a builder that the caller deletes; null on failure.
+inline IBuilder* createInferBuilder(ILogger& logger) noexcept {
+  return static_cast<IBuilder*>(createInferBuilder_INTERNAL(&logger, NV_TENSORRT_VERSION));
+}
+
+}  // namespace opwright

@@ -1,0 +1,104 @@
+#include <memory>
+#include <vector>
+
+#include "api/config.h"
+#include "api/network.h"
+#include "compile/compile.h"
+#include "opwright/builder.h"
+#include "plugin/registry.h"
+#include "runtime/api_engine.h"
+#include "runtime/api_host_memory.h"
+
+namespace opwright {
+namespace {
+
+class BuilderApi final : public IBuilder {
+ public:
+  explicit BuilderApi(ILogger* logger)
+      : errors_(Log(logger)), registry_(&PluginRegistry::global(), Log(logger)) {}
+
+  INetworkDefinition* createNetworkV2(NetworkDefinitionCreationFlags flags) noexcept override {
+    return errors_.guard<INetworkDefinition*>(
+        nullptr, [&] { return new NetworkApi(*this, flags, errors_.log(), errors_.recorder()); });
+  }
+  IBuilderConfig* createBuilderConfig() noexcept override {
+    return errors_.guard<IBuilderConfig*>(
+        nullptr, [&] { return new BuilderConfigApi(errors_.log(), errors_.recorder()); });
+  }
+  IOptimizationProfile* createOptimizationProfile() noexcept override {
+    return errors_.guard<IOptimizationProfile*>(nullptr, [&] {
+      profiles_.push_back(std::make_unique<ProfileApi>(errors_.log(), errors_.recorder()));
+      return profiles_.back().get();
+    });
+  }
+  IHostMemory* buildSerializedNetwork(INetworkDefinition& network,
+                                      IBuilderConfig& config) noexcept override {
+    return errors_.guard<IHostMemory*>(
+        nullptr, [&] { return new HostMemoryApi(serialize(build(network, config))); });
+  }
+  ICudaEngine* buildEngineWithConfig(INetworkDefinition& network,
+                                     IBuilderConfig& config) noexcept override {
+    return errors_.guard<ICudaEngine*>(nullptr, [&] {
+      LoadOptions options;
+      options.plugins = &registry_;
+      options.log = errors_.log();
+      const auto engine = Engine::load(build(network, config), options);
+      return new EngineApi(engine, errors_.recorder(), threads_);
+    });
+  }
+  bool isNetworkSupported(INetworkDefinition const& network,
+                          IBuilderConfig const& config) const noexcept override {
+    return errors_.run([&] {
+      const Network& core = NetworkApi::of(network).network();
+      BuildConfig trial =
+          BuilderConfigApi::of(config).build_config(core.flags().strongly_typed, errors_.log());
+      trial.timing = false;
+      trial.progress = nullptr;
+      compile(core, trial);
+    });
+  }
+  IPluginRegistry& getPluginRegistry() noexcept override { return registry_; }
+  ILogger* getLogger() const noexcept override { return errors_.log().logger(); }
+  bool setMaxThreads(int32_t maxThreads) noexcept override {
+    if (maxThreads < 1) return false;
+    threads_ = maxThreads;
+    return true;
+  }
+  int32_t getMaxThreads() const noexcept override {
+    return threads_ > 0 ? threads_ : thread_count();
+  }
+  bool platformHasFastFp16() const noexcept override { return true; }
+  bool platformHasFastInt8() const noexcept override { return true; }
+  void setErrorRecorder(IErrorRecorder* recorder) noexcept override {
+    errors_.set_recorder(recorder);
+  }
+  IErrorRecorder* getErrorRecorder() const noexcept override { return errors_.recorder(); }
+
+ private:
+  Plan build(INetworkDefinition& network, IBuilderConfig& config) const {
+    const ThreadLimit limit(threads_);
+    const Network& core = NetworkApi::of(network).network();
+    return compile(core, BuilderConfigApi::of(config).build_config(core.flags().strongly_typed,
+                                                                   errors_.log()));
+  }
+
+  ErrorReport errors_;
+  PluginRegistry registry_;
+  std::vector<std::unique_ptr<ProfileApi>> profiles_;
+  int threads_ = 0;  ///< 0: what the calling thread has
+};
+
+}  // namespace
+}  // namespace opwright
+
+void* createInferBuilder_INTERNAL(void* logger, int32_t version) noexcept {
+  using namespace opwright;
+  auto* const user = static_cast<ILogger*>(logger);
+  const ErrorReport errors{user == nullptr ? Log() : Log(user)};
+  return errors.guard<void*>(nullptr, [&]() -> void* {
+    require(user != nullptr, "a builder needs a logger; it is null");
+    require(version / 10000 == NV_TENSORRT_MAJOR, "the program was compiled for API level ",
+            version / 10000, ", the library has ", NV_TENSORRT_MAJOR);
+    return static_cast<IBuilder*>(new BuilderApi(user));
+  });
+}

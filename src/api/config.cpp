@@ -1,0 +1,153 @@
+#include "api/config.h"
+
+namespace opwright {
+namespace {
+
+/// Tells an IProgressMonitor of the phases that a ProgressCallback hears of.
+class ProgressReport {
+ public:
+  explicit ProgressReport(IProgressMonitor& monitor) : monitor_(monitor) {}
+  ~ProgressReport() { finish(); }
+  ProgressReport(const ProgressReport&) = delete;
+  ProgressReport& operator=(const ProgressReport&) = delete;
+
+  bool step(const std::string& phase, int done, int total) {
+    if (phase != phase_) {
+      finish();
+      phase_ = phase;
+      monitor_.phaseStart(phase_.c_str(), nullptr, total);
+    }
+    return monitor_.stepComplete(phase_.c_str(), done);
+  }
+
+ private:
+  void finish() {
+    if (!phase_.empty()) monitor_.phaseFinish(phase_.c_str());
+    phase_.clear();
+  }
+  IProgressMonitor& monitor_;
+  std::string phase_;
+};
+
+}  // namespace
+
+BuildConfig BuilderConfigApi::build_config(bool strongly_typed, Log log) const {
+  BuildConfig build;
+  build.device = choices_.device;
+  if (!strongly_typed) {
+    build.fp16 = getFlag(BuilderFlag::kFP16);
+    build.bf16 = getFlag(BuilderFlag::kBF16);
+    build.int8 = getFlag(BuilderFlag::kINT8);
+    build.fp8 = getFlag(BuilderFlag::kFP8);
+  }
+  for (const ProfileApi* profile : choices_.profiles) build.profiles.push_back(profile->profile());
+  build.avg_timing_iterations = choices_.avg_timing;
+  build.timing = choices_.level > 0;
+  if (choices_.timing_cache != nullptr && !getFlag(BuilderFlag::kDISABLE_TIMING_CACHE)) {
+    build.timing_cache = choices_.timing_cache->cache();
+  }
+  build.detailed_inspection = choices_.verbosity == ProfilingVerbosity::kDETAILED;
+  build.plugins_to_serialize = choices_.plugins;
+  if (choices_.monitor != nullptr) {
+    build.progress = [report = std::make_shared<ProgressReport>(*choices_.monitor)](
+                         const std::string& phase, int done, int total) {
+      return report->step(phase, done, total);
+    };
+  }
+  build.log = log;
+  return build;
+}
+
+int32_t BuilderConfigApi::addOptimizationProfile(IOptimizationProfile const* profile) noexcept {
+  return errors_.guard(-1, [&] {
+    require(profile != nullptr, "addOptimizationProfile: the profile is null");
+    const auto& added = static_cast<const ProfileApi&>(*profile);
+    added.profile();
+    choices_.profiles.push_back(&added);
+    return getNbOptimizationProfiles() - 1;
+  });
+}
+
+void BuilderConfigApi::setMemoryPoolLimit(MemoryPoolType pool, std::size_t poolSize) noexcept {
+  errors_.run([&] {
+    const auto index = static_cast<size_t>(pool);
+    require(index < choices_.memory_limits.size(), "setMemoryPoolLimit: there is no memory pool ",
+            static_cast<int32_t>(pool));
+    choices_.memory_limits[index] = poolSize;
+  });
+}
+
+std::size_t BuilderConfigApi::getMemoryPoolLimit(MemoryPoolType pool) const noexcept {
+  const auto index = static_cast<size_t>(pool);
+  return index < choices_.memory_limits.size() ? choices_.memory_limits[index] : 0;
+}
+
+void BuilderConfigApi::setAvgTimingIterations(int32_t avgTiming) noexcept {
+  errors_.run([&] {
+    require(avgTiming > 0, "setAvgTimingIterations: ", avgTiming, " is not positive");
+    choices_.avg_timing = avgTiming;
+  });
+}
+
+void BuilderConfigApi::setBuilderOptimizationLevel(int32_t level) noexcept {
+  errors_.run([&] {
+    require(level >= 0 && level <= 5, "setBuilderOptimizationLevel: ", level,
+            " is not between 0 and 5");
+    choices_.level = level;
+  });
+}
+
+ITimingCache* BuilderConfigApi::createTimingCache(void const* blob,
+                                                  std::size_t size) const noexcept {
+  return errors_.guard<ITimingCache*>(nullptr, [&] {
+    std::shared_ptr<TimingCache> cache;
+    if (size == 0) {
+      cache = std::make_shared<TimingCache>(get_device(choices_.device).identity());
+    } else {
+      require(blob != nullptr, "createTimingCache: the bytes are null");
+      cache = TimingCache::deserialize({static_cast<const std::byte*>(blob), size});
+    }
+    return new TimingCacheApi(std::move(cache), errors_.log());
+  });
+}
+
+bool BuilderConfigApi::setTimingCache(ITimingCache const& cache, bool ignoreMismatch) noexcept {
+  return errors_.run([&] {
+    choices_.timing_cache = std::make_shared<TimingCacheApi>(
+        adapt_timing_cache(static_cast<const TimingCacheApi&>(cache).cache(),
+                           get_device(choices_.device).identity(), ignoreMismatch),
+        errors_.log());
+  });
+}
+
+void BuilderConfigApi::setPluginsToSerialize(char const* const* paths, int32_t nbPaths) noexcept {
+  errors_.run([&] {
+    require(nbPaths >= 0 && (nbPaths == 0 || paths != nullptr),
+            "setPluginsToSerialize: the paths are null or their number ", nbPaths, " is negative");
+    std::vector<std::string> plugins;
+    for (int32_t i = 0; i < nbPaths; ++i) {
+      require(paths[i] != nullptr, "setPluginsToSerialize: path ", i, " of ", nbPaths, " is null");
+      plugins.emplace_back(paths[i]);
+    }
+    choices_.plugins = std::move(plugins);
+  });
+}
+
+char const* BuilderConfigApi::getPluginToSerialize(int32_t index) const noexcept {
+  return index >= 0 && index < getNbPluginsToSerialize() ? choices_.plugins[index].c_str()
+                                                         : nullptr;
+}
+
+void BuilderConfigApi::setEngineCapability(EngineCapability capability) noexcept {
+  errors_.run([&] {
+    require(capability == EngineCapability::kSTANDARD,
+            "setEngineCapability: ", static_cast<int32_t>(capability),
+            " is not EngineCapability::kSTANDARD, the only one");
+  });
+}
+
+void BuilderConfigApi::reset() noexcept {
+  errors_.run([&] { choices_ = Choices(); });
+}
+
+}  // namespace opwright

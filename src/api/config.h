@@ -1,0 +1,98 @@
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/profile.h"
+#include "api/timing_cache.h"
+#include "backend/device.h"
+#include "compile/config.h"
+#include "opwright/builder.h"
+#include "runtime/api_border.h"
+
+namespace opwright {
+
+/// The public face of a BuildConfig.
+class BuilderConfigApi final : public IBuilderConfig {
+ public:
+  BuilderConfigApi(Log log, IErrorRecorder* recorder) : errors_(log, recorder) {}
+
+  static const BuilderConfigApi& of(IBuilderConfig const& config) {
+    return static_cast<const BuilderConfigApi&>(config);
+  }
+  /// What compile() is given. Throws Error for profiles that lack something.
+  BuildConfig build_config(bool strongly_typed, Log log) const;
+
+  void setFlags(BuilderFlags builderFlags) noexcept override { choices_.flags = builderFlags; }
+  BuilderFlags getFlags() const noexcept override { return choices_.flags; }
+  void setFlag(BuilderFlag builderFlag) noexcept override { choices_.flags |= bit(builderFlag); }
+  void clearFlag(BuilderFlag builderFlag) noexcept override { choices_.flags &= ~bit(builderFlag); }
+  bool getFlag(BuilderFlag builderFlag) const noexcept override {
+    return (choices_.flags & bit(builderFlag)) != 0;
+  }
+  void setDefaultDeviceType(DeviceType deviceType) noexcept override {
+    choices_.device = deviceType;
+  }
+  DeviceType getDefaultDeviceType() const noexcept override { return choices_.device; }
+  int32_t addOptimizationProfile(IOptimizationProfile const* profile) noexcept override;
+  int32_t getNbOptimizationProfiles() const noexcept override {
+    return static_cast<int32_t>(choices_.profiles.size());
+  }
+  void setMemoryPoolLimit(MemoryPoolType pool, std::size_t poolSize) noexcept override;
+  std::size_t getMemoryPoolLimit(MemoryPoolType pool) const noexcept override;
+  void setAvgTimingIterations(int32_t avgTiming) noexcept override;
+  int32_t getAvgTimingIterations() const noexcept override { return choices_.avg_timing; }
+  void setBuilderOptimizationLevel(int32_t level) noexcept override;
+  int32_t getBuilderOptimizationLevel() const noexcept override { return choices_.level; }
+  ITimingCache* createTimingCache(void const* blob, std::size_t size) const noexcept override;
+  bool setTimingCache(ITimingCache const& cache, bool ignoreMismatch) noexcept override;
+  ITimingCache const* getTimingCache() const noexcept override {
+    return choices_.timing_cache.get();
+  }
+  void setProfilingVerbosity(ProfilingVerbosity verbosity) noexcept override {
+    choices_.verbosity = verbosity;
+  }
+  ProfilingVerbosity getProfilingVerbosity() const noexcept override { return choices_.verbosity; }
+  void setPluginsToSerialize(char const* const* paths, int32_t nbPaths) noexcept override;
+  char const* getPluginToSerialize(int32_t index) const noexcept override;
+  int32_t getNbPluginsToSerialize() const noexcept override {
+    return static_cast<int32_t>(choices_.plugins.size());
+  }
+  void setProgressMonitor(IProgressMonitor* monitor) noexcept override {
+    choices_.monitor = monitor;
+  }
+  IProgressMonitor* getProgressMonitor() const noexcept override { return choices_.monitor; }
+  void setProfileStream(cudaStream_t stream) noexcept override { choices_.stream = stream; }
+  cudaStream_t getProfileStream() const noexcept override { return choices_.stream; }
+  void setEngineCapability(EngineCapability capability) noexcept override;
+  EngineCapability getEngineCapability() const noexcept override {
+    return EngineCapability::kSTANDARD;
+  }
+  void setPreviewFeature(PreviewFeature, bool) noexcept override {}
+  bool getPreviewFeature(PreviewFeature) const noexcept override { return true; }
+  void reset() noexcept override;
+
+ private:
+  /// Everything that reset() takes back.
+  struct Choices {
+    BuilderFlags flags = 0;
+    DeviceType device = default_device_type();
+    std::vector<const ProfileApi*> profiles;
+    std::array<size_t, EnumMax<MemoryPoolType>()> memory_limits{};
+    int32_t avg_timing = BuildConfig().avg_timing_iterations;
+    int32_t level = 3;
+    std::shared_ptr<TimingCacheApi> timing_cache;
+    ProfilingVerbosity verbosity = ProfilingVerbosity::kDETAILED;
+    std::vector<std::string> plugins;
+    IProgressMonitor* monitor = nullptr;
+    cudaStream_t stream = nullptr;
+  };
+  static BuilderFlags bit(BuilderFlag flag) { return 1U << static_cast<int32_t>(flag); }
+
+  ErrorReport errors_;
+  Choices choices_;
+};
+
+}  // namespace opwright

@@ -1,0 +1,122 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "network/network.h"
+#include "opwright/network.h"
+#include "plugin/registry.h"
+#include "runtime/api_border.h"
+
+namespace opwright {
+
+class TensorApi;
+struct LayerHandle;
+/// Makes the public object of a layer.
+using LayerFactory = std::shared_ptr<ILayer> (*)(const LayerHandle& handle);
+
+/// The public face of a Network, which it owns.
+class NetworkApi final : public INetworkDefinition {
+ public:
+  NetworkApi(IBuilder& builder, NetworkDefinitionCreationFlags flags, Log log,
+             IErrorRecorder* recorder);
+  ~NetworkApi() noexcept override;
+
+  static NetworkApi& of(INetworkDefinition& network) { return static_cast<NetworkApi&>(network); }
+  static const NetworkApi& of(INetworkDefinition const& network) {
+    return static_cast<const NetworkApi&>(network);
+  }
+  Network& network() { return network_; }
+  const Network& network() const { return network_; }
+  const ErrorReport& errors() const { return errors_; }
+  /// The public objects of what the network owns, made when first asked for. Null for
+  /// a null tensor.
+  ITensor* tensor(Tensor* tensor) const;
+  ILayer* layer(Layer& layer) const;
+
+  void setName(char const* name) noexcept override;
+  char const* getName() const noexcept override { return network_.name().c_str(); }
+  NetworkDefinitionCreationFlags getFlags() const noexcept override { return flags_; }
+  bool getFlag(NetworkDefinitionCreationFlag flag) const noexcept override;
+  bool hasImplicitBatchDimension() const noexcept override { return false; }
+  IBuilder& getBuilder() const noexcept override { return builder_; }
+  ITensor* addInput(char const* name, DataType type, Dims const& dimensions) noexcept override;
+  void markOutput(ITensor& tensor) noexcept override;
+  void unmarkOutput(ITensor& tensor) noexcept override;
+  int32_t getNbInputs() const noexcept override;
+  ITensor* getInput(int32_t index) const noexcept override;
+  int32_t getNbOutputs() const noexcept override;
+  ITensor* getOutput(int32_t index) const noexcept override;
+  int32_t getNbLayers() const noexcept override { return network_.num_layers(); }
+  ILayer* getLayer(int32_t index) const noexcept override;
+  IPluginV3Layer* addPluginV3(ITensor* const* inputs, int32_t nbInputs, ITensor* const* shapeInputs,
+                              int32_t nbShapeInputs, IPluginV3& plugin) noexcept override;
+  IConvolutionLayer* addConvolutionNd(ITensor& input, int64_t nbOutputMaps, Dims const& kernelSize,
+                                      Weights kernelWeights, Weights biasWeights) noexcept override;
+  IDeconvolutionLayer* addDeconvolutionNd(ITensor& input, int64_t nbOutputMaps,
+                                          Dims const& kernelSize, Weights kernelWeights,
+                                          Weights biasWeights) noexcept override;
+  IActivationLayer* addActivation(ITensor& input, ActivationType type) noexcept override;
+  IPoolingLayer* addPoolingNd(ITensor& input, PoolingType type,
+                              Dims const& windowSize) noexcept override;
+  IElementWiseLayer* addElementWise(ITensor& input1, ITensor& input2,
+                                    ElementWiseOperation op) noexcept override;
+  IUnaryLayer* addUnary(ITensor& input, UnaryOperation operation) noexcept override;
+  IMatrixMultiplyLayer* addMatrixMultiply(ITensor& input0, MatrixOperation op0, ITensor& input1,
+                                          MatrixOperation op1) noexcept override;
+  IShuffleLayer* addShuffle(ITensor& input) noexcept override;
+  ISoftMaxLayer* addSoftMax(ITensor& input) noexcept override;
+  IReduceLayer* addReduce(ITensor& input, ReduceOperation operation, uint32_t reduceAxes,
+                          bool keepDimensions) noexcept override;
+  ISliceLayer* addSlice(ITensor& input, Dims const& start, Dims const& size,
+                        Dims const& stride) noexcept override;
+  IConcatenationLayer* addConcatenation(ITensor* const* inputs, int32_t nbInputs) noexcept override;
+  IGatherLayer* addGather(ITensor& data, ITensor& indices, int32_t axis) noexcept override;
+  IGatherLayer* addGatherV2(ITensor& data, ITensor& indices, GatherMode mode) noexcept override;
+  ICastLayer* addCast(ITensor& input, DataType toType) noexcept override;
+  IIdentityLayer* addIdentity(ITensor& input) noexcept override;
+  ISelectLayer* addSelect(ITensor& condition, ITensor& thenInput,
+                          ITensor& elseInput) noexcept override;
+  IShapeLayer* addShape(ITensor& input) noexcept override;
+  IConstantLayer* addConstant(Dims const& dimensions, Weights weights) noexcept override;
+  IResizeLayer* addResize(ITensor& input) noexcept override;
+  ITopKLayer* addTopK(ITensor& input, TopKOperation op, int32_t k, uint32_t reduceAxes,
+                      DataType indicesType) noexcept override;
+  IScaleLayer* addScale(ITensor& input, ScaleMode mode, Weights shift, Weights scale,
+                        Weights power) noexcept override;
+  IScaleLayer* addScaleNd(ITensor& input, ScaleMode mode, Weights shift, Weights scale,
+                          Weights power, int32_t channelAxis) noexcept override;
+  INormalizationLayer* addNormalization(ITensor& input, ITensor& scale, ITensor& bias,
+                                        uint32_t axesMask) noexcept override;
+  ILRNLayer* addLRN(ITensor& input, int64_t window, float alpha, float beta,
+                    float k) noexcept override;
+  IPaddingLayer* addPaddingNd(ITensor& input, Dims const& prePadding,
+                              Dims const& postPadding) noexcept override;
+  IParametricReLULayer* addParametricReLU(ITensor& input, ITensor& slope) noexcept override;
+  IFillLayer* addFill(Dims const& dimensions, FillOperation op,
+                      DataType outputType) noexcept override;
+  void setErrorRecorder(IErrorRecorder* recorder) noexcept override {
+    errors_.set_recorder(recorder);
+  }
+  IErrorRecorder* getErrorRecorder() const noexcept override { return errors_.recorder(); }
+
+ private:
+  /// Runs `add`, which gives a Layer*, and returns the layer's public object, of the class
+  /// `Interface`.
+  template <class Interface, class Add>
+  Interface* added(Add&& add) noexcept {
+    return errors_.guard<Interface*>(nullptr,
+                                     [&] { return static_cast<Interface*>(layer(*add())); });
+  }
+
+  IBuilder& builder_;
+  NetworkDefinitionCreationFlags flags_;
+  ErrorReport errors_;
+  Network network_;
+  mutable std::unordered_map<const Tensor*, std::unique_ptr<TensorApi>> tensors_;
+  mutable std::unordered_map<const Layer*, std::shared_ptr<ILayer>> layers_;
+};
+
+}  // namespace opwright

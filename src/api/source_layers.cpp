@@ -1,0 +1,53 @@
+#include "api/layer.h"
+#include "network/constant.h"
+#include "operators/source.h"
+#include "plugin/v3_operator.h"
+
+namespace opwright {
+namespace {
+
+class ConstantLayer final : public LayerApi<IConstantLayer> {
+ public:
+  using LayerApi::LayerApi;
+  Dims getDimensions() const noexcept override { return constant().shape.dims(); }
+  Weights getWeights() const noexcept override {
+    return {constant().dtype, constant().data.data(), constant().shape.numel()};
+  }
+
+ private:
+  const Constant::Params& constant() const {
+    return static_cast<const Constant&>(*handle_.layer.op()).params();
+  }
+};
+
+class FillLayer final : public BuiltinLayerApi<IFillLayer, Fill> {
+ public:
+  using BuiltinLayerApi::BuiltinLayerApi;
+  void setDimensions(Dims const& dims) noexcept override { set_ints(&Params::shape, dims); }
+  Dims getDimensions() const noexcept override { return get_ints(&Params::shape); }
+  void setOperation(FillOperation op) noexcept override { set(&Params::operation, op); }
+  FillOperation getOperation() const noexcept override { return params().operation; }
+  void setAlpha(double alpha) noexcept override { set(&Params::alpha, alpha); }
+  double getAlpha() const noexcept override { return params().alpha; }
+  void setBeta(double beta) noexcept override { set(&Params::beta, beta); }
+  double getBeta() const noexcept override { return params().beta; }
+  void setToType(DataType type) noexcept override { set(&Params::to_type, type); }
+  DataType getToType() const noexcept override { return params().to_type; }
+};
+
+class PluginV3Layer final : public LayerApi<IPluginV3Layer> {
+ public:
+  using LayerApi::LayerApi;
+  IPluginV3& getPlugin() noexcept override { return *plugin_of(*handle_.layer.op()); }
+};
+
+}  // namespace
+
+void add_source_classes(LayerClasses& classes) {
+  classes["Constant"] = {LayerType::kCONSTANT, make_layer_api<ConstantLayer>};
+  classes[Fill::kKind] = {LayerType::kFILL, make_layer_api<FillLayer>};
+  classes[ShapeOf::kKind] = {LayerType::kSHAPE, make_layer_api<LayerApi<IShapeLayer>>};
+  classes["PluginV3"] = {LayerType::kPLUGIN_V3, make_layer_api<PluginV3Layer>};
+}
+
+}  // namespace opwright

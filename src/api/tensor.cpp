@@ -1,0 +1,35 @@
+#include "api/tensor.h"
+
+namespace opwright {
+
+void TensorApi::setName(char const* name) noexcept {
+  errors_.run([&] {
+    require(name != nullptr, "tensor '", tensor_.name(), "': the new name is null");
+    tensor_.set_name(name);
+  });
+}
+
+void TensorApi::setDimensions(Dims const& dimensions) noexcept {
+  errors_.run([&] { tensor_.set_shape(Shape(dimensions)); });
+}
+
+void TensorApi::setType(DataType type) noexcept {
+  errors_.run([&] { tensor_.set_dtype(type); });
+}
+
+void TensorApi::setAllowedFormats(TensorFormats formats) noexcept {
+  errors_.run([&] { tensor_.set_allowed_formats(formats); });
+}
+
+void TensorApi::setDimensionName(int32_t index, char const* name) noexcept {
+  errors_.run([&] { tensor_.set_dimension_name(index, name == nullptr ? "" : name); });
+}
+
+char const* TensorApi::getDimensionName(int32_t index) const noexcept {
+  return errors_.guard<char const*>(nullptr, [&]() -> char const* {
+    dimension_name_ = tensor_.dimension_name(index);
+    return dimension_name_.empty() ? nullptr : dimension_name_.c_str();
+  });
+}
+
+}  // namespace opwright

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <memory>
+
+#include "compile/timing_cache.h"
+#include "opwright/builder.h"
+#include "runtime/api_border.h"
+
+namespace opwright {
+
+/// The public face of a TimingCache.
+class TimingCacheApi final : public ITimingCache {
+ public:
+  TimingCacheApi(std::shared_ptr<TimingCache> cache, Log log)
+      : cache_(std::move(cache)), errors_(log) {}
+
+  const std::shared_ptr<TimingCache>& cache() const { return cache_; }
+
+  IHostMemory* serialize() const noexcept override;
+  bool combine(ITimingCache const& inputCache, bool ignoreMismatch) noexcept override;
+  bool reset() noexcept override;
+
+ private:
+  std::shared_ptr<TimingCache> cache_;
+  ErrorReport errors_;
+};
+
+}  // namespace opwright
