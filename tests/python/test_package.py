@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -40,30 +41,28 @@ def test_version_is_the_headers():
 
 def test_a_cmake_project_builds_a_plugin_and_a_program(cmake_dir, tmp_path):
     plugin = ROOT / "tests" / "cpp" / "plugins" / "identity_plugin.cpp"
-    (tmp_path / "main.cpp").write_text(
-        '#include <dlfcn.h>\n#include <cstdio>\n#include "NvInfer.h"\n'
-        "int main(int, char** arguments) {\n"
-        "  if (getInferLibVersion() != NV_TENSORRT_VERSION) return 1;\n"
-        "  int before = 0, after = 0;\n"
-        "  getPluginRegistry()->getAllCreators(&before);\n"
-        "  if (dlopen(arguments[1], RTLD_NOW) == nullptr) return std::puts(dlerror()), 2;\n"
-        "  getPluginRegistry()->getAllCreators(&after);\n"
-        "  return after == before + 1 ? 0 : 3;\n"
-        "}\n"
+    settings = (f"-DOpwright_DIR={cmake_dir}", f"-DPLUGIN_SOURCE={plugin}")
+    output_of("cmake", "-S", ROOT / "tests" / "package", "-B", tmp_path, *settings)
+    output_of("cmake", "--build", tmp_path)
+    output_of(tmp_path / "program", tmp_path / "libplugin.so")
+
+
+# An empty compiler keeps CMake from looking for one.
+@pytest.mark.parametrize("settings", [("-DCMAKE_CUDA_COMPILER=",), ()], ids=["cpu", "cuda"])
+def test_the_c_plus_plus_sample_builds_and_registers_itself(cmake_dir, tmp_path, settings):
+    if not settings and shutil.which("nvcc") is None:
+        pytest.skip("no CUDA compiler")
+    source = ROOT / "samples" / "python_plugin" / "circ_plugin_cpp"
+    python = f"-DPython_EXECUTABLE={sys.executable}"
+    output_of("cmake", "-S", source, "-B", tmp_path, python, *settings)
+    output_of("cmake", "--build", tmp_path)
+    library = tmp_path / "libcirc_pad_plugin.so"
+    code = (
+        "import ctypes, opwright as trt; "
+        f"ctypes.CDLL({str(library)!r}); "
+        "assert trt.get_plugin_registry().get_creator('CircPadPlugin', '1', '') is not None"
     )
-    (tmp_path / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.20)\n"
-        "project(consumer CXX)\n"
-        "find_package(Opwright 0.1 REQUIRED)\n"
-        f"add_library(plugin MODULE {plugin})\n"
-        "target_link_libraries(plugin PRIVATE Opwright::opwright)\n"
-        "add_executable(program main.cpp)\n"
-        "target_link_libraries(program PRIVATE Opwright::opwright dl)\n"
-    )
-    build = tmp_path / "build"
-    output_of("cmake", "-S", tmp_path, "-B", build, f"-DOpwright_DIR={cmake_dir}")
-    output_of("cmake", "--build", build)
-    output_of(build / "program", build / "libplugin.so")
+    output_of(sys.executable, "-c", code)
 
 
 def test_the_program_runs_and_is_native():
