@@ -1,0 +1,239 @@
+"""The plugins of the sample. Whoever loads an engine that needs one imports this module."""
+
+import contextlib
+import logging
+import os
+from enum import IntEnum
+from typing import List, Tuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+import opwright as trt
+import opwright.plugin as trtp
+from opwright import aot
+
+# Without a GPU Triton's kernels are interpreted, which is slow. Read where a kernel is defined.
+if trt.Builder(trt.Logger()).create_builder_config().default_device_type == trt.DeviceType.CPU:
+    os.environ["TRITON_INTERPRET"] = "1"
+
+import torch  # noqa: E402
+import triton  # noqa: E402
+import triton.language as tl  # noqa: E402
+
+log = logging.getLogger("qdp")
+
+
+def on_stream(stream: int):
+    """A context in which torch and Triton work on the engine's stream; there is none (0) on the CPU."""
+    if stream == 0:
+        return contextlib.nullcontext()
+    return torch.cuda.stream(torch.cuda.ExternalStream(stream))
+
+
+# Elementwise add: a Triton kernel ----------------------------------------------------------------
+
+
+@trtp.register("sample::elemwise_add_plugin")
+def add_plugin_desc(inp0: trtp.TensorDesc, block_size: int) -> trtp.TensorDesc:
+    return inp0.like()
+
+
+# Decorated by the runner, on request: trtp.autotune("sample::elemwise_add_plugin").
+def add_plugin_autotune(
+    inp0: trtp.TensorDesc, outputs: Tuple[trtp.TensorDesc]
+) -> List[trtp.AutoTuneCombination]:
+    return [trtp.AutoTuneCombination("FP32|FP16, FP32|FP16")]
+
+
+@triton.jit
+def add_kernel(x, y, n, BLOCK_SIZE: tl.constexpr):
+    i = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    tl.store(y + i, tl.load(x + i, mask=i < n) + 1, mask=i < n)
+
+
+@trtp.impl("sample::elemwise_add_plugin")
+def add_plugin_impl(
+    inp0: trtp.Tensor, block_size: int, outputs: Tuple[trtp.Tensor], stream: int
+) -> None:
+    log.debug("Executing for inp0.dtype=%s, outputs[0].dtype=%s", inp0.dtype, outputs[0].dtype)
+    x, y = torch.from_dlpack(inp0), torch.from_dlpack(outputs[0])
+    grid = (triton.cdiv(inp0.numel(), block_size),)
+    with on_stream(stream):
+        add_kernel[grid](x, y, inp0.numel(), BLOCK_SIZE=block_size)
+
+
+# Elementwise add in place: an output that is aliased to an input ---------------------------------
+
+
+@trtp.register("sample::elemwise_add_plugin_")
+def add_plugin_desc_(inp0: trtp.TensorDesc, delta: int) -> trtp.TensorDesc:
+    return inp0.aliased()
+
+
+def add_plugin_autotune_(
+    inp0: trtp.TensorDesc, outputs: Tuple[trtp.TensorDesc]
+) -> List[trtp.AutoTuneCombination]:
+    return [trtp.AutoTuneCombination("FP32|FP16, FP32|FP16", "LINEAR")]
+
+
+# Each device may have an implementation of its own.
+@trtp.impl("sample::elemwise_add_plugin_", device="cpu")
+def add_plugin_impl_(
+    inp0: trtp.Tensor, delta: int, outputs: Tuple[trtp.Tensor], stream: int
+) -> None:
+    log.debug("Executing for inp0.dtype=%s, outputs[0].dtype=%s", inp0.dtype, outputs[0].dtype)
+    np.asarray(outputs[0])[...] += delta  # the memory is that of inp0
+
+
+@trtp.impl("sample::elemwise_add_plugin_", device="cuda")
+def add_plugin_impl_cuda_(
+    inp0: trtp.Tensor, delta: int, outputs: Tuple[trtp.Tensor], stream: int
+) -> None:
+    with on_stream(stream):
+        torch.from_dlpack(outputs[0]).add_(delta)
+
+
+# Non-zero: an output whose shape depends on data -------------------------------------------------
+
+
+@trtp.register("sample::non_zero_plugin")
+def non_zero_plugin_reg(inp0: trtp.TensorDesc) -> Tuple[trtp.TensorDesc, trtp.TensorDesc]:
+    upper_bound = inp0.shape_expr[0] * inp0.shape_expr[1]
+    st = trtp.size_tensor(upper_bound // 2, upper_bound)
+    return trtp.from_shape_expr((st.expr(), 2), dtype=trt.int32), st
+
+
+@trtp.autotune("sample::non_zero_plugin")
+def non_zero_plugin_autotune(
+    inp0: trtp.TensorDesc, outputs: Tuple[trtp.TensorDesc, trtp.TensorDesc]
+) -> List[trtp.AutoTuneCombination]:
+    return [trtp.AutoTuneCombination("FP32|FP16, INT32|INT32, INT32|INT32")]
+
+
+@numba.njit
+def find_non_zero(x, indices) -> int:
+    """Writes [row, column] of each element that is not zero; returns their number."""
+    count = 0
+    for row in range(x.shape[0]):
+        for column in range(x.shape[1]):
+            if x[row, column] != 0:
+                indices[count, 0], indices[count, 1] = row, column
+                count += 1
+    return count
+
+
+@trtp.impl("sample::non_zero_plugin", device="cpu")
+def non_zero_plugin_impl(
+    inp0: trtp.Tensor, outputs: Tuple[trtp.Tensor, trtp.Tensor], stream: int
+) -> None:
+    log.debug("Executing for inp0.dtype=%s", inp0.dtype)
+    x = np.asarray(inp0)
+    bits = x.view(f"u{x.itemsize}") << 1  # without the sign; Numba has no FP16 on the CPU
+    np.asarray(outputs[1])[...] = find_non_zero(bits, np.asarray(outputs[0]))
+
+
+@trtp.impl("sample::non_zero_plugin", device="cuda")
+def non_zero_plugin_impl_cuda(
+    inp0: trtp.Tensor, outputs: Tuple[trtp.Tensor, trtp.Tensor], stream: int
+) -> None:
+    with on_stream(stream):
+        found = torch.nonzero(torch.from_dlpack(inp0))
+        torch.from_dlpack(outputs[0])[: len(found)] = found
+        torch.from_dlpack(outputs[1]).fill_(len(found))
+
+
+# Circular padding: several tactics, and kernels that are compiled into the engine ----------------
+
+
+@trtp.register("sample::circ_pad_plugin")
+def circ_pad_plugin_desc(inp0: trtp.TensorDesc, pads: npt.NDArray[np.int32]) -> trtp.TensorDesc:
+    out_desc = inp0.like()
+    for i in range(np.size(pads) // 2):
+        out_desc.shape_expr[inp0.ndim - i - 1] += int(pads[i * 2] + pads[i * 2 + 1])
+    return out_desc
+
+
+class Tactic(IntEnum):
+    TORCH = 1  # compiled ahead of time: C++
+    TRITON = 2  # compiled ahead of time: Numba
+
+
+def circ_pad_plugin_autotune(
+    inp0: trtp.TensorDesc, pads: npt.NDArray[np.int32], outputs: Tuple[trtp.TensorDesc]
+) -> List[trtp.AutoTuneCombination]:
+    c = trtp.AutoTuneCombination()
+    c.pos([0, 1], "FP32|FP16")
+    c.tactics([int(Tactic.TORCH), int(Tactic.TRITON)])
+    return [c]
+
+
+@triton.jit
+def circ_pad_kernel(x, y, height, width, rows, columns, top, left, n, BLOCK_SIZE: tl.constexpr):
+    """Pads the last two axes: [..., height, width] becomes [..., rows, columns]."""
+    i = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    source_row = (i // columns % rows + height - top) % height
+    source_column = (i % columns + width - left) % width
+    source = (i // (rows * columns) * height + source_row) * width + source_column
+    tl.store(y + i, tl.load(x + source, mask=i < n), mask=i < n)
+
+
+@trtp.impl("sample::circ_pad_plugin")
+def circ_pad_plugin_impl(
+    inp0: trtp.Tensor,
+    pads: npt.NDArray[np.int32],
+    outputs: Tuple[trtp.Tensor],
+    stream: int,
+    tactic: int,
+) -> None:
+    log.debug("Executing for inp0.dtype=%s, tactic %s", inp0.dtype, tactic)
+    x, y = torch.from_dlpack(inp0), torch.from_dlpack(outputs[0])
+    with on_stream(stream):
+        if tactic == Tactic.TRITON:
+            sizes = *x.shape[-2:], *y.shape[-2:], int(pads[2]), int(pads[0]), y.numel()
+            circ_pad_kernel[(triton.cdiv(y.numel(), 1024),)](x, y, *sizes, BLOCK_SIZE=1024)
+        else:  # TORCH, also where no tactics are named
+            y.copy_(torch.nn.functional.pad(x, pads.tolist(), mode="circular"))
+
+
+CIRC_PAD_CPP = """
+#include <cstdint>
+
+// One task makes one row of y.
+template <class T>
+void circ_pad(const T* x, int32_t height, int32_t width, int32_t rows, int32_t columns, int32_t top,
+              int32_t left, T* y, int64_t task, int64_t, int64_t) {
+  const int64_t row = (task % rows + height - top) % height;
+  x += (task / rows * height + row) * width;
+  y += task * columns;
+  for (int32_t i = 0; i < columns; ++i) y[i] = x[(i + width - left) % width];
+}
+"""
+
+
+def circ_pad_row(x, height, width, rows, columns, top, left, y, task, _y, _z):
+    """The same for Numba."""
+    row = (task % rows + height - top) % height
+    source = (task // rows * height + row) * width
+    for i in range(columns):
+        y[task * columns + i] = x[source + (i + width - left) % width]
+
+
+@trtp.aot_impl("sample::circ_pad_plugin")
+def circ_pad_plugin_aot_impl(
+    inp0: trtp.TensorDesc,
+    pads: npt.NDArray[np.int32],
+    outputs: Tuple[trtp.TensorDesc],
+    tactic: int,
+) -> Tuple[str, bytes, trtp.KernelLaunchParams, trtp.SymExprs]:
+    height, width = inp0.shape_expr[-2:]
+    rows, columns = outputs[0].shape_expr[-2:]
+    sizes = (height, width, rows, columns, int(pads[2]), int(pads[0]))
+    extra = trtp.SymIntExprs.from_tuple([trtp.SymInt32(size) for size in sizes])
+    if tactic == Tactic.TRITON and inp0.dtype == trt.float32:  # Numba has no FP16 on the CPU
+        code = aot.numba(circ_pad_row, "circ_pad", inputs=[inp0], extra=extra, outputs=outputs)
+    else:
+        code = aot.cpp(CIRC_PAD_CPP, "circ_pad", inputs=[inp0], extra=extra, outputs=outputs)
+    launch = trtp.KernelLaunchParams(grid_x=outputs[0].shape_expr.numel() // columns)
+    return code.name, code, launch, extra
