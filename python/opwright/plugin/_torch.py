@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import keyword
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, NoReturn, Tuple
 
@@ -66,7 +66,6 @@ class _Operator:
         self.defaults: dict[str, Any] = {}
         self._overload = overload
         self._fixed = dict(fixed)
-        self._lists: set[str] = set()
         known = [argument.name for argument in self.schema.arguments]
         for name in fixed:
             if name not in known:
@@ -80,9 +79,16 @@ class _Operator:
         # Attributes with a default value go last, as Python's functions need it.
         names = sorted(self.attributes, key=lambda name: name in self.defaults)
         self.attributes = {name: self.attributes[name] for name in names}
-        self.returned = self._count_returned()
+        self._made = self._find_made()
+        self.returned = len(self._made)
         if self.returned == 0 and not self.mutated:
             self._refuse("it returns nothing and writes to no tensor")
+        # The arguments of a call, those by keyword last, and where tensors and attributes go.
+        arguments = sorted(self.schema.arguments, key=lambda argument: argument.kwarg_only)
+        self._args = [self._fixed.get(argument.name) for argument in arguments]
+        self._keywords = [argument.name for argument in arguments if argument.kwarg_only]
+        places = {argument.name: i for i, argument in enumerate(arguments)}
+        self._slots = [places[name] for name in (*self.tensors, *self.attributes)]
 
     def _refuse(self, reason: str) -> NoReturn:
         raise NotImplementedError(f"from_torch: `{self.schema}` cannot be a plugin: {reason}")
@@ -96,8 +102,6 @@ class _Operator:
                 self.mutated.append(name)
         elif kind in _HINTS:
             self.attributes[name] = _HINTS[kind]
-            if kind.startswith("List"):
-                self._lists.add(name)
             if argument.has_default_value():
                 self.defaults[name] = argument.default_value
         elif argument.has_default_value():
@@ -111,27 +115,23 @@ class _Operator:
         if name in ("outputs", "stream") or keyword.iskeyword(name):
             self._refuse(f"its argument cannot be named '{name}'")
 
-    def _count_returned(self) -> int:
-        """The number of tensors that it makes, beside those that it writes to and returns too."""
-        count = 0
+    def _find_made(self) -> list[int]:
+        """Which of its results are new tensors, rather than some that it has written to."""
         for result in self.schema.returns:
             if str(result.type) != "Tensor":
                 self._refuse(f"it returns a {result.type}; expected tensors")
-            count += not _is_written(result)
-        return count
+        return [i for i, result in enumerate(self.schema.returns) if not _is_written(result)]
 
-    def __call__(
-        self, tensors: Sequence[torch.Tensor], attributes: Sequence[Any]
-    ) -> list[torch.Tensor]:
-        """The tensors that it makes, in the order of the schema."""
-        values = dict(zip(self.tensors, tensors)) | self._fixed
-        for name, value in zip(self.attributes, attributes):
-            values[name] = value.tolist() if name in self._lists else value
-        args = [values[a.name] for a in self.schema.arguments if not a.kwarg_only]
-        kwargs = {a.name: values[a.name] for a in self.schema.arguments if a.kwarg_only}
-        results = self._overload(*args, **kwargs)
-        results = results if isinstance(results, (tuple, list)) else [results]
-        return [r for r, s in zip(results, self.schema.returns) if not _is_written(s)]
+    def __call__(self, values: Iterable[Any]) -> list[torch.Tensor]:
+        """The tensors that it makes of its tensors and attributes."""
+        args = self._args.copy()
+        for slot, value in zip(self._slots, values):
+            args[slot] = value.tolist() if isinstance(value, np.ndarray) else value
+        count = len(args) - len(self._keywords)
+        results = self._overload(*args[:count], **dict(zip(self._keywords, args[count:])))
+        if not isinstance(results, (tuple, list)):
+            results = [results]
+        return [results[i] for i in self._made]
 
 
 def _on_stream(tensor: torch.Tensor, stream: int) -> contextlib.AbstractContextManager[Any]:
@@ -195,7 +195,7 @@ def from_torch(operator: str, **fixed: Any) -> PluginOp:
     def desc(*arguments: Any) -> Any:
         tensors, attributes = arguments[:count], arguments[count:]
         try:
-            made = infer(lambda fakes: torch_operator(fakes, attributes), tensors)
+            made = infer(lambda fakes: torch_operator([*fakes, *attributes]), tensors)
         except Exception as error:
             shapes = ", ".join(map(repr, tensors))
             kind = NotImplementedError if isinstance(error, NotImplementedError) else RuntimeError
@@ -211,7 +211,7 @@ def from_torch(operator: str, **fixed: Any) -> PluginOp:
         for index, target in zip(mutated, targets[returned:]):
             tensors[index] = target
         with torch.no_grad(), _on_stream(targets[0], stream):
-            results = torch_operator(tensors, inputs_and_attributes[count:])
+            results = torch_operator([*tensors, *inputs_and_attributes[count:]])
             for index, (target, result) in enumerate(zip(targets, results)):
                 if result.shape != target.shape or result.dtype != target.dtype:
                     raise RuntimeError(

@@ -148,7 +148,7 @@ def _run(
             if desc.dtype not in _TO_TORCH:
                 raise NotImplementedError(f"PyTorch has no type for {desc.dtype}")
             shape = [extents.to_torch(extent) for extent in desc.shape_expr]
-            fakes.append(torch.empty(shape, dtype=_TO_TORCH[desc.dtype]))
+            fakes.append(torch.empty(shape, dtype=_TO_TORCH[desc.dtype], device="cpu"))
         outputs = []
         for index, result in enumerate(operation(fakes)):
             if result.dtype not in _FROM_TORCH:
