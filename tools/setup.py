@@ -162,8 +162,9 @@ def requirements(extra: list[str]) -> list[str]:
         "try: import tomllib\n"
         "except ImportError: from pip._vendor import tomli as tomllib\n"
         "p = tomllib.load(open(sys.argv[1], 'rb'))\n"
-        "print(*p['build-system']['requires'], *p['project']['dependencies'],\n"
-        "      *p['project']['optional-dependencies']['test'], sep='\\n')\n"
+        "extras = p['project']['optional-dependencies'].values()\n"
+        "print(*p['build-system']['requires'], *p['project']['dependencies'], sep='\\n')\n"
+        "print(*sum(extras, []), sep='\\n')\n"
     )
     output = subprocess.run(
         [PYTHON, "-c", reader, ROOT / "pyproject.toml"], check=True, capture_output=True, text=True
