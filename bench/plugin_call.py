@@ -1,7 +1,7 @@
 """What one plugin call costs inside an engine: the slope over chains of 1 to 64 identity plugins on 16 floats.
 
-The peers: a chain of a built-in node of ONNX Runtime, and for Python callbacks the same function
-called directly.
+The peers: a chain of a built-in node of ONNX Runtime, and for Python the same function or method
+called directly. At the end, what building a chain of identical plugins costs beside building one.
 
 python bench/plugin_call.py
 """
@@ -94,13 +94,54 @@ def identity_library() -> Path:
     raise SystemExit("bench/plugin_call: the C++ identity plugin is not built: run 'make build'")
 
 
-def cpp_layer():
+class IdentityV3(
+    trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, trt.IPluginV3OneRuntime
+):
+    """IPluginV3 as a Python class."""
+
+    plugin_name = "bench_identity_v3"
+    num_outputs = 1
+    timing_cache_id = ""
+
+    def clone(self):
+        return IdentityV3()
+
+    def get_output_data_types(self, input_types):
+        return [input_types[0]]
+
+    def get_output_shapes(self, inputs, shape_inputs, expr_builder):
+        return [inputs[0]]
+
+    def supports_format_combination(self, pos, in_out, num_inputs):
+        return in_out[pos].desc.format == trt.TensorFormat.LINEAR
+
+    def enqueue(self, input_desc, output_desc, inputs, outputs, workspace, stream):
+        pass
+
+
+class IdentityV3Creator(trt.IPluginCreatorV3One):
+    name = "bench_identity_v3"
+
+    def create_plugin(self, name, field_collection, phase):
+        return IdentityV3()
+
+
+def v3_python_layer():
+    trt.get_plugin_registry().register_creator(IdentityV3Creator())
+    return lambda network, x: network.add_plugin_v3([x], [], IdentityV3())
+
+
+def v3_cpp_layer():
     registry = trt.get_plugin_registry()
     registry.load_library(str(identity_library()))
     creator = registry.get_creator("identity_plugin", "1", "")
     fields = trt.PluginFieldCollection([])
     plugin = creator.create_plugin("identity", fields, trt.TensorRTPhase.BUILD)
     return lambda network, x: network.add_plugin_v3([x], [], plugin)
+
+
+def function_layer(aot: bool):
+    return lambda network, x: network.add_plugin(trt.plugin.op.bench.identity(x), aot=aot)
 
 
 def onnxruntime_times() -> list[float]:
@@ -136,37 +177,44 @@ def onnxruntime_times() -> list[float]:
     return [t / 100 for t in in_turns([many(*s) for s in sessions], seconds=0.1)]
 
 
-def direct_call() -> float:
-    """Seconds per call of the Python function itself, from a loop."""
-    x, outputs = object(), (object(),)
+def direct_call(function, *arguments) -> float:
+    """Seconds per call from a loop."""
     best = float("inf")
     for _ in range(20):
         start = time.perf_counter()
         for _ in range(10000):
-            identity_impl(x, outputs, 0)
+            function(*arguments)
         best = min(best, (time.perf_counter() - start) / 10000)
     return best
 
 
+def build_seconds(length: int, add_layer) -> float:
+    """Seconds to build an engine that is a chain of one layer."""
+    start = time.perf_counter()
+    chain(length, add_layer)
+    return time.perf_counter() - start
+
+
 def main() -> None:
     peer = slope(LENGTHS, onnxruntime_times())
-    direct = direct_call()
-    figures = {
-        "C++ plugin": slope(LENGTHS, run_times(cpp_layer())),
-        "compiled kernel": slope(
-            LENGTHS, run_times(lambda n, x: n.add_plugin(trt.plugin.op.bench.identity(x), aot=True))
-        ),
-        "Python callback": slope(
-            LENGTHS,
-            run_times(lambda n, x: n.add_plugin(trt.plugin.op.bench.identity(x), aot=False)),
-        ),
-    }
     print(f"a node of ONNX Runtime       {peer * 1e6:7.3f} us")
-    print(f"the Python function, direct  {direct * 1e6:7.3f} us")
-    for name, cost in figures.items():
-        print(f"{name:28} {cost * 1e6:7.3f} us   ratio to ONNX Runtime's node {cost / peer:.2f}")
-    beyond = figures["Python callback"] - direct
-    print(f"Python callback beyond the direct call: {beyond * 1e6:.3f} us")
+    lists = [object()], [object()], [1], [2]
+    # What the engine runs, and where that is Python, what the same call costs without the engine.
+    rows = {
+        "C++, IPluginV3": (v3_cpp_layer(), None),
+        "compiled kernel": (function_layer(aot=True), None),
+        "Python function": (function_layer(aot=False), (identity_impl, object(), (object(),), 0)),
+        "Python class, IPluginV3": (v3_python_layer(), (IdentityV3().enqueue, *lists, 0, 0)),
+    }
+    for name, (add_layer, call) in rows.items():
+        cost = slope(LENGTHS, run_times(add_layer))
+        line = f"{name:28} {cost * 1e6:7.3f} us   ratio to ONNX Runtime's node {cost / peer:.2f}"
+        if call is not None:
+            direct = direct_call(*call)
+            line += f"   {direct * 1e6:.3f} us directly, {(cost - direct) * 1e6:.3f} us beyond it"
+        print(line)
+    one, many = build_seconds(1, v3_python_layer()), build_seconds(200, v3_python_layer())
+    print(f"building 1 plugin {one * 1e3:.1f} ms, 200 identical ones {many * 1e3:.1f} ms")
 
 
 if __name__ == "__main__":

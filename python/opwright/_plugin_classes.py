@@ -178,27 +178,6 @@ class IPluginCreatorV3One(IPluginCreatorInterface):
         _missing(self, "create_plugin(self, name, field_collection, phase)")
 
 
-class LibraryPlugin(IPluginV3, IPluginV3OneCore):
-    """A plugin that a C++ library implements."""
-
-    def __init__(self, handle: _core._PluginHandle):
-        self._handle = handle
-        self.plugin_name = handle.name
-        self.plugin_version = handle.version
-        self.plugin_namespace = handle.namespace
-        self.num_outputs = handle.num_outputs
-
-    def get_capability_interface(self, type: _core.PluginCapabilityType) -> Any:
-        return self
-
-    def get_fields_to_serialize(self) -> _core.PluginFieldCollection:
-        """The plugin's fields as it stores them in engines."""
-        return self._handle.fields()
-
-    def clone(self) -> LibraryPlugin:
-        return LibraryPlugin(self._handle.clone())
-
-
 class LibraryCreator(IPluginCreatorV3One):
     """A creator that a C++ library implements."""
 

@@ -72,6 +72,7 @@ struct Builder {
     build.timing = config.timing;
     if (!has(config.flags, BuilderFlag::kDISABLE_TIMING_CACHE))
       build.timing_cache = config.timing_cache;
+    build.error_on_timing_cache_miss = has(config.flags, BuilderFlag::kERROR_ON_TIMING_CACHE_MISS);
     build.detailed_inspection = config.detailed_inspection;
     build.plugins_to_serialize = config.plugins_to_serialize;
     build.embed_plugin_sources = config.embed_python_plugins;
@@ -123,8 +124,21 @@ void bind_timing_cache(nb::module_& m) {
              const std::vector<std::byte> bytes = self.serialize();
              return HostMemory{{Blob::copy(bytes.data(), bytes.size())}};
            })
-      .def("combine", &TimingCache::combine, nb::arg("input_cache"), nb::arg("ignore_mismatch"))
-      .def("reset", &TimingCache::clear)
+      .def(
+          "combine",
+          [](TimingCache& self, const TimingCache& other, bool ignore_mismatch) {
+            self.combine(other, ignore_mismatch);
+            return true;
+          },
+          nb::arg("input_cache"), nb::arg("ignore_mismatch"),
+          "Adds the entries of the other cache; raises Error where it is of another device.")
+      .def(
+          "reset",
+          [](TimingCache& self) {
+            self.clear();
+            return true;
+          },
+          "Forgets all entries.")
       .def("__len__", &TimingCache::size)
       .def("query_keys", &TimingCache::keys)
       .def_static(

@@ -3,6 +3,7 @@
 #include "dims_exprs.h"
 
 #include "base/error.h"
+#include "plugin_callbacks.h"
 
 namespace opwright::python {
 namespace {
@@ -10,13 +11,8 @@ namespace {
 DimensionExpr extent_from(nb::handle value, std::string_view what) {
   require(nb::isinstance<DimensionExpr>(value), what,
           ": an extent must be an IDimensionExpr (make constants with expr_builder.constant(n)); ",
-          nb::cast<std::string>(nb::repr(value)), " came");
+          shown(value), " came");
   return nb::cast<DimensionExpr&>(value);
-}
-
-IExprBuilder& builder_of(const ExprBuilderRef& self) {
-  require(self.scope->is_open, "an IExprBuilder cannot be used after get_output_shapes");
-  return *self.builder;
 }
 
 size_t index_in(nb::ssize_t index, size_t size) {
@@ -34,6 +30,11 @@ const IDimensionExpr& DimensionExpr::get() const {
   return *expr;
 }
 
+IExprBuilder& ExprBuilderRef::get() const {
+  require(scope->is_open, "an IExprBuilder cannot be used after get_output_shapes");
+  return *builder;
+}
+
 DimExprs to_dim_exprs(const DimsExprs& dims, const std::shared_ptr<ExprScope>& scope) {
   DimExprs made;
   for (int32_t i = 0; i < dims.nbDims; ++i) made.extents.push_back({dims.d[i], scope});
@@ -46,7 +47,7 @@ DimsExprs from_dim_exprs(nb::handle dims, std::string_view what) {
     source = nb::cast<DimExprs&>(dims);
   } else {
     require(nb::isinstance<nb::list>(dims) || nb::isinstance<nb::tuple>(dims), what,
-            " must be DimsExprs; ", nb::cast<std::string>(nb::repr(dims)), " came");
+            ": expected DimsExprs; ", shown(dims), " came");
     for (nb::handle extent : nb::iter(dims)) source.extents.push_back(extent_from(extent, what));
   }
   require(source.extents.size() <= Dims::MAX_DIMS, what, " has ", source.extents.size(),
@@ -111,23 +112,21 @@ void bind_dims_exprs(nb::module_& m) {
       .def(
           "constant",
           [](const ExprBuilderRef& self, nb::handle value) {
-            const auto number = nb::cast<int64_t>(nb::int_(nb::borrow(value)));
-            return DimensionExpr{builder_of(self).constant(number), self.scope};
+            return DimensionExpr{self.get().constant(integer(value, "a constant")), self.scope};
           },
           nb::arg("value"))
       .def(
           "operation",
           [](const ExprBuilderRef& self, DimensionOperation op, const DimensionExpr& first,
              const DimensionExpr& second) {
-            return DimensionExpr{builder_of(self).operation(op, first.get(), second.get()),
-                                 self.scope};
+            return DimensionExpr{self.get().operation(op, first.get(), second.get()), self.scope};
           },
           nb::arg("op"), nb::arg("first"), nb::arg("second"))
       .def(
           "declare_size_tensor",
           [](const ExprBuilderRef& self, int32_t output, const DimensionExpr& opt,
              const DimensionExpr& upper) {
-            return DimensionExpr{builder_of(self).declareSizeTensor(output, opt.get(), upper.get()),
+            return DimensionExpr{self.get().declareSizeTensor(output, opt.get(), upper.get()),
                                  self.scope};
           },
           nb::arg("output_index"), nb::arg("opt"), nb::arg("upper"),

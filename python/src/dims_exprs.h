@@ -26,6 +26,8 @@ struct DimExprs {
 struct ExprBuilderRef {
   IExprBuilder* builder = nullptr;
   std::shared_ptr<ExprScope> scope;
+  /// Throws Error after the call.
+  IExprBuilder& get() const;
 };
 
 DimExprs to_dim_exprs(const DimsExprs& dims, const std::shared_ptr<ExprScope>& scope);

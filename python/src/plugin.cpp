@@ -315,12 +315,14 @@ FieldValues to_fields(nb::handle collection, std::string_view what) {
   if (nb::isinstance<FieldCollection>(collection))
     return nb::cast<FieldCollection&>(collection).values;
   FieldValues values;
-  require(!collection.is_none() && nb::hasattr(collection, "__iter__"), what,
-          " needs a PluginFieldCollection or a list of PluginField; ",
-          nb::cast<std::string>(nb::repr(collection)), " came");
+  const std::string_view colon = what.empty() ? "" : ": ";
+  const bool is_list =
+      nb::isinstance<nb::list>(collection) || nb::isinstance<nb::tuple>(collection);
+  require(is_list, what, colon, "expected a PluginFieldCollection or a list of PluginField; ",
+          shown(collection), " came");
   for (nb::handle field : nb::iter(collection)) {
-    require(nb::isinstance<Field>(field), what, " needs a list of PluginField; it has ",
-            nb::cast<std::string>(nb::repr(field)));
+    require(nb::isinstance<Field>(field), what, colon, "expected a list of PluginField; it has ",
+            shown(field));
     values.push_back(nb::cast<Field&>(field).value);
   }
   return values;

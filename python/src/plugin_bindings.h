@@ -22,6 +22,9 @@ inline std::string class_name(nb::handle value) {
   return nb::cast<std::string>(value.type().attr("__name__"));
 }
 
+/// The object as messages show it: its repr, shortened.
+std::string shown(nb::handle value);
+
 /// A plugin field that owns its data: PluginField in Python.
 struct Field {
   FieldValue value;
@@ -30,8 +33,8 @@ struct Field {
 struct FieldCollection {
   std::vector<FieldValue> values;
 };
-/// From a PluginFieldCollection or a sequence of PluginField.
-FieldValues to_fields(nb::handle collection, std::string_view what);
+/// From a PluginFieldCollection or a list or tuple of PluginField; `what` begins errors.
+FieldValues to_fields(nb::handle collection, std::string_view what = {});
 /// The elements of a field as TensorRT gives them: a NumPy array, bytes for kUNKNOWN, a list of
 /// Dims for kDIMS.
 nb::object field_data(const FieldValue& value);
@@ -74,15 +77,20 @@ class Reference {
 
 /// Runs code of a callback under the interpreter's lock, for interfaces that are noexcept: an
 /// exception is kept for the engine, which throws it to the caller, and `otherwise` is returned.
+/// `callback` is the method's name in Python, a literal.
 template <class T, class F>
-T guarded(T otherwise, F&& body) noexcept {
+T guarded(T otherwise, const char* callback, F&& body) noexcept {
   nb::gil_scoped_acquire gil;
   try {
     return body();
   } catch (...) {
-    set_pending_exception(std::current_exception());
+    set_pending_exception(std::current_exception(), callback);
     return otherwise;
   }
+}
+template <class T, class F>
+T guarded(T otherwise, F&& body) noexcept {
+  return guarded(std::move(otherwise), "", std::forward<F>(body));
 }
 
 }  // namespace opwright::python

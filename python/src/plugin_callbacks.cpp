@@ -3,27 +3,75 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/error.h"
-
 namespace opwright::python {
 
-std::vector<nb::object> sequence(nb::handle value, int32_t count, const char* method) {
+namespace {
+
+/// Layer, plugin and method on an exception that a plugin raised; shown below its traceback.
+void add_note(const std::exception_ptr& exception, const std::string& note) {
+  if (!Py_IsInitialized()) return;
+  nb::gil_scoped_acquire gil;
+  try {
+    std::rethrow_exception(exception);
+  } catch (nb::python_error& error) {
+    // What add_note() of Python 3.11 does; older versions keep the notes and do not show them.
+    nb::object value = nb::borrow(error.value());
+    try {
+      if (!nb::hasattr(value, "__notes__")) value.attr("__notes__") = nb::list();
+      value.attr("__notes__").attr("append")(note);
+    } catch (nb::python_error&) {
+      // An exception class without attributes goes without a note.
+    }
+  } catch (...) {
+  }
+}
+
+}  // namespace
+
+std::string shown(nb::handle value) {
+  auto text = nb::cast<std::string>(nb::repr(value));
+  size_t end = 100;
+  if (text.size() <= end) return text;
+  while ((text[end] & 0xC0) == 0x80) --end;  // not within a character
+  return text.substr(0, end) + "...";
+}
+
+int64_t integer(nb::handle value, const char* expected) {
+  nb::object index = nb::steal(PyNumber_Index(value.ptr()));
+  if (!index.is_valid()) {
+    PyErr_Clear();
+    fail("expected ", expected, ", an int; ", shown(value), " came");
+  }
+  int64_t number = 0;
+  require(nb::try_cast<int64_t>(index, number), "expected ", expected, "; ", shown(value),
+          " came, which is no 64-bit integer");
+  return number;
+}
+
+bool boolean(nb::handle value) {
+  if (value.is_none()) return false;
+  require(nb::hasattr(value, "__bool__"), "expected a bool; ", shown(value), " came");
+  const int truth = PyObject_IsTrue(value.ptr());
+  if (truth < 0) throw nb::python_error();
+  return truth == 1;
+}
+
+std::vector<nb::object> sequence(nb::handle value, int32_t count, const char* entries) {
   const bool is_sequence = nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value);
-  require(is_sequence, method, " must return a list; it returned ",
-          nb::cast<std::string>(nb::repr(value)));
-  std::vector<nb::object> entries;
-  for (nb::handle entry : nb::iter(value)) entries.push_back(nb::borrow(entry));
-  require(count < 0 || std::cmp_equal(entries.size(), count), method, " returned ", entries.size(),
-          " entries, expected ", count, ", one for each output");
-  return entries;
+  require(is_sequence, "expected a list of ", entries, "; ", shown(value), " came");
+  std::vector<nb::object> objects;
+  for (nb::handle entry : nb::iter(value)) objects.push_back(nb::borrow(entry));
+  require(count < 0 || std::cmp_equal(objects.size(), count), "expected a list of ", count, " ",
+          entries, ", one for each output; ", objects.size(), " came: ", shown(value));
+  return objects;
 }
 
 std::optional<std::string> text(nb::handle object, const char* name) {
   if (!nb::hasattr(object, name)) return std::nullopt;
   nb::object value = object.attr(name);
   if (value.is_none()) return std::nullopt;
-  require(nb::isinstance<nb::str>(value), name, " must be a str, but is ",
-          nb::cast<std::string>(nb::repr(value)));
+  require(nb::isinstance<nb::str>(value), "expected the attribute ", name, " to be a str; it is ",
+          shown(value));
   return nb::cast<std::string>(value);
 }
 
@@ -106,6 +154,7 @@ void EnqueueCall::operator()(void const* const* inputs, void* const* outputs, vo
 }
 
 void bind_plugin_callbacks(nb::module_& m) {
+  set_exception_note(add_note);
   nb::class_<ResourceContextRef>(m, "IPluginResourceContext",
                                  "What an execution context offers to its plugins.")
       .def_prop_ro("error_recorder", [](const ResourceContextRef&) { return nb::none(); })

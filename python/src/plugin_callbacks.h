@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "base/error.h"
 #include "plugin_bindings.h"
 
 namespace opwright::python {
@@ -12,13 +13,30 @@ namespace opwright::python {
 /// The status of a method whose Python callback raised.
 constexpr int32_t kFailed = -1;
 
-/// Calls back for an interface method that reports a status.
+/// Calls back for an interface method that reports a status. `callback` is the method's name in
+/// Python, a literal.
 template <class F>
-int32_t run(F&& body) noexcept {
-  return guarded<int32_t>(kFailed, [&] {
+int32_t run(const char* callback, F&& body) noexcept {
+  return guarded<int32_t>(kFailed, callback, [&] {
     body();
     return 0;
   });
+}
+
+// What a method returned. Each throws Error saying what was expected and what came.
+
+/// An integer, also NumPy's; `expected` is what it stands for: "a number of bytes".
+int64_t integer(nb::handle value, const char* expected);
+/// Whatever has a truth value that is no container; None is false, as in TensorRT's bindings.
+bool boolean(nb::handle value);
+/// The entries of a list or tuple, which are `entries` ("DataType"); `count` of them, one for each
+/// output, or any number where it is -1.
+std::vector<nb::object> sequence(nb::handle value, int32_t count, const char* entries);
+/// An instance of a bound class or enum, which is called `expected`.
+template <class T>
+T instance(nb::handle value, const char* expected) {
+  require(nb::isinstance<T>(value), "expected a ", expected, "; ", shown(value), " came");
+  return nb::cast<T>(value);
 }
 
 template <class T>
@@ -27,10 +45,6 @@ nb::list list_of(const T* values, int32_t count) {
   for (int32_t i = 0; i < count; ++i) list.append(values[i]);
   return list;
 }
-
-/// What `method` returned, which must be a list or tuple; `count` is the number of outputs, each of
-/// which must have an entry, or -1 where any number will do.
-std::vector<nb::object> sequence(nb::handle value, int32_t count, const char* method);
 
 /// A text attribute; nothing where the object lacks it or it is None.
 std::optional<std::string> text(nb::handle object, const char* name);

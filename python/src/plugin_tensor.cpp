@@ -238,6 +238,18 @@ nb::object numpy_array(nb::handle self, nb::handle dtype, nb::handle copy) {
   return !copy.is_none() && nb::cast<bool>(copy) ? array.attr("copy")() : array;
 }
 
+void make_tensor(PluginTensor* self, const PluginTensorDesc& desc, uintptr_t address,
+                 bool read_only) {
+  const Shape shape(desc.dims);
+  require(std::all_of(shape.begin(), shape.end(), [](int64_t extent) { return extent >= 0; }),
+          "Tensor(desc, address): the descriptor has the extents ", shape.str(),
+          "; a tensor's memory needs known ones, as enqueue gets them");
+  require(address != 0, "Tensor(desc, address): the address is 0");
+  auto* tensor = new (self) PluginTensor(desc.type, desc.format, read_only, false);
+  tensor->set_shape(shape);
+  tensor->set_data(reinterpret_cast<void*>(address));
+}
+
 }  // namespace
 
 void* PluginTensor::data() const {
@@ -311,6 +323,11 @@ void bind_plugin_tensor(nb::module_& m) {
   nb::class_<PluginTensor>(m, "Tensor", nb::type_slots(slots),
                            "The memory of a plugin's input or output while its impl function runs; "
                            "numpy.asarray, torch.as_tensor and numpy.from_dlpack make views of it.")
+      .def(
+          "__init__", &make_tensor, nb::arg("desc"), nb::arg("address"),
+          nb::arg("read_only") = false,
+          "What the enqueue method of a plugin class gets, a PluginTensorDesc and an address, as a "
+          "Tensor. The memory is the caller's: use the Tensor within the call only.")
       .def_prop_ro(
           "data_ptr",
           [](const PluginTensor& self) { return reinterpret_cast<uintptr_t>(self.data()); },

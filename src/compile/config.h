@@ -44,6 +44,8 @@ struct BuildConfig {
   /// False: run no kernel during the build and take each operator's first candidate.
   bool timing = true;
   std::shared_ptr<TimingCache> timing_cache;  ///< null: a fresh one
+  /// Fail instead of timing what the cache could hold and does not.
+  bool error_on_timing_cache_miss = false;
   bool detailed_inspection = true;  ///< keep layer names and what the tuner compared in the plan
   /// Shared libraries that the plan carries, so that engines need no file of them: plugin
   /// libraries, and what those need that other machines lack, listed before them. They are

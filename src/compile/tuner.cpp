@@ -48,6 +48,13 @@ std::string what(const std::exception_ptr& reason) {
   }
 }
 
+/// "Convolution", "PluginV3 'circ_pad'".
+std::string kind_of(const Operator& op) {
+  std::string text(op.kind());
+  for (const PluginRequirement& plugin : op.requirements()) text += " '" + plugin.name + "'";
+  return text;
+}
+
 bool is_error(const std::exception_ptr& reason) {
   try {
     std::rethrow_exception(reason);
@@ -83,6 +90,19 @@ std::string Tuner::key(const GraphNode& node, const NodePorts& ports,
   text += ">";
   for (const PortDesc& port : ports.outputs) text += port_text(port) + ",";
   return str(text, "|", candidate.tactic, "|", candidate.tactic_name);
+}
+
+void Tuner::check_cached(const GraphNode& node, const NodePorts& ports,
+                         const Candidate& candidate) {
+  if (!config_.error_on_timing_cache_miss) return;
+  const std::string cache_key =
+      key(node, candidate_ports(node, ports, candidate, constants_), candidate);
+  if (cache_key.empty() || cache_.find(cache_key)) return;
+  fail_with(ErrorCode::kINVALID_STATE, "Layer '", node.name, "' (", kind_of(*node.op),
+            "): the candidate ", str(candidate), " tactic ", candidate.tactic, " ",
+            candidate.tactic_name,
+            " is not in the timing cache, and ERROR_ON_TIMING_CACHE_MISS is set; build once "
+            "without the flag and use the timing cache of that build");
 }
 
 bool Tuner::acceptable(const GraphNode& node, const NodePorts& ports,
@@ -179,7 +199,10 @@ Tuner::Measured Tuner::measure(const GraphNode& node, const NodePorts& ports,
   const NodePorts typed = candidate_ports(node, ports, candidate, constants_);
   const std::string cache_key = key(node, typed, candidate);
   if (!cache_key.empty())
-    if (std::optional<float> known = cache_.find(cache_key)) return {*known, nullptr};
+    if (std::optional<float> known = cache_.find(cache_key)) {
+      const auto timed = timed_layers_.find(cache_key);
+      return {*known, nullptr, true, timed != timed_layers_.end() ? timed->second : ""};
+    }
   KernelArgs args;
   args.layer = node.name;
   args.candidate = &candidate;
@@ -190,7 +213,10 @@ Tuner::Measured Tuner::measure(const GraphNode& node, const NodePorts& ports,
   measured.specialized = node.op->specialize(args);
   const Operator& op = measured.specialized ? *measured.specialized : *node.op;
   measured.time_ms = run(node, op, typed, candidate, best);
-  if (!cache_key.empty()) cache_.insert(cache_key, measured.time_ms);
+  if (!cache_key.empty()) {
+    cache_.insert(cache_key, measured.time_ms);
+    timed_layers_.emplace(cache_key, node.name);
+  }
   return measured;
 }
 
@@ -235,7 +261,9 @@ TunedNode Tuner::tune(const GraphNode& node) {
                         " is left out: ", what(reason));
   };
   float best = std::numeric_limits<float>::infinity();
+  std::vector<Measured> all_measured;
   for (const Candidate& candidate : candidates) {
+    check_cached(node, ports, candidate);
     Measured measured;
     if (candidates.size() == 1) {
       measured = measure(node, ports, candidate, best);  // nothing to fall back to
@@ -255,6 +283,7 @@ TunedNode Tuner::tune(const GraphNode& node) {
              option.candidate.outputs == candidate.outputs;
     });
     TunedOption option{candidate, measured.time_ms, measured.specialized};
+    all_measured.push_back(std::move(measured));
     if (same_types == result.options.end())
       result.options.push_back(std::move(option));
     else if (option.time_ms < same_types->time_ms)
@@ -266,14 +295,26 @@ TunedNode Tuner::tune(const GraphNode& node) {
               "): none of its ", candidates.size(),
               " candidates works; the first failed with: ", what(first_reason));
   }
+  log_times(node, result, all_measured);
+  return result;
+}
+
+void Tuner::log_times(const GraphNode& node, const TunedNode& tuned,
+                      const std::vector<Measured>& measured) const {
+  const auto cached = std::count_if(measured.begin(), measured.end(),
+                                    [](const Measured& each) { return each.is_cached; });
   std::ostringstream table;
-  table << "Layer '" << node.name << "' (" << node.op->kind() << "):";
-  for (const TimedCandidate& candidate : result.considered)
+  table << "Layer '" << node.name << "' (" << kind_of(*node.op) << "): " << measured.size()
+        << " candidates, " << measured.size() - cached << " timed, " << cached
+        << " found in the timing cache:";
+  for (size_t i = 0; i < measured.size(); ++i) {
+    const TimedCandidate& candidate = tuned.considered[i];
     table << "\n  " << std::fixed << std::setprecision(4) << std::setw(10) << candidate.time_ms
           << " ms  " << candidate.types << "  tactic " << candidate.tactic << " "
           << candidate.tactic_name;
+    if (!measured[i].same_as.empty()) table << "  as for layer '" << measured[i].same_as << "'";
+  }
   config_.log.verbose(table.str());
-  return result;
 }
 
 float Tuner::reformat_time(const GraphValue& value, PortType from, PortType to) {
@@ -295,10 +336,10 @@ float Tuner::reformat_time(const GraphValue& value, PortType from, PortType to) 
         (tensor_bytes(opt, from.dtype, from.format) + tensor_bytes(opt, to.dtype, to.format)) /
         kBytesPerMillisecond);
   }
+  const NodePorts ports = network_ports(node, ranges_);
+  check_cached(node, ports, candidate);
   try {
-    return measure(node, network_ports(node, ranges_), candidate,
-                   std::numeric_limits<float>::infinity())
-        .time_ms;
+    return measure(node, ports, candidate, std::numeric_limits<float>::infinity()).time_ms;
   } catch (const Error& error) {
     config_.log.verbose("Tensor '", value.name, "': no conversion from ", str(from), " to ",
                         str(to), ": ", error.what());

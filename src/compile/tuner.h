@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "compile/config.h"
@@ -68,6 +69,8 @@ class Tuner {
   struct Measured {
     float time_ms = 0;
     OperatorPtr specialized;
+    bool is_cached = false;
+    std::string same_as;  ///< the layer of this build that was timed, where it is another one
   };
   /// `best`: the least time of the node's candidates so far.
   Measured measure(const GraphNode& node, const NodePorts& ports, const Candidate& candidate,
@@ -75,6 +78,11 @@ class Tuner {
   float run(const GraphNode& node, const Operator& op, const NodePorts& ports,
             const Candidate& candidate, float best_before);
   std::string key(const GraphNode& node, const NodePorts& ports, const Candidate& candidate) const;
+  /// With error_on_timing_cache_miss, throws Error for a candidate that the cache could hold and
+  /// does not.
+  void check_cached(const GraphNode& node, const NodePorts& ports, const Candidate& candidate);
+  void log_times(const GraphNode& node, const TunedNode& tuned,
+                 const std::vector<Measured>& measured) const;
   bool acceptable(const GraphNode& node, const NodePorts& ports, const Candidate& candidate) const;
 
   const ProfileRanges& ranges_;
@@ -85,6 +93,7 @@ class Tuner {
   Constants constants_;
   TimingMemory memory_;
   int timed_ = 0;
+  std::unordered_map<std::string, std::string> timed_layers_;  // by key of the cache
 };
 
 }  // namespace opwright

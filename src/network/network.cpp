@@ -14,6 +14,8 @@ class OperatorLayer final : public Layer {};
 
 }  // namespace
 
+std::unique_ptr<Layer> Operator::make_layer() const { return std::make_unique<OperatorLayer>(); }
+
 Network::Network(NetworkFlags flags) : flags_(flags) {}
 
 Network::~Network() = default;
@@ -192,7 +194,8 @@ void Network::unmark_output(Tensor& tensor) {
 }
 
 Layer* Network::add_layer(OperatorPtr op, std::span<Tensor* const> inputs, std::string name) {
-  auto layer = std::make_unique<OperatorLayer>();
+  require(op != nullptr, "layer '", name, "' needs an operator");
+  std::unique_ptr<Layer> layer = op->make_layer();
   Layer* added = layer.get();
   insert(std::move(layer), std::move(op), inputs, std::move(name));
   return added;

@@ -18,6 +18,7 @@ namespace opwright {
 
 class Device;
 class Kernel;
+class Layer;
 
 /// What is known of a tensor while the network is defined.
 struct TensorInfo {
@@ -176,6 +177,11 @@ class Operator {
   virtual std::vector<CodeObject> code() const { return {}; }
   /// Definitions that must be registered where the engine is loaded.
   virtual std::vector<PluginRequirement> requirements() const { return {}; }
+  /// What the inspector shows beside the layer's own metadata.
+  virtual std::string metadata() const { return {}; }
+  /// The layer that Network::add_layer() makes for it, of a class of its own where users of the
+  /// network are to tell it from others.
+  virtual std::unique_ptr<Layer> make_layer() const;
   /// Inputs that the operator reads as shape tensors on the host.
   virtual bool is_shape_input(int input) const {
     (void)input;

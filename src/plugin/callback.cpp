@@ -4,22 +4,46 @@
 #include <atomic>
 #include <utility>
 
+#include "base/error.h"
+
 namespace opwright {
 
 namespace {
 
-thread_local std::exception_ptr pending;
+struct Pending {
+  std::exception_ptr exception;
+  const char* callback = "";
+};
+thread_local Pending pending;
+std::atomic<AddNote> add_note{nullptr};
 std::array<std::atomic<ExecutionDomain*>, EnumMax<APILanguage>()> domains{};
 
 }  // namespace
 
-void set_pending_exception(std::exception_ptr exception) noexcept {
-  pending = std::move(exception);
+void set_pending_exception(std::exception_ptr exception, const char* callback) noexcept {
+  pending = {std::move(exception), callback};
 }
 
-void rethrow_pending_exception() {
-  if (pending) std::rethrow_exception(std::exchange(pending, nullptr));
+bool has_pending_exception() noexcept { return pending.exception != nullptr; }
+
+void rethrow_pending_exception(const std::string& where) {
+  if (!has_pending_exception()) return;
+  const auto [exception, callback] = std::exchange(pending, {});
+  std::string context = where;
+  if (*callback != '\0') context += str(callback, "(): ");
+  if (context.empty()) std::rethrow_exception(exception);
+  try {
+    std::rethrow_exception(exception);
+  } catch (const Error& error) {
+    fail_with(error.code(), context, error.what());
+  } catch (...) {
+    context.resize(context.size() - 2);  // without what leads over to a message
+    if (AddNote add = add_note.load()) add(exception, context);
+    throw;
+  }
 }
+
+void set_exception_note(AddNote add) noexcept { add_note = add; }
 
 void set_execution_domain(APILanguage language, ExecutionDomain* domain) noexcept {
   domains.at(static_cast<size_t>(language)) = domain;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <exception>
+#include <string>
 
 #include "network/operator.h"
 
@@ -9,10 +10,18 @@ namespace opwright {
 /// The plugin interfaces are noexcept and report failure by a status. A language binding whose
 /// callback failed stores the exception here, on the calling thread, and returns a failure status
 /// (or null, or nothing); the engine then throws the exception instead of an Error about the
-/// status.
-void set_pending_exception(std::exception_ptr exception) noexcept;
-/// Throws the calling thread's pending exception, if there is one, and forgets it.
-void rethrow_pending_exception();
+/// status. `callback` is the method's name in that language, a literal, or empty.
+void set_pending_exception(std::exception_ptr exception, const char* callback = "") noexcept;
+bool has_pending_exception() noexcept;
+/// Throws the calling thread's pending exception, if there is one, and forgets it. An Error's
+/// message gets `where` ("layer 'x': plugin 'y'...: ") and the callback's name in front; to an
+/// exception of the language's own they are added as a note.
+void rethrow_pending_exception(const std::string& where = {});
+
+/// Adds a note to an exception that is of the binding's language and leaves others alone.
+using AddNote = void (*)(const std::exception_ptr& exception, const std::string& note);
+/// Set once by a language's binding.
+void set_exception_note(AddNote add_note) noexcept;
 
 /// What kernels whose plugin is implemented in that language enter before a run; null: nothing.
 /// Set once by the language's binding; `domain` must stay valid.

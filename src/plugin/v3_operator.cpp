@@ -10,6 +10,7 @@
 #include "plugin/callback.h"
 #include "plugin/expr_builder.h"
 #include "plugin/fields.h"
+#include "plugin/plugin_layers.h"
 #include "plugin/v3_plugin.h"
 
 namespace opwright {
@@ -129,6 +130,8 @@ struct Stored {
   static constexpr size_t kCount = 6;
 };
 
+constexpr size_t kMaxWorkspace = size_t{1} << 47;
+
 class PluginV3 final : public Operator {
  public:
   PluginV3(V3Plugin plugin, int num_inputs, int num_shape_inputs, int64_t workspace_size)
@@ -141,6 +144,12 @@ class PluginV3 final : public Operator {
   std::string_view kind() const override { return "PluginV3"; }
   bool is_pure() const override { return false; }
   bool is_shape_input(int input) const override { return input >= num_inputs_; }
+  std::string metadata() const override {
+    const char* text = plugin_.build().getMetadataString();
+    plugin_.check();
+    return text != nullptr ? text : "";
+  }
+  std::unique_ptr<Layer> make_layer() const override { return std::make_unique<PluginV3Layer>(); }
 
   std::vector<OutputInfo> infer(InferContext& context) const override {
     check_inputs(context);
@@ -296,6 +305,9 @@ class PluginV3 final : public Operator {
     const size_t size = plugin.build().getWorkspaceSize(inputs.data(), num_inputs_, outputs.data(),
                                                         static_cast<int32_t>(outputs.size()));
     plugin.check();
+    if (size > kMaxWorkspace)
+      plugin.reject(args.layer, "getWorkspaceSize() returned ", size,
+                    " bytes, more than a process can address");
     return static_cast<int64_t>(size);
   }
 

@@ -64,10 +64,13 @@ IPluginV3OneBuild& V3Plugin::build() const {
   return *build_;
 }
 
-void V3Plugin::check() const { rethrow_pending_exception(); }
+void V3Plugin::check() const {
+  if (has_pending_exception()) rethrow_pending_exception(str("plugin ", str(identity_), ": "));
+}
 
 void V3Plugin::check(std::string_view layer, const char* method, int status) const {
-  rethrow_pending_exception();
+  if (has_pending_exception())
+    rethrow_pending_exception(str("layer '", layer, "': plugin ", str(identity_), ": "));
   if (status != 0) reject(layer, method, "() returned ", status, " instead of 0");
 }
 

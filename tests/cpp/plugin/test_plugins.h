@@ -14,7 +14,7 @@ struct Behavior {
   std::string name = "test_plugin", version = "1", plugin_namespace;
   int num_outputs = 1;
   bool has_core = true, has_build = true, has_runtime = true, can_clone = true;
-  bool attach_returns_itself = false;
+  bool attach_returns_itself = false, attach_returns_null = false, fields_are_null = false;
   std::function<int32_t(DataType*, int32_t, DataType const*, int32_t)> types =
       [](DataType* out, int32_t n, DataType const* in, int32_t) {
         for (int32_t i = 0; i < n; ++i) out[i] = in[0];
@@ -45,6 +45,7 @@ struct Behavior {
   std::function<int32_t(PluginTensorDesc const*, PluginTensorDesc const*)> shape_change =
       [](auto...) { return 0; };
   char const* timing_cache_id = "";
+  char const* metadata = nullptr;
   size_t workspace = 0;
   int format_limit = 100;
   int32_t tactics_status = 0, set_tactic_status = 0;
@@ -122,6 +123,7 @@ class TestPlugin final : public IPluginV3,
     return b_.tactics_status;
   }
   char const* getTimingCacheID() noexcept override { return b_.timing_cache_id; }
+  char const* getMetadataString() noexcept override { return b_.metadata; }
   int32_t getFormatCombinationLimit() noexcept override { return b_.format_limit; }
   int32_t getAliasedInput(int32_t output) noexcept override { return b_.aliased(output); }
 
@@ -140,9 +142,11 @@ class TestPlugin final : public IPluginV3,
   }
   IPluginV3* attachToContext(IPluginResourceContext* context) noexcept override {
     last_context = context;
+    if (b_.attach_returns_null) return nullptr;
     return b_.attach_returns_itself ? this : clone();
   }
   PluginFieldCollection const* getFieldsToSerialize() noexcept override {
+    if (b_.fields_are_null) return nullptr;
     field_ = PluginField("configured_type", &configured_type_, PluginFieldType::kINT32, 1);
     fields_ = {1, &field_};
     return &fields_;

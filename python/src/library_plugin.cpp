@@ -1,0 +1,247 @@
+// IPluginV3 implemented in C++, as Python sees and calls it.
+
+#include "library_plugin.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "dims_exprs.h"
+#include "opwright/plugin_v3.h"
+#include "plugin/registry.h"
+#include "plugin_callbacks.h"
+
+namespace opwright::python {
+namespace {
+
+/// A C++ plugin that Python owns, with the methods of its parts; the classes of
+/// opwright/_library_plugins.py wrap it.
+class PluginHandle {
+ public:
+  explicit PluginHandle(std::unique_ptr<IPluginV3> plugin) : plugin_(std::move(plugin)) {}
+  IPluginV3& plugin() const { return *plugin_; }
+
+  /// Whether it has this part, of the One interfaces.
+  bool has(PluginCapabilityType type) const { return part(type) != nullptr; }
+  /// The version of the build interface: 2 where outputs may be aliased to inputs.
+  int build_version() const { return build().getInterfaceInfo().major; }
+
+  IPluginV3OneCore& core() const { return need<IPluginV3OneCore>(PluginCapabilityType::kCORE); }
+  IPluginV3OneBuild& build() const { return need<IPluginV3OneBuild>(PluginCapabilityType::kBUILD); }
+  IPluginV3OneRuntime& runtime() const {
+    return need<IPluginV3OneRuntime>(PluginCapabilityType::kRUNTIME);
+  }
+
+  PluginHandle* clone() const {
+    std::unique_ptr<IPluginV3> copy(plugin_->clone());
+    check(copy == nullptr ? -1 : 0, "clone");
+    return new PluginHandle(std::move(copy));
+  }
+
+  /// Throws what a callback left behind, or Error for a status other than 0.
+  void check(int32_t status, const char* method) const {
+    const std::string where = str("plugin '", core().getPluginName(), "': ");
+    rethrow_pending_exception(where);
+    require(status == 0, where, method, "() returned ", status, " instead of 0");
+  }
+
+ private:
+  IPluginCapability* part(PluginCapabilityType type) const {
+    IPluginCapability* part = plugin_->getCapabilityInterface(type);
+    rethrow_pending_exception();
+    static constexpr std::string_view kKinds[] = {"PLUGIN_V3ONE_CORE", "PLUGIN_V3ONE_BUILD",
+                                                  "PLUGIN_V3ONE_RUNTIME"};
+    return part != nullptr && is_kind(*part, kKinds[static_cast<int>(type)]) ? part : nullptr;
+  }
+  template <class Part>
+  Part& need(PluginCapabilityType type) const {
+    IPluginCapability* found = part(type);
+    require(found != nullptr, "a C++ plugin lacks a part of the interface IPluginV3One");
+    return static_cast<Part&>(*found);
+  }
+
+  const std::unique_ptr<IPluginV3> plugin_;
+};
+
+/// The structs behind a sequence of bound objects.
+template <class T>
+std::vector<T> vector_of(nb::handle list, const char* type) {
+  std::vector<T> values;
+  for (const nb::object& entry : sequence(list, -1, type))
+    values.push_back(instance<T>(entry, type));
+  return values;
+}
+
+std::vector<DynamicPluginTensorDesc> dynamic_descs(nb::handle list) {
+  return vector_of<DynamicPluginTensorDesc>(list, "DynamicPluginTensorDesc");
+}
+std::vector<PluginTensorDesc> descs(nb::handle list) {
+  return vector_of<PluginTensorDesc>(list, "PluginTensorDesc");
+}
+
+template <class T>
+int32_t count(const std::vector<T>& values) {
+  return static_cast<int32_t>(values.size());
+}
+
+std::vector<void*> pointers(nb::handle addresses) {
+  std::vector<void*> made;
+  for (const nb::object& address : sequence(addresses, -1, "addresses"))
+    made.push_back(reinterpret_cast<void*>(integer(address, "an address")));
+  return made;
+}
+
+nb::object optional_text(const char* text) {
+  return text != nullptr ? nb::object(nb::str(text)) : nb::none();
+}
+
+nb::list get_output_data_types(const PluginHandle& self, nb::handle input_types) {
+  const auto inputs = vector_of<DataType>(input_types, "DataType");
+  std::vector<DataType> outputs(static_cast<size_t>(self.build().getNbOutputs()));
+  self.check(
+      self.build().getOutputDataTypes(outputs.data(), count(outputs), inputs.data(), count(inputs)),
+      "getOutputDataTypes");
+  return list_of(outputs.data(), count(outputs));
+}
+
+nb::list get_output_shapes(const PluginHandle& self, nb::handle inputs, nb::handle shape_inputs,
+                           const ExprBuilderRef& builder) {
+  auto unwrap = [](nb::handle list) {
+    std::vector<DimsExprs> dims;
+    for (const nb::object& entry : sequence(list, -1, "DimsExprs"))
+      dims.push_back(from_dim_exprs(entry, "an input"));
+    return dims;
+  };
+  const auto in = unwrap(inputs), shapes = unwrap(shape_inputs);
+  std::vector<DimsExprs> outputs(static_cast<size_t>(self.build().getNbOutputs()));
+  self.check(self.build().getOutputShapes(in.data(), count(in), shapes.data(), count(shapes),
+                                          outputs.data(), count(outputs), builder.get()),
+             "getOutputShapes");
+  nb::list made;
+  for (const DimsExprs& dims : outputs) made.append(to_dim_exprs(dims, builder.scope));
+  return made;
+}
+
+nb::list get_valid_tactics(const PluginHandle& self) {
+  std::vector<int32_t> tactics(static_cast<size_t>(std::max(self.build().getNbTactics(), 0)));
+  self.check(self.build().getValidTactics(tactics.data(), count(tactics)), "getValidTactics");
+  return list_of(tactics.data(), count(tactics));
+}
+
+int32_t get_aliased_input(const PluginHandle& self, int32_t output) {
+  require(self.build_version() >= 2, "the plugin's build part is an IPluginV3OneBuild, not V2");
+  return static_cast<IPluginV3OneBuildV2&>(self.build()).getAliasedInput(output);
+}
+
+void bind_build(nb::class_<PluginHandle>& c) {
+  c.def_prop_ro("num_outputs", [](const PluginHandle& self) { return self.build().getNbOutputs(); })
+      .def_prop_ro(
+          "format_combination_limit",
+          [](const PluginHandle& self) { return self.build().getFormatCombinationLimit(); })
+      .def_prop_ro(
+          "metadata_string",
+          [](const PluginHandle& self) { return optional_text(self.build().getMetadataString()); })
+      .def_prop_ro(
+          "timing_cache_id",
+          [](const PluginHandle& self) { return optional_text(self.build().getTimingCacheID()); })
+      .def("get_output_data_types", &get_output_data_types)
+      .def("get_output_shapes", &get_output_shapes)
+      .def("configure_plugin",
+           [](const PluginHandle& self, nb::handle in, nb::handle out) {
+             const auto inputs = dynamic_descs(in), outputs = dynamic_descs(out);
+             self.check(self.build().configurePlugin(inputs.data(), count(inputs), outputs.data(),
+                                                     count(outputs)),
+                        "configurePlugin");
+           })
+      .def("supports_format_combination",
+           [](const PluginHandle& self, int32_t pos, nb::handle in_out, int32_t num_inputs) {
+             const auto ports = dynamic_descs(in_out);
+             require(
+                 pos >= 0 && pos < count(ports) && num_inputs >= 0 && num_inputs <= count(ports),
+                 "supports_format_combination: there are ", ports.size(),
+                 " inputs and outputs, pos is ", pos, ", num_inputs ", num_inputs);
+             return self.build().supportsFormatCombination(pos, ports.data(), num_inputs,
+                                                           count(ports) - num_inputs);
+           })
+      .def("get_workspace_size",
+           [](const PluginHandle& self, nb::handle in, nb::handle out) {
+             const auto inputs = dynamic_descs(in), outputs = dynamic_descs(out);
+             return self.build().getWorkspaceSize(inputs.data(), count(inputs), outputs.data(),
+                                                  count(outputs));
+           })
+      .def("get_valid_tactics", &get_valid_tactics)
+      .def("get_aliased_input", &get_aliased_input)
+      .def_prop_ro("build_version", &PluginHandle::build_version);
+}
+
+void bind_runtime_part(nb::class_<PluginHandle>& c) {
+  c.def("set_tactic",
+        [](const PluginHandle& self, int32_t tactic) {
+          self.check(self.runtime().setTactic(tactic), "setTactic");
+        })
+      .def("on_shape_change",
+           [](const PluginHandle& self, nb::handle in, nb::handle out) {
+             const auto inputs = descs(in), outputs = descs(out);
+             self.check(self.runtime().onShapeChange(inputs.data(), count(inputs), outputs.data(),
+                                                     count(outputs)),
+                        "onShapeChange");
+           })
+      .def("enqueue",
+           [](const PluginHandle& self, nb::handle input_desc, nb::handle output_desc,
+              nb::handle inputs, nb::handle outputs, uintptr_t workspace, uintptr_t stream) {
+             const auto in_descs = descs(input_desc), out_descs = descs(output_desc);
+             const auto in = pointers(inputs), out = pointers(outputs);
+             require(in.size() == in_descs.size() && out.size() == out_descs.size(),
+                     "enqueue: ", in_descs.size(), " and ", out_descs.size(),
+                     " descriptors came with ", in.size(), " and ", out.size(), " addresses");
+             self.check(self.runtime().enqueue(in_descs.data(), out_descs.data(), in.data(),
+                                               out.data(), reinterpret_cast<void*>(workspace),
+                                               reinterpret_cast<cudaStream_t>(stream)),
+                        "enqueue");
+           })
+      .def("get_fields_to_serialize",
+           [](const PluginHandle& self) {
+             const PluginFieldCollection* fields = self.runtime().getFieldsToSerialize();
+             self.check(fields == nullptr ? -1 : 0, "getFieldsToSerialize");
+             return FieldCollection{copy_fields(*fields)};
+           })
+      .def(
+          "attach_to_context",
+          [](const PluginHandle& self, const ResourceContextRef& context) -> PluginHandle* {
+            IPluginV3* attached = self.runtime().attachToContext(&context.get());
+            self.check(attached == nullptr ? -1 : 0, "attachToContext");
+            if (attached == &self.plugin()) return nullptr;
+            return new PluginHandle(std::unique_ptr<IPluginV3>(attached));
+          },
+          nb::rv_policy::take_ownership, "None where the plugin returned itself.");
+}
+
+}  // namespace
+
+IPluginV3* library_plugin(nb::handle object) {
+  if (!nb::hasattr(object, "_handle") || !nb::isinstance<PluginHandle>(object.attr("_handle")))
+    return nullptr;
+  return &nb::cast<PluginHandle&>(object.attr("_handle")).plugin();
+}
+
+nb::object from_plugin_v3(std::unique_ptr<IPluginV3> plugin) {
+  nb::object object = python_object_of(*plugin);
+  if (!object.is_none()) return object;
+  auto* handle = new PluginHandle(std::move(plugin));
+  return nb::module_::import_("opwright._library_plugins")
+      .attr("LibraryPlugin")(nb::cast(handle, nb::rv_policy::take_ownership));
+}
+
+void bind_library_plugin(nb::module_& m) {
+  nb::class_<PluginHandle> c(m, "_PluginHandle", "A plugin that a C++ library implements.");
+  c.def("has", &PluginHandle::has)
+      .def("clone", &PluginHandle::clone, nb::rv_policy::take_ownership)
+      .def_prop_ro("name", [](const PluginHandle& self) { return self.core().getPluginName(); })
+      .def_prop_ro("version",
+                   [](const PluginHandle& self) { return self.core().getPluginVersion(); })
+      .def_prop_ro("namespace",
+                   [](const PluginHandle& self) { return self.core().getPluginNamespace(); });
+  bind_build(c);
+  bind_runtime_part(c);
+}
+
+}  // namespace opwright::python

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "network/network.h"
+#include "plugin/v3_operator.h"
+
+namespace opwright {
+
+/// The layer of an IPluginV3.
+class PluginV3Layer final : public Layer {
+ public:
+  /// The network's own.
+  IPluginV3& plugin() const { return *plugin_of(*op()); }
+};
+
+}  // namespace opwright
