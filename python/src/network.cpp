@@ -24,6 +24,17 @@ void bind_tensor(nb::module_& m) {
       .def_prop_rw("dtype", &Tensor::dtype, &Tensor::set_dtype)
       .def_prop_rw("allowed_formats", &Tensor::allowed_formats, &Tensor::set_allowed_formats,
                    "Formats that a network input or output may have: bit 1 << int(TensorFormat).")
+      .def(
+          "set_dynamic_range",
+          [](Tensor& self, float min, float max) {
+            self.set_dynamic_range(min, max);
+            return true;
+          },
+          nb::arg("min"), nb::arg("max"),
+          "The range that INT8 elements cover; their scale is max(|min|, |max|) / 127. With "
+          "BuilderFlag.INT8, plugins may take or give the tensor quantized.")
+      .def("reset_dynamic_range", &Tensor::reset_dynamic_range)
+      .def_prop_ro("dynamic_range", &Tensor::dynamic_range, "(min, max), or None.")
       .def_prop_ro("is_network_input", &Tensor::is_network_input)
       .def_prop_ro("is_network_output", &Tensor::is_network_output)
       .def_prop_ro("is_shape_tensor",

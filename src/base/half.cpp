@@ -1,5 +1,6 @@
 #include "base/half.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -169,6 +170,31 @@ void convert(const void* from, DataType from_type, void* to, DataType to_type, i
   });
   constexpr int64_t kGrain = 1 << 15;
   parallel_for(count, kGrain, [&](int64_t begin, int64_t end) { function(from, to, begin, end); });
+}
+
+void convert(const void* from, DataType from_type, void* to, DataType to_type, int64_t count,
+             float scale) {
+  const bool quantizes = to_type == DataType::kINT8 && is_floating(from_type);
+  const bool dequantizes = from_type == DataType::kINT8 && is_floating(to_type);
+  if (!(scale > 0) || !(quantizes || dequantizes))
+    return convert(from, from_type, to, to_type, count);
+  constexpr int64_t kBlock = 1024;
+  float values[kBlock];
+  const auto* source = static_cast<const std::byte*>(from);
+  auto* target = static_cast<std::byte*>(to);
+  for (int64_t begin = 0; begin < count; begin += kBlock) {
+    const int64_t length = std::min(kBlock, count - begin);
+    convert(source + begin * bits(from_type) / 8, from_type, values, DataType::kFLOAT, length);
+    if (dequantizes) {
+      for (int64_t i = 0; i < length; ++i) values[i] *= scale;
+    } else {
+      for (int64_t i = 0; i < length; ++i) {
+        const float rounded = std::nearbyint(values[i] / scale);
+        values[i] = std::isnan(rounded) ? 0.0f : std::clamp(rounded, -128.0f, 127.0f);
+      }
+    }
+    convert(values, DataType::kFLOAT, target + begin * bits(to_type) / 8, to_type, length);
+  }
 }
 
 }  // namespace opwright

@@ -20,5 +20,10 @@ uint8_t float_to_fp8(float value);
 /// kINT64, kBOOL. Floating to integer truncates toward zero and saturates, as ONNX Cast does where
 /// it is defined; anything non-zero is true.
 void convert(const void* from, DataType from_type, void* to, DataType to_type, int64_t count);
+/// The same for tensors whose kINT8 elements stand for `scale` times themselves: from a floating
+/// type it divides, rounds to nearest, ties to even, and saturates, as ONNX QuantizeLinear does; to
+/// one it multiplies. A scale of 0 stands for none.
+void convert(const void* from, DataType from_type, void* to, DataType to_type, int64_t count,
+             float scale);
 
 }  // namespace opwright

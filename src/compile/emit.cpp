@@ -26,6 +26,7 @@ std::vector<PortDesc> port_descs(const StepSchedule& steps, const std::vector<in
       desc.min = ranges.min(value.info.dims);
       desc.opt = ranges.opt(value.info.dims);
       desc.max = ranges.max(value.info.dims);
+      desc.scale = value.scale;
       desc.is_constant = constants != nullptr && value.is_constant();
       if (desc.is_constant) desc.constant = constants->dense(value, types[i].dtype);
     }
@@ -116,6 +117,7 @@ PlanTensor PlanEmitter::tensor(const StepSchedule& steps, const ScheduleTensor& 
   PlanTensor result;
   result.name = tensor.value->name;
   result.type = tensor.type;
+  result.scale = tensor.value->scale;
   result.dims = dims(tensor.value->info.dims);
   result.location = storage.location;
   result.index = storage.index;
@@ -161,6 +163,8 @@ PlanStep PlanEmitter::step(const StepSchedule& steps, const ScheduleStep& step,
   *workspace = kernel->workspace_size();
   if (result.candidate.tactic_name.empty()) result.candidate.tactic_name = kernel->description();
 
+  if (const std::string own = op->metadata(); detailed_ && !own.empty())
+    result.metadata += (result.metadata.empty() ? "" : "; ") + own;
   result.kind = op->kind();
   result.attributes = op->attributes();
   for (const CodeObject& object : op->code()) result.code.push_back(code_index(object));

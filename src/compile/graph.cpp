@@ -17,7 +17,10 @@ Graph::Graph(const Network& network) : symbols_(&network.symbols()) {
   std::unordered_map<const Tensor*, GraphValue*> values;
   auto value_of = [&](const Tensor* tensor) {
     auto [entry, added] = values.try_emplace(tensor, nullptr);
-    if (added) entry->second = new_value(tensor->info(), tensor->name());
+    if (added) {
+      entry->second = new_value(tensor->info(), tensor->name());
+      entry->second->scale = tensor->scale();
+    }
     return entry->second;
   };
   for (const Tensor* tensor : network.inputs()) {

@@ -22,6 +22,7 @@ struct GraphValue {
   };
   std::string name;
   TensorInfo info;
+  float scale = 0;  ///< see Tensor::scale()
   GraphNode* producer = nullptr;
   int producer_output = 0;
   int network_input = -1;  ///< number of the network input that it is, or -1

@@ -110,7 +110,7 @@ Blob Constants::dense(const GraphValue& value, DataType type) {
   if (blob.empty()) {
     const int64_t count = constant_shape(value.info.dims).numel();
     blob = Blob::make(bytes_of(type, count), [&](void* memory) {
-      convert(value.info.constant.data(), value.info.dtype, memory, type, count);
+      convert(value.info.constant.data(), value.info.dtype, memory, type, count, value.scale);
     });
   }
   return blob;
@@ -150,6 +150,7 @@ NodePorts network_ports(const GraphNode& node, const ProfileRanges& ranges) {
     port.min = ranges.min(value->info.dims);
     port.opt = ranges.opt(value->info.dims);
     port.max = ranges.max(value->info.dims);
+    port.scale = value->scale;
     port.constant = value->info.constant;
     port.is_constant = value->is_constant();
     return port;

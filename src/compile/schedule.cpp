@@ -34,11 +34,9 @@ class ScheduleBuilder {
   void add(const GraphNode& node, int position, const TunedNode& tuned, const TunedOption& option) {
     ScheduleStep step;
     step.name = node.name;
+    step.metadata = node.metadata;
     step.node = &node;
     step.op = option.specialized ? option.specialized : node.op;
-    step.metadata = node.metadata;
-    if (const std::string own = step.op->metadata(); !own.empty())
-      step.metadata += (step.metadata.empty() ? "" : "; ") + own;
     step.candidate = option.candidate;
     step.time_ms = option.time_ms;
     step.considered = tuned.considered;

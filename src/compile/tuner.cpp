@@ -29,6 +29,7 @@ std::string port_text(const PortDesc& port) {
   if (!port.present) return "-";
   std::string text = str(name(port.type.dtype), ":", name(port.type.format), ":", port.opt.str());
   if (!(port.min == port.max)) text += str("[", port.min.str(), "..", port.max.str(), "]");
+  if (port.type.dtype == DataType::kINT8 && port.scale > 0) text += ":scaled";
   if (port.is_constant) text += ":const";
   return text;
 }
@@ -327,6 +328,7 @@ float Tuner::reformat_time(const GraphValue& value, PortType from, PortType to) 
   GraphValue in, out;
   in.info.dtype = from.dtype, out.info.dtype = to.dtype;
   in.info.dims = out.info.dims = value.info.dims;
+  in.scale = out.scale = value.scale;
   node.inputs = {&in};
   node.outputs = {&out};
   const Candidate candidate{{from}, {to}, 0, ""};

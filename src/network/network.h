@@ -2,11 +2,13 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "network/operator.h"
@@ -47,6 +49,14 @@ class Tensor {
   /// depends on the tensor is inferred again; when that throws, everything stays as it was.
   void set_shape(const Shape& shape);
   void set_dtype(DataType dtype);
+  /// The range of values that INT8 elements of this tensor have to cover, symmetric about 0. It
+  /// lets weakly typed networks with INT8 allowed hand the tensor to plugins quantized. Throws
+  /// Error unless min <= max, both finite and one not 0.
+  void set_dynamic_range(float min, float max);
+  void reset_dynamic_range() { dynamic_range_.reset(); }
+  const std::optional<std::pair<float, float>>& dynamic_range() const { return dynamic_range_; }
+  /// What INT8 elements are multiples of, max(|min|, |max|) / 127; 0 without a range.
+  float scale() const;
   /// A bit per TensorFormat. Network inputs and outputs only.
   uint32_t allowed_formats() const { return allowed_formats_; }
   void set_allowed_formats(uint32_t formats);
@@ -67,6 +77,7 @@ class Tensor {
   bool is_shape_input_ = false;
   Shape declared_shape_;                      // network inputs: -1 where dynamic
   std::vector<std::string> dimension_names_;  // network inputs
+  std::optional<std::pair<float, float>> dynamic_range_;
   uint32_t allowed_formats_ = 1u << static_cast<int>(TensorFormat::kLINEAR);
 };
 

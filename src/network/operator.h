@@ -88,6 +88,8 @@ std::string str(const Candidate& candidate);
 struct PortDesc {
   PortType type;
   Shape min, opt, max;
+  /// What INT8 elements are multiples of; 0 where that is not known.
+  float scale = 0;
   Blob constant;  ///< its elements (in `type.dtype`, LINEAR) when it is a constant, else empty
   bool present = true;
   bool is_constant =

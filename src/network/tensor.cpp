@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cmath>
+
 #include "base/error.h"
 #include "network/edit.h"
 
@@ -68,6 +71,18 @@ void Tensor::set_allowed_formats(uint32_t formats) {
   require(formats != 0 && formats < 1u << EnumMax<TensorFormat>(), "tensor '", name_,
           "': allowed formats are a bit per tensor format, not ", formats);
   allowed_formats_ = formats;
+}
+
+void Tensor::set_dynamic_range(float min, float max) {
+  require(std::isfinite(min) && std::isfinite(max) && min <= max && (min != 0 || max != 0),
+          "tensor '", name_, "': a dynamic range goes from a finite min up to a finite max, not ",
+          min, " to ", max);
+  dynamic_range_ = {min, max};
+}
+
+float Tensor::scale() const {
+  if (!dynamic_range_) return 0;
+  return std::max(std::abs(dynamic_range_->first), std::abs(dynamic_range_->second)) / 127;
 }
 
 }  // namespace opwright

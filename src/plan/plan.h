@@ -18,6 +18,7 @@ struct PlanTensor {
   enum class Location : uint8_t { kArena, kInput, kOutput, kWeight, kValues };
   std::string name;
   PortType type;
+  float scale = 0;  ///< what INT8 elements are multiples of; 0 where that is not known
   std::vector<int32_t> dims;
   Location location = Location::kArena;
   int32_t index = -1;           ///< kInput, kOutput: number of the network input or output

@@ -242,6 +242,7 @@ class Reader {
     to.index = from.index();
     to.size = from.size();
     to.values = numbers(from.values());
+    to.scale = from.scale();
     if (to.location != PlanTensor::Location::kWeight) {
       to.offset = from.offset();
     } else if (to.size != 0) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <unordered_set>
 
@@ -244,6 +245,8 @@ class ScheduleCheck {
     shared_.check_text(tensor.name, "a tensor");
     shared_.check_dims(tensor.dims, "tensor", tensor.name);
     shared_.check_type(tensor.type, static_cast<int>(tensor.dims.size()), "tensor", tensor.name);
+    require(std::isfinite(tensor.scale) && tensor.scale >= 0, "tensor '", tensor.name,
+            "' has the scale ", tensor.scale);
     require(tensor.values.empty() || tensor.location == Location::kValues, "tensor '", tensor.name,
             "' has values and is none of that location");
     const uint64_t bytes = values.largest_bytes(tensor.type, tensor.dims);

@@ -184,7 +184,7 @@ class Writer {
                             static_cast<int32_t>(from.type.format), dims,
                             static_cast<fb::Location>(from.location), from.index,
                             is_weight ? weights_.add(from.data) : from.offset,
-                            is_weight ? from.data.size() : from.size, values);
+                            is_weight ? from.data.size() : from.size, values, from.scale);
   }
 
   auto step(const PlanStep& from) {

@@ -58,7 +58,7 @@ class Enumeration {
     std::vector<DataType> types = allowed_types(query_, port.type.dtype);
     std::erase_if(types, [&](DataType type) {
       return type != port.type.dtype && type != DataType::kFLOAT && type != DataType::kHALF &&
-             type != DataType::kBF16;
+             type != DataType::kBF16 && !(type == DataType::kINT8 && port.scale > 0);
     });
     types_.push_back(std::move(types));
     std::vector<TensorFormat> device;

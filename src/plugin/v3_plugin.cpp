@@ -100,7 +100,8 @@ void V3Plugin::configure(std::string_view layer, std::span<const DynamicPluginTe
 
 DynamicPluginTensorDesc describe(const PortDesc& port, const PortType& type) {
   DynamicPluginTensorDesc desc{};
-  desc.desc = {port.opt.dims(), type.dtype, type.format, -1.0f};
+  const bool has_scale = type.dtype == DataType::kINT8 && port.scale > 0;
+  desc.desc = {port.opt.dims(), type.dtype, type.format, has_scale ? port.scale : -1.0f};
   for (int i = 0; i < port.opt.rank(); ++i)
     if (port.min[i] != port.max[i]) desc.desc.dims.d[i] = -1;
   desc.min = port.min.dims();

@@ -68,6 +68,7 @@ void Runner::make_kernel(int number, const ProfileValues& profile) {
     port.present = index >= 0;
     if (!port.present) return port;
     const PlanTensor& tensor = schedule_.tensors[index];
+    port.scale = tensor.scale;
     port.min = profile.shape(tensor.dims, OptProfileSelector::kMIN);
     port.opt = profile.shape(tensor.dims, OptProfileSelector::kOPT);
     port.max = profile.shape(tensor.dims, OptProfileSelector::kMAX);

@@ -114,7 +114,9 @@ void relayout(const T* from, const ImageLayout& in, T* to, const ImageLayout& ou
 class LoopKernel final : public Kernel {
  public:
   explicit LoopKernel(const KernelArgs& args)
-      : from_(args.candidate->inputs[0]), to_(args.candidate->outputs[0]) {
+      : from_(args.candidate->inputs[0]),
+        to_(args.candidate->outputs[0]),
+        scale_(args.inputs[0].scale) {
     planned_ = workspace_for(args.inputs[0].max);
   }
 
@@ -170,7 +172,7 @@ class LoopKernel final : public Kernel {
     const int64_t from_size = bits(from_.dtype) / 8, to_size = bits(to_.dtype) / 8;
     parallel_for(elements_, kGrain, [&](int64_t begin, int64_t end) {
       convert(static_cast<const std::byte*>(from) + begin * from_size, from_.dtype,
-              static_cast<std::byte*>(to) + begin * to_size, to_.dtype, end - begin);
+              static_cast<std::byte*>(to) + begin * to_size, to_.dtype, end - begin, scale_);
     });
   }
 
@@ -181,6 +183,7 @@ class LoopKernel final : public Kernel {
   }
 
   PortType from_, to_;
+  float scale_;
   Shape shape_;
   int64_t elements_ = 0;  ///< of the input, padding included
   size_t planned_ = 0;
