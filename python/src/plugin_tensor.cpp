@@ -264,21 +264,12 @@ void PluginTensor::set_shape(const Shape& shape) {
   shape_ = shape;
   shape_tuple_ = to_tuple(shape);
   const int rank = shape.rank();
-  strides_ = shape;
+  strides_ = Shape(strides_of(shape, format_));
   const FormatLayout layout = layout_of(format_);
   has_strides_ = layout.block == 1 || layout.channels_last;
   if (!has_strides_ || bits(dtype_) % 8 != 0) {
     has_strides_ = false;
     return;
-  }
-  int64_t stride = 1;
-  if (layout.channels_last) {
-    strides_[1] = 1;
-    stride = (shape[1] + layout.block - 1) / layout.block * layout.block;
-    for (int i = rank - 1; i >= 2; --i) strides_[i] = stride, stride *= shape[i];
-    strides_[0] = stride;
-  } else {
-    for (int i = rank - 1; i >= 0; --i) strides_[i] = stride, stride *= shape[i];
   }
   for (int i = 0; i < rank; ++i) {
     buffer_shape_[i] = shape[i];

@@ -1,5 +1,6 @@
 #include "base/types.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 
@@ -151,6 +152,30 @@ int64_t tensor_bytes(const Shape& shape, DataType type, TensorFormat format) {
   require(!__builtin_mul_overflow(blocks, layout.block, &padded[kChannelAxis]), "shape ", shape,
           " has too many channels for the format ", name(format));
   return bytes_of(type, padded.numel());
+}
+
+Dims strides_of(const Shape& shape, TensorFormat format) {
+  const FormatLayout layout = layout_of(format);
+  Dims strides = shape.dims();
+  if (std::any_of(shape.begin(), shape.end(), [](int64_t extent) { return extent < 0; })) {
+    std::fill_n(strides.d, shape.rank(), -1);
+    return strides;
+  }
+  constexpr int kChannels = 1;
+  const bool is_linear = layout.block == 1 && !layout.channels_last;
+  const int64_t groups = is_linear ? 0 : (shape[kChannels] + layout.block - 1) / layout.block;
+  int64_t stride = 1;
+  if (!is_linear && !layout.channels_last) stride = layout.block;
+  if (layout.channels_last) {
+    strides.d[kChannels] = 1;
+    stride = groups * layout.block;
+  }
+  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+    if (layout.channels_last && axis == kChannels) continue;
+    strides.d[axis] = stride;
+    stride *= !is_linear && axis == kChannels ? groups : shape[axis];
+  }
+  return strides;
 }
 
 }  // namespace opwright

@@ -40,5 +40,8 @@ bool is_valid(TensorFormat format, int rank);
 
 /// Bytes of a tensor with the format's padding of channels.
 int64_t tensor_bytes(const Shape& shape, DataType type, TensorFormat format);
+/// Strides of a tensor in elements, -1 for each axis while an extent is not known; in a vectorized
+/// format that of the channels is from one group of channels to the next.
+Dims strides_of(const Shape& shape, TensorFormat format);
 
 }  // namespace opwright

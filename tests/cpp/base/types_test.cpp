@@ -77,6 +77,19 @@ TEST(TensorFormat, LayoutsAndSizes) {
   EXPECT_TRUE(is_valid(TensorFormat::kDHWC, 5));
 }
 
+TEST(StridesOf, FollowsTheFormat) {
+  const auto strides = [](Shape shape, TensorFormat format) {
+    return Shape(strides_of(shape, format));
+  };
+  EXPECT_EQ(strides({2, 3, 4, 5}, TensorFormat::kLINEAR), (Shape{60, 20, 5, 1}));
+  EXPECT_EQ(strides({2, 3, 4, 5}, TensorFormat::kHWC), (Shape{60, 1, 15, 3}));
+  EXPECT_EQ(strides({2, 3, 4, 5}, TensorFormat::kHWC8), (Shape{160, 1, 40, 8}));
+  EXPECT_EQ(strides({2, 5, 4, 5}, TensorFormat::kCHW4), (Shape{160, 80, 20, 4}));
+  EXPECT_EQ(strides({2, 0, 4}, TensorFormat::kLINEAR), (Shape{0, 4, 1}));
+  EXPECT_EQ(strides({2, -1, 4}, TensorFormat::kLINEAR), (Shape{-1, -1, -1}));
+  EXPECT_EQ(strides({}, TensorFormat::kLINEAR), Shape{});
+}
+
 TEST(Blob, SharesAndCompares) {
   const Blob copy = Blob::copy("abc", 3), same = copy;
   EXPECT_EQ(copy.data(), same.data());
