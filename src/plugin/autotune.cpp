@@ -36,15 +36,6 @@ TensorFormat parse(std::string_view text, TensorFormat) { return parse_tensor_fo
 constexpr const char* what(DataType) { return "types"; }
 constexpr const char* what(TensorFormat) { return "layouts"; }
 
-std::string describe(const CandidateQuery& query) {
-  std::string text;
-  for (size_t i = 0; i < query.inputs.size(); ++i)
-    text += str(i == 0 ? "" : ", ", name(query.inputs[i].type.dtype));
-  for (size_t o = 0; o < query.outputs.size(); ++o)
-    text += str(o == 0 ? " -> " : ", ", name(query.outputs[o].type.dtype));
-  return text;
-}
-
 }  // namespace
 
 template <class T>
@@ -236,24 +227,34 @@ std::vector<DataType> allowed_types(const CandidateQuery& query, DataType dtype)
   return types;
 }
 
-std::vector<Candidate> expand(std::span<const AutoTuneCombination> combinations,
-                              const CandidateQuery& query, std::string_view plugin) {
+std::string describe_types(const CandidateQuery& query) {
+  std::string text;
+  for (size_t i = 0; i < query.inputs.size(); ++i)
+    text += str(i == 0 ? "" : ", ", name(query.inputs[i].type.dtype));
+  for (size_t o = 0; o < query.outputs.size(); ++o)
+    text += str(o == 0 ? " -> " : ", ", name(query.outputs[o].type.dtype));
+  return text;
+}
+
+bool is_possible(const Candidate& candidate, const CandidateQuery& query) {
   const auto fits = [&](const PortDesc& port, const PortType& type) {
     const std::vector<DataType> allowed = allowed_types(query, port.type.dtype);
     return std::find(allowed.begin(), allowed.end(), type.dtype) != allowed.end() &&
            is_valid(type.format, port.opt.rank());
   };
-  const auto possible = [&](const Candidate& candidate) {
-    for (size_t i = 0; i < query.inputs.size(); ++i)
-      if (!fits(query.inputs[i], candidate.inputs[i])) return false;
-    for (size_t o = 0; o < query.outputs.size(); ++o)
-      if (!fits(query.outputs[o], candidate.outputs[o])) return false;
-    return true;
-  };
+  for (size_t i = 0; i < query.inputs.size(); ++i)
+    if (!fits(query.inputs[i], candidate.inputs[i])) return false;
+  for (size_t o = 0; o < query.outputs.size(); ++o)
+    if (!fits(query.outputs[o], candidate.outputs[o])) return false;
+  return true;
+}
+
+std::vector<Candidate> expand(std::span<const AutoTuneCombination> combinations,
+                              const CandidateQuery& query, std::string_view plugin) {
   std::vector<Candidate> candidates;
   for (const AutoTuneCombination& combination : combinations) {
     for (Candidate& candidate : combination.expand(query.inputs, query.outputs)) {
-      if (!possible(candidate)) continue;
+      if (!is_possible(candidate, query)) continue;
       const bool is_known =
           std::any_of(candidates.begin(), candidates.end(), [&](const Candidate& other) {
             return other.tactic == candidate.tactic && other.inputs == candidate.inputs &&
@@ -264,7 +265,7 @@ std::vector<Candidate> expand(std::span<const AutoTuneCombination> combinations,
   }
   require(!candidates.empty(), "layer '", query.layer, "': autotune of plugin '", plugin,
           "' gives no combination of types and layouts that is possible; the network's types are ",
-          describe(query),
+          describe_types(query),
           query.strongly_typed
               ? " and the network is strongly typed"
               : "; lower precision takes part when the builder config has its flag");

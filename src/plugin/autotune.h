@@ -68,6 +68,10 @@ class AutoTuneCombination {
 /// network is strongly typed, FP32 and those lower precisions that the query allows. Types that are
 /// not floating stay.
 std::vector<DataType> allowed_types(const CandidateQuery& query, DataType dtype);
+/// The network's types, for messages: "FP32, INT32 -> FP32".
+std::string describe_types(const CandidateQuery& query);
+/// Whether every port has a type that is allowed and a format that its rank can have.
+bool is_possible(const Candidate& candidate, const CandidateQuery& query);
 
 /// Expands all combinations, drops those that cannot be (a type that is not allowed, a format that
 /// the rank cannot have) and repetitions. Throws Error naming `plugin` and the layer when nothing

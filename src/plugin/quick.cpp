@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "network/operator_registry.h"
+#include "plugin/compiled_kernels.h"
 #include "plugin/registration.h"
 
 namespace opwright {
@@ -30,17 +31,6 @@ std::string make_id(const std::string& plugin_namespace, const std::string& name
 
 std::string id_of(const QuickDefinition& definition) {
   return make_id(definition.plugin_namespace(), definition.name());
-}
-
-/// All that code compiled for `args` may depend on.
-std::string compilation_key(const KernelArgs& args) {
-  std::string key =
-      str(args.candidate->tactic, ' ', args.device ? args.device->architecture() : "");
-  for (const auto ports : {args.inputs, args.outputs})
-    for (const PortDesc& port : ports)
-      key += str(" | ", static_cast<int>(port.type.dtype), ' ', static_cast<int>(port.type.format),
-                 ' ', port.present, ' ', port.min, ' ', port.opt, ' ', port.max);
-  return key;
 }
 
 DeviceType device_type(const Device* device) {
@@ -127,25 +117,14 @@ class QuickPlugin final : public Operator {
   }
 
   OperatorPtr compiled(const KernelArgs& args) const {
-    const std::string key = compilation_key(args);
-    {
-      const std::lock_guard lock(mutex_);
-      const auto found = compiled_.find(key);
-      if (found != compiled_.end()) return found->second;
-    }
-    // Compiling runs code of the plugin, so no lock is held; what a second thread compiled
-    // meanwhile is as good.
-    KernelCode code = definition_->compile(args, attributes_);
-    OperatorPtr kernel = make_compiled_kernel(std::move(code), *args.candidate, {}, *timing_key());
-    const std::lock_guard lock(mutex_);
-    return compiled_.emplace(key, std::move(kernel)).first->second;
+    return compiled_.get(args, *timing_key(),
+                         [&] { return definition_->compile(args, attributes_); });
   }
 
   const std::shared_ptr<const QuickDefinition> definition_;
   const FieldValues attributes_;
   const QuickMode mode_;
-  mutable std::mutex mutex_;
-  mutable std::map<std::string, OperatorPtr> compiled_;
+  mutable CompiledKernels compiled_;
 };
 
 }  // namespace
