@@ -44,12 +44,7 @@ class IPluginV3(IVersionedInterface):
 
     def get_capability_interface(self, type: _core.PluginCapabilityType) -> Any:
         """The part that is asked for; None for one that the plugin has not."""
-        part = {
-            _core.PluginCapabilityType.CORE: IPluginV3OneCore,
-            _core.PluginCapabilityType.BUILD: IPluginV3OneBuild,
-            _core.PluginCapabilityType.RUNTIME: IPluginV3OneRuntime,
-        }[type]
-        return self if isinstance(self, part) else None
+        return self if isinstance(self, PARTS[type]) else None
 
     def clone(self) -> IPluginV3:
         """A plugin with the same state."""
@@ -159,6 +154,14 @@ class IPluginV3OneRuntime(IPluginCapability):
         return _core.PluginFieldCollection()
 
 
+# The classes that make up each part, of every family of V3 plugins.
+PARTS: dict[_core.PluginCapabilityType, tuple[type, ...]] = {
+    _core.PluginCapabilityType.CORE: (IPluginV3OneCore,),
+    _core.PluginCapabilityType.BUILD: (IPluginV3OneBuild,),
+    _core.PluginCapabilityType.RUNTIME: (IPluginV3OneRuntime,),
+}
+
+
 class IPluginCreatorInterface(IVersionedInterface):
     """Base of creators."""
 
@@ -178,8 +181,12 @@ class IPluginCreatorV3One(IPluginCreatorInterface):
         _missing(self, "create_plugin(self, name, field_collection, phase)")
 
 
-class LibraryCreator(IPluginCreatorV3One):
+class LibraryCreatorBase(IPluginCreatorInterface):
     """A creator that a C++ library implements."""
+
+    name: str
+    plugin_version: str
+    plugin_namespace: str
 
     def __init__(self, handle: _core._CreatorHandle):
         self._handle = handle
@@ -188,16 +195,11 @@ class LibraryCreator(IPluginCreatorV3One):
         self.plugin_namespace = handle.namespace
 
     @property
-    def field_names(self) -> _core.PluginFieldCollection:  # type: ignore[override]
+    def field_names(self) -> _core.PluginFieldCollection:
         return self._handle.field_names
 
-    def create_plugin(
-        self, name: str, field_collection: _core.PluginFieldCollection, phase: _core.TensorRTPhase
-    ) -> IPluginV3:
-        return self._handle.create_plugin(name, field_collection, phase)
-
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, LibraryCreator) and self._handle == other._handle
+        return isinstance(other, LibraryCreatorBase) and self._handle == other._handle
 
     def __hash__(self) -> int:
         return hash((self.name, self.plugin_version, self.plugin_namespace))
@@ -206,3 +208,12 @@ class LibraryCreator(IPluginCreatorV3One):
         return (
             f"<plugin creator {self.plugin_namespace}::{self.name} version {self.plugin_version}>"
         )
+
+
+class LibraryCreator(LibraryCreatorBase, IPluginCreatorV3One):
+    """A creator of plugins of the One family that a C++ library implements."""
+
+    def create_plugin(
+        self, name: str, field_collection: _core.PluginFieldCollection, phase: _core.TensorRTPhase
+    ) -> IPluginV3:
+        return self._handle.create_plugin(name, field_collection, phase)

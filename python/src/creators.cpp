@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "plugin/registry.h"
+#include "plugin/v3_creator.h"
 
 namespace opwright::python {
 namespace {
@@ -21,31 +22,54 @@ class V3CreatorFace final : public CreatorFace<IPluginCreatorV3One> {
   }
 };
 
+/// The C++ face of a Python IPluginCreatorV3Quick.
+class QuickCreatorFace final : public CreatorFace<IPluginCreatorV3Quick> {
+ public:
+  using CreatorFace::CreatorFace;
+
+  IPluginV3* createPlugin(AsciiChar const* name, AsciiChar const* plugin_namespace,
+                          PluginFieldCollection const* fields, TensorRTPhase phase,
+                          QuickPluginCreationRequest request) noexcept override {
+    return guarded<IPluginV3*>(nullptr, [&]() -> IPluginV3* {
+      FieldCollection collection{fields != nullptr ? copy_fields(*fields) : FieldValues{}};
+      nb::object plugin = object().attr("create_plugin")(name, plugin_namespace,
+                                                         std::move(collection), phase, request);
+      return plugin.is_none() ? nullptr : to_plugin_v3(plugin).release();
+    });
+  }
+};
+
 /// A creator that a library implements; the Python class LibraryCreator wraps it.
 struct CreatorHandle {
   IPluginCreatorInterface* creator = nullptr;
 };
 
-IPluginCreatorV3One& v3_creator(const CreatorHandle& self) {
-  require(is_kind(*self.creator, "PLUGIN CREATOR_V3ONE"), "plugin creator ",
-          str(identity(*self.creator)), " is not an IPluginCreatorV3One");
-  return static_cast<IPluginCreatorV3One&>(*self.creator);
+IPluginCreatorInterface& v3_creator(const CreatorHandle& self) {
+  require(is_v3_creator(*self.creator), "plugin creator ", str(identity(*self.creator)),
+          " is neither an IPluginCreatorV3One nor an IPluginCreatorV3Quick");
+  return *self.creator;
 }
 
 }  // namespace
 
 std::shared_ptr<IPluginCreatorInterface> make_creator_face(nb::handle object) {
   if (!nb::hasattr(object, "create_plugin") || !nb::hasattr(object, "name"))
-    throw nb::type_error(("register_creator: expected an IPluginCreatorV3One with a name and "
-                          "create_plugin; " +
+    throw nb::type_error(("register_creator: expected a creator, such as an IPluginCreatorV3One, "
+                          "with a name and create_plugin; " +
                           nb::cast<std::string>(nb::repr(object)) + " came")
                              .c_str());
+  nb::object quick =
+      nb::module_::import_("opwright._plugin_classes_quick").attr("IPluginCreatorV3Quick");
+  if (nb::isinstance(object, quick)) return std::make_shared<QuickCreatorFace>(nb::borrow(object));
   return std::make_shared<V3CreatorFace>(nb::borrow(object));
 }
 
 nb::object to_python(IPluginCreatorInterface* creator) {
   if (creator == nullptr) return nb::none();
   if (auto* face = dynamic_cast<PythonFace*>(creator)) return face->object();
+  if (is_quick_creator(*creator))
+    return nb::module_::import_("opwright._plugin_classes_quick")
+        .attr("LibraryCreatorV3Quick")(CreatorHandle{creator});
   return nb::module_::import_("opwright._plugin_classes")
       .attr("LibraryCreator")(CreatorHandle{creator});
 }
@@ -68,7 +92,7 @@ void bind_creators(nb::module_& m) {
           "field_names",
           [](const CreatorHandle& self) {
             FieldCollection fields;
-            const PluginFieldCollection* declared = v3_creator(self).getFieldNames();
+            const PluginFieldCollection* declared = v3_field_names(v3_creator(self));
             // Declarations have no data, whatever they point to.
             for (int32_t i = 0; declared != nullptr && i < declared->nbFields; ++i)
               fields.values.push_back({declared->fields[i].name, declared->fields[i].type, 0, {}});
@@ -77,18 +101,18 @@ void bind_creators(nb::module_& m) {
       .def(
           "create_plugin",
           [](const CreatorHandle& self, const std::string& name, nb::handle collection,
-             TensorRTPhase phase) {
-            const FieldValues values = to_fields(collection, "create_plugin");
-            const std::vector<PluginField> fields = point_to(values);
-            const PluginFieldCollection raw{static_cast<int32_t>(fields.size()), fields.data()};
-            std::unique_ptr<IPluginV3> plugin(
-                v3_creator(self).createPlugin(name.c_str(), &raw, phase));
-            rethrow_pending_exception();
+             TensorRTPhase phase, const std::string& plugin_namespace,
+             QuickPluginCreationRequest request) {
+            // The name is a layer's, or for creators of the Quick family the plugin's.
+            std::unique_ptr<IPluginV3> plugin =
+                create_v3(v3_creator(self), {name, "", plugin_namespace}, name,
+                          to_fields(collection, "create_plugin"), phase, request);
             require(plugin != nullptr, "plugin creator ", str(identity(*self.creator)),
                     " refused the fields that it was given");
             return from_plugin_v3(std::move(plugin));
           },
-          nb::arg("name"), nb::arg("field_collection"), nb::arg("phase"))
+          nb::arg("name"), nb::arg("field_collection"), nb::arg("phase"), nb::arg("namespace") = "",
+          nb::arg("request") = QuickPluginCreationRequest::kUNKNOWN)
       .def("__eq__",
            [](const CreatorHandle& a, const CreatorHandle& b) { return a.creator == b.creator; });
 }

@@ -3,6 +3,7 @@
 #include "dims_exprs.h"
 
 #include "base/error.h"
+#include "plugin/expr_builder.h"
 #include "plugin_callbacks.h"
 
 namespace opwright::python {
@@ -24,18 +25,20 @@ size_t index_in(nb::ssize_t index, size_t size) {
 
 }  // namespace
 
+ExprScope scope_of(IExprBuilder& builder) { return dynamic_cast<ExprBuilder&>(builder).is_alive(); }
+
 const IDimensionExpr& DimensionExpr::get() const {
   require(expr != nullptr, "this extent of a DimsExprs was never set");
-  require(scope->is_open, "an IDimensionExpr cannot be used after get_output_shapes");
+  require(*scope, "an IDimensionExpr cannot be used after the call that it was made in");
   return *expr;
 }
 
 IExprBuilder& ExprBuilderRef::get() const {
-  require(scope->is_open, "an IExprBuilder cannot be used after get_output_shapes");
+  require(*scope, "an IExprBuilder cannot be used after the call that it was given to");
   return *builder;
 }
 
-DimExprs to_dim_exprs(const DimsExprs& dims, const std::shared_ptr<ExprScope>& scope) {
+DimExprs to_dim_exprs(const DimsExprs& dims, const ExprScope& scope) {
   DimExprs made;
   for (int32_t i = 0; i < dims.nbDims; ++i) made.extents.push_back({dims.d[i], scope});
   return made;
@@ -108,7 +111,7 @@ void bind_dims_exprs(nb::module_& m) {
         return nb::iter(all);
       });
   nb::class_<ExprBuilderRef>(m, "IExprBuilder",
-                             "Makes expressions; usable within get_output_shapes only.")
+                             "Makes expressions; usable within the call that it is given to only.")
       .def(
           "constant",
           [](const ExprBuilderRef& self, nb::handle value) {

@@ -8,16 +8,16 @@
 
 namespace opwright::python {
 
-/// Whether the call whose expression builder made an expression still runs.
-struct ExprScope {
-  bool is_open = true;
-};
+/// Whether the builder that made an expression still exists.
+using ExprScope = std::shared_ptr<const bool>;
+/// The scope of the expressions of one of the engine's builders.
+ExprScope scope_of(IExprBuilder& builder);
 
 /// An IDimensionExpr that knows when it has ended.
 struct DimensionExpr {
   const IDimensionExpr* expr = nullptr;
-  std::shared_ptr<ExprScope> scope;
-  /// Throws Error after the call.
+  ExprScope scope;
+  /// Throws Error once the builder has ended.
   const IDimensionExpr& get() const;
 };
 struct DimExprs {
@@ -25,12 +25,12 @@ struct DimExprs {
 };
 struct ExprBuilderRef {
   IExprBuilder* builder = nullptr;
-  std::shared_ptr<ExprScope> scope;
-  /// Throws Error after the call.
+  ExprScope scope;
+  /// Throws Error once it has ended.
   IExprBuilder& get() const;
 };
 
-DimExprs to_dim_exprs(const DimsExprs& dims, const std::shared_ptr<ExprScope>& scope);
+DimExprs to_dim_exprs(const DimsExprs& dims, const ExprScope& scope);
 DimsExprs from_dim_exprs(nb::handle dims, std::string_view what);
 void bind_dims_exprs(nb::module_& m);
 

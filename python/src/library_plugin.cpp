@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "dims_exprs.h"
+#include "library_arguments.h"
 #include "opwright/plugin_v3.h"
 #include "plugin/registry.h"
-#include "plugin_callbacks.h"
+#include "plugin/v3_plugin_base.h"
 
 namespace opwright::python {
 namespace {
@@ -62,38 +62,6 @@ class PluginHandle {
   const std::unique_ptr<IPluginV3> plugin_;
 };
 
-/// The structs behind a sequence of bound objects.
-template <class T>
-std::vector<T> vector_of(nb::handle list, const char* type) {
-  std::vector<T> values;
-  for (const nb::object& entry : sequence(list, -1, type))
-    values.push_back(instance<T>(entry, type));
-  return values;
-}
-
-std::vector<DynamicPluginTensorDesc> dynamic_descs(nb::handle list) {
-  return vector_of<DynamicPluginTensorDesc>(list, "DynamicPluginTensorDesc");
-}
-std::vector<PluginTensorDesc> descs(nb::handle list) {
-  return vector_of<PluginTensorDesc>(list, "PluginTensorDesc");
-}
-
-template <class T>
-int32_t count(const std::vector<T>& values) {
-  return static_cast<int32_t>(values.size());
-}
-
-std::vector<void*> pointers(nb::handle addresses) {
-  std::vector<void*> made;
-  for (const nb::object& address : sequence(addresses, -1, "addresses"))
-    made.push_back(reinterpret_cast<void*>(integer(address, "an address")));
-  return made;
-}
-
-nb::object optional_text(const char* text) {
-  return text != nullptr ? nb::object(nb::str(text)) : nb::none();
-}
-
 nb::list get_output_data_types(const PluginHandle& self, nb::handle input_types) {
   const auto inputs = vector_of<DataType>(input_types, "DataType");
   std::vector<DataType> outputs(static_cast<size_t>(self.build().getNbOutputs()));
@@ -105,13 +73,7 @@ nb::list get_output_data_types(const PluginHandle& self, nb::handle input_types)
 
 nb::list get_output_shapes(const PluginHandle& self, nb::handle inputs, nb::handle shape_inputs,
                            const ExprBuilderRef& builder) {
-  auto unwrap = [](nb::handle list) {
-    std::vector<DimsExprs> dims;
-    for (const nb::object& entry : sequence(list, -1, "DimsExprs"))
-      dims.push_back(from_dim_exprs(entry, "an input"));
-    return dims;
-  };
-  const auto in = unwrap(inputs), shapes = unwrap(shape_inputs);
+  const auto in = dims_exprs(inputs), shapes = dims_exprs(shape_inputs);
   std::vector<DimsExprs> outputs(static_cast<size_t>(self.build().getNbOutputs()));
   self.check(self.build().getOutputShapes(in.data(), count(in), shapes.data(), count(shapes),
                                           outputs.data(), count(outputs), builder.get()),
@@ -218,14 +180,16 @@ void bind_runtime_part(nb::class_<PluginHandle>& c) {
 }  // namespace
 
 IPluginV3* library_plugin(nb::handle object) {
-  if (!nb::hasattr(object, "_handle") || !nb::isinstance<PluginHandle>(object.attr("_handle")))
-    return nullptr;
-  return &nb::cast<PluginHandle&>(object.attr("_handle")).plugin();
+  if (!nb::hasattr(object, "_handle")) return nullptr;
+  nb::object handle = object.attr("_handle");
+  if (nb::isinstance<PluginHandle>(handle)) return &nb::cast<PluginHandle&>(handle).plugin();
+  return quick_library_plugin(handle);
 }
 
 nb::object from_plugin_v3(std::unique_ptr<IPluginV3> plugin) {
   nb::object object = python_object_of(*plugin);
   if (!object.is_none()) return object;
+  if (is_quick(*plugin)) return from_quick_plugin(std::move(plugin));
   auto* handle = new PluginHandle(std::move(plugin));
   return nb::module_::import_("opwright._library_plugins")
       .attr("LibraryPlugin")(nb::cast(handle, nb::rv_policy::take_ownership));
@@ -242,6 +206,7 @@ void bind_library_plugin(nb::module_& m) {
                    [](const PluginHandle& self) { return self.core().getPluginNamespace(); });
   bind_build(c);
   bind_runtime_part(c);
+  bind_library_plugin_quick(m);
 }
 
 }  // namespace opwright::python

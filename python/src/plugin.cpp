@@ -339,7 +339,6 @@ void bind_plugin(nb::module_& m) {
   bind_plugin_tensor(quick);
   bind_tensor_desc(quick);
   bind_quick(quick);
-  m.attr("KernelLaunchParams") = quick.attr("KernelLaunchParams");
 }
 
 }  // namespace opwright::python

@@ -9,6 +9,12 @@
 #include "plugin/callback.h"
 #include "plugin/fields.h"
 
+namespace opwright {
+class Layer;
+class Network;
+class Operator;
+}  // namespace opwright
+
 namespace opwright::python {
 
 // What bind_plugin is made of, one function per file.
@@ -46,6 +52,12 @@ std::unique_ptr<IPluginV3> to_plugin_v3(nb::handle object);
 nb::object from_plugin_v3(std::unique_ptr<IPluginV3> plugin);
 /// The Python object behind a plugin that Python implements, else none.
 nb::object python_object_of(IPluginV3& plugin);
+
+/// INetworkDefinition.add_plugin_v3.
+Layer* add_plugin_v3(Network& network, nb::handle inputs, nb::handle shape_inputs,
+                     nb::handle plugin);
+/// The operator of what `op.NAMESPACE.NAME(...)` gives; null for anything else.
+std::shared_ptr<const Operator> operator_of_call(nb::handle object, const Network& network);
 
 /// A Python object that C++ keeps and may drop on any thread, also after the interpreter's end.
 class Reference {

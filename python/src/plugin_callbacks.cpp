@@ -66,6 +66,18 @@ std::vector<nb::object> sequence(nb::handle value, int32_t count, const char* en
   return objects;
 }
 
+std::string to_text(nb::handle value) {
+  if (PyBytes_Check(value.ptr())) {
+    nb::bytes bytes = nb::borrow<nb::bytes>(value);
+    return std::string(bytes.c_str(), bytes.size());
+  }
+  return nb::cast<std::string>(value);
+}
+
+bool is_text(nb::handle value) {
+  return PyBytes_Check(value.ptr()) != 0 || PyUnicode_Check(value.ptr()) != 0;
+}
+
 std::optional<std::string> text(nb::handle object, const char* name) {
   if (!nb::hasattr(object, name)) return std::nullopt;
   nb::object value = object.attr(name);
@@ -117,13 +129,13 @@ PyObject* AddressList::set(void const* const* addresses) {
   return list;
 }
 
-PyObject* EnqueueCall::Integer::set(const void* address) {
+PyObject* IntegerArgument::set(const void* address) {
   const auto wanted = reinterpret_cast<uintptr_t>(address);
-  if (wanted != value || !object.is_valid()) {
-    object = Reference(nb::int_(wanted));
-    value = wanted;
+  if (wanted != value_ || !object_.is_valid()) {
+    object_ = Reference(nb::int_(wanted));
+    value_ = wanted;
   }
-  return object.get().ptr();
+  return object_.get().ptr();
 }
 
 EnqueueCall::EnqueueCall(nb::handle plugin, nb::list input_descs, nb::list output_descs)
@@ -137,20 +149,9 @@ EnqueueCall::EnqueueCall(nb::handle plugin, nb::list input_descs, nb::list outpu
 void EnqueueCall::operator()(void const* const* inputs, void* const* outputs, void* workspace,
                              void* stream) {
   require(function_.is_valid(), "enqueue was called before the shapes were set");
-  // The first entry is the callee's to use: a bound method puts its object there.
-  PyObject* arguments[] = {nullptr,
-                           input_descs_.get().ptr(),
-                           output_descs_.get().ptr(),
-                           inputs_->set(inputs),
-                           outputs_->set(outputs),
-                           workspace_.set(workspace),
-                           stream_.set(stream)};
-  constexpr size_t kCount = std::size(arguments) - 1;
-  PyObject* result = PyObject_Vectorcall(function_.get().ptr(), arguments + 1,
-                                         kCount | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
-  if (result == nullptr) [[unlikely]]
-    throw nb::python_error();
-  Py_DECREF(result);
+  call_method(function_.get(), input_descs_.get().ptr(), output_descs_.get().ptr(),
+              inputs_->set(inputs), outputs_->set(outputs), workspace_.set(workspace),
+              stream_.set(stream));
 }
 
 void bind_plugin_callbacks(nb::module_& m) {

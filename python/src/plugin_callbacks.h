@@ -46,6 +46,10 @@ nb::list list_of(const T* values, int32_t count) {
   return list;
 }
 
+/// Whether the object is a str or bytes, and its characters.
+bool is_text(nb::handle value);
+std::string to_text(nb::handle value);
+
 /// A text attribute; nothing where the object lacks it or it is None.
 std::optional<std::string> text(nb::handle object, const char* name);
 
@@ -83,6 +87,29 @@ class AddressList {
   Reference list_;
 };
 
+/// An int argument that is only made anew when it differs from the last call's.
+class IntegerArgument {
+ public:
+  PyObject* set(const void* address);
+
+ private:
+  uintptr_t value_ = 0;
+  Reference object_;
+};
+
+/// Calls `function`, without making anything but what it returns, which is dropped. Throws what it
+/// raised.
+template <class... Arguments>
+void call_method(const nb::object& function, Arguments... arguments) {
+  // The first entry is the callee's to use: a bound method puts its object there.
+  PyObject* all[] = {nullptr, arguments...};
+  PyObject* result = PyObject_Vectorcall(
+      function.ptr(), all + 1, sizeof...(arguments) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+  if (result == nullptr) [[unlikely]]
+    throw nb::python_error();
+  Py_DECREF(result);
+}
+
 /// The `enqueue` of a Python plugin, bound to what stays the same while shapes do.
 class EnqueueCall {
  public:
@@ -92,15 +119,34 @@ class EnqueueCall {
   void operator()(void const* const* inputs, void* const* outputs, void* workspace, void* stream);
 
  private:
-  /// An int argument that is only made anew when it differs from the last call's.
-  struct Integer {
-    uintptr_t value = 0;
-    Reference object;
-    PyObject* set(const void* address);
-  };
   Reference function_, input_descs_, output_descs_;
   std::optional<AddressList> inputs_, outputs_;
-  Integer workspace_, stream_;
+  IntegerArgument workspace_, stream_;
+};
+
+/// The C++ face of a core part.
+template <class Interface>
+class CoreFace final : public Interface {
+ public:
+  explicit CoreFace(nb::object object) : object_(std::move(object)) {}
+  APILanguage getAPILanguage() const noexcept override { return APILanguage::kPYTHON; }
+  AsciiChar const* getPluginName() const noexcept override { return get("plugin_name", name_); }
+  AsciiChar const* getPluginVersion() const noexcept override {
+    return get("plugin_version", version_);
+  }
+  AsciiChar const* getPluginNamespace() const noexcept override {
+    return get("plugin_namespace", namespace_);
+  }
+
+ private:
+  const char* get(const char* attribute, std::string& to) const noexcept {
+    return guarded<const char*>(to.c_str(), attribute, [&] {
+      to = text(object_.get(), attribute).value_or(to);
+      return to.c_str();
+    });
+  }
+  Reference object_;
+  mutable std::string name_, version_ = "1", namespace_;
 };
 
 void bind_plugin_callbacks(nb::module_& m);

@@ -2,11 +2,16 @@
 
 #include "opwright/plugin_v3.h"
 
+#include <array>
+
 #include "base/error.h"
 #include "dims_exprs.h"
 #include "library_plugin.h"
 #include "plugin/plugin_layers.h"
+#include "plugin/v3_plugin_base.h"
 #include "plugin_callbacks.h"
+#include "plugin_quick_classes.h"
+#include "quick_launch_refs.h"
 
 namespace opwright::python {
 namespace {
@@ -15,29 +20,6 @@ namespace {
 bool is_plugin(nb::handle object) {
   return nb::hasattr(object, "get_capability_interface") && nb::hasattr(object, "clone");
 }
-
-class Core final : public IPluginV3OneCore {
- public:
-  explicit Core(nb::object object) : object_(std::move(object)) {}
-  APILanguage getAPILanguage() const noexcept override { return APILanguage::kPYTHON; }
-  AsciiChar const* getPluginName() const noexcept override { return get("plugin_name", name_); }
-  AsciiChar const* getPluginVersion() const noexcept override {
-    return get("plugin_version", version_);
-  }
-  AsciiChar const* getPluginNamespace() const noexcept override {
-    return get("plugin_namespace", namespace_);
-  }
-
- private:
-  const char* get(const char* attribute, std::string& to) const noexcept {
-    return guarded<const char*>(to.c_str(), attribute, [&] {
-      to = text(object_.get(), attribute).value_or(to);
-      return to.c_str();
-    });
-  }
-  Reference object_;
-  mutable std::string name_, version_ = "1", namespace_;
-};
 
 class Build final : public IPluginV3OneBuildV2 {
  public:
@@ -66,8 +48,8 @@ class Build final : public IPluginV3OneBuildV2 {
                           DimsExprs const* shape_inputs, int32_t num_shape_inputs,
                           DimsExprs* outputs, int32_t num_outputs,
                           IExprBuilder& builder) noexcept override {
-    auto scope = std::make_shared<ExprScope>();
-    const int32_t status = run("get_output_shapes", [&] {
+    return run("get_output_shapes", [&] {
+      const ExprScope scope = scope_of(builder);
       nb::list in, shapes;
       for (int32_t i = 0; i < num_inputs; ++i) in.append(to_dim_exprs(inputs[i], scope));
       for (int32_t i = 0; i < num_shape_inputs; ++i)
@@ -78,8 +60,6 @@ class Build final : public IPluginV3OneBuildV2 {
       for (int32_t o = 0; o < num_outputs; ++o)
         outputs[o] = from_dim_exprs(dims[o], str("output ", o));
     });
-    scope->is_open = false;
-    return status;
   }
 
   bool supportsFormatCombination(int32_t pos, DynamicPluginTensorDesc const* in_out,
@@ -232,6 +212,11 @@ class PythonPlugin final : public IPluginV3 {
         nullptr, "get_capability_interface", [&]() -> IPluginCapability* {
           nb::object part = object_.get().attr("get_capability_interface")(type);
           if (part.is_none()) return nullptr;
+          if (is_quick_part(part)) {
+            auto& face = quick_parts_.at(static_cast<size_t>(type));
+            if (face == nullptr) face = make_quick_part(std::move(part), type);
+            return face.get();
+          }
           switch (type) {
             case PluginCapabilityType::kCORE:
               return face(core_, part, "plugin_name", "IPluginV3OneCore");
@@ -267,9 +252,10 @@ class PythonPlugin final : public IPluginV3 {
 
   Reference object_;
   std::shared_ptr<IPluginResourceContext*> context_;
-  std::unique_ptr<Core> core_;
+  std::unique_ptr<CoreFace<IPluginV3OneCore>> core_;
   std::unique_ptr<Build> build_;
   std::unique_ptr<RuntimePart> runtime_;
+  std::array<std::unique_ptr<IPluginCapability>, 3> quick_parts_;
 };
 
 IPluginV3* RuntimePart::attachToContext(IPluginResourceContext* context) noexcept {
@@ -281,6 +267,23 @@ IPluginV3* RuntimePart::attachToContext(IPluginResourceContext* context) noexcep
     if (library_plugin(attached) != nullptr) return to_plugin_v3(attached).release();
     return new PythonPlugin(attached, std::move(shared));
   });
+}
+
+}  // namespace
+
+std::unique_ptr<IPluginV3> to_plugin_v3(nb::handle object) {
+  if (IPluginV3* plugin = library_plugin(object); plugin != nullptr) return clone_of(*plugin);
+  if (!is_plugin(object))
+    throw nb::type_error(("expected an IPluginV3, an object with get_capability_interface and "
+                          "clone; " +
+                          nb::cast<std::string>(nb::repr(object)) + " came")
+                             .c_str());
+  return std::make_unique<PythonPlugin>(nb::borrow(object), nullptr);
+}
+
+nb::object python_object_of(IPluginV3& plugin) {
+  if (auto* python = dynamic_cast<PythonPlugin*>(&plugin)) return python->object();
+  return nb::none();
 }
 
 Layer* add_plugin_v3(Network& network, nb::handle inputs, nb::handle shape_inputs,
@@ -300,36 +303,17 @@ Layer* add_plugin_v3(Network& network, nb::handle inputs, nb::handle shape_input
   take(inputs, num_inputs, "inputs");
   take(shape_inputs, num_shape_inputs, "shape_inputs");
   // The network's own copy, so that what the caller does to the plugin later has no effect.
-  OperatorPtr op = make_plugin_v3_operator(*to_plugin_v3(plugin), num_inputs, num_shape_inputs);
+  OperatorPtr op = operator_of_call(plugin, network);
+  if (op == nullptr)
+    op = make_plugin_v3_operator(*to_plugin_v3(plugin), num_inputs, num_shape_inputs);
   return network.add_layer(std::move(op), tensors);
-}
-
-}  // namespace
-
-std::unique_ptr<IPluginV3> to_plugin_v3(nb::handle object) {
-  if (IPluginV3* plugin = library_plugin(object); plugin != nullptr) {
-    std::unique_ptr<IPluginV3> copy(plugin->clone());
-    rethrow_pending_exception();
-    require(copy != nullptr, "the plugin could not be cloned");
-    return copy;
-  }
-  if (!is_plugin(object))
-    throw nb::type_error(("expected an IPluginV3, an object with get_capability_interface and "
-                          "clone; " +
-                          nb::cast<std::string>(nb::repr(object)) + " came")
-                             .c_str());
-  return std::make_unique<PythonPlugin>(nb::borrow(object), nullptr);
-}
-
-nb::object python_object_of(IPluginV3& plugin) {
-  if (auto* python = dynamic_cast<PythonPlugin*>(&plugin)) return python->object();
-  return nb::none();
 }
 
 void bind_plugin_v3(nb::module_& m) {
   bind_dims_exprs(m);
   bind_plugin_callbacks(m);
   bind_library_plugin(m);
+  bind_quick_launch(m);
   auto network = nb::borrow<nb::class_<Network>>(nb::type<Network>());
   network.def("add_plugin_v3", &add_plugin_v3, nb::arg("inputs"), nb::arg("shape_inputs"),
               nb::arg("plugin"), nb::rv_policy::reference_internal,
@@ -341,7 +325,7 @@ void bind_plugin_v3(nb::module_& m) {
           [](const PluginV3Layer& self) {
             nb::object object = python_object_of(self.plugin());
             if (!object.is_none()) return object;
-            return from_plugin_v3(std::unique_ptr<IPluginV3>(self.plugin().clone()));
+            return from_plugin_v3(clone_of(self.plugin()));
           },
           "The network's own plugin where Python implements it, else a clone.");
 }

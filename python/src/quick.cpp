@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "network/network.h"
 #include "plugin/field_conversion.h"
+#include "plugin/v3_creator.h"
 #include "quick_definition.h"
 
 namespace opwright::python {
@@ -15,6 +16,8 @@ struct PluginCall {
   std::shared_ptr<PythonDefinition> definition;
   nb::list tensors;  ///< ITensor
   FieldValues attributes;
+  /// Set where the call was called to say which implementation is wanted.
+  QuickPluginCreationRequest request = QuickPluginCreationRequest::kUNKNOWN;
 };
 
 PluginFunction to_function(nb::object function, std::vector<int> attributes, bool wants_tactic) {
@@ -33,13 +36,39 @@ FieldValue to_field(const QuickParameter& parameter, nb::handle value, std::stri
   return result;
 }
 
-Layer* add_plugin(Network& network, const PluginCall& call, std::optional<bool> aot) {
-  std::vector<Tensor*> inputs;
-  for (nb::handle tensor : call.tensors) inputs.push_back(nb::cast<Tensor*>(tensor));
+OperatorPtr make_call_operator(const PluginCall& call, const NetworkFlags& flags) {
+  using Request = QuickPluginCreationRequest;
+  const bool is_strict =
+      call.request == Request::kSTRICT_AOT || call.request == Request::kSTRICT_JIT;
+  const bool says = call.request != Request::kUNKNOWN;
   const QuickMode mode =
-      choose_mode(*call.definition, aot ? int{*aot} : -1, network.flags().prefer_aot_python_plugins,
-                  network.flags().prefer_jit_python_plugins);
-  return network.add_layer(make_quick_operator(call.definition, call.attributes, mode), inputs);
+      choose_mode(*call.definition, is_strict ? int{call.request == Request::kSTRICT_AOT} : -1,
+                  says ? call.request == Request::kPREFER_AOT : flags.prefer_aot_python_plugins,
+                  says ? call.request == Request::kPREFER_JIT : flags.prefer_jit_python_plugins);
+  return make_quick_operator(call.definition, call.attributes, mode);
+}
+
+/// A function gets what is asked for, as TensorRT's layers of decorators expect; what it gives, or
+/// what came itself, is (inputs, shape inputs, plugin).
+Layer* add_plugin(Network& network, nb::handle plugin, std::optional<bool> aot) {
+  nb::object made = nb::borrow(plugin);
+  if (PyCallable_Check(plugin.ptr()) != 0) {
+    using Request = QuickPluginCreationRequest;
+    Request request = Request::kUNKNOWN;
+    if (aot)
+      request = *aot ? Request::kSTRICT_AOT : Request::kSTRICT_JIT;
+    else if (!nb::isinstance<PluginCall>(plugin))  // which asks the network itself
+      request = preferred_request(network.flags().prefer_aot_python_plugins,
+                                  network.flags().prefer_jit_python_plugins, "add_plugin");
+    made = plugin(request);
+  }
+  if (!nb::isinstance<nb::tuple>(made) || nb::len(made) != 3)
+    throw nb::type_error(("add_plugin: expected what opwright.plugin.op.NAMESPACE.NAME(...) gives, "
+                          "or a function of a QuickPluginCreationRequest that returns (inputs, "
+                          "shape inputs, IPluginV3); " +
+                          nb::cast<std::string>(nb::repr(made)) + " came")
+                             .c_str());
+  return add_plugin_v3(network, made[0], made[1], made[2]);
 }
 
 void bind_definition(nb::module_& m) {
@@ -93,7 +122,7 @@ void bind_definition(nb::module_& m) {
       .def(
           "call",
           [](std::shared_ptr<PythonDefinition> self, nb::list tensors, nb::list attributes) {
-            PluginCall call{self, tensors, {}};
+            PluginCall call{self, tensors, {}, QuickPluginCreationRequest::kUNKNOWN};
             const auto& parameters = self->parameters();
             const std::string plugin = "plugin '" + self->id() + "'";
             for (size_t i = 0; i < nb::len(attributes); ++i)
@@ -104,12 +133,27 @@ void bind_definition(nb::module_& m) {
           nb::arg("tensors"), nb::arg("attributes"));
   nb::class_<PluginCall>(m, "PluginCall",
                          "A plugin with its inputs and attributes, for network.add_plugin.")
+      .def(
+          "__call__",
+          [](const PluginCall& self, std::optional<QuickPluginCreationRequest> request) {
+            PluginCall call = self;
+            call.request = request.value_or(QuickPluginCreationRequest::kUNKNOWN);
+            return nb::make_tuple(self.tensors, nb::list(), std::move(call));
+          },
+          nb::arg("request").none() = nb::none(),
+          "(inputs, shape inputs, plugin) for network.add_plugin_v3, with the implementation that "
+          "is asked for.")
       .def("__repr__", [](const PluginCall& self) {
         return "<plugin call of '" + self.definition->id() + "'>";
       });
 }
 
 }  // namespace
+
+OperatorPtr operator_of_call(nb::handle object, const Network& network) {
+  if (!nb::isinstance<PluginCall>(object)) return nullptr;
+  return make_call_operator(nb::cast<PluginCall&>(object), network.flags());
+}
 
 void bind_quick(nb::module_& m) {
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
@@ -120,12 +164,14 @@ void bind_quick(nb::module_& m) {
   set_execution_domain(APILanguage::kPYTHON, interpreter_domain());
   bind_definition(m);
   auto network = nb::borrow<nb::class_<Network>>(nb::type<Network>());
-  network.def(
-      "add_plugin", &add_plugin, nb::arg("plugin"), nb::arg("aot").none() = nb::none(),
-      nb::rv_policy::reference_internal,
-      "Adds what `opwright.plugin.op.NAMESPACE.NAME(...)` gives. `aot` chooses the compiled "
-      "(True) or the Python implementation; otherwise the only one there is, or the one "
-      "that the network's flags prefer.");
+  network.def("add_plugin", &add_plugin, nb::arg("plugin"), nb::arg("aot").none() = nb::none(),
+              nb::rv_policy::reference_internal,
+              "Adds what `opwright.plugin.op.NAMESPACE.NAME(...)` gives, or (inputs, shape inputs, "
+              "plugin), "
+              "or what a function gives as that for a QuickPluginCreationRequest. `aot` chooses "
+              "the compiled "
+              "(True) or the Python implementation; otherwise the only one there is, or the one "
+              "that the network's flags prefer.");
 }
 
 }  // namespace opwright::python

@@ -7,6 +7,7 @@
 #include "backend/device.h"
 #include "base/error.h"
 #include "plugin/autotune.h"
+#include "plugin_callbacks.h"
 #include "tensor_desc.h"
 
 namespace opwright::python {
@@ -22,18 +23,6 @@ nb::object call(const nb::object& function, const std::vector<nb::object>& argum
 
 void append(std::vector<nb::object>& to, std::vector<nb::object> more) {
   for (nb::object& object : more) to.push_back(std::move(object));
-}
-
-std::string to_text(nb::handle value) {
-  if (PyBytes_Check(value.ptr())) {
-    nb::bytes bytes = nb::borrow<nb::bytes>(value);
-    return std::string(bytes.c_str(), bytes.size());
-  }
-  return nb::cast<std::string>(value);
-}
-
-bool is_text(nb::handle value) {
-  return PyBytes_Check(value.ptr()) != 0 || PyUnicode_Check(value.ptr()) != 0;
 }
 
 }  // namespace

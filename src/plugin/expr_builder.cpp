@@ -36,7 +36,7 @@ ExprBuilder::ExprBuilder(InferContext& context, int num_outputs)
   mImpl = this;
 }
 
-ExprBuilder::~ExprBuilder() noexcept = default;
+ExprBuilder::~ExprBuilder() noexcept { *is_alive_ = false; }
 
 const IDimensionExpr* ExprBuilder::add(Expr expr, bool is_size_tensor,
                                        bool depends_on_size_tensor) {
@@ -48,7 +48,7 @@ const IDimensionExpr* ExprBuilder::add(Expr expr, bool is_size_tensor,
 const ExprBuilder::Node& ExprBuilder::node(const IDimensionExpr& expr) const {
   require(known_.count(&expr) != 0,
           "a dimension expression was used that this expression builder did not make; expressions "
-          "must not be kept beyond getOutputShapes()");
+          "must not be kept beyond their builder");
   return static_cast<const Node&>(expr);
 }
 

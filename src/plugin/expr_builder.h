@@ -28,6 +28,8 @@ class ExprBuilder final : public IExprBuilder, public apiv::VExprBuilder {
   const Expr* unwrap(const IDimensionExpr* expr) const;
   /// Throws the first failure since construction.
   void check() const;
+  /// False once the builder has ended, for bindings whose objects may outlive it.
+  std::shared_ptr<const bool> is_alive() const { return is_alive_; }
   /// Whether output `output` was declared as a size tensor.
   bool is_size_tensor(int output) const { return size_tensors_[output]; }
 
@@ -42,6 +44,7 @@ class ExprBuilder final : public IExprBuilder, public apiv::VExprBuilder {
   const IDimensionExpr* add(Expr expr, bool is_size_tensor, bool depends_on_size_tensor);
   const Node& node(const IDimensionExpr& expr) const;
 
+  const std::shared_ptr<bool> is_alive_ = std::make_shared<bool>(true);
   InferContext& context_;
   std::vector<bool> size_tensors_;
   std::vector<std::unique_ptr<Node>> nodes_;

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "base/error.h"
-#include "plugin/callback.h"
 #include "plugin/field_conversion.h"
 #include "plugin/quick.h"
 #include "plugin/registry.h"
+#include "plugin/v3_creator.h"
 #include "plugin/v3_operator.h"
 
 namespace opwright {
@@ -97,21 +97,28 @@ FieldValues fit_fields(const FieldValues& values, const PluginFieldCollection* d
   return fitted;
 }
 
-OperatorPtr make_from_creator(const PluginNode& node, IPluginCreatorInterface& creator) {
-  const std::string owner =
-      str("layer '", node.layer, "': plugin ",
-          str(CreatorIdentity{node.name, node.version, node.plugin_namespace}));
-  require(is_kind(creator, "PLUGIN CREATOR_V3ONE"), owner,
-          ": its creator does not implement IPluginCreatorV3One");
-  auto& v3_creator = static_cast<IPluginCreatorV3One&>(creator);
-  const PluginFieldCollection* declared = v3_creator.getFieldNames();
-  rethrow_pending_exception();
-  const FieldValues values = fit_fields(node.attributes, declared, owner);
-  const std::vector<PluginField> fields = point_to(values);
-  const PluginFieldCollection collection{static_cast<int32_t>(fields.size()), fields.data()};
-  std::unique_ptr<IPluginV3> plugin(
-      v3_creator.createPlugin(node.layer.c_str(), &collection, TensorRTPhase::kBUILD));
-  rethrow_pending_exception();
+/// What a creator of the Quick family is asked for: what the node says, else what the network
+/// prefers.
+QuickPluginCreationRequest creation_request(const PluginNode& node, const NetworkFlags& flags,
+                                            const IPluginCreatorInterface& creator,
+                                            std::string_view owner) {
+  if (!is_quick_creator(creator)) return QuickPluginCreationRequest::kUNKNOWN;
+  if (node.aot >= 0)
+    return node.aot != 0 ? QuickPluginCreationRequest::kSTRICT_AOT
+                         : QuickPluginCreationRequest::kSTRICT_JIT;
+  return preferred_request(flags.prefer_aot_python_plugins, flags.prefer_jit_python_plugins, owner);
+}
+
+OperatorPtr make_from_creator(const PluginNode& node, IPluginCreatorInterface& creator,
+                              const NetworkFlags& flags) {
+  const CreatorIdentity id{node.name, node.version, node.plugin_namespace};
+  const std::string owner = str("layer '", node.layer, "': plugin ", str(id));
+  require(is_v3_creator(creator), owner,
+          ": its creator implements neither IPluginCreatorV3One nor IPluginCreatorV3Quick");
+  const PluginFieldCollection* declared = v3_field_names(creator);
+  std::unique_ptr<IPluginV3> plugin =
+      create_v3(creator, id, node.layer, fit_fields(node.attributes, declared, owner),
+                TensorRTPhase::kBUILD, creation_request(node, flags, creator, owner));
   if (plugin == nullptr) {
     std::string expected;
     for (int32_t i = 0; declared != nullptr && i < declared->nbFields; ++i)
@@ -137,7 +144,7 @@ OperatorPtr make_plugin_for_node(const PluginNode& node, IPluginRegistry* regist
     return make_quick(node, std::move(definition), flags);
   IPluginCreatorInterface* creator =
       find_creator(registry, {node.name, node.version, node.plugin_namespace});
-  return creator != nullptr ? make_from_creator(node, *creator) : nullptr;
+  return creator != nullptr ? make_from_creator(node, *creator, flags) : nullptr;
 }
 
 bool is_available(const PluginRequirement& requirement, IPluginRegistry* registry,

@@ -1,10 +1,10 @@
 #include <algorithm>
-#include <set>
 
 #include "backend/device.h"
 #include "base/error.h"
 #include "base/types.h"
 #include "plugin/autotune.h"
+#include "plugin/descriptors.h"
 #include "plugin/v3_plugin.h"
 
 namespace opwright {
@@ -31,7 +31,7 @@ class Enumeration {
       if (input >= 0) aliased_.emplace_back(input, num_inputs_ + o);
     }
     limit_ = static_cast<size_t>(std::max(plugin.build().getFormatCombinationLimit(), 0));
-    plugin.check();
+    plugin.check(query.layer);
   }
 
   /// Accepted combinations, each the types of inputs and outputs.
@@ -103,7 +103,7 @@ class Enumeration {
     --queries_left_;
     const bool supported = plugin_.build().supportsFormatCombination(
         static_cast<int32_t>(pos), descs_.data(), num_inputs_, num_outputs_);
-    plugin_.check();
+    plugin_.check(query_.layer);
     if (supported) visit(pos + 1);
     // What follows `pos` was left by the last attempt; this port is set again before it is asked.
   }
@@ -122,21 +122,6 @@ class Enumeration {
   std::vector<std::pair<int, int>> aliased_;  // ports
   std::vector<std::vector<PortType>> found_;
 };
-
-std::vector<int32_t> tactics_of(const V3Plugin& plugin, std::string_view layer) {
-  const int count = plugin.build().getNbTactics();
-  plugin.check();
-  if (count < 0) plugin.reject(layer, "getNbTactics() returned ", count);
-  if (count == 0) return {0};
-  std::vector<int32_t> tactics(static_cast<size_t>(count), 0);
-  plugin.check(layer, "getValidTactics", plugin.build().getValidTactics(tactics.data(), count));
-  std::set<int32_t> distinct;
-  for (const int32_t tactic : tactics)
-    if (tactic <= 0 || !distinct.insert(tactic).second)
-      plugin.reject(layer, "getValidTactics() gave tactic ", tactic,
-                    tactic <= 0 ? ", but tactics must be positive" : " twice");
-  return tactics;
-}
 
 }  // namespace
 
@@ -174,7 +159,7 @@ std::vector<Candidate> v3_candidates(const V3Plugin& plugin, const CandidateQuer
       outputs[o] = describe(query.outputs[o], types[num_inputs + o]);
     }
     plugin.configure(query.layer, inputs, outputs);
-    for (const int32_t tactic : tactics_of(plugin, query.layer)) {
+    for (const int32_t tactic : plugin.tactics(query.layer)) {
       candidate.tactic = tactic;
       candidates.push_back(candidate);
     }

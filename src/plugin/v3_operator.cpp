@@ -1,6 +1,5 @@
 #include "plugin/v3_operator.h"
 
-#include <set>
 #include <utility>
 
 #include "backend/device.h"
@@ -8,10 +7,14 @@
 #include "base/types.h"
 #include "network/operator_registry.h"
 #include "plugin/callback.h"
+#include "plugin/descriptors.h"
 #include "plugin/expr_builder.h"
 #include "plugin/fields.h"
 #include "plugin/plugin_layers.h"
+#include "plugin/v3_creator.h"
 #include "plugin/v3_plugin.h"
+#include "plugin/v3_quick_operator.h"
+#include "plugin/v3_storage.h"
 
 namespace opwright {
 
@@ -48,13 +51,6 @@ class ResourceContext final : public IPluginResourceContext {
  private:
   mutable DeviceAllocator allocator_;
 };
-
-std::vector<PluginTensorDesc> describe_for_run(std::span<const PortDesc> ports) {
-  std::vector<PluginTensorDesc> descs;
-  descs.reserve(ports.size());
-  for (const PortDesc& port : ports) descs.push_back(describe(port, port.type).desc);
-  return descs;
-}
 
 class PluginV3Kernel final : public Kernel {
  public:
@@ -94,7 +90,7 @@ class PluginV3Kernel final : public Kernel {
  private:
   V3Plugin attach(V3Plugin plugin) {
     IPluginV3* attached = plugin.runtime().attachToContext(&context_);
-    plugin.check();
+    plugin.check(layer_);
     if (attached == nullptr) plugin.reject(layer_, "attachToContext() returned null");
     // Some plugins return themselves instead of a clone.
     if (attached == &plugin.object()) return plugin;
@@ -108,26 +104,6 @@ class PluginV3Kernel final : public Kernel {
   V3Plugin plugin_;
   IPluginV3OneRuntime* const runtime_;
   ExecutionDomain* const domain_;
-};
-
-/// What a plan stores besides the fields.
-struct Stored {
-  std::string plugin, version, plugin_namespace;
-  int num_inputs = 0;
-  int num_shape_inputs = 0;
-  /// Known once a candidate was chosen, else -1.
-  int64_t workspace_size = -1;
-
-  template <class V>
-  void visit(V& v) {
-    v("plugin", plugin);
-    v("version", version);
-    v("namespace", plugin_namespace);
-    v("num_inputs", num_inputs);
-    v("num_shape_inputs", num_shape_inputs);
-    v("workspace_size", workspace_size);
-  }
-  static constexpr size_t kCount = 6;
 };
 
 constexpr size_t kMaxWorkspace = size_t{1} << 47;
@@ -144,32 +120,12 @@ class PluginV3 final : public Operator {
   std::string_view kind() const override { return "PluginV3"; }
   bool is_pure() const override { return false; }
   bool is_shape_input(int input) const override { return input >= num_inputs_; }
-  std::string metadata() const override {
-    const char* text = plugin_.build().getMetadataString();
-    plugin_.check();
-    return text != nullptr ? text : "";
-  }
+  std::string metadata() const override { return plugin_.metadata(); }
   std::unique_ptr<Layer> make_layer() const override { return std::make_unique<PluginV3Layer>(); }
 
   std::vector<OutputInfo> infer(InferContext& context) const override {
-    check_inputs(context);
-    const int num_outputs = plugin_.num_outputs(context.layer);
-    const std::vector<DataType> types = infer_types(context, num_outputs);
-    std::vector<OutputInfo> outputs = infer_shapes(context, num_outputs);
-    std::set<int> aliased;
-    for (int o = 0; o < num_outputs; ++o) {
-      OutputInfo& output = outputs[o];
-      output.dtype = types[o];
-      output.aliased_input = plugin_.aliased_input(context.layer, o, num_inputs_);
-      if (output.aliased_input < 0) continue;
-      if (!aliased.insert(output.aliased_input).second)
-        plugin_.reject(context.layer, "input ", output.aliased_input, " is aliased to two outputs");
-      const TensorInfo& input = *context.inputs[output.aliased_input];
-      if (input.dtype != output.dtype)
-        plugin_.reject(context.layer, "output ", o, " is aliased to input ", output.aliased_input,
-                       " of type ", name(input.dtype), " but has type ", name(output.dtype));
-    }
-    return outputs;
+    ExprBuilder builder(context, plugin_.num_outputs(context.layer));
+    return plugin_.infer(context, builder, num_inputs_, num_shape_inputs_);
   }
 
   std::vector<Candidate> candidates(const CandidateQuery& query) const override {
@@ -192,18 +148,11 @@ class PluginV3 final : public Operator {
   }
 
   Attributes attributes() const override {
-    const CreatorIdentity& id = plugin_.identity();
-    AttributeWriter writer;
-    Stored{id.name,     id.version,        id.plugin_namespace,
-           num_inputs_, num_shape_inputs_, workspace_size_}
-        .visit(writer);
-    for (Attribute& field : encode_fields(fields())) writer.attributes.push_back(std::move(field));
-    return std::move(writer.attributes);
+    return store_v3(plugin_, num_inputs_, num_shape_inputs_, workspace_size_);
   }
 
   std::optional<std::string> timing_key() const override {
-    const char* id = plugin_.build().getTimingCacheID();
-    plugin_.check();
+    const char* id = plugin_.timing_cache_id();
     if (id == nullptr) return std::nullopt;
     return str("PluginV3 ", str(plugin_.identity()), ' ', id);
   }
@@ -214,89 +163,6 @@ class PluginV3 final : public Operator {
   }
 
  private:
-  void check_inputs(const InferContext& context) const {
-    const auto expected = static_cast<size_t>(num_inputs_ + num_shape_inputs_);
-    if (context.inputs.size() != expected)
-      plugin_.reject(context.layer, "was added with ", expected, " inputs but now has ",
-                     context.inputs.size());
-    for (size_t i = 0; i < expected; ++i)
-      if (context.inputs[i] == nullptr)
-        plugin_.reject(context.layer, "input ", i, " is absent; V3 plugins need all inputs");
-  }
-
-  std::vector<DataType> infer_types(const InferContext& context, int num_outputs) const {
-    std::vector<DataType> inputs;
-    for (int i = 0; i < num_inputs_; ++i) inputs.push_back(context.inputs[i]->dtype);
-    constexpr auto kUnset = static_cast<DataType>(-1);
-    std::vector<DataType> outputs(static_cast<size_t>(num_outputs), kUnset);
-    plugin_.check(context.layer, "getOutputDataTypes",
-                  plugin_.build().getOutputDataTypes(outputs.data(), num_outputs, inputs.data(),
-                                                     num_inputs_));
-    for (int o = 0; o < num_outputs; ++o) {
-      const auto type = static_cast<int32_t>(outputs[o]);
-      if (outputs[o] == kUnset)
-        plugin_.reject(context.layer, "getOutputDataTypes() set no type for output ", o);
-      if (type < 0 || type >= EnumMax<DataType>())
-        plugin_.reject(context.layer, "getOutputDataTypes() set the unknown type ", type,
-                       " for output ", o);
-    }
-    return outputs;
-  }
-
-  std::vector<OutputInfo> infer_shapes(InferContext& context, int num_outputs) const {
-    ExprBuilder builder(context, num_outputs);
-    std::vector<DimsExprs> inputs, shape_inputs;
-    for (int i = 0; i < num_inputs_; ++i) inputs.push_back(builder.wrap(context.inputs[i]->dims));
-    for (int s = 0; s < num_shape_inputs_; ++s) {
-      const TensorInfo& input = *context.inputs[num_inputs_ + s];
-      if (input.values == nullptr)
-        plugin_.reject(context.layer, "shape input ", s,
-                       " must be a shape tensor, whose values are known from shapes, constants or "
-                       "shape inputs of the network");
-      if (input.values->size() > static_cast<size_t>(Dims::MAX_DIMS))
-        plugin_.reject(context.layer, "shape input ", s, " has ", input.values->size(),
-                       " elements, more than ", Dims::MAX_DIMS);
-      shape_inputs.push_back(builder.wrap(*input.values));
-    }
-    DimsExprs unset{};
-    unset.nbDims = -1;
-    std::vector<DimsExprs> outputs(static_cast<size_t>(num_outputs), unset);
-    const int status =
-        plugin_.build().getOutputShapes(inputs.data(), num_inputs_, shape_inputs.data(),
-                                        num_shape_inputs_, outputs.data(), num_outputs, builder);
-    plugin_.check();
-    try {
-      builder.check();
-    } catch (const Error& error) {
-      plugin_.reject(context.layer, "getOutputShapes(): ", error.what());
-    }
-    plugin_.check(context.layer, "getOutputShapes", status);
-
-    std::vector<OutputInfo> infos(static_cast<size_t>(num_outputs));
-    for (int o = 0; o < num_outputs; ++o) {
-      const DimsExprs& dims = outputs[o];
-      if (dims.nbDims == -1)
-        plugin_.reject(context.layer, "getOutputShapes() set no shape for output ", o);
-      if (dims.nbDims < 0 || dims.nbDims > Dims::MAX_DIMS)
-        plugin_.reject(context.layer, "getOutputShapes() gave output ", o, " a rank of ",
-                       dims.nbDims, "; it must be 0 to ", Dims::MAX_DIMS);
-      if (builder.is_size_tensor(o) && dims.nbDims != 0)
-        plugin_.reject(context.layer, "output ", o,
-                       " is a size tensor, so its rank must be 0, but it is ", dims.nbDims);
-      for (int i = 0; i < dims.nbDims; ++i) {
-        const Expr* extent = builder.unwrap(dims.d[i]);
-        if (extent == nullptr)
-          plugin_.reject(context.layer, "getOutputShapes() gave extent ", i, " of output ", o,
-                         " no expression of this call's expression builder");
-        if (extent->is_constant() && extent->constant() < 0)
-          plugin_.reject(context.layer, "getOutputShapes() gave extent ", i, " of output ", o,
-                         " the negative value ", extent->constant());
-        infos[o].dims.push_back(*extent);
-      }
-    }
-    return infos;
-  }
-
   /// Returns the bytes of workspace.
   int64_t configure(const V3Plugin& plugin, const KernelArgs& args) const {
     const auto inputs = describe(args.inputs.first(static_cast<size_t>(num_inputs_)));
@@ -304,19 +170,11 @@ class PluginV3 final : public Operator {
     plugin.configure(args.layer, inputs, outputs);
     const size_t size = plugin.build().getWorkspaceSize(inputs.data(), num_inputs_, outputs.data(),
                                                         static_cast<int32_t>(outputs.size()));
-    plugin.check();
+    plugin.check(args.layer);
     if (size > kMaxWorkspace)
       plugin.reject(args.layer, "getWorkspaceSize() returned ", size,
                     " bytes, more than a process can address");
     return static_cast<int64_t>(size);
-  }
-
-  FieldValues fields() const {
-    const PluginFieldCollection* collection = plugin_.runtime().getFieldsToSerialize();
-    plugin_.check();
-    require(collection != nullptr, "plugin ", str(plugin_.identity()),
-            ": getFieldsToSerialize() returned null");
-    return copy_fields(*collection);
   }
 
   const V3Plugin plugin_;
@@ -328,25 +186,28 @@ class PluginV3 final : public Operator {
 }  // namespace
 
 OperatorPtr make_plugin_v3_operator(IPluginV3& plugin, int num_inputs, int num_shape_inputs) {
-  V3Plugin clone = V3Plugin::clone(plugin);
-  clone.build();
-  return std::make_shared<PluginV3>(std::move(clone), num_inputs, num_shape_inputs, -1);
+  return adopt_plugin_v3(clone_of(plugin), num_inputs, num_shape_inputs);
 }
 
 OperatorPtr adopt_plugin_v3(std::unique_ptr<IPluginV3> plugin, int num_inputs,
                             int num_shape_inputs) {
+  if (is_quick(*plugin)) {
+    V3QuickPlugin quick(std::move(plugin));
+    quick.build();
+    return make_v3_quick_operator(std::move(quick), num_inputs, num_shape_inputs);
+  }
   V3Plugin owned(std::move(plugin));
   owned.build();
   return std::make_shared<PluginV3>(std::move(owned), num_inputs, num_shape_inputs, -1);
 }
 
 IPluginV3* plugin_of(const Operator& op) {
-  const auto* v3 = dynamic_cast<const PluginV3*>(&op);
-  return v3 != nullptr ? &v3->plugin() : nullptr;
+  const auto* one = dynamic_cast<const PluginV3*>(&op);
+  return one != nullptr ? &one->plugin() : quick_plugin_of(op);
 }
 
 OperatorPtr load_plugin_v3(const Attributes& attributes, const OperatorLoadContext& context) {
-  Stored stored;
+  StoredV3 stored;
   AttributeReader reader("PluginV3", attributes);
   stored.visit(reader);
   require(stored.num_inputs >= 0 && stored.num_shape_inputs >= 0 && stored.workspace_size >= -1,
@@ -358,17 +219,19 @@ OperatorPtr load_plugin_v3(const Attributes& attributes, const OperatorLoadConte
       registry.getCreator(id.name.c_str(), id.version.c_str(), id.plugin_namespace.c_str());
   require(creator != nullptr, "layer '", context.layer, "': no creator is registered for plugin ",
           str(id));
-  require(is_kind(*creator, "PLUGIN CREATOR_V3ONE"), "layer '", context.layer,
-          "': the creator of plugin ", str(id), " does not implement IPluginCreatorV3One");
-  const FieldValues values =
-      decode_fields(Attributes(attributes.begin() + Stored::kCount, attributes.end()));
-  const std::vector<PluginField> fields = point_to(values);
-  const PluginFieldCollection collection{static_cast<int32_t>(fields.size()), fields.data()};
-  std::unique_ptr<IPluginV3> plugin(static_cast<IPluginCreatorV3One*>(creator)->createPlugin(
-      std::string(context.layer).c_str(), &collection, TensorRTPhase::kRUNTIME));
-  rethrow_pending_exception();
+  require(is_v3_creator(*creator), "layer '", context.layer, "': the creator of plugin ", str(id),
+          " implements neither IPluginCreatorV3One nor IPluginCreatorV3Quick");
+  const FieldValues fields =
+      decode_fields(Attributes(attributes.begin() + StoredV3::kCount, attributes.end()));
+  // An engine stores a plugin itself only where it is called; a compiled kernel stands alone.
+  std::unique_ptr<IPluginV3> plugin =
+      create_v3(*creator, id, context.layer, fields, TensorRTPhase::kRUNTIME,
+                QuickPluginCreationRequest::kSTRICT_JIT);
   require(plugin != nullptr, "layer '", context.layer, "': the creator of plugin ", str(id),
           " could not make it from the ", fields.size(), " fields that the engine stores");
+  if (is_quick(*plugin))
+    return make_v3_quick_operator(V3QuickPlugin(std::move(plugin)), stored.num_inputs,
+                                  stored.num_shape_inputs, true);
   return std::make_shared<PluginV3>(V3Plugin(std::move(plugin)), stored.num_inputs,
                                     stored.num_shape_inputs, stored.workspace_size);
 }

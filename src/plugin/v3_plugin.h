@@ -7,56 +7,45 @@
 
 #include "network/operator.h"
 #include "opwright/plugin_v3.h"
-#include "plugin/registry.h"
+#include "plugin/v3_plugin_base.h"
 
 namespace opwright {
 
-/// A V3 plugin that is owned, with its parts at hand.
-class V3Plugin {
+/// A plugin of the One family that is owned, with its parts at hand.
+class V3Plugin final : public V3PluginBase {
  public:
   /// Throws Error when the plugin lacks the core or runtime part or a part is of another kind.
   explicit V3Plugin(std::unique_ptr<IPluginV3> object);
-  /// Throws Error when the plugin cannot be cloned.
-  V3Plugin clone() const { return clone(*object_); }
-  static V3Plugin clone(IPluginV3& plugin);
+  V3Plugin clone() const { return V3Plugin(clone_object()); }
 
-  IPluginV3& object() const { return *object_; }
-  const CreatorIdentity& identity() const { return identity_; }
-  bool has_build() const { return build_ != nullptr; }
+  bool has_build() const override { return build_ != nullptr; }
   /// Throws Error when there is none.
   IPluginV3OneBuild& build() const;
   IPluginV3OneRuntime& runtime() const { return *runtime_; }
-  int num_outputs(std::string_view layer) const;
-  /// The input that the output is aliased to, or -1. Throws Error for an input that is not there.
-  int aliased_input(std::string_view layer, int output, int num_inputs) const;
-
-  /// To be called after each method that returns no status: throws what a callback left behind.
-  void check() const;
-  /// To be called with the status of each method: throws what a callback left behind, or Error
-  /// naming layer, plugin, method and status.
-  void check(std::string_view layer, const char* method, int status) const;
-  /// Throws Error that starts with layer and plugin.
-  template <class... Parts>
-  [[noreturn]] void reject(std::string_view layer, const Parts&... parts) const {
-    fail("layer '", layer, "': plugin ", str(identity_), ": ", parts...);
-  }
 
   /// configurePlugin().
   void configure(std::string_view layer, std::span<const DynamicPluginTensorDesc> inputs,
                  std::span<const DynamicPluginTensorDesc> outputs) const;
 
  private:
-  std::unique_ptr<IPluginV3> object_;
-  IPluginV3OneCore* core_ = nullptr;
+  int32_t get_num_outputs() const override;
+  int32_t get_output_types(DataType* outputs, int32_t num_outputs, const DataType* inputs,
+                           const int32_t* ranks, int32_t num_inputs) const override;
+  int32_t get_output_shapes(const DimsExprs* inputs, int32_t num_inputs,
+                            const DimsExprs* shape_inputs, int32_t num_shape_inputs,
+                            DimsExprs* outputs, int32_t num_outputs,
+                            IExprBuilder& builder) const override;
+  int32_t get_aliased_input(int32_t output) const override;
+  int32_t get_num_tactics() const override;
+  int32_t get_tactics(int32_t* tactics, int32_t count) const override;
+  const char* get_timing_cache_id() const override;
+  const char* get_metadata() const override;
+  const PluginFieldCollection* get_fields() const override;
+
   IPluginV3OneBuild* build_ = nullptr;
   IPluginV3OneBuildV2* build_v2_ = nullptr;
   IPluginV3OneRuntime* runtime_ = nullptr;
-  CreatorIdentity identity_;
 };
-
-/// The port as plugins see it during a build.
-DynamicPluginTensorDesc describe(const PortDesc& port, const PortType& type);
-std::vector<DynamicPluginTensorDesc> describe(std::span<const PortDesc> ports);
 
 /// Every combination of types and formats that the plugin supports, up to its limit, with each of
 /// its tactics. `plugin` is configured in passing, so it must be a clone of the caller's own.

@@ -165,7 +165,6 @@ def test_launch_parameters():
     assert params.grid_z.constant_value() == 7
     with pytest.raises(trt.Error, match="block_x must be an int"):
         params.block_x = 1.5
-    assert trt.KernelLaunchParams is trtp.KernelLaunchParams
 
 
 def test_shape():

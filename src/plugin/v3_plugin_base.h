@@ -1,0 +1,123 @@
+#pragma once
+
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "network/operator.h"
+#include "opwright/plugin_base.h"
+#include "plugin/callback.h"
+#include "plugin/fields.h"
+#include "plugin/registry.h"
+
+namespace opwright {
+
+class ExprBuilder;
+
+/// Whether the plugin is of the Quick family: its core part says so.
+bool is_quick(IPluginV3& plugin);
+/// Throws Error when the plugin cannot be cloned.
+std::unique_ptr<IPluginV3> clone_of(IPluginV3& plugin);
+
+/// What the two families of V3 plugins, One and Quick, have in common: a plugin that is owned, its
+/// identity, and the questions that both answer.
+class V3PluginBase {
+ public:
+  virtual ~V3PluginBase() = default;
+  IPluginV3& object() const { return *object_; }
+  const CreatorIdentity& identity() const { return identity_; }
+
+  /// To be called after each method that returns no status: throws what a callback left behind, an
+  /// Error with prefix().
+  void check(std::string_view layer) const;
+  /// The same where the layer is not known, and perhaps not the plugin either.
+  void check() const;
+  /// To be called with the status of each method: the same, or Error naming layer, plugin, method
+  /// and status.
+  void check(std::string_view layer, const char* method, int status) const;
+  /// Layer and plugin, as messages begin.
+  std::string prefix(std::string_view layer) const {
+    return str("layer '", layer, "': plugin ", str(identity_), ": ");
+  }
+  /// Throws Error that starts with prefix().
+  template <class... Parts>
+  [[noreturn]] void reject(std::string_view layer, const Parts&... parts) const {
+    fail(prefix(layer), parts...);
+  }
+
+  /// Whether there is a build part, which what follows needs, but for fields().
+  virtual bool has_build() const = 0;
+  int num_outputs(std::string_view layer) const;
+  /// The input that the output is aliased to, or -1. Throws Error for an input that is not there.
+  int aliased_input(std::string_view layer, int output, int num_inputs) const;
+  /// Types and shapes of the outputs. The last `num_shape_inputs` inputs of the context are shape
+  /// tensors. `builder` gives the expressions that the plugin sees.
+  std::vector<OutputInfo> infer(InferContext& context, ExprBuilder& builder, int num_inputs,
+                                int num_shape_inputs) const;
+  /// The tactics for the last configuration, 0 where there are none.
+  std::vector<int32_t> tactics(std::string_view layer) const;
+  /// getTimingCacheID(): null where the plugin gives none.
+  const char* timing_cache_id() const;
+  /// getMetadataString(), empty where the plugin gives none.
+  std::string metadata() const;
+  /// getFieldsToSerialize().
+  FieldValues fields() const;
+
+ protected:
+  explicit V3PluginBase(std::unique_ptr<IPluginV3> object) : object_(std::move(object)) {}
+  V3PluginBase(V3PluginBase&&) = default;
+
+  /// The core part, which must be there, of one of these interfaces.
+  IPluginCapability* core(std::initializer_list<std::string_view> kinds) const;
+  /// Throws Error when the plugin cannot be cloned.
+  std::unique_ptr<IPluginV3> clone_object() const;
+  /// Null where there is none. Throws Error when it is not of one of these interfaces.
+  IPluginCapability* part(PluginCapabilityType type, const char* what,
+                          std::initializer_list<std::string_view> kinds) const;
+  /// To be called once, with the core part.
+  template <class Core>
+  void identify(const Core& core) {
+    const char* name = core.getPluginName();
+    rethrow_pending_exception();
+    const char* version = core.getPluginVersion();
+    rethrow_pending_exception();
+    const char* plugin_namespace = core.getPluginNamespace();
+    rethrow_pending_exception();
+    set_identity(name, version, plugin_namespace);
+  }
+
+ private:
+  // What both families have in the build part, which must be there.
+  virtual int32_t get_num_outputs() const = 0;
+  virtual int32_t get_output_types(DataType* outputs, int32_t num_outputs, const DataType* inputs,
+                                   const int32_t* ranks, int32_t num_inputs) const = 0;
+  virtual int32_t get_output_shapes(const DimsExprs* inputs, int32_t num_inputs,
+                                    const DimsExprs* shape_inputs, int32_t num_shape_inputs,
+                                    DimsExprs* outputs, int32_t num_outputs,
+                                    IExprBuilder& builder) const = 0;
+  virtual int32_t get_aliased_input(int32_t output) const = 0;
+  virtual int32_t get_num_tactics() const = 0;
+  virtual int32_t get_tactics(int32_t* tactics, int32_t count) const = 0;
+  virtual const char* get_timing_cache_id() const = 0;
+  virtual const char* get_metadata() const = 0;
+  // Of the runtime part.
+  virtual const PluginFieldCollection* get_fields() const = 0;
+
+  void set_identity(const char* name, const char* version, const char* plugin_namespace);
+  std::vector<DataType> infer_types(const InferContext& context, int num_inputs,
+                                    int num_outputs) const;
+  std::vector<OutputInfo> infer_shapes(const InferContext& context, ExprBuilder& builder,
+                                       int num_inputs, int num_shape_inputs, int num_outputs) const;
+
+  std::unique_ptr<IPluginV3> object_;
+  CreatorIdentity identity_;
+};
+
+/// The plugin as one of its family. Throws Error when a part is missing that an engine needs, or is
+/// of another kind.
+std::unique_ptr<V3PluginBase> own_v3(std::unique_ptr<IPluginV3> plugin);
+
+}  // namespace opwright

@@ -1,0 +1,263 @@
+#include "plugin/v3_quick_operator.h"
+
+#include <utility>
+
+#include "backend/device.h"
+#include "base/error.h"
+#include "base/types.h"
+#include "plugin/callback.h"
+#include "plugin/compiled_kernels.h"
+#include "plugin/descriptors.h"
+#include "plugin/expr_builder.h"
+#include "plugin/plugin_layers.h"
+#include "plugin/quick_launch.h"
+#include "plugin/shared_object.h"
+#include "plugin/v3_storage.h"
+
+namespace opwright {
+
+namespace {
+
+class QuickKernel final : public Kernel {
+ public:
+  /// `plugin` is the caller's own clone.
+  QuickKernel(V3QuickPlugin plugin, const KernelArgs& args, int num_inputs)
+      : layer_(args.layer),
+        plugin_(std::move(plugin)),
+        runtime_(&plugin_.runtime()),
+        domain_(execution_domain(plugin_.object().getAPILanguage())),
+        inputs_(args.inputs.first(static_cast<size_t>(num_inputs))),
+        outputs_(args.outputs) {
+    plugin_.check(layer_, "setTactic",
+                  runtime_->setTactic(static_cast<int32_t>(args.candidate->tactic)));
+  }
+
+  ExecutionDomain* domain() const override { return domain_; }
+
+  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
+    inputs_.set(inputs);
+    outputs_.set(outputs);
+  }
+
+  void enqueue(void const* const* inputs, void* const* outputs, void*, Queue queue) override {
+    const int32_t status = runtime_->enqueue(
+        inputs_.descs.data(), outputs_.descs.data(), inputs, outputs, inputs_.strides.data(),
+        outputs_.strides.data(), static_cast<int32_t>(inputs_.descs.size()),
+        static_cast<int32_t>(outputs_.descs.size()), static_cast<cudaStream_t>(queue));
+    if (status != 0) [[unlikely]]
+      plugin_.check(layer_, "enqueue", status);
+  }
+
+ private:
+  struct Ports {
+    explicit Ports(std::span<const PortDesc> ports)
+        : descs(describe_for_run(ports)), strides(ports.size()) {}
+    void set(std::span<const Shape> shapes) {
+      for (size_t i = 0; i < descs.size(); ++i) {
+        descs[i].dims = shapes[i].dims();
+        strides[i] = strides_of(shapes[i], descs[i].format);
+      }
+    }
+    std::vector<PluginTensorDesc> descs;
+    std::vector<Dims> strides;
+  };
+
+  const std::string layer_;
+  const V3QuickPlugin plugin_;
+  IPluginV3QuickRuntime* const runtime_;
+  ExecutionDomain* const domain_;
+  Ports inputs_, outputs_;
+};
+
+/// The ports of a candidate as a plugin describes them that brings a compiled kernel: extents are
+/// the symbols of KernelCode.
+class LaunchContext final : public InferContext {
+ public:
+  explicit LaunchContext(const KernelArgs& args) : tensors_(args.inputs.size()) {
+    for (size_t i = 0; i < args.inputs.size(); ++i) {
+      const PortDesc& port = args.inputs[i];
+      tensors_[i].dtype = port.type.dtype;
+      for (int axis = 0; axis < port.opt.rank(); ++axis, ++num_extents_)
+        tensors_[i].dims.push_back(port.min[axis] == port.max[axis] ? Expr(port.opt[axis])
+                                                                    : Expr::symbol(num_extents_));
+      pointers_.push_back(&tensors_[i]);
+    }
+    inputs = pointers_;
+    layer = args.layer;
+  }
+
+  Expr declare_size_tensor(int, const Expr&, const Expr&) override {
+    return Expr::symbol(num_extents_ + num_sizes_++);
+  }
+  /// Throws Error for an expression over sizes that are known only when the kernel has run.
+  void check(const Expr& expr, const char* what) const {
+    std::vector<bool> sizes(static_cast<size_t>(num_extents_ + num_sizes_), false);
+    for (int i = 0; i < num_sizes_; ++i) sizes[static_cast<size_t>(num_extents_ + i)] = true;
+    require(!expr.depends_on(sizes), what,
+            " depends on a size tensor, which the kernel itself writes");
+  }
+
+ private:
+  std::vector<TensorInfo> tensors_;
+  std::vector<const TensorInfo*> pointers_;
+  int num_extents_ = 0, num_sizes_ = 0;
+};
+
+class PluginV3Quick final : public Operator {
+ public:
+  PluginV3Quick(V3QuickPlugin plugin, int num_inputs, int num_shape_inputs, bool is_configured)
+      : plugin_(std::move(plugin)),
+        num_inputs_(num_inputs),
+        num_shape_inputs_(num_shape_inputs),
+        is_configured_(is_configured) {}
+
+  IPluginV3& plugin() const { return plugin_.object(); }
+  std::string_view kind() const override { return "PluginV3"; }
+  bool is_pure() const override { return false; }
+  bool is_shape_input(int input) const override { return input >= num_inputs_; }
+  std::string metadata() const override { return plugin_.metadata(); }
+  std::unique_ptr<Layer> make_layer() const override { return std::make_unique<PluginV3Layer>(); }
+
+  std::vector<OutputInfo> infer(InferContext& context) const override {
+    ExprBuilder builder(context, plugin_.num_outputs(context.layer));
+    return plugin_.infer(context, builder, num_inputs_, num_shape_inputs_);
+  }
+
+  std::vector<Candidate> candidates(const CandidateQuery& query) const override {
+    return quick_candidates(plugin_.clone(), query, num_shape_inputs_);
+  }
+
+  std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
+    if (plugin_.aot() != nullptr) return compiled(args)->make_kernel(args);
+    return std::make_unique<QuickKernel>(is_configured_ ? plugin_.clone() : configured(args), args,
+                                         num_inputs_);
+  }
+
+  /// A plugin may serialize what configurePlugin() told it, so what is stored is configured for the
+  /// chosen candidate.
+  OperatorPtr specialize(const KernelArgs& args) const override {
+    if (plugin_.aot() != nullptr) return compiled(args);
+    return std::make_shared<PluginV3Quick>(configured(args), num_inputs_, num_shape_inputs_, true);
+  }
+
+  Attributes attributes() const override {
+    return store_v3(plugin_, num_inputs_, num_shape_inputs_, 0);
+  }
+
+  std::optional<std::string> timing_key() const override {
+    const char* id = plugin_.timing_cache_id();
+    if (id == nullptr) return std::nullopt;
+    return str("PluginV3Quick ", plugin_.aot() != nullptr ? "compiled " : "callback ",
+               str(plugin_.identity()), ' ', id);
+  }
+
+  std::vector<PluginRequirement> requirements() const override {
+    if (plugin_.aot() != nullptr) return {};
+    const CreatorIdentity& id = plugin_.identity();
+    return {{"PluginV3", id.name, id.version, id.plugin_namespace}};
+  }
+
+ private:
+  V3QuickPlugin configured(const KernelArgs& args) const {
+    V3QuickPlugin clone = plugin_.clone();
+    clone.configure(args.layer, describe(args.inputs.first(static_cast<size_t>(num_inputs_))),
+                    describe(args.outputs));
+    return clone;
+  }
+
+  OperatorPtr compiled(const KernelArgs& args) const {
+    return compiled_.get(args, timing_key().value_or(""), [&] { return compile(args); });
+  }
+
+  KernelCode compile(const KernelArgs& args) const {
+    const V3QuickPlugin plugin = configured(args);
+    LaunchContext context(args);
+    ExprBuilder builder(context, static_cast<int>(args.outputs.size()));
+    // Decorator layers keep the expressions of getOutputShapes() for getLaunchParams().
+    plugin.infer(context, builder, num_inputs_, 0);
+    const auto tactic = static_cast<int32_t>(args.candidate->tactic);
+    plugin.check(args.layer, "setTactic", plugin.aot()->setTactic(tactic));
+    KernelCode code;
+    take_launch(plugin, args, context, builder, code);
+    take_kernel(plugin, args, code);
+    return code;
+  }
+
+  void take_launch(const V3QuickPlugin& plugin, const KernelArgs& args,
+                   const LaunchContext& context, ExprBuilder& builder, KernelCode& code) const {
+    std::vector<DimsExprs> extents;
+    for (const TensorInfo* input : context.inputs) extents.push_back(builder.wrap(input->dims));
+    std::vector<DynamicPluginTensorDesc> ports = describe(args.inputs);
+    for (const DynamicPluginTensorDesc& output : describe(args.outputs)) ports.push_back(output);
+    QuickLaunchParams launch(builder);
+    QuickArguments arguments(builder);
+    const int32_t status = plugin.aot()->getLaunchParams(extents.data(), ports.data(), num_inputs_,
+                                                         static_cast<int32_t>(args.outputs.size()),
+                                                         &launch, &arguments, builder);
+    plugin.check(args.layer, "getLaunchParams", status);
+    try {
+      builder.check();
+      launch.take(code);
+      arguments.take(code);
+      for (int i = 0; i < 3; ++i) {
+        context.check(code.grid[i], "the grid");
+        context.check(code.block[i], "the block");
+      }
+      context.check(code.shared_memory, "sharedMem");
+      for (const KernelArgument& argument : code.arguments)
+        context.check(argument.value, "an extra argument");
+    } catch (const Error& error) {
+      plugin.reject(args.layer, "getLaunchParams(): ", error.what());
+    }
+  }
+
+  void take_kernel(const V3QuickPlugin& plugin, const KernelArgs& args, KernelCode& code) const {
+    const std::vector<PluginTensorDesc> inputs = describe_for_run(args.inputs);
+    const std::vector<PluginTensorDesc> outputs = describe_for_run(args.outputs);
+    const char* name = nullptr;
+    char* bytes = nullptr;
+    int32_t size = 0;
+    plugin.check(
+        args.layer, "getKernel",
+        plugin.aot()->getKernel(inputs.data(), num_inputs_, outputs.data(),
+                                static_cast<int32_t>(outputs.size()), &name, &bytes, &size));
+    if (name == nullptr || *name == '\0' || bytes == nullptr || size <= 0)
+      plugin.reject(args.layer, "getKernel() gave ",
+                    name == nullptr || *name == '\0' ? "no kernel name" : "no code");
+    code.name = name;
+    code.object.name = plugin.identity().name + " " + code.name;
+    code.object.bytes = Blob::copy(bytes, static_cast<size_t>(size));
+    code.object.host = args.device->type() == DeviceType::kCPU;
+    const std::string target = plugin.kernel_target();
+    code.object.target = target.empty() ? args.device->architecture() : target;
+    if (!code.object.host) return;
+    const std::string fault = shared_object_fault(code.object.bytes);
+    if (!fault.empty())
+      plugin.reject(args.layer, "the code of kernel '", code.name,
+                    "' that getKernel() gave is no shared object for the CPU: ", fault);
+  }
+
+  const V3QuickPlugin plugin_;
+  const int num_inputs_;
+  const int num_shape_inputs_;
+  const bool is_configured_;
+  mutable CompiledKernels compiled_;
+};
+
+}  // namespace
+
+OperatorPtr make_v3_quick_operator(V3QuickPlugin plugin, int num_inputs, int num_shape_inputs,
+                                   bool is_configured) {
+  require(plugin.aot() == nullptr || num_shape_inputs == 0, "plugin ", str(plugin.identity()),
+          " brings a compiled kernel, so it cannot have shape inputs, but was given ",
+          num_shape_inputs, "; make it a plugin that is called, or pass shapes as tensors");
+  return std::make_shared<PluginV3Quick>(std::move(plugin), num_inputs, num_shape_inputs,
+                                         is_configured);
+}
+
+IPluginV3* quick_plugin_of(const Operator& op) {
+  const auto* quick = dynamic_cast<const PluginV3Quick*>(&op);
+  return quick != nullptr ? &quick->plugin() : nullptr;
+}
+
+}  // namespace opwright

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <string>
+
+#include "network/attributes.h"
+#include "plugin/v3_plugin_base.h"
+
+namespace opwright {
+
+/// What a plan stores of a V3 plugin of either family besides its fields.
+struct StoredV3 {
+  std::string plugin, version, plugin_namespace;
+  int num_inputs = 0;
+  int num_shape_inputs = 0;
+  /// Known once a candidate was chosen, else -1.
+  int64_t workspace_size = -1;
+
+  template <class V>
+  void visit(V& v) {
+    v("plugin", plugin);
+    v("version", version);
+    v("namespace", plugin_namespace);
+    v("num_inputs", num_inputs);
+    v("num_shape_inputs", num_shape_inputs);
+    v("workspace_size", workspace_size);
+  }
+  static constexpr size_t kCount = 6;
+};
+
+/// The attributes of an operator of kind "PluginV3": what is above, and the plugin's fields.
+inline Attributes store_v3(const V3PluginBase& plugin, int num_inputs, int num_shape_inputs,
+                           int64_t workspace_size) {
+  const CreatorIdentity& id = plugin.identity();
+  AttributeWriter writer;
+  StoredV3{id.name, id.version, id.plugin_namespace, num_inputs, num_shape_inputs, workspace_size}
+      .visit(writer);
+  for (Attribute& field : encode_fields(plugin.fields()))
+    writer.attributes.push_back(std::move(field));
+  return std::move(writer.attributes);
+}
+
+}  // namespace opwright

@@ -1,0 +1,596 @@
+"""The classes of the Quick family, by a layer of decorators that is built on them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import opwright as trt
+import opwright.plugin as trtp
+from opwright import aot
+from plugin_testing import build, network, new_id, op_of
+from quick_layer import FLOAT, HALF, LINEAR, JitPlugin, Scalar, define
+
+Op, Request = trt.DimensionOperation, trt.QuickPluginCreationRequest
+X = np.random.default_rng(0).random((2, 3, 5, 7), np.float32)
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def name():
+    return f"plugin{next(_numbers)}"
+
+
+def same(expr_builder, inputs, k: float):
+    return [inputs[0]]
+
+
+def scale(name, **parts):
+    """y = k x."""
+    plugin = define(name)(same)
+    plugin.run = lambda x, y, tactic, k: np.multiply(x, np.asarray(k, x.dtype), out=y)
+    plugin.__dict__.update(parts)
+    return plugin
+
+
+def one(plugin, shape=X.shape, flags=0, aot=None, **attrs):
+    net = network(flags)
+    x = net.add_input("x", FLOAT, shape)
+    return net, net.add_plugin(plugin(x, **attrs), aot=aot)
+
+
+def run(plugin, x=X, **attrs):
+    net, layer = one(plugin, x.shape, **attrs)
+    return build(net, layer.get_output(0))(x)
+
+
+def compile_rows(e, extents, in_out, tactic, k, shift=0):
+    """y[row] = k x[row] + shift, a cell of the grid for each row of a matrix."""
+    body = f"for (int32_t i = 0; i < n; ++i) y[r * n + i] = {k}f * x[r * n + i] + {shift}.0f;"
+    source = (
+        f"void scale_rows(const float* x, int32_t n, float* y, int64_t r, int64_t, int64_t) {{"
+        f"{body} }}"
+    )
+    extra = [trtp.SymInt32(0)]
+    code = aot.cpp(source, "scale_rows", inputs=[FLOAT], outputs=[FLOAT], extra=extra)
+    rows, columns = extents[0]
+    return code, [rows], [columns]
+
+
+# Plugins that are called -----------------------------------------------------------------------
+
+
+def test_called_with_strides_and_dynamic_shapes(name):
+    plugin = scale(name)
+    net, layer = one(plugin, (-1, 3, -1, 7), k=2.5)
+    assert isinstance(layer.plugin, JitPlugin)
+    shapes = {"x": ((1, 3, 1, 7), X.shape, (4, 3, 9, 7))}
+    engine = build(net, layer.get_output(0), shapes=shapes)
+    np.testing.assert_array_equal(engine(X), np.float32(2.5) * X)
+    other = np.ones((4, 3, 9, 7), np.float32)
+    np.testing.assert_array_equal(engine(other), np.float32(2.5) * other)
+    np.testing.assert_array_equal(engine(X), np.float32(2.5) * X)
+    assert plugin.ranks == [4]
+
+
+def test_formats_types_and_tactics(name):
+    """Each of a plugin's combinations is timed with its own tactics; strides follow the format."""
+    seen = set()
+
+    def compute(x, y, tactic, k):
+        seen.add((x.dtype.name, x.strides[1] == x.itemsize, y.strides[1] == y.itemsize, tactic))
+        np.multiply(x, np.asarray(k, x.dtype), out=y)
+
+    hwc = trt.TensorFormat.HWC
+    plugin = scale(
+        name,
+        run=compute,
+        combinations=[
+            [(FLOAT, LINEAR), (FLOAT, LINEAR)],
+            [(FLOAT, hwc), (FLOAT, LINEAR)],
+            [(HALF, hwc), (HALF, hwc)],
+            [(trt.int64, LINEAR), (FLOAT, LINEAR)],
+            [(FLOAT, LINEAR), (FLOAT, LINEAR)],
+        ],
+        tactics=lambda dtype: [4, 2] if dtype == FLOAT else [],
+    )
+    net, layer = one(plugin, k=2.0)
+    engine = build(net, layer.get_output(0), fp16=True)
+    assert seen == {
+        ("float32", False, False, 4),
+        ("float32", False, False, 2),
+        ("float32", True, False, 4),
+        ("float32", True, False, 2),
+        ("float16", True, True, 0),
+    }
+    np.testing.assert_allclose(engine(X), 2 * X, rtol=2e-3)
+
+
+def test_aliased_output(name):
+    plugin = define(name)(same)
+    plugin.aliases = {0: 0}
+    addresses = []
+
+    def add(x, y, tactic, k):
+        addresses.append((x.ctypes.data, y.ctypes.data))
+        x += np.float32(k)
+
+    plugin.run = add
+    x = X.copy()
+    np.testing.assert_array_equal(run(plugin, x, k=3.0), X + 3)
+    assert all(first == second for first, second in addresses)
+
+
+def test_size_tensor_and_empty_tensors(name):
+    """Non-zero values of a vector: their number is known when the plugin has run."""
+
+    @define(name, num_outputs=2)
+    def plugin(e, inputs):
+        n = inputs[0][0]
+        half = e.operation(Op.CEIL_DIV, n, e.constant(2))
+        return [[e.declare_size_tensor(1, half, n)], []]
+
+    plugin.types = lambda types: [types[0], trt.int32]
+
+    def compute(x, values, count, tactic):
+        assert x.ctypes.data != 0 and values.ctypes.data != 0
+        found = x[x != 0]
+        values[: found.size] = found
+        count[...] = found.size
+
+    plugin.run = compute
+    net = network()
+    layer = net.add_plugin(plugin(net.add_input("x", FLOAT, (-1,))))
+    engine = build(net, layer.get_output(0), shapes={"x": ((0,), (6,), (9,))})
+    for x in ([0, 1, 0, 2, 3], [0, 0], [], [5, 6, 7, 8, 9, 1, 2, 3, 4]):
+        x = np.array(x, np.float32)
+        np.testing.assert_array_equal(engine(x), x[x != 0])
+
+
+def test_shape_inputs(name):
+    plugin = define(name)(same)
+    plugin.shapes = lambda e, inputs, k: [inputs[0]]
+    plugin.run = lambda x, y, tactic, k: np.copyto(y, k * x)
+
+    class Takes(JitPlugin):
+        def get_output_shapes(self, inputs, shape_inputs, exprBuilder):
+            assert len(inputs) == 1
+            return [trt.DimsExprs(list(shape_inputs[0]))]
+
+        def enqueue(self, input_desc, output_desc, inputs, outputs, in_strides, out_strides, _):
+            assert len(input_desc) == len(inputs) == 1
+            super().enqueue(input_desc, output_desc, inputs, outputs, in_strides, out_strides, 0)
+
+    net = network()
+    x, shape = net.add_input("x", FLOAT, (1, 4)), net.add_constant((2,), np.array([3, 4]))
+    layer = net.add_plugin_v3([x], [shape.get_output(0)], Takes(plugin, {"k": 2.0}))
+    assert tuple(layer.get_output(0).shape) == (3, 4)
+    x = np.arange(4, dtype=np.float32).reshape(1, 4)
+    np.testing.assert_array_equal(
+        build(net, layer.get_output(0))(x), np.broadcast_to(2 * x, (3, 4))
+    )
+
+
+# Plugins that bring a compiled kernel ----------------------------------------------------------
+
+
+def test_compiled_kernel(name, tmp_path):
+    plugin = scale(name, run=None, compile=compile_rows)
+    net, layer = one(plugin, (-1, 7), k=2.5)
+    engine = build(net, layer.get_output(0), shapes={"x": ((0, 7), (4, 7), (9, 7))})
+    for rows in (4, 9, 1, 0):
+        x = np.random.default_rng(rows).random((rows, 7), np.float32)
+        np.testing.assert_array_equal(engine(x), np.float32(2.5) * x)
+    # It runs where no plugin is, but only with permission.
+    engine.save(tmp_path / "engine")
+    program = (
+        "import sys, numpy as np, opwright\n"
+        f"e = opwright.load({str(tmp_path / 'engine')!r}, allow_host_code=sys.argv[1] == '1')\n"
+        "print(e(np.full((1, 7), 2, np.float32)).tolist())"
+    )
+    command = [sys.executable, "-c", program]
+    allowed = subprocess.run([*command, "1"], capture_output=True, text=True)
+    assert json.loads(allowed.stdout) == [[5.0] * 7], allowed.stderr
+    refused = subprocess.run([*command, "0"], capture_output=True, text=True)
+    assert refused.returncode != 0 and "permission" in refused.stderr
+
+
+def test_compiled_kernel_for_each_tactic(name):
+    compiled = []
+
+    def compile(e, extents, in_out, tactic, k):
+        compiled.append((tactic, [port.desc.type for port in in_out], tuple(in_out[0].max)))
+        return compile_rows(e, extents, in_out, tactic, k, shift=0)
+
+    plugin = scale(name, run=None, compile=compile, tactics=lambda dtype: [1, 2])
+    x = np.ones((3, 7), np.float32)
+    np.testing.assert_array_equal(run(plugin, x, k=3.0), 3 * x)
+    # Once each: what was timed is what the engine gets.
+    assert sorted(compiled) == [(t, [FLOAT, FLOAT], (3, 7)) for t in (1, 2)]
+
+
+def test_which_implementation_a_network_gets(name):
+    plugin = scale(name, compile=lambda *args, k, **kw: compile_rows(*args, k=k, shift=1, **kw))
+    x = np.ones((2, 7), np.float32)
+    flag = trt.NetworkDefinitionCreationFlag
+    aot_flag, jit_flag = (
+        1 << int(f) for f in (flag.PREFER_AOT_PYTHON_PLUGINS, flag.PREFER_JIT_PYTHON_PLUGINS)
+    )
+    cases = [
+        ({"aot": True}, Request.STRICT_AOT, 3),
+        ({"aot": False}, Request.STRICT_JIT, 2),
+        ({"flags": aot_flag}, Request.PREFER_AOT, 3),
+        ({"flags": jit_flag}, Request.PREFER_JIT, 2),
+        ({"flags": aot_flag, "aot": False}, Request.STRICT_JIT, 2),
+        ({}, Request.UNKNOWN, 2),
+    ]
+    for options, request, value in cases:
+        np.testing.assert_array_equal(run(plugin, x, k=2.0, **options), value * x)
+        assert plugin.creator.calls[-1] == (trt.TensorRTPhase.BUILD, request)
+    with pytest.raises(trt.Error, match="both flags"):
+        one(plugin, flags=aot_flag | jit_flag, k=2.0)
+    # As TensorRT's programs ask, also for plugins of our own decorators.
+    net = network()
+    layer = net.add_plugin_v3(
+        *plugin(net.add_input("x", FLOAT, x.shape), k=2.0)(Request.STRICT_AOT)
+    )
+    np.testing.assert_array_equal(build(net, layer.get_output(0))(x), 3 * x)
+
+
+def test_decorated_plugins_are_functions_of_the_request():
+    plugin_id = new_id("both")
+
+    @trtp.register(plugin_id)
+    def describe(x: trtp.TensorDesc, k: float) -> trtp.TensorDesc:
+        return x.like()
+
+    @trtp.impl(plugin_id)
+    def compute(x: trtp.Tensor, k: float, outputs, stream: int):
+        np.multiply(x, np.float32(k), out=np.asarray(outputs[0]))
+
+    @trtp.aot_impl(plugin_id)
+    def compiled(x, k, outputs, tactic):
+        extra = trtp.SymIntExprs.from_tuple([x.shape_expr[1]])
+        code, _, _ = compile_rows(None, [(None, None)], None, tactic, k, shift=1)
+        return code.name, code, trtp.KernelLaunchParams(grid_x=x.shape_expr[0]), extra
+
+    x = np.ones((2, 7), np.float32)
+    for request, value in ((Request.STRICT_JIT, 2), (Request.STRICT_AOT, 3)):
+        net = network()
+        call = op_of(plugin_id)(net.add_input("x", FLOAT, x.shape), k=2.0)
+        inputs, shape_inputs, plugin = call(request)
+        layer = net.add_plugin_v3(inputs, shape_inputs, plugin)
+        np.testing.assert_array_equal(build(net, layer.get_output(0))(x), value * x)
+
+
+# Creators and saved engines --------------------------------------------------------------------
+
+
+def test_from_onnx(name):
+    plugin = scale(name)
+    node = helper.make_node(name, ["x"], ["y"], plugin_namespace="layer", k=2.5, aot=0)
+    values = [
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, s)
+        for n, s in (("x", X.shape), ("y", None))
+    ]
+    graph = helper.make_graph([node], "graph", values[:1], values[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    np.testing.assert_array_equal(trt.build(model)(X), np.float32(2.5) * X)
+    assert plugin.creator.calls == [(trt.TensorRTPhase.BUILD, Request.STRICT_JIT)]
+
+
+def test_loaded_in_another_process(name, tmp_path):
+    net, layer = one(scale(name), k=2.5)
+    build(net, layer.get_output(0)).save(tmp_path / "engine")
+    np.save(tmp_path / "x.npy", X)
+    program = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import numpy as np
+import opwright
+from quick_layer import define
+
+x = np.load({str(tmp_path / "x.npy")!r})
+try:
+    opwright.load({str(tmp_path / "engine")!r})
+except opwright.Error as error:
+    assert {name!r} in str(error) and "'layer'" in str(error), error
+else:
+    raise AssertionError("loaded without its plugin")
+
+@define({name!r})
+def plugin(e, inputs, k: float): return [inputs[0]]
+
+plugin.run = lambda x, y, tactic, k: np.multiply(x, np.float32(k), out=y)
+engine = opwright.load({str(tmp_path / "engine")!r})
+assert plugin.creator.calls == [
+    (opwright.TensorRTPhase.RUNTIME, opwright.QuickPluginCreationRequest.STRICT_JIT)
+]
+np.testing.assert_array_equal(engine(x), np.float32(2.5) * x)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_parts_by_the_inherited_method(name):
+    class Plain(trt.IPluginV3, trt.IPluginV3QuickCore, trt.IPluginV3QuickBuild):
+        pass
+
+    part, types = Plain().get_capability_interface, trt.PluginCapabilityType
+    assert part(types.CORE) is not None and part(types.BUILD) is not None
+    assert part(types.RUNTIME) is None
+    assert issubclass(trt.IPluginV3QuickAOTBuild, trt.IPluginV3QuickBuild)
+
+
+# Plugins of C++ libraries ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def library(plugin_dir):
+    registry = trt.get_plugin_registry()
+    handle = registry.load_library(plugin_dir / "quick_scale_plugin.so")
+    yield registry.get_creator("quick_scale", "1", "")
+    registry.deregister_library(handle)
+
+
+def library_plugin(creator, request=Request.STRICT_JIT):
+    field = trt.PluginField("scale", np.array([2.5], np.float32), trt.PluginFieldType.FLOAT32)
+    fields = trt.PluginFieldCollection([field])
+    return creator.create_plugin("quick_scale", "", fields, trt.TensorRTPhase.BUILD, request)
+
+
+def test_library_plugin_in_an_engine(library, tmp_path):
+    assert isinstance(library, trt.IPluginCreatorV3Quick)
+    assert [field.name for field in library.field_names] == ["scale"]
+    plugin = library_plugin(library)
+    assert isinstance(plugin, trt.IPluginV3QuickCore) and plugin.plugin_name == "quick_scale"
+    net = network()
+    layer = net.add_plugin_v3([net.add_input("x", FLOAT, X.shape)], [], plugin)
+    engine = build(net, layer.get_output(0))
+    np.testing.assert_array_equal(engine(X), np.float32(2.5) * X)
+    engine.save(tmp_path / "engine")
+    np.testing.assert_array_equal(trt.load(tmp_path / "engine")(X), np.float32(2.5) * X)
+    with pytest.raises(trt.Error, match="quick_scale.*refused"):
+        library_plugin(library, Request.STRICT_AOT)
+    # What the engines hold must go before the library does.
+    del engine, layer, net, plugin
+
+
+def test_library_plugin_has_its_parts(library):
+    plugin = library_plugin(library).clone()
+    parts = [plugin.get_capability_interface(t) for t in trt.PluginCapabilityType]
+    core, part, runtime = parts
+    assert core is plugin and isinstance(part, trt.IPluginV3QuickBuild)
+    assert isinstance(runtime, trt.IPluginV3QuickRuntime)
+    assert part.get_num_outputs() == 1 and part.get_aliased_input(0) == -1
+    assert part.get_output_data_types([FLOAT], [4]) == [FLOAT]
+    with pytest.raises(trt.Error, match=r"getOutputDataTypes\(\) returned 1"):
+        part.get_output_data_types([FLOAT], [3])
+    ports = [trt.DynamicPluginTensorDesc(), trt.DynamicPluginTensorDesc()]
+    part.configure_plugin(ports[:1], ports[1:])
+    listed = part.get_supported_format_combinations(ports, 1)
+    assert [desc.format for desc in listed] == [LINEAR] * 2 + [trt.TensorFormat.HWC] * 2
+    assert part.get_valid_tactics() == [3, 1] and part.get_timing_cache_id() == "scale"
+    assert part.get_metadata_string() is None
+    assert runtime.get_fields_to_serialize()[0].data == [2.5]
+
+    desc = trt.PluginTensorDesc()
+    desc.dims, desc.type, desc.format = (1, 2, 1, 2), FLOAT, LINEAR
+    x, y = np.arange(4, dtype=np.float32), np.zeros(4, np.float32)
+    call = [desc], [desc], [x.ctypes.data], [y.ctypes.data], [(4, 2, 2, 1)], [(4, 2, 2, 1)], 0
+    with pytest.raises(trt.Error, match=r"enqueue\(\) returned 1"):
+        runtime.enqueue(*call)
+    runtime.set_tactic(1)
+    runtime.enqueue(*call)
+    np.testing.assert_array_equal(y, 2.5 * x)
+    with pytest.raises(trt.Error, match="expected a list of addresses"):
+        runtime.enqueue([desc], [desc], None, [], [], [], 0)
+    with pytest.raises(trt.Error, match="1 and 0 addresses"):
+        runtime.enqueue([desc], [desc], [x.ctypes.data], [], [(4,)], [(4,)], 0)
+
+
+# Faults ----------------------------------------------------------------------------------------
+
+
+class OwnError(Exception):
+    pass
+
+
+def raising(self, *args):
+    raise OwnError("own")
+
+
+def returning(value):
+    return lambda self, *args: value
+
+
+def setting(**values):
+    """A get_launch_params that sets what is good, but for these: functions of the builder."""
+
+    def get_launch_params(self, inputs, in_out, num_inputs, launchParams, symExprs, exprBuilder):
+        self.code = compile_rows(exprBuilder, self.extents, in_out, 0, 2.0)[0]
+        sizes = {f"{kind}_{axis}": 1 for kind in ("grid", "block") for axis in "xyz"} | values
+        for size, value in sizes.items():
+            if callable(value):
+                value = value(exprBuilder, inputs)
+            elif isinstance(value, int):
+                value = Scalar(exprBuilder.constant(value))
+            if value != "missing":
+                setattr(launchParams, size, value)
+        symExprs.nbSymExprs = 1
+        symExprs[0] = Scalar(inputs[0][1])
+
+    return get_launch_params
+
+
+def no_argument(self, inputs, in_out, num_inputs, launchParams, symExprs, exprBuilder):
+    setting()(self, inputs, in_out, num_inputs, launchParams, symExprs, exprBuilder)
+    symExprs.nbSymExprs = 2
+
+
+DESC = trt.PluginTensorDesc
+BOTH = [
+    ("get_num_outputs", returning(None), "get_num_outputs.*int.*None"),
+    ("get_num_outputs", returning(0), r"returned 0"),
+    ("get_output_data_types", returning(None), "get_output_data_types.*list.*None"),
+    ("get_output_data_types", returning([]), "get_output_data_types.*0 came"),
+    ("get_output_data_types", returning([3.5]), "get_output_data_types.*DataType.*3.5"),
+    ("get_output_shapes", returning(None), "get_output_shapes.*list.*None"),
+    ("get_output_shapes", returning([1]), "get_output_shapes.*DimsExprs.*1"),
+    ("get_output_shapes", returning([[], []]), "get_output_shapes.*2 came"),
+    ("get_aliased_input", returning("x"), "get_aliased_input.*'x'"),
+    ("get_aliased_input", returning(7), r"returned 7"),
+    ("get_supported_format_combinations", returning(None), "format_combinations.*None"),
+    ("get_supported_format_combinations", returning([]), "format_combinations.* 0 "),
+    ("get_supported_format_combinations", returning([DESC()]), "format_combinations.* 1 "),
+    ("get_supported_format_combinations", returning([1, 2]), "PluginTensorDesc"),
+    ("get_valid_tactics", returning(None), "get_valid_tactics.*None"),
+    ("get_valid_tactics", returning(["1"]), "get_valid_tactics.*'1'"),
+    ("get_valid_tactics", returning([0]), "tactic 0"),
+    ("get_valid_tactics", returning([3, 3]), "tactic 3 twice"),
+    ("get_timing_cache_id", returning(3), "get_timing_cache_id.*3"),
+    ("get_capability_interface", returning(None), "core part"),
+    ("clone", returning(None), "clone.*None"),
+]
+JIT = [
+    ("get_fields_to_serialize", returning(None), "get_fields_to_serialize.*None"),
+    ("get_fields_to_serialize", returning("text"), "get_fields_to_serialize|PluginField"),
+]
+AOT = [
+    ("get_launch_params", returning(None), "getLaunchParams.*gridX was not set"),
+    ("get_launch_params", setting(grid_y="missing"), "gridY was not set"),
+    ("get_launch_params", setting(grid_x=-4), "gridX is -4; it must be at least 0"),
+    ("get_launch_params", setting(block_z=0), "blockZ is 0; it must be at least 1"),
+    ("get_launch_params", setting(shared_mem=-1), "sharedMem is -1"),
+    ("get_launch_params", setting(grid_x=lambda e, _: 3), "grid_x: expected an ISymExpr"),
+    ("get_launch_params", setting(grid_x=lambda e, i: i[0][0]), "grid_x: expected an ISymExpr"),
+    ("get_launch_params", setting(grid_x=lambda e, i: trt.ISymExpr()), "whose expr is"),
+    ("get_launch_params", setting(grid_x=lambda e, i: Scalar(i[0][0], 3.5)), "whose dtype is"),
+    ("get_launch_params", no_argument, "extra argument 1 of 2 was not set"),
+    ("get_kernel", returning(None), "get_kernel.*kernel name.*None"),
+    ("get_kernel", returning(("f", 3)), "get_kernel.*kernel name.*3"),
+    ("get_kernel", returning(("f", b"")), "no code"),
+    ("get_kernel", returning(("", b"x")), "no kernel name"),
+    ("get_kernel", returning(("f", b"PTX")), "no shared object for the CPU"),
+]
+METHODS = [method for method, _, _ in BOTH]
+RAISING = [
+    *((False, m, raising, None) for m in {*METHODS, "configure_plugin", "set_tactic", "enqueue"}),
+    *((False, m, raising, None) for m in ("get_fields_to_serialize",)),
+    *((True, m, raising, None) for m in ("get_launch_params", "get_kernel", "set_tactic")),
+]
+CASES = [
+    *((False, *case) for case in BOTH + JIT),
+    *((True, *case) for case in AOT),
+    *sorted(RAISING, key=lambda case: case[:2]),
+]
+
+
+@pytest.mark.parametrize("compiled, method, body, message", CASES)
+def test_faults(name, compiled, method, body, message):
+    plugin = scale(name, compile=compile_rows if compiled else None)
+    x = np.ones((2, 7), np.float32)
+
+    def create(request):
+        inputs, shape_inputs, made = plugin(tensor, k=2.0)(request)
+        made.__class__ = type("Faulty", (type(made),), {method: body})
+        return inputs, shape_inputs, made
+
+    net = network()
+    tensor = net.add_input("x", FLOAT, x.shape)
+    with pytest.raises(OwnError if body is raising else trt.Error, match=message) as caught:
+        layer = net.add_plugin(create, aot=compiled)
+        build(net, layer.get_output(0))
+    if body is raising:
+        assert traceback.extract_tb(caught.value.__traceback__)[-1].name == "raising"
+    elif method not in ("get_capability_interface", "clone"):
+        assert name in "".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+    # Others go on.
+    np.testing.assert_array_equal(run(plugin, x, k=2.0, aot=compiled), 2 * x)
+
+
+@pytest.mark.parametrize(
+    "create, message",
+    [
+        (returning(None), "refused"),
+        (returning(3), "IPluginV3"),
+        (returning(trt.IPluginV3()), "core part"),
+        (lambda self, name, namespace, fc, phase, qpcr: JitOnly(), "build part"),
+    ],
+)
+def test_creators_that_give_no_plugin(name, create, message):
+    plugin = scale(name)
+    plugin.creator.__class__ = type("Faulty", (type(plugin.creator),), {"create_plugin": create})
+    node = helper.make_node(name, ["x"], ["y"], plugin_namespace="layer", k=2.5)
+    values = [
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, s)
+        for n, s in (("x", X.shape), ("y", None))
+    ]
+    graph = helper.make_graph([node], "graph", values[:1], values[1:])
+    opsets = [helper.make_opsetid("", 19)]
+    model: onnx.ModelProto = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    with pytest.raises((trt.Error, TypeError), match=message):
+        trt.build(model)
+
+
+class JitOnly(trt.IPluginV3, trt.IPluginV3QuickCore, trt.IPluginV3QuickRuntime):
+    plugin_name = "jit_only"
+
+    def clone(self):
+        return JitOnly()
+
+
+def test_an_engine_goes_on_after_enqueue_raised(name):
+    plugin = scale(name)
+    net, layer = one(plugin, k=2.0)
+    engine = build(net, layer.get_output(0))
+    good = plugin.run
+    plugin.run = lambda *args, **attrs: raising(None)
+    with pytest.raises(OwnError):
+        engine(X)
+    plugin.run = good
+    np.testing.assert_array_equal(engine(X), 2 * X)
+
+
+def test_expressions_end_with_their_builder(name):
+    kept = []
+    plugin = scale(name)
+    plugin.shapes = lambda e, inputs, k: kept.extend([inputs[0][0], e]) or [inputs[0]]
+    one(plugin, k=2.0)
+    for use in (lambda: kept[0].is_constant(), lambda: kept[1].constant(3)):
+        with pytest.raises(trt.Error, match="cannot be used after"):
+            use()
+
+
+def test_launch_parameters_end_with_their_call(name):
+    kept = []
+
+    def keep(self, inputs, in_out, num_inputs, launchParams, symExprs, exprBuilder):
+        assert isinstance(launchParams, trt.KernelLaunchParams)
+        assert isinstance(symExprs, trt.ISymExprs)
+        setting()(self, inputs, in_out, num_inputs, launchParams, symExprs, exprBuilder)
+        assert launchParams.grid_x.expr.get_constant_value() == 1
+        assert launchParams.shared_mem is None and len(symExprs) == symExprs.nbSymExprs == 1
+        assert symExprs[0].dtype == trt.PluginArgDataType.INT32
+        with pytest.raises(IndexError):
+            symExprs[1] = symExprs[0]
+        kept.extend([launchParams, symExprs, symExprs[0]])
+
+    plugin = scale(name, compile=compile_rows)
+    net = network()
+    inputs, _, made = plugin(net.add_input("x", FLOAT, (1, 7)), k=2.0)(Request.STRICT_AOT)
+    made.__class__ = type("Keeps", (type(made),), {"get_launch_params": keep})
+    build(net, net.add_plugin_v3(inputs, [], made).get_output(0))
+    with pytest.raises(trt.Error, match="cannot be used after get_launch_params"):
+        kept[0].grid_x = kept[2]
+    with pytest.raises(trt.Error, match="cannot be used after get_launch_params"):
+        len(kept[1])
