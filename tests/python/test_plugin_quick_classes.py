@@ -201,7 +201,7 @@ def test_compiled_kernel(name, tmp_path):
     allowed = subprocess.run([*command, "1"], capture_output=True, text=True)
     assert json.loads(allowed.stdout) == [[5.0] * 7], allowed.stderr
     refused = subprocess.run([*command, "0"], capture_output=True, text=True)
-    assert refused.returncode != 0 and "permission" in refused.stderr
+    assert refused.returncode != 0 and "allow_host_code" in refused.stderr
 
 
 def test_compiled_kernel_for_each_tactic(name):
@@ -234,8 +234,9 @@ def test_which_implementation_a_network_gets(name):
         ({}, Request.UNKNOWN, 2),
     ]
     for options, request, value in cases:
+        plugin.creator.calls.clear()
         np.testing.assert_array_equal(run(plugin, x, k=2.0, **options), value * x)
-        assert plugin.creator.calls[-1] == (trt.TensorRTPhase.BUILD, request)
+        assert plugin.creator.calls[0] == (trt.TensorRTPhase.BUILD, request)
     with pytest.raises(trt.Error, match="both flags"):
         one(plugin, flags=aot_flag | jit_flag, k=2.0)
     # As TensorRT's programs ask, also for plugins of our own decorators.
@@ -285,7 +286,7 @@ def test_from_onnx(name):
     graph = helper.make_graph([node], "graph", values[:1], values[1:])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
     np.testing.assert_array_equal(trt.build(model)(X), np.float32(2.5) * X)
-    assert plugin.creator.calls == [(trt.TensorRTPhase.BUILD, Request.STRICT_JIT)]
+    assert plugin.creator.calls[0] == (trt.TensorRTPhase.BUILD, Request.STRICT_JIT)
 
 
 def test_loaded_in_another_process(name, tmp_path):
@@ -336,10 +337,10 @@ def test_parts_by_the_inherited_method(name):
 
 @pytest.fixture
 def library(plugin_dir):
+    """The creator of the C++ plugin, whose library stays as long as anything may refer to it."""
     registry = trt.get_plugin_registry()
-    handle = registry.load_library(plugin_dir / "quick_scale_plugin.so")
-    yield registry.get_creator("quick_scale", "1", "")
-    registry.deregister_library(handle)
+    registry.load_library(plugin_dir / "quick_scale_plugin.so")
+    return registry.get_creator("quick_scale", "1", "")
 
 
 def library_plugin(creator, request=Request.STRICT_JIT):
@@ -361,8 +362,6 @@ def test_library_plugin_in_an_engine(library, tmp_path):
     np.testing.assert_array_equal(trt.load(tmp_path / "engine")(X), np.float32(2.5) * X)
     with pytest.raises(trt.Error, match="quick_scale.*refused"):
         library_plugin(library, Request.STRICT_AOT)
-    # What the engines hold must go before the library does.
-    del engine, layer, net, plugin
 
 
 def test_library_plugin_has_its_parts(library):
@@ -393,7 +392,7 @@ def test_library_plugin_has_its_parts(library):
     runtime.enqueue(*call)
     np.testing.assert_array_equal(y, 2.5 * x)
     with pytest.raises(trt.Error, match="expected a list of addresses"):
-        runtime.enqueue([desc], [desc], None, [], [], [], 0)
+        runtime.enqueue([desc], [desc], "no", [], [], [], 0)
     with pytest.raises(trt.Error, match="1 and 0 addresses"):
         runtime.enqueue([desc], [desc], [x.ctypes.data], [], [(4,)], [(4,)], 0)
 
