@@ -240,7 +240,9 @@ TEST(V3Engine, FaultsAreOneErrorEach) {
     const std::string message = error_of([&] { one.build(); });
     EXPECT_CONTAINS(message, fault.method);
     EXPECT_CONTAINS(message, fault.rule);
-    if (one.b.has_core) EXPECT_CONTAINS(message, "plugin 'test_plugin'");
+    if (one.b.has_core) {
+      EXPECT_CONTAINS(message, "plugin 'test_plugin'");
+    }
     EXPECT_EQ(healthy.run(2)[0], std::vector<float>(6, 4.0f));
     EXPECT_EQ(one.b.live, 0) << "a plugin leaked";
   }

@@ -87,7 +87,7 @@ void be_row_sums(QuickBehavior& b) {
 TEST(V3Quick, HearsOfRanksAndOfCandidatesOnly) {
   QuickBehavior b;
   b.combinations = {{{DT::kHALF, TF::kLINEAR}, {DT::kHALF, TF::kLINEAR}},
-                    {{DT::kFLOAT, TF::kHWC}, {DT::kFLOAT, TF::kLINEAR}},
+                    {{DT::kFLOAT, TF::kDHWC8}, {DT::kFLOAT, TF::kLINEAR}},
                     {{DT::kFLOAT, TF::kLINEAR}, {DT::kFLOAT, TF::kLINEAR}},
                     {{DT::kFLOAT, TF::kLINEAR}, {DT::kFLOAT, TF::kLINEAR}}};
   b.tactics = [](DT type) {
@@ -101,7 +101,7 @@ TEST(V3Quick, HearsOfRanksAndOfCandidatesOnly) {
 
   const std::vector<PortDesc> ports = {port(DT::kFLOAT, {2, 3, 4})};
   CandidateQuery query = make_query(ports, ports);
-  // FP16 is not allowed and three axes have no HWC.
+  // FP16 is not allowed and three axes have no DHWC8.
   const Candidate linear{{{DT::kFLOAT, TF::kLINEAR}}, {{DT::kFLOAT, TF::kLINEAR}}, 0, ""};
   EXPECT_EQ(op->candidates(query), (std::vector<Candidate>{linear}));
   query.fp16 = true;
