@@ -131,6 +131,45 @@ def v3_python_layer():
     return lambda network, x: network.add_plugin_v3([x], [], IdentityV3())
 
 
+class IdentityQuick(
+    trt.IPluginV3, trt.IPluginV3QuickCore, trt.IPluginV3QuickBuild, trt.IPluginV3QuickRuntime
+):
+    """IPluginV3 of the Quick family as a Python class."""
+
+    plugin_name = "bench_identity_quick"
+    num_outputs = 1
+
+    def clone(self):
+        return IdentityQuick()
+
+    def get_output_data_types(self, input_types, ranks):
+        return [input_types[0]]
+
+    def get_output_shapes(self, inputs, shape_inputs, expr_builder):
+        return [inputs[0]]
+
+    def get_supported_format_combinations(self, in_out, num_inputs):
+        return [port.desc for port in in_out]
+
+    def get_timing_cache_id(self):
+        return ""
+
+    def enqueue(self, input_desc, output_desc, inputs, outputs, in_strides, out_strides, stream):
+        pass
+
+
+class IdentityQuickCreator(trt.IPluginCreatorV3Quick):
+    name = "bench_identity_quick"
+
+    def create_plugin(self, name, namespace, field_collection, phase, request):
+        return IdentityQuick()
+
+
+def quick_python_layer():
+    trt.get_plugin_registry().register_creator(IdentityQuickCreator())
+    return lambda network, x: network.add_plugin_v3([x], [], IdentityQuick())
+
+
 def v3_cpp_layer():
     registry = trt.get_plugin_registry()
     registry.load_library(str(identity_library()))
@@ -205,6 +244,10 @@ def main() -> None:
         "compiled kernel": (function_layer(aot=True), None),
         "Python function": (function_layer(aot=False), (identity_impl, object(), (object(),), 0)),
         "Python class, IPluginV3": (v3_python_layer(), (IdentityV3().enqueue, *lists, 0, 0)),
+        "Python class, Quick": (
+            quick_python_layer(),
+            (IdentityQuick().enqueue, *lists, *lists[:2], 0),
+        ),
     }
     for name, (add_layer, call) in rows.items():
         cost = slope(LENGTHS, run_times(add_layer))
