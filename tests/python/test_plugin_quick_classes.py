@@ -204,6 +204,35 @@ def test_compiled_kernel(name, tmp_path):
     assert refused.returncode != 0 and "allow_host_code" in refused.stderr
 
 
+@pytest.mark.parametrize("by_size", [False, True])
+def test_compiled_kernel_that_writes_a_size(name, by_size):
+    """The positive values of a vector; the launch may not depend on their number."""
+
+    @define(name, num_outputs=2)
+    def plugin(e, inputs):
+        n = inputs[0][0]
+        return [[e.declare_size_tensor(1, n, n)], []]
+
+    def compile(e, extents, in_out, tactic):
+        source = (
+            "void positive(const float* x, int32_t n, float* y, int32_t* size, int64_t, int64_t,"
+            " int64_t) { *size = 0; for (int32_t i = 0; i < n; ++i)"
+            " if (x[i] > 0) y[(*size)++] = x[i]; }"
+        )
+        extra, types = [trtp.SymInt32(0)], [FLOAT, trt.int32]
+        code = aot.cpp(source, "positive", inputs=[FLOAT], outputs=types, extra=extra)
+        return code, [e.constant(1)], [extents[0][0] if by_size else e.constant(5)]
+
+    plugin.types = lambda types: [types[0], trt.int32]
+    plugin.compile = compile
+    x = np.array([1, -2, 3, 0, 5], np.float32)
+    if by_size:
+        with pytest.raises(trt.Error, match="extra argument depends on a size tensor"):
+            run(plugin, x)
+    else:
+        np.testing.assert_array_equal(run(plugin, x), x[x > 0])
+
+
 def test_compiled_kernel_for_each_tactic(name):
     compiled = []
 
@@ -318,6 +347,55 @@ assert plugin.creator.calls == [
 ]
 np.testing.assert_array_equal(engine(x), np.float32(2.5) * x)
 """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+SOURCE = """
+import ctypes
+import numpy as np
+import opwright as trt
+
+class Negate(trt.IPluginV3, trt.IPluginV3QuickCore, trt.IPluginV3QuickBuild,
+             trt.IPluginV3QuickRuntime):
+    plugin_name, num_outputs = "quick_negate", 1
+    def clone(self): return Negate()
+    def get_output_data_types(self, types, ranks): return types
+    def get_output_shapes(self, inputs, shape_inputs, builder): return inputs
+    def get_supported_format_combinations(self, in_out, num_inputs): return [p.desc for p in in_out]
+    def enqueue(self, input_desc, output_desc, inputs, outputs, in_strides, out_strides, stream):
+        memory = ctypes.c_float * int(np.prod(tuple(input_desc[0].dims)))
+        x, y = (np.frombuffer(memory.from_address(a[0]), np.float32) for a in (inputs, outputs))
+        np.negative(x, out=y)
+
+class NegateCreator(trt.IPluginCreatorV3Quick):
+    name = "quick_negate"
+    def create_plugin(self, name, namespace, fields, phase, request): return Negate()
+
+trt.get_plugin_registry().register_creator(NegateCreator())
+"""
+
+
+def test_sources_in_the_engine(tmp_path, monkeypatch):
+    (tmp_path / "quick_negate.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(tmp_path)
+    import quick_negate
+
+    net = network()
+    x = net.add_input("x", FLOAT, X.shape)
+    net.mark_output(net.add_plugin_v3([x], [], quick_negate.Negate()).get_output(0))
+    builder = trt.Builder(trt.Logger())
+    config = builder.create_builder_config()
+    config.embed_python_plugins = True
+    engine = builder.build_serialized_network(net, config)
+    (tmp_path / "engine").write_bytes(memoryview(engine))
+    (tmp_path / "quick_negate.py").unlink()
+    program = (
+        "import opwright, numpy as np\n"
+        f"e = opwright.load({str(tmp_path / 'engine')!r}, allow_host_code=True)\n"
+        f"x = np.ones({X.shape}, np.float32)\n"
+        "np.testing.assert_array_equal(e(x), -x)"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
