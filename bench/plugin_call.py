@@ -237,13 +237,14 @@ def build_seconds(length: int, add_layer) -> float:
 def main() -> None:
     peer = slope(LENGTHS, onnxruntime_times())
     print(f"a node of ONNX Runtime       {peer * 1e6:7.3f} us")
+    v3_python = v3_python_layer()
     lists = [object()], [object()], [1], [2]
     # What the engine runs, and where that is Python, what the same call costs without the engine.
     rows = {
         "C++, IPluginV3": (v3_cpp_layer(), None),
         "compiled kernel": (function_layer(aot=True), None),
         "Python function": (function_layer(aot=False), (identity_impl, object(), (object(),), 0)),
-        "Python class, IPluginV3": (v3_python_layer(), (IdentityV3().enqueue, *lists, 0, 0)),
+        "Python class, IPluginV3": (v3_python, (IdentityV3().enqueue, *lists, 0, 0)),
         "Python class, Quick": (
             quick_python_layer(),
             (IdentityQuick().enqueue, *lists, *lists[:2], 0),
@@ -256,7 +257,7 @@ def main() -> None:
             direct = direct_call(*call)
             line += f"   {direct * 1e6:.3f} us directly, {(cost - direct) * 1e6:.3f} us beyond it"
         print(line)
-    one, many = build_seconds(1, v3_python_layer()), build_seconds(200, v3_python_layer())
+    one, many = build_seconds(1, v3_python), build_seconds(200, v3_python)
     print(f"building 1 plugin {one * 1e3:.1f} ms, 200 identical ones {many * 1e3:.1f} ms")
 
 

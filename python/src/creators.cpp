@@ -14,7 +14,7 @@ class V3CreatorFace final : public CreatorFace<IPluginCreatorV3One> {
 
   IPluginV3* createPlugin(AsciiChar const* name, PluginFieldCollection const* fields,
                           TensorRTPhase phase) noexcept override {
-    return guarded<IPluginV3*>(nullptr, [&]() -> IPluginV3* {
+    return guarded<IPluginV3*>(nullptr, "create_plugin", [&]() -> IPluginV3* {
       FieldCollection collection{fields != nullptr ? copy_fields(*fields) : FieldValues{}};
       nb::object plugin = object().attr("create_plugin")(name, std::move(collection), phase);
       return plugin.is_none() ? nullptr : to_plugin_v3(plugin).release();
@@ -30,7 +30,7 @@ class QuickCreatorFace final : public CreatorFace<IPluginCreatorV3Quick> {
   IPluginV3* createPlugin(AsciiChar const* name, AsciiChar const* plugin_namespace,
                           PluginFieldCollection const* fields, TensorRTPhase phase,
                           QuickPluginCreationRequest request) noexcept override {
-    return guarded<IPluginV3*>(nullptr, [&]() -> IPluginV3* {
+    return guarded<IPluginV3*>(nullptr, "create_plugin", [&]() -> IPluginV3* {
       FieldCollection collection{fields != nullptr ? copy_fields(*fields) : FieldValues{}};
       nb::object plugin = object().attr("create_plugin")(name, plugin_namespace,
                                                          std::move(collection), phase, request);

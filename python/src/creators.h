@@ -27,7 +27,7 @@ class CreatorFace : public Interface, public PythonFace {
   APILanguage getAPILanguage() const noexcept override { return APILanguage::kPYTHON; }
 
   PluginFieldCollection const* getFieldNames() noexcept override {
-    return guarded<PluginFieldCollection const*>(nullptr, [&] {
+    return guarded<PluginFieldCollection const*>(nullptr, "field_names", [&] {
       const bool is_set = nb::hasattr(object(), "field_names");
       nb::object names = is_set ? object().attr("field_names") : nb::none();
       return fields_.set(names.is_none() ? FieldValues{} : to_fields(names, "field_names"));
@@ -43,7 +43,7 @@ class CreatorFace : public Interface, public PythonFace {
 
  private:
   const char* get(const char* attribute, std::string& to) const noexcept {
-    return guarded<const char*>(to.c_str(), [&] {
+    return guarded<const char*>(to.c_str(), attribute, [&] {
       to = text(object(), attribute).value_or(to);
       return to.c_str();
     });

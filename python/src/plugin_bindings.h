@@ -46,7 +46,7 @@ FieldValues to_fields(nb::handle collection, std::string_view what = {});
 nb::object field_data(const FieldValue& value);
 
 /// The C++ face of a Python object that is an IPluginV3, or a clone of the C++ plugin that the
-/// object stands for. Throws TypeError for anything else.
+/// object stands for. Throws Error for anything else.
 std::unique_ptr<IPluginV3> to_plugin_v3(nb::handle object);
 /// The way back: the Python object itself, or one that stands for the C++ plugin, which it owns.
 nb::object from_plugin_v3(std::unique_ptr<IPluginV3> plugin);

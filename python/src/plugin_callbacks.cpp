@@ -78,10 +78,17 @@ bool is_text(nb::handle value) {
   return PyBytes_Check(value.ptr()) != 0 || PyUnicode_Check(value.ptr()) != 0;
 }
 
+nb::object optional_attribute(nb::handle object, const char* name) {
+  nb::object value = nb::steal(PyObject_GetAttrString(object.ptr(), name));
+  if (value.is_valid()) return value;
+  if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) throw nb::python_error();
+  PyErr_Clear();
+  return value;
+}
+
 std::optional<std::string> text(nb::handle object, const char* name) {
-  if (!nb::hasattr(object, name)) return std::nullopt;
-  nb::object value = object.attr(name);
-  if (value.is_none()) return std::nullopt;
+  nb::object value = optional_attribute(object, name);
+  if (!value.is_valid() || value.is_none()) return std::nullopt;
   require(nb::isinstance<nb::str>(value), "expected the attribute ", name, " to be a str; it is ",
           shown(value));
   return nb::cast<std::string>(value);

@@ -50,6 +50,8 @@ nb::list list_of(const T* values, int32_t count) {
 bool is_text(nb::handle value);
 std::string to_text(nb::handle value);
 
+/// An attribute; an invalid object where there is none. Throws what getting it raises otherwise.
+nb::object optional_attribute(nb::handle object, const char* name);
 /// A text attribute; nothing where the object lacks it or it is None.
 std::optional<std::string> text(nb::handle object, const char* name);
 

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "dims_exprs.h"
 #include "library_plugin.h"
+#include "network/shape_inputs.h"
 #include "plugin/plugin_layers.h"
 #include "plugin/v3_plugin_base.h"
 #include "plugin_callbacks.h"
@@ -15,6 +16,9 @@
 
 namespace opwright::python {
 namespace {
+
+constexpr const char* kExpected =
+    "expected an IPluginV3, an object with get_capability_interface and clone; ";
 
 /// Whether the object can be the C++ engine's IPluginV3.
 bool is_plugin(nb::handle object) {
@@ -72,9 +76,10 @@ class Build final : public IPluginV3OneBuildV2 {
 
   int32_t getNbOutputs() const noexcept override {
     return guarded<int32_t>(kFailed, "num_outputs", [&] {
-      require(nb::hasattr(self(), "num_outputs"), "plugin class ", class_name(self()),
+      nb::object value = optional_attribute(self(), "num_outputs");
+      require(value.is_valid(), "plugin class ", class_name(self()),
               " must set num_outputs, the number of its outputs");
-      const int64_t count = integer(self().attr("num_outputs"), "the number of outputs");
+      const int64_t count = integer(value, "the number of outputs");
       require(std::in_range<int32_t>(count), "expected the number of outputs; ", count, " came");
       return static_cast<int32_t>(count);
     });
@@ -121,10 +126,9 @@ class Build final : public IPluginV3OneBuildV2 {
   int32_t getFormatCombinationLimit() noexcept override {
     return guarded<int32_t>(
         kDEFAULT_FORMAT_COMBINATION_LIMIT, "format_combination_limit", [&]() -> int32_t {
-          if (!nb::hasattr(self(), "format_combination_limit"))
-            return kDEFAULT_FORMAT_COMBINATION_LIMIT;
-          const int64_t limit =
-              integer(self().attr("format_combination_limit"), "a number of combinations");
+          nb::object value = optional_attribute(self(), "format_combination_limit");
+          if (!value.is_valid()) return kDEFAULT_FORMAT_COMBINATION_LIMIT;
+          const int64_t limit = integer(value, "a number of combinations");
           require(limit >= 1 && std::in_range<int32_t>(limit),
                   "expected a number of combinations, at least 1; ", limit, " came");
           return static_cast<int32_t>(limit);
@@ -232,7 +236,6 @@ class PythonPlugin final : public IPluginV3 {
   IPluginV3* clone() noexcept override {
     return guarded<IPluginV3*>(nullptr, "clone", [&]() -> IPluginV3* {
       nb::object copy = object_.get().attr("clone")();
-      require(is_plugin(copy), "expected an IPluginV3; ", shown(copy), " came");
       return to_plugin_v3(copy).release();
     });
   }
@@ -244,8 +247,8 @@ class PythonPlugin final : public IPluginV3 {
   template <class Face, class... Args>
   static Face* face(std::unique_ptr<Face>& made, nb::object part, const char* member,
                     const char* expected, Args... args) {
-    require(nb::hasattr(part, member), "expected an ", expected, "; ", shown(part),
-            " came, which has no ", member);
+    require(optional_attribute(part, member).is_valid(), "expected an ", expected, "; ",
+            shown(part), " came, which has no ", member);
     if (!made) made = std::make_unique<Face>(std::move(part), std::move(args)...);
     return made.get();
   }
@@ -262,8 +265,7 @@ IPluginV3* RuntimePart::attachToContext(IPluginResourceContext* context) noexcep
   return guarded<IPluginV3*>(nullptr, "attach_to_context", [&]() -> IPluginV3* {
     auto shared = std::make_shared<IPluginResourceContext*>(context);
     nb::object attached = self().attr("attach_to_context")(ResourceContextRef{shared});
-    require(is_plugin(attached), "expected an IPluginV3, a clone of the whole plugin; ",
-            shown(attached), " came");
+    require(is_plugin(attached), kExpected, shown(attached), " came");
     if (library_plugin(attached) != nullptr) return to_plugin_v3(attached).release();
     return new PythonPlugin(attached, std::move(shared));
   });
@@ -273,11 +275,7 @@ IPluginV3* RuntimePart::attachToContext(IPluginResourceContext* context) noexcep
 
 std::unique_ptr<IPluginV3> to_plugin_v3(nb::handle object) {
   if (IPluginV3* plugin = library_plugin(object); plugin != nullptr) return clone_of(*plugin);
-  if (!is_plugin(object))
-    throw nb::type_error(("expected an IPluginV3, an object with get_capability_interface and "
-                          "clone; " +
-                          nb::cast<std::string>(nb::repr(object)) + " came")
-                             .c_str());
+  require(is_plugin(object), kExpected, shown(object), " came");
   return std::make_unique<PythonPlugin>(nb::borrow(object), nullptr);
 }
 
@@ -302,10 +300,21 @@ Layer* add_plugin_v3(Network& network, nb::handle inputs, nb::handle shape_input
   };
   take(inputs, num_inputs, "inputs");
   take(shape_inputs, num_shape_inputs, "shape_inputs");
+  for (int i = num_inputs; i < num_inputs + num_shape_inputs; ++i)
+    if (&tensors[static_cast<size_t>(i)]->network() == &network)
+      make_shape_inputs(*tensors[static_cast<size_t>(i)]);
   // The network's own copy, so that what the caller does to the plugin later has no effect.
   OperatorPtr op = operator_of_call(plugin, network);
-  if (op == nullptr)
-    op = make_plugin_v3_operator(*to_plugin_v3(plugin), num_inputs, num_shape_inputs);
+  if (op == nullptr) {
+    if (!is_plugin(plugin)) throw nb::type_error(str(kExpected, shown(plugin), " came").c_str());
+    try {
+      op = make_plugin_v3_operator(*to_plugin_v3(plugin), num_inputs, num_shape_inputs);
+    } catch (const Error& error) {
+      // A plugin that lacks a part may have no name of its own.
+      fail_with(error.code(), "add_plugin_v3 with an object of class ", class_name(plugin), ": ",
+                error.what());
+    }
+  }
   return network.add_layer(std::move(op), tensors);
 }
 

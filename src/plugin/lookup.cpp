@@ -127,8 +127,12 @@ OperatorPtr make_from_creator(const PluginNode& node, IPluginCreatorInterface& c
     fail(owner, ": its creator refused the attributes (", list_names(node.attributes),
          "); it declares: ", expected.empty() ? "none" : expected);
   }
-  return adopt_plugin_v3(std::move(plugin), node.num_inputs - node.num_shape_inputs,
-                         node.num_shape_inputs);
+  try {
+    return adopt_plugin_v3(std::move(plugin), node.num_inputs - node.num_shape_inputs,
+                           node.num_shape_inputs);
+  } catch (const Error& error) {
+    fail_with(error.code(), owner, ": what its creator made cannot be used: ", error.what());
+  }
 }
 
 IPluginCreatorInterface* find_creator(IPluginRegistry* registry, const CreatorIdentity& id) {

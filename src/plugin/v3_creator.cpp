@@ -61,7 +61,8 @@ std::unique_ptr<IPluginV3> create_v3(IPluginCreatorInterface& creator, const Cre
         return quick.createPlugin(id.name.c_str(), id.plugin_namespace.c_str(), &collection, phase,
                                   request);
       }));
-  rethrow_pending_exception();
+  if (has_pending_exception())
+    rethrow_pending_exception(str("layer '", layer, "': plugin ", str(id), ": "));
   return plugin;
 }
 

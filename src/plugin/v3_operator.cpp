@@ -94,7 +94,11 @@ class PluginV3Kernel final : public Kernel {
     if (attached == nullptr) plugin.reject(layer_, "attachToContext() returned null");
     // Some plugins return themselves instead of a clone.
     if (attached == &plugin.object()) return plugin;
-    return V3Plugin(std::unique_ptr<IPluginV3>(attached));
+    try {
+      return V3Plugin(std::unique_ptr<IPluginV3>(attached));
+    } catch (const Error& error) {
+      plugin.reject(layer_, "what attachToContext() returned cannot be used: ", error.what());
+    }
   }
 
   const std::string layer_;
@@ -229,11 +233,16 @@ OperatorPtr load_plugin_v3(const Attributes& attributes, const OperatorLoadConte
                 QuickPluginCreationRequest::kSTRICT_JIT);
   require(plugin != nullptr, "layer '", context.layer, "': the creator of plugin ", str(id),
           " could not make it from the ", fields.size(), " fields that the engine stores");
-  if (is_quick(*plugin))
-    return make_v3_quick_operator(V3QuickPlugin(std::move(plugin)), stored.num_inputs,
-                                  stored.num_shape_inputs, true);
-  return std::make_shared<PluginV3>(V3Plugin(std::move(plugin)), stored.num_inputs,
-                                    stored.num_shape_inputs, stored.workspace_size);
+  try {
+    if (is_quick(*plugin))
+      return make_v3_quick_operator(V3QuickPlugin(std::move(plugin)), stored.num_inputs,
+                                    stored.num_shape_inputs, true);
+    return std::make_shared<PluginV3>(V3Plugin(std::move(plugin)), stored.num_inputs,
+                                      stored.num_shape_inputs, stored.workspace_size);
+  } catch (const Error& error) {
+    fail_with(error.code(), "layer '", context.layer, "': plugin ", str(id),
+              ": what its creator made cannot be used: ", error.what());
+  }
 }
 
 }  // namespace opwright

@@ -120,7 +120,7 @@ WRONG_ANSWERS = [
     # attributes of the core part
     ({"plugin_name": 3}, "plugin_name", "to be a str; it is 3"),
     ({"plugin_version": 3}, "plugin_version", "to be a str; it is 3"),
-    ({"plugin_namespace": b"x"}, "plugin_namespace", "to be a str; it is b'x'"),
+    ({"plugin_namespace": 3.5}, "plugin_namespace", "to be a str; it is 3.5"),
     # parts
     (without(CORE), "getCapabilityInterface", "no core part"),
     (without(BUILD), "getCapabilityInterface", "no build part"),
@@ -135,8 +135,8 @@ WRONG_ANSWERS = [
         "get_capability_interface",
         "expected an IPluginV3OneRuntime; 'x' came",
     ),
-    ({"clone": returns(None)}, "clone", "expected an IPluginV3; None came"),
-    ({"clone": returns("copy")}, "clone", "expected an IPluginV3; 'copy' came"),
+    ({"clone": returns(None)}, "clone", "expected an IPluginV3, an object"),
+    ({"clone": returns("copy")}, "clone", "clone; 'copy' came"),
     # attributes of the build part
     ({"num_outputs": None}, "num_outputs", "expected the number of outputs"),
     ({"num_outputs": "two"}, "num_outputs", "expected the number of outputs"),
@@ -177,7 +177,7 @@ WRONG_ANSWERS = [
         "getOutputShapes",
         "negative value -7",
     ),
-    ({"get_output_shapes": first_extent(huge)}, "getOutputShapes", "overflow"),
+    ({"get_output_shapes": first_extent(huge)}, "getOutputShapes", "not fit 64 bits"),
     (
         {
             "get_output_shapes": first_extent(
@@ -347,8 +347,11 @@ def test_exceptions_keep_type_and_traceback(method):
     frames = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
     assert frames[-1] == "raising"
     (note,) = caught.value.__notes__
+    if method == "plugin_name":  # what makes a part a core part is looked at with the part
+        assert "get_capability_interface()" in note
+        return
     assert f"{method}()" in note
-    if method not in ("get_capability_interface", "plugin_name"):
+    if method != "get_capability_interface":
         assert "plugin 'Faulty'" in note
 
 
@@ -396,6 +399,8 @@ def test_other_contexts_of_the_engine_go_on():
         builder = trt.Builder(trt.Logger(trt.Logger.ERROR))
         engine = builder.build_engine_with_config(net, builder.create_builder_config())
         first, second = engine.create_execution_context(), engine.create_execution_context()
+        # A context's kernels are made with its first run: the second run's fail from now on.
+        np.testing.assert_array_equal(run(first), 2 * X)
         np.testing.assert_array_equal(run(second), 2 * X)
         Moody.fails = True
         for _ in range(3):
@@ -411,10 +416,10 @@ def test_overflow_that_only_the_shape_shows():
         extent = dims[0]
         for _ in range(5):
             extent = builder.operation(op.PROD, extent, extent)
-        return builder.operation(op.FLOOR_DIV, extent, extent)
+        return builder.operation(op.MIN, dims[0], extent)
 
     plugin = faulty(get_output_shapes=first_extent(power))
-    with registered(plugin), pytest.raises(trt.Error, match="overflow"):
+    with registered(plugin), pytest.raises(trt.Error, match="does not fit 64 bits"):
         net = network()
         layer = net.add_plugin_v3([net.add_input("x", trt.float32, (-1, 3))], [], plugin)
         net.mark_output(layer.get_output(0))
@@ -492,7 +497,7 @@ def test_plugins_are_freed():
                 raise OwnError("counted")
             return 64
 
-    with registered(Counted(), lambda phase: Counted()):
+    with registered(Counted, lambda phase: Counted()):
         for fails in (False, True) * 3:
             Counted.fails = fails
             if fails:
@@ -505,7 +510,10 @@ def test_plugins_are_freed():
 
 
 def test_no_reference_is_lost_over_many_clones():
-    plugin = Twice()
+    class Copied(Twice):
+        plugin_name = "Copied"
+
+    plugin = Copied()
     registry = trt.get_plugin_registry()
     desc = trt.PluginTensorDesc()
     with registered(plugin) as creator:
@@ -513,10 +521,10 @@ def test_no_reference_is_lost_over_many_clones():
         x = net.add_input("x", trt.float32, X.shape)
         net.add_plugin_v3([x], [], plugin)
         gc.collect()
-        before = [sys.getrefcount(o) for o in (plugin, creator, Twice, desc, trt.float32, None)]
+        before = [sys.getrefcount(o) for o in (plugin, creator, Copied, desc, trt.float32, None)]
         objects = len(gc.get_objects())
         for _ in range(10_000):
-            made = registry.get_creator("Twice", "1", "").create_plugin(
+            made = registry.get_creator("Copied", "1", "").create_plugin(
                 "name", trt.PluginFieldCollection(), trt.TensorRTPhase.BUILD
             )
             del made
@@ -525,7 +533,7 @@ def test_no_reference_is_lost_over_many_clones():
             one.add_plugin_v3([one.add_input("x", trt.float32, X.shape)], [], plugin)
             del one
         gc.collect()
-        after = [sys.getrefcount(o) for o in (plugin, creator, Twice, desc, trt.float32, None)]
+        after = [sys.getrefcount(o) for o in (plugin, creator, Copied, desc, trt.float32, None)]
         # The interpreter's own caches may keep a few.
         assert all(abs(b - a) < 100 for a, b in zip(before, after, strict=True)), (before, after)
         assert abs(len(gc.get_objects()) - objects) < 100

@@ -100,10 +100,10 @@ def test_every_combination_and_tactic_is_timed():
     (candidates,) = [
         layer["Candidates"] for layer in layers_of(engine) if layer["LayerType"] == "PluginV3"
     ]
-    names = {trt.float32: "FP32", trt.float16: "FP16", F.LINEAR: "", F.HWC: ":HWC"}
+    types, formats = {trt.float32: "FP32", trt.float16: "FP16"}, {F.LINEAR: "", F.HWC: ":HWC"}
     shown = {(c["Types"], c["TacticValue"]) for c in candidates}
     assert shown == {
-        (f"{names[t]}{names[f]} -> {names[t]}{names[f]}", tactic) for t, f, tactic in expected
+        (f"{types[t]}{formats[f]} -> {types[t]}{formats[f]}", tactic) for t, f, tactic in expected
     }
     assert len(candidates) == len(expected) == 6
     assert sum(c["Chosen"] for c in candidates) == 1
@@ -129,7 +129,7 @@ def test_the_fastest_tactic_is_chosen():
             super().enqueue(*args)
 
     with registered(Sleepy()):
-        engine = build(chain([Sleepy()]))
+        engine = trt.Engine(build(chain([Sleepy()])))
         Sleepy.ran.clear()
         np.testing.assert_array_equal(engine(X), 2 * X)
     assert set(Sleepy.ran) == {2}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import ctypes
+import json
 
 import numpy as np
 
@@ -63,6 +64,7 @@ class Creator(trt.IPluginCreatorV3One):
 def registered(plugin, make=None):
     """A creator of clones of the plugin, or of what `make(phase)` gives, while the block runs."""
     creator = Creator(plugin.plugin_name, make or (lambda phase: plugin.clone()))
+    creator.plugin_version = getattr(plugin, "plugin_version", "1")
     registry = trt.get_plugin_registry()
     assert registry.register_creator(creator)
     try:
@@ -86,9 +88,8 @@ class Log(trt.ILogger):
 
 
 def layers_of(engine) -> list[dict]:
-    """What the inspector tells of an ICudaEngine's layers."""
-    import json
-
+    """What the inspector tells of an engine's layers."""
+    engine = getattr(engine, "engine", engine)
     inspector = engine.create_engine_inspector()
     return [
         json.loads(inspector.get_layer_information(i, trt.LayerInformationFormat.JSON))

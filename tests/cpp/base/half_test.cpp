@@ -194,5 +194,37 @@ TEST(Convert, LongArrays) {
   for (size_t i = 0; i < from.size(); ++i) ASSERT_EQ(to[i], from[i]);
 }
 
+TEST(Convert, QuantizesWithAScale) {
+  const float values[] = {0, 0.25f, 0.75f, 1.25f, -0.25f, -0.75f, 1000, -1000, 31.7f, NAN};
+  const int8_t quantized[] = {0, 0, 2, 2, 0, -2, 127, -128, 63, 0};  // values / 0.5, ties to even
+  int8_t got[10];
+  convert(values, DataType::kFLOAT, got, DataType::kINT8, 10, 0.5f);
+  EXPECT_EQ(std::memcmp(got, quantized, sizeof(got)), 0);
+  float back[10];
+  convert(quantized, DataType::kINT8, back, DataType::kFLOAT, 10, 0.5f);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(back[i], 0.5f * static_cast<float>(quantized[i]));
+
+  // More elements than are converted at a time, through a narrower type.
+  std::vector<uint16_t> halves(3000);
+  for (size_t i = 0; i < halves.size(); ++i)
+    halves[i] = float_to_half(static_cast<float>(i % 200) - 100);
+  std::vector<int8_t> integers(halves.size());
+  convert(halves.data(), DataType::kHALF, integers.data(), DataType::kINT8, 3000, 2.0f);
+  for (size_t i = 0; i < halves.size(); ++i)
+    EXPECT_EQ(integers[i],
+              static_cast<int8_t>(std::nearbyint((static_cast<double>(i % 200) - 100) / 2)));
+}
+
+TEST(Convert, AScaleOfZeroIsNone) {
+  const float values[] = {1.75f, -1.75f};
+  int8_t got[2];
+  convert(values, DataType::kFLOAT, got, DataType::kINT8, 2, 0.0f);
+  EXPECT_EQ(got[0], 1);
+  EXPECT_EQ(got[1], -1);
+  int32_t whole[2];
+  convert(values, DataType::kFLOAT, whole, DataType::kINT32, 2, 0.5f);
+  EXPECT_EQ(whole[0], 1);
+}
+
 }  // namespace
 }  // namespace opwright

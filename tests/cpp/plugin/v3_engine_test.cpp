@@ -194,7 +194,7 @@ const std::vector<Fault>& faults() {
            return 0;
          };
        },
-       "overflow"},
+       "not fit 64 bits"},
       {"supportsFormatCombination", [](Behavior& b) { b.supports = [](auto...) { return false; }; },
        "accepts no combination"},
       {"configurePlugin", [](Behavior& b) { b.configure = [](auto...) { return 5; }; },
