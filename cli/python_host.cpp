@@ -110,10 +110,11 @@ std::optional<Installation> ask(const std::string& executable) {
   return found;
 }
 
-[[noreturn]] void refuse(const std::string& reason) {
+[[noreturn]] void refuse(const std::string& reason, const std::string& details = "") {
   fail("the engine brings plugins along as Python source, but ", reason,
        ". The environment variable OPWRIGHT_PYTHON names the interpreter to use; "
-       "the engine also loads in Python itself, with opwright.load");
+       "the engine also loads in Python itself, with opwright.load",
+       details);
 }
 
 Installation find_installation(const std::optional<fs::path>& package) {
@@ -243,9 +244,11 @@ class Python final : public SourceLanguage {
     for (ssize_t n = 0; (n = read(ends[0], buffer.data(), buffer.size())) > 0;)
       message.append(buffer.data(), static_cast<size_t>(n));
     close(ends[0]);
+    if (message.ends_with('\n')) message.pop_back();
     if (failed != 0 || !message.empty())
       refuse("the package opwright cannot be imported in " + python.executable + " (Python " +
-             python.version + "):\n" + message);
+                 python.version + ")",
+             "\n" + message);
   }
 
   std::optional<Functions> functions_;

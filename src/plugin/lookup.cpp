@@ -164,12 +164,14 @@ std::string describe_missing(const PluginRequirement& requirement) {
     return str("plugin '", requirement.plugin_namespace, "::", requirement.name, "' (version ",
                requirement.version,
                "): import the module that defines it with register and impl before the engine is "
-               "loaded, or build the engine with its aot_impl, which needs no definition");
+               "loaded, or build the engine with embed_python_plugins, or with its aot_impl, which "
+               "needs no definition");
   return str(
       "plugin ",
       str(CreatorIdentity{requirement.name, requirement.version, requirement.plugin_namespace}),
       ": load the library that contains it (IPluginRegistry::loadLibrary, or --plugins of "
-      "the program), or register its creator before the engine is loaded");
+      "the program) or register its creator before the engine is loaded, or build the engine with "
+      "plugins_to_serialize or embed_python_plugins");
 }
 
 }  // namespace opwright

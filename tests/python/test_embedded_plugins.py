@@ -278,10 +278,14 @@ def test_what_is_embedded_is_shown(program, engines):
     shown = inspect("shift.engine")
     for path in ("shift/__init__.py", "shift/arrays.py", "numbers_of/limits.py"):
         assert re.search(rf"{path}, plugin source for python, .* runs on the host", shown), shown
-    names = [c["Name"] for c in json.loads(inspect("double.engine", "--json"))["Code"]]
-    assert names == ["double.py", "double_impl.py", "factors.py", "definitions.json"]
+    assert shown_code(program, engines / "double.engine") == [
+        "double.py",
+        "double_impl.py",
+        "factors.py",
+        "definitions.json",
+    ]
     # Not what only the script needs.
-    names = [c["Name"] for c in json.loads(inspect("script.engine", "--json"))["Code"]]
+    names = shown_code(program, engines / "script.engine")
     assert "script.py" in names and "build.py" not in names
     assert "LARGEST = 1e3" in inspect("shift.engine", "--sources")
     assert "contains code" not in inspect("bare.engine")
@@ -398,6 +402,23 @@ def test_engines_that_come_and_go_leave_nothing(engines):
     )
 
 
+def test_threads_load_the_same_sources_at_once(engines):
+    load(
+        engines,
+        """
+        from concurrent.futures import ThreadPoolExecutor
+        data = open("script.engine", "rb").read()
+        runtime = trt.Runtime(trt.Logger())
+        runtime.engine_host_code_allowed = True
+        sys.setswitchinterval(1e-6)
+        with ThreadPoolExecutor(8) as pool:
+            engines = list(pool.map(lambda _: runtime.deserialize_cuda_engine(data), range(16)))
+        for engine in engines:
+            assert (trt.Engine(engine)(x) == x + 3).all()
+        """,
+    )
+
+
 def test_errors_show_the_source(engines):
     load(
         engines,
@@ -432,6 +453,49 @@ def test_a_source_that_fails_is_named(engines):
         assert (trt.load("shift.engine", allow_host_code=True)(x) == x + 1.5).all()
         """
     load(engines, code)
+
+
+def shown_code(program: Path, path: Path) -> list[str]:
+    """The names of the code that an engine carries."""
+    shown = json.loads(subprocess.check_output([program, "inspect", path, "--json"]))
+    return [code["Name"] for code in shown["Code"]]
+
+
+def test_a_module_that_runs_as_main_keeps_its_package(program, engines, tmp_path):
+    files = {name: FILES[name] for name in FILES if name.startswith(("shift", "numbers"))}
+    files["mine/build.py"] = FILES["build.py"]
+    files["mine/constants.py"] = ""
+    script = textwrap.dedent(FILES["script.py"]).replace("from build", "from ..build")
+    files["mine/tools/script.py"] = "from .. import constants\n" + script
+    run_python("-m", "mine.tools.script", engines / "main.engine", cwd=write(tmp_path, files))
+    load(engines, 'assert (trt.load("main.engine", allow_host_code=True)(x) == x + 3).all()')
+    names = shown_code(program, engines / "main.engine")
+    assert {"mine/__init__.py", "mine/tools/script.py", "mine/constants.py"} <= set(names)
+
+
+def test_installed_packages_are_left_out_unless_they_define_the_plugin(program, tmp_path):
+    files = {
+        "lib/site-packages/installed/__init__.py": "from . import double_impl",
+        "lib/site-packages/installed/double.py": FILES["double.py"],
+        "lib/site-packages/installed/double_impl.py": FILES["double_impl.py"]
+        .replace("import double", "from . import double")
+        .replace("from factors", "from other.factors"),
+        "lib/site-packages/other/factors.py": FILES["factors.py"],
+        "build.py": FILES["build.py"],
+        "go.py": """
+            import installed
+            import opwright as trt
+            from build import save
+
+            save(trt.plugin.op.embedded.double, "double.engine")
+            """,
+    }
+    site = write(tmp_path, files) / "lib" / "site-packages"
+    path = os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])
+    run_python("go.py", cwd=tmp_path, PYTHONPATH=path)
+    modules = ("__init__", "double", "double_impl")
+    expected = [f"installed/{name}.py" for name in modules] + ["definitions.json"]
+    assert shown_code(program, tmp_path / "double.engine") == expected
 
 
 # What cannot be embedded
