@@ -26,6 +26,19 @@ void add_note(const std::exception_ptr& exception, const std::string& note) {
   }
 }
 
+/// KeyboardInterrupt, SystemExit and the like.
+bool is_interrupt(const std::exception_ptr& exception) {
+  if (!Py_IsInitialized()) return false;
+  nb::gil_scoped_acquire gil;
+  try {
+    std::rethrow_exception(exception);
+  } catch (nb::python_error& error) {
+    return !error.matches(PyExc_Exception);
+  } catch (...) {
+    return false;
+  }
+}
+
 }  // namespace
 
 std::string shown(nb::handle value) {
@@ -163,6 +176,7 @@ void EnqueueCall::operator()(void const* const* inputs, void* const* outputs, vo
 
 void bind_plugin_callbacks(nb::module_& m) {
   set_exception_note(add_note);
+  set_interrupt_test(is_interrupt);
   nb::class_<ResourceContextRef>(m, "IPluginResourceContext",
                                  "What an execution context offers to its plugins.")
       .def_prop_ro("error_recorder", [](const ResourceContextRef&) { return nb::none(); })

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "operators/movement.h"
+#include "plugin/callback.h"
 
 namespace opwright {
 namespace {
@@ -256,6 +257,7 @@ TunedNode Tuner::tune(const GraphNode& node) {
   std::exception_ptr first_reason;
   auto drop = [&](const Candidate& candidate) {
     const std::exception_ptr reason = std::current_exception();
+    if (is_interrupt(reason)) std::rethrow_exception(reason);
     if (!first_reason) first_reason = reason;
     config_.log.warning("Layer '", node.name, "': the candidate ", str(candidate), " tactic ",
                         candidate.tactic, " ", candidate.tactic_name,

@@ -16,6 +16,7 @@ struct Pending {
 };
 thread_local Pending pending;
 std::atomic<AddNote> add_note{nullptr};
+std::atomic<IsInterrupt> interrupt_test{nullptr};
 std::array<std::atomic<ExecutionDomain*>, EnumMax<APILanguage>()> domains{};
 
 }  // namespace
@@ -44,6 +45,13 @@ void rethrow_pending_exception(const std::string& where) {
 }
 
 void set_exception_note(AddNote add) noexcept { add_note = add; }
+
+void set_interrupt_test(IsInterrupt test) noexcept { interrupt_test = test; }
+
+bool is_interrupt(const std::exception_ptr& exception) {
+  const IsInterrupt test = interrupt_test.load();
+  return test != nullptr && test(exception);
+}
 
 void set_execution_domain(APILanguage language, ExecutionDomain* domain) noexcept {
   domains.at(static_cast<size_t>(language)) = domain;

@@ -23,6 +23,14 @@ using AddNote = void (*)(const std::exception_ptr& exception, const std::string&
 /// Set once by a language's binding.
 void set_exception_note(AddNote add_note) noexcept;
 
+/// Whether an exception, of the binding's language, is to end all that goes on, such as an
+/// interrupt from the keyboard, rather than the failure of a plugin that something else may take
+/// the place of.
+using IsInterrupt = bool (*)(const std::exception_ptr& exception);
+/// Set once by a language's binding.
+void set_interrupt_test(IsInterrupt is_interrupt) noexcept;
+bool is_interrupt(const std::exception_ptr& exception);
+
 /// What kernels whose plugin is implemented in that language enter before a run; null: nothing.
 /// Set once by the language's binding; `domain` must stay valid.
 void set_execution_domain(APILanguage language, ExecutionDomain* domain) noexcept;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
 import opwright as trt
@@ -301,6 +302,24 @@ def test_only_plugin_layers_are_plugin_layers():
     for one in (layer, net.get_layer(1), net[1]):
         assert type(one) is trt.IPluginV3Layer and isinstance(one, trt.ILayer)
         assert isinstance(one.plugin, Twice)
+
+
+def test_plugin_layers_of_the_parser():
+    node = onnx.helper.make_node("Twice", ["x"], ["y"])
+    value = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        [node],
+        "graph",
+        [value("x", onnx.TensorProto.FLOAT, X.shape)],
+        [value("y", onnx.TensorProto.FLOAT, None)],
+    )
+    opsets = [onnx.helper.make_opsetid("", 19)]
+    model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    with registered(Twice()):
+        net = network()
+        assert trt.OnnxParser(net, trt.Logger()).parse(model.SerializeToString())
+        (layer,) = [net.get_layer(i) for i in range(net.num_layers)]
+        assert type(layer) is trt.IPluginV3Layer and isinstance(layer.plugin, Twice)
 
 
 # trtp.Tensor -----------------------------------------------------------------------------------

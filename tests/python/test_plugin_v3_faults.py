@@ -364,6 +364,28 @@ def test_exceptions_of_the_interpreter(kind):
         build_and_run(faulty(enqueue=enqueue))
 
 
+def test_an_interrupt_ends_a_build_whatever_else_could_be_tried():
+    def enqueue(self, *args):
+        if self.tactic == 1:
+            raise KeyboardInterrupt
+        Twice.enqueue(self, *args)
+
+    members = {"enqueue": enqueue, "get_valid_tactics": returns([1, 2])}
+    with registered(Faulty(), lambda phase: faulty(**members)), pytest.raises(KeyboardInterrupt):
+        build_and_run(faulty(**members))
+
+
+def test_a_tactic_that_raises_is_left_out():
+    def enqueue(self, *args):
+        if self.tactic == 1:
+            raise OwnError("only tactic 2 works")
+        Twice.enqueue(self, *args)
+
+    members = {"enqueue": enqueue, "get_valid_tactics": returns([1, 2])}
+    with registered(Faulty(), lambda phase: faulty(**members)):
+        np.testing.assert_array_equal(build_and_run(faulty(**members)), 2 * X)
+
+
 def run(context, x=X):
     y = np.empty_like(x)
     context.set_tensor_address("x", x.ctypes.data)
