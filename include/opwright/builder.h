@@ -232,6 +232,10 @@ class IBuilder : public INoCopy {
 
   virtual void setErrorRecorder(IErrorRecorder* recorder) noexcept = 0;
   virtual IErrorRecorder* getErrorRecorder() const noexcept = 0;
+
+  /// Where plugins get memory through their resource context, while they are timed and in engines
+  /// of buildEngineWithConfig(); null: from the device. Must outlive these engines.
+  virtual void setGpuAllocator(IGpuAllocator* allocator) noexcept = 0;
 };
 
 }  // namespace opwright

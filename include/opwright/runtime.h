@@ -169,6 +169,11 @@ class IExecutionContext : public INoCopy {
 
   virtual void setErrorRecorder(IErrorRecorder* recorder) noexcept = 0;
   virtual IErrorRecorder* getErrorRecorder() const noexcept = 0;
+
+  /// Where plugins get memory through their resource context; to be set before the first run. Null:
+  /// from the device. It is the runtime's allocator at first. Must outlive the context.
+  virtual bool setTemporaryStorageAllocator(IGpuAllocator* allocator) noexcept = 0;
+  virtual IGpuAllocator* getTemporaryStorageAllocator() const noexcept = 0;
 };
 
 /// A built network. Safe for use by several threads at once.
@@ -267,8 +272,14 @@ class IRuntime : public INoCopy {
   virtual bool setMaxThreads(int32_t maxThreads) noexcept = 0;
   virtual int32_t getMaxThreads() const noexcept = 0;
 
+  /// Counted as a reference. Engines inherit the recorder, contexts and inspectors that of their
+  /// engine; a plugin gets its context's.
   virtual void setErrorRecorder(IErrorRecorder* recorder) noexcept = 0;
   virtual IErrorRecorder* getErrorRecorder() const noexcept = 0;
+
+  /// Where plugins of engines that are loaded from now on get memory, through their resource
+  /// context; null: from the device. Must outlive these engines.
+  virtual void setGpuAllocator(IGpuAllocator* allocator) noexcept = 0;
 };
 
 }  // namespace opwright

@@ -2,11 +2,11 @@
 
 #include "operators/add_layers.h"
 
-#include "bindings.h"
 #include "network/network.h"
 #include "operators/matrix.h"
 #include "operators/normalization.h"
 #include "operators/source.h"
+#include "reporting.h"
 
 namespace opwright::python {
 namespace {
@@ -23,7 +23,7 @@ WeightsArray array_of(nb::handle weights, std::string_view what) {
   return {array.dtype, array.shape, std::move(array.data)};
 }
 
-void add_plain(nb::class_<Network>& c) {
+void add_plain(ReportingClass<Network>& c) {
   constexpr auto reference = nb::rv_policy::reference_internal;
   c.def(
       "add_activation",
@@ -123,7 +123,7 @@ void add_plain(nb::class_<Network>& c) {
       nb::arg("inputs"), reference);
 }
 
-void add_with_shapes(nb::class_<Network>& c) {
+void add_with_shapes(ReportingClass<Network>& c) {
   constexpr auto reference = nb::rv_policy::reference_internal;
   c.def(
       "add_constant",
@@ -211,7 +211,7 @@ void add_with_shapes(nb::class_<Network>& c) {
 }  // namespace
 
 void bind_add_layers(nb::module_& m) {
-  auto network = nb::borrow<nb::class_<Network>>(m.attr("INetworkDefinition"));
+  auto network = nb::borrow<ReportingClass<Network>>(m.attr("INetworkDefinition"));
   add_plain(network);
   add_with_shapes(network);
 }

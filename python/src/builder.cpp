@@ -5,8 +5,11 @@
 #include "base/log.h"
 #include "bindings.h"
 #include "compile/compile.h"
+#include "gpu_allocator.h"
 #include "host_memory.h"
 #include "network/network.h"
+#include "plugin/registry.h"
+#include "reporting.h"
 #include "runtime/engine.h"
 
 namespace opwright::python {
@@ -54,9 +57,21 @@ struct Config {
   bool embed_python_plugins = false;
 };
 
-struct Builder {
-  nb::object logger;  ///< keeps it alive
-  Log log;
+/// Where plugins of this builder's networks are looked up goes on living with the networks.
+class Builder {
+ public:
+  explicit Builder(nb::object logger)
+      : logger(logger),
+        log(nb::cast<ILogger*>(logger)),
+        registry(std::make_shared<PluginRegistry>(&PluginRegistry::global(), log)),
+        errors_(log) {}
+
+  ErrorReport& errors() const { return errors_; }
+
+  const nb::object logger;  ///< keeps it alive
+  const Log log;
+  const std::shared_ptr<PluginRegistry> registry;
+  std::shared_ptr<IGpuAllocator> allocator;  ///< null: the device's memory
 
   Plan build(const Network& network, const Config& config) const {
     BuildConfig build;
@@ -77,6 +92,7 @@ struct Builder {
     build.plugins_to_serialize = config.plugins_to_serialize;
     build.embed_plugin_sources = config.embed_python_plugins;
     build.log = log;
+    build.services = {errors_.recorder(), allocator};
     std::optional<Monitor> monitor;
     if (!config.progress_monitor.is_none()) {
       monitor.emplace(config.progress_monitor);
@@ -88,6 +104,9 @@ struct Builder {
     nb::gil_scoped_release release;
     return compile(network, build);
   }
+
+ private:
+  mutable ErrorReport errors_;
 };
 
 void bind_profile(nb::module_& m) {
@@ -274,16 +293,13 @@ void bind_builder(nb::module_& m) {
   bind_profile(m);
   bind_timing_cache(m);
   bind_config(m);
-  nb::class_<Builder>(m, "Builder", "Makes networks and builds engines from them.")
+  ReportingClass<Builder>(m, "Builder", "Makes networks and builds engines from them.")
       .def(
-          "__init__",
-          [](Builder* self, nb::object logger) {
-            new (self) Builder{logger, Log(nb::cast<ILogger*>(logger))};
-          },
+          "__init__", [](Builder* self, nb::object logger) { new (self) Builder(logger); },
           nb::arg("logger"))
       .def(
           "create_network",
-          [](const Builder&, uint32_t flags) {
+          [](const Builder& self, uint32_t flags) {
             auto has_flag = [flags](CreationFlag flag) {
               return (flags >> static_cast<int>(flag) & 1) != 0;
             };
@@ -293,9 +309,11 @@ void bind_builder(nb::module_& m) {
                 has_flag(CreationFlag::kPREFER_AOT_PYTHON_PLUGINS);
             network_flags.prefer_jit_python_plugins =
                 has_flag(CreationFlag::kPREFER_JIT_PYTHON_PLUGINS);
-            return new Network(network_flags);
+            auto network = std::make_unique<Network>(network_flags, self.registry, self.log);
+            network->errors().set_recorder(self.errors().recorder());
+            return network.release();
           },
-          nb::arg("flags") = 0, nb::rv_policy::take_ownership)
+          nb::arg("flags") = 0, nb::rv_policy::take_ownership, nb::keep_alive<0, 1>())
       .def(
           "create_builder_config", [](const Builder&) { return new Config(); },
           nb::rv_policy::take_ownership)
@@ -313,6 +331,9 @@ void bind_builder(nb::module_& m) {
             Plan plan = self.build(network, config);
             LoadOptions options;
             options.log = self.log;
+            options.plugins = network.plugins();
+            options.recorder = self.errors().recorder();
+            options.allocator = self.allocator;
             return Engine::load(std::move(plan), options);
           },
           nb::arg("network"), nb::arg("config"), nb::keep_alive<0, 1>())
@@ -320,6 +341,17 @@ void bind_builder(nb::module_& m) {
           "is_network_supported",
           [](const Builder&, const Network&, const Config&) { return true; }, nb::arg("network"),
           nb::arg("config"))
+      .def(
+          "get_plugin_registry", [](const Builder& self) { return self.registry; },
+          nb::keep_alive<0, 1>(),
+          "The registry that models of this builder's networks look plugins up in; its parent is "
+          "get_plugin_registry().")
+      .def_prop_rw(
+          "gpu_allocator", [](const Builder& self) { return to_python(self.allocator); },
+          [](Builder& self, nb::handle allocator) { self.allocator = to_allocator(allocator); },
+          nb::for_setter(nb::arg("allocator").none()),
+          "An IGpuAllocator for memory that plugins ask for; None: the device's.")
+      .def_error_recorder()
       .def_ro("logger", &Builder::logger)
       .def_prop_ro("platform_has_fast_fp16", [](const Builder&) { return true; })
       .def_prop_ro("platform_has_fast_int8", [](const Builder&) { return true; });

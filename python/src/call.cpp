@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "base/file.h"
-#include "bindings.h"
+#include "reporting.h"
 #include "runtime/context.h"
 #include "runtime/engine.h"
 #include "runtime/inspect.h"
@@ -148,6 +148,7 @@ class CallableEngine {
   }
 
   const std::shared_ptr<Engine>& engine() const { return engine_; }
+  const ErrorReport& errors() const { return engine_->errors(); }
 
  private:
   /// A context for one call. One whose run failed is dropped.
@@ -304,7 +305,7 @@ class CallableEngine {
 }  // namespace
 
 void bind_call(nb::module_& m) {
-  nb::class_<CallableEngine>(
+  ReportingClass<CallableEngine>(
       m, "Engine",
       "A built network that is called like a function, from any thread: `y = engine(x)` or "
       "`engine(x=..., y=...)` with anything that speaks DLPack or the buffer protocol. One output "

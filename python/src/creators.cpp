@@ -1,6 +1,7 @@
 #include "creators.h"
 
 #include "base/error.h"
+#include "plugin/plugin_library.h"
 #include "plugin/registry.h"
 #include "plugin/v3_creator.h"
 
@@ -42,6 +43,7 @@ class QuickCreatorFace final : public CreatorFace<IPluginCreatorV3Quick> {
 /// A creator that a library implements; the Python class LibraryCreator wraps it.
 struct CreatorHandle {
   IPluginCreatorInterface* creator = nullptr;
+  std::shared_ptr<const void> code;  ///< the library
 };
 
 IPluginCreatorInterface& v3_creator(const CreatorHandle& self) {
@@ -53,7 +55,7 @@ IPluginCreatorInterface& v3_creator(const CreatorHandle& self) {
 }  // namespace
 
 std::shared_ptr<IPluginCreatorInterface> make_creator_face(nb::handle object) {
-  if (!nb::hasattr(object, "create_plugin") || !nb::hasattr(object, "name"))
+  if (!nb::hasattr(object, "create_plugin"))
     throw nb::type_error(("register_creator: expected a creator, such as an IPluginCreatorV3One, "
                           "with a name and create_plugin; " +
                           nb::cast<std::string>(nb::repr(object)) + " came")
@@ -69,9 +71,9 @@ nb::object to_python(IPluginCreatorInterface* creator) {
   if (auto* face = dynamic_cast<PythonFace*>(creator)) return face->object();
   if (is_quick_creator(*creator))
     return nb::module_::import_("opwright._plugin_classes_quick")
-        .attr("LibraryCreatorV3Quick")(CreatorHandle{creator});
+        .attr("LibraryCreatorV3Quick")(CreatorHandle{creator, keep_code(*creator)});
   return nb::module_::import_("opwright._plugin_classes")
-      .attr("LibraryCreator")(CreatorHandle{creator});
+      .attr("LibraryCreator")(CreatorHandle{creator, keep_code(*creator)});
 }
 
 IPluginCreatorInterface* library_creator(nb::handle object) {

@@ -53,10 +53,12 @@ class CreatorFace : public Interface, public PythonFace {
   FieldsResult fields_;
 };
 
-/// The C++ face of a Python object that is a creator. Throws TypeError for anything else.
+/// The C++ face of a Python object that is a creator, a new one. Throws TypeError for anything
+/// else.
 std::shared_ptr<IPluginCreatorInterface> make_creator_face(nb::handle object);
 
-/// The Python object itself, or one that stands for the C++ creator; None for null.
+/// The Python object itself, or one that stands for the C++ creator and keeps its library in
+/// memory; None for null.
 nb::object to_python(IPluginCreatorInterface* creator);
 
 /// The creator that a LibraryCreator object stands for, or null.

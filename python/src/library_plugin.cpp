@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "library_arguments.h"
 #include "opwright/plugin_v3.h"
+#include "plugin/plugin_library.h"
 #include "plugin/registry.h"
 #include "plugin/v3_plugin_base.h"
 
@@ -17,7 +18,8 @@ namespace {
 /// opwright/_library_plugins.py wrap it.
 class PluginHandle {
  public:
-  explicit PluginHandle(std::unique_ptr<IPluginV3> plugin) : plugin_(std::move(plugin)) {}
+  explicit PluginHandle(std::unique_ptr<IPluginV3> plugin)
+      : code_(keep_code(*plugin)), plugin_(std::move(plugin)) {}
   IPluginV3& plugin() const { return *plugin_; }
 
   /// Whether it has this part, of the One interfaces.
@@ -59,6 +61,7 @@ class PluginHandle {
     return static_cast<Part&>(*found);
   }
 
+  const std::shared_ptr<const void> code_;  ///< the library
   const std::unique_ptr<IPluginV3> plugin_;
 };
 

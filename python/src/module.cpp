@@ -12,6 +12,8 @@ NB_MODULE(_core, m) {
   nb::set_leak_warnings(false);
   bind_types(m);
   bind_logger(m);
+  bind_error_recorder(m);
+  bind_gpu_allocator(m);
   bind_network(m);
   bind_layers(m);
   bind_add_layers(m);

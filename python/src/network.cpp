@@ -2,8 +2,8 @@
 
 #include "network/network.h"
 
-#include "bindings.h"
 #include "network/shape_inputs.h"
+#include "reporting.h"
 
 namespace opwright::python {
 namespace {
@@ -84,9 +84,10 @@ void bind_network(nb::module_& m) {
   bind_tensor(m);
   bind_layer(m);
   auto reference = nb::rv_policy::reference_internal;
-  nb::class_<Network>(m, "INetworkDefinition",
-                      "A network of tensors and layers. Made by Builder.create_network.")
+  ReportingClass<Network>(m, "INetworkDefinition",
+                          "A network of tensors and layers. Made by Builder.create_network.")
       .def_prop_rw("name", &Network::name, &Network::set_name)
+      .def_error_recorder()
       .def_prop_ro("num_layers", &Network::num_layers)
       .def_prop_ro("num_inputs", [](const Network& self) { return self.inputs().size(); })
       .def_prop_ro("num_outputs", [](const Network& self) { return self.outputs().size(); })

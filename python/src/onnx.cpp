@@ -3,6 +3,7 @@
 #include "bindings.h"
 #include "network/network.h"
 #include "onnx/parser.h"
+#include "reporting.h"
 
 namespace opwright::python {
 namespace {
@@ -10,6 +11,7 @@ namespace {
 struct Parser {
   nb::object network, logger;  ///< kept alive
   OnnxParser parser;
+  const ErrorReport& errors() const { return nb::cast<Network&>(network).errors(); }
 };
 
 }  // namespace
@@ -26,7 +28,7 @@ void bind_onnx(nb::module_& m) {
       .def("__str__", [](const OnnxError& self) { return self.message; })
       .def("__repr__", [](const OnnxError& self) { return "<ParserError " + self.message + ">"; });
 
-  nb::class_<Parser>(m, "OnnxParser", "Adds the graph of an ONNX model to a network.")
+  ReportingClass<Parser>(m, "OnnxParser", "Adds the graph of an ONNX model to a network.")
       .def(
           "__init__",
           [](Parser* self, nb::object network, nb::object logger) {

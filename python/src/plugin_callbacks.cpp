@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "gpu_allocator.h"
+#include "reporting.h"
+
 namespace opwright::python {
 
 namespace {
@@ -179,20 +182,13 @@ void bind_plugin_callbacks(nb::module_& m) {
   set_interrupt_test(is_interrupt);
   nb::class_<ResourceContextRef>(m, "IPluginResourceContext",
                                  "What an execution context offers to its plugins.")
-      .def_prop_ro("error_recorder", [](const ResourceContextRef&) { return nb::none(); })
-      .def(
-          "allocate",
-          [](const ResourceContextRef& self, uint64_t size) {
-            IGpuAllocator* allocator = self.get().getGpuAllocator();
-            return reinterpret_cast<uintptr_t>(allocator->allocate(size, 64, 0));
-          },
-          nb::arg("size"), "The address of fresh memory, 64-byte aligned; 0 when there is none.")
-      .def(
-          "deallocate",
-          [](const ResourceContextRef& self, uintptr_t memory) {
-            return self.get().getGpuAllocator()->deallocate(reinterpret_cast<void*>(memory));
-          },
-          nb::arg("memory"));
+      .def_prop_ro(
+          "error_recorder",
+          [](const ResourceContextRef& self) { return to_python(self.get().getErrorRecorder()); },
+          "The IErrorRecorder of the context, or None.")
+      .def_prop_ro("gpu_allocator", &context_allocator,
+                   "The IGpuAllocator for memory of the plugin's own. What the device's allocator "
+                   "gave is freed with the plugin.");
 }
 
 }  // namespace opwright::python

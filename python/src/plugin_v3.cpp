@@ -13,6 +13,7 @@
 #include "plugin_callbacks.h"
 #include "plugin_quick_classes.h"
 #include "quick_launch_refs.h"
+#include "reporting.h"
 
 namespace opwright::python {
 namespace {
@@ -323,7 +324,7 @@ void bind_plugin_v3(nb::module_& m) {
   bind_plugin_callbacks(m);
   bind_library_plugin(m);
   bind_quick_launch(m);
-  auto network = nb::borrow<nb::class_<Network>>(nb::type<Network>());
+  auto network = nb::borrow<ReportingClass<Network>>(nb::type<Network>());
   network.def("add_plugin_v3", &add_plugin_v3, nb::arg("inputs"), nb::arg("shape_inputs"),
               nb::arg("plugin"), nb::rv_policy::reference_internal,
               "Adds an IPluginV3: a Python object, or one that a creator made. The network keeps a "

@@ -7,6 +7,7 @@
 #include "plugin/field_conversion.h"
 #include "plugin/v3_creator.h"
 #include "quick_definition.h"
+#include "reporting.h"
 
 namespace opwright::python {
 namespace {
@@ -163,7 +164,7 @@ void bind_quick(nb::module_& m) {
   }));
   set_execution_domain(APILanguage::kPYTHON, interpreter_domain());
   bind_definition(m);
-  auto network = nb::borrow<nb::class_<Network>>(nb::type<Network>());
+  auto network = nb::borrow<ReportingClass<Network>>(nb::type<Network>());
   network.def("add_plugin", &add_plugin, nb::arg("plugin"), nb::arg("aot").none() = nb::none(),
               nb::rv_policy::reference_internal,
               "Adds what `opwright.plugin.op.NAMESPACE.NAME(...)` gives, or (inputs, shape inputs, "

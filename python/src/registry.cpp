@@ -1,4 +1,4 @@
-// Plugin registries and creators.
+// Plugin registries.
 
 #include "opwright/registry.h"
 
@@ -7,81 +7,99 @@
 #include "base/error.h"
 #include "creators.h"
 #include "plugin/registry.h"
+#include "plugin_resource.h"
+#include "reporting.h"
 
 namespace opwright::python {
 namespace {
 
-/// Python creators that are registered; the interpreter's lock guards them. Never destroyed: the
-/// registry points to them until the very end.
-std::map<PyObject*, std::shared_ptr<IPluginCreatorInterface>>& python_creators() {
-  static auto* creators = new std::map<PyObject*, std::shared_ptr<IPluginCreatorInterface>>;
-  return *creators;
+/// The faces of Python creators that are registered somewhere; the registries keep them alive. The
+/// interpreter's lock guards the map. Never destroyed: the process's registry outlives everything.
+std::map<PyObject*, std::weak_ptr<IPluginCreatorInterface>>& creator_faces() {
+  static auto* faces = new std::map<PyObject*, std::weak_ptr<IPluginCreatorInterface>>;
+  return *faces;
 }
 
-IPluginCreatorInterface& to_creator(nb::handle object, const char* method) {
-  const auto found = python_creators().find(object.ptr());
-  if (found != python_creators().end()) return *found->second;
-  if (IPluginCreatorInterface* creator = library_creator(object)) return *creator;
-  fail(method, ": ", nb::cast<std::string>(nb::repr(object)), " is not a registered creator");
+/// The face of a Python creator that is registered somewhere, or null.
+CreatorPtr find_face(nb::handle object) {
+  const auto found = creator_faces().find(object.ptr());
+  return found != creator_faces().end() ? found->second.lock() : nullptr;
 }
 
-bool register_creator(IPluginRegistry& self, nb::handle creator, const std::string& ns) {
-  if (python_creators().contains(creator.ptr())) return false;
-  auto made = make_creator_face(creator);
-  const bool done = self.registerCreator(*made, ns.c_str());
-  rethrow_pending_exception();
-  if (done) python_creators().emplace(creator.ptr(), std::move(made));
-  return done;
+/// What registers `object`: the one face of a Python creator, a C++ creator itself.
+CreatorPtr to_creator(nb::handle object) {
+  if (IPluginCreatorInterface* creator = library_creator(object)) return {CreatorPtr(), creator};
+  if (CreatorPtr face = find_face(object)) return face;
+  CreatorPtr face = make_creator_face(object);
+  std::erase_if(creator_faces(), [](const auto& entry) { return entry.second.expired(); });
+  creator_faces()[object.ptr()] = face;
+  return face;
 }
 
-bool deregister_creator(IPluginRegistry& self, nb::handle creator) {
-  const bool done = self.deregisterCreator(
-      static_cast<const IPluginCreatorInterface&>(to_creator(creator, "deregister_creator")));
-  if (done) python_creators().erase(creator.ptr());
-  return done;
+bool register_creator(PluginRegistry& self, nb::handle object, const std::string& ns) {
+  const CreatorPtr creator = to_creator(object);
+  identity(*creator);  // throws what its attributes raise
+  return self.register_creator(creator, ns.c_str());
 }
 
-nb::list to_list(IPluginCreatorInterface* const* creators, int32_t count) {
+bool deregister_creator(PluginRegistry& self, nb::handle object) {
+  if (IPluginCreatorInterface* creator = library_creator(object))
+    return self.deregisterCreator(*creator);
+  const CreatorPtr face = find_face(object);
+  return face != nullptr && self.deregisterCreator(*face);
+}
+
+nb::list to_list(const std::vector<CreatorPtr>& creators) {
   nb::list list;
-  for (int32_t i = 0; i < count; ++i) list.append(to_python(creators[i]));
+  for (const CreatorPtr& creator : creators) list.append(to_python(creator.get()));
   return list;
 }
 
+nb::object get_creator(const PluginRegistry& self, const std::string& type,
+                       const std::string& version, const std::string& ns) {
+  return to_python(self.find({type, version, ns}).get());
+}
+
 void bind_plugin_registry(nb::module_& m) {
-  nb::class_<PluginRegistry>(m, "IPluginRegistry", "Plugin creators by name, version, namespace.")
-      .def_prop_ro("all_creators",
-                   [](const PluginRegistry& self) {
-                     int32_t count = 0;
-                     auto* creators = self.getAllCreators(&count);
-                     return to_list(creators, count);
-                   })
-      .def_prop_ro("all_creators_recursive",
-                   [](PluginRegistry& self) {
-                     int32_t count = 0;
-                     auto* creators = self.getAllCreatorsRecursive(&count);
-                     return to_list(creators, count);
-                   })
-      .def(
-          "register_creator",
-          [](PluginRegistry& self, nb::handle creator, const std::string& ns) {
-            return register_creator(self, creator, ns);
+  ReportingClass<PluginRegistry>(
+      m, "IPluginRegistry",
+      "Plugin creators by name, version and namespace, and resources that plugins share. A builder "
+      "and a runtime have one each, whose parent is that of the process.")
+      .def_prop_ro(
+          "all_creators", [](const PluginRegistry& self) { return to_list(self.creators()); },
+          "The creators of this registry.")
+      .def_prop_ro(
+          "all_creators_recursive",
+          [](const PluginRegistry& self) { return to_list(self.creators_recursive()); },
+          "The creators of this registry and, if parent search is enabled, of its parents.")
+      .def_prop_ro(
+          "plugin_creator_list",
+          [](const PluginRegistry& self) {
+            std::vector<CreatorPtr> creators = self.creators();
+            std::erase_if(creators, [](const CreatorPtr& creator) {
+              return !is_kind(*creator, "PLUGIN CREATOR_V1");
+            });
+            return to_list(creators);
           },
-          nb::arg("creator"), nb::arg("plugin_namespace") = "",
-          "Registers an IPluginCreatorV3One; False if name, version and namespace are taken.")
+          "The creators of this registry that are of the class IPluginCreator.")
+      .def("register_creator", &register_creator, nb::arg("creator"),
+           nb::arg("plugin_namespace") = "",
+           "Registers a creator, which is kept until it is deregistered. False, and an error in "
+           "the log, if name, version and namespace are taken.")
+      .def("deregister_creator", &deregister_creator, nb::arg("creator"),
+           "False if the creator is not registered here.")
+      .def("get_creator", &get_creator, nb::arg("type"), nb::arg("version"),
+           nb::arg("plugin_namespace") = "", "The creator, or None.")
       .def(
-          "deregister_creator",
-          [](PluginRegistry& self, nb::handle creator) {
-            return deregister_creator(self, creator);
-          },
-          nb::arg("creator"))
-      .def(
-          "get_creator",
-          [](PluginRegistry& self, const std::string& type, const std::string& version,
+          "get_plugin_creator",
+          [](const PluginRegistry& self, const std::string& type, const std::string& version,
              const std::string& ns) {
-            return to_python(self.getCreator(type.c_str(), version.c_str(), ns.c_str()));
+            const CreatorPtr creator = self.find({type, version, ns});
+            const bool is_v1 = creator != nullptr && is_kind(*creator, "PLUGIN CREATOR_V1");
+            return to_python(is_v1 ? creator.get() : nullptr);
           },
           nb::arg("type"), nb::arg("version"), nb::arg("plugin_namespace") = "",
-          "The creator, or None.")
+          "The creator, or None if there is none of the class IPluginCreator.")
       .def(
           "load_library",
           [](PluginRegistry& self, nb::handle path) {
@@ -90,16 +108,34 @@ void bind_plugin_registry(nb::module_& m) {
             return nb::capsule(self.load_library(text));
           },
           nb::arg("plugin_path"),
-          "Opens a plugin library and registers its creators; what comes back is for "
-          "deregister_library.")
+          "Opens a plugin library and registers its creators. What comes back is for "
+          "deregister_library. Raises Error with the reason if that is not possible.")
       .def(
           "deregister_library",
-          [](PluginRegistry& self, nb::capsule handle) { self.deregisterLibrary(handle.data()); },
-          nb::arg("handle"))
+          [](PluginRegistry& self, nb::capsule handle) { self.deregister_library(handle.data()); },
+          nb::arg("handle"),
+          "Deregisters the library's creators. It is closed when nothing uses its code any more.")
+      .def(
+          "acquire_plugin_resource",
+          [](PluginRegistry& self, const std::string& key, nb::handle resource) {
+            return acquire_resource(self.resources(), key, resource);
+          },
+          nb::arg("key"), nb::arg("resource").none(),
+          "The resource under the key, with one more reference; where there is none, a clone of "
+          "`resource`.")
+      .def(
+          "release_plugin_resource",
+          [](PluginRegistry& self, const std::string& key) {
+            return self.resources().release(key.c_str());
+          },
+          nb::arg("key"),
+          "Gives up a reference; with the last one the resource is released. 0 on success.")
       .def_prop_rw(
           "parent_search_enabled",
           [](const PluginRegistry& self) { return self.isParentSearchEnabled(); },
-          [](PluginRegistry& self, bool enabled) { self.setParentSearchEnabled(enabled); });
+          [](PluginRegistry& self, bool enabled) { self.setParentSearchEnabled(enabled); },
+          "Whether creators that are not found here are looked for in the parent registry.")
+      .def_error_recorder();
 }
 
 }  // namespace
@@ -109,10 +145,15 @@ void bind_registry(nb::module_& m) {
   bind_plugin_registry(m);
   m.def(
       "get_plugin_registry", [] { return &PluginRegistry::global(); }, nb::rv_policy::reference,
-      "The process's plugin registry.");
+      "The process's plugin registry, parent of all others.");
   m.def(
-      "get_builder_plugin_registry", [](nb::handle) { return &PluginRegistry::global(); },
-      nb::arg("capability").none() = nb::none(), nb::rv_policy::reference);
+      "get_builder_plugin_registry",
+      [](EngineCapability capability) {
+        // There are no other registries than this library's.
+        return static_cast<PluginRegistry*>(::getBuilderPluginRegistry(capability));
+      },
+      nb::arg("capability"), nb::rv_policy::reference,
+      "The registry that a build for this capability looks plugins up in; None if there is none.");
   m.def(
       "init_libnvinfer_plugins",
       [](nb::handle logger, const std::string& ns) {
@@ -120,13 +161,13 @@ void bind_registry(nb::module_& m) {
         return ::initLibNvInferPlugins(target, ns.c_str());
       },
       nb::arg("logger").none(), nb::arg("namespace"),
-      "Registers the plugins that come with the library.");
+      "Registers the plugins that come with the library: none, as what TensorRT brings as plugins "
+      "are layers here. True on success.");
   // Engines and networks may outlive the interpreter's modules; what Python registered may not.
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
-    for (auto& [object, creator] : python_creators())
-      PluginRegistry::global().deregisterCreator(
-          static_cast<const IPluginCreatorInterface&>(*creator));
-    python_creators().clear();
+    PluginRegistry& registry = PluginRegistry::global();
+    for (const CreatorPtr& creator : registry.creators())
+      if (creator->getAPILanguage() == APILanguage::kPYTHON) registry.deregisterCreator(*creator);
   }));
 }
 

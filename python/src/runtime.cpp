@@ -3,7 +3,10 @@
 #include <nanobind/trampoline.h>
 
 #include "bindings.h"
+#include "gpu_allocator.h"
 #include "host_memory.h"
+#include "plugin/registry.h"
+#include "reporting.h"
 #include "runtime/context.h"
 #include "runtime/engine.h"
 #include "runtime/inspect.h"
@@ -11,9 +14,23 @@
 namespace opwright::python {
 namespace {
 
-struct Runtime {
-  nb::object logger;  ///< kept alive
+class Runtime {
+ public:
+  explicit Runtime(nb::object logger)
+      : logger(logger),
+        registry(std::make_shared<PluginRegistry>(&PluginRegistry::global(),
+                                                  Log(nb::cast<ILogger*>(logger)))),
+        errors_(Log(nb::cast<ILogger*>(logger))) {}
+
+  ErrorReport& errors() const { return errors_; }
+
+  const nb::object logger;  ///< kept alive
+  const std::shared_ptr<PluginRegistry> registry;
+  std::shared_ptr<IGpuAllocator> allocator;  ///< null: the device's memory
   bool engine_host_code_allowed = false;
+
+ private:
+  mutable ErrorReport errors_;
 };
 
 /// The bytes where kernels may read weights in place.
@@ -25,7 +42,10 @@ Blob aligned(Blob bytes) {
 std::shared_ptr<Engine> deserialize_engine(const Runtime& runtime, nb::handle serialized) {
   LoadOptions options;
   options.allow_host_code = runtime.engine_host_code_allowed;
-  options.log = Log(nb::cast<ILogger*>(runtime.logger));
+  options.log = runtime.errors().log();
+  options.plugins = runtime.registry.get();
+  options.recorder = runtime.errors().recorder();
+  options.allocator = runtime.allocator;
   return Engine::load(deserialize(aligned(borrow_bytes(serialized)), options.weights), options);
 }
 
@@ -102,6 +122,9 @@ struct ExecutionContext {
   explicit ExecutionContext(std::shared_ptr<Engine> e)
       : engine(e), context(e), allocators(e->plan().outputs.size()) {}
 
+  const ErrorReport& errors() const { return context.errors(); }
+  void set_error_recorder(IErrorRecorder* recorder) { context.set_error_recorder(recorder); }
+
   void set_address(const std::string& tensor, uintptr_t address) {
     const Port port = find_port(*engine, tensor);
     if (port.input)
@@ -115,21 +138,32 @@ struct ExecutionContext {
   }
 };
 
-struct Inspector {
-  std::shared_ptr<Engine> engine;
+class Inspector {
+ public:
+  explicit Inspector(std::shared_ptr<Engine> e)
+      : engine(std::move(e)),
+        errors_(std::make_unique<ErrorReport>(engine->log(), engine->errors().recorder())) {}
+
+  const std::shared_ptr<Engine> engine;
+  ErrorReport& errors() const { return *errors_; }
+
+ private:
+  std::unique_ptr<ErrorReport> errors_;
 };
 
 void bind_engine(nb::module_& m) {
   auto port_of = [](const Engine& e, const std::string& name) { return find_port(e, name); };
-  nb::class_<Engine>(m, "ICudaEngine",
-                     "A built network, ready to run. Named as in TensorRT; it may run on the CPU.")
+  ReportingClass<Engine>(
+      m, "ICudaEngine",
+      "A built network, ready to run. Named as in TensorRT; it may run on the CPU.")
       .def(
           "create_execution_context",
           [](std::shared_ptr<Engine> self) { return new ExecutionContext(std::move(self)); },
           nb::rv_policy::take_ownership)
+      .def_error_recorder()
       .def("serialize", [](const Engine& self) { return HostMemory{serialize(self.plan())}; })
       .def("create_engine_inspector",
-           [](std::shared_ptr<Engine> self) { return Inspector{std::move(self)}; })
+           [](std::shared_ptr<Engine> self) { return Inspector(std::move(self)); })
       .def_prop_ro("name", [](const Engine& self) { return self.plan().name; })
       .def_prop_ro("num_layers",
                    [](const Engine& self) { return self.plan().schedules.at(0).steps.size(); })
@@ -202,9 +236,19 @@ void bind_engine(nb::module_& m) {
           },
           nb::arg("name"), nb::arg("profile_index"));
 
-  nb::class_<ExecutionContext>(m, "IExecutionContext",
-                               "State for running an engine; used by one thread at a time.")
+  ReportingClass<ExecutionContext>(m, "IExecutionContext",
+                                   "State for running an engine; used by one thread at a time.")
       .def_prop_ro("engine", [](const ExecutionContext& self) { return self.engine; })
+      .def_error_recorder()
+      .def_prop_rw(
+          "temporary_allocator",
+          [](const ExecutionContext& self) { return to_python(self.context.allocator()); },
+          [](ExecutionContext& self, nb::handle allocator) {
+            self.context.set_allocator(to_allocator(allocator));
+          },
+          nb::for_setter(nb::arg("allocator").none()),
+          "An IGpuAllocator for memory that plugins ask for, the runtime's at first; to be set "
+          "before the first run. None: the device's memory.")
       .def_rw("name", &ExecutionContext::name)
       .def(
           "set_input_shape",
@@ -335,13 +379,14 @@ void bind_inspector(nb::module_& m) {
   nb::enum_<InformationFormat>(m, "LayerInformationFormat", nb::is_arithmetic())
       .value("ONELINE", InformationFormat::kONELINE)
       .value("JSON", InformationFormat::kJSON);
-  nb::class_<Inspector>(m, "EngineInspector", "Tells what is in an engine.")
+  ReportingClass<Inspector>(m, "EngineInspector", "Tells what is in an engine.")
       .def(
           "__init__",
           [](Inspector* self, std::shared_ptr<Engine> engine) {
-            new (self) Inspector{std::move(engine)};
+            new (self) Inspector(std::move(engine));
           },
           nb::arg("engine"))
+      .def_error_recorder()
       .def(
           "get_engine_information",
           [](const Inspector& self, InformationFormat format) {
@@ -376,17 +421,35 @@ void bind_runtime(nb::module_& m) {
       .def(nb::init<>());
   bind_inspector(m);
   bind_engine(m);
-  nb::class_<Runtime>(m, "Runtime", "Loads engines.")
+  ReportingClass<Runtime>(m, "Runtime", "Loads engines.")
       .def(
-          "__init__",
-          [](Runtime* self, nb::object logger) {
-            new (self) Runtime{logger, false};
-          },
+          "__init__", [](Runtime* self, nb::object logger) { new (self) Runtime(logger); },
           nb::arg("logger"))
       .def("deserialize_cuda_engine", deserialize_engine, nb::arg("serialized_engine"),
            nb::keep_alive<0, 1>(), "The engine in these bytes, verified.")
       .def_rw("engine_host_code_allowed", &Runtime::engine_host_code_allowed,
               "Whether code in the engine that would run on the host may be executed.")
+      .def(
+          "get_plugin_registry", [](const Runtime& self) { return self.registry; },
+          nb::keep_alive<0, 1>(),
+          "The registry that engines look plugins up in when they are loaded; its parent is "
+          "get_plugin_registry().")
+      .def(
+          "load_runtime",
+          [](const Runtime&, nb::handle path) {
+            fail(
+                "load_runtime: ", nb::cast<std::string>(nb::repr(path)),
+                " is not loaded: this runtime runs every engine that it can read by itself, so use "
+                "its deserialize_cuda_engine");
+          },
+          nb::arg("path"), "Raises Error: there is no other runtime to load.")
+      .def_prop_rw(
+          "gpu_allocator", [](const Runtime& self) { return to_python(self.allocator); },
+          [](Runtime& self, nb::handle allocator) { self.allocator = to_allocator(allocator); },
+          nb::for_setter(nb::arg("allocator").none()),
+          "An IGpuAllocator for memory that plugins of engines loaded from now on ask for; None: "
+          "the device's.")
+      .def_error_recorder()
       .def_ro("logger", &Runtime::logger);
 }
 

@@ -56,6 +56,10 @@ void bind_dims(nb::module_& m) {
 }  // namespace
 
 void bind_types(nb::module_& m) {
+  nb::enum_<EngineCapability>(m, "EngineCapability", nb::is_arithmetic())
+      .value("STANDARD", EngineCapability::kSTANDARD)
+      .value("SAFETY", EngineCapability::kSAFETY)
+      .value("DLA_STANDALONE", EngineCapability::kDLA_STANDALONE);
   nb::exception<Error>(m, "Error", PyExc_RuntimeError).doc() =
       "What every failure of the engine raises. The message says what was wrong, where, and how to "
       "mend it.";

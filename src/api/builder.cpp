@@ -42,8 +42,10 @@ class BuilderApi final : public IBuilder {
       LoadOptions options;
       options.plugins = &registry_;
       options.log = errors_.log();
+      options.recorder = errors_.recorder();
+      options.allocator = unowned(allocator_);
       const auto engine = Engine::load(build(network, config), options);
-      return new EngineApi(engine, errors_.recorder(), threads_);
+      return new EngineApi(engine, threads_);
     });
   }
   bool isNetworkSupported(INetworkDefinition const& network,
@@ -73,18 +75,22 @@ class BuilderApi final : public IBuilder {
     errors_.set_recorder(recorder);
   }
   IErrorRecorder* getErrorRecorder() const noexcept override { return errors_.recorder(); }
+  void setGpuAllocator(IGpuAllocator* allocator) noexcept override { allocator_ = allocator; }
 
  private:
   Plan build(INetworkDefinition& network, IBuilderConfig& config) const {
     const ThreadLimit limit(threads_);
     const Network& core = NetworkApi::of(network).network();
-    return compile(core, BuilderConfigApi::of(config).build_config(core.flags().strongly_typed,
-                                                                   errors_.log()));
+    BuildConfig build =
+        BuilderConfigApi::of(config).build_config(core.flags().strongly_typed, errors_.log());
+    build.services = {errors_.recorder(), unowned(allocator_)};
+    return compile(core, build);
   }
 
   ErrorReport errors_;
   PluginRegistry registry_;
   std::vector<std::unique_ptr<ProfileApi>> profiles_;
+  IGpuAllocator* allocator_ = nullptr;
   int threads_ = 0;  ///< 0: what the calling thread has
 };
 

@@ -11,6 +11,7 @@
 #include "operators/normalization.h"
 #include "operators/reduce.h"
 #include "operators/source.h"
+#include "opwright/builder.h"
 #include "plugin/v3_operator.h"
 
 namespace opwright {
@@ -62,7 +63,12 @@ T* element(std::span<T* const> list, int32_t index, const char* what) {
 
 NetworkApi::NetworkApi(IBuilder& builder, NetworkDefinitionCreationFlags flags, Log log,
                        IErrorRecorder* recorder)
-    : builder_(builder), flags_(flags), errors_(log, recorder), network_(network_flags(flags)) {}
+    : builder_(builder),
+      flags_(flags),
+      network_(network_flags(flags), {std::shared_ptr<void>(), &builder.getPluginRegistry()}, log),
+      errors_(network_.errors()) {
+  errors_.set_recorder(recorder);
+}
 
 NetworkApi::~NetworkApi() noexcept = default;
 

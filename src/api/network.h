@@ -113,8 +113,8 @@ class NetworkApi final : public INetworkDefinition {
 
   IBuilder& builder_;
   NetworkDefinitionCreationFlags flags_;
-  ErrorReport errors_;
   Network network_;
+  ErrorReport& errors_;
   mutable std::unordered_map<const Tensor*, std::unique_ptr<TensorApi>> tensors_;
   mutable std::unordered_map<const Layer*, std::shared_ptr<ILayer>> layers_;
 };

@@ -39,8 +39,7 @@ class ParserErrorApi final : public IParserError {
 class ParserApi final : public IParser {
  public:
   ParserApi(NetworkApi& network, ILogger* logger)
-      : report_(Log(logger), network.getErrorRecorder()),
-        parser_(network.network(), Log(logger), &network.getBuilder().getPluginRegistry()) {}
+      : report_(Log(logger), network.getErrorRecorder()), parser_(network.network(), Log(logger)) {}
 
   bool parse(void const* serializedModel, size_t size, char const* modelPath) noexcept override {
     return parsed([&] {
@@ -72,10 +71,7 @@ class ParserApi final : public IParser {
     errors_.clear();
     return report_.guard(false, [&] {
       if (parse()) return true;
-      for (const OnnxError& error : parser_.errors()) {
-        errors_.emplace_back(error);
-        report_.record(error.code, error.message.c_str());
-      }
+      for (const OnnxError& error : parser_.errors()) errors_.emplace_back(error);
       return false;
     });
   }

@@ -162,7 +162,7 @@ Plan compile(const Network& network, const BuildConfig& config) {
   require(cache.device_identity() == device.identity(), "The timing cache was made on '",
           cache.device_identity(), "', this device is '", device.identity(),
           "'; use a cache of this device or none");
-  PlanEmitter emitter(graph, network, device, config.detailed_inspection);
+  PlanEmitter emitter(graph, network, device, config.detailed_inspection, config.services);
   for (const ProfileRanges& ranges : profiles)
     compile_profile(graph, network, ranges, device, config, cache, emitter);
   progress("done", 1, 1);

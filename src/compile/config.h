@@ -55,6 +55,7 @@ struct BuildConfig {
   /// Whether the plan carries the sources of those plugins whose language allows it.
   bool embed_plugin_sources = false;
   ProgressCallback progress;
+  PluginServices services;  ///< for the plugins that are run during the build
   Log log;
 };
 

@@ -38,8 +38,8 @@ std::vector<PortDesc> port_descs(const StepSchedule& steps, const std::vector<in
 }  // namespace
 
 PlanEmitter::PlanEmitter(const Graph& graph, const Network& network, const Device& device,
-                         bool detailed)
-    : device_(device), detailed_(detailed) {
+                         bool detailed, const PluginServices& services)
+    : device_(device), services_(services), detailed_(detailed) {
   plan_.name = network.name();
   plan_.builder = "opwright " OPWRIGHT_VERSION;
   plan_.device_type = device.type();
@@ -155,6 +155,7 @@ PlanStep PlanEmitter::step(const StepSchedule& steps, const ScheduleStep& step,
   args.inputs = inputs;
   args.outputs = outputs;
   args.device = &device_;
+  args.services = &services_;
   OperatorPtr op = step.op;
   if (OperatorPtr special = op->specialize(args)) op = special;
   const std::unique_ptr<Kernel> kernel = op->make_kernel(args);

@@ -15,7 +15,8 @@ namespace opwright {
 /// Writes a plan: what the whole network has in common, then a schedule per profile.
 class PlanEmitter {
  public:
-  PlanEmitter(const Graph& graph, const Network& network, const Device& device, bool detailed);
+  PlanEmitter(const Graph& graph, const Network& network, const Device& device, bool detailed,
+              const PluginServices& services);
 
   /// Makes every step's kernel once more, for the constants that it packs and its workspace.
   void add_schedule(const StepSchedule& steps, const ProfileRanges& ranges, Constants& constants);
@@ -40,6 +41,7 @@ class PlanEmitter {
   Blob shared(Blob data);
 
   const Device& device_;
+  const PluginServices services_;
   bool detailed_;
   ExprProgramBuilder expressions_;
   Plan plan_;

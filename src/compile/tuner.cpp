@@ -137,6 +137,7 @@ float Tuner::run(const GraphNode& node, const Operator& op, const NodePorts& por
   args.inputs = ports.inputs;
   args.outputs = ports.outputs;
   args.device = &device_;
+  args.services = &config_.services;
   std::unique_ptr<Kernel> kernel = op.make_kernel(args);
   std::vector<Shape> in_shapes, out_shapes;
   std::vector<const void*> in;
@@ -211,6 +212,7 @@ Tuner::Measured Tuner::measure(const GraphNode& node, const NodePorts& ports,
   args.inputs = typed.inputs;
   args.outputs = typed.outputs;
   args.device = &device_;
+  args.services = &config_.services;
   Measured measured;
   measured.specialized = node.op->specialize(args);
   const Operator& op = measured.specialized ? *measured.specialized : *node.op;

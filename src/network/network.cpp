@@ -16,7 +16,8 @@ class OperatorLayer final : public Layer {};
 
 std::unique_ptr<Layer> Operator::make_layer() const { return std::make_unique<OperatorLayer>(); }
 
-Network::Network(NetworkFlags flags) : flags_(flags) {}
+Network::Network(NetworkFlags flags, std::shared_ptr<IPluginRegistry> plugins, Log log)
+    : flags_(flags), plugins_(std::move(plugins)), errors_(log) {}
 
 Network::~Network() = default;
 

@@ -11,10 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/error_report.h"
 #include "network/operator.h"
 
 namespace opwright {
 
+class IPluginRegistry;
 class Layer;
 class Network;
 
@@ -145,7 +147,10 @@ struct NetworkFlags {
 /// A network being defined: tensors and layers with types and shapes inferred as layers are added.
 class Network {
  public:
-  explicit Network(NetworkFlags flags = {});
+  /// `plugins` is where models look their plugins up (null: the process's registry), `log` and the
+  /// recorder of errors() hear of what goes wrong.
+  explicit Network(NetworkFlags flags = {}, std::shared_ptr<IPluginRegistry> plugins = nullptr,
+                   Log log = {});
   ~Network();
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
@@ -187,6 +192,8 @@ class Network {
   const std::string& name() const { return name_; }
   void set_name(std::string name) { name_ = std::move(name); }
   const NetworkFlags& flags() const { return flags_; }
+  IPluginRegistry* plugins() const { return plugins_.get(); }
+  ErrorReport& errors() const { return errors_; }
   std::span<Tensor* const> inputs() const { return inputs_; }
   std::span<Tensor* const> outputs() const { return outputs_; }
   /// Layers in the order in which they were added. After Layer::set_input a layer may depend on
@@ -221,6 +228,8 @@ class Network {
   void infer_again(Edit& edit, const Layer* first);
 
   NetworkFlags flags_;
+  std::shared_ptr<IPluginRegistry> plugins_;
+  mutable ErrorReport errors_;  ///< not a part of what the network defines
   std::string name_;
   SymbolTable symbols_;
   std::deque<std::unique_ptr<Tensor>> tensors_;

@@ -13,6 +13,8 @@
 #include "base/types.h"
 #include "network/attributes.h"
 #include "network/symbols.h"
+#include "opwright/allocator.h"
+#include "opwright/logger.h"
 
 namespace opwright {
 
@@ -133,6 +135,12 @@ struct PackedInput {
   std::string layout;  ///< the kernel's own description of the arrangement
 };
 
+/// What a context, or a build, offers to plugins. The recorder may change while kernels live.
+struct PluginServices {
+  IErrorRecorder* recorder = nullptr;        ///< null: none
+  std::shared_ptr<IGpuAllocator> allocator;  ///< null: the device's memory
+};
+
 /// What a kernel is made from, during the build and again when an engine is loaded.
 struct KernelArgs {
   std::string_view layer;
@@ -143,6 +151,8 @@ struct KernelArgs {
   /// What packed() returned during the build; empty while building.
   std::span<const PackedInput> packed;
   const Device* device = nullptr;
+  /// Null: none. Outlives the kernel.
+  const PluginServices* services = nullptr;
 };
 
 /// An operation of a network: a built-in layer or a plugin of any kind. Immutable, so networks,

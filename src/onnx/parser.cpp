@@ -162,7 +162,7 @@ class GraphImporter {
 }  // namespace
 
 OnnxParser::OnnxParser(Network& network, Log log, IPluginRegistry* plugins)
-    : network_(network), log_(log), plugins_(plugins) {}
+    : network_(network), log_(log), plugins_(plugins != nullptr ? plugins : network.plugins()) {}
 
 bool OnnxParser::parse(const Blob& model, const std::string& path) {
   errors_.clear();
@@ -181,8 +181,15 @@ bool OnnxParser::parse(const Blob& model, const std::string& path) {
                        {},
                        "ONNX: the model needs more memory than there is"});
   }
-  for (const OnnxError& error : errors_) log_.error(error.message);
+  report();
   return errors_.empty();
+}
+
+void OnnxParser::report() const {
+  for (const OnnxError& error : errors_) {
+    log_.error(error.message);
+    network_.errors().record(error.code, error.message.c_str());
+  }
 }
 
 bool OnnxParser::parse_file(const std::string& path) {
@@ -192,7 +199,7 @@ bool OnnxParser::parse_file(const std::string& path) {
     bytes = map_file(path);
   } catch (const Error& problem) {
     errors_.push_back({problem.code(), -1, {}, {}, {}, problem.what()});
-    log_.error(problem.what());
+    report();
     return false;
   }
   return parse(bytes, path);

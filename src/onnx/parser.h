@@ -24,7 +24,7 @@ struct OnnxError {
 /// Everything that is wrong is collected, so that one run lists all unknown nodes.
 class OnnxParser {
  public:
-  /// `plugins` null: the global registry.
+  /// `plugins` null: those of the network.
   OnnxParser(Network& network, Log log, IPluginRegistry* plugins = nullptr);
   /// `path` is the model's file, for external data beside it; empty when there is none. False when
   /// errors() has something; the network is then unusable.
@@ -35,6 +35,9 @@ class OnnxParser {
   static bool supports_operator(const std::string& op_type);
 
  private:
+  /// Tells the logger and the network's error recorder of errors().
+  void report() const;
+
   Network& network_;
   Log log_;
   IPluginRegistry* plugins_;

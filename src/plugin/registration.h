@@ -14,6 +14,7 @@ class QuickDefinition;
 struct PluginRegistration {
   IPluginCreatorInterface* creator = nullptr;
   std::string plugin_namespace;
+  std::shared_ptr<const void> owner{};  ///< keeps the creator alive
 };
 
 /// While one lives, whatever this thread's code registers comes here and nowhere else: what an

@@ -1,18 +1,12 @@
 #include "plugin/registry.h"
 
-#include <dlfcn.h>
-#include <link.h>
-
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "plugin/callback.h"
 #include "plugin/library_exports.h"
 #include "plugin/registration.h"
-#include "plugin/shared_object.h"
 
 namespace opwright {
 
@@ -30,26 +24,14 @@ CreatorIdentity ask(const Creator& creator) {
 
 constexpr std::string_view kCreatorV1 = "PLUGIN CREATOR_V1";
 
-/// Runs the body of a method of the public API: an exception becomes a report and `failed`.
-template <class T, class Report, class Body>
-T guard(T failed, Report&& report, Body&& body) noexcept {
-  try {
-    return body();
-  } catch (const Error& error) {
-    report(error.code(), error.what());
-  } catch (const std::exception& error) {
-    report(ErrorCode::kINTERNAL_ERROR, error.what());
-  } catch (...) {
-    report(ErrorCode::kUNSPECIFIED_ERROR, "an exception of an unknown type");
-  }
-  return failed;
-}
+/// A creator that stays as long as it is registered because its owner promised so.
+CreatorPtr unowned(IPluginCreatorInterface& creator) { return {CreatorPtr(), &creator}; }
 
 }  // namespace
 
 /// What happens while a library is being opened on this thread.
 struct PluginRegistry::Loading {
-  Library library;
+  std::vector<PluginLibrary::Registration> registered;
   std::vector<std::string> refused;
 };
 
@@ -81,24 +63,13 @@ PluginRegistry& PluginRegistry::global() {
 }
 
 PluginRegistry::~PluginRegistry() noexcept {
-  for (const auto& [handle, library] : libraries_) close(handle, library);
-  for (const auto& [key, resource] : resources_) {
-    resource.object->release();
-    delete resource.object;
-  }
-  setErrorRecorder(nullptr);
-}
-
-void PluginRegistry::report(ErrorCode code, const std::string& message) const noexcept {
-  log_.error(message);
-  IErrorRecorder* recorder = getErrorRecorder();
-  if (recorder != nullptr) recorder->reportError(code, message.c_str());
+  for (const auto& [handle, loaded] : libraries_) withdraw(loaded);
 }
 
 // Creators
 
-void PluginRegistry::add(IPluginCreatorInterface& creator, const char* plugin_namespace) {
-  CreatorIdentity id = identity(creator);
+void PluginRegistry::add(CreatorPtr creator, const char* plugin_namespace) {
+  CreatorIdentity id = identity(*creator);
   if (RegistrationCapture* capture = RegistrationCapture::current()) {
     id.plugin_namespace = plugin_namespace != nullptr ? plugin_namespace : "";
     for (const PluginRegistration& other : capture->creators) {
@@ -107,12 +78,13 @@ void PluginRegistry::add(IPluginCreatorInterface& creator, const char* plugin_na
                   other.plugin_namespace != id.plugin_namespace,
               "plugin ", str(id), " is registered already");
     }
-    capture->creators.push_back({&creator, id.plugin_namespace});
+    IPluginCreatorInterface* const captured = creator.get();
+    capture->creators.push_back({captured, id.plugin_namespace, std::move(creator)});
     return;
   }
-  Entry entry{id, id.plugin_namespace};
+  Entry entry{creator, id, id.plugin_namespace};
   entry.identity.plugin_namespace = plugin_namespace != nullptr ? plugin_namespace : "";
-  const bool is_v1 = is_kind(creator, kCreatorV1);
+  const bool is_v1 = is_kind(*creator, kCreatorV1);
   {
     const std::lock_guard lock(mutex_);
     for (const Entry& other : entries_) {
@@ -121,61 +93,69 @@ void PluginRegistry::add(IPluginCreatorInterface& creator, const char* plugin_na
         fail("plugin ", str(entry.identity), " is registered already");
       }
     }
-    creators_.push_back(&creator);
-    if (is_v1) v1_creators_.push_back(static_cast<IPluginCreator*>(&creator));
+    creators_.push_back(creator.get());
+    if (is_v1) v1_creators_.push_back(static_cast<IPluginCreator*>(creator.get()));
     entries_.push_back(entry);
   }
-  if (loading_ != nullptr) loading_->library.creators.emplace_back(this, &creator);
+  if (loading_ != nullptr) loading_->registered.emplace_back(this, creator.get());
   // A V2 plugin's namespace is that of its registration.
   if (is_v1 && !entry.identity.plugin_namespace.empty())
-    static_cast<IPluginCreator&>(creator).setPluginNamespace(
+    static_cast<IPluginCreator&>(*creator).setPluginNamespace(
         entry.identity.plugin_namespace.c_str());
 }
 
+void PluginRegistry::add(IPluginCreatorInterface& creator, const char* plugin_namespace) {
+  add(unowned(creator), plugin_namespace);
+}
+
 bool PluginRegistry::remove(const IPluginCreatorInterface* creator) {
+  CreatorPtr removed;  // given up when the lock is
   const std::lock_guard lock(mutex_);
   const auto found = std::find(creators_.begin(), creators_.end(), creator);
   if (found == creators_.end()) return false;
-  entries_.erase(entries_.begin() + (found - creators_.begin()));
+  const auto entry = entries_.begin() + (found - creators_.begin());
+  removed = std::move(entry->creator);
+  entries_.erase(entry);
   std::erase_if(v1_creators_, [&](IPluginCreator* v1) { return v1 == creator; });
   creators_.erase(found);
   return true;
 }
 
-IPluginCreatorInterface* PluginRegistry::find(const CreatorIdentity& wanted) const {
-  IPluginCreatorInterface* by_own_namespace = nullptr;
+CreatorPtr PluginRegistry::find(const CreatorIdentity& wanted) const {
+  CreatorPtr by_own_namespace;
   {
     const std::lock_guard lock(mutex_);
-    for (size_t i = 0; i < entries_.size(); ++i) {
-      const CreatorIdentity& id = entries_[i].identity;
-      if (id == wanted) return creators_[i];
+    for (const Entry& entry : entries_) {
+      const CreatorIdentity& id = entry.identity;
+      if (id == wanted) return entry.creator;
       if (id.plugin_namespace.empty() && id.name == wanted.name && id.version == wanted.version &&
-          entries_[i].own_namespace == wanted.plugin_namespace)
-        by_own_namespace = creators_[i];
+          entry.own_namespace == wanted.plugin_namespace)
+        by_own_namespace = entry.creator;
     }
     if (by_own_namespace != nullptr || parent_ == nullptr || !parent_search_)
       return by_own_namespace;
   }
-  return parent_->getCreator(wanted.name.c_str(), wanted.version.c_str(),
-                             wanted.plugin_namespace.c_str());
+  return parent_->find(wanted);
+}
+
+bool PluginRegistry::register_creator(CreatorPtr creator, const char* plugin_namespace) noexcept {
+  return errors_.guard(
+      false,
+      [&] {
+        add(std::move(creator), plugin_namespace);
+        return true;
+      },
+      "Registering a plugin creator failed: ");
 }
 
 bool PluginRegistry::registerCreator(IPluginCreatorInterface& creator,
                                      AsciiChar const* pluginNamespace) noexcept {
-  return guard(
-      false,
-      [&](ErrorCode code, const char* what) {
-        report(code, str("Registering a plugin creator failed: ", what));
-      },
-      [&] {
-        add(creator, pluginNamespace);
-        return true;
-      });
+  return register_creator(unowned(creator), pluginNamespace);
 }
 
 bool PluginRegistry::registerCreator(IPluginCreator& creator,
                                      AsciiChar const* pluginNamespace) noexcept {
-  return registerCreator(static_cast<IPluginCreatorInterface&>(creator), pluginNamespace);
+  return register_creator(unowned(creator), pluginNamespace);
 }
 
 bool PluginRegistry::deregisterCreator(IPluginCreatorInterface const& creator) noexcept {
@@ -189,16 +169,14 @@ bool PluginRegistry::deregisterCreator(IPluginCreator const& creator) noexcept {
 IPluginCreatorInterface* PluginRegistry::getCreator(AsciiChar const* pluginName,
                                                     AsciiChar const* pluginVersion,
                                                     AsciiChar const* pluginNamespace) noexcept {
-  return guard(
-      static_cast<IPluginCreatorInterface*>(nullptr),
-      [&](ErrorCode code, const char* what) {
-        report(code, str("Looking up a plugin creator failed: ", what));
-      },
+  return errors_.guard<IPluginCreatorInterface*>(
+      nullptr,
       [&] {
         require(pluginName != nullptr && pluginVersion != nullptr,
                 "name and version must not be null");
-        return find({pluginName, pluginVersion, pluginNamespace ? pluginNamespace : ""});
-      });
+        return find({pluginName, pluginVersion, pluginNamespace ? pluginNamespace : ""}).get();
+      },
+      "Looking up a plugin creator failed: ");
 }
 
 IPluginCreator* PluginRegistry::getPluginCreator(AsciiChar const* pluginName,
@@ -224,15 +202,26 @@ IPluginCreatorInterface* const* PluginRegistry::getAllCreators(
 
 IPluginCreatorInterface* const* PluginRegistry::getAllCreatorsRecursive(
     int32_t* numCreators) noexcept {
-  int32_t parents = 0;
-  IPluginCreatorInterface* const* of_parents = nullptr;
-  if (parent_ != nullptr && isParentSearchEnabled())
-    of_parents = parent_->getAllCreatorsRecursive(&parents);
+  const std::vector<CreatorPtr> all = creators_recursive();
   const std::lock_guard lock(mutex_);
-  recursive_ = creators_;
-  recursive_.insert(recursive_.end(), of_parents, of_parents + parents);
+  recursive_.clear();
+  for (const CreatorPtr& creator : all) recursive_.push_back(creator.get());
   if (numCreators != nullptr) *numCreators = static_cast<int32_t>(recursive_.size());
   return recursive_.data();
+}
+
+std::vector<CreatorPtr> PluginRegistry::creators() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<CreatorPtr> all;
+  for (const Entry& entry : entries_) all.push_back(entry.creator);
+  return all;
+}
+
+std::vector<CreatorPtr> PluginRegistry::creators_recursive() const {
+  std::vector<CreatorPtr> all = creators();
+  if (parent_ == nullptr || !isParentSearchEnabled()) return all;
+  for (CreatorPtr& creator : parent_->creators_recursive()) all.push_back(std::move(creator));
+  return all;
 }
 
 bool PluginRegistry::isParentSearchEnabled() const {
@@ -245,50 +234,57 @@ void PluginRegistry::setParentSearchEnabled(bool enabled) {
   parent_search_ = enabled;
 }
 
-void PluginRegistry::setErrorRecorder(IErrorRecorder* recorder) noexcept {
-  if (recorder != nullptr) recorder->incRefCount();
-  IErrorRecorder* previous = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    previous = std::exchange(recorder_, recorder);
-  }
-  if (previous != nullptr) previous->decRefCount();
-}
-
-IErrorRecorder* PluginRegistry::getErrorRecorder() const noexcept {
-  const std::lock_guard lock(mutex_);
-  return recorder_;
-}
-
 // Libraries
 
-void PluginRegistry::collect(Loading& loading, void* handle, const std::string& path) {
-  const auto symbol = [handle](const char* name) { return dlsym(handle, name); };
-  for (IPluginCreatorInterface* creator : exported_creators(symbol, path)) add(*creator, "");
-  if (!loading.library.creators.empty()) return;
+namespace {
+
+/// Guards PluginLibrary::users and the creators that go with them.
+std::mutex& activation_mutex() {
+  static auto* mutex = new std::mutex;
+  return *mutex;
+}
+
+}  // namespace
+
+void PluginRegistry::activate(Loaded& loaded, Loading& loading, const std::string& path) {
+  PluginLibrary& library = *loaded.library;
+  const std::lock_guard lock(activation_mutex());
+  loaded.is_user = true;
+  const bool is_first = library.users++ == 0;
+  if (!loading.registered.empty()) {
+    library.self_registered = std::exchange(loading.registered, {});
+  } else if (is_first) {
+    // It stayed in memory because something used its code, so its constructors do not run again.
+    for (const auto& [registry, creator] : library.self_registered) registry->add(*creator, "");
+  }
+  loading.registered.clear();
+
+  const auto symbol = [&library](const char* name) { return library.symbol(name); };
+  for (IPluginCreatorInterface* creator : exported_creators(symbol, path)) {
+    add(*creator, "");
+    loaded.creators.push_back(creator);
+  }
+  if (!loaded.creators.empty() || !library.self_registered.empty()) return;
   if (!loading.refused.empty()) {
     std::string names;
     for (const std::string& name : loading.refused) names += (names.empty() ? "" : ", ") + name;
     fail("plugin library '", path, "' brings only plugins that are registered already: ", names);
   }
-
-  // The library may have been opened before, by other means than this function.
-  link_map* map = nullptr;
-  if (dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0) {
-    int32_t registered = 0;
-    IPluginCreatorInterface* const* all = getAllCreatorsRecursive(&registered);
-    for (int32_t i = 0; i < registered; ++i) {
-      Dl_info info{};
-      link_map* owner = nullptr;
-      if (dladdr1(all[i], &info, reinterpret_cast<void**>(&owner), RTLD_DL_LINKMAP) != 0 &&
-          owner == map)
-        return;
-    }
-  }
+  // The library may have been opened before, by other means than a registry.
+  for (const CreatorPtr& creator : creators_recursive())
+    if (library.implements(*creator)) return;
   fail("'", path,
        "' is not a plugin library: it exports neither getCreators() nor "
        "getPluginCreators(), and registers no creator by REGISTER_TENSORRT_PLUGIN when it is "
        "opened");
+}
+
+void PluginRegistry::withdraw(const Loaded& loaded) noexcept {
+  for (IPluginCreatorInterface* creator : loaded.creators) remove(creator);
+  if (!loaded.is_user) return;
+  const std::lock_guard lock(activation_mutex());
+  if (--loaded.library->users > 0) return;
+  for (const auto& [registry, creator] : loaded.library->self_registered) registry->remove(creator);
 }
 
 IPluginRegistry::PluginLibraryHandle PluginRegistry::load_library(const std::string& path) {
@@ -300,141 +296,65 @@ IPluginRegistry::PluginLibraryHandle PluginRegistry::load_library(const std::str
   } restore{outer};
   const RegistrationPassage passage;
 
-  // A bare file name would be searched for in the system's folders rather than in the current one.
-  const bool is_bare = path.find('/') == std::string::npos;
-  const std::string file = is_bare ? "./" + path : path;
-  if (std::filesystem::is_regular_file(file)) {
-    const std::string fault = shared_object_fault(map_file(file));
-    require(fault.empty(), "plugin library '", path, "' cannot be opened: ", fault);
-  }
-  void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr && is_bare) handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    const char* reason = dlerror();
-    fail("plugin library '", path, "' cannot be opened: ", reason ? reason : "unknown reason");
-  }
+  Loaded loaded;
+  loaded.library = PluginLibrary::open(path);
+  void* const handle = loaded.library->handle();
   {
     const std::lock_guard lock(mutex_);
-    const auto known = libraries_.find(handle);
-    if (known != libraries_.end()) {
+    if (const auto known = libraries_.find(handle); known != libraries_.end()) {
       ++known->second.references;
-      dlclose(handle);
       return handle;
     }
   }
   try {
-    collect(loading, handle, path);
+    activate(loaded, loading, path);
   } catch (...) {
-    close(handle, loading.library);
+    withdraw(loaded);
     throw;
   }
-  loading.library.references = 1;
+  loaded.references = 1;
   const std::lock_guard lock(mutex_);
-  libraries_[handle] = std::move(loading.library);
+  libraries_[handle] = std::move(loaded);
   return handle;
 }
 
-void PluginRegistry::close(void* handle, const Library& library) noexcept {
-  for (const auto& [registry, creator] : library.creators) registry->remove(creator);
-  dlclose(handle);
+void PluginRegistry::deregister_library(PluginLibraryHandle handle) {
+  Loaded loaded;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = libraries_.find(handle);
+    require(found != libraries_.end(),
+            "deregisterLibrary() was given a handle that loadLibrary() of this registry did not "
+            "return, or whose library was deregistered as often as it was loaded");
+    if (--found->second.references > 0) return;
+    loaded = std::move(found->second);
+    libraries_.erase(found);
+  }
+  withdraw(loaded);
 }
 
 IPluginRegistry::PluginLibraryHandle PluginRegistry::loadLibrary(
     AsciiChar const* pluginPath) noexcept {
-  return guard(
-      static_cast<void*>(nullptr), [&](ErrorCode code, const char* what) { report(code, what); },
-      [&] {
-        require(pluginPath != nullptr, "the path of a plugin library is null");
-        return load_library(pluginPath);
-      });
+  return errors_.guard<void*>(nullptr, [&] {
+    require(pluginPath != nullptr, "the path of a plugin library is null");
+    return load_library(pluginPath);
+  });
 }
 
 void PluginRegistry::deregisterLibrary(PluginLibraryHandle handle) noexcept {
-  Library library;
-  bool is_known = false;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = libraries_.find(handle);
-    if (found != libraries_.end()) {
-      if (--found->second.references > 0) return;
-      is_known = true;
-      library = std::move(found->second);
-      libraries_.erase(found);
-    }
-  }
-  if (is_known)
-    close(handle, library);
-  else
-    report(ErrorCode::kINVALID_ARGUMENT,
-           "deregisterLibrary() was given a handle that loadLibrary() of this registry did not "
-           "return");
+  errors_.run([&] { deregister_library(handle); });
 }
 
 // Resources
 
 IPluginResource* PluginRegistry::acquirePluginResource(AsciiChar const* key,
                                                        IPluginResource* resource) noexcept {
-  return guard(
-      static_cast<IPluginResource*>(nullptr),
-      [&](ErrorCode code, const char* what) {
-        report(code, str("Acquiring a plugin resource failed: ", what));
-      },
-      [&]() -> IPluginResource* {
-        require(key != nullptr, "the key is null");
-        const auto existing = [&]() -> IPluginResource* {
-          const auto found = resources_.find(key);
-          if (found == resources_.end()) return nullptr;
-          ++found->second.references;
-          return found->second.object;
-        };
-        {
-          const std::lock_guard lock(mutex_);
-          if (IPluginResource* shared = existing()) return shared;
-        }
-        require(resource != nullptr, "there is none under the key '", key,
-                "' yet, and the resource is null");
-        IPluginResource* clone = resource->clone();
-        rethrow_pending_exception();
-        require(clone != nullptr, "clone() of the resource for '", key, "' returned null");
-        IPluginResource* shared = nullptr;
-        {
-          const std::lock_guard lock(mutex_);
-          shared = existing();
-          if (shared == nullptr) resources_[key] = {clone, 1};
-        }
-        if (shared == nullptr) return clone;
-        clone->release();
-        delete clone;
-        return shared;
-      });
+  return errors_.guard<IPluginResource*>(nullptr,
+                                         [&] { return resources_.acquire(key, resource); });
 }
 
 int32_t PluginRegistry::releasePluginResource(AsciiChar const* key) noexcept {
-  return guard(
-      -1,
-      [&](ErrorCode code, const char* what) {
-        report(code, str("Releasing a plugin resource failed: ", what));
-      },
-      [&] {
-        require(key != nullptr, "the key is null");
-        IPluginResource* last = nullptr;
-        {
-          const std::lock_guard lock(mutex_);
-          const auto found = resources_.find(key);
-          require(found != resources_.end(), "there is none under the key '", key, "'");
-          if (--found->second.references == 0) {
-            last = found->second.object;
-            resources_.erase(found);
-          }
-        }
-        int32_t status = 0;
-        if (last != nullptr) {
-          status = last->release();
-          delete last;
-          rethrow_pending_exception();
-        }
-        return status;
-      });
+  return errors_.guard(-1, [&] { return resources_.release(key); });
 }
 
 }  // namespace opwright

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "backend/device.h"
 #include "base/error.h"
 #include "base/types.h"
 #include "network/operator_registry.h"
@@ -11,6 +10,7 @@
 #include "plugin/expr_builder.h"
 #include "plugin/fields.h"
 #include "plugin/plugin_layers.h"
+#include "plugin/resource_context.h"
 #include "plugin/v3_creator.h"
 #include "plugin/v3_plugin.h"
 #include "plugin/v3_quick_operator.h"
@@ -20,44 +20,12 @@ namespace opwright {
 
 namespace {
 
-/// Memory of the device that a kernel runs on, for plugins that want their own.
-class DeviceAllocator final : public IGpuAllocator {
- public:
-  explicit DeviceAllocator(const Device* device) : device_(device) {}
-  void* allocate(uint64_t size, uint64_t alignment, AllocatorFlags) noexcept override {
-    if (device_ == nullptr || size == 0 || alignment > kAlignment) return nullptr;
-    try {
-      return device_->allocate(size);
-    } catch (const std::exception&) {
-      return nullptr;
-    }
-  }
-  bool deallocate(void* memory) noexcept override {
-    if (memory != nullptr) device_->free(memory);
-    return true;
-  }
-
- private:
-  static constexpr uint64_t kAlignment = 64;  // what Device::allocate() promises
-  const Device* device_;
-};
-
-class ResourceContext final : public IPluginResourceContext {
- public:
-  explicit ResourceContext(const Device* device) : allocator_(device) {}
-  IGpuAllocator* getGpuAllocator() const noexcept override { return &allocator_; }
-  IErrorRecorder* getErrorRecorder() const noexcept override { return nullptr; }
-
- private:
-  mutable DeviceAllocator allocator_;
-};
-
 class PluginV3Kernel final : public Kernel {
  public:
   /// `plugin` is the caller's own clone.
   PluginV3Kernel(V3Plugin plugin, const KernelArgs& args, int num_inputs, size_t workspace)
       : layer_(args.layer),
-        context_(args.device),
+        context_(args),
         inputs_(describe_for_run(args.inputs.first(static_cast<size_t>(num_inputs)))),
         outputs_(describe_for_run(args.outputs)),
         workspace_(workspace),

@@ -67,7 +67,8 @@ class V3PluginBase {
   FieldValues fields() const;
 
  protected:
-  explicit V3PluginBase(std::unique_ptr<IPluginV3> object) : object_(std::move(object)) {}
+  explicit V3PluginBase(std::unique_ptr<IPluginV3> object)
+      : code_(keep_code(*object)), object_(std::move(object)) {}
   V3PluginBase(V3PluginBase&&) = default;
 
   /// The core part, which must be there, of one of these interfaces.
@@ -112,6 +113,7 @@ class V3PluginBase {
   std::vector<OutputInfo> infer_shapes(const InferContext& context, ExprBuilder& builder,
                                        int num_inputs, int num_shape_inputs, int num_outputs) const;
 
+  std::shared_ptr<const void> code_;  ///< the library that implements the plugin
   std::unique_ptr<IPluginV3> object_;
   CreatorIdentity identity_;
 };

@@ -22,11 +22,10 @@ void ContextApi::Allocator::notify_shape(int output, const Shape& shape) {
   user->notifyShape(owner->engine().plan().outputs[output].name.c_str(), shape.dims());
 }
 
-ContextApi::ContextApi(const EngineApi& engine, IErrorRecorder* recorder, int threads,
-                       bool users_memory)
+ContextApi::ContextApi(const EngineApi& engine, int threads, bool users_memory)
     : api_(engine),
       context_(engine.engine()),
-      errors_(engine.engine()->log(), recorder),
+      errors_(context_.errors()),
       threads_(threads),
       users_memory_(users_memory),
       allocators_(engine.engine()->plan().outputs.size()) {}
@@ -55,6 +54,11 @@ bool ContextApi::setOptimizationProfileAsync(int32_t profileIndex, cudaStream_t)
     context_.set_profile(profileIndex);
     return true;
   });
+}
+
+bool ContextApi::setTemporaryStorageAllocator(IGpuAllocator* allocator) noexcept {
+  context_.set_allocator(unowned(allocator));
+  return true;
 }
 
 bool ContextApi::setInputShape(char const* tensorName, Dims const& dims) noexcept {

@@ -17,7 +17,7 @@ uint64_t context_memory(const Schedule& schedule);
 
 class ContextApi final : public IExecutionContext {
  public:
-  ContextApi(const EngineApi& engine, IErrorRecorder* recorder, int threads, bool users_memory);
+  ContextApi(const EngineApi& engine, int threads, bool users_memory);
 
   const Context& context() const { return context_; }
 
@@ -52,9 +52,13 @@ class ContextApi final : public IExecutionContext {
   bool getEnqueueEmitsProfile() const noexcept override { return emits_profile_; }
   bool reportToProfiler() const noexcept override;
   void setErrorRecorder(IErrorRecorder* recorder) noexcept override {
-    errors_.set_recorder(recorder);
+    context_.set_error_recorder(recorder);
   }
   IErrorRecorder* getErrorRecorder() const noexcept override { return errors_.recorder(); }
+  bool setTemporaryStorageAllocator(IGpuAllocator* allocator) noexcept override;
+  IGpuAllocator* getTemporaryStorageAllocator() const noexcept override {
+    return context_.allocator().get();
+  }
 
  private:
   /// The user's allocator of one output as the context calls it.
@@ -73,7 +77,7 @@ class ContextApi final : public IExecutionContext {
 
   const EngineApi& api_;
   mutable Context context_;  // asking for a shape may compute it
-  ErrorReport errors_;
+  const ErrorReport& errors_;
   const int threads_;
   const bool users_memory_;
   bool has_memory_ = false;

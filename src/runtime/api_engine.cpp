@@ -28,8 +28,8 @@ const PlanPort& port_of(const Engine& engine, Port port) {
   return port.input >= 0 ? engine.plan().inputs[port.input] : engine.plan().outputs[port.output];
 }
 
-EngineApi::EngineApi(std::shared_ptr<const Engine> engine, IErrorRecorder* recorder, int threads)
-    : engine_(std::move(engine)), errors_(engine_->log(), recorder), threads_(threads) {
+EngineApi::EngineApi(std::shared_ptr<const Engine> engine, int threads)
+    : engine_(std::move(engine)), errors_(engine_->errors()), threads_(threads) {
   for (const auto* ports : {&plan().inputs, &plan().outputs}) {
     for (const PlanPort& port : *ports) {
       format_texts_.push_back(
@@ -57,7 +57,7 @@ IExecutionContext* EngineApi::createExecutionContext(
     ExecutionContextAllocationStrategy strategy) noexcept {
   return errors_.guard<IExecutionContext*>(nullptr, [&] {
     const bool users_memory = strategy == ExecutionContextAllocationStrategy::kUSER_MANAGED;
-    return new ContextApi(*this, errors_.recorder(), threads_, users_memory);
+    return new ContextApi(*this, threads_, users_memory);
   });
 }
 

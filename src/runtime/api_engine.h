@@ -24,7 +24,7 @@ inline constexpr Dims kNoDims{-1, {}};
 
 class EngineApi final : public ICudaEngine {
  public:
-  EngineApi(std::shared_ptr<const Engine> engine, IErrorRecorder* recorder, int threads);
+  EngineApi(std::shared_ptr<const Engine> engine, int threads);
 
   const std::shared_ptr<const Engine>& engine() const { return engine_; }
 
@@ -73,7 +73,7 @@ class EngineApi final : public ICudaEngine {
                              bool values) const;
 
   std::shared_ptr<const Engine> engine_;
-  ErrorReport errors_;
+  ErrorReport& errors_;
   int threads_;
   std::vector<std::string> format_texts_;  ///< of the inputs, then the outputs
 };

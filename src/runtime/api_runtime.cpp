@@ -19,9 +19,11 @@ class RuntimeApi final : public IRuntime {
       options.allow_host_code = host_code_allowed_;
       options.plugins = &registry_;
       options.log = errors_.log();
+      options.recorder = errors_.recorder();
+      options.allocator = unowned(allocator_);
       // The caller may free the bytes, so weights stay in a copy.
       const auto engine = Engine::load(deserialize(Blob::copy(blob, size)), options);
-      return new EngineApi(engine, errors_.recorder(), threads_);
+      return new EngineApi(engine, threads_);
     });
   }
   void setEngineHostCodeAllowed(bool allowed) noexcept override { host_code_allowed_ = allowed; }
@@ -40,10 +42,12 @@ class RuntimeApi final : public IRuntime {
     errors_.set_recorder(recorder);
   }
   IErrorRecorder* getErrorRecorder() const noexcept override { return errors_.recorder(); }
+  void setGpuAllocator(IGpuAllocator* allocator) noexcept override { allocator_ = allocator; }
 
  private:
   ErrorReport errors_;
   PluginRegistry registry_;
+  IGpuAllocator* allocator_ = nullptr;
   bool host_code_allowed_ = false;
   int threads_ = 0;  ///< 0: what the calling thread has
 };

@@ -93,7 +93,10 @@ struct Context::State {
 };
 
 Context::Context(std::shared_ptr<const Engine> engine, int profile)
-    : engine_(std::move(engine)), state_(std::make_unique<State>()) {
+    : engine_(std::move(engine)),
+      errors_(engine_->log(), engine_->errors().recorder()),
+      services_{errors_.recorder(), engine_->allocator()},
+      state_(std::make_unique<State>()) {
   const Plan& plan = engine_->plan();
   state_->profiles.resize(plan.schedules.size());
   state_->inputs.resize(plan.inputs.size());
@@ -105,6 +108,11 @@ Context::Context(std::shared_ptr<const Engine> engine, int profile)
 }
 
 Context::~Context() = default;
+
+void Context::set_error_recorder(IErrorRecorder* recorder) {
+  services_.recorder = recorder;
+  errors_.set_recorder(recorder);
+}
 
 void Context::set_profile(int profile) {
   State& s = *state_;
@@ -300,7 +308,7 @@ void Context::prepare() {
   }
   shapes.update();
   if (s.current->runner == nullptr) {
-    s.current->runner = std::make_unique<Runner>(*engine_, profile_, shapes);
+    s.current->runner = std::make_unique<Runner>(*engine_, profile_, shapes, services_);
   }
   place_memory();
   check_addresses();

@@ -32,6 +32,16 @@ class Context {
   ~Context();
 
   const std::shared_ptr<const Engine>& engine() const { return engine_; }
+  /// For those who call from outside; the methods here throw. The recorder is the engine's at
+  /// first, and given to plugins.
+  const ErrorReport& errors() const { return errors_; }
+  void set_error_recorder(IErrorRecorder* recorder);
+  /// Where plugins that ask the context for memory get it: the engine's at first; null: from the
+  /// device. It counts for kernels that are made afterwards, which is when they are first needed.
+  const std::shared_ptr<IGpuAllocator>& allocator() const { return services_.allocator; }
+  void set_allocator(std::shared_ptr<IGpuAllocator> allocator) {
+    services_.allocator = std::move(allocator);
+  }
   int profile() const { return profile_; }
   /// Input shapes are to be set again afterwards; addresses stay.
   void set_profile(int profile);
@@ -83,6 +93,8 @@ class Context {
   void request_outputs();
   void report_run();
   std::shared_ptr<const Engine> engine_;
+  ErrorReport errors_;
+  PluginServices services_;
   int profile_ = 0;
   std::unique_ptr<State> state_;
 };

@@ -87,7 +87,8 @@ Engine::~Engine() = default;
 std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
   initialize_library();
   std::shared_ptr<Engine> engine(new Engine);
-  engine->log_ = options.log;
+  engine->errors_ = std::make_unique<ErrorReport>(options.log, options.recorder);
+  engine->allocator_ = options.allocator;
   engine->device_ = &find_device(plan, options.log);
   const std::vector<LoadedCode> code = permit_code(plan, options);
   engine->plugins_ = std::make_unique<EnginePlugins>(plan, options.plugins, options.log);

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "backend/device.h"
-#include "base/log.h"
+#include "base/error_report.h"
 #include "plan/plan.h"
 
 namespace opwright {
@@ -22,6 +22,8 @@ struct LoadOptions {
   WeightCheck weights = WeightCheck::kVerify;
   IPluginRegistry* plugins = nullptr;  ///< null: the global registry
   Log log;
+  IErrorRecorder* recorder = nullptr;        ///< of the engine; null: none
+  std::shared_ptr<IGpuAllocator> allocator;  ///< for its plugins; null: the device's memory
 };
 
 /// A plan made ready to run on a device: operators restored, permissions checked, missing plugins
@@ -38,7 +40,10 @@ class Engine {
 
   const Plan& plan() const { return plan_; }
   const Device& device() const { return *device_; }
-  const Log& log() const { return log_; }
+  const Log& log() const { return errors_->log(); }
+  /// For those who call from outside; the methods here throw.
+  ErrorReport& errors() const { return *errors_; }
+  const std::shared_ptr<IGpuAllocator>& allocator() const { return allocator_; }
   /// The operator of a step.
   const OperatorPtr& op(int schedule, int step) const { return operators_[schedule][step]; }
   /// The index of the network input or output with that name, or -1.
@@ -49,7 +54,8 @@ class Engine {
   Engine();
   Plan plan_;
   const Device* device_ = nullptr;
-  Log log_;
+  std::unique_ptr<ErrorReport> errors_;
+  std::shared_ptr<IGpuAllocator> allocator_;
   std::unique_ptr<const EnginePlugins> plugins_;  ///< outlives the operators, which are its code
   std::vector<std::vector<OperatorPtr>> operators_;
 };

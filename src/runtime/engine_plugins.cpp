@@ -62,7 +62,7 @@ void EnginePlugins::load_sources(const Plan& plan, const std::vector<PluginRequi
   }
   SourceLanguage::Plugins plugins = language->load(sources, missing);
   for (const PluginRegistration& item : plugins.creators)
-    own_->add(*item.creator, item.plugin_namespace.c_str());
+    own_->add(CreatorPtr(item.owner, item.creator), item.plugin_namespace.c_str());
   definitions_ = std::move(plugins.definitions);
 }
 

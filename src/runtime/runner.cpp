@@ -43,7 +43,8 @@ void* empty_tensor() {
   return memory;
 }
 
-Runner::Runner(const Engine& engine, int profile, ShapeState& shapes)
+Runner::Runner(const Engine& engine, int profile, ShapeState& shapes,
+               const PluginServices& services)
     : engine_(engine),
       plan_(engine.plan()),
       schedule_(plan_.schedules[profile]),
@@ -51,7 +52,7 @@ Runner::Runner(const Engine& engine, int profile, ShapeState& shapes)
       shapes_(shapes) {
   const ProfileValues values(plan_, schedule_.inputs);
   for (size_t step = 0; step < schedule_.steps.size(); ++step) {
-    make_kernel(static_cast<int>(step), values);
+    make_kernel(static_cast<int>(step), values, services);
   }
   connect();
   group_sizes();
@@ -60,7 +61,7 @@ Runner::Runner(const Engine& engine, int profile, ShapeState& shapes)
 
 Runner::~Runner() = default;
 
-void Runner::make_kernel(int number, const ProfileValues& profile) {
+void Runner::make_kernel(int number, const ProfileValues& profile, const PluginServices& services) {
   const PlanStep& step = schedule_.steps[number];
   const auto describe = [&](int32_t index, PortType type) {
     PortDesc port;
@@ -88,7 +89,8 @@ void Runner::make_kernel(int number, const ProfileValues& profile) {
                         .inputs = inputs,
                         .outputs = outputs,
                         .packed = step.packed,
-                        .device = &engine_.device()};
+                        .device = &engine_.device(),
+                        .services = &services};
   try {
     kernels_.push_back(engine_.op(profile_, number)->make_kernel(args));
     workspace_size_ = std::max(workspace_size_, kernels_.back()->workspace_size());

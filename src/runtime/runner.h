@@ -17,7 +17,8 @@ struct SizeGroup;
 class Runner {
  public:
   /// Makes the kernels. `engine` and `shapes` must outlive the object.
-  Runner(const Engine& engine, int profile, ShapeState& shapes);
+  /// `services` outlives it.
+  Runner(const Engine& engine, int profile, ShapeState& shapes, const PluginServices& services);
   ~Runner();
 
   /// Bytes of scratch memory that the kernels share.
@@ -68,7 +69,7 @@ class Runner {
     size_t bytes = 0;
   };
 
-  void make_kernel(int step, const ProfileValues& profile);
+  void make_kernel(int step, const ProfileValues& profile, const PluginServices& services);
   void connect();
   void group_sizes();
   void group_domains();

@@ -1,0 +1,131 @@
+#pragma once
+
+// Methods whose errors an error recorder hears of.
+
+#include <utility>
+
+#include "base/error_report.h"
+#include "bindings.h"
+
+namespace opwright::python {
+
+/// The error recorder that stands for a Python object (None: null). It is counted by reference and
+/// goes with the last one, so it must be given to an ErrorReport at once. Throws TypeError for
+/// what is no recorder.
+IErrorRecorder* to_recorder(nb::handle object);
+/// The Python object itself, or one that stands for the C++ recorder; None for null.
+nb::object to_python(IErrorRecorder* recorder);
+
+/// Tells the recorder of the exception that is being handled. Needs the interpreter's lock.
+void record_exception(const ErrorReport& errors) noexcept;
+
+namespace detail {
+
+template <class T>
+const ErrorReport& errors_of(const T& object) {
+  return object.errors();
+}
+template <class T>
+const ErrorReport& errors_of(const std::shared_ptr<T>& object) {
+  return object->errors();
+}
+template <class T>
+const ErrorReport& errors_of(T* object) {
+  return object->errors();
+}
+
+/// A method that tells its object's error recorder what it throws.
+template <class F, class R, class Self, class... Args>
+struct Reported {
+  F function;
+  R operator()(Self self, Args... args) const {
+    try {
+      return function(self, std::forward<Args>(args)...);
+    } catch (...) {
+      record_exception(errors_of(self));
+      throw;
+    }
+  }
+};
+
+template <class F, class R, class Lambda, class Self, class... Args>
+Reported<F, R, Self, Args...> reported(F function, R (Lambda::*)(Self, Args...) const) {
+  return {std::move(function)};
+}
+template <class F>
+auto reported(F function) -> decltype(reported(function, &F::operator())) {
+  return reported(std::move(function), &F::operator());
+}
+template <class R, class Self, class... Args>
+auto reported(R (*function)(Self, Args...)) {
+  return Reported<R (*)(Self, Args...), R, Self, Args...>{function};
+}
+template <class R, class C, class... Args>
+auto reported(R (C::*method)(Args...)) {
+  return reported(
+      [method](C& self, Args... args) -> R { return (self.*method)(std::forward<Args>(args)...); });
+}
+template <class R, class C, class... Args>
+auto reported(R (C::*method)(Args...) const) {
+  return reported([method](const C& self, Args... args) -> R {
+    return (self.*method)(std::forward<Args>(args)...);
+  });
+}
+
+}  // namespace detail
+
+/// A class with a member `errors()`: what its methods throw is told to the recorder, once.
+template <class T>
+class ReportingClass : public nb::class_<T> {
+ public:
+  using Base = nb::class_<T>;
+  using Base::Base;
+
+  template <class F, class... Extra>
+  ReportingClass& def(const char* name, F&& function, const Extra&... extra) {
+    const std::string_view method = name;
+    if (method == "__init__") {  // there is no recorder yet
+      Base::def(name, std::forward<F>(function), extra...);
+    } else {
+      Base::def(name, detail::reported(std::forward<F>(function)), extra...);
+    }
+    return *this;
+  }
+  template <class... Args>
+  ReportingClass& def_prop_ro(Args&&... args) {
+    Base::def_prop_ro(std::forward<Args>(args)...);
+    return *this;
+  }
+  template <class... Args>
+  ReportingClass& def_prop_rw(Args&&... args) {
+    Base::def_prop_rw(std::forward<Args>(args)...);
+    return *this;
+  }
+  template <class... Args>
+  ReportingClass& def_ro(Args&&... args) {
+    Base::def_ro(std::forward<Args>(args)...);
+    return *this;
+  }
+  template <class... Args>
+  ReportingClass& def_rw(Args&&... args) {
+    Base::def_rw(std::forward<Args>(args)...);
+    return *this;
+  }
+
+  /// The attribute `error_recorder`.
+  ReportingClass& def_error_recorder() {
+    return def_prop_rw(
+        "error_recorder", [](const T& self) { return to_python(self.errors().recorder()); },
+        [](T& self, nb::handle recorder) {
+          IErrorRecorder* face = to_recorder(recorder);
+          if constexpr (requires { self.set_error_recorder(face); })
+            self.set_error_recorder(face);
+          else
+            self.errors().set_recorder(face);
+        },
+        nb::for_setter(nb::arg("recorder").none()),
+        "An IErrorRecorder that hears of each error that the object's methods raise; None.");
+  }
+};
+
+}  // namespace opwright::python

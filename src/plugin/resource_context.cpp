@@ -1,0 +1,57 @@
+#include "plugin/resource_context.h"
+
+#include <algorithm>
+#include <bit>
+#include <exception>
+
+namespace opwright {
+
+namespace {
+
+constexpr uint64_t kDeviceAlignment = 64;  // what Device::allocate() promises
+
+std::shared_ptr<IGpuAllocator> allocator_for(const KernelArgs& args) {
+  if (args.services != nullptr && args.services->allocator != nullptr)
+    return args.services->allocator;
+  return std::make_shared<DeviceAllocator>(args.device);
+}
+
+}  // namespace
+
+DeviceAllocator::~DeviceAllocator() {
+  for (const auto& [memory, block] : blocks_) device_->free(block);
+}
+
+void* DeviceAllocator::allocate(uint64_t size, uint64_t alignment, AllocatorFlags) noexcept {
+  if (device_ == nullptr || size == 0 || std::popcount(alignment) > 1) return nullptr;
+  alignment = std::max(alignment, kDeviceAlignment);
+  const uint64_t padding = alignment - kDeviceAlignment;
+  if (size > UINT64_MAX - padding) return nullptr;
+  void* block = nullptr;
+  try {
+    block = device_->allocate(size + padding);
+    const auto address = reinterpret_cast<uintptr_t>(block);
+    void* const memory = reinterpret_cast<void*>((address + alignment - 1) & ~(alignment - 1));
+    const std::lock_guard lock(mutex_);
+    blocks_.emplace(memory, block);
+    return memory;
+  } catch (const std::exception&) {
+    if (block != nullptr) device_->free(block);
+    return nullptr;
+  }
+}
+
+bool DeviceAllocator::deallocate(void* memory) noexcept {
+  if (memory == nullptr) return true;
+  const std::lock_guard lock(mutex_);
+  const auto found = blocks_.find(memory);
+  if (found == blocks_.end()) return false;
+  device_->free(found->second);
+  blocks_.erase(found);
+  return true;
+}
+
+ResourceContext::ResourceContext(const KernelArgs& args)
+    : services_(args.services), allocator_(allocator_for(args)) {}
+
+}  // namespace opwright

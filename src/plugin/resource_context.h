@@ -1,0 +1,47 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "backend/device.h"
+#include "network/operator.h"
+#include "opwright/allocator.h"
+#include "opwright/plugin_base.h"
+
+namespace opwright {
+
+/// Memory of the device that a kernel runs on, for plugins that want their own. Blocks that are
+/// left are freed at the end. Thread safe.
+class DeviceAllocator final : public IGpuAllocator {
+ public:
+  /// Without a device there is no memory.
+  explicit DeviceAllocator(const Device* device) : device_(device) {}
+  ~DeviceAllocator() override;
+
+  /// Null when there is not enough memory, or the alignment is no power of two.
+  void* allocate(uint64_t size, uint64_t alignment, AllocatorFlags flags) noexcept override;
+  /// False for what allocate() did not return.
+  bool deallocate(void* memory) noexcept override;
+
+ private:
+  const Device* const device_;
+  std::mutex mutex_;
+  std::unordered_map<void*, void*> blocks_;  ///< what the device gave, by the aligned address
+};
+
+/// What a kernel's plugin gets in attachToContext(); outlives the plugin.
+class ResourceContext final : public IPluginResourceContext {
+ public:
+  explicit ResourceContext(const KernelArgs& args);
+  IGpuAllocator* getGpuAllocator() const noexcept override { return allocator_.get(); }
+  IErrorRecorder* getErrorRecorder() const noexcept override {
+    return services_ != nullptr ? services_->recorder : nullptr;
+  }
+
+ private:
+  const PluginServices* const services_;
+  const std::shared_ptr<IGpuAllocator> allocator_;
+};
+
+}  // namespace opwright
