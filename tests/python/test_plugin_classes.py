@@ -370,8 +370,7 @@ def test_registry_knows_python_creators(creator):
     assert not registry.register_creator(CircPadCreator(), ""), "name and version are taken"
     with pytest.raises(TypeError, match="expected a creator"):
         registry.register_creator(object())
-    with pytest.raises(trt.Error, match="is not a registered creator"):
-        registry.deregister_creator(CircPadCreator())
+    assert not registry.deregister_creator(CircPadCreator())
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,10 @@ TEST(Registry, AcceptsALibraryThatIsOpenAlready) {
   void* handle = global.loadLibrary(kIdentity.c_str());
   EXPECT_NE(handle, nullptr);
   global.deregisterLibrary(handle);
-  EXPECT_NE(global.getCreator("identity_plugin", "1", ""), nullptr);
+  IPluginCreatorInterface* creator = global.getCreator("identity_plugin", "1", "");
+  ASSERT_NE(creator, nullptr);
+  EXPECT_TRUE(global.deregisterCreator(*creator));
+  dlclose(opened);
 }
 
 TEST(Registry, SaysWhyALibraryIsNone) {
@@ -196,6 +199,65 @@ TEST(Registry, SharesResources) {
   EXPECT_EQ(released, 1);
   EXPECT_EQ(live, 1);
   EXPECT_NE(registry.releasePluginResource("key"), 0);
+}
+
+TEST(Registry, RefusesResourcesThatCannotBeKept) {
+  class Strange final : public IPluginResource {
+   public:
+    explicit Strange(IPluginResource* copy) : copy_(copy) {}
+    int32_t release() noexcept override { return 7; }
+    IPluginResource* clone() noexcept override { return copy_ != nullptr ? copy_ : this; }
+
+   private:
+    IPluginResource* const copy_;
+  };
+  Recorder log;
+  ErrorCounter errors;
+  PluginRegistry registry(nullptr, Log(&log));
+  registry.setErrorRecorder(&errors);
+  Strange itself(nullptr);
+  EXPECT_EQ(registry.acquirePluginResource("key", &itself), nullptr);
+  EXPECT_CONTAINS(log.errors, "clone() of the plugin resource for the key 'key' returned the ");
+  EXPECT_EQ(registry.acquirePluginResource("key", nullptr), nullptr);
+  EXPECT_CONTAINS(log.errors, "there is no plugin resource under the key 'key' yet");
+  EXPECT_EQ(registry.acquirePluginResource(nullptr, &itself), nullptr);
+  EXPECT_NE(registry.releasePluginResource("key"), 0);
+  EXPECT_NE(registry.releasePluginResource(nullptr), 0);
+  EXPECT_EQ(errors.count, 5);
+  // What release() returns is passed on.
+  Strange original(new Strange(nullptr));
+  ASSERT_NE(registry.acquirePluginResource("key", &original), nullptr);
+  EXPECT_EQ(registry.releasePluginResource("key"), 7);
+  EXPECT_EQ(errors.count, 5);
+  registry.setErrorRecorder(nullptr);
+}
+
+TEST(Registry, ReleasesResourcesThatAreLeft) {
+  int live = 0, released = 0;
+  CountedResource original(live, released);
+  {
+    PluginRegistry registry;
+    registry.acquirePluginResource("key", &original);
+    EXPECT_EQ(live, 2);
+  }
+  EXPECT_EQ(released, 1);
+  EXPECT_EQ(live, 1);
+}
+
+TEST(Registry, KeepsCreatorsThatItIsGiven) {
+  Behavior b;
+  auto creator = std::make_shared<TestCreator>(b);
+  const std::weak_ptr<TestCreator> watched = creator;
+  PluginRegistry first, second;
+  ASSERT_TRUE(first.register_creator(creator, ""));
+  ASSERT_TRUE(second.register_creator(creator, "there"));
+  EXPECT_FALSE(first.register_creator(creator, ""));
+  creator = nullptr;
+  EXPECT_TRUE(first.deregisterCreator(*watched.lock()));
+  const CreatorPtr found = second.find({"test_plugin", "1", "there"});
+  ASSERT_NE(found, nullptr);
+  EXPECT_TRUE(second.deregisterCreator(*found));
+  EXPECT_EQ(watched.use_count(), 1);
 }
 
 TEST(Registry, ManyThreads) {
