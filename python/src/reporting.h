@@ -2,6 +2,7 @@
 
 // Methods whose errors an error recorder hears of.
 
+#include <string_view>
 #include <utility>
 
 #include "base/error_report.h"
@@ -83,8 +84,9 @@ class ReportingClass : public nb::class_<T> {
 
   template <class F, class... Extra>
   ReportingClass& def(const char* name, F&& function, const Extra&... extra) {
+    // An iteration ends by an IndexError, and before __init__ there is no recorder.
     const std::string_view method = name;
-    if (method == "__init__") {  // there is no recorder yet
+    if (method.starts_with("__") && method != "__call__") {
       Base::def(name, std::forward<F>(function), extra...);
     } else {
       Base::def(name, detail::reported(std::forward<F>(function)), extra...);

@@ -149,6 +149,8 @@ def test_each_error_is_recorded_once():
     assert code == CODES.INVALID_ARGUMENT and text == str(caught.value)[: len(text)]
     assert len(text.encode()) <= trt.IErrorRecorder.MAX_DESC_LENGTH
 
+    assert [layer.num_inputs for layer in net] == [] and not of_network.errors
+
     parser = trt.OnnxParser(net, Silent())
     assert not parser.parse(onnx_model())
     assert len(take(of_network)) == parser.num_errors == 1
