@@ -125,10 +125,14 @@ void record_exception(const ErrorReport& errors) noexcept {
     try {
       throw;
     } catch (const nb::python_error& error) {
-      // Without the traceback, for which there is no room.
-      const std::string type = nb::cast<std::string>(error.type().attr("__name__"));
-      const std::string text = nb::cast<std::string>(nb::str(error.value()));
-      errors.record(ErrorCode::kUNSPECIFIED_ERROR, (type + ": " + text).c_str());
+      // Without the traceback, for which there is no room. Notes say which plugin raised it.
+      std::string text;
+      if (nb::hasattr(error.value(), "__notes__"))
+        for (nb::handle note : nb::iter(error.value().attr("__notes__")))
+          text += str(nb::cast<std::string>(note), ": ");
+      text += str(nb::cast<std::string>(error.type().attr("__name__")), ": ",
+                  nb::cast<std::string>(nb::str(error.value())));
+      errors.record(ErrorCode::kUNSPECIFIED_ERROR, text.c_str());
     } catch (const Error& error) {
       errors.record(error.code(), error.what());
     } catch (const std::bad_alloc&) {

@@ -204,7 +204,7 @@ def test_failures_of_plugins():
         with pytest.raises(Exception, match="not today"):
             builder.build_serialized_network(net, config)
         [(_, text)] = take(recorder)
-        assert "not today" in text or "configure_plugin" in text
+        assert "plugin 'Failing' (version 1" in text and "configure_plugin" in text
 
         config.timing = False
         net = plugin_network(builder, Failing("Failing"))
@@ -217,7 +217,8 @@ def test_failures_of_plugins():
             with pytest.raises(Exception, match="not today"):
                 context.execute_async_v3(0)
             [(code, text)] = take(recorder)
-            assert code != CODES.SUCCESS and ("not today" in text or "enqueue" in text)
+            assert code == CODES.UNSPECIFIED_ERROR and text.endswith("ValueError: not today")
+            assert "plugin 'Failing' (version 1" in text and "enqueue" in text
         with pytest.raises(Exception, match="not today"):
             trt.Engine(engine)(X)
         assert len(take(recorder)) == 1
