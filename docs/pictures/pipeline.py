@@ -8,21 +8,13 @@ The photograph and the responses are those of the demo, computed by its NumPy an
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("agg")
-import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from drawing import ACCENT, ACCENT_FILL, FOLDER, INK, MUTED, arrow, box, save, write
 
-FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER.parents[1] / "samples" / "demo"))
 import demo  # noqa: E402
 
-INK, MUTED, ACCENT = "#1f2a37", "#66707c", "#c2410c"
-FILL, ACCENT_FILL = "#f3f5f8", "#fdebdf"
 CODE = """@register("sample::circ_pad_plugin")
 def desc(x, pads): ...
 
@@ -31,23 +23,6 @@ def run(x, pads, outputs, stream, tactic): ...
 
 @aot_impl("sample::circ_pad_plugin")
 def kernel(x, pads, outputs, tactic): ..."""
-
-
-def box(axes, x, y, width, height, *, fill=FILL, edge=INK):
-    shape = FancyBboxPatch(
-        (x, y), width, height, "round,pad=0,rounding_size=1", fc=fill, ec=edge, lw=1.2
-    )
-    axes.add_patch(shape)
-
-
-def write(axes, x, y, text, *, size=11, color=INK, ha="center", **options):
-    axes.text(x, y, text, size=size, color=color, ha=ha, va="center", **options)
-
-
-def arrow(axes, start, end, color=INK):
-    axes.add_patch(
-        FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=14, lw=1.4, color=color)
-    )
 
 
 def picture(axes, image, x, y, size, **options):
@@ -115,16 +90,5 @@ def draw(axes) -> None:
     write(axes, 105.5, 61.2, "no Python needed", weight="bold")
 
 
-def main() -> None:
-    figure = plt.figure(figsize=(11.6, 5.95))
-    axes = figure.add_axes((0.01, 0.01, 0.98, 0.98))
-    draw(axes)
-    axes.set(xlim=(-1, 115), ylim=(4, 63), aspect="equal")
-    axes.axis("off")
-    path = FOLDER / "pipeline.png"
-    figure.savefig(path, dpi=110, facecolor="white")
-    print(path, path.stat().st_size // 1024, "KiB")
-
-
 if __name__ == "__main__":
-    main()
+    save("pipeline.png", draw, size=(11.6, 5.95), xlim=(-1, 115), ylim=(4, 63))

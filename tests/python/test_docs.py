@@ -22,7 +22,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-ALL_PAGES = [*PAGES, ROOT / "CONTRIBUTING.md"]
+ALL_PAGES = [*PAGES, ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("samples/*/README.md"))]
 FRAMEWORKS = {"torch"}  # that users of the package may not have
 FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
