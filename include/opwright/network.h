@@ -31,6 +31,16 @@ class ITensor : public INoCopy {
   virtual void setType(DataType type) noexcept = 0;
   virtual DataType getType() const noexcept = 0;
 
+  /// The range that kINT8 elements cover, -127 and 127 standing for the larger of its bounds. With
+  /// BuilderFlag::kINT8, plugins may take or give the tensor quantized.
+  /// \return false unless min <= max, both finite and one not 0.
+  virtual bool setDynamicRange(float min, float max) noexcept = 0;
+  virtual bool dynamicRangeIsSet() const noexcept = 0;
+  virtual void resetDynamicRange() noexcept = 0;
+  /// NaN where no range is set, here and below.
+  virtual float getDynamicRangeMin() const noexcept = 0;
+  virtual float getDynamicRangeMax() const noexcept = 0;
+
   virtual bool isNetworkInput() const noexcept = 0;
   virtual bool isNetworkOutput() const noexcept = 0;
   /// Whether its values are known when shapes are: from constants, shapes and shape inputs.

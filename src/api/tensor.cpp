@@ -1,5 +1,7 @@
 #include "api/tensor.h"
 
+#include <limits>
+
 namespace opwright {
 
 void TensorApi::setName(char const* name) noexcept {
@@ -15,6 +17,20 @@ void TensorApi::setDimensions(Dims const& dimensions) noexcept {
 
 void TensorApi::setType(DataType type) noexcept {
   errors_.run([&] { tensor_.set_dtype(type); });
+}
+
+bool TensorApi::setDynamicRange(float min, float max) noexcept {
+  return errors_.run([&] { tensor_.set_dynamic_range(min, max); });
+}
+
+float TensorApi::getDynamicRangeMin() const noexcept {
+  const auto& range = tensor_.dynamic_range();
+  return range ? range->first : std::numeric_limits<float>::quiet_NaN();
+}
+
+float TensorApi::getDynamicRangeMax() const noexcept {
+  const auto& range = tensor_.dynamic_range();
+  return range ? range->second : std::numeric_limits<float>::quiet_NaN();
 }
 
 void TensorApi::setAllowedFormats(TensorFormats formats) noexcept {

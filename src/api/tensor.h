@@ -19,6 +19,11 @@ class TensorApi final : public ITensor {
   Dims getDimensions() const noexcept override { return tensor_.shape().dims(); }
   void setType(DataType type) noexcept override;
   DataType getType() const noexcept override { return tensor_.dtype(); }
+  bool setDynamicRange(float min, float max) noexcept override;
+  bool dynamicRangeIsSet() const noexcept override { return tensor_.dynamic_range().has_value(); }
+  void resetDynamicRange() noexcept override { tensor_.reset_dynamic_range(); }
+  float getDynamicRangeMin() const noexcept override;
+  float getDynamicRangeMax() const noexcept override;
   bool isNetworkInput() const noexcept override { return tensor_.is_network_input(); }
   bool isNetworkOutput() const noexcept override { return tensor_.is_network_output(); }
   bool isShapeTensor() const noexcept override { return tensor_.info().values != nullptr; }

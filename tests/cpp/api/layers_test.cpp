@@ -176,6 +176,15 @@ TEST_F(Layers, Padding) {
   EXPECT_EQ(result(layer), (Floats{0, 0, 0, 0, 1, 2, 0, 0}));
 }
 
+TEST_F(Layers, PaddingOfDynamicExtents) {
+  ITensor& x = input("x", {-1});
+  IPaddingLayer* const layer = network->addPaddingNd(x, dims({1}), dims({2}));
+  ASSERT_NE(layer, nullptr) << logger.errors;
+  EXPECT_EQ(shape_of(layer->getPrePaddingNd()), (Extents{1}));
+  EXPECT_EQ(shape_of(layer->getPostPaddingNd()), (Extents{2}));
+  EXPECT_EQ(logger.errors, "");
+}
+
 TEST_F(Layers, Concatenation) {
   ITensor& x = count({1, 2});
   ITensor* const inputs[] = {&x, &constant({1, 2}, {8, 9})};
@@ -355,6 +364,19 @@ TEST_F(Layers, TensorsAndLayersAreTheSameObjectsEachTime) {
   EXPECT_EQ(x.getAllowedFormats(), 1U << static_cast<int>(TensorFormat::kHWC));
   network->setName("net");
   EXPECT_STREQ(network->getName(), "net");
+}
+
+TEST_F(Layers, TensorsHaveDynamicRanges) {
+  ITensor& x = count({2});
+  EXPECT_FALSE(x.dynamicRangeIsSet());
+  EXPECT_TRUE(std::isnan(x.getDynamicRangeMin()) && std::isnan(x.getDynamicRangeMax()));
+  EXPECT_TRUE(x.setDynamicRange(-2, 3));
+  EXPECT_FALSE(x.setDynamicRange(1, 0));
+  EXPECT_TRUE(x.dynamicRangeIsSet());
+  EXPECT_EQ(x.getDynamicRangeMin(), -2.0F);
+  EXPECT_EQ(x.getDynamicRangeMax(), 3.0F);
+  x.resetDynamicRange();
+  EXPECT_FALSE(x.dynamicRangeIsSet());
 }
 
 TEST_F(Layers, WrongCallsAreErrorsThatChangeNothing) {
