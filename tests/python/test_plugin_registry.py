@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import gc
+import sys
 import threading
 import weakref
 
@@ -471,6 +472,34 @@ def test_registries_do_not_share_resources():
     del second
     gc.collect()
     assert logs[1] == ["clone", "release"], "released with its registry"
+
+
+def test_nothing_is_lost_over_many_cycles(plugin_dir):
+    """References to all that registries are given, over 10,000 of them."""
+    recorder, creator = Recorder(), Creator("Cycles")
+    table = Table([])
+    before = [sys.getrefcount(each) for each in (recorder, creator, table)]
+    for i in range(10_000):
+        registry = trt.Runtime(trt.Logger()).get_plugin_registry()
+        registry.error_recorder = recorder
+        registry.register_creator(creator, "")
+        if i % 2:
+            registry.deregister_creator(creator)
+        registry.acquire_plugin_resource("key", table)
+        if i % 3:
+            registry.release_plugin_resource("key")
+        with pytest.raises(trt.Error):
+            registry.release_plugin_resource("none")
+        if i % 1000 == 0:
+            registry.load_library(plugin_dir / f"{COUNTER}.so")
+            made = registry.get_creator(COUNTER, "1", "")
+            made.create_plugin("", trt.PluginFieldCollection(), trt.TensorRTPhase.BUILD)
+    assert len(recorder.errors) == 10_000
+    assert table.log.count("clone") == 10_000
+    del registry, made
+    gc.collect()
+    assert table.log.count("release") == 10_000
+    assert [sys.getrefcount(each) for each in (recorder, creator, table)] == before
 
 
 # Allocators -------------------------------------------------------------------------------------
