@@ -417,6 +417,16 @@ class IFillLayer : public ILayer {
   ~IFillLayer() noexcept override = default;
 };
 
+/// A V2 plugin.
+class IPluginV2Layer : public ILayer {
+ public:
+  /// The network's clone of the plugin that was added.
+  virtual IPluginV2& getPlugin() noexcept = 0;
+
+ protected:
+  ~IPluginV2Layer() noexcept override = default;
+};
+
 /// A V3 plugin.
 class IPluginV3Layer : public ILayer {
  public:

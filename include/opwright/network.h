@@ -157,6 +157,10 @@ class INetworkDefinition : public INoCopy {
   virtual int32_t getNbLayers() const noexcept = 0;
   virtual ILayer* getLayer(int32_t index) const noexcept = 0;
 
+  /// A V2 plugin, which must be an IPluginV2DynamicExt. The network keeps a clone.
+  virtual IPluginV2Layer* addPluginV2(ITensor* const* inputs, int32_t nbInputs,
+                                      IPluginV2& plugin) noexcept = 0;
+
   /// A V3 plugin on `inputs` and, after them, `shapeInputs`, whose values it gets as expressions.
   virtual IPluginV3Layer* addPluginV3(ITensor* const* inputs, int32_t nbInputs,
                                       ITensor* const* shapeInputs, int32_t nbShapeInputs,

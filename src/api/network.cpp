@@ -12,6 +12,7 @@
 #include "operators/reduce.h"
 #include "operators/source.h"
 #include "opwright/builder.h"
+#include "plugin/v2_operator.h"
 #include "plugin/v3_operator.h"
 
 namespace opwright {
@@ -137,6 +138,15 @@ ILayer* NetworkApi::getLayer(int32_t index) const noexcept {
     require(index >= 0 && index < network_.num_layers(), "the network has no layer ", index,
             ": it has ", network_.num_layers());
     return layer(*network_.layer(index));
+  });
+}
+
+IPluginV2Layer* NetworkApi::addPluginV2(ITensor* const* inputs, int32_t nbInputs,
+                                        IPluginV2& plugin) noexcept {
+  return added<IPluginV2Layer>([&] {
+    std::vector<Tensor*> tensors;
+    append(tensors, inputs, nbInputs, "addPluginV2, inputs");
+    return network_.add_layer(make_plugin_v2_operator(plugin, nbInputs), tensors);
   });
 }
 

@@ -51,6 +51,8 @@ class NetworkApi final : public INetworkDefinition {
   ITensor* getOutput(int32_t index) const noexcept override;
   int32_t getNbLayers() const noexcept override { return network_.num_layers(); }
   ILayer* getLayer(int32_t index) const noexcept override;
+  IPluginV2Layer* addPluginV2(ITensor* const* inputs, int32_t nbInputs,
+                              IPluginV2& plugin) noexcept override;
   IPluginV3Layer* addPluginV3(ITensor* const* inputs, int32_t nbInputs, ITensor* const* shapeInputs,
                               int32_t nbShapeInputs, IPluginV3& plugin) noexcept override;
   IConvolutionLayer* addConvolutionNd(ITensor& input, int64_t nbOutputMaps, Dims const& kernelSize,

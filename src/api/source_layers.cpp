@@ -1,6 +1,7 @@
 #include "api/layer.h"
 #include "network/constant.h"
 #include "operators/source.h"
+#include "plugin/v2_operator.h"
 #include "plugin/v3_operator.h"
 
 namespace opwright {
@@ -35,6 +36,12 @@ class FillLayer final : public BuiltinLayerApi<IFillLayer, Fill> {
   DataType getToType() const noexcept override { return params().to_type; }
 };
 
+class PluginV2Layer final : public LayerApi<IPluginV2Layer> {
+ public:
+  using LayerApi::LayerApi;
+  IPluginV2& getPlugin() noexcept override { return *plugin_v2_of(*handle_.layer.op()); }
+};
+
 class PluginV3Layer final : public LayerApi<IPluginV3Layer> {
  public:
   using LayerApi::LayerApi;
@@ -47,6 +54,7 @@ void add_source_classes(LayerClasses& classes) {
   classes["Constant"] = {LayerType::kCONSTANT, make_layer_api<ConstantLayer>};
   classes[Fill::kKind] = {LayerType::kFILL, make_layer_api<FillLayer>};
   classes[ShapeOf::kKind] = {LayerType::kSHAPE, make_layer_api<LayerApi<IShapeLayer>>};
+  classes["PluginV2"] = {LayerType::kPLUGIN_V2, make_layer_api<PluginV2Layer>};
   classes["PluginV3"] = {LayerType::kPLUGIN_V3, make_layer_api<PluginV3Layer>};
 }
 

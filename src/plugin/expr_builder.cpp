@@ -31,8 +31,8 @@ class ExprBuilder::Node final : public IDimensionExpr, public apiv::VDimensionEx
   const bool depends_on_size_tensor_;
 };
 
-ExprBuilder::ExprBuilder(InferContext& context, int num_outputs)
-    : context_(context), size_tensors_(num_outputs) {
+ExprBuilder::ExprBuilder(InferContext& context, int num_outputs, bool has_size_tensors)
+    : context_(context), has_size_tensors_(has_size_tensors), size_tensors_(num_outputs) {
   mImpl = this;
 }
 
@@ -93,6 +93,10 @@ const IDimensionExpr* ExprBuilder::operation(DimensionOperation op, const IDimen
 const IDimensionExpr* ExprBuilder::declareSizeTensor(int32_t output, const IDimensionExpr& opt,
                                                      const IDimensionExpr& upper) {
   try {
+    require(
+        has_size_tensors_,
+        "declareSizeTensor() was called, but V2 plugins cannot have size tensors: a plugin whose "
+        "output shapes depend on data must be an IPluginV3");
     require(output >= 0 && static_cast<size_t>(output) < size_tensors_.size(),
             "declareSizeTensor() was called for output ", output, ", but there are ",
             size_tensors_.size(), " outputs");

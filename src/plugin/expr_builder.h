@@ -18,8 +18,8 @@ namespace opwright {
 /// as a division by the constant 0) gives the constant 0 and throws at check().
 class ExprBuilder final : public IExprBuilder, public apiv::VExprBuilder {
  public:
-  /// Size tensors are declared through `context`.
-  ExprBuilder(InferContext& context, int num_outputs);
+  /// Size tensors are declared through `context`; not every generation of plugins has them.
+  ExprBuilder(InferContext& context, int num_outputs, bool has_size_tensors = true);
   ~ExprBuilder() noexcept override;
 
   const IDimensionExpr* wrap(const Expr& expr);
@@ -46,6 +46,7 @@ class ExprBuilder final : public IExprBuilder, public apiv::VExprBuilder {
 
   const std::shared_ptr<bool> is_alive_ = std::make_shared<bool>(true);
   InferContext& context_;
+  const bool has_size_tensors_;
   std::vector<bool> size_tensors_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::unordered_set<const IDimensionExpr*> known_;

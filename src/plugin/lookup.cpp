@@ -6,9 +6,11 @@
 #include <utility>
 
 #include "base/error.h"
+#include "plugin/callback.h"
 #include "plugin/field_conversion.h"
 #include "plugin/quick.h"
 #include "plugin/registry.h"
+#include "plugin/v2_operator.h"
 #include "plugin/v3_creator.h"
 #include "plugin/v3_operator.h"
 
@@ -109,24 +111,49 @@ QuickPluginCreationRequest creation_request(const PluginNode& node, const Networ
   return preferred_request(flags.prefer_aot_python_plugins, flags.prefer_jit_python_plugins, owner);
 }
 
+std::string list_fields(const PluginFieldCollection* declared) {
+  std::string fields;
+  for (int32_t i = 0; declared != nullptr && i < declared->nbFields; ++i)
+    fields += str(fields.empty() ? "" : ", ", declared->fields[i].name, ": ",
+                  name(declared->fields[i].type));
+  return fields.empty() ? "none" : fields;
+}
+
+[[noreturn]] void fail_refused(const PluginNode& node, const PluginFieldCollection* declared,
+                               std::string_view owner) {
+  fail(owner, ": its creator refused the attributes (", list_names(node.attributes),
+       "); it declares: ", list_fields(declared));
+}
+
+OperatorPtr make_from_v2_creator(const PluginNode& node, IPluginCreator& creator,
+                                 const std::string& owner) {
+  const PluginFieldCollection* declared = creator.getFieldNames();
+  rethrow_pending_exception(owner + ": ");
+  const FieldValues values = fit_fields(node.attributes, declared, owner);
+  const std::vector<PluginField> fields = point_to(values);
+  const PluginFieldCollection collection{static_cast<int32_t>(fields.size()), fields.data()};
+  IPluginV2* made = creator.createPlugin(node.layer.c_str(), &collection);
+  rethrow_pending_exception(owner + ": ");
+  if (made == nullptr) fail_refused(node, declared, owner);
+  V2Plugin plugin(made, node.layer);
+  plugin.set_namespace(node.plugin_namespace);
+  return adopt_plugin_v2(std::move(plugin), node.num_inputs);
+}
+
 OperatorPtr make_from_creator(const PluginNode& node, IPluginCreatorInterface& creator,
                               const NetworkFlags& flags) {
   const CreatorIdentity id{node.name, node.version, node.plugin_namespace};
   const std::string owner = str("layer '", node.layer, "': plugin ", str(id));
+  if (is_v2_creator(creator))
+    return make_from_v2_creator(node, static_cast<IPluginCreator&>(creator), owner);
   require(is_v3_creator(creator), owner,
-          ": its creator implements neither IPluginCreatorV3One nor IPluginCreatorV3Quick");
+          ": its creator implements none of IPluginCreator, IPluginCreatorV3One and "
+          "IPluginCreatorV3Quick");
   const PluginFieldCollection* declared = v3_field_names(creator);
   std::unique_ptr<IPluginV3> plugin =
       create_v3(creator, id, node.layer, fit_fields(node.attributes, declared, owner),
                 TensorRTPhase::kBUILD, creation_request(node, flags, creator, owner));
-  if (plugin == nullptr) {
-    std::string expected;
-    for (int32_t i = 0; declared != nullptr && i < declared->nbFields; ++i)
-      expected += str(expected.empty() ? "" : ", ", declared->fields[i].name, ": ",
-                      name(declared->fields[i].type));
-    fail(owner, ": its creator refused the attributes (", list_names(node.attributes),
-         "); it declares: ", expected.empty() ? "none" : expected);
-  }
+  if (plugin == nullptr) fail_refused(node, declared, owner);
   try {
     return adopt_plugin_v3(std::move(plugin), node.num_inputs - node.num_shape_inputs,
                            node.num_shape_inputs);

@@ -1,9 +1,17 @@
 #pragma once
 
 #include "network/network.h"
+#include "plugin/v2_operator.h"
 #include "plugin/v3_operator.h"
 
 namespace opwright {
+
+/// The layer of an IPluginV2DynamicExt.
+class PluginV2Layer final : public Layer {
+ public:
+  /// The network's own.
+  IPluginV2DynamicExt& plugin() const { return *plugin_v2_of(*op()); }
+};
 
 /// The layer of an IPluginV3.
 class PluginV3Layer final : public Layer {

@@ -4,6 +4,8 @@
 #include <bit>
 #include <exception>
 
+#include "base/error.h"
+
 namespace opwright {
 
 namespace {
@@ -49,6 +51,17 @@ bool DeviceAllocator::deallocate(void* memory) noexcept {
   device_->free(found->second);
   blocks_.erase(found);
   return true;
+}
+
+void require_workspace(const Device* device, size_t bytes, std::string_view owner) {
+  if (device == nullptr || bytes == 0) return;
+  try {
+    device->free(device->allocate(bytes));
+  } catch (const Error&) {
+    fail_with(ErrorCode::kFAILED_ALLOCATION, owner, "getWorkspaceSize() returned ", bytes,
+              " bytes, which the device cannot provide; it must be what suffices for the largest "
+              "shapes of the profile");
+  }
 }
 
 ResourceContext::ResourceContext(const KernelArgs& args)

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <unordered_map>
 
 #include "backend/device.h"
@@ -29,6 +30,9 @@ class DeviceAllocator final : public IGpuAllocator {
   std::mutex mutex_;
   std::unordered_map<void*, void*> blocks_;  ///< what the device gave, by the aligned address
 };
+
+/// Throws Error that begins with `owner` when the device cannot give a plugin that much workspace.
+void require_workspace(const Device* device, size_t bytes, std::string_view owner);
 
 /// What a kernel's plugin gets in attachToContext(); outlives the plugin.
 class ResourceContext final : public IPluginResourceContext {

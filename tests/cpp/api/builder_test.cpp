@@ -194,6 +194,41 @@ TEST_F(Builder, RunsAPluginOfALibrary) {
   registry.deregisterLibrary(library);
 }
 
+/// The same of a V2 plugin.
+TEST_F(Builder, RunsAV2PluginOfALibrary) {
+  IPluginRegistry& registry = builder->getPluginRegistry();
+  IPluginRegistry::PluginLibraryHandle const library =
+      registry.loadLibrary(OPWRIGHT_TEST_PLUGIN_DIR "/circ_pad_v2_plugin.so");
+  ASSERT_NE(library, nullptr) << logger.errors;
+  auto* const creator =
+      static_cast<IPluginCreator*>(registry.getCreator("circ_pad_v2_plugin", "1"));
+  ASSERT_NE(creator, nullptr);
+  int32_t const pads[] = {1, 2};
+  PluginField const field("pads", pads, PluginFieldType::kINT32, 2);
+  PluginFieldCollection const fields{1, &field};
+  IPluginV2* const plugin = creator->createPlugin("pad", &fields);
+  ITensor* const inputs[] = {&input("x", {3})};
+  IPluginV2Layer* const layer = network->addPluginV2(inputs, 1, *plugin);
+  ASSERT_NE(layer, nullptr) << logger.errors;
+  plugin->destroy();  // The network has a clone.
+  EXPECT_EQ(layer->getType(), LayerType::kPLUGIN_V2);
+  EXPECT_STREQ(layer->getPlugin().getPluginType(), "circ_pad_v2_plugin");
+  network->markOutput(*layer->getOutput(0));
+  engine.reset(builder->buildEngineWithConfig(*network, *config));
+  ASSERT_NE(engine, nullptr) << logger.errors;
+  context.reset(engine->createExecutionContext());
+  ASSERT_NE(context, nullptr) << logger.errors;
+  EXPECT_EQ(run({{"x", {{3}, {1, 2, 3}}}}), (std::vector<float>{3, 1, 2, 3, 1, 2}));
+
+  ITensor* const none[] = {nullptr};
+  EXPECT_EQ(network->addPluginV2(none, 1, layer->getPlugin()), nullptr);
+  EXPECT_EQ(network->addPluginV2(nullptr, 1, layer->getPlugin()), nullptr);
+  context.reset();
+  engine.reset();
+  network.reset();
+  registry.deregisterLibrary(library);
+}
+
 /// The same of a library that exports its creators.
 TEST_F(Builder, RunsAPluginOfALibraryThatRegistersNothingItself) {
   IPluginRegistry& registry = builder->getPluginRegistry();

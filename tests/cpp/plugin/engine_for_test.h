@@ -41,15 +41,20 @@ inline Plan build(OperatorPtr op, const Shape& rest, const BuildConfig& base = {
   return deserialize(to_file(compile(network, config)));
 }
 
-inline std::vector<float> run(const std::shared_ptr<Engine>& engine, const Shape& shape,
+/// Runs an engine that build() made.
+inline std::vector<float> run(Context& context, const Shape& shape,
                               const std::vector<float>& input) {
-  Context context(engine);
   context.set_input_shape(0, shape);
   std::vector<float> output(static_cast<size_t>(context.output_shape(0).numel()));
   context.set_input_address(0, input.data());
   context.set_output_address(0, output.data());
   context.enqueue();
   return output;
+}
+inline std::vector<float> run(const std::shared_ptr<Engine>& engine, const Shape& shape,
+                              const std::vector<float>& input) {
+  Context context(engine);
+  return run(context, shape, input);
 }
 
 }  // namespace opwright

@@ -1,0 +1,302 @@
+#include "plugin/v2_operator.h"
+
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "base/types.h"
+#include "network/operator_registry.h"
+#include "plugin/callback.h"
+#include "plugin/descriptors.h"
+#include "plugin/expr_builder.h"
+#include "plugin/format_search.h"
+#include "plugin/plugin_layers.h"
+#include "plugin/resource_context.h"
+
+namespace opwright {
+
+namespace {
+
+/// What a plan stores.
+struct Stored {
+  std::string plugin, version, plugin_namespace;
+  int num_inputs = 0;
+  int64_t workspace_size = 0;
+  Blob serialized;
+
+  template <class V>
+  void visit(V& v) {
+    v("plugin", plugin);
+    v("version", version);
+    v("namespace", plugin_namespace);
+    v("num_inputs", num_inputs);
+    v("workspace_size", workspace_size);
+    v("serialized", serialized);
+  }
+};
+
+/// The layer, the types, the formats and the ranges of shapes that a plugin is configured for.
+struct Configuration {
+  explicit Configuration(const KernelArgs& args)
+      : layer(args.layer),
+        device(args.device),
+        inputs(describe(args.inputs)),
+        outputs(describe(args.outputs)) {}
+  const std::string layer;
+  const Device* const device;
+  std::vector<DynamicPluginTensorDesc> inputs, outputs;
+};
+
+/// Sets the extents of a run.
+void resolve(std::span<const Shape> shapes, std::span<DynamicPluginTensorDesc> configured,
+             std::span<PluginTensorDesc> run) {
+  for (size_t i = 0; i < shapes.size(); ++i)
+    run[i].dims = configured[i].desc.dims = shapes[i].dims();
+}
+
+class PluginV2Kernel final : public Kernel {
+ public:
+  /// `plugin` is initialized and the caller's own clone.
+  PluginV2Kernel(std::shared_ptr<const V2Plugin> plugin, const KernelArgs& args, size_t workspace)
+      : context_(args),
+        configuration_(args),
+        inputs_(describe_for_run(args.inputs)),
+        outputs_(describe_for_run(args.outputs)),
+        workspace_(workspace),
+        plugin_(std::move(plugin)),
+        object_(&plugin_->object()),
+        domain_(plugin_->is_python() ? execution_domain(APILanguage::kPYTHON) : nullptr) {
+    object_->attachToContext(nullptr, nullptr, context_.getGpuAllocator());
+    plugin_->check(configuration_.layer);
+  }
+  ~PluginV2Kernel() override { object_->detachFromContext(); }
+
+  size_t workspace_size() const override { return workspace_; }
+  ExecutionDomain* domain() const override { return domain_; }
+
+  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
+    resolve(inputs, configuration_.inputs, inputs_);
+    resolve(outputs, configuration_.outputs, outputs_);
+    plugin_->configure(configuration_.layer, configuration_.inputs, configuration_.outputs);
+  }
+
+  void enqueue(void const* const* inputs, void* const* outputs, void* workspace,
+               Queue queue) override {
+    const int32_t status = object_->enqueue(inputs_.data(), outputs_.data(), inputs, outputs,
+                                            workspace, static_cast<cudaStream_t>(queue));
+    if (status != 0) [[unlikely]]
+      plugin_->check(configuration_.layer, "enqueue", status);
+  }
+
+ private:
+  const ResourceContext context_;  // outlives the plugin
+  Configuration configuration_;
+  std::vector<PluginTensorDesc> inputs_, outputs_;
+  const size_t workspace_;
+  const std::shared_ptr<const V2Plugin> plugin_;
+  IPluginV2DynamicExt* const object_;
+  ExecutionDomain* const domain_;
+};
+
+/// It exists in three states: of a network, of a network with the candidate that was chosen, and of
+/// an engine, whose plugin is initialized.
+class PluginV2 final : public Operator {
+ public:
+  /// Of a network.
+  PluginV2(V2Plugin plugin, int num_inputs)
+      : plugin_(std::make_shared<V2Plugin>(std::move(plugin))), num_inputs_(num_inputs) {}
+  /// Of a network, for the candidate in `args`.
+  PluginV2(const PluginV2& other, const KernelArgs& args)
+      : plugin_(other.plugin_), num_inputs_(other.num_inputs_), chosen_(args) {}
+  /// Of an engine.
+  PluginV2(std::shared_ptr<const V2Plugin> initialized, Stored stored)
+      : plugin_(std::move(initialized)),
+        num_inputs_(stored.num_inputs),
+        stored_(std::move(stored)) {}
+
+  IPluginV2DynamicExt& plugin() const { return plugin_->object(); }
+  std::string_view kind() const override { return "PluginV2"; }
+  bool is_pure() const override { return false; }
+  std::unique_ptr<Layer> make_layer() const override { return std::make_unique<PluginV2Layer>(); }
+
+  std::vector<OutputInfo> infer(InferContext& context) const override {
+    check_inputs(context);
+    const int num_outputs = plugin_->num_outputs(context.layer);
+    std::vector<OutputInfo> outputs;
+    ExprBuilder builder(context, num_outputs, false);
+    std::vector<DimsExprs> dims;
+    std::vector<DataType> types;
+    for (const TensorInfo* input : context.inputs) {
+      dims.push_back(builder.wrap(input->dims));
+      types.push_back(input->dtype);
+    }
+    for (int o = 0; o < num_outputs; ++o) {
+      OutputInfo& output = outputs.emplace_back();
+      const DimsExprs extents =
+          plugin_->object().getOutputDimensions(o, dims.data(), num_inputs_, builder);
+      output.dims = unwrap(context.layer, builder, extents, o);
+      output.dtype = plugin_->object().getOutputDataType(o, types.data(), num_inputs_);
+      plugin_->check(context.layer);
+      const auto type = static_cast<int32_t>(output.dtype);
+      if (type < 0 || type >= EnumMax<DataType>())
+        plugin_->reject(context.layer, "getOutputDataType(", o, ") returned the unknown type ",
+                        type);
+    }
+    return outputs;
+  }
+
+  std::vector<Candidate> candidates(const CandidateQuery& query) const override {
+    const V2Plugin clone = plugin_->clone(query.layer);
+    const int num_outputs = static_cast<int>(query.outputs.size());
+    std::vector<PluginTensorDesc> asked(query.inputs.size() + query.outputs.size());
+    const FormatSearch search{query,
+                              num_inputs_,
+                              IPluginV2DynamicExt::kFORMAT_COMBINATION_LIMIT,
+                              {},
+                              [&](int pos, std::span<const DynamicPluginTensorDesc> ports) {
+                                asked[pos] = ports[pos].desc;
+                                const bool supported = clone.object().supportsFormatCombination(
+                                    pos, asked.data(), num_inputs_, num_outputs);
+                                clone.check(query.layer);
+                                return supported;
+                              }};
+    return search_formats(search, clone.prefix(query.layer));
+  }
+
+  /// An engine initializes its plugin once and clones that for each context. During the build every
+  /// kernel configures and initializes a clone of its own.
+  std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
+    if (stored_)
+      return std::make_unique<PluginV2Kernel>(
+          std::make_shared<V2Plugin>(plugin_->clone(args.layer)), args,
+          static_cast<size_t>(stored_->workspace_size));
+    size_t workspace = 0;
+    auto plugin = initialize(Configuration(args), &workspace);
+    return std::make_unique<PluginV2Kernel>(std::move(plugin), args, workspace);
+  }
+
+  OperatorPtr specialize(const KernelArgs& args) const override {
+    return std::make_shared<PluginV2>(*this, args);
+  }
+
+  Attributes attributes() const override {
+    AttributeWriter writer;
+    stored().visit(writer);
+    return std::move(writer.attributes);
+  }
+
+  /// TensorRT times every instance of a V2 plugin. What it serializes would tell instances apart,
+  /// but may be asked for only once a plugin is configured and initialized.
+  std::optional<std::string> timing_key() const override { return std::nullopt; }
+
+  std::vector<PluginRequirement> requirements() const override {
+    const CreatorIdentity& id = plugin_->identity();
+    return {{"PluginV2", id.name, id.version, id.plugin_namespace}};
+  }
+
+ private:
+  void check_inputs(const InferContext& context) const {
+    if (std::cmp_not_equal(context.inputs.size(), num_inputs_))
+      plugin_->reject(context.layer, "was added with ", num_inputs_, " inputs but now has ",
+                      context.inputs.size());
+    for (size_t i = 0; i < context.inputs.size(); ++i)
+      if (context.inputs[i] == nullptr)
+        plugin_->reject(context.layer, "input ", i, " is absent; V2 plugins need all inputs");
+  }
+
+  SymShape unwrap(std::string_view layer, const ExprBuilder& builder, const DimsExprs& extents,
+                  int output) const {
+    plugin_->check(layer);
+    try {
+      builder.check();
+    } catch (const Error& error) {
+      plugin_->reject(layer, "getOutputDimensions(", output, "): ", error.what());
+    }
+    const auto reject = [&](const auto&... parts) {
+      plugin_->reject(layer, "getOutputDimensions(", output, ") returned ", parts...);
+    };
+    if (extents.nbDims < 0 || extents.nbDims > Dims::MAX_DIMS)
+      reject("a rank of ", extents.nbDims, "; it must be 0 to ", Dims::MAX_DIMS);
+    SymShape dims;
+    for (int i = 0; i < extents.nbDims; ++i) {
+      const Expr* extent = builder.unwrap(extents.d[i]);
+      if (extent == nullptr)
+        reject("for extent ", i, " no expression of this call's expression builder");
+      if (extent->is_constant() && extent->constant() < 0)
+        reject("for extent ", i, " the negative value ", extent->constant());
+      dims.push_back(*extent);
+    }
+    return dims;
+  }
+
+  /// A clone that is configured, asked for its workspace, and initialized.
+  std::shared_ptr<const V2Plugin> initialize(const Configuration& configuration,
+                                             size_t* workspace) const {
+    V2Plugin clone = plugin_->clone(configuration.layer);
+    clone.configure(configuration.layer, configuration.inputs, configuration.outputs);
+    *workspace =
+        clone.workspace_size(configuration.layer, configuration.inputs, configuration.outputs);
+    require_workspace(configuration.device, *workspace, clone.prefix(configuration.layer));
+    auto initialized =
+        std::make_shared<const InitializedV2Plugin>(std::move(clone), configuration.layer);
+    return {initialized, &**initialized};
+  }
+
+  Stored stored() const {
+    if (stored_) return *stored_;
+    const CreatorIdentity& id = plugin_->identity();
+    Stored stored{id.name, id.version, id.plugin_namespace, num_inputs_, 0, {}};
+    if (!chosen_) return stored;
+    size_t workspace = 0;
+    stored.serialized = initialize(*chosen_, &workspace)->serialize(chosen_->layer);
+    stored.workspace_size = static_cast<int64_t>(workspace);
+    return stored;
+  }
+
+  const std::shared_ptr<const V2Plugin> plugin_;
+  const int num_inputs_;
+  const std::optional<Configuration> chosen_;
+  const std::optional<Stored> stored_;
+};
+
+}  // namespace
+
+OperatorPtr make_plugin_v2_operator(const IPluginV2& plugin, int num_inputs) {
+  return adopt_plugin_v2(V2Plugin::clone(plugin), num_inputs);
+}
+
+OperatorPtr adopt_plugin_v2(V2Plugin plugin, int num_inputs) {
+  return std::make_shared<PluginV2>(std::move(plugin), num_inputs);
+}
+
+IPluginV2DynamicExt* plugin_v2_of(const Operator& op) {
+  const auto* v2 = dynamic_cast<const PluginV2*>(&op);
+  return v2 != nullptr ? &v2->plugin() : nullptr;
+}
+
+OperatorPtr load_plugin_v2(const Attributes& attributes, const OperatorLoadContext& context) {
+  Stored stored;
+  AttributeReader reader("PluginV2", attributes);
+  stored.visit(reader);
+  require(stored.num_inputs >= 0 && stored.workspace_size >= 0, "layer '", context.layer,
+          "': a stored V2 plugin has a negative number of inputs or bytes");
+  const CreatorIdentity id{stored.plugin, stored.version, stored.plugin_namespace};
+  const std::string owner = str("layer '", context.layer, "': plugin ", str(id), ": ");
+  IPluginRegistry& registry = context.plugins ? *context.plugins : *getPluginRegistry();
+  IPluginCreatorInterface* creator =
+      registry.getCreator(id.name.c_str(), id.version.c_str(), id.plugin_namespace.c_str());
+  require(creator != nullptr, owner, "no creator is registered");
+  require(is_v2_creator(*creator), owner, "its creator does not implement IPluginCreator");
+  IPluginV2* made = static_cast<IPluginCreator*>(creator)->deserializePlugin(
+      std::string(context.layer).c_str(), stored.serialized.data(), stored.serialized.size());
+  rethrow_pending_exception(owner);
+  require(made != nullptr, owner, "deserializePlugin() of its creator could not make it from the ",
+          stored.serialized.size(), " bytes that the engine stores");
+  V2Plugin plugin(made, context.layer);
+  plugin.set_namespace(id.plugin_namespace);
+  auto initialized = std::make_shared<const InitializedV2Plugin>(std::move(plugin), context.layer);
+  return std::make_shared<PluginV2>(std::shared_ptr<const V2Plugin>(initialized, &**initialized),
+                                    std::move(stored));
+}
+
+}  // namespace opwright

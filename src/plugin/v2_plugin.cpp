@@ -1,0 +1,170 @@
+#include "plugin/v2_plugin.h"
+
+#include <utility>
+#include <vector>
+
+#include "plugin/callback.h"
+#include "plugin/plugin_library.h"
+
+namespace opwright {
+
+namespace {
+
+PluginVersion generation(const IPluginV2& plugin) {
+  const auto version = static_cast<uint32_t>(plugin.getTensorRTVersion()) >> 24U;
+  rethrow_pending_exception();
+  return static_cast<PluginVersion>(version & ~uint32_t{kPLUGIN_VERSION_PYTHON_BIT});
+}
+
+const char* name(PluginVersion version) {
+  switch (version) {
+    case PluginVersion::kV2:
+      return "IPluginV2";
+    case PluginVersion::kV2_EXT:
+      return "IPluginV2Ext";
+    case PluginVersion::kV2_IOEXT:
+      return "IPluginV2IOExt";
+    default:
+      return "an unknown interface";
+  }
+}
+
+std::string owner_of(std::string_view layer, const std::string& plugin) {
+  return layer.empty() ? str("plugin ", plugin, ": ")
+                       : str("layer '", layer, "': plugin ", plugin, ": ");
+}
+
+CreatorIdentity identity_of(const IPluginV2& plugin, std::string_view layer) {
+  std::string owner = owner_of(layer, "of the V2 generation");
+  const auto ask = [&](const char* method, const char* answer) -> std::string {
+    rethrow_pending_exception(owner);
+    require(answer != nullptr, owner, method, "() returned null");
+    return answer;
+  };
+  CreatorIdentity id;
+  id.name = ask("getPluginType", plugin.getPluginType());
+  owner = owner_of(layer, "'" + id.name + "'");
+  id.version = ask("getPluginVersion", plugin.getPluginVersion());
+  id.plugin_namespace = ask("getPluginNamespace", plugin.getPluginNamespace());
+  return id;
+}
+
+/// To be called before clone(), too: plugins of other generations have fewer virtual methods.
+CreatorIdentity check_dynamic(const IPluginV2& plugin, std::string_view layer) {
+  const PluginVersion version = generation(plugin);
+  CreatorIdentity id = identity_of(plugin, layer);
+  require(version == PluginVersion::kV2_DYNAMICEXT, owner_of(layer, str(id)), "it implements ",
+          name(version),
+          "; of the V2 plugins, IPluginV2DynamicExt is supported: derive the class from that, or "
+          "from IPluginV3");
+  return id;
+}
+
+}  // namespace
+
+bool is_v2_creator(const IPluginCreatorInterface& creator) {
+  return is_kind(creator, "PLUGIN CREATOR_V1");
+}
+
+V2Plugin::V2Plugin(IPluginV2* plugin, std::string_view layer) : code_(keep_code(*plugin)) {
+  std::unique_ptr<IPluginV2, Destroy> owned(plugin);
+  identity_ = check_dynamic(*plugin, layer);
+  object_.reset(static_cast<IPluginV2DynamicExt*>(owned.release()));
+}
+
+V2Plugin::V2Plugin(IPluginV2* plugin, CreatorIdentity identity)
+    : code_(keep_code(*plugin)),
+      object_(static_cast<IPluginV2DynamicExt*>(plugin)),
+      identity_(std::move(identity)) {}
+
+V2Plugin V2Plugin::clone(const IPluginV2& plugin) {
+  const std::string owner = owner_of({}, str(check_dynamic(plugin, {})));
+  std::unique_ptr<IPluginV2, Destroy> clone(plugin.clone());
+  rethrow_pending_exception(owner);
+  require(clone != nullptr, owner, "clone() returned null");
+  return V2Plugin(clone.release());
+}
+
+V2Plugin V2Plugin::clone(std::string_view layer) const {
+  std::unique_ptr<IPluginV2, Destroy> clone(object_->clone());
+  check(layer);
+  if (clone == nullptr) reject(layer, "clone() returned null");
+  check_dynamic(*clone, layer);
+  return V2Plugin(clone.release(), identity_);
+}
+
+bool V2Plugin::is_python() const {
+  const IPluginV2& plugin = *object_;
+  return ((plugin.getTensorRTVersion() >> 24) & kPLUGIN_VERSION_PYTHON_BIT) != 0;
+}
+
+void V2Plugin::set_namespace(const std::string& plugin_namespace) {
+  object_->setPluginNamespace(plugin_namespace.c_str());
+  check({});
+  identity_.plugin_namespace = plugin_namespace;
+}
+
+std::string V2Plugin::prefix(std::string_view layer) const {
+  return owner_of(layer, str(identity_));
+}
+
+void V2Plugin::check(std::string_view layer) const {
+  if (has_pending_exception()) rethrow_pending_exception(prefix(layer));
+}
+
+void V2Plugin::check(std::string_view layer, const char* method, int status) const {
+  check(layer);
+  if (status != 0) reject(layer, method, "() returned ", status, " instead of 0");
+}
+
+int V2Plugin::num_outputs(std::string_view layer) const {
+  const int count = object_->getNbOutputs();
+  check(layer);
+  if (count < 1) reject(layer, "getNbOutputs() returned ", count, "; there must be an output");
+  return count;
+}
+
+void V2Plugin::configure(std::string_view layer, std::span<const DynamicPluginTensorDesc> inputs,
+                         std::span<const DynamicPluginTensorDesc> outputs) const {
+  object_->configurePlugin(inputs.data(), static_cast<int32_t>(inputs.size()), outputs.data(),
+                           static_cast<int32_t>(outputs.size()));
+  check(layer);
+}
+
+size_t V2Plugin::workspace_size(std::string_view layer,
+                                std::span<const DynamicPluginTensorDesc> inputs,
+                                std::span<const DynamicPluginTensorDesc> outputs) const {
+  const auto largest = [](std::span<const DynamicPluginTensorDesc> descs) {
+    std::vector<PluginTensorDesc> all;
+    for (const DynamicPluginTensorDesc& desc : descs) {
+      all.push_back(desc.desc);
+      all.back().dims = desc.max;
+    }
+    return all;
+  };
+  const std::vector<PluginTensorDesc> in = largest(inputs), out = largest(outputs);
+  const size_t size = object_->getWorkspaceSize(in.data(), static_cast<int32_t>(in.size()),
+                                                out.data(), static_cast<int32_t>(out.size()));
+  check(layer);
+  return size;
+}
+
+Blob V2Plugin::serialize(std::string_view layer) const {
+  const size_t size = object_->getSerializationSize();
+  check(layer);
+  constexpr size_t kMostBytes = size_t{1} << 32U;  // beyond what anybody keeps in a plugin
+  if (size > kMostBytes) reject(layer, "getSerializationSize() returned ", size, " bytes");
+  Blob bytes = Blob::make(size, [&](void* to) {
+    std::memset(to, 0, size);  // a plugin that writes less does not store what was there before
+    object_->serialize(to);
+  });
+  check(layer);
+  return bytes;
+}
+
+InitializedV2Plugin::InitializedV2Plugin(V2Plugin plugin, std::string_view layer)
+    : plugin_(std::move(plugin)) {
+  plugin_.check(layer, "initialize", plugin_.object().initialize());
+}
+
+}  // namespace opwright

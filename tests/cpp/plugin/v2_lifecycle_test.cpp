@@ -1,0 +1,169 @@
+// The calls that a V2 plugin gets from its creation to its end, in their order.
+
+#include <algorithm>
+
+#include "plugin/engine_for_test.h"
+#include "plugin/lookup.h"
+#include "plugin/plugin_test.h"
+#include "plugin/registry.h"
+#include "plugin/v2_operator.h"
+#include "plugin/v2_test_plugin.h"
+
+namespace opwright {
+namespace {
+
+using Calls = std::vector<std::string>;
+
+/// The calls since the last time; runs of the same call, as timing makes them, count once.
+Calls take(V2Behavior& b) {
+  Calls calls = std::move(b.calls);
+  b.calls.clear();
+  calls.erase(std::unique(calls.begin(), calls.end()), calls.end());
+  return calls;
+}
+
+TEST(V2LifeCycle, IsInTensorRTsOrder) {
+  V2Behavior b;
+  b.enqueue = [](PluginTensorDesc const* in, auto, void const* const* inputs, void* const* outputs,
+                 auto...) {
+    std::memcpy(outputs[0], inputs[0], static_cast<size_t>(in[0].dims.d[0]) * 2 * sizeof(float));
+    return 0;
+  };
+  V2TestCreator creator(b);
+  PluginRegistry registry;
+  ASSERT_TRUE(registry.registerCreator(creator, "ns"));
+  PluginNode node;
+  node.layer = "node";
+  node.name = b.type;
+  node.plugin_namespace = "ns";
+  node.num_inputs = 1;
+  OperatorPtr op = make_plugin_for_node(node, &registry, {});
+  EXPECT_EQ(take(b), (Calls{"createPlugin", "1 setPluginNamespace ns"}));
+
+  const Plan plan = build(std::move(op), {2});  // batch 1 to 8, tuned for 4
+  const Calls calls = take(b);
+  EXPECT_EQ(calls, (Calls{
+                       // the network
+                       "1 getNbOutputs",
+                       "1 getOutputDimensions",
+                       "1 getOutputDataType",
+                       // the combinations of types and formats
+                       "1 clone is 2",
+                       "2 supportsFormatCombination",
+                       "2 destroy",
+                       // the only one is timed
+                       "1 clone is 3",
+                       "3 configurePlugin batch -1",
+                       "3 getWorkspaceSize",
+                       "3 initialize",
+                       "3 attachToContext",
+                       "3 configurePlugin batch 4",
+                       "3 enqueue",
+                       "3 detachFromContext",
+                       "3 terminate",
+                       "3 destroy",
+                       // the plan's step
+                       "1 clone is 4",
+                       "4 configurePlugin batch -1",
+                       "4 getWorkspaceSize",
+                       "4 initialize",
+                       "4 attachToContext",
+                       // what is stored
+                       "1 clone is 5",
+                       "5 configurePlugin batch -1",
+                       "5 getWorkspaceSize",
+                       "5 initialize",
+                       "5 getSerializationSize",
+                       "5 serialize",
+                       "5 terminate",
+                       "5 destroy",
+                       "4 detachFromContext",
+                       "4 terminate",
+                       "4 destroy",
+                       // the network's end
+                       "1 destroy",
+                   }));
+  EXPECT_EQ(b.live, 0);
+
+  LoadOptions options;
+  options.plugins = &registry;
+  std::shared_ptr<Engine> engine = Engine::load(plan, options);
+  EXPECT_EQ(take(b),
+            (Calls{"deserializePlugin the plugin", "6 setPluginNamespace ns", "6 initialize"}));
+  {
+    // A context takes its clone when its profile is known, for the first shape at the latest.
+    Context first(engine), second(engine);
+    EXPECT_EQ(run(first, {2, 2}, {1, 2, 3, 4}), (std::vector<float>{1, 2, 3, 4}));
+    EXPECT_EQ(run(first, {2, 2}, {5, 6, 7, 8}), (std::vector<float>{5, 6, 7, 8}));
+    EXPECT_EQ(run(first, {1, 2}, {1, 2}), (std::vector<float>{1, 2}));
+    EXPECT_EQ(take(b), (Calls{"6 clone is 7", "7 attachToContext", "7 configurePlugin batch 2",
+                              "7 enqueue", "7 configurePlugin batch 1", "7 enqueue"}));
+    EXPECT_EQ(run(second, {1, 2}, {1, 2}), (std::vector<float>{1, 2}));
+    EXPECT_EQ(take(b), (Calls{"6 clone is 8", "8 attachToContext", "8 configurePlugin batch 1",
+                              "8 enqueue"}));
+    engine.reset();
+  }
+  EXPECT_EQ(take(b), (Calls{"8 detachFromContext", "8 destroy", "7 detachFromContext", "7 destroy",
+                            "6 terminate", "6 destroy"}));
+  EXPECT_EQ(b.live, 0);
+}
+
+TEST(V2LifeCycle, CandidateThatCannotBeInitializedIsLeftOut) {
+  V2Behavior b;
+  b.supports = [](int32_t pos, PluginTensorDesc const* p, auto...) {
+    return p[pos].format == TensorFormat::kLINEAR && p[pos].type == p[0].type;
+  };
+  b.configure = [&](DynamicPluginTensorDesc const* in, auto...) {
+    b.initialize_status = in[0].desc.type == DataType::kHALF ? -2 : 0;
+  };
+  BuildConfig config;
+  config.fp16 = true;
+  const auto op = [&] { return adopt_plugin_v2(V2Plugin(new V2TestPlugin(b, 0)), 1); };
+  const Plan plan = build(op(), {2}, config);
+  EXPECT_EQ(b.live, 0);
+  b.configure = [&](auto...) { b.initialize_status = -2; };
+  EXPECT_CONTAINS(error_of([&] { build(op(), {2}, config); }), "initialize() returned -2");
+  EXPECT_EQ(b.live, 0);
+}
+
+TEST(V2LifeCycle, EmptyTensorsHaveAddresses) {
+  V2Behavior b;
+  std::vector<int64_t> extents;
+  b.enqueue = [&](PluginTensorDesc const* in, auto, void const* const* inputs, void* const* outputs,
+                  auto...) {
+    extents.push_back(in[0].dims.d[1]);
+    EXPECT_NE(inputs[0], nullptr);
+    EXPECT_NE(outputs[0], nullptr);
+    return 0;
+  };
+  V2TestCreator creator(b);
+  PluginRegistry registry;
+  ASSERT_TRUE(registry.registerCreator(creator, ""));
+  LoadOptions options;
+  options.plugins = &registry;
+  const Plan plan = build(adopt_plugin_v2(V2Plugin(new V2TestPlugin(b, 0)), 1), {0});
+  Context context(Engine::load(plan, options));
+  EXPECT_EQ(run(context, {2, 0}, {}), std::vector<float>{});
+  EXPECT_EQ(extents.back(), 0);
+}
+
+TEST(V2LifeCycle, ManyCyclesLeaveNothing) {
+  V2Behavior b;
+  V2TestCreator creator(b);
+  PluginRegistry registry;
+  ASSERT_TRUE(registry.registerCreator(creator, ""));
+  PluginNode node;
+  node.layer = "node";
+  node.name = b.type;
+  node.num_inputs = 1;
+  for (int i = 0; i < 10000; ++i) {
+    const OperatorPtr op = make_plugin_for_node(node, &registry, {});
+    const OperatorPtr copy = make_plugin_v2_operator(*plugin_v2_of(*op), 1);
+    b.calls.clear();
+  }
+  EXPECT_EQ(b.live, 0);
+  EXPECT_EQ(b.made, 20000);
+}
+
+}  // namespace
+}  // namespace opwright
