@@ -22,6 +22,7 @@ from ._core import *  # noqa: F403
 from ._core import DataType, Engine, Error
 from ._plugin_classes import *  # noqa: F403
 from ._plugin_classes_quick import *  # noqa: F403
+from ._plugin_classes_v2 import *  # noqa: F403
 from ._runtime_classes import *  # noqa: F403
 from ._types import (
     bfloat16,

@@ -28,6 +28,7 @@ void bind_onnx(nb::module_& m);
 void bind_runtime(nb::module_& m);
 void bind_call(nb::module_& m);
 void bind_plugin(nb::module_& m);
+void bind_plugin_v2(nb::module_& m);
 void bind_plugin_v3(nb::module_& m);
 void bind_registry(nb::module_& m);
 void bind_sources(nb::module_& m);

@@ -1,8 +1,10 @@
 #include "creators.h"
 
 #include "base/error.h"
+#include "creators_v2.h"
 #include "plugin/plugin_library.h"
 #include "plugin/registry.h"
+#include "plugin/v2_plugin.h"
 #include "plugin/v3_creator.h"
 
 namespace opwright::python {
@@ -60,6 +62,7 @@ std::shared_ptr<IPluginCreatorInterface> make_creator_face(nb::handle object) {
                           "with a name and create_plugin; " +
                           nb::cast<std::string>(nb::repr(object)) + " came")
                              .c_str());
+  if (is_python_v2_creator(object)) return make_v2_creator_face(object);
   nb::object quick =
       nb::module_::import_("opwright._plugin_classes_quick").attr("IPluginCreatorV3Quick");
   if (nb::isinstance(object, quick)) return std::make_shared<QuickCreatorFace>(nb::borrow(object));
@@ -69,6 +72,8 @@ std::shared_ptr<IPluginCreatorInterface> make_creator_face(nb::handle object) {
 nb::object to_python(IPluginCreatorInterface* creator) {
   if (creator == nullptr) return nb::none();
   if (auto* face = dynamic_cast<PythonFace*>(creator)) return face->object();
+  if (is_v2_creator(*creator))
+    return make_library_creator_v2(static_cast<IPluginCreator&>(*creator));
   if (is_quick_creator(*creator))
     return nb::module_::import_("opwright._plugin_classes_quick")
         .attr("LibraryCreatorV3Quick")(CreatorHandle{creator, keep_code(*creator)});
@@ -77,12 +82,14 @@ nb::object to_python(IPluginCreatorInterface* creator) {
 }
 
 IPluginCreatorInterface* library_creator(nb::handle object) {
+  if (IPluginCreator* creator = library_creator_v2(object)) return creator;
   if (!nb::hasattr(object, "_handle") || !nb::isinstance<CreatorHandle>(object.attr("_handle")))
     return nullptr;
   return nb::cast<CreatorHandle&>(object.attr("_handle")).creator;
 }
 
 void bind_creators(nb::module_& m) {
+  bind_creators_v2(m);
   nb::class_<CreatorHandle>(m, "_CreatorHandle", "A creator that a C++ library implements.")
       .def_prop_ro("name", [](const CreatorHandle& self) { return identity(*self.creator).name; })
       .def_prop_ro("version",

@@ -19,6 +19,7 @@ NB_MODULE(_core, m) {
   bind_add_layers(m);
   bind_plugin(m);
   bind_plugin_v3(m);
+  bind_plugin_v2(m);
   bind_registry(m);
   bind_sources(m);
   bind_builder(m);

@@ -1,0 +1,157 @@
+// IPluginV2DynamicExt implemented in C++, as Python sees and calls it.
+
+#include "library_plugin_v2.h"
+
+#include <optional>
+
+#include "base/error.h"
+#include "gpu_allocator.h"
+#include "library_arguments.h"
+#include "plugin/callback.h"
+
+namespace opwright::python {
+namespace {
+
+/// A C++ plugin that Python owns; the class LibraryPluginV2 wraps it.
+class V2PluginHandle {
+ public:
+  explicit V2PluginHandle(V2Plugin plugin) : plugin_(std::move(plugin)) {}
+  V2Plugin& get() {
+    require(plugin_.has_value(), "this plugin was destroyed");
+    return *plugin_;
+  }
+  IPluginV2DynamicExt& object() { return get().object(); }
+  void destroy() { plugin_.reset(); }
+  /// The allocator, kept as long as the plugin may use it.
+  IGpuAllocator* keep(std::shared_ptr<IGpuAllocator> allocator) {
+    allocator_ = std::move(allocator);
+    return allocator_.get();
+  }
+
+  /// Throws what a callback left behind, or Error for a status other than 0.
+  void check(int32_t status, const char* method) {
+    const std::string where = str("plugin ", opwright::str(get().identity()), ": ");
+    rethrow_pending_exception(where);
+    require(status == 0, where, method, "() returned ", status, " instead of 0");
+  }
+
+ private:
+  std::shared_ptr<IGpuAllocator> allocator_;
+  std::optional<V2Plugin> plugin_;
+};
+
+DimExprs get_output_dimensions(V2PluginHandle& self, int32_t index, nb::handle inputs,
+                               const ExprBuilderRef& builder) {
+  const auto in = dims_exprs(inputs);
+  const DimsExprs dims =
+      self.object().getOutputDimensions(index, in.data(), count(in), builder.get());
+  require(dims.nbDims >= 0 && dims.nbDims <= Dims::MAX_DIMS, "getOutputDimensions(", index,
+          ") returned a rank of ", dims.nbDims);
+  return to_dim_exprs(dims, builder.scope);
+}
+
+void configure_plugin(V2PluginHandle& self, nb::handle in, nb::handle out) {
+  const auto inputs = dynamic_descs(in), outputs = dynamic_descs(out);
+  self.get().configure("", inputs, outputs);
+}
+
+bool supports_format_combination(V2PluginHandle& self, int32_t pos, nb::handle in_out,
+                                 int32_t num_inputs) {
+  const auto ports = descs(in_out);
+  require(pos >= 0 && pos < count(ports) && num_inputs >= 0 && num_inputs <= count(ports),
+          "supports_format_combination: there are ", ports.size(), " inputs and outputs, pos is ",
+          pos, ", num_inputs ", num_inputs);
+  return self.object().supportsFormatCombination(pos, ports.data(), num_inputs,
+                                                 count(ports) - num_inputs);
+}
+
+size_t get_workspace_size(V2PluginHandle& self, nb::handle in, nb::handle out) {
+  const auto inputs = descs(in), outputs = descs(out);
+  return self.object().getWorkspaceSize(inputs.data(), count(inputs), outputs.data(),
+                                        count(outputs));
+}
+
+void enqueue(V2PluginHandle& self, nb::handle input_desc, nb::handle output_desc, nb::handle inputs,
+             nb::handle outputs, uintptr_t workspace, uintptr_t stream) {
+  const auto in_descs = descs(input_desc), out_descs = descs(output_desc);
+  const auto in = pointers(inputs), out = pointers(outputs);
+  require(in.size() == in_descs.size() && out.size() == out_descs.size(),
+          "enqueue: ", in_descs.size(), " and ", out_descs.size(), " descriptors came with ",
+          in.size(), " and ", out.size(), " addresses");
+  self.check(self.object().enqueue(in_descs.data(), out_descs.data(), in.data(), out.data(),
+                                   reinterpret_cast<void*>(workspace),
+                                   reinterpret_cast<cudaStream_t>(stream)),
+             "enqueue");
+}
+
+nb::bytes serialize(V2PluginHandle& self) {
+  const Blob bytes = self.get().serialize("");
+  return nb::bytes(bytes.data(), bytes.size());
+}
+
+}  // namespace
+
+const V2Plugin* library_plugin_v2(nb::handle object) {
+  if (!nb::hasattr(object, "_handle") || !nb::isinstance<V2PluginHandle>(object.attr("_handle")))
+    return nullptr;
+  return &nb::cast<V2PluginHandle&>(object.attr("_handle")).get();
+}
+
+nb::object from_plugin_v2(V2Plugin plugin) {
+  nb::object object = python_object_of(plugin.object());
+  if (!object.is_none()) return object;
+  auto* handle = new V2PluginHandle(std::move(plugin));
+  return nb::module_::import_("opwright._library_plugins_v2")
+      .attr("LibraryPluginV2")(nb::cast(handle, nb::rv_policy::take_ownership));
+}
+
+void bind_library_plugin_v2(nb::module_& m) {
+  nb::class_<V2PluginHandle> c(m, "_V2PluginHandle", "A V2 plugin that a C++ library implements.");
+  c.def_prop_ro("plugin_type", [](V2PluginHandle& self) { return self.object().getPluginType(); })
+      .def_prop_ro("plugin_version",
+                   [](V2PluginHandle& self) { return self.object().getPluginVersion(); })
+      .def_prop_rw(
+          "plugin_namespace",
+          [](V2PluginHandle& self) { return self.object().getPluginNamespace(); },
+          [](V2PluginHandle& self, const std::string& value) { self.get().set_namespace(value); })
+      .def_prop_ro("tensorrt_version",
+                   [](V2PluginHandle& self) {
+                     return static_cast<IPluginV2&>(self.object()).getTensorRTVersion() & 0xFFFFFF;
+                   })
+      .def_prop_ro("num_outputs", [](V2PluginHandle& self) { return self.object().getNbOutputs(); })
+      .def("get_output_dimensions", &get_output_dimensions)
+      .def("get_output_datatype",
+           [](V2PluginHandle& self, int32_t index, nb::handle input_types) {
+             const auto types = vector_of<DataType>(input_types, "DataType");
+             return self.object().getOutputDataType(index, types.data(), count(types));
+           })
+      .def("supports_format_combination", &supports_format_combination)
+      .def("configure_plugin", &configure_plugin)
+      .def("get_workspace_size", &get_workspace_size)
+      .def("initialize",
+           [](V2PluginHandle& self) {
+             const int32_t status = self.object().initialize();
+             self.check(0, "initialize");
+             return status;
+           })
+      .def("terminate", [](V2PluginHandle& self) { self.object().terminate(); })
+      .def(
+          "attach_to_context",
+          [](V2PluginHandle& self, uintptr_t cudnn, uintptr_t cublas, nb::handle allocator) {
+            self.object().attachToContext(reinterpret_cast<cudnnContext*>(cudnn),
+                                          reinterpret_cast<cublasContext*>(cublas),
+                                          self.keep(to_allocator(allocator)));
+          },
+          nb::arg("cudnn"), nb::arg("cublas"), nb::arg("allocator").none())
+      .def("detach_from_context", [](V2PluginHandle& self) { self.object().detachFromContext(); })
+      .def("enqueue", &enqueue)
+      .def_prop_ro("serialization_size",
+                   [](V2PluginHandle& self) { return self.object().getSerializationSize(); })
+      .def("serialize", &serialize)
+      .def("destroy", &V2PluginHandle::destroy)
+      .def(
+          "clone", [](V2PluginHandle& self) { return new V2PluginHandle(self.get().clone()); },
+          nb::rv_policy::take_ownership);
+}
+
+}  // namespace opwright::python

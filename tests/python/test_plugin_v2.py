@@ -1,0 +1,569 @@
+"""IPluginV2DynamicExt and IPluginCreator: Python classes, C++ libraries, networks and models."""
+
+from __future__ import annotations
+
+import gc
+import json
+import subprocess
+import sys
+import textwrap
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import opwright as trt
+from plugin_testing import build, network, wrap
+from v2_plugins import Creator, Twice, as_array, one_layer, registered
+
+X = np.random.default_rng(0).random((2, 3, 5, 7), np.float32)
+PADS = [2, 1, 0, 3]
+
+
+class CircPad(Twice):
+    """Circular padding, written as TensorRT's samples are."""
+
+    calls: list[str] = []
+
+    def __init__(self, fc=None):
+        Twice.__init__(self)
+        self.pads = [0, 0]
+        self.plugin_type = "CircPadV2"
+        if fc is not None:
+            assert fc[0].name == "pads"
+            self.pads = [int(pad) for pad in fc[0].data]
+
+    def note(self, call):
+        CircPad.calls.append(call)
+
+    def get_output_dimensions(self, output_index, inputs, expr_builder):
+        self.note("get_output_dimensions")
+        dims = trt.DimsExprs(inputs[0])
+        for i in range(np.size(self.pads) // 2):
+            dims[len(dims) - i - 1] = expr_builder.operation(
+                trt.DimensionOperation.SUM,
+                inputs[0][len(dims) - i - 1],
+                expr_builder.constant(self.pads[i * 2] + self.pads[i * 2 + 1]),
+            )
+        return dims
+
+    def get_serialization_size(self):
+        return len(json.dumps({"pads": self.pads}))
+
+    def serialize(self):
+        self.note("serialize")
+        return json.dumps({"pads": self.pads}).encode()
+
+    def supports_format_combination(self, pos, in_out, num_inputs):
+        assert num_inputs == 1 and len(in_out) == 2
+        if in_out[pos].format != trt.TensorFormat.LINEAR:
+            return False
+        if pos == 0:
+            return in_out[pos].type in (trt.DataType.FLOAT, trt.DataType.HALF)
+        return in_out[0].type == in_out[pos].type
+
+    def configure_plugin(self, inp, out):
+        self.note(f"configure_plugin {tuple(inp[0].desc.dims)} max {tuple(out[0].max)}")
+
+    def initialize(self):
+        self.note("initialize")
+
+    def terminate(self):
+        self.note("terminate")
+
+    def attach_to_context(self, cudnn, cublas, allocator):
+        assert cudnn == 0 and cublas == 0
+        memory = allocator.allocate(1000, 64)
+        assert memory % 64 == 0 and allocator.deallocate(memory)
+        self.allocator = allocator
+        self.note("attach_to_context")
+
+    def detach_from_context(self):
+        self.note("detach_from_context")
+
+    def destroy(self):
+        self.note("destroy")
+
+    def enqueue(self, input_desc, output_desc, inputs, outputs, workspace, stream):
+        assert stream == 0
+        self.note("enqueue")
+        x = as_array(inputs[0], input_desc[0])
+        np.copyto(as_array(outputs[0], output_desc[0]), wrap(x, self.pads))
+
+
+class CircPadCreator(trt.IPluginCreator):
+    def __init__(self):
+        trt.IPluginCreator.__init__(self)
+        self.name = "CircPadV2"
+        self.plugin_namespace = ""
+        self.plugin_version = "1"
+        self.field_names = trt.PluginFieldCollection(
+            [trt.PluginField("pads", np.array([]), trt.PluginFieldType.INT32)]
+        )
+
+    def create_plugin(self, name, fc):
+        return CircPad(fc)
+
+    def deserialize_plugin(self, name, data):
+        assert isinstance(data, bytes)
+        made = CircPad()
+        made.__dict__.update(json.loads(data.decode("utf-8")))
+        return made
+
+
+@pytest.fixture
+def creator():
+    CircPad.calls.clear()
+    with registered(CircPadCreator()) as made:
+        yield made
+
+
+def circ_pad():
+    pads = trt.PluginField("pads", np.array(PADS, np.int32), trt.PluginFieldType.INT32)
+    return CircPad(trt.PluginFieldCollection([pads]))
+
+
+def take():
+    """The calls since the last time; repetitions count once."""
+    calls = [c for i, c in enumerate(CircPad.calls) if i == 0 or CircPad.calls[i - 1] != c]
+    CircPad.calls.clear()
+    return calls
+
+
+def test_life_cycle(creator):
+    plugin = circ_pad()
+    net, layer = one_layer(plugin, (-1, 3, 5, 7))
+    assert isinstance(layer, trt.IPluginV2Layer) and isinstance(layer.plugin, CircPad)
+    assert layer.plugin is not plugin, "the network has its own clone"
+    assert tuple(layer.get_output(0).shape) == (-1, 3, 8, 10)
+    assert take() == ["get_output_dimensions"]
+    builder = trt.Builder(trt.Logger(trt.Logger.ERROR))
+    config = builder.create_builder_config()
+    profile = builder.create_optimization_profile()
+    profile.set_shape("x", (1, 3, 5, 7), (2, 3, 5, 7), (4, 3, 5, 7))
+    config.add_optimization_profile(profile)
+    plan = builder.build_serialized_network(net, config)
+    range_told = "configure_plugin (-1, 3, 5, 7) max (4, 3, 8, 10)"
+    timed = [
+        range_told,
+        "initialize",
+        "attach_to_context",
+        "configure_plugin (2, 3, 5, 7) max (4, 3, 8, 10)",
+        "enqueue",
+        "detach_from_context",
+        "terminate",
+        "destroy",
+    ]
+    stored = [range_told, "initialize", "serialize", "terminate", "destroy"]
+    calls = take()
+    assert calls[0] == "destroy", "the clone that was asked for formats"
+    assert calls[1 : 1 + len(timed)] == timed
+    assert calls[1 + len(timed) :] == [
+        range_told,
+        "initialize",
+        "attach_to_context",
+        *stored,
+        "detach_from_context",
+        "terminate",
+        "destroy",
+    ]
+    engine = trt.Runtime(trt.Logger(trt.Logger.ERROR)).deserialize_cuda_engine(plan)
+    assert take() == ["initialize"]
+    context = engine.create_execution_context()
+    for batch in (2, 1):
+        x, y = X[:batch].copy(), np.empty((batch, 3, 8, 10), np.float32)
+        context.set_input_shape("x", x.shape)
+        for name, array in (("x", x), ("y", y)):
+            context.set_tensor_address(name, array.ctypes.data)
+        for _ in range(2):
+            assert context.execute_async_v3(0)
+            np.testing.assert_array_equal(y, wrap(x, PADS))
+        attached = ["attach_to_context"] if batch == 2 else []
+        told = f"configure_plugin ({batch}, 3, 5, 7) max (4, 3, 8, 10)"
+        assert take() == [*attached, told, "enqueue"]
+    del context
+    assert take() == ["detach_from_context", "destroy"]
+    del engine
+    assert take() == ["terminate", "destroy"]
+    del net, layer, builder
+    gc.collect()
+    assert take() == ["destroy"], "the network's clone; not the user's plugin"
+
+
+def test_dynamic_shapes_and_two_contexts(creator):
+    net, _ = one_layer(circ_pad(), (-1, 3, -1, -1))
+    shapes = {"x": ((1, 3, 4, 4), X.shape, (4, 3, 9, 9))}
+    engine = trt.build(net, shapes=shapes)
+    np.testing.assert_array_equal(engine(X), wrap(X, PADS))
+    other = np.random.default_rng(1).random((4, 3, 9, 4), np.float32)
+    np.testing.assert_array_equal(engine(other), wrap(other, PADS))
+
+
+def test_saved_and_loaded_in_a_fresh_process(creator, tmp_path):
+    net, _ = one_layer(circ_pad(), X.shape)
+    trt.build(net).save(tmp_path / "engine")
+    np.save(tmp_path / "x.npy", X)
+    script = textwrap.dedent("""
+        import sys
+        import numpy as np
+        import opwright as trt
+        try:
+            trt.load("engine")
+        except trt.Error as error:
+            assert "'CircPadV2' (version 1, namespace '')" in str(error), error
+        else:
+            raise AssertionError("loaded without its plugin")
+        from test_plugin_v2 import CircPadCreator
+        creator = CircPadCreator()
+        assert trt.get_plugin_registry().register_creator(creator, "")
+        np.save("y.npy", trt.load("engine")(np.load("x.npy")))
+    """)
+    path = [*sys.path, str(Path(__file__).parent)]
+    subprocess.run(
+        [sys.executable, "-c", f"import sys\nsys.path[:] = {path!r}\n{script}"],
+        cwd=tmp_path,
+        check=True,
+    )
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), wrap(X, PADS))
+
+
+def model(**attributes):
+    node = helper.make_node("CircPadV2", ["x"], ["y"], **attributes)
+    graph = helper.make_graph(
+        [node],
+        "graph",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, X.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+
+
+def test_from_onnx(creator):
+    engine = trt.build(model(pads=PADS, plugin_version="1"))
+    np.testing.assert_array_equal(engine(X), wrap(X, PADS))
+
+
+def test_namespaces():
+    class InNamespace(CircPadCreator):
+        pass
+
+    creator = InNamespace()
+    registry = trt.get_plugin_registry()
+    assert registry.register_creator(creator, "padding")
+    try:
+        assert creator.plugin_namespace == "padding", "the creator is told where it is registered"
+        assert registry.get_creator("CircPadV2", "1", "padding") is creator
+        engine = trt.build(model(pads=PADS, plugin_namespace="padding"))
+        np.testing.assert_array_equal(engine(X), wrap(X, PADS))
+    finally:
+        registry.deregister_creator(creator)
+
+
+def test_fp16_beside_fp32(creator):
+    """Both types are tried; the result is the same to FP16's precision."""
+    net, _ = one_layer(circ_pad(), X.shape)
+    CircPad.calls.clear()
+    engine = trt.build(net, fp16=True)
+    assert len([c for c in CircPad.calls if c == "attach_to_context"]) >= 3, "two were timed"
+    np.testing.assert_allclose(engine(X), wrap(X, PADS), rtol=1e-3)
+
+
+class ChannelsLast(Twice):
+    """Adds the channel's number; in HWC8 and FP16 only, so that the engine reformats."""
+
+    def supports_format_combination(self, pos, in_out, num_inputs):
+        return in_out[pos].format == trt.TensorFormat.HWC8 and in_out[pos].type == trt.float16
+
+    def enqueue(self, input_desc, output_desc, inputs, outputs, workspace, stream):
+        assert input_desc[0].format == trt.TensorFormat.HWC8
+        n, c, h, w = input_desc[0].dims
+        padded = (c + 7) // 8 * 8
+        count = n * h * w * padded
+        x, y = (
+            np.frombuffer((np.ctypeslib.ctypes.c_byte * (2 * count)).from_address(at), np.float16)
+            for at in (inputs[0], outputs[0])
+        )
+        y = y.reshape(n, h, w, padded)
+        np.add(x.reshape(n, h, w, padded), np.arange(padded, dtype=np.float16), out=y)
+
+
+def test_formats_beyond_linear():
+    plugin = ChannelsLast()
+    with registered(plugin):
+        net, _ = one_layer(plugin, X.shape)
+        engine = trt.build(net, fp16=True)
+        expected = X + np.arange(3, dtype=np.float32)[:, None, None]
+        np.testing.assert_allclose(engine(X), expected, rtol=1e-3, atol=2e-3)
+
+
+class TopAndRest(Twice):
+    """Two outputs of other types and shapes from two inputs, by way of the workspace."""
+
+    def __init__(self):
+        Twice.__init__(self)
+        self.num_outputs = 2
+
+    # The spelling of TensorRT's IPluginV2Ext.
+    def get_output_data_type(self, index, input_types):
+        assert list(input_types) == [trt.float32, trt.int32]
+        return input_types[index]
+
+    def get_output_dimensions(self, output_index, inputs, expr_builder):
+        if output_index == 1:
+            return [expr_builder.constant(2)]
+        op = trt.DimensionOperation
+        return [expr_builder.operation(op.SUM, inputs[0][0], inputs[1][0])]
+
+    def supports_format_combination(self, pos, in_out, num_inputs):
+        types = [trt.float32, trt.int32, trt.float32, trt.int32]
+        return in_out[pos].type == types[pos] and in_out[pos].format == trt.TensorFormat.LINEAR
+
+    def get_workspace_size(self, inp, out):
+        assert tuple(inp[0].dims) == (6,), "the profile's maximum"
+        return 4 * 6
+
+    def enqueue(self, input_desc, output_desc, inputs, outputs, workspace, stream):
+        x, i = (as_array(at, desc) for at, desc in zip(inputs, input_desc))
+        y, j = (as_array(at, desc) for at, desc in zip(outputs, output_desc))
+        scratch = as_array(workspace, input_desc[0])
+        np.negative(x, out=scratch)
+        y[: x.size], y[x.size :] = scratch, i
+        j[:] = x.size, i.size
+
+
+def test_several_inputs_and_outputs_with_workspace():
+    plugin = TopAndRest()
+    with registered(plugin):
+        net = network()
+        x, i = net.add_input("x", trt.float32, (-1,)), net.add_input("i", trt.int32, (2,))
+        layer = net.add_plugin_v2([x, i], plugin)
+        assert layer.num_outputs == 2
+        engine = build(
+            net, layer.get_output(0), layer.get_output(1), shapes={"x": ((1,), (4,), (6,))}
+        )
+        x, i = np.arange(5, dtype=np.float32), np.array([7, 8], np.int32)
+        result = engine(x=x, i=i)
+        np.testing.assert_array_equal(result["y0"], np.concatenate([-x, i]))
+        np.testing.assert_array_equal(result["y1"], [5, 2])
+
+
+def test_empty_tensors_reach_enqueue_with_addresses():
+    seen = []
+
+    class Empty(Twice):
+        def enqueue(self, input_desc, output_desc, inputs, outputs, workspace, stream):
+            seen.append((tuple(input_desc[0].dims), inputs[0] != 0, outputs[0] != 0))
+
+    with registered(Empty()):
+        net, _ = one_layer(Empty(), (-1, 3))
+        engine = trt.build(net, shapes={"x": ((0, 3), (2, 3), (4, 3))})
+        assert engine(np.empty((0, 3), np.float32)).shape == (0, 3)
+    assert seen[-1] == ((0, 3), True, True)
+
+
+def test_constructor_need_not_call_its_base():
+    class Forgetful(Twice):
+        def __init__(self):
+            self.num_outputs = 1
+            self.plugin_type = "Forgetful"
+
+    class ForgetfulCreator(Creator):
+        plugin_version = "1"
+
+        def __init__(self):
+            self.name = "Forgetful"
+            self.make = lambda given: Forgetful()
+
+    with registered(ForgetfulCreator()):
+        net, _ = one_layer(Forgetful(), X.shape)
+        np.testing.assert_array_equal(trt.build(net)(X), 2 * X)
+
+
+def test_expressions_end_with_their_call():
+    kept = []
+
+    class Keeper(Twice):
+        def get_output_dimensions(self, output_index, inputs, expr_builder):
+            kept.extend([inputs[0][0], expr_builder])
+            return inputs[0]
+
+    with registered(Keeper()):
+        one_layer(Keeper(), X.shape)
+    with pytest.raises(trt.Error, match="cannot be used after the call"):
+        kept[0].is_constant()
+    with pytest.raises(trt.Error, match="cannot be used after the call"):
+        kept[1].constant(3)
+
+
+def test_allocators_end_with_their_context(creator):
+    net, layer = one_layer(circ_pad(), X.shape)
+    seen = []
+
+    class Keeper(CircPad):
+        def attach_to_context(self, cudnn, cublas, allocator):
+            seen.append(allocator)
+
+    layer.plugin.__class__ = Keeper
+    trt.build(net)
+    with pytest.raises(trt.Error, match="has ended with its plugin"):
+        seen[0].allocate(64)
+
+
+def test_answers_of_a_plugin_for_fixed_shapes():
+    plugin = circ_pad()
+    assert plugin.get_output_shape(0, [(1, 3, 4, 5)]) == (1, 3, 7, 8)
+    assert not plugin.supports_format(trt.float32, trt.TensorFormat.LINEAR)
+    assert plugin.execute_async(1, [], [], 0, 0) == 1
+    assert plugin.serialization_size == len(plugin.serialize())
+    assert plugin.tensorrt_version >= 100000
+    assert plugin.FORMAT_COMBINATION_LIMIT == 100
+
+
+# Registry --------------------------------------------------------------------------------------
+
+
+def test_registry_knows_creators_of_v2_plugins(creator):
+    registry = trt.get_plugin_registry()
+    assert registry.get_creator("CircPadV2", "1", "") is creator
+    assert creator in registry.all_creators
+    assert not registry.register_creator(CircPadCreator(), ""), "name and version are taken"
+
+
+def test_no_object_outlives_its_engine(creator):
+    plugin = circ_pad()
+    made = []
+
+    class Tracked(CircPad):
+        def __init__(self, fc=None):
+            super().__init__(fc)
+            made.append(weakref.ref(self))
+
+    plugin.__class__ = Tracked
+    made.append(weakref.ref(plugin))
+    net = one_layer(plugin, X.shape)[0]
+    engine = trt.build(net)
+    np.testing.assert_array_equal(engine(X), wrap(X, PADS))
+    del net, engine, plugin
+    gc.collect()
+    assert len(made) > 4 and all(ref() is None for ref in made)
+
+
+def test_many_cycles_leave_no_references(creator):
+    fields = trt.PluginFieldCollection([trt.PluginField("pads", np.array(PADS, np.int32))])
+
+    def cycle(times):
+        for _ in range(times):
+            # Each makes a face of the plugin and ends it.
+            creator.create_plugin("layer", fields).clone().get_output_shape(0, [X.shape])
+        CircPad.calls.clear()
+        gc.collect()
+
+    cycle(10)
+    before = sys.getrefcount(CircPad), sys.getrefcount(creator), len(gc.get_objects())
+    cycle(10_000)
+    assert sys.getrefcount(CircPad) <= before[0]
+    assert sys.getrefcount(creator) <= before[1]
+    assert len(gc.get_objects()) < before[2] + 100
+
+
+# C++ libraries ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def library(plugin_dir):
+    registry = trt.get_plugin_registry()
+    handle = registry.load_library(plugin_dir / "circ_pad_v2_plugin.so")
+    yield
+    registry.deregister_library(handle)
+    assert registry.get_creator("circ_pad_v2_plugin", "1", "") is None
+
+
+def cpp_plugin():
+    creator = trt.get_plugin_registry().get_creator("circ_pad_v2_plugin", "1", "")
+    assert isinstance(creator, trt.IPluginCreator)
+    assert [field.name for field in creator.field_names] == ["pads"]
+    pads = trt.PluginField("pads", np.array(PADS, np.int32), trt.PluginFieldType.INT32)
+    return creator, creator.create_plugin("pad", trt.PluginFieldCollection([pads]))
+
+
+def test_cpp_plugin_end_to_end(library, tmp_path):
+    _, plugin = cpp_plugin()
+    assert isinstance(plugin, trt.IPluginV2DynamicExt)
+    net, layer = one_layer(plugin, (-1, 3, 5, 7))
+    assert layer.plugin.plugin_type == "circ_pad_v2_plugin"
+    shapes = {"x": ((1, 3, 5, 7), X.shape, (4, 3, 5, 7))}
+    engine = trt.build(net, shapes=shapes)
+    np.testing.assert_array_equal(engine(X), wrap(X, PADS))
+    np.testing.assert_array_equal(engine(X[:1]), wrap(X[:1], PADS))
+    engine.save(tmp_path / "engine")
+    np.testing.assert_array_equal(trt.load(tmp_path / "engine")(X), wrap(X, PADS))
+
+
+def test_every_method_of_a_cpp_plugin(library):
+    creator, plugin = cpp_plugin()
+    assert plugin.plugin_version == "1" and plugin.num_outputs == 1
+    plugin.plugin_namespace = "ns"
+    assert plugin.plugin_namespace == "ns" and plugin.clone().plugin_namespace == "ns"
+    assert plugin.tensorrt_version >= 100000
+    assert plugin.get_output_datatype(0, [trt.float16]) == trt.float16
+    assert plugin.get_output_shape(0, [(1, 3, 4, 5)]) == (1, 3, 7, 8)
+    assert not plugin.supports_format(trt.float32, trt.TensorFormat.LINEAR)
+
+    x, y = X.copy(), np.empty_like(wrap(X, PADS))
+
+    def desc(array):
+        made = trt.PluginTensorDesc()
+        made.dims, made.type, made.format = array.shape, trt.float32, trt.TensorFormat.LINEAR
+        return made
+
+    def dynamic(array):
+        made = trt.DynamicPluginTensorDesc()
+        made.desc, made.min, made.opt, made.max = desc(array), *[array.shape] * 3
+        return made
+
+    assert plugin.supports_format_combination(0, [desc(x), desc(y)], 1)
+    with pytest.raises(trt.Error, match="pos is 2"):
+        plugin.supports_format_combination(2, [desc(x), desc(y)], 1)
+    plugin.configure_plugin([dynamic(x)], [dynamic(y)])
+    assert plugin.get_workspace_size([desc(x)], [desc(y)]) == 0
+    assert plugin.initialize() == 0
+    plugin.attach_to_context(0, 0, None)
+    plugin.enqueue([desc(x)], [desc(y)], [x.ctypes.data], [y.ctypes.data], 0, 0)
+    np.testing.assert_array_equal(y, wrap(x, PADS))
+    with pytest.raises(trt.Error, match="1 and 1 descriptors came with 1 and 0 addresses"):
+        plugin.enqueue([desc(x)], [desc(y)], [x.ctypes.data], [], 0, 0)
+    assert plugin.execute_async(1, [x.ctypes.data], [y.ctypes.data], 0, 0) == 1
+    plugin.detach_from_context()
+    plugin.terminate()
+
+    data = plugin.serialize()
+    assert len(data) == plugin.serialization_size == plugin.get_serialization_size()
+    copy = creator.deserialize_plugin("pad", data)
+    assert copy.serialize() == data and copy is not plugin
+    with pytest.raises(trt.Error, match="deserializePlugin.. refused"):
+        creator.deserialize_plugin("pad", b"123")
+    with pytest.raises(trt.Error, match="createPlugin.. refused"):
+        creator.create_plugin("pad", [])
+    copy.destroy()
+    with pytest.raises(trt.Error, match="was destroyed"):
+        copy.serialize()
+
+    seen = []
+
+    class Delegates(Twice):
+        def get_output_dimensions(self, output_index, inputs, expr_builder):
+            seen.append(plugin.get_output_dimensions(output_index, inputs, expr_builder))
+            return seen[-1]
+
+    with registered(Delegates()):
+        _, layer = one_layer(Delegates(), X.shape)
+        assert tuple(layer.get_output(0).shape) == y.shape
+    assert isinstance(seen[0], trt.DimsExprs)
+
+
+def test_creators_of_a_library_compare_equal(library):
+    registry = trt.get_plugin_registry()
+    first, second = (registry.get_creator("circ_pad_v2_plugin", "1", "") for _ in range(2))
+    assert first == second and hash(first) == hash(second) and "circ_pad_v2" in repr(first)
