@@ -132,6 +132,43 @@ def v3_python_layer():
     return lambda network, x: network.add_plugin_v3([x], [], IdentityV3())
 
 
+class IdentityV2(trt.IPluginV2DynamicExt):
+    """IPluginV2DynamicExt as a Python class."""
+
+    plugin_type = "bench_identity_v2"
+    num_outputs = 1
+
+    def clone(self):
+        return IdentityV2()
+
+    def serialize(self):
+        return b""
+
+    def get_output_datatype(self, index, input_types):
+        return input_types[0]
+
+    def get_output_dimensions(self, output_index, inputs, expr_builder):
+        return inputs[0]
+
+    def supports_format_combination(self, pos, in_out, num_inputs):
+        return in_out[pos].format == trt.TensorFormat.LINEAR
+
+    def enqueue(self, input_desc, output_desc, inputs, outputs, workspace, stream):
+        pass
+
+
+class IdentityV2Creator(trt.IPluginCreator):
+    name = "bench_identity_v2"
+
+    def deserialize_plugin(self, name, serialized_plugin):
+        return IdentityV2()
+
+
+def v2_python_layer():
+    trt.get_plugin_registry().register_creator(IdentityV2Creator())
+    return lambda network, x: network.add_plugin_v2([x], IdentityV2())
+
+
 class IdentityQuick(
     trt.IPluginV3, trt.IPluginV3QuickCore, trt.IPluginV3QuickBuild, trt.IPluginV3QuickRuntime
 ):
@@ -243,6 +280,7 @@ def main() -> None:
         "compiled kernel": (function_layer(aot=True), None),
         "Python function": (function_layer(aot=False), (identity_impl, object(), (object(),), 0)),
         "Python class, IPluginV3": (v3_python, (IdentityV3().enqueue, *lists, 0, 0)),
+        "Python class, V2": (v2_python_layer(), (IdentityV2().enqueue, *lists, 0, 0)),
         "Python class, Quick": (
             quick_python_layer(),
             (IdentityQuick().enqueue, *lists, *lists[:2], 0),
