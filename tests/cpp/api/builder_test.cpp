@@ -255,6 +255,40 @@ TEST_F(Builder, RunsAPluginOfALibraryThatRegistersNothingItself) {
   registry.deregisterLibrary(library);
 }
 
+/// A V2 plugin of a library that is opened as any other; its plan brings the library along.
+TEST_F(Builder, RunsAV2PluginWithItsLibraryInThePlan) {
+  char const* const path = OPWRIGHT_TEST_PLUGIN_DIR "/scale_plugin_v2.so";
+  IPluginRegistry& registry = builder->getPluginRegistry();
+  IPluginRegistry::PluginLibraryHandle const library = registry.loadLibrary(path);
+  ASSERT_NE(library, nullptr) << logger.errors;
+  auto* const creator = static_cast<IPluginCreator*>(registry.getCreator("ScalePluginV2", "1"));
+  ASSERT_NE(creator, nullptr);
+  float const factor = 2;
+  int32_t const offset = -1;
+  PluginField const values[] = {{"factor", &factor, PluginFieldType::kFLOAT32, 1},
+                                {"offset", &offset, PluginFieldType::kINT32, 1}};
+  PluginFieldCollection const fields{2, values};
+  IPluginV2* const plugin = creator->createPlugin("scale", &fields);
+  ITensor* const inputs[] = {&input("x", {2})};
+  IPluginV2Layer* const layer = network->addPluginV2(inputs, 1, *plugin);
+  plugin->destroy();  // The network has a clone.
+  ASSERT_NE(layer, nullptr) << logger.errors;
+  EXPECT_EQ(layer->getType(), LayerType::kPLUGIN_V2);
+  EXPECT_STREQ(layer->getPlugin().getPluginType(), "ScalePluginV2");
+  network->markOutput(*layer->getOutput(0));
+  config->setPluginsToSerialize(&path, 1);
+  std::unique_ptr<IHostMemory> const plan(builder->buildSerializedNetwork(*network, *config));
+  ASSERT_NE(plan, nullptr) << logger.errors;
+  network.reset();
+  registry.deregisterLibrary(library);
+
+  runtime.reset(createInferRuntime(logger));
+  engine.reset(runtime->deserializeCudaEngine(plan->data(), plan->size()));
+  ASSERT_NE(engine, nullptr) << logger.errors;
+  context.reset(engine->createExecutionContext());
+  EXPECT_EQ(run({{"x", {{2}, {1, 3}}}}), (std::vector<float>{1, 5}));
+}
+
 TEST_F(Builder, ConfigsKeepWhatIsSet) {
   EXPECT_EQ(config->getAvgTimingIterations(), 4);
   config->setAvgTimingIterations(2);
