@@ -1,6 +1,6 @@
 #pragma once
 
-// The C++ faces of Python plugins and creators of the Quick family.
+// The C++ faces of the parts of Python plugins of the Quick family.
 
 #include <memory>
 
