@@ -1,0 +1,21 @@
+"""Circular padding with NumPy, on the CPU."""
+
+import common
+import numpy as np
+from circ_pad_plugin import CircPadCreatorV2, CircPadPluginV2
+
+from opwright.plugin import Tensor
+
+
+class CircPadPlugin(CircPadPluginV2):
+    def enqueue(self, input_desc, output_desc, inputs, outputs, workspace, stream):
+        x = np.asarray(Tensor(input_desc[0], inputs[0]))
+        y = np.asarray(Tensor(output_desc[0], outputs[0]))
+        before, after = self.pads[0::2][::-1], self.pads[1::2][::-1]
+        np.copyto(
+            y, np.pad(x, [(0, 0)] * (x.ndim - len(before)) + list(zip(before, after)), "wrap")
+        )
+
+
+if __name__ == "__main__":
+    common.main(__doc__, CircPadCreatorV2(CircPadPlugin))
