@@ -1,5 +1,7 @@
 #include "onnx/plugin_node.h"
 
+#include <optional>
+
 #include "plugin/lookup.h"
 
 namespace opwright::onnx {
@@ -12,7 +14,7 @@ FieldValue field(const std::string& name, PluginFieldType type, const T* data, s
   return {name, type, static_cast<int32_t>(count), Blob::copy(data, count * sizeof(T))};
 }
 
-PluginFieldType field_type(NodeImporter& node, const std::string& name, DataType dtype) {
+std::optional<PluginFieldType> field_type(DataType dtype) {
   switch (dtype) {
     case DataType::kFLOAT:
       return PluginFieldType::kFLOAT32;
@@ -29,12 +31,30 @@ PluginFieldType field_type(NodeImporter& node, const std::string& name, DataType
     case DataType::kINT64:
       return PluginFieldType::kINT64;
     default:
-      node.error("attribute '", name, "' has elements of type ", opwright::name(dtype),
-                 ", which no plugin field has");
+      return std::nullopt;
   }
 }
 
-FieldValue to_field(NodeImporter& node, const AttributeProto& a) {
+/// Why no plugin field can hold the attribute; empty when one can.
+std::string obstacle(const AttributeProto& a) {
+  switch (a.type) {
+    case Type::kFloat:
+    case Type::kInt:
+    case Type::kString:
+    case Type::kFloats:
+    case Type::kInts:
+      return {};
+    case Type::kTensor:
+      if (field_type(a.t.dtype)) return {};
+      return str("attribute '", a.name, "' has elements of type ", name(a.t.dtype),
+                 ", which no plugin field has");
+    default:
+      return str("attribute '", a.name,
+                 "' is neither a number, a text nor an array; plugins cannot take it");
+  }
+}
+
+FieldValue to_field(const AttributeProto& a) {
   switch (a.type) {
     case Type::kFloat:
       return field(a.name, PluginFieldType::kFLOAT32, &a.f, 1);
@@ -47,11 +67,9 @@ FieldValue to_field(NodeImporter& node, const AttributeProto& a) {
     case Type::kInts:
       return field(a.name, PluginFieldType::kINT64, a.ints.data(), a.ints.size());
     case Type::kTensor:
-      return {a.name, field_type(node, a.name, a.t.dtype), static_cast<int32_t>(a.t.shape.numel()),
-              a.t.data};
+      return {a.name, *field_type(a.t.dtype), static_cast<int32_t>(a.t.shape.numel()), a.t.data};
     default:
-      node.error("attribute '", a.name,
-                 "' is neither a number, a text nor an array; plugins cannot take it");
+      fail_with(ErrorCode::kINTERNAL_ERROR, "attribute '", a.name, "' has no field");
   }
 }
 
@@ -65,9 +83,17 @@ bool add_plugin_node(NodeImporter& node, IPluginRegistry* plugins) {
   wanted.plugin_namespace = node.get_text("plugin_namespace", node.node().domain);
   wanted.aot =
       node.attribute("aot", Type::kInt) ? static_cast<int>(node.get_int("aot", 0) != 0) : -1;
-  for (const AttributeProto& a : node.node().attributes)
-    if (a.name != "plugin_namespace" && a.name != "plugin_version" && a.name != "aot")
-      wanted.attributes.push_back(to_field(node, a));
+  // Operators of ONNX itself have attributes that plugins cannot take (the branches of an If).
+  const bool is_for_plugin =
+      !node.node().domain.empty() || node.node().attribute("plugin_namespace") != nullptr;
+  for (const AttributeProto& a : node.node().attributes) {
+    if (a.name == "plugin_namespace" || a.name == "plugin_version" || a.name == "aot") continue;
+    if (const std::string reason = obstacle(a); !reason.empty()) {
+      if (!is_for_plugin) return false;
+      node.error(reason);
+    }
+    wanted.attributes.push_back(to_field(a));
+  }
   std::vector<Tensor*> inputs;
   for (int i = 0; i < node.num_inputs(); ++i) inputs.push_back(node.optional_input(i));
   wanted.num_inputs = static_cast<int>(inputs.size());

@@ -106,6 +106,31 @@ TEST(OnnxParser, UnknownOperatorsAreAllListed) {
   EXPECT_EQ(parsed.parser.errors()[0].code, ErrorCode::kUNSUPPORTED_STATE);
 }
 
+std::string graph_attribute(const std::string& name) {
+  return message([&](Writer& a) {
+    a.add_string(1, name);
+    a.add_message(6, message([](Writer& graph) { graph.add_string(2, "branch"); }));
+    a.add_int32(20, 5);
+  });
+}
+
+TEST(OnnxParser, ControlFlowIsAnUnknownOperator) {
+  const std::vector<std::string> branches = {graph_attribute("then_branch"),
+                                             graph_attribute("else_branch")};
+  const Parsed parsed(around(node("If", {"x"}, {"y"}, branches)));
+  EXPECT_FALSE(parsed.taken);
+  EXPECT_NE(parsed.messages().find("operator 'If' is unknown"), std::string::npos)
+      << parsed.messages();
+  // Who names a plugin is told why it cannot take the node.
+  const std::string plugin_namespace = message([](Writer& a) {
+    a.add_string(1, "plugin_namespace");
+    a.add_bytes(4, "mine");
+    a.add_int32(20, 3);
+  });
+  EXPECT_REFUSED(around(node("If", {"x"}, {"y"}, {branches[0], plugin_namespace})),
+                 "attribute 'then_branch' is neither a number");
+}
+
 TEST(OnnxParser, ErrorsAreOfTheLastModel) {
   Network network;
   OnnxParser parser(network, Log());
