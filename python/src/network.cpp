@@ -38,7 +38,7 @@ void bind_tensor(nb::module_& m) {
       .def_prop_ro("is_network_input", &Tensor::is_network_input)
       .def_prop_ro("is_network_output", &Tensor::is_network_output)
       .def_prop_ro("is_shape_tensor",
-                   [](const Tensor& self) { return self.info().values != nullptr; })
+                   [](const Tensor& self) { return self.info().values && self.rank() <= 1; })
       .def_prop_ro("is_execution_tensor", [](const Tensor&) { return true; })
       .def("set_dimension_name", &Tensor::set_dimension_name, nb::arg("index"), nb::arg("name"),
            "Inputs only: extents with equal names are equal at run time.")

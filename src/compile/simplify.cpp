@@ -23,6 +23,12 @@ bool keeps_order(const SymShape& dims, const Ints& permutation) {
   return true;
 }
 
+/// Whether a plan can hold expressions in place of a tensor of this type.
+bool is_computable(DataType type) {
+  return type == DataType::kINT32 || type == DataType::kINT64 || type == DataType::kBOOL ||
+         type == DataType::kFLOAT;
+}
+
 bool is_copy(const Pointwise& op) {
   const std::vector<PointwiseInstruction> program = decode(op.params());
   return program.size() == 1 && program[0].op == static_cast<int32_t>(PointwiseOp::kInput);
@@ -102,6 +108,7 @@ void fold_shapes(Graph& graph) {
       // What an operator decides while it runs has to be written by it.
       if (!node->size_symbols.empty() && node->size_symbols[i] >= 0) continue;
       if (!node->op->is_pure()) continue;
+      if (value->info.constant.empty() && !is_computable(value->info.dtype)) continue;
       graph.detach(value);
     }
   }

@@ -12,7 +12,9 @@ namespace {
 std::shared_ptr<const std::vector<Expr>> values_of(const Constant::Params& constant) {
   const bool integral = is_integer(constant.dtype) || constant.dtype == DataType::kBOOL;
   const int64_t count = constant.shape.numel();
-  if (!integral || constant.shape.rank() > 1 || count > TensorInfo::kMaxValues) return nullptr;
+  if (!integral || constant.shape.rank() > TensorInfo::kMaxValuesRank ||
+      count > TensorInfo::kMaxValues)
+    return nullptr;
   std::vector<int64_t> elements(static_cast<size_t>(count));
   const Blob aligned = Blob::copy(constant.data.data(), constant.data.size());
   convert(aligned.data(), constant.dtype, elements.data(), DataType::kINT64, count);

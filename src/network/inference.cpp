@@ -42,7 +42,8 @@ void check_output(const Layer& layer, int index, const OutputInfo& info) {
       reject("would have the shape ", info.dims, ", in which an extent is negative");
   if (info.values) {
     const auto count = static_cast<int64_t>(info.values->size());
-    if (count > TensorInfo::kMaxValues || info.dims.size() > 1 || numel(info.dims) != Expr(count))
+    if (count > TensorInfo::kMaxValues || info.dims.size() > TensorInfo::kMaxValuesRank ||
+        !is_constant(info.dims) || numel(info.dims) != Expr(count))
       reject("of shape ", info.dims, " cannot have ", count, " known elements");
   }
   if (!info.constant.empty()) {

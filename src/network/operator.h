@@ -26,14 +26,17 @@ class Layer;
 struct TensorInfo {
   DataType dtype = DataType::kFLOAT;
   SymShape dims;
-  /// The elements of a small integer or boolean tensor (rank 0 or 1, at most kMaxValues elements)
-  /// as expressions: what shape arithmetic is made of. Null when unknown. Constants that are small
-  /// and integral have both `values` and `constant`.
+  /// The elements of a small integer or boolean tensor (rank at most kMaxValuesRank, constant
+  /// extents, at most kMaxValues elements) as expressions, row-major: what shape arithmetic is made
+  /// of. Null when unknown. Constants that are small and integral have both `values` and
+  /// `constant`.
   std::shared_ptr<const std::vector<Expr>> values;
   /// The elements of a constant, dense and row-major. Empty for everything else.
   Blob constant;
 
   static constexpr int64_t kMaxValues = 64;
+  /// Shapes are vectors, but exporters order the pads of an ONNX Pad as a matrix.
+  static constexpr int kMaxValuesRank = 2;
 };
 
 /// One output as an operator infers it.

@@ -11,12 +11,13 @@ void make_shape_inputs(Tensor& tensor) {
   while (!pending.empty()) {
     Tensor* next = pending.back();
     pending.pop_back();
-    const bool may_carry = next->rank() <= 1 && is_constant(next->dims()) &&
+    const bool may_carry = next->rank() <= TensorInfo::kMaxValuesRank &&
+                           is_constant(next->dims()) &&
                            numel(next->dims()).constant() <= TensorInfo::kMaxValues;
     if (next->info().values || !may_carry || !seen.insert(next).second) continue;
     if (next->is_network_input()) {
-      if (next->dtype() == DataType::kINT32 || next->dtype() == DataType::kINT64)
-        next->network().make_shape_input(*next);
+      const bool integral = next->dtype() == DataType::kINT32 || next->dtype() == DataType::kINT64;
+      if (integral && next->rank() <= 1) next->network().make_shape_input(*next);
     } else if (next->producer() != nullptr) {
       for (Tensor* input : next->producer()->inputs())
         if (input != nullptr) pending.push_back(input);

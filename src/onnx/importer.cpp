@@ -54,6 +54,9 @@ Ints NodeImporter::get_ints(std::string_view name, Ints otherwise) const {
 }
 
 std::vector<Expr> NodeImporter::values(Tensor* tensor, std::string_view what) const {
+  if (tensor->rank() > 1)
+    error(what, " ('", tensor->name(), "') must be a scalar or a vector, but has rank ",
+          tensor->rank());
   make_shape_inputs(*tensor);
   const auto& values = tensor->info().values;
   if (!values)

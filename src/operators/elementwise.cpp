@@ -56,6 +56,15 @@ Expr truncated_div(const InferContext& context, const Expr& a, const Expr& b) {
   return Expr::select(same_sign, floor_div(a, b), ceil_div(a, b));
 }
 
+Expr equal(const InferContext& context, const Expr& a, const Expr& b) {
+  // Exporters ask whether an extent is the -1 of a reshape or an expand.
+  const auto is_negative = [](const Expr& e) { return e.is_constant() && e.constant() < 0; };
+  if ((is_negative(a) && is_non_negative(context, b)) ||
+      (is_negative(b) && is_non_negative(context, a)))
+    return Expr(0);
+  return equal(a, b);
+}
+
 std::optional<Expr> power(const Expr& base, const Expr& exponent) {
   // Beyond this, a power of an extent does not fit 63 bits.
   constexpr int64_t kMaxExponent = 62;
@@ -90,7 +99,7 @@ std::optional<Expr> apply(const InferContext& context, ElementWiseOperation op, 
     case ElementWiseOperation::kXOR:
       return logical_not(equal(a, b));
     case ElementWiseOperation::kEQUAL:
-      return equal(a, b);
+      return equal(context, a, b);
     case ElementWiseOperation::kGREATER:
       return less(b, a);
     case ElementWiseOperation::kLESS:
@@ -138,7 +147,7 @@ std::vector<OutputInfo> ElementWise::infer(InferContext& context) const {
   const DataType dtype = result_type(op, a.dtype);
   SymShape shape = inference.broadcast({0, 1});
   ValuesPtr values;
-  if (a.values && b.values)
+  if (have_aligned_values(shape, {&a, &b}))
     values = make_values(dtype, shape, [&](int64_t i) {
       return apply(context, op, value_at(a, i), value_at(b, i));
     });
@@ -171,7 +180,7 @@ std::vector<OutputInfo> Select::infer(InferContext& context) const {
   inference.require_same_type(2, 1);
   SymShape shape = inference.broadcast({0, 1, 2});
   ValuesPtr values;
-  if (condition.values && then_input.values && else_input.values)
+  if (have_aligned_values(shape, {&condition, &then_input, &else_input}))
     values = make_values(then_input.dtype, shape, [&](int64_t i) {
       return Expr::select(value_at(condition, i), value_at(then_input, i), value_at(else_input, i));
     });

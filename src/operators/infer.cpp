@@ -109,12 +109,28 @@ bool carries_values(DataType dtype) {
 }
 
 std::optional<int64_t> value_count(DataType dtype, std::span<const Expr> dims) {
-  if (!carries_values(dtype) || dims.size() > 1) return std::nullopt;
-  if (dims.empty()) return 1;
-  if (!dims[0].is_constant()) return std::nullopt;
-  const int64_t count = dims[0].constant();
-  if (count < 0 || count > TensorInfo::kMaxValues) return std::nullopt;
+  if (!carries_values(dtype) || dims.size() > TensorInfo::kMaxValuesRank) return std::nullopt;
+  int64_t count = 1;
+  for (const Expr& extent : dims) {
+    // Each extent is bounded, so that the product cannot overflow.
+    if (!extent.is_constant() || extent.constant() < 0 ||
+        extent.constant() > TensorInfo::kMaxValues)
+      return std::nullopt;
+    count *= extent.constant();
+  }
+  if (count > TensorInfo::kMaxValues) return std::nullopt;
   return count;
+}
+
+bool have_aligned_values(std::span<const Expr> dims,
+                         std::initializer_list<const TensorInfo*> tensors) {
+  for (const TensorInfo* tensor : tensors)
+    if (!tensor->values) return false;
+  const Expr count = numel(dims);
+  return std::ranges::all_of(tensors, [&](const TensorInfo* tensor) {
+    const auto own = static_cast<int64_t>(tensor->values->size());
+    return own == 1 || count == Expr(own);
+  });
 }
 
 ValuesPtr make_values(DataType dtype, std::span<const Expr> dims,

@@ -78,6 +78,10 @@ const Expr& merge(const Expr& a, const Expr& b);
 bool carries_values(DataType dtype);
 /// The number of elements when a tensor of this type and shape may carry values.
 std::optional<int64_t> value_count(DataType dtype, std::span<const Expr> dims);
+/// Whether all tensors have values, and each one or as many as `dims` has elements: element i of
+/// their broadcast combination then comes from value_at(tensor, i).
+bool have_aligned_values(std::span<const Expr> dims,
+                         std::initializer_list<const TensorInfo*> tensors);
 /// Values from `element(i)`, or null when the tensor cannot carry any, an element is not known, or
 /// its arithmetic would overflow or divide by zero.
 ValuesPtr make_values(DataType dtype, std::span<const Expr> dims,

@@ -61,11 +61,13 @@ SymShape gather_shape(const Inference& inference, const GatherParams& params) {
   inference.fail("unknown mode ", static_cast<int32_t>(params.mode));
 }
 
-std::optional<Expr> pick(const std::vector<Expr>& data, const Expr& index) {
+/// Element `column` of the row that `index` selects along axis 0; a vector has rows of one element.
+std::optional<Expr> pick(const TensorInfo& data, const Expr& index, int64_t columns,
+                         int64_t column) {
   if (!index.is_constant()) return std::nullopt;
-  const auto count = static_cast<int64_t>(data.size());
-  const int64_t i = index.constant() < 0 ? index.constant() + count : index.constant();
-  return i >= 0 && i < count ? data[i] : Expr(0);
+  const int64_t rows = data.dims[0].constant();
+  const int64_t i = index.constant() < 0 ? index.constant() + rows : index.constant();
+  return i >= 0 && i < rows ? (*data.values)[i * columns + column] : Expr(0);
 }
 
 }  // namespace
@@ -94,7 +96,7 @@ std::vector<OutputInfo> Concatenation::infer(InferContext& context) const {
     }
   }
   ValuesPtr values;
-  if (known) {
+  if (known && axis == 0) {
     std::vector<Expr> all;
     for (int i = 0; i < inference.count(); ++i)
       all.insert(all.end(), inference.input(i).values->begin(), inference.input(i).values->end());
@@ -111,9 +113,15 @@ std::vector<OutputInfo> Gather::infer(InferContext& context) const {
   SymShape shape = gather_shape(inference, params());
   require_valid_shape(inference.who(), shape);
   ValuesPtr values;
-  if (data.values && indices.values && params().mode != GatherMode::kND)
-    values = make_values(data.dtype, shape,
-                         [&](int64_t i) { return pick(*data.values, (*indices.values)[i]); });
+  const GatherMode mode = params().mode;
+  const bool picks_rows = mode == GatherMode::kDEFAULT && params().axis == 0;
+  const bool picks_elements = mode == GatherMode::kELEMENT && data.dims.size() == 1;
+  if (data.values && indices.values && (picks_rows || picks_elements)) {
+    const int64_t columns = data.dims.size() == 2 ? data.dims[1].constant() : 1;
+    values = make_values(data.dtype, shape, [&](int64_t i) {
+      return pick(data, (*indices.values)[i / columns], columns, i % columns);
+    });
+  }
   return {make_output(data.dtype, std::move(shape), std::move(values))};
 }
 

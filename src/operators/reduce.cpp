@@ -62,7 +62,8 @@ std::vector<OutputInfo> Reduce::infer(InferContext& context) const {
       shape.push_back(Expr(1));
   }
   ValuesPtr values;
-  if (x.values)
+  // A single element is what all elements are reduced to.
+  if (x.values && value_count(x.dtype, shape) == 1)
     values = make_values(x.dtype, shape, [&](int64_t) { return reduce(op, *x.values); });
   return {make_output(x.dtype, std::move(shape), std::move(values))};
 }

@@ -14,6 +14,16 @@ SymShape permuted(std::string_view who, std::string_view what, const SymShape& s
   return result;
 }
 
+/// The elements of `values`, which a tensor of shape `from` has, after its transposition.
+ValuesPtr permuted(const ValuesPtr& values, const SymShape& from, const Ints& permutation) {
+  if (!values || permutation != Ints{1, 0}) return values;
+  const int64_t rows = from[0].constant(), columns = from[1].constant();
+  auto result = std::make_shared<std::vector<Expr>>();
+  for (int64_t column = 0; column < columns; ++column)
+    for (int64_t row = 0; row < rows; ++row) result->push_back((*values)[row * columns + column]);
+  return result;
+}
+
 /// The elements of `from` and `to` after extents that occur in both are struck out, which keeps
 /// quotients simple and defined when one of those extents is 0 at run time.
 struct Counts {
@@ -84,8 +94,11 @@ std::vector<OutputInfo> Shuffle::infer(InferContext& context) const {
   const ShuffleParams& params = this->params();
   const TensorInfo& x = inference.input(0);
   SymShape shape = x.dims;
-  if (!params.first_transpose.empty())
+  ValuesPtr values = x.values;
+  if (!params.first_transpose.empty()) {
     shape = permuted(inference.who(), "the first transpose", shape, params.first_transpose);
+    values = permuted(values, x.dims, params.first_transpose);
+  }
   if (inference.optional(1)) {
     inference.require_rank(1, 1, 1);
     shape = reshaped(inference, shape, inference.shape_values(1), params.zero_is_placeholder);
@@ -93,19 +106,22 @@ std::vector<OutputInfo> Shuffle::infer(InferContext& context) const {
     shape = reshaped(inference, shape, {params.reshape_dims.begin(), params.reshape_dims.end()},
                      params.zero_is_placeholder);
   }
-  if (!params.second_transpose.empty())
-    shape = permuted(inference.who(), "the second transpose", shape, params.second_transpose);
-  ValuesPtr values;
-  if (x.values && shape.size() <= 1) values = x.values;
+  if (!is_constant(shape) || shape.size() > TensorInfo::kMaxValuesRank) values = nullptr;
+  if (!params.second_transpose.empty()) {
+    SymShape moved =
+        permuted(inference.who(), "the second transpose", shape, params.second_transpose);
+    values = permuted(values, shape, params.second_transpose);
+    shape = std::move(moved);
+  }
   return {make_output(x.dtype, std::move(shape), std::move(values))};
 }
 
 std::vector<OutputInfo> Transpose::infer(InferContext& context) const {
   const Inference inference(context, kKind, {"x"}, 1);
   const TensorInfo& x = inference.input(0);
-  return {make_output(x.dtype,
-                      permuted(inference.who(), "the permutation", x.dims, params().permutation),
-                      x.values)};
+  const Ints& permutation = params().permutation;
+  SymShape shape = permuted(inference.who(), "the permutation", x.dims, permutation);
+  return {make_output(x.dtype, std::move(shape), permuted(x.values, x.dims, permutation))};
 }
 
 std::vector<OutputInfo> Reshape::infer(InferContext& context) const {

@@ -46,12 +46,21 @@ void check_bounds(const Inference& inference, SampleMode mode, int axis, const E
                     " has no elements to sample from");
 }
 
-/// The input element that output element `i` is, when it is within the bounds.
-std::optional<Expr> element(const TensorInfo& x, const Expr& start, const Expr& stride, int64_t i) {
-  if (!start.is_constant() || !stride.is_constant()) return std::nullopt;
-  const int64_t index = (start + Expr(i) * stride).constant();
-  if (index < 0 || index >= static_cast<int64_t>(x.values->size())) return std::nullopt;
-  return (*x.values)[index];
+/// The input element that output element `i` is, when it is within the bounds. Start and stride are
+/// given for every axis.
+std::optional<Expr> element(const TensorInfo& x, std::span<const Expr> shape,
+                            std::span<const Expr> start, std::span<const Expr> stride, int64_t i) {
+  int64_t offset = 0, pitch = 1;
+  for (size_t axis = shape.size(); axis-- > 0;) {
+    const int64_t size = shape[axis].constant(), extent = x.dims[axis].constant();
+    if (!start[axis].is_constant() || !stride[axis].is_constant()) return std::nullopt;
+    const int64_t index = (start[axis] + Expr(i % size) * stride[axis]).constant();
+    if (index < 0 || index >= extent) return std::nullopt;
+    offset += index * pitch;
+    pitch *= extent;
+    i /= size;
+  }
+  return (*x.values)[offset];
 }
 
 }  // namespace
@@ -82,10 +91,15 @@ std::vector<OutputInfo> Slice::infer(InferContext& context) const {
     shape[axes[i]] = size[i];
   }
   ValuesPtr values;
-  if (x.values && axes.empty()) values = x.values;
-  if (x.values && axes.size() == 1)
+  if (x.values) {
+    std::vector<Expr> first(shape.size(), Expr(0)), step(shape.size(), Expr(1));
+    for (size_t i = 0; i < axes.size(); ++i) {
+      first[axes[i]] = start[i];
+      step[axes[i]] = stride[i];
+    }
     values =
-        make_values(x.dtype, shape, [&](int64_t i) { return element(x, start[0], stride[0], i); });
+        make_values(x.dtype, shape, [&](int64_t i) { return element(x, shape, first, step, i); });
+  }
   return {make_output(x.dtype, std::move(shape), std::move(values))};
 }
 

@@ -70,7 +70,8 @@ std::vector<OutputInfo> Fill::infer(InferContext& context) const {
     const std::optional<Expr> start = parameter(1, params.alpha);
     // A scalar has no axis to step along.
     const std::optional<Expr> step = shape.empty() ? Expr(0) : parameter(2, params.beta);
-    if (start && step)
+    // With more axes the step is along the last one only, which no shape arithmetic asks for.
+    if (start && step && (shape.size() <= 1 || *step == Expr(0)))
       values = make_values(type, shape, [&](int64_t i) {
         const Expr value = *start + Expr(i) * *step;
         return type == DataType::kBOOL ? Expr(1) - Expr::make(ExprOp::kEqual, value, Expr(0))

@@ -279,12 +279,14 @@ class ScheduleCheck {
         for (const int32_t value : tensor.values) {
           shared_.check_expression(value, "tensor", tensor.name);
         }
-        require(tensor.dims.size() <= 1 &&
-                    (tensor.dims.empty() ||
-                     plan_.expressions[tensor.dims[0]].op == ExprOp::kConstant) &&
-                    static_cast<uint64_t>(
-                        tensor.dims.empty() ? 1 : plan_.expressions[tensor.dims[0]].value) ==
-                        tensor.values.size(),
+        // The elements are written one after the other, at the size that the values have.
+        require(tensor.type.format == TensorFormat::kLINEAR, "tensor '", tensor.name,
+                "' has values, so its format must be LINEAR");
+        require(std::all_of(
+                    tensor.dims.begin(), tensor.dims.end(),
+                    [&](int32_t dim) { return plan_.expressions[dim].op == ExprOp::kConstant; }) &&
+                    bytes == static_cast<uint64_t>(bytes_of(
+                                 tensor.type.dtype, static_cast<int64_t>(tensor.values.size()))),
                 "tensor '", tensor.name, "' has ", tensor.values.size(),
                 " values, which its shape does not hold");
         require(is_size_type(tensor.type.dtype) || tensor.type.dtype == DataType::kBOOL ||

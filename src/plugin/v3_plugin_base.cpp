@@ -215,6 +215,9 @@ std::vector<OutputInfo> V3PluginBase::infer_shapes(const InferContext& context,
       reject(context.layer, "shape input ", s,
              " must be a shape tensor, whose values are known from shapes, constants or shape "
              "inputs of the network");
+    if (input.dims.size() > 1)
+      reject(context.layer, "shape input ", s, " must be a scalar or a vector, not of rank ",
+             input.dims.size());
     if (input.values->size() > static_cast<size_t>(Dims::MAX_DIMS))
       reject(context.layer, "shape input ", s, " has ", input.values->size(),
              " elements, more than ", Dims::MAX_DIMS);

@@ -30,8 +30,10 @@ TEST(Constant, SmallIntegersAreKnownValues) {
   EXPECT_FALSE(network.add_constant(DataType::kFLOAT, Shape{1}, blob<float>({1}))->info().values);
   const std::vector<int32_t> ones(65, 1);
   EXPECT_FALSE(network.add_constant(DataType::kINT32, Shape{65}, blob(ones))->info().values);
+  const Tensor* row = network.add_constant(DataType::kINT32, Shape{1, 2}, blob<int32_t>({1, 2}));
+  EXPECT_EQ(*row->info().values, (std::vector<Expr>{1, 2}));
   EXPECT_FALSE(
-      network.add_constant(DataType::kINT32, Shape{1, 2}, blob<int32_t>({1, 2}))->info().values);
+      network.add_constant(DataType::kINT32, Shape{1, 1, 2}, blob<int32_t>({1, 2}))->info().values);
   const Tensor* empty = network.add_constant(DataType::kINT64, Shape{0}, Blob());
   EXPECT_TRUE(empty->info().values->empty());
   EXPECT_FALSE(empty->info().constant.empty());

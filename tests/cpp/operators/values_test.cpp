@@ -77,11 +77,15 @@ TEST(Values, ExpandWithWhere) {
   EXPECT_EQ(is_minus_one.dtype, DataType::kBOOL);
   const TensorInfo chosen = infer_one<Select>({}, {is_minus_one, ones, wanted});
   EXPECT_EQ(values_at(chosen, {8}), (Values{1, 8, 4}));
+  // An extent is not -1, so that what is chosen is the extent itself.
+  const TensorInfo known =
+      infer_one<ElementWise>(op(ElementWiseOperation::kEQUAL), {wanted, minus}, 1);
+  EXPECT_EQ(infer_one<Select>({}, {known, ones, wanted}).values->at(1), s(0));
 }
 
 TEST(Values, PaddingOrder) {
-  // torch.pad reverses pairs: [a, b, c, d] -> reshape 2x2 -> slice with stride -1 -> transpose.
-  // Only vectors are followed, so the matrix in the middle loses its values.
+  // torch.pad turns pairs of the last axis first into all begins and all ends, the first axis
+  // first: reshape to pairs, slice with stride -1, transpose, reshape.
   const TensorInfo pads = vector_of({Expr(1), Expr(2), Expr(3), Expr(4)});
   SliceParams reversed;
   reversed.start = {3}, reversed.size = {4}, reversed.stride = {-1};
@@ -89,8 +93,105 @@ TEST(Values, PaddingOrder) {
   SliceParams repeated;
   repeated.start = {2}, repeated.size = {3}, repeated.stride = {0};
   EXPECT_EQ(values_at(infer_one<Slice>(repeated, {pads})), (Values{3, 3, 3}));
-  EXPECT_EQ(infer_one<Shuffle>(reshape({2, 2}), {pads}).values, nullptr);
-  EXPECT_EQ(infer_one<Shuffle>(reshape({2, 2}), {pads}).dims.size(), 2u);
+  const TensorInfo more = vector_of({s(0), Expr(2), Expr(3), Expr(4), Expr(0), Expr(0)});
+  const TensorInfo pairs = infer_one<Shuffle>(reshape({-1, 2}), {more});
+  EXPECT_EQ(constant_shape(pairs.dims), (Shape{3, 2}));
+  EXPECT_EQ(values_at(pairs, {9}), (Values{9, 2, 3, 4, 0, 0}));
+  SliceParams backward;
+  backward.axes = {0}, backward.start = {2}, backward.size = {3}, backward.stride = {-1};
+  const TensorInfo swapped = infer_one<Slice>(backward, {pairs});
+  EXPECT_EQ(values_at(swapped, {9}), (Values{0, 0, 3, 4, 9, 2}));
+  const TensorInfo columns = infer_one<Transpose>({{1, 0}}, {swapped});
+  EXPECT_EQ(constant_shape(columns.dims), (Shape{2, 3}));
+  EXPECT_EQ(values_at(columns, {9}), (Values{0, 3, 9, 0, 4, 2}));
+  EXPECT_EQ(values_at(infer_one<Shuffle>(reshape({-1}), {columns}), {9}),
+            (Values{0, 3, 9, 0, 4, 2}));
+}
+
+TensorInfo matrix(int64_t rows, int64_t columns, const Values& values) {
+  TensorInfo result = vector_of({values.begin(), values.end()});
+  result.dims = {rows, columns};
+  return result;
+}
+
+TEST(Values, ShufflesOfMatrices) {
+  const TensorInfo x = matrix(2, 3, {1, 2, 3, 4, 5, 6});
+  ShuffleParams both = reshape({2, 3});
+  both.first_transpose = {1, 0};
+  EXPECT_EQ(values_at(infer_one<Shuffle>(both, {x})), (Values{1, 4, 2, 5, 3, 6}));
+  both.second_transpose = {1, 0};
+  EXPECT_EQ(values_at(infer_one<Shuffle>(both, {x})), (Values{1, 5, 4, 3, 2, 6}));
+  // Three axes are too many, and so is an extent that is not known.
+  EXPECT_EQ(infer_one<Shuffle>(reshape({1, 2, 3}), {x}).values, nullptr);
+  EXPECT_EQ(infer_one<Shuffle>({}, {x, vector_of({s(0), Expr(-1)})}).values, nullptr);
+  ShuffleParams empty = reshape({0, 4});
+  empty.zero_is_placeholder = false;
+  EXPECT_EQ(values_at(infer_one<Shuffle>(empty, {matrix(2, 0, {})})), Values{});
+  ShuffleParams wrong = reshape({6});
+  wrong.second_transpose = {1, 0};
+  expect_contains(error_of<Shuffle>(wrong, {x}), {"second transpose"});
+}
+
+TEST(Values, SlicesOfMatrices) {
+  const TensorInfo x = matrix(3, 4, {0, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23});
+  SliceParams part;
+  part.start = {2, 0}, part.size = {2, 2}, part.stride = {-2, 3};
+  EXPECT_EQ(values_at(infer_one<Slice>(part, {x})), (Values{20, 23, 0, 3}));
+  SliceParams columns;
+  columns.axes = {1}, columns.start = {1}, columns.size = {2}, columns.stride = {1};
+  EXPECT_EQ(values_at(infer_one<Slice>(columns, {x})), (Values{1, 2, 11, 12, 21, 22}));
+  // The element after a row is not the next row's first.
+  columns.mode = SampleMode::kFILL;
+  columns.start = {3};
+  EXPECT_EQ(infer_one<Slice>(columns, {x}).values, nullptr);
+}
+
+TEST(Values, JoinedAndPickedMatrices) {
+  const TensorInfo a = matrix(1, 2, {1, 2}), b = matrix(2, 2, {3, 4, 5, 6});
+  EXPECT_EQ(values_at(infer_one<Concatenation>({0}, {a, b})), (Values{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(infer_one<Concatenation>({1}, {a, a}).values, nullptr);
+  GatherParams rows;
+  EXPECT_EQ(values_at(infer_one<Gather>(rows, {b, vector_of({Expr(-1), Expr(0)})})),
+            (Values{5, 6, 3, 4}));
+  EXPECT_EQ(values_at(infer_one<Gather>(rows, {b, scalar_of(Expr(1))})), (Values{5, 6}));
+  EXPECT_EQ(
+      values_at(infer_one<Gather>(rows, {vector_of({s(0), Expr(8)}), matrix(2, 2, {1, 0, 0, 1})}),
+                {5}),
+      (Values{8, 5, 5, 8}));
+  GatherParams other;
+  other.axis = 1;
+  EXPECT_EQ(infer_one<Gather>(other, {b, scalar_of(Expr(1))}).values, nullptr);
+  other.axis = 0;
+  other.mode = GatherMode::kELEMENT;
+  EXPECT_EQ(infer_one<Gather>(other, {b, matrix(1, 2, {0, 1})}).values, nullptr);
+}
+
+TEST(Values, ArithmeticOfMatrices) {
+  using enum ElementWiseOperation;
+  const TensorInfo x = matrix(2, 2, {1, 2, 3, 4});
+  const auto sum = [](const TensorInfo& a, const TensorInfo& b) {
+    return infer_one<ElementWise>(op(kSUM), {a, b});
+  };
+  EXPECT_EQ(values_at(sum(x, x)), (Values{2, 4, 6, 8}));
+  EXPECT_EQ(values_at(sum(scalar_of(Expr(10)), x)), (Values{11, 12, 13, 14}));
+  // A row that is broadcast does not have the elements where the result has them.
+  EXPECT_EQ(sum(x, vector_of({Expr(1), Expr(2)})).values, nullptr);
+  EXPECT_EQ(sum(matrix(2, 1, {1, 2}), matrix(1, 2, {3, 4})).values, nullptr);
+  const TensorInfo chosen =
+      infer_one<Select>({}, {scalar_of(Expr(0), DataType::kBOOL), x, scalar_of(Expr(9))});
+  EXPECT_EQ(values_at(chosen), (Values{9, 9, 9, 9}));
+  const TensorInfo row = vector_of({Expr(0), Expr(1)}, DataType::kBOOL);
+  EXPECT_EQ(infer_one<Select>({}, {row, x, x}).values, nullptr);
+}
+
+TEST(Values, ReductionsOfMatrices) {
+  ReduceParams params;
+  params.op = ReduceOperation::kSUM;
+  params.axes = 1;
+  EXPECT_EQ(infer_one<Reduce>(params, {matrix(2, 2, {1, 2, 3, 4})}).values, nullptr);
+  EXPECT_EQ(values_at(infer_one<Reduce>(params, {matrix(2, 1, {3, 4})})), (Values{7}));
+  params.axes = 3;
+  EXPECT_EQ(values_at(infer_one<Reduce>(params, {matrix(2, 2, {1, 2, 3, 4})})), (Values{10}));
 }
 
 TEST(Values, Arithmetic) {
@@ -193,6 +294,12 @@ TEST(Values, Fill) {
   range.to_type = DataType::kBOOL;
   EXPECT_EQ(values_at(infer_one<Fill>(range, {})), (Values{1, 0, 1}));
   range.to_type = DataType::kINT32;
+  range.shape = {2, 2};
+  EXPECT_EQ(infer_one<Fill>(range, {}).values, nullptr);
+  range.beta = 0;
+  EXPECT_EQ(values_at(infer_one<Fill>(range, {})), (Values{-1, -1, -1, -1}));
+  range.shape = {2, TensorInfo::kMaxValues / 2 + 1};
+  EXPECT_EQ(infer_one<Fill>(range, {}).values, nullptr);
   range.shape = {TensorInfo::kMaxValues + 1};
   range.alpha = 0;
   EXPECT_EQ(infer_one<Fill>(range, {}).values, nullptr);

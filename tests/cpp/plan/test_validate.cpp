@@ -70,6 +70,13 @@ const Damage kDamages[] = {
     {"weight_dims", [](Plan& p) { first(p).tensors[3].dims[0] = p.inputs[0].dims[0]; }, "dynamic"},
     {"weight_gone", [](Plan& p) { first(p).steps[0].packed.clear(); }, "holds no data"},
     {"values_count", [](Plan& p) { first(p).tensors[7].values.pop_back(); }, "1 values"},
+    {"values_format",
+     [](Plan& p) {
+       PlanTensor& tensor = first(p).tensors[7];
+       tensor.dims.assign(4, tensor.dims[0]);
+       tensor.type.format = TensorFormat::kCHW32;
+     },
+     "LINEAR"},
     {"values_index", [](Plan& p) { first(p).tensors[7].values[0] = -5; }, "expression -5"},
     {"location", [](Plan& p) { first(p).tensors[4].location = PlanTensor::Location(8); },
      "location 8"},
