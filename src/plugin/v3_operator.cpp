@@ -78,8 +78,6 @@ class PluginV3Kernel final : public Kernel {
   ExecutionDomain* const domain_;
 };
 
-constexpr size_t kMaxWorkspace = size_t{1} << 47;
-
 class PluginV3 final : public Operator {
  public:
   PluginV3(V3Plugin plugin, int num_inputs, int num_shape_inputs, int64_t workspace_size)
@@ -143,9 +141,7 @@ class PluginV3 final : public Operator {
     const size_t size = plugin.build().getWorkspaceSize(inputs.data(), num_inputs_, outputs.data(),
                                                         static_cast<int32_t>(outputs.size()));
     plugin.check(args.layer);
-    if (size > kMaxWorkspace)
-      plugin.reject(args.layer, "getWorkspaceSize() returned ", size,
-                    " bytes, more than a process can address");
+    require_workspace(args.device, size, plugin.prefix(args.layer));
     return static_cast<int64_t>(size);
   }
 

@@ -240,7 +240,7 @@ WRONG_ANSWERS = [
     ({"get_workspace_size": returns("1")}, "get_workspace_size", "number of bytes, an int; '1'"),
     ({"get_workspace_size": returns(-1)}, "get_workspace_size", "number of bytes; -1 came"),
     ({"get_workspace_size": returns(2**70)}, "get_workspace_size", "no 64-bit integer"),
-    ({"get_workspace_size": returns(2**60)}, "getWorkspaceSize", "more than a process can address"),
+    ({"get_workspace_size": returns(2**60)}, "getWorkspaceSize", "which the device cannot provide"),
     # aliases
     ({"get_aliased_input": returns(None)}, "get_aliased_input", "the index of an input"),
     ({"get_aliased_input": returns(5)}, "getAliasedInput", "there are 1 inputs"),

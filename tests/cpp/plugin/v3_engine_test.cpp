@@ -214,7 +214,7 @@ const std::vector<Fault>& faults() {
                          }; },
        "tactic 2 twice"},
       {"getWorkspaceSize", [](Behavior& b) { b.workspace = size_t{1} << 60; },
-       "more than a process can address"},
+       "which the device cannot provide"},
       {"getAliasedInput", [](Behavior& b) { b.aliased = [](int32_t) { return 7; }; },
        "there are 1 inputs"},
       {"getFieldsToSerialize", [](Behavior& b) { b.fields_are_null = true; }, "returned null"},
