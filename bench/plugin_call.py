@@ -84,15 +84,15 @@ def run_times(add_layer) -> list[float]:
     return [t / 100 for t in in_turns([many(c) for c in contexts], seconds=0.1)]
 
 
-def identity_library() -> Path:
-    """The C++ identity plugin that the tests use, from the build folder."""
+def plugin_library(plugin: str) -> Path:
+    """One of the C++ plugins that the tests use, from the build folder."""
     folder = os.environ.get("OPWRIGHT_TEST_PLUGIN_DIR")
     candidates = [Path(folder)] if folder else sorted(ROOT.glob("build/*/tests/cpp/plugins"))
     for candidate in candidates:
-        for name in ("identity_plugin.so", "libidentity_plugin.so"):
+        for name in (f"{plugin}.so", f"lib{plugin}.so"):
             if (candidate / name).exists():
                 return candidate / name
-    raise SystemExit("bench/plugin_call: the C++ identity plugin is not built: run 'make build'")
+    raise SystemExit(f"bench/plugin_call: the C++ plugin {plugin} is not built: run 'make build'")
 
 
 class IdentityV3(
@@ -208,12 +208,32 @@ def quick_python_layer():
     return lambda network, x: network.add_plugin_v3([x], [], IdentityQuick())
 
 
-def v3_cpp_layer():
+def cpp_creator(library: str, name: str):
     registry = trt.get_plugin_registry()
-    registry.load_library(str(identity_library()))
-    creator = registry.get_creator("identity_plugin", "1", "")
+    registry.load_library(str(plugin_library(library)))
+    return registry.get_creator(name, "1", "")
+
+
+def v3_cpp_layer():
+    creator = cpp_creator("identity_plugin", "identity_plugin")
     fields = trt.PluginFieldCollection([])
     plugin = creator.create_plugin("identity", fields, trt.TensorRTPhase.BUILD)
+    return lambda network, x: network.add_plugin_v3([x], [], plugin)
+
+
+def v2_cpp_layer():
+    """Copies its input too, scaled by 1."""
+    creator = cpp_creator("scale_plugin_v2", "ScalePluginV2")
+    plugin = creator.create_plugin("scale", trt.PluginFieldCollection([]))
+    return lambda network, x: network.add_plugin_v2([x], plugin)
+
+
+def quick_cpp_layer():
+    """Copies its input too, scaled by 1."""
+    creator = cpp_creator("quick_scale_plugin", "quick_scale")
+    fields = trt.PluginFieldCollection([trt.PluginField("scale", np.ones(1, np.float32))])
+    request = trt.QuickPluginCreationRequest.UNKNOWN
+    plugin = creator.create_plugin("quick_scale", "", fields, trt.TensorRTPhase.BUILD, request)
     return lambda network, x: network.add_plugin_v3([x], [], plugin)
 
 
@@ -277,6 +297,8 @@ def main() -> None:
     # What the engine runs, and where that is Python, what the same call costs without the engine.
     rows = {
         "C++, IPluginV3": (v3_cpp_layer(), None),
+        "C++, IPluginV2DynamicExt": (v2_cpp_layer(), None),
+        "C++, Quick": (quick_cpp_layer(), None),
         "compiled kernel": (function_layer(aot=True), None),
         "Python function": (function_layer(aot=False), (identity_impl, object(), (object(),), 0)),
         "Python class, IPluginV3": (v3_python, (IdentityV3().enqueue, *lists, 0, 0)),
