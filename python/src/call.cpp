@@ -262,6 +262,9 @@ class CallableEngine {
 
   std::pair<nb::object, void*> allocate(ArrayKind kind, int output, const Shape& shape) {
     const DataType type = engine_->plan().outputs[output].type.dtype;
+    require(bits(type) >= 8, "output '", engine_->plan().outputs[output].name, "' is ", name(type),
+            ", of which an array has one element a byte and the engine two: cast it to INT8 in the "
+            "network, or give an address with an execution context's set_tensor_address");
     if (kind == ArrayKind::kTorch) {
       nb::module_ torch = nb::module_::import_("torch");
       nb::object tensor =

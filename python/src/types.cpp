@@ -236,6 +236,21 @@ Blob borrow_bytes(nb::handle object) {
   return Blob(view, data, size);
 }
 
+namespace {
+
+/// Two elements a byte, the first one in the low bits, as ONNX has them. ml_dtypes has one a byte.
+Blob pack_int4(const uint8_t* elements, int64_t count) {
+  return Blob::make(static_cast<size_t>(bytes_of(DataType::kINT4, count)), [&](void* memory) {
+    auto* packed = static_cast<uint8_t*>(memory);
+    for (int64_t i = 0; i < count; i += 2) {
+      const int high = i + 1 < count ? elements[i + 1] << 4 : 0;
+      packed[i / 2] = static_cast<uint8_t>((elements[i] & 0xF) | high);
+    }
+  });
+}
+
+}  // namespace
+
 ArrayData to_array(nb::handle object, std::string_view what) {
   nb::object source = nb::borrow(object);
   if (nb::isinstance<WeightsView>(object)) source = nb::cast<WeightsView&>(object).array;
@@ -245,9 +260,10 @@ ArrayData to_array(nb::handle object, std::string_view what) {
   const Shape shape =
       to_shape(nb::hasattr(source, "shape") ? source.attr("shape") : array.attr("shape"));
   const DataType dtype = data_type(array.attr("dtype"), what);
-  const auto address = nb::cast<uintptr_t>(array.attr("ctypes").attr("data"));
-  const auto size = nb::cast<size_t>(array.attr("nbytes"));
-  return {dtype, shape, Blob(keep_alive(array), reinterpret_cast<const void*>(address), size)};
+  const auto* data =
+      reinterpret_cast<const uint8_t*>(nb::cast<uintptr_t>(array.attr("ctypes").attr("data")));
+  if (dtype == DataType::kINT4) return {dtype, shape, pack_int4(data, shape.numel())};
+  return {dtype, shape, Blob(keep_alive(array), data, nb::cast<size_t>(array.attr("nbytes")))};
 }
 
 }  // namespace opwright::python

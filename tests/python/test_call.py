@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 
+import ml_dtypes
 import numpy as np
 import onnx.parser
 import pytest
@@ -25,6 +27,19 @@ def increment_desc(x: trtp.TensorDesc) -> trtp.TensorDesc:
 @trtp.impl("test_call::increment_")
 def increment(x: trtp.Tensor, outputs: tuple[trtp.Tensor], stream: int) -> None:
     np.asarray(outputs[0])[...] += 1
+
+
+@trtp.register("test_call::unpack")
+def unpack_desc(x: trtp.TensorDesc) -> trtp.TensorDesc:
+    return trtp.from_shape_expr(x.shape_expr, dtype=opwright.int8)
+
+
+@trtp.impl("test_call::unpack")
+def unpack(x: trtp.Tensor, outputs: tuple[trtp.Tensor], stream: int) -> None:
+    y = np.asarray(outputs[0])
+    packed = np.frombuffer(ctypes.string_at(x.data_ptr, (y.size + 1) // 2), np.uint8)
+    nibbles = np.stack([packed & 15, packed >> 4], -1).reshape(-1)[: y.size].astype(np.int8)
+    np.copyto(y, np.where(nibbles > 7, nibbles - 16, nibbles))
 
 
 @pytest.fixture(scope="module")
@@ -90,3 +105,23 @@ def test_torch_tensors_come_back_as_torch_tensors(add):
     z = add(x, x)
     assert isinstance(z, torch.Tensor)
     assert torch.equal(z, x + x)
+
+
+def test_int4_arrays_are_packed_as_onnx_packs_them():
+    values = np.array([-8, 7, 3, -1, 5], np.int8)
+    network = opwright.Builder(opwright.Logger()).create_network()
+    x = network.add_input("x", opwright.int4, values.shape)
+    network.mark_output(network.add_plugin(trtp.op.test_call.unpack(x)).get_output(0))
+    engine = opwright.build(network)
+    assert np.array_equal(engine(values.astype(ml_dtypes.int4)), values)
+
+
+def test_int4_results_are_refused():
+    network = opwright.Builder(opwright.Logger()).create_network()
+    x = network.add_input("x", opwright.int4, (4,))
+    y = network.add_identity(x).get_output(0)
+    y.name = "y"
+    network.mark_output(y)
+    engine = opwright.build(network)
+    with pytest.raises(opwright.Error, match="output 'y' is INT4.*cast it to INT8"):
+        engine(np.zeros(4, ml_dtypes.int4))
