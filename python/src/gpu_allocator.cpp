@@ -35,7 +35,7 @@ class AllocatorFace final : public IGpuAllocator {
  private:
   template <class... Args>
   void* address(const char* method, Args... args) noexcept {
-    return guarded<void*>(nullptr, [&]() -> void* {
+    return guarded<void*>(nullptr, method, [&]() -> void* {
       nb::object memory = object().attr(method)(args...);
       if (memory.is_none()) return nullptr;
       return reinterpret_cast<void*>(nb::cast<uintptr_t>(memory));
@@ -43,7 +43,7 @@ class AllocatorFace final : public IGpuAllocator {
   }
   template <class... Args>
   bool truth(const char* method, Args... args) noexcept {
-    return guarded(false,
+    return guarded(false, method,
                    [&] { return nb::cast<bool>(nb::bool_(object().attr(method)(args...))); });
   }
   Reference object_;

@@ -100,9 +100,5 @@ T guarded(T otherwise, const char* callback, F&& body) noexcept {
     return otherwise;
   }
 }
-template <class T, class F>
-T guarded(T otherwise, F&& body) noexcept {
-  return guarded(std::move(otherwise), "", std::forward<F>(body));
-}
 
 }  // namespace opwright::python

@@ -14,13 +14,13 @@ class ResourceFace final : public IPluginResource {
 
   int32_t release() noexcept override {
     if (!Py_IsInitialized()) return 0;
-    return guarded<int32_t>(-1, [&] {
+    return guarded<int32_t>(-1, "release", [&] {
       nb::object status = object().attr("release")();
       return PyLong_Check(status.ptr()) ? nb::cast<int32_t>(status) : 0;
     });
   }
   IPluginResource* clone() noexcept override {
-    return guarded<IPluginResource*>(nullptr, [&]() -> IPluginResource* {
+    return guarded<IPluginResource*>(nullptr, "clone", [&]() -> IPluginResource* {
       nb::object copy = object().attr("clone")();
       if (copy.is_none()) return nullptr;
       require_resource(copy, "clone() of a plugin resource must return an IPluginResource");
