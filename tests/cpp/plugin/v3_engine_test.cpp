@@ -6,6 +6,7 @@
 
 #include "compile/compile.h"
 #include "plugin/callback.h"
+#include "plugin/lookup.h"
 #include "plugin/plugin_test.h"
 #include "plugin/registry.h"
 #include "plugin/test_plugins.h"
@@ -257,6 +258,29 @@ TEST(V3Engine, OtherContextsOfTheEngineGoOn) {
   EXPECT_CONTAINS(error_of([&] { one.run(2); }), "enqueue() returned 3");
   fails = false;
   EXPECT_EQ(one.run(2)[0], std::vector<float>(6, 4.0f));
+}
+
+TEST(V3Engine, ManyCyclesLeaveNothing) {
+  OnePlugin one;
+  one.b.enqueue = twice;
+  PluginNode node;
+  node.layer = "node";
+  node.name = one.b.name;
+  node.version = one.b.version;
+  node.plugin_namespace = one.b.plugin_namespace;
+  node.num_inputs = 1;
+  for (int i = 0; i < 10000; ++i) {
+    const OperatorPtr op = make_plugin_for_node(node, &one.registry, {});
+    ASSERT_NE(op, nullptr);
+    const OperatorPtr copy = make_plugin_v3_operator(*plugin_of(*op), 1, 0);
+  }
+  EXPECT_EQ(one.b.live, 0);
+  for (int i = 0; i < 20; ++i) {
+    one.build();
+    one.run(2);
+  }
+  one.engine.reset();
+  EXPECT_EQ(one.b.live, 0);
 }
 
 TEST(PendingException, GetsItsPlaceInFront) {
