@@ -7,6 +7,7 @@ from typing import Any
 
 from . import _core
 from ._plugin_classes import (
+    APILanguage,
     IPluginV3,
     IPluginV3OneBuild,
     IPluginV3OneBuildV2,
@@ -17,6 +18,8 @@ from ._plugin_classes import (
 
 class LibraryPlugin(IPluginV3, IPluginV3OneCore):
     """The plugin itself and its core part."""
+
+    api_language = APILanguage.CPP
 
     def __init__(self, handle: _core._PluginHandle):
         self._handle = handle
@@ -39,6 +42,8 @@ class LibraryPlugin(IPluginV3, IPluginV3OneCore):
 
 class LibraryBuild(IPluginV3OneBuild):
     """The build part; keeps its plugin alive."""
+
+    api_language = APILanguage.CPP
 
     def __init__(self, plugin: LibraryPlugin):
         self._plugin = plugin
@@ -91,6 +96,8 @@ class LibraryBuildV2(LibraryBuild, IPluginV3OneBuildV2):
 
 class LibraryRuntime(IPluginV3OneRuntime):
     """The runtime part; keeps its plugin alive."""
+
+    api_language = APILanguage.CPP
 
     def __init__(self, plugin: LibraryPlugin):
         self._plugin = plugin

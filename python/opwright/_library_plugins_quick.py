@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _core
-from ._plugin_classes import IPluginV3
+from ._plugin_classes import APILanguage, IPluginV3
 from ._plugin_classes_quick import (
     IPluginV3QuickAOTBuild,
     IPluginV3QuickBuild,
@@ -17,6 +17,8 @@ from ._plugin_classes_quick import (
 
 class LibraryPluginV3Quick(IPluginV3, IPluginV3QuickCore):
     """The plugin itself and its core part."""
+
+    api_language = APILanguage.CPP
 
     def __init__(self, handle: _core._QuickPluginHandle):
         self._handle = handle
@@ -39,6 +41,8 @@ class LibraryPluginV3Quick(IPluginV3, IPluginV3QuickCore):
 
 class LibraryQuickBuild(IPluginV3QuickBuild):
     """The build part; keeps its plugin alive."""
+
+    api_language = APILanguage.CPP
 
     def __init__(self, plugin: LibraryPluginV3Quick):
         self._plugin = plugin
@@ -113,6 +117,8 @@ class LibraryQuickAOTBuild(LibraryQuickBuild, IPluginV3QuickAOTBuild):
 
 class LibraryQuickRuntime(IPluginV3QuickRuntime):
     """The runtime part; keeps its plugin alive."""
+
+    api_language = APILanguage.CPP
 
     def __init__(self, plugin: LibraryPluginV3Quick):
         self._plugin = plugin

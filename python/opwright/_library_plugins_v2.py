@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from . import _core
+from ._plugin_classes import APILanguage
 from ._plugin_classes_v2 import IPluginCreator, IPluginV2, IPluginV2DynamicExt
 from ._runtime_classes import IGpuAllocator
 
@@ -104,6 +105,8 @@ class LibraryPluginV2(IPluginV2DynamicExt):
 
 class LibraryCreatorV2(IPluginCreator):
     """A creator of V2 plugins that C++ implements."""
+
+    api_language = APILanguage.CPP
 
     def __init__(self, handle: _core._V2CreatorHandle):
         self._handle = handle

@@ -6,12 +6,14 @@ plugins written for TensorRT do. The engine calls a plugin's methods by name.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from . import _core
 
 __all__ = [
+    "APILanguage",
     "IPluginCapability",
     "IPluginCreatorInterface",
     "IPluginCreatorV3One",
@@ -21,6 +23,7 @@ __all__ = [
     "IPluginV3OneCore",
     "IPluginV3OneRuntime",
     "IVersionedInterface",
+    "InterfaceInfo",
 ]
 
 
@@ -28,8 +31,26 @@ def _missing(self: object, method: str) -> NoReturn:
     raise NotImplementedError(f"plugin class {type(self).__name__} must define {method}")
 
 
+class APILanguage(enum.IntEnum):
+    """The language in which an interface is implemented."""
+
+    CPP = 0
+    PYTHON = 1
+
+
+class InterfaceInfo(NamedTuple):
+    """Which interface a class implements, and in which version."""
+
+    kind: str
+    major: int
+    minor: int
+
+
 class IVersionedInterface:
-    """Base of all classes below."""
+    """Base of all classes below. A class that is several of them says of the first what it is."""
+
+    api_language = APILanguage.PYTHON
+    interface_info = InterfaceInfo("", 1, 0)
 
 
 class IPluginCapability(IVersionedInterface):
@@ -41,6 +62,8 @@ class IPluginV3(IVersionedInterface):
 
     A class that is all of them inherits ``get_capability_interface`` as it is.
     """
+
+    interface_info = InterfaceInfo("PLUGIN", 1, 0)
 
     def get_capability_interface(self, type: _core.PluginCapabilityType) -> Any:
         """The part that is asked for; None for one that the plugin has not."""
@@ -57,6 +80,8 @@ class IPluginV3(IVersionedInterface):
 class IPluginV3OneCore(IPluginCapability):
     """Identity of a plugin, the same as its creator's."""
 
+    interface_info = InterfaceInfo("PLUGIN_V3ONE_CORE", 1, 0)
+
     plugin_name: str = ""
     plugin_version: str = "1"
     plugin_namespace: str = ""
@@ -68,6 +93,8 @@ class IPluginV3OneBuild(IPluginCapability):
     ``timing_cache_id`` is the same for two plugins that take the same time on the same shapes,
     types and formats; None to be timed each time.
     """
+
+    interface_info = InterfaceInfo("PLUGIN_V3ONE_BUILD", 1, 0)
 
     DEFAULT_FORMAT_COMBINATION_LIMIT = 100
     num_outputs: int
@@ -117,6 +144,8 @@ class IPluginV3OneBuild(IPluginCapability):
 class IPluginV3OneBuildV2(IPluginV3OneBuild):
     """Adds outputs that share the memory of an input."""
 
+    interface_info = InterfaceInfo("PLUGIN_V3ONE_BUILD", 2, 0)
+
     def get_aliased_input(self, output_index: int) -> int:
         """The input whose memory the output shares; -1 for none."""
         return -1
@@ -124,6 +153,8 @@ class IPluginV3OneBuildV2(IPluginV3OneBuild):
 
 class IPluginV3OneRuntime(IPluginCapability):
     """What running needs."""
+
+    interface_info = InterfaceInfo("PLUGIN_V3ONE_RUNTIME", 1, 0)
 
     def set_tactic(self, tactic: int) -> None:
         """Hear which tactic ``enqueue`` is to use; 0 where the plugin has none."""
@@ -169,6 +200,8 @@ class IPluginCreatorInterface(IVersionedInterface):
 class IPluginCreatorV3One(IPluginCreatorInterface):
     """Makes plugins; register an instance with ``get_plugin_registry().register_creator``."""
 
+    interface_info = InterfaceInfo("PLUGIN CREATOR_V3ONE", 1, 0)
+
     name: str
     plugin_version: str = "1"
     plugin_namespace: str = ""
@@ -183,6 +216,8 @@ class IPluginCreatorV3One(IPluginCreatorInterface):
 
 class LibraryCreatorBase(IPluginCreatorInterface):
     """A creator that a C++ library implements."""
+
+    api_language = APILanguage.CPP
 
     name: str
     plugin_version: str

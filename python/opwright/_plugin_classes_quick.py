@@ -13,6 +13,7 @@ from typing import Any
 from . import _core
 from ._plugin_classes import (
     PARTS,
+    InterfaceInfo,
     IPluginCapability,
     IPluginCreatorInterface,
     IPluginV3,
@@ -33,6 +34,8 @@ __all__ = [
 class IPluginV3QuickCore(IPluginCapability):
     """Identity of a plugin, the same as its creator's."""
 
+    interface_info = InterfaceInfo("PLUGIN_V3QUICK_CORE", 1, 0)
+
     plugin_name: str = ""
     plugin_version: str = "1"
     plugin_namespace: str = ""
@@ -40,6 +43,8 @@ class IPluginV3QuickCore(IPluginCapability):
 
 class IPluginV3QuickBuild(IPluginCapability):
     """What a build needs to know. Set ``num_outputs``, or define ``get_num_outputs``."""
+
+    interface_info = InterfaceInfo("PLUGIN_V3QUICK_BUILD", 1, 0)
 
     num_outputs: int
 
@@ -102,6 +107,8 @@ class IPluginV3QuickAOTBuild(IPluginV3QuickBuild):
     output. Engines store the kernel; the plugin is not needed where they run.
     """
 
+    interface_info = InterfaceInfo("PLUGIN_V3QUICKAOT_BUILD", 1, 0)
+
     def set_tactic(self, tactic: int) -> None:
         """Hear which tactic the methods below are to answer for; 0 where the plugin has none."""
 
@@ -134,6 +141,8 @@ class IPluginV3QuickAOTBuild(IPluginV3QuickBuild):
 
 class IPluginV3QuickRuntime(IPluginCapability):
     """What running needs of a plugin that is called."""
+
+    interface_info = InterfaceInfo("PLUGIN_V3QUICK_RUNTIME", 1, 0)
 
     def set_tactic(self, tactic: int) -> None:
         """Hear which tactic ``enqueue`` is to use; 0 where the plugin has none."""
@@ -169,6 +178,8 @@ PARTS[_core.PluginCapabilityType.RUNTIME] += (IPluginV3QuickRuntime,)
 class IPluginCreatorV3Quick(IPluginCreatorInterface):
     """Makes plugins of the Quick family; register an instance with
     ``get_plugin_registry().register_creator``."""
+
+    interface_info = InterfaceInfo("PLUGIN CREATOR_V3QUICK", 1, 0)
 
     name: str
     plugin_version: str = "1"

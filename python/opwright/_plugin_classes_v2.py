@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _core
-from ._plugin_classes import IPluginCreatorInterface, _missing
+from ._plugin_classes import InterfaceInfo, IPluginCreatorInterface, _missing
 from ._runtime_classes import IGpuAllocator
 
 __all__ = [
@@ -219,6 +219,8 @@ class IPluginV2DynamicExt(IPluginV2DynamicExtBase):
 
 class IPluginCreator(IPluginCreatorInterface):
     """Makes V2 plugins; register an instance with ``get_plugin_registry().register_creator``."""
+
+    interface_info = InterfaceInfo("PLUGIN CREATOR_V1", 1, 0)
 
     name: str
     plugin_version: str = "1"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from . import _core
-from ._plugin_classes import IVersionedInterface
+from ._plugin_classes import APILanguage, InterfaceInfo, IVersionedInterface
 
 __all__ = [
     "IErrorRecorder",
@@ -30,6 +30,8 @@ class IErrorRecorder(IVersionedInterface):
     plugin finds its context's in ``attach_to_context``. What a recorder raises is printed and
     otherwise ignored.
     """
+
+    interface_info = InterfaceInfo("IErrorRecorder", 1, 0)
 
     #: The longest description in bytes; longer ones are cut.
     MAX_DESC_LENGTH = 127
@@ -64,6 +66,8 @@ class IGpuAllocator(IVersionedInterface):
 
     Plugins reach it through the resource context of ``attach_to_context``. Addresses are integers.
     """
+
+    interface_info = InterfaceInfo("IGpuAllocator", 1, 0)
 
     def allocate(self, size: int, alignment: int, flags: int) -> int | None:
         """The address of ``size`` bytes; ``alignment`` is a power of two. None or 0 on failure."""
@@ -109,6 +113,8 @@ class IPluginResource(IVersionedInterface):
     for a key and gives that to everybody who asks.
     """
 
+    interface_info = InterfaceInfo("IPluginResource", 1, 0)
+
     def clone(self) -> IPluginResource:
         """The resource that the registry keeps, ready for use."""
         _missing(self, "clone(self)")
@@ -120,6 +126,8 @@ class IPluginResource(IVersionedInterface):
 
 class LibraryErrorRecorder(IErrorRecorder):
     """A recorder that C++ code implements."""
+
+    api_language = APILanguage.CPP
 
     def __init__(self, handle: _core._RecorderHandle):
         self._handle = handle
@@ -146,6 +154,8 @@ class LibraryErrorRecorder(IErrorRecorder):
 class LibraryAllocator(IGpuAllocator):
     """The memory of a device, or an allocator that C++ code implements. 0 stands for failure."""
 
+    api_language = APILanguage.CPP
+
     def __init__(self, handle: _core._AllocatorHandle):
         self._handle = handle
 
@@ -167,6 +177,8 @@ class LibraryAllocator(IGpuAllocator):
 
 class LibraryResource(IPluginResource):
     """A resource that C++ code put under a key; only C++ code can use what is in it."""
+
+    api_language = APILanguage.CPP
 
     def __init__(self, key: str):
         self.key = key

@@ -484,3 +484,42 @@ def test_what_is_no_library(tmp_path):
     for path in (tmp_path / "text.so", tmp_path / "missing.so"):
         with pytest.raises(trt.Error, match=path.name):
             registry.load_library(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "major"),
+    [
+        ("IPluginV3", "PLUGIN", 1),
+        ("IPluginV3OneCore", "PLUGIN_V3ONE_CORE", 1),
+        ("IPluginV3OneBuild", "PLUGIN_V3ONE_BUILD", 1),
+        ("IPluginV3OneBuildV2", "PLUGIN_V3ONE_BUILD", 2),
+        ("IPluginV3OneRuntime", "PLUGIN_V3ONE_RUNTIME", 1),
+        ("IPluginV3QuickCore", "PLUGIN_V3QUICK_CORE", 1),
+        ("IPluginV3QuickBuild", "PLUGIN_V3QUICK_BUILD", 1),
+        ("IPluginV3QuickAOTBuild", "PLUGIN_V3QUICKAOT_BUILD", 1),
+        ("IPluginV3QuickRuntime", "PLUGIN_V3QUICK_RUNTIME", 1),
+        ("IPluginCreator", "PLUGIN CREATOR_V1", 1),
+        ("IPluginCreatorV3One", "PLUGIN CREATOR_V3ONE", 1),
+        ("IPluginCreatorV3Quick", "PLUGIN CREATOR_V3QUICK", 1),
+        ("IPluginResource", "IPluginResource", 1),
+        ("IErrorRecorder", "IErrorRecorder", 1),
+    ],
+)
+def test_classes_say_which_interface_they_implement(name, kind, major):
+    instance = getattr(trt, name)()
+    assert instance.interface_info == trt.InterfaceInfo(kind, major, 0)
+    assert instance.api_language == trt.APILanguage.PYTHON
+
+
+def test_plugins_of_libraries_are_in_cpp(plugin_dir):
+    registry = trt.get_plugin_registry()
+    library = registry.load_library(plugin_dir / "identity_plugin.so")
+    creator = registry.get_creator("identity_plugin", "1", "")
+    assert creator.api_language == trt.APILanguage.CPP
+    assert creator.interface_info.kind == "PLUGIN CREATOR_V3ONE"
+    fields = trt.PluginFieldCollection([])
+    plugin = creator.create_plugin("x", fields, trt.TensorRTPhase.BUILD)
+    assert plugin.api_language == trt.APILanguage.CPP
+    runtime = plugin.get_capability_interface(trt.PluginCapabilityType.RUNTIME)
+    assert runtime.api_language == trt.APILanguage.CPP
+    registry.deregister_library(library)
