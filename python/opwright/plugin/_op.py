@@ -68,11 +68,37 @@ def _field(plugin: Plugin, attribute: Attribute, value: Any) -> Any:
     return np.array([value], np.int64 if attribute.hint is int else np.float64)
 
 
+def fields_of(plugin: Plugin, attributes: dict[str, Any]) -> list[Any]:
+    """What the engine stores for these attributes and the default values of the others."""
+    registered = plugin.signature.attributes
+    known = ", ".join(map(str, registered)) or "none"
+    for name in attributes:
+        if name not in [attribute.name for attribute in registered]:
+            raise TypeError(
+                f"plugin '{plugin.id}' has no attribute '{name}'; its attributes are: {known}"
+            )
+    fields = []
+    for attribute in registered:
+        value = attributes.get(attribute.name, attribute.default)
+        if value is inspect.Parameter.empty:
+            raise TypeError(
+                f"plugin '{plugin.id}': attribute '{attribute.name}' is missing; its attributes "
+                f"are: {known}"
+            )
+        fields.append(_field(plugin, attribute, value))
+    return fields
+
+
 class PluginOp:
     """One plugin; calling it gives what ``network.add_plugin`` takes."""
 
     def __init__(self, plugin_id: str):
         self._id = plugin_id
+
+    @property
+    def id(self) -> str:
+        """``"namespace::name"``"""
+        return self._id
 
     def __call__(self, *args: Any, **attributes: Any) -> PluginCall:
         # Looked up at each call, so that a registration that was repeated counts.
@@ -87,8 +113,8 @@ class PluginOp:
                 f" first; {got} came"
             )
         names = [attribute.name for attribute in signature.attributes]
-        known = ", ".join(map(str, signature.attributes)) or "none"
         if len(positional) > len(names):
+            known = ", ".join(map(str, signature.attributes)) or "none"
             raise TypeError(
                 f"plugin '{self._id}' takes {count} tensors and the attributes: {known}; "
                 f"{len(args)} positional arguments came"
@@ -97,22 +123,8 @@ class PluginOp:
             if name in attributes:
                 raise TypeError(f"plugin '{self._id}': attribute '{name}' was given twice")
             attributes[name] = value
-        for name in attributes:
-            if name not in names:
-                raise TypeError(
-                    f"plugin '{self._id}' has no attribute '{name}'; its attributes are: {known}"
-                )
-        for attribute in signature.attributes:
-            if attribute.default is not inspect.Parameter.empty:
-                attributes.setdefault(attribute.name, attribute.default)
-        missing = [name for name in names if name not in attributes]
-        if missing:
-            raise TypeError(
-                f"plugin '{self._id}': attribute '{missing[0]}' is missing; its attributes are: "
-                f"{known}"
-            )
+        fields = fields_of(plugin, attributes)
         plugin.make_findable()
-        fields = [_field(plugin, a, attributes[a.name]) for a in signature.attributes]
         return plugin.definition.call(list(tensors), fields)
 
     def __repr__(self) -> str:

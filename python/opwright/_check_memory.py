@@ -1,0 +1,89 @@
+"""Memory between guard bytes, and tensors as they lie in it in each format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ._core import TensorFormat
+
+GUARD = 4096
+ALIGNMENT = 64
+
+_F = TensorFormat
+# Whether channels come last, and the multiple that they are padded to.
+_LAYOUTS = {
+    _F.CHW2: (False, 2),
+    _F.CHW4: (False, 4),
+    _F.CHW16: (False, 16),
+    _F.CHW32: (False, 32),
+    _F.CDHW32: (False, 32),
+    _F.HWC: (True, 1),
+    _F.HWC8: (True, 8),
+    _F.HWC16: (True, 16),
+    _F.DHWC: (True, 1),
+    _F.DHWC8: (True, 8),
+}
+
+
+class PaddedMemory:
+    """`size` bytes of the value `inside` between guard bytes of the value `outside`."""
+
+    def __init__(self, size: int, inside: int, outside: int):
+        raw = np.full(size + 2 * GUARD + ALIGNMENT, outside, np.uint8)
+        start = GUARD + -(raw.ctypes.data + GUARD) % ALIGNMENT
+        self._raw, self._start, self._size, self._outside = raw, start, size, outside
+        self.body = raw[start : start + size]
+        self.body[...] = inside
+
+    @property
+    def address(self) -> int:
+        return self._raw.ctypes.data + self._start
+
+    def damage(self) -> str:
+        """What was written to the guard bytes; empty where nothing was."""
+        changed = np.flatnonzero(self._raw != self._outside) - self._start
+        before, behind = changed[changed < 0], changed[changed >= self._size]
+        parts = []
+        if before.size:
+            parts.append(f"{before.size} bytes before its start, from byte {before[0]} on")
+        if behind.size:
+            parts.append(
+                f"{behind.size} bytes behind its end, from byte {behind[0]} of {self._size} on"
+            )
+        return " and ".join(parts)
+
+
+def can_store(format: TensorFormat) -> bool:
+    """Whether `stored` and `loaded` know the format."""
+    return format == _F.LINEAR or format in _LAYOUTS
+
+
+def stored(x: np.ndarray, format: TensorFormat) -> np.ndarray:
+    """The tensor as it lies in memory, padding of channels 0."""
+    if format == _F.LINEAR:
+        return np.array(x, order="C")
+    last, block = _LAYOUTS[format]
+    channels = -(-x.shape[1] // block) * block
+    padded = np.zeros((x.shape[0], channels, *x.shape[2:]), x.dtype)
+    padded[:, : x.shape[1]] = x
+    if last:
+        return np.ascontiguousarray(np.moveaxis(padded, 1, -1))
+    blocks = padded.reshape(x.shape[0], channels // block, block, *x.shape[2:])
+    return np.ascontiguousarray(np.moveaxis(blocks, 2, -1))
+
+
+def loaded(
+    memory: np.ndarray, dtype: np.dtype, format: TensorFormat, shape: Sequence[int]
+) -> np.ndarray:
+    """A copy of the tensor that `stored` put into these bytes."""
+    like = stored(np.empty(tuple(shape), np.int8), format)
+    values = memory[: like.size * dtype.itemsize].view(dtype).reshape(like.shape)
+    if format == _F.LINEAR:
+        return values.copy()
+    last, _ = _LAYOUTS[format]
+    if last:
+        return np.moveaxis(values, -1, 1)[:, : shape[1]].copy()
+    blocks = np.moveaxis(values, -1, 2)
+    return blocks.reshape(shape[0], -1, *shape[2:])[:, : shape[1]].copy()
