@@ -22,11 +22,11 @@ def check(file: str, only: str | None, as_json: bool) -> int:
     Returns 0 where all is well, 1 where a check failed, 2 where nothing could be checked.
     """
     from ._check_report import to_json
-    from .testing import check_file
+    from .testing import NothingToCheckError, check_file
 
     try:
         reports = check_file(file, only)
-    except ValueError as error:
+    except NothingToCheckError as error:
         print(f"python -m opwright check: {error}", file=sys.stderr)
         return 2
     except Exception:  # of the user's file: any

@@ -24,6 +24,7 @@ Arrays = list[np.ndarray]
 
 # Relative to the largest element, by the lowest type that takes part; other types are exact.
 _TOLERANCES = {DataType.FLOAT: 1e-5, DataType.HALF: 5e-3, DataType.BF16: 4e-2, DataType.FP8: 0.3}
+_MOST_NOTES = 3
 _ROUNDS = 8  # of two threads, each time at once
 
 
@@ -42,12 +43,13 @@ class Example:
         return inputs + (f"; {values}" if values else "")
 
 
-def _bytes(x: np.ndarray) -> bytes:
-    return x.tobytes()
-
-
 def _same(a: Arrays, b: Arrays) -> bool:
-    return all(x.shape == y.shape and _bytes(x) == _bytes(y) for x, y in zip(a, b))
+    return all(x.shape == y.shape and x.tobytes() == y.tobytes() for x, y in zip(a, b))
+
+
+def _has_integers(x: np.ndarray) -> bool:
+    """Whether the elements may be indices, which other values or shapes would make wrong."""
+    return x.dtype.kind in "iu"
 
 
 def _first(mask: np.ndarray) -> str:
@@ -81,7 +83,7 @@ def _difference(got: Arrays, expected: Arrays, rtol: float) -> str:
 
 def _element_bytes(x: np.ndarray) -> np.ndarray:
     """[elements, bytes of each]"""
-    return np.frombuffer(_bytes(x), np.uint8).reshape(x.size, x.dtype.itemsize)
+    return np.frombuffer(x.tobytes(), np.uint8).reshape(x.size, x.dtype.itemsize)
 
 
 @dataclass
@@ -137,6 +139,8 @@ class Checker:
         rows = []
         for check in CHECKS:
             failures, notes = self._failures.get(check, []), self._notes.get(check, [])
+            if len(notes) > _MOST_NOTES:
+                notes = [*notes[:_MOST_NOTES], f"and {len(notes) - _MOST_NOTES} more"]
             if failures:
                 first = failures[0]
                 more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
@@ -213,7 +217,10 @@ class Checker:
         try:
             combinations = self._probe.combinations(example.inputs, fields)
         except Exception as error:  # of the user's functions: any
-            self._raised("runs", error, f"building for {example}", self._probe.register)
+            default, tune = self._probe.register, self._probe.autotune
+            if tune is not None and "autotune" in str(error):
+                default = tune.call
+            self._raised("runs", error, f"building for {example}", default)
             return
         modes = [False] if self._probe.impl is not None else []
         if self._probe.aot is not None and (is_last or not example.is_made or not modes):
@@ -450,7 +457,7 @@ class Checker:
         if len(alike) > 1:
             return alike
         first = example.inputs[0]
-        if first.ndim == 0 or first.shape[0] == 0:
+        if first.ndim == 0 or first.shape[0] == 0 or any(map(_has_integers, example.inputs)):
             return []
         length = first.shape[0]
 
@@ -484,7 +491,9 @@ class Checker:
             self._note("profile", f"{note}: give examples of several shapes")
             return
         if not corners:
-            self._note("profile", "no axis to vary: give examples of several shapes")
+            self._note(
+                "profile", "nothing is varied here by itself: give examples of several shapes"
+            )
             return
         shapes, ranges = [], []
         for i in range(len(example.inputs)):
@@ -530,7 +539,8 @@ class Checker:
 
     def _threads(self, engine: _Engine, example: Example) -> None:
         """Runs two contexts at once, on different inputs."""
-        sets = [engine.inputs, [np.roll(x, 1) for x in engine.inputs]]
+        others = [x if _has_integers(x) else np.roll(x, 1) for x in engine.inputs]
+        sets = [engine.inputs, others]
         function = self._computes(engine.aot)
         what = f"two contexts in two threads; {example}"
         errors: list[Exception] = []

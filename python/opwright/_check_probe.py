@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ import numpy as np
 from . import _core
 from ._check_memory import PaddedMemory, loaded, stored
 from ._core import DataType, TensorFormat
-from ._core._plugin import AutoTuneCombination, Definition
+from ._core._plugin import AutoTuneCombination, Definition, TensorDesc
 from ._types import nptype
 from .plugin._decorators import Plugin
 
@@ -109,13 +110,18 @@ class Probe:
         # Where set, calls of impl wait for each other.
         self.barrier: threading.Barrier | None = None
 
-    def _watched_register(self, *arguments: Any) -> Any:
+    def _watched_register(self, combination: Combination | None, *arguments: Any) -> Any:
+        """What `register` makes, of the types that the combination has: then the engine converts
+        no output, so that the plugin writes to the network's own."""
         made = self.register(*arguments)
         inputs = arguments[: self.num_inputs]
-        for o, desc in enumerate(made if isinstance(made, (tuple, list)) else [made]):
-            if o < self.num_outputs and getattr(desc, "is_aliased", False):
+        descs = made if isinstance(made, (tuple, list)) else [made]
+        for o, desc in enumerate(descs[: self.num_outputs]):
+            if getattr(desc, "is_aliased", False):
                 source = desc.get_aliased()
                 self.aliased[o] = next(i for i, x in enumerate(inputs) if x is source)
+            elif combination is not None and isinstance(desc, TensorDesc):
+                desc.dtype = combination.types[self.num_inputs + o]
         return made
 
     def _look(self, function: Function, arguments: tuple[Any, ...]) -> list[Any]:
@@ -151,7 +157,7 @@ class Probe:
             signature.parameters,
             self.num_outputs,
             signature.text,
-            self._watched_register,
+            functools.partial(self._watched_register, combination),
         )
         if self.impl is not None:
             definition.set_impl(

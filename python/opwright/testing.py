@@ -26,7 +26,7 @@ from ._check_report import Report, Row
 from .plugin._decorators import plugins
 from .plugin._op import PluginOp
 
-__all__ = ["CheckError", "Report", "Row", "check", "check_file", "example"]
+__all__ = ["CheckError", "NothingToCheckError", "Report", "Row", "check", "check_file", "example"]
 
 _examples: dict[str, list[Example]] = {}
 
@@ -37,6 +37,10 @@ class CheckError(AssertionError):
     def __init__(self, report: Report):
         super().__init__(str(report))
         self.report = report
+
+
+class NothingToCheckError(ValueError):
+    """A file has no plugin, or not the one that is asked for."""
 
 
 def _id_of(op: str | PluginOp) -> str:
@@ -83,24 +87,25 @@ def check_file(path: str | os.PathLike[str], only: str | None = None) -> list[Re
     """Runs a Python file and checks the plugins that it registers, with its examples.
 
     :param only: the id of the one plugin to check.
-    :raises ValueError: if there is no such plugin, or none. What the file raises passes.
+    :raises NothingToCheckError: if there is no such plugin, or none. What the file raises passes.
     """
     file = Path(path).resolve()
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None or not file.is_file():
-        raise ValueError(f"'{path}' is no Python file")
+        raise NothingToCheckError(f"'{path}' is no Python file")
     before = dict(plugins)
+    _examples.clear()
     module = importlib.util.module_from_spec(spec)
     sys.modules[file.stem] = module
     sys.path.insert(0, str(file.parent))
     spec.loader.exec_module(module)
     found = [i for i, plugin in plugins.items() if before.get(i) is not plugin]
     if only is not None and only not in found:
-        raise ValueError(
+        raise NothingToCheckError(
             f"'{path}' registers no plugin '{only}'; it has {', '.join(found) or 'none'}"
         )
     if not found:
-        raise ValueError(
+        raise NothingToCheckError(
             f"'{path}' registers no plugin with opwright.plugin.register; plugin classes are not "
             "checked"
         )

@@ -254,6 +254,26 @@ def test_a_broken_impl(check, impl, says):
         assert row.where.endswith(line_of(impl))
 
 
+def test_types_that_register_does_not_allow():
+    plugin_id = unary(twice, combinations=("INT32, INT32",))
+    (row,) = failures(plugin_id)
+    assert (
+        row.check == "runs" and "no combination of types and layouts that is possible" in row.detail
+    )
+    assert row.where.endswith("(tune)")
+
+
+def test_guards_where_types_differ_from_those_of_register():
+    def run(x, k, outputs, stream):
+        twice(x, k, outputs, stream)
+        if (x.dtype, outputs[0].dtype) == (trt.float32, trt.float16):
+            memory(outputs[0], 10, 1)[:] = 1
+
+    (row,) = failures(unary(run, combinations=("FP32, FP32*FP16", "LINEAR")))
+    assert row.check == "bounds"
+    assert "FLOAT, HALF;" in row.detail and "behind its end, from byte 40 of 40 on" in row.detail
+
+
 def test_an_attribute_that_impl_changes():
     plugin_id = new_id("checked")
 
@@ -389,6 +409,34 @@ def test_an_operator_of_plugin_op_is_taken():
         testing.check("no::such", [X])
 
 
+def test_inputs_without_elements_and_without_axes():
+    for x in (np.zeros((0, 5), np.float32), np.zeros((3, 0), np.float32), np.float32(2)):
+        assert failures(unary(twice), x) == []
+
+
+def test_an_operator_of_pytorch():
+    pytest.importorskip("torch")
+    roll = trtp.from_torch("aten::roll")
+    assert testing.check(roll, [X], shifts=[1, -2], dims=[0, 1]).ok
+
+
+def test_indices_stay_as_they_are():
+    """An index that were moved to a smaller tensor would be read from memory of others."""
+    plugin_id = new_id("checked")
+
+    @trtp.register(plugin_id)
+    def desc(x: trtp.TensorDesc, rows: trtp.TensorDesc) -> trtp.TensorDesc:
+        return trtp.from_shape_expr((rows.shape_expr[0], x.shape_expr[1]), x.dtype)
+
+    @trtp.impl(plugin_id)
+    def run(x, rows, outputs, stream):
+        assert np.asarray(rows).max() < x.shape[0]
+        np.asarray(outputs[0])[...] = np.asarray(x)[np.asarray(rows)]
+
+    report = testing.check(plugin_id, [X, np.array([3, 0, 2, 1], np.int32)])
+    assert results(report)["profile"] == "skip"
+
+
 # The command -----------------------------------------------------------------------------------
 
 FILE = """
@@ -475,13 +523,19 @@ def test_several_examples_make_the_profile(tmp_path):
 
 @pytest.mark.parametrize(
     "text, says",
-    [("", "registers no plugin"), ("raise LookupError('mine')", "LookupError: mine")],
+    [("", "registers no plugin"), ("raise ValueError('mine')", "in <module>\n")],
 )
 def test_the_command_says_that_there_is_nothing_to_check(tmp_path, text, says):
     file = tmp_path / "empty.py"
     file.write_text(text)
     done = command(file, folder=tmp_path)
     assert done.returncode == 2 and says in done.stderr
+
+
+def test_only_one_that_the_file_has(tmp_path):
+    file = write(tmp_path, 4)
+    with pytest.raises(testing.NothingToCheckError, match="registers no plugin 'file4::worse'"):
+        testing.check_file(file, "file4::worse")
 
 
 def test_importing_the_package_does_not_import_the_checks():
