@@ -55,7 +55,7 @@ def chain(length: int, add_layer) -> trt.IExecutionContext:
     logger = trt.Logger(trt.Logger.ERROR)
     builder = trt.Builder(logger)
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
-    tensor = network.add_input("x", trt.float32, (SIZE,))
+    tensor = network.add_input("x", trt.float32, (1, SIZE, 1, 1))
     for _ in range(length):
         tensor = add_layer(network, tensor).get_output(0)
     tensor.name = "y"
