@@ -118,7 +118,7 @@ class CircPadPlugin final : public IPluginV2DynamicExt {
   }
   size_t getSerializationSize() const noexcept override { return mPads.size() * sizeof(int32_t); }
   void serialize(void* buffer) const noexcept override {
-    std::memcpy(buffer, mPads.data(), getSerializationSize());
+    if (!mPads.empty()) std::memcpy(buffer, mPads.data(), getSerializationSize());
   }
   void destroy() noexcept override { delete this; }
 
