@@ -16,16 +16,32 @@ from ._plugin_classes import (
 )
 
 
-class LibraryPlugin(IPluginV3, IPluginV3OneCore):
-    """The plugin itself and its core part."""
+class LibraryPluginBase(IPluginV3):
+    """A plugin of either family, One or Quick, with what its core part says."""
 
     api_language = APILanguage.CPP
 
-    def __init__(self, handle: _core._PluginHandle):
+    def __init__(self, handle: Any):
         self._handle = handle
         self.plugin_name = handle.name
         self.plugin_version = handle.version
         self.plugin_namespace = handle.namespace
+
+    def clone(self) -> Any:
+        return type(self)(self._handle.clone())
+
+
+class LibraryPart:
+    """A part of a plugin; keeps it alive."""
+
+    api_language = APILanguage.CPP
+
+    def __init__(self, plugin: Any):
+        self._plugin = plugin
+
+
+class LibraryPlugin(LibraryPluginBase, IPluginV3OneCore):
+    """The plugin itself and its core part."""
 
     def get_capability_interface(self, type: _core.PluginCapabilityType) -> Any:
         if type == _core.PluginCapabilityType.CORE:
@@ -36,17 +52,12 @@ class LibraryPlugin(IPluginV3, IPluginV3OneCore):
             return LibraryRuntime(self)
         return LibraryBuildV2(self) if self._handle.build_version >= 2 else LibraryBuild(self)
 
-    def clone(self) -> LibraryPlugin:
-        return LibraryPlugin(self._handle.clone())
 
-
-class LibraryBuild(IPluginV3OneBuild):
-    """The build part; keeps its plugin alive."""
-
-    api_language = APILanguage.CPP
+class LibraryBuild(LibraryPart, IPluginV3OneBuild):
+    """The build part."""
 
     def __init__(self, plugin: LibraryPlugin):
-        self._plugin = plugin
+        super().__init__(plugin)
         handle = plugin._handle
         self.num_outputs = handle.num_outputs
         self.format_combination_limit = handle.format_combination_limit
@@ -94,13 +105,8 @@ class LibraryBuildV2(LibraryBuild, IPluginV3OneBuildV2):
         return self._plugin._handle.get_aliased_input(output_index)
 
 
-class LibraryRuntime(IPluginV3OneRuntime):
-    """The runtime part; keeps its plugin alive."""
-
-    api_language = APILanguage.CPP
-
-    def __init__(self, plugin: LibraryPlugin):
-        self._plugin = plugin
+class LibraryRuntime(LibraryPart, IPluginV3OneRuntime):
+    """The runtime part."""
 
     def set_tactic(self, tactic: int) -> None:
         self._plugin._handle.set_tactic(tactic)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _core
-from ._plugin_classes import APILanguage, IPluginV3
+from ._library_plugins import LibraryPart, LibraryPluginBase
 from ._plugin_classes_quick import (
     IPluginV3QuickAOTBuild,
     IPluginV3QuickBuild,
@@ -15,16 +15,8 @@ from ._plugin_classes_quick import (
 )
 
 
-class LibraryPluginV3Quick(IPluginV3, IPluginV3QuickCore):
+class LibraryPluginV3Quick(LibraryPluginBase, IPluginV3QuickCore):
     """The plugin itself and its core part."""
-
-    api_language = APILanguage.CPP
-
-    def __init__(self, handle: _core._QuickPluginHandle):
-        self._handle = handle
-        self.plugin_name = handle.name
-        self.plugin_version = handle.version
-        self.plugin_namespace = handle.namespace
 
     def get_capability_interface(self, type: _core.PluginCapabilityType) -> Any:
         if type == _core.PluginCapabilityType.CORE:
@@ -35,17 +27,9 @@ class LibraryPluginV3Quick(IPluginV3, IPluginV3QuickCore):
             return LibraryQuickAOTBuild(self)
         return LibraryQuickBuild(self) if self._handle.has_build else None
 
-    def clone(self) -> LibraryPluginV3Quick:
-        return LibraryPluginV3Quick(self._handle.clone())
 
-
-class LibraryQuickBuild(IPluginV3QuickBuild):
-    """The build part; keeps its plugin alive."""
-
-    api_language = APILanguage.CPP
-
-    def __init__(self, plugin: LibraryPluginV3Quick):
-        self._plugin = plugin
+class LibraryQuickBuild(LibraryPart, IPluginV3QuickBuild):
+    """The build part."""
 
     def get_num_outputs(self) -> int:
         return self._plugin._handle.get_num_outputs()
@@ -115,13 +99,8 @@ class LibraryQuickAOTBuild(LibraryQuickBuild, IPluginV3QuickAOTBuild):
         return self._plugin._handle.get_kernel(inputDesc, outputDesc)
 
 
-class LibraryQuickRuntime(IPluginV3QuickRuntime):
-    """The runtime part; keeps its plugin alive."""
-
-    api_language = APILanguage.CPP
-
-    def __init__(self, plugin: LibraryPluginV3Quick):
-        self._plugin = plugin
+class LibraryQuickRuntime(LibraryPart, IPluginV3QuickRuntime):
+    """The runtime part."""
 
     def set_tactic(self, tactic: int) -> None:
         self._plugin._handle.set_tactic(tactic)
