@@ -194,6 +194,45 @@ void bind_size_tensor(nb::module_& m) {
       "most `upper_bound`; the engine is tuned for `opt`. It must be among the outputs.");
 }
 
+const std::vector<ShapeExpr>& elements_of(const ShapeInput& self) {
+  if (ndim(self) == 0) throw nb::type_error("this shape input is a scalar: its value is n.expr()");
+  return self.values;
+}
+
+void bind_shape_input(nb::module_& m) {
+  nb::class_<ShapeInput, TensorDesc>(
+      m, "ShapeInput",
+      "The descriptor of an input, INT32 or INT64, of rank 0 or 1, whose values shapes may depend "
+      "on: a vector is indexed and iterated like a tuple of ShapeExpr, expr() is a scalar's value. "
+      "As the type hint of an input of `register` it asks for such an input, which is a Tensor "
+      "on the host in `impl`.")
+      .def("__len__", [](const ShapeInput& self) { return elements_of(self).size(); })
+      .def("__getitem__",
+           [](const ShapeInput& self, nb::handle index) {
+             return nb::steal(PyObject_GetItem(nb::cast(elements_of(self)).ptr(), index.ptr()));
+           })
+      .def("__iter__", [](const ShapeInput& self) { return nb::iter(nb::cast(elements_of(self))); })
+      .def(
+          "expr",
+          [](const ShapeInput& self) {
+            require(ndim(self) == 0, "expr() is the value of a scalar, but this shape input has ",
+                    self.values.size(), " elements: use n[i]");
+            return self.values.at(0);
+          },
+          "The value of a scalar as an expression.")
+      .def(
+          "aliased",
+          [](const ShapeInput&) {
+            fail(
+                "aliased(): a shape input is read while shapes are set, so no output can have its "
+                "memory; make one with like()");
+          },
+          "An error: no output can share the memory of a shape input.")
+      .def("__repr__", [](const ShapeInput& self) {
+        return opwright::str("<ShapeInput ", name(self.dtype), " ", exprs(self.values), ">");
+      });
+}
+
 }  // namespace
 
 TensorDesc describe_input(DataType dtype, std::span<const Expr> dims, int input) {
@@ -217,6 +256,12 @@ TensorDesc describe_port(const PortDesc& port, int input, std::span<const Expr> 
   return desc;
 }
 
+ShapeInput describe_shape_input(TensorDesc desc, std::span<const Expr> values) {
+  ShapeInput made{std::move(desc), {}};
+  for (const Expr& value : values) made.values.push_back({value, false});
+  return made;
+}
+
 int aliased_input(const TensorDesc& desc) {
   return desc.aliased.is_valid() ? nb::cast<TensorDesc&>(desc.aliased).input : -1;
 }
@@ -225,6 +270,7 @@ void bind_tensor_desc(nb::module_& m) {
   bind_shape(m);
   bind_desc(m);
   bind_size_tensor(m);
+  bind_shape_input(m);
   m.def(
       "from_shape_expr",
       [](nb::handle shape_expr, DataType dtype) {

@@ -33,10 +33,17 @@ struct SizeTensorDesc : TensorDesc {
   int index = -1;       ///< of the output, once known
 };
 
+/// The descriptor of an input whose elements shapes may depend on.
+struct ShapeInput : TensorDesc {
+  std::vector<ShapeExpr> values;  ///< one per element: of a scalar, or of a vector
+};
+
 /// A read-only descriptor of input `input`.
 TensorDesc describe_input(DataType dtype, std::span<const Expr> dims, int input);
 /// A read-only descriptor with types, formats and the range of the shape.
 TensorDesc describe_port(const PortDesc& port, int input, std::span<const Expr> extents);
+/// The descriptor of a shape input with these elements. `desc` is of rank 0 or 1.
+ShapeInput describe_shape_input(TensorDesc desc, std::span<const Expr> values);
 /// The input that an output is aliased to, or -1.
 int aliased_input(const TensorDesc& desc);
 
