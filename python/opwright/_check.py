@@ -304,7 +304,8 @@ class Checker:
             self._fail("bounds", f"{what}: it wrote to memory of others at {first.damage}", where)
             return None
         if first.changed_inputs:
-            names = ", ".join(self._plugin.signature.tensors[i] for i in first.changed_inputs)
+            tensors = list(self._plugin.signature.tensors)
+            names = ", ".join(tensors[i] for i in first.changed_inputs)
             advice = "write to the outputs only, or return aliased() in register"
             self._fail("inputs", f"{what}: it changed {names}; {advice}", where)
             return None

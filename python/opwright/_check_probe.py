@@ -70,6 +70,19 @@ class Function:
     wants_tactic: bool = False
 
 
+def _by_position(call: Callable[..., Any], keywords: Sequence[str]) -> Callable[..., Any]:
+    """A function whose last parameters are keyword-only as one that takes all by position."""
+    if not keywords:
+        return call
+
+    @functools.wraps(call)
+    def function(*arguments: Any) -> Any:
+        count = len(arguments) - len(keywords)
+        return call(*arguments[:count], **dict(zip(keywords, arguments[count:])))
+
+    return function
+
+
 class _Capture:
     """Stands in for a definition, to learn what was decorated."""
 
@@ -80,15 +93,22 @@ class _Capture:
         for apply in plugin.functions.values():
             apply(self)  # type: ignore[arg-type]
 
-    def set_impl(self, device: Any, call: Any, attributes: list[int], wants_tactic: bool) -> None:
+    def set_impl(
+        self,
+        device: Any,
+        call: Any,
+        attributes: list[int],
+        wants_tactic: bool,
+        keywords: list[str],
+    ) -> None:
         if device != _core.DeviceType.GPU:
-            self.impl = Function(call, attributes, wants_tactic)
+            self.impl = Function(_by_position(call, keywords), attributes, wants_tactic)
 
-    def set_autotune(self, call: Any, attributes: list[int]) -> None:
-        self.autotune = Function(call, attributes)
+    def set_autotune(self, call: Any, attributes: list[int], keywords: list[str]) -> None:
+        self.autotune = Function(_by_position(call, keywords), attributes)
 
-    def set_aot_impl(self, call: Any, attributes: list[int]) -> None:
-        self.aot = Function(call, attributes)
+    def set_aot_impl(self, call: Any, attributes: list[int], keywords: list[str]) -> None:
+        self.aot = Function(_by_position(call, keywords), attributes)
 
 
 class Probe:
@@ -97,7 +117,10 @@ class Probe:
     def __init__(self, plugin: Plugin):
         captured = _Capture(plugin)
         self.plugin = plugin
-        self.register = plugin.sources["register"]
+        self.register = _by_position(
+            plugin.sources["register"],
+            [a.name for a in plugin.signature.attributes if a.is_keyword_only],
+        )
         self.impl, self.autotune, self.aot = captured.impl, captured.autotune, captured.aot
         self.num_inputs = len(plugin.signature.tensors)
         self.num_outputs = plugin.signature.num_outputs
@@ -110,9 +133,12 @@ class Probe:
         # Where set, calls of impl wait for each other.
         self.barrier: threading.Barrier | None = None
 
-    def _watched_register(self, combination: Combination | None, *arguments: Any) -> Any:
+    def _watched_register(
+        self, combination: Combination | None, *positional: Any, **keywords: Any
+    ) -> Any:
         """What `register` makes, of the types that the combination has: then the engine converts
         no output, so that the plugin writes to the network's own."""
+        arguments = (*positional, *keywords.values())
         made = self.register(*arguments)
         inputs = arguments[: self.num_inputs]
         descs = made if isinstance(made, (tuple, list)) else [made]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import traceback
@@ -78,6 +79,7 @@ def _place(file: str, line: int, name: str) -> str:
 
 def place_of(function: Callable[..., Any]) -> str:
     """Where a function is defined."""
+    function = inspect.unwrap(function)
     code = getattr(function, "__code__", None)
     if code is None:
         return repr(function)
@@ -86,7 +88,8 @@ def place_of(function: Callable[..., Any]) -> str:
 
 def place_of_error(error: BaseException, functions: Iterable[Callable[..., Any]]) -> str:
     """The innermost line of an error that is in a file of these functions; empty: none is."""
-    files = {getattr(getattr(f, "__code__", None), "co_filename", None) for f in functions}
+    codes = (getattr(inspect.unwrap(f), "__code__", None) for f in functions)
+    files = {getattr(code, "co_filename", None) for code in codes}
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.filename in files:
             return _place(frame.filename, frame.lineno or 0, frame.name)

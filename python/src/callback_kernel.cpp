@@ -27,12 +27,13 @@ class InterpreterDomain final : public ExecutionDomain {
 
 class CallbackKernel final : public Kernel {
  public:
-  CallbackKernel(std::string plugin, nb::object function, const std::vector<nb::object>& attributes,
-                 bool wants_tactic, const KernelArgs& args, const std::vector<int>& aliased_inputs,
-                 const std::vector<bool>& data_dependent, bool protect_inputs)
+  CallbackKernel(std::string plugin, const PluginFunction& impl,
+                 const std::vector<nb::object>& attributes, const KernelArgs& args,
+                 const std::vector<int>& aliased_inputs, const std::vector<bool>& data_dependent,
+                 bool protect_inputs)
       : layer_(args.layer), plugin_(std::move(plugin)), tactic_(args.candidate->tactic) {
-    held_.push_back(Reference(function));
-    function_ = function.ptr();
+    held_.push_back(Reference(impl.function.get()));
+    function_ = impl.function.get().ptr();
     arguments_.push_back(nullptr);  // PY_VECTORCALL_ARGUMENTS_OFFSET: the callee may use it
     std::vector<bool> writable(args.inputs.size(), !protect_inputs);
     for (int input : aliased_inputs)
@@ -52,7 +53,8 @@ class CallbackKernel final : public Kernel {
     add(nb::tuple(outputs));
     stream_ = arguments_.size();
     add(nb::int_(0));
-    if (wants_tactic) add(nb::int_(tactic_));
+    if (impl.wants_tactic) add(nb::int_(tactic_));
+    set_keywords(impl.keywords);
   }
 
   ExecutionDomain* domain() const override { return interpreter_domain(); }
@@ -73,7 +75,7 @@ class CallbackKernel final : public Kernel {
       set_stream(queue);
     PyObject* result =
         PyObject_Vectorcall(function_, arguments_.data() + 1,
-                            (arguments_.size() - 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+                            num_positional_ | PY_VECTORCALL_ARGUMENTS_OFFSET, keywords_);
     for (PluginTensor* tensor : inputs_) tensor->set_data(nullptr);
     for (PluginTensor* tensor : outputs_) tensor->set_data(nullptr);
     if (result == nullptr) [[unlikely]]
@@ -96,6 +98,17 @@ class CallbackKernel final : public Kernel {
     list.push_back(&nb::cast<PluginTensor&>(object));
     return object;
   }
+  /// The last arguments go by these names.
+  void set_keywords(const std::vector<std::string>& names) {
+    num_positional_ = arguments_.size() - 1 - names.size();
+    if (names.empty()) return;
+    nb::list interned;
+    for (const std::string& name : names)
+      interned.append(nb::steal(PyUnicode_InternFromString(name.c_str())));
+    nb::object keywords = nb::tuple(interned);
+    keywords_ = keywords.ptr();
+    held_.push_back(Reference(std::move(keywords)));
+  }
   void set_stream(Queue queue) {
     queue_ = queue;
     nb::object stream = nb::int_(reinterpret_cast<uintptr_t>(queue));
@@ -108,6 +121,8 @@ class CallbackKernel final : public Kernel {
   std::vector<Reference> held_;
   PyObject* function_ = nullptr;
   std::vector<PyObject*> arguments_;  // behind one spare entry
+  size_t num_positional_ = 0;
+  PyObject* keywords_ = nullptr;  // names of the other arguments
   std::vector<PluginTensor*> inputs_, outputs_;
   size_t stream_ = 0;
   Queue queue_ = nullptr;
@@ -120,15 +135,14 @@ ExecutionDomain* interpreter_domain() {
   return domain;
 }
 
-std::unique_ptr<Kernel> make_callback_kernel(std::string plugin, nb::object function,
+std::unique_ptr<Kernel> make_callback_kernel(std::string plugin, const PluginFunction& impl,
                                              const std::vector<nb::object>& attributes,
-                                             bool wants_tactic, const KernelArgs& args,
+                                             const KernelArgs& args,
                                              const std::vector<int>& aliased_inputs,
                                              const std::vector<bool>& data_dependent,
                                              bool protect_inputs) {
-  return std::make_unique<CallbackKernel>(std::move(plugin), std::move(function), attributes,
-                                          wants_tactic, args, aliased_inputs, data_dependent,
-                                          protect_inputs);
+  return std::make_unique<CallbackKernel>(std::move(plugin), impl, attributes, args, aliased_inputs,
+                                          data_dependent, protect_inputs);
 }
 
 }  // namespace opwright::python

@@ -21,8 +21,9 @@ struct PluginCall {
   QuickPluginCreationRequest request = QuickPluginCreationRequest::kUNKNOWN;
 };
 
-PluginFunction to_function(nb::object function, std::vector<int> attributes, bool wants_tactic) {
-  return {Reference(std::move(function)), std::move(attributes), wants_tactic};
+PluginFunction to_function(nb::object function, std::vector<int> attributes, bool wants_tactic,
+                           std::vector<std::string> keywords) {
+  return {Reference(std::move(function)), std::move(attributes), wants_tactic, std::move(keywords)};
 }
 
 /// The field of an attribute's Python value, whose Python type was checked.
@@ -73,21 +74,30 @@ Layer* add_plugin(Network& network, nb::handle plugin, std::optional<bool> aot) 
 }
 
 void bind_definition(nb::module_& m) {
+  nb::enum_<ParameterKind>(m, "ParameterKind", "What a parameter of a plugin stands for.")
+      .value("TENSOR", ParameterKind::kTensor)
+      .value("OPTIONAL_TENSOR", ParameterKind::kOptionalTensor)
+      .value("TENSORS", ParameterKind::kTensors)
+      .value("SHAPE_INPUT", ParameterKind::kShapeInput)
+      .value("ATTRIBUTE", ParameterKind::kAttribute);
   nb::class_<QuickParameter>(m, "Parameter")
       .def(
           "__init__",
-          [](QuickParameter* self, std::string name, bool is_tensor, PluginFieldType type,
-             bool is_array, bool is_text, bool is_bool) {
-            new (self) QuickParameter{std::move(name), is_tensor, type, is_array, is_text, is_bool};
+          [](QuickParameter* self, std::string name, ParameterKind kind, PluginFieldType type,
+             bool is_array, bool is_text, bool is_bool, bool is_keyword_only) {
+            new (self) QuickParameter{std::move(name), kind,    type,           is_array,
+                                      is_text,         is_bool, is_keyword_only};
           },
-          nb::arg("name"), nb::arg("is_tensor") = false,
+          nb::arg("name"), nb::arg("kind") = ParameterKind::kAttribute,
           nb::arg("type") = PluginFieldType::kUNKNOWN, nb::arg("is_array") = false,
-          nb::arg("is_text") = false, nb::arg("is_bool") = false)
+          nb::arg("is_text") = false, nb::arg("is_bool") = false,
+          nb::arg("is_keyword_only") = false)
       .def_ro("name", &QuickParameter::name)
-      .def_ro("is_tensor", &QuickParameter::is_tensor)
+      .def_ro("kind", &QuickParameter::kind)
       .def("__eq__", [](const QuickParameter& a, const QuickParameter& b) {
-        return a.name == b.name && a.is_tensor == b.is_tensor && a.type == b.type &&
-               a.is_array == b.is_array && a.is_text == b.is_text && a.is_bool == b.is_bool;
+        return a.name == b.name && a.kind == b.kind && a.type == b.type &&
+               a.is_array == b.is_array && a.is_text == b.is_text && a.is_bool == b.is_bool &&
+               a.is_keyword_only == b.is_keyword_only;
       });
   nb::class_<PythonDefinition>(m, "Definition", "A plugin that is defined by functions.")
       .def(nb::init<std::string, std::string, std::vector<QuickParameter>, int, std::string,
@@ -97,23 +107,29 @@ void bind_definition(nb::module_& m) {
       .def(
           "set_impl",
           [](PythonDefinition& self, std::optional<DeviceType> device, nb::object function,
-             std::vector<int> attributes, bool wants_tactic) {
-            self.set_impl(device, to_function(function, std::move(attributes), wants_tactic));
+             std::vector<int> attributes, bool wants_tactic, std::vector<std::string> keywords) {
+            self.set_impl(device, to_function(function, std::move(attributes), wants_tactic,
+                                              std::move(keywords)));
           },
           nb::arg("device").none(), nb::arg("function"), nb::arg("attributes"),
-          nb::arg("wants_tactic"))
+          nb::arg("wants_tactic"), nb::arg("keywords") = nb::list(),
+          "`keywords` names the last parameters of the function, which are given by keyword.")
       .def(
           "set_autotune",
-          [](PythonDefinition& self, nb::object function, std::vector<int> attributes) {
-            self.set_autotune(to_function(function, std::move(attributes), false));
+          [](PythonDefinition& self, nb::object function, std::vector<int> attributes,
+             std::vector<std::string> keywords) {
+            self.set_autotune(
+                to_function(function, std::move(attributes), false, std::move(keywords)));
           },
-          nb::arg("function"), nb::arg("attributes"))
+          nb::arg("function"), nb::arg("attributes"), nb::arg("keywords") = nb::list())
       .def(
           "set_aot_impl",
-          [](PythonDefinition& self, nb::object function, std::vector<int> attributes) {
-            self.set_aot_impl(to_function(function, std::move(attributes), true));
+          [](PythonDefinition& self, nb::object function, std::vector<int> attributes,
+             std::vector<std::string> keywords) {
+            self.set_aot_impl(
+                to_function(function, std::move(attributes), true, std::move(keywords)));
           },
-          nb::arg("function"), nb::arg("attributes"))
+          nb::arg("function"), nb::arg("attributes"), nb::arg("keywords") = nb::list())
       .def("register", [](std::shared_ptr<PythonDefinition> self) { register_quick(self); })
       .def("deregister",
            [](const PythonDefinition& self) {

@@ -15,10 +15,14 @@ namespace {
 
 size_t slot(DeviceType device) { return device == DeviceType::kCPU ? 0 : 1; }
 
-nb::object call(const nb::object& function, const std::vector<nb::object>& arguments) {
+nb::object call(const PluginFunction& function, const std::vector<nb::object>& arguments) {
+  const size_t positional = arguments.size() - function.keywords.size();
   nb::list list;
-  for (const nb::object& argument : arguments) list.append(argument);
-  return function(*list);
+  for (size_t i = 0; i < positional; ++i) list.append(arguments[i]);
+  nb::dict named;
+  for (size_t i = positional; i < arguments.size(); ++i)
+    named[function.keywords[i - positional].c_str()] = arguments[i];
+  return function.function.get()(*list, **named);
 }
 
 void append(std::vector<nb::object>& to, std::vector<nb::object> more) {
@@ -48,10 +52,12 @@ PythonDefinition::PythonDefinition(std::string plugin_namespace, std::string nam
   int attributes = 0;
   register_.function = Reference(std::move(function));
   for (const QuickParameter& parameter : parameters_) {
-    if (parameter.is_tensor)
+    if (!parameter.is_attribute()) {
       ++num_tensors_;
-    else
-      register_.attributes.push_back(attributes++);
+      continue;
+    }
+    register_.attributes.push_back(attributes++);
+    if (parameter.is_keyword_only) register_.keywords.push_back(parameter.name);
   }
 }
 
@@ -61,7 +67,7 @@ void PythonDefinition::set_impl(std::optional<DeviceType> device, PluginFunction
     return;
   }
   impls_[1] = PluginFunction{Reference(function.function.get()), function.attributes,
-                             function.wants_tactic};
+                             function.wants_tactic, function.keywords};
   impls_[0] = std::move(function);
 }
 
@@ -118,7 +124,7 @@ std::vector<nb::object> PythonDefinition::call_register(std::string_view layer,
                                                         const FieldValues& attributes) const {
   std::vector<nb::object> arguments = inputs;
   append(arguments, bind_attributes(register_, attributes));
-  nb::object result = call(register_.function.get(), arguments);
+  nb::object result = call(register_, arguments);
   std::vector<nb::object> outputs;
   if (nb::isinstance<nb::tuple>(result) || nb::isinstance<nb::list>(result)) {
     for (nb::handle output : nb::iter(result)) outputs.push_back(nb::borrow(output));
@@ -215,7 +221,7 @@ std::vector<Candidate> PythonDefinition::autotune(const CandidateQuery& query,
   auto [arguments, outputs] = describe_ports(query.layer, query.inputs, query.outputs, attributes);
   append(arguments, bind_attributes(*autotune_, attributes));
   arguments.push_back(outputs);
-  nb::object result = call(autotune_->function.get(), arguments);
+  nb::object result = call(*autotune_, arguments);
   std::vector<AutoTuneCombination> combinations;
   if (nb::isinstance<AutoTuneCombination>(result)) {
     combinations.push_back(nb::cast<AutoTuneCombination&>(result));
@@ -258,8 +264,8 @@ std::unique_ptr<Kernel> PythonDefinition::make_callback(const KernelArgs& args,
                       [](const ShapeExpr& e) { return !e.expr.is_constant(); });
     }
   }
-  return make_callback_kernel(id(), function.function.get(), bind_attributes(function, attributes),
-                              function.wants_tactic, args, aliased, data_dependent, knows_all);
+  return make_callback_kernel(id(), function, bind_attributes(function, attributes), args, aliased,
+                              data_dependent, knows_all);
 }
 
 KernelCode PythonDefinition::compile(const KernelArgs& args, const FieldValues& attributes) const {
@@ -268,7 +274,7 @@ KernelCode PythonDefinition::compile(const KernelArgs& args, const FieldValues& 
   append(arguments, bind_attributes(*aot_impl_, attributes));
   arguments.push_back(outputs);
   arguments.push_back(nb::int_(args.candidate->tactic));
-  nb::object result = call(aot_impl_->function.get(), arguments);
+  nb::object result = call(*aot_impl_, arguments);
 
   constexpr const char* kExpected =
       "its aot_impl function must return (kernel name, code, KernelLaunchParams, SymIntExprs)";

@@ -15,6 +15,7 @@ struct PluginFunction {
   Reference function;
   std::vector<int> attributes;
   bool wants_tactic = false;
+  std::vector<std::string> keywords;  ///< names of its last parameters, which go by keyword
 };
 
 /// A plugin that is defined by Python functions. The functions are set while the module that
@@ -84,11 +85,11 @@ class PythonDefinition final : public QuickDefinition {
 
 /// The Python value of an attribute: int, float, str, bytes, bool or a NumPy array.
 nb::object attribute_value(const QuickParameter& parameter, const FieldValue& value);
-/// The kernel that calls `impl`. `aliased_inputs` has for each output the input whose memory it is,
-/// or -1; `protect_inputs` makes the others read-only.
-std::unique_ptr<Kernel> make_callback_kernel(std::string plugin, nb::object function,
+/// The kernel that calls this `impl`. `aliased_inputs` has for each output the input whose memory
+/// it is, or -1; `protect_inputs` makes the others read-only.
+std::unique_ptr<Kernel> make_callback_kernel(std::string plugin, const PluginFunction& impl,
                                              const std::vector<nb::object>& attributes,
-                                             bool wants_tactic, const KernelArgs& args,
+                                             const KernelArgs& args,
                                              const std::vector<int>& aliased_inputs,
                                              const std::vector<bool>& data_dependent,
                                              bool protect_inputs);

@@ -34,7 +34,7 @@ std::string list_names(const FieldValues& values) {
 std::string list_attributes(const std::vector<QuickParameter>& parameters) {
   std::string names;
   for (const QuickParameter& parameter : parameters) {
-    if (parameter.is_tensor) continue;
+    if (!parameter.is_attribute()) continue;
     names += str(names.empty() ? "" : ", ", parameter.name, ": ",
                  parameter.is_text   ? "text"
                  : parameter.is_bool ? "BOOL"
@@ -50,20 +50,20 @@ OperatorPtr make_quick(const PluginNode& node, std::shared_ptr<const QuickDefini
                                 definition->plugin_namespace(), "::", definition->name(), "'");
   const std::vector<QuickParameter>& parameters = definition->parameters();
   const auto tensors = std::count_if(parameters.begin(), parameters.end(),
-                                     [](const QuickParameter& p) { return p.is_tensor; });
+                                     [](const QuickParameter& p) { return !p.is_attribute(); });
   require(std::cmp_equal(tensors, node.num_inputs), owner, " takes ", tensors,
           " tensors, but the node has ", node.num_inputs);
   for (const FieldValue& value : node.attributes) {
     const bool is_known =
         std::any_of(parameters.begin(), parameters.end(), [&](const QuickParameter& parameter) {
-          return !parameter.is_tensor && parameter.name == value.name;
+          return parameter.is_attribute() && parameter.name == value.name;
         });
     require(is_known, owner, " has no attribute '", value.name,
             "'; its attributes are: ", list_attributes(parameters));
   }
   FieldValues attributes;
   for (const QuickParameter& parameter : parameters) {
-    if (parameter.is_tensor) continue;
+    if (!parameter.is_attribute()) continue;
     const FieldValue* value = find(node.attributes, parameter.name);
     require(value != nullptr, owner, " needs attribute '", parameter.name,
             "', which the node does not have; its attributes are: ", list_attributes(parameters),

@@ -11,15 +11,27 @@
 
 namespace opwright {
 
-/// One parameter of a plugin that was defined by functions: a tensor or an attribute.
+/// What a parameter of a plugin that was defined by functions stands for.
+enum class ParameterKind : int32_t {
+  kTensor,
+  kOptionalTensor,  ///< a tensor that may be absent
+  kTensors,         ///< any number of tensors, the last of the tensors
+  kShapeInput,      ///< a tensor whose values shapes may depend on
+  kAttribute
+};
+
+/// One parameter of a plugin that was defined by functions.
 struct QuickParameter {
   std::string name;
-  bool is_tensor = false;
+  ParameterKind kind = ParameterKind::kAttribute;
   PluginFieldType type = PluginFieldType::kUNKNOWN;  ///< attributes: element type
   bool is_array =
       false;  ///< attributes: an array rather than one element (str and bytes are kCHAR arrays)
-  bool is_text = false;  ///< attributes: kCHAR array that is a str
-  bool is_bool = false;  ///< attributes: kINT8 (array) that is a bool
+  bool is_text = false;          ///< attributes: kCHAR array that is a str
+  bool is_bool = false;          ///< attributes: kINT8 (array) that is a bool
+  bool is_keyword_only = false;  ///< attributes: `register` takes it by keyword
+
+  bool is_attribute() const { return kind == ParameterKind::kAttribute; }
 };
 
 /// A plugin defined by functions (register, impl, autotune, aot_impl), as its front end supplies

@@ -130,13 +130,15 @@ def impl(plugin_id: str, device: str | None = None) -> Callable[[F], F]:
         raise ValueError(f"impl: device={device!r}; expected 'cpu', 'cuda' or None")
 
     def decorate(function: F) -> F:
-        attributes, wants_tactic = parse_function(
+        taken = parse_function(
             plugin_id, "impl", function, plugin.signature, ["outputs", "stream"], "tactic"
         )
         plugin.sources[f"impl {device}"] = function
         plugin.set(
             f"impl {device}",
-            lambda d: d.set_impl(_DEVICES[device], function, attributes, wants_tactic),
+            lambda d: d.set_impl(
+                _DEVICES[device], function, taken.attributes, taken.wants_tactic, taken.keywords
+            ),
         )
         return function
 
@@ -149,10 +151,8 @@ def autotune(plugin_id: str) -> Callable[[F], F]:
     plugin = _find(plugin_id, "autotune")
 
     def decorate(function: F) -> F:
-        attributes, _ = parse_function(
-            plugin_id, "autotune", function, plugin.signature, ["outputs"]
-        )
-        plugin.set("autotune", lambda d: d.set_autotune(function, attributes))
+        taken = parse_function(plugin_id, "autotune", function, plugin.signature, ["outputs"])
+        plugin.set("autotune", lambda d: d.set_autotune(function, taken.attributes, taken.keywords))
         return function
 
     return decorate
@@ -164,10 +164,10 @@ def aot_impl(plugin_id: str) -> Callable[[F], F]:
     plugin = _find(plugin_id, "aot_impl")
 
     def decorate(function: F) -> F:
-        attributes, _ = parse_function(
+        taken = parse_function(
             plugin_id, "aot_impl", function, plugin.signature, ["outputs", "tactic"]
         )
-        plugin.set("aot_impl", lambda d: d.set_aot_impl(function, attributes))
+        plugin.set("aot_impl", lambda d: d.set_aot_impl(function, taken.attributes, taken.keywords))
         return function
 
     return decorate

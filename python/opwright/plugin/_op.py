@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._core import ITensor
-from .._core._plugin import PluginCall
+from .._core._plugin import ParameterKind, PluginCall
 from ._decorators import Plugin, plugins
 from ._signature import Attribute
 
@@ -89,6 +89,42 @@ def fields_of(plugin: Plugin, attributes: dict[str, Any]) -> list[Any]:
     return fields
 
 
+def _tensors(
+    plugin: Plugin, args: tuple[Any, ...], keywords: dict[str, Any]
+) -> tuple[list[ITensor | None], tuple[Any, ...]]:
+    """The tensors, None where one is absent, and the arguments by position that follow them. Those
+    by keyword are taken out of `keywords`."""
+    tensors: list[ITensor | None] = []
+    rest = args
+    for name, kind in plugin.signature.tensors.items():
+        if kind is ParameterKind.TENSORS:
+            given, rest = rest, ()
+        elif rest:
+            if name in keywords:
+                raise TypeError(f"plugin '{plugin.id}': tensor '{name}' was given twice")
+            given, rest = rest[:1], rest[1:]
+        elif name in keywords:
+            given = (keywords.pop(name),)
+        else:
+            given = (None,)
+        may_be_absent = kind is ParameterKind.OPTIONAL_TENSOR
+        if not all(isinstance(t, ITensor) or (t is None and may_be_absent) for t in given):
+            listed = ", ".join(_shown(*entry) for entry in plugin.signature.tensors.items())
+            got = ", ".join(type(value).__name__ for value in args) or "nothing"
+            raise TypeError(
+                f"plugin '{plugin.id}' takes {len(plugin.signature.tensors)} network tensors "
+                f"({listed}) first; {got} came"
+            )
+        tensors.extend(given)
+    return tensors, rest
+
+
+def _shown(tensor: str, kind: ParameterKind) -> str:
+    if kind is ParameterKind.OPTIONAL_TENSOR:
+        return f"{tensor}=None"
+    return f"*{tensor}" if kind is ParameterKind.TENSORS else tensor
+
+
 class PluginOp:
     """One plugin; calling it gives what ``network.add_plugin`` takes."""
 
@@ -104,20 +140,14 @@ class PluginOp:
         # Looked up at each call, so that a registration that was repeated counts.
         plugin = plugins[self._id]
         signature = plugin.signature
-        count = len(signature.tensors)
-        tensors, positional = args[:count], args[count:]
-        if len(tensors) < count or any(not isinstance(t, ITensor) for t in tensors):
-            got = ", ".join(type(value).__name__ for value in args) or "nothing"
-            raise TypeError(
-                f"plugin '{self._id}' takes {count} network tensors ({', '.join(signature.tensors)})"
-                f" first; {got} came"
-            )
-        names = [attribute.name for attribute in signature.attributes]
+        tensors, positional = _tensors(plugin, args, attributes)
+        names = [a.name for a in signature.attributes if not a.is_keyword_only]
         if len(positional) > len(names):
             known = ", ".join(map(str, signature.attributes)) or "none"
             raise TypeError(
-                f"plugin '{self._id}' takes {count} tensors and the attributes: {known}; "
-                f"{len(args)} positional arguments came"
+                f"plugin '{self._id}' takes {len(signature.tensors)} tensors and the attributes: "
+                f"{known}; {len(args)} positional arguments came, of which at most "
+                f"{len(signature.tensors) + len(names)} are expected"
             )
         for name, value in zip(names, positional):
             if name in attributes:
@@ -125,7 +155,7 @@ class PluginOp:
             attributes[name] = value
         fields = fields_of(plugin, attributes)
         plugin.make_findable()
-        return plugin.definition.call(list(tensors), fields)
+        return plugin.definition.call(tensors, fields)
 
     def __repr__(self) -> str:
         return f"<plugin '{self._id}'>"

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import inspect
 import sys
+import types
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from .._core import PluginFieldType
-from .._core._plugin import AutoTuneCombination, Parameter, Tensor, TensorDesc
+from .._core._plugin import (
+    AutoTuneCombination,
+    Parameter,
+    ParameterKind,
+    ShapeInput,
+    SizeTensorDesc,
+    Tensor,
+    TensorDesc,
+)
 
 _SCALARS: dict[Any, dict[str, Any]] = {
     int: {"type": PluginFieldType.INT64},
@@ -49,6 +58,7 @@ class Attribute:
     is_array: bool
     default: Any = inspect.Parameter.empty
     """What `op` takes where the attribute is not given; `empty`: it must be given."""
+    is_keyword_only: bool = False
 
     def __str__(self) -> str:
         kind = f"NDArray[{self.hint.__name__}]" if self.is_array else self.hint.__name__
@@ -60,10 +70,21 @@ class Signature:
     """What `register` declares."""
 
     text: str
-    tensors: list[str]
+    tensors: dict[str, ParameterKind]
     attributes: list[Attribute]
     parameters: list[Parameter]
     num_outputs: int
+
+
+@dataclass
+class Taken:
+    """What one of the other functions takes."""
+
+    attributes: list[int]
+    """The places of its attributes among the registered ones."""
+    wants_tactic: bool
+    keywords: list[str] = field(default_factory=list)
+    """The names of its last parameters, those that are keyword-only."""
 
 
 def describe(function: Callable[..., Any]) -> str:
@@ -90,21 +111,36 @@ def _hints(plugin: str, kind: str, function: Callable[..., Any]) -> dict[str, An
         _fail(plugin, kind, function, f"a type hint cannot be resolved: {error}")
 
 
-def _parameters(plugin: str, kind: str, function: Callable[..., Any]) -> list[str]:
-    names = []
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            _fail(plugin, kind, function, f"the parameter '{parameter}' takes a variable number")
-        if parameter.kind is parameter.KEYWORD_ONLY:
-            _fail(plugin, kind, function, f"'{parameter.name}' cannot be given by position")
-        if parameter.default is not parameter.empty and kind != "register":
-            _fail(plugin, kind, function, f"'{parameter.name}' has a default value")
-        names.append(parameter.name)
-    return names
+def _parameters(plugin: str, kind: str, function: Callable[..., Any]) -> list[inspect.Parameter]:
+    parameters = list(inspect.signature(function).parameters.values())
+    for parameter in parameters:
+        if parameter.kind is parameter.VAR_KEYWORD:
+            message = f"'{parameter}' takes any number of attributes; each needs a parameter"
+            _fail(plugin, kind, function, message)
+    return parameters
 
 
 def _is_desc(hint: Any) -> bool:
     return isinstance(hint, type) and issubclass(hint, TensorDesc)
+
+
+def _optional(hint: Any) -> Any:
+    """T of Optional[T]; None for other hints."""
+    if typing.get_origin(hint) not in (typing.Union, types.UnionType):
+        return None
+    entries = [entry for entry in typing.get_args(hint) if entry is not type(None)]
+    return entries[0] if len(entries) == 1 else None
+
+
+def _tensor_kind(parameter: inspect.Parameter, hint: Any) -> ParameterKind | None:
+    """What a parameter of `register` stands for, where that is a tensor."""
+    if _is_desc(_optional(hint)):
+        return ParameterKind.OPTIONAL_TENSOR
+    if not _is_desc(hint):
+        return None
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        return ParameterKind.TENSORS
+    return ParameterKind.SHAPE_INPUT if issubclass(hint, ShapeInput) else ParameterKind.TENSOR
 
 
 def _element_type(hint: Any) -> Any:
@@ -115,13 +151,44 @@ def _element_type(hint: Any) -> Any:
     return (typing.get_args(dtype) or (None,))[0]
 
 
-def _attribute(plugin: str, function: Callable[..., Any], name: str, hint: Any) -> Attribute:
-    default = inspect.signature(function).parameters[name].default
+def _check_tensor(
+    plugin: str,
+    function: Callable[..., Any],
+    parameter: inspect.Parameter,
+    kind: ParameterKind,
+    hint: Any,
+) -> None:
+    name = parameter.name
+    if parameter.kind is parameter.KEYWORD_ONLY:
+        _fail(plugin, "register", function, f"tensor '{name}' is keyword-only")
+    if (_optional(hint) or hint) is SizeTensorDesc:
+        message = f"'{name}' is annotated as SizeTensorDesc, which describes outputs; expected "
+        _fail(plugin, "register", function, message + "TensorDesc")
+    if kind is ParameterKind.TENSORS and hint is ShapeInput:
+        _fail(plugin, "register", function, f"'*{name}' cannot be shape inputs; name each")
+    has_default = parameter.default is not parameter.empty
+    if kind is ParameterKind.OPTIONAL_TENSOR:
+        if not has_default or parameter.default is not None:
+            message = f"the default value of optional tensor '{name}' must be None"
+            _fail(plugin, "register", function, message)
+    elif has_default:
+        message = f"tensor '{name}' has a default value; `{name}: Optional[TensorDesc] = None`"
+        _fail(plugin, "register", function, f"{message} is a tensor that may be absent")
+
+
+def _attribute(
+    plugin: str, function: Callable[..., Any], parameter: inspect.Parameter, hint: Any
+) -> Attribute:
+    name = parameter.name
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        message = f"'{parameter}' takes a variable number; only tensors may: `*{name}: TensorDesc`"
+        _fail(plugin, "register", function, message)
+    how = (parameter.default, parameter.kind is parameter.KEYWORD_ONLY)
     if hint in _SCALARS:
-        return Attribute(name, hint, False, default)
+        return Attribute(name, hint, False, *how)
     element = _element_type(hint)
     if element in _ELEMENTS:
-        return Attribute(name, element, True, default)
+        return Attribute(name, element, True, *how)
     _fail(
         plugin,
         "register",
@@ -148,30 +215,30 @@ def _count_outputs(plugin: str, function: Callable[..., Any], hint: Any) -> int:
 
 def parse_register(plugin: str, function: Callable[..., Any]) -> Signature:
     """Tensors first, then attributes; the returned hint decides the number of outputs."""
-    names = _parameters(plugin, "register", function)
     hints = _hints(plugin, "register", function)
-    tensors: list[str] = []
+    tensors: dict[str, ParameterKind] = {}
     attributes: list[Attribute] = []
-    for name in names:
+    for parameter in _parameters(plugin, "register", function):
+        name = parameter.name
         if name not in hints:
             _fail(plugin, "register", function, f"parameter '{name}' has no type hint")
-        if _is_desc(hints[name]):
-            if inspect.signature(function).parameters[name].default is not inspect.Parameter.empty:
-                _fail(plugin, "register", function, f"tensor '{name}' has a default value")
-            if attributes:
-                message = f"tensor '{name}' follows attribute '{attributes[-1].name}'"
-                _fail(plugin, "register", function, f"{message}; tensors come first")
-            tensors.append(name)
-        else:
-            attributes.append(_attribute(plugin, function, name, hints[name]))
+        tensor = _tensor_kind(parameter, hints[name])
+        if tensor is None:
+            attributes.append(_attribute(plugin, function, parameter, hints[name]))
+            continue
+        _check_tensor(plugin, function, parameter, tensor, hints[name])
+        if attributes:
+            message = f"tensor '{name}' follows attribute '{attributes[-1].name}'"
+            _fail(plugin, "register", function, f"{message}; tensors come first")
+        tensors[name] = tensor
     if not tensors:
         _fail(plugin, "register", function, "a plugin needs at least one input: a TensorDesc")
     if "return" not in hints:
         _fail(plugin, "register", function, "the return type is not annotated: `-> TensorDesc`")
-    parameters = [Parameter(name, is_tensor=True) for name in tensors]
+    parameters = [Parameter(name, kind) for name, kind in tensors.items()]
     for a in attributes:
-        kind = _ELEMENTS[a.hint] | {"is_array": True} if a.is_array else _SCALARS[a.hint]
-        parameters.append(Parameter(a.name, **kind))
+        how = _ELEMENTS[a.hint] | {"is_array": True} if a.is_array else _SCALARS[a.hint]
+        parameters.append(Parameter(a.name, **how, is_keyword_only=a.is_keyword_only))
     outputs = _count_outputs(plugin, function, hints["return"])
     return Signature(describe(function), tensors, attributes, parameters, outputs)
 
@@ -183,15 +250,17 @@ def parse_function(
     registered: Signature,
     tail: list[str],
     optional_tail: str | None = None,
-) -> tuple[list[int], bool]:
+) -> Taken:
     """Checks a function against the registered signature.
 
     Its parameters are the tensors, any of the attributes in any order, then `tail`, then perhaps
-    `optional_tail`. Returns the attributes' places and whether `optional_tail` is there.
+    `optional_tail`; those behind `*` or a variable number of tensors are given by keyword.
     """
-    names = _parameters(plugin, kind, function)
+    parameters = _parameters(plugin, kind, function)
+    names = [parameter.name for parameter in parameters]
     hints = _hints(plugin, kind, function)
-    expected = ", ".join([*registered.tensors, "attributes...", *tail])
+    tensors = [f"*{n}" if k is ParameterKind.TENSORS else n for n, k in registered.tensors.items()]
+    expected = ", ".join([*tensors, "attributes...", *tail])
     if optional_tail is not None:
         expected += f"[, {optional_tail}]"
     expected = f"expected ({expected}) for the registered `{registered.text}`"
@@ -205,13 +274,39 @@ def parse_function(
     places = {attribute.name: i for i, attribute in enumerate(registered.attributes)}
     if len(body) < count or any(name in places for name in body[:count]):
         _fail(plugin, kind, function, f"it must begin with {count} tensors; {expected}")
+    for i, parameter in enumerate(parameters):
+        tensor = list(registered.tensors.items())[i] if i < count else None
+        _check_parameter(plugin, kind, function, parameter, tensor)
     for name in body[count:]:
         if name not in places:
             known = ", ".join(map(str, registered.attributes)) or "none"
             message = f"'{name}' is not an attribute of the plugin (those are: {known})"
             _fail(plugin, kind, function, f"{message}; {expected}")
     _check_hints(plugin, kind, function, registered, body, hints)
-    return [places[name] for name in body[count:]], has_optional
+    keywords = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    return Taken([places[name] for name in body[count:]], has_optional, keywords)
+
+
+def _check_parameter(
+    plugin: str,
+    kind: str,
+    function: Callable[..., Any],
+    parameter: inspect.Parameter,
+    tensor: tuple[str, ParameterKind] | None,
+) -> None:
+    """`tensor`: the registered one that the parameter stands for, unless it is something else."""
+    name = parameter.name
+    is_variadic = parameter.kind is parameter.VAR_POSITIONAL
+    if tensor is not None and parameter.kind is parameter.KEYWORD_ONLY:
+        _fail(plugin, kind, function, f"tensor '{name}' is keyword-only")
+    if tensor is not None and tensor[1] is ParameterKind.TENSORS and not is_variadic:
+        message = f"'{name}' stands for the registered '*{tensor[0]}'; write `*{name}`"
+        _fail(plugin, kind, function, message)
+    if is_variadic and (tensor is None or tensor[1] is not ParameterKind.TENSORS):
+        _fail(plugin, kind, function, f"the parameter '{parameter}' takes a variable number")
+    is_optional = tensor is not None and tensor[1] is ParameterKind.OPTIONAL_TENSOR
+    if parameter.default is not parameter.empty and not (is_optional and parameter.default is None):
+        _fail(plugin, kind, function, f"'{name}' has a default value")
 
 
 def _check_hints(
@@ -225,8 +320,13 @@ def _check_hints(
     """Hints are optional in all functions but `register`; those that are there must agree."""
     count = len(registered.tensors)
     tensor = Tensor if kind == "impl" else TensorDesc
-    for name in body[:count]:
-        if name in hints and hints[name] not in (tensor, Any):
+    for name, registered_kind in zip(body, registered.tensors.values()):
+        accepted = [tensor, Any]
+        if registered_kind is ParameterKind.OPTIONAL_TENSOR:
+            accepted.append(tensor | None)
+        elif registered_kind is ParameterKind.SHAPE_INPUT and kind != "impl":
+            accepted.append(ShapeInput)
+        if name in hints and hints[name] not in accepted:
             _fail(plugin, kind, function, f"'{name}' is a tensor: annotate it as {tensor.__name__}")
     attributes = {attribute.name: attribute for attribute in registered.attributes}
     for name in body[count:]:

@@ -75,11 +75,11 @@ class Scale final : public QuickDefinition {
   int num_outputs_ = 1;
   mutable int compilations = 0;
   std::vector<QuickParameter> parameters_ = {
-      {"x", true, PluginFieldType::kUNKNOWN, false, false, false},
-      {"scale", false, PluginFieldType::kFLOAT32, false, false, false},
-      {"unused", false, PluginFieldType::kINT32, true, false, false},
-      {"flag", false, PluginFieldType::kINT8, false, false, true},
-      {"mode", false, PluginFieldType::kCHAR, true, true, false}};
+      {.name = "x", .kind = ParameterKind::kTensor},
+      {.name = "scale", .type = PluginFieldType::kFLOAT32},
+      {.name = "unused", .type = PluginFieldType::kINT32, .is_array = true},
+      {.name = "flag", .type = PluginFieldType::kINT8, .is_bool = true},
+      {.name = "mode", .type = PluginFieldType::kCHAR, .is_array = true, .is_text = true}};
 };
 
 template <class T>
