@@ -282,7 +282,9 @@ void bind_autotune(nb::module_& m) {
             if (!tactics.is_none()) set_tactics(*self, tactics);
           },
           nb::arg("io_types").none() = nb::none(), nb::arg("layouts").none() = nb::none(),
-          nb::arg("tactics").none() = nb::none())
+          nb::arg("tactics").none() = nb::none(),
+          nb::sig("def __init__(self, io_types: str | None = None, layouts: str | None = None, "
+                  "tactics: int | collections.abc.Iterable[int] | None = None) -> None"))
       .def(
           "pos",
           [](AutoTuneCombination& self, nb::handle positions, const std::string& types,
@@ -292,8 +294,14 @@ void bind_autotune(nb::module_& m) {
             self.pos(ports, types, layouts);
           },
           nb::arg("pos"), nb::arg("io_types"), nb::arg("layouts") = "LINEAR",
-          "Sets the entries of these inputs and outputs, counted together.")
-      .def("tactics", &set_tactics, nb::arg("tactics"));
+          nb::sig("def pos(self, pos: int | collections.abc.Iterable[int], io_types: str, layouts: "
+                  "str = 'LINEAR') -> None"),
+          "Sets the entries of these inputs and outputs, which are counted together: input 0 is 0, "
+          "the first output follows the last input.\n\n:raises Error: for an entry that is set "
+          "already.")
+      .def("tactics", &set_tactics, nb::arg("tactics"),
+           nb::sig("def tactics(self, tactics: int | collections.abc.Iterable[int]) -> None"),
+           "Sets the tactics: positive integers or members of an IntEnum.");
 }
 
 }  // namespace

@@ -311,9 +311,13 @@ PluginTensor PluginTensor::view(nb::object source, const Shape* shape) {
 }
 
 void bind_plugin_tensor(nb::module_& m) {
-  nb::class_<PluginTensor>(m, "Tensor", nb::type_slots(slots),
-                           "The memory of a plugin's input or output while its impl function runs; "
-                           "numpy.asarray, torch.as_tensor and numpy.from_dlpack make views of it.")
+  nb::class_<PluginTensor>(
+      m, "Tensor", nb::type_slots(slots),
+      "The memory of a plugin's input or output while its impl function runs. "
+      "numpy.asarray, numpy.from_dlpack, torch.as_tensor and torch.from_dlpack "
+      "make views of it without a copy; those of inputs are read-only where "
+      "the framework knows that. A Tensor that is used after its call raises "
+      "Error.")
       .def(
           "__init__", &make_tensor, nb::arg("desc"), nb::arg("address"),
           nb::arg("read_only") = false,
@@ -322,16 +326,27 @@ void bind_plugin_tensor(nb::module_& m) {
       .def_prop_ro(
           "data_ptr",
           [](const PluginTensor& self) { return reinterpret_cast<uintptr_t>(self.data()); },
-          "The address of the first element.")
-      .def_prop_ro("dtype", &PluginTensor::dtype)
-      .def_prop_ro("format", &PluginTensor::format)
-      .def_prop_ro("scale", [](const PluginTensor&) { return 1.0f; })
-      .def_prop_ro("shape", [](const PluginTensor& self) { return self.shape_tuple(); })
+          "The address of the first element.\n\n:raises Error: after the call.")
+      .def_prop_ro("dtype", &PluginTensor::dtype, "The type of the elements.")
+      .def_prop_ro("format", &PluginTensor::format, "How the elements lie in memory.")
+      .def_prop_ro(
+          "scale", [](const PluginTensor&) { return 1.0f; },
+          "The quantization scale of INT8 and FP8 elements: 1.")
+      .def_prop_ro(
+          "shape", [](const PluginTensor& self) { return self.shape_tuple(); },
+          nb::sig("def shape(self) -> tuple[int, ...]"),
+          "The extents; in a data-dependent output the upper bounds.")
       .def_prop_ro(
           "strides", [](const PluginTensor& self) { return to_tuple(self.strides()); },
-          "In elements.")
-      .def_prop_ro("ndim", [](const PluginTensor& self) { return self.shape().rank(); })
-      .def("numel", [](const PluginTensor& self) { return self.shape().numel(); })
+          nb::sig("def strides(self) -> tuple[int, ...]"),
+          "The distance between neighbours along each axis, in elements.\n\n:raises Error: for a "
+          "format with blocks of channels, and for types of less than a byte.")
+      .def_prop_ro(
+          "ndim", [](const PluginTensor& self) { return self.shape().rank(); },
+          "The number of axes.")
+      .def(
+          "numel", [](const PluginTensor& self) { return self.shape().numel(); },
+          "The number of elements.")
       .def(
           "aliased",
           [](nb::object self, nb::handle shape) {
@@ -340,22 +355,38 @@ void bind_plugin_tensor(nb::module_& m) {
             return PluginTensor::view(std::move(self), &wanted);
           },
           nb::arg("shape").none() = nb::none(),
-          "A tensor over the same memory, in another shape of as many elements.")
-      .def("get_aliased",
-           [](const PluginTensor& self) {
-             return self.aliased().is_valid() ? self.aliased() : nb::none();
-           })
-      .def_prop_ro("is_aliased", [](const PluginTensor& self) { return self.aliased().is_valid(); })
+          nb::sig(
+              "def aliased(self, shape: collections.abc.Sequence[int] | None = None) -> Tensor"),
+          "A tensor over the same memory, in another shape of as many elements.\n\n:raises Error: "
+          "for another number of elements, or a format that is not contiguous.")
+      .def(
+          "get_aliased",
+          [](const PluginTensor& self) {
+            return self.aliased().is_valid() ? self.aliased() : nb::none();
+          },
+          nb::sig("def get_aliased(self) -> Tensor | None"),
+          "The tensor whose memory this is: of an output in place, the input; else None.")
+      .def_prop_ro(
+          "is_aliased", [](const PluginTensor& self) { return self.aliased().is_valid(); },
+          "Whether this is another tensor's memory.")
       .def_prop_ro("is_data_dependent", &PluginTensor::is_data_dependent,
                    "Whether the shape is an upper bound and the true size is written to a size "
                    "tensor.")
       .def_prop_ro("__array_interface__", &array_interface)
       .def("__array__", &numpy_array, nb::arg("dtype").none() = nb::none(),
-           nb::arg("copy").none() = nb::none())
-      .def("__dlpack__", &dlpack, nb::arg("stream").none() = nb::none(), nb::kw_only(),
-           nb::arg("max_version").none() = nb::none(), nb::arg("dl_device").none() = nb::none(),
-           nb::arg("copy").none() = nb::none())
-      .def("__dlpack_device__", [](const PluginTensor&) { return nb::make_tuple(1, 0); })
+           nb::arg("copy").none() = nb::none(),
+           nb::sig("def __array__(self, dtype: typing.Any = None, copy: bool | None = None) -> "
+                   "numpy.typing.NDArray[typing.Any]"))
+      .def(
+          "__dlpack__", &dlpack, nb::arg("stream").none() = nb::none(), nb::kw_only(),
+          nb::arg("max_version").none() = nb::none(), nb::arg("dl_device").none() = nb::none(),
+          nb::arg("copy").none() = nb::none(),
+          nb::sig("def __dlpack__(self, stream: int | None = None, *, max_version: tuple[int, int] "
+                  "| None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = "
+                  "None) -> typing_extensions.CapsuleType"))
+      .def(
+          "__dlpack_device__", [](const PluginTensor&) { return nb::make_tuple(1, 0); },
+          nb::sig("def __dlpack_device__(self) -> tuple[int, int]"))
       .def("__repr__", [](const PluginTensor& self) {
         return opwright::str("<Tensor ", name(self.dtype()), " ", self.shape(), ">");
       });

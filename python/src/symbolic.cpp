@@ -35,19 +35,21 @@ Expr less(const Expr& a, const Expr& b) { return Expr::make(ExprOp::kLess, a, b)
 Expr equal(const Expr& a, const Expr& b) { return Expr::make(ExprOp::kEqual, a, b); }
 Expr negate(const Expr& a) { return Expr(1) - a; }
 
-/// Python's arithmetic on a class whose expressions `get` reads and `make` builds.
+/// Python's arithmetic on a class whose expressions `get` reads and `make` builds, as an object.
 template <class T, class Class, class Get, class Make>
-void bind_arithmetic(Class& c, Get get, Make make) {
+void bind_arithmetic(Class& c, const char* class_name, Get get, Make make) {
   using Function = Expr (*)(const Expr&, const Expr&);
   auto binary = [&](const char* name, Function f) {
+    const std::string signature =
+        str("def ", name, "(self, other: ", kExtent, ", /) -> ", class_name);
     c.def(
         name,
         [get, make, f](const T& self, nb::handle other) -> nb::object {
           const std::optional<Expr> b = find_expr(other);
           if (!b) return nb::borrow(Py_NotImplemented);
-          return nb::cast(make(self, f(get(self), *b)));
+          return make(self, f(get(self), *b));
         },
-        nb::is_operator());
+        nb::sig(signature.c_str()), nb::is_operator());
   };
   binary("__add__", [](const Expr& a, const Expr& b) { return a + b; });
   binary("__radd__", [](const Expr& a, const Expr& b) { return b + a; });
@@ -66,29 +68,27 @@ void bind_arithmetic(Class& c, Get get, Make make) {
   c.def("__hash__", [get](const T& self) { return get(self).hash(); })
       .def("__bool__", [get](const T& self) { return truth(get(self)); })
       .def("__int__", [get](const T& self) { return constant_value(get(self)); })
-      .def_prop_ro("is_constant", [get](const T& self) { return get(self).is_constant(); })
+      .def_prop_ro(
+          "is_constant", [get](const T& self) { return get(self).is_constant(); },
+          "Whether the value is known now, because it depends on no dynamic extent.")
       .def(
           "constant_value", [get](const T& self) { return constant_value(get(self)); },
-          "The value; an error when it is not constant.")
+          "The value, for one that is constant.\n\n:raises Error: if it is not constant.")
       .def("__repr__", [get](const T& self) { return get(self).str(); });
 }
 
 template <ArgumentType kType>
 void bind_sym_int(nb::module_& m, const char* name, const char* doc) {
   using T = SymInt<kType>;
-  auto make = [](const Expr& expr) {
-    T made;
-    made.value = {kType, expr, 0};
-    return made;
-  };
-  auto c = nb::class_<T, SymIntExpr>(m, name, doc);
-  c.def(
-      "__init__",
-      [name, make](T* self, nb::handle value) { new (self) T(make(to_expr(value, name))); },
-      nb::arg("value") = 0);
-  bind_arithmetic<T>(
-      c, [](const T& self) -> const Expr& { return self.value.value; },
-      [make](const T&, const Expr& expr) { return make(expr); });
+  nb::class_<T, SymIntExpr>(m, name, doc)
+      .def(
+          "__init__",
+          [name](T* self, nb::handle value) {
+            new (self) T;
+            self->value = {kType, to_expr(value, name), 0};
+          },
+          nb::arg("value") = 0,
+          nb::sig(str("def __init__(self, value: ", kExtent, " = 0) -> None").c_str()));
 }
 
 template <ArgumentType kType>
@@ -147,7 +147,10 @@ size_t index_in(nb::ssize_t index, size_t size) {
 }
 
 void bind_lists(nb::module_& m) {
-  nb::class_<ShapeExprs>(m, "ShapeExprs", "The extents of a tensor as expressions.")
+  nb::class_<ShapeExprs>(
+      m, "ShapeExprs",
+      "The extents of a tensor as expressions: iterate, index, assign, len. Assigned are ints and "
+      "expressions. The extents of a descriptor that a function is handed are read-only.")
       .def(
           "__init__",
           [](ShapeExprs* self, size_t length) {
@@ -155,43 +158,54 @@ void bind_lists(nb::module_& m) {
                     " axes; ShapeExprs(", length, ") was asked for");
             new (self) ShapeExprs{std::vector<ShapeExpr>(length), false};
           },
-          nb::arg("length"))
+          nb::arg("length"), "`length` extents of 0, at most 8.")
       .def_static(
           "from_tuple",
           [](nb::handle extents) {
             return std::make_shared<ShapeExprs>(
                 ShapeExprs{to_extents(extents, "ShapeExprs.from_tuple"), false});
           },
-          nb::arg("shape_exprs"))
+          nb::arg("shape_exprs"),
+          nb::sig(str("def from_tuple(shape_exprs: collections.abc.Iterable[", kExtent,
+                      "]) -> ShapeExprs")
+                      .c_str()),
+          "From ints and expressions, at most 8.")
       .def("__len__", [](const ShapeExprs& self) { return self.extents.size(); })
       .def("__getitem__",
            [](const ShapeExprs& self, nb::ssize_t index) {
              return self.extents[index_in(index, self.extents.size())];
            })
-      .def("__getitem__",
-           [](const ShapeExprs& self, nb::slice slice) {
-             nb::list all;
-             for (const ShapeExpr& extent : self.extents) all.append(extent);
-             return nb::steal(PyObject_GetItem(all.ptr(), slice.ptr()));
-           })
-      .def("__setitem__",
-           [](ShapeExprs& self, nb::ssize_t index, nb::handle value) {
-             require(!self.read_only,
-                     "this is the shape of a descriptor that was handed to the function, which is "
-                     "read-only; change the shape of a copy: out = inp.like()");
-             self.extents[index_in(index, self.extents.size())] =
-                 to_shape_expr(value, "an extent of a shape");
-           })
-      .def("__iter__",
-           [](const ShapeExprs& self) {
-             nb::list all;
-             for (const ShapeExpr& extent : self.extents) all.append(extent);
-             return nb::iter(all);
-           })
+      .def(
+          "__getitem__",
+          [](const ShapeExprs& self, nb::slice slice) {
+            nb::list all;
+            for (const ShapeExpr& extent : self.extents) all.append(extent);
+            return nb::steal(PyObject_GetItem(all.ptr(), slice.ptr()));
+          },
+          nb::sig("def __getitem__(self, index: slice, /) -> list[ShapeExpr]"))
+      .def(
+          "__setitem__",
+          [](ShapeExprs& self, nb::ssize_t index, nb::handle value) {
+            require(!self.read_only,
+                    "this is the shape of a descriptor that was handed to the function, which is "
+                    "read-only; change the shape of a copy: out = inp.like()");
+            self.extents[index_in(index, self.extents.size())] =
+                to_shape_expr(value, "an extent of a shape");
+          },
+          nb::sig(
+              str("def __setitem__(self, index: int, value: ", kExtent, ", /) -> None").c_str()))
+      .def(
+          "__iter__",
+          [](const ShapeExprs& self) {
+            nb::list all;
+            for (const ShapeExpr& extent : self.extents) all.append(extent);
+            return nb::iter(all);
+          },
+          nb::sig("def __iter__(self) -> collections.abc.Iterator[ShapeExpr]"))
       .def(
           "numel",
           [](const ShapeExprs& self) { return ShapeExpr{opwright::numel(exprs(self.extents))}; },
-          "The number of elements.")
+          "The number of elements: the product of the extents.")
       .def("__repr__",
            [](const ShapeExprs& self) { return opwright::str(exprs(self.extents), {}); });
 
@@ -199,24 +213,33 @@ void bind_lists(nb::module_& m) {
     require(argument.has_value(), "entry ", index, " of the extra arguments was never set");
     return to_python(*argument);
   };
-  nb::class_<SymExprs>(m, "SymExprs", "The extra arguments of a compiled kernel.")
+  nb::class_<SymExprs>(
+      m, "SymExprs",
+      "The extra arguments of a compiled kernel, in the order of its parameters: iterate, index, "
+      "assign, len. An int or a ShapeExpr stands for a SymInt32.")
       .def("__len__", [](const SymExprs& self) { return self.arguments.size(); })
-      .def("__getitem__",
-           [check_set](const SymExprs& self, nb::ssize_t i) {
-             const size_t index = index_in(i, self.arguments.size());
-             return check_set(self.arguments[index], index);
-           })
-      .def("__setitem__",
-           [](SymExprs& self, nb::ssize_t index, nb::handle value) {
-             self.arguments[index_in(index, self.arguments.size())] = to_argument(value);
-           })
-      .def("__iter__",
-           [check_set](const SymExprs& self) {
-             nb::list all;
-             for (size_t i = 0; i < self.arguments.size(); ++i)
-               all.append(check_set(self.arguments[i], i));
-             return nb::iter(all);
-           })
+      .def(
+          "__getitem__",
+          [check_set](const SymExprs& self, nb::ssize_t i) {
+            const size_t index = index_in(i, self.arguments.size());
+            return check_set(self.arguments[index], index);
+          },
+          nb::sig("def __getitem__(self, index: int, /) -> SymExpr"))
+      .def(
+          "__setitem__",
+          [](SymExprs& self, nb::ssize_t index, nb::handle value) {
+            self.arguments[index_in(index, self.arguments.size())] = to_argument(value);
+          },
+          nb::sig("def __setitem__(self, index: int, value: int | ShapeExpr | SymExpr, /) -> None"))
+      .def(
+          "__iter__",
+          [check_set](const SymExprs& self) {
+            nb::list all;
+            for (size_t i = 0; i < self.arguments.size(); ++i)
+              all.append(check_set(self.arguments[i], i));
+            return nb::iter(all);
+          },
+          nb::sig("def __iter__(self) -> collections.abc.Iterator[SymExpr]"))
       .def_static(
           "from_tuple",
           [](nb::iterable values) {
@@ -224,24 +247,30 @@ void bind_lists(nb::module_& m) {
             for (nb::handle value : values) made.arguments.emplace_back(to_argument(value));
             return made;
           },
-          nb::arg("sym_exprs"));
+          nb::arg("sym_exprs"),
+          nb::sig(
+              "def from_tuple(sym_exprs: collections.abc.Iterable[int | ShapeExpr | SymExpr]) -> "
+              "SymIntExprs"),
+          "From symbols, ints and ShapeExpr.");
   nb::class_<SymIntExprs, SymExprs>(m, "SymIntExprs",
-                                    "The extra arguments of a compiled kernel: SymIntExprs(n) is "
-                                    "filled by index, or SymIntExprs.from_tuple(...).")
+                                    "SymExprs that are made with a length and filled by index, or "
+                                    "by from_tuple.")
       .def(
           "__init__",
           [](SymIntExprs* self, size_t length) {
             new (self) SymIntExprs;
             self->arguments.resize(length);
           },
-          nb::arg("length"));
+          nb::arg("length"), "`length` arguments, each of which must be set before use.");
 }
 
 void bind_launch_params(nb::module_& m) {
   auto c = nb::class_<LaunchParams>(
       m, "KernelLaunchParams",
       "How a compiled kernel is launched: blocks of the grid, threads of a block, bytes of shared "
-      "memory. On the CPU a cell of the grid is a task.");
+      "memory; ints, or expressions that are evaluated when shapes change. On the CPU a cell of "
+      "the "
+      "grid is a task, and block and shared memory do not count.");
   c.def(
       "__init__",
       [](LaunchParams* self, nb::handle gx, nb::handle gy, nb::handle gz, nb::handle bx,
@@ -252,25 +281,43 @@ void bind_launch_params(nb::module_& m) {
                          to_expr(shared, "shared_mem")};
       },
       nb::arg("grid_x") = 1, nb::arg("grid_y") = 1, nb::arg("grid_z") = 1, nb::arg("block_x") = 1,
-      nb::arg("block_y") = 1, nb::arg("block_z") = 1, nb::arg("shared_mem") = 0);
-  auto property = [&c](const char* name, auto get) {
+      nb::arg("block_y") = 1, nb::arg("block_z") = 1, nb::arg("shared_mem") = 0,
+      nb::sig(str("def __init__(self, grid_x: ", kExtent, " = 1, grid_y: ", kExtent,
+                  " = 1, grid_z: ", kExtent, " = 1, block_x: ", kExtent, " = 1, block_y: ", kExtent,
+                  " = 1, block_z: ", kExtent, " = 1, shared_mem: ", kExtent, " = 0) -> None")
+                  .c_str()));
+  auto property = [&c](const char* name, auto get, const char* doc) {
+    const std::string setter = str("def ", name, "(self, value: ", kExtent, ", /) -> None");
     c.def_prop_rw(
         name,
         [get](const LaunchParams& self) { return ShapeExpr{get(const_cast<LaunchParams&>(self))}; },
-        [get, name](LaunchParams& self, nb::handle value) { get(self) = to_expr(value, name); });
+        [get, name](LaunchParams& self, nb::handle value) { get(self) = to_expr(value, name); },
+        nb::for_setter(nb::sig(setter.c_str())), doc);
   };
-  property("grid_x", [](LaunchParams& p) -> Expr& { return p.grid[0]; });
-  property("grid_y", [](LaunchParams& p) -> Expr& { return p.grid[1]; });
-  property("grid_z", [](LaunchParams& p) -> Expr& { return p.grid[2]; });
-  property("block_x", [](LaunchParams& p) -> Expr& { return p.block[0]; });
-  property("block_y", [](LaunchParams& p) -> Expr& { return p.block[1]; });
-  property("block_z", [](LaunchParams& p) -> Expr& { return p.block[2]; });
-  property("shared_mem", [](LaunchParams& p) -> Expr& { return p.shared_memory; });
+  const char* grid = "Blocks of the grid along this axis; on the CPU, tasks.";
+  property(
+      "grid_x", [](LaunchParams& p) -> Expr& { return p.grid[0]; }, grid);
+  property(
+      "grid_y", [](LaunchParams& p) -> Expr& { return p.grid[1]; }, grid);
+  property(
+      "grid_z", [](LaunchParams& p) -> Expr& { return p.grid[2]; }, grid);
+  const char* block = "Threads of a block along this axis, on a GPU.";
+  property(
+      "block_x", [](LaunchParams& p) -> Expr& { return p.block[0]; }, block);
+  property(
+      "block_y", [](LaunchParams& p) -> Expr& { return p.block[1]; }, block);
+  property(
+      "block_z", [](LaunchParams& p) -> Expr& { return p.block[2]; }, block);
+  property(
+      "shared_mem", [](LaunchParams& p) -> Expr& { return p.shared_memory; },
+      "Bytes of shared memory of a block, on a GPU.");
 }
 
 /// cdiv, max, min: of two symbols of one kind that kind, otherwise a ShapeExpr.
 template <class F>
 void bind_function(nb::module_& m, const char* name, F f, const char* doc) {
+  const std::string signature =
+      str("def ", name, "(first: ", kExtent, ", second: ", kExtent, ") -> ShapeExpr | SymIntExpr");
   m.def(
       name,
       [name, f](nb::handle a, nb::handle b) -> nb::object {
@@ -279,7 +326,7 @@ void bind_function(nb::module_& m, const char* name, F f, const char* doc) {
         if (!nb::isinstance<SymIntExpr>(symbol)) return nb::cast(ShapeExpr{result});
         return to_python({nb::cast<SymIntExpr&>(symbol).value.type, result, 0});
       },
-      nb::arg("first"), nb::arg("second"), doc);
+      nb::arg("first"), nb::arg("second"), nb::sig(signature.c_str()), doc);
 }
 
 }  // namespace
@@ -335,43 +382,59 @@ Expr replace_symbols(const Expr& expr, const std::map<int, Expr>& replacements) 
 }
 
 void bind_symbolic(nb::module_& m) {
-  auto shape_expr =
-      nb::class_<ShapeExpr>(m, "ShapeExpr", "An extent: an expression over the inputs' extents.");
+  auto shape_expr = nb::class_<ShapeExpr>(
+      m, "ShapeExpr",
+      "An extent: an integer expression over the inputs' extents. It has + - "
+      "* // and comparisons, with ints and symbols on both sides; a "
+      "comparison is 0 or 1. `bool()` and `int()` of one that is not constant "
+      "raise Error.");
   shape_expr.def(
       "__init__",
       [](ShapeExpr* self, nb::handle value) {
         new (self) ShapeExpr(to_shape_expr(value, "ShapeExpr"));
       },
-      nb::arg("value"));
+      nb::arg("value"), nb::sig(str("def __init__(self, value: ", kExtent, ") -> None").c_str()));
   bind_arithmetic<ShapeExpr>(
-      shape_expr, [](const ShapeExpr& self) -> const Expr& { return self.expr; },
-      [](const ShapeExpr&, const Expr& expr) { return ShapeExpr{expr}; });
+      shape_expr, "ShapeExpr", [](const ShapeExpr& self) -> const Expr& { return self.expr; },
+      [](const ShapeExpr&, const Expr& expr) { return nb::cast(ShapeExpr{expr}); });
   shape_expr
       .def_prop_ro(
           "is_fake", [](const ShapeExpr&) { return false; },
           "Whether this is a placeholder: never, as types and shapes are inferred at once.")
-      .def_ro("is_size_tensor", &ShapeExpr::is_size_tensor);
+      .def_ro("is_size_tensor", &ShapeExpr::is_size_tensor,
+              "Whether this is the extent that a size tensor tells, from `SizeTensorDesc.expr()`.");
 
   // What a size tensor is, is said by its own class and by its expression.
   nb::class_<SymExpr>(m, "SymExpr", "A scalar argument of a compiled kernel.");
-  auto sym_int = nb::class_<SymIntExpr, SymExpr>(m, "SymIntExpr", "An integer argument.");
-  bind_sym_int<ArgumentType::kINT8>(m, "SymInt8", "An 8-bit integer argument.");
-  bind_sym_int<ArgumentType::kINT16>(m, "SymInt16", "A 16-bit integer argument.");
-  bind_sym_int<ArgumentType::kINT32>(m, "SymInt32", "A 32-bit integer argument.");
-  bind_sym_int<ArgumentType::kINT64>(m, "SymInt64", "A 64-bit integer argument.");
-  bind_sym_float<ArgumentType::kFLOAT32>(m, "SymFloat32", "A single-precision constant argument.");
-  bind_sym_float<ArgumentType::kFLOAT64>(m, "SymFloat64", "A double-precision constant argument.");
+  auto sym_int = nb::class_<SymIntExpr, SymExpr>(
+      m, "SymIntExpr",
+      "An integer argument: an expression over the inputs' extents, evaluated when shapes change. "
+      "It has the arithmetic of ShapeExpr and keeps its own width.");
+  bind_arithmetic<SymIntExpr>(
+      sym_int, "typing_extensions.Self",
+      [](const SymIntExpr& self) -> const Expr& { return self.value.value; },
+      [](const SymIntExpr& self, const Expr& expr) {
+        return to_python({self.value.type, expr, 0});
+      });
+  bind_sym_int<ArgumentType::kINT8>(m, "SymInt8", "An 8-bit integer argument, int8_t in C++.");
+  bind_sym_int<ArgumentType::kINT16>(m, "SymInt16", "A 16-bit integer argument, int16_t in C++.");
+  bind_sym_int<ArgumentType::kINT32>(m, "SymInt32", "A 32-bit integer argument, int32_t in C++.");
+  bind_sym_int<ArgumentType::kINT64>(m, "SymInt64", "A 64-bit integer argument, int64_t in C++.");
+  bind_sym_float<ArgumentType::kFLOAT32>(m, "SymFloat32",
+                                         "A constant argument of single precision, float in C++.");
+  bind_sym_float<ArgumentType::kFLOAT64>(m, "SymFloat64",
+                                         "A constant argument of double precision, double in C++.");
   bind_lists(m);
   bind_launch_params(m);
   bind_function(
       m, "cdiv", [](const Expr& a, const Expr& b) { return ceil_div(a, b); },
-      "The quotient, rounded up.");
+      "The quotient of two extents, rounded up. Symbols of one kind give that kind.");
   bind_function(
       m, "max", [](const Expr& a, const Expr& b) { return max(a, b); },
-      "The larger of two expressions.");
+      "The larger of two extents. Symbols of one kind give that kind.");
   bind_function(
       m, "min", [](const Expr& a, const Expr& b) { return min(a, b); },
-      "The smaller of two expressions.");
+      "The smaller of two extents. Symbols of one kind give that kind.");
 }
 
 }  // namespace opwright::python

@@ -48,6 +48,9 @@ struct LaunchParams {
   Expr shared_memory = 0;
 };
 
+/// What to_expr takes, as Python's signatures say it.
+inline constexpr const char* kExtent = "int | ShapeExpr | SymIntExpr";
+
 /// An int, a ShapeExpr or an integer symbol. Throws Error naming `what` for anything else.
 Expr to_expr(nb::handle value, std::string_view what);
 ShapeExpr to_shape_expr(nb::handle value, std::string_view what);

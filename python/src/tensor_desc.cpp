@@ -44,20 +44,26 @@ int new_placeholder() {
 
 void bind_shape(nb::module_& m) {
   nb::class_<ShapeRange>(m, "Shape",
-                         "The extents of a tensor, -1 where they are dynamic, and their range.")
+                         "The extents of a tensor, -1 where they are dynamic, and their range: "
+                         "iterate, index, len, compare with a tuple. In autotune and aot_impl.")
       .def(
           "__init__",
           [](ShapeRange* self, nb::handle extents) {
             const Shape shape = to_shape(extents);
             new (self) ShapeRange{shape, shape, shape, shape};
           },
-          nb::arg("shape"))
+          nb::arg("shape"),
+          nb::sig("def __init__(self, shape: collections.abc.Sequence[int]) -> None"))
       .def("__len__", [](const ShapeRange& self) { return self.extents.rank(); })
-      .def("__getitem__",
-           [](const ShapeRange& self, nb::handle index) {
-             return nb::steal(PyObject_GetItem(to_tuple(self.extents).ptr(), index.ptr()));
-           })
-      .def("__iter__", [](const ShapeRange& self) { return nb::iter(to_tuple(self.extents)); })
+      .def(
+          "__getitem__",
+          [](const ShapeRange& self, nb::handle index) {
+            return nb::steal(PyObject_GetItem(to_tuple(self.extents).ptr(), index.ptr()));
+          },
+          nb::sig("def __getitem__(self, index: int, /) -> int"))
+      .def(
+          "__iter__", [](const ShapeRange& self) { return nb::iter(to_tuple(self.extents)); },
+          nb::sig("def __iter__(self) -> collections.abc.Iterator[int]"))
       .def("__eq__",
            [](const ShapeRange& self, nb::handle other) {
              if (!nb::hasattr(other, "__len__")) return false;
@@ -72,35 +78,47 @@ void bind_shape(nb::module_& m) {
                     "shape_expr.numel()");
             return self.extents.numel();
           },
-          "The number of elements.")
-      .def_prop_ro("is_dynamic", &ShapeRange::is_dynamic)
-      .def_prop_ro("min", [](const ShapeRange& self) { return to_tuple(self.min); })
-      .def_prop_ro("opt", [](const ShapeRange& self) { return to_tuple(self.opt); })
-      .def_prop_ro("max", [](const ShapeRange& self) { return to_tuple(self.max); })
+          "The number of elements.\n\n:raises Error: if the shape is dynamic.")
+      .def_prop_ro("is_dynamic", &ShapeRange::is_dynamic,
+                   "Whether an extent is known at run time only.")
+      .def_prop_ro(
+          "min", [](const ShapeRange& self) { return to_tuple(self.min); },
+          nb::sig("def min(self) -> tuple[int, ...]"), "The smallest extents of the profile.")
+      .def_prop_ro(
+          "opt", [](const ShapeRange& self) { return to_tuple(self.opt); },
+          nb::sig("def opt(self) -> tuple[int, ...]"), "The extents that the engine is tuned for.")
+      .def_prop_ro(
+          "max", [](const ShapeRange& self) { return to_tuple(self.max); },
+          nb::sig("def max(self) -> tuple[int, ...]"), "The largest extents of the profile.")
       .def("__repr__", [](const ShapeRange& self) { return nb::repr(to_tuple(self.extents)); });
 }
 
 void bind_desc(nb::module_& m) {
   auto c = nb::class_<TensorDesc>(m, "TensorDesc",
-                                  "What is known of a plugin's input or said of its output.");
+                                  "What is known of a plugin's input or said of its output. Those "
+                                  "that a function is handed are read-only; setting a property of "
+                                  "one raises Error.");
   c.def_prop_rw(
        "dtype", [](const TensorDesc& self) { return self.dtype; },
        [](TensorDesc& self, DataType dtype) {
          check_writable(self, "dtype");
          self.dtype = dtype;
-       })
+       },
+       "The type of the elements.")
       .def_prop_rw(
           "format", [](const TensorDesc& self) { return self.format; },
           [](TensorDesc& self, TensorFormat format) {
             check_writable(self, "format");
             self.format = format;
-          })
+          },
+          "How the elements lie in memory; in autotune and aot_impl that of the candidate.")
       .def_prop_rw(
           "scale", [](const TensorDesc& self) { return self.scale; },
           [](TensorDesc& self, float scale) {
             check_writable(self, "scale");
             self.scale = scale;
-          })
+          },
+          "The quantization scale of INT8 elements.")
       .def_prop_rw(
           "shape_expr",
           [](const TensorDesc& self) {
@@ -112,7 +130,12 @@ void bind_desc(nb::module_& m) {
             self.shape_expr =
                 std::make_shared<ShapeExprs>(ShapeExprs{to_extents(extents, "shape_expr"), false});
           },
-          "The extents as expressions (ShapeExprs).")
+          nb::for_setter(
+              nb::sig(opwright::str("def shape_expr(self, value: collections.abc.Iterable[",
+                                    kExtent, "], /) -> None")
+                          .c_str())),
+          "The extents as expressions, also where they are not known yet; set from ints and "
+          "expressions.")
       .def_prop_ro(
           "shape",
           [](const TensorDesc& self) {
@@ -120,8 +143,9 @@ void bind_desc(nb::module_& m) {
                     "the shape is not known here: only in autotune and aot_impl; use shape_expr");
             return self.shape;
           },
-          "The extents with their range; in autotune and aot_impl.")
-      .def_prop_ro("ndim", &ndim)
+          "The extents with their range.\n\n:raises Error: in register, where only shape_expr is "
+          "known.")
+      .def_prop_ro("ndim", &ndim, "The number of axes.")
       .def(
           "numel",
           [](const TensorDesc& self) {
@@ -129,7 +153,8 @@ void bind_desc(nb::module_& m) {
                     "the number of elements is not known here; use shape_expr.numel()");
             return self.shape->extents.numel();
           },
-          "The number of elements of a tensor whose shape is known.")
+          "The number of elements.\n\n:raises Error: if the shape is not known or dynamic; then "
+          "shape_expr.numel() is the number as an expression.")
       .def("like", &like, "A writable descriptor with the same type and shape.")
       .def(
           "aliased",
@@ -142,22 +167,34 @@ void bind_desc(nb::module_& m) {
             made.aliased = std::move(self);
             return made;
           },
-          "The descriptor of an output that shares this input's memory.")
-      .def("get_aliased",
-           [](const TensorDesc& self) {
-             return self.aliased.is_valid() ? self.aliased : nb::none();
-           })
-      .def_prop_ro("is_aliased", [](const TensorDesc& self) { return self.aliased.is_valid(); })
-      .def_prop_ro("is_size_tensor",
-                   [](nb::handle self) { return nb::isinstance<SizeTensorDesc>(self); })
-      .def_prop_ro("has_shape", [](const TensorDesc& self) { return self.shape != nullptr; })
-      .def_prop_ro("has_shape_expr",
-                   [](const TensorDesc& self) { return self.shape_expr != nullptr; })
-      .def_prop_ro("is_dynamic",
-                   [](const TensorDesc& self) {
-                     return self.shape != nullptr ? self.shape->is_dynamic()
-                                                  : !is_constant(exprs(shape_of(self).extents));
-                   })
+          "The descriptor of an output that shares this input's memory, of its type and "
+          "shape.\n\n:raises Error: if this is not an input's descriptor.")
+      .def(
+          "get_aliased",
+          [](const TensorDesc& self) {
+            return self.aliased.is_valid() ? self.aliased : nb::none();
+          },
+          nb::sig("def get_aliased(self) -> TensorDesc | None"),
+          "The input whose memory this output shares; None for others.")
+      .def_prop_ro(
+          "is_aliased", [](const TensorDesc& self) { return self.aliased.is_valid(); },
+          "Whether this output shares an input's memory.")
+      .def_prop_ro(
+          "is_size_tensor", [](nb::handle self) { return nb::isinstance<SizeTensorDesc>(self); },
+          "Whether this is a SizeTensorDesc.")
+      .def_prop_ro(
+          "has_shape", [](const TensorDesc& self) { return self.shape != nullptr; },
+          "Whether `shape` is known: in autotune and aot_impl.")
+      .def_prop_ro(
+          "has_shape_expr", [](const TensorDesc& self) { return self.shape_expr != nullptr; },
+          "Whether `shape_expr` is known.")
+      .def_prop_ro(
+          "is_dynamic",
+          [](const TensorDesc& self) {
+            return self.shape != nullptr ? self.shape->is_dynamic()
+                                         : !is_constant(exprs(shape_of(self).extents));
+          },
+          "Whether an extent is known at run time only.")
       .def("__repr__", [](const TensorDesc& self) {
         std::string text = opwright::str("<TensorDesc ", name(self.dtype), " ");
         if (self.shape_expr != nullptr) text += opwright::str(exprs(self.shape_expr->extents), {});
@@ -168,16 +205,17 @@ void bind_desc(nb::module_& m) {
 void bind_size_tensor(nb::module_& m) {
   nb::class_<SizeTensorDesc, TensorDesc>(
       m, "SizeTensorDesc",
-      "The descriptor of a scalar output into which the plugin writes an extent.")
-      .def_ro("opt", &SizeTensorDesc::opt)
-      .def_ro("upper_bound", &SizeTensorDesc::upper_bound)
+      "The descriptor of a scalar output, INT32 or INT64, into which the plugin writes an extent "
+      "that depends on data. `size_tensor` makes it.")
+      .def_ro("opt", &SizeTensorDesc::opt, "The extent that the engine is tuned for.")
+      .def_ro("upper_bound", &SizeTensorDesc::upper_bound, "The largest extent.")
       .def_ro("index", &SizeTensorDesc::index, "Which output it is; -1 before that is known.")
       .def(
           "expr",
           [](const SizeTensorDesc& self) {
             return ShapeExpr{Expr::symbol(self.placeholder), true};
           },
-          "The extent as an expression.");
+          "The extent as an expression, for the shapes of the plugin's other outputs.");
   m.def(
       "size_tensor",
       [](nb::handle opt, nb::handle upper_bound) {
@@ -190,6 +228,9 @@ void bind_size_tensor(nb::module_& m) {
         return made;
       },
       nb::arg("opt"), nb::arg("upper_bound"),
+      nb::sig(opwright::str("def size_tensor(opt: ", kExtent, ", upper_bound: ", kExtent,
+                            ") -> SizeTensorDesc")
+                  .c_str()),
       "A scalar output (INT32; set dtype for INT64) that tells an extent which depends on data: at "
       "most `upper_bound`; the engine is tuned for `opt`. It must be among the outputs.");
 }
@@ -280,7 +321,11 @@ void bind_tensor_desc(nb::module_& m) {
             ShapeExprs{to_extents(shape_expr, "from_shape_expr"), false});
         return made;
       },
-      nb::arg("shape_expr"), nb::arg("dtype"), "A descriptor with these extents and this type.");
+      nb::arg("shape_expr"), nb::arg("dtype"),
+      nb::sig(opwright::str("def from_shape_expr(shape_expr: collections.abc.Iterable[", kExtent,
+                            "], dtype: opwright._core.DataType) -> TensorDesc")
+                  .c_str()),
+      "A descriptor of an output with these extents, ints and expressions, and this type.");
 }
 
 }  // namespace opwright::python
