@@ -8,7 +8,7 @@ TSAN_TESTS ?= $(notdir $(wildcard $(addprefix tests/cpp/,base plugin runtime)))
 SANITIZER_PRESET = cmake --preset $(1) -DPython_EXECUTABLE=$(CURDIR)/$(VENV_PYTHON)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test demo lint bench clean test-cpp test-python test-sanitizers test-asan test-tsan test-fuzz
+.PHONY: help setup build test demo docs lint bench clean test-cpp test-python test-sanitizers test-asan test-tsan test-fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ test-cpp: setup
 
 test-python: setup
 	$(VENV_PYTHON) -m pytest
+
+docs: setup ## write the API reference, docs/reference, from the docstrings
+	$(VENV_PYTHON) tools/reference.py
 
 lint: setup ## formatting, ruff, mypy, clang-tidy on changed files
 	$(VENV_PYTHON) tools/lint.py

@@ -84,7 +84,8 @@ def build(
     :param shapes: for each input of dynamic shape a shape, or (min, opt, max).
     :param values: for each input whose values decide shapes their (min, opt, max).
     :param device: where to run; by default the GPU where one is usable, otherwise the CPU.
-    :param fp16, bf16: allow lower precision where it is faster.
+    :param fp16: allow FP16 where it is faster; inputs and outputs keep their types.
+    :param bf16: allow BF16, likewise.
     :param strongly_typed: keep the model's types everywhere.
     :param prefer_aot: for plugins with both, take the compiled implementation (True) or the Python
         one (False); None: a model with such a plugin must say.
@@ -95,6 +96,7 @@ def build(
     :param embed_python_plugins: whether the engine is to carry the sources of the plugins that
         Python implements.
     :param progress: called as ``progress(phase, done, total)``; returning False cancels.
+    :param logger: hears the messages; by default warnings go to stderr.
     :raises Error: naming the node or layer at fault; nothing is left half made.
     """
     logger = logger or _core.Logger(_core.Logger.WARNING)
@@ -151,10 +153,13 @@ def load(
 ) -> _core.Engine:
     """Load an engine file, also one from ``Builder.build_serialized_network``.
 
+    :param path: of the file.
     :param allow_host_code: whether code in the file that would run on the host (compiled CPU
-        kernels, plugin libraries, Python sources of plugins) may be executed. Allow it only for files that you trust.
+        kernels, plugin libraries, Python sources of plugins) may be executed. Allow it only for
+        files that you trust.
     :param verify_weights: False skips hashing the weights, for large files on trusted storage.
+    :param logger: hears the messages; by default warnings go to stderr.
     :raises Error: for a file that is damaged, foreign, needs a plugin that is not registered, or
         holds host code that was not allowed.
     """
-    return _core.load_engine(os.fspath(path), allow_host_code, verify_weights, logger)
+    return _core._load_engine(os.fspath(path), allow_host_code, verify_weights, logger)

@@ -36,7 +36,8 @@ _ML_DTYPES = {DataType.BF16: "bfloat16", DataType.FP8: "float8_e4m3fn", DataType
 def nptype(dtype: DataType) -> Any:
     """The NumPy scalar type for a data type; from ml_dtypes where NumPy itself has none.
 
-    Raises TypeError where neither has one.
+    :param dtype: such as `opwright.bfloat16`.
+    :raises TypeError: where neither has one.
     """
     if dtype in _NUMPY:
         return _NUMPY[dtype]
@@ -50,5 +51,8 @@ def nptype(dtype: DataType) -> Any:
 
 
 def volume(shape: Iterable[int]) -> int:
-    """The number of elements of a shape."""
+    """The number of elements of a tensor.
+
+    :param shape: its extents.
+    """
     return math.prod(shape)

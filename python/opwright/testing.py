@@ -86,6 +86,7 @@ def check(
 def check_file(path: str | os.PathLike[str], only: str | None = None) -> list[Report]:
     """Runs a Python file and checks the plugins that it registers, with its examples.
 
+    :param path: of the file.
     :param only: the id of the one plugin to check.
     :raises NothingToCheckError: if there is no such plugin, or none. What the file raises passes.
     """

@@ -320,7 +320,11 @@ void bind_call(nb::module_& m) {
             new (self) CallableEngine(std::move(engine));
           },
           nb::arg("engine"))
-      .def("__call__", &CallableEngine::call)
+      .def("__call__", &CallableEngine::call,
+           nb::sig("def __call__(self, *args: typing.Any, **kwargs: typing.Any) -> typing.Any"),
+           "Runs the engine: arrays by position or by name, of the inputs' types, with shapes "
+           "within the profile.\n\n:raises Error: naming the input that does not fit. What a "
+           "plugin's function raises passes.")
       .def(
           "save",
           [](const CallableEngine& self, nb::handle path) {
@@ -332,7 +336,8 @@ void bind_call(nb::module_& m) {
             for (const Blob& piece : pieces) parts.push_back(piece.bytes());
             write_file_atomically(text, parts);
           },
-          nb::arg("path"), "Writes the engine file; a failure leaves the old file.")
+          nb::arg("path"), nb::sig("def save(self, path: str | os.PathLike[str]) -> None"),
+          "Writes the engine file; a failure leaves the old file.")
       .def_prop_ro(
           "engine", [](const CallableEngine& self) { return self.engine(); },
           "The ICudaEngine underneath.")
@@ -345,23 +350,27 @@ void bind_call(nb::module_& m) {
             nb::object loads = nb::module_::import_("json").attr("loads");
             return nb::borrow<nb::list>(loads(inspect_json(self.engine()->plan()))["Layers"]);
           },
+          nb::sig("def layers(self) -> list[dict[str, typing.Any]]"),
           "A dict for each layer: name, kind, types, tactic, tactic_name, time_ms, and the "
-          "candidates that the "
-          "tuner compared.")
-      .def_prop_ro("inputs",
-                   [](const CallableEngine& self) {
-                     std::vector<std::string> names;
-                     for (const PlanPort& port : self.engine()->plan().inputs)
-                       names.push_back(port.name);
-                     return names;
-                   })
-      .def_prop_ro("outputs", [](const CallableEngine& self) {
-        std::vector<std::string> names;
-        for (const PlanPort& port : self.engine()->plan().outputs) names.push_back(port.name);
-        return names;
-      });
+          "candidates that the tuner compared.")
+      .def_prop_ro(
+          "inputs",
+          [](const CallableEngine& self) {
+            std::vector<std::string> names;
+            for (const PlanPort& port : self.engine()->plan().inputs) names.push_back(port.name);
+            return names;
+          },
+          "The names of the inputs, in the network's order.")
+      .def_prop_ro(
+          "outputs",
+          [](const CallableEngine& self) {
+            std::vector<std::string> names;
+            for (const PlanPort& port : self.engine()->plan().outputs) names.push_back(port.name);
+            return names;
+          },
+          "The names of the outputs, in the network's order.");
   m.def(
-      "load_engine",
+      "_load_engine",
       [](nb::handle path, bool allow_host_code, bool verify_weights, nb::object logger) {
         const auto text = nb::cast<std::string>(nb::module_::import_("os").attr("fspath")(path));
         LoadOptions options;

@@ -72,8 +72,12 @@ def cpp(
     instruction set where this machine has it, and `flags` added. Results are cached by content
     in ``$OPWRIGHT_CACHE_DIR`` or ``~/.cache/opwright``.
 
-    :param inputs, outputs: the descriptors that ``aot_impl`` was given, or data types.
+    :param source: C++20, which may include what the compiler finds.
+    :param name: of the function, also one in a namespace: ``"ns::f"``.
+    :param inputs: the descriptors that ``aot_impl`` was given, or data types.
+    :param outputs: the same of the outputs.
     :param extra: the extra arguments that ``aot_impl`` returns.
+    :param flags: further options of the compiler.
     :raises CompileError: with the compiler's messages, in the source's own line numbers, or when
         there is no compiler.
     """

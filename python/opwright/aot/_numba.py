@@ -193,7 +193,8 @@ def numba(
 
     :param function: plain or decorated with ``numba.njit``.
     :param name: of the kernel.
-    :param inputs, outputs: the descriptors that ``aot_impl`` was given, or data types.
+    :param inputs: the descriptors that ``aot_impl`` was given, or data types.
+    :param outputs: the same of the outputs.
     :param extra: the extra arguments that ``aot_impl`` returns.
     :raises CompileError: saying what in the function cannot be compiled.
     """

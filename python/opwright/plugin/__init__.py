@@ -45,6 +45,7 @@ from ._op import op
 from ._torch import from_torch
 
 SizeTensorShapeExpr = ShapeExpr
+"""The extent that a size tensor tells, from `SizeTensorDesc.expr()`."""
 
 __all__ = [
     "AutoTuneCombination",

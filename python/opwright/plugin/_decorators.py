@@ -123,7 +123,9 @@ def impl(plugin_id: str, device: str | None = None) -> Callable[[F], F]:
     The function is called whenever an engine with the plugin runs. Only the attributes that it
     takes are stored in engines.
 
+    :param plugin_id: of a plugin that is registered.
     :param device: ``"cpu"``, ``"cuda"``, or None for both.
+    :raises SignatureError: for parameters or hints that do not fit those of `register`.
     """
     plugin = _find(plugin_id, "impl")
     if device not in _DEVICES:
@@ -147,7 +149,14 @@ def impl(plugin_id: str, device: str | None = None) -> Callable[[F], F]:
 
 def autotune(plugin_id: str) -> Callable[[F], F]:
     """Defines the types, layouts and tactics that the engine compares:
-    ``(tensors..., attributes..., outputs) -> list of AutoTuneCombination``."""
+    ``(tensors..., attributes..., outputs) -> list of AutoTuneCombination``.
+
+    The function is called while an engine is built, with descriptors that know the profile's
+    shapes. Without it a plugin runs in the network's types, LINEAR, and has no tactics.
+
+    :param plugin_id: of a plugin that is registered.
+    :raises SignatureError: for parameters or hints that do not fit those of `register`.
+    """
     plugin = _find(plugin_id, "autotune")
 
     def decorate(function: F) -> F:
@@ -160,7 +169,15 @@ def autotune(plugin_id: str) -> Callable[[F], F]:
 
 def aot_impl(plugin_id: str) -> Callable[[F], F]:
     """Defines the kernel that is compiled into engines: ``(tensors..., attributes..., outputs,
-    tactic) -> (kernel name, code, KernelLaunchParams, SymIntExprs)``."""
+    tactic) -> (kernel name, code, KernelLaunchParams, SymExprs)``.
+
+    The function is called while an engine is built, for each combination of types, formats and
+    tactics that is compared. The kernel's parameters are a pointer for each input, the extra
+    arguments, and a pointer for each output. `opwright.aot` makes name and code.
+
+    :param plugin_id: of a plugin that is registered.
+    :raises SignatureError: for parameters or hints that do not fit those of `register`.
+    """
     plugin = _find(plugin_id, "aot_impl")
 
     def decorate(function: F) -> F:

@@ -197,3 +197,4 @@ def _listing() -> str:
 
 
 op = Op()
+"""All plugins: `op.NAMESPACE.NAME(tensors..., attributes...)` gives what `network.add_plugin` takes."""

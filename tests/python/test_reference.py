@@ -1,0 +1,86 @@
+"""The API reference says what the package says: every public name has a docstring, and the pages are up to date."""
+
+import importlib
+import inspect
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULES = ["opwright", "opwright.aot", "opwright.plugin", "opwright.testing"]
+
+
+@pytest.fixture(scope="module")
+def reference():
+    """The pages by name, and the warnings."""
+    pytest.importorskip("griffe")
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        return importlib.import_module("reference").pages()
+    finally:
+        sys.path.remove(str(ROOT / "tools"))
+
+
+def text_of(value) -> str:
+    """The docstring without the signature that nanobind puts first."""
+    return re.sub(r"^\w*\(.*\)( -> .*)?$", "", inspect.getdoc(value) or "", flags=re.M).strip()
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_public_name_has_a_docstring(name):
+    module = importlib.import_module(name)
+    symbols = {n: getattr(module, n) for n in module.__all__}
+    symbols = {n: s for n, s in symbols.items() if inspect.isclass(s) or callable(s)}
+    assert [n for n, symbol in symbols.items() if not text_of(symbol)] == []
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_member_of_a_public_class_has_a_docstring(name):
+    module = importlib.import_module(name)
+    classes = [getattr(module, n) for n in module.__all__ if inspect.isclass(getattr(module, n))]
+    missing = [
+        f"{c.__name__}.{n}"
+        for c in classes
+        if c.__module__.startswith("opwright") and not issubclass(c, int)
+        for n, member in vars(c).items()
+        if not n.startswith("_") and not isinstance(member, (str, int))
+        if not text_of(member)
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstrings_tell_of_every_parameter(name):
+    module = importlib.import_module(name)
+    functions = [f for f in map(module.__dict__.get, module.__all__) if inspect.isfunction(f)]
+    missing = [
+        f"{f.__name__}({p})"
+        for f in functions
+        for p in inspect.signature(f).parameters
+        if f":param {p}:" not in f.__doc__ and "parameters are those of" not in f.__doc__
+    ]
+    assert missing == []
+
+
+def test_the_pages_are_made_without_warnings(reference):
+    _, warnings = reference
+    assert warnings == []
+
+
+def test_the_pages_are_up_to_date(reference):
+    pages, _ = reference
+    folder = ROOT / "docs" / "reference"
+    assert sorted(pages) == sorted(page.name for page in folder.glob("*.md"))
+    stale = [name for name, text in pages.items() if (folder / name).read_text() != text]
+    assert stale == [], "make docs writes them"
+
+
+def test_the_pages_have_every_public_name(reference):
+    pages, _ = reference
+    for name in MODULES:
+        module = importlib.import_module(name)
+        page = pages[f"{name.rpartition('.')[2]}.md"]
+        names = [n for n in module.__all__ if not inspect.ismodule(getattr(module, n))]
+        assert [n for n in names if f"`{n}`" not in page] == []
