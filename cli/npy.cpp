@@ -26,7 +26,7 @@ std::string match(const std::string& header, const char* pattern, const std::str
 }  // namespace
 
 NpyArray read_npy(const std::string& path) {
-  const Blob file = map_file(path);
+  const Blob file = read_file(path);
   const auto* bytes = file.as<unsigned char>();
   require(file.size() >= 10 && std::memcmp(bytes, "\x93NUMPY", 6) == 0, "'", path,
           "' is no NPY file: save the array with numpy.save");
@@ -59,7 +59,12 @@ NpyArray read_npy(const std::string& path) {
   const size_t begin = start + length;
   require(static_cast<size_t>(size) <= file.size() - begin, "'", path, "' is truncated: it has ",
           file.size() - begin, " bytes of data; its shape ", array.shape, " needs ", size);
-  array.data = Blob::copy(file.data() + begin, static_cast<size_t>(size));
+  // NumPy aligns what follows the header; other writers need not.
+  const std::byte* data = file.data() + begin;
+  if (reinterpret_cast<uintptr_t>(data) % 64 == 0)
+    array.data = Blob(std::make_shared<Blob>(file), data, static_cast<size_t>(size));
+  else
+    array.data = Blob::copy(data, static_cast<size_t>(size));
   return array;
 }
 
@@ -78,7 +83,7 @@ void write_npy(const std::string& path, const NpyArray& array) {
                               static_cast<char>(header.size() >> 8)};
   const std::string front = magic + length + header;
   const std::span<const std::byte> parts[] = {std::as_bytes(std::span(front)), array.data.bytes()};
-  write_file_atomically(path, parts);
+  write_file_atomically(path, parts, Durability::kCached);
 }
 
 }  // namespace opwright::cli

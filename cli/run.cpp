@@ -101,7 +101,6 @@ void Runner::prepare() {
     const PortType type = engine_->plan().outputs[i].type;
     const int64_t size = tensor_bytes(context_.max_output_shape(index), type.dtype, type.format);
     outputs_[i] = Blob::make(static_cast<size_t>(std::max<int64_t>(size, 1)), [&](void* memory) {
-      std::memset(memory, 0, static_cast<size_t>(std::max<int64_t>(size, 1)));
       context_.set_output_address(index, memory);
     });
   }

@@ -17,7 +17,6 @@ endfunction()
 
 get_target_property(dnnl_library DNNL::dnnl IMPORTED_LOCATION_RELEASE)
 opwright_bundle(${dnnl_library})
-opwright_bundle(${HWY_LIBRARY})
 if(OpenMP_gomp_LIBRARY)
   opwright_bundle(${OpenMP_gomp_LIBRARY})
 endif()

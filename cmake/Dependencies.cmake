@@ -24,16 +24,8 @@ if(NOT FLATC)
   opwright_missing("flatc, the FlatBuffers compiler," "apt-get install flatbuffers-compiler")
 endif()
 
-# Highway: the distributions ship the shared library only, so it is bundled.
-find_path(HWY_INCLUDE_DIR hwy/highway.h)
-find_library(HWY_LIBRARY hwy)
-if(NOT HWY_INCLUDE_DIR OR NOT HWY_LIBRARY)
-  opwright_missing(Highway "apt-get install libhwy-dev")
-endif()
-add_library(highway INTERFACE)
-target_include_directories(highway SYSTEM INTERFACE ${HWY_INCLUDE_DIR})
-target_compile_definitions(highway INTERFACE HWY_SHARED_DEFINE)
-target_link_libraries(highway INTERFACE ${HWY_LIBRARY})
+# Highway: its headers alone; src/backend/cpu/simd_targets.cpp stands for its library.
+opwright_header_only(highway hwy/highway.h libhwy-dev)
 
 # OpenMP: GCC's runtime is the one that oneDNN uses. Clang would bring its own beside it, so a clang
 # build (fuzzing) and a thread-sanitized one (libgomp is not instrumented) run their loops serially.

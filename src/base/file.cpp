@@ -89,8 +89,9 @@ class TemporaryFile {
   TemporaryFile& operator=(const TemporaryFile&) = delete;
 
   int descriptor() const { return fd_; }
-  void rename_to(const std::string& target) {
-    if (fsync(fd_) != 0 || ::close(std::exchange(fd_, -1)) != 0) fail_io("write", target, errno);
+  void rename_to(const std::string& target, Durability durability) {
+    if (durability == Durability::kSynced && fsync(fd_) != 0) fail_io("write", target, errno);
+    if (::close(std::exchange(fd_, -1)) != 0) fail_io("write", target, errno);
     if (rename(path_.c_str(), target.c_str()) != 0) fail_io("replace", target, errno);
     path_.clear();
   }
@@ -140,7 +141,8 @@ Blob read_file(const std::string& path) {
 }
 
 void write_file_atomically(const std::string& path,
-                           std::span<const std::span<const std::byte>> parts) {
+                           std::span<const std::span<const std::byte>> parts,
+                           Durability durability) {
   // A link keeps pointing to the file, whose contents are replaced.
   std::error_code unresolved;
   const std::filesystem::path resolved = std::filesystem::canonical(path, unresolved);
@@ -154,7 +156,8 @@ void write_file_atomically(const std::string& path,
   TemporaryFile file(folder, 0666, path);
   if (exists) (void)!fchmod(file.descriptor(), status.st_mode & 07777);
   for (const std::span<const std::byte> part : parts) write_all(file.descriptor(), part, path);
-  file.rename_to(target);
+  file.rename_to(target, durability);
+  if (durability == Durability::kCached) return;
 
   // The new name survives a power failure once the folder is written too. Some file systems cannot
   // do that; the file is complete all the same.

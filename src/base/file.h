@@ -15,10 +15,15 @@ Blob map_file(const std::string& path);
 /// The whole file, or all that a pipe gives, copied into private memory.
 Blob read_file(const std::string& path);
 
+/// Whether a file is to survive a power failure at once, which takes tens of milliseconds.
+enum class Durability : bool { kCached, kSynced };
+
 /// Writes a file so that a crash, a full disk or a killed process leaves the old file or the new
-/// one, never a part: into a temporary file in the same directory, synced, then renamed.
+/// one, never a part: into a temporary file in the same directory, synced unless said otherwise,
+/// then renamed.
 void write_file_atomically(const std::string& path,
-                           std::span<const std::span<const std::byte>> parts);
+                           std::span<const std::span<const std::byte>> parts,
+                           Durability durability = Durability::kSynced);
 
 /// An advisory lock on `path` + ".lock", held until destruction. Other processes wait.
 class FileLock {

@@ -9,6 +9,7 @@
 
 #include "backend/cpu/dnnl_post_ops.h"
 #include "backend/cpu/kernels.h"
+#include "base/aligned_memory.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "network/domain_guard.h"
@@ -118,9 +119,7 @@ std::string CpuDevice::architecture() const {
 }
 
 void* CpuDevice::allocate(size_t bytes) const {
-  constexpr size_t kAlignment = 64;
-  const size_t rounded = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
-  void* memory = rounded >= bytes ? std::aligned_alloc(kAlignment, rounded) : nullptr;
+  void* memory = allocate_aligned(bytes);
   if (!memory)
     fail_with(ErrorCode::kFAILED_ALLOCATION, "The CPU could not allocate ", bytes, " bytes.");
   return memory;

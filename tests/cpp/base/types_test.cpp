@@ -100,6 +100,8 @@ TEST(Blob, SharesAndCompares) {
   EXPECT_TRUE(Blob().empty());
   EXPECT_FALSE(Blob::copy(nullptr, 0).empty());
   EXPECT_THROW(Blob::make(SIZE_MAX, [](void*) {}), Error);
+  const size_t large = (size_t{5} << 20) + 3;  // of huge pages and a part of one
+  EXPECT_EQ(Blob::make(large, [&](void* memory) { std::memset(memory, 7, large); }).size(), large);
 }
 
 TEST(Hash, IsXxh3) {  // of no bytes, as in the specification's own tests
