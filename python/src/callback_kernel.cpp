@@ -29,14 +29,13 @@ class CallbackKernel final : public Kernel {
  public:
   CallbackKernel(std::string plugin, const PluginFunction& impl,
                  const std::vector<nb::object>& attributes, const KernelArgs& args,
-                 const std::vector<int>& aliased_inputs, const std::vector<bool>& data_dependent,
-                 bool protect_inputs)
+                 const QuickOutputs& properties)
       : layer_(args.layer), plugin_(std::move(plugin)), tactic_(args.candidate->tactic) {
     held_.push_back(Reference(impl.function.get()));
     function_ = impl.function.get().ptr();
     arguments_.push_back(nullptr);  // PY_VECTORCALL_ARGUMENTS_OFFSET: the callee may use it
-    std::vector<bool> writable(args.inputs.size(), !protect_inputs);
-    for (int input : aliased_inputs)
+    std::vector<bool> writable(args.inputs.size(), false);
+    for (int input : properties.aliased_inputs)
       if (input >= 0) writable[static_cast<size_t>(input)] = true;
     std::vector<nb::object> inputs;
     for (size_t i = 0; i < args.inputs.size(); ++i) {
@@ -46,9 +45,9 @@ class CallbackKernel final : public Kernel {
     for (const nb::object& attribute : attributes) add(attribute);
     nb::list outputs;
     for (size_t o = 0; o < args.outputs.size(); ++o) {
-      outputs.append(make_tensor(args.outputs[o], false, data_dependent[o], outputs_));
-      if (aliased_inputs[o] >= 0)
-        outputs_.back()->set_aliased(inputs[static_cast<size_t>(aliased_inputs[o])]);
+      outputs.append(make_tensor(args.outputs[o], false, properties.data_dependent[o], outputs_));
+      if (const int input = properties.aliased_inputs[o]; input >= 0)
+        outputs_.back()->set_aliased(inputs[static_cast<size_t>(input)]);
     }
     add(nb::tuple(outputs));
     stream_ = arguments_.size();
@@ -137,12 +136,8 @@ ExecutionDomain* interpreter_domain() {
 
 std::unique_ptr<Kernel> make_callback_kernel(std::string plugin, const PluginFunction& impl,
                                              const std::vector<nb::object>& attributes,
-                                             const KernelArgs& args,
-                                             const std::vector<int>& aliased_inputs,
-                                             const std::vector<bool>& data_dependent,
-                                             bool protect_inputs) {
-  return std::make_unique<CallbackKernel>(std::move(plugin), impl, attributes, args, aliased_inputs,
-                                          data_dependent, protect_inputs);
+                                             const KernelArgs& args, const QuickOutputs& outputs) {
+  return std::make_unique<CallbackKernel>(std::move(plugin), impl, attributes, args, outputs);
 }
 
 }  // namespace opwright::python

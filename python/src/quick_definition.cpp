@@ -29,6 +29,16 @@ void append(std::vector<nb::object>& to, std::vector<nb::object> more) {
   for (nb::object& object : more) to.push_back(std::move(object));
 }
 
+/// Whether the expression has a symbol from `first` on.
+bool has_symbol_from(const Expr& expr, int first) {
+  if (expr.op() == ExprOp::kSymbol) return expr.symbol_id() >= first;
+  for (int i = 0; i < expr.arity(); ++i)
+    if (has_symbol_from(expr.operand(i), first)) return true;
+  return false;
+}
+
+bool has_placeholder(const Expr& expr) { return has_symbol_from(expr, kFirstPlaceholder); }
+
 }  // namespace
 
 nb::object attribute_value(const QuickParameter& parameter, const FieldValue& value) {
@@ -159,9 +169,17 @@ std::vector<OutputInfo> PythonDefinition::infer(InferContext& context,
     if (size.dtype != DataType::kINT32 && size.dtype != DataType::kINT64)
       reject(context.layer, "size tensor ", o, " has the type ", opwright::name(size.dtype),
              "; expected INT32 or INT64");
+    if (symbols.contains(size.placeholder))
+      reject(context.layer, "outputs ", size.index, " and ", o, " are the same size tensor");
     size.index = static_cast<int>(o);
-    symbols[size.placeholder] =
-        context.declare_size_tensor(size.index, size.opt.expr, size.upper_bound.expr);
+    const Expr opt = replace_symbols(size.opt.expr, symbols);
+    const Expr upper_bound = replace_symbols(size.upper_bound.expr, symbols);
+    if (has_placeholder(opt) || has_placeholder(upper_bound))
+      reject(context.layer, "the bounds of size tensor ", o,
+             " depend on a size tensor that is not among the outputs before it");
+    if (upper_bound.is_constant() && upper_bound.constant() < 0)
+      reject(context.layer, "the upper bound of size tensor ", o, " is ", upper_bound.constant());
+    symbols[size.placeholder] = context.declare_size_tensor(size.index, opt, upper_bound);
   }
   std::vector<OutputInfo> infos;
   for (size_t o = 0; o < outputs.size(); ++o) {
@@ -173,10 +191,9 @@ std::vector<OutputInfo> PythonDefinition::infer(InferContext& context,
       const Expr extent = replace_symbols(desc.shape_expr->extents[i].expr, symbols);
       if (extent.is_constant() && extent.constant() < 0)
         reject(context.layer, "extent ", i, " of output ", o, " is ", extent.constant());
-      if (desc.shape_expr->extents[i].is_size_tensor && extent.op() == ExprOp::kSymbol &&
-          extent.symbol_id() >= 1 << 30)
+      if (has_placeholder(extent))
         reject(context.layer, "extent ", i, " of output ", o,
-               " is a size tensor that is not among the outputs; return it too");
+               " depends on a size tensor that is not among the outputs; return it too");
       info.dims.push_back(extent);
     }
     if (info.aliased_input >= 0) {
@@ -196,23 +213,52 @@ std::pair<std::vector<nb::object>, nb::tuple> PythonDefinition::describe_ports(
     std::string_view layer, std::span<const PortDesc> inputs, std::span<const PortDesc> outputs,
     const FieldValues& attributes) const {
   std::vector<nb::object> described;
-  int symbol = 0;
+  std::vector<int64_t> opt;  // by symbol
   for (size_t i = 0; i < inputs.size(); ++i) {
     SymShape extents;
-    for (int axis = 0; axis < inputs[i].opt.rank(); ++axis, ++symbol)
+    for (int axis = 0; axis < inputs[i].opt.rank(); ++axis) {
+      const int symbol = static_cast<int>(opt.size());
+      opt.push_back(inputs[i].opt[axis]);
       extents.push_back(inputs[i].min[axis] == inputs[i].max[axis] ? Expr(inputs[i].opt[axis])
                                                                    : Expr::symbol(symbol));
+    }
     described.push_back(nb::cast(describe_port(inputs[i], static_cast<int>(i), extents)));
   }
   const std::vector<nb::object> inferred = call_register(layer, described, attributes);
+  std::map<int, Expr> sizes;  // at their upper bounds, as the kernel finds them
+  for (const nb::object& output : inferred) {
+    if (!nb::isinstance<SizeTensorDesc>(output)) continue;
+    const auto& size = nb::cast<SizeTensorDesc&>(output);
+    sizes[size.placeholder] = replace_symbols(size.upper_bound.expr, sizes);
+  }
   nb::list list;
   for (size_t o = 0; o < outputs.size(); ++o) {
     const auto& desc = nb::cast<TensorDesc&>(inferred[o]);
-    TensorDesc output = describe_port(outputs[o], -1, exprs(desc.shape_expr->extents));
+    check_again(layer, static_cast<int>(o), exprs(desc.shape_expr->extents), outputs[o].opt, opt);
+    SymShape extents;
+    for (const ShapeExpr& extent : desc.shape_expr->extents)
+      extents.push_back(replace_symbols(extent.expr, sizes));
+    TensorDesc output = describe_port(outputs[o], -1, extents);
     output.aliased = desc.aliased;
     list.append(output);
   }
   return {described, nb::tuple(list)};
+}
+
+/// What `register` says during the build must be what it said when the layer was made.
+void PythonDefinition::check_again(std::string_view layer, int output, const SymShape& extents,
+                                   const Shape& expected, std::span<const int64_t> symbols) const {
+  bool agrees = std::cmp_equal(extents.size(), expected.rank());
+  for (int axis = 0; agrees && axis < expected.rank(); ++axis) {
+    const Expr& extent = extents[static_cast<size_t>(axis)];
+    // What a size tensor tells is not known here.
+    agrees = has_symbol_from(extent, static_cast<int>(symbols.size())) ||
+             extent.evaluate(symbols) == expected[axis];
+  }
+  if (!agrees)
+    reject(layer, "its register function described output ", output, " as ", opwright::str(extents),
+           " this time, but the network was made with a shape that is ", expected,
+           " here; it must depend on nothing but the descriptors and the attributes");
 }
 
 std::vector<Candidate> PythonDefinition::autotune(const CandidateQuery& query,
@@ -241,31 +287,12 @@ std::vector<Candidate> PythonDefinition::autotune(const CandidateQuery& query,
 }
 
 std::unique_ptr<Kernel> PythonDefinition::make_callback(const KernelArgs& args,
-                                                        const FieldValues& attributes) const {
+                                                        const FieldValues& attributes,
+                                                        const QuickOutputs& outputs) const {
   nb::gil_scoped_acquire gil;
   const DeviceType device = args.device != nullptr ? args.device->type() : DeviceType::kCPU;
   const PluginFunction& function = impl(device);
-  std::vector<int> aliased(args.outputs.size(), -1);
-  std::vector<bool> data_dependent(args.outputs.size(), false);
-  // In a loaded engine attributes that impl does not take are missing, so that register cannot
-  // run. What is aliased is then not known, and inputs cannot be protected.
-  const bool knows_all = std::cmp_equal(attributes.size(), register_.attributes.size());
-  if (knows_all) {
-    std::vector<nb::object> inputs;
-    for (size_t i = 0; i < args.inputs.size(); ++i)
-      inputs.push_back(nb::cast(
-          describe_port(args.inputs[i], static_cast<int>(i), sym_shape(args.inputs[i].opt))));
-    const std::vector<nb::object> outputs = call_register(args.layer, inputs, attributes);
-    for (size_t o = 0; o < outputs.size(); ++o) {
-      const auto& desc = nb::cast<TensorDesc&>(outputs[o]);
-      aliased[o] = aliased_input(desc);
-      data_dependent[o] =
-          std::any_of(desc.shape_expr->extents.begin(), desc.shape_expr->extents.end(),
-                      [](const ShapeExpr& e) { return !e.expr.is_constant(); });
-    }
-  }
-  return make_callback_kernel(id(), function, bind_attributes(function, attributes), args, aliased,
-                              data_dependent, knows_all);
+  return make_callback_kernel(id(), function, bind_attributes(function, attributes), args, outputs);
 }
 
 KernelCode PythonDefinition::compile(const KernelArgs& args, const FieldValues& attributes) const {

@@ -43,8 +43,8 @@ class PythonDefinition final : public QuickDefinition {
                                 const FieldValues& attributes) const override;
   std::vector<Candidate> autotune(const CandidateQuery& query,
                                   const FieldValues& attributes) const override;
-  std::unique_ptr<Kernel> make_callback(const KernelArgs& args,
-                                        const FieldValues& attributes) const override;
+  std::unique_ptr<Kernel> make_callback(const KernelArgs& args, const FieldValues& attributes,
+                                        const QuickOutputs& outputs) const override;
   KernelCode compile(const KernelArgs& args, const FieldValues& attributes) const override;
 
   /// "sample::circ_pad"
@@ -67,6 +67,8 @@ class PythonDefinition final : public QuickDefinition {
                                                                std::span<const PortDesc> inputs,
                                                                std::span<const PortDesc> outputs,
                                                                const FieldValues& attributes) const;
+  void check_again(std::string_view layer, int output, const SymShape& extents,
+                   const Shape& expected, std::span<const int64_t> symbols) const;
   /// Throws Error that names layer and plugin.
   template <class... Parts>
   [[noreturn]] void reject(std::string_view layer, const Parts&... parts) const {
@@ -85,14 +87,10 @@ class PythonDefinition final : public QuickDefinition {
 
 /// The Python value of an attribute: int, float, str, bytes, bool or a NumPy array.
 nb::object attribute_value(const QuickParameter& parameter, const FieldValue& value);
-/// The kernel that calls this `impl`. `aliased_inputs` has for each output the input whose memory
-/// it is, or -1; `protect_inputs` makes the others read-only.
+/// The kernel that calls this `impl`. Inputs that no output is aliased to are read-only.
 std::unique_ptr<Kernel> make_callback_kernel(std::string plugin, const PluginFunction& impl,
                                              const std::vector<nb::object>& attributes,
-                                             const KernelArgs& args,
-                                             const std::vector<int>& aliased_inputs,
-                                             const std::vector<bool>& data_dependent,
-                                             bool protect_inputs);
+                                             const KernelArgs& args, const QuickOutputs& outputs);
 /// Enters and leaves the interpreter's lock.
 ExecutionDomain* interpreter_domain();
 

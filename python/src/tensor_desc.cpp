@@ -37,8 +37,7 @@ TensorDesc like(const TensorDesc& self) {
 }
 
 int new_placeholder() {
-  // Far above the symbols of any network.
-  static std::atomic<int> next{1 << 30};
+  static std::atomic<int> next{kFirstPlaceholder};
   return next++;
 }
 

@@ -38,6 +38,10 @@ struct ShapeInput : TensorDesc {
   std::vector<ShapeExpr> values;  ///< one per element: of a scalar, or of a vector
 };
 
+/// Symbols from here on stand for values of size tensors within one call of `register`: far above
+/// those of any network.
+inline constexpr int kFirstPlaceholder = 1 << 30;
+
 /// A read-only descriptor of input `input`.
 TensorDesc describe_input(DataType dtype, std::span<const Expr> dims, int input);
 /// A read-only descriptor with types, formats and the range of the shape.

@@ -1,6 +1,7 @@
 #include "plugin/quick.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -37,21 +38,58 @@ DeviceType device_type(const Device* device) {
   return device != nullptr ? device->type() : DeviceType::kCPU;
 }
 
+/// Passes on what is asked and notes the size tensors that are declared.
+struct SizeRecorder final : InferContext {
+  explicit SizeRecorder(InferContext& context) : context_(context) {
+    inputs = context.inputs;
+    layer = context.layer;
+  }
+  Expr declare_size_tensor(int output, const Expr& opt, const Expr& upper_bound) override {
+    Expr size = context_.declare_size_tensor(output, opt, upper_bound);
+    if (size.op() == ExprOp::kSymbol) {
+      const auto id = static_cast<size_t>(size.symbol_id());
+      sizes.resize(std::max(sizes.size(), id + 1));
+      sizes[id] = true;
+    }
+    return size;
+  }
+  bool is_non_negative(int symbol) const override { return context_.is_non_negative(symbol); }
+
+  std::vector<bool> sizes;  ///< by symbol
+
+ private:
+  InferContext& context_;
+};
+
 class QuickPlugin final : public Operator {
  public:
   QuickPlugin(std::shared_ptr<const QuickDefinition> definition, FieldValues attributes,
-              QuickMode mode)
-      : definition_(std::move(definition)), attributes_(std::move(attributes)), mode_(mode) {}
+              QuickMode mode, QuickOutputs outputs)
+      : definition_(std::move(definition)),
+        attributes_(std::move(attributes)),
+        mode_(mode),
+        outputs_(std::move(outputs)) {}
 
   std::string_view kind() const override { return "QuickPlugin"; }
   bool is_pure() const override { return false; }
 
   std::vector<OutputInfo> infer(InferContext& context) const override {
-    std::vector<OutputInfo> outputs = definition_->infer(context, attributes_);
-    require(std::cmp_equal(outputs.size(), definition_->num_outputs()), "layer '", context.layer,
-            "': plugin '", id_of(*definition_), "' described ", outputs.size(),
-            " outputs, expected ", definition_->num_outputs());
-    return outputs;
+    SizeRecorder recorder(context);
+    std::vector<OutputInfo> infos = definition_->infer(recorder, attributes_);
+    require(std::cmp_equal(infos.size(), definition_->num_outputs()), "layer '", context.layer,
+            "': plugin '", id_of(*definition_), "' described ", infos.size(), " outputs, expected ",
+            definition_->num_outputs());
+    QuickOutputs outputs;
+    for (const OutputInfo& info : infos) {
+      outputs.aliased_inputs.push_back(info.aliased_input);
+      outputs.data_dependent.push_back(
+          std::any_of(info.dims.begin(), info.dims.end(),
+                      [&](const Expr& extent) { return extent.depends_on(recorder.sizes); }));
+    }
+    check_aliases(context.layer, outputs.aliased_inputs);
+    const std::lock_guard lock(mutex_);
+    outputs_ = std::move(outputs);
+    return infos;
   }
 
   std::vector<Candidate> candidates(const CandidateQuery& query) const override {
@@ -65,13 +103,13 @@ class QuickPlugin final : public Operator {
     std::vector<Candidate> candidates = definition_->autotune(query, attributes_);
     require(!candidates.empty(), "layer '", query.layer, "': autotune of plugin '",
             id_of(*definition_), "' gave no combination");
+    drop_split_aliases(query.layer, candidates);
     return candidates;
   }
 
   std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
     check_implementation(args.layer, args.device);
-    return mode_ == QuickMode::kCompiled ? compiled(args)->make_kernel(args)
-                                         : definition_->make_callback(args, attributes_);
+    return mode_ == QuickMode::kCompiled ? compiled(args)->make_kernel(args) : make_callback(args);
   }
 
   OperatorPtr specialize(const KernelArgs& args) const override {
@@ -82,6 +120,11 @@ class QuickPlugin final : public Operator {
     Attributes all{{"plugin", definition_->name()},
                    {"namespace", definition_->plugin_namespace()},
                    {"compiled", int64_t{mode_ == QuickMode::kCompiled}}};
+    const QuickOutputs outputs = this->outputs();
+    all.push_back(
+        {"aliased_inputs", Ints(outputs.aliased_inputs.begin(), outputs.aliased_inputs.end())});
+    all.push_back(
+        {"data_dependent", Ints(outputs.data_dependent.begin(), outputs.data_dependent.end())});
     FieldValues stored = attributes_;
     if (mode_ == QuickMode::kCallback) {
       const std::vector<std::string> used = definition_->impl_attributes();
@@ -116,6 +159,61 @@ class QuickPlugin final : public Operator {
     }
   }
 
+  /// Of two outputs in one memory, only the one that is written last would be right.
+  void check_aliases(std::string_view layer, const std::vector<int>& inputs) const {
+    for (size_t o = 0; o < inputs.size(); ++o) {
+      if (inputs[o] < 0) continue;
+      const auto first = std::find(inputs.begin(), inputs.end(), inputs[o]) - inputs.begin();
+      require(std::cmp_equal(first, o), "layer '", layer, "': plugin '", id_of(*definition_),
+              "': outputs ", first, " and ", o, " are both aliased to input ", inputs[o],
+              "; only one output can take an input's memory, so make the other one with like()");
+    }
+  }
+
+  /// Takes away the candidates whose aliased outputs have another type or format than their input.
+  void drop_split_aliases(std::string_view layer, std::vector<Candidate>& candidates) const {
+    const std::vector<int> inputs = outputs().aliased_inputs;
+    std::string reason;
+    std::erase_if(candidates, [&](const Candidate& candidate) {
+      for (size_t o = 0; o < inputs.size(); ++o) {
+        if (inputs[o] < 0) continue;
+        const PortType &input = candidate.inputs[static_cast<size_t>(inputs[o])],
+                       &output = candidate.outputs[o];
+        if (input == output) continue;
+        reason =
+            opwright::str("output ", o, " is ", opwright::str(output), " but aliased to input ",
+                          inputs[o], ", which is ", opwright::str(input));
+        return true;
+      }
+      return false;
+    });
+    require(!candidates.empty(), "layer '", layer, "': no combination that autotune of plugin '",
+            id_of(*definition_), "' gave can be used: ", reason,
+            "; an output that takes an input's memory needs its type and format, so let both "
+            "entries move together, as in AutoTuneCombination(\"FP32|FP16, FP32|FP16\")");
+  }
+
+  QuickOutputs outputs() const {
+    const std::lock_guard lock(mutex_);
+    return outputs_;
+  }
+
+  std::unique_ptr<Kernel> make_callback(const KernelArgs& args) const {
+    QuickOutputs outputs = this->outputs();
+    if (outputs.aliased_inputs.empty()) {  // of an operator that nobody asked for its outputs
+      outputs.aliased_inputs.assign(args.outputs.size(), -1);
+      outputs.data_dependent.assign(args.outputs.size(), false);
+    }
+    require(outputs.aliased_inputs.size() == args.outputs.size(), "layer '", args.layer,
+            "': plugin '", id_of(*definition_), "': its stored aliases are of ",
+            outputs.aliased_inputs.size(), " outputs, the layer has ", args.outputs.size());
+    for (const int input : outputs.aliased_inputs)
+      require(std::cmp_less(input, args.inputs.size()), "layer '", args.layer, "': plugin '",
+              id_of(*definition_), "': an output is stored as aliased to input ", input, " of ",
+              args.inputs.size());
+    return definition_->make_callback(args, attributes_, outputs);
+  }
+
   OperatorPtr compiled(const KernelArgs& args) const {
     return compiled_.get(args, *timing_key(),
                          [&] { return definition_->compile(args, attributes_); });
@@ -124,6 +222,8 @@ class QuickPlugin final : public Operator {
   const std::shared_ptr<const QuickDefinition> definition_;
   const FieldValues attributes_;
   const QuickMode mode_;
+  mutable std::mutex mutex_;  // of outputs_, which the last infer() found
+  mutable QuickOutputs outputs_;
   mutable CompiledKernels compiled_;
 };
 
@@ -173,25 +273,38 @@ std::vector<std::shared_ptr<const QuickDefinition>> all_quick() {
 }
 
 OperatorPtr make_quick_operator(std::shared_ptr<const QuickDefinition> definition,
-                                FieldValues attributes, QuickMode mode) {
-  return std::make_shared<QuickPlugin>(std::move(definition), std::move(attributes), mode);
+                                FieldValues attributes, QuickMode mode, QuickOutputs outputs) {
+  return std::make_shared<QuickPlugin>(std::move(definition), std::move(attributes), mode,
+                                       std::move(outputs));
 }
 
 OperatorPtr load_quick_plugin(const Attributes& attributes, const OperatorLoadContext& context) {
   struct Stored {
     std::string plugin, plugin_namespace;
     bool compiled = false;
+    Ints aliased_inputs, data_dependent;
   } stored;
   AttributeReader reader("QuickPlugin", attributes);
   reader("plugin", stored.plugin);
   reader("namespace", stored.plugin_namespace);
   reader("compiled", stored.compiled);
+  reader("aliased_inputs", stored.aliased_inputs);
+  reader("data_dependent", stored.data_dependent);
   auto definition = find_quick(stored.plugin_namespace, stored.plugin, context.definitions);
   require(definition != nullptr, "layer '", context.layer, "': plugin '",
           make_id(stored.plugin_namespace, stored.plugin), "' is not registered");
-  return make_quick_operator(std::move(definition),
-                             decode_fields(Attributes(attributes.begin() + 3, attributes.end())),
-                             stored.compiled ? QuickMode::kCompiled : QuickMode::kCallback);
+  require(stored.aliased_inputs.size() == stored.data_dependent.size(), "layer '", context.layer,
+          "': plugin '", make_id(stored.plugin_namespace, stored.plugin),
+          "': the stored properties of its outputs do not fit together");
+  QuickOutputs outputs;
+  for (const int64_t input : stored.aliased_inputs)
+    outputs.aliased_inputs.push_back(
+        static_cast<int>(std::clamp<int64_t>(input, -1, std::numeric_limits<int>::max())));
+  outputs.data_dependent.assign(stored.data_dependent.begin(), stored.data_dependent.end());
+  constexpr int kOwn = 5;  // the plugin's attributes follow those above
+  return make_quick_operator(
+      std::move(definition), decode_fields(Attributes(attributes.begin() + kOwn, attributes.end())),
+      stored.compiled ? QuickMode::kCompiled : QuickMode::kCallback, std::move(outputs));
 }
 
 QuickMode choose_mode(const QuickDefinition& definition, int aot, bool prefer_aot,

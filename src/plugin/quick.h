@@ -34,6 +34,14 @@ struct QuickParameter {
   bool is_attribute() const { return kind == ParameterKind::kAttribute; }
 };
 
+/// What `register` says of the outputs beside types and shapes. It is stored with the operator, so
+/// that `register` need not run where an engine is loaded.
+struct QuickOutputs {
+  std::vector<int> aliased_inputs;  ///< per output: the input whose memory it is, or -1
+  std::vector<bool>
+      data_dependent;  ///< per output: whether a size tensor of the plugin tells an extent
+};
+
 /// A plugin defined by functions (register, impl, autotune, aot_impl), as its front end supplies
 /// it. The engine's side of it, candidates, tuning, storage, is QuickPlugin. All calls may come
 /// from any thread.
@@ -59,7 +67,8 @@ class QuickDefinition {
                                           const FieldValues& attributes) const = 0;
   /// A kernel that calls `impl`.
   virtual std::unique_ptr<Kernel> make_callback(const KernelArgs& args,
-                                                const FieldValues& attributes) const = 0;
+                                                const FieldValues& attributes,
+                                                const QuickOutputs& outputs) const = 0;
   /// What `aot_impl` returns for the candidate in `args`.
   virtual KernelCode compile(const KernelArgs& args, const FieldValues& attributes) const = 0;
 };
@@ -76,9 +85,10 @@ std::vector<std::shared_ptr<const QuickDefinition>> all_quick();
 enum class QuickMode : int32_t { kCallback, kCompiled };
 
 /// The operator of a plugin defined by functions: kind "QuickPlugin". In mode kCompiled,
-/// specialize() gives a CompiledKernel.
+/// specialize() gives a CompiledKernel. `outputs` is what an earlier infer() found, where there was
+/// one.
 OperatorPtr make_quick_operator(std::shared_ptr<const QuickDefinition> definition,
-                                FieldValues attributes, QuickMode mode);
+                                FieldValues attributes, QuickMode mode, QuickOutputs outputs = {});
 /// Makes the operator again from what a plan stores.
 OperatorPtr load_quick_plugin(const Attributes& attributes, const OperatorLoadContext& context);
 /// Which of the two a network gets: `aot` where given (1 or 0, -1: not given), else the only one

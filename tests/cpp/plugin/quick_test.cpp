@@ -31,16 +31,20 @@ class Scale final : public QuickDefinition {
   std::vector<OutputInfo> infer(InferContext& context, const FieldValues&) const override {
     OutputInfo output;
     static_cast<TensorInfo&>(output) = *context.inputs[0];
-    return {output};
+    output.aliased_input = aliased_input;
+    return std::vector<OutputInfo>(static_cast<size_t>(described), output);
   }
   std::vector<Candidate> autotune(const CandidateQuery& query, const FieldValues&) const override {
     Candidate c{{query.inputs[0].type}, {query.outputs[0].type}, 1, "FIRST"};
+    if (all_half) c.outputs[0].dtype = DT::kHALF;
     Candidate d = c;
+    if (half) d.outputs[0].dtype = DT::kHALF;
     d.tactic = 2;
     return {c, d};
   }
-  std::unique_ptr<Kernel> make_callback(const KernelArgs&,
-                                        const FieldValues& attributes) const override {
+  std::unique_ptr<Kernel> make_callback(const KernelArgs&, const FieldValues& attributes,
+                                        const QuickOutputs& outputs) const override {
+    told = outputs;
     struct Callback final : Kernel {
       float scale = 0;
       int64_t count = 0;
@@ -72,8 +76,11 @@ class Scale final : public QuickDefinition {
 
   std::string name_ = "scale", namespace_ = "test";
   bool impl = true, aot = true, autotuned = false;
+  int aliased_input = -1, described = 1;
+  bool half = false, all_half = false;  ///< output types of the second, or of all combinations
   int num_outputs_ = 1;
   mutable int compilations = 0;
+  mutable QuickOutputs told;  ///< by the last make_callback()
   std::vector<QuickParameter> parameters_ = {
       {.name = "x", .kind = ParameterKind::kTensor},
       {.name = "scale", .type = PluginFieldType::kFLOAT32},
@@ -169,6 +176,58 @@ TEST(QuickPlugin, StoresWhatImplTakes) {
             (std::vector<float>{2.5f, 5, 7.5f, 10}));
   deregister_quick("test", "scale");
   EXPECT_EQ(find_quick("test", "scale"), nullptr);
+}
+
+TEST(QuickPlugin, AliasesAreStored) {
+  auto definition = std::make_shared<Scale>();
+  definition->aliased_input = 0;
+  const auto op = make_quick_operator(definition, attributes(), QuickMode::kCallback);
+  TestContext context({tensor(DT::kFLOAT, {4})});
+  op->infer(context);
+  run(*op);
+  EXPECT_EQ(definition->told.aliased_inputs, std::vector<int>{0});
+  EXPECT_EQ(definition->told.data_dependent, std::vector<bool>{false});
+
+  register_plugin_operators();
+  register_quick(definition);
+  OperatorLoadContext load;
+  load.layer = "test layer";
+  definition->told = {};
+  run(*make_operator("QuickPlugin", op->attributes(), load));
+  EXPECT_EQ(definition->told.aliased_inputs, std::vector<int>{0});
+  Attributes hostile = op->attributes();
+  for (Attribute& attribute : hostile)
+    if (attribute.name == "aliased_inputs") attribute.value = Ints{int64_t{1} << 40};
+  EXPECT_CONTAINS(error_of([&] { run(*make_operator("QuickPlugin", hostile, load)); }),
+                  "is stored as aliased to input");
+  for (Attribute& attribute : hostile)
+    if (attribute.name == "aliased_inputs") attribute.value = Ints{-1, -1};
+  EXPECT_CONTAINS(error_of([&] { make_operator("QuickPlugin", hostile, load); }),
+                  "do not fit together");
+  deregister_quick("test", "scale");
+}
+
+TEST(QuickPlugin, TwoOutputsCannotTakeOneInput) {
+  auto definition = std::make_shared<Scale>();
+  definition->aliased_input = 0;
+  definition->described = definition->num_outputs_ = 2;
+  TestContext context({tensor(DT::kFLOAT, {4})});
+  EXPECT_CONTAINS(
+      error_of([&] { make_quick_operator(definition, {}, QuickMode::kCallback)->infer(context); }),
+      "plugin 'test::scale': outputs 0 and 1 are both aliased to input 0");
+}
+
+TEST(QuickPlugin, AliasedOutputsKeepTheirInputsType) {
+  auto definition = std::make_shared<Scale>();
+  definition->aliased_input = 0;
+  definition->autotuned = definition->half = true;
+  const auto op = make_quick_operator(definition, attributes(), QuickMode::kCallback);
+  TestContext context({tensor(DT::kFLOAT, {4})});
+  op->infer(context);
+  ASSERT_EQ(op->candidates(make_query(kPorts, kPorts)).size(), 1u);
+  definition->all_half = true;
+  EXPECT_CONTAINS(error_of([&] { op->candidates(make_query(kPorts, kPorts)); }),
+                  "output 0 is FP16 but aliased to input 0, which is FP32");
 }
 
 TEST(QuickPlugin, TimingKeyTellsAttributesAndModesApart) {
