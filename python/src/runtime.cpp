@@ -214,6 +214,16 @@ void bind_engine(nb::module_& m) {
           },
           nb::arg("name"))
       .def(
+          "get_aliased_input_tensor",
+          [port_of](const Engine& self, const std::string& name) -> std::optional<std::string> {
+            const int32_t input = port_of(self, name).plan->aliased_input;
+            if (input < 0) return std::nullopt;
+            return self.plan().inputs[input].name;
+          },
+          nb::arg("name"),
+          "The input in whose memory the output is computed, so that both need the same address, "
+          "or None.")
+      .def(
           "get_tensor_location",
           [](const Engine&, const std::string&) { return TensorLocation::kDEVICE; },
           nb::arg("name"))

@@ -60,8 +60,8 @@ PlanEmitter::PlanEmitter(const Graph& graph, const Network& network, const Devic
     for (PlanPort& port : plan_.inputs)
       if (symbol.kind == Symbol::Kind::kInputValue && symbol.tensor == port.name)
         port.is_shape_input = true;
-  for (size_t i = 0; i < plan_.outputs.size(); ++i)
-    plan_.outputs[i].aliased_input = aliased_input(graph.outputs()[i]);
+  const std::vector<int> aliased = aliased_inputs(network);
+  for (size_t i = 0; i < plan_.outputs.size(); ++i) plan_.outputs[i].aliased_input = aliased[i];
 }
 
 std::vector<int32_t> PlanEmitter::dims(const SymShape& shape) {
@@ -83,18 +83,6 @@ std::vector<PlanPort> PlanEmitter::ports(std::span<Tensor* const> tensors) {
     result.push_back(std::move(port));
   }
   return result;
-}
-
-/// The network input whose memory the output is, through in-place operators alone, or -1.
-int PlanEmitter::aliased_input(const GraphValue* output) const {
-  bool aliased = false;
-  while (output->producer) {
-    const int input = output->producer->aliased_input(output->producer_output);
-    if (input < 0) return -1;
-    output = output->producer->inputs[input];
-    aliased = true;
-  }
-  return aliased ? output->network_input : -1;
 }
 
 /// The same bytes as kept already, so that the plan has them once.

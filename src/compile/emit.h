@@ -32,7 +32,6 @@ class PlanEmitter {
  private:
   std::vector<int32_t> dims(const SymShape& shape);
   std::vector<PlanPort> ports(std::span<Tensor* const> tensors);
-  int aliased_input(const GraphValue* output) const;
   PlanTensor tensor(const StepSchedule& steps, const ScheduleTensor& tensor,
                     const ProfileRanges& ranges);
   PlanStep step(const StepSchedule& steps, const ScheduleStep& step, const ProfileRanges& ranges,

@@ -21,7 +21,7 @@ using Location = PlanTensor::Location;
 class ScheduleBuilder {
  public:
   ScheduleBuilder(const Graph& graph, const Network& network, const ProfileRanges& ranges)
-      : graph_(graph), network_(network), ranges_(ranges) {
+      : graph_(graph), network_(network), ranges_(ranges), aliased_(aliased_inputs(network)) {
     for (size_t i = 0; i < graph.inputs.size(); ++i) {
       const PortType type = network_port_type(*network.inputs()[i]);
       const int tensor = add_tensor(graph.inputs[i], type);
@@ -49,6 +49,7 @@ class ScheduleBuilder {
         int& source = step.inputs[aliased];
         if (!may_overwrite(node, aliased, position, source)) source = copy_of(source);
         schedule_.tensors[tensor].storage = schedule_.tensors[source].storage;
+        overwritten_.emplace_back(tensor, static_cast<int>(schedule_.steps.size()));
       }
       step.outputs.push_back(tensor);
       made_[node.outputs[i]] = tensor;
@@ -122,12 +123,12 @@ class ScheduleBuilder {
   int copy_of(int tensor) { return add_conversion(tensor, schedule_.tensors[tensor].type); }
 
   /// Whether a plugin may change the tensor at its input in place: nobody else reads that memory
-  /// later, and the memory is the engine's or the user asked for it by making the result an output.
+  /// later, and the memory is the engine's or that of a network output.
   bool may_overwrite(const GraphNode& node, int input, int position, int tensor) {
     const int memory = schedule_.tensors[tensor].storage;
     const Location location = schedule_.storages[memory].location;
     if (location == Location::kWeight || location == Location::kValues) return false;
-    if (location == Location::kInput && !ends_as_output(node, input)) return false;
+    if (location == Location::kInput && !ends_as_output(node, input, memory)) return false;
     for (const ScheduleTensor& other : schedule_.tensors) {
       if (other.storage != memory) continue;
       if (graph_.is_output(*other.value)) return false;
@@ -138,13 +139,18 @@ class ScheduleBuilder {
     return true;
   }
 
-  /// Whether the memory of the input ends up as a network output through in-place operators alone.
-  bool ends_as_output(const GraphNode& node, int input) const {
+  /// Whether in-place operators alone lead from the input to the network output that has the
+  /// network input's memory.
+  bool ends_as_output(const GraphNode& node, int input, int memory) const {
+    const auto owner =
+        std::find(aliased_.begin(), aliased_.end(), schedule_.storages[memory].index);
+    if (owner == aliased_.end()) return false;
+    const GraphValue* result = graph_.outputs()[static_cast<size_t>(owner - aliased_.begin())];
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       if (node.aliased_input(static_cast<int>(i)) != input) continue;
-      if (graph_.is_output(*node.outputs[i])) return true;
+      if (node.outputs[i] == result) return true;
       for (const GraphValue::Use& use : node.outputs[i]->uses)
-        if (ends_as_output(*use.node, use.input)) return true;
+        if (ends_as_output(*use.node, use.input, memory)) return true;
     }
     return false;
   }
@@ -154,17 +160,18 @@ class ScheduleBuilder {
     for (size_t i = 0; i < graph_.outputs().size(); ++i) {
       const PortType type = network_port_type(*network_.outputs()[i]);
       const int tensor = tensor_for(graph_.outputs()[i], type);
-      const int memory = schedule_.tensors[tensor].storage;
-      const auto sharing =
-          std::count_if(schedule_.tensors.begin(), schedule_.tensors.end(),
-                        [&](const ScheduleTensor& other) { return other.storage == memory; });
-      if (schedule_.storages[memory].location == Location::kArena && sharing == 1) {
-        schedule_.storages[memory].location = Location::kOutput;
-        schedule_.storages[memory].index = static_cast<int>(i);
+      ScheduleStorage& memory = storage(tensor);
+      if (memory.location == Location::kArena && aliased_[i] < 0) {
+        memory.location = Location::kOutput;
+        memory.index = static_cast<int>(i);
       } else {
         schedule_.copies.push_back({tensor, static_cast<int>(i)});
       }
     }
+    // A copy may go to the memory of a network input, so those from there come first.
+    std::stable_partition(
+        schedule_.copies.begin(), schedule_.copies.end(),
+        [&](const OutputCopy& copy) { return storage(copy.tensor).location == Location::kInput; });
   }
 
   int root(int memory) const {
@@ -179,13 +186,19 @@ class ScheduleBuilder {
     same_as_.resize(count);
     last_read_.assign(count, -1);
     for (int i = 0; i < count; ++i) same_as_[i] = i;
+    writes_.resize(count);
+    for (const auto& [tensor, step] : overwritten_)
+      writes_[schedule_.tensors[tensor].storage].push_back(step);
     for (size_t s = 0; s < schedule_.steps.size(); ++s)
       for (int input : schedule_.steps[s].inputs)
         if (input >= 0) last_read_[schedule_.tensors[input].storage] = static_cast<int>(s);
     for (const OutputCopy& copy : schedule_.copies)
       last_read_[schedule_.tensors[copy.tensor].storage] = static_cast<int>(schedule_.steps.size());
-    for (const ScheduleStep& step : schedule_.steps)
-      if (step.op->kind() == Reshape::kKind) share(step.inputs[0], step.outputs[0]);
+    for (size_t s = 0; s < schedule_.steps.size(); ++s) {
+      const ScheduleStep& step = schedule_.steps[s];
+      if (step.op->kind() == Reshape::kKind && stays_same(step, static_cast<int>(s)))
+        share(step.inputs[0], step.outputs[0]);
+    }
     for (size_t s = 0; s < schedule_.steps.size(); ++s) {
       const ScheduleStep& step = schedule_.steps[s];
       if (step.node == nullptr) continue;
@@ -207,11 +220,24 @@ class ScheduleBuilder {
     return schedule_.storages[root(schedule_.tensors[tensor].storage)].location == Location::kArena;
   }
 
+  /// Whether nobody reads the operand of a reshape, or its result, once an in-place operator has
+  /// changed the other one.
+  bool stays_same(const ScheduleStep& reshape, int number) const {
+    const int a = root(schedule_.tensors[reshape.inputs[0]].storage),
+              b = root(schedule_.tensors[reshape.outputs[0]].storage);
+    auto outlives = [&](int read, int written) {
+      return std::any_of(writes_[written].begin(), writes_[written].end(),
+                         [&](int step) { return step > number && last_read_[read] >= step; });
+    };
+    return !outlives(a, b) && !outlives(b, a);
+  }
+
   bool share(int from, int to) {
     const int a = root(schedule_.tensors[from].storage), b = root(schedule_.tensors[to].storage);
     if (a == b || !is_arena(from) || !is_arena(to)) return false;
     same_as_[b] = a;
     last_read_[a] = std::max(last_read_[a], last_read_[b]);
+    writes_[a].insert(writes_[a].end(), writes_[b].begin(), writes_[b].end());
     schedule_.storages[a].size = std::max(schedule_.storages[a].size, schedule_.storages[b].size);
     return true;
   }
@@ -265,12 +291,15 @@ class ScheduleBuilder {
   const Graph& graph_;
   const Network& network_;
   const ProfileRanges& ranges_;
+  const std::vector<int> aliased_;  // per network output, as aliased_inputs() gives it
   StepSchedule schedule_;
   std::unordered_map<const GraphNode*, int> position_;
   std::unordered_map<const GraphValue*, int> made_;  // in the type that the producer gives
   std::map<std::tuple<const GraphValue*, int, int>, int> converted_;
-  std::vector<int> same_as_;    // per storage: the one that it became part of
-  std::vector<int> last_read_;  // per root
+  std::vector<int> same_as_;                      // per storage: the one that it became part of
+  std::vector<int> last_read_;                    // per root
+  std::vector<std::pair<int, int>> overwritten_;  // tensors of in-place operators, their steps
+  std::vector<std::vector<int>> writes_;          // per root: the steps that overwrite it in place
 };
 
 }  // namespace
@@ -280,6 +309,28 @@ PortType network_port_type(const Tensor& tensor) {
   const bool linear = formats == 0 || (formats & 1u << static_cast<int>(TensorFormat::kLINEAR));
   return {tensor.dtype(),
           linear ? TensorFormat::kLINEAR : static_cast<TensorFormat>(std::countr_zero(formats))};
+}
+
+std::vector<int> aliased_inputs(const Network& network) {
+  auto origin = [](const Tensor* tensor) -> const Tensor* {
+    while (const Layer* layer = tensor->producer()) {
+      if (tensor->aliased_input() < 0) return nullptr;
+      tensor = layer->input(tensor->aliased_input());
+    }
+    return tensor;
+  };
+  std::vector<const Tensor*> origins;
+  for (const Tensor* output : network.outputs()) origins.push_back(origin(output));
+  std::vector<int> result;
+  for (size_t i = 0; i < origins.size(); ++i) {
+    const Tensor* input = origins[i];
+    const bool is_own = input != nullptr && input != network.outputs()[i] &&
+                        std::count(origins.begin(), origins.end(), input) == 1 &&
+                        network_port_type(*input) == network_port_type(*network.outputs()[i]);
+    const auto found = std::find(network.inputs().begin(), network.inputs().end(), input);
+    result.push_back(is_own ? static_cast<int>(found - network.inputs().begin()) : -1);
+  }
+  return result;
 }
 
 StepSchedule make_schedule(const Graph& graph, const Network& network, const ProfileRanges& ranges,

@@ -47,6 +47,11 @@ struct StepSchedule {
 /// The type and format of a network input or output in its allowed formats: LINEAR where allowed.
 PortType network_port_type(const Tensor& tensor);
 
+/// For each network output, the network input in whose memory it is computed, or -1. That is so
+/// where in-place operators alone lead from the one to the other and to no other output: two
+/// results cannot have one memory. No other operator changes the memory of a network input.
+std::vector<int> aliased_inputs(const Network& network);
+
 /// Lays the graph out: conversions where a tensor is needed in another type, views instead of
 /// reshapes, outputs in the user's memory, results in place of operands that die, one arena.
 StepSchedule make_schedule(const Graph& graph, const Network& network, const ProfileRanges& ranges,

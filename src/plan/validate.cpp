@@ -394,8 +394,10 @@ class ScheduleCheck {
     check_known(output, number, step.name);
     switch (output.location) {
       case Location::kOutput:
-        require(!is_written_[index] && !is_output_written_[output.index], "layer '", step.name,
-                "' writes output '", output.name, "', which has been written before");
+        require(!is_written_[index] &&
+                    (!is_output_written_[output.index] || reads_output(step, output.index)),
+                "layer '", step.name, "' writes output '", output.name,
+                "', which has been written before");
         is_output_written_[output.index] = true;
         break;
       case Location::kArena:
@@ -417,6 +419,14 @@ class ScheduleCheck {
       require(scalar && output.type.format == TensorFormat::kLINEAR, "size tensor '", output.name,
               "' of layer '", step.name, "' is not an INT32 or INT64 scalar");
     }
+  }
+
+  /// Whether the layer reads what it writes, so that it works in place.
+  bool reads_output(const PlanStep& step, int32_t output) const {
+    return std::any_of(step.inputs.begin(), step.inputs.end(), [&](int32_t input) {
+      return input >= 0 && schedule_.tensors[input].location == Location::kOutput &&
+             schedule_.tensors[input].index == output;
+    });
   }
 
   bool has_data(const PlanTensor& tensor) const {
