@@ -140,7 +140,8 @@ void add_build(CLI::App& app) {
                    "Runs over which a kernel's time is taken")
       ->check(CLI::Range(1, 10000));
   command->add_flag("--no-timing", options->no_timing,
-                    "Run nothing: take each layer's first candidate");
+                    "Time nothing and run no plugin: each layer takes the fastest candidate that "
+                    "the timing cache has, or else its first one");
   command->add_flag("-v,--verbose", options->verbose,
                     "Print all messages, the tuner's tables among them");
   command->add_flag("-q,--quiet", options->quiet, "Print errors and warnings only");

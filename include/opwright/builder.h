@@ -154,8 +154,7 @@ class IBuilderConfig : public INoCopy {
   virtual void setAvgTimingIterations(int32_t avgTiming) noexcept = 0;
   virtual int32_t getAvgTimingIterations() const noexcept = 0;
 
-  /// 0: nothing is run during the build, each layer gets its first candidate. 1 to 5: candidates
-  /// are timed. At first 3.
+  /// 0: as setTiming(false). 1 to 5: candidates are timed. At first 3.
   virtual void setBuilderOptimizationLevel(int32_t level) noexcept = 0;
   virtual int32_t getBuilderOptimizationLevel() const noexcept = 0;
 
@@ -196,6 +195,11 @@ class IBuilderConfig : public INoCopy {
 
   /// Everything as at first.
   virtual void reset() noexcept = 0;
+
+  /// False: nothing is timed and no plugin is run during the build; each layer gets the fastest of
+  /// its candidates that the timing cache has, or else its first one. At first true.
+  virtual void setTiming(bool timing) noexcept = 0;
+  virtual bool getTiming() const noexcept = 0;
 };
 
 /// Makes networks and builds engines from them. Must outlive its networks, profiles and configs.

@@ -89,7 +89,8 @@ def build(
     :param strongly_typed: keep the model's types everywhere.
     :param prefer_aot: for plugins with both, take the compiled implementation (True) or the Python
         one (False); None: a model with such a plugin must say.
-    :param timing: False builds without running anything: each layer's first candidate is taken.
+    :param timing: False builds without timing anything or running a plugin: each layer takes the
+        fastest of its candidates that the timing cache has, or else its first one.
     :param timing_cache: a file of measured times; read before, extended after.
     :param plugins_to_serialize: paths of plugin libraries that the engine is to carry; load them
         first with ``get_plugin_registry().load_library``.

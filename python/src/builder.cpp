@@ -101,6 +101,10 @@ class Builder {
         return (*monitor)(phase, done, total);
       };
     }
+    build.interrupt_check = [] {
+      nb::gil_scoped_acquire gil;
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    };
     nb::gil_scoped_release release;
     return compile(network, build);
   }
@@ -176,7 +180,8 @@ void bind_config(nb::module_& m) {
   c.def_rw("avg_timing_iterations", &Config::avg_timing_iterations,
            "Runs over which a kernel's time is taken.")
       .def_rw("timing", &Config::timing,
-              "False: run nothing during the build and take each layer's first candidate.")
+              "False: time nothing and run no plugin during the build. Each layer takes the "
+              "fastest of its candidates that the timing cache has, or else its first one.")
       .def_rw("flags", &Config::flags, "Bits 1 << int(BuilderFlag).")
       .def_rw("default_device_type", &Config::device)
       .def_rw("progress_monitor", &Config::progress_monitor,

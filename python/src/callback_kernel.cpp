@@ -95,6 +95,7 @@ class CallbackKernel final : public Kernel {
     nb::object object =
         nb::cast(PluginTensor(port.type.dtype, port.type.format, read_only, data_dependent));
     list.push_back(&nb::cast<PluginTensor&>(object));
+    if (port.type.dtype == DataType::kINT8 && port.scale > 0) list.back()->set_scale(port.scale);
     return object;
   }
   /// The last arguments go by these names.

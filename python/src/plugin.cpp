@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "plugin/autotune.h"
 #include "plugin_bindings.h"
 
 namespace opwright::python {
@@ -236,72 +235,6 @@ void bind_enums(nb::module_& m) {
       .value("PREFER_AOT", QuickPluginCreationRequest::kPREFER_AOT)
       .value("STRICT_JIT", QuickPluginCreationRequest::kSTRICT_JIT)
       .value("STRICT_AOT", QuickPluginCreationRequest::kSTRICT_AOT);
-}
-
-/// Integers of an int or a sequence of them, IntEnum members included.
-std::vector<int64_t> to_integers(nb::handle values, const char* what) {
-  std::vector<int64_t> integers;
-  auto add = [&](nb::handle value) {
-    nb::object index = nb::steal(PyNumber_Index(value.ptr()));
-    if (!index.is_valid()) {
-      PyErr_Clear();
-      fail(what, " must be integers; ", nb::cast<std::string>(nb::repr(value)), " came");
-    }
-    integers.push_back(nb::cast<int64_t>(index));
-  };
-  if (PyIndex_Check(values.ptr())) {
-    add(values);
-  } else {
-    for (nb::handle value : nb::iter(values)) add(value);
-  }
-  return integers;
-}
-
-void set_tactics(AutoTuneCombination& self, nb::handle tactics) {
-  std::vector<std::string> names;
-  const std::vector<int64_t> values = to_integers(tactics, "tactics");
-  if (!PyIndex_Check(tactics.ptr()))
-    for (nb::handle tactic : nb::iter(tactics))
-      if (nb::hasattr(tactic, "name")) names.push_back(nb::cast<std::string>(tactic.attr("name")));
-  if (names.size() != values.size()) names.clear();
-  self.tactics(values, names);
-}
-
-void bind_autotune(nb::module_& m) {
-  nb::class_<AutoTuneCombination>(
-      m, "AutoTuneCombination",
-      "Types, layouts and tactics in which a plugin can run. `io_types` and `layouts` have an "
-      "entry for each input and output, separated by commas; in an entry, `|` separates "
-      "alternatives that move together across entries, `*` alternatives that are free. One layout "
-      "stands for all. Tactics are positive integers or members of an IntEnum.")
-      .def(
-          "__init__",
-          [](AutoTuneCombination* self, std::optional<std::string> io_types,
-             std::optional<std::string> layouts, nb::handle tactics) {
-            new (self) AutoTuneCombination(io_types.value_or(""), layouts.value_or(""));
-            if (!tactics.is_none()) set_tactics(*self, tactics);
-          },
-          nb::arg("io_types").none() = nb::none(), nb::arg("layouts").none() = nb::none(),
-          nb::arg("tactics").none() = nb::none(),
-          nb::sig("def __init__(self, io_types: str | None = None, layouts: str | None = None, "
-                  "tactics: int | collections.abc.Iterable[int] | None = None) -> None"))
-      .def(
-          "pos",
-          [](AutoTuneCombination& self, nb::handle positions, const std::string& types,
-             const std::string& layouts) {
-            const std::vector<int64_t> wide = to_integers(positions, "positions");
-            const std::vector<int> ports(wide.begin(), wide.end());
-            self.pos(ports, types, layouts);
-          },
-          nb::arg("pos"), nb::arg("io_types"), nb::arg("layouts") = "LINEAR",
-          nb::sig("def pos(self, pos: int | collections.abc.Iterable[int], io_types: str, layouts: "
-                  "str = 'LINEAR') -> None"),
-          "Sets the entries of these inputs and outputs, which are counted together: input 0 is 0, "
-          "the first output follows the last input.\n\n:raises Error: for an entry that is set "
-          "already.")
-      .def("tactics", &set_tactics, nb::arg("tactics"),
-           nb::sig("def tactics(self, tactics: int | collections.abc.Iterable[int]) -> None"),
-           "Sets the tactics: positive integers or members of an IntEnum.");
 }
 
 }  // namespace

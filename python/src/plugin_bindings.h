@@ -18,6 +18,7 @@ class Operator;
 namespace opwright::python {
 
 // What bind_plugin is made of, one function per file.
+void bind_autotune(nb::module_& m);
 void bind_symbolic(nb::module_& m);
 void bind_plugin_tensor(nb::module_& m);
 void bind_tensor_desc(nb::module_& m);

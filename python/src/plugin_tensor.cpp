@@ -305,6 +305,7 @@ PluginTensor PluginTensor::view(nb::object source, const Shape* shape) {
             ", which cannot be given another shape");
   }
   made.set_shape(shape != nullptr ? *shape : base.shape_);
+  made.scale_ = base.scale_;
   made.aliased_ = source;
   made.source_ = base.source_.is_valid() ? base.source_ : std::move(source);
   return made;
@@ -329,9 +330,8 @@ void bind_plugin_tensor(nb::module_& m) {
           "The address of the first element.\n\n:raises Error: after the call.")
       .def_prop_ro("dtype", &PluginTensor::dtype, "The type of the elements.")
       .def_prop_ro("format", &PluginTensor::format, "How the elements lie in memory.")
-      .def_prop_ro(
-          "scale", [](const PluginTensor&) { return 1.0f; },
-          "The quantization scale of INT8 and FP8 elements: 1.")
+      .def_prop_ro("scale", &PluginTensor::scale,
+                   "What INT8 elements are multiples of; 1 where the tensor has no scale.")
       .def_prop_ro(
           "shape", [](const PluginTensor& self) { return self.shape_tuple(); },
           nb::sig("def shape(self) -> tuple[int, ...]"),

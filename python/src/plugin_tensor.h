@@ -14,6 +14,8 @@ class PluginTensor {
   /// Null ends the call: from then on using the tensor is an error.
   void set_data(void* data) { data_ = data; }
   void set_shape(const Shape& shape);
+  void set_scale(float scale) { scale_ = scale; }
+  float scale() const { return scale_; }
   /// The object of the input whose memory this output is.
   void set_aliased(nb::object input) { aliased_ = std::move(input); }
 
@@ -46,6 +48,7 @@ class PluginTensor {
   bool read_only_;
   bool data_dependent_;
   bool has_strides_ = false;
+  float scale_ = 1;
   Shape shape_, strides_;
   nb::ssize_t buffer_shape_[Dims::MAX_DIMS] = {};
   nb::ssize_t buffer_strides_[Dims::MAX_DIMS] = {};

@@ -289,6 +289,7 @@ TensorDesc describe_input(DataType dtype, std::span<const Expr> dims, int input)
 TensorDesc describe_port(const PortDesc& port, int input, std::span<const Expr> dims) {
   TensorDesc desc = describe_input(port.type.dtype, dims, input);
   desc.format = port.type.format;
+  if (port.type.dtype == DataType::kINT8 && port.scale > 0) desc.scale = port.scale;
   Shape extents = port.opt;
   for (int i = 0; i < extents.rank(); ++i)
     if (port.min[i] != port.max[i]) extents[i] = -1;

@@ -42,7 +42,7 @@ BuildConfig BuilderConfigApi::build_config(bool strongly_typed, Log log) const {
   }
   for (const ProfileApi* profile : choices_.profiles) build.profiles.push_back(profile->profile());
   build.avg_timing_iterations = choices_.avg_timing;
-  build.timing = choices_.level > 0;
+  build.timing = choices_.timing && choices_.level > 0;
   if (choices_.timing_cache != nullptr && !getFlag(BuilderFlag::kDISABLE_TIMING_CACHE)) {
     build.timing_cache = choices_.timing_cache->cache();
   }

@@ -73,6 +73,8 @@ class BuilderConfigApi final : public IBuilderConfig {
   void setPreviewFeature(PreviewFeature, bool) noexcept override {}
   bool getPreviewFeature(PreviewFeature) const noexcept override { return true; }
   void reset() noexcept override;
+  void setTiming(bool timing) noexcept override { choices_.timing = timing; }
+  bool getTiming() const noexcept override { return choices_.timing; }
 
  private:
   /// Everything that reset() takes back.
@@ -83,6 +85,7 @@ class BuilderConfigApi final : public IBuilderConfig {
     std::array<size_t, EnumMax<MemoryPoolType>()> memory_limits{};
     int32_t avg_timing = BuildConfig().avg_timing_iterations;
     int32_t level = 3;
+    bool timing = true;
     std::shared_ptr<TimingCacheApi> timing_cache;
     ProfilingVerbosity verbosity = ProfilingVerbosity::kDETAILED;
     std::vector<std::string> plugins;

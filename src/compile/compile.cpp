@@ -12,6 +12,7 @@
 #include "compile/schedule.h"
 #include "compile/selection.h"
 #include "compile/tuner.h"
+#include "compile/tuning_report.h"
 
 namespace opwright {
 namespace {
@@ -130,6 +131,11 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
   const std::vector<int> assignment = select_options(problem);
   const auto first = assignment.begin() + static_cast<ptrdiff_t>(graph.inputs.size());
   const std::vector<int> chosen(first, first + total);
+  for (int i = 0; i < total; ++i) {
+    const int node = i + static_cast<int>(graph.inputs.size());
+    report_tuning(*nodes[i], tuned[i], chosen[i], conversion_costs(problem, assignment, node),
+                  config.log);
+  }
   progress("planning memory", 0, 1);
   StepSchedule steps = make_schedule(graph, network, ranges, nodes, tuned, chosen);
   for (ScheduleStep& step : steps.steps)

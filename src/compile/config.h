@@ -41,11 +41,14 @@ struct BuildConfig {
   std::vector<OptimizationProfile>
       profiles;  ///< empty: one profile of the network's constant shapes
   int avg_timing_iterations = 4;
-  /// False: run no kernel during the build and take each operator's first candidate.
+  /// False: time nothing and run no plugin during the build. Each layer takes the fastest of those
+  /// of its candidates whose times the timing cache has, or else its first one.
   bool timing = true;
   std::shared_ptr<TimingCache> timing_cache;  ///< null: a fresh one
   /// Fail instead of timing what the cache could hold and does not.
   bool error_on_timing_cache_miss = false;
+  /// Called between runs of kernels; what it throws ends the build.
+  std::function<void()> interrupt_check;
   bool detailed_inspection = true;  ///< keep layer names and what the tuner compared in the plan
   /// Shared libraries that the plan carries, so that engines need no file of them: plugin
   /// libraries, and what those need that other machines lack, listed before them. They are

@@ -235,6 +235,23 @@ double selection_cost(const SelectionProblem& problem, const std::vector<int>& a
   return cost;
 }
 
+std::vector<double> conversion_costs(const SelectionProblem& problem,
+                                     const std::vector<int>& assignment, int node) {
+  std::vector<const Tensor*> tensors;
+  for (const Tensor& tensor : problem.tensors)
+    if (tensor.producer.node == node ||
+        std::any_of(tensor.consumers.begin(), tensor.consumers.end(),
+                    [&](SelectionProblem::Port port) { return port.node == node; }))
+      tensors.push_back(&tensor);
+  std::vector<int> changed = assignment;
+  std::vector<double> costs(problem.nodes[node].size());
+  for (size_t option = 0; option < costs.size(); ++option) {
+    changed[node] = static_cast<int>(option);
+    for (const Tensor* tensor : tensors) costs[option] += tensor_cost(problem, changed, *tensor);
+  }
+  return costs;
+}
+
 std::vector<int> select_by_descent(const SelectionProblem& problem) {
   const size_t nodes = problem.nodes.size();
   std::vector<std::vector<int>> tensors_of(nodes);

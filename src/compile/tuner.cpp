@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <exception>
-#include <iomanip>
 #include <limits>
 #include <sstream>
 
 #include "base/error.h"
 #include "base/types.h"
+#include "compile/tuning_report.h"
 #include "operators/movement.h"
 #include "plugin/callback.h"
 
@@ -50,11 +50,23 @@ std::string what(const std::exception_ptr& reason) {
   }
 }
 
-/// "Convolution", "PluginV3 'circ_pad'".
-std::string kind_of(const Operator& op) {
-  std::string text(op.kind());
-  for (const PluginRequirement& plugin : op.requirements()) text += " '" + plugin.name + "'";
+/// "FP32 -> FP32, tactic 2 FAST"
+std::string label_of(const Candidate& candidate) {
+  std::string text = str(str(candidate), ", tactic ", candidate.tactic);
+  if (!candidate.tactic_name.empty()) text += " " + candidate.tactic_name;
   return text;
+}
+
+/// The line of an error's text that says most: of a traceback that which follows it.
+std::string headline(const std::string& text) {
+  std::istringstream lines(text);
+  std::string first, line, before;
+  std::getline(lines, first);
+  for (before = first; std::getline(lines, line); before = line) {
+    const auto is_indented = [](const std::string& each) { return each.starts_with(' '); };
+    if (!is_indented(before) && !is_indented(line)) return before;
+  }
+  return before.starts_with(' ') ? first : before;
 }
 
 bool is_error(const std::exception_ptr& reason) {
@@ -95,38 +107,45 @@ std::string Tuner::key(const GraphNode& node, const NodePorts& ports,
 }
 
 void Tuner::check_cached(const GraphNode& node, const NodePorts& ports,
-                         const Candidate& candidate) {
-  if (!config_.error_on_timing_cache_miss) return;
-  const std::string cache_key =
-      key(node, candidate_ports(node, ports, candidate, constants_), candidate);
+                         const Candidate& candidate) const {
+  const std::string cache_key = key(node, ports, candidate);
   if (cache_key.empty() || cache_.find(cache_key)) return;
   fail_with(ErrorCode::kINVALID_STATE, "Layer '", node.name, "' (", kind_of(*node.op),
-            "): the candidate ", str(candidate), " tactic ", candidate.tactic, " ",
-            candidate.tactic_name,
+            "): the candidate ", label_of(candidate),
             " is not in the timing cache, and ERROR_ON_TIMING_CACHE_MISS is set; build once "
             "without the flag and use the timing cache of that build");
 }
 
-bool Tuner::acceptable(const GraphNode& node, const NodePorts& ports,
-                       const Candidate& candidate) const {
+std::string Tuner::obstacle(const GraphNode& node, const NodePorts& ports,
+                            const Candidate& candidate) const {
   require(candidate.inputs.size() == ports.inputs.size() &&
               candidate.outputs.size() == ports.outputs.size(),
           "Layer '", node.name, "': a candidate has ", candidate.inputs.size(), " inputs and ",
           candidate.outputs.size(), " outputs, the layer ", ports.inputs.size(), " and ",
           ports.outputs.size());
+  const auto misfit = [](const char* port, size_t number, TensorFormat format, int rank) {
+    return str(port, " ", number, " has rank ", rank, ", which the format ", name(format),
+               " cannot have");
+  };
   for (size_t i = 0; i < ports.inputs.size(); ++i) {
     if (!ports.inputs[i].present) continue;
-    if (!is_valid(candidate.inputs[i].format, ports.inputs[i].opt.rank())) return false;
+    const TensorFormat format = candidate.inputs[i].format;
+    const int rank = ports.inputs[i].opt.rank();
+    if (!is_valid(format, rank)) return misfit("input", i, format, rank);
     // Values are written by the runtime, which knows no other format.
-    if (node.inputs[i]->is_values() && candidate.inputs[i].format != TensorFormat::kLINEAR)
-      return false;
+    if (node.inputs[i]->is_values() && format != TensorFormat::kLINEAR)
+      return str("input ", i, " is a shape tensor, which is LINEAR, not ", name(format));
   }
   for (size_t i = 0; i < ports.outputs.size(); ++i) {
-    if (!is_valid(candidate.outputs[i].format, ports.outputs[i].opt.rank())) return false;
+    const TensorFormat format = candidate.outputs[i].format;
+    const int rank = ports.outputs[i].opt.rank();
+    if (!is_valid(format, rank)) return misfit("output", i, format, rank);
     const int aliased = node.aliased_input(static_cast<int>(i));
-    if (aliased >= 0 && candidate.outputs[i] != candidate.inputs[aliased]) return false;
+    if (aliased >= 0 && candidate.outputs[i] != candidate.inputs[aliased])
+      return str("output ", i, " is aliased to input ", aliased,
+                 ", so that they must have the same type and format");
   }
-  return true;
+  return {};
 }
 
 float Tuner::run(const GraphNode& node, const Operator& op, const NodePorts& ports,
@@ -181,12 +200,15 @@ float Tuner::run(const GraphNode& node, const Operator& op, const NodePorts& por
   kernel->on_shape_change(in_shapes, out_shapes);
   ++timed_;
   auto sample = [&](int iterations) {
+    if (config_.interrupt_check) config_.interrupt_check();
     return device_.time(*kernel, in.data(), out.data(), workspace, iterations);
   };
+  const int least = std::max(1, config_.avg_timing_iterations);
+  // A user's function runs as often as the user said; what it does takes long beside a clock.
+  if (kernel->domain() != nullptr) return static_cast<float>(sample(least));
   // The least of several samples, because what else runs on the machine only ever adds; enough of
   // them that the two least agree.
   double best = sample(1), second = std::numeric_limits<double>::infinity();
-  const int least = std::max(1, config_.avg_timing_iterations);
   for (int round = 1; round < kMaxRounds * least; ++round) {
     if (round >= least && (second <= kAgreement * best || best > kHopeless * best_before)) break;
     const double repeats = kShortMilliseconds / std::max(best, 1e-5);
@@ -197,15 +219,19 @@ float Tuner::run(const GraphNode& node, const Operator& op, const NodePorts& por
   return static_cast<float>(best);
 }
 
+std::optional<Tuner::Measured> Tuner::find(const std::string& key) const {
+  if (key.empty()) return std::nullopt;
+  const std::optional<float> known = cache_.find(key);
+  if (!known) return std::nullopt;
+  const auto timed = timed_layers_.find(key);
+  return Measured{*known, nullptr, true, timed != timed_layers_.end() ? timed->second : ""};
+}
+
 Tuner::Measured Tuner::measure(const GraphNode& node, const NodePorts& ports,
                                const Candidate& candidate, float best) {
   const NodePorts typed = candidate_ports(node, ports, candidate, constants_);
   const std::string cache_key = key(node, typed, candidate);
-  if (!cache_key.empty())
-    if (std::optional<float> known = cache_.find(cache_key)) {
-      const auto timed = timed_layers_.find(cache_key);
-      return {*known, nullptr, true, timed != timed_layers_.end() ? timed->second : ""};
-    }
+  if (std::optional<Measured> known = find(cache_key)) return *known;
   KernelArgs args;
   args.layer = node.name;
   args.candidate = &candidate;
@@ -224,51 +250,126 @@ Tuner::Measured Tuner::measure(const GraphNode& node, const NodePorts& ports,
   return measured;
 }
 
-TunedNode Tuner::tune(const GraphNode& node) {
-  const NodePorts ports = network_ports(node, ranges_);
+std::vector<Candidate> Tuner::candidates(const GraphNode& node, const NodePorts& ports,
+                                         std::vector<DroppedCandidate>& dropped) const {
   CandidateQuery query;
   query.layer = node.name;
   query.inputs = ports.inputs;
   query.outputs = ports.outputs;
   query.device = &device_;
   query.strongly_typed = strongly_typed_;
+  query.dropped = &dropped;
   if (!strongly_typed_) {
     query.fp16 = config_.fp16, query.bf16 = config_.bf16;
     query.int8 = config_.int8, query.fp8 = config_.fp8;
   }
   std::vector<Candidate> candidates = node.op->candidates(query);
-  std::erase_if(candidates, [&](const Candidate& c) { return !acceptable(node, ports, c); });
+  std::erase_if(candidates, [&](const Candidate& candidate) {
+    std::string reason = obstacle(node, ports, candidate);
+    if (reason.empty()) return false;
+    dropped.push_back({candidate, std::move(reason)});
+    return true;
+  });
   if (candidates.empty()) {
-    std::string types;
+    std::string types, reason;
     for (const PortDesc& port : ports.inputs)
       types += (types.empty() ? "" : ", ") + port_text(port);
+    if (!dropped.empty())
+      reason = str("; ", str(dropped[0].candidate), " cannot be: ", dropped[0].reason);
     fail_with(ErrorCode::kUNSUPPORTED_STATE, "Layer '", node.name, "' (", node.op->kind(),
-              "): the device has no kernel for inputs of ", types);
+              "): the device has no kernel for inputs of ", types, reason);
   }
+  return candidates;
+}
 
+TunedNode Tuner::tune(const GraphNode& node) {
+  const NodePorts ports = network_ports(node, ranges_);
+  std::vector<DroppedCandidate> dropped;
+  const std::vector<Candidate> all = candidates(node, ports, dropped);
   TunedNode result;
   if (node.as<Reshape>()) {
     // A view, as a rule; where it is not, its cost is the same whatever the neighbours choose.
-    result.options.push_back({candidates[0], 0, nullptr});
+    result.options.push_back({all[0], 0, nullptr});
     return result;
   }
-  if (!config_.timing) {
-    result.options.push_back({candidates.front(), 0, nullptr});
-    return result;
+  if (config_.timing)
+    time(node, ports, all, result);
+  else
+    look_up(node, ports, all, result);
+  // A line for each reason: of thousands of combinations most may fail for the same one.
+  std::vector<std::pair<const DroppedCandidate*, int>> reasons;
+  for (const DroppedCandidate& each : dropped) {
+    auto same = std::find_if(reasons.begin(), reasons.end(),
+                             [&](const auto& known) { return known.first->reason == each.reason; });
+    if (same == reasons.end()) same = reasons.insert(same, {&each, 0});
+    ++same->second;
   }
+  for (const auto& [first, count] : reasons) {
+    const Candidate& candidate = first->candidate;
+    const std::string more = count > 1 ? str(" (and ", count - 1, " more)") : "";
+    result.considered.push_back(
+        {str(candidate), candidate.tactic, candidate.tactic_name, 0, 0, first->reason + more});
+    result.sources.emplace_back();
+  }
+  return result;
+}
+
+void Tuner::add(TunedNode& result, const Candidate& candidate, Measured measured) const {
+  auto& options = result.options;
+  auto same_types = std::find_if(options.begin(), options.end(), [&](const auto& option) {
+    return option.candidate.inputs == candidate.inputs &&
+           option.candidate.outputs == candidate.outputs;
+  });
+  result.considered.push_back(
+      {str(candidate), candidate.tactic, candidate.tactic_name, measured.time_ms, 0, ""});
+  result.sources.push_back({static_cast<int>(same_types - options.begin()), measured.is_cached,
+                            std::move(measured.same_as)});
+  TunedOption option{candidate, measured.time_ms, std::move(measured.specialized)};
+  if (same_types == options.end())
+    options.push_back(std::move(option));
+  else if (option.time_ms < same_types->time_ms)
+    *same_types = std::move(option);
+}
+
+void Tuner::look_up(const GraphNode& node, const NodePorts& ports,
+                    const std::vector<Candidate>& candidates, TunedNode& result) const {
+  for (const Candidate& candidate : candidates) {
+    NodePorts typed = ports;
+    for (size_t i = 0; i < candidate.inputs.size(); ++i)
+      if (typed.inputs[i].present) typed.inputs[i].type = candidate.inputs[i];
+    for (size_t i = 0; i < candidate.outputs.size(); ++i)
+      typed.outputs[i].type = candidate.outputs[i];
+    if (config_.error_on_timing_cache_miss) check_cached(node, typed, candidate);
+    if (std::optional<Measured> known = find(key(node, typed, candidate))) {
+      add(result, candidate, *known);
+    } else {
+      result.considered.push_back(
+          {str(candidate), candidate.tactic, candidate.tactic_name, 0, 0, ""});
+      result.sources.emplace_back();
+    }
+  }
+  if (result.options.empty()) result.options.push_back({candidates.front(), 0, nullptr});
+}
+
+void Tuner::time(const GraphNode& node, const NodePorts& ports,
+                 const std::vector<Candidate>& candidates, TunedNode& result) {
   std::exception_ptr first_reason;
+  std::string reasons;
   auto drop = [&](const Candidate& candidate) {
     const std::exception_ptr reason = std::current_exception();
     if (is_interrupt(reason)) std::rethrow_exception(reason);
     if (!first_reason) first_reason = reason;
-    config_.log.warning("Layer '", node.name, "': the candidate ", str(candidate), " tactic ",
-                        candidate.tactic, " ", candidate.tactic_name,
-                        " is left out: ", what(reason));
+    const std::string text = what(reason), line = headline(text), label = label_of(candidate);
+    config_.log.warning("Layer '", node.name, "': the candidate ", label, " is left out: ", text);
+    reasons += str("\n  ", label, ": ", line);
+    result.considered.push_back(
+        {str(candidate), candidate.tactic, candidate.tactic_name, 0, 0, line});
+    result.sources.emplace_back();
   };
   float best = std::numeric_limits<float>::infinity();
-  std::vector<Measured> all_measured;
   for (const Candidate& candidate : candidates) {
-    check_cached(node, ports, candidate);
+    if (config_.error_on_timing_cache_miss)
+      check_cached(node, candidate_ports(node, ports, candidate, constants_), candidate);
     Measured measured;
     if (candidates.size() == 1) {
       measured = measure(node, ports, candidate, best);  // nothing to fall back to
@@ -281,45 +382,14 @@ TunedNode Tuner::tune(const GraphNode& node) {
       }
     }
     best = std::min(best, measured.time_ms);
-    result.considered.push_back(
-        {str(candidate), candidate.tactic, candidate.tactic_name, measured.time_ms});
-    auto same_types = std::find_if(result.options.begin(), result.options.end(), [&](auto& option) {
-      return option.candidate.inputs == candidate.inputs &&
-             option.candidate.outputs == candidate.outputs;
-    });
-    TunedOption option{candidate, measured.time_ms, measured.specialized};
-    all_measured.push_back(std::move(measured));
-    if (same_types == result.options.end())
-      result.options.push_back(std::move(option));
-    else if (option.time_ms < same_types->time_ms)
-      *same_types = std::move(option);
+    add(result, candidate, std::move(measured));
   }
-  if (result.options.empty()) {
-    if (!is_error(first_reason)) std::rethrow_exception(first_reason);
-    fail_with(ErrorCode::kFAILED_EXECUTION, "Layer '", node.name, "' (", node.op->kind(),
-              "): none of its ", candidates.size(),
-              " candidates works; the first failed with: ", what(first_reason));
-  }
-  log_times(node, result, all_measured);
-  return result;
-}
-
-void Tuner::log_times(const GraphNode& node, const TunedNode& tuned,
-                      const std::vector<Measured>& measured) const {
-  const auto cached = std::count_if(measured.begin(), measured.end(),
-                                    [](const Measured& each) { return each.is_cached; });
-  std::ostringstream table;
-  table << "Layer '" << node.name << "' (" << kind_of(*node.op) << "): " << measured.size()
-        << " candidates, " << measured.size() - cached << " timed, " << cached
-        << " found in the timing cache:";
-  for (size_t i = 0; i < measured.size(); ++i) {
-    const TimedCandidate& candidate = tuned.considered[i];
-    table << "\n  " << std::fixed << std::setprecision(4) << std::setw(10) << candidate.time_ms
-          << " ms  " << candidate.types << "  tactic " << candidate.tactic << " "
-          << candidate.tactic_name;
-    if (!measured[i].same_as.empty()) table << "  as for layer '" << measured[i].same_as << "'";
-  }
-  config_.log.verbose(table.str());
+  if (!result.options.empty()) return;
+  const std::string text = str("Layer '", node.name, "' (", kind_of(*node.op), "): none of its ",
+                               candidates.size(), " candidates works:", reasons);
+  if (is_error(first_reason)) fail_with(ErrorCode::kFAILED_EXECUTION, text);
+  add_exception_note(first_reason, text);
+  std::rethrow_exception(first_reason);
 }
 
 float Tuner::reformat_time(const GraphValue& value, PortType from, PortType to) {
@@ -336,14 +406,16 @@ float Tuner::reformat_time(const GraphValue& value, PortType from, PortType to) 
   node.inputs = {&in};
   node.outputs = {&out};
   const Candidate candidate{{from}, {to}, 0, ""};
+  NodePorts ports = network_ports(node, ranges_);
+  ports.inputs[0].type = from, ports.outputs[0].type = to;
+  if (std::optional<Measured> known = find(key(node, ports, candidate))) return known->time_ms;
   if (!config_.timing) {
     const Shape opt = ranges_.opt(value.info.dims);
     return static_cast<float>(
         (tensor_bytes(opt, from.dtype, from.format) + tensor_bytes(opt, to.dtype, to.format)) /
         kBytesPerMillisecond);
   }
-  const NodePorts ports = network_ports(node, ranges_);
-  check_cached(node, ports, candidate);
+  if (config_.error_on_timing_cache_miss) check_cached(node, ports, candidate);
   try {
     return measure(node, ports, candidate, std::numeric_limits<float>::infinity()).time_ms;
   } catch (const Error& error) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -21,8 +22,15 @@ struct TunedOption {
 
 /// What the tuner found for a node.
 struct TunedNode {
+  /// What is known of a candidate beside what plans keep.
+  struct Source {
+    int option = -1;  ///< with the same port types, -1 for one that is left out
+    bool is_cached = false;
+    std::string same_as;  ///< the layer of this build that was timed, where it is another one
+  };
   std::vector<TunedOption> options;
-  std::vector<TimedCandidate> considered;  ///< everything that was timed
+  std::vector<TimedCandidate> considered;  ///< candidates, then what the operator dropped itself
+  std::vector<Source> sources;             ///< of those in `considered`
 };
 
 /// Memory that timed kernels read and write: filled with seeded values that are harmless as data
@@ -56,8 +64,8 @@ class Tuner {
   Tuner(const ProfileRanges& ranges, const Device& device, const BuildConfig& config,
         bool strongly_typed, TimingCache& cache);
 
-  /// Throws Error naming the layer when there is no way to run it, with the first reason; an
-  /// exception of a plugin's own passes through when there was one candidate only.
+  /// Throws Error naming the layer when there is no way to run it, with the reasons; an exception
+  /// of a plugin's own passes through, with them as a note.
   TunedNode tune(const GraphNode& node);
   /// Milliseconds to convert a tensor with these extents; infinite when it cannot be done.
   float reformat_time(const GraphValue& value, PortType from, PortType to);
@@ -70,20 +78,30 @@ class Tuner {
     float time_ms = 0;
     OperatorPtr specialized;
     bool is_cached = false;
-    std::string same_as;  ///< the layer of this build that was timed, where it is another one
+    std::string same_as;
   };
+  std::vector<Candidate> candidates(const GraphNode& node, const NodePorts& ports,
+                                    std::vector<DroppedCandidate>& dropped) const;
+  void add(TunedNode& result, const Candidate& candidate, Measured measured) const;
+  /// What the timing cache knows, the first candidate where it knows nothing.
+  void look_up(const GraphNode& node, const NodePorts& ports,
+               const std::vector<Candidate>& candidates, TunedNode& result) const;
+  void time(const GraphNode& node, const NodePorts& ports, const std::vector<Candidate>& candidates,
+            TunedNode& result);
+  std::optional<Measured> find(const std::string& key) const;
   /// `best`: the least time of the node's candidates so far.
   Measured measure(const GraphNode& node, const NodePorts& ports, const Candidate& candidate,
                    float best);
   float run(const GraphNode& node, const Operator& op, const NodePorts& ports,
             const Candidate& candidate, float best_before);
+  /// In the timing cache; empty for what is timed every time. `ports` have the candidate's types.
   std::string key(const GraphNode& node, const NodePorts& ports, const Candidate& candidate) const;
-  /// With error_on_timing_cache_miss, throws Error for a candidate that the cache could hold and
-  /// does not.
-  void check_cached(const GraphNode& node, const NodePorts& ports, const Candidate& candidate);
-  void log_times(const GraphNode& node, const TunedNode& tuned,
-                 const std::vector<Measured>& measured) const;
-  bool acceptable(const GraphNode& node, const NodePorts& ports, const Candidate& candidate) const;
+  /// Throws Error for a candidate that the cache could hold and does not. `ports` have its types.
+  void check_cached(const GraphNode& node, const NodePorts& ports,
+                    const Candidate& candidate) const;
+  /// Why the candidate cannot be, or empty.
+  std::string obstacle(const GraphNode& node, const NodePorts& ports,
+                       const Candidate& candidate) const;
 
   const ProfileRanges& ranges_;
   const Device& device_;

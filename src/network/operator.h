@@ -101,6 +101,12 @@ struct PortDesc {
       false;  ///< stays true where the bytes themselves were dropped because the kernel packed them
 };
 
+/// A way to run an operator that its author lists and that cannot be.
+struct DroppedCandidate {
+  Candidate candidate;
+  std::string reason;
+};
+
 /// What candidates may be made of.
 struct CandidateQuery {
   std::string_view layer;
@@ -113,6 +119,8 @@ struct CandidateQuery {
   bool fp16 = false, bf16 = false, int8 = false, fp8 = false;
   /// Whether the network is strongly typed: operators keep the network's types.
   bool strongly_typed = false;
+  /// Where the operator says what it lists and cannot be; null: nobody asks.
+  std::vector<DroppedCandidate>* dropped = nullptr;
 };
 
 /// Machine code or source that belongs to an operator and is stored with the plan.

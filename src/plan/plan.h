@@ -28,11 +28,14 @@ struct PlanTensor {
   std::vector<int32_t> values;  ///< kValues: an expression per element
 };
 
+/// What the tuner knows of a way to run a layer.
 struct TimedCandidate {
   std::string types;  ///< "FP32:HWC, FP32 -> FP32:HWC"
   int64_t tactic = 0;
   std::string tactic_name;
-  float time_ms = 0;
+  float time_ms = 0;      ///< 0: not timed
+  float reformat_ms = 0;  ///< conversions of the layer's tensors, its neighbours as they are chosen
+  std::string dropped;    ///< why it is left out; empty: it is not
 };
 
 struct PlanStep {

@@ -281,8 +281,8 @@ class Reader {
     to.size_symbols = numbers(from.size_symbols());
     to.time_ms = from.time_ms();
     each(from.candidates(), [&](const fb::TimedCandidate& item) {
-      to.considered.push_back(
-          {text(item.types()), item.tactic(), text(item.tactic_name()), item.time_ms()});
+      to.considered.push_back({text(item.types()), item.tactic(), text(item.tactic_name()),
+                               item.time_ms(), item.reformat_ms(), text(item.dropped())});
     });
     return to;
   }

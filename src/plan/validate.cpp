@@ -349,6 +349,7 @@ class ScheduleCheck {
     for (const TimedCandidate& item : step.considered) {
       shared_.check_text(item.types, "a candidate");
       shared_.check_text(item.tactic_name, "a candidate");
+      shared_.check_text(item.dropped, "a candidate");
     }
     for (const int32_t code : step.code) {
       require(code >= 0 && static_cast<size_t>(code) < plan_.code.size(), "layer '", step.name,

@@ -114,7 +114,8 @@ class Writer {
     uint64_t size = 0;
     for (const Schedule& schedule : plan_.schedules) {
       for (const PlanStep& step : schedule.steps) {
-        size += 1024 + 64 * step.considered.size();
+        size += 1024;
+        for (const TimedCandidate& item : step.considered) size += 64 + item.dropped.size();
         for (const Attribute& attribute : step.attributes) {
           size += 64 + std::visit(
                            [](const auto& value) -> uint64_t {
@@ -205,7 +206,9 @@ class Writer {
     const auto considered = list(from.considered, [&](const TimedCandidate& item) {
       const Text types = text(item.types);
       const Text tactic = text(item.tactic_name);
-      return fb::CreateTimedCandidate(builder_, types, item.tactic, tactic, item.time_ms);
+      const Text dropped = item.dropped.empty() ? Text() : text(item.dropped);
+      return fb::CreateTimedCandidate(builder_, types, item.tactic, tactic, item.time_ms,
+                                      item.reformat_ms, dropped);
     });
     return fb::CreateStep(builder_, name, metadata, kind, attributes, inputs, outputs, input_types,
                           output_types, from.candidate.tactic, tactic_name, packed, code,

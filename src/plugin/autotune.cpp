@@ -15,16 +15,17 @@ namespace {
 // More combinations than anybody would wait for to be timed.
 constexpr size_t kMaxCombinations = 10000;
 
+std::string_view trim(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t\n");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t\n") - first + 1);
+}
+
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   for (;;) {
     const size_t end = text.find(separator);
-    std::string_view part = text.substr(0, end);
-    const size_t first = part.find_first_not_of(" \t\n");
-    part = first == std::string_view::npos
-               ? std::string_view()
-               : part.substr(first, part.find_last_not_of(" \t\n") - first + 1);
-    parts.push_back(part);
+    parts.push_back(trim(text.substr(0, end)));
     if (end == std::string_view::npos) return parts;
     text.remove_prefix(end + 1);
   }
@@ -32,6 +33,18 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 
 DataType parse(std::string_view text, DataType) { return parse_data_type(text); }
 TensorFormat parse(std::string_view text, TensorFormat) { return parse_tensor_format(text); }
+
+/// Why a port cannot be of the type, to go on from "input 0 is FP32 in the network, ".
+std::string why_not(const CandidateQuery& query, const PortDesc& port, DataType type) {
+  if (query.strongly_typed) return "which is strongly typed";
+  if (!is_floating(port.type.dtype)) return "and only floating types are cast";
+  const bool is_lower = type == DataType::kHALF || type == DataType::kBF16 ||
+                        type == DataType::kFP8 || type == DataType::kINT8;
+  if (!is_lower) return str("which is not cast to ", name(type));
+  if (type == DataType::kINT8 && query.int8)
+    return "and INT8 needs a scale: give the tensor a dynamic range (ITensor.set_dynamic_range)";
+  return str("and ", name(type), " needs BuilderFlag.", name(type), " in the builder config");
+}
 
 constexpr const char* what(DataType) { return "types"; }
 constexpr const char* what(TensorFormat) { return "layouts"; }
@@ -45,7 +58,7 @@ AutoTuneCombination::Entry<T> AutoTuneCombination::parse_entry(std::string_view 
   const bool free = text.find('*') != std::string_view::npos;
   require(!(tied && free), "AutoTuneCombination: ", what(T{}), " \"", all, "\": entry \"", text,
           "\" mixes '|' (alternatives that move together) and '*' (free alternatives)");
-  Entry<T> entry{free ? Kind::kFree : Kind::kTied, {}, std::string(text)};
+  Entry<T> entry{free ? Kind::kFree : Kind::kTied, {}, std::string(trim(text))};
   for (const std::string_view part : split(text, free ? '*' : '|')) {
     require(!part.empty(), "AutoTuneCombination: ", what(T{}), " \"", all,
             "\": an entry or alternative is empty");
@@ -61,7 +74,7 @@ AutoTuneCombination::Entry<T> AutoTuneCombination::parse_entry(std::string_view 
 template <class T>
 AutoTuneCombination::Entries<T> AutoTuneCombination::parse_entries(const std::string& text) {
   Entries<T> entries;
-  if (text.find_first_not_of(" \t\n") == std::string::npos) return entries;
+  if (trim(text).empty()) return entries;
   for (const std::string_view entry : split(text, ','))
     entries.push_back(parse_entry<T>(entry, text));
   return entries;
@@ -109,6 +122,13 @@ void AutoTuneCombination::tactics(std::vector<int64_t> tactics, std::vector<std:
   tactic_names_ = std::move(names);
 }
 
+template <class T>
+std::string AutoTuneCombination::join(const Entries<T>& entries) {
+  std::string text;
+  for (size_t e = 0; e < entries.size(); ++e) text += (e > 0 ? ", " : "") + entries[e].text;
+  return text;
+}
+
 /// The values of all entries for every choice.
 template <class T>
 std::vector<std::vector<T>> AutoTuneCombination::choices(const Entries<T>& entries) {
@@ -154,13 +174,8 @@ std::vector<std::vector<T>> AutoTuneCombination::choices(const Entries<T>& entri
 std::vector<Candidate> AutoTuneCombination::expand(std::span<const PortDesc> inputs,
                                                    std::span<const PortDesc> outputs) const {
   const size_t ports = inputs.size() + outputs.size();
-  const auto quote = [](const auto& entries) {
-    std::string text;
-    for (const auto& entry : entries) text += (text.empty() ? "" : ", ") + entry.text;
-    return text;
-  };
   const auto check_count = [&](const auto& entries, const char* what) {
-    require(entries.size() == ports, "AutoTuneCombination: ", what, " \"", quote(entries),
+    require(entries.size() == ports, "AutoTuneCombination: ", what, " \"", join(entries),
             "\" have ", entries.size(), " entries, but there are ", inputs.size(), " inputs and ",
             outputs.size(), " outputs");
   };
@@ -193,7 +208,7 @@ std::vector<Candidate> AutoTuneCombination::expand(std::span<const PortDesc> inp
   const std::vector<std::vector<TensorFormat>> formats = choices(layouts);
   const size_t tactics = std::max<size_t>(tactics_.size(), 1);
   require(types.size() * formats.size() * tactics <= kMaxCombinations,
-          "AutoTuneCombination: types \"", quote(types_), "\", layouts \"", quote(formats_),
+          "AutoTuneCombination: types \"", join(types_), "\", layouts \"", join(formats_),
           "\" and ", tactics_.size(), " tactics make more than ", kMaxCombinations,
           " combinations");
 
@@ -213,7 +228,8 @@ std::vector<Candidate> AutoTuneCombination::expand(std::span<const PortDesc> inp
   return candidates;
 }
 
-std::vector<DataType> allowed_types(const CandidateQuery& query, DataType dtype) {
+std::vector<DataType> allowed_types(const CandidateQuery& query, const PortDesc& port) {
+  const DataType dtype = port.type.dtype;
   std::vector<DataType> types{dtype};
   if (query.strongly_typed || !is_floating(dtype)) return types;
   const auto add = [&](bool allowed, DataType type) {
@@ -223,7 +239,7 @@ std::vector<DataType> allowed_types(const CandidateQuery& query, DataType dtype)
   add(query.fp16, DataType::kHALF);
   add(query.bf16, DataType::kBF16);
   add(query.fp8, DataType::kFP8);
-  add(query.int8, DataType::kINT8);
+  add(query.int8 && port.scale > 0, DataType::kINT8);
   return types;
 }
 
@@ -236,25 +252,51 @@ std::string describe_types(const CandidateQuery& query) {
   return text;
 }
 
-bool is_possible(const Candidate& candidate, const CandidateQuery& query) {
-  const auto fits = [&](const PortDesc& port, const PortType& type) {
-    const std::vector<DataType> allowed = allowed_types(query, port.type.dtype);
-    return std::find(allowed.begin(), allowed.end(), type.dtype) != allowed.end() &&
-           is_valid(type.format, port.opt.rank());
+std::string obstacle(const Candidate& candidate, const CandidateQuery& query) {
+  const auto check = [&](const char* kind, size_t number, const PortDesc& port,
+                         const PortType& type) -> std::string {
+    if (!port.present) return {};
+    const std::vector<DataType> allowed = allowed_types(query, port);
+    if (std::find(allowed.begin(), allowed.end(), type.dtype) == allowed.end())
+      return str(kind, " ", number, " is ", name(port.type.dtype), " in the network, ",
+                 why_not(query, port, type.dtype));
+    if (!is_valid(type.format, port.opt.rank()))
+      return str(kind, " ", number, " has rank ", port.opt.rank(), ", which the format ",
+                 name(type.format), " cannot have");
+    return {};
   };
   for (size_t i = 0; i < query.inputs.size(); ++i)
-    if (!fits(query.inputs[i], candidate.inputs[i])) return false;
+    if (std::string text = check("input", i, query.inputs[i], candidate.inputs[i]); !text.empty())
+      return text;
   for (size_t o = 0; o < query.outputs.size(); ++o)
-    if (!fits(query.outputs[o], candidate.outputs[o])) return false;
-  return true;
+    if (std::string text = check("output", o, query.outputs[o], candidate.outputs[o]);
+        !text.empty())
+      return text;
+  return {};
 }
 
 std::vector<Candidate> expand(std::span<const AutoTuneCombination> combinations,
                               const CandidateQuery& query, std::string_view plugin) {
+  require(!combinations.empty(), "layer '", query.layer, "': autotune of plugin '", plugin,
+          "' gives an empty list; it must list one AutoTuneCombination at least, or be left out "
+          "for a plugin that runs in the network's types");
   std::vector<Candidate> candidates;
+  std::string reasons;
   for (const AutoTuneCombination& combination : combinations) {
-    for (Candidate& candidate : combination.expand(query.inputs, query.outputs)) {
-      if (!is_possible(candidate, query)) continue;
+    std::vector<Candidate> expanded;
+    try {
+      expanded = combination.expand(query.inputs, query.outputs);
+    } catch (const Error& error) {
+      fail("layer '", query.layer, "': autotune of plugin '", plugin, "': ", error.what());
+    }
+    for (Candidate& candidate : expanded) {
+      if (std::string reason = obstacle(candidate, query); !reason.empty()) {
+        if (reasons.find(reason) == std::string::npos)
+          reasons += str("\n  ", str(candidate), ": ", reason);
+        if (query.dropped != nullptr)
+          query.dropped->push_back({std::move(candidate), std::move(reason)});
+        continue;
+      }
       const bool is_known =
           std::any_of(candidates.begin(), candidates.end(), [&](const Candidate& other) {
             return other.tactic == candidate.tactic && other.inputs == candidate.inputs &&
@@ -265,10 +307,7 @@ std::vector<Candidate> expand(std::span<const AutoTuneCombination> combinations,
   }
   require(!candidates.empty(), "layer '", query.layer, "': autotune of plugin '", plugin,
           "' gives no combination of types and layouts that is possible; the network's types are ",
-          describe_types(query),
-          query.strongly_typed
-              ? " and the network is strongly typed"
-              : "; lower precision takes part when the builder config has its flag");
+          describe_types(query), reasons);
   return candidates;
 }
 

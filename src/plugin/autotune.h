@@ -30,6 +30,10 @@ class AutoTuneCombination {
   /// Positive integers without repetition; `names` (for logs) is empty or has one for each.
   void tactics(std::vector<int64_t> tactics, std::vector<std::string> names = {});
   const std::vector<int64_t>& tactics() const { return tactics_; }
+  /// What was given, as the constructor takes it, or what pos() was called with; an entry is empty
+  /// where pos() was not called yet.
+  std::string io_types() const { return join(types_); }
+  std::string layouts() const { return join(formats_); }
 
   /// Every combination of types and formats with every tactic (0 where there is none), `|` lists
   /// before `*` lists, rightmost alternatives varying fastest. Types and formats are not checked
@@ -54,6 +58,8 @@ class AutoTuneCombination {
   template <class T>
   static Entries<T> parse_entries(const std::string& text);
   template <class T>
+  static std::string join(const Entries<T>& entries);
+  template <class T>
   static std::vector<std::vector<T>> choices(const Entries<T>& entries);
 
   Entries<DataType> types_;
@@ -64,18 +70,18 @@ class AutoTuneCombination {
   std::vector<std::string> tactic_names_;
 };
 
-/// The types that a port of the network's type `dtype` may have: that type first, then, unless the
-/// network is strongly typed, FP32 and those lower precisions that the query allows. Types that are
-/// not floating stay.
-std::vector<DataType> allowed_types(const CandidateQuery& query, DataType dtype);
+/// The types that a port may have: the network's first, then, unless the network is strongly typed,
+/// FP32 and those lower precisions that the query allows, INT8 where the tensor has a scale. Types
+/// that are not floating stay.
+std::vector<DataType> allowed_types(const CandidateQuery& query, const PortDesc& port);
 /// The network's types, for messages: "FP32, INT32 -> FP32".
 std::string describe_types(const CandidateQuery& query);
-/// Whether every port has a type that is allowed and a format that its rank can have.
-bool is_possible(const Candidate& candidate, const CandidateQuery& query);
+/// Why a combination cannot be: the first port with a type that is not allowed or a format that its
+/// rank cannot have. Empty where it can be.
+std::string obstacle(const Candidate& candidate, const CandidateQuery& query);
 
-/// Expands all combinations, drops those that cannot be (a type that is not allowed, a format that
-/// the rank cannot have) and repetitions. Throws Error naming `plugin` and the layer when nothing
-/// is left.
+/// Expands all combinations, drops those that cannot be, which it tells the query, and repetitions.
+/// Throws Error naming `plugin` and the layer, with the reasons, when nothing is left.
 std::vector<Candidate> expand(std::span<const AutoTuneCombination> combinations,
                               const CandidateQuery& query, std::string_view plugin);
 

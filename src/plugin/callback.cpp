@@ -39,12 +39,16 @@ void rethrow_pending_exception(const std::string& where) {
     fail_with(error.code(), context, error.what());
   } catch (...) {
     context.resize(context.size() - 2);  // without what leads over to a message
-    if (AddNote add = add_note.load()) add(exception, context);
+    add_exception_note(exception, context);
     throw;
   }
 }
 
 void set_exception_note(AddNote add) noexcept { add_note = add; }
+
+void add_exception_note(const std::exception_ptr& exception, const std::string& note) {
+  if (AddNote add = add_note.load()) add(exception, note);
+}
 
 void set_interrupt_test(IsInterrupt test) noexcept { interrupt_test = test; }
 

@@ -22,6 +22,7 @@ void rethrow_pending_exception(const std::string& where = {});
 using AddNote = void (*)(const std::exception_ptr& exception, const std::string& note);
 /// Set once by a language's binding.
 void set_exception_note(AddNote add_note) noexcept;
+void add_exception_note(const std::exception_ptr& exception, const std::string& note);
 
 /// Whether an exception, of the binding's language, is to end all that goes on, such as an
 /// interrupt from the keyboard, rather than the failure of a plugin that something else may take

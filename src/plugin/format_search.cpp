@@ -44,11 +44,9 @@ class Enumeration {
   void add_port(const PortDesc& port) {
     ports_.push_back(&port);
     descs_.push_back(describe(port, port.type));
-    std::vector<DataType> types = allowed_types(search_.query, port.type.dtype);
-    std::erase_if(types, [&](DataType type) {
-      return type != port.type.dtype && type != DataType::kFLOAT && type != DataType::kHALF &&
-             type != DataType::kBF16 && !(type == DataType::kINT8 && port.scale > 0);
-    });
+    std::vector<DataType> types = allowed_types(search_.query, port);
+    std::erase_if(types,
+                  [&](DataType type) { return type == DataType::kFP8 && type != port.type.dtype; });
     types_.push_back(std::move(types));
     std::vector<TensorFormat> device;
     std::vector<TensorFormat> all;

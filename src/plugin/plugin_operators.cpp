@@ -1,5 +1,9 @@
 #include "plugin/plugin_operators.h"
 
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
 #include "network/operator_registry.h"
 #include "plugin/compiled_kernel.h"
 #include "plugin/quick.h"
@@ -8,11 +12,26 @@
 
 namespace opwright {
 
+namespace {
+
+using Loader = OperatorPtr (*)(const Attributes&, const OperatorLoadContext&);
+
+constexpr std::pair<std::string_view, Loader> kKinds[] = {
+    {"PluginV2", load_plugin_v2},
+    {"PluginV3", load_plugin_v3},
+    {"QuickPlugin", load_quick_plugin},
+    {"CompiledKernel", load_compiled_kernel},
+};
+
+}  // namespace
+
 void register_plugin_operators() {
-  register_operator_kind("PluginV2", load_plugin_v2);
-  register_operator_kind("PluginV3", load_plugin_v3);
-  register_operator_kind("QuickPlugin", load_quick_plugin);
-  register_operator_kind("CompiledKernel", load_compiled_kernel);
+  for (const auto& [kind, load] : kKinds) register_operator_kind(std::string(kind), load);
+}
+
+bool is_plugin_kind(std::string_view kind) {
+  return std::any_of(std::begin(kKinds), std::end(kKinds),
+                     [&](const auto& entry) { return entry.first == kind; });
 }
 
 }  // namespace opwright

@@ -65,9 +65,17 @@ std::vector<Candidate> quick_candidates(const V3QuickPlugin& plugin, const Candi
     const bool shares_memory = std::all_of(aliased.begin(), aliased.end(), [&](const auto& pair) {
       return candidate.inputs[pair.first] == candidate.outputs[pair.second];
     });
-    if (shares_memory && is_possible(candidate, query) &&
-        std::find(combinations.begin(), combinations.end(), candidate) == combinations.end())
+    std::string reason =
+        shares_memory ? obstacle(candidate, query)
+                      : "an output is aliased to an input, so that they must have the same type "
+                        "and format";
+    if (!reason.empty()) {
+      if (query.dropped != nullptr)
+        query.dropped->push_back({std::move(candidate), std::move(reason)});
+    } else if (std::find(combinations.begin(), combinations.end(), candidate) ==
+               combinations.end()) {
       combinations.push_back(std::move(candidate));
+    }
   }
   if (combinations.empty())
     plugin.reject(query.layer,

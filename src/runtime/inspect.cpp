@@ -4,6 +4,9 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "base/text_table.h"
+#include "plan/tuning_table.h"
+#include "plugin/plugin_operators.h"
 #include "runtime/json.h"
 
 namespace opwright {
@@ -23,13 +26,6 @@ std::string bytes_text(uint64_t bytes) {
   }
   char text[32];
   std::snprintf(text, sizeof(text), unit == 0 ? "%.0f %s" : "%.1f %s", number, units[unit]);
-  return text;
-}
-
-std::string time_text(float milliseconds) {
-  if (!(milliseconds > 0)) return "-";
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.5f", static_cast<double>(milliseconds));
   return text;
 }
 
@@ -97,27 +93,6 @@ class Dimensions {
   std::vector<std::string> names_;
 };
 
-/// Rows of cells in aligned columns; those of the columns in `right` end at the same place.
-std::string table(const std::vector<std::vector<std::string>>& rows, std::string_view right) {
-  std::vector<size_t> widths(rows[0].size(), 0);
-  for (const auto& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line = " ";
-    for (size_t i = 0; i < row.size(); ++i) {
-      const std::string padding(widths[i] - row[i].size(), ' ');
-      line += ' ';
-      line += right[i] == 'r' ? padding + row[i] : row[i] + padding;
-      line += ' ';
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + '\n';
-  }
-  return text;
-}
-
 /// What each code object of the plan is for.
 std::vector<const char*> code_roles(const Plan& plan) {
   std::vector<const char*> roles(plan.code.size(), "kernel");
@@ -133,10 +108,6 @@ const PlanStep& find_layer(const Plan& plan, int step, int profile) {
   require(step >= 0 && static_cast<size_t>(step) < steps.size(), "layer ", step,
           " does not exist: the engine has ", steps.size());
   return steps[step];
-}
-
-std::string tactic_text(const Candidate& candidate) {
-  return candidate.tactic_name.empty() ? std::to_string(candidate.tactic) : candidate.tactic_name;
 }
 
 /// Bytes of weights in a schedule, equal ones counted once.
@@ -171,6 +142,12 @@ void write_attribute(JsonWriter& json, const Attribute& attribute) {
     }
   };
   std::visit(write, attribute.value);
+}
+
+void write_candidate(JsonWriter& json, const TimedCandidate& candidate) {
+  json.member("Types", candidate.types);
+  json.member("TacticValue", candidate.tactic);
+  json.member("TacticName", candidate.tactic_name);
 }
 
 void write_layer(JsonWriter& json, const Dimensions& dimensions, const Schedule& schedule,
@@ -212,16 +189,25 @@ void write_layer(JsonWriter& json, const Dimensions& dimensions, const Schedule&
     json.end_object();
   }
   json.end_array();
-  const std::string types = str(step.candidate);
   json.key("Candidates");
   json.begin_array();
   for (const TimedCandidate& candidate : step.considered) {
+    if (!candidate.dropped.empty()) continue;
     json.begin_object();
-    json.member("Types", candidate.types);
-    json.member("TacticValue", candidate.tactic);
-    json.member("TacticName", candidate.tactic_name);
+    write_candidate(json, candidate);
     json.member("TimeMs", candidate.time_ms);
-    json.member("Chosen", candidate.types == types && candidate.tactic == step.candidate.tactic);
+    json.member("ReformatMs", candidate.reformat_ms);
+    json.member("Chosen", is_chosen(candidate, step.candidate));
+    json.end_object();
+  }
+  json.end_array();
+  json.key("Dropped");
+  json.begin_array();
+  for (const TimedCandidate& candidate : step.considered) {
+    if (candidate.dropped.empty()) continue;
+    json.begin_object();
+    write_candidate(json, candidate);
+    json.member("Reason", candidate.dropped);
     json.end_object();
   }
   json.end_array();
@@ -274,7 +260,25 @@ std::string ports_text(const Dimensions& dimensions, const std::vector<PlanPort>
     rows.push_back({port.name, type_text(port.type), dimensions.text(port.dims)});
     if (port.is_shape_input) rows.back().back() += ", determines shapes";
   }
-  return rows.empty() ? "  none\n" : table(rows, "lll");
+  return rows.empty() ? "  none\n" : text_table(rows, "lll");
+}
+
+/// The number of candidates that the layer's was chosen from; empty where that is not known.
+std::string count_text(const PlanStep& step) {
+  const auto count = std::count_if(step.considered.begin(), step.considered.end(),
+                                   [](const TimedCandidate& item) { return item.dropped.empty(); });
+  return count > 0 ? std::to_string(count) : "";
+}
+
+/// What the tuner compared for the plugins among the steps.
+std::string tuning_text(const Schedule& schedule) {
+  std::string text;
+  for (const PlanStep& step : schedule.steps) {
+    if (!is_plugin_kind(step.kind) || step.considered.empty()) continue;
+    text +=
+        str("\n  candidates of '", step.name, "'\n", tuning_table(step.considered, step.candidate));
+  }
+  return text;
 }
 
 std::string profile_text(const Plan& plan, const Schedule& schedule) {
@@ -288,16 +292,18 @@ std::string profile_text(const Plan& plan, const Schedule& schedule) {
   text += str("  memory: ", bytes_text(schedule.arena_size), " for tensors, ",
               bytes_text(schedule.workspace_size), " scratch, ", bytes_text(weight_bytes(schedule)),
               " of weights\n\n");
-  std::vector<std::vector<std::string>> rows = {{"#", "layer", "kind", "types", "tactic", "ms"}};
+  std::vector<std::vector<std::string>> rows = {
+      {"#", "layer", "kind", "types", "tactic", "of", "ms"}};
   float total = 0;
   for (size_t i = 0; i < schedule.steps.size(); ++i) {
     const PlanStep& step = schedule.steps[i];
     rows.push_back({std::to_string(i), step.name, step.kind, str(step.candidate),
-                    tactic_text(step.candidate), time_text(step.time_ms)});
+                    tactic_text(step.candidate.tactic, step.candidate.tactic_name),
+                    count_text(step), time_text(step.time_ms)});
     total += step.time_ms;
   }
-  rows.push_back({"", "", "", "", "sum", time_text(total)});
-  return text + table(rows, "rllllr");
+  rows.push_back({"", "", "", "", "sum", "", time_text(total)});
+  return text + text_table(rows, "rllllrr") + tuning_text(schedule);
 }
 
 }  // namespace
@@ -387,8 +393,11 @@ std::string inspect_json(const Plan& plan) {
 
 std::string inspect_layer_text(const Plan& plan, int step, int profile) {
   const PlanStep& layer = find_layer(plan, step, profile);
+  const std::string count = count_text(layer);
   return str(layer.name, " (", layer.kind, "): ", str(layer.candidate), ", tactic ",
-             tactic_text(layer.candidate), ", ", time_text(layer.time_ms), " ms");
+             tactic_text(layer.candidate.tactic, layer.candidate.tactic_name),
+             count.empty() ? "" : " of " + count + " candidates", ", ", time_text(layer.time_ms),
+             " ms");
 }
 
 std::string inspect_layer_json(const Plan& plan, int step, int profile) {

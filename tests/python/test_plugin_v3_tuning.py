@@ -109,7 +109,9 @@ def test_every_combination_and_tactic_is_timed():
     assert sum(c["Chosen"] for c in candidates) == 1
     line = line_of(log, "layer 0")
     assert "(PluginV3 'Tuned'): 6 candidates, 6 timed, 0 found in the timing cache" in line
-    assert line.count("tactic") == 6
+    rows = line.splitlines()[2:]
+    assert len(rows) == 6 and sum(row.lstrip().startswith("*") for row in rows) == 1
+    assert all(f"  {types} -> {types}  " in line for types in ("FP32", "FP32:HWC", "FP16:HWC"))
 
 
 def test_the_fastest_tactic_is_chosen():
@@ -156,7 +158,7 @@ def test_identical_instances_are_timed_once():
     for layer in ("layer 1", "layer 199"):
         line = line_of(log, layer)
         assert "(PluginV3 'Tuned'): 4 candidates, 0 timed, 4 found in the timing cache" in line
-        assert line.count("as for layer 'layer 0'") == 4
+        assert line.count("as layer 'layer 0'") == 4
     # Each candidate has so many runs at most, however many instances there are.
     assert calls_200 < 4 * len(Tuned.enqueued)
 

@@ -59,6 +59,8 @@ void expect_same_step(const PlanStep& a, const PlanStep& b) {
     EXPECT_EQ(a.considered[i].tactic, b.considered[i].tactic);
     EXPECT_EQ(a.considered[i].tactic_name, b.considered[i].tactic_name);
     EXPECT_EQ(a.considered[i].time_ms, b.considered[i].time_ms);
+    EXPECT_EQ(a.considered[i].reformat_ms, b.considered[i].reformat_ms);
+    EXPECT_EQ(a.considered[i].dropped, b.considered[i].dropped);
   }
 }
 

@@ -48,7 +48,7 @@ std::vector<std::byte> engine_bytes() {
   const int x = plan.input("x", kFp32, {n, 3}, {1, 3}, {4, 3});
   plan.input("k", kInt64, {}, {1}, {5}, true);
   plan.step("double", "TestDouble", {x}, {plan.output("out", kFp32, {n, 3})}).considered = {
-      {"FP32 -> FP32", 0, "only", 0.5f}};
+      {"FP32 -> FP32", 0, "only", 0.5f, 0, ""}};
   const int v = plan.values("v", kInt64, {k + n});
   plan.schedule().copies = {{v, plan.port("sum", kInt64, {1})}};
   std::vector<std::byte> bytes;
@@ -252,7 +252,7 @@ TEST_F(Api, InspectorSpeaksJson) {
     EXPECT_NE(layer.find(part), std::string::npos) << part << " in " << layer;
   }
   EXPECT_STREQ(inspector->getLayerInformation(0, LayerInformationFormat::kONELINE),
-               "double (TestDouble): FP32 -> FP32, tactic 0, - ms");
+               "double (TestDouble): FP32 -> FP32, tactic 0 of 1 candidates, - ms");
   EXPECT_EQ(inspector->getLayerInformation(1, LayerInformationFormat::kJSON), nullptr);
   EXPECT_NE(std::string(inspector->getEngineInformation(LayerInformationFormat::kONELINE))
                 .find("engine 'fake'"),

@@ -1,0 +1,27 @@
+#include "base/text_table.h"
+
+#include <algorithm>
+
+namespace opwright {
+
+std::string text_table(const std::vector<std::vector<std::string>>& rows,
+                       std::string_view alignment) {
+  std::vector<size_t> widths(alignment.size(), 0);
+  for (const auto& row : rows)
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line = " ";
+    for (size_t i = 0; i < row.size(); ++i) {
+      const std::string padding(widths[i] - row[i].size(), ' ');
+      line += ' ';
+      line += alignment[i] == 'r' ? padding + row[i] : row[i] + padding;
+      line += ' ';
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + '\n';
+  }
+  return text;
+}
+
+}  // namespace opwright

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "compile/graph.h"
+#include "compile/tuner.h"
+
+namespace opwright {
+
+/// "Convolution", "PluginV3 'circ_pad'".
+std::string kind_of(const Operator& op);
+
+/// Adds what conversions cost beside each candidate, `reformats` per option, to what the plan
+/// keeps, and logs all of it as a table.
+void report_tuning(const GraphNode& node, TunedNode& tuned, int chosen,
+                   const std::vector<double>& reformats, const Log& log);
+
+}  // namespace opwright
