@@ -8,7 +8,12 @@ import os
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._check_subject import Subject
+
+_MOST_NOTES = 3
 
 # In the order of the table.
 CHECKS = (
@@ -17,6 +22,8 @@ CHECKS = (
     "bounds",
     "inputs",
     "attributes",
+    "fields",
+    "clone",
     "determinism",
     "written",
     "uninitialized",
@@ -46,6 +53,8 @@ class Report:
 
     plugin: str
     rows: tuple[Row, ...]
+    failures: tuple[Row, ...] = ()
+    """All that failed; `rows` has the first of each check."""
 
     @property
     def ok(self) -> bool:
@@ -58,22 +67,89 @@ class Report:
         return [row.check for row in self.rows if row.result == "FAIL"]
 
     def __str__(self) -> str:
+        return self.table()
+
+    def table(self, verbose: bool = False) -> str:
+        """The rows as text; verbose: with all failures of each check."""
         width = max(len(name) for name in CHECKS)
         lines = [self.plugin]
-        for row in self.rows:
+        rows = list(self.rows)
+        if verbose:
+            rows = [
+                shown
+                for row in rows
+                for shown in ([f for f in self.failures if f.check == row.check] or [row])
+            ]
+        for row in rows:
             lines.append(f"  {row.check:<{width}}  {row.result:<4}  {row.detail}".rstrip())
             if row.where:
                 lines.append(f"  {'':<{width}}        at {row.where}")
         return "\n".join(lines)
 
 
+class Findings:
+    """What the checks of one plugin find, one after the other."""
+
+    def __init__(self, subject: Subject):
+        self._subject = subject
+        self._failures: dict[str, list[Row]] = {}
+        self._passed: set[str] = set()
+        self._notes: dict[str, list[str]] = {}
+
+    def fail(self, check: str, detail: str, where: str) -> None:
+        """A failure, at a place of the user's source."""
+        self._failures.setdefault(check, []).append(Row(check, "FAIL", detail, where))
+
+    def raised(self, check: str, error: Exception, what: str, default: str) -> None:
+        """An exception, at its innermost line in the user's files, else at the default place."""
+        where = place_of_error(error, self._subject.functions()) or default
+        self.fail(check, f"{what}: {type(error).__name__}: {error}", where)
+
+    def passed(self, check: str) -> None:
+        """Something that is as it must be."""
+        self._passed.add(check)
+
+    def note(self, check: str, note: str) -> None:
+        """What the table says beside "ok" and "skip"."""
+        notes = self._notes.setdefault(check, [])
+        if note not in notes:
+            notes.append(note)
+
+    def _row(self, check: str) -> Row:
+        failures, notes = self._failures.get(check, []), self._notes.get(check, [])
+        if len(notes) > _MOST_NOTES:
+            notes = [*notes[:_MOST_NOTES], f"and {len(notes) - _MOST_NOTES} more"]
+        if failures:
+            more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+            return Row(check, "FAIL", failures[0].detail + more, failures[0].where)
+        if check in self._passed:
+            return Row(check, "ok", "; ".join(notes), "")
+        if (
+            check == "aot"
+            and not notes
+            and not (self._subject.call_name and self._subject.kernel_name)
+        ):
+            return Row(check, "skip", self._subject.nothing_to_compare(), "")
+        return Row(check, "skip", "; ".join(notes) or "what it needs failed", "")
+
+    def report(self) -> Report:
+        """What was found so far."""
+        rows = tuple(self._row(check) for check in CHECKS if check in self._subject.checks)
+        failures = tuple(row for rows in self._failures.values() for row in rows)
+        return Report(self._subject.id, rows, failures)
+
+
 def to_json(reports: Iterable[Report]) -> str:
     """The reports as a JSON list."""
-    return json.dumps([asdict(r) | {"ok": r.ok} for r in reports], indent=2)
+    entries = [
+        {"plugin": r.plugin, "ok": r.ok, "rows": [asdict(x) for x in r.rows]} for r in reports
+    ]
+    return json.dumps(entries, indent=2)
 
 
 def _place(file: str, line: int, name: str) -> str:
     relative = os.path.relpath(file) if os.path.isabs(file) else file
+    name = name.rpartition("<locals>.")[2]
     return f"{file if relative.startswith('..') else relative}:{line} ({name})"
 
 
@@ -83,7 +159,7 @@ def place_of(function: Callable[..., Any]) -> str:
     code = getattr(function, "__code__", None)
     if code is None:
         return repr(function)
-    return _place(code.co_filename, code.co_firstlineno, function.__name__)
+    return _place(code.co_filename, code.co_firstlineno, function.__qualname__)
 
 
 def place_of_error(error: BaseException, functions: Iterable[Callable[..., Any]]) -> str:

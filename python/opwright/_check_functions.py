@@ -1,0 +1,281 @@
+"""Plugins of decorated functions, for the checks."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from ._check_compare import same
+from ._check_report import place_of
+from ._check_subject import AddLayer, Call, Example, Layout, Subject, Watch, data_type
+from ._core._plugin import AutoTuneCombination, Definition, ParameterKind, TensorDesc
+from .plugin._decorators import Plugin
+from .plugin._op import fields_of
+
+_VARIADIC = 2  # tensors for a parameter that takes any number, in examples that are made
+
+
+@dataclass
+class Function:
+    """One of the user's functions."""
+
+    call: Callable[..., Any]
+    attributes: list[int] = field(default_factory=list)
+    """Those that it takes, as places."""
+    wants_tactic: bool = False
+    keywords: list[str] = field(default_factory=list)
+    """The names of its last parameters, those that are given by keyword."""
+
+
+class _Capture:
+    """Stands in for a definition, to learn what was decorated."""
+
+    def __init__(self, plugin: Plugin):
+        self.impl: Function | None = None
+        self.autotune: Function | None = None
+        self.aot: Function | None = None
+        for apply in plugin.functions.values():
+            apply(self)  # type: ignore[arg-type]
+
+    def set_impl(self, device: Any, *function: Any) -> None:
+        if device != _core.DeviceType.GPU:
+            self.impl = Function(*function)
+
+    def set_autotune(self, call: Any, attributes: list[int], keywords: list[str]) -> None:
+        self.autotune = Function(call, attributes, False, keywords)
+
+    def set_aot_impl(self, call: Any, attributes: list[int], keywords: list[str]) -> None:
+        self.aot = Function(call, attributes, False, keywords)
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    """Whether two values of an attribute are of one type and equal, to the bit."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and same([a], [b])
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(_is_same, a, b))
+    return a == b or (a != a and b != b)
+
+
+class FunctionPlugin(Subject):
+    """A plugin of `register`; its functions are wrapped."""
+
+    checks = (
+        "example",
+        "runs",
+        "bounds",
+        "inputs",
+        "attributes",
+        "determinism",
+        "written",
+        "uninitialized",
+        "combinations",
+        "aot",
+        "shapes",
+        "profile",
+        "reload",
+        "threads",
+    )
+
+    def __init__(self, plugin: Plugin):
+        captured = _Capture(plugin)
+        self._plugin = plugin
+        self._signature = plugin.signature
+        self._register = plugin.sources["register"]
+        self._impl, self._autotune, self._aot = captured.impl, captured.autotune, captured.aot
+        self.id, self.says_shapes = plugin.id, "register"
+        self.call_name = "impl" if self._impl is not None else ""
+        self.kernel_name = "aot_impl" if self._aot is not None else ""
+        self.missing = (
+            f"the plugin has no implementation for the CPU; add @impl('{plugin.id}') or @aot_impl"
+        )
+
+    # Examples ------------------------------------------------------------------------------------
+
+    def layouts(self) -> list[list[Layout]]:
+        kinds = list(self._signature.tensors.values())
+
+        def layout(optional: bool) -> Layout:
+            made: list[bool] = []
+            for kind in kinds:
+                if kind is ParameterKind.TENSORS:
+                    made += [True] * (_VARIADIC if optional or kinds == [kind] else 0)
+                else:
+                    made.append(optional or kind is not ParameterKind.OPTIONAL_TENSOR)
+            return tuple(made)
+
+        return [list(dict.fromkeys([layout(False), layout(True)]))]
+
+    def _names(self, count: int) -> list[str]:
+        """The parameter of each of so many tensors; those left out at the end are absent."""
+        names = []
+        for name, kind in self._signature.tensors.items():
+            if kind is ParameterKind.TENSORS:
+                names += [f"{name}[{i}]" for i in range(count - len(names))]
+            else:
+                names.append(name)
+        return names
+
+    def call(self, example: Example) -> Call:
+        kinds = self._signature.tensors
+        names = self._names(len(example.inputs))
+        inputs = [*example.inputs, *[None] * (len(names) - len(example.inputs))]
+        optional = {n for n, k in kinds.items() if k is ParameterKind.OPTIONAL_TENSOR}
+        absent = [n for n, x in zip(names, inputs) if x is None and n not in optional]
+        if len(inputs) > len(names) or absent or example.shape_inputs:
+            shown = ", ".join(f"*{n}" if k is ParameterKind.TENSORS else n for n, k in kinds.items())
+            count = len(example.inputs) + len(example.shape_inputs)
+            raise TypeError(f"{count} inputs; the plugin takes {shown}")
+        arrays: list[np.ndarray] = []
+        slots: list[int | None] = []
+        for x in inputs:
+            slots.append(None if x is None else len(arrays))
+            if x is not None:
+                data_type(x.dtype)
+                arrays.append(x)
+        there = [n for n, x in zip(names, inputs) if x is not None]
+        shape_inputs = frozenset(
+            i for i, n in enumerate(there) if kinds.get(n) is ParameterKind.SHAPE_INPUT
+        )
+        fields = fields_of(self._plugin, example.attributes)
+        return Call(arrays, there, fields, slots, shape_inputs)
+
+    # Where it is ---------------------------------------------------------------------------------
+
+    def functions(self) -> list[Callable[..., Any]]:
+        others = [f.call for f in (self._impl, self._autotune, self._aot) if f is not None]
+        return [self._register, *others]
+
+    def place(self, what: str) -> str:
+        functions = {"call": self._impl, "kernel": self._aot, "types": self._autotune}
+        function = functions.get(what)
+        return place_of(self._register if function is None else function.call)
+
+    # Engines -------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def installed(self, watch: Watch, call: Call, registry: Any) -> Iterator[AddLayer]:
+        definition = self._define(watch, call)
+        definition.register()
+
+        def add_layer(network: Any, inputs: list[Any], aot: bool) -> Any:
+            tensors = [None if slot is None else inputs[slot] for slot in call.slots]
+            made = definition.call(tensors, call.fields)
+            return network.add_plugin(made, aot=aot and not watch.pretends)
+
+        try:
+            yield add_layer
+        finally:
+            if self._plugin.registered:
+                self._plugin.definition.register()
+            else:
+                definition.deregister()
+
+    def load(self, data: Any, watch: Watch, call: Call) -> _core.ICudaEngine:
+        with self.installed(watch, call, None):
+            return super().load(data, watch, call)
+
+    def changed(self, watch: Watch) -> str:
+        advice = "impl must not change it: its arrays are used again in the next call"
+        return f"{watch.changed}; {advice}" if watch.changed else ""
+
+    def _define(self, watch: Watch, call: Call) -> Definition:
+        signature = self._signature
+        namespace, name = self.id.split("::")
+        definition = Definition(
+            namespace,
+            name,
+            signature.parameters,
+            signature.num_outputs,
+            signature.text,
+            lambda *given, **named: self._watched_register(watch, call, *given, **named),
+        )
+        impl = self._impl
+        if watch.pretends or impl is None:
+            impl = Function(lambda: None, list(range(len(signature.attributes))), True)
+        if self._impl is not None or watch.pretends:
+            definition.set_impl(
+                None,
+                lambda *given, **named: self._watched_impl(watch, call, impl, given, named),
+                impl.attributes,
+                impl.wants_tactic,
+                impl.keywords,
+            )
+        tune = self._autotune
+        if tune is not None and watch.chosen is not None:
+            chosen = self._entries(watch, call)
+            tune = Function(lambda *_: [chosen])
+        if tune is not None:
+            definition.set_autotune(tune.call, tune.attributes, tune.keywords)
+        if self._aot is not None:
+            definition.set_aot_impl(self._aot.call, self._aot.attributes, self._aot.keywords)
+        return definition
+
+    def _entries(self, watch: Watch, call: Call) -> AutoTuneCombination:
+        """The chosen combination as `autotune` says it. Absent tensors have an entry too."""
+        assert watch.chosen is not None
+        types, formats = [], []
+        ports = iter(zip(watch.chosen.types, watch.chosen.formats))
+        for slot in [*call.slots, *range(self._signature.num_outputs)]:
+            dtype, format = next(ports) if slot is not None else (None, None)
+            types.append(dtype.name if dtype is not None else "FP32")
+            formats.append(format.name if format is not None else "LINEAR")
+        tactics = [watch.chosen.tactic] if watch.chosen.tactic else None
+        return AutoTuneCombination(", ".join(types), ", ".join(formats), tactics)
+
+    def _watched_register(self, watch: Watch, call: Call, *given: Any, **named: Any) -> Any:
+        """What `register` makes, of the types that the combination has: then the engine converts
+        no output, so that the plugin writes to the network's own."""
+        made = self._register(*given, **named)
+        descs = made if isinstance(made, (tuple, list)) else [made]
+        count = self._signature.num_outputs
+        for o, desc in enumerate(descs[:count]):
+            if getattr(desc, "is_aliased", False):
+                source = desc.get_aliased()
+                slot = next(s for s, x in zip(call.slots, given) if x is source)
+                assert slot is not None
+                watch.aliased[o] = slot
+            elif watch.chosen is not None and isinstance(desc, TensorDesc):
+                desc.dtype = watch.chosen.types[o - count]
+        return made
+
+    def _watched_impl(
+        self,
+        watch: Watch,
+        call: Call,
+        impl: Function,
+        given: Sequence[Any],
+        named: dict[str, Any],
+    ) -> Any:
+        attributes = [self._signature.attributes[i].name for i in impl.attributes]
+        count = len(call.slots)
+        names = [*attributes, "outputs", "stream", "tactic"]
+        values = dict(zip(names, given[count:])) | named
+        outputs = values["outputs"]
+        ports = [*(x for x in given[:count] if x is not None), *outputs]
+        addresses, shapes = [p.data_ptr for p in ports], [p.shape for p in ports]
+        watch.saw([(p.dtype, p.format) for p in ports], values.get("tactic", 0), addresses, shapes)
+        if watch.pretends:
+            for port in outputs:
+                if port.ndim == 0:  # perhaps a size tensor, whose value the engine checks
+                    np.asarray(port)[...] = 0
+            return None
+        before = copy.deepcopy({name: values[name] for name in attributes})
+        watch.meet()
+        result = impl.call(*given, **named)
+        for attribute in self._signature.attributes:
+            name = attribute.name
+            if name in before and not _is_same(values[name], before[name]):
+                watch.changed = (
+                    f"attribute {attribute} is {values[name]!r} after the call, but was "
+                    f"{before[name]!r}"
+                )
+        return result
