@@ -6,9 +6,15 @@ What needs no Python is the native program's: ``opwright --help``.
 from __future__ import annotations
 
 import argparse
+import faulthandler
+import shutil
 import sys
 import traceback
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .testing import Report
 
 
 def cmake_dir() -> Path:
@@ -16,24 +22,70 @@ def cmake_dir() -> Path:
     return Path(__file__).resolve().parent / "lib" / "cmake" / "Opwright"
 
 
-def check(file: str, only: str | None, as_json: bool) -> int:
-    """Checks the plugins of a file and prints what was found.
+def _say(message: object) -> None:
+    print(f"python -m opwright check: {message}", file=sys.stderr)
+
+
+def _own_frames(error: BaseException, file: str) -> str:
+    """The traceback from the file's own first line on, without what ran it."""
+    entries = traceback.extract_tb(error.__traceback__)
+    own = [i for i, entry in enumerate(entries) if Path(entry.filename).name == Path(file).name]
+    lines = traceback.format_list(entries[own[0] :] if own else entries)
+    return "".join([*lines, *traceback.format_exception_only(type(error), error)]).rstrip()
+
+
+def _check_file(file: str, options: argparse.Namespace) -> list[Report] | None:
+    """The reports of a file; None, with a message, where nothing could be checked."""
+    from .testing import NothingToCheckError, check_file
+
+    is_terminal = sys.stderr.isatty()
+
+    def tell(what: str) -> None:
+        columns = shutil.get_terminal_size().columns - 1
+        print(f"\r\x1b[K{what[:columns]}", end="", file=sys.stderr, flush=True)
+
+    try:
+        return check_file(
+            file,
+            options.only,
+            libraries=options.plugins,
+            progress=tell if is_terminal else None,
+        )
+    except NothingToCheckError as error:
+        _say(error)
+    except ModuleNotFoundError as error:
+        _say(f"'{file}' needs the module '{error.name}', which is not installed")
+        print(_own_frames(error, file), file=sys.stderr)
+    except SystemExit as error:
+        _say(f"'{file}' ended the program (status {error.code}) before anything was checked")
+    except Exception as error:  # of the user's file: any
+        _say(f"'{file}' raised {type(error).__name__} before anything was checked")
+        print(_own_frames(error, file), file=sys.stderr)
+    finally:
+        if is_terminal:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    return None
+
+
+def check(options: argparse.Namespace) -> int:
+    """Checks the plugins of files and prints what was found.
 
     Returns 0 where all is well, 1 where a check failed, 2 where nothing could be checked.
     """
     from ._check_report import to_json
-    from .testing import NothingToCheckError, check_file
 
-    try:
-        reports = check_file(file, only)
-    except NothingToCheckError as error:
-        print(f"python -m opwright check: {error}", file=sys.stderr)
-        return 2
-    except Exception:  # of the user's file: any
-        traceback.print_exc()
-        return 2
-    print(to_json(reports) if as_json else "\n\n".join(map(str, reports)))
-    return 0 if all(report.ok for report in reports) else 1
+    faulthandler.enable()  # where a plugin crashes, its line is all that can be said
+    reports = []
+    status = 0
+    for file in options.files:
+        found = _check_file(file, options)
+        status = 2 if found is None else status
+        reports += found or []
+    if options.json:
+        print(to_json(reports))
+    elif reports:
+        print("\n\n".join(report.table(options.verbose) for report in reports))
+    return status or int(not all(report.ok for report in reports))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -45,16 +97,22 @@ def main(arguments: list[str] | None = None) -> int:
         help="print the folder of the CMake package and exit",
     )
     commands = parser.add_subparsers(dest="command")
-    checks = commands.add_parser("check", help="check the plugins that a Python file defines")
-    checks.add_argument("file", help="a Python file with opwright.plugin.register and impl")
+    checks = commands.add_parser("check", help="check the plugins that files register")
+    checks.add_argument(
+        "files", metavar="FILE", nargs="+", help="a Python file or a C++ library with plugins"
+    )
     checks.add_argument("--only", metavar="NAMESPACE::NAME", help="check this plugin alone")
+    checks.add_argument(
+        "--plugins", metavar="LIBRARY", nargs="+", default=[], help="C++ libraries to load first"
+    )
+    checks.add_argument("-v", "--verbose", action="store_true", help="print each single failure")
     checks.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args(arguments)
     if options.cmake_dir:
         print(cmake_dir())
         return 0
     if options.command == "check":
-        return check(options.file, options.only, options.json)
+        return check(options)
     parser.print_help()
     return 2
 

@@ -83,6 +83,9 @@ class Checker:
         try:
             possible = combinations(subject, call)
         except Exception as error:  # of the user's functions: any
+            if "clone" in subject.checks and self._possible(call, clones=False):
+                self._clone_does_not_run(error, f"{example}")
+                return
             is_choice = any(name in str(error) for name in ("autotune", "format_combination"))
             default = subject.place("types" if is_choice else "shapes")
             findings.raised("runs", error, f"building for {example}", default)
@@ -121,6 +124,18 @@ class Checker:
             self._progress("threads")
             self._threads(reference)
 
+    def _clone_does_not_run(self, error: Exception, what: str) -> None:
+        raised = f"{type(error).__name__}: {error}"
+        detail = f"{what}: the plugin runs, but its clone does not: {raised}"
+        self._findings.fail("clone", detail, self._subject.place("clone"))
+
+    def _possible(self, call: Call, clones: bool) -> list[Combination]:
+        """The combinations, none where they cannot be known."""
+        try:
+            return combinations(self._subject, call, clones)
+        except Exception:  # of the user's functions: any
+            return []
+
     # Single runs ---------------------------------------------------------------------------------
 
     def _place(self, aot: bool) -> str:
@@ -146,8 +161,7 @@ class Checker:
             elif isinstance(error, ValueError) and "read-only" in str(error):
                 findings.raised("inputs", error, what, where)
             elif "clone" in self._subject.checks and self._original(combination, call) is not None:
-                detail = f"{what}: the plugin runs, but its clone does not"
-                findings.raised("clone", error, detail, self._subject.place("clone"))
+                self._clone_does_not_run(error, what)
             else:
                 findings.raised("runs", error, what, where)
             return None
@@ -237,7 +251,7 @@ class Checker:
         if engine.aot:
             self._findings.note(check, "compiled kernels have none")
             return True
-        changed = self._subject.changed(engine.run.watch)
+        changed = engine.run.watch.changed
         if changed:
             self._findings.fail(check, f"{what}: {changed}", self._place(False))
         elif report_passed:
@@ -287,6 +301,7 @@ class Checker:
             return
         rtol = self._tolerance(engine.example, engine.combination)
         found = difference(engine.outputs, original.outputs, rtol)
+        found = found or self._subject.lost_by_clone(engine.run.watch)
         if found:
             detail = f"{engine.example}: of a clone, compared with the plugin itself, {found}"
             findings.fail("clone", detail, where)
@@ -312,9 +327,8 @@ class Checker:
             detail = found or f"{other} once a plugin is made of what was stored"
             findings.fail("reload", f"{what}: {detail}", self._subject.place("store"))
             return
-        changed = "" if engine.aot else self._subject.changed(watch)
-        if changed:
-            findings.fail("attributes", f"{what}: {changed}", self._place(False))
+        if watch.changed:
+            findings.fail("attributes", f"{what}: {watch.changed}", self._place(False))
         findings.passed("reload")
 
     def _corners(self, engine: _Engine, examples: Sequence[Example]) -> list[Arrays]:

@@ -11,7 +11,7 @@ import numpy as np
 from . import _core
 from ._check_report import place_of
 from ._check_subject import AddLayer, Call, Example, Subject, Watch, data_type
-from ._check_watched import WatchedPluginV2, WatchedPluginV3, stand_in_for
+from ._check_watched import WatchedPluginV2, WatchedPluginV3, other, stand_in_for, stored
 from ._core import PluginCapabilityType, PluginFieldType
 from ._library_plugins_v2 import LibraryCreatorV2
 from ._plugin_classes import LibraryCreatorBase
@@ -57,23 +57,6 @@ def _field(known: Any, value: Any) -> Any:
     if known.type == PluginFieldType.CHAR and isinstance(value, str):
         value = value.encode()
     return _core.PluginField(known.name, value, known.type)
-
-
-def _stored(plugin: Any) -> dict[str, bytes]:
-    """What an engine would store of a plugin, by the fields' names."""
-    if hasattr(plugin, "serialize"):
-        return {"serialize()": plugin.serialize()}
-    if not hasattr(plugin, "get_fields_to_serialize"):
-        return {}
-    return {f.name: np.asarray(f.data).tobytes() for f in plugin.get_fields_to_serialize()}
-
-
-def _other(before: dict[str, bytes], now: dict[str, bytes]) -> str:
-    """The first field that is not as before."""
-    for name in sorted({*before, *now}):
-        if before.get(name) != now.get(name):
-            return f"field '{name}' to be stored is not what it was"
-    return ""
 
 
 class ClassPlugin(Subject):
@@ -171,7 +154,6 @@ class ClassPlugin(Subject):
     def stored_again(self, call: Call) -> str:
         creator, phase = self._creator, _core.TensorRTPhase.RUNTIME
         plugin = self._create(call, not self.call_name)
-        stored = self._state(plugin)
         if self._is_v2:
             again = creator.deserialize_plugin(creator.name, plugin.serialize())
         elif isinstance(creator, IPluginCreatorV3Quick):
@@ -179,7 +161,10 @@ class ClassPlugin(Subject):
         else:
             fields = self._part(plugin, PluginCapabilityType.RUNTIME).get_fields_to_serialize()
             again = creator.create_plugin(creator.name, fields, phase)
-        return "" if again is None else _other(stored, self._state(again))
+        return "" if again is None else other(self._state(plugin), self._state(again))
+
+    def lost_by_clone(self, watch: Watch) -> str:
+        return other(watch.stored, stored(watch.part))
 
     @contextlib.contextmanager
     def installed(
@@ -201,18 +186,9 @@ class ClassPlugin(Subject):
 
         yield add_layer
 
-    # What was changed ----------------------------------------------------------------------------
-
     def _state(self, plugin: Any) -> dict[str, bytes]:
         part = plugin if self._is_v2 else self._part(plugin, PluginCapabilityType.RUNTIME)
-        return _stored(part)
-
-    def changed(self, watch: Watch) -> str:
-        if watch.part is None:
-            return ""
-        other = _other(watch.stored, _stored(watch.part))
-        advice = "an engine may be stored at any time: computing must not change it"
-        return f"{other} after the call; {advice}" if other else ""
+        return stored(part)
 
     # Where it is ---------------------------------------------------------------------------------
 

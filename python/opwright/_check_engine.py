@@ -73,9 +73,9 @@ def build(
         return builder.build_engine_with_config(network, config)
 
 
-def combinations(subject: Subject, call: Call) -> list[Combination]:
+def combinations(subject: Subject, call: Call, clones: bool = True) -> list[Combination]:
     """All that the engine would compare for this call, with FP16 and BF16 allowed."""
-    watch = Watch(pretends=True)
+    watch = Watch(pretends=True, clones=clones)
     aot = not subject.call_name
     engine = build(subject, watch, call, aot=aot)
     EngineRun(engine, watch, call, aot).run(call.arrays)  # a single combination was not timed

@@ -116,7 +116,7 @@ class FunctionPlugin(Subject):
 
     def _names(self, count: int) -> list[str]:
         """The parameter of each of so many tensors; those left out at the end are absent."""
-        names = []
+        names: list[str] = []
         for name, kind in self._signature.tensors.items():
             if kind is ParameterKind.TENSORS:
                 names += [f"{name}[{i}]" for i in range(count - len(names))]
@@ -131,7 +131,9 @@ class FunctionPlugin(Subject):
         optional = {n for n, k in kinds.items() if k is ParameterKind.OPTIONAL_TENSOR}
         absent = [n for n, x in zip(names, inputs) if x is None and n not in optional]
         if len(inputs) > len(names) or absent or example.shape_inputs:
-            shown = ", ".join(f"*{n}" if k is ParameterKind.TENSORS else n for n, k in kinds.items())
+            shown = ", ".join(
+                f"*{n}" if k is ParameterKind.TENSORS else n for n, k in kinds.items()
+            )
             count = len(example.inputs) + len(example.shape_inputs)
             raise TypeError(f"{count} inputs; the plugin takes {shown}")
         arrays: list[np.ndarray] = []
@@ -182,10 +184,6 @@ class FunctionPlugin(Subject):
     def load(self, data: Any, watch: Watch, call: Call) -> _core.ICudaEngine:
         with self.installed(watch, call, None):
             return super().load(data, watch, call)
-
-    def changed(self, watch: Watch) -> str:
-        advice = "impl must not change it: its arrays are used again in the next call"
-        return f"{watch.changed}; {advice}" if watch.changed else ""
 
     def _define(self, watch: Watch, call: Call) -> Definition:
         signature = self._signature
@@ -276,6 +274,7 @@ class FunctionPlugin(Subject):
             if name in before and not _is_same(values[name], before[name]):
                 watch.changed = (
                     f"attribute {attribute} is {values[name]!r} after the call, but was "
-                    f"{before[name]!r}"
+                    f"{before[name]!r}; impl must not change it: its arrays are used again in the "
+                    "next call"
                 )
         return result

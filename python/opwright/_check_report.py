@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ._check_subject import Subject
 
 _MOST_NOTES = 3
+_NOT_REACHED = "what it needs failed"
 
 # In the order of the table.
 CHECKS = (
@@ -81,9 +82,14 @@ class Report:
                 for shown in ([f for f in self.failures if f.check == row.check] or [row])
             ]
         for row in rows:
+            if row.detail == _NOT_REACHED:
+                continue
             lines.append(f"  {row.check:<{width}}  {row.result:<4}  {row.detail}".rstrip())
             if row.where:
                 lines.append(f"  {'':<{width}}        at {row.where}")
+        left = ", ".join(row.check for row in rows if row.detail == _NOT_REACHED)
+        if left:
+            lines.append(f"  not reached, since what they need failed: {left}")
         return "\n".join(lines)
 
 
@@ -130,7 +136,7 @@ class Findings:
             and not (self._subject.call_name and self._subject.kernel_name)
         ):
             return Row(check, "skip", self._subject.nothing_to_compare(), "")
-        return Row(check, "skip", "; ".join(notes) or "what it needs failed", "")
+        return Row(check, "skip", "; ".join(notes) or _NOT_REACHED, "")
 
     def report(self) -> Report:
         """What was found so far."""

@@ -99,9 +99,8 @@ class Watch:
         self.addresses: list[int] = []
         self.shapes: list[tuple[int, ...]] = []
         self.stored: dict[str, bytes] = {}
-        """What an engine stores of a plugin that is a class."""
+        """What an engine stores of a plugin that is a class; `part` is what ran last of it."""
         self.part: Any = None
-        """What ran last of it."""
         self.not_cloned = self.changed = ""
         """What was seen of a clone, and of the attributes after a call, that must not be."""
         self.aliased: dict[int, int] = {}
@@ -216,10 +215,6 @@ class Subject(abc.ABC):
         under these eyes."""
 
     @abc.abstractmethod
-    def changed(self, watch: Watch) -> str:
-        """What the last call changed of the plugin's attributes; empty: nothing."""
-
-    @abc.abstractmethod
     def functions(self) -> list[Callable[..., Any]]:
         """The user's functions, whose files an error may point at."""
 
@@ -229,6 +224,10 @@ class Subject(abc.ABC):
 
     def stored_again(self, call: Call) -> str:
         """What a plugin made of the stored attributes would store otherwise; empty: nothing."""
+        return ""
+
+    def lost_by_clone(self, watch: Watch) -> str:
+        """What the clone that ran last would store otherwise than the plugin; empty: nothing."""
         return ""
 
     def nothing_to_compare(self) -> str:

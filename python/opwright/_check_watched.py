@@ -34,6 +34,23 @@ def _ports(combination: Combination) -> list[tuple[_core.DataType, _core.TensorF
     return list(zip(combination.types, combination.formats))
 
 
+def stored(part: Any) -> dict[str, bytes]:
+    """What an engine would store of a V2 plugin or of the runtime part of another, by names."""
+    if hasattr(part, "serialize"):
+        return {"serialize()": part.serialize()}
+    if not hasattr(part, "get_fields_to_serialize"):
+        return {}
+    return {f.name: np.asarray(f.data).tobytes() for f in part.get_fields_to_serialize()}
+
+
+def other(before: dict[str, bytes], now: dict[str, bytes]) -> str:
+    """The first field that is not as before; empty: all are."""
+    for name in sorted({*before, *now}):
+        if before.get(name) != now.get(name):
+            return f"field '{name}' to be stored is not what it was"
+    return ""
+
+
 class _Watched:
     """Stands in front of an object of the user. What it does not watch is the object's own."""
 
@@ -152,16 +169,18 @@ class _Runtime(_Watched):
                 if len(desc.dims) == 0:  # perhaps a size tensor, whose value the engine checks
                     ctypes.memset(address, 0, np.dtype(nptype(desc.type)).itemsize)
             return None
+        before = stored(self._inner)
         watch.meet()
-        if not watch.workspace or isinstance(self, _QuickRuntime):
-            return self._inner.enqueue(input_desc, output_desc, inputs, outputs, *rest)
-        workspace = PaddedMemory(watch.workspace, watch.scratch, watch.outside)
-        stream = rest[-1]
-        status = self._inner.enqueue(
-            input_desc, output_desc, inputs, outputs, workspace.address, stream
-        )
-        if workspace.damage():
+        if watch.workspace:  # of the families that have it
+            workspace = PaddedMemory(watch.workspace, watch.scratch, watch.outside)
+            rest = (workspace.address, *rest[1:])
+        status = self._inner.enqueue(input_desc, output_desc, inputs, outputs, *rest)
+        if watch.workspace and workspace.damage():
             watch.damage = f"the workspace: {workspace.damage()}"
+        changed = other(before, stored(self._inner))
+        if changed:
+            advice = "an engine may be stored at any time: computing must not change it"
+            watch.changed = f"{changed} after the call; {advice}"
         return status
 
 
@@ -178,7 +197,7 @@ class WatchedPluginV3:
     def copied(self, copy: Any, method: str) -> Any:
         """What a method that is to return a clone returned."""
         if copy is self.plugin:
-            self.watch.not_cloned = (
+            self.watch.not_cloned = self.watch.not_cloned or (
                 f"{method} returned the plugin itself, so that contexts share what it keeps; it "
                 "must return a copy"
             )

@@ -84,10 +84,8 @@ def _example(
     rtol: float | None,
     attributes: dict[str, Any],
 ) -> Example:
-    def arrays(values: Sequence[Any]) -> list[np.ndarray]:
-        return [np.asarray(x) for x in values]
-
-    return Example(arrays(inputs), attributes, rtol, arrays(shape_inputs))
+    arrays = [None if x is None else np.asarray(x) for x in inputs]
+    return Example(arrays, attributes, rtol, [np.asarray(x) for x in shape_inputs])
 
 
 def example(
@@ -104,7 +102,7 @@ def example(
     Several examples with the same attributes, types and ranks make a profile of their shapes.
 
     :param plugin: ``"namespace::name"``, ``opwright.plugin.op.namespace.name``, or a creator.
-    :param inputs: an array for each tensor of the plugin.
+    :param inputs: an array for each tensor of the plugin; None for one that is absent.
     :param shape_inputs: of a class, what ``add_plugin_v3`` takes as its second list.
     :param rtol: how much combinations of types, formats and tactics may differ, relative to the
         largest element; by default by the lowest type: 1e-5 FP32, 5e-3 FP16, 4e-2 BF16.
