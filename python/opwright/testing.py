@@ -52,14 +52,13 @@ class NothingToCheckError(ValueError):
     """A file has no plugin, or not the one that is asked for."""
 
 
-Plugin = str | PluginOp | IPluginCreatorInterface
-
-
 def _creators() -> list[Any]:
     return list(_core.get_plugin_registry().all_creators)
 
 
-def _subject(plugin: Plugin, libraries: dict[str, str] | None = None) -> Subject:
+def _subject(
+    plugin: str | PluginOp | IPluginCreatorInterface, libraries: dict[str, str] | None = None
+) -> Subject:
     """What is to be checked, by a name or an object."""
     if isinstance(plugin, IPluginCreatorInterface):
         if isinstance(plugin, (LibraryCreatorBase, LibraryCreatorV2)):
@@ -89,7 +88,7 @@ def _example(
 
 
 def example(
-    plugin: Plugin,
+    plugin: str | PluginOp | IPluginCreatorInterface,
     /,
     inputs: Sequence[Any],
     *,
@@ -114,7 +113,7 @@ def example(
 
 
 def check(
-    plugin: Plugin,
+    plugin: str | PluginOp | IPluginCreatorInterface,
     /,
     inputs: Sequence[Any],
     *,
@@ -157,6 +156,7 @@ def check_file(
     """Runs a Python file, or loads a C++ library, and checks the plugins that it registers: those
     of functions, and those of creators in the process's registry. The file has the examples.
 
+    :param path: of the file.
     :param only: the id of the one plugin to check.
     :param libraries: C++ libraries to load first; their plugins are checked too.
     :param progress: called with a few words on what is done next.
@@ -175,7 +175,7 @@ def check_file(
         origins |= {id_of(c): os.fspath(library) for c in _creators() if c not in before}
     if not is_library:
         _run(file.resolve())
-    found: list[Plugin] = [i for i, plugin in plugins.items() if functions.get(i) is not plugin]
+    found: list[Any] = [i for i, plugin in plugins.items() if functions.get(i) is not plugin]
     found += [c for c in _creators() if c not in creators]
     subjects = [_subject(plugin, origins) for plugin in found]
     names = ", ".join(subject.id for subject in subjects) or "none"
