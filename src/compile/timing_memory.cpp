@@ -10,6 +10,8 @@ namespace opwright {
 namespace {
 
 constexpr int64_t kPatternElements = 16384;
+// Kernels are promised an address, also of tensors without elements.
+constexpr size_t kLeastBytes = 64;
 
 // Elements that are repeated through a buffer.
 Blob pattern(DataType type) {
@@ -29,36 +31,20 @@ Blob pattern(DataType type) {
 
 }  // namespace
 
-TimingMemory::~TimingMemory() {
-  for (auto& entry : operands_) device_.free(entry.second.data);
-  for (auto& entry : scratch_) device_.free(entry.second.data);
-}
-
-bool TimingMemory::grow(Buffer& buffer, size_t bytes) {
-  bytes = std::max<size_t>(bytes, 64);
-  if (buffer.size >= bytes) return false;
-  if (buffer.data) device_.free(buffer.data);
-  buffer = {};
-  buffer.data = device_.allocate(bytes);
-  buffer.size = bytes;
-  return true;
-}
-
 void* TimingMemory::operand(int slot, DataType type, size_t bytes) {
-  Buffer& buffer = operands_[{slot, static_cast<int>(type)}];
-  if (grow(buffer, bytes)) {
+  DeviceMemory& memory = operands_[{slot, static_cast<int>(type)}];
+  if (memory.grow(device_, std::max(bytes, kLeastBytes))) {
     const Blob source = pattern(type);
-    for (size_t at = 0; at < buffer.size; at += source.size())
-      std::memcpy(static_cast<std::byte*>(buffer.data) + at, source.data(),
-                  std::min(source.size(), buffer.size - at));
+    for (size_t at = 0; at < memory.size(); at += source.size())
+      std::memcpy(memory.data() + at, source.data(), std::min(source.size(), memory.size() - at));
   }
-  return buffer.data;
+  return memory.data();
 }
 
 void* TimingMemory::scratch(int slot, size_t bytes) {
-  Buffer& buffer = scratch_[slot];
-  grow(buffer, bytes);
-  return buffer.data;
+  DeviceMemory& memory = scratch_[slot];
+  memory.grow(device_, std::max(bytes, kLeastBytes));
+  return memory.data();
 }
 
 }  // namespace opwright

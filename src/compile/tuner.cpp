@@ -1,6 +1,7 @@
 #include "compile/tuner.h"
 
 #include <algorithm>
+#include <cstring>
 #include <exception>
 #include <limits>
 #include <sstream>
@@ -161,7 +162,7 @@ float Tuner::run(const GraphNode& node, const Operator& op, const NodePorts& por
   std::vector<Shape> in_shapes, out_shapes;
   std::vector<const void*> in;
   std::vector<void*> out;
-  std::vector<Blob> known;  // keeps values and constants alive
+  std::vector<Blob> known;  // keeps constants alive
   for (size_t i = 0; i < ports.inputs.size(); ++i) {
     const PortDesc& port = ports.inputs[i];
     in_shapes.push_back(port.opt);
@@ -181,8 +182,10 @@ float Tuner::run(const GraphNode& node, const Operator& op, const NodePorts& por
     } else if (value.is_values()) {
       std::vector<int64_t> elements;
       for (const Expr& element : *value.info.values) elements.push_back(ranges_.opt(element));
-      known.push_back(dense_values(elements, port.type.dtype));
-      in.push_back(known.back().data());
+      const Blob values = dense_values(elements, port.type.dtype);
+      void* memory = memory_.scratch(-2 - static_cast<int>(i), values.size());
+      std::memcpy(memory, values.data(), values.size());
+      in.push_back(memory);
     } else {
       in.push_back(memory_.operand(static_cast<int>(i), port.type.dtype, port_bytes(port)));
     }

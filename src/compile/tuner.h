@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "backend/memory.h"
 #include "compile/config.h"
 #include "compile/graph.h"
 #include "compile/ports.h"
@@ -38,23 +39,15 @@ struct TunedNode {
 class TimingMemory {
  public:
   explicit TimingMemory(const Device& device) : device_(device) {}
-  ~TimingMemory();
-  TimingMemory(const TimingMemory&) = delete;
-  TimingMemory& operator=(const TimingMemory&) = delete;
   /// At least `bytes` of elements of the type: floating ones about normally distributed, integers
   /// and booleans 0 or 1. `slot` tells operands of one kernel apart.
   void* operand(int slot, DataType type, size_t bytes);
   void* scratch(int slot, size_t bytes);
 
  private:
-  struct Buffer {
-    void* data = nullptr;
-    size_t size = 0;
-  };
-  bool grow(Buffer& buffer, size_t bytes);
   const Device& device_;
-  std::map<std::pair<int, int>, Buffer> operands_;
-  std::map<int, Buffer> scratch_;
+  std::map<std::pair<int, int>, DeviceMemory> operands_;
+  std::map<int, DeviceMemory> scratch_;
 };
 
 /// Lists and times the candidates of nodes on the device, over one optimization profile.

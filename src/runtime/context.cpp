@@ -1,7 +1,9 @@
 #include "runtime/context.h"
 
 #include <algorithm>
+#include <atomic>
 
+#include "backend/memory.h"
 #include "base/error.h"
 #include "runtime/runner.h"
 #include "runtime/shape_state.h"
@@ -10,35 +12,6 @@ namespace opwright {
 namespace {
 
 constexpr uint64_t kAlignment = 64;
-
-/// Memory of a device, freed with the object.
-class DeviceMemory {
- public:
-  DeviceMemory() = default;
-  ~DeviceMemory() { reset(); }
-  DeviceMemory(const DeviceMemory&) = delete;
-  DeviceMemory& operator=(const DeviceMemory&) = delete;
-
-  void grow(const Device& device, size_t bytes) {
-    if (bytes <= size_) return;
-    reset();
-    data_ = static_cast<std::byte*>(device.allocate(bytes));
-    device_ = &device;
-    size_ = bytes;
-  }
-  void reset() {
-    if (data_ != nullptr) device_->free(data_);
-    data_ = nullptr;
-    size_ = 0;
-  }
-  std::byte* data() const { return data_; }
-  size_t size() const { return size_; }
-
- private:
-  const Device* device_ = nullptr;
-  std::byte* data_ = nullptr;
-  size_t size_ = 0;
-};
 
 struct ProfileState {
   ProfileState(const Plan& plan, int profile) : shapes(plan, profile) {}
@@ -66,6 +39,18 @@ bool has_elements(const Shape& shape) {
   return std::find(shape.begin(), shape.end(), 0) == shape.end();
 }
 
+/// Marks a context as running.
+class Running {
+ public:
+  explicit Running(std::atomic<bool>& flag) : flag_(flag) {}
+  ~Running() { flag_.store(false, std::memory_order_release); }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+ private:
+  std::atomic<bool>& flag_;
+};
+
 }  // namespace
 
 struct Context::State {
@@ -83,6 +68,7 @@ struct Context::State {
   bool has_output_memory = false;
   /// Shapes, kernels, memory and addresses are as the next run needs them.
   bool is_ready = false;
+  std::atomic<bool> is_running = false;
 
   bool shape_values_changed() const {
     for (const int input : shape_inputs) {
@@ -109,12 +95,27 @@ Context::Context(std::shared_ptr<const Engine> engine, int profile)
 
 Context::~Context() = default;
 
+void Context::fail_running(const char* what) const {
+  const std::string& name = engine_->plan().name;
+  fail_with(ErrorCode::kINVALID_STATE, "this execution context of ",
+            name.empty() ? "an engine without a name" : "engine '" + name + "'",
+            " is running and cannot be ", what,
+            " meanwhile; a plugin that runs the engine within its own call, and another thread, "
+            "need a context of their own (create_execution_context)");
+}
+
+void Context::check_idle(const char* what) const {
+  if (state_->is_running.load(std::memory_order_relaxed)) [[unlikely]]
+    fail_running(what);
+}
+
 void Context::set_error_recorder(IErrorRecorder* recorder) {
   services_.recorder = recorder;
   errors_.set_recorder(recorder);
 }
 
 void Context::set_profile(int profile) {
+  check_idle("given another profile");
   State& s = *state_;
   require(profile >= 0 && static_cast<size_t>(profile) < s.profiles.size(), "profile ", profile,
           " does not exist: the engine has ", s.profiles.size());
@@ -130,6 +131,7 @@ void Context::set_profile(int profile) {
 }
 
 void Context::set_input_shape(int input, const Shape& shape) {
+  check_idle("given another shape");
   if (state_->current->shapes.set_shape(input, shape)) state_->is_ready = false;
 }
 
@@ -168,6 +170,7 @@ Shape Context::max_output_shape(int output) {
 }
 
 void Context::set_input_address(int input, const void* address) {
+  check_idle("given another address");
   State& s = *state_;
   const auto& outputs = engine_->plan().outputs;
   check_alignment(engine_->plan().inputs[input], address);
@@ -183,6 +186,7 @@ void Context::set_input_address(int input, const void* address) {
 }
 
 void Context::set_output_address(int output, void* address) {
+  check_idle("given another address");
   State& s = *state_;
   const PlanPort& port = engine_->plan().outputs[output];
   check_alignment(port, address);
@@ -198,6 +202,7 @@ const void* Context::input_address(int input) const { return state_->inputs[inpu
 void* Context::output_address(int output) const { return state_->outputs[output].address; }
 
 void Context::set_output_memory(int output, OutputMemory* memory) {
+  check_idle("given another output allocator");
   State& s = *state_;
   s.outputs[output].memory = memory;
   s.has_output_memory =
@@ -207,12 +212,14 @@ void Context::set_output_memory(int output, OutputMemory* memory) {
 }
 
 void Context::set_layer_time_callback(LayerTimeCallback callback) {
+  check_idle("given another profiler");
   state_->callback = std::move(callback);
 }
 
 size_t Context::memory_size() const { return state_->arena.size() + state_->own_workspace.size(); }
 
 void Context::set_memory(void* memory, size_t bytes) {
+  check_idle("given other memory");
   State& s = *state_;
   if (memory != nullptr) {
     const uint64_t needed = engine_->plan().schedules[profile_].arena_size;
@@ -349,22 +356,27 @@ void Context::report_run() {
 
 void Context::enqueue(Queue queue) {
   State& s = *state_;
-  if (!s.is_ready || (!s.shape_inputs.empty() && s.shape_values_changed())) [[unlikely]]
-    prepare();
-  if (s.has_output_memory) request_outputs();
-  Runner& runner = *s.current->runner;
-  try {
-    if (s.callback) [[unlikely]] {
-      runner.run_timed(s.workspace, queue, s.times);
-    } else {
-      runner.run(s.workspace, queue);
+  {
+    if (s.is_running.exchange(true, std::memory_order_acquire)) [[unlikely]]
+      fail_running("run again");
+    const Running running(s.is_running);
+    if (!s.is_ready || (!s.shape_inputs.empty() && s.shape_values_changed())) [[unlikely]]
+      prepare();
+    if (s.has_output_memory) request_outputs();
+    Runner& runner = *s.current->runner;
+    try {
+      if (s.callback) [[unlikely]] {
+        runner.run_timed(s.workspace, queue, s.times);
+      } else {
+        runner.run(s.workspace, queue);
+      }
+    } catch (...) {
+      s.current->shapes.forget_sizes();
+      s.is_ready = false;
+      throw;
     }
-  } catch (...) {
-    s.current->shapes.forget_sizes();
-    s.is_ready = false;
-    throw;
+    s.current->shapes.set_sizes_known(true);
   }
-  s.current->shapes.set_sizes_known(true);
   if (s.has_output_memory || s.callback) report_run();
 }
 

@@ -73,7 +73,7 @@ class Context {
   void set_output_memory(int output, OutputMemory* memory);
 
   /// Runs once. Throws Error naming what is not set. After an exception from a kernel the context
-  /// stays usable.
+  /// stays usable. While it runs, another run and all that sets something throw Error.
   void enqueue(Queue queue = nullptr);
 
   /// Null: layers are not timed.
@@ -92,6 +92,8 @@ class Context {
   void check_addresses();
   void request_outputs();
   void report_run();
+  void check_idle(const char* what) const;
+  [[noreturn]] void fail_running(const char* what) const;
   std::shared_ptr<const Engine> engine_;
   ErrorReport errors_;
   PluginServices services_;

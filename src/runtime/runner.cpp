@@ -112,9 +112,8 @@ void Runner::connect() {
     if (tensor.location == PlanTensor::Location::kValues)
       elements += (tensor.values.size() + 8) / 8;
   }
-  values_memory_.assign(elements * 8 + 8, 0);
-  const auto address = reinterpret_cast<uintptr_t>(values_memory_.data());
-  auto* next = reinterpret_cast<std::byte*>((address + 63) / 64 * 64);
+  values_memory_.grow(engine_.device(), elements * 64);
+  std::byte* next = values_memory_.data();
   std::vector<void*> values_of(schedule_.tensors.size(), nullptr);
   for (size_t i = 0; i < schedule_.tensors.size(); ++i) {
     const PlanTensor& tensor = schedule_.tensors[i];

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/memory.h"
 #include "runtime/engine.h"
 #include "runtime/shape_state.h"
 
@@ -95,7 +96,7 @@ class Runner {
   std::vector<std::vector<uint32_t>> input_slots_, output_slots_;
   std::vector<std::pair<uint32_t, uint64_t>> arena_slots_;  // slot, offset
   std::vector<StepShapes> step_shapes_;
-  std::vector<int64_t> values_memory_;
+  DeviceMemory values_memory_;
   std::vector<ValuesTensor> values_;
   std::vector<std::unique_ptr<SizeGroup>> groups_;
   std::vector<Copy> copies_;

@@ -387,6 +387,45 @@ TEST(Context, ConsecutiveStepsEnterTheirDomainOnce) {
   EXPECT_EQ(domain.depth, 0);
 }
 
+TEST(Context, IsLeftAloneWhileItRuns) {
+  static Context* running;
+  static std::function<void()> inside;
+  register_fake("TestInside", {.run = [](const FakeRun& run) {
+                  inside();
+                  copy(run);
+                }});
+  FakePlan plan;
+  const int x = plan.input("x", kFp32, {1}, {1}, {1});
+  plan.step("step", "TestInside", {x}, {plan.output("z", kFp32, {1})});
+  const auto context = plan.context();
+  running = context.get();
+  float data = 3, z = 0;
+  alignas(64) static std::byte memory[256];
+  const std::function<void()> forbidden[] = {
+      [] { running->enqueue(); },
+      [] { running->set_profile(0); },
+      [] { running->set_input_shape(0, {1}); },
+      [] { running->set_input_address(0, nullptr); },
+      [] { running->set_output_address(0, nullptr); },
+      [] { running->set_output_memory(0, nullptr); },
+      [] { running->set_layer_time_callback(nullptr); },
+      [] { running->set_memory(memory, sizeof memory); },
+  };
+  context->set_input_address(0, &data);
+  context->set_output_address(0, &z);
+  for (const std::function<void()>& call : forbidden) {
+    z = 0;
+    inside = [&] { EXPECT_ERROR(call(), "is running and cannot be"); };
+    context->enqueue();
+    EXPECT_EQ(z, 3);
+    inside = call;
+    EXPECT_ERROR(context->enqueue(), "is running and cannot be");
+  }
+  inside = [] {};
+  context->enqueue();
+  EXPECT_EQ(z, 3);
+}
+
 TEST(Context, ReportsLayerTimesInOrder) {
   const auto context = sum_plan().context();
   for (int input : {0, 1}) context->set_input_shape(input, {1, 2});

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+namespace opwright {
+
+class Device;
+
+/// Memory of a device, 64-byte aligned and uninitialized. It is freed with the object, but for
+/// those who hold it (hold_memory), after the last of them.
+class DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  /// At least `bytes`; what was there before is given up where it is too small. Throws Error as
+  /// Device::allocate does. Returns whether the memory is new.
+  bool grow(const Device& device, size_t bytes);
+  void reset() { block_.reset(); }
+  /// Null while there is none.
+  std::byte* data() const;
+  size_t size() const;
+
+ private:
+  struct Block;
+  std::shared_ptr<const Block> block_;
+};
+
+/// Keeps the DeviceMemory that the address lies in for as long as the pointer is there; null for
+/// memory that is no DeviceMemory. Thread safe.
+std::shared_ptr<const void> hold_memory(const void* address);
+
+}  // namespace opwright
