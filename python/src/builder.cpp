@@ -1,6 +1,10 @@
 // Builder, IBuilderConfig, IOptimizationProfile, ITimingCache, IHostMemory.
 
 #include "opwright/builder.h"
+
+#include <chrono>
+#include <utility>
+
 #include "backend/device.h"
 #include "base/log.h"
 #include "bindings.h"
@@ -23,7 +27,13 @@ bool has(uint32_t flags, BuilderFlag flag) { return (flags >> static_cast<int>(f
 class Monitor {
  public:
   explicit Monitor(nb::object monitor) : monitor_(std::move(monitor)) {}
-  ~Monitor() { close(); }
+  ~Monitor() {
+    try {
+      close();
+    } catch (nb::python_error& error) {  // the build has failed already
+      error.discard_as_unraisable("IProgressMonitor.phase_finish");
+    }
+  }
   bool operator()(const std::string& phase, int done, int total) {
     if (phase != phase_) {
       close();
@@ -33,14 +43,34 @@ class Monitor {
     nb::object go_on = monitor_.attr("step_complete")(phase, done);
     return go_on.is_none() || nb::cast<bool>(nb::bool_(go_on));
   }
+  void close() {
+    const std::string phase = std::exchange(phase_, {});
+    if (!phase.empty()) monitor_.attr("phase_finish")(phase);
+  }
 
  private:
-  void close() {
-    if (!phase_.empty()) monitor_.attr("phase_finish")(phase_);
-    phase_.clear();
-  }
   nb::object monitor_;
   std::string phase_;
+};
+
+/// Runs the handlers of signals that have come, such as that of Ctrl-C, which only Python's main
+/// thread does. The interpreter's lock may be another thread's for some time, so it is asked for at
+/// intervals only.
+class InterruptCheck {
+ public:
+  void operator()() {
+    if (Clock::now() < next_) return;
+    nb::gil_scoped_acquire gil;
+    raise_pending();
+    next_ = Clock::now() + std::chrono::milliseconds(50);
+  }
+  static void raise_pending() {
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point next_;
 };
 
 struct Config {
@@ -98,15 +128,18 @@ class Builder {
       monitor.emplace(config.progress_monitor);
       build.progress = [&monitor](const std::string& phase, int done, int total) {
         nb::gil_scoped_acquire gil;
-        return (*monitor)(phase, done, total);
+        const bool go_on = (*monitor)(phase, done, total);
+        InterruptCheck::raise_pending();
+        return go_on;
       };
     }
-    build.interrupt_check = [] {
-      nb::gil_scoped_acquire gil;
-      if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    };
-    nb::gil_scoped_release release;
-    return compile(network, build);
+    build.interrupt_check = InterruptCheck();
+    Plan plan = [&] {
+      nb::gil_scoped_release release;
+      return compile(network, build);
+    }();
+    if (monitor) monitor->close();
+    return plan;
   }
 
  private:

@@ -25,6 +25,7 @@ class PyLogger : public ILogger {
     try {
       call(severity, message);
     } catch (nb::python_error& error) {
+      if (error.matches(PyExc_KeyboardInterrupt)) return PyErr_SetInterrupt();  // comes again later
       error.restore();
       PyErr_WriteUnraisable(nullptr);
     }

@@ -20,15 +20,16 @@ namespace {
 /// Reports phases and steps to the user's callback, which may cancel the build.
 class Progress {
  public:
-  explicit Progress(const ProgressCallback& callback) : callback_(callback) {}
+  explicit Progress(const BuildConfig& config) : config_(config) {}
   void operator()(const std::string& phase, int done, int total) const {
-    if (callback_ && !callback_(phase, done, total))
+    if (config_.progress && !config_.progress(phase, done, total))
       fail_with(ErrorCode::kINVALID_STATE, "The build was cancelled by its progress callback in '",
                 phase, "'");
+    if (config_.interrupt_check) config_.interrupt_check();
   }
 
  private:
-  const ProgressCallback& callback_;
+  const BuildConfig& config_;
 };
 
 int number_of(std::vector<PortType>& types, PortType type) {
@@ -117,7 +118,7 @@ SelectionProblem make_problem(const Graph& graph, const Network& network,
 void compile_profile(const Graph& graph, const Network& network, const ProfileRanges& ranges,
                      const Device& device, const BuildConfig& config, TimingCache& cache,
                      PlanEmitter& emitter) {
-  const Progress progress(config.progress);
+  const Progress progress(config);
   Tuner tuner(ranges, device, config, network.flags().strongly_typed, cache);
   const std::vector<GraphNode*> nodes = graph.nodes();
   const int total = static_cast<int>(nodes.size());
@@ -158,7 +159,7 @@ Plan compile(const Network& network, const BuildConfig& config) {
   for (const OptimizationProfile& profile : config.profiles)
     profiles.emplace_back(network, &profile);
 
-  const Progress progress(config.progress);
+  const Progress progress(config);
   progress("optimizing", 0, 1);
   Graph graph(network);
   run_passes(graph, {device, config, profiles[0], network.flags().strongly_typed});
