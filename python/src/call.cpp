@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "base/file.h"
+#include "plugin_tensor.h"
 #include "reporting.h"
 #include "runtime/context.h"
 #include "runtime/engine.h"
@@ -101,6 +102,23 @@ const char* torch_name(DataType type) {
   }
 }
 
+/// The arrays that a call works on.
+class CallMemory final : public RunMemory {
+ public:
+  CallMemory(const std::vector<Argument>& arguments, const std::vector<nb::object>& outputs)
+      : arguments_(arguments), outputs_(outputs) {}
+  nb::object objects() const override {
+    nb::list all;
+    for (const Argument& argument : arguments_) all.append(argument.holder);
+    for (const nb::object& output : outputs_) all.append(output);
+    return nb::tuple(all);
+  }
+
+ private:
+  const std::vector<Argument>& arguments_;
+  const std::vector<nb::object>& outputs_;
+};
+
 /// An engine, and contexts for as many threads as call it at once.
 class CallableEngine {
  public:
@@ -134,6 +152,7 @@ class CallableEngine {
       outputs.push_back(std::move(array));
     }
     {
+      const CallMemory memory(arguments, outputs);
       nb::gil_scoped_release release;
       context.enqueue();
     }

@@ -1,8 +1,11 @@
 // The kernel that calls a plugin's impl function. All arguments are made once per context.
 
+#include <algorithm>
 #include <vector>
 
+#include "backend/memory.h"
 #include "base/error.h"
+#include "plugin_callbacks.h"
 #include "plugin_tensor.h"
 #include "quick_definition.h"
 
@@ -33,27 +36,27 @@ class CallbackKernel final : public Kernel {
       : layer_(args.layer), plugin_(std::move(plugin)), tactic_(args.candidate->tactic) {
     held_.push_back(Reference(impl.function.get()));
     function_ = impl.function.get().ptr();
-    arguments_.push_back(nullptr);  // PY_VECTORCALL_ARGUMENTS_OFFSET: the callee may use it
-    std::vector<bool> writable(args.inputs.size(), false);
-    for (int input : properties.aliased_inputs)
-      if (input >= 0) writable[static_cast<size_t>(input)] = true;
-    std::vector<nb::object> inputs;
     for (size_t i = 0; i < args.inputs.size(); ++i) {
-      inputs.push_back(make_tensor(args.inputs[i], !writable[i], false, inputs_));
-      add(inputs.back());
+      const std::vector<int>& aliased = properties.aliased_inputs;
+      inputs_.push_back(port(args.inputs[i]));
+      inputs_.back().read_only =
+          std::find(aliased.begin(), aliased.end(), static_cast<int>(i)) == aliased.end();
     }
-    for (const nb::object& attribute : attributes) add(attribute);
-    nb::list outputs;
     for (size_t o = 0; o < args.outputs.size(); ++o) {
-      outputs.append(make_tensor(args.outputs[o], false, properties.data_dependent[o], outputs_));
-      if (const int input = properties.aliased_inputs[o]; input >= 0)
-        outputs_.back()->set_aliased(inputs[static_cast<size_t>(input)]);
+      outputs_.push_back(port(args.outputs[o]));
+      outputs_.back().aliased_input = properties.aliased_inputs[o];
+      outputs_.back().data_dependent = properties.data_dependent[o];
     }
-    add(nb::tuple(outputs));
+    // In front of the inputs: PY_VECTORCALL_ARGUMENTS_OFFSET, an entry that the callee may use.
+    arguments_.resize(1 + inputs_.size());
+    for (const nb::object& attribute : attributes) add(attribute);
+    outputs_at_ = arguments_.size();
+    arguments_.push_back(nullptr);
     stream_ = arguments_.size();
     add(nb::int_(0));
     if (impl.wants_tactic) add(nb::int_(tactic_));
     set_keywords(impl.keywords);
+    make_tensors();
   }
 
   ExecutionDomain* domain() const override { return interpreter_domain(); }
@@ -62,42 +65,97 @@ class CallbackKernel final : public Kernel {
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
     nb::gil_scoped_acquire gil;
-    for (size_t i = 0; i < inputs_.size(); ++i) inputs_[i]->set_shape(inputs[i]);
-    for (size_t o = 0; o < outputs_.size(); ++o) outputs_[o]->set_shape(outputs[o]);
+    for (size_t i = 0; i < inputs_.size(); ++i) inputs_[i].tensor->set_shape(inputs[i]);
+    for (size_t o = 0; o < outputs_.size(); ++o) outputs_[o].tensor->set_shape(outputs[o]);
   }
 
   /// Called within domain().
   void enqueue(void const* const* inputs, void* const* outputs, void*, Queue queue) override {
-    for (size_t i = 0; i < inputs_.size(); ++i) inputs_[i]->set_data(const_cast<void*>(inputs[i]));
-    for (size_t o = 0; o < outputs_.size(); ++o) outputs_[o]->set_data(outputs[o]);
+    for (size_t i = 0; i < inputs_.size(); ++i)
+      inputs_[i].tensor->set_data(const_cast<void*>(inputs[i]));
+    for (size_t o = 0; o < outputs_.size(); ++o) outputs_[o].tensor->set_data(outputs[o]);
     if (queue != queue_) [[unlikely]]
       set_stream(queue);
     PyObject* result =
         PyObject_Vectorcall(function_, arguments_.data() + 1,
                             num_positional_ | PY_VECTORCALL_ARGUMENTS_OFFSET, keywords_);
-    for (PluginTensor* tensor : inputs_) tensor->set_data(nullptr);
-    for (PluginTensor* tensor : outputs_) tensor->set_data(nullptr);
-    if (result == nullptr) [[unlikely]]
-      throw nb::python_error();
-    const bool is_none = result == Py_None;
-    Py_DECREF(result);
-    require(is_none, "layer '", layer_, "': the impl function of plugin '", plugin_,
-            "' returned a value; it must write its results into `outputs` and return nothing");
+    bool is_held = false;
+    for (const Port& port : inputs_) is_held |= port.end_call();
+    for (const Port& port : outputs_) is_held |= port.end_call();
+    if (is_held || result != Py_None) [[unlikely]]
+      finish(result, inputs, outputs);
+    else
+      Py_DECREF(result);
   }
 
  private:
+  /// An input or output, and its tensor.
+  struct Port {
+    PortType type;
+    float scale = 1;
+    Blob constant;
+    bool read_only = false, data_dependent = false;
+    int aliased_input = -1;
+    PluginTensor* tensor = nullptr;
+    PyObject* object = nullptr;
+    Py_ssize_t references = 0;  ///< to the object, by the kernel alone
+
+    bool is_held() const { return Py_REFCNT(object) > references; }
+    /// Whether something else refers to the tensor.
+    bool end_call() const {
+      tensor->set_data(nullptr);
+      return is_held();
+    }
+  };
+
+  static Port port(const PortDesc& desc) {
+    Port made;
+    made.type = desc.type;
+    if (desc.type.dtype == DataType::kINT8 && desc.scale > 0) made.scale = desc.scale;
+    made.constant = desc.constant;
+    return made;
+  }
+
   void add(nb::object object) {
     arguments_.push_back(object.ptr());
     held_.push_back(Reference(std::move(object)));
   }
-  nb::object make_tensor(const PortDesc& port, bool read_only, bool data_dependent,
-                         std::vector<PluginTensor*>& list) {
+
+  nb::object make_tensor(Port& port) {
     nb::object object =
-        nb::cast(PluginTensor(port.type.dtype, port.type.format, read_only, data_dependent));
-    list.push_back(&nb::cast<PluginTensor&>(object));
-    if (port.type.dtype == DataType::kINT8 && port.scale > 0) list.back()->set_scale(port.scale);
+        nb::cast(PluginTensor(port.type, port.scale, port.read_only, port.data_dependent));
+    auto* tensor = &nb::cast<PluginTensor&>(object);
+    if (port.tensor != nullptr) tensor->set_shape(port.tensor->shape());
+    port.tensor = tensor;
+    port.object = object.ptr();
     return object;
   }
+
+  /// Tensors for all ports, in place of those there were.
+  void make_tensors() {
+    std::vector<Reference> tensors;
+    {
+      std::vector<nb::object> inputs;
+      for (size_t i = 0; i < inputs_.size(); ++i) {
+        inputs.push_back(make_tensor(inputs_[i]));
+        arguments_[1 + i] = inputs_[i].object;
+      }
+      nb::list outputs;
+      for (Port& port : outputs_) {
+        outputs.append(make_tensor(port));
+        if (port.aliased_input >= 0)
+          port.tensor->set_aliased(inputs[static_cast<size_t>(port.aliased_input)]);
+      }
+      nb::object tuple = nb::tuple(outputs);
+      arguments_[outputs_at_] = tuple.ptr();
+      tensors.push_back(Reference(std::move(tuple)));
+      for (nb::object& input : inputs) tensors.push_back(Reference(std::move(input)));
+    }
+    for (Port& port : inputs_) port.references = Py_REFCNT(port.object);
+    for (Port& port : outputs_) port.references = Py_REFCNT(port.object);
+    tensors_ = std::move(tensors);
+  }
+
   /// The last arguments go by these names.
   void set_keywords(const std::vector<std::string>& names) {
     num_positional_ = arguments_.size() - 1 - names.size();
@@ -116,15 +174,64 @@ class CallbackKernel final : public Kernel {
     held_.push_back(Reference(std::move(stream)));
   }
 
+  /// After a call that raised, returned something, or left references to its tensors behind.
+  void finish(PyObject* result, void const* const* inputs, void* const* outputs) {
+    if (result == nullptr) {
+      nb::python_error error;
+      add_note(error, str("layer '", layer_, "': impl function of plugin '", plugin_, "'"));
+      part_with_tensors(inputs, outputs);  // the traceback has them
+      throw error;
+    }
+    const bool is_none = result == Py_None;
+    Py_DECREF(result);
+    const std::string viewed = viewed_port();
+    part_with_tensors(inputs, outputs);
+    require(is_none, "layer '", layer_, "': the impl function of plugin '", plugin_,
+            "' returned a value; it must write its results into `outputs` and return nothing");
+    require(viewed.empty(), "layer '", layer_, "': after the impl function of plugin '", plugin_,
+            "' returned, there is an array or other view of ", viewed,
+            ", whose memory belongs to the engine again: copy what must stay (numpy.array(t), "
+            "torch.as_tensor(t).clone())");
+  }
+
+  /// The first port that something has a view of: "input 0"; else nothing.
+  std::string viewed_port() const {
+    // Views in reference cycles are only garbage, as a rule of this very call.
+    nb::object collect = nb::module_::import_("gc").attr("collect");
+    for (const int generation : {0, 2}) {
+      if (first_viewed().empty()) break;
+      collect(generation);
+    }
+    return first_viewed();
+  }
+  std::string first_viewed() const {
+    for (size_t i = 0; i < inputs_.size(); ++i)
+      if (inputs_[i].tensor->views() > 0) return str("input ", i);
+    for (size_t o = 0; o < outputs_.size(); ++o)
+      if (outputs_[o].tensor->views() > 0) return str("output ", o);
+    return {};
+  }
+
+  /// Leaves the tensors to those who hold them, so that they stay ended and their memory stays.
+  void part_with_tensors(void const* const* inputs, void* const* outputs) {
+    nb::object objects = RunMemory::current_objects();
+    const auto part = [&](const Port& port, const void* address) {
+      if (port.is_held()) port.tensor->set_owners({hold_memory(address), port.constant, objects});
+    };
+    for (size_t i = 0; i < inputs_.size(); ++i) part(inputs_[i], inputs[i]);
+    for (size_t o = 0; o < outputs_.size(); ++o) part(outputs_[o], outputs[o]);
+    make_tensors();
+  }
+
   const std::string layer_, plugin_;
   const int64_t tactic_;
-  std::vector<Reference> held_;
+  std::vector<Reference> held_, tensors_;
   PyObject* function_ = nullptr;
-  std::vector<PyObject*> arguments_;  // behind one spare entry
+  std::vector<PyObject*> arguments_;
   size_t num_positional_ = 0;
   PyObject* keywords_ = nullptr;  // names of the other arguments
-  std::vector<PluginTensor*> inputs_, outputs_;
-  size_t stream_ = 0;
+  std::vector<Port> inputs_, outputs_;
+  size_t outputs_at_ = 0, stream_ = 0;
   Queue queue_ = nullptr;
 };
 

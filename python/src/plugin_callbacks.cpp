@@ -10,21 +10,14 @@ namespace opwright::python {
 
 namespace {
 
-/// Layer, plugin and method on an exception that a plugin raised; shown below its traceback.
-void add_note(const std::exception_ptr& exception, const std::string& note) {
+/// Layer, plugin and method on an exception that a plugin raised.
+void note_context(const std::exception_ptr& exception, const std::string& note) {
   if (!Py_IsInitialized()) return;
   nb::gil_scoped_acquire gil;
   try {
     std::rethrow_exception(exception);
   } catch (nb::python_error& error) {
-    // What add_note() of Python 3.11 does; older versions keep the notes and do not show them.
-    nb::object value = nb::borrow(error.value());
-    try {
-      if (!nb::hasattr(value, "__notes__")) value.attr("__notes__") = nb::list();
-      value.attr("__notes__").attr("append")(note);
-    } catch (nb::python_error&) {
-      // An exception class without attributes goes without a note.
-    }
+    add_note(error, note);
   } catch (...) {
   }
 }
@@ -43,6 +36,17 @@ bool is_interrupt(const std::exception_ptr& exception) {
 }
 
 }  // namespace
+
+void add_note(nb::python_error& error, const std::string& note) {
+  // What add_note() of Python 3.11 does; older versions keep the notes and do not show them.
+  nb::object value = nb::borrow(error.value());
+  try {
+    if (!nb::hasattr(value, "__notes__")) value.attr("__notes__") = nb::list();
+    value.attr("__notes__").attr("append")(note);
+  } catch (nb::python_error&) {
+    // An exception class without attributes goes without a note.
+  }
+}
 
 std::string shown(nb::handle value) {
   auto text = nb::cast<std::string>(nb::repr(value));
@@ -178,7 +182,7 @@ void EnqueueCall::operator()(void const* const* inputs, void* const* outputs, vo
 }
 
 void bind_plugin_callbacks(nb::module_& m) {
-  set_exception_note(add_note);
+  set_exception_note(note_context);
   set_interrupt_test(is_interrupt);
   nb::class_<ResourceContextRef>(m, "IPluginResourceContext",
                                  "What an execution context offers to its plugins.")

@@ -13,6 +13,9 @@ namespace opwright::python {
 /// The status of a method whose Python callback raised.
 constexpr int32_t kFailed = -1;
 
+/// Adds a note to an exception, which is shown below its traceback.
+void add_note(nb::python_error& error, const std::string& note);
+
 /// Calls back for an interface method that reports a status. `callback` is the method's name in
 /// Python, a literal.
 template <class F>

@@ -1,59 +1,100 @@
 #pragma once
 
 #include "bindings.h"
+#include "network/operator.h"
 
 namespace opwright::python {
+
+/// What keeps the memory of a tensor that is held beyond its call.
+struct TensorOwners {
+  std::shared_ptr<const void> memory;  ///< the engine's own
+  Blob constant;
+  nb::object objects;  ///< arrays that the caller of the engine gave and gets
+};
 
 /// The memory of a plugin's input or output during a call: `Tensor` in Python. Made once per
 /// execution context; a call only sets its address.
 class PluginTensor {
  public:
-  PluginTensor(DataType dtype, TensorFormat format, bool read_only, bool data_dependent)
-      : dtype_(dtype), format_(format), read_only_(read_only), data_dependent_(data_dependent) {}
+  PluginTensor(PortType type, float scale, bool read_only, bool data_dependent)
+      : type_(type), scale_(scale), read_only_(read_only), data_dependent_(data_dependent) {}
 
   /// Null ends the call: from then on using the tensor is an error.
   void set_data(void* data) { data_ = data; }
   void set_shape(const Shape& shape);
-  void set_scale(float scale) { scale_ = scale; }
-  float scale() const { return scale_; }
   /// The object of the input whose memory this output is.
   void set_aliased(nb::object input) { aliased_ = std::move(input); }
+  /// For a tensor that something holds when its call is over.
+  void set_owners(TensorOwners owners) { owners_ = std::move(owners); }
 
   /// Throws Error outside of a call.
   void* data() const;
-  DataType dtype() const { return dtype_; }
-  TensorFormat format() const { return format_; }
+  PortType type() const { return type_; }
+  /// What INT8 elements are multiples of, 1 where the tensor has no scale.
+  float scale() const { return scale_; }
   bool is_read_only() const { return read_only_; }
   bool is_data_dependent() const { return data_dependent_; }
   const Shape& shape() const { return shape_; }
   /// In elements. Throws Error for a format that strides cannot describe.
   const Shape& strides() const;
-  bool is_contiguous() const;
-  /// Bytes from the first to behind the last element.
+  /// Bytes from the first to behind the last element, with the format's padding.
   int64_t extent_bytes() const;
   const nb::object& shape_tuple() const { return shape_tuple_; }
   const nb::object& aliased() const { return aliased_; }
-  /// A tensor over the memory of `source` in another shape of as many elements.
+  const nb::object& objects() const { return owners_.objects; }
+  /// A tensor over the memory of `source` in another shape of as many elements. Of a vectorized
+  /// format the padding counts too, and the new tensor is linear.
   static PluginTensor view(nb::object source, const Shape* shape);
   const nb::object& source() const { return source_; }
 
-  // For the buffer protocol: strides in bytes.
-  const nb::ssize_t* buffer_shape() const { return buffer_shape_; }
-  const nb::ssize_t* buffer_strides() const { return buffer_strides_; }
+  /// How arrays over the memory see it: strides in bytes, four-bit elements as bytes of two.
+  struct Layout {
+    DataType dtype;
+    int rank = 0;
+    int64_t itemsize = 0, bytes = 0;  ///< bytes: of all elements
+    bool is_contiguous = false;
+    nb::ssize_t shape[Dims::MAX_DIMS] = {};
+    nb::ssize_t strides[Dims::MAX_DIMS] = {};
+  };
+  /// Throws Error where there is none.
+  const Layout& layout() const;
+
+  /// Arrays and the like that share the memory.
+  int views() const { return views_; }
+  void count_view(int change);
 
  private:
+  [[noreturn]] void fail_without_layout() const;
+  /// The shape of the memory itself, in which the vectors are the last axis.
+  Shape vectorized_shape() const;
+
   void* data_ = nullptr;
-  DataType dtype_;
-  TensorFormat format_;
+  PortType type_;
+  float scale_;
   bool read_only_;
   bool data_dependent_;
-  bool has_strides_ = false;
-  float scale_ = 1;
+  bool has_strides_ = false, has_layout_ = false;
+  int views_ = 0;
   Shape shape_, strides_;
-  nb::ssize_t buffer_shape_[Dims::MAX_DIMS] = {};
-  nb::ssize_t buffer_strides_[Dims::MAX_DIMS] = {};
+  Layout layout_;
   nb::object shape_tuple_, aliased_;
   nb::object source_;  ///< of a view: the tensor whose address counts
+  TensorOwners owners_;
+};
+
+/// Says, during a run, which Python objects' memory it works on.
+class RunMemory {
+ public:
+  RunMemory();
+  virtual ~RunMemory();
+  RunMemory(const RunMemory&) = delete;
+  RunMemory& operator=(const RunMemory&) = delete;
+  virtual nb::object objects() const = 0;
+  /// Those of this thread's run; none where it says nothing.
+  static nb::object current_objects();
+
+ private:
+  const RunMemory* const outer_;
 };
 
 }  // namespace opwright::python

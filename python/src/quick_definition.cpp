@@ -15,16 +15,6 @@ namespace {
 
 size_t slot(DeviceType device) { return device == DeviceType::kCPU ? 0 : 1; }
 
-nb::object call(const PluginFunction& function, const std::vector<nb::object>& arguments) {
-  const size_t positional = arguments.size() - function.keywords.size();
-  nb::list list;
-  for (size_t i = 0; i < positional; ++i) list.append(arguments[i]);
-  nb::dict named;
-  for (size_t i = positional; i < arguments.size(); ++i)
-    named[function.keywords[i - positional].c_str()] = arguments[i];
-  return function.function.get()(*list, **named);
-}
-
 void append(std::vector<nb::object>& to, std::vector<nb::object> more) {
   for (nb::object& object : more) to.push_back(std::move(object));
 }
@@ -117,6 +107,23 @@ std::vector<nb::object> PythonDefinition::bind_attributes(const PluginFunction& 
   return values;
 }
 
+nb::object PythonDefinition::call(const char* name, const PluginFunction& function,
+                                  std::string_view layer,
+                                  const std::vector<nb::object>& arguments) const {
+  const size_t positional = arguments.size() - function.keywords.size();
+  nb::list list;
+  for (size_t i = 0; i < positional; ++i) list.append(arguments[i]);
+  nb::dict named;
+  for (size_t i = positional; i < arguments.size(); ++i)
+    named[function.keywords[i - positional].c_str()] = arguments[i];
+  try {
+    return function.function.get()(*list, **named);
+  } catch (nb::python_error& error) {
+    add_note(error, str("layer '", layer, "': ", name, " function of plugin '", id(), "'"));
+    throw;
+  }
+}
+
 std::vector<nb::object> PythonDefinition::describe_inputs(const InferContext& context) const {
   if (std::cmp_not_equal(context.inputs.size(), num_tensors_))
     reject(context.layer, "takes ", num_tensors_, " tensors, ", context.inputs.size(), " came");
@@ -134,7 +141,7 @@ std::vector<nb::object> PythonDefinition::call_register(std::string_view layer,
                                                         const FieldValues& attributes) const {
   std::vector<nb::object> arguments = inputs;
   append(arguments, bind_attributes(register_, attributes));
-  nb::object result = call(register_, arguments);
+  nb::object result = call("register", register_, layer, arguments);
   std::vector<nb::object> outputs;
   if (nb::isinstance<nb::tuple>(result) || nb::isinstance<nb::list>(result)) {
     for (nb::handle output : nb::iter(result)) outputs.push_back(nb::borrow(output));
@@ -267,7 +274,7 @@ std::vector<Candidate> PythonDefinition::autotune(const CandidateQuery& query,
   auto [arguments, outputs] = describe_ports(query.layer, query.inputs, query.outputs, attributes);
   append(arguments, bind_attributes(*autotune_, attributes));
   arguments.push_back(outputs);
-  nb::object result = call(*autotune_, arguments);
+  nb::object result = call("autotune", *autotune_, query.layer, arguments);
   std::vector<AutoTuneCombination> combinations;
   if (nb::isinstance<AutoTuneCombination>(result)) {
     combinations.push_back(nb::cast<AutoTuneCombination&>(result));
@@ -301,7 +308,7 @@ KernelCode PythonDefinition::compile(const KernelArgs& args, const FieldValues& 
   append(arguments, bind_attributes(*aot_impl_, attributes));
   arguments.push_back(outputs);
   arguments.push_back(nb::int_(args.candidate->tactic));
-  nb::object result = call(*aot_impl_, arguments);
+  nb::object result = call("aot_impl", *aot_impl_, args.layer, arguments);
 
   constexpr const char* kExpected =
       "its aot_impl function must return (kernel name, code, KernelLaunchParams, SymIntExprs)";

@@ -56,6 +56,9 @@ class PythonDefinition final : public QuickDefinition {
   /// Python values of those of the attributes that the function takes.
   std::vector<nb::object> bind_attributes(const PluginFunction& function,
                                           const FieldValues& attributes) const;
+  /// Calls one of the functions; what it raises gets a note that names it.
+  nb::object call(const char* name, const PluginFunction& function, std::string_view layer,
+                  const std::vector<nb::object>& arguments) const;
   std::vector<nb::object> describe_inputs(const InferContext& context) const;
   /// Calls `register` on these descriptors; what it returns as a list of descriptors, checked.
   std::vector<nb::object> call_register(std::string_view layer,

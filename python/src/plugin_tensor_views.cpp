@@ -1,0 +1,318 @@
+// What NumPy, DLPack and others see of a plugin's tensor.
+
+#include "plugin_tensor_views.h"
+
+#include <memory>
+#include <vector>
+
+#include "base/error.h"
+#include "plugin_bindings.h"
+
+namespace opwright::python {
+namespace {
+
+/// Keeps a tensor's object and counts among its views until it is dropped, on whatever thread.
+class View {
+ public:
+  explicit View(nb::handle tensor) : tensor_(nb::borrow(tensor)) {
+    nb::cast<PluginTensor&>(tensor).count_view(1);
+  }
+  ~View() {
+    if (!Py_IsInitialized()) {
+      tensor_.release();
+      return;
+    }
+    nb::gil_scoped_acquire gil;
+    nb::cast<PluginTensor&>(tensor_).count_view(-1);
+    tensor_.reset();
+  }
+  View(const View&) = delete;
+  View& operator=(const View&) = delete;
+  const PluginTensor& tensor() const { return nb::cast<PluginTensor&>(tensor_); }
+
+ private:
+  nb::object tensor_;
+};
+
+// The exchange structures of DLPack 1.0, https://dmlc.github.io/dlpack/latest/c_api.html.
+struct DlDevice {
+  int32_t type = 1;  // CPU
+  int32_t id = 0;
+};
+struct DlType {
+  uint8_t code, bits;
+  uint16_t lanes;
+};
+struct DlTensor {
+  void* data;
+  DlDevice device;
+  int32_t ndim;
+  DlType dtype;
+  int64_t* shape;
+  int64_t* strides;
+  uint64_t byte_offset;
+};
+struct DlManaged {
+  DlTensor tensor;
+  void* context;
+  void (*deleter)(DlManaged*);
+};
+struct DlVersioned {
+  uint32_t major, minor;
+  void* context;
+  void (*deleter)(DlVersioned*);
+  uint64_t flags;
+  DlTensor tensor;
+};
+constexpr uint64_t kReadOnly = 1;
+
+DlType dl_type(DataType type) {
+  const auto width = static_cast<uint8_t>(bits(type));
+  switch (type) {
+    case DataType::kFLOAT:
+    case DataType::kHALF:
+      return {2, width, 1};
+    case DataType::kBF16:
+      return {4, width, 1};
+    case DataType::kFP8:
+      return {10, width, 1};  // float8_e4m3fn
+    case DataType::kINT8:
+    case DataType::kINT32:
+    case DataType::kINT64:
+      return {0, width, 1};
+    case DataType::kUINT8:
+      return {1, width, 1};
+    case DataType::kBOOL:
+      return {6, width, 1};
+    default:
+      fail("DLPack has no type for ", name(type));
+  }
+}
+
+/// A managed tensor with all that it points to.
+template <class Managed>
+struct Export {
+  explicit Export(nb::handle tensor) : view(tensor) {}
+  Managed managed{};
+  int64_t shape[Dims::MAX_DIMS];
+  int64_t strides[Dims::MAX_DIMS];
+  View view;
+};
+
+template <class Managed>
+Managed* export_dlpack(nb::handle self) {
+  const auto& tensor = nb::cast<PluginTensor&>(self);
+  const PluginTensor::Layout& layout = tensor.layout();
+  void* data = tensor.data();
+  const DlType type = dl_type(layout.dtype);
+  auto made = std::make_unique<Export<Managed>>(self);
+  for (int i = 0; i < layout.rank; ++i) {
+    made->shape[i] = layout.shape[i];
+    made->strides[i] = layout.strides[i] / layout.itemsize;
+  }
+  made->managed.tensor = {data, {}, layout.rank, type, made->shape, made->strides, 0};
+  made->managed.context = made.get();
+  made->managed.deleter = [](Managed* managed) {
+    delete static_cast<Export<Managed>*>(managed->context);
+  };
+  return &made.release()->managed;
+}
+
+/// A capsule that frees the tensor unless a consumer has taken it over, which renames the capsule.
+template <class Managed>
+nb::object to_capsule(Managed* managed, const char* name) {
+  PyObject* capsule = PyCapsule_New(managed, name, [](PyObject* object) {
+    constexpr const char* kName =
+        std::is_same_v<Managed, DlVersioned> ? "dltensor_versioned" : "dltensor";
+    if (PyCapsule_IsValid(object, kName) == 0) return;
+    auto* left = static_cast<Managed*>(PyCapsule_GetPointer(object, kName));
+    left->deleter(left);
+  });
+  if (capsule == nullptr) {
+    managed->deleter(managed);
+    throw nb::python_error();
+  }
+  return nb::steal(capsule);
+}
+
+/// The codes of the buffer protocol and of the array interface; null for types that have none.
+const char* buffer_format(const PluginTensor& tensor) {
+  switch (tensor.type().dtype) {
+    case DataType::kFLOAT:
+      return "f";
+    case DataType::kHALF:
+      return "e";
+    case DataType::kINT8:
+      return "b";
+    case DataType::kUINT8:
+      return "B";
+    case DataType::kINT32:
+      return "i";
+    case DataType::kINT64:
+      return "l";
+    case DataType::kBOOL:
+      return "?";
+    default:
+      return nullptr;
+  }
+}
+static_assert(sizeof(long) == 8);
+
+int get_buffer(PyObject* object, Py_buffer* view, int flags) noexcept {
+  try {
+    auto& tensor = *nb::inst_ptr<PluginTensor>(object);
+    const char* format = buffer_format(tensor);
+    if (format == nullptr)
+      fail("the buffer protocol has no type for ", name(tensor.type().dtype),
+           ": use DLPack, or numpy.asarray with the package ml_dtypes installed");
+    require((flags & PyBUF_WRITABLE) == 0 || !tensor.is_read_only(),
+            "a plugin's input is read-only");
+    const PluginTensor::Layout& layout = tensor.layout();
+    const bool strided = (flags & PyBUF_STRIDES) == PyBUF_STRIDES;
+    if (!strided && !layout.is_contiguous)
+      fail("the tensor has the format ", name(tensor.type().format),
+           ", which is not contiguous in the order of its axes");
+    view->buf = tensor.data();
+    view->len = layout.bytes;
+    view->itemsize = layout.itemsize;
+    view->readonly = tensor.is_read_only();
+    view->ndim = layout.rank;
+    view->format = (flags & PyBUF_FORMAT) != 0 ? const_cast<char*>(format) : nullptr;
+    view->shape = (flags & PyBUF_ND) != 0 ? const_cast<nb::ssize_t*>(layout.shape) : nullptr;
+    view->strides = strided ? const_cast<nb::ssize_t*>(layout.strides) : nullptr;
+    view->suboffsets = nullptr;
+    view->internal = nullptr;
+    view->obj = object;
+    Py_INCREF(object);
+    tensor.count_view(1);
+    return 0;
+  } catch (const std::exception& error) {
+    view->obj = nullptr;
+    PyErr_SetString(PyExc_BufferError, error.what());
+    return -1;
+  }
+}
+
+void release_buffer(PyObject* object, Py_buffer*) noexcept {
+  nb::inst_ptr<PluginTensor>(object)->count_view(-1);
+}
+
+/// The bytes of a tensor whose type the buffer protocol does not know, for NumPy to make an array
+/// over; it then owns this.
+class TensorBytes {
+ public:
+  explicit TensorBytes(nb::handle tensor)
+      : view_(std::make_unique<View>(tensor)), data_(view_->tensor().data()) {}
+  static int get_buffer(PyObject* object, Py_buffer* view, int flags) noexcept {
+    const auto& self = *nb::inst_ptr<TensorBytes>(object);
+    const PluginTensor& tensor = self.view_->tensor();
+    return PyBuffer_FillInfo(view, object, self.data_, tensor.layout().bytes, tensor.is_read_only(),
+                             flags);
+  }
+
+ private:
+  std::unique_ptr<View> view_;
+  void* data_;
+};
+
+int traverse(PyObject* object, visitproc visit, void* arg) noexcept {
+  Py_VISIT(Py_TYPE(object));
+  if (!nb::inst_ready(object)) return 0;
+  const auto& tensor = *nb::inst_ptr<PluginTensor>(object);
+  Py_VISIT(tensor.aliased().ptr());
+  Py_VISIT(tensor.source().ptr());
+  Py_VISIT(tensor.objects().ptr());
+  return 0;
+}
+
+/// INT4 elements one by one, each in a byte; in the engine the first of two is the lower half.
+nb::object unpacked(const PluginTensor& tensor) {
+  nb::object type = numpy_dtype(tensor.type().dtype);
+  const auto* from = static_cast<const uint8_t*>(tensor.data());
+  std::vector<int8_t> elements(static_cast<size_t>(tensor.shape().numel()));
+  for (size_t i = 0; i < elements.size(); ++i) {
+    const int half = from[i / 2] >> (i % 2 * 4) & 15;
+    elements[i] = static_cast<int8_t>((half ^ 8) - 8);
+  }
+  nb::object array = nb::module_::import_("numpy").attr("frombuffer")(
+      nb::bytes(elements.data(), elements.size()), numpy_dtype(DataType::kINT8));
+  return array.attr("reshape")(tensor.shape_tuple()).attr("astype")(type);
+}
+
+}  // namespace
+
+PyType_Slot tensor_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+                              {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
+                              {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+                              {0, nullptr}};
+
+nb::object dlpack(nb::handle self, nb::handle, nb::handle max_version, nb::handle device,
+                  nb::handle copy) {
+  const auto& tensor = nb::cast<PluginTensor&>(self);
+  if (!copy.is_none() && nb::cast<bool>(copy))
+    throw nb::buffer_error("a plugin's Tensor gives a view of its memory, not a copy");
+  if (!device.is_none() && !device.equal(nb::make_tuple(1, 0)))
+    throw nb::buffer_error(
+        "a plugin's Tensor on the CPU, DLPack's device (1, 0), gives a view of "
+        "its memory there only");
+  const bool versioned = !max_version.is_none() && nb::cast<int>(max_version[nb::int_(0)]) >= 1;
+  if (!versioned) return to_capsule(export_dlpack<DlManaged>(self), "dltensor");
+  DlVersioned* managed = export_dlpack<DlVersioned>(self);
+  managed->major = 1;
+  managed->flags = tensor.is_read_only() ? kReadOnly : 0;
+  return to_capsule(managed, "dltensor_versioned");
+}
+
+nb::object array_interface(const PluginTensor& self) {
+  if (buffer_format(self) == nullptr) {
+    PyErr_Format(PyExc_AttributeError, "NumPy's array interface has no type for %s",
+                 std::string(name(self.type().dtype)).c_str());
+    throw nb::python_error();
+  }
+  const PluginTensor::Layout& layout = self.layout();
+  const char kind = layout.dtype == DataType::kBOOL    ? 'b'
+                    : is_floating(layout.dtype)        ? 'f'
+                    : layout.dtype == DataType::kUINT8 ? 'u'
+                                                       : 'i';
+  nb::dict d;
+  d["shape"] = self.shape_tuple();
+  d["typestr"] = nb::str(str(layout.itemsize == 1 ? '|' : '<', kind, layout.itemsize).c_str());
+  d["data"] = nb::make_tuple(reinterpret_cast<uintptr_t>(self.data()), self.is_read_only());
+  d["version"] = 3;
+  if (layout.is_contiguous)
+    d["strides"] = nb::none();
+  else
+    d["strides"] = to_tuple(Shape(std::span(layout.strides, static_cast<size_t>(layout.rank))));
+  return d;
+}
+
+nb::object numpy_array(nb::handle self, nb::handle dtype, nb::handle copy) {
+  const auto& tensor = nb::cast<PluginTensor&>(self);
+  const PluginTensor::Layout& layout = tensor.layout();
+  nb::module_ numpy = nb::module_::import_("numpy");
+  const bool must_copy = !copy.is_none() && nb::cast<bool>(copy);
+  const bool is_packed = layout.dtype != tensor.type().dtype;
+  if (is_packed && !dtype.is_none() && !dtype.equal(numpy_dtype(layout.dtype))) {
+    if (!copy.is_none() && !must_copy)
+      throw nb::value_error(
+          "NumPy has one element of four bits in a byte, the engine two, so that "
+          "only a copy can have that type; without a type the array is uint8, of "
+          "two elements each");
+    return unpacked(tensor).attr("astype")(dtype, nb::arg("copy") = false);
+  }
+  auto axes = [&](const nb::ssize_t* values) {
+    return to_tuple(Shape(std::span(values, static_cast<size_t>(layout.rank))));
+  };
+  nb::object array = numpy.attr("ndarray")(axes(layout.shape), numpy_dtype(layout.dtype),
+                                           TensorBytes(self), 0, axes(layout.strides));
+  if (!dtype.is_none()) array = array.attr("astype")(dtype, nb::arg("copy") = false);
+  return must_copy ? array.attr("copy")() : array;
+}
+
+void bind_tensor_bytes(nb::module_& m) {
+  static PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(TensorBytes::get_buffer)},
+                                {0, nullptr}};
+  nb::class_<TensorBytes>(m, "_TensorBytes", nb::type_slots(slots));
+}
+
+}  // namespace opwright::python
