@@ -3,29 +3,9 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/utf8.h"
+
 namespace opwright {
-namespace {
-
-/// Bytes of the UTF-8 sequence at the beginning of `text`; 0 if there is none.
-size_t sequence_length(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return 1;
-  const size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead > 0xf4 || text.size() < length) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  // Longer than needed, a surrogate, or beyond U+10FFFF.
-  if (lead == 0xe0 && byte(1) < 0xa0) return 0;
-  if (lead == 0xed && byte(1) >= 0xa0) return 0;
-  if (lead == 0xf0 && byte(1) < 0x90) return 0;
-  if (lead == 0xf4 && byte(1) >= 0x90) return 0;
-  return length;
-}
-
-}  // namespace
-
 void JsonWriter::separate() {
   if (is_after_key_) {
     is_after_key_ = false;
@@ -65,7 +45,7 @@ void JsonWriter::value(std::string_view text) {
   separate();
   text_ += '"';
   while (!text.empty()) {
-    const size_t length = sequence_length(text);
+    const size_t length = utf8_length(text);
     const char c = text[0];
     if (length == 0) {
       text_ += "\\ufffd";

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace opwright {
+
+/// Bytes of the UTF-8 sequence at the beginning of `text`, which is not empty; 0 if there is none.
+size_t utf8_length(std::string_view text);
+
+bool is_utf8(std::string_view text);
+
+}  // namespace opwright
