@@ -1,8 +1,10 @@
 #include "onnx/model.h"
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <protozero/exception.hpp>
+#include <utility>
 
 // A field of another wire type than its number calls for is bad input, in every build.
 #define protozero_assert(condition) \
@@ -60,7 +62,8 @@ struct RawTensor {
   std::vector<int64_t> dims;
   protozero::data_view raw;
   bool has_raw = false, external = false;
-  std::vector<float> floats;  // float_data and double_data
+  std::vector<float> floats;
+  std::vector<double> doubles;
   std::vector<int64_t> ints;  // int32_data and int64_data
   std::unordered_map<std::string, std::string> external_data;
 };
@@ -108,17 +111,29 @@ int64_t element_bytes(int32_t type, const std::string& name) {
   switch (static_cast<ElementType>(type)) {
     case ElementType::kDouble:
       return 8;
+    case ElementType::kInt16:
+      return 2;
     default:
       return bits(data_type(type, str("initializer '", name, "'"))) / 8;
   }
 }
 
+/// `given` elements are in one field, `others` in others.
+void check_count(const RawTensor& raw, size_t given, size_t others, int64_t count) {
+  require(std::cmp_equal(given, count) && others == 0, "ONNX: tensor '", raw.name, "' has ",
+          given + others, " elements; its shape needs ", count, " in one field");
+}
+
+template <class To, class From>
+Blob cast_elements(const From* from, int64_t count) {
+  return Blob::make(static_cast<size_t>(count) * sizeof(To),
+                    [&](void* out) { std::copy_n(from, count, static_cast<To*>(out)); });
+}
+
 /// Elements that come as repeated fields instead of raw bytes.
 Blob from_fields(const RawTensor& raw, DataType dtype, int64_t count) {
-  const size_t given = raw.floats.size() + raw.ints.size();
-  require(static_cast<int64_t>(given) == count && (raw.floats.empty() || raw.ints.empty()),
-          "ONNX: tensor '", raw.name, "' has ", given, " elements; its shape needs ", count,
-          " in one field");
+  const auto [fewer, more] = std::minmax({raw.floats.size(), raw.ints.size()});
+  check_count(raw, more, fewer, count);
   return Blob::make(bytes_of(dtype, count), [&](void* out) {
     if (!raw.floats.empty()) {
       convert(raw.floats.data(), DataType::kFLOAT, out, dtype, count);
@@ -168,7 +183,7 @@ TensorProto decode_tensor(pbf_reader reader, Source& source) {
         break;
       case 10:
         append(
-            reader, raw.floats, [&] { return reader.get_double(); },
+            reader, raw.doubles, [&] { return reader.get_double(); },
             [&] { return reader.get_packed_double(); });
         break;
       case 13: {
@@ -201,11 +216,17 @@ TensorProto decode_tensor(pbf_reader reader, Source& source) {
   tensor.shape = Shape(raw.dims);
   if (raw.element_type == static_cast<int32_t>(ElementType::kString)) {
     // Kept without data, so that only a node that reads it fails.
+    tensor.has_texts = true;
     tensor.shape = Shape{0};
     tensor.data = Blob::copy("", 0);
     return tensor;
   }
-  tensor.dtype = data_type(raw.element_type, str("tensor '", raw.name, "'"));
+  const auto element_type = static_cast<ElementType>(raw.element_type);
+  const bool is_short = element_type == ElementType::kInt16;
+  if (element_type != ElementType::kDouble)
+    raw.floats.insert(raw.floats.end(), raw.doubles.begin(), raw.doubles.end());
+  tensor.dtype =
+      is_short ? DataType::kINT32 : data_type(raw.element_type, str("tensor '", raw.name, "'"));
   const int64_t count = tensor.shape.numel();
   const int64_t width = element_bytes(raw.element_type, raw.name);
   require(count <= INT64_MAX / 16, "ONNX: tensor '", raw.name, "' has ", count, " elements");
@@ -216,15 +237,18 @@ TensorProto decode_tensor(pbf_reader reader, Source& source) {
     require(static_cast<int64_t>(raw.raw.size()) == count * width, "ONNX: tensor '", raw.name,
             "' has ", raw.raw.size(), " bytes; its shape ", tensor.shape, " needs ", count * width);
     bytes = aligned(source.model, raw.raw.data(), raw.raw.size(), 8);
+  } else if (element_type == ElementType::kDouble) {
+    check_count(raw, raw.doubles.size(), raw.floats.size() + raw.ints.size(), count);
+    bytes = Blob::copy(raw.doubles.data(), raw.doubles.size() * sizeof(double));
   } else {
     tensor.data = from_fields(raw, tensor.dtype, count);
     return tensor;
   }
-  if (static_cast<ElementType>(raw.element_type) == ElementType::kDouble) {
-    tensor.data = Blob::make(count * sizeof(float), [&](void* out) {
-      for (int64_t i = 0; i < count; ++i)
-        static_cast<float*>(out)[i] = static_cast<float>(bytes.as<double>()[i]);
-    });
+  if (element_type == ElementType::kDouble) {
+    tensor.data = cast_elements<float>(bytes.as<double>(), count);
+    tensor.doubles = bytes;
+  } else if (is_short) {
+    tensor.data = cast_elements<int32_t>(bytes.as<int16_t>(), count);
   } else {
     tensor.data = bytes;
   }

@@ -17,6 +17,7 @@ enum class ElementType : int32_t {
   kFloat = 1,
   kUint8 = 2,
   kInt8 = 3,
+  kInt16 = 5,
   kInt32 = 6,
   kInt64 = 7,
   kString = 8,
@@ -31,11 +32,14 @@ enum class ElementType : int32_t {
 /// `what` for types that the engine does not have.
 DataType data_type(int32_t element_type, std::string_view what);
 
+/// A constant. Its type may be wider than the model's: INT16 becomes INT32.
 struct TensorProto {
   std::string name;
   DataType dtype = DataType::kFLOAT;
   Shape shape;
-  Blob data;  ///< dense, in `dtype`
+  Blob data;               ///< dense, in `dtype`
+  bool has_texts = false;  ///< STRING, whose elements are not kept
+  Blob doubles;            ///< the elements where the model has them in double precision
 };
 
 struct AttributeProto {
