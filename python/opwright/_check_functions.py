@@ -31,6 +31,7 @@ class Function:
     wants_tactic: bool = False
     keywords: list[str] = field(default_factory=list)
     """The names of its last parameters, those that are given by keyword."""
+    fingerprint: str = ""
 
 
 class _Capture:
@@ -50,8 +51,10 @@ class _Capture:
     def set_autotune(self, call: Any, attributes: list[int], keywords: list[str]) -> None:
         self.autotune = Function(call, attributes, False, keywords)
 
-    def set_aot_impl(self, call: Any, attributes: list[int], keywords: list[str]) -> None:
-        self.aot = Function(call, attributes, False, keywords)
+    def set_aot_impl(
+        self, call: Any, attributes: list[int], keywords: list[str], fingerprint: str
+    ) -> None:
+        self.aot = Function(call, attributes, False, keywords, fingerprint)
 
 
 def _is_same(a: Any, b: Any) -> bool:
@@ -195,6 +198,7 @@ class FunctionPlugin(Subject):
             signature.num_outputs,
             signature.text,
             lambda *given, **named: self._watched_register(watch, call, *given, **named),
+            signature.enums,
         )
         impl = self._impl
         if watch.pretends or impl is None:

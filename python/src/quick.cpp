@@ -2,9 +2,13 @@
 
 #include "plugin/quick.h"
 
+#include <nanobind/stl/tuple.h>
+
+#include <tuple>
+#include <utility>
+
 #include "base/error.h"
 #include "network/network.h"
-#include "plugin/field_conversion.h"
 #include "plugin/v3_creator.h"
 #include "quick_definition.h"
 #include "reporting.h"
@@ -22,20 +26,45 @@ struct PluginCall {
 };
 
 PluginFunction to_function(nb::object function, std::vector<int> attributes, bool wants_tactic,
-                           std::vector<std::string> keywords) {
-  return {Reference(std::move(function)), std::move(attributes), wants_tactic, std::move(keywords)};
+                           std::vector<std::string> keywords, std::string fingerprint) {
+  return {Reference(std::move(function)), std::move(attributes), wants_tactic, std::move(keywords),
+          std::move(fingerprint)};
 }
 
-/// The field of an attribute's Python value, whose Python type was checked.
-FieldValue to_field(const QuickParameter& parameter, nb::handle value, std::string_view plugin) {
-  Field field;
-  nb::handle type = nb::type<Field>();
-  nb::object made = parameter.is_array && parameter.type != PluginFieldType::kCHAR
-                        ? type(parameter.name, value)
-                        : type(parameter.name, value, parameter.type);
-  FieldValue result = convert_field(nb::cast<Field&>(made).value, parameter.type, plugin);
-  result.name = parameter.name;
-  return result;
+int32_t field_length(const QuickParameter& parameter, size_t length) {
+  require(std::in_range<int32_t>(length), "attribute '", parameter.name, "' has ", length,
+          " elements; a plugin's attribute has fewer than 2^31");
+  return static_cast<int32_t>(length);
+}
+
+/// The field of an attribute's value as `opwright.plugin._attributes` has checked and converted it:
+/// str, bytes, a list of str, or an array of the right type.
+FieldValue to_field(const QuickParameter& parameter, nb::handle value) {
+  FieldValue field{parameter.name, parameter.type, 0, {}};
+  if (parameter.type != PluginFieldType::kCHAR) {
+    const Blob bytes = borrow_bytes(value.attr("tobytes")());
+    field.length = field_length(parameter, nb::cast<size_t>(value.attr("size")));
+    field.data = copy_terminated(bytes.data(), bytes.size());
+    if (nb::cast<size_t>(value.attr("ndim")) != 1)
+      field.extents = nb::cast<std::vector<int64_t>>(value.attr("shape"));
+    return field;
+  }
+  std::string all;
+  const auto append = [&all](nb::handle text) {
+    const Blob bytes =
+        borrow_bytes(PyBytes_Check(text.ptr()) ? nb::borrow(text) : text.attr("encode")("utf-8"));
+    all.append(bytes.as<char>(), bytes.size());
+    return static_cast<int64_t>(bytes.size());
+  };
+  if (nb::isinstance<nb::list>(value)) {
+    field.extents.emplace();
+    for (nb::handle text : nb::iter(value)) field.extents->push_back(append(text));
+  } else {
+    append(value);
+  }
+  field.length = field_length(parameter, all.size());
+  field.data = copy_terminated(all.data(), all.size());
+  return field;
 }
 
 OperatorPtr make_call_operator(const PluginCall& call, const NetworkFlags& flags) {
@@ -80,56 +109,78 @@ void bind_definition(nb::module_& m) {
       .value("TENSORS", ParameterKind::kTensors)
       .value("SHAPE_INPUT", ParameterKind::kShapeInput)
       .value("ATTRIBUTE", ParameterKind::kAttribute);
+  nb::enum_<AttributeForm>(m, "AttributeForm", "What an attribute's value looks like.")
+      .value("SCALAR", AttributeForm::kScalar)
+      .value("TEXT", AttributeForm::kText)
+      .value("BYTES", AttributeForm::kBytes)
+      .value("ENUM", AttributeForm::kEnum)
+      .value("ARRAY", AttributeForm::kArray)
+      .value("LIST", AttributeForm::kList)
+      .value("TUPLE", AttributeForm::kTuple);
+  using EnumeratorTuple =
+      std::tuple<std::string, std::optional<int64_t>, std::optional<std::string>>;
   nb::class_<QuickParameter>(m, "Parameter")
       .def(
           "__init__",
-          [](QuickParameter* self, std::string name, ParameterKind kind, PluginFieldType type,
-             bool is_array, bool is_text, bool is_bool, bool is_keyword_only) {
-            new (self) QuickParameter{std::move(name), kind,    type,           is_array,
-                                      is_text,         is_bool, is_keyword_only};
+          [](QuickParameter* self, std::string name, ParameterKind kind, bool is_keyword_only,
+             AttributeForm form, PluginFieldType type, bool is_bool, int length,
+             std::vector<EnumeratorTuple> enumerators, nb::handle default_value) {
+            QuickParameter made{std::move(name), kind, is_keyword_only, form, type, is_bool,
+                                length,          {}};
+            for (auto& [member, number, text] : enumerators)
+              made.enumerators.push_back({std::move(member), number, std::move(text)});
+            if (!default_value.is_none()) made.default_value = to_field(made, default_value);
+            new (self) QuickParameter(std::move(made));
           },
           nb::arg("name"), nb::arg("kind") = ParameterKind::kAttribute,
-          nb::arg("type") = PluginFieldType::kUNKNOWN, nb::arg("is_array") = false,
-          nb::arg("is_text") = false, nb::arg("is_bool") = false,
-          nb::arg("is_keyword_only") = false)
+          nb::arg("is_keyword_only") = false, nb::arg("form") = AttributeForm::kScalar,
+          nb::arg("type") = PluginFieldType::kUNKNOWN, nb::arg("is_bool") = false,
+          nb::arg("length") = -1, nb::arg("enumerators") = nb::list(),
+          nb::arg("default").none() = nb::none(),
+          "`enumerators` is a list of (name, int value or None, str value or None); `default` is "
+          "what Definition.call takes.")
       .def_ro("name", &QuickParameter::name)
       .def_ro("kind", &QuickParameter::kind)
       .def("__eq__", [](const QuickParameter& a, const QuickParameter& b) {
-        return a.name == b.name && a.kind == b.kind && a.type == b.type &&
-               a.is_array == b.is_array && a.is_text == b.is_text && a.is_bool == b.is_bool &&
-               a.is_keyword_only == b.is_keyword_only;
+        return a.name == b.name && a.kind == b.kind && a.is_keyword_only == b.is_keyword_only &&
+               a.form == b.form && a.type == b.type && a.is_bool == b.is_bool &&
+               a.length == b.length && a.enumerators == b.enumerators;
       });
   nb::class_<PythonDefinition>(m, "Definition", "A plugin that is defined by functions.")
       .def(nb::init<std::string, std::string, std::vector<QuickParameter>, int, std::string,
-                    nb::object>(),
+                    nb::object, nb::dict>(),
            nb::arg("namespace"), nb::arg("name"), nb::arg("parameters"), nb::arg("num_outputs"),
-           nb::arg("signature"), nb::arg("function"))
+           nb::arg("signature"), nb::arg("function"), nb::arg("enums"),
+           "`enums` has the classes of the attributes that are enums, by their names.")
       .def(
           "set_impl",
           [](PythonDefinition& self, std::optional<DeviceType> device, nb::object function,
-             std::vector<int> attributes, bool wants_tactic, std::vector<std::string> keywords) {
+             std::vector<int> attributes, bool wants_tactic, std::vector<std::string> keywords,
+             std::string fingerprint) {
             self.set_impl(device, to_function(function, std::move(attributes), wants_tactic,
-                                              std::move(keywords)));
+                                              std::move(keywords), std::move(fingerprint)));
           },
           nb::arg("device").none(), nb::arg("function"), nb::arg("attributes"),
-          nb::arg("wants_tactic"), nb::arg("keywords") = nb::list(),
-          "`keywords` names the last parameters of the function, which are given by keyword.")
+          nb::arg("wants_tactic"), nb::arg("keywords") = nb::list(), nb::arg("fingerprint") = "",
+          "`keywords` names the last parameters of the function, which are given by keyword; "
+          "`fingerprint` tells its code from other code.")
       .def(
           "set_autotune",
           [](PythonDefinition& self, nb::object function, std::vector<int> attributes,
              std::vector<std::string> keywords) {
             self.set_autotune(
-                to_function(function, std::move(attributes), false, std::move(keywords)));
+                to_function(function, std::move(attributes), false, std::move(keywords), {}));
           },
           nb::arg("function"), nb::arg("attributes"), nb::arg("keywords") = nb::list())
       .def(
           "set_aot_impl",
           [](PythonDefinition& self, nb::object function, std::vector<int> attributes,
-             std::vector<std::string> keywords) {
-            self.set_aot_impl(
-                to_function(function, std::move(attributes), true, std::move(keywords)));
+             std::vector<std::string> keywords, std::string fingerprint) {
+            self.set_aot_impl(to_function(function, std::move(attributes), true,
+                                          std::move(keywords), std::move(fingerprint)));
           },
-          nb::arg("function"), nb::arg("attributes"), nb::arg("keywords") = nb::list())
+          nb::arg("function"), nb::arg("attributes"), nb::arg("keywords") = nb::list(),
+          nb::arg("fingerprint") = "")
       .def("register", [](std::shared_ptr<PythonDefinition> self) { register_quick(self); })
       .def("deregister",
            [](const PythonDefinition& self) {
@@ -141,10 +192,9 @@ void bind_definition(nb::module_& m) {
           [](std::shared_ptr<PythonDefinition> self, nb::list tensors, nb::list attributes) {
             PluginCall call{self, tensors, {}, QuickPluginCreationRequest::kUNKNOWN};
             const auto& parameters = self->parameters();
-            const std::string plugin = "plugin '" + self->id() + "'";
             for (size_t i = 0; i < nb::len(attributes); ++i)
               call.attributes.push_back(to_field(
-                  parameters[static_cast<size_t>(self->num_tensors()) + i], attributes[i], plugin));
+                  parameters[static_cast<size_t>(self->num_tensors()) + i], attributes[i]));
             return call;
           },
           nb::arg("tensors"), nb::arg("attributes"));

@@ -7,6 +7,7 @@
 #include "backend/device.h"
 #include "base/error.h"
 #include "plugin/autotune.h"
+#include "plugin/quick_attributes.h"
 #include "plugin_callbacks.h"
 #include "tensor_desc.h"
 
@@ -31,24 +32,15 @@ bool has_placeholder(const Expr& expr) { return has_symbol_from(expr, kFirstPlac
 
 }  // namespace
 
-nb::object attribute_value(const QuickParameter& parameter, const FieldValue& value) {
-  if (parameter.is_text) return nb::str(value.data.as<char>(), static_cast<size_t>(value.length));
-  if (parameter.type == PluginFieldType::kCHAR)
-    return nb::bytes(value.data.data(), static_cast<size_t>(value.length));
-  if (!parameter.is_array && parameter.is_bool) return nb::bool_(*value.data.as<int8_t>() != 0);
-  nb::object array = field_data(value);
-  if (parameter.is_bool) array = array.attr("astype")("bool");
-  return parameter.is_array ? array : array.attr("item")();
-}
-
 PythonDefinition::PythonDefinition(std::string plugin_namespace, std::string name,
                                    std::vector<QuickParameter> parameters, int num_outputs,
-                                   std::string signature, nb::object function)
+                                   std::string signature, nb::object function, nb::dict enums)
     : namespace_(std::move(plugin_namespace)),
       name_(std::move(name)),
       parameters_(std::move(parameters)),
       num_outputs_(num_outputs),
-      signature_(std::move(signature)) {
+      signature_(std::move(signature)),
+      enums_(std::move(enums)) {
   int attributes = 0;
   register_.function = Reference(std::move(function));
   for (const QuickParameter& parameter : parameters_) {
@@ -67,7 +59,7 @@ void PythonDefinition::set_impl(std::optional<DeviceType> device, PluginFunction
     return;
   }
   impls_[1] = PluginFunction{Reference(function.function.get()), function.attributes,
-                             function.wants_tactic, function.keywords};
+                             function.wants_tactic, function.keywords, function.fingerprint};
   impls_[0] = std::move(function);
 }
 
@@ -91,6 +83,43 @@ std::vector<std::string> PythonDefinition::impl_attributes() const {
   return names;
 }
 
+std::string PythonDefinition::fingerprint(QuickMode mode) const {
+  if (mode == QuickMode::kCompiled) return aot_impl_ ? aot_impl_->fingerprint : "";
+  std::string all;
+  for (const auto& impl : impls_)
+    if (impl) all += impl->fingerprint;
+  return all;
+}
+
+nb::object PythonDefinition::attribute_value(const QuickParameter& attribute,
+                                             const FieldValue& value) const {
+  const auto text = [](std::string_view bytes) { return nb::str(bytes.data(), bytes.size()); };
+  const std::string_view bytes(value.data.as<char>(), value.data.size());
+  switch (attribute.form) {
+    case AttributeForm::kText:
+      return text(bytes);
+    case AttributeForm::kBytes:
+      return nb::bytes(bytes.data(), bytes.size());
+    case AttributeForm::kEnum:
+      return enums_.get()[attribute.name.c_str()][text(bytes)];
+    default:
+      break;
+  }
+  nb::list elements;
+  if (attribute.type == PluginFieldType::kCHAR) {
+    for (std::string_view each : texts_of(value)) elements.append(text(each));
+  } else {
+    nb::object array = field_data(value);
+    if (attribute.is_bool) array = array.attr("astype")("bool");
+    if (attribute.form == AttributeForm::kScalar) return array.attr("item")();
+    if (attribute.form == AttributeForm::kArray)
+      return value.extents ? array.attr("reshape")(nb::cast(*value.extents)) : array;
+    elements = nb::list(array.attr("tolist")());
+  }
+  if (attribute.form == AttributeForm::kTuple) return nb::tuple(elements);
+  return elements;
+}
+
 std::vector<nb::object> PythonDefinition::bind_attributes(const PluginFunction& function,
                                                           const FieldValues& attributes) const {
   std::vector<nb::object> values;
@@ -102,6 +131,7 @@ std::vector<nb::object> PythonDefinition::bind_attributes(const PluginFunction& 
     require(found != attributes.end(), "plugin '", id(), "': attribute '", parameter.name,
             "' is missing; the engine may have been built with another definition of the plugin, "
             "whose impl did not take it");
+    check_attribute(*found, parameter, str("plugin '", id(), "'"));
     values.push_back(attribute_value(parameter, *found));
   }
   return values;

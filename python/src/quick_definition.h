@@ -16,6 +16,7 @@ struct PluginFunction {
   std::vector<int> attributes;
   bool wants_tactic = false;
   std::vector<std::string> keywords;  ///< names of its last parameters, which go by keyword
+  std::string fingerprint;            ///< tells its code from other code
 };
 
 /// A plugin that is defined by Python functions. The functions are set while the module that
@@ -24,7 +25,7 @@ class PythonDefinition final : public QuickDefinition {
  public:
   PythonDefinition(std::string plugin_namespace, std::string name,
                    std::vector<QuickParameter> parameters, int num_outputs, std::string signature,
-                   nb::object function);
+                   nb::object function, nb::dict enums);
 
   void set_impl(std::optional<DeviceType> device, PluginFunction function);
   void set_autotune(PluginFunction function) { autotune_ = std::move(function); }
@@ -45,6 +46,7 @@ class PythonDefinition final : public QuickDefinition {
                                   const FieldValues& attributes) const override;
   std::unique_ptr<Kernel> make_callback(const KernelArgs& args, const FieldValues& attributes,
                                         const QuickOutputs& outputs) const override;
+  std::string fingerprint(QuickMode mode) const override;
   KernelCode compile(const KernelArgs& args, const FieldValues& attributes) const override;
 
   /// "sample::circ_pad"
@@ -53,6 +55,9 @@ class PythonDefinition final : public QuickDefinition {
 
  private:
   const PluginFunction& impl(DeviceType device) const;
+  /// An attribute's value as its form has it: a scalar, text, bytes, list, tuple, member of an enum
+  /// or NumPy array.
+  nb::object attribute_value(const QuickParameter& attribute, const FieldValue& value) const;
   /// Python values of those of the attributes that the function takes.
   std::vector<nb::object> bind_attributes(const PluginFunction& function,
                                           const FieldValues& attributes) const;
@@ -83,13 +88,12 @@ class PythonDefinition final : public QuickDefinition {
   const int num_outputs_;
   const std::string signature_;  ///< of `register`, for messages
   int num_tensors_ = 0;
+  const Reference enums_;  ///< classes by the names of attributes
   PluginFunction register_;
   std::array<std::optional<PluginFunction>, 2> impls_;  // CPU, GPU
   std::optional<PluginFunction> autotune_, aot_impl_;
 };
 
-/// The Python value of an attribute: int, float, str, bytes, bool or a NumPy array.
-nb::object attribute_value(const QuickParameter& parameter, const FieldValue& value);
 /// The kernel that calls this `impl`. Inputs that no output is aliased to are read-only.
 std::unique_ptr<Kernel> make_callback_kernel(std::string plugin, const PluginFunction& impl,
                                              const std::vector<nb::object>& attributes,

@@ -11,11 +11,24 @@ using Type = AttributeProto::Type;
 
 template <class T>
 FieldValue field(const std::string& name, PluginFieldType type, const T* data, size_t count) {
-  return {name, type, static_cast<int32_t>(count), Blob::copy(data, count * sizeof(T))};
+  return {name, type, static_cast<int32_t>(count), copy_terminated(data, count * sizeof(T))};
 }
 
-std::optional<PluginFieldType> field_type(DataType dtype) {
-  switch (dtype) {
+FieldValue text_field(const AttributeProto& a) {
+  std::string all;
+  std::vector<int64_t> lengths;
+  for (const std::string& text : a.strings) {
+    all += text;
+    lengths.push_back(static_cast<int64_t>(text.size()));
+  }
+  FieldValue made = field(a.name, PluginFieldType::kCHAR, all.data(), all.size());
+  made.extents = std::move(lengths);
+  return made;
+}
+
+std::optional<PluginFieldType> field_type(const TensorProto& tensor) {
+  if (tensor.doubles) return PluginFieldType::kFLOAT64;
+  switch (tensor.dtype) {
     case DataType::kFLOAT:
       return PluginFieldType::kFLOAT32;
     case DataType::kHALF:
@@ -24,8 +37,9 @@ std::optional<PluginFieldType> field_type(DataType dtype) {
       return PluginFieldType::kBF16;
     case DataType::kINT8:
     case DataType::kBOOL:
-    case DataType::kUINT8:
       return PluginFieldType::kINT8;
+    case DataType::kUINT8:
+      return PluginFieldType::kINT16;  // which has all its values
     case DataType::kINT32:
       return PluginFieldType::kINT32;
     case DataType::kINT64:
@@ -33,6 +47,23 @@ std::optional<PluginFieldType> field_type(DataType dtype) {
     default:
       return std::nullopt;
   }
+}
+
+FieldValue tensor_field(const AttributeProto& a) {
+  const TensorProto& tensor = a.t;
+  const auto count = static_cast<size_t>(tensor.shape.numel());
+  FieldValue made{a.name, *field_type(tensor), static_cast<int32_t>(count), tensor.data};
+  if (tensor.doubles) made.data = tensor.doubles;
+  if (tensor.dtype == DataType::kUINT8) {
+    const std::vector<int16_t> widened(tensor.data.as<uint8_t>(),
+                                       tensor.data.as<uint8_t>() + count);
+    made.data = copy_terminated(widened.data(), count * sizeof(int16_t));
+  }
+  if (tensor.shape.rank() != 1) {
+    made.extents.emplace();
+    for (int64_t extent : tensor.shape) made.extents->push_back(extent);
+  }
+  return made;
 }
 
 /// Why no plugin field can hold the attribute; empty when one can.
@@ -43,11 +74,16 @@ std::string obstacle(const AttributeProto& a) {
     case Type::kString:
     case Type::kFloats:
     case Type::kInts:
+    case Type::kStrings:
       return {};
     case Type::kTensor:
-      if (field_type(a.t.dtype)) return {};
+      if (a.t.has_texts)
+        return str("attribute '", a.name, "' is a tensor of texts; plugins take a list of them");
+      if (field_type(a.t)) return {};
       return str("attribute '", a.name, "' has elements of type ", name(a.t.dtype),
                  ", which no plugin field has");
+    case Type::kGraph:
+      return str("attribute '", a.name, "' is a graph; plugins cannot take graphs");
     default:
       return str("attribute '", a.name,
                  "' is neither a number, a text nor an array; plugins cannot take it");
@@ -66,8 +102,10 @@ FieldValue to_field(const AttributeProto& a) {
       return field(a.name, PluginFieldType::kFLOAT32, a.floats.data(), a.floats.size());
     case Type::kInts:
       return field(a.name, PluginFieldType::kINT64, a.ints.data(), a.ints.size());
+    case Type::kStrings:
+      return text_field(a);
     case Type::kTensor:
-      return {a.name, *field_type(a.t.dtype), static_cast<int32_t>(a.t.shape.numel()), a.t.data};
+      return tensor_field(a);
     default:
       fail_with(ErrorCode::kINTERNAL_ERROR, "attribute '", a.name, "' has no field");
   }

@@ -1,5 +1,6 @@
 #include "plugin/field_conversion.h"
 
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <type_traits>
@@ -73,6 +74,20 @@ std::optional<std::vector<double>> read_reals(const FieldValue& field) {
   return std::nullopt;
 }
 
+/// Rounding is fine, except that of integers and beyond the largest number.
+void check_reals(const FieldValue& from, const std::vector<double>& values, const FieldValue& to,
+                 std::string_view owner) {
+  const std::vector<double> made = *read_reals(to);
+  const auto integers = read_integers(from);
+  for (size_t i = 0; i < values.size(); ++i) {
+    require(!integers || (made[i] < 0x1p63 && static_cast<int64_t>(made[i]) == (*integers)[i]),
+            owner, ": attribute '", from.name, "' must be ", name(to.type), ", which cannot hold ",
+            integers ? (*integers)[i] : 0);
+    require(std::isfinite(made[i]) == std::isfinite(values[i]), owner, ": attribute '", from.name,
+            "' must be ", name(to.type), ", which cannot hold ", values[i]);
+  }
+}
+
 Blob write_reals(const std::vector<double>& values, PluginFieldType type) {
   return Blob::make(values.size() * element_size(type) + 1, [&](void* to) {
     for (size_t i = 0; i < values.size(); ++i) {
@@ -99,10 +114,11 @@ Blob write_reals(const std::vector<double>& values, PluginFieldType type) {
 
 FieldValue convert_field(const FieldValue& value, PluginFieldType type, std::string_view owner) {
   if (value.type == type) return value;
-  FieldValue converted{value.name, type, value.length, {}};
+  FieldValue converted{value.name, type, value.length, {}, value.extents};
   if (is_real(type)) {
     if (const auto reals = read_reals(value)) {
       const Blob data = write_reals(*reals, type);
+      check_reals(value, *reals, {value.name, type, value.length, data}, owner);
       // One spare byte keeps empty arrays distinct from no data.
       converted.data = Blob(std::make_shared<Blob>(data), data.data(), data.size() - 1);
       return converted;

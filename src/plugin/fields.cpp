@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <iterator>
+#include <limits>
 
 #include "base/error.h"
 #include "plugin/field_conversion.h"
@@ -71,7 +72,44 @@ AttributeValue encode(const FieldValue& field) {
 
 [[noreturn]] void fail_decode(const Attribute& attribute) {
   fail("a plan's plugin field is stored as '", attribute.name,
-       "', which is not 'name:TYPE[length]' with a value of that type and length");
+       "', which is not 'name:TYPE[length]' or 'name:TYPE(extents)' with a value of that type and "
+       "size");
+}
+
+/// "[6]", or "(2,3)" with extents.
+std::string encode_size(const FieldValue& field) {
+  if (!field.extents) return str('[', field.length, ']');
+  std::string text = "(";
+  for (int64_t extent : *field.extents) text += str(text.size() > 1 ? "," : "", extent);
+  return text + ")";
+}
+
+void decode_size(const Attribute& attribute, std::string_view text, FieldValue& field) {
+  const bool has_extents = text.front() == '(';
+  if (text.back() != (has_extents ? ')' : ']')) fail_decode(attribute);
+  std::vector<int64_t> numbers;
+  const char* end = text.data() + text.size() - 1;
+  for (const char* next = text.data() + 1; next < end; ++next) {
+    int64_t number = -1;
+    const auto [rest, error] = std::from_chars(next, end, number);
+    if (error != std::errc() || number < 0 || (rest != end && *rest != ',') || rest + 1 == end)
+      fail_decode(attribute);
+    numbers.push_back(number);
+    next = rest;
+  }
+  if (!has_extents && numbers.size() != 1) fail_decode(attribute);
+  // Texts lie behind each other, the elements of an array are a product.
+  const bool is_sum = has_extents && field.type == PluginFieldType::kCHAR;
+  const bool is_empty = std::find(numbers.begin(), numbers.end(), 0) != numbers.end();
+  int64_t length = is_sum || is_empty ? 0 : 1;
+  for (int64_t number : numbers) {
+    if (number > std::numeric_limits<int32_t>::max() && (is_sum || !is_empty))
+      fail_decode(attribute);
+    if (is_sum || !is_empty) length = is_sum ? length + number : length * number;
+    if (length > std::numeric_limits<int32_t>::max()) fail_decode(attribute);
+  }
+  field.length = static_cast<int32_t>(length);
+  if (has_extents) field.extents = std::move(numbers);
 }
 
 template <class T, class Stored>
@@ -190,7 +228,7 @@ Attributes encode_fields(const FieldValues& values) {
   attributes.reserve(values.size());
   for (const FieldValue& value : values)
     attributes.push_back(
-        {str(value.name, ':', name(value.type), '[', value.length, ']'), encode(value)});
+        {str(value.name, ':', name(value.type), encode_size(value)), encode(value)});
   return attributes;
 }
 
@@ -201,20 +239,16 @@ FieldValues decode_fields(const Attributes& attributes) {
     // The field's own name may contain anything, so the type is looked for from the end.
     const std::string& text = attribute.name;
     const size_t colon = text.rfind(':');
-    const size_t bracket = text.rfind('[');
-    if (colon == std::string::npos || bracket == std::string::npos || bracket < colon ||
-        text.back() != ']')
+    const size_t bracket = text.find_last_of("[(");
+    if (colon == std::string::npos || bracket == std::string::npos || bracket < colon)
       fail_decode(attribute);
     const std::string_view type_name(text.data() + colon + 1, bracket - colon - 1);
     const auto* type = std::find(std::begin(kNames), std::end(kNames), type_name);
-    int32_t length = -1;
-    const char* end = text.data() + text.size() - 1;
-    const auto [rest, error] = std::from_chars(text.data() + bracket + 1, end, length);
-    if (type == std::end(kNames) || error != std::errc() || rest != end || length < 0)
-      fail_decode(attribute);
-    const auto field_type = static_cast<PluginFieldType>(type - kNames);
-    values.push_back(
-        {text.substr(0, colon), field_type, length, decode(attribute, field_type, length)});
+    if (type == std::end(kNames)) fail_decode(attribute);
+    FieldValue value{text.substr(0, colon), static_cast<PluginFieldType>(type - kNames), 0, {}};
+    decode_size(attribute, std::string_view(text).substr(bracket), value);
+    value.data = decode(attribute, value.type, value.length);
+    values.push_back(std::move(value));
   }
   return values;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,9 @@ struct FieldValue {
   PluginFieldType type = PluginFieldType::kUNKNOWN;
   int32_t length = 0;  ///< number of elements
   Blob data;
+  /// Of what is not a one-dimensional array: the extents; of a list of texts (kCHAR): the length of
+  /// each.
+  std::optional<std::vector<int64_t>> extents{};
 };
 using FieldValues = std::vector<FieldValue>;
 

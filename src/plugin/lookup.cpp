@@ -9,6 +9,7 @@
 #include "plugin/callback.h"
 #include "plugin/field_conversion.h"
 #include "plugin/quick.h"
+#include "plugin/quick_attributes.h"
 #include "plugin/registry.h"
 #include "plugin/v2_operator.h"
 #include "plugin/v3_creator.h"
@@ -27,20 +28,6 @@ const FieldValue* find(const FieldValues& values, std::string_view name) {
 std::string list_names(const FieldValues& values) {
   std::string names;
   for (const FieldValue& value : values) names += (names.empty() ? "" : ", ") + value.name;
-  return names.empty() ? "none" : names;
-}
-
-/// "pads: INT32 array, mode: text".
-std::string list_attributes(const std::vector<QuickParameter>& parameters) {
-  std::string names;
-  for (const QuickParameter& parameter : parameters) {
-    if (!parameter.is_attribute()) continue;
-    names += str(names.empty() ? "" : ", ", parameter.name, ": ",
-                 parameter.is_text   ? "text"
-                 : parameter.is_bool ? "BOOL"
-                                     : name(parameter.type),
-                 parameter.is_array && !parameter.is_text ? " array" : "");
-  }
   return names.empty() ? "none" : names;
 }
 
@@ -65,17 +52,12 @@ OperatorPtr make_quick(const PluginNode& node, std::shared_ptr<const QuickDefini
   for (const QuickParameter& parameter : parameters) {
     if (!parameter.is_attribute()) continue;
     const FieldValue* value = find(node.attributes, parameter.name);
-    require(value != nullptr, owner, " needs attribute '", parameter.name,
+    require(value != nullptr || parameter.default_value, owner, " needs attribute '",
+            parameter.name,
             "', which the node does not have; its attributes are: ", list_attributes(parameters),
             "; the node has: ", list_names(node.attributes));
-    FieldValue converted = convert_field(*value, parameter.type, owner);
-    require(parameter.is_array || converted.length == 1, owner, ": attribute '", parameter.name,
-            "' must be one value, but has ", converted.length);
-    if (parameter.is_bool)
-      for (int32_t i = 0; i < converted.length; ++i)
-        require((converted.data.as<uint8_t>()[i] & ~1) == 0, owner, ": attribute '", parameter.name,
-                "' must be a boolean, but is ", int{converted.data.as<int8_t>()[i]});
-    attributes.push_back(std::move(converted));
+    attributes.push_back(value != nullptr ? fit_attribute(*value, parameter, owner)
+                                          : *parameter.default_value);
   }
   const QuickMode mode = choose_mode(*definition, node.aot, flags.prefer_aot_python_plugins,
                                      flags.prefer_jit_python_plugins);
@@ -91,6 +73,8 @@ FieldValues fit_fields(const FieldValues& values, const PluginFieldCollection* d
     for (int32_t i = 0; declared != nullptr && i < declared->nbFields; ++i)
       if (declared->fields[i].name != nullptr && value.name == declared->fields[i].name)
         declaration = &declared->fields[i];
+    require(value.type != PluginFieldType::kCHAR || !value.extents, owner, ": attribute '",
+            value.name, "' is a list of texts, which no plugin field holds");
     const bool has_type = declaration != nullptr && declaration->type != PluginFieldType::kUNKNOWN;
     fitted.push_back(has_type ? convert_field(value, declaration->type, owner) : value);
     if (Blob& data = fitted.back().data; fitted.back().type == PluginFieldType::kCHAR)

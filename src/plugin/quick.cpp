@@ -139,7 +139,7 @@ class QuickPlugin final : public Operator {
   std::optional<std::string> timing_key() const override {
     return str("QuickPlugin ", id_of(*definition_),
                mode_ == QuickMode::kCompiled ? " compiled " : " callback ",
-               opwright::str(encode_fields(attributes_)));
+               definition_->fingerprint(mode_), ' ', opwright::str(encode_fields(attributes_)));
   }
 
   std::vector<PluginRequirement> requirements() const override {

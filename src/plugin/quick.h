@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,16 +21,37 @@ enum class ParameterKind : int32_t {
   kAttribute
 };
 
+/// What an attribute's value looks like to the functions.
+enum class AttributeForm : int32_t {
+  kScalar,
+  kText,   ///< kCHAR, in UTF-8
+  kBytes,  ///< kCHAR
+  kEnum,   ///< kCHAR, the name of one of its members
+  kArray,  ///< of any rank
+  kList,   ///< of scalars or texts
+  kTuple
+};
+
+/// A member of an enum; models may name it by its value.
+struct Enumerator {
+  std::string name;
+  std::optional<int64_t> number{};
+  std::optional<std::string> text{};
+  friend bool operator==(const Enumerator&, const Enumerator&) = default;
+};
+
 /// One parameter of a plugin that was defined by functions.
 struct QuickParameter {
   std::string name;
   ParameterKind kind = ParameterKind::kAttribute;
-  PluginFieldType type = PluginFieldType::kUNKNOWN;  ///< attributes: element type
-  bool is_array =
-      false;  ///< attributes: an array rather than one element (str and bytes are kCHAR arrays)
-  bool is_text = false;          ///< attributes: kCHAR array that is a str
-  bool is_bool = false;          ///< attributes: kINT8 (array) that is a bool
-  bool is_keyword_only = false;  ///< attributes: `register` takes it by keyword
+  // What follows is about attributes.
+  bool is_keyword_only = false;  ///< `register` takes it by keyword
+  AttributeForm form = AttributeForm::kScalar;
+  PluginFieldType type = PluginFieldType::kUNKNOWN;  ///< of the elements; kCHAR for texts
+  bool is_bool = false;                              ///< kINT8 that stands for booleans
+  int length = -1;                                   ///< of a tuple; -1: any
+  std::vector<Enumerator> enumerators{};             ///< of an enum
+  std::optional<FieldValue> default_value{};
 
   bool is_attribute() const { return kind == ParameterKind::kAttribute; }
 };
@@ -41,6 +63,8 @@ struct QuickOutputs {
   std::vector<bool>
       data_dependent;  ///< per output: whether a size tensor of the plugin tells an extent
 };
+
+enum class QuickMode : int32_t { kCallback, kCompiled };
 
 /// A plugin defined by functions (register, impl, autotune, aot_impl), as its front end supplies
 /// it. The engine's side of it, candidates, tuning, storage, is QuickPlugin. All calls may come
@@ -69,6 +93,8 @@ class QuickDefinition {
   virtual std::unique_ptr<Kernel> make_callback(const KernelArgs& args,
                                                 const FieldValues& attributes,
                                                 const QuickOutputs& outputs) const = 0;
+  /// Tells the code of `impl` (or, for kCompiled, of `aot_impl`) from other code, for timings.
+  virtual std::string fingerprint(QuickMode) const { return {}; }
   /// What `aot_impl` returns for the candidate in `args`.
   virtual KernelCode compile(const KernelArgs& args, const FieldValues& attributes) const = 0;
 };
@@ -81,8 +107,6 @@ std::shared_ptr<const QuickDefinition> find_quick(
     const std::string& plugin_namespace, const std::string& name,
     std::span<const std::shared_ptr<const QuickDefinition>> first = {});
 std::vector<std::shared_ptr<const QuickDefinition>> all_quick();
-
-enum class QuickMode : int32_t { kCallback, kCompiled };
 
 /// The operator of a plugin defined by functions: kind "QuickPlugin". In mode kCompiled,
 /// specialize() gives a CompiledKernel. `outputs` is what an earlier infer() found, where there was

@@ -42,6 +42,7 @@ from .._core._plugin import (
 )
 from ._decorators import aot_impl, autotune, impl, register
 from ._op import op
+from ._signature import SignatureError
 from ._torch import from_torch
 
 SizeTensorShapeExpr = ShapeExpr
@@ -54,6 +55,7 @@ __all__ = [
     "ShapeExpr",
     "ShapeExprs",
     "ShapeInput",
+    "SignatureError",
     "SizeTensorDesc",
     "SizeTensorShapeExpr",
     "SymExprs",

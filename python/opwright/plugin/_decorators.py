@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from .._core import DeviceType
 from .._core._plugin import Definition
+from ._fingerprint import fingerprint
 from ._signature import Signature, parse_function, parse_register
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -100,7 +101,13 @@ def register(plugin_id: str, lazy_register: bool = False) -> Callable[[F], F]:
                 f"{previous.source[0]}; choose another namespace or name"
             )
         definition = Definition(
-            namespace, name, signature.parameters, signature.num_outputs, signature.text, function
+            namespace,
+            name,
+            signature.parameters,
+            signature.num_outputs,
+            signature.text,
+            function,
+            signature.enums,
         )
         plugin = Plugin(plugin_id, source, signature, definition)
         if previous is not None and previous.signature.parameters == signature.parameters:
@@ -139,7 +146,12 @@ def impl(plugin_id: str, device: str | None = None) -> Callable[[F], F]:
         plugin.set(
             f"impl {device}",
             lambda d: d.set_impl(
-                _DEVICES[device], function, taken.attributes, taken.wants_tactic, taken.keywords
+                _DEVICES[device],
+                function,
+                taken.attributes,
+                taken.wants_tactic,
+                taken.keywords,
+                fingerprint(function),
             ),
         )
         return function
@@ -184,7 +196,12 @@ def aot_impl(plugin_id: str) -> Callable[[F], F]:
         taken = parse_function(
             plugin_id, "aot_impl", function, plugin.signature, ["outputs", "tactic"]
         )
-        plugin.set("aot_impl", lambda d: d.set_aot_impl(function, taken.attributes, taken.keywords))
+        plugin.set(
+            "aot_impl",
+            lambda d: d.set_aot_impl(
+                function, taken.attributes, taken.keywords, fingerprint(function)
+            ),
+        )
         return function
 
     return decorate

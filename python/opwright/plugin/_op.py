@@ -5,73 +5,16 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-import numpy as np
-
 from .._core import ITensor
 from .._core._plugin import ParameterKind, PluginCall
+from ._attributes import listing
 from ._decorators import Plugin, plugins
-from ._signature import Attribute
-
-
-def _mistyped(plugin: Plugin, attribute: Attribute, value: Any) -> TypeError:
-    found = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else repr(value)
-    return TypeError(f"plugin '{plugin.id}': attribute `{attribute}` cannot be {found}")
-
-
-def _array(plugin: Plugin, attribute: Attribute, value: Any) -> np.ndarray:
-    array = np.asarray(value)
-    if array.ndim != 1:
-        raise TypeError(
-            f"plugin '{plugin.id}': attribute `{attribute}` must be one-dimensional; an array of "
-            f"shape {array.shape} came"
-        )
-    if array.dtype == attribute.hint:
-        return array
-    if array.size and not np.can_cast(array.dtype, attribute.hint, "same_kind"):
-        raise _mistyped(plugin, attribute, array)
-    with np.errstate(all="ignore"):
-        converted = array.astype(attribute.hint)
-    if array.dtype.kind != "f" and not np.array_equal(converted, array):
-        raise TypeError(
-            f"plugin '{plugin.id}': attribute `{attribute}` cannot hold the values {array}"
-        )
-    return converted
-
-
-def _scalar(plugin: Plugin, attribute: Attribute, value: Any) -> Any:
-    """The value as its hint's type; integers serve as float, NumPy's scalars as Python's."""
-    accepted: dict[Any, tuple[type, ...]] = {
-        bool: (bool, np.bool_),
-        int: (int, np.integer),
-        float: (float, int, np.floating, np.integer),
-        str: (str,),
-        bytes: (bytes,),
-    }
-    is_bool = isinstance(value, (bool, np.bool_))
-    if not isinstance(value, accepted[attribute.hint]) or is_bool != (attribute.hint is bool):
-        raise _mistyped(plugin, attribute, value)
-    converted = attribute.hint(value)
-    if attribute.hint is int and not -(2**63) <= converted < 2**63:
-        raise TypeError(f"plugin '{plugin.id}': attribute `{attribute}` does not fit 64 bits")
-    return converted
-
-
-def _field(plugin: Plugin, attribute: Attribute, value: Any) -> Any:
-    """What the engine stores for an attribute."""
-    if attribute.is_array:
-        return _array(plugin, attribute, value)
-    value = _scalar(plugin, attribute, value)
-    if isinstance(value, (str, bytes)):
-        return value
-    if attribute.hint is bool:
-        return np.array([value], np.int8)
-    return np.array([value], np.int64 if attribute.hint is int else np.float64)
 
 
 def fields_of(plugin: Plugin, attributes: dict[str, Any]) -> list[Any]:
     """What the engine stores for these attributes and the default values of the others."""
     registered = plugin.signature.attributes
-    known = ", ".join(map(str, registered)) or "none"
+    known = listing(registered)
     for name in attributes:
         if name not in [attribute.name for attribute in registered]:
             raise TypeError(
@@ -85,7 +28,7 @@ def fields_of(plugin: Plugin, attributes: dict[str, Any]) -> list[Any]:
                 f"plugin '{plugin.id}': attribute '{attribute.name}' is missing; its attributes "
                 f"are: {known}"
             )
-        fields.append(_field(plugin, attribute, value))
+        fields.append(attribute.field(plugin.id, value))
     return fields
 
 
@@ -143,7 +86,7 @@ class PluginOp:
         tensors, positional = _tensors(plugin, args, attributes)
         names = [a.name for a in signature.attributes if not a.is_keyword_only]
         if len(positional) > len(names):
-            known = ", ".join(map(str, signature.attributes)) or "none"
+            known = listing(signature.attributes)
             raise TypeError(
                 f"plugin '{self._id}' takes {len(signature.tensors)} tensors and the attributes: "
                 f"{known}; {len(args)} positional arguments came, of which at most "

@@ -6,14 +6,12 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from .._core import PluginFieldType
 from .._core._plugin import (
+    AttributeForm,
     AutoTuneCombination,
     Parameter,
     ParameterKind,
@@ -22,47 +20,17 @@ from .._core._plugin import (
     Tensor,
     TensorDesc,
 )
+from ._attributes import EXPECTED, Attribute, AttributeType, HintError, listing, shown
 
-_SCALARS: dict[Any, dict[str, Any]] = {
-    int: {"type": PluginFieldType.INT64},
-    float: {"type": PluginFieldType.FLOAT64},
-    bool: {"type": PluginFieldType.INT8, "is_bool": True},
-    str: {"type": PluginFieldType.CHAR, "is_array": True, "is_text": True},
-    bytes: {"type": PluginFieldType.CHAR, "is_array": True},
+# Names that mean something else beside the attributes.
+_RESERVED = {
+    **dict.fromkeys(("outputs", "stream", "tactic"), "is a parameter of impl"),
+    **dict.fromkeys(("plugin_namespace", "plugin_version", "aot"), "chooses the plugin in ONNX"),
 }
-_ELEMENTS: dict[Any, dict[str, Any]] = {
-    np.int8: {"type": PluginFieldType.INT8},
-    np.int16: {"type": PluginFieldType.INT16},
-    np.int32: {"type": PluginFieldType.INT32},
-    np.int64: {"type": PluginFieldType.INT64},
-    np.float16: {"type": PluginFieldType.FLOAT16},
-    np.float32: {"type": PluginFieldType.FLOAT32},
-    np.float64: {"type": PluginFieldType.FLOAT64},
-    np.bool_: {"type": PluginFieldType.INT8, "is_bool": True},
-}
-_ATTRIBUTES = "int, float, str, bool, bytes or numpy.typing.NDArray[T] with T one of " + ", ".join(
-    t.__name__ for t in _ELEMENTS
-)
 
 
 class SignatureError(TypeError):
     """A function of a plugin has not the parameters or hints that it needs."""
-
-
-@dataclass
-class Attribute:
-    """One registered attribute: its name and its hint, a scalar type or a NumPy element type."""
-
-    name: str
-    hint: Any
-    is_array: bool
-    default: Any = inspect.Parameter.empty
-    """What `op` takes where the attribute is not given; `empty`: it must be given."""
-    is_keyword_only: bool = False
-
-    def __str__(self) -> str:
-        kind = f"NDArray[{self.hint.__name__}]" if self.is_array else self.hint.__name__
-        return f"{self.name}: {kind}"
 
 
 @dataclass
@@ -74,6 +42,12 @@ class Signature:
     attributes: list[Attribute]
     parameters: list[Parameter]
     num_outputs: int
+
+    @property
+    def enums(self) -> dict[str, Any]:
+        """The classes of the attributes that are enums."""
+        forms = {a.name: a.type for a in self.attributes}
+        return {n: t.element for n, t in forms.items() if t.form is AttributeForm.ENUM}
 
 
 @dataclass
@@ -87,13 +61,38 @@ class Taken:
     """The names of its last parameters, those that are keyword-only."""
 
 
+class _Verbatim:
+    """A hint that is printed as it was written."""
+
+    def __init__(self, hint: Any):
+        self._text = hint if isinstance(hint, str) else shown(hint)
+
+    def __repr__(self) -> str:
+        return self._text
+
+
 def describe(function: Callable[..., Any]) -> str:
     """The function's signature as it was written, in one line."""
-    return f"{function.__name__}{inspect.signature(function)}"
+    signature = inspect.signature(function)
+    empty = inspect.Parameter.empty
+    parameters = [
+        p if p.annotation is empty else p.replace(annotation=_Verbatim(p.annotation))
+        for p in signature.parameters.values()
+    ]
+    returned = signature.return_annotation
+    signature = signature.replace(
+        parameters=parameters,
+        return_annotation=returned if returned is empty else _Verbatim(returned),
+    )
+    return f"{getattr(function, '__name__', type(function).__name__)}{signature}"
 
 
 def _fail(plugin: str, kind: str, function: Callable[..., Any], message: str) -> typing.NoReturn:
-    raise SignatureError(f"plugin '{plugin}', {kind} function `{describe(function)}`: {message}")
+    code = getattr(function, "__code__", None)
+    place = "" if code is None else f" at {code.co_filename}:{code.co_firstlineno}"
+    raise SignatureError(
+        f"plugin '{plugin}', {kind} function `{describe(function)}`{place}: {message}"
+    )
 
 
 def _hints(plugin: str, kind: str, function: Callable[..., Any]) -> dict[str, Any]:
@@ -107,11 +106,15 @@ def _hints(plugin: str, kind: str, function: Callable[..., Any]) -> dict[str, An
         scope.update(frame.f_locals)
     try:
         return typing.get_type_hints(function, localns=scope)
-    except NameError as error:
+    except (NameError, SyntaxError, TypeError) as error:
         _fail(plugin, kind, function, f"a type hint cannot be resolved: {error}")
 
 
 def _parameters(plugin: str, kind: str, function: Callable[..., Any]) -> list[inspect.Parameter]:
+    if not callable(function) or isinstance(function, type):
+        raise SignatureError(
+            f"plugin '{plugin}': {kind} decorates a function, not {shown(type(function))}"
+        )
     parameters = list(inspect.signature(function).parameters.values())
     for parameter in parameters:
         if parameter.kind is parameter.VAR_KEYWORD:
@@ -141,14 +144,6 @@ def _tensor_kind(parameter: inspect.Parameter, hint: Any) -> ParameterKind | Non
     if parameter.kind is parameter.VAR_POSITIONAL:
         return ParameterKind.TENSORS
     return ParameterKind.SHAPE_INPUT if issubclass(hint, ShapeInput) else ParameterKind.TENSOR
-
-
-def _element_type(hint: Any) -> Any:
-    """T of NDArray[T]; None for other hints."""
-    if typing.get_origin(hint) is not np.ndarray:
-        return None
-    dtype = typing.get_args(hint)[-1]
-    return (typing.get_args(dtype) or (None,))[0]
 
 
 def _check_tensor(
@@ -183,18 +178,25 @@ def _attribute(
     if parameter.kind is parameter.VAR_POSITIONAL:
         message = f"'{parameter}' takes a variable number; only tensors may: `*{name}: TensorDesc`"
         _fail(plugin, "register", function, message)
-    how = (parameter.default, parameter.kind is parameter.KEYWORD_ONLY)
-    if hint in _SCALARS:
-        return Attribute(name, hint, False, *how)
-    element = _element_type(hint)
-    if element in _ELEMENTS:
-        return Attribute(name, element, True, *how)
-    _fail(
-        plugin,
-        "register",
-        function,
-        f"attribute '{name}' has the type {getattr(hint, '__name__', hint)}; expected {_ATTRIBUTES}",
-    )
+    if name in _RESERVED:
+        message = f"an attribute cannot be named '{name}', which {_RESERVED[name]}"
+        _fail(plugin, "register", function, message)
+    try:
+        attribute = Attribute(
+            name,
+            AttributeType.of(hint),
+            parameter.default,
+            parameter.kind is parameter.KEYWORD_ONLY,
+        )
+    except HintError as error:
+        reason = f"{error}; " if str(error) else ""
+        message = f"attribute '{name}' has the type {shown(hint)}; {reason}expected {EXPECTED}"
+        _fail(plugin, "register", function, message)
+    try:
+        attribute.parameter(plugin)
+    except TypeError as error:
+        _fail(plugin, "register", function, f"the default value of '{name}': {error}")
+    return attribute
 
 
 def _count_outputs(plugin: str, function: Callable[..., Any], hint: Any) -> int:
@@ -215,10 +217,11 @@ def _count_outputs(plugin: str, function: Callable[..., Any], hint: Any) -> int:
 
 def parse_register(plugin: str, function: Callable[..., Any]) -> Signature:
     """Tensors first, then attributes; the returned hint decides the number of outputs."""
+    parameters = _parameters(plugin, "register", function)
     hints = _hints(plugin, "register", function)
     tensors: dict[str, ParameterKind] = {}
     attributes: list[Attribute] = []
-    for parameter in _parameters(plugin, "register", function):
+    for parameter in parameters:
         name = parameter.name
         if name not in hints:
             _fail(plugin, "register", function, f"parameter '{name}' has no type hint")
@@ -235,12 +238,10 @@ def parse_register(plugin: str, function: Callable[..., Any]) -> Signature:
         _fail(plugin, "register", function, "a plugin needs at least one input: a TensorDesc")
     if "return" not in hints:
         _fail(plugin, "register", function, "the return type is not annotated: `-> TensorDesc`")
-    parameters = [Parameter(name, kind) for name, kind in tensors.items()]
-    for a in attributes:
-        how = _ELEMENTS[a.hint] | {"is_array": True} if a.is_array else _SCALARS[a.hint]
-        parameters.append(Parameter(a.name, **how, is_keyword_only=a.is_keyword_only))
+    declared = [Parameter(name, kind) for name, kind in tensors.items()]
+    declared += [attribute.parameter(plugin) for attribute in attributes]
     outputs = _count_outputs(plugin, function, hints["return"])
-    return Signature(describe(function), tensors, attributes, parameters, outputs)
+    return Signature(describe(function), tensors, attributes, declared, outputs)
 
 
 def parse_function(
@@ -279,7 +280,7 @@ def parse_function(
         _check_parameter(plugin, kind, function, parameter, tensor)
     for name in body[count:]:
         if name not in places:
-            known = ", ".join(map(str, registered.attributes)) or "none"
+            known = listing(registered.attributes)
             message = f"'{name}' is not an attribute of the plugin (those are: {known})"
             _fail(plugin, kind, function, f"{message}; {expected}")
     _check_hints(plugin, kind, function, registered, body, hints)
@@ -333,14 +334,34 @@ def _check_hints(
         hint, attribute = hints.get(name, Any), attributes[name]
         if hint is Any:
             continue
-        given = _element_type(hint) if attribute.is_array else hint
-        if given != attribute.hint:
-            found = getattr(hint, "__name__", hint)
+        try:
+            agrees = AttributeType.of(hint).agrees(attribute.type)
+        except HintError:
+            agrees = False
+        if not agrees:
+            found = shown(hint)
             message = f"attribute '{name}' is annotated as {found}, but registered as `{attribute}`"
             _fail(plugin, kind, function, message)
-    if kind == "impl" and hints.get("return") not in (None, type(None)):
+    if hints.get("outputs", Any) is not Any and not _holds(hints["outputs"], tensor):
+        message = f"'outputs' is a tuple: annotate it as Tuple[{tensor.__name__}]"
+        _fail(plugin, kind, function, message)
+    for name in ("stream", "tactic"):
+        if name not in attributes and hints.get(name, int) not in (int, Any):
+            _fail(plugin, kind, function, f"'{name}' is an int")
+    returned = hints.get("return", Any)
+    if kind == "impl" and returned not in (Any, None, type(None)):
         _fail(plugin, kind, function, "it writes into `outputs` and must return None")
-    if kind == "autotune" and "return" in hints:
-        entry = typing.get_args(hints["return"])
-        if entry and entry[0] is not AutoTuneCombination:
-            _fail(plugin, kind, function, "it must return a list of AutoTuneCombination")
+    if kind == "autotune" and returned is not Any and not _holds(returned, AutoTuneCombination):
+        _fail(plugin, kind, function, "it must return a list of AutoTuneCombination")
+    if kind == "aot_impl" and returned is not Any:
+        entries = typing.get_args(returned)
+        if (typing.get_origin(returned) or returned) is not tuple or len(entries) not in (0, 4):
+            message = "it must return (kernel name, code, KernelLaunchParams, SymIntExprs)"
+            _fail(plugin, kind, function, message)
+
+
+def _holds(hint: Any, element: type) -> bool:
+    """Whether a hint is a list or tuple of these, as far as it says what it holds."""
+    if (typing.get_origin(hint) or hint) not in (list, tuple, Sequence):
+        return False
+    return all(entry in (element, Any, ...) for entry in typing.get_args(hint))

@@ -7,10 +7,7 @@ import keyword
 import sys
 from collections.abc import Callable, Iterable
 from inspect import Parameter, Signature
-from typing import TYPE_CHECKING, Any, NoReturn, Tuple
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, List, NoReturn, Tuple
 
 from .._core._plugin import Tensor, TensorDesc
 from ._decorators import impl, register
@@ -25,9 +22,9 @@ _HINTS: dict[str, Any] = {
     "float": float,
     "bool": bool,
     "str": str,
-    "List[int]": npt.NDArray[np.int64],
-    "List[float]": npt.NDArray[np.float64],
-    "List[bool]": npt.NDArray[np.bool_],
+    "List[int]": List[int],
+    "List[float]": List[float],
+    "List[bool]": List[bool],
 }
 
 
@@ -126,7 +123,7 @@ class _Operator:
         """The tensors that it makes of its tensors and attributes."""
         args = self._args.copy()
         for slot, value in zip(self._slots, values):
-            args[slot] = value.tolist() if isinstance(value, np.ndarray) else value
+            args[slot] = value
         count = len(args) - len(self._keywords)
         results = self._overload(*args[:count], **dict(zip(self._keywords, args[count:])))
         if not isinstance(results, (tuple, list)):

@@ -94,6 +94,28 @@ TEST(Fields, StorageKeepsEveryBit) {
   EXPECT_EQ(back[9].data.size(), 2u);
 }
 
+TEST(Fields, StorageKeepsExtents) {
+  const int32_t numbers[] = {1, 2, 3, 4, 5, 6};
+  const FieldValues values = {
+      {"grid", PluginFieldType::kINT32, 6, Blob::copy(numbers, 24), std::vector<int64_t>{3, 1, 2}},
+      {"scalar", PluginFieldType::kINT32, 1, Blob::copy(numbers, 4), std::vector<int64_t>{}},
+      {"empty", PluginFieldType::kINT32, 0, copy_terminated(nullptr, 0),
+       std::vector<int64_t>{int64_t{1} << 40, 0}},
+      {"words", PluginFieldType::kCHAR, 5, Blob::copy("abcde", 5), std::vector<int64_t>{0, 3, 2}},
+      {"none", PluginFieldType::kCHAR, 0, copy_terminated(nullptr, 0), std::vector<int64_t>{}}};
+  const Attributes stored = encode_fields(values);
+  EXPECT_EQ(stored[0].name, "grid:INT32(3,1,2)");
+  EXPECT_EQ(stored[3].name, "words:CHAR(0,3,2)");
+  const FieldValues back = decode_fields(stored);
+  ASSERT_EQ(back.size(), values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    EXPECT_EQ(back[i].name, values[i].name);
+    EXPECT_EQ(back[i].length, values[i].length) << values[i].name;
+    EXPECT_EQ(back[i].extents, values[i].extents) << values[i].name;
+    EXPECT_EQ(back[i].data, values[i].data) << values[i].name;
+  }
+}
+
 TEST(Fields, ShowsNumbersAsNumbers) {
   const std::vector<int32_t> pads = {1, 2};
   const PluginField f = field("pads", PluginFieldType::kINT32, pads);
@@ -114,6 +136,15 @@ TEST(Fields, RefusesForeignStorage) {
                                          {"pads:INT32[1]", 1.0},
                                          {"pads:FLOAT32[1]", Floats{0.1}},
                                          {"pads:DIMS[2000000000]", Blob::copy("x", 1)},
+                                         {"pads:INT32(2,2)", Ints{1, 2, 3}},
+                                         {"pads:INT32(2,2]", Ints{1, 2, 3, 4}},
+                                         {"pads:INT32(2,)", Ints{1, 2}},
+                                         {"pads:INT32(,2)", Ints{1, 2}},
+                                         {"pads:INT32[1,2]", Ints{1, 2}},
+                                         {"pads:INT32[]", Ints{}},
+                                         {"pads:INT8(65536,65536)", Ints{}},
+                                         {"words:CHAR(2,3)", std::string("four")},
+                                         {"words:CHAR(9223372036854775807,1)", std::string()},
                                          {"", Ints{}}})
     EXPECT_CONTAINS(error_of([&] { decode_fields({bad}); }), "plugin field") << bad.name;
 }
@@ -146,6 +177,21 @@ TEST(ConvertField, RefusesWhatWouldChangeValues) {
   const FieldValue text{"k", PluginFieldType::kCHAR, 1, Blob::copy("a", 1)};
   EXPECT_CONTAINS(error_of([&] { convert_field(text, PluginFieldType::kFLOAT32, "p"); }),
                   "must be FLOAT32, but is CHAR");
+  // Integers are kept, floating values rounded, but not to infinity.
+  const int64_t odd = (int64_t{1} << 24) + 1, most = std::numeric_limits<int64_t>::max();
+  const FieldValue whole{"k", PluginFieldType::kINT64, 1, Blob::copy(&odd, 8)};
+  EXPECT_CONTAINS(error_of([&] { convert_field(whole, PluginFieldType::kFLOAT32, "p"); }),
+                  "must be FLOAT32, which cannot hold 16777217");
+  const FieldValue largest{"k", PluginFieldType::kINT64, 1, Blob::copy(&most, 8)};
+  EXPECT_CONTAINS(error_of([&] { convert_field(largest, PluginFieldType::kFLOAT64, "p"); }),
+                  "cannot hold 9223372036854775807");
+  const double reals[] = {0.1, std::numeric_limits<double>::infinity(), 1e300};
+  const FieldValue fine{"k", PluginFieldType::kFLOAT64, 2, Blob::copy(reals, 16)};
+  EXPECT_EQ(read<float>(convert_field(fine, PluginFieldType::kFLOAT32, "p")),
+            (std::vector<float>{0.1f, std::numeric_limits<float>::infinity()}));
+  const FieldValue huge{"k", PluginFieldType::kFLOAT64, 3, Blob::copy(reals, 24)};
+  EXPECT_CONTAINS(error_of([&] { convert_field(huge, PluginFieldType::kFLOAT32, "p"); }),
+                  "must be FLOAT32, which cannot hold 1e+300");
 }
 
 }  // namespace

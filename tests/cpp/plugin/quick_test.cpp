@@ -84,9 +84,9 @@ class Scale final : public QuickDefinition {
   std::vector<QuickParameter> parameters_ = {
       {.name = "x", .kind = ParameterKind::kTensor},
       {.name = "scale", .type = PluginFieldType::kFLOAT32},
-      {.name = "unused", .type = PluginFieldType::kINT32, .is_array = true},
+      {.name = "unused", .form = AttributeForm::kArray, .type = PluginFieldType::kINT32},
       {.name = "flag", .type = PluginFieldType::kINT8, .is_bool = true},
-      {.name = "mode", .type = PluginFieldType::kCHAR, .is_array = true, .is_text = true}};
+      {.name = "mode", .form = AttributeForm::kText, .type = PluginFieldType::kCHAR}};
 };
 
 template <class T>
