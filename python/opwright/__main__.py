@@ -28,9 +28,11 @@ def _say(message: object) -> None:
 
 def _own_frames(error: BaseException, file: str) -> str:
     """The traceback from the file's own first line on, without what ran it."""
-    entries = traceback.extract_tb(error.__traceback__)
+    entries = list(traceback.extract_tb(error.__traceback__))
     own = [i for i, entry in enumerate(entries) if Path(entry.filename).name == Path(file).name]
-    lines = traceback.format_list(entries[own[0] :] if own else entries)
+    if own or isinstance(error, SyntaxError):
+        entries = entries[own[0] :] if own else []
+    lines = traceback.format_list(entries)
     return "".join([*lines, *traceback.format_exception_only(type(error), error)]).rstrip()
 
 

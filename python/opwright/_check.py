@@ -90,6 +90,9 @@ class Checker:
             default = subject.place("types" if is_choice else "shapes")
             findings.raised("runs", error, f"building for {example}", default)
             return
+        if not possible:
+            findings.fail("runs", f"{example}: the engine runs without it", subject.place("call"))
+            return
         modes = [False] if subject.call_name else []
         if subject.kernel_name and (is_last or not example.is_made or not modes):
             modes.append(True)  # takes a compiler's time
@@ -110,7 +113,8 @@ class Checker:
             if len(passed) == 2:
                 self._agree("aot", passed[1], passed[0])
         listed = " | ".join(map(str, possible[:8])) + (" ..." if len(possible) > 8 else "")
-        findings.note("combinations", f"{len(possible)}: {listed}")
+        one_alone = "nothing to compare with " if len(possible) == 1 else f"{len(possible)}: "
+        findings.note("combinations", one_alone + listed)
         if reference is not None:
             self._keeps(reference, "", report_passed=True)
             if "clone" in subject.checks:

@@ -220,6 +220,11 @@ class LibraryPlugin(ClassPlugin):
         super().__init__(creator)
         self._library = library or "a C++ library"
 
+    @property
+    def advice(self) -> str:
+        call = f"opwright.testing.example('{self.id}', inputs=[...], ...)"
+        return f"write {call} to a file, and check that with --plugins {self._library}"
+
     def functions(self) -> list[Callable[..., Any]]:
         return []
 

@@ -25,7 +25,7 @@ def _is_accepted(subject: Subject, example: Example) -> None:
 
 def make_examples(subject: Subject, findings: Findings) -> list[Example]:
     """Random FP32 inputs of the ranks that the plugin accepts."""
-    advice = f"add opwright.testing.example('{subject.id}', inputs=[...], ...) to the file"
+    advice = subject.advice
     rng = np.random.default_rng(0)
 
     def inputs(layout: Layout, shape: tuple[int, ...]) -> list[np.ndarray | None]:

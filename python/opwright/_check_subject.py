@@ -226,6 +226,11 @@ class Subject(abc.ABC):
         """What a plugin made of the stored attributes would store otherwise; empty: nothing."""
         return ""
 
+    @property
+    def advice(self) -> str:
+        """How to give examples."""
+        return f"add opwright.testing.example('{self.id}', inputs=[...], ...) to the file"
+
     def lost_by_clone(self, watch: Watch) -> str:
         """What the clone that ran last would store otherwise than the plugin; empty: nothing."""
         return ""

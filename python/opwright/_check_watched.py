@@ -63,6 +63,8 @@ class _Watched:
         own = object.__getattribute__
         if name in ("_inner", "_watch", "_owner", "_output_type", "__class__"):
             return own(self, name)
+        if name == "_handle":  # by which the engine would take a library's plugin itself
+            raise AttributeError(name)
         inner = own(self, "_inner")
         if name in type(self).watched and hasattr(inner, name):
             return own(self, name)
@@ -232,6 +234,7 @@ class WatchedPluginV2(_Build, _Runtime):
     tactic = 0
     watched: tuple[str, ...] = (
         "clone",
+        "destroy",
         "enqueue",
         "get_output_data_type",
         "get_output_datatype",
@@ -249,6 +252,10 @@ class WatchedPluginV2(_Build, _Runtime):
         if copy is self._inner:
             self._watch.not_cloned = "clone returned the plugin itself; it must return a copy"
         return WatchedPluginV2(copy, self._watch) if hasattr(copy, "enqueue") else copy
+
+    def destroy(self) -> None:
+        if self._watch.clones:  # what stands for clones otherwise is one plugin, used on
+            self._inner.destroy()
 
     def _output_type(self, method: str, index: int, input_types: Any) -> Any:
         made = getattr(self._inner, method)(index, input_types)

@@ -12,6 +12,7 @@ does it in a test.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import sys
@@ -36,8 +37,8 @@ __all__ = ["CheckError", "NothingToCheckError", "Report", "Row", "check", "check
 
 _LIBRARY_SUFFIXES = (".so", ".dylib", ".dll")
 
-# By the plugin's id, what it is: a registered function or a creator.
-_examples: dict[str, list[Example]] = {}
+# By what makes the plugin: a creator, or the id of functions.
+_examples: dict[Any, list[Example]] = {}
 
 
 class CheckError(AssertionError):
@@ -56,25 +57,28 @@ def _creators() -> list[Any]:
     return list(_core.get_plugin_registry().all_creators)
 
 
-def _subject(
-    plugin: str | PluginOp | IPluginCreatorInterface, libraries: dict[str, str] | None = None
-) -> Subject:
-    """What is to be checked, by a name or an object."""
+def _source(plugin: str | PluginOp | IPluginCreatorInterface) -> Any:
+    """What makes the plugin: a creator, or the id of functions."""
     if isinstance(plugin, IPluginCreatorInterface):
-        if isinstance(plugin, (LibraryCreatorBase, LibraryCreatorV2)):
-            return LibraryPlugin(plugin, (libraries or {}).get(id_of(plugin), ""))
-        return ClassPlugin(plugin)
+        return plugin
     plugin_id = plugin.id if isinstance(plugin, PluginOp) else plugin
     if plugin_id in plugins:
-        return FunctionPlugin(plugins[plugin_id])
+        return plugin_id
     named = [c for c in _creators() if plugin_id in (id_of(c), c.name)]
     if len(named) == 1:
-        return _subject(named[0], libraries)
+        return named[0]
     known = ", ".join(sorted({*plugins, *map(id_of, _creators())})) or "none"
     if not named:
         raise ValueError(f"no plugin '{plugin_id}' is registered; registered are: {known}")
     versions = ", ".join(f"{id_of(c)} version {c.plugin_version}" for c in named)
     raise ValueError(f"'{plugin_id}' can be {versions}; pass the creator itself")
+
+
+def _subject(source: Any, library: str = "") -> Subject:
+    """What is to be checked; `library` is where it comes from."""
+    if isinstance(source, (LibraryCreatorBase, LibraryCreatorV2)):
+        return LibraryPlugin(source, library)
+    return FunctionPlugin(plugins[source]) if isinstance(source, str) else ClassPlugin(source)
 
 
 def _example(
@@ -107,9 +111,8 @@ def example(
         largest element; by default by the lowest type: 1e-5 FP32, 5e-3 FP16, 4e-2 BF16.
     :param attributes: of the plugin, as in a call of ``op``; the fields of a creator.
     """
-    plugin_id = _subject(plugin).id
     made = _example(inputs, shape_inputs, rtol, attributes)
-    _examples.setdefault(plugin_id, []).append(made)
+    _examples.setdefault(_source(plugin), []).append(made)
 
 
 def check(
@@ -129,14 +132,17 @@ def check(
     :raises CheckError: with the table, if one failed.
     """
     made = _example(inputs, shape_inputs, rtol, attributes)
-    report = Checker(_subject(plugin)).check([made])
+    report = Checker(_subject(_source(plugin))).check([made])
     if not report.ok:
         raise CheckError(report)
     return report
 
 
-def _run(file: Path) -> None:
-    """Runs a Python file as a module of its name, beside which others are found."""
+def _run(file: Path) -> list[Any]:
+    """Runs a Python file as a module of its name, beside which others are found.
+
+    :returns: the creators that it holds in variables, which it may register only as a program.
+    """
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None:
         raise NothingToCheckError(f"'{file}' is neither a Python file nor a library")
@@ -144,6 +150,14 @@ def _run(file: Path) -> None:
     sys.modules[file.stem] = module
     sys.path.insert(0, str(file.parent))
     spec.loader.exec_module(module)
+    held = dict.fromkeys(v for v in vars(module).values() if isinstance(v, IPluginCreatorInterface))
+    return list(held)
+
+
+def _teller(
+    subject: Subject, progress: Callable[[str], None] | None
+) -> Callable[[str], None] | None:
+    return None if progress is None else lambda what: progress(f"{subject.id}: {what}")
 
 
 def check_file(
@@ -154,7 +168,8 @@ def check_file(
     progress: Callable[[str], None] | None = None,
 ) -> list[Report]:
     """Runs a Python file, or loads a C++ library, and checks the plugins that it registers: those
-    of functions, and those of creators in the process's registry. The file has the examples.
+    of functions, and those of creators in the process's registry or in the file's variables. The
+    file has the examples.
 
     :param path: of the file.
     :param only: the id of the one plugin to check.
@@ -166,34 +181,33 @@ def check_file(
     if not file.is_file():
         raise NothingToCheckError(f"there is no file '{path}'")
     functions, creators = dict(plugins), _creators()
+    registry = _core.get_plugin_registry()
     _examples.clear()
-    origins: dict[str, str] = {}
+    origins: dict[Any, str] = {}
     is_library = file.suffix in _LIBRARY_SUFFIXES
     for library in [*libraries, *([file] if is_library else [])]:
         before = _creators()
-        _core.get_plugin_registry().load_library(library)
-        origins |= {id_of(c): os.fspath(library) for c in _creators() if c not in before}
-    if not is_library:
-        _run(file.resolve())
-    found: list[Any] = [i for i, plugin in plugins.items() if functions.get(i) is not plugin]
-    found += [c for c in _creators() if c not in creators]
-    subjects = [_subject(plugin, origins) for plugin in found]
-    names = ", ".join(subject.id for subject in subjects) or "none"
-    if only is not None:
-        subjects = [subject for subject in subjects if subject.id == only]
-        if not subjects:
+        registry.load_library(library)
+        origins |= {c: os.fspath(library) for c in _creators() if c not in before}
+    with contextlib.ExitStack() as stack:
+        for creator in [] if is_library else _run(file.resolve()):
+            if creator not in _creators():
+                registry.register_creator(creator, creator.plugin_namespace)
+                stack.callback(registry.deregister_creator, creator)
+        found: list[Any] = [i for i, p in plugins.items() if functions.get(i) is not p]
+        found += [c for c in _creators() if c not in creators]
+        subjects = {source: _subject(source, origins.get(source, "")) for source in found}
+        ids = [subject.id for subject in subjects.values()]
+        if only is not None and only not in ids:
+            names = ", ".join(ids) or "none"
             raise NothingToCheckError(f"'{path}' registers no plugin '{only}'; it has {names}")
-    if not subjects:
-        raise NothingToCheckError(
-            f"'{path}' registers no plugin, neither by opwright.plugin.register nor by "
-            "register_creator of opwright.get_plugin_registry()"
-        )
-
-    def report(subject: Subject) -> Report:
-        def tell(what: str) -> None:
-            if progress is not None:
-                progress(f"{subject.id}: {what}")
-
-        return Checker(subject, tell).check(_examples.get(subject.id, []))
-
-    return [report(subject) for subject in subjects]
+        if not subjects:
+            raise NothingToCheckError(
+                f"'{path}' registers no plugin, neither by opwright.plugin.register nor by "
+                "register_creator of opwright.get_plugin_registry(), and has no creator"
+            )
+        return [
+            Checker(subject, _teller(subject, progress)).check(_examples.get(source, []))
+            for source, subject in subjects.items()
+            if only in (None, subject.id)
+        ]

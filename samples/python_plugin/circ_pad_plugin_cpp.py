@@ -4,6 +4,11 @@ import common
 
 import opwright as trt
 
+# For `python -m opwright check circ_pad_plugin_cpp.py --plugins build/libcirc_pad_plugin.so`.
+creator = trt.get_plugin_registry().get_creator("CircPadPlugin", "1", "")
+if creator is not None:
+    common.add_example(creator)
+
 if __name__ == "__main__":
     parser = common.argument_parser(__doc__)
     parser.add_argument(

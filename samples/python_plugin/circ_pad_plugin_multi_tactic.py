@@ -108,6 +108,9 @@ class CircPadCreator(trt.IPluginCreatorV3One):
         return CircPadPlugin(pads_of(field_collection), self.per_format_tactics)
 
 
+creator = CircPadCreator(per_format_tactics=False)
+common.add_example(creator)
+
 if __name__ == "__main__":
     parser = common.argument_parser(__doc__)
     parser.add_argument(

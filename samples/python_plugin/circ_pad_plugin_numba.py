@@ -29,5 +29,8 @@ class CircPadPlugin(CircPadPluginV2):
         circ_pad(x.view(bits).reshape(x_dims), y.view(bits).reshape(y_dims), before)
 
 
+creator = CircPadCreatorV2(CircPadPlugin)
+common.add_example(creator)
+
 if __name__ == "__main__":
-    common.main(__doc__, CircPadCreatorV2(CircPadPlugin))
+    common.main(__doc__, creator)

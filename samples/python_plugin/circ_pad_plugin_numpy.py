@@ -17,5 +17,8 @@ class CircPadPlugin(CircPadPluginV2):
         )
 
 
+creator = CircPadCreatorV2(CircPadPlugin)
+common.add_example(creator)
+
 if __name__ == "__main__":
-    common.main(__doc__, CircPadCreatorV2(CircPadPlugin))
+    common.main(__doc__, creator)

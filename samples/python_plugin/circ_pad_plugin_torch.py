@@ -24,5 +24,8 @@ class CircPadPlugin(CircPadPluginV2):
             y.copy_(torch.nn.functional.pad(x, self.pads.tolist(), mode="circular"))
 
 
+creator = CircPadCreatorV2(CircPadPlugin)
+common.add_example(creator)
+
 if __name__ == "__main__":
-    common.main(__doc__, CircPadCreatorV2(CircPadPlugin))
+    common.main(__doc__, creator)

@@ -1,6 +1,8 @@
 """Circular padding with a Triton kernel. On the CPU Triton's interpreter runs it, which is slow."""
 
+import contextlib
 import os
+import threading
 
 import common
 
@@ -14,6 +16,9 @@ from circ_pad_plugin import CircPadCreatorV2, CircPadPluginV2, as_four_axes
 from circ_pad_plugin_torch import on_stream
 
 from opwright.plugin import Tensor
+
+# The interpreter keeps the place in the grid in a global variable: one thread at a time may use it.
+one_at_a_time = contextlib.nullcontext() if common.default_is_gpu() else threading.Lock()
 
 BLOCK = 1024 if common.default_is_gpu() else 16384  # the interpreter takes its time per program
 
@@ -36,7 +41,8 @@ def circ_pad_kernel(x, y, x_dims, y_dims, before, count, BLOCK: tl.constexpr):
 def circ_pad(x: torch.Tensor, y: torch.Tensor, x_dims, y_dims, before) -> None:
     """Pads x into y, seen as four axes; `before` is what is added in front of each."""
     count = y.numel()
-    circ_pad_kernel[(triton.cdiv(count, BLOCK),)](x, y, x_dims, y_dims, before, count, BLOCK)
+    with one_at_a_time:
+        circ_pad_kernel[(triton.cdiv(count, BLOCK),)](x, y, x_dims, y_dims, before, count, BLOCK)
 
 
 class CircPadPlugin(CircPadPluginV2):
@@ -47,5 +53,8 @@ class CircPadPlugin(CircPadPluginV2):
             circ_pad(x, y, *as_four_axes(input_desc[0], output_desc[0], self.pads))
 
 
+creator = CircPadCreatorV2(CircPadPlugin)
+common.add_example(creator)
+
 if __name__ == "__main__":
-    common.main(__doc__, CircPadCreatorV2(CircPadPlugin))
+    common.main(__doc__, creator)

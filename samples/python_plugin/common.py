@@ -15,6 +15,7 @@ import onnx
 from onnx import TensorProto, helper
 
 import opwright as trt
+from opwright import testing
 
 SHAPE = (10, 3, 32, 32)
 PADS = (1, 2, 3, 4)  # before and after the last axis, before and after the one in front of it
@@ -114,6 +115,12 @@ def error(y: np.ndarray, x: np.ndarray) -> float:
     if y.shape != expected.shape or y.dtype != expected.dtype:
         sys.exit(f"FAILED: {y.dtype}{y.shape} came, expected {expected.dtype}{expected.shape}")
     return float(np.abs(y.astype(np.float64) - expected).max())
+
+
+def add_example(creator: Any) -> None:
+    """What `python -m opwright check` is to check the creator's plugin with."""
+    x = np.random.default_rng(0).random((2, 3, 8, 9), np.float32)
+    testing.example(creator, [x], pads=PADS)
 
 
 def main(description: str | None, creator: Any, gpu: bool = False) -> None:

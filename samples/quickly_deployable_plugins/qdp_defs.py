@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import threading
 from enum import IntEnum
 from typing import List, Tuple
 
@@ -14,9 +15,12 @@ import opwright as trt
 import opwright.plugin as trtp
 from opwright import aot
 
-# Without a GPU Triton's kernels are interpreted, which is slow. Read where a kernel is defined.
+# Without a GPU Triton's kernels are interpreted, which is slow. Read where a kernel is defined. The
+# interpreter keeps the place in the grid in a global variable: one thread at a time may use it.
+triton_lock = contextlib.nullcontext()
 if trt.Builder(trt.Logger()).create_builder_config().default_device_type == trt.DeviceType.CPU:
     os.environ["TRITON_INTERPRET"] = "1"
+    triton_lock = threading.Lock()
 
 import torch  # noqa: E402
 import triton  # noqa: E402
@@ -60,7 +64,7 @@ def add_plugin_impl(
     log.debug("Executing for inp0.dtype=%s, outputs[0].dtype=%s", inp0.dtype, outputs[0].dtype)
     x, y = torch.from_dlpack(inp0), torch.from_dlpack(outputs[0])
     grid = (triton.cdiv(inp0.numel(), block_size),)
-    with on_stream(stream):
+    with on_stream(stream), triton_lock:
         add_kernel[grid](x, y, inp0.numel(), BLOCK_SIZE=block_size)
 
 
@@ -192,7 +196,8 @@ def circ_pad_plugin_impl(
     with on_stream(stream):
         if tactic == Tactic.TRITON:
             sizes = *x.shape[-2:], *y.shape[-2:], int(pads[2]), int(pads[0]), y.numel()
-            circ_pad_kernel[(triton.cdiv(y.numel(), 1024),)](x, y, *sizes, BLOCK_SIZE=1024)
+            with triton_lock:
+                circ_pad_kernel[(triton.cdiv(y.numel(), 1024),)](x, y, *sizes, BLOCK_SIZE=1024)
         else:  # TORCH, also where no tactics are named
             y.copy_(torch.nn.functional.pad(x, pads.tolist(), mode="circular"))
 

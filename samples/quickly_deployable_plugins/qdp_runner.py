@@ -17,8 +17,16 @@ from onnx import TensorProto, helper
 
 import opwright as trt
 import opwright.plugin as trtp
+import opwright.testing
 
 PADS = np.array([1, 2, 3, 4], np.int32)  # before and after the last axis, then the one before it
+
+# What `python -m opwright check qdp_runner.py` checks the plugins with.
+IMAGE = np.random.default_rng(0).random((2, 3, 6, 5), np.float32)
+opwright.testing.example(trtp.op.sample.elemwise_add_plugin, [IMAGE], block_size=1024)
+opwright.testing.example(trtp.op.sample.elemwise_add_plugin_, [IMAGE], delta=2)
+opwright.testing.example(trtp.op.sample.non_zero_plugin, [np.round(IMAGE[0, 0])])
+opwright.testing.example(trtp.op.sample.circ_pad_plugin, [IMAGE], pads=PADS)
 
 
 def random_input(shape=(10, 3, 32, 32)) -> np.ndarray:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import re
 import subprocess
 import sys
-import textwrap
 import time
 from typing import Tuple
 
@@ -434,105 +432,12 @@ def test_indices_stay_as_they_are():
     assert results(report)["profile"] == "skip"
 
 
-# The command -----------------------------------------------------------------------------------
+def test_what_is_not_a_number_and_signs_of_zero_are_compared_by_their_bits():
+    def root(x, k, outputs, stream):
+        with np.errstate(invalid="ignore"):
+            np.sqrt(np.asarray(x), out=np.asarray(outputs[0]))
 
-FILE = """
-    import numpy as np
-    import opwright.plugin as trtp
-    {imports}
-
-    @trtp.register("file{n}::good")
-    def desc(x: trtp.TensorDesc, k: float{default}) -> trtp.TensorDesc:
-        return x.like()
-
-    @trtp.impl("file{n}::good")
-    def run(x, k, outputs, stream):
-        np.multiply(x, np.float32(k), out=np.asarray(outputs[0]))
-
-    @trtp.register("file{n}::bad")
-    def bad_desc(x: trtp.TensorDesc) -> trtp.TensorDesc:
-        return x.like()
-
-    @trtp.impl("file{n}::bad")
-    def bad(x, outputs, stream):
-        np.asarray(outputs[0])[:-1] = np.asarray(x)[:-1]
-    {more}
-"""
-
-
-def write(folder, n, imports="", default=" = 2.0", more=""):
-    file = folder / f"my_ops_{n}.py"
-    text = FILE.format(n=n, imports=imports, default=default, more=more)
-    file.write_text(textwrap.dedent(text))
-    return file
-
-
-def command(*arguments, folder):
-    return subprocess.run(
-        [sys.executable, "-m", "opwright", "check", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-    )
-
-
-def test_the_command_prints_a_table_and_fails(tmp_path):
-    file = write(tmp_path, 0)
-    done = command(file, folder=tmp_path)
-    assert done.returncode == 1, done.stderr
-    good, bad = done.stdout.split("\n\n")
-    assert good.startswith("file0::good\n") and "FAIL" not in good
-    assert "made here, FP32 [5], [4, 5]" in good
-    assert "written        FAIL" in bad and f"at {file.name}:18 (bad)" in bad
-
-
-def test_the_command_gives_json(tmp_path):
-    more = 'opwright.testing.example("file1::good", inputs=[np.ones((2, 3), np.float32)], k=3.0)'
-    file = write(tmp_path, 1, "import opwright.testing", "", more)
-    done = command(file, "--only", "file1::good", "--json", folder=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (report,) = json.loads(done.stdout)
-    assert report["plugin"] == "file1::good" and report["ok"]
-    example = next(row for row in report["rows"] if row["check"] == "example")
-    assert example == {"check": "example", "result": "ok", "detail": "", "where": ""}
-
-
-def test_a_plugin_that_cannot_be_tried_without_an_example(tmp_path):
-    file = write(tmp_path, 2, default="")
-    reports = testing.check_file(file, "file2::good")
-    assert reports[0].failed == ["example"]
-    row = reports[0].rows[0]
-    assert "attribute 'k' is missing" in row.detail
-    assert "add opwright.testing.example('file2::good', inputs=[...], ...)" in row.detail
-
-
-def test_several_examples_make_the_profile(tmp_path):
-    more = """
-    for columns in (4, 2, 9):
-        opwright.testing.example("file3::good", [np.ones((3, columns), np.float32)])
-        opwright.testing.example("file3::bad", [np.ones((1, columns), np.float32)])
-    """
-    file = write(tmp_path, 3, "import opwright.testing", more=more)
-    good, bad = testing.check_file(file)
-    assert good.ok and bad.failed == ["written"]
-    assert "(and 2 more)" in next(row.detail for row in bad.rows if row.check == "written")
-
-
-@pytest.mark.parametrize(
-    "text, says",
-    [("", "registers no plugin"), ("raise ValueError('mine')", "in <module>\n")],
-)
-def test_the_command_says_that_there_is_nothing_to_check(tmp_path, text, says):
-    file = tmp_path / "empty.py"
-    file.write_text(text)
-    done = command(file, folder=tmp_path)
-    assert done.returncode == 2 and says in done.stderr
-
-
-def test_only_one_that_the_file_has(tmp_path):
-    file = write(tmp_path, 4)
-    with pytest.raises(testing.NothingToCheckError, match="registers no plugin 'file4::worse'"):
-        testing.check_file(file, "file4::worse")
+    assert failures(unary(root), np.array([-0.0, -1, np.nan, np.inf, 4], np.float32)) == []
 
 
 def test_importing_the_package_does_not_import_the_checks():
