@@ -64,7 +64,8 @@ void bind_logger(nb::module_& m) {
   base.def(nb::init<>()).def("log", &ILogger::log, nb::arg("severity"), nb::arg("msg"));
 
   nb::class_<Logger, ILogger>(m, "Logger", "Writes messages of at least `min_severity` to stderr.")
-      .def(nb::init<Severity>(), nb::arg("min_severity") = Severity::kWARNING)
+      .def(nb::init<Severity>(),
+           nb::arg("min_severity").sig("ILogger.Severity.WARNING") = Severity::kWARNING)
       .def_rw("min_severity", &Logger::min_severity)
       .def("log", &Logger::log, nb::arg("severity"), nb::arg("msg"));
 }

@@ -22,7 +22,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-ALL_PAGES = [*PAGES, ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("samples/*/README.md"))]
+REFERENCE = sorted((ROOT / "docs" / "reference").glob("*.md"))
+ALL_PAGES = [
+    *PAGES,
+    *REFERENCE,
+    ROOT / "CONTRIBUTING.md",
+    *sorted(ROOT.glob("samples/*/README.md")),
+]
 FRAMEWORKS = {"torch"}  # that users of the package may not have
 FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -116,19 +122,40 @@ def test_make_targets_exist(page):
     assert used <= targets
 
 
+def leads_somewhere(page: Path, link: str) -> bool:
+    path, _, heading = link.partition("#")
+    target = page.parent / path if path else page
+    if not heading or not target.exists():
+        return target.exists()
+    titles = re.findall(r"^#+ (.*)$", FENCE.sub("", target.read_text()), re.MULTILINE)
+    return heading in [re.sub(r"[^\w -]", "", t.lower()).replace(" ", "-") for t in titles]
+
+
 @pytest.mark.parametrize("page", ALL_PAGES, ids=name_of)
 def test_links_and_paths_lead_somewhere(page):
     text = FENCE.sub("", page.read_text())
-    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text)]
-    missing = [
-        link
-        for link in links
-        if link and not link.startswith("http") and not (page.parent / link).exists()
-    ]
+    links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if not link.startswith("http")]
+    missing = [link for link in links if not leads_somewhere(page, link)]
     folders = "bench|cli|cmake|docs|include|python|samples|src|tests|tools"
     paths = re.findall(rf"`((?:{folders})/[\w./-]*)`", text)
     missing += [path for path in paths if not (ROOT / path).exists()]
     assert missing == []
+
+
+def test_messages_are_those_of_the_sources():
+    page = ROOT / "docs" / "decorator-plugins.md"
+    (table,) = re.findall(
+        r"^\| message \|.*\n\|[-|]+\n((?:\|.*\n)+)", page.read_text(), re.MULTILINE
+    )
+    cells = [row.split(" | ")[0] for row in table.splitlines() if "NumPy's" not in row]
+    fragments = [
+        f for cell in cells for m in re.findall(r"`([^`]+)`", cell) for f in m.split(" … ")
+    ]
+    assert len(fragments) > 10
+    files = [f for folder in ("src", "python") for f in (ROOT / folder).rglob("*.[cp][py]*")]
+    # Literals that follow each other are one; what stands between pieces of a message goes.
+    text = re.sub(r'"\s*f?"', "", "\n".join(f.read_text() for f in files if f.is_file()))
+    assert [f for f in fragments if f not in text] == []
 
 
 def test_a_block_for_a_framework_that_is_not_installed_is_found(monkeypatch):
