@@ -307,13 +307,13 @@ class CallableEngine {
     return address != nullptr ? address : nothing;
   }
 
-  /// The part of an output that was written, where its extent depended on data.
+  /// The part of an output that was written, where its extents depended on data: elements lie as
+  /// densely as the true extents make them.
   static nb::object trim(nb::object array, const Shape& allocated, const Shape& actual) {
     if (allocated == actual) return array;
-    nb::list ranges;
-    for (int64_t extent : actual)
-      ranges.append(nb::slice(nb::int_(0), nb::int_(extent), nb::none()));
-    nb::object part = array[nb::tuple(ranges)];
+    const nb::slice written(nb::int_(0), nb::int_(actual.numel()), nb::none());
+    nb::object flat = array.attr("reshape")(-1);
+    nb::object part = nb::object(flat[written]).attr("reshape")(to_tuple(actual));
     return nb::hasattr(part, "copy") ? part.attr("copy")() : part.attr("clone")();
   }
 

@@ -209,11 +209,11 @@ std::vector<OutputInfo> PythonDefinition::infer(InferContext& context,
     if (symbols.contains(size.placeholder))
       reject(context.layer, "outputs ", size.index, " and ", o, " are the same size tensor");
     size.index = static_cast<int>(o);
-    const Expr opt = replace_symbols(size.opt.expr, symbols);
-    const Expr upper_bound = replace_symbols(size.upper_bound.expr, symbols);
+    const Expr &opt = size.opt.expr, &upper_bound = size.upper_bound.expr;
     if (has_placeholder(opt) || has_placeholder(upper_bound))
-      reject(context.layer, "the bounds of size tensor ", o,
-             " depend on a size tensor that is not among the outputs before it");
+      reject(context.layer, "opt or upper_bound of size tensor ", o,
+             " depends on a size tensor of the plugin itself; they bound memory that is needed "
+             "before it runs");
     if (upper_bound.is_constant() && upper_bound.constant() < 0)
       reject(context.layer, "the upper bound of size tensor ", o, " is ", upper_bound.constant());
     symbols[size.placeholder] = context.declare_size_tensor(size.index, opt, upper_bound);
@@ -266,7 +266,7 @@ std::pair<std::vector<nb::object>, nb::tuple> PythonDefinition::describe_ports(
   for (const nb::object& output : inferred) {
     if (!nb::isinstance<SizeTensorDesc>(output)) continue;
     const auto& size = nb::cast<SizeTensorDesc&>(output);
-    sizes[size.placeholder] = replace_symbols(size.upper_bound.expr, sizes);
+    sizes[size.placeholder] = size.upper_bound.expr;
   }
   nb::list list;
   for (size_t o = 0; o < outputs.size(); ++o) {

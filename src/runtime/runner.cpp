@@ -19,21 +19,34 @@ struct SizeGroup {
     DataType type = DataType::kINT64;
     void* const* address = nullptr;  ///< the slot of the output
   };
+  int step = 0;
   std::vector<Size> sizes;
-  std::vector<int> steps;      ///< to be told of their shapes
-  std::vector<size_t> values;  ///< to be computed, as indices of Runner::values_
-  uint64_t epoch = 0;          ///< of the shapes that they know
+  std::vector<size_t> outputs;  ///< of the step: those whose extents they tell
+  std::vector<int> steps;       ///< to be told of their shapes
+  std::vector<size_t> values;   ///< to be computed, as indices of Runner::values_
+  uint64_t epoch = 0;           ///< of the shapes that they know
 };
 
 namespace {
 
+/// "QuickPlugin 'sample::circ_pad'": with the plugin, or the plugin's kernel, where it is one.
+std::string describe(const PlanStep& step, const Operator& op) {
+  std::string text = step.kind;
+  for (const PluginRequirement& plugin : op.requirements()) {
+    text += " '" + (plugin.plugin_namespace.empty() ? "" : plugin.plugin_namespace + "::") +
+            plugin.name + "'";
+  }
+  for (const CodeObject& code : op.code()) text += " '" + code.name + "'";
+  return text;
+}
+
 /// Throws `error` anew with the layer's name, unless it names one already.
-[[noreturn]] void rethrow(const Error& error, const PlanStep& step) {
+[[noreturn]] void rethrow(const Error& error, const PlanStep& step, const Operator& op) {
   const std::string message = error.what();
   const std::string name = "'" + step.name + "'";
   if (message.starts_with("layer '") || message.find(name) != std::string::npos)
     throw Error(error.code(), message);
-  throw Error(error.code(), "layer " + name + " (" + step.kind + "): " + message);
+  throw Error(error.code(), "layer " + name + " (" + describe(step, op) + "): " + message);
 }
 
 }  // namespace
@@ -95,7 +108,7 @@ void Runner::make_kernel(int number, const ProfileValues& profile, const PluginS
     kernels_.push_back(engine_.op(profile_, number)->make_kernel(args));
     workspace_size_ = std::max(workspace_size_, kernels_.back()->workspace_size());
   } catch (const Error& error) {
-    rethrow(error, step);
+    rethrow(error, step, *engine_.op(profile_, number));
   }
 }
 
@@ -195,14 +208,20 @@ void Runner::connect() {
 void Runner::group_sizes() {
   for (size_t i = 0; i < schedule_.steps.size(); ++i) {
     const PlanStep& step = schedule_.steps[i];
+    const auto number = static_cast<int32_t>(i);
     auto group = std::make_unique<SizeGroup>();
+    group->step = number;
     for (size_t output = 0; output < step.size_symbols.size(); ++output) {
+      const auto& dims = schedule_.tensors[step.outputs[output]].dims;
+      if (std::any_of(dims.begin(), dims.end(),
+                      [&](int32_t dim) { return shapes_.known()[dim] == number; })) {
+        group->outputs.push_back(output);
+      }
       if (step.size_symbols[output] < 0) continue;
       group->sizes.push_back({step.size_symbols[output], step.candidate.outputs[output].dtype,
                               &steps_[i].outputs[output]});
     }
     if (group->sizes.empty()) continue;
-    const auto number = static_cast<int32_t>(i);
     for (size_t later = i + 1; later < step_shapes_.size(); ++later) {
       if (step_shapes_[later].known == number) group->steps.push_back(static_cast<int>(later));
     }
@@ -228,15 +247,12 @@ void Runner::set_arena(std::byte* arena) {
   for (const auto& [slot, offset] : arena_slots_) pointers_[slot] = arena + offset;
 }
 
-/// The shape as `step` sees it: sizes that the step writes itself are at their upper bounds.
-Shape Runner::tensor_shape(const PlanTensor& tensor, int32_t step) const {
+Shape Runner::tensor_shape(const PlanTensor& tensor, std::span<const int64_t> values) const {
   Shape shape;
   for (const int32_t dim : tensor.dims) {
-    const bool is_own = shapes_.known()[dim] >= step;
-    const int64_t extent = is_own ? shapes_.upper_values()[dim] : shapes_.values()[dim];
-    require(extent >= 0, "dimension ", shape.rank(), " of tensor '", tensor.name, "' comes out as ",
-            extent, " for these input shapes");
-    shape.push_back(extent);
+    require(values[dim] >= 0, "dimension ", shape.rank(), " of tensor '", tensor.name,
+            "' comes out as ", values[dim], " for these input shapes");
+    shape.push_back(values[dim]);
   }
   return shape;
 }
@@ -267,11 +283,14 @@ void Runner::tell(int number) {
   const PlanStep& step = schedule_.steps[number];
   StepShapes& known = step_shapes_[number];
   try {
+    // Sizes that the step writes itself are at their upper bounds.
+    const std::span<const int64_t> values =
+        step.size_symbols.empty() ? shapes_.values() : shapes_.values_before(step.size_symbols);
     const auto update = [&](std::span<const int32_t> tensors, std::vector<Shape>& shapes) {
       for (size_t i = 0; i < tensors.size(); ++i) {
         if (tensors[i] < 0) continue;
         const PlanTensor& tensor = schedule_.tensors[tensors[i]];
-        const Shape shape = tensor_shape(tensor, number);
+        const Shape shape = tensor_shape(tensor, values);
         if (shape == shapes[i] && known.is_told) continue;
         known.is_told = false;
         check_fits(tensor, shape);
@@ -285,7 +304,7 @@ void Runner::tell(int number) {
     kernels_[number]->on_shape_change(known.inputs, known.outputs);
     known.is_told = true;
   } catch (const Error& error) {
-    rethrow(error, step);
+    rethrow(error, step, *engine_.op(profile_, number));
   }
 }
 
@@ -337,6 +356,21 @@ void Runner::refresh() {
   }
 }
 
+/// The step got memory for its sizes' upper bounds, which an extent that falls when a size grows
+/// may exceed.
+void Runner::check_outputs(const SizeGroup& group) const {
+  const StepShapes& told = step_shapes_[group.step];
+  for (const size_t output : group.outputs) {
+    const PlanTensor& tensor = schedule_.tensors[schedule_.steps[group.step].outputs[output]];
+    const Shape shape = tensor_shape(tensor, shapes_.values());
+    require(tensor_bytes(shape, tensor.type.dtype, tensor.type.format) <=
+                tensor_bytes(told.outputs[output], tensor.type.dtype, tensor.type.format),
+            "output ", output, " has the shape ", shape, " by the size tensors that it wrote, but ",
+            told.outputs[output],
+            " at their upper bounds; describe extents that are largest there");
+  }
+}
+
 void Runner::resolve(SizeGroup& group) {
   bool changed = false;
   for (const SizeGroup::Size& size : group.sizes) {
@@ -347,6 +381,7 @@ void Runner::resolve(SizeGroup& group) {
   }
   if (changed) shapes_.evaluate();
   if (group.epoch == shapes_.epoch()) return;
+  check_outputs(group);
   for (const size_t values : group.values) compute(values_[values]);
   for (const int step : group.steps) tell(step);
   group.epoch = shapes_.epoch();
@@ -373,7 +408,7 @@ void Runner::run_steps(void* workspace, Queue queue, float* times) {
       }
     }
   } catch (const Error& error) {
-    rethrow(error, schedule_.steps[current]);
+    rethrow(error, schedule_.steps[current], *engine_.op(profile_, static_cast<int>(current)));
   }
   for (const Copy& copy : copies_) {
     if (pointers_[copy.from] != pointers_[copy.to]) {

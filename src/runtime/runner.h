@@ -74,10 +74,11 @@ class Runner {
   void connect();
   void group_sizes();
   void group_domains();
-  Shape tensor_shape(const PlanTensor& tensor, int32_t step) const;
+  Shape tensor_shape(const PlanTensor& tensor, std::span<const int64_t> values) const;
   void check_fits(const PlanTensor& tensor, const Shape& shape) const;
   void tell(int step);
   void check(int step) const;
+  void check_outputs(const SizeGroup& group) const;
   void compute(ValuesTensor& values);
   void resolve(SizeGroup& group);
   template <bool kTimed>

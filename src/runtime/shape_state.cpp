@@ -30,7 +30,9 @@ ShapeState::ShapeState(const Plan& plan, int profile)
       known_(resolving_steps(plan, schedule_)),
       symbols_(plan.symbols.size(), 0),
       values_(plan.expressions.size(), 0),
-      upper_values_(plan.expressions.size(), 0) {
+      upper_values_(plan.expressions.size(), 0),
+      symbols_before_(plan.symbols.size(), 0),
+      values_before_(plan.expressions.size(), 0) {
   for (const Symbol& symbol : plan.symbols) {
     const bool is_size = symbol.kind == Symbol::Kind::kSizeTensor;
     symbol_inputs_.push_back(is_size ? -1 : input_number(plan, symbol.tensor));
@@ -167,6 +169,15 @@ bool ShapeState::set_size(int32_t symbol, int64_t value) {
 void ShapeState::evaluate() {
   opwright::evaluate(plan_.expressions, symbols_, values_);
   ++epoch_;
+}
+
+std::span<const int64_t> ShapeState::values_before(std::span<const int32_t> size_symbols) {
+  std::copy(symbols_.begin(), symbols_.end(), symbols_before_.begin());
+  for (const int32_t symbol : size_symbols) {
+    if (symbol >= 0) symbols_before_[symbol] = values_[plan_.size_bounds[symbol].second];
+  }
+  opwright::evaluate(plan_.expressions, symbols_before_, values_before_);
+  return values_before_;
 }
 
 Shape ShapeState::output_shape(int output) const {

@@ -43,6 +43,10 @@ class ShapeState {
   /// and its upper bound. Returns whether it differs from the one before; evaluate() follows then.
   bool set_size(int32_t symbol, int64_t value);
   void evaluate();
+  /// Values of the expressions with these sizes at the upper bounds that the values() known so far
+  /// give them: what the step that writes them is told. Valid until the next call. Allocates
+  /// nothing.
+  std::span<const int64_t> values_before(std::span<const int32_t> size_symbols);
   /// Whether sizes are those of a finished run.
   void set_sizes_known(bool known) { sizes_known_ = known; }
 
@@ -76,6 +80,7 @@ class ShapeState {
   std::vector<int> symbol_inputs_;  // per symbol: number of its input, -1 for sizes
   std::vector<int32_t> known_;
   std::vector<int64_t> symbols_, values_, upper_values_;
+  std::vector<int64_t> symbols_before_, values_before_;
   uint64_t epoch_ = 0;
   bool has_sizes_ = false;
   bool is_current_ = false;
