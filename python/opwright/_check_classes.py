@@ -92,6 +92,9 @@ class ClassPlugin(Subject):
 
     # How plugins are made ------------------------------------------------------------------------
 
+    def attributes(self) -> list[str]:
+        return [field.name for field in self._creator.field_names or ()]
+
     def call(self, example: Example) -> Call:
         arrays = [x for x in (*example.inputs, *example.shape_inputs) if x is not None]
         if len(arrays) != len(example.inputs) + len(example.shape_inputs):
@@ -222,7 +225,7 @@ class LibraryPlugin(ClassPlugin):
 
     @property
     def advice(self) -> str:
-        call = f"opwright.testing.example('{self.id}', inputs=[...], ...)"
+        call = self.example_call()
         return f"write {call} to a file, and check that with --plugins {self._library}"
 
     def functions(self) -> list[Callable[..., Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -126,6 +127,10 @@ class FunctionPlugin(Subject):
             else:
                 names.append(name)
         return names
+
+    def attributes(self) -> list[str]:
+        empty = inspect.Parameter.empty
+        return [a.name for a in self._signature.attributes if a.default is empty]
 
     def call(self, example: Example) -> Call:
         kinds = self._signature.tensors

@@ -84,7 +84,8 @@ class Report:
         for row in rows:
             if row.detail == _NOT_REACHED:
                 continue
-            lines.append(f"  {row.check:<{width}}  {row.result:<4}  {row.detail}".rstrip())
+            detail = row.detail.replace("\n", f"\n  {'':<{width}}        ")
+            lines.append(f"  {row.check:<{width}}  {row.result:<4}  {detail}".rstrip())
             if row.where:
                 lines.append(f"  {'':<{width}}        at {row.where}")
         left = ", ".join(row.check for row in rows if row.detail == _NOT_REACHED)
@@ -133,7 +134,7 @@ class Findings:
         if (
             check == "aot"
             and not notes
-            and not (self._subject.call_name and self._subject.kernel_name)
+            and bool(self._subject.call_name) != bool(self._subject.kernel_name)
         ):
             return Row(check, "skip", self._subject.nothing_to_compare(), "")
         return Row(check, "skip", "; ".join(notes) or _NOT_REACHED, "")

@@ -75,7 +75,7 @@ class Example:
         arrays = [*self.inputs, *self.shape_inputs]
         shown = ("None" if x is None else f"{x.dtype}{list(x.shape)}" for x in arrays)
         inputs = ", ".join(shown)
-        values = ", ".join(f"{k}={v!r}" for k, v in self.attributes.items())
+        values = ", ".join(f"{k}={' '.join(repr(v).split())}" for k, v in self.attributes.items())
         return inputs + (f"; {values}" if values else "")
 
 
@@ -229,7 +229,16 @@ class Subject(abc.ABC):
     @property
     def advice(self) -> str:
         """How to give examples."""
-        return f"add opwright.testing.example('{self.id}', inputs=[...], ...) to the file"
+        return f"add {self.example_call()} to the file"
+
+    def example_call(self) -> str:
+        """How to give examples, as code."""
+        values = "".join(f", {name}=..." for name in self.attributes())
+        return f"opwright.testing.example('{self.id}', inputs=[...]{values})"
+
+    @abc.abstractmethod
+    def attributes(self) -> list[str]:
+        """The names of those that an example has to say, or may."""
 
     def lost_by_clone(self, watch: Watch) -> str:
         """What the clone that ran last would store otherwise than the plugin; empty: nothing."""

@@ -194,6 +194,38 @@ def test_inputs_without_elements_and_without_axes():
         assert failures(Scale, x) == []
 
 
+@pytest.mark.parametrize(
+    "inputs, attributes, says",
+    [
+        ([X], {"q": 1}, "the plugin has no field 'q'; its field_names are: k"),
+        ([X], {"k": "two"}, "attribute 'k' cannot be 'two'"),
+        ([None], {}, "a class has no inputs that may be absent"),
+        ([X.astype(np.complex64)], {}, "no tensor of a network has the type complex64"),
+    ],
+)
+def test_an_example_that_does_not_fit(inputs, attributes, says):
+    (row,) = failures(Scale, *inputs, **attributes)
+    assert row.check == "example" and says in row.detail
+
+
+def test_a_creator_that_refuses():
+    creator = ScaleCreator(Scale)
+    creator.make = lambda *given: None
+    (row,) = check(creator, k=2.0).failures
+    assert row.check == "example" and "create_plugin refused the fields that came: k" in row.detail
+    assert "(ScaleCreator.create_plugin)" in row.where
+
+
+def test_names_and_versions():
+    with registered(ScaleCreator(Scale)), pytest.raises(ValueError, match="no plugin 'Skale' is"):
+        testing.check("Skale", [X])
+    second = ScaleCreator(Scale)
+    second.plugin_version = "2"
+    with registered(ScaleCreator(Scale)), registered(second):
+        with pytest.raises(ValueError, match="can be Scale version 1, Scale version 2; pass the"):
+            testing.check("Scale", [X])
+
+
 # Broken plugins --------------------------------------------------------------------------------
 
 

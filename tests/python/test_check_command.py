@@ -84,7 +84,7 @@ def test_a_plugin_that_cannot_be_tried_without_an_example(tmp_path):
     assert reports[0].failed == ["example"]
     row = reports[0].rows[0]
     assert "attribute 'k' is missing" in row.detail
-    assert "add opwright.testing.example('file2::good', inputs=[...], ...)" in row.detail
+    assert "add opwright.testing.example('file2::good', inputs=[...], k=...)" in row.detail
 
 
 def test_several_examples_make_the_profile(tmp_path):
