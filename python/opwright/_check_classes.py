@@ -223,6 +223,9 @@ class LibraryPlugin(ClassPlugin):
         super().__init__(creator)
         self._library = library or "a C++ library"
 
+    def runs_unattached(self) -> bool:
+        return self._is_v2  # which attaches the plugin itself
+
     @property
     def advice(self) -> str:
         call = self.example_call()

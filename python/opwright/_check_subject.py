@@ -226,6 +226,11 @@ class Subject(abc.ABC):
         """What a plugin made of the stored attributes would store otherwise; empty: nothing."""
         return ""
 
+    def runs_unattached(self) -> bool:
+        """Whether what was made may run in place of its clones: without a context it must not do
+        worse than to raise."""
+        return True
+
     @property
     def advice(self) -> str:
         """How to give examples."""

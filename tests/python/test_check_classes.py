@@ -292,6 +292,22 @@ class CloneForgets(Scale):
         return type(self)()
 
 
+class CloneLosesState(Scale):
+    """What is lost is derived from the field and not stored."""
+
+    def __init__(self, k=2.0):
+        super().__init__(k)
+        self.table = np.float32(k)
+
+    def clone(self):
+        copied = super().clone()
+        copied.table = np.float32(0)
+        return copied
+
+    def compute(self, x, y):
+        np.multiply(x, np.asarray(self.table, x.dtype), out=y)
+
+
 class CloneIsIncomplete(Scale):
     def clone(self):
         return type(self).__new__(type(self))
@@ -356,7 +372,8 @@ class SharesMemory(Scale):
         ("uninitialized", Accumulates, "enqueue", "output 0 depends on what its memory held"),
         ("uninitialized", ReadsTheWorkspace, "enqueue", "depend on what the workspace held"),
         ("combinations", DiffersByTactic, "enqueue", "tactic 5 against FLOAT, FLOAT, tactic 3"),
-        ("clone", CloneForgets, "clone", "of a clone, compared with the plugin itself, output 0"),
+        ("clone", CloneForgets, "clone", "of a clone, compared with the plugin itself, field 'k'"),
+        ("clone", CloneLosesState, "clone", "of a clone, compared with the plugin itself, output"),
         ("clone", CloneIsIncomplete, "clone", "the plugin runs, but its clone does not: Attribute"),
         ("clone", CloneIsItself, "clone", "clone returned the plugin itself"),
         ("fields", CountsInAField, "enqueue", "field 'k' to be stored is not what it was after"),

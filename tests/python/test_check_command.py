@@ -187,10 +187,17 @@ def test_creators_that_a_file_registers_or_holds(tmp_path, monkeypatch):
     assert "at mine.py:14 (get_output_shapes)" in half
 
 
-def test_a_library(tmp_path, plugin_dir):
-    library = plugin_dir / "negate_plugin_v3.so"
-    done = command(library, folder=tmp_path)
-    assert done.returncode == 0 and done.stdout.startswith("styles::NegatePluginV3\n"), done.stdout
+@pytest.mark.parametrize(
+    "file, plugin",
+    [
+        ("negate_plugin_v3", "styles::NegatePluginV3"),
+        ("shared_counter_plugin", "shared_counter_plugin"),  # would crash without a context
+        ("scale_plugin_v2", "ScalePluginV2"),
+    ],
+)
+def test_a_library(tmp_path, plugin_dir, file, plugin):
+    done = command(plugin_dir / f"{file}.so", folder=tmp_path)
+    assert done.returncode == 0 and done.stdout.startswith(f"{plugin}\n"), done.stderr
     assert "FAIL" not in done.stdout
 
 
