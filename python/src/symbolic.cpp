@@ -97,12 +97,40 @@ void bind_sym_float(nb::module_& m, const char* name, const char* doc) {
   nb::class_<T, SymExpr>(m, name, doc)
       .def(
           "__init__",
-          [](T* self, double value) {
+          [name](T* self, nb::handle value) {
+            KernelArgument argument{kType, 0, 0};
+            if (nb::isinstance<ShapeExpr>(value) || nb::isinstance<SymIntExpr>(value)) {
+              argument.value = to_expr(value, name);
+            } else {
+              argument.constant = PyFloat_AsDouble(value.ptr());
+              if (PyErr_Occurred() != nullptr) throw nb::python_error();
+            }
             new (self) T;
-            self->value = {kType, 0, value};
+            self->value = std::move(argument);
           },
-          nb::arg("value") = 0)
-      .def("__repr__", [](const T& self) { return str(self.value.constant); });
+          nb::arg("value") = 0,
+          nb::sig(str("def __init__(self, value: float | ", kExtent, " = 0) -> None").c_str()))
+      .def("__repr__", [](const T& self) {
+        const KernelArgument& argument = self.value;
+        return argument.value == Expr(0) ? str(argument.constant) : argument.value.str();
+      });
+}
+
+void bind_sym_pointer(nb::module_& m) {
+  nb::class_<SymPointer, SymExpr>(
+      m, "SymPointer",
+      "The address of an INT64 that holds an extent: for an extent that a size tensor tells, which "
+      "a device may know before the host does.")
+      .def(
+          "__init__",
+          [](SymPointer* self, nb::handle value) {
+            KernelArgument argument{ArgumentType::kPOINTER, to_expr(value, "SymPointer"), 0};
+            new (self) SymPointer;
+            self->value = std::move(argument);
+          },
+          nb::arg("value"),
+          nb::sig(str("def __init__(self, value: ", kExtent, ") -> None").c_str()))
+      .def("__repr__", [](const SymPointer& self) { return "&" + self.value.value.str(); });
 }
 
 template <class T, class Base>
@@ -126,6 +154,8 @@ nb::object to_python(const KernelArgument& argument) {
       return nb::cast(with<SymFloat<ArgumentType::kFLOAT32>>(argument));
     case ArgumentType::kFLOAT64:
       return nb::cast(with<SymFloat<ArgumentType::kFLOAT64>>(argument));
+    case ArgumentType::kPOINTER:
+      return nb::cast(with<SymPointer>(argument));
   }
   return nb::none();
 }
@@ -405,7 +435,7 @@ void bind_symbolic(nb::module_& m) {
               "Whether this is the extent that a size tensor tells, from `SizeTensorDesc.expr()`.");
 
   // What a size tensor is, is said by its own class and by its expression.
-  nb::class_<SymExpr>(m, "SymExpr", "A scalar argument of a compiled kernel.");
+  nb::class_<SymExpr>(m, "SymExpr", "An argument of a compiled kernel.");
   auto sym_int = nb::class_<SymIntExpr, SymExpr>(
       m, "SymIntExpr",
       "An integer argument: an expression over the inputs' extents, evaluated when shapes change. "
@@ -420,10 +450,13 @@ void bind_symbolic(nb::module_& m) {
   bind_sym_int<ArgumentType::kINT16>(m, "SymInt16", "A 16-bit integer argument, int16_t in C++.");
   bind_sym_int<ArgumentType::kINT32>(m, "SymInt32", "A 32-bit integer argument, int32_t in C++.");
   bind_sym_int<ArgumentType::kINT64>(m, "SymInt64", "A 64-bit integer argument, int64_t in C++.");
-  bind_sym_float<ArgumentType::kFLOAT32>(m, "SymFloat32",
-                                         "A constant argument of single precision, float in C++.");
-  bind_sym_float<ArgumentType::kFLOAT64>(m, "SymFloat64",
-                                         "A constant argument of double precision, double in C++.");
+  bind_sym_float<ArgumentType::kFLOAT32>(
+      m, "SymFloat32",
+      "An argument of single precision, float in C++: a number, or an extent as one.");
+  bind_sym_float<ArgumentType::kFLOAT64>(
+      m, "SymFloat64",
+      "An argument of double precision, double in C++: a number, or an extent as one.");
+  bind_sym_pointer(m);
   bind_lists(m);
   bind_launch_params(m);
   bind_function(

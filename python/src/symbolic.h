@@ -18,8 +18,8 @@ struct ShapeExpr {
   bool is_size_tensor = false;
 };
 
-/// A scalar argument of a compiled kernel: an integer expression or a floating constant. The
-/// Python classes SymInt32 and so on differ in `type` only.
+/// An argument of a compiled kernel: an expression, of floating types also a constant. The Python
+/// classes SymInt32 and so on differ in `type` only.
 struct SymExpr {
   KernelArgument value;
 };
@@ -28,6 +28,7 @@ template <ArgumentType kType>
 struct SymInt : SymIntExpr {};
 template <ArgumentType kType>
 struct SymFloat : SymExpr {};
+struct SymPointer : SymExpr {};
 
 /// The extents of a tensor. Those of descriptors that are handed to a function cannot be changed.
 struct ShapeExprs {

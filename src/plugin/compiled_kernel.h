@@ -10,18 +10,27 @@ namespace opwright {
 
 struct OperatorLoadContext;
 
-enum class ArgumentType : int32_t { kINT32, kINT64, kFLOAT32, kFLOAT64, kINT8, kINT16 };
+enum class ArgumentType : int32_t {
+  kINT32,
+  kINT64,
+  kFLOAT32,
+  kFLOAT64,
+  kINT8,
+  kINT16,
+  kPOINTER  ///< the address of the value as an INT64, for what a device knows before the host does
+};
 
-/// A scalar argument between the inputs and the outputs of a compiled kernel.
+/// An argument between the inputs and the outputs of a compiled kernel.
 struct KernelArgument {
   ArgumentType type = ArgumentType::kINT32;
-  Expr value;           ///< integers; over the symbols of KernelCode
-  double constant = 0;  ///< floating types
+  Expr value;           ///< over the symbols of KernelCode
+  double constant = 0;  ///< floating types: added to the value
 };
 
 /// A compiled kernel and how to launch it. Expressions are over local symbols: the extents of the
 /// operator's inputs, numbered input after input, axis after axis (input 0 of rank 4 has symbols 0
-/// to 3, input 1 starts at 4).
+/// to 3, input 1 starts at 4; absent inputs have none), then the elements of the shape inputs in
+/// the order of `shape_inputs`.
 struct KernelCode {
   std::string name;   ///< the exported symbol
   CodeObject object;  ///< on the CPU: an ELF shared object that exports `void name(void** args,
@@ -31,15 +40,16 @@ struct KernelCode {
   Expr block[3] = {1, 1, 1};
   Expr shared_memory = 0;
   std::vector<KernelArgument> arguments;
+  std::vector<int> shape_inputs;  ///< inputs (INT32 or INT64, constant shape) whose values count
 };
 
 /// An operator whose kernel is code in the plan: kind "CompiledKernel". Arguments are passed as to
-/// cuLaunchKernel: args[i] points to argument i, which is an input's pointer, then the extra
-/// arguments, then an output's pointer. A grid cell is a task of a parallel loop; a grid of 1 runs
-/// on the calling thread.
-/// The code counts as compiled by this process: engines that contain it need no permission.
-/// `outputs`, whose dims are over the same symbols as the launch, lets the operator be added to
-/// networks; where it only takes the place of a plugin in a plan, it may be empty.
+/// cuLaunchKernel: args[i] points to argument i, which is an input's pointer (null where the input
+/// is absent), then the extra arguments, then an output's pointer. A grid cell is a task of a
+/// parallel loop; a grid of 1 runs on the calling thread. The code counts as compiled by this
+/// process: engines that contain it need no permission. `outputs`, whose dims are over the same
+/// symbols as the launch, lets the operator be added to networks; where it only takes the place of
+/// a plugin in a plan, it may be empty.
 OperatorPtr make_compiled_kernel(KernelCode code, Candidate candidate,
                                  std::vector<OutputInfo> outputs, std::string timing_key);
 /// Makes the operator again from what a plan stores. Throws Error for host code that is not

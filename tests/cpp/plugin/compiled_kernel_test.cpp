@@ -124,12 +124,13 @@ TEST(CompiledKernel, ReportsWrongLaunches) {
   };
   EXPECT_CONTAINS(error_with([](KernelCode& c) { c.name = "other"; }), "no symbol 'other'");
   EXPECT_CONTAINS(error_with([](KernelCode& c) { c.grid[1] = Expr::symbol(1) - 4; }),
-                  "grid of compiled kernel 'affine' is 5 x -1 x 2");
+                  "layer 'test layer': compiled kernel 'test kernel': grid_y is -1 "
+                  "(inputs[0].shape[1] - 4); it must be at least 1");
   EXPECT_CONTAINS(error_with([](KernelCode& c) { c.arguments[4].value = Expr::symbol(0) * 100; }),
-                  "extra argument 4 of compiled kernel 'affine' is 200, which does not fit 8 bits");
+                  "extra argument 4 is 200 (inputs[0].shape[0] * 100), which does not fit 8 bits");
   EXPECT_CONTAINS(
       error_with([](KernelCode& c) { c.grid[0] = floor_div(Expr(1), Expr::symbol(0) - 2); }),
-      "launch parameters of compiled kernel 'affine'");
+      "grid_x (1 // (inputs[0].shape[0] - 2)): division of 1 by zero");
   EXPECT_NE(error_with([](KernelCode& c) { c.grid[0] = Expr::symbol(3); }), "");
   EXPECT_CONTAINS(error_with([](KernelCode& c) { c.object.bytes = {}; }), "has no code");
 }

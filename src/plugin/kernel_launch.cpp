@@ -1,0 +1,129 @@
+#include "plugin/kernel_launch.h"
+
+#include <limits>
+#include <utility>
+
+#include "base/error.h"
+#include "network/operator_registry.h"
+
+namespace opwright {
+
+Expr KernelLaunch::expression(int32_t instruction) const {
+  // Front to back, so that what is used often is made once, however deep it lies.
+  std::vector<Expr> made;
+  for (int32_t number = 0; number <= instruction; ++number) {
+    const ExprInstruction& i = program[number];
+    if (i.op == ExprOp::kConstant)
+      made.emplace_back(i.value);
+    else if (i.op == ExprOp::kSymbol)
+      made.push_back(Expr::symbol(static_cast<int>(i.value)));
+    else if (i.op == ExprOp::kSelect)
+      made.push_back(Expr::select(made[i.a], made[i.b], made[i.c]));
+    else
+      made.push_back(Expr::make(i.op, made[i.a], made[i.b]));
+  }
+  return made.back();
+}
+
+KernelLaunch make_launch(const KernelCode& code) {
+  KernelLaunch launch;
+  launch.symbol = code.name;
+  ExprProgramBuilder builder;
+  for (int i = 0; i < 3; ++i) {
+    launch.grid[i] = builder.add(code.grid[i]);
+    launch.block[i] = builder.add(code.block[i]);
+  }
+  launch.shared_memory = builder.add(code.shared_memory);
+  for (const KernelArgument& argument : code.arguments)
+    launch.arguments.push_back({argument.type, builder.add(argument.value), argument.constant});
+  launch.program.assign(builder.instructions().begin(), builder.instructions().end());
+  launch.shape_inputs.assign(code.shape_inputs.begin(), code.shape_inputs.end());
+  return launch;
+}
+
+Attributes encode(const KernelLaunch& launch) {
+  Ints program, types, values;
+  Floats constants;
+  for (const ExprInstruction& i : launch.program)
+    program.insert(program.end(), {static_cast<int64_t>(i.op), i.a, i.b, i.c, i.value});
+  for (const KernelLaunch::Argument& argument : launch.arguments) {
+    types.push_back(static_cast<int64_t>(argument.type));
+    values.push_back(argument.value);
+    constants.push_back(argument.constant);
+  }
+  return {{"symbol", launch.symbol},
+          {"program", program},
+          {"grid", Ints(launch.grid.begin(), launch.grid.end())},
+          {"block", Ints(launch.block.begin(), launch.block.end())},
+          {"shared_memory", Ints{launch.shared_memory}},
+          {"argument_types", types},
+          {"argument_values", values},
+          {"argument_constants", constants},
+          {"shape_inputs", Ints(launch.shape_inputs.begin(), launch.shape_inputs.end())}};
+}
+
+KernelLaunch decode_launch(const Attributes& attributes, std::string_view layer) {
+  struct Stored {
+    std::string symbol;
+    Ints program, grid, block, shared_memory, types, values, shape_inputs;
+    Floats constants;
+    void visit(AttributeReader& v) {
+      v("symbol", symbol);
+      v("program", program);
+      v("grid", grid);
+      v("block", block);
+      v("shared_memory", shared_memory);
+      v("argument_types", types);
+      v("argument_values", values);
+      v("argument_constants", constants);
+      v("shape_inputs", shape_inputs);
+    }
+  } stored;
+  AttributeReader reader("CompiledKernel", attributes);
+  stored.visit(reader);
+
+  const auto check = [&](bool condition, const char* what) {
+    require(condition, "layer '", layer, "': the stored launch of a compiled kernel has ", what);
+  };
+  constexpr size_t kFields = 5;  // op, a, b, c, value
+  check(stored.program.size() % kFields == 0, "an incomplete expression");
+  const size_t size = stored.program.size() / kFields;
+  const auto to_index = [&](int64_t value) {
+    check(value >= 0 && std::cmp_less(value, size), "an expression index that is out of range");
+    return static_cast<int32_t>(value);
+  };
+
+  KernelLaunch launch;
+  launch.symbol = stored.symbol;
+  for (size_t i = 0; i < size; ++i) {
+    const int64_t* field = stored.program.data() + i * kFields;
+    check(field[0] >= 0 && field[0] <= static_cast<int64_t>(ExprOp::kSelect),
+          "an unknown operation");
+    launch.program.push_back({static_cast<ExprOp>(field[0]), to_index(field[1]), to_index(field[2]),
+                              to_index(field[3]), field[4]});
+  }
+  check(stored.grid.size() == 3 && stored.block.size() == 3 && stored.shared_memory.size() == 1,
+        "a grid or block that is not three numbers");
+  for (int i = 0; i < 3; ++i) {
+    launch.grid[i] = to_index(stored.grid[i]);
+    launch.block[i] = to_index(stored.block[i]);
+  }
+  launch.shared_memory = to_index(stored.shared_memory[0]);
+  check(
+      stored.types.size() == stored.values.size() && stored.types.size() == stored.constants.size(),
+      "argument lists of different lengths");
+  for (size_t i = 0; i < stored.types.size(); ++i) {
+    check(stored.types[i] >= 0 && stored.types[i] <= static_cast<int64_t>(ArgumentType::kPOINTER),
+          "an unknown argument type");
+    launch.arguments.push_back({static_cast<ArgumentType>(stored.types[i]),
+                                to_index(stored.values[i]), stored.constants[i]});
+  }
+  for (const int64_t input : stored.shape_inputs) {
+    check(input >= 0 && input <= std::numeric_limits<int32_t>::max(),
+          "a shape input that is no input");
+    launch.shape_inputs.push_back(static_cast<int32_t>(input));
+  }
+  return launch;
+}
+
+}  // namespace opwright
