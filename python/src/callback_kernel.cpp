@@ -94,7 +94,7 @@ class CallbackKernel final : public Kernel {
     PortType type;
     float scale = 1;
     Blob constant;
-    bool read_only = false, data_dependent = false;
+    bool present = true, read_only = false, data_dependent = false;
     int aliased_input = -1;
     PluginTensor* tensor = nullptr;
     PyObject* object = nullptr;
@@ -111,6 +111,7 @@ class CallbackKernel final : public Kernel {
   static Port port(const PortDesc& desc) {
     Port made;
     made.type = desc.type;
+    made.present = desc.present;
     if (desc.type.dtype == DataType::kINT8 && desc.scale > 0) made.scale = desc.scale;
     made.constant = desc.constant;
     return made;
@@ -138,7 +139,8 @@ class CallbackKernel final : public Kernel {
       std::vector<nb::object> inputs;
       for (size_t i = 0; i < inputs_.size(); ++i) {
         inputs.push_back(make_tensor(inputs_[i]));
-        arguments_[1 + i] = inputs_[i].object;
+        // One that is absent has a tensor, too, which nobody sees: calls need not tell them apart.
+        arguments_[1 + i] = inputs_[i].present ? inputs_[i].object : Py_None;
       }
       nb::list outputs;
       for (Port& port : outputs_) {

@@ -57,7 +57,8 @@ nb::object python_object_of(IPluginV3& plugin);
 /// INetworkDefinition.add_plugin_v3.
 Layer* add_plugin_v3(Network& network, nb::handle inputs, nb::handle shape_inputs,
                      nb::handle plugin);
-/// The operator of what `op.NAMESPACE.NAME(...)` gives; null for anything else.
+/// Whether it is what `op.NAMESPACE.NAME(...)` gives; its operator, null for anything else.
+bool is_plugin_call(nb::handle object);
 std::shared_ptr<const Operator> operator_of_call(nb::handle object, const Network& network);
 
 /// A Python object that C++ keeps and may drop on any thread, also after the interpreter's end.

@@ -293,6 +293,11 @@ Layer* add_plugin_v3(Network& network, nb::handle inputs, nb::handle shape_input
     if (list.is_none()) return;
     require(nb::hasattr(list, "__iter__"), "add_plugin_v3: ", what, " must be a list of ITensor");
     for (nb::handle tensor : nb::iter(list)) {
+      // Plugins of functions have inputs that may be absent.
+      if (tensor.is_none() && is_plugin_call(plugin)) {
+        tensors.push_back(nullptr);
+        continue;
+      }
       require(nb::isinstance<Tensor>(tensor), "add_plugin_v3: ", what, " has ",
               nb::cast<std::string>(nb::repr(tensor)), "; expected an ITensor of this network");
       tensors.push_back(nb::cast<Tensor*>(tensor));
@@ -301,9 +306,6 @@ Layer* add_plugin_v3(Network& network, nb::handle inputs, nb::handle shape_input
   };
   take(inputs, num_inputs, "inputs");
   take(shape_inputs, num_shape_inputs, "shape_inputs");
-  for (int i = num_inputs; i < num_inputs + num_shape_inputs; ++i)
-    if (&tensors[static_cast<size_t>(i)]->network() == &network)
-      make_shape_inputs(*tensors[static_cast<size_t>(i)]);
   // The network's own copy, so that what the caller does to the plugin later has no effect.
   OperatorPtr op = operator_of_call(plugin, network);
   if (op == nullptr) {
@@ -316,6 +318,10 @@ Layer* add_plugin_v3(Network& network, nb::handle inputs, nb::handle shape_input
                 error.what());
     }
   }
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (op->is_shape_input(static_cast<int>(i)) && tensors[i] != nullptr &&
+        &tensors[i]->network() == &network)
+      make_shape_inputs(*tensors[i]);
   return network.add_layer(std::move(op), tensors);
 }
 

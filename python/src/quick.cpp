@@ -19,7 +19,7 @@ namespace {
 /// What `op.namespace.name(...)` gives and add_plugin takes.
 struct PluginCall {
   std::shared_ptr<PythonDefinition> definition;
-  nb::list tensors;  ///< ITensor
+  nb::list tensors;  ///< ITensor, None where one is absent
   FieldValues attributes;
   /// Set where the call was called to say which implementation is wanted.
   QuickPluginCreationRequest request = QuickPluginCreationRequest::kUNKNOWN;
@@ -217,8 +217,10 @@ void bind_definition(nb::module_& m) {
 
 }  // namespace
 
+bool is_plugin_call(nb::handle object) { return nb::isinstance<PluginCall>(object); }
+
 OperatorPtr operator_of_call(nb::handle object, const Network& network) {
-  if (!nb::isinstance<PluginCall>(object)) return nullptr;
+  if (!is_plugin_call(object)) return nullptr;
   return make_call_operator(nb::cast<PluginCall&>(object), network.flags());
 }
 

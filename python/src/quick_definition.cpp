@@ -154,18 +154,6 @@ nb::object PythonDefinition::call(const char* name, const PluginFunction& functi
   }
 }
 
-std::vector<nb::object> PythonDefinition::describe_inputs(const InferContext& context) const {
-  if (std::cmp_not_equal(context.inputs.size(), num_tensors_))
-    reject(context.layer, "takes ", num_tensors_, " tensors, ", context.inputs.size(), " came");
-  std::vector<nb::object> inputs;
-  for (size_t i = 0; i < context.inputs.size(); ++i) {
-    if (context.inputs[i] == nullptr) reject(context.layer, "input ", i, " is absent");
-    inputs.push_back(nb::cast(
-        describe_input(context.inputs[i]->dtype, context.inputs[i]->dims, static_cast<int>(i))));
-  }
-  return inputs;
-}
-
 std::vector<nb::object> PythonDefinition::call_register(std::string_view layer,
                                                         const std::vector<nb::object>& inputs,
                                                         const FieldValues& attributes) const {
@@ -196,8 +184,8 @@ std::vector<nb::object> PythonDefinition::call_register(std::string_view layer,
 std::vector<OutputInfo> PythonDefinition::infer(InferContext& context,
                                                 const FieldValues& attributes) const {
   nb::gil_scoped_acquire gil;
-  const std::vector<nb::object> inputs = describe_inputs(context);
-  const std::vector<nb::object> outputs = call_register(context.layer, inputs, attributes);
+  const DescribedInputs inputs = describe_inputs(*this, context);
+  const std::vector<nb::object> outputs = call_register(context.layer, inputs.objects, attributes);
 
   std::map<int, Expr> symbols;
   for (size_t o = 0; o < outputs.size(); ++o) {
@@ -246,22 +234,10 @@ std::vector<OutputInfo> PythonDefinition::infer(InferContext& context,
   return infos;
 }
 
-std::pair<std::vector<nb::object>, nb::tuple> PythonDefinition::describe_ports(
-    std::string_view layer, std::span<const PortDesc> inputs, std::span<const PortDesc> outputs,
-    const FieldValues& attributes) const {
-  std::vector<nb::object> described;
-  std::vector<int64_t> opt;  // by symbol
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    SymShape extents;
-    for (int axis = 0; axis < inputs[i].opt.rank(); ++axis) {
-      const int symbol = static_cast<int>(opt.size());
-      opt.push_back(inputs[i].opt[axis]);
-      extents.push_back(inputs[i].min[axis] == inputs[i].max[axis] ? Expr(inputs[i].opt[axis])
-                                                                   : Expr::symbol(symbol));
-    }
-    described.push_back(nb::cast(describe_port(inputs[i], static_cast<int>(i), extents)));
-  }
-  const std::vector<nb::object> inferred = call_register(layer, described, attributes);
+nb::tuple PythonDefinition::describe_outputs(std::string_view layer, const DescribedInputs& inputs,
+                                             std::span<const PortDesc> outputs,
+                                             const FieldValues& attributes) const {
+  const std::vector<nb::object> inferred = call_register(layer, inputs.objects, attributes);
   std::map<int, Expr> sizes;  // at their upper bounds, as the kernel finds them
   for (const nb::object& output : inferred) {
     if (!nb::isinstance<SizeTensorDesc>(output)) continue;
@@ -271,7 +247,8 @@ std::pair<std::vector<nb::object>, nb::tuple> PythonDefinition::describe_ports(
   nb::list list;
   for (size_t o = 0; o < outputs.size(); ++o) {
     const auto& desc = nb::cast<TensorDesc&>(inferred[o]);
-    check_again(layer, static_cast<int>(o), exprs(desc.shape_expr->extents), outputs[o].opt, opt);
+    check_again(layer, static_cast<int>(o), exprs(desc.shape_expr->extents), outputs[o].opt,
+                inputs.opt);
     SymShape extents;
     for (const ShapeExpr& extent : desc.shape_expr->extents)
       extents.push_back(replace_symbols(extent.expr, sizes));
@@ -279,7 +256,7 @@ std::pair<std::vector<nb::object>, nb::tuple> PythonDefinition::describe_ports(
     output.aliased = desc.aliased;
     list.append(output);
   }
-  return {described, nb::tuple(list)};
+  return nb::tuple(list);
 }
 
 /// What `register` says during the build must be what it said when the layer was made.
@@ -301,7 +278,9 @@ void PythonDefinition::check_again(std::string_view layer, int output, const Sym
 std::vector<Candidate> PythonDefinition::autotune(const CandidateQuery& query,
                                                   const FieldValues& attributes) const {
   nb::gil_scoped_acquire gil;
-  auto [arguments, outputs] = describe_ports(query.layer, query.inputs, query.outputs, attributes);
+  const DescribedInputs inputs = describe_inputs(*this, query.inputs);
+  const nb::tuple outputs = describe_outputs(query.layer, inputs, query.outputs, attributes);
+  std::vector<nb::object> arguments = inputs.objects;
   append(arguments, bind_attributes(*autotune_, attributes));
   arguments.push_back(outputs);
   nb::object result = call("autotune", *autotune_, query.layer, arguments);
@@ -334,7 +313,9 @@ std::unique_ptr<Kernel> PythonDefinition::make_callback(const KernelArgs& args,
 
 KernelCode PythonDefinition::compile(const KernelArgs& args, const FieldValues& attributes) const {
   nb::gil_scoped_acquire gil;
-  auto [arguments, outputs] = describe_ports(args.layer, args.inputs, args.outputs, attributes);
+  const DescribedInputs inputs = describe_inputs(*this, args.inputs);
+  const nb::tuple outputs = describe_outputs(args.layer, inputs, args.outputs, attributes);
+  std::vector<nb::object> arguments = inputs.objects;
   append(arguments, bind_attributes(*aot_impl_, attributes));
   arguments.push_back(outputs);
   arguments.push_back(nb::int_(args.candidate->tactic));
@@ -383,7 +364,28 @@ KernelCode PythonDefinition::compile(const KernelArgs& args, const FieldValues& 
     if (!list[i]) reject(args.layer, "extra argument ", i, " of its aot_impl was never set");
     code.arguments.push_back(*list[i]);
   }
+  if (nb::hasattr(source, "parameters") && !source.attr("parameters").is_none())
+    check_parameters(args, source.attr("parameters"), extra);
+  code.shape_inputs = inputs.shape_inputs;
   return code;
+}
+
+void PythonDefinition::check_parameters(const KernelArgs& args, nb::handle parameters,
+                                        nb::handle extra) const {
+  nb::list classes;
+  for (nb::handle argument : nb::iter(extra)) classes.append(argument.type());
+  const nb::object given =
+      nb::make_tuple(args.inputs.size(), nb::tuple(classes), args.outputs.size());
+  if (given.equal(parameters)) return;
+  const auto describe = [](nb::handle kernel) {
+    std::string arguments;
+    for (nb::handle type : nb::iter(kernel[1]))
+      arguments += (arguments.empty() ? "" : ", ") + nb::cast<std::string>(type.attr("__name__"));
+    return str(nb::cast<int>(kernel[0]), " inputs, the extra arguments (", arguments, ") and ",
+               nb::cast<int>(kernel[2]), " outputs");
+  };
+  reject(args.layer, "its aot_impl returned a kernel that was compiled for ", describe(parameters),
+         ", but the kernel gets ", describe(given));
 }
 
 }  // namespace opwright::python

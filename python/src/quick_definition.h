@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "plugin/quick.h"
 #include "plugin_bindings.h"
+#include "quick_inputs.h"
 
 namespace opwright::python {
 
@@ -64,17 +65,17 @@ class PythonDefinition final : public QuickDefinition {
   /// Calls one of the functions; what it raises gets a note that names it.
   nb::object call(const char* name, const PluginFunction& function, std::string_view layer,
                   const std::vector<nb::object>& arguments) const;
-  std::vector<nb::object> describe_inputs(const InferContext& context) const;
   /// Calls `register` on these descriptors; what it returns as a list of descriptors, checked.
   std::vector<nb::object> call_register(std::string_view layer,
                                         const std::vector<nb::object>& inputs,
                                         const FieldValues& attributes) const;
-  /// Descriptors of inputs and outputs with their ranges, and expressions over the symbols of
-  /// KernelCode.
-  std::pair<std::vector<nb::object>, nb::tuple> describe_ports(std::string_view layer,
-                                                               std::span<const PortDesc> inputs,
-                                                               std::span<const PortDesc> outputs,
-                                                               const FieldValues& attributes) const;
+  /// Descriptors of outputs with their ranges, for inputs that are described in the same way.
+  nb::tuple describe_outputs(std::string_view layer, const DescribedInputs& inputs,
+                             std::span<const PortDesc> outputs,
+                             const FieldValues& attributes) const;
+  /// Throws Error unless a kernel with these parameters (of opwright.aot.Code) fits the ports and
+  /// the extra arguments.
+  void check_parameters(const KernelArgs& args, nb::handle parameters, nb::handle extra) const;
   void check_again(std::string_view layer, int output, const SymShape& extents,
                    const Shape& expected, std::span<const int64_t> symbols) const;
   /// Throws Error that names layer and plugin.

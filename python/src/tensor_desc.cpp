@@ -247,11 +247,15 @@ void bind_shape_input(nb::module_& m) {
       "As the type hint of an input of `register` it asks for such an input, which is a Tensor "
       "on the host in `impl`.")
       .def("__len__", [](const ShapeInput& self) { return elements_of(self).size(); })
-      .def("__getitem__",
-           [](const ShapeInput& self, nb::handle index) {
-             return nb::steal(PyObject_GetItem(nb::cast(elements_of(self)).ptr(), index.ptr()));
-           })
-      .def("__iter__", [](const ShapeInput& self) { return nb::iter(nb::cast(elements_of(self))); })
+      .def(
+          "__getitem__",
+          [](const ShapeInput& self, nb::handle index) {
+            return nb::steal(PyObject_GetItem(nb::cast(elements_of(self)).ptr(), index.ptr()));
+          },
+          nb::sig("def __getitem__(self, index: int, /) -> ShapeExpr"))
+      .def(
+          "__iter__", [](const ShapeInput& self) { return nb::iter(nb::cast(elements_of(self))); },
+          nb::sig("def __iter__(self) -> collections.abc.Iterator[ShapeExpr]"))
       .def(
           "expr",
           [](const ShapeInput& self) {

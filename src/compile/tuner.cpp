@@ -80,6 +80,14 @@ bool is_error(const std::exception_ptr& reason) {
   }
 }
 
+/// Whether the input's elements are known but for the values of symbols, and the kernel reads them:
+/// then those of the profile's opt shapes belong to the shapes that it is run with.
+bool reads_values(const GraphNode& node, size_t input) {
+  const GraphValue* value = node.inputs[input];
+  return value != nullptr && !value->is_constant() && value->info.values != nullptr &&
+         (value->is_values() || node.op->is_shape_input(static_cast<int>(input)));
+}
+
 }  // namespace
 
 Tuner::Tuner(const ProfileRanges& ranges, const Device& device, const BuildConfig& config,
@@ -98,7 +106,7 @@ std::string Tuner::key(const GraphNode& node, const NodePorts& ports,
   std::string text = str(node.op->kind(), "|", *timing_key, "|");
   for (size_t i = 0; i < ports.inputs.size(); ++i) {
     text += port_text(ports.inputs[i]) + ",";
-    if (node.inputs[i] && node.inputs[i]->is_values())
+    if (reads_values(node, i))
       for (const Expr& element : *node.inputs[i]->info.values)
         text += str(ranges_.opt(element), ";");
   }
@@ -179,7 +187,7 @@ float Tuner::run(const GraphNode& node, const Operator& op, const NodePorts& por
     } else if (port.is_constant) {
       known.push_back(constants_.stored(value, port.type));
       in.push_back(known.back().data());
-    } else if (value.is_values()) {
+    } else if (reads_values(node, i)) {
       std::vector<int64_t> elements;
       for (const Expr& element : *value.info.values) elements.push_back(ranges_.opt(element));
       const Blob values = dense_values(elements, port.type.dtype);

@@ -1,7 +1,9 @@
 #include "onnx/plugin_node.h"
 
+#include <algorithm>
 #include <optional>
 
+#include "network/shape_inputs.h"
 #include "plugin/lookup.h"
 
 namespace opwright::onnx {
@@ -134,9 +136,13 @@ bool add_plugin_node(NodeImporter& node, IPluginRegistry* plugins) {
   }
   std::vector<Tensor*> inputs;
   for (int i = 0; i < node.num_inputs(); ++i) inputs.push_back(node.optional_input(i));
+  inputs.resize(std::max(inputs.size(), least_inputs(wanted.plugin_namespace, wanted.name)));
   wanted.num_inputs = static_cast<int>(inputs.size());
   OperatorPtr op = make_plugin_for_node(wanted, plugins, node.network().flags());
   if (op == nullptr) return false;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i] != nullptr && op->is_shape_input(static_cast<int>(i)))
+      make_shape_inputs(*inputs[i]);
   Layer* layer = node.network().add_layer(op, inputs, node.name());
   if (layer->num_outputs() < node.num_outputs())
     node.error("the node has ", node.num_outputs(), " outputs, the plugin ", layer->num_outputs());

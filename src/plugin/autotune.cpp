@@ -290,6 +290,9 @@ std::vector<Candidate> expand(std::span<const AutoTuneCombination> combinations,
       fail("layer '", query.layer, "': autotune of plugin '", plugin, "': ", error.what());
     }
     for (Candidate& candidate : expanded) {
+      // What is said of inputs that are absent makes no difference.
+      for (size_t i = 0; i < query.inputs.size(); ++i)
+        if (!query.inputs[i].present) candidate.inputs[i] = query.inputs[i].type;
       if (std::string reason = obstacle(candidate, query); !reason.empty()) {
         if (reasons.find(reason) == std::string::npos)
           reasons += str("\n  ", str(candidate), ": ", reason);

@@ -36,10 +36,6 @@ OperatorPtr make_quick(const PluginNode& node, std::shared_ptr<const QuickDefini
   const std::string owner = str("layer '", node.layer, "': plugin '",
                                 definition->plugin_namespace(), "::", definition->name(), "'");
   const std::vector<QuickParameter>& parameters = definition->parameters();
-  const auto tensors = std::count_if(parameters.begin(), parameters.end(),
-                                     [](const QuickParameter& p) { return !p.is_attribute(); });
-  require(std::cmp_equal(tensors, node.num_inputs), owner, " takes ", tensors,
-          " tensors, but the node has ", node.num_inputs);
   for (const FieldValue& value : node.attributes) {
     const bool is_known =
         std::any_of(parameters.begin(), parameters.end(), [&](const QuickParameter& parameter) {
@@ -160,6 +156,11 @@ OperatorPtr make_plugin_for_node(const PluginNode& node, IPluginRegistry* regist
   IPluginCreatorInterface* creator =
       find_creator(registry, {node.name, node.version, node.plugin_namespace});
   return creator != nullptr ? make_from_creator(node, *creator, flags) : nullptr;
+}
+
+size_t least_inputs(const std::string& plugin_namespace, const std::string& name) {
+  const auto definition = find_quick(plugin_namespace, name);
+  return definition != nullptr ? num_fixed_inputs(definition->parameters()) : 0;
 }
 
 bool is_available(const PluginRequirement& requirement, IPluginRegistry* registry,

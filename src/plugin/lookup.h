@@ -32,6 +32,10 @@ struct PluginNode {
 OperatorPtr make_plugin_for_node(const PluginNode& node, IPluginRegistry* registry,
                                  const NetworkFlags& flags);
 
+/// How many inputs a plugin's operator has at least, absent ones included, which nodes may leave
+/// out at the end; 0 for plugins that are not defined by functions.
+size_t least_inputs(const std::string& plugin_namespace, const std::string& name);
+
 /// Whether what the engine needs is among `definitions` or registered (registry null: the
 /// process's).
 bool is_available(const PluginRequirement& requirement, IPluginRegistry* registry,

@@ -30,10 +30,6 @@ std::string make_id(const std::string& plugin_namespace, const std::string& name
   return plugin_namespace + "::" + name;
 }
 
-std::string id_of(const QuickDefinition& definition) {
-  return make_id(definition.plugin_namespace(), definition.name());
-}
-
 DeviceType device_type(const Device* device) {
   return device != nullptr ? device->type() : DeviceType::kCPU;
 }
@@ -73,7 +69,17 @@ class QuickPlugin final : public Operator {
   std::string_view kind() const override { return "QuickPlugin"; }
   bool is_pure() const override { return false; }
 
+  bool is_shape_input(int input) const override {
+    const QuickParameter* parameter =
+        parameter_of_input(definition_->parameters(), static_cast<size_t>(input));
+    return parameter != nullptr && parameter->kind == ParameterKind::kShapeInput;
+  }
+
   std::vector<OutputInfo> infer(InferContext& context) const override {
+    std::vector<bool> present;
+    for (const TensorInfo* input : context.inputs) present.push_back(input != nullptr);
+    check_inputs(definition_->parameters(), present,
+                 str("layer '", context.layer, "': plugin '", id_of(*definition_), "'"));
     SizeRecorder recorder(context);
     std::vector<OutputInfo> infos = definition_->infer(recorder, attributes_);
     require(std::cmp_equal(infos.size(), definition_->num_outputs()), "layer '", context.layer,
@@ -227,7 +233,54 @@ class QuickPlugin final : public Operator {
   mutable CompiledKernels compiled_;
 };
 
+/// "x, bias=None, *xs"
+std::string list_tensors(const std::vector<QuickParameter>& parameters) {
+  std::string list;
+  for (const QuickParameter& parameter : parameters) {
+    if (parameter.is_attribute()) break;
+    list += str(list.empty() ? "" : ", ", parameter.kind == ParameterKind::kTensors ? "*" : "",
+                parameter.name, parameter.kind == ParameterKind::kOptionalTensor ? "=None" : "");
+  }
+  return list;
+}
+
 }  // namespace
+
+std::string id_of(const QuickDefinition& definition) {
+  return make_id(definition.plugin_namespace(), definition.name());
+}
+
+const QuickParameter* parameter_of_input(const std::vector<QuickParameter>& parameters,
+                                         size_t input) {
+  for (const QuickParameter& parameter : parameters) {
+    if (parameter.is_attribute()) return nullptr;
+    if (parameter.kind == ParameterKind::kTensors || input == 0) return &parameter;
+    --input;
+  }
+  return nullptr;
+}
+
+size_t num_fixed_inputs(const std::vector<QuickParameter>& parameters) {
+  return static_cast<size_t>(
+      std::count_if(parameters.begin(), parameters.end(), [](const QuickParameter& parameter) {
+        return !parameter.is_attribute() && parameter.kind != ParameterKind::kTensors;
+      }));
+}
+
+void check_inputs(const std::vector<QuickParameter>& parameters, const std::vector<bool>& present,
+                  std::string_view owner) {
+  const auto reject = [&](const auto&... parts) {
+    fail(owner, " takes the tensors (", list_tensors(parameters), "), but ", parts...);
+  };
+  const size_t fixed = num_fixed_inputs(parameters);
+  for (size_t i = 0; i < std::max(fixed, present.size()); ++i) {
+    const QuickParameter* parameter = parameter_of_input(parameters, i);
+    if (parameter == nullptr) reject(present.size(), " came");
+    const bool may_be_absent = parameter->kind == ParameterKind::kOptionalTensor;
+    if (i >= present.size()) reject("'", parameter->name, "' is missing");
+    if (!present[i] && !may_be_absent) reject("input ", i, " ('", parameter->name, "') is absent");
+  }
+}
 
 void register_quick(std::shared_ptr<const QuickDefinition> definition) {
   if (RegistrationCapture* capture = RegistrationCapture::current()) {

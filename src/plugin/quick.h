@@ -99,6 +99,20 @@ class QuickDefinition {
   virtual KernelCode compile(const KernelArgs& args, const FieldValues& attributes) const = 0;
 };
 
+/// "namespace::name"
+std::string id_of(const QuickDefinition& definition);
+/// The parameter that input `input` of the plugin's operator stands for, or null: the inputs are
+/// the tensors in order, null for those that are absent, any number of the kind kTensors.
+const QuickParameter* parameter_of_input(const std::vector<QuickParameter>& parameters,
+                                         size_t input);
+/// How many inputs the plugin's operator has, absent ones included, beside those of the kind
+/// kTensors.
+size_t num_fixed_inputs(const std::vector<QuickParameter>& parameters);
+/// Throws Error that begins with `owner` unless a plugin can have inputs of which these are
+/// present.
+void check_inputs(const std::vector<QuickParameter>& parameters, const std::vector<bool>& present,
+                  std::string_view owner);
+
 /// Definitions by id "namespace::name"; registering an id again replaces it. Thread safe.
 void register_quick(std::shared_ptr<const QuickDefinition> definition);
 void deregister_quick(const std::string& plugin_namespace, const std::string& name);

@@ -20,6 +20,7 @@ from .._core._plugin import (
     SymInt16,
     SymInt32,
     SymInt64,
+    SymPointer,
     TensorDesc,
 )
 
@@ -37,10 +38,21 @@ class Code(bytes):
     target: str
     """The architecture, and the instruction set that the code needs."""
 
-    def __new__(cls, code: bytes, name: str, target: str) -> Code:
+    parameters: tuple[int, tuple[type, ...], int] | None
+    """The number of inputs, the classes of the extra arguments, the number of outputs, where they
+    are known: what `aot_impl` returns must fit them."""
+
+    def __new__(
+        cls,
+        code: bytes,
+        name: str,
+        target: str,
+        parameters: tuple[int, tuple[type, ...], int] | None = None,
+    ) -> Code:
         made = super().__new__(cls, code)
         made.name = name
         made.target = target
+        made.parameters = parameters
         return made
 
     def __repr__(self) -> str:
@@ -63,6 +75,13 @@ def baseline() -> tuple[str, str]:
     with open("/proc/cpuinfo", encoding="ascii", errors="replace") as info:
         flags = next((line.split() for line in info if line.startswith("flags")), [])
     return ("x86-64-v3", "x86-64-v3") if set(_V3) <= set(flags) else ("x86-64", "x86-64")
+
+
+def input_types(inputs: Iterable[Any]) -> list[DataType | None]:
+    """Element types of descriptors; None of an input that is absent."""
+    inputs = list(inputs)
+    present = iter(element_types("inputs", [tensor for tensor in inputs if tensor is not None]))
+    return [None if tensor is None else next(present) for tensor in inputs]
 
 
 def element_types(what: str, tensors: Iterable[Any]) -> list[DataType]:
@@ -96,6 +115,7 @@ def by_symbol(table: dict[str, Any]) -> dict[type, Any]:
         "int64": SymInt64,
         "float32": SymFloat32,
         "float64": SymFloat64,
+        "pointer": SymPointer,
     }
     return {classes[name]: value for name, value in table.items()}
 

@@ -10,7 +10,16 @@ from typing import Any
 
 from .._core import DataType
 from . import _toolchain
-from ._code import Code, CompileError, baseline, by_symbol, cached, element_types, scalar_types
+from ._code import (
+    Code,
+    CompileError,
+    baseline,
+    by_symbol,
+    cached,
+    element_types,
+    input_types,
+    scalar_types,
+)
 
 _ELEMENTS = {
     DataType.FLOAT: "float",
@@ -31,6 +40,7 @@ _SCALARS = by_symbol(
         "int64": "std::int64_t",
         "float32": "float",
         "float64": "double",
+        "pointer": "const std::int64_t*",
     }
 )
 
@@ -41,8 +51,12 @@ def _element(dtype: DataType) -> str:
     return _ELEMENTS[dtype]
 
 
-def _wrapper(symbol: str, name: str, types: Sequence[str]) -> str:
-    arguments = [f"*static_cast<{type}*>(args[{i}])" for i, type in enumerate(types)]
+def _wrapper(symbol: str, name: str, types: Sequence[str | None]) -> str:
+    """The exported function, which unpacks args; None is the type of an absent input."""
+    arguments = [
+        "nullptr" if type is None else f"*static_cast<{type}*>(args[{i}])"
+        for i, type in enumerate(types)
+    ]
     call = ", ".join([*arguments, "x", "y", "z"])
     return (
         f'extern "C" __attribute__((visibility("default"))) void {symbol}(\n'
@@ -66,7 +80,10 @@ def cpp(
     It is called, for each cell of the grid, with ``const T*`` per input, the extra arguments,
     ``T*`` per output, and the cell's x, y, z as ``int64_t``. It may be a template or overloaded.
     Element types: FP32 ``float``, FP16 ``_Float16``, BF16 ``uint16_t`` (its bits), INT8 to INT64
-    ``intN_t``, UINT8 and FP8 ``uint8_t``, BOOL ``bool``; ``SymInt32`` is ``int32_t`` and so on.
+    ``intN_t``, UINT8 and FP8 ``uint8_t``, BOOL ``bool``; ``SymInt32`` is ``int32_t`` and so on,
+    ``SymPointer`` is ``const int64_t*``. An absent optional input (None) is ``nullptr``, which
+    fits a parameter ``const float*`` as it does one of a template's own type
+    (``std::nullptr_t``).
 
     The compiler is ``$CXX`` or the system's, with ``-std=c++20 -O3`` for the x86-64-v3
     instruction set where this machine has it, and `flags` added. Results are cached by content
@@ -74,7 +91,8 @@ def cpp(
 
     :param source: C++20, which may include what the compiler finds.
     :param name: of the function, also one in a namespace: ``"ns::f"``.
-    :param inputs: the descriptors that ``aot_impl`` was given, or data types.
+    :param inputs: the descriptors that ``aot_impl`` was given, or data types; None of one that is
+        absent.
     :param outputs: the same of the outputs.
     :param extra: the extra arguments that ``aot_impl`` returns.
     :param flags: further options of the compiler.
@@ -83,9 +101,10 @@ def cpp(
     """
     if not re.fullmatch(r"[A-Za-z_]\w*(::[A-Za-z_]\w*)*", name):
         raise CompileError(f"aot.cpp: {name!r} is not the name of a function")
-    pointers = [f"{_element(t)} const* const" for t in element_types("inputs", inputs)]
-    pointers += [f"{_SCALARS[t]} const" for t in scalar_types(extra)]
-    pointers += [f"{_element(t)}* const" for t in element_types("outputs", outputs)]
+    ins, extras, outs = input_types(inputs), scalar_types(extra), element_types("outputs", outputs)
+    pointers: list[str | None] = [None if t is None else f"{_element(t)} const* const" for t in ins]
+    pointers += [f"{_SCALARS[t]} const" for t in extras]
+    pointers += [f"{_element(t)}* const" for t in outs]
     symbol = "opwright_kernel_" + name.replace("::", "_")
     file = f"{name.rpartition(':')[2]}.cpp"
     text = f'#include <cstdint>\n#line 1 "{file}"\n{source}\n#line 1 "call of {name}"\n'
@@ -105,4 +124,4 @@ def cpp(
             return (path / "kernel.so").read_bytes()
 
     code = cached(["cpp", text, "\0".join(options), "\0".join(command), version], compile)
-    return Code(code, symbol, target)
+    return Code(code, symbol, target, (len(ins), tuple(extras), len(outs)))

@@ -12,7 +12,16 @@ from typing import Any
 
 from .._core import DataType
 from . import _toolchain
-from ._code import Code, CompileError, baseline, by_symbol, cached, element_types, scalar_types
+from ._code import (
+    Code,
+    CompileError,
+    baseline,
+    by_symbol,
+    cached,
+    element_types,
+    input_types,
+    scalar_types,
+)
 
 _ELEMENTS = {
     DataType.FLOAT: "float32",
@@ -33,6 +42,7 @@ _SCALARS = by_symbol(
         "int64": ("int64", "i64"),
         "float32": ("float32", "float"),
         "float64": ("float64", "double"),
+        "pointer": ("int64", "ptr"),
     }
 )
 
@@ -184,7 +194,8 @@ def numba(
 
     It is called, for each cell of the grid, with a pointer per input, the extra arguments, a
     pointer per output, and the cell's x, y, z as int64. Pointers are indexed like one-dimensional
-    arrays, without bounds. FP16 and BF16 elements are ``uint16`` (their bits), FP8 ``uint8``.
+    arrays, without bounds; an absent optional input is None. FP16 and BF16 elements are ``uint16``
+    (their bits), FP8 ``uint8``.
     What needs Numba's runtime (array expressions, temporary arrays, exceptions, ``parallel``) is
     refused.
 
@@ -193,7 +204,8 @@ def numba(
 
     :param function: plain or decorated with ``numba.njit``.
     :param name: of the kernel.
-    :param inputs: the descriptors that ``aot_impl`` was given, or data types.
+    :param inputs: the descriptors that ``aot_impl`` was given, or data types; None of one that is
+        absent.
     :param outputs: the same of the outputs.
     :param extra: the extra arguments that ``aot_impl`` returns.
     :raises CompileError: saying what in the function cannot be compiled.
@@ -209,24 +221,28 @@ def numba(
     if not re.fullmatch(r"[A-Za-z_]\w*", name):
         raise CompileError(f"aot.numba: {name!r} is not a name for a kernel")
     python_function = getattr(function, "py_func", function)
-    input_types = [_element(t) for t in element_types("inputs", inputs)]
-    scalars = [_SCALARS[t] for t in scalar_types(extra)]
-    output_types = [_element(t) for t in element_types("outputs", outputs)]
+    ins, extras, outs = input_types(inputs), scalar_types(extra), element_types("outputs", outputs)
 
-    def pointer(element: str) -> Any:
-        return nbt.CPointer(getattr(nbt, element))
+    def pointer(dtype: DataType | None) -> Any:
+        return nbt.none if dtype is None else nbt.CPointer(getattr(nbt, _element(dtype)))
 
+    def argument(numba_type: str, llvm_type: str) -> Any:
+        scalar = getattr(nbt, numba_type)
+        return nbt.CPointer(scalar) if llvm_type == "ptr" else scalar
+
+    scalars = [_SCALARS[t] for t in extras]
     signature = nbt.void(
-        *map(pointer, input_types),
-        *(getattr(nbt, numba_type) for numba_type, _ in scalars),
-        *map(pointer, output_types),
+        *map(pointer, ins),
+        *(argument(*scalar) for scalar in scalars),
+        *map(pointer, outs),
         nbt.int64,
         nbt.int64,
         nbt.int64,
     )
     symbol = f"opwright_kernel_{name}"
     target, cpu = baseline()
-    llvm_types = ["ptr"] * len(input_types) + [t for _, t in scalars] + ["ptr"] * len(output_types)
+    llvm_types = ["ptr"] * len(ins) + [t for _, t in scalars] + ["ptr"] * len(outs)
+    parameters = (len(ins), tuple(extras), len(outs))
 
     def compile() -> bytes:
         ir, ir_name = _compile_ir(python_function, signature, name)
@@ -235,7 +251,7 @@ def numba(
     try:
         content = marshal.dumps(_identity(python_function, set()))
     except ValueError:
-        return Code(compile(), symbol, target)
+        return Code(compile(), symbol, target, parameters)
     versions = f"{numba.__version__} {llvmlite.__version__}"
     parts: list[str | bytes] = ["numba", content, str(signature), symbol, target, versions]
-    return Code(cached(parts, compile), symbol, target)
+    return Code(cached(parts, compile), symbol, target, parameters)

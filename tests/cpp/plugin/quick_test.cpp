@@ -338,13 +338,6 @@ TEST_F(Lookup, NamesMissingUnknownAndMistypedAttributes) {
                   "'flag' must be a boolean, but is 2");
 }
 
-TEST_F(Lookup, CountsTensors) {
-  PluginNode n = node(as_onnx());
-  n.num_inputs = 2;
-  EXPECT_CONTAINS(error_of([&] { make_plugin_for_node(n, &registry, flags); }),
-                  "takes 1 tensors, but the node has 2");
-}
-
 TEST_F(Lookup, UnknownPluginsGiveNull) {
   PluginNode n = node({});
   n.name = "nobody";
