@@ -193,7 +193,7 @@ class CallbackKernel final : public Kernel {
     require(viewed.empty(), "layer '", layer_, "': after the impl function of plugin '", plugin_,
             "' returned, there is an array or other view of ", viewed,
             ", whose memory belongs to the engine again: copy what must stay (numpy.array(t), "
-            "torch.as_tensor(t).clone())");
+            "torch.as_tensor(t).clone()). An exception that is kept has it too, by its traceback");
   }
 
   /// The first port that something has a view of: "input 0"; else nothing.

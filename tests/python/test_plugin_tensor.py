@@ -187,3 +187,146 @@ def test_torch_views():
         torch.from_dlpack(y).copy_(torch.as_tensor(x) * 2)
 
     np.testing.assert_array_equal(inspect(look), X * 2)
+
+
+# Types, formats and consumers ------------------------------------------------------------------
+
+
+def tensor_over(array, dtype, shape=None, *, format=trt.TensorFormat.LINEAR, scale=0.0, **options):
+    """A Tensor over the bytes of an array, as a plugin class makes one."""
+    desc = trt.PluginTensorDesc()
+    desc.type, desc.format, desc.scale = dtype, format, scale
+    desc.dims = array.shape if shape is None else shape
+    return trtp.Tensor(desc, array.ctypes.data, **options)
+
+
+@pytest.mark.parametrize(
+    "dtype, name", [(trt.bfloat16, "bfloat16"), (trt.fp8, "float8_e4m3fn")], ids=str
+)
+def test_types_beyond_numpy_share_memory(dtype, name):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    torch = pytest.importorskip("torch")
+    data = np.arange(6).astype(getattr(ml_dtypes, name)).reshape(2, 3)
+    tensor = tensor_over(data, dtype)
+    for view in (np.asarray(tensor), torch.from_dlpack(tensor), torch.as_tensor(tensor)):
+        assert str(view.dtype).removeprefix("torch.") == name and view.shape == (2, 3)
+    assert np.asarray(tensor).ctypes.data == data.ctypes.data
+    assert torch.from_dlpack(tensor).data_ptr() == data.ctypes.data
+    np.asarray(tensor)[1, 2] = 8
+    assert float(data[1, 2]) == 8 and float(torch.from_dlpack(tensor)[1, 2]) == 8
+    assert np.asarray(tensor, dtype=np.float32).tolist() == [[0, 1, 2], [3, 4, 8]]
+    with pytest.raises(ValueError):
+        np.asarray(tensor_over(data, dtype, read_only=True))[0, 0] = 1
+    assert not hasattr(tensor, "__array_interface__")
+
+
+def test_types_beyond_numpy_channels_last():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    data = np.arange(24).astype(ml_dtypes.bfloat16)
+    tensor = tensor_over(data, trt.bfloat16, (1, 3, 2, 4), format=trt.TensorFormat.HWC)
+    expected = np.arange(24).reshape(1, 2, 4, 3).transpose(0, 3, 1, 2)
+    np.testing.assert_array_equal(np.asarray(tensor).astype(int), expected)
+
+
+def test_four_bit_elements_come_as_bytes_of_two():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    torch = pytest.importorskip("torch")
+    values = [[-8, 7, 1, -1], [0, 3, -2, 5]]
+    packed = np.array([[0x78, 0xF1], [0x30, 0x5E]], np.uint8)
+    tensor = tensor_over(packed, trt.int4, (2, 4))
+    assert tensor.shape == (2, 4) and tensor.strides == (4, 1)
+    for view in (np.asarray(tensor), torch.from_dlpack(tensor)):
+        assert view.tolist() == packed.tolist() and str(view.dtype).endswith("uint8")
+    np.asarray(tensor)[0, 0] = 0x12
+    assert packed[0, 0] == 0x12
+    packed[0, 0] = 0x78
+    elements = np.asarray(tensor, dtype=ml_dtypes.int4)
+    assert elements.dtype == ml_dtypes.int4 and elements.astype(int).tolist() == values
+    assert np.asarray(tensor, dtype=np.int8).tolist() == values
+    odd = tensor_over(packed, trt.int4, (1, 3))
+    assert np.asarray(odd).tolist() == [0x78, 0xF1]
+    assert np.asarray(odd, dtype=ml_dtypes.int4).astype(int).tolist() == [values[0][:3]]
+    with pytest.raises(ValueError, match="only a copy"):
+        tensor.__array__(dtype=ml_dtypes.int4, copy=False)
+    with pytest.raises(BufferError, match="INT4"):
+        memoryview(tensor)
+
+
+@pytest.mark.parametrize("use", [np.asarray, np.from_dlpack, memoryview, lambda t: t.strides])
+def test_vectorized_formats_say_how_their_memory_lies(use):
+    x = np.arange(24, dtype=np.float32).reshape(1, 6, 2, 2)
+    memory = np.full((1, 2, 2, 2, 4), -1, np.float32)
+    for channel in range(6):
+        memory[:, channel // 4, :, :, channel % 4] = x[:, channel]
+    tensor = tensor_over(memory, trt.float32, x.shape, format=trt.TensorFormat.CHW4)
+    message = r"CHW4.*t\.aliased\(\(1, 2, 2, 2, 4\)\), or list LINEAR for it in autotune"
+    with pytest.raises((trt.Error, BufferError), match=message):
+        use(tensor)
+    whole = tensor.aliased((1, 2, 2, 2, 4))
+    assert whole.format == trt.TensorFormat.LINEAR and whole.data_ptr == memory.ctypes.data
+    np.testing.assert_array_equal(np.asarray(whole), memory)
+    with pytest.raises(trt.Error, match="32 elements"):
+        tensor.aliased((24,))
+
+
+def test_channels_last_has_no_other_shape():
+    memory = np.zeros((1, 2, 2, 6), np.float32)
+    tensor = tensor_over(memory, trt.float32, (1, 6, 2, 2), format=trt.TensorFormat.HWC)
+    with pytest.raises(trt.Error, match="HWC, which cannot be given another shape"):
+        tensor.aliased((24,))
+
+
+def test_scale():
+    data = np.zeros(4, np.int8)
+    assert tensor_over(data, trt.int8, scale=0.5).scale == 0.5
+    assert tensor_over(data, trt.int8).scale == 1
+    assert tensor_over(data, trt.int8, scale=0.5).aliased((2, 2)).scale == 0.5
+
+
+def test_what_a_tensor_is_not():
+    tensor = tensor_over(X, trt.float32)
+    assert not hasattr(tensor, "__cuda_array_interface__")
+    with pytest.raises(AttributeError, match="host's memory: it has __array_interface__"):
+        tensor.__cuda_array_interface__  # noqa: B018
+    with pytest.raises(TypeError):
+        len(tensor)
+    with pytest.raises(TypeError):
+        tensor[0]
+
+
+def test_dlpack_is_for_the_host():
+    tensor = tensor_over(X, trt.float32)
+    tensor.__dlpack__(dl_device=(1, 0))
+    with pytest.raises(BufferError, match=r"device \(1, 0\)"):
+        tensor.__dlpack__(dl_device=(2, 0))
+
+
+def test_numba_functions():
+    numba = pytest.importorskip("numba")
+
+    @numba.njit
+    def shift(x, y):
+        for i in range(x.shape[0]):
+            y[i] = x[i] + 1
+
+    x = np.arange(6, dtype=np.float32)
+    result = inspect(lambda x, y: shift(np.asarray(x), np.asarray(y)), x)
+    np.testing.assert_array_equal(result, x + 1)
+    with pytest.raises(numba.TypingError, match="[Rr]ead-?only"):
+        inspect(lambda x, y: shift(np.asarray(y), np.asarray(x)), x)
+
+
+def test_torch_and_read_only_inputs():
+    """As torch does it: its own arrays know no protection, so it warns where NumPy's would be lost."""
+    torch = pytest.importorskip("torch")
+
+    def look(x, y):
+        torch.set_warn_always(True)  # rather than once in a process
+        try:
+            with pytest.warns(UserWarning, match="not writable"):
+                assert torch.asarray(memoryview(x)).data_ptr() == x.data_ptr
+        finally:
+            torch.set_warn_always(False)
+        torch.from_dlpack(y).copy_(torch.from_dlpack(x))
+
+    np.testing.assert_array_equal(inspect(look), X)
