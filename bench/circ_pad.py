@@ -1,7 +1,9 @@
-"""Circular padding of 32x64x224x224 FP32 by 3: the compiled kernel against copying the output's bytes.
+"""Circular padding in FP32 and FP16, of a small and a large tensor: an engine against torch and NumPy.
 
-The copy uses as many threads. The kernel has two tactics: rows by memcpy, and rows gathered in a
-buffer that streams past the cache, of which the tuner chooses.
+The engine runs the faster of the compiled kernel's tactics, as the tuner found: rows by memcpy, or rows
+gathered in a buffer that streams past the cache, or rows on one thread alone. The peers are PyTorch's
+F.pad(mode="circular"), where it is installed, and numpy.pad(mode="wrap"); copying the bytes of the
+output with as many threads is the limit.
 
 python bench/circ_pad.py
 """
@@ -18,8 +20,8 @@ import opwright as trt
 import opwright.plugin as trtp
 from opwright import aot
 
-SHAPE = (32, 64, 224, 224)
-PAD = 3
+CASES = [((10, 3, 32, 32), 1), ((32, 64, 224, 224), 3)]
+TACTICS = {1: "rows", 2: "stream", 3: "rows, one thread"}
 
 SOURCE = """
 #include <cstdint>
@@ -69,8 +71,7 @@ class Stream {
 };
 
 template <class T>
-void rows(const T* x, int32_t height, int32_t width, int32_t pad, T* y, int64_t image, int64_t,
-          int64_t) {
+void image_rows(const T* x, int32_t height, int32_t width, int32_t pad, T* y, int64_t image) {
   const int64_t columns = width + 2 * pad;
   x += image * height * width;
   y += image * (height + 2 * pad) * columns;
@@ -83,8 +84,7 @@ void rows(const T* x, int32_t height, int32_t width, int32_t pad, T* y, int64_t 
 }
 
 template <class T>
-void stream(const T* x, int32_t height, int32_t width, int32_t pad, T* y, int64_t image, int64_t,
-            int64_t) {
+void image_stream(const T* x, int32_t height, int32_t width, int32_t pad, T* y, int64_t image) {
   x += image * height * width;
   Stream out(y + image * (height + 2 * pad) * (width + 2 * pad));
   for (int32_t row = -pad; row < height + pad; ++row) {
@@ -93,6 +93,21 @@ void stream(const T* x, int32_t height, int32_t width, int32_t pad, T* y, int64_
     out.write(source, sizeof(T) * width);
     out.write(source, sizeof(T) * pad);
   }
+}
+
+// A cell of the launch grid is a range of images.
+template <class T>
+void rows(const T* x, int32_t height, int32_t width, int32_t pad, int32_t images, T* y, int64_t cell,
+          int64_t, int64_t) {
+  for (int64_t i = cell * images; i < (cell + 1) * images; ++i)
+    image_rows(x, height, width, pad, y, i);
+}
+
+template <class T>
+void stream(const T* x, int32_t height, int32_t width, int32_t pad, int32_t images, T* y,
+            int64_t cell, int64_t, int64_t) {
+  for (int64_t i = cell * images; i < (cell + 1) * images; ++i)
+    image_stream(x, height, width, pad, y, i);
 }
 """
 
@@ -109,7 +124,7 @@ def circ_pad_desc(x: trtp.TensorDesc, pad: int) -> trtp.TensorDesc:
 def circ_pad_autotune(
     x: trtp.TensorDesc, pad: int, outputs: tuple[trtp.TensorDesc]
 ) -> list[trtp.AutoTuneCombination]:
-    return [trtp.AutoTuneCombination("FP32, FP32", "LINEAR", [1, 2])]
+    return [trtp.AutoTuneCombination("FP32|FP16, FP32|FP16", "LINEAR", list(TACTICS))]
 
 
 @trtp.aot_impl("bench::circ_pad")
@@ -117,50 +132,85 @@ def circ_pad_aot(
     x: trtp.TensorDesc, pad: int, outputs: tuple[trtp.TensorDesc], tactic: int
 ) -> tuple[str, bytes, trtp.KernelLaunchParams, trtp.SymExprs]:
     n, c, height, width = x.shape_expr
-    extra = trtp.SymIntExprs.from_tuple([trtp.SymInt32(v) for v in (height, width, pad)])
-    name = "rows" if tactic == 1 else "stream"
+    cells = 1 if "one thread" in TACTICS[tactic] else n * c
+    arguments = (height, width, pad, trtp.cdiv(n * c, cells))
+    extra = trtp.SymIntExprs.from_tuple([trtp.SymInt32(v) for v in arguments])
+    name = TACTICS[tactic].split(",")[0]
     code = aot.cpp(SOURCE, name, inputs=[x], extra=extra, outputs=outputs)
-    return code.name, code, trtp.KernelLaunchParams(grid_x=n * c), extra
+    return code.name, code, trtp.KernelLaunchParams(grid_x=cells), extra
 
 
-def main() -> None:
-    logger = trt.Logger(trt.Logger.ERROR)
-    builder = trt.Builder(logger)
-    network = builder.create_network()
-    x = network.add_input("x", trt.float32, SHAPE)
-    layer = network.add_plugin(trt.plugin.op.bench.circ_pad(x, pad=PAD), aot=True)
+def make_engine(shape, pad: int, dtype: trt.DataType) -> trt.Engine:
+    builder = trt.Builder(trt.Logger(trt.Logger.ERROR))
+    network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
+    x = network.add_input("x", dtype, shape)
+    layer = network.add_plugin(trt.plugin.op.bench.circ_pad(x, pad=pad), aot=True)
     y = layer.get_output(0)
     y.name = "y"
     network.mark_output(y)
-    engine = builder.build_engine_with_config(network, builder.create_builder_config())
-    chosen = trt.Engine(engine).layers[0]
+    return trt.build(network)
 
-    source = np.random.default_rng(0).random(SHAPE, np.float32)
-    result = np.empty((*SHAPE[:2], SHAPE[2] + 2 * PAD, SHAPE[3] + 2 * PAD), np.float32)
-    other, target = np.ones_like(result), np.empty_like(result)
-    context = engine.create_execution_context()
-    context.set_tensor_address("x", source.ctypes.data)
-    context.set_tensor_address("y", result.ctypes.data)
 
+def copier(size: int):
+    """A function that copies so many bytes with as many threads as the kernel may use."""
+    source, target = np.ones(size, np.uint8), np.empty(size, np.uint8)
     count = threads()
-    part = result.nbytes // count
     pool = ThreadPoolExecutor(count)
+    bounds = [size * i // count for i in range(count + 1)]
 
     def copy_part(index: int) -> None:
-        size = part if index + 1 < count else result.nbytes - part * (count - 1)
-        ctypes.memmove(target.ctypes.data + part * index, other.ctypes.data + part * index, size)
+        begin, end = bounds[index], bounds[index + 1]
+        ctypes.memmove(target.ctypes.data + begin, source.ctypes.data + begin, end - begin)
 
     def copy() -> None:
-        list(pool.map(copy_part, range(count)))
+        if size < 1 << 20:  # threads take longer
+            ctypes.memmove(target.ctypes.data, source.ctypes.data, size)
+        else:
+            list(pool.map(copy_part, range(count)))
 
-    times = in_turns([lambda: context.execute_async_v3(0), copy], seconds=1.0)
-    widths = [(0, 0), (0, 0), (PAD, PAD), (PAD, PAD)]
+    return copy
+
+
+def torch_pad(source: np.ndarray, pad: int):
+    try:
+        import torch
+    except ImportError:
+        return None
+    x = torch.from_numpy(source)
+    return lambda: torch.nn.functional.pad(x, (pad,) * 4, mode="circular")
+
+
+def compare(shape, pad: int, dtype: trt.DataType) -> None:
+    source = np.random.default_rng(0).random(shape, np.float32).astype(trt.nptype(dtype))
+    widths = [(0, 0), (0, 0), (pad, pad), (pad, pad)]
+    expected_shape = (*shape[:2], shape[2] + 2 * pad, shape[3] + 2 * pad)
+    result = np.empty(expected_shape, source.dtype)
+    engine = make_engine(shape, pad, dtype)
+    context = engine.engine.create_execution_context()
+    context.set_tensor_address("x", source.ctypes.data)
+    context.set_tensor_address("y", result.ctypes.data)
+    functions = {
+        "engine": lambda: context.execute_async_v3(0),
+        'torch F.pad(mode="circular")': torch_pad(source, pad),
+        'numpy.pad(mode="wrap")': lambda: np.pad(source, widths, mode="wrap"),
+        "copy of the output's bytes": copier(result.nbytes),
+    }
+    functions = {name: function for name, function in functions.items() if function is not None}
+    seconds = in_turns(list(functions.values()), seconds=0.2)
     if not np.array_equal(result[:2], np.pad(source[:2], widths, mode="wrap")):
         raise SystemExit("bench/circ_pad: the result differs from numpy.pad")
-    print(f"threads: {count}; tactic chosen: {('rows', 'stream')[chosen['TacticValue'] - 1]}")
-    print(f"compiled kernel {times[0] * 1e3:8.2f} ms")
-    print(f"memcpy          {times[1] * 1e3:8.2f} ms")
-    print(f"speed relative to memcpy: {times[1] / times[0]:.2f}")
+    tactic = TACTICS[engine.layers[0]["TacticValue"]]
+    size = "x".join(map(str, shape))
+    print(f"{size}, padded by {pad}, {dtype.name}; tactic chosen: {tactic}")
+    for name, time in zip(functions, seconds):
+        print(f"  {name:30} {time * 1e3:9.4f} ms   {time / seconds[0]:6.2f} times the engine's")
+
+
+def main() -> None:
+    print(f"threads: {threads()}")
+    for shape, pad in CASES:
+        for dtype in (trt.float32, trt.float16):
+            compare(shape, pad, dtype)
 
 
 if __name__ == "__main__":

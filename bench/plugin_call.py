@@ -1,7 +1,9 @@
 """What one plugin call costs inside an engine: the slope over chains of 1 to 64 identity plugins on 16 floats.
 
 The peers: a chain of a built-in node of ONNX Runtime, and for Python the same function or method
-called directly. At the end, what building a chain of identical plugins costs beside building one.
+called directly; for Python functions that compute also the same function as an operator of PyTorch
+(torch.library.custom_op) and of ONNX Runtime (onnxruntime-extensions), where these are installed. At
+the end, what building a chain of identical plugins costs beside building one.
 
 python bench/plugin_call.py
 """
@@ -11,9 +13,12 @@ from __future__ import annotations
 import os
 import time
 import timeit
+from collections.abc import Callable
 from pathlib import Path
+from typing import Tuple
 
 import numpy as np
+import numpy.typing as npt
 import onnxruntime
 from onnx import TensorProto, helper
 from timing import in_turns, slope
@@ -50,6 +55,52 @@ void identity(const float* x, float* y, int64_t, int64_t, int64_t) { std::memcpy
     return code.name, code, trtp.KernelLaunchParams(), trtp.SymIntExprs(0)
 
 
+@trtp.register("bench::view")
+def view_desc(x: trtp.TensorDesc) -> trtp.TensorDesc:
+    return x.like()
+
+
+@trtp.impl("bench::view")
+def view_impl(x: trtp.Tensor, outputs: tuple[trtp.Tensor], stream: int) -> None:
+    np.asarray(x)
+
+
+@trtp.register("bench::copy")
+def copy_desc(x: trtp.TensorDesc) -> trtp.TensorDesc:
+    return x.like()
+
+
+@trtp.impl("bench::copy")
+def copy_impl(x: trtp.Tensor, outputs: tuple[trtp.Tensor], stream: int) -> None:
+    np.copyto(np.asarray(outputs[0]), np.asarray(x))
+
+
+Eight = Tuple[tuple([trtp.TensorDesc] * 8)]
+
+
+@trtp.register("bench::many")
+def many_desc(
+    a: trtp.TensorDesc,
+    b: trtp.TensorDesc,
+    c: trtp.TensorDesc,
+    d: trtp.TensorDesc,
+    e: trtp.TensorDesc,
+    f: trtp.TensorDesc,
+    g: trtp.TensorDesc,
+    h: trtp.TensorDesc,
+    size: int,
+    factor: float,
+    mode: str,
+    table: npt.NDArray[np.float32],
+) -> Eight:
+    return tuple(x.like() for x in (a, b, c, d, e, f, g, h))
+
+
+@trtp.impl("bench::many")
+def many_impl(a, b, c, d, e, f, g, h, size, factor, mode, table, outputs, stream):
+    pass
+
+
 def chain(length: int, add_layer) -> trt.IExecutionContext:
     """A context, with its addresses set, of an engine that is a chain of one layer."""
     logger = trt.Logger(trt.Logger.ERROR)
@@ -64,24 +115,31 @@ def chain(length: int, add_layer) -> trt.IExecutionContext:
     return engine.create_execution_context()
 
 
-def run_times(add_layer) -> list[float]:
-    """Seconds per run for each chain length, measured in turns."""
+REPEATS = 100  # runs between two looks at the clock
+
+
+def engine_runs(add_layer) -> list[Callable[[], None]]:
+    """For each chain length a function that runs its engine REPEATS times."""
     arrays = np.zeros(SIZE, np.float32), np.zeros(SIZE, np.float32)
     contexts = [chain(length, add_layer) for length in LENGTHS]
-    for context in contexts:
-        context.set_tensor_address("x", arrays[0].ctypes.data)
-        context.set_tensor_address("y", arrays[1].ctypes.data)
 
     def many(context):
+        context.set_tensor_address("x", arrays[0].ctypes.data)
+        context.set_tensor_address("y", arrays[1].ctypes.data)
         run = context.execute_async_v3
 
-        def runs():
-            for _ in range(100):
+        def runs(arrays=arrays):
+            for _ in range(REPEATS):
                 run(0)
 
         return runs
 
-    return [t / 100 for t in in_turns([many(c) for c in contexts], seconds=0.1)]
+    return [many(context) for context in contexts]
+
+
+def run_times(add_layer) -> list[float]:
+    """Seconds per run for each chain length, measured in turns."""
+    return [t / REPEATS for t in in_turns(engine_runs(add_layer), seconds=0.1)]
 
 
 def plugin_library(plugin: str) -> Path:
@@ -241,14 +299,26 @@ def function_layer(aot: bool):
     return lambda network, x: network.add_plugin(trt.plugin.op.bench.identity(x), aot=aot)
 
 
-def onnxruntime_times() -> list[float]:
+def many_layer(network, x):
+    """Eight tensors in and out, with four attributes; the first and last layers fan out and in."""
+    before = [x] * 8 if x.is_network_input else many_layer.outputs
+    table = np.arange(4, dtype=np.float32)
+    call = trt.plugin.op.bench.many(*before, size=3, factor=0.5, mode="same", table=table)
+    layer = network.add_plugin(call, aot=False)
+    many_layer.outputs = [layer.get_output(i) for i in range(8)]
+    return layer
+
+
+def python_layer(name: str):
+    op = getattr(trt.plugin.op.bench, name)
+    return lambda network, x: network.add_plugin(op(x), aot=False)
+
+
+def onnxruntime_runs(node_of, options) -> list[Callable[[], None]]:
+    """As engine_runs, of chains of the nodes that node_of(i, input, output) gives."""
     sessions = []
     for length in LENGTHS:
-        # Alternating, so that no optimization removes or fuses the nodes.
-        nodes = [
-            helper.make_node("Neg" if i % 2 else "Abs", [f"t{i}"], [f"t{i + 1}"])
-            for i in range(length)
-        ]
+        nodes = [node_of(i, f"t{i}", f"t{i + 1}") for i in range(length)]
         value = helper.make_tensor_value_info
         graph = helper.make_graph(
             nodes,
@@ -256,22 +326,143 @@ def onnxruntime_times() -> list[float]:
             [value("t0", TensorProto.FLOAT, [SIZE])],
             [value(f"t{length}", TensorProto.FLOAT, [SIZE])],
         )
-        model = helper.make_model(
-            graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8
-        ).SerializeToString()
-        options = onnxruntime.SessionOptions()
+        domains = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.contrib", 1)]
+        model = helper.make_model(graph, opset_imports=domains, ir_version=8).SerializeToString()
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         sessions.append((onnxruntime.InferenceSession(model, options), f"t{length}"))
     x = {"t0": np.zeros(SIZE, np.float32)}
 
     def many(session, name):
         def runs():
-            for _ in range(100):
+            for _ in range(REPEATS):
                 session.run([name], x)
 
         return runs
 
-    return [t / 100 for t in in_turns([many(*s) for s in sessions], seconds=0.1)]
+    return [many(*session) for session in sessions]
+
+
+def onnxruntime_times() -> list[float]:
+    def node(i, before, after):
+        # Alternating, so that no optimization removes or fuses the nodes.
+        return helper.make_node("Neg" if i % 2 else "Abs", [before], [after])
+
+    runs = onnxruntime_runs(node, onnxruntime.SessionOptions())
+    return [t / REPEATS for t in in_turns(runs, seconds=0.1)]
+
+
+def onnxruntime_python_runs() -> list[Callable[[], None]] | None:
+    """A copy as a Python operator of onnxruntime-extensions; None where that is not installed."""
+    try:
+        import onnxruntime_extensions as extensions
+    except ImportError:
+        return None
+    is_float = extensions.PyCustomOpDef.dt_float
+
+    @extensions.onnx_op(op_type="BenchCopy", inputs=[is_float], outputs=[is_float])
+    def copy(x):
+        return x.copy()
+
+    options = onnxruntime.SessionOptions()
+    options.register_custom_ops_library(extensions.get_library_path())
+    return onnxruntime_runs(
+        lambda i, before, after: helper.make_node(
+            "BenchCopy", [before], [after], domain="ai.onnx.contrib"
+        ),
+        options,
+    )
+
+
+def torch_runs() -> list[Callable[[], None]] | None:
+    """A copy as an operator of PyTorch, called from Python; None where that is not installed."""
+    try:
+        import torch
+    except ImportError:
+        return None
+
+    @torch.library.custom_op("bench::copy", mutates_args=(), schema="(Tensor x) -> Tensor")
+    def copy(x):
+        return x.clone()
+
+    x = torch.zeros(SIZE)
+
+    def chain_of(length):
+        def runs():
+            for _ in range(REPEATS):
+                y = x
+                for _ in range(length):
+                    y = copy(y)
+
+        return runs
+
+    return [chain_of(length) for length in LENGTHS]
+
+
+def direct_runs(function, *arguments) -> list[Callable[[], None]]:
+    """As engine_runs, of the function alone, written out with its arguments in a loop."""
+    names = [f"a{i}" for i in range(len(arguments))]
+    source = f"""
+def chain_of(length, function, {", ".join(names)}):
+    def runs(steps=tuple(range(length)), repeats=tuple(range({REPEATS}))):
+        for _ in repeats:
+            for _ in steps:
+                function({", ".join(names)})
+    return runs
+"""
+    scope: dict = {}
+    exec(source, scope)
+    return [scope["chain_of"](length, function, *arguments) for length in LENGTHS]
+
+
+def python_functions() -> None:
+    """Python functions as plugins beside themselves and beside others' ways to call one."""
+    array = np.zeros(SIZE, np.float32)
+    table = np.arange(4, dtype=np.float32)
+    eight = (object(),) * 8
+    chains = {
+        "plugin 1": engine_runs(python_layer("identity")),
+        "direct 1": direct_runs(identity_impl, object(), (object(),), 0),
+        "plugin 16": engine_runs(many_layer),
+        "direct 16": direct_runs(many_impl, *eight, 3, 0.5, "same", table, eight, 0),
+        "plugin view": engine_runs(python_layer("view")),
+        "plugin copy": engine_runs(python_layer("copy")),
+        "direct copy": direct_runs(copy_impl, array, (array,), 0),
+        "torch copy": torch_runs(),
+        "ort copy": onnxruntime_python_runs(),
+    }
+    chains = {name: runs for name, runs in chains.items() if runs is not None}
+    every = [run for runs in chains.values() for run in runs]
+    times = [t / REPEATS for t in in_turns(every, seconds=0.05)]
+    count = len(LENGTHS)
+    cost = {
+        name: slope(LENGTHS, times[i * count : (i + 1) * count]) * 1e6
+        for i, name in enumerate(chains)
+    }
+
+    def beyond(kind, text, goal):
+        extra = cost[f"plugin {kind}"] - cost[f"direct {kind}"]
+        print(
+            f"{text:42} {extra:7.3f} us beyond the {cost[f'direct {kind}']:.3f} us of the function"
+            f" called directly (goal {goal})"
+        )
+
+    print("Python functions as plugins:")
+    beyond("1", "1 tensor in, 1 out", 0.2)
+    beyond("16", "16 tensors, 4 attributes", 0.3)
+    view = cost["plugin view"] - cost["plugin 1"]
+    print(f"{'numpy.asarray(tensor) within':42} {view:7.3f} us (goal 0.4)")
+    print("A function that copies 16 floats, called as")
+    own = cost["plugin copy"]
+    print(f"{'  a plugin of an engine':42} {own:7.3f} us")
+    print(f"{'  a function, on arrays':42} {cost['direct copy']:7.3f} us")
+    for name, text in (
+        ("torch copy", "  torch.library.custom_op, from torch"),
+        ("ort copy", "  an operator of onnxruntime-extensions"),
+    ):
+        if name in cost:
+            print(f"{text:42} {cost[name]:7.3f} us   {cost[name] / own:.1f} times the plugin's")
+        else:
+            print(f"{text:42} not installed")
 
 
 def direct_call(function, *arguments) -> float:
@@ -315,6 +506,7 @@ def main() -> None:
             direct = direct_call(*call)
             line += f"   {direct * 1e6:.3f} us directly, {(cost - direct) * 1e6:.3f} us beyond it"
         print(line)
+    python_functions()
     one, many = build_seconds(1, v3_python), build_seconds(200, v3_python)
     print(f"building 1 plugin {one * 1e3:.1f} ms, 200 identical ones {many * 1e3:.1f} ms")
 
