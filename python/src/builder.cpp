@@ -1,4 +1,4 @@
-// Builder, IBuilderConfig, IOptimizationProfile, ITimingCache, IHostMemory.
+// Builder, IBuilderConfig, IOptimizationProfile, IHostMemory.
 
 #include "opwright/builder.h"
 
@@ -15,6 +15,7 @@
 #include "plugin/registry.h"
 #include "reporting.h"
 #include "runtime/engine.h"
+#include "timing_cache.h"
 
 namespace opwright::python {
 namespace {
@@ -170,41 +171,6 @@ void bind_profile(nb::module_& m) {
            "The range of the values of an input that determines shapes.")
       .def("get_shape_input", get(&OptimizationProfile::values), nb::arg("input"))
       .def("__bool__", [](const OptimizationProfile&) { return true; });
-}
-
-void bind_timing_cache(nb::module_& m) {
-  nb::class_<TimingCache>(m, "ITimingCache",
-                          "Measured times of kernels, for the device that they were measured on.")
-      .def("serialize",
-           [](const TimingCache& self) {
-             const std::vector<std::byte> bytes = self.serialize();
-             return HostMemory{{Blob::copy(bytes.data(), bytes.size())}};
-           })
-      .def(
-          "combine",
-          [](TimingCache& self, const TimingCache& other, bool ignore_mismatch) {
-            self.combine(other, ignore_mismatch);
-            return true;
-          },
-          nb::arg("input_cache"), nb::arg("ignore_mismatch"),
-          "Adds the entries of the other cache; raises Error where it is of another device.")
-      .def(
-          "reset",
-          [](TimingCache& self) {
-            self.clear();
-            return true;
-          },
-          "Forgets all entries.")
-      .def("__len__", &TimingCache::size)
-      .def("query_keys", &TimingCache::keys)
-      .def_static(
-          "load",
-          [](const std::string& path) -> std::shared_ptr<TimingCache> {
-            return TimingCache::load(path);
-          },
-          nb::arg("path"), "The cache in a file; None when there is no usable one.")
-      .def("save", &TimingCache::save, nb::arg("path"), "Adds this cache to the one in the file.")
-      .def_prop_ro("device_identity", &TimingCache::device_identity);
 }
 
 void bind_config(nb::module_& m) {

@@ -411,7 +411,7 @@ void bind_inspector(nb::module_& m) {
             if (layer < 0 || layer >= static_cast<int>(steps.size())) throw nb::index_error();
             return format == InformationFormat::kJSON
                        ? inspect_layer_json(self.engine->plan(), layer)
-                       : steps[layer].name;
+                       : inspect_layer_text(self.engine->plan(), layer);
           },
           nb::arg("layer_index"), nb::arg("format"));
 }

@@ -109,7 +109,7 @@ class QuickPlugin final : public Operator {
     std::vector<Candidate> candidates = definition_->autotune(query, attributes_);
     require(!candidates.empty(), "layer '", query.layer, "': autotune of plugin '",
             id_of(*definition_), "' gave no combination");
-    drop_split_aliases(query.layer, candidates);
+    drop_split_aliases(query, candidates);
     return candidates;
   }
 
@@ -177,7 +177,7 @@ class QuickPlugin final : public Operator {
   }
 
   /// Takes away the candidates whose aliased outputs have another type or format than their input.
-  void drop_split_aliases(std::string_view layer, std::vector<Candidate>& candidates) const {
+  void drop_split_aliases(const CandidateQuery& query, std::vector<Candidate>& candidates) const {
     const std::vector<int> inputs = outputs().aliased_inputs;
     std::string reason;
     std::erase_if(candidates, [&](const Candidate& candidate) {
@@ -189,12 +189,14 @@ class QuickPlugin final : public Operator {
         reason =
             opwright::str("output ", o, " is ", opwright::str(output), " but aliased to input ",
                           inputs[o], ", which is ", opwright::str(input));
+        if (query.dropped != nullptr) query.dropped->push_back({candidate, reason});
         return true;
       }
       return false;
     });
-    require(!candidates.empty(), "layer '", layer, "': no combination that autotune of plugin '",
-            id_of(*definition_), "' gave can be used: ", reason,
+    require(!candidates.empty(), "layer '", query.layer,
+            "': no combination that autotune of plugin '", id_of(*definition_),
+            "' gave can be used: ", reason,
             "; an output that takes an input's memory needs its type and format, so let both "
             "entries move together, as in AutoTuneCombination(\"FP32|FP16, FP32|FP16\")");
   }

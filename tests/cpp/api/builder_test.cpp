@@ -314,7 +314,11 @@ TEST_F(Builder, ConfigsKeepWhatIsSet) {
   config->setEngineCapability(EngineCapability::kSAFETY);
   EXPECT_EQ(config->getBuilderOptimizationLevel(), 0);
   EXPECT_NE(logger.errors.find("setEngineCapability"), std::string::npos);
+  EXPECT_TRUE(config->getTiming());
+  config->setTiming(false);
+  EXPECT_FALSE(config->getTiming());
   config->reset();
+  EXPECT_TRUE(config->getTiming());
   EXPECT_EQ(config->getFlags(), 0U);
   EXPECT_EQ(config->getNbPluginsToSerialize(), 0);
 }
@@ -339,6 +343,20 @@ TEST_F(Builder, TimingCachesAreFilledAndKept) {
   EXPECT_TRUE(other->reset());
   EXPECT_EQ(std::unique_ptr<IHostMemory>(other->serialize())->size(), empty->size());
   EXPECT_EQ(config->createTimingCache("garbage", 7), nullptr);
+}
+
+TEST_F(Builder, WithoutTimingTheCacheStaysAsItIs) {
+  ITensor& x = input("x", {2, 2});
+  ITensor& y = *network->addMatrixMultiply(x, MatrixOperation::kNONE, x, MatrixOperation::kNONE)
+                    ->getOutput(0);
+  config->setBuilderOptimizationLevel(3);
+  config->setTiming(false);
+  std::unique_ptr<ITimingCache> const cache(config->createTimingCache(nullptr, 0));
+  std::unique_ptr<IHostMemory> const empty(cache->serialize());
+  ASSERT_TRUE(config->setTimingCache(*cache, false));
+  EXPECT_EQ(result_of(y, {2, 2}, {1, 2, 3, 4}), (std::vector<float>{7, 10, 15, 22}));
+  std::unique_ptr<IHostMemory> const after(config->getTimingCache()->serialize());
+  EXPECT_EQ(after->size(), empty->size());
 }
 
 class Monitor final : public IProgressMonitor {

@@ -81,6 +81,29 @@ void expect_optimal(const SelectionProblem& problem) {
   EXPECT_NEAR(selection_cost(problem, chosen), cost, 1e-5);
 }
 
+TEST(Selection, ConversionCostsAreWhatANodesChoiceAddsBesideItsOwnCost) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 50; ++round) {
+    const SelectionProblem problem = random_problem(random, 6, 3, 0);
+    const std::vector<int> assignment = select_options(problem);
+    for (size_t node = 0; node < problem.nodes.size(); ++node) {
+      const auto costs = conversion_costs(problem, assignment, static_cast<int>(node));
+      ASSERT_EQ(costs.size(), problem.nodes[node].size());
+      std::vector<int> changed = assignment;
+      double rest = 0;  // what the others cost, whatever this node chooses
+      for (size_t option = 0; option < costs.size(); ++option) {
+        changed[node] = static_cast<int>(option);
+        const double other =
+            cost_of(problem, changed) - problem.nodes[node][option].cost - costs[option];
+        if (option > 0) {
+          EXPECT_NEAR(other, rest, 1e-5);
+        }
+        rest = other;
+      }
+    }
+  }
+}
+
 TEST(Selection, MatchesBruteForceOnRandomNetworks) {
   std::mt19937 random(1);
   for (int i = 0; i < 300; ++i) expect_optimal(random_problem(random, 1 + i % 9, 3, 0));

@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct TestBehaviour {
   Run run;
   bool pure = true;
   size_t workspace = 0;
+  std::optional<std::string> timing_key;  ///< by default that of all operators
 };
 
 /// An operator that does what the test that added it says; it finds its behaviour again by number
@@ -66,6 +68,9 @@ class TestOperator final : public Operator {
   }
   Attributes attributes() const override { return {{"id", int64_t{id_}}}; }
   bool is_pure() const override { return self().pure; }
+  std::optional<std::string> timing_key() const override {
+    return self().timing_key ? self().timing_key : Operator::timing_key();
+  }
 
  private:
   class TestKernel final : public Kernel {

@@ -3,9 +3,11 @@
 #include <chrono>
 #include <thread>
 
+#include "backend/device.h"
 #include "base/error.h"
 #include "engine_run.h"
 #include "opwright/logger.h"
+#include "plugin/callback.h"
 #include "test_operator.h"
 
 namespace opwright {
@@ -69,10 +71,89 @@ TEST_F(Tuning, TheFastestTacticWins) {
   EXPECT_GE(step.considered[0].time_ms, 20);
   EXPECT_GE(step.considered[1].time_ms, 1);
   EXPECT_LT(step.considered[1].time_ms, 20);
-  EXPECT_NE(logger_.verbose.find("the layer"), std::string::npos);
+  EXPECT_NE(logger_.verbose.find("Layer 'the layer' (Test): 3 candidates, 3 timed"),
+            std::string::npos)
+      << logger_.verbose;
 
   config_.timing = false;
   EXPECT_EQ(compile(network_, config_).schedules[0].steps[0].candidate.tactic, 0);
+}
+
+TEST_F(Tuning, WithoutTimingTheCacheDecidesAndNothingRuns) {
+  TestBehaviour behaviour;
+  behaviour.candidates = [](const CandidateQuery& query) { return tactics(query, 3); };
+  behaviour.run = [](auto...) { FAIL() << "was run"; };
+  behaviour.timing_key = "a key";
+  add(behaviour);
+  const Device& device = get_device(DeviceType::kCPU);
+  config_.timing = false;
+  config_.timing_cache = std::make_shared<TimingCache>(device.identity());
+  EXPECT_EQ(compile(network_, config_).schedules[0].steps[0].candidate.tactic, 0);
+  EXPECT_EQ(config_.timing_cache->size(), 0u);
+
+  // Operator and timing key, inputs, outputs; then tactic and its name.
+  const std::string start = "Test|a key|FP32:LINEAR:4x8,>FP32:LINEAR:4x8,";
+  config_.timing_cache->insert(start + "|2|", 2);
+  EXPECT_EQ(compile(network_, config_).schedules[0].steps[0].candidate.tactic, 2);
+  config_.timing_cache->insert(start + "|1|", 1);
+  const Plan plan = compile(network_, config_);
+  const PlanStep& step = plan.schedules[0].steps[0];
+  EXPECT_EQ(step.candidate.tactic, 1);
+  EXPECT_EQ(step.time_ms, 1);
+  ASSERT_EQ(step.considered.size(), 3u);
+  EXPECT_EQ(step.considered[0].time_ms, 0) << "not known";
+
+  config_.error_on_timing_cache_miss = true;
+  EXPECT_THROW(compile(network_, config_), Error);
+  config_.timing_cache->insert(start + "|0|", 0.5);
+  EXPECT_EQ(compile(network_, config_).schedules[0].steps[0].candidate.tactic, 0);
+}
+
+TEST_F(Tuning, AnInterruptEndsTheBuildBetweenRuns) {
+  int runs = 0;
+  TestBehaviour behaviour;
+  behaviour.candidates = [](const CandidateQuery& query) { return tactics(query, 3); };
+  behaviour.run = [&](auto...) { ++runs; };
+  add(behaviour);
+  set_interrupt_test([](const std::exception_ptr& reason) {
+    try {
+      std::rethrow_exception(reason);
+    } catch (const PluginTrouble&) {
+      return true;
+    } catch (...) {
+      return false;
+    }
+  });
+  config_.interrupt_check = [&] {
+    if (runs > 0) throw PluginTrouble();
+  };
+  EXPECT_THROW(compile(network_, config_), PluginTrouble);
+  set_interrupt_test(nullptr);
+  EXPECT_EQ(runs, 2) << "the first sample and its warm-up";
+  EXPECT_EQ(logger_.warnings, "");
+}
+
+TEST_F(Tuning, WhatAnOperatorDropsIsInThePlanOncePerReason) {
+  TestBehaviour behaviour;
+  behaviour.candidates = [](const CandidateQuery& query) {
+    for (int tactic = 1; tactic < 4; ++tactic)
+      query.dropped->push_back({TestOperator::like(query, tactic), "too odd"});
+    Candidate wide = TestOperator::like(query, 4);
+    wide.inputs[0].format = TensorFormat::kCHW4;
+    return std::vector<Candidate>{wide, TestOperator::like(query, 5)};
+  };
+  behaviour.run = copy;
+  add(behaviour);
+  const Plan plan = compile(network_, config_);
+  const std::vector<TimedCandidate>& considered = plan.schedules[0].steps[0].considered;
+  ASSERT_EQ(considered.size(), 3u);
+  EXPECT_EQ(considered[0].tactic, 5);
+  EXPECT_EQ(considered[0].dropped, "");
+  EXPECT_EQ(considered[1].tactic, 1);
+  EXPECT_EQ(considered[1].dropped, "too odd (and 2 more)");
+  EXPECT_EQ(considered[2].tactic, 4);
+  EXPECT_EQ(considered[2].dropped, "input 0 has rank 2, which the format CHW4 cannot have");
+  EXPECT_NE(logger_.verbose.find("dropped: too odd (and 2 more)"), std::string::npos);
 }
 
 TEST_F(Tuning, ACandidateThatFailsIsLeftOutWithAWarning) {
@@ -92,7 +173,7 @@ TEST_F(Tuning, ACandidateThatFailsIsLeftOutWithAWarning) {
   expect_near(run_plan(std::move(plan), {{4, 8}}, {x})[0], x);
 }
 
-TEST_F(Tuning, WhenAllCandidatesFailTheErrorNamesTheLayerAndTheFirstReason) {
+TEST_F(Tuning, WhenAllCandidatesFailTheErrorNamesTheLayerAndTheReasons) {
   TestBehaviour behaviour;
   behaviour.candidates = [](const CandidateQuery& query) { return tactics(query, 2); };
   behaviour.make = [](const KernelArgs& args) { fail("no kernel ", args.candidate->tactic); };
@@ -103,7 +184,8 @@ TEST_F(Tuning, WhenAllCandidatesFailTheErrorNamesTheLayerAndTheFirstReason) {
   } catch (const Error& error) {
     const std::string text = error.what();
     EXPECT_NE(text.find("the layer"), std::string::npos) << text;
-    EXPECT_NE(text.find("no kernel 0"), std::string::npos) << text;
+    EXPECT_NE(text.find("tactic 0: no kernel 0"), std::string::npos) << text;
+    EXPECT_NE(text.find("tactic 1: no kernel 1"), std::string::npos) << text;
   }
 }
 

@@ -161,6 +161,28 @@ TEST(Expand, KeepsWhatTheNetworkAllows) {
             (std::vector<std::vector<DT>>{{DT::kINT32, DT::kFLOAT}, {DT::kINT32, DT::kBF16}}));
 }
 
+TEST(Expand, Int8NeedsAScale) {
+  std::vector<PortDesc> in = kOne, out = kOne;
+  const std::vector<AutoTuneCombination> all = {AutoTuneCombination("FP32|INT8, FP32*INT8", "")};
+  CandidateQuery query = make_query(in, out);
+  std::vector<DroppedCandidate> dropped;
+  query.dropped = &dropped;
+  query.int8 = true;
+  EXPECT_EQ(expand(all, query, "p").size(), 1u);
+  ASSERT_EQ(dropped.size(), 3u);
+  EXPECT_EQ(str(dropped[0].candidate), "FP32 -> INT8");
+  EXPECT_CONTAINS(dropped[0].reason, "output 0 is FP32 in the network, and INT8 needs a scale");
+  in[0].scale = 0.5f;
+  EXPECT_EQ(types(expand(all, query, "p")),
+            (std::vector<std::vector<DT>>{{DT::kFLOAT, DT::kFLOAT}, {DT::kINT8, DT::kFLOAT}}));
+  out[0].scale = 0.25f;
+  EXPECT_EQ(expand(all, query, "p").size(), 4u);
+  // A tensor that is INT8 in the network passes without one.
+  const std::vector<PortDesc> whole = {port(DT::kINT8, {1, 3, 4, 4})};
+  const std::vector<AutoTuneCombination> int8 = {AutoTuneCombination("INT8, INT8", "")};
+  EXPECT_EQ(expand(int8, make_query(whole, whole), "p").size(), 1u);
+}
+
 TEST(Expand, DropsFormatsThatTheRankCannotHave) {
   const std::vector<PortDesc> vector = {port(DT::kFLOAT, {8})};
   const std::vector<AutoTuneCombination> all = {AutoTuneCombination("FP32, FP32", "LINEAR|HWC")};
@@ -183,6 +205,8 @@ TEST(Expand, NothingLeftNamesThePluginAndItsTypes) {
   EXPECT_CONTAINS(message, "'test layer'");
   EXPECT_CONTAINS(message, "'ns::p'");
   EXPECT_CONTAINS(message, "FP32 -> FP32");
+  EXPECT_CONTAINS(message, "FP16 -> FP16: input 0 is FP32 in the network, and FP16 needs");
+  EXPECT_CONTAINS(error_of([&] { expand({}, make_query(kOne, kOne), "ns::p"); }), "an empty list");
 }
 
 }  // namespace

@@ -1,0 +1,124 @@
+// ITimingCache, TimingCacheKey, TimingCacheValue.
+
+#include "timing_cache.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "compile/timing_cache.h"
+#include "host_memory.h"
+
+namespace opwright::python {
+namespace {
+
+/// What the timing cache has a time for: a candidate of a layer, with shapes, types and formats.
+struct TimingCacheKey {
+  std::string text;
+  /// The number before the tactic's name, which is last.
+  int64_t tactic() const {
+    const size_t name = text.rfind('|');
+    const size_t number = name == std::string::npos ? name : text.rfind('|', name - 1);
+    int64_t tactic = 0;
+    if (number != std::string::npos)
+      std::from_chars(text.data() + number + 1, text.data() + name, tactic);
+    return tactic;
+  }
+};
+
+struct TimingCacheValue {
+  int64_t tactic = 0;
+  float milliseconds = 0;
+};
+
+}  // namespace
+
+void bind_timing_cache(nb::module_& m) {
+  nb::class_<TimingCacheKey>(m, "TimingCacheKey",
+                             "What a timing cache has a time for: a candidate of a layer, with "
+                             "shapes, types, formats and tactic.")
+      .def_static(
+          "parse", [](std::string text) { return TimingCacheKey{std::move(text)}; },
+          nb::arg("text"), "The key that str() gave.")
+      .def("__str__", [](const TimingCacheKey& self) { return self.text; })
+      .def("__repr__",
+           [](const TimingCacheKey& self) { return "<TimingCacheKey " + self.text + ">"; })
+      .def("__eq__",
+           [](const TimingCacheKey& self, nb::handle other) {
+             return nb::isinstance<TimingCacheKey>(other) &&
+                    nb::cast<TimingCacheKey&>(other).text == self.text;
+           })
+      .def("__hash__",
+           [](const TimingCacheKey& self) { return std::hash<std::string>()(self.text); });
+  nb::class_<TimingCacheValue>(m, "TimingCacheValue", "What a timing cache knows of a candidate.")
+      .def(
+          "__init__",
+          [](TimingCacheValue* self, int64_t tactic, float milliseconds) {
+            new (self) TimingCacheValue{tactic, milliseconds};
+          },
+          nb::arg("tactic_hash"), nb::arg("timing_msec"))
+      .def_rw("tacticHash", &TimingCacheValue::tactic, "The number of the tactic.")
+      .def_rw("timingMSec", &TimingCacheValue::milliseconds, "Its time in milliseconds.");
+  nb::class_<TimingCache>(m, "ITimingCache",
+                          "Measured times of kernels, for the device that they were measured on.")
+      .def("serialize",
+           [](const TimingCache& self) {
+             const std::vector<std::byte> bytes = self.serialize();
+             return HostMemory{{Blob::copy(bytes.data(), bytes.size())}};
+           })
+      .def(
+          "combine",
+          [](TimingCache& self, const TimingCache& other, bool ignore_mismatch) {
+            self.combine(other, ignore_mismatch);
+            return true;
+          },
+          nb::arg("input_cache"), nb::arg("ignore_mismatch"),
+          "Adds the entries of the other cache; raises Error where it is of another device.")
+      .def(
+          "reset",
+          [](TimingCache& self) {
+            self.clear();
+            return true;
+          },
+          "Forgets all entries.")
+      .def("__len__", &TimingCache::size)
+      .def(
+          "queryKeys",
+          [](const TimingCache& self) {
+            std::vector<TimingCacheKey> keys;
+            for (std::string& key : self.keys()) keys.push_back({std::move(key)});
+            return keys;
+          },
+          "All keys, each of one candidate of a layer, in order.")
+      .def(
+          "query",
+          [](const TimingCache& self,
+             const TimingCacheKey& key) -> std::optional<TimingCacheValue> {
+            const std::optional<float> time = self.find(key.text);
+            if (!time) return std::nullopt;
+            return TimingCacheValue{key.tactic(), *time};
+          },
+          nb::arg("key"), "The tactic and the time of a key; None where the cache has none.")
+      .def(
+          "update",
+          [](TimingCache& self, const TimingCacheKey& key, const TimingCacheValue& value) {
+            if (value.tactic != key.tactic() || !std::isfinite(value.milliseconds) ||
+                value.milliseconds < 0)
+              return false;
+            self.insert(key.text, value.milliseconds);
+            return true;
+          },
+          nb::arg("key"), nb::arg("value"),
+          "Sets the time of a key, which later builds choose by. False where the tactic is not "
+          "that "
+          "of the key or the time is not one.")
+      .def_static(
+          "load",
+          [](const std::string& path) -> std::shared_ptr<TimingCache> {
+            return TimingCache::load(path);
+          },
+          nb::arg("path"), "The cache in a file; None when there is no usable one.")
+      .def("save", &TimingCache::save, nb::arg("path"), "Adds this cache to the one in the file.")
+      .def_prop_ro("device_identity", &TimingCache::device_identity);
+}
+
+}  // namespace opwright::python
