@@ -18,7 +18,8 @@ STUBS = {opwright._core: "__init__.pyi", _plugin: "_plugin.pyi"}
 
 # A plugin with all functions and hints.
 TYPED = """
-from typing import List, Tuple
+import enum
+from typing import List, Optional, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +29,15 @@ import opwright.plugin as trtp
 from opwright import aot, testing
 
 
+class Mode(enum.Enum):
+    ZERO = 0
+    WRAP = 1
+
+
 @trtp.register("example::widen")
-def widen_desc(x: trtp.TensorDesc, pads: npt.NDArray[np.int32]) -> trtp.TensorDesc:
+def widen_desc(
+    x: trtp.TensorDesc, pads: npt.NDArray[np.int32], mode: Mode = Mode.ZERO, axes: List[int] = [0]
+) -> trtp.TensorDesc:
     out = x.like()
     out.shape_expr[-1] += 2
     out.shape_expr[0] = trtp.cdiv(out.shape_expr[0] * 3, 2) + 1
@@ -63,6 +71,27 @@ def widen_aot(
     extra = trtp.SymExprs.from_tuple([trtp.SymInt64(count) + 1, trtp.SymFloat32(0.5)])
     code = aot.cpp("", "widen", inputs=[x], extra=extra, outputs=outputs)
     return code.name, code, trtp.KernelLaunchParams(grid_x=trtp.cdiv(count, 4096)), extra
+
+
+@trtp.register("example::join")
+def join_desc(
+    n: trtp.ShapeInput, b: Optional[trtp.TensorDesc] = None, *xs: trtp.TensorDesc, k: float = 1.0
+) -> Tuple[trtp.TensorDesc, trtp.TensorDesc]:
+    size = trtp.size_tensor(opt=n.expr() // 2, upper_bound=n.expr())
+    size.dtype = trt.int64
+    return trtp.from_shape_expr((size.expr(), *xs[0].shape_expr), xs[0].dtype), size
+
+
+@trtp.impl("example::join")
+def join(
+    n: trtp.Tensor,
+    b: Optional[trtp.Tensor],
+    *xs: trtp.Tensor,
+    k: float,
+    outputs: Tuple[trtp.Tensor, trtp.Tensor],
+    stream: int,
+) -> None:
+    np.asarray(outputs[0])[...] = k * sum(map(np.asarray, xs))
 
 
 builder = trt.Builder(trt.Logger(trt.Logger.WARNING))
