@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "creators.h"
 #include "network/network.h"
+#include "plugin/quick_attributes.h"
 #include "plugin/v3_creator.h"
 #include "quick_definition.h"
 #include "reporting.h"
@@ -18,7 +20,7 @@ namespace {
 
 /// What `op.namespace.name(...)` gives and add_plugin takes.
 struct PluginCall {
-  std::shared_ptr<PythonDefinition> definition;
+  std::shared_ptr<const QuickDefinition> definition;
   nb::list tensors;  ///< ITensor, None where one is absent
   FieldValues attributes;
   /// Set where the call was called to say which implementation is wanted.
@@ -211,13 +213,59 @@ void bind_definition(nb::module_& m) {
           "(inputs, shape inputs, plugin) for network.add_plugin_v3, with the implementation that "
           "is asked for.")
       .def("__repr__", [](const PluginCall& self) {
-        return "<plugin call of '" + self.definition->id() + "'>";
+        return "<plugin call of '" + self.definition->plugin_namespace() +
+               "::" + self.definition->name() + "'>";
       });
+}
+
+/// What the plugin registry has of a plugin of decorated functions.
+struct FunctionCreator {
+  std::shared_ptr<const QuickDefinition> definition;
+
+  FieldCollection field_names() const {
+    FieldCollection fields;
+    for (const QuickParameter& parameter : definition->parameters())
+      if (parameter.is_attribute())
+        fields.values.push_back({parameter.name, parameter.type, 0, {}});
+    return fields;
+  }
+  PluginCall create_plugin(nb::handle fields, QuickPluginCreationRequest request) const {
+    const std::string owner =
+        str("plugin '", definition->plugin_namespace(), "::", definition->name(), "'");
+    return {definition, nb::list(),
+            fit_attributes(to_fields(fields, owner), definition->parameters(), owner), request};
+  }
+};
+
+void bind_creator(nb::module_& m) {
+  nb::class_<FunctionCreator>(m, "FunctionCreator",
+                              "The creator of a plugin of decorated functions.")
+      .def_prop_ro("name", [](const FunctionCreator& self) { return self.definition->name(); })
+      .def_prop_ro("plugin_version", [](const FunctionCreator&) { return "1"; })
+      .def_prop_ro("plugin_namespace",
+                   [](const FunctionCreator& self) { return self.definition->plugin_namespace(); })
+      .def_prop_ro("field_names", &FunctionCreator::field_names,
+                   "The attributes, as a PluginFieldCollection without data.")
+      .def(
+          "create_plugin",
+          [](const FunctionCreator& self, nb::handle, nb::handle, nb::handle field_collection,
+             nb::handle, QuickPluginCreationRequest request) {
+            return self.create_plugin(field_collection, request);
+          },
+          nb::arg("name"), nb::arg("namespace"), nb::arg("field_collection"), nb::arg("phase"),
+          nb::arg("quickPluginType") = QuickPluginCreationRequest::kUNKNOWN,
+          "The plugin with these attributes, for network.add_plugin_v3.");
 }
 
 }  // namespace
 
 bool is_plugin_call(nb::handle object) { return nb::isinstance<PluginCall>(object); }
+
+nb::object find_function_creator(const std::string& name, const std::string& version,
+                                 const std::string& plugin_namespace) {
+  auto definition = version == "1" ? find_quick(plugin_namespace, name) : nullptr;
+  return definition != nullptr ? nb::cast(FunctionCreator{std::move(definition)}) : nb::none();
+}
 
 OperatorPtr operator_of_call(nb::handle object, const Network& network) {
   if (!is_plugin_call(object)) return nullptr;
@@ -232,6 +280,7 @@ void bind_quick(nb::module_& m) {
   }));
   set_execution_domain(APILanguage::kPYTHON, interpreter_domain());
   bind_definition(m);
+  bind_creator(m);
   auto network = nb::borrow<ReportingClass<Network>>(nb::type<Network>());
   network.def("add_plugin", &add_plugin, nb::arg("plugin"), nb::arg("aot").none() = nb::none(),
               nb::rv_policy::reference_internal,

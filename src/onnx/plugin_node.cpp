@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "network/shape_inputs.h"
 #include "plugin/lookup.h"
@@ -81,6 +82,9 @@ std::string obstacle(const AttributeProto& a) {
     case Type::kTensor:
       if (a.t.has_texts)
         return str("attribute '", a.name, "' is a tensor of texts; plugins take a list of them");
+      if (!std::in_range<int32_t>(a.t.shape.numel()))
+        return str("attribute '", a.name, "' has ", a.t.shape.numel(),
+                   " elements; a plugin's attribute has fewer than 2^31");
       if (field_type(a.t)) return {};
       return str("attribute '", a.name, "' has elements of type ", name(a.t.dtype),
                  ", which no plugin field has");

@@ -19,12 +19,6 @@ namespace opwright {
 
 namespace {
 
-const FieldValue* find(const FieldValues& values, std::string_view name) {
-  const auto found = std::find_if(values.begin(), values.end(),
-                                  [&](const FieldValue& value) { return value.name == name; });
-  return found != values.end() ? &*found : nullptr;
-}
-
 std::string list_names(const FieldValues& values) {
   std::string names;
   for (const FieldValue& value : values) names += (names.empty() ? "" : ", ") + value.name;
@@ -36,25 +30,7 @@ OperatorPtr make_quick(const PluginNode& node, std::shared_ptr<const QuickDefini
   const std::string owner = str("layer '", node.layer, "': plugin '",
                                 definition->plugin_namespace(), "::", definition->name(), "'");
   const std::vector<QuickParameter>& parameters = definition->parameters();
-  for (const FieldValue& value : node.attributes) {
-    const bool is_known =
-        std::any_of(parameters.begin(), parameters.end(), [&](const QuickParameter& parameter) {
-          return parameter.is_attribute() && parameter.name == value.name;
-        });
-    require(is_known, owner, " has no attribute '", value.name,
-            "'; its attributes are: ", list_attributes(parameters));
-  }
-  FieldValues attributes;
-  for (const QuickParameter& parameter : parameters) {
-    if (!parameter.is_attribute()) continue;
-    const FieldValue* value = find(node.attributes, parameter.name);
-    require(value != nullptr || parameter.default_value, owner, " needs attribute '",
-            parameter.name,
-            "', which the node does not have; its attributes are: ", list_attributes(parameters),
-            "; the node has: ", list_names(node.attributes));
-    attributes.push_back(value != nullptr ? fit_attribute(*value, parameter, owner)
-                                          : *parameter.default_value);
-  }
+  FieldValues attributes = fit_attributes(node.attributes, parameters, owner);
   const QuickMode mode = choose_mode(*definition, node.aot, flags.prefer_aot_python_plugins,
                                      flags.prefer_jit_python_plugins);
   return make_quick_operator(std::move(definition), std::move(attributes), mode);
@@ -151,11 +127,16 @@ IPluginCreatorInterface* find_creator(IPluginRegistry* registry, const CreatorId
 
 OperatorPtr make_plugin_for_node(const PluginNode& node, IPluginRegistry* registry,
                                  const NetworkFlags& flags) {
-  if (auto definition = find_quick(node.plugin_namespace, node.name))
+  auto definition = find_quick(node.plugin_namespace, node.name);
+  if (definition != nullptr && node.version == "1")
     return make_quick(node, std::move(definition), flags);
   IPluginCreatorInterface* creator =
       find_creator(registry, {node.name, node.version, node.plugin_namespace});
-  return creator != nullptr ? make_from_creator(node, *creator, flags) : nullptr;
+  if (creator != nullptr) return make_from_creator(node, *creator, flags);
+  require(definition == nullptr, "layer '", node.layer, "': plugin '", node.plugin_namespace,
+          "::", node.name, "' has the version 1, but the node's attribute 'plugin_version' says '",
+          node.version, "'");
+  return nullptr;
 }
 
 size_t least_inputs(const std::string& plugin_namespace, const std::string& name) {

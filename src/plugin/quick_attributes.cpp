@@ -181,4 +181,34 @@ FieldValue fit_attribute(const FieldValue& value, const QuickParameter& attribut
   return fitted;
 }
 
+FieldValues fit_attributes(const FieldValues& values, const std::vector<QuickParameter>& parameters,
+                           std::string_view owner) {
+  for (const FieldValue& value : values) {
+    const bool is_known =
+        std::any_of(parameters.begin(), parameters.end(), [&](const QuickParameter& parameter) {
+          return parameter.is_attribute() && parameter.name == value.name;
+        });
+    require(is_known, owner, " has no attribute '", value.name,
+            "'; its attributes are: ", list_attributes(parameters));
+  }
+  FieldValues attributes;
+  for (const QuickParameter& parameter : parameters) {
+    if (!parameter.is_attribute()) continue;
+    const auto found = std::find_if(values.begin(), values.end(), [&](const FieldValue& value) {
+      return value.name == parameter.name;
+    });
+    if (found != values.end()) {
+      attributes.push_back(fit_attribute(*found, parameter, owner));
+      continue;
+    }
+    std::string names;
+    for (const FieldValue& value : values) names += (names.empty() ? "" : ", ") + value.name;
+    require(parameter.default_value.has_value(), owner, " needs attribute '", parameter.name,
+            "', which is missing; its attributes are: ", list_attributes(parameters),
+            "; there are: ", names.empty() ? "none" : names);
+    attributes.push_back(*parameter.default_value);
+  }
+  return attributes;
+}
+
 }  // namespace opwright

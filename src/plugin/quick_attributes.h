@@ -17,6 +17,12 @@ std::string list_attributes(const std::vector<QuickParameter>& parameters);
 FieldValue fit_attribute(const FieldValue& value, const QuickParameter& attribute,
                          std::string_view owner);
 
+/// A model's fields as the attributes among the parameters, in their order; those that are missing
+/// have their default values. Throws Error naming `owner` for a field that is unknown or does not
+/// fit, and for one that is missing.
+FieldValues fit_attributes(const FieldValues& values, const std::vector<QuickParameter>& parameters,
+                           std::string_view owner);
+
 /// Throws Error naming `owner` unless the field is one that fit_attribute could have made: what an
 /// engine stores may be that of another definition.
 void check_attribute(const FieldValue& value, const QuickParameter& attribute,

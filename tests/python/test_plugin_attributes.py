@@ -407,6 +407,8 @@ def test_where_onnx_nodes_name_the_plugin():
     for node in ({"domain": "elsewhere"}, {"domain": namespace, "plugin_namespace": "elsewhere"}):
         with pytest.raises(trt.Error, match="echo"):
             trt.build(onnx_model(plugin_id, node=node, k=4), timing=False)
+    with pytest.raises(trt.Error, match="has the version 1, but .*'plugin_version' says '2'"):
+        trt.build(onnx_model(plugin_id, node={"domain": namespace, "plugin_version": "2"}, k=4))
     with pytest.raises(trt.Error, match="aot=True, but has no aot_impl"):
         trt.build(onnx_model(plugin_id, node={"domain": namespace, "aot": 1}, k=4))
 
@@ -464,6 +466,7 @@ layer = net.add_plugin(trtp.op.stored.all(
     np.array([[0x7f800001, 0x80000000]], np.uint32).view(np.float32), "a secret text"))
 net.mark_output(layer.get_output(0))
 trt.build(net, timing=False).save("engine")
+trt.build(net, timing=False, embed_python_plugins=True).save("whole")
 """
 
 
@@ -479,8 +482,7 @@ def test_another_process_gets_every_bit_of_what_impl_takes(tmp_path):
 
     python(MAKE)
     assert b"a secret text" not in (tmp_path / "engine").read_bytes()
-    load = "from stored import *\ntrt.load('engine')(np.zeros(2, np.float32))"
-    assert json.loads(python(load)) == [
+    stored = [
         -(2**63),
         "efcdab000000f87f",
         "n\0ül",
@@ -490,6 +492,11 @@ def test_another_process_gets_every_bit_of_what_impl_takes(tmp_path):
         ["tuple", "", "名"],
         ["float32", [1, 2], "0100807f00000080"],
     ]
+    load = "from stored import *\ntrt.load('engine')(np.zeros(2, np.float32))"
+    assert json.loads(python(load)) == stored
+    # Where the engine carries the source, its enum is one of that source's.
+    whole = "trt.load('whole', allow_host_code=True)(np.zeros(2, np.float32))"
+    assert json.loads(python(f"import numpy as np, opwright as trt\n{whole}")) == stored
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,35 @@ def test_lazy_registration_waits_for_the_first_use():
     np.testing.assert_array_equal(trt.build(onnx_model(lazy), timing=False)(x), x)
 
 
+def test_the_registry_finds_plugins_of_functions():
+    plugin_id, lazy = new_id("found"), copy(lazy=True)
+    namespace, name = plugin_id.split("::")
+
+    @trtp.register(plugin_id)
+    def desc(x: trtp.TensorDesc, k: int, f: float = 0.5) -> trtp.TensorDesc:
+        return x.like()
+
+    @trtp.impl(plugin_id)
+    def run(x, f, k, outputs, stream):
+        np.copyto(np.asarray(outputs[0]), np.asarray(x) * f + k)
+
+    registry = trt.get_plugin_registry()
+    creator = registry.get_creator(name, "1", namespace)
+    identity = (creator.name, creator.plugin_version, creator.plugin_namespace)
+    assert identity == (name, "1", namespace)
+    assert [f.name for f in creator.field_names] == ["k", "f"]
+    assert registry.get_creator(name, "2", namespace) is None
+    assert registry.get_creator(name, "1", "elsewhere") is None
+    assert registry.get_creator("copy", "1", lazy.split("::")[0]) is None
+    fields = trt.PluginFieldCollection([trt.PluginField("k", np.array([3], np.int32))])
+    plugin = creator.create_plugin(name, namespace, fields, trt.TensorRTPhase.BUILD)
+    net = network()
+    layer = net.add_plugin_v3([net.add_input("x", trt.float32, X.shape)], [], plugin)
+    np.testing.assert_array_equal(build(net, layer.get_output(0), timing=False)(X), X / 2 + 3)
+    with pytest.raises(trt.Error, match=f"'{plugin_id}' needs attribute 'k', which is missing"):
+        creator.create_plugin(name, namespace, trt.PluginFieldCollection(), trt.TensorRTPhase.BUILD)
+
+
 def test_registering_again_with_another_signature_drops_the_other_functions():
     plugin_id = new_id("changed")
 
@@ -512,6 +541,8 @@ def check_signature(decorator, kind: str, function, message: str | None) -> None
         (lambda op, x: op(x), r"takes 2 network tensors \(x, y\) first; ITensor came"),
         (lambda op, x: op(x, X), "ITensor, ndarray came"),
         (lambda op, x: op(x, None), "ITensor, NoneType came"),
+        (lambda op, x: op(x, y=X), "ITensor, y: ndarray came"),
+        (lambda op, x: op(y=x), "y: ITensor came"),
         (lambda op, x: op([x, x]), "list came"),
         (lambda op, x: op(x, x), r"attribute 'i' is missing; .*i: int, m: Mode, axes: List\[int\]"),
         (lambda op, x: op(x, x, 1, Mode.A), "attribute 'axes' is missing"),

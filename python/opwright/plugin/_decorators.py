@@ -81,7 +81,9 @@ def _source(function: Callable[..., Any]) -> tuple[str, str]:
 
 def register(plugin_id: str, lazy_register: bool = False) -> Callable[[F], F]:
     """Defines a plugin: the function infers the outputs' types and shapes, and its signature
-    declares the plugin's inputs and attributes.
+    declares the plugin's inputs and attributes. Those are hinted as ``int``, ``float``, ``str``,
+    ``bool``, ``bytes``, a list or tuple of one of the first four, ``NDArray`` or an enum, and may
+    have default values.
 
     :param plugin_id: ``"namespace::name"``. Registering an id again is an error unless it is the
         same function once more (a module or a notebook cell that is run again).

@@ -37,6 +37,10 @@ def _tensors(
 ) -> tuple[list[ITensor | None], tuple[Any, ...]]:
     """The tensors, None where one is absent, and the arguments by position that follow them. Those
     by keyword are taken out of `keywords`."""
+    came = [type(value).__name__ for value in args]
+    came += [
+        f"{n}: {type(keywords[n]).__name__}" for n in plugin.signature.tensors if n in keywords
+    ]
     tensors: list[ITensor | None] = []
     rest = args
     for name, kind in plugin.signature.tensors.items():
@@ -53,10 +57,9 @@ def _tensors(
         may_be_absent = kind is ParameterKind.OPTIONAL_TENSOR
         if not all(isinstance(t, ITensor) or (t is None and may_be_absent) for t in given):
             listed = ", ".join(_shown(*entry) for entry in plugin.signature.tensors.items())
-            got = ", ".join(type(value).__name__ for value in args) or "nothing"
             raise TypeError(
                 f"plugin '{plugin.id}' takes {len(plugin.signature.tensors)} network tensors "
-                f"({listed}) first; {got} came"
+                f"({listed}) first; {', '.join(came) or 'nothing'} came"
             )
         tensors.extend(given)
     return tensors, rest

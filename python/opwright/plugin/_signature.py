@@ -88,7 +88,7 @@ def describe(function: Callable[..., Any]) -> str:
 
 
 def _fail(plugin: str, kind: str, function: Callable[..., Any], message: str) -> typing.NoReturn:
-    code = getattr(function, "__code__", None)
+    code = getattr(inspect.unwrap(function), "__code__", None)
     place = "" if code is None else f" at {code.co_filename}:{code.co_firstlineno}"
     raise SignatureError(
         f"plugin '{plugin}', {kind} function `{describe(function)}`{place}: {message}"

@@ -74,7 +74,11 @@ class Scale final : public QuickDefinition {
     return code;
   }
 
-  std::string name_ = "scale", namespace_ = "test";
+  std::string fingerprint(QuickMode mode) const override {
+    return mode == QuickMode::kCompiled ? aot_code : impl_code;
+  }
+
+  std::string name_ = "scale", namespace_ = "test", impl_code = "a", aot_code = "b";
   bool impl = true, aot = true, autotuned = false;
   int aliased_input = -1, described = 1;
   bool half = false, all_half = false;  ///< output types of the second, or of all combinations
@@ -240,6 +244,14 @@ TEST(QuickPlugin, TimingKeyTellsAttributesAndModesApart) {
   EXPECT_EQ(key(attributes(), QuickMode::kCallback), key(attributes(), QuickMode::kCallback));
   EXPECT_NE(key(attributes(), QuickMode::kCallback), key(other, QuickMode::kCallback));
   EXPECT_NE(key(attributes(), QuickMode::kCallback), key(attributes(), QuickMode::kCompiled));
+  // The code of a function counts for the mode that runs it.
+  const std::string callback = key(attributes(), QuickMode::kCallback);
+  const std::string compiled = key(attributes(), QuickMode::kCompiled);
+  definition->impl_code = "edited";
+  EXPECT_NE(key(attributes(), QuickMode::kCallback), callback);
+  EXPECT_EQ(key(attributes(), QuickMode::kCompiled), compiled);
+  definition->aot_code = "edited";
+  EXPECT_NE(key(attributes(), QuickMode::kCompiled), compiled);
 }
 
 TEST(QuickPlugin, NumberOfOutputsIsChecked) {
@@ -336,6 +348,23 @@ TEST_F(Lookup, NamesMissingUnknownAndMistypedAttributes) {
                     v[2] = field<int64_t>("flag", PluginFieldType::kINT64, {2});
                   }),
                   "'flag' must be a boolean, but is 2");
+}
+
+TEST_F(Lookup, FillsInDefaultValues) {
+  FieldValues values = as_onnx();
+  values.erase(values.begin());
+  definition->parameters_[1].default_value =
+      field<float>("scale", PluginFieldType::kFLOAT32, {0.5f});
+  EXPECT_EQ(run(*make_plugin_for_node(node(values), &registry, flags)),
+            (std::vector<float>{0.5f, 1, 1.5f, 2}));
+}
+
+TEST_F(Lookup, FunctionsMakeVersionOne) {
+  PluginNode n = node(as_onnx());
+  n.version = "2";
+  EXPECT_CONTAINS(error_of([&] { make_plugin_for_node(n, &registry, flags); }),
+                  "'test::scale' has the version 1, but the node's attribute 'plugin_version' says "
+                  "'2'");
 }
 
 TEST_F(Lookup, UnknownPluginsGiveNull) {
