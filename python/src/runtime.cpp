@@ -83,8 +83,13 @@ class PyOutputMemory final : public OutputMemory {
       : allocator_(std::move(allocator)), name_(std::move(name)) {}
   void* reallocate(int, void* current, size_t bytes) override {
     nb::gil_scoped_acquire gil;
-    const auto address = nb::cast<uintptr_t>(allocator_.attr("reallocate_output")(
-        name_, reinterpret_cast<uintptr_t>(current), bytes, 64));
+    constexpr int kAlignment = 64;
+    constexpr int kStream = 0;  // a call returns when its work is done
+    const auto memory = reinterpret_cast<uintptr_t>(current);
+    const auto address = nb::cast<uintptr_t>(
+        nb::hasattr(allocator_, "reallocate_output_async")
+            ? allocator_.attr("reallocate_output_async")(name_, memory, bytes, kAlignment, kStream)
+            : allocator_.attr("reallocate_output")(name_, memory, bytes, kAlignment));
     return reinterpret_cast<void*>(address);
   }
   void notify_shape(int, const Shape& shape) override {
@@ -422,8 +427,9 @@ void bind_runtime(nb::module_& m) {
   nb::class_<OutputAllocatorBase, PyOutputAllocatorBase>(
       m, "IOutputAllocator",
       "Provides memory for an output whose size depends on data. Derive from it and define "
-      "reallocate_output(tensor_name, "
-      "memory, size, alignment) -> address and notify_shape(tensor_name, shape).")
+      "reallocate_output_async(tensor_name, memory, size, alignment, stream) -> address, or "
+      "reallocate_output(tensor_name, memory, size, alignment) -> address, and "
+      "notify_shape(tensor_name, shape).")
       .def(nb::init<>());
   nb::class_<ProfilerBase, PyProfilerBase>(
       m, "IProfiler",

@@ -29,15 +29,24 @@ Blob pattern(DataType type) {
   });
 }
 
+void fill(const DeviceMemory& memory, DataType type) {
+  const Blob source = pattern(type);
+  for (size_t at = 0; at < memory.size(); at += source.size())
+    std::memcpy(memory.data() + at, source.data(), std::min(source.size(), memory.size() - at));
+}
+
 }  // namespace
 
 void* TimingMemory::operand(int slot, DataType type, size_t bytes) {
   DeviceMemory& memory = operands_[{slot, static_cast<int>(type)}];
-  if (memory.grow(device_, std::max(bytes, kLeastBytes))) {
-    const Blob source = pattern(type);
-    for (size_t at = 0; at < memory.size(); at += source.size())
-      std::memcpy(memory.data() + at, source.data(), std::min(source.size(), memory.size() - at));
-  }
+  if (memory.grow(device_, std::max(bytes, kLeastBytes))) fill(memory, type);
+  return memory.data();
+}
+
+void* TimingMemory::fresh_operand(int slot, DataType type, size_t bytes) {
+  DeviceMemory& memory = operands_[{-1 - slot, static_cast<int>(type)}];
+  memory.grow(device_, std::max(bytes, kLeastBytes));
+  fill(memory, type);
   return memory.data();
 }
 

@@ -183,7 +183,7 @@ float Tuner::run(const GraphNode& node, const Operator& op, const NodePorts& por
     for (size_t j = 0; j < ports.outputs.size(); ++j)
       aliased = aliased || node.aliased_input(static_cast<int>(j)) == static_cast<int>(i);
     if (aliased) {
-      in.push_back(memory_.operand(static_cast<int>(i), port.type.dtype, port_bytes(port)));
+      in.push_back(memory_.fresh_operand(static_cast<int>(i), port.type.dtype, port_bytes(port)));
     } else if (port.is_constant) {
       known.push_back(constants_.stored(value, port.type));
       in.push_back(known.back().data());

@@ -42,6 +42,9 @@ class TimingMemory {
   /// At least `bytes` of elements of the type: floating ones about normally distributed, integers
   /// and booleans 0 or 1. `slot` tells operands of one kernel apart.
   void* operand(int slot, DataType type, size_t bytes);
+  /// The same for an operand that the kernel changes: in memory of its own, filled at each call, so
+  /// that what one kernel left (infinities, denormal numbers) does not slow down another.
+  void* fresh_operand(int slot, DataType type, size_t bytes);
   void* scratch(int slot, size_t bytes);
 
  private:

@@ -241,8 +241,20 @@ class Allocator(trt.IOutputAllocator):
         self.shapes.append(tuple(shape))
 
     def array(self):
+        """What was written."""
         count = int(np.prod(self.shapes[-1]))
         return self.memory[: 4 * count].view(np.float32).reshape(self.shapes[-1])
+
+
+class AsyncAllocator(Allocator):
+    """The same by the newer of the two methods."""
+
+    def reallocate_output_async(self, name, memory, size, alignment, stream):
+        assert stream == 0
+        return Allocator.reallocate_output(self, name, memory, size, alignment)
+
+    def reallocate_output(self, name, memory, size, alignment):
+        raise NotImplementedError
 
 
 def rows_engine(dynamic: bool, **options):
@@ -253,10 +265,11 @@ def rows_engine(dynamic: bool, **options):
     return build(net, y, shapes=shapes, **options)
 
 
+@pytest.mark.parametrize("kind", [Allocator, AsyncAllocator])
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_an_output_allocator(dynamic):
+def test_an_output_allocator(dynamic, kind):
     context = rows_engine(dynamic).engine.create_execution_context()
-    allocator = Allocator()
+    allocator = kind()
     assert context.set_output_allocator("y0", allocator)
     for value in [*inputs(), *([ROWS[:3].copy(), np.ones((50, 2), np.float32)] if dynamic else [])]:
         context.set_input_shape("x", value.shape)

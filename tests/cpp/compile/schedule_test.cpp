@@ -127,6 +127,57 @@ TEST_F(Scheduling, AnOperandThatIsReadLaterIsCopiedBeforeItIsChanged) {
   expect_near(run({{4, 8}}, {data})[0], expected);
 }
 
+TEST_F(Scheduling, AViewAndItsOperandKeepTheirElementsWhenTheOtherIsChanged) {
+  TestBehaviour sum;
+  sum.run = [](void const* const* inputs, void* const* outputs, std::span<const Shape> shapes) {
+    for (int64_t i = 0; i < shapes[0].numel(); ++i)
+      static_cast<float*>(outputs[0])[i] =
+          static_cast<const float*>(inputs[0])[i] + static_cast<const float*>(inputs[1])[i];
+  };
+  sum.infer = [](InferContext&) {
+    OutputInfo output;
+    output.dims = {32};
+    return std::vector<OutputInfo>{output};
+  };
+  ShuffleParams shuffle;
+  shuffle.has_reshape = true;
+  shuffle.reshape_dims = {32};
+  Tensor* x = network_.add_input("x", DataType::kFLOAT, {4, 8});
+  for (bool changes_view : {false, true}) {
+    Tensor* y = add_in_format(x, 0, TensorFormat::kLINEAR);
+    Tensor* view = network_.add<Shuffle>(shuffle, {y})->output(0);
+    Tensor* changed = add_in_place(changes_view ? view : y, 1);
+    network_.mark_output(*apply(sum, {changed, changes_view ? y : view}));
+  }
+  const auto data = random_floats(32, 1);
+  std::vector<float> expected;
+  for (float value : data) expected.push_back(2 * value + 1);
+  for (const auto& result : run({{4, 8}}, {data})) expect_near(result, expected);
+}
+
+TEST_F(Scheduling, TwoResultsDoNotShareOneNetworkInput) {
+  Tensor* x = network_.add_input("x", DataType::kFLOAT, {8});
+  Tensor* y = add_in_place(x, 1);
+  for (Tensor* each : {y, add_in_place(y, 2), add_in_place(x, 5)}) network_.mark_output(*each);
+  const auto data = random_floats(8, 1);
+  const auto kept = data;
+  const auto outputs = run({{8}}, {data});
+  expect_near(outputs[0], plus(kept, 1));
+  expect_near(outputs[1], plus(kept, 3));
+  expect_near(outputs[2], plus(kept, 5));
+  EXPECT_EQ(data, kept);
+  for (const PlanPort& port : plan_.outputs) EXPECT_EQ(port.aliased_input, -1);
+}
+
+TEST_F(Scheduling, InPlaceOperatorsWorkInTheMemoryOfANetworkOutput) {
+  Tensor* x = network_.add_input("x", DataType::kFLOAT, {8});
+  network_.mark_output(*add_in_place(add_in_format(x, 0, TensorFormat::kLINEAR), 1));
+  const auto data = random_floats(8, 1);
+  expect_near(run({{8}}, {data})[0], plus(data, 1));
+  EXPECT_EQ(plan_.schedules[0].arena_size, 0u);
+  EXPECT_TRUE(plan_.schedules[0].copies.empty());
+}
+
 TEST_F(Scheduling, ConstantsAreNotChangedInPlace) {
   Tensor* x = network_.add_input("x", DataType::kFLOAT, {8});
   const auto data = random_floats(8, 1), constant = random_floats(8, 2);

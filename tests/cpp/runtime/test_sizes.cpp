@@ -101,6 +101,56 @@ TEST_F(Sizes, OutOfBoundsAreRefusedByName) {
   EXPECT_EQ(context->output_shape(0), Shape({2}));
 }
 
+TEST(SizesOfTwoSteps, BoundsFollowTheSizesBefore) {
+  forced = -1;
+  register_fake("TestKeep", {.run = keep_positive});
+  FakePlan plan;
+  const Expr n = plan.extent("n", "x", 0);
+  const Expr first = plan.symbol(Symbol::Kind::kSizeTensor, "first", "first", 0, n, n);
+  const Expr second = plan.symbol(Symbol::Kind::kSizeTensor, "second", "second", 0, first, first);
+  const int x = plan.input("x", kFp32, {n}, {0}, {8});
+  const int sizes[] = {plan.arena("first", kInt32, {}, 4), plan.arena("second", kInt32, {}, 4)};
+  const int kept = plan.arena("kept", kFp32, {first}, 32);
+  plan.step("keep", "TestKeep", {x}, {sizes[0], kept}).size_symbols = {1, -1};
+  plan.step("again", "TestKeep", {kept}, {sizes[1], plan.output("z", kFp32, {second})})
+      .size_symbols = {2, -1};
+  const auto context = plan.context();
+  float data[] = {1, -1, 2, 3}, z[4];
+  context->set_input_address(0, data);
+  context->set_output_address(0, z);
+  context->set_input_shape(0, {4});
+  for (const int64_t count : {3, 2, 3}) {
+    data[0] = count == 3 ? 1 : -1;
+    context->enqueue();
+    EXPECT_EQ(context->output_shape(0), Shape({count}));
+    EXPECT_EQ(fake_calls()["again"].outputs(), (std::vector<Shape>{{}, {count}}));
+  }
+  EXPECT_EQ(context->max_output_shape(0), Shape({4}));
+}
+
+TEST(SizesThatOutgrow, AreRefused) {
+  forced = -1;
+  register_fake("TestKeep", {.run = keep_positive});
+  FakePlan plan;
+  const Expr n = plan.extent("n", "x", 0);
+  const Expr count = plan.symbol(Symbol::Kind::kSizeTensor, "count", "count", 0, n, n);
+  const int x = plan.input("x", kFp32, {n}, {0}, {8});
+  const int size = plan.arena("count", kInt32, {}, 4);
+  plan.step("keep", "TestKeep", {x}, {size, plan.output("rest", kFp32, {n + 2 - count})})
+      .size_symbols = {1, -1};
+  const auto context = plan.context();
+  float data[] = {1, 2, -1}, rest[2];
+  context->set_input_address(0, data);
+  context->set_output_address(0, rest);
+  context->set_input_shape(0, {3});
+  EXPECT_ERROR(context->enqueue(), "layer 'keep' (TestKeep): output 1 has the shape 3 by the size");
+  data[0] = -1, data[1] = -1, data[2] = -1;
+  EXPECT_ERROR(context->enqueue(), "output 1 has the shape 5");
+  forced = 3;
+  context->enqueue();
+  EXPECT_EQ(context->output_shape(0), Shape({2}));
+}
+
 class Memory final : public OutputMemory {
  public:
   void* reallocate(int output, void*, size_t bytes) override {
