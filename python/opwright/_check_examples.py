@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 
 from ._check_engine import EngineRun, build, combinations
@@ -37,25 +35,33 @@ def make_examples(subject: Subject, findings: Findings) -> list[Example]:
         what = "none is given, and without attributes it cannot be made"
         findings.raised("example", error, f"{what}; {advice}", subject.place("create"))
         return []
-    refusal: Exception | None = None
+    first_refusal: Exception | None = None
     for layouts in subject.layouts():
         made: list[Example] = []
-        for layout, shape in itertools.product(layouts, _SHAPES):
-            example = Example(inputs(layout, shape), is_made=True)
-            try:
-                _is_accepted(subject, example)
-                made.append(example)
-            except Exception as refused:  # of the user's functions: any
-                refusal = refusal or refused
+        refused_with: list[str] = []
+        for layout in layouts:
+            before = len(made)
+            for shape in _SHAPES:
+                example = Example(inputs(layout, shape), is_made=True)
+                try:
+                    _is_accepted(subject, example)
+                    made.append(example)
+                except Exception as refused:  # of the user's functions: any
+                    first_refusal, refusal = first_refusal or refused, refused
+            if len(made) == before:
+                raised = f"{type(refusal).__name__}: {refusal}"
+                refused_with.append(f"refused with {sum(layout)} inputs: {raised}")
         if made:
             counts = sorted({sum(x is not None for x in e.inputs) for e in made})
             shapes = [list(x.shape) for e in made for x in e.inputs if x is not None]
             listed = ", ".join(dict.fromkeys(map(str, shapes)))
             several = f"{' or '.join(map(str, counts))} inputs, " if counts != [1] else ""
             findings.note("example", f"made here, {several}FP32 {listed}; for others {advice}")
+            for note in refused_with:
+                findings.note("example", note)
             findings.passed("example")
             return made
-    if refusal is not None:
+    if first_refusal is not None:
         what = f"none is given, and FP32 inputs of ranks 1 to 4 do not do; {advice}"
-        findings.raised("example", refusal, what, subject.place("shapes"))
+        findings.raised("example", first_refusal, what, subject.place("shapes"))
     return []
