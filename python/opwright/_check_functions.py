@@ -165,7 +165,13 @@ class FunctionPlugin(Subject):
         return [self._register, *others]
 
     def place(self, what: str) -> str:
-        functions = {"call": self._impl, "kernel": self._aot, "types": self._autotune}
+        computes = self._impl or self._aot
+        functions = {
+            "call": self._impl,
+            "kernel": self._aot,
+            "store": computes,
+            "types": self._autotune,
+        }
         function = functions.get(what)
         return place_of(self._register if function is None else function.call)
 

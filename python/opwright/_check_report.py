@@ -161,11 +161,13 @@ def _place(file: str, line: int, name: str) -> str:
 
 
 def place_of(function: Callable[..., Any]) -> str:
-    """Where a function is defined."""
+    """Where a function, or the first method of a class, is defined."""
     function = inspect.unwrap(function)
-    code = getattr(function, "__code__", None)
-    if code is None:
+    members = vars(function).values() if isinstance(function, type) else [function]
+    codes = [m.__code__ for m in members if hasattr(m, "__code__")]
+    if not codes:
         return repr(function)
+    code = codes[0]
     return _place(code.co_filename, code.co_firstlineno, function.__qualname__)
 
 

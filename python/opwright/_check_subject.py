@@ -177,8 +177,6 @@ class Call:
 
 # Adds the plugin to a network with these inputs, as a compiled kernel or not.
 AddLayer = Callable[[_core.INetworkDefinition, list[Any], bool], Any]
-
-
 # For each tensor that a plugin takes, whether it is there.
 Layout = tuple[bool, ...]
 
@@ -220,7 +218,8 @@ class Subject(abc.ABC):
 
     @abc.abstractmethod
     def place(self, what: str) -> str:
-        """Where the user has defined ``"shapes"``, ``"types"``, ``"call"`` or ``"kernel"``."""
+        """Where the user says ``"shapes"`` or ``"types"``, computes (``"call"``, ``"kernel"``), or
+        has what makes (``"create"``), copies (``"clone"``) or stores (``"store"``) a plugin."""
 
     def stored_again(self, call: Call) -> str:
         """What a plugin made of the stored attributes would store otherwise; empty: nothing."""
