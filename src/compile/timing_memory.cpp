@@ -12,6 +12,9 @@ namespace {
 constexpr int64_t kPatternElements = 16384;
 // Kernels are promised an address, also of tensors without elements.
 constexpr size_t kLeastBytes = 64;
+// Around each buffer, so that a plugin that writes beside its tensors does not end the build: who
+// debugs plugins learns of it when the engine runs.
+constexpr size_t kMargin = 4096;
 
 // Elements that are repeated through a buffer.
 Blob pattern(DataType type) {
@@ -29,6 +32,10 @@ Blob pattern(DataType type) {
   });
 }
 
+bool grow(DeviceMemory& memory, const Device& device, size_t bytes) {
+  return memory.grow(device, std::max(bytes, kLeastBytes) + 2 * kMargin);
+}
+
 void fill(const DeviceMemory& memory, DataType type) {
   const Blob source = pattern(type);
   for (size_t at = 0; at < memory.size(); at += source.size())
@@ -39,21 +46,21 @@ void fill(const DeviceMemory& memory, DataType type) {
 
 void* TimingMemory::operand(int slot, DataType type, size_t bytes) {
   DeviceMemory& memory = operands_[{slot, static_cast<int>(type)}];
-  if (memory.grow(device_, std::max(bytes, kLeastBytes))) fill(memory, type);
-  return memory.data();
+  if (grow(memory, device_, bytes)) fill(memory, type);
+  return memory.data() + kMargin;
 }
 
 void* TimingMemory::fresh_operand(int slot, DataType type, size_t bytes) {
   DeviceMemory& memory = operands_[{-1 - slot, static_cast<int>(type)}];
-  memory.grow(device_, std::max(bytes, kLeastBytes));
+  grow(memory, device_, bytes);
   fill(memory, type);
-  return memory.data();
+  return memory.data() + kMargin;
 }
 
 void* TimingMemory::scratch(int slot, size_t bytes) {
   DeviceMemory& memory = scratch_[slot];
-  memory.grow(device_, std::max(bytes, kLeastBytes));
-  return memory.data();
+  grow(memory, device_, bytes);
+  return memory.data() + kMargin;
 }
 
 }  // namespace opwright
