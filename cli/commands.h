@@ -1,6 +1,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,8 @@ struct EngineOptions {
   bool verbose = false;
 
   void add_to(CLI::App& command);
-  std::shared_ptr<Engine> load() const;
+  /// `debug_plugins` is empty for what the engine was built with.
+  std::shared_ptr<Engine> load(std::optional<bool> debug_plugins = {}) const;
 };
 
 /// Loads plugin libraries into the process's registry.

@@ -35,13 +35,14 @@ void EngineOptions::add_to(CLI::App& command) {
   command.add_flag("-v,--verbose", verbose, "Print all messages");
 }
 
-std::shared_ptr<Engine> EngineOptions::load() const {
+std::shared_ptr<Engine> EngineOptions::load(std::optional<bool> debug_plugins) const {
   offer_python();
   load_plugins(plugins);
   LoadOptions options;
   options.allow_host_code = allow_host_code;
   options.weights = defer_weight_check ? WeightCheck::kDeferred : WeightCheck::kVerify;
   options.log = make_log(verbose);
+  options.debug_plugins = debug_plugins;
   return Engine::load_file(path, options);
 }
 

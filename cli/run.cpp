@@ -13,6 +13,7 @@ struct RunOptions {
   EngineOptions engine;
   std::vector<std::string> inputs, outputs;
   bool json = false;
+  std::optional<bool> debug_plugins;
 };
 
 /// Paths of the shared libraries of this process.
@@ -29,7 +30,7 @@ std::vector<std::string> loaded_libraries() {
 }
 
 void run(const RunOptions& options) {
-  const std::shared_ptr<Engine> engine = options.engine.load();
+  const std::shared_ptr<Engine> engine = options.engine.load(options.debug_plugins);
   const Plan& plan = engine->plan();
   std::vector<std::pair<int, std::string>> output_files;
   for (const std::string& text : options.outputs) {
@@ -128,6 +129,8 @@ void add_run(CLI::App& app) {
       ->allow_extra_args(false);
   command->add_flag("--json", options->json,
                     "Print the outputs' types and shapes, and the process's libraries, as JSON");
+  command->add_flag("--debug-plugins,!--no-debug-plugins", options->debug_plugins,
+                    "Check every call of a plugin; without either, as the engine was built");
   command->callback([options] { run(*options); });
 }
 

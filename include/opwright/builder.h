@@ -200,6 +200,13 @@ class IBuilderConfig : public INoCopy {
   /// its candidates that the timing cache has, or else its first one. At first true.
   virtual void setTiming(bool timing) noexcept = 0;
   virtual bool getTiming() const noexcept = 0;
+
+  /// Beyond TensorRT: whether the engine checks every call of a plugin, of any kind. Writes beside
+  /// its outputs and workspace, to its inputs, outputs that it leaves unwritten, and sizes out of
+  /// range are errors, NaN and infinity that come of finite inputs a warning. False at first;
+  /// IRuntime::setDebugPlugins() overrides it.
+  virtual void setDebugPlugins(bool debug) noexcept = 0;
+  virtual bool getDebugPlugins() const noexcept = 0;
 };
 
 /// Makes networks and builds engines from them. Must outlive its networks, profiles and configs.

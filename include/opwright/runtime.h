@@ -280,6 +280,12 @@ class IRuntime : public INoCopy {
   /// Where plugins of engines that are loaded from now on get memory, through their resource
   /// context; null: from the device. Must outlive these engines.
   virtual void setGpuAllocator(IGpuAllocator* allocator) noexcept = 0;
+
+  /// Beyond TensorRT: whether engines that are loaded from now on check every call of a plugin, as
+  /// IBuilderConfig::setDebugPlugins() says. Until it is called, each engine does as it was built.
+  virtual void setDebugPlugins(bool debug) noexcept = 0;
+  /// What was set; false at first.
+  virtual bool getDebugPlugins() const noexcept = 0;
 };
 
 }  // namespace opwright

@@ -74,6 +74,7 @@ def build(
     timing_cache: str | os.PathLike[str] | None = None,
     plugins_to_serialize: Sequence[str | os.PathLike[str]] = (),
     embed_python_plugins: bool = False,
+    debug_plugins: bool = False,
     progress: Callable[[str, int, int], Any] | None = None,
     logger: _core.ILogger | None = None,
 ) -> _core.Engine:
@@ -96,6 +97,8 @@ def build(
         first with ``get_plugin_registry().load_library``.
     :param embed_python_plugins: whether the engine is to carry the sources of the plugins that
         Python implements.
+    :param debug_plugins: whether the engine checks every call of a plugin, which is slower: faults
+        of its memory raise ``Error``, NaN made of finite inputs is a warning.
     :param progress: called as ``progress(phase, done, total)``; returning False cancels.
     :param logger: hears the messages; by default warnings go to stderr.
     :raises Error: naming the node or layer at fault; nothing is left half made.
@@ -119,6 +122,7 @@ def build(
     config.timing = timing
     config.plugins_to_serialize = plugins_to_serialize
     config.embed_python_plugins = embed_python_plugins
+    config.debug_plugins = debug_plugins
     if device is not None:
         config.default_device_type = device
     if fp16:
@@ -150,6 +154,7 @@ def load(
     *,
     allow_host_code: bool = False,
     verify_weights: bool = True,
+    debug_plugins: bool | None = None,
     logger: _core.ILogger | None = None,
 ) -> _core.Engine:
     """Load an engine file, also one from ``Builder.build_serialized_network``.
@@ -159,8 +164,12 @@ def load(
         kernels, plugin libraries, Python sources of plugins) may be executed. Allow it only for
         files that you trust.
     :param verify_weights: False skips hashing the weights, for large files on trusted storage.
+    :param debug_plugins: whether to check every call of a plugin, as for ``build``; None: as the
+        engine was built.
     :param logger: hears the messages; by default warnings go to stderr.
     :raises Error: for a file that is damaged, foreign, needs a plugin that is not registered, or
         holds host code that was not allowed.
     """
-    return _core._load_engine(os.fspath(path), allow_host_code, verify_weights, logger)
+    return _core._load_engine(
+        os.fspath(path), allow_host_code, verify_weights, debug_plugins, logger
+    )

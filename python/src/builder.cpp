@@ -86,6 +86,7 @@ struct Config {
   size_t workspace_limit = 0;
   std::vector<std::string> plugins_to_serialize;
   bool embed_python_plugins = false;
+  bool debug_plugins = false;
 };
 
 /// Where plugins of this builder's networks are looked up goes on living with the networks.
@@ -122,6 +123,7 @@ class Builder {
     build.detailed_inspection = config.detailed_inspection;
     build.plugins_to_serialize = config.plugins_to_serialize;
     build.embed_plugin_sources = config.embed_python_plugins;
+    build.debug_plugins = config.debug_plugins;
     build.log = log;
     build.services = {errors_.recorder(), allocator};
     std::optional<Monitor> monitor;
@@ -247,6 +249,10 @@ void bind_config(nb::module_& m) {
       .def_rw("embed_python_plugins", &Config::embed_python_plugins,
               "Whether the engine carries the sources of plugins that Python implements, so that "
               "it runs where nothing was imported; loading it then needs permission for host code.")
+      .def_rw("debug_plugins", &Config::debug_plugins,
+              "Whether the engine checks every call of a plugin: writes beside its outputs and "
+              "workspace, to its inputs, outputs left unwritten, and sizes out of range raise "
+              "Error, NaN and infinity that come of finite inputs are a warning.")
       .def_prop_rw(
           "profiling_verbosity",
           [](const Config& self) {

@@ -390,16 +390,18 @@ void bind_call(nb::module_& m) {
           "The names of the outputs, in the network's order.");
   m.def(
       "_load_engine",
-      [](nb::handle path, bool allow_host_code, bool verify_weights, nb::object logger) {
+      [](nb::handle path, bool allow_host_code, bool verify_weights,
+         std::optional<bool> debug_plugins, nb::object logger) {
         const auto text = nb::cast<std::string>(nb::module_::import_("os").attr("fspath")(path));
         LoadOptions options;
         options.allow_host_code = allow_host_code;
+        options.debug_plugins = debug_plugins;
         options.weights = verify_weights ? WeightCheck::kVerify : WeightCheck::kDeferred;
         if (!logger.is_none()) options.log = Log(nb::cast<ILogger*>(logger));
         return std::make_unique<CallableEngine>(Engine::load_file(text, options));
       },
       nb::arg("path"), nb::arg("allow_host_code"), nb::arg("verify_weights"),
-      nb::arg("logger").none());
+      nb::arg("debug_plugins").none(), nb::arg("logger").none());
 }
 
 }  // namespace opwright::python

@@ -28,6 +28,7 @@ class Runtime {
   const std::shared_ptr<PluginRegistry> registry;
   std::shared_ptr<IGpuAllocator> allocator;  ///< null: the device's memory
   bool engine_host_code_allowed = false;
+  std::optional<bool> debug_plugins;  ///< empty: as the engine was built
 
  private:
   mutable ErrorReport errors_;
@@ -46,6 +47,7 @@ std::shared_ptr<Engine> deserialize_engine(const Runtime& runtime, nb::handle se
   options.plugins = runtime.registry.get();
   options.recorder = runtime.errors().recorder();
   options.allocator = runtime.allocator;
+  options.debug_plugins = runtime.debug_plugins;
   return Engine::load(deserialize(aligned(borrow_bytes(serialized)), options.weights), options);
 }
 
@@ -445,6 +447,9 @@ void bind_runtime(nb::module_& m) {
            nb::keep_alive<0, 1>(), "The engine in these bytes, verified.")
       .def_rw("engine_host_code_allowed", &Runtime::engine_host_code_allowed,
               "Whether code in the engine that would run on the host may be executed.")
+      .def_rw("debug_plugins", &Runtime::debug_plugins, nb::for_setter(nb::arg("debug").none()),
+              "Whether engines that are loaded from now on check every call of a plugin, as "
+              "IBuilderConfig.debug_plugins says; None: as each was built.")
       .def(
           "get_plugin_registry", [](const Runtime& self) { return self.registry; },
           nb::keep_alive<0, 1>(),

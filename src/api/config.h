@@ -75,6 +75,8 @@ class BuilderConfigApi final : public IBuilderConfig {
   void reset() noexcept override;
   void setTiming(bool timing) noexcept override { choices_.timing = timing; }
   bool getTiming() const noexcept override { return choices_.timing; }
+  void setDebugPlugins(bool debug) noexcept override { choices_.debug_plugins = debug; }
+  bool getDebugPlugins() const noexcept override { return choices_.debug_plugins; }
 
  private:
   /// Everything that reset() takes back.
@@ -91,6 +93,7 @@ class BuilderConfigApi final : public IBuilderConfig {
     std::vector<std::string> plugins;
     IProgressMonitor* monitor = nullptr;
     cudaStream_t stream = nullptr;
+    bool debug_plugins = false;
   };
   static BuilderFlags bit(BuilderFlag flag) { return 1U << static_cast<int32_t>(flag); }
 

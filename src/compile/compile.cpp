@@ -175,7 +175,9 @@ Plan compile(const Network& network, const BuildConfig& config) {
   progress("done", 1, 1);
   emitter.add_plugin_libraries(config.plugins_to_serialize);
   if (config.embed_plugin_sources) emitter.add_plugin_sources();
-  return emitter.finish();
+  Plan plan = emitter.finish();
+  plan.debug_plugins = config.debug_plugins;
+  return plan;
 }
 
 }  // namespace opwright

@@ -57,6 +57,7 @@ struct BuildConfig {
   std::vector<std::string> plugins_to_serialize;
   /// Whether the plan carries the sources of those plugins whose language allows it.
   bool embed_plugin_sources = false;
+  bool debug_plugins = false;  ///< whether the engine checks every call of a plugin
   ProgressCallback progress;
   PluginServices services;  ///< for the plugins that are run during the build
   Log log;

@@ -99,6 +99,7 @@ struct Plan {
   /// What brings plugins along, as indices into `code`, each of them host code: shared libraries in
   /// the order of loading, and sources in a language that SourceLanguage knows by their target.
   std::vector<int32_t> plugin_libraries, plugin_sources;
+  bool debug_plugins = false;  ///< whether every call of a plugin is checked
 };
 
 /// How much of a file is verified before use. The plan and the code always are.

@@ -134,6 +134,7 @@ class Reader {
     });
     plan.plugin_libraries = numbers(from_.plugin_libraries());
     plan.plugin_sources = numbers(from_.plugin_sources());
+    plan.debug_plugins = from_.debug_plugins();
     return plan;
   }
 

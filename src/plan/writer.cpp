@@ -276,7 +276,8 @@ class Writer {
     fb::FinishPlanBuffer(
         builder_, fb::CreatePlan(builder_, name, made_by, static_cast<int32_t>(plan_.device_type),
                                  architecture, identity, symbol_list, expressions, inputs, outputs,
-                                 schedules, requirements, code, libraries, sources));
+                                 schedules, requirements, code, libraries, sources,
+                                 plan_.debug_plugins));
     const auto buffer = std::make_shared<flatbuffers::DetachedBuffer>(builder_.Release());
     return Blob(buffer, buffer->data(), buffer->size());
   }

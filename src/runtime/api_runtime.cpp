@@ -1,4 +1,7 @@
 #include "opwright/runtime.h"
+
+#include <optional>
+
 #include "plugin/registry.h"
 #include "runtime/api_border.h"
 #include "runtime/api_engine.h"
@@ -21,6 +24,7 @@ class RuntimeApi final : public IRuntime {
       options.log = errors_.log();
       options.recorder = errors_.recorder();
       options.allocator = unowned(allocator_);
+      options.debug_plugins = debug_plugins_;
       // The caller may free the bytes, so weights stay in a copy.
       const auto engine = Engine::load(deserialize(Blob::copy(blob, size)), options);
       return new EngineApi(engine, threads_);
@@ -43,12 +47,15 @@ class RuntimeApi final : public IRuntime {
   }
   IErrorRecorder* getErrorRecorder() const noexcept override { return errors_.recorder(); }
   void setGpuAllocator(IGpuAllocator* allocator) noexcept override { allocator_ = allocator; }
+  void setDebugPlugins(bool debug) noexcept override { debug_plugins_ = debug; }
+  bool getDebugPlugins() const noexcept override { return debug_plugins_.value_or(false); }
 
  private:
   ErrorReport errors_;
   PluginRegistry registry_;
   IGpuAllocator* allocator_ = nullptr;
   bool host_code_allowed_ = false;
+  std::optional<bool> debug_plugins_;  ///< empty: as the engine was built
   int threads_ = 0;  ///< 0: what the calling thread has
 };
 

@@ -89,6 +89,7 @@ std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
   std::shared_ptr<Engine> engine(new Engine);
   engine->errors_ = std::make_unique<ErrorReport>(options.log, options.recorder);
   engine->allocator_ = options.allocator;
+  engine->debug_plugins_ = options.debug_plugins.value_or(plan.debug_plugins);
   engine->device_ = &find_device(plan, options.log);
   const std::vector<LoadedCode> code = permit_code(plan, options);
   engine->plugins_ = std::make_unique<EnginePlugins>(plan, options.plugins, options.log);

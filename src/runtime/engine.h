@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "backend/device.h"
@@ -24,6 +25,7 @@ struct LoadOptions {
   Log log;
   IErrorRecorder* recorder = nullptr;        ///< of the engine; null: none
   std::shared_ptr<IGpuAllocator> allocator;  ///< for its plugins; null: the device's memory
+  std::optional<bool> debug_plugins;         ///< overrides Plan::debug_plugins
 };
 
 /// A plan made ready to run on a device: operators restored, permissions checked, missing plugins
@@ -44,6 +46,8 @@ class Engine {
   /// For those who call from outside; the methods here throw.
   ErrorReport& errors() const { return *errors_; }
   const std::shared_ptr<IGpuAllocator>& allocator() const { return allocator_; }
+  /// Whether every call of a plugin is checked; see debug_plugin().
+  bool debug_plugins() const { return debug_plugins_; }
   /// The operator of a step.
   const OperatorPtr& op(int schedule, int step) const { return operators_[schedule][step]; }
   /// The index of the network input or output with that name, or -1.
@@ -58,6 +62,7 @@ class Engine {
   std::shared_ptr<IGpuAllocator> allocator_;
   std::unique_ptr<const EnginePlugins> plugins_;  ///< outlives the operators, which are its code
   std::vector<std::vector<OperatorPtr>> operators_;
+  bool debug_plugins_ = false;
 };
 
 }  // namespace opwright

@@ -322,6 +322,7 @@ std::string inspect_text(const Plan& plan) {
                   item.plugin_namespace, "')\n");
     }
   }
+  if (plan.debug_plugins) text += "checks every call of a plugin\n";
   const std::vector<const char*> roles = code_roles(plan);
   if (!plan.code.empty()) {
     text += "contains code\n";
@@ -346,6 +347,7 @@ std::string inspect_json(const Plan& plan) {
   json.member("Device", device_text(plan.device_type));
   json.member("Architecture", plan.architecture);
   json.member("DeviceIdentity", plan.device_identity);
+  json.member("DebugPlugins", plan.debug_plugins);
   json.key("Bindings");
   json.begin_array();
   for (const PlanPort& port : plan.inputs) write_port(json, dimensions, port, "Input");

@@ -8,6 +8,7 @@
 #include "base/half.h"
 #include "network/domain_guard.h"
 #include "plan/shapes.h"
+#include "runtime/plugin_debug.h"
 #include "runtime/shape_check.h"
 
 namespace opwright {
@@ -105,7 +106,11 @@ void Runner::make_kernel(int number, const ProfileValues& profile, const PluginS
                         .device = &engine_.device(),
                         .services = &services};
   try {
-    kernels_.push_back(engine_.op(profile_, number)->make_kernel(args));
+    const Operator& op = *engine_.op(profile_, number);
+    std::unique_ptr<Kernel> kernel = op.make_kernel(args);
+    if (engine_.debug_plugins() && is_plugin(op))
+      kernel = debug_plugin(std::move(kernel), {engine_, shapes_, profile_, number});
+    kernels_.push_back(std::move(kernel));
     workspace_size_ = std::max(workspace_size_, kernels_.back()->workspace_size());
   } catch (const Error& error) {
     rethrow(error, step, *engine_.op(profile_, number));

@@ -50,6 +50,8 @@ class ShapeState {
   /// Whether sizes are those of a finished run.
   void set_sizes_known(bool known) { sizes_known_ = known; }
 
+  /// Values of the plan's symbols, size tensors as they were last set.
+  std::span<const int64_t> symbols() const { return symbols_; }
   /// Values of the expressions with the last known sizes, and with all sizes at their upper bounds.
   std::span<const int64_t> values() const { return values_; }
   std::span<const int64_t> upper_values() const { return upper_values_; }

@@ -1,0 +1,116 @@
+#include "runtime/guarded_memory.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <random>
+
+#include "base/error.h"
+
+namespace opwright {
+namespace {
+
+using Pattern = std::array<std::byte, kPatternBytes>;
+
+/// Random elements of type T with the bits of `set` set and those of `clear` cleared.
+template <class T>
+void write_pattern(Pattern& pattern, Use use, uint64_t set, uint64_t clear = 0) {
+  std::mt19937_64 random(20251107 + static_cast<uint64_t>(use));
+  for (size_t at = 0; at < pattern.size(); at += sizeof(T)) {
+    const T value = static_cast<T>((random() & ~clear) | set);
+    std::memcpy(pattern.data() + at, &value, sizeof(T));
+  }
+}
+
+/// Quiet NaNs, so that operations pass the payload on, which ends in 1 or 2; that of the
+/// processor's own NaN is 0.
+template <class T>
+void write_nans(Pattern& pattern, Use use, uint64_t nan) {
+  const uint64_t payload = use == Use::kRead ? 2 : 1;
+  write_pattern<T>(pattern, use, nan | payload, 3 - payload);
+}
+
+Pattern make_pattern(DataType type, Use use) {
+  Pattern pattern;
+  const bool in_place = use == Use::kInPlace;
+  switch (type) {
+    case DataType::kFLOAT:
+      if (in_place)
+        write_pattern<uint32_t>(pattern, use, 0xC0000001, 0x3F800000);
+      else
+        write_nans<uint32_t>(pattern, use, 0xFFC00000);
+      break;
+    case DataType::kHALF:
+      if (in_place)
+        write_pattern<uint16_t>(pattern, use, 0xC001, 0x3C00);
+      else
+        write_nans<uint16_t>(pattern, use, 0xFE00);
+      break;
+    case DataType::kBF16:
+      if (in_place)
+        write_pattern<uint16_t>(pattern, use, 0xC001, 0x3F80);
+      else
+        write_nans<uint16_t>(pattern, use, 0xFFC0);
+      break;
+    // Below -2^30 and -2^62.
+    case DataType::kINT32:
+      write_pattern<uint32_t>(pattern, use, 0x80000000, 0x40000000);
+      break;
+    case DataType::kINT64:
+      write_pattern<uint64_t>(pattern, use, uint64_t{1} << 63, uint64_t{1} << 62);
+      break;
+    case DataType::kBOOL:
+      write_pattern<uint8_t>(pattern, use, 0x02);
+      break;
+    default:
+      write_pattern<uint8_t>(pattern, use, 0);
+  }
+  return pattern;
+}
+
+}  // namespace
+
+std::span<const std::byte, kPatternBytes> pattern_of(DataType type, Use use) {
+  constexpr int kUses = 3;
+  static const auto* const patterns = [] {
+    auto* all = new std::array<Pattern, EnumMax<DataType>() * kUses>;
+    for (size_t i = 0; i < all->size(); ++i)
+      (*all)[i] = make_pattern(static_cast<DataType>(i / kUses), static_cast<Use>(i % kUses));
+    return all;
+  }();
+  return patterns->at(static_cast<size_t>(type) * kUses + static_cast<size_t>(use));
+}
+
+void GuardedMemory::resize(size_t bytes) {
+  memory_.grow(device_, bytes + 2 * kGuardBytes);
+  size_ = bytes;
+}
+
+void GuardedMemory::fill(Use use) {
+  pattern_ = pattern_of(type_, use).data();
+  const size_t end = size_ + 2 * kGuardBytes;
+  for (size_t at = 0; at < end; at += kPatternBytes)
+    std::memcpy(memory_.data() + at, pattern_, std::min(kPatternBytes, end - at));
+}
+
+/// Between `begin` and `end`, counted from the memory's base.
+std::optional<GuardedMemory::Damage> GuardedMemory::damage(size_t begin, size_t end,
+                                                           size_t unit) const {
+  std::optional<Damage> found;
+  for (size_t at = begin; at < end; at += unit) {
+    if (std::memcmp(memory_.data() + at, pattern_ + at % kPatternBytes, unit) == 0) continue;
+    if (!found) found = {static_cast<ptrdiff_t>(at) - static_cast<ptrdiff_t>(kGuardBytes), 0};
+    found->bytes += unit;
+  }
+  return found;
+}
+
+std::optional<GuardedMemory::Damage> GuardedMemory::damage_before(size_t unit) const {
+  return damage(0, kGuardBytes, unit);
+}
+
+std::optional<GuardedMemory::Damage> GuardedMemory::damage_behind(size_t unit) const {
+  return damage(kGuardBytes + size_, size_ + 2 * kGuardBytes, unit);
+}
+
+}  // namespace opwright

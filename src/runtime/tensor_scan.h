@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "network/operator.h"
+
+namespace opwright {
+
+/// A tensor in memory of the host.
+struct TensorView {
+  const std::byte* data = nullptr;
+  PortType type;
+  Shape shape;
+};
+
+/// The elements of a tensor that a scan found; padding of vectorized formats does not count.
+struct Found {
+  int64_t count = 0;
+  int64_t first = -1;  ///< as an index into the memory
+};
+
+/// Elements that are as Use::kWritten left them. Where that consists of random bytes,
+/// which an element may be by chance, only kLeastRun of them in a row count.
+inline constexpr int64_t kLeastRun = 4;
+Found find_unwritten(const TensorView& tensor);
+/// NaN and infinity; none in types that have neither.
+Found find_non_finite(const TensorView& tensor);
+/// Elements whose bytes differ from those at `other`.
+Found find_different(const TensorView& tensor, const std::byte* other);
+
+/// Where the element with this index into the memory is, "[1, 0, 5]".
+std::string position(const TensorView& tensor, int64_t element);
+/// The value of an element of memory of the type at `data`, which may lie before it.
+std::string value_at(const std::byte* data, DataType type, int64_t element);
+
+}  // namespace opwright
