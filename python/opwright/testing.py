@@ -28,6 +28,7 @@ from ._check_classes import ClassPlugin, LibraryPlugin, id_of
 from ._check_functions import FunctionPlugin
 from ._check_report import Report, Row
 from ._check_subject import Example, Subject
+from ._core._plugin import FunctionCreator
 from ._library_plugins_v2 import LibraryCreatorV2
 from ._plugin_classes import IPluginCreatorInterface, LibraryCreatorBase
 from .plugin._decorators import plugins
@@ -61,6 +62,8 @@ def _source(plugin: str | PluginOp | IPluginCreatorInterface) -> Any:
     """What makes the plugin: a creator, or the id of functions."""
     if isinstance(plugin, IPluginCreatorInterface):
         return plugin
+    if isinstance(plugin, FunctionCreator):
+        return id_of(plugin)
     plugin_id = plugin.id if isinstance(plugin, PluginOp) else plugin
     if plugin_id in plugins:
         return plugin_id

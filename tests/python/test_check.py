@@ -398,8 +398,11 @@ def test_the_plugin_is_left_as_it_was():
     np.testing.assert_array_equal(trt.build(net)(X), 4 * X)
 
 
-def test_an_operator_of_plugin_op_is_taken():
+def test_an_operator_of_plugin_op_and_a_creator_are_taken():
     assert testing.check(op_of(unary(twice)), [X], k=1.0).ok
+    namespace, name = unary(twice).split("::")
+    creator = trt.get_plugin_registry().get_creator(name, "1", namespace)
+    assert testing.check(creator, [X], k=1.0).ok
     with pytest.raises(ValueError, match="no plugin 'no::such' is registered"):
         testing.check("no::such", [X])
 
