@@ -354,13 +354,13 @@ def test_operators_that_are_not_there(operator, message):
 
 
 def test_arguments_that_a_plugin_cannot_have():
-    def pile(xs: List[torch.Tensor]) -> torch.Tensor:
-        return torch.stack(xs)
+    def pile(xs: List[torch.Tensor], ys: List[torch.Tensor]) -> torch.Tensor:
+        return torch.stack(xs + ys)
 
     def choose(x: torch.Tensor, k: int | None, type: torch.dtype) -> torch.Tensor:
         return x.clone()
 
-    with pytest.raises(NotImplementedError, match="argument 'xs' is of type List.Tensor"):
+    with pytest.raises(NotImplementedError, match="argument 'ys' is of type List.Tensor"):
         trtp.from_torch(define(pile))
     name = define(choose, lambda x, k, type: torch.empty_like(x))
     with pytest.raises(NotImplementedError, match=r"'k' is of type Optional.*k=\.\.\."):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import keyword
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, List, NoReturn, Tuple
 
@@ -56,6 +56,10 @@ class _Operator:
     def __init__(self, overload: torch._ops.OpOverload, fixed: dict[str, Any]):
         self.schema = overload._schema
         self.tensors: list[str] = []
+        """Those that are always there, then those that may be absent."""
+        self.required: list[str] = []
+        self.variable: str | None = None
+        """The argument that is a list of tensors."""
         self.mutated: list[str] = []
         """Those of the tensors that it writes to."""
         self.attributes: dict[str, Any] = {}
@@ -73,7 +77,9 @@ class _Operator:
         for argument in self.schema.arguments:
             if argument.name not in fixed:
                 self._take(argument)
-        # Attributes with a default value go last, as Python's functions need it.
+        # What has a default value goes last, as Python's functions need it.
+        self.required = [name for name in self.tensors if name not in self.defaults]
+        self.tensors = self.required + [name for name in self.tensors if name in self.defaults]
         names = sorted(self.attributes, key=lambda name: name in self.defaults)
         self.attributes = {name: self.attributes[name] for name in names}
         self._made = self._find_made()
@@ -85,7 +91,8 @@ class _Operator:
         self._args = [self._fixed.get(argument.name) for argument in arguments]
         self._keywords = [argument.name for argument in arguments if argument.kwarg_only]
         places = {argument.name: i for i, argument in enumerate(arguments)}
-        self._slots = [places[name] for name in (*self.tensors, *self.attributes)]
+        inputs = [*self.tensors, self.variable] if self.variable is not None else self.tensors
+        self._slots = [places[name] for name in (*inputs, *self.attributes)]
 
     def _refuse(self, reason: str) -> NoReturn:
         raise NotImplementedError(f"from_torch: `{self.schema}` cannot be a plugin: {reason}")
@@ -97,6 +104,11 @@ class _Operator:
             self.tensors.append(name)
             if _is_written(argument):
                 self.mutated.append(name)
+        elif kind == "Optional[Tensor]" and not _is_written(argument):
+            self.tensors.append(name)
+            self.defaults[name] = None
+        elif kind == "List[Tensor]" and self.variable is None and not _is_written(argument):
+            self.variable = name
         elif kind in _HINTS:
             self.attributes[name] = _HINTS[kind]
             if argument.has_default_value():
@@ -119,8 +131,14 @@ class _Operator:
                 self._refuse(f"it returns a {result.type}; expected tensors")
         return [i for i, result in enumerate(self.schema.returns) if not _is_written(result)]
 
+    def values(self, tensors: Sequence[Any], attributes: Iterable[Any]) -> list[Any]:
+        """The values of a call with these tensors, those of the list last."""
+        count = len(self.tensors)
+        lists = [list(tensors[count:])] if self.variable is not None else []
+        return [*tensors[:count], *lists, *attributes]
+
     def __call__(self, values: Iterable[Any]) -> list[torch.Tensor]:
-        """The tensors that it makes of its tensors and attributes."""
+        """The tensors that it makes of `values()`."""
         args = self._args.copy()
         for slot, value in zip(self._slots, values):
             args[slot] = value
@@ -145,14 +163,23 @@ def _function(
     module: str,
     hints: dict[str, Any],
     defaults: dict[str, Any],
+    variable: str | None,
+    keyword_only: Iterable[str] = (),
 ) -> Callable[..., Any]:
-    """The function as one of `module` with that name and signature."""
-    kind = Parameter.POSITIONAL_OR_KEYWORD
-    parameters = [
-        Parameter(n, kind, annotation=hint, default=defaults.get(n, Parameter.empty))
-        for n, hint in hints.items()
-        if n != "return"
-    ]
+    """The function as one of `module` with that name and signature, where `variable` takes a
+    variable number."""
+    parameters = []
+    kind: Any = Parameter.POSITIONAL_OR_KEYWORD
+    for n, hint in hints.items():
+        if n == "return":
+            continue
+        if n in keyword_only:
+            kind = Parameter.KEYWORD_ONLY
+        own = Parameter.VAR_POSITIONAL if n == variable else kind
+        default = defaults.get(n, Parameter.empty)
+        parameters.append(Parameter(n, own, annotation=hint, default=default))
+        if n == variable:
+            kind = Parameter.KEYWORD_ONLY
     body.__name__, body.__module__ = name, module
     body.__annotations__ = hints
     body.__signature__ = Signature(  # type: ignore[attr-defined]
@@ -166,9 +193,11 @@ def from_torch(operator: str, **fixed: Any) -> PluginOp:
 
     The operator's fake function gives types and shapes, also dynamic ones, and the operator
     computes, on tensors that share the engine's memory. Its arguments of type Tensor are the
-    plugin's inputs; int, float, bool, str and lists of int, float and bool are its attributes, and
-    their default values those of the attributes. Other arguments keep their default value. The
-    outputs are what the operator returns, then a tensor in place of each that it writes to.
+    plugin's inputs, then those of type ``Tensor?``, which may be absent, then one of type
+    ``Tensor[]``, any number. int, float, bool, str and lists of int, float and bool are its
+    attributes, and their default values those of the attributes; behind a list of tensors they
+    are keyword-only. Other arguments keep their default value. The outputs are what the operator
+    returns, then a tensor in place of each that it writes to.
 
     :param operator: ``"namespace::name"``, which becomes the plugin's id; with ``.overload`` where
         the default one is not meant. An ONNX node of the domain `namespace` and the type `name`
@@ -188,11 +217,20 @@ def from_torch(operator: str, **fixed: Any) -> PluginOp:
     count, returned = len(torch_operator.tensors), torch_operator.returned
     mutated = [torch_operator.tensors.index(name) for name in torch_operator.mutated]
     num_outputs = returned + len(mutated)
+    variable = torch_operator.variable
 
-    def desc(*arguments: Any) -> Any:
-        tensors, attributes = arguments[:count], arguments[count:]
+    def desc(*positional: Any, **keywords: Any) -> Any:
+        end = count if variable is None else len(positional)
+        tensors, attributes = positional[:end], [*positional[end:], *keywords.values()]
+        present = [tensor for tensor in tensors if tensor is not None]
+
+        def operation(fakes: Sequence[Any]) -> list[torch.Tensor]:
+            rest = iter(fakes)
+            all_tensors = [None if tensor is None else next(rest) for tensor in tensors]
+            return torch_operator(torch_operator.values(all_tensors, attributes))
+
         try:
-            made = infer(lambda fakes: torch_operator([*fakes, *attributes]), tensors)
+            made = infer(operation, present)
         except Exception as error:
             shapes = ", ".join(map(repr, tensors))
             kind = NotImplementedError if isinstance(error, NotImplementedError) else RuntimeError
@@ -200,15 +238,16 @@ def from_torch(operator: str, **fixed: Any) -> PluginOp:
         outputs = (*made, *(tensors[i].aliased() for i in mutated))
         return outputs if num_outputs > 1 else outputs[0]
 
-    def run(*arguments: Any) -> None:
-        *inputs_and_attributes, outputs, stream = arguments
-        tensors = [torch.from_dlpack(t) for t in inputs_and_attributes[:count]]
+    def run(*positional: Any, **keywords: Any) -> None:
+        end = count if variable is None else len(positional)
+        *attributes, outputs, stream = *positional[end:], *keywords.values()
+        tensors = [t if t is None else torch.from_dlpack(t) for t in positional[:end]]
         targets = [torch.from_dlpack(t) for t in outputs]
         # The memory is the input's, too; the input itself may have been handed over read-only.
         for index, target in zip(mutated, targets[returned:]):
             tensors[index] = target
         with torch.no_grad(), _on_stream(targets[0], stream):
-            results = torch_operator([*tensors, *inputs_and_attributes[count:]])
+            results = torch_operator(torch_operator.values(tensors, attributes))
             for index, (target, result) in enumerate(zip(targets, results)):
                 if result.shape != target.shape or result.dtype != target.dtype:
                     raise RuntimeError(
@@ -222,11 +261,21 @@ def from_torch(operator: str, **fixed: Any) -> PluginOp:
     name = plugin_id.rpartition("::")[2]
     # Engines that carry the sources of their plugins need the module that asks for this one.
     module = sys._getframe(1).f_globals.get("__name__", "__main__")
-    hints: dict[str, Any] = {tensor: TensorDesc for tensor in torch_operator.tensors} | attributes
-    hints["return"] = Tuple[(TensorDesc,) * num_outputs]
-    register(plugin_id)(_function(desc, name, module, hints, torch_operator.defaults))
+    lists = [variable] if variable is not None else []
+    optional = torch_operator.tensors[len(torch_operator.required) :]
+    needs_value = any(name not in torch_operator.defaults for name in attributes)
+    keyword_only = attributes if optional and needs_value else ()
 
-    hints = {tensor: Tensor for tensor in torch_operator.tensors} | attributes
+    hints: dict[str, Any] = {tensor: TensorDesc for tensor in torch_operator.required}
+    hints |= {tensor: TensorDesc | None for tensor in optional}
+    hints |= {tensor: TensorDesc for tensor in lists} | attributes
+    hints["return"] = Tuple[(TensorDesc,) * num_outputs]
+    defaults = torch_operator.defaults
+    register(plugin_id)(_function(desc, name, module, hints, defaults, variable, keyword_only))
+
+    hints = {tensor: Tensor for tensor in torch_operator.required}
+    hints |= {tensor: Tensor | None for tensor in optional}
+    hints |= {tensor: Tensor for tensor in lists} | attributes
     hints |= {"outputs": Tuple[(Tensor,) * num_outputs], "stream": int}
-    impl(plugin_id)(_function(run, name, module, hints, {}))
+    impl(plugin_id)(_function(run, name, module, hints, {}, variable))
     return PluginOp(plugin_id)
