@@ -135,6 +135,67 @@ TEST(CompiledKernel, ReportsWrongLaunches) {
   EXPECT_CONTAINS(error_with([](KernelCode& c) { c.object.bytes = {}; }), "has no code");
 }
 
+/// out[i] = first * 10 + second, of a shape input with two elements, in `*count` cells; input 1 is
+/// absent.
+const char* const kValues = R"(
+extern "C" void fill(void** args, int64_t x, int64_t y, int64_t z) {
+  float* out = *(float**)args[5];
+  bool is_absent = *(void**)args[1] == nullptr;
+  out[x] = is_absent ? *(int32_t*)args[3] * 10 + *(float*)args[4] : -2;
+}
+)";
+
+TEST(CompiledKernel, ReadsTheValuesOfShapeInputs) {
+  KernelCode code;
+  code.name = "fill";
+  static const CodeObject object = compile_for_test(kValues);
+  code.object = object;
+  // Input 0 has rank 1 (symbol 0), input 1 is absent, input 2 of rank 1 (symbol 1) has the elements
+  // 2 and 3.
+  code.shape_inputs = {2};
+  code.grid[0] = Expr::symbol(2) + Expr::symbol(0) - 1;
+  code.arguments = {{ArgumentType::kINT32, Expr::symbol(2), 0},
+                    {ArgumentType::kFLOAT32, Expr::symbol(3), 0.5}};
+  const PortType fp32{DT::kFLOAT, TensorFormat::kLINEAR}, int64{DT::kINT64, TensorFormat::kLINEAR};
+  const Candidate candidate{{fp32, fp32, int64}, {fp32}, 0, ""};
+  std::vector<PortDesc> inputs = {port(DT::kFLOAT, {1}), {}, port(DT::kINT64, {2})};
+  inputs[1].present = false;
+  const std::vector<PortDesc> outputs = {port(DT::kFLOAT, {8})};
+  const OperatorPtr op = make_compiled_kernel(code, candidate, {}, "");
+  EXPECT_TRUE(op->is_shape_input(2));
+  EXPECT_FALSE(op->is_shape_input(0));
+  const auto kernel = op->make_kernel(make_args(candidate, inputs, outputs));
+  const Shape in_shapes[] = {{1}, {}, {2}}, out_shape{8};
+  kernel->on_shape_change(in_shapes, {&out_shape, 1});
+  int64_t values[2];
+  const float x = 0;
+  std::vector<float> out;
+  void const* pointers[] = {&x, nullptr, values};
+  const auto run = [&](int64_t first, int64_t second) {
+    values[0] = first, values[1] = second;
+    out.assign(8, -1);
+    void* to[] = {out.data()};
+    kernel->enqueue(pointers, to, nullptr, nullptr);
+    return out;
+  };
+  // Values change while no shape does.
+  for (const int64_t first : {3, 8, 1}) {
+    std::vector<float> expected(8, -1);
+    std::fill_n(expected.begin(), first, static_cast<float>(first * 10) - 6.5f);
+    EXPECT_EQ(run(first, -7), expected);
+  }
+  EXPECT_CONTAINS(error_of([&] { run(int64_t{1} << 40, 0); }),
+                  "extra argument 0 is 1099511627776 (inputs[2][0]), which does not fit 32 bits");
+  EXPECT_CONTAINS(error_of([&] { run(-1, 0); }), "grid_x is -1 (inputs[0].shape[0] + inputs[2][0]");
+
+  inputs[2].type.dtype = DT::kFLOAT;
+  EXPECT_CONTAINS(error_of([&] { op->make_kernel(make_args(candidate, inputs, outputs)); }),
+                  "is a shape input of type FP32; expected INT32 or INT64");
+  inputs[2].present = false;
+  EXPECT_CONTAINS(error_of([&] { op->make_kernel(make_args(candidate, inputs, outputs)); }),
+                  "a shape input, is absent");
+}
+
 TEST(CompiledKernel, RefusesForeignLaunches) {
   Launched launched;
   const OperatorPtr op = make_compiled_kernel(affine(), launched.candidate, {}, "");
@@ -155,6 +216,8 @@ TEST(CompiledKernel, RefusesForeignLaunches) {
   EXPECT_CONTAINS(error_with("program", Ints{0, 0, 0}), "incomplete");
   EXPECT_CONTAINS(error_with("program", Ints{99, 0, 0, 0, 0}), "unknown operation");
   EXPECT_CONTAINS(error_with("argument_types", Ints{0}), "different lengths");
+  EXPECT_CONTAINS(error_with("shape_inputs", Ints{7}), "a shape input, is absent");
+  EXPECT_CONTAINS(error_with("shape_inputs", Ints{-1}), "a shape input that is no input");
   EXPECT_CONTAINS(error_with("argument_types", Ints{0, 1, 2, 3, 4, 17}), "unknown argument type");
   context.code = {};
   EXPECT_CONTAINS(error_of([&] { load_compiled_kernel(good, context); }), "0 code objects");

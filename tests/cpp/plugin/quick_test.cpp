@@ -263,6 +263,30 @@ TEST(QuickPlugin, NumberOfOutputsIsChecked) {
       "described 1 outputs, expected 2");
 }
 
+TEST(QuickPlugin, InputsAreCheckedByTheirKinds) {
+  const std::vector<QuickParameter> parameters = {
+      {.name = "x", .kind = ParameterKind::kTensor},
+      {.name = "n", .kind = ParameterKind::kShapeInput},
+      {.name = "b", .kind = ParameterKind::kOptionalTensor},
+      {.name = "xs", .kind = ParameterKind::kTensors},
+      {.name = "k"}};
+  EXPECT_EQ(num_fixed_inputs(parameters), 3u);
+  EXPECT_EQ(parameter_of_input(parameters, 2)->name, "b");
+  EXPECT_EQ(parameter_of_input(parameters, 9)->name, "xs");
+  check_inputs(parameters, {true, true, false}, "p");
+  check_inputs(parameters, {true, true, true, true, true}, "p");
+  const auto error_with = [&](const std::vector<QuickParameter>& p, std::vector<bool> present) {
+    return error_of([&] { check_inputs(p, present, "plugin 'p'"); });
+  };
+  EXPECT_EQ(error_with(parameters, {true}),
+            "plugin 'p' takes the tensors (x, n, b=None, *xs), but 'n' is missing");
+  EXPECT_CONTAINS(error_with(parameters, {true, false, true}), "but input 1 ('n') is absent");
+  EXPECT_CONTAINS(error_with(parameters, {true, true, true, false}), "input 3 ('xs') is absent");
+  const std::vector<QuickParameter> one = {{.name = "x", .kind = ParameterKind::kTensor}};
+  EXPECT_CONTAINS(error_with(one, {true, true}), "takes the tensors (x), but 2 came");
+  EXPECT_EQ(parameter_of_input(one, 1), nullptr);
+}
+
 TEST(ChooseMode, FollowsTheRequestThenTheFlags) {
   Scale both;
   EXPECT_EQ(choose_mode(both, 1, false, true), QuickMode::kCompiled);
