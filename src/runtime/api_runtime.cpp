@@ -56,7 +56,7 @@ class RuntimeApi final : public IRuntime {
   IGpuAllocator* allocator_ = nullptr;
   bool host_code_allowed_ = false;
   std::optional<bool> debug_plugins_;  ///< empty: as the engine was built
-  int threads_ = 0;  ///< 0: what the calling thread has
+  int threads_ = 0;                    ///< 0: what the calling thread has
 };
 
 }  // namespace

@@ -97,10 +97,17 @@ void GuardedMemory::fill(Use use) {
 std::optional<GuardedMemory::Damage> GuardedMemory::damage(size_t begin, size_t end,
                                                            size_t unit) const {
   std::optional<Damage> found;
-  for (size_t at = begin; at < end; at += unit) {
-    if (std::memcmp(memory_.data() + at, pattern_ + at % kPatternBytes, unit) == 0) continue;
-    if (!found) found = {static_cast<ptrdiff_t>(at) - static_cast<ptrdiff_t>(kGuardBytes), 0};
-    found->bytes += unit;
+  const auto is_untouched = [&](size_t at, size_t bytes) {
+    return std::memcmp(memory_.data() + at, pattern_ + at % kPatternBytes, bytes) == 0;
+  };
+  for (size_t next = begin; begin < end; begin = next) {
+    next = std::min(end, (begin / kPatternBytes + 1) * kPatternBytes);
+    if (is_untouched(begin, next - begin)) continue;
+    for (size_t at = begin; at < next; at += unit) {
+      if (is_untouched(at, unit)) continue;
+      if (!found) found = {static_cast<ptrdiff_t>(at) - static_cast<ptrdiff_t>(kGuardBytes), 0};
+      found->bytes += unit;
+    }
   }
   return found;
 }
