@@ -142,11 +142,10 @@ def test_links_and_paths_lead_somewhere(page):
     assert missing == []
 
 
-def test_messages_are_those_of_the_sources():
-    page = ROOT / "docs" / "decorator-plugins.md"
-    (table,) = re.findall(
-        r"^\| message \|.*\n\|[-|]+\n((?:\|.*\n)+)", page.read_text(), re.MULTILINE
-    )
+@pytest.mark.parametrize("page", ["compiled-operators", "decorator-plugins"])
+def test_messages_are_those_of_the_sources(page):
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    (table,) = re.findall(r"^\| message \|.*\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE)
     cells = [row.split(" | ")[0] for row in table.splitlines() if "NumPy's" not in row]
     fragments = [
         f for cell in cells for m in re.findall(r"`([^`]+)`", cell) for f in m.split(" … ")

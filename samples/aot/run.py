@@ -1,0 +1,108 @@
+"""Compiles sample::rms_norm from each kind of source.
+
+The kernel becomes part of an engine, which runs in this process and then in the native program,
+without Python and with an empty environment; both results are compared with NumPy's. The exit
+status is 0 where all is right, otherwise 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import rms_norm
+from rms_norm import Tactic
+
+import opwright as trt
+import opwright.plugin as trtp
+
+TYPES = {"fp32": trt.float32, "fp16": trt.float16}
+TOLERANCE = {"fp32": 1e-6, "fp16": 1e-3}  # of results up to 1: some roundings of their types
+EPSILON = 1e-5
+
+
+def expected(x: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    x, scale = x.astype(np.float64), scale.astype(np.float64)
+    return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + EPSILON) * scale
+
+
+def build(tactic: Tactic, precision: str) -> trt.Engine:
+    """An engine for any number of rows of any length up to 4096."""
+    rms_norm.types, rms_norm.tactics = precision.upper(), [tactic]
+    network = trt.Builder(trt.Logger()).create_network()
+    x = network.add_input("x", TYPES[precision], (-1, -1))
+    scale = network.add_input("scale", TYPES[precision], (-1,))
+    layer = network.add_plugin(trtp.op.sample.rms_norm(x, scale, epsilon=EPSILON))
+    layer.get_output(0).name = "y"
+    network.mark_output(layer.get_output(0))
+    shapes = {"x": ((1, 1), (64, 768), (1024, 4096)), "scale": ((1,), (768,), (4096,))}
+    return trt.build(network, shapes=shapes)
+
+
+def run_program(file: Path, x: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """What the native program makes of the engine file. It finds no Python: it is given no PATH."""
+    search = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    program = os.environ.get("OPWRIGHT_PROGRAM") or shutil.which("opwright", path=search)
+    if program is None:
+        raise SystemExit("The program 'opwright' is not installed beside this Python: make setup")
+    folder = file.parent
+    np.save(folder / "x.npy", x)
+    np.save(folder / "scale.npy", scale)
+    command = [program, "run", file, "--allow-host-code", "--output", f"y={folder / 'y.npy'}"]
+    for name in ("x", "scale"):
+        command += ["--input", f"{name}={folder / name}.npy"]
+    subprocess.run(command, check=True, env={}, stdout=subprocess.DEVNULL)
+    return np.load(folder / "y.npy")
+
+
+def check(tactic: Tactic, precision: str, folder: Path) -> bool:
+    engine = build(tactic, precision)
+    file = folder / f"rms_norm_{tactic.name.lower()}_{precision}.engine"
+    engine.save(file)
+    errors = []
+    rng = np.random.default_rng(0)
+    for shape in [(64, 768), (3, 77)]:
+        x, scale = (
+            rng.uniform(-1, 1, s).astype(np.dtype(precision.replace("fp", "float")))
+            for s in (shape, shape[-1:])
+        )
+        scale *= x.dtype.type(0.25)
+        right = expected(x, scale)
+        for y in (engine(x=x, scale=scale), run_program(file, x, scale)):
+            errors.append(float(np.abs(y - right).max()) if y.shape == right.shape else np.inf)
+    passed = max(errors) <= TOLERANCE[precision]
+    print(
+        f"{'passed' if passed else 'FAILED'}: {tactic.name.lower()}, {precision}, largest error "
+        f"{max(errors):.1g}, in the native program too"
+    )
+    return passed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    names = [tactic.name.lower() for tactic in Tactic]
+    parser.add_argument("source", nargs="*", help=f"{', '.join(names)}; without one, all")
+    parser.add_argument("--artifacts_dir", type=Path, help="where to keep engines and kernels")
+    args = parser.parse_args()
+    for source in args.source:
+        if source not in names:
+            parser.error(f"'{source}' is none of {', '.join(names)}")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = args.artifacts_dir or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        right = []
+        for source in args.source or names:
+            tactic = Tactic[source.upper()]
+            for precision in TYPES:
+                right.append(check(tactic, precision, folder))
+    return 0 if all(right) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
