@@ -53,9 +53,10 @@ class _Capture:
         self.autotune = Function(call, attributes, False, keywords)
 
     def set_aot_impl(
-        self, call: Any, attributes: list[int], keywords: list[str], fingerprint: str
+        self, device: Any, call: Any, attributes: list[int], keywords: list[str], fingerprint: str
     ) -> None:
-        self.aot = Function(call, attributes, False, keywords, fingerprint)
+        if device != _core.DeviceType.GPU:
+            self.aot = Function(call, attributes, False, keywords, fingerprint)
 
 
 def _is_same(a: Any, b: Any) -> bool:
@@ -229,7 +230,7 @@ class FunctionPlugin(Subject):
         if tune is not None:
             definition.set_autotune(tune.call, tune.attributes, tune.keywords)
         if self._aot is not None:
-            definition.set_aot_impl(self._aot.call, self._aot.attributes, self._aot.keywords)
+            definition.set_aot_impl(None, self._aot.call, self._aot.attributes, self._aot.keywords)
         return definition
 
     def _entries(self, watch: Watch, call: Call) -> AutoTuneCombination:

@@ -148,6 +148,10 @@ void bind_definition(nb::module_& m) {
                a.form == b.form && a.type == b.type && a.is_bool == b.is_bool &&
                a.length == b.length && a.enumerators == b.enumerators;
       });
+  m.def(
+      "build_architecture", [] { return std::string(build_architecture()); },
+      "The architecture (\"x86-64\", \"sm_90\") of the device that the autotune or aot_impl "
+      "function which runs is asked for; empty outside of them.");
   nb::class_<PythonDefinition>(m, "Definition", "A plugin that is defined by functions.")
       .def(nb::init<std::string, std::string, std::vector<QuickParameter>, int, std::string,
                     nb::object, nb::dict>(),
@@ -176,13 +180,14 @@ void bind_definition(nb::module_& m) {
           nb::arg("function"), nb::arg("attributes"), nb::arg("keywords") = nb::list())
       .def(
           "set_aot_impl",
-          [](PythonDefinition& self, nb::object function, std::vector<int> attributes,
-             std::vector<std::string> keywords, std::string fingerprint) {
-            self.set_aot_impl(to_function(function, std::move(attributes), true,
-                                          std::move(keywords), std::move(fingerprint)));
+          [](PythonDefinition& self, std::optional<DeviceType> device, nb::object function,
+             std::vector<int> attributes, std::vector<std::string> keywords,
+             std::string fingerprint) {
+            self.set_aot_impl(device, to_function(function, std::move(attributes), true,
+                                                  std::move(keywords), std::move(fingerprint)));
           },
-          nb::arg("function"), nb::arg("attributes"), nb::arg("keywords") = nb::list(),
-          nb::arg("fingerprint") = "")
+          nb::arg("device").none(), nb::arg("function"), nb::arg("attributes"),
+          nb::arg("keywords") = nb::list(), nb::arg("fingerprint") = "")
       .def("register", [](std::shared_ptr<PythonDefinition> self) { register_quick(self); })
       .def("deregister",
            [](const PythonDefinition& self) {

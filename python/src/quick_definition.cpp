@@ -3,10 +3,13 @@
 #include "quick_definition.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "backend/device.h"
 #include "base/error.h"
 #include "plugin/autotune.h"
+#include "plugin/device_code.h"
+#include "plugin/host_code.h"
 #include "plugin/quick_attributes.h"
 #include "plugin_callbacks.h"
 #include "tensor_desc.h"
@@ -28,9 +31,27 @@ bool has_symbol_from(const Expr& expr, int first) {
   return false;
 }
 
+thread_local std::string building_for;
+
+/// While it lives, build_architecture() is that of the device.
+class BuildScope {
+ public:
+  explicit BuildScope(const Device* device)
+      : previous_(std::exchange(
+            building_for, device != nullptr ? device->architecture() : str(host_architecture()))) {}
+  ~BuildScope() { building_for = std::move(previous_); }
+  BuildScope(const BuildScope&) = delete;
+  BuildScope& operator=(const BuildScope&) = delete;
+
+ private:
+  std::string previous_;
+};
+
 bool has_placeholder(const Expr& expr) { return has_symbol_from(expr, kFirstPlaceholder); }
 
 }  // namespace
+
+std::string_view build_architecture() { return building_for; }
 
 PythonDefinition::PythonDefinition(std::string plugin_namespace, std::string name,
                                    std::vector<QuickParameter> parameters, int num_outputs,
@@ -53,14 +74,27 @@ PythonDefinition::PythonDefinition(std::string plugin_namespace, std::string nam
   }
 }
 
-void PythonDefinition::set_impl(std::optional<DeviceType> device, PluginFunction function) {
+void PythonDefinition::set(PerDevice& functions, std::optional<DeviceType> device,
+                           PluginFunction function) {
   if (device) {
-    impls_[slot(*device)] = std::move(function);
+    functions[slot(*device)] = std::move(function);
     return;
   }
-  impls_[1] = PluginFunction{Reference(function.function.get()), function.attributes,
-                             function.wants_tactic, function.keywords, function.fingerprint};
-  impls_[0] = std::move(function);
+  functions[1] = PluginFunction{Reference(function.function.get()), function.attributes,
+                                function.wants_tactic, function.keywords, function.fingerprint};
+  functions[0] = std::move(function);
+}
+
+void PythonDefinition::set_impl(std::optional<DeviceType> device, PluginFunction function) {
+  set(impls_, device, std::move(function));
+}
+
+void PythonDefinition::set_aot_impl(std::optional<DeviceType> device, PluginFunction function) {
+  set(aot_impls_, device, std::move(function));
+}
+
+bool PythonDefinition::has_aot_impl(DeviceType device) const {
+  return aot_impls_[slot(device)].has_value();
 }
 
 bool PythonDefinition::has_impl(DeviceType device) const {
@@ -84,10 +118,9 @@ std::vector<std::string> PythonDefinition::impl_attributes() const {
 }
 
 std::string PythonDefinition::fingerprint(QuickMode mode) const {
-  if (mode == QuickMode::kCompiled) return aot_impl_ ? aot_impl_->fingerprint : "";
   std::string all;
-  for (const auto& impl : impls_)
-    if (impl) all += impl->fingerprint;
+  for (const auto& function : mode == QuickMode::kCompiled ? aot_impls_ : impls_)
+    if (function) all += function->fingerprint;
   return all;
 }
 
@@ -283,6 +316,7 @@ std::vector<Candidate> PythonDefinition::autotune(const CandidateQuery& query,
   std::vector<nb::object> arguments = inputs.objects;
   append(arguments, bind_attributes(*autotune_, attributes));
   arguments.push_back(outputs);
+  const BuildScope scope(query.device);
   nb::object result = call("autotune", *autotune_, query.layer, arguments);
   std::vector<AutoTuneCombination> combinations;
   if (nb::isinstance<AutoTuneCombination>(result)) {
@@ -316,10 +350,13 @@ KernelCode PythonDefinition::compile(const KernelArgs& args, const FieldValues& 
   const DescribedInputs inputs = describe_inputs(*this, args.inputs);
   const nb::tuple outputs = describe_outputs(args.layer, inputs, args.outputs, attributes);
   std::vector<nb::object> arguments = inputs.objects;
-  append(arguments, bind_attributes(*aot_impl_, attributes));
+  const bool on_cpu = args.device == nullptr || args.device->type() == DeviceType::kCPU;
+  const PluginFunction& aot_impl = *aot_impls_[on_cpu ? 0 : 1];
+  append(arguments, bind_attributes(aot_impl, attributes));
   arguments.push_back(outputs);
   arguments.push_back(nb::int_(args.candidate->tactic));
-  nb::object result = call("aot_impl", *aot_impl_, args.layer, arguments);
+  const BuildScope scope(args.device);
+  nb::object result = call("aot_impl", aot_impl, args.layer, arguments);
 
   constexpr const char* kExpected =
       "its aot_impl function must return (kernel name, code, KernelLaunchParams, SymIntExprs)";
@@ -342,14 +379,18 @@ KernelCode PythonDefinition::compile(const KernelArgs& args, const FieldValues& 
   code.object.name = id() + " " + code.name;
   code.object.bytes = Blob::copy(bytes.data(), bytes.size());
   nb::object source = nb::borrow(result[1]);
-  const bool on_cpu = args.device == nullptr || args.device->type() == DeviceType::kCPU;
   code.object.host = on_cpu;
   code.object.target = nb::hasattr(source, "target") ? nb::cast<std::string>(source.attr("target"))
-                                                     : args.device->architecture();
-  if (on_cpu && !bytes.starts_with("\177ELF"))
-    reject(args.layer, "the code of kernel '", code.name,
-           "' is not a shared object for the CPU; make it with opwright.aot.cpp or "
-           "opwright.aot.numba");
+                                                     : std::string(build_architecture());
+  const std::string fault = code_fault(code.object);
+  if (!fault.empty())
+    reject(args.layer, "the code of kernel '", code.name, "' is ", fault,
+           ", but the engine is built for the ", on_cpu ? "CPU" : "GPU", " (", build_architecture(),
+           "); ",
+           on_cpu ? "make it with opwright.aot.cpp or opwright.aot.numba"
+                  : "make it with opwright.aot.cuda or opwright.aot.triton",
+           ", and define both with aot_impl(id, device=\"cpu\") and aot_impl(id, "
+           "device=\"cuda\")");
   const auto& launch = nb::cast<LaunchParams&>(result[2]);
   std::copy(std::begin(launch.grid), std::end(launch.grid), code.grid);
   std::copy(std::begin(launch.block), std::end(launch.block), code.block);
@@ -366,6 +407,11 @@ KernelCode PythonDefinition::compile(const KernelArgs& args, const FieldValues& 
   }
   if (nb::hasattr(source, "parameters") && !source.attr("parameters").is_none())
     check_parameters(args, source.attr("parameters"), extra);
+  if (nb::hasattr(source, "scratch")) {
+    const Expr cells = code.grid[0] * code.grid[1] * code.grid[2];
+    for (nb::handle bytes_per_cell : nb::iter(source.attr("scratch")))
+      code.scratch.push_back(cells * Expr(nb::cast<int64_t>(bytes_per_cell)));
+  }
   code.shape_inputs = inputs.shape_inputs;
   return code;
 }

@@ -30,14 +30,14 @@ class PythonDefinition final : public QuickDefinition {
 
   void set_impl(std::optional<DeviceType> device, PluginFunction function);
   void set_autotune(PluginFunction function) { autotune_ = std::move(function); }
-  void set_aot_impl(PluginFunction function) { aot_impl_ = std::move(function); }
+  void set_aot_impl(std::optional<DeviceType> device, PluginFunction function);
 
   const std::string& name() const override { return name_; }
   const std::string& plugin_namespace() const override { return namespace_; }
   const std::vector<QuickParameter>& parameters() const override { return parameters_; }
   int num_outputs() const override { return num_outputs_; }
   bool has_impl(DeviceType device) const override;
-  bool has_aot_impl() const override { return aot_impl_.has_value(); }
+  bool has_aot_impl(DeviceType device) const override;
   bool has_autotune() const override { return autotune_.has_value(); }
   std::vector<std::string> impl_attributes() const override;
 
@@ -91,14 +91,19 @@ class PythonDefinition final : public QuickDefinition {
   int num_tensors_ = 0;
   const Reference enums_;  ///< classes by the names of attributes
   PluginFunction register_;
-  std::array<std::optional<PluginFunction>, 2> impls_;  // CPU, GPU
-  std::optional<PluginFunction> autotune_, aot_impl_;
+  using PerDevice = std::array<std::optional<PluginFunction>, 2>;  // CPU, GPU
+  static void set(PerDevice& functions, std::optional<DeviceType> device, PluginFunction function);
+  PerDevice impls_, aot_impls_;
+  std::optional<PluginFunction> autotune_;
 };
 
 /// The kernel that calls this `impl`. Inputs that no output is aliased to are read-only.
 std::unique_ptr<Kernel> make_callback_kernel(std::string plugin, const PluginFunction& impl,
                                              const std::vector<nb::object>& attributes,
                                              const KernelArgs& args, const QuickOutputs& outputs);
+/// The architecture of the device that the autotune or aot_impl function which this thread is in is
+/// asked for, as Device::architecture() has it; empty outside of them.
+std::string_view build_architecture();
 /// Enters and leaves the interpreter's lock.
 ExecutionDomain* interpreter_domain();
 

@@ -40,6 +40,8 @@ struct KernelCode {
   Expr block[3] = {1, 1, 1};
   Expr shared_memory = 0;
   std::vector<KernelArgument> arguments;
+  std::vector<Expr> scratch;      ///< bytes behind each pointer that follows the outputs, which is
+                                  ///< null where it is 0; for GPUs only
   std::vector<int> shape_inputs;  ///< inputs (INT32 or INT64, constant shape) whose values count
 };
 

@@ -37,6 +37,8 @@ class HostKernel final : public Kernel {
       for (int axis = 0; axis < rank; ++axis)
         symbol_names_.push_back(str("inputs[", i, "].shape[", axis, "]"));
     }
+    require(launch_.scratch.empty(), "layer '", layer_, "': compiled kernel '", name_,
+            "' wants scratch memory, which only kernels for GPUs get");
     num_extents_ = symbol_names_.size();
     for (const int32_t input : launch_.shape_inputs) add_shape_input(input, args.inputs);
     symbols_.resize(symbol_names_.size());

@@ -36,6 +36,7 @@ KernelLaunch make_launch(const KernelCode& code) {
   launch.shared_memory = builder.add(code.shared_memory);
   for (const KernelArgument& argument : code.arguments)
     launch.arguments.push_back({argument.type, builder.add(argument.value), argument.constant});
+  for (const Expr& bytes : code.scratch) launch.scratch.push_back(builder.add(bytes));
   launch.program.assign(builder.instructions().begin(), builder.instructions().end());
   launch.shape_inputs.assign(code.shape_inputs.begin(), code.shape_inputs.end());
   return launch;
@@ -59,13 +60,14 @@ Attributes encode(const KernelLaunch& launch) {
           {"argument_types", types},
           {"argument_values", values},
           {"argument_constants", constants},
+          {"scratch", Ints(launch.scratch.begin(), launch.scratch.end())},
           {"shape_inputs", Ints(launch.shape_inputs.begin(), launch.shape_inputs.end())}};
 }
 
 KernelLaunch decode_launch(const Attributes& attributes, std::string_view layer) {
   struct Stored {
     std::string symbol;
-    Ints program, grid, block, shared_memory, types, values, shape_inputs;
+    Ints program, grid, block, shared_memory, types, values, scratch, shape_inputs;
     Floats constants;
     void visit(AttributeReader& v) {
       v("symbol", symbol);
@@ -76,6 +78,7 @@ KernelLaunch decode_launch(const Attributes& attributes, std::string_view layer)
       v("argument_types", types);
       v("argument_values", values);
       v("argument_constants", constants);
+      v("scratch", scratch);
       v("shape_inputs", shape_inputs);
     }
   } stored;
@@ -118,6 +121,7 @@ KernelLaunch decode_launch(const Attributes& attributes, std::string_view layer)
     launch.arguments.push_back({static_cast<ArgumentType>(stored.types[i]),
                                 to_index(stored.values[i]), stored.constants[i]});
   }
+  for (const int64_t bytes : stored.scratch) launch.scratch.push_back(to_index(bytes));
   for (const int64_t input : stored.shape_inputs) {
     check(input >= 0 && input <= std::numeric_limits<int32_t>::max(),
           "a shape input that is no input");

@@ -24,6 +24,7 @@ struct KernelLaunch {
     double constant = 0;  ///< added to it for floating types
   };
   std::vector<Argument> arguments;
+  std::vector<int32_t> scratch;  ///< instructions
   std::vector<int32_t> shape_inputs;
 
   /// The instruction as an expression, for messages. Throws Error where constants overflow.

@@ -34,6 +34,10 @@ DeviceType device_type(const Device* device) {
   return device != nullptr ? device->type() : DeviceType::kCPU;
 }
 
+const char* name_of(const Device* device) {
+  return device_type(device) == DeviceType::kCPU ? "CPU" : "GPU";
+}
+
 /// Passes on what is asked and notes the size tensors that are declared.
 struct SizeRecorder final : InferContext {
   explicit SizeRecorder(InferContext& context) : context_(context) {
@@ -156,12 +160,11 @@ class QuickPlugin final : public Operator {
  private:
   void check_implementation(std::string_view layer, const Device* device) const {
     if (mode_ == QuickMode::kCompiled) {
-      require(definition_->has_aot_impl(), "layer '", layer, "': plugin '", id_of(*definition_),
-              "' has no aot_impl function");
+      require(definition_->has_aot_impl(device_type(device)), "layer '", layer, "': plugin '",
+              id_of(*definition_), "' has no aot_impl function for the ", name_of(device));
     } else {
       require(definition_->has_impl(device_type(device)), "layer '", layer, "': plugin '",
-              id_of(*definition_), "' has no impl function for the ",
-              device_type(device) == DeviceType::kCPU ? "CPU" : "GPU");
+              id_of(*definition_), "' has no impl function for the ", name_of(device));
     }
   }
 
@@ -364,7 +367,8 @@ OperatorPtr load_quick_plugin(const Attributes& attributes, const OperatorLoadCo
 
 QuickMode choose_mode(const QuickDefinition& definition, int aot, bool prefer_aot,
                       bool prefer_jit) {
-  const bool has_aot = definition.has_aot_impl();
+  const bool has_aot =
+      definition.has_aot_impl(DeviceType::kCPU) || definition.has_aot_impl(DeviceType::kGPU);
   const bool has_jit =
       definition.has_impl(DeviceType::kCPU) || definition.has_impl(DeviceType::kGPU);
   const std::string id = id_of(definition);

@@ -78,7 +78,7 @@ class QuickDefinition {
   virtual const std::vector<QuickParameter>& parameters() const = 0;
   virtual int num_outputs() const = 0;
   virtual bool has_impl(DeviceType device) const = 0;
-  virtual bool has_aot_impl() const = 0;
+  virtual bool has_aot_impl(DeviceType device) const = 0;
   virtual bool has_autotune() const = 0;
   /// Names of the attributes that `impl` takes: only these are stored in engines.
   virtual std::vector<std::string> impl_attributes() const = 0;

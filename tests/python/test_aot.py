@@ -6,6 +6,7 @@ import ctypes
 import math
 import subprocess
 import sys
+import tempfile
 
 import numpy as np
 import pytest
@@ -146,6 +147,43 @@ def test_code_is_cached_on_disk_and_in_memory(tmp_path, monkeypatch):
     for file in (tmp_path / "cache").iterdir():
         file.write_bytes(file.read_bytes()[:-1])
     assert compile() == first and len(runs) == 3
+
+
+def test_cpp_takes_a_file_and_follows_what_it_includes(tmp_path, monkeypatch):
+    runs = []
+    original = _toolchain.run
+    monkeypatch.setattr(_toolchain, "run", lambda *a: (runs.append(1), original(*a)))
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "offset.h").write_text("#define OFFSET 5")
+    (tmp_path / "given.h").write_text('#include "own/offset.h"')
+    source = """#include "given.h"
+    #include <more.h>
+    void f(float* y, int64_t, int64_t, int64_t) { *y = OFFSET + MORE; }"""
+    path = tmp_path / "mine.cpp"
+    path.write_text(source)
+    (tmp_path / "flags").mkdir()
+    (tmp_path / "flags" / "more.h").write_text("#define MORE 0.5f")
+    monkeypatch.chdir(tmp_path)
+
+    def value():
+        y = np.zeros(1, np.float32)
+        code = aot.cpp(path, "f", inputs=[], outputs=[trt.float32], flags=["-I", "flags"])
+        call(code, [y], folder=tempfile.mkdtemp(dir=tmp_path))
+        return y[0]
+
+    assert [value(), value()] == [5.5, 5.5] and len(runs) == 1
+    (tmp_path / "own" / "offset.h").write_text("#define OFFSET 6")
+    assert value() == 6.5 and len(runs) == 2
+    (tmp_path / "flags" / "more.h").write_text("#define MORE 0.25f")
+    assert value() == 6.25 and len(runs) == 3
+
+    path.write_text(source + "\nint g() { return nowhere; }")
+    with pytest.raises(aot.CompileError, match=r"mine\.cpp:4:\d+: error: .*nowhere"):
+        value()
+    with pytest.raises(aot.CompileError, match=r"nothing\.cpp cannot be read"):
+        aot.cpp(tmp_path / "nothing.cpp", "f", inputs=[], outputs=[])
+    with pytest.raises(TypeError, match="source text or the pathlib.Path of a file; bytes came"):
+        aot.cpp(b"", "f", inputs=[], outputs=[])
 
 
 def test_unusable_cache_folder_is_no_error(tmp_path, monkeypatch):

@@ -755,7 +755,10 @@ def test_which_implementation_a_network_gets():
         (lambda code, p, e: (1, code, p, e), "name and code as str or bytes"),
         (lambda code, p, e: (code.name, code, (1, 1, 1), e), "third value is tuple"),
         (lambda code, p, e: (code.name, code, p, 3), "fourth value is int"),
-        (lambda code, p, e: (code.name, b"PTX", p, e), "not a shared object for the CPU"),
+        (
+            lambda code, p, e: (code.name, b"PTX", p, e),
+            "neither an ELF file nor PTX, but the engine is",
+        ),
         (lambda code, p, e: ("nowhere", code, p, e), "nowhere"),
         (lambda code, p, e: (code.name, code, p, trtp.SymIntExprs(1)), "never set"),
     ],

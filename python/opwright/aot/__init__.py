@@ -1,22 +1,29 @@
-"""Kernels that are compiled into engines, from what people have.
+"""Kernels that are compiled into engines, from what people have: C++ and Numba's functions for the
+CPU, CUDA C++ and Triton's kernels for GPUs, and code that was compiled elsewhere.
 
-What :func:`cpp` and :func:`numba` return is the ``code`` of a plugin's ``aot_impl``, and its
-``name`` the kernel's name::
+What these functions return is the ``code`` of a plugin's ``aot_impl``, its ``name`` the kernel's
+name, and ``launch`` makes the launch parameters::
 
     @trtp.aot_impl("example::scale")
     def scale_aot(x, factor, outputs, tactic):
         extra = trtp.SymIntExprs.from_tuple([trtp.SymInt64(x.shape_expr.numel())])
         code = aot.cpp(SOURCE, "scale", inputs=[x], extra=extra, outputs=outputs)
-        return code.name, code, trtp.KernelLaunchParams(), extra
+        return code.name, code, code.launch(), extra
 
-The user's function is called for each cell of the launch grid with a pointer per input, the extra
-arguments, a pointer per output, and the cell's x, y and z as 64-bit integers.
+Kernels have a pointer per input, the extra arguments, and a pointer per output as parameters. On
+the CPU the user's function is called for each cell of the launch grid, and has the cell's x, y and
+z as three more parameters, 64-bit integers.
+
+`opwright.plugin.kernel` makes a whole plugin of a kernel.
 """
 
 from __future__ import annotations
 
 from ._code import Code, CompileError
 from ._cpp import cpp
+from ._cuda import cuda
 from ._numba import numba
+from ._object import object
+from ._triton import triton
 
-__all__ = ["Code", "CompileError", "cpp", "numba"]
+__all__ = ["Code", "CompileError", "cpp", "cuda", "numba", "object", "triton"]

@@ -13,6 +13,7 @@ from typing import Any
 
 from .._core import DataType, Error
 from .._core._plugin import (
+    KernelLaunchParams,
     SymExprs,
     SymFloat32,
     SymFloat64,
@@ -30,17 +31,24 @@ class CompileError(Error):
 
 
 class Code(bytes):
-    """A shared object for the CPU that exports ``void name(void** args, int64_t x, int64_t y,
-    int64_t z)``."""
+    """Code that holds one kernel: a shared object for the CPU that exports ``void name(void** args,
+    int64_t x, int64_t y, int64_t z)``, PTX, or a cubin."""
 
     name: str
     """The exported symbol."""
+    kind: str
+    """``"elf"`` for the CPU; ``"ptx"`` or ``"cubin"`` for GPUs."""
     target: str
-    """The architecture, and the instruction set that the code needs."""
-
+    """The architecture, and the instruction set that the code needs: ``"x86-64 avx2 fma"``,
+    ``"sm_90"``."""
     parameters: tuple[int, tuple[type, ...], int] | None
     """The number of inputs, the classes of the extra arguments, the number of outputs, where they
     are known: what `aot_impl` returns must fit them."""
+    scratch: tuple[int, ...]
+    """Of code for GPUs that wants more pointers, after the outputs: how many bytes for each cell of
+    the grid they point to. One of 0 bytes is null."""
+
+    _launch: dict[str, int]
 
     def __new__(
         cls,
@@ -48,15 +56,40 @@ class Code(bytes):
         name: str,
         target: str,
         parameters: tuple[int, tuple[type, ...], int] | None = None,
+        *,
+        kind: str = "elf",
+        scratch: tuple[int, ...] = (),
+        launch: dict[str, int] | None = None,
     ) -> Code:
         made = super().__new__(cls, code)
         made.name = name
+        made.kind = kind
         made.target = target
         made.parameters = parameters
+        made.scratch = scratch
+        made._launch = launch or {}
         return made
 
+    def launch(
+        self, grid_x: Any = 1, grid_y: Any = 1, grid_z: Any = 1, **block: Any
+    ) -> KernelLaunchParams:
+        """How to launch the kernel for a grid: with the block and the shared memory that it was
+        compiled for.
+
+        :param block: ``block_x``, ``block_y``, ``block_z`` and ``shared_mem`` as
+            `KernelLaunchParams` has them, for code that leaves them open.
+        :raises ValueError: for one that the compiler has fixed.
+        """
+        for name, value in block.items():
+            if name in self._launch and value != self._launch[name]:
+                raise ValueError(
+                    f"kernel '{self.name}' was compiled for {name}={self._launch[name]}; {value} "
+                    "came"
+                )
+        return KernelLaunchParams(grid_x, grid_y, grid_z, **{**self._launch, **block})
+
     def __repr__(self) -> str:
-        return f"<Code {self.name} for {self.target}, {len(self)} bytes>"
+        return f"<Code {self.name} ({self.kind}) for {self.target}, {len(self)} bytes>"
 
 
 # The features of the x86-64-v3 level of the System V ABI, as Linux names them.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .._core import DataType
-from . import _toolchain
+from . import _source, _toolchain
 from ._code import (
     Code,
     CompileError,
@@ -67,7 +68,7 @@ def _wrapper(symbol: str, name: str, types: Sequence[str | None]) -> str:
 
 
 def cpp(
-    source: str,
+    source: str | os.PathLike[str],
     name: str,
     *,
     inputs: Iterable[Any],
@@ -87,9 +88,10 @@ def cpp(
 
     The compiler is ``$CXX`` or the system's, with ``-std=c++20 -O3`` for the x86-64-v3
     instruction set where this machine has it, and `flags` added. Results are cached by content
-    in ``$OPWRIGHT_CACHE_DIR`` or ``~/.cache/opwright``.
+    in ``$OPWRIGHT_CACHE_DIR`` or ``~/.cache/opwright``; the files that the source includes from its
+    own folder, or from one that `flags` names, are part of the content.
 
-    :param source: C++20, which may include what the compiler finds.
+    :param source: C++20, which may include what the compiler finds, or the path of a file with it.
     :param name: of the function, also one in a namespace: ``"ns::f"``.
     :param inputs: the descriptors that ``aot_impl`` was given, or data types; None of one that is
         absent.
@@ -107,13 +109,18 @@ def cpp(
     pointers += [f"{_element(t)}* const" for t in outs]
     symbol = "opwright_kernel_" + name.replace("::", "_")
     file = f"{name.rpartition(':')[2]}.cpp"
-    text = f'#include <cstdint>\n#line 1 "{file}"\n{source}\n#line 1 "call of {name}"\n'
+    read = _source.read("aot.cpp", source, file)
+    flags, folders = _source.absolute_folders(flags)
+    text = f'#include <cstdint>\n{read.line_directive}{read.text}\n#line 1 "call of {name}"\n'
     text += _wrapper(symbol, name, pointers)
 
+    parameters = (len(ins), tuple(extras), len(outs))
     target, march = baseline()
     options = ["-std=c++20", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-z,defs"]
     options += [f"-march={march}"] if march else []
     options += flags
+    if read.folder is not None:
+        options += ["-iquote", str(read.folder)]
     command, version = _toolchain.find()
 
     def compile() -> bytes:
@@ -123,5 +130,15 @@ def cpp(
             _toolchain.run([*options, file, "-o", "kernel.so"], path, f"the C++ kernel '{name}'")
             return (path / "kernel.so").read_bytes()
 
-    code = cached(["cpp", text, "\0".join(options), "\0".join(command), version], compile)
-    return Code(code, symbol, target, (len(ins), tuple(extras), len(outs)))
+    depends = _source.included(read, folders)
+    if depends is None:
+        return Code(compile(), symbol, target, parameters)
+    parts: list[str | bytes] = [
+        "cpp",
+        text,
+        "\0".join(options),
+        "\0".join(command),
+        version,
+        *depends,
+    ]
+    return Code(cached(parts, compile), symbol, target, parameters)

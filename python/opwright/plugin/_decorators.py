@@ -79,6 +79,11 @@ def _source(function: Callable[..., Any]) -> tuple[str, str]:
     return file, function.__qualname__
 
 
+def _check_device(kind: str, device: str | None) -> None:
+    if device not in _DEVICES:
+        raise ValueError(f"{kind}: device={device!r}; expected 'cpu', 'cuda' or None")
+
+
 def register(plugin_id: str, lazy_register: bool = False) -> Callable[[F], F]:
     """Defines a plugin: the function infers the outputs' types and shapes, and its signature
     declares the plugin's inputs and attributes. Those are hinted as ``int``, ``float``, ``str``,
@@ -137,8 +142,7 @@ def impl(plugin_id: str, device: str | None = None) -> Callable[[F], F]:
     :raises SignatureError: for parameters or hints that do not fit those of `register`.
     """
     plugin = _find(plugin_id, "impl")
-    if device not in _DEVICES:
-        raise ValueError(f"impl: device={device!r}; expected 'cpu', 'cuda' or None")
+    _check_device("impl", device)
 
     def decorate(function: F) -> F:
         taken = parse_function(
@@ -181,7 +185,7 @@ def autotune(plugin_id: str) -> Callable[[F], F]:
     return decorate
 
 
-def aot_impl(plugin_id: str) -> Callable[[F], F]:
+def aot_impl(plugin_id: str, device: str | None = None) -> Callable[[F], F]:
     """Defines the kernel that is compiled into engines: ``(tensors..., attributes..., outputs,
     tactic) -> (kernel name, code, KernelLaunchParams, SymExprs)``.
 
@@ -190,18 +194,20 @@ def aot_impl(plugin_id: str) -> Callable[[F], F]:
     arguments, and a pointer for each output. `opwright.aot` makes name and code.
 
     :param plugin_id: of a plugin that is registered.
+    :param device: ``"cpu"``, ``"cuda"``, or None for both.
     :raises SignatureError: for parameters or hints that do not fit those of `register`.
     """
     plugin = _find(plugin_id, "aot_impl")
+    _check_device("aot_impl", device)
 
     def decorate(function: F) -> F:
         taken = parse_function(
             plugin_id, "aot_impl", function, plugin.signature, ["outputs", "tactic"]
         )
         plugin.set(
-            "aot_impl",
+            f"aot_impl {device}",
             lambda d: d.set_aot_impl(
-                function, taken.attributes, taken.keywords, fingerprint(function)
+                _DEVICES[device], function, taken.attributes, taken.keywords, fingerprint(function)
             ),
         )
         return function

@@ -25,7 +25,7 @@ class Scale final : public QuickDefinition {
   const std::vector<QuickParameter>& parameters() const override { return parameters_; }
   int num_outputs() const override { return num_outputs_; }
   bool has_impl(DeviceType device) const override { return impl && device == DeviceType::kCPU; }
-  bool has_aot_impl() const override { return aot; }
+  bool has_aot_impl(DeviceType device) const override { return aot && device == DeviceType::kCPU; }
   bool has_autotune() const override { return autotuned; }
   std::vector<std::string> impl_attributes() const override { return {"scale"}; }
   std::vector<OutputInfo> infer(InferContext& context, const FieldValues&) const override {

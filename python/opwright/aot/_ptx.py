@@ -1,0 +1,75 @@
+"""What PTX says of itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ._code import Code, CompileError, by_symbol
+
+_ENTRY = re.compile(r"\.entry\s+([A-Za-z_$%][\w$]*)\s*(?:\(([^)]*)\))?")
+_PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)[^,]*?(\[\d*\])?\s*(?:,|$)")
+_SCALARS = by_symbol(
+    {
+        "int8": "u8",
+        "int16": "u16",
+        "int32": "u32",
+        "int64": "u64",
+        "float32": "f32",
+        "float64": "f64",
+        "pointer": "u64",
+    }
+)
+
+Parameters = tuple[int, tuple[type, ...], int]
+
+
+def target(ptx: str) -> str | None:
+    """The architecture after ``.target``; None of a text that is not PTX."""
+    found = re.search(r"^\s*\.target\s+(\w+)", ptx, re.MULTILINE)
+    return found[1] if found and re.search(r"^\s*\.version\s+\d", ptx, re.MULTILINE) else None
+
+
+def entries(ptx: str) -> dict[str, list[str]]:
+    """The kernels, each with the types of its parameters."""
+    kernels = {}
+    for name, parameters in _ENTRY.findall(re.sub(r"//[^\n]*", "", ptx)):
+        kernels[name] = [t + array for t, array in _PARAMETER.findall(parameters.strip())]
+    return kernels
+
+
+def expected(parameters: Parameters) -> list[str]:
+    """The types of a kernel's parameters."""
+    inputs, extra, outputs = parameters
+    return ["u64"] * inputs + [_SCALARS[t] for t in extra] + ["u64"] * outputs
+
+
+def _agree(found: str, wanted: str) -> bool:
+    kinds = {"s": "u", "u": "u", "f": "f", "b": wanted[0]}
+    return found[1:] == wanted[1:] and kinds.get(found[0]) == wanted[0]
+
+
+def check(maker: str, name: str, found: Sequence[str], parameters: Parameters) -> None:
+    """Throws CompileError unless a kernel with these parameters can be called with those."""
+    wanted = expected(parameters)
+    if len(found) == len(wanted) and all(map(_agree, found, wanted)):
+        return
+    inputs, extra, outputs = parameters
+    classes = ", ".join(each.__name__ for each in extra)
+    raise CompileError(
+        f"{maker}: kernel '{name}' has the parameters ({', '.join(found)}), in PTX's types, but "
+        f"{inputs} inputs, the extra arguments ({classes}) and {outputs} outputs are "
+        f"({', '.join(wanted)})"
+    )
+
+
+def make(maker: str, ptx: str, name: str, parameters: Parameters | None) -> Code:
+    """The code of one of the kernels in a PTX text."""
+    kernels, architecture = entries(ptx), target(ptx)
+    assert architecture is not None
+    if name not in kernels:
+        known = ", ".join(f"'{each}'" for each in kernels) or "none"
+        raise CompileError(f"{maker}: the PTX has no kernel '{name}'; its kernels are: {known}")
+    if parameters is not None:
+        check(maker, name, kernels[name], parameters)
+    return Code(ptx.encode(), name, architecture, parameters, kind="ptx")

@@ -1,0 +1,96 @@
+"""Source text, what it includes, and where messages say that it is."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ._code import CompileError
+
+_INCLUDE = re.compile(
+    r'^[ \t]*#[ \t]*include\b[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>|(\S))', re.MULTILINE
+)
+
+
+@dataclass
+class Source:
+    """C++ or CUDA source."""
+
+    text: str
+    file: str
+    """Its name in messages."""
+    folder: Path | None
+    """Where it lies, if it is a file: what it includes in quotes is looked for there."""
+
+    @property
+    def line_directive(self) -> str:
+        """What makes the following line its first one."""
+        name = self.file.replace("\\", "\\\\").replace('"', '\\"')
+        return f'#line 1 "{name}"\n'
+
+
+def read(maker: str, source: str | os.PathLike[str], unnamed: str) -> Source:
+    """The source, which is text or the path of a file; `unnamed` is its name if it has none."""
+    if isinstance(source, str):
+        return Source(source, unnamed, None)
+    if not isinstance(source, os.PathLike):
+        raise TypeError(
+            f"{maker}: the source must be a str of source text or the pathlib.Path of a file; "
+            f"{type(source).__name__} came"
+        )
+    path = Path(source)
+    try:
+        return Source(path.read_text(encoding="utf-8"), str(path), path.resolve().parent)
+    except (OSError, UnicodeError) as error:
+        raise CompileError(f"{maker}: the source {path} cannot be read: {error}") from error
+
+
+def absolute_folders(flags: Sequence[str]) -> tuple[list[str], list[Path]]:
+    """Flags with the folders that they name to include from made absolute, and these folders."""
+    made, folders, is_next = [], [], False
+    for flag in flags:
+        known = next((p for p in ("-I", "--include-path=") if flag.startswith(p)), None)
+        if is_next or (known and flag != "-I"):
+            prefix = "" if is_next or known is None else known
+            folders.append(Path(flag[len(prefix) :]).resolve())
+            flag = f"{prefix}{folders[-1]}"
+        is_next = flag == "-I"
+        made.append(flag)
+    return made, folders
+
+
+def included(source: Source, folders: Sequence[Path]) -> list[bytes] | None:
+    """The contents of the user's files that the source includes, files that these include too: what
+    the code depends on. None where an include cannot be followed.
+
+    An include that no compiler would take, in a comment for instance, does no harm.
+    """
+    contents: dict[Path, bytes] = {}
+    pending = [(source.text, source.folder)]
+    while pending:
+        text, folder = pending.pop()
+        for names in _INCLUDE.finditer(text):
+            if names[3]:
+                return None  # the name comes from a macro
+            for path in _candidates(names, folder, folders):
+                if path in contents:
+                    break
+                try:
+                    contents[path] = path.read_bytes()
+                except OSError:
+                    continue
+                pending.append((contents[path].decode("utf-8", "replace"), path.parent))
+                break
+    return [content for _, content in sorted(contents.items())]
+
+
+def _candidates(
+    names: re.Match[str], folder: Path | None, folders: Sequence[Path]
+) -> Iterator[Path]:
+    if names[1] and folder is not None:
+        yield folder / names[1]
+    for each in folders:
+        yield each / (names[1] or names[2])
