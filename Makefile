@@ -5,7 +5,7 @@ FUZZ_SECONDS ?= 20
 VENV_PYTHON := .venv/bin/python
 # The modules whose tests run threads of their own, for ThreadSanitizer.
 TSAN_TESTS ?= $(notdir $(wildcard $(addprefix tests/cpp/,base plugin runtime)))
-SANITIZER_PRESET = cmake --preset $(1) -DPython_EXECUTABLE=$(CURDIR)/$(VENV_PYTHON)
+PRESET = cmake --preset $(1) -DPython_EXECUTABLE=$(CURDIR)/$(VENV_PYTHON)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build test demo docs lint bench clean test-cpp test-python test-sanitizers test-asan test-tsan test-fuzz
@@ -38,20 +38,25 @@ lint: setup ## formatting, ruff, mypy, clang-tidy on changed files
 test-sanitizers: test-asan test-tsan ## the C++ tests under ASan+UBSan, the threaded ones under TSan
 
 test-asan: setup
-	$(call SANITIZER_PRESET,asan) > /dev/null
+	$(call PRESET,asan) > /dev/null
 	cmake --build --preset asan
 	ctest --preset asan --no-tests=error -j $(JOBS)
 
 # libgomp is not instrumented: its worker threads would be reported, so oneDNN gets one thread.
 test-tsan: setup
-	$(call SANITIZER_PRESET,tsan) > /dev/null
+	$(call PRESET,tsan) > /dev/null
 	cmake --build --preset tsan --target $(addprefix test_,$(TSAN_TESTS))
 	OMP_NUM_THREADS=1 ctest --preset tsan --no-tests=error -j $(JOBS) -R '^($(subst $(eval ) ,|,$(strip $(TSAN_TESTS))))\.'
 
 test-fuzz: setup ## build the fuzz targets and run each for FUZZ_SECONDS
-	$(call SANITIZER_PRESET,fuzz) > /dev/null
+	$(call PRESET,fuzz) > /dev/null
 	cmake --build --preset fuzz
 	tools/fuzz.sh build/fuzz/tests/fuzz $(FUZZ_SECONDS)
+
+dist: setup ## dist/opwright-*.tar.gz: program, libraries and headers, for machines without Python
+	$(call PRESET,release) -DOPWRIGHT_PYTHON=OFF > /dev/null
+	cmake --build --preset release
+	cpack --config build/release/CPackConfig.cmake -B dist
 
 bench: setup ## the benchmarks, each beside its peer
 	@set -e; for program in $(filter-out bench/timing.py,$(wildcard bench/*.py)); do echo "== $$program"; $(VENV_PYTHON) $$program; done

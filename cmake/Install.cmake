@@ -38,3 +38,11 @@ if(TARGET _core AND SKBUILD)
   install(TARGETS _core LIBRARY DESTINATION ${root})
   install(DIRECTORY ${PROJECT_BINARY_DIR}/python/_core DESTINATION ${root} FILES_MATCHING PATTERN "*.pyi")
 endif()
+
+# The archive of `make dist`, for machines without Python.
+if(NOT SKBUILD)
+  set(CPACK_GENERATOR TGZ)
+  set(CPACK_PACKAGE_FILE_NAME opwright-${PROJECT_VERSION}-linux-${CMAKE_SYSTEM_PROCESSOR})
+  set(CPACK_STRIP_FILES ON)
+  include(CPack)
+endif()
