@@ -63,7 +63,7 @@ def test_multi_tactic(precision, flags, tactics):
         f"Layer 'CircPadPlugin_1' (PluginV3 'CircPadPlugin'): {tactics} candidates, 0 timed",
     ]
     assert all(text in log for text in counts), log
-    assert log.count("as for layer 'CircPadPlugin_0'") == tactics
+    assert log.count("as layer 'CircPadPlugin_0'") == tactics
 
 
 @pytest.mark.parametrize("script", ["cupy", "cuda_python", "inetdef_cuda_python"])
