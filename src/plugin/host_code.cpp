@@ -106,6 +106,10 @@ void check_target(const CodeObject& object, std::string_view what) {
   require(architecture == host_architecture(), what, " '", object.name, "' is for '", object.target,
           "', but this host is ", host_architecture());
   for (std::string word; words >> word;) wanted.push_back(as_linux_names_it(std::move(word)));
+  require(
+      wanted.empty() || !host_features().empty(), what, " '", object.name, "' is for '",
+      object.target,
+      "', but what this processor can do is not known: /proc/cpuinfo cannot be read; mount /proc");
   std::string missing;
   for (const std::string& feature : wanted)
     if (host_features().count(feature) == 0) missing += (missing.empty() ? "" : ", ") + feature;

@@ -26,10 +26,18 @@ def run(program: Path, *arguments: object) -> subprocess.CompletedProcess:
     )
 
 
+def need(package: str) -> None:
+    try:
+        found = importlib.util.find_spec(package)
+    except ModuleNotFoundError:  # of the package that it is in
+        found = None
+    if found is None:
+        pytest.skip(f"{package} not installed for this version of Python")
+
+
 @pytest.mark.parametrize("source", ["cpp", "numba"])
 def test_kernel_for_the_cpu(source, program, tmp_path):
-    if importlib.util.find_spec("numba") is None:
-        pytest.skip("numba not installed for this version of Python")
+    need("numba")
     done = run(program, "run.py", source, "--artifacts_dir", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     found = re.findall(rf"passed: {source}, (\w+), .* in the native program too\n", done.stdout)
@@ -39,6 +47,22 @@ def test_kernel_for_the_cpu(source, program, tmp_path):
     assert x.shape == (3, 77) and np.load(tmp_path / "y.npy").dtype == np.float16
     rms = np.linalg.norm(x, axis=1, keepdims=True) / np.sqrt(77)
     np.testing.assert_allclose(y, x / rms * scale, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("source, package", [("cuda", "cuda.bindings.nvrtc"), ("triton", "triton")])
+def test_kernel_for_a_gpu(source, package, program, tmp_path):
+    need(package)
+    done = run(program, "run.py", source, "--arch", "compute_80", "--artifacts_dir", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    kinds = [f"compiled: {source}, {t}, ptx for sm_80\n" for t in ("fp32", "fp16")]
+    assert done.stdout == "".join(kinds)
+    for precision, bits in [("fp32", 32), ("fp16", 16)]:
+        ptx = (tmp_path / f"rms_norm_{source}_{precision}.ptx").read_text()
+        # x, scale, columns, epsilon, y, by which the kernel is launched.
+        (entry,) = re.findall(r"\.entry \w+\((.*?)\)", ptx, re.DOTALL)
+        parameters = re.findall(r"\.param \.([a-z]\d+)", entry)
+        assert [int(p[1:]) for p in parameters[:5]] == [64, 64, 64, 32, 64]
+        assert re.search(rf"(ld|st)\.global\.\w*{bits}\b", ptx)
 
 
 def test_wrong_results_are_found(program):
@@ -54,4 +78,4 @@ sys.exit(run.main())
     assert done.stdout.count("FAILED: cpp") == 2
     done = run(program, "run.py", "fortran")
     assert done.returncode == 2
-    assert "'fortran' is none of cpp, numba" in done.stderr
+    assert "'fortran' is none of cpp, numba, cuda, triton" in done.stderr
