@@ -370,8 +370,8 @@ void bind_call(nb::module_& m) {
             return nb::borrow<nb::list>(loads(inspect_json(self.engine()->plan()))["Layers"]);
           },
           nb::sig("def layers(self) -> list[dict[str, typing.Any]]"),
-          "A dict for each layer: name, kind, types, tactic, tactic_name, time_ms, and the "
-          "candidates that the tuner compared.")
+          "A dict for each layer, as EngineInspector tells it: Name, LayerType, Inputs, Outputs, "
+          "TacticValue, TacticName, TimeMs, and the Candidates that the tuner compared.")
       .def_prop_ro(
           "inputs",
           [](const CallableEngine& self) {
