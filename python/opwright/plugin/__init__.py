@@ -42,6 +42,7 @@ from .._core._plugin import (
     size_tensor,
 )
 from ._decorators import aot_impl, autotune, impl, register
+from ._kernel import kernel
 from ._op import op
 from ._signature import SignatureError
 from ._torch import from_torch
@@ -77,6 +78,7 @@ __all__ = [
     "from_shape_expr",
     "from_torch",
     "impl",
+    "kernel",
     "max",
     "min",
     "op",

@@ -30,6 +30,8 @@ class Plugin:
     functions: dict[str, Callable[[Definition], None]] = field(default_factory=dict)
     # The functions that running needs, for engines that carry their source.
     sources: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    # What `kernel` compiles, by device.
+    kernels: dict[str, Any] = field(default_factory=dict)
     registered: bool = False
 
     def make_findable(self) -> None:
@@ -122,6 +124,7 @@ def register(plugin_id: str, lazy_register: bool = False) -> Callable[[F], F]:
             for kind, apply in previous.functions.items():
                 plugin.set(kind, apply)
             plugin.sources.update(previous.sources)
+            plugin.kernels.update(previous.kernels)
         plugin.sources["register"] = function
         current.get()[plugin_id] = plugin
         if not lazy_register or (previous is not None and previous.registered):
