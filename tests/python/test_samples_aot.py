@@ -15,8 +15,13 @@ import pytest
 FOLDER = Path(__file__).resolve().parents[2] / "samples" / "aot"
 
 
-def run(program: Path, *arguments: object) -> subprocess.CompletedProcess:
-    environment = {**os.environ, "OPWRIGHT_DEVICE": "cpu", "OPWRIGHT_PROGRAM": str(program)}
+def run(program: Path, *arguments: object, **environment: str) -> subprocess.CompletedProcess:
+    environment = {
+        **os.environ,
+        **environment,
+        "OPWRIGHT_DEVICE": "cpu",
+        "OPWRIGHT_PROGRAM": str(program),
+    }
     return subprocess.run(
         [sys.executable, *map(str, arguments)],
         cwd=FOLDER,
@@ -38,10 +43,13 @@ def need(package: str) -> None:
 @pytest.mark.parametrize("source", ["cpp", "numba"])
 def test_kernel_for_the_cpu(source, program, tmp_path):
     need("numba")
-    done = run(program, "run.py", source, "--artifacts_dir", tmp_path)
+    cache = tmp_path / "cache"
+    arguments = ["run.py", source, "--artifacts_dir", tmp_path]
+    done = run(program, *arguments, OPWRIGHT_CACHE_DIR=str(cache))
     assert done.returncode == 0, done.stdout + done.stderr
     found = re.findall(rf"passed: {source}, (\w+), .* in the native program too\n", done.stdout)
     assert found == ["fp32", "fp16"]
+    assert len(list(cache.glob("*.kernel"))) == 2  # the next build compiles nothing
     # What the program wrote last, once more without the sample's own arithmetic.
     x, scale, y = (np.load(tmp_path / f"{name}.npy").astype(float) for name in ("x", "scale", "y"))
     assert x.shape == (3, 77) and np.load(tmp_path / "y.npy").dtype == np.float16

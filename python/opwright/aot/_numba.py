@@ -65,6 +65,7 @@ def _identity(value: Any, seen: set[int]) -> Any:
     if isinstance(value, types.ModuleType):
         return ("module", value.__name__, str(getattr(value, "__version__", "")))
     value = getattr(value, "py_func", value)
+    value = getattr(value, "_defn", value)  # of numba.extending.intrinsic
     if isinstance(value, types.BuiltinFunctionType):
         return ("builtin", value.__module__, value.__name__)
     if isinstance(value, types.FunctionType):
