@@ -404,3 +404,20 @@ def test_import_needs_neither_triton_nor_cuda():
 import sys, opwright.aot
 sys.exit(bool({"triton", "cuda", "elftools"} & set(sys.modules)))"""
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_scratch_memory_is_for_gpus():
+    plugin_id = new_id("aot")
+    trtp.register(plugin_id)(plain_desc)
+
+    @trtp.aot_impl(plugin_id)
+    def compile(x, outputs, tactic):
+        source = "void f(const float* x, float* y, int64_t, int64_t, int64_t) { *y = *x; }"
+        made = aot.cpp(source, "f", inputs=[x], outputs=outputs)
+        code = aot.Code(made, made.name, made.target, scratch=(16,))
+        return code.name, code, code.launch(3), []
+
+    x = np.float32([4])
+    net, layer = one_plugin(plugin_id, x)
+    with pytest.raises(trt.Error, match="wants scratch memory, which only kernels for GPUs get"):
+        build(net, layer.get_output(0))

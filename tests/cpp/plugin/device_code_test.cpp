@@ -1,0 +1,59 @@
+#include "plugin/device_code.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "plugin/kernel_launch.h"
+
+namespace opwright {
+namespace {
+
+CodeObject code(const std::string& bytes, const std::string& target, bool host) {
+  CodeObject object;
+  object.name = "k";
+  object.target = target;
+  object.bytes = Blob::copy(bytes.data(), bytes.size());
+  object.host = host;
+  return object;
+}
+
+/// The header of an ELF file for a machine, and nothing else.
+std::string elf(char machine) {
+  std::string header(64, '\0');
+  header.replace(0, 7, "\177ELF\2\1\1");
+  header[16] = 3;
+  header[18] = machine;
+  return header;
+}
+
+TEST(DeviceCode, WhatDoesNotFitIsNamed) {
+  const std::string ptx = ".version 8.0\n.target sm_90a, debug\n";
+  EXPECT_EQ(code_fault(code(ptx, "sm_90a", false)), "");
+  EXPECT_EQ(code_fault(code(ptx, "sm_90a", true)), "PTX for sm_90a");
+  const std::string cubin = elf(static_cast<char>(190));
+  EXPECT_EQ(code_fault(code(cubin, "sm_80", false)), "");
+  EXPECT_EQ(code_fault(code(cubin, "sm_80", true)), "a cubin for sm_80");
+  EXPECT_EQ(code_fault(code(elf(62), "x86-64", false)), "a shared object for 'x86-64'");
+  const std::string fault = code_fault(code(elf(40), "arm", true));
+  EXPECT_NE(fault.find("no shared object for this host: its ELF machine number is 40"),
+            std::string::npos)
+      << fault;
+  for (const char* text : {"", "text", "\177ELF", "\n.target sm_90", ".version 8.0"})
+    EXPECT_EQ(code_fault(code(text, "", false)), "neither an ELF file nor PTX") << text;
+}
+
+TEST(DeviceCode, ScratchIsStoredWithTheLaunch) {
+  KernelCode kernel;
+  kernel.name = "k";
+  kernel.grid[0] = Expr::symbol(0);
+  kernel.scratch = {0, kernel.grid[0] * Expr(64)};
+  const KernelLaunch launch = decode_launch(encode(make_launch(kernel)), "layer");
+  ASSERT_EQ(launch.scratch.size(), 2U);
+  const int64_t extents[] = {5};
+  EXPECT_EQ(launch.expression(launch.scratch[0]).evaluate(extents), 0);
+  EXPECT_EQ(launch.expression(launch.scratch[1]).evaluate(extents), 320);
+}
+
+}  // namespace
+}  // namespace opwright
