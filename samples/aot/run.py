@@ -37,6 +37,7 @@ def build(tactic: Tactic, precision: str) -> trt.Engine:
     """An engine for any number of rows of any length up to 4096."""
     rms_norm.types, rms_norm.tactics = precision.upper(), [tactic]
     network = trt.Builder(trt.Logger()).create_network()
+    network.name = "rms_norm"
     x = network.add_input("x", TYPES[precision], (-1, -1))
     scale = network.add_input("scale", TYPES[precision], (-1,))
     layer = network.add_plugin(trtp.op.sample.rms_norm(x, scale, epsilon=EPSILON))
