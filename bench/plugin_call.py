@@ -42,16 +42,20 @@ def identity_impl(x: trtp.Tensor, outputs: tuple[trtp.Tensor], stream: int) -> N
     pass
 
 
+IDENTITY_SOURCE = """
+#include <cstdint>
+#include <cstring>
+void identity(const float* x, float* y, int64_t, int64_t, int64_t) {
+  std::memcpy(y, x, 16 * sizeof(float));
+}
+"""
+
+
 @trtp.aot_impl("bench::identity")
 def identity_aot(
     x: trtp.TensorDesc, outputs: tuple[trtp.TensorDesc], tactic: int
 ) -> tuple[str, bytes, trtp.KernelLaunchParams, trtp.SymExprs]:
-    source = """
-#include <cstdint>
-#include <cstring>
-void identity(const float* x, float* y, int64_t, int64_t, int64_t) { std::memcpy(y, x, 16 * sizeof(float)); }
-"""
-    code = aot.cpp(source, "identity", inputs=[x], outputs=outputs)
+    code = aot.cpp(IDENTITY_SOURCE, "identity", inputs=[x], outputs=outputs)
     return code.name, code, trtp.KernelLaunchParams(), trtp.SymIntExprs(0)
 
 

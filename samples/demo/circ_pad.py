@@ -78,7 +78,11 @@ def circ_pad_impl(
 
 # The compiled implementation -------------------------------------------------------------------
 
+# A row of y is the row of x over and over, beginning `left` elements before its start: a few runs that are
+# copied whole, without a division for each element.
+
 CPP_SOURCE = """
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -88,11 +92,15 @@ void pad_image(const T* x, int32_t height, int32_t width, int32_t rows, int32_t 
                int32_t left, T* y, int64_t image, int64_t, int64_t) {
   x += image * height * width;
   y += image * rows * columns;
-  for (int32_t row = 0; row < rows; ++row, y += columns) {
-    const T* source = x + (((row - top) % height + height) % height) * int64_t{width};
-    for (int32_t j = 0; j < left; ++j) y[j] = source[((j - left) % width + width) % width];
-    std::memcpy(y + left, source, sizeof(T) * width);
-    for (int32_t j = left + width; j < columns; ++j) y[j] = source[(j - left) % width];
+  int32_t row = (height - top % height) % height;
+  for (int32_t i = 0; i < rows; ++i) {
+    int32_t column = (width - left % width) % width;
+    for (int32_t done = 0, run; done < columns; done += run, column = 0) {
+      run = std::min(width - column, columns - done);
+      std::memcpy(y + done, x + int64_t{row} * width + column, sizeof(T) * run);
+    }
+    y += columns;
+    row = row + 1 < height ? row + 1 : 0;
   }
 }
 """
@@ -100,16 +108,18 @@ void pad_image(const T* x, int32_t height, int32_t width, int32_t rows, int32_t 
 
 def pad_image(x, height, width, rows, columns, top, left, y, image, _y, _z):
     """The same for Numba: pointers and scalars in, nothing out."""
-    x_start, y_start = image * height * width, image * rows * columns
-    for row in range(rows):
-        source = x_start + ((row - top) % height) * width
-        target = y_start + row * columns
-        for j in range(left):
-            y[target + j] = x[source + (j - left) % width]
-        for j in range(width):
-            y[target + left + j] = x[source + j]
-        for j in range(left + width, columns):
-            y[target + j] = x[source + (j - left) % width]
+    row, first_column = -top % height, -left % width
+    target = image * rows * columns
+    for _ in range(rows):
+        source = (image * height + row) * width
+        column, end = first_column, target + columns
+        while target < end:
+            run = min(width - column, end - target)
+            for j in range(run):
+                y[target + j] = x[source + column + j]
+            target += run
+            column = 0
+        row = row + 1 if row + 1 < height else 0
 
 
 @trtp.aot_impl("sample::circ_pad_plugin")

@@ -20,7 +20,7 @@ enum class Durability : bool { kCached, kSynced };
 
 /// Writes a file so that a crash, a full disk or a killed process leaves the old file or the new
 /// one, never a part: into a temporary file in the same directory, synced unless said otherwise,
-/// then renamed.
+/// then renamed, or exchanged with the old file.
 void write_file_atomically(const std::string& path,
                            std::span<const std::span<const std::byte>> parts,
                            Durability durability = Durability::kSynced);

@@ -30,9 +30,10 @@ class File : public testing::Test {
   ~File() override { fs::remove_all(folder_); }
 
   std::string path(const char* name) const { return (folder_ / name).string(); }
-  static void write(const std::string& path, std::string_view text) {
+  static void write(const std::string& path, std::string_view text,
+                    Durability durability = Durability::kSynced) {
     const std::span<const std::byte> parts[] = {std::as_bytes(std::span(text))};
-    write_file_atomically(path, parts);
+    write_file_atomically(path, parts, durability);
   }
   static std::string text(const Blob& blob) { return {blob.as<char>(), blob.size()}; }
   size_t files() const {
@@ -53,6 +54,17 @@ TEST_F(File, WritesReadsAndMaps) {
   EXPECT_EQ(text(mapped), "first second");  // the file that was opened
   EXPECT_EQ(text(map_file(path("f"))), "new");
   EXPECT_EQ(files(), 1u);  // nothing temporary is left
+}
+
+TEST_F(File, ReplacesWithoutWaitingForTheDisk) {
+  write(path("f"), "old", Durability::kCached);  // there is none to replace yet
+  const Blob mapped = map_file(path("f"));
+  fs::permissions(path("f"), fs::perms::owner_read | fs::perms::owner_write);
+  write(path("f"), "new one", Durability::kCached);
+  EXPECT_EQ(text(mapped), "old");
+  EXPECT_EQ(text(read_file(path("f"))), "new one");
+  EXPECT_EQ(fs::status(path("f")).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  EXPECT_EQ(files(), 1u);  // the old file is gone
 }
 
 TEST_F(File, EmptyFiles) {

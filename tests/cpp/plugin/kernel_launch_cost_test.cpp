@@ -1,0 +1,115 @@
+// What the launch of a compiled kernel costs besides the kernel: no allocation, and for a grid of 1
+// no thread.
+#include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <iterator>
+#include <new>
+#include <thread>
+#include <vector>
+
+#include "base/parallel.h"
+#include "plugin/compile_for_test.h"
+#include "plugin/compiled_kernel.h"
+#include "plugin/plugin_test.h"
+
+namespace {
+std::atomic<long> allocations = 0;  // of all threads
+}
+
+// Not inlined, because GCC would then see malloc() and take a delete for a mismatch.
+[[gnu::noinline]] void* operator new(size_t size) {
+  ++allocations;
+  if (void* memory = std::malloc(size ? size : 1)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  ++allocations;
+  return std::malloc(size ? size : 1);
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+
+namespace opwright {
+namespace {
+
+using DT = DataType;
+
+/// Each cell writes its number and the thread that ran it; one cell for each element of x.
+const char* const kThreads = R"(
+#include <pthread.h>
+extern "C" void threads(void** args, int64_t x, int64_t y, int64_t z) {
+  int64_t* out = *(int64_t**)args[1];
+  out[2 * x] = x;
+  out[2 * x + 1] = (int64_t)pthread_self();
+}
+)";
+
+class KernelLaunchCost : public testing::Test {
+ protected:
+  KernelLaunchCost() {
+    KernelCode code;
+    code.name = "threads";
+    code.object = compile_for_test(kThreads);
+    code.grid[0] = Expr::symbol(0);
+    const Candidate candidate{
+        {{DT::kINT64, TensorFormat::kLINEAR}}, {{DT::kINT64, TensorFormat::kLINEAR}}, 0, ""};
+    const std::vector<PortDesc> in = {port(DT::kINT64, {1000})},
+                                out = {port(DT::kINT64, {1000, 2})};
+    operator_ = make_compiled_kernel(std::move(code), candidate, {}, "");
+    kernel_ = operator_->make_kernel(make_args(candidate, in, out));
+  }
+  ~KernelLaunchCost() override { set_thread_count(threads_); }
+
+  void set_cells(int64_t cells) {
+    const Shape in = {cells}, out = {cells, 2};
+    kernel_->on_shape_change({&in, 1}, {&out, 1});
+    result_.assign(static_cast<size_t>(2 * cells), -1);
+  }
+  void enqueue() {
+    void const* inputs[] = {result_.data()};  // not read
+    void* outputs[] = {result_.data()};
+    kernel_->enqueue(inputs, outputs, nullptr, nullptr);
+  }
+
+  OperatorPtr operator_;
+  std::unique_ptr<Kernel> kernel_;
+  std::vector<int64_t> result_;
+  const int threads_ = thread_count();
+};
+
+TEST_F(KernelLaunchCost, AGridReachesTheLoopWithoutAllocation) {
+  for (const int threads : {1, 2, 4}) {
+    set_thread_count(threads);
+    for (const int64_t cells : {1, 2, 1000}) {
+      set_cells(cells);
+      enqueue();  // starts the threads
+      const long before = allocations;
+      for (int i = 0; i < 100; ++i) enqueue();
+      EXPECT_EQ(allocations, before) << cells << " cells, " << threads << " threads";
+      for (int64_t cell = 0; cell < cells; ++cell)
+        ASSERT_EQ(result_[static_cast<size_t>(2 * cell)], cell);
+    }
+  }
+}
+
+TEST_F(KernelLaunchCost, AGridOfOneRunsOnTheCallingThread) {
+  set_cells(1);
+  std::thread([this] {  // for which OpenMP has no threads yet
+    set_thread_count(4);
+    const auto running = [] {
+      return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+    };
+    const auto before = running();
+    enqueue();
+    EXPECT_EQ(running(), before);
+    EXPECT_EQ(result_[1], static_cast<int64_t>(pthread_self()));
+  })
+      .join();
+}
+
+}  // namespace
+}  // namespace opwright
