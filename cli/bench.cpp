@@ -94,6 +94,7 @@ void bench(const BenchOptions& options) {
   const std::shared_ptr<Engine> engine = options.engine.load();
   const double load_ms =
       std::chrono::duration<double, std::milli>(Clock::now() - load_start).count();
+  set_crash_stage("running '" + options.engine.path + "'");
   Runner runner(engine);
   set_inputs(runner, engine->plan(), options);
   runner.prepare();

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "commands.h"
 #include "compile/compile.h"
+#include "crash_report.h"
 #include "onnx/parser.h"
 
 namespace opwright::cli {
@@ -60,6 +61,7 @@ void build(const BuildOptions& options) {
   const Log log = make_log(options.verbose);
   load_plugins(options.plugins);
   load_plugins(options.embedded_plugins);
+  set_crash_stage("building '" + options.output + "'");
   NetworkFlags flags;
   flags.strongly_typed = options.strongly_typed;
   Network network(flags);

@@ -2,6 +2,7 @@
 #include <mutex>
 
 #include "commands.h"
+#include "crash_report.h"
 #include "plugin/registry.h"
 #include "python_host.h"
 
@@ -38,6 +39,7 @@ void EngineOptions::add_to(CLI::App& command) {
 std::shared_ptr<Engine> EngineOptions::load(std::optional<bool> debug_plugins) const {
   offer_python();
   load_plugins(plugins);
+  set_crash_stage("loading '" + path + "'");
   LoadOptions options;
   options.allow_host_code = allow_host_code;
   options.weights = defer_weight_check ? WeightCheck::kDeferred : WeightCheck::kVerify;
@@ -47,7 +49,10 @@ std::shared_ptr<Engine> EngineOptions::load(std::optional<bool> debug_plugins) c
 }
 
 void load_plugins(const std::vector<std::string>& paths) {
-  for (const std::string& path : paths) PluginRegistry::global().load_library(path);
+  for (const std::string& path : paths) {
+    set_crash_stage("loading the plugin library '" + path + "'");
+    PluginRegistry::global().load_library(path);
+  }
 }
 
 Log make_log(bool verbose) {

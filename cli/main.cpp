@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "commands.h"
+#include "crash_report.h"
 #include "opwright/version.h"
 #include "python_host.h"
 
@@ -14,6 +15,7 @@ namespace {
 int run(int argc, char** argv) {
   // A file that may not grow gives an error, which is reported and cleaned up after.
   std::signal(SIGXFSZ, SIG_IGN);
+  opwright::cli::install_crash_report();
   CLI::App app("Build, run, inspect and time engines of ONNX models.", "opwright");
   app.require_subcommand(0, 1);  // checked below: a wrong name is to be named
   app.set_version_flag("--version", std::to_string(OPWRIGHT_VERSION_MAJOR) + "." +

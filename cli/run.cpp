@@ -37,6 +37,7 @@ void run(const RunOptions& options) {
     const auto [name, file] = split_name(text, '=');
     output_files.emplace_back(find_port(plan.outputs, name, "output"), file);
   }
+  set_crash_stage("running '" + options.engine.path + "'");
   Runner runner(engine);
   for (const std::string& text : options.inputs) {
     const auto [name, file] = split_name(text, '=');
@@ -81,6 +82,7 @@ int find_port(const std::vector<PlanPort>& ports, const std::string& name, const
 Runner::Runner(std::shared_ptr<Engine> engine)
     : engine_(engine),
       context_(engine),
+      watched_(context_),
       inputs_(engine->plan().inputs.size()),
       outputs_(engine->plan().outputs.size()) {}
 
@@ -101,9 +103,8 @@ void Runner::prepare() {
     const int index = static_cast<int>(i);
     const PortType type = engine_->plan().outputs[i].type;
     const int64_t size = tensor_bytes(context_.max_output_shape(index), type.dtype, type.format);
-    outputs_[i] = Blob::make(static_cast<size_t>(std::max<int64_t>(size, 1)), [&](void* memory) {
-      context_.set_output_address(index, memory);
-    });
+    outputs_[i] = Blob::make(static_cast<size_t>(std::max<int64_t>(size, 1)),
+                             [&](void* memory) { context_.set_output_address(index, memory); });
   }
 }
 

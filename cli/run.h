@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "crash_report.h"
 #include "npy.h"
 #include "runtime/context.h"
 
@@ -27,6 +28,7 @@ class Runner {
  private:
   std::shared_ptr<Engine> engine_;
   Context context_;
+  WatchedContext watched_;
   std::vector<NpyArray> inputs_;
   std::vector<Blob> outputs_;
 };

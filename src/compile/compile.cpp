@@ -13,6 +13,7 @@
 #include "compile/selection.h"
 #include "compile/tuner.h"
 #include "compile/tuning_report.h"
+#include "plan/trusted.h"
 
 namespace opwright {
 namespace {
@@ -177,6 +178,7 @@ Plan compile(const Network& network, const BuildConfig& config) {
   if (config.embed_plugin_sources) emitter.add_plugin_sources();
   Plan plan = emitter.finish();
   plan.debug_plugins = config.debug_plugins;
+  trust_plan(plan);
   return plan;
 }
 

@@ -199,7 +199,6 @@ void PlanEmitter::add_plugin_libraries(std::span<const std::string> paths) {
     CodeObject object{std::filesystem::path(path).filename(), std::string(host_architecture()),
                       read_file(path), true};
     check_host_code(object, "plugin library");
-    trust_code(object.bytes);
     const auto is_same = [&](int32_t index) { return plan_.code[index].bytes == object.bytes; };
     if (std::any_of(plan_.plugin_libraries.begin(), plan_.plugin_libraries.end(), is_same))
       continue;
@@ -211,7 +210,6 @@ void PlanEmitter::add_plugin_sources() {
   for (SourceLanguage* language : all_source_languages()) {
     const std::vector<CodeObject> sources = language->collect(plan_.requirements);
     if (sources.empty()) continue;
-    trust_code(join_sources(sources));
     for (const CodeObject& source : sources) {
       plan_.plugin_sources.push_back(static_cast<int32_t>(plan_.code.size()));
       plan_.code.push_back(source);

@@ -108,6 +108,8 @@ enum class WeightCheck { kVerify, kDeferred };
 /// The bytes of the engine file in pieces (header, plan, code, weights, padding), so that weights
 /// need not be copied together.
 std::vector<Blob> serialize(const Plan& plan);
+/// The plan section alone: all but the bytes of code and weights.
+Blob serialize_structure(const Plan& plan);
 /// Verifies everything (hashes, bounds, the FlatBuffers structure, graph consistency: each step's
 /// inputs are written before, indices and offsets in range, expressions ordered) and gives the
 /// plan. Weights stay references into `file`; plan and code are copied before they are checked.

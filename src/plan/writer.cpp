@@ -69,7 +69,6 @@ class Writer {
   explicit Writer(const Plan& plan) : plan_(plan) {}
 
   std::vector<Blob> write() {
-    check_size();
     const Blob structure = write_structure();
     PlanHeader header{};
     std::memcpy(header.magic, PlanHeader::kMagic, sizeof(header.magic));
@@ -240,7 +239,9 @@ class Writer {
                           from.is_shape_input);
   }
 
+ public:
   Blob write_structure() {
+    check_size();
     const Text name = text(plan_.name), made_by = text(plan_.builder),
                architecture = text(plan_.architecture), identity = text(plan_.device_identity);
     std::vector<flatbuffers::Offset<fb::Symbol>> symbols;
@@ -274,14 +275,15 @@ class Writer {
     const auto libraries = builder_.CreateVector(plan_.plugin_libraries);
     const auto sources = builder_.CreateVector(plan_.plugin_sources);
     fb::FinishPlanBuffer(
-        builder_, fb::CreatePlan(builder_, name, made_by, static_cast<int32_t>(plan_.device_type),
-                                 architecture, identity, symbol_list, expressions, inputs, outputs,
-                                 schedules, requirements, code, libraries, sources,
-                                 plan_.debug_plugins));
+        builder_,
+        fb::CreatePlan(builder_, name, made_by, static_cast<int32_t>(plan_.device_type),
+                       architecture, identity, symbol_list, expressions, inputs, outputs, schedules,
+                       requirements, code, libraries, sources, plan_.debug_plugins));
     const auto buffer = std::make_shared<flatbuffers::DetachedBuffer>(builder_.Release());
     return Blob(buffer, buffer->data(), buffer->size());
   }
 
+ private:
   const Plan& plan_;
   flatbuffers::FlatBufferBuilder builder_;
   Section code_{PlanHeader::kCodeAlignment};
@@ -289,6 +291,8 @@ class Writer {
 };
 
 }  // namespace
+
+Blob serialize_structure(const Plan& plan) { return Writer(plan).write_structure(); }
 
 std::vector<Blob> serialize(const Plan& plan) {
   validate(plan);

@@ -119,7 +119,6 @@ OperatorPtr make_compiled_kernel(KernelCode code, Candidate candidate,
   require(!code.name.empty(), "a compiled kernel has no name");
   require(!code.object.bytes.empty(), "compiled kernel '", code.name, "' has no code");
   if (code.object.name.empty()) code.object.name = code.name;
-  trust_code(code.object.bytes);
   KernelLaunch launch = make_launch(code);
   return std::make_shared<CompiledKernel>(std::move(launch), std::move(code.object),
                                           std::vector<Candidate>{std::move(candidate)},

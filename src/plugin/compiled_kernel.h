@@ -48,10 +48,10 @@ struct KernelCode {
 /// An operator whose kernel is code in the plan: kind "CompiledKernel". Arguments are passed as to
 /// cuLaunchKernel: args[i] points to argument i, which is an input's pointer (null where the input
 /// is absent), then the extra arguments, then an output's pointer. A grid cell is a task of a
-/// parallel loop; a grid of 1 runs on the calling thread. The code counts as compiled by this
-/// process: engines that contain it need no permission. `outputs`, whose dims are over the same
-/// symbols as the launch, lets the operator be added to networks; where it only takes the place of
-/// a plugin in a plan, it may be empty.
+/// parallel loop; a grid of 1 runs on the calling thread, and one of more than 2^31 - 1 cells, or
+/// of none where an output has elements, is an error. Block and shared memory count on GPUs only.
+/// `outputs`, whose dims are over the same symbols as the launch, lets the operator be added to
+/// networks; where it only takes the place of a plugin in a plan, it may be empty.
 OperatorPtr make_compiled_kernel(KernelCode code, Candidate candidate,
                                  std::vector<OutputInfo> outputs, std::string timing_key);
 /// Makes the operator again from what a plan stores. Throws Error for host code that is not

@@ -26,22 +26,6 @@ namespace opwright {
 
 namespace {
 
-/// The bytes that were compiled here, by hash. The hash only finds them: bytes are compared, so a
-/// file cannot pass for trusted by a collision.
-struct Trusted {
-  std::mutex mutex;
-  std::unordered_multimap<uint64_t, Blob> blobs;
-};
-Trusted& trusted() {
-  static auto* instance = new Trusted;
-  return *instance;
-}
-
-bool contains(const Trusted& set, uint64_t hash, const Blob& bytes) {
-  const auto [first, last] = set.blobs.equal_range(hash);
-  return std::any_of(first, last, [&](const auto& entry) { return entry.second == bytes; });
-}
-
 /// What the processor can do, as Linux names it.
 const std::set<std::string>& host_features() {
   static const std::set<std::string> features = [] {
@@ -137,20 +121,6 @@ void write_all(int descriptor, const Blob& bytes, const std::string& what) {
 }
 
 }  // namespace
-
-void trust_code(const Blob& bytes) {
-  const uint64_t hash = hash_bytes(bytes.bytes());
-  Trusted& set = trusted();
-  const std::lock_guard lock(set.mutex);
-  if (!contains(set, hash, bytes)) set.blobs.emplace(hash, bytes);
-}
-
-bool is_trusted(const Blob& bytes) {
-  const uint64_t hash = hash_bytes(bytes.bytes());
-  Trusted& set = trusted();
-  const std::lock_guard lock(set.mutex);
-  return contains(set, hash, bytes);
-}
 
 std::string_view host_architecture() {
 #if defined(__x86_64__)

@@ -10,11 +10,6 @@
 
 namespace opwright {
 
-/// Declares that these bytes were compiled by this process, so that plans that contain them load
-/// without permission. Thread safe.
-void trust_code(const Blob& bytes);
-bool is_trusted(const Blob& bytes);
-
 /// The target of code for any processor of this architecture: "x86-64".
 std::string_view host_architecture();
 

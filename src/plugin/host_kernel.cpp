@@ -1,6 +1,7 @@
 #include "plugin/host_kernel.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -14,6 +15,10 @@ namespace {
 
 /// The function's own calling convention: args[i] points to argument i.
 using HostFunction = void(void** args, int64_t x, int64_t y, int64_t z);
+
+/// A run cannot be interrupted, and a cell takes a nanosecond at least. As much as the grid of a
+/// GPU has in x.
+constexpr int64_t kMaxCells = std::numeric_limits<int32_t>::max();
 
 constexpr const char* kGridNames[] = {"grid_x", "grid_y", "grid_z"};
 constexpr const char* kBlockNames[] = {"block_x", "block_y", "block_z"};
@@ -148,15 +153,19 @@ class HostKernel final : public Kernel {
     } catch (const Error& error) {
       fail(who(), find_failing(), ": ", error.what());
     }
-    cells_ = 1;
+    __int128 cells = 1;
     for (int i = 0; i < 3; ++i) {
       grid_[i] = values_[launch_.grid[i]];
       require_at_least(grid_[i] == 0 && !unwritten_ ? 0 : 1, launch_.grid[i], kGridNames[i]);
       require_at_least(1, launch_.block[i], kBlockNames[i]);
-      require(!__builtin_mul_overflow(cells_, grid_[i], &cells_), who(), "the grid of ",
-              values_[launch_.grid[0]], " x ", values_[launch_.grid[1]], " x ",
-              values_[launch_.grid[2]], " cells is too large");
+      // At most 2^31 times 2^63.
+      cells = std::min<__int128>(cells * grid_[i], __int128{kMaxCells} + 1);
     }
+    require(cells <= kMaxCells, who(), "the grid has ", values_[launch_.grid[0]], " x ",
+            values_[launch_.grid[1]], " x ", values_[launch_.grid[2]], " cells (",
+            text(launch_.grid[0]), ", ", text(launch_.grid[1]), ", ", text(launch_.grid[2]),
+            "); at most ", kMaxCells, " run, so let a cell compute more");
+    cells_ = static_cast<int64_t>(cells);
     require_at_least(0, launch_.shared_memory, "shared_mem");
     for (size_t i = 0; i < scalars_.size(); ++i) set_scalar(i);
     is_prepared_ = true;

@@ -44,14 +44,4 @@ std::vector<SourceLanguage*> all_source_languages() {
   return list;
 }
 
-Blob join_sources(std::span<const CodeObject> sources) {
-  std::string joined;
-  for (const CodeObject& source : sources) {
-    joined += str(source.name.size(), ' ', source.target.size(), ' ', source.bytes.size(), ' ');
-    joined += source.name + source.target;
-    joined.append(source.bytes.as<char>(), source.bytes.size());
-  }
-  return Blob::copy(joined.data(), joined.size());
-}
-
 }  // namespace opwright

@@ -40,8 +40,4 @@ void set_source_language(const std::string& name, SourceLanguage* language);
 SourceLanguage* find_source_language(const std::string& name);
 std::vector<SourceLanguage*> all_source_languages();
 
-/// The sources with their names as one piece, which trust_code() takes: pieces that are harmless
-/// may do harm under other names.
-Blob join_sources(std::span<const CodeObject> sources);
-
 }  // namespace opwright

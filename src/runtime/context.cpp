@@ -56,6 +56,7 @@ class Running {
 struct Context::State {
   std::vector<std::unique_ptr<ProfileState>> profiles;
   ProfileState* current = nullptr;
+  std::atomic<int32_t> current_step = -1;
   std::vector<InputState> inputs;
   std::vector<OutputState> outputs;
   std::vector<int> shape_inputs;
@@ -300,6 +301,8 @@ void Context::check_addresses() {
   }
 }
 
+int Context::current_step() const { return state_->current_step.load(std::memory_order_relaxed); }
+
 /// Everything that may be slow or fail because of what the caller set.
 void Context::prepare() {
   State& s = *state_;
@@ -315,7 +318,8 @@ void Context::prepare() {
   }
   shapes.update();
   if (s.current->runner == nullptr) {
-    s.current->runner = std::make_unique<Runner>(*engine_, profile_, shapes, services_);
+    s.current->runner =
+        std::make_unique<Runner>(*engine_, profile_, shapes, services_, s.current_step);
   }
   place_memory();
   check_addresses();

@@ -76,6 +76,10 @@ class Context {
   /// stays usable. While it runs, another run and all that sets something throw Error.
   void enqueue(Queue queue = nullptr);
 
+  /// The step of the profile's schedule whose kernel is being made, told its shapes or run; -1:
+  /// none. For reports of crashes: any thread and signal handlers may ask.
+  int current_step() const;
+
   /// Null: layers are not timed.
   void set_layer_time_callback(LayerTimeCallback callback);
   /// Bytes of arena and workspace that this context owns.

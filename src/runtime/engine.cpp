@@ -6,8 +6,7 @@
 #include "base/file.h"
 #include "network/operator_registry.h"
 #include "plan/format.h"
-#include "plugin/host_code.h"
-#include "plugin/source_language.h"
+#include "plan/trusted.h"
 #include "runtime/engine_plugins.h"
 #include "runtime/library.h"
 
@@ -17,19 +16,13 @@ namespace {
 /// The plan's code, each object with the permission to run it. Throws Error when the plan holds
 /// host code that is not permitted.
 std::vector<LoadedCode> permit_code(const Plan& plan, const LoadOptions& options) {
-  std::vector<CodeObject> sources;
-  std::vector<bool> is_source(plan.code.size(), false);
-  for (const int32_t index : plan.plugin_sources) {
-    sources.push_back(plan.code[index]);
-    is_source[index] = true;
-  }
-  const bool trusts_sources = !sources.empty() && is_trusted(join_sources(sources));
-
+  const bool has_host_code = std::any_of(plan.code.begin(), plan.code.end(),
+                                         [](const CodeObject& object) { return object.host; });
+  const bool allowed = !has_host_code || options.allow_host_code || is_trusted(plan);
   std::vector<LoadedCode> loaded;
   std::string refused;
   for (const CodeObject& object : plan.code) {
-    const bool permitted = !object.host || options.allow_host_code ||
-                           (is_source[loaded.size()] ? trusts_sources : is_trusted(object.bytes));
+    const bool permitted = !object.host || allowed;
     if (!permitted) refused += str("\n  '", object.name, "' (", object.target, ")");
     loaded.push_back({object, permitted});
   }
@@ -126,6 +119,18 @@ std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
 
 std::shared_ptr<Engine> Engine::load_file(const std::string& path, const LoadOptions& options) {
   return load(read_plan(path, options.weights), options);
+}
+
+std::string Engine::describe_step(int schedule, int number) const {
+  const PlanStep& step = plan_.schedules[schedule].steps[number];
+  const Operator& op = *operators_[schedule][number];
+  std::string text = "layer '" + step.name + "' (" + step.kind;
+  for (const PluginRequirement& plugin : op.requirements()) {
+    text += " '" + (plugin.plugin_namespace.empty() ? "" : plugin.plugin_namespace + "::") +
+            plugin.name + "'";
+  }
+  for (const CodeObject& code : op.code()) text += " '" + code.name + "'";
+  return text + ")";
 }
 
 int Engine::input_index(std::string_view name) const {

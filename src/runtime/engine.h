@@ -18,7 +18,7 @@ Plan read_plan(const std::string& path, WeightCheck weights = WeightCheck::kVeri
 
 struct LoadOptions {
   /// Whether host code (compiled CPU kernels, plugin libraries, Python source) in the file may be
-  /// executed. Code that this very process put into a plan is always permitted.
+  /// executed. That of plans which this very process made is always permitted.
   bool allow_host_code = false;
   WeightCheck weights = WeightCheck::kVerify;
   IPluginRegistry* plugins = nullptr;  ///< null: the global registry
@@ -50,6 +50,9 @@ class Engine {
   bool debug_plugins() const { return debug_plugins_; }
   /// The operator of a step.
   const OperatorPtr& op(int schedule, int step) const { return operators_[schedule][step]; }
+  /// "layer 'pad' (QuickPlugin 'sample::circ_pad')": with the plugin, or the plugin's kernel, where
+  /// it is one.
+  std::string describe_step(int schedule, int step) const;
   /// The index of the network input or output with that name, or -1.
   int input_index(std::string_view name) const;
   int output_index(std::string_view name) const;

@@ -30,24 +30,13 @@ struct SizeGroup {
 
 namespace {
 
-/// "QuickPlugin 'sample::circ_pad'": with the plugin, or the plugin's kernel, where it is one.
-std::string describe(const PlanStep& step, const Operator& op) {
-  std::string text = step.kind;
-  for (const PluginRequirement& plugin : op.requirements()) {
-    text += " '" + (plugin.plugin_namespace.empty() ? "" : plugin.plugin_namespace + "::") +
-            plugin.name + "'";
-  }
-  for (const CodeObject& code : op.code()) text += " '" + code.name + "'";
-  return text;
-}
-
 /// Throws `error` anew with the layer's name, unless it names one already.
-[[noreturn]] void rethrow(const Error& error, const PlanStep& step, const Operator& op) {
+[[noreturn]] void rethrow(const Error& error, const Engine& engine, int profile, int step) {
   const std::string message = error.what();
-  const std::string name = "'" + step.name + "'";
+  const std::string name = "'" + engine.plan().schedules[profile].steps[step].name + "'";
   if (message.starts_with("layer '") || message.find(name) != std::string::npos)
     throw Error(error.code(), message);
-  throw Error(error.code(), "layer " + name + " (" + describe(step, op) + "): " + message);
+  throw Error(error.code(), engine.describe_step(profile, step) + ": " + message);
 }
 
 }  // namespace
@@ -58,16 +47,18 @@ void* empty_tensor() {
 }
 
 Runner::Runner(const Engine& engine, int profile, ShapeState& shapes,
-               const PluginServices& services)
+               const PluginServices& services, std::atomic<int32_t>& current)
     : engine_(engine),
       plan_(engine.plan()),
       schedule_(plan_.schedules[profile]),
       profile_(profile),
-      shapes_(shapes) {
+      shapes_(shapes),
+      current_(current) {
   const ProfileValues values(plan_, schedule_.inputs);
   for (size_t step = 0; step < schedule_.steps.size(); ++step) {
     make_kernel(static_cast<int>(step), values, services);
   }
+  leave();
   connect();
   group_sizes();
   group_domains();
@@ -105,6 +96,7 @@ void Runner::make_kernel(int number, const ProfileValues& profile, const PluginS
                         .packed = step.packed,
                         .device = &engine_.device(),
                         .services = &services};
+  enter(number);
   try {
     const Operator& op = *engine_.op(profile_, number);
     std::unique_ptr<Kernel> kernel = op.make_kernel(args);
@@ -113,7 +105,7 @@ void Runner::make_kernel(int number, const ProfileValues& profile, const PluginS
     kernels_.push_back(std::move(kernel));
     workspace_size_ = std::max(workspace_size_, kernels_.back()->workspace_size());
   } catch (const Error& error) {
-    rethrow(error, step, *engine_.op(profile_, number));
+    rethrow(error, engine_, profile_, number);
   }
 }
 
@@ -306,10 +298,12 @@ void Runner::tell(int number) {
     update(step.outputs, known.outputs);
     if (known.is_told) return;
     check(number);
+    enter(number);
     kernels_[number]->on_shape_change(known.inputs, known.outputs);
+    leave();
     known.is_told = true;
   } catch (const Error& error) {
-    rethrow(error, step, *engine_.op(profile_, number));
+    rethrow(error, engine_, profile_, number);
   }
 }
 
@@ -400,6 +394,7 @@ void Runner::run_steps(void* workspace, Queue queue, float* times) {
       DomainGuard guard(run.domain);
       for (current = run.first; current != run.last; ++current) {
         const Step& step = steps_[current];
+        enter(static_cast<int>(current));
         std::chrono::steady_clock::time_point start;
         if constexpr (kTimed) start = std::chrono::steady_clock::now();
         step.kernel->enqueue(step.inputs, step.outputs, workspace, queue);
@@ -413,8 +408,9 @@ void Runner::run_steps(void* workspace, Queue queue, float* times) {
       }
     }
   } catch (const Error& error) {
-    rethrow(error, schedule_.steps[current], *engine_.op(profile_, static_cast<int>(current)));
+    rethrow(error, engine_, profile_, static_cast<int>(current));
   }
+  leave();
   for (const Copy& copy : copies_) {
     if (pointers_[copy.from] != pointers_[copy.to]) {
       std::memcpy(pointers_[copy.to], pointers_[copy.from], copy.bytes);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <span>
 #include <vector>
@@ -17,9 +18,10 @@ struct SizeGroup;
 /// so that a run is nothing but calls.
 class Runner {
  public:
-  /// Makes the kernels. `engine` and `shapes` must outlive the object.
-  /// `services` outlives it.
-  Runner(const Engine& engine, int profile, ShapeState& shapes, const PluginServices& services);
+  /// Makes the kernels. All must outlive the object. `current` is kept at the step whose kernel is
+  /// being made, told its shapes or run, at -1 otherwise.
+  Runner(const Engine& engine, int profile, ShapeState& shapes, const PluginServices& services,
+         std::atomic<int32_t>& current);
   ~Runner();
 
   /// Bytes of scratch memory that the kernels share.
@@ -70,6 +72,8 @@ class Runner {
     size_t bytes = 0;
   };
 
+  void enter(int step) { current_.store(step, std::memory_order_relaxed); }
+  void leave() { enter(-1); }
   void make_kernel(int step, const ProfileValues& profile, const PluginServices& services);
   void connect();
   void group_sizes();
@@ -89,6 +93,7 @@ class Runner {
   const Schedule& schedule_;
   const int profile_;
   ShapeState& shapes_;
+  std::atomic<int32_t>& current_;
   size_t workspace_size_ = 0;
   std::vector<std::unique_ptr<Kernel>> kernels_;
   std::vector<Step> steps_;

@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "base/file.h"
-#include "plugin/host_code.h"
+#include "plan/trusted.h"
 #include "runtime/fake_plan.h"
 
 namespace opwright {
@@ -47,9 +47,8 @@ TEST_F(EngineLoad, HostCodeNeedsPermission) {
   EXPECT_TRUE(permitted);
 }
 
-TEST_F(EngineLoad, CodeOfThisProcessAndGpuCodeNeedNone) {
-  const Blob bytes = Blob::copy("compiled here", 13);
-  trust_code(bytes);
+TEST_F(EngineLoad, PlansOfThisProcessAndGpuCodeNeedNone) {
+  trust_plan(plan_with_code(Blob::copy("compiled here", 13)));
   Engine::load(plan_with_code(Blob::copy("compiled here", 13)), {});
   EXPECT_TRUE(permitted);
   permitted = false;

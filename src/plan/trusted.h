@@ -1,0 +1,14 @@
+#pragma once
+
+#include "plan/plan.h"
+
+namespace opwright {
+
+/// Declares that this process made the plan, so that the host code in it may run without
+/// permission. What counts is everything but the weights: code that is trusted in one plan is not
+/// in another, which could launch it otherwise, on other memory. Does nothing for plans without
+/// host code. Thread safe.
+void trust_plan(const Plan& plan);
+bool is_trusted(const Plan& plan);
+
+}  // namespace opwright
