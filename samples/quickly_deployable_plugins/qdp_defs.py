@@ -202,27 +202,48 @@ def circ_pad_plugin_impl(
             y.copy_(torch.nn.functional.pad(x, pads.tolist(), mode="circular"))
 
 
-CIRC_PAD_CPP = """
-#include <cstdint>
+# A row of y is the row of x over and over, beginning `left` elements before its start: a few runs that are
+# copied whole, without a division for each element.
 
-// One task makes one row of y.
+CIRC_PAD_CPP = """
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+// One task pads one image: rows of `width` become rows of `columns`.
 template <class T>
-void circ_pad(const T* x, int32_t height, int32_t width, int32_t rows, int32_t columns, int32_t top,
-              int32_t left, T* y, int64_t task, int64_t, int64_t) {
-  const int64_t row = (task % rows + height - top) % height;
-  x += (task / rows * height + row) * width;
-  y += task * columns;
-  for (int32_t i = 0; i < columns; ++i) y[i] = x[(i + width - left) % width];
+void circ_pad_image(const T* x, int32_t height, int32_t width, int32_t rows, int32_t columns,
+                    int32_t top, int32_t left, T* y, int64_t image, int64_t, int64_t) {
+  x += image * height * width;
+  y += image * rows * columns;
+  int32_t row = (height - top % height) % height;
+  for (int32_t i = 0; i < rows; ++i) {
+    int32_t column = (width - left % width) % width;
+    for (int32_t done = 0, run; done < columns; done += run, column = 0) {
+      run = std::min(width - column, columns - done);
+      std::memcpy(y + done, x + int64_t{row} * width + column, sizeof(T) * run);
+    }
+    y += columns;
+    row = row + 1 < height ? row + 1 : 0;
+  }
 }
 """
 
 
-def circ_pad_row(x, height, width, rows, columns, top, left, y, task, _y, _z):
-    """The same for Numba."""
-    row = (task % rows + height - top) % height
-    source = (task // rows * height + row) * width
-    for i in range(columns):
-        y[task * columns + i] = x[source + (i + width - left) % width]
+def circ_pad_image(x, height, width, rows, columns, top, left, y, image, _y, _z):
+    """The same for Numba: pointers and scalars in, nothing out."""
+    row, first_column = -top % height, -left % width
+    target = image * rows * columns
+    for _ in range(rows):
+        source = (image * height + row) * width
+        column, end = first_column, target + columns
+        while target < end:
+            run = min(width - column, end - target)
+            for j in range(run):
+                y[target + j] = x[source + column + j]
+            target += run
+            column = 0
+        row = row + 1 if row + 1 < height else 0
 
 
 @trtp.aot_impl("sample::circ_pad_plugin")
@@ -236,9 +257,9 @@ def circ_pad_plugin_aot_impl(
     rows, columns = outputs[0].shape_expr[-2:]
     sizes = (height, width, rows, columns, int(pads[2]), int(pads[0]))
     extra = trtp.SymIntExprs.from_tuple([trtp.SymInt32(size) for size in sizes])
-    if tactic == Tactic.TRITON and inp0.dtype == trt.float32:  # Numba has no FP16 on the CPU
-        code = aot.numba(circ_pad_row, "circ_pad", inputs=[inp0], extra=extra, outputs=outputs)
+    if tactic == Tactic.TRITON:  # FP16 elements are copied as their bits
+        code = aot.numba(circ_pad_image, "circ_pad", inputs=[inp0], extra=extra, outputs=outputs)
     else:
-        code = aot.cpp(CIRC_PAD_CPP, "circ_pad", inputs=[inp0], extra=extra, outputs=outputs)
-    launch = trtp.KernelLaunchParams(grid_x=outputs[0].shape_expr.numel() // columns)
+        code = aot.cpp(CIRC_PAD_CPP, "circ_pad_image", inputs=[inp0], extra=extra, outputs=outputs)
+    launch = trtp.KernelLaunchParams(grid_x=inp0.shape_expr.numel() // (height * width))
     return code.name, code, launch, extra
