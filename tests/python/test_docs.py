@@ -151,7 +151,7 @@ def test_messages_are_those_of_the_sources(page):
         f for cell in cells for m in re.findall(r"`([^`]+)`", cell) for f in m.split(" … ")
     ]
     assert len(fragments) > 10
-    files = [f for folder in ("src", "python") for f in (ROOT / folder).rglob("*.[cp][py]*")]
+    files = [f for folder in ("cli", "src", "python") for f in (ROOT / folder).rglob("*.[cp][py]*")]
     # Literals that follow each other are one; what stands between pieces of a message goes.
     text = re.sub(r'"\s*f?"', "", "\n".join(f.read_text() for f in files if f.is_file()))
     assert [f for f in fragments if f not in text] == []
