@@ -315,11 +315,10 @@ TEST_F(HostCodeSafety, CodeThatWantsUnsafeMemoryIsRefused) {
   EXPECT_CONTAINS(
       error_with(with_segment(good, PT_DYNAMIC, [](auto& s) { s.p_offset = uint64_t{1} << 62; })),
       "truncated");
-  for (const auto& [tag, value] :
-       {std::pair<Elf64_Sxword, uint64_t>(DT_TEXTREL, 0), {DT_FLAGS, DF_TEXTREL}}) {
+  const Elf64_Dyn announcements[] = {{DT_TEXTREL, {0}}, {DT_FLAGS, {DF_TEXTREL}}};
+  for (const Elf64_Dyn& entry : announcements) {
     std::vector<char> bytes = bytes_of(good);
     with_segment(good, PT_DYNAMIC, [&](const Elf64_Phdr& s) {
-      const Elf64_Dyn entry{tag, {value}};
       std::memcpy(bytes.data() + s.p_offset, &entry, sizeof(entry));
     });
     EXPECT_CONTAINS(error_with(with_bytes(good, bytes)), "relocations in its code");
