@@ -158,6 +158,7 @@ CRASHES = {
         "SIGFPE, an integer division by zero or overflow)",
     ),
     "instruction": (signal.SIGILL, "__builtin_trap();", "SIGILL"),
+    "bus": (signal.SIGBUS, "std::raise(SIGBUS);", "SIGBUS, an invalid memory access"),
     "abort": (signal.SIGABRT, "std::abort();", "SIGABRT"),
 }
 
@@ -165,6 +166,7 @@ CRASHES = {
 def crashing(statement: str) -> str:
     """Crashes on negative numbers only, which the tuner does not give."""
     return f"""
+    #include <csignal>
     #include <cstdlib>
     void f(const float* x, float* y, int64_t i, int64_t, int64_t) {{
       if (x[i] < -1e6f) {{ {statement} }}
