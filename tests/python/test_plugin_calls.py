@@ -527,6 +527,14 @@ def test_a_forked_process_runs_python_plugins():
 # Interrupts ---------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def interrupts():
+    """Interrupts do something also where the tests run in the background of a shell, which ignores them."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, previous)
+
+
 class Stop(BaseException):
     """No Exception, as SystemExit."""
 
@@ -547,7 +555,7 @@ def test_exceptions_of_every_kind_arrive_and_the_engine_stays_usable(kind):
     np.testing.assert_array_equal(engine(X), X)
 
 
-def test_ctrl_c_within_an_impl():
+def test_ctrl_c_within_an_impl(interrupts):
     loops = [True]
 
     def endless(x, y):
@@ -566,7 +574,7 @@ def test_ctrl_c_within_an_impl():
     np.testing.assert_array_equal(engine(X), X)
 
 
-def test_ctrl_c_between_plugins():
+def test_ctrl_c_between_plugins(interrupts):
     """The signal comes while no Python code runs: a function of C sets it off."""
     trip = ctypes.pythonapi.PyErr_SetInterrupt
     trip.restype = None
@@ -603,7 +611,7 @@ def test_ctrl_c_between_plugins():
     np.testing.assert_array_equal(y, X)
 
 
-def test_ctrl_c_during_a_build_without_python_plugins():
+def test_ctrl_c_during_a_build_without_python_plugins(interrupts):
     """It ends the build between two layers; the signal is set off by C code, as if Python did not run."""
     trip = ctypes.pythonapi.PyErr_SetInterrupt
     trip.restype = None
@@ -632,7 +640,7 @@ def test_ctrl_c_during_a_build_without_python_plugins():
     assert timed < len(cache)
 
 
-def test_ctrl_c_in_a_logger_is_not_lost():
+def test_ctrl_c_in_a_logger_is_not_lost(interrupts):
     class Logger(trt.ILogger):
         armed = True
 
