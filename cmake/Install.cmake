@@ -19,6 +19,10 @@ endif()
 
 set_target_properties(opwright PROPERTIES INSTALL_RPATH $ORIGIN)
 install(TARGETS opwright LIBRARY DESTINATION ${root}/lib)
+if(TARGET opwright_cuda)
+  set_target_properties(opwright_cuda PROPERTIES INSTALL_RPATH $ORIGIN)
+  install(TARGETS opwright_cuda LIBRARY DESTINATION ${root}/lib)
+endif()
 install(FILES ${bundled_libraries} DESTINATION ${root}/lib
   PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 install(FILES ${bundled_licences} DESTINATION ${root}/share/licences)

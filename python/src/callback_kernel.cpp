@@ -14,7 +14,7 @@ namespace {
 
 class InterpreterDomain final : public ExecutionDomain {
  public:
-  void enter() override { states().push_back(PyGILState_Ensure()); }
+  void enter(Queue) override { states().push_back(PyGILState_Ensure()); }
   void leave() noexcept override {
     PyGILState_Release(states().back());
     states().pop_back();

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,26 +12,118 @@ namespace opwright {
 
 struct FusedActivation;
 
-/// What a backend provides: memory, kernels of the built-in operators, and a clock for the tuner.
+/// A point in the order of a queue, recorded anew as often as wanted.
+class Event {
+ public:
+  virtual ~Event() = default;
+  virtual void record(Queue queue) = 0;
+  /// Returns once all that the queue was given before is done.
+  virtual void synchronize() = 0;
+  /// Once both have been reached.
+  virtual float milliseconds_since(Event& earlier) = 0;
+};
+
+/// Over how much a function of device code is run.
+struct LaunchShape {
+  std::array<uint32_t, 3> grid{1, 1, 1}, block{1, 1, 1};
+  uint32_t shared_memory = 0;  ///< bytes of dynamic shared memory per block
+};
+
+/// A function of code for a device, loaded. Shared by contexts, thread safe.
+class DeviceFunction {
+ public:
+  virtual ~DeviceFunction() = default;
+  /// How many parameters it declares; -1 where that is not known.
+  virtual int num_parameters() const = 0;
+  /// Whether launches with up to so much dynamic shared memory can be made; called before launch()
+  /// with what is the most.
+  virtual void allow_shared_memory(uint32_t bytes) const = 0;
+  /// `arguments[i]` points to argument i.
+  virtual void launch(const LaunchShape& shape, void* const* arguments, Queue queue) const = 0;
+};
+
+/// What was given to a queue, as one unit that runs again in one call: a CUDA graph.
+class DeviceGraph {
+ public:
+  virtual ~DeviceGraph() = default;
+  /// Memory that lies elsewhere than when the work was captured.
+  struct Move {
+    const void* from = nullptr;
+    void* to = nullptr;
+    size_t bytes = 0;
+  };
+  virtual void launch(Queue queue) = 0;
+  /// Lets the work read and write the memory in its new place. False where the graph cannot tell
+  /// what of its work refers to it, so that it must be captured anew; nothing has changed then.
+  virtual bool move(std::span<const Move> moves) = 0;
+  /// How many kernels, copies and fills one launch runs.
+  virtual int size() const = 0;
+};
+
+/// What a backend provides: memory, work in order, kernels of the built-in operators, and a clock
+/// for the tuner. A GPU's methods may be called by any thread; kernels, functions, events and
+/// graphs only within a DeviceScope.
 class Device {
  public:
   virtual ~Device() = default;
 
   virtual DeviceType type() const = 0;
+  /// Whether the host reads and writes the memory as it is.
+  bool is_host() const { return type() == DeviceType::kCPU; }
+  /// Which of the devices of its type it is.
+  virtual int ordinal() const { return 0; }
   /// Identifies what timings and packed weights are valid for: processor model, instruction set,
   /// threads, library versions.
   virtual std::string identity() const = 0;
   /// The instruction set or architecture that plans record: "x86-64", "aarch64", "sm_90".
   virtual std::string architecture() const = 0;
+  /// Whether code for that target ("sm_90a", "compute_80", an architecture()) runs on the device.
+  virtual bool runs(std::string_view target) const { return target == architecture(); }
 
-  /// 64-byte aligned (CPU) memory. Throws Error with kFAILED_ALLOCATION naming the size.
+  /// Makes the device the calling thread's; returns what leave() takes. See DeviceScope.
+  virtual void* enter() const { return nullptr; }
+  virtual void leave(void* entered) const noexcept { (void)entered; }
+
+  /// 64-byte aligned memory, 256 on a GPU. Throws Error with kFAILED_ALLOCATION naming the size.
   virtual void* allocate(size_t bytes) const = 0;
   virtual void free(void* memory) const noexcept = 0;
+  /// Host memory that the device copies from and to without waiting.
+  virtual void* allocate_host(size_t bytes) const { return allocate(bytes); }
+  virtual void free_host(void* memory) const noexcept { free(memory); }
+  /// Copies in the order of the queue, from and to the device's memory or the host's. Of host
+  /// memory that is not from allocate_host(), what is read may change once the call returns, and
+  /// what is written is there when it returns.
+  virtual void copy(void* to, const void* from, size_t bytes, Queue queue) const = 0;
+  /// Returns once the queue has done all that it was given. Throws Error for work that failed.
+  virtual void synchronize(Queue queue) const = 0;
+  virtual std::unique_ptr<Event> make_event() const = 0;
+  /// Throws Error that begins with `what` unless the device can use all of the memory.
+  virtual void check_address(const void* address, size_t bytes, std::string_view what) const {
+    (void)address, (void)bytes, (void)what;
+  }
+
+  /// The function of that name. Throws Error for code that the device cannot run.
+  virtual std::shared_ptr<const DeviceFunction> load_function(const CodeObject& code,
+                                                              const std::string& name) const;
+  /// Whether the caller is capturing the queue's work itself.
+  virtual bool is_capturing(Queue queue) const {
+    (void)queue;
+    return false;
+  }
+  /// What `work` gives to the queue that it is called with, not run yet. Throws Error where some of
+  /// it cannot be captured, and what `work` throws.
+  virtual std::unique_ptr<DeviceGraph> capture(const std::function<void(Queue)>& work) const;
 
   /// Ways to run a built-in operator; empty when the device has no kernel for it.
   virtual std::vector<Candidate> candidates(const Operator& op,
                                             const CandidateQuery& query) const = 0;
   virtual std::unique_ptr<Kernel> make_kernel(const Operator& op, const KernelArgs& args) const = 0;
+  /// The operator that plans store for a built-in one: on a GPU the kernel that was compiled for
+  /// it. Null stands for the operator itself.
+  virtual OperatorPtr specialize(const Operator& op, const KernelArgs& args) const {
+    (void)op, (void)args;
+    return nullptr;
+  }
   /// Whether convolutions and matrix products of floating types can apply it to their result.
   virtual bool can_fuse(const FusedActivation& activation) const {
     (void)activation;
@@ -45,9 +139,25 @@ class Device {
                       void* workspace, int iterations) const = 0;
 };
 
-/// The device of that type. Throws Error naming what is missing when it cannot be used. Owned by
-/// the library.
-const Device& get_device(DeviceType type);
+/// While it lives, the calling thread works with the device.
+class DeviceScope {
+ public:
+  explicit DeviceScope(const Device& device) : device_(device), entered_(device.enter()) {}
+  ~DeviceScope() { device_.leave(entered_); }
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  const Device& device_;
+  void* const entered_;
+};
+
+/// The device of that type: of several GPUs the one with that number, -1: the one that the calling
+/// thread has chosen with CUDA, else the first. Throws Error naming what is missing when it cannot
+/// be used. Owned by the library.
+const Device& get_device(DeviceType type, int ordinal = -1);
+/// Why there is no GPU that can be used; empty where there is one.
+std::string gpu_obstacle();
 /// OPWRIGHT_DEVICE=cpu|cuda where set, else the GPU where one is usable, else the CPU.
 DeviceType default_device_type();
 

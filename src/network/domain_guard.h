@@ -7,8 +7,8 @@ namespace opwright {
 /// Enters the domain (which may be null) for the guard's lifetime.
 class DomainGuard {
  public:
-  explicit DomainGuard(ExecutionDomain* domain) : domain_(domain) {
-    if (domain_ != nullptr) domain_->enter();
+  DomainGuard(ExecutionDomain* domain, Queue queue) : domain_(domain) {
+    if (domain_ != nullptr) domain_->enter(queue);
   }
   ~DomainGuard() {
     if (domain_ != nullptr) domain_->leave();

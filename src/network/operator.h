@@ -219,10 +219,10 @@ using OperatorPtr = std::shared_ptr<const Operator>;
 using Queue = void*;
 
 /// Entered before and left after a run of consecutive kernels that need it, such as the interpreter
-/// lock of Python callbacks.
+/// lock of Python callbacks. `queue` is the one that they get.
 class ExecutionDomain {
  public:
-  virtual void enter() = 0;
+  virtual void enter(Queue queue) = 0;
   virtual void leave() noexcept = 0;
 
  protected:
@@ -254,6 +254,9 @@ class Kernel {
   /// otherwise, also for tensors without elements. May be called many times between shape changes.
   virtual void enqueue(void const* const* inputs, void* const* outputs, void* workspace,
                        Queue queue) = 0;
+  /// Why what enqueue() gives to the queue may not be captured and run again without calling it;
+  /// empty: it may, for as long as the shapes stay. Devices without queues do not ask.
+  virtual std::string capture_obstacle() const { return {}; }
   /// Null when nothing needs to be entered.
   virtual ExecutionDomain* domain() const { return nullptr; }
   /// What runs, for the inspector and logs, as far as the kernel knows: "jit:avx512_core".

@@ -30,6 +30,9 @@ class BuiltinOperator : public Operator {
   std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
     return args.device->make_kernel(*this, args);
   }
+  std::shared_ptr<const Operator> specialize(const KernelArgs& args) const override {
+    return args.device == nullptr ? nullptr : args.device->specialize(*this, args);
+  }
   Attributes attributes() const override {
     AttributeWriter writer;
     const_cast<Params&>(params_).visit(writer);

@@ -391,7 +391,7 @@ void Runner::run_steps(void* workspace, Queue queue, float* times) {
   uint32_t current = 0;
   try {
     for (const Run& run : runs_) {
-      DomainGuard guard(run.domain);
+      DomainGuard guard(run.domain, queue);
       for (current = run.first; current != run.last; ++current) {
         const Step& step = steps_[current];
         enter(static_cast<int>(current));

@@ -25,7 +25,7 @@ ALLOWED = {
     "runtime": BELOW_OPERATORS | {"operators", "plugin", "plan"},
     "api": BELOW_OPERATORS | {"operators", "plugin", "onnx", "plan", "compile", "runtime"},
     "backend/cpu": BELOW_OPERATORS | {"operators"},
-    "backend/cuda": BELOW_OPERATORS | {"operators"},
+    "backend/cuda": BELOW_OPERATORS | {"operators", "plugin"},
 }
 # The one place that knows which backends exist.
 DEVICES = "runtime/devices.cpp"

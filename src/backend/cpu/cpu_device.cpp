@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
@@ -92,6 +93,21 @@ std::string processor_model() {
   return "unknown processor";
 }
 
+/// Calls return when their work is done, so that a point in its order is a point in time.
+class CpuEvent final : public Event {
+ public:
+  void record(Queue) override { time_ = Clock::now(); }
+  void synchronize() override {}
+  float milliseconds_since(Event& earlier) override {
+    return std::chrono::duration<float, std::milli>(time_ - static_cast<CpuEvent&>(earlier).time_)
+        .count();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point time_;
+};
+
 }  // namespace
 
 CpuDevice::CpuDevice() {
@@ -127,6 +143,14 @@ void* CpuDevice::allocate(size_t bytes) const {
 
 void CpuDevice::free(void* memory) const noexcept { std::free(memory); }
 
+void CpuDevice::copy(void* to, const void* from, size_t bytes, Queue) const {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+void CpuDevice::synchronize(Queue) const {}
+
+std::unique_ptr<Event> CpuDevice::make_event() const { return std::make_unique<CpuEvent>(); }
+
 std::vector<Candidate> CpuDevice::candidates(const Operator& op,
                                              const CandidateQuery& query) const {
   const KernelEntry* entry = find_entry(op.kind());
@@ -156,7 +180,7 @@ std::vector<TensorFormat> CpuDevice::formats(int rank) const {
 double CpuDevice::time(Kernel& kernel, void const* const* inputs, void* const* outputs,
                        void* workspace, int iterations) const {
   using Clock = std::chrono::steady_clock;
-  const DomainGuard guard(kernel.domain());
+  const DomainGuard guard(kernel.domain(), nullptr);
   kernel.enqueue(inputs, outputs, workspace, nullptr);
   std::vector<double> milliseconds(std::max(iterations, 1));
   for (double& measured : milliseconds) {

@@ -290,7 +290,7 @@ TEST(V2Kernel, ContextsOfferMemory) {
 
 TEST(V2Kernel, EntersTheDomainOfItsLanguage) {
   struct Domain final : ExecutionDomain {
-    void enter() override {}
+    void enter(Queue) override {}
     void leave() noexcept override {}
   } domain;
   set_execution_domain(APILanguage::kPYTHON, &domain);

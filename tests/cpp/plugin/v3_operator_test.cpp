@@ -445,7 +445,7 @@ TEST(V3Kernel, ThrowsWhatACallbackLeftBehind) {
 
 TEST(V3Kernel, EntersTheDomainOfItsLanguage) {
   struct Domain final : ExecutionDomain {
-    void enter() override {}
+    void enter(Queue) override {}
     void leave() noexcept override {}
   } domain;
   set_execution_domain(APILanguage::kPYTHON, &domain);

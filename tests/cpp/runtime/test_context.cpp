@@ -344,7 +344,7 @@ TEST(Context, AFailedShapeChangeIsToldAgain) {
 
 class CountingDomain final : public ExecutionDomain {
  public:
-  void enter() override {
+  void enter(Queue) override {
     ++entered;
     ++depth;
   }

@@ -1,0 +1,17 @@
+#include "backend/device.h"
+
+#include "base/error.h"
+
+namespace opwright {
+
+std::shared_ptr<const DeviceFunction> Device::load_function(const CodeObject& code,
+                                                            const std::string&) const {
+  fail_with(ErrorCode::kUNSUPPORTED_STATE, "'", code.name, "' is code for ", code.target,
+            ", which ", architecture(), " cannot run");
+}
+
+std::unique_ptr<DeviceGraph> Device::capture(const std::function<void(Queue)>&) const {
+  fail_with(ErrorCode::kUNSUPPORTED_STATE, "work of ", architecture(), " cannot be captured");
+}
+
+}  // namespace opwright
