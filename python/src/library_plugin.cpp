@@ -19,8 +19,21 @@ namespace {
 class PluginHandle {
  public:
   explicit PluginHandle(std::unique_ptr<IPluginV3> plugin)
-      : code_(keep_code(*plugin)), plugin_(std::move(plugin)) {}
-  IPluginV3& plugin() const { return *plugin_; }
+      : code_(keep_code(*plugin)),
+        plugin_(std::make_shared<std::unique_ptr<IPluginV3>>(std::move(plugin))) {}
+  IPluginV3& plugin() const {
+    require(*plugin_ != nullptr,
+            "this plugin was attached to an execution context, with which it ended");
+    return **plugin_;
+  }
+
+  /// Ends the plugin, whoever holds the handle, before what it is attached to ends.
+  void end_with(AttachedContext& context) {
+    context.at_end([code = std::weak_ptr(code_), plugin = std::weak_ptr(plugin_)] {
+      const auto library = code.lock();  // until the plugin is gone
+      if (const auto alive = plugin.lock()) alive->reset();
+    });
+  }
 
   /// Whether it has this part, of the One interfaces.
   bool has(PluginCapabilityType type) const { return part(type) != nullptr; }
@@ -34,7 +47,7 @@ class PluginHandle {
   }
 
   PluginHandle* clone() const {
-    std::unique_ptr<IPluginV3> copy(plugin_->clone());
+    std::unique_ptr<IPluginV3> copy(plugin().clone());
     check(copy == nullptr ? -1 : 0, "clone");
     return new PluginHandle(std::move(copy));
   }
@@ -48,7 +61,7 @@ class PluginHandle {
 
  private:
   IPluginCapability* part(PluginCapabilityType type) const {
-    IPluginCapability* part = plugin_->getCapabilityInterface(type);
+    IPluginCapability* part = plugin().getCapabilityInterface(type);
     rethrow_pending_exception();
     static constexpr std::string_view kKinds[] = {"PLUGIN_V3ONE_CORE", "PLUGIN_V3ONE_BUILD",
                                                   "PLUGIN_V3ONE_RUNTIME"};
@@ -61,8 +74,8 @@ class PluginHandle {
     return static_cast<Part&>(*found);
   }
 
-  const std::shared_ptr<const void> code_;  ///< the library
-  const std::unique_ptr<IPluginV3> plugin_;
+  const std::shared_ptr<const void> code_;                    ///< the library
+  const std::shared_ptr<std::unique_ptr<IPluginV3>> plugin_;  ///< null once it has ended
 };
 
 nb::list get_output_data_types(const PluginHandle& self, nb::handle input_types) {
@@ -175,7 +188,9 @@ void bind_runtime_part(nb::class_<PluginHandle>& c) {
             IPluginV3* attached = self.runtime().attachToContext(&context.get());
             self.check(attached == nullptr ? -1 : 0, "attachToContext");
             if (attached == &self.plugin()) return nullptr;
-            return new PluginHandle(std::unique_ptr<IPluginV3>(attached));
+            auto handle = std::make_unique<PluginHandle>(std::unique_ptr<IPluginV3>(attached));
+            handle->end_with(*context.context);
+            return handle.release();
           },
           nb::rv_policy::take_ownership, "None where the plugin returned itself.");
 }

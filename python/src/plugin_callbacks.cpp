@@ -121,9 +121,14 @@ const PluginFieldCollection* FieldsResult::set(FieldValues fields) {
   return &collection_;
 }
 
+void AttachedContext::end() {
+  for (const auto& action : std::exchange(actions_, {})) action();
+  context_ = nullptr;
+}
+
 IPluginResourceContext& ResourceContextRef::get() const {
-  require(*context != nullptr, "this resource context has ended with its plugin");
-  return **context;
+  require(context->get() != nullptr, "this resource context has ended with its plugin");
+  return *context->get();
 }
 
 AddressList::AddressList(int32_t count)

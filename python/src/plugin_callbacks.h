@@ -3,6 +3,7 @@
 // What the C++ faces of plugins and creators that Python implements share, whatever their
 // interface.
 
+#include <functional>
 #include <optional>
 
 #include "base/error.h"
@@ -69,10 +70,26 @@ class FieldsResult {
   PluginFieldCollection collection_;
 };
 
+/// The context that a plugin is attached to, for as long as the plugin is there.
+class AttachedContext {
+ public:
+  explicit AttachedContext(IPluginResourceContext* context) : context_(context) {}
+  ~AttachedContext() { end(); }
+  /// Null once it has ended.
+  IPluginResourceContext* get() const { return context_; }
+  /// Called at the end, while the context is still there.
+  void at_end(std::function<void()> action) { actions_.push_back(std::move(action)); }
+  void end();
+
+ private:
+  IPluginResourceContext* context_;
+  std::vector<std::function<void()>> actions_;
+};
+
 /// What a plugin gets in attach_to_context: IPluginResourceContext in Python. Empty once the plugin
 /// is gone.
 struct ResourceContextRef {
-  std::shared_ptr<IPluginResourceContext*> context;
+  std::shared_ptr<AttachedContext> context;
   /// Throws Error when the plugin is gone.
   IPluginResourceContext& get() const;
 };

@@ -144,7 +144,7 @@ class V2Face final : public IPluginV2DynamicExt {
     run("attach_to_context", [&] {
       if (!nb::hasattr(self(), "attach_to_context")) return;
       context_.emplace(allocator);
-      context_ref_ = {std::make_shared<IPluginResourceContext*>(&*context_)};
+      context_ref_ = {std::make_shared<AttachedContext>(&*context_)};
       self().attr("attach_to_context")(reinterpret_cast<uintptr_t>(cudnn),
                                        reinterpret_cast<uintptr_t>(cublas),
                                        context_allocator(context_ref_));
@@ -152,7 +152,7 @@ class V2Face final : public IPluginV2DynamicExt {
   }
   void detachFromContext() noexcept override {
     end("detach_from_context");
-    if (context_ref_.context) *context_ref_.context = nullptr;
+    if (context_ref_.context) context_ref_.context->end();
   }
 
   int32_t enqueue(PluginTensorDesc const* input_descs, PluginTensorDesc const* output_descs,

@@ -162,7 +162,7 @@ class Build final : public IPluginV3OneBuildV2 {
 
 class RuntimePart final : public IPluginV3OneRuntime {
  public:
-  RuntimePart(nb::object object, std::shared_ptr<IPluginResourceContext*> context)
+  RuntimePart(nb::object object, std::shared_ptr<AttachedContext> context)
       : object_(std::move(object)), context_(std::move(context)) {}
   APILanguage getAPILanguage() const noexcept override { return APILanguage::kPYTHON; }
 
@@ -198,17 +198,17 @@ class RuntimePart final : public IPluginV3OneRuntime {
   const nb::object& self() const { return object_.get(); }
   Reference object_;
   EnqueueCall enqueue_;
-  std::shared_ptr<IPluginResourceContext*> context_;
+  std::shared_ptr<AttachedContext> context_;
   FieldsResult fields_;
 };
 
 /// The C++ face of a Python object with get_capability_interface and clone.
 class PythonPlugin final : public IPluginV3 {
  public:
-  PythonPlugin(nb::object object, std::shared_ptr<IPluginResourceContext*> context)
+  PythonPlugin(nb::object object, std::shared_ptr<AttachedContext> context)
       : object_(std::move(object)), context_(std::move(context)) {}
   ~PythonPlugin() noexcept override {
-    if (context_) *context_ = nullptr;
+    if (context_) context_->end();
   }
   APILanguage getAPILanguage() const noexcept override { return APILanguage::kPYTHON; }
 
@@ -255,7 +255,7 @@ class PythonPlugin final : public IPluginV3 {
   }
 
   Reference object_;
-  std::shared_ptr<IPluginResourceContext*> context_;
+  std::shared_ptr<AttachedContext> context_;
   std::unique_ptr<CoreFace<IPluginV3OneCore>> core_;
   std::unique_ptr<Build> build_;
   std::unique_ptr<RuntimePart> runtime_;
@@ -264,7 +264,7 @@ class PythonPlugin final : public IPluginV3 {
 
 IPluginV3* RuntimePart::attachToContext(IPluginResourceContext* context) noexcept {
   return guarded<IPluginV3*>(nullptr, "attach_to_context", [&]() -> IPluginV3* {
-    auto shared = std::make_shared<IPluginResourceContext*>(context);
+    auto shared = std::make_shared<AttachedContext>(context);
     nb::object attached = self().attr("attach_to_context")(ResourceContextRef{shared});
     require(is_plugin(attached), kExpected, shown(attached), " came");
     if (library_plugin(attached) != nullptr) return to_plugin_v3(attached).release();

@@ -53,7 +53,8 @@ def command(*arguments, folder):
         capture_output=True,
         text=True,
         cwd=folder,
-        env={**os.environ, "OPWRIGHT_DEVICE": "cpu"},
+        # Freed memory is overwritten, so that who reads it crashes.
+        env={**os.environ, "OPWRIGHT_DEVICE": "cpu", "MALLOC_PERTURB_": "165"},
     )
 
 
