@@ -1,0 +1,145 @@
+#include "backend/cuda/source.h"
+
+namespace opwright::cuda {
+
+// What every generated source begins with, behind the definitions of Index and UIndex. No headers:
+// NVRTC has none of its own, and finding CUDA's would be one more thing that can be missing.
+std::string_view prelude() {
+  return R"(
+struct Half { unsigned short bits; };
+struct BFloat16 { unsigned short bits; };
+struct Fp8 { unsigned char bits; };
+struct Bool { unsigned char value; };
+
+// Stored elements to and from the values that are computed with.
+__device__ inline float load(float x) { return x; }
+__device__ inline signed char load(signed char x) { return x; }
+__device__ inline unsigned char load(unsigned char x) { return x; }
+__device__ inline int load(int x) { return x; }
+__device__ inline long long load(long long x) { return x; }
+__device__ inline bool load(Bool x) { return x.value != 0; }
+__device__ inline float load(BFloat16 x) { return __uint_as_float((unsigned)x.bits << 16); }
+__device__ inline float load(Fp8 x) {
+  const unsigned magnitude = x.bits & 0x7fu, sign = (x.bits & 0x80u) << 24;
+  if (magnitude == 0x7f) return __uint_as_float(sign | 0x7fc00000u);
+  const float y = magnitude < 8 ? (float)magnitude * 0.001953125f
+                                : __uint_as_float((magnitude << 20) + 0x3c000000u);
+  return __uint_as_float(sign | __float_as_uint(y));
+}
+
+template <class T> struct Storing {
+  __device__ static T of(T x) { return x; }
+};
+template <> struct Storing<Bool> {
+  __device__ static Bool of(bool x) { return Bool{(unsigned char)x}; }
+};
+// Floating types round to nearest even.
+template <> struct Storing<BFloat16> {
+  __device__ static BFloat16 of(float x) {
+    const unsigned bits = __float_as_uint(x);
+    return BFloat16{(unsigned short)(x != x ? bits >> 16 | 0x40u
+                                            : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16)};
+  }
+};
+template <> struct Storing<Fp8> {
+  __device__ static Fp8 of(float x) {
+    const unsigned bits = __float_as_uint(x), magnitude = bits & 0x7fffffffu;
+    const unsigned sign = bits >> 24 & 0x80u;
+    if (magnitude > 0x7f800000u) return Fp8{(unsigned char)(sign | 0x7fu)};
+    if (magnitude >= 0x43e00000u) return Fp8{(unsigned char)(sign | 0x7eu)};  // saturates
+    if (magnitude < 0x3c800000u) {
+      // A subnormal result, a multiple of 2^-9: the last bit of 2^14, to which the sum rounds.
+      const float sum = __uint_as_float(magnitude) + 16384.0f;
+      return Fp8{(unsigned char)(sign | (__float_as_uint(sum) - 0x46800000u))};
+    }
+    const unsigned odd = magnitude >> 20 & 1u;
+    return Fp8{(unsigned char)(sign | ((magnitude - 0x3c000000u + 0x7ffffu + odd) >> 20))};
+  }
+};
+#ifdef __CUDA_ARCH__
+__device__ inline float load(Half x) {
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+  return y;
+}
+template <> struct Storing<Half> {
+  __device__ static Half of(float x) {
+    Half y;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+    return y;
+  }
+};
+#else
+__device__ inline float load(Half x) {
+  const unsigned magnitude = x.bits & 0x7fffu, sign = (x.bits & 0x8000u) << 16;
+  if (magnitude >= 0x7c00u) return __uint_as_float(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13);
+  const float y = magnitude < 0x400u ? (float)magnitude * 5.9604644775390625e-8f
+                                     : __uint_as_float((magnitude << 13) + 0x38000000u);
+  return __uint_as_float(sign | __float_as_uint(y));
+}
+template <> struct Storing<Half> {
+  __device__ static Half of(float x) {
+    const unsigned bits = __float_as_uint(x), magnitude = bits & 0x7fffffffu;
+    const unsigned sign = bits >> 16 & 0x8000u;
+    if (magnitude > 0x7f800000u) return Half{(unsigned short)(sign | 0x7fffu)};
+    if (magnitude >= 0x477ff000u) return Half{(unsigned short)(sign | 0x7c00u)};
+    if (magnitude < 0x38800000u) {
+      const float sum = __uint_as_float(magnitude) + 0.5f;
+      return Half{(unsigned short)(sign | (__float_as_uint(sum) - 0x3f000000u))};
+    }
+    const unsigned odd = magnitude >> 13 & 1u;
+    return Half{(unsigned short)(sign | ((magnitude - 0x38000000u + 0xfffu + odd) >> 13))};
+  }
+};
+#endif
+template <class T, class Value>
+__device__ inline T store(Value x) { return Storing<T>::of(x); }
+
+// Between values: from float toward zero and saturating, NaN gives 0; integers wrap around.
+template <class To>
+__device__ inline To saturate(float x, float low, float beyond, To lowest, To highest) {
+  return x >= beyond ? highest : x <= low ? lowest : x == x ? (To)x : (To)0;
+}
+template <class To, class From> struct Converting {
+  __device__ static To of(From x) { return (To)x; }
+};
+template <> struct Converting<signed char, float> {
+  __device__ static signed char of(float x) {
+    return saturate<signed char>(x, -128.0f, 128.0f, -128, 127);
+  }
+};
+template <> struct Converting<unsigned char, float> {
+  __device__ static unsigned char of(float x) {
+    return saturate<unsigned char>(x, 0.0f, 256.0f, 0, 255);
+  }
+};
+template <> struct Converting<int, float> {
+  __device__ static int of(float x) {
+    return saturate<int>(x, -2147483648.0f, 2147483648.0f, -2147483647 - 1, 2147483647);
+  }
+};
+template <> struct Converting<long long, float> {
+  __device__ static long long of(float x) {
+    return saturate<long long>(x, -9223372036854775808.0f, 9223372036854775808.0f,
+                               -9223372036854775807LL - 1, 9223372036854775807LL);
+  }
+};
+template <class To, class From>
+__device__ inline To convert(From x) { return Converting<To, From>::of(x); }
+
+template <class T, int n>
+struct alignas(sizeof(T) * n < 16 ? sizeof(T) * n : 16) Pack { T at[n]; };
+template <class T, int n>
+__device__ inline bool is_aligned(const T* pointer) {
+  return (unsigned long long)pointer % alignof(Pack<T, n>) == 0;
+}
+
+__device__ inline Index first_index() {
+  return (Index)blockIdx.x * (Index)blockDim.x + (Index)threadIdx.x;
+}
+__device__ inline Index index_step() { return (Index)gridDim.x * (Index)blockDim.x; }
+
+)";
+}
+
+}  // namespace opwright::cuda
