@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backend/cpu/candidates.h"
+#include "backend/candidates.h"
 #include "backend/cpu/copy.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/pointwise_broadcast.h"

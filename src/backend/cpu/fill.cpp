@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/cpu/candidates.h"
+#include "backend/candidates.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/pointwise_tile.h"
 #include "base/half.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "backend/cpu/candidates.h"
+#include "backend/candidates.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/normalization_tile.h"
 #include "backend/cpu/pointwise_broadcast.h"

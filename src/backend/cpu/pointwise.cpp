@@ -1,6 +1,6 @@
 #include "operators/pointwise.h"
 
-#include "backend/cpu/candidates.h"
+#include "backend/candidates.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/pointwise_plan.h"
 #include "base/error.h"

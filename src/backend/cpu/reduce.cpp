@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backend/cpu/candidates.h"
+#include "backend/candidates.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/pointwise_broadcast.h"
 #include "backend/cpu/pointwise_tile.h"

@@ -1,4 +1,4 @@
-#include "backend/cpu/candidates.h"
+#include "backend/candidates.h"
 #include "backend/cpu/copy.h"
 #include "backend/cpu/kernels.h"
 #include "base/error.h"

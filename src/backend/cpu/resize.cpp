@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "backend/cpu/candidates.h"
+#include "backend/candidates.h"
 #include "backend/cpu/copy_table.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/pointwise_tile.h"

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "backend/cpu/candidates.h"
+#include "backend/candidates.h"
 #include "backend/cpu/copy_table.h"
 #include "backend/cpu/kernels.h"
 #include "base/error.h"

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <functional>
 
-#include "backend/cpu/candidates.h"
+#include "backend/candidates.h"
 #include "backend/cpu/kernels.h"
 #include "base/parallel.h"
 #include "base/types.h"

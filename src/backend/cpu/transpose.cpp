@@ -2,7 +2,7 @@
 #include <array>
 #include <cstring>
 
-#include "backend/cpu/candidates.h"
+#include "backend/candidates.h"
 #include "backend/cpu/copy.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/transpose_tile.h"

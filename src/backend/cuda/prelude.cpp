@@ -36,9 +36,15 @@ template <> struct Storing<Bool> {
 // Floating types round to nearest even.
 template <> struct Storing<BFloat16> {
   __device__ static BFloat16 of(float x) {
+#if __CUDA_ARCH__ >= 800
+    BFloat16 y;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+    return y;
+#else
     const unsigned bits = __float_as_uint(x);
     return BFloat16{(unsigned short)(x != x ? bits >> 16 | 0x40u
                                             : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16)};
+#endif
   }
 };
 template <> struct Storing<Fp8> {
@@ -56,7 +62,6 @@ template <> struct Storing<Fp8> {
     return Fp8{(unsigned char)(sign | ((magnitude - 0x3c000000u + 0x7ffffu + odd) >> 20))};
   }
 };
-#ifdef __CUDA_ARCH__
 __device__ inline float load(Half x) {
   float y;
   asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
@@ -69,29 +74,6 @@ template <> struct Storing<Half> {
     return y;
   }
 };
-#else
-__device__ inline float load(Half x) {
-  const unsigned magnitude = x.bits & 0x7fffu, sign = (x.bits & 0x8000u) << 16;
-  if (magnitude >= 0x7c00u) return __uint_as_float(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13);
-  const float y = magnitude < 0x400u ? (float)magnitude * 5.9604644775390625e-8f
-                                     : __uint_as_float((magnitude << 13) + 0x38000000u);
-  return __uint_as_float(sign | __float_as_uint(y));
-}
-template <> struct Storing<Half> {
-  __device__ static Half of(float x) {
-    const unsigned bits = __float_as_uint(x), magnitude = bits & 0x7fffffffu;
-    const unsigned sign = bits >> 16 & 0x8000u;
-    if (magnitude > 0x7f800000u) return Half{(unsigned short)(sign | 0x7fffu)};
-    if (magnitude >= 0x477ff000u) return Half{(unsigned short)(sign | 0x7c00u)};
-    if (magnitude < 0x38800000u) {
-      const float sum = __uint_as_float(magnitude) + 0.5f;
-      return Half{(unsigned short)(sign | (__float_as_uint(sum) - 0x3f000000u))};
-    }
-    const unsigned odd = magnitude >> 13 & 1u;
-    return Half{(unsigned short)(sign | ((magnitude - 0x38000000u + 0xfffu + odd) >> 13))};
-  }
-};
-#endif
 template <class T, class Value>
 __device__ inline T store(Value x) { return Storing<T>::of(x); }
 

@@ -1,4 +1,4 @@
-#include "backend/cpu/candidates.h"
+#include "backend/candidates.h"
 
 #include "backend/device.h"
 #include "base/error.h"
