@@ -27,6 +27,12 @@ struct KernelArgument {
   double constant = 0;  ///< floating types: added to the value
 };
 
+/// What must hold of the inputs before a compiled kernel may run.
+struct KernelCheck {
+  Expr condition;       ///< over the symbols of KernelCode; holds where it is not 0
+  std::string message;  ///< of the Error where it does not, one line
+};
+
 /// A compiled kernel and how to launch it. Expressions are over local symbols: the extents of the
 /// operator's inputs, numbered input after input, axis after axis (input 0 of rank 4 has symbols 0
 /// to 3, input 1 starts at 4; absent inputs have none), then the elements of the shape inputs in
@@ -43,6 +49,7 @@ struct KernelCode {
   std::vector<Expr> scratch;      ///< bytes behind each pointer that follows the outputs, which is
                                   ///< null where it is 0; for GPUs only
   std::vector<int> shape_inputs;  ///< inputs (INT32 or INT64, constant shape) whose values count
+  std::vector<KernelCheck> checks;
 };
 
 /// An operator whose kernel is code in the plan: kind "CompiledKernel". Arguments are passed as to

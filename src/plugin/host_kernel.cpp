@@ -153,6 +153,7 @@ class HostKernel final : public Kernel {
     } catch (const Error& error) {
       fail(who(), find_failing(), ": ", error.what());
     }
+    require_checks(launch_, values_, layer_, name_);
     __int128 cells = 1;
     for (int i = 0; i < 3; ++i) {
       grid_[i] = values_[launch_.grid[i]];

@@ -25,6 +25,13 @@ Expr KernelLaunch::expression(int32_t instruction) const {
   return made.back();
 }
 
+void require_checks(const KernelLaunch& launch, std::span<const int64_t> values,
+                    std::string_view layer, std::string_view kernel) {
+  for (const KernelLaunch::Check& check : launch.checks)
+    require(values[static_cast<size_t>(check.condition)] != 0, "layer '", layer,
+            "': compiled kernel '", kernel, "': ", check.message);
+}
+
 KernelLaunch make_launch(const KernelCode& code) {
   KernelLaunch launch;
   launch.symbol = code.name;
@@ -37,20 +44,27 @@ KernelLaunch make_launch(const KernelCode& code) {
   for (const KernelArgument& argument : code.arguments)
     launch.arguments.push_back({argument.type, builder.add(argument.value), argument.constant});
   for (const Expr& bytes : code.scratch) launch.scratch.push_back(builder.add(bytes));
-  launch.program.assign(builder.instructions().begin(), builder.instructions().end());
   launch.shape_inputs.assign(code.shape_inputs.begin(), code.shape_inputs.end());
+  for (const KernelCheck& check : code.checks)
+    launch.checks.push_back({builder.add(check.condition), check.message});
+  launch.program.assign(builder.instructions().begin(), builder.instructions().end());
   return launch;
 }
 
 Attributes encode(const KernelLaunch& launch) {
-  Ints program, types, values;
+  Ints program, types, values, conditions;
   Floats constants;
+  std::string messages;  // a line each
   for (const ExprInstruction& i : launch.program)
     program.insert(program.end(), {static_cast<int64_t>(i.op), i.a, i.b, i.c, i.value});
   for (const KernelLaunch::Argument& argument : launch.arguments) {
     types.push_back(static_cast<int64_t>(argument.type));
     values.push_back(argument.value);
     constants.push_back(argument.constant);
+  }
+  for (const KernelLaunch::Check& check : launch.checks) {
+    conditions.push_back(check.condition);
+    messages += check.message + "\n";
   }
   return {{"symbol", launch.symbol},
           {"program", program},
@@ -61,13 +75,15 @@ Attributes encode(const KernelLaunch& launch) {
           {"argument_values", values},
           {"argument_constants", constants},
           {"scratch", Ints(launch.scratch.begin(), launch.scratch.end())},
-          {"shape_inputs", Ints(launch.shape_inputs.begin(), launch.shape_inputs.end())}};
+          {"shape_inputs", Ints(launch.shape_inputs.begin(), launch.shape_inputs.end())},
+          {"check_conditions", conditions},
+          {"check_messages", messages}};
 }
 
 KernelLaunch decode_launch(const Attributes& attributes, std::string_view layer) {
   struct Stored {
-    std::string symbol;
-    Ints program, grid, block, shared_memory, types, values, scratch, shape_inputs;
+    std::string symbol, messages;
+    Ints program, grid, block, shared_memory, types, values, scratch, shape_inputs, conditions;
     Floats constants;
     void visit(AttributeReader& v) {
       v("symbol", symbol);
@@ -80,6 +96,8 @@ KernelLaunch decode_launch(const Attributes& attributes, std::string_view layer)
       v("argument_constants", constants);
       v("scratch", scratch);
       v("shape_inputs", shape_inputs);
+      v("check_conditions", conditions);
+      v("check_messages", messages);
     }
   } stored;
   AttributeReader reader("CompiledKernel", attributes);
@@ -126,6 +144,13 @@ KernelLaunch decode_launch(const Attributes& attributes, std::string_view layer)
     check(input >= 0 && input <= std::numeric_limits<int32_t>::max(),
           "a shape input that is no input");
     launch.shape_inputs.push_back(static_cast<int32_t>(input));
+  }
+  size_t begin = 0;
+  for (const int64_t condition : stored.conditions) {
+    const size_t end = stored.messages.find('\n', begin);
+    check(end != std::string::npos, "a check without a message");
+    launch.checks.push_back({to_index(condition), stored.messages.substr(begin, end - begin)});
+    begin = end + 1;
   }
   return launch;
 }

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,10 +27,20 @@ struct KernelLaunch {
   std::vector<Argument> arguments;
   std::vector<int32_t> scratch;  ///< instructions
   std::vector<int32_t> shape_inputs;
+  struct Check {
+    int32_t condition = 0;  ///< instruction
+    std::string message;
+  };
+  std::vector<Check> checks;
 
   /// The instruction as an expression, for messages. Throws Error where constants overflow.
   Expr expression(int32_t instruction) const;
 };
+
+/// Throws Error with its message for the first check that does not hold; `values` are those of the
+/// program's instructions.
+void require_checks(const KernelLaunch& launch, std::span<const int64_t> values,
+                    std::string_view layer, std::string_view kernel);
 
 KernelLaunch make_launch(const KernelCode& code);
 Attributes encode(const KernelLaunch& launch);
