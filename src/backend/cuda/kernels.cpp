@@ -2,10 +2,16 @@
 
 #include <unordered_map>
 
+#include "operators/movement.h"
+#include "operators/pointwise.h"
+
 namespace opwright::cuda {
 
 const KernelEntry* find_entry(std::string_view kind) {
-  static const std::unordered_map<std::string_view, KernelEntry> table = {};
+  static const std::unordered_map<std::string_view, KernelEntry> table = {
+      {Pointwise::kKind, pointwise_kernels()},
+      {Reformat::kKind, reformat_kernels()},
+  };
   const auto found = table.find(kind);
   return found == table.end() ? nullptr : &found->second;
 }

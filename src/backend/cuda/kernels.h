@@ -36,5 +36,7 @@ struct KernelEntry {
 const KernelEntry* find_entry(std::string_view kind);
 
 // One function per kind of operator, defined in the file of that name and listed in kernels.cpp.
+KernelEntry pointwise_kernels();
+KernelEntry reformat_kernels();
 
 }  // namespace opwright::cuda

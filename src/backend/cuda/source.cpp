@@ -11,8 +11,9 @@
 namespace opwright::cuda {
 namespace {
 
-/// So that the index of a loop does not overflow when it is advanced by as much again.
-constexpr int64_t kMaxNarrow = int64_t{1} << 30;
+/// So that the index of a loop does not overflow when all threads of the grid, which fill whole
+/// blocks, advance it beyond the last element.
+constexpr int64_t kMaxNarrow = (int64_t{1} << 30) - 4096;
 constexpr int64_t kMaxBlocks = 2147483647;
 
 /// Whether no offset into a tensor with at most these extents needs more than 32 bits. An extent of
@@ -92,8 +93,10 @@ KernelSource::KernelSource(std::string name, const KernelArgs& args)
     input_types_.emplace_back(port.present ? storage_type(port.type.dtype) : "void");
     if (!port.present) continue;
     narrow_ &= is_narrow_shape(port.max);
-    for (int i = 0; i < port.max.rank(); ++i, ++symbols_)
+    for (int i = 0; i < port.max.rank(); ++i, ++symbols_) {
       dims.push_back(port.min[i] == port.max[i] ? Expr(port.max[i]) : Expr::symbol(symbols_));
+      typical_.push_back(port.opt[i]);
+    }
   }
   for (const PortDesc& port : args.outputs) {
     narrow_ &= is_narrow_shape(port.max);

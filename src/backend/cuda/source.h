@@ -45,6 +45,8 @@ class KernelSource {
   const SymShape& dims(int input) const { return dims_[input]; }
   /// The elements of a shape input, which are constants or become symbols.
   std::vector<Expr> shape_values(int input);
+  /// What an expression over the inputs' extents is at the profile's optimum.
+  int64_t typical(const Expr& expr) const { return expr.evaluate(typical_); }
   /// Whether Index has 32 bits.
   bool is_narrow() const { return narrow_; }
 
@@ -75,6 +77,7 @@ class KernelSource {
   std::vector<SymShape> dims_;
   bool narrow_ = true;
   int symbols_ = 0;
+  std::vector<int64_t> typical_;
   std::vector<int> shape_inputs_;
   std::vector<std::vector<Expr>> shape_input_values_;
   std::vector<Expr> arguments_;

@@ -1,0 +1,67 @@
+#include "backend/candidates.h"
+#include "backend/cuda/elementwise.h"
+#include "backend/cuda/kernels.h"
+#include "backend/cuda/source.h"
+#include "backend/device.h"
+#include "base/error.h"
+#include "base/types.h"
+#include "operators/movement.h"
+
+namespace opwright::cuda {
+namespace {
+
+/// The same type: the bytes as they are.
+class CopyKernel final : public Kernel {
+ public:
+  explicit CopyKernel(const KernelArgs& args)
+      : device_(*args.device), type_(args.candidate->inputs[0].dtype) {}
+
+  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape>) override {
+    bytes_ = static_cast<size_t>(bytes_of(type_, inputs[0].numel()));
+  }
+  void enqueue(void const* const* inputs, void* const* outputs, void*, Queue queue) override {
+    if (bytes_ > 0) device_.copy(outputs[0], inputs[0], bytes_, queue);
+  }
+  std::string description() const override { return "copy"; }
+
+ private:
+  const Device& device_;
+  const DataType type_;
+  size_t bytes_ = 0;
+};
+
+std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) {
+  const PortType from = query.inputs[0].type, to = query.outputs[0].type;
+  if (from.format != TensorFormat::kLINEAR || to.format != TensorFormat::kLINEAR) return {};
+  if (from == to) return {linear_candidate(query, "copy")};
+  if (bits(from.dtype) < 8 || bits(to.dtype) < 8) return {};
+  return elementwise_tactics(linear_candidate(query, {}), query);
+}
+
+/// The conversions of base/half.h, INT8 with the tensor's scale included.
+std::string conversion(DataType from, DataType to, float scale) {
+  const bool quantizes = to == DataType::kINT8 && is_floating(from);
+  const bool dequantizes = from == DataType::kINT8 && is_floating(to);
+  if (scale > 0 && quantizes)
+    return str("y0 = convert<signed char>(rintf(__fdiv_rn(x0, ", float_literal(scale), ")));\n");
+  if (scale > 0 && dequantizes)
+    return str("y0 = __fmul_rn(convert<float>(x0), ", float_literal(scale), ");\n");
+  return str("y0 = convert<", register_type(to), ">(x0);\n");
+}
+
+std::optional<GeneratedKernel> generate(const Operator&, const KernelArgs& args) {
+  const DataType from = args.candidate->inputs[0].dtype, to = args.candidate->outputs[0].dtype;
+  if (from == to) return std::nullopt;
+  return generate_elementwise("reformat", args,
+                              {{}, conversion(from, to, args.inputs[0].scale), {0}});
+}
+
+std::unique_ptr<Kernel> make(const Operator&, const KernelArgs& args) {
+  return std::make_unique<CopyKernel>(args);
+}
+
+}  // namespace
+
+KernelEntry reformat_kernels() { return {candidates, generate, make}; }
+
+}  // namespace opwright::cuda
