@@ -59,7 +59,7 @@ class CallbackKernel final : public Kernel {
     make_tensors();
   }
 
-  ExecutionDomain* domain() const override { return interpreter_domain(); }
+  ExecutionDomain* domain() const override { return interpreter_domain(nullptr); }
 
   std::string description() const override { return "python:" + plugin_; }
 
@@ -239,7 +239,7 @@ class CallbackKernel final : public Kernel {
 
 }  // namespace
 
-ExecutionDomain* interpreter_domain() {
+ExecutionDomain* interpreter_domain(const Device*) {
   static auto* domain = new InterpreterDomain;
   return domain;
 }

@@ -283,7 +283,7 @@ void bind_quick(nb::module_& m) {
       if (dynamic_cast<const PythonDefinition*>(definition.get()) != nullptr)
         deregister_quick(definition->plugin_namespace(), definition->name());
   }));
-  set_execution_domain(APILanguage::kPYTHON, interpreter_domain());
+  set_execution_domain(APILanguage::kPYTHON, &interpreter_domain);
   bind_definition(m);
   bind_creator(m);
   auto network = nb::borrow<ReportingClass<Network>>(nb::type<Network>());

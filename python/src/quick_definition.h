@@ -105,6 +105,6 @@ std::unique_ptr<Kernel> make_callback_kernel(std::string plugin, const PluginFun
 /// asked for, as Device::architecture() has it; empty outside of them.
 std::string_view build_architecture();
 /// Enters and leaves the interpreter's lock.
-ExecutionDomain* interpreter_domain();
+ExecutionDomain* interpreter_domain(const Device* device);
 
 }  // namespace opwright::python

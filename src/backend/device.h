@@ -19,6 +19,11 @@ class Event {
   virtual void record(Queue queue) = 0;
   /// Returns once all that the queue was given before is done.
   virtual void synchronize() = 0;
+  /// What the queue is given from now on runs after that, too.
+  virtual void make_wait(Queue queue) {
+    (void)queue;
+    synchronize();
+  }
   /// Once both have been reached.
   virtual float milliseconds_since(Event& earlier) = 0;
 };

@@ -154,7 +154,7 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
 }  // namespace
 
 Plan compile(const Network& network, const BuildConfig& config) {
-  const Device& device = get_device(config.device);
+  const Device& device = get_device(config.device, config.device_ordinal);
   std::vector<ProfileRanges> profiles;
   if (config.profiles.empty()) profiles.emplace_back(network, nullptr);
   for (const OptimizationProfile& profile : config.profiles)

@@ -17,7 +17,7 @@ struct Pending {
 thread_local Pending pending;
 std::atomic<AddNote> add_note{nullptr};
 std::atomic<IsInterrupt> interrupt_test{nullptr};
-std::array<std::atomic<ExecutionDomain*>, EnumMax<APILanguage>()> domains{};
+std::array<std::atomic<FindDomain>, EnumMax<APILanguage>()> domains{};
 
 }  // namespace
 
@@ -57,13 +57,14 @@ bool is_interrupt(const std::exception_ptr& exception) {
   return test != nullptr && test(exception);
 }
 
-void set_execution_domain(APILanguage language, ExecutionDomain* domain) noexcept {
-  domains.at(static_cast<size_t>(language)) = domain;
+void set_execution_domain(APILanguage language, FindDomain find) noexcept {
+  domains.at(static_cast<size_t>(language)) = find;
 }
 
-ExecutionDomain* execution_domain(APILanguage language) noexcept {
+ExecutionDomain* execution_domain(APILanguage language, const Device* device) {
   const auto index = static_cast<size_t>(language);
-  return index < domains.size() ? domains[index].load() : nullptr;
+  const FindDomain find = index < domains.size() ? domains[index].load() : nullptr;
+  return find != nullptr ? find(device) : nullptr;
 }
 
 }  // namespace opwright

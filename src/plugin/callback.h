@@ -32,9 +32,28 @@ using IsInterrupt = bool (*)(const std::exception_ptr& exception);
 void set_interrupt_test(IsInterrupt is_interrupt) noexcept;
 bool is_interrupt(const std::exception_ptr& exception);
 
-/// What kernels whose plugin is implemented in that language enter before a run; null: nothing.
-/// Set once by the language's binding; `domain` must stay valid.
-void set_execution_domain(APILanguage language, ExecutionDomain* domain) noexcept;
-ExecutionDomain* execution_domain(APILanguage language) noexcept;
+/// What kernels whose plugin is implemented in a language enter before a run on a device, where
+/// null is the CPU; null: nothing.
+using FindDomain = ExecutionDomain* (*)(const Device* device);
+/// Set once by the language's binding. What `find` gives must stay valid.
+void set_execution_domain(APILanguage language, FindDomain find) noexcept;
+ExecutionDomain* execution_domain(APILanguage language, const Device* device);
+
+/// What a language binding's V2 plugin or runtime part of a V3 plugin is besides, where its enqueue
+/// may do what cannot be captured.
+class CaptureLimits {
+ public:
+  /// As Kernel::capture_obstacle().
+  virtual std::string capture_obstacle() const = 0;
+
+ protected:
+  ~CaptureLimits() = default;
+};
+/// The obstacle that the plugin, or its part, names; empty where it is no CaptureLimits.
+template <class T>
+std::string capture_obstacle_of(const T& plugin) {
+  const auto* limits = dynamic_cast<const CaptureLimits*>(&plugin);
+  return limits != nullptr ? limits->capture_obstacle() : std::string();
+}
 
 }  // namespace opwright

@@ -65,7 +65,8 @@ class PluginV2Kernel final : public Kernel {
         workspace_(workspace),
         plugin_(std::move(plugin)),
         object_(&plugin_->object()),
-        domain_(plugin_->is_python() ? execution_domain(APILanguage::kPYTHON) : nullptr) {
+        domain_(plugin_->is_python() ? execution_domain(APILanguage::kPYTHON, args.device)
+                                     : nullptr) {
     object_->attachToContext(nullptr, nullptr, context_.getGpuAllocator());
     plugin_->check(configuration_.layer);
   }
@@ -73,6 +74,7 @@ class PluginV2Kernel final : public Kernel {
 
   size_t workspace_size() const override { return workspace_; }
   ExecutionDomain* domain() const override { return domain_; }
+  std::string capture_obstacle() const override { return capture_obstacle_of(*object_); }
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
     resolve(inputs, configuration_.inputs, inputs_);

@@ -31,13 +31,14 @@ class PluginV3Kernel final : public Kernel {
         workspace_(workspace),
         plugin_(attach(std::move(plugin))),
         runtime_(&plugin_.runtime()),
-        domain_(execution_domain(plugin_.object().getAPILanguage())) {
+        domain_(execution_domain(plugin_.object().getAPILanguage(), args.device)) {
     const auto tactic = static_cast<int32_t>(args.candidate->tactic);
     plugin_.check(layer_, "setTactic", runtime_->setTactic(tactic));
   }
 
   size_t workspace_size() const override { return workspace_; }
   ExecutionDomain* domain() const override { return domain_; }
+  std::string capture_obstacle() const override { return capture_obstacle_of(*runtime_); }
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
     for (size_t i = 0; i < inputs_.size(); ++i) inputs_[i].dims = inputs[i].dims();

@@ -25,7 +25,7 @@ class QuickKernel final : public Kernel {
       : layer_(args.layer),
         plugin_(std::move(plugin)),
         runtime_(&plugin_.runtime()),
-        domain_(execution_domain(plugin_.object().getAPILanguage())),
+        domain_(execution_domain(plugin_.object().getAPILanguage(), args.device)),
         inputs_(args.inputs.first(static_cast<size_t>(num_inputs))),
         outputs_(args.outputs) {
     plugin_.check(layer_, "setTactic",
@@ -33,6 +33,7 @@ class QuickKernel final : public Kernel {
   }
 
   ExecutionDomain* domain() const override { return domain_; }
+  std::string capture_obstacle() const override { return capture_obstacle_of(*runtime_); }
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
     inputs_.set(inputs);

@@ -34,8 +34,8 @@ std::vector<LoadedCode> permit_code(const Plan& plan, const LoadOptions& options
   return loaded;
 }
 
-const Device& find_device(const Plan& plan, const Log& log) {
-  const Device& device = get_device(plan.device_type);
+const Device& find_device(const Plan& plan, int ordinal, const Log& log) {
+  const Device& device = get_device(plan.device_type, ordinal);
   if (plan.architecture != device.architecture()) {
     fail_with(ErrorCode::kUNSUPPORTED_STATE, "the engine '", plan.name, "' was built for ",
               plan.architecture, ", this device is ", device.architecture(),
@@ -83,7 +83,7 @@ std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
   engine->errors_ = std::make_unique<ErrorReport>(options.log, options.recorder);
   engine->allocator_ = options.allocator;
   engine->debug_plugins_ = options.debug_plugins.value_or(plan.debug_plugins);
-  engine->device_ = &find_device(plan, options.log);
+  engine->device_ = &find_device(plan, options.device_ordinal, options.log);
   const std::vector<LoadedCode> code = permit_code(plan, options);
   engine->plugins_ = std::make_unique<EnginePlugins>(plan, options.plugins, options.log);
 

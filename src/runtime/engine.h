@@ -21,6 +21,7 @@ struct LoadOptions {
   /// executed. That of plans which this very process made is always permitted.
   bool allow_host_code = false;
   WeightCheck weights = WeightCheck::kVerify;
+  int device_ordinal = -1;  ///< of several devices of the plan's type, as for get_device()
   IPluginRegistry* plugins = nullptr;  ///< null: the global registry
   Log log;
   IErrorRecorder* recorder = nullptr;        ///< of the engine; null: none

@@ -289,11 +289,12 @@ TEST(V2Kernel, ContextsOfferMemory) {
 }
 
 TEST(V2Kernel, EntersTheDomainOfItsLanguage) {
-  struct Domain final : ExecutionDomain {
+  static struct Domain final : ExecutionDomain {
     void enter(Queue) override {}
     void leave() noexcept override {}
   } domain;
-  set_execution_domain(APILanguage::kPYTHON, &domain);
+  set_execution_domain(APILanguage::kPYTHON,
+                       [](const Device*) -> ExecutionDomain* { return &domain; });
   OneKernel r;
   r.b.generation = PluginVersion::kV2_DYNAMICEXT_PYTHON;
   EXPECT_EQ(make(r.b)->make_kernel(r.args())->domain(), &domain);

@@ -444,11 +444,12 @@ TEST(V3Kernel, ThrowsWhatACallbackLeftBehind) {
 }
 
 TEST(V3Kernel, EntersTheDomainOfItsLanguage) {
-  struct Domain final : ExecutionDomain {
+  static struct Domain final : ExecutionDomain {
     void enter(Queue) override {}
     void leave() noexcept override {}
   } domain;
-  set_execution_domain(APILanguage::kPYTHON, &domain);
+  set_execution_domain(APILanguage::kPYTHON,
+                       [](const Device*) -> ExecutionDomain* { return &domain; });
   OneKernel r;
   r.b.language = APILanguage::kPYTHON;
   EXPECT_EQ(make(r.b)->make_kernel(r.args())->domain(), &domain);
