@@ -82,6 +82,25 @@ if(failed)
 endif()
 find_package(dnnl 3 REQUIRED CONFIG PATHS ${dnnl_dir} NO_DEFAULT_PATH)
 
+# The CUDA backend compiles against the driver's header alone and links to no library of CUDA: the
+# interface target cuda_headers exists where it is built.
+if(NOT OPWRIGHT_CUDA STREQUAL OFF)
+  execute_process(
+    COMMAND ${Python_EXECUTABLE} -c "import sysconfig; print(sysconfig.get_path('platlib') + '/nvidia')"
+    OUTPUT_VARIABLE nvidia_dir OUTPUT_STRIP_TRAILING_WHITESPACE)
+  find_path(CUDA_HEADERS_DIR cuda.h NO_DEFAULT_PATH
+    PATHS /usr/local/cuda/include ${nvidia_dir}/cu13/include ${nvidia_dir}/cuda_runtime/include)
+  if(CUDA_HEADERS_DIR)
+    add_library(cuda_headers INTERFACE)
+    target_include_directories(cuda_headers SYSTEM INTERFACE ${CUDA_HEADERS_DIR})
+  elseif(OPWRIGHT_CUDA STREQUAL AUTO)
+    message(STATUS "cuda.h was not found: no CUDA backend "
+      "(${Python_EXECUTABLE} -m pip install nvidia-cuda-runtime)")
+  else()
+    opwright_missing(cuda.h "${Python_EXECUTABLE} -m pip install nvidia-cuda-runtime")
+  endif()
+endif()
+
 if(OPWRIGHT_PYTHON)
   execute_process(COMMAND ${Python_EXECUTABLE} -m nanobind --cmake_dir
     OUTPUT_VARIABLE nanobind_ROOT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)

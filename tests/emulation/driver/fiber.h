@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#ifndef __x86_64__
+#include <ucontext.h>
+#endif
+
+namespace emulation {
+
+/// A function with a stack of its own.
+class Fiber {
+ public:
+  Fiber();
+  ~Fiber();
+  Fiber(const Fiber&) = delete;
+  Fiber& operator=(const Fiber&) = delete;
+
+  /// Lets it begin anew; `body` must end in suspend() and not be resumed then.
+  void start(void (*body)());
+  /// Runs it until it suspends.
+  void resume();
+  /// To be called on the fiber.
+  void suspend();
+
+ private:
+  char* stack_;
+#ifdef __x86_64__
+  void* own_ = nullptr;
+  void* caller_ = nullptr;
+#else
+  ucontext_t own_, caller_;
+#endif
+};
+
+}  // namespace emulation

@@ -1,0 +1,71 @@
+#pragma once
+
+// What a kernel library, compiled by the emulated NVRTC, shares with the emulated driver. The
+// prelude of generated code (nvrtc/prelude.inc) repeats these structures: change both together.
+
+#include <cstddef>
+#include <cstdint>
+
+namespace emulation {
+
+struct Dim3 {
+  unsigned x, y, z;
+};
+
+/// What the threads of the running block see.
+struct Block {
+  Dim3 thread, block, block_extent, grid_extent;
+  char* dynamic_shared;
+  /// Contributes `value` to the collective of the lanes in `mask` and returns what all 32 lanes
+  /// contributed, the lanes that took part being the bits of element 32.
+  const uint64_t* (*exchange)(unsigned mask, uint64_t value);
+  /// Waits for the block's threads; returns how many of them came with a true predicate.
+  int (*barrier)(int predicate);
+  void (*trap)();
+};
+
+struct Parameter {
+  size_t offset, size;
+  bool pointer;
+};
+
+struct Entry {
+  const char* name;
+  /// The kernel itself; its symbol is the lowered name.
+  void* function;
+  /// Runs the thread that `Block` names.
+  void (*run_thread)(void** parameters);
+  /// Runs all threads of a block, one after another.
+  void (*run_block)(void** parameters);
+  const Parameter* parameters;
+  int parameter_count;
+  int max_threads;
+};
+
+struct Table {
+  const Entry* entries;
+  int count;
+  Block* block;
+  /// Whether threads wait for each other, so that each needs a stack.
+  int collective;
+};
+
+inline constexpr char kTableSymbol[] = "opwright_kernel_table";
+
+/// A cubin: this header, as an ELF file begins, then the kernel library.
+struct CubinHeader {
+  unsigned char identification[16];
+  uint16_t type, machine;
+  uint32_t version;
+  uint64_t entry, program_headers, section_headers;
+  uint32_t flags;
+  uint16_t header_size, program_header_size, program_header_count, section_header_size,
+      section_header_count, section_names;
+};
+static_assert(sizeof(CubinHeader) == 64);
+
+inline constexpr uint16_t kMachineCuda = 190;
+/// In PTX the kernel library follows in comment lines of this prefix, in hexadecimal digits.
+inline constexpr char kPtxPayload[] = "//opwright-emulation ";
+
+}  // namespace emulation

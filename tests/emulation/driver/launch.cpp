@@ -1,0 +1,236 @@
+// Kernel launches.
+
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "driver/state.h"
+#include "driver/threads.h"
+
+namespace emulation {
+namespace {
+
+constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP};
+constexpr size_t kMaxShared = 227 * 1024;
+
+/// Where the thread that runs a kernel goes on when the kernel faults.
+thread_local bool in_kernel = false;
+thread_local sigjmp_buf after_fault;
+struct sigaction former[std::size(kSignals)];
+
+void on_signal(int number, siginfo_t* info, void* context) {
+  if (in_kernel) siglongjmp(after_fault, number);
+  // Another thread's fault is none of ours.
+  for (size_t i = 0; i < std::size(kSignals); ++i) {
+    if (kSignals[i] != number) continue;
+    if (former[i].sa_flags & SA_SIGINFO) return former[i].sa_sigaction(number, info, context);
+    if (former[i].sa_handler != SIG_DFL && former[i].sa_handler != SIG_IGN) {
+      return former[i].sa_handler(number);
+    }
+    sigaction(number, &former[i], nullptr);
+  }
+}
+
+void on_trap() { siglongjmp(after_fault, SIGTRAP); }
+
+class FaultHandlers {
+ public:
+  FaultHandlers() {
+    struct sigaction action = {};
+    action.sa_sigaction = on_signal;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &action, &former[i]);
+  }
+  ~FaultHandlers() {
+    for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &former[i], nullptr);
+  }
+};
+
+/// Dynamic shared memory of that size; a kernel that writes behind it is caught.
+char* dynamic_shared(size_t bytes) {
+  static size_t page = sysconf(_SC_PAGESIZE);
+  static size_t length = (kMaxShared + page - 1) / page * page;
+  static char* memory = [] {
+    auto* mapped = static_cast<char*>(
+        mmap(nullptr, length + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    mprotect(mapped + length, page, PROT_NONE);
+    return mapped;
+  }();
+  size_t rounded = (bytes + 127) / 128 * 128;
+  std::memset(memory + length - rounded, 0xcd, rounded);
+  return memory + length - rounded;
+}
+
+CUresult run_grid(const Table& table, const Entry& entry, const CUDA_KERNEL_NODE_PARAMS& launch,
+                  void** parameters) {
+  Block& block = *table.block;
+  block.grid_extent = {launch.gridDimX, launch.gridDimY, launch.gridDimZ};
+  block.block_extent = {launch.blockDimX, launch.blockDimY, launch.blockDimZ};
+  block.dynamic_shared = dynamic_shared(launch.sharedMemBytes);
+  set_callbacks(block, on_trap);
+  for (block.block.z = 0; block.block.z < launch.gridDimZ; ++block.block.z) {
+    for (block.block.y = 0; block.block.y < launch.gridDimY; ++block.block.y) {
+      for (block.block.x = 0; block.block.x < launch.gridDimX; ++block.block.x) {
+        if (!table.collective) {
+          entry.run_block(parameters);
+        } else if (run_collective_block(table, entry, parameters) == BlockEnd::kDeadlock) {
+          std::fprintf(stderr, "emulated CUDA: threads of %s wait for each other forever\n",
+                       entry.name);
+          return CUDA_ERROR_LAUNCH_TIMEOUT;
+        }
+      }
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+const Parameter* parameters_of(const Function& function) { return function.entry->parameters; }
+
+}  // namespace
+
+CUresult check_launch(const CUDA_KERNEL_NODE_PARAMS& launch) {
+  const Function* function = find_function(launch.func);
+  if (!function || function->module->context != current_context()) return CUDA_ERROR_INVALID_HANDLE;
+  size_t threads = size_t{launch.blockDimX} * launch.blockDimY * launch.blockDimZ;
+  bool grid = launch.gridDimX && launch.gridDimX <= 0x7fffffff && launch.gridDimY &&
+              launch.gridDimY <= 65535 && launch.gridDimZ && launch.gridDimZ <= 65535;
+  bool block = threads && threads <= 1024 && launch.blockDimX <= 1024 && launch.blockDimY <= 1024 &&
+               launch.blockDimZ <= 64;
+  if (!grid || !block) return CUDA_ERROR_INVALID_VALUE;
+  if (launch.sharedMemBytes > static_cast<unsigned>(function->max_dynamic_shared)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (threads > static_cast<unsigned>(function->entry->max_threads)) {
+    return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  }
+  if (function->entry->parameter_count && !launch.kernelParams && !launch.extra) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
+std::vector<std::vector<char>> copy_arguments(const CUDA_KERNEL_NODE_PARAMS& launch) {
+  const Function& function = *find_function(launch.func);
+  const char* buffer = nullptr;
+  for (void** extra = launch.extra; extra && *extra != CU_LAUNCH_PARAM_END; extra += 2) {
+    if (*extra == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = static_cast<const char*>(extra[1]);
+  }
+  std::vector<std::vector<char>> arguments;
+  for (int i = 0; i < function.entry->parameter_count; ++i) {
+    Parameter parameter = parameters_of(function)[i];
+    auto* from = launch.kernelParams ? static_cast<const char*>(launch.kernelParams[i])
+                                     : buffer + parameter.offset;
+    arguments.emplace_back(from, from + parameter.size);
+  }
+  return arguments;
+}
+
+CUresult run_kernel(const CUDA_KERNEL_NODE_PARAMS& launch,
+                    const std::vector<std::vector<char>>& arguments) {
+  const Function& function = *find_function(launch.func);
+  std::vector<std::vector<char>> values = arguments;
+  std::vector<void*> parameters;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (parameters_of(function)[i].pointer) {
+      // Memory of the host is out of the device's reach.
+      CUdeviceptr address;
+      std::memcpy(&address, values[i].data(), sizeof(address));
+      if (place_of(address, 1) == Place::kPageable) address = forbidden_address(address);
+      std::memcpy(values[i].data(), &address, sizeof(address));
+    }
+    parameters.push_back(values[i].data());
+  }
+  OpenMemory open;
+  FaultHandlers handlers;
+  int fault = sigsetjmp(after_fault, 1);
+  if (fault) {
+    in_kernel = false;
+    bool memory = fault == SIGSEGV || fault == SIGBUS;
+    return memory ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_ERROR_LAUNCH_FAILED;
+  }
+  in_kernel = true;
+  CUresult result = run_grid(*function.module->table, *function.entry, launch, parameters.data());
+  in_kernel = false;
+  return result;
+}
+
+}  // namespace emulation
+
+using namespace emulation;
+
+namespace {
+
+CUresult launch_kernel(const char* name, CUDA_KERNEL_NODE_PARAMS launch, CUstream handle) {
+  return call(name, [&] {
+    Stream* stream = find_own_stream(handle);
+    if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+    if (CUresult error = check_legacy_use(stream)) return error;
+    if (CUresult error = check_launch(launch)) return error;
+    if (stream->capture) {
+      GraphNode node;
+      node.type = CU_GRAPH_NODE_TYPE_KERNEL;
+      if (CUresult error = set_kernel(node, launch)) return error;
+      return add_captured(stream, std::move(node));
+    }
+    enqueue(stream,
+            [launch, arguments = copy_arguments(launch)] { return run_kernel(launch, arguments); });
+    return CUDA_SUCCESS;
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                        CUstream stream, void** parameters, void** extra) {
+  CUDA_KERNEL_NODE_PARAMS launch = {};
+  launch.func = function;
+  launch.gridDimX = grid_x;
+  launch.gridDimY = grid_y;
+  launch.gridDimZ = grid_z;
+  launch.blockDimX = block_x;
+  launch.blockDimY = block_y;
+  launch.blockDimZ = block_z;
+  launch.sharedMemBytes = shared;
+  launch.kernelParams = parameters;
+  launch.extra = extra;
+  return launch_kernel(__func__, launch, stream);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters,
+                          void** extra) {
+  CUDA_KERNEL_NODE_PARAMS launch = {};
+  launch.func = function;
+  launch.gridDimX = config->gridDimX;
+  launch.gridDimY = config->gridDimY;
+  launch.gridDimZ = config->gridDimZ;
+  launch.blockDimX = config->blockDimX;
+  launch.blockDimY = config->blockDimY;
+  launch.blockDimZ = config->blockDimZ;
+  launch.sharedMemBytes = config->sharedMemBytes;
+  launch.kernelParams = parameters;
+  launch.extra = extra;
+  return launch_kernel(__func__, launch, config->hStream);
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction handle, int threads,
+                                                     size_t shared) {
+  return call(__func__, [&] {
+    const Function* function = find_function(handle);
+    if (!function) return CUDA_ERROR_INVALID_HANDLE;
+    if (threads <= 0 || threads > 1024) return CUDA_ERROR_INVALID_VALUE;
+    int by_threads = 2048 / ((threads + 31) / 32 * 32);
+    int by_shared = static_cast<int>(kMaxShared / (shared + 1024));
+    *blocks = std::min({by_threads, by_shared, 32});
+    return CUDA_SUCCESS;
+  });
+}
+
+}  // extern "C"

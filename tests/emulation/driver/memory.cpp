@@ -1,0 +1,453 @@
+// Device memory, pools and pinned host memory.
+//
+// Device memory is a range of addresses that the host may not touch, except while the emulator
+// itself does. Everything between the allocations maps an empty file: whoever touches it gets
+// SIGBUS even then. An allocation ends (up to 256 bytes) where its last page does, so that a kernel
+// that overruns it is caught.
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "driver/state.h"
+
+namespace emulation {
+namespace {
+
+constexpr size_t kReserved = size_t{1} << 38;
+constexpr size_t kAlignment = 256;
+constexpr size_t kFilled = size_t{64} << 20;
+constexpr int kGarbage = 0xcd;
+
+struct Arena {
+  char* begin = nullptr;
+  size_t page = sysconf(_SC_PAGESIZE);
+  int empty_file = memfd_create("emulated device memory", MFD_CLOEXEC);
+  /// Where the next allocation is looked for: addresses are not used again soon.
+  char* cursor = nullptr;
+  char* end_used = nullptr;
+  std::map<CUdeviceptr, Allocation> live;
+  std::map<CUdevice, size_t> used;
+  std::map<CUdeviceptr, size_t> pinned;
+  int open = 0;
+
+  Arena() {
+    begin = static_cast<char*>(
+        mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_NORESERVE, empty_file, 0));
+    if (begin == MAP_FAILED) std::abort();
+    cursor = end_used = begin;
+  }
+
+  bool contains(CUdeviceptr address) const {
+    return address - reinterpret_cast<CUdeviceptr>(begin) < kReserved;
+  }
+  size_t round(size_t bytes, size_t to) const { return (bytes + to - 1) / to * to; }
+  /// The pages of an allocation of so many bytes.
+  size_t pages(size_t bytes) const { return round(round(bytes, kAlignment), page); }
+  char* first_page(const Allocation& made) const {
+    return begin + (made.address - reinterpret_cast<CUdeviceptr>(begin)) / page * page;
+  }
+  /// A range of that length, and a page before and behind it that nobody may touch.
+  char* find_range(size_t bytes) {
+    for (int wraps = 0; wraps < 2; cursor = begin, ++wraps) {
+      while (cursor + bytes + 2 * page <= begin + kReserved) {
+        char* end = cursor + bytes + 2 * page;
+        auto next = live.lower_bound(reinterpret_cast<CUdeviceptr>(end));
+        if (next == live.begin()) return cursor + page;
+        const Allocation& before = std::prev(next)->second;
+        char* behind = first_page(before) + pages(before.bytes);
+        if (behind <= cursor) return cursor + page;
+        cursor = behind;
+      }
+    }
+    return nullptr;
+  }
+};
+
+Arena& arena() {
+  static auto* arena = new Arena;
+  return *arena;
+}
+
+void protect(Arena& arena, int protection) {
+  if (arena.end_used > arena.begin) {
+    mprotect(arena.begin, arena.end_used - arena.begin, protection);
+  }
+}
+
+CUresult allocate_now(size_t bytes, CUdeviceptr* address) {
+  Arena& memory = arena();
+  Context* context = current_context();
+  size_t length = memory.pages(bytes);
+  size_t& used = memory.used[context->device];
+  if (length > state().memory_limit || used > state().memory_limit - length) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  char* range = memory.find_range(length);
+  if (!range ||
+      mmap(range, length, PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (length <= kFilled) std::memset(range, kGarbage, length);
+  mprotect(range, length, PROT_NONE);
+  memory.cursor = range + length;
+  memory.end_used = std::max(memory.end_used, memory.cursor);
+  used += length;
+  Allocation made;
+  made.address = reinterpret_cast<CUdeviceptr>(range + length) - memory.round(bytes, kAlignment);
+  made.bytes = bytes;
+  made.device = context->device;
+  made.context = context;
+  made.id = state().next_id++;
+  *address = made.address;
+  memory.live[made.address] = made;
+  return CUDA_SUCCESS;
+}
+
+/// The allocation of a stream-ordered free, now marked so that a second one is seen.
+CUresult mark_freeing(CUdeviceptr address) {
+  auto found = arena().live.find(address);
+  if (found == arena().live.end() || found->second.freeing) return CUDA_ERROR_INVALID_VALUE;
+  found->second.freeing = true;
+  return CUDA_SUCCESS;
+}
+
+CUmemoryPool pool_of(CUdevice device) {
+  return reinterpret_cast<CUmemoryPool>(&state().devices[device]);
+}
+
+CUresult find_pool(CUmemoryPool pool, CUdevice* device) {
+  for (*device = 0; is_device(*device); ++*device) {
+    if (pool_of(*device) == pool) return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult allocate_pinned(void** address, size_t bytes) {
+  if (!bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult error = check_unsafe_call()) return error;
+  if (posix_memalign(address, 4096, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  arena().pinned[reinterpret_cast<CUdeviceptr>(*address)] = bytes;
+  return CUDA_SUCCESS;
+}
+
+bool is_pinned(CUdeviceptr address, size_t bytes) {
+  const auto& pinned = arena().pinned;
+  auto found = pinned.upper_bound(address);
+  return found != pinned.begin() && address - (--found)->first < found->second &&
+         bytes <= found->second - (address - found->first);
+}
+
+CUresult attribute_of(CUdeviceptr pointer, CUpointer_attribute attribute, void* data) {
+  const Allocation* device = find_allocation(pointer);
+  bool pinned = is_pinned(pointer, 1);
+  if (!device && !pinned) return CUDA_ERROR_INVALID_VALUE;
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+      *static_cast<CUcontext*>(data) =
+          reinterpret_cast<CUcontext>(device ? device->context : current_context());
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      *static_cast<unsigned*>(data) = device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      *static_cast<CUdeviceptr*>(data) = pointer;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      if (device) return CUDA_ERROR_INVALID_VALUE;
+      *static_cast<CUdeviceptr*>(data) = pointer;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      *static_cast<int*>(data) = device ? device->device : current_context()->device;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+      *static_cast<unsigned long long*>(data) = device ? device->id : 0;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      *static_cast<CUdeviceptr*>(data) =
+          device ? device->address : std::prev(arena().pinned.upper_bound(pointer))->first;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      *static_cast<size_t*>(data) =
+          device ? device->bytes : std::prev(arena().pinned.upper_bound(pointer))->second;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      *static_cast<bool*>(data) = false;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      *static_cast<bool*>(data) = true;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_NOT_SUPPORTED;
+  }
+}
+
+}  // namespace
+
+OpenMemory::OpenMemory() {
+  if (arena().open++ == 0) protect(arena(), PROT_READ | PROT_WRITE);
+}
+
+OpenMemory::~OpenMemory() {
+  if (--arena().open == 0) protect(arena(), PROT_NONE);
+}
+
+const Allocation* find_allocation(CUdeviceptr address) {
+  const auto& live = arena().live;
+  auto found = live.upper_bound(address);
+  if (found == live.begin()) return nullptr;
+  const Allocation& candidate = std::prev(found)->second;
+  return address - candidate.address < candidate.bytes ? &candidate : nullptr;
+}
+
+Place place_of(CUdeviceptr address, size_t bytes) {
+  if (arena().contains(address)) {
+    const Allocation* found = find_allocation(address);
+    bool inside = found && bytes <= found->bytes - (address - found->address);
+    return inside ? Place::kDevice : Place::kInvalid;
+  }
+  if (is_pinned(address, bytes)) return Place::kPinned;
+  return address ? Place::kPageable : Place::kInvalid;
+}
+
+CUdeviceptr forbidden_address(CUdeviceptr address) {
+  // The arena's last pages are never allocated in practice; the low bits keep the alignment.
+  return reinterpret_cast<CUdeviceptr>(arena().begin) + kReserved - 2 * arena().page +
+         address % arena().page;
+}
+
+CUresult allocate(size_t bytes, CUdeviceptr* address) {
+  if (!bytes) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = allocate_now(bytes, address);
+  if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
+  // Frees that wait in streams may give enough back.
+  if (CUresult error = wait_for_all()) return error;
+  return allocate_now(bytes, address);
+}
+
+void release(CUdeviceptr address) {
+  Arena& memory = arena();
+  const Allocation& freed = memory.live.at(address);
+  size_t length = memory.pages(freed.bytes);
+  char* range = memory.first_page(freed);
+  mmap(range, length, memory.open ? PROT_READ | PROT_WRITE : PROT_NONE,
+       MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, memory.empty_file, range - memory.begin);
+  memory.used[freed.device] -= length;
+  memory.live.erase(address);
+}
+
+void release_all(const Context* context) {
+  std::vector<CUdeviceptr> owned;
+  for (const auto& [address, made] : arena().live) {
+    if (made.context == context) owned.push_back(address);
+  }
+  for (CUdeviceptr address : owned) release(address);
+}
+
+void release_memory(Graph& graph) {
+  for (CUdeviceptr address : graph.memory) {
+    if (arena().live.count(address)) release(address);
+  }
+  graph.memory.clear();
+}
+
+}  // namespace emulation
+
+using namespace emulation;
+
+extern "C" {
+
+CUresult cuMemAlloc(CUdeviceptr* address, size_t bytes) {
+  return call(__func__, [&] {
+    if (CUresult error = check_unsafe_call()) return error;
+    return allocate(bytes, address);
+  });
+}
+
+CUresult cuMemFree(CUdeviceptr address) {
+  return call(__func__, [&] {
+    if (!address) return CUDA_SUCCESS;
+    if (CUresult error = check_unsafe_call()) return error;
+    if (CUresult error = mark_freeing(address)) return error;
+    // As the driver does, and what makes freeing memory in use safe.
+    CUresult result = wait_for_context(current_context());
+    release(address);
+    return result;
+  });
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr* address, size_t bytes, CUstream handle) {
+  return call(__func__, [&] {
+    Stream* stream = find_stream(handle);
+    if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+    if (CUresult error = check_legacy_use(stream)) return error;
+    if (CUresult error = allocate(bytes, address)) return error;
+    if (stream->capture) {
+      stream->capture->graph->memory.push_back(*address);
+      GraphNode node;
+      node.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+      return add_captured(stream, std::move(node));
+    }
+    enqueue(stream, [] { return CUDA_SUCCESS; });
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
+  return call(__func__, [&] {
+    Stream* stream = find_stream(handle);
+    if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+    if (!address) return CUDA_SUCCESS;
+    if (CUresult error = check_legacy_use(stream)) return error;
+    if (CUresult error = mark_freeing(address)) return error;
+    if (stream->capture) {
+      GraphNode node;
+      node.type = CU_GRAPH_NODE_TYPE_MEM_FREE;
+      return add_captured(stream, std::move(node));
+    }
+    enqueue(stream, [address] {
+      if (arena().live.count(address)) release(address);
+      return CUDA_SUCCESS;
+    });
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t bytes, CUmemoryPool pool,
+                                 CUstream handle) {
+  CUdevice device;
+  if (CUresult error = find_pool(pool, &device)) return error;
+  return cuMemAllocAsync(address, bytes, handle);
+}
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice device) {
+  return call(__func__, Needs::kInitialization, [&] {
+    if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+    *pool = pool_of(device);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice device) {
+  return cuDeviceGetDefaultMemPool(pool, device);
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute, void*) {
+  return call(__func__, Needs::kInitialization, [&] {
+    CUdevice device;
+    return find_pool(pool, &device);
+  });
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
+  return call(__func__, Needs::kInitialization, [&] {
+    CUdevice device;
+    if (CUresult error = find_pool(pool, &device)) return error;
+    if (attribute < CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
+      *static_cast<int*>(value) = 1;
+    } else {
+      *static_cast<cuuint64_t*>(value) =
+          attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD ? 0 : arena().used[device];
+    }
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t) {
+  return call(__func__, Needs::kInitialization, [&] {
+    CUdevice device;
+    return find_pool(pool, &device);
+  });
+}
+
+CUresult cuMemAllocHost(void** address, size_t bytes) {
+  return call(__func__, [&] { return allocate_pinned(address, bytes); });
+}
+
+CUresult cuMemHostAlloc(void** address, size_t bytes, unsigned) {
+  return call(__func__, [&] { return allocate_pinned(address, bytes); });
+}
+
+CUresult cuMemFreeHost(void* address) {
+  return call(__func__, [&] {
+    if (CUresult error = check_unsafe_call()) return error;
+    if (!arena().pinned.count(reinterpret_cast<CUdeviceptr>(address))) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = wait_for_context(current_context());
+    arena().pinned.erase(reinterpret_cast<CUdeviceptr>(address));
+    std::free(address);
+    return result;
+  });
+}
+
+CUresult cuMemHostRegister(void* address, size_t bytes, unsigned) {
+  return call(__func__, [&] {
+    if (!address || !bytes) return CUDA_ERROR_INVALID_VALUE;
+    if (is_pinned(reinterpret_cast<CUdeviceptr>(address), 1)) {
+      return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    }
+    arena().pinned[reinterpret_cast<CUdeviceptr>(address)] = bytes;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuMemHostUnregister(void* address) {
+  return call(__func__, [&] {
+    return arena().pinned.erase(reinterpret_cast<CUdeviceptr>(address))
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  });
+}
+
+CUresult cuMemHostGetDevicePointer(CUdeviceptr* device, void* address, unsigned) {
+  return call(__func__, [&] {
+    *device = reinterpret_cast<CUdeviceptr>(address);
+    return is_pinned(*device, 1) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  });
+}
+
+CUresult cuMemGetInfo(size_t* free, size_t* total) {
+  return call(__func__, [&] {
+    *total = state().memory_limit;
+    *free = *total - arena().used[current_context()->device];
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuMemGetAddressRange(CUdeviceptr* base, size_t* bytes, CUdeviceptr address) {
+  return call(__func__, [&] {
+    const Allocation* found = find_allocation(address);
+    if (!found) return CUDA_ERROR_NOT_FOUND;
+    if (base) *base = found->address;
+    if (bytes) *bytes = found->bytes;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr pointer) {
+  return call(__func__, [&] { return attribute_of(pointer, attribute, data); });
+}
+
+CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** data,
+                                CUdeviceptr pointer) {
+  return call(__func__, [&] {
+    for (unsigned i = 0; i < count; ++i) {
+      // A pointer that CUDA does not know has no attributes, and that is no error here.
+      if (attribute_of(pointer, attributes[i], data[i])) {
+        bool ordinal = attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
+        bool flag = attributes[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED ||
+                    attributes[i] == CU_POINTER_ATTRIBUTE_MAPPED;
+        bool word = ordinal || attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+        std::memset(data[i], ordinal ? 0xfe : 0, flag ? 1 : word ? 4 : 8);
+        if (ordinal) *static_cast<int*>(data[i]) = -2;
+      }
+    }
+    return CUDA_SUCCESS;
+  });
+}
+
+}  // extern "C"

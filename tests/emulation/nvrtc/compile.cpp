@@ -1,0 +1,214 @@
+#include "nvrtc/compile.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "nvrtc/translate.h"
+
+namespace emulation {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kPrelude[] =
+#include "nvrtc/prelude.inc"
+    ;
+constexpr char kTable[] =
+#include "nvrtc/table.inc"
+    ;
+constexpr char kSourceBegins[] = "struct opwright_source_begins;\n";
+
+std::string read_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream content;
+  content << file.rdbuf();
+  return content.str();
+}
+
+void write_file(const fs::path& path, const std::string& content) {
+  fs::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary) << content;
+}
+
+uint64_t hash(const std::string& text, uint64_t value) {
+  for (unsigned char c : text) value = (value ^ c) * 0x100000001b3u;
+  return value;
+}
+
+/// Runs the compiler; what it says goes into the file.
+bool run(const std::vector<std::string>& command, const fs::path& log) {
+  std::vector<char*> arguments, variables;
+  for (const std::string& argument : command) {
+    arguments.push_back(const_cast<char*>(argument.c_str()));
+  }
+  arguments.push_back(nullptr);
+  // A sanitizer that is loaded into this process is none of the compiler's.
+  for (char** variable = environ; *variable; ++variable) {
+    if (std::strncmp(*variable, "LD_PRELOAD=", 11)) variables.push_back(*variable);
+  }
+  variables.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 2, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  pid_t child;
+  int failed =
+      posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), variables.data());
+  posix_spawn_file_actions_destroy(&actions);
+  if (failed) {
+    write_file(log, "cannot start " + command[0] + ": " + std::strerror(failed) +
+                        " (apt-get install g++)\n");
+    return false;
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/// A folder that disappears with this object.
+class WorkFolder {
+ public:
+  WorkFolder() {
+    std::string pattern = fs::temp_directory_path() / "opwright-nvrtc-XXXXXX";
+    if (mkdtemp(pattern.data())) path_ = pattern;
+  }
+  ~WorkFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  WorkFolder(const WorkFolder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+/// Where the compilation of this request is kept; empty where its headers lie outside of it.
+fs::path kept_file(const Request& request) {
+  std::string key = std::string(kPrelude) + kTable + request.source + '\0' + request.name;
+  for (const std::string& option : request.options) {
+    if (option.compare(0, 2, "-I") == 0 && request.source.find("#include") != std::string::npos) {
+      return {};
+    }
+    key += '\0' + option;
+  }
+  for (const Header& header : request.headers) key += '\0' + header.name + '\0' + header.content;
+  for (const std::string& expression : request.expressions) key += '\0' + expression;
+  key += std::to_string(request.architecture);
+  char name[40];
+  std::snprintf(name, sizeof(name), "%016lx%016lx.so",
+                static_cast<unsigned long>(hash(key, 0xcbf29ce484222325u)),
+                static_cast<unsigned long>(hash(key, 0x9e3779b97f4a7c15u)));
+  return fs::temp_directory_path() / ("opwright-nvrtc-" + std::to_string(getuid())) / name;
+}
+
+std::vector<std::string> language(const Request& request) {
+  std::vector<std::string> options = {"-std=c++17"};
+  for (const std::string& option : request.options) options.push_back(option);
+  return options;
+}
+
+std::string entry(const std::string& name, const std::string& threads) {
+  return "opwright_kernel<opwright_unpointer<decltype(&" + name + ")>::type>::entry<&" + name +
+         ">(\"" + name + "\", " + threads + "),\n";
+}
+
+/// The whole program, from the prelude and the source after preprocessing.
+std::string program(const Request& request, const std::string& preprocessed) {
+  size_t begin = preprocessed.find(kSourceBegins);
+  Translation translation = translate(preprocessed.substr(begin));
+  std::string text = preprocessed.substr(0, begin) + translation.source + kTable +
+                     "static const opwright_entry opwright_entries[] = {\n";
+  for (const KernelName& kernel : translation.kernels) {
+    text += entry(kernel.name, kernel.max_threads);
+  }
+  for (const std::string& expression : request.expressions) {
+    bool known = false;
+    for (const KernelName& kernel : translation.kernels) known |= kernel.name == expression;
+    if (!known) text += entry(expression, "1024");
+  }
+  return text +
+         "{}};\nextern \"C\" const opwright_table opwright_kernel_table = "
+         "{opwright_entries, sizeof(opwright_entries) / sizeof(opwright_entries[0]) - 1, "
+         "&opwright_block, " +
+         (translation.collective ? "1" : "0") + "};\n";
+}
+
+}  // namespace
+
+CompiledLibrary compile(const Request& request) {
+  CompiledLibrary result;
+  fs::path kept = kept_file(request);
+  if (!kept.empty() && fs::exists(kept)) {
+    result.bytes = read_file(kept);
+    result.succeeded = true;
+    return result;
+  }
+  WorkFolder folder;
+  fs::path source = folder.path() / "source.cu", whole = folder.path() / "whole.ii",
+           translated = folder.path() / "translated.cpp", library = folder.path() / "library.so",
+           log = folder.path() / "log";
+  for (const Header& header : request.headers) {
+    write_file(folder.path() / "include" / header.name, header.content);
+  }
+  std::string architecture = std::to_string(request.architecture);
+  write_file(source, "#define __CUDA_ARCH__ " + architecture + "0\n" + kPrelude + kSourceBegins +
+                         "#line 1 \"" + request.name + "\"\n" + request.source + "\n");
+  std::vector<std::string> preprocess = {"g++", "-x", "c++", "-E", "-undef", "-w"};
+  for (const std::string& option : language(request)) preprocess.push_back(option);
+  preprocess.insert(preprocess.end(), {"-I", folder.path() / "include", source, "-o", whole});
+  bool done = run(preprocess, log);
+  if (done) {
+    write_file(translated, program(request, read_file(whole)));
+    done = run({"g++",
+                "-x",
+                "c++",
+                "-std=gnu++17",
+                "-w",
+                "-O1",
+                "-fPIC",
+                "-shared",
+                "-fno-semantic-interposition",
+                "-fno-exceptions",
+                "-fno-rtti",
+                "-fno-threadsafe-statics",
+                "-fno-strict-aliasing",
+                "-fwrapv",
+                "-ffp-contract=off",
+                "-fmax-errors=20",
+                "-D__shared__=static",
+                "-Wl,-Bsymbolic",
+                "-nodefaultlibs",
+                translated,
+                "-o",
+                library,
+                "-lm",
+                "-lc",
+                "-lgcc"},
+               log);
+  }
+  result.log = read_file(log);
+  result.succeeded = done;
+  if (!done) return result;
+  result.bytes = read_file(library);
+  if (!kept.empty()) {
+    // Another process may keep the same file at this moment.
+    fs::path fresh = kept;
+    fresh += "." + std::to_string(getpid());
+    write_file(fresh, result.bytes);
+    fs::rename(fresh, kept);
+  }
+  return result;
+}
+
+}  // namespace emulation
