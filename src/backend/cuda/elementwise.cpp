@@ -132,12 +132,18 @@ class Writer {
     return names;
   }
 
-  /// A loop over the elements from `first` on, which is an element of the innermost axis's begin.
+  /// A loop over the elements from `first` on; `hoisted`: along the presumed axes, with the scalars
+  /// already read.
   void each_element(const Broadcast::Axes& axes, bool hoisted, std::string_view first = "0") {
     const std::vector<std::string> names = variables(axes.extents.size());
     text_ += str("for (Index i = ", first, " + first_index(); i < count; i += index_step()) {\n");
     if (!hoisted || rank_ > 1) text_ += source_.decompose("i", names, axes.extents);
-    compute_at([&](int input) { return source_.offset(names, axes.strides[input]); }, "i", hoisted);
+    compute_at(
+        [&](int input) {
+          if (hoisted && is_dense(input)) return std::string("i");
+          return source_.offset(names, axes.strides[input]);
+        },
+        "i", hoisted);
     text_ += "}\n";
   }
 

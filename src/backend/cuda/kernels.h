@@ -37,6 +37,7 @@ const KernelEntry* find_entry(std::string_view kind);
 
 // One function per kind of operator, defined in the file of that name and listed in kernels.cpp.
 KernelEntry pointwise_kernels();
+KernelEntry reduce_kernels();
 KernelEntry reformat_kernels();
 
 }  // namespace opwright::cuda

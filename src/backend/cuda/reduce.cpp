@@ -1,0 +1,239 @@
+#include "operators/reduce.h"
+
+#include <algorithm>
+
+#include "backend/candidates.h"
+#include "backend/cuda/kernels.h"
+#include "backend/cuda/reduce_functions.h"
+#include "backend/cuda/source.h"
+#include "base/error.h"
+#include "base/types.h"
+
+namespace opwright::cuda {
+namespace {
+
+constexpr int kThreads = 256, kWarp = 32;
+/// Threads of a warp that read neighbouring rows when the innermost axis is kept.
+constexpr int kColumns = 32;
+/// Elements from which on more than one way is worth trying.
+constexpr int64_t kManyElements = 1 << 14;
+
+/// The axes of the input, neighbours of one kind merged, axes of extent 1 dropped.
+struct ReduceAxes {
+  SymShape kept, kept_strides, reduced, reduced_strides;
+  bool inner_is_reduced = true;
+  Expr outputs = 1, count = 1;  ///< of outputs, and of elements that each is made of
+};
+
+ReduceAxes analyze(const SymShape& dims, int64_t mask) {
+  struct Axis {
+    Expr extent;
+    bool reduced;
+  };
+  std::vector<Axis> axes;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] == Expr(1)) continue;
+    const bool reduced = mask >> i & 1;
+    if (!axes.empty() && axes.back().reduced == reduced)
+      axes.back().extent = axes.back().extent * dims[i];
+    else
+      axes.push_back({dims[i], reduced});
+  }
+  ReduceAxes result;
+  if (!axes.empty()) result.inner_is_reduced = axes.back().reduced;
+  Expr stride = 1;
+  for (size_t i = axes.size(); i-- > 0; stride = stride * axes[i].extent) {
+    SymShape& extents = axes[i].reduced ? result.reduced : result.kept;
+    SymShape& strides = axes[i].reduced ? result.reduced_strides : result.kept_strides;
+    extents.insert(extents.begin(), axes[i].extent);
+    strides.insert(strides.begin(), stride);
+  }
+  result.outputs = numel(result.kept);
+  result.count = numel(result.reduced);
+  return result;
+}
+
+int vector_width(DataType type) { return std::min(8, 128 / bits(type)); }
+
+std::vector<std::string> variables(char prefix, size_t count) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < count; ++i) names.push_back(prefix + std::to_string(i));
+  return names;
+}
+
+/// A block has teams of `lanes` threads, each of which reduces to one output. Where the innermost
+/// axis is reduced the lanes are neighbours, else the teams are, so that either way neighbouring
+/// threads read neighbouring elements.
+class Writer {
+ public:
+  Writer(const Reduce& op, const KernelArgs& args)
+      : source_("reduce", args),
+        input_(args.inputs[0].type.dtype),
+        output_(args.outputs[0].type.dtype),
+        axes_(analyze(source_.dims(0), op.params().axes)),
+        lanes_(static_cast<int>(args.candidate->tactic)),
+        threads_(axes_.inner_is_reduced ? std::max(kThreads, lanes_)
+                                        : std::max(kThreads, lanes_ * kColumns)),
+        teams_(threads_ / lanes_) {
+    source_.add_declarations(reduce_functions(op.params().op, input_, output_));
+  }
+
+  GeneratedKernel write() {
+    const bool by_rows = axes_.inner_is_reduced;
+    const std::string divided = str(" / ", by_rows ? lanes_ : teams_);
+    const std::string rest = str(" % ", by_rows ? lanes_ : teams_);
+    text_ = str("const Index outputs = ", source_.value(axes_.outputs),
+                ", count = ", source_.value(axes_.count), ";\n");
+    text_ += str("const int team = (int)threadIdx.x", by_rows ? divided : rest,
+                 ", lane = (int)threadIdx.x", by_rows ? rest : divided, ";\n");
+    if (by_rows) text_ += str("const bool aligned = ", alignment_test(), ";\n");
+    // The same for all threads of a block, which wait for each other.
+    text_ += str("for (Index first = (Index)blockIdx.x * ", teams_,
+                 "; first < outputs; first += (Index)gridDim.x * ", teams_, ") {\n",
+                 "const Index output = first + team;\n", "Total total = neutral();\n",
+                 "if (output < outputs) {\n");
+    const std::vector<std::string> kept = variables('k', axes_.kept.size());
+    text_ += source_.decompose("output", kept, axes_.kept);
+    text_ += str("const ", storage_type(input_), "* const from = in0 + (",
+                 source_.offset(kept, axes_.kept_strides), ");\n");
+    if (by_rows) vectors();
+    elements();
+    text_ += "}\n";
+    join();
+    text_ += str("if (lane == 0 && output < outputs) out0[output] = store<", storage_type(output_),
+                 ">(finish(total, count));\n}\n");
+    return source_.finish(text_, blocks_for(axes_.outputs, teams_), threads_);
+  }
+
+ private:
+  /// Whether a row has neighbours to take together; several rows only where each begins aligned.
+  std::string alignment_test() {
+    const int width = vector_width(input_);
+    std::string test = str("is_aligned<", storage_type(input_), ", ", width, ">(in0)");
+    if (axes_.kept.empty() && axes_.reduced.size() < 2) return test;
+    const Expr inner = axes_.reduced.empty() ? Expr(1) : axes_.reduced.back();
+    return str(source_.value(inner), " % ", width, " == 0 && ", test);
+  }
+
+  void vectors() {
+    const int width = vector_width(input_);
+    SymShape extents = axes_.reduced, strides = axes_.reduced_strides;
+    if (extents.size() > 1) extents.back() = floor_div(extents.back(), Expr(width));
+    if (!strides.empty()) strides.back() = Expr(width);
+    const std::vector<std::string> names = variables('v', extents.size());
+    const std::string pack = str("Pack<", storage_type(input_), ", ", width, ">");
+    text_ += str("const Index vectors = aligned ? count / ", width, " : 0;\n",
+                 "#pragma unroll 4\n"
+                 "for (Index i = lane; i < vectors; i += ",
+                 lanes_, ") {\n", source_.decompose("i", names, extents));
+    text_ +=
+        str("const ", pack, " pack = *(const ", pack, "*)(from + ", source_.offset(names, strides),
+            ");\n", "Value values[", width, "];\n", "#pragma unroll\nfor (int k = 0; k < ", width,
+            "; ++k) values[k] = load(pack.at[k]);\n",
+            // In pairs, which rounds less often.
+            "#pragma unroll\nfor (int half = ", width / 2, "; half > 0; half /= 2)\n",
+            "#pragma unroll\nfor (int k = 0; k < half; ++k) ",
+            "values[k] = combine(values[k], values[k + half]);\n", "add(total, values[0]);\n}\n");
+  }
+
+  /// What vectors left over, which is all where they cannot be used.
+  void elements() {
+    const std::vector<std::string> names = variables('e', axes_.reduced.size());
+    const std::string first =
+        axes_.inner_is_reduced ? str("vectors * ", vector_width(input_), " + lane") : "lane";
+    text_ += str("#pragma unroll 4\nfor (Index i = ", first, "; i < count; i += ", lanes_, ") {\n",
+                 source_.decompose("i", names, axes_.reduced), "add(total, load(from[",
+                 source_.offset(names, axes_.reduced_strides), "]));\n}\n");
+  }
+
+  /// Merges the totals of a team into its lane 0.
+  void join() {
+    if (lanes_ == 1) return;
+    if (!axes_.inner_is_reduced) {
+      text_ += str("__shared__ Total totals[", threads_, "];\n",
+                   "__syncthreads();\n"
+                   "totals[threadIdx.x] = total;\n"
+                   "__syncthreads();\n",
+                   "for (int half = ", lanes_ / 2, "; half > 0; half /= 2) {\n",
+                   "if (lane < half) merge(totals[threadIdx.x], totals[threadIdx.x + half * ",
+                   teams_, "]);\n__syncthreads();\n}\ntotal = totals[threadIdx.x];\n");
+      return;
+    }
+    const auto within_warp = [&](int lanes) {
+      text_ += str("#pragma unroll\nfor (int half = ", lanes / 2,
+                   "; half > 0; half /= 2) merge(total, exchange(total, half));\n");
+    };
+    within_warp(std::min(lanes_, kWarp));
+    if (lanes_ <= kWarp) return;
+    const int warps = lanes_ / kWarp;
+    text_ += str("__shared__ Total totals[", warps, "];\n",
+                 "__syncthreads();\n"
+                 "if (lane % 32 == 0) totals[lane / 32] = total;\n"
+                 "__syncthreads();\n"
+                 "if (lane < 32) {\n"
+                 "total = lane < ",
+                 warps, " ? totals[lane] : neutral();\n");
+    within_warp(kWarp);
+    text_ += "}\n";
+  }
+
+  KernelSource source_;
+  const DataType input_, output_;
+  const ReduceAxes axes_;
+  const int lanes_, threads_, teams_;
+  std::string text_;
+};
+
+/// Sizes of teams that are worth trying, the best guess first.
+std::vector<int> team_sizes(const Reduce& op, const PortDesc& input) {
+  const ReduceAxes axes = analyze(sym_shape(input.opt), op.params().axes);
+  const int64_t count = axes.count.constant(), outputs = axes.outputs.constant();
+  std::vector<int> sizes;
+  if (axes.inner_is_reduced) {
+    if (count >= 4096) sizes.push_back(outputs < 128 ? 1024 : 256);
+    if (count >= 32 && count < 16384) sizes.push_back(kWarp);
+    if (count >= 4096) sizes.push_back(outputs < 128 ? 256 : 1024);
+    if (count >= 4 && count < 256) sizes.push_back(8);
+    if (count < 32) sizes.push_back(1);
+  } else {
+    // With few outputs only more threads for each of them fill the device.
+    if (count >= 256 && outputs < (1 << 16)) sizes.push_back(32);
+    if (count >= 8 && outputs < (1 << 20)) sizes.push_back(8);
+    if (count < 256 || outputs >= (1 << 14)) sizes.push_back(1);
+  }
+  if (count * outputs < kManyElements) sizes.resize(1);
+  return sizes;
+}
+
+std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {
+  const PortDesc& input = query.inputs[0];
+  std::vector<Candidate> types = {linear_candidate(query, {})};
+  add_lower_precisions(query, input, types);
+  // The output is smaller than the input; it may be as precise or follow the input.
+  for (size_t i = types.size(); i-- > 0;) {
+    if (types[i].inputs[0].dtype == types[i].outputs[0].dtype) continue;
+    Candidate candidate = types[i];
+    candidate.outputs[0].dtype = candidate.inputs[0].dtype;
+    types.push_back(std::move(candidate));
+  }
+  std::vector<Candidate> result;
+  for (const Candidate& type : types) {
+    for (const int lanes : team_sizes(static_cast<const Reduce&>(op), input)) {
+      result.push_back(type);
+      result.back().tactic = lanes;
+      result.back().tactic_name =
+          lanes == 1 ? "a thread per output" : str(lanes, " threads per output");
+    }
+  }
+  return result;
+}
+
+std::optional<GeneratedKernel> generate(const Operator& op, const KernelArgs& args) {
+  return Writer(static_cast<const Reduce&>(op), args).write();
+}
+
+}  // namespace
+
+KernelEntry reduce_kernels() { return {candidates, generate, nullptr}; }
+
+}  // namespace opwright::cuda
