@@ -6,11 +6,20 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "network/operator.h"
 
 namespace opwright {
 
 struct FusedActivation;
+
+/// Work failed in a way that the device's context does not survive (an illegal address, a trap):
+/// nothing in this process can use the device any more.
+class DeviceLostError final : public Error {
+ public:
+  explicit DeviceLostError(const std::string& message)
+      : Error(ErrorCode::kFAILED_EXECUTION, message) {}
+};
 
 /// A point in the order of a queue, recorded anew as often as wanted.
 class Event {
@@ -101,7 +110,11 @@ class Device {
   virtual void copy(void* to, const void* from, size_t bytes, Queue queue) const = 0;
   /// Returns once the queue has done all that it was given. Throws Error for work that failed.
   virtual void synchronize(Queue queue) const = 0;
-  virtual std::unique_ptr<Event> make_event() const = 0;
+  /// Throws Error unless the device can work in that order: a stream of another device, or one that
+  /// is destroyed.
+  virtual void check_queue(Queue queue) const { (void)queue; }
+  /// One that is not timed costs the device less, and milliseconds_since() is not to be asked then.
+  virtual std::unique_ptr<Event> make_event(bool is_timed = true) const = 0;
   /// Throws Error that begins with `what` unless the device can use all of the memory.
   virtual void check_address(const void* address, size_t bytes, std::string_view what) const {
     (void)address, (void)bytes, (void)what;

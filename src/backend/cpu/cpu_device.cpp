@@ -149,7 +149,7 @@ void CpuDevice::copy(void* to, const void* from, size_t bytes, Queue) const {
 
 void CpuDevice::synchronize(Queue) const {}
 
-std::unique_ptr<Event> CpuDevice::make_event() const { return std::make_unique<CpuEvent>(); }
+std::unique_ptr<Event> CpuDevice::make_event(bool) const { return std::make_unique<CpuEvent>(); }
 
 std::vector<Candidate> CpuDevice::candidates(const Operator& op,
                                              const CandidateQuery& query) const {

@@ -23,7 +23,7 @@ class CpuDevice final : public Device {
   void free(void* memory) const noexcept override;
   void copy(void* to, const void* from, size_t bytes, Queue queue) const override;
   void synchronize(Queue queue) const override;
-  std::unique_ptr<Event> make_event() const override;
+  std::unique_ptr<Event> make_event(bool is_timed) const override;
   std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) const override;
   std::unique_ptr<Kernel> make_kernel(const Operator& op, const KernelArgs& args) const override;
   bool can_fuse(const FusedActivation& activation) const override;

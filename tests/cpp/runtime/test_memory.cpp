@@ -24,7 +24,7 @@ class CountingDevice final : public Device {
   }
   void copy(void*, const void*, size_t, Queue) const override {}
   void synchronize(Queue) const override {}
-  std::unique_ptr<Event> make_event() const override { return nullptr; }
+  std::unique_ptr<Event> make_event(bool) const override { return nullptr; }
   std::vector<Candidate> candidates(const Operator&, const CandidateQuery&) const override {
     return {};
   }

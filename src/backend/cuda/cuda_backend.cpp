@@ -1,0 +1,78 @@
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "backend/cuda/cuda_device.h"
+#include "backend/cuda/driver.h"
+#include "backend/gpu_backend.h"
+
+namespace opwright::cuda {
+namespace {
+
+class CudaBackend final : public GpuBackend {
+ public:
+  std::string obstacle() const override { return driver().obstacle; }
+
+  int device_count() const override {
+    int count = 0;
+    if (obstacle().empty())
+      check(driver().cuDeviceGetCount(&count), "asking for the number of GPUs");
+    return count;
+  }
+
+  const Device& device(int ordinal) const override {
+    const int count = device_count();
+    require(ordinal >= -1 && ordinal < count, "GPU ", ordinal, " was asked for, and there ",
+            count == 1 ? "is 1" : str("are ", count), ", numbered from 0");
+    CUcontext context = nullptr;
+    check(driver().cuCtxGetCurrent(&context), "asking for the current CUDA context");
+    CUdevice current = -1;
+    if (context != nullptr)
+      check(driver().cuCtxGetDevice(&current), "asking for the current CUDA device");
+    if (ordinal == -1) ordinal = context != nullptr ? ordinal_of(current) : 0;
+    if (context == nullptr || ordinal_of(current) != ordinal) context = primary_context(ordinal);
+    return device(ordinal, context);
+  }
+
+ private:
+  static int ordinal_of(CUdevice device) { return static_cast<int>(device); }
+
+  /// Retained once for the rest of the process.
+  CUcontext primary_context(int ordinal) const {
+    const std::lock_guard lock(mutex_);
+    CUcontext& context = primary_[ordinal];
+    if (context != nullptr) return context;
+    CUdevice device = 0;
+    check(driver().cuDeviceGet(&device, ordinal), "asking for GPU ", ordinal);
+    check(driver().cuDevicePrimaryCtxRetain(&context, device), "starting GPU ", ordinal);
+    return context;
+  }
+
+  const Device& device(int ordinal, CUcontext context) const {
+    check(driver().cuCtxPushCurrent(context), "making the context of GPU ", ordinal, " current");
+    const std::unique_ptr<const void, void (*)(const void*)> pop(context, [](const void*) {
+      CUcontext popped = nullptr;
+      driver().cuCtxPopCurrent(&popped);
+    });
+    // The address of a context that is destroyed may be that of a later one.
+    unsigned long long id = 0;
+    check(driver().cuCtxGetId(context, &id), "asking for the context of GPU ", ordinal);
+    const std::lock_guard lock(mutex_);
+    std::unique_ptr<const CudaDevice>& device = devices_[id];
+    if (device == nullptr) device = std::make_unique<const CudaDevice>(ordinal, context);
+    return *device;
+  }
+
+  mutable std::mutex mutex_;
+  mutable std::map<int, CUcontext> primary_;
+  mutable std::map<unsigned long long, std::unique_ptr<const CudaDevice>> devices_;
+};
+
+}  // namespace
+}  // namespace opwright::cuda
+
+extern "C" const opwright::GpuBackend* opwright_gpu_backend() {
+  // Never destroyed: memory may be freed until the end.
+  static const auto* backend = new opwright::cuda::CudaBackend;
+  return backend;
+}

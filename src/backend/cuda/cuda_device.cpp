@@ -1,0 +1,190 @@
+#include "backend/cuda/cuda_device.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "backend/cuda/events.h"
+#include "backend/cuda/kernels.h"
+#include "backend/cuda/relaxed_capture.h"
+#include "network/domain_guard.h"
+
+namespace opwright::cuda {
+namespace {
+
+std::string device_name(CUdevice device) {
+  std::array<char, 256> name{};
+  check(driver().cuDeviceGetName(name.data(), name.size(), device), "asking for the GPU's name");
+  return name.data();
+}
+
+/// The number in "sm_90a" or "compute_90", and what follows it; 0 where it is neither.
+struct Target {
+  bool is_virtual = false;  ///< PTX, which newer architectures compile
+  int number = 0;
+  std::string_view suffix;
+};
+
+Target parse_target(std::string_view text) {
+  Target target;
+  target.is_virtual = text.starts_with("compute_");
+  if (!target.is_virtual && !text.starts_with("sm_")) return target;
+  text.remove_prefix(text.find('_') + 1);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), target.number);
+  target.suffix = text.substr(static_cast<size_t>(end - text.data()));
+  return target;
+}
+
+}  // namespace
+
+CudaDevice::CudaDevice(int ordinal, CUcontext context) : ordinal_(ordinal), context_(context) {
+  check(driver().cuDeviceGet(&device_, ordinal), "asking for GPU ", ordinal);
+  capability_ = {attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+                 attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)};
+  max_shared_memory_ = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  has_pools_ = attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) != 0;
+  name_ = device_name(device_);
+  size_t memory = 0;
+  check(driver().cuDeviceTotalMem(&memory, device_), "asking for the GPU's memory");
+  constexpr double kGiB = 1 << 30;
+  identity_ =
+      str(name_, ", ", architecture(), ", ", attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+          " multiprocessors, ", attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE) / 1000, " MHz, memory ",
+          static_cast<int>(static_cast<double>(memory) / kGiB + 0.5), " GiB at ",
+          attribute(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) / 1000, " MHz, CUDA driver ",
+          driver().version / 1000, ".", driver().version % 1000 / 10);
+  // Neither waits for the default stream nor is waited for.
+  for (CUstream* stream : {&memory_stream_, &timing_stream_})
+    check(driver().cuStreamCreate(stream, CU_STREAM_NON_BLOCKING), "making a stream on ", name_);
+  if (has_pools_) set_up_pool();
+}
+
+int CudaDevice::attribute(CUdevice_attribute which) const {
+  int value = 0;
+  check(driver().cuDeviceGetAttribute(&value, which, device_), "asking for properties of GPU ",
+        ordinal_);
+  return value;
+}
+
+std::string CudaDevice::architecture() const {
+  return str("sm_", capability_.major, capability_.minor);
+}
+
+bool CudaDevice::runs(std::string_view text) const {
+  const Target target = parse_target(text);
+  if (target.number == 0) return false;
+  const int own = 10 * capability_.major + capability_.minor;
+  // "sm_90a" has what later ones need not have; "sm_100f" runs on its family.
+  if (target.suffix == "a") return target.number == own;
+  if (!target.suffix.empty() && target.suffix != "f") return false;
+  if (target.is_virtual && target.suffix.empty()) return target.number <= own;
+  return target.number / 10 == capability_.major && target.number <= own;
+}
+
+void* CudaDevice::enter() const {
+  CUcontext current = nullptr;
+  check(driver().cuCtxGetCurrent(&current), "asking for the current CUDA context");
+  if (current == context_) return nullptr;
+  check(driver().cuCtxPushCurrent(context_), "making the context of ", name_, " current");
+  return context_;
+}
+
+void CudaDevice::leave(void* entered) const noexcept {
+  CUcontext popped = nullptr;
+  if (entered != nullptr) driver().cuCtxPopCurrent(&popped);
+}
+
+void CudaDevice::synchronize(Queue queue) const {
+  const DeviceScope scope(*this);
+  check(driver().cuStreamSynchronize(static_cast<CUstream>(queue)), "work on ", name_, " failed");
+}
+
+void CudaDevice::check_queue(Queue queue) const {
+  const DeviceScope scope(*this);
+  CUcontext context = nullptr;
+  const CUresult result = driver().cuStreamGetCtx(static_cast<CUstream>(queue), &context);
+  if (is_lost(result) && result != CUDA_ERROR_CONTEXT_IS_DESTROYED)
+    fail_cuda(result, "asking for a stream's context");
+  require(result == CUDA_SUCCESS, "the stream ", queue, " is no CUDA stream, or is destroyed (",
+          describe(result), "); pass the handle of a stream that lives until its work is done");
+  if (context == context_) return;
+  CUdevice device = 0;
+  check(driver().cuCtxPushCurrent(context), "making the context of a stream current");
+  const CUresult found = driver().cuCtxGetDevice(&device);
+  CUcontext popped = nullptr;
+  driver().cuCtxPopCurrent(&popped);
+  check(found, "asking for the GPU of a stream");
+  require(device == device_, "the stream ", queue, " is one of ", device_name(device),
+          " (another GPU), and the engine is on GPU ", ordinal_, ", ", name_,
+          "; make the stream while that GPU is the current one");
+  fail("the stream ", queue, " belongs to another CUDA context on ", name_,
+       " than the engine; load the engine while the stream's context is the current one");
+}
+
+std::unique_ptr<Event> CudaDevice::make_event(bool is_timed) const {
+  const DeviceScope scope(*this);
+  return std::make_unique<CudaEvent>(is_timed);
+}
+
+std::shared_ptr<const DeviceFunction> CudaDevice::load_function(const CodeObject& code,
+                                                                const std::string& name) const {
+  const DeviceScope scope(*this);
+  const RelaxedCapture relaxed;
+  return find_function(modules_.load(*this, code), code, name);
+}
+
+bool CudaDevice::is_capturing(Queue queue) const {
+  const DeviceScope scope(*this);
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult result = driver().cuStreamIsCapturing(static_cast<CUstream>(queue), &status);
+  // The default stream while another that waits for it is captured: it cannot be used then.
+  if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+    fail(
+        "the default stream cannot be used while a stream that is not non-blocking is captured; "
+        "pass a stream of your own");
+  check(result, "asking whether a stream is captured");
+  return status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+std::vector<Candidate> CudaDevice::candidates(const Operator& op,
+                                              const CandidateQuery& query) const {
+  const KernelEntry* entry = find_entry(op.kind());
+  return entry != nullptr ? entry->candidates(op, query) : std::vector<Candidate>();
+}
+
+std::unique_ptr<Kernel> CudaDevice::make_kernel(const Operator& op, const KernelArgs& args) const {
+  const KernelEntry* entry = find_entry(op.kind());
+  if (entry == nullptr)
+    fail_with(ErrorCode::kUNSUPPORTED_STATE, "Layer '", args.layer, "': ", name_,
+              " has no kernel for ", op.kind(), ".");
+  return entry->make(op, args);
+}
+
+double CudaDevice::time(Kernel& kernel, void const* const* inputs, void* const* outputs,
+                        void* workspace, int iterations) const {
+  const DeviceScope scope(*this);
+  const std::lock_guard lock(timing_mutex_);
+  const Queue queue = timing_stream_;
+  const DomainGuard guard(kernel.domain(), queue);
+  CudaEvent begin(true), end(true);
+  const auto milliseconds = [&](int runs) {
+    begin.record(queue);
+    for (int run = 0; run < runs; ++run) kernel.enqueue(inputs, outputs, workspace, queue);
+    end.record(queue);
+    end.synchronize();
+    return static_cast<double>(end.milliseconds_since(begin)) / runs;
+  };
+  milliseconds(1);
+  // What the host needs to give a short kernel to the GPU is not the kernel's time: with several,
+  // the host is ahead. Callbacks are timed with what they do on the host.
+  constexpr double kShort = 0.02;
+  constexpr int kBatch = 20;
+  const int runs = kernel.domain() == nullptr && milliseconds(1) < kShort ? kBatch : 1;
+  std::vector<double> times(static_cast<size_t>(std::max(iterations, 1)));
+  for (double& time : times) time = milliseconds(runs);
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
+}  // namespace opwright::cuda

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/driver.h"
+#include "backend/cuda/modules.h"
+#include "backend/device.h"
+
+namespace opwright::cuda {
+
+/// The generation of a GPU: 9.0 is sm_90.
+struct ComputeCapability {
+  int major = 0, minor = 0;
+};
+
+/// A GPU, through one CUDA context on it. Queues are streams of that context; null is its legacy
+/// default stream.
+class CudaDevice final : public Device {
+ public:
+  /// `context` is the calling thread's current one.
+  CudaDevice(int ordinal, CUcontext context);
+
+  DeviceType type() const override { return DeviceType::kGPU; }
+  int ordinal() const override { return ordinal_; }
+  std::string identity() const override { return identity_; }
+  std::string architecture() const override;
+  bool runs(std::string_view target) const override;
+
+  void* enter() const override;
+  void leave(void* entered) const noexcept override;
+
+  void* allocate(size_t bytes) const override;
+  void free(void* memory) const noexcept override;
+  void* allocate_host(size_t bytes) const override;
+  void free_host(void* memory) const noexcept override;
+  void copy(void* to, const void* from, size_t bytes, Queue queue) const override;
+  void synchronize(Queue queue) const override;
+  void check_queue(Queue queue) const override;
+  std::unique_ptr<Event> make_event(bool is_timed) const override;
+  void check_address(const void* address, size_t bytes, std::string_view what) const override;
+
+  std::shared_ptr<const DeviceFunction> load_function(const CodeObject& code,
+                                                      const std::string& name) const override;
+  bool is_capturing(Queue queue) const override;
+
+  std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) const override;
+  std::unique_ptr<Kernel> make_kernel(const Operator& op, const KernelArgs& args) const override;
+  std::vector<TensorFormat> formats(int) const override { return {}; }
+  double time(Kernel& kernel, void const* const* inputs, void* const* outputs, void* workspace,
+              int iterations) const override;
+
+  ComputeCapability capability() const { return capability_; }
+  const std::string& name() const { return name_; }
+  /// Bytes per block, static and dynamic together.
+  int max_shared_memory() const { return max_shared_memory_; }
+
+ private:
+  int attribute(CUdevice_attribute which) const;
+  void set_up_pool() const;
+  void free_all(std::vector<CUdeviceptr>& memory) const;
+
+  const int ordinal_;
+  const CUcontext context_;
+  CUdevice device_ = 0;
+  ComputeCapability capability_;
+  std::string name_, identity_;
+  int max_shared_memory_ = 0;
+  bool has_pools_ = false;
+  CUstream memory_stream_ = nullptr;  ///< orders what the memory pool does
+  CUstream timing_stream_ = nullptr;
+  mutable std::mutex timing_mutex_;  ///< one at a time, or they slow each other down
+  mutable std::mutex unused_mutex_;
+  mutable std::vector<CUdeviceptr> unused_;  ///< to be freed when no capture is in the way
+  mutable ModuleCache modules_;
+};
+
+}  // namespace opwright::cuda

@@ -1,0 +1,181 @@
+#include <algorithm>
+#include <array>
+
+#include "backend/cuda/cuda_device.h"
+#include "backend/cuda/relaxed_capture.h"
+
+namespace opwright::cuda {
+namespace {
+
+CUdeviceptr to_device(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
+
+/// Ordinary host memory: CUDA knows nothing of it.
+bool is_pageable(const void* memory) {
+  unsigned type = 0;
+  const CUresult result =
+      driver().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, to_device(memory));
+  if (result == CUDA_ERROR_INVALID_VALUE) return true;
+  check(result, "asking where memory is");
+  return false;
+}
+
+bool is_capture_error(CUresult result) {
+  return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+         result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+}
+
+/// What CUDA knows of the memory at an address.
+struct Memory {
+  bool is_known = false;   ///< else it is ordinary host memory
+  CUdeviceptr usable = 0;  ///< where the current context sees it; 0: nowhere
+  int ordinal = -1;        ///< of the GPU that it is on
+  CUdeviceptr end = 0;     ///< of its allocation
+};
+
+Memory look_up(CUdeviceptr address) {
+  Memory memory;
+  unsigned type = 0;
+  CUdeviceptr begin = 0;
+  size_t bytes = 0;
+  std::array attributes = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+                           CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                           CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+  std::array<void*, attributes.size()> values = {&type, &memory.usable, &memory.ordinal, &begin,
+                                                 &bytes};
+  check(
+      driver().cuPointerGetAttributes(attributes.size(), attributes.data(), values.data(), address),
+      "asking where memory is");
+  memory.is_known = type != 0;
+  memory.end = begin + bytes;
+  return memory;
+}
+
+/// Memory that this thread found to be usable. Looked at first, as callers use the same few
+/// allocations again and again.
+struct KnownRange {
+  const Device* device = nullptr;
+  CUdeviceptr begin = 0, end = 0;
+};
+KnownRange& known_range(CUdeviceptr address) {
+  constexpr int kGranularity = 21;  // of large allocations
+  static thread_local std::array<KnownRange, 16> ranges;
+  return ranges[(address >> kGranularity) % ranges.size()];
+}
+
+}  // namespace
+
+void CudaDevice::set_up_pool() const {
+  CUmemoryPool pool = nullptr;
+  check(driver().cuDeviceGetDefaultMemPool(&pool, device_), "asking for the memory pool of ",
+        name_);
+  // As it is, the pool gives everything back at each synchronization. It keeps some, and leaves the
+  // rest to the process's other allocators.
+  constexpr size_t kKeptShare = 16;
+  size_t total = 0;
+  check(driver().cuDeviceTotalMem(&total, device_), "asking for the memory of ", name_);
+  cuuint64_t kept = 0;
+  check(driver().cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &kept),
+        "asking what the memory pool of ", name_, " keeps");
+  kept = std::max<cuuint64_t>(kept, total / kKeptShare);
+  check(driver().cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &kept),
+        "setting up the memory pool of ", name_);
+}
+
+void* CudaDevice::allocate(size_t bytes) const {
+  const DeviceScope scope(*this);
+  const RelaxedCapture relaxed;
+  CUdeviceptr memory = 0;
+  const size_t wanted = std::max<size_t>(bytes, 1);
+  CUresult result = has_pools_ ? driver().cuMemAllocAsync(&memory, wanted, memory_stream_)
+                               : driver().cuMemAlloc(&memory, wanted);
+  // Usable on any stream from here on.
+  if (has_pools_ && result == CUDA_SUCCESS) result = driver().cuStreamSynchronize(memory_stream_);
+  if (result == CUDA_SUCCESS) return reinterpret_cast<void*>(memory);
+  size_t free = 0, total = 0;
+  driver().cuMemGetInfo(&free, &total);
+  fail_cuda(result, str(name_, " could not allocate ", bytes, " bytes; ", free, " of its ", total,
+                        " are free"));
+}
+
+void CudaDevice::free(void* memory) const noexcept {
+  if (memory == nullptr) return;
+  const std::lock_guard lock(unused_mutex_);
+  unused_.push_back(to_device(memory));
+  free_all(unused_);
+}
+
+/// Frees what no work can use any more.
+void CudaDevice::free_all(std::vector<CUdeviceptr>& memory) const {
+  try {
+    const DeviceScope scope(*this);
+    const RelaxedCapture relaxed;
+    // Freeing memory of a pool waits for no stream, and any may be using it.
+    if (is_capture_error(driver().cuCtxSynchronize())) return;  // a later call will
+    for (const CUdeviceptr address : memory)
+      has_pools_ ? driver().cuMemFreeAsync(address, memory_stream_) : driver().cuMemFree(address);
+    memory.clear();
+  } catch (const Error&) {
+    memory.clear();  // the context is gone, and its memory with it
+  }
+}
+
+void* CudaDevice::allocate_host(size_t bytes) const {
+  const DeviceScope scope(*this);
+  const RelaxedCapture relaxed;
+  void* memory = nullptr;
+  const CUresult result =
+      driver().cuMemHostAlloc(&memory, std::max<size_t>(bytes, 1), CU_MEMHOSTALLOC_PORTABLE);
+  check(result, "the host could not allocate ", bytes, " bytes that ", name_, " copies from");
+  return memory;
+}
+
+void CudaDevice::free_host(void* memory) const noexcept {
+  if (memory == nullptr) return;
+  try {
+    const DeviceScope scope(*this);
+    const RelaxedCapture relaxed;
+    driver().cuMemFreeHost(memory);  // waits for the work that uses it
+  } catch (const Error&) {
+  }
+}
+
+void CudaDevice::copy(void* to, const void* from, size_t bytes, Queue queue) const {
+  if (bytes == 0) return;
+  const DeviceScope scope(*this);
+  const bool reads_pageable = is_pageable(from), writes_pageable = is_pageable(to);
+  require(!(reads_pageable || writes_pageable) || !is_capturing(queue), "a copy of ", bytes,
+          " bytes ", reads_pageable ? "from" : "to",
+          " ordinary host memory cannot be captured: it is done while the call lasts, and a replay "
+          "would not repeat it; use memory of the GPU or pinned memory");
+  check(driver().cuMemcpyAsync(to_device(to), to_device(from), bytes, static_cast<CUstream>(queue)),
+        "copying ", bytes, " bytes on ", name_);
+  // Up to this size the driver takes the bytes along with the command.
+  constexpr size_t kTakenAlong = 64 * 1024;
+  if (writes_pageable || (reads_pageable && bytes > kTakenAlong)) synchronize(queue);
+}
+
+void CudaDevice::check_address(const void* address, size_t bytes, std::string_view what) const {
+  const CUdeviceptr begin = to_device(address), end = begin + bytes;
+  KnownRange& known = known_range(begin);
+  if (known.device == this && known.begin <= begin && end <= known.end) return;
+  const DeviceScope scope(*this);
+  CUdeviceptr usable_end = begin;
+  // Memory that was mapped piece by piece is several allocations.
+  do {
+    const Memory memory = look_up(usable_end);
+    if (usable_end != begin && (!memory.is_known || memory.usable == 0))
+      fail(what, " is given ", end - begin, " bytes at ", address,
+           ", but the memory there ends after ", usable_end - begin,
+           "; allocate what its shape needs");
+    require(memory.is_known, what, " is given ", address,
+            ", which is memory of the host; copy it to the GPU first (", name_,
+            "), or allocate it as pinned or managed memory");
+    require(memory.usable != 0, what, " is given ", address, ", which is memory of GPU ",
+            memory.ordinal, " that GPU ", ordinal_,
+            " has no access to; copy it, or enable peer access");
+    usable_end = std::max(memory.end, usable_end + 1);
+  } while (usable_end < end);
+  known = {this, begin, usable_end};
+}
+
+}  // namespace opwright::cuda

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cuda.h>
+
+#include <string>
+
+#include "base/error.h"
+
+namespace opwright::cuda {
+
+// Functions of the driver by the symbols that CUDA 12.0 has; the header may name a function
+// otherwise, which is why calls look like those of a program that links to the driver.
+#define OPWRIGHT_DRIVER_FUNCTIONS(X)   \
+  X(cuInit)                            \
+  X(cuDriverGetVersion)                \
+  X(cuGetErrorName)                    \
+  X(cuGetErrorString)                  \
+  X(cuDeviceGetCount)                  \
+  X(cuDeviceGet)                       \
+  X(cuDeviceGetName)                   \
+  X(cuDeviceGetAttribute)              \
+  X(cuDeviceTotalMem_v2)               \
+  X(cuDeviceGetDefaultMemPool)         \
+  X(cuDevicePrimaryCtxRetain)          \
+  X(cuCtxGetCurrent)                   \
+  X(cuCtxPushCurrent_v2)               \
+  X(cuCtxPopCurrent_v2)                \
+  X(cuCtxGetDevice)                    \
+  X(cuCtxGetId)                        \
+  X(cuCtxSynchronize)                  \
+  X(cuMemPoolGetAttribute)             \
+  X(cuMemPoolSetAttribute)             \
+  X(cuMemAlloc_v2)                     \
+  X(cuMemFree_v2)                      \
+  X(cuMemAllocAsync)                   \
+  X(cuMemFreeAsync)                    \
+  X(cuMemHostAlloc)                    \
+  X(cuMemFreeHost)                     \
+  X(cuMemGetInfo_v2)                   \
+  X(cuMemcpyAsync)                     \
+  X(cuPointerGetAttribute)             \
+  X(cuPointerGetAttributes)            \
+  X(cuStreamCreate)                    \
+  X(cuStreamDestroy_v2)                \
+  X(cuStreamSynchronize)               \
+  X(cuStreamGetCtx)                    \
+  X(cuStreamIsCapturing)               \
+  X(cuStreamBeginCapture_v2)           \
+  X(cuStreamEndCapture)                \
+  X(cuThreadExchangeStreamCaptureMode) \
+  X(cuEventCreate)                     \
+  X(cuEventDestroy_v2)                 \
+  X(cuEventRecord)                     \
+  X(cuEventSynchronize)                \
+  X(cuEventElapsedTime)                \
+  X(cuModuleLoadDataEx)                \
+  X(cuModuleUnload)                    \
+  X(cuModuleGetFunction)               \
+  X(cuFuncGetAttribute)                \
+  X(cuFuncSetAttribute)                \
+  X(cuLaunchKernel)                    \
+  X(cuGraphInstantiateWithFlags)       \
+  X(cuGraphDestroy)                    \
+  X(cuGraphExecDestroy)                \
+  X(cuGraphLaunch)                     \
+  X(cuGraphGetNodes)                   \
+  X(cuGraphNodeGetType)                \
+  X(cuGraphKernelNodeGetParams_v2)     \
+  X(cuGraphExecKernelNodeSetParams_v2) \
+  X(cuGraphMemcpyNodeGetParams)        \
+  X(cuGraphExecMemcpyNodeSetParams)    \
+  X(cuGraphMemsetNodeGetParams)        \
+  X(cuGraphExecMemsetNodeSetParams)
+
+/// CUDA's driver, loaded when first used. Programs link to none of CUDA's libraries.
+struct Driver {
+#define OPWRIGHT_DECLARE(function) decltype(&::function) function = nullptr;
+  OPWRIGHT_DRIVER_FUNCTIONS(OPWRIGHT_DECLARE)
+#undef OPWRIGHT_DECLARE
+  /// From CUDA 12.4 on, else null.
+  CUresult (*cuFuncGetParamInfo)(CUfunction, size_t index, size_t* offset, size_t* size) = nullptr;
+
+  /// Major times 1000 plus minor times 10, as cuDriverGetVersion gives it.
+  int version = 0;
+  /// Why it cannot be used and how to mend that; empty: it can.
+  std::string obstacle;
+};
+
+/// The oldest driver that will do.
+constexpr int kOldestDriver = 12000;
+
+/// The library's driver: OPWRIGHT_CUDA_DRIVER names its file, else it is libcuda.so.1.
+const Driver& driver();
+/// The driver in that file, started.
+Driver load_driver(const char* file);
+
+/// Whether the context has failed for good.
+bool is_lost(CUresult result);
+/// "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected".
+std::string describe(CUresult result);
+/// Throws DeviceLostError, or Error: "`what`: CUDA_ERROR_...: ...".
+[[noreturn]] void fail_cuda(CUresult result, const std::string& what);
+
+/// Throws as fail_cuda() unless the call went well. The parts say what was tried.
+template <class... Parts>
+void check(CUresult result, const Parts&... parts) {
+  if (result != CUDA_SUCCESS) [[unlikely]]
+    fail_cuda(result, str(parts...));
+}
+
+}  // namespace opwright::cuda

@@ -1,0 +1,161 @@
+#include "backend/cuda/modules.h"
+
+#include <array>
+#include <cstring>
+#include <string_view>
+
+#include "backend/cuda/cuda_device.h"
+#include "base/hash.h"
+
+namespace opwright::cuda {
+namespace {
+
+bool is_ptx(const Blob& code) {
+  return std::string_view(code.as<char>(), code.size()).find(".version") !=
+             std::string_view::npos &&
+         code.size() >= 4 && std::memcmp(code.data(), "\177ELF", 4) != 0;
+}
+
+/// Why the driver does not take the code, beyond what it says itself.
+std::string explain(CUresult result, const CodeObject& code, const CudaDevice& device) {
+  const std::string target = code.target.empty() ? "another architecture" : code.target;
+  switch (result) {
+    case CUDA_ERROR_NO_BINARY_FOR_GPU:
+    case CUDA_ERROR_INVALID_IMAGE:
+      return str("the code is for ", target, " and the GPU is ", device.architecture(), " (",
+                 device.name(), "); compile it for that, or build the engine on this GPU");
+    case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
+      return "its PTX is of a newer CUDA than the driver's; update NVIDIA's driver, or compile to "
+             "a "
+             "cubin";
+    case CUDA_ERROR_INVALID_PTX:
+      return str("its PTX, for ", target, ", does not compile for ", device.architecture());
+    default:
+      return "";
+  }
+}
+
+CUmodule load_module(const CudaDevice& device, const CodeObject& code) {
+  // PTX is text, which ends with a null.
+  std::string text;
+  const void* image = code.bytes.data();
+  if (is_ptx(code.bytes)) {
+    text.assign(code.bytes.as<char>(), code.bytes.size());
+    image = text.c_str();
+  }
+  std::array<char, 8192> log{};
+  std::array options = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  std::array<void*, options.size()> values = {log.data(), reinterpret_cast<void*>(log.size())};
+  CUmodule module = nullptr;
+  const CUresult result =
+      driver().cuModuleLoadDataEx(&module, image, options.size(), options.data(), values.data());
+  if (result == CUDA_SUCCESS) return module;
+  std::string what = str("'", code.name, "' cannot be loaded onto the GPU");
+  if (const std::string reason = explain(result, code, device); !reason.empty())
+    what += ": " + reason;
+  if (log[0] != '\0') what += str(":\n", log.data(), "\n");
+  if (!is_lost(result) && result != CUDA_ERROR_OUT_OF_MEMORY)
+    fail_with(ErrorCode::kUNSUPPORTED_STATE, what, " (", describe(result), ")");
+  fail_cuda(result, what);
+}
+
+class CudaFunction final : public DeviceFunction {
+ public:
+  CudaFunction(std::shared_ptr<const Module> module, CUfunction function, std::string name)
+      : driver_(driver()),
+        function_(function),
+        module_(std::move(module)),
+        name_(std::move(name)),
+        num_parameters_(count_parameters()) {}
+
+  int num_parameters() const override { return num_parameters_; }
+
+  void allow_shared_memory(uint32_t bytes) const override {
+    constexpr uint32_t kAlwaysAllowed = 48 * 1024;
+    if (bytes <= kAlwaysAllowed) return;
+    const CudaDevice& device = module_->device();
+    int fixed = 0;
+    check(driver_.cuFuncGetAttribute(&fixed, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function_),
+          "asking for the shared memory of '", name_, "'");
+    const int most = device.max_shared_memory() - fixed;
+    if (std::cmp_greater(bytes, most))
+      fail_with(ErrorCode::kUNSUPPORTED_STATE, "kernel '", name_, "' is to run with ", bytes,
+                " bytes of dynamic shared memory per block; ", device.name(), " gives at most ",
+                most, " to it");
+    // Every caller gets what the one that wants the most needs.
+    const std::lock_guard lock(mutex_);
+    int allowed = 0;
+    check(driver_.cuFuncGetAttribute(&allowed, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                     function_),
+          "asking for the shared memory of '", name_, "'");
+    if (std::cmp_less_equal(bytes, allowed)) return;
+    check(driver_.cuFuncSetAttribute(function_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                     static_cast<int>(bytes)),
+          "allowing kernel '", name_, "' ", bytes, " bytes of dynamic shared memory");
+  }
+
+  void launch(const LaunchShape& shape, void* const* arguments, Queue queue) const override {
+    const CUresult result = driver_.cuLaunchKernel(
+        function_, shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0], shape.block[1],
+        shape.block[2], shape.shared_memory, static_cast<CUstream>(queue),
+        const_cast<void**>(arguments), nullptr);
+    if (result != CUDA_SUCCESS) [[unlikely]]
+      fail_launch(result, shape);
+  }
+
+ private:
+  int count_parameters() const {
+    if (driver_.cuFuncGetParamInfo == nullptr) return -1;
+    int count = 0;
+    size_t offset = 0, size = 0;
+    while (driver_.cuFuncGetParamInfo(function_, count, &offset, &size) == CUDA_SUCCESS) ++count;
+    return count;
+  }
+
+  [[noreturn]] void fail_launch(CUresult result, const LaunchShape& shape) const {
+    const auto& [grid, block, shared_memory] = shape;
+    fail_cuda(result, str("launching kernel '", name_, "' over a grid of ", grid[0], " x ", grid[1],
+                          " x ", grid[2], " blocks of ", block[0], " x ", block[1], " x ", block[2],
+                          " threads with ", shared_memory, " bytes of shared memory"));
+  }
+
+  const Driver& driver_;
+  const CUfunction function_;
+  const std::shared_ptr<const Module> module_;
+  const std::string name_;
+  const int num_parameters_;
+  mutable std::mutex mutex_;
+};
+
+}  // namespace
+
+Module::~Module() {
+  const DeviceScope scope(device_);
+  driver().cuModuleUnload(module_);
+}
+
+std::shared_ptr<const Module> ModuleCache::load(const CudaDevice& device, const CodeObject& code) {
+  const Key key{hash_bytes(code.bytes.bytes()), code.bytes.size()};
+  const std::lock_guard lock(mutex_);
+  std::erase_if(modules_, [](const auto& entry) { return entry.second.second.expired(); });
+  const auto [first, last] = modules_.equal_range(key);
+  for (auto entry = first; entry != last; ++entry)
+    if (entry->second.first == code.bytes)
+      if (std::shared_ptr<const Module> module = entry->second.second.lock()) return module;
+  auto module = std::make_shared<const Module>(device, load_module(device, code));
+  modules_.emplace(key, std::pair(code.bytes, std::weak_ptr(module)));
+  return module;
+}
+
+std::shared_ptr<const DeviceFunction> find_function(std::shared_ptr<const Module> module,
+                                                    const CodeObject& code,
+                                                    const std::string& name) {
+  CUfunction function = nullptr;
+  const CUresult result = driver().cuModuleGetFunction(&function, module->get(), name.c_str());
+  require(result != CUDA_ERROR_NOT_FOUND, "'", code.name, "' has no kernel of the name '", name,
+          "'; is it extern \"C\"?");
+  check(result, "looking for kernel '", name, "' in '", code.name, "'");
+  return std::make_shared<CudaFunction>(std::move(module), function, name);
+}
+
+}  // namespace opwright::cuda
