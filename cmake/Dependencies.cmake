@@ -19,27 +19,6 @@ opwright_header_only(xxhash xxhash.h libxxhash-dev)
 target_compile_definitions(xxhash INTERFACE XXH_INLINE_ALL)
 opwright_header_only(cli11 CLI/CLI.hpp libcli11-dev)
 
-# CUDA: its driver API's headers alone, of CUDA 12 or newer; the libraries are loaded where they are used.
-set(OPWRIGHT_CUDA AUTO CACHE STRING "Build the CUDA backend: ON, OFF, or AUTO where cuda.h is found")
-if(OPWRIGHT_CUDA)
-  find_path(cuda_headers_INCLUDE_DIR cuda.h
-    HINTS ENV CUDA_PATH ENV CUDA_HOME /usr/local/cuda PATH_SUFFIXES include)
-  if(cuda_headers_INCLUDE_DIR)
-    file(STRINGS ${cuda_headers_INCLUDE_DIR}/cuda.h cuda_version REGEX "^#define CUDA_VERSION [0-9]+$")
-    string(REGEX REPLACE "[^0-9]" "" cuda_version "${cuda_version}")
-  endif()
-  if(cuda_headers_INCLUDE_DIR AND cuda_version GREATER_EQUAL 12000)
-    add_library(cuda_headers INTERFACE)
-    target_include_directories(cuda_headers SYSTEM INTERFACE ${cuda_headers_INCLUDE_DIR})
-    message(STATUS "CUDA backend: headers in ${cuda_headers_INCLUDE_DIR}")
-  elseif(OPWRIGHT_CUDA STREQUAL AUTO)
-    message(STATUS "CUDA backend: not built, there is no cuda.h of CUDA 12 or newer")
-  else()
-    opwright_missing("cuda.h of CUDA 12 or newer" "apt-get install cuda-driver-dev-13-0 (NVIDIA's repository)
-or name its folder: -Dcuda_headers_INCLUDE_DIR=...; or build without a GPU: -DOPWRIGHT_CUDA=OFF")
-  endif()
-endif()
-
 find_program(FLATC flatc)
 if(NOT FLATC)
   opwright_missing("flatc, the FlatBuffers compiler," "apt-get install flatbuffers-compiler")
@@ -70,6 +49,31 @@ if(NOT Python_FOUND)
   opwright_missing("Python 3.10 or newer with its headers" "apt-get install python3-dev")
 endif()
 
+# CUDA: its driver API's headers alone, of CUDA 12 or newer; the libraries are loaded where they are used.
+set(OPWRIGHT_CUDA AUTO CACHE STRING "Build the CUDA backend: ON, OFF, or AUTO where cuda.h is found")
+if(OPWRIGHT_CUDA)
+  execute_process(
+    COMMAND ${Python_EXECUTABLE} -c "import sysconfig; print(sysconfig.get_path('platlib') + '/nvidia')"
+    OUTPUT_VARIABLE nvidia_packages OUTPUT_STRIP_TRAILING_WHITESPACE)
+  find_path(cuda_headers_INCLUDE_DIR cuda.h
+    HINTS ENV CUDA_PATH ENV CUDA_HOME /usr/local/cuda ${nvidia_packages}/cu13 ${nvidia_packages}/cuda_runtime
+    PATH_SUFFIXES include)
+  if(cuda_headers_INCLUDE_DIR)
+    file(STRINGS ${cuda_headers_INCLUDE_DIR}/cuda.h cuda_version REGEX "^#define CUDA_VERSION [0-9]+$")
+    string(REGEX REPLACE "[^0-9]" "" cuda_version "${cuda_version}")
+  endif()
+  if(cuda_headers_INCLUDE_DIR AND cuda_version GREATER_EQUAL 12000)
+    add_library(cuda_headers INTERFACE)
+    target_include_directories(cuda_headers SYSTEM INTERFACE ${cuda_headers_INCLUDE_DIR})
+    message(STATUS "CUDA backend: headers in ${cuda_headers_INCLUDE_DIR}")
+  elseif(OPWRIGHT_CUDA STREQUAL AUTO)
+    message(STATUS "CUDA backend: not built, there is no cuda.h of CUDA 12 or newer")
+  else()
+    opwright_missing("cuda.h of CUDA 12 or newer" "${Python_EXECUTABLE} -m pip install nvidia-cuda-runtime
+or name its folder: -Dcuda_headers_INCLUDE_DIR=...; or build without a GPU: -DOPWRIGHT_CUDA=OFF")
+  endif()
+endif()
+
 execute_process(
   COMMAND ${Python_EXECUTABLE} -c [[
 from importlib.metadata import files
@@ -81,25 +85,6 @@ if(failed)
 (or name the interpreter that has it: -DPython_EXECUTABLE=...)")
 endif()
 find_package(dnnl 3 REQUIRED CONFIG PATHS ${dnnl_dir} NO_DEFAULT_PATH)
-
-# The CUDA backend compiles against the driver's header alone and links to no library of CUDA: the
-# interface target cuda_headers exists where it is built.
-if(NOT OPWRIGHT_CUDA STREQUAL OFF)
-  execute_process(
-    COMMAND ${Python_EXECUTABLE} -c "import sysconfig; print(sysconfig.get_path('platlib') + '/nvidia')"
-    OUTPUT_VARIABLE nvidia_dir OUTPUT_STRIP_TRAILING_WHITESPACE)
-  find_path(CUDA_HEADERS_DIR cuda.h NO_DEFAULT_PATH
-    PATHS /usr/local/cuda/include ${nvidia_dir}/cu13/include ${nvidia_dir}/cuda_runtime/include)
-  if(CUDA_HEADERS_DIR)
-    add_library(cuda_headers INTERFACE)
-    target_include_directories(cuda_headers SYSTEM INTERFACE ${CUDA_HEADERS_DIR})
-  elseif(OPWRIGHT_CUDA STREQUAL AUTO)
-    message(STATUS "cuda.h was not found: no CUDA backend "
-      "(${Python_EXECUTABLE} -m pip install nvidia-cuda-runtime)")
-  else()
-    opwright_missing(cuda.h "${Python_EXECUTABLE} -m pip install nvidia-cuda-runtime")
-  endif()
-endif()
 
 if(OPWRIGHT_PYTHON)
   execute_process(COMMAND ${Python_EXECUTABLE} -m nanobind --cmake_dir
