@@ -219,12 +219,12 @@ def main() -> int:
     onnx.save(plugin_model(), str(model_path))
 
     print("1. Build with the operator as Python functions; what the tuner measured (-> chosen):")
-    engine = opwright.build(str(model_path), prefer_aot=False)
+    engine = opwright.build(str(model_path), prefer_aot=False, device=opwright.DeviceType.CPU)
     show_tuning(engine)
     from_python = engine(x)
 
     print("2. Build with the operator compiled into the engine:")
-    compiled = opwright.build(str(model_path), prefer_aot=True)
+    compiled = opwright.build(str(model_path), prefer_aot=True, device=opwright.DeviceType.CPU)
     show_tuning(compiled)
     engine_path = out / "edges.engine"
     compiled.save(str(engine_path))

@@ -18,4 +18,4 @@ if __name__ == "__main__":
     trt.get_plugin_registry().load_library(args.plugin_lib)
     builder = trt.Builder(trt.Logger(trt.Logger.WARNING))
     model = common.make_model(args.precision)
-    common.run(builder, common.parse(builder, model), args.precision, gpu=False)
+    common.run(builder, common.parse(builder, model), args.precision)

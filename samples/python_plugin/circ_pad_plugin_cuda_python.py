@@ -63,4 +63,4 @@ class CircPadPlugin(CircPadPluginV2):
 
 
 if __name__ == "__main__":
-    common.main(__doc__, CircPadCreatorV2(CircPadPlugin), gpu=True)
+    common.main(__doc__, CircPadCreatorV2(CircPadPlugin), trt.DeviceType.GPU)

@@ -4,7 +4,7 @@ import functools
 
 import common
 
-cp = common.import_for_gpu("cupy", package="cupy-cuda12x")
+cp = common.import_for_gpu("cupy", package="cupy-cuda13x")
 
 import numpy as np
 from circ_pad_cuda import BLOCK, SOURCE, options
@@ -36,4 +36,4 @@ class CircPadPlugin(CircPadPluginV2):
 
 
 if __name__ == "__main__":
-    common.main(__doc__, CircPadCreatorV2(CircPadPlugin), gpu=True)
+    common.main(__doc__, CircPadCreatorV2(CircPadPlugin), trt.DeviceType.GPU)

@@ -16,4 +16,4 @@ if __name__ == "__main__":
     network.mark_output(y)
     # Loading the engine makes the plugin again, which is its creator's work.
     trt.get_plugin_registry().register_creator(CircPadCreatorV2(CircPadPlugin), "")
-    common.run(builder, network, precision, gpu=True)
+    common.run(builder, network, precision, trt.DeviceType.GPU)

@@ -18,7 +18,6 @@ from circ_pad_plugin import (
     padded,
     pads_of,
 )
-from circ_pad_plugin_torch import on_stream
 from circ_pad_plugin_triton import circ_pad
 
 import opwright as trt
@@ -85,11 +84,11 @@ class CircPadPlugin(
     def enqueue(self, input_desc, output_desc, inputs, outputs, workspace, stream):
         x = torch.from_dlpack(Tensor(input_desc[0], inputs[0]))
         y = torch.from_dlpack(Tensor(output_desc[0], outputs[0]))
-        with on_stream(stream):
-            if self.tactic == Tactic.TORCH:
-                y.copy_(torch.nn.functional.pad(x, self.pads.tolist(), mode="circular"))
-            else:
-                circ_pad(x, y, *self.four_axes)
+        # On a GPU the engine has made its stream the current one of torch, which Triton follows.
+        if self.tactic == Tactic.TORCH:
+            y.copy_(torch.nn.functional.pad(x, self.pads.tolist(), mode="circular"))
+        else:
+            circ_pad(x, y, *self.four_axes)
 
     def get_fields_to_serialize(self):
         return fields(self.pads)
@@ -120,4 +119,4 @@ if __name__ == "__main__":
     trt.get_plugin_registry().register_creator(CircPadCreator(args.per_format_tactics), "")
     builder = trt.Builder(trt.Logger(trt.Logger.VERBOSE))
     model = common.make_model(args.precision, instances=2)
-    common.run(builder, common.parse(builder, model), args.precision, gpu=False)
+    common.run(builder, common.parse(builder, model), args.precision)

@@ -4,6 +4,7 @@ import common
 import numpy as np
 from circ_pad_plugin import CircPadCreatorV2, CircPadPluginV2
 
+import opwright as trt
 from opwright.plugin import Tensor
 
 
@@ -21,4 +22,4 @@ creator = CircPadCreatorV2(CircPadPlugin)
 common.add_example(creator)
 
 if __name__ == "__main__":
-    common.main(__doc__, creator)
+    common.main(__doc__, creator, trt.DeviceType.CPU)

@@ -33,11 +33,11 @@ def argument_parser(description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def make_config(builder: trt.Builder, gpu: bool = False) -> trt.IBuilderConfig:
-    """The settings of a build. Without `gpu` the default device is taken, which may be a GPU too."""
+def make_config(builder: trt.Builder, device: trt.DeviceType | None = None) -> trt.IBuilderConfig:
+    """The settings of a build. Without a device the default is taken: a GPU where there is one."""
     config = builder.create_builder_config()
-    if gpu:
-        config.default_device_type = trt.DeviceType.GPU
+    if device is not None:
+        config.default_device_type = device
     return config
 
 
@@ -49,7 +49,7 @@ def default_is_gpu() -> bool:
 def import_for_gpu(*names: str, package: str) -> ModuleType:
     """Imports the first of these modules that is there; ends with status 2 where there is no GPU."""
     try:
-        config = make_config(trt.Builder(trt.Logger()), gpu=True)
+        config = make_config(trt.Builder(trt.Logger()), trt.DeviceType.GPU)
         config.create_timing_cache(b"")  # asks for the device
         for name in names:
             with contextlib.suppress(ImportError):
@@ -88,9 +88,14 @@ def parse(builder: trt.Builder, model: onnx.ModelProto) -> trt.INetworkDefinitio
     return network
 
 
-def run(builder: trt.Builder, network: trt.INetworkDefinition, precision: str, gpu: bool) -> None:
+def run(
+    builder: trt.Builder,
+    network: trt.INetworkDefinition,
+    precision: str,
+    device: trt.DeviceType | None = None,
+) -> None:
     """Builds an engine, runs it with random inputs, and ends with status 1 if a result is wrong."""
-    plan = builder.build_serialized_network(network, make_config(builder, gpu))
+    plan = builder.build_serialized_network(network, make_config(builder, device))
     engine = trt.Runtime(builder.logger).deserialize_cuda_engine(plan)
 
     generator = np.random.default_rng(0)
@@ -123,9 +128,9 @@ def add_example(creator: Any) -> None:
     testing.example(creator, [x], pads=PADS)
 
 
-def main(description: str | None, creator: Any, gpu: bool = False) -> None:
+def main(description: str | None, creator: Any, device: trt.DeviceType | None = None) -> None:
     """A whole sample: the creator's plugin in an ONNX model."""
     precision = argument_parser(description).parse_args().precision
     trt.get_plugin_registry().register_creator(creator, "")
     builder = trt.Builder(trt.Logger(trt.Logger.WARNING))
-    run(builder, parse(builder, make_model(precision)), precision, gpu)
+    run(builder, parse(builder, make_model(precision)), precision, device)

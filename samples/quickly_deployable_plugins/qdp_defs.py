@@ -5,6 +5,7 @@ import logging
 import os
 import threading
 from enum import IntEnum
+from pathlib import Path
 from typing import List, Tuple
 
 import numba
@@ -29,12 +30,8 @@ import triton.language as tl  # noqa: E402
 log = logging.getLogger("qdp")
 
 
-def on_stream(stream: int):
-    """A context in which torch and Triton work on the engine's stream; there is none (0) on the CPU."""
-    if stream == 0:
-        return contextlib.nullcontext()
-    return torch.cuda.stream(torch.cuda.ExternalStream(stream))
-
+# On a GPU work goes to the engine's stream: it is the current one of torch, and so of Triton, while an impl
+# function runs. Frameworks that have no current stream are given the function's argument `stream`.
 
 # Elementwise add: a Triton kernel ----------------------------------------------------------------
 
@@ -64,7 +61,7 @@ def add_plugin_impl(
     log.debug("Executing for inp0.dtype=%s, outputs[0].dtype=%s", inp0.dtype, outputs[0].dtype)
     x, y = torch.from_dlpack(inp0), torch.from_dlpack(outputs[0])
     grid = (triton.cdiv(inp0.numel(), block_size),)
-    with on_stream(stream), triton_lock:
+    with triton_lock:
         add_kernel[grid](x, y, inp0.numel(), BLOCK_SIZE=block_size)
 
 
@@ -95,8 +92,7 @@ def add_plugin_impl_(
 def add_plugin_impl_cuda_(
     inp0: trtp.Tensor, delta: int, outputs: Tuple[trtp.Tensor], stream: int
 ) -> None:
-    with on_stream(stream):
-        torch.from_dlpack(outputs[0]).add_(delta)
+    torch.from_dlpack(outputs[0]).add_(delta)
 
 
 # Non-zero: an output whose shape depends on data -------------------------------------------------
@@ -142,10 +138,9 @@ def non_zero_plugin_impl(
 def non_zero_plugin_impl_cuda(
     inp0: trtp.Tensor, outputs: Tuple[trtp.Tensor, trtp.Tensor], stream: int
 ) -> None:
-    with on_stream(stream):
-        found = torch.nonzero(torch.from_dlpack(inp0))
-        torch.from_dlpack(outputs[0])[: len(found)] = found
-        torch.from_dlpack(outputs[1]).fill_(len(found))
+    found = torch.nonzero(torch.from_dlpack(inp0))
+    torch.from_dlpack(outputs[0])[: len(found)] = found
+    torch.from_dlpack(outputs[1]).fill_(len(found))
 
 
 # Circular padding: several tactics, and kernels that are compiled into the engine ----------------
@@ -160,8 +155,8 @@ def circ_pad_plugin_desc(inp0: trtp.TensorDesc, pads: npt.NDArray[np.int32]) -> 
 
 
 class Tactic(IntEnum):
-    TORCH = 1  # compiled ahead of time: C++
-    TRITON = 2  # compiled ahead of time: Numba
+    TORCH = 1  # compiled ahead of time: C++, for a GPU CUDA C++
+    TRITON = 2  # compiled ahead of time: Numba, for a GPU the Triton kernel
 
 
 def circ_pad_plugin_autotune(
@@ -174,8 +169,9 @@ def circ_pad_plugin_autotune(
 
 
 @triton.jit
-def circ_pad_kernel(x, y, height, width, rows, columns, top, left, n, BLOCK_SIZE: tl.constexpr):
-    """Pads the last two axes: [..., height, width] becomes [..., rows, columns]."""
+def circ_pad_kernel(x, height, width, rows, columns, top, left, n, y, BLOCK_SIZE: tl.constexpr):
+    """Pads the last two axes: [..., height, width] becomes [..., rows, columns]. The parameters stand
+    in the order that compiled kernels have: inputs, what is extra, outputs."""
     i = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
     source_row = (i // columns % rows + height - top) % height
     source_column = (i % columns + width - left) % width
@@ -193,13 +189,12 @@ def circ_pad_plugin_impl(
 ) -> None:
     log.debug("Executing for inp0.dtype=%s, tactic %s", inp0.dtype, tactic)
     x, y = torch.from_dlpack(inp0), torch.from_dlpack(outputs[0])
-    with on_stream(stream):
-        if tactic == Tactic.TRITON:
-            sizes = *x.shape[-2:], *y.shape[-2:], int(pads[2]), int(pads[0]), y.numel()
-            with triton_lock:
-                circ_pad_kernel[(triton.cdiv(y.numel(), 1024),)](x, y, *sizes, BLOCK_SIZE=1024)
-        else:  # TORCH, also where no tactics are named
-            y.copy_(torch.nn.functional.pad(x, pads.tolist(), mode="circular"))
+    if tactic == Tactic.TRITON:
+        sizes = *x.shape[-2:], *y.shape[-2:], int(pads[2]), int(pads[0]), y.numel()
+        with triton_lock:
+            circ_pad_kernel[(triton.cdiv(y.numel(), 1024),)](x, *sizes, y, BLOCK_SIZE=1024)
+    else:  # TORCH, also where no tactics are named
+        y.copy_(torch.nn.functional.pad(x, pads.tolist(), mode="circular"))
 
 
 # A row of y is the row of x over and over, beginning `left` elements before its start: a few runs that are
@@ -246,7 +241,7 @@ def circ_pad_image(x, height, width, rows, columns, top, left, y, image, _y, _z)
         row = row + 1 if row + 1 < height else 0
 
 
-@trtp.aot_impl("sample::circ_pad_plugin")
+@trtp.aot_impl("sample::circ_pad_plugin", device="cpu")
 def circ_pad_plugin_aot_impl(
     inp0: trtp.TensorDesc,
     pads: npt.NDArray[np.int32],
@@ -262,4 +257,33 @@ def circ_pad_plugin_aot_impl(
     else:
         code = aot.cpp(CIRC_PAD_CPP, "circ_pad_image", inputs=[inp0], extra=extra, outputs=outputs)
     launch = trtp.KernelLaunchParams(grid_x=inp0.shape_expr.numel() // (height * width))
+    return code.name, code, launch, extra
+
+
+# For GPUs: the kernel of samples/aot, which has a warp for each row, or the Triton kernel above.
+CIRC_PAD_CU = Path(__file__).resolve().parent.parent / "aot" / "circ_pad.cu"
+WARPS = 8  # of a block
+
+
+@trtp.aot_impl("sample::circ_pad_plugin", device="cuda")
+def circ_pad_plugin_aot_impl_cuda(
+    inp0: trtp.TensorDesc,
+    pads: npt.NDArray[np.int32],
+    outputs: Tuple[trtp.TensorDesc],
+    tactic: int,
+) -> Tuple[str, bytes, trtp.KernelLaunchParams, trtp.SymExprs]:
+    height, width = inp0.shape_expr[-2:]
+    rows, columns = outputs[0].shape_expr[-2:]
+    n = outputs[0].shape_expr.numel()
+    sizes = [height, width, rows, columns, int(pads[2]), int(pads[0])]
+    sizes = [*sizes, n] if tactic == Tactic.TRITON else [n // columns, *sizes]
+    extra = trtp.SymIntExprs.from_tuple([trtp.SymInt32(size) for size in sizes])
+    ports = {"inputs": [inp0], "extra": extra, "outputs": outputs}
+    if tactic == Tactic.TRITON:
+        code = aot.triton(circ_pad_kernel, {"BLOCK_SIZE": 1024}, **ports)
+        launch = code.launch(grid_x=trtp.cdiv(n, 1024))
+    else:
+        flags = [f"-DWARPS={WARPS}", "-DVECTOR=1"]
+        code = aot.cuda(CIRC_PAD_CU, "circ_pad", flags=flags, **ports)
+        launch = code.launch(grid_x=trtp.cdiv(n // columns, WARPS), block_x=32 * WARPS)
     return code.name, code, launch, extra

@@ -4,7 +4,8 @@ The blocks of a page run in their order: python in one namespace, bash in the sa
 empty at first. A block of any language that names a file (```cpp file=plugin.cpp) is written there; cpp
 and cmake blocks always do, and the page's bash builds them. `make` is not run, since `make test` runs
 this, but its target must exist. A text block is output or a diagram. A python block that imports a
-framework which is not installed is not run; it says so by its own import statements.
+framework which is not installed is not run; it says so by its own import statements. Nor is one that
+is marked ```python gpu: tests/gpu/test_docs.py runs these.
 """
 
 import ast
@@ -39,6 +40,7 @@ class Block(NamedTuple):
     line: int
     """The number of lines above the block's first."""
     code: str
+    needs_gpu: bool = False
 
 
 def name_of(page: Path) -> str:
@@ -52,7 +54,7 @@ def blocks(page: Path) -> list[Block]:
         language, info, code = match.groups()
         file = re.search(r"file=(\S+)", info)
         line = text.count("\n", 0, match.start(3))
-        found.append(Block(language, file and file[1], line, code))
+        found.append(Block(language, file and file[1], line, code, "gpu" in info.split()))
     return found
 
 
@@ -100,7 +102,7 @@ def test_the_code_runs(page, program, tmp_path, monkeypatch):
             if block.file:
                 (folder / block.file).write_text(block.code)
             elif block.language == "python":
-                if lacks_framework(block):
+                if block.needs_gpu or lacks_framework(block):
                     continue
                 with contextlib.redirect_stdout(None):
                     run_python(page, block, namespace)

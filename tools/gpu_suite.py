@@ -1,0 +1,333 @@
+"""Runs the GPU suite on a machine with an NVIDIA GPU and writes a report of it.
+
+    python3 tools/gpu_suite.py --wheel opwright-*.whl --out out [tests] [samples] [bench] [sanitizer]
+
+Builds nothing: the wheel is installed into an environment of its own, in which the packages of the
+Python that runs this (torch, Triton, CuPy, pytest...) are there as well. Every file of tests/gpu is a
+process with a time limit, several at once; each program of bench/gpu_*.py then has the GPU to itself;
+last, files of the tests run under compute-sanitizer. A crash or a hang costs its own file alone.
+
+The folder gets report.md, which is what docs/results/gpu-DATE.md is made from, and logs.tar.gz. Both are
+written again whenever something has ended, so that they are there if the run is stopped. The exit status
+is 1 where something failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import signal
+import site
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import time
+import xml.etree.ElementTree
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PARTS = ("tests", "samples", "bench", "sanitizer")
+PACKAGES = (
+    "numpy", "torch", "triton", "cupy-cuda13x", "cupy-cuda12x", "numba", "numba-cuda", "cuda-bindings",
+)  # fmt: skip
+# Files whose kernels are our own or the tests', so that what the sanitizer says is about us, and that
+# load no framework, under which it takes minutes.
+SANITIZED = ("test_layers", "test_runtime", "test_compiled", "test_graphs", "test_data_dependent")
+
+
+@dataclass
+class Step:
+    """A program to run, and what became of it."""
+
+    part: str
+    name: str
+    command: list[str]
+    limit: float
+    status: int | None = None
+    """The exit status; None while it has not ended."""
+    seconds: float = 0
+    timed_out: bool = False
+    log: Path = field(default_factory=Path)
+
+    def run(self, folder: Path, environment: dict[str, str], deadline: float) -> None:
+        limit = min(self.limit, deadline - time.monotonic())
+        self.log = folder / f"{self.part}-{self.name}.log"
+        if limit < 5:
+            self.log.write_text("not run: the time was up\n")
+            self.timed_out = True
+            return
+        start = time.monotonic()
+        with self.log.open("wb") as log:
+            process = subprocess.Popen(
+                self.command,
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                self.status = process.wait(limit)
+            except subprocess.TimeoutExpired:
+                self.timed_out = True
+            finally:  # and what it may have left running
+                try:
+                    os.killpg(process.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+                process.wait()
+        self.seconds = time.monotonic() - start
+
+    @property
+    def passed(self) -> bool:
+        return self.status == 0
+
+    @property
+    def verdict(self) -> str:
+        if self.timed_out:
+            return f"stopped after {self.seconds:.0f} s" if self.seconds else "not run"
+        if self.status is None:
+            return "not run"
+        if self.status < 0:
+            return f"killed by {signal.Signals(-self.status).name}"
+        return "passed" if self.status == 0 else f"failed ({self.status})"
+
+
+def install(wheel: Path, folder: Path) -> Path:
+    """An environment with the wheel and with the packages of this Python; returns its interpreter."""
+    environment = folder / "venv"
+    command = [sys.executable, "-m", "venv", "--without-pip", "--system-site-packages"]
+    subprocess.run([*command, str(environment)], check=True)
+    python = environment / "bin" / "python"
+    # Where this Python is one of an environment itself, that one's packages are not the system's.
+    find = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    packages = subprocess.run([str(python), "-c", find], check=True, stdout=subprocess.PIPE)
+    path = Path(packages.stdout.decode().strip()) / "parent.pth"
+    path.write_text("\n".join(site.getsitepackages()) + "\n")
+    command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
+    command += ["--no-deps", "--no-index", "--ignore-installed", "--disable-pip-version-check"]
+    subprocess.run([*command, str(wheel)], check=True)
+    return python
+
+
+def make_environment(python: Path, folder: Path) -> dict[str, str]:
+    search = [str(python.parent), os.environ.get("PATH", "")]
+    if shutil.which("nvcc") is None:
+        search.append("/usr/local/cuda/bin")
+    return {
+        **os.environ,
+        "PATH": os.pathsep.join(search),
+        "OPWRIGHT_PROGRAM": str(python.with_name("opwright")),
+        "OPWRIGHT_CACHE_DIR": str(folder / "cache"),
+        "TRITON_CACHE_DIR": str(folder / "triton"),
+        "CUPY_CACHE_DIR": str(folder / "cupy"),
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def test_steps(python: Path, folder: Path, parts: list[str]) -> list[Step]:
+    steps = []
+    for path in sorted((ROOT / "tests" / "gpu").glob("test_*.py")):
+        part = "samples" if path.stem == "test_samples" else "tests"
+        if part in parts:
+            command = [
+                str(python),
+                "-m",
+                "pytest",
+                "-ra",
+                "--durations=5",
+                "-p",
+                "no:cacheprovider",
+            ]
+            command += [f"--junitxml={folder / path.stem}.xml", str(path)]
+            steps.append(Step(part, path.stem, command, 240))
+    return steps
+
+
+def bench_steps(python: Path) -> list[Step]:
+    programs = sorted((ROOT / "bench").glob("gpu_*.py"))
+    return [Step("bench", path.stem, [str(python), str(path)], 150) for path in programs]
+
+
+def sanitizer_steps(python: Path) -> list[Step]:
+    tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    steps = []
+    for name in SANITIZED:
+        path = ROOT / "tests" / "gpu" / f"{name}.py"
+        if path.exists():
+            command = [tool, "--tool", "memcheck", "--error-exitcode", "99", "--leak-check", "no"]
+            command += [str(python), "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+            command += ["-m", "not faulty and not frameworks", str(path)]
+            steps.append(Step("sanitizer", name, command, 240))
+    return steps
+
+
+def cell(text: object) -> str:
+    return str(text).replace("|", "\\|").replace("\n", " ")
+
+
+def machine() -> list[str]:
+    """The device and what is installed, as rows of a table."""
+    rows = [("date", datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"))]
+    query = ["nvidia-smi", "--query-gpu=name,memory.total,compute_cap,driver_version"]
+    try:
+        smi = subprocess.run([*query, "--format=csv,noheader"], capture_output=True, text=True)
+        rows += [("device", line.strip()) for line in smi.stdout.splitlines()]
+    except FileNotFoundError:
+        rows.append(("device", "nvidia-smi is not there"))
+    rows.append(("system", f"{platform.platform()}, {os.cpu_count()} cores"))
+    rows.append(("Python", platform.python_version()))
+    for name in PACKAGES:
+        try:
+            rows.append((name, importlib.metadata.version(name)))
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return ["| | |", "|---|---|", *(f"| {name} | {cell(value)} |" for name, value in rows)]
+
+
+def junit(path: Path) -> tuple[dict[str, int], list[tuple[str, str]], list[tuple[str, str]]]:
+    """Of a file of results: how many passed, failed and were skipped; what failed; what was skipped."""
+    counts = {"passed": 0, "failed": 0, "skipped": 0}
+    failed, skipped = [], []
+    if not path.exists():
+        return counts, failed, skipped
+    for case in xml.etree.ElementTree.parse(path).iter("testcase"):
+        name = f"{case.get('classname', '').rpartition('.')[2]}::{case.get('name')}"
+        bad = next(
+            (case.find(tag) for tag in ("failure", "error") if case.find(tag) is not None), None
+        )
+        if bad is not None:
+            counts["failed"] += 1
+            failed.append((name, bad.get("message") or (bad.text or "")[-300:]))
+        elif (reason := case.find("skipped")) is not None:
+            counts["skipped"] += 1
+            skipped.append((name, reason.get("message") or ""))
+        else:
+            counts["passed"] += 1
+    return counts, failed, skipped
+
+
+def tests_report(steps: list[Step], folder: Path) -> list[str]:
+    lines = ["| file | passed | failed | skipped | seconds | |", "|---|---|---|---|---|---|"]
+    failures, skips = [], []
+    for step in steps:
+        counts, failed, skipped = junit(folder / f"{step.name}.xml")
+        failures += failed
+        skips += skipped
+        numbers = " | ".join(str(counts[key]) for key in ("passed", "failed", "skipped"))
+        lines.append(f"| `{step.name}` | {numbers} | {step.seconds:.0f} | {step.verdict} |")
+        if not step.passed and not failed:
+            failures.append((step.name, f"{step.verdict}: {tail(step.log, 15)}"))
+    for title, entries in (("Failed", failures), ("Skipped", skips)):
+        if entries:
+            lines += ["", f"{title}:", ""]
+            lines += [f"- `{name}`: {cell(message)[:600]}" for name, message in entries]
+    return lines
+
+
+def tail(path: Path, lines: int) -> str:
+    if not path.is_file():
+        return ""
+    return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
+
+
+def fenced(text: str) -> list[str]:
+    return ["", "```text", text.rstrip(), "```", ""]
+
+
+def write_report(out: Path, folder: Path, steps: list[Step], facts: list[str]) -> None:
+    lines = ["# Results on a GPU", "", *facts, ""]
+    tests = [step for step in steps if step.part in ("tests", "samples")]
+    if tests:
+        lines += ["## Tests and samples", "", *tests_report(tests, folder), ""]
+    benches = [step for step in steps if step.part == "bench"]
+    if benches:
+        lines += ["## Benchmarks", ""]
+        for step in benches:
+            lines += [f"`bench/{step.name}.py`: {step.verdict}", *fenced(tail(step.log, 60))]
+    sanitized = [step for step in steps if step.part == "sanitizer"]
+    if sanitized:
+        lines += [
+            "## compute-sanitizer memcheck",
+            "",
+            "| file | errors | seconds | |",
+            "|---|---|---|---|",
+        ]
+        for step in sanitized:
+            log = step.log.read_text(errors="replace") if step.log.is_file() else ""
+            found = re.findall(r"ERROR SUMMARY: (\d+) error", log)
+            errors = sum(map(int, found)) if found else "?"
+            lines.append(f"| `{step.name}` | {errors} | {step.seconds:.0f} | {step.verdict} |")
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "report.md").write_text("\n".join(lines) + "\n")
+    with tarfile.open(out / "logs.tar.gz", "w:gz") as archive:
+        for path in sorted([*folder.glob("*.log"), *folder.glob("*.xml")]):
+            archive.add(path, path.name)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "parts", nargs="*", metavar="part", help=f"{', '.join(PARTS)}; default: all"
+    )
+    parser.add_argument("--wheel", type=Path, required=True, help="what to test")
+    parser.add_argument("--out", type=Path, required=True, help="the folder of the report")
+    parser.add_argument("--seconds", type=float, default=570, help="for all of it (default: 570)")
+    parser.add_argument("--jobs", type=int, default=8, help="tests at once (default: 8)")
+    parser.add_argument("--commit", default="", help="what the report says was tested")
+    args = parser.parse_args()
+    for part in args.parts:
+        if part not in PARTS:
+            parser.error(f"'{part}' is none of {', '.join(PARTS)}")
+    parts = args.parts or list(PARTS)
+    deadline = time.monotonic() + args.seconds
+
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        python = install(args.wheel, folder)
+        environment = make_environment(python, folder)
+        facts = machine()
+        if args.commit:
+            facts.append(f"| commit | {cell(args.commit)} |")
+        tests = test_steps(python, folder, parts)
+        benches = bench_steps(python) if "bench" in parts else []
+        sanitized = sanitizer_steps(python) if "sanitizer" in parts else []
+        steps = [*tests, *benches, *sanitized]
+        lock = threading.Lock()
+
+        def run(step: Step, until: float) -> None:
+            step.run(folder, environment, until)
+            with lock:
+                print(f"{step.part} {step.name}: {step.verdict}, {step.seconds:.0f} s", flush=True)
+                if step.part == "bench" or not step.passed:
+                    print(tail(step.log, 40), flush=True)
+                write_report(args.out, folder, steps, facts)
+
+        def run_all(some: list[Step], jobs: int, until: float) -> None:
+            with ThreadPoolExecutor(jobs) as pool:
+                list(pool.map(lambda step: run(step, until), some))
+
+        # Each part gets its time even if the one before hangs.
+        left = deadline - time.monotonic()
+        kept = left * 0.2 if sanitized else 0
+        run_all(tests, args.jobs, deadline - kept - (left * 0.4 if benches else 0))
+        run_all(benches, 1, deadline - kept)
+        run_all(sanitized, args.jobs, deadline)
+        write_report(args.out, folder, steps, facts)
+    print((args.out / "report.md").read_text())
+    return 0 if steps and all(step.passed for step in steps) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
