@@ -9,7 +9,7 @@ last, files of the tests run under compute-sanitizer. A crash or a hang costs it
 
 The folder gets report.md, which is what docs/results/gpu-DATE.md is made from, and logs.tar.gz. Both are
 written again whenever something has ended, so that they are there if the run is stopped. The exit status
-is 1 where something failed.
+is 1 where something failed, and 2 where there is no GPU.
 """
 
 from __future__ import annotations
@@ -67,15 +67,19 @@ class Step:
             return
         start = time.monotonic()
         with self.log.open("wb") as log:
-            process = subprocess.Popen(
-                self.command,
-                cwd=ROOT,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            try:
+                process = subprocess.Popen(
+                    self.command,
+                    cwd=ROOT,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                log.write(f"{error}\n".encode())
+                return
             try:
                 self.status = process.wait(limit)
             except subprocess.TimeoutExpired:
@@ -118,6 +122,22 @@ def install(wheel: Path, folder: Path) -> Path:
     command += ["--no-deps", "--no-index", "--ignore-installed", "--disable-pip-version-check"]
     subprocess.run([*command, str(wheel)], check=True)
     return python
+
+
+OBSTACLE = """
+import opwright as trt
+config = trt.Builder(trt.Logger()).create_builder_config()
+config.default_device_type = trt.DeviceType.GPU
+config.create_timing_cache(b"")
+"""
+
+
+def obstacle(python: Path, environment: dict[str, str]) -> str:
+    """Why the package cannot use the GPU; empty where it can."""
+    done = subprocess.run(
+        [str(python), "-c", OBSTACLE], env=environment, capture_output=True, text=True
+    )
+    return done.stderr if done.returncode else ""
 
 
 def make_environment(python: Path, folder: Path) -> dict[str, str]:
@@ -229,10 +249,21 @@ def tests_report(steps: list[Step], folder: Path) -> list[str]:
         lines.append(f"| `{step.name}` | {numbers} | {step.seconds:.0f} | {step.verdict} |")
         if not step.passed and not failed:
             failures.append((step.name, f"{step.verdict}: {tail(step.log, 15)}"))
-    for title, entries in (("Failed", failures), ("Skipped", skips)):
-        if entries:
-            lines += ["", f"{title}:", ""]
-            lines += [f"- `{name}`: {cell(message)[:600]}" for name, message in entries]
+    if failures:
+        lines += ["", "Failed:", ""]
+        lines += [f"- `{name}`: {cell(message)[:600]}" for name, message in failures]
+    if skips:
+        lines += ["", "Skipped:", ""]
+        reasons: dict[str, list[str]] = {}
+        for name, message in skips:
+            reasons.setdefault(message, []).append(name)
+        for message, names in reasons.items():
+            which = (
+                ", ".join(f"`{name}`" for name in names)
+                if len(names) < 10
+                else f"{len(names)} tests"
+            )
+            lines.append(f"- {which}: {cell(message)[:600]}")
     return lines
 
 
@@ -297,6 +328,9 @@ def main() -> int:
         folder = Path(temporary)
         python = install(args.wheel, folder)
         environment = make_environment(python, folder)
+        if reason := obstacle(python, environment):
+            print(f"there is no GPU for this package: {reason}", file=sys.stderr)
+            return 2
         facts = machine()
         if args.commit:
             facts.append(f"| commit | {cell(args.commit)} |")

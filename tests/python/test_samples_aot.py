@@ -73,6 +73,23 @@ def test_kernel_for_a_gpu(source, package, program, tmp_path):
         assert re.search(rf"(ld|st)\.global\.\w*{bits}\b", ptx)
 
 
+def test_circular_padding_from_a_shape_rule_and_kernels(program):
+    padded = """
+import circ_pad, numpy as np, opwright as trt, opwright.plugin as trtp
+net = trt.Builder(trt.Logger()).create_network()
+x = net.add_input("x", trt.float32, (-1, 3, -1, -1))
+pads = np.array([1, 2, 3, 4], np.int32)
+net.mark_output(net.add_plugin(trtp.op.sample.circ_pad_rows(x, pads=pads)).get_output(0))
+engine = trt.build(net, shapes={"x": ((1, 3, 1, 1), (2, 3, 32, 32), (8, 3, 64, 64))})
+for shape in [(2, 3, 20, 30), (1, 3, 2, 1)]:
+    a = np.random.default_rng(0).random(shape, np.float32)
+    expected = np.pad(a, [(0, 0), (0, 0), (3, 4), (1, 2)], mode="wrap")
+    np.testing.assert_array_equal(engine(a), expected)
+"""
+    done = run(program, "-c", padded)
+    assert done.returncode == 0, done.stderr
+
+
 def test_wrong_results_are_found(program):
     spoil = """
 import sys, numpy as np, run

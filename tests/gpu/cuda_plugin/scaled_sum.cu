@@ -55,7 +55,7 @@ cudaError_t run(void const* x, int64_t n, float a, void* y, void* workspace, int
   if (n == 0) return cudaSuccess;
   if (tactic == kBLOCK_SUM) {
     blockSum<<<1, 256, 0, stream>>>(in, n, sum);
-  } else {
+  } else if (tactic == kATOMIC_SUM) {
     cudaMemsetAsync(sum, 0, sizeof(float), stream);
     atomicSum<<<64, 256, 0, stream>>>(in, n, sum);
   }
