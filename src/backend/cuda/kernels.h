@@ -36,8 +36,14 @@ struct KernelEntry {
 const KernelEntry* find_entry(std::string_view kind);
 
 // One function per kind of operator, defined in the file of that name and listed in kernels.cpp.
+KernelEntry concatenation_kernels();
+KernelEntry fill_kernels();
+KernelEntry gather_kernels();
 KernelEntry pointwise_kernels();
 KernelEntry reduce_kernels();
 KernelEntry reformat_kernels();
+KernelEntry reshape_kernels();
+KernelEntry slice_kernels();
+KernelEntry transpose_kernels();
 
 }  // namespace opwright::cuda

@@ -1,4 +1,5 @@
 #include "backend/candidates.h"
+#include "backend/cuda/copy.h"
 #include "backend/cuda/elementwise.h"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/source.h"
@@ -9,26 +10,6 @@
 
 namespace opwright::cuda {
 namespace {
-
-/// The same type: the bytes as they are.
-class CopyKernel final : public Kernel {
- public:
-  explicit CopyKernel(const KernelArgs& args)
-      : device_(*args.device), type_(args.candidate->inputs[0].dtype) {}
-
-  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape>) override {
-    bytes_ = static_cast<size_t>(bytes_of(type_, inputs[0].numel()));
-  }
-  void enqueue(void const* const* inputs, void* const* outputs, void*, Queue queue) override {
-    if (bytes_ > 0) device_.copy(outputs[0], inputs[0], bytes_, queue);
-  }
-  std::string description() const override { return "copy"; }
-
- private:
-  const Device& device_;
-  const DataType type_;
-  size_t bytes_ = 0;
-};
 
 std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) {
   const PortType from = query.inputs[0].type, to = query.outputs[0].type;
@@ -56,12 +37,8 @@ std::optional<GeneratedKernel> generate(const Operator&, const KernelArgs& args)
                               {{}, conversion(from, to, args.inputs[0].scale), {0}});
 }
 
-std::unique_ptr<Kernel> make(const Operator&, const KernelArgs& args) {
-  return std::make_unique<CopyKernel>(args);
-}
-
 }  // namespace
 
-KernelEntry reformat_kernels() { return {candidates, generate, make}; }
+KernelEntry reformat_kernels() { return {candidates, generate, make_copy_kernel}; }
 
 }  // namespace opwright::cuda

@@ -167,6 +167,11 @@ std::string KernelSource::offset(std::span<const std::string> variables,
   return text.empty() ? "0" : text;
 }
 
+void KernelSource::check(const Expr& condition, std::string message) {
+  // What is known to fail does so when it runs, if it does: the tensors may be empty by then.
+  if (condition != Expr(1)) checks_.push_back({condition, std::move(message)});
+}
+
 GeneratedKernel KernelSource::finish(std::string_view body, const Expr& blocks, int threads) {
   GeneratedKernel kernel;
   std::string& source = kernel.source;
@@ -193,6 +198,7 @@ GeneratedKernel KernelSource::finish(std::string_view body, const Expr& blocks, 
   for (const Expr& argument : arguments_)
     launch.arguments.push_back({narrow_ ? ArgumentType::kINT32 : ArgumentType::kINT64, argument});
   launch.shape_inputs = shape_inputs_;
+  launch.checks = checks_;
   return kernel;
 }
 

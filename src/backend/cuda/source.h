@@ -64,6 +64,10 @@ class KernelSource {
   /// Declares an input or output with another element type than its storage type.
   void set_input_type(int input, std::string_view type) { input_types_[input] = type; }
   void set_output_type(int output, std::string_view type) { output_types_[output] = type; }
+  /// Makes Index 64 bits wide. Before anything is written.
+  void widen() { narrow_ = false; }
+  /// Runs end with an Error of that message where the condition is 0; see KernelCode::checks.
+  void check(const Expr& condition, std::string message);
   /// Device functions and types in front of the kernel.
   void add_declarations(std::string_view text) { declarations_ += text; }
 
@@ -81,6 +85,7 @@ class KernelSource {
   std::vector<int> shape_inputs_;
   std::vector<std::vector<Expr>> shape_input_values_;
   std::vector<Expr> arguments_;
+  std::vector<KernelCheck> checks_;
   std::vector<std::string> input_types_, output_types_;
   std::string declarations_;
 };

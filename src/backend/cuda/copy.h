@@ -1,0 +1,13 @@
+#pragma once
+
+#include <memory>
+
+#include "network/operator.h"
+
+namespace opwright::cuda {
+
+/// Copies the bytes of the first input to the first output, which has as many elements of the same
+/// type, unless both are the same memory: a KernelEntry's `make`.
+std::unique_ptr<Kernel> make_copy_kernel(const Operator& op, const KernelArgs& args);
+
+}  // namespace opwright::cuda

@@ -1,0 +1,16 @@
+#include "backend/candidates.h"
+#include "backend/cuda/copy.h"
+#include "backend/cuda/kernels.h"
+
+namespace opwright::cuda {
+namespace {
+
+std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) {
+  return {linear_candidate(query, "view")};
+}
+
+}  // namespace
+
+KernelEntry reshape_kernels() { return {candidates, nullptr, make_copy_kernel}; }
+
+}  // namespace opwright::cuda
