@@ -19,6 +19,7 @@ const KernelEntry* find_entry(std::string_view kind) {
       {Reformat::kKind, reformat_kernels()},
       {Reshape::kKind, reshape_kernels()},
       {Slice::kKind, slice_kernels()},
+      {Softmax::kKind, softmax_kernels()},
       {Transpose::kKind, transpose_kernels()},
   };
   const auto found = table.find(kind);

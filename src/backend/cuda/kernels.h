@@ -44,6 +44,7 @@ KernelEntry reduce_kernels();
 KernelEntry reformat_kernels();
 KernelEntry reshape_kernels();
 KernelEntry slice_kernels();
+KernelEntry softmax_kernels();
 KernelEntry transpose_kernels();
 
 }  // namespace opwright::cuda
