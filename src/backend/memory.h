@@ -3,18 +3,22 @@
 #include <cstddef>
 #include <memory>
 
+#include "opwright/allocator.h"
+
 namespace opwright {
 
 class Device;
 
-/// Memory of a device, 64-byte aligned and uninitialized. It is freed with the object, but for
-/// those who hold it (hold_memory), after the last of them.
+/// Memory of a device, 64-byte aligned (256 on a GPU) and uninitialized. It is freed with the
+/// object, but for those who hold it (hold_memory), after the last of them.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
-  /// At least `bytes`; what was there before is given up where it is too small. Throws Error as
-  /// Device::allocate does. Returns whether the memory is new.
-  bool grow(const Device& device, size_t bytes);
+  /// At least `bytes`, from the allocator where there is one; what was there before is given up
+  /// where it is too small. Throws Error as Device::allocate does. Returns whether the memory is
+  /// new.
+  bool grow(const Device& device, size_t bytes,
+            const std::shared_ptr<IGpuAllocator>& allocator = nullptr);
   void reset() { block_.reset(); }
   /// Null while there is none.
   std::byte* data() const;
@@ -23,6 +27,20 @@ class DeviceMemory {
  private:
   struct Block;
   std::shared_ptr<const Block> block_;
+};
+
+/// Memory of the host that the device copies from and to without waiting.
+class PinnedMemory {
+ public:
+  PinnedMemory(const Device& device, size_t bytes);
+  ~PinnedMemory();
+  PinnedMemory(const PinnedMemory&) = delete;
+  PinnedMemory& operator=(const PinnedMemory&) = delete;
+  std::byte* data() const { return data_; }
+
+ private:
+  const Device& device_;
+  std::byte* const data_;
 };
 
 /// Keeps the DeviceMemory that the address lies in for as long as the pointer is there; null for

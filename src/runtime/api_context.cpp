@@ -228,6 +228,7 @@ bool ContextApi::executeV2(void* const* bindings) noexcept {
       context_.set_output_address(i, bindings[inputs + i]);
     }
     enqueue(nullptr);
+    context_.synchronize(nullptr);
     return true;
   });
 }

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "backend/memory.h"
+#include "backend/release.h"
 #include "base/error.h"
 #include "runtime/runner.h"
 #include "runtime/shape_state.h"
@@ -54,6 +55,7 @@ class Running {
 }  // namespace
 
 struct Context::State {
+  const Device* gpu = nullptr;  ///< null: the host itself
   std::vector<std::unique_ptr<ProfileState>> profiles;
   ProfileState* current = nullptr;
   std::atomic<int32_t> current_step = -1;
@@ -64,8 +66,10 @@ struct Context::State {
   std::byte* users_memory = nullptr;
   size_t users_bytes = 0;
   void* workspace = nullptr;
+  Queue queue = nullptr;  ///< the last one that was checked
   LayerTimeCallback callback;
   std::vector<float> times;
+  bool are_times_known = false;
   bool has_output_memory = false;
   /// Shapes, kernels, memory and addresses are as the next run needs them.
   bool is_ready = false;
@@ -85,6 +89,7 @@ Context::Context(std::shared_ptr<const Engine> engine, int profile)
       services_{errors_.recorder(), engine_->allocator()},
       state_(std::make_unique<State>()) {
   const Plan& plan = engine_->plan();
+  if (!engine_->device().is_host()) state_->gpu = &engine_->device();
   state_->profiles.resize(plan.schedules.size());
   state_->inputs.resize(plan.inputs.size());
   state_->outputs.resize(plan.outputs.size());
@@ -94,7 +99,9 @@ Context::Context(std::shared_ptr<const Engine> engine, int profile)
   set_profile(profile);
 }
 
-Context::~Context() = default;
+Context::~Context() {
+  release_on(engine_->device(), [&] { state_.reset(); });
+}
 
 void Context::fail_running(const char* what) const {
   const std::string& name = engine_->plan().name;
@@ -159,10 +166,43 @@ Shape Context::output_shape(int output) {
     for (const int input : state_->shape_inputs) {
       shapes.take_values(input, state_->inputs[input].address);
     }
-    if (!shapes.is_current()) state_->is_ready = false;
-    shapes.update();
+    if (!shapes.is_current()) {
+      settle_sizes();
+      state_->is_ready = false;
+      shapes.update();
+    } else if (shapes.depends_on_sizes(output)) {
+      settle_sizes();
+    }
   }
   return shapes.output_shape(output);
+}
+
+/// Lets shapes know the sizes that the last run computed.
+void Context::settle_sizes() {
+  State& s = *state_;
+  Runner* const runner = s.current->runner.get();
+  if (runner == nullptr || !runner->has_pending_sizes()) return;
+  const DeviceScope scope(*s.gpu);
+  try {
+    runner->settle_sizes();
+  } catch (...) {
+    s.current->shapes.forget_sizes();
+    s.is_ready = false;
+    throw;
+  }
+  s.current->shapes.set_sizes_known(true);
+}
+
+size_t Context::input_bytes(int input) const {
+  const PortType type = engine_->plan().inputs[input].type;
+  return static_cast<size_t>(tensor_bytes(input_shape(input), type.dtype, type.format));
+}
+
+/// Throws Error for an address that is not the device's.
+void Context::check_address(const PlanPort& port, const char* kind, const void* address,
+                            size_t bytes) const {
+  if (state_->gpu == nullptr || port.is_shape_input || address == nullptr || bytes == 0) return;
+  state_->gpu->check_address(address, bytes, str(kind, " '", port.name, "'"));
 }
 
 Shape Context::max_output_shape(int output) {
@@ -174,7 +214,10 @@ void Context::set_input_address(int input, const void* address) {
   check_idle("given another address");
   State& s = *state_;
   const auto& outputs = engine_->plan().outputs;
-  check_alignment(engine_->plan().inputs[input], address);
+  const PlanPort& port = engine_->plan().inputs[input];
+  check_alignment(port, address);
+  if (s.is_ready && address != s.inputs[input].address)
+    check_address(port, "input", address, input_bytes(input));
   s.inputs[input].address = address;
   const bool is_aliased = std::any_of(outputs.begin(), outputs.end(), [&](const PlanPort& port) {
     return port.aliased_input == input;
@@ -191,6 +234,8 @@ void Context::set_output_address(int output, void* address) {
   State& s = *state_;
   const PlanPort& port = engine_->plan().outputs[output];
   check_alignment(port, address);
+  if (s.is_ready && address != s.outputs[output].address)
+    check_address(port, "output", address, s.outputs[output].bytes);
   s.outputs[output].address = address;
   if (address == nullptr || port.aliased_input >= 0) {
     s.is_ready = false;
@@ -229,7 +274,9 @@ void Context::set_memory(void* memory, size_t bytes) {
     require(reinterpret_cast<uintptr_t>(memory) % kAlignment == 0,
             "the memory given to the context, ", memory, ", is not aligned to ", kAlignment,
             " bytes");
-    s.arena.reset();
+    if (s.gpu != nullptr && needed > 0)
+      s.gpu->check_address(memory, needed, "the memory given to the context");
+    release_on(engine_->device(), [&] { s.arena.reset(); });
   }
   s.users_memory = static_cast<std::byte*>(memory);
   s.users_bytes = memory == nullptr ? 0 : bytes;
@@ -248,7 +295,7 @@ void Context::place_memory() {
     for (const Schedule& schedule : plan.schedules) {
       largest = std::max(largest, schedule.arena_size);
     }
-    s.arena.grow(engine_->device(), largest + kAlignment);
+    s.arena.grow(engine_->device(), largest + kAlignment, engine_->memory_allocator());
     arena = s.arena.data();
   } else {
     require(s.users_bytes >= arena_size, "the memory given to the context has ", s.users_bytes,
@@ -258,7 +305,8 @@ void Context::place_memory() {
   if (s.users_bytes >= behind && s.users_bytes - behind >= workspace_size && s.users_memory) {
     s.workspace = s.users_memory + behind;
   } else {
-    s.own_workspace.grow(engine_->device(), workspace_size + kAlignment);
+    s.own_workspace.grow(engine_->device(), workspace_size + kAlignment,
+                         engine_->memory_allocator());
     s.workspace = s.own_workspace.data();
   }
   s.current->runner->set_arena(arena);
@@ -274,8 +322,9 @@ void Context::check_addresses() {
     if (address == nullptr) {
       require(!has_elements(input_shape(input)), "the address of input '", plan.inputs[i].name,
               "' is not set");
-      address = empty_tensor();
+      address = engine_->weights().empty();
     }
+    check_address(plan.inputs[i], "input", s.inputs[i].address, input_bytes(input));
     runner.set_input(input, address);
   }
   for (size_t i = 0; i < plan.outputs.size(); ++i) {
@@ -295,7 +344,9 @@ void Context::check_addresses() {
     }
     if (address == nullptr) {
       require(!has_elements(shape), "the address of output '", port.name, "' is not set");
-      address = empty_tensor();
+      address = engine_->weights().empty();
+    } else if (port.aliased_input < 0 && has_elements(shape)) {
+      check_address(port, "output", address, output.bytes);
     }
     runner.set_output(static_cast<int>(i), address);
   }
@@ -307,6 +358,7 @@ int Context::current_step() const { return state_->current_step.load(std::memory
 void Context::prepare() {
   State& s = *state_;
   s.is_ready = false;
+  settle_sizes();
   ShapeState& shapes = s.current->shapes;
   const Plan& plan = engine_->plan();
   for (const int input : s.shape_inputs) {
@@ -341,6 +393,8 @@ void Context::request_outputs() {
                 port.name, "', which takes up to ", output.bytes, " bytes");
     }
     check_alignment(port, address);
+    if (address != output.address && has_elements(s.current->shapes.max_output_shape(number)))
+      check_address(port, "output", address, output.bytes);
     output.address = address;
     s.current->runner->set_output(number, address);
   }
@@ -351,9 +405,10 @@ void Context::report_run() {
   for (size_t i = 0; i < s.outputs.size(); ++i) {
     if (s.outputs[i].memory == nullptr) continue;
     const int output = static_cast<int>(i);
+    if (s.current->shapes.depends_on_sizes(output)) settle_sizes();
     s.outputs[i].memory->notify_shape(output, s.current->shapes.output_shape(output));
   }
-  if (!s.callback) return;
+  if (!s.callback || !s.are_times_known) return;
   const auto& steps = engine_->plan().schedules[profile_].steps;
   for (size_t i = 0; i < steps.size(); ++i) s.callback(steps[i].name, s.times[i]);
 }
@@ -364,24 +419,46 @@ void Context::enqueue(Queue queue) {
     if (s.is_running.exchange(true, std::memory_order_acquire)) [[unlikely]]
       fail_running("run again");
     const Running running(s.is_running);
-    if (!s.is_ready || (!s.shape_inputs.empty() && s.shape_values_changed())) [[unlikely]]
-      prepare();
-    if (s.has_output_memory) request_outputs();
-    Runner& runner = *s.current->runner;
-    try {
-      if (s.callback) [[unlikely]] {
-        runner.run_timed(s.workspace, queue, s.times);
-      } else {
-        runner.run(s.workspace, queue);
+    if (s.gpu == nullptr) {
+      run(queue);
+    } else {
+      const DeviceScope scope(*s.gpu);
+      if (queue != s.queue) [[unlikely]] {
+        s.gpu->check_queue(queue);
+        s.queue = queue;
       }
-    } catch (...) {
-      s.current->shapes.forget_sizes();
-      s.is_ready = false;
-      throw;
+      run(queue);
     }
-    s.current->shapes.set_sizes_known(true);
   }
   if (s.has_output_memory || s.callback) report_run();
 }
+
+void Context::run(Queue queue) {
+  State& s = *state_;
+  if (!s.is_ready || (!s.shape_inputs.empty() && s.shape_values_changed())) [[unlikely]]
+    prepare();
+  Runner& runner = *s.current->runner;
+  if (runner.has_pending_sizes()) [[unlikely]]
+    settle_sizes();
+  if (s.has_output_memory) request_outputs();
+  try {
+    if (s.callback) [[unlikely]] {
+      // Nothing may be waited for while the caller captures what the queue is given.
+      s.are_times_known = s.gpu == nullptr || !s.gpu->is_capturing(queue);
+    }
+    if (s.callback && s.are_times_known) [[unlikely]] {
+      runner.run_timed(s.workspace, queue, s.times);
+    } else {
+      runner.run(s.workspace, queue);
+    }
+  } catch (...) {
+    s.current->shapes.forget_sizes();
+    s.is_ready = false;
+    throw;
+  }
+  s.current->shapes.set_sizes_known(!runner.has_pending_sizes());
+}
+
+void Context::synchronize(Queue queue) { engine_->device().synchronize(queue); }
 
 }  // namespace opwright

@@ -54,17 +54,19 @@ class Context {
   bool is_set(int input) const;
   /// Whether all inputs are.
   bool all_shapes_set() const;
-  /// Shape of an output for the current input shapes; extents that depend on data are -1 until a
-  /// run has finished, dynamic ones until all shapes are set. Throws Error, as enqueue() does, when
-  /// two inputs disagree in a dimension that they share.
+  /// Shape of an output for the current input shapes; extents that depend on data are -1 before a
+  /// run, which is waited for where they are still to be computed, dynamic ones until all shapes
+  /// are set. Throws Error, as enqueue() does, when two inputs disagree in a dimension that they
+  /// share.
   Shape output_shape(int output);
   /// The shape with the upper bounds of data-dependent extents. Throws Error before all shapes are
   /// set.
   Shape max_output_shape(int output);
 
   /// Addresses stay until they are set anew; null: not set, which is an error only for tensors with
-  /// elements. Throws Error for an address that is not aligned to the elements' size. An output
-  /// that is aliased to an input needs no address of its own.
+  /// elements. They are the device's, but for those of shape inputs, which are the host's. Throws
+  /// Error for an address that is not aligned to the elements' size, or, once the shapes are known,
+  /// that the device cannot use. An output that is aliased to an input needs no address of its own.
   void set_input_address(int input, const void* address);
   void set_output_address(int output, void* address);
   const void* input_address(int input) const;
@@ -72,9 +74,12 @@ class Context {
   /// What provides the output's memory at each run instead of an address; null: none.
   void set_output_memory(int output, OutputMemory* memory);
 
-  /// Runs once. Throws Error naming what is not set. After an exception from a kernel the context
-  /// stays usable. While it runs, another run and all that sets something throw Error.
+  /// Runs once: on the CPU now, on a GPU in the order of the queue. Throws Error naming what is not
+  /// set. After an exception from a kernel the context stays usable. While it runs, another run and
+  /// all that sets something throw Error.
   void enqueue(Queue queue = nullptr);
+  /// Returns when the queue has done all that it was given. Throws Error for work that failed.
+  void synchronize(Queue queue = nullptr);
 
   /// The step of the profile's schedule whose kernel is being made, told its shapes or run; -1:
   /// none. For reports of crashes: any thread and signal handlers may ask.
@@ -91,9 +96,14 @@ class Context {
 
  private:
   struct State;
+  void run(Queue queue);
   void prepare();
   void place_memory();
   void check_addresses();
+  void check_address(const PlanPort& port, const char* kind, const void* address,
+                     size_t bytes) const;
+  void settle_sizes();
+  size_t input_bytes(int input) const;
   void request_outputs();
   void report_run();
   void check_idle(const char* what) const;

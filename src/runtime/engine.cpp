@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/release.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "network/operator_registry.h"
@@ -75,7 +76,14 @@ Plan read_plan(const std::string& path, WeightCheck weights) {
 }
 
 Engine::Engine() = default;
-Engine::~Engine() = default;
+
+Engine::~Engine() {
+  if (device_ == nullptr) return;
+  release_on(*device_, [&] {
+    operators_.clear();
+    weights_.reset();
+  });
+}
 
 std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
   initialize_library();
@@ -84,6 +92,7 @@ std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
   engine->allocator_ = options.allocator;
   engine->debug_plugins_ = options.debug_plugins.value_or(plan.debug_plugins);
   engine->device_ = &find_device(plan, options.device_ordinal, options.log);
+  const DeviceScope scope(*engine->device_);
   const std::vector<LoadedCode> code = permit_code(plan, options);
   engine->plugins_ = std::make_unique<EnginePlugins>(plan, options.plugins, options.log);
 
@@ -112,8 +121,10 @@ std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
     for (const std::string& error : errors) list += "\n  " + error;
     fail("the engine '", plan.name, "' cannot be loaded:", list);
   }
-  align_weights(plan);
+  if (engine->device_->is_host()) align_weights(plan);
   engine->plan_ = std::move(plan);
+  engine->weights_ =
+      std::make_unique<DeviceWeights>(engine->plan_, *engine->device_, engine->memory_allocator());
   return engine;
 }
 

@@ -7,6 +7,7 @@
 #include "backend/device.h"
 #include "base/error_report.h"
 #include "plan/plan.h"
+#include "runtime/device_weights.h"
 
 namespace opwright {
 
@@ -24,9 +25,11 @@ struct LoadOptions {
   int device_ordinal = -1;  ///< of several devices of the plan's type, as for get_device()
   IPluginRegistry* plugins = nullptr;  ///< null: the global registry
   Log log;
-  IErrorRecorder* recorder = nullptr;        ///< of the engine; null: none
-  std::shared_ptr<IGpuAllocator> allocator;  ///< for its plugins; null: the device's memory
-  std::optional<bool> debug_plugins;         ///< overrides Plan::debug_plugins
+  IErrorRecorder* recorder = nullptr;  ///< of the engine; null: none
+  /// For its plugins, and on a GPU for its weights and its contexts' memory; null: the device's
+  /// memory. It outlives the engine.
+  std::shared_ptr<IGpuAllocator> allocator;
+  std::optional<bool> debug_plugins;  ///< overrides Plan::debug_plugins
 };
 
 /// A plan made ready to run on a device: operators restored, permissions checked, missing plugins
@@ -47,6 +50,12 @@ class Engine {
   /// For those who call from outside; the methods here throw.
   ErrorReport& errors() const { return *errors_; }
   const std::shared_ptr<IGpuAllocator>& allocator() const { return allocator_; }
+  /// Where memory of the engine and its contexts comes from; null: the device. On the CPU it is
+  /// none of the user's allocator, which is for device memory.
+  std::shared_ptr<IGpuAllocator> memory_allocator() const {
+    return device_->is_host() ? nullptr : allocator_;
+  }
+  const DeviceWeights& weights() const { return *weights_; }
   /// Whether every call of a plugin is checked; see debug_plugin().
   bool debug_plugins() const { return debug_plugins_; }
   /// The operator of a step.
@@ -66,6 +75,7 @@ class Engine {
   std::shared_ptr<IGpuAllocator> allocator_;
   std::unique_ptr<const EnginePlugins> plugins_;  ///< outlives the operators, which are its code
   std::vector<std::vector<OperatorPtr>> operators_;
+  std::unique_ptr<const DeviceWeights> weights_;
   bool debug_plugins_ = false;
 };
 

@@ -1,7 +1,7 @@
 #include "runtime/runner.h"
 
 #include <algorithm>
-#include <chrono>
+#include <array>
 #include <cstring>
 
 #include "base/error.h"
@@ -10,15 +10,19 @@
 #include "plan/shapes.h"
 #include "runtime/plugin_debug.h"
 #include "runtime/shape_check.h"
+#include "runtime/step_clock.h"
 
 namespace opwright {
 
-/// The size tensors that one step writes, and what can only be known after it.
+/// The size tensors that one step writes, and what can only be known after it. Where the host does
+/// not read the device's memory, they are copied to the host in the order of the queue, and read
+/// when something needs them.
 struct SizeGroup {
   struct Size {
     int32_t symbol = -1;
     DataType type = DataType::kINT64;
     void* const* address = nullptr;  ///< the slot of the output
+    const void* copy = nullptr;      ///< on the host; null where that reads the output itself
   };
   int step = 0;
   std::vector<Size> sizes;
@@ -26,6 +30,8 @@ struct SizeGroup {
   std::vector<int> steps;       ///< to be told of their shapes
   std::vector<size_t> values;   ///< to be computed, as indices of Runner::values_
   uint64_t epoch = 0;           ///< of the shapes that they know
+  std::unique_ptr<PinnedMemory> copies;
+  std::unique_ptr<Event> copied;
 };
 
 namespace {
@@ -41,19 +47,17 @@ namespace {
 
 }  // namespace
 
-void* empty_tensor() {
-  alignas(64) static std::byte memory[64];
-  return memory;
-}
-
 Runner::Runner(const Engine& engine, int profile, ShapeState& shapes,
                const PluginServices& services, std::atomic<int32_t>& current)
     : engine_(engine),
+      device_(engine.device()),
+      is_host_(device_.is_host()),
       plan_(engine.plan()),
       schedule_(plan_.schedules[profile]),
       profile_(profile),
       shapes_(shapes),
-      current_(current) {
+      current_(current),
+      host_values_(device_) {
   const ProfileValues values(plan_, schedule_.inputs);
   for (size_t step = 0; step < schedule_.steps.size(); ++step) {
     make_kernel(static_cast<int>(step), values, services);
@@ -64,7 +68,7 @@ Runner::Runner(const Engine& engine, int profile, ShapeState& shapes,
   group_domains();
 }
 
-Runner::~Runner() = default;
+Runner::~Runner() { abandon_sizes(); }
 
 void Runner::make_kernel(int number, const ProfileValues& profile, const PluginServices& services) {
   const PlanStep& step = schedule_.steps[number];
@@ -94,7 +98,7 @@ void Runner::make_kernel(int number, const ProfileValues& profile, const PluginS
                         .inputs = inputs,
                         .outputs = outputs,
                         .packed = step.packed,
-                        .device = &engine_.device(),
+                        .device = &device_,
                         .services = &services};
   enter(number);
   try {
@@ -109,31 +113,44 @@ void Runner::make_kernel(int number, const ProfileValues& profile, const PluginS
   }
 }
 
+std::vector<void*> Runner::place_values() {
+  std::vector<std::pair<size_t, size_t>> placed;  // tensor, offset
+  std::vector<int64_t> input_offsets(plan_.inputs.size(), -1);
+  for (size_t i = 0; i < schedule_.tensors.size(); ++i) {
+    const PlanTensor& tensor = schedule_.tensors[i];
+    const auto bytes = [&](size_t count) {
+      return static_cast<size_t>(bytes_of(tensor.type.dtype, static_cast<int64_t>(count)));
+    };
+    if (tensor.location == PlanTensor::Location::kValues) {
+      const size_t offset = host_values_.add(bytes(tensor.values.size()));
+      int32_t known = -1;
+      for (const int32_t value : tensor.values) known = std::max(known, shapes_.known()[value]);
+      values_.push_back({static_cast<int32_t>(i), known, offset});
+      placed.emplace_back(i, offset);
+    } else if (tensor.location == PlanTensor::Location::kInput && !is_host_ &&
+               plan_.inputs[tensor.index].is_shape_input) {
+      int64_t& offset = input_offsets[tensor.index];
+      if (offset < 0) {
+        const size_t added = host_values_.add(bytes(shapes_.input_values(tensor.index).size()));
+        mirrored_inputs_.emplace_back(tensor.index, added);
+        offset = static_cast<int64_t>(added);
+      }
+      placed.emplace_back(i, static_cast<size_t>(offset));
+    }
+  }
+  host_values_.allocate(engine_.memory_allocator());
+  std::vector<void*> addresses(schedule_.tensors.size(), nullptr);
+  for (const auto& [tensor, offset] : placed) addresses[tensor] = host_values_.address(offset);
+  return addresses;
+}
+
 void Runner::connect() {
   size_t slots = 2 * schedule_.copies.size();
   for (const PlanStep& step : schedule_.steps) slots += step.inputs.size() + step.outputs.size();
   pointers_.assign(slots, nullptr);
   input_slots_.resize(plan_.inputs.size());
   output_slots_.resize(plan_.outputs.size());
-
-  size_t elements = 0;
-  for (const PlanTensor& tensor : schedule_.tensors) {
-    // Each values tensor begins on a cache line, as tensors do.
-    if (tensor.location == PlanTensor::Location::kValues)
-      elements += (tensor.values.size() + 8) / 8;
-  }
-  values_memory_.grow(engine_.device(), elements * 64);
-  std::byte* next = values_memory_.data();
-  std::vector<void*> values_of(schedule_.tensors.size(), nullptr);
-  for (size_t i = 0; i < schedule_.tensors.size(); ++i) {
-    const PlanTensor& tensor = schedule_.tensors[i];
-    if (tensor.location != PlanTensor::Location::kValues) continue;
-    int32_t known = -1;
-    for (const int32_t value : tensor.values) known = std::max(known, shapes_.known()[value]);
-    values_.push_back({static_cast<int32_t>(i), known, next});
-    values_of[i] = next;
-    next += (tensor.values.size() + 8) / 8 * 64;
-  }
+  const std::vector<void*> values_of = place_values();
 
   uint32_t slot = 0;
   const auto add = [&](int32_t index) {
@@ -143,14 +160,17 @@ void Runner::connect() {
         arena_slots_.emplace_back(slot, tensor.offset);
         break;
       case PlanTensor::Location::kInput:
-        input_slots_[tensor.index].push_back(slot);
+        if (values_of[index] != nullptr) {
+          pointers_[slot] = values_of[index];
+        } else {
+          input_slots_[tensor.index].push_back(slot);
+        }
         break;
       case PlanTensor::Location::kOutput:
         output_slots_[tensor.index].push_back(slot);
         break;
       case PlanTensor::Location::kWeight:
-        pointers_[slot] =
-            tensor.data.size() == 0 ? empty_tensor() : const_cast<std::byte*>(tensor.data.data());
+        pointers_[slot] = engine_.weights().address(tensor);
         break;
       case PlanTensor::Location::kValues:
         pointers_[slot] = values_of[index];
@@ -158,11 +178,9 @@ void Runner::connect() {
     }
     return slot++;
   };
-  const auto known_of = [&](int32_t index) {
+  const auto known_of = [&](const std::vector<int32_t>& expressions) {
     int32_t known = -1;
-    for (const int32_t dim : schedule_.tensors[index].dims) {
-      known = std::max(known, shapes_.known()[dim]);
-    }
+    for (const int32_t index : expressions) known = std::max(known, shapes_.known()[index]);
     return known;
   };
   for (size_t i = 0; i < schedule_.steps.size(); ++i) {
@@ -175,8 +193,11 @@ void Runner::connect() {
       const bool is_packed =
           std::any_of(step.packed.begin(), step.packed.end(),
                       [&](const PackedInput& packed) { return packed.input == int(input); });
-      if (step.inputs[input] >= 0)
-        shapes.known = std::max(shapes.known, known_of(step.inputs[input]));
+      if (step.inputs[input] >= 0) {
+        const PlanTensor& tensor = schedule_.tensors[step.inputs[input]];
+        shapes.known = std::max(shapes.known, known_of(tensor.dims));
+        shapes.ready = std::max(shapes.ready, known_of(tensor.values));
+      }
       if (step.inputs[input] < 0 || is_packed) {
         ++slot;  // stays null
       } else {
@@ -192,6 +213,7 @@ void Runner::connect() {
       }
       add(output);
     }
+    shapes.ready = std::max(shapes.ready, shapes.known);
     steps_.push_back(prepared);
     step_shapes_.push_back(std::move(shapes));
   }
@@ -225,16 +247,45 @@ void Runner::group_sizes() {
     for (size_t values = 0; values < values_.size(); ++values) {
       if (values_[values].known == number) group->values.push_back(values);
     }
+    if (!is_host_) {
+      group->copies =
+          std::make_unique<PinnedMemory>(device_, group->sizes.size() * sizeof(int64_t));
+      for (size_t s = 0; s < group->sizes.size(); ++s)
+        group->sizes[s].copy = group->copies->data() + s * sizeof(int64_t);
+      group->copied = device_.make_event(false);
+    }
     steps_[i].sizes = group.get();
     groups_.push_back(std::move(group));
   }
+  pending_.reserve(groups_.size());
+  for (const OutputCopy& copy : schedule_.copies) {
+    for (const int32_t value : schedule_.tensors[copy.tensor].values) {
+      SizeGroup* const group = group_of(shapes_.known()[value]);
+      if (group != nullptr && (copies_need_ == nullptr || group->step > copies_need_->step))
+        copies_need_ = group;
+    }
+  }
+}
+
+/// Of the size tensors that the step writes; null for none.
+SizeGroup* Runner::group_of(int32_t step) const {
+  return step < 0 || step == kNeverKnown ? nullptr : steps_[step].sizes;
 }
 
 void Runner::group_domains() {
   for (size_t i = 0; i < steps_.size(); ++i) {
     ExecutionDomain* domain = steps_[i].kernel->domain();
-    if (runs_.empty() || runs_.back().domain != domain) {
-      runs_.push_back({.domain = domain, .first = static_cast<uint32_t>(i)});
+    // On the host sizes are read as soon as they are written. Elsewhere nothing waits for them
+    // within a domain, which may be one that others wait for.
+    SizeGroup* const needs = is_host_ ? nullptr : group_of(step_shapes_[i].ready);
+    const bool is_read =
+        needs == nullptr || std::any_of(runs_.begin(), runs_.end(), [&](const Run& run) {
+          return run.needs != nullptr && run.needs->step >= needs->step;
+        });
+    if (runs_.empty() || runs_.back().domain != domain || !is_read) {
+      runs_.push_back({.domain = domain,
+                       .first = static_cast<uint32_t>(i),
+                       .needs = is_read ? nullptr : needs});
     }
     runs_.back().last = static_cast<uint32_t>(i + 1);
   }
@@ -331,19 +382,25 @@ void Runner::check(int number) const {
                known.outputs);
 }
 
-void Runner::compute(ValuesTensor& values) {
+void Runner::compute(const ValuesTensor& values) {
   const PlanTensor& tensor = schedule_.tensors[values.tensor];
-  const size_t size = static_cast<size_t>(bytes_of(tensor.type.dtype, 1));
-  for (size_t i = 0; i < tensor.values.size(); ++i) {
-    const int64_t value = shapes_.values()[tensor.values[i]];
-    convert(&value, DataType::kINT64, static_cast<std::byte*>(values.data) + i * size,
-            tensor.type.dtype, 1);
+  const size_t count = tensor.values.size();
+  std::array<int64_t, TensorInfo::kMaxValues> elements;
+  for (size_t begin = 0; begin < count; begin += elements.size()) {
+    const size_t end = std::min(count, begin + elements.size());
+    for (size_t i = begin; i < end; ++i) elements[i - begin] = shapes_.values()[tensor.values[i]];
+    const int64_t offset = bytes_of(tensor.type.dtype, static_cast<int64_t>(begin));
+    host_values_.write(values.offset + static_cast<size_t>(offset), tensor.type.dtype,
+                       {elements.data(), end - begin});
   }
 }
 
 void Runner::refresh() {
-  for (ValuesTensor& values : values_) {
+  for (const ValuesTensor& values : values_) {
     if (values.known < 0) compute(values);
+  }
+  for (const auto& [input, offset] : mirrored_inputs_) {
+    host_values_.write(offset, plan_.inputs[input].type.dtype, shapes_.input_values(input));
   }
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (step_shapes_[i].known < 0) tell(static_cast<int>(i));
@@ -370,12 +427,62 @@ void Runner::check_outputs(const SizeGroup& group) const {
   }
 }
 
+/// Has the sizes that the step wrote copied to the host.
+void Runner::fetch(SizeGroup& group, Queue queue) {
+  if (device_.is_capturing(queue)) {
+    fail_with(ErrorCode::kINVALID_STATE,
+              "it computes the size of a tensor, which the host must know to go on, so that it "
+              "cannot be captured; run it outside of the capture");
+  }
+  for (const SizeGroup::Size& size : group.sizes) {
+    device_.copy(const_cast<void*>(size.copy), *size.address,
+                 static_cast<size_t>(bytes_of(size.type, 1)), queue);
+  }
+  group.copied->record(queue);
+  pending_.push_back(&group);
+}
+
+/// Waits for the sizes up to those of `last`, null: for all.
+void Runner::settle(const SizeGroup* last) {
+  while (next_pending_ < pending_.size()) {
+    SizeGroup& group = *pending_[next_pending_];
+    try {
+      group.copied->synchronize();
+      resolve(group);
+    } catch (const Error& error) {
+      abandon_sizes();
+      rethrow(error, engine_, profile_, group.step);
+    } catch (...) {
+      abandon_sizes();
+      throw;
+    }
+    ++next_pending_;
+    if (&group == last) return;
+  }
+}
+
+void Runner::settle(const SizeGroup* last, Queue queue) {
+  settle(last);
+  if (host_values_.has_changed()) host_values_.upload(queue);
+}
+
+/// After a failure, and before the memory goes: waits for copies, whose sizes do not count.
+void Runner::abandon_sizes() noexcept {
+  for (; next_pending_ < pending_.size(); ++next_pending_) {
+    try {
+      pending_[next_pending_]->copied->synchronize();
+    } catch (const std::exception&) {
+      // The caller has an error to report already, or is gone.
+    }
+  }
+}
+
 void Runner::resolve(SizeGroup& group) {
   bool changed = false;
   for (const SizeGroup::Size& size : group.sizes) {
-    const int64_t value = size.type == DataType::kINT32
-                              ? *static_cast<const int32_t*>(*size.address)
-                              : *static_cast<const int64_t*>(*size.address);
+    const void* const at = size.copy != nullptr ? size.copy : *size.address;
+    const int64_t value = size.type == DataType::kINT32 ? *static_cast<const int32_t*>(at)
+                                                        : *static_cast<const int64_t*>(at);
     changed |= shapes_.set_size(size.symbol, value);
   }
   if (changed) shapes_.evaluate();
@@ -386,42 +493,76 @@ void Runner::resolve(SizeGroup& group) {
   group.epoch = shapes_.epoch();
 }
 
-template <bool kTimed>
-void Runner::run_steps(void* workspace, Queue queue, float* times) {
+template <class Clock>
+void Runner::run_steps(void* workspace, Queue queue, Clock& clock) {
   uint32_t current = 0;
+  pending_.clear();
+  next_pending_ = 0;
   try {
+    if (host_values_.has_changed()) [[unlikely]]
+      host_values_.upload(queue);
     for (const Run& run : runs_) {
+      current = run.first;
+      if (run.needs != nullptr) [[unlikely]]
+        settle(run.needs, queue);
       DomainGuard guard(run.domain, queue);
-      for (current = run.first; current != run.last; ++current) {
+      clock.begin();
+      for (; current != run.last; ++current) {
         const Step& step = steps_[current];
         enter(static_cast<int>(current));
-        std::chrono::steady_clock::time_point start;
-        if constexpr (kTimed) start = std::chrono::steady_clock::now();
+        clock.start();
         step.kernel->enqueue(step.inputs, step.outputs, workspace, queue);
-        if constexpr (kTimed) {
-          const std::chrono::duration<float, std::milli> time =
-              std::chrono::steady_clock::now() - start;
-          times[current] = time.count();
+        clock.stop(current);
+        if (step.sizes != nullptr) [[unlikely]] {
+          if (is_host_) {
+            resolve(*step.sizes);
+          } else {
+            fetch(*step.sizes, queue);
+          }
         }
-        if (step.sizes != nullptr) [[unlikely]]
-          resolve(*step.sizes);
       }
     }
   } catch (const Error& error) {
+    abandon_sizes();
     rethrow(error, engine_, profile_, static_cast<int>(current));
+  } catch (...) {
+    abandon_sizes();
+    throw;
   }
   leave();
+  copy_outputs(queue);
+}
+
+void Runner::copy_outputs(Queue queue) {
+  if (copies_need_ != nullptr && !is_host_) [[unlikely]]
+    settle(copies_need_, queue);
   for (const Copy& copy : copies_) {
-    if (pointers_[copy.from] != pointers_[copy.to]) {
-      std::memcpy(pointers_[copy.to], pointers_[copy.from], copy.bytes);
+    void* const to = pointers_[copy.to];
+    const void* const from = pointers_[copy.from];
+    if (to == from) continue;
+    if (is_host_) {
+      std::memcpy(to, from, copy.bytes);
+    } else if (copy.bytes > 0) {
+      device_.copy(to, from, copy.bytes, queue);
     }
   }
 }
 
-void Runner::run(void* workspace, Queue queue) { run_steps<false>(workspace, queue, nullptr); }
+void Runner::run(void* workspace, Queue queue) {
+  NoClock clock;
+  run_steps(workspace, queue, clock);
+}
 
 void Runner::run_timed(void* workspace, Queue queue, std::span<float> times) {
-  run_steps<true>(workspace, queue, times.data());
+  if (is_host_) {
+    HostClock clock(times);
+    run_steps(workspace, queue, clock);
+    return;
+  }
+  while (events_.size() < runs_.size() + steps_.size()) events_.push_back(device_.make_event());
+  EventClock clock(events_, queue, times);
+  run_steps(workspace, queue, clock);
+  clock.read();
 }
 
 }  // namespace opwright

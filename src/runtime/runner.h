@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "backend/memory.h"
 #include "runtime/engine.h"
+#include "runtime/host_values.h"
 #include "runtime/shape_state.h"
 
 namespace opwright {
@@ -41,8 +41,13 @@ class Runner {
   void refresh();
   /// Runs all steps and output copies. An Error names its layer; other exceptions pass unchanged.
   void run(void* workspace, Queue queue);
-  /// The same, writing each step's time in milliseconds into `times`.
+  /// The same, writing each step's time in milliseconds into `times`. Returns when all is done.
   void run_timed(void* workspace, Queue queue, std::span<float> times);
+
+  /// Whether size tensors of the last run are still to be read.
+  bool has_pending_sizes() const { return next_pending_ < pending_.size(); }
+  /// Waits for them. An Error names the layer that wrote what is wrong.
+  void settle_sizes() { settle(nullptr); }
 
  private:
   struct Step {
@@ -51,20 +56,22 @@ class Runner {
     void* const* outputs = nullptr;
     SizeGroup* sizes = nullptr;  ///< the size tensors that the step writes
   };
-  /// Consecutive steps within one domain.
+  /// Consecutive steps within one domain, none of which but the first needs a size to be read.
   struct Run {
     ExecutionDomain* domain = nullptr;
     uint32_t first = 0, last = 0;
+    SizeGroup* needs = nullptr;  ///< must have been read before; null: none
   };
   struct StepShapes {
     std::vector<Shape> inputs, outputs;
     bool is_told = false;
     int32_t known = -1;  ///< the step after which all its shapes are known, -1: before the run
+    int32_t ready = -1;  ///< the same, for shapes and values
   };
   struct ValuesTensor {
     int32_t tensor = 0;
     int32_t known = -1;
-    void* data = nullptr;
+    size_t offset = 0;  ///< in `host_values_`
   };
   struct Copy {
     uint32_t from = 0, to = 0;  ///< slots
@@ -75,20 +82,30 @@ class Runner {
   void enter(int step) { current_.store(step, std::memory_order_relaxed); }
   void leave() { enter(-1); }
   void make_kernel(int step, const ProfileValues& profile, const PluginServices& services);
+  /// Adds the tensors that the host computes; their address by tensor, null for all others.
+  std::vector<void*> place_values();
   void connect();
   void group_sizes();
   void group_domains();
+  SizeGroup* group_of(int32_t step) const;
   Shape tensor_shape(const PlanTensor& tensor, std::span<const int64_t> values) const;
   void check_fits(const PlanTensor& tensor, const Shape& shape) const;
   void tell(int step);
   void check(int step) const;
   void check_outputs(const SizeGroup& group) const;
-  void compute(ValuesTensor& values);
+  void compute(const ValuesTensor& values);
+  void fetch(SizeGroup& group, Queue queue);
+  void settle(const SizeGroup* last);
+  void settle(const SizeGroup* last, Queue queue);
+  void abandon_sizes() noexcept;
   void resolve(SizeGroup& group);
-  template <bool kTimed>
-  void run_steps(void* workspace, Queue queue, float* times);
+  template <class Clock>
+  void run_steps(void* workspace, Queue queue, Clock& clock);
+  void copy_outputs(Queue queue);
 
   const Engine& engine_;
+  const Device& device_;
+  const bool is_host_;
   const Plan& plan_;
   const Schedule& schedule_;
   const int profile_;
@@ -102,13 +119,16 @@ class Runner {
   std::vector<std::vector<uint32_t>> input_slots_, output_slots_;
   std::vector<std::pair<uint32_t, uint64_t>> arena_slots_;  // slot, offset
   std::vector<StepShapes> step_shapes_;
-  DeviceMemory values_memory_;
+  HostValues host_values_;
   std::vector<ValuesTensor> values_;
-  std::vector<std::unique_ptr<SizeGroup>> groups_;
+  /// Inputs of which kernels read a copy, because theirs are host addresses, and its offset.
+  std::vector<std::pair<int, size_t>> mirrored_inputs_;
+  std::vector<std::unique_ptr<SizeGroup>> groups_;  ///< in the order of their steps
+  std::vector<SizeGroup*> pending_;  ///< those of the run, of which the first ones have been read
+  size_t next_pending_ = 0;
   std::vector<Copy> copies_;
+  SizeGroup* copies_need_ = nullptr;
+  std::vector<std::unique_ptr<Event>> events_;  ///< of timed runs
 };
-
-/// An address for tensors without elements that have no other.
-void* empty_tensor();
 
 }  // namespace opwright

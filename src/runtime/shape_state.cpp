@@ -180,6 +180,11 @@ std::span<const int64_t> ShapeState::values_before(std::span<const int32_t> size
   return values_before_;
 }
 
+bool ShapeState::depends_on_sizes(int output) const {
+  const std::vector<int32_t>& dims = plan_.outputs[output].dims;
+  return std::any_of(dims.begin(), dims.end(), [&](int32_t dim) { return known_[dim] >= 0; });
+}
+
 Shape ShapeState::output_shape(int output) const {
   Shape shape;
   for (const int32_t dim : plan_.outputs[output].dims) {

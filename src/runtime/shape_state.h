@@ -60,6 +60,8 @@ class ShapeState {
   /// Per expression, as resolving_steps() gives it.
   std::span<const int32_t> known() const { return known_; }
   bool has_sizes() const { return has_sizes_; }
+  /// Whether an output has extents that only a run computes.
+  bool depends_on_sizes(int output) const;
 
   /// Extents that are not known (yet) are -1.
   Shape output_shape(int output) const;
