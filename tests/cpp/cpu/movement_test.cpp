@@ -1,8 +1,6 @@
-#include "movement_cases.h"
+#include "cpu/movement_cases.h"
 
 #include <gtest/gtest.h>
-
-#include "cpu/run_kernel.h"
 
 namespace opwright::testing {
 namespace {

@@ -6,12 +6,53 @@
 #include <vector>
 
 #include "network/operator.h"
-#include "test_tensors.h"
 
-/// Runs kernels of the CPU device on small tensors and checks that they write nothing beyond their
-/// outputs.
+/// Runs kernels of the CPU device on small tensors given as doubles, and checks that they write
+/// nothing beyond their outputs.
 namespace opwright::testing {
 
+/// A tensor's elements in row-major order, whatever the format it is handed to a kernel in.
+struct Values {
+  Shape shape;
+  std::vector<double> data;
+
+  double& operator[](int64_t i) { return data[i]; }
+  double operator[](int64_t i) const { return data[i]; }
+  int64_t size() const { return static_cast<int64_t>(data.size()); }
+};
+/// Uniform in [low, high], the same for the same seed.
+Values random_values(const Shape& shape, int seed, double low = -1, double high = 1);
+Values make_values(const Shape& shape, const std::function<double(int64_t)>& element);
+
+/// The index, in elements, of row-major element `i` within a tensor of the format.
+int64_t offset_of(const Shape& shape, TensorFormat format, int64_t i);
+/// Bytes of the tensor in that type and format; the padding of channels is zero.
+Blob to_bytes(const Values& values, PortType type);
+Values from_bytes(const void* bytes, const Shape& shape, PortType type);
+/// The values rounded to the type.
+Values rounded(const Values& values, DataType type);
+
+/// An input of a kernel under test.
+struct TestInput {
+  Values values;
+  DataType dtype = DataType::kFLOAT;
+  bool constant = false;
+  bool present = true;
+};
+inline TestInput absent() { return {{}, DataType::kFLOAT, false, false}; }
+
+struct TestOutput {
+  Shape shape;
+  DataType dtype = DataType::kFLOAT;
+};
+
+/// Ports with one shape for min, opt and max and the network's types.
+std::vector<PortDesc> describe(std::span<const TestInput> inputs);
+std::vector<PortDesc> describe(std::span<const TestOutput> outputs);
+
+struct QueryOptions {
+  bool fp16 = false, bf16 = false, strongly_typed = false;
+};
 std::vector<Candidate> candidates_of(const Operator& op, std::span<const TestInput> inputs,
                                      std::span<const TestOutput> outputs,
                                      QueryOptions options = {});
@@ -43,5 +84,12 @@ class TestKernel {
 std::vector<Values> run_kernel(const Operator& op, const Candidate& candidate,
                                std::span<const TestInput> inputs,
                                std::span<const TestOutput> outputs);
+
+/// Fails the current test unless |actual - expected| <= tolerance * (1 + |expected|) everywhere.
+void expect_close(const Values& actual, const Values& expected, double tolerance);
+/// A bound for expect_close that fits values computed in FP32 from and rounded to the type.
+double tolerance_of(DataType type);
+/// "FP32 HWC, ... -> FP32 HWC (name)", for SCOPED_TRACE.
+std::string describe(const Candidate& candidate);
 
 }  // namespace opwright::testing

@@ -7,8 +7,8 @@
 #include <numeric>
 #include <random>
 
+#include "cpu/run_kernel.h"
 #include "operators/movement.h"
-#include "test_tensors.h"
 
 /// What the operators that move elements must do, element by element, for the tests of each device.
 namespace opwright::testing {
