@@ -1,10 +1,11 @@
 // An engine of compiled kernels beside the same kernels launched by hand, without Python:
 //   gpu_launch launch|graph|load ENGINE CUBIN SPEC [START]
-// launch: host time of an enqueue against that of cuLaunchKernel. graph: host and whole time of an enqueue against
-// launching a graph of the same kernels. load: milliseconds from START (CLOCK_MONOTONIC, ns) to the first result, and
-// those of the driver's own start. The figures are written as JSON. The first line of SPEC is the kernel's name, then
-// come the grid, the block, the number of kernels in the chain, the bytes of the input and of each output, and the
-// arguments: "in", "out" or "i32 N", "i64 N".
+// launch: host time of an enqueue against that of cuLaunchKernel. graph: host and whole time of an
+// enqueue against launching a graph of the same kernels. load: milliseconds from START
+// (CLOCK_MONOTONIC, ns) to the first result, and those of the driver's own start. The figures are
+// written as JSON. The first line of SPEC is the kernel's name, then come the grid, the block, the
+// number of kernels in the chain, the bytes of the input and of each output, and the arguments:
+// "in", "out" or "i32 N", "i64 N".
 #include <dlfcn.h>
 #include <time.h>
 
@@ -93,7 +94,8 @@ using Launch = int(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsi
 /// The kernels of the chain with their arguments, as launched by hand.
 class Chain {
  public:
-  Chain(const Driver& driver, const Spec& spec, const char* cubin, const std::vector<uint64_t>& data)
+  Chain(const Driver& driver, const Spec& spec, const char* cubin,
+        const std::vector<uint64_t>& data)
       : spec_(spec), launch_(driver.get<Launch>("cuLaunchKernel")) {
     void* module = nullptr;
     driver.call("cuModuleLoad", &module, cubin);
@@ -151,8 +153,8 @@ struct Loaded {
   }
 };
 
-/// Seconds per call of two functions, in turns: host alone, and until the device is done. Of several
-/// rounds the smallest counts.
+/// Seconds per call of two functions, in turns: host alone, and until the device is done. Of
+/// several rounds the smallest counts.
 struct Times {
   double host[2] = {1e9, 1e9}, whole[2] = {1e9, 1e9};
 };
@@ -181,8 +183,9 @@ Times in_turns(First first, Second second, Wait wait) {
 }
 
 void print(const Times& times) {
-  std::printf("{\"engine_host\": %.9f, \"engine\": %.9f, \"by_hand_host\": %.9f, \"by_hand\": %.9f}\n",
-              times.host[0], times.whole[0], times.host[1], times.whole[1]);
+  std::printf(
+      "{\"engine_host\": %.9f, \"engine\": %.9f, \"by_hand_host\": %.9f, \"by_hand\": %.9f}\n",
+      times.host[0], times.whole[0], times.host[1], times.whole[1]);
 }
 
 }  // namespace
@@ -220,13 +223,15 @@ int main(int argc, char** argv) {
   wait();
   if (mode == "load") {
     const double start = argc > 5 ? 1e-9 * static_cast<double>(std::atoll(argv[5])) : begin;
-    std::printf("{\"ms\": %.3f, \"driver\": %.3f}\n", 1e3 * (now() - start), 1e3 * (started - begin));
+    std::printf("{\"ms\": %.3f, \"driver\": %.3f}\n", 1e3 * (now() - start),
+                1e3 * (started - begin));
     return 0;
   }
 
   Chain chain(driver, spec, argv[3], data);
   if (mode == "launch") {
-    print(in_turns(enqueue, [&] { chain.run(stream); }, wait));
+    print(in_turns(
+        enqueue, [&] { chain.run(stream); }, wait));
     return 0;
   }
   void *graph = nullptr, *executable = nullptr;

@@ -5,10 +5,20 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import pytest
 
 import opwright as trt
+from opwright.aot import _nvrtc
 
 _numbers = itertools.count()
+
+
+def need_nvrtc() -> None:
+    """Skips where NVIDIA's compiler is not installed."""
+    try:
+        _nvrtc.nvrtc()
+    except _nvrtc.NvrtcError as error:
+        pytest.skip(f"NVRTC: {error}")
 
 
 def new_id(name: str) -> str:

@@ -11,9 +11,9 @@ import pytest
 import opwright as trt
 import opwright.plugin as trtp
 from opwright import aot
-from opwright.aot import _code, _ptx
+from opwright.aot import _code, _nvrtc, _ptx
 from opwright.plugin import SymFloat32, SymInt32, SymInt64
-from plugin_testing import build, new_id, one_plugin
+from plugin_testing import build, need_nvrtc, new_id, one_plugin
 
 F32, F16 = trt.float32, trt.float16
 EXTRA = [SymInt64(0), SymFloat32(0)]
@@ -149,7 +149,7 @@ __device__ void function(const T* x, int64_t n, float f, T* y) { *y = x[n] * T(f
 
 
 def cuda(source, name, dtype=F32, extra=EXTRA, arch="compute_80", **more):
-    pytest.importorskip("cuda.bindings.nvrtc")
+    need_nvrtc()
     return aot.cuda(source, name, inputs=[dtype], outputs=[dtype], extra=extra, arch=arch, **more)
 
 
@@ -166,10 +166,7 @@ def test_cuda_kernels_have_the_parameters(name):
 
 @pytest.mark.parametrize("dtype", [F16, trt.bfloat16, trt.int8, trt.bool], ids=str)
 def test_cuda_functions_take_the_types_of_the_descriptors(dtype):
-    pytest.importorskip("cuda.pathfinder")
-    from cuda.pathfinder import find_nvidia_header_directory
-
-    if find_nvidia_header_directory("cudart") is None:
+    if not _nvrtc.header_folders():
         pytest.skip("CUDA's headers are not installed")
     cuda(CUDA, "ns::function", dtype)
 
@@ -205,14 +202,15 @@ def test_the_architecture_must_be_known():
 
 
 def test_missing_nvrtc_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", None)
-    message = "python -m pip install cuda-bindings nvidia-cuda-nvrtc"
+    monkeypatch.setenv("OPWRIGHT_NVRTC", "/nowhere/libnvrtc.so")
+    _nvrtc.nvrtc.cache_clear()
+    message = r"python -m pip install nvidia-cuda-nvrtc.*/nowhere/libnvrtc\.so"
     with pytest.raises(aot.CompileError, match=message):
         aot.cuda(CUDA, "plain", inputs=[F32], outputs=[F32], extra=EXTRA, arch="sm_90")
 
 
 def test_cuda_is_compiled_once(tmp_path, monkeypatch):
-    pytest.importorskip("cuda.bindings.nvrtc")
+    need_nvrtc()
     from opwright.aot import _cuda
 
     runs = []

@@ -21,6 +21,8 @@ from typing import NamedTuple
 
 import pytest
 
+from opwright.aot import _nvrtc
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 REFERENCE = sorted((ROOT / "docs" / "reference").glob("*.md"))
@@ -30,7 +32,7 @@ ALL_PAGES = [
     ROOT / "CONTRIBUTING.md",
     *sorted(ROOT.glob("samples/*/README.md")),
 ]
-FRAMEWORKS = {"cuda", "torch", "triton"}  # that users of the package may not have
+FRAMEWORKS = {"torch", "triton"}  # that users of the package may not have
 FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -62,7 +64,16 @@ def lacks_framework(block: Block) -> bool:
     """Whether the block imports a framework that is not installed here."""
     imports = [node for node in ast.walk(ast.parse(block.code)) if isinstance(node, ast.Import)]
     names = {alias.name.partition(".")[0] for node in imports for alias in node.names}
-    return any(importlib.util.find_spec(name) is None for name in names & FRAMEWORKS)
+    if any(importlib.util.find_spec(name) is None for name in names & FRAMEWORKS):
+        return True
+    return "aot.cuda(" in block.code and not has_nvrtc()
+
+
+def has_nvrtc() -> bool:
+    try:
+        return bool(_nvrtc.nvrtc())
+    except _nvrtc.NvrtcError:
+        return False
 
 
 def run_python(page: Path, block: Block, namespace: dict) -> None:

@@ -11,7 +11,7 @@ import opwright as trt
 import opwright.plugin as trtp
 from opwright import aot, testing
 from opwright.aot import _code, _toolchain
-from plugin_testing import build, network, new_id, one_plugin, op_of
+from plugin_testing import build, need_nvrtc, network, new_id, one_plugin, op_of
 
 SHRINK = """
 template <class T>
@@ -188,7 +188,7 @@ def test_cuda_and_triton_kernels_are_compiled(tmp_path, monkeypatch):
         return made[1].kind, [value.constant_value() for value in values]
 
     constants = [{"BLOCK": 256}, {"BLOCK": 128}]
-    pytest.importorskip("cuda.bindings.nvrtc")
+    need_nvrtc()
     options = {"constants": constants, "arch": "compute_80"}
     found = launch(code=cuda, block=lambda BLOCK: BLOCK, **options)
     assert found == ("ptx", [8, 128])

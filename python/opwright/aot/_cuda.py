@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -12,6 +11,7 @@ from .._core import DataType
 from . import _ptx, _source
 from ._code import Code, CompileError, by_symbol, element_types, input_types, scalar_types
 from ._gpu import architecture, cached_with_facts, kind
+from ._nvrtc import CompilationError, Nvrtc, NvrtcError, header_folders, nvrtc
 
 _ELEMENTS = {
     DataType.FLOAT: "float",
@@ -44,33 +44,15 @@ _PRELUDE = (
 )
 
 
-def _nvrtc() -> Any:
+def _nvrtc() -> Nvrtc:
     try:
-        nvrtc = importlib.import_module("cuda.bindings.nvrtc")
-        _check(nvrtc.nvrtcVersion())
-    except Exception as error:  # cuda-bindings raises RuntimeError where it finds no library
+        return nvrtc()
+    except NvrtcError as error:
         raise CompileError(
             "aot.cuda needs NVRTC, NVIDIA's compiler library, where engines are built; it needs no "
-            f"GPU: python -m pip install cuda-bindings nvidia-cuda-nvrtc ({error})"
+            "GPU: python -m pip install nvidia-cuda-nvrtc, or name its file with the environment "
+            f"variable OPWRIGHT_NVRTC ({error})"
         ) from error
-    return nvrtc
-
-
-def _check(result: tuple[Any, ...]) -> Any:
-    status, *values = result
-    if int(status) != 0:
-        raise CompileError(f"aot.cuda: NVRTC says {status.name}")
-    return values[0] if values else None
-
-
-def _header_folders() -> list[str]:
-    """Where the headers of the CUDA toolkit are, as far as they are installed."""
-    try:
-        from cuda.pathfinder import find_nvidia_header_directory
-    except ImportError:
-        return []
-    found = (find_nvidia_header_directory(each) for each in ("cudart", "cccl"))
-    return [folder for folder in found if folder]
 
 
 def _function_name(name: str) -> str:
@@ -102,47 +84,27 @@ def _wrapper(name: str, types: Sequence[str | None]) -> str:
     )
 
 
-def _read(program: Any, size: Any, get: Any) -> bytes:
-    data = b" " * _check(size(program))
-    _check(get(program, data))
-    return data
-
-
 def _compile(
-    nvrtc: Any,
-    text: str,
-    file: str,
-    options: list[str],
-    name: str,
-    expression: str,
-    is_ptx: bool,
+    text: str, file: str, options: list[str], name: str, expression: str, is_ptx: bool
 ) -> tuple[dict[str, Any], bytes]:
-    program = _check(nvrtc.nvrtcCreateProgram(text.encode(), file.encode(), 0, [], []))
     try:
-        _check(nvrtc.nvrtcAddNameExpression(program, expression.encode()))
-        encoded = [option.encode() for option in options]
-        (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
-        if int(status) != 0:
-            log = _read(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
-            message = log.decode("utf-8", "replace").strip("\0 \n")
-            hint = ""
-            if re.search(r'could not open source file "cuda_\w+\.h"', message):
-                hint = "\nCUDA's headers: python -m pip install nvidia-cuda-runtime"
-            raise CompileError(
-                f"the CUDA kernel '{name}' does not compile ({' '.join(options)}):\n{message}{hint}"
-            )
-        symbol = _check(nvrtc.nvrtcGetLoweredName(program, expression.encode())).decode()
-        ptx = _read(program, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX).rstrip(b"\0 ")
-        facts = {
-            "name": symbol,
-            "target": _ptx.target(ptx.decode()),
-            "parameters": _ptx.entries(ptx.decode()).get(symbol, []),
-        }
-        if is_ptx:
-            return facts, ptx
-        return facts, _read(program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
-    finally:
-        nvrtc.nvrtcDestroyProgram(program)
+        made = _nvrtc().compile(text, file, options, expression)
+    except CompilationError as error:
+        hint = ""
+        if re.search(r'could not open source file "cuda_\w+\.h"', str(error)):
+            hint = "\nCUDA's headers: python -m pip install nvidia-cuda-runtime"
+        raise CompileError(
+            f"the CUDA kernel '{name}' does not compile ({' '.join(options)}):\n{error}{hint}"
+        ) from None
+    except NvrtcError as error:
+        raise CompileError(f"aot.cuda: the CUDA kernel '{name}': NVRTC says {error}") from error
+    text = made.ptx.decode()
+    facts = {
+        "name": made.symbol,
+        "target": _ptx.target(text),
+        "parameters": _ptx.entries(text).get(made.symbol, []),
+    }
+    return facts, made.ptx if is_ptx else made.cubin
 
 
 def cuda(
@@ -165,7 +127,7 @@ def cuda(
     UINT8 and FP8 ``uint8_t``, BOOL ``bool``; ``SymInt32`` is ``int32_t`` and so on, ``SymPointer`` is
     ``const int64_t*``. An absent optional input (None) is a null pointer.
 
-    The compiler is NVRTC (``python -m pip install cuda-bindings nvidia-cuda-nvrtc``), with
+    The compiler is NVRTC (``python -m pip install nvidia-cuda-nvrtc``), with
     ``--std=c++17`` and `flags` added; CUDA's headers are found where ``nvidia-cuda-runtime`` is
     installed. Results are cached by content in ``$OPWRIGHT_CACHE_DIR`` or ``~/.cache/opwright``.
     ``code.launch(grid_x=..., block_x=256)`` makes the launch parameters.
@@ -203,18 +165,17 @@ def cuda(
     options = [f"--gpu-architecture={arch}", "--std=c++17", *flags]
     if read.folder is not None:
         options.append(f"-I{read.folder}")
-    options += [f"-I{folder}" for folder in _header_folders()]
-    nvrtc = _nvrtc()
+    options += [f"-I{folder}" for folder in header_folders()]
+    version = _nvrtc().version
 
     def compile() -> tuple[dict[str, Any], bytes]:
-        return _compile(nvrtc, text, read.file, options, name, expression, kind(arch) == "ptx")
+        return _compile(text, read.file, options, name, expression, kind(arch) == "ptx")
 
     parameters = (len(ins), tuple(extras), len(outs))
     depends = _source.included(read, folders)
     if depends is None:
         facts, code = compile()
     else:
-        version = ".".join(map(str, nvrtc.nvrtcVersion()[1:]))
         parts: list[str | bytes] = ["cuda", text, expression, "\0".join(options), version, *depends]
         facts, code = cached_with_facts(parts, compile)
     _ptx.check("aot.cuda", name, facts["parameters"], parameters)
