@@ -132,7 +132,10 @@ std::vector<std::vector<char>> copy_arguments(const CUDA_KERNEL_NODE_PARAMS& lau
 
 CUresult run_kernel(const CUDA_KERNEL_NODE_PARAMS& launch,
                     const std::vector<std::vector<char>>& arguments) {
-  const Function& function = *find_function(launch.func);
+  const Function* found = find_function(launch.func);
+  // Unloaded since the capture.
+  if (!found) return CUDA_ERROR_LAUNCH_FAILED;
+  const Function& function = *found;
   std::vector<std::vector<char>> values = arguments;
   std::vector<void*> parameters;
   for (size_t i = 0; i < values.size(); ++i) {

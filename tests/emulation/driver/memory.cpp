@@ -273,7 +273,7 @@ CUresult cuMemFree(CUdeviceptr address) {
     if (CUresult error = check_unsafe_call()) return error;
     if (CUresult error = mark_freeing(address)) return error;
     // As the driver does, and what makes freeing memory in use safe.
-    CUresult result = wait_for_context(current_context());
+    CUresult result = wait_for_context(find_allocation(address)->context);
     release(address);
     return result;
   });

@@ -37,6 +37,11 @@ std::map<const void*, Kernel*>& kernels() {
   return *kernels;
 }
 
+std::map<const void*, Function*>& functions() {
+  static auto* functions = new std::map<const void*, Function*>;
+  return *functions;
+}
+
 /// A kernel library and the architecture it was compiled for.
 struct Image {
   std::string library;
@@ -133,6 +138,8 @@ CUresult load_module(const void* data, Module** module) {
     function.entry = &table->entries[i];
     function.name = symbol.dli_sname ? symbol.dli_sname : table->entries[i].name;
     made->functions.push_back(function);
+    Function* kept = &made->functions.back();
+    functions()[kept] = kept;
   }
   *module = state().modules.add(std::move(made));
   return CUDA_SUCCESS;
@@ -148,6 +155,7 @@ CUresult get_function(Module* module, const char* name, CUfunction* handle) {
 }
 
 void unload(Module* module) {
+  for (Function& function : module->functions) functions().erase(&function);
   dlclose(module->library);
   state().modules.remove(module);
 }
@@ -195,12 +203,8 @@ CUresult parameter_info(const Function& function, size_t index, size_t* offset, 
 Function* find_function(CUfunction handle) {
   auto kernel = kernels().find(handle);
   if (kernel != kernels().end() && function_of(kernel->second, &handle)) return nullptr;
-  for (Module* module : state().modules.all()) {
-    for (Function& function : module->functions) {
-      if (&function == reinterpret_cast<Function*>(handle)) return &function;
-    }
-  }
-  return nullptr;
+  auto function = functions().find(handle);
+  return function == functions().end() ? nullptr : function->second;
 }
 
 void release_modules(const Context* context) {

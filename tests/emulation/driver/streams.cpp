@@ -193,6 +193,7 @@ CUresult cuStreamDestroy(CUstream handle) {
     if (!state().streams.find(stream)) return CUDA_ERROR_INVALID_HANDLE;
     if (stream->capture) invalidate(*stream->capture);
     // Its work still runs when the context is waited for.
+    if (stream->pending.empty()) stream->context->streams.remove(stream);
     state().streams.remove(stream);
     return CUDA_SUCCESS;
   });

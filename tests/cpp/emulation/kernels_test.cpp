@@ -1,0 +1,209 @@
+// Kernels that the emulated NVRTC compiled and the emulated driver ran.
+
+#include <cmath>
+#include <numeric>
+
+#include "emulation/emulated_gpu.h"
+
+namespace opwright {
+namespace {
+
+using Kernels = EmulatedGpu;
+
+constexpr char kAdd[] = R"(
+extern "C" __global__ void __launch_bounds__(128) add(const float* __restrict__ a, const float* b, float* c, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) c[i] = __ldg(a + i) + b[i];
+})";
+
+TEST_F(Kernels, AddsVectors) {
+  CUfunction add = load(kAdd, "add");
+  std::vector<float> a(1000), b(1000);
+  for (int i = 0; i < 1000; ++i) a[i] = 0.5f * i, b[i] = 1000.0f - i;
+  CUdeviceptr x = upload(a), y = upload(b), z = upload(std::vector<float>(1000));
+  ASSERT_EQ(launch(add, 8, 128, 0, x, y, z, 1000), CUDA_SUCCESS);
+  ASSERT_EQ(synchronize(), CUDA_SUCCESS);
+  std::vector<float> sum = download<float>(z, 1000);
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(sum[i], a[i] + b[i]) << i;
+}
+
+TEST_F(Kernels, TellTheirParametersAndLimits) {
+  CUfunction add = load(kAdd, "add");
+  size_t offset = 0, size = 0;
+  ASSERT_EQ(CU(cuFuncGetParamInfo)(add, 3, &offset, &size), CUDA_SUCCESS);
+  EXPECT_EQ(offset, 24u);
+  EXPECT_EQ(size, 4u);
+  EXPECT_EQ(CU(cuFuncGetParamInfo)(add, 4, &offset, &size), CUDA_ERROR_INVALID_VALUE);
+  int threads = 0;
+  CU(cuFuncGetAttribute)(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, add);
+  EXPECT_EQ(threads, 128);
+  CUdeviceptr null = 0;
+  EXPECT_EQ(launch(add, 1, 129, 0, null, null, null, 0), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+  EXPECT_EQ(launch(add, 1, 1025, 0, null, null, null, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(launch(add, 0, 1, 0, null, null, null, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(launch(add, 1, 1, 48 * 1024 + 1, null, null, null, 0), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(CU(cuFuncSetAttribute)(add, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100000),
+            CUDA_SUCCESS);
+  EXPECT_EQ(launch(add, 1, 1, 100000, null, null, null, 0), CUDA_SUCCESS);
+}
+
+constexpr char kReduce[] = R"(
+extern __shared__ float dynamic[];
+extern "C" __global__ void reduce(const float* in, float* out, int n) {
+  __shared__ float fixed[256];
+  int t = threadIdx.x;
+  float sum = 0;
+  for (int i = t; i < n; i += blockDim.x) sum += in[blockIdx.x * n + i];
+  fixed[t] = sum;
+  dynamic[blockDim.x - 1 - t] = sum;
+  for (int half = blockDim.x / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (t < half) fixed[t] += fixed[t + half];
+  }
+  __syncthreads();
+  if (t == 0) {
+    float other = 0;
+    for (int i = 0; i < blockDim.x; ++i) other += dynamic[i];
+    out[2 * blockIdx.x] = fixed[0];
+    out[2 * blockIdx.x + 1] = other;
+  }
+})";
+
+TEST_F(Kernels, ReduceInSharedMemory) {
+  CUfunction reduce = load(kReduce, "reduce");
+  std::vector<float> values(3 * 1000);
+  std::iota(values.begin(), values.end(), 0.0f);
+  CUdeviceptr in = upload(values), out = upload(std::vector<float>(6));
+  ASSERT_EQ(launch(reduce, 3, 256, 256 * sizeof(float), in, out, 1000), CUDA_SUCCESS);
+  ASSERT_EQ(synchronize(), CUDA_SUCCESS);
+  std::vector<float> sums = download<float>(out, 6);
+  for (int block = 0; block < 3; ++block) {
+    float expected = 1000.0f * 1000.0f * block + 999.0f * 500.0f;
+    EXPECT_EQ(sums[2 * block], expected);
+    EXPECT_EQ(sums[2 * block + 1], expected);
+  }
+}
+
+TEST_F(Kernels, MissingBarriersShow) {
+  std::string source = kReduce;
+  for (size_t at; (at = source.find("__syncthreads();")) != source.npos;) {
+    source.replace(at, 16, ";");
+  }
+  CUfunction reduce = load(source, "reduce");
+  CUdeviceptr in = upload(std::vector<float>(1000, 1.0f)), out = upload(std::vector<float>(2));
+  ASSERT_EQ(launch(reduce, 1, 256, 256 * sizeof(float), in, out, 1000), CUDA_SUCCESS);
+  ASSERT_EQ(synchronize(), CUDA_SUCCESS);
+  EXPECT_NE(download<float>(out, 2), std::vector<float>(2, 1000.0f));
+}
+
+TEST_F(Kernels, ThreadsThatWaitForEverFail) {
+  CUfunction stuck = load(R"(extern "C" __global__ void stuck() {
+    if (threadIdx.x == 0) __syncwarp(3); else __syncthreads();
+  })",
+                          "stuck");
+  testing::internal::CaptureStderr();
+  ASSERT_EQ(launch(stuck, 1, 64, 0), CUDA_SUCCESS);
+  EXPECT_EQ(synchronize(), CUDA_ERROR_LAUNCH_TIMEOUT);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("stuck"), std::string::npos);
+}
+
+TEST_F(Kernels, ShuffleInWarps) {
+  CUfunction shuffle = load(R"(
+extern "C" __global__ void shuffle(int* out) {
+  int t = threadIdx.x, sum = t;
+  for (int bits = 16; bits; bits >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, bits);
+  int* row = out + 6 * t;
+  row[0] = sum;
+  row[1] = __shfl_down_sync(0xffffffffu, t, 1);
+  row[2] = __shfl_up_sync(0xffffffffu, t, 2);
+  row[3] = __shfl_sync(0xffffffffu, t, 5, 8);
+  row[4] = __ballot_sync(0xffffffffu, t % 3 == 0);
+  row[5] = __reduce_max_sync(0xffffffffu, -t);
+})",
+                            "shuffle");
+  CUdeviceptr out = upload(std::vector<int>(6 * 64));
+  ASSERT_EQ(launch(shuffle, 1, 64, 0, out), CUDA_SUCCESS);
+  ASSERT_EQ(synchronize(), CUDA_SUCCESS);
+  std::vector<int> got = download<int>(out, 6 * 64);
+  for (int t = 0; t < 64; ++t) {
+    int lane = t % 32, warp = t - lane;
+    unsigned ballot = 0;
+    for (int i = 0; i < 32; ++i) ballot |= ((warp + i) % 3 == 0 ? 1u : 0u) << i;
+    int expected[] = {31 * 16 + 32 * warp, lane < 31 ? t + 1 : t,    lane >= 2 ? t - 2 : t,
+                      t / 8 * 8 + 5,       static_cast<int>(ballot), -warp};
+    for (int i = 0; i < 6; ++i) EXPECT_EQ(got[6 * t + i], expected[i]) << t << " " << i;
+  }
+}
+
+TEST_F(Kernels, ConvertHalfPrecisionByInlinePtx) {
+  CUfunction convert = load(R"(
+__device__ __forceinline__ float widen(unsigned short h) {
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
+  return f;
+}
+extern "C" __global__ void convert(const float* in, unsigned short* half, unsigned short* brain, float* back) {
+  int i = threadIdx.x;
+  unsigned short h, b;
+  asm volatile("{ cvt.rn.f16.f32 %0, %1;}\n" : "=h"(h) : "f"(in[i]));
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(b) : "f"(in[i]));
+  half[i] = h;
+  brain[i] = b;
+  back[i] = widen(h);
+})",
+                            "convert");
+  // Computed by NumPy and ml_dtypes.
+  std::vector<float> in = {1.0f,           -2.5f,   65504.0f, 65520.0f, 6.1e-5f,
+                           5.96046448e-8f, 2049.0f, 0.1f,     -INFINITY};
+  std::vector<unsigned short> halves = {0x3c00, 0xc100, 0x7bff, 0x7c00, 0x03ff,
+                                        0x0001, 0x6800, 0x2e66, 0xfc00};
+  std::vector<unsigned short> brains = {0x3f80, 0xc020, 0x4780, 0x4780, 0x3880,
+                                        0x3380, 0x4500, 0x3dcd, 0xff80};
+  std::vector<float> backs = {1.0f,           -2.5f,   65504.0f,         INFINITY, 6.09755516e-05f,
+                              5.96046448e-8f, 2048.0f, 0.0999755859375f, -INFINITY};
+  CUdeviceptr x = upload(in), h = upload(halves), b = upload(brains), f = upload(in);
+  ASSERT_EQ(launch(convert, 1, in.size(), 0, x, h, b, f), CUDA_SUCCESS);
+  ASSERT_EQ(synchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(download<unsigned short>(h, in.size()), halves);
+  EXPECT_EQ(download<unsigned short>(b, in.size()), brains);
+  EXPECT_EQ(download<float>(f, in.size()), backs);
+}
+
+TEST_F(Kernels, InstantiateTemplates) {
+  Compiled compiled = compile(R"(
+template <typename T, int N> __global__ void fill(T* out, T value) {
+  if (threadIdx.x < N) out[threadIdx.x] = value;
+})",
+                              {"--gpu-architecture=compute_90"}, "fill<double, 3>", true);
+  ASSERT_EQ(compiled.result, 0) << compiled.log;
+  EXPECT_EQ(compiled.lowered, "_Z4fillIdLi3EEvPT_S0_");
+  CUfunction fill = load_image(compiled.image, compiled.lowered.c_str());
+  CUdeviceptr out = upload(std::vector<double>(4));
+  ASSERT_EQ(launch(fill, 1, 32, 0, out, 2.5), CUDA_SUCCESS);
+  ASSERT_EQ(synchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(download<double>(out, 4), (std::vector<double>{2.5, 2.5, 2.5, 0}));
+}
+
+TEST_F(Kernels, CompileErrorsComeWithTheLog) {
+  Compiled compiled = compile("\nextern \"C\" __global__ void broken() { undeclared = 1; }");
+  EXPECT_EQ(compiled.result, 6);
+  EXPECT_NE(compiled.log.find("test.cu:2"), std::string::npos) << compiled.log;
+  EXPECT_NE(compiled.log.find("undeclared"), std::string::npos) << compiled.log;
+  EXPECT_EQ(compile(kAdd, {"--gpu-architecture=sm_13"}).result, 5);
+}
+
+TEST_F(Kernels, OfAnotherArchitectureAreRefused) {
+  CUmodule module;
+  EXPECT_EQ(CU(cuModuleLoadData)(&module, compile(kAdd, {"-arch=sm_80"}).image.data()),
+            CUDA_ERROR_NO_BINARY_FOR_GPU);
+  EXPECT_EQ(CU(cuModuleLoadData)(&module,
+                                 compile(kAdd, {"-arch=compute_100"}, nullptr, true).image.data()),
+            CUDA_ERROR_NO_BINARY_FOR_GPU);
+  EXPECT_EQ(CU(cuModuleLoadData)(&module,
+                                 compile(kAdd, {"-arch=compute_80"}, nullptr, true).image.data()),
+            CUDA_SUCCESS);
+  EXPECT_EQ(CU(cuModuleLoadData)(&module, "no kernel at all"), CUDA_ERROR_INVALID_IMAGE);
+}
+
+}  // namespace
+}  // namespace opwright
