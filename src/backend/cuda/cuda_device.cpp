@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 
+#include "backend/cuda/compile_cuda.h"
 #include "backend/cuda/events.h"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/relaxed_capture.h"
@@ -157,7 +158,22 @@ std::unique_ptr<Kernel> CudaDevice::make_kernel(const Operator& op, const Kernel
   if (entry == nullptr)
     fail_with(ErrorCode::kUNSUPPORTED_STATE, "Layer '", args.layer, "': ", name_,
               " has no kernel for ", op.kind(), ".");
+  if (const OperatorPtr compiled = specialize(op, args)) return compiled->make_kernel(args);
   return entry->make(op, args);
+}
+
+OperatorPtr CudaDevice::specialize(const Operator& op, const KernelArgs& args) const {
+  const KernelEntry* entry = find_entry(op.kind());
+  if (entry == nullptr || entry->generate == nullptr) return nullptr;
+  std::optional<GeneratedKernel> generated = entry->generate(op, args);
+  if (!generated) return nullptr;
+  KernelCode code = std::move(generated->launch);
+  try {
+    code.object = compile_cuda(*this, generated->source, str(op.kind(), " kernel ", code.name));
+  } catch (const Error& error) {
+    throw Error(error.code(), str("Layer '", args.layer, "': ", error.what()));
+  }
+  return make_compiled_kernel(std::move(code), *args.candidate, {}, op.timing_key().value_or(""));
 }
 
 double CudaDevice::time(Kernel& kernel, void const* const* inputs, void* const* outputs,

@@ -45,9 +45,11 @@ class CudaDevice final : public Device {
   std::shared_ptr<const DeviceFunction> load_function(const CodeObject& code,
                                                       const std::string& name) const override;
   bool is_capturing(Queue queue) const override;
+  std::unique_ptr<DeviceGraph> capture(const std::function<void(Queue)>& work) const override;
 
   std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) const override;
   std::unique_ptr<Kernel> make_kernel(const Operator& op, const KernelArgs& args) const override;
+  OperatorPtr specialize(const Operator& op, const KernelArgs& args) const override;
   std::vector<TensorFormat> formats(int) const override { return {}; }
   double time(Kernel& kernel, void const* const* inputs, void* const* outputs, void* workspace,
               int iterations) const override;
@@ -60,7 +62,7 @@ class CudaDevice final : public Device {
  private:
   int attribute(CUdevice_attribute which) const;
   void set_up_pool() const;
-  void free_all(std::vector<CUdeviceptr>& memory) const;
+  void free_unused() const noexcept;
 
   const int ordinal_;
   const CUcontext context_;
@@ -74,6 +76,7 @@ class CudaDevice final : public Device {
   mutable std::mutex timing_mutex_;  ///< one at a time, or they slow each other down
   mutable std::mutex unused_mutex_;
   mutable std::vector<CUdeviceptr> unused_;  ///< to be freed when no capture is in the way
+  mutable int captures_ = 0;                 ///< of this device's own that are going on
   mutable ModuleCache modules_;
 };
 

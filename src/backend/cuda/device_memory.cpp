@@ -101,22 +101,24 @@ void CudaDevice::free(void* memory) const noexcept {
   if (memory == nullptr) return;
   const std::lock_guard lock(unused_mutex_);
   unused_.push_back(to_device(memory));
-  free_all(unused_);
+  free_unused();
 }
 
-/// Frees what no work can use any more.
-void CudaDevice::free_all(std::vector<CUdeviceptr>& memory) const {
+/// Frees what no work can use any more. Called with the lock held.
+void CudaDevice::free_unused() const noexcept {
+  // Freeing memory of a pool waits for no stream, and any may be using it. Waiting breaks captures,
+  // so that while there is one, memory is kept for a later call.
+  if (captures_ > 0 || unused_.empty()) return;
   try {
     const DeviceScope scope(*this);
     const RelaxedCapture relaxed;
-    // Freeing memory of a pool waits for no stream, and any may be using it.
-    if (is_capture_error(driver().cuCtxSynchronize())) return;  // a later call will
-    for (const CUdeviceptr address : memory)
+    if (is_capture_error(driver().cuCtxSynchronize())) return;
+    for (const CUdeviceptr address : unused_)
       has_pools_ ? driver().cuMemFreeAsync(address, memory_stream_) : driver().cuMemFree(address);
-    memory.clear();
   } catch (const Error&) {
-    memory.clear();  // the context is gone, and its memory with it
+    // The context is gone, and its memory with it.
   }
+  unused_.clear();
 }
 
 void* CudaDevice::allocate_host(size_t bytes) const {

@@ -22,6 +22,10 @@ class CudaEvent final : public Event {
   void synchronize() override {
     check(driver().cuEventSynchronize(event_), "work on the GPU failed");
   }
+  void make_wait(Queue queue) override {
+    check(driver().cuStreamWaitEvent(static_cast<CUstream>(queue), event_, CU_EVENT_WAIT_DEFAULT),
+          "making a stream wait for a CUDA event");
+  }
   float milliseconds_since(Event& earlier) override {
     float milliseconds = 0;
     check(

@@ -1,0 +1,25 @@
+#include "backend/cuda/compile_cuda.h"
+
+#include <array>
+#include <vector>
+
+#include "backend/cuda/cuda_device.h"
+#include "backend/cuda/kernel_cache.h"
+#include "backend/cuda/nvrtc.h"
+
+namespace opwright::cuda {
+
+CodeObject compile_cuda(const CudaDevice& device, const std::string& source,
+                        const std::string& name) {
+  static const std::vector<std::string> options = {"--std=c++17"};
+  const Nvrtc& nvrtc = Nvrtc::get();
+  const ComputeCapability capability = device.capability();
+  const std::string target = nvrtc.target_for(10 * capability.major + capability.minor);
+  std::vector<std::string_view> parts = {source, target, nvrtc.identity()};
+  parts.insert(parts.end(), options.begin(), options.end());
+  const Blob code = KernelCache::get().find_or_compile(
+      parts, [&] { return nvrtc.compile(source, name, target, options); });
+  return {.name = name, .target = target, .bytes = code, .host = false};
+}
+
+}  // namespace opwright::cuda

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+
+#include "network/operator.h"
+
+namespace opwright::cuda {
+
+class CudaDevice;
+
+/// CUDA C++ compiled for the device, from the cache of kernels where it was before. The code's
+/// target is the device's architecture, or an older one's PTX where NVRTC does not know that.
+/// Throws Error that begins with `name`.
+CodeObject compile_cuda(const CudaDevice& device, const std::string& source,
+                        const std::string& name);
+
+}  // namespace opwright::cuda

@@ -1,0 +1,176 @@
+#include "backend/cuda/cuda_graph.h"
+
+#include <cstring>
+#include <utility>
+
+namespace opwright::cuda {
+namespace {
+
+bool is_on_device(CUmemorytype type, CUdeviceptr address) {
+  if (type != CU_MEMORYTYPE_UNIFIED) return type == CU_MEMORYTYPE_DEVICE;
+  unsigned found = 0;
+  return driver().cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) ==
+             CUDA_SUCCESS &&
+         found == CU_MEMORYTYPE_DEVICE;
+}
+
+}  // namespace
+
+CudaGraph::CudaGraph(CUgraph graph) : graph_(graph) {
+  try {
+    check(driver().cuCtxGetCurrent(&context_), "asking for the current CUDA context");
+    check(driver().cuGraphInstantiate(&executable_, graph_, 0), "making a CUDA graph ready to run");
+    read_nodes();
+  } catch (...) {
+    if (executable_ != nullptr) driver().cuGraphExecDestroy(executable_);
+    driver().cuGraphDestroy(graph_);
+    throw;
+  }
+}
+
+CudaGraph::~CudaGraph() {
+  driver().cuGraphExecDestroy(executable_);
+  driver().cuGraphDestroy(graph_);
+}
+
+void CudaGraph::launch(Queue queue) {
+  check(driver().cuGraphLaunch(executable_, static_cast<CUstream>(queue)),
+        "launching a CUDA graph of ", nodes_.size(), " kernels, copies and fills");
+}
+
+void CudaGraph::read_nodes() {
+  size_t count = 0;
+  check(driver().cuGraphGetNodes(graph_, nullptr, &count), "reading a CUDA graph");
+  std::vector<CUgraphNode> handles(count);
+  check(driver().cuGraphGetNodes(graph_, handles.data(), &count), "reading a CUDA graph");
+  for (const CUgraphNode handle : handles) {
+    CUgraphNodeType type{};
+    check(driver().cuGraphNodeGetType(handle, &type), "reading a node of a CUDA graph");
+    switch (type) {
+      case CU_GRAPH_NODE_TYPE_KERNEL:
+        read_kernel(handle);
+        break;
+      case CU_GRAPH_NODE_TYPE_MEMCPY:
+        read_copy(handle);
+        break;
+      case CU_GRAPH_NODE_TYPE_MEMSET:
+        read_fill(handle);
+        break;
+      case CU_GRAPH_NODE_TYPE_EMPTY:
+      case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+      case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+        break;
+      default:
+        can_move_ = false;
+    }
+  }
+}
+
+void CudaGraph::read_kernel(CUgraphNode handle) {
+  KernelNode kernel;
+  check(driver().cuGraphKernelNodeGetParams(handle, &kernel.params),
+        "reading a kernel of a CUDA graph");
+  const CUfunction function = kernel.params.func;
+  if (driver().cuFuncGetParamInfo == nullptr || function == nullptr ||
+      kernel.params.extra != nullptr)
+    can_move_ = false;
+  std::vector<size_t> first;  // word of each argument
+  CUresult result = CUDA_SUCCESS;
+  while (can_move_) {
+    size_t offset = 0, size = 0;
+    result = driver().cuFuncGetParamInfo(function, first.size(), &offset, &size);
+    if (result != CUDA_SUCCESS) break;
+    // A tensor map, or what may hold one, encodes its address.
+    constexpr size_t kTensorMap = 128;
+    if (size >= kTensorMap) can_move_ = false;
+    first.push_back(kernel.words.size());
+    kernel.words.resize(kernel.words.size() +
+                        (size + sizeof(CUdeviceptr) - 1) / sizeof(CUdeviceptr));
+    std::memcpy(&kernel.words[first.back()], kernel.params.kernelParams[first.size() - 1], size);
+  }
+  // There is no argument behind the last: anything else says that they are not known.
+  can_move_ = can_move_ && result == CUDA_ERROR_INVALID_VALUE;
+
+  Node& node = nodes_.emplace_back(Node{handle, std::move(kernel)});
+  auto& kept = std::get<KernelNode>(node.params);
+  for (const size_t word : first) kept.arguments.push_back(&kept.words[word]);
+  kept.params.kernelParams = kept.arguments.data();
+  for (CUdeviceptr& word : kept.words) references_.push_back({&word, nodes_.size() - 1});
+}
+
+void CudaGraph::read_copy(CUgraphNode handle) {
+  CUDA_MEMCPY3D copy{};
+  check(driver().cuGraphMemcpyNodeGetParams(handle, &copy), "reading a copy of a CUDA graph");
+  auto& kept = std::get<CUDA_MEMCPY3D>(nodes_.emplace_back(Node{handle, copy}).params);
+  const size_t node = nodes_.size() - 1;
+  const bool is_plain =
+      copy.Height <= 1 && copy.Depth <= 1 && copy.srcXInBytes == 0 && copy.dstXInBytes == 0;
+  // What is read from the host, a table of addresses perhaps, was right for the old ones.
+  if (!is_plain || !is_on_device(copy.srcMemoryType, copy.srcDevice)) {
+    can_move_ = false;
+    return;
+  }
+  references_.push_back({&kept.srcDevice, node});
+  if (copy.dstMemoryType == CU_MEMORYTYPE_DEVICE || copy.dstMemoryType == CU_MEMORYTYPE_UNIFIED)
+    references_.push_back({&kept.dstDevice, node});
+}
+
+void CudaGraph::read_fill(CUgraphNode handle) {
+  CUDA_MEMSET_NODE_PARAMS fill{};
+  check(driver().cuGraphMemsetNodeGetParams(handle, &fill), "reading a fill of a CUDA graph");
+  auto& kept = std::get<CUDA_MEMSET_NODE_PARAMS>(nodes_.emplace_back(Node{handle, fill}).params);
+  references_.push_back({&kept.dst, nodes_.size() - 1});
+}
+
+bool CudaGraph::find_changes(std::span<const Move> moves) {
+  changes_.clear();
+  for (const Reference& reference : references_) {
+    const Move* found = nullptr;
+    for (const Move& move : moves) {
+      if (move.from == move.to) continue;
+      const CUdeviceptr offset = *reference.word - reinterpret_cast<CUdeviceptr>(move.from);
+      if (offset == move.bytes) return false;  // its end, or what lies behind it
+      if (offset > move.bytes) continue;
+      if (found != nullptr) return false;
+      found = &move;
+    }
+    if (found == nullptr) continue;
+    const CUdeviceptr value = *reference.word - reinterpret_cast<CUdeviceptr>(found->from) +
+                              reinterpret_cast<CUdeviceptr>(found->to);
+    changes_.push_back({reference.word, value, reference.node});
+  }
+  return true;
+}
+
+bool CudaGraph::move(std::span<const Move> moves) {
+  if (!can_move_ || !find_changes(moves)) return false;
+  for (Change& change : changes_) std::swap(*change.word, change.value);
+  const size_t updated = update_nodes(changes_.size());
+  if (updated == changes_.size()) return true;
+  for (Change& change : changes_) std::swap(*change.word, change.value);
+  require(update_nodes(updated) == updated, "a CUDA graph took new addresses only in part");
+  return false;
+}
+
+size_t CudaGraph::update_nodes(size_t count) {
+  // The changes of a node are neighbours.
+  for (size_t i = 0; i < count; ++i) {
+    const bool is_last = i + 1 == changes_.size() || changes_[i + 1].node != changes_[i].node;
+    if (!is_last) continue;
+    if (update(nodes_[changes_[i].node]) == CUDA_SUCCESS) continue;
+    while (i > 0 && changes_[i - 1].node == changes_[i].node) --i;
+    return i;
+  }
+  return count;
+}
+
+CUresult CudaGraph::update(Node& node) {
+  if (const auto* kernel = std::get_if<KernelNode>(&node.params))
+    return driver().cuGraphExecKernelNodeSetParams(executable_, node.handle, &kernel->params);
+  if (const auto* copy = std::get_if<CUDA_MEMCPY3D>(&node.params))
+    return driver().cuGraphExecMemcpyNodeSetParams(executable_, node.handle, copy, context_);
+  return driver().cuGraphExecMemsetNodeSetParams(
+      executable_, node.handle, &std::get<CUDA_MEMSET_NODE_PARAMS>(node.params), context_);
+}
+
+}  // namespace opwright::cuda

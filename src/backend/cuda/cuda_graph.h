@@ -1,0 +1,72 @@
+#pragma once
+
+#include <deque>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "backend/cuda/driver.h"
+#include "backend/device.h"
+
+namespace opwright::cuda {
+
+/// A captured graph, made ready to run. Keeps the arguments of all of its nodes, so that those that
+/// are addresses can follow memory that moves.
+class CudaGraph final : public DeviceGraph {
+ public:
+  /// Takes the graph, also when it throws. Of the current context.
+  explicit CudaGraph(CUgraph graph);
+  ~CudaGraph() override;
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+
+  void launch(Queue queue) override;
+  /// Every aligned 8-byte word of an argument that lies in moved memory is taken for an address in
+  /// it. False where one could also be the end of a block, where memory may be referred to in ways
+  /// that arguments do not show (host functions, child graphs, memory nodes, copies from the host,
+  /// descriptors), and with drivers before CUDA 12.4, which do not tell an argument's size.
+  bool move(std::span<const Move> moves) override;
+  int size() const override { return static_cast<int>(nodes_.size()); }
+
+ private:
+  struct KernelNode {
+    CUDA_KERNEL_NODE_PARAMS params{};
+    std::vector<CUdeviceptr> words;  ///< all arguments, each from a word of its own on
+    std::vector<void*> arguments;
+  };
+  struct Node {
+    CUgraphNode handle = nullptr;
+    std::variant<KernelNode, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS> params;
+  };
+  /// A word of a node's arguments that may be an address.
+  struct Reference {
+    CUdeviceptr* word;
+    size_t node;
+  };
+  struct Change {
+    CUdeviceptr* word;
+    CUdeviceptr value;
+    size_t node;
+  };
+
+  void read_nodes();
+  void read_kernel(CUgraphNode handle);
+  void read_copy(CUgraphNode handle);
+  void read_fill(CUgraphNode handle);
+  /// Fills `changes_`; false where the moves are ambiguous.
+  bool find_changes(std::span<const Move> moves);
+  /// Gives the nodes of changes [0, count) their arguments. Returns the number of changes whose
+  /// nodes took them.
+  size_t update_nodes(size_t count);
+  CUresult update(Node& node);
+
+  CUgraph graph_ = nullptr;
+  CUgraphExec executable_ = nullptr;
+  CUcontext context_ = nullptr;
+  std::deque<Node> nodes_;  // references point into them
+  std::vector<Reference> references_;
+  std::vector<Change> changes_;
+  bool can_move_ = true;
+};
+
+}  // namespace opwright::cuda

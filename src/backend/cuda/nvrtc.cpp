@@ -1,0 +1,176 @@
+#include "backend/cuda/nvrtc.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "backend/cuda/driver.h"
+#include "base/error.h"
+
+namespace opwright::cuda {
+
+// Declared here, as NVRTC's header comes in a package of its own, with functions that have not
+// changed since CUDA 11.2. Results are of an enumeration whose 0 is success.
+struct Nvrtc::Functions {
+  using Program = struct NvrtcProgram*;
+  int (*nvrtcVersion)(int* major, int* minor);
+  const char* (*nvrtcGetErrorString)(int result);
+  int (*nvrtcGetNumSupportedArchs)(int* count);
+  int (*nvrtcGetSupportedArchs)(int* architectures);
+  int (*nvrtcCreateProgram)(Program*, const char* source, const char* name, int num_headers,
+                            const char* const* headers, const char* const* names);
+  int (*nvrtcDestroyProgram)(Program*);
+  int (*nvrtcCompileProgram)(Program, int num_options, const char* const* options);
+  int (*nvrtcGetProgramLogSize)(Program, size_t*);
+  int (*nvrtcGetProgramLog)(Program, char*);
+  int (*nvrtcGetCUBINSize)(Program, size_t*);
+  int (*nvrtcGetCUBIN)(Program, char*);
+  int (*nvrtcGetPTXSize)(Program, size_t*);
+  int (*nvrtcGetPTX)(Program, char*);
+};
+
+namespace {
+
+constexpr char kInstall[] =
+    "install it (python -m pip install nvidia-cuda-nvrtc, or the CUDA toolkit), or name its file "
+    "with the environment variable OPWRIGHT_NVRTC";
+
+/// Files to try, the best first.
+std::vector<std::string> nvrtc_files() {
+  const char* file = std::getenv("OPWRIGHT_NVRTC");
+  if (file != nullptr && *file != '\0') return {file};
+  // A driver loads cubins of its own major version and of those before.
+  std::vector<std::string> names = {"libnvrtc.so.13", "libnvrtc.so.12"};
+  constexpr int kDriver13 = 13000;
+  if (driver().version < kDriver13) std::reverse(names.begin(), names.end());
+  std::vector<std::string> files = names;
+  const char* path = std::getenv("OPWRIGHT_CUDA_PATH");
+  std::string_view folders = path != nullptr ? path : "";
+  while (!folders.empty()) {
+    const std::string_view folder = folders.substr(0, folders.find(':'));
+    folders.remove_prefix(std::min(folder.size() + 1, folders.size()));
+    if (folder.empty()) continue;
+    for (const std::string& name : names) files.push_back(str(folder, "/", name));
+  }
+  for (const std::string& name : names) files.push_back("/usr/local/cuda/lib64/" + name);
+  return files;
+}
+
+void* open_nvrtc() {
+  std::string reason;
+  for (const std::string& file : nvrtc_files()) {
+    if (void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+    if (reason.empty()) reason = dlerror();
+  }
+  fail_with(ErrorCode::kFAILED_INITIALIZATION,
+            "kernels for the GPU are compiled with NVRTC, NVIDIA's compiler library, which cannot "
+            "be loaded (",
+            reason, "); ", kInstall);
+}
+
+/// "/usr/lib/libnvrtc.so.13, 104857600 bytes of 1719829384": whatever replaces it differs.
+std::string describe_file(const void* function) {
+  Dl_info info{};
+  dladdr(function, &info);
+  const std::filesystem::path path = info.dli_fname != nullptr ? info.dli_fname : "";
+  std::error_code error;
+  const auto file = std::filesystem::canonical(path, error);
+  const auto bytes = std::filesystem::file_size(file, error);
+  const auto written = std::filesystem::last_write_time(file, error).time_since_epoch().count();
+  return str(file.string(), ", ", bytes, " bytes of ", written);
+}
+
+}  // namespace
+
+const Nvrtc& Nvrtc::get() {
+  static const Nvrtc nvrtc;
+  return nvrtc;
+}
+
+Nvrtc::Nvrtc() {
+  void* library = open_nvrtc();
+  auto functions = std::make_unique<Functions>();
+  const auto find = [&](auto& function, const char* name) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+    if (function == nullptr)
+      fail_with(ErrorCode::kFAILED_INITIALIZATION, "NVRTC is too old, it has no ", name,
+                "; that of CUDA 12 or newer is needed: ", kInstall);
+  };
+#define OPWRIGHT_FIND(name) find(functions->name, #name)
+  OPWRIGHT_FIND(nvrtcVersion);
+  OPWRIGHT_FIND(nvrtcGetErrorString);
+  OPWRIGHT_FIND(nvrtcGetNumSupportedArchs);
+  OPWRIGHT_FIND(nvrtcGetSupportedArchs);
+  OPWRIGHT_FIND(nvrtcCreateProgram);
+  OPWRIGHT_FIND(nvrtcDestroyProgram);
+  OPWRIGHT_FIND(nvrtcCompileProgram);
+  OPWRIGHT_FIND(nvrtcGetProgramLogSize);
+  OPWRIGHT_FIND(nvrtcGetProgramLog);
+  OPWRIGHT_FIND(nvrtcGetCUBINSize);
+  OPWRIGHT_FIND(nvrtcGetCUBIN);
+  OPWRIGHT_FIND(nvrtcGetPTXSize);
+  OPWRIGHT_FIND(nvrtcGetPTX);
+#undef OPWRIGHT_FIND
+  int major = 0, minor = 0;
+  functions->nvrtcVersion(&major, &minor);
+  identity_ = str("NVRTC ", major, ".", minor, ", ",
+                  describe_file(reinterpret_cast<const void*>(functions->nvrtcVersion)));
+  functions_ = functions.release();
+}
+
+std::string Nvrtc::target_for(int architecture) const {
+  int count = 0;
+  functions_->nvrtcGetNumSupportedArchs(&count);
+  std::vector<int> known(static_cast<size_t>(std::max(count, 0)));
+  functions_->nvrtcGetSupportedArchs(known.data());
+  int best = 0;
+  for (const int each : known)
+    if (each <= architecture) best = std::max(best, each);
+  require(best != 0, "this NVRTC (", identity_, ") compiles for no GPU as old as sm_", architecture,
+          "; ", kInstall);
+  return str(best == architecture ? "sm_" : "compute_", best);
+}
+
+Blob Nvrtc::compile(const std::string& source, const std::string& name, const std::string& target,
+                    std::span<const std::string> options) const {
+  const Functions& nvrtc = *functions_;
+  const auto check = [&](int result, const char* what) {
+    if (result != 0) fail(name, ": ", what, ": ", nvrtc.nvrtcGetErrorString(result));
+  };
+  Functions::Program program = nullptr;
+  check(nvrtc.nvrtcCreateProgram(&program, source.c_str(), (name + ".cu").c_str(), 0, nullptr,
+                                 nullptr),
+        "starting NVRTC");
+  const auto destroy = [&nvrtc](Functions::Program made) { nvrtc.nvrtcDestroyProgram(&made); };
+  const std::unique_ptr<struct NvrtcProgram, decltype(destroy)> owner(program, destroy);
+
+  const std::string architecture = "--gpu-architecture=" + target;
+  std::vector<const char*> arguments = {architecture.c_str()};
+  for (const std::string& option : options) arguments.push_back(option.c_str());
+  const int result =
+      nvrtc.nvrtcCompileProgram(program, static_cast<int>(arguments.size()), arguments.data());
+  if (result != 0) {
+    size_t size = 0;
+    nvrtc.nvrtcGetProgramLogSize(program, &size);
+    std::string log(size, '\0');
+    nvrtc.nvrtcGetProgramLog(program, log.data());
+    fail(name, " does not compile for ", target, " (", nvrtc.nvrtcGetErrorString(result), "; ",
+         identity_, "):\n", log.c_str());
+  }
+  const bool is_ptx = target.starts_with("compute_");
+  size_t size = 0;
+  check(is_ptx ? nvrtc.nvrtcGetPTXSize(program, &size) : nvrtc.nvrtcGetCUBINSize(program, &size),
+        "reading compiled code");
+  return Blob::make(size, [&](void* memory) {
+    auto* code = static_cast<char*>(memory);
+    check(is_ptx ? nvrtc.nvrtcGetPTX(program, code) : nvrtc.nvrtcGetCUBIN(program, code),
+          "reading compiled code");
+  });
+}
+
+}  // namespace opwright::cuda

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "base/blob.h"
+
+namespace opwright::cuda {
+
+/// NVRTC, NVIDIA's compiler of CUDA C++, loaded when first used. Thread safe.
+class Nvrtc {
+ public:
+  /// The library in the file that OPWRIGHT_NVRTC names; else the loader's, one in a folder of
+  /// OPWRIGHT_CUDA_PATH (separated by colons), or the CUDA toolkit's. Throws Error naming the
+  /// package to install where there is none.
+  static const Nvrtc& get();
+
+  /// Version and file, which decide what code comes out.
+  const std::string& identity() const { return identity_; }
+  /// The architecture to compile for, to run on that one: itself ("sm_90", a cubin), or the
+  /// greatest below it that this NVRTC knows as "compute_90", PTX that the driver compiles.
+  std::string target_for(int architecture) const;
+  /// The cubin, or PTX for a "compute_..." target. Throws Error that begins with `name` and quotes
+  /// the compiler.
+  Blob compile(const std::string& source, const std::string& name, const std::string& target,
+               std::span<const std::string> options) const;
+
+ private:
+  struct Functions;
+  Nvrtc();
+
+  const Functions* functions_;  // never unloaded
+  std::string identity_;
+};
+
+}  // namespace opwright::cuda
