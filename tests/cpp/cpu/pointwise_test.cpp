@@ -6,45 +6,11 @@
 #include <cmath>
 #include <random>
 
+#include "cpu/pointwise_program.h"
 #include "cpu/run_kernel.h"
 
 namespace opwright::testing {
 namespace {
-
-PointwiseInstruction input(int index, DataType type = DataType::kFLOAT) {
-  return {static_cast<int32_t>(PointwiseOp::kInput), type, index};
-}
-PointwiseInstruction constant(double value, DataType type = DataType::kFLOAT) {
-  PointwiseInstruction result{static_cast<int32_t>(PointwiseOp::kConstant), type};
-  result.alpha = value;
-  return result;
-}
-PointwiseInstruction unary(UnaryOperation op, int a, DataType type = DataType::kFLOAT) {
-  return {static_cast<int32_t>(PointwiseOp::kUnary) + static_cast<int32_t>(op), type, a};
-}
-PointwiseInstruction binary(ElementWiseOperation op, int a, int b,
-                            DataType type = DataType::kFLOAT) {
-  return {static_cast<int32_t>(PointwiseOp::kBinary) + static_cast<int32_t>(op), type, a, b};
-}
-PointwiseInstruction activation(ActivationType type, int a, double alpha = 0, double beta = 0) {
-  return {static_cast<int32_t>(PointwiseOp::kActivation) + static_cast<int32_t>(type),
-          DataType::kFLOAT,
-          a,
-          -1,
-          -1,
-          alpha,
-          beta};
-}
-PointwiseInstruction cast(int a, DataType to) {
-  return {static_cast<int32_t>(PointwiseOp::kCast), to, a};
-}
-PointwiseInstruction select(int a, int b, int c, DataType type = DataType::kFLOAT) {
-  return {static_cast<int32_t>(PointwiseOp::kSelect), type, a, b, c};
-}
-
-Pointwise make(std::vector<PointwiseInstruction> program, Ints results) {
-  return Pointwise(encode(program, std::move(results)));
-}
 
 /// Runs the first, LINEAR candidate.
 std::vector<Values> run(const Pointwise& op, const std::vector<TestInput>& inputs,
@@ -81,14 +47,7 @@ double gelu_tanh(double x) {
   return x == -HUGE_VAL ? 0 : x / (1 + std::exp(-2 * u));
 }
 
-void PrintTo(const Function& function, std::ostream* out) { *out << function.name; }
-class PointwiseFunction : public ::testing::TestWithParam<Function> {};
-
-TEST_P(PointwiseFunction, AgreesWithTheMathLibrary) {
-  const Function& function = GetParam();
-  const Values x = all_floats();
-  const Pointwise op = make({input(0), function.instruction}, {1});
-  const Values y = run(op, {{x}}, {{x.shape}})[0];
+void expect_function(const Function& function, const Values& x, const Values& y) {
   int failures = 0;
   for (int64_t i = 0; i < x.size() && failures < 5; ++i) {
     double expected = function.reference(x[i]);
@@ -102,87 +61,105 @@ TEST_P(PointwiseFunction, AgreesWithTheMathLibrary) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PointwiseFunction,
-                         ::testing::Values(
-                             Function{"exp", unary(UnaryOperation::kEXP, 0), std::exp},
-                             Function{"log", unary(UnaryOperation::kLOG, 0), std::log},
-                             Function{"sqrt", unary(UnaryOperation::kSQRT, 0), std::sqrt},
-                             Function{"recip", unary(UnaryOperation::kRECIP, 0),
-                                      [](double x) { return 1 / x; }},
-                             Function{"abs", unary(UnaryOperation::kABS, 0), std::fabs},
-                             Function{"neg", unary(UnaryOperation::kNEG, 0),
-                                      [](double x) { return -x; }},
-                             Function{"sin", unary(UnaryOperation::kSIN, 0), std::sin},
-                             Function{"cos", unary(UnaryOperation::kCOS, 0), std::cos},
-                             Function{"tan", unary(UnaryOperation::kTAN, 0), std::tan},
-                             Function{"sinh", unary(UnaryOperation::kSINH, 0), std::sinh},
-                             Function{"cosh", unary(UnaryOperation::kCOSH, 0), std::cosh},
-                             Function{"asin", unary(UnaryOperation::kASIN, 0), std::asin},
-                             Function{"acos", unary(UnaryOperation::kACOS, 0), std::acos},
-                             Function{"atan", unary(UnaryOperation::kATAN, 0), std::atan},
-                             Function{"asinh", unary(UnaryOperation::kASINH, 0), std::asinh},
-                             Function{"acosh", unary(UnaryOperation::kACOSH, 0), std::acosh},
-                             Function{"atanh", unary(UnaryOperation::kATANH, 0), std::atanh},
-                             Function{"ceil", unary(UnaryOperation::kCEIL, 0), std::ceil, 0},
-                             Function{"floor", unary(UnaryOperation::kFLOOR, 0), std::floor, 0},
-                             Function{"round", unary(UnaryOperation::kROUND, 0), std::nearbyint, 0},
-                             Function{"erf", unary(UnaryOperation::kERF, 0), std::erf},
-                             Function{"sign", unary(UnaryOperation::kSIGN, 0),
-                                      [](double x) { return x > 0   ? 1.0
-                                                            : x < 0 ? -1.0
-                                                                    : x; }, 0},
-                             Function{"relu", activation(ActivationType::kRELU, 0),
-                                      [](double x) { return x < 0 ? 0.0 : x; }, 0},
-                             Function{"sigmoid", activation(ActivationType::kSIGMOID, 0), sigmoid},
-                             Function{"tanh", activation(ActivationType::kTANH, 0), std::tanh},
-                             Function{"leaky_relu",
-                                      activation(ActivationType::kLEAKY_RELU, 0, 0.25),
-                                      [](double x) { return x < 0 ? 0.25 * x : x; }},
-                             Function{"elu", activation(ActivationType::kELU, 0, 0.5),
-                                      [](double x) { return x > 0 ? x : 0.5 * std::expm1(x); }},
-                             Function{
-                                 "selu", activation(ActivationType::kSELU, 0, 1.5, 2),
-                                 [](double x) { return 2 * (x > 0 ? x : 1.5 * std::expm1(x)); }},
-                             Function{"softsign", activation(ActivationType::kSOFTSIGN, 0),
-                                      [](double x) {
-                                        return std::isinf(x) ? std::nan("") : x / (1 + std::abs(x));
-                                      }},
-                             Function{"softplus", activation(ActivationType::kSOFTPLUS, 0, 2, 0.5),
-                                      [](double x) {
-                                        return 2 * (std::max(x / 2, 0.0) +
-                                                    std::log1p(std::exp(-std::abs(x / 2)))) +
-                                               0 * (std::isnan(x) ? x : 0);
-                                      },
-                                      1e-6, 3e-38},
-                             Function{
-                                 "clip", activation(ActivationType::kCLIP, 0, -1.5, 2.25),
-                                 [](double x) { return x < -1.5   ? -1.5
-                                                       : x > 2.25 ? 2.25
-                                                                  : x; }, 0},
-                             Function{"hard_sigmoid",
-                                      activation(ActivationType::kHARD_SIGMOID, 0, 0.25, 0.5),
-                                      [](double x) {
-                                        const double y = 0.25 * x + 0.5;
-                                        return y < 0 ? 0.0 : y > 1 ? 1.0 : y;
-                                      }},
-                             Function{"scaled_tanh",
-                                      activation(ActivationType::kSCALED_TANH, 0, 1.5, 0.5),
-                                      [](double x) { return 1.5 * std::tanh(0.5 * x); }},
-                             Function{"thresholded_relu",
-                                      activation(ActivationType::kTHRESHOLDED_RELU, 0, 0.75),
-                                      [](double x) { return x <= 0.75 ? 0.0 : x; }, 0},
-                             // The tail beyond -7 is cut.
-                             Function{"gelu", activation(ActivationType::kGELU_ERF, 0), gelu, 5e-6,
-                                      6e-12},
-                             Function{"gelu_tanh", activation(ActivationType::kGELU_TANH, 0),
-                                      gelu_tanh, 1e-5, 3e-38},
-                             Function{"square", binary(ElementWiseOperation::kPROD, 0, 0),
-                                      [](double x) { return x * x; }},
-                             Function{"is_inf", unary(UnaryOperation::kISINF, 0, DataType::kBOOL),
-                                      [](double x) { return std::isinf(x) ? 1.0 : 0.0; }, 0},
-                             Function{"is_nan", unary(UnaryOperation::kISNAN, 0, DataType::kBOOL),
-                                      [](double x) { return std::isnan(x) ? 1.0 : 0.0; }, 0}),
-                         [](const auto& info) { return std::string(info.param.name); });
+TEST(Pointwise, FunctionsAgreeWithTheMathLibrary) {
+  const Function functions[] = {Function{"exp", unary(UnaryOperation::kEXP, 0), std::exp},
+                                Function{"log", unary(UnaryOperation::kLOG, 0), std::log},
+                                Function{"sqrt", unary(UnaryOperation::kSQRT, 0), std::sqrt},
+                                Function{"recip", unary(UnaryOperation::kRECIP, 0),
+                                         [](double x) { return 1 / x; }},
+                                Function{"abs", unary(UnaryOperation::kABS, 0), std::fabs},
+                                Function{"neg", unary(UnaryOperation::kNEG, 0),
+                                         [](double x) { return -x; }},
+                                Function{"sin", unary(UnaryOperation::kSIN, 0), std::sin},
+                                Function{"cos", unary(UnaryOperation::kCOS, 0), std::cos},
+                                Function{"tan", unary(UnaryOperation::kTAN, 0), std::tan},
+                                Function{"sinh", unary(UnaryOperation::kSINH, 0), std::sinh},
+                                Function{"cosh", unary(UnaryOperation::kCOSH, 0), std::cosh},
+                                Function{"asin", unary(UnaryOperation::kASIN, 0), std::asin},
+                                Function{"acos", unary(UnaryOperation::kACOS, 0), std::acos},
+                                Function{"atan", unary(UnaryOperation::kATAN, 0), std::atan},
+                                Function{"asinh", unary(UnaryOperation::kASINH, 0), std::asinh},
+                                Function{"acosh", unary(UnaryOperation::kACOSH, 0), std::acosh},
+                                Function{"atanh", unary(UnaryOperation::kATANH, 0), std::atanh},
+                                Function{"ceil", unary(UnaryOperation::kCEIL, 0), std::ceil, 0},
+                                Function{"floor", unary(UnaryOperation::kFLOOR, 0), std::floor, 0},
+                                Function{"round", unary(UnaryOperation::kROUND, 0), std::nearbyint,
+                                         0},
+                                Function{"erf", unary(UnaryOperation::kERF, 0), std::erf},
+                                Function{"sign", unary(UnaryOperation::kSIGN, 0),
+                                         [](double x) { return x > 0   ? 1.0
+                                                               : x < 0 ? -1.0
+                                                                       : x; },
+                                         0},
+                                Function{"relu", activation(ActivationType::kRELU, 0),
+                                         [](double x) { return x < 0 ? 0.0 : x; }, 0},
+                                Function{"sigmoid", activation(ActivationType::kSIGMOID, 0),
+                                         sigmoid},
+                                Function{"tanh", activation(ActivationType::kTANH, 0), std::tanh},
+                                Function{"leaky_relu",
+                                         activation(ActivationType::kLEAKY_RELU, 0, 0.25),
+                                         [](double x) { return x < 0 ? 0.25 * x : x; }},
+                                Function{"elu", activation(ActivationType::kELU, 0, 0.5),
+                                         [](double x) { return x > 0 ? x : 0.5 * std::expm1(x); }},
+                                Function{
+                                    "selu", activation(ActivationType::kSELU, 0, 1.5, 2),
+                                    [](double x) { return 2 * (x > 0 ? x : 1.5 * std::expm1(x)); }},
+                                Function{"softsign", activation(ActivationType::kSOFTSIGN, 0),
+                                         [](double x) {
+                                           return std::isinf(x) ? std::nan("")
+                                                                : x / (1 + std::abs(x));
+                                         }},
+                                Function{"softplus",
+                                         activation(ActivationType::kSOFTPLUS, 0, 2, 0.5),
+                                         [](double x) {
+                                           return 2 * (std::max(x / 2, 0.0) +
+                                                       std::log1p(std::exp(-std::abs(x / 2)))) +
+                                                  0 * (std::isnan(x) ? x : 0);
+                                         },
+                                         1e-6, 3e-38},
+                                Function{"clip", activation(ActivationType::kCLIP, 0, -1.5, 2.25),
+                                         [](double x) {
+                                           return x < -1.5 ? -1.5 : x > 2.25 ? 2.25 : x;
+                                         },
+                                         0},
+                                Function{"hard_sigmoid",
+                                         activation(ActivationType::kHARD_SIGMOID, 0, 0.25, 0.5),
+                                         [](double x) {
+                                           const double y = 0.25 * x + 0.5;
+                                           return y < 0 ? 0.0 : y > 1 ? 1.0 : y;
+                                         }},
+                                Function{"scaled_tanh",
+                                         activation(ActivationType::kSCALED_TANH, 0, 1.5, 0.5),
+                                         [](double x) { return 1.5 * std::tanh(0.5 * x); }},
+                                Function{"thresholded_relu",
+                                         activation(ActivationType::kTHRESHOLDED_RELU, 0, 0.75),
+                                         [](double x) { return x <= 0.75 ? 0.0 : x; }, 0},
+                                // The tail beyond -7 is cut.
+                                Function{"gelu", activation(ActivationType::kGELU_ERF, 0), gelu,
+                                         5e-6, 6e-12},
+                                Function{"gelu_tanh", activation(ActivationType::kGELU_TANH, 0),
+                                         gelu_tanh, 1e-5, 3e-38},
+                                Function{"square", binary(ElementWiseOperation::kPROD, 0, 0),
+                                         [](double x) { return x * x; }},
+                                Function{"is_inf",
+                                         unary(UnaryOperation::kISINF, 0, DataType::kBOOL),
+                                         [](double x) { return std::isinf(x) ? 1.0 : 0.0; }, 0},
+                                Function{"is_nan",
+                                         unary(UnaryOperation::kISNAN, 0, DataType::kBOOL),
+                                         [](double x) { return std::isnan(x) ? 1.0 : 0.0; }, 0}};
+  const Values x = all_floats();
+  // All in one program, as a GPU's kernel is compiled for each.
+  std::vector<PointwiseInstruction> program = {input(0)};
+  std::vector<TestOutput> outputs;
+  Ints results;
+  for (const Function& function : functions) {
+    program.push_back(function.instruction);
+    results.push_back(static_cast<int64_t>(results.size()) + 1);
+    outputs.push_back({x.shape, function.instruction.type});
+  }
+  const std::vector<Values> y = run(make(program, results), {{x}}, outputs);
+  for (size_t i = 0; i < y.size(); ++i) expect_function(functions[i], x, y[i]);
+}
 
 TEST(Pointwise, FloatingBinaryOperations) {
   const double nan = std::nan("");
@@ -208,28 +185,47 @@ TEST(Pointwise, FloatingBinaryOperations) {
          return std::isnan(x) || std::isnan(y) ? std::nan("") : std::min(x, y);
        }},
   };
+  std::vector<PointwiseInstruction> program = {input(0), input(1)};
+  Ints results;
   for (const Case& test : cases) {
-    SCOPED_TRACE(static_cast<int>(test.op));
-    const Pointwise op = make({input(0), input(1), binary(test.op, 0, 1)}, {2});
+    results.push_back(static_cast<int64_t>(program.size()));
+    program.push_back(binary(test.op, 0, 1));
+  }
+  const std::vector<TestOutput> outputs(std::size(cases), {a.shape});
+  const std::vector<Values> y = run(make(program, results), {{a}, {b}}, outputs);
+  for (size_t k = 0; k < y.size(); ++k) {
+    SCOPED_TRACE(static_cast<int>(cases[k].op));
     const Values expected =
-        make_values(a.shape, [&](int64_t i) { return test.reference(a[i], b[i]); });
-    expect_close(run(op, {{a}, {b}}, {{a.shape}})[0], expected, 1e-6);
+        make_values(a.shape, [&](int64_t i) { return cases[k].reference(a[i], b[i]); });
+    expect_close(y[k], expected, 1e-6);
   }
 }
 
 TEST(Pointwise, PowerByAScalar) {
   const Values x = random_values({3, 100}, 1, 0.1, 3);
-  for (const double exponent : {2.0, 3.0, 0.5, -1.0, -0.5, 1.7, 0.0}) {
-    SCOPED_TRACE(exponent);
-    const Pointwise op =
-        make({input(0), constant(exponent), binary(ElementWiseOperation::kPOW, 0, 1)}, {2});
-    const Values in = rounded(x, DataType::kFLOAT);
-    const Values expected =
-        make_values(x.shape, [&](int64_t i) { return std::pow(in[i], float(exponent)); });
-    expect_close(run(op, {{in}}, {{x.shape}})[0], expected, 1e-6);
-    const Pointwise given =
-        make({input(0), input(1), binary(ElementWiseOperation::kPOW, 0, 1)}, {2});
-    expect_close(run(given, {{in}, {{Shape{1}, {exponent}}}}, {{x.shape}})[0], expected, 1e-6);
+  const Values in = rounded(x, DataType::kFLOAT);
+  const std::vector<double> exponents = {2.0, 3.0, 0.5, -1.0, -0.5, 1.7, 0.0};
+  std::vector<PointwiseInstruction> program = {input(0)};
+  std::vector<TestInput> inputs = {{in}};
+  Ints results;
+  const auto raise = [&](const PointwiseInstruction& exponent) {
+    program.push_back(exponent);
+    const int index = static_cast<int>(program.size()) - 1;
+    program.push_back(binary(ElementWiseOperation::kPOW, 0, index));
+    results.push_back(index + 1);
+  };
+  for (const double exponent : exponents) {
+    raise(constant(exponent));
+    raise(input(static_cast<int>(inputs.size())));
+    inputs.push_back({{Shape{1}, {exponent}}});
+  }
+  const std::vector<TestOutput> outputs(results.size(), {x.shape});
+  const std::vector<Values> y = run(make(program, results), inputs, outputs);
+  for (size_t k = 0; k < y.size(); ++k) {
+    SCOPED_TRACE(exponents[k / 2]);
+    const auto exponent = static_cast<float>(exponents[k / 2]);
+    expect_close(y[k], make_values(x.shape, [&](int64_t i) { return std::pow(in[i], exponent); }),
+                 1e-6);
   }
 }
 
@@ -277,16 +273,25 @@ void check_integers(DataType type) {
          return static_cast<double>(static_cast<T>(result));
        }},
   };
+  Values exponents = b;
+  for (double& v : exponents.data) v = std::min(v, 100.0);
+  std::vector<PointwiseInstruction> program = {input(0, type), input(1, type), input(2, type)};
+  Ints results;
   for (const Case& test : cases) {
+    results.push_back(static_cast<int64_t>(program.size()));
+    program.push_back(binary(test.op, 0, test.op == ElementWiseOperation::kPOW ? 2 : 1, type));
+  }
+  const std::vector<TestOutput> outputs(std::size(cases), {{n, n}, type});
+  const std::vector<Values> results_of =
+      run(make(program, results), {{a, type}, {b, type}, {exponents, type}}, outputs);
+  for (size_t k = 0; k < results_of.size(); ++k) {
+    const Case& test = cases[k];
     SCOPED_TRACE(::testing::Message() << name(type) << " " << static_cast<int>(test.op));
-    Values y = b;
-    if (test.op == ElementWiseOperation::kPOW)
-      for (double& v : y.data) v = std::min(v, 100.0);
-    const Pointwise op = make({input(0, type), input(1, type), binary(test.op, 0, 1, type)}, {2});
+    const Values& y = test.op == ElementWiseOperation::kPOW ? exponents : b;
     const Values expected = make_values({n, n}, [&](int64_t i) {
       return test.reference(static_cast<__int128>(a[i / n]), static_cast<__int128>(y[i % n]));
     });
-    expect_close(run(op, {{a, type}, {y, type}}, {{{n, n}, type}})[0], expected, 0);
+    expect_close(results_of[k], expected, 0);
   }
 }
 TEST(Pointwise, IntegersWrapAroundAndSurviveDivisionByZero) {
@@ -298,17 +303,23 @@ TEST(Pointwise, IntegersWrapAroundAndSurviveDivisionByZero) {
 
 TEST(Pointwise, IntegerUnaryOperationsAndClip) {
   const Values x{Shape{6}, {-128, -3, 0, 5, 127, -1}};
-  const auto check = [&](PointwiseInstruction instruction, std::vector<double> expected) {
-    instruction.type = DataType::kINT8;
-    const Pointwise op = make({input(0, DataType::kINT8), instruction}, {1});
-    expect_close(run(op, {{x, DataType::kINT8}}, {{x.shape, DataType::kINT8}})[0],
-                 {x.shape, std::move(expected)}, 0);
+  std::vector<PointwiseInstruction> program = {
+      input(0),
+      unary(UnaryOperation::kABS, 0),
+      unary(UnaryOperation::kNEG, 0),
+      unary(UnaryOperation::kSIGN, 0),
+      activation(ActivationType::kRELU, 0),
+      activation(ActivationType::kCLIP, 0, -2.5, 1e9),
   };
-  check(unary(UnaryOperation::kABS, 0), {-128, 3, 0, 5, 127, 1});
-  check(unary(UnaryOperation::kNEG, 0), {-128, 3, 0, -5, -127, 1});
-  check(unary(UnaryOperation::kSIGN, 0), {-1, -1, 0, 1, 1, -1});
-  check(activation(ActivationType::kRELU, 0), {0, 0, 0, 5, 127, 0});
-  check(activation(ActivationType::kCLIP, 0, -2.5, 1e9), {-2, -2, 0, 5, 127, -1});
+  for (PointwiseInstruction& instruction : program) instruction.type = DataType::kINT8;
+  const std::vector<TestOutput> outputs(5, {x.shape, DataType::kINT8});
+  const std::vector<Values> y =
+      run(make(program, {1, 2, 3, 4, 5}), {{x, DataType::kINT8}}, outputs);
+  expect_close(y[0], {x.shape, {-128, 3, 0, 5, 127, 1}}, 0);
+  expect_close(y[1], {x.shape, {-128, 3, 0, -5, -127, 1}}, 0);
+  expect_close(y[2], {x.shape, {-1, -1, 0, 1, 1, -1}}, 0);
+  expect_close(y[3], {x.shape, {0, 0, 0, 5, 127, 0}}, 0);
+  expect_close(y[4], {x.shape, {-2, -2, 0, 5, 127, -1}}, 0);
 }
 
 TEST(Pointwise, ComparisonsAndLogic) {
@@ -401,11 +412,12 @@ TEST(Pointwise, BroadcastsAnyShapesInEveryFormat) {
   const auto up_to = [&](int n) { return static_cast<int>(random() % (n + 1)); };
   const int64_t extents[] = {1, 2, 3, 5, 16, 33, 70};
   int formats = 0;
+  Selection selection(40);
   for (int round = 0; round < 300; ++round) {
     Shape shape;
     for (int i = up_to(4); i >= 0; --i) shape.push_back(extents[up_to(6)]);
     if (shape.rank() >= 3 && round % 2) shape[1] = 16 * (1 + up_to(2));
-    if (shape.numel() > 200000) continue;
+    if (shape.numel() > 200000 || !selection.takes_next()) continue;
     std::vector<TestInput> inputs;
     for (int i = 0; i < 4; ++i) {
       Shape own;
@@ -442,7 +454,9 @@ TEST(Pointwise, BroadcastsAnyShapesInEveryFormat) {
       if (::testing::Test::HasFailure()) return;
     }
   }
-  EXPECT_GT(formats, 50) << "formats other than LINEAR were hardly tested";
+  if (test_device().is_host()) {
+    EXPECT_GT(formats, 50) << "formats other than LINEAR were hardly tested";
+  }
 }
 
 TEST(Pointwise, LowerPrecisionsOfWholeTensors) {
@@ -464,7 +478,7 @@ TEST(Pointwise, LowerPrecisionsOfWholeTensors) {
     expect_close(run_kernel(op, candidate, inputs, outputs)[0], expected,
                  tolerance_of(candidate.outputs[0].dtype));
   }
-  EXPECT_GE(lower, 4);
+  EXPECT_GE(lower, test_device().is_host() ? 4 : 2);
   options.strongly_typed = true;
   for (const Candidate& candidate : candidates_of(op, inputs, outputs, options))
     EXPECT_EQ(candidate.outputs[0].dtype, DataType::kFLOAT);
@@ -472,7 +486,7 @@ TEST(Pointwise, LowerPrecisionsOfWholeTensors) {
 
 TEST(Pointwise, LongProgramsAndManyLiveValues) {
   // All prefixes x * k stay alive until they are summed up backwards.
-  for (const int live : {20, 60, 90}) {
+  for (const int live : {20, 90}) {
     std::vector<PointwiseInstruction> program = {input(0), constant(1.001)};
     int last = 0;
     for (int i = 0; i < live; ++i) {
@@ -501,9 +515,10 @@ TEST(Pointwise, ScalarsAndTensorsWithoutElements) {
 
 TEST(Pointwise, FollowsChangingShapes) {
   const Pointwise op = make({input(0), input(1), binary(ElementWiseOperation::kSUM, 0, 1)}, {2});
-  const std::vector<TestInput> first = {{random_values({4, 100}, 1)}, {random_values({100}, 2)}};
-  TestKernel kernel(op, candidates_of(op, first, std::vector<TestOutput>{{{4, 100}}}).at(0), first,
-                    std::vector<TestOutput>{{{4, 100}}});
+  const std::vector<TestInput> first = {{random_values({4, 1}, 1)}, {random_values({1}, 2)}};
+  const std::vector<Shape> max = {{4, 7000}, {7000}};
+  TestKernel kernel(op, candidates_of(op, first, std::vector<TestOutput>{{{4, 1}}}).at(0), first,
+                    std::vector<TestOutput>{{{4, 1}}}, {}, max, std::span(max).first(1));
   for (const int64_t n : {100, 3, 64, 1, 7000}) {
     const std::vector<TestInput> inputs = {{random_values({4, n}, 3)}, {random_values({n}, 4)}};
     const Values y = kernel.run(inputs, std::vector<TestOutput>{{{4, n}}})[0];

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <random>
 
-#include "backend/cpu/cpu_device.h"
 #include "base/half.h"
 
 namespace opwright::testing {
@@ -16,27 +15,41 @@ namespace {
 constexpr unsigned char kGuard = 0xA5;
 constexpr size_t kGuardBytes = 256;
 
-/// 64-byte aligned memory between two guards.
+/// The device's memory between two guards, `shift` bytes behind where it is aligned.
 class GuardedBuffer {
  public:
-  explicit GuardedBuffer(size_t size) : size_(size) {
-    memory_ = static_cast<unsigned char*>(cpu_device().allocate(size + 2 * kGuardBytes));
-    std::memset(memory_, kGuard, size + 2 * kGuardBytes);
+  GuardedBuffer(size_t size, size_t shift)
+      : bytes_(size + shift + 2 * kGuardBytes, kGuard),
+        begin_(kGuardBytes + shift),
+        size_(size),
+        memory_(static_cast<unsigned char*>(test_device().allocate(bytes_.size()))) {
+    test_device().copy(memory_, bytes_.data(), bytes_.size(), nullptr);
   }
-  ~GuardedBuffer() { cpu_device().free(memory_); }
+  ~GuardedBuffer() { test_device().free(memory_); }
   GuardedBuffer(const GuardedBuffer&) = delete;
   GuardedBuffer& operator=(const GuardedBuffer&) = delete;
 
-  unsigned char* data() { return memory_ + kGuardBytes; }
+  unsigned char* data() { return memory_ + begin_; }
+  void write(const Blob& bytes) {
+    if (bytes.size() > 0) test_device().copy(data(), bytes.data(), bytes.size(), nullptr);
+  }
+  /// What the device has written is then in bytes().
+  void fetch() {
+    test_device().copy(bytes_.data(), memory_, bytes_.size(), nullptr);
+    test_device().synchronize(nullptr);
+  }
+  const unsigned char* bytes() const { return bytes_.data() + begin_; }
+  std::vector<unsigned char> written() const { return {bytes(), bytes() + size_}; }
   bool intact() const {
-    for (size_t i = 0; i < kGuardBytes; ++i)
-      if (memory_[i] != kGuard || memory_[kGuardBytes + size_ + i] != kGuard) return false;
+    for (size_t i = 0; i < bytes_.size(); ++i)
+      if ((i < begin_ || i >= begin_ + size_) && bytes_[i] != kGuard) return false;
     return true;
   }
 
  private:
-  unsigned char* memory_;
-  size_t size_;
+  std::vector<unsigned char> bytes_;
+  const size_t begin_, size_;
+  unsigned char* const memory_;
 };
 
 double read(const void* bytes, DataType type, int64_t i) {
@@ -145,28 +158,45 @@ std::vector<Candidate> candidates_of(const Operator& op, std::span<const TestInp
   query.layer = "test";
   query.inputs = input_ports;
   query.outputs = output_ports;
-  query.device = &cpu_device();
+  query.device = &test_device();
   query.fp16 = options.fp16, query.bf16 = options.bf16;
   query.strongly_typed = options.strongly_typed;
   return op.candidates(query);
 }
 
+namespace {
+
+std::vector<PortDesc> with_max(std::vector<PortDesc> ports, std::span<const Shape> max) {
+  for (size_t i = 0; i < max.size(); ++i) ports[i].max = max[i];
+  return ports;
+}
+
+std::vector<PortDesc> with_constants(std::vector<PortDesc> ports, const Candidate& candidate,
+                                     std::span<const TestInput> inputs) {
+  for (size_t i = 0; i < ports.size(); ++i)
+    if (ports[i].is_constant)
+      ports[i].constant = to_bytes(inputs[i].values, {candidate.inputs[i].dtype});
+  return ports;
+}
+
+}  // namespace
+
 TestKernel::TestKernel(const Operator& op, const Candidate& candidate,
                        std::span<const TestInput> inputs, std::span<const TestOutput> outputs,
                        std::span<const PackedInput> packed, std::span<const Shape> max_inputs,
                        std::span<const Shape> max_outputs)
+    : TestKernel(op, candidate,
+                 with_max(with_constants(describe(inputs), candidate, inputs), max_inputs),
+                 with_max(describe(outputs), max_outputs), packed) {}
+
+TestKernel::TestKernel(const Operator& op, const Candidate& candidate,
+                       std::span<const PortDesc> inputs, std::span<const PortDesc> outputs,
+                       std::span<const PackedInput> packed)
     : candidate_(candidate) {
-  std::vector<PortDesc> input_ports = describe(inputs), output_ports = describe(outputs);
-  for (size_t i = 0; i < input_ports.size(); ++i) {
-    input_ports[i].type = candidate.inputs[i];
-    if (input_ports[i].is_constant)
-      input_ports[i].constant = to_bytes(inputs[i].values, {candidate.inputs[i].dtype});
-    if (!max_inputs.empty()) input_ports[i].max = max_inputs[i];
-  }
-  for (size_t i = 0; i < output_ports.size(); ++i) {
-    output_ports[i].type = candidate.outputs[i];
-    if (!max_outputs.empty()) output_ports[i].max = max_outputs[i];
-  }
+  std::vector<PortDesc> input_ports(inputs.begin(), inputs.end());
+  std::vector<PortDesc> output_ports(outputs.begin(), outputs.end());
+  for (size_t i = 0; i < input_ports.size(); ++i) input_ports[i].type = candidate.inputs[i];
+  for (size_t i = 0; i < output_ports.size(); ++i) output_ports[i].type = candidate.outputs[i];
   for (const PackedInput& input : packed) input_ports[input.input].constant = Blob();
 
   KernelArgs args;
@@ -175,8 +205,10 @@ TestKernel::TestKernel(const Operator& op, const Candidate& candidate,
   args.inputs = input_ports;
   args.outputs = output_ports;
   args.packed = packed;
-  args.device = &cpu_device();
-  kernel_ = op.make_kernel(args);
+  args.device = &test_device();
+  const DeviceScope scope(test_device());
+  specialized_ = op.specialize(args);
+  kernel_ = (specialized_ ? *specialized_ : op).make_kernel(args);
   workspace_size_ = kernel_->workspace_size();
   for (const PackedInput& input : packed) packed_inputs_.push_back(input.input);
   if (packed.empty())
@@ -184,18 +216,22 @@ TestKernel::TestKernel(const Operator& op, const Candidate& candidate,
 }
 
 std::vector<Values> TestKernel::run(std::span<const TestInput> inputs,
-                                    std::span<const TestOutput> outputs, int in_place) {
+                                    std::span<const TestOutput> outputs, int in_place, int shift) {
+  const DeviceScope scope(test_device());
   std::vector<Shape> input_shapes, output_shapes;
   std::vector<std::unique_ptr<GuardedBuffer>> input_buffers, output_buffers;
   std::vector<const void*> input_pointers;
   std::vector<void*> output_pointers;
   std::vector<Blob> originals;
+  const auto make_buffer = [&](size_t size, PortType type) {
+    return std::make_unique<GuardedBuffer>(size, shift * bits(type.dtype) / 8);
+  };
   for (size_t i = 0; i < inputs.size(); ++i) {
     input_shapes.push_back(inputs[i].values.shape);
     const Blob bytes =
         inputs[i].present ? to_bytes(inputs[i].values, candidate_.inputs[i]) : Blob();
-    input_buffers.push_back(std::make_unique<GuardedBuffer>(bytes.size()));
-    if (bytes.size() > 0) std::memcpy(input_buffers[i]->data(), bytes.data(), bytes.size());
+    input_buffers.push_back(make_buffer(bytes.size(), candidate_.inputs[i]));
+    input_buffers[i]->write(bytes);
     const bool packed =
         std::find(packed_inputs_.begin(), packed_inputs_.end(), i) != packed_inputs_.end();
     input_pointers.push_back(inputs[i].present && !packed ? input_buffers[i]->data() : nullptr);
@@ -205,27 +241,34 @@ std::vector<Values> TestKernel::run(std::span<const TestInput> inputs,
     const PortType type = candidate_.outputs[i];
     output_shapes.push_back(outputs[i].shape);
     output_buffers.push_back(
-        std::make_unique<GuardedBuffer>(tensor_bytes(outputs[i].shape, type.dtype, type.format)));
+        make_buffer(tensor_bytes(outputs[i].shape, type.dtype, type.format), type));
     output_pointers.push_back(output_buffers[i]->data());
   }
   if (in_place >= 0) output_pointers[0] = input_buffers[in_place]->data();
 
-  GuardedBuffer workspace(workspace_size_);
+  GuardedBuffer workspace(workspace_size_, 0);
   kernel_->on_shape_change(input_shapes, output_shapes);
   kernel_->enqueue(input_pointers.data(), output_pointers.data(), workspace.data(), nullptr);
 
+  workspace.fetch();
   EXPECT_TRUE(workspace.intact()) << "wrote beyond the workspace";
   std::vector<Values> results;
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    EXPECT_TRUE(output_buffers[i]->intact()) << "wrote beyond output " << i;
-    results.push_back(from_bytes(output_pointers[i], outputs[i].shape, candidate_.outputs[i]));
-  }
+  written_.clear();
   for (size_t i = 0; i < inputs.size(); ++i) {
+    input_buffers[i]->fetch();
     EXPECT_TRUE(input_buffers[i]->intact()) << "wrote beyond input " << i;
     if (static_cast<int>(i) != in_place && originals[i].size() > 0) {
-      EXPECT_EQ(std::memcmp(input_buffers[i]->data(), originals[i].data(), originals[i].size()), 0)
+      EXPECT_EQ(std::memcmp(input_buffers[i]->bytes(), originals[i].data(), originals[i].size()), 0)
           << "changed input " << i;
     }
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    output_buffers[i]->fetch();
+    EXPECT_TRUE(output_buffers[i]->intact()) << "wrote beyond output " << i;
+    const GuardedBuffer& written =
+        i == 0 && in_place >= 0 ? *input_buffers[in_place] : *output_buffers[i];
+    written_.push_back(written.written());
+    results.push_back(from_bytes(written.bytes(), outputs[i].shape, candidate_.outputs[i]));
   }
   return results;
 }

@@ -5,11 +5,26 @@
 #include <optional>
 #include <vector>
 
+#include "backend/device.h"
 #include "network/operator.h"
 
-/// Runs kernels of the CPU device on small tensors given as doubles, and checks that they write
-/// nothing beyond their outputs.
+/// Runs kernels of a device on small tensors given as doubles, and checks that they write nothing
+/// beyond their outputs.
 namespace opwright::testing {
+
+/// The device whose kernels the test program is about.
+const Device& test_device();
+
+/// Chooses from many cases: a GPU, which compiles a kernel for each, tests one in `every`.
+class Selection {
+ public:
+  explicit Selection(int every) : every_(test_device().is_host() ? 1 : every) {}
+  bool takes_next() { return number_++ % every_ == 0; }
+
+ private:
+  const int every_;
+  int number_ = 0;
+};
 
 /// A tensor's elements in row-major order, whatever the format it is handed to a kernel in.
 struct Values {
@@ -66,17 +81,25 @@ class TestKernel {
   TestKernel(const Operator& op, const Candidate& candidate, std::span<const TestInput> inputs,
              std::span<const TestOutput> outputs, std::span<const PackedInput> packed = {},
              std::span<const Shape> max_inputs = {}, std::span<const Shape> max_outputs = {});
+  /// For ports with a profile and the candidate's types.
+  TestKernel(const Operator& op, const Candidate& candidate, std::span<const PortDesc> inputs,
+             std::span<const PortDesc> outputs, std::span<const PackedInput> packed = {});
 
   Kernel& kernel() { return *kernel_; }
   /// Runs with these inputs (constants that were packed are not handed over) and returns the
-  /// outputs. With `in_place`, output 0 lies in the memory of that input.
+  /// outputs. With `in_place`, output 0 lies in the memory of that input. Tensors lie `shift`
+  /// elements behind aligned memory, as those that users give may.
   std::vector<Values> run(std::span<const TestInput> inputs, std::span<const TestOutput> outputs,
-                          int in_place = -1);
+                          int in_place = -1, int shift = 0);
+  /// The bytes of an output of the last run.
+  const std::vector<unsigned char>& written(int output) const { return written_[output]; }
 
  private:
   Candidate candidate_;
   std::vector<int> packed_inputs_;
   size_t workspace_size_ = 0;
+  std::vector<std::vector<unsigned char>> written_;
+  OperatorPtr specialized_;
   std::unique_ptr<Kernel> kernel_;
 };
 
