@@ -14,6 +14,7 @@ constexpr int kThreads = 256, kWarp = 32;
 constexpr int kMaxVectorBytes = 16;
 /// Bytes that a thread loads before it stores.
 constexpr int kMaxUnroll = 8;
+constexpr int kRowsAtOnce = 4;
 /// Elements from which on more than one way is worth trying.
 constexpr int64_t kManyElements = 1 << 16;
 
@@ -28,48 +29,98 @@ RowPlan plan_of(int64_t length, int most) {
   return plan;
 }
 
-/// The loop over the rows with accesses of `width` elements.
-std::string row_loop(KernelSource& source, const RowMove& move, const RowPlan& plan,
-                     const Expr& chunks, int width) {
-  std::vector<std::string> coordinates;
-  for (size_t i = 0; i < move.outer.size(); ++i) coordinates.push_back(str("c", i));
-  const int rows = kThreads / plan.lanes;
-  const int span = plan.lanes * plan.unroll;  // positions of all lanes at once
-  const bool is_whole = chunks == Expr(1);
-  const std::string per_row = source.value(chunks);
-  std::string text =
-      str("typedef ", carrier_type(move.element_size * width), " Element;\n",
-          "const Index length = ", source.value(move.length), width > 1 ? str(" / ", width) : "",
-          ";\n", "for (Index group = (Index)blockIdx.x * ", rows, " + (Index)threadIdx.x / ",
-          plan.lanes, "; group < groups; group += (Index)gridDim.x * ", rows, ") {\n");
-  text += is_whole ? "const Index row = group;\n"
-                   : str("const Index row = (Index)((UIndex)group / (UIndex)", per_row, ");\n");
-  text += "(void)row;\n";
-  text += source.decompose("row", coordinates, move.outer);
-  for (const std::string& name : coordinates) text += str("(void)", name, ";\n");
-  text += move.row(width);
-  text += str("Element* const to = (Element*)(out0 + row * ", source.value(move.length), ");\n",
-              "Index first = (Index)threadIdx.x % ", plan.lanes);
-  const int repeats = move.width / width;
-  if (!is_whole) text += str(" + (group - row * ", per_row, ") * ", span * repeats);
-  text += ";\n";
-  if (repeats > 1)
-    text += str("for (int repeat = 0; repeat < ", repeats, "; ++repeat, first += ", span, ") {\n");
-  text += str("Element elements[", plan.unroll, "];\n");
-  const auto each = [&](std::string_view statement) {
-    text += str("#pragma unroll\nfor (int k = 0; k < ", plan.unroll,
-                "; ++k) {\nconst Index i = first + k * ", plan.lanes, ";\nif (i < length) ",
-                statement, "\n}\n");
-  };
-  each("elements[k] = fetch(i);");
-  each("__stcs(to + i, elements[k]);");
-  if (repeats > 1) text += "}\n";
-  return text + "}\n";
-}
+/// Writes the loop over the rows with accesses of `width` elements.
+class RowLoop {
+ public:
+  RowLoop(KernelSource& source, const RowMove& move, const RowPlan& plan, const Expr& chunks,
+          int width)
+      : source_(source),
+        move_(move),
+        plan_(plan),
+        chunks_(chunks),
+        width_(width),
+        groups_(kThreads / plan.lanes * plan.rows) {}
+
+  std::string write() {
+    const std::string whole = source_.value(move_.length);
+    text_ = str("typedef ", carrier_type(move_.element_size * width_), " Element;\n",
+                "const Index length = ", whole, width_ > 1 ? str(" / ", width_) : std::string(),
+                ", lane = (Index)threadIdx.x % ", plan_.lanes, ";\n",
+                "for (Index group = (Index)blockIdx.x * ", groups_, " + (Index)threadIdx.x / ",
+                plan_.lanes, "; group < groups; group += (Index)gridDim.x * ", groups_, ") {\n");
+    if (plan_.rows > 1)
+      short_rows(whole);
+    else
+      long_rows(whole);
+    return text_ + "}\n";
+  }
+
+ private:
+  /// What is known of row number `row`.
+  std::string begin_row() {
+    std::vector<std::string> coordinates;
+    for (size_t i = 0; i < move_.outer.size(); ++i) coordinates.push_back(str("c", i));
+    std::string text = source_.decompose("row", coordinates, move_.outer);
+    for (const std::string& name : coordinates) text += str("(void)", name, ";\n");
+    return text + move_.row(width_);
+  }
+
+  void each(std::string_view variable, int count, std::string_view statements) {
+    text_ += str("#pragma unroll\nfor (int ", variable, " = 0; ", variable, " < ", count, "; ++",
+                 variable, ") {\n", statements, "}\n");
+  }
+
+  /// Several accesses to one row.
+  void long_rows(const std::string& whole) {
+    const int span = plan_.lanes * plan_.unroll;  // positions of all lanes at once
+    const int repeats = move_.width / width_;
+    if (chunks_ == Expr(1)) {
+      text_ += "const Index row = group;\nIndex first = lane;\n";
+    } else {
+      const std::string per_row = source_.value(chunks_);
+      text_ +=
+          str("const Index row = (Index)((UIndex)group / (UIndex)", per_row,
+              ");\nIndex first = lane + (group - row * ", per_row, ") * ", span * repeats, ";\n");
+    }
+    text_ += begin_row();
+    text_ += str("Element* const to = (Element*)(out0 + row * ", whole, ");\n");
+    if (repeats > 1)
+      text_ +=
+          str("for (int repeat = 0; repeat < ", repeats, "; ++repeat, first += ", span, ") {\n");
+    text_ += str("Element elements[", plan_.unroll, "];\n");
+    const std::string position =
+        str("const Index i = first + k * ", plan_.lanes, ";\nif (i < length) ");
+    each("k", plan_.unroll, position + "elements[k] = fetch(i);\n");
+    each("k", plan_.unroll, position + "__stcs(to + i, elements[k]);\n");
+    if (repeats > 1) text_ += "}\n";
+  }
+
+  /// One access to each of several rows.
+  void short_rows(const std::string& whole) {
+    text_ += str("for (Index i = lane; i < length; i += ", plan_.lanes, ") {\nElement elements[",
+                 plan_.rows, "];\n");
+    const std::string number =
+        str("const Index row = group + r * ", kThreads / plan_.lanes, ";\nif (row < groups) {\n");
+    each("r", plan_.rows, number + begin_row() + "elements[r] = fetch(i);\n}\n");
+    each("r", plan_.rows,
+         number + str("__stcs((Element*)(out0 + row * ", whole, ") + i, elements[r]);\n}\n"));
+    text_ += "}\n";
+  }
+
+  KernelSource& source_;
+  const RowMove& move_;
+  const RowPlan& plan_;
+  const Expr& chunks_;
+  const int width_, groups_;
+  std::string text_;
+};
 
 }  // namespace
 
-std::string RowPlan::name() const { return str(lanes, " lanes, ", unroll, " at once"); }
+std::string RowPlan::name() const {
+  return rows > 1 ? str(lanes, " lanes, ", rows, " rows at once")
+                  : str(lanes, " lanes, ", unroll, " at once");
+}
 
 std::vector<RowPlan> row_plans(int64_t length, int64_t elements) {
   std::vector<RowPlan> plans = {plan_of(length, kWarp)};
@@ -78,6 +129,10 @@ std::vector<RowPlan> row_plans(int64_t length, int64_t elements) {
     if (elements / std::max<int64_t>(1, length) < kThreads / kWarp)
       plans[0] = plan_of(length, kThreads);
     return plans;
+  }
+  if (length <= kWarp) {
+    plans.insert(plans.begin(), plans[0]);
+    plans[0].rows = kRowsAtOnce;
   }
   for (const int lanes : {64, kThreads})
     if (length > lanes / 2) plans.push_back(plan_of(length, lanes));
@@ -97,17 +152,19 @@ std::vector<std::string> names_of(const std::vector<RowPlan>& plans) {
 GeneratedKernel generate_rows(KernelSource& source, const RowMove& move, const RowPlan& plan) {
   source.set_output_type(0, carrier_type(move.element_size));
   const int chunk = plan.lanes * plan.unroll * move.width;
-  const Expr rows = numel(move.outer), chunks = ceil_div(move.length, Expr(chunk));
+  const Expr rows = numel(move.outer);
+  const Expr chunks =
+      plan.rows > 1 ? min(move.length, Expr(1)) : ceil_div(move.length, Expr(chunk));
   const Expr groups = rows * chunks;
   std::string text = str("const Index groups = ", source.value(groups), ";\n");
   if (move.width > 1) {
     std::string condition = alignment_condition(move.element_size, move.width, "out0");
     for (const std::string& each : move.conditions) condition += " && " + each;
-    text += str("if (", condition, ") {\n", row_loop(source, move, plan, chunks, move.width),
+    text += str("if (", condition, ") {\n", RowLoop(source, move, plan, chunks, move.width).write(),
                 "return;\n}\n");
   }
-  text += row_loop(source, move, plan, chunks, 1);
-  return source.finish(text, blocks_for(groups, kThreads / plan.lanes), kThreads);
+  text += RowLoop(source, move, plan, chunks, 1).write();
+  return source.finish(text, blocks_for(groups, kThreads / plan.lanes * plan.rows), kThreads);
 }
 
 int vector_width(KernelSource& source, int element_size, std::span<const Expr> multiples,

@@ -11,7 +11,8 @@ namespace opwright::cuda {
 /// How threads share the rows of an output.
 struct RowPlan {
   int lanes = 32;  ///< threads along a row, a power of 2
-  int unroll = 1;  ///< accesses of a thread that are under way at once
+  int unroll = 1;  ///< accesses of a thread to a row that are under way at once
+  int rows = 1;    ///< rows, of one access each, that are under way at once
   std::string name() const;
 };
 /// Those worth trying for an output with so many elements in rows of `length` accesses each, the

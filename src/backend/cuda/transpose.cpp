@@ -12,7 +12,9 @@ namespace {
 
 constexpr int kThreads = 256, kWarp = 32;
 /// Sides of the square tiles through shared memory.
-constexpr int kTiles[] = {32, 64};
+constexpr int kTile = 32, kLargeTile = 64;
+/// Bytes of an access to a tile of smaller elements.
+constexpr int kAccessBytes = 4;
 /// A matrix with a side below this leaves most of a tile empty.
 constexpr int64_t kNarrow = 16;
 /// Elements from which on more than one way is worth trying.
@@ -20,9 +22,13 @@ constexpr int64_t kManyElements = 1 << 16;
 
 /// One way to run a transposition.
 struct Tactic {
-  int tile = 0;  ///< 0: row by row
+  int tile = 0;   ///< 0: row by row
+  int width = 1;  ///< elements of an access to a tile
   RowPlan rows;
-  std::string name() const { return tile > 0 ? str("tiles of ", tile) : rows.name(); }
+  std::string name() const {
+    if (tile == 0) return rows.name();
+    return str("tiles of ", tile, width > 1 ? str(" by ", width) : std::string());
+  }
 };
 
 /// Axes that stay neighbours are one. Where the last one stays the last one, rows are copied; else
@@ -47,18 +53,20 @@ class Writer {
     if (matrix_ >= 0) {
       const int64_t narrowest = std::min(axes_[matrix_].typical, axes_.back().typical);
       const bool many = args_.outputs[0].opt.numel() >= kManyElements;
-      if (narrowest >= kNarrow || many) result.push_back({kTiles[0], {}});
-      if (narrowest > kWarp && many) result.push_back({kTiles[1], {}});
-      if (narrowest > kWarp) return result;
+      std::vector<std::string> conditions;
+      const int width = tile_width(conditions);
+      if (width > 1 && narrowest > kTile) result.push_back({kTile * width, width, {}});
+      if (narrowest >= kNarrow || many) result.push_back({kTile, 1, {}});
+      if (width == 1 && narrowest > kTile && many) result.push_back({kLargeTile, 1, {}});
+      if (narrowest > kTile) return result;
     }
-    for (const RowPlan& plan : row_plans(describe_rows(), args_)) result.push_back({0, plan});
+    for (const RowPlan& plan : row_plans(describe_rows(), args_)) result.push_back({0, 1, plan});
     return result;
   }
 
   GeneratedKernel write(const Tactic& tactic) {
     source_.set_input_type(0, carrier_type(size_));
-    return tactic.tile > 0 ? tiles(tactic.tile)
-                           : generate_rows(source_, describe_rows(), tactic.rows);
+    return tactic.tile > 0 ? tiles(tactic) : generate_rows(source_, describe_rows(), tactic.rows);
   }
 
  private:
@@ -90,8 +98,32 @@ class Writer {
     return move;
   }
 
+  /// Neighbours along both sides of the matrix that one access may take.
+  int tile_width(std::vector<std::string>& conditions) {
+    if (size_ >= kAccessBytes) return 1;
+    std::vector<Expr> multiples;
+    Expr pitch = 1;
+    for (size_t i = axes_.size(); i-- > 0;) {
+      if (static_cast<int>(i) != matrix_) multiples.push_back(axes_[i].pitch);
+      if (i + 1 < axes_.size()) multiples.push_back(pitch);
+      pitch = pitch * axes_[i].extent;
+    }
+    multiples.push_back(axes_[matrix_].extent);
+    multiples.push_back(axes_.back().extent);
+    const int most = kAccessBytes / size_;
+    for (const Expr& number : multiples)
+      if (number.is_constant() && number.constant() % most != 0) return 1;
+    for (const Expr& number : multiples)
+      if (!number.is_constant())
+        conditions.push_back(str(source_.value(number), " % ", most, " == 0"));
+    for (const char* const pointer : {"in0", "out0"})
+      conditions.push_back(alignment_condition(size_, most, pointer));
+    return most;
+  }
+
   /// A block reads a tile along the input's last axis and writes it along the output's.
-  GeneratedKernel tiles(int side) {
+  GeneratedKernel tiles(const Tactic& tactic) {
+    const int side = tactic.tile;
     source_.set_output_type(0, carrier_type(size_));
     const MovedAxis &column = axes_[matrix_], &line = axes_.back();
     SymShape extents, from_pitches, to_pitches;
@@ -115,11 +147,12 @@ class Writer {
     const std::string line_pitch = source_.value(line.pitch),
                       column_pitch = source_.value(pitches[matrix_]);
     // So that a warp that reads a column of the tile finds each element in another bank.
-    const int padding = std::max(1, 4 / size_);
+    const int padding = tactic.width > 1 ? 1 : std::max(1, kAccessBytes / size_);
     const std::span<const std::string> batch = std::span(names).first(names.size() - 2);
+    const std::string_view carrier = carrier_type(size_);
 
     std::string text =
-        str("__shared__ ", carrier_type(size_), " tile[", side, "][", side + padding, "];\n",
+        str("__shared__ ", carrier, " tile[", side, "][", side + padding, "];\n",
             "const int lane = (int)threadIdx.x % ", kWarp, ", warp = (int)threadIdx.x / ", kWarp,
             ";\nfor (Index number = blockIdx.x; number < ", source_.value(tiles),
             "; number += gridDim.x) {\n", source_.decompose("number", names, extents));
@@ -128,19 +161,62 @@ class Writer {
                 " + line * ", line_pitch, " + column);\n");
     text += str("auto* const to = out0 + (", source_.offset(batch, to_pitches), " + column * ",
                 column_pitch, " + line);\n");
-    const auto each = [&](std::string_view rows, std::string_view count, std::string_view across,
-                          std::string_view most, std::string_view statement) {
+    // Over the tile's rows by warps and across them by lanes, `width` elements each.
+    const auto each = [&](int width, std::string_view rows, std::string_view count,
+                          std::string_view across, std::string_view most,
+                          std::string_view statements) {
       text += str("#pragma unroll\nfor (int r = 0; r < ", side, "; r += ", kThreads / kWarp,
-                  ") {\n#pragma unroll\nfor (int c = 0; c < ", side, "; c += ", kWarp,
-                  ") {\nconst int y = r + warp, x = c + lane;\nif (", rows, " + y < ", count,
-                  " && ", across, " + x < ", most, ") ", statement, "\n}\n}\n");
+                  ") {\n#pragma unroll\nfor (int c = 0; c < ", side, "; c += ", kWarp * width,
+                  ") {\nconst int y = r + warp, x = c + lane * ", width, ";\nif (", rows, " + y < ",
+                  count, " && ", across, " + x < ", most, ") {\n", statements, "}\n}\n}\n");
     };
-    each("line", lines, "column", columns,
-         str("tile[y][x] = __ldcs(from + (y * ", line_pitch, " + x));"));
+    const std::string read = str("from + (y * ", line_pitch, " + x)");
+    const std::string written = str("to + (y * ", column_pitch, " + x)");
+    // All that a thread loads is under way before any of it is waited for.
+    const auto load = [&](int width) {
+      const std::string_view access = carrier_type(size_ * width);
+      const int across = side / (kWarp * width), count = side / (kThreads / kWarp) * across;
+      const std::string number =
+          str("[r / ", kThreads / kWarp, " * ", across, " + c / ", kWarp * width, "]");
+      text += str(access, " loaded[", count, "];\n");
+      each(width, "line", lines, "column", columns,
+           str("loaded", number, " = __ldcs((const ", access, "*)(", read, "));\n"));
+      each(width, "line", lines, "column", columns,
+           width == 1 ? str("tile[y][x] = loaded", number, ";\n")
+                      : str("Parts parts;\nparts.all = loaded", number,
+                            ";\n#pragma unroll\nfor (int k = 0; k < ", width,
+                            "; ++k) tile[y][x + k] = parts.each[k];\n"));
+    };
+    const auto store = [&](int width) {
+      const std::string_view access = carrier_type(size_ * width);
+      each(width, "column", columns, "line", lines,
+           width == 1 ? str("__stcs(", written, ", tile[x][y]);\n")
+                      : str("Parts parts;\n#pragma unroll\nfor (int k = 0; k < ", width,
+                            "; ++k) parts.each[k] = tile[x + k][y];\n__stcs((", access, "*)(",
+                            written, "), parts.all);\n"));
+    };
+    std::vector<std::string> conditions;
+    if (tactic.width > 1) {
+      tile_width(conditions);
+      source_.add_declarations(str("union Parts {\n", carrier_type(kAccessBytes), " all;\n",
+                                   carrier, " each[", tactic.width, "];\n};\n"));
+    }
+    const auto by_width = [&](const auto& move) {
+      if (tactic.width == 1) return move(1);
+      text += "if (by_vector) {\n";
+      move(tactic.width);
+      text += "} else {\n";
+      move(1);
+      text += "}\n";
+    };
+    std::string by_vector;
+    for (const std::string& condition : conditions)
+      by_vector += (by_vector.empty() ? "" : " && ") + condition;
+    by_width(load);
     text += "__syncthreads();\n";
-    each("column", columns, "line", lines,
-         str("__stcs(to + (y * ", column_pitch, " + x), tile[x][y]);"));
+    by_width(store);
     text += "__syncthreads();\n}\n";
+    if (tactic.width > 1) text.insert(0, str("const bool by_vector = ", by_vector, ";\n"));
     return source_.finish(text, tiles, kThreads);
   }
 
@@ -161,8 +237,9 @@ std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& quer
 }
 
 std::optional<GeneratedKernel> generate(const Operator& op, const KernelArgs& args) {
-  Writer writer(static_cast<const Transpose&>(op), args);
-  return writer.write(writer.tactics().at(args.candidate->tactic));
+  const auto& transpose = static_cast<const Transpose&>(op);
+  const Tactic tactic = Writer(transpose, args).tactics().at(args.candidate->tactic);
+  return Writer(transpose, args).write(tactic);
 }
 
 }  // namespace
