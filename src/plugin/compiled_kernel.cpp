@@ -6,6 +6,8 @@
 #include "backend/device.h"
 #include "base/error.h"
 #include "network/operator_registry.h"
+#include "plugin/device_code.h"
+#include "plugin/device_kernel.h"
 #include "plugin/host_code.h"
 #include "plugin/host_kernel.h"
 #include "plugin/kernel_launch.h"
@@ -86,8 +88,12 @@ class CompiledKernel final : public Operator {
   }
 
   std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
-    if (args.device != nullptr && args.device->type() != DeviceType::kCPU)
-      return args.device->make_kernel(*this, args);
+    if (args.device != nullptr && !args.device->is_host()) {
+      require(!object_.host, "layer '", args.layer, "': compiled kernel '", object_.name,
+              "' is code for the host (", object_.target, "), but the layer runs on ",
+              args.device->architecture());
+      return make_device_kernel(launch_, object_, args);
+    }
     // What a plan says about its code does not decide whether that code may run here.
     require(permitted_ && object_.host, "layer '", args.layer, "': compiled kernel '", object_.name,
             "' may not run on the host: it is not host code, or loading it was not permitted");
@@ -119,6 +125,7 @@ OperatorPtr make_compiled_kernel(KernelCode code, Candidate candidate,
   require(!code.name.empty(), "a compiled kernel has no name");
   require(!code.object.bytes.empty(), "compiled kernel '", code.name, "' has no code");
   if (code.object.name.empty()) code.object.name = code.name;
+  code.object.target = device_target(code.object);
   KernelLaunch launch = make_launch(code);
   return std::make_shared<CompiledKernel>(std::move(launch), std::move(code.object),
                                           std::vector<Candidate>{std::move(candidate)},

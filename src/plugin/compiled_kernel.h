@@ -41,7 +41,10 @@ struct KernelCode {
   std::string name;   ///< the exported symbol
   CodeObject object;  ///< on the CPU: an ELF shared object that exports `void name(void** args,
                       ///< int64_t x, int64_t y, int64_t z)`, with `host` set and the instruction
-                      ///< set that it needs in `target` ("x86-64 avx2 fma")
+                      ///< set that it needs in `target` ("x86-64 avx2 fma"); on a GPU PTX or a
+                      ///< cubin, whose `target` is "compute_80" or "sm_90"
+  std::string layer_kind;  ///< of the built-in layer that it computes, "Pointwise", for the
+                           ///< inspector; empty for a plugin's
   Expr grid[3] = {1, 1, 1};
   Expr block[3] = {1, 1, 1};
   Expr shared_memory = 0;
@@ -56,7 +59,8 @@ struct KernelCode {
 /// cuLaunchKernel: args[i] points to argument i, which is an input's pointer (null where the input
 /// is absent), then the extra arguments, then an output's pointer. A grid cell is a task of a
 /// parallel loop; a grid of 1 runs on the calling thread, and one of more than 2^31 - 1 cells, or
-/// of none where an output has elements, is an error. Block and shared memory count on GPUs only.
+/// of none where an output has elements, is an error. Block and shared memory count on GPUs only,
+/// where a cell is a block of threads and the grid has at most 2^31 - 1 x 65535 x 65535.
 /// `outputs`, whose dims are over the same symbols as the launch, lets the operator be added to
 /// networks; where it only takes the place of a plugin in a plan, it may be empty.
 OperatorPtr make_compiled_kernel(KernelCode code, Candidate candidate,

@@ -35,6 +35,7 @@ void require_checks(const KernelLaunch& launch, std::span<const int64_t> values,
 KernelLaunch make_launch(const KernelCode& code) {
   KernelLaunch launch;
   launch.symbol = code.name;
+  launch.layer_kind = code.layer_kind;
   ExprProgramBuilder builder;
   for (int i = 0; i < 3; ++i) {
     launch.grid[i] = builder.add(code.grid[i]);
@@ -67,6 +68,7 @@ Attributes encode(const KernelLaunch& launch) {
     messages += check.message + "\n";
   }
   return {{"symbol", launch.symbol},
+          {"layer_kind", launch.layer_kind},
           {"program", program},
           {"grid", Ints(launch.grid.begin(), launch.grid.end())},
           {"block", Ints(launch.block.begin(), launch.block.end())},
@@ -82,11 +84,12 @@ Attributes encode(const KernelLaunch& launch) {
 
 KernelLaunch decode_launch(const Attributes& attributes, std::string_view layer) {
   struct Stored {
-    std::string symbol, messages;
+    std::string symbol, layer_kind, messages;
     Ints program, grid, block, shared_memory, types, values, scratch, shape_inputs, conditions;
     Floats constants;
     void visit(AttributeReader& v) {
       v("symbol", symbol);
+      v("layer_kind", layer_kind);
       v("program", program);
       v("grid", grid);
       v("block", block);
@@ -116,6 +119,7 @@ KernelLaunch decode_launch(const Attributes& attributes, std::string_view layer)
 
   KernelLaunch launch;
   launch.symbol = stored.symbol;
+  launch.layer_kind = stored.layer_kind;
   for (size_t i = 0; i < size; ++i) {
     const int64_t* field = stored.program.data() + i * kFields;
     check(field[0] >= 0 && field[0] <= static_cast<int64_t>(ExprOp::kSelect),

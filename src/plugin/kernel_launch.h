@@ -15,7 +15,8 @@ namespace opwright {
 
 /// How a compiled kernel is launched, as one expression program over the symbols of KernelCode.
 struct KernelLaunch {
-  std::string symbol;  ///< what the code exports
+  std::string symbol;      ///< what the code exports
+  std::string layer_kind;  ///< see KernelCode
   std::vector<ExprInstruction> program;
   std::array<int32_t, 3> grid{}, block{};  ///< instructions
   int32_t shared_memory = 0;

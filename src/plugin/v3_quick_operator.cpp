@@ -8,6 +8,7 @@
 #include "plugin/callback.h"
 #include "plugin/compiled_kernels.h"
 #include "plugin/descriptors.h"
+#include "plugin/device_code.h"
 #include "plugin/expr_builder.h"
 #include "plugin/plugin_layers.h"
 #include "plugin/quick_launch.h"
@@ -231,11 +232,13 @@ class PluginV3Quick final : public Operator {
     code.object.host = args.device->type() == DeviceType::kCPU;
     const std::string target = plugin.kernel_target();
     code.object.target = target.empty() ? args.device->architecture() : target;
-    if (!code.object.host) return;
-    const std::string fault = shared_object_fault(code.object.bytes);
+    const bool on_host = code.object.host;
+    const std::string fault =
+        on_host ? shared_object_fault(code.object.bytes) : code_fault(code.object);
     if (!fault.empty())
-      plugin.reject(args.layer, "the code of kernel '", code.name,
-                    "' that getKernel() gave is no shared object for the CPU: ", fault);
+      plugin.reject(args.layer, "the code of kernel '", code.name, "' that getKernel() gave is ",
+                    on_host ? "no shared object for the CPU: " : "", fault,
+                    on_host ? "" : "; for GPUs it is PTX or a cubin");
   }
 
   const V3QuickPlugin plugin_;

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "network/operator.h"
+#include "plugin/kernel_launch.h"
+
+namespace opwright {
+
+/// The launch of a compiled kernel with its expressions evaluated, and the block of its arguments:
+/// what the kernels of all devices share. Messages name the layer and the kernel.
+class LaunchValues {
+ public:
+  /// Throws Error for a launch that does not fit the ports.
+  LaunchValues(KernelLaunch launch, std::string name, const KernelArgs& args);
+
+  const KernelLaunch& launch() const { return launch_; }
+  bool has_shape_inputs() const { return !shape_inputs_.empty(); }
+  /// Evaluates grid, block and whatever else the launch has. Returns whether it did, which the
+  /// caller answers with its own checks and accept(): where shape inputs count, update() does.
+  bool set_shapes(std::span<const Shape> inputs, std::span<const Shape> outputs);
+  /// Evaluates the launch where an element of a shape input has changed, or the shapes have; the
+  /// shape inputs are host memory. Returns whether it did.
+  bool update(void const* const* inputs);
+  /// Writes the extra arguments. Until then the launch counts as not evaluated.
+  void accept();
+  void set_pointers(void const* const* inputs, void* const* outputs) {
+    for (size_t i = 0; i < num_inputs_; ++i) pointers_[i] = const_cast<void*>(inputs[i]);
+    for (size_t o = 0; o < num_outputs_; ++o) pointers_[num_inputs_ + o] = outputs[o];
+  }
+  void set_scratch(size_t number, void* address) {
+    pointers_[num_inputs_ + num_outputs_ + number] = address;
+  }
+  /// What pointer arguments point to: at first host memory that has the values.
+  void set_pointer_argument(size_t argument, void* address) {
+    scalars_[argument].address = address;
+  }
+
+  /// Inputs, extra arguments, outputs, scratch: each entry points to an argument.
+  void** arguments() { return arguments_.data(); }
+  size_t num_arguments() const { return arguments_.size(); }
+  int64_t value(int32_t instruction) const { return values_[instruction]; }
+  /// The number of the grid's cells, up to a number that is larger than any grid.
+  int64_t cells() const { return cells_; }
+
+  /// "layer 'l': compiled kernel 'ns::plugin kernel': "
+  std::string who() const;
+  /// "inputs[0].shape[1] - 4"
+  std::string text(int32_t instruction) const;
+  void require_at_least(int64_t least, int32_t instruction, const char* what) const;
+  /// "2 inputs, 1 extra argument and 1 output"
+  std::string describe_arguments() const;
+
+  static constexpr const char* kGridNames[] = {"grid_x", "grid_y", "grid_z"};
+  static constexpr const char* kBlockNames[] = {"block_x", "block_y", "block_z"};
+
+ private:
+  struct Scalar {
+    union {
+      int8_t int8;
+      int16_t int16;
+      int32_t int32;
+      int64_t int64 = 0;
+      float float32;
+      double float64;
+    };
+    void* address = nullptr;  ///< of the value, which is what a pointer argument is
+  };
+  struct ShapeInput {
+    size_t input;
+    DataType dtype;
+    size_t first, count;  ///< among the symbols
+  };
+
+  void add_shape_input(int32_t input, std::span<const PortDesc> ports);
+  void prepare();
+  std::string find_failing() const;
+  void set_scalar(size_t i);
+  template <class T>
+  T narrow(size_t i, int64_t value) const;
+
+  const std::string layer_, name_;
+  const KernelLaunch launch_;
+  const size_t num_inputs_, num_outputs_;
+  size_t num_extents_ = 0;
+  std::vector<std::string> symbol_names_;
+  std::vector<ShapeInput> shape_inputs_;
+  std::vector<int64_t> symbols_, values_;
+  std::vector<Scalar> scalars_;
+  std::vector<void*> pointers_;
+  std::vector<void*> arguments_;
+  int64_t cells_ = 0;
+  std::optional<size_t> unwritten_;  // an output with elements
+  bool is_prepared_ = false;
+};
+
+}  // namespace opwright
