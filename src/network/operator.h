@@ -244,6 +244,12 @@ class Kernel {
   /// The input whose memory the first output should be, or -1: where nothing else reads that input
   /// afterwards, the kernel then saves a copy. Correct without it. Asked once after construction.
   virtual int in_place_input() const { return -1; }
+  /// The elements of a shape input (Operator::is_shape_input), on devices whose memory the host
+  /// does not read: called before the first on_shape_change() and whenever they have changed, which
+  /// on_shape_change() then follows. On the host kernels read them in enqueue().
+  virtual void on_values_change(int input, std::span<const int64_t> elements) {
+    (void)input, (void)elements;
+  }
   /// Called before the first enqueue and whenever a shape differs from that of the last call. All
   /// that depends on shapes is prepared here.
   virtual void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) {

@@ -60,15 +60,19 @@ class DeviceKernel final : public Kernel {
   std::string description() const override { return "compiled:" + values_.launch().symbol; }
   size_t workspace_size() const override { return workspace_size_; }
 
+  void on_values_change(int input, std::span<const int64_t> elements) override {
+    values_.set_values(input, elements);
+  }
+
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
-    if (values_.set_shapes(inputs, outputs)) apply();
+    values_.set_shapes(inputs, outputs);
+    prepare();
   }
 
   void enqueue(void const* const* inputs, void* const* outputs, void* workspace,
                Queue queue) override {
     values_.set_pointers(inputs, outputs);
     if (is_special_) [[unlikely]] {
-      if (values_.has_shape_inputs() && values_.update(inputs)) apply();
       if (!is_launched_) return;
       for (size_t i = 0; i < scratch_.size(); ++i)
         values_.set_scratch(i, scratch_[i].bytes == 0
@@ -106,7 +110,8 @@ class DeviceKernel final : public Kernel {
     }
   }
 
-  void apply() {
+  void prepare() {
+    values_.evaluate();
     const KernelLaunch& launch = values_.launch();
     int64_t threads = 1;
     for (int i = 0; i < 3; ++i) {
@@ -142,8 +147,7 @@ class DeviceKernel final : public Kernel {
       are_values_there_ = false;
     }
     values_.accept();
-    is_special_ =
-        values_.has_shape_inputs() || !scratch_.empty() || !pointed_.empty() || !is_launched_;
+    is_special_ = !scratch_.empty() || !pointed_.empty() || !is_launched_;
   }
 
   void require_at_most(int64_t most, int32_t instruction, const char* what) const {

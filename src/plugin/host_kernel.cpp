@@ -32,13 +32,14 @@ class HostKernel final : public Kernel {
   std::string description() const override { return "compiled:" + values_.launch().symbol; }
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
-    if (values_.set_shapes(inputs, outputs)) apply();
+    values_.set_shapes(inputs, outputs);
+    if (!values_.has_shape_inputs()) prepare();  // else once their elements are there
   }
 
   void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
     values_.set_pointers(inputs, outputs);
     if (values_.has_shape_inputs()) [[unlikely]] {
-      if (values_.update(inputs)) apply();
+      if (values_.read_values(inputs)) prepare();
     }
     if (cells_ == 1) {
       function_(values_.arguments(), 0, 0, 0);
@@ -60,7 +61,8 @@ class HostKernel final : public Kernel {
   }
 
  private:
-  void apply() {
+  void prepare() {
+    values_.evaluate();
     const std::array<int32_t, 3>& grid = values_.launch().grid;
     require(values_.cells() <= kMaxCells, values_.who(), "the grid has ", values_.value(grid[0]),
             " x ", values_.value(grid[1]), " x ", values_.value(grid[2]), " cells (",

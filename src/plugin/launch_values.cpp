@@ -54,7 +54,7 @@ void LaunchValues::add_shape_input(int32_t input, std::span<const PortDesc> port
   for (int64_t i = 0; i < count; ++i) symbol_names_.push_back(str("inputs[", input, "][", i, "]"));
 }
 
-bool LaunchValues::set_shapes(std::span<const Shape> inputs, std::span<const Shape> outputs) {
+void LaunchValues::set_shapes(std::span<const Shape> inputs, std::span<const Shape> outputs) {
   size_t next = 0;
   for (const Shape& input : inputs)
     for (const int64_t extent : input)
@@ -62,31 +62,35 @@ bool LaunchValues::set_shapes(std::span<const Shape> inputs, std::span<const Sha
   unwritten_.reset();
   for (size_t o = 0; o < outputs.size() && !unwritten_; ++o)
     if (outputs[o].numel() != 0) unwritten_ = o;
-  is_prepared_ = false;
-  if (has_shape_inputs()) return false;
-  prepare();
-  return true;
+  is_accepted_ = false;
 }
 
-bool LaunchValues::update(void const* const* inputs) {
+void LaunchValues::set_values(int input, std::span<const int64_t> elements) {
+  for (const ShapeInput& shape : shape_inputs_)
+    if (std::cmp_equal(shape.input, input))
+      std::copy_n(elements.begin(), std::min(elements.size(), shape.count),
+                  symbols_.begin() + static_cast<std::ptrdiff_t>(shape.first));
+  is_accepted_ = false;
+}
+
+bool LaunchValues::read_values(void const* const* inputs) {
   for (const ShapeInput& shape : shape_inputs_) {
     const void* data = inputs[shape.input];
     for (size_t i = 0; i < shape.count; ++i) {
       const int64_t value = shape.dtype == DataType::kINT32 ? static_cast<const int32_t*>(data)[i]
                                                             : static_cast<const int64_t*>(data)[i];
       int64_t& symbol = symbols_[shape.first + i];
-      is_prepared_ &= symbol == value;
+      is_accepted_ &= symbol == value;
       symbol = value;
     }
   }
-  if (is_prepared_) return false;
-  prepare();
-  return true;
+  return !is_accepted_;
 }
 
-void LaunchValues::prepare() {
+void LaunchValues::evaluate() {
+  is_accepted_ = false;
   try {
-    evaluate(launch_.program, symbols_, values_);
+    opwright::evaluate(launch_.program, symbols_, values_);
   } catch (const Error& error) {
     fail(who(), find_failing(), ": ", error.what());
   }
@@ -106,7 +110,7 @@ void LaunchValues::prepare() {
 
 void LaunchValues::accept() {
   for (size_t i = 0; i < scalars_.size(); ++i) set_scalar(i);
-  is_prepared_ = true;
+  is_accepted_ = true;
 }
 
 std::string LaunchValues::who() const {

@@ -21,13 +21,15 @@ class LaunchValues {
 
   const KernelLaunch& launch() const { return launch_; }
   bool has_shape_inputs() const { return !shape_inputs_.empty(); }
-  /// Evaluates grid, block and whatever else the launch has. Returns whether it did, which the
-  /// caller answers with its own checks and accept(): where shape inputs count, update() does.
-  bool set_shapes(std::span<const Shape> inputs, std::span<const Shape> outputs);
-  /// Evaluates the launch where an element of a shape input has changed, or the shapes have; the
-  /// shape inputs are host memory. Returns whether it did.
-  bool update(void const* const* inputs);
-  /// Writes the extra arguments. Until then the launch counts as not evaluated.
+  void set_shapes(std::span<const Shape> inputs, std::span<const Shape> outputs);
+  /// The elements of an input, as far as it is a shape input of the kernel.
+  void set_values(int input, std::span<const int64_t> elements);
+  /// The same for all shape inputs, from host memory. Returns whether the launch must be evaluated:
+  /// an element has changed, or what was evaluated was never accepted.
+  bool read_values(void const* const* inputs);
+  /// Evaluates the launch and checks it, as far as all devices have the same rules.
+  void evaluate();
+  /// Writes the extra arguments, once the caller has checked the rest.
   void accept();
   void set_pointers(void const* const* inputs, void* const* outputs) {
     for (size_t i = 0; i < num_inputs_; ++i) pointers_[i] = const_cast<void*>(inputs[i]);
@@ -78,7 +80,6 @@ class LaunchValues {
   };
 
   void add_shape_input(int32_t input, std::span<const PortDesc> ports);
-  void prepare();
   std::string find_failing() const;
   void set_scalar(size_t i);
   template <class T>
@@ -96,7 +97,7 @@ class LaunchValues {
   std::vector<void*> arguments_;
   int64_t cells_ = 0;
   std::optional<size_t> unwritten_;  // an output with elements
-  bool is_prepared_ = false;
+  bool is_accepted_ = false;
 };
 
 }  // namespace opwright

@@ -240,7 +240,7 @@ TEST_F(DeviceKernelTest, PointersToValuesAreUploadedWhenTheyChange) {
   EXPECT_EQ(gpu_.copies, 2);
 }
 
-TEST_F(DeviceKernelTest, ReadsShapeInputsOnTheHost) {
+TEST_F(DeviceKernelTest, IsToldTheValuesOfShapeInputs) {
   ports_ = {port(DT::kFLOAT, {2}), port(DT::kINT32, {2})};
   candidate_.inputs.push_back({DT::kINT32, TensorFormat::kLINEAR});
   KernelCode code = make_code();
@@ -249,13 +249,14 @@ TEST_F(DeviceKernelTest, ReadsShapeInputsOnTheHost) {
   code.shape_inputs = {1};
   const auto kernel = make(code);
   const Shape shapes[] = {{2}, {2}};
-  kernel->on_shape_change(shapes, {shapes, 1});
-  int32_t sizes[] = {4, 2};
-  void const* inputs[] = {in_, sizes};
+  void const* inputs[] = {in_, nullptr};
   void* outputs[] = {out_};
-  kernel->enqueue(inputs, outputs, nullptr, kQueue);
-  sizes[1] = 9;
-  kernel->enqueue(inputs, outputs, nullptr, kQueue);
+  for (const int64_t second : {2, 9}) {
+    const int64_t sizes[] = {4, second};
+    kernel->on_values_change(1, sizes);
+    kernel->on_shape_change(shapes, {shapes, 1});
+    kernel->enqueue(inputs, outputs, nullptr, kQueue);
+  }
   ASSERT_EQ(gpu_.launches.size(), 2u);
   EXPECT_EQ(gpu_.launches[0].shape.grid[0], 42u);
   EXPECT_EQ(gpu_.launches[1].shape.grid[0], 49u);
