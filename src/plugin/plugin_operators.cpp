@@ -34,4 +34,10 @@ bool is_plugin_kind(std::string_view kind) {
                      [&](const auto& entry) { return entry.first == kind; });
 }
 
+std::string_view shown_kind(std::string_view kind, const Attributes& attributes) {
+  const AttributeValue* value = kind == "CompiledKernel" ? find(attributes, "layer_kind") : nullptr;
+  const auto* layer = value != nullptr ? std::get_if<std::string>(value) : nullptr;
+  return layer == nullptr || layer->empty() ? kind : *layer;
+}
+
 }  // namespace opwright

@@ -8,6 +8,7 @@
 #include "network/operator_registry.h"
 #include "plan/format.h"
 #include "plan/trusted.h"
+#include "plugin/device_code.h"
 #include "runtime/engine_plugins.h"
 #include "runtime/library.h"
 

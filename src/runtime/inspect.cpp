@@ -6,11 +6,14 @@
 #include "base/error.h"
 #include "base/text_table.h"
 #include "plan/tuning_table.h"
+#include "plugin/device_code.h"
 #include "plugin/plugin_operators.h"
 #include "runtime/json.h"
 
 namespace opwright {
 namespace {
+
+std::string_view kind_text(const PlanStep& step) { return shown_kind(step.kind, step.attributes); }
 
 std::string type_text(PortType type) { return str(name(type.dtype), " ", name(type.format)); }
 
@@ -169,7 +172,7 @@ void write_layer(JsonWriter& json, const Dimensions& dimensions, const Schedule&
   };
   json.begin_object();
   json.member("Name", step.name);
-  json.member("LayerType", step.kind);
+  json.member("LayerType", kind_text(step));
   write_ports("Inputs", step.inputs);
   write_ports("Outputs", step.outputs);
   json.member("TacticValue", step.candidate.tactic);
@@ -274,7 +277,7 @@ std::string count_text(const PlanStep& step) {
 std::string tuning_text(const Schedule& schedule) {
   std::string text;
   for (const PlanStep& step : schedule.steps) {
-    if (!is_plugin_kind(step.kind) || step.considered.empty()) continue;
+    if (!is_plugin_kind(kind_text(step)) || step.considered.empty()) continue;
     text +=
         str("\n  candidates of '", step.name, "'\n", tuning_table(step.considered, step.candidate));
   }
@@ -297,7 +300,7 @@ std::string profile_text(const Plan& plan, const Schedule& schedule) {
   float total = 0;
   for (size_t i = 0; i < schedule.steps.size(); ++i) {
     const PlanStep& step = schedule.steps[i];
-    rows.push_back({std::to_string(i), step.name, step.kind, str(step.candidate),
+    rows.push_back({std::to_string(i), step.name, std::string(kind_text(step)), str(step.candidate),
                     tactic_text(step.candidate.tactic, step.candidate.tactic_name),
                     count_text(step), time_text(step.time_ms)});
     total += step.time_ms;
@@ -332,6 +335,8 @@ std::string inspect_text(const Plan& plan) {
                   bytes_text(item.bytes.size()), item.host ? ", runs on the host\n" : "\n");
     }
   }
+  if (const auto gpus = served_gpus(plan.code))
+    text += str("its code runs on ", gpus_text(gpus), '\n');
   for (size_t i = 0; i < plan.schedules.size(); ++i) {
     text += str("\nprofile ", i, "\n", profile_text(plan, plan.schedules[i]));
   }
@@ -378,6 +383,7 @@ std::string inspect_json(const Plan& plan) {
     json.end_object();
   }
   json.end_array();
+  if (const auto gpus = served_gpus(plan.code)) json.member("RunsOn", gpus_text(gpus));
   json.key("Profiles");
   json.begin_array();
   for (const Schedule& schedule : plan.schedules) write_profile(json, plan, schedule);
@@ -396,7 +402,7 @@ std::string inspect_json(const Plan& plan) {
 std::string inspect_layer_text(const Plan& plan, int step, int profile) {
   const PlanStep& layer = find_layer(plan, step, profile);
   const std::string count = count_text(layer);
-  return str(layer.name, " (", layer.kind, "): ", str(layer.candidate), ", tactic ",
+  return str(layer.name, " (", kind_text(layer), "): ", str(layer.candidate), ", tactic ",
              tactic_text(layer.candidate.tactic, layer.candidate.tactic_name),
              count.empty() ? "" : " of " + count + " candidates", ", ", time_text(layer.time_ms),
              " ms");

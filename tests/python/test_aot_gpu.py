@@ -341,6 +341,95 @@ def test_triton_compiles_once(kernels, monkeypatch):
     assert len(runs) == 2
 
 
+# Numba-CUDA.
+
+
+@pytest.fixture
+def numba_cuda():
+    pytest.importorskip("numba_cuda")
+    return pytest.importorskip("numba.cuda")
+
+
+def make_scale(cuda):
+    def scale(x, n, f, y):
+        i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+        if i < n:
+            y[i] = x[i] * f
+
+    return scale
+
+
+def compile_numba(function, dtype=F32, arch="compute_80", **more):
+    ports = {"inputs": [dtype], "outputs": [dtype], "extra": EXTRA}
+    return aot.numba_cuda(function, "scale", arch=arch, **(ports | more))
+
+
+def test_numba_cuda_makes_ptx_without_a_gpu(numba_cuda):
+    scale = make_scale(numba_cuda)
+    code = compile_numba(scale)
+    assert (code.kind, code.name) == ("ptx", "opwright_kernel_scale")
+    assert _ptx.entries(code.decode()) == {code.name: ["u64", "u64", "f32", "u64"]}
+    assert _ptx.target(code.decode()) == "sm_80"
+    assert b"__main__" not in code and b"test_aot_gpu" not in code.split(b".entry")[1]
+    decorated = compile_numba(numba_cuda.jit(scale), F16, arch="sm_90")
+    assert _ptx.target(decorated.decode()) == "sm_90"
+    assert b"b16" in decorated
+    launch = code.launch(grid_x=4, block_x=128)
+    assert launch.block_x.constant_value() == 128
+
+
+def test_numba_cuda_compiles_once(numba_cuda, monkeypatch):
+    from opwright.aot import _numba_cuda
+
+    runs = []
+    original = _numba_cuda._compile
+    monkeypatch.setattr(_numba_cuda, "_compile", lambda *a: (runs.append(1), original(*a))[1])
+    first = compile_numba(make_scale(numba_cuda))
+    monkeypatch.setattr(_code, "_in_memory", {})
+    assert compile_numba(make_scale(numba_cuda)) == first and len(runs) == 1
+    assert compile_numba(make_scale(numba_cuda), arch="compute_90") != first and len(runs) == 2
+
+
+def test_numba_cuda_takes_absent_inputs(numba_cuda):
+    def pick(x, y):
+        y[0] = 1.0 if x is None else 2.0
+
+    code = aot.numba_cuda(pick, "pick", inputs=[None], outputs=[F32], arch="compute_80")
+    assert _ptx.entries(code.decode())[code.name] == ["u64", "u64"]
+
+
+def test_numba_cuda_says_what_is_wrong(numba_cuda):
+    def broken(x, n, f, y):
+        y[0] = x.nothing
+
+    with pytest.raises(aot.CompileError, match="kernel 'scale' does not compile(?s:.*)nothing"):
+        compile_numba(broken)
+    with pytest.raises(aot.CompileError, match="'a b' is not a name for a kernel"):
+        aot.numba_cuda(broken, "a b", inputs=[], outputs=[], arch="compute_80")
+    with pytest.raises(aot.CompileError, match="arch='80' is no architecture"):
+        compile_numba(broken, arch="80")
+
+
+def test_missing_numba_cuda_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "numba_cuda", None)
+    with pytest.raises(aot.CompileError, match="python -m pip install numba-cuda nvidia-nvvm"):
+        compile_numba(print)
+
+
+def test_kernels_of_numba_cuda_make_plugins(numba_cuda):
+    plugin_id = new_id("aot")
+    decorate = trtp.kernel(plugin_id, numba_cuda.jit(make_scale(numba_cuda)), "scale", block=128)
+
+    def scale(x: trtp.TensorDesc, f: float) -> trtp.TensorDesc:
+        return x.like()
+
+    decorate(scale)
+    x = np.float32([4])
+    net, layer = one_plugin(plugin_id, x, f=2.0)
+    with pytest.raises(trt.Error, match="has no aot_impl function for the CPU"):
+        build(net, layer.get_output(0))
+
+
 @pytest.mark.parametrize("code, what", [(PTX, "PTX for sm_80"), (b"ELF", "neither")])
 def test_code_for_gpus_is_no_code_for_the_cpu(code, what):
     plugin_id = new_id("aot")

@@ -222,7 +222,7 @@ def test_mistakes():
         define(constants={"limit": 3})
     with pytest.raises(ValueError, match="are for different devices; decorate the function twice"):
         define([SHRINK, "__global__ void f() {}"])
-    with pytest.raises(TypeError, match="a function for Numba, or a Triton kernel; int came"):
+    with pytest.raises(TypeError, match="a kernel of Triton or numba.cuda; int came"):
         define(3)
     with pytest.raises(ValueError, match="there is no kernel in the list"):
         define([])

@@ -1,5 +1,5 @@
 """Kernels that are compiled into engines, from what people have: C++ and Numba's functions for the
-CPU, CUDA C++ and Triton's kernels for GPUs, and code that was compiled elsewhere.
+CPU, CUDA C++, Triton's kernels and Numba-CUDA's for GPUs, and code that was compiled elsewhere.
 
 What these functions return is the ``code`` of a plugin's ``aot_impl``, its ``name`` the kernel's
 name, and ``launch`` makes the launch parameters::
@@ -23,7 +23,8 @@ from ._code import Code, CompileError
 from ._cpp import cpp
 from ._cuda import cuda
 from ._numba import numba
+from ._numba_cuda import numba_cuda
 from ._object import object
 from ._triton import triton
 
-__all__ = ["Code", "CompileError", "cpp", "cuda", "numba", "object", "triton"]
+__all__ = ["Code", "CompileError", "cpp", "cuda", "numba", "numba_cuda", "object", "triton"]

@@ -32,7 +32,7 @@ from ._signature import Signature, SignatureError, describe
 F = TypeVar("F", bound=Callable[..., Any])
 
 _FLOATING = (DataType.FLOAT, DataType.HALF, DataType.BF16, DataType.FP8)
-_DEVICE_OF = {"cpp": "cpu", "numba": "cpu", "cuda": "cuda", "triton": "cuda"}
+_DEVICE_OF = {"cpp": "cpu", "numba": "cpu", "cuda": "cuda", "triton": "cuda", "numba_cuda": "cuda"}
 _BLOCK = ("block_x", "block_y", "block_z")
 _LAUNCH = ("num_warps", "num_stages")  # what a tactic may say of a Triton kernel beside constexprs
 
@@ -45,11 +45,13 @@ def _maker_of(code: Any) -> str:
         return "cuda" if Path(code).suffix == ".cu" else "cpp"
     if type(code).__module__.partition(".")[0] == "triton":
         return "triton"
+    if type(code).__module__.startswith("numba.cuda."):
+        return "numba_cuda"
     if callable(code) and not isinstance(code, type):
         return "numba"
     raise TypeError(
         "kernel: expected C++ or CUDA source as a str or pathlib.Path, a function for Numba, or a "
-        f"Triton kernel; {type(code).__name__} came"
+        f"kernel of Triton or numba.cuda; {type(code).__name__} came"
     )
 
 
@@ -226,9 +228,10 @@ class Kernels:
             options |= {n: v for n, v in constants.items() if n in _LAUNCH}
             constexprs = {n: v for n, v in constants.items() if n not in _LAUNCH}
             return aot.triton(tactic.code, constexprs, **ports, **options)
-        if maker == "numba":
+        if maker in ("numba", "numba_cuda"):
             function = _with_constants(tactic.code, constants) if constants else tactic.code
-            return aot.numba(function, self._name, **ports, **options)
+            make_of = aot.numba if maker == "numba" else aot.numba_cuda
+            return make_of(function, self._name, **ports, **options)
         flags = [*options.pop("flags", ()), *(_define(n, v) for n, v in constants.items())]
         make = aot.cuda if maker == "cuda" else aot.cpp
         return make(tactic.code, self._name, flags=flags, **ports, **options)
@@ -310,8 +313,9 @@ def kernel(
 
     :param plugin_id: ``"namespace::name"``.
     :param code: C++ source (str, or the pathlib.Path of a file); CUDA C++, which has
-        ``__global__`` or ``__device__`` in it, or is a file ``.cu``; a function for Numba; a kernel
-        of Triton. A list of them is compared by the tuner.
+        ``__global__`` or ``__device__`` in it, or is a file ``.cu``; a function for Numba, or, for
+        GPUs, one that is decorated with ``numba.cuda.jit``; a kernel of Triton. A list of them is
+        compared by the tuner.
     :param name: of the function in the source; without it, the plugin's.
     :param grid: a number or extent, or a tuple of up to three.
     :param extra: the extra arguments: of numbers and extents, integers are passed as `SymInt64` and
@@ -321,7 +325,7 @@ def kernel(
         network's types. For Numba, FP16 elements are their bits.
     :param constants: what the kernel is compiled for: macros of C++ and CUDA. A list of them is
         compared by the tuner.
-    :param block: of CUDA kernels: how many threads, or a tuple of up to three.
+    :param block: of kernels of CUDA and Numba-CUDA: how many threads, or a tuple of up to three.
     :param lazy_register: as in `register`.
     :param options: of the function of `opwright.aot`: ``flags``, ``arch``, ``multiples_of_16``.
     :raises SignatureError: for a function without the hints that are needed, or one that asks for

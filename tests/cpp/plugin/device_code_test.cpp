@@ -79,5 +79,41 @@ TEST(DeviceCode, ChecksAreStoredWithTheLaunch) {
   EXPECT_NE(fault(9, 9).find("too long"), std::string::npos);
 }
 
+TEST(DeviceCode, TargetsServeGpus) {
+  const auto serves = [](const char* target) { return gpus_text(served_gpus(target)); };
+  EXPECT_EQ(serves("sm_90"), "GPUs of compute capability 9.0 to 9.9");
+  EXPECT_EQ(serves("sm_86"), "GPUs of compute capability 8.6 to 8.9");
+  EXPECT_EQ(serves("sm_90a"), "GPUs of compute capability 9.0");
+  EXPECT_EQ(serves("compute_80"), "GPUs of compute capability 8.0 and newer");
+  EXPECT_EQ(serves("compute_90a"), "GPUs of compute capability 9.0");
+  EXPECT_EQ(serves("sm_100f"), "GPUs of compute capability 10.0 to 10.9");
+  for (const char* none : {"", "sm_", "sm_9", "sm_90x", "compute_", "x86-64 avx2", "sm_90a "})
+    EXPECT_FALSE(served_gpus(none)) << none;
+}
+
+TEST(DeviceCode, AnEngineServesWhatAllOfItsCodeDoes) {
+  const auto serves = [](std::initializer_list<const char*> targets) {
+    std::vector<CodeObject> code = {{"library.so", "x86-64", {}, true}};
+    for (const char* target : targets) code.push_back({"kernel", target, {}, false});
+    const auto range = served_gpus(code);
+    return range ? gpus_text(range) : "no code for GPUs";
+  };
+  EXPECT_EQ(serves({}), "no code for GPUs");
+  EXPECT_EQ(serves({"sm_90"}), "GPUs of compute capability 9.0 to 9.9");
+  EXPECT_EQ(serves({"sm_90", "compute_80"}), "GPUs of compute capability 9.0 to 9.9");
+  EXPECT_EQ(serves({"compute_75", "compute_80"}), "GPUs of compute capability 8.0 and newer");
+  EXPECT_EQ(serves({"sm_90a", "sm_90"}), "GPUs of compute capability 9.0");
+  EXPECT_EQ(serves({"sm_80", "sm_90"}), "no GPU");
+}
+
+TEST(DeviceCode, PtxSaysItsTargetItself) {
+  const auto target = [](const std::string& bytes, const char* stated) {
+    return device_target({"k", stated, Blob::copy(bytes.data(), bytes.size()), false});
+  };
+  EXPECT_EQ(target(".version 8.0\n.target sm_80\n", "sm_90"), "compute_80");
+  EXPECT_EQ(target("no PTX", "sm_90"), "sm_90");
+  EXPECT_EQ(target("//\n.version 8.0\n.target sm_90a, debug\n", ""), "compute_90a");
+}
+
 }  // namespace
 }  // namespace opwright

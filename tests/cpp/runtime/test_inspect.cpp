@@ -73,6 +73,33 @@ TEST(Inspect, PluginsHaveATableOfTheirCandidates) {
   EXPECT_NE(text.find(table), std::string::npos) << text;
 }
 
+TEST(Inspect, KernelsOfBuiltInLayersHaveTheLayersKind) {
+  Plan plan = sample_plan();
+  PlanStep& step = plan.schedules[0].steps[0];
+  step.kind = "CompiledKernel";
+  step.attributes = {{"symbol", std::string("k")}, {"layer_kind", std::string("Pointwise")}};
+  const std::string text = inspect_text(plan);
+  EXPECT_NE(text.find("0  scale   Pointwise   FP32"), std::string::npos) << text;
+  EXPECT_EQ(text.find("candidates of"), std::string::npos) << "it is no plugin";
+  EXPECT_NE(inspect_layer_text(plan, 0).find("scale (Pointwise): "), std::string::npos);
+  EXPECT_NE(inspect_layer_json(plan, 0).find("\"LayerType\": \"Pointwise\""), std::string::npos);
+  step.attributes[1].value = std::string();
+  EXPECT_NE(inspect_layer_text(plan, 0).find("scale (CompiledKernel): "), std::string::npos);
+}
+
+TEST(Inspect, SaysWhichGpusTheCodeServes) {
+  Plan plan = sample_plan();
+  EXPECT_NE(inspect_text(plan).find("\nits code runs on GPUs of compute capability 9.0 to 9.9\n"),
+            std::string::npos);
+  EXPECT_NE(inspect_json(plan).find("\"RunsOn\": \"GPUs of compute capability 9.0 to 9.9\""),
+            std::string::npos);
+  std::erase_if(plan.code, [](const CodeObject& object) { return !object.host; });
+  plan.plugin_libraries.clear();
+  plan.plugin_sources.clear();
+  EXPECT_EQ(inspect_text(plan).find("runs on GPUs"), std::string::npos);
+  EXPECT_EQ(inspect_json(plan).find("RunsOn"), std::string::npos);
+}
+
 TEST(Inspect, JsonHasAttributesAndCandidates) {
   const std::string json = inspect_json(sample_plan());
   for (const char* part :
