@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "backend/device.h"
 #include "backend/memory.h"
 #include "base/error.h"
 #include "plugin_callbacks.h"
@@ -12,28 +13,17 @@
 namespace opwright::python {
 namespace {
 
-class InterpreterDomain final : public ExecutionDomain {
- public:
-  void enter(Queue) override { states().push_back(PyGILState_Ensure()); }
-  void leave() noexcept override {
-    PyGILState_Release(states().back());
-    states().pop_back();
-  }
-
- private:
-  /// A plugin may run another engine, so runs nest.
-  static std::vector<PyGILState_STATE>& states() {
-    thread_local std::vector<PyGILState_STATE> states;
-    return states;
-  }
-};
-
 class CallbackKernel final : public Kernel {
  public:
   CallbackKernel(std::string plugin, const PluginFunction& impl,
                  const std::vector<nb::object>& attributes, const KernelArgs& args,
                  const QuickOutputs& properties)
-      : layer_(args.layer), plugin_(std::move(plugin)), tactic_(args.candidate->tactic) {
+      : layer_(args.layer),
+        plugin_(std::move(plugin)),
+        tactic_(args.candidate->tactic),
+        device_(args.device != nullptr && !args.device->is_host() ? args.device : nullptr),
+        domain_(interpreter_domain(device_)),
+        capturable_(impl.capturable) {
     held_.push_back(Reference(impl.function.get()));
     function_ = impl.function.get().ptr();
     for (size_t i = 0; i < args.inputs.size(); ++i) {
@@ -59,7 +49,12 @@ class CallbackKernel final : public Kernel {
     make_tensors();
   }
 
-  ExecutionDomain* domain() const override { return interpreter_domain(nullptr); }
+  ExecutionDomain* domain() const override { return domain_; }
+  std::string capture_obstacle() const override {
+    if (capturable_) return {};
+    return "a Python callback, which may do what CUDA cannot capture (@impl(..., capturable=True) "
+           "says that it does not)";
+  }
 
   std::string description() const override { return "python:" + plugin_; }
 
@@ -101,6 +96,7 @@ class CallbackKernel final : public Kernel {
     Py_ssize_t references = 0;  ///< to the object, by the kernel alone
 
     bool is_held() const { return Py_REFCNT(object) > references; }
+    bool is_viewed() const { return tensor->views() > 0 || (tensor->is_told() && is_held()); }
     /// Whether something else refers to the tensor.
     bool end_call() const {
       tensor->set_data(nullptr);
@@ -123,8 +119,8 @@ class CallbackKernel final : public Kernel {
   }
 
   nb::object make_tensor(Port& port) {
-    nb::object object =
-        nb::cast(PluginTensor(port.type, port.scale, port.read_only, port.data_dependent));
+    nb::object object = nb::cast(PluginTensor(port.type, port.scale, port.read_only,
+                                              port.data_dependent, {device_, queue_}));
     auto* tensor = &nb::cast<PluginTensor&>(object);
     if (port.tensor != nullptr) tensor->set_shape(port.tensor->shape());
     port.tensor = tensor;
@@ -173,7 +169,9 @@ class CallbackKernel final : public Kernel {
     queue_ = queue;
     nb::object stream = nb::int_(reinterpret_cast<uintptr_t>(queue));
     arguments_[stream_] = stream.ptr();
-    held_.push_back(Reference(std::move(stream)));
+    held_stream_ = Reference(std::move(stream));
+    for (const Port& port : inputs_) port.tensor->set_queue(queue);
+    for (const Port& port : outputs_) port.tensor->set_queue(queue);
   }
 
   /// After a call that raised, returned something, or left references to its tensors behind.
@@ -196,7 +194,8 @@ class CallbackKernel final : public Kernel {
             "torch.as_tensor(t).clone()). An exception that is kept has it too, by its traceback");
   }
 
-  /// The first port that something has a view of: "input 0"; else nothing.
+  /// The first port that something has a view of: "input 0"; else nothing. Of a view of GPU memory
+  /// only the tensor knows, which its maker refers to.
   std::string viewed_port() const {
     // Views in reference cycles are only garbage, as a rule of this very call.
     nb::object collect = nb::module_::import_("gc").attr("collect");
@@ -208,9 +207,9 @@ class CallbackKernel final : public Kernel {
   }
   std::string first_viewed() const {
     for (size_t i = 0; i < inputs_.size(); ++i)
-      if (inputs_[i].tensor->views() > 0) return str("input ", i);
+      if (inputs_[i].is_viewed()) return str("input ", i);
     for (size_t o = 0; o < outputs_.size(); ++o)
-      if (outputs_[o].tensor->views() > 0) return str("output ", o);
+      if (outputs_[o].is_viewed()) return str("output ", o);
     return {};
   }
 
@@ -227,7 +226,11 @@ class CallbackKernel final : public Kernel {
 
   const std::string layer_, plugin_;
   const int64_t tactic_;
+  const Device* const device_;  ///< null: the CPU
+  ExecutionDomain* const domain_;
+  const bool capturable_;
   std::vector<Reference> held_, tensors_;
+  Reference held_stream_;
   PyObject* function_ = nullptr;
   std::vector<PyObject*> arguments_;
   size_t num_positional_ = 0;
@@ -238,11 +241,6 @@ class CallbackKernel final : public Kernel {
 };
 
 }  // namespace
-
-ExecutionDomain* interpreter_domain(const Device*) {
-  static auto* domain = new InterpreterDomain;
-  return domain;
-}
 
 std::unique_ptr<Kernel> make_callback_kernel(std::string plugin, const PluginFunction& impl,
                                              const std::vector<nb::object>& attributes,

@@ -186,6 +186,15 @@ void EnqueueCall::operator()(void const* const* inputs, void* const* outputs, vo
               stream_.set(stream));
 }
 
+std::string capture_obstacle_of_class(nb::handle plugin) {
+  nb::gil_scoped_acquire gil;
+  const nb::object capturable = optional_attribute(plugin, "capturable");
+  if (capturable.is_valid() && boolean(capturable)) return {};
+  return "a Python callback, which may do what CUDA cannot capture (the attribute capturable = "
+         "True "
+         "of its class says that it does not)";
+}
+
 void bind_plugin_callbacks(nb::module_& m) {
   set_exception_note(note_context);
   set_interrupt_test(is_interrupt);

@@ -171,6 +171,9 @@ class CoreFace final : public Interface {
   mutable std::string name_, version_ = "1", namespace_;
 };
 
+/// Kernel::capture_obstacle() of a plugin class's object: what its attribute `capturable` says.
+std::string capture_obstacle_of_class(nb::handle plugin);
+
 void bind_plugin_callbacks(nb::module_& m);
 
 }  // namespace opwright::python

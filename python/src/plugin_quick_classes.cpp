@@ -228,10 +228,11 @@ class QuickPorts {
   std::optional<AddressList> addresses_;
 };
 
-class QuickRuntimeFace final : public IPluginV3QuickRuntime {
+class QuickRuntimeFace final : public IPluginV3QuickRuntime, public CaptureLimits {
  public:
   explicit QuickRuntimeFace(nb::object object) : object_(std::move(object)) {}
   APILanguage getAPILanguage() const noexcept override { return APILanguage::kPYTHON; }
+  std::string capture_obstacle() const override { return capture_obstacle_of_class(self()); }
 
   int32_t setTactic(int32_t tactic) noexcept override {
     return run("set_tactic", [&] { self().attr("set_tactic")(tactic); });

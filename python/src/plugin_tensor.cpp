@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "address.h"
+#include "backend/device.h"
 #include "base/error.h"
 #include "plugin_bindings.h"
 #include "plugin_tensor_views.h"
@@ -21,8 +23,8 @@ void make_tensor(PluginTensor* self, const PluginTensorDesc& desc, uintptr_t add
           "Tensor(desc, address): the descriptor has the extents ", shape.str(),
           "; a tensor's memory needs known ones, as enqueue gets them");
   require(address != 0, "Tensor(desc, address): the address is 0");
-  auto* tensor = new (self)
-      PluginTensor({desc.type, desc.format}, desc.scale > 0 ? desc.scale : 1, read_only, false);
+  auto* tensor = new (self) PluginTensor({desc.type, desc.format}, desc.scale > 0 ? desc.scale : 1,
+                                         read_only, false, current_place());
   tensor->set_shape(shape);
   tensor->set_data(reinterpret_cast<void*>(address));
 }
@@ -34,8 +36,32 @@ void* PluginTensor::data() const {
   if (data == nullptr)
     fail(
         "this plugin tensor is used after its call: its memory belongs to the engine again. Copy "
-        "what must stay (numpy.array(t))");
+        "what must stay (",
+        place_.device == nullptr ? "numpy.array(t)" : "torch.as_tensor(t).clone()", ")");
   return data;
+}
+
+nb::object PluginTensor::address() {
+  const void* address = data();
+  if (address != known_address_ || !address_.is_valid()) {
+    address_ = make_address(address);
+    known_address_ = address;
+  }
+  return address_;
+}
+
+Queue PluginTensor::queue() const {
+  return source_.is_valid() ? nb::cast<PluginTensor&>(source_).place_.queue : place_.queue;
+}
+
+const char* PluginTensor::device_advice() {
+  return "this tensor lies in GPU memory: torch.as_tensor(t) or cupy.asarray(t) make arrays of it "
+         "without a copy, torch.as_tensor(t).cpu() one that NumPy reads; a function that computes "
+         "with NumPy is for the CPU: @impl(id, device=\"cpu\")";
+}
+
+PluginTensor& PluginTensor::source_tensor() {
+  return source_.is_valid() ? nb::cast<PluginTensor&>(source_) : *this;
 }
 
 void PluginTensor::set_shape(const Shape& shape) {
@@ -119,16 +145,14 @@ PluginTensor PluginTensor::view(nb::object source, const Shape* shape) {
             ", which cannot be given another shape");
     type.format = TensorFormat::kLINEAR;
   }
-  PluginTensor made(type, base.scale_, base.read_only_, base.data_dependent_);
+  PluginTensor made(type, base.scale_, base.read_only_, base.data_dependent_, base.place_);
   made.set_shape(shape != nullptr ? *shape : base.shape_);
   made.aliased_ = source;
   made.source_ = base.source_.is_valid() ? base.source_ : std::move(source);
   return made;
 }
 
-void PluginTensor::count_view(int change) {
-  (source_.is_valid() ? nb::cast<PluginTensor&>(source_) : *this).views_ += change;
-}
+void PluginTensor::count_view(int change) { source_tensor().views_ += change; }
 
 RunMemory::RunMemory() : outer_(std::exchange(current_run, this)) {}
 
@@ -144,7 +168,9 @@ void bind_plugin_tensor(nb::module_& m) {
       m, "Tensor", nb::type_slots(tensor_slots),
       "The memory of a plugin's input or output while its impl function runs. "
       "numpy.asarray, numpy.from_dlpack, torch.as_tensor and torch.from_dlpack "
-      "make views of it without a copy; those of inputs are read-only where "
+      "make views of it without a copy, on a GPU torch.as_tensor, cupy.asarray and "
+      "numba.cuda.as_cuda_array, and Triton's kernels take it as it is; views of inputs are "
+      "read-only where "
       "the framework knows that. A Tensor that is used after its call raises "
       "Error, and so does the call itself where a view is left after it.")
       .def(
@@ -152,10 +178,9 @@ void bind_plugin_tensor(nb::module_& m) {
           nb::arg("read_only") = false,
           "What the enqueue method of a plugin class gets, a PluginTensorDesc and an address, as a "
           "Tensor. The memory is the caller's: use the Tensor within the call only.")
-      .def_prop_ro(
-          "data_ptr",
-          [](const PluginTensor& self) { return reinterpret_cast<uintptr_t>(self.data()); },
-          "The address of the first element.\n\n:raises Error: after the call.")
+      .def_prop_ro("data_ptr", &PluginTensor::address, nb::sig("def data_ptr(self) -> int"),
+                   "The address of the first element, which may be called, as PyTorch's data_ptr() "
+                   "is.\n\n:raises Error: after the call.")
       .def_prop_ro(
           "dtype", [](const PluginTensor& self) { return self.type().dtype; },
           "The type of the elements.")
@@ -208,14 +233,7 @@ void bind_plugin_tensor(nb::module_& m) {
                    "Whether the shape is an upper bound and the true size is written to a size "
                    "tensor.")
       .def_prop_ro("__array_interface__", &array_interface)
-      .def_prop_ro(
-          "__cuda_array_interface__",
-          [](const PluginTensor&) -> nb::object {
-            throw nb::attribute_error(
-                "this tensor lies in the host's memory: it has __array_interface__, the buffer "
-                "protocol and __dlpack__");
-          },
-          nb::sig("def __cuda_array_interface__(self) -> typing.NoReturn"))
+      .def_prop_ro("__cuda_array_interface__", &cuda_array_interface)
       .def("__array__", &numpy_array, nb::arg("dtype").none() = nb::none(),
            nb::arg("copy").none() = nb::none(),
            nb::sig("def __array__(self, dtype: typing.Any = None, copy: bool | None = None) -> "
@@ -227,11 +245,13 @@ void bind_plugin_tensor(nb::module_& m) {
           nb::sig("def __dlpack__(self, stream: int | None = None, *, max_version: tuple[int, int] "
                   "| None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = "
                   "None) -> typing_extensions.CapsuleType"))
-      .def(
-          "__dlpack_device__", [](const PluginTensor&) { return nb::make_tuple(1, 0); },
-          nb::sig("def __dlpack_device__(self) -> tuple[int, int]"))
+      .def("__dlpack_device__", &dlpack_device,
+           nb::sig("def __dlpack_device__(self) -> tuple[int, int]"))
       .def("__repr__", [](const PluginTensor& self) {
-        return opwright::str("<Tensor ", name(self.type().dtype), " ", self.shape(), ">");
+        std::string where;
+        if (const Device* device = self.device())
+          where = opwright::str(" in memory of GPU ", device->ordinal());
+        return opwright::str("<Tensor ", name(self.type().dtype), " ", self.shape(), where, ">");
       });
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "bindings.h"
+#include "execution_domain.h"
 #include "network/operator.h"
 
 namespace opwright::python {
@@ -16,12 +17,20 @@ struct TensorOwners {
 /// execution context; a call only sets its address.
 class PluginTensor {
  public:
-  PluginTensor(PortType type, float scale, bool read_only, bool data_dependent)
-      : type_(type), scale_(scale), read_only_(read_only), data_dependent_(data_dependent) {}
+  PluginTensor(PortType type, float scale, bool read_only, bool data_dependent, RunPlace place)
+      : type_(type),
+        scale_(scale),
+        read_only_(read_only),
+        data_dependent_(data_dependent),
+        place_(place) {}
 
   /// Null ends the call: from then on using the tensor is an error.
-  void set_data(void* data) { data_ = data; }
+  void set_data(void* data) {
+    data_ = data;
+    is_told_ &= data == nullptr;
+  }
   void set_shape(const Shape& shape);
+  void set_queue(Queue queue) { place_.queue = queue; }
   /// The object of the input whose memory this output is.
   void set_aliased(nb::object input) { aliased_ = std::move(input); }
   /// For a tensor that something holds when its call is over.
@@ -29,6 +38,13 @@ class PluginTensor {
 
   /// Throws Error outside of a call.
   void* data() const;
+  /// data() as Python has it.
+  nb::object address();
+  /// Null: the memory is the host's.
+  const Device* device() const { return place_.device; }
+  Queue queue() const;
+  /// "this tensor lies in GPU memory: ...", with the ways to an array.
+  static const char* device_advice();
   PortType type() const { return type_; }
   /// What INT8 elements are multiples of, 1 where the tensor has no scale.
   float scale() const { return scale_; }
@@ -62,11 +78,17 @@ class PluginTensor {
   /// Arrays and the like that share the memory.
   int views() const { return views_; }
   void count_view(int change);
+  /// Notes that the address was told to something that only refers to the tensor itself.
+  void tell_address() { source_tensor().is_told_ = true; }
+  /// Whether it was in this call.
+  bool is_told() const { return is_told_; }
 
  private:
   [[noreturn]] void fail_without_layout() const;
   /// The shape of the memory itself, in which the vectors are the last axis.
   Shape vectorized_shape() const;
+
+  PluginTensor& source_tensor();
 
   void* data_ = nullptr;
   PortType type_;
@@ -74,10 +96,14 @@ class PluginTensor {
   bool read_only_;
   bool data_dependent_;
   bool has_strides_ = false, has_layout_ = false;
+  bool is_told_ = false;
+  RunPlace place_;
   int views_ = 0;
   Shape shape_, strides_;
   Layout layout_;
   nb::object shape_tuple_, aliased_;
+  nb::object address_;  ///< of the last address that was asked for
+  const void* known_address_ = nullptr;
   nb::object source_;  ///< of a view: the tensor whose address counts
   TensorOwners owners_;
 };

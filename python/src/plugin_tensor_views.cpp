@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "backend/device.h"
 #include "base/error.h"
 #include "plugin_bindings.h"
 
@@ -89,6 +90,30 @@ DlType dl_type(DataType type) {
   }
 }
 
+constexpr int32_t kDlCuda = 2;
+
+DlDevice dl_device(const PluginTensor& tensor) {
+  const Device* device = tensor.device();
+  return device == nullptr ? DlDevice{} : DlDevice{kDlCuda, device->ordinal()};
+}
+
+/// Makes the consumer's stream, as DLPack numbers it, wait for the tensor's. None, which stands for
+/// the default stream, is what those say who order their work themselves.
+void make_wait(const PluginTensor& tensor, nb::handle stream) {
+  const Device* device = tensor.device();
+  if (device == nullptr || stream.is_none()) return;
+  const auto number = nb::cast<int64_t>(stream);
+  constexpr int64_t kNoOrder = -1, kLegacyDefault = 1;
+  if (number == kNoOrder) return;
+  const Queue consumer =
+      number == kLegacyDefault ? nullptr : reinterpret_cast<Queue>(static_cast<uintptr_t>(number));
+  if (consumer == tensor.queue()) return;
+  const DeviceScope scope(*device);
+  const std::unique_ptr<Event> event = device->make_event();
+  event->record(tensor.queue());
+  event->make_wait(consumer);
+}
+
 /// A managed tensor with all that it points to.
 template <class Managed>
 struct Export {
@@ -110,7 +135,8 @@ Managed* export_dlpack(nb::handle self) {
     made->shape[i] = layout.shape[i];
     made->strides[i] = layout.strides[i] / layout.itemsize;
   }
-  made->managed.tensor = {data, {}, layout.rank, type, made->shape, made->strides, 0};
+  made->managed.tensor = {data, dl_device(tensor), layout.rank, type, made->shape, made->strides,
+                          0};
   made->managed.context = made.get();
   made->managed.deleter = [](Managed* managed) {
     delete static_cast<Export<Managed>*>(managed->context);
@@ -161,6 +187,7 @@ static_assert(sizeof(long) == 8);
 int get_buffer(PyObject* object, Py_buffer* view, int flags) noexcept {
   try {
     auto& tensor = *nb::inst_ptr<PluginTensor>(object);
+    if (tensor.device() != nullptr) fail(PluginTensor::device_advice());
     const char* format = buffer_format(tensor);
     if (format == nullptr)
       fail("the buffer protocol has no type for ", name(tensor.type().dtype),
@@ -246,15 +273,24 @@ PyType_Slot tensor_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buff
                               {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
                               {0, nullptr}};
 
-nb::object dlpack(nb::handle self, nb::handle, nb::handle max_version, nb::handle device,
+nb::tuple dlpack_device(const PluginTensor& self) {
+  const DlDevice device = dl_device(self);
+  return nb::make_tuple(device.type, device.id);
+}
+
+nb::object dlpack(nb::handle self, nb::handle stream, nb::handle max_version, nb::handle device,
                   nb::handle copy) {
   const auto& tensor = nb::cast<PluginTensor&>(self);
   if (!copy.is_none() && nb::cast<bool>(copy))
     throw nb::buffer_error("a plugin's Tensor gives a view of its memory, not a copy");
-  if (!device.is_none() && !device.equal(nb::make_tuple(1, 0)))
-    throw nb::buffer_error(
-        "a plugin's Tensor on the CPU, DLPack's device (1, 0), gives a view of "
-        "its memory there only");
+  const nb::tuple own = dlpack_device(tensor);
+  if (!device.is_none() && !device.equal(own))
+    throw nb::buffer_error(str("a plugin's Tensor on ",
+                               tensor.device() == nullptr ? "the CPU" : "a GPU",
+                               ", DLPack's device (", nb::cast<int>(own[0]), ", ",
+                               nb::cast<int>(own[1]), "), gives a view of its memory there only")
+                               .c_str());
+  make_wait(tensor, stream);
   const bool versioned = !max_version.is_none() && nb::cast<int>(max_version[nb::int_(0)]) >= 1;
   if (!versioned) return to_capsule(export_dlpack<DlManaged>(self), "dltensor");
   DlVersioned* managed = export_dlpack<DlVersioned>(self);
@@ -263,12 +299,13 @@ nb::object dlpack(nb::handle self, nb::handle, nb::handle max_version, nb::handl
   return to_capsule(managed, "dltensor_versioned");
 }
 
-nb::object array_interface(const PluginTensor& self) {
-  if (buffer_format(self) == nullptr) {
-    PyErr_Format(PyExc_AttributeError, "NumPy's array interface has no type for %s",
-                 std::string(name(self.type().dtype)).c_str());
-    throw nb::python_error();
-  }
+namespace {
+
+nb::dict interface_of(const PluginTensor& self, bool is_read_only) {
+  if (buffer_format(self) == nullptr)
+    throw nb::attribute_error(str("array interfaces have no type for ", name(self.type().dtype),
+                                  ": use DLPack (torch.from_dlpack)")
+                                  .c_str());
   const PluginTensor::Layout& layout = self.layout();
   const char kind = layout.dtype == DataType::kBOOL    ? 'b'
                     : is_floating(layout.dtype)        ? 'f'
@@ -277,7 +314,7 @@ nb::object array_interface(const PluginTensor& self) {
   nb::dict d;
   d["shape"] = self.shape_tuple();
   d["typestr"] = nb::str(str(layout.itemsize == 1 ? '|' : '<', kind, layout.itemsize).c_str());
-  d["data"] = nb::make_tuple(reinterpret_cast<uintptr_t>(self.data()), self.is_read_only());
+  d["data"] = nb::make_tuple(reinterpret_cast<uintptr_t>(self.data()), is_read_only);
   d["version"] = 3;
   if (layout.is_contiguous)
     d["strides"] = nb::none();
@@ -286,8 +323,28 @@ nb::object array_interface(const PluginTensor& self) {
   return d;
 }
 
+}  // namespace
+
+nb::object array_interface(const PluginTensor& self) {
+  if (self.device() != nullptr) throw nb::attribute_error(PluginTensor::device_advice());
+  return interface_of(self, self.is_read_only());
+}
+
+nb::object cuda_array_interface(PluginTensor& self) {
+  if (self.device() == nullptr)
+    throw nb::attribute_error(
+        "this tensor lies in the host's memory: it has __array_interface__, the buffer "
+        "protocol and __dlpack__");
+  // PyTorch refuses memory that is said to be read-only.
+  nb::dict d = interface_of(self, false);
+  d["stream"] = nb::none();  // callbacks run with the engine's stream as the current one
+  self.tell_address();
+  return d;
+}
+
 nb::object numpy_array(nb::handle self, nb::handle dtype, nb::handle copy) {
   const auto& tensor = nb::cast<PluginTensor&>(self);
+  if (tensor.device() != nullptr) fail(PluginTensor::device_advice());
   const PluginTensor::Layout& layout = tensor.layout();
   nb::module_ numpy = nb::module_::import_("numpy");
   const bool must_copy = !copy.is_none() && nb::cast<bool>(copy);

@@ -11,7 +11,12 @@ extern PyType_Slot tensor_slots[];
 /// `__dlpack__`.
 nb::object dlpack(nb::handle self, nb::handle stream, nb::handle max_version, nb::handle device,
                   nb::handle copy);
-/// `__array_interface__`. Raises AttributeError for types that it cannot name.
+/// `__dlpack_device__`.
+nb::tuple dlpack_device(const PluginTensor& self);
+/// `__cuda_array_interface__`. Raises AttributeError on the CPU and for types that it cannot name.
+nb::object cuda_array_interface(PluginTensor& self);
+/// `__array_interface__`. Raises AttributeError on a GPU and for types that it
+/// cannot name.
 nb::object array_interface(const PluginTensor& self);
 /// `__array__`, NumPy's last resort, which it only takes for types that the buffer protocol has no
 /// code for. Elements of four bits come as bytes of two, or one by one, copied, where a type is

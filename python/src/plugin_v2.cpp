@@ -41,11 +41,12 @@ class V2Context final : public IPluginResourceContext {
 };
 
 /// The C++ face of a Python object that is an IPluginV2DynamicExt.
-class V2Face final : public IPluginV2DynamicExt {
+class V2Face final : public IPluginV2DynamicExt, public CaptureLimits {
  public:
   /// `is_owned`: whether the object's life ends with the face's, so that it is told of it.
   V2Face(nb::object object, bool is_owned) : object_(std::move(object)), is_owned_(is_owned) {}
   const nb::object& self() const { return object_.get(); }
+  std::string capture_obstacle() const override { return capture_obstacle_of_class(self()); }
 
   int32_t getTensorRTVersion() const noexcept override {
     return static_cast<int32_t>(

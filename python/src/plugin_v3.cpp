@@ -160,11 +160,12 @@ class Build final : public IPluginV3OneBuildV2 {
   std::string timing_cache_id_, metadata_;
 };
 
-class RuntimePart final : public IPluginV3OneRuntime {
+class RuntimePart final : public IPluginV3OneRuntime, public CaptureLimits {
  public:
   RuntimePart(nb::object object, std::shared_ptr<AttachedContext> context)
       : object_(std::move(object)), context_(std::move(context)) {}
   APILanguage getAPILanguage() const noexcept override { return APILanguage::kPYTHON; }
+  std::string capture_obstacle() const override { return capture_obstacle_of_class(self()); }
 
   int32_t setTactic(int32_t tactic) noexcept override {
     return run("set_tactic", [&] {

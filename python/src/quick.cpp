@@ -28,9 +28,14 @@ struct PluginCall {
 };
 
 PluginFunction to_function(nb::object function, std::vector<int> attributes, bool wants_tactic,
-                           std::vector<std::string> keywords, std::string fingerprint) {
-  return {Reference(std::move(function)), std::move(attributes), wants_tactic, std::move(keywords),
-          std::move(fingerprint)};
+                           std::vector<std::string> keywords, std::string fingerprint,
+                           bool capturable = false) {
+  return {Reference(std::move(function)),
+          std::move(attributes),
+          wants_tactic,
+          std::move(keywords),
+          std::move(fingerprint),
+          capturable};
 }
 
 int32_t field_length(const QuickParameter& parameter, size_t length) {
@@ -162,12 +167,14 @@ void bind_definition(nb::module_& m) {
           "set_impl",
           [](PythonDefinition& self, std::optional<DeviceType> device, nb::object function,
              std::vector<int> attributes, bool wants_tactic, std::vector<std::string> keywords,
-             std::string fingerprint) {
-            self.set_impl(device, to_function(function, std::move(attributes), wants_tactic,
-                                              std::move(keywords), std::move(fingerprint)));
+             std::string fingerprint, bool capturable) {
+            self.set_impl(device,
+                          to_function(function, std::move(attributes), wants_tactic,
+                                      std::move(keywords), std::move(fingerprint), capturable));
           },
           nb::arg("device").none(), nb::arg("function"), nb::arg("attributes"),
           nb::arg("wants_tactic"), nb::arg("keywords") = nb::list(), nb::arg("fingerprint") = "",
+          nb::arg("capturable") = false,
           "`keywords` names the last parameters of the function, which are given by keyword; "
           "`fingerprint` tells its code from other code.")
       .def(

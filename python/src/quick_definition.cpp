@@ -80,8 +80,12 @@ void PythonDefinition::set(PerDevice& functions, std::optional<DeviceType> devic
     functions[slot(*device)] = std::move(function);
     return;
   }
-  functions[1] = PluginFunction{Reference(function.function.get()), function.attributes,
-                                function.wants_tactic, function.keywords, function.fingerprint};
+  functions[1] = PluginFunction{Reference(function.function.get()),
+                                function.attributes,
+                                function.wants_tactic,
+                                function.keywords,
+                                function.fingerprint,
+                                function.capturable};
   functions[0] = std::move(function);
 }
 

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "execution_domain.h"
 #include "plugin/quick.h"
 #include "plugin_bindings.h"
 #include "quick_inputs.h"
@@ -18,6 +19,7 @@ struct PluginFunction {
   bool wants_tactic = false;
   std::vector<std::string> keywords;  ///< names of its last parameters, which go by keyword
   std::string fingerprint;            ///< tells its code from other code
+  bool capturable = false;  ///< all that it does on a GPU may be captured and run again without it
 };
 
 /// A plugin that is defined by Python functions. The functions are set while the module that
@@ -104,7 +106,5 @@ std::unique_ptr<Kernel> make_callback_kernel(std::string plugin, const PluginFun
 /// The architecture of the device that the autotune or aot_impl function which this thread is in is
 /// asked for, as Device::architecture() has it; empty outside of them.
 std::string_view build_architecture();
-/// Enters and leaves the interpreter's lock.
-ExecutionDomain* interpreter_domain(const Device* device);
 
 }  // namespace opwright::python

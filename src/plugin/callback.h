@@ -49,7 +49,8 @@ class CaptureLimits {
  protected:
   ~CaptureLimits() = default;
 };
-/// The obstacle that the plugin, or its part, names; empty where it is no CaptureLimits.
+/// The obstacle that the plugin, or its part, which the binding's language implements, names; empty
+/// where it is no CaptureLimits.
 template <class T>
 std::string capture_obstacle_of(const T& plugin) {
   const auto* limits = dynamic_cast<const CaptureLimits*>(&plugin);

@@ -74,7 +74,9 @@ class PluginV2Kernel final : public Kernel {
 
   size_t workspace_size() const override { return workspace_; }
   ExecutionDomain* domain() const override { return domain_; }
-  std::string capture_obstacle() const override { return capture_obstacle_of(*object_); }
+  std::string capture_obstacle() const override {
+    return domain_ != nullptr ? capture_obstacle_of(*object_) : std::string();
+  }
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
     resolve(inputs, configuration_.inputs, inputs_);

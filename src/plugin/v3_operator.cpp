@@ -38,7 +38,9 @@ class PluginV3Kernel final : public Kernel {
 
   size_t workspace_size() const override { return workspace_; }
   ExecutionDomain* domain() const override { return domain_; }
-  std::string capture_obstacle() const override { return capture_obstacle_of(*runtime_); }
+  std::string capture_obstacle() const override {
+    return domain_ != nullptr ? capture_obstacle_of(*runtime_) : std::string();
+  }
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
     for (size_t i = 0; i < inputs_.size(); ++i) inputs_[i].dims = inputs[i].dims();

@@ -34,7 +34,9 @@ class QuickKernel final : public Kernel {
   }
 
   ExecutionDomain* domain() const override { return domain_; }
-  std::string capture_obstacle() const override { return capture_obstacle_of(*runtime_); }
+  std::string capture_obstacle() const override {
+    return domain_ != nullptr ? capture_obstacle_of(*runtime_) : std::string();
+  }
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
     inputs_.set(inputs);

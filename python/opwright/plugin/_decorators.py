@@ -134,7 +134,9 @@ def register(plugin_id: str, lazy_register: bool = False) -> Callable[[F], F]:
     return decorate
 
 
-def impl(plugin_id: str, device: str | None = None) -> Callable[[F], F]:
+def impl(
+    plugin_id: str, device: str | None = None, capturable: bool = False
+) -> Callable[[F], F]:
     """Defines how a plugin computes: ``(tensors..., attributes..., outputs, stream[, tactic])``.
 
     The function is called whenever an engine with the plugin runs. Only the attributes that it
@@ -142,6 +144,9 @@ def impl(plugin_id: str, device: str | None = None) -> Callable[[F], F]:
 
     :param plugin_id: of a plugin that is registered.
     :param device: ``"cpu"``, ``"cuda"``, or None for both.
+    :param capturable: whether all that the function does on a GPU is to launch kernels and copies
+        on ``stream``, the same ones for the same shapes, so that the engine may capture them in a
+        CUDA graph and run that without calling the function again.
     :raises SignatureError: for parameters or hints that do not fit those of `register`.
     """
     plugin = _find(plugin_id, "impl")
@@ -161,6 +166,7 @@ def impl(plugin_id: str, device: str | None = None) -> Callable[[F], F]:
                 taken.wants_tactic,
                 taken.keywords,
                 fingerprint(function),
+                capturable,
             ),
         )
         return function
