@@ -215,8 +215,9 @@ def _teach_triton() -> None:
 
 
 _lock = threading.RLock()
+# By the device's number: the libraries that were looked at, and their switches.
 _known: dict[int, set[str]] = {}
-_switches: dict[int, list[Switch]] = {}
+_switches: dict[int, dict[str, Switch]] = {}
 
 
 def find_switches(device: int) -> list[Switch]:
@@ -226,7 +227,7 @@ def find_switches(device: int) -> list[Switch]:
     """
     with _lock:
         known = _known.setdefault(device, set())
-        switches = _switches.setdefault(device, [])
+        switches = _switches.setdefault(device, {})
         if "triton" in sys.modules and "triton" not in known:
             importlib.import_module("torch")  # whose stream it takes, when it first launches
             _teach_triton()
@@ -240,5 +241,15 @@ def find_switches(device: int) -> list[Switch]:
                 continue  # it is being imported
             known.add(name)
             if switch is not None:
-                switches.append(switch)
-        return switches
+                switches[name] = switch
+        return list(switches.values())
+
+
+def stream_getter(library: str, device: int) -> Callable[[], int]:
+    """What gives the handle of the calling thread's current stream.
+
+    :param library: ``"torch"`` or ``"cupy"``, which is imported.
+    :param device: the number of the GPU.
+    """
+    find_switches(device)
+    return _switches[device][library].current

@@ -27,6 +27,7 @@ void bind_builder(nb::module_& m);
 void bind_onnx(nb::module_& m);
 void bind_runtime(nb::module_& m);
 void bind_call(nb::module_& m);
+void bind_device_array(nb::module_& m);
 void bind_plugin(nb::module_& m);
 void bind_plugin_v2(nb::module_& m);
 void bind_plugin_v3(nb::module_& m);

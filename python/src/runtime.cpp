@@ -78,6 +78,17 @@ Shape declared_shape(const Engine& engine, const PlanPort& port) {
   return shape;
 }
 
+size_t num_io_tensors(const Engine& engine) {
+  return engine.plan().inputs.size() + engine.plan().outputs.size();
+}
+
+std::string tensor_name(const Engine& engine, size_t index) {
+  const Plan& plan = engine.plan();
+  if (index >= num_io_tensors(engine)) throw nb::index_error();
+  return index < plan.inputs.size() ? plan.inputs[index].name
+                                    : plan.outputs[index - plan.inputs.size()].name;
+}
+
 /// Lets a Python IOutputAllocator provide an output's memory.
 class PyOutputMemory final : public OutputMemory {
  public:
@@ -86,11 +97,11 @@ class PyOutputMemory final : public OutputMemory {
   void* reallocate(int, void* current, size_t bytes) override {
     nb::gil_scoped_acquire gil;
     constexpr int kAlignment = 64;
-    constexpr int kStream = 0;  // a call returns when its work is done
+    const auto stream = reinterpret_cast<uintptr_t>(queue_);
     const auto memory = reinterpret_cast<uintptr_t>(current);
     const auto address = nb::cast<uintptr_t>(
         nb::hasattr(allocator_, "reallocate_output_async")
-            ? allocator_.attr("reallocate_output_async")(name_, memory, bytes, kAlignment, kStream)
+            ? allocator_.attr("reallocate_output_async")(name_, memory, bytes, kAlignment, stream)
             : allocator_.attr("reallocate_output")(name_, memory, bytes, kAlignment));
     return reinterpret_cast<void*>(address);
   }
@@ -99,10 +110,13 @@ class PyOutputMemory final : public OutputMemory {
     allocator_.attr("notify_shape")(name_, shape);
   }
   nb::object allocator() const { return allocator_; }
+  /// What the next run works in the order of.
+  void set_queue(Queue queue) { queue_ = queue; }
 
  private:
   nb::object allocator_;
   std::string name_;
+  Queue queue_ = nullptr;
 };
 
 /// IOutputAllocator and IProfiler are called by name; the classes only say what to define.
@@ -139,9 +153,16 @@ struct ExecutionContext {
     else
       context.set_output_address(port.index, reinterpret_cast<void*>(address));
   }
-  void run() {
+  void run(Queue queue) {
+    for (const auto& allocator : allocators)
+      if (allocator != nullptr) allocator->set_queue(queue);
     nb::gil_scoped_release release;
-    context.enqueue();
+    context.enqueue(queue);
+  }
+  void run_and_wait() {
+    run(nullptr);
+    nb::gil_scoped_release release;
+    context.synchronize();
   }
 };
 
@@ -167,6 +188,8 @@ void bind_engine(nb::module_& m) {
           "create_execution_context",
           [](std::shared_ptr<Engine> self) { return new ExecutionContext(std::move(self)); },
           nb::rv_policy::take_ownership)
+      .def("__getitem__", &tensor_name, nb::arg("index"), "The name of an input or output.")
+      .def("__len__", &num_io_tensors)
       .def_error_recorder()
       .def("serialize", [](const Engine& self) { return HostMemory{serialize(self.plan())}; })
       .def("create_engine_inspector",
@@ -176,9 +199,7 @@ void bind_engine(nb::module_& m) {
                    [](const Engine& self) { return self.plan().schedules.at(0).steps.size(); })
       .def_prop_ro("num_optimization_profiles",
                    [](const Engine& self) { return self.plan().schedules.size(); })
-      .def_prop_ro(
-          "num_io_tensors",
-          [](const Engine& self) { return self.plan().inputs.size() + self.plan().outputs.size(); })
+      .def_prop_ro("num_io_tensors", &num_io_tensors)
       .def_prop_ro("device_memory_size_v2",
                    [](const Engine& self) {
                      uint64_t most = 0;
@@ -186,15 +207,7 @@ void bind_engine(nb::module_& m) {
                        most = std::max(most, s.arena_size + s.workspace_size);
                      return most;
                    })
-      .def(
-          "get_tensor_name",
-          [](const Engine& self, size_t index) {
-            const Plan& plan = self.plan();
-            if (index >= plan.inputs.size() + plan.outputs.size()) throw nb::index_error();
-            return index < plan.inputs.size() ? plan.inputs[index].name
-                                              : plan.outputs[index - plan.inputs.size()].name;
-          },
-          nb::arg("index"))
+      .def("get_tensor_name", &tensor_name, nb::arg("index"))
       .def(
           "get_tensor_mode",
           [](const Engine& self, const std::string& name) {
@@ -232,8 +245,13 @@ void bind_engine(nb::module_& m) {
           "or None.")
       .def(
           "get_tensor_location",
-          [](const Engine&, const std::string&) { return TensorLocation::kDEVICE; },
-          nb::arg("name"))
+          [port_of](const Engine& self, const std::string& name) {
+            return port_of(self, name).plan->is_shape_input ? TensorLocation::kHOST
+                                                            : TensorLocation::kDEVICE;
+          },
+          nb::arg("name"),
+          "Whose address set_tensor_address takes: the host's for inputs whose values decide "
+          "shapes.")
       .def(
           "is_shape_inference_io",
           [port_of](const Engine& self, const std::string& name) {
@@ -348,11 +366,13 @@ void bind_engine(nb::module_& m) {
           "Names of inputs whose shape is not set.")
       .def(
           "execute_async_v3",
-          [](ExecutionContext& self, uintptr_t) {
-            self.run();
+          [](ExecutionContext& self, uintptr_t stream) {
+            self.run(reinterpret_cast<Queue>(stream));
             return true;
           },
-          nb::arg("stream_handle") = 0, "Runs. On the CPU the work is done on return.")
+          nb::arg("stream_handle") = 0,
+          "Runs: on a GPU in the order of the stream, without waiting for it; on the CPU, where "
+          "the stream counts for nothing, the work is done on return.")
       .def(
           "execute_v2",
           [](ExecutionContext& self, const std::vector<uintptr_t>& bindings) {
@@ -364,10 +384,11 @@ void bind_engine(nb::module_& m) {
               self.set_address(i < plan.inputs.size() ? plan.inputs[i].name
                                                       : plan.outputs[i - plan.inputs.size()].name,
                                bindings[i]);
-            self.run();
+            self.run_and_wait();
             return true;
           },
-          nb::arg("bindings"))
+          nb::arg("bindings"),
+          "Runs on these addresses, inputs first, on a GPU on the default stream, and waits.")
       .def_prop_ro("active_optimization_profile",
                    [](const ExecutionContext& self) { return self.context.profile(); })
       .def(

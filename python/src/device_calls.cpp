@@ -1,0 +1,500 @@
+#include "device_calls.h"
+
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "backend/device.h"
+#include "backend/memory.h"
+#include "device_array.h"
+#include "host_arrays.h"
+#include "plugin_bindings.h"
+#include "plugin_tensor.h"
+#include "runtime/context.h"
+
+namespace opwright::python {
+namespace {
+
+using Array = nb::ndarray<nb::ro>;
+
+/// Whose arrays came; of several the last one decides what comes back.
+enum class Kind { kNumpy, kTorchHost, kOther, kCupy, kTorch };
+
+bool is_asynchronous(Kind kind) { return kind == Kind::kCupy || kind == Kind::kTorch; }
+
+/// An input as it came.
+struct Given {
+  nb::object value;
+  Kind kind = Kind::kNumpy;
+};
+
+/// What one call needs beside its arguments, used by one call after another.
+struct Slot {
+  explicit Slot(const std::shared_ptr<Engine>& engine)
+      : context(engine),
+        inputs(engine->plan().inputs.size()),
+        outputs(engine->plan().outputs.size()),
+        event(engine->device().make_event(false)) {}
+  Context context;
+  std::vector<DeviceMemory> inputs, outputs;  ///< of arrays of the host
+  Queue queue = nullptr;                      ///< of the last call
+  bool is_busy = false;                       ///< whether that may still be running
+  std::unique_ptr<Event> event;               ///< its end
+};
+
+/// The arrays of a call, for plugins that keep their tensors.
+class CallMemory final : public RunMemory {
+ public:
+  CallMemory(const std::vector<Argument>& arguments, const std::vector<nb::object>& outputs)
+      : arguments_(arguments), outputs_(outputs) {}
+  nb::object objects() const override {
+    nb::list all;
+    for (const Argument& argument : arguments_) all.append(argument.holder);
+    for (const nb::object& output : outputs_) all.append(output);
+    return nb::tuple(all);
+  }
+
+ private:
+  const std::vector<Argument>& arguments_;
+  const std::vector<nb::object>& outputs_;
+};
+
+template <class T>
+T attribute(nb::handle object, const char* name) {
+  return nb::cast<T>(object.attr(name));
+}
+
+size_t num_bytes(DataType type, const Shape& shape) {
+  return static_cast<size_t>(bytes_of(type, shape.numel()));
+}
+
+Shape shape_of(nb::handle tuple) {
+  Shape shape;
+  for (nb::handle extent : nb::iter(tuple)) shape.push_back(nb::cast<int64_t>(extent));
+  return shape;
+}
+
+/// The value that DLPack and __cuda_array_interface__ number a stream with.
+int64_t stream_number(Queue queue) {
+  return queue == nullptr ? 1 : static_cast<int64_t>(reinterpret_cast<uintptr_t>(queue));
+}
+Queue numbered_stream(int64_t number) {
+  return number == 1 ? nullptr : reinterpret_cast<Queue>(static_cast<uintptr_t>(number));
+}
+
+}  // namespace
+
+struct DeviceCalls::State {
+  explicit State(std::shared_ptr<Engine> e)
+      : engine(std::move(e)), device(engine->device()), host(*engine) {}
+  ~State() {
+    try {
+      const DeviceScope scope(device);
+      clear();
+    } catch (const std::exception&) {
+      clear();  // the device is lost
+    }
+  }
+  void clear() {
+    idle.clear();
+    captured.clear();
+  }
+
+  /// One that works on the queue, waits for the one before, or is new.
+  std::unique_ptr<Slot> take(Queue queue) {
+    // So many work on streams of their own; more than that take turns.
+    constexpr size_t kEnough = 4;
+    std::unique_ptr<Slot> slot;
+    {
+      const std::lock_guard lock(mutex);
+      auto found = idle.end();
+      for (auto each = idle.begin(); each != idle.end(); ++each)
+        if ((*each)->queue == queue || !(*each)->is_busy) found = each;
+      if (found == idle.end() && idle.size() >= kEnough) found = idle.begin();
+      if (found != idle.end()) {
+        slot = std::move(*found);
+        idle.erase(found);
+      }
+    }
+    if (slot == nullptr) return std::make_unique<Slot>(engine);
+    if (slot->is_busy && slot->queue != queue) slot->event->make_wait(queue);
+    return slot;
+  }
+  void give_back(std::unique_ptr<Slot> slot) {
+    const std::lock_guard lock(mutex);
+    idle.push_back(std::move(slot));
+  }
+  /// A graph of the caller's works with its memory from now on.
+  void leave_to_graph(std::unique_ptr<Slot> slot) {
+    const std::lock_guard lock(mutex);
+    captured.push_back(std::move(slot));
+  }
+
+  /// How the calling thread's current stream of the library on the device is asked for.
+  nb::handle stream_getter(Kind kind) {
+    Reference& getter = kind == Kind::kTorch ? torch_stream : cupy_stream;
+    if (!getter.is_valid())
+      getter = Reference(
+          nb::module_::import_("opwright._streams")
+              .attr("stream_getter")(kind == Kind::kTorch ? "torch" : "cupy", device.ordinal()));
+    return getter.get();
+  }
+  /// torch's dtype for each input, or output.
+  nb::handle torch_dtype(bool is_input, size_t index) {
+    std::vector<nb::object>& known = is_input ? torch_inputs : torch_outputs;
+    const auto& ports = is_input ? engine->plan().inputs : engine->plan().outputs;
+    if (known.empty()) {
+      torch = nb::module_::import_("torch");
+      torch_empty = torch.attr("empty");
+      for (const PlanPort& port : ports)
+        known.push_back(bits(port.type.dtype) < 8 ? nb::none()
+                                                  : torch.attr(torch_name(port.type.dtype)));
+    }
+    return known[index];
+  }
+
+  const std::shared_ptr<Engine> engine;
+  const Device& device;
+  const HostArrays host;
+  std::mutex mutex;
+  std::vector<std::unique_ptr<Slot>> idle, captured;
+  Reference torch_stream, cupy_stream;
+  nb::object torch, torch_empty;
+  std::vector<nb::object> torch_inputs, torch_outputs;
+};
+
+/// One call.
+class DeviceCalls::Call {
+ public:
+  explicit Call(State& state)
+      : state_(state),
+        device_(state.device),
+        plan_(state.engine->plan()),
+        given_(plan_.inputs.size()),
+        arguments_(plan_.inputs.size()),
+        is_on_host_(plan_.inputs.size()),
+        outputs_(plan_.outputs.size()) {}
+  ~Call() {
+    if (slot_ == nullptr) return;
+    // The run failed; its memory may be freed once what was begun is done.
+    nb::gil_scoped_release release;
+    try {
+      device_.synchronize(queue_);
+    } catch (const std::exception&) {
+    }
+    slot_.reset();
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  nb::object run(const nb::args& args, const nb::kwargs& kwargs) {
+    sort_arguments(*state_.engine, args, kwargs, [this](size_t input, nb::handle value) {
+      given_[input] = {nb::borrow(value), kind_of_value(value)};
+      if (given_[input].kind > kind_) kind_ = given_[input].kind;
+    });
+    if (is_asynchronous(kind_))
+      queue_ = reinterpret_cast<Queue>(nb::cast<uintptr_t>(state_.stream_getter(kind_)()));
+    for (size_t i = 0; i < given_.size(); ++i) arguments_[i] = convert(i);
+    const bool is_captured = is_asynchronous(kind_) && device_.is_capturing(queue_);
+    slot_ = state_.take(queue_);
+    set_inputs();
+    if (kind_ > Kind::kTorchHost) allocate_outputs();
+    {
+      const CallMemory memory(arguments_, outputs_);
+      nb::gil_scoped_release release;
+      copy_inputs();
+      slot_->context.enqueue(queue_);
+      if (kind_ == Kind::kOther) device_.synchronize(queue_);
+    }
+    if (kind_ > Kind::kTorchHost)
+      trim_outputs();
+    else
+      fetch_outputs();
+    slot_->queue = queue_;
+    slot_->is_busy = is_asynchronous(kind_);
+    if (is_captured) {
+      state_.leave_to_graph(std::move(slot_));
+    } else {
+      if (slot_->is_busy) slot_->event->record(queue_);
+      state_.give_back(std::move(slot_));
+    }
+    if (outputs_.size() == 1) return outputs_[0];
+    nb::dict named;
+    for (size_t o = 0; o < outputs_.size(); ++o) named[plan_.outputs[o].name.c_str()] = outputs_[o];
+    return named;
+  }
+
+ private:
+  // What came.
+
+  static Kind kind_of_value(nb::handle value) {
+    const nb::object module = nb::getattr(value.type(), "__module__", nb::none());
+    if (nb::isinstance<nb::str>(module)) {
+      const char* name = nb::cast<const char*>(module);
+      const std::string_view package(name);
+      if (package.starts_with("torch"))
+        return attribute<bool>(value, "is_cuda") ? Kind::kTorch : Kind::kTorchHost;
+      if (package.starts_with("cupy")) return Kind::kCupy;
+      if (package.starts_with("numpy")) return Kind::kNumpy;
+    }
+    if (dlpack_device(value)) return Kind::kOther;
+    return nb::hasattr(value, "__cuda_array_interface__") ? Kind::kOther : Kind::kNumpy;
+  }
+
+  /// The number of the GPU that the array says to DLPack to lie on.
+  static std::optional<int> dlpack_device(nb::handle value) {
+    if (!nb::hasattr(value, "__dlpack_device__")) return std::nullopt;
+    const nb::object device = value.attr("__dlpack_device__")();
+    constexpr int kCuda = 2, kCudaManaged = 13;
+    const int type = nb::cast<int>(nb::int_(device[0]));
+    if (type != kCuda && type != kCudaManaged) return std::nullopt;
+    return nb::cast<int>(nb::int_(device[1]));
+  }
+
+  Argument convert(size_t input) {
+    const PlanPort& port = plan_.inputs[input];
+    nb::object value = given_[input].value;
+    Kind kind = given_[input].kind;
+    if (port.is_shape_input && kind > Kind::kTorchHost) {
+      // Shapes are computed on the host.
+      value = to_host(port, kind, value);
+      kind = Kind::kNumpy;
+    }
+    switch (kind) {
+      case Kind::kTorch:
+        return convert_torch(input, value);
+      case Kind::kCupy:
+        return convert_cupy(port, value);
+      case Kind::kOther:
+        return dlpack_device(value) ? convert_dlpack(port, value) : convert_interface(port, value);
+      default:
+        is_on_host_[input] = true;
+        return state_.host.convert(input, value);
+    }
+  }
+
+  nb::object to_host(const PlanPort& port, Kind kind, nb::handle value) const {
+    if (kind == Kind::kTorch) return value.attr("cpu")();
+    if (kind == Kind::kCupy) return value.attr("get")();
+    fail("input '", port.name,
+         "' decides shapes, which are computed on the host: give it as a NumPy array");
+  }
+
+  Argument convert_torch(size_t input, nb::handle value) {
+    const PlanPort& port = plan_.inputs[input];
+    check_ordinal(port, attribute<int>(value.attr("device"), "index"), "x.to('cuda:", "')");
+    if (!value.attr("dtype").is(state_.torch_dtype(true, input))) refuse_type(port, value);
+    nb::object tensor = nb::borrow(value);
+    if (!nb::cast<bool>(value.attr("is_contiguous")())) tensor = value.attr("contiguous")();
+    if (!torch_device_.is_valid()) torch_device_ = value.attr("device");
+    return {reinterpret_cast<void*>(nb::cast<uintptr_t>(tensor.attr("data_ptr")())),
+            shape_of(tensor.attr("shape")), port.type.dtype, tensor};
+  }
+
+  Argument convert_cupy(const PlanPort& port, nb::handle value) const {
+    const nb::object memory = value.attr("data");
+    check_ordinal(port, attribute<int>(memory, "device_id"), "with cupy.cuda.Device(",
+                  "): x = x.copy()");
+    if (!value.attr("dtype").equal(numpy_dtype(port.type.dtype))) refuse_type(port, value);
+    if (!attribute<bool>(value.attr("flags"), "c_contiguous"))
+      return convert_cupy(port, nb::module_::import_("cupy").attr("ascontiguousarray")(value));
+    return {reinterpret_cast<void*>(attribute<uintptr_t>(memory, "ptr")),
+            shape_of(value.attr("shape")), port.type.dtype, nb::borrow(value)};
+  }
+
+  Argument convert_dlpack(const PlanPort& port, nb::handle value) const {
+    check_ordinal(port, *dlpack_device(value), "copy it to GPU ", "");
+    // The array's library lets our stream wait for the array's.
+    nb::object capsule =
+        value.attr("__dlpack__")(nb::arg("stream") = nb::int_(stream_number(queue_)));
+    Array array;
+    if (!nb::try_cast(capsule, array, false)) refuse_type(port, value);
+    if (data_type(array.dtype()) != port.type.dtype) refuse_type(port, value);
+    if (!is_contiguous(array)) refuse_strides(port);
+    Argument argument{array.data(), {}, port.type.dtype, nb::borrow(value)};
+    for (size_t i = 0; i < array.ndim(); ++i)
+      argument.shape.push_back(static_cast<int64_t>(array.shape(i)));
+    return argument;
+  }
+
+  Argument convert_interface(const PlanPort& port, nb::handle value) const {
+    const nb::dict d = nb::cast<nb::dict>(value.attr("__cuda_array_interface__"));
+    const auto entry = [&d](const char* key) {
+      return d.contains(key) ? nb::object(d[key]) : nb::none();
+    };
+    const nb::object type =
+        nb::module_::import_("numpy").attr("dtype")(nb::borrow(entry("typestr")));
+    if (!type.equal(numpy_dtype(port.type.dtype))) refuse_type(port, value);
+    Argument argument{reinterpret_cast<void*>(nb::cast<uintptr_t>(entry("data")[0])),
+                      shape_of(entry("shape")), port.type.dtype, nb::borrow(value)};
+    if (const nb::object strides = entry("strides"); !strides.is_none()) {
+      int64_t expected = bits(port.type.dtype) / 8;
+      for (int i = argument.shape.rank() - 1; i >= 0; --i) {
+        const int64_t extent = argument.shape[i];
+        if (extent > 1 && nb::cast<int64_t>(strides[i]) != expected) refuse_strides(port);
+        expected *= extent;
+      }
+    }
+    if (const nb::object stream = entry("stream"); !stream.is_none()) {
+      const Queue producer = numbered_stream(nb::cast<int64_t>(stream));
+      if (producer != queue_) {
+        const std::unique_ptr<Event> event = device_.make_event(false);
+        event->record(producer);
+        event->make_wait(queue_);
+      }
+    }
+    return argument;
+  }
+
+  void check_ordinal(const PlanPort& port, int ordinal, const char* before,
+                     const char* behind) const {
+    require(ordinal == device_.ordinal(), "input '", port.name, "' lies on GPU ", ordinal,
+            ", the engine runs on GPU ", device_.ordinal(), ": ", before, device_.ordinal(),
+            behind);
+  }
+  [[noreturn]] static void refuse_strides(const PlanPort& port) {
+    fail("input '", port.name,
+         "' is not contiguous (C order): give a dense copy of it, an engine makes one only of "
+         "PyTorch's, CuPy's and NumPy's arrays");
+  }
+
+  // The run.
+
+  void set_inputs() {
+    Context& context = slot_->context;
+    for (size_t i = 0; i < arguments_.size(); ++i) {
+      const Argument& argument = arguments_[i];
+      const void* address = argument.data;
+      if (is_on_host_[i] && !plan_.inputs[i].is_shape_input) {
+        slot_->inputs[i].grow(device_, std::max<size_t>(1, num_bytes(argument)));
+        address = slot_->inputs[i].data();
+      }
+      const int input = static_cast<int>(i);
+      context.set_input_address(input, address);
+      if (!(context.input_shape(input) == argument.shape))
+        context.set_input_shape(input, argument.shape);
+    }
+    // Their addresses lie in memory of the slot.
+    for (size_t o = 0; kind_ <= Kind::kTorchHost && o < outputs_.size(); ++o) {
+      const Shape shape = context.max_output_shape(static_cast<int>(o));
+      slot_->outputs[o].grow(device_, std::max<size_t>(1, opwright::python::num_bytes(
+                                                              plan_.outputs[o].type.dtype, shape)));
+      set_output(o, slot_->outputs[o].data());
+    }
+  }
+  static size_t num_bytes(const Argument& argument) {
+    return opwright::python::num_bytes(argument.dtype, argument.shape);
+  }
+
+  void set_output(size_t output, void* address) {
+    slot_->context.set_output_address(static_cast<int>(output), address);
+    // Updated in place: in a copy, since a function does not change its arguments.
+    const int input = plan_.outputs[output].aliased_input;
+    if (input < 0) return;
+    slot_->context.set_input_address(input, address);
+    copies_.push_back({address, arguments_[static_cast<size_t>(input)].data,
+                       num_bytes(arguments_[static_cast<size_t>(input)])});
+  }
+
+  void copy_inputs() {
+    for (size_t i = 0; i < arguments_.size(); ++i)
+      if (is_on_host_[i] && !plan_.inputs[i].is_shape_input)
+        copy({slot_->inputs[i].data(), arguments_[i].data, num_bytes(arguments_[i])});
+    for (const Copy& each : copies_) copy(each);
+  }
+
+  void allocate_outputs() {
+    for (size_t o = 0; o < outputs_.size(); ++o) {
+      const PlanPort& port = plan_.outputs[o];
+      const Shape shape = slot_->context.max_output_shape(static_cast<int>(o));
+      check_array_type(port);
+      if (kind_ == Kind::kTorch) {
+        const nb::handle dtype = state_.torch_dtype(false, o);
+        outputs_[o] = state_.torch_empty(to_tuple(shape), nb::arg("dtype") = dtype,
+                                         nb::arg("device") = torch_device_);
+        set_output(o, reinterpret_cast<void*>(nb::cast<uintptr_t>(outputs_[o].attr("data_ptr")())));
+      } else if (kind_ == Kind::kCupy) {
+        outputs_[o] = nb::module_::import_("cupy").attr("empty")(to_tuple(shape),
+                                                                 numpy_dtype(port.type.dtype));
+        set_output(o,
+                   reinterpret_cast<void*>(attribute<uintptr_t>(outputs_[o].attr("data"), "ptr")));
+      } else {
+        outputs_[o] = nb::cast(DeviceArray(device_, port.type.dtype, shape));
+        set_output(o, nb::cast<DeviceArray&>(outputs_[o]).data());
+      }
+    }
+  }
+
+  /// Takes the part that was written, where extents depended on data: elements lie as densely as
+  /// the true extents make them.
+  void trim_outputs() {
+    for (size_t o = 0; o < outputs_.size(); ++o) {
+      const Shape allocated = slot_->context.max_output_shape(static_cast<int>(o));
+      const Shape actual = slot_->context.output_shape(static_cast<int>(o));
+      if (allocated == actual) continue;
+      if (kind_ == Kind::kOther) {
+        nb::cast<DeviceArray&>(outputs_[o]).set_shape(actual);
+        continue;
+      }
+      const nb::slice written(nb::int_(0), nb::int_(actual.numel()), nb::none());
+      nb::object flat = outputs_[o].attr("reshape")(-1);
+      nb::object part = nb::object(flat[written]).attr("reshape")(to_tuple(actual));
+      // A view keeps all of the memory, which is worth no copy where most of it is used.
+      if (2 * actual.numel() < allocated.numel())
+        part = part.attr(kind_ == Kind::kTorch ? "clone" : "copy")();
+      outputs_[o] = std::move(part);
+    }
+  }
+
+  void fetch_outputs() {
+    const ArrayKind kind = kind_ == Kind::kTorchHost ? ArrayKind::kTorch : ArrayKind::kNumpy;
+    std::vector<Copy> copies;
+    for (size_t o = 0; o < outputs_.size(); ++o) {
+      Shape shape;
+      {
+        nb::gil_scoped_release release;
+        shape = slot_->context.output_shape(static_cast<int>(o));
+      }
+      auto [array, address] = state_.host.allocate(kind, static_cast<int>(o), shape);
+      outputs_[o] = std::move(array);
+      copies.push_back({address, slot_->outputs[o].data(),
+                        opwright::python::num_bytes(plan_.outputs[o].type.dtype, shape)});
+    }
+    nb::gil_scoped_release release;
+    for (const Copy& each : copies) copy(each);
+    device_.synchronize(queue_);
+  }
+
+  struct Copy {
+    void* to;
+    const void* from;
+    size_t bytes;
+  };
+  void copy(const Copy& copy) const {
+    if (copy.bytes > 0) device_.copy(copy.to, copy.from, copy.bytes, queue_);
+  }
+
+  State& state_;
+  const Device& device_;
+  const Plan& plan_;
+  Kind kind_ = Kind::kNumpy;
+  Queue queue_ = nullptr;
+  std::vector<Given> given_;
+  std::vector<Argument> arguments_;
+  std::vector<bool> is_on_host_;
+  std::vector<Copy> copies_;  ///< of inputs that are updated in place
+  nb::object torch_device_;
+  std::vector<nb::object> outputs_;
+  std::unique_ptr<Slot> slot_;
+};
+
+DeviceCalls::DeviceCalls(std::shared_ptr<Engine> engine)
+    : state_(std::make_unique<State>(std::move(engine))) {}
+DeviceCalls::~DeviceCalls() = default;
+
+nb::object DeviceCalls::call(const nb::args& args, const nb::kwargs& kwargs) {
+  const DeviceScope scope(state_->device);
+  return Call(*state_).run(args, kwargs);
+}
+
+}  // namespace opwright::python

@@ -1,0 +1,177 @@
+#include "host_arrays.h"
+
+#include <cstddef>
+
+namespace opwright::python {
+namespace {
+
+using Array = nb::ndarray<nb::ro>;
+
+nb::object numpy_or_none(DataType type) {
+  try {
+    return numpy_dtype(type);
+  } catch (const Error&) {
+    return nb::none();
+  }
+}
+
+}  // namespace
+
+std::optional<DataType> data_type(nb::dlpack::dtype type) {
+  using Code = nb::dlpack::dtype_code;
+  if (type.lanes != 1) return std::nullopt;
+  switch (static_cast<Code>(type.code)) {
+    case Code::Float:
+      return type.bits == 32   ? std::optional(DataType::kFLOAT)
+             : type.bits == 16 ? std::optional(DataType::kHALF)
+                               : std::nullopt;
+    case Code::Bfloat:
+      return DataType::kBF16;
+    case Code::Int:
+      if (type.bits == 64) return DataType::kINT64;
+      if (type.bits == 32) return DataType::kINT32;
+      if (type.bits == 8) return DataType::kINT8;
+      return std::nullopt;
+    case Code::UInt:
+      return type.bits == 8 ? std::optional(DataType::kUINT8) : std::nullopt;
+    case Code::Bool:
+      return DataType::kBOOL;
+    default:
+      return std::nullopt;
+  }
+}
+
+ArrayKind kind_of(nb::handle object) {
+  nb::handle type = object.type();
+  const bool torch = nb::hasattr(type, "__module__") &&
+                     nb::isinstance<nb::str>(type.attr("__module__")) &&
+                     nb::cast<std::string>(type.attr("__module__")).starts_with("torch");
+  return torch ? ArrayKind::kTorch : ArrayKind::kNumpy;
+}
+
+const char* torch_name(DataType type) {
+  switch (type) {
+    case DataType::kFLOAT:
+      return "float32";
+    case DataType::kHALF:
+      return "float16";
+    case DataType::kBF16:
+      return "bfloat16";
+    case DataType::kFP8:
+      return "float8_e4m3fn";
+    case DataType::kINT8:
+      return "int8";
+    case DataType::kUINT8:
+      return "uint8";
+    case DataType::kINT32:
+      return "int32";
+    case DataType::kINT64:
+      return "int64";
+    case DataType::kBOOL:
+      return "bool";
+    default:
+      fail("torch has no type for ", name(type));
+  }
+}
+
+void check_array_type(const PlanPort& output) {
+  const DataType type = output.type.dtype;
+  require(bits(type) >= 8, "output '", output.name, "' is ", name(type),
+          ", of which an array has one element a byte and the engine two: cast it to INT8 in the "
+          "network, or give an address with an execution context's set_tensor_address");
+}
+
+void* usable_address(void* address) {
+  static std::byte nothing[64];
+  return address != nullptr ? address : nothing;
+}
+
+void refuse_type(const PlanPort& port, nb::handle value) {
+  const nb::object given =
+      nb::hasattr(value, "dtype") ? nb::object(value.attr("dtype")) : nb::borrow(value.type());
+  fail("input '", port.name, "' is ", name(port.type.dtype), "; ", nb::str(given).c_str(),
+       " was given: convert it first");
+}
+
+HostArrays::HostArrays(const Engine& engine)
+    : engine_(engine),
+      numpy_(nb::module_::import_("numpy")),
+      empty_(numpy_.attr("empty")),
+      ndarray_(numpy_.attr("ndarray")) {
+  for (const PlanPort& port : engine.plan().outputs)
+    output_dtypes_.push_back(numpy_or_none(port.type.dtype));
+}
+
+void HostArrays::refuse_device(const PlanPort& port, nb::handle value) const {
+  const bool on_cpu = engine_.device().is_host();
+  fail("input '", port.name, "' (", nb::type_name(value.type()).c_str(),
+       on_cpu ? ") lies on another device than the engine, which runs on the CPU: copy it to the "
+                "host first (x.cpu(), cupy.asnumpy(x)), or build the engine with device=\"cuda\""
+              : ") lies on a device that is neither a GPU of CUDA nor the CPU: copy it to one of "
+                "them first");
+}
+
+Argument HostArrays::convert(size_t index, nb::handle value) const {
+  const PlanPort& port = engine_.plan().inputs[index];
+  if (!nb::hasattr(value, "__dlpack__") && !PyObject_CheckBuffer(value.ptr())) {
+    if (nb::hasattr(value, "__cuda_array_interface__")) refuse_device(port, value);
+    // Numbers and lists take the engine's type.
+    nb::object made = numpy_.attr("asarray")(value, numpy_dtype(port.type.dtype));
+    return convert(index, made);
+  }
+  Array array;
+  if (!nb::try_cast(nb::borrow(value), array, false)) return convert_extended(port, value);
+  if (array.device_type() != nb::device::cpu::value) refuse_device(port, value);
+  const std::optional<DataType> type = data_type(array.dtype());
+  if (!type || *type != port.type.dtype) refuse_type(port, value);
+  if (!is_contiguous(array)) {
+    if (kind_of(value) == ArrayKind::kTorch) return convert(index, value.attr("contiguous")());
+    return convert(index, numpy_.attr("ascontiguousarray")(value));
+  }
+  Argument argument{array.data(), {}, *type, nb::borrow(value)};
+  for (size_t i = 0; i < array.ndim(); ++i)
+    argument.shape.push_back(static_cast<int64_t>(array.shape(i)));
+  return argument;
+}
+
+/// NumPy arrays of ml_dtypes' types, which no exchange protocol of NumPy's knows.
+Argument HostArrays::convert_extended(const PlanPort& port, nb::handle value) const {
+  if (!nb::isinstance(value, ndarray_) ||
+      opwright::python::data_type(value.attr("dtype"), str("input '", port.name, "'")) !=
+          port.type.dtype)
+    refuse_type(port, value);
+  ArrayData data = to_array(value, str("input '", port.name, "'"));
+  auto* keep = new Blob(data.data);
+  nb::capsule holder(keep, [](void* p) noexcept { delete static_cast<Blob*>(p); });
+  return {data.data.data(), data.shape, data.dtype, holder};
+}
+
+std::pair<nb::object, void*> HostArrays::allocate(ArrayKind kind, int output,
+                                                  const Shape& shape) const {
+  const DataType type = engine_.plan().outputs[output].type.dtype;
+  check_array_type(engine_.plan().outputs[output]);
+  if (kind == ArrayKind::kTorch) {
+    nb::module_ torch = nb::module_::import_("torch");
+    nb::object tensor =
+        torch.attr("empty")(to_tuple(shape), nb::arg("dtype") = torch.attr(torch_name(type)));
+    void* address = reinterpret_cast<void*>(nb::cast<uintptr_t>(tensor.attr("data_ptr")()));
+    return {tensor, usable_address(address)};
+  }
+  const nb::object& dtype = output_dtypes_[output];
+  if (dtype.is_none()) numpy_dtype(type);  // throws: says what NumPy lacks
+  nb::object array = empty_(to_tuple(shape), dtype);
+  nb::ndarray<> view;
+  if (nb::try_cast(array, view, false)) return {array, usable_address(view.data())};
+  return {array, usable_address(reinterpret_cast<void*>(
+                     nb::cast<uintptr_t>(array.attr("ctypes").attr("data"))))};
+}
+
+nb::object HostArrays::trim(nb::object array, const Shape& allocated, const Shape& actual) {
+  if (allocated == actual) return array;
+  const nb::slice written(nb::int_(0), nb::int_(actual.numel()), nb::none());
+  nb::object flat = array.attr("reshape")(-1);
+  nb::object part = nb::object(flat[written]).attr("reshape")(to_tuple(actual));
+  return nb::hasattr(part, "copy") ? part.attr("copy")() : part.attr("clone")();
+}
+
+}  // namespace opwright::python
