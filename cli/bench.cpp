@@ -56,6 +56,7 @@ std::vector<LayerTime> profile(Context& context, int runs) {
   for (int i = 0; i < runs; ++i) {
     next = 0;
     context.enqueue();
+    context.synchronize();
   }
   context.set_layer_time_callback(nullptr);
   for (LayerTime& layer : layers) std::sort(layer.times.begin(), layer.times.end());
@@ -99,19 +100,36 @@ void bench(const BenchOptions& options) {
   set_inputs(runner, engine->plan(), options);
   runner.prepare();
   Context& context = runner.context();
-  for (int i = 0; i < options.warmup; ++i) context.enqueue();
-  std::vector<double> times;
+  for (int i = 0; i < options.warmup; ++i) runner.run();
+  const Device& device = engine->device();
+  const bool is_host = device.is_host();
+  const std::unique_ptr<Event> begin = device.make_event(), end = device.make_event();
+  // Of whole runs, and for a GPU of the calls that give them to it, and of its work.
+  std::vector<double> times, host_times, device_times;
+  const auto milliseconds = [](Clock::time_point from) {
+    return std::chrono::duration<double, std::milli>(Clock::now() - from).count();
+  };
   const auto start = Clock::now();
-  auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
   while (options.iterations > 0 ? static_cast<int>(times.size()) < options.iterations
-                                : elapsed() < options.seconds) {
+                                : milliseconds(start) < 1000 * options.seconds) {
     const auto before = Clock::now();
-    context.enqueue();
-    times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - before).count());
+    if (is_host) {
+      context.enqueue();
+    } else {
+      const DeviceScope scope(device);
+      begin->record(nullptr);
+      const auto called = Clock::now();
+      context.enqueue();
+      host_times.push_back(milliseconds(called));
+      end->record(nullptr);
+      end->synchronize();
+      device_times.push_back(end->milliseconds_since(*begin));
+    }
+    times.push_back(milliseconds(before));
   }
-  const double total = elapsed();
+  const double total = milliseconds(start) / 1000;
   const double rate = static_cast<double>(times.size()) / total;
-  std::sort(times.begin(), times.end());
+  for (auto* all : {&times, &host_times, &device_times}) std::sort(all->begin(), all->end());
   std::vector<LayerTime> layers;
   if (options.profile) layers = profile(context, std::clamp(static_cast<int>(times.size()), 1, 50));
 
@@ -122,6 +140,9 @@ void bench(const BenchOptions& options) {
         "\"runs_per_second\": %.3f, \"load_ms\": %.3f, \"memory_bytes\": %zu",
         times.size(), quantile(times, 0.5), quantile(times, 0.9), quantile(times, 0.99),
         times.front(), rate, load_ms, context.memory_size());
+    if (!is_host)
+      std::printf(", \"host_ms\": %.6f, \"device_ms\": %.6f", quantile(host_times, 0.5),
+                  quantile(device_times, 0.5));
     if (options.profile) {
       std::printf(", \"layers\": [");
       for (size_t i = 0; i < layers.size(); ++i)
@@ -139,6 +160,9 @@ void bench(const BenchOptions& options) {
       "workspace)\n",
       times.size(), quantile(times, 0.5), quantile(times, 0.9), quantile(times, 0.99),
       times.front(), rate, load_ms, static_cast<double>(context.memory_size()) / (1 << 20));
+  if (!is_host)
+    std::printf("host        %.4f ms (median of the calls)\ndevice      %.4f ms (median)\n",
+                quantile(host_times, 0.5), quantile(device_times, 0.5));
   if (!options.profile) return;
   double sum = 0;
   for (const LayerTime& layer : layers) sum += quantile(layer.times, 0.5);

@@ -2,7 +2,9 @@
 
 #include <chrono>
 #include <cstdio>
+#include <tuple>
 
+#include "backend/default_device.h"
 #include "base/file.h"
 #include "commands.h"
 #include "compile/compile.h"
@@ -13,7 +15,7 @@ namespace opwright::cli {
 namespace {
 
 struct BuildOptions {
-  std::string model, output, timing_cache;
+  std::string model, output, timing_cache, device;
   std::vector<std::string> shapes, plugins, embedded_plugins;
   bool fp16 = false, bf16 = false, no_timing = false, strongly_typed = false, json = false,
        verbose = false, quiet = false;
@@ -72,6 +74,11 @@ void build(const BuildOptions& options) {
 
   BuildConfig config;
   config.device = default_device_type();
+  config.may_fall_back = !is_default_device_chosen();
+  if (!options.device.empty()) {
+    std::tie(config.device, config.device_ordinal) = parse_device(options.device);
+    config.may_fall_back = false;
+  }
   config.fp16 = options.fp16, config.bf16 = options.bf16;
   config.timing = !options.no_timing;
   config.avg_timing_iterations = options.iterations;
@@ -83,7 +90,7 @@ void build(const BuildOptions& options) {
     config.profiles.push_back(profile);
   }
   if (!options.timing_cache.empty()) {
-    const std::string identity = get_device(config.device).identity();
+    const std::string identity = get_device(config.device, config.device_ordinal).identity();
     config.timing_cache = TimingCache::load(options.timing_cache);
     if (config.timing_cache == nullptr || config.timing_cache->device_identity() != identity)
       config.timing_cache = std::make_shared<TimingCache>(identity);
@@ -131,6 +138,9 @@ void add_build(CLI::App& app) {
                    "A plugin library to load, as --plugins does, and to put into the engine file, "
                    "which then needs no --plugins to run, but --allow-host-code (repeatable)")
       ->allow_extra_args(false);
+  command->add_option("--device", options->device,
+                      "What the engine is for: cpu, cuda, or cuda:1 to tune it on that GPU; the "
+                      "GPU where there is one that runs all layers, else the CPU");
   command->add_flag("--fp16", options->fp16, "Allow FP16 where it is faster");
   command->add_flag("--bf16", options->bf16, "Allow BF16 where it is faster");
   command->add_flag("--strongly-typed", options->strongly_typed,

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
@@ -24,6 +25,7 @@ struct EngineOptions {
   bool allow_host_code = false;
   bool defer_weight_check = false;
   bool verbose = false;
+  std::string device;  ///< empty: the engine's
 
   void add_to(CLI::App& command);
   /// `debug_plugins` is empty for what the engine was built with.
@@ -36,6 +38,8 @@ void load_plugins(const std::vector<std::string>& paths);
 Log make_log(bool verbose);
 /// "1x3x224x224"; throws Error naming `what` for anything else.
 Shape parse_shape(const std::string& text, const std::string& what);
+/// "cpu", "cuda" or "cuda:1" as type and number, which is -1 without one.
+std::pair<DeviceType, int> parse_device(const std::string& text);
 /// Splits "NAME=FILE"; without "NAME=" the name is empty.
 std::pair<std::string, std::string> split_name(const std::string& text, char separator);
 /// A JSON string with its quotes.

@@ -33,6 +33,8 @@ void EngineOptions::add_to(CLI::App& command) {
                    "Execute code that the engine file holds. Only for files that you trust");
   command.add_flag("--defer-weight-check", defer_weight_check,
                    "Do not hash the weights while loading");
+  command.add_option("--device", device,
+                     "Which GPU to use, cuda:1; cpu and cuda only say what the engine must be for");
   command.add_flag("-v,--verbose", verbose, "Print all messages");
 }
 
@@ -45,7 +47,14 @@ std::shared_ptr<Engine> EngineOptions::load(std::optional<bool> debug_plugins) c
   options.weights = defer_weight_check ? WeightCheck::kDeferred : WeightCheck::kVerify;
   options.log = make_log(verbose);
   options.debug_plugins = debug_plugins;
-  return Engine::load_file(path, options);
+  if (device.empty()) return Engine::load_file(path, options);
+  const auto [type, ordinal] = parse_device(device);
+  Plan plan = read_plan(path, options.weights);
+  require(plan.device_type == type, "'", path, "' is an engine for ",
+          plan.device_type == DeviceType::kCPU ? "the CPU" : "GPUs", ", not for ", device,
+          "; build it with --device ", device);
+  options.device_ordinal = ordinal;
+  return Engine::load(std::move(plan), options);
 }
 
 void load_plugins(const std::vector<std::string>& paths) {
@@ -73,6 +82,16 @@ Shape parse_shape(const std::string& text, const std::string& what) {
     at = end + 1;
   }
   return shape;
+}
+
+std::pair<DeviceType, int> parse_device(const std::string& text) {
+  if (text == "cpu") return {DeviceType::kCPU, -1};
+  if (text == "cuda") return {DeviceType::kGPU, -1};
+  const std::string number = text.starts_with("cuda:") ? text.substr(5) : "";
+  require(!number.empty() && number.size() < 5 &&
+              number.find_first_not_of("0123456789") == std::string::npos,
+          "--device '", text, "'; expected cpu, cuda or cuda:1");
+  return {DeviceType::kGPU, std::stoi(number)};
 }
 
 std::pair<std::string, std::string> split_name(const std::string& text, char separator) {

@@ -44,7 +44,7 @@ void run(const RunOptions& options) {
     runner.set_input(find_port(plan.inputs, name, "input"), read_npy(file));
   }
   runner.prepare();
-  runner.context().enqueue();
+  runner.run();
   for (const auto& [index, file] : output_files) write_npy(file, runner.output(index));
   std::string listed;
   for (size_t i = 0; i < plan.outputs.size(); ++i) {
@@ -81,17 +81,26 @@ int find_port(const std::vector<PlanPort>& ports, const std::string& name, const
 
 Runner::Runner(std::shared_ptr<Engine> engine)
     : engine_(engine),
+      device_(engine->device()),
       context_(engine),
       watched_(context_),
       inputs_(engine->plan().inputs.size()),
-      outputs_(engine->plan().outputs.size()) {}
+      input_memory_(inputs_.size()),
+      output_memory_(engine->plan().outputs.size()) {}
 
 void Runner::set_input(int index, NpyArray array) {
   const PlanPort& port = engine_->plan().inputs[index];
   require(array.dtype == port.type.dtype, "input '", port.name, "' is ", name(port.type.dtype),
           "; the file has ", name(array.dtype));
   context_.set_input_shape(index, array.shape);
-  context_.set_input_address(index, array.data.data());
+  const void* address = array.data.data();
+  if (!device_.is_host() && !port.is_shape_input && array.data.size() > 0) {
+    DeviceMemory& memory = input_memory_[index];
+    memory.grow(device_, array.data.size());
+    device_.copy(memory.data(), array.data.data(), array.data.size(), nullptr);
+    address = memory.data();
+  }
+  context_.set_input_address(index, address);
   inputs_[index] = std::move(array);
 }
 
@@ -99,23 +108,30 @@ void Runner::prepare() {
   for (size_t i = 0; i < inputs_.size(); ++i)
     require(!inputs_[i].data.empty(), "input '", engine_->plan().inputs[i].name,
             "' is missing: --input ", engine_->plan().inputs[i].name, "=FILE.npy");
-  for (size_t i = 0; i < outputs_.size(); ++i) {
+  for (size_t i = 0; i < output_memory_.size(); ++i) {
     const int index = static_cast<int>(i);
-    const PortType type = engine_->plan().outputs[i].type;
+    const PortType type = engine_->plan().outputs[index].type;
     const int64_t size = tensor_bytes(context_.max_output_shape(index), type.dtype, type.format);
-    outputs_[i] = Blob::make(static_cast<size_t>(std::max<int64_t>(size, 1)),
-                             [&](void* memory) { context_.set_output_address(index, memory); });
+    output_memory_[i].grow(device_, static_cast<size_t>(std::max<int64_t>(size, 1)));
+    context_.set_output_address(index, output_memory_[i].data());
   }
+}
+
+void Runner::run() {
+  context_.enqueue();
+  context_.synchronize();
 }
 
 NpyArray Runner::output(int index) {
   const PortType type = engine_->plan().outputs[index].type;
   const Shape shape = context_.output_shape(index), allocated = context_.max_output_shape(index);
-  const Blob& memory = outputs_[index];
+  const DeviceMemory& memory = output_memory_[index];
   const size_t size = static_cast<size_t>(bytes_of(type.dtype, shape.numel()));
   require(size <= memory.size(), "output '", engine_->plan().outputs[index].name, "' grew to ",
           shape, " beyond its bound ", allocated);
-  return {type.dtype, shape, Blob(std::make_shared<Blob>(memory), memory.data(), size)};
+  return {type.dtype, shape, Blob::make(size, [&](void* to) {
+            if (size > 0) device_.copy(to, memory.data(), size, nullptr);
+          })};
 }
 
 void add_run(CLI::App& app) {

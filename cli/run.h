@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "backend/memory.h"
 #include "crash_report.h"
 #include "npy.h"
 #include "runtime/context.h"
@@ -21,16 +22,20 @@ class Runner {
   void set_input(int index, NpyArray array);
   /// Allocates the outputs. Throws Error naming an input that is missing.
   void prepare();
+  /// Runs once and returns when all is done.
+  void run();
   Context& context() { return context_; }
-  /// An output of the last run; shares the runner's memory.
+  /// An output of the last run.
   NpyArray output(int index);
 
  private:
   std::shared_ptr<Engine> engine_;
+  const Device& device_;
   Context context_;
   WatchedContext watched_;
   std::vector<NpyArray> inputs_;
-  std::vector<Blob> outputs_;
+  /// Memory of the device: of outputs, and of inputs where the device does not read the host's.
+  std::vector<DeviceMemory> input_memory_, output_memory_;
 };
 
 }  // namespace opwright::cli

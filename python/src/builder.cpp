@@ -5,6 +5,7 @@
 #include <chrono>
 #include <utility>
 
+#include "backend/default_device.h"
 #include "backend/device.h"
 #include "base/log.h"
 #include "bindings.h"
@@ -76,6 +77,7 @@ class InterruptCheck {
 
 struct Config {
   DeviceType device = default_device_type();
+  bool device_is_chosen = is_default_device_chosen();
   uint32_t flags = 0;
   int avg_timing_iterations = 4;
   bool timing = true;
@@ -108,6 +110,7 @@ class Builder {
   Plan build(const Network& network, const Config& config) const {
     BuildConfig build;
     build.device = config.device;
+    build.may_fall_back = !config.device_is_chosen;
     if (!network.flags().strongly_typed) {
       build.fp16 = has(config.flags, BuilderFlag::kFP16);
       build.bf16 = has(config.flags, BuilderFlag::kBF16);
@@ -184,7 +187,12 @@ void bind_config(nb::module_& m) {
               "False: time nothing and run no plugin during the build. Each layer takes the "
               "fastest of its candidates that the timing cache has, or else its first one.")
       .def_rw("flags", &Config::flags, "Bits 1 << int(BuilderFlag).")
-      .def_rw("default_device_type", &Config::device)
+      .def_prop_rw(
+          "default_device_type", [](const Config& self) { return self.device; },
+          [](Config& self, DeviceType device) {
+            self.device = device;
+            self.device_is_chosen = true;
+          })
       .def_rw("progress_monitor", &Config::progress_monitor,
               nb::for_setter(nb::arg("monitor").none()))
       .def(

@@ -34,6 +34,7 @@ class ProgressReport {
 BuildConfig BuilderConfigApi::build_config(bool strongly_typed, Log log) const {
   BuildConfig build;
   build.device = choices_.device;
+  build.may_fall_back = !choices_.device_is_chosen;
   if (!strongly_typed) {
     build.fp16 = getFlag(BuilderFlag::kFP16);
     build.bf16 = getFlag(BuilderFlag::kBF16);

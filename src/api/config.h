@@ -7,6 +7,7 @@
 
 #include "api/profile.h"
 #include "api/timing_cache.h"
+#include "backend/default_device.h"
 #include "backend/device.h"
 #include "compile/config.h"
 #include "opwright/builder.h"
@@ -34,6 +35,7 @@ class BuilderConfigApi final : public IBuilderConfig {
   }
   void setDefaultDeviceType(DeviceType deviceType) noexcept override {
     choices_.device = deviceType;
+    choices_.device_is_chosen = true;
   }
   DeviceType getDefaultDeviceType() const noexcept override { return choices_.device; }
   int32_t addOptimizationProfile(IOptimizationProfile const* profile) noexcept override;
@@ -83,6 +85,7 @@ class BuilderConfigApi final : public IBuilderConfig {
   struct Choices {
     BuilderFlags flags = 0;
     DeviceType device = default_device_type();
+    bool device_is_chosen = is_default_device_chosen();
     std::vector<const ProfileApi*> profiles;
     std::array<size_t, EnumMax<MemoryPoolType>()> memory_limits{};
     int32_t avg_timing = BuildConfig().avg_timing_iterations;

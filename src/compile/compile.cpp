@@ -13,6 +13,7 @@
 #include "compile/selection.h"
 #include "compile/tuner.h"
 #include "compile/tuning_report.h"
+#include "network/no_kernel.h"
 #include "plan/trusted.h"
 
 namespace opwright {
@@ -151,10 +152,8 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
                   " kernels timed; arena of ", steps.arena_size, " bytes");
 }
 
-}  // namespace
-
-Plan compile(const Network& network, const BuildConfig& config) {
-  const Device& device = get_device(config.device, config.device_ordinal);
+Plan compile_for(const Device& device, const Network& network, const BuildConfig& config) {
+  const DeviceScope scope(device);
   std::vector<ProfileRanges> profiles;
   if (config.profiles.empty()) profiles.emplace_back(network, nullptr);
   for (const OptimizationProfile& profile : config.profiles)
@@ -180,6 +179,25 @@ Plan compile(const Network& network, const BuildConfig& config) {
   plan.debug_plugins = config.debug_plugins;
   trust_plan(plan);
   return plan;
+}
+
+}  // namespace
+
+Plan compile(const Network& network, const BuildConfig& config) {
+  const Device& device = get_device(config.device, config.device_ordinal);
+  if (!config.may_fall_back || device.is_host()) return compile_for(device, network, config);
+  try {
+    return compile_for(device, network, config);
+  } catch (const NoKernelError& error) {
+    config.log.warning(
+        "The engine is built for the CPU, because the GPU cannot run all of it: ", error.what(),
+        ". Choose a device (default_device_type, OPWRIGHT_DEVICE) to get this as an error");
+  }
+  BuildConfig on_cpu = config;
+  on_cpu.device = DeviceType::kCPU;
+  on_cpu.device_ordinal = -1;
+  on_cpu.timing_cache = nullptr;  // the GPU's
+  return compile_for(get_device(DeviceType::kCPU), network, on_cpu);
 }
 
 }  // namespace opwright

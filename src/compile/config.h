@@ -38,6 +38,9 @@ using ProgressCallback = std::function<bool(const std::string& phase, int done, 
 struct BuildConfig {
   DeviceType device = DeviceType::kCPU;
   int device_ordinal = -1;  ///< as for get_device()
+  /// Whether the CPU takes the place of a GPU that has no kernel for some layer: where nobody chose
+  /// the GPU.
+  bool may_fall_back = false;
   bool fp16 = false, bf16 = false, int8 = false, fp8 = false;
   std::vector<OptimizationProfile>
       profiles;  ///< empty: one profile of the network's constant shapes

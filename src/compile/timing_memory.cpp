@@ -36,24 +36,29 @@ bool grow(DeviceMemory& memory, const Device& device, size_t bytes) {
   return memory.grow(device, std::max(bytes, kLeastBytes) + 2 * kMargin);
 }
 
-void fill(const DeviceMemory& memory, DataType type) {
+void fill(const DeviceMemory& memory, const Device& device, DataType type) {
   const Blob source = pattern(type);
-  for (size_t at = 0; at < memory.size(); at += source.size())
-    std::memcpy(memory.data() + at, source.data(), std::min(source.size(), memory.size() - at));
+  size_t filled = std::min(source.size(), memory.size());
+  device.copy(memory.data(), source.data(), filled, nullptr);
+  while (filled < memory.size()) {
+    const size_t bytes = std::min(filled, memory.size() - filled);
+    device.copy(memory.data() + filled, memory.data(), bytes, nullptr);
+    filled += bytes;
+  }
 }
 
 }  // namespace
 
 void* TimingMemory::operand(int slot, DataType type, size_t bytes) {
   DeviceMemory& memory = operands_[{slot, static_cast<int>(type)}];
-  if (grow(memory, device_, bytes)) fill(memory, type);
+  if (grow(memory, device_, bytes)) fill(memory, device_, type);
   return memory.data() + kMargin;
 }
 
 void* TimingMemory::fresh_operand(int slot, DataType type, size_t bytes) {
   DeviceMemory& memory = operands_[{-1 - slot, static_cast<int>(type)}];
   grow(memory, device_, bytes);
-  fill(memory, type);
+  fill(memory, device_, type);
   return memory.data() + kMargin;
 }
 
@@ -61,6 +66,22 @@ void* TimingMemory::scratch(int slot, size_t bytes) {
   DeviceMemory& memory = scratch_[slot];
   grow(memory, device_, bytes);
   return memory.data() + kMargin;
+}
+
+const void* TimingMemory::constant(const Blob& elements) {
+  if (device_.is_host()) return elements.data();
+  auto& [kept, memory] = constants_[elements.data()];
+  if (grow(memory, device_, elements.size())) {
+    kept = elements;  // so that no other constant gets its address
+    device_.copy(memory.data() + kMargin, elements.data(), elements.size(), nullptr);
+  }
+  return memory.data() + kMargin;
+}
+
+const void* TimingMemory::elements(int slot, const Blob& elements) {
+  void* const memory = scratch(slot, elements.size());
+  device_.copy(memory, elements.data(), elements.size(), nullptr);
+  return memory;
 }
 
 }  // namespace opwright

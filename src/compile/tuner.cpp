@@ -1,7 +1,6 @@
 #include "compile/tuner.h"
 
 #include <algorithm>
-#include <cstring>
 #include <exception>
 #include <limits>
 #include <sstream>
@@ -9,14 +8,17 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "compile/tuning_report.h"
+#include "network/no_kernel.h"
 #include "operators/movement.h"
 #include "plugin/callback.h"
 
 namespace opwright {
 namespace {
 
-// Bytes per millisecond that a conversion moves where nothing is timed: what one core does.
+// Bytes per millisecond that a conversion moves where nothing is timed: what one core does, and a
+// GPU's memory.
 constexpr double kBytesPerMillisecond = 8e6;
+constexpr double kGpuBytesPerMillisecond = 1e9;
 // A sample of a short kernel is the median of so many runs that they take about this time.
 constexpr double kShortMilliseconds = 0.5;
 constexpr double kMaxIterations = 50;
@@ -48,6 +50,18 @@ std::string what(const std::exception_ptr& reason) {
     return error.what();
   } catch (...) {
     return "an exception of unknown type";
+  }
+}
+
+/// Throws anew, with the layer's name, what makes all that follows fail, too.
+void rethrow_lost_device(const std::exception_ptr& reason, const std::string& layer,
+                         const std::string& candidate) {
+  try {
+    std::rethrow_exception(reason);
+  } catch (const DeviceLostError& error) {
+    throw DeviceLostError(str("Layer '", layer, "', candidate ", candidate, ": ", error.what()));
+  } catch (...) {
+    return;
   }
 }
 
@@ -186,14 +200,12 @@ float Tuner::run(const GraphNode& node, const Operator& op, const NodePorts& por
       in.push_back(memory_.fresh_operand(static_cast<int>(i), port.type.dtype, port_bytes(port)));
     } else if (port.is_constant) {
       known.push_back(constants_.stored(value, port.type));
-      in.push_back(known.back().data());
+      in.push_back(memory_.constant(known.back()));
     } else if (reads_values(node, i)) {
       std::vector<int64_t> elements;
       for (const Expr& element : *value.info.values) elements.push_back(ranges_.opt(element));
-      const Blob values = dense_values(elements, port.type.dtype);
-      void* memory = memory_.scratch(-2 - static_cast<int>(i), values.size());
-      std::memcpy(memory, values.data(), values.size());
-      in.push_back(memory);
+      in.push_back(
+          memory_.elements(-2 - static_cast<int>(i), dense_values(elements, port.type.dtype)));
     } else {
       in.push_back(memory_.operand(static_cast<int>(i), port.type.dtype, port_bytes(port)));
     }
@@ -209,6 +221,7 @@ float Tuner::run(const GraphNode& node, const Operator& op, const NodePorts& por
   }
   void* workspace = memory_.scratch(-1, kernel->workspace_size());
   kernel->on_shape_change(in_shapes, out_shapes);
+  device_.synchronize(nullptr);
   ++timed_;
   auto sample = [&](int iterations) {
     if (config_.interrupt_check) config_.interrupt_check();
@@ -283,12 +296,16 @@ std::vector<Candidate> Tuner::candidates(const GraphNode& node, const NodePorts&
   });
   if (candidates.empty()) {
     std::string types, reason;
+    const bool is_host = device_.is_host();
+    const std::string device = is_host ? "the CPU" : str("the GPU (", device_.architecture(), ")");
     for (const PortDesc& port : ports.inputs)
       types += (types.empty() ? "" : ", ") + port_text(port);
     if (!dropped.empty())
       reason = str("; ", str(dropped[0].candidate), " cannot be: ", dropped[0].reason);
-    fail_with(ErrorCode::kUNSUPPORTED_STATE, "Layer '", node.name, "' (", node.op->kind(),
-              "): the device has no kernel for inputs of ", types, reason);
+    throw NoKernelError(ErrorCode::kUNSUPPORTED_STATE,
+                        str("Layer '", node.name, "' (", kind_of(*node.op), "): ", device,
+                            " has no kernel for inputs of ", types, reason,
+                            is_host ? "" : "; build the engine for the CPU"));
   }
   return candidates;
 }
@@ -303,10 +320,12 @@ TunedNode Tuner::tune(const GraphNode& node) {
     result.options.push_back({all[0], 0, nullptr});
     return result;
   }
-  if (config_.timing)
+  if (config_.timing) {
     time(node, ports, all, result);
-  else
+    memory_.release_constants();
+  } else {
     look_up(node, ports, all, result);
+  }
   // A line for each reason: of thousands of combinations most may fail for the same one.
   std::vector<std::pair<const DroppedCandidate*, int>> reasons;
   for (const DroppedCandidate& each : dropped) {
@@ -369,6 +388,7 @@ void Tuner::time(const GraphNode& node, const NodePorts& ports,
   auto drop = [&](const Candidate& candidate) {
     const std::exception_ptr reason = std::current_exception();
     if (is_interrupt(reason)) std::rethrow_exception(reason);
+    rethrow_lost_device(reason, node.name, label_of(candidate));
     if (!first_reason) first_reason = reason;
     const std::string text = what(reason), line = headline(text), label = label_of(candidate);
     config_.log.warning("Layer '", node.name, "': the candidate ", label, " is left out: ", text);
@@ -424,7 +444,7 @@ float Tuner::reformat_time(const GraphValue& value, PortType from, PortType to) 
     const Shape opt = ranges_.opt(value.info.dims);
     return static_cast<float>(
         (tensor_bytes(opt, from.dtype, from.format) + tensor_bytes(opt, to.dtype, to.format)) /
-        kBytesPerMillisecond);
+        (device_.is_host() ? kBytesPerMillisecond : kGpuBytesPerMillisecond));
   }
   if (config_.error_on_timing_cache_miss) check_cached(node, ports, candidate);
   try {

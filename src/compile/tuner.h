@@ -34,8 +34,8 @@ struct TunedNode {
   std::vector<Source> sources;             ///< of those in `considered`
 };
 
-/// Memory that timed kernels read and write: filled with seeded values that are harmless as data
-/// and as indices, and reused.
+/// Memory of the device that timed kernels read and write: filled with seeded values that are
+/// harmless as data and as indices, and reused.
 class TimingMemory {
  public:
   explicit TimingMemory(const Device& device) : device_(device) {}
@@ -46,11 +46,17 @@ class TimingMemory {
   /// that what one kernel left (infinities, denormal numbers) does not slow down another.
   void* fresh_operand(int slot, DataType type, size_t bytes);
   void* scratch(int slot, size_t bytes);
+  /// The elements of a constant; the same ones again at no cost until release_constants().
+  const void* constant(const Blob& elements);
+  void release_constants() { constants_.clear(); }
+  /// Elements that the kernel reads, in memory of their own.
+  const void* elements(int slot, const Blob& elements);
 
  private:
   const Device& device_;
   std::map<std::pair<int, int>, DeviceMemory> operands_;
   std::map<int, DeviceMemory> scratch_;
+  std::map<const void*, std::pair<Blob, DeviceMemory>> constants_;
 };
 
 /// Lists and times the candidates of nodes on the device, over one optimization profile.

@@ -9,6 +9,7 @@
 #include "backend/device.h"
 #include "base/error.h"
 #include "base/types.h"
+#include "network/no_kernel.h"
 #include "network/operator_registry.h"
 #include "plugin/compiled_kernels.h"
 #include "plugin/registration.h"
@@ -159,13 +160,13 @@ class QuickPlugin final : public Operator {
 
  private:
   void check_implementation(std::string_view layer, const Device* device) const {
-    if (mode_ == QuickMode::kCompiled) {
-      require(definition_->has_aot_impl(device_type(device)), "layer '", layer, "': plugin '",
-              id_of(*definition_), "' has no aot_impl function for the ", name_of(device));
-    } else {
-      require(definition_->has_impl(device_type(device)), "layer '", layer, "': plugin '",
-              id_of(*definition_), "' has no impl function for the ", name_of(device));
-    }
+    const bool is_compiled = mode_ == QuickMode::kCompiled;
+    const DeviceType type = device_type(device);
+    if (is_compiled ? definition_->has_aot_impl(type) : definition_->has_impl(type)) return;
+    throw NoKernelError(
+        ErrorCode::kINVALID_ARGUMENT,
+        str("layer '", layer, "': plugin '", id_of(*definition_), "' has no ",
+            is_compiled ? "aot_impl" : "impl", " function for the ", name_of(device)));
   }
 
   /// Of two outputs in one memory, only the one that is written last would be right.

@@ -185,12 +185,35 @@ void Context::settle_sizes() {
   const DeviceScope scope(*s.gpu);
   try {
     runner->settle_sizes();
+  } catch (const DeviceLostError& error) {
+    fail_lost(error);
   } catch (...) {
     s.current->shapes.forget_sizes();
     s.is_ready = false;
     throw;
   }
   s.current->shapes.set_sizes_known(true);
+}
+
+/// Adds who may have done it: kernels fail when they run, not when they are given to the queue.
+void Context::fail_lost(const DeviceLostError& error) const {
+  const std::string message = error.what();
+  const Runner* const runner = state_->current->runner.get();
+  if (runner == nullptr || message.starts_with("layer '")) throw error;
+  const std::string list = runner->suspects();
+  if (list.empty()) throw error;
+  // Once is enough, whoever catches it on the way.
+  if (message.find(list) != std::string::npos) throw error;
+  const bool is_one = list.find("), layer '") == std::string::npos;
+  throw DeviceLostError(
+      is_one ? str(list,
+                   ", the only plugin that ran in this context since it was last known to be "
+                   "well: ",
+                   message)
+             : str(message,
+                   ". Plugins that ran in this context since it was last known to be "
+                   "well: ",
+                   list, "; with debug_plugins the error names the one that failed"));
 }
 
 size_t Context::input_bytes(int input) const {
@@ -427,7 +450,11 @@ void Context::enqueue(Queue queue) {
         s.gpu->check_queue(queue);
         s.queue = queue;
       }
-      run(queue);
+      try {
+        run(queue);
+      } catch (const DeviceLostError& error) {
+        fail_lost(error);
+      }
     }
   }
   if (s.has_output_memory || s.callback) report_run();
@@ -459,6 +486,14 @@ void Context::run(Queue queue) {
   s.current->shapes.set_sizes_known(!runner.has_pending_sizes());
 }
 
-void Context::synchronize(Queue queue) { engine_->device().synchronize(queue); }
+void Context::synchronize(Queue queue) {
+  try {
+    engine_->device().synchronize(queue);
+  } catch (const DeviceLostError& error) {
+    fail_lost(error);
+  }
+  for (const auto& profile : state_->profiles)
+    if (profile != nullptr && profile->runner != nullptr) profile->runner->trust_all();
+}
 
 }  // namespace opwright

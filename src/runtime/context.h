@@ -103,6 +103,7 @@ class Context {
   void check_address(const PlanPort& port, const char* kind, const void* address,
                      size_t bytes) const;
   void settle_sizes();
+  [[noreturn]] void fail_lost(const DeviceLostError& error) const;
   size_t input_bytes(int input) const;
   void request_outputs();
   void report_run();

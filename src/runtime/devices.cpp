@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "backend/cpu/cpu_device.h"
+#include "backend/default_device.h"
 #include "backend/device.h"
 #include "backend/gpu_backend.h"
 #include "base/error.h"
@@ -62,9 +63,14 @@ const Device& get_device(DeviceType type, int ordinal) {
   }
 }
 
+bool is_default_device_chosen() {
+  const char* wanted = std::getenv("OPWRIGHT_DEVICE");
+  return wanted != nullptr && *wanted != '\0';
+}
+
 DeviceType default_device_type() {
   const char* wanted = std::getenv("OPWRIGHT_DEVICE");
-  if (wanted == nullptr || *wanted == '\0')
+  if (!is_default_device_chosen())
     return gpu_obstacle().empty() ? DeviceType::kGPU : DeviceType::kCPU;
   if (std::string_view(wanted) == "cpu") return DeviceType::kCPU;
   if (std::string_view(wanted) == "cuda") return DeviceType::kGPU;

@@ -84,13 +84,21 @@ std::span<const std::byte, kPatternBytes> pattern_of(DataType type, Use use) {
 void GuardedMemory::resize(size_t bytes) {
   memory_.grow(device_, bytes + 2 * kGuardBytes);
   size_ = bytes;
+  if (!device_.is_host()) image_.resize(bytes + 2 * kGuardBytes);
 }
 
-void GuardedMemory::fill(Use use) {
+void GuardedMemory::fill(Use use, Queue queue) {
   pattern_ = pattern_of(type_, use).data();
   const size_t end = size_ + 2 * kGuardBytes;
+  std::byte* const to = device_.is_host() ? memory_.data() : image_.data();
   for (size_t at = 0; at < end; at += kPatternBytes)
-    std::memcpy(memory_.data() + at, pattern_, std::min(kPatternBytes, end - at));
+    std::memcpy(to + at, pattern_, std::min(kPatternBytes, end - at));
+  if (!device_.is_host()) device_.copy(memory_.data(), image_.data(), end, queue);
+}
+
+void GuardedMemory::fetch(Queue queue) {
+  if (!device_.is_host())
+    device_.copy(image_.data(), memory_.data(), size_ + 2 * kGuardBytes, queue);
 }
 
 /// Between `begin` and `end`, counted from the memory's base.
@@ -98,7 +106,7 @@ std::optional<GuardedMemory::Damage> GuardedMemory::damage(size_t begin, size_t 
                                                            size_t unit) const {
   std::optional<Damage> found;
   const auto is_untouched = [&](size_t at, size_t bytes) {
-    return std::memcmp(memory_.data() + at, pattern_ + at % kPatternBytes, bytes) == 0;
+    return std::memcmp(base() + at, pattern_ + at % kPatternBytes, bytes) == 0;
   };
   for (size_t next = begin; begin < end; begin = next) {
     next = std::min(end, (begin / kPatternBytes + 1) * kPatternBytes);

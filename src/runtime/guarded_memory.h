@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "backend/device.h"
 #include "backend/memory.h"
@@ -20,7 +21,7 @@ enum class Use {
 inline constexpr size_t kPatternBytes = 4096;
 std::span<const std::byte, kPatternBytes> pattern_of(DataType type, Use use);
 
-/// Memory of the CPU that shows what was written beside it.
+/// Memory of a device that shows what was written beside it.
 class GuardedMemory {
  public:
   /// How far beside it a write is seen.
@@ -31,10 +32,14 @@ class GuardedMemory {
   /// Throws Error when there is no memory.
   void resize(size_t bytes);
   size_t size() const { return size_; }
-  /// 64-byte aligned, never null after resize().
+  /// The device's address: 64-byte aligned, never null after resize().
   std::byte* data() const { return memory_.data() + kGuardBytes; }
   /// Writes the pattern to all of it and to the guards; data()[i] gets pattern[i % kPatternBytes].
-  void fill(Use use);
+  void fill(Use use, Queue queue);
+  /// Lets host() and damage...() see what the device has written, once the queue has done it.
+  void fetch(Queue queue);
+  /// What lies at data(), for the host to read.
+  const std::byte* host() const { return base() + kGuardBytes; }
 
   struct Damage {
     ptrdiff_t first = 0;  ///< byte, counted from data()
@@ -47,11 +52,13 @@ class GuardedMemory {
 
  private:
   std::optional<Damage> damage(size_t begin, size_t end, size_t unit) const;
+  const std::byte* base() const { return device_.is_host() ? memory_.data() : image_.data(); }
 
   const Device& device_;
   const DataType type_;
   const std::byte* pattern_ = nullptr;  ///< of the last fill()
   DeviceMemory memory_;
+  std::vector<std::byte> image_;  ///< of a device whose memory the host does not read
   size_t size_ = 0;
 };
 

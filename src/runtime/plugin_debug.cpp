@@ -18,21 +18,21 @@ class DebuggedPlugin final : public Kernel {
  public:
   DebuggedPlugin(std::unique_ptr<Kernel> plugin, const DebuggedStep& at)
       : plugin_(std::move(plugin)),
+        device_(at.engine.device()),
         plan_(at.engine.plan()),
         schedule_(plan_.schedules[at.profile]),
         step_(schedule_.steps[at.step]),
         op_(*at.engine.op(at.profile, at.step)),
         shapes_(at.shapes),
         log_(at.engine.log()),
-        workspace_(at.engine.device(), DataType::kFLOAT),
+        workspace_(device_, DataType::kFLOAT),
         values_(plan_.expressions.size()) {
     workspace_.resize(plugin_->workspace_size());
-    const Device& device = at.engine.device();
     for (size_t i = 0; i < step_.inputs.size(); ++i)
-      inputs_.push_back(make_port("input", i, step_.inputs[i], step_.candidate.inputs[i], device));
+      inputs_.push_back(make_port("input", i, step_.inputs[i], step_.candidate.inputs[i]));
     for (size_t i = 0; i < step_.outputs.size(); ++i) {
       Port& port = outputs_.emplace_back(
-          make_port("output", i, step_.outputs[i], step_.candidate.outputs[i], device));
+          make_port("output", i, step_.outputs[i], step_.candidate.outputs[i]));
       for (const int32_t dim : schedule_.tensors[step_.outputs[i]].dims)
         port.is_data_dependent |= shapes_.known()[dim] >= at.step;
     }
@@ -44,6 +44,7 @@ class DebuggedPlugin final : public Kernel {
   size_t workspace_size() const override { return 0; }
   ExecutionDomain* domain() const override { return plugin_->domain(); }
   std::string description() const override { return plugin_->description(); }
+  std::string capture_obstacle() const override { return "its calls are checked (debug_plugins)"; }
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
     for (size_t i = 0; i < inputs_.size(); ++i) set_shape(inputs_[i], inputs[i]);
@@ -53,16 +54,19 @@ class DebuggedPlugin final : public Kernel {
 
   void enqueue(void const* const* inputs, void* const* outputs, void*, Queue queue) override {
     ++calls_;
-    place(inputs, outputs);
+    if (device_.is_capturing(queue))
+      fail_call("its calls are checked, which cannot be captured; turn debug_plugins off");
+    place(inputs, outputs, queue);
     plugin_->enqueue(input_pointers_.data(), output_pointers_.data(), workspace_.data(), queue);
+    fetch(queue);
     check_guards();
-    check_inputs(inputs);
+    check_inputs();
     check_sizes();
     for (const Port& port : outputs_) check_written(port);
-    check_finite(inputs);
+    check_finite();
     for (size_t i = 0; i < outputs_.size(); ++i) {
       const size_t bytes = bytes_in_memory(outputs_[i].view());
-      if (bytes > 0) std::memcpy(outputs[i], outputs_[i].view().data, bytes);
+      if (bytes > 0) device_.copy(outputs[i], outputs_[i].used->data(), bytes, queue);
     }
   }
 
@@ -75,18 +79,19 @@ class DebuggedPlugin final : public Kernel {
     Shape written;                          ///< with those that it wrote
     bool is_data_dependent = false;
     // In a call:
-    const GuardedMemory* used = nullptr;  ///< of an output: `memory`, or an input's
-    bool is_aliased = false;              ///< an output and an input share it
-    TensorView view() const { return {used->data(), type, written}; }
+    GuardedMemory* used = nullptr;      ///< of an output: `memory`, or an input's
+    bool is_aliased = false;            ///< an output and an input share it
+    const std::byte* before = nullptr;  ///< of an input: its elements, for the host; null: absent
+    std::vector<std::byte> copy;        ///< of them, where the host does not read the device's
+    TensorView view() const { return {used->host(), type, written}; }
   };
 
-  Port make_port(const char* kind, size_t index, int32_t tensor, PortType type,
-                 const Device& device) const {
+  Port make_port(const char* kind, size_t index, int32_t tensor, PortType type) const {
     Port port;
     port.type = type;
     if (tensor < 0) return port;
     port.text = str(kind, ' ', index, " ('", schedule_.tensors[tensor].name, "': ");
-    port.memory = std::make_unique<GuardedMemory>(device, type.dtype);
+    port.memory = std::make_unique<GuardedMemory>(device_, type.dtype);
     return port;
   }
 
@@ -100,7 +105,7 @@ class DebuggedPlugin final : public Kernel {
   }
 
   /// The output that is computed in the memory of an input gets that of the input's copy.
-  void place(void const* const* inputs, void* const* outputs) {
+  void place(void const* const* inputs, void* const* outputs, Queue queue) {
     for (Port& port : inputs_) port.is_aliased = false;
     for (size_t o = 0; o < outputs_.size(); ++o) {
       Port& port = outputs_[o];
@@ -113,19 +118,41 @@ class DebuggedPlugin final : public Kernel {
         port.used = inputs_[i].memory.get();
         inputs_[i].is_aliased = port.is_aliased = true;
       }
-      if (!port.is_aliased) port.memory->fill(Use::kWritten);
+      if (!port.is_aliased) port.memory->fill(Use::kWritten, queue);
       output_pointers_[o] = port.used->data();
     }
     for (size_t i = 0; i < inputs_.size(); ++i) {
       input_pointers_[i] = nullptr;
-      if (inputs[i] == nullptr) continue;
       Port& port = inputs_[i];
+      port.before = static_cast<const std::byte*>(inputs[i]);
+      if (inputs[i] == nullptr) continue;
+      const size_t bytes = port.memory->size();
       port.used = port.memory.get();
-      port.memory->fill(port.is_aliased ? Use::kInPlace : Use::kRead);
-      std::memcpy(port.memory->data(), inputs[i], port.memory->size());
+      port.memory->fill(port.is_aliased ? Use::kInPlace : Use::kRead, queue);
+      if (bytes > 0) device_.copy(port.memory->data(), inputs[i], bytes, queue);
       input_pointers_[i] = port.memory->data();
+      if (device_.is_host()) continue;
+      port.copy.resize(bytes);
+      if (bytes > 0) device_.copy(port.copy.data(), inputs[i], bytes, queue);
+      port.before = port.copy.data();
     }
-    workspace_.fill(Use::kRead);
+    workspace_.fill(Use::kRead, queue);
+  }
+
+  /// Lets the host see what the plugin wrote. What it did to the device itself is its error.
+  void fetch(Queue queue) {
+    if (device_.is_host()) return;
+    try {
+      device_.synchronize(queue);
+    } catch (const DeviceLostError& error) {
+      throw DeviceLostError(who() + error.what());
+    } catch (const Error& error) {
+      fail_call(error.what());
+    }
+    for (Port& port : outputs_) port.used->fetch(queue);
+    for (size_t i = 0; i < inputs_.size(); ++i)
+      if (input_pointers_[i] != nullptr && !inputs_[i].is_aliased) inputs_[i].used->fetch(queue);
+    workspace_.fetch(queue);
   }
 
   void check_guards() const {
@@ -148,24 +175,24 @@ class DebuggedPlugin final : public Kernel {
                   " on; let getWorkspaceSize() return as much as is used");
       const int64_t element = floor_div(8 * damage->first, bits(port->type.dtype));
       fail_call(damage->bytes, " bytes", where, describe(*port), " were written, from element ",
-                element, " on, where ", value_at(memory.data(), port->type.dtype, element),
+                element, " on, where ", value_at(memory.host(), port->type.dtype, element),
                 " stands now; the bounds of the plugin's loops do not fit this shape");
     }
   }
 
   static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
 
-  void check_inputs(void const* const* inputs) const {
+  void check_inputs() const {
     for (size_t i = 0; i < inputs_.size(); ++i) {
       const Port& port = inputs_[i];
       if (input_pointers_[i] == nullptr || port.is_aliased) continue;
-      const auto* before = static_cast<const std::byte*>(inputs[i]);
+      const std::byte* const before = port.before;
       const Found found = find_different(port.view(), before);
       if (found.count == 0) continue;
       const DataType type = port.type.dtype;
       fail_call(describe(port), " was changed in ", count(port, found), ", the first at ",
                 position(port.view(), found.first), " from ", value_at(before, type, found.first),
-                " to ", value_at(port.used->data(), type, found.first),
+                " to ", value_at(port.used->host(), type, found.first),
                 "; write to outputs only, or alias an output to this input");
     }
   }
@@ -179,7 +206,7 @@ class DebuggedPlugin final : public Kernel {
       const Port& port = outputs_[i];
       check_written(port);
       const int64_t upper = shapes_.values()[plan_.size_bounds[symbol].second];
-      convert(port.used->data(), port.type.dtype, &symbols_[symbol], DataType::kINT64, 1);
+      convert(port.used->host(), port.type.dtype, &symbols_[symbol], DataType::kINT64, 1);
       if (symbols_[symbol] < 0 || symbols_[symbol] > upper)
         fail_call("the size tensor, ", describe(port), ", was written as ", symbols_[symbol],
                   ", which is not between 0 and its upper bound ", upper);
@@ -208,21 +235,20 @@ class DebuggedPlugin final : public Kernel {
         "; write every element, and read none before that");
   }
 
-  void check_finite(void const* const* inputs) {
+  void check_finite() {
     if (has_warned_) return;
     for (const Port& port : outputs_) {
       const Found found = find_non_finite(port.view());
       if (found.count == 0) continue;
-      for (size_t i = 0; i < inputs_.size(); ++i) {
-        const auto* before = static_cast<const std::byte*>(inputs[i]);
-        if (before != nullptr &&
-            find_non_finite({before, inputs_[i].type, inputs_[i].shape}).count > 0)
+      for (const Port& input : inputs_) {
+        if (input.before != nullptr &&
+            find_non_finite({input.before, input.type, input.shape}).count > 0)
           return;
       }
       has_warned_ = true;
       log_.warning(who(), describe(port), " has NaN or infinity in ", count(port, found),
                    ", although all inputs are finite: ",
-                   value_at(port.used->data(), port.type.dtype, found.first), " at ",
+                   value_at(port.used->host(), port.type.dtype, found.first), " at ",
                    position(port.view(), found.first),
                    ", the first; this layer is not reported again");
       return;
@@ -254,6 +280,7 @@ class DebuggedPlugin final : public Kernel {
   }
 
   const std::unique_ptr<Kernel> plugin_;
+  const Device& device_;
   const Plan& plan_;
   const Schedule& schedule_;
   const PlanStep& step_;
@@ -276,10 +303,6 @@ bool is_plugin(const Operator& op) {
 }
 
 std::unique_ptr<Kernel> debug_plugin(std::unique_ptr<Kernel> plugin, const DebuggedStep& step) {
-  if (step.engine.device().type() != DeviceType::kCPU)
-    fail_with(ErrorCode::kUNSUPPORTED_STATE,
-              "plugins are debugged on the CPU only; load the engine with debug_plugins off, or "
-              "build it for the CPU");
   return std::make_unique<DebuggedPlugin>(std::move(plugin), step);
 }
 

@@ -25,7 +25,8 @@ bool is_plugin(const Operator& op);
 /// - left elements of an output unwritten,
 /// - wrote a size tensor outside of 0 to its upper bound.
 /// The first NaN or infinity that a layer makes of finite inputs is a warning, because some
-/// operators mean it. Throws Error for devices other than the CPU.
+/// operators mean it. On a GPU each call is waited for, so that an error names the plugin that made
+/// it.
 std::unique_ptr<Kernel> debug_plugin(std::unique_ptr<Kernel> plugin, const DebuggedStep& step);
 
 }  // namespace opwright

@@ -39,6 +39,8 @@ namespace {
 /// Throws `error` anew with the layer's name, unless it names one already.
 [[noreturn]] void rethrow(const Error& error, const Engine& engine, int profile, int step) {
   const std::string message = error.what();
+  // What broke the device ran before, so the step has nothing to do with it.
+  if (const auto* lost = dynamic_cast<const DeviceLostError*>(&error)) throw *lost;
   const std::string name = "'" + engine.plan().schedules[profile].steps[step].name + "'";
   if (message.starts_with("layer '") || message.find(name) != std::string::npos)
     throw Error(error.code(), message);
@@ -448,6 +450,8 @@ void Runner::settle(const SizeGroup* last) {
     SizeGroup& group = *pending_[next_pending_];
     try {
       group.copied->synchronize();
+      suspects_.earlier_runs = false;
+      suspects_.first = static_cast<uint32_t>(group.step + 1);
       resolve(group);
     } catch (const Error& error) {
       abandon_sizes();
@@ -498,6 +502,8 @@ void Runner::run_steps(void* workspace, Queue queue, Clock& clock) {
   uint32_t current = 0;
   pending_.clear();
   next_pending_ = 0;
+  suspects_ = {suspects_.earlier_runs || suspects_.first < suspects_.last, 0,
+               static_cast<uint32_t>(steps_.size())};
   try {
     if (host_values_.has_changed()) [[unlikely]]
       host_values_.upload(queue);
@@ -523,14 +529,28 @@ void Runner::run_steps(void* workspace, Queue queue, Clock& clock) {
       }
     }
   } catch (const Error& error) {
+    suspects_.last = std::min(suspects_.last, current + 1);
     abandon_sizes();
     rethrow(error, engine_, profile_, static_cast<int>(current));
   } catch (...) {
+    suspects_.last = std::min(suspects_.last, current + 1);
     abandon_sizes();
     throw;
   }
   leave();
   copy_outputs(queue);
+}
+
+std::string Runner::suspects() const {
+  std::string list;
+  for (uint32_t step = 0; step < steps_.size(); ++step) {
+    const bool is_suspect =
+        suspects_.earlier_runs || (step >= suspects_.first && step < suspects_.last);
+    const int number = static_cast<int>(step);
+    if (is_suspect && is_plugin(*engine_.op(profile_, number)))
+      list += (list.empty() ? "" : ", ") + engine_.describe_step(profile_, number);
+  }
+  return list;
 }
 
 void Runner::copy_outputs(Queue queue) {

@@ -49,6 +49,12 @@ class Runner {
   /// Waits for them. An Error names the layer that wrote what is wrong.
   void settle_sizes() { settle(nullptr); }
 
+  /// After the queue was waited for and all was well.
+  void trust_all() { suspects_ = {}; }
+  /// The plugins of which nobody knows yet whether their work went well, as a list in words; empty:
+  /// none.
+  std::string suspects() const;
+
  private:
   struct Step {
     Kernel* kernel = nullptr;
@@ -77,6 +83,12 @@ class Runner {
     uint32_t from = 0, to = 0;  ///< slots
     int32_t tensor = 0;
     size_t bytes = 0;
+  };
+
+  /// Steps whose work may still fail.
+  struct Suspects {
+    bool earlier_runs = false;
+    uint32_t first = 0, last = 0;  ///< of the last run
   };
 
   void enter(int step) { current_.store(step, std::memory_order_relaxed); }
@@ -129,6 +141,7 @@ class Runner {
   std::vector<Copy> copies_;
   SizeGroup* copies_need_ = nullptr;
   std::vector<std::unique_ptr<Event>> events_;  ///< of timed runs
+  Suspects suspects_;
 };
 
 }  // namespace opwright

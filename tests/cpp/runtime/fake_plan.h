@@ -32,6 +32,7 @@ struct FakeRun {
   const std::vector<Shape>& input_shapes;
   const std::vector<Shape>& output_shapes;
   void* workspace;
+  Queue queue;
   template <class T>
   const T* in(int i) const {
     return static_cast<const T*>(inputs[i]);
@@ -63,9 +64,10 @@ class FakeKernel final : public Kernel {
     outputs_.assign(outputs.begin(), outputs.end());
     calls_.shapes.emplace_back(inputs_, outputs_);
   }
-  void enqueue(void const* const* inputs, void* const* outputs, void* workspace, Queue) override {
+  void enqueue(void const* const* inputs, void* const* outputs, void* workspace,
+               Queue queue) override {
     ++calls_.runs;
-    kind_.run({inputs, outputs, inputs_, outputs_, workspace});
+    kind_.run({inputs, outputs, inputs_, outputs_, workspace, queue});
   }
   ExecutionDomain* domain() const override { return kind_.domain; }
 
@@ -105,12 +107,12 @@ inline constexpr PortType kInt32{DataType::kINT32, TensorFormat::kLINEAR};
 /// Makes plans of one profile by hand.
 class FakePlan {
  public:
-  FakePlan() {
+  explicit FakePlan(const Device& device = get_device(DeviceType::kCPU)) {
     plan_.name = "fake";
     plan_.builder = "a test";
-    plan_.architecture = get_device(DeviceType::kCPU).architecture();
-    plan_.device_identity = get_device(DeviceType::kCPU).identity();
-    plan_.device_type = DeviceType::kCPU;
+    plan_.architecture = device.architecture();
+    plan_.device_identity = device.identity();
+    plan_.device_type = device.type();
     plan_.schedules.resize(1);
   }
 
@@ -202,9 +204,9 @@ class FakePlan {
     validate(plan_);
     return plan_;
   }
-  std::unique_ptr<Context> context() {
+  std::unique_ptr<Context> context(const LoadOptions& options = {}) {
     fake_calls().clear();
-    return std::make_unique<Context>(Engine::load(finish(), {}));
+    return std::make_unique<Context>(Engine::load(finish(), options));
   }
 
  private:

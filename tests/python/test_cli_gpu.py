@@ -1,0 +1,124 @@
+"""The native program with engines for a GPU."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import emulated_gpu
+from small_models import convolution, model
+
+pytestmark = emulated_gpu.required
+
+X = np.random.default_rng(1).normal(size=(4, 8)).astype(np.float32)
+W = np.linspace(-1, 1, 8, dtype=np.float32)
+
+
+def pointwise() -> onnx.ModelProto:
+    """y = relu(x * 2 + w), t is y transposed."""
+    nodes = [
+        helper.make_node("Mul", ["x", "two"], ["d"], name="mul"),
+        helper.make_node("Add", ["d", "w"], ["a"], name="add"),
+        helper.make_node("Relu", ["a"], ["y"], name="relu"),
+        helper.make_node("Transpose", ["y"], ["t"], name="turn", perm=[1, 0]),
+    ]
+    return model(
+        nodes,
+        [("x", TensorProto.FLOAT, ["n", 8])],
+        [("y", TensorProto.FLOAT, ["n", 8]), ("t", TensorProto.FLOAT, [8, "n"])],
+        {"two": np.array([2], np.float32), "w": W},
+    )
+
+
+def expected(x: np.ndarray) -> np.ndarray:
+    return np.maximum(x * 2 + W, 0)
+
+
+@pytest.fixture(scope="module")
+def folder(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Has an engine for the GPU and an input."""
+    folder = tmp_path_factory.mktemp("cli_gpu")
+    onnx.save(pointwise(), folder / "m.onnx")
+    onnx.save(convolution(), folder / "conv.onnx")
+    np.save(folder / "x.npy", X)
+    arguments = ["m.onnx", "-o", "m.engine", "--device", "cuda", "--shapes", "x:1x8,4x8,8x8"]
+    done = run(program, folder, "build", *arguments)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def run(program: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [program, *arguments], cwd=folder, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_runs_on_the_gpu(program: Path, folder: Path) -> None:
+    outputs = ["--output", "y=y.npy", "--output", "t=t.npy"]
+    done = run(program, folder, "run", "m.engine", "--input", "x=x.npy", *outputs)
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_allclose(np.load(folder / "y.npy"), expected(X), rtol=1e-6)
+    np.testing.assert_array_equal(np.load(folder / "t.npy"), np.load(folder / "y.npy").T)
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:0"])
+def test_takes_the_gpu_that_is_asked_for(program: Path, folder: Path, device: str) -> None:
+    arguments = ["run", "m.engine", "--input", "x=x.npy", "--device", device]
+    assert run(program, folder, *arguments).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "device, message",
+    [
+        ("cpu", "an engine for GPUs, not for cpu; build it with --device cpu"),
+        ("cuda:7", "7"),
+        ("gpu", "expected cpu, cuda or cuda:1"),
+        ("cuda:", "expected cpu, cuda or cuda:1"),
+    ],
+)
+def test_says_what_is_wrong_with_a_device(
+    program: Path, folder: Path, device: str, message: str
+) -> None:
+    done = run(program, folder, "run", "m.engine", "--input", "x=x.npy", "--device", device)
+    assert 0 < done.returncode < 128
+    assert message in done.stderr
+
+
+def test_times_host_and_device(program: Path, folder: Path) -> None:
+    arguments = ["--iterations", "5", "--json", "--profile", "--input", "x=x.npy"]
+    done = run(program, folder, "bench", "m.engine", *arguments)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    assert figures["runs"] == 5
+    assert 0 < figures["host_ms"] <= figures["median_ms"] * 1.5
+    assert figures["device_ms"] >= 0
+    assert len(figures["layers"]) >= 1
+    text = run(program, folder, "bench", "m.engine", "--iterations", "3").stdout
+    assert "host " in text and "device " in text
+
+
+def test_an_engine_for_the_cpu_has_no_times_of_a_device(program: Path, folder: Path) -> None:
+    arguments = ["m.onnx", "-o", "cpu.engine", "--device", "cpu", "--shapes", "x:4x8"]
+    assert run(program, folder, "build", *arguments).returncode == 0
+    done = run(program, folder, "bench", "cpu.engine", "--iterations", "3", "--json")
+    assert "device_ms" not in json.loads(done.stdout)
+
+
+def test_builds_for_the_cpu_only_where_nobody_chose(
+    program: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["build", "conv.onnx", "-o", "conv.engine"]
+    done = run(program, folder, *arguments, "--device", "cuda")
+    assert 0 < done.returncode < 128
+    assert "conv" in done.stderr and "the GPU (sm_" in done.stderr
+    monkeypatch.delenv("OPWRIGHT_DEVICE")
+    done = run(program, folder, *arguments)
+    assert done.returncode == 0, done.stderr
+    assert "built for the CPU" in done.stderr and "conv" in done.stderr
+    assert run(program, folder, "bench", "conv.engine", "--iterations", "2").returncode == 0
