@@ -8,8 +8,8 @@
 namespace opwright::testing {
 namespace {
 
-Values run(const FillParams& params, const Shape& shape,
-           const std::vector<TestInput>& inputs = {}) {
+Values run(FillParams params, const Shape& shape, const std::vector<TestInput>& inputs = {}) {
+  params.shape.assign(shape.begin(), shape.end());
   const std::vector<TestOutput> outputs = {{shape, params.to_type}};
   const Fill op(params);
   return run_kernel(op, candidates_of(op, inputs, outputs).at(0), inputs, outputs)[0];

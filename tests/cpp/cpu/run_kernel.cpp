@@ -153,11 +153,15 @@ std::vector<PortDesc> describe(std::span<const TestOutput> outputs) {
 
 std::vector<Candidate> candidates_of(const Operator& op, std::span<const TestInput> inputs,
                                      std::span<const TestOutput> outputs, QueryOptions options) {
-  const std::vector<PortDesc> input_ports = describe(inputs), output_ports = describe(outputs);
+  return candidates_of(op, describe(inputs), describe(outputs), options);
+}
+
+std::vector<Candidate> candidates_of(const Operator& op, std::span<const PortDesc> inputs,
+                                     std::span<const PortDesc> outputs, QueryOptions options) {
   CandidateQuery query;
   query.layer = "test";
-  query.inputs = input_ports;
-  query.outputs = output_ports;
+  query.inputs = inputs;
+  query.outputs = outputs;
   query.device = &test_device();
   query.fp16 = options.fp16, query.bf16 = options.bf16;
   query.strongly_typed = options.strongly_typed;
@@ -210,6 +214,9 @@ TestKernel::TestKernel(const Operator& op, const Candidate& candidate,
   specialized_ = op.specialize(args);
   kernel_ = (specialized_ ? *specialized_ : op).make_kernel(args);
   workspace_size_ = kernel_->workspace_size();
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i].present && op.is_shape_input(static_cast<int>(i)))
+      shape_inputs_.push_back(static_cast<int>(i));
   for (const PackedInput& input : packed) packed_inputs_.push_back(input.input);
   if (packed.empty())
     for (const PackedInput& input : kernel_->packed()) packed_inputs_.push_back(input.input);
@@ -247,6 +254,11 @@ std::vector<Values> TestKernel::run(std::span<const TestInput> inputs,
   if (in_place >= 0) output_pointers[0] = input_buffers[in_place]->data();
 
   GuardedBuffer workspace(workspace_size_, 0);
+  for (const int input : shape_inputs_) {
+    const std::vector<double>& values = inputs[static_cast<size_t>(input)].values.data;
+    const std::vector<int64_t> elements(values.begin(), values.end());
+    kernel_->on_values_change(input, elements);
+  }
   kernel_->on_shape_change(input_shapes, output_shapes);
   kernel_->enqueue(input_pointers.data(), output_pointers.data(), workspace.data(), nullptr);
 

@@ -71,6 +71,8 @@ struct QueryOptions {
 std::vector<Candidate> candidates_of(const Operator& op, std::span<const TestInput> inputs,
                                      std::span<const TestOutput> outputs,
                                      QueryOptions options = {});
+std::vector<Candidate> candidates_of(const Operator& op, std::span<const PortDesc> inputs,
+                                     std::span<const PortDesc> outputs, QueryOptions options = {});
 
 /// A kernel made for a candidate, with what it needs kept alive.
 class TestKernel {
@@ -96,7 +98,7 @@ class TestKernel {
 
  private:
   Candidate candidate_;
-  std::vector<int> packed_inputs_;
+  std::vector<int> packed_inputs_, shape_inputs_;
   size_t workspace_size_ = 0;
   std::vector<std::vector<unsigned char>> written_;
   OperatorPtr specialized_;
