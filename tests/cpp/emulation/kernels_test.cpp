@@ -184,6 +184,40 @@ template <typename T, int N> __global__ void fill(T* out, T value) {
   EXPECT_EQ(download<double>(out, 4), (std::vector<double>{2.5, 2.5, 2.5, 0}));
 }
 
+TEST_F(Kernels, AreFoundInNamespaces) {
+  Compiled compiled = compile(R"(
+namespace outer { namespace { __device__ int one() { return 1; } }
+namespace inner { struct S { int x; };
+__global__ void fill(int* out) { out[0] = S{one()}.x; } } })",
+                              {}, "outer::inner::fill");
+  ASSERT_EQ(compiled.result, 0) << compiled.log;
+  EXPECT_EQ(compiled.lowered, "_ZN5outer5inner4fillEPi");
+  CUdeviceptr out = upload(std::vector<int>(1));
+  ASSERT_EQ(launch(load_image(compiled.image, compiled.lowered.c_str()), 1, 1, 0, out),
+            CUDA_SUCCESS);
+  ASSERT_EQ(synchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(download<int>(out, 1), std::vector<int>{1});
+}
+
+TEST_F(Kernels, IncludeShortFloatsAndNothingOfTheHost) {
+  CUfunction add = load(R"(
+#include <cuda_fp16.h>
+#include "cuda_bf16.h"
+extern "C" __global__ void add(__half* a, __nv_bfloat16* b) {
+  a[0] = __hadd(a[0], a[1]);
+  b[0] = b[0] * b[1];
+})",
+                        "add");
+  // 1.5 + 0.25 and 3 * -0.5.
+  CUdeviceptr a = upload(std::vector<unsigned short>{0x3e00, 0x3400});
+  CUdeviceptr b = upload(std::vector<unsigned short>{0x4040, 0xbf00});
+  ASSERT_EQ(launch(add, 1, 1, 0, a, b), CUDA_SUCCESS);
+  ASSERT_EQ(synchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(download<unsigned short>(a, 1)[0], 0x3f00);
+  EXPECT_EQ(download<unsigned short>(b, 1)[0], 0xbfc0);
+  EXPECT_EQ(compile("#include <cstdint>\n").result, 6);
+}
+
 TEST_F(Kernels, CompileErrorsComeWithTheLog) {
   Compiled compiled = compile("\nextern \"C\" __global__ void broken() { undeclared = 1; }");
   EXPECT_EQ(compiled.result, 6);

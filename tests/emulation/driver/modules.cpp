@@ -136,7 +136,8 @@ CUresult load_module(const void* data, Module** module) {
     Function function;
     function.module = made.get();
     function.entry = &table->entries[i];
-    function.name = symbol.dli_sname ? symbol.dli_sname : table->entries[i].name;
+    function.name =
+        symbol.dli_saddr == table->entries[i].function ? symbol.dli_sname : table->entries[i].name;
     made->functions.push_back(function);
     Function* kept = &made->functions.back();
     functions()[kept] = kept;

@@ -26,6 +26,24 @@ constexpr char kPrelude[] =
 constexpr char kTable[] =
 #include "nvrtc/table.inc"
     ;
+/// CUDA's headers that there are here, under the names by which sources include them.
+struct OwnHeader {
+  const char *name, *content;
+};
+constexpr OwnHeader kOwnHeaders[] = {
+    {
+        "opwright_short_floats.h",
+#include "nvrtc/short_floats.inc"
+    },
+    {
+        "cuda_fp16.h",
+#include "nvrtc/fp16.inc"
+    },
+    {
+        "cuda_bf16.h",
+#include "nvrtc/bf16.inc"
+    },
+};
 constexpr char kSourceBegins[] = "struct opwright_source_begins;\n";
 
 std::string read_file(const fs::path& path) {
@@ -93,15 +111,24 @@ class WorkFolder {
   fs::path path_;
 };
 
+/// Whether the source includes a file that is neither ours nor in the request.
+bool includes_files(const Request& request) {
+  std::istringstream lines(request.source);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("#include") == std::string::npos) continue;
+    bool known = false;
+    for (const OwnHeader& own : kOwnHeaders) known |= line.find(own.name) != std::string::npos;
+    if (!known) return true;
+  }
+  return false;
+}
+
 /// Where the compilation of this request is kept; empty where its headers lie outside of it.
 fs::path kept_file(const Request& request) {
+  if (includes_files(request)) return {};
   std::string key = std::string(kPrelude) + kTable + request.source + '\0' + request.name;
-  for (const std::string& option : request.options) {
-    if (option.compare(0, 2, "-I") == 0 && request.source.find("#include") != std::string::npos) {
-      return {};
-    }
-    key += '\0' + option;
-  }
+  for (const OwnHeader& own : kOwnHeaders) key += own.content;
+  for (const std::string& option : request.options) key += '\0' + option;
   for (const Header& header : request.headers) key += '\0' + header.name + '\0' + header.content;
   for (const std::string& expression : request.expressions) key += '\0' + expression;
   key += std::to_string(request.architecture);
@@ -158,15 +185,16 @@ CompiledLibrary compile(const Request& request) {
   fs::path source = folder.path() / "source.cu", whole = folder.path() / "whole.ii",
            translated = folder.path() / "translated.cpp", library = folder.path() / "library.so",
            log = folder.path() / "log";
-  for (const Header& header : request.headers) {
-    write_file(folder.path() / "include" / header.name, header.content);
-  }
+  fs::path include = folder.path() / "include";
+  for (const OwnHeader& own : kOwnHeaders) write_file(include / own.name, own.content);
+  for (const Header& header : request.headers) write_file(include / header.name, header.content);
   std::string architecture = std::to_string(request.architecture);
   write_file(source, "#define __CUDA_ARCH__ " + architecture + "0\n" + kPrelude + kSourceBegins +
                          "#line 1 \"" + request.name + "\"\n" + request.source + "\n");
-  std::vector<std::string> preprocess = {"g++", "-x", "c++", "-E", "-undef", "-w"};
+  std::vector<std::string> preprocess = {"g++", "-x",        "c++", "-E",   "-undef",
+                                         "-w",  "-nostdinc", "-I",  include};
   for (const std::string& option : language(request)) preprocess.push_back(option);
-  preprocess.insert(preprocess.end(), {"-I", folder.path() / "include", source, "-o", whole});
+  preprocess.insert(preprocess.end(), {source, "-o", whole});
   bool done = run(preprocess, log);
   if (done) {
     write_file(translated, program(request, read_file(whole)));

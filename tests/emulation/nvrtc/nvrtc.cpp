@@ -199,7 +199,8 @@ bool make_images(Program& program, const std::string& bytes) {
   for (int i = 0; i < table.count; ++i) {
     Dl_info symbol = {};
     dladdr(table.entries[i].function, &symbol);
-    names.push_back(symbol.dli_sname ? symbol.dli_sname : table.entries[i].name);
+    names.push_back(symbol.dli_saddr == table.entries[i].function ? symbol.dli_sname
+                                                                  : table.entries[i].name);
     program.lowered[table.entries[i].name] = names.back();
   }
   int architecture = program.request.architecture;

@@ -180,6 +180,31 @@ bool is_template(const std::string& source, size_t at) {
   return found < at;
 }
 
+/// The namespaces around a position, as a prefix of names.
+std::string scope_at(const std::string& source, size_t at) {
+  static const std::regex opener(R"(namespace\s+([\w:]+)\s*$)");
+  std::vector<std::string> scopes;
+  for (size_t i = 0, last = 0; i < at; ++i) {
+    char c = source[i];
+    if (c == '"' || (c == '\'' && !(i && std::isdigit(source[i - 1])))) {
+      i = skip_string(source, i) - 1;
+    } else if (c == '{') {
+      std::smatch match;
+      std::string before = source.substr(last, i - last);
+      scopes.push_back(std::regex_search(before, match, opener) ? match[1].str() + "::" : "");
+      last = i + 1;
+    } else if (c == '}' && !scopes.empty()) {
+      scopes.pop_back();
+      last = i + 1;
+    } else if (c == ';') {
+      last = i + 1;
+    }
+  }
+  std::string prefix;
+  for (const std::string& scope : scopes) prefix += scope;
+  return prefix;
+}
+
 std::vector<KernelName> take_kernels(std::string& source) {
   std::vector<KernelName> kernels;
   auto erase = [&](size_t from, size_t to) {
@@ -204,7 +229,7 @@ std::vector<KernelName> take_kernels(std::string& source) {
     while (end > at && !is_name(source[end - 1])) --end;
     size_t begin = end;
     while (begin > at && is_name(source[begin - 1])) --begin;
-    kernel.name = source.substr(begin, end - begin);
+    kernel.name = scope_at(source, at) + source.substr(begin, end - begin);
     bool known = false;
     for (const KernelName& other : kernels) known |= other.name == kernel.name;
     if (!instantiated && !known) kernels.push_back(kernel);
