@@ -204,7 +204,7 @@ class DeviceCalls::Call {
       nb::gil_scoped_release release;
       copy_inputs();
       slot_->context.enqueue(queue_);
-      if (kind_ == Kind::kOther) device_.synchronize(queue_);
+      if (kind_ == Kind::kOther) slot_->context.synchronize(queue_);
     }
     if (kind_ > Kind::kTorchHost)
       trim_outputs();
@@ -461,6 +461,7 @@ class DeviceCalls::Call {
                         opwright::python::num_bytes(plan_.outputs[o].type.dtype, shape)});
     }
     nb::gil_scoped_release release;
+    slot_->context.synchronize(queue_);  // before copies do, so that an error names the plugin
     for (const Copy& each : copies) copy(each);
     device_.synchronize(queue_);
   }

@@ -102,6 +102,12 @@ bool reads_values(const GraphNode& node, size_t input) {
          (value->is_values() || node.op->is_shape_input(static_cast<int>(input)));
 }
 
+std::vector<int64_t> constant_elements(const GraphValue& value) {
+  std::vector<int64_t> elements;
+  for (const Expr& element : *value.info.values) elements.push_back(element.constant());
+  return elements;
+}
+
 }  // namespace
 
 Tuner::Tuner(const ProfileRanges& ranges, const Device& device, const BuildConfig& config,
@@ -185,6 +191,11 @@ float Tuner::run(const GraphNode& node, const Operator& op, const NodePorts& por
   std::vector<const void*> in;
   std::vector<void*> out;
   std::vector<Blob> known;  // keeps constants alive
+  // On a device whose memory the host does not read, kernels are told the elements that they need.
+  const auto tell = [&](size_t input, std::span<const int64_t> elements) {
+    const int number = static_cast<int>(input);
+    if (!device_.is_host() && op.is_shape_input(number)) kernel->on_values_change(number, elements);
+  };
   for (size_t i = 0; i < ports.inputs.size(); ++i) {
     const PortDesc& port = ports.inputs[i];
     in_shapes.push_back(port.opt);
@@ -200,10 +211,12 @@ float Tuner::run(const GraphNode& node, const Operator& op, const NodePorts& por
       in.push_back(memory_.fresh_operand(static_cast<int>(i), port.type.dtype, port_bytes(port)));
     } else if (port.is_constant) {
       known.push_back(constants_.stored(value, port.type));
+      if (value.info.values != nullptr) tell(i, constant_elements(value));
       in.push_back(memory_.constant(known.back()));
     } else if (reads_values(node, i)) {
       std::vector<int64_t> elements;
       for (const Expr& element : *value.info.values) elements.push_back(ranges_.opt(element));
+      tell(i, elements);
       in.push_back(
           memory_.elements(-2 - static_cast<int>(i), dense_values(elements, port.type.dtype)));
     } else {

@@ -7,6 +7,7 @@
 #include "base/half.h"
 #include "base/types.h"
 #include "plan/shapes.h"
+#include "plugin/plugin_operators.h"
 #include "plugin/registry.h"
 #include "runtime/guarded_memory.h"
 #include "runtime/tensor_scan.h"
@@ -46,6 +47,9 @@ class DebuggedPlugin final : public Kernel {
   std::string description() const override { return plugin_->description(); }
   std::string capture_obstacle() const override { return "its calls are checked (debug_plugins)"; }
 
+  void on_values_change(int input, std::span<const int64_t> elements) override {
+    plugin_->on_values_change(input, elements);
+  }
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
     for (size_t i = 0; i < inputs_.size(); ++i) set_shape(inputs_[i], inputs[i]);
     for (size_t i = 0; i < outputs_.size(); ++i) set_shape(outputs_[i], outputs[i]);
@@ -299,7 +303,9 @@ class DebuggedPlugin final : public Kernel {
 }  // namespace
 
 bool is_plugin(const Operator& op) {
-  return !op.requirements().empty() || op.kind() == "CompiledKernel";
+  if (!op.requirements().empty()) return true;
+  // Built-in layers are compiled, too.
+  return op.kind() == "CompiledKernel" && shown_kind(op.kind(), op.attributes()) == op.kind();
 }
 
 std::unique_ptr<Kernel> debug_plugin(std::unique_ptr<Kernel> plugin, const DebuggedStep& step) {

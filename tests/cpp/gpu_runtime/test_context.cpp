@@ -132,6 +132,32 @@ TEST_F(GpuContext, ShapeInputsAreOnTheHost) {
   EXPECT_EQ(p.get(), Floats{10});
 }
 
+TEST_F(GpuContext, ProfilesAreSwitched) {
+  const Expr n = plan.extent("n", "x", 0);
+  const int x = plan.input("x", kFp32, {n}, {0}, {4});
+  const int middle = plan.arena("t", kFp32, {n}, 32);
+  const int values = plan.values("v", kInt64, {n});
+  plan.step("first", "Gpu:twice", {x}, {middle});
+  plan.step("second", "Gpu:twice", {middle}, {plan.output("z", kFp32, {n})});
+  plan.step("extent", "Gpu:to_float", {values}, {plan.output("e", kFp32, {1})});
+  Schedule wide = plan.schedule();
+  wide.inputs[0] = {{5}, {8}, {8}, false};
+  plan.plan().schedules.push_back(wide);
+  const auto context = plan.context();
+  const DeviceArray<float> in(ramp(8)), out(8), extent(1);
+  context->set_input_address(0, in.data());
+  context->set_output_address(0, out.data());
+  context->set_output_address(1, extent.data());
+  const std::vector<std::pair<int, int>> runs = {{0, 3}, {1, 8}, {0, 2}, {1, 5}};
+  for (const auto& [profile, count] : runs) {
+    context->set_profile(profile);
+    context->set_input_shape(0, {count});
+    context->enqueue();
+    EXPECT_EQ(extent.get(), Floats{static_cast<float>(count)});
+    EXPECT_EQ(out.get()[static_cast<size_t>(count - 1)], static_cast<float>(4 * count));
+  }
+}
+
 TEST_F(GpuContext, LayersAreTimed) {
   Chain chain;
   const auto context = chain.plan.context();

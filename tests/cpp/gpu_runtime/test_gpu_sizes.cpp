@@ -86,6 +86,25 @@ TEST_F(GpuSizes, OfARunThatNobodyAsksAboutDoNotOutliveTheContext) {
   context.reset();
 }
 
+TEST_F(GpuSizes, CannotBeCapturedByTheCaller) {
+  context->set_input_shape(0, {8});
+  TestStream stream;
+  context->enqueue(stream.queue());
+  context->synchronize(stream.queue());
+  const DeviceScope scope(test_gpu());
+  static auto* const begin =
+      symbol_of<int(void*, int)>("OPWRIGHT_CUDA_DRIVER", "cuStreamBeginCapture_v2");
+  static auto* const end =
+      symbol_of<int(void*, void**)>("OPWRIGHT_CUDA_DRIVER", "cuStreamEndCapture");
+  ASSERT_EQ(begin(stream.queue(), 2), 0);
+  EXPECT_ERROR(context->enqueue(stream.queue()),
+               "layer 'keep' (Gpu:keep_positive): it computes the size of a tensor");
+  void* graph = nullptr;
+  EXPECT_EQ(end(stream.queue(), &graph), 0);
+  context->enqueue(stream.queue());
+  EXPECT_EQ(context->output_shape(1), Shape({4}));
+}
+
 class LastShape final : public OutputMemory {
  public:
   void* reallocate(int, void*, size_t bytes) override {
