@@ -11,14 +11,16 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 # Streams that were met; programs have few, and one that makes new ones all the time starts over.
 _MAX_STREAMS = 64
 
 
-class Switch(Protocol):
+@dataclass(frozen=True)
+class Switch:
     """How a library's current stream on a device is asked for and set."""
 
     current: Callable[[], int]
@@ -43,89 +45,87 @@ class _Streams(dict[int, Any]):
         return made
 
 
-class _Torch:
-    def __init__(self, torch: Any, device: int):
-        cuda, core = torch.cuda, torch._C
-        cuda.init()
+def _of_torch(torch: Any, device: int) -> Switch:
+    cuda, core = torch.cuda, torch._C
+    cuda.init()
 
-        def make(handle: int) -> Any:
-            # ExternalStream takes a null handle for none.
-            return cuda.ExternalStream(handle, device) if handle else cuda.default_stream(device)
+    def make(handle: int) -> Any:
+        # ExternalStream takes a null handle for none.
+        return cuda.ExternalStream(handle, device) if handle else cuda.default_stream(device)
 
-        get_raw = getattr(core, "_cuda_getCurrentRawStream", None)
-        get = getattr(core, "_cuda_getCurrentStream", None)
-        set_ = getattr(core, "_cuda_setStream", None)
-        self.current = (
-            partial(get_raw, device)
-            if get_raw is not None
-            else lambda: int(cuda.current_stream(device).cuda_stream)
-        )
-        if get is None or set_ is None:
-            streams = _Streams(make)
-
-            def enter(handle: int) -> Any:
-                former = cuda.current_stream(device)
-                cuda.set_stream(streams[handle])
-                return former
-
-            self.enter, self.leave = enter, cuda.set_stream
-            return
-
-        # As torch.cuda.set_stream, without its Stream objects.
-        def make_set(handle: int) -> Callable[[], None]:
-            stream = make(handle)
-            return partial(
-                set_,
-                stream_id=stream.stream_id,
-                device_index=stream.device_index,
-                device_type=stream.device_type,
-            )
-
-        setters = _Streams(make_set)
-
-        def enter_by_id(handle: int) -> Any:
-            former = get(device)
-            setters[handle]()
-            return former
-
-        def leave_by_id(former: Any) -> None:
-            set_(stream_id=former[0], device_index=former[1], device_type=former[2])
-
-        self.enter, self.leave = enter_by_id, leave_by_id
-
-
-class _Cupy:
-    def __init__(self, cupy: Any, device: int):
-        cuda = cupy.cuda
-        get = cuda.get_current_stream
-        streams = _Streams(lambda handle: cuda.ExternalStream(handle, device))
+    get_raw = getattr(core, "_cuda_getCurrentRawStream", None)
+    get = getattr(core, "_cuda_getCurrentStream", None)
+    set_ = getattr(core, "_cuda_setStream", None)
+    if get_raw is None or get is None or set_ is None:
+        streams = _Streams(make)
 
         def enter(handle: int) -> Any:
-            former = get()
-            streams[handle].use()
+            former = cuda.current_stream(device)
+            cuda.set_stream(streams[handle])
             return former
 
-        self.current = lambda: int(get().ptr)
-        self.enter = enter
-        self.leave = lambda former: former.use()
+        return Switch(lambda: int(cuda.current_stream(device).cuda_stream), enter, cuda.set_stream)
+
+    # As torch.cuda.set_stream, without its Stream objects.
+    def make_setter(handle: int) -> Callable[[], None]:
+        stream = make(handle)
+        return partial(
+            set_,
+            stream_id=stream.stream_id,
+            device_index=stream.device_index,
+            device_type=stream.device_type,
+        )
+
+    setters = _Streams(make_setter)
+
+    def enter_by_id(handle: int) -> Any:
+        former = get(device)
+        setters[handle]()
+        return former
+
+    def leave_by_id(former: Any) -> None:
+        set_(stream_id=former[0], device_index=former[1], device_type=former[2])
+
+    return Switch(partial(get_raw, device), enter_by_id, leave_by_id)
+
+
+def _of_cupy(cupy: Any, device: int) -> Switch:
+    get = cupy.cuda.get_current_stream
+    streams = _Streams(lambda handle: cupy.cuda.ExternalStream(handle, device))
+
+    def enter(handle: int) -> Any:
+        former = get()
+        streams[handle].use()
+        return former
+
+    return Switch(lambda: int(get().ptr), enter, lambda former: former.use())
 
 
 _numba_stream = threading.local()
 
 
-class _Numba:
+def _of_numba(cuda: Any) -> Switch:
     """Numba has no current stream: kernels that are given none are launched on the default one.
     So launches are looked at, and within callbacks those go to the engine's."""
 
-    def __init__(self, cuda: Any):
-        dispatcher = importlib.import_module(cuda.__name__ + ".dispatcher").CUDADispatcher
-        launch = dispatcher.call
-        if getattr(launch, "_opwright", False):
-            return
+    def current() -> int:
+        return getattr(_numba_stream, "handle", 0)
+
+    def leave(handle: int) -> None:
+        _numba_stream.handle = handle
+
+    def enter(handle: int) -> int:
+        former = current()
+        _numba_stream.handle = handle
+        return former
+
+    dispatcher = importlib.import_module(cuda.__name__ + ".dispatcher").CUDADispatcher
+    launch = dispatcher.call
+    if not getattr(launch, "_opwright", False):
         streams = _Streams(cuda.external_stream)
 
         def call(self: Any, args: Any, launch_config: Any) -> Any:
-            handle = getattr(_numba_stream, "handle", 0)
+            handle = current()
             if handle and _is_default(launch_config.stream):
                 former = launch_config
                 launch_config = former.dispatcher.configure(
@@ -137,20 +137,7 @@ class _Numba:
 
         call._opwright = True  # type: ignore[attr-defined]
         dispatcher.call = call
-
-    @staticmethod
-    def current() -> int:
-        return getattr(_numba_stream, "handle", 0)
-
-    @staticmethod
-    def enter(handle: int) -> int:
-        former = getattr(_numba_stream, "handle", 0)
-        _numba_stream.handle = handle
-        return former
-
-    @staticmethod
-    def leave(former: int) -> None:
-        _numba_stream.handle = former
+    return Switch(current, enter, leave)
 
 
 def _is_default(stream: Any) -> bool:
@@ -162,11 +149,11 @@ def _is_default(stream: Any) -> bool:
 
 def _find_torch(device: int) -> Switch | None:
     torch = sys.modules["torch"]
-    return _Torch(torch, device) if torch.cuda.is_available() else None
+    return _of_torch(torch, device) if torch.cuda.is_available() else None
 
 
 def _find_cupy(device: int) -> Switch | None:
-    return _Cupy(sys.modules["cupy"], device)
+    return _of_cupy(sys.modules["cupy"], device)
 
 
 def _find_numba(device: int) -> Switch | None:
@@ -174,7 +161,7 @@ def _find_numba(device: int) -> Switch | None:
     if getattr(cuda, "config", None) is not None and cuda.config.ENABLE_CUDASIM:
         return None
     try:
-        return _Numba(cuda)
+        return _of_numba(cuda)
     except ImportError as error:
         warnings.warn(
             f"in plugins' callbacks this version of Numba launches kernels on the default stream ({error}); give "
@@ -190,29 +177,6 @@ _LIBRARIES: dict[str, Callable[[int], Switch | None]] = {
     "cupy": _find_cupy,
     "numba.cuda": _find_numba,
 }
-
-# Triton's own names for the engine's types, whose names are those of `DataType`.
-_TRITON_TYPES = {
-    "FLOAT": "fp32",
-    "HALF": "fp16",
-    "BF16": "bf16",
-    "FP8": "fp8e4nv",
-    "INT8": "i8",
-    "UINT8": "u8",
-    "INT32": "i32",
-    "INT64": "i64",
-    "BOOL": "u1",
-}
-
-
-def _teach_triton() -> None:
-    """Lets Triton's kernels take a plugin's Tensor as it is: it has data_ptr(), and its type gets a
-    name that Triton knows."""
-    names = getattr(sys.modules.get("triton._utils"), "type_canonicalisation_dict", None)
-    if isinstance(names, dict):
-        for name, triton_name in _TRITON_TYPES.items():
-            names.setdefault(name, triton_name)
-
 
 _lock = threading.RLock()
 # By the device's number: the libraries that were looked at, and their switches.
@@ -230,7 +194,6 @@ def find_switches(device: int) -> list[Switch]:
         switches = _switches.setdefault(device, {})
         if "triton" in sys.modules and "triton" not in known:
             importlib.import_module("torch")  # whose stream it takes, when it first launches
-            _teach_triton()
             known.add("triton")
         for name, find in _LIBRARIES.items():
             if name in known or name not in sys.modules:

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "address.h"
 #include "backend/device.h"
 #include "base/error.h"
 #include "plugin_bindings.h"
@@ -39,15 +38,6 @@ void* PluginTensor::data() const {
         "what must stay (",
         place_.device == nullptr ? "numpy.array(t)" : "torch.as_tensor(t).clone()", ")");
   return data;
-}
-
-nb::object PluginTensor::address() {
-  const void* address = data();
-  if (address != known_address_ || !address_.is_valid()) {
-    address_ = make_address(address);
-    known_address_ = address;
-  }
-  return address_;
 }
 
 Queue PluginTensor::queue() const {
@@ -169,8 +159,7 @@ void bind_plugin_tensor(nb::module_& m) {
       "The memory of a plugin's input or output while its impl function runs. "
       "numpy.asarray, numpy.from_dlpack, torch.as_tensor and torch.from_dlpack "
       "make views of it without a copy, on a GPU torch.as_tensor, cupy.asarray and "
-      "numba.cuda.as_cuda_array, and Triton's kernels take it as it is; views of inputs are "
-      "read-only where "
+      "numba.cuda.as_cuda_array; those of inputs are read-only where "
       "the framework knows that. A Tensor that is used after its call raises "
       "Error, and so does the call itself where a view is left after it.")
       .def(

@@ -38,8 +38,6 @@ class PluginTensor {
 
   /// Throws Error outside of a call.
   void* data() const;
-  /// data() as Python has it.
-  nb::object address();
   /// Null: the memory is the host's.
   const Device* device() const { return place_.device; }
   Queue queue() const;

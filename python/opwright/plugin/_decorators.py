@@ -134,9 +134,7 @@ def register(plugin_id: str, lazy_register: bool = False) -> Callable[[F], F]:
     return decorate
 
 
-def impl(
-    plugin_id: str, device: str | None = None, capturable: bool = False
-) -> Callable[[F], F]:
+def impl(plugin_id: str, device: str | None = None, capturable: bool = False) -> Callable[[F], F]:
     """Defines how a plugin computes: ``(tensors..., attributes..., outputs, stream[, tactic])``.
 
     The function is called whenever an engine with the plugin runs. Only the attributes that it

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import keyword
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -149,14 +148,6 @@ class _Operator:
         return [results[i] for i in self._made]
 
 
-def _on_stream(tensor: torch.Tensor, stream: int) -> contextlib.AbstractContextManager[Any]:
-    import torch
-
-    if not tensor.is_cuda:
-        return contextlib.nullcontext()
-    return torch.cuda.stream(torch.cuda.ExternalStream(stream, tensor.device))
-
-
 def _function(
     body: Callable[..., Any],
     name: str,
@@ -246,7 +237,7 @@ def from_torch(operator: str, **fixed: Any) -> PluginOp:
         # The memory is the input's, too; the input itself may have been handed over read-only.
         for index, target in zip(mutated, targets[returned:]):
             tensors[index] = target
-        with torch.no_grad(), _on_stream(targets[0], stream):
+        with torch.no_grad():  # on a GPU the engine's stream is the current one
             results = torch_operator(torch_operator.values(tensors, attributes))
             for index, (target, result) in enumerate(zip(targets, results)):
                 if result.shape != target.shape or result.dtype != target.dtype:
