@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from . import _core
+from . import _core, _devices
 
 Shape = Sequence[int]
 ShapeRange = tuple[Shape, Shape, Shape]
@@ -65,7 +65,7 @@ def build(
     *,
     shapes: Mapping[str, Shape | ShapeRange] | None = None,
     values: Mapping[str, ShapeRange] | None = None,
-    device: _core.DeviceType | None = None,
+    device: str | _core.DeviceType | None = None,
     fp16: bool = False,
     bf16: bool = False,
     strongly_typed: bool = False,
@@ -84,7 +84,8 @@ def build(
         ``INetworkDefinition``.
     :param shapes: for each input of dynamic shape a shape, or (min, opt, max).
     :param values: for each input whose values decide shapes their (min, opt, max).
-    :param device: where to run; by default the GPU where one is usable, otherwise the CPU.
+    :param device: where to run: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or a ``DeviceType``; by
+        default the GPU where one is usable, otherwise the CPU.
     :param fp16: allow FP16 where it is faster; inputs and outputs keep their types.
     :param bf16: allow BF16, likewise.
     :param strongly_typed: keep the model's types everywhere.
@@ -124,7 +125,7 @@ def build(
     config.embed_python_plugins = embed_python_plugins
     config.debug_plugins = debug_plugins
     if device is not None:
-        config.default_device_type = device
+        config.default_device_type, config.device_ordinal = _devices.parse(device)
     if fp16:
         config.set_flag(_core.BuilderFlag.FP16)
     if bf16:
@@ -155,6 +156,7 @@ def load(
     allow_host_code: bool = False,
     verify_weights: bool = True,
     debug_plugins: bool | None = None,
+    device: str | _core.DeviceType | None = None,
     logger: _core.ILogger | None = None,
 ) -> _core.Engine:
     """Load an engine file, also one from ``Builder.build_serialized_network``.
@@ -166,10 +168,13 @@ def load(
     :param verify_weights: False skips hashing the weights, for large files on trusted storage.
     :param debug_plugins: whether to check every call of a plugin, as for ``build``; None: as the
         engine was built.
+    :param device: which of several GPUs the engine is to run on, ``"cuda:1"``; engines run on the
+        kind of device that they were built for.
     :param logger: hears the messages; by default warnings go to stderr.
     :raises Error: for a file that is damaged, foreign, needs a plugin that is not registered, or
         holds host code that was not allowed.
     """
+    kind, ordinal = (None, -1) if device is None else _devices.parse(device)
     return _core._load_engine(
-        os.fspath(path), allow_host_code, verify_weights, debug_plugins, logger
+        os.fspath(path), allow_host_code, verify_weights, debug_plugins, logger, kind, ordinal
     )

@@ -78,6 +78,7 @@ class InterruptCheck {
 struct Config {
   DeviceType device = default_device_type();
   bool device_is_chosen = is_default_device_chosen();
+  int device_ordinal = -1;  ///< as for get_device()
   uint32_t flags = 0;
   int avg_timing_iterations = 4;
   bool timing = true;
@@ -111,6 +112,9 @@ class Builder {
     BuildConfig build;
     build.device = config.device;
     build.may_fall_back = !config.device_is_chosen;
+    build.device_ordinal = config.device_ordinal;
+    if (config.device == DeviceType::kGPU)
+      nb::module_::import_("opwright._devices").attr("publish_library_folders")();
     if (!network.flags().strongly_typed) {
       build.fp16 = has(config.flags, BuilderFlag::kFP16);
       build.bf16 = has(config.flags, BuilderFlag::kBF16);
@@ -192,7 +196,14 @@ void bind_config(nb::module_& m) {
           [](Config& self, DeviceType device) {
             self.device = device;
             self.device_is_chosen = true;
-          })
+          },
+          "What the engine is to run on: the GPU where one can be used, unless the environment "
+          "variable OPWRIGHT_DEVICE says cpu, else the CPU. A GPU that was not asked for is left "
+          "for "
+          "the CPU where it has no kernel for some layer.")
+      .def_rw("device_ordinal", &Config::device_ordinal,
+              "Which of several GPUs; -1: the one that the thread has chosen with CUDA, else the "
+              "first.")
       .def_rw("progress_monitor", &Config::progress_monitor,
               nb::for_setter(nb::arg("monitor").none()))
       .def(
@@ -227,7 +238,8 @@ void bind_config(nb::module_& m) {
           [](const Config& self, nb::handle serialized) -> std::shared_ptr<TimingCache> {
             const Blob bytes = borrow_bytes(serialized);
             if (bytes.size() == 0)
-              return std::make_shared<TimingCache>(get_device(self.device).identity());
+              return std::make_shared<TimingCache>(
+                  get_device(self.device, self.device_ordinal).identity());
             return TimingCache::deserialize(bytes.bytes());
           },
           nb::arg("serialized_timing_cache"))
@@ -235,7 +247,8 @@ void bind_config(nb::module_& m) {
           "set_timing_cache",
           [](Config& self, std::shared_ptr<TimingCache> cache, bool ignore_mismatch) {
             self.timing_cache = adapt_timing_cache(
-                std::move(cache), get_device(self.device).identity(), ignore_mismatch);
+                std::move(cache), get_device(self.device, self.device_ordinal).identity(),
+                ignore_mismatch);
             return true;
           },
           nb::arg("cache"), nb::arg("ignore_mismatch"))
@@ -352,6 +365,7 @@ void bind_builder(nb::module_& m) {
             options.plugins = network.plugins();
             options.recorder = self.errors().recorder();
             options.allocator = self.allocator;
+            options.device_ordinal = config.device_ordinal;
             return Engine::load(std::move(plan), options);
           },
           nb::arg("network"), nb::arg("config"), nb::keep_alive<0, 1>())

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "address.h"
 #include "backend/device.h"
 #include "base/error.h"
 
@@ -62,13 +61,14 @@ void bind_device_array(nb::module_& m) {
           "dtype", [](const DeviceArray& self) { return numpy_dtype(self.dtype()); },
           "As NumPy has it.")
       .def_prop_ro(
-          "data_ptr", [](const DeviceArray& self) { return make_address(self.data()); },
-          nb::sig("def data_ptr(self) -> int"), "The address in GPU memory.")
+          "data_ptr",
+          [](const DeviceArray& self) { return reinterpret_cast<uintptr_t>(self.data()); },
+          "The address in GPU memory.")
       .def_prop_ro("__cuda_array_interface__", &interface)
       .def("numpy", &to_numpy, "A copy for NumPy.")
       .def("__repr__", [](const DeviceArray& self) {
-        return opwright::str("<DeviceArray ", name(self.dtype()), " ", self.shape(),
-                             " in memory of GPU ", self.device().ordinal(), ">");
+        return opwright::str("<DeviceArray ", name(self.dtype()), " ", self.shape(), " on GPU ",
+                             self.device().ordinal(), ">");
       });
 }
 

@@ -50,7 +50,8 @@ class CallMemory final : public RunMemory {
   nb::object objects() const override {
     nb::list all;
     for (const Argument& argument : arguments_) all.append(argument.holder);
-    for (const nb::object& output : outputs_) all.append(output);
+    for (const nb::object& output : outputs_)
+      if (output.is_valid()) all.append(output);  // those of the host are made after the run
     return nb::tuple(all);
   }
 
@@ -100,8 +101,9 @@ struct DeviceCalls::State {
     captured.clear();
   }
 
-  /// One that works on the queue, waits for the one before, or is new.
-  std::unique_ptr<Slot> take(Queue queue) {
+  /// One that works on the queue, waits for the one before, or is new. A graph that the caller is
+  /// capturing cannot wait; it is replayed later than what ran before it was captured.
+  std::unique_ptr<Slot> take(Queue queue, bool is_captured) {
     // So many work on streams of their own; more than that take turns.
     constexpr size_t kEnough = 4;
     std::unique_ptr<Slot> slot;
@@ -117,7 +119,7 @@ struct DeviceCalls::State {
       }
     }
     if (slot == nullptr) return std::make_unique<Slot>(engine);
-    if (slot->is_busy && slot->queue != queue) slot->event->make_wait(queue);
+    if (slot->is_busy && slot->queue != queue && !is_captured) slot->event->make_wait(queue);
     return slot;
   }
   void give_back(std::unique_ptr<Slot> slot) {
@@ -196,7 +198,7 @@ class DeviceCalls::Call {
       queue_ = reinterpret_cast<Queue>(nb::cast<uintptr_t>(state_.stream_getter(kind_)()));
     for (size_t i = 0; i < given_.size(); ++i) arguments_[i] = convert(i);
     const bool is_captured = is_asynchronous(kind_) && device_.is_capturing(queue_);
-    slot_ = state_.take(queue_);
+    slot_ = state_.take(queue_, is_captured);
     set_inputs();
     if (kind_ > Kind::kTorchHost) allocate_outputs();
     {

@@ -489,8 +489,9 @@ void bind_runtime(nb::module_& m) {
           "gpu_allocator", [](const Runtime& self) { return to_python(self.allocator); },
           [](Runtime& self, nb::handle allocator) { self.allocator = to_allocator(allocator); },
           nb::for_setter(nb::arg("allocator").none()),
-          "An IGpuAllocator for memory that plugins of engines loaded from now on ask for; None: "
-          "the device's.")
+          "An IGpuAllocator for memory that plugins of engines loaded from now on ask for, and on "
+          "a "
+          "GPU for the engines' weights and their contexts' memory; None: the device's.")
       .def_error_recorder()
       .def_ro("logger", &Runtime::logger);
 }

@@ -93,6 +93,10 @@ class Driver:
         finally:
             self._call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
 
+    def call_here(self, name: str, *arguments: Any) -> None:
+        """Within the context that the thread works in, as in a plugin's function."""
+        self._call(name, *arguments)
+
     def allocate(self, num_bytes: int, device: int = 0) -> int:
         address = ctypes.c_uint64()
         size = ctypes.c_size_t(max(num_bytes, 1))

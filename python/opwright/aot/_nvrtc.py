@@ -35,7 +35,8 @@ class Compiled:
     """Empty where the program was compiled for a "compute_..." architecture."""
 
 
-def _package_folders() -> Iterator[Path]:
+def package_folders() -> Iterator[Path]:
+    """Where NVIDIA's Python packages may have their folders lib and include."""
     for entry in sys.path:
         for name in _PACKAGES:
             yield Path(entry) / name
@@ -49,7 +50,7 @@ def _files() -> Iterator[str]:
         return
     yield from _NAMES
     folders = [Path(f) for f in os.environ.get("OPWRIGHT_CUDA_PATH", "").split(":") if f]
-    folders += [folder / "lib" for folder in _package_folders()]
+    folders += [folder / "lib" for folder in package_folders()]
     for folder in (*folders, _TOOLKIT / "lib64"):
         yield from (str(folder / name) for name in _NAMES if (folder / name).is_file())
 
@@ -57,7 +58,7 @@ def _files() -> Iterator[str]:
 def header_folders() -> list[str]:
     """The folders of CUDA's headers, as far as they are installed: cuda_fp16.h, cuda/std/..."""
     found = []
-    for folder in (*_package_folders(), _TOOLKIT):
+    for folder in (*package_folders(), _TOOLKIT):
         for include in (folder / "include", folder / "include" / "cccl"):
             if (include / "cuda_fp16.h").is_file() or (include / "cuda" / "std").is_dir():
                 found.append(str(include))
