@@ -218,6 +218,12 @@ void bind_config(nb::module_& m) {
           "get_flag", [](const Config& self, BuilderFlag flag) { return has(self.flags, flag); },
           nb::arg("flag"))
       .def(
+          "set_preview_feature", [](Config&, PreviewFeature, bool) {}, nb::arg("feature"),
+          nb::arg("enable"), "Nothing: here these features are always there.")
+      .def(
+          "get_preview_feature", [](const Config&, PreviewFeature) { return true; },
+          nb::arg("feature"))
+      .def(
           "add_optimization_profile",
           [](Config& self, std::shared_ptr<OptimizationProfile> profile) {
             self.profiles.push_back(std::move(profile));
@@ -312,6 +318,9 @@ void bind_flags(nb::module_& m) {
       .value("LAYER_NAMES_ONLY", ProfilingVerbosity::kLAYER_NAMES_ONLY)
       .value("NONE", ProfilingVerbosity::kNONE)
       .value("DETAILED", ProfilingVerbosity::kDETAILED);
+  nb::enum_<PreviewFeature>(m, "PreviewFeature", nb::is_arithmetic(),
+                            "Features that TensorRT has behind a switch.")
+      .value("ALIASED_PLUGIN_IO_10_03", PreviewFeature::kALIASED_PLUGIN_IO_10_03);
   enum class Pool : int { kWORKSPACE };
   nb::enum_<Pool>(m, "MemoryPoolType", nb::is_arithmetic()).value("WORKSPACE", Pool::kWORKSPACE);
 }

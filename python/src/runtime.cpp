@@ -303,6 +303,15 @@ void bind_engine(nb::module_& m) {
           },
           nb::arg("name"))
       .def(
+          "get_tensor_strides",
+          [](ExecutionContext& self, const std::string& name) {
+            const Port port = find_port(*self.engine, name);
+            const Shape shape = port.input ? self.context.input_shape(port.index)
+                                           : self.context.output_shape(port.index);
+            return Shape(strides_of(shape, port.plan->type.format));
+          },
+          nb::arg("name"), "In elements.")
+      .def(
           "set_tensor_address",
           [](ExecutionContext& self, const std::string& name, uintptr_t memory) {
             self.set_address(name, memory);
