@@ -167,9 +167,10 @@ void bind_plugin_tensor(nb::module_& m) {
           nb::arg("read_only") = false,
           "What the enqueue method of a plugin class gets, a PluginTensorDesc and an address, as a "
           "Tensor. The memory is the caller's: use the Tensor within the call only.")
-      .def_prop_ro("data_ptr", &PluginTensor::address, nb::sig("def data_ptr(self) -> int"),
-                   "The address of the first element, which may be called, as PyTorch's data_ptr() "
-                   "is.\n\n:raises Error: after the call.")
+      .def_prop_ro(
+          "data_ptr",
+          [](const PluginTensor& self) { return reinterpret_cast<uintptr_t>(self.data()); },
+          "The address of the first element.\n\n:raises Error: after the call.")
       .def_prop_ro(
           "dtype", [](const PluginTensor& self) { return self.type().dtype; },
           "The type of the elements.")

@@ -100,8 +100,6 @@ class PluginTensor {
   Shape shape_, strides_;
   Layout layout_;
   nb::object shape_tuple_, aliased_;
-  nb::object address_;  ///< of the last address that was asked for
-  const void* known_address_ = nullptr;
   nb::object source_;  ///< of a view: the tensor whose address counts
   TensorOwners owners_;
 };
