@@ -234,9 +234,9 @@ class DeviceCalls::Call {
     if (nb::isinstance<nb::str>(module)) {
       const char* name = nb::cast<const char*>(module);
       const std::string_view package(name);
-      if (package.starts_with("torch"))
+      if (package.starts_with("torch") && nb::hasattr(value, "is_cuda"))
         return attribute<bool>(value, "is_cuda") ? Kind::kTorch : Kind::kTorchHost;
-      if (package.starts_with("cupy")) return Kind::kCupy;
+      if (package == "cupy" || package.starts_with("cupy.")) return Kind::kCupy;
       if (package.starts_with("numpy")) return Kind::kNumpy;
     }
     if (dlpack_device(value)) return Kind::kOther;
@@ -432,7 +432,7 @@ class DeviceCalls::Call {
   void trim_outputs() {
     for (size_t o = 0; o < outputs_.size(); ++o) {
       const Shape allocated = slot_->context.max_output_shape(static_cast<int>(o));
-      const Shape actual = slot_->context.output_shape(static_cast<int>(o));
+      const Shape actual = actual_shape(o);
       if (allocated == actual) continue;
       if (kind_ == Kind::kOther) {
         nb::cast<DeviceArray&>(outputs_[o]).set_shape(actual);
@@ -452,11 +452,7 @@ class DeviceCalls::Call {
     const ArrayKind kind = kind_ == Kind::kTorchHost ? ArrayKind::kTorch : ArrayKind::kNumpy;
     std::vector<Copy> copies;
     for (size_t o = 0; o < outputs_.size(); ++o) {
-      Shape shape;
-      {
-        nb::gil_scoped_release release;
-        shape = slot_->context.output_shape(static_cast<int>(o));
-      }
+      const Shape shape = actual_shape(o);
       auto [array, address] = state_.host.allocate(kind, static_cast<int>(o), shape);
       outputs_[o] = std::move(array);
       copies.push_back({address, slot_->outputs[o].data(),
@@ -466,6 +462,12 @@ class DeviceCalls::Call {
     slot_->context.synchronize(queue_);  // before copies do, so that an error names the plugin
     for (const Copy& each : copies) copy(each);
     device_.synchronize(queue_);
+  }
+
+  /// Waits for the size where data decide it.
+  Shape actual_shape(size_t output) const {
+    nb::gil_scoped_release release;
+    return slot_->context.output_shape(static_cast<int>(output));
   }
 
   struct Copy {

@@ -1,6 +1,7 @@
 #include "gpu_allocator.h"
 
 #include "base/error.h"
+#include "handle.h"
 
 namespace opwright::python {
 namespace {
@@ -38,7 +39,7 @@ class AllocatorFace final : public IGpuAllocator {
     return guarded<void*>(nullptr, method, [&]() -> void* {
       nb::object memory = object().attr(method)(args...);
       if (memory.is_none()) return nullptr;
-      return reinterpret_cast<void*>(nb::cast<uintptr_t>(memory));
+      return nb::cast<Handle>(memory).as<void*>();
     });
   }
   template <class... Args>

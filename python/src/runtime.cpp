@@ -4,6 +4,7 @@
 
 #include "bindings.h"
 #include "gpu_allocator.h"
+#include "handle.h"
 #include "host_memory.h"
 #include "plugin/registry.h"
 #include "reporting.h"
@@ -99,11 +100,11 @@ class PyOutputMemory final : public OutputMemory {
     constexpr int kAlignment = 64;
     const auto stream = reinterpret_cast<uintptr_t>(queue_);
     const auto memory = reinterpret_cast<uintptr_t>(current);
-    const auto address = nb::cast<uintptr_t>(
+    const auto address = nb::cast<Handle>(
         nb::hasattr(allocator_, "reallocate_output_async")
             ? allocator_.attr("reallocate_output_async")(name_, memory, bytes, kAlignment, stream)
             : allocator_.attr("reallocate_output")(name_, memory, bytes, kAlignment));
-    return reinterpret_cast<void*>(address);
+    return address.as<void*>();
   }
   void notify_shape(int, const Shape& shape) override {
     nb::gil_scoped_acquire gil;
@@ -146,12 +147,12 @@ struct ExecutionContext {
   const ErrorReport& errors() const { return context.errors(); }
   void set_error_recorder(IErrorRecorder* recorder) { context.set_error_recorder(recorder); }
 
-  void set_address(const std::string& tensor, uintptr_t address) {
+  void set_address(const std::string& tensor, Handle address) {
     const Port port = find_port(*engine, tensor);
     if (port.input)
-      context.set_input_address(port.index, reinterpret_cast<const void*>(address));
+      context.set_input_address(port.index, address.as<const void*>());
     else
-      context.set_output_address(port.index, reinterpret_cast<void*>(address));
+      context.set_output_address(port.index, address.as<void*>());
   }
   void run(Queue queue) {
     for (const auto& allocator : allocators)
@@ -313,7 +314,7 @@ void bind_engine(nb::module_& m) {
           nb::arg("name"), "In elements.")
       .def(
           "set_tensor_address",
-          [](ExecutionContext& self, const std::string& name, uintptr_t memory) {
+          [](ExecutionContext& self, const std::string& name, Handle memory) {
             self.set_address(name, memory);
             return true;
           },
@@ -375,8 +376,8 @@ void bind_engine(nb::module_& m) {
           "Names of inputs whose shape is not set.")
       .def(
           "execute_async_v3",
-          [](ExecutionContext& self, uintptr_t stream) {
-            self.run(reinterpret_cast<Queue>(stream));
+          [](ExecutionContext& self, Handle stream) {
+            self.run(stream.as<Queue>());
             return true;
           },
           nb::arg("stream_handle") = 0,
@@ -384,7 +385,7 @@ void bind_engine(nb::module_& m) {
           "the stream counts for nothing, the work is done on return.")
       .def(
           "execute_v2",
-          [](ExecutionContext& self, const std::vector<uintptr_t>& bindings) {
+          [](ExecutionContext& self, const std::vector<Handle>& bindings) {
             const Plan& plan = self.engine->plan();
             const size_t expected = plan.inputs.size() + plan.outputs.size();
             require(bindings.size() == expected, "execute_v2: there are ", bindings.size(),
@@ -402,7 +403,7 @@ void bind_engine(nb::module_& m) {
                    [](const ExecutionContext& self) { return self.context.profile(); })
       .def(
           "set_optimization_profile_async",
-          [](ExecutionContext& self, int profile, uintptr_t) {
+          [](ExecutionContext& self, int profile, Handle) {
             self.context.set_profile(profile);
             return true;
           },

@@ -87,6 +87,33 @@ def test_a_stream_reaches_the_plugin_and_is_not_waited_for():
     np.testing.assert_array_equal(y.numpy(), X)
 
 
+class HasInt:
+    """As cuda-python's streams and addresses."""
+
+    def __init__(self, value: int):
+        self.value = value
+
+    def __int__(self) -> int:
+        return self.value
+
+
+def test_handles_that_are_no_ints():
+    streams = []
+    engine = engine_of(identity(lambda x, y, stream: streams.append(stream)))
+    x, y = DeviceArray(X), DeviceArray(np.zeros_like(X))
+    context = engine.engine.create_execution_context()
+    stream = driver().make_stream()
+    context.set_tensor_address("x0", HasInt(x.ptr))
+    context.set_tensor_address("y0", np.uint64(y.ptr))
+    assert context.execute_async_v3(stream_handle=HasInt(stream))
+    assert context.execute_v2([HasInt(x.ptr), y.ptr])
+    assert streams == [stream, 0]
+    np.testing.assert_array_equal(y.numpy(), X)
+    for wrong in (1.5, "1", None, object()):
+        with pytest.raises(TypeError):
+            context.execute_async_v3(wrong)
+
+
 def test_execute_v2_waits():
     engine = engine_of(identity())
     x, y = DeviceArray(X), DeviceArray(np.zeros_like(X))
