@@ -19,7 +19,7 @@ from __future__ import annotations
 from . import aot, plugin
 from ._api import build, load
 from ._core import *  # noqa: F403
-from ._core import DataType, Engine, Error
+from ._core import DataType, DeviceArray, Engine, Error
 from ._plugin_classes import *  # noqa: F403
 from ._plugin_classes_quick import *  # noqa: F403
 from ._plugin_classes_v2 import *  # noqa: F403
@@ -43,6 +43,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DataType",
+    "DeviceArray",
     "Engine",
     "Error",
     "aot",

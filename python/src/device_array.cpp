@@ -56,7 +56,9 @@ void bind_device_array(nb::module_& m) {
       "A dense array in GPU memory, what an engine gives for arrays of a library that is neither "
       "PyTorch nor CuPy. Other libraries use it through __cuda_array_interface__: "
       "numba.cuda.as_cuda_array(a), torch.as_tensor(a), cupy.asarray(a).")
-      .def_prop_ro("shape", [](const DeviceArray& self) { return to_tuple(self.shape()); })
+      .def_prop_ro(
+          "shape", [](const DeviceArray& self) { return to_tuple(self.shape()); },
+          nb::sig("def shape(self) -> tuple[int, ...]"), "The extents.")
       .def_prop_ro(
           "dtype", [](const DeviceArray& self) { return numpy_dtype(self.dtype()); },
           "As NumPy has it.")
