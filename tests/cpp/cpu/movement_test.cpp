@@ -63,7 +63,7 @@ void check(const Operator& op, const std::vector<TestInput>& inputs, const TestO
 }
 
 TEST(Transpose, EveryPermutationAndElementSize) {
-  Selection selection(61);
+  Selection selection(97);
   const std::vector<Shape> shapes = {{2, 3, 4, 5},   {1, 17, 33, 2}, {70, 1, 65, 3},
                                      {3, 64, 20, 1}, {5, 7, 1, 31},  {1, 1, 1, 1}};
   for (const DataType type : kSizes) {
@@ -141,7 +141,7 @@ TEST(Slice, RandomSlicesInEveryMode) {
   const auto between = [&](int low, int high) {
     return low + static_cast<int64_t>(random() % (high - low + 1));
   };
-  Selection selection(61);
+  Selection selection(97);
   for (int round = 0; round < 600; ++round) {
     Shape shape, result;
     SliceParams params;
