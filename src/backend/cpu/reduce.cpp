@@ -1,6 +1,8 @@
 #include "operators/reduce.h"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include "backend/candidates.h"
 #include "backend/cpu/kernels.h"
@@ -29,6 +31,22 @@ ReduceOperation operation_on(DataType type, ReduceOperation op) {
                                                                      : ReduceOperation::kMAX;
 }
 
+/// The least and the greatest value that elements of integers and truth values have.
+std::pair<int64_t, int64_t> limits_of(DataType type) {
+  switch (type) {
+    case DataType::kBOOL:
+      return {0, 1};
+    case DataType::kINT8:
+      return {-128, 127};
+    case DataType::kUINT8:
+      return {0, 255};
+    case DataType::kINT32:
+      return {std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
+    default:
+      return {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
+  }
+}
+
 /// Axes are put in memory order and neighbours of one kind merged. What remains ends in a reduced
 /// axis, whose elements are neighbours, or in a kept one, along which whole rows are added up. A
 /// task reduces one part of what belongs to a tile of outputs; where there are few tiles the parts
@@ -44,6 +62,8 @@ class ReduceKernel final : public Kernel {
         functions_(reduce_functions(op_, type_)),
         convert_(input_type_.dtype == type_ ? nullptr : find_cast(input_type_.dtype, type_)),
         from_total_(find_cast(type_, output_type_)),
+        lowest_(limits_of(input_type_.dtype).first),
+        highest_(limits_of(input_type_.dtype).second),
         input_size_(element_size(input_type_.dtype)),
         output_size_(element_size(output_type_)),
         may_split_(args.inputs[0].max.numel() >= kSplit) {}
@@ -190,8 +210,8 @@ class ReduceKernel final : public Kernel {
       } else {
         int64_t total = reinterpret_cast<const int64_t*>(totals)[i];
         if (op_ == ReduceOperation::kAVG) total = split_.count == 0 ? 0 : total / split_.count;
-        // The extreme of no truth values is the neutral element, which is no truth value itself.
-        if (input_type_.dtype == DataType::kBOOL) total = total > 0;
+        // The extreme of no elements is the neutral element, which may not fit their type.
+        if (split_.count == 0) total = std::clamp(total, lowest_, highest_);
         if (type_ == DataType::kINT64)
           reinterpret_cast<int64_t*>(values)[i] = total;
         else
@@ -207,6 +227,7 @@ class ReduceKernel final : public Kernel {
   DataType output_type_, type_;
   const ReduceFunctions& functions_;
   TileFunction convert_, from_total_;
+  int64_t lowest_, highest_;
   int input_size_, output_size_;
   bool may_split_;
 

@@ -71,21 +71,24 @@ std::string_view combination(ReduceOperation op, bool is_float) {
   }
 }
 
-std::string_view neutral(ReduceOperation op, std::string_view value) {
-  const bool is_float = value == "float", is_long = value == "long long";
-  switch (op) {
-    case ReduceOperation::kPROD:
-      return "1";
-    case ReduceOperation::kMAX:
-      return is_float  ? "__uint_as_float(0xff800000u)"
-             : is_long ? "-9223372036854775807LL - 1"
-                       : "-2147483647 - 1";
-    case ReduceOperation::kMIN:
-      return is_float  ? "__uint_as_float(0x7f800000u)"
-             : is_long ? "9223372036854775807LL"
-                       : "2147483647";
+/// The extremes are those of the elements' own type, so that an empty one fits the output.
+std::string_view neutral(ReduceOperation op, DataType type) {
+  if (op == ReduceOperation::kPROD) return "1";
+  if (op != ReduceOperation::kMAX && op != ReduceOperation::kMIN) return "0";
+  const bool is_max = op == ReduceOperation::kMAX;
+  switch (type) {
+    case DataType::kINT8:
+      return is_max ? "-128" : "127";
+    case DataType::kUINT8:
+      return is_max ? "0" : "255";
+    case DataType::kBOOL:
+      return is_max ? "0" : "1";
+    case DataType::kINT32:
+      return is_max ? "-2147483647 - 1" : "2147483647";
+    case DataType::kINT64:
+      return is_max ? "-9223372036854775807LL - 1" : "9223372036854775807LL";
     default:
-      return "0";
+      return is_max ? "__uint_as_float(0xff800000u)" : "__uint_as_float(0x7f800000u)";
   }
 }
 
@@ -103,7 +106,7 @@ std::string reduce_functions(ReduceOperation op, DataType input, DataType output
     if (!is_float) text += str("typedef unsigned ", value, " UValue;\n");
     text += str("__device__ inline Value combine(Value x, Value y) { return ",
                 combination(op, is_float), "; }\n", kPlain,
-                "__device__ inline Total neutral() { return Total{", neutral(op, value), "}; }\n");
+                "__device__ inline Total neutral() { return Total{", neutral(op, input), "}; }\n");
   }
   text += str("__device__ inline ", register_type(output),
               " finish(const Total& total, Index count) {", "\nValue value = value_of(total);\n");
@@ -112,8 +115,6 @@ std::string reduce_functions(ReduceOperation op, DataType input, DataType output
                      : "value = count == 0 ? 0 : value / (Value)count;\n";
   else
     text += "(void)count;\n";
-  // The extreme of no truth values is the neutral element, which is no truth value itself.
-  if (input == DataType::kBOOL) text += "value = value > 0;\n";
   return text + str("return convert<", register_type(output), ">(value);\n}\n\n");
 }
 

@@ -140,6 +140,12 @@ TEST(Reduce, EmptyAxesAndTensors) {
   expect_close(run(ReduceOperation::kPROD, 2, {2}), {Shape{2}, {1, 1}}, 0);
   expect_close(run(ReduceOperation::kMAX, 2, {2}), {Shape{2}, {-HUGE_VAL, -HUGE_VAL}}, 0);
   EXPECT_EQ(run(ReduceOperation::kSUM, 1, {0}).size(), 0);
+
+  const std::vector<TestInput> bytes = {{x, DataType::kINT8}};
+  const std::vector<TestOutput> outputs = {{{2}, DataType::kINT8}};
+  const Reduce least({ReduceOperation::kMIN, 2, false});
+  expect_close(run_kernel(least, candidates_of(least, bytes, outputs).at(0), bytes, outputs)[0],
+               {Shape{2}, {127, 127}}, 0);
 }
 
 }  // namespace

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <random>
+#include <vector>
+
+#include "cpu/run_kernel.h"
+
+/// Profiles that leave extents open, for tests of kernels whose code depends on them.
+namespace opwright::testing {
+
+/// An axis whose extent is fixed, or anything in [min, max].
+struct TestAxis {
+  int64_t min = 1, max = 1;
+};
+
+inline PortDesc port_of(const std::vector<TestAxis>& axes, DataType type) {
+  PortDesc port;
+  port.type.dtype = type;
+  for (const TestAxis& axis : axes) {
+    port.min.push_back(axis.min);
+    // Large, so that every way to run an operator is listed.
+    port.opt.push_back(axis.max);
+    port.max.push_back(axis.max);
+  }
+  return port;
+}
+
+/// Every kernel for the ports.
+inline std::vector<Candidate> candidates_of(const Operator& op, std::span<const PortDesc> inputs,
+                                            std::span<const PortDesc> outputs) {
+  CandidateQuery query;
+  query.layer = "test";
+  query.inputs = inputs;
+  query.outputs = outputs;
+  query.device = &test_device();
+  return op.candidates(query);
+}
+
+}  // namespace opwright::testing
