@@ -33,7 +33,7 @@ void check(const Values& x, DataType type, const ReduceParams& params, double to
 }
 
 TEST(Reduce, EveryOperationAndSetOfAxes) {
-  Selection selection(17);
+  Selection selection(29);
   for (const Shape& shape : {Shape{3, 16, 5, 7}, Shape{2, 1, 70, 33}, Shape{1, 32, 4, 130}})
     for (const ReduceOperation op : kOperations)
       for (int64_t axes = 0; axes < 16; ++axes) {
