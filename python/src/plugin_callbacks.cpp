@@ -35,6 +35,19 @@ bool is_interrupt(const std::exception_ptr& exception) {
   }
 }
 
+/// What a callback raised, other than those.
+bool is_plugin_exception(const std::exception_ptr& exception) {
+  if (!Py_IsInitialized()) return false;
+  nb::gil_scoped_acquire gil;
+  try {
+    std::rethrow_exception(exception);
+  } catch (nb::python_error& error) {
+    return error.matches(PyExc_Exception);
+  } catch (...) {
+    return false;
+  }
+}
+
 }  // namespace
 
 void add_note(nb::python_error& error, const std::string& note) {
@@ -198,6 +211,7 @@ std::string capture_obstacle_of_class(nb::handle plugin) {
 void bind_plugin_callbacks(nb::module_& m) {
   set_exception_note(note_context);
   set_interrupt_test(is_interrupt);
+  set_plugin_exception_test(is_plugin_exception);
   nb::class_<ResourceContextRef>(m, "IPluginResourceContext",
                                  "What an execution context offers to its plugins.")
       .def_prop_ro(

@@ -15,6 +15,7 @@
 #include "compile/tuning_report.h"
 #include "network/no_kernel.h"
 #include "plan/trusted.h"
+#include "plugin/callback.h"
 
 namespace opwright {
 namespace {
@@ -186,12 +187,21 @@ Plan compile_for(const Device& device, const Network& network, const BuildConfig
 Plan compile(const Network& network, const BuildConfig& config) {
   const Device& device = get_device(config.device, config.device_ordinal);
   if (!config.may_fall_back || device.is_host()) return compile_for(device, network, config);
-  try {
-    return compile_for(device, network, config);
-  } catch (const NoKernelError& error) {
+  const auto warn = [&config](const std::exception& error) {
     config.log.warning(
         "The engine is built for the CPU, because the GPU cannot run all of it: ", error.what(),
         ". Choose a device (default_device_type, OPWRIGHT_DEVICE) to get this as an error");
+  };
+  try {
+    return compile_for(device, network, config);
+  } catch (const NoKernelError& error) {
+    warn(error);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    // What a plugin's function raised, in its own language: it may be one for the CPU alone.
+    if (!is_plugin_exception(std::current_exception())) throw;
+    warn(error);
   }
   BuildConfig on_cpu = config;
   on_cpu.device = DeviceType::kCPU;

@@ -17,6 +17,7 @@ struct Pending {
 thread_local Pending pending;
 std::atomic<AddNote> add_note{nullptr};
 std::atomic<IsInterrupt> interrupt_test{nullptr};
+std::atomic<IsPluginException> plugin_exception_test{nullptr};
 std::array<std::atomic<FindDomain>, EnumMax<APILanguage>()> domains{};
 
 }  // namespace
@@ -54,6 +55,13 @@ void set_interrupt_test(IsInterrupt test) noexcept { interrupt_test = test; }
 
 bool is_interrupt(const std::exception_ptr& exception) {
   const IsInterrupt test = interrupt_test.load();
+  return test != nullptr && test(exception);
+}
+
+void set_plugin_exception_test(IsPluginException test) noexcept { plugin_exception_test = test; }
+
+bool is_plugin_exception(const std::exception_ptr& exception) {
+  const IsPluginException test = plugin_exception_test.load();
   return test != nullptr && test(exception);
 }
 

@@ -31,6 +31,11 @@ using IsInterrupt = bool (*)(const std::exception_ptr& exception);
 /// Set once by a language's binding.
 void set_interrupt_test(IsInterrupt is_interrupt) noexcept;
 bool is_interrupt(const std::exception_ptr& exception);
+/// Whether it is of the binding's language and no interrupt: what a plugin raised.
+using IsPluginException = bool (*)(const std::exception_ptr& exception);
+/// Set once by a language's binding.
+void set_plugin_exception_test(IsPluginException is_plugin_exception) noexcept;
+bool is_plugin_exception(const std::exception_ptr& exception);
 
 /// What kernels whose plugin is implemented in a language enter before a run on a device, where
 /// null is the CPU; null: nothing.

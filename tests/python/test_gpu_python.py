@@ -533,6 +533,39 @@ def test_devices_by_name():
         engine_of(identity(), device="cuda:7")
 
 
+class Warnings(trt.ILogger):
+    def __init__(self):
+        trt.ILogger.__init__(self)
+        self.text = ""
+
+    def log(self, severity, message):
+        self.text += message
+
+
+def test_a_function_for_the_cpu_where_nobody_chose_the_gpu(monkeypatch):
+    plugin_id = new_id("numpy_increment")
+
+    @trtp.register(plugin_id)
+    def desc(x: trtp.TensorDesc) -> trtp.TensorDesc:
+        return x.like()
+
+    @trtp.impl(plugin_id)
+    def run(x, outputs, stream):
+        np.asarray(outputs[0])[...] = np.asarray(x) + 1
+
+    monkeypatch.delenv("OPWRIGHT_DEVICE")
+    logger = Warnings()
+    engine = engine_of(plugin_id, device=None, timing=True, logger=logger)
+    np.testing.assert_array_equal(engine(X), X + 1)
+    assert "built for the CPU" in logger.text and "GPU memory" in logger.text
+    with pytest.raises(trt.Error, match="GPU memory"):
+        engine_of(plugin_id, device="cuda", timing=True)
+
+
+def test_kernels_are_timed_on_the_gpu():
+    np.testing.assert_array_equal(engine_of(identity(), timing=True)(X), X)
+
+
 def test_engines_are_loaded_on_the_device_that_they_were_built_for(tmp_path):
     path = tmp_path / "gpu.engine"
     engine_of(identity()).save(path)

@@ -231,7 +231,7 @@ def from_torch(operator: str, **fixed: Any) -> PluginOp:
 
     def run(*positional: Any, **keywords: Any) -> None:
         end = count if variable is None else len(positional)
-        *attributes, outputs, stream = *positional[end:], *keywords.values()
+        *attributes, outputs, _stream = *positional[end:], *keywords.values()
         tensors = [t if t is None else torch.from_dlpack(t) for t in positional[:end]]
         targets = [torch.from_dlpack(t) for t in outputs]
         # The memory is the input's, too; the input itself may have been handed over read-only.
