@@ -165,6 +165,24 @@ def test_triton(tmp_path, monkeypatch, program, rng):
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), x * np.float32(0.5))
 
 
+def test_numba_cuda(numba_cuda, tmp_path, program, rng):
+    def scale(x, n, factor, y):
+        i = numba_cuda.blockIdx.x * numba_cuda.blockDim.x + numba_cuda.threadIdx.x
+        if i < n:
+            y[i] = x[i] * factor
+
+    def make(x, extra, outputs):
+        return aot.numba_cuda(scale, "scale", inputs=[x], extra=extra, outputs=outputs)
+
+    x = rng.random((64, 101), np.float32)
+    net, layer = one_plugin(scale_plugin(make), x, factor=0.5)
+    engine = build(net, layer.get_output(0))
+    np.testing.assert_array_equal(engine(x), x * np.float32(0.5))
+    engine.save(tmp_path / "scale.engine")
+    run_program(program, tmp_path, x)
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), x * np.float32(0.5))
+
+
 def test_tactics_are_timed_and_one_is_chosen(rng):
     name = new_id("tactics")
 

@@ -235,3 +235,22 @@ def test_the_current_context_stays(gpu, rng):
     engine(rng.random(1000, np.float32))
     assert current() is None
     gpu.make_current()
+
+
+def test_a_context_of_the_caller_s_own(gpu, rng):
+    """Not the primary one: engine, memory and streams are in it."""
+    import ctypes
+
+    own = ctypes.c_void_p()
+    gpu("cuCtxCreate_v2", ctypes.byref(own), ctypes.c_uint(0), gpu.device)
+    try:
+        x = rng.random(1000, np.float32)
+        runner = Runner(gpu, negation(), x)
+        stream = gpu.stream()
+        for _ in range(6):
+            np.testing.assert_array_equal(runner.run(stream)[0], -x)
+        stream.destroy()
+        del runner, stream
+    finally:
+        gpu.make_current()
+        gpu("cuCtxDestroy_v2", own)
