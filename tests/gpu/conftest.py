@@ -36,6 +36,7 @@ def obstacle() -> str:
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "frameworks: loads torch, CuPy or another framework")
+    config.addinivalue_line("markers", "driver: needs NVIDIA's driver, not an emulated one")
     config.addinivalue_line("markers", "faulty: makes the device fail, on purpose")
 
 
@@ -43,6 +44,8 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if {"torch", "cupy", "triton", "numba_cuda"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("frameworks")
+        if item.get_closest_marker("driver") and "OPWRIGHT_CUDA_DRIVER" in os.environ:
+            item.add_marker(pytest.mark.skip(reason="needs NVIDIA's driver"))
     reason = obstacle()
     if reason:
         for item in items:
@@ -86,6 +89,8 @@ def triton(torch):
 
 @pytest.fixture(scope="session")
 def numba_cuda():
+    if "OPWRIGHT_CUDA_DRIVER" in os.environ:
+        pytest.skip("Numba loads NVIDIA's driver alone")
     if not hasattr(np, "row_stack"):  # numba-cuda asks for what NumPy 2.5 has dropped
         np.row_stack = np.vstack
     module = pytest.importorskip("numba.cuda")
@@ -99,7 +104,7 @@ def cuda_python():
     """cuda-python's bindings: (driver, nvrtc)."""
     pytest.importorskip("cuda.bindings.driver")
     if "OPWRIGHT_CUDA_DRIVER" in os.environ:
-        pytest.skip("cuda-python loads libcuda.so.1 alone")
+        pytest.skip("cuda-python loads NVIDIA's driver alone")
     names = ("cuda.bindings.driver", "cuda.bindings.nvrtc")
     return tuple(importlib.import_module(name) for name in names)
 

@@ -90,9 +90,12 @@ def from_ptx(x, extra, outputs):
 
 
 MAKERS = {"cuda": from_cuda, "ptx of cuda": from_ptx_of_cuda, "ptx": from_ptx}
+each_maker = pytest.mark.parametrize(
+    "maker", [pytest.param(n, marks=pytest.mark.driver) if n == "ptx" else n for n in MAKERS]
+)
 
 
-@pytest.mark.parametrize("maker", MAKERS)
+@each_maker
 def test_each_kind_of_code(gpu, stream, rng, maker):
     x = rng.random((37, 101), np.float32)
     net, layer = one_plugin(scale_plugin(MAKERS[maker]), x, shapes=[(-1, 101)], factor=3.0)
@@ -111,7 +114,7 @@ def test_types_follow_the_descriptors(rng, dtype):
     np.testing.assert_array_equal(build(net, layer.get_output(0))(x), x * dtype(2))
 
 
-@pytest.mark.parametrize("maker", MAKERS)
+@each_maker
 def test_the_native_program_runs_it_without_python(tmp_path, program, rng, maker):
     x = rng.random((64, 101), np.float32)
     net, layer = one_plugin(scale_plugin(MAKERS[maker]), x, factor=0.5)
@@ -145,6 +148,7 @@ def scale_triton(x, n, factor, y, BLOCK: tl.constexpr):
 """
 
 
+@pytest.mark.driver
 @pytest.mark.frameworks
 def test_triton(tmp_path, monkeypatch, program, rng):
     pytest.importorskip("triton")
@@ -263,7 +267,7 @@ def test_the_sample_of_circular_padding(rng, monkeypatch):
 def test_no_nvrtc_is_needed_to_run(tmp_path, program, rng, monkeypatch):
     # Neither for compiled kernels nor for built-in layers: the program finds no compiler here.
     x = rng.random((64, 101), np.float32)
-    net, layer = one_plugin(scale_plugin(from_ptx), x, factor=0.5)
+    net, layer = one_plugin(scale_plugin(from_cuda), x, factor=0.5)
     y = net.add_unary(layer.get_output(0), trt.UnaryOperation.NEG).get_output(0)
     build(net, y).save(tmp_path / "scale.engine")
     monkeypatch.setenv("OPWRIGHT_NVRTC", str(tmp_path / "missing.so"))

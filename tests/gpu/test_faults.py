@@ -122,14 +122,34 @@ def test_memory_that_is_too_small(gpu, rng):
     assert "y0" in message
 
 
-def test_no_stream_at_all(gpu, rng):
-    runner = Runner(gpu, negation(), rng.random(1000, np.float32))
+DESTROYED = """
+    import numpy as np, driver
+    from engines import Runner, build, network
+    import opwright as trt
+    gpu = driver.Driver()
+    net = network()
+    x = net.add_input("x0", trt.float32, (1000,))
+    engine = build(net, net.add_unary(x, trt.UnaryOperation.NEG).get_output(0))
+    runner = Runner(gpu, engine, np.ones(1000, np.float32))
     stream = gpu.stream()
     runner.run(stream)
     handle = stream.handle
     stream.destroy()
-    message = error_of(runner.context, handle)
-    assert "stream" in message
+    print("BEFORE", flush=True)
+    try:
+        print("RAN", runner.context.execute_async_v3(handle))
+    except trt.Error as error:
+        print("ERROR", error)
+"""
+
+
+@pytest.mark.faulty
+def test_a_stream_that_is_destroyed():
+    # What the driver makes of such a handle is up to it; where it tells, so does the error.
+    done = script(DESTROYED)
+    assert "BEFORE" in done.stdout, done.stderr
+    assert "RAN True" not in done.stdout
+    assert done.returncode != 0 or "stream" in done.stdout, done.stdout
 
 
 def test_out_of_memory():

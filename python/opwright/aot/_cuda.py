@@ -88,7 +88,7 @@ def _compile(
     text: str, file: str, options: list[str], name: str, expression: str, is_ptx: bool
 ) -> tuple[dict[str, Any], bytes]:
     try:
-        made = _nvrtc().compile(text, file, options, expression)
+        made = _nvrtc().compile(text, file, options, expression, cubin=not is_ptx)
     except CompilationError as error:
         hint = ""
         if re.search(r'could not open source file "cuda_\w+\.h"', str(error)):

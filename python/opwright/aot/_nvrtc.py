@@ -32,7 +32,7 @@ class Compiled:
     """The name in the code of the function that was asked for."""
     ptx: bytes
     cubin: bytes
-    """Empty where the program was compiled for a "compute_..." architecture."""
+    """Empty where none was asked for."""
 
 
 def package_folders() -> Iterator[Path]:
@@ -95,9 +95,11 @@ class Nvrtc:
         self._call(f"nvrtcGet{what}", program, data)
         return data.raw
 
-    def compile(self, text: str, file: str, options: Sequence[str], expression: str) -> Compiled:
-        """Compiles a program, and tells the name of the function that is named by a C++ expression.
-        Raises CompilationError."""
+    def compile(
+        self, text: str, file: str, options: Sequence[str], expression: str, *, cubin: bool
+    ) -> Compiled:
+        """Compiles a program, into a cubin too where its architecture is a real one ("sm_..."), and
+        tells the name of the function that is named by a C++ expression. Raises CompilationError."""
         program = ctypes.c_void_p()
         source, name = text.encode(), file.encode()
         self._call("nvrtcCreateProgram", ctypes.byref(program), source, name, 0, None, None)
@@ -110,8 +112,8 @@ class Nvrtc:
             symbol = ctypes.c_char_p()
             self._call("nvrtcGetLoweredName", program, expression.encode(), ctypes.byref(symbol))
             ptx = self._read(program, "PTX").rstrip(b"\0 ")
-            cubin = self._read(program, "CUBIN")
-            return Compiled((symbol.value or b"").decode(), ptx, cubin)
+            code = self._read(program, "CUBIN") if cubin else b""
+            return Compiled((symbol.value or b"").decode(), ptx, code)
         finally:
             self._library.nvrtcDestroyProgram(ctypes.byref(program))
 

@@ -26,7 +26,7 @@ struct Block {
 
 struct Parameter {
   size_t offset, size;
-  bool pointer;
+  bool pointer, floating;
 };
 
 struct Entry {

@@ -146,9 +146,9 @@ std::string parameter_text(const Parameter& parameter, const std::string& name) 
     case 2:
       return ".param .u16 " + name;
     case 4:
-      return ".param .u32 " + name;
+      return (parameter.floating ? ".param .f32 " : ".param .u32 ") + name;
     case 8:
-      return ".param .u64 " + name;
+      return (parameter.floating ? ".param .f64 " : ".param .u64 ") + name;
     default:
       return ".param .align 8 .b8 " + name + "[" + std::to_string(parameter.size) + "]";
   }
