@@ -15,7 +15,7 @@ pytestmark = emulated_gpu.required
 FOLDER = Path(__file__).resolve().parents[1] / "gpu"
 
 
-@pytest.mark.parametrize("name", ["test_runtime", "test_data_dependent", "test_graphs"])
+@pytest.mark.parametrize("name", ["test_runtime"])
 def test_of_a_gpu(name):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     command += ["-m", "not frameworks and not faulty", str(FOLDER / f"{name}.py")]

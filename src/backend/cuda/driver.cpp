@@ -118,6 +118,9 @@ void fail_cuda(CUresult result, const std::string& what) {
         str(message,
             "; the CUDA context is lost: nothing in this process can use the GPU any more, restart "
             "the process (compute-sanitizer finds the kernel and the access)"));
+  if (result == CUDA_ERROR_INVALID_HANDLE)
+    fail_with(ErrorCode::kFAILED_EXECUTION, message,
+              " (a stream that was destroyed, or one of another device or context?)");
   fail_with(result == CUDA_ERROR_OUT_OF_MEMORY ? ErrorCode::kFAILED_ALLOCATION
                                                : ErrorCode::kFAILED_EXECUTION,
             message);
