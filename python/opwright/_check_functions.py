@@ -47,7 +47,8 @@ class _Capture:
 
     def set_impl(self, device: Any, *function: Any) -> None:
         if device != _core.DeviceType.GPU:
-            self.impl = Function(*function)
+            *of_the_cpu, _capturable = function
+            self.impl = Function(*of_the_cpu)
 
     def set_autotune(self, call: Any, attributes: list[int], keywords: list[str]) -> None:
         self.autotune = Function(call, attributes, False, keywords)
