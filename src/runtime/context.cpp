@@ -27,7 +27,7 @@ struct InputState {
 struct OutputState {
   void* address = nullptr;
   OutputMemory* memory = nullptr;
-  size_t bytes = 0;  ///< to ask `memory` for
+  size_t bytes = 0;  ///< at the largest shape that it may have
 };
 
 void check_alignment(const PlanPort& port, const void* address) {
@@ -354,8 +354,7 @@ void Context::check_addresses() {
     const PlanPort& port = plan.outputs[i];
     OutputState& output = s.outputs[i];
     const Shape shape = s.current->shapes.max_output_shape(static_cast<int>(i));
-    output.bytes = static_cast<size_t>(
-        std::max<int64_t>(1, tensor_bytes(shape, port.type.dtype, port.type.format)));
+    output.bytes = static_cast<size_t>(tensor_bytes(shape, port.type.dtype, port.type.format));
     if (output.memory != nullptr) continue;  // the address comes with the run
     void* address = output.address;
     if (port.aliased_input >= 0) {
@@ -368,7 +367,7 @@ void Context::check_addresses() {
     if (address == nullptr) {
       require(!has_elements(shape), "the address of output '", port.name, "' is not set");
       address = engine_->weights().empty();
-    } else if (port.aliased_input < 0 && has_elements(shape)) {
+    } else if (port.aliased_input < 0) {
       check_address(port, "output", address, output.bytes);
     }
     runner.set_output(static_cast<int>(i), address);
@@ -409,15 +408,15 @@ void Context::request_outputs() {
     OutputState& output = s.outputs[i];
     if (output.memory == nullptr) continue;
     const int number = static_cast<int>(i);
-    void* address = output.memory->reallocate(number, output.address, output.bytes);
+    void* address =
+        output.memory->reallocate(number, output.address, std::max<size_t>(1, output.bytes));
     const PlanPort& port = engine_->plan().outputs[i];
     if (address == nullptr) {
       fail_with(ErrorCode::kFAILED_ALLOCATION, "the output allocator gave no memory for output '",
                 port.name, "', which takes up to ", output.bytes, " bytes");
     }
     check_alignment(port, address);
-    if (address != output.address && has_elements(s.current->shapes.max_output_shape(number)))
-      check_address(port, "output", address, output.bytes);
+    if (address != output.address) check_address(port, "output", address, output.bytes);
     output.address = address;
     s.current->runner->set_output(number, address);
   }

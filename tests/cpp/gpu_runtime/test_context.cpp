@@ -191,6 +191,22 @@ TEST_F(GpuContext, HostAddressesAreRefused) {
   EXPECT_EQ(z.get(), chain.expected(ramp(100)));
 }
 
+TEST_F(GpuContext, AddressesOfEmptyTensorsDoNotMatter) {
+  const Expr n = plan.extent("n", "x", 0);
+  const int x = plan.input("x", kFp32, {n}, {0}, {8});
+  plan.step("double", "Gpu:twice", {x}, {plan.output("z", kFp32, {n})});
+  const auto context = plan.context();
+  Floats host(8);
+  context->set_input_shape(0, {0});
+  context->enqueue();
+  context->set_input_address(0, host.data());
+  context->set_output_address(0, host.data());
+  context->enqueue();
+  context->synchronize();
+  context->set_input_shape(0, {8});
+  EXPECT_ERROR(context->enqueue(), "input 'x'");
+}
+
 TEST_F(GpuContext, StreamsAreChecked) {
   Chain chain;
   const auto context = chain.plan.context();
