@@ -124,8 +124,13 @@ def _of_numba(cuda: Any) -> Switch:
     if not getattr(launch, "_opwright", False):
         streams = _Streams(cuda.external_stream)
 
-        def call(self: Any, args: Any, launch_config: Any) -> Any:
+        def call(self: Any, args: Any, launch_config: Any, *numbas_own: Any) -> Any:
             handle = current()
+            if numbas_own:  # the target within Numba: the grid, the block, the stream, the memory
+                block, stream, shared_memory = numbas_own
+                if handle and _is_default(stream):
+                    stream = streams[handle]
+                return launch(self, args, launch_config, block, stream, shared_memory)
             if handle and _is_default(launch_config.stream):
                 former = launch_config
                 launch_config = former.dispatcher.configure(

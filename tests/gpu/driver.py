@@ -93,6 +93,8 @@ class Buffer:
                 ctypes.c_void_p(array.ctypes.data),
                 ctypes.c_size_t(self.nbytes),
             )
+            # From pageable memory the call returns before the device has the bytes.
+            self.gpu.synchronize()
 
     def read(self, synchronize: bool = True) -> np.ndarray:
         """The content, once the device (or what the caller has waited for) is done."""

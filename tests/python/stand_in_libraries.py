@@ -136,6 +136,19 @@ class CUDADispatcher:
         self.launches.append((args, launch_config.stream.handle))
 
 
+class BuiltInCUDADispatcher(CUDADispatcher):
+    """The same of the target within Numba itself, where launches are configured by four values."""
+
+    def configure(self, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: int = 0) -> Any:
+        stream = stream or Stream(0)
+        launch = lambda *args: self.call(args, griddim, blockdim, stream, sharedmem)  # noqa: E731
+        return SimpleNamespace(launch=launch)
+
+    def call(self, args: Any, griddim: Any, blockdim: Any, stream: Any, sharedmem: int) -> None:
+        assert (griddim, blockdim, sharedmem) == (1, 32, 0)
+        self.launches.append((args, stream.handle))
+
+
 def _module(name: str, **members: Any) -> ModuleType:
     module = ModuleType(name)
     module.__dict__.update(members)
@@ -168,8 +181,9 @@ def install_cupy() -> ModuleType:
     return _module("cupy", cuda=cuda, ndarray=ndarray, empty=lambda s, t: ndarray(np.zeros(s, t)))
 
 
-def install_numba() -> CUDADispatcher:
-    """A kernel."""
+def install_numba(dispatcher: str = "CUDADispatcher") -> CUDADispatcher:
+    """A kernel of numba-cuda's, or of the target within Numba."""
+    kind = globals()[dispatcher]
     _module("numba.cuda", external_stream=Stream)
-    _module("numba.cuda.dispatcher", CUDADispatcher=CUDADispatcher)
-    return CUDADispatcher()
+    _module("numba.cuda.dispatcher", CUDADispatcher=kind)
+    return kind()

@@ -8,8 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import emulated_gpu
 import pytest
+
+import emulated_gpu
 
 pytestmark = emulated_gpu.required
 FOLDER = Path(__file__).resolve().parents[1] / "gpu"

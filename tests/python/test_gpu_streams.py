@@ -94,9 +94,11 @@ assert torch.cuda.current_stream(0).ptr == 0
 """)
 
 
-def test_numba_launches_go_to_the_engines_stream():
-    run("""
-kernel = libraries.install_numba()
+@pytest.mark.parametrize("dispatcher", ["CUDADispatcher", "BuiltInCUDADispatcher"])
+def test_numba_launches_go_to_the_engines_stream(dispatcher):
+    run(
+        f"kernel = libraries.install_numba({dispatcher!r})"
+        + """
 own = driver().make_stream()
 def body(x, y, stream):
     kernel[1, 32]("default")
@@ -109,7 +111,8 @@ context.execute_async_v3(stream)
 assert kernel.launches == [(("default",), stream), (("own",), own)], kernel.launches
 kernel[1, 32]("outside")
 assert kernel.launches[-1] == (("outside",), 0)
-""")
+"""
+    )
 
 
 def test_a_library_that_a_callback_imports():

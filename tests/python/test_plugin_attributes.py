@@ -8,6 +8,7 @@ import json
 import struct
 import subprocess
 import sys
+import types
 from typing import Any, List, Tuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import opwright as trt
 import opwright.plugin as trtp
+from opwright.plugin import _attributes
 from plugin_testing import build, new_id, one_plugin
 
 X = np.arange(3, dtype=np.float32)
@@ -581,3 +583,15 @@ def test_any_values_survive_the_engine_file(values, all_kinds, tmp_path):
     seen.clear()
     trt.load(tmp_path / "engine")(X)
     assert {k: bits(v) for k, v in seen.items()} == {k: bits(v) for k, v in values.items()}
+
+
+def test_arrays_are_hinted_by_an_alias(monkeypatch):
+    """As from NumPy 2.5 on: NDArray is no abbreviation but an alias with the type as its parameter."""
+
+    class NDArray:
+        __class_getitem__ = classmethod(types.GenericAlias)
+
+    monkeypatch.setattr(_attributes, "NDArray", NDArray)
+    assert str(_attributes.AttributeType.of(NDArray[np.int32])) == "NDArray[int32]"
+    with pytest.raises(_attributes.HintError):
+        _attributes.AttributeType.of(NDArray[np.complex64])

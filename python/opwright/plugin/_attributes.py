@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._core import PluginFieldType
 from .._core._plugin import AttributeForm, Parameter
@@ -80,8 +81,10 @@ class AttributeType:
                 raise HintError("this enum has no members")
             return cls(AttributeForm.ENUM, hint)
         origin, entries = typing.get_origin(hint) or hint, typing.get_args(hint)
-        if origin is np.ndarray and entries:
-            element = (typing.get_args(entries[-1]) or (None,))[0]
+        # ndarray[shape, dtype[T]], or from NumPy 2.5 on an alias with T as its parameter.
+        is_array = origin is np.ndarray or origin is typing.get_origin(NDArray[np.int8])
+        if is_array and entries:
+            element = (typing.get_args(entries[-1]) or entries[-1:])[0]
             if element in _ELEMENTS:
                 return cls(AttributeForm.ARRAY, element)
         if origin in (list, typing.List, tuple, typing.Tuple) and not entries:  # noqa: UP006
