@@ -113,7 +113,8 @@ def build(
     config = builder.create_builder_config()
     config.default_device_type = trt.DeviceType.GPU
     config.timing = timing
-    config.cuda_graphs = graphs
+    if not graphs:
+        config.cuda_graphs = False
     return trt.Engine(builder.build_engine_with_config(network, config))
 
 
@@ -167,7 +168,7 @@ def program(folder: Path) -> Path:
 
 
 def run_program(
-    mode: str, folder: Path, engine: trt.Engine, spec: tuple[str, aot.Code], *more: str
+    mode: str, folder: Path, engine: trt.Engine, spec: tuple[str, aot.Code]
 ) -> dict[str, float]:
     """What the program measures for this engine."""
     made = folder / "gpu_launch"
@@ -176,8 +177,9 @@ def run_program(
     engine.save(folder / "engine")
     (folder / "cubin").write_bytes(spec[1])
     (folder / "spec").write_text(spec[0])
-    command = [made, mode, *(folder / name for name in ("engine", "cubin", "spec")), *more]
+    command = [made, mode, *(folder / name for name in ("engine", "cubin", "spec"))]
     environment = {**os.environ, "OPWRIGHT_CACHE_DIR": str(folder / "cache")}
+    command.append(str(time.clock_gettime_ns(time.CLOCK_MONOTONIC)))
     done = subprocess.run(
         list(map(str, command)), check=True, stdout=subprocess.PIPE, env=environment
     )

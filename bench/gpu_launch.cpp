@@ -1,5 +1,5 @@
 // An engine of compiled kernels beside the same kernels launched by hand, without Python:
-//   gpu_launch launch|graph|load ENGINE CUBIN SPEC [START]
+//   gpu_launch launch|graph|load ENGINE CUBIN SPEC START
 // launch: host time of an enqueue against that of cuLaunchKernel. graph: host and whole time of an
 // enqueue against launching a graph of the same kernels. load: milliseconds from START
 // (CLOCK_MONOTONIC, ns) to the first result, and those of the driver's own start. The figures are
@@ -64,6 +64,11 @@ class Driver {
   void* library_;
 };
 
+std::string read(const char* path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
 struct Spec {
   std::string kernel;
   unsigned grid[3], block[3];
@@ -98,7 +103,7 @@ class Chain {
         const std::vector<uint64_t>& data)
       : spec_(spec), launch_(driver.get<Launch>("cuLaunchKernel")) {
     void* module = nullptr;
-    driver.call("cuModuleLoad", &module, cubin);
+    driver.call("cuModuleLoadData", &module, read(cubin).c_str());
     driver.call("cuModuleGetFunction", &function_, module, spec.kernel.c_str());
     values_.resize(spec.chain), pointers_.resize(spec.chain);
     for (int i = 0; i < spec.chain; ++i) {
@@ -143,8 +148,7 @@ struct Loaded {
 
   Loaded(const char* path, uint64_t input, uint64_t output)
       : runtime(opwright::createInferRuntime(logger)) {
-    std::ifstream file(path, std::ios::binary);
-    const std::string plan{std::istreambuf_iterator<char>(file), {}};
+    const std::string plan = read(path);
     engine.reset(runtime->deserializeCudaEngine(plan.data(), plan.size()));
     if (!engine) fail("the engine was not loaded");
     context.reset(engine->createExecutionContext());
@@ -191,7 +195,7 @@ void print(const Times& times) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 5) fail("usage: gpu_launch launch|graph|load ENGINE CUBIN SPEC [START]");
+  if (argc != 6) fail("usage: gpu_launch launch|graph|load ENGINE CUBIN SPEC START");
   const std::string mode = argv[1];
   const double begin = now();
   const Driver driver;
@@ -222,7 +226,7 @@ int main(int argc, char** argv) {
   enqueue();
   wait();
   if (mode == "load") {
-    const double start = argc > 5 ? 1e-9 * static_cast<double>(std::atoll(argv[5])) : begin;
+    const double start = 1e-9 * static_cast<double>(std::atoll(argv[5]));
     std::printf("{\"ms\": %.3f, \"driver\": %.3f}\n", 1e3 * (now() - start),
                 1e3 * (started - begin));
     return 0;
