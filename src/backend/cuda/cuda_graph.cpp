@@ -6,6 +6,13 @@
 namespace opwright::cuda {
 namespace {
 
+CUdeviceptr load(const void* word) {
+  CUdeviceptr address = 0;
+  std::memcpy(&address, word, sizeof(address));
+  return address;
+}
+void store(void* word, CUdeviceptr address) { std::memcpy(word, &address, sizeof(address)); }
+
 bool is_on_device(CUmemorytype type, CUdeviceptr address) {
   if (type != CU_MEMORYTYPE_UNIFIED) return type == CU_MEMORYTYPE_DEVICE;
   unsigned found = 0;
@@ -111,7 +118,9 @@ void CudaGraph::read_copy(CUgraphNode handle) {
     return;
   }
   references_.push_back({&kept.srcDevice, node});
-  if (copy.dstMemoryType == CU_MEMORYTYPE_DEVICE || copy.dstMemoryType == CU_MEMORYTYPE_UNIFIED)
+  if (copy.dstMemoryType == CU_MEMORYTYPE_HOST)
+    references_.push_back({&kept.dstHost, node});
+  else
     references_.push_back({&kept.dstDevice, node});
 }
 
@@ -125,29 +134,30 @@ void CudaGraph::read_fill(CUgraphNode handle) {
 bool CudaGraph::find_changes(std::span<const Move> moves) {
   changes_.clear();
   for (const Reference& reference : references_) {
+    const CUdeviceptr before = load(reference.word);
     const Move* found = nullptr;
     for (const Move& move : moves) {
       if (move.from == move.to) continue;
-      const CUdeviceptr offset = *reference.word - reinterpret_cast<CUdeviceptr>(move.from);
+      const CUdeviceptr offset = before - reinterpret_cast<CUdeviceptr>(move.from);
       if (offset == move.bytes) return false;  // its end, or what lies behind it
       if (offset > move.bytes) continue;
       if (found != nullptr) return false;
       found = &move;
     }
     if (found == nullptr) continue;
-    const CUdeviceptr value = *reference.word - reinterpret_cast<CUdeviceptr>(found->from) +
+    const CUdeviceptr after = before - reinterpret_cast<CUdeviceptr>(found->from) +
                               reinterpret_cast<CUdeviceptr>(found->to);
-    changes_.push_back({reference.word, value, reference.node});
+    changes_.push_back({reference.word, before, after, reference.node});
   }
   return true;
 }
 
 bool CudaGraph::move(std::span<const Move> moves) {
   if (!can_move_ || !find_changes(moves)) return false;
-  for (Change& change : changes_) std::swap(*change.word, change.value);
+  for (const Change& change : changes_) store(change.word, change.after);
   const size_t updated = update_nodes(changes_.size());
   if (updated == changes_.size()) return true;
-  for (Change& change : changes_) std::swap(*change.word, change.value);
+  for (const Change& change : changes_) store(change.word, change.before);
   require(update_nodes(updated) == updated, "a CUDA graph took new addresses only in part");
   return false;
 }

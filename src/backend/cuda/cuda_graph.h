@@ -38,14 +38,14 @@ class CudaGraph final : public DeviceGraph {
     CUgraphNode handle = nullptr;
     std::variant<KernelNode, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS> params;
   };
-  /// A word of a node's arguments that may be an address.
+  /// Eight bytes of a node's arguments that may be an address.
   struct Reference {
-    CUdeviceptr* word;
+    void* word;
     size_t node;
   };
   struct Change {
-    CUdeviceptr* word;
-    CUdeviceptr value;
+    void* word;
+    CUdeviceptr before, after;
     size_t node;
   };
 

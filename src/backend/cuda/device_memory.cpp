@@ -27,6 +27,7 @@ bool is_capture_error(CUresult result) {
 /// What CUDA knows of the memory at an address.
 struct Memory {
   bool is_known = false;   ///< else it is ordinary host memory
+  bool is_pinned = false;  ///< the host's
   CUdeviceptr usable = 0;  ///< where the current context sees it; 0: nowhere
   int ordinal = -1;        ///< of the GPU that it is on
   CUdeviceptr end = 0;     ///< of its allocation
@@ -46,6 +47,7 @@ Memory look_up(CUdeviceptr address) {
       driver().cuPointerGetAttributes(attributes.size(), attributes.data(), values.data(), address),
       "asking where memory is");
   memory.is_known = type != 0;
+  memory.is_pinned = type == CU_MEMORYTYPE_HOST;
   memory.end = begin + bytes;
   return memory;
 }
@@ -157,11 +159,13 @@ void CudaDevice::copy(void* to, const void* from, size_t bytes, Queue queue) con
 }
 
 void CudaDevice::check_address(const void* address, size_t bytes, std::string_view what) const {
+  if (bytes == 0) return;
   const CUdeviceptr begin = to_device(address), end = begin + bytes;
   KnownRange& known = known_range(begin);
   if (known.device == this && known.begin <= begin && end <= known.end) return;
   const DeviceScope scope(*this);
   CUdeviceptr usable_end = begin;
+  bool is_lasting = true;
   // Memory that was mapped piece by piece is several allocations.
   do {
     const Memory memory = look_up(usable_end);
@@ -175,9 +179,12 @@ void CudaDevice::check_address(const void* address, size_t bytes, std::string_vi
     require(memory.usable != 0, what, " is given ", address, ", which is memory of GPU ",
             memory.ordinal, " that GPU ", ordinal_,
             " has no access to; copy it, or enable peer access");
-    usable_end = std::max(memory.end, usable_end + 1);
+    if (memory.end <= usable_end) return;  // CUDA does not say where it ends
+    usable_end = memory.end;
+    is_lasting &= !memory.is_pinned;
   } while (usable_end < end);
-  known = {this, begin, usable_end};
+  // What is pinned may be ordinary memory the next time.
+  if (is_lasting) known = {this, begin, usable_end};
 }
 
 }  // namespace opwright::cuda

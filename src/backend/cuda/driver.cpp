@@ -71,6 +71,8 @@ Driver load_driver(const char* file) {
       missing.empty()
           ? start(driver)
           : too_old(str("it serves CUDA ", version_text(driver.version), " and has no ", missing));
+  if (driver.version == 0 && !missing.empty())
+    driver.obstacle = str(file, " is not NVIDIA's driver: it has no ", missing);
   return driver;
 }
 
@@ -121,6 +123,9 @@ void fail_cuda(CUresult result, const std::string& what) {
   if (result == CUDA_ERROR_INVALID_HANDLE)
     fail_with(ErrorCode::kFAILED_EXECUTION, message,
               " (a stream that was destroyed, or one of another device or context?)");
+  if (result == CUDA_ERROR_NOT_INITIALIZED)
+    fail_with(ErrorCode::kFAILED_INITIALIZATION, message,
+              "; was this process forked after CUDA was started? Start it anew (spawn) instead");
   fail_with(result == CUDA_ERROR_OUT_OF_MEMORY ? ErrorCode::kFAILED_ALLOCATION
                                                : ErrorCode::kFAILED_EXECUTION,
             message);

@@ -1,19 +1,19 @@
 #include "backend/cuda/modules.h"
 
 #include <array>
-#include <cstring>
 #include <string_view>
 
 #include "backend/cuda/cuda_device.h"
+#include "backend/cuda/relaxed_capture.h"
 #include "base/hash.h"
 
 namespace opwright::cuda {
 namespace {
 
+/// Cubins and fatbins are binary.
 bool is_ptx(const Blob& code) {
-  return std::string_view(code.as<char>(), code.size()).find(".version") !=
-             std::string_view::npos &&
-         code.size() >= 4 && std::memcmp(code.data(), "\177ELF", 4) != 0;
+  const std::string_view bytes(code.as<char>(), code.size());
+  return !bytes.starts_with("\177ELF") && !bytes.starts_with("\x50\xed\x55\xba");
 }
 
 /// Why the driver does not take the code, beyond what it says itself.
@@ -130,8 +130,13 @@ class CudaFunction final : public DeviceFunction {
 }  // namespace
 
 Module::~Module() {
-  const DeviceScope scope(device_);
-  driver().cuModuleUnload(module_);
+  try {
+    const DeviceScope scope(device_);
+    const RelaxedCapture relaxed;
+    driver().cuModuleUnload(module_);
+  } catch (const Error&) {
+    // The context is gone, and the code with it.
+  }
 }
 
 std::shared_ptr<const Module> ModuleCache::load(const CudaDevice& device, const CodeObject& code) {

@@ -181,8 +181,13 @@ CUresult cuDeviceCanAccessPeer(int* can, CUdevice device, CUdevice peer) {
   });
 }
 
-CUresult cuCtxEnablePeerAccess(CUcontext, unsigned) {
-  return call(__func__, [] { return CUDA_SUCCESS; });
+CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned) {
+  return call(__func__, [&] {
+    const Context* peer = state().contexts.find(handle);
+    if (!peer) return CUDA_ERROR_INVALID_CONTEXT;
+    current_context()->peers.push_back(peer->device);
+    return CUDA_SUCCESS;
+  });
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* handle, CUdevice device) {

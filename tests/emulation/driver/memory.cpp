@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -141,6 +142,11 @@ bool is_pinned(CUdeviceptr address, size_t bytes) {
          bytes <= found->second - (address - found->first);
 }
 
+bool has_access(const Context& context, CUdevice device) {
+  return context.device == device ||
+         std::find(context.peers.begin(), context.peers.end(), device) != context.peers.end();
+}
+
 CUresult attribute_of(CUdeviceptr pointer, CUpointer_attribute attribute, void* data) {
   const Allocation* device = find_allocation(pointer);
   bool pinned = is_pinned(pointer, 1);
@@ -154,6 +160,8 @@ CUresult attribute_of(CUdeviceptr pointer, CUpointer_attribute attribute, void* 
       *static_cast<unsigned*>(data) = device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      if (device && !has_access(*current_context(), device->device))
+        return CUDA_ERROR_INVALID_VALUE;
       *static_cast<CUdeviceptr*>(data) = pointer;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:

@@ -112,6 +112,8 @@ struct Context {
   CUresult error = CUDA_SUCCESS;
   Stream legacy, per_thread;
   std::list<Stream*> streams;
+  /// Devices whose memory it was given access to.
+  std::vector<CUdevice> peers;
 };
 
 struct Device {

@@ -1,0 +1,162 @@
+#include "cuda_device/emulated.h"
+
+namespace opwright::cuda {
+namespace {
+
+using Move = DeviceGraph::Move;
+
+/// A kernel, a copy and a fill over three arrays, captured: out = factor * in, copied to `copied`.
+class CudaGraphs : public ::testing::Test {
+ protected:
+  void run(Queue queue) const {
+    scale(in.data(), 2, 3, out.data(), queue);
+    device.copy(copied.data(), out.data(), 3 * sizeof(float), queue);
+  }
+  const CudaDevice& device = gpu();
+  const DeviceScope scope{device};
+  const Stream stream{device};
+  const Scale scale{device};
+  const DeviceArray<float> in{device, {1, 2, 3}}, out{device, {0, 0, 0}}, copied{device, {0, 0, 0}};
+  static constexpr size_t kBytes = 3 * sizeof(float);
+};
+
+TEST_F(CudaGraphs, RunWhatWasCapturedEachTimeTheyAreLaunched) {
+  const std::unique_ptr<DeviceGraph> graph = device.capture([&](Queue queue) {
+    EXPECT_TRUE(device.is_capturing(queue));
+    run(queue);
+  });
+  EXPECT_EQ(graph->size(), 2);
+  EXPECT_EQ(copied.read(stream.get()), (std::vector<float>{0, 0, 0}));
+  graph->launch(stream.get());
+  EXPECT_EQ(copied.read(stream.get()), (std::vector<float>{2, 4, 6}));
+  const std::vector<float> other = {5, 6, 7};
+  device.copy(in.data(), other.data(), kBytes, stream.get());
+  graph->launch(stream.get());
+  EXPECT_EQ(copied.read(stream.get()), (std::vector<float>{10, 12, 14}));
+  EXPECT_FALSE(device.is_capturing(stream.get()));
+}
+
+TEST_F(CudaGraphs, FollowMemoryThatMovesAgainAndAgain) {
+  const std::unique_ptr<DeviceGraph> graph = device.capture([&](Queue queue) { run(queue); });
+  const DeviceArray<float> in2(device, {4, 5, 6}), out2(device, {0, 0, 0}), in3(device, {7, 8, 9});
+  ASSERT_TRUE(graph->move(std::vector<Move>{{in.data(), in2.data(), kBytes}}));
+  graph->launch(stream.get());
+  EXPECT_EQ(copied.read(stream.get()), (std::vector<float>{8, 10, 12}));
+  // The output, which the kernel writes and the copy reads, and the input once more.
+  ASSERT_TRUE(graph->move(
+      std::vector<Move>{{in2.data(), in3.data(), kBytes}, {out.data(), out2.data(), kBytes}}));
+  graph->launch(stream.get());
+  EXPECT_EQ(copied.read(stream.get()), (std::vector<float>{14, 16, 18}));
+  EXPECT_EQ(out2.read(stream.get()), (std::vector<float>{14, 16, 18}));
+  EXPECT_EQ(out.read(stream.get()), (std::vector<float>{8, 10, 12}));
+}
+
+TEST_F(CudaGraphs, UpdateOnlyTheNodesThatReferToIt) {
+  const std::unique_ptr<DeviceGraph> graph = device.capture([&](Queue queue) { run(queue); });
+  const DeviceArray<float> in2(device, {4, 5, 6});
+  const long kernels = calls("cuGraphExecKernelNodeSetParams");
+  const long copies = calls("cuGraphExecMemcpyNodeSetParams");
+  ASSERT_TRUE(graph->move(
+      std::vector<Move>{{in.data(), in2.data(), kBytes}, {out.data(), out.data(), kBytes}}));
+  EXPECT_EQ(calls("cuGraphExecKernelNodeSetParams"), kernels + 1);
+  EXPECT_EQ(calls("cuGraphExecMemcpyNodeSetParams"), copies);
+}
+
+TEST_F(CudaGraphs, MoveAddressesInsideABlock) {
+  const DeviceArray<float> block(device, {0, 0, 1, 2, 3, 0}), other(device, {0, 0, 7, 8, 9, 0});
+  const std::unique_ptr<DeviceGraph> graph =
+      device.capture([&](Queue queue) { scale(block.data() + 2, 2, 3, out.data(), queue); });
+  ASSERT_TRUE(graph->move(std::vector<Move>{{block.data(), other.data(), 6 * sizeof(float)}}));
+  graph->launch(stream.get());
+  EXPECT_EQ(out.read(stream.get()), (std::vector<float>{14, 16, 18}));
+}
+
+TEST_F(CudaGraphs, StayAsTheyAreWhereAMoveIsAmbiguous) {
+  const DeviceArray<float> block(device, {1, 2, 3, 0, 0, 0}), other(device, {4, 5, 6, 0, 0, 0});
+  // What the kernel writes is where the first half ends: the end of one, or the start of another.
+  const std::unique_ptr<DeviceGraph> graph =
+      device.capture([&](Queue queue) { scale(block.data(), 2, 3, block.data() + 3, queue); });
+  EXPECT_FALSE(graph->move(std::vector<Move>{{block.data(), other.data(), kBytes}}));
+  graph->launch(stream.get());
+  EXPECT_EQ(block.read(stream.get()), (std::vector<float>{1, 2, 3, 2, 4, 6}));
+  EXPECT_EQ(other.read(stream.get()), (std::vector<float>{4, 5, 6, 0, 0, 0}));
+}
+
+TEST_F(CudaGraphs, StayAsTheyAreWhereANodeTakesNoNewAddress) {
+  const std::unique_ptr<DeviceGraph> graph = device.capture([&](Queue queue) { run(queue); });
+  const DeviceArray<float> out2(device, {0, 0, 0});
+  fail_call("cuGraphExecMemcpyNodeSetParams", CUDA_ERROR_INVALID_VALUE);
+  EXPECT_FALSE(graph->move(std::vector<Move>{{out.data(), out2.data(), kBytes}}));
+  graph->launch(stream.get());
+  EXPECT_EQ(copied.read(stream.get()), (std::vector<float>{2, 4, 6}));
+  EXPECT_EQ(out2.read(stream.get()), (std::vector<float>{0, 0, 0}));
+  EXPECT_TRUE(graph->move(std::vector<Move>{{out.data(), out2.data(), kBytes}}));
+}
+
+TEST_F(CudaGraphs, ThatReadTheHostAreNotMoved) {
+  void* pinned = device.allocate_host(kBytes);
+  const std::unique_ptr<DeviceGraph> graph =
+      device.capture([&](Queue queue) { device.copy(in.data(), pinned, kBytes, queue); });
+  EXPECT_EQ(graph->size(), 1);
+  EXPECT_FALSE(graph->move(std::vector<Move>{{in.data(), out.data(), kBytes}}));
+  device.free_host(pinned);
+}
+
+TEST_F(CudaGraphs, ThatWriteSizesToTheHostAreMoved) {
+  auto* pinned = static_cast<float*>(device.allocate_host(kBytes));
+  const std::unique_ptr<DeviceGraph> graph =
+      device.capture([&](Queue queue) { device.copy(pinned, in.data(), kBytes, queue); });
+  const DeviceArray<float> in2(device, {4, 5, 6});
+  ASSERT_TRUE(graph->move(std::vector<Move>{{in.data(), in2.data(), kBytes}}));
+  graph->launch(stream.get());
+  device.synchronize(stream.get());
+  EXPECT_EQ(pinned[2], 6);
+  device.free_host(pinned);
+}
+
+TEST_F(CudaGraphs, WorkThatWaitsCannotBeCapturedAndTheDeviceGoesOn) {
+  const std::string text =
+      message([&] { device.capture([&](Queue queue) { device.synchronize(queue); }); });
+  EXPECT_NE(text.find("cannot be captured into a CUDA graph"), std::string::npos) << text;
+  // A callback that swallows the error.
+  const std::string swallowed = message([&] {
+    device.capture([&](Queue queue) {
+      run(queue);
+      driver().cuStreamSynchronize(static_cast<CUstream>(queue));
+    });
+  });
+  EXPECT_NE(swallowed.find("cannot be captured into a CUDA graph"), std::string::npos) << swallowed;
+  run(stream.get());
+  EXPECT_EQ(copied.read(stream.get()), (std::vector<float>{2, 4, 6}));
+}
+
+TEST_F(CudaGraphs, WhatTheWorkThrowsIsThrownAsItIs) {
+  EXPECT_EQ(message([&] {
+              device.capture([&](Queue queue) {
+                run(queue);
+                fail("layer 'x' gave up");
+              });
+            }),
+            "layer 'x' gave up");
+  EXPECT_EQ(device.capture([&](Queue queue) { run(queue); })->size(), 2);
+}
+
+TEST_F(CudaGraphs, OrdinaryHostMemoryIsNotCaptured) {
+  std::vector<float> host(3);
+  const std::string text = message([&] {
+    device.capture([&](Queue queue) { device.copy(host.data(), in.data(), kBytes, queue); });
+  });
+  EXPECT_NE(text.find("ordinary host memory cannot be captured"), std::string::npos) << text;
+}
+
+TEST_F(CudaGraphs, MemoryIsAllocatedAndFreedWhileSomethingIsCaptured) {
+  const std::unique_ptr<DeviceGraph> graph = device.capture([&](Queue queue) {
+    void* memory = device.allocate(100);
+    run(queue);
+    device.free(memory);
+  });
+  EXPECT_EQ(graph->size(), 2);
+}
+
+}  // namespace
+}  // namespace opwright::cuda
