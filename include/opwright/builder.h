@@ -207,6 +207,11 @@ class IBuilderConfig : public INoCopy {
   /// IRuntime::setDebugPlugins() overrides it.
   virtual void setDebugPlugins(bool debug) noexcept = 0;
   virtual bool getDebugPlugins() const noexcept = 0;
+
+  /// Beyond TensorRT: whether execution contexts on a GPU capture what they run into CUDA graphs,
+  /// once shapes have stayed for a few runs, and replay them. True at first.
+  virtual void setCudaGraphs(bool graphs) noexcept = 0;
+  virtual bool getCudaGraphs() const noexcept = 0;
 };
 
 /// Makes networks and builds engines from them. Must outlive its networks, profiles and configs.

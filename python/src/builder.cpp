@@ -90,6 +90,7 @@ struct Config {
   std::vector<std::string> plugins_to_serialize;
   bool embed_python_plugins = false;
   bool debug_plugins = false;
+  bool cuda_graphs = true;
 };
 
 /// Where plugins of this builder's networks are looked up goes on living with the networks.
@@ -131,6 +132,7 @@ class Builder {
     build.plugins_to_serialize = config.plugins_to_serialize;
     build.embed_plugin_sources = config.embed_python_plugins;
     build.debug_plugins = config.debug_plugins;
+    build.cuda_graphs = config.cuda_graphs;
     build.log = log;
     build.services = {errors_.recorder(), allocator};
     std::optional<Monitor> monitor;
@@ -276,6 +278,9 @@ void bind_config(nb::module_& m) {
       .def_rw("embed_python_plugins", &Config::embed_python_plugins,
               "Whether the engine carries the sources of plugins that Python implements, so that "
               "it runs where nothing was imported; loading it then needs permission for host code.")
+      .def_rw("cuda_graphs", &Config::cuda_graphs,
+              "Whether execution contexts on a GPU capture what they run into CUDA graphs, once "
+              "shapes have stayed for a few runs, and replay them. True at first.")
       .def_rw("debug_plugins", &Config::debug_plugins,
               "Whether the engine checks every call of a plugin: writes beside its outputs and "
               "workspace, to its inputs, outputs left unwritten, and sizes out of range raise "

@@ -50,6 +50,7 @@ BuildConfig BuilderConfigApi::build_config(bool strongly_typed, Log log) const {
   build.detailed_inspection = choices_.verbosity == ProfilingVerbosity::kDETAILED;
   build.plugins_to_serialize = choices_.plugins;
   build.debug_plugins = choices_.debug_plugins;
+  build.cuda_graphs = choices_.cuda_graphs;
   if (choices_.monitor != nullptr) {
     build.progress = [report = std::make_shared<ProgressReport>(*choices_.monitor)](
                          const std::string& phase, int done, int total) {

@@ -79,6 +79,8 @@ class BuilderConfigApi final : public IBuilderConfig {
   bool getTiming() const noexcept override { return choices_.timing; }
   void setDebugPlugins(bool debug) noexcept override { choices_.debug_plugins = debug; }
   bool getDebugPlugins() const noexcept override { return choices_.debug_plugins; }
+  void setCudaGraphs(bool graphs) noexcept override { choices_.cuda_graphs = graphs; }
+  bool getCudaGraphs() const noexcept override { return choices_.cuda_graphs; }
 
  private:
   /// Everything that reset() takes back.
@@ -97,6 +99,7 @@ class BuilderConfigApi final : public IBuilderConfig {
     IProgressMonitor* monitor = nullptr;
     cudaStream_t stream = nullptr;
     bool debug_plugins = false;
+    bool cuda_graphs = true;
   };
   static BuilderFlags bit(BuilderFlag flag) { return 1U << static_cast<int32_t>(flag); }
 

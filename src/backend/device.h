@@ -131,6 +131,11 @@ class Device {
   /// What `work` gives to the queue that it is called with, not run yet. Throws Error where some of
   /// it cannot be captured, and what `work` throws.
   virtual std::unique_ptr<DeviceGraph> capture(const std::function<void(Queue)>& work) const;
+  /// Whether what was done within `work`, to its queue or beside it, has broken its capture.
+  virtual bool is_capture_broken(Queue queue) const {
+    (void)queue;
+    return false;
+  }
 
   /// Ways to run a built-in operator; empty when the device has no kernel for it.
   virtual std::vector<Candidate> candidates(const Operator& op,

@@ -178,6 +178,7 @@ Plan compile_for(const Device& device, const Network& network, const BuildConfig
   if (config.embed_plugin_sources) emitter.add_plugin_sources();
   Plan plan = emitter.finish();
   plan.debug_plugins = config.debug_plugins;
+  plan.cuda_graphs = config.cuda_graphs;
   trust_plan(plan);
   return plan;
 }

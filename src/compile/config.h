@@ -62,6 +62,7 @@ struct BuildConfig {
   /// Whether the plan carries the sources of those plugins whose language allows it.
   bool embed_plugin_sources = false;
   bool debug_plugins = false;  ///< whether the engine checks every call of a plugin
+  bool cuda_graphs = true;     ///< whether contexts on a GPU replay their runs as CUDA graphs
   ProgressCallback progress;
   PluginServices services;  ///< for the plugins that are run during the build
   Log log;

@@ -150,6 +150,7 @@ PlanStep PlanEmitter::step(const StepSchedule& steps, const ScheduleStep& step,
   result.packed = kernel->packed();
   for (PackedInput& packed : result.packed) packed.data = shared(std::move(packed.data));
   *workspace = kernel->workspace_size();
+  if (!device_.is_host()) result.capture_obstacle = kernel->capture_obstacle();
   if (result.candidate.tactic_name.empty()) result.candidate.tactic_name = kernel->description();
 
   if (const std::string own = op->metadata(); detailed_ && !own.empty())

@@ -135,6 +135,7 @@ class Reader {
     plan.plugin_libraries = numbers(from_.plugin_libraries());
     plan.plugin_sources = numbers(from_.plugin_sources());
     plan.debug_plugins = from_.debug_plugins();
+    plan.cuda_graphs = from_.cuda_graphs();
     return plan;
   }
 
@@ -257,6 +258,7 @@ class Reader {
     PlanStep to;
     to.name = text(from.name());
     to.metadata = text(from.metadata());
+    to.capture_obstacle = text(from.capture_obstacle());
     to.kind = text(from.kind());
     each(from.attributes(),
          [&](const fb::Attribute& item) { to.attributes.push_back(attribute(item)); });

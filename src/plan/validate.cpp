@@ -342,6 +342,7 @@ class ScheduleCheck {
     shared_.check_text(step.name, "a layer");
     shared_.check_text(step.kind, "a layer");
     shared_.check_text(step.metadata, "a layer");
+    shared_.check_text(step.capture_obstacle, "a layer");
     shared_.check_text(step.candidate.tactic_name, "a layer");
     for (const Attribute& attribute : step.attributes) {
       shared_.check_text(attribute.name, "an attribute");

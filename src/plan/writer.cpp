@@ -209,9 +209,10 @@ class Writer {
       return fb::CreateTimedCandidate(builder_, types, item.tactic, tactic, item.time_ms,
                                       item.reformat_ms, dropped);
     });
+    const Text obstacle = from.capture_obstacle.empty() ? Text() : text(from.capture_obstacle);
     return fb::CreateStep(builder_, name, metadata, kind, attributes, inputs, outputs, input_types,
                           output_types, from.candidate.tactic, tactic_name, packed, code,
-                          size_symbols, from.time_ms, considered);
+                          size_symbols, from.time_ms, considered, obstacle);
   }
 
   auto schedule(const Schedule& from) {
@@ -275,10 +276,10 @@ class Writer {
     const auto libraries = builder_.CreateVector(plan_.plugin_libraries);
     const auto sources = builder_.CreateVector(plan_.plugin_sources);
     fb::FinishPlanBuffer(
-        builder_,
-        fb::CreatePlan(builder_, name, made_by, static_cast<int32_t>(plan_.device_type),
-                       architecture, identity, symbol_list, expressions, inputs, outputs, schedules,
-                       requirements, code, libraries, sources, plan_.debug_plugins));
+        builder_, fb::CreatePlan(builder_, name, made_by, static_cast<int32_t>(plan_.device_type),
+                                 architecture, identity, symbol_list, expressions, inputs, outputs,
+                                 schedules, requirements, code, libraries, sources,
+                                 plan_.debug_plugins, plan_.cuda_graphs));
     const auto buffer = std::make_shared<flatbuffers::DetachedBuffer>(builder_.Release());
     return Blob(buffer, buffer->data(), buffer->size());
   }

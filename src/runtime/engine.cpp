@@ -38,7 +38,15 @@ std::vector<LoadedCode> permit_code(const Plan& plan, const LoadOptions& options
 
 const Device& find_device(const Plan& plan, int ordinal, const Log& log) {
   const Device& device = get_device(plan.device_type, ordinal);
-  if (plan.architecture != device.architecture()) {
+  if (!device.is_host()) {
+    for (const CodeObject& object : plan.code)
+      if (!object.host && !device.runs(object.target))
+        fail_with(ErrorCode::kUNSUPPORTED_STATE, "the engine '", plan.name, "' was built for ",
+                  plan.architecture, ", and its code runs on ", gpus_text(served_gpus(plan.code)),
+                  "; this device is ", device.architecture(), ", which cannot run '", object.name,
+                  "' (", object.target,
+                  "). Build the engine again here, or with kernels as PTX (arch='compute_80')");
+  } else if (plan.architecture != device.architecture()) {
     fail_with(ErrorCode::kUNSUPPORTED_STATE, "the engine '", plan.name, "' was built for ",
               plan.architecture, ", this device is ", device.architecture(),
               "; build it again here");

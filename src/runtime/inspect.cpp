@@ -215,6 +215,7 @@ void write_layer(JsonWriter& json, const Dimensions& dimensions, const Schedule&
   }
   json.end_array();
   json.member("Metadata", step.metadata);
+  json.member("CaptureObstacle", step.capture_obstacle);
   json.end_object();
 }
 
@@ -284,6 +285,20 @@ std::string tuning_text(const Schedule& schedule) {
   return text;
 }
 
+/// What becomes of the steps when a context captures CUDA graphs.
+std::string graphs_text(const Plan& plan, const Schedule& schedule) {
+  if (plan.device_type != DeviceType::kGPU) return {};
+  if (!plan.cuda_graphs) return "\n  CUDA graphs are off\n";
+  std::string text;
+  for (size_t i = 0; i < schedule.steps.size(); ++i) {
+    const PlanStep& step = schedule.steps[i];
+    if (!step.capture_obstacle.empty())
+      text += str("  not captured into CUDA graphs: ", i, " '", step.name,
+                  "': ", step.capture_obstacle, '\n');
+  }
+  return "\n" + (text.empty() ? "  CUDA graphs may have all layers\n" : text);
+}
+
 std::string profile_text(const Plan& plan, const Schedule& schedule) {
   std::string text;
   for (size_t i = 0; i < plan.inputs.size(); ++i) {
@@ -306,7 +321,7 @@ std::string profile_text(const Plan& plan, const Schedule& schedule) {
     total += step.time_ms;
   }
   rows.push_back({"", "", "", "", "sum", "", time_text(total)});
-  return text + text_table(rows, "rllllrr") + tuning_text(schedule);
+  return text + text_table(rows, "rllllrr") + graphs_text(plan, schedule) + tuning_text(schedule);
 }
 
 }  // namespace
@@ -353,6 +368,7 @@ std::string inspect_json(const Plan& plan) {
   json.member("Architecture", plan.architecture);
   json.member("DeviceIdentity", plan.device_identity);
   json.member("DebugPlugins", plan.debug_plugins);
+  json.member("CudaGraphs", plan.cuda_graphs);
   json.key("Bindings");
   json.begin_array();
   for (const PlanPort& port : plan.inputs) write_port(json, dimensions, port, "Input");

@@ -12,8 +12,9 @@ std::string inspect_text(const Plan& plan);
 /// The same as a JSON object, with TensorRT's keys where it has them: "Bindings", and "Layers" (of
 /// the first profile), each with "Name", "LayerType", "Inputs" and "Outputs" (each "Name",
 /// "Dimensions", "Format/Datatype"), "TacticValue", "TacticName", "TimeMs", "Attributes",
-/// "PackedWeights", "Candidates" (what the tuner compared) and "Metadata". "RunsOn" says which GPUs
-/// the code serves, where there is code for GPUs.
+/// "PackedWeights", "Candidates" (what the tuner compared), "Metadata" and "CaptureObstacle" (why
+/// no CUDA graph has the layer, or empty). "RunsOn" says which GPUs the code serves, where there is
+/// code for GPUs.
 std::string inspect_json(const Plan& plan);
 /// One layer of a profile as a line of text, or as a JSON object as above. Throws Error when there
 /// is no such layer.

@@ -68,6 +68,7 @@ Runner::Runner(const Engine& engine, int profile, ShapeState& shapes,
   connect();
   group_sizes();
   group_domains();
+  if (!is_host_ && plan_.cuda_graphs) prepare_replay();
 }
 
 Runner::~Runner() { abandon_sizes(); }
@@ -216,6 +217,13 @@ void Runner::connect() {
       add(output);
     }
     shapes.ready = std::max(shapes.ready, shapes.known);
+    if (!is_host_) {
+      for (size_t input = 0; input < step.inputs.size(); ++input)
+        if (step.inputs[input] >= 0 &&
+            engine_.op(profile_, static_cast<int>(i))->is_shape_input(static_cast<int>(input)))
+          shapes.values.emplace_back(static_cast<int>(input), std::vector<int64_t>());
+      if (!shapes.values.empty()) shapes.known = shapes.ready;
+    }
     steps_.push_back(prepared);
     step_shapes_.push_back(std::move(shapes));
   }
@@ -281,20 +289,23 @@ void Runner::group_domains() {
     // within a domain, which may be one that others wait for.
     SizeGroup* const needs = is_host_ ? nullptr : group_of(step_shapes_[i].ready);
     const bool is_read =
-        needs == nullptr || std::any_of(runs_.begin(), runs_.end(), [&](const Run& run) {
-          return run.needs != nullptr && run.needs->step >= needs->step;
+        needs == nullptr || std::any_of(steps_.begin(), steps_.end(), [&](const Step& step) {
+          return step.needs != nullptr && step.needs->step >= needs->step;
         });
     if (runs_.empty() || runs_.back().domain != domain || !is_read) {
-      runs_.push_back({.domain = domain,
-                       .first = static_cast<uint32_t>(i),
-                       .needs = is_read ? nullptr : needs});
+      if (!is_read) steps_[i].needs = needs;
+      runs_.push_back({.domain = domain, .first = static_cast<uint32_t>(i)});
     }
     runs_.back().last = static_cast<uint32_t>(i + 1);
   }
 }
 
 void Runner::set_arena(std::byte* arena) {
-  for (const auto& [slot, offset] : arena_slots_) pointers_[slot] = arena + offset;
+  for (const auto& [slot, offset] : arena_slots_) {
+    void* const address = arena + offset;
+    if (replay_ != nullptr && pointers_[slot] != address) replay_->forget_all();
+    pointers_[slot] = address;
+  }
 }
 
 Shape Runner::tensor_shape(const PlanTensor& tensor, std::span<const int64_t> values) const {
@@ -349,14 +360,48 @@ void Runner::tell(int number) {
     };
     update(step.inputs, known.inputs);
     update(step.outputs, known.outputs);
+    if (!known.values.empty()) tell_values(number);
     if (known.is_told) return;
     check(number);
     enter(number);
     kernels_[number]->on_shape_change(known.inputs, known.outputs);
     leave();
     known.is_told = true;
+    if (replay_ != nullptr) replay_->forget(static_cast<uint32_t>(number));
   } catch (const Error& error) {
     rethrow(error, engine_, profile_, number);
+  }
+}
+
+/// Of a shape input, as the host knows them.
+std::vector<int64_t> Runner::elements(const PlanTensor& tensor) const {
+  std::vector<int64_t> elements;
+  if (tensor.location == PlanTensor::Location::kValues) {
+    for (const int32_t value : tensor.values) elements.push_back(shapes_.values()[value]);
+  } else if (tensor.location == PlanTensor::Location::kWeight) {
+    const auto count = static_cast<int64_t>(tensor.data.size()) / bytes_of(tensor.type.dtype, 1);
+    elements.resize(static_cast<size_t>(count));
+    convert(tensor.data.data(), tensor.type.dtype, elements.data(), DataType::kINT64, count);
+  } else if (tensor.location == PlanTensor::Location::kInput &&
+             plan_.inputs[tensor.index].is_shape_input) {
+    const auto known = shapes_.input_values(tensor.index);
+    elements.assign(known.begin(), known.end());
+  } else {
+    fail("the elements of tensor '", tensor.name,
+         "', which determine shapes, are known on the device only");
+  }
+  return elements;
+}
+
+void Runner::tell_values(int number) {
+  const PlanStep& step = schedule_.steps[number];
+  StepShapes& known = step_shapes_[number];
+  for (auto& [input, told] : known.values) {
+    std::vector<int64_t> now = elements(schedule_.tensors[step.inputs[input]]);
+    if (known.is_told && now == told) continue;
+    known.is_told = false;
+    told = std::move(now);
+    kernels_[number]->on_values_change(input, told);
   }
 }
 
@@ -409,8 +454,10 @@ void Runner::refresh() {
   }
   for (Copy& copy : copies_) {
     const PlanTensor& tensor = schedule_.tensors[copy.tensor];
-    copy.bytes = static_cast<size_t>(tensor_bytes(shape_of(tensor.dims, shapes_.upper_values()),
-                                                  tensor.type.dtype, tensor.type.format));
+    const auto bytes = static_cast<size_t>(tensor_bytes(
+        shape_of(tensor.dims, shapes_.upper_values()), tensor.type.dtype, tensor.type.format));
+    if (replay_ != nullptr && bytes != copy.bytes) replay_->forget_copies();
+    copy.bytes = bytes;
   }
 }
 
@@ -446,6 +493,8 @@ void Runner::fetch(SizeGroup& group, Queue queue) {
 
 /// Waits for the sizes up to those of `last`, null: for all.
 void Runner::settle(const SizeGroup* last) {
+  const auto pending = pending_.begin() + static_cast<std::ptrdiff_t>(next_pending_);
+  if (last != nullptr && std::find(pending, pending_.end(), last) == pending_.end()) return;
   while (next_pending_ < pending_.size()) {
     SizeGroup& group = *pending_[next_pending_];
     try {
@@ -498,8 +547,38 @@ void Runner::resolve(SizeGroup& group) {
 }
 
 template <class Clock>
-void Runner::run_steps(void* workspace, Queue queue, Clock& clock) {
+void Runner::enqueue_steps(uint32_t first, uint32_t last, Queue queue, Clock& clock,
+                           uint32_t& current) {
+  for (const Run& run : runs_) {
+    if (run.last <= first) continue;
+    if (run.first >= last) break;
+    current = std::max(run.first, first);
+    if (steps_[current].needs != nullptr) [[unlikely]]
+      settle(steps_[current].needs, queue);
+    DomainGuard guard(run.domain, queue);
+    clock.begin();
+    for (const uint32_t end = std::min(run.last, last); current != end; ++current) {
+      const Step& step = steps_[current];
+      enter(static_cast<int>(current));
+      clock.start();
+      step.kernel->enqueue(step.inputs, step.outputs, workspace_, queue);
+      clock.stop(current);
+      if (step.sizes != nullptr) [[unlikely]] {
+        if (is_host_) {
+          resolve(*step.sizes);
+        } else {
+          fetch(*step.sizes, queue);
+        }
+      }
+    }
+  }
+}
+
+/// Calls `enqueue` with the step that it keeps at what is run, for errors.
+template <class Enqueue>
+void Runner::run_steps(void* workspace, Queue queue, const Enqueue& enqueue) {
   uint32_t current = 0;
+  workspace_ = workspace;
   pending_.clear();
   next_pending_ = 0;
   suspects_ = {suspects_.earlier_runs || suspects_.first < suspects_.last, 0,
@@ -507,27 +586,7 @@ void Runner::run_steps(void* workspace, Queue queue, Clock& clock) {
   try {
     if (host_values_.has_changed()) [[unlikely]]
       host_values_.upload(queue);
-    for (const Run& run : runs_) {
-      current = run.first;
-      if (run.needs != nullptr) [[unlikely]]
-        settle(run.needs, queue);
-      DomainGuard guard(run.domain, queue);
-      clock.begin();
-      for (; current != run.last; ++current) {
-        const Step& step = steps_[current];
-        enter(static_cast<int>(current));
-        clock.start();
-        step.kernel->enqueue(step.inputs, step.outputs, workspace, queue);
-        clock.stop(current);
-        if (step.sizes != nullptr) [[unlikely]] {
-          if (is_host_) {
-            resolve(*step.sizes);
-          } else {
-            fetch(*step.sizes, queue);
-          }
-        }
-      }
-    }
+    enqueue(current);
   } catch (const Error& error) {
     suspects_.last = std::min(suspects_.last, current + 1);
     abandon_sizes();
@@ -538,7 +597,6 @@ void Runner::run_steps(void* workspace, Queue queue, Clock& clock) {
     throw;
   }
   leave();
-  copy_outputs(queue);
 }
 
 std::string Runner::suspects() const {
@@ -568,20 +626,57 @@ void Runner::copy_outputs(Queue queue) {
   }
 }
 
+void Runner::run_replayed(void* workspace, Queue queue) {
+  if (workspace != workspace_) replay_->forget_all();
+  if (are_addresses_new_) [[unlikely]]
+    move_graphs();
+  bool are_outputs_copied = false;
+  run_steps(workspace, queue, [&](uint32_t& current) {
+    NoClock clock;
+    for (GraphReplay::Part& part : replay_->parts()) {
+      current = part.first;
+      enter(static_cast<int>(current));
+      const Step& first = steps_[part.first];
+      const Step& last = steps_[part.last - 1];
+      if (first.needs != nullptr) [[unlikely]]
+        settle(first.needs, queue);
+      if (!replay_->replay(part, queue, *this)) {
+        enqueue_steps(part.first, part.last, queue, clock, current);
+        continue;
+      }
+      are_outputs_copied |= part.has_copies;
+      if (last.sizes != nullptr) [[unlikely]]
+        fetch(*last.sizes, queue);
+    }
+  });
+  if (!are_outputs_copied) copy_outputs(queue);
+  replay_->finish();
+}
+
 void Runner::run(void* workspace, Queue queue) {
-  NoClock clock;
-  run_steps(workspace, queue, clock);
+  if (replay_ != nullptr && !device_.is_capturing(queue)) {
+    run_replayed(workspace, queue);
+    return;
+  }
+  run_plainly(workspace, queue, NoClock());
+}
+
+template <class Clock>
+void Runner::run_plainly(void* workspace, Queue queue, Clock&& clock) {
+  run_steps(workspace, queue, [&](uint32_t& current) {
+    enqueue_steps(0, static_cast<uint32_t>(steps_.size()), queue, clock, current);
+  });
+  copy_outputs(queue);
 }
 
 void Runner::run_timed(void* workspace, Queue queue, std::span<float> times) {
   if (is_host_) {
-    HostClock clock(times);
-    run_steps(workspace, queue, clock);
+    run_plainly(workspace, queue, HostClock(times));
     return;
   }
   while (events_.size() < runs_.size() + steps_.size()) events_.push_back(device_.make_event());
   EventClock clock(events_, queue, times);
-  run_steps(workspace, queue, clock);
+  run_plainly(workspace, queue, clock);
   clock.read();
 }
 

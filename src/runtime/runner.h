@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/engine.h"
+#include "runtime/graph_replay.h"
 #include "runtime/host_values.h"
 #include "runtime/shape_state.h"
 
@@ -16,7 +17,7 @@ struct SizeGroup;
 
 /// The kernels of one context in one profile with everything that they are called with, prepared
 /// so that a run is nothing but calls.
-class Runner {
+class Runner : private GraphReplay::Work {
  public:
   /// Makes the kernels. All must outlive the object. `current` is kept at the step whose kernel is
   /// being made, told its shapes or run, at -1 otherwise.
@@ -30,11 +31,9 @@ class Runner {
   void set_arena(std::byte* arena);
   /// Addresses are never null.
   void set_input(int input, const void* address) {
-    for (const uint32_t slot : input_slots_[input]) pointers_[slot] = const_cast<void*>(address);
+    set_address(input_slots_[input], const_cast<void*>(address));
   }
-  void set_output(int output, void* address) {
-    for (const uint32_t slot : output_slots_[output]) pointers_[slot] = address;
-  }
+  void set_output(int output, void* address) { set_address(output_slots_[output], address); }
 
   /// After the shapes were updated: tells kernels whose shapes changed, unless they depend on size
   /// tensors, and computes values tensors.
@@ -61,18 +60,20 @@ class Runner {
     const void* const* inputs = nullptr;
     void* const* outputs = nullptr;
     SizeGroup* sizes = nullptr;  ///< the size tensors that the step writes
+    SizeGroup* needs = nullptr;  ///< must have been read before; null: none
   };
-  /// Consecutive steps within one domain, none of which but the first needs a size to be read.
+  /// Consecutive steps within one domain, none of which but the first has `needs`.
   struct Run {
     ExecutionDomain* domain = nullptr;
     uint32_t first = 0, last = 0;
-    SizeGroup* needs = nullptr;  ///< must have been read before; null: none
   };
   struct StepShapes {
     std::vector<Shape> inputs, outputs;
     bool is_told = false;
     int32_t known = -1;  ///< the step after which all its shapes are known, -1: before the run
     int32_t ready = -1;  ///< the same, for shapes and values
+    /// Shape inputs whose elements the kernel is told, and those that it was told.
+    std::vector<std::pair<int, std::vector<int64_t>>> values;
   };
   struct ValuesTensor {
     int32_t tensor = 0;
@@ -91,6 +92,12 @@ class Runner {
     uint32_t first = 0, last = 0;  ///< of the last run
   };
 
+  void set_address(const std::vector<uint32_t>& slots, void* address) {
+    for (const uint32_t slot : slots) {
+      are_addresses_new_ |= pointers_[slot] != address;
+      pointers_[slot] = address;
+    }
+  }
   void enter(int step) { current_.store(step, std::memory_order_relaxed); }
   void leave() { enter(-1); }
   void make_kernel(int step, const ProfileValues& profile, const PluginServices& services);
@@ -103,6 +110,8 @@ class Runner {
   Shape tensor_shape(const PlanTensor& tensor, std::span<const int64_t> values) const;
   void check_fits(const PlanTensor& tensor, const Shape& shape) const;
   void tell(int step);
+  std::vector<int64_t> elements(const PlanTensor& tensor) const;
+  void tell_values(int step);
   void check(int step) const;
   void check_outputs(const SizeGroup& group) const;
   void compute(const ValuesTensor& values);
@@ -112,7 +121,15 @@ class Runner {
   void abandon_sizes() noexcept;
   void resolve(SizeGroup& group);
   template <class Clock>
-  void run_steps(void* workspace, Queue queue, Clock& clock);
+  void enqueue_steps(uint32_t first, uint32_t last, Queue queue, Clock& clock, uint32_t& current);
+  template <class Enqueue>
+  void run_steps(void* workspace, Queue queue, const Enqueue& enqueue);
+  void enqueue_part(const GraphReplay::Part& part, Queue queue, uint32_t& current) override;
+  void prepare_replay();
+  void move_graphs();
+  void run_replayed(void* workspace, Queue queue);
+  template <class Clock>
+  void run_plainly(void* workspace, Queue queue, Clock&& clock);
   void copy_outputs(Queue queue);
 
   const Engine& engine_;
@@ -140,6 +157,18 @@ class Runner {
   size_t next_pending_ = 0;
   std::vector<Copy> copies_;
   SizeGroup* copies_need_ = nullptr;
+  void* workspace_ = nullptr;            ///< of the last run
+  std::unique_ptr<GraphReplay> replay_;  ///< null: nothing is captured
+  /// What graphs know of the network's inputs and outputs, in this order.
+  struct Bound {
+    uint32_t slot = 0;
+    void* address = nullptr;
+    int32_t port = 0;
+    bool is_input = false;
+  };
+  std::vector<Bound> bound_;
+  std::vector<bool> left_out_;  ///< of the copies: those onto themselves
+  bool are_addresses_new_ = false;
   std::vector<std::unique_ptr<Event>> events_;  ///< of timed runs
   Suspects suspects_;
 };

@@ -59,7 +59,7 @@ class RecordingGpu final : public Device {
     ++copies;
   }
   void synchronize(Queue) const override {}
-  std::unique_ptr<Event> make_event() const override { return nullptr; }
+  std::unique_ptr<Event> make_event(bool) const override { return nullptr; }
   std::shared_ptr<const DeviceFunction> load_function(const CodeObject&,
                                                       const std::string& name) const override {
     if (name != "f") fail("there is no function '", name, "'");

@@ -1,0 +1,138 @@
+#include "runtime/graph_replay.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace opwright {
+namespace {
+
+/// Plain runs with unchanged shapes before capturing pays.
+constexpr int kRunsBefore = 3;
+/// Kernels, copies and fills: a graph of one costs as much as what is in it.
+constexpr int kFewest = 2;
+
+std::string range(uint32_t first, uint32_t last) {
+  return last - first == 1 ? str("step ", first) : str("steps ", first, " to ", last - 1);
+}
+
+}  // namespace
+
+GraphReplay::GraphReplay(const Device& device, const Log& log, std::string who,
+                         std::vector<Step> steps, bool has_copies)
+    : device_(device),
+      log_(log),
+      who_(std::move(who)),
+      steps_(std::move(steps)),
+      has_copies_(has_copies) {
+  split();
+}
+
+/// Makes the parts of the steps' obstacles; graphs of parts that stay are kept.
+void GraphReplay::split() {
+  std::vector<Part> parts;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const auto number = static_cast<uint32_t>(i);
+    const bool is_captured = steps_[i].obstacle.empty();
+    if (parts.empty() || steps_[i].must_begin || steps_[i - 1].must_end ||
+        parts.back().is_captured != is_captured)
+      parts.push_back({.first = number, .is_captured = is_captured});
+    parts.back().last = number + 1;
+  }
+  if (!parts.empty()) parts.back().has_copies = has_copies_ && parts.back().is_captured;
+  for (Part& part : parts) {
+    for (Part& old : parts_) {
+      if (old.first != part.first || old.last != part.last || old.has_copies != part.has_copies)
+        continue;
+      part.graph = std::move(old.graph);
+      part.runs = old.runs;
+    }
+  }
+  parts_ = std::move(parts);
+}
+
+bool GraphReplay::capture(Part& part, Work& work) {
+  if (!part.is_captured || part.runs < kRunsBefore) {
+    ++part.runs;
+    return false;
+  }
+  uint32_t current = part.first;
+  has_news_ = true;
+  try {
+    part.graph = device_.capture([&](Queue queue) { work.enqueue_part(part, queue, current); });
+  } catch (const DeviceLostError&) {
+    throw;
+  } catch (const std::exception& error) {
+    // Nothing of the part has run yet; the caller runs it now, without this step captured later.
+    Step& step = steps_[std::min(current, part.last - 1)];
+    step.obstacle = error.what();
+    has_failed_ = true;
+    log_.warning(who_, "step ", current, " '", step.name,
+                 "' cannot be captured and runs outside of CUDA graphs: ", step.obstacle);
+    return false;
+  }
+  if (part.graph->size() >= kFewest) return true;
+  part.graph.reset();
+  part.is_captured = false;
+  return false;
+}
+
+bool GraphReplay::has_graphs() const {
+  return std::any_of(parts_.begin(), parts_.end(),
+                     [](const Part& part) { return part.graph != nullptr; });
+}
+
+void GraphReplay::move(std::span<const DeviceGraph::Move> moves) {
+  for (Part& part : parts_)
+    if (part.graph != nullptr && !part.graph->move(moves)) part.graph.reset();
+}
+
+void GraphReplay::forget(uint32_t step) {
+  for (Part& part : parts_) {
+    if (step < part.first || step >= part.last) continue;
+    part.graph.reset();
+    part.runs = 0;
+    part.is_captured = steps_[part.first].obstacle.empty();
+  }
+}
+
+void GraphReplay::forget_all() {
+  for (const Part& part : parts_) forget(part.first);
+}
+
+void GraphReplay::forget_copies() {
+  if (!parts_.empty() && parts_.back().has_copies) parts_.back().graph.reset();
+}
+
+void GraphReplay::take_news() {
+  if (has_failed_) split();
+  has_news_ = has_failed_ = false;
+  if (is_described_) return;
+  is_described_ = true;
+  log_.info(who_, describe());
+}
+
+/// "steps 0 to 3 are replayed as a graph of 4 kernels, copies and fills; step 4 'x' is not
+/// captured: why"
+std::string GraphReplay::describe() const {
+  std::string text;
+  const auto add = [&](const std::string& what) { text += (text.empty() ? "" : "; ") + what; };
+  for (const Part& part : parts_) {
+    if (part.graph != nullptr) {
+      add(str(range(part.first, part.last), part.last - part.first == 1 ? " is" : " are",
+              " replayed as one CUDA graph of ", part.graph->size(), " kernels, copies and fills"));
+    } else if (steps_[part.first].obstacle.empty()) {
+      add(str(range(part.first, part.last), part.last - part.first == 1 ? " is" : " are",
+              " run plainly: ",
+              part.is_captured ? "shapes still change" : "a graph of one kernel brings nothing"));
+    } else {
+      for (uint32_t step = part.first; step < part.last; ++step)
+        add(str("step ", step, " '", steps_[step].name,
+                "' is not captured: ", steps_[step].obstacle));
+    }
+  }
+  return text;
+}
+
+}  // namespace opwright

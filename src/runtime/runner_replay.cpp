@@ -1,0 +1,80 @@
+#include <algorithm>
+
+#include "base/error.h"
+#include "network/domain_guard.h"
+#include "runtime/runner.h"
+
+namespace opwright {
+
+void Runner::prepare_replay() {
+  std::vector<GraphReplay::Step> steps;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    steps.push_back({.name = schedule_.steps[i].name,
+                     .obstacle = kernels_[i]->capture_obstacle(),
+                     .must_begin = steps_[i].needs != nullptr,
+                     .must_end = steps_[i].sizes != nullptr});
+  }
+  const std::string who = plan_.name.empty() ? "engine: " : "engine '" + plan_.name + "': ";
+  replay_ = std::make_unique<GraphReplay>(device_, engine_.log(), who, std::move(steps),
+                                          !copies_.empty() && copies_need_ == nullptr);
+  const auto bind = [&](const std::vector<std::vector<uint32_t>>& slots, bool is_input) {
+    for (size_t port = 0; port < slots.size(); ++port)
+      if (!slots[port].empty())
+        bound_.push_back({slots[port].front(), nullptr, static_cast<int32_t>(port), is_input});
+  };
+  bind(input_slots_, true);
+  bind(output_slots_, false);
+}
+
+/// Lets graphs know where inputs and outputs lie now.
+void Runner::move_graphs() {
+  are_addresses_new_ = false;
+  std::vector<DeviceGraph::Move> moves;
+  for (Bound& bound : bound_) {
+    const PlanPort& port = bound.is_input ? plan_.inputs[bound.port] : plan_.outputs[bound.port];
+    const Shape shape =
+        bound.is_input ? shapes_.input_shape(bound.port) : shapes_.max_output_shape(bound.port);
+    const DeviceGraph::Move move{
+        bound.address, pointers_[bound.slot],
+        static_cast<size_t>(tensor_bytes(shape, port.type.dtype, port.type.format))};
+    bound.address = move.to;
+    if (move.from == move.to || move.bytes == 0) continue;
+    // An output that is aliased to an input moves with it.
+    const auto same = std::find_if(moves.begin(), moves.end(), [&](const auto& other) {
+      return other.from == move.from && other.to == move.to;
+    });
+    if (same == moves.end()) {
+      moves.push_back(move);
+    } else {
+      same->bytes = std::max(same->bytes, move.bytes);
+    }
+  }
+  // A copy onto itself is left out.
+  std::vector<bool> left_out;
+  for (const Copy& copy : copies_) left_out.push_back(pointers_[copy.to] == pointers_[copy.from]);
+  if (left_out != left_out_) replay_->forget_copies();
+  left_out_ = std::move(left_out);
+  if (!moves.empty()) replay_->move(moves);
+}
+
+/// Into a graph.
+void Runner::enqueue_part(const GraphReplay::Part& part, Queue queue, uint32_t& current) {
+  for (const Run& run : runs_) {
+    if (run.last <= part.first) continue;
+    if (run.first >= part.last) break;
+    current = std::max(run.first, part.first);
+    DomainGuard guard(run.domain, queue);
+    for (const uint32_t end = std::min(run.last, part.last); current != end; ++current) {
+      const Step& step = steps_[current];
+      enter(static_cast<int>(current));
+      step.kernel->enqueue(step.inputs, step.outputs, workspace_, queue);
+      // Others would be blamed for it.
+      require(!device_.is_capture_broken(queue),
+              "it does something that CUDA cannot capture, such as waiting for the device or "
+              "allocating memory outside of the stream's order");
+    }
+  }
+  if (part.has_copies) copy_outputs(queue);
+}
+
+}  // namespace opwright
