@@ -69,9 +69,7 @@ void Runner::enqueue_part(const GraphReplay::Part& part, Queue queue, uint32_t& 
       enter(static_cast<int>(current));
       step.kernel->enqueue(step.inputs, step.outputs, workspace_, queue);
       // Others would be blamed for it.
-      require(!device_.is_capture_broken(queue),
-              "it does something that CUDA cannot capture, such as waiting for the device or "
-              "allocating memory outside of the stream's order");
+      require(!device_.is_capture_broken(queue), "the capture broke in this step");
     }
   }
   if (part.has_copies) copy_outputs(queue);

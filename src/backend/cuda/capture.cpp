@@ -28,12 +28,6 @@ class CapturedStream {
   CapturedStream& operator=(const CapturedStream&) = delete;
 
   CUstream get() const { return stream_; }
-  /// Whether something broke the capture.
-  bool is_broken() const {
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return driver().cuStreamIsCapturing(stream_, &status) != CUDA_SUCCESS ||
-           status != CU_STREAM_CAPTURE_STATUS_ACTIVE;
-  }
   CUresult end(CUgraph* graph) {
     is_ended_ = true;
     return driver().cuStreamEndCapture(stream_, graph);
@@ -50,6 +44,12 @@ constexpr char kBroken[] =
     "the default stream, or does not join its own streams)";
 
 }  // namespace
+
+bool CudaDevice::is_capture_broken(Queue queue) const {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return driver().cuStreamIsCapturing(static_cast<CUstream>(queue), &status) != CUDA_SUCCESS ||
+         status != CU_STREAM_CAPTURE_STATUS_ACTIVE;
+}
 
 std::unique_ptr<DeviceGraph> CudaDevice::capture(const std::function<void(Queue)>& work) const {
   const DeviceScope scope(*this);
@@ -70,7 +70,7 @@ std::unique_ptr<DeviceGraph> CudaDevice::capture(const std::function<void(Queue)
   } catch (const DeviceLostError&) {
     throw;
   } catch (const Error& error) {
-    if (!stream.is_broken()) throw;
+    if (!is_capture_broken(stream.get())) throw;
     fail_with(ErrorCode::kUNSUPPORTED_STATE, kBroken, ": ", error.what());
   }
   CUgraph graph = nullptr;

@@ -46,6 +46,7 @@ class CudaDevice final : public Device {
                                                       const std::string& name) const override;
   bool is_capturing(Queue queue) const override;
   std::unique_ptr<DeviceGraph> capture(const std::function<void(Queue)>& work) const override;
+  bool is_capture_broken(Queue queue) const override;
 
   std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) const override;
   std::unique_ptr<Kernel> make_kernel(const Operator& op, const KernelArgs& args) const override;
