@@ -43,9 +43,9 @@ void GraphReplay::split() {
   if (!parts.empty()) parts.back().has_copies = has_copies_ && parts.back().is_captured;
   for (Part& part : parts) {
     for (Part& old : parts_) {
-      if (old.first != part.first || old.last != part.last || old.has_copies != part.has_copies)
-        continue;
-      part.graph = std::move(old.graph);
+      if (part.first < old.first || part.last > old.last) continue;
+      if (part.first == old.first && part.last == old.last && part.is_captured == old.is_captured)
+        part.graph = std::move(old.graph);
       part.runs = old.runs;
     }
   }
@@ -53,34 +53,31 @@ void GraphReplay::split() {
 }
 
 bool GraphReplay::capture(Part& part, Work& work) {
-  if (!part.is_captured || part.runs < kRunsBefore) {
+  if (part.runs < kRunsBefore) {
     ++part.runs;
     return false;
   }
+  has_news_ |= !is_described_;
+  if (!part.is_captured) return false;
   uint32_t current = part.first;
-  has_news_ = true;
   try {
     part.graph = device_.capture([&](Queue queue) { work.enqueue_part(part, queue, current); });
   } catch (const DeviceLostError&) {
     throw;
   } catch (const std::exception& error) {
     // Nothing of the part has run yet; the caller runs it now, without this step captured later.
-    Step& step = steps_[std::min(current, part.last - 1)];
+    current = std::min(current, part.last - 1);
+    Step& step = steps_[current];
     step.obstacle = error.what();
-    has_failed_ = true;
-    log_.warning(who_, "step ", current, " '", step.name,
-                 "' cannot be captured and runs outside of CUDA graphs: ", step.obstacle);
+    has_news_ = has_failed_ = true;
+    log_.warning(who_, "step ", current, ", ", step.name,
+                 ", cannot be captured and runs outside of CUDA graphs: ", step.obstacle);
     return false;
   }
   if (part.graph->size() >= kFewest) return true;
   part.graph.reset();
   part.is_captured = false;
   return false;
-}
-
-bool GraphReplay::has_graphs() const {
-  return std::any_of(parts_.begin(), parts_.end(),
-                     [](const Part& part) { return part.graph != nullptr; });
 }
 
 void GraphReplay::move(std::span<const DeviceGraph::Move> moves) {
@@ -93,7 +90,6 @@ void GraphReplay::forget(uint32_t step) {
     if (step < part.first || step >= part.last) continue;
     part.graph.reset();
     part.runs = 0;
-    part.is_captured = steps_[part.first].obstacle.empty();
   }
 }
 
@@ -113,8 +109,8 @@ void GraphReplay::take_news() {
   log_.info(who_, describe());
 }
 
-/// "steps 0 to 3 are replayed as a graph of 4 kernels, copies and fills; step 4 'x' is not
-/// captured: why"
+/// "steps 0 to 3 are replayed as one CUDA graph of 4 kernels, copies and fills; step 4, layer
+/// 'x' (QuickPlugin 'n::x'), is not captured: why"
 std::string GraphReplay::describe() const {
   std::string text;
   const auto add = [&](const std::string& what) { text += (text.empty() ? "" : "; ") + what; };
@@ -128,8 +124,8 @@ std::string GraphReplay::describe() const {
               part.is_captured ? "shapes still change" : "a graph of one kernel brings nothing"));
     } else {
       for (uint32_t step = part.first; step < part.last; ++step)
-        add(str("step ", step, " '", steps_[step].name,
-                "' is not captured: ", steps_[step].obstacle));
+        add(str("step ", step, ", ", steps_[step].name,
+                ", is not captured: ", steps_[step].obstacle));
     }
   }
   return text;

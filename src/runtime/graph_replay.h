@@ -17,7 +17,7 @@ namespace opwright {
 class GraphReplay {
  public:
   struct Step {
-    std::string name;
+    std::string name;         ///< "layer 'x' (QuickPlugin 'n::x')"
     std::string obstacle;     ///< why it may not be captured; empty: it may
     bool must_begin = false;  ///< sizes are read before it
     bool must_end = false;    ///< sizes that it writes are read after it
@@ -55,7 +55,6 @@ class GraphReplay {
     part.graph->launch(queue);
     return true;
   }
-  bool has_graphs() const;
   /// Memory lies elsewhere: graphs that cannot follow are captured again.
   void move(std::span<const DeviceGraph::Move> moves);
   /// What a step does depends on shapes that have changed.
@@ -80,7 +79,9 @@ class GraphReplay {
   std::vector<Step> steps_;
   const bool has_copies_;
   std::vector<Part> parts_;
-  bool has_news_ = false, has_failed_ = false, is_described_ = false;
+  bool has_news_ = false;      ///< something has become of a part
+  bool has_failed_ = false;    ///< a step turned out not to be captured
+  bool is_described_ = false;  ///< the log has it
 };
 
 }  // namespace opwright

@@ -9,7 +9,7 @@ namespace opwright {
 void Runner::prepare_replay() {
   std::vector<GraphReplay::Step> steps;
   for (size_t i = 0; i < steps_.size(); ++i) {
-    steps.push_back({.name = schedule_.steps[i].name,
+    steps.push_back({.name = engine_.describe_step(profile_, static_cast<int>(i)),
                      .obstacle = kernels_[i]->capture_obstacle(),
                      .must_begin = steps_[i].needs != nullptr,
                      .must_end = steps_[i].sizes != nullptr});

@@ -32,7 +32,7 @@ ALL_PAGES = [
     ROOT / "CONTRIBUTING.md",
     *sorted(ROOT.glob("samples/*/README.md")),
 ]
-FRAMEWORKS = {"torch", "triton"}  # that users of the package may not have
+FRAMEWORKS = {"torch", "triton", "numba_cuda"}  # that users of the package may not have
 FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -32,7 +32,7 @@ class RecordingLogger final : public ILogger {
 /// y = 2^count * x in `count` steps "s0", "s1", ...; x [n], n in 1..200.
 struct Doubles {
   explicit Doubles(int count, const std::map<int, std::string>& kinds = {}) {
-    const Expr n = plan.extent("n", "x", 0);
+    n = plan.extent("n", "x", 0);
     int tensor = plan.input("x", kFp32, {n}, {1}, {200});
     for (int i = 0; i < count; ++i) {
       const std::string name = "s" + std::to_string(i);
@@ -51,6 +51,7 @@ struct Doubles {
     return made;
   }
   FakePlan plan{test_gpu()};
+  Expr n;
   RecordingLogger logger;
 };
 
@@ -175,9 +176,10 @@ TEST_F(GraphReplayTest, WhatMayNotBeCapturedSplitsTheRun) {
   EXPECT_EQ(fake_calls()["s3"].runs, 6);
   EXPECT_NE(
       doubles.logger.text.find(
-          "steps 0 to 2 are replayed as one CUDA graph of 3 kernels, copies and fills; step 3 "
-          "'s3' is not captured: somebody must be called; steps 4 to 5 are replayed as one "
-          "CUDA graph of 2 kernels, copies and fills; step 6 's6' is not captured"),
+          "steps 0 to 2 are replayed as one CUDA graph of 3 kernels, copies and fills; step 3, "
+          "layer 's3' (Gpu:called), is not captured: somebody must be called; steps 4 to 5 are "
+          "replayed as one CUDA graph of 2 kernels, copies and fills; step 6, layer 's6' "
+          "(Gpu:called), is not captured"),
       std::string::npos)
       << doubles.logger.text;
 }
@@ -197,8 +199,8 @@ TEST_F(GraphReplayTest, WhatBreaksACaptureRunsPlainly) {
     EXPECT_EQ(driver_calls("cuStreamBeginCapture"), 0) << "it is tried once";
     EXPECT_EQ(driver_calls("cuGraphLaunch"), 2);
     EXPECT_EQ(driver_calls("cuLaunchKernel"), 1);
-    EXPECT_NE(doubles.logger.text.find("step 2 's2' cannot be captured and runs outside of CUDA "
-                                       "graphs: "),
+    EXPECT_NE(doubles.logger.text.find(std::string("step 2, layer 's2' (") + kind +
+                                       "), cannot be captured and runs outside of CUDA graphs: "),
               std::string::npos)
         << doubles.logger.text;
     EXPECT_EQ(doubles.logger.text.find("'s3'"), std::string::npos) << doubles.logger.text;
@@ -272,8 +274,7 @@ TEST_F(GraphReplayTest, ProfiledRunsAreNotReplayed) {
 
 TEST_F(GraphReplayTest, CopiesIntoOutputsBelongToTheLastGraph) {
   Doubles doubles(2);
-  doubles.plan.schedule().copies = {
-      {0, doubles.plan.port("same", kFp32, {doubles.plan.extent("m", "x", 0)})}};
+  doubles.plan.schedule().copies = {{0, doubles.plan.port("same", kFp32, {doubles.n})}};
   const auto context = doubles.context();
   DeviceArray<float> x(100), y(100), same(100), other(100);
   bind(*context, x, y);
