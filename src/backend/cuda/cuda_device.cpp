@@ -173,6 +173,7 @@ OperatorPtr CudaDevice::specialize(const Operator& op, const KernelArgs& args) c
   } catch (const Error& error) {
     throw Error(error.code(), str("Layer '", args.layer, "': ", error.what()));
   }
+  code.layer_kind = op.kind();
   return make_compiled_kernel(std::move(code), *args.candidate, {}, op.timing_key().value_or(""));
 }
 

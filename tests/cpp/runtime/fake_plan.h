@@ -49,6 +49,7 @@ struct FakeKind {
   ExecutionDomain* domain = nullptr;
   size_t workspace = 0;
   std::function<void()> on_shape_change = {};
+  std::string capture_obstacle = {};
 };
 
 class FakeKernel final : public Kernel {
@@ -69,6 +70,7 @@ class FakeKernel final : public Kernel {
     ++calls_.runs;
     kind_.run({inputs, outputs, inputs_, outputs_, workspace, queue});
   }
+  std::string capture_obstacle() const override { return kind_.capture_obstacle; }
   ExecutionDomain* domain() const override { return kind_.domain; }
 
  private:
