@@ -21,7 +21,6 @@ class GraphReplay {
     std::string obstacle;     ///< why it may not be captured; empty: it may
     bool must_begin = false;  ///< sizes are read before it
     bool must_end = false;    ///< sizes that it writes are read after it
-    bool operator==(const Step&) const = default;
   };
   /// Steps that are run together.
   struct Part {

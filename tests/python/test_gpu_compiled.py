@@ -17,7 +17,7 @@ from plugin_testing import new_id, op_of
 pytestmark = emulated_gpu.required
 
 AFFINE = """
-extern "C" __global__ void affine(const float* x, int64_t n, float factor, float* y) {
+extern "C" __global__ void affine(const float* x, int64_t n, int64_t factor, float* y) {
   const int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
   if (i < n) y[i] = factor * x[i] + 1;
 }
@@ -43,13 +43,13 @@ def affine(arch=None, block=256, drop_extra=False):
     plugin_id = new_id("gpu")
 
     @trtp.register(plugin_id)
-    def desc(x: trtp.TensorDesc, factor: float) -> trtp.TensorDesc:
+    def desc(x: trtp.TensorDesc, factor: int) -> trtp.TensorDesc:
         return x.like()
 
     @trtp.aot_impl(plugin_id, device="cuda")
     def compile(x, factor, outputs, tactic):
         n = x.shape_expr.numel()
-        extra = [trtp.SymInt64(n), trtp.SymFloat32(factor)]
+        extra = [trtp.SymInt64(n), trtp.SymInt64(factor)]
         code = aot.cuda(AFFINE, "affine", inputs=[x], extra=extra, outputs=outputs, arch=arch)
         launch = code.launch(grid_x=trtp.cdiv(n, 256), block_x=block)
         if drop_extra:  # the engine no longer knows what the code takes
@@ -63,7 +63,7 @@ def engine_of(plugin_id, count=1, extent=-1, **options):
     net = trt.Builder(trt.Logger()).create_network()
     tensor = net.add_input("x", trt.float32, (extent, 3))
     for _ in range(count):
-        tensor = net.add_plugin(op_of(plugin_id)(tensor, factor=2.0)).get_output(0)
+        tensor = net.add_plugin(op_of(plugin_id)(tensor, factor=2)).get_output(0)
     tensor.name = "y"
     net.mark_output(tensor)
     shapes = {"x": ((0, 3), (100, 3), (1000, 3))} if extent < 0 else None
