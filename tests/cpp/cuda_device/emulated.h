@@ -41,6 +41,7 @@ inline const CudaDevice& gpu(int ordinal = 0) {
 class OwnContext {
  public:
   explicit OwnContext(int ordinal = 0) {
+    driver();  // starts it
     check(emulation<decltype(cuCtxCreate)>("cuCtxCreate_v4")(&context_, nullptr, 0, ordinal),
           "making a context");
   }
