@@ -24,11 +24,19 @@ except ImportError:
     triton = None
 
 if triton is not None:
-    POINTER = "*fp32"
 
     @triton.jit
     def circ_pad(
-        x: POINTER, height, width, rows, columns, top, left, n, y: POINTER, BLOCK_SIZE: tl.constexpr
+        x: "*fp32",  # noqa: F722
+        height,
+        width,
+        rows,
+        columns,
+        top,
+        left,
+        n,
+        y: "*fp32",  # noqa: F722
+        BLOCK_SIZE: tl.constexpr,
     ):
         # Pointers whose types are stated may be given as addresses: no tensor of torch is made then.
         i = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)

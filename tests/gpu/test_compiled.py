@@ -169,6 +169,7 @@ def test_triton(tmp_path, monkeypatch, program, rng):
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), x * np.float32(0.5))
 
 
+@pytest.mark.frameworks
 def test_numba_cuda(numba_cuda, tmp_path, program, rng):
     def scale(x, n, factor, y):
         i = numba_cuda.blockIdx.x * numba_cuda.blockDim.x + numba_cuda.threadIdx.x
