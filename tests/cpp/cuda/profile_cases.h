@@ -25,15 +25,4 @@ inline PortDesc port_of(const std::vector<TestAxis>& axes, DataType type) {
   return port;
 }
 
-/// Every kernel for the ports.
-inline std::vector<Candidate> candidates_of(const Operator& op, std::span<const PortDesc> inputs,
-                                            std::span<const PortDesc> outputs) {
-  CandidateQuery query;
-  query.layer = "test";
-  query.inputs = inputs;
-  query.outputs = outputs;
-  query.device = &test_device();
-  return op.candidates(query);
-}
-
 }  // namespace opwright::testing
