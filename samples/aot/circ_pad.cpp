@@ -2,8 +2,8 @@
 #include <cstdint>
 #include <cstring>
 
-// One task pads one image: rows of `width` become rows of `columns`. A row of y is the row of x over and over,
-// beginning `left` elements before its start: a few runs that are copied whole.
+// One task pads one image: rows of `width` become rows of `columns`. A row of y is the row of x
+// over and over, beginning `left` elements before its start: a few runs that are copied whole.
 template <class T>
 void circ_pad(const T* x, std::int32_t height, std::int32_t width, std::int32_t rows,
               std::int32_t columns, std::int32_t top, std::int32_t left, T* y, std::int64_t image,
