@@ -190,6 +190,9 @@ def sanitizer_steps(python: Path) -> list[Step]:
             # parameters a kernel has. The tests see to the others.
             command = [tool, "--tool", "memcheck", "--error-exitcode", "99", "--leak-check", "no"]
             command += ["--report-api-errors", "no", "--target-processes", "application-only"]
+            # The host's would have Python's frames, for which the tool takes the interpreter's lock
+            # while a thread that has it waits for the tool.
+            command += ["--show-backtrace", "device"]
             command += [str(python), "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
             command += ["-m", "not faulty and not frameworks", str(path)]
             steps.append(Step("sanitizer", name, command, 120))

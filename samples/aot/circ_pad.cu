@@ -20,6 +20,16 @@ __device__ inline unsigned wrap_up(unsigned i, unsigned n) {
   return once ? min(i, i - n) : i % n;  // i - n is huge where i < n
 }
 
+// Past the caches, but for stores so narrow that a warp's do not fill lines: the cache collects those.
+template <class Vector>
+__device__ inline void store(Vector* to, Vector value) {
+  if constexpr (sizeof(Vector) < 4) {
+    *to = value;
+  } else {
+    __stcs(to, value);
+  }
+}
+
 // `to` [columns] is `from` [width] over and over, from an element on.
 template <bool wide, class Element>
 __device__ void repeat_row(const Element* from, unsigned width, unsigned start, Element* to,
@@ -46,7 +56,7 @@ __device__ void repeat_row(const Element* from, unsigned width, unsigned start, 
 #pragma unroll
     for (int load = 0; load < kLoads; ++load, first += kStep) {
       if (first >= 0 && first + VECTOR <= columns) {
-        __stcs(reinterpret_cast<Vector*>(to + first), values[load].vector);
+        store(reinterpret_cast<Vector*>(to + first), values[load].vector);
       } else {
 #pragma unroll
         for (int i = 0; i < VECTOR; ++i) {
