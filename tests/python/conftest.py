@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from opwright.aot import _nvrtc
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -33,3 +35,12 @@ def plugin_dir() -> Path:
     folder = ROOT / "build" / "dev" / "tests" / "cpp" / "plugins"
     assert (folder / "circ_pad_plugin.so").is_file(), "the plugins are not built: make build"
     return folder
+
+
+@pytest.fixture
+def nvidias_nvrtc(monkeypatch):
+    """aot.cuda compiles with NVIDIA's compiler, where it is installed, not with the emulated one of other tests."""
+    monkeypatch.delenv("OPWRIGHT_NVRTC", raising=False)
+    _nvrtc.nvrtc.cache_clear()
+    yield
+    _nvrtc.nvrtc.cache_clear()

@@ -15,6 +15,8 @@ from opwright.aot import _code, _nvrtc, _ptx
 from opwright.plugin import SymFloat32, SymInt32, SymInt64
 from plugin_testing import build, need_nvrtc, new_id, one_plugin
 
+pytestmark = pytest.mark.usefixtures("nvidias_nvrtc")
+
 F32, F16 = trt.float32, trt.float16
 EXTRA = [SymInt64(0), SymFloat32(0)]
 

@@ -59,6 +59,7 @@ def test_kernel_for_the_cpu(source, program, tmp_path):
     np.testing.assert_allclose(y, x / rms * scale, rtol=0, atol=1e-3)
 
 
+@pytest.mark.usefixtures("nvidias_nvrtc")
 @pytest.mark.parametrize("source, package", [("cuda", None), ("triton", "triton")])
 def test_kernel_for_a_gpu(source, package, program, tmp_path):
     need(package) if package else need_nvrtc()
