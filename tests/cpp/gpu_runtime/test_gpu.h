@@ -65,6 +65,7 @@ inline CodeObject compile_cuda(const std::string& source, const std::string& nam
       symbol_of<int(Program, char*)>("OPWRIGHT_NVRTC", "nvrtcGetProgramLog");
   static auto* const size = symbol_of<int(Program, size_t*)>("OPWRIGHT_NVRTC", "nvrtcGetCUBINSize");
   static auto* const get = symbol_of<int(Program, char*)>("OPWRIGHT_NVRTC", "nvrtcGetCUBIN");
+  static auto* const destroy = symbol_of<int(Program*)>("OPWRIGHT_NVRTC", "nvrtcDestroyProgram");
   Program program = nullptr;
   EXPECT_EQ(create(&program, source.c_str(), name.c_str(), 0, nullptr, nullptr), 0);
   const std::string architecture = "--gpu-architecture=" + test_gpu().architecture();
@@ -82,6 +83,7 @@ inline CodeObject compile_cuda(const std::string& source, const std::string& nam
   size_t bytes = 0;
   EXPECT_EQ(size(program, &bytes), 0);
   code.bytes = Blob::make(bytes, [&](void* memory) { get(program, static_cast<char*>(memory)); });
+  destroy(&program);
   return code;
 }
 
