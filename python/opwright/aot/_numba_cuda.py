@@ -11,19 +11,11 @@ from .._core import DataType
 from . import _ptx
 from ._code import Code, CompileError, by_symbol, cached, element_types, input_types, scalar_types
 from ._gpu import architecture
+from ._numba import _ELEMENTS as _CPU_ELEMENTS
 from ._numba import _identity
 
-_ELEMENTS = {
-    DataType.FLOAT: "float32",
-    DataType.HALF: "float16",
-    DataType.BF16: "uint16",
-    DataType.INT8: "int8",
-    DataType.UINT8: "uint8",
-    DataType.INT32: "int32",
-    DataType.INT64: "int64",
-    DataType.BOOL: "bool_",
-    DataType.FP8: "uint8",
-}
+# On a GPU Numba computes with FP16.
+_ELEMENTS = {**_CPU_ELEMENTS, DataType.HALF: "float16"}
 _SCALARS = by_symbol(
     {
         "int8": "int8",
