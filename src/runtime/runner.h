@@ -17,7 +17,7 @@ struct SizeGroup;
 
 /// The kernels of one context in one profile with everything that they are called with, prepared
 /// so that a run is nothing but calls.
-class Runner : private GraphReplay::Work {
+class Runner final : private GraphReplay::Work {
  public:
   /// Makes the kernels. All must outlive the object. `current` is kept at the step whose kernel is
   /// being made, told its shapes or run, at -1 otherwise.
