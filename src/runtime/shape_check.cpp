@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "operators/movement.h"
+#include "operators/source.h"
 
 namespace opwright {
 namespace {
@@ -35,8 +36,10 @@ void check_shapes(const Operator& op, std::string_view layer, std::span<const Po
   std::vector<const TensorInfo*> pointers(inputs.size(), nullptr);
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!present[i]) continue;
-    // Floating types may be mixed once the tuner has chosen; shapes do not depend on them.
-    infos[i].dtype = is_floating(types[i].dtype) ? DataType::kFLOAT : types[i].dtype;
+    // Floating types may be mixed once the tuner has chosen; shapes do not depend on them. A
+    // filling has its own, from which no candidate differs.
+    const bool is_mixed = is_floating(types[i].dtype) && op.kind() != Fill::kKind;
+    infos[i].dtype = is_mixed ? DataType::kFLOAT : types[i].dtype;
     infos[i].dims = sym_shape(inputs[i]);
     if (values[i])
       infos[i].values =

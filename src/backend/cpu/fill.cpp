@@ -6,6 +6,7 @@
 #include "backend/cpu/pointwise_tile.h"
 #include "base/half.h"
 #include "base/parallel.h"
+#include "base/types.h"
 #include "operators/source.h"
 
 namespace opwright {
@@ -34,27 +35,42 @@ struct Philox {
 /// In [0, 1), a multiple of 2^-24.
 float unit(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 
-double read_scalar(const void* from, DataType type, int64_t i) {
+template <class Number>
+Number read_scalar(const void* from, DataType type, int64_t i) {
   switch (type) {
     case DataType::kHALF:
-      return half_to_float(static_cast<const uint16_t*>(from)[i]);
+      return static_cast<Number>(half_to_float(static_cast<const uint16_t*>(from)[i]));
     case DataType::kBF16:
-      return bfloat16_to_float(static_cast<const uint16_t*>(from)[i]);
+      return static_cast<Number>(bfloat16_to_float(static_cast<const uint16_t*>(from)[i]));
+    case DataType::kFP8:
+      return static_cast<Number>(fp8_to_float(static_cast<const uint8_t*>(from)[i]));
+    case DataType::kINT8:
+      return static_cast<Number>(static_cast<const int8_t*>(from)[i]);
+    case DataType::kUINT8:
+      return static_cast<Number>(static_cast<const uint8_t*>(from)[i]);
+    case DataType::kBOOL:
+      return static_cast<Number>(static_cast<const uint8_t*>(from)[i] != 0);
     case DataType::kINT32:
-      return static_cast<const int32_t*>(from)[i];
+      return static_cast<Number>(static_cast<const int32_t*>(from)[i]);
     case DataType::kINT64:
-      return static_cast<double>(static_cast<const int64_t*>(from)[i]);
+      return static_cast<Number>(static_cast<const int64_t*>(from)[i]);
     default:
-      return static_cast<const float*>(from)[i];
+      return static_cast<Number>(static_cast<const float*>(from)[i]);
   }
 }
+
+/// What a filling is made of.
+template <class Number>
+struct Numbers {
+  Number alpha = 0, beta = 0;
+  Number steps[Dims::MAX_DIMS] = {};  ///< of each axis
+};
 
 class FillKernel final : public Kernel {
  public:
   FillKernel(const Fill& op, const KernelArgs& args)
       : params_(op.params()), type_(args.outputs[0].type.dtype), size_(element_size(type_)) {
-    integral_ = params_.operation == FillOperation::kLINSPACE &&
-                (type_ == DataType::kINT64 || type_ == DataType::kINT32);
+    integral_ = is_integer(type_);
     store_ = find_cast(integral_ ? DataType::kINT64 : DataType::kFLOAT, type_);
     for (int i = 1; i <= 2; ++i) {
       given_[i] = static_cast<size_t>(i) < args.inputs.size() && args.inputs[i].present;
@@ -70,27 +86,26 @@ class FillKernel final : public Kernel {
 
   void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
     auto* to = static_cast<std::byte*>(outputs[0]);
-    alpha_ = given_[1] ? read_scalar(inputs[1], types_[1], 0) : params_.alpha;
-    beta_ = given_[2] ? read_scalar(inputs[2], types_[2], 0) : params_.beta;
-    // A scalar is the step of the last axis, a vector has one for each.
-    std::fill_n(step_, Dims::MAX_DIMS, 0.0);
-    if (shape_.rank() > 0) step_[shape_.rank() - 1] = beta_;
-    if (given_[2] && steps_ == shape_.rank())
-      for (int axis = 0; axis < shape_.rank(); ++axis)
-        step_[axis] = read_scalar(inputs[2], types_[2], axis);
+    Numbers<int64_t> integers;
+    Numbers<double> floats;
+    if (integral_)
+      integers = read<int64_t>(inputs);
+    else
+      floats = read<double>(inputs);
     parallel_for((numel_ + kBlock - 1) / kBlock, 16, [&](int64_t begin, int64_t end) {
       for (int64_t block = begin; block < end; ++block) {
         const int64_t first = block * kBlock, count = std::min(kBlock, numel_ - first);
-        alignas(64) int64_t integers[kBlock];
-        alignas(64) float floats[kBlock];
+        union {
+          alignas(64) int64_t as_integers[kBlock];
+          float as_floats[kBlock];
+        };
         if (integral_)
-          linspace(first, count, integers);
+          linspace(integers, first, count, as_integers);
         else if (params_.operation == FillOperation::kLINSPACE)
-          linspace(first, count, floats);
+          linspace(floats, first, count, as_floats);
         else
-          random(first, count, floats);
-        store_(to + first * size_, integral_ ? static_cast<void*>(integers) : floats, nullptr,
-               nullptr, count, nullptr);
+          random(floats, first, count, as_floats);
+        store_(to + first * size_, as_integers, nullptr, nullptr, count, nullptr);
       }
     });
   }
@@ -98,23 +113,38 @@ class FillKernel final : public Kernel {
  private:
   static constexpr int64_t kBlock = 256;  // whole counters of the generator
 
-  template <class T>
-  void linspace(int64_t first, int64_t count, T* out) const {
-    // Integers are counted as such: a double does not hold all of them.
-    using Sum = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
+  template <class Number>
+  Numbers<Number> read(void const* const* inputs) const {
+    const auto value = [&](int input, double parameter, int64_t i) {
+      return given_[input] ? read_scalar<Number>(inputs[input], types_[input], i)
+                           : static_cast<Number>(parameter);
+    };
+    const int rank = shape_.rank();
+    Numbers<Number> numbers{value(1, params_.alpha, 0), value(2, params_.beta, 0)};
+    // A scalar is the step of the last axis, a vector has one for each.
+    if (rank > 0) numbers.steps[rank - 1] = numbers.beta;
+    if (given_[2] && steps_ == rank)
+      for (int axis = 0; axis < rank; ++axis) numbers.steps[axis] = value(2, 0, axis);
+    return numbers;
+  }
+
+  template <class Number, class T>
+  void linspace(const Numbers<Number>& numbers, int64_t first, int64_t count, T* out) const {
+    // Integers are counted as such, since a double does not hold all of them, and wrap around.
+    using Sum = std::conditional_t<std::is_integral_v<Number>, uint64_t, double>;
     for (int64_t i = 0; i < count; ++i) {
-      Sum value = static_cast<Sum>(alpha_);
+      Sum value = static_cast<Sum>(numbers.alpha);
       int64_t rest = first + i;
       for (int axis = shape_.rank() - 1; axis >= 0; --axis) {
-        value += static_cast<Sum>(rest % shape_[axis]) * static_cast<Sum>(step_[axis]);
+        value += static_cast<Sum>(rest % shape_[axis]) * static_cast<Sum>(numbers.steps[axis]);
         rest /= shape_[axis];
       }
       out[i] = static_cast<T>(value);
     }
   }
 
-  void random(int64_t first, int64_t count, float* out) const {
-    const auto alpha = static_cast<float>(alpha_), beta = static_cast<float>(beta_);
+  void random(const Numbers<double>& numbers, int64_t first, int64_t count, float* out) const {
+    const auto alpha = static_cast<float>(numbers.alpha), beta = static_cast<float>(numbers.beta);
     for (int64_t i = 0; i < count; i += 4) {
       const Philox draw(static_cast<uint64_t>(first + i) / 4, static_cast<uint64_t>(params_.seed));
       float values[4];
@@ -146,7 +176,6 @@ class FillKernel final : public Kernel {
   TileFunction store_ = nullptr;
   Shape shape_;
   int64_t numel_ = 0, steps_ = 1;
-  double alpha_ = 0, beta_ = 0, step_[Dims::MAX_DIMS] = {};
 };
 
 std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) {

@@ -89,8 +89,8 @@ class Writer {
   bool is_given(size_t input) const {
     return input < args_.inputs.size() && args_.inputs[input].present;
   }
-  /// Integers are counted as such: a double does not hold all of them.
-  bool is_integral() const { return type_ == DataType::kINT64 || type_ == DataType::kINT32; }
+  /// Integers are counted as such, since a double does not hold all of them, and wrap around.
+  bool is_integral() const { return is_integer(type_); }
 
   std::string stored(std::string_view value) const {
     return str("store<", storage_type(type_), ">(convert<", register_type(type_), ">(", value,

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "base/types.h"
 #include "cpu/run_kernel.h"
 #include "operators/source.h"
 
@@ -16,15 +17,17 @@ Values run(FillParams params, const Shape& shape, const std::vector<TestInput>& 
 }
 
 TEST(Fill, LinearSpacesOfEveryType) {
-  for (const DataType type : {DataType::kFLOAT, DataType::kINT32, DataType::kINT64}) {
+  for (const DataType type : {DataType::kFLOAT, DataType::kHALF, DataType::kBF16, DataType::kFP8,
+                              DataType::kINT8, DataType::kINT32, DataType::kINT64}) {
+    SCOPED_TRACE(name(type));
     FillParams params{FillOperation::kLINSPACE, {}, type, 3, 2};
     expect_close(run(params, {5}), {Shape{5}, {3, 5, 7, 9, 11}}, 0);
     params.beta = 0;
     expect_close(run(params, {2, 3}), {Shape{2, 3}, {3, 3, 3, 3, 3, 3}}, 0);
     // A step for every axis.
     const std::vector<TestInput> inputs = {
-        absent(), {{Shape{}, {-1}}, type}, {{Shape{2}, {10, 4}}, type}};
-    expect_close(run(params, {2, 3}, inputs), {Shape{2, 3}, {-1, 3, 7, 9, 13, 17}}, 0);
+        absent(), {{Shape{}, {-2}}, type}, {{Shape{2}, {10, 3}}, type}};
+    expect_close(run(params, {2, 3}, inputs), {Shape{2, 3}, {-2, 1, 4, 8, 11, 14}}, 0);
   }
   FillParams params{FillOperation::kLINSPACE, {}, DataType::kFLOAT, 0, 0.1};
   const Values y = run(params, {1000});
