@@ -44,31 +44,30 @@ void verify(std::span<const PointwiseInstruction> program, size_t index) {
     check(fits, index, "operands and result have unfitting types");
   };
   const int32_t op = instruction.op;
-  const auto kind = [](PointwiseOp base) { return static_cast<int32_t>(base); };
-  if (op == kind(PointwiseOp::kInput)) {
+  if (op == opcode(PointwiseOp::kInput)) {
     check(instruction.a >= 0, index, "input ", instruction.a, " is negative");
-  } else if (op == kind(PointwiseOp::kConstant)) {
+  } else if (op == opcode(PointwiseOp::kConstant)) {
     check(instruction.type == DataType::kFLOAT ||
               (std::abs(instruction.alpha) < 0x1p63 &&
                instruction.alpha == std::trunc(instruction.alpha)),
           index, "the constant ", instruction.alpha, " is no integer");
-  } else if (op == kind(PointwiseOp::kSelect)) {
+  } else if (op == opcode(PointwiseOp::kSelect)) {
     expect(operand(instruction.a) == DataType::kBOOL);
     expect(operand(instruction.b) == instruction.type &&
            operand(instruction.c) == instruction.type);
-  } else if (op == kind(PointwiseOp::kCast)) {
+  } else if (op == opcode(PointwiseOp::kCast)) {
     operand(instruction.a);
-  } else if (op >= kind(PointwiseOp::kActivation)) {
+  } else if (op >= opcode(PointwiseOp::kActivation)) {
     const DataType type = operand(instruction.a);
-    const auto activation = static_cast<ActivationType>(op - kind(PointwiseOp::kActivation));
+    const auto activation = activation_of(op);
     expect(accepts(activation, type) && instruction.type == type);
-  } else if (op >= kind(PointwiseOp::kUnary)) {
+  } else if (op >= opcode(PointwiseOp::kUnary)) {
     const DataType type = operand(instruction.a);
-    const auto unary = static_cast<UnaryOperation>(op - kind(PointwiseOp::kUnary));
+    const auto unary = unary_of(op);
     expect(accepts(unary, type) && instruction.type == result_type(unary, type));
-  } else if (op >= kind(PointwiseOp::kBinary)) {
+  } else if (op >= opcode(PointwiseOp::kBinary)) {
     const DataType type = operand(instruction.a);
-    const auto binary = static_cast<ElementWiseOperation>(op - kind(PointwiseOp::kBinary));
+    const auto binary = binary_of(op);
     expect(operand(instruction.b) == type && accepts(binary, type) &&
            instruction.type == result_type(binary, type));
   } else {
@@ -138,7 +137,7 @@ std::vector<OutputInfo> Pointwise::infer(InferContext& context) const {
     }
   }
   for (size_t i = 0; i < program.size(); ++i) {
-    if (program[i].op != static_cast<int32_t>(PointwiseOp::kInput)) continue;
+    if (program[i].op != opcode(PointwiseOp::kInput)) continue;
     const int index = program[i].a;
     inference.require(index < inference.count(), "the program reads input ", index,
                       ", but there are ", inference.count(), " inputs");

@@ -18,6 +18,28 @@ enum class PointwiseOp : int32_t {
   kActivation = 300  ///< kActivation + ActivationType, register a, alpha, beta
 };
 
+/// What PointwiseInstruction::op is for an operation.
+constexpr int32_t opcode(PointwiseOp op) { return static_cast<int32_t>(op); }
+constexpr int32_t opcode(ElementWiseOperation op) {
+  return opcode(PointwiseOp::kBinary) + static_cast<int32_t>(op);
+}
+constexpr int32_t opcode(UnaryOperation op) {
+  return opcode(PointwiseOp::kUnary) + static_cast<int32_t>(op);
+}
+constexpr int32_t opcode(ActivationType op) {
+  return opcode(PointwiseOp::kActivation) + static_cast<int32_t>(op);
+}
+/// The opposite, of an opcode in the range of that kind.
+constexpr ElementWiseOperation binary_of(int32_t op) {
+  return static_cast<ElementWiseOperation>(op - opcode(PointwiseOp::kBinary));
+}
+constexpr UnaryOperation unary_of(int32_t op) {
+  return static_cast<UnaryOperation>(op - opcode(PointwiseOp::kUnary));
+}
+constexpr ActivationType activation_of(int32_t op) {
+  return static_cast<ActivationType>(op - opcode(PointwiseOp::kActivation));
+}
+
 /// One instruction; it writes the register with its own index, which has type `type`.
 struct PointwiseInstruction {
   int32_t op = 0;

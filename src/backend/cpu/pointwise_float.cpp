@@ -315,14 +315,9 @@ TileFunction activation(ActivationType type) {
 }  // namespace
 
 TileFunction float_op(int32_t op) {
-  if (op >= static_cast<int32_t>(PointwiseOp::kActivation))
-    return activation(
-        static_cast<ActivationType>(op - static_cast<int32_t>(PointwiseOp::kActivation)));
-  if (op >= static_cast<int32_t>(PointwiseOp::kUnary))
-    return unary_op(static_cast<UnaryOperation>(op - static_cast<int32_t>(PointwiseOp::kUnary)));
-  if (op >= static_cast<int32_t>(PointwiseOp::kBinary))
-    return binary_op(
-        static_cast<ElementWiseOperation>(op - static_cast<int32_t>(PointwiseOp::kBinary)));
+  if (op >= opcode(PointwiseOp::kActivation)) return activation(activation_of(op));
+  if (op >= opcode(PointwiseOp::kUnary)) return unary_op(unary_of(op));
+  if (op >= opcode(PointwiseOp::kBinary)) return binary_op(binary_of(op));
   return nullptr;
 }
 

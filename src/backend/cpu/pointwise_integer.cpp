@@ -199,23 +199,17 @@ TileFunction unary_op(UnaryOperation op) {
 
 template <class T>
 TileFunction any_op(int32_t op) {
-  if (op ==
-      static_cast<int32_t>(PointwiseOp::kActivation) + static_cast<int32_t>(ActivationType::kRELU))
-    return unary<Relu, T>;
-  if (op ==
-      static_cast<int32_t>(PointwiseOp::kActivation) + static_cast<int32_t>(ActivationType::kCLIP))
-    return clip<T>;
-  if (op >= static_cast<int32_t>(PointwiseOp::kActivation)) return nullptr;
-  if (op >= static_cast<int32_t>(PointwiseOp::kUnary))
-    return unary_op<T>(static_cast<UnaryOperation>(op - static_cast<int32_t>(PointwiseOp::kUnary)));
-  return binary_op<T>(
-      static_cast<ElementWiseOperation>(op - static_cast<int32_t>(PointwiseOp::kBinary)));
+  if (op == opcode(ActivationType::kRELU)) return unary<Relu, T>;
+  if (op == opcode(ActivationType::kCLIP)) return clip<T>;
+  if (op >= opcode(PointwiseOp::kActivation)) return nullptr;
+  if (op >= opcode(PointwiseOp::kUnary)) return unary_op<T>(unary_of(op));
+  return binary_op<T>(binary_of(op));
 }
 
 /// On bytes that are 0 or 1 the sum is OR and the product AND, as in NumPy.
 TileFunction bool_op(int32_t op) {
-  if (op < static_cast<int32_t>(PointwiseOp::kUnary)) {
-    switch (static_cast<ElementWiseOperation>(op - static_cast<int32_t>(PointwiseOp::kBinary))) {
+  if (op < opcode(PointwiseOp::kUnary)) {
+    switch (binary_of(op)) {
       case ElementWiseOperation::kSUM:
         return binary<Or, uint8_t>;
       case ElementWiseOperation::kPROD:
@@ -229,16 +223,13 @@ TileFunction bool_op(int32_t op) {
         return any_op<uint8_t>(op);
     }
   }
-  return op == static_cast<int32_t>(PointwiseOp::kUnary) +
-                     static_cast<int32_t>(UnaryOperation::kNOT)
-             ? any_op<uint8_t>(op)
-             : nullptr;
+  return op == opcode(UnaryOperation::kNOT) ? any_op<uint8_t>(op) : nullptr;
 }
 
 }  // namespace
 
 TileFunction integer_op(int32_t op, DataType operands) {
-  if (op < static_cast<int32_t>(PointwiseOp::kBinary)) return nullptr;
+  if (op < opcode(PointwiseOp::kBinary)) return nullptr;
   switch (operands) {
     case DataType::kINT8:
       return any_op<int8_t>(op);

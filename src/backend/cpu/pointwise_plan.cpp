@@ -11,28 +11,22 @@
 namespace opwright {
 namespace {
 
-constexpr int32_t kInput = static_cast<int32_t>(PointwiseOp::kInput);
-constexpr int32_t kConstant = static_cast<int32_t>(PointwiseOp::kConstant);
-constexpr int32_t kSelect = static_cast<int32_t>(PointwiseOp::kSelect);
-constexpr int32_t kCast = static_cast<int32_t>(PointwiseOp::kCast);
-constexpr int32_t kBinary = static_cast<int32_t>(PointwiseOp::kBinary);
-constexpr int32_t kUnary = static_cast<int32_t>(PointwiseOp::kUnary);
-constexpr int32_t kActivation = static_cast<int32_t>(PointwiseOp::kActivation);
+using enum PointwiseOp;
 
 /// The type that a tensor's elements have in a register.
 DataType register_type(DataType type) { return is_floating(type) ? DataType::kFLOAT : type; }
 
 int operand_count(int32_t op) {
-  if (op == kInput || op == kConstant) return 0;
-  if (op == kSelect) return 3;
-  return op >= kBinary && op < kUnary ? 2 : 1;
+  if (op == opcode(kInput) || op == opcode(kConstant)) return 0;
+  if (op == opcode(kSelect)) return 3;
+  return op >= opcode(kBinary) && op < opcode(kUnary) ? 2 : 1;
 }
 
 /// Very roughly the time of an instruction in units of an addition, to decide where threads pay.
 int64_t cost_of(int32_t op) {
-  if (op == kBinary + static_cast<int32_t>(ElementWiseOperation::kPOW)) return 32;
-  if (op >= kUnary && op < kActivation) {
-    switch (static_cast<UnaryOperation>(op - kUnary)) {
+  if (op == opcode(ElementWiseOperation::kPOW)) return 32;
+  if (op >= opcode(kUnary) && op < opcode(kActivation)) {
+    switch (unary_of(op)) {
       case UnaryOperation::kSQRT:
       case UnaryOperation::kRECIP:
       case UnaryOperation::kABS:
@@ -47,8 +41,8 @@ int64_t cost_of(int32_t op) {
         return 8;
     }
   }
-  if (op >= kActivation) {
-    switch (static_cast<ActivationType>(op - kActivation)) {
+  if (op >= opcode(kActivation)) {
+    switch (activation_of(op)) {
       case ActivationType::kRELU:
       case ActivationType::kLEAKY_RELU:
       case ActivationType::kCLIP:
@@ -78,12 +72,12 @@ PointwisePlan::PointwisePlan(std::string_view layer, std::vector<PointwiseInstru
   for (size_t i = 0; i < program_.size(); ++i) {
     const PointwiseInstruction& instruction = program_[i];
     register_bytes_ = std::max(register_bytes_, element_size(instruction.type));
-    if (instruction.op == kInput) {
+    if (instruction.op == opcode(kInput)) {
       require(static_cast<size_t>(instruction.a) < inputs.size() &&
                   register_type(input_types_[instruction.a].dtype) == instruction.type,
               "Layer '", layer_, "': instruction ", i, " of the pointwise program reads input ",
               instruction.a, " as ", name(instruction.type), ", which it does not have");
-    } else if (instruction.op != kConstant) {
+    } else if (instruction.op != opcode(kConstant)) {
       require(function_of(static_cast<int>(i)) != nullptr, "Layer '", layer_, "': the CPU has no ",
               "kernel for operation ", instruction.op, " of the pointwise program on ",
               name(program_[instruction.a].type));
@@ -93,9 +87,9 @@ PointwisePlan::PointwisePlan(std::string_view layer, std::vector<PointwiseInstru
 
 TileFunction PointwisePlan::function_of(int index) const {
   const PointwiseInstruction& instruction = program_[index];
-  if (instruction.op == kSelect) return find_select(element_size(instruction.type));
+  if (instruction.op == opcode(kSelect)) return find_select(element_size(instruction.type));
   const DataType operand = program_[instruction.a].type;
-  if (instruction.op == kCast) return find_cast(operand, instruction.type);
+  if (instruction.op == opcode(kCast)) return find_cast(operand, instruction.type);
   return operand == DataType::kFLOAT ? find_float_op(instruction.op)
                                      : find_integer_op(instruction.op, operand);
 }
@@ -144,7 +138,7 @@ void PointwisePlan::analyze(int64_t limit) {
   for (int i = 0; i < count; ++i) {
     const PointwiseInstruction& instruction = program_[i];
     Register& result = registers_[i];
-    if (instruction.op == kInput) {
+    if (instruction.op == opcode(kInput)) {
       const BroadcastView& view = views_[instruction.a];
       result.uniform = view.is_scalar();
       const int64_t period = std::max<int64_t>(1, view.period());
@@ -152,7 +146,7 @@ void PointwisePlan::analyze(int64_t limit) {
         unit = std::lcm(unit, period);
         result.invariant = true;
       }
-    } else if (instruction.op == kConstant) {
+    } else if (instruction.op == opcode(kConstant)) {
       result.uniform = result.invariant = true;
     } else {
       const int operands[] = {instruction.a, instruction.b, instruction.c};
@@ -167,7 +161,7 @@ void PointwisePlan::analyze(int64_t limit) {
   }
   for (const int64_t result : results_) {
     // Values that no step computes are stored at the end.
-    if (registers_[result].invariant || program_[result].op == kInput)
+    if (registers_[result].invariant || program_[result].op == opcode(kInput))
       registers_[result].last_use = count;
   }
   tile_ = limit / unit * unit;
@@ -206,7 +200,7 @@ void PointwisePlan::release_operands(int index) {
 void PointwisePlan::emit(int index) {
   const PointwiseInstruction& instruction = program_[index];
   Register& result = registers_[index];
-  if (instruction.op == kConstant) {
+  if (instruction.op == opcode(kConstant)) {
     result.slot = result.pointer = take_slot();
     constants_.push_back({result.slot, instruction.type, instruction.alpha});
     return;
@@ -226,7 +220,7 @@ void PointwisePlan::emit(int index) {
 
   Step step{function_of(index), result.pointer, pointers[0],
             pointers[1],        pointers[2],    {instruction.alpha, instruction.beta}};
-  if (instruction.op == kBinary + static_cast<int32_t>(ElementWiseOperation::kPOW) &&
+  if (instruction.op == opcode(ElementWiseOperation::kPOW) &&
       instruction.type == DataType::kFLOAT && registers_[instruction.b].uniform)
     step.function = find_float_power_by_scalar();
   (result.invariant ? prologue_ : steps_).push_back(step);
@@ -246,7 +240,7 @@ bool PointwisePlan::build(int64_t limit) {
   slots_ = 0;
   const int count = static_cast<int>(program_.size());
   for (int i = 0; i < count; ++i) {
-    if (program_[i].op != kInput || registers_[i].last_use < 0) continue;
+    if (program_[i].op != opcode(kInput) || registers_[i].last_use < 0) continue;
     const DataType type = input_types_[program_[i].a].dtype;
     Load load;
     load.input = program_[i].a;
@@ -266,18 +260,18 @@ bool PointwisePlan::build(int64_t limit) {
   for (const bool constants : {true, false})
     for (int i = 0; i < count; ++i) {
       const bool wanted = registers_[i].invariant && registers_[i].last_use >= 0;
-      if (!wanted || (program_[i].op == kConstant) != constants) continue;
-      if (program_[i].op != kInput)
+      if (!wanted || (program_[i].op == opcode(kConstant)) != constants) continue;
+      if (program_[i].op != opcode(kInput))
         emit(i);
       else if (registers_[i].load >= 0)
         read(i);
     }
   free_slots_.clear();
   for (int i = 0; i < count; ++i)
-    if (!registers_[i].invariant && program_[i].op != kInput) emit(i);
+    if (!registers_[i].invariant && program_[i].op != opcode(kInput)) emit(i);
   for (size_t i = 0; i < results_.size(); ++i) {
     const int64_t index = results_[i];
-    if (!registers_[index].invariant && program_[index].op != kInput) continue;
+    if (!registers_[index].invariant && program_[index].op != opcode(kInput)) continue;
     if (registers_[index].load >= 0) read(static_cast<int>(index));
     steps_.push_back({find_cast(program_[index].type, output_types_[i].dtype),
                       first_output_ + static_cast<int>(i), registers_[index].pointer});

@@ -23,7 +23,7 @@ ElementwiseBody write_body(const Pointwise& op, const KernelArgs& args) {
   body.declarations = pointwise_functions();
   for (size_t i = 0; i < program.size(); ++i) {
     const PointwiseInstruction& instruction = program[i];
-    if (instruction.op == static_cast<int32_t>(PointwiseOp::kInput)) {
+    if (instruction.op == opcode(PointwiseOp::kInput)) {
       require(static_cast<size_t>(instruction.a) < args.inputs.size() &&
                   register_type(args.inputs[instruction.a].type.dtype) ==
                       register_type(instruction.type),

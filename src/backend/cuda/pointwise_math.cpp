@@ -9,13 +9,7 @@
 namespace opwright::cuda {
 namespace {
 
-constexpr int32_t kInput = static_cast<int32_t>(PointwiseOp::kInput);
-constexpr int32_t kConstant = static_cast<int32_t>(PointwiseOp::kConstant);
-constexpr int32_t kSelect = static_cast<int32_t>(PointwiseOp::kSelect);
-constexpr int32_t kCast = static_cast<int32_t>(PointwiseOp::kCast);
-constexpr int32_t kBinary = static_cast<int32_t>(PointwiseOp::kBinary);
-constexpr int32_t kUnary = static_cast<int32_t>(PointwiseOp::kUnary);
-constexpr int32_t kActivation = static_cast<int32_t>(PointwiseOp::kActivation);
+using enum PointwiseOp;
 
 /// `$a` and `$b` in the pattern stand for operands.
 std::string fill_in(std::string_view pattern, std::string_view a, std::string_view b = {}) {
@@ -245,7 +239,7 @@ std::string integer_bounds(DataType type, double alpha, double beta) {
 }
 
 std::string integer_activation(const PointwiseInstruction& instruction, std::string_view a) {
-  const auto activation = static_cast<ActivationType>(instruction.op - kActivation);
+  const auto activation = activation_of(instruction.op);
   if (activation == ActivationType::kRELU) return fill_in("$a < 0 ? 0 : $a", a);
   if (activation != ActivationType::kCLIP) return {};
   const DataType type = instruction.type;
@@ -263,30 +257,30 @@ std::string find_expression(std::span<const PointwiseInstruction> program, int i
   const int32_t op = instruction.op;
   const auto name = [](int32_t id) { return "r" + std::to_string(id); };
   const std::string a = name(instruction.a);
-  if (op == kInput) return "x" + std::to_string(instruction.a);
-  if (op == kConstant) return constant(instruction.type, instruction.alpha);
-  if (op == kSelect) return str(a, " ? ", name(instruction.b), " : ", name(instruction.c));
-  if (op == kCast) return str("convert<", register_type(instruction.type), ">(", a, ")");
+  if (op == opcode(kInput)) return "x" + std::to_string(instruction.a);
+  if (op == opcode(kConstant)) return constant(instruction.type, instruction.alpha);
+  if (op == opcode(kSelect)) return str(a, " ? ", name(instruction.b), " : ", name(instruction.c));
+  if (op == opcode(kCast)) return str("convert<", register_type(instruction.type), ">(", a, ")");
   const DataType type = program[instruction.a].type;
   const bool is_float = type == DataType::kFLOAT;
-  if (op >= kActivation) {
+  if (op >= opcode(kActivation)) {
     if (!is_float) return integer_activation(instruction, a);
-    return fill_in(float_activation(static_cast<ActivationType>(op - kActivation)), a,
+    return fill_in(float_activation(activation_of(op)), a,
                    str(float_literal(static_cast<float>(instruction.alpha)), ", ",
                        float_literal(static_cast<float>(instruction.beta))));
   }
-  if (op >= kUnary) {
-    const auto unary = static_cast<UnaryOperation>(op - kUnary);
+  if (op >= opcode(kUnary)) {
+    const auto unary = unary_of(op);
     if (unary == UnaryOperation::kNOT) return type == DataType::kBOOL ? "!" + a : std::string();
     return fill_in(is_float ? float_unary(unary) : integer_unary(unary), a);
   }
-  if (op < kBinary) return {};
-  const auto binary = static_cast<ElementWiseOperation>(op - kBinary);
+  if (op < opcode(kBinary)) return {};
+  const auto binary = binary_of(op);
   std::string_view pattern = is_float                  ? float_binary(binary)
                              : type == DataType::kBOOL ? logical_binary(binary)
                                                        : integer_binary(binary);
   const PointwiseInstruction& b = program[instruction.b];
-  if (is_float && binary == ElementWiseOperation::kPOW && b.op == kConstant &&
+  if (is_float && binary == ElementWiseOperation::kPOW && b.op == opcode(kConstant) &&
       !power_by(b.alpha).empty())
     pattern = power_by(b.alpha);
   return fill_in(pattern, a, name(instruction.b));
