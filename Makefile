@@ -49,9 +49,9 @@ test-tsan: setup
 	OMP_NUM_THREADS=1 ctest --preset tsan --no-tests=error -j $(JOBS) -R '^($(subst $(eval ) ,|,$(strip $(TSAN_TESTS))))\.'
 
 test-fuzz: setup ## build the fuzz targets and run each for FUZZ_SECONDS
-	$(call PRESET,fuzz) > /dev/null
-	cmake --build --preset fuzz
-	tools/fuzz.sh build/fuzz/tests/fuzz $(FUZZ_SECONDS)
+	$(call PRESET,asan) > /dev/null
+	cmake --build --preset asan --target fuzz_targets
+	tools/fuzz.sh build/asan/tests/fuzz $(FUZZ_SECONDS)
 
 dist: setup ## dist/opwright-*.tar.gz: program, libraries and headers, for machines without Python
 	$(call PRESET,release) -DOPWRIGHT_PYTHON=OFF > /dev/null

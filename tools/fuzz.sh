@@ -8,7 +8,7 @@ for target in "$1"/fuzz_*; do
   found=1
   name=$(basename "$target")
   echo "-- $name: $2 s"
-  work=build/fuzz/work/$name
+  work=build/fuzz/$name
   mkdir -p "$work/new"
   seeds=()
   if [[ -d tests/fuzz/corpus/$name ]]; then seeds=("tests/fuzz/corpus/$name"); fi

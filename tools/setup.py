@@ -38,7 +38,8 @@ REQUIRED = {
     "libgtest-dev": "gtest/gtest.h",
     "libbenchmark-dev": "benchmark/benchmark.h",
 }
-# Without these a part is left out: faster rebuilds, the check of the formatting, the fuzz targets.
+# Without these a part is left out: faster rebuilds, the check of the formatting, the sanitizers and
+# fuzz targets.
 OPTIONAL = {
     "ccache": Program("ccache"),
     "clang-format-14": Program("clang-format-14"),
