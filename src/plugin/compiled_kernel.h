@@ -17,7 +17,9 @@ enum class ArgumentType : int32_t {
   kFLOAT64,
   kINT8,
   kINT16,
-  kPOINTER  ///< the address of the value as an INT64, for what a device knows before the host does
+  kPOINTER  ///< the address of the value as an INT64, for what a device knows before the host does;
+            ///< memory of the kernel's own, which is written when shapes change the value, and else
+            ///< keeps what a run has left there
 };
 
 /// An argument between the inputs and the outputs of a compiled kernel.

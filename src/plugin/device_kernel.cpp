@@ -55,6 +55,9 @@ class DeviceKernel final : public Kernel {
     device_values_.grow(device_, pointed_.size() * sizeof(int64_t));
     for (size_t i = 0; i < pointed_.size(); ++i)
       values_.set_pointer_argument(pointed_[i], device_values_.data() + i * sizeof(int64_t));
+    // Those that are 0 whatever the shapes need no copy in a run, which might be captured.
+    upload(nullptr);
+    device_.synchronize(nullptr);
   }
 
   std::string description() const override { return "compiled:" + values_.launch().symbol; }

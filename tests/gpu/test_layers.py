@@ -183,6 +183,22 @@ def test_reduce(rng, dtype, axes):
 CASTS = [np.float32, np.float16, np.int32, np.int64, np.int8, np.uint8, np.bool_]
 
 
+@pytest.mark.parametrize("shape, axis", [((1 << 18,), 0), ((7, 40000), 1), ((1 << 13, 48), 0)])
+def test_blocks_that_share_a_sum(rng, shape, axis):
+    # The counter of the blocks that are done must be as it was, and the order of additions the same.
+    net = strongly_typed()
+    x = net.add_input("x", trt.float32, shape)
+    y = net.add_reduce(x, trt.ReduceOperation.SUM, 1 << axis, False).get_output(0)
+    engine = build(net, y, net.add_unary(y, trt.UnaryOperation.NEG).get_output(0))
+    options = engine.layers[0]["Candidates"]
+    assert any("per part" in option["TacticName"] for option in options)
+    for values in (rng.random(shape, np.float32), rng.standard_normal(shape, np.float32)):
+        results = [engine(values)["y0"] for _ in range(20)]
+        expected = values.astype(np.float64).sum(axis=axis)
+        np.testing.assert_allclose(results[0], expected, rtol=1e-5, atol=1e-2)
+        assert all(np.array_equal(result, results[0]) for result in results)
+
+
 @pytest.mark.parametrize("to", CASTS)
 @pytest.mark.parametrize("source", [np.float32, np.float16, np.int32, np.int64])
 def test_cast(rng, source, to):

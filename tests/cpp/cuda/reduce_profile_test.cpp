@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 #include <set>
 
+#include "base/types.h"
 #include "cpu/reduce_reference.h"
 #include "cuda/profile_cases.h"
 #include "operators/reduce.h"
@@ -68,6 +70,89 @@ TEST(CudaReduce, OpenExtentsInEveryKernel) {
   }
   EXPECT_GE(rows.size(), 4u) << "not every size of a team was tested";
   EXPECT_GE(columns.size(), 3u);
+}
+
+/// The candidates that split outputs among blocks.
+std::vector<Candidate> in_parts(const Operator& op, std::span<const PortDesc> inputs,
+                                std::span<const PortDesc> outputs) {
+  std::vector<Candidate> found;
+  for (const Candidate& candidate : candidates_of(op, inputs, outputs))
+    if (candidate.tactic_name.find("per part") != std::string::npos) found.push_back(candidate);
+  return found;
+}
+
+TEST(CudaReduce, OutputsInPartsOfEveryLength) {
+  struct Case {
+    std::vector<TestAxis> axes;
+    int64_t reduced;
+    DataType type;
+    ReduceOperation op;
+    std::vector<Shape> shapes;
+  };
+  const TestAxis open = {0, 1 << 20}, few = {0, 40};
+  const Case cases[] = {
+      {{open}, 1, DataType::kFLOAT, ReduceOperation::kSUM, {{40000}, {8193}, {0}, {7}, {65536}}},
+      {{open}, 1, DataType::kBF16, ReduceOperation::kAVG, {{40001}}},
+      {{open}, 1, DataType::kINT64, ReduceOperation::kPROD, {{30000}}},
+      {{few, open}, 2, DataType::kHALF, ReduceOperation::kMAX, {{9, 17001}, {0, 5}, {1, 33333}}},
+      {{{3, 3}, open}, 2, DataType::kINT32, ReduceOperation::kSUM, {{3, 20000}}},
+      {{open, {5, 5}, {77, 77}}, 5, DataType::kFLOAT, ReduceOperation::kMIN, {{300, 5, 77}}},
+      {{open, {4, 4}, {8, 8}}, 5, DataType::kFLOAT, ReduceOperation::kSUM, {{2500, 4, 8}}},
+      {{open, few}, 1, DataType::kFLOAT, ReduceOperation::kSUM, {{999, 40}, {0, 3}, {5000, 3}}},
+      {{open, few}, 1, DataType::kINT8, ReduceOperation::kAVG, {{700, 33}}},
+  };
+  for (const Case& test : cases) {
+    const Reduce op({test.op, test.reduced, false});
+    std::vector<TestAxis> kept;
+    for (size_t i = 0; i < test.axes.size(); ++i)
+      if (!(test.reduced >> i & 1)) kept.push_back(test.axes[i]);
+    const std::vector<PortDesc> inputs = {port_of(test.axes, test.type)};
+    const std::vector<PortDesc> outputs = {port_of(kept, test.type)};
+    const std::vector<Candidate> candidates = in_parts(op, inputs, outputs);
+    EXPECT_EQ(candidates.size(), 2u);
+    const bool is_product = test.op == ReduceOperation::kPROD;
+    for (const Candidate& candidate : candidates) {
+      TestKernel kernel(op, candidate, inputs, outputs);
+      for (const Shape& shape : test.shapes) {
+        SCOPED_TRACE(::testing::Message()
+                     << shape << " axes " << test.reduced << " " << describe(candidate));
+        Values x = rounded(random_values(shape, 1), test.type);
+        if (!is_floating(test.type))
+          x = make_values(shape, [&](int64_t i) {
+            return is_product ? (i % 1000 == 7 ? -2 : 1) : static_cast<double>(i * 37 % 101 - 50);
+          });
+        const TestInput input = {x, test.type};
+        Values expected = reduce(x, test.op, test.reduced, false);
+        if (!is_floating(test.type))
+          for (double& value : expected.data) value = std::trunc(value);
+        const std::vector<TestOutput> output = {{expected.shape, test.type}};
+        const double tolerance = is_floating(test.type) && test.type != DataType::kFLOAT
+                                     ? tolerance_of(test.type)
+                                     : 2e-6;
+        // The next run finds the counter as the first one did; what it computes is the same.
+        const Values y = kernel.run({&input, 1}, output)[0];
+        expect_close(y, expected, tolerance);
+        expect_close(kernel.run({&input, 1}, output)[0], y, 0);
+        expect_close(kernel.run({&input, 1}, output, -1, 1)[0], expected, tolerance);
+        if (::testing::Test::HasFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(CudaReduce, FewOutputsFillTheDevice) {
+  const auto names = [](const std::vector<TestAxis>& axes, int64_t reduced) {
+    const Reduce op({ReduceOperation::kSUM, reduced, true});
+    const std::vector<PortDesc> ports = {port_of(axes, DataType::kFLOAT)};
+    return in_parts(op, ports, ports).size();
+  };
+  EXPECT_GT(names({{1 << 26, 1 << 26}}, 1), 0u);
+  EXPECT_GT(names({{100, 100}, {1 << 16, 1 << 16}}, 2), 0u);
+  EXPECT_GT(names({{1 << 20, 1 << 20}, {64, 64}}, 1), 0u);
+  // There are enough outputs, or too few elements.
+  EXPECT_EQ(names({{4096, 4096}, {4096, 4096}}, 2), 0u);
+  EXPECT_EQ(names({{4096, 4096}, {4096, 4096}}, 1), 0u);
+  EXPECT_EQ(names({{4096, 4096}}, 1), 0u);
 }
 
 }  // namespace
