@@ -1,5 +1,5 @@
 """The operator sample::circ_pad_rows: circular padding of the last two axes, compiled from C++ for the
-CPU and from CUDA C++ for GPUs, where the tuner compares ways to share rows among threads."""
+CPU and from CUDA C++ for GPUs, where the tuner compares ways to read and write rows."""
 
 from pathlib import Path
 
@@ -9,7 +9,13 @@ import numpy.typing as npt
 import opwright.plugin as trtp
 
 FOLDER = Path(__file__).resolve().parent
-TACTICS = [{"WARPS": w, "VECTOR": v} for v in (1, 2, 4) for w in (4, 8)]
+TACTICS = [
+    *({"WARPS": w, "ROWS": 1, "VECTOR": v} for v in (1, 2, 4) for w in (4, 8)),
+    *(
+        {"WARPS": 4, "ROWS": r, "BYTES": b}
+        for b, r in ((4, 1), (4, 2), (8, 2), (16, 1), (16, 2), (16, 4))
+    ),
+]
 
 
 def lines(outputs):
@@ -28,7 +34,7 @@ def sizes(x, pads, outputs):
     "sample::circ_pad_rows",
     FOLDER / "circ_pad.cu",
     "circ_pad",
-    grid=lambda outputs, WARPS: trtp.cdiv(lines(outputs), WARPS),
+    grid=lambda outputs, WARPS, ROWS: trtp.cdiv(lines(outputs), WARPS * ROWS),
     block=lambda WARPS: 32 * WARPS,
     extra=lambda x, pads, outputs: [trtp.SymInt32(lines(outputs)), *sizes(x, pads, outputs)],
     types="FP32|FP16",
