@@ -3,6 +3,8 @@
 #include <cstring>
 #include <utility>
 
+#include "backend/cuda/modules.h"
+
 namespace opwright::cuda {
 namespace {
 
@@ -87,9 +89,9 @@ void CudaGraph::read_kernel(CUgraphNode handle) {
     size_t offset = 0, size = 0;
     result = driver().cuFuncGetParamInfo(function, first.size(), &offset, &size);
     if (result != CUDA_SUCCESS) break;
-    // A tensor map, or what may hold one, encodes its address.
-    constexpr size_t kTensorMap = 128;
-    if (size >= kTensorMap) can_move_ = false;
+    // A tensor map, or what holds one, encodes its address.
+    constexpr size_t kTensorMap = 128, kAlignmentOfTensorMaps = 64;
+    if (size >= kTensorMap && offset % kAlignmentOfTensorMaps == 0) can_move_ = false;
     first.push_back(kernel.words.size());
     kernel.words.resize(kernel.words.size() +
                         (size + sizeof(CUdeviceptr) - 1) / sizeof(CUdeviceptr));
@@ -102,7 +104,9 @@ void CudaGraph::read_kernel(CUgraphNode handle) {
   auto& kept = std::get<KernelNode>(node.params);
   for (const size_t word : first) kept.arguments.push_back(&kept.words[word]);
   kept.params.kernelParams = kept.arguments.data();
-  for (CUdeviceptr& word : kept.words) references_.push_back({&word, nodes_.size() - 1});
+  const Meaning meaning =
+      function != nullptr && is_found(function) ? Meaning::kBeginning : Meaning::kAnything;
+  for (CUdeviceptr& word : kept.words) references_.push_back({&word, nodes_.size() - 1, meaning});
 }
 
 void CudaGraph::read_copy(CUgraphNode handle) {
@@ -117,18 +121,18 @@ void CudaGraph::read_copy(CUgraphNode handle) {
     can_move_ = false;
     return;
   }
-  references_.push_back({&kept.srcDevice, node});
+  references_.push_back({&kept.srcDevice, node, Meaning::kStart});
   if (copy.dstMemoryType == CU_MEMORYTYPE_HOST)
-    references_.push_back({&kept.dstHost, node});
+    references_.push_back({&kept.dstHost, node, Meaning::kStart});
   else
-    references_.push_back({&kept.dstDevice, node});
+    references_.push_back({&kept.dstDevice, node, Meaning::kStart});
 }
 
 void CudaGraph::read_fill(CUgraphNode handle) {
   CUDA_MEMSET_NODE_PARAMS fill{};
   check(driver().cuGraphMemsetNodeGetParams(handle, &fill), "reading a fill of a CUDA graph");
   auto& kept = std::get<CUDA_MEMSET_NODE_PARAMS>(nodes_.emplace_back(Node{handle, fill}).params);
-  references_.push_back({&kept.dst, nodes_.size() - 1});
+  references_.push_back({&kept.dst, nodes_.size() - 1, Meaning::kStart});
 }
 
 bool CudaGraph::find_changes(std::span<const Move> moves) {
@@ -139,8 +143,10 @@ bool CudaGraph::find_changes(std::span<const Move> moves) {
     for (const Move& move : moves) {
       if (move.from == move.to) continue;
       const CUdeviceptr offset = before - reinterpret_cast<CUdeviceptr>(move.from);
-      if (offset == move.bytes) return false;  // its end, or what lies behind it
-      if (offset > move.bytes) continue;
+      if (reference.meaning == Meaning::kBeginning && offset != 0) continue;
+      // Its end, or what lies behind it.
+      if (reference.meaning == Meaning::kAnything && offset == move.bytes) return false;
+      if (offset >= move.bytes) continue;
       if (found != nullptr) return false;
       found = &move;
     }

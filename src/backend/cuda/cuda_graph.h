@@ -21,10 +21,12 @@ class CudaGraph final : public DeviceGraph {
   CudaGraph& operator=(const CudaGraph&) = delete;
 
   void launch(Queue queue) override;
-  /// Every aligned 8-byte word of an argument that lies in moved memory is taken for an address in
-  /// it. False where one could also be the end of a block, where memory may be referred to in ways
-  /// that arguments do not show (host functions, child graphs, memory nodes, copies from the host,
-  /// descriptors), and with drivers before CUDA 12.4, which do not tell an argument's size.
+  /// What the engine launches itself is given the beginning of each tensor, and copies and fills
+  /// begin at their addresses. Of other kernels every aligned 8-byte word of an argument that lies
+  /// in moved memory is taken for an address in it. False where such a word could also be the end
+  /// of a block, where memory may be referred to in ways that arguments do not show (host
+  /// functions, child graphs, memory nodes, copies from the host, tensor maps), and with drivers
+  /// before CUDA 12.4, which do not tell an argument's size.
   bool move(std::span<const Move> moves) override;
   int size() const override { return static_cast<int>(nodes_.size()); }
 
@@ -38,10 +40,17 @@ class CudaGraph final : public DeviceGraph {
     CUgraphNode handle = nullptr;
     std::variant<KernelNode, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS> params;
   };
+  /// What a word may be as an address.
+  enum class Meaning {
+    kBeginning,  ///< of a tensor
+    kStart,      ///< of what is copied or filled
+    kAnything    ///< also where something ends, or no address at all
+  };
   /// Eight bytes of a node's arguments that may be an address.
   struct Reference {
     void* word;
     size_t node;
+    Meaning meaning;
   };
   struct Change {
     void* word;

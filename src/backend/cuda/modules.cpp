@@ -59,6 +59,33 @@ CUmodule load_module(const CudaDevice& device, const CodeObject& code) {
   fail_cuda(result, what);
 }
 
+/// Functions that are in use, and how many of a CudaFunction each has.
+class FoundFunctions {
+ public:
+  void add(CUfunction function) {
+    const std::lock_guard lock(mutex_);
+    ++counts_[function];
+  }
+  void remove(CUfunction function) {
+    const std::lock_guard lock(mutex_);
+    const auto found = counts_.find(function);
+    if (--found->second == 0) counts_.erase(found);
+  }
+  bool has(CUfunction function) const {
+    const std::lock_guard lock(mutex_);
+    return counts_.contains(function);
+  }
+  /// Never destroyed: functions may be given up until the end.
+  static FoundFunctions& get() {
+    static auto* const functions = new FoundFunctions;
+    return *functions;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<CUfunction, int> counts_;
+};
+
 class CudaFunction final : public DeviceFunction {
  public:
   CudaFunction(std::shared_ptr<const Module> module, CUfunction function, std::string name)
@@ -66,7 +93,12 @@ class CudaFunction final : public DeviceFunction {
         function_(function),
         module_(std::move(module)),
         name_(std::move(name)),
-        num_parameters_(count_parameters()) {}
+        num_parameters_(count_parameters()) {
+    FoundFunctions::get().add(function_);
+  }
+  ~CudaFunction() override { FoundFunctions::get().remove(function_); }
+  CudaFunction(const CudaFunction&) = delete;
+  CudaFunction& operator=(const CudaFunction&) = delete;
 
   int num_parameters() const override { return num_parameters_; }
 
@@ -162,5 +194,7 @@ std::shared_ptr<const DeviceFunction> find_function(std::shared_ptr<const Module
   check(result, "looking for kernel '", name, "' in '", code.name, "'");
   return std::make_shared<CudaFunction>(std::move(module), function, name);
 }
+
+bool is_found(CUfunction function) { return FoundFunctions::get().has(function); }
 
 }  // namespace opwright::cuda

@@ -46,4 +46,7 @@ std::shared_ptr<const DeviceFunction> find_function(std::shared_ptr<const Module
                                                     const CodeObject& code,
                                                     const std::string& name);
 
+/// Whether the function is one that find_function() gave to somebody who has it still. Thread safe.
+bool is_found(CUfunction function);
+
 }  // namespace opwright::cuda

@@ -5,6 +5,50 @@ namespace {
 
 using Move = DeviceGraph::Move;
 
+/// A kernel that somebody else launches.
+class ForeignKernel {
+ public:
+  ForeignKernel(const CudaDevice& device, const char* source, const char* name) {
+    const CodeObject code = compile_cuda(device, source, "test");
+    check(driver().cuModuleLoadDataEx(&module_, code.bytes.data(), 0, nullptr, nullptr), "loading");
+    check(driver().cuModuleGetFunction(&function_, module_, name), "finding");
+  }
+  ~ForeignKernel() { driver().cuModuleUnload(module_); }
+  ForeignKernel(const ForeignKernel&) = delete;
+  ForeignKernel& operator=(const ForeignKernel&) = delete;
+  template <class... Arguments>
+  void operator()(Queue queue, Arguments... arguments) const {
+    void* pointers[] = {&arguments...};
+    check(driver().cuLaunchKernel(function_, 1, 1, 1, 32, 1, 1, 0, static_cast<CUstream>(queue),
+                                  pointers, nullptr),
+          "launching");
+  }
+
+ private:
+  CUmodule module_ = nullptr;
+  CUfunction function_ = nullptr;
+};
+
+/// Adds 1 to the element that lies `at` the address in a large structure.
+constexpr char kLarge[] = R"(
+struct Large { float* data; long long numbers[19]; };
+struct alignas(64) Aligned { float* data; long long numbers[15]; };
+extern "C" __global__ void increment(int at, Large large) {
+  if (threadIdx.x == 0) large.data[at] += 1;
+}
+extern "C" __global__ void increment_aligned(int at, Aligned large) {
+  if (threadIdx.x == 0) large.data[at] += 1;
+}
+)";
+struct Large {
+  float* data;
+  long long numbers[19];
+};
+struct alignas(64) Aligned {
+  float* data;
+  long long numbers[15];
+};
+
 /// A kernel, a copy and a fill over three arrays, captured: out = factor * in, copied to `copied`.
 class CudaGraphs : public ::testing::Test {
  protected:
@@ -62,10 +106,11 @@ TEST_F(CudaGraphs, UpdateOnlyTheNodesThatReferToIt) {
   EXPECT_EQ(calls("cuGraphExecMemcpyNodeSetParams"), copies);
 }
 
-TEST_F(CudaGraphs, MoveAddressesInsideABlock) {
+TEST_F(CudaGraphs, MoveAddressesInsideABlockThatAForeignKernelGets) {
   const DeviceArray<float> block(device, {0, 0, 1, 2, 3, 0}), other(device, {0, 0, 7, 8, 9, 0});
+  const ForeignKernel foreign(device, kScale, "scale");
   const std::unique_ptr<DeviceGraph> graph =
-      device.capture([&](Queue queue) { scale(block.data() + 2, 2, 3, out.data(), queue); });
+      device.capture([&](Queue queue) { foreign(queue, block.data() + 2, 2.0F, 3, out.data()); });
   ASSERT_TRUE(graph->move(std::vector<Move>{{block.data(), other.data(), 6 * sizeof(float)}}));
   graph->launch(stream.get());
   EXPECT_EQ(out.read(stream.get()), (std::vector<float>{14, 16, 18}));
@@ -73,13 +118,57 @@ TEST_F(CudaGraphs, MoveAddressesInsideABlock) {
 
 TEST_F(CudaGraphs, StayAsTheyAreWhereAMoveIsAmbiguous) {
   const DeviceArray<float> block(device, {1, 2, 3, 0, 0, 0}), other(device, {4, 5, 6, 0, 0, 0});
+  const ForeignKernel foreign(device, kScale, "scale");
   // What the kernel writes is where the first half ends: the end of one, or the start of another.
   const std::unique_ptr<DeviceGraph> graph =
-      device.capture([&](Queue queue) { scale(block.data(), 2, 3, block.data() + 3, queue); });
+      device.capture([&](Queue queue) { foreign(queue, block.data(), 2.0F, 3, block.data() + 3); });
   EXPECT_FALSE(graph->move(std::vector<Move>{{block.data(), other.data(), kBytes}}));
   graph->launch(stream.get());
   EXPECT_EQ(block.read(stream.get()), (std::vector<float>{1, 2, 3, 2, 4, 6}));
   EXPECT_EQ(other.read(stream.get()), (std::vector<float>{4, 5, 6, 0, 0, 0}));
+}
+
+TEST_F(CudaGraphs, FollowTensorsThatLieEndToEnd) {
+  const DeviceArray<float> block(device, {1, 2, 3, 0, 0, 0, 0, 0, 0});
+  float *const first = block.data(), *const second = first + 3, *const third = first + 6;
+  const std::unique_ptr<DeviceGraph> graph = device.capture([&](Queue queue) {
+    scale(first, 2, 3, second, queue);
+    device.copy(third, second, kBytes, queue);
+  });
+  const DeviceArray<float> in2(device, {4, 5, 6}), out2(device, {0, 0, 0});
+  // What follows the first one stays.
+  ASSERT_TRUE(graph->move(std::vector<Move>{{first, in2.data(), kBytes}}));
+  graph->launch(stream.get());
+  EXPECT_EQ(block.read(stream.get()), (std::vector<float>{1, 2, 3, 8, 10, 12, 8, 10, 12}));
+  ASSERT_TRUE(
+      graph->move(std::vector<Move>{{in2.data(), first, kBytes}, {second, out2.data(), kBytes}}));
+  graph->launch(stream.get());
+  EXPECT_EQ(out2.read(stream.get()), (std::vector<float>{2, 4, 6}));
+  EXPECT_EQ(block.read(stream.get()), (std::vector<float>{1, 2, 3, 8, 10, 12, 2, 4, 6}));
+  // Two that lay at one place and no longer do: which of them is meant?
+  EXPECT_FALSE(
+      graph->move(std::vector<Move>{{first, in2.data(), kBytes}, {first, in.data(), kBytes}}));
+}
+
+TEST_F(CudaGraphs, FindAddressesInLargeStructures) {
+  const ForeignKernel foreign(device, kLarge, "increment");
+  const std::unique_ptr<DeviceGraph> graph = device.capture([&](Queue queue) {
+    foreign(queue, 1, Large{in.data(), {}});
+  });
+  ASSERT_TRUE(graph->move(std::vector<Move>{{in.data(), out.data(), kBytes}}));
+  graph->launch(stream.get());
+  EXPECT_EQ(out.read(stream.get()), (std::vector<float>{0, 1, 0}));
+  EXPECT_EQ(in.read(stream.get()), (std::vector<float>{1, 2, 3}));
+}
+
+TEST_F(CudaGraphs, StayAsTheyAreWhereAStructureMayHoldATensorMap) {
+  const ForeignKernel foreign(device, kLarge, "increment_aligned");
+  const std::unique_ptr<DeviceGraph> graph = device.capture([&](Queue queue) {
+    foreign(queue, 1, Aligned{in.data(), {}});
+  });
+  EXPECT_FALSE(graph->move(std::vector<Move>{{in.data(), out.data(), kBytes}}));
+  graph->launch(stream.get());
+  EXPECT_EQ(in.read(stream.get()), (std::vector<float>{1, 3, 3}));
 }
 
 TEST_F(CudaGraphs, StayAsTheyAreWhereANodeTakesNoNewAddress) {
