@@ -9,23 +9,36 @@
 
 namespace opwright {
 
-/// What a build may do. Those without a note are accepted and have no effect here.
+/// What a build may do, or must.
 enum class BuilderFlag : int32_t {
-  kFP16 = 0,  ///< Weakly typed networks: the tuner may choose half precision.
-  kINT8 = 1,  ///< Weakly typed networks: the tuner may choose 8-bit integers.
-  kDEBUG = 2,
-  kGPU_FALLBACK = 3,
-  kREFIT = 4,
+  kFP16 = 0,                  ///< Weakly typed networks: the tuner may choose half precision.
+  kINT8 = 1,                  ///< Weakly typed networks: the tuner may choose 8-bit integers.
+  kDEBUG = 2,                 ///< Without effect; see IBuilderConfig::setDebugPlugins().
+  kGPU_FALLBACK = 3,          ///< Without effect: there is no DLA to fall back from.
+  kREFIT = 4,                 ///< Not here: building is an error.
   kDISABLE_TIMING_CACHE = 5,  ///< Everything is timed afresh.
-  kTF32 = 7,
-  kSPARSE_WEIGHTS = 8,
-  kOBEY_PRECISION_CONSTRAINTS = 10,
-  kPREFER_PRECISION_CONSTRAINTS = 11,
-  kDIRECT_IO = 12,
-  kVERSION_COMPATIBLE = 14,
-  kFP8 = 16,  ///< Weakly typed networks: the tuner may choose 8-bit floats.
-  kERROR_ON_TIMING_CACHE_MISS = 17,
-  kBF16 = 18,  ///< Weakly typed networks: the tuner may choose bfloat16.
+  kTF32 = 6,                  ///< A permission; without effect.
+  kSPARSE_WEIGHTS = 7,        ///< A permission; without effect.
+  kSAFETY_SCOPE = 8,          ///< Not here: building is an error.
+  kOBEY_PRECISION_CONSTRAINTS = 9,
+  kPREFER_PRECISION_CONSTRAINTS = 10,
+  kDIRECT_IO = 11,                   ///< Not here: building is an error.
+  kVERSION_COMPATIBLE = 13,          ///< Not here: building is an error.
+  kEXCLUDE_LEAN_RUNTIME = 14,        ///< Without effect: engines contain no runtime.
+  kFP8 = 15,                         ///< Weakly typed networks: the tuner may choose 8-bit floats.
+  kERROR_ON_TIMING_CACHE_MISS = 16,  ///< What the timing cache could have and has not is an error.
+  kBF16 = 17,                        ///< Weakly typed networks: the tuner may choose bfloat16.
+  kDISABLE_COMPILATION_CACHE = 18,   ///< Without effect: timing caches contain no code.
+  kSTRIP_PLAN = 19,                  ///< Not here: building is an error.
+  kREFIT_IDENTICAL = 20,             ///< Not here: building is an error.
+  kWEIGHT_STREAMING = 21,            ///< Not here: building is an error.
+  kINT4 = 22,                        ///< A permission; without effect.
+  kREFIT_INDIVIDUAL = 23,            ///< Not here: building is an error.
+  kSTRICT_NANS = 24,                 ///< Not here: building is an error.
+  kMONITOR_MEMORY = 25,         ///< Without effect: in TensorRT the log tells the memory in use.
+  kFP4 = 26,                    ///< A permission; without effect.
+  kEDITABLE_TIMING_CACHE = 27,  ///< Without effect: timing caches can always be edited.
+  kDISTRIBUTIVE_INDEPENDENCE = 28,  ///< Not here: building is an error.
 };
 /// A set of flags: bit `1U << int(flag)` for each.
 using BuilderFlags = uint32_t;
@@ -46,10 +59,33 @@ enum class PreviewFeature : int32_t {
   kALIASED_PLUGIN_IO_10_03 = 1,  ///< Plugin outputs that share the memory of an input.
 };
 
+/// How far a build goes in dividing layers into tiles that stay in the L2 cache; a hint, without
+/// effect.
+enum class TilingOptimizationLevel : int32_t {
+  kNONE = 0,
+  kFAST = 1,
+  kMODERATE = 2,
+  kFULL = 3,
+};
+
+/// The system that an engine is to run on.
+enum class RuntimePlatform : int32_t {
+  kSAME_AS_BUILD = 0,
+  kWINDOWS_AMD64 = 1,  ///< Named for compatibility; an error.
+};
+
 namespace impl {
 template <>
+struct EnumMaxImpl<TilingOptimizationLevel> {
+  static constexpr int32_t kVALUE = 4;
+};
+template <>
+struct EnumMaxImpl<RuntimePlatform> {
+  static constexpr int32_t kVALUE = 2;
+};
+template <>
 struct EnumMaxImpl<BuilderFlag> {
-  static constexpr int32_t kVALUE = 19;
+  static constexpr int32_t kVALUE = 29;
 };
 template <>
 struct EnumMaxImpl<MemoryPoolType> {
@@ -154,7 +190,8 @@ class IBuilderConfig : public INoCopy {
   virtual void setAvgTimingIterations(int32_t avgTiming) noexcept = 0;
   virtual int32_t getAvgTimingIterations() const noexcept = 0;
 
-  /// 0: as setTiming(false). 1 to 5: candidates are timed. At first 3.
+  /// 0: nothing is timed, as with setTiming(false). 1 and 2: of each layer the first 2 or 4
+  /// candidates that work are timed. 3 to 5: all are. At first 3.
   virtual void setBuilderOptimizationLevel(int32_t level) noexcept = 0;
   virtual int32_t getBuilderOptimizationLevel() const noexcept = 0;
 
@@ -212,6 +249,31 @@ class IBuilderConfig : public INoCopy {
   /// once shapes have stayed for a few runs, and replay them. True at first.
   virtual void setCudaGraphs(bool graphs) noexcept = 0;
   virtual bool getCudaGraphs() const noexcept = 0;
+
+  /// The candidates of each layer that are timed at most: the first ones that work. -1, as at
+  /// first: as many as the optimization level says.
+  virtual void setMaxNbTactics(int32_t maxTactics) noexcept = 0;
+  virtual int32_t getMaxNbTactics() const noexcept = 0;
+
+  /// Kept and given back, without effect: Opwright has no kernels from these sources. At first
+  /// none.
+  virtual bool setTacticSources(TacticSources tacticSources) noexcept = 0;
+  virtual TacticSources getTacticSources() const noexcept = 0;
+  /// Permission for so many streams beside that of the run; at first -1, as the builder likes.
+  /// Kept and given back, without effect: engines use none.
+  virtual void setMaxAuxStreams(int32_t nbStreams) noexcept = 0;
+  virtual int32_t getMaxAuxStreams() const noexcept = 0;
+  virtual bool setTilingOptimizationLevel(TilingOptimizationLevel level) noexcept = 0;
+  virtual TilingOptimizationLevel getTilingOptimizationLevel() const noexcept = 0;
+  /// In bytes; -1, as at first: as the builder likes. A hint, without effect.
+  virtual bool setL2LimitForTiling(int64_t size) noexcept = 0;
+  virtual int64_t getL2LimitForTiling() const noexcept = 0;
+  /// Opwright's engines are for kNONE; any other level is an error.
+  virtual void setHardwareCompatibilityLevel(HardwareCompatibilityLevel level) noexcept = 0;
+  virtual HardwareCompatibilityLevel getHardwareCompatibilityLevel() const noexcept = 0;
+  /// kSAME_AS_BUILD; any other is an error.
+  virtual void setRuntimePlatform(RuntimePlatform platform) noexcept = 0;
+  virtual RuntimePlatform getRuntimePlatform() const noexcept = 0;
 };
 
 /// Makes networks and builds engines from them. Must outlive its networks, profiles and configs.
@@ -252,6 +314,13 @@ class IBuilder : public INoCopy {
   /// Where plugins get memory through their resource context, while they are timed and in engines
   /// of buildEngineWithConfig(); null: from the device. Must outlive these engines.
   virtual void setGpuAllocator(IGpuAllocator* allocator) noexcept = 0;
+
+  /// As buildSerializedNetwork(), with the bytes written to a stream.
+  /// \return false on failure, also of the writer.
+  virtual bool buildSerializedNetworkToStream(INetworkDefinition& network, IBuilderConfig& config,
+                                              IStreamWriter& writer) noexcept = 0;
+  /// Everything that was set as at first.
+  virtual void reset() noexcept = 0;
 };
 
 }  // namespace opwright

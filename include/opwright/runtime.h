@@ -58,9 +58,80 @@ class IOutputAllocator : public IVersionedInterface {
   virtual void notifyShape(char const* tensorName, Dims const& dims) noexcept = 0;
 };
 
+/// Gives the bytes of an engine one after the other, for IRuntime::deserializeCudaEngine().
+class IStreamReader : public IVersionedInterface {
+ public:
+  ~IStreamReader() override = default;
+  IStreamReader() = default;
+  InterfaceInfo getInterfaceInfo() const noexcept override { return {"IStreamReader", 1, 0}; }
+
+  /// Writes the next bytes to `destination`, which is host memory.
+  /// \return how many, at most `nbBytes`; 0 at the end of the stream, less on failure.
+  virtual int64_t read(void* destination, int64_t nbBytes) = 0;
+
+ protected:
+  IStreamReader(IStreamReader const&) = default;
+  IStreamReader(IStreamReader&&) = default;
+  IStreamReader& operator=(IStreamReader const&) & = default;
+  IStreamReader& operator=(IStreamReader&&) & = default;
+};
+
+/// Takes the bytes of an engine one after the other, from
+/// IBuilder::buildSerializedNetworkToStream().
+class IStreamWriter : public IVersionedInterface {
+ public:
+  ~IStreamWriter() override = default;
+  IStreamWriter() = default;
+  InterfaceInfo getInterfaceInfo() const noexcept final { return {"IStreamWriter", 1, 0}; }
+
+  /// \return how many of the bytes were taken; 0 or less on failure.
+  virtual int64_t write(void const* data, int64_t nbBytes) = 0;
+
+ protected:
+  IStreamWriter(IStreamWriter const&) = default;
+  IStreamWriter(IStreamWriter&&) = default;
+  IStreamWriter& operator=(IStreamWriter const&) & = default;
+  IStreamWriter& operator=(IStreamWriter&&) & = default;
+};
+
 }  // namespace v_1_0
 using IProfiler = v_1_0::IProfiler;
 using IOutputAllocator = v_1_0::IOutputAllocator;
+using IStreamReader = v_1_0::IStreamReader;
+using IStreamWriter = v_1_0::IStreamWriter;
+
+/// What an offset in a stream counts from.
+enum class SeekPosition : int32_t {
+  kSET = 0,  ///< The start.
+  kCUR = 1,  ///< Where the stream is.
+  kEND = 2,  ///< The end.
+};
+
+namespace v_1_0 {
+
+/// As IStreamReader, with a position that can be set.
+class IStreamReaderV2 : public IVersionedInterface {
+ public:
+  ~IStreamReaderV2() override = default;
+  IStreamReaderV2() = default;
+  InterfaceInfo getInterfaceInfo() const noexcept override { return {"IStreamReaderV2", 1, 0}; }
+
+  /// Writes the next bytes to `destination`. Opwright reads into host memory, and with a null
+  /// `stream`: the bytes are there on return.
+  /// \return how many, at most `nbBytes`; 0 at the end of the stream, less on failure.
+  virtual int64_t read(void* destination, int64_t nbBytes, cudaStream_t stream) noexcept = 0;
+  /// Sets the position. Opwright reads from front to back and does not ask for it.
+  virtual bool seek(int64_t offset, SeekPosition where) noexcept = 0;
+
+ protected:
+  IStreamReaderV2(IStreamReaderV2 const&) = default;
+  IStreamReaderV2(IStreamReaderV2&&) = default;
+  IStreamReaderV2& operator=(IStreamReaderV2 const&) & = default;
+  IStreamReaderV2& operator=(IStreamReaderV2&&) & = default;
+};
+
+}  // namespace v_1_0
+using IStreamReaderV2 = v_1_0::IStreamReaderV2;
 
 enum class LayerInformationFormat : int32_t {
   kONELINE = 0,  ///< A line of text for each layer.
@@ -74,7 +145,48 @@ enum class ExecutionContextAllocationStrategy : int32_t {
   kUSER_MANAGED = 2,       ///< Given by the user with setDeviceMemoryV2().
 };
 
+/// Other GPUs that an engine is to run on. Opwright's engines say which they serve: kNONE.
+enum class HardwareCompatibilityLevel : int32_t {
+  kNONE = 0,
+  kAMPERE_PLUS = 1,
+  kSAME_COMPUTE_CAPABILITY = 2,
+};
+
+/// Sources of kernels that a build of TensorRT may take some from. Opwright has other kernels and
+/// takes none from these, whichever are set.
+enum class TacticSource : int32_t {
+  kCUBLAS = 0,
+  kCUBLAS_LT = 1,
+  kCUDNN = 2,
+  kEDGE_MASK_CONVOLUTIONS = 3,
+  kJIT_CONVOLUTIONS = 4,
+};
+/// A set of sources: bit `1U << int(source)` for each.
+using TacticSources = uint32_t;
+
+/// A number that an engine can tell.
+enum class EngineStat : int32_t {
+  kTOTAL_WEIGHTS_SIZE = 0,     ///< Bytes of all weights in the engine.
+  kSTRIPPED_WEIGHTS_SIZE = 1,  ///< Bytes of the weights that were left out of it: none.
+};
+
 namespace impl {
+template <>
+struct EnumMaxImpl<SeekPosition> {
+  static constexpr int32_t kVALUE = 3;
+};
+template <>
+struct EnumMaxImpl<HardwareCompatibilityLevel> {
+  static constexpr int32_t kVALUE = 3;
+};
+template <>
+struct EnumMaxImpl<TacticSource> {
+  static constexpr int32_t kVALUE = 5;
+};
+template <>
+struct EnumMaxImpl<EngineStat> {
+  static constexpr int32_t kVALUE = 2;
+};
 template <>
 struct EnumMaxImpl<LayerInformationFormat> {
   static constexpr int32_t kVALUE = 2;
@@ -98,6 +210,19 @@ class IEngineInspector : public INoCopy {
   virtual char const* getEngineInformation(LayerInformationFormat format) const noexcept = 0;
   virtual void setErrorRecorder(IErrorRecorder* recorder) noexcept = 0;
   virtual IErrorRecorder* getErrorRecorder() const noexcept = 0;
+};
+
+/// How execution contexts are made. Made by ICudaEngine::createRuntimeConfig(), deleted by the
+/// caller.
+class IRuntimeConfig : public INoCopy {
+ public:
+  virtual ~IRuntimeConfig() noexcept = default;
+
+  /// At first kSTATIC.
+  virtual void setExecutionContextAllocationStrategy(
+      ExecutionContextAllocationStrategy strategy) noexcept = 0;
+  virtual ExecutionContextAllocationStrategy getExecutionContextAllocationStrategy()
+      const noexcept = 0;
 };
 
 /// The state of one sequence of runs of an engine: shapes, addresses, working memory. Not safe for
@@ -144,8 +269,11 @@ class IExecutionContext : public INoCopy {
   /// The bytes that suffice for an output with the input shapes as they are set; -1 on error.
   virtual int64_t getMaxOutputSize(char const* tensorName) const noexcept = 0;
 
-  /// Gives working memory to a kUSER_MANAGED context.
-  /// \param size in bytes.
+  /// Gives working memory to a context, which a kUSER_MANAGED one needs before it runs: device
+  /// memory, aligned to 64 bytes, that stays until the context gets other memory or is deleted.
+  /// Null: none.
+  /// \param size in bytes, at least what ICudaEngine::getDeviceMemorySizeForProfileV2() says for
+  ///     the context's profile.
   virtual void setDeviceMemoryV2(void* memory, int64_t size) noexcept = 0;
   /// The bytes of working memory for the input shapes as they are set; 0 on error.
   virtual size_t updateDeviceMemorySizeForShapes() noexcept = 0;
@@ -174,6 +302,14 @@ class IExecutionContext : public INoCopy {
   /// from the device. It is the runtime's allocator at first. Must outlive the context.
   virtual bool setTemporaryStorageAllocator(IGpuAllocator* allocator) noexcept = 0;
   virtual IGpuAllocator* getTemporaryStorageAllocator() const noexcept = 0;
+
+  /// Streams that TensorRT's engines may use beside that of the run. Opwright's use none
+  /// (ICudaEngine::getNbAuxStreams()), and streams beyond that number are left alone.
+  virtual void setAuxStreams(cudaStream_t* auxStreams, int32_t nbStreams) noexcept = 0;
+  /// A hint on how much of the L2 cache may hold intermediate tensors from layer to layer, in
+  /// bytes; kept and given back, without effect.
+  virtual void setPersistentCacheLimit(size_t size) noexcept = 0;
+  virtual size_t getPersistentCacheLimit() const noexcept = 0;
 };
 
 /// A built network. Safe for use by several threads at once.
@@ -187,6 +323,8 @@ class ICudaEngine : public INoCopy {
   virtual IExecutionContext* createExecutionContext(
       ExecutionContextAllocationStrategy strategy =
           ExecutionContextAllocationStrategy::kSTATIC) noexcept = 0;
+  virtual IRuntimeConfig* createRuntimeConfig() noexcept = 0;
+  virtual IExecutionContext* createExecutionContext(IRuntimeConfig* runtimeConfig) noexcept = 0;
   virtual IEngineInspector* createEngineInspector() const noexcept = 0;
   virtual ProfilingVerbosity getProfilingVerbosity() const noexcept = 0;
 
@@ -248,6 +386,17 @@ class ICudaEngine : public INoCopy {
 
   virtual void setErrorRecorder(IErrorRecorder* recorder) noexcept = 0;
   virtual IErrorRecorder* getErrorRecorder() const noexcept = 0;
+
+  /// Whether weights can be replaced: false.
+  virtual bool isRefittable() const noexcept = 0;
+  virtual EngineCapability getEngineCapability() const noexcept = 0;
+  virtual HardwareCompatibilityLevel getHardwareCompatibilityLevel() const noexcept = 0;
+  /// The sources that the engine has kernels from: none of TensorRT's.
+  virtual TacticSources getTacticSources() const noexcept = 0;
+  /// The streams that contexts use beside that of the run: 0.
+  virtual int32_t getNbAuxStreams() const noexcept = 0;
+  /// -1 if there is no such number.
+  virtual int64_t getEngineStat(EngineStat stat) const noexcept = 0;
 };
 
 /// Loads engines.
@@ -257,6 +406,9 @@ class IRuntime : public INoCopy {
 
   /// Verifies and loads an engine from bytes, which may be freed afterwards.
   virtual ICudaEngine* deserializeCudaEngine(void const* blob, std::size_t size) noexcept = 0;
+  /// The same from a stream, of which the engine's bytes are read and none that follow.
+  virtual ICudaEngine* deserializeCudaEngine(IStreamReader& streamReader) noexcept = 0;
+  virtual ICudaEngine* deserializeCudaEngine(IStreamReaderV2& streamReader) noexcept = 0;
 
   /// Whether engines may bring code that runs on the host: compiled CPU kernels, plugin libraries,
   /// Python source. False at first; such an engine is refused then.

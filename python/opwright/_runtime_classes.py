@@ -16,6 +16,8 @@ __all__ = [
     "IGpuAllocator",
     "IGpuAsyncAllocator",
     "IPluginResource",
+    "IProgressMonitor",
+    "Profiler",
 ]
 
 
@@ -104,6 +106,33 @@ class IGpuAsyncAllocator(IGpuAllocator):
 
     def deallocate_async(self, memory: int, stream: int) -> bool:
         _missing(self, "deallocate_async(self, memory, stream)")
+
+
+class IProgressMonitor(IVersionedInterface):
+    """Follows a build, and may end it: derive from it and assign it to
+    ``IBuilderConfig.progress_monitor``."""
+
+    interface_info = InterfaceInfo("IProgressMonitor", 1, 0)
+
+    def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: int) -> None:
+        """A phase of so many steps begins; ``parent_phase`` is what it is a part of, or None."""
+        _missing(self, "phase_start(self, phase_name, parent_phase, num_steps)")
+
+    def step_complete(self, phase_name: str, step: int) -> bool:
+        """A step of a phase is done; False ends the build."""
+        _missing(self, "step_complete(self, phase_name, step)")
+
+    def phase_finish(self, phase_name: str) -> None:
+        """A phase has ended."""
+        _missing(self, "phase_finish(self, phase_name)")
+
+
+class Profiler(_core.IProfiler):
+    """Prints the time of each layer after a run."""
+
+    def report_layer_time(self, layer_name: str, ms: float) -> None:
+        """Print a line."""
+        print(f"{layer_name}: {ms:.6g} ms")
 
 
 class IPluginResource(IVersionedInterface):

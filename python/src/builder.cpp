@@ -2,6 +2,7 @@
 
 #include "opwright/builder.h"
 
+#include <array>
 #include <chrono>
 #include <utility>
 
@@ -9,13 +10,18 @@
 #include "backend/device.h"
 #include "base/log.h"
 #include "bindings.h"
+#include "builder_enums.h"
 #include "compile/compile.h"
 #include "gpu_allocator.h"
+#include "handle.h"
 #include "host_memory.h"
 #include "network/network.h"
 #include "plugin/registry.h"
 #include "reporting.h"
+#include "runtime/api_border.h"
 #include "runtime/engine.h"
+#include "streams.h"
+#include "threads.h"
 #include "timing_cache.h"
 
 namespace opwright::python {
@@ -86,7 +92,14 @@ struct Config {
   std::vector<std::shared_ptr<OptimizationProfile>> profiles;
   std::shared_ptr<TimingCache> timing_cache;
   nb::object progress_monitor = nb::none();
-  size_t workspace_limit = 0;
+  int optimization_level = 3;
+  int max_tactics = -1;
+  std::array<size_t, EnumMax<MemoryPoolType>()> memory_limits{};
+  uint32_t tactic_sources = 0;
+  int max_aux_streams = -1;
+  TilingOptimizationLevel tiling = TilingOptimizationLevel::kNONE;
+  int64_t l2_limit = -1;
+  Handle profile_stream;
   std::vector<std::string> plugins_to_serialize;
   bool embed_python_plugins = false;
   bool debug_plugins = false;
@@ -109,7 +122,11 @@ class Builder {
   const std::shared_ptr<PluginRegistry> registry;
   std::shared_ptr<IGpuAllocator> allocator;  ///< null: the device's memory
 
+  int max_threads = 0;  ///< 0: those of the thread that builds
+
   Plan build(const Network& network, const Config& config) const {
+    check_builder_flags(config.flags);
+    const ThreadLimit limit(max_threads);
     BuildConfig build;
     build.device = config.device;
     build.may_fall_back = !config.device_is_chosen;
@@ -124,7 +141,9 @@ class Builder {
     }
     for (const auto& profile : config.profiles) build.profiles.push_back(*profile);
     build.avg_timing_iterations = config.avg_timing_iterations;
-    build.timing = config.timing;
+    const TuningEffort effort = tuning_effort(config.optimization_level, config.max_tactics);
+    build.timing = config.timing && effort.timing;
+    build.max_candidates = effort.max_candidates;
     if (!has(config.flags, BuilderFlag::kDISABLE_TIMING_CACHE))
       build.timing_cache = config.timing_cache;
     build.error_on_timing_cache_miss = has(config.flags, BuilderFlag::kERROR_ON_TIMING_CACHE_MISS);
@@ -203,6 +222,10 @@ void bind_config(nb::module_& m) {
           "variable OPWRIGHT_DEVICE says cpu, else the CPU. A GPU that was not asked for is left "
           "for "
           "the CPU where it has no kernel for some layer.")
+      .def_prop_rw(
+          "profile_stream", [](const Config& self) { return self.profile_stream.as<uintptr_t>(); },
+          [](Config& self, Handle stream) { self.profile_stream = stream; },
+          "A stream for timing; without effect, kernels are timed on one of the build's own.")
       .def_rw("device_ordinal", &Config::device_ordinal,
               "Which of several GPUs; -1: the one that the thread has chosen with CUDA, else the "
               "first.")
@@ -236,11 +259,90 @@ void bind_config(nb::module_& m) {
                    [](const Config& self) { return self.profiles.size(); })
       .def(
           "set_memory_pool_limit",
-          [](Config& self, int, size_t size) { self.workspace_limit = size; }, nb::arg("pool"),
-          nb::arg("pool_size"))
+          [](Config& self, MemoryPoolType pool, size_t size) {
+            self.memory_limits.at(static_cast<size_t>(pool)) = size;
+          },
+          nb::arg("pool"), nb::arg("pool_size"),
+          "In bytes; kept and given back, without effect: no kernel has a choice to use more.")
       .def(
-          "get_memory_pool_limit", [](const Config& self, int) { return self.workspace_limit; },
+          "get_memory_pool_limit",
+          [](const Config& self, MemoryPoolType pool) {
+            return self.memory_limits.at(static_cast<size_t>(pool));
+          },
           nb::arg("pool"))
+      .def_prop_rw(
+          "builder_optimization_level", [](const Config& self) { return self.optimization_level; },
+          [](Config& self, int level) {
+            tuning_effort(level, self.max_tactics);
+            self.optimization_level = level;
+          },
+          "0: nothing is timed, as with timing = False. 1 and 2: of each layer the first 2 or 4 "
+          "candidates that work are timed. 3, as at first, to 5: all are.")
+      .def_prop_rw(
+          "max_num_tactics", [](const Config& self) { return self.max_tactics; },
+          [](Config& self, int count) {
+            tuning_effort(self.optimization_level, count);
+            self.max_tactics = count;
+          },
+          "The candidates of each layer that are timed at most: the first ones that work. -1, as "
+          "at "
+          "first: as many as the optimization level says.")
+      .def_prop_rw(
+          "engine_capability", [](const Config&) { return EngineCapability::kSTANDARD; },
+          [](Config&, EngineCapability capability) {
+            require(capability == EngineCapability::kSTANDARD,
+                    "engine_capability: EngineCapability.STANDARD is the only one that is here");
+          },
+          "STANDARD; any other raises Error.")
+      .def_prop_rw(
+          "hardware_compatibility_level",
+          [](const Config&) { return HardwareCompatibilityLevel::kNONE; },
+          [](Config&, HardwareCompatibilityLevel level) {
+            require(level == HardwareCompatibilityLevel::kNONE,
+                    "hardware_compatibility_level: HardwareCompatibilityLevel.NONE is the only one "
+                    "that is here; build an engine for each kind of device");
+          },
+          "NONE; any other raises Error.")
+      .def_prop_rw(
+          "runtime_platform", [](const Config&) { return RuntimePlatform::kSAME_AS_BUILD; },
+          [](Config&, RuntimePlatform platform) {
+            require(platform == RuntimePlatform::kSAME_AS_BUILD,
+                    "runtime_platform: RuntimePlatform.SAME_AS_BUILD is the only one that is here; "
+                    "build the engine there");
+          },
+          "SAME_AS_BUILD; any other raises Error.")
+      .def(
+          "set_tactic_sources",
+          [](Config& self, uint32_t sources) {
+            self.tactic_sources = sources;
+            return true;
+          },
+          nb::arg("tactic_sources"),
+          "Bits 1 << int(TacticSource); kept and given back, without effect: no kernel is from "
+          "these "
+          "sources.")
+      .def("get_tactic_sources", [](const Config& self) { return self.tactic_sources; })
+      .def_prop_rw(
+          "max_aux_streams", [](const Config& self) { return self.max_aux_streams; },
+          [](Config& self, int count) {
+            require(count >= 0, "max_aux_streams is ", count, "; expected 0 or more");
+            self.max_aux_streams = count;
+          },
+          "Permission for so many streams beside that of the run; without effect, engines use "
+          "none.")
+      .def_rw("tiling_optimization_level", &Config::tiling, "A hint, without effect.")
+      .def_prop_rw(
+          "l2_limit_for_tiling", [](const Config& self) { return self.l2_limit; },
+          [](Config& self, int64_t size) {
+            require(size >= -1, "l2_limit_for_tiling is ", size, "; expected bytes, or -1");
+            self.l2_limit = size;
+          },
+          "A hint in bytes, without effect.")
+      .def(
+          "can_run_on_DLA", [](const Config&, nb::handle) { return false; }, nb::arg("layer"),
+          "False: no DLA is driven.")
+      .def(
+          "reset", [](Config& self) { self = Config(); }, "Everything as at first.")
       .def(
           "create_timing_cache",
           [](const Config& self, nb::handle serialized) -> std::shared_ptr<TimingCache> {
@@ -296,44 +398,10 @@ void bind_config(nb::module_& m) {
           });
 }
 
-void bind_flags(nb::module_& m) {
-  nb::enum_<CreationFlag>(m, "NetworkDefinitionCreationFlag", nb::is_arithmetic(),
-                          "Bits of Builder.create_network.")
-      .value("EXPLICIT_BATCH", CreationFlag::kEXPLICIT_BATCH)
-      .value("STRONGLY_TYPED", CreationFlag::kSTRONGLY_TYPED)
-      .value("PREFER_AOT_PYTHON_PLUGINS", CreationFlag::kPREFER_AOT_PYTHON_PLUGINS)
-      .value("PREFER_JIT_PYTHON_PLUGINS", CreationFlag::kPREFER_JIT_PYTHON_PLUGINS);
-  nb::enum_<BuilderFlag>(m, "BuilderFlag", nb::is_arithmetic(), "Bits of IBuilderConfig.flags.")
-      .value("FP16", BuilderFlag::kFP16)
-      .value("INT8", BuilderFlag::kINT8)
-      .value("DEBUG", BuilderFlag::kDEBUG)
-      .value("GPU_FALLBACK", BuilderFlag::kGPU_FALLBACK)
-      .value("REFIT", BuilderFlag::kREFIT)
-      .value("DISABLE_TIMING_CACHE", BuilderFlag::kDISABLE_TIMING_CACHE)
-      .value("TF32", BuilderFlag::kTF32)
-      .value("SPARSE_WEIGHTS", BuilderFlag::kSPARSE_WEIGHTS)
-      .value("OBEY_PRECISION_CONSTRAINTS", BuilderFlag::kOBEY_PRECISION_CONSTRAINTS)
-      .value("PREFER_PRECISION_CONSTRAINTS", BuilderFlag::kPREFER_PRECISION_CONSTRAINTS)
-      .value("DIRECT_IO", BuilderFlag::kDIRECT_IO)
-      .value("VERSION_COMPATIBLE", BuilderFlag::kVERSION_COMPATIBLE)
-      .value("FP8", BuilderFlag::kFP8)
-      .value("ERROR_ON_TIMING_CACHE_MISS", BuilderFlag::kERROR_ON_TIMING_CACHE_MISS)
-      .value("BF16", BuilderFlag::kBF16);
-  nb::enum_<ProfilingVerbosity>(m, "ProfilingVerbosity", nb::is_arithmetic())
-      .value("LAYER_NAMES_ONLY", ProfilingVerbosity::kLAYER_NAMES_ONLY)
-      .value("NONE", ProfilingVerbosity::kNONE)
-      .value("DETAILED", ProfilingVerbosity::kDETAILED);
-  nb::enum_<PreviewFeature>(m, "PreviewFeature", nb::is_arithmetic(),
-                            "Features that TensorRT has behind a switch.")
-      .value("ALIASED_PLUGIN_IO_10_03", PreviewFeature::kALIASED_PLUGIN_IO_10_03);
-  enum class Pool : int { kWORKSPACE };
-  nb::enum_<Pool>(m, "MemoryPoolType", nb::is_arithmetic()).value("WORKSPACE", Pool::kWORKSPACE);
-}
-
 }  // namespace
 
 void bind_builder(nb::module_& m) {
-  bind_flags(m);
+  bind_builder_enums(m);
   bind_host_memory(m);
   bind_profile(m);
   bind_timing_cache(m);
@@ -371,6 +439,14 @@ void bind_builder(nb::module_& m) {
           },
           nb::arg("network"), nb::arg("config"), "The engine file's bytes.")
       .def(
+          "build_serialized_network_to_stream",
+          [](const Builder& self, const Network& network, const Config& config, nb::handle stream) {
+            write_stream(serialize(self.build(network, config)), writer(stream));
+            return true;
+          },
+          nb::arg("network"), nb::arg("config"), nb::arg("writer"),
+          "Gives the engine file's bytes to an IStreamWriter, a part after the other.")
+      .def(
           "build_engine_with_config",
           [](const Builder& self, const Network& network, const Config& config) {
             Plan plan = self.build(network, config);
@@ -379,6 +455,7 @@ void bind_builder(nb::module_& m) {
             options.plugins = network.plugins();
             options.recorder = self.errors().recorder();
             options.allocator = self.allocator;
+            options.max_threads = self.max_threads;
             options.device_ordinal = config.device_ordinal;
             return Engine::load(std::move(plan), options);
           },
@@ -397,6 +474,24 @@ void bind_builder(nb::module_& m) {
           [](Builder& self, nb::handle allocator) { self.allocator = to_allocator(allocator); },
           nb::for_setter(nb::arg("allocator").none()),
           "An IGpuAllocator for memory that plugins ask for; None: the device's.")
+      .def_prop_rw(
+          "max_threads", [](const Builder& self) { return shown_threads(self.max_threads); },
+          [](Builder& self, int threads) { self.max_threads = checked_threads(threads); },
+          "The most threads that a build and the engines of build_engine_with_config use on the "
+          "CPU, "
+          "the caller's included; at first those of the thread that calls.")
+      .def(
+          "reset",
+          [](Builder& self) {
+            self.errors().set_recorder(nullptr);
+            self.allocator = nullptr;
+            self.max_threads = 0;
+          },
+          "Everything that was set as at first.")
+      .def_prop_ro(
+          "num_DLA_cores", [](const Builder&) { return 0; }, "0: no DLA is driven.")
+      .def_prop_ro(
+          "max_DLA_batch_size", [](const Builder&) { return 0; }, "0: no DLA is driven.")
       .def_error_recorder()
       .def_ro("logger", &Builder::logger)
       .def_prop_ro("platform_has_fast_fp16", [](const Builder&) { return true; })

@@ -1,16 +1,18 @@
-// Runtime, ICudaEngine, IExecutionContext, EngineInspector.
+// Runtime, IExecutionContext.
 
 #include <nanobind/trampoline.h>
 
 #include "bindings.h"
+#include "engine.h"
 #include "gpu_allocator.h"
 #include "handle.h"
-#include "host_memory.h"
+#include "plan/stream.h"
 #include "plugin/registry.h"
 #include "reporting.h"
 #include "runtime/context.h"
 #include "runtime/engine.h"
-#include "runtime/inspect.h"
+#include "streams.h"
+#include "threads.h"
 
 namespace opwright::python {
 namespace {
@@ -30,6 +32,7 @@ class Runtime {
   std::shared_ptr<IGpuAllocator> allocator;  ///< null: the device's memory
   bool engine_host_code_allowed = false;
   std::optional<bool> debug_plugins;  ///< empty: as the engine was built
+  int max_threads = 0;                ///< 0: those of the thread that runs an engine
 
  private:
   mutable ErrorReport errors_;
@@ -42,6 +45,7 @@ Blob aligned(Blob bytes) {
 }
 
 std::shared_ptr<Engine> deserialize_engine(const Runtime& runtime, nb::handle serialized) {
+  const bool is_stream = nb::hasattr(serialized, "read") && !PyObject_CheckBuffer(serialized.ptr());
   LoadOptions options;
   options.allow_host_code = runtime.engine_host_code_allowed;
   options.log = runtime.errors().log();
@@ -49,45 +53,10 @@ std::shared_ptr<Engine> deserialize_engine(const Runtime& runtime, nb::handle se
   options.recorder = runtime.errors().recorder();
   options.allocator = runtime.allocator;
   options.debug_plugins = runtime.debug_plugins;
-  return Engine::load(deserialize(aligned(borrow_bytes(serialized)), options.weights), options);
-}
-
-/// A named input or output of an engine.
-struct Port {
-  bool input;
-  int index;
-  const PlanPort* plan;
-};
-
-Port find_port(const Engine& engine, const std::string& name) {
-  if (int i = engine.input_index(name); i >= 0) return {true, i, &engine.plan().inputs[i]};
-  if (int i = engine.output_index(name); i >= 0) return {false, i, &engine.plan().outputs[i]};
-  std::string known;
-  for (const PlanPort& port : engine.plan().inputs)
-    known += (known.empty() ? "'" : ", '") + port.name + "'";
-  for (const PlanPort& port : engine.plan().outputs)
-    known += (known.empty() ? "'" : ", '") + port.name + "'";
-  fail("the engine has no input or output '", name, "'; it has ", known);
-}
-
-Shape declared_shape(const Engine& engine, const PlanPort& port) {
-  Shape shape;
-  for (int32_t dim : port.dims) {
-    const ExprInstruction& e = engine.plan().expressions[dim];
-    shape.push_back(e.op == ExprOp::kConstant ? e.value : -1);
-  }
-  return shape;
-}
-
-size_t num_io_tensors(const Engine& engine) {
-  return engine.plan().inputs.size() + engine.plan().outputs.size();
-}
-
-std::string tensor_name(const Engine& engine, size_t index) {
-  const Plan& plan = engine.plan();
-  if (index >= num_io_tensors(engine)) throw nb::index_error();
-  return index < plan.inputs.size() ? plan.inputs[index].name
-                                    : plan.outputs[index - plan.inputs.size()].name;
+  options.max_threads = runtime.max_threads;
+  const Blob bytes =
+      is_stream ? read_stream(reader(serialized)) : aligned(borrow_bytes(serialized));
+  return Engine::load(deserialize(bytes, options.weights), options);
 }
 
 /// Lets a Python IOutputAllocator provide an output's memory.
@@ -139,10 +108,13 @@ struct ExecutionContext {
   Context context;
   std::string name;
   nb::object profiler = nb::none();
+  size_t persistent_cache_limit = 0;
   std::vector<std::unique_ptr<PyOutputMemory>> allocators;
 
-  explicit ExecutionContext(std::shared_ptr<Engine> e)
-      : engine(e), context(e), allocators(e->plan().outputs.size()) {}
+  ExecutionContext(std::shared_ptr<Engine> e, ExecutionContextAllocationStrategy strategy)
+      : engine(e), context(e), allocators(e->plan().outputs.size()) {
+    context.set_memory_strategy(strategy);
+  }
 
   const ErrorReport& errors() const { return context.errors(); }
   void set_error_recorder(IErrorRecorder* recorder) { context.set_error_recorder(recorder); }
@@ -167,111 +139,7 @@ struct ExecutionContext {
   }
 };
 
-class Inspector {
- public:
-  explicit Inspector(std::shared_ptr<Engine> e)
-      : engine(std::move(e)),
-        errors_(std::make_unique<ErrorReport>(engine->log(), engine->errors().recorder())) {}
-
-  const std::shared_ptr<Engine> engine;
-  ErrorReport& errors() const { return *errors_; }
-
- private:
-  std::unique_ptr<ErrorReport> errors_;
-};
-
-void bind_engine(nb::module_& m) {
-  auto port_of = [](const Engine& e, const std::string& name) { return find_port(e, name); };
-  ReportingClass<Engine>(
-      m, "ICudaEngine",
-      "A built network, ready to run. Named as in TensorRT; it may run on the CPU.")
-      .def(
-          "create_execution_context",
-          [](std::shared_ptr<Engine> self) { return new ExecutionContext(std::move(self)); },
-          nb::rv_policy::take_ownership)
-      .def("__getitem__", &tensor_name, nb::arg("index"), "The name of an input or output.")
-      .def("__len__", &num_io_tensors)
-      .def_error_recorder()
-      .def("serialize", [](const Engine& self) { return HostMemory{serialize(self.plan())}; })
-      .def("create_engine_inspector",
-           [](std::shared_ptr<Engine> self) { return Inspector(std::move(self)); })
-      .def_prop_ro("name", [](const Engine& self) { return self.plan().name; })
-      .def_prop_ro("num_layers",
-                   [](const Engine& self) { return self.plan().schedules.at(0).steps.size(); })
-      .def_prop_ro("num_optimization_profiles",
-                   [](const Engine& self) { return self.plan().schedules.size(); })
-      .def_prop_ro("num_io_tensors", &num_io_tensors)
-      .def_prop_ro("device_memory_size_v2",
-                   [](const Engine& self) {
-                     uint64_t most = 0;
-                     for (const Schedule& s : self.plan().schedules)
-                       most = std::max(most, s.arena_size + s.workspace_size);
-                     return most;
-                   })
-      .def("get_tensor_name", &tensor_name, nb::arg("index"))
-      .def(
-          "get_tensor_mode",
-          [](const Engine& self, const std::string& name) {
-            if (self.input_index(name) >= 0) return TensorIOMode::kINPUT;
-            return self.output_index(name) >= 0 ? TensorIOMode::kOUTPUT : TensorIOMode::kNONE;
-          },
-          nb::arg("name"))
-      .def(
-          "get_tensor_shape",
-          [port_of](const Engine& self, const std::string& name) {
-            return declared_shape(self, *port_of(self, name).plan);
-          },
-          nb::arg("name"), "Extents, -1 where they are known at run time only.")
-      .def(
-          "get_tensor_dtype",
-          [port_of](const Engine& self, const std::string& name) {
-            return port_of(self, name).plan->type.dtype;
-          },
-          nb::arg("name"))
-      .def(
-          "get_tensor_format",
-          [port_of](const Engine& self, const std::string& name) {
-            return port_of(self, name).plan->type.format;
-          },
-          nb::arg("name"))
-      .def(
-          "get_aliased_input_tensor",
-          [port_of](const Engine& self, const std::string& name) -> std::optional<std::string> {
-            const int32_t input = port_of(self, name).plan->aliased_input;
-            if (input < 0) return std::nullopt;
-            return self.plan().inputs[input].name;
-          },
-          nb::arg("name"),
-          "The input in whose memory the output is computed, so that both need the same address, "
-          "or None.")
-      .def(
-          "get_tensor_location",
-          [port_of](const Engine& self, const std::string& name) {
-            return port_of(self, name).plan->is_shape_input ? TensorLocation::kHOST
-                                                            : TensorLocation::kDEVICE;
-          },
-          nb::arg("name"),
-          "Whose address set_tensor_address takes: the host's for inputs whose values decide "
-          "shapes.")
-      .def(
-          "is_shape_inference_io",
-          [port_of](const Engine& self, const std::string& name) {
-            return port_of(self, name).plan->is_shape_input;
-          },
-          nb::arg("name"))
-      .def(
-          "get_tensor_profile_shape",
-          [port_of](const Engine& self, const std::string& name, int profile) {
-            const Port port = port_of(self, name);
-            require(port.input, "get_tensor_profile_shape: '", name,
-                    "' is an output; profiles are of inputs");
-            require(profile >= 0 && profile < static_cast<int>(self.plan().schedules.size()),
-                    "there is no profile ", profile);
-            const ProfileInput& range = self.plan().schedules[profile].inputs[port.index];
-            return nb::make_tuple(range.min, range.opt, range.max);
-          },
-          nb::arg("name"), nb::arg("profile_index"));
-
+void bind_context(nb::module_& m) {
   ReportingClass<ExecutionContext>(m, "IExecutionContext",
                                    "State for running an engine; used by one thread at a time.")
       .def_prop_ro("engine", [](const ExecutionContext& self) { return self.engine; })
@@ -399,6 +267,52 @@ void bind_engine(nb::module_& m) {
           },
           nb::arg("bindings"),
           "Runs on these addresses, inputs first, on a GPU on the default stream, and waits.")
+      .def_prop_rw(
+          "device_memory",
+          [](const ExecutionContext& self) {
+            return reinterpret_cast<uintptr_t>(self.context.users_memory());
+          },
+          [](ExecutionContext& self, Handle memory) {
+            const Schedule& schedule = self.engine->plan().schedules[self.context.profile()];
+            self.context.set_memory(memory.as<void*>(), context_memory(schedule));
+          },
+          "The address that set_device_memory was given, 0 for none. Setting it says that the "
+          "memory is as large as the profile needs.")
+      .def(
+          "set_device_memory",
+          [](ExecutionContext& self, Handle memory, size_t size) {
+            self.context.set_memory(memory.as<void*>(), size);
+          },
+          nb::arg("memory"), nb::arg("size"),
+          "Gives working memory, which a context of the strategy USER_MANAGED needs before it "
+          "runs: "
+          "the address, aligned to 64 bytes, of at least "
+          "engine.get_device_memory_size_for_profile_v2(profile) bytes on the device that stay "
+          "until the context gets other memory or is gone. 0 for none.")
+      .def(
+          "update_device_memory_size_for_shapes",
+          [](const ExecutionContext& self) {
+            require(self.context.all_shapes_set(),
+                    "update_device_memory_size_for_shapes: the shapes of all inputs must be set "
+                    "first");
+            return context_memory(self.engine->plan().schedules[self.context.profile()]);
+          },
+          "The bytes of working memory for the shapes as they are set.")
+      .def(
+          "get_runtime_config",
+          [](const ExecutionContext& self) {
+            return RuntimeConfig{self.context.memory_strategy()};
+          },
+          "How the context was made.")
+      .def_rw(
+          "persistent_cache_limit", &ExecutionContext::persistent_cache_limit,
+          "A hint on how much of the L2 cache may hold intermediate tensors from layer to layer, "
+          "in bytes; without effect.")
+      .def(
+          "set_aux_streams", [](const ExecutionContext&, const std::vector<Handle>&) {},
+          nb::arg("aux_streams"),
+          "Streams that may be used beside that of the run. Without effect: engines use none "
+          "(ICudaEngine.num_aux_streams).")
       .def_prop_ro("active_optimization_profile",
                    [](const ExecutionContext& self) { return self.context.profile(); })
       .def(
@@ -421,40 +335,17 @@ void bind_engine(nb::module_& m) {
           nb::for_setter(nb::arg("profiler").none()));
 }
 
-enum class InformationFormat : int { kONELINE, kJSON };
+}  // namespace
 
-void bind_inspector(nb::module_& m) {
-  nb::enum_<InformationFormat>(m, "LayerInformationFormat", nb::is_arithmetic())
-      .value("ONELINE", InformationFormat::kONELINE)
-      .value("JSON", InformationFormat::kJSON);
-  ReportingClass<Inspector>(m, "EngineInspector", "Tells what is in an engine.")
-      .def(
-          "__init__",
-          [](Inspector* self, std::shared_ptr<Engine> engine) {
-            new (self) Inspector(std::move(engine));
-          },
-          nb::arg("engine"))
-      .def_error_recorder()
-      .def(
-          "get_engine_information",
-          [](const Inspector& self, InformationFormat format) {
-            return format == InformationFormat::kJSON ? inspect_json(self.engine->plan())
-                                                      : inspect_text(self.engine->plan());
-          },
-          nb::arg("format"))
-      .def(
-          "get_layer_information",
-          [](const Inspector& self, int layer, InformationFormat format) {
-            const auto& steps = self.engine->plan().schedules.at(0).steps;
-            if (layer < 0 || layer >= static_cast<int>(steps.size())) throw nb::index_error();
-            return format == InformationFormat::kJSON
-                       ? inspect_layer_json(self.engine->plan(), layer)
-                       : inspect_layer_text(self.engine->plan(), layer);
-          },
-          nb::arg("layer_index"), nb::arg("format"));
+nb::object make_context(std::shared_ptr<Engine> engine,
+                        ExecutionContextAllocationStrategy strategy) {
+  return nb::cast(new ExecutionContext(std::move(engine), strategy), nb::rv_policy::take_ownership);
 }
 
-}  // namespace
+const Context* context_of(nb::handle object) {
+  const ExecutionContext* context = nullptr;
+  return nb::try_cast(object, context) ? &context->context : nullptr;
+}
 
 void bind_runtime(nb::module_& m) {
   nb::class_<OutputAllocatorBase, PyOutputAllocatorBase>(
@@ -468,14 +359,23 @@ void bind_runtime(nb::module_& m) {
       m, "IProfiler",
       "Hears each layer's time. Derive from it and define report_layer_time(layer_name, ms).")
       .def(nb::init<>());
-  bind_inspector(m);
   bind_engine(m);
+  bind_context(m);
   ReportingClass<Runtime>(m, "Runtime", "Loads engines.")
       .def(
           "__init__", [](Runtime* self, nb::object logger) { new (self) Runtime(logger); },
           nb::arg("logger"))
       .def("deserialize_cuda_engine", deserialize_engine, nb::arg("serialized_engine"),
-           nb::keep_alive<0, 1>(), "The engine in these bytes, verified.")
+           nb::keep_alive<0, 1>(),
+           "The engine in these bytes, or in the stream of an IStreamReader or IStreamReaderV2, "
+           "verified. Of a stream nothing is read that follows the engine.")
+      .def_prop_rw(
+          "max_threads", [](const Runtime& self) { return shown_threads(self.max_threads); },
+          [](Runtime& self, int threads) { self.max_threads = checked_threads(threads); },
+          "The most threads that engines loaded from now on use on the CPU, the caller's included; "
+          "at first those of the thread that runs them.")
+      .def_prop_ro(
+          "num_DLA_cores", [](const Runtime&) { return 0; }, "0: no DLA is driven.")
       .def_rw("engine_host_code_allowed", &Runtime::engine_host_code_allowed,
               "Whether code in the engine that would run on the host may be executed.")
       .def_rw("debug_plugins", &Runtime::debug_plugins, nb::for_setter(nb::arg("debug").none()),

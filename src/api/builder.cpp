@@ -5,6 +5,7 @@
 #include "api/network.h"
 #include "compile/compile.h"
 #include "opwright/builder.h"
+#include "plan/stream.h"
 #include "plugin/registry.h"
 #include "runtime/api_engine.h"
 #include "runtime/api_host_memory.h"
@@ -44,9 +45,22 @@ class BuilderApi final : public IBuilder {
       options.log = errors_.log();
       options.recorder = errors_.recorder();
       options.allocator = unowned(allocator_);
+      options.max_threads = threads_;
       const auto engine = Engine::load(build(network, config), options);
-      return new EngineApi(engine, threads_);
+      return new EngineApi(engine);
     });
+  }
+  bool buildSerializedNetworkToStream(INetworkDefinition& network, IBuilderConfig& config,
+                                      IStreamWriter& writer) noexcept override {
+    return errors_.run([&] {
+      write_stream(serialize(build(network, config)),
+                   [&](const void* data, int64_t size) { return writer.write(data, size); });
+    });
+  }
+  void reset() noexcept override {
+    errors_.set_recorder(nullptr);
+    allocator_ = nullptr;
+    threads_ = 0;
   }
   bool isNetworkSupported(INetworkDefinition const& network,
                           IBuilderConfig const& config) const noexcept override {

@@ -32,6 +32,7 @@ class ProgressReport {
 }  // namespace
 
 BuildConfig BuilderConfigApi::build_config(bool strongly_typed, Log log) const {
+  check_builder_flags(choices_.flags);
   BuildConfig build;
   build.device = choices_.device;
   build.may_fall_back = !choices_.device_is_chosen;
@@ -43,7 +44,10 @@ BuildConfig BuilderConfigApi::build_config(bool strongly_typed, Log log) const {
   }
   for (const ProfileApi* profile : choices_.profiles) build.profiles.push_back(profile->profile());
   build.avg_timing_iterations = choices_.avg_timing;
-  build.timing = choices_.timing && choices_.level > 0;
+  const TuningEffort effort = tuning_effort(choices_.level, choices_.max_tactics);
+  build.timing = choices_.timing && effort.timing;
+  build.max_candidates = effort.max_candidates;
+  build.error_on_timing_cache_miss = getFlag(BuilderFlag::kERROR_ON_TIMING_CACHE_MISS);
   if (choices_.timing_cache != nullptr && !getFlag(BuilderFlag::kDISABLE_TIMING_CACHE)) {
     build.timing_cache = choices_.timing_cache->cache();
   }
@@ -94,9 +98,56 @@ void BuilderConfigApi::setAvgTimingIterations(int32_t avgTiming) noexcept {
 
 void BuilderConfigApi::setBuilderOptimizationLevel(int32_t level) noexcept {
   errors_.run([&] {
-    require(level >= 0 && level <= 5, "setBuilderOptimizationLevel: ", level,
-            " is not between 0 and 5");
+    tuning_effort(level, choices_.max_tactics);
     choices_.level = level;
+  });
+}
+
+void BuilderConfigApi::setMaxNbTactics(int32_t maxTactics) noexcept {
+  errors_.run([&] {
+    tuning_effort(choices_.level, maxTactics);
+    choices_.max_tactics = maxTactics;
+  });
+}
+
+void BuilderConfigApi::setMaxAuxStreams(int32_t nbStreams) noexcept {
+  errors_.run([&] {
+    require(nbStreams >= 0, "setMaxAuxStreams: ", nbStreams, " is negative");
+    choices_.max_aux_streams = nbStreams;
+  });
+}
+
+bool BuilderConfigApi::setTilingOptimizationLevel(TilingOptimizationLevel level) noexcept {
+  return errors_.run([&] {
+    const auto number = static_cast<int32_t>(level);
+    require(number >= 0 && number < EnumMax<TilingOptimizationLevel>(),
+            "setTilingOptimizationLevel: there is no level ", number);
+    choices_.tiling = level;
+  });
+}
+
+bool BuilderConfigApi::setL2LimitForTiling(int64_t size) noexcept {
+  return errors_.run([&] {
+    require(size >= -1, "setL2LimitForTiling: ", size, " is no size");
+    choices_.l2_limit = size;
+  });
+}
+
+void BuilderConfigApi::setHardwareCompatibilityLevel(HardwareCompatibilityLevel level) noexcept {
+  errors_.run([&] {
+    require(
+        level == HardwareCompatibilityLevel::kNONE, "setHardwareCompatibilityLevel: level ",
+        static_cast<int32_t>(level),
+        " is not HardwareCompatibilityLevel::kNONE, the only one; build an engine for each kind "
+        "of device");
+  });
+}
+
+void BuilderConfigApi::setRuntimePlatform(RuntimePlatform platform) noexcept {
+  errors_.run([&] {
+    require(platform == RuntimePlatform::kSAME_AS_BUILD, "setRuntimePlatform: platform ",
+            static_cast<int32_t>(platform),
+            " is not RuntimePlatform::kSAME_AS_BUILD, the only one; build the engine there");
   });
 }
 

@@ -81,6 +81,29 @@ class BuilderConfigApi final : public IBuilderConfig {
   bool getDebugPlugins() const noexcept override { return choices_.debug_plugins; }
   void setCudaGraphs(bool graphs) noexcept override { choices_.cuda_graphs = graphs; }
   bool getCudaGraphs() const noexcept override { return choices_.cuda_graphs; }
+  void setMaxNbTactics(int32_t maxTactics) noexcept override;
+  int32_t getMaxNbTactics() const noexcept override { return choices_.max_tactics; }
+  bool setTacticSources(TacticSources tacticSources) noexcept override {
+    choices_.tactic_sources = tacticSources;
+    return true;
+  }
+  TacticSources getTacticSources() const noexcept override { return choices_.tactic_sources; }
+  void setMaxAuxStreams(int32_t nbStreams) noexcept override;
+  int32_t getMaxAuxStreams() const noexcept override { return choices_.max_aux_streams; }
+  bool setTilingOptimizationLevel(TilingOptimizationLevel level) noexcept override;
+  TilingOptimizationLevel getTilingOptimizationLevel() const noexcept override {
+    return choices_.tiling;
+  }
+  bool setL2LimitForTiling(int64_t size) noexcept override;
+  int64_t getL2LimitForTiling() const noexcept override { return choices_.l2_limit; }
+  void setHardwareCompatibilityLevel(HardwareCompatibilityLevel level) noexcept override;
+  HardwareCompatibilityLevel getHardwareCompatibilityLevel() const noexcept override {
+    return HardwareCompatibilityLevel::kNONE;
+  }
+  void setRuntimePlatform(RuntimePlatform platform) noexcept override;
+  RuntimePlatform getRuntimePlatform() const noexcept override {
+    return RuntimePlatform::kSAME_AS_BUILD;
+  }
 
  private:
   /// Everything that reset() takes back.
@@ -92,6 +115,11 @@ class BuilderConfigApi final : public IBuilderConfig {
     std::array<size_t, EnumMax<MemoryPoolType>()> memory_limits{};
     int32_t avg_timing = BuildConfig().avg_timing_iterations;
     int32_t level = 3;
+    int32_t max_tactics = -1;
+    int32_t max_aux_streams = -1;
+    TacticSources tactic_sources = 0;
+    TilingOptimizationLevel tiling = TilingOptimizationLevel::kNONE;
+    int64_t l2_limit = -1;
     bool timing = true;
     std::shared_ptr<TimingCacheApi> timing_cache;
     ProfilingVerbosity verbosity = ProfilingVerbosity::kDETAILED;

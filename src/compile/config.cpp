@@ -1,6 +1,9 @@
 #include "compile/config.h"
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "opwright/builder.h"
 
 namespace opwright {
 namespace {
@@ -15,7 +18,51 @@ void check_range(const std::string& input, std::string_view what, const Shape& m
             min[i], ", ", opt[i], ", ", max[i]);
 }
 
+struct MissingFlag {
+  BuilderFlag flag;
+  const char* name;
+  const char* why;
+};
+
+constexpr MissingFlag kMissingFlags[] = {
+    {BuilderFlag::kREFIT, "REFIT", "engines cannot be refitted"},
+    {BuilderFlag::kREFIT_IDENTICAL, "REFIT_IDENTICAL", "engines cannot be refitted"},
+    {BuilderFlag::kREFIT_INDIVIDUAL, "REFIT_INDIVIDUAL", "engines cannot be refitted"},
+    {BuilderFlag::kSTRIP_PLAN, "STRIP_PLAN", "engines have all of their weights"},
+    {BuilderFlag::kWEIGHT_STREAMING, "WEIGHT_STREAMING", "weights stay in the device's memory"},
+    {BuilderFlag::kVERSION_COMPATIBLE, "VERSION_COMPATIBLE",
+     "engines are for the version that built them"},
+    {BuilderFlag::kSAFETY_SCOPE, "SAFETY_SCOPE", "there are no engines for safety"},
+    {BuilderFlag::kDIRECT_IO, "DIRECT_IO",
+     "the engine converts inputs and outputs where it must; allowed_formats is kept without it"},
+    {BuilderFlag::kSTRICT_NANS, "STRICT_NANS", "no kernel is built otherwise for it"},
+    {BuilderFlag::kDISTRIBUTIVE_INDEPENDENCE, "DISTRIBUTIVE_INDEPENDENCE",
+     "kernels may compute parts of an axis in different ways"},
+};
+
 }  // namespace
+
+TuningEffort tuning_effort(int level, int max_tactics) {
+  require(level >= 0 && level <= 5, "the builder optimization level is ", level,
+          "; expected 0 to 5");
+  require(max_tactics == -1 || max_tactics > 0, "the number of tactics is ", max_tactics,
+          "; expected 1 or more, or -1 for what the optimization level says");
+  TuningEffort effort;
+  effort.timing = level > 0;
+  if (max_tactics > 0) {
+    effort.max_candidates = max_tactics;
+  } else if (level == 1 || level == 2) {
+    effort.max_candidates = 2 * level;
+  }
+  return effort;
+}
+
+void check_builder_flags(uint32_t flags) {
+  for (const MissingFlag& missing : kMissingFlags) {
+    require((flags >> static_cast<int>(missing.flag) & 1) == 0, "BuilderFlag.", missing.name,
+            " is set, but this is not here: ", missing.why, "; clear the flag");
+  }
+}
 
 void OptimizationProfile::set_shape(const std::string& input, const Shape& min, const Shape& opt,
                                     const Shape& max) {

@@ -35,6 +35,18 @@ class OptimizationProfile {
 /// Called as the build goes on: phase, done steps, all steps. Returning false cancels the build.
 using ProgressCallback = std::function<bool(const std::string& phase, int done, int total)>;
 
+/// What an optimization level, 0 to 5, and a number of tactics (-1: as the level says) make of a
+/// build: whether something is timed, and at most so many candidates of a layer (0: all).
+struct TuningEffort {
+  bool timing = true;
+  int max_candidates = 0;
+};
+/// Throws Error for what is no level, or no number of tactics.
+TuningEffort tuning_effort(int level, int max_tactics);
+
+/// Throws Error for a set of BuilderFlag that asks for what is not here.
+void check_builder_flags(uint32_t flags);
+
 struct BuildConfig {
   DeviceType device = DeviceType::kCPU;
   int device_ordinal = -1;  ///< as for get_device()
@@ -48,6 +60,7 @@ struct BuildConfig {
   /// False: time nothing and run no plugin during the build. Each layer takes the fastest of those
   /// of its candidates whose times the timing cache has, or else its first one.
   bool timing = true;
+  int max_candidates = 0;  ///< of a layer, those that are timed: the first that work; 0: all
   std::shared_ptr<TimingCache> timing_cache;  ///< null: a fresh one
   /// Fail instead of timing what the cache could hold and does not.
   bool error_on_timing_cache_miss = false;

@@ -411,6 +411,7 @@ void Tuner::time(const GraphNode& node, const NodePorts& ports,
     result.sources.emplace_back();
   };
   float best = std::numeric_limits<float>::infinity();
+  int works = 0;
   for (const Candidate& candidate : candidates) {
     if (config_.error_on_timing_cache_miss)
       check_cached(node, candidate_ports(node, ports, candidate, constants_), candidate);
@@ -427,6 +428,7 @@ void Tuner::time(const GraphNode& node, const NodePorts& ports,
     }
     best = std::min(best, measured.time_ms);
     add(result, candidate, std::move(measured));
+    if (++works == config_.max_candidates) break;
   }
   if (!result.options.empty()) return;
   const std::string text = str("Layer '", node.name, "' (", kind_of(*node.op), "): none of its ",

@@ -9,10 +9,6 @@ constexpr uint64_t kAlignment = 64;
 
 }  // namespace
 
-uint64_t context_memory(const Schedule& schedule) {
-  return (schedule.arena_size + kAlignment - 1) / kAlignment * kAlignment + schedule.workspace_size;
-}
-
 void* ContextApi::Allocator::reallocate(int output, void* current, size_t bytes) {
   const std::string& name = owner->engine().plan().outputs[output].name;
   return user->reallocateOutputAsync(name.c_str(), current, bytes, kAlignment, owner->stream_);
@@ -22,13 +18,13 @@ void ContextApi::Allocator::notify_shape(int output, const Shape& shape) {
   user->notifyShape(owner->engine().plan().outputs[output].name.c_str(), shape.dims());
 }
 
-ContextApi::ContextApi(const EngineApi& engine, int threads, bool users_memory)
+ContextApi::ContextApi(const EngineApi& engine, ExecutionContextAllocationStrategy strategy)
     : api_(engine),
       context_(engine.engine()),
       errors_(context_.errors()),
-      threads_(threads),
-      users_memory_(users_memory),
-      allocators_(engine.engine()->plan().outputs.size()) {}
+      allocators_(engine.engine()->plan().outputs.size()) {
+  context_.set_memory_strategy(strategy);
+}
 
 int ContextApi::find_input(const char* name) const {
   const Port port = find_port(engine(), name);
@@ -186,7 +182,6 @@ void ContextApi::setDeviceMemoryV2(void* memory, int64_t size) noexcept {
   errors_.guard(false, [&] {
     require(size >= 0, "the size of the context's memory must not be negative, it is ", size);
     context_.set_memory(memory, static_cast<size_t>(size));
-    has_memory_ = memory != nullptr;
     return true;
   });
 }
@@ -199,12 +194,6 @@ size_t ContextApi::updateDeviceMemorySizeForShapes() noexcept {
 }
 
 void ContextApi::enqueue(cudaStream_t stream) {
-  if (users_memory_ && !has_memory_) [[unlikely]] {
-    fail_with(ErrorCode::kINVALID_STATE,
-              "the context was made with the strategy kUSER_MANAGED, so it needs memory from "
-              "setDeviceMemoryV2() before it can run");
-  }
-  const ThreadLimit limit(threads_);
   stream_ = stream;
   layer_times_.clear();
   context_.enqueue(stream);

@@ -12,12 +12,9 @@
 
 namespace opwright {
 
-/// Bytes of working memory of a context: intermediate tensors, and scratch memory behind them.
-uint64_t context_memory(const Schedule& schedule);
-
 class ContextApi final : public IExecutionContext {
  public:
-  ContextApi(const EngineApi& engine, int threads, bool users_memory);
+  ContextApi(const EngineApi& engine, ExecutionContextAllocationStrategy strategy);
 
   const Context& context() const { return context_; }
 
@@ -59,6 +56,9 @@ class ContextApi final : public IExecutionContext {
   IGpuAllocator* getTemporaryStorageAllocator() const noexcept override {
     return context_.allocator().get();
   }
+  void setAuxStreams(cudaStream_t*, int32_t) noexcept override {}
+  void setPersistentCacheLimit(size_t size) noexcept override { persistent_cache_limit_ = size; }
+  size_t getPersistentCacheLimit() const noexcept override { return persistent_cache_limit_; }
 
  private:
   /// The user's allocator of one output as the context calls it.
@@ -78,9 +78,7 @@ class ContextApi final : public IExecutionContext {
   const EngineApi& api_;
   mutable Context context_;  // asking for a shape may compute it
   const ErrorReport& errors_;
-  const int threads_;
-  const bool users_memory_;
-  bool has_memory_ = false;
+  size_t persistent_cache_limit_ = 0;
   std::string name_;
   std::vector<std::unique_ptr<Allocator>> allocators_;  ///< per output, null: none
   cudaStream_t stream_ = nullptr;                       ///< of the run

@@ -5,9 +5,25 @@
 #include "runtime/api_context.h"
 #include "runtime/api_host_memory.h"
 #include "runtime/api_inspector.h"
+#include "runtime/inspect.h"
 
 namespace opwright {
 namespace {
+
+class RuntimeConfigApi final : public IRuntimeConfig {
+ public:
+  void setExecutionContextAllocationStrategy(
+      ExecutionContextAllocationStrategy strategy) noexcept override {
+    strategy_ = strategy;
+  }
+  ExecutionContextAllocationStrategy getExecutionContextAllocationStrategy()
+      const noexcept override {
+    return strategy_;
+  }
+
+ private:
+  ExecutionContextAllocationStrategy strategy_ = ExecutionContextAllocationStrategy::kSTATIC;
+};
 
 bool is_vectorized(const PlanPort& port) { return layout_of(port.type.format).block > 1; }
 
@@ -28,8 +44,8 @@ const PlanPort& port_of(const Engine& engine, Port port) {
   return port.input >= 0 ? engine.plan().inputs[port.input] : engine.plan().outputs[port.output];
 }
 
-EngineApi::EngineApi(std::shared_ptr<const Engine> engine, int threads)
-    : engine_(std::move(engine)), errors_(engine_->errors()), threads_(threads) {
+EngineApi::EngineApi(std::shared_ptr<const Engine> engine)
+    : engine_(std::move(engine)), errors_(engine_->errors()) {
   for (const auto* ports : {&plan().inputs, &plan().outputs}) {
     for (const PlanPort& port : *ports) {
       format_texts_.push_back(
@@ -56,8 +72,29 @@ IHostMemory* EngineApi::serialize() const noexcept {
 IExecutionContext* EngineApi::createExecutionContext(
     ExecutionContextAllocationStrategy strategy) noexcept {
   return errors_.guard<IExecutionContext*>(nullptr, [&] {
-    const bool users_memory = strategy == ExecutionContextAllocationStrategy::kUSER_MANAGED;
-    return new ContextApi(*this, threads_, users_memory);
+    const auto number = static_cast<int32_t>(strategy);
+    require(number >= 0 && number < EnumMax<ExecutionContextAllocationStrategy>(),
+            "createExecutionContext: there is no allocation strategy ", number);
+    return new ContextApi(*this, strategy);
+  });
+}
+
+IRuntimeConfig* EngineApi::createRuntimeConfig() noexcept {
+  return errors_.guard<IRuntimeConfig*>(nullptr, [&] { return new RuntimeConfigApi(); });
+}
+
+IExecutionContext* EngineApi::createExecutionContext(IRuntimeConfig* runtimeConfig) noexcept {
+  if (runtimeConfig == nullptr)
+    return createExecutionContext(ExecutionContextAllocationStrategy::kSTATIC);
+  return createExecutionContext(runtimeConfig->getExecutionContextAllocationStrategy());
+}
+
+int64_t EngineApi::getEngineStat(EngineStat stat) const noexcept {
+  return errors_.guard<int64_t>(-1, [&] {
+    if (stat == EngineStat::kSTRIPPED_WEIGHTS_SIZE) return int64_t{0};
+    require(stat == EngineStat::kTOTAL_WEIGHTS_SIZE, "getEngineStat: there is no number ",
+            static_cast<int32_t>(stat));
+    return static_cast<int64_t>(weights_size(plan()));
   });
 }
 
@@ -208,11 +245,7 @@ int64_t const* EngineApi::getProfileTensorValuesV2(char const* tensorName, int32
 }
 
 int64_t EngineApi::getDeviceMemorySizeV2() const noexcept {
-  int64_t largest = 0;
-  for (int32_t profile = 0; profile < getNbOptimizationProfiles(); ++profile) {
-    largest = std::max(largest, getDeviceMemorySizeForProfileV2(profile));
-  }
-  return largest;
+  return static_cast<int64_t>(context_memory(plan()));
 }
 
 int64_t EngineApi::getDeviceMemorySizeForProfileV2(int32_t profileIndex) const noexcept {

@@ -24,7 +24,7 @@ inline constexpr Dims kNoDims{-1, {}};
 
 class EngineApi final : public ICudaEngine {
  public:
-  EngineApi(std::shared_ptr<const Engine> engine, int threads);
+  explicit EngineApi(std::shared_ptr<const Engine> engine);
 
   const std::shared_ptr<const Engine>& engine() const { return engine_; }
 
@@ -33,6 +33,8 @@ class EngineApi final : public ICudaEngine {
   IHostMemory* serialize() const noexcept override;
   IExecutionContext* createExecutionContext(
       ExecutionContextAllocationStrategy strategy) noexcept override;
+  IRuntimeConfig* createRuntimeConfig() noexcept override;
+  IExecutionContext* createExecutionContext(IRuntimeConfig* runtimeConfig) noexcept override;
   IEngineInspector* createEngineInspector() const noexcept override;
   ProfilingVerbosity getProfilingVerbosity() const noexcept override;
   int32_t getNbIOTensors() const noexcept override;
@@ -64,6 +66,16 @@ class EngineApi final : public ICudaEngine {
     errors_.set_recorder(recorder);
   }
   IErrorRecorder* getErrorRecorder() const noexcept override { return errors_.recorder(); }
+  bool isRefittable() const noexcept override { return false; }
+  EngineCapability getEngineCapability() const noexcept override {
+    return EngineCapability::kSTANDARD;
+  }
+  HardwareCompatibilityLevel getHardwareCompatibilityLevel() const noexcept override {
+    return HardwareCompatibilityLevel::kNONE;
+  }
+  TacticSources getTacticSources() const noexcept override { return 0; }
+  int32_t getNbAuxStreams() const noexcept override { return 0; }
+  int64_t getEngineStat(EngineStat stat) const noexcept override;
 
  private:
   const Plan& plan() const { return engine_->plan(); }
@@ -74,7 +86,6 @@ class EngineApi final : public ICudaEngine {
 
   std::shared_ptr<const Engine> engine_;
   ErrorReport& errors_;
-  int threads_;
   std::vector<std::string> format_texts_;  ///< of the inputs, then the outputs
 };
 

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "plan/stream.h"
 #include "plugin/registry.h"
 #include "runtime/api_border.h"
 #include "runtime/api_engine.h"
@@ -17,17 +18,19 @@ class RuntimeApi final : public IRuntime {
   ICudaEngine* deserializeCudaEngine(void const* blob, std::size_t size) noexcept override {
     return errors_.guard<ICudaEngine*>(nullptr, [&] {
       require(blob != nullptr, "the engine's bytes are null");
-      const ThreadLimit limit(threads_);
-      LoadOptions options;
-      options.allow_host_code = host_code_allowed_;
-      options.plugins = &registry_;
-      options.log = errors_.log();
-      options.recorder = errors_.recorder();
-      options.allocator = unowned(allocator_);
-      options.debug_plugins = debug_plugins_;
       // The caller may free the bytes, so weights stay in a copy.
-      const auto engine = Engine::load(deserialize(Blob::copy(blob, size)), options);
-      return new EngineApi(engine, threads_);
+      return load(Blob::copy(blob, size));
+    });
+  }
+  ICudaEngine* deserializeCudaEngine(IStreamReader& streamReader) noexcept override {
+    return errors_.guard<ICudaEngine*>(nullptr, [&] {
+      return load(read_stream([&](void* to, int64_t size) { return streamReader.read(to, size); }));
+    });
+  }
+  ICudaEngine* deserializeCudaEngine(IStreamReaderV2& streamReader) noexcept override {
+    return errors_.guard<ICudaEngine*>(nullptr, [&] {
+      return load(read_stream(
+          [&](void* to, int64_t size) { return streamReader.read(to, size, nullptr); }));
     });
   }
   void setEngineHostCodeAllowed(bool allowed) noexcept override { host_code_allowed_ = allowed; }
@@ -51,6 +54,19 @@ class RuntimeApi final : public IRuntime {
   bool getDebugPlugins() const noexcept override { return debug_plugins_.value_or(false); }
 
  private:
+  ICudaEngine* load(const Blob& file) {
+    const ThreadLimit limit(threads_);
+    LoadOptions options;
+    options.allow_host_code = host_code_allowed_;
+    options.plugins = &registry_;
+    options.log = errors_.log();
+    options.recorder = errors_.recorder();
+    options.allocator = unowned(allocator_);
+    options.debug_plugins = debug_plugins_;
+    options.max_threads = threads_;
+    return new EngineApi(Engine::load(deserialize(file), options));
+  }
+
   ErrorReport errors_;
   PluginRegistry registry_;
   IGpuAllocator* allocator_ = nullptr;

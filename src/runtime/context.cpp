@@ -6,11 +6,14 @@
 #include "backend/memory.h"
 #include "backend/release.h"
 #include "base/error.h"
+#include "runtime/api_border.h"
 #include "runtime/runner.h"
 #include "runtime/shape_state.h"
 
 namespace opwright {
 namespace {
+
+using Strategy = ExecutionContextAllocationStrategy;
 
 constexpr uint64_t kAlignment = 64;
 
@@ -53,6 +56,17 @@ class Running {
 };
 
 }  // namespace
+
+uint64_t context_memory(const Schedule& schedule) {
+  return (schedule.arena_size + kAlignment - 1) / kAlignment * kAlignment + schedule.workspace_size;
+}
+
+uint64_t context_memory(const Plan& plan) {
+  uint64_t largest = 0;
+  for (const Schedule& schedule : plan.schedules)
+    largest = std::max(largest, context_memory(schedule));
+  return largest;
+}
 
 struct Context::State {
   const Device* gpu = nullptr;  ///< null: the host itself
@@ -134,6 +148,7 @@ void Context::set_profile(int profile) {
     state->shapes.reset();
   }
   s.current = state.get();
+  if (profile != profile_ && strategy_ == Strategy::kON_PROFILE_CHANGE) release_memory();
   profile_ = profile;
   s.is_ready = false;
 }
@@ -287,11 +302,34 @@ void Context::set_layer_time_callback(LayerTimeCallback callback) {
 
 size_t Context::memory_size() const { return state_->arena.size() + state_->own_workspace.size(); }
 
+/// The context's own, which the next run takes anew.
+void Context::release_memory() {
+  release_on(engine_->device(), [&] {
+    state_->arena.reset();
+    state_->own_workspace.reset();
+  });
+  state_->is_ready = false;
+}
+
+void Context::set_memory_strategy(Strategy strategy) {
+  check_idle("given another allocation strategy");
+  strategy_ = strategy;
+  release_memory();
+}
+
+/// The bytes that memory of the user must have.
+uint64_t Context::needed_of_user() const {
+  const Schedule& schedule = engine_->plan().schedules[profile_];
+  return strategy_ == Strategy::kUSER_MANAGED ? context_memory(schedule) : schedule.arena_size;
+}
+
+void* Context::users_memory() const { return state_->users_memory; }
+
 void Context::set_memory(void* memory, size_t bytes) {
   check_idle("given other memory");
   State& s = *state_;
   if (memory != nullptr) {
-    const uint64_t needed = engine_->plan().schedules[profile_].arena_size;
+    const uint64_t needed = needed_of_user();
     require(bytes >= needed, "the memory given to the context has ", bytes, " bytes, profile ",
             profile_, " needs ", needed);
     require(reinterpret_cast<uintptr_t>(memory) % kAlignment == 0,
@@ -313,16 +351,23 @@ void Context::place_memory() {
   const size_t workspace_size = s.current->runner->workspace_size();
   std::byte* arena = s.users_memory;
   if (arena == nullptr) {
+    if (strategy_ == Strategy::kUSER_MANAGED && context_memory(plan.schedules[profile_]) > 0) {
+      fail_with(ErrorCode::kINVALID_STATE,
+                "the context was made with the strategy USER_MANAGED, so it needs memory of ",
+                context_memory(plan.schedules[profile_]),
+                " bytes before it can run: setDeviceMemoryV2(), in Python set_device_memory()");
+    }
     // Once, for the largest profile; tensors without elements may begin at its very end.
-    uint64_t largest = 0;
-    for (const Schedule& schedule : plan.schedules) {
-      largest = std::max(largest, schedule.arena_size);
+    uint64_t largest = arena_size;
+    if (strategy_ != Strategy::kON_PROFILE_CHANGE) {
+      for (const Schedule& schedule : plan.schedules)
+        largest = std::max(largest, schedule.arena_size);
     }
     s.arena.grow(engine_->device(), largest + kAlignment, engine_->memory_allocator());
     arena = s.arena.data();
   } else {
-    require(s.users_bytes >= arena_size, "the memory given to the context has ", s.users_bytes,
-            " bytes, profile ", profile_, " needs ", arena_size);
+    require(s.users_bytes >= needed_of_user(), "the memory given to the context has ",
+            s.users_bytes, " bytes, profile ", profile_, " needs ", needed_of_user());
   }
   const uint64_t behind = (arena_size + kAlignment - 1) / kAlignment * kAlignment;
   if (s.users_bytes >= behind && s.users_bytes - behind >= workspace_size && s.users_memory) {
@@ -437,6 +482,7 @@ void Context::report_run() {
 
 void Context::enqueue(Queue queue) {
   State& s = *state_;
+  const ThreadLimit limit(engine_->max_threads());
   {
     if (s.is_running.exchange(true, std::memory_order_acquire)) [[unlikely]]
       fail_running("run again");

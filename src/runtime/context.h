@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "opwright/runtime.h"
 #include "runtime/engine.h"
 
 namespace opwright {
@@ -22,6 +23,12 @@ class OutputMemory {
 
 /// A layer's time in one run, reported in order after the run.
 using LayerTimeCallback = std::function<void(const std::string& name, float milliseconds)>;
+
+/// Bytes of working memory of a context in a profile: intermediate tensors, and scratch memory
+/// behind them.
+uint64_t context_memory(const Schedule& schedule);
+/// The largest over the profiles.
+uint64_t context_memory(const Plan& plan);
 
 /// State for running an engine: shapes, addresses, kernels, one arena. One thread at a time per
 /// context; contexts of one engine are independent.
@@ -89,16 +96,23 @@ class Context {
   void set_layer_time_callback(LayerTimeCallback callback);
   /// Bytes of arena and workspace that this context owns.
   size_t memory_size() const;
+  /// Where the memory of the next runs comes from; at first kSTATIC.
+  void set_memory_strategy(ExecutionContextAllocationStrategy strategy);
+  ExecutionContextAllocationStrategy memory_strategy() const { return strategy_; }
   /// Uses the caller's memory for intermediate tensors (64-byte aligned, at least the arena_size of
-  /// the profile's schedule; scratch memory too where it fits behind them) until the next call;
-  /// null: the context's own. Throws Error when it is too small.
+  /// the profile's schedule; scratch memory too where it fits behind them, which it must with
+  /// kUSER_MANAGED) until the next call; null: the context's own. Throws Error when it is too
+  /// small.
   void set_memory(void* memory, size_t bytes);
+  void* users_memory() const;
 
  private:
   struct State;
   void run(Queue queue);
   void prepare();
   void place_memory();
+  void release_memory();
+  uint64_t needed_of_user() const;
   void check_addresses();
   void check_address(const PlanPort& port, const char* kind, const void* address,
                      size_t bytes) const;
@@ -113,6 +127,7 @@ class Context {
   ErrorReport errors_;
   PluginServices services_;
   int profile_ = 0;
+  ExecutionContextAllocationStrategy strategy_ = ExecutionContextAllocationStrategy::kSTATIC;
   std::unique_ptr<State> state_;
 };
 

@@ -100,6 +100,7 @@ std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
   engine->errors_ = std::make_unique<ErrorReport>(options.log, options.recorder);
   engine->allocator_ = options.allocator;
   engine->debug_plugins_ = options.debug_plugins.value_or(plan.debug_plugins);
+  engine->max_threads_ = options.max_threads;
   engine->device_ = &find_device(plan, options.device_ordinal, options.log);
   const DeviceScope scope(*engine->device_);
   const std::vector<LoadedCode> code = permit_code(plan, options);

@@ -30,6 +30,7 @@ struct LoadOptions {
   /// memory. It outlives the engine.
   std::shared_ptr<IGpuAllocator> allocator;
   std::optional<bool> debug_plugins;  ///< overrides Plan::debug_plugins
+  int max_threads = 0;                ///< see Engine::max_threads()
 };
 
 /// A plan made ready to run on a device: operators restored, permissions checked, missing plugins
@@ -58,6 +59,8 @@ class Engine {
   const DeviceWeights& weights() const { return *weights_; }
   /// Whether every call of a plugin is checked; see debug_plugin().
   bool debug_plugins() const { return debug_plugins_; }
+  /// The most threads that a context uses on the CPU; 0: those of the thread that runs it.
+  int max_threads() const { return max_threads_; }
   /// The operator of a step.
   const OperatorPtr& op(int schedule, int step) const { return operators_[schedule][step]; }
   /// "layer 'pad' (QuickPlugin 'sample::circ_pad')": with the plugin, or the plugin's kernel, where
@@ -77,6 +80,7 @@ class Engine {
   std::vector<std::vector<OperatorPtr>> operators_;
   std::unique_ptr<const DeviceWeights> weights_;
   bool debug_plugins_ = false;
+  int max_threads_ = 0;
 };
 
 }  // namespace opwright

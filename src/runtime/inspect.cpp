@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
 
 #include "base/error.h"
 #include "base/text_table.h"
@@ -11,6 +12,22 @@
 #include "runtime/json.h"
 
 namespace opwright {
+
+uint64_t weights_size(const Plan& plan) {
+  std::set<const std::byte*> seen;
+  uint64_t size = 0;
+  const auto add = [&](const Blob& data) {
+    if (!data.empty() && seen.insert(data.data()).second) size += data.size();
+  };
+  for (const Schedule& schedule : plan.schedules) {
+    for (const PlanTensor& tensor : schedule.tensors) add(tensor.data);
+    for (const PlanStep& step : schedule.steps) {
+      for (const PackedInput& packed : step.packed) add(packed.data);
+    }
+  }
+  return size;
+}
+
 namespace {
 
 std::string_view kind_text(const PlanStep& step) { return shown_kind(step.kind, step.attributes); }

@@ -1,10 +1,14 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "plan/plan.h"
 
 namespace opwright {
+
+/// The bytes of all weights in the engine, those that several steps share once.
+uint64_t weights_size(const Plan& plan);
 
 /// The plan as text: inputs, outputs, profiles, memory, then a line per layer with kind, types,
 /// formats, chosen tactic, time.

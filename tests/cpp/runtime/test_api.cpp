@@ -35,13 +35,15 @@ class TestRecorder final : public IErrorRecorder {
 };
 
 /// out = x doubled; x [n, 3] in HWC-free FP32, n in 1..4 tuned for 4; k a shape input that fills
-/// `rows` [k].
+/// `rows` [k]. Its kernel asks for a little scratch memory.
 std::vector<std::byte> engine_bytes() {
-  register_fake("TestDouble", {.run = [](const FakeRun& run) {
-                  for (int64_t i = 0; i < run.output_shapes[0].numel(); ++i) {
-                    run.out<float>(0)[i] = 2 * run.in<float>(0)[i];
-                  }
-                }});
+  constexpr size_t kWorkspace = 40;
+  const FakeFunction run = [](const FakeRun& run) {
+    for (int64_t i = 0; i < run.output_shapes[0].numel(); ++i) {
+      run.out<float>(0)[i] = 2 * run.in<float>(0)[i];
+    }
+  };
+  register_fake("TestDouble", {.run = run, .workspace = kWorkspace});
   FakePlan plan;
   const Expr n = plan.extent("n", "x", 0);
   const Expr k = plan.symbol(Symbol::Kind::kInputValue, "k.0", "k", 0);
@@ -51,6 +53,7 @@ std::vector<std::byte> engine_bytes() {
       {"FP32 -> FP32", 0, "only", 0.5f, 0, ""}};
   const int v = plan.values("v", kInt64, {k + n});
   plan.schedule().copies = {{v, plan.port("sum", kInt64, {1})}};
+  plan.schedule().workspace_size = kWorkspace;
   std::vector<std::byte> bytes;
   for (const Blob& piece : serialize(plan.finish())) {
     bytes.insert(bytes.end(), piece.data(), piece.data() + piece.size());
@@ -237,11 +240,97 @@ TEST_F(Api, UserManagedMemoryMustBeGiven) {
   void* bindings[] = {x, &k, out, &sum};
   EXPECT_FALSE(context->executeV2(bindings));
   EXPECT_NE(logger.last.find("setDeviceMemoryV2"), std::string::npos);
-  alignas(64) char memory[64];
-  EXPECT_EQ(context->updateDeviceMemorySizeForShapes(),
-            static_cast<size_t>(engine->getDeviceMemorySizeV2()));
-  context->setDeviceMemoryV2(memory, sizeof(memory));
+  alignas(64) char memory[128];
+  const auto size = static_cast<size_t>(engine->getDeviceMemorySizeV2());
+  EXPECT_EQ(size, 40U);
+  EXPECT_EQ(context->updateDeviceMemorySizeForShapes(), size);
+  context->setDeviceMemoryV2(memory + 4, size);
+  EXPECT_NE(logger.last.find("not aligned to 64 bytes"), std::string::npos) << logger.last;
+  context->setDeviceMemoryV2(memory, size - 1);
+  EXPECT_NE(logger.last.find("profile 0 needs " + std::to_string(size)), std::string::npos)
+      << logger.last;
+  EXPECT_FALSE(context->executeV2(bindings));
+  context->setDeviceMemoryV2(memory, size);
   EXPECT_TRUE(context->executeV2(bindings)) << logger.last;
+}
+
+TEST_F(Api, ContextsAreMadeAsARuntimeConfigSays) {
+  const std::unique_ptr<IRuntimeConfig> config(engine->createRuntimeConfig());
+  EXPECT_EQ(config->getExecutionContextAllocationStrategy(),
+            ExecutionContextAllocationStrategy::kSTATIC);
+  config->setExecutionContextAllocationStrategy(ExecutionContextAllocationStrategy::kUSER_MANAGED);
+  context.reset(engine->createExecutionContext(config.get()));
+  float x[3] = {1, 2, 3}, out[3];
+  int64_t k = 1, sum;
+  context->setInputShape("x", Dims2(1, 3));
+  void* bindings[] = {x, &k, out, &sum};
+  EXPECT_FALSE(context->executeV2(bindings));
+  EXPECT_NE(logger.last.find("USER_MANAGED"), std::string::npos) << logger.last;
+  EXPECT_EQ(engine->createExecutionContext(static_cast<ExecutionContextAllocationStrategy>(3)),
+            nullptr);
+}
+
+TEST_F(Api, TellsWhatItIs) {
+  EXPECT_FALSE(engine->isRefittable());
+  EXPECT_EQ(engine->getEngineCapability(), EngineCapability::kSTANDARD);
+  EXPECT_EQ(engine->getHardwareCompatibilityLevel(), HardwareCompatibilityLevel::kNONE);
+  EXPECT_EQ(engine->getTacticSources(), 0U);
+  EXPECT_EQ(engine->getNbAuxStreams(), 0);
+  EXPECT_EQ(engine->getEngineStat(EngineStat::kTOTAL_WEIGHTS_SIZE), 0);
+  EXPECT_EQ(engine->getEngineStat(EngineStat::kSTRIPPED_WEIGHTS_SIZE), 0);
+  EXPECT_EQ(engine->getEngineStat(static_cast<EngineStat>(2)), -1);
+  context->setPersistentCacheLimit(5);
+  EXPECT_EQ(context->getPersistentCacheLimit(), 5U);
+}
+
+/// Gives bytes, at most ten at once.
+template <class Interface>
+class TestReader : public Interface {
+ public:
+  explicit TestReader(std::vector<std::byte> bytes) : bytes_(std::move(bytes)) {}
+  int64_t next(void* to, int64_t size) {
+    const int64_t count = std::min<int64_t>({size, 10, static_cast<int64_t>(bytes_.size()) - at});
+    std::memcpy(to, bytes_.data() + at, count);
+    at += count;
+    return count;
+  }
+  int64_t at = 0;
+
+ private:
+  const std::vector<std::byte> bytes_;
+};
+class ReaderV1 final : public TestReader<IStreamReader> {
+ public:
+  using TestReader::TestReader;
+  int64_t read(void* to, int64_t size) override { return next(to, size); }
+};
+class ReaderV2 final : public TestReader<IStreamReaderV2> {
+ public:
+  using TestReader::TestReader;
+  int64_t read(void* to, int64_t size, cudaStream_t stream) noexcept override {
+    return stream == nullptr ? next(to, size) : -1;
+  }
+  bool seek(int64_t, SeekPosition) noexcept override { return false; }
+};
+
+TEST_F(Api, LoadsFromStreams) {
+  auto bytes = engine_bytes();
+  const auto size = static_cast<int64_t>(bytes.size());
+  bytes.resize(bytes.size() + 5);
+  ReaderV1 first(bytes);
+  engine.reset();
+  engine.reset(runtime->deserializeCudaEngine(first));
+  ASSERT_NE(engine, nullptr) << logger.last;
+  EXPECT_EQ(first.at, size);
+  EXPECT_STREQ(engine->getName(), "fake");
+  ReaderV2 second(bytes);
+  engine.reset(runtime->deserializeCudaEngine(second));
+  ASSERT_NE(engine, nullptr) << logger.last;
+  EXPECT_EQ(second.at, size);
+  bytes.resize(200);
+  ReaderV2 cut(bytes);
+  EXPECT_EQ(runtime->deserializeCudaEngine(cut), nullptr);
+  EXPECT_NE(logger.last.find("ends after 200 bytes"), std::string::npos) << logger.last;
 }
 
 TEST_F(Api, InspectorSpeaksJson) {

@@ -1,0 +1,57 @@
+"""Base classes of streams that engines are read from and written to.
+
+They say what to define and hold no state.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from . import _core
+from ._plugin_classes import InterfaceInfo, IVersionedInterface
+
+__all__ = ["IStreamReader", "IStreamReaderV2", "IStreamWriter"]
+
+
+def _missing(self: object, method: str) -> NoReturn:
+    raise NotImplementedError(f"class {type(self).__name__} must define {method}")
+
+
+class IStreamReader(IVersionedInterface):
+    """Gives an engine's bytes one after the other: derive from it, and give it to
+    ``Runtime.deserialize_cuda_engine``."""
+
+    interface_info = InterfaceInfo("IStreamReader", 1, 0)
+
+    def read(self, size: int) -> bytes:
+        """The next bytes, at most ``size``; none at the end of the stream."""
+        _missing(self, "read(self, size)")
+
+
+class IStreamReaderV2(IVersionedInterface):
+    """As ``IStreamReader``, with a position that can be set. Opwright reads from front to back and
+    does not set it."""
+
+    interface_info = InterfaceInfo("IStreamReaderV2", 1, 0)
+
+    def read(self, num_bytes: int, stream: int) -> bytes:
+        """The next bytes, at most ``num_bytes``; none at the end of the stream.
+
+        :param stream: 0. The bytes are to be there on return.
+        """
+        _missing(self, "read(self, num_bytes, stream)")
+
+    def seek(self, offset: int, where: _core.SeekPosition) -> bool:
+        """Set the position; whether that was possible."""
+        _missing(self, "seek(self, offset, where)")
+
+
+class IStreamWriter(IVersionedInterface):
+    """Takes an engine's bytes one after the other: derive from it, and give it to
+    ``Builder.build_serialized_network_to_stream``."""
+
+    interface_info = InterfaceInfo("IStreamWriter", 1, 0)
+
+    def write(self, data: bytes) -> int:
+        """Take bytes; how many were taken, and 0 on failure."""
+        _missing(self, "write(self, data)")
