@@ -11,10 +11,8 @@ import opwright.plugin as trtp
 FOLDER = Path(__file__).resolve().parent
 TACTICS = [
     *({"WARPS": w, "ROWS": 1, "VECTOR": v} for v in (1, 2, 4) for w in (4, 8)),
-    *(
-        {"WARPS": 4, "ROWS": r, "BYTES": b}
-        for b, r in ((4, 1), (4, 2), (8, 2), (16, 1), (16, 2), (16, 4))
-    ),
+    *({"WARPS": w, "ROWS": r, "BYTES": 16} for r in (1, 2) for w in (4, 8)),
+    *({"WARPS": 8, "ROWS": r, "BYTES": b} for r, b in ((4, 16), (2, 8), (1, 4))),
 ]
 
 
