@@ -51,6 +51,7 @@ def _check_file(file: str, options: argparse.Namespace) -> list[Report] | None:
             file,
             options.only,
             libraries=options.plugins,
+            device=options.device,
             progress=tell if is_terminal else None,
         )
     except NothingToCheckError as error:
@@ -74,8 +75,15 @@ def check(options: argparse.Namespace) -> int:
 
     Returns 0 where all is well, 1 where a check failed, 2 where nothing could be checked.
     """
+    from . import Error
     from ._check_report import to_json
+    from .testing import usable_device
 
+    try:
+        usable_device(options.device)
+    except Error as error:
+        _say(error)
+        return 2
     faulthandler.enable()  # where a plugin crashes, its line is all that can be said
     reports = []
     status = 0
@@ -106,6 +114,12 @@ def main(arguments: list[str] | None = None) -> int:
     checks.add_argument("--only", metavar="NAMESPACE::NAME", help="check this plugin alone")
     checks.add_argument(
         "--plugins", metavar="LIBRARY", nargs="+", default=[], help="C++ libraries to load first"
+    )
+    checks.add_argument(
+        "--device",
+        choices=["cpu", "cuda"],
+        default="cpu",
+        help="what the plugins run on: the CPU (default), or the GPU",
     )
     checks.add_argument("-v", "--verbose", action="store_true", help="print each single failure")
     checks.add_argument("--json", action="store_true", help="print JSON instead of a table")

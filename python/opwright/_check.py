@@ -321,6 +321,7 @@ class Checker:
         findings, watch = self._findings, Watch(engine.combination)
         # Those that a plugin which is not watched leaves as they are.
         watch.shapes, watch.aliased = engine.run.watch.shapes, engine.run.watch.aliased
+        watch.device = engine.run.watch.device
         what = f"the engine saved and loaded; {engine.example}"
         try:
             loaded = self._subject.load(engine.run.engine.serialize(), watch, engine.call)

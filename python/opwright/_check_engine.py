@@ -38,7 +38,8 @@ def build(
     builder = _core.Builder(_core.Logger(_core.Logger.ERROR))
     network = builder.create_network()
     config = builder.create_builder_config()
-    config.default_device_type = _core.DeviceType.CPU
+    config.default_device_type = watch.device = subject.device
+    config.cuda_graphs = False  # each run is to call the plugin
     config.timing = chosen is None
     config.avg_timing_iterations = 1
     for flag in (_core.BuilderFlag.FP16, _core.BuilderFlag.BF16):
@@ -121,7 +122,9 @@ class EngineRun:
         before: list[bytes] = []
         for name, x in zip(self._inputs, inputs):
             data = stored(x, engine.get_tensor_format(name)).reshape(-1).view(np.uint8)
-            memory[name] = PaddedMemory(data.size, 0, outside)
+            is_host = engine.get_tensor_location(name) == _core.TensorLocation.HOST
+            device = _core.DeviceType.CPU if is_host else watch.device
+            memory[name] = PaddedMemory(data.size, 0, outside, device)
             memory[name].body[...] = data
             before.append(data.tobytes())
             context.set_input_shape(name, x.shape)
@@ -130,9 +133,12 @@ class EngineRun:
             if o in watch.aliased:
                 memory[name] = memory[self._inputs[watch.aliased[o]]]
             else:
-                memory[name] = PaddedMemory(context.get_max_output_size(name), inside, outside)
+                size = context.get_max_output_size(name)
+                memory[name] = PaddedMemory(size, inside, outside, watch.device)
             context.set_tensor_address(name, memory[name].address)
         context.execute_async_v3(0)
+        for padded in memory.values():
+            padded.fetch()
 
         outputs = []
         # An extent that depends on data has the place of its upper bound. Only a call tells it.

@@ -15,6 +15,7 @@ from . import _core
 from ._check_compare import same
 from ._check_report import place_of
 from ._check_subject import AddLayer, Call, Example, Layout, Subject, Watch, data_type
+from ._core import DeviceType
 from ._core._plugin import AutoTuneCombination, Definition, ParameterKind, TensorDesc
 from .plugin._decorators import Plugin
 from .plugin._op import fields_of
@@ -38,7 +39,8 @@ class Function:
 class _Capture:
     """Stands in for a definition, to learn what was decorated."""
 
-    def __init__(self, plugin: Plugin):
+    def __init__(self, plugin: Plugin, device: DeviceType):
+        self._device = device
         self.impl: Function | None = None
         self.autotune: Function | None = None
         self.aot: Function | None = None
@@ -46,9 +48,9 @@ class _Capture:
             apply(self)  # type: ignore[arg-type]
 
     def set_impl(self, device: Any, *function: Any) -> None:
-        if device != _core.DeviceType.GPU:
-            *of_the_cpu, _capturable = function
-            self.impl = Function(*of_the_cpu)
+        if device in (None, self._device):
+            *of_any_device, _capturable = function
+            self.impl = Function(*of_any_device)
 
     def set_autotune(self, call: Any, attributes: list[int], keywords: list[str]) -> None:
         self.autotune = Function(call, attributes, False, keywords)
@@ -56,7 +58,7 @@ class _Capture:
     def set_aot_impl(
         self, device: Any, call: Any, attributes: list[int], keywords: list[str], fingerprint: str
     ) -> None:
-        if device != _core.DeviceType.GPU:
+        if device in (None, self._device):
             self.aot = Function(call, attributes, False, keywords, fingerprint)
 
 
@@ -91,8 +93,9 @@ class FunctionPlugin(Subject):
         "threads",
     )
 
-    def __init__(self, plugin: Plugin):
-        captured = _Capture(plugin)
+    def __init__(self, plugin: Plugin, device: DeviceType = DeviceType.CPU):
+        captured = _Capture(plugin, device)
+        self.device = device
         self._plugin = plugin
         self._signature = plugin.signature
         self._register = plugin.sources["register"]
@@ -101,7 +104,8 @@ class FunctionPlugin(Subject):
         self.call_name = "impl" if self._impl is not None else ""
         self.kernel_name = "aot_impl" if self._aot is not None else ""
         self.missing = (
-            f"the plugin has no implementation for the CPU; add @impl('{plugin.id}') or @aot_impl"
+            f"the plugin has no implementation for the {device.name}; add @impl('{plugin.id}') or "
+            "@aot_impl"
         )
 
     # Examples ------------------------------------------------------------------------------------
@@ -279,9 +283,9 @@ class FunctionPlugin(Subject):
         addresses, shapes = [p.data_ptr for p in ports], [p.shape for p in ports]
         watch.saw([(p.dtype, p.format) for p in ports], values.get("tactic", 0), addresses, shapes)
         if watch.pretends:
-            for port in outputs:
-                if port.ndim == 0:  # perhaps a size tensor, whose value the engine checks
-                    np.asarray(port)[...] = 0
+            watch.set_sizes_to_zero(
+                [(p.ndim, p.dtype, p.data_ptr) for p in outputs], values["stream"]
+            )
             return None
         before = copy.deepcopy({name: values[name] for name in attributes})
         watch.meet()

@@ -1,4 +1,4 @@
-"""Memory between guard bytes, and tensors as they lie in it in each format."""
+"""Memory between guard bytes, on any device, and tensors as they lie in it in each format."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ._core import TensorFormat
+from . import _core
+from ._core import DeviceType, TensorFormat
 
 GUARD = 4096
 ALIGNMENT = 64
@@ -28,18 +29,38 @@ _LAYOUTS = {
 
 
 class PaddedMemory:
-    """`size` bytes of the value `inside` between guard bytes of the value `outside`."""
+    """`size` bytes of the value `inside` between guard bytes of the value `outside`.
 
-    def __init__(self, size: int, inside: int, outside: int):
+    On a GPU they are filled on the host, and go to the device when the address is asked for.
+    """
+
+    def __init__(self, size: int, inside: int, outside: int, device: DeviceType = DeviceType.CPU):
         raw = np.full(size + 2 * GUARD + ALIGNMENT, outside, np.uint8)
-        start = GUARD + -(raw.ctypes.data + GUARD) % ALIGNMENT
+        is_host = device == DeviceType.CPU
+        start = GUARD + (-(raw.ctypes.data + GUARD) % ALIGNMENT if is_host else 0)
         self._raw, self._start, self._size, self._outside = raw, start, size, outside
-        self.body = raw[start : start + size]
+        self._is_host = is_host
+        self._placed: _core.DeviceArray | None = None
         self.body[...] = inside
 
     @property
+    def body(self) -> np.ndarray:
+        """The bytes between the guards, as the host has them."""
+        return self._raw[self._start : self._start + self._size]
+
+    @property
     def address(self) -> int:
-        return self._raw.ctypes.data + self._start
+        """Where `body` lies on the device."""
+        if self._is_host:
+            return self._raw.ctypes.data + self._start
+        if self._placed is None:
+            self._placed = _core._to_device(self._raw)
+        return self._placed.data_ptr + self._start
+
+    def fetch(self) -> None:
+        """Lets the host see what the device has, once it has done what it was given."""
+        if self._placed is not None:
+            self._raw = self._placed.numpy()
 
     def damage(self) -> str:
         """What was written to the guard bytes; empty where nothing was."""

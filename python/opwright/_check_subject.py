@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import ctypes
 import dataclasses
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from . import _core
 from ._check_compare import Arrays
-from ._core import DataType, TensorFormat
+from ._core import DataType, DeviceType, TensorFormat
 from ._types import nptype
 
 # What memory holds before a run, as two values of a byte: what depends on it differs between them.
@@ -111,8 +112,20 @@ class Watch:
         """The value of each byte of the workspace, and of those around it."""
         self.damage = ""
         """Of the bytes around the workspace, as text."""
+        self.device = DeviceType.CPU
+        """Where the engine runs."""
         self.barrier: threading.Barrier | None = None
         """Where set, calls wait for each other."""
+
+    def set_sizes_to_zero(self, outputs: Iterable[tuple[int, DataType, int]], stream: int) -> None:
+        """Where a call is noted only: sets each (rank, type, address) of rank 0 to 0, since it may
+        be a size tensor, whose value the engine checks."""
+        for rank, dtype, address in outputs:
+            size = np.dtype(nptype(dtype)).itemsize
+            if rank == 0 and self.device == DeviceType.CPU:
+                ctypes.memset(address, 0, size)
+            elif rank == 0:
+                _core._set_to_zero(address, size, stream)
 
     def saw(
         self,
@@ -195,6 +208,8 @@ class Subject(abc.ABC):
     """What to say where nothing computes."""
     says_shapes: str
     """What says the outputs' shapes."""
+    device = DeviceType.CPU
+    """Where it is checked."""
     is_machine_code = False
     """Whether calls do not hold Python's lock, unless they are watched."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +20,6 @@ from ._plugin_classes_quick import (
     IPluginV3QuickRuntime,
 )
 from ._plugin_classes_v2 import IPluginCreator
-from ._types import nptype
 
 
 def _port(desc: Any) -> tuple[_core.DataType, _core.TensorFormat]:
@@ -167,16 +165,17 @@ class _Runtime(_Watched):
         watch.saw([_port(d) for d in descs], self._owner.tactic, [*inputs, *outputs], shapes)
         watch.part = self._inner
         if watch.pretends:
-            for desc, address in zip(output_desc, outputs):
-                if len(desc.dims) == 0:  # perhaps a size tensor, whose value the engine checks
-                    ctypes.memset(address, 0, np.dtype(nptype(desc.type)).itemsize)
+            ports = [(len(d.dims), d.type, a) for d, a in zip(output_desc, outputs)]
+            watch.set_sizes_to_zero(ports, rest[-1])
             return None
         before = stored(self._inner)
         watch.meet()
         if watch.workspace:  # of the families that have it
-            workspace = PaddedMemory(watch.workspace, watch.scratch, watch.outside)
+            workspace = PaddedMemory(watch.workspace, watch.scratch, watch.outside, watch.device)
             rest = (workspace.address, *rest[1:])
         status = self._inner.enqueue(input_desc, output_desc, inputs, outputs, *rest)
+        if watch.workspace:
+            workspace.fetch()
         if watch.workspace and workspace.damage():
             watch.damage = f"the workspace: {workspace.damage()}"
         changed = other(before, stored(self._inner))

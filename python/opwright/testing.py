@@ -28,7 +28,9 @@ from ._check_classes import ClassPlugin, LibraryPlugin, id_of
 from ._check_functions import FunctionPlugin
 from ._check_report import Report, Row
 from ._check_subject import Example, Subject
+from ._core import DeviceType
 from ._core._plugin import FunctionCreator
+from ._devices import parse
 from ._library_plugins_v2 import LibraryCreatorV2
 from ._plugin_classes import IPluginCreatorInterface, LibraryCreatorBase
 from .plugin._decorators import plugins
@@ -77,11 +79,30 @@ def _source(plugin: str | PluginOp | IPluginCreatorInterface) -> Any:
     raise ValueError(f"'{plugin_id}' can be {versions}; pass the creator itself")
 
 
-def _subject(source: Any, library: str = "") -> Subject:
+def usable_device(device: str | DeviceType) -> DeviceType:
+    """The device, which can be used.
+
+    :raises Error: if there is none.
+    """
+    kind, ordinal = parse(device)
+    if ordinal >= 0:
+        raise ValueError(
+            f"device={device!r}: plugins are checked on the GPU that is chosen with CUDA; set "
+            f"CUDA_VISIBLE_DEVICES={ordinal}, and say device='cuda'"
+        )
+    if kind == DeviceType.GPU:
+        _core._to_device(b"")
+    return kind
+
+
+def _subject(source: Any, device: DeviceType, library: str = "") -> Subject:
     """What is to be checked; `library` is where it comes from."""
-    if isinstance(source, (LibraryCreatorBase, LibraryCreatorV2)):
-        return LibraryPlugin(source, library)
-    return FunctionPlugin(plugins[source]) if isinstance(source, str) else ClassPlugin(source)
+    if isinstance(source, str):
+        return FunctionPlugin(plugins[source], device)
+    is_library = isinstance(source, (LibraryCreatorBase, LibraryCreatorV2))
+    subject = LibraryPlugin(source, library) if is_library else ClassPlugin(source)
+    subject.device = device
+    return subject
 
 
 def _example(
@@ -125,17 +146,20 @@ def check(
     *,
     shape_inputs: Sequence[Any] = (),
     rtol: float | None = None,
+    device: str | DeviceType = "cpu",
     **attributes: Any,
 ) -> Report:
-    """Checks a plugin with these inputs and attributes; the parameters are those of `example`.
+    """Checks a plugin with these inputs and attributes; the other parameters are those of `example`.
 
     A creator must be registered, since engines are saved and loaded.
 
+    :param device: where it runs: ``"cpu"`` or ``"cuda"``.
     :returns: the table of checks, none of which failed.
     :raises CheckError: with the table, if one failed.
+    :raises Error: if the device cannot be used.
     """
     made = _example(inputs, shape_inputs, rtol, attributes)
-    report = Checker(_subject(_source(plugin))).check([made])
+    report = Checker(_subject(_source(plugin), usable_device(device))).check([made])
     if not report.ok:
         raise CheckError(report)
     return report
@@ -168,6 +192,7 @@ def check_file(
     only: str | None = None,
     *,
     libraries: Sequence[str | os.PathLike[str]] = (),
+    device: str | DeviceType = "cpu",
     progress: Callable[[str], None] | None = None,
 ) -> list[Report]:
     """Runs a Python file, or loads a C++ library, and checks the plugins that it registers: those
@@ -177,12 +202,15 @@ def check_file(
     :param path: of the file.
     :param only: the id of the one plugin to check.
     :param libraries: C++ libraries to load first; their plugins are checked too.
+    :param device: where they run: ``"cpu"`` or ``"cuda"``.
     :param progress: called with a few words on what is done next.
+    :raises Error: if the device cannot be used.
     :raises NothingToCheckError: if there is no such plugin, or none. What the file raises passes.
     """
     file = Path(path)
     if not file.is_file():
         raise NothingToCheckError(f"there is no file '{path}'")
+    kind = usable_device(device)
     functions, creators = dict(plugins), _creators()
     registry = _core.get_plugin_registry()
     _examples.clear()
@@ -199,7 +227,7 @@ def check_file(
                 stack.callback(registry.deregister_creator, creator)
         found: list[Any] = [i for i, p in plugins.items() if functions.get(i) is not p]
         found += [c for c in _creators() if c not in creators]
-        subjects = {source: _subject(source, origins.get(source, "")) for source in found}
+        subjects = {source: _subject(source, kind, origins.get(source, "")) for source in found}
         ids = [subject.id for subject in subjects.values()]
         if only is not None and only not in ids:
             names = ", ".join(ids) or "none"

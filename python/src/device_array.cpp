@@ -20,6 +20,28 @@ nb::object to_numpy(const DeviceArray& self) {
   return array;
 }
 
+/// The bytes in memory of the GPU that the thread works with.
+DeviceArray to_device(nb::handle object) {
+  const Blob bytes = borrow_bytes(object);
+  const nb::gil_scoped_release release;
+  const Device& device = get_device(DeviceType::kGPU);
+  DeviceArray array(device, DataType::kUINT8, Shape{static_cast<int64_t>(bytes.size())});
+  const DeviceScope scope(device);
+  if (bytes.size() > 0) device.copy(array.data(), bytes.data(), bytes.size(), nullptr);
+  device.synchronize(nullptr);
+  return array;
+}
+
+/// Sets bytes of that GPU to 0, in the order of a stream.
+void set_to_zero(uintptr_t address, size_t size, uintptr_t stream) {
+  const std::vector<std::byte> zeros(size);
+  const nb::gil_scoped_release release;
+  const Device& device = get_device(DeviceType::kGPU);
+  const DeviceScope scope(device);
+  device.copy(reinterpret_cast<void*>(address), zeros.data(), size,
+              reinterpret_cast<Queue>(stream));
+}
+
 nb::dict interface(const DeviceArray& self) {
   const nb::object dtype = numpy_dtype(self.dtype());
   const auto kind = nb::cast<std::string>(dtype.attr("kind"));
@@ -51,6 +73,8 @@ DeviceArray::DeviceArray(const Device& device, DataType dtype, const Shape& shap
 }
 
 void bind_device_array(nb::module_& m) {
+  m.def("_to_device", &to_device, nb::arg("bytes"));
+  m.def("_set_to_zero", &set_to_zero, nb::arg("address"), nb::arg("size"), nb::arg("stream"));
   nb::class_<DeviceArray>(
       m, "DeviceArray",
       "A dense array in GPU memory, what an engine gives for arrays of a library that is neither "
