@@ -180,9 +180,14 @@ def class_lines(symbol: Object) -> Iterator[str]:
     if inherited:
         yield from [f"Derived from {', '.join(f'`{b}`' for b in inherited)}.", ""]
     if is_enum:
-        values = [m.name for m in members if m.is_attribute and "property" not in m.labels]
-        yield from [f"Values: {', '.join(f'`{v}`' for v in values)}.", ""]
-        members = [m for m in members if m.name not in values]
+        values = [m for m in members if m.is_attribute and "property" not in m.labels]
+        if all(value.docstring for value in values):
+            yield from ["| value | |", "|---|---|"]
+            yield from [f"| `{v.name}` | {in_line(v.docstring.value)} |" for v in values]
+            yield ""
+        else:
+            yield from [f"Values: {', '.join(f'`{v.name}`' for v in values)}.", ""]
+        members = [m for m in members if m not in values]
     elif constructor is not None:
         yield from code(*(signature(f, symbol.name) for f in overloads(constructor)))
         yield from description(constructor)

@@ -1,6 +1,7 @@
 // The layer classes: a property for each parameter. Setting one infers the network's shapes again.
 
 #include "bindings.h"
+#include "layer_enums.h"
 #include "network/constant.h"
 #include "network/network.h"
 #include "operators/convolution.h"
@@ -94,126 +95,10 @@ void bind_convolution(nb::module_& m, const char* name, const char* doc) {
                 [](const TypedLayer<Op>& self) { return self.output(0)->shape()[1]; });
 }
 
-void bind_enums(nb::module_& m) {
-  nb::enum_<PaddingMode>(m, "PaddingMode", nb::is_arithmetic())
-      .value("EXPLICIT_ROUND_DOWN", PaddingMode::kEXPLICIT_ROUND_DOWN)
-      .value("EXPLICIT_ROUND_UP", PaddingMode::kEXPLICIT_ROUND_UP)
-      .value("SAME_UPPER", PaddingMode::kSAME_UPPER)
-      .value("SAME_LOWER", PaddingMode::kSAME_LOWER);
-  nb::enum_<ActivationType>(m, "ActivationType", nb::is_arithmetic())
-      .value("RELU", ActivationType::kRELU)
-      .value("SIGMOID", ActivationType::kSIGMOID)
-      .value("TANH", ActivationType::kTANH)
-      .value("LEAKY_RELU", ActivationType::kLEAKY_RELU)
-      .value("ELU", ActivationType::kELU)
-      .value("SELU", ActivationType::kSELU)
-      .value("SOFTSIGN", ActivationType::kSOFTSIGN)
-      .value("SOFTPLUS", ActivationType::kSOFTPLUS)
-      .value("CLIP", ActivationType::kCLIP)
-      .value("HARD_SIGMOID", ActivationType::kHARD_SIGMOID)
-      .value("SCALED_TANH", ActivationType::kSCALED_TANH)
-      .value("THRESHOLDED_RELU", ActivationType::kTHRESHOLDED_RELU)
-      .value("GELU_ERF", ActivationType::kGELU_ERF)
-      .value("GELU_TANH", ActivationType::kGELU_TANH);
-  nb::enum_<ElementWiseOperation>(m, "ElementWiseOperation", nb::is_arithmetic())
-      .value("SUM", ElementWiseOperation::kSUM)
-      .value("PROD", ElementWiseOperation::kPROD)
-      .value("MAX", ElementWiseOperation::kMAX)
-      .value("MIN", ElementWiseOperation::kMIN)
-      .value("SUB", ElementWiseOperation::kSUB)
-      .value("DIV", ElementWiseOperation::kDIV)
-      .value("POW", ElementWiseOperation::kPOW)
-      .value("FLOOR_DIV", ElementWiseOperation::kFLOOR_DIV)
-      .value("AND", ElementWiseOperation::kAND)
-      .value("OR", ElementWiseOperation::kOR)
-      .value("XOR", ElementWiseOperation::kXOR)
-      .value("EQUAL", ElementWiseOperation::kEQUAL)
-      .value("GREATER", ElementWiseOperation::kGREATER)
-      .value("LESS", ElementWiseOperation::kLESS);
-  nb::enum_<UnaryOperation>(m, "UnaryOperation", nb::is_arithmetic())
-      .value("EXP", UnaryOperation::kEXP)
-      .value("LOG", UnaryOperation::kLOG)
-      .value("SQRT", UnaryOperation::kSQRT)
-      .value("RECIP", UnaryOperation::kRECIP)
-      .value("ABS", UnaryOperation::kABS)
-      .value("NEG", UnaryOperation::kNEG)
-      .value("SIN", UnaryOperation::kSIN)
-      .value("COS", UnaryOperation::kCOS)
-      .value("TAN", UnaryOperation::kTAN)
-      .value("SINH", UnaryOperation::kSINH)
-      .value("COSH", UnaryOperation::kCOSH)
-      .value("ASIN", UnaryOperation::kASIN)
-      .value("ACOS", UnaryOperation::kACOS)
-      .value("ATAN", UnaryOperation::kATAN)
-      .value("ASINH", UnaryOperation::kASINH)
-      .value("ACOSH", UnaryOperation::kACOSH)
-      .value("ATANH", UnaryOperation::kATANH)
-      .value("CEIL", UnaryOperation::kCEIL)
-      .value("FLOOR", UnaryOperation::kFLOOR)
-      .value("ERF", UnaryOperation::kERF)
-      .value("NOT", UnaryOperation::kNOT)
-      .value("SIGN", UnaryOperation::kSIGN)
-      .value("ROUND", UnaryOperation::kROUND)
-      .value("ISINF", UnaryOperation::kISINF)
-      .value("ISNAN", UnaryOperation::kISNAN);
-  nb::enum_<PoolingType>(m, "PoolingType", nb::is_arithmetic())
-      .value("MAX", PoolingType::kMAX)
-      .value("AVERAGE", PoolingType::kAVERAGE)
-      .value("MAX_AVERAGE_BLEND", PoolingType::kMAX_AVERAGE_BLEND);
-  nb::enum_<ReduceOperation>(m, "ReduceOperation", nb::is_arithmetic())
-      .value("SUM", ReduceOperation::kSUM)
-      .value("PROD", ReduceOperation::kPROD)
-      .value("MAX", ReduceOperation::kMAX)
-      .value("MIN", ReduceOperation::kMIN)
-      .value("AVG", ReduceOperation::kAVG);
-  nb::enum_<TopKOperation>(m, "TopKOperation", nb::is_arithmetic())
-      .value("MAX", TopKOperation::kMAX)
-      .value("MIN", TopKOperation::kMIN);
-  nb::enum_<MatrixOperation>(m, "MatrixOperation", nb::is_arithmetic())
-      .value("NONE", MatrixOperation::kNONE)
-      .value("TRANSPOSE", MatrixOperation::kTRANSPOSE)
-      .value("VECTOR", MatrixOperation::kVECTOR);
-  nb::enum_<ScaleMode>(m, "ScaleMode", nb::is_arithmetic())
-      .value("UNIFORM", ScaleMode::kUNIFORM)
-      .value("CHANNEL", ScaleMode::kCHANNEL)
-      .value("ELEMENTWISE", ScaleMode::kELEMENTWISE);
-  nb::enum_<SampleMode>(m, "SampleMode", nb::is_arithmetic())
-      .value("STRICT_BOUNDS", SampleMode::kSTRICT_BOUNDS)
-      .value("WRAP", SampleMode::kWRAP)
-      .value("CLAMP", SampleMode::kCLAMP)
-      .value("FILL", SampleMode::kFILL)
-      .value("REFLECT", SampleMode::kREFLECT);
-  nb::enum_<GatherMode>(m, "GatherMode", nb::is_arithmetic())
-      .value("DEFAULT", GatherMode::kDEFAULT)
-      .value("ELEMENT", GatherMode::kELEMENT)
-      .value("ND", GatherMode::kND);
-  nb::enum_<FillOperation>(m, "FillOperation", nb::is_arithmetic())
-      .value("LINSPACE", FillOperation::kLINSPACE)
-      .value("RANDOM_UNIFORM", FillOperation::kRANDOM_UNIFORM)
-      .value("RANDOM_NORMAL", FillOperation::kRANDOM_NORMAL);
-  nb::enum_<InterpolationMode>(m, "InterpolationMode", nb::is_arithmetic())
-      .value("NEAREST", InterpolationMode::kNEAREST)
-      .value("LINEAR", InterpolationMode::kLINEAR)
-      .value("CUBIC", InterpolationMode::kCUBIC);
-  nb::enum_<ResizeCoordinateTransformation>(m, "ResizeCoordinateTransformation",
-                                            nb::is_arithmetic())
-      .value("ALIGN_CORNERS", ResizeCoordinateTransformation::kALIGN_CORNERS)
-      .value("ASYMMETRIC", ResizeCoordinateTransformation::kASYMMETRIC)
-      .value("HALF_PIXEL", ResizeCoordinateTransformation::kHALF_PIXEL);
-  nb::enum_<ResizeRoundMode>(m, "ResizeRoundMode", nb::is_arithmetic())
-      .value("HALF_UP", ResizeRoundMode::kHALF_UP)
-      .value("HALF_DOWN", ResizeRoundMode::kHALF_DOWN)
-      .value("FLOOR", ResizeRoundMode::kFLOOR)
-      .value("CEIL", ResizeRoundMode::kCEIL);
-  nb::enum_<ResizeSelector>(m, "ResizeSelector", nb::is_arithmetic())
-      .value("FORMULA", ResizeSelector::kFORMULA)
-      .value("UPPER", ResizeSelector::kUPPER);
-}
-
 }  // namespace
 
 void bind_layers(nb::module_& m) {
-  bind_enums(m);
+  bind_layer_enums(m);
   bind_convolution<Convolution>(m, "IConvolutionLayer",
                                 "Cross-correlation over spatial axes of [N, C, ...].");
   bind_convolution<Deconvolution>(m, "IDeconvolutionLayer",

@@ -56,54 +56,59 @@ void bind_dims(nb::module_& m) {
 }  // namespace
 
 void bind_types(nb::module_& m) {
-  nb::enum_<EngineCapability>(m, "EngineCapability", nb::is_arithmetic())
-      .value("STANDARD", EngineCapability::kSTANDARD)
-      .value("SAFETY", EngineCapability::kSAFETY)
-      .value("DLA_STANDALONE", EngineCapability::kDLA_STANDALONE);
+  nb::enum_<EngineCapability>(m, "EngineCapability", nb::is_arithmetic(),
+                              "The set of features that an engine is built for.")
+      .value("STANDARD", EngineCapability::kSTANDARD, "All that there are.")
+      .value("SAFETY", EngineCapability::kSAFETY, "Not here: raises Error.")
+      .value("DLA_STANDALONE", EngineCapability::kDLA_STANDALONE, "Not here: raises Error.");
   nb::exception<Error>(m, "Error", PyExc_RuntimeError).doc() =
       "What every failure of the engine raises. The message says what was wrong, where, and how to "
       "mend it.";
 
   nb::enum_<DataType>(m, "DataType", nb::is_arithmetic(), "Types of tensor elements.")
-      .value("FLOAT", DataType::kFLOAT)
-      .value("HALF", DataType::kHALF)
-      .value("INT8", DataType::kINT8)
-      .value("INT32", DataType::kINT32)
-      .value("BOOL", DataType::kBOOL)
-      .value("UINT8", DataType::kUINT8)
-      .value("FP8", DataType::kFP8)
-      .value("BF16", DataType::kBF16)
-      .value("INT64", DataType::kINT64)
-      .value("INT4", DataType::kINT4)
-      .value("FP4", DataType::kFP4)
-      .value("E8M0", DataType::kE8M0)
+      .value("FLOAT", DataType::kFLOAT, "32-bit floating point.")
+      .value("HALF", DataType::kHALF, "16-bit floating point, IEEE.")
+      .value("INT8", DataType::kINT8,
+             "Signed byte; a quantized value where the tensor has a scale.")
+      .value("INT32", DataType::kINT32, "Signed 32-bit integer.")
+      .value("BOOL", DataType::kBOOL, "One byte, 0 or 1.")
+      .value("UINT8", DataType::kUINT8, "Unsigned byte.")
+      .value("FP8", DataType::kFP8,
+             "8-bit floating point: 4 exponent and 3 mantissa bits, no infinity.")
+      .value("BF16", DataType::kBF16, "16-bit floating point: the upper half of FLOAT.")
+      .value("INT64", DataType::kINT64, "Signed 64-bit integer.")
+      .value("INT4", DataType::kINT4,
+             "Signed 4-bit integer, two to a byte, the first in the low bits.")
+      .value("FP4", DataType::kFP4, "4-bit floating point, two to a byte.")
+      .value("E8M0", DataType::kE8M0, "8-bit power of two, a scale of blocks.")
       .def_prop_ro("itemsize", [](DataType type) { return (bits(type) + 7) / 8; });
   nb::enum_<TensorFormat>(m, "TensorFormat", nb::is_arithmetic(),
-                          "How a tensor's elements lie in memory.")
-      .value("LINEAR", TensorFormat::kLINEAR)
-      .value("CHW2", TensorFormat::kCHW2)
-      .value("HWC8", TensorFormat::kHWC8)
-      .value("CHW4", TensorFormat::kCHW4)
-      .value("CHW16", TensorFormat::kCHW16)
-      .value("CHW32", TensorFormat::kCHW32)
-      .value("DHWC8", TensorFormat::kDHWC8)
-      .value("CDHW32", TensorFormat::kCDHW32)
-      .value("HWC", TensorFormat::kHWC)
-      .value("DLA_LINEAR", TensorFormat::kDLA_LINEAR)
-      .value("DLA_HWC4", TensorFormat::kDLA_HWC4)
-      .value("HWC16", TensorFormat::kHWC16)
-      .value("DHWC", TensorFormat::kDHWC);
+                          "How a tensor's elements lie in memory. Channels, the second axis, are "
+                          "padded to a multiple of the number in the name.")
+      .value("LINEAR", TensorFormat::kLINEAR, "In C order.")
+      .value("CHW2", TensorFormat::kCHW2, "Vectors of 2 channels, innermost.")
+      .value("HWC8", TensorFormat::kHWC8, "Channels innermost.")
+      .value("CHW4", TensorFormat::kCHW4, "Vectors of 4 channels, innermost.")
+      .value("CHW16", TensorFormat::kCHW16, "Vectors of 16 channels, innermost.")
+      .value("CHW32", TensorFormat::kCHW32, "Vectors of 32 channels, innermost.")
+      .value("DHWC8", TensorFormat::kDHWC8, "Channels innermost, of volumes.")
+      .value("CDHW32", TensorFormat::kCDHW32, "Vectors of 32 channels, innermost, of volumes.")
+      .value("HWC", TensorFormat::kHWC, "Channels innermost, not padded.")
+      .value("DLA_LINEAR", TensorFormat::kDLA_LINEAR, "Of a DLA; not here.")
+      .value("DLA_HWC4", TensorFormat::kDLA_HWC4, "Of a DLA; not here.")
+      .value("HWC16", TensorFormat::kHWC16, "Channels innermost.")
+      .value("DHWC", TensorFormat::kDHWC, "Channels innermost, not padded, of volumes.");
   nb::enum_<DeviceType>(m, "DeviceType", nb::is_arithmetic(), "Where a network runs.")
-      .value("GPU", DeviceType::kGPU)
-      .value("DLA", DeviceType::kDLA)
-      .value("CPU", DeviceType::kCPU);
+      .value("GPU", DeviceType::kGPU, "A GPU of NVIDIA.")
+      .value("DLA", DeviceType::kDLA, "Not here.")
+      .value("CPU", DeviceType::kCPU, "The host.");
   nb::enum_<TensorIOMode>(m, "TensorIOMode", "What a named tensor is to an engine.")
-      .value("NONE", TensorIOMode::kNONE)
-      .value("INPUT", TensorIOMode::kINPUT)
-      .value("OUTPUT", TensorIOMode::kOUTPUT);
+      .value("NONE", TensorIOMode::kNONE, "Neither.")
+      .value("INPUT", TensorIOMode::kINPUT, "An input of the engine.")
+      .value("OUTPUT", TensorIOMode::kOUTPUT, "An output of the engine.");
   nb::enum_<TensorLocation>(m, "TensorLocation", "Whether data is on the device or the host.")
-      .value("DEVICE", TensorLocation::kDEVICE)
-      .value("HOST", TensorLocation::kHOST);
+      .value("DEVICE", TensorLocation::kDEVICE, "In memory of the device.")
+      .value("HOST", TensorLocation::kHOST, "In memory of the host.");
   bind_dims(m);
 
   nb::class_<WeightsView>(

@@ -1,5 +1,6 @@
 """The API reference says what the package says: every public name has a docstring, and the pages are up to date."""
 
+import enum
 import importlib
 import inspect
 import re
@@ -34,6 +35,14 @@ def test_every_public_name_has_a_docstring(name):
     symbols = {n: getattr(module, n) for n in module.__all__}
     symbols = {n: s for n, s in symbols.items() if inspect.isclass(s) or callable(s)}
     assert [n for n, symbol in symbols.items() if not text_of(symbol)] == []
+
+
+def test_every_enumeration_has_a_docstring():
+    core = importlib.import_module("opwright._core")
+    enums = [e for e in vars(core).values() if inspect.isclass(e) and issubclass(e, enum.Enum)]
+    undocumented = {None, enum.Enum.__doc__, enum.IntEnum.__doc__, int.__doc__}
+    assert len(enums) > 40
+    assert [e.__name__ for e in enums if e.__doc__ in undocumented] == []
 
 
 @pytest.mark.parametrize("name", MODULES)
