@@ -20,6 +20,7 @@ from . import aot, plugin
 from ._api import build, load
 from ._core import *  # noqa: F403
 from ._core import DataType, DeviceArray, Engine, Error
+from ._dims import *  # noqa: F403
 from ._engine_streams import *  # noqa: F403
 from ._plugin_classes import *  # noqa: F403
 from ._plugin_classes_quick import *  # noqa: F403
