@@ -3,6 +3,7 @@
 #include "bindings.h"
 #include "network/network.h"
 #include "onnx/parser.h"
+#include "opwright/version.h"
 #include "reporting.h"
 
 namespace opwright::python {
@@ -17,6 +18,9 @@ struct Parser {
 }  // namespace
 
 void bind_onnx(nb::module_& m) {
+  m.def(
+      "get_nv_onnx_parser_version", [] { return NV_TENSORRT_VERSION; },
+      "The level of TensorRT's API that the parser has: 10000 major + 100 minor + patch.");
   nb::class_<OnnxError>(m, "ParserError", "Why a model could not be taken over.")
       .def("code", [](const OnnxError& self) { return static_cast<int>(self.code); })
       .def("desc", [](const OnnxError& self) { return self.message; })
@@ -57,6 +61,9 @@ void bind_onnx(nb::module_& m) {
             return self.parser.errors()[index];
           },
           nb::arg("index"))
+      .def(
+          "clear_errors", [](Parser& self) { self.parser.clear_errors(); },
+          "Forgets the errors. A network that a model was not taken over into stays unusable.")
       .def_static("supports_operator", &OnnxParser::supports_operator, nb::arg("op_name"));
 }
 

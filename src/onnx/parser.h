@@ -31,6 +31,7 @@ class OnnxParser {
   bool parse(const Blob& model, const std::string& path);
   bool parse_file(const std::string& path);
   const std::vector<OnnxError>& errors() const { return errors_; }
+  void clear_errors() { errors_.clear(); }
   /// Whether a node of this type of the default domain can be taken over.
   static bool supports_operator(const std::string& op_type);
 
