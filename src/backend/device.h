@@ -119,6 +119,10 @@ class Device {
   virtual void check_address(const void* address, size_t bytes, std::string_view what) const {
     (void)address, (void)bytes, (void)what;
   }
+  /// Throws Error that begins with `what` unless the host can read the memory.
+  virtual void check_host_address(const void* address, std::string_view what) const {
+    (void)address, (void)what;
+  }
 
   /// The function of that name. Throws Error for code that the device cannot run.
   virtual std::shared_ptr<const DeviceFunction> load_function(const CodeObject& code,

@@ -254,8 +254,10 @@ void Context::set_input_address(int input, const void* address) {
   const auto& outputs = engine_->plan().outputs;
   const PlanPort& port = engine_->plan().inputs[input];
   check_alignment(port, address);
-  if (s.is_ready && address != s.inputs[input].address)
-    check_address(port, "input", address, input_bytes(input));
+  const bool is_new = address != s.inputs[input].address;
+  if (port.is_shape_input && s.gpu != nullptr && is_new && address != nullptr)
+    s.gpu->check_host_address(address, str("input '", port.name, "', whose values decide shapes,"));
+  if (s.is_ready && is_new) check_address(port, "input", address, input_bytes(input));
   s.inputs[input].address = address;
   const bool is_aliased = std::any_of(outputs.begin(), outputs.end(), [&](const PlanPort& port) {
     return port.aliased_input == input;

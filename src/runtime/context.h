@@ -72,8 +72,9 @@ class Context {
 
   /// Addresses stay until they are set anew; null: not set, which is an error only for tensors with
   /// elements. They are the device's, but for those of shape inputs, which are the host's. Throws
-  /// Error for an address that is not aligned to the elements' size, or, once the shapes are known,
-  /// that the device cannot use. An output that is aliased to an input needs no address of its own.
+  /// Error for an address that is not aligned to the elements' size, for a shape input's in memory
+  /// of a GPU, or, once the shapes are known, one that the device cannot use. An output that is
+  /// aliased to an input needs no address of its own.
   void set_input_address(int input, const void* address);
   void set_output_address(int output, void* address);
   const void* input_address(int input) const;

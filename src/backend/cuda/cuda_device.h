@@ -41,6 +41,7 @@ class CudaDevice final : public Device {
   void check_queue(Queue queue) const override;
   std::unique_ptr<Event> make_event(bool is_timed) const override;
   void check_address(const void* address, size_t bytes, std::string_view what) const override;
+  void check_host_address(const void* address, std::string_view what) const override;
 
   std::shared_ptr<const DeviceFunction> load_function(const CodeObject& code,
                                                       const std::string& name) const override;

@@ -187,4 +187,21 @@ void CudaDevice::check_address(const void* address, size_t bytes, std::string_vi
   if (is_lasting) known = {this, begin, usable_end};
 }
 
+void CudaDevice::check_host_address(const void* address, std::string_view what) const {
+  const DeviceScope scope(*this);
+  unsigned type = 0, is_managed = 0;
+  int ordinal = -1;
+  std::array attributes = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                           CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+  std::array<void*, attributes.size()> values = {&type, &is_managed, &ordinal};
+  check(driver().cuPointerGetAttributes(attributes.size(), attributes.data(), values.data(),
+                                        to_device(address)),
+        "asking where memory is");
+  // CUDA knows nothing of ordinary memory.
+  require(type == 0 || type == CU_MEMORYTYPE_HOST || is_managed != 0, what, " is given ", address,
+          ", which is memory of GPU ", ordinal,
+          ", but it is read by the host: give the address of a copy in the host's memory "
+          "(PyTorch's x.cpu().data_ptr(), CuPy's x.get().ctypes.data), or of managed memory");
+}
+
 }  // namespace opwright::cuda

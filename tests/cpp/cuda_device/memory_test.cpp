@@ -139,6 +139,40 @@ TEST(CudaAddresses, OfAnotherGpuAreTakenWhereThereIsPeerAccess) {
   EXPECT_EQ(message([&] { device.check_address(array.data(), 400, "Input 'x'"); }), "");
 }
 
+TEST(CudaAddresses, OfTheHostAreTakenWhereItReads) {
+  const CudaDevice& device = gpu();
+  const std::vector<int64_t> host = {1, 2};
+  void* pinned = device.allocate_host(16);
+  EXPECT_EQ(message([&] { device.check_host_address(host.data(), "Input 'x'"); }), "");
+  EXPECT_EQ(message([&] { device.check_host_address(pinned, "Input 'x'"); }), "");
+  device.free_host(pinned);
+}
+
+TEST(CudaAddresses, OfGpusAreRefusedWhereTheHostReads) {
+  for (const int ordinal : {0, 1}) {
+    const DeviceArray<float> array(gpu(ordinal), numbers(100));
+    const std::string text =
+        message([&] { gpu(0).check_host_address(array.data() + 1, "Input 'x'"); });
+    EXPECT_TRUE(text.starts_with("Input 'x' is given 0x")) << text;
+    EXPECT_NE(text.find(str("memory of GPU ", ordinal)), std::string::npos) << text;
+    EXPECT_NE(text.find("give the address of a copy in the host's memory"), std::string::npos)
+        << text;
+  }
+}
+
+TEST(CudaAddresses, OfManagedMemoryAreTakenWhereTheHostReads) {
+  const CudaDevice& device = gpu();
+  const DeviceScope scope(device);
+  CUdeviceptr managed = 0;
+  ASSERT_EQ(emulation<decltype(cuMemAllocManaged)>("cuMemAllocManaged")(&managed, 64,
+                                                                        CU_MEM_ATTACH_GLOBAL),
+            CUDA_SUCCESS);
+  const auto* address = reinterpret_cast<const void*>(managed);
+  EXPECT_EQ(message([&] { device.check_host_address(address, "Input 'x'"); }), "");
+  EXPECT_EQ(message([&] { device.check_address(address, 64, "Input 'x'"); }), "");
+  driver().cuMemFree(managed);
+}
+
 TEST(CudaAddresses, ThatWereOfPinnedMemoryAreLookedAtAgain) {
   const CudaDevice& device = gpu();
   void* pinned = device.allocate_host(400);

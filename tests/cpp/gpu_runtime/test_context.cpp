@@ -133,6 +133,30 @@ TEST_F(GpuContext, ShapeInputsAreOnTheHost) {
   EXPECT_EQ(p.get(), Floats{10});
 }
 
+TEST_F(GpuContext, ShapeInputsOnTheDeviceAreRefused) {
+  plan.input("shape", kInt64, {2}, {1, 1}, {8, 8}, true);
+  const Expr rows = plan.symbol(Symbol::Kind::kInputValue, "rows", "shape", 0);
+  const int values = plan.values("v", kInt64, {rows});
+  plan.step("convert", "Gpu:to_float", {values}, {plan.output("z", kFp32, {1})});
+  const auto context = plan.context();
+  const DeviceArray<int64_t> device({2, 3});
+  const DeviceArray<float> z(1);
+  context->set_output_address(0, z.data());
+  EXPECT_ERROR(context->set_input_address(0, device.data()),
+               "input 'shape', whose values decide shapes, is given");
+  EXPECT_ERROR(context->enqueue(), "address of shape input 'shape' is not set");
+  const int64_t host[] = {2, 3};
+  context->set_input_address(0, host);
+  context->enqueue();
+  EXPECT_EQ(z.get(), Floats{2});
+  EXPECT_ERROR(context->set_input_address(0, device.data()), "memory of GPU 0");
+  reset_driver_calls();
+  context->enqueue();  // the address of before is still there
+  context->set_input_address(0, host);
+  EXPECT_EQ(driver_calls("cuPointerGetAttributes"), 0);
+  EXPECT_EQ(z.get(), Floats{2});
+}
+
 TEST_F(GpuContext, ProfilesAreSwitched) {
   const Expr n = plan.extent("n", "x", 0);
   const int x = plan.input("x", kFp32, {n}, {0}, {4});

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 
 #include "driver/state.h"
 
@@ -32,6 +33,8 @@ struct Arena {
   std::map<CUdeviceptr, Allocation> live;
   std::map<CUdevice, size_t> used;
   std::map<CUdeviceptr, size_t> pinned;
+  /// Those of `pinned` that are managed memory: the host's, which a device has access to.
+  std::set<CUdeviceptr> managed;
   int open = 0;
 
   Arena() {
@@ -151,13 +154,16 @@ CUresult attribute_of(CUdeviceptr pointer, CUpointer_attribute attribute, void* 
   const Allocation* device = find_allocation(pointer);
   bool pinned = is_pinned(pointer, 1);
   if (!device && !pinned) return CUDA_ERROR_INVALID_VALUE;
+  bool managed =
+      pinned && arena().managed.count(std::prev(arena().pinned.upper_bound(pointer))->first);
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
       *static_cast<CUcontext*>(data) =
           reinterpret_cast<CUcontext>(device ? device->context : current_context());
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      *static_cast<unsigned*>(data) = device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+      *static_cast<unsigned*>(data) =
+          device || managed ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       if (device && !has_access(*current_context(), device->device))
@@ -183,7 +189,7 @@ CUresult attribute_of(CUdeviceptr pointer, CUpointer_attribute attribute, void* 
           device ? device->bytes : std::prev(arena().pinned.upper_bound(pointer))->second;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-      *static_cast<bool*>(data) = false;
+      *static_cast<bool*>(data) = managed;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPED:
       *static_cast<bool*>(data) = true;
@@ -275,10 +281,26 @@ CUresult cuMemAlloc(CUdeviceptr* address, size_t bytes) {
   });
 }
 
+CUresult cuMemAllocManaged(CUdeviceptr* address, size_t bytes, unsigned) {
+  return call(__func__, [&] {
+    void* memory = nullptr;
+    if (CUresult error = allocate_pinned(&memory, bytes)) return error;
+    *address = reinterpret_cast<CUdeviceptr>(memory);
+    arena().managed.insert(*address);
+    return CUDA_SUCCESS;
+  });
+}
+
 CUresult cuMemFree(CUdeviceptr address) {
   return call(__func__, [&] {
     if (!address) return CUDA_SUCCESS;
     if (CUresult error = check_unsafe_call()) return error;
+    if (arena().managed.erase(address)) {
+      CUresult result = wait_for_context(current_context());
+      arena().pinned.erase(address);
+      std::free(reinterpret_cast<void*>(address));
+      return result;
+    }
     if (CUresult error = mark_freeing(address)) return error;
     // As the driver does, and what makes freeing memory in use safe.
     CUresult result = wait_for_context(find_allocation(address)->context);
