@@ -118,9 +118,7 @@ Context::~Context() {
 }
 
 void Context::fail_running(const char* what) const {
-  const std::string& name = engine_->plan().name;
-  fail_with(ErrorCode::kINVALID_STATE, "this execution context of ",
-            name.empty() ? "an engine without a name" : "engine '" + name + "'",
+  fail_with(ErrorCode::kINVALID_STATE, "this execution context of ", engine_->name(),
             " is running and cannot be ", what,
             " meanwhile; a plugin that runs the engine within its own call, and another thread, "
             "need a context of their own (create_execution_context)");

@@ -6,6 +6,7 @@
 
 #include "backend/device.h"
 #include "base/error.h"
+#include "runtime/engine.h"
 
 namespace opwright {
 namespace {
@@ -36,8 +37,7 @@ DeviceWeights::DeviceWeights(const Plan& plan, const Device& device,
   try {
     memory_.grow(device, size, allocator);
   } catch (const Error& error) {
-    fail_with(error.code(), "the engine '", plan.name, "' has ", size,
-              " bytes of weights: ", error.what());
+    fail_with(error.code(), engine_name(plan), " has ", size, " bytes of weights: ", error.what());
   }
   empty_ = memory_.data();
   for (const auto& [piece, offset] : pieces) {

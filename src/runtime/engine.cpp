@@ -28,8 +28,8 @@ std::vector<LoadedCode> permit_code(const Plan& plan, const LoadOptions& options
     if (!permitted) refused += str("\n  '", object.name, "' (", object.target, ")");
     loaded.push_back({object, permitted});
   }
-  require(refused.empty(), "the engine '", plan.name,
-          "' contains code that would run on this computer, outside of any protection:", refused,
+  require(refused.empty(), engine_name(plan),
+          " contains code that would run on this computer, outside of any protection:", refused,
           "\nIf you trust where the engine comes from, permit it: runtime.engine_host_code_allowed "
           "= True, opwright.load(..., allow_host_code=True) in Python, --allow-host-code for the "
           "program");
@@ -41,18 +41,18 @@ const Device& find_device(const Plan& plan, int ordinal, const Log& log) {
   if (!device.is_host()) {
     for (const CodeObject& object : plan.code)
       if (!object.host && !device.runs(object.target))
-        fail_with(ErrorCode::kUNSUPPORTED_STATE, "the engine '", plan.name, "' was built for ",
+        fail_with(ErrorCode::kUNSUPPORTED_STATE, engine_name(plan), " was built for ",
                   plan.architecture, ", and its code runs on ", gpus_text(served_gpus(plan.code)),
                   "; this device is ", device.architecture(), ", which cannot run '", object.name,
                   "' (", object.target,
                   "). Build the engine again here, or with kernels as PTX (arch='compute_80')");
   } else if (plan.architecture != device.architecture()) {
-    fail_with(ErrorCode::kUNSUPPORTED_STATE, "the engine '", plan.name, "' was built for ",
+    fail_with(ErrorCode::kUNSUPPORTED_STATE, engine_name(plan), " was built for ",
               plan.architecture, ", this device is ", device.architecture(),
               "; build it again here");
   }
   if (plan.device_identity != device.identity()) {
-    log.warning("the engine '", plan.name, "' was tuned on ", plan.device_identity,
+    log.warning(engine_name(plan), " was tuned on ", plan.device_identity,
                 " and may run slower on ", device.identity());
   }
   return device;
@@ -129,13 +129,17 @@ std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
   if (!errors.empty()) {
     std::string list;
     for (const std::string& error : errors) list += "\n  " + error;
-    fail("the engine '", plan.name, "' cannot be loaded:", list);
+    fail(engine_name(plan), " cannot be loaded:", list);
   }
   if (engine->device_->is_host()) align_weights(plan);
   engine->plan_ = std::move(plan);
   engine->weights_ =
       std::make_unique<DeviceWeights>(engine->plan_, *engine->device_, engine->memory_allocator());
   return engine;
+}
+
+std::string engine_name(const Plan& plan) {
+  return plan.name.empty() ? "the engine" : "the engine '" + plan.name + "'";
 }
 
 std::shared_ptr<Engine> Engine::load_file(const std::string& path, const LoadOptions& options) {

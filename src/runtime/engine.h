@@ -14,6 +14,9 @@ namespace opwright {
 class EnginePlugins;
 class IPluginRegistry;
 
+/// For messages: "the engine 'x'", or "the engine" where the plan has no name.
+std::string engine_name(const Plan& plan);
+
 /// Maps the file and deserializes it. Throws Error naming the file.
 Plan read_plan(const std::string& path, WeightCheck weights = WeightCheck::kVerify);
 
@@ -46,6 +49,8 @@ class Engine {
   ~Engine();
 
   const Plan& plan() const { return plan_; }
+  /// For messages: "the engine 'x'", or "the engine" where it has no name.
+  std::string name() const { return engine_name(plan_); }
   const Device& device() const { return *device_; }
   const Log& log() const { return errors_->log(); }
   /// For those who call from outside; the methods here throw.

@@ -6,6 +6,7 @@
 #include "plugin/library_exports.h"
 #include "plugin/lookup.h"
 #include "plugin/source_language.h"
+#include "runtime/engine.h"
 
 namespace opwright {
 
@@ -35,7 +36,7 @@ void EnginePlugins::load_libraries(const Plan& plan) {
     } catch (const Error& error) {
       const std::string reason = error.what();
       const bool lacks_library = reason.find("cannot open shared object file") != std::string::npos;
-      fail("the engine '", plan.name, "': ", reason,
+      fail(engine_name(plan), ": ", reason,
            lacks_library
                ? "; it needs that library: install it, or build the engine with it before "
                  "this one in the list of plugins to serialize"
@@ -49,13 +50,13 @@ void EnginePlugins::load_sources(const Plan& plan, const std::vector<PluginRequi
   for (const int32_t index : plan.plugin_sources) sources.push_back(plan.code[index]);
   const std::string& name = sources.front().target;
   for (const CodeObject& source : sources)
-    require(source.target == name, "the engine '", plan.name, "' has plugins in ", name, " and in ",
+    require(source.target == name, engine_name(plan), " has plugins in ", name, " and in ",
             source.target, "; sources must be in one language");
   SourceLanguage* language = find_source_language(name);
   if (language == nullptr) {
     std::string list;
     for (const PluginRequirement& each : missing) list += "\n  " + describe_missing(each);
-    fail("the engine '", plan.name, "' brings plugins along as source in ", name,
+    fail(engine_name(plan), " brings plugins along as source in ", name,
          ", which this process cannot run: load it in Python (import opwright) or with the program "
          "opwright. Or provide the plugins:",
          list);
@@ -76,8 +77,7 @@ std::vector<PluginRequirement> EnginePlugins::missing_of(const Plan& plan) const
 void EnginePlugins::check(const Plan& plan) const {
   std::string list;
   for (const PluginRequirement& each : missing_of(plan)) list += "\n  " + describe_missing(each);
-  require(list.empty(), "the engine '", plan.name,
-          "' needs plugins that are not registered:", list);
+  require(list.empty(), engine_name(plan), " needs plugins that are not registered:", list);
 }
 
 }  // namespace opwright

@@ -14,9 +14,9 @@ void Runner::prepare_replay() {
                      .must_begin = steps_[i].needs != nullptr,
                      .must_end = steps_[i].sizes != nullptr});
   }
-  const std::string who = plan_.name.empty() ? "engine: " : "engine '" + plan_.name + "': ";
-  replay_ = std::make_unique<GraphReplay>(device_, engine_.log(), who, std::move(steps),
-                                          !copies_.empty() && copies_need_ == nullptr);
+  replay_ =
+      std::make_unique<GraphReplay>(device_, engine_.log(), engine_.name() + ": ", std::move(steps),
+                                    !copies_.empty() && copies_need_ == nullptr);
   const auto bind = [&](const std::vector<std::vector<uint32_t>>& slots, bool is_input) {
     for (size_t port = 0; port < slots.size(); ++port)
       if (!slots[port].empty())

@@ -77,7 +77,9 @@ TEST_F(EngineLoad, ListsAllThatIsMissing) {
 TEST_F(EngineLoad, RefusesOtherDevices) {
   Plan plan = FakePlan().finish();
   plan.architecture = "sparc";
-  EXPECT_ERROR(Engine::load(plan, {}), "built for sparc");
+  EXPECT_ERROR(Engine::load(plan, {}), "the engine 'fake' was built for sparc");
+  plan.name.clear();
+  EXPECT_EQ(error_of([&] { Engine::load(plan, {}); }).find("the engine was built for sparc"), 0u);
   plan.device_type = DeviceType::kGPU;
   if (const std::string obstacle = gpu_obstacle(); !obstacle.empty())
     EXPECT_ERROR(Engine::load(plan, {}), obstacle);
