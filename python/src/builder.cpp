@@ -153,7 +153,7 @@ class Builder {
     build.debug_plugins = config.debug_plugins;
     build.cuda_graphs = config.cuda_graphs;
     build.log = log;
-    build.services = {errors_.recorder(), allocator};
+    build.services = {errors_.recorder(), allocator, nullptr};
     std::optional<Monitor> monitor;
     if (!config.progress_monitor.is_none()) {
       monitor.emplace(config.progress_monitor);

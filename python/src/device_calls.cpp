@@ -368,7 +368,8 @@ class DeviceCalls::Call {
       const Argument& argument = arguments_[i];
       const void* address = argument.data;
       if (is_on_host_[i] && !plan_.inputs[i].is_shape_input) {
-        slot_->inputs[i].grow(device_, std::max<size_t>(1, num_bytes(argument)));
+        slot_->inputs[i].grow(device_, std::max<size_t>(1, num_bytes(argument)), nullptr,
+                              context.last_use());
         address = slot_->inputs[i].data();
       }
       const int input = static_cast<int>(i);
@@ -379,8 +380,8 @@ class DeviceCalls::Call {
     // Their addresses lie in memory of the slot.
     for (size_t o = 0; kind_ <= Kind::kTorchHost && o < outputs_.size(); ++o) {
       const Shape shape = context.max_output_shape(static_cast<int>(o));
-      slot_->outputs[o].grow(device_, std::max<size_t>(1, opwright::python::num_bytes(
-                                                              plan_.outputs[o].type.dtype, shape)));
+      const size_t bytes = opwright::python::num_bytes(plan_.outputs[o].type.dtype, shape);
+      slot_->outputs[o].grow(device_, std::max<size_t>(1, bytes), nullptr, context.last_use());
       set_output(o, slot_->outputs[o].data());
     }
   }

@@ -97,7 +97,7 @@ class BuilderApi final : public IBuilder {
     const Network& core = NetworkApi::of(network).network();
     BuildConfig build =
         BuilderConfigApi::of(config).build_config(core.flags().strongly_typed, errors_.log());
-    build.services = {errors_.recorder(), unowned(allocator_)};
+    build.services = {errors_.recorder(), unowned(allocator_), nullptr};
     return compile(core, build);
   }
 

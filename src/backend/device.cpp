@@ -10,6 +10,10 @@ std::shared_ptr<const DeviceFunction> Device::load_function(const CodeObject& co
             ", which ", architecture(), " cannot run");
 }
 
+void Device::record(void*, Queue) const {
+  fail_with(ErrorCode::kUNSUPPORTED_STATE, architecture(), " has no CUDA events");
+}
+
 std::unique_ptr<DeviceGraph> Device::capture(const std::function<void(Queue)>&) const {
   fail_with(ErrorCode::kUNSUPPORTED_STATE, "work of ", architecture(), " cannot be captured");
 }

@@ -101,6 +101,11 @@ class Device {
   /// 64-byte aligned memory, 256 on a GPU. Throws Error with kFAILED_ALLOCATION naming the size.
   virtual void* allocate(size_t bytes) const = 0;
   virtual void free(void* memory) const noexcept = 0;
+  /// Nothing that was given to the device since the event was recorded uses the memory.
+  virtual void free_after(void* memory, Event& last_use) const noexcept {
+    (void)last_use;
+    free(memory);
+  }
   /// Host memory that the device copies from and to without waiting.
   virtual void* allocate_host(size_t bytes) const { return allocate(bytes); }
   virtual void free_host(void* memory) const noexcept { free(memory); }
@@ -110,9 +115,21 @@ class Device {
   virtual void copy(void* to, const void* from, size_t bytes, Queue queue) const = 0;
   /// Returns once the queue has done all that it was given. Throws Error for work that failed.
   virtual void synchronize(Queue queue) const = 0;
+  /// Returns once what came before the event is done, or has failed; null: all that the device was
+  /// given, unless capture() is at work, which that would break.
+  virtual void wait_for(Event* event) const noexcept { (void)event; }
+  /// Records an event of the application's in the order of the queue. Throws Error where the device
+  /// has none.
+  virtual void record(void* event, Queue queue) const;
   /// Throws Error unless the device can work in that order: a stream of another device, or one that
   /// is destroyed.
   virtual void check_queue(Queue queue) const { (void)queue; }
+  /// A number that no other queue of the process ever has; 0: it has none, or there is no such
+  /// queue.
+  virtual uint64_t queue_id(Queue queue) const {
+    (void)queue;
+    return 0;
+  }
   /// One that is not timed costs the device less, and milliseconds_since() is not to be asked then.
   virtual std::unique_ptr<Event> make_event(bool is_timed = true) const = 0;
   /// Throws Error that begins with `what` unless the device can use all of the memory.

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "backend/device.h"
+#include "backend/last_use.h"
 #include "base/error.h"
 
 namespace opwright {
@@ -13,6 +14,8 @@ struct DeviceMemory::Block {
   std::byte* data;
   size_t size;
   std::shared_ptr<IGpuAllocator> allocator;  ///< null: the device
+  std::shared_ptr<const LastUse> last_use;   ///< null: not known
+  ~Block();
 };
 
 namespace {
@@ -34,9 +37,14 @@ std::byte* allocate(const Device& device, size_t bytes, IGpuAllocator* allocator
 }
 
 /// What there is, by its address.
+struct Known {
+  size_t bytes = 0;
+  std::weak_ptr<const void> block;
+  bool was_held = false;  ///< so that others may have given work to the device that uses it
+};
 struct Blocks {
   std::mutex mutex;
-  std::map<const std::byte*, std::pair<size_t, std::weak_ptr<const void>>> by_address;
+  std::map<const std::byte*, Known> by_address;
 };
 Blocks& blocks() {
   static auto* instance = new Blocks;  // never destroyed: memory may be freed until the end
@@ -45,25 +53,36 @@ Blocks& blocks() {
 
 }  // namespace
 
+DeviceMemory::Block::~Block() {
+  bool was_held = false;
+  {
+    const std::lock_guard lock(blocks().mutex);
+    const auto known = blocks().by_address.find(data);
+    was_held = known->second.was_held;
+    blocks().by_address.erase(known);
+  }
+  Event* const event = was_held || last_use == nullptr ? nullptr : last_use->event();
+  if (allocator != nullptr) {
+    // What comes next may write to it, in an order of its own.
+    device.wait_for(event);
+    allocator->deallocate(data);
+  } else if (event != nullptr) {
+    device.free_after(data, *event);
+  } else {
+    device.free(data);
+  }
+}
+
 bool DeviceMemory::grow(const Device& device, size_t bytes,
-                        const std::shared_ptr<IGpuAllocator>& allocator) {
+                        const std::shared_ptr<IGpuAllocator>& allocator,
+                        const std::shared_ptr<const LastUse>& last_use) {
   if (bytes <= size()) return false;
   block_.reset();
   std::byte* const data = allocate(device, bytes, allocator.get());
-  block_ = std::shared_ptr<const Block>(new Block{device, data, bytes, allocator},
-                                        [](const Block* block) {
-                                          {
-                                            const std::lock_guard lock(blocks().mutex);
-                                            blocks().by_address.erase(block->data);
-                                          }
-                                          if (block->allocator != nullptr)
-                                            block->allocator->deallocate(block->data);
-                                          else
-                                            block->device.free(block->data);
-                                          delete block;
-                                        });
   const std::lock_guard lock(blocks().mutex);
-  blocks().by_address[data] = {bytes, block_};
+  Known& known = blocks().by_address[data];
+  block_.reset(new Block{device, data, bytes, allocator, last_use});
+  known = {bytes, block_, false};
   return true;
 }
 
@@ -81,8 +100,11 @@ std::shared_ptr<const void> hold_memory(const void* address) {
   const std::lock_guard lock(blocks().mutex);
   auto next = blocks().by_address.upper_bound(byte);
   if (next == blocks().by_address.begin()) return nullptr;
-  const auto& [begin, block] = *--next;
-  return byte < begin + block.first ? block.second.lock() : nullptr;
+  auto& [begin, known] = *--next;
+  if (byte >= begin + known.bytes) return nullptr;
+  std::shared_ptr<const void> block = known.block.lock();
+  known.was_held |= block != nullptr;
+  return block;
 }
 
 }  // namespace opwright

@@ -19,6 +19,7 @@
 namespace opwright {
 
 class Device;
+class LastUse;
 class Kernel;
 class Layer;
 
@@ -150,6 +151,7 @@ struct PackedInput {
 struct PluginServices {
   IErrorRecorder* recorder = nullptr;        ///< null: none
   std::shared_ptr<IGpuAllocator> allocator;  ///< null: the device's memory
+  std::shared_ptr<const LastUse> last_use;   ///< of what kernels have, by runs; null: not known
 };
 
 /// What a kernel is made from, during the build and again when an engine is loaded.

@@ -52,7 +52,8 @@ class DeviceKernel final : public Kernel {
       if (launch.arguments[i].type == ArgumentType::kPOINTER) pointed_.push_back(i);
     if (pointed_.empty()) return;
     host_values_.resize(pointed_.size());
-    device_values_.grow(device_, pointed_.size() * sizeof(int64_t));
+    device_values_.grow(device_, pointed_.size() * sizeof(int64_t), nullptr,
+                        args.services != nullptr ? args.services->last_use : nullptr);
     for (size_t i = 0; i < pointed_.size(); ++i)
       values_.set_pointer_argument(pointed_[i], device_values_.data() + i * sizeof(int64_t));
     // Those that are 0 whatever the shapes need no copy in a run, which might be captured.

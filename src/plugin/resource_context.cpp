@@ -13,15 +13,17 @@ namespace {
 constexpr uint64_t kDeviceAlignment = 64;  // what Device::allocate() promises
 
 std::shared_ptr<IGpuAllocator> allocator_for(const KernelArgs& args) {
-  if (args.services != nullptr && args.services->allocator != nullptr)
-    return args.services->allocator;
-  return std::make_shared<DeviceAllocator>(args.device);
+  if (args.services == nullptr) return std::make_shared<DeviceAllocator>(args.device);
+  if (args.services->allocator != nullptr) return args.services->allocator;
+  return std::make_shared<DeviceAllocator>(args.device, args.services->last_use);
 }
 
 }  // namespace
 
 DeviceAllocator::~DeviceAllocator() {
-  for (const auto& [memory, block] : blocks_) device_->free(block);
+  Event* const event = last_use_ == nullptr ? nullptr : last_use_->event();
+  for (const auto& [memory, block] : blocks_)
+    event != nullptr ? device_->free_after(block, *event) : device_->free(block);
 }
 
 void* DeviceAllocator::allocate(uint64_t size, uint64_t alignment, AllocatorFlags) noexcept {

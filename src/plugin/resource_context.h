@@ -5,7 +5,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "backend/device.h"
+#include "backend/last_use.h"
 #include "network/operator.h"
 #include "opwright/allocator.h"
 #include "opwright/plugin_base.h"
@@ -16,8 +16,10 @@ namespace opwright {
 /// left are freed at the end. Thread safe.
 class DeviceAllocator final : public IGpuAllocator {
  public:
-  /// Without a device there is no memory.
-  explicit DeviceAllocator(const Device* device) : device_(device) {}
+  /// Without a device there is no memory. `last_use` is that of blocks that are left at the end;
+  /// null: not known.
+  explicit DeviceAllocator(const Device* device, std::shared_ptr<const LastUse> last_use = nullptr)
+      : device_(device), last_use_(std::move(last_use)) {}
   ~DeviceAllocator() override;
 
   /// Null when there is not enough memory, or the alignment is no power of two.
@@ -27,6 +29,7 @@ class DeviceAllocator final : public IGpuAllocator {
 
  private:
   const Device* const device_;
+  const std::shared_ptr<const LastUse> last_use_;
   std::mutex mutex_;
   std::unordered_map<void*, void*> blocks_;  ///< what the device gave, by the aligned address
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "backend/last_use.h"
 #include "backend/memory.h"
 #include "backend/release.h"
 #include "base/error.h"
@@ -16,6 +17,8 @@ namespace {
 using Strategy = ExecutionContextAllocationStrategy;
 
 constexpr uint64_t kAlignment = 64;
+/// No stream has this handle.
+const Queue kNoQueue = reinterpret_cast<Queue>(~uintptr_t{0});
 
 struct ProfileState {
   ProfileState(const Plan& plan, int profile) : shapes(plan, profile) {}
@@ -70,6 +73,8 @@ uint64_t context_memory(const Plan& plan) {
 
 struct Context::State {
   const Device* gpu = nullptr;  ///< null: the host itself
+  /// Of what the context's kernels use, by its runs; null on the host.
+  std::shared_ptr<LastUse> last_use;
   std::vector<std::unique_ptr<ProfileState>> profiles;
   ProfileState* current = nullptr;
   std::atomic<int32_t> current_step = -1;
@@ -80,7 +85,7 @@ struct Context::State {
   std::byte* users_memory = nullptr;
   size_t users_bytes = 0;
   void* workspace = nullptr;
-  Queue queue = nullptr;  ///< the last one that was checked
+  Queue queue = kNoQueue;  ///< the last one that was checked
   LayerTimeCallback callback;
   std::vector<float> times;
   bool are_times_known = false;
@@ -100,10 +105,13 @@ struct Context::State {
 Context::Context(std::shared_ptr<const Engine> engine, int profile)
     : engine_(std::move(engine)),
       errors_(engine_->log(), engine_->errors().recorder()),
-      services_{errors_.recorder(), engine_->allocator()},
+      services_{errors_.recorder(), engine_->allocator(), nullptr},
       state_(std::make_unique<State>()) {
   const Plan& plan = engine_->plan();
-  if (!engine_->device().is_host()) state_->gpu = &engine_->device();
+  if (!engine_->device().is_host()) {
+    state_->gpu = &engine_->device();
+    services_.last_use = state_->last_use = std::make_shared<LastUse>(*state_->gpu);
+  }
   state_->profiles.resize(plan.schedules.size());
   state_->inputs.resize(plan.inputs.size());
   state_->outputs.resize(plan.outputs.size());
@@ -113,7 +121,10 @@ Context::Context(std::shared_ptr<const Engine> engine, int profile)
   set_profile(profile);
 }
 
+/// Waits for the last run, so that plugins, which may have memory of their own, and weights go
+/// when nothing uses them any more.
 Context::~Context() {
+  if (state_->last_use != nullptr) state_->last_use->finish();
   release_on(engine_->device(), [&] { state_.reset(); });
 }
 
@@ -363,7 +374,7 @@ void Context::place_memory() {
       for (const Schedule& schedule : plan.schedules)
         largest = std::max(largest, schedule.arena_size);
     }
-    s.arena.grow(engine_->device(), largest + kAlignment, engine_->memory_allocator());
+    s.arena.grow(engine_->device(), largest + kAlignment, engine_->memory_allocator(), s.last_use);
     arena = s.arena.data();
   } else {
     require(s.users_bytes >= needed_of_user(), "the memory given to the context has ",
@@ -374,7 +385,7 @@ void Context::place_memory() {
     s.workspace = s.users_memory + behind;
   } else {
     s.own_workspace.grow(engine_->device(), workspace_size + kAlignment,
-                         engine_->memory_allocator());
+                         engine_->memory_allocator(), s.last_use);
     s.workspace = s.own_workspace.data();
   }
   s.current->runner->set_arena(arena);
@@ -491,10 +502,8 @@ void Context::enqueue(Queue queue) {
       run(queue);
     } else {
       const DeviceScope scope(*s.gpu);
-      if (queue != s.queue) [[unlikely]] {
-        s.gpu->check_queue(queue);
-        s.queue = queue;
-      }
+      if (queue != s.queue) [[unlikely]]
+        change_queue(queue);
       try {
         run(queue);
       } catch (const DeviceLostError& error) {
@@ -503,6 +512,16 @@ void Context::enqueue(Queue queue) {
     }
   }
   if (s.has_output_memory || s.callback) report_run();
+}
+
+/// Runs use the same memory, so that one on another queue comes after those before it.
+void Context::change_queue(Queue queue) {
+  State& s = *state_;
+  s.gpu->check_queue(queue);
+  const bool is_captured = s.gpu->is_capturing(queue);
+  s.last_use->move_to(queue, is_captured);
+  if (is_captured) engine_->weights().lose_last_use();
+  s.queue = queue;
 }
 
 void Context::run(Queue queue) {
@@ -514,14 +533,16 @@ void Context::run(Queue queue) {
     settle_sizes();
   if (s.has_output_memory) request_outputs();
   try {
+    s.are_times_known = false;
     if (s.callback) [[unlikely]] {
       // Nothing may be waited for while the caller captures what the queue is given.
       s.are_times_known = s.gpu == nullptr || !s.gpu->is_capturing(queue);
     }
-    if (s.callback && s.are_times_known) [[unlikely]] {
+    if (s.are_times_known) [[unlikely]] {
       runner.run_timed(s.workspace, queue, s.times);
-    } else {
-      runner.run(s.workspace, queue);
+    } else if (runner.run(s.workspace, queue)) [[unlikely]] {
+      s.last_use->lose();
+      engine_->weights().lose_last_use();
     }
   } catch (...) {
     s.current->shapes.forget_sizes();

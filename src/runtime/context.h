@@ -39,6 +39,9 @@ class Context {
   ~Context();
 
   const std::shared_ptr<const Engine>& engine() const { return engine_; }
+  /// Of memory that only this context's runs use, and what was given to their queues before; null
+  /// on the CPU.
+  const std::shared_ptr<const LastUse>& last_use() const { return services_.last_use; }
   /// For those who call from outside; the methods here throw. The recorder is the engine's at
   /// first, and given to plugins.
   const ErrorReport& errors() const { return errors_; }
@@ -110,6 +113,7 @@ class Context {
  private:
   struct State;
   void run(Queue queue);
+  void change_queue(Queue queue);
   void prepare();
   void place_memory();
   void release_memory();

@@ -34,8 +34,9 @@ DeviceWeights::DeviceWeights(const Plan& plan, const Device& device,
       size += aligned(tensor.data.size());
     }
   }
+  last_use_ = std::make_shared<LastUse>(device);
   try {
-    memory_.grow(device, size, allocator);
+    memory_.grow(device, size, allocator, last_use_);
   } catch (const Error& error) {
     fail_with(error.code(), engine_name(plan), " has ", size, " bytes of weights: ", error.what());
   }

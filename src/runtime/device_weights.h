@@ -3,6 +3,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "backend/last_use.h"
 #include "backend/memory.h"
 #include "plan/plan.h"
 
@@ -21,9 +22,13 @@ class DeviceWeights {
   void* address(const PlanTensor& tensor) const;
   /// An address for tensors without elements that have no other.
   void* empty() const { return empty_; }
+  /// Contexts wait for their work before they go, and the engine goes later, so that its memory is
+  /// not used by then; but for work that nobody can wait for (LastUse::lose).
+  void lose_last_use() const noexcept { last_use_->lose(); }
 
  private:
   void* empty_;
+  std::shared_ptr<LastUse> last_use_;  ///< null on the host
   DeviceMemory memory_;
   std::unordered_map<const void*, void*> moved_;  ///< by their address in the plan
 };

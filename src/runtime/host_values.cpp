@@ -22,7 +22,7 @@ size_t HostValues::add(size_t bytes) {
 
 void HostValues::allocate(const std::shared_ptr<IGpuAllocator>& allocator) {
   if (size_ == 0) return;
-  memory_.grow(device_, size_, allocator);
+  memory_.grow(device_, size_, allocator, last_use_);
   if (device_.is_host()) {
     std::memset(memory_.data(), 0, size_);
     return;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "backend/device.h"
@@ -12,7 +14,9 @@ namespace opwright {
 /// the host where the device does not read that.
 class HostValues {
  public:
-  explicit HostValues(const Device& device) : device_(device) {}
+  /// `last_use` is that of the kernels; null: not known.
+  HostValues(const Device& device, std::shared_ptr<const LastUse> last_use)
+      : device_(device), last_use_(std::move(last_use)) {}
 
   /// Room for a tensor; its offset. All of them are added before allocate().
   size_t add(size_t bytes);
@@ -30,6 +34,7 @@ class HostValues {
 
  private:
   const Device& device_;
+  const std::shared_ptr<const LastUse> last_use_;
   size_t size_ = 0;
   DeviceMemory memory_;
   std::vector<std::byte> staged_;  ///< empty where the host writes to `memory_`

@@ -59,7 +59,7 @@ Runner::Runner(const Engine& engine, int profile, ShapeState& shapes,
       profile_(profile),
       shapes_(shapes),
       current_(current),
-      host_values_(device_) {
+      host_values_(device_, services.last_use) {
   const ProfileValues values(plan_, schedule_.inputs);
   for (size_t step = 0; step < schedule_.steps.size(); ++step) {
     make_kernel(static_cast<int>(step), values, services);
@@ -653,12 +653,14 @@ void Runner::run_replayed(void* workspace, Queue queue) {
   replay_->finish();
 }
 
-void Runner::run(void* workspace, Queue queue) {
-  if (replay_ != nullptr && !device_.is_capturing(queue)) {
+bool Runner::run(void* workspace, Queue queue) {
+  const bool is_captured = replay_ != nullptr && device_.is_capturing(queue);
+  if (replay_ != nullptr && !is_captured) {
     run_replayed(workspace, queue);
-    return;
+  } else {
+    run_plainly(workspace, queue, NoClock());
   }
-  run_plainly(workspace, queue, NoClock());
+  return is_captured;
 }
 
 template <class Clock>

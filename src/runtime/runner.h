@@ -39,7 +39,9 @@ class Runner final : private GraphReplay::Work {
   /// tensors, and computes values tensors.
   void refresh();
   /// Runs all steps and output copies. An Error names its layer; other exceptions pass unchanged.
-  void run(void* workspace, Queue queue);
+  /// Returns whether it found that the caller captures the queue's work, for which it only looks
+  /// where it has graphs of its own.
+  bool run(void* workspace, Queue queue);
   /// The same, writing each step's time in milliseconds into `times`. Returns when all is done.
   void run_timed(void* workspace, Queue queue, std::span<float> times);
 

@@ -55,7 +55,7 @@ CudaDevice::CudaDevice(int ordinal, CUcontext context) : ordinal_(ordinal), cont
           attribute(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) / 1000, " MHz, CUDA driver ",
           driver().version / 1000, ".", driver().version % 1000 / 10);
   // Neither waits for the default stream nor is waited for.
-  for (CUstream* stream : {&memory_stream_, &timing_stream_})
+  for (CUstream* stream : {&allocating_stream_, &freeing_stream_, &timing_stream_})
     check(driver().cuStreamCreate(stream, CU_STREAM_NON_BLOCKING), "making a stream on ", name_);
   if (has_pools_) set_up_pool();
 }
@@ -100,6 +100,24 @@ void CudaDevice::synchronize(Queue queue) const {
   check(driver().cuStreamSynchronize(static_cast<CUstream>(queue)), "work on ", name_, " failed");
 }
 
+void CudaDevice::wait_for(Event* event) const noexcept {
+  try {
+    const DeviceScope scope(*this);
+    const RelaxedCapture relaxed;
+    if (event != nullptr) return event->synchronize();
+    // As in free_unused(): waiting for all breaks captures.
+    const std::lock_guard lock(unused_mutex_);
+    if (captures_ == 0) driver().cuCtxSynchronize();
+  } catch (const Error&) {
+    // Work that failed is at its end, too.
+  }
+}
+
+void CudaDevice::record(void* event, Queue queue) const {
+  check(driver().cuEventRecord(static_cast<CUevent>(event), static_cast<CUstream>(queue)),
+        "recording the event ", event, " of the application");
+}
+
 void CudaDevice::check_queue(Queue queue) const {
   const DeviceScope scope(*this);
   CUcontext context = nullptr;
@@ -120,6 +138,14 @@ void CudaDevice::check_queue(Queue queue) const {
           "; make the stream while that GPU is the current one");
   fail("the stream ", queue, " belongs to another CUDA context on ", name_,
        " than the engine; load the engine while the stream's context is the current one");
+}
+
+uint64_t CudaDevice::queue_id(Queue queue) const {
+  const DeviceScope scope(*this);
+  unsigned long long id = 0;
+  // Of the default streams, which are always there, the driver need not number the first with 1.
+  const CUresult result = driver().cuStreamGetId(static_cast<CUstream>(queue), &id);
+  return result == CUDA_SUCCESS ? id + 1 : 0;
 }
 
 std::unique_ptr<Event> CudaDevice::make_event(bool is_timed) const {

@@ -34,11 +34,15 @@ class CudaDevice final : public Device {
 
   void* allocate(size_t bytes) const override;
   void free(void* memory) const noexcept override;
+  void free_after(void* memory, Event& last_use) const noexcept override;
   void* allocate_host(size_t bytes) const override;
   void free_host(void* memory) const noexcept override;
   void copy(void* to, const void* from, size_t bytes, Queue queue) const override;
   void synchronize(Queue queue) const override;
+  void wait_for(Event* event) const noexcept override;
+  void record(void* event, Queue queue) const override;
   void check_queue(Queue queue) const override;
+  uint64_t queue_id(Queue queue) const override;
   std::unique_ptr<Event> make_event(bool is_timed) const override;
   void check_address(const void* address, size_t bytes, std::string_view what) const override;
   void check_host_address(const void* address, std::string_view what) const override;
@@ -73,7 +77,8 @@ class CudaDevice final : public Device {
   std::string name_, identity_;
   int max_shared_memory_ = 0;
   bool has_pools_ = false;
-  CUstream memory_stream_ = nullptr;  ///< orders what the memory pool does
+  CUstream allocating_stream_ = nullptr;  ///< never waits long for itself
+  CUstream freeing_stream_ = nullptr;     ///< waits for work of any other
   CUstream timing_stream_ = nullptr;
   mutable std::mutex timing_mutex_;  ///< one at a time, or they slow each other down
   mutable std::mutex unused_mutex_;

@@ -88,10 +88,12 @@ void* CudaDevice::allocate(size_t bytes) const {
   const RelaxedCapture relaxed;
   CUdeviceptr memory = 0;
   const size_t wanted = std::max<size_t>(bytes, 1);
-  CUresult result = has_pools_ ? driver().cuMemAllocAsync(&memory, wanted, memory_stream_)
+  CUresult result = has_pools_ ? driver().cuMemAllocAsync(&memory, wanted, allocating_stream_)
                                : driver().cuMemAlloc(&memory, wanted);
-  // Usable on any stream from here on.
-  if (has_pools_ && result == CUDA_SUCCESS) result = driver().cuStreamSynchronize(memory_stream_);
+  // Usable on any stream from here on. Where the pool gives memory whose free is still to come, its
+  // stream waits for that; not for other frees, which are on another stream.
+  if (has_pools_ && result == CUDA_SUCCESS)
+    result = driver().cuStreamSynchronize(allocating_stream_);
   if (result == CUDA_SUCCESS) return reinterpret_cast<void*>(memory);
   size_t free = 0, total = 0;
   driver().cuMemGetInfo(&free, &total);
@@ -106,6 +108,22 @@ void CudaDevice::free(void* memory) const noexcept {
   free_unused();
 }
 
+/// The pool gets the memory back on a stream that waits for the event first. All work that uses the
+/// memory comes before that in the order of its own stream, so it is done when the pool gives the
+/// memory to somebody else; the host waits for nothing, which captures would not bear.
+void CudaDevice::free_after(void* memory, Event& last_use) const noexcept {
+  if (memory == nullptr) return;
+  if (!has_pools_) return free(memory);
+  try {
+    const DeviceScope scope(*this);
+    const RelaxedCapture relaxed;
+    last_use.make_wait(freeing_stream_);
+    driver().cuMemFreeAsync(to_device(memory), freeing_stream_);
+  } catch (const Error&) {
+    // The context is gone, and its memory with it.
+  }
+}
+
 /// Frees what no work can use any more. Called with the lock held.
 void CudaDevice::free_unused() const noexcept {
   // Freeing memory of a pool waits for no stream, and any may be using it. Waiting breaks captures,
@@ -116,7 +134,7 @@ void CudaDevice::free_unused() const noexcept {
     const RelaxedCapture relaxed;
     if (is_capture_error(driver().cuCtxSynchronize())) return;
     for (const CUdeviceptr address : unused_)
-      has_pools_ ? driver().cuMemFreeAsync(address, memory_stream_) : driver().cuMemFree(address);
+      has_pools_ ? driver().cuMemFreeAsync(address, freeing_stream_) : driver().cuMemFree(address);
   } catch (const Error&) {
     // The context is gone, and its memory with it.
   }

@@ -44,6 +44,7 @@ namespace opwright::cuda {
   X(cuStreamDestroy_v2)                \
   X(cuStreamSynchronize)               \
   X(cuStreamGetCtx)                    \
+  X(cuStreamGetId)                     \
   X(cuStreamWaitEvent)                 \
   X(cuStreamIsCapturing)               \
   X(cuStreamBeginCapture_v2)           \

@@ -92,6 +92,54 @@ TEST(CudaMemory, IsFreedOnceTheWorkOfOtherStreamsIsDone) {
   EXPECT_EQ(out.read(stream.get())[63], 128.0F);
 }
 
+/// Whether the stream has work left, which the question does not start.
+bool is_busy(const Stream& stream) {
+  return emulation<decltype(cuStreamQuery)>("cuStreamQuery")(static_cast<CUstream>(stream.get())) ==
+         CUDA_ERROR_NOT_READY;
+}
+
+TEST(CudaMemory, IsFreedAfterAnEventAndTheHostWaitsForNothing) {
+  const CudaDevice& device = gpu();
+  const Stream stream(device), other(device);
+  const DeviceScope scope(device);
+  const Scale scale(device);
+  const DeviceArray<float> out(device, std::vector<float>(64, 0.0F)), more(device, numbers(64));
+  const auto event = device.make_event(false);
+  auto* in = static_cast<float*>(device.allocate(64 * sizeof(float)));
+  device.copy(in, more.data(), 64 * sizeof(float), stream.get());
+  scale(in, 2, 64, out.data(), stream.get());
+  scale(more.data(), 2, 64, more.data(), other.get());
+  event->record(stream.get());
+  const long waits =
+      calls("cuCtxSynchronize") + calls("cuStreamSynchronize") + calls("cuEventSynchronize");
+  device.free_after(in, *event);
+  EXPECT_EQ(calls("cuCtxSynchronize") + calls("cuStreamSynchronize") + calls("cuEventSynchronize"),
+            waits);
+  // Nor does what is allocated next.
+  device.free_after(device.allocate(100), *event);
+  EXPECT_TRUE(is_busy(stream));
+  EXPECT_TRUE(is_busy(other));
+  EXPECT_EQ(out.read(stream.get())[63], 128.0F);
+}
+
+TEST(CudaMemory, IsWaitedForUpToAnEvent) {
+  const CudaDevice& device = gpu();
+  const Stream stream(device), other(device);
+  const DeviceScope scope(device);
+  const Scale scale(device);
+  const DeviceArray<float> array(device, numbers(64)), more(device, numbers(64));
+  const auto event = device.make_event(false);
+  device.wait_for(event.get());  // never recorded
+  scale(array.data(), 2, 64, array.data(), stream.get());
+  scale(more.data(), 2, 64, more.data(), other.get());
+  event->record(stream.get());
+  device.wait_for(event.get());
+  EXPECT_FALSE(is_busy(stream));
+  EXPECT_TRUE(is_busy(other));
+  device.wait_for(nullptr);
+  EXPECT_FALSE(is_busy(other));
+}
+
 TEST(CudaAddresses, OfTheDeviceAndPinnedOnesAreTaken) {
   const CudaDevice& device = gpu();
   const DeviceArray<float> array(device, numbers(100));

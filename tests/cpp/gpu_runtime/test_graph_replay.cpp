@@ -96,9 +96,9 @@ TEST_F(GraphReplayTest, RepeatsWhatRunsWithOneCall) {
   reset_driver_calls();
   context->enqueue(stream.queue());
   EXPECT_EQ(driver_calls("cuGraphLaunch"), 1);
-  for (const char* other :
-       {"cuLaunchKernel", "cuStreamBeginCapture", "cuMemAlloc", "cuMemAllocAsync", "cuEventRecord",
-        "cuStreamSynchronize", "cuGraphExecKernelNodeSetParams", "cuMemcpyAsync"})
+  for (const char* other : {"cuLaunchKernel", "cuStreamBeginCapture", "cuMemAlloc",
+                            "cuMemAllocAsync", "cuEventRecord", "cuStreamSynchronize",
+                            "cuStreamWaitEvent", "cuGraphExecKernelNodeSetParams", "cuMemcpyAsync"})
     EXPECT_EQ(driver_calls(other), 0) << other;
   EXPECT_EQ(y.get(stream.queue()), times(1024, ramp(100, 50)));
   const int runs = fake_calls()["s3"].runs;
