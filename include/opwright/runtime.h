@@ -269,6 +269,12 @@ class IExecutionContext : public INoCopy {
   /// The bytes that suffice for an output with the input shapes as they are set; -1 on error.
   virtual int64_t getMaxOutputSize(char const* tensorName) const noexcept = 0;
 
+  /// Sets the CUDA event that a run records on its stream once it has read the inputs, after which
+  /// their memory may be written again; null: none, as at first. It stays valid while runs use it.
+  /// \return false on the CPU, where nobody waits for events.
+  virtual bool setInputConsumedEvent(cudaEvent_t event) noexcept = 0;
+  virtual cudaEvent_t getInputConsumedEvent() const noexcept = 0;
+
   /// Gives working memory to a context, which a kUSER_MANAGED one needs before it runs: device
   /// memory, aligned to 64 bytes, that stays until the context gets other memory or is deleted.
   /// Null: none.

@@ -27,6 +27,7 @@
 
 // The same declarations as in CUDA's, cuBLAS's and cuDNN's headers, which may be included as well.
 typedef struct CUstream_st* cudaStream_t;
+typedef struct CUevent_st* cudaEvent_t;
 extern "C" {
 struct cublasContext;
 struct cudnnContext;

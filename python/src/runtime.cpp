@@ -219,6 +219,23 @@ void bind_context(nb::module_& m) {
           },
           nb::arg("name"))
       .def(
+          "set_input_consumed_event",
+          [](ExecutionContext& self, Handle event) {
+            self.context.set_input_consumed_event(event.as<void*>());
+            return true;
+          },
+          nb::arg("event"),
+          "The handle of a CUDA event (torch.cuda.Event's cuda_event, CuPy's ptr) that runs record "
+          "on their stream once they have read the inputs, after which the inputs' memory may be "
+          "written again; 0: none. It stays valid while runs use it. On the CPU, which has no "
+          "events, one is an error.")
+      .def(
+          "get_input_consumed_event",
+          [](const ExecutionContext& self) {
+            return reinterpret_cast<uintptr_t>(self.context.input_consumed_event());
+          },
+          "The handle that was set; 0: none.")
+      .def(
           "get_max_output_size",
           [](ExecutionContext& self, const std::string& name) {
             const Port port = find_port(*self.engine, name);

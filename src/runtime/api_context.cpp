@@ -170,6 +170,13 @@ IOutputAllocator* ContextApi::getOutputAllocator(char const* tensorName) const n
   });
 }
 
+bool ContextApi::setInputConsumedEvent(cudaEvent_t event) noexcept {
+  return errors_.guard(false, [&] {
+    context_.set_input_consumed_event(event);
+    return true;
+  });
+}
+
 int64_t ContextApi::getMaxOutputSize(char const* tensorName) const noexcept {
   return errors_.guard<int64_t>(-1, [&] {
     const int output = find_output(tensorName);

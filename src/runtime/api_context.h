@@ -36,6 +36,10 @@ class ContextApi final : public IExecutionContext {
   bool setOutputAllocator(char const* tensorName,
                           IOutputAllocator* outputAllocator) noexcept override;
   IOutputAllocator* getOutputAllocator(char const* tensorName) const noexcept override;
+  bool setInputConsumedEvent(cudaEvent_t event) noexcept override;
+  cudaEvent_t getInputConsumedEvent() const noexcept override {
+    return static_cast<cudaEvent_t>(context_.input_consumed_event());
+  }
   int64_t getMaxOutputSize(char const* tensorName) const noexcept override;
   void setDeviceMemoryV2(void* memory, int64_t size) noexcept override;
   size_t updateDeviceMemorySizeForShapes() noexcept override;

@@ -86,6 +86,7 @@ struct Context::State {
   size_t users_bytes = 0;
   void* workspace = nullptr;
   Queue queue = kNoQueue;  ///< the last one that was checked
+  void* input_consumed = nullptr;
   LayerTimeCallback callback;
   std::vector<float> times;
   bool are_times_known = false;
@@ -306,6 +307,17 @@ void Context::set_output_memory(int output, OutputMemory* memory) {
   s.is_ready = false;
 }
 
+void Context::set_input_consumed_event(void* event) {
+  check_idle("given another event");
+  require(event == nullptr || state_->gpu != nullptr, "an event for consumed inputs was set, but ",
+          engine_->name(),
+          " runs on the CPU, which has no CUDA events: inputs are read when enqueue returns");
+  state_->input_consumed = event;
+  state_->is_ready = false;
+}
+
+void* Context::input_consumed_event() const { return state_->input_consumed; }
+
 void Context::set_layer_time_callback(LayerTimeCallback callback) {
   check_idle("given another profiler");
   state_->callback = std::move(callback);
@@ -454,6 +466,7 @@ void Context::prepare() {
   place_memory();
   check_addresses();
   s.current->runner->refresh();
+  s.current->runner->set_input_event(s.input_consumed);
   s.times.resize(plan.schedules[profile_].steps.size());
   s.is_ready = true;
 }

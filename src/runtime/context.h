@@ -85,6 +85,11 @@ class Context {
   /// What provides the output's memory at each run instead of an address; null: none.
   void set_output_memory(int output, OutputMemory* memory);
 
+  /// The device's event (a cudaEvent_t) that runs record on their queue once they have read the
+  /// inputs; null: none. Throws Error on the CPU.
+  void set_input_consumed_event(void* event);
+  void* input_consumed_event() const;
+
   /// Runs once: on the CPU now, on a GPU in the order of the queue. Throws Error naming what is not
   /// set. After an exception from a kernel the context stays usable. While it runs, another run and
   /// all that sets something throw Error.

@@ -67,6 +67,7 @@ Runner::Runner(const Engine& engine, int profile, ShapeState& shapes,
   leave();
   connect();
   group_sizes();
+  find_last_reader();
   group_domains();
   if (!is_host_ && plan_.cuda_graphs) prepare_replay();
 }
@@ -292,7 +293,9 @@ void Runner::group_domains() {
         needs == nullptr || std::any_of(steps_.begin(), steps_.end(), [&](const Step& step) {
           return step.needs != nullptr && step.needs->step >= needs->step;
         });
-    if (runs_.empty() || runs_.back().domain != domain || !is_read) {
+    // The event for consumed inputs comes between runs, which is worth no lock.
+    const bool has_read_inputs = domain == nullptr && i == last_reader_;
+    if (runs_.empty() || runs_.back().domain != domain || !is_read || has_read_inputs) {
       if (!is_read) steps_[i].needs = needs;
       runs_.push_back({.domain = domain, .first = static_cast<uint32_t>(i)});
     }
@@ -546,13 +549,28 @@ void Runner::resolve(SizeGroup& group) {
   group.epoch = shapes_.epoch();
 }
 
+void Runner::find_last_reader() {
+  const auto is_input = [&](int32_t tensor) {
+    return tensor >= 0 && schedule_.tensors[tensor].location == PlanTensor::Location::kInput;
+  };
+  last_reader_ = steps() + 1;
+  for (const OutputCopy& copy : schedule_.copies)
+    if (is_input(copy.tensor)) return;
+  // What is computed in the memory of an input is there at the end.
+  for (const PlanPort& output : plan_.outputs)
+    if (output.aliased_input >= 0) return;
+  for (size_t i = 0; i < schedule_.steps.size(); ++i)
+    if (std::any_of(schedule_.steps[i].inputs.begin(), schedule_.steps[i].inputs.end(), is_input))
+      last_reader_ = static_cast<uint32_t>(i) + 1;
+}
+
 template <class Clock>
 void Runner::enqueue_steps(uint32_t first, uint32_t last, Queue queue, Clock& clock,
                            uint32_t& current) {
   for (const Run& run : runs_) {
     if (run.last <= first) continue;
     if (run.first >= last) break;
-    current = std::max(run.first, first);
+    const uint32_t begin = current = std::max(run.first, first);
     if (steps_[current].needs != nullptr) [[unlikely]]
       settle(steps_[current].needs, queue);
     DomainGuard guard(run.domain, queue);
@@ -571,6 +589,7 @@ void Runner::enqueue_steps(uint32_t first, uint32_t last, Queue queue, Clock& cl
         }
       }
     }
+    note_inputs_read(begin, current, queue);
   }
 }
 
@@ -645,11 +664,13 @@ void Runner::run_replayed(void* workspace, Queue queue) {
         continue;
       }
       are_outputs_copied |= part.has_copies;
+      note_inputs_read(part.first, part.last, queue);
       if (last.sizes != nullptr) [[unlikely]]
         fetch(*last.sizes, queue);
     }
   });
   if (!are_outputs_copied) copy_outputs(queue);
+  note_inputs_read(steps(), steps() + 1, queue);
   replay_->finish();
 }
 
@@ -665,10 +686,10 @@ bool Runner::run(void* workspace, Queue queue) {
 
 template <class Clock>
 void Runner::run_plainly(void* workspace, Queue queue, Clock&& clock) {
-  run_steps(workspace, queue, [&](uint32_t& current) {
-    enqueue_steps(0, static_cast<uint32_t>(steps_.size()), queue, clock, current);
-  });
+  run_steps(workspace, queue,
+            [&](uint32_t& current) { enqueue_steps(0, steps(), queue, clock, current); });
   copy_outputs(queue);
+  note_inputs_read(steps(), steps() + 1, queue);
 }
 
 void Runner::run_timed(void* workspace, Queue queue, std::span<float> times) {

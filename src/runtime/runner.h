@@ -35,6 +35,9 @@ class Runner final : private GraphReplay::Work {
   }
   void set_output(int output, void* address) { set_address(output_slots_[output], address); }
 
+  /// The application's event that runs record once they have read the inputs; null: none.
+  void set_input_event(void* event) { input_event_ = event; }
+
   /// After the shapes were updated: tells kernels whose shapes changed, unless they depend on size
   /// tensors, and computes values tensors.
   void refresh();
@@ -64,7 +67,8 @@ class Runner final : private GraphReplay::Work {
     SizeGroup* sizes = nullptr;  ///< the size tensors that the step writes
     SizeGroup* needs = nullptr;  ///< must have been read before; null: none
   };
-  /// Consecutive steps within one domain, none of which but the first has `needs`.
+  /// Consecutive steps within one domain, none of which but the first has `needs`, and the last of
+  /// which may be the last that reads inputs.
   struct Run {
     ExecutionDomain* domain = nullptr;
     uint32_t first = 0, last = 0;
@@ -100,6 +104,7 @@ class Runner final : private GraphReplay::Work {
       pointers_[slot] = address;
     }
   }
+  uint32_t steps() const { return static_cast<uint32_t>(steps_.size()); }
   void enter(int step) { current_.store(step, std::memory_order_relaxed); }
   void leave() { enter(-1); }
   void make_kernel(int step, const ProfileValues& profile, const PluginServices& services);
@@ -127,6 +132,12 @@ class Runner final : private GraphReplay::Work {
   template <class Enqueue>
   void run_steps(void* workspace, Queue queue, const Enqueue& enqueue);
   void enqueue_part(const GraphReplay::Part& part, Queue queue, uint32_t& current) override;
+  void find_last_reader();
+  /// After steps [first, last) were given to the queue; the end of the run counts as one more.
+  void note_inputs_read(uint32_t first, uint32_t last, Queue queue) {
+    if (input_event_ != nullptr && first < last_reader_ && last_reader_ <= last) [[unlikely]]
+      device_.record(input_event_, queue);
+  }
   void prepare_replay();
   void move_graphs();
   void run_replayed(void* workspace, Queue queue);
@@ -172,6 +183,9 @@ class Runner final : private GraphReplay::Work {
   std::vector<bool> left_out_;  ///< of the copies: those onto themselves
   bool are_addresses_new_ = false;
   std::vector<std::unique_ptr<Event>> events_;  ///< of timed runs
+  void* input_event_ = nullptr;
+  /// The number of steps after which inputs have been read; more than there are: after the run.
+  uint32_t last_reader_ = 0;
   Suspects suspects_;
 };
 
