@@ -100,6 +100,7 @@ class Device {
 
   /// 64-byte aligned memory, 256 on a GPU. Throws Error with kFAILED_ALLOCATION naming the size.
   virtual void* allocate(size_t bytes) const = 0;
+  /// Whatever the device was given may use the memory: it is freed after all of that.
   virtual void free(void* memory) const noexcept = 0;
   /// Nothing that was given to the device since the event was recorded uses the memory.
   virtual void free_after(void* memory, Event& last_use) const noexcept {
@@ -196,13 +197,13 @@ class DeviceScope {
   void* const entered_;
 };
 
-/// The device of that type: of several GPUs the one with that number, -1: the one that the calling
-/// thread has chosen with CUDA, else the first. Throws Error naming what is missing when it cannot
-/// be used. Owned by the library.
+/// The device of that type: of several GPUs the one with that number, -1: that of
+/// OPWRIGHT_DEVICE=cuda:1, else the one that the calling thread has chosen with CUDA, else the
+/// first. Throws Error naming what is missing when it cannot be used. Owned by the library.
 const Device& get_device(DeviceType type, int ordinal = -1);
 /// Why there is no GPU that can be used; empty where there is one.
 std::string gpu_obstacle();
-/// OPWRIGHT_DEVICE=cpu|cuda where set, else the GPU where one is usable, else the CPU.
+/// OPWRIGHT_DEVICE=cpu|cuda|cuda:1 where set, else the GPU where one is usable, else the CPU.
 DeviceType default_device_type();
 
 }  // namespace opwright

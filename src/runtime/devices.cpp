@@ -1,5 +1,6 @@
 #include <dlfcn.h>
 
+#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
@@ -39,6 +40,27 @@ const Loaded& gpu_backend() {
   return loaded;
 }
 
+/// What OPWRIGHT_DEVICE says.
+struct Choice {
+  DeviceType type = DeviceType::kCPU;
+  int ordinal = -1;  ///< -1: none
+};
+
+Choice chosen_device() {
+  const std::string_view text = std::getenv("OPWRIGHT_DEVICE");
+  if (text == "cpu") return {};
+  Choice choice{DeviceType::kGPU};
+  if (text == "cuda") return choice;
+  const bool is_numbered = text.starts_with("cuda:");
+  const char* const end = text.data() + text.size();
+  const char* const number = is_numbered ? text.data() + 5 : end;
+  const auto [parsed, error] = std::from_chars(number, end, choice.ordinal);
+  require(is_numbered && error == std::errc() && parsed == end && choice.ordinal >= 0,
+          "the environment variable OPWRIGHT_DEVICE is '", text,
+          "'; it must be cpu, cuda or cuda:1 (with the number of the GPU)");
+  return choice;
+}
+
 }  // namespace
 
 std::string gpu_obstacle() {
@@ -55,6 +77,12 @@ const Device& get_device(DeviceType type, int ordinal) {
       if (!obstacle.empty())
         fail_with(ErrorCode::kUNSUPPORTED_STATE, "the GPU was asked for, but ", obstacle,
                   "; or use the CPU (DeviceType::kCPU, or OPWRIGHT_DEVICE=cpu)");
+      if (ordinal < 0 && is_default_device_chosen()) {
+        ordinal = chosen_device().ordinal;
+        const int count = gpu_backend().backend->device_count();
+        require(ordinal < count, "OPWRIGHT_DEVICE is cuda:", ordinal, ", and there ",
+                count == 1 ? "is 1 GPU" : str("are ", count, " GPUs"), ", numbered from 0");
+      }
       return gpu_backend().backend->device(ordinal);
     }
     default:
@@ -69,12 +97,8 @@ bool is_default_device_chosen() {
 }
 
 DeviceType default_device_type() {
-  const char* wanted = std::getenv("OPWRIGHT_DEVICE");
-  if (!is_default_device_chosen())
-    return gpu_obstacle().empty() ? DeviceType::kGPU : DeviceType::kCPU;
-  if (std::string_view(wanted) == "cpu") return DeviceType::kCPU;
-  if (std::string_view(wanted) == "cuda") return DeviceType::kGPU;
-  fail("the environment variable OPWRIGHT_DEVICE is '", wanted, "'; it must be cpu or cuda");
+  if (is_default_device_chosen()) return chosen_device().type;
+  return gpu_obstacle().empty() ? DeviceType::kGPU : DeviceType::kCPU;
 }
 
 }  // namespace opwright

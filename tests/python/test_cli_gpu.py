@@ -90,6 +90,29 @@ def test_says_what_is_wrong_with_a_device(
     assert message in done.stderr
 
 
+def test_takes_one_of_several_gpus(
+    program: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPWRIGHT_EMULATED_DEVICES", "2")
+    build = ["build", "m.onnx", "-o", "second.engine", "--shapes", "x:4x8", "--device"]
+    assert run(program, folder, *build, "cuda:1").returncode == 0
+    inputs = ["second.engine", "--input", "x=x.npy"]
+    done = run(program, folder, "run", *inputs, "--output", "y=y.npy", "--device", "cuda:1")
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_allclose(np.load(folder / "y.npy"), expected(X), rtol=1e-6)
+    bench = ["bench", *inputs, "--iterations", "2", "--device"]
+    assert run(program, folder, *bench, "cuda:1").returncode == 0
+    for command in (build, ["run", *inputs, "--device"], bench):
+        done = run(program, folder, *command, "cuda:2")
+        assert 0 < done.returncode < 128
+        assert "GPU 2 was asked for, and there are 2, numbered from 0" in done.stderr
+    monkeypatch.setenv("OPWRIGHT_DEVICE", "cuda:1")
+    assert run(program, folder, "run", *inputs).returncode == 0
+    monkeypatch.setenv("OPWRIGHT_DEVICE", "cuda:2")
+    done = run(program, folder, "run", *inputs)
+    assert "OPWRIGHT_DEVICE is cuda:2, and there are 2 GPUs" in done.stderr
+
+
 def test_times_host_and_device(program: Path, folder: Path) -> None:
     arguments = ["--iterations", "5", "--json", "--profile", "--input", "x=x.npy"]
     done = run(program, folder, "bench", "m.engine", *arguments)

@@ -92,3 +92,38 @@ def test_is_an_error_where_the_gpu_was_chosen(
     with pytest.raises(trt.Error, match="layer '.*has no impl function for the GPU"):
         build(cpu_plugin, logger, device)
     assert not logger.of(trt.ILogger.WARNING)
+
+
+WHERE = """
+import numpy as np, opwright as trt
+net = trt.Builder(trt.Logger()).create_network()
+layer = net.add_unary(net.add_input("x", trt.float32, (4,)), trt.UnaryOperation.NEG)
+net.mark_output(layer.get_output(0))
+from emulated_gpu import DeviceArray
+try:
+    engine = trt.build(net, timing=False, device=None)
+    print(engine(DeviceArray(np.ones(4, np.float32), device=1)))
+except trt.Error as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    "choice, expected",
+    [
+        ("cuda:1", "on GPU 1>"),
+        ("cuda:0", "memory of GPU 1"),
+        ("cuda", "memory of GPU 1"),
+        ("cuda:2", "OPWRIGHT_DEVICE is cuda:2, and there are 2 GPUs, numbered from 0"),
+        ("cuda:x", "it must be cpu, cuda or cuda:1"),
+    ],
+)
+def test_the_environment_names_one_of_several_gpus(choice: str, expected: str) -> None:
+    done = emulated_gpu.run_program(WHERE, OPWRIGHT_DEVICE=choice, OPWRIGHT_EMULATED_DEVICES="2")
+    assert expected in done.stdout, done.stdout + done.stderr
+
+
+def test_who_names_a_gpu_does_not_get_that_of_the_environment() -> None:
+    source = WHERE.replace("device=None", "device='cuda:1'")
+    done = emulated_gpu.run_program(source, OPWRIGHT_DEVICE="cuda:0", OPWRIGHT_EMULATED_DEVICES="2")
+    assert "on GPU 1>" in done.stdout, done.stdout + done.stderr

@@ -133,8 +133,12 @@ TEST(Devices, DefaultFollowsTheEnvironment) {
   EXPECT_EQ(default_device_type(), DeviceType::kCPU);
   setenv("OPWRIGHT_DEVICE", "cuda", 1);
   EXPECT_EQ(default_device_type(), DeviceType::kGPU);
-  setenv("OPWRIGHT_DEVICE", "tpu", 1);
-  EXPECT_ERROR(default_device_type(), "must be cpu or cuda");
+  setenv("OPWRIGHT_DEVICE", "cuda:3", 1);
+  EXPECT_EQ(default_device_type(), DeviceType::kGPU);
+  for (const char* wrong : {"tpu", "cuda:", "cuda1", "cuda:one", "cuda:-1", "cuda:1x", "cpu:0"}) {
+    setenv("OPWRIGHT_DEVICE", wrong, 1);
+    EXPECT_ERROR(default_device_type(), "must be cpu, cuda or cuda:1");
+  }
   setenv("OPWRIGHT_DEVICE", "cpu", 1);
   EXPECT_EQ(default_device_type(), DeviceType::kCPU);
   unsetenv("OPWRIGHT_DEVICE");
