@@ -114,6 +114,7 @@ class Runner final : private GraphReplay::Work {
   void group_sizes();
   void group_domains();
   SizeGroup* group_of(int32_t step) const;
+  [[noreturn]] void rethrow(const Error& error, int step) const;
   Shape tensor_shape(const PlanTensor& tensor, std::span<const int64_t> values) const;
   void check_fits(const PlanTensor& tensor, const Shape& shape) const;
   void tell(int step);
