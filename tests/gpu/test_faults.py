@@ -152,6 +152,33 @@ def test_a_stream_that_is_destroyed():
     assert done.returncode != 0 or "stream" in done.stdout, done.stdout
 
 
+STREAM_FIRST = """
+    import numpy as np, driver
+    from engines import Runner, build, network
+    import opwright as trt
+    gpu = driver.Driver()
+    net = network()
+    x = net.add_input("x0", trt.float32, (1000,))
+    engine = build(net, net.add_unary(x, trt.UnaryOperation.NEG).get_output(0))
+    x = np.ones(1000, np.float32)
+    for turn in range(50):
+        runner = Runner(gpu, engine, x)
+        for each in range(3):  # as graphs, too, on streams of which each is gone before the next
+            stream = gpu.stream()
+            for run in range(2 * each + 1):
+                np.testing.assert_array_equal(runner.run(stream)[0], -x)
+            stream.destroy()
+        del runner
+    np.testing.assert_array_equal(engine(x), -x)
+    print("WELL")
+"""
+
+
+def test_streams_may_go_before_their_context():
+    done = script(STREAM_FIRST)
+    assert done.returncode == 0 and "WELL" in done.stdout, done.stdout + done.stderr
+
+
 def test_out_of_memory():
     net = strongly_typed()
     x = net.add_input("x0", trt.float32, (1 << 20,))
