@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -11,7 +12,7 @@
 namespace opwright::cuda {
 namespace {
 
-constexpr int kThreads = 256, kWarp = 32;
+constexpr int kThreads = 256, kMaxThreads = 1024, kWarp = 32;
 /// Elements that a thread keeps in registers.
 constexpr int64_t kMaxKept = 32;
 /// Elements of a row that a warp alone takes.
@@ -43,17 +44,32 @@ __device__ inline float reduce(float value) {
 }
 )";
 
+/// Rows that leave most of a GPU idle with a small block for each.
+constexpr int64_t kFewRows = 256;
+
+/// Threads for a row that are worth trying, the best guess first.
+std::vector<int> lanes_per_row(const SoftmaxParams& params, const KernelArgs& args) {
+  const Shape &max = args.inputs[0].max, &opt = args.inputs[0].opt;
+  const int axis = std::countr_zero(static_cast<uint64_t>(params.axes));
+  for (int i = axis + 1; i < max.rank(); ++i)
+    if (args.inputs[0].min[i] != 1 || max[i] != 1) return {1};
+  if (opt[axis] <= kWarpRow) return {kWarp};
+  if (opt.numel() < kFewRows * opt[axis]) return {kMaxThreads, kThreads};
+  return {kThreads, kMaxThreads};
+}
+
 /// A warp or block per row of the axis, which is read once where it fits the registers; where the
 /// axis is not the last one, a thread per row, so that neighbours read neighbours.
 GeneratedKernel write(const SoftmaxParams& params, const KernelArgs& args) {
   KernelSource source("softmax", args);
   const SymShape& dims = source.dims(0);
   const int axis = std::countr_zero(static_cast<uint64_t>(params.axes));
-  const Shape &opt = args.inputs[0].opt, &max = args.inputs[0].max;
+  const Shape& max = args.inputs[0].max;
   const Expr outer = numel(std::span(dims).first(axis)), extent = dims[axis];
   const Expr inner = numel(std::span(dims).subspan(axis + 1)), rows = outer * inner;
   const bool is_last = inner == Expr(1);
-  const int lanes = !is_last ? 1 : opt[axis] <= kWarpRow ? kWarp : kThreads;
+  const int lanes = lanes_per_row(params, args).at(args.candidate->tactic);
+  const int threads = std::max(kThreads, lanes);
   const int64_t kept = (max[axis] + lanes - 1) / lanes;
   const bool keeps = kept <= kMaxKept;
   const std::string_view type = storage_type(args.outputs[0].type.dtype);
@@ -62,8 +78,8 @@ GeneratedKernel write(const SoftmaxParams& params, const KernelArgs& args) {
   const std::string length = source.value(extent), stride = source.value(inner);
   std::string text =
       str("const int lane = (int)threadIdx.x % ", lanes, ";\nfor (Index row = (Index)blockIdx.x * ",
-          kThreads / lanes, " + (Index)threadIdx.x / ", lanes, "; row < ", source.value(rows),
-          "; row += (Index)gridDim.x * ", kThreads / lanes, ") {\n");
+          threads / lanes, " + (Index)threadIdx.x / ", lanes, "; row < ", source.value(rows),
+          "; row += (Index)gridDim.x * ", threads / lanes, ") {\n");
   const std::string first =
       is_last ? str("row * ", length)
               : str("row / ", stride, " * (", length, " * ", stride, ") + row % ", stride);
@@ -97,13 +113,16 @@ GeneratedKernel write(const SoftmaxParams& params, const KernelArgs& args) {
   text += params.log ? "const float total = logf(sum);\n" : "const float total = 1.0f / sum;\n";
   each(false, str("to[i * ", stride, "] = store<", type, ">(", result, ");"));
   text += "}\n";
-  return source.finish(text, blocks_for(rows, kThreads / lanes), kThreads);
+  return source.finish(text, blocks_for(rows, threads / lanes), threads);
 }
 
-std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) {
-  return moving_candidates(query, [](const KernelArgs& args) {
-    return is_floating(args.inputs[0].type.dtype) ? std::vector<std::string>{"rows"}
-                                                  : std::vector<std::string>();
+std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {
+  return moving_candidates(query, [&](const KernelArgs& args) {
+    std::vector<std::string> names;
+    if (!is_floating(args.inputs[0].type.dtype)) return names;
+    for (const int lanes : lanes_per_row(static_cast<const Softmax&>(op).params(), args))
+      names.push_back(lanes == 1 ? "a thread per row" : str(lanes, " threads per row"));
+    return names;
   });
 }
 

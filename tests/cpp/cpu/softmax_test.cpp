@@ -47,6 +47,30 @@ TEST(Softmax, EveryAxisTypeAndFormat) {
   }
 }
 
+TEST(Softmax, LongRows) {
+  for (const Shape& shape : {Shape{3, 1500}, Shape{1, 40000}, Shape{2, 3000, 1}}) {
+    const Values x = rounded(random_values(shape, 2, -8, 8), DataType::kFLOAT);
+    std::vector<double> sums(static_cast<size_t>(shape[0]));
+    for (int64_t i = 0; i < x.size(); ++i) sums[i / shape[1]] += std::exp(x[i]);
+    for (const bool log : {false, true}) {
+      const Softmax op({2, log});
+      const Values expected = make_values(shape, [&](int64_t i) {
+        const double sum = sums[i / shape[1]];
+        return log ? x[i] - std::log(sum) : std::exp(x[i]) / sum;
+      });
+      const std::vector<TestInput> inputs = {{x}};
+      const std::vector<TestOutput> outputs = {{shape}};
+      for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+        SCOPED_TRACE(::testing::Message() << shape << " " << describe(candidate));
+        // Relative: a probability is about 1 / 40000.
+        const Values y = run_kernel(op, candidate, inputs, outputs)[0];
+        for (int64_t i = 0; i < y.size(); ++i)
+          ASSERT_NEAR(y[i], expected[i], 2e-5 * std::abs(expected[i])) << i;
+      }
+    }
+  }
+}
+
 TEST(Softmax, LargeValuesDoNotOverflow) {
   const Softmax op({2, false});
   const Shape shape = {1, 3};
