@@ -85,6 +85,54 @@ class Inspector {
   std::unique_ptr<ErrorReport> errors_;
 };
 
+enum class SerializationFlag : int32_t { kEXCLUDE_WEIGHTS, kEXCLUDE_LEAN_RUNTIME, kINCLUDE_REFIT };
+
+/// ISerializationConfig
+struct SerializationConfig {
+  uint32_t flags = 0;
+  static uint32_t bit(SerializationFlag flag) { return 1u << static_cast<int>(flag); }
+  bool has(SerializationFlag flag) const { return (flags & bit(flag)) != 0; }
+};
+
+HostMemory serialize_with(const Engine& engine, const SerializationConfig& config) {
+  require(
+      !config.has(SerializationFlag::kEXCLUDE_WEIGHTS),
+      "serialize_with_config: SerializationFlag.EXCLUDE_WEIGHTS is set, but engines have all of "
+      "their weights; clear the flag");
+  require(!config.has(SerializationFlag::kINCLUDE_REFIT),
+          "serialize_with_config: SerializationFlag.INCLUDE_REFIT is set, but engines cannot be "
+          "refitted; clear the flag");
+  return {serialize(engine.plan())};
+}
+
+void bind_serialization(nb::module_& m) {
+  nb::enum_<SerializationFlag>(m, "SerializationFlag", nb::is_arithmetic(),
+                               "Bits of ISerializationConfig.flags.")
+      .value("EXCLUDE_WEIGHTS", SerializationFlag::kEXCLUDE_WEIGHTS, "Not here: raises Error.")
+      .value("EXCLUDE_LEAN_RUNTIME", SerializationFlag::kEXCLUDE_LEAN_RUNTIME,
+             "Without effect: engines contain no runtime.")
+      .value("INCLUDE_REFIT", SerializationFlag::kINCLUDE_REFIT, "Not here: raises Error.");
+  using Self = SerializationConfig;
+  nb::class_<Self>(m, "ISerializationConfig",
+                   "How an engine is stored. From ICudaEngine.create_serialization_config.")
+      .def_rw("flags", &Self::flags, "Bits 1 << int(SerializationFlag).")
+      .def(
+          "set_flag",
+          [](Self& self, SerializationFlag flag) {
+            self.flags |= Self::bit(flag);
+            return true;
+          },
+          nb::arg("flag"))
+      .def(
+          "clear_flag",
+          [](Self& self, SerializationFlag flag) {
+            self.flags &= ~Self::bit(flag);
+            return true;
+          },
+          nb::arg("flag"))
+      .def("get_flag", &Self::has, nb::arg("flag"));
+}
+
 void bind_enums(nb::module_& m) {
   nb::enum_<Strategy>(m, "ExecutionContextAllocationStrategy", nb::is_arithmetic(),
                       "Where a context's working memory comes from.")
@@ -162,6 +210,7 @@ void bind_inspector(nb::module_& m) {
 void bind_engine(nb::module_& m) {
   bind_enums(m);
   bind_inspector(m);
+  bind_serialization(m);
   auto port_of = [](const Engine& e, const std::string& name) { return find_port(e, name); };
   ReportingClass<Engine>(
       m, "ICudaEngine",
@@ -185,6 +234,10 @@ void bind_engine(nb::module_& m) {
       .def("__len__", &num_io_tensors)
       .def_error_recorder()
       .def("serialize", [](const Engine& self) { return HostMemory{serialize(self.plan())}; })
+      .def(
+          "create_serialization_config", [](const Engine&) { return SerializationConfig(); },
+          "How the engine is stored, to be changed and given to serialize_with_config.")
+      .def("serialize_with_config", &serialize_with, nb::arg("config"), "The engine file's bytes.")
       .def("create_engine_inspector",
            [](std::shared_ptr<Engine> self) { return Inspector(std::move(self)); })
       .def_prop_ro("name", [](const Engine& self) { return self.plan().name; })
@@ -220,6 +273,16 @@ void bind_engine(nb::module_& m) {
                        if (!step.considered.empty()) return ProfilingVerbosity::kDETAILED;
                      return ProfilingVerbosity::kLAYER_NAMES_ONLY;
                    })
+      .def(
+          "is_debug_tensor",
+          [](const Engine& self, const std::string& name) {
+            find_port(self, name);
+            return false;
+          },
+          nb::arg("name"), "False: tensors cannot be marked for debugging.")
+      .def_prop_ro(
+          "streamable_weights_size", [](const Engine&) { return 0; },
+          "0: all weights stay in the device's memory.")
       .def(
           "get_engine_stat",
           [](const Engine& self, EngineStat stat) {

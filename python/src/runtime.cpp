@@ -108,7 +108,10 @@ struct ExecutionContext {
   Context context;
   std::string name;
   nb::object profiler = nb::none();
+  bool emits_profile = true;
+  std::vector<std::pair<std::string, float>> layer_times;  ///< of the last run, in milliseconds
   size_t persistent_cache_limit = 0;
+  ProfilingVerbosity nvtx_verbosity = ProfilingVerbosity::kLAYER_NAMES_ONLY;
   std::vector<std::unique_ptr<PyOutputMemory>> allocators;
 
   ExecutionContext(std::shared_ptr<Engine> e, ExecutionContextAllocationStrategy strategy)
@@ -129,8 +132,25 @@ struct ExecutionContext {
   void run(Queue queue) {
     for (const auto& allocator : allocators)
       if (allocator != nullptr) allocator->set_queue(queue);
-    nb::gil_scoped_release release;
-    context.enqueue(queue);
+    layer_times.clear();
+    {
+      nb::gil_scoped_release release;
+      context.enqueue(queue);
+    }
+    if (!layer_times.empty() && emits_profile) report_profile();
+  }
+  void set_profiler(nb::object given) {
+    profiler = std::move(given);
+    if (profiler.is_none()) return context.set_layer_time_callback(nullptr);
+    context.set_layer_time_callback([this](const std::string& layer, float milliseconds) {
+      layer_times.emplace_back(layer, milliseconds);
+    });
+  }
+  void report_profile() const {
+    require(!profiler.is_none(), "report_to_profiler: there is no profiler to report to");
+    require(!layer_times.empty(), "report_to_profiler: there was no run with the profiler set");
+    for (const auto& [layer, milliseconds] : layer_times)
+      profiler.attr("report_layer_time")(layer, milliseconds);
   }
   void run_and_wait() {
     run(nullptr);
@@ -341,15 +361,22 @@ void bind_context(nb::module_& m) {
           nb::arg("profile_index"), nb::arg("stream_handle") = 0)
       .def_prop_rw(
           "profiler", [](const ExecutionContext& self) { return self.profiler; },
-          [](ExecutionContext& self, nb::object profiler) {
-            self.profiler = profiler;
-            if (profiler.is_none()) return self.context.set_layer_time_callback(nullptr);
-            self.context.set_layer_time_callback([profiler](const std::string& layer, float ms) {
-              nb::gil_scoped_acquire gil;
-              profiler.attr("report_layer_time")(layer, ms);
-            });
+          [](ExecutionContext& self, nb::object profiler) { self.set_profiler(profiler); },
+          nb::for_setter(nb::arg("profiler").none()),
+          "An IProfiler that hears of each layer's time in a run, which is waited for; None.")
+      .def_rw(
+          "enqueue_emits_profile", &ExecutionContext::emits_profile,
+          "Whether a run reports to the profiler. True at first; otherwise report_to_profiler() "
+          "does.")
+      .def(
+          "report_to_profiler",
+          [](const ExecutionContext& self) {
+            self.report_profile();
+            return true;
           },
-          nb::for_setter(nb::arg("profiler").none()));
+          "Reports the times of the last run.")
+      .def_rw("nvtx_verbosity", &ExecutionContext::nvtx_verbosity,
+              "How much NVTX markers say; without effect, none are made.");
 }
 
 }  // namespace

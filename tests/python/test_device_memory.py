@@ -152,8 +152,9 @@ class Allocator(trt.IGpuAllocator):
 
     def __init__(self):
         super().__init__()
-        self.blocks: dict[int, object] = {}
+        self.blocks: dict[int, DeviceArray] = {}
         self.sizes: list[int] = []
+        self.given_back: list[int] = []
 
     def allocate(self, size, alignment, flags):
         array = DeviceArray(np.zeros(size, np.uint8))
@@ -162,7 +163,7 @@ class Allocator(trt.IGpuAllocator):
         return array.ptr
 
     def deallocate(self, memory):
-        del self.blocks[memory]
+        self.given_back.append(self.blocks.pop(memory).nbytes)
         return True
 
 
@@ -211,3 +212,15 @@ class TestOnAGpu:
             assert largest >= 64 * 64 * 4
         else:
             assert small <= largest < 2 * small
+        context.set_optimization_profile_async(1)
+        x = DeviceArray(np.zeros((64, 64), np.float32))
+        y = DeviceArray(np.zeros((64, 64), np.float32))
+        context.set_input_shape("x", (64, 64))
+        context.set_tensor_address("x", x.ptr)
+        context.set_tensor_address("y", y.ptr)
+        context.execute_async_v3(0)
+        emulated_gpu.driver().synchronize()
+        np.testing.assert_allclose(y.numpy(), np.full((64, 64), 1 / 64), rtol=1e-6)
+        # What was taken for the first profile was given back, where it was not for both.
+        assert sum(size > 2 * small for size in allocator.sizes) == 1
+        assert (largest in allocator.given_back) == (strategy == Strategy.ON_PROFILE_CHANGE)
