@@ -325,10 +325,8 @@ void Context::set_layer_time_callback(LayerTimeCallback callback) {
 
 size_t Context::memory_size() const { return state_->arena.size() + state_->own_workspace.size(); }
 
-/// The context's own, which the next run takes anew. The last run is waited for, since an
-/// application's allocator may give the memory to others at once.
+/// The context's own, which the next run takes anew.
 void Context::release_memory() {
-  if (state_->gpu != nullptr && memory_size() > 0) synchronize(state_->queue);
   release_on(engine_->device(), [&] {
     state_->arena.reset();
     state_->own_workspace.reset();
