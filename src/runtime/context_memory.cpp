@@ -1,0 +1,233 @@
+// Where a context's tensors lie: what the caller gives, and memory of its own.
+
+#include "backend/release.h"
+#include "base/error.h"
+#include "runtime/context_state.h"
+
+namespace opwright {
+namespace {
+
+using Strategy = ExecutionContextAllocationStrategy;
+
+constexpr uint64_t kAlignment = 64;
+
+void check_alignment(const PlanPort& port, const void* address) {
+  const auto size = static_cast<uintptr_t>(bytes_of(port.type.dtype, 1));
+  require(reinterpret_cast<uintptr_t>(address) % size == 0, "the address ", address, " of '",
+          port.name, "' is not aligned to its elements, which have ", size, " bytes");
+}
+
+}  // namespace
+
+uint64_t context_memory(const Schedule& schedule) {
+  return (schedule.arena_size + kAlignment - 1) / kAlignment * kAlignment + schedule.workspace_size;
+}
+
+uint64_t context_memory(const Plan& plan) {
+  uint64_t largest = 0;
+  for (const Schedule& schedule : plan.schedules)
+    largest = std::max(largest, context_memory(schedule));
+  return largest;
+}
+
+size_t Context::input_bytes(int input) const {
+  const PortType type = engine_->plan().inputs[input].type;
+  return static_cast<size_t>(tensor_bytes(input_shape(input), type.dtype, type.format));
+}
+
+/// Throws Error for an address that is not the device's.
+void Context::check_address(const PlanPort& port, const char* kind, const void* address,
+                            size_t bytes) const {
+  if (state_->gpu == nullptr || port.is_shape_input || address == nullptr || bytes == 0) return;
+  state_->gpu->check_address(address, bytes, str(kind, " '", port.name, "'"));
+}
+
+void Context::set_input_address(int input, const void* address) {
+  check_idle("given another address");
+  State& s = *state_;
+  const auto& outputs = engine_->plan().outputs;
+  const PlanPort& port = engine_->plan().inputs[input];
+  check_alignment(port, address);
+  const bool is_new = address != s.inputs[input].address;
+  if (port.is_shape_input && s.gpu != nullptr && is_new && address != nullptr)
+    s.gpu->check_host_address(address, str("input '", port.name, "', whose values decide shapes,"));
+  if (s.is_ready && is_new) check_address(port, "input", address, input_bytes(input));
+  s.inputs[input].address = address;
+  const bool is_aliased = std::any_of(outputs.begin(), outputs.end(), [&](const PlanPort& port) {
+    return port.aliased_input == input;
+  });
+  if (address == nullptr || is_aliased) {
+    s.is_ready = false;
+  } else if (s.is_ready) {
+    s.current->runner->set_input(input, address);
+  }
+}
+
+void Context::set_output_address(int output, void* address) {
+  check_idle("given another address");
+  State& s = *state_;
+  const PlanPort& port = engine_->plan().outputs[output];
+  check_alignment(port, address);
+  if (s.is_ready && address != s.outputs[output].address)
+    check_address(port, "output", address, s.outputs[output].bytes);
+  s.outputs[output].address = address;
+  if (address == nullptr || port.aliased_input >= 0) {
+    s.is_ready = false;
+  } else if (s.is_ready) {
+    s.current->runner->set_output(output, address);
+  }
+}
+
+const void* Context::input_address(int input) const { return state_->inputs[input].address; }
+void* Context::output_address(int output) const { return state_->outputs[output].address; }
+
+void Context::set_output_memory(int output, OutputMemory* memory) {
+  check_idle("given another output allocator");
+  State& s = *state_;
+  s.outputs[output].memory = memory;
+  s.has_output_memory =
+      std::any_of(s.outputs.begin(), s.outputs.end(),
+                  [](const OutputState& state) { return state.memory != nullptr; });
+  s.is_ready = false;
+}
+
+size_t Context::memory_size() const { return state_->arena.size() + state_->own_workspace.size(); }
+
+/// The context's own, which the next run takes anew. It is given back after the last one (LastUse).
+void Context::release_memory() {
+  release_on(engine_->device(), [&] {
+    state_->arena.reset();
+    state_->own_workspace.reset();
+  });
+  state_->is_ready = false;
+}
+
+void Context::set_memory_strategy(Strategy strategy) {
+  check_idle("given another allocation strategy");
+  strategy_ = strategy;
+  release_memory();
+}
+
+/// The bytes that memory of the user must have.
+uint64_t Context::needed_of_user() const {
+  const Schedule& schedule = engine_->plan().schedules[profile_];
+  return strategy_ == Strategy::kUSER_MANAGED ? context_memory(schedule) : schedule.arena_size;
+}
+
+void* Context::users_memory() const { return state_->users_memory; }
+
+void Context::set_memory(void* memory, size_t bytes) {
+  check_idle("given other memory");
+  State& s = *state_;
+  if (memory != nullptr) {
+    const uint64_t needed = needed_of_user();
+    require(bytes >= needed, "the memory given to the context has ", bytes, " bytes, profile ",
+            profile_, " needs ", needed);
+    require(reinterpret_cast<uintptr_t>(memory) % kAlignment == 0,
+            "the memory given to the context, ", memory, ", is not aligned to ", kAlignment,
+            " bytes");
+    if (s.gpu != nullptr && needed > 0)
+      s.gpu->check_address(memory, needed, "the memory given to the context");
+    release_on(engine_->device(), [&] { s.arena.reset(); });
+  }
+  s.users_memory = static_cast<std::byte*>(memory);
+  s.users_bytes = memory == nullptr ? 0 : bytes;
+  s.is_ready = false;
+}
+
+void Context::place_memory() {
+  State& s = *state_;
+  const Plan& plan = engine_->plan();
+  const uint64_t arena_size = plan.schedules[profile_].arena_size;
+  const size_t workspace_size = s.current->runner->workspace_size();
+  std::byte* arena = s.users_memory;
+  if (arena == nullptr) {
+    if (strategy_ == Strategy::kUSER_MANAGED && context_memory(plan.schedules[profile_]) > 0) {
+      fail_with(ErrorCode::kINVALID_STATE,
+                "the context was made with the strategy USER_MANAGED, so it needs memory of ",
+                context_memory(plan.schedules[profile_]),
+                " bytes before it can run: setDeviceMemoryV2(), in Python set_device_memory()");
+    }
+    // Once, for the largest profile; tensors without elements may begin at its very end.
+    uint64_t largest = arena_size;
+    if (strategy_ != Strategy::kON_PROFILE_CHANGE) {
+      for (const Schedule& schedule : plan.schedules)
+        largest = std::max(largest, schedule.arena_size);
+    }
+    s.arena.grow(engine_->device(), largest + kAlignment, engine_->memory_allocator(), s.last_use);
+    arena = s.arena.data();
+  } else {
+    require(s.users_bytes >= needed_of_user(), "the memory given to the context has ",
+            s.users_bytes, " bytes, profile ", profile_, " needs ", needed_of_user());
+  }
+  const uint64_t behind = (arena_size + kAlignment - 1) / kAlignment * kAlignment;
+  if (s.users_bytes >= behind && s.users_bytes - behind >= workspace_size && s.users_memory) {
+    s.workspace = s.users_memory + behind;
+  } else {
+    s.own_workspace.grow(engine_->device(), workspace_size + kAlignment,
+                         engine_->memory_allocator(), s.last_use);
+    s.workspace = s.own_workspace.data();
+  }
+  s.current->runner->set_arena(arena);
+}
+
+void Context::check_addresses() {
+  State& s = *state_;
+  const Plan& plan = engine_->plan();
+  Runner& runner = *s.current->runner;
+  for (size_t i = 0; i < plan.inputs.size(); ++i) {
+    const int input = static_cast<int>(i);
+    const void* address = s.inputs[i].address;
+    if (address == nullptr) {
+      require(!has_elements(input_shape(input)), "the address of input '", plan.inputs[i].name,
+              "' is not set");
+      address = engine_->weights().empty();
+    }
+    check_address(plan.inputs[i], "input", s.inputs[i].address, input_bytes(input));
+    runner.set_input(input, address);
+  }
+  for (size_t i = 0; i < plan.outputs.size(); ++i) {
+    const PlanPort& port = plan.outputs[i];
+    OutputState& output = s.outputs[i];
+    const Shape shape = s.current->shapes.max_output_shape(static_cast<int>(i));
+    output.bytes = static_cast<size_t>(tensor_bytes(shape, port.type.dtype, port.type.format));
+    if (output.memory != nullptr) continue;  // the address comes with the run
+    void* address = output.address;
+    if (port.aliased_input >= 0) {
+      void* const shared = const_cast<void*>(s.inputs[port.aliased_input].address);
+      require(address == nullptr || address == shared, "output '", port.name,
+              "' is computed in the memory of input '", plan.inputs[port.aliased_input].name,
+              "', but its address is another one; set the same address or none");
+      address = shared;
+    }
+    if (address == nullptr) {
+      require(!has_elements(shape), "the address of output '", port.name, "' is not set");
+      address = engine_->weights().empty();
+    } else if (port.aliased_input < 0) {
+      check_address(port, "output", address, output.bytes);
+    }
+    runner.set_output(static_cast<int>(i), address);
+  }
+}
+
+void Context::request_outputs() {
+  State& s = *state_;
+  for (size_t i = 0; i < s.outputs.size(); ++i) {
+    OutputState& output = s.outputs[i];
+    if (output.memory == nullptr) continue;
+    const int number = static_cast<int>(i);
+    void* address =
+        output.memory->reallocate(number, output.address, std::max<size_t>(1, output.bytes));
+    const PlanPort& port = engine_->plan().outputs[i];
+    if (address == nullptr) {
+      fail_with(ErrorCode::kFAILED_ALLOCATION, "the output allocator gave no memory for output '",
+                port.name, "', which takes up to ", output.bytes, " bytes");
+    }
+    check_alignment(port, address);
+    if (address != output.address) check_address(port, "output", address, output.bytes);
+    output.address = address;
+    s.current->runner->set_output(number, address);
+  }
+}
+
+}  // namespace opwright

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "backend/last_use.h"
+#include "backend/memory.h"
+#include "runtime/context.h"
+#include "runtime/runner.h"
+#include "runtime/shape_state.h"
+
+namespace opwright {
+
+/// A context in one profile.
+struct ProfileState {
+  ProfileState(const Plan& plan, int profile) : shapes(plan, profile) {}
+  ShapeState shapes;
+  std::unique_ptr<Runner> runner;
+};
+
+/// Of an input of the network.
+struct InputState {
+  const void* address = nullptr;
+};
+
+/// Of an output of the network.
+struct OutputState {
+  void* address = nullptr;
+  OutputMemory* memory = nullptr;
+  size_t bytes = 0;  ///< at the largest shape that it may have
+};
+
+/// No stream has this handle.
+inline const Queue kNoQueue = reinterpret_cast<Queue>(~uintptr_t{0});
+
+struct Context::State {
+  const Device* gpu = nullptr;  ///< null: the host itself
+  /// Of what the context's kernels use, by its runs; null on the host.
+  std::shared_ptr<LastUse> last_use;
+  std::vector<std::unique_ptr<ProfileState>> profiles;
+  ProfileState* current = nullptr;
+  std::atomic<int32_t> current_step = -1;
+  std::vector<InputState> inputs;
+  std::vector<OutputState> outputs;
+  std::vector<int> shape_inputs;
+  DeviceMemory arena, own_workspace;
+  std::byte* users_memory = nullptr;
+  size_t users_bytes = 0;
+  void* workspace = nullptr;
+  Queue queue = kNoQueue;  ///< the last one that was checked
+  void* input_consumed = nullptr;
+  LayerTimeCallback callback;
+  std::vector<float> times;
+  bool are_times_known = false;
+  bool has_output_memory = false;
+  /// Shapes, kernels, memory and addresses are as the next run needs them.
+  bool is_ready = false;
+  std::atomic<bool> is_running = false;
+
+  bool shape_values_changed() const {
+    for (const int input : shape_inputs) {
+      if (current->shapes.differs(input, inputs[input].address)) return true;
+    }
+    return false;
+  }
+};
+
+inline bool has_elements(const Shape& shape) {
+  return std::find(shape.begin(), shape.end(), 0) == shape.end();
+}
+
+}  // namespace opwright
