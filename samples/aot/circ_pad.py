@@ -10,9 +10,16 @@ import opwright.plugin as trtp
 
 FOLDER = Path(__file__).resolve().parent
 TACTICS = [
-    *({"WARPS": w, "ROWS": 1, "VECTOR": v} for v in (1, 2, 4) for w in (4, 8)),
-    *({"WARPS": w, "ROWS": r, "BYTES": 16} for r in (1, 2) for w in (4, 8)),
-    *({"WARPS": 8, "ROWS": r, "BYTES": b} for r, b in ((4, 16), (2, 8), (1, 4))),
+    {"WARPS": warps, "BYTES": bytes, "EARLY": early}
+    for early, warps, bytes in (
+        (0, 4, 16),
+        (1, 4, 16),
+        (0, 8, 16),
+        (1, 8, 16),
+        (0, 2, 16),
+        (0, 4, 8),
+        (0, 8, 4),
+    )
 ]
 
 
@@ -32,7 +39,7 @@ def sizes(x, pads, outputs):
     "sample::circ_pad_rows",
     FOLDER / "circ_pad.cu",
     "circ_pad",
-    grid=lambda outputs, WARPS, ROWS: trtp.cdiv(lines(outputs), WARPS * ROWS),
+    grid=lambda outputs, WARPS: trtp.cdiv(lines(outputs), WARPS),
     block=lambda WARPS: 32 * WARPS,
     extra=lambda x, pads, outputs: [trtp.SymInt32(lines(outputs)), *sizes(x, pads, outputs)],
     types="FP32|FP16",

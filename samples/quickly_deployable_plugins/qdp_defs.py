@@ -262,7 +262,7 @@ def circ_pad_plugin_aot_impl(
 
 # For GPUs: the kernel of samples/aot, which has a warp for each row, or the Triton kernel above.
 CIRC_PAD_CU = Path(__file__).resolve().parent.parent / "aot" / "circ_pad.cu"
-WARPS = 8  # of a block
+WARPS = 4  # of a block
 
 
 @trtp.aot_impl("sample::circ_pad_plugin", device="cuda")
@@ -283,7 +283,7 @@ def circ_pad_plugin_aot_impl_cuda(
         code = aot.triton(circ_pad_kernel, {"BLOCK_SIZE": 1024}, **ports)
         launch = code.launch(grid_x=trtp.cdiv(n, 1024))
     else:
-        flags = [f"-DWARPS={WARPS}", "-DVECTOR=1"]
+        flags = [f"-DWARPS={WARPS}", "-DBYTES=16", "-DEARLY=0"]
         code = aot.cuda(CIRC_PAD_CU, "circ_pad", flags=flags, **ports)
         launch = code.launch(grid_x=trtp.cdiv(n // columns, WARPS), block_x=32 * WARPS)
     return code.name, code, launch, extra

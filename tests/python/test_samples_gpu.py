@@ -49,7 +49,7 @@ def pad_operator(number):
         f"samples_gpu::pad{number}",
         circ_pad.FOLDER / "circ_pad.cu",
         "circ_pad",
-        grid=lambda outputs, WARPS, ROWS: trtp.cdiv(circ_pad.lines(outputs), WARPS * ROWS),
+        grid=lambda outputs, WARPS: trtp.cdiv(circ_pad.lines(outputs), WARPS),
         block=lambda WARPS: 32 * WARPS,
         extra=lambda x, pads, outputs: [
             trtp.SymInt32(circ_pad.lines(outputs)),
