@@ -3,8 +3,8 @@
 /// \file
 /// Defining a network: tensors, layers and the network that owns them. Methods do not throw: on
 /// failure they return null, false or what is said there, change nothing, and tell the logger and
-/// the error recorder. Types and shapes are inferred as layers are added and changed, so that the
-/// call at fault is the one that fails.
+/// the error recorder. Types and shapes are inferred when they are asked for or built, those of a
+/// plugin when it is added: a built-in layer may get the parameters that make it fit afterwards.
 
 #include "layer_types.h"
 #include "logger.h"
@@ -24,7 +24,7 @@ class ITensor : public INoCopy {
 
   /// For network inputs only.
   virtual void setDimensions(Dims const& dimensions) noexcept = 0;
-  /// The extents, -1 where they are known at run time only.
+  /// The extents, -1 where known at run time only. nbDims is -1 while a layer does not fit.
   virtual Dims getDimensions() const noexcept = 0;
 
   /// For network inputs only; other tensors have the type that their layer gives them.

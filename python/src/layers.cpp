@@ -4,6 +4,7 @@
 #include "layer_enums.h"
 #include "network/constant.h"
 #include "network/network.h"
+#include "operators/add_layers.h"
 #include "operators/convolution.h"
 #include "operators/elementwise.h"
 #include "operators/matrix.h"
@@ -87,10 +88,7 @@ void bind_convolution(nb::module_& m, const char* name, const char* doc) {
   padding(c, &P::pre_padding, &P::post_padding);
   property(c, "padding_mode", &P::padding_mode);
   property(c, "num_groups", &P::groups);
-  c.def_prop_ro("kernel_size_nd", [](const TypedLayer<Op>& self) {
-    const Shape kernel = self.input(1)->shape();
-    return Shape(std::span<const int64_t>(kernel.begin() + 2, kernel.end()));
-  });
+  c.def_prop_ro("kernel_size_nd", [](const TypedLayer<Op>& self) { return kernel_window(self); });
   c.def_prop_ro("num_output_maps",
                 [](const TypedLayer<Op>& self) { return self.output(0)->shape()[1]; });
 }
@@ -195,8 +193,27 @@ void bind_layers(nb::module_& m) {
   property(gather, "mode", &GatherParams::mode);
   property(gather, "num_elementwise_dims", &GatherParams::num_elementwise_dims);
   auto resize = layer<Resize>(m, "IResizeLayer", "Interpolates to other extents.");
-  property(resize, "shape", &ResizeParams::shape);
-  property(resize, "scales", &ResizeParams::scales);
+  // Each replaces the other.
+  resize.def_prop_rw(
+      "shape",
+      [](const TypedLayer<Resize>& self) {
+        return Shape(std::span<const int64_t>(self.params().shape));
+      },
+      [](TypedLayer<Resize>& self, nb::handle dims) {
+        const Shape shape = to_shape(dims);
+        self.edit([&](ResizeParams& p) {
+          p.shape.assign(shape.begin(), shape.end());
+          p.scales.clear();
+        });
+      });
+  resize.def_prop_rw(
+      "scales", [](const TypedLayer<Resize>& self) { return self.params().scales; },
+      [](TypedLayer<Resize>& self, Floats scales) {
+        self.edit([&](ResizeParams& p) {
+          p.scales = std::move(scales);
+          p.shape.clear();
+        });
+      });
   property(resize, "resize_mode", &ResizeParams::mode);
   property(resize, "coordinate_transformation", &ResizeParams::coordinate_transformation);
   property(resize, "nearest_rounding", &ResizeParams::nearest_rounding);

@@ -14,14 +14,30 @@ void check_index(int index, int count, const char* what) {
         (std::string(what) + " " + std::to_string(index) + " of " + std::to_string(count)).c_str());
 }
 
+/// A property that is inferred when it is asked for: what does not fit is told to the recorder.
+template <class F>
+auto inferred(F get) {
+  return [get](const Tensor& self) {
+    try {
+      return get(self);
+    } catch (...) {
+      record_exception(self.network().errors());
+      throw;
+    }
+  };
+}
+
 void bind_tensor(nb::module_& m) {
   nb::class_<Tensor>(m, "ITensor", "A tensor of a network that is being defined.")
       .def_prop_rw("name", &Tensor::name, &Tensor::set_name)
       .def_prop_rw(
-          "shape", &Tensor::shape,
+          "shape", inferred([](const Tensor& self) { return self.shape(); }),
           [](Tensor& self, nb::handle shape) { self.set_shape(to_shape(shape)); },
-          "Extents, -1 where they are known at run time only. Network inputs can be given another.")
-      .def_prop_rw("dtype", &Tensor::dtype, &Tensor::set_dtype)
+          "Extents, -1 where they are known at run time only; raises Error while a layer does not "
+          "fit. "
+          "Network inputs can be given another.")
+      .def_prop_rw("dtype", inferred([](const Tensor& self) { return self.dtype(); }),
+                   &Tensor::set_dtype)
       .def_prop_rw("allowed_formats", &Tensor::allowed_formats, &Tensor::set_allowed_formats,
                    "Formats that a network input or output may have: bit 1 << int(TensorFormat).")
       .def(
@@ -37,15 +53,19 @@ void bind_tensor(nb::module_& m) {
       .def_prop_ro("dynamic_range", &Tensor::dynamic_range, "(min, max), or None.")
       .def_prop_ro("is_network_input", &Tensor::is_network_input)
       .def_prop_ro("is_network_output", &Tensor::is_network_output)
-      .def_prop_ro("is_shape_tensor",
-                   [](const Tensor& self) { return self.info().values && self.rank() <= 1; })
+      .def_prop_ro("is_shape_tensor", inferred([](const Tensor& self) {
+                     return self.info().values && self.rank() <= 1;
+                   }))
       .def_prop_ro("is_execution_tensor", [](const Tensor&) { return true; })
       .def("set_dimension_name", &Tensor::set_dimension_name, nb::arg("index"), nb::arg("name"),
            "Inputs only: extents with equal names are equal at run time.")
       .def("get_dimension_name", &Tensor::dimension_name, nb::arg("index"))
       .def("__repr__", [](const Tensor& self) {
-        return "<ITensor '" + self.name() + "' " + std::string(name(self.dtype())) + " " +
-               self.shape().str() + ">";
+        try {
+          return str("<ITensor '", self.name(), "' ", name(self.dtype()), " ", self.shape(), ">");
+        } catch (const Error&) {
+          return str("<ITensor '", self.name(), "' of a layer that does not fit>");
+        }
       });
 }
 

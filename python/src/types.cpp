@@ -11,7 +11,7 @@ namespace {
 /// Weights as TensorRT has them: a view of a NumPy array, or empty of a type.
 struct WeightsView {
   DataType dtype = DataType::kFLOAT;
-  nb::object array;  ///< numpy.ndarray, or None when empty
+  nb::object array = nb::none();  ///< numpy.ndarray, or None when empty
   size_t size() const { return array.is_none() ? 0 : nb::cast<size_t>(array.attr("size")); }
 };
 
@@ -258,8 +258,13 @@ Blob pack_int4(const uint8_t* elements, int64_t count) {
 
 ArrayData to_array(nb::handle object, std::string_view what) {
   nb::object source = nb::borrow(object);
-  if (nb::isinstance<WeightsView>(object)) source = nb::cast<WeightsView&>(object).array;
-  if (source.is_none()) return {DataType::kFLOAT, Shape{0}, Blob::copy("", 0)};
+  DataType type_of_none = DataType::kFLOAT;
+  if (nb::isinstance<WeightsView>(object)) {
+    const auto& weights = nb::cast<WeightsView&>(object);
+    source = weights.array;
+    type_of_none = weights.dtype;
+  }
+  if (source.is_none()) return {type_of_none, Shape{0}, Blob::copy("", 0)};
   nb::object array = nb::module_::import_("numpy").attr("ascontiguousarray")(source);
   // ascontiguousarray makes rank 0 rank 1.
   const Shape shape =

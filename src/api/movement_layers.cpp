@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 
 #include "api/layer.h"
 #include "operators/movement.h"
@@ -10,7 +11,7 @@ class ShuffleLayer final : public BuiltinLayerApi<IShuffleLayer, Shuffle> {
  public:
   using BuiltinLayerApi::BuiltinLayerApi;
   void setFirstTranspose(Permutation permutation) noexcept override {
-    set_permutation(&Params::first_transpose, permutation, handle_.layer.input(0)->rank());
+    set_permutation(&Params::first_transpose, permutation);
   }
   Permutation getFirstTranspose() const noexcept override {
     return permutation(params().first_transpose);
@@ -25,7 +26,7 @@ class ShuffleLayer final : public BuiltinLayerApi<IShuffleLayer, Shuffle> {
     return params().has_reshape ? get_ints(&Params::reshape_dims) : Dims{-1, {}};
   }
   void setSecondTranspose(Permutation permutation) noexcept override {
-    set_permutation(&Params::second_transpose, permutation, handle_.layer.output(0)->rank());
+    set_permutation(&Params::second_transpose, permutation);
   }
   Permutation getSecondTranspose() const noexcept override {
     return permutation(params().second_transpose);
@@ -34,10 +35,9 @@ class ShuffleLayer final : public BuiltinLayerApi<IShuffleLayer, Shuffle> {
   bool getZeroIsPlaceholder() const noexcept override { return params().zero_is_placeholder; }
 
  private:
-  /// Of a permutation as many entries count as there are axes.
-  void set_permutation(Ints Params::*member, const Permutation& permutation, int rank) noexcept {
+  void set_permutation(Ints Params::*member, const Permutation& permutation) noexcept {
     edit([&](Params& params) {
-      (params.*member).assign(permutation.order, permutation.order + rank);
+      (params.*member).assign(std::begin(permutation.order), std::end(permutation.order));
     });
   }
   static Permutation permutation(const Ints& order) {

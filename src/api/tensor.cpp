@@ -15,6 +15,18 @@ void TensorApi::setDimensions(Dims const& dimensions) noexcept {
   errors_.run([&] { tensor_.set_shape(Shape(dimensions)); });
 }
 
+Dims TensorApi::getDimensions() const noexcept {
+  return errors_.guard(Dims{-1, {}}, [&] { return tensor_.shape().dims(); });
+}
+
+DataType TensorApi::getType() const noexcept {
+  return errors_.guard(DataType::kFLOAT, [&] { return tensor_.dtype(); });
+}
+
+bool TensorApi::isShapeTensor() const noexcept {
+  return errors_.guard(false, [&] { return tensor_.info().values != nullptr; });
+}
+
 void TensorApi::setType(DataType type) noexcept {
   errors_.run([&] { tensor_.set_dtype(type); });
 }

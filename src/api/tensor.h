@@ -16,9 +16,9 @@ class TensorApi final : public ITensor {
   void setName(char const* name) noexcept override;
   char const* getName() const noexcept override { return tensor_.name().c_str(); }
   void setDimensions(Dims const& dimensions) noexcept override;
-  Dims getDimensions() const noexcept override { return tensor_.shape().dims(); }
+  Dims getDimensions() const noexcept override;
   void setType(DataType type) noexcept override;
-  DataType getType() const noexcept override { return tensor_.dtype(); }
+  DataType getType() const noexcept override;
   bool setDynamicRange(float min, float max) noexcept override;
   bool dynamicRangeIsSet() const noexcept override { return tensor_.dynamic_range().has_value(); }
   void resetDynamicRange() noexcept override { tensor_.reset_dynamic_range(); }
@@ -26,7 +26,7 @@ class TensorApi final : public ITensor {
   float getDynamicRangeMax() const noexcept override;
   bool isNetworkInput() const noexcept override { return tensor_.is_network_input(); }
   bool isNetworkOutput() const noexcept override { return tensor_.is_network_output(); }
-  bool isShapeTensor() const noexcept override { return tensor_.info().values != nullptr; }
+  bool isShapeTensor() const noexcept override;
   bool isExecutionTensor() const noexcept override { return true; }
   void setAllowedFormats(TensorFormats formats) noexcept override;
   TensorFormats getAllowedFormats() const noexcept override { return tensor_.allowed_formats(); }

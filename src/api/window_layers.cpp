@@ -1,4 +1,5 @@
 #include "api/layer.h"
+#include "operators/add_layers.h"
 #include "operators/convolution.h"
 #include "operators/pooling.h"
 
@@ -42,10 +43,8 @@ class ConvolutionLayer final : public WindowLayer<Interface, Op> {
   using WindowLayer<Interface, Op>::WindowLayer;
 
   Dims getKernelSizeNd() const noexcept override {
-    return this->errors().guard(Dims{-1, {}}, [&] {
-      const Shape kernel = this->handle_.layer.input(1)->shape();
-      return Shape(std::span<const int64_t>(kernel.begin() + 2, kernel.end())).dims();
-    });
+    return this->errors().guard(Dims{-1, {}},
+                                [&] { return kernel_window(this->handle_.layer).dims(); });
   }
   int64_t getNbOutputMaps() const noexcept override {
     return this->errors().template guard<int64_t>(

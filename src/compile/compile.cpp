@@ -186,6 +186,7 @@ Plan compile_for(const Device& device, const Network& network, const BuildConfig
 }  // namespace
 
 Plan compile(const Network& network, const BuildConfig& config) {
+  network.infer();
   const Device& device = get_device(config.device, config.device_ordinal);
   if (!config.may_fall_back || device.is_host()) return compile_for(device, network, config);
   const auto warn = [&config](const std::exception& error) {

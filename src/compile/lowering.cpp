@@ -136,18 +136,19 @@ void lower_shuffle(Graph& graph, GraphNode* node, const ShuffleParams& params) {
     value = graph.insert_before(node, std::move(op), {value}, std::move(info), node->name + what)
                 ->outputs[0];
   };
-  Ints last = params.second_transpose;
-  if (!params.first_transpose.empty()) {
+  const SymShape& result = node->outputs[0]->info.dims;
+  const Ints first = Shuffle::permutation(params.first_transpose, value->info.dims.size());
+  Ints last = Shuffle::permutation(params.second_transpose, result.size());
+  if (!first.empty()) {
     if (!reshapes) {
       // Both at once: element i of the result is axis first[second[i]] of the input.
       if (last.empty()) last = identity(static_cast<int>(value->info.dims.size()));
-      for (int64_t& axis : last) axis = params.first_transpose[axis];
+      for (int64_t& axis : last) axis = first[axis];
     } else {
-      move(std::make_shared<Transpose>(TransposeParams{params.first_transpose}),
-           permuted(value->info.dims, params.first_transpose), " first transpose");
+      move(std::make_shared<Transpose>(TransposeParams{first}),
+           permuted(value->info.dims, first), " first transpose");
     }
   }
-  const SymShape& result = node->outputs[0]->info.dims;
   if (!reshapes) {
     if (last.empty()) last = identity(static_cast<int>(result.size()));
     graph.replace(node, std::make_shared<Transpose>(TransposeParams{last}), {value});

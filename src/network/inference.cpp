@@ -7,26 +7,13 @@
 #include <utility>
 
 #include "base/error.h"
-#include "network/edit.h"
+#include "network/network.h"
 
 namespace opwright {
 namespace {
 
 std::string describe(const Layer& layer) {
   return str(layer.op()->kind(), " '", layer.name(), "'");
-}
-
-bool same_values(const TensorInfo& a, const TensorInfo& b) {
-  if (a.values == b.values) return true;
-  return a.values && b.values && *a.values == *b.values;
-}
-
-bool same_constant(const TensorInfo& a, const TensorInfo& b) {
-  return a.constant.empty() == b.constant.empty() && a.constant == b.constant;
-}
-
-bool same_info(const TensorInfo& a, const TensorInfo& b) {
-  return a.dtype == b.dtype && a.dims == b.dims && same_values(a, b) && same_constant(a, b);
 }
 
 /// Whether an operator's answer fits together; plugins are not ours.
@@ -146,15 +133,14 @@ class Network::LayerInference final : public InferContext {
   std::vector<std::pair<int, Expr>> declared_;
 };
 
-void Network::resize_outputs(Layer& layer, size_t count, Edit& edit) {
+void Network::resize_outputs(Layer& layer, size_t count) {
+  for (size_t i = count; i < layer.outputs_.size(); ++i) {
+    const Tensor& tensor = *layer.outputs_[i];
+    require(!tensor.is_output_ && tensor.users_.empty(), describe(layer), ": would have ", count,
+            " outputs, but its output '", tensor.name_, "' is in use");
+  }
   while (layer.outputs_.size() > count) {
     Tensor& tensor = *layer.outputs_.back();
-    bool used = tensor.is_output_;
-    for (const auto& other : layers_)
-      used = used || std::count(other->inputs_.begin(), other->inputs_.end(), &tensor) > 0;
-    require(!used, describe(layer), ": would have ", count, " outputs, but its output '",
-            tensor.name_, "' is in use");
-    edit.save(tensor);
     if (const int id = symbols_.find(Symbol::Kind::kSizeTensor, tensor.name_, 0); id >= 0)
       symbols_.retire(id);
     by_name_.erase(tensor.name_);
@@ -170,46 +156,55 @@ void Network::resize_outputs(Layer& layer, size_t count, Edit& edit) {
   }
 }
 
-bool Network::infer_layer(Layer& layer, Edit& edit) {
+void Network::infer_outputs(Layer& layer) {
   std::vector<OutputInfo> outputs;
   try {
     outputs = LayerInference(*this, layer).run();
   } catch (...) {
     rethrow_naming(layer);
   }
-  edit.save(layer);
-  const size_t known = std::min(layer.outputs_.size(), outputs.size());
-  resize_outputs(layer, outputs.size(), edit);
-  bool changed = false;
+  resize_outputs(layer, outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
     Tensor& tensor = *layer.outputs_[i];
-    if (i < known && same_info(tensor.info_, outputs[i]) &&
-        tensor.aliased_input_ == outputs[i].aliased_input)
-      continue;
-    if (i < known) {
-      edit.save(tensor);
-      edit.mark_changed(tensor);
-    }
     tensor.aliased_input_ = outputs[i].aliased_input;
     tensor.info_ = std::move(static_cast<TensorInfo&>(outputs[i]));
-    changed = true;
   }
-  return changed;
+  layer.inferred_ = true;
 }
 
-void Network::infer_again(Edit& edit, const Layer* first) {
-  if (!first && !edit.has_changes()) return;
-  const auto visit = [&](Layer& layer) {
-    const auto depends = [&](const Tensor* tensor) { return edit.is_changed(tensor); };
-    if (&layer == first || std::any_of(layer.inputs_.begin(), layer.inputs_.end(), depends))
-      infer_layer(layer, edit);
-  };
-  if (in_order_) {
-    const size_t begin = first ? static_cast<size_t>(first->index_) : 0;
-    for (size_t i = begin; i < layers_.size(); ++i) visit(*layers_[i]);
-  } else {
-    for (Layer* layer : topological_order()) visit(*layer);
+void Network::infer(Layer& layer) {
+  std::vector<Layer*> pending = {&layer};  // each behind one that needs it
+  while (!pending.empty()) {
+    Layer& next = *pending.back();
+    const size_t before = pending.size();
+    if (!next.inferred_)
+      for (const Tensor* tensor : next.inputs_)
+        if (tensor && tensor->producer_ && !tensor->producer_->inferred_)
+          pending.push_back(tensor->producer_);
+    if (pending.size() > before) continue;
+    pending.pop_back();
+    if (!next.inferred_) infer_outputs(next);
   }
+}
+
+void Network::infer() const {
+  for (const auto& layer : layers_) layer->infer();
+}
+
+void Network::invalidate(Layer& layer) {
+  std::vector<Layer*> pending = {&layer};
+  while (!pending.empty()) {
+    Layer& next = *pending.back();
+    pending.pop_back();
+    // What depends on a layer that is to be inferred is to be inferred, too.
+    if (!std::exchange(next.inferred_, false)) continue;
+    for (const Tensor* tensor : next.outputs_)
+      pending.insert(pending.end(), tensor->users_.begin(), tensor->users_.end());
+  }
+}
+
+void Network::invalidate_users(const Tensor& tensor) {
+  for (Layer* user : tensor.users_) invalidate(*user);
 }
 
 std::vector<Layer*> Network::topological_order() const {
@@ -242,6 +237,7 @@ std::vector<Layer*> Network::topological_order() const {
 }
 
 bool Network::depends_on(const Tensor& tensor, const Layer& layer) const {
+  if (!tensor.producer_ || (in_order_ && tensor.producer_->index_ < layer.index_)) return false;
   std::vector<const Layer*> pending;
   std::vector<bool> seen(layers_.size(), false);
   const auto visit = [&](const Tensor* t) {

@@ -1,5 +1,8 @@
+#include <algorithm>
+#include <utility>
+
 #include "base/error.h"
-#include "network/edit.h"
+#include "network/network.h"
 
 namespace opwright {
 
@@ -20,6 +23,20 @@ Tensor* Layer::output(int index) const {
   return outputs_[static_cast<size_t>(index)];
 }
 
+template <class Undo>
+void Layer::changed(Undo&& undo) {
+  network_->invalidate(*this);
+  try {
+    if (const std::optional<int> count = op_->num_outputs())
+      network_->resize_outputs(*this, static_cast<size_t>(*count));
+    else
+      infer();
+  } catch (...) {
+    undo();
+    throw;
+  }
+}
+
 void Layer::set_input(int index, Tensor* tensor) {
   constexpr int kMaxGap = 1024;  // so that a wrong index is an error and not a list of that length
   require(index >= 0 && index <= num_inputs() + kMaxGap, "layer '", name_, "' has no input ", index,
@@ -29,24 +46,30 @@ void Layer::set_input(int index, Tensor* tensor) {
     require(!network_->depends_on(*tensor, *this), "layer '", name_, "': its input ", index,
             " cannot be '", tensor->name(), "', which depends on the layer itself");
   }
-  Network::Edit edit(*network_, Network::Edit::Scope::kAny);
-  edit.save(*this);
+  const bool in_order = network_->in_order_;
+  std::vector<Tensor*> inputs = inputs_;
   const auto i = static_cast<size_t>(index);
-  if (i >= inputs_.size()) inputs_.resize(i + 1, nullptr);
-  inputs_[i] = tensor;
+  if (i >= inputs.size()) inputs.resize(i + 1, nullptr);
+  Tensor* const before = std::exchange(inputs[i], tensor);
   if (tensor && tensor->producer_ && tensor->producer_->index_ > index_)
     network_->in_order_ = false;
-  network_->infer_again(edit, this);
-  edit.commit();
+  inputs_.swap(inputs);
+  changed([&] {
+    inputs_.swap(inputs);
+    network_->in_order_ = in_order;
+  });
+  if (before) before->users_.erase(std::ranges::find(before->users_, this));
+  if (tensor) tensor->users_.push_back(this);
 }
 
 void Layer::set_op(OperatorPtr op) {
   require(op != nullptr, "layer '", name_, "' needs an operator");
-  Network::Edit edit(*network_, Network::Edit::Scope::kAny);
-  edit.save(*this);
-  op_ = std::move(op);
-  network_->infer_again(edit, this);
-  edit.commit();
+  op_.swap(op);
+  changed([&] { op_.swap(op); });
+}
+
+void Layer::infer() {
+  if (!inferred_) network_->infer(*this);
 }
 
 }  // namespace opwright

@@ -80,7 +80,7 @@ Tensor* Network::add_input(std::string name, DataType dtype, const Shape& shape)
   tensor->declared_shape_ = shape;
   tensor->dimension_names_.resize(static_cast<size_t>(shape.rank()));
   inputs_.push_back(tensor);
-  Edit edit(*this, Edit::Scope::kAny);
+  Edit edit(*this);
   bind_inputs(edit);
   edit.commit();
   return tensor;
@@ -170,11 +170,10 @@ void Network::make_shape_input(Tensor& tensor) {
   require(tensor.is_input_, "tensor '", tensor.name_,
           "': only network inputs can be declared to determine shapes");
   if (tensor.is_shape_input_) return;
-  Edit edit(*this, Edit::Scope::kAny);
+  Edit edit(*this);
   edit.save(tensor);
   tensor.is_shape_input_ = true;
   bind_inputs(edit);
-  infer_again(edit, nullptr);
   edit.commit();
 }
 
@@ -220,11 +219,23 @@ void Network::insert(std::unique_ptr<Layer> layer, OperatorPtr op, std::span<Ten
   layer->name_ = name;
   layer->op_ = std::move(op);
   layer->inputs_.assign(inputs.begin(), inputs.end());
-  Edit edit(*this, Edit::Scope::kAddLayer);
-  infer_layer(*layer, edit);
+  if (const std::optional<int> count = layer->op_->num_outputs()) {
+    resize_outputs(*layer, static_cast<size_t>(*count));
+  } else {
+    for (const Tensor* tensor : inputs)
+      if (tensor) tensor->info();
+    const int symbols = symbols_.size();
+    try {
+      infer_outputs(*layer);
+    } catch (...) {
+      symbols_.truncate(symbols);
+      throw;
+    }
+  }
+  for (Tensor* tensor : inputs)
+    if (tensor) tensor->users_.push_back(layer.get());
   layer_names_.insert(std::move(name));
   layers_.push_back(std::move(layer));
-  edit.commit();
 }
 
 Tensor* Network::add_constant(DataType dtype, const Shape& shape, Blob data, std::string name) {

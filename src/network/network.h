@@ -20,24 +20,26 @@ class IPluginRegistry;
 class Layer;
 class Network;
 
-/// A tensor of a network that is being defined. Owned by its Network; addresses are stable.
+/// A tensor of a network that is being defined. Owned by its Network; addresses are stable. Type
+/// and shape are inferred when they are asked for: what depends on them throws the Error of the
+/// layer that does not fit, for as long as it does not.
 class Tensor {
  public:
   const std::string& name() const { return name_; }
   /// Names are unique within a network; throws Error when another tensor has this one.
   void set_name(std::string name);
-  DataType dtype() const { return info_.dtype; }
-  const SymShape& dims() const { return info_.dims; }
+  DataType dtype() const { return info().dtype; }
+  const SymShape& dims() const { return info().dims; }
   /// Extents, -1 where not constant.
   Shape shape() const;
-  int rank() const { return static_cast<int>(info_.dims.size()); }
-  const TensorInfo& info() const { return info_; }
+  int rank() const { return static_cast<int>(info().dims.size()); }
+  const TensorInfo& info() const;
   Network& network() const { return *network_; }
   /// The layer that makes it, null for network inputs.
   Layer* producer() const { return producer_; }
   int producer_output() const { return producer_output_; }
   /// The input of the producer whose memory it is (an in-place output), or -1.
-  int aliased_input() const { return aliased_input_; }
+  int aliased_input() const;
   bool is_network_input() const { return is_input_; }
   bool is_network_output() const { return is_output_; }
   /// Whether it is a network input whose elements determine shapes.
@@ -48,7 +50,7 @@ class Tensor {
   /// Empty where no name was set.
   std::string dimension_name(int index) const;
   /// Network inputs only; for other tensors it throws Error unless nothing changes. All that
-  /// depends on the tensor is inferred again; when that throws, everything stays as it was.
+  /// depends on the tensor is inferred again when it is asked for.
   void set_shape(const Shape& shape);
   void set_dtype(DataType dtype);
   /// The range of values that INT8 elements of this tensor have to cover, symmetric about 0. It
@@ -73,6 +75,7 @@ class Tensor {
   TensorInfo info_;
   Layer* producer_ = nullptr;
   int producer_output_ = 0;
+  std::vector<Layer*> users_;  // one that uses it twice is there twice
   int aliased_input_ = -1;
   bool is_input_ = false;
   bool is_output_ = false;
@@ -84,7 +87,9 @@ class Tensor {
 };
 
 /// An operator applied to tensors. The operator itself is immutable; changing a layer's parameters
-/// gives it another operator and infers again, from this layer on downstream.
+/// gives it another operator. This layer and all downstream are then inferred again when they are
+/// asked for. A layer whose operator does not say how many outputs it has, as those of plugins, is
+/// inferred at once.
 class Layer {
  public:
   virtual ~Layer() = default;
@@ -103,17 +108,25 @@ class Layer {
   std::span<Tensor* const> inputs() const { return inputs_; }
   std::span<Tensor* const> outputs() const { return outputs_; }
   /// Replaces an input, or appends when `index` is num_inputs() or more (gaps become absent
-  /// inputs), and infers again. Throws Error, and changes nothing, when inference fails or the
-  /// tensor depends on this layer.
+  /// inputs). Throws Error, and changes nothing, when the tensor depends on this layer or
+  /// inference at once fails.
   void set_input(int index, Tensor* tensor);
-  /// Replaces the operator and infers again; leaves everything as it was when inference throws.
+  /// Replaces the operator; leaves everything as it was when inference at once throws.
   void set_op(OperatorPtr op);
+  /// Infers the outputs and all that they depend on, where that is outstanding. Throws Error naming
+  /// the layer that does not fit.
+  void infer();
 
  protected:
   friend class Network;
+  friend class Tensor;
   Layer() = default;
 
  private:
+  /// After a change, which `undo` takes back when it is refused.
+  template <class Undo>
+  void changed(Undo&& undo);
+
   Network* network_ = nullptr;
   int index_ = 0;  // in the network
   std::string name_;
@@ -121,7 +134,14 @@ class Layer {
   OperatorPtr op_;
   std::vector<Tensor*> inputs_;
   std::vector<Tensor*> outputs_;
+  // Whether the outputs are up to date; then all layers upstream are, too.
+  bool inferred_ = false;
 };
+
+inline const TensorInfo& Tensor::info() const {
+  if (producer_ != nullptr && !producer_->inferred_) producer_->infer();
+  return info_;
+}
 
 /// The layer type of an operator class with a parameter struct, so that bindings and parsers can
 /// read and change parameters: `layer.edit([](auto& p) { p.stride = {2, 2}; })`.
@@ -144,7 +164,8 @@ struct NetworkFlags {
   bool prefer_jit_python_plugins = false;
 };
 
-/// A network being defined: tensors and layers with types and shapes inferred as layers are added.
+/// A network being defined: tensors and layers. Types and shapes are inferred when they are asked
+/// for, each once until something upstream changes.
 class Network {
  public:
   /// `plugins` is where models look their plugins up (null: the process's registry), `log` and the
@@ -162,9 +183,9 @@ class Network {
   void mark_output(Tensor& tensor);
   void unmark_output(Tensor& tensor);
 
-  /// Adds a layer of the class that fits the operator. Throws Error, and adds nothing, when
-  /// inference fails or a tensor belongs to another network. A null input is an optional one that
-  /// is absent. An empty name becomes "Kind 12".
+  /// Adds a layer of the class that fits the operator. Throws Error, and adds nothing, when a
+  /// tensor belongs to another network or inference fails that cannot wait (see Layer). A null
+  /// input is an optional one that is absent. An empty name becomes "Kind 12".
   Layer* add_layer(OperatorPtr op, std::span<Tensor* const> inputs, std::string name = {});
   template <class Op>
   TypedLayer<Op>* add(typename Op::Params params, std::span<Tensor* const> inputs,
@@ -204,6 +225,8 @@ class Network {
   std::vector<Layer*> topological_order() const;
   /// Null when there is no tensor of that name.
   Tensor* find_tensor(std::string_view name) const;
+  /// Infers all that is outstanding. Throws Error for the first layer that does not fit.
+  void infer() const;
   const SymbolTable& symbols() const { return symbols_; }
   SymbolTable& symbols() { return symbols_; }
 
@@ -222,10 +245,14 @@ class Network {
   bool depends_on(const Tensor& tensor, const Layer& layer) const;
   /// Gives all inputs the symbols of their dynamic extents and, to shape inputs, of their elements.
   void bind_inputs(Edit& edit);
-  bool infer_layer(Layer& layer, Edit& edit);
-  void resize_outputs(Layer& layer, size_t count, Edit& edit);
-  /// Infers `first` and all that depends on a tensor that `edit` has changed.
-  void infer_again(Edit& edit, const Layer* first);
+  /// Infers what the layer depends on and then the layer.
+  void infer(Layer& layer);
+  /// Infers one layer whose inputs are; changes nothing when that throws.
+  void infer_outputs(Layer& layer);
+  void resize_outputs(Layer& layer, size_t count);
+  /// The layer, or all that use the tensor, and all downstream have to be inferred again.
+  void invalidate(Layer& layer);
+  void invalidate_users(const Tensor& tensor);
 
   NetworkFlags flags_;
   std::shared_ptr<IPluginRegistry> plugins_;

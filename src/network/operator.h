@@ -177,6 +177,9 @@ class Operator {
   /// The name of the operation, under which plans store it and backends find its kernels:
   /// "Convolution", "PluginV3".
   virtual std::string_view kind() const = 0;
+  /// How many outputs there are, where that is known without the inputs: a layer of the operator is
+  /// then inferred when somebody asks for the result, other layers when they are added or changed.
+  virtual std::optional<int> num_outputs() const { return std::nullopt; }
   /// Output types and shapes. Throws Error naming the layer when the inputs cannot be right.
   virtual std::vector<OutputInfo> infer(InferContext& context) const = 0;
   /// Every way to run the operator for these shapes, never empty; throws Error saying why when

@@ -10,20 +10,23 @@ void Tensor::set_name(std::string name) { network_->rename(*this, std::move(name
 
 Shape Tensor::shape() const {
   Shape shape;
-  for (const Expr& extent : info_.dims)
-    shape.push_back(extent.is_constant() ? extent.constant() : -1);
+  for (const Expr& extent : dims()) shape.push_back(extent.is_constant() ? extent.constant() : -1);
   return shape;
+}
+
+int Tensor::aliased_input() const {
+  info();
+  return aliased_input_;
 }
 
 void Tensor::set_dimension_name(int index, std::string name) {
   require(is_input_, "tensor '", name_, "': only the dimensions of network inputs have names");
   require(index >= 0 && index < rank(), "input '", name_, "' has no dimension ", index,
           ": its rank is ", rank());
-  Network::Edit edit(*network_, Network::Edit::Scope::kAny);
+  Network::Edit edit(*network_);
   edit.save(*this);
   dimension_names_[static_cast<size_t>(index)] = std::move(name);
   network_->bind_inputs(edit);
-  network_->infer_again(edit, nullptr);
   edit.commit();
 }
 
@@ -42,26 +45,24 @@ void Tensor::set_shape(const Shape& shape) {
   for (const int64_t extent : shape)
     require(extent >= -1, "input '", name_, "': extents are -1 or not negative, but shape ", shape,
             " has ", extent);
-  Network::Edit edit(*network_, Network::Edit::Scope::kAny);
+  Network::Edit edit(*network_);
   edit.save(*this);
   declared_shape_ = shape;
   dimension_names_.resize(static_cast<size_t>(shape.rank()));
   network_->bind_inputs(edit);
-  network_->infer_again(edit, nullptr);
   edit.commit();
 }
 
 void Tensor::set_dtype(DataType dtype) {
   bits(dtype);  // throws for a type that does not exist
-  if (dtype == info_.dtype) return;
+  if (dtype == this->dtype()) return;
   require(is_input_, "tensor '", name_, "': its type ", opwright::name(info_.dtype),
           " is inferred and cannot be set to ", opwright::name(dtype), "; add a cast");
-  Network::Edit edit(*network_, Network::Edit::Scope::kAny);
+  Network::Edit edit(*network_);
   edit.save(*this);
   info_.dtype = dtype;
   edit.mark_changed(*this);
   network_->bind_inputs(edit);
-  network_->infer_again(edit, nullptr);
   edit.commit();
 }
 

@@ -99,6 +99,8 @@ class GraphImporter {
         found != onnx::node_table().end()) {
       try {
         found->second(importer);
+        // A layer that does not fit is this node's fault.
+        for (int i = first_layer; i < network_.num_layers(); ++i) network_.layer(i)->infer();
       } catch (const Error& problem) {
         // Inference speaks of layers; the user knows nodes.
         if (std::string_view(problem.what()).starts_with("ONNX")) throw;

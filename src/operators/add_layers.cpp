@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "operators/infer.h"
+
 namespace opwright {
 namespace {
 
@@ -18,34 +20,39 @@ TypedLayer<Op>* add_window_layer(Network& network, Tensor& input, int64_t maps, 
                                  bool transposed) {
   int64_t area = maps;
   for (int64_t extent : window) area *= extent;
+  ConvolutionParams params;
+  std::vector<Tensor*> inputs = {&input, nullptr};
   require(input.rank() == static_cast<int>(window.size()) + 2, Op::kKind, ": the input has rank ",
           input.rank(), "; expected ", window.size() + 2, " for a kernel over ", window.size(),
           " axes");
-  const int64_t count = kernel.data.size() == 0 ? 0 : kernel.shape.numel();
-  require(maps > 0 && area > 0 && count > 0 && count % area == 0, Op::kKind, ": the kernel has ",
-          count, " elements; expected a multiple of ", area, " for ", maps, " output maps");
-  const int64_t channels = input.shape()[1];
-  int64_t groups = 1;
-  Shape shape;
-  if (transposed) {
-    const int64_t per_map = count / (area / maps);
-    require(channels > 0 && per_map % channels == 0, Op::kKind, ": the kernel does not fit ",
-            channels, " input channels");
-    shape = Shape{channels, per_map / channels};
-    groups = maps / std::max<int64_t>(1, per_map / channels);
-  } else {
-    shape = Shape{maps, count / area};
-    groups = channels / std::max<int64_t>(1, count / area);
+  require(maps > 0 && area > 0, Op::kKind, ": there are ", maps, " output maps of the kernel size ",
+          str(window), "; expected at least 1 everywhere");
+  if (kernel.data.size() > 0) {
+    const int64_t count = kernel.shape.numel();
+    require(count % area == 0, Op::kKind, ": the kernel has ", count,
+            " elements; expected a multiple of ", area, " for ", maps, " output maps");
+    const int64_t channels = input.shape()[1];
+    int64_t groups = 1;
+    Shape shape;
+    if (transposed) {
+      const int64_t per_map = count / (area / maps);
+      require(channels > 0 && per_map % channels == 0, Op::kKind, ": the kernel does not fit ",
+              channels, " input channels");
+      shape = Shape{channels, per_map / channels};
+      groups = maps / std::max<int64_t>(1, per_map / channels);
+    } else {
+      shape = Shape{maps, count / area};
+      groups = channels / std::max<int64_t>(1, count / area);
+    }
+    for (int64_t extent : window) shape.push_back(extent);
+    inputs[1] = network.add_constant(kernel.dtype, shape, kernel.data);
+    params.groups = std::max<int64_t>(1, groups);
   }
-  for (int64_t extent : window) shape.push_back(extent);
-  std::vector<Tensor*> inputs = {&input, network.add_constant(kernel.dtype, shape, kernel.data)};
   if (bias.data.size() > 0) {
     require(bias.shape.numel() == maps, Op::kKind, ": the bias has ", bias.shape.numel(),
             " elements; expected ", maps, ", one for each output map");
     inputs.push_back(network.add_constant(bias.dtype, Shape{maps}, bias.data));
   }
-  ConvolutionParams params;
-  params.groups = std::max<int64_t>(1, groups);
   return network.add<Op>(params, inputs);
 }
 
@@ -63,6 +70,16 @@ TypedLayer<Deconvolution>* add_deconvolution(Network& network, Tensor& input, in
                                              const Ints& window, const WeightsArray& kernel,
                                              const WeightsArray& bias) {
   return add_window_layer<Deconvolution>(network, input, maps, window, kernel, bias, true);
+}
+
+Shape kernel_window(const Layer& convolution) {
+  const Tensor* const kernel = convolution.input(1);
+  require(kernel != nullptr, convolution.op()->kind(), " '", convolution.name(),
+          "': there is no kernel; give one as input 1");
+  const Shape shape = kernel->shape();
+  require(shape.rank() >= 2, convolution.op()->kind(), " '", convolution.name(),
+          "': the kernel has shape ", shape, "; expected two extents for channels and a window");
+  return Shape(std::span<const int64_t>(shape.begin() + 2, shape.end()));
 }
 
 TypedLayer<Pooling>* add_pooling(Network& network, Tensor& input, PoolingType type,
@@ -115,9 +132,7 @@ TypedLayer<Slice>* add_padding(Network& network, Tensor& input, const Ints& befo
 }
 
 TypedLayer<Resize>* add_resize(Network& network, Tensor& input) {
-  ResizeParams params;
-  params.scales.assign(input.rank(), 1.0);
-  return network.add<Resize>(params, {&input});
+  return network.add<Resize>({}, {&input});
 }
 
 }  // namespace opwright

@@ -15,7 +15,8 @@ namespace opwright {
 
 // Layers as the methods of TensorRT's INetworkDefinition add them, where that is more than handing
 // over parameters: weights become constants, and what is not said gets TensorRT's defaults. All
-// throw Error as Network::add() does.
+// throw Error as Network::add() does, and where a default hangs on the shape of an input that
+// cannot be inferred.
 
 /// Elements with their type and shape; without data where there are none.
 using WeightsArray = Constant::Params;
@@ -24,7 +25,7 @@ using WeightsArray = Constant::Params;
 int64_t default_channel_axis(const Tensor& tensor);
 
 /// \param kernel `maps` * channels / groups * window elements in this order, of any shape; the
-///     number of groups follows from their number.
+///     number of groups follows from their number. Without elements the kernel comes as input 1.
 /// \param bias `maps` elements, or none.
 TypedLayer<Convolution>* add_convolution(Network& network, Tensor& input, int64_t maps,
                                          const Ints& window, const WeightsArray& kernel,
@@ -33,6 +34,8 @@ TypedLayer<Convolution>* add_convolution(Network& network, Tensor& input, int64_
 TypedLayer<Deconvolution>* add_deconvolution(Network& network, Tensor& input, int64_t maps,
                                              const Ints& window, const WeightsArray& kernel,
                                              const WeightsArray& bias);
+/// The window that the kernel of a convolution or deconvolution has. Throws Error without a kernel.
+Shape kernel_window(const Layer& convolution);
 /// The stride is the window.
 TypedLayer<Pooling>* add_pooling(Network& network, Tensor& input, PoolingType type,
                                  const Ints& window);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -24,6 +25,7 @@ class BuiltinOperator : public Operator {
   const Params& params() const { return params_; }
 
   std::string_view kind() const final { return Derived::kKind; }
+  std::optional<int> num_outputs() const override { return 1; }
   std::vector<Candidate> candidates(const CandidateQuery& query) const override {
     return query.device->candidates(*this, query);
   }

@@ -1,15 +1,17 @@
 #pragma once
 
+#include <algorithm>
+
 #include "operators/builtin.h"
 
 namespace opwright {
 
 struct ShuffleParams {
-  Ints first_transpose;  ///< empty: none
+  Ints first_transpose;  ///< empty: none; entries beyond the rank do not count
   bool has_reshape = false;
   Ints reshape_dims;      ///< -1: inferred (one at most), 0: copied from the input when
                           ///< zero_is_placeholder
-  Ints second_transpose;  ///< empty: none
+  Ints second_transpose;  ///< as first_transpose
   bool zero_is_placeholder = true;
   template <class V>
   void visit(V& v) {
@@ -26,6 +28,10 @@ class Shuffle final : public BuiltinOperator<Shuffle, ShuffleParams> {
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
   bool is_shape_input(int input) const override { return input == 1; }
+  /// The entries of a transpose that count for a tensor of that rank.
+  static Ints permutation(const Ints& transpose, size_t rank) {
+    return Ints(transpose.begin(), transpose.begin() + std::min(rank, transpose.size()));
+  }
 };
 
 struct TransposeParams {
@@ -125,7 +131,7 @@ struct ResizeParams {
   }
 };
 /// Interpolation over the axes whose extent changes. An optional second input (a shape tensor)
-/// replaces `shape`.
+/// replaces `shape`. Without scales and a shape the extents stay.
 class Resize final : public BuiltinOperator<Resize, ResizeParams> {
  public:
   static constexpr std::string_view kKind = "Resize";

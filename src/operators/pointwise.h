@@ -70,6 +70,9 @@ class Pointwise final : public BuiltinOperator<Pointwise, PointwiseParams> {
  public:
   static constexpr std::string_view kKind = "Pointwise";
   using BuiltinOperator::BuiltinOperator;
+  std::optional<int> num_outputs() const override {
+    return static_cast<int>(params().results.size());
+  }
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
 

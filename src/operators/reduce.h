@@ -51,6 +51,7 @@ class TopK final : public BuiltinOperator<TopK, TopKParams> {
  public:
   static constexpr std::string_view kKind = "TopK";
   using BuiltinOperator::BuiltinOperator;
+  std::optional<int> num_outputs() const override { return 2; }
   std::vector<OutputInfo> infer(InferContext& context) const override;
   bool is_shape_input(int input) const override { return input == 1; }
 };

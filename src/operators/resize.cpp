@@ -73,7 +73,7 @@ std::vector<OutputInfo> Resize::infer(InferContext& context) const {
   } else {
     shape = {params.shape.begin(), params.shape.end()};
     if (inference.optional(1)) shape = inference.shape_values(1);
-    inference.require(!shape.empty(), "needs scales or an output shape");
+    if (shape.empty()) shape = x.dims;
     inference.require(shape.size() == rank, "the output shape must have ", rank,
                       " extents like the input, but is ", str(shape));
   }

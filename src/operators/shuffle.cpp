@@ -96,8 +96,9 @@ std::vector<OutputInfo> Shuffle::infer(InferContext& context) const {
   SymShape shape = x.dims;
   ValuesPtr values = x.values;
   if (!params.first_transpose.empty()) {
-    shape = permuted(inference.who(), "the first transpose", shape, params.first_transpose);
-    values = permuted(values, x.dims, params.first_transpose);
+    const Ints first = permutation(params.first_transpose, shape.size());
+    shape = permuted(inference.who(), "the first transpose", shape, first);
+    values = permuted(values, x.dims, first);
   }
   if (inference.optional(1)) {
     inference.require_rank(1, 1, 1);
@@ -108,9 +109,9 @@ std::vector<OutputInfo> Shuffle::infer(InferContext& context) const {
   }
   if (!is_constant(shape) || shape.size() > TensorInfo::kMaxValuesRank) values = nullptr;
   if (!params.second_transpose.empty()) {
-    SymShape moved =
-        permuted(inference.who(), "the second transpose", shape, params.second_transpose);
-    values = permuted(values, shape, params.second_transpose);
+    const Ints second = permutation(params.second_transpose, shape.size());
+    SymShape moved = permuted(inference.who(), "the second transpose", shape, second);
+    values = permuted(values, shape, second);
     shape = std::move(moved);
   }
   return {make_output(x.dtype, std::move(shape), std::move(values))};

@@ -143,13 +143,19 @@ def test_each_error_is_recorded_once():
     net.error_recorder = of_network
     x = net.add_input("x", trt.float32, (2, 3))
     w = net.add_input("w", trt.float32, (5, 7))
+    misfit = net.add_elementwise(x, w, trt.ElementWiseOperation.SUM).get_output(0)
+    assert not of_network.errors
     with pytest.raises(trt.Error) as caught:
-        net.add_elementwise(x, w, trt.ElementWiseOperation.SUM)
+        misfit.shape  # noqa: B018
     [(code, text)] = take(of_network)
     assert code == CODES.INVALID_ARGUMENT and text == str(caught.value)[: len(text)]
     assert len(text.encode()) <= trt.IErrorRecorder.MAX_DESC_LENGTH
 
-    assert [layer.num_inputs for layer in net] == [] and not of_network.errors
+    with pytest.raises(trt.Error):
+        misfit.dtype  # noqa: B018
+    assert len(take(of_network)) == 1
+
+    assert [layer.num_inputs for layer in net] == [2] and not of_network.errors
 
     parser = trt.OnnxParser(net, Silent())
     assert not parser.parse(onnx_model())

@@ -414,14 +414,20 @@ def test_layers_that_cannot_be():
     with pytest.raises(opwright.Error, match="'x'"):
         network.add_input("x", opwright.float32, (2, 3))
     y = network.add_input("y", opwright.float32, (5, 7))
-    with pytest.raises(opwright.Error):
-        network.add_elementwise(x, y, opwright.ElementWiseOperation.SUM)
+    foreign = builder.create_network().add_input("x", opwright.float32, (2, 3))
+    with pytest.raises(opwright.Error, match="'x' belongs to another network"):
+        network.add_elementwise(x, foreign, opwright.ElementWiseOperation.SUM)
     assert network.num_layers == 0
-    total = network.add_elementwise(x, x, opwright.ElementWiseOperation.SUM).get_output(0)
+    layer = network.add_elementwise(x, y, opwright.ElementWiseOperation.SUM)
+    layer.name = "sum"
+    total = layer.get_output(0)
     total.name = "total"
     network.mark_output(total)
     config = builder.create_builder_config()
     config.timing = False
+    with pytest.raises(opwright.Error, match="ElementWise 'sum': .* does not broadcast"):
+        builder.build_engine_with_config(network, config)
+    layer.set_input(1, x)
     engine = opwright.Engine(builder.build_engine_with_config(network, config))
     a = np.arange(6, dtype=np.float32).reshape(2, 3)
     np.testing.assert_array_equal(engine(x=a, y=np.zeros((5, 7), np.float32)), 2 * a)

@@ -25,10 +25,14 @@ class Grow final : public InferOnly {
     int axis = 0;
     int64_t limit = 1000;
     int outputs = 1;
+    bool late = false;  ///< says how many outputs it has, so that it is inferred when asked
   };
   explicit Grow(Params params) : params_(params) {}
   const Params& params() const { return params_; }
   std::string_view kind() const override { return "Grow"; }
+  std::optional<int> num_outputs() const override {
+    return params_.late ? std::optional(params_.outputs) : std::nullopt;
+  }
   Attributes attributes() const override {
     return {{"amount", params_.amount}, {"axis", int64_t{params_.axis}}};
   }

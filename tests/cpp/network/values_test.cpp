@@ -106,9 +106,10 @@ TEST(ShapeInput, DeclaredLateReachesLayers) {
     known += context.inputs[0]->values != nullptr;
     return std::vector<OutputInfo>(1);
   });
-  network.add_layer(op, std::vector{s});
+  const Layer* layer = network.add_layer(op, std::vector{s});
   EXPECT_EQ(known, 0);
   network.make_shape_input(*s);
+  layer->output(0)->info();
   EXPECT_EQ(known, 1);
 }
 
