@@ -39,8 +39,11 @@ PARTS = ("tests", "samples", "bench", "sanitizer")
 PACKAGES = (
     "numpy", "torch", "triton", "cupy-cuda13x", "cupy-cuda12x", "numba", "numba-cuda", "cuda-bindings",
 )  # fmt: skip
-# The docs' blocks are other tests' code; faults are meant to be found.
-NOT_SANITIZED = ("test_docs", "test_faults")
+# Faults are meant to be found; the docs' blocks and the samples are processes of their own, of which some
+# compile, and under compute-sanitizer that takes longer than there is time.
+NOT_SANITIZED = ("test_docs", "test_faults", "test_samples")
+# The other processes that tests start are looked at as well; those of test_compiled start compilers.
+SANITIZED_WITH_CHILDREN = ("test_programs",)
 
 
 @dataclass
@@ -185,26 +188,28 @@ def bench_steps(python: Path) -> list[Step]:
 
 
 def sanitizer_steps(python: Path) -> list[Step]:
-    """A step a file, and one more for those of its tests that load a framework, which takes minutes."""
+    """A step a file, and one more for those of its tests that load a framework, which takes long."""
     tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     # Of calls of the driver some are meant to fail: they ask where memory is, and how many
     # parameters a kernel has. The tests see to the others.
     command = [tool, "--tool", "memcheck", "--error-exitcode", "99", "--leak-check", "no"]
-    command += ["--report-api-errors", "no", "--target-processes", "all"]
+    command += ["--report-api-errors", "no"]
     # The host's would have Python's frames, for which the tool takes the interpreter's lock
     # while a thread that has it waits for the tool.
     command += ["--show-backtrace", "device"]
-    command += [str(python), "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+    pytest = [str(python), "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
     steps = []
     for path in sorted((ROOT / "tests" / "gpu").glob("test_*.py")):
         if path.stem in NOT_SANITIZED:
             continue
-        for name, marks, limit in (
-            (path.stem, "not faulty and not frameworks", 120),
-            (f"{path.stem}-frameworks", "frameworks and not faulty", 300),
+        which = "all" if path.stem in SANITIZED_WITH_CHILDREN else "application-only"
+        for name, marks in (
+            (path.stem, "not faulty and not frameworks"),
+            (f"{path.stem}-frameworks", "frameworks and not faulty"),
         ):
-            steps.append(Step("sanitizer", name, [*command, "-m", marks, str(path)], limit))
-    return sorted(steps, key=lambda step: -step.limit)
+            tests = ["--target-processes", which, *pytest, "-m", marks, str(path)]
+            steps.append(Step("sanitizer", name, [*command, *tests], 120))
+    return steps
 
 
 def cell(text: object) -> str:

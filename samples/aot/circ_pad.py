@@ -10,8 +10,8 @@ import opwright.plugin as trtp
 
 FOLDER = Path(__file__).resolve().parent
 TACTICS = [
-    {"WARPS": warps, "BYTES": bytes, "EARLY": early}
-    for early, warps, bytes in (
+    {"WARPS": warps, "BYTES": size, "EARLY": early}
+    for early, warps, size in (
         (0, 4, 16),
         (1, 4, 16),
         (0, 8, 16),

@@ -117,20 +117,17 @@ class Device {
   /// Returns once the queue has done all that it was given. Throws Error for work that failed.
   virtual void synchronize(Queue queue) const = 0;
   /// Returns once what came before the event is done, or has failed; null: all that the device was
-  /// given, unless capture() is at work, which that would break.
-  virtual void wait_for(Event* event) const noexcept { (void)event; }
+  /// given. False: that cannot be waited for now, since some of it is being captured.
+  virtual bool wait_for(Event* event) const noexcept {
+    (void)event;
+    return true;
+  }
   /// Records an event of the application's in the order of the queue. Throws Error where the device
   /// has none.
   virtual void record(void* event, Queue queue) const;
   /// Throws Error unless the device can work in that order: a stream of another device, or one that
   /// is destroyed.
   virtual void check_queue(Queue queue) const { (void)queue; }
-  /// A number that no other queue of the process ever has; 0: it has none, or there is no such
-  /// queue.
-  virtual uint64_t queue_id(Queue queue) const {
-    (void)queue;
-    return 0;
-  }
   /// One that is not timed costs the device less, and milliseconds_since() is not to be asked then.
   virtual std::unique_ptr<Event> make_event(bool is_timed = true) const = 0;
   /// Throws Error that begins with `what` unless the device can use all of the memory.

@@ -145,8 +145,8 @@ void lower_shuffle(Graph& graph, GraphNode* node, const ShuffleParams& params) {
       if (last.empty()) last = identity(static_cast<int>(value->info.dims.size()));
       for (int64_t& axis : last) axis = first[axis];
     } else {
-      move(std::make_shared<Transpose>(TransposeParams{first}),
-           permuted(value->info.dims, first), " first transpose");
+      move(std::make_shared<Transpose>(TransposeParams{first}), permuted(value->info.dims, first),
+           " first transpose");
     }
   }
   if (!reshapes) {

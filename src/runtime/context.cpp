@@ -44,7 +44,8 @@ Context::Context(std::shared_ptr<const Engine> engine, int profile)
 /// Waits for the last run, so that plugins, which may have memory of their own, and weights go
 /// when nothing uses them any more.
 Context::~Context() {
-  if (state_->last_use != nullptr) state_->last_use->finish();
+  if (state_->last_use != nullptr && !state_->last_use->finish())
+    engine_->weights().lose_last_use();
   release_on(engine_->device(), [&] { state_.reset(); });
 }
 
@@ -247,14 +248,18 @@ void Context::enqueue(Queue queue) {
   if (s.has_output_memory || s.callback) report_run();
 }
 
-/// Runs use the same memory, so that one on another queue comes after those before it.
 void Context::change_queue(Queue queue) {
   State& s = *state_;
   s.gpu->check_queue(queue);
-  const bool is_captured = s.gpu->is_capturing(queue);
-  s.last_use->move_to(queue, is_captured);
-  if (is_captured) engine_->weights().lose_last_use();
+  if (s.gpu->is_capturing(queue)) note_capture();
+  s.last_use->add(queue);
   s.queue = queue;
+}
+
+/// The caller's graph may use what the context and the engine have at any time.
+void Context::note_capture() {
+  state_->last_use->lose();
+  engine_->weights().lose_last_use();
 }
 
 void Context::run(Queue queue) {
@@ -274,8 +279,7 @@ void Context::run(Queue queue) {
     if (s.are_times_known) [[unlikely]] {
       runner.run_timed(s.workspace, queue, s.times);
     } else if (runner.run(s.workspace, queue)) [[unlikely]] {
-      s.last_use->lose();
-      engine_->weights().lose_last_use();
+      note_capture();
     }
   } catch (...) {
     s.current->shapes.forget_sizes();

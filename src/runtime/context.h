@@ -119,6 +119,7 @@ class Context {
   struct State;
   void run(Queue queue);
   void change_queue(Queue queue);
+  void note_capture();
   void prepare();
   void place_memory();
   void release_memory();

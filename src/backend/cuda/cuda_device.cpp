@@ -100,19 +100,6 @@ void CudaDevice::synchronize(Queue queue) const {
   check(driver().cuStreamSynchronize(static_cast<CUstream>(queue)), "work on ", name_, " failed");
 }
 
-void CudaDevice::wait_for(Event* event) const noexcept {
-  try {
-    const DeviceScope scope(*this);
-    const RelaxedCapture relaxed;
-    if (event != nullptr) return event->synchronize();
-    // As in free_unused(): waiting for all breaks captures.
-    const std::lock_guard lock(unused_mutex_);
-    if (captures_ == 0) driver().cuCtxSynchronize();
-  } catch (const Error&) {
-    // Work that failed is at its end, too.
-  }
-}
-
 void CudaDevice::record(void* event, Queue queue) const {
   check(driver().cuEventRecord(static_cast<CUevent>(event), static_cast<CUstream>(queue)),
         "recording the event ", event, " of the application");
@@ -138,14 +125,6 @@ void CudaDevice::check_queue(Queue queue) const {
           "; make the stream while that GPU is the current one");
   fail("the stream ", queue, " belongs to another CUDA context on ", name_,
        " than the engine; load the engine while the stream's context is the current one");
-}
-
-uint64_t CudaDevice::queue_id(Queue queue) const {
-  const DeviceScope scope(*this);
-  unsigned long long id = 0;
-  // Of the default streams, which are always there, the driver need not number the first with 1.
-  const CUresult result = driver().cuStreamGetId(static_cast<CUstream>(queue), &id);
-  return result == CUDA_SUCCESS ? id + 1 : 0;
 }
 
 std::unique_ptr<Event> CudaDevice::make_event(bool is_timed) const {

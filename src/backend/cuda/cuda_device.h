@@ -39,10 +39,9 @@ class CudaDevice final : public Device {
   void free_host(void* memory) const noexcept override;
   void copy(void* to, const void* from, size_t bytes, Queue queue) const override;
   void synchronize(Queue queue) const override;
-  void wait_for(Event* event) const noexcept override;
+  bool wait_for(Event* event) const noexcept override;
   void record(void* event, Queue queue) const override;
   void check_queue(Queue queue) const override;
-  uint64_t queue_id(Queue queue) const override;
   std::unique_ptr<Event> make_event(bool is_timed) const override;
   void check_address(const void* address, size_t bytes, std::string_view what) const override;
   void check_host_address(const void* address, std::string_view what) const override;

@@ -124,6 +124,21 @@ void CudaDevice::free_after(void* memory, Event& last_use) const noexcept {
   }
 }
 
+bool CudaDevice::wait_for(Event* event) const noexcept {
+  try {
+    const DeviceScope scope(*this);
+    const RelaxedCapture relaxed;
+    if (event != nullptr) {
+      event->synchronize();
+      return true;
+    }
+    const std::lock_guard lock(unused_mutex_);
+    return captures_ == 0 && !is_capture_error(driver().cuCtxSynchronize());
+  } catch (const Error&) {
+    return true;  // work that failed is at its end, too
+  }
+}
+
 /// Frees what no work can use any more. Called with the lock held.
 void CudaDevice::free_unused() const noexcept {
   // Freeing memory of a pool waits for no stream, and any may be using it. Waiting breaks captures,

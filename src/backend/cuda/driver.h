@@ -44,7 +44,6 @@ namespace opwright::cuda {
   X(cuStreamDestroy_v2)                \
   X(cuStreamSynchronize)               \
   X(cuStreamGetCtx)                    \
-  X(cuStreamGetId)                     \
   X(cuStreamWaitEvent)                 \
   X(cuStreamIsCapturing)               \
   X(cuStreamBeginCapture_v2)           \

@@ -1,8 +1,9 @@
 // When memory is given back: after the work that uses it, which the emulated driver only does when
-// somebody waits, and without waiting for other work.
+// somebody waits, and without waiting for other work where that can be told apart.
 
 #include <map>
 #include <numeric>
+#include <tuple>
 
 #include "backend/last_use.h"
 #include "gpu_runtime/test_kernels.h"
@@ -65,7 +66,7 @@ class ReusingAllocator final : public IGpuAllocator {
 
 /// z = 2 * (x + w) by way of `workspace` bytes of scratch memory, and an uploaded value. The second
 /// profile has larger tensors.
-class MemoryUse : public testing::TestWithParam<bool> {
+class MemoryUse : public testing::TestWithParam<std::tuple<bool, bool>> {
  protected:
   MemoryUse() : plan_(test_gpu()), x_(Floats(100, 3)), z_(100), value_(1) {
     register_gpu_kinds();
@@ -87,8 +88,11 @@ class MemoryUse : public testing::TestWithParam<bool> {
     plan_.step("sum", "Gpu:add", {x, w}, {sum});
     plan_.step("double", "Gpu:by_way_of_scratch", {sum}, {plan_.output("z", kFp32, {100})});
     plan_.step("convert", "Gpu:to_float", {value}, {plan_.output("v", kFp32, {1})});
-    plan_.plan().cuda_graphs = GetParam();
+    plan_.plan().cuda_graphs = std::get<0>(GetParam());
   }
+  /// Of others the end of the work is not known once they may be gone.
+  static bool is_on_default_stream() { return std::get<1>(GetParam()); }
+  Queue queue() const { return is_on_default_stream() ? nullptr : stream_.queue(); }
   /// A context that has run, as a graph where those are on.
   std::unique_ptr<Context> context(IGpuAllocator* allocator = nullptr) {
     LoadOptions options;
@@ -97,14 +101,14 @@ class MemoryUse : public testing::TestWithParam<bool> {
     context->set_input_address(0, x_.data());
     context->set_output_address(0, z_.data());
     context->set_output_address(1, value_.data());
-    for (int run = 0; run < 5; ++run) context->enqueue(stream_.queue());
-    context->synchronize(stream_.queue());
+    for (int run = 0; run < 5; ++run) context->enqueue(queue());
+    context->synchronize(queue());
     z_.set(Floats(100, 0));
     return context;
   }
   void expect_results() {
-    EXPECT_EQ(z_.get(stream_.queue()), Floats(100, 7));
-    EXPECT_EQ(value_.get(stream_.queue()), Floats{7});
+    EXPECT_EQ(z_.get(queue()), Floats(100, 7));
+    EXPECT_EQ(value_.get(queue()), Floats{7});
   }
 
   FakePlan plan_;
@@ -113,17 +117,18 @@ class MemoryUse : public testing::TestWithParam<bool> {
   TestStream stream_;
 };
 
-INSTANTIATE_TEST_SUITE_P(CudaGraphs, MemoryUse, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(GraphsAndStreams, MemoryUse,
+                         testing::Combine(testing::Bool(), testing::Bool()));
 
 TEST_P(MemoryUse, AnAllocatorGetsItBackAfterTheWork) {
   ReusingAllocator allocator;
   auto context = this->context(&allocator);
   const OtherWork other;
-  context->enqueue(stream_.queue());
+  context->enqueue(queue());
   context.reset();  // and the engine with it
   EXPECT_EQ(allocator.live(), 0u);
   EXPECT_GE(allocator.given_back(), 4u);  // weights, values, arena, workspace
-  EXPECT_FALSE(other.was_waited_for());
+  EXPECT_EQ(other.was_waited_for(), !is_on_default_stream());
   expect_results();
 }
 
@@ -132,10 +137,10 @@ TEST_P(MemoryUse, AnAllocatorGetsTheArenaBackAfterTheWork) {
   const auto context = this->context(&allocator);
   const DeviceArray<float> own(1000);
   const OtherWork other;
-  context->enqueue(stream_.queue());
+  context->enqueue(queue());
   context->set_memory(own.data(), 4000);  // instead of the arena
   EXPECT_GE(allocator.given_back(), 1u);
-  EXPECT_FALSE(other.was_waited_for());
+  EXPECT_EQ(other.was_waited_for(), !is_on_default_stream());
   expect_results();
 }
 
@@ -143,21 +148,22 @@ TEST_P(MemoryUse, TheDeviceGetsItBackAfterTheWork) {
   auto context = this->context();
   const OtherWork other;
   const DeviceArray<float> own(1000);
-  context->enqueue(stream_.queue());
-  EXPECT_TRUE(is_busy(stream_.queue()));
+  context->enqueue(queue());
+  EXPECT_TRUE(is_busy(queue()));
   context->set_memory(own.data(), 4000);
-  context->enqueue(stream_.queue());
+  context->enqueue(queue());
   context.reset();
-  EXPECT_FALSE(other.was_waited_for());
+  EXPECT_EQ(other.was_waited_for(), !is_on_default_stream());
   expect_results();
 }
 
-TEST_P(MemoryUse, RunsOnSeveralStreamsComeAfterEachOther) {
+TEST_P(MemoryUse, OfRunsOnSeveralStreamsIsGivenBackAfterAllWork) {
   ReusingAllocator allocator;
   auto context = this->context(&allocator);
   TestStream second;
   DeviceArray<float> later(100);
-  context->enqueue(stream_.queue());
+  context->enqueue(queue());
+  context->synchronize(queue());
   context->set_output_address(0, later.data());
   context->enqueue(second.queue());
   context.reset();
@@ -192,9 +198,9 @@ TEST_P(MemoryUse, OfARunThatFailedIsUsedByTheStepsBefore) {
   context->set_input_address(0, x_.data());
   context->set_output_address(0, z_.data());
   context->set_output_address(1, y.data());
-  EXPECT_ERROR(context->enqueue(stream_.queue()), "on purpose");
+  EXPECT_ERROR(context->enqueue(queue()), "on purpose");
   context.reset();
-  EXPECT_EQ(z_.get(stream_.queue()), Floats(100, 12));
+  EXPECT_EQ(z_.get(queue()), Floats(100, 12));
 }
 
 /// A run within a graph that the caller captures may come again at any time.
@@ -233,10 +239,10 @@ TEST_P(MemoryUse, ThatIsHeldIsGivenBackAfterAllWork) {
   auto held = hold_memory(memory.data());
   memory.reset();
   EXPECT_EQ(allocator.given_back(), 0u);
-  test_gpu().copy(z_.data(), held.get() == nullptr ? nullptr : x_.data(), 400, stream_.queue());
+  test_gpu().copy(z_.data(), held.get() == nullptr ? nullptr : x_.data(), 400, queue());
   held.reset();
   EXPECT_EQ(allocator.given_back(), 1u);
-  EXPECT_FALSE(is_busy(stream_.queue()));
+  EXPECT_FALSE(is_busy(queue()));
 }
 
 }  // namespace

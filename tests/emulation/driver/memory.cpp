@@ -162,8 +162,7 @@ CUresult attribute_of(CUdeviceptr pointer, CUpointer_attribute attribute, void* 
           reinterpret_cast<CUcontext>(device ? device->context : current_context());
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      *static_cast<unsigned*>(data) =
-          device || managed ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+      *static_cast<unsigned*>(data) = device || managed ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       if (device && !has_access(*current_context(), device->device))
