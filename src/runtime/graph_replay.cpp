@@ -77,6 +77,7 @@ bool GraphReplay::capture(Part& part, Work& work) {
   if (part.graph->size() >= kFewest) return true;
   part.graph.reset();
   part.is_captured = false;
+  has_news_ = true;
   return false;
 }
 
@@ -104,6 +105,7 @@ void GraphReplay::forget_copies() {
 void GraphReplay::take_news() {
   if (has_failed_) split();
   has_news_ = has_failed_ = false;
+  is_over_ = std::ranges::none_of(parts_, &Part::is_captured);
   if (is_described_) return;
   is_described_ = true;
   log_.info(who_, describe());

@@ -45,6 +45,8 @@ class GraphReplay {
   GraphReplay(const Device& device, const Log& log, std::string who, std::vector<Step> steps,
               bool has_copies);
 
+  /// Nothing is, or will ever be, captured: the caller need not come here any more.
+  bool is_over() const { return is_over_; }
   /// All steps, in order.
   std::span<Part> parts() { return parts_; }
   /// Launches the part's graph, which is captured first where it is time. False: the caller runs
@@ -81,6 +83,7 @@ class GraphReplay {
   bool has_news_ = false;      ///< something has become of a part
   bool has_failed_ = false;    ///< a step turned out not to be captured
   bool is_described_ = false;  ///< the log has it
+  bool is_over_ = false;
 };
 
 }  // namespace opwright

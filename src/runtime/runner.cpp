@@ -141,8 +141,9 @@ void Runner::run_replayed(void* workspace, Queue queue) {
 }
 
 bool Runner::run(void* workspace, Queue queue) {
-  const bool is_captured = replay_ != nullptr && device_.is_capturing(queue);
-  if (replay_ != nullptr && !is_captured) {
+  const bool has_graphs = replay_ != nullptr && !replay_->is_over();
+  const bool is_captured = has_graphs && device_.is_capturing(queue);
+  if (has_graphs && !is_captured) {
     run_replayed(workspace, queue);
   } else {
     run_plainly(workspace, queue, NoClock());

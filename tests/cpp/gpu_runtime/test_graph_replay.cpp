@@ -219,6 +219,7 @@ TEST_F(GraphReplayTest, AGraphOfOneKernelIsNotMade) {
   EXPECT_EQ(driver_calls("cuLaunchKernel"), 1);
   EXPECT_EQ(driver_calls("cuGraphLaunch"), 0);
   EXPECT_EQ(driver_calls("cuStreamBeginCapture"), 0);
+  EXPECT_EQ(driver_calls("cuStreamIsCapturing"), 0) << "such runs cost what they do without graphs";
 }
 
 TEST_F(GraphReplayTest, CanBeTurnedOff) {
