@@ -305,7 +305,7 @@ def write_report(out: Path, folder: Path, steps: list[Step], facts: list[str]) -
     if benches:
         lines += ["## Benchmarks", ""]
         for step in benches:
-            lines += [f"`bench/{step.name}.py`: {step.verdict}", *fenced(tail(step.log, 60))]
+            lines += [f"`bench/{step.name}.py`: {step.verdict}", *fenced(tail(step.log, 120))]
     sanitized = [step for step in steps if step.part == "sanitizer" and not step.is_empty]
     if sanitized:
         lines += [
