@@ -91,21 +91,17 @@ std::optional<Affine> affine_program(const GraphNode& node, const GraphValue* x,
     if (i.type != DataType::kFLOAT) return std::nullopt;
     std::optional<Affine> result;
     const int rank = static_cast<int>(x->info.dims.size());
-    if (i.op == static_cast<int32_t>(PointwiseOp::kInput)) {
+    if (i.op == opcode(PointwiseOp::kInput)) {
       if (node.inputs[i.a] == x) {
         result = Affine{{1}, {0}};
       } else if (auto values = per_channel(*node.inputs[i.a], axis, rank, channels)) {
         result = Affine{{0}, std::move(*values)};
       }
-    } else if (i.op == static_cast<int32_t>(PointwiseOp::kConstant)) {
+    } else if (i.op == opcode(PointwiseOp::kConstant)) {
       result = Affine{{0}, {i.alpha}};
-    } else if (i.op >= static_cast<int32_t>(PointwiseOp::kBinary) &&
-               i.op < static_cast<int32_t>(PointwiseOp::kUnary)) {
-      result = combine(
-          static_cast<ElementWiseOperation>(i.op - static_cast<int32_t>(PointwiseOp::kBinary)),
-          registers[i.a], registers[i.b]);
-    } else if (i.op == static_cast<int32_t>(PointwiseOp::kUnary) +
-                           static_cast<int32_t>(UnaryOperation::kNEG)) {
+    } else if (i.op >= opcode(PointwiseOp::kBinary) && i.op < opcode(PointwiseOp::kUnary)) {
+      result = combine(binary_of(i.op), registers[i.a], registers[i.b]);
+    } else if (i.op == opcode(UnaryOperation::kNEG)) {
       result = combine(ElementWiseOperation::kSUB, Affine{}, registers[i.a]);
     }
     if (!result) return std::nullopt;

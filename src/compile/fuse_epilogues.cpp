@@ -9,10 +9,6 @@
 namespace opwright {
 namespace {
 
-constexpr int32_t binary(ElementWiseOperation op) {
-  return static_cast<int32_t>(PointwiseOp::kBinary) + static_cast<int32_t>(op);
-}
-
 /// What a program does at most: activation(first + second), where the sum and the activation may be
 /// missing.
 struct Epilogue {
@@ -36,7 +32,7 @@ class EpilogueMatch {
       return epilogue;
     }
     const PointwiseInstruction& sum = program_[at];
-    if (sum.op != binary(ElementWiseOperation::kSUM)) return std::nullopt;
+    if (sum.op != opcode(ElementWiseOperation::kSUM)) return std::nullopt;
     epilogue.first = input_at(sum.a);
     epilogue.second = input_at(sum.b);
     if (epilogue.first < 0 || epilogue.second < 0) return std::nullopt;
@@ -46,18 +42,18 @@ class EpilogueMatch {
  private:
   int input_at(int at) const {
     const PointwiseInstruction& i = program_[at];
-    return i.op == static_cast<int32_t>(PointwiseOp::kInput) ? i.a : -1;
+    return i.op == opcode(PointwiseOp::kInput) ? i.a : -1;
   }
 
   const double* constant_at(int at) const {
     const PointwiseInstruction& i = program_[at];
-    return i.op == static_cast<int32_t>(PointwiseOp::kConstant) ? &i.alpha : nullptr;
+    return i.op == opcode(PointwiseOp::kConstant) ? &i.alpha : nullptr;
   }
 
   /// When the instruction is `op` of a register and a constant: the register, else -1.
   int with_constant(int at, ElementWiseOperation op, double* value) const {
     const PointwiseInstruction& i = program_[at];
-    if (i.op != binary(op)) return -1;
+    if (i.op != opcode(op)) return -1;
     for (auto [reg, other] : {std::pair(i.a, i.b), std::pair(i.b, i.a)})
       if (const double* constant = constant_at(other)) {
         *value = *constant;
@@ -69,8 +65,8 @@ class EpilogueMatch {
   /// Recognizes an activation at the end; gives the register that it is applied to.
   int match_activation(int at, FusedActivation& activation) const {
     const PointwiseInstruction& i = program_[at];
-    if (i.op >= static_cast<int32_t>(PointwiseOp::kActivation)) {
-      activation.type = i.op - static_cast<int32_t>(PointwiseOp::kActivation);
+    if (i.op >= opcode(PointwiseOp::kActivation)) {
+      activation.type = i.op - opcode(PointwiseOp::kActivation);
       activation.alpha = static_cast<float>(i.alpha);
       activation.beta = static_cast<float>(i.beta);
       return i.a;

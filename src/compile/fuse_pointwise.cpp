@@ -16,7 +16,7 @@ constexpr size_t kMaxCopies = 3;
 
 bool is_cheap(const GraphNode& node) {
   const auto cheap_binary = [](int32_t op) {
-    switch (static_cast<ElementWiseOperation>(op)) {
+    switch (binary_of(op)) {
       case ElementWiseOperation::kSUM:
       case ElementWiseOperation::kSUB:
       case ElementWiseOperation::kPROD:
@@ -29,13 +29,11 @@ bool is_cheap(const GraphNode& node) {
   };
   size_t operations = 0;
   for (const PointwiseInstruction& i : decode(node.as<Pointwise>()->params())) {
-    if (i.op <= static_cast<int32_t>(PointwiseOp::kConstant)) continue;
-    const int32_t in_binary = i.op - static_cast<int32_t>(PointwiseOp::kBinary);
-    const bool is_relu = i.op == static_cast<int32_t>(PointwiseOp::kActivation) +
-                                     static_cast<int32_t>(ActivationType::kRELU);
-    const bool is_binary = in_binary >= 0 && i.op < static_cast<int32_t>(PointwiseOp::kUnary);
-    if (!is_relu && i.op != static_cast<int32_t>(PointwiseOp::kCast) &&
-        !(is_binary && cheap_binary(in_binary)))
+    if (i.op <= opcode(PointwiseOp::kConstant)) continue;
+    const bool is_relu = i.op == opcode(ActivationType::kRELU);
+    const bool is_binary =
+        i.op >= opcode(PointwiseOp::kBinary) && i.op < opcode(PointwiseOp::kUnary);
+    if (!is_relu && i.op != opcode(PointwiseOp::kCast) && !(is_binary && cheap_binary(i.op)))
       return false;
     ++operations;
   }

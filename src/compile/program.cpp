@@ -7,10 +7,6 @@
 namespace opwright {
 namespace {
 
-constexpr int32_t code(PointwiseOp op, int32_t offset = 0) {
-  return static_cast<int32_t>(op) + offset;
-}
-
 bool is_comparison(ElementWiseOperation op) {
   return op == ElementWiseOperation::kEQUAL || op == ElementWiseOperation::kGREATER ||
          op == ElementWiseOperation::kLESS;
@@ -28,45 +24,42 @@ int ProgramWriter::add(PointwiseInstruction i) {
 }
 
 int ProgramWriter::input(int index, DataType type) {
-  return add({code(PointwiseOp::kInput), register_type(type), index});
+  return add({opcode(PointwiseOp::kInput), register_type(type), index});
 }
 
 int ProgramWriter::constant(double value, DataType type) {
-  PointwiseInstruction instruction{code(PointwiseOp::kConstant), register_type(type)};
+  PointwiseInstruction instruction{opcode(PointwiseOp::kConstant), register_type(type)};
   instruction.alpha = value;
   return add(instruction);
 }
 
 int ProgramWriter::binary(ElementWiseOperation op, int a, int b) {
-  return add({code(PointwiseOp::kBinary, static_cast<int32_t>(op)),
-              is_comparison(op) ? DataType::kBOOL : type(a), a, b});
+  return add({opcode(op), is_comparison(op) ? DataType::kBOOL : type(a), a, b});
 }
 
 int ProgramWriter::unary(UnaryOperation op, int a) {
   const bool is_test = op == UnaryOperation::kISINF || op == UnaryOperation::kISNAN;
-  return add({code(PointwiseOp::kUnary, static_cast<int32_t>(op)),
-              is_test ? DataType::kBOOL : type(a), a});
+  return add({opcode(op), is_test ? DataType::kBOOL : type(a), a});
 }
 
 int ProgramWriter::activation(ActivationType activation, int a, float alpha, float beta) {
-  return add({code(PointwiseOp::kActivation, static_cast<int32_t>(activation)), type(a), a, -1, -1,
-              alpha, beta});
+  return add({opcode(activation), type(a), a, -1, -1, alpha, beta});
 }
 
 int ProgramWriter::select(int condition, int a, int b) {
-  return add({code(PointwiseOp::kSelect), type(a), condition, a, b});
+  return add({opcode(PointwiseOp::kSelect), type(a), condition, a, b});
 }
 
 int ProgramWriter::cast(int a, DataType to) {
   if (type(a) == register_type(to)) return a;
-  return add({code(PointwiseOp::kCast), register_type(to), a});
+  return add({opcode(PointwiseOp::kCast), register_type(to), a});
 }
 
 std::vector<int> ProgramWriter::append(const PointwiseParams& program,
                                        std::span<const int> inputs) {
   std::vector<int> registers;
   for (PointwiseInstruction instruction : decode(program)) {
-    if (instruction.op == code(PointwiseOp::kInput)) {
+    if (instruction.op == opcode(PointwiseOp::kInput)) {
       registers.push_back(inputs[instruction.a]);
       continue;
     }
@@ -85,13 +78,13 @@ PointwiseParams ProgramWriter::finish(std::span<const int> results,
   for (int result : results) needed[result] = true;
   for (size_t i = instructions_.size(); i-- > 0;) {
     const PointwiseInstruction& instruction = instructions_[i];
-    if (!needed[i] || instruction.op == code(PointwiseOp::kInput)) continue;
+    if (!needed[i] || instruction.op == opcode(PointwiseOp::kInput)) continue;
     for (int32_t operand : {instruction.a, instruction.b, instruction.c})
       if (operand >= 0) needed[operand] = true;
   }
   used_inputs->clear();
   for (size_t i = 0; i < instructions_.size(); ++i)
-    if (needed[i] && instructions_[i].op == code(PointwiseOp::kInput))
+    if (needed[i] && instructions_[i].op == opcode(PointwiseOp::kInput))
       used_inputs->push_back(instructions_[i].a);
   std::sort(used_inputs->begin(), used_inputs->end());
   std::vector<int32_t> renumbered(instructions_.size(), -1);
@@ -99,7 +92,7 @@ PointwiseParams ProgramWriter::finish(std::span<const int> results,
   for (size_t i = 0; i < instructions_.size(); ++i) {
     if (!needed[i]) continue;
     PointwiseInstruction instruction = instructions_[i];
-    if (instruction.op == code(PointwiseOp::kInput)) {
+    if (instruction.op == opcode(PointwiseOp::kInput)) {
       instruction.a =
           static_cast<int32_t>(std::find(used_inputs->begin(), used_inputs->end(), instruction.a) -
                                used_inputs->begin());

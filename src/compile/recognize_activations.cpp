@@ -8,13 +8,8 @@
 namespace opwright {
 namespace {
 
-constexpr int32_t binary(ElementWiseOperation op) {
-  return static_cast<int32_t>(PointwiseOp::kBinary) + static_cast<int32_t>(op);
-}
-constexpr int32_t kErf =
-    static_cast<int32_t>(PointwiseOp::kUnary) + static_cast<int32_t>(UnaryOperation::kERF);
-constexpr int32_t kTanh =
-    static_cast<int32_t>(PointwiseOp::kActivation) + static_cast<int32_t>(ActivationType::kTANH);
+constexpr int32_t kErf = opcode(UnaryOperation::kERF);
+constexpr int32_t kTanh = opcode(ActivationType::kTANH);
 
 // Exporters write constants in single precision.
 bool close(double a, double b) { return std::abs(a - b) <= 1e-4 * std::abs(b); }
@@ -58,14 +53,13 @@ class GeluFinder {
 
  private:
   const double* constant(int at) const {
-    return program_[at].op == static_cast<int32_t>(PointwiseOp::kConstant) ? &program_[at].alpha
-                                                                           : nullptr;
+    return program_[at].op == opcode(PointwiseOp::kConstant) ? &program_[at].alpha : nullptr;
   }
 
   Product factors(int at) const {
     const PointwiseInstruction& i = program_[at];
     if (const double* value = constant(at)) return {*value, {}};
-    if (i.op == binary(ElementWiseOperation::kPROD)) {
+    if (i.op == opcode(ElementWiseOperation::kPROD)) {
       Product a = factors(i.a);
       const Product b = factors(i.b);
       a.factor *= b.factor;
@@ -73,12 +67,12 @@ class GeluFinder {
       std::sort(a.registers.begin(), a.registers.end());
       return a;
     }
-    if (i.op == binary(ElementWiseOperation::kDIV) && constant(i.b)) {
+    if (i.op == opcode(ElementWiseOperation::kDIV) && constant(i.b)) {
       Product a = factors(i.a);
       a.factor /= *constant(i.b);
       return a;
     }
-    if (i.op == binary(ElementWiseOperation::kPOW) && constant(i.b)) {
+    if (i.op == opcode(ElementWiseOperation::kPOW) && constant(i.b)) {
       const double power = *constant(i.b);
       if (power == 2 || power == 3) {
         const Product base = factors(i.a);
@@ -98,7 +92,7 @@ class GeluFinder {
   Sum terms(int at) const {
     const PointwiseInstruction& i = program_[at];
     if (const double* value = constant(at)) return {*value, {}};
-    if (i.op != binary(ElementWiseOperation::kSUM)) return {0, {{1, at}}};
+    if (i.op != opcode(ElementWiseOperation::kSUM)) return {0, {{1, at}}};
     Sum a = terms(i.a);
     const Sum b = terms(i.b);
     a.constant += b.constant;
@@ -156,8 +150,7 @@ bool rewrite(Graph& graph, GraphNode* node) {
   for (size_t i = 0; i < node->inputs.size(); ++i)
     inputs.push_back(writer.input(static_cast<int>(i), node->inputs[i]->info.dtype));
   std::vector<PointwiseInstruction> changed = program;
-  changed[at] = {static_cast<int32_t>(PointwiseOp::kActivation) + static_cast<int32_t>(found->type),
-                 DataType::kFLOAT, found->x};
+  changed[at] = {opcode(found->type), DataType::kFLOAT, found->x};
   const std::vector<int> results = writer.append(encode(changed, params.results), inputs);
   std::vector<int> used;
   PointwiseParams rewritten = writer.finish(results, &used);

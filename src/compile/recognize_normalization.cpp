@@ -21,12 +21,8 @@ struct Operand {
 struct Operation {
   int32_t op = -1;
   Operand a, b;
-  bool is(ElementWiseOperation wanted) const {
-    return op == static_cast<int32_t>(PointwiseOp::kBinary) + static_cast<int32_t>(wanted);
-  }
-  bool is(UnaryOperation wanted) const {
-    return op == static_cast<int32_t>(PointwiseOp::kUnary) + static_cast<int32_t>(wanted);
-  }
+  bool is(ElementWiseOperation wanted) const { return op == opcode(wanted); }
+  bool is(UnaryOperation wanted) const { return op == opcode(wanted); }
 };
 
 std::optional<Operation> operation(const GraphNode* node) {
@@ -38,17 +34,16 @@ std::optional<Operation> operation(const GraphNode* node) {
   auto operand = [&](int32_t at) {
     Operand result;
     if (at < 0) return result;
-    if (program[at].op == static_cast<int32_t>(PointwiseOp::kInput))
+    if (program[at].op == opcode(PointwiseOp::kInput))
       result.value = node->inputs[program[at].a];
     else
       result.number = program[at].alpha;
     return result;
   };
   for (size_t i = 0; i + 1 < program.size(); ++i)
-    if (program[i].op > static_cast<int32_t>(PointwiseOp::kConstant)) return std::nullopt;
+    if (program[i].op > opcode(PointwiseOp::kConstant)) return std::nullopt;
   const PointwiseInstruction& last = program.back();
-  if (last.op < static_cast<int32_t>(PointwiseOp::kBinary) || last.type != DataType::kFLOAT)
-    return std::nullopt;
+  if (last.op < opcode(PointwiseOp::kBinary) || last.type != DataType::kFLOAT) return std::nullopt;
   return Operation{last.op, operand(last.a), operand(last.b)};
 }
 

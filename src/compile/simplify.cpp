@@ -31,7 +31,7 @@ bool is_computable(DataType type) {
 
 bool is_copy(const Pointwise& op) {
   const std::vector<PointwiseInstruction> program = decode(op.params());
-  return program.size() == 1 && program[0].op == static_cast<int32_t>(PointwiseOp::kInput);
+  return program.size() == 1 && program[0].op == opcode(PointwiseOp::kInput);
 }
 
 bool changes_nothing(const GraphNode& node) {
