@@ -148,12 +148,11 @@ def run_times(add_layer) -> list[float]:
 
 def plugin_library(plugin: str) -> Path:
     """One of the C++ plugins that the tests use, from the build folder."""
-    folder = os.environ.get("OPWRIGHT_TEST_PLUGIN_DIR")
-    candidates = [Path(folder)] if folder else sorted(ROOT.glob("build/*/tests/cpp/plugins"))
-    for candidate in candidates:
-        for name in (f"{plugin}.so", f"lib{plugin}.so"):
-            if (candidate / name).exists():
-                return candidate / name
+    # Of the other builds' a plugin needs a sanitizer in the process.
+    built = ROOT / "build" / "dev" / "tests" / "cpp" / "plugins"
+    library = Path(os.environ.get("OPWRIGHT_TEST_PLUGIN_DIR", built)) / f"{plugin}.so"
+    if library.exists():
+        return library
     raise SystemExit(f"bench/plugin_call: the C++ plugin {plugin} is not built: run 'make build'")
 
 
