@@ -5,16 +5,11 @@ They say what to define and hold no state.
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 from . import _core
 from ._plugin_classes import InterfaceInfo, IVersionedInterface
+from ._runtime_classes import _missing
 
 __all__ = ["IStreamReader", "IStreamReaderV2", "IStreamWriter"]
-
-
-def _missing(self: object, method: str) -> NoReturn:
-    raise NotImplementedError(f"class {type(self).__name__} must define {method}")
 
 
 class IStreamReader(IVersionedInterface):

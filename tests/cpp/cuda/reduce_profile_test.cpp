@@ -13,6 +13,14 @@
 namespace opwright::testing {
 namespace {
 
+/// Those that are not reduced.
+std::vector<TestAxis> kept_of(const std::vector<TestAxis>& axes, int64_t reduced) {
+  std::vector<TestAxis> kept;
+  for (size_t i = 0; i < axes.size(); ++i)
+    if (!(reduced >> i & 1)) kept.push_back(axes[i]);
+  return kept;
+}
+
 TEST(CudaReduce, OpenExtentsInEveryKernel) {
   std::mt19937 random(5);
   const auto up_to = [&](int64_t n) { return static_cast<int64_t>(random() % (n + 1)); };
@@ -35,11 +43,8 @@ TEST(CudaReduce, OpenExtentsInEveryKernel) {
   std::set<int64_t> rows, columns;
   for (const Case& test : cases) {
     const Reduce op({test.op, test.reduced, false});
-    std::vector<TestAxis> kept;
-    for (size_t i = 0; i < test.axes.size(); ++i)
-      if (!(test.reduced >> i & 1)) kept.push_back(test.axes[i]);
     const std::vector<PortDesc> inputs = {port_of(test.axes, test.type)};
-    const std::vector<PortDesc> outputs = {port_of(kept, test.type)};
+    const std::vector<PortDesc> outputs = {port_of(kept_of(test.axes, test.reduced), test.type)};
     for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
       (test.reduced >> (test.axes.size() - 1) & 1 ? rows : columns).insert(candidate.tactic);
       TestKernel kernel(op, candidate, inputs, outputs);
@@ -103,11 +108,8 @@ TEST(CudaReduce, OutputsInPartsOfEveryLength) {
   };
   for (const Case& test : cases) {
     const Reduce op({test.op, test.reduced, false});
-    std::vector<TestAxis> kept;
-    for (size_t i = 0; i < test.axes.size(); ++i)
-      if (!(test.reduced >> i & 1)) kept.push_back(test.axes[i]);
     const std::vector<PortDesc> inputs = {port_of(test.axes, test.type)};
-    const std::vector<PortDesc> outputs = {port_of(kept, test.type)};
+    const std::vector<PortDesc> outputs = {port_of(kept_of(test.axes, test.reduced), test.type)};
     const std::vector<Candidate> candidates = in_parts(op, inputs, outputs);
     EXPECT_EQ(candidates.size(), 2u);
     const bool is_product = test.op == ReduceOperation::kPROD;
