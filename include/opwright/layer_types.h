@@ -58,6 +58,14 @@ enum class LayerType : int32_t {
   kPLUGIN_V3 = 46,
   kSQUEEZE = 47,
   kUNSQUEEZE = 48,
+  kCUMULATIVE = 49,
+  kDYNAMIC_QUANTIZE = 50,
+  kATTENTION_INPUT = 51,
+  kATTENTION_OUTPUT = 52,
+  kROTARY_EMBEDDING = 53,
+  kKVCACHE_UPDATE = 54,
+  kMOE = 55,
+  kDIST_COLLECTIVE = 56,
 };
 
 enum class ActivationType : int32_t {
@@ -217,7 +225,7 @@ enum class FillOperation : int32_t {
 namespace impl {
 template <>
 struct EnumMaxImpl<LayerType> {
-  static constexpr int32_t kVALUE = 49;
+  static constexpr int32_t kVALUE = 57;
 };
 template <>
 struct EnumMaxImpl<ActivationType> {

@@ -19,6 +19,10 @@ class IConvolutionLayer : public ILayer {
   /// is not constant, or for the bias if there is none.
   virtual Weights getKernelWeights() const noexcept = 0;
   virtual Weights getBiasWeights() const noexcept = 0;
+  /// Replaces a constant kernel by one with the same window and maps. The values are copied.
+  virtual void setKernelWeights(Weights weights) noexcept = 0;
+  /// The values are copied; weights without values take the bias away.
+  virtual void setBiasWeights(Weights weights) noexcept = 0;
   virtual void setNbGroups(int64_t nbGroups) noexcept = 0;
   virtual int64_t getNbGroups() const noexcept = 0;
   /// Per spatial axis, here and below; 1 until set.
@@ -52,6 +56,10 @@ class IDeconvolutionLayer : public ILayer {
   /// is not constant, or for the bias if there is none.
   virtual Weights getKernelWeights() const noexcept = 0;
   virtual Weights getBiasWeights() const noexcept = 0;
+  /// Replaces a constant kernel by one with the same window and maps. The values are copied.
+  virtual void setKernelWeights(Weights weights) noexcept = 0;
+  /// The values are copied; weights without values take the bias away.
+  virtual void setBiasWeights(Weights weights) noexcept = 0;
   virtual void setNbGroups(int64_t nbGroups) noexcept = 0;
   virtual int64_t getNbGroups() const noexcept = 0;
   /// Per spatial axis, here and below; 1 until set.
@@ -285,8 +293,12 @@ class IParametricReLULayer : public ILayer {
 class IConstantLayer : public ILayer {
  public:
   virtual Dims getDimensions() const noexcept = 0;
-  /// Valid until the network ends.
+  /// Of as many elements as before.
+  virtual void setDimensions(Dims const& dimensions) noexcept = 0;
+  /// Valid until the layer gets other weights or the network ends.
   virtual Weights getWeights() const noexcept = 0;
+  /// As many as the dimensions say; the values are copied.
+  virtual void setWeights(Weights weights) noexcept = 0;
 
  protected:
   ~IConstantLayer() noexcept override = default;
@@ -345,9 +357,15 @@ class IScaleLayer : public ILayer {
  public:
   virtual void setMode(ScaleMode mode) noexcept = 0;
   virtual ScaleMode getMode() const noexcept = 0;
+  /// Valid until the layer gets other ones or the network ends. Without values where there are
+  /// none, or they are computed.
   virtual Weights getShift() const noexcept = 0;
   virtual Weights getScale() const noexcept = 0;
   virtual Weights getPower() const noexcept = 0;
+  /// The values are copied; weights without values take the factor away.
+  virtual void setShift(Weights shift) noexcept = 0;
+  virtual void setScale(Weights scale) noexcept = 0;
+  virtual void setPower(Weights power) noexcept = 0;
   virtual void setChannelAxis(int32_t channelAxis) noexcept = 0;
   virtual int32_t getChannelAxis() const noexcept = 0;
 

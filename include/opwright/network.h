@@ -27,7 +27,9 @@ class ITensor : public INoCopy {
   /// The extents, -1 where known at run time only. nbDims is -1 while a layer does not fit.
   virtual Dims getDimensions() const noexcept = 0;
 
-  /// For network inputs only; other tensors have the type that their layer gives them.
+  /// For network inputs, and for outputs of networks that are not strongly typed, whose FP32, FP16
+  /// and BF16 elements the engine converts; other tensors have the type that their layer gives
+  /// them.
   virtual void setType(DataType type) noexcept = 0;
   virtual DataType getType() const noexcept = 0;
 
@@ -76,7 +78,22 @@ class ILayer : public INoCopy {
   virtual ITensor* getOutput(int32_t index) const noexcept = 0;
   /// Replaces an input, or gives the layer an optional one.
   virtual void setInput(int32_t index, ITensor& tensor) noexcept = 0;
+  /// The type that was set, or that the layer gives its output.
   virtual DataType getOutputType(int32_t index) const noexcept = 0;
+
+  /// The type of floating inputs that the layer is to compute with. A build heeds it where
+  /// BuilderFlag::kOBEY_PRECISION_CONSTRAINTS or kPREFER_PRECISION_CONSTRAINTS is set, and the flag
+  /// of a type that is lower than the network's. An error for strongly typed networks.
+  virtual void setPrecision(DataType dataType) noexcept = 0;
+  /// That which was set, or the type of the layer's first floating tensor.
+  virtual DataType getPrecision() const noexcept = 0;
+  virtual bool precisionIsSet() const noexcept = 0;
+  virtual void resetPrecision() noexcept = 0;
+  /// The type, kFLOAT, kHALF or kBF16, that an output is to be stored in: an output of the network
+  /// has it, for others it is heeded as the precision is.
+  virtual void setOutputType(int32_t index, DataType dataType) noexcept = 0;
+  virtual bool outputTypeIsSet(int32_t index) const noexcept = 0;
+  virtual void resetOutputType(int32_t index) noexcept = 0;
 
   /// Text for people, kept in the network.
   virtual void setMetadata(char const* metadata) noexcept = 0;
@@ -150,6 +167,12 @@ class INetworkDefinition : public INoCopy {
   virtual ITensor* addInput(char const* name, DataType type, Dims const& dimensions) noexcept = 0;
   virtual void markOutput(ITensor& tensor) noexcept = 0;
   virtual void unmarkOutput(ITensor& tensor) noexcept = 0;
+  /// Marks a shape tensor: one whose elements are known when shapes are.
+  /// \return false, and nothing is marked, for another tensor.
+  virtual bool markOutputForShapes(ITensor& tensor) noexcept = 0;
+  virtual bool unmarkOutputForShapes(ITensor& tensor) noexcept = 0;
+  /// Takes out a network input that no layer uses. For other tensors it is a warning.
+  virtual void removeTensor(ITensor& tensor) noexcept = 0;
   virtual int32_t getNbInputs() const noexcept = 0;
   virtual ITensor* getInput(int32_t index) const noexcept = 0;
   virtual int32_t getNbOutputs() const noexcept = 0;

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from . import aot, plugin
 from ._api import build, load
+from ._calibrators import *  # noqa: F403
 from ._core import *  # noqa: F403
 from ._core import DataType, DeviceArray, Engine, Error
 from ._dims import *  # noqa: F403
@@ -29,8 +30,10 @@ from ._runtime_classes import *  # noqa: F403
 from ._types import (
     bfloat16,
     bool,
+    e8m0,
     float16,
     float32,
+    fp4,
     fp8,
     int4,
     int8,
@@ -52,8 +55,10 @@ __all__ = [
     "bfloat16",
     "bool",
     "build",
+    "e8m0",
     "float16",
     "float32",
+    "fp4",
     "fp8",
     "int4",
     "int8",

@@ -20,6 +20,8 @@ int64 = DataType.INT64
 bool = DataType.BOOL
 fp8 = DataType.FP8
 int4 = DataType.INT4
+fp4 = DataType.FP4
+e8m0 = DataType.E8M0
 
 _NUMPY = {
     DataType.FLOAT: np.float32,

@@ -2,6 +2,7 @@
 
 #include "operators/add_layers.h"
 
+#include "layers.h"
 #include "network/network.h"
 #include "operators/matrix.h"
 #include "operators/normalization.h"
@@ -14,13 +15,6 @@ namespace {
 Ints ints(nb::handle sequence) {
   const Shape shape = to_shape(sequence);
   return Ints(shape.begin(), shape.end());
-}
-
-/// None and Weights without values are no elements.
-WeightsArray array_of(nb::handle weights, std::string_view what) {
-  if (weights.is_none()) return {};
-  ArrayData array = to_array(weights, what);
-  return {array.dtype, array.shape, std::move(array.data)};
 }
 
 void add_plain(ReportingClass<Network>& c) {
@@ -137,8 +131,8 @@ void add_with_shapes(ReportingClass<Network>& c) {
       "add_convolution_nd",
       [](Network& n, Tensor& x, int64_t maps, nb::handle window, nb::handle kernel,
          nb::handle bias) {
-        return add_convolution(n, x, maps, ints(window), array_of(kernel, "the kernel"),
-                               array_of(bias, "the bias"));
+        return add_convolution(n, x, maps, ints(window), to_weights(kernel, "the kernel"),
+                               to_weights(bias, "the bias"));
       },
       nb::arg("input"), nb::arg("num_output_maps"), nb::arg("kernel_shape"), nb::arg("kernel"),
       nb::arg("bias").none() = nb::none(), reference);
@@ -146,8 +140,8 @@ void add_with_shapes(ReportingClass<Network>& c) {
       "add_deconvolution_nd",
       [](Network& n, Tensor& x, int64_t maps, nb::handle window, nb::handle kernel,
          nb::handle bias) {
-        return add_deconvolution(n, x, maps, ints(window), array_of(kernel, "the kernel"),
-                                 array_of(bias, "the bias"));
+        return add_deconvolution(n, x, maps, ints(window), to_weights(kernel, "the kernel"),
+                                 to_weights(bias, "the bias"));
       },
       nb::arg("input"), nb::arg("num_output_maps"), nb::arg("kernel_shape"), nb::arg("kernel"),
       nb::arg("bias").none() = nb::none(), reference);
@@ -159,8 +153,8 @@ void add_with_shapes(ReportingClass<Network>& c) {
       nb::arg("input"), nb::arg("type"), nb::arg("window_size"), reference);
   auto scale = [](Network& n, Tensor& x, ScaleMode mode, nb::handle shift, nb::handle scale,
                   nb::handle power, std::optional<int64_t> channel_axis) {
-    return add_scale(n, x, mode, array_of(shift, "shift"), array_of(scale, "scale"),
-                     array_of(power, "power"), channel_axis);
+    return add_scale(n, x, mode, to_weights(shift, "shift"), to_weights(scale, "scale"),
+                     to_weights(power, "power"), channel_axis);
   };
   c.def(
       "add_scale",
@@ -190,9 +184,11 @@ void add_with_shapes(ReportingClass<Network>& c) {
   c.def(
       "add_padding_nd",
       [](Network& n, Tensor& x, nb::handle pre, nb::handle post) {
-        return add_padding(n, x, ints(pre), ints(post));
+        return layer_object(*add_padding(n, x, ints(pre), ints(post)), nb::find(n));
       },
-      nb::arg("input"), nb::arg("pre_padding"), nb::arg("post_padding"), reference);
+      nb::arg("input"), nb::arg("pre_padding"), nb::arg("post_padding"),
+      nb::sig("def add_padding_nd(self, input: ITensor, pre_padding: object, post_padding: object) "
+              "-> IPaddingLayer"));
   c.def(
       "add_resize", [](Network& n, Tensor& x) { return add_resize(n, x); }, nb::arg("input"),
       reference);

@@ -54,6 +54,21 @@ struct ArrayData {
   Blob data;
 };
 ArrayData to_array(nb::handle object, std::string_view what);
+/// The elements as a NumPy array of one axis, read-only and without a copy; 4-bit ones unpacked.
+/// Throws Error where NumPy has no such type.
+nb::object flat_array(DataType type, const Blob& data, int64_t count);
+
+/// `with object as name:`, which changes nothing: objects go with their last reference.
+template <class Class>
+void add_context_manager(Class& c) {
+  using T = typename Class::Type;
+  c.def(
+      "__enter__", [](T& self) -> T& { return self; }, nb::rv_policy::reference, "The object.");
+  c.def(
+      "__exit__", [](T&, nb::handle, nb::handle, nb::handle) {}, nb::arg("exc_type").none(),
+      nb::arg("exc_value").none(), nb::arg("traceback").none(),
+      "Does nothing: the object goes with its last reference.");
+}
 
 /// Keeps a Python object alive from C++; may be dropped on any thread.
 std::shared_ptr<const void> keep_alive(nb::handle object);

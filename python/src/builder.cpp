@@ -2,20 +2,18 @@
 
 #include "opwright/builder.h"
 
-#include <array>
 #include <chrono>
 #include <utility>
 
-#include "backend/default_device.h"
 #include "backend/device.h"
 #include "base/log.h"
 #include "bindings.h"
 #include "builder_enums.h"
 #include "compile/compile.h"
+#include "config.h"
 #include "gpu_allocator.h"
 #include "handle.h"
 #include "host_memory.h"
-#include "network/network.h"
 #include "plugin/registry.h"
 #include "reporting.h"
 #include "runtime/api_border.h"
@@ -26,8 +24,6 @@
 
 namespace opwright::python {
 namespace {
-
-using CreationFlag = NetworkDefinitionCreationFlag;
 
 bool has(uint32_t flags, BuilderFlag flag) { return (flags >> static_cast<int>(flag) & 1) != 0; }
 
@@ -81,31 +77,6 @@ class InterruptCheck {
   Clock::time_point next_;
 };
 
-struct Config {
-  DeviceType device = default_device_type();
-  bool device_is_chosen = is_default_device_chosen();
-  int device_ordinal = -1;  ///< as for get_device()
-  uint32_t flags = 0;
-  int avg_timing_iterations = 4;
-  bool timing = true;
-  bool detailed_inspection = true;
-  std::vector<std::shared_ptr<OptimizationProfile>> profiles;
-  std::shared_ptr<TimingCache> timing_cache;
-  nb::object progress_monitor = nb::none();
-  int optimization_level = 3;
-  int max_tactics = -1;
-  std::array<size_t, EnumMax<MemoryPoolType>()> memory_limits{};
-  uint32_t tactic_sources = 0;
-  int max_aux_streams = -1;
-  TilingOptimizationLevel tiling = TilingOptimizationLevel::kNONE;
-  int64_t l2_limit = -1;
-  Handle profile_stream;
-  std::vector<std::string> plugins_to_serialize;
-  bool embed_python_plugins = false;
-  bool debug_plugins = false;
-  bool cuda_graphs = true;
-};
-
 /// Where plugins of this builder's networks are looked up goes on living with the networks.
 class Builder {
  public:
@@ -133,12 +104,7 @@ class Builder {
     build.device_ordinal = config.device_ordinal;
     if (config.device == DeviceType::kGPU)
       nb::module_::import_("opwright._devices").attr("publish_library_folders")();
-    if (!network.flags().strongly_typed) {
-      build.fp16 = has(config.flags, BuilderFlag::kFP16);
-      build.bf16 = has(config.flags, BuilderFlag::kBF16);
-      build.int8 = has(config.flags, BuilderFlag::kINT8);
-      build.fp8 = has(config.flags, BuilderFlag::kFP8);
-    }
+    build.set_precisions(config.flags, network.flags().strongly_typed);
     for (const auto& profile : config.profiles) build.profiles.push_back(*profile);
     build.avg_timing_iterations = config.avg_timing_iterations;
     const TuningEffort effort = tuning_effort(config.optimization_level, config.max_tactics);
@@ -206,6 +172,9 @@ void bind_profile(nb::module_& m) {
 void bind_config(nb::module_& m) {
   auto c = nb::class_<Config>(m, "IBuilderConfig",
                               "How a network is built. Made by Builder.create_builder_config.");
+  add_context_manager(c);
+  bind_config_devices(c);
+  bind_config_calibration(m, c);
   c.def_rw("avg_timing_iterations", &Config::avg_timing_iterations,
            "Runs over which a kernel's time is taken.")
       .def_rw("timing", &Config::timing,
@@ -339,9 +308,6 @@ void bind_config(nb::module_& m) {
           },
           "A hint in bytes, without effect.")
       .def(
-          "can_run_on_DLA", [](const Config&, nb::handle) { return false; }, nb::arg("layer"),
-          "False: no DLA is driven.")
-      .def(
           "reset", [](Config& self) { self = Config(); }, "Everything as at first.")
       .def(
           "create_timing_cache",
@@ -406,23 +372,21 @@ void bind_builder(nb::module_& m) {
   bind_profile(m);
   bind_timing_cache(m);
   bind_config(m);
-  ReportingClass<Builder>(m, "Builder", "Makes networks and builds engines from them.")
-      .def(
-          "__init__", [](Builder* self, nb::object logger) { new (self) Builder(logger); },
-          nb::arg("logger"))
+  ReportingClass<Builder> c(m, "Builder", "Makes networks and builds engines from them.");
+  add_context_manager(c);
+  nb::borrow<ReportingClass<Network>>(nb::type<Network>())
+      .def_prop_ro(
+          "builder",
+          [](const Network& self) { return nb::find(static_cast<Builder*>(self.builder())); },
+          nb::sig("def builder(self) -> Builder"), "The Builder that made the network.");
+  c.def(
+       "__init__", [](Builder* self, nb::object logger) { new (self) Builder(logger); },
+       nb::arg("logger"))
       .def(
           "create_network",
-          [](const Builder& self, uint32_t flags) {
-            auto has_flag = [flags](CreationFlag flag) {
-              return (flags >> static_cast<int>(flag) & 1) != 0;
-            };
-            NetworkFlags network_flags;
-            network_flags.strongly_typed = has_flag(CreationFlag::kSTRONGLY_TYPED);
-            network_flags.prefer_aot_python_plugins =
-                has_flag(CreationFlag::kPREFER_AOT_PYTHON_PLUGINS);
-            network_flags.prefer_jit_python_plugins =
-                has_flag(CreationFlag::kPREFER_JIT_PYTHON_PLUGINS);
-            auto network = std::make_unique<Network>(network_flags, self.registry, self.log);
+          [](Builder& self, uint32_t flags) {
+            auto network = std::make_unique<Network>(network_flags(flags), self.registry, self.log);
+            network->set_builder(&self);
             network->errors().set_recorder(self.errors().recorder());
             return network.release();
           },

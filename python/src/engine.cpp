@@ -205,6 +205,24 @@ void bind_inspector(nb::module_& m) {
           nb::arg("layer_index"), nb::arg("format"));
 }
 
+/// Weights stay in the device's memory, so that there is nothing to stream and no budget for it.
+void bind_weight_streaming(ReportingClass<Engine>& c) {
+  const auto nothing = [](const Engine&) { return 0; };
+  const auto check = [](Engine&, int64_t bytes) {
+    require(bytes == 0, "the weight streaming budget is ", bytes,
+            ", but all weights stay in the device's memory; leave it at 0");
+  };
+  c.def_prop_ro("streamable_weights_size", nothing, "0: all weights stay in the device's memory.")
+      .def_prop_rw("weight_streaming_budget_v2", nothing, check,
+                   "0: nothing is streamed. Another one raises Error.")
+      .def_prop_rw("weight_streaming_budget", nothing, check,
+                   "weight_streaming_budget_v2 under its name of before.")
+      .def_prop_ro("minimum_weight_streaming_budget", nothing, "0: nothing is streamed.")
+      .def("get_weight_streaming_automatic_budget", nothing, "0: nothing is streamed.")
+      .def_prop_ro("weight_streaming_scratch_memory_size", nothing,
+                   "0: streaming, which is not here, takes no memory.");
+}
+
 }  // namespace
 
 void bind_engine(nb::module_& m) {
@@ -212,15 +230,17 @@ void bind_engine(nb::module_& m) {
   bind_inspector(m);
   bind_serialization(m);
   auto port_of = [](const Engine& e, const std::string& name) { return find_port(e, name); };
-  ReportingClass<Engine>(
+  ReportingClass<Engine> c(
       m, "ICudaEngine",
-      "A built network, ready to run. Named as in TensorRT; it may run on the CPU.")
-      .def(
-          "create_execution_context",
-          [](std::shared_ptr<Engine> self, Strategy strategy) {
-            return make_context(std::move(self), strategy);
-          },
-          nb::arg("strategy") = Strategy::kSTATIC, "A context for running the engine.")
+      "A built network, ready to run. Named as in TensorRT; it may run on the CPU.");
+  add_context_manager(c);
+  bind_weight_streaming(c);
+  c.def(
+       "create_execution_context",
+       [](std::shared_ptr<Engine> self, Strategy strategy) {
+         return make_context(std::move(self), strategy);
+       },
+       nb::arg("strategy") = Strategy::kSTATIC, "A context for running the engine.")
       .def(
           "create_execution_context",
           [](std::shared_ptr<Engine> self, const RuntimeConfig& config) {
@@ -249,6 +269,9 @@ void bind_engine(nb::module_& m) {
       .def_prop_ro(
           "device_memory_size_v2", [](const Engine& self) { return context_memory(self.plan()); },
           "Bytes of working memory of a context: the largest over the profiles.")
+      .def_prop_ro(
+          "device_memory_size", [](const Engine& self) { return context_memory(self.plan()); },
+          "device_memory_size_v2 under its name of before.")
       .def(
           "get_device_memory_size_for_profile_v2",
           [](const Engine& self, int profile) {
@@ -280,9 +303,6 @@ void bind_engine(nb::module_& m) {
             return false;
           },
           nb::arg("name"), "False: tensors cannot be marked for debugging.")
-      .def_prop_ro(
-          "streamable_weights_size", [](const Engine&) { return 0; },
-          "0: all weights stay in the device's memory.")
       .def(
           "get_engine_stat",
           [](const Engine& self, EngineStat stat) {

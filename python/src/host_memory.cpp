@@ -40,9 +40,10 @@ const Blob& HostMemory::joined() {
 }
 
 void bind_host_memory(nb::module_& m) {
-  nb::class_<HostMemory>(m, "IHostMemory", nb::type_slots(slots),
-                         "Bytes that the engine owns; has the buffer protocol.")
-      .def_prop_ro("nbytes", &HostMemory::size)
+  nb::class_<HostMemory> c(m, "IHostMemory", nb::type_slots(slots),
+                           "Bytes that the engine owns; has the buffer protocol.");
+  add_context_manager(c);
+  c.def_prop_ro("nbytes", &HostMemory::size)
       .def_prop_ro(
           "dtype", [](const HostMemory&) { return DataType::kINT8; }, "INT8: these are bytes.")
       .def("__len__", &HostMemory::size);

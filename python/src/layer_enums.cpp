@@ -5,8 +5,74 @@
 #include "opwright/layer_types.h"
 
 namespace opwright::python {
+namespace {
+
+void bind_layer_type(nb::module_& m) {
+  nb::enum_<LayerType>(m, "LayerType", nb::is_arithmetic(),
+                       "What a layer is: the class that it has, or why it has none.")
+      .value("CONVOLUTION", LayerType::kCONVOLUTION, "IConvolutionLayer.")
+      .value("CAST", LayerType::kCAST, "ICastLayer.")
+      .value("ACTIVATION", LayerType::kACTIVATION, "IActivationLayer.")
+      .value("POOLING", LayerType::kPOOLING, "IPoolingLayer.")
+      .value("LRN", LayerType::kLRN, "ILRNLayer.")
+      .value("SCALE", LayerType::kSCALE, "IScaleLayer.")
+      .value("SOFTMAX", LayerType::kSOFTMAX, "ISoftMaxLayer.")
+      .value("DECONVOLUTION", LayerType::kDECONVOLUTION, "IDeconvolutionLayer.")
+      .value("CONCATENATION", LayerType::kCONCATENATION, "IConcatenationLayer.")
+      .value("ELEMENTWISE", LayerType::kELEMENTWISE, "IElementWiseLayer.")
+      .value("PLUGIN", LayerType::kPLUGIN, "A plugin that is defined by functions.")
+      .value("UNARY", LayerType::kUNARY, "IUnaryLayer.")
+      .value("PADDING", LayerType::kPADDING, "IPaddingLayer.")
+      .value("SHUFFLE", LayerType::kSHUFFLE, "IShuffleLayer.")
+      .value("REDUCE", LayerType::kREDUCE, "IReduceLayer.")
+      .value("TOPK", LayerType::kTOPK, "ITopKLayer.")
+      .value("GATHER", LayerType::kGATHER, "IGatherLayer.")
+      .value("MATRIX_MULTIPLY", LayerType::kMATRIX_MULTIPLY, "IMatrixMultiplyLayer.")
+      .value("RAGGED_SOFTMAX", LayerType::kRAGGED_SOFTMAX, "Not here.")
+      .value("CONSTANT", LayerType::kCONSTANT, "IConstantLayer.")
+      .value("IDENTITY", LayerType::kIDENTITY, "IIdentityLayer.")
+      .value("PLUGIN_V2", LayerType::kPLUGIN_V2, "IPluginV2Layer.")
+      .value("SLICE", LayerType::kSLICE, "ISliceLayer.")
+      .value("SHAPE", LayerType::kSHAPE, "IShapeLayer, or what a parser computed of extents.")
+      .value("PARAMETRIC_RELU", LayerType::kPARAMETRIC_RELU, "IParametricReLULayer.")
+      .value("RESIZE", LayerType::kRESIZE, "IResizeLayer.")
+      .value("TRIP_LIMIT", LayerType::kTRIP_LIMIT, "Not here.")
+      .value("RECURRENCE", LayerType::kRECURRENCE, "Not here.")
+      .value("ITERATOR", LayerType::kITERATOR, "Not here.")
+      .value("LOOP_OUTPUT", LayerType::kLOOP_OUTPUT, "Not here.")
+      .value("SELECT", LayerType::kSELECT, "ISelectLayer.")
+      .value("FILL", LayerType::kFILL, "IFillLayer.")
+      .value("QUANTIZE", LayerType::kQUANTIZE, "Not here.")
+      .value("DEQUANTIZE", LayerType::kDEQUANTIZE, "Not here.")
+      .value("CONDITION", LayerType::kCONDITION, "Not here.")
+      .value("CONDITIONAL_INPUT", LayerType::kCONDITIONAL_INPUT, "Not here.")
+      .value("CONDITIONAL_OUTPUT", LayerType::kCONDITIONAL_OUTPUT, "Not here.")
+      .value("SCATTER", LayerType::kSCATTER, "Not here.")
+      .value("EINSUM", LayerType::kEINSUM, "Not here.")
+      .value("ASSERTION", LayerType::kASSERTION, "Not here.")
+      .value("ONE_HOT", LayerType::kONE_HOT, "Not here.")
+      .value("NON_ZERO", LayerType::kNON_ZERO, "Not here.")
+      .value("GRID_SAMPLE", LayerType::kGRID_SAMPLE, "Not here.")
+      .value("NMS", LayerType::kNMS, "Not here.")
+      .value("REVERSE_SEQUENCE", LayerType::kREVERSE_SEQUENCE, "Not here.")
+      .value("NORMALIZATION", LayerType::kNORMALIZATION, "INormalizationLayer.")
+      .value("PLUGIN_V3", LayerType::kPLUGIN_V3, "IPluginV3Layer.")
+      .value("SQUEEZE", LayerType::kSQUEEZE, "Not here.")
+      .value("UNSQUEEZE", LayerType::kUNSQUEEZE, "Not here.")
+      .value("CUMULATIVE", LayerType::kCUMULATIVE, "Not here.")
+      .value("DYNAMIC_QUANTIZE", LayerType::kDYNAMIC_QUANTIZE, "Not here.")
+      .value("ATTENTION_INPUT", LayerType::kATTENTION_INPUT, "Not here.")
+      .value("ATTENTION_OUTPUT", LayerType::kATTENTION_OUTPUT, "Not here.")
+      .value("ROTARY_EMBEDDING", LayerType::kROTARY_EMBEDDING, "Not here.")
+      .value("KV_CACHE_UPDATE", LayerType::kKVCACHE_UPDATE, "Not here.")
+      .value("MOE", LayerType::kMOE, "Not here.")
+      .value("DIST_COLLECTIVE", LayerType::kDIST_COLLECTIVE, "Not here.");
+}
+
+}  // namespace
 
 void bind_layer_enums(nb::module_& m) {
+  bind_layer_type(m);
   nb::enum_<PaddingMode>(m, "PaddingMode", nb::is_arithmetic(),
                          "How a window that does not fit evenly is dealt with.")
       .value("EXPLICIT_ROUND_DOWN", PaddingMode::kEXPLICIT_ROUND_DOWN,

@@ -1,5 +1,7 @@
 // The layer classes: a property for each parameter. Setting one infers the network's shapes again.
 
+#include "layers.h"
+
 #include "bindings.h"
 #include "layer_enums.h"
 #include "network/constant.h"
@@ -7,6 +9,7 @@
 #include "operators/add_layers.h"
 #include "operators/convolution.h"
 #include "operators/elementwise.h"
+#include "operators/layer_types.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
 #include "operators/normalization.h"
@@ -20,6 +23,25 @@ namespace {
 template <class Op>
 using Class = nb::class_<TypedLayer<Op>, Layer>;
 
+/// A program may have given the object another class (`layer.__class__ = ...`).
+template <class Op>
+void check_kind(const TypedLayer<Op>& layer, const char* property) {
+  require(layer.op()->kind() == Op::kKind, property, ": layer '", layer.name(), "' is a ",
+          layer.op()->kind(), ", not a ", Op::kKind);
+}
+
+template <class Op>
+const typename Op::Params& params_of(const TypedLayer<Op>& layer, const char* property) {
+  check_kind(layer, property);
+  return layer.params();
+}
+
+template <class Op, class F>
+void edit(TypedLayer<Op>& layer, const char* property, F&& change) {
+  check_kind(layer, property);
+  layer.edit(std::forward<F>(change));
+}
+
 /// A property that reads and edits a parameter. Lists of integers are Dims in Python.
 template <class Op, class P, class T>
 void property(Class<Op>& c, const char* name, T P::*member) {
@@ -27,15 +49,17 @@ void property(Class<Op>& c, const char* name, T P::*member) {
   if constexpr (std::is_same_v<T, Ints>) {
     c.def_prop_rw(
         name,
-        [member](const L& self) { return Shape(std::span<const int64_t>(self.params().*member)); },
-        [member](L& self, nb::handle value) {
+        [=](const L& self) {
+          return Shape(std::span<const int64_t>(params_of(self, name).*member));
+        },
+        [=](L& self, nb::handle value) {
           const Shape shape = to_shape(value);
-          self.edit([&](P& p) { (p.*member).assign(shape.begin(), shape.end()); });
+          edit(self, name, [&](P& p) { (p.*member).assign(shape.begin(), shape.end()); });
         });
   } else {
     c.def_prop_rw(
-        name, [member](const L& self) { return self.params().*member; },
-        [member](L& self, T value) { self.edit([&](P& p) { p.*member = value; }); });
+        name, [=](const L& self) { return params_of(self, name).*member; },
+        [=](L& self, T value) { edit(self, name, [&](P& p) { p.*member = value; }); });
   }
 }
 
@@ -45,14 +69,14 @@ void spatial(Class<Op>& c, const char* name, Ints P::*member, int64_t otherwise)
   using L = TypedLayer<Op>;
   c.def_prop_rw(
       name,
-      [member, otherwise](const L& self) {
-        const Ints& given = self.params().*member;
+      [=](const L& self) {
+        const Ints& given = params_of(self, name).*member;
         return given.empty() ? Shape(Ints(self.input(0)->rank() - 2, otherwise))
                              : Shape(std::span<const int64_t>(given));
       },
-      [member](L& self, nb::handle value) {
+      [=](L& self, nb::handle value) {
         const Shape shape = to_shape(value);
-        self.edit([&](P& p) { (p.*member).assign(shape.begin(), shape.end()); });
+        edit(self, name, [&](P& p) { (p.*member).assign(shape.begin(), shape.end()); });
       });
 }
 
@@ -64,10 +88,12 @@ void padding(Class<Op>& c, Ints P::*pre, Ints P::*post) {
   spatial(c, "post_padding", post, 0);
   c.def_prop_rw(
       "padding_nd",
-      [pre](const L& self) { return Shape(std::span<const int64_t>(self.params().*pre)); },
+      [pre](const L& self) {
+        return Shape(std::span<const int64_t>(params_of(self, "padding_nd").*pre));
+      },
       [pre, post](L& self, nb::handle value) {
         const Shape shape = to_shape(value);
-        self.edit([&](P& p) {
+        edit(self, "padding_nd", [&](P& p) {
           (p.*pre).assign(shape.begin(), shape.end());
           p.*post = p.*pre;
         });
@@ -89,11 +115,125 @@ void bind_convolution(nb::module_& m, const char* name, const char* doc) {
   property(c, "padding_mode", &P::padding_mode);
   property(c, "num_groups", &P::groups);
   c.def_prop_ro("kernel_size_nd", [](const TypedLayer<Op>& self) { return kernel_window(self); });
+  using L = TypedLayer<Op>;
+  c.def_prop_rw(
+      "kernel", [](const L& self) { return weights_of(self, 1); },
+      [](L& self, nb::handle kernel) {
+        check_kind(self, "kernel");
+        set_kernel(self, to_weights(kernel, "the kernel"));
+      },
+      "Its elements as a NumPy array of one axis, read-only; empty where they are computed. "
+      "Another "
+      "one has the same window and output maps.");
+  c.def_prop_rw(
+      "bias", [](const L& self) { return weights_of(self, 2); },
+      [](L& self, nb::handle bias) {
+        check_kind(self, "bias");
+        set_bias(self, to_weights(bias, "the bias"));
+      },
+      nb::for_setter(nb::arg("bias").none()),
+      "Its elements, likewise; empty where there is none, None takes it away.");
   c.def_prop_ro("num_output_maps",
                 [](const TypedLayer<Op>& self) { return self.output(0)->shape()[1]; });
 }
 
+void scale_factor(Class<Scale>& c, const char* name, int input, const char* doc) {
+  c.def_prop_rw(
+      name, [input](const TypedLayer<Scale>& self) { return weights_of(self, input); },
+      [=](TypedLayer<Scale>& self, nb::handle factor) {
+        check_kind(self, name);
+        set_scale_factor(self, input, to_weights(factor, name));
+      },
+      nb::for_setter(nb::arg(name).none()), doc);
+}
+
+void bind_constant(nb::module_& m) {
+  using L = TypedLayer<Constant>;
+  const auto check = [](const L& self, const char* property) {
+    require(self.op()->kind() == "Constant", property, ": layer '", self.name(), "' is a ",
+            self.op()->kind(), ", not a Constant");
+  };
+  nb::class_<L, Layer>(m, "IConstantLayer", "A constant tensor.")
+      .def_prop_rw(
+          "shape",
+          [check](const L& self) {
+            check(self, "shape");
+            return self.params().shape;
+          },
+          [check](L& self, nb::handle shape) {
+            check(self, "shape");
+            reshape_constant(self, to_shape(shape));
+          },
+          "Its extents; others are of as many elements.")
+      .def_prop_rw(
+          "weights",
+          [check](const L& self) {
+            check(self, "weights");
+            return weights_of(self, 0);
+          },
+          [check](L& self, nb::handle weights) {
+            check(self, "weights");
+            set_constant(self, to_weights(weights, "the weights"));
+          },
+          "Its elements as a NumPy array of one axis, read-only; others are as many.");
+}
+
+/// A Slice that add_padding_nd made.
+struct PaddingLayer : Layer {};
+
+void bind_padding(nb::module_& m) {
+  const auto extents = [](const Layer& self) {
+    require(layer_type(self) == LayerType::kPADDING, "layer '", self.name(), "' is a ",
+            self.op()->kind(), ", not one of add_padding_nd");
+    return padding_of(self);
+  };
+  nb::class_<PaddingLayer, Layer>(m, "IPaddingLayer", "Zeros before and after the last axes.")
+      .def_prop_ro(
+          "pre_padding_nd", [extents](const PaddingLayer& self) { return extents(self).before; },
+          "Elements before each axis; negative where some are taken off.")
+      .def_prop_ro(
+          "post_padding_nd", [extents](const PaddingLayer& self) { return extents(self).after; },
+          "Elements after each axis.");
+}
+
+/// A layer that the network gives, rather than the method that adds it: as in TensorRT its `type`
+/// is a LayerType until a program gives it its class, which has a `type` of its own.
+template <class Op>
+struct FoundLayer : TypedLayer<Op> {};
+
+template <class Op>
+void bind_found_layer(Class<Op>& c) {
+  nb::class_<FoundLayer<Op>, TypedLayer<Op>> found(c, "_Found");
+  found.def_prop_ro(
+      "type", [](const Layer& self) { return layer_type(self); }, "What the layer is.");
+  for (const char* name : {"__name__", "__qualname__"}) found.attr(name) = c.attr(name);
+}
+
 }  // namespace
+
+WeightsArray to_weights(nb::handle weights, std::string_view what) {
+  if (weights.is_none()) return {};
+  ArrayData array = to_array(weights, what);
+  return {array.dtype, array.shape, std::move(array.data)};
+}
+
+nb::object weights_of(const Layer& layer, int input) {
+  const WeightsArray weights = layer_weights(layer, input);
+  return flat_array(weights.dtype, weights.data,
+                    weights.data.size() == 0 ? 0 : weights.shape.numel());
+}
+
+nb::object layer_object(Layer& layer, nb::handle network) {
+  const LayerType type = layer_type(layer);
+  const auto as = [&](nb::handle python_class) {
+    return nb::inst_reference(python_class, &layer, network);
+  };
+  if (type == LayerType::kACTIVATION) return as(nb::type<FoundLayer<Activation>>());
+  if (type == LayerType::kPOOLING) return as(nb::type<FoundLayer<Pooling>>());
+  if (type == LayerType::kPADDING) return as(nb::type<PaddingLayer>());
+  if (type == LayerType::kSHAPE) return as(nb::type<TypedLayer<ShapeOf>>());
+  return nb::cast(&layer, nb::rv_policy::reference_internal, network);
+}
 
 void bind_layers(nb::module_& m) {
   bind_layer_enums(m);
@@ -112,12 +252,14 @@ void bind_layers(nb::module_& m) {
   property(pooling, "blend_factor", &PoolingParams::blend_factor);
   property(pooling, "average_count_excludes_padding",
            &PoolingParams::average_count_excludes_padding);
+  bind_found_layer(pooling);
 
   auto activation =
       layer<Activation>(m, "IActivationLayer", "An activation function, element by element.");
   property(activation, "type", &ActivationParams::type);
   property(activation, "alpha", &ActivationParams::alpha);
   property(activation, "beta", &ActivationParams::beta);
+  bind_found_layer(activation);
 
   auto elementwise =
       layer<ElementWise>(m, "IElementWiseLayer", "A binary operation with broadcasting.");
@@ -132,6 +274,12 @@ void bind_layers(nb::module_& m) {
   auto scale = layer<Scale>(m, "IScaleLayer", "(x * scale + shift) ^ power.");
   property(scale, "mode", &ScaleParams::mode);
   property(scale, "channel_axis", &ScaleParams::channel_axis);
+  scale_factor(
+      scale, "shift", 1,
+      "What is added, as a NumPy array of one axis, read-only; empty for nothing. None takes "
+      "it away.");
+  scale_factor(scale, "scale", 2, "What is multiplied by, likewise.");
+  scale_factor(scale, "power", 3, "What the result is raised to, likewise.");
 
   auto matrix =
       layer<MatrixMultiply>(m, "IMatrixMultiplyLayer", "Product of stacks of matrices or vectors.");
@@ -169,11 +317,11 @@ void bind_layers(nb::module_& m) {
   shuffle.def_prop_rw(
       "reshape_dims",
       [](const TypedLayer<Shuffle>& self) {
-        return Shape(std::span<const int64_t>(self.params().reshape_dims));
+        return Shape(std::span<const int64_t>(params_of(self, "reshape_dims").reshape_dims));
       },
       [](TypedLayer<Shuffle>& self, nb::handle dims) {
         const Shape shape = to_shape(dims);
-        self.edit([&](ShuffleParams& p) {
+        edit(self, "reshape_dims", [&](ShuffleParams& p) {
           p.has_reshape = true;
           p.reshape_dims.assign(shape.begin(), shape.end());
         });
@@ -197,19 +345,19 @@ void bind_layers(nb::module_& m) {
   resize.def_prop_rw(
       "shape",
       [](const TypedLayer<Resize>& self) {
-        return Shape(std::span<const int64_t>(self.params().shape));
+        return Shape(std::span<const int64_t>(params_of(self, "shape").shape));
       },
       [](TypedLayer<Resize>& self, nb::handle dims) {
         const Shape shape = to_shape(dims);
-        self.edit([&](ResizeParams& p) {
+        edit(self, "shape", [&](ResizeParams& p) {
           p.shape.assign(shape.begin(), shape.end());
           p.scales.clear();
         });
       });
   resize.def_prop_rw(
-      "scales", [](const TypedLayer<Resize>& self) { return self.params().scales; },
+      "scales", [](const TypedLayer<Resize>& self) { return params_of(self, "scales").scales; },
       [](TypedLayer<Resize>& self, Floats scales) {
-        self.edit([&](ResizeParams& p) {
+        edit(self, "scales", [&](ResizeParams& p) {
           p.scales = std::move(scales);
           p.shape.clear();
         });
@@ -222,10 +370,13 @@ void bind_layers(nb::module_& m) {
   resize.def_prop_rw(
       "selector_for_single_pixel",
       [](const TypedLayer<Resize>& self) {
-        return self.params().selector_upper ? ResizeSelector::kUPPER : ResizeSelector::kFORMULA;
+        return params_of(self, "selector_for_single_pixel").selector_upper
+                   ? ResizeSelector::kUPPER
+                   : ResizeSelector::kFORMULA;
       },
       [](TypedLayer<Resize>& self, ResizeSelector selector) {
-        self.edit([&](ResizeParams& p) { p.selector_upper = selector == ResizeSelector::kUPPER; });
+        edit(self, "selector_for_single_pixel",
+             [&](ResizeParams& p) { p.selector_upper = selector == ResizeSelector::kUPPER; });
       });
 
   auto fill = layer<Fill>(m, "IFillLayer", "A tensor of evenly spaced or random values.");
@@ -235,8 +386,8 @@ void bind_layers(nb::module_& m) {
   property(fill, "alpha", &FillParams::alpha);
   property(fill, "beta", &FillParams::beta);
   layer<ShapeOf>(m, "IShapeLayer", "The extents of a tensor as INT64.");
-  nb::class_<TypedLayer<Constant>, Layer>(m, "IConstantLayer", "A constant tensor.")
-      .def_prop_ro("shape", [](const TypedLayer<Constant>& self) { return self.params().shape; });
+  bind_constant(m);
+  bind_padding(m);
 }
 
 }  // namespace opwright::python

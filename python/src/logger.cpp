@@ -61,9 +61,13 @@ void bind_logger(nb::module_& m) {
   };
   for (const auto& [name, value] : kSeverities) severity.value(name, value);
   for (const auto& [name, value] : kSeverities) base.attr(name) = nb::cast(value);
+  add_context_manager(base);
   base.def(nb::init<>()).def("log", &ILogger::log, nb::arg("severity"), nb::arg("msg"));
 
-  nb::class_<Logger, ILogger>(m, "Logger", "Writes messages of at least `min_severity` to stderr.")
+  nb::class_<Logger, ILogger> logger(m, "Logger",
+                                     "Writes messages of at least `min_severity` to stderr.");
+  add_context_manager(logger);
+  logger
       .def(nb::init<Severity>(),
            nb::arg("min_severity").sig("ILogger.Severity.WARNING") = Severity::kWARNING)
       .def_rw("min_severity", &Logger::min_severity)

@@ -2,7 +2,11 @@
 
 #include "network/network.h"
 
+#include "layers.h"
+
 #include "network/shape_inputs.h"
+#include "operators/layer_types.h"
+#include "opwright/network.h"
 #include "reporting.h"
 
 namespace opwright::python {
@@ -36,8 +40,21 @@ void bind_tensor(nb::module_& m) {
           "Extents, -1 where they are known at run time only; raises Error while a layer does not "
           "fit. "
           "Network inputs can be given another.")
-      .def_prop_rw("dtype", inferred([](const Tensor& self) { return self.dtype(); }),
-                   &Tensor::set_dtype)
+      .def_prop_rw("dtype", inferred([](const Tensor& self) { return self.engine_type(); }),
+                   &Tensor::set_dtype,
+                   "The type of its elements. It can be set for network inputs, and for outputs of "
+                   "networks that are not strongly typed, whose FLOAT, HALF and BF16 elements the "
+                   "engine converts.")
+      .def_prop_rw(
+          "location", [](const Tensor&) { return TensorLocation::kDEVICE; },
+          [](const Tensor& self, TensorLocation location) {
+            require(location == TensorLocation::kDEVICE, "tensor '", self.name(),
+                    "': its elements are on the device, so its location cannot be set to HOST");
+          },
+          "DEVICE; any other raises Error.")
+      .def_prop_ro(
+          "broadcast_across_batch", [](const Tensor&) { return false; },
+          "False: the batch is a dimension like others.")
       .def_prop_rw("allowed_formats", &Tensor::allowed_formats, &Tensor::set_allowed_formats,
                    "Formats that a network input or output may have: bit 1 << int(TensorFormat).")
       .def(
@@ -88,8 +105,51 @@ void bind_layer(nb::module_& m) {
           nb::arg("index"), nb::arg("tensor").none())
       .def(
           "get_output_type",
-          [](const Layer& self, int index) { return self.output(index)->dtype(); },
-          nb::arg("index"))
+          [](const Layer& self, int index) { return self.output(index)->engine_type(); },
+          nb::arg("index"), "The type that was set, or that the layer gives its output.")
+      .def(
+          "set_output_type",
+          [](Layer& self, int index, DataType dtype) {
+            self.output(index)->set_stored_type(dtype);
+          },
+          nb::arg("index"), nb::arg("dtype"),
+          "The type, FLOAT, HALF or BF16, that an output is to be stored in: an output of the "
+          "network has it, for others it is heeded as `precision` is.")
+      .def(
+          "output_type_is_set",
+          [](const Layer& self, int index) {
+            return self.output(index)->stored_type().has_value();
+          },
+          nb::arg("index"), "Whether set_output_type was called for the output.")
+      .def(
+          "reset_output_type",
+          [](Layer& self, int index) { self.output(index)->reset_stored_type(); }, nb::arg("index"),
+          "Takes set_output_type back.")
+      .def_prop_rw(
+          "precision", &Layer::computed_in, &Layer::set_precision,
+          "The type of floating inputs that the layer is to compute with: what was set, or the "
+          "type "
+          "of its first floating tensor. A build heeds it where "
+          "BuilderFlag.OBEY_PRECISION_CONSTRAINTS or PREFER_PRECISION_CONSTRAINTS is set, and the "
+          "flag of a type that is lower than the network's. Setting it raises Error for strongly "
+          "typed networks.")
+      .def_prop_ro(
+          "precision_is_set", [](const Layer& self) { return self.precision().has_value(); },
+          "Whether `precision` was set.")
+      .def("reset_precision", &Layer::reset_precision, "Takes setting `precision` back.")
+      .def_prop_ro(
+          "num_ranks", [](const Layer&) { return 1; }, "1: an engine runs on one device.")
+      .def_prop_ro(
+          "type", [](const Layer& self) { return layer_type(self); },
+          "What the layer is. IActivationLayer and IPoolingLayer have a `type` of their own, which "
+          "is their operation; of a layer that the network gives (network[i]) it is a LayerType "
+          "until `layer.__class__ = IActivationLayer`.")
+      .def("__eq__",
+           [](const Layer& self, nb::handle other) {
+             const Layer* layer = nullptr;
+             return nb::try_cast(other, layer) && layer == &self;
+           })
+      .def("__hash__", [](const Layer& self) { return reinterpret_cast<uintptr_t>(&self); })
       .def_prop_ro(
           "kind", [](const Layer& self) { return std::string(self.op()->kind()); },
           "The operation's name, such as 'Convolution'.")
@@ -104,29 +164,54 @@ void bind_network(nb::module_& m) {
   bind_tensor(m);
   bind_layer(m);
   auto reference = nb::rv_policy::reference_internal;
-  ReportingClass<Network>(m, "INetworkDefinition",
-                          "A network of tensors and layers. Made by Builder.create_network.")
-      .def_prop_rw("name", &Network::name, &Network::set_name)
+  ReportingClass<Network> c(m, "INetworkDefinition",
+                            "A network of tensors and layers. Made by Builder.create_network.");
+  add_context_manager(c);
+  c.def_prop_rw("name", &Network::name, &Network::set_name)
       .def_error_recorder()
       .def_prop_ro("num_layers", &Network::num_layers)
       .def_prop_ro("num_inputs", [](const Network& self) { return self.inputs().size(); })
       .def_prop_ro("num_outputs", [](const Network& self) { return self.outputs().size(); })
       .def_prop_ro("has_implicit_batch_dimension", [](const Network&) { return false; })
+      .def_prop_ro(
+          "flags", [](const Network& self) { return self.flags().bits; },
+          "Bits 1 << int(NetworkDefinitionCreationFlag), as create_network was given them.")
+      .def(
+          "get_flag",
+          [](const Network& self, NetworkDefinitionCreationFlag flag) {
+            return (self.flags().bits >> static_cast<int>(flag) & 1) != 0;
+          },
+          nb::arg("flag"))
       .def("__len__", &Network::num_layers)
       .def(
           "__getitem__",
           [](Network& self, int index) {
-            check_index(index, self.num_layers(), "layer");
-            return self.layer(index);
+            const int layer = index < 0 ? index + self.num_layers() : index;
+            check_index(layer, self.num_layers(), "layer");
+            return layer_object(*self.layer(layer), nb::find(self));
           },
-          reference)
+          nb::arg("index"), nb::sig("def __getitem__(self, index: int) -> ILayer"))
+      .def(
+          "__getitem__",
+          [](Network& self, const nb::slice& slice) {
+            const auto [start, stop, step, count] =
+                slice.compute(static_cast<size_t>(self.num_layers()));
+            nb::list layers;
+            for (size_t i = 0; i < count; ++i) {
+              const auto layer = start + static_cast<Py_ssize_t>(i) * step;
+              layers.append(layer_object(*self.layer(static_cast<int>(layer)), nb::find(self)));
+            }
+            return layers;
+          },
+          nb::arg("index"), nb::sig("def __getitem__(self, index: slice) -> list[ILayer]"))
       .def(
           "get_layer",
           [](Network& self, int index) {
             check_index(index, self.num_layers(), "layer");
-            return self.layer(index);
+            return layer_object(*self.layer(index), nb::find(self));
           },
-          nb::arg("index"), reference)
+          nb::arg("index"), nb::sig("def get_layer(self, index: int) -> ILayer"),
+          "A layer, as an object of its class.")
       .def(
           "get_input",
           [](Network& self, int index) {
@@ -149,7 +234,14 @@ void bind_network(nb::module_& m) {
           nb::arg("name"), nb::arg("dtype"), nb::arg("shape"), reference,
           "An input; extents of -1 are given at run time and need an optimization profile.")
       .def("mark_output", &Network::mark_output, nb::arg("tensor"))
-      .def("unmark_output", &Network::unmark_output, nb::arg("tensor"));
+      .def("unmark_output", &Network::unmark_output, nb::arg("tensor"))
+      .def("mark_output_for_shapes", &Network::mark_output_for_shapes, nb::arg("tensor"),
+           "Marks a shape tensor, whose elements are known when shapes are. False, and nothing is "
+           "marked, for another tensor.")
+      .def("unmark_output_for_shapes", &Network::unmark_output_for_shapes, nb::arg("tensor"),
+           "Takes that back; False for a tensor that is no such output.")
+      .def("remove_tensor", &Network::remove_tensor, nb::arg("tensor"),
+           "Takes out a network input that no layer uses. For other tensors it is a warning.");
 }
 
 }  // namespace opwright::python

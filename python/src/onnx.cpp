@@ -32,15 +32,16 @@ void bind_onnx(nb::module_& m) {
       .def("__str__", [](const OnnxError& self) { return self.message; })
       .def("__repr__", [](const OnnxError& self) { return "<ParserError " + self.message + ">"; });
 
-  ReportingClass<Parser>(m, "OnnxParser", "Adds the graph of an ONNX model to a network.")
-      .def(
-          "__init__",
-          [](Parser* self, nb::object network, nb::object logger) {
-            new (self)
-                Parser{network, logger,
-                       OnnxParser(nb::cast<Network&>(network), Log(nb::cast<ILogger*>(logger)))};
-          },
-          nb::arg("network"), nb::arg("logger"))
+  ReportingClass<Parser> c(m, "OnnxParser", "Adds the graph of an ONNX model to a network.");
+  add_context_manager(c);
+  c.def(
+       "__init__",
+       [](Parser* self, nb::object network, nb::object logger) {
+         new (self)
+             Parser{network, logger,
+                    OnnxParser(nb::cast<Network&>(network), Log(nb::cast<ILogger*>(logger)))};
+       },
+       nb::arg("network"), nb::arg("logger"))
       .def(
           "parse",
           [](Parser& self, nb::handle model, std::optional<std::string> path) {

@@ -3,6 +3,7 @@
 #include <nanobind/trampoline.h>
 
 #include "bindings.h"
+#include "dla.h"
 #include "engine.h"
 #include "gpu_allocator.h"
 #include "handle.h"
@@ -160,9 +161,10 @@ struct ExecutionContext {
 };
 
 void bind_context(nb::module_& m) {
-  ReportingClass<ExecutionContext>(m, "IExecutionContext",
-                                   "State for running an engine; used by one thread at a time.")
-      .def_prop_ro("engine", [](const ExecutionContext& self) { return self.engine; })
+  ReportingClass<ExecutionContext> c(m, "IExecutionContext",
+                                     "State for running an engine; used by one thread at a time.");
+  add_context_manager(c);
+  c.def_prop_ro("engine", [](const ExecutionContext& self) { return self.engine; })
       .def_error_recorder()
       .def_prop_rw(
           "temporary_allocator",
@@ -405,10 +407,11 @@ void bind_runtime(nb::module_& m) {
       .def(nb::init<>());
   bind_engine(m);
   bind_context(m);
-  ReportingClass<Runtime>(m, "Runtime", "Loads engines.")
-      .def(
-          "__init__", [](Runtime* self, nb::object logger) { new (self) Runtime(logger); },
-          nb::arg("logger"))
+  ReportingClass<Runtime> c(m, "Runtime", "Loads engines.");
+  add_context_manager(c);
+  c.def(
+       "__init__", [](Runtime* self, nb::object logger) { new (self) Runtime(logger); },
+       nb::arg("logger"))
       .def("deserialize_cuda_engine", deserialize_engine, nb::arg("serialized_engine"),
            nb::keep_alive<0, 1>(),
            "The engine in these bytes, or in the stream of an IStreamReader or IStreamReaderV2, "
@@ -420,6 +423,10 @@ void bind_runtime(nb::module_& m) {
           "at first those of the thread that runs them.")
       .def_prop_ro(
           "num_DLA_cores", [](const Runtime&) { return 0; }, "0: no DLA is driven.")
+      .def_prop_rw(
+          "DLA_core", [](const Runtime&) { return kNoDla; },
+          [](Runtime&, int core) { check_dla_core(core); },
+          "-1: no DLA is driven. Another one raises Error.")
       .def_rw("engine_host_code_allowed", &Runtime::engine_host_code_allowed,
               "Whether code in the engine that would run on the host may be executed.")
       .def_rw("debug_plugins", &Runtime::debug_plugins, nb::for_setter(nb::arg("debug").none()),

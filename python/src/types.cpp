@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "bindings.h"
+#include "handle.h"
+#include "host_memory.h"
 
 namespace opwright::python {
 namespace {
@@ -13,6 +15,7 @@ struct WeightsView {
   DataType dtype = DataType::kFLOAT;
   nb::object array = nb::none();  ///< numpy.ndarray, or None when empty
   size_t size() const { return array.is_none() ? 0 : nb::cast<size_t>(array.attr("size")); }
+  nb::object numpy() const { return array.is_none() ? flat_array(dtype, {}, 0) : array; }
 };
 
 /// DimsHW and its kin only differ in their names and default lengths.
@@ -81,7 +84,15 @@ void bind_types(nb::module_& m) {
              "Signed 4-bit integer, two to a byte, the first in the low bits.")
       .value("FP4", DataType::kFP4, "4-bit floating point, two to a byte.")
       .value("E8M0", DataType::kE8M0, "8-bit power of two, a scale of blocks.")
-      .def_prop_ro("itemsize", [](DataType type) { return (bits(type) + 7) / 8; });
+      .def_prop_ro(
+          "itemsize",
+          [](DataType type) -> nb::object {
+            const int size = bits(type);
+            if (size % 8 != 0) return nb::float_(size / 8.0);
+            return nb::int_(size / 8);
+          },
+          nb::sig("def itemsize(self) -> int | float"),
+          "Bytes of an element; 0.5 where two lie in a byte.");
   nb::enum_<TensorFormat>(m, "TensorFormat", nb::is_arithmetic(),
                           "How a tensor's elements lie in memory. Channels, the second axis, are "
                           "padded to a multiple of the number in the name.")
@@ -114,13 +125,23 @@ void bind_types(nb::module_& m) {
   nb::class_<WeightsView>(
       m, "Weights",
       "Values of a layer: a NumPy array (kept alive, not copied), or no values of a type.")
-      .def(nb::init<>())
       .def(
           "__init__",
           [](WeightsView* self, DataType type) {
             new (self) WeightsView{type, nb::none()};
           },
-          nb::arg("type"))
+          nb::arg("type").sig("DataType.FLOAT") = DataType::kFLOAT, "No values of the type.")
+      .def(
+          "__init__",
+          [](WeightsView* self, DataType type, Handle address, int64_t count) {
+            require(count >= 0 && (count == 0 || address.value != 0), "Weights: the address ",
+                    address.value, " cannot have ", count, " elements");
+            const auto bytes = static_cast<size_t>(bytes_of(type, count));
+            new (self) WeightsView{
+                type, flat_array(type, Blob({}, address.as<const void*>(), bytes), count)};
+          },
+          nb::arg("type"), nb::arg("ptr"), nb::arg("count"),
+          "So many elements at an address, which must be there for as long as the weights are.")
       .def(
           "__init__",
           [](WeightsView* self, nb::handle array) {
@@ -134,8 +155,8 @@ void bind_types(nb::module_& m) {
                    [](const WeightsView& self) {
                      return bytes_of(self.dtype, static_cast<int64_t>(self.size()));
                    })
-      .def("numpy", [](const WeightsView& self) { return self.array; })
-      .def("__array__", [](const WeightsView& self, nb::args, nb::kwargs) { return self.array; })
+      .def("numpy", &WeightsView::numpy, "The values as a NumPy array, which is empty for none.")
+      .def("__array__", [](const WeightsView& self, nb::args, nb::kwargs) { return self.numpy(); })
       .def("__len__", &WeightsView::size);
 }
 
@@ -255,6 +276,25 @@ Blob pack_int4(const uint8_t* elements, int64_t count) {
 }
 
 }  // namespace
+
+nb::object flat_array(DataType type, const Blob& data, int64_t count) {
+  const nb::module_ numpy = nb::module_::import_("numpy");
+  const nb::object dtype = numpy_dtype(type);
+  if (count == 0) return numpy.attr("empty")(0, dtype);
+  nb::object bytes = nb::cast(HostMemory{{data}});
+  if (bits(type) % 8 == 0) return numpy.attr("frombuffer")(bytes, dtype);
+  // Signed, one to a byte: what ml_dtypes makes its own type of.
+  const auto* packed = reinterpret_cast<const uint8_t*>(data.data());
+  Blob unpacked = Blob::make(static_cast<size_t>(count), [&](void* memory) {
+    auto* elements = static_cast<int8_t*>(memory);
+    for (int64_t i = 0; i < count; ++i) {
+      const int bits = packed[i / 2] >> (i % 2 == 0 ? 0 : 4) & 0xF;
+      elements[i] = static_cast<int8_t>(bits < 8 ? bits : bits - 16);
+    }
+  });
+  bytes = nb::cast(HostMemory{{std::move(unpacked)}});
+  return numpy.attr("frombuffer")(bytes, "int8").attr("astype")(dtype);
+}
 
 ArrayData to_array(nb::handle object, std::string_view what) {
   nb::object source = nb::borrow(object);

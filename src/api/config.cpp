@@ -36,12 +36,7 @@ BuildConfig BuilderConfigApi::build_config(bool strongly_typed, Log log) const {
   BuildConfig build;
   build.device = choices_.device;
   build.may_fall_back = !choices_.device_is_chosen;
-  if (!strongly_typed) {
-    build.fp16 = getFlag(BuilderFlag::kFP16);
-    build.bf16 = getFlag(BuilderFlag::kBF16);
-    build.int8 = getFlag(BuilderFlag::kINT8);
-    build.fp8 = getFlag(BuilderFlag::kFP8);
-  }
+  build.set_precisions(getFlags(), strongly_typed);
   for (const ProfileApi* profile : choices_.profiles) build.profiles.push_back(profile->profile());
   build.avg_timing_iterations = choices_.avg_timing;
   const TuningEffort effort = tuning_effort(choices_.level, choices_.max_tactics);

@@ -64,6 +64,9 @@ class ScaleLayer final : public BuiltinLayerApi<IScaleLayer, Scale> {
   Weights getShift() const noexcept override { return weights(1); }
   Weights getScale() const noexcept override { return weights(2); }
   Weights getPower() const noexcept override { return weights(3); }
+  void setShift(Weights shift) noexcept override { set_factor(1, shift, "setShift"); }
+  void setScale(Weights scale) noexcept override { set_factor(2, scale, "setScale"); }
+  void setPower(Weights power) noexcept override { set_factor(3, power, "setPower"); }
   void setChannelAxis(int32_t axis) noexcept override { set(&Params::channel_axis, axis); }
   int32_t getChannelAxis() const noexcept override {
     return static_cast<int32_t>(params().channel_axis);
@@ -74,22 +77,23 @@ class ScaleLayer final : public BuiltinLayerApi<IScaleLayer, Scale> {
     return errors().guard(Weights{DataType::kFLOAT, nullptr, 0},
                           [&] { return handle_.weights(index); });
   }
+  void set_factor(int input, const Weights& weights, const char* what) noexcept {
+    errors().run([&] { set_scale_factor(handle_.layer, input, copy_of(weights, what)); });
+  }
 };
 
 }  // namespace
 
 void add_elementwise_classes(LayerClasses& classes) {
-  classes[Activation::kKind] = {LayerType::kACTIVATION, make_layer_api<ActivationLayer>};
-  classes[ElementWise::kKind] = {LayerType::kELEMENTWISE, make_layer_api<ElementWiseLayer>};
-  classes[Unary::kKind] = {LayerType::kUNARY, make_layer_api<UnaryLayer>};
-  classes[Cast::kKind] = {LayerType::kCAST, make_layer_api<CastLayer>};
-  classes[Identity::kKind] = {LayerType::kIDENTITY, make_layer_api<LayerApi<IIdentityLayer>>};
-  classes[Select::kKind] = {LayerType::kSELECT, make_layer_api<LayerApi<ISelectLayer>>};
-  classes[ParametricRelu::kKind] = {LayerType::kPARAMETRIC_RELU,
-                                    make_layer_api<LayerApi<IParametricReLULayer>>};
-  classes[MatrixMultiply::kKind] = {LayerType::kMATRIX_MULTIPLY,
-                                    make_layer_api<MatrixMultiplyLayer>};
-  classes[Scale::kKind] = {LayerType::kSCALE, make_layer_api<ScaleLayer>};
+  classes[LayerType::kACTIVATION] = make_layer_api<ActivationLayer>;
+  classes[LayerType::kELEMENTWISE] = make_layer_api<ElementWiseLayer>;
+  classes[LayerType::kUNARY] = make_layer_api<UnaryLayer>;
+  classes[LayerType::kCAST] = make_layer_api<CastLayer>;
+  classes[LayerType::kIDENTITY] = make_layer_api<LayerApi<IIdentityLayer>>;
+  classes[LayerType::kSELECT] = make_layer_api<LayerApi<ISelectLayer>>;
+  classes[LayerType::kPARAMETRIC_RELU] = make_layer_api<LayerApi<IParametricReLULayer>>;
+  classes[LayerType::kMATRIX_MULTIPLY] = make_layer_api<MatrixMultiplyLayer>;
+  classes[LayerType::kSCALE] = make_layer_api<ScaleLayer>;
 }
 
 }  // namespace opwright

@@ -1,10 +1,17 @@
 #include "api/layer.h"
 
 #include "api/tensor.h"
-#include "network/constant.h"
 #include "network/shape_inputs.h"
 
 namespace opwright {
+
+WeightsArray copy_of(const Weights& weights, const char* what) {
+  require(weights.count >= 0 && (weights.count == 0 || weights.values != nullptr), what,
+          ": the weights have no values, but ", weights.count, " elements");
+  const auto bytes = static_cast<size_t>(bytes_of(weights.type, weights.count));
+  return {weights.type, Shape{weights.count},
+          weights.count == 0 ? Blob() : Blob::copy(weights.values, bytes)};
+}
 
 Shape to_shape(const Ints& values) { return Shape(std::span<const int64_t>(values)); }
 
@@ -34,15 +41,28 @@ ITensor* LayerHandle::input(int32_t index) const { return network.tensor(layer.i
 
 ITensor* LayerHandle::output(int32_t index) const { return network.tensor(layer.output(index)); }
 
-DataType LayerHandle::output_type(int32_t index) const { return layer.output(index)->dtype(); }
+DataType LayerHandle::output_type(int32_t index) const {
+  return layer.output(index)->engine_type();
+}
+
+DataType LayerHandle::precision() const { return layer.computed_in(); }
+
+void LayerHandle::set_output_type(int32_t index, DataType type) const {
+  layer.output(index)->set_stored_type(type);
+}
+
+bool LayerHandle::output_type_is_set(int32_t index) const {
+  return layer.output(index)->stored_type().has_value();
+}
+
+void LayerHandle::reset_output_type(int32_t index) const {
+  layer.output(index)->reset_stored_type();
+}
 
 Weights LayerHandle::weights(int index) const {
-  Weights none{DataType::kFLOAT, nullptr, 0};
-  if (index >= layer.num_inputs() || layer.input(index) == nullptr) return none;
-  const Layer* producer = layer.input(index)->producer();
-  if (producer == nullptr || producer->op()->kind() != "Constant") return none;
-  const Constant::Params& constant = static_cast<const Constant&>(*producer->op()).params();
-  return {constant.dtype, constant.data.data(), constant.shape.numel()};
+  const WeightsArray array = layer_weights(layer, index);
+  if (array.data.size() == 0) return {array.dtype, nullptr, 0};
+  return {array.dtype, array.data.data(), array.shape.numel()};
 }
 
 const LayerClasses& layer_classes() {

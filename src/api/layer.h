@@ -5,9 +5,14 @@
 #include <unordered_map>
 
 #include "api/network.h"
+#include "operators/add_layers.h"
+#include "operators/layer_types.h"
 #include "opwright/layers.h"
 
 namespace opwright {
+
+/// A copy of what a caller gives; without data for weights without values.
+WeightsArray copy_of(const Weights& weights, const char* what);
 
 Shape to_shape(const Ints& values);
 /// Throws Error for a wrong rank.
@@ -17,7 +22,6 @@ Ints to_ints(Dims const& dims);
 struct LayerHandle {
   const NetworkApi& network;
   Layer& layer;
-  LayerType type;
 
   void set_name(char const* name) const;
   void set_metadata(char const* metadata) const;
@@ -25,7 +29,12 @@ struct LayerHandle {
   ITensor* input(int32_t index) const;
   ITensor* output(int32_t index) const;
   DataType output_type(int32_t index) const;
-  /// The elements of an input that is a constant; without values for others.
+  DataType precision() const;
+  void set_output_type(int32_t index, DataType type) const;
+  bool output_type_is_set(int32_t index) const;
+  void reset_output_type(int32_t index) const;
+  /// The elements of an input that is a constant, or of the layer if it is one; without values for
+  /// others.
   Weights weights(int index) const;
 };
 
@@ -35,7 +44,7 @@ class LayerApi : public Interface {
  public:
   explicit LayerApi(const LayerHandle& handle) : handle_(handle) {}
 
-  LayerType getType() const noexcept override { return handle_.type; }
+  LayerType getType() const noexcept override { return layer_type(handle_.layer); }
   void setName(char const* name) noexcept override {
     errors().run([&] { handle_.set_name(name); });
   }
@@ -58,6 +67,23 @@ class LayerApi : public Interface {
     errors().run([&] { handle_.set_metadata(metadata); });
   }
   char const* getMetadata() const noexcept override { return handle_.layer.metadata().c_str(); }
+  void setPrecision(DataType type) noexcept override {
+    errors().run([&] { handle_.layer.set_precision(type); });
+  }
+  DataType getPrecision() const noexcept override {
+    return errors().guard(DataType::kFLOAT, [&] { return handle_.precision(); });
+  }
+  bool precisionIsSet() const noexcept override { return handle_.layer.precision().has_value(); }
+  void resetPrecision() noexcept override { handle_.layer.reset_precision(); }
+  void setOutputType(int32_t index, DataType type) noexcept override {
+    errors().run([&] { handle_.set_output_type(index, type); });
+  }
+  bool outputTypeIsSet(int32_t index) const noexcept override {
+    return errors().guard(false, [&] { return handle_.output_type_is_set(index); });
+  }
+  void resetOutputType(int32_t index) noexcept override {
+    errors().run([&] { handle_.reset_output_type(index); });
+  }
 
  protected:
   const ErrorReport& errors() const { return handle_.network.errors(); }
@@ -111,12 +137,8 @@ std::shared_ptr<ILayer> make_layer_api(const LayerHandle& handle) {
   return std::make_shared<Api>(handle);
 }
 
-struct LayerClass {
-  LayerType type;
-  LayerFactory make;
-};
-/// The public class for each kind of operator.
-using LayerClasses = std::unordered_map<std::string_view, LayerClass>;
+/// What makes the public object for each type of layer.
+using LayerClasses = std::unordered_map<LayerType, LayerFactory>;
 const LayerClasses& layer_classes();
 
 // The parts of layer_classes(), one for each file of layers.
@@ -125,8 +147,5 @@ void add_elementwise_classes(LayerClasses& classes);
 void add_reduction_classes(LayerClasses& classes);
 void add_movement_classes(LayerClasses& classes);
 void add_source_classes(LayerClasses& classes);
-
-/// The public object of the slice that add_padding() made.
-std::shared_ptr<ILayer> make_padding_layer(const LayerHandle& handle);
 
 }  // namespace opwright

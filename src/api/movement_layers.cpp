@@ -2,6 +2,7 @@
 #include <iterator>
 
 #include "api/layer.h"
+#include "operators/add_layers.h"
 #include "operators/movement.h"
 
 namespace opwright {
@@ -68,21 +69,10 @@ class PaddingLayer final : public BuiltinLayerApi<IPaddingLayer, Slice> {
  public:
   using BuiltinLayerApi::BuiltinLayerApi;
   Dims getPrePaddingNd() const noexcept override {
-    return errors().guard(Dims{-1, {}}, [&] {
-      Shape before;
-      for (const int64_t start : params().start) before.push_back(-start);
-      return before.dims();
-    });
+    return errors().guard(Dims{-1, {}}, [&] { return padding_of(handle_.layer).before.dims(); });
   }
   Dims getPostPaddingNd() const noexcept override {
-    return errors().guard(Dims{-1, {}}, [&] {
-      const SymShape &in = handle_.layer.input(0)->dims(), &out = handle_.layer.output(0)->dims();
-      Shape after;
-      for (size_t axis = 0; axis < params().start.size(); ++axis) {
-        after.push_back((out[axis] - in[axis] + params().start[axis]).constant());
-      }
-      return after.dims();
-    });
+    return errors().guard(Dims{-1, {}}, [&] { return padding_of(handle_.layer).after.dims(); });
   }
 };
 
@@ -163,16 +153,13 @@ class ResizeLayer final : public BuiltinLayerApi<IResizeLayer, Resize> {
 
 }  // namespace
 
-std::shared_ptr<ILayer> make_padding_layer(const LayerHandle& handle) {
-  return make_layer_api<PaddingLayer>(handle);
-}
-
 void add_movement_classes(LayerClasses& classes) {
-  classes[Shuffle::kKind] = {LayerType::kSHUFFLE, make_layer_api<ShuffleLayer>};
-  classes[Slice::kKind] = {LayerType::kSLICE, make_layer_api<SliceLayer>};
-  classes[Concatenation::kKind] = {LayerType::kCONCATENATION, make_layer_api<ConcatenationLayer>};
-  classes[Gather::kKind] = {LayerType::kGATHER, make_layer_api<GatherLayer>};
-  classes[Resize::kKind] = {LayerType::kRESIZE, make_layer_api<ResizeLayer>};
+  classes[LayerType::kSHUFFLE] = make_layer_api<ShuffleLayer>;
+  classes[LayerType::kSLICE] = make_layer_api<SliceLayer>;
+  classes[LayerType::kPADDING] = make_layer_api<PaddingLayer>;
+  classes[LayerType::kCONCATENATION] = make_layer_api<ConcatenationLayer>;
+  classes[LayerType::kGATHER] = make_layer_api<GatherLayer>;
+  classes[LayerType::kRESIZE] = make_layer_api<ResizeLayer>;
 }
 
 }  // namespace opwright

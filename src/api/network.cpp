@@ -18,19 +18,6 @@
 namespace opwright {
 namespace {
 
-bool has(NetworkDefinitionCreationFlags flags, NetworkDefinitionCreationFlag flag) {
-  return (flags >> static_cast<int32_t>(flag) & 1U) != 0;
-}
-
-NetworkFlags network_flags(NetworkDefinitionCreationFlags flags) {
-  using Flag = NetworkDefinitionCreationFlag;
-  NetworkFlags result;
-  result.strongly_typed = has(flags, Flag::kSTRONGLY_TYPED);
-  result.prefer_aot_python_plugins = has(flags, Flag::kPREFER_AOT_PYTHON_PLUGINS);
-  result.prefer_jit_python_plugins = has(flags, Flag::kPREFER_JIT_PYTHON_PLUGINS);
-  return result;
-}
-
 Tensor& core(ITensor& tensor) { return TensorApi::of(tensor); }
 
 /// Appends a caller's list.
@@ -41,15 +28,6 @@ void append(std::vector<Tensor*>& tensors, ITensor* const* list, int32_t count, 
     require(list[i] != nullptr, what, ": tensor ", i, " of ", count, " is null");
     tensors.push_back(&core(*list[i]));
   }
-}
-
-/// A copy of what a caller gives; without data for weights without values.
-WeightsArray copy_of(const Weights& weights, const char* what) {
-  require(weights.count >= 0 && (weights.count == 0 || weights.values != nullptr), what,
-          ": the weights have no values, but ", weights.count, " elements");
-  const auto bytes = static_cast<size_t>(bytes_of(weights.type, weights.count));
-  return {weights.type, Shape{weights.count},
-          weights.count == 0 ? Blob() : Blob::copy(weights.values, bytes)};
 }
 
 /// Element `index` of a list; null, and an error, where there is none.
@@ -65,7 +43,6 @@ T* element(std::span<T* const> list, int32_t index, const char* what) {
 NetworkApi::NetworkApi(IBuilder& builder, NetworkDefinitionCreationFlags flags, Log log,
                        IErrorRecorder* recorder)
     : builder_(builder),
-      flags_(flags),
       network_(network_flags(flags), {std::shared_ptr<void>(), &builder.getPluginRegistry()}, log),
       errors_(network_.errors()) {
   errors_.set_recorder(recorder);
@@ -83,11 +60,10 @@ ITensor* NetworkApi::tensor(Tensor* tensor) const {
 ILayer* NetworkApi::layer(Layer& layer) const {
   std::shared_ptr<ILayer>& api = layers_[&layer];
   if (api == nullptr) {
-    const auto found = layer_classes().find(layer.op()->kind());
-    const LayerClass known = found != layer_classes().end()
-                                 ? found->second
-                                 : LayerClass{LayerType::kPLUGIN, make_layer_api<LayerApi<ILayer>>};
-    api = known.make({*this, layer, known.type});
+    const auto found = layer_classes().find(layer_type(layer));
+    const LayerFactory make =
+        found != layer_classes().end() ? found->second : make_layer_api<LayerApi<ILayer>>;
+    api = make({*this, layer});
   }
   return api.get();
 }
@@ -97,7 +73,7 @@ void NetworkApi::setName(char const* name) noexcept {
 }
 
 bool NetworkApi::getFlag(NetworkDefinitionCreationFlag flag) const noexcept {
-  return has(flags_, flag);
+  return (network_.flags().bits >> static_cast<int32_t>(flag) & 1U) != 0;
 }
 
 ITensor* NetworkApi::addInput(char const* name, DataType type, Dims const& dimensions) noexcept {
@@ -113,6 +89,18 @@ void NetworkApi::markOutput(ITensor& tensor) noexcept {
 
 void NetworkApi::unmarkOutput(ITensor& tensor) noexcept {
   errors_.run([&] { network_.unmark_output(core(tensor)); });
+}
+
+bool NetworkApi::markOutputForShapes(ITensor& tensor) noexcept {
+  return errors_.guard(false, [&] { return network_.mark_output_for_shapes(core(tensor)); });
+}
+
+bool NetworkApi::unmarkOutputForShapes(ITensor& tensor) noexcept {
+  return errors_.guard(false, [&] { return network_.unmark_output_for_shapes(core(tensor)); });
+}
+
+void NetworkApi::removeTensor(ITensor& tensor) noexcept {
+  errors_.run([&] { network_.remove_tensor(core(tensor)); });
 }
 
 int32_t NetworkApi::getNbInputs() const noexcept {
@@ -339,11 +327,8 @@ ILRNLayer* NetworkApi::addLRN(ITensor& input, int64_t window, float alpha, float
 
 IPaddingLayer* NetworkApi::addPaddingNd(ITensor& input, Dims const& prePadding,
                                         Dims const& postPadding) noexcept {
-  return errors_.guard<IPaddingLayer*>(nullptr, [&] {
-    Layer& slice = *add_padding(network_, core(input), to_ints(prePadding), to_ints(postPadding));
-    std::shared_ptr<ILayer>& api = layers_[&slice];
-    api = make_padding_layer({*this, slice, LayerType::kPADDING});
-    return static_cast<IPaddingLayer*>(api.get());
+  return added<IPaddingLayer>([&] {
+    return add_padding(network_, core(input), to_ints(prePadding), to_ints(postPadding));
   });
 }
 

@@ -38,13 +38,18 @@ class NetworkApi final : public INetworkDefinition {
 
   void setName(char const* name) noexcept override;
   char const* getName() const noexcept override { return network_.name().c_str(); }
-  NetworkDefinitionCreationFlags getFlags() const noexcept override { return flags_; }
+  NetworkDefinitionCreationFlags getFlags() const noexcept override {
+    return network_.flags().bits;
+  }
   bool getFlag(NetworkDefinitionCreationFlag flag) const noexcept override;
   bool hasImplicitBatchDimension() const noexcept override { return false; }
   IBuilder& getBuilder() const noexcept override { return builder_; }
   ITensor* addInput(char const* name, DataType type, Dims const& dimensions) noexcept override;
   void markOutput(ITensor& tensor) noexcept override;
   void unmarkOutput(ITensor& tensor) noexcept override;
+  bool markOutputForShapes(ITensor& tensor) noexcept override;
+  bool unmarkOutputForShapes(ITensor& tensor) noexcept override;
+  void removeTensor(ITensor& tensor) noexcept override;
   int32_t getNbInputs() const noexcept override;
   ITensor* getInput(int32_t index) const noexcept override;
   int32_t getNbOutputs() const noexcept override;
@@ -114,7 +119,6 @@ class NetworkApi final : public INetworkDefinition {
   }
 
   IBuilder& builder_;
-  NetworkDefinitionCreationFlags flags_;
   Network network_;
   ErrorReport& errors_;
   mutable std::unordered_map<const Tensor*, std::unique_ptr<TensorApi>> tensors_;

@@ -63,11 +63,11 @@ class LrnLayer final : public BuiltinLayerApi<ILRNLayer, Lrn> {
 }  // namespace
 
 void add_reduction_classes(LayerClasses& classes) {
-  classes[Reduce::kKind] = {LayerType::kREDUCE, make_layer_api<ReduceLayer>};
-  classes[Softmax::kKind] = {LayerType::kSOFTMAX, make_layer_api<SoftMaxLayer>};
-  classes[TopK::kKind] = {LayerType::kTOPK, make_layer_api<TopKLayer>};
-  classes[Normalization::kKind] = {LayerType::kNORMALIZATION, make_layer_api<NormalizationLayer>};
-  classes[Lrn::kKind] = {LayerType::kLRN, make_layer_api<LrnLayer>};
+  classes[LayerType::kREDUCE] = make_layer_api<ReduceLayer>;
+  classes[LayerType::kSOFTMAX] = make_layer_api<SoftMaxLayer>;
+  classes[LayerType::kTOPK] = make_layer_api<TopKLayer>;
+  classes[LayerType::kNORMALIZATION] = make_layer_api<NormalizationLayer>;
+  classes[LayerType::kLRN] = make_layer_api<LrnLayer>;
 }
 
 }  // namespace opwright

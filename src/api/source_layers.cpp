@@ -1,5 +1,4 @@
 #include "api/layer.h"
-#include "network/constant.h"
 #include "operators/source.h"
 #include "plugin/v2_operator.h"
 #include "plugin/v3_operator.h"
@@ -10,14 +9,15 @@ namespace {
 class ConstantLayer final : public LayerApi<IConstantLayer> {
  public:
   using LayerApi::LayerApi;
-  Dims getDimensions() const noexcept override { return constant().shape.dims(); }
-  Weights getWeights() const noexcept override {
-    return {constant().dtype, constant().data.data(), constant().shape.numel()};
+  Dims getDimensions() const noexcept override {
+    return layer_weights(handle_.layer, 0).shape.dims();
   }
-
- private:
-  const Constant::Params& constant() const {
-    return static_cast<const Constant&>(*handle_.layer.op()).params();
+  void setDimensions(Dims const& dimensions) noexcept override {
+    errors().run([&] { reshape_constant(handle_.layer, Shape(dimensions)); });
+  }
+  Weights getWeights() const noexcept override { return handle_.weights(0); }
+  void setWeights(Weights weights) noexcept override {
+    errors().run([&] { set_constant(handle_.layer, copy_of(weights, "setWeights")); });
   }
 };
 
@@ -51,11 +51,11 @@ class PluginV3Layer final : public LayerApi<IPluginV3Layer> {
 }  // namespace
 
 void add_source_classes(LayerClasses& classes) {
-  classes["Constant"] = {LayerType::kCONSTANT, make_layer_api<ConstantLayer>};
-  classes[Fill::kKind] = {LayerType::kFILL, make_layer_api<FillLayer>};
-  classes[ShapeOf::kKind] = {LayerType::kSHAPE, make_layer_api<LayerApi<IShapeLayer>>};
-  classes["PluginV2"] = {LayerType::kPLUGIN_V2, make_layer_api<PluginV2Layer>};
-  classes["PluginV3"] = {LayerType::kPLUGIN_V3, make_layer_api<PluginV3Layer>};
+  classes[LayerType::kCONSTANT] = make_layer_api<ConstantLayer>;
+  classes[LayerType::kFILL] = make_layer_api<FillLayer>;
+  classes[LayerType::kSHAPE] = make_layer_api<LayerApi<IShapeLayer>>;
+  classes[LayerType::kPLUGIN_V2] = make_layer_api<PluginV2Layer>;
+  classes[LayerType::kPLUGIN_V3] = make_layer_api<PluginV3Layer>;
 }
 
 }  // namespace opwright

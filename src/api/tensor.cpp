@@ -20,7 +20,7 @@ Dims TensorApi::getDimensions() const noexcept {
 }
 
 DataType TensorApi::getType() const noexcept {
-  return errors_.guard(DataType::kFLOAT, [&] { return tensor_.dtype(); });
+  return errors_.guard(DataType::kFLOAT, [&] { return tensor_.engine_type(); });
 }
 
 bool TensorApi::isShapeTensor() const noexcept {

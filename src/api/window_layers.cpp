@@ -52,6 +52,13 @@ class ConvolutionLayer final : public WindowLayer<Interface, Op> {
   }
   Weights getKernelWeights() const noexcept override { return weights(1); }
   Weights getBiasWeights() const noexcept override { return weights(2); }
+  void setKernelWeights(Weights weights) noexcept override {
+    this->errors().run(
+        [&] { set_kernel(this->handle_.layer, copy_of(weights, "setKernelWeights")); });
+  }
+  void setBiasWeights(Weights weights) noexcept override {
+    this->errors().run([&] { set_bias(this->handle_.layer, copy_of(weights, "setBiasWeights")); });
+  }
   void setNbGroups(int64_t nbGroups) noexcept override {
     this->set(&ConvolutionParams::groups, nbGroups);
   }
@@ -93,12 +100,11 @@ class PoolingLayer final : public WindowLayer<IPoolingLayer, Pooling> {
 }  // namespace
 
 void add_window_classes(LayerClasses& classes) {
-  classes[Convolution::kKind] = {LayerType::kCONVOLUTION,
-                                 make_layer_api<ConvolutionLayer<IConvolutionLayer, Convolution>>};
-  classes[Deconvolution::kKind] = {
-      LayerType::kDECONVOLUTION,
-      make_layer_api<ConvolutionLayer<IDeconvolutionLayer, Deconvolution>>};
-  classes[Pooling::kKind] = {LayerType::kPOOLING, make_layer_api<PoolingLayer>};
+  classes[LayerType::kCONVOLUTION] =
+      make_layer_api<ConvolutionLayer<IConvolutionLayer, Convolution>>;
+  classes[LayerType::kDECONVOLUTION] =
+      make_layer_api<ConvolutionLayer<IDeconvolutionLayer, Deconvolution>>;
+  classes[LayerType::kPOOLING] = make_layer_api<PoolingLayer>;
 }
 
 }  // namespace opwright

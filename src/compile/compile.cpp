@@ -162,7 +162,7 @@ Plan compile_for(const Device& device, const Network& network, const BuildConfig
 
   const Progress progress(config);
   progress("optimizing", 0, 1);
-  Graph graph(network);
+  Graph graph(network, config.constraints != PrecisionConstraints::kIGNORE);
   run_passes(graph, {device, config, profiles[0], network.flags().strongly_typed});
 
   TimingCache fresh(device.identity());

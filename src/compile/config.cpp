@@ -64,6 +64,19 @@ void check_builder_flags(uint32_t flags) {
   }
 }
 
+void BuildConfig::set_precisions(uint32_t builder_flags, bool strongly_typed) {
+  const auto has = [&](BuilderFlag flag) {
+    return !strongly_typed && (builder_flags >> static_cast<int>(flag) & 1) != 0;
+  };
+  fp16 = has(BuilderFlag::kFP16);
+  bf16 = has(BuilderFlag::kBF16);
+  int8 = has(BuilderFlag::kINT8);
+  fp8 = has(BuilderFlag::kFP8);
+  constraints = has(BuilderFlag::kOBEY_PRECISION_CONSTRAINTS)     ? PrecisionConstraints::kOBEY
+                : has(BuilderFlag::kPREFER_PRECISION_CONSTRAINTS) ? PrecisionConstraints::kPREFER
+                                                                  : PrecisionConstraints::kIGNORE;
+}
+
 void OptimizationProfile::set_shape(const std::string& input, const Shape& min, const Shape& opt,
                                     const Shape& max) {
   check_range(input, "shapes", min, opt, max);

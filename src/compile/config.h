@@ -47,13 +47,25 @@ TuningEffort tuning_effort(int level, int max_tactics);
 /// Throws Error for a set of BuilderFlag that asks for what is not here.
 void check_builder_flags(uint32_t flags);
 
+/// What a build makes of the types that layers of a weakly typed network ask for.
+enum class PrecisionConstraints {
+  kIGNORE,
+  kPREFER,  ///< They are met where there is a candidate for it; elsewhere a warning.
+  kOBEY,    ///< It is an error where there is none.
+};
+
 struct BuildConfig {
+  /// The types that the bits 1 << BuilderFlag let the tuner choose, or make it choose. They say
+  /// nothing for strongly typed networks.
+  void set_precisions(uint32_t builder_flags, bool strongly_typed);
+
   DeviceType device = DeviceType::kCPU;
   int device_ordinal = -1;  ///< as for get_device()
   /// Whether the CPU takes the place of a GPU that has no kernel for some layer: where nobody chose
   /// the GPU.
   bool may_fall_back = false;
   bool fp16 = false, bf16 = false, int8 = false, fp8 = false;
+  PrecisionConstraints constraints = PrecisionConstraints::kIGNORE;
   std::vector<OptimizationProfile>
       profiles;  ///< empty: one profile of the network's constant shapes
   int avg_timing_iterations = 4;

@@ -89,7 +89,7 @@ void fold_padding(Graph& graph) {
     if (!convolution && !pooling) continue;
     GraphNode* pad = node->inputs[0]->producer;
     const std::optional<ZeroPadding> padding = zero_padding(pad);
-    if (!padding || graph.single_user(*node->inputs[0]) != node) continue;
+    if (!padding || graph.single_user(*node->inputs[0]) != node || !may_join(*pad, *node)) continue;
     std::vector<GraphValue*> inputs = node->inputs;
     inputs[0] = pad->inputs[0];
     OperatorPtr op;
@@ -109,7 +109,7 @@ void fold_padding(Graph& graph) {
       op = std::make_shared<Pooling>(params);
     }
     if (!op) continue;
-    node->name = join_names(*pad, *node);
+    join(*pad, *node);
     graph.replace(node, std::move(op), std::move(inputs));
   }
 }

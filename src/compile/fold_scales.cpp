@@ -170,7 +170,7 @@ void fold_into_convolution(Graph& graph, GraphNode* node, GraphNode* convolution
   std::vector<GraphValue*> inputs{convolution->inputs[0], weights};
   if (GraphValue* added = new_bias(graph, bias, *affine, channels, weights->info.dtype, node->name))
     inputs.push_back(added);
-  node->name = join_names(*convolution, *node);
+  join(*convolution, *node);
   graph.replace(node, convolution->op, std::move(inputs));
 }
 
@@ -203,7 +203,7 @@ void fold_into_product(Graph& graph, GraphNode* node, GraphNode* product,
   if (added) inputs.push_back(added);
   auto op = std::make_shared<MatrixMultiply>(changed);
   if (!context.can_run(*op, *node, inputs)) return;
-  node->name = join_names(*product, *node);
+  join(*product, *node);
   graph.replace(node, std::move(op), std::move(inputs));
 }
 
@@ -214,7 +214,7 @@ void fold_scales(Graph& graph, const PassContext& context) {
     if (!node->as<Pointwise>()) continue;
     for (GraphValue* input : std::vector<GraphValue*>(node->inputs)) {
       GraphNode* before = input->producer;
-      if (before == nullptr || graph.single_user(*input) != node ||
+      if (before == nullptr || graph.single_user(*input) != node || !may_join(*before, *node) ||
           input->info.dtype != node->outputs[0]->info.dtype ||
           input->info.dims != node->outputs[0]->info.dims)
         continue;

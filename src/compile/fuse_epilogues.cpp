@@ -86,7 +86,7 @@ class EpilogueMatch {
 bool try_replace(Graph& graph, const PassContext& context, GraphNode* node, GraphNode* producer,
                  OperatorPtr op, std::vector<GraphValue*> inputs) {
   if (!context.can_run(*op, *node, inputs)) return false;
-  node->name = join_names(*producer, *node);
+  join(*producer, *node);
   graph.replace(node, std::move(op), std::move(inputs));
   return true;
 }
@@ -113,7 +113,7 @@ bool fuse(Graph& graph, const PassContext& context, GraphNode* node, GraphValue*
           GraphValue* residual, const FusedActivation& activation) {
   GraphNode* producer = value->producer;
   const TensorInfo& result = node->outputs[0]->info;
-  if (producer == nullptr || graph.single_user(*value) != node ||
+  if (producer == nullptr || graph.single_user(*value) != node || !may_join(*producer, *node) ||
       value->info.dtype != result.dtype || value->info.dims != result.dims)
     return false;
   if (residual && (residual == value || residual->is_known() ||

@@ -73,7 +73,7 @@ bool fuse(Graph& graph, GraphNode* consumer, GraphNode* producer) {
   if (used.size() > kMaxInputs || params.code.size() / 5 > kMaxInstructions) return false;
   std::vector<GraphValue*> remaining;
   for (int input : used) remaining.push_back(inputs[input]);
-  consumer->name = join_names(*producer, *consumer);
+  join(*producer, *consumer);
   graph.replace(consumer, std::make_shared<Pointwise>(std::move(params)), std::move(remaining));
   graph.release(producer);
   return true;
@@ -83,6 +83,7 @@ bool fuse_one(Graph& graph, GraphNode* consumer) {
   for (GraphValue* input : consumer->inputs) {
     GraphNode* producer = input->producer;
     if (producer == nullptr || !producer->as<Pointwise>() || producer->outputs.size() != 1 ||
+        input->stored_type || !may_join(*producer, *consumer) ||
         input->info.dims != consumer->outputs[0]->info.dims)
       continue;
     const bool alone = graph.single_user(*input) == consumer;

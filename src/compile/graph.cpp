@@ -13,13 +13,14 @@ bool GraphNode::defines_sizes() const {
   return std::any_of(size_symbols.begin(), size_symbols.end(), [](int s) { return s >= 0; });
 }
 
-Graph::Graph(const Network& network) : symbols_(&network.symbols()) {
+Graph::Graph(const Network& network, bool constrained) : symbols_(&network.symbols()) {
   std::unordered_map<const Tensor*, GraphValue*> values;
   auto value_of = [&](const Tensor* tensor) {
     auto [entry, added] = values.try_emplace(tensor, nullptr);
     if (added) {
       entry->second = new_value(tensor->info(), tensor->name());
       entry->second->scale = tensor->scale();
+      if (constrained) entry->second->stored_type = tensor->stored_type();
     }
     return entry->second;
   };
@@ -39,6 +40,7 @@ Graph::Graph(const Network& network) : symbols_(&network.symbols()) {
     auto node = std::make_unique<GraphNode>();
     node->name = layer.name();
     node->metadata = layer.metadata();
+    if (constrained) node->precision = layer.precision();
     node->op = layer.op();
     for (int j = 0; j < layer.num_inputs(); ++j) {
       GraphValue* value = layer.input(j) ? value_of(layer.input(j)) : nullptr;
@@ -115,7 +117,7 @@ bool Graph::is_output(const GraphValue& value) const {
 }
 
 GraphNode* Graph::single_user(const GraphValue& value) const {
-  if (value.uses.empty() || is_output(value)) return nullptr;
+  if (value.uses.empty() || value.stored_type || is_output(value)) return nullptr;
   GraphNode* user = value.uses.front().node;
   for (const GraphValue::Use& use : value.uses)
     if (use.node != user) return nullptr;
@@ -148,6 +150,7 @@ GraphNode* Graph::insert_before(GraphNode* position, OperatorPtr op,
   value->producer = node;
   node->name = std::move(name);
   node->metadata = position->metadata;
+  node->precision = position->precision;
   node->outputs.push_back(value);
   replace(node, std::move(op), std::move(inputs));
   return node;
@@ -215,8 +218,13 @@ void Graph::remove_dead() {
   }
 }
 
-std::string join_names(const GraphNode& first, const GraphNode& second) {
-  return first.name + " + " + second.name;
+bool may_join(const GraphNode& first, const GraphNode& second) {
+  return !first.precision || !second.precision || *first.precision == *second.precision;
+}
+
+void join(const GraphNode& first, GraphNode& second) {
+  second.name = first.name + " + " + second.name;
+  if (!second.precision) second.precision = first.precision;
 }
 
 }  // namespace opwright

@@ -2,6 +2,7 @@
 
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,7 +23,8 @@ struct GraphValue {
   };
   std::string name;
   TensorInfo info;
-  float scale = 0;  ///< see Tensor::scale()
+  float scale = 0;                      ///< see Tensor::scale()
+  std::optional<DataType> stored_type;  ///< see Tensor::stored_type()
   GraphNode* producer = nullptr;
   int producer_output = 0;
   int network_input = -1;  ///< number of the network input that it is, or -1
@@ -40,6 +42,7 @@ struct GraphValue {
 struct GraphNode {
   std::string name;  ///< the layer's; of several layers that became one, joined by " + "
   std::string metadata;
+  std::optional<DataType> precision;  ///< see Layer::precision()
   OperatorPtr op;
   std::vector<GraphValue*> inputs;  ///< null: absent
   std::vector<GraphValue*> outputs;
@@ -58,12 +61,18 @@ struct GraphNode {
   }
 };
 
+/// Whether precisions that were asked for allow that the nodes become one.
+bool may_join(const GraphNode& first, const GraphNode& second);
+/// Gives the second, which now does the first one's work as well, its name and precision.
+void join(const GraphNode& first, GraphNode& second);
+
 /// What the compiler works on: the network's layers as a list in topological order that passes
 /// rewrite. Addresses of nodes and values are stable; values live as long as the graph.
 class Graph {
  public:
-  /// Throws Error naming the layers when the network has a cycle or no outputs.
-  explicit Graph(const Network& network);
+  /// Throws Error naming the layers when the network has a cycle or no outputs. `constrained`:
+  /// whether the precisions that the network asks for count.
+  explicit Graph(const Network& network, bool constrained = false);
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
@@ -78,7 +87,8 @@ class Graph {
   /// How many inputs of nodes and network outputs read the value.
   int use_count(const GraphValue& value) const;
   bool is_output(const GraphValue& value) const;
-  /// The only node that reads the value, which is no network output; null otherwise.
+  /// The only node that reads the value, which is no network output and need not be stored; null
+  /// otherwise.
   GraphNode* single_user(const GraphValue& value) const;
 
   GraphValue* add_constant(DataType dtype, const Shape& shape, Blob data, std::string name);
@@ -109,8 +119,5 @@ class Graph {
   std::vector<GraphValue*> outputs_;
   const SymbolTable* symbols_;
 };
-
-/// "a + b": the name of a node made of two.
-std::string join_names(const GraphNode& first, const GraphNode& second);
 
 }  // namespace opwright

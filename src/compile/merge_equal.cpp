@@ -10,9 +10,11 @@ namespace {
 
 std::string key_of(const GraphNode& node) {
   std::string key = str(node.op->kind(), "|", str(node.op->attributes()), "|");
+  if (node.precision) key += str("in ", name(*node.precision), "|");
   for (const GraphValue* input : node.inputs) key += str(input, ",");
   for (const GraphValue* output : node.outputs) {
     key += str("|", name(output->info.dtype));
+    if (output->stored_type) key += str(" as ", name(*output->stored_type));
     for (const Expr& extent : output->info.dims) key += str(",", extent.str());
   }
   return key;

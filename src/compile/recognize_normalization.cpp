@@ -27,7 +27,7 @@ struct Operation {
 
 std::optional<Operation> operation(const GraphNode* node) {
   const auto* pointwise = node ? node->as<Pointwise>() : nullptr;
-  if (pointwise == nullptr || node->outputs.size() != 1) return std::nullopt;
+  if (pointwise == nullptr || node->outputs.size() != 1 || node->precision) return std::nullopt;
   const std::vector<PointwiseInstruction> program = decode(pointwise->params());
   if (pointwise->params().results[0] != static_cast<int64_t>(program.size()) - 1)
     return std::nullopt;
@@ -178,7 +178,7 @@ void recognize_normalization(Graph& graph, const PassContext& context) {
     if (bias) inputs.push_back(bias);
     auto op = std::make_shared<Normalization>(found->params);
     if (!context.can_run(*op, *last, inputs)) continue;
-    if (last != node) last->name = join_names(*node, *last);
+    if (last != node) join(*node, *last);
     graph.replace(last, std::move(op), std::move(inputs));
   }
 }

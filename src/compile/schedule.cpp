@@ -307,7 +307,7 @@ class ScheduleBuilder {
 PortType network_port_type(const Tensor& tensor) {
   const uint32_t formats = tensor.allowed_formats();
   const bool linear = formats == 0 || (formats & 1u << static_cast<int>(TensorFormat::kLINEAR));
-  return {tensor.dtype(),
+  return {tensor.engine_type(),
           linear ? TensorFormat::kLINEAR : static_cast<TensorFormat>(std::countr_zero(formats))};
 }
 

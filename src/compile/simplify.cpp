@@ -37,7 +37,7 @@ bool is_copy(const Pointwise& op) {
 bool changes_nothing(const GraphNode& node) {
   if (node.inputs.empty() || node.inputs[0] == nullptr || node.outputs.size() != 1) return false;
   const TensorInfo &from = node.inputs[0]->info, &to = node.outputs[0]->info;
-  if (from.dtype != to.dtype || from.dims != to.dims) return false;
+  if (from.dtype != to.dtype || from.dims != to.dims || node.outputs[0]->stored_type) return false;
   if (node.as<Identity>() || node.as<Reshape>()) return true;
   if (const auto* transpose = node.as<Transpose>())
     return std::is_sorted(transpose->params().permutation.begin(),

@@ -84,6 +84,10 @@ class Tuner {
   };
   std::vector<Candidate> candidates(const GraphNode& node, const NodePorts& ports,
                                     std::vector<DroppedCandidate>& dropped) const;
+  /// Leaves those that have the types which the network asks for. Throws Error where there are none
+  /// and the config says that they count.
+  void constrain(const GraphNode& node, const NodePorts& ports,
+                 std::vector<Candidate>& candidates) const;
   void add(TunedNode& result, const Candidate& candidate, Measured measured) const;
   /// What the timing cache knows, the first candidate where it knows nothing.
   void look_up(const GraphNode& node, const NodePorts& ports,

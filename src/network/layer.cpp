@@ -11,6 +11,24 @@ void Layer::set_name(std::string name) {
   name_ = std::move(name);
 }
 
+void Layer::set_precision(DataType type) {
+  bits(type);  // throws for a type that does not exist
+  require(!network_->flags_.strongly_typed, "layer '", name_,
+          "': the network is strongly typed, so its tensors say what layers compute in; add casts");
+  precision_ = type;
+}
+
+DataType Layer::computed_in() const {
+  if (precision_) return *precision_;
+  for (const std::vector<Tensor*>* tensors : {&inputs_, &outputs_})
+    for (const Tensor* tensor : *tensors)
+      if (tensor && is_floating(tensor->dtype())) return tensor->dtype();
+  for (const std::vector<Tensor*>* tensors : {&inputs_, &outputs_})
+    for (const Tensor* tensor : *tensors)
+      if (tensor) return tensor->dtype();
+  return DataType::kFLOAT;
+}
+
 Tensor* Layer::input(int index) const {
   require(index >= 0 && index < num_inputs(), "layer '", name_, "' has no input ", index,
           ": it has ", num_inputs());

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "network/constant.h"
 #include "network/edit.h"
+#include "opwright/network.h"
 
 namespace opwright {
 namespace {
@@ -12,7 +13,20 @@ namespace {
 /// The layer of an operator without parameters of its own to change.
 class OperatorLayer final : public Layer {};
 
+bool is_shape_tensor(const Tensor& tensor) { return tensor.info().values && tensor.rank() <= 1; }
+
 }  // namespace
+
+NetworkFlags network_flags(uint32_t bits) {
+  using Flag = NetworkDefinitionCreationFlag;
+  const auto has = [bits](Flag flag) { return (bits >> static_cast<int>(flag) & 1) != 0; };
+  NetworkFlags flags;
+  flags.strongly_typed = has(Flag::kSTRONGLY_TYPED);
+  flags.prefer_aot_python_plugins = has(Flag::kPREFER_AOT_PYTHON_PLUGINS);
+  flags.prefer_jit_python_plugins = has(Flag::kPREFER_JIT_PYTHON_PLUGINS);
+  flags.bits = bits;
+  return flags;
+}
 
 std::unique_ptr<Layer> Operator::make_layer() const { return std::make_unique<OperatorLayer>(); }
 
@@ -42,7 +56,7 @@ std::string Network::unused_tensor_name(const std::string& wanted) const {
 void Network::check_usable(const Tensor& tensor) const {
   require(tensor.network_ == this, "tensor '", tensor.name_, "' belongs to another network");
   require(tensor.is_input_ || tensor.producer_, "tensor '", tensor.name_,
-          "' is no longer part of the network: its layer has fewer outputs now");
+          "' is no longer part of the network: it was removed, or its layer has fewer outputs now");
 }
 
 void Network::rename(Tensor& tensor, std::string name) {
@@ -191,6 +205,36 @@ void Network::unmark_output(Tensor& tensor) {
   require(tensor.is_output_, "tensor '", tensor.name_, "' is no network output");
   std::erase(outputs_, &tensor);
   tensor.is_output_ = false;
+}
+
+bool Network::mark_output_for_shapes(Tensor& tensor) {
+  check_usable(tensor);
+  if (!is_shape_tensor(tensor) || tensor.is_input_) return false;
+  if (!tensor.is_output_) mark_output(tensor);
+  return true;
+}
+
+bool Network::unmark_output_for_shapes(Tensor& tensor) {
+  check_usable(tensor);
+  if (!tensor.is_output_ || !is_shape_tensor(tensor)) return false;
+  unmark_output(tensor);
+  return true;
+}
+
+void Network::remove_tensor(Tensor& tensor) {
+  check_usable(tensor);
+  if (!tensor.is_input_ || !tensor.users_.empty()) {
+    errors_.log().warning("remove_tensor: '", tensor.name_, "' stays, because it is the ",
+                          tensor.is_input_ ? "input" : "output",
+                          " of a layer; only network inputs that nothing uses can be removed");
+    return;
+  }
+  std::erase(inputs_, &tensor);
+  by_name_.erase(tensor.name_);
+  tensor.is_input_ = false;
+  Edit edit(*this);
+  bind_inputs(edit);
+  edit.commit();
 }
 
 Layer* Network::add_layer(OperatorPtr op, std::span<Tensor* const> inputs, std::string name) {

@@ -13,6 +13,7 @@
 
 #include "base/error_report.h"
 #include "network/operator.h"
+#include "opwright/layer_types.h"
 
 namespace opwright {
 
@@ -38,6 +39,8 @@ class Tensor {
   /// The layer that makes it, null for network inputs.
   Layer* producer() const { return producer_; }
   int producer_output() const { return producer_output_; }
+  /// How many inputs of layers read it.
+  int num_users() const { return static_cast<int>(users_.size()); }
   /// The input of the producer whose memory it is (an in-place output), or -1.
   int aliased_input() const;
   bool is_network_input() const { return is_input_; }
@@ -64,6 +67,15 @@ class Tensor {
   /// A bit per TensorFormat. Network inputs and outputs only.
   uint32_t allowed_formats() const { return allowed_formats_; }
   void set_allowed_formats(uint32_t formats);
+  /// The type that the layer is to store it in, of weakly typed networks: an output of the network
+  /// has it, on other tensors it is a constraint like Layer::precision().
+  const std::optional<DataType>& stored_type() const { return stored_type_; }
+  /// Throws Error where the elements cannot be stored so: for a type that is not floating, or a
+  /// tensor that is not.
+  void set_stored_type(DataType dtype);
+  void reset_stored_type() { stored_type_.reset(); }
+  /// The type that an engine has it in, as far as the network says: stored_type(), or dtype().
+  DataType engine_type() const { return stored_type_ ? *stored_type_ : dtype(); }
 
  private:
   friend class Network;
@@ -83,6 +95,7 @@ class Tensor {
   Shape declared_shape_;                      // network inputs: -1 where dynamic
   std::vector<std::string> dimension_names_;  // network inputs
   std::optional<std::pair<float, float>> dynamic_range_;
+  std::optional<DataType> stored_type_;
   uint32_t allowed_formats_ = 1u << static_cast<int>(TensorFormat::kLINEAR);
 };
 
@@ -98,6 +111,16 @@ class Layer {
   void set_name(std::string name);
   const std::string& metadata() const { return metadata_; }
   void set_metadata(std::string metadata) { metadata_ = std::move(metadata); }
+  /// What the caller asked for where the operator does not tell: kPADDING of a slice.
+  const std::optional<LayerType>& added_as() const { return added_as_; }
+  void set_added_as(LayerType type) { added_as_ = type; }
+  /// The type that floating inputs are to be computed in, of weakly typed networks. Builds heed it
+  /// as BuildConfig::constraints says.
+  const std::optional<DataType>& precision() const { return precision_; }
+  void set_precision(DataType type);
+  /// precision(), or the type of the first floating input or output, or of the first input.
+  DataType computed_in() const;
+  void reset_precision() { precision_.reset(); }
   const OperatorPtr& op() const { return op_; }
   Network& network() const { return *network_; }
   int num_inputs() const { return static_cast<int>(inputs_.size()); }
@@ -131,6 +154,8 @@ class Layer {
   int index_ = 0;  // in the network
   std::string name_;
   std::string metadata_;
+  std::optional<LayerType> added_as_;
+  std::optional<DataType> precision_;
   OperatorPtr op_;
   std::vector<Tensor*> inputs_;
   std::vector<Tensor*> outputs_;
@@ -146,7 +171,7 @@ inline const TensorInfo& Tensor::info() const {
 /// The layer type of an operator class with a parameter struct, so that bindings and parsers can
 /// read and change parameters: `layer.edit([](auto& p) { p.stride = {2, 2}; })`.
 template <class Op>
-class TypedLayer final : public Layer {
+class TypedLayer : public Layer {
  public:
   using Params = typename Op::Params;
   const Params& params() const { return static_cast<const Op&>(*op()).params(); }
@@ -162,7 +187,10 @@ struct NetworkFlags {
   bool strongly_typed = false;
   bool prefer_aot_python_plugins = false;
   bool prefer_jit_python_plugins = false;
+  uint32_t bits = 0;  ///< 1 << NetworkDefinitionCreationFlag, as they were given
 };
+/// What the bits 1 << NetworkDefinitionCreationFlag say.
+NetworkFlags network_flags(uint32_t bits);
 
 /// A network being defined: tensors and layers. Types and shapes are inferred when they are asked
 /// for, each once until something upstream changes.
@@ -182,6 +210,13 @@ class Network {
   /// The tensor becomes an output. Throws Error when it is one already or is a network input.
   void mark_output(Tensor& tensor);
   void unmark_output(Tensor& tensor);
+  /// Marks a tensor whose elements are known when shapes are. False, and nothing, for others.
+  bool mark_output_for_shapes(Tensor& tensor);
+  /// Takes that back; false where it is no such output.
+  bool unmark_output_for_shapes(Tensor& tensor);
+  /// Takes out a network input that nothing uses. For other tensors it is a warning and nothing
+  /// happens.
+  void remove_tensor(Tensor& tensor);
 
   /// Adds a layer of the class that fits the operator. Throws Error, and adds nothing, when a
   /// tensor belongs to another network or inference fails that cannot wait (see Layer). A null
@@ -214,6 +249,9 @@ class Network {
   void set_name(std::string name) { name_ = std::move(name); }
   const NetworkFlags& flags() const { return flags_; }
   IPluginRegistry* plugins() const { return plugins_.get(); }
+  /// What the network was made by, for those who ask.
+  void* builder() const { return builder_; }
+  void set_builder(void* builder) { builder_ = builder; }
   ErrorReport& errors() const { return errors_; }
   std::span<Tensor* const> inputs() const { return inputs_; }
   std::span<Tensor* const> outputs() const { return outputs_; }
@@ -256,6 +294,7 @@ class Network {
 
   NetworkFlags flags_;
   std::shared_ptr<IPluginRegistry> plugins_;
+  void* builder_ = nullptr;
   mutable ErrorReport errors_;  ///< not a part of what the network defines
   std::string name_;
   SymbolTable symbols_;

@@ -55,6 +55,7 @@ void Tensor::set_shape(const Shape& shape) {
 
 void Tensor::set_dtype(DataType dtype) {
   bits(dtype);  // throws for a type that does not exist
+  if (is_output_ && !network_->flags_.strongly_typed) return set_stored_type(dtype);
   if (dtype == this->dtype()) return;
   require(is_input_, "tensor '", name_, "': its type ", opwright::name(info_.dtype),
           " is inferred and cannot be set to ", opwright::name(dtype), "; add a cast");
@@ -72,6 +73,23 @@ void Tensor::set_allowed_formats(uint32_t formats) {
   require(formats != 0 && formats < 1u << EnumMax<TensorFormat>(), "tensor '", name_,
           "': allowed formats are a bit per tensor format, not ", formats);
   allowed_formats_ = formats;
+}
+
+namespace {
+
+bool is_plain_float(DataType type) {
+  return type == DataType::kFLOAT || type == DataType::kHALF || type == DataType::kBF16;
+}
+
+}  // namespace
+
+void Tensor::set_stored_type(DataType dtype) {
+  require(!network_->flags_.strongly_typed, "tensor '", name_,
+          "': the network is strongly typed, so its layers say its type; add a cast");
+  require(dtype == this->dtype() || (is_plain_float(dtype) && is_plain_float(this->dtype())),
+          "tensor '", name_, "' of ", opwright::name(this->dtype()), " cannot be stored as ",
+          opwright::name(dtype), ": both have to be FP32, FP16 or BF16; add a cast");
+  stored_type_ = dtype;
 }
 
 void Tensor::set_dynamic_range(float min, float max) {

@@ -56,6 +56,24 @@ TypedLayer<Op>* add_window_layer(Network& network, Tensor& input, int64_t maps, 
   return network.add<Op>(params, inputs);
 }
 
+/// Makes the elements the layer's input: in the constant that only this layer reads, or in a new
+/// one.
+void set_weights(Layer& layer, int input, const WeightsArray& weights) {
+  Tensor* const before = input < layer.num_inputs() ? layer.input(input) : nullptr;
+  if (weights.data.size() == 0) {
+    if (before != nullptr) layer.set_input(input, nullptr);
+    return;
+  }
+  Layer* const constant = before == nullptr ? nullptr : before->producer();
+  if (constant != nullptr && constant->op()->kind() == "Constant" && before->num_users() == 1 &&
+      !before->is_network_output()) {
+    constant->set_op(std::make_shared<Constant>(weights));
+  } else {
+    layer.set_input(input,
+                    layer.network().add_constant(weights.dtype, weights.shape, weights.data));
+  }
+}
+
 }  // namespace
 
 int64_t default_channel_axis(const Tensor& tensor) { return std::max(0, tensor.rank() - 3); }
@@ -70,6 +88,69 @@ TypedLayer<Deconvolution>* add_deconvolution(Network& network, Tensor& input, in
                                              const Ints& window, const WeightsArray& kernel,
                                              const WeightsArray& bias) {
   return add_window_layer<Deconvolution>(network, input, maps, window, kernel, bias, true);
+}
+
+WeightsArray layer_weights(const Layer& layer, int input) {
+  const bool is_constant = layer.op()->kind() == "Constant";
+  const Layer* producer = &layer;
+  if (!is_constant) {
+    if (input >= layer.num_inputs() || layer.input(input) == nullptr) return {};
+    producer = layer.input(input)->producer();
+    if (producer == nullptr || producer->op()->kind() != "Constant") return {};
+  }
+  return static_cast<const Constant&>(*producer->op()).params();
+}
+
+void set_kernel(Layer& convolution, const WeightsArray& kernel) {
+  const std::string_view kind = convolution.op()->kind();
+  const std::string who = str(kind, " '", convolution.name(), "'");
+  require(kernel.data.size() > 0, who, ": the new kernel has no elements");
+  WeightsArray fitting = kernel;
+  const Tensor* const before = convolution.num_inputs() > 1 ? convolution.input(1) : nullptr;
+  if (before == nullptr) {
+    const int rank = convolution.input(0)->rank();
+    require(kernel.shape.rank() == rank, who,
+            ": there is no kernel yet, and the new one has shape ", kernel.shape, "; expected ",
+            rank, " extents, those of channels and the window");
+  } else {
+    Shape shape = before->shape();
+    const int mutable_axis = 1;  // input channels of a convolution, maps of a deconvolution
+    const int64_t others = shape.numel() / std::max<int64_t>(1, shape[mutable_axis]);
+    const int64_t count = kernel.shape.numel();
+    require(others > 0 && count % others == 0, who, ": the new kernel has ", count,
+            " elements; expected a multiple of ", others, ", as the present one of shape ", shape,
+            " says");
+    shape[mutable_axis] = count / others;
+    fitting.shape = shape;
+  }
+  set_weights(convolution, 1, fitting);
+}
+
+void set_bias(Layer& convolution, const WeightsArray& bias) {
+  WeightsArray flat = bias;
+  flat.shape = Shape{bias.shape.numel()};
+  set_weights(convolution, 2, flat);
+}
+
+void set_scale_factor(Layer& scale, int input, const WeightsArray& factor) {
+  set_weights(scale, input, factor);
+}
+
+void set_constant(Layer& constant, const WeightsArray& elements) {
+  WeightsArray shaped = elements;
+  shaped.shape = layer_weights(constant, 0).shape;
+  require(elements.shape.numel() == shaped.shape.numel(), "Constant '", constant.name(),
+          "': ", elements.shape.numel(), " elements came; the shape ", shaped.shape, " has ",
+          shaped.shape.numel());
+  constant.set_op(std::make_shared<Constant>(std::move(shaped)));
+}
+
+void reshape_constant(Layer& constant, const Shape& shape) {
+  WeightsArray shaped = layer_weights(constant, 0);
+  require(shape.numel() == shaped.shape.numel(), "Constant '", constant.name(), "': the shape ",
+          shape, " has ", shape.numel(), " elements; the constant has ", shaped.shape.numel());
+  shaped.shape = shape;
+  constant.set_op(std::make_shared<Constant>(std::move(shaped)));
 }
 
 Shape kernel_window(const Layer& convolution) {
@@ -124,11 +205,26 @@ TypedLayer<Slice>* add_padding(Network& network, Tensor& input, const Ints& befo
     params.start[i] = -before[i - first];
     size[i] = size[i] + before[i - first] + after[i - first];
   }
+  std::vector<Tensor*> inputs{&input};
   if (is_constant(size)) {
     for (const Expr& extent : size) params.size.push_back(extent.constant());
-    return network.add<Slice>(params, {&input});
+  } else {
+    inputs.insert(inputs.end(), {nullptr, network.add_values(std::move(size))});
   }
-  return network.add<Slice>(params, {&input, nullptr, network.add_values(std::move(size))});
+  TypedLayer<Slice>* const slice = network.add<Slice>(params, inputs);
+  slice->set_added_as(LayerType::kPADDING);
+  return slice;
+}
+
+PaddingExtents padding_of(const Layer& padding) {
+  const SymShape &in = padding.input(0)->dims(), &out = padding.output(0)->dims();
+  const Ints& start = static_cast<const Slice&>(*padding.op()).params().start;
+  PaddingExtents result;
+  for (size_t axis = 0; axis < start.size(); ++axis) {
+    result.before.push_back(-start[axis]);
+    result.after.push_back((out[axis] - in[axis] + start[axis]).constant());
+  }
+  return result;
 }
 
 TypedLayer<Resize>* add_resize(Network& network, Tensor& input) {

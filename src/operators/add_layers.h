@@ -34,6 +34,20 @@ TypedLayer<Convolution>* add_convolution(Network& network, Tensor& input, int64_
 TypedLayer<Deconvolution>* add_deconvolution(Network& network, Tensor& input, int64_t maps,
                                              const Ints& window, const WeightsArray& kernel,
                                              const WeightsArray& bias);
+/// What an input that is a constant holds; without data for one that is absent or computed.
+WeightsArray layer_weights(const Layer& layer, int input);
+/// Gives a convolution or deconvolution another kernel, in the order of the present one, whose
+/// window and output maps it keeps. Throws Error where there is none, so that nothing says its
+/// window, unless the elements have the shape of a kernel.
+void set_kernel(Layer& convolution, const WeightsArray& kernel);
+/// Of a convolution or deconvolution; without elements there is no bias any more.
+void set_bias(Layer& convolution, const WeightsArray& bias);
+/// The shift (input 1), scale (2) or power (3) of a Scale; without elements there is none any more.
+void set_scale_factor(Layer& scale, int input, const WeightsArray& factor);
+/// Replaces a constant's elements; throws Error unless there are as many.
+void set_constant(Layer& constant, const WeightsArray& elements);
+/// Gives a constant another shape; throws Error unless it has as many elements.
+void reshape_constant(Layer& constant, const Shape& shape);
 /// The window that the kernel of a convolution or deconvolution has. Throws Error without a kernel.
 Shape kernel_window(const Layer& convolution);
 /// The stride is the window.
@@ -47,10 +61,16 @@ TypedLayer<Concatenation>* add_concatenation(Network& network, std::span<Tensor*
 TypedLayer<Scale>* add_scale(Network& network, Tensor& input, ScaleMode mode,
                              const WeightsArray& shift, const WeightsArray& scale,
                              const WeightsArray& power, std::optional<int64_t> channel_axis);
-/// A slice that adds (or, where negative, takes off) so many elements before and after the last
-/// axes.
+/// A slice, shown as a layer of kPADDING, that adds (or, where negative, takes off) so many
+/// elements before and after the last axes.
 TypedLayer<Slice>* add_padding(Network& network, Tensor& input, const Ints& before,
                                const Ints& after);
+/// What such a slice adds before and after each axis. Throws Error where that is known at run time
+/// only.
+struct PaddingExtents {
+  Shape before, after;
+};
+PaddingExtents padding_of(const Layer& padding);
 /// To the same extents, until others are set.
 TypedLayer<Resize>* add_resize(Network& network, Tensor& input);
 

@@ -1,0 +1,107 @@
+// What an IBuilderConfig says of DLAs, of the devices of single layers, and of calibration.
+
+#include "config.h"
+#include "dla.h"
+
+namespace opwright::python {
+namespace {
+
+enum class QuantizationFlag : int32_t { kCALIBRATE_BEFORE_FUSION = 0 };
+
+uint32_t bit(QuantizationFlag flag) { return 1u << static_cast<int>(flag); }
+
+void check_device(const Config& config, const Layer& layer, DeviceType device) {
+  require(device != DeviceType::kDLA, "set_device_type: layer '", layer.name(),
+          "' cannot run on a DLA, because none is driven; leave it on the default device");
+  // Where the CPU is the default, programs that know of GPUs and DLAs alone mean: not on a DLA.
+  require(device == DeviceType::kGPU || config.device == DeviceType::kCPU,
+          "set_device_type: layer '", layer.name(),
+          "' cannot run on the CPU while others run on a GPU; choose one device for "
+          "all with default_device_type");
+}
+
+/// Raises Error: INT8 comes of ranges that the network says.
+[[noreturn]] void refuse_calibration(const char* what) {
+  fail(what,
+       ": calibration is not here; give plugins that take INT8 their ranges with "
+       "ITensor.set_dynamic_range, or use a model with lower-precision types of its own "
+       "(BuilderFlag.BF16 and FP16 need no ranges)");
+}
+
+}  // namespace
+
+void bind_config_devices(nb::class_<Config>& c) {
+  c.def_prop_rw(
+       "DLA_core", [](const Config&) { return kNoDla; },
+       [](Config&, int core) { check_dla_core(core); },
+       "-1: no DLA is driven. Another one raises Error.")
+      .def(
+          "can_run_on_DLA", [](const Config&, const Layer&) { return false; }, nb::arg("layer"),
+          "False: no DLA is driven.")
+      .def(
+          "set_device_type",
+          [](Config& self, const Layer& layer, DeviceType device) {
+            check_device(self, layer, device);
+            self.layer_devices[&layer] = device;
+          },
+          nb::arg("layer"), nb::arg("device_type"),
+          "Where a layer runs. All layers run on default_device_type, so that this is kept and "
+          "given "
+          "back; a DLA, or the CPU beside a GPU, raises Error.")
+      .def(
+          "get_device_type",
+          [](const Config& self, const Layer& layer) {
+            const auto found = self.layer_devices.find(&layer);
+            return found == self.layer_devices.end() ? self.device : found->second;
+          },
+          nb::arg("layer"), "What was set, or default_device_type.")
+      .def(
+          "is_device_type_set",
+          [](const Config& self, const Layer& layer) {
+            return self.layer_devices.contains(&layer);
+          },
+          nb::arg("layer"), "Whether set_device_type was called for the layer.")
+      .def(
+          "reset_device_type",
+          [](Config& self, const Layer& layer) { self.layer_devices.erase(&layer); },
+          nb::arg("layer"), "Takes set_device_type back.");
+}
+
+void bind_config_calibration(nb::module_& m, nb::class_<Config>& c) {
+  nb::enum_<QuantizationFlag>(m, "QuantizationFlag", nb::is_arithmetic(),
+                              "Bits of IBuilderConfig.quantization_flags.")
+      .value("CALIBRATE_BEFORE_FUSION", QuantizationFlag::kCALIBRATE_BEFORE_FUSION,
+             "Without effect: there is no calibration.");
+  c.def_rw("quantization_flags", &Config::quantization_flags,
+           "Bits 1 << int(QuantizationFlag), without effect.")
+      .def(
+          "set_quantization_flag",
+          [](Config& self, QuantizationFlag flag) { self.quantization_flags |= bit(flag); },
+          nb::arg("flag"))
+      .def(
+          "clear_quantization_flag",
+          [](Config& self, QuantizationFlag flag) { self.quantization_flags &= ~bit(flag); },
+          nb::arg("flag"))
+      .def(
+          "get_quantization_flag",
+          [](const Config& self, QuantizationFlag flag) {
+            return (self.quantization_flags & bit(flag)) != 0;
+          },
+          nb::arg("flag"))
+      .def_prop_rw(
+          "int8_calibrator", [](const Config&) { return nb::none(); },
+          [](Config&, nb::handle calibrator) {
+            if (!calibrator.is_none()) refuse_calibration("int8_calibrator");
+          },
+          nb::for_setter(nb::arg("calibrator").none()),
+          "None. Another one raises Error, which says what to do instead.")
+      .def(
+          "set_calibration_profile",
+          [](Config&, nb::handle) -> bool { refuse_calibration("set_calibration_profile"); },
+          nb::arg("profile"), "Raises Error: there is no calibration.")
+      .def(
+          "get_calibration_profile", [](const Config&) { return nb::none(); },
+          "None: there is no calibration.");
+}
+
+}  // namespace opwright::python

@@ -1,0 +1,17 @@
+#pragma once
+
+#include "bindings.h"
+#include "network/network.h"
+#include "operators/add_layers.h"
+
+namespace opwright::python {
+
+/// None and Weights without values are no elements.
+WeightsArray to_weights(nb::handle weights, std::string_view what);
+/// What an input that is a constant holds, as flat_array() gives it.
+nb::object weights_of(const Layer& layer, int input);
+
+/// The layer as an object of its class, which keeps the network alive.
+nb::object layer_object(Layer& layer, nb::handle network);
+
+}  // namespace opwright::python

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "network/network.h"
+
+namespace opwright {
+
+/// What TensorRT calls the layer. kPLUGIN for a plugin that is defined by functions, kSHAPE for
+/// what a parser computed of extents.
+LayerType layer_type(const Layer& layer);
+
+}  // namespace opwright
