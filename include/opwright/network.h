@@ -45,7 +45,8 @@ class ITensor : public INoCopy {
 
   virtual bool isNetworkInput() const noexcept = 0;
   virtual bool isNetworkOutput() const noexcept = 0;
-  /// Whether its values are known when shapes are: from constants, shapes and shape inputs.
+  /// Whether its values are known when shapes are, from constants, shapes and shape inputs, and its
+  /// rank is 0 or 1.
   virtual bool isShapeTensor() const noexcept = 0;
   virtual bool isExecutionTensor() const noexcept = 0;
 
@@ -173,6 +174,20 @@ class INetworkDefinition : public INoCopy {
   virtual bool unmarkOutputForShapes(ITensor& tensor) noexcept = 0;
   /// Takes out a network input that no layer uses. For other tensors it is a warning.
   virtual void removeTensor(ITensor& tensor) noexcept = 0;
+
+  /// Marks a tensor whose values can be seen while an engine runs, by its name
+  /// (IExecutionContext::setDebugListener()). It is computed as it stands in the network: layers
+  /// are not fused across it.
+  /// \return false for a tensor of another network.
+  virtual bool markDebug(ITensor& tensor) noexcept = 0;
+  virtual bool unmarkDebug(ITensor& tensor) noexcept = 0;
+  virtual bool isDebugTensor(ITensor const& tensor) const noexcept = 0;
+  /// Lets all tensors be seen that the engine writes as it is built, by the names that
+  /// IEngineInspector shows; what is fused away is not among them. isDebugTensor() stays false.
+  virtual bool markUnfusedTensorsAsDebugTensors() noexcept = 0;
+  /// Takes that back; what markDebug() marked stays marked.
+  virtual bool unmarkUnfusedTensorsAsDebugTensors() noexcept = 0;
+
   virtual int32_t getNbInputs() const noexcept = 0;
   virtual ITensor* getInput(int32_t index) const noexcept = 0;
   virtual int32_t getNbOutputs() const noexcept = 0;

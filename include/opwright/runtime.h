@@ -5,6 +5,7 @@
 /// or what is said there, and tell the logger and the error recorder. Delete the objects that are
 /// returned by pointer, contexts and inspectors before their engine, engines before their runtime.
 
+#include "debug_listener.h"
 #include "logger.h"
 #include "plugin_base.h"
 #include "registry.h"
@@ -164,6 +165,14 @@ enum class TacticSource : int32_t {
 /// A set of sources: bit `1U << int(source)` for each.
 using TacticSources = uint32_t;
 
+/// Which files a runtime may make to load the host code of engines from.
+enum class TempfileControlFlag : int32_t {
+  kALLOW_IN_MEMORY_FILES = 0,  ///< Files that are in memory only: what Opwright loads code from.
+  kALLOW_TEMPORARY_FILES = 1,  ///< Named files in a folder; Opwright makes none.
+};
+/// A set of flags: bit `1U << int(flag)` for each.
+using TempfileControlFlags = uint32_t;
+
 /// A number that an engine can tell.
 enum class EngineStat : int32_t {
   kTOTAL_WEIGHTS_SIZE = 0,     ///< Bytes of all weights in the engine.
@@ -182,6 +191,10 @@ struct EnumMaxImpl<HardwareCompatibilityLevel> {
 template <>
 struct EnumMaxImpl<TacticSource> {
   static constexpr int32_t kVALUE = 5;
+};
+template <>
+struct EnumMaxImpl<TempfileControlFlag> {
+  static constexpr int32_t kVALUE = 2;
 };
 template <>
 struct EnumMaxImpl<EngineStat> {
@@ -242,8 +255,8 @@ class IExecutionContext : public INoCopy {
 
   /// Sets the shape of an input, within the profile's range.
   virtual bool setInputShape(char const* tensorName, Dims const& dims) noexcept = 0;
-  /// The shape of an input or output, with -1 for extents that are not known (yet); nbDims is -1 if
-  /// there is no such tensor.
+  /// The shape of an input or output: that of the engine while it is not set, with -1 for extents
+  /// that are not known (yet); nbDims is -1 if there is no such tensor.
   virtual Dims getTensorShape(char const* tensorName) const noexcept = 0;
   /// The strides in elements; nbDims is -1 if there is no such tensor.
   virtual Dims getTensorStrides(char const* tensorName) const noexcept = 0;
@@ -256,7 +269,9 @@ class IExecutionContext : public INoCopy {
   virtual int32_t inferShapes(int32_t nbMaxNames, char const** tensorNames) noexcept = 0;
 
   /// Sets the address of an input or output: a device address on the GPU, a host address on the CPU
-  /// and for tensors whose location is kHOST.
+  /// and for tensors whose location is kHOST. An output that is aliased to an input
+  /// (ICudaEngine::getAliasedInputTensor()) needs none, or the input's; with another one the result
+  /// is computed in the input's memory and copied there.
   virtual bool setTensorAddress(char const* tensorName, void* data) noexcept = 0;
   virtual void const* getTensorAddress(char const* tensorName) const noexcept = 0;
   virtual bool setInputTensorAddress(char const* tensorName, void const* data) noexcept = 0;
@@ -281,6 +296,8 @@ class IExecutionContext : public INoCopy {
   /// \param size in bytes, at least what ICudaEngine::getDeviceMemorySizeForProfileV2() says for
   ///     the context's profile.
   virtual void setDeviceMemoryV2(void* memory, int64_t size) noexcept = 0;
+  /// Of TensorRT 10: the same for memory that is as large as the context's profile needs.
+  virtual void setDeviceMemory(void* memory) noexcept = 0;
   /// The bytes of working memory for the input shapes as they are set; 0 on error.
   virtual size_t updateDeviceMemorySizeForShapes() noexcept = 0;
 
@@ -316,6 +333,36 @@ class IExecutionContext : public INoCopy {
   /// bytes; kept and given back, without effect.
   virtual void setPersistentCacheLimit(size_t size) noexcept = 0;
   virtual size_t getPersistentCacheLimit() const noexcept = 0;
+
+  /// Whether runs wait for each layer, so that an error of the device names the layer whose work
+  /// failed. False at first. On the CPU it changes nothing.
+  virtual void setDebugSync(bool sync) noexcept = 0;
+  virtual bool getDebugSync() const noexcept = 0;
+
+  /// Sets what sees debug tensors while the context runs; null for none. It must stay until then.
+  /// Runs in which it has something to see are not replayed as CUDA graphs.
+  virtual bool setDebugListener(IDebugListener* listener) noexcept = 0;
+  virtual IDebugListener* getDebugListener() noexcept = 0;
+  /// Whether the listener sees the tensor. Off at first.
+  /// \return false if the engine has no debug tensor of that name.
+  virtual bool setTensorDebugState(char const* name, bool flag) noexcept = 0;
+  virtual bool getDebugState(char const* name) const noexcept = 0;
+  /// The same for all debug tensors, those of setUnfusedTensorsDebugState() among them.
+  virtual bool setAllTensorsDebugState(bool flag) noexcept = 0;
+  /// Whether the listener sees all tensors that the engine writes, where
+  /// INetworkDefinition::markUnfusedTensorsAsDebugTensors() was called, and all that are marked. Off
+  /// at first.
+  virtual bool setUnfusedTensorsDebugState(bool flag) noexcept = 0;
+  virtual bool getUnfusedTensorsDebugState() const noexcept = 0;
+
+  /// How much NVTX markers say; kept and given back, none are made.
+  virtual bool setNvtxVerbosity(ProfilingVerbosity verbosity) noexcept = 0;
+  virtual ProfilingVerbosity getNvtxVerbosity() const noexcept = 0;
+  /// How the context was made. Owned by the context.
+  virtual IRuntimeConfig* getRuntimeConfig() const noexcept = 0;
+  /// For engines that run on several devices at once, which there are none of.
+  /// \return false for a communicator.
+  virtual bool setCommunicator(void* communicator) noexcept = 0;
 };
 
 /// A built network. Safe for use by several threads at once.
@@ -389,6 +436,25 @@ class ICudaEngine : public INoCopy {
   /// Bytes of working memory of a context: the largest over the profiles, or of one.
   virtual int64_t getDeviceMemorySizeV2() const noexcept = 0;
   virtual int64_t getDeviceMemorySizeForProfileV2(int32_t profileIndex) const noexcept = 0;
+  /// The same of TensorRT 10.
+  size_t getDeviceMemorySize() const noexcept {
+    return static_cast<size_t>(getDeviceMemorySizeV2());
+  }
+  size_t getDeviceMemorySizeForProfile(int32_t profileIndex) const noexcept {
+    return static_cast<size_t>(getDeviceMemorySizeForProfileV2(profileIndex));
+  }
+
+  /// Whether INetworkDefinition::markDebug() marked a tensor of that name.
+  virtual bool isDebugTensor(char const* name) const noexcept = 0;
+
+  /// Bytes of weights that may stay on the host and be streamed: 0, all lie in the device's memory.
+  virtual int64_t getStreamableWeightsSize() const noexcept = 0;
+  /// \return false for any budget but 0, as there is nothing to stream.
+  virtual bool setWeightStreamingBudgetV2(int64_t gpuMemoryBudget) noexcept = 0;
+  /// 0, here and below.
+  virtual int64_t getWeightStreamingBudgetV2() const noexcept = 0;
+  virtual int64_t getWeightStreamingAutomaticBudget() const noexcept = 0;
+  virtual int64_t getWeightStreamingScratchMemorySize() const noexcept = 0;
 
   virtual void setErrorRecorder(IErrorRecorder* recorder) noexcept = 0;
   virtual IErrorRecorder* getErrorRecorder() const noexcept = 0;
@@ -438,6 +504,18 @@ class IRuntime : public INoCopy {
   /// Where plugins of engines that are loaded from now on get memory, through their resource
   /// context; null: from the device. Must outlive these engines.
   virtual void setGpuAllocator(IGpuAllocator* allocator) noexcept = 0;
+
+  /// Where temporary files may be made; null: where the system has them, as at first. Kept and given
+  /// back: Opwright makes none.
+  virtual void setTemporaryDirectory(char const* path) noexcept = 0;
+  virtual char const* getTemporaryDirectory() const noexcept = 0;
+  /// All flags at first. Without kALLOW_IN_MEMORY_FILES an engine that brings host code is refused.
+  virtual void setTempfileControlFlags(TempfileControlFlags flags) noexcept = 0;
+  virtual TempfileControlFlags getTempfileControlFlags() const noexcept = 0;
+
+  /// Loads a runtime of another version from a library, for engines of that version.
+  /// \return null: there is no other runtime, and this one runs every engine that it can read.
+  virtual IRuntime* loadRuntime(char const* path) noexcept = 0;
 
   /// Beyond TensorRT: whether engines that are loaded from now on check every call of a plugin, as
   /// IBuilderConfig::setDebugPlugins() says. Until it is called, each engine does as it was built.

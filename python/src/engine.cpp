@@ -3,6 +3,7 @@
 #include "engine.h"
 
 #include "host_memory.h"
+#include "plan/shapes.h"
 #include "reporting.h"
 #include "runtime/context.h"
 #include "runtime/inspect.h"
@@ -18,15 +19,6 @@ Port find_port(const Engine& engine, const std::string& name) {
   for (const PlanPort& port : engine.plan().outputs)
     known += (known.empty() ? "'" : ", '") + port.name + "'";
   fail("the engine has no input or output '", name, "'; it has ", known);
-}
-
-Shape declared_shape(const Engine& engine, const PlanPort& port) {
-  Shape shape;
-  for (int32_t dim : port.dims) {
-    const ExprInstruction& e = engine.plan().expressions[dim];
-    shape.push_back(e.op == ExprOp::kConstant ? e.value : -1);
-  }
-  return shape;
 }
 
 namespace {
@@ -299,10 +291,9 @@ void bind_engine(nb::module_& m) {
       .def(
           "is_debug_tensor",
           [](const Engine& self, const std::string& name) {
-            find_port(self, name);
-            return false;
+            return is_debug_tensor(self.plan(), name);
           },
-          nb::arg("name"), "False: tensors cannot be marked for debugging.")
+          nb::arg("name"), "Whether INetworkDefinition.mark_debug marked a tensor of that name.")
       .def(
           "get_engine_stat",
           [](const Engine& self, EngineStat stat) {
@@ -320,7 +311,7 @@ void bind_engine(nb::module_& m) {
       .def(
           "get_tensor_shape",
           [port_of](const Engine& self, const std::string& name) {
-            return declared_shape(self, *port_of(self, name).plan);
+            return declared_shape(self.plan(), *port_of(self, name).plan);
           },
           nb::arg("name"), "Extents, -1 where they are known at run time only.")
       .def(

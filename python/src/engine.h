@@ -18,8 +18,6 @@ struct Port {
 };
 /// Throws Error naming those that there are.
 Port find_port(const Engine& engine, const std::string& name);
-/// Extents, -1 where they are known at run time only.
-Shape declared_shape(const Engine& engine, const PlanPort& port);
 
 /// IRuntimeConfig
 struct RuntimeConfig {

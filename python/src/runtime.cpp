@@ -4,6 +4,7 @@
 
 #include "bindings.h"
 #include "dla.h"
+#include "debug_listener.h"
 #include "engine.h"
 #include "gpu_allocator.h"
 #include "handle.h"
@@ -32,6 +33,8 @@ class Runtime {
   const std::shared_ptr<PluginRegistry> registry;
   std::shared_ptr<IGpuAllocator> allocator;  ///< null: the device's memory
   bool engine_host_code_allowed = false;
+  std::optional<std::string> temporary_directory;
+  TempfileControlFlags tempfile_flags = kAllTempfiles;
   std::optional<bool> debug_plugins;  ///< empty: as the engine was built
   int max_threads = 0;                ///< 0: those of the thread that runs an engine
 
@@ -49,6 +52,7 @@ std::shared_ptr<Engine> deserialize_engine(const Runtime& runtime, nb::handle se
   const bool is_stream = nb::hasattr(serialized, "read") && !PyObject_CheckBuffer(serialized.ptr());
   LoadOptions options;
   options.allow_host_code = runtime.engine_host_code_allowed;
+  options.tempfile_flags = runtime.tempfile_flags;
   options.log = runtime.errors().log();
   options.plugins = runtime.registry.get();
   options.recorder = runtime.errors().recorder();
@@ -109,6 +113,7 @@ struct ExecutionContext {
   Context context;
   std::string name;
   nb::object profiler = nb::none();
+  nb::object debug_listener = nb::none();
   bool emits_profile = true;
   std::vector<std::pair<std::string, float>> layer_times;  ///< of the last run, in milliseconds
   size_t persistent_cache_limit = 0;
@@ -160,11 +165,15 @@ struct ExecutionContext {
   }
 };
 
+void bind_debugging(ReportingClass<ExecutionContext>& context);
+
 void bind_context(nb::module_& m) {
-  ReportingClass<ExecutionContext> c(m, "IExecutionContext",
-                                     "State for running an engine; used by one thread at a time.");
-  add_context_manager(c);
-  c.def_prop_ro("engine", [](const ExecutionContext& self) { return self.engine; })
+  ReportingClass<ExecutionContext> context(
+      m, "IExecutionContext", "State for running an engine; used by one thread at a time.");
+  add_context_manager(context);
+  bind_debugging(context);
+  context
+      .def_prop_ro("engine", [](const ExecutionContext& self) { return self.engine; })
       .def_error_recorder()
       .def_prop_rw(
           "temporary_allocator",
@@ -192,7 +201,8 @@ void bind_context(nb::module_& m) {
             return port.input ? self.context.input_shape(port.index)
                               : self.context.output_shape(port.index);
           },
-          nb::arg("name"))
+          nb::arg("name"),
+          "The engine's while it is not set, with -1 for extents that are not known (yet).")
       .def(
           "get_tensor_strides",
           [](ExecutionContext& self, const std::string& name) {
@@ -208,7 +218,10 @@ void bind_context(nb::module_& m) {
             self.set_address(name, memory);
             return true;
           },
-          nb::arg("name"), nb::arg("memory"))
+          nb::arg("name"), nb::arg("memory"),
+          "An output that is aliased to an input (ICudaEngine.get_aliased_input_tensor) needs no "
+          "address, or the input's; with another one the result is computed in the input's memory "
+          "and copied there.")
       .def(
           "get_tensor_address",
           [](const ExecutionContext& self, const std::string& name) {
@@ -270,17 +283,14 @@ void bind_context(nb::module_& m) {
                    [](const ExecutionContext& self) { return self.context.all_shapes_set(); })
       .def(
           "infer_shapes",
-          [](const ExecutionContext& self) {
-            nb::list missing;
-            const auto& inputs = self.engine->plan().inputs;
-            for (size_t i = 0; i < inputs.size(); ++i) {
-              const Shape declared = declared_shape(*self.engine, inputs[i]);
-              if (self.context.input_shape(static_cast<int>(i)).rank() != declared.rank())
-                missing.append(inputs[i].name);
-            }
+          [](ExecutionContext& self) {
+            std::vector<std::string> missing;
+            for (const int input : self.context.infer_shapes())
+              missing.push_back(self.engine->plan().inputs[input].name);
             return missing;
           },
-          "Names of inputs whose shape is not set.")
+          "The names of inputs whose shape or, for shape tensors, address is not set; where there "
+          "are none, the output shapes are computed.")
       .def(
           "execute_async_v3",
           [](ExecutionContext& self, Handle stream) {
@@ -312,8 +322,7 @@ void bind_context(nb::module_& m) {
             return reinterpret_cast<uintptr_t>(self.context.users_memory());
           },
           [](ExecutionContext& self, Handle memory) {
-            const Schedule& schedule = self.engine->plan().schedules[self.context.profile()];
-            self.context.set_memory(memory.as<void*>(), context_memory(schedule));
+            self.context.set_memory(memory.as<void*>());
           },
           "The address that set_device_memory was given, 0 for none. Setting it says that the "
           "memory is as large as the profile needs.")
@@ -378,7 +387,65 @@ void bind_context(nb::module_& m) {
           },
           "Reports the times of the last run.")
       .def_rw("nvtx_verbosity", &ExecutionContext::nvtx_verbosity,
-              "How much NVTX markers say; without effect, none are made.");
+              "How much NVTX markers say; without effect, none are made.")
+      .def(
+          "set_communicator",
+          [](ExecutionContext&, nb::handle communicator) {
+            require(communicator.is_none(),
+                    "set_communicator: an engine runs on one device, so that it has no use for a "
+                    "communicator");
+            return true;
+          },
+          nb::arg("communicator").none(), "Raises Error: an engine runs on one device.");
+}
+
+void bind_debugging(ReportingClass<ExecutionContext>& context) {
+  context
+      .def(
+          "set_debug_listener",
+          [](ExecutionContext& self, nb::object listener) {
+            self.context.set_debug_listener(to_debug_listener(listener));
+            self.debug_listener = std::move(listener);
+            return true;
+          },
+          nb::arg("listener").none(),
+          "The IDebugListener that sees debug tensors while the context runs; None for nobody. "
+          "Runs in which it has something to see are not replayed as CUDA graphs.")
+      .def("get_debug_listener", [](const ExecutionContext& self) { return self.debug_listener; })
+      .def(
+          "set_tensor_debug_state",
+          [](ExecutionContext& self, const std::string& name, bool flag) {
+            self.context.set_debug_state(name, flag);
+            return true;
+          },
+          nb::arg("name"), nb::arg("flag"),
+          "Whether the listener sees the tensor, which it does not at first.")
+      .def(
+          "get_debug_state",
+          [](const ExecutionContext& self, const std::string& name) {
+            return self.context.debug().state(name);
+          },
+          nb::arg("name"))
+      .def(
+          "set_all_tensors_debug_state",
+          [](ExecutionContext& self, bool flag) {
+            self.context.set_all_debug_states(flag);
+            return true;
+          },
+          nb::arg("flag"),
+          "The same for all debug tensors, those of unfused_tensors_debug_state among them.")
+      .def_prop_rw(
+          "unfused_tensors_debug_state",
+          [](const ExecutionContext& self) { return self.context.debug().unfused(); },
+          [](ExecutionContext& self, bool flag) { self.context.set_unfused_debug_state(flag); },
+          "Whether the listener sees all tensors that the engine writes, where "
+          "INetworkDefinition.mark_unfused_tensors_as_debug_tensors was called, and all that are "
+          "marked. False at first.")
+      .def_prop_rw(
+          "debug_sync", [](const ExecutionContext& self) { return self.context.debug_sync(); },
+          [](ExecutionContext& self, bool sync) { self.context.set_debug_sync(sync); },
+          "Whether runs wait for each layer, so that an error of the GPU names the layer whose "
+          "work failed. False at first.");
 }
 
 }  // namespace
@@ -405,6 +472,13 @@ void bind_runtime(nb::module_& m) {
       m, "IProfiler",
       "Hears each layer's time. Derive from it and define report_layer_time(layer_name, ms).")
       .def(nb::init<>());
+  bind_debug_listener(m);
+  nb::enum_<TempfileControlFlag>(m, "TempfileControlFlag", nb::is_arithmetic(),
+                                 "Bits of Runtime.tempfile_control_flags.")
+      .value("ALLOW_IN_MEMORY_FILES", TempfileControlFlag::kALLOW_IN_MEMORY_FILES,
+             "Files that are in memory only, which libraries in engines are loaded from.")
+      .value("ALLOW_TEMPORARY_FILES", TempfileControlFlag::kALLOW_TEMPORARY_FILES,
+             "Named files in a folder; none are made.");
   bind_engine(m);
   bind_context(m);
   ReportingClass<Runtime> c(m, "Runtime", "Loads engines.");
@@ -429,6 +503,12 @@ void bind_runtime(nb::module_& m) {
           "-1: no DLA is driven. Another one raises Error.")
       .def_rw("engine_host_code_allowed", &Runtime::engine_host_code_allowed,
               "Whether code in the engine that would run on the host may be executed.")
+      .def_rw("temporary_directory", &Runtime::temporary_directory,
+              nb::for_setter(nb::arg("path").none()),
+              "Where temporary files may be made; None: where the system has them. None are made.")
+      .def_rw("tempfile_control_flags", &Runtime::tempfile_flags,
+              "Bits 1 << int(TempfileControlFlag), all at first. Without ALLOW_IN_MEMORY_FILES an "
+              "engine that contains libraries is refused.")
       .def_rw("debug_plugins", &Runtime::debug_plugins, nb::for_setter(nb::arg("debug").none()),
               "Whether engines that are loaded from now on check every call of a plugin, as "
               "IBuilderConfig.debug_plugins says; None: as each was built.")
@@ -440,10 +520,7 @@ void bind_runtime(nb::module_& m) {
       .def(
           "load_runtime",
           [](const Runtime&, nb::handle path) {
-            fail(
-                "load_runtime: ", nb::cast<std::string>(nb::repr(path)),
-                " is not loaded: this runtime runs every engine that it can read by itself, so use "
-                "its deserialize_cuda_engine");
+            fail_other_runtime(nb::cast<std::string>(nb::str(path)));
           },
           nb::arg("path"), "Raises Error: there is no other runtime to load.")
       .def_prop_rw(

@@ -103,6 +103,14 @@ void NetworkApi::removeTensor(ITensor& tensor) noexcept {
   errors_.run([&] { network_.remove_tensor(core(tensor)); });
 }
 
+bool NetworkApi::markDebug(ITensor& tensor) noexcept {
+  return errors_.run([&] { network_.mark_debug(core(tensor)); });
+}
+
+bool NetworkApi::unmarkDebug(ITensor& tensor) noexcept {
+  return errors_.run([&] { network_.mark_debug(core(tensor), false); });
+}
+
 int32_t NetworkApi::getNbInputs() const noexcept {
   return static_cast<int32_t>(network_.inputs().size());
 }

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "api/tensor.h"
 #include "network/network.h"
 #include "opwright/network.h"
 #include "plugin/registry.h"
@@ -12,7 +13,6 @@
 
 namespace opwright {
 
-class TensorApi;
 struct LayerHandle;
 /// Makes the public object of a layer.
 using LayerFactory = std::shared_ptr<ILayer> (*)(const LayerHandle& handle);
@@ -50,6 +50,19 @@ class NetworkApi final : public INetworkDefinition {
   bool markOutputForShapes(ITensor& tensor) noexcept override;
   bool unmarkOutputForShapes(ITensor& tensor) noexcept override;
   void removeTensor(ITensor& tensor) noexcept override;
+  bool markDebug(ITensor& tensor) noexcept override;
+  bool unmarkDebug(ITensor& tensor) noexcept override;
+  bool isDebugTensor(ITensor const& tensor) const noexcept override {
+    return network_.is_debug(TensorApi::of(tensor));
+  }
+  bool markUnfusedTensorsAsDebugTensors() noexcept override {
+    network_.set_unfused_debug(true);
+    return true;
+  }
+  bool unmarkUnfusedTensorsAsDebugTensors() noexcept override {
+    network_.set_unfused_debug(false);
+    return true;
+  }
   int32_t getNbInputs() const noexcept override;
   ITensor* getInput(int32_t index) const noexcept override;
   int32_t getNbOutputs() const noexcept override;

@@ -24,7 +24,7 @@ DataType TensorApi::getType() const noexcept {
 }
 
 bool TensorApi::isShapeTensor() const noexcept {
-  return errors_.guard(false, [&] { return tensor_.info().values != nullptr; });
+  return errors_.guard(false, [&] { return tensor_.is_shape_tensor(); });
 }
 
 void TensorApi::setType(DataType type) noexcept {

@@ -12,6 +12,9 @@ class TensorApi final : public ITensor {
   TensorApi(Tensor& tensor, const ErrorReport& errors) : tensor_(tensor), errors_(errors) {}
 
   static Tensor& of(ITensor& tensor) { return static_cast<TensorApi&>(tensor).tensor_; }
+  static const Tensor& of(ITensor const& tensor) {
+    return static_cast<const TensorApi&>(tensor).tensor_;
+  }
 
   void setName(char const* name) noexcept override;
   char const* getName() const noexcept override { return tensor_.name().c_str(); }

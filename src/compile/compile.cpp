@@ -84,12 +84,15 @@ SelectionProblem make_problem(const Graph& graph, const Network& network,
     }
     problem.nodes.push_back(std::move(options));
   }
-  for (size_t i = 0; i < graph.outputs().size(); ++i) {
-    if (graph.outputs()[i]->is_known()) continue;
+  const auto consume_as = [&](const GraphValue* value, PortType type) {
+    if (value->is_known()) return;
     const int node = static_cast<int>(problem.nodes.size());
-    problem.nodes.push_back({{0, {number_of(types, network_port_type(*network.outputs()[i]))}}});
-    consume(graph.outputs()[i], node, 0);
-  }
+    problem.nodes.push_back({{0, {number_of(types, type)}}});
+    consume(value, node, 0);
+  };
+  for (size_t i = 0; i < graph.outputs().size(); ++i)
+    consume_as(graph.outputs()[i], network_port_type(*network.outputs()[i]));
+  for (const Graph::Debug& debug : graph.debug()) consume_as(debug.value, {debug.dtype});
 
   for (size_t t = 0; t < problem.tensors.size(); ++t) {
     SelectionProblem::Tensor& tensor = problem.tensors[t];
@@ -118,6 +121,21 @@ SelectionProblem make_problem(const Graph& graph, const Network& network,
   return problem;
 }
 
+/// Throws one error for all nodes that the device cannot run: `first` tells of the one before
+/// `rest`.
+[[noreturn]] void fail_lacking(const NoKernelError& first, std::span<GraphNode* const> rest,
+                               const Tuner& tuner, const Device& device) {
+  std::vector<std::string> lacks = {first.what()};
+  for (const GraphNode* node : rest)
+    if (std::string lack = tuner.lack(*node); !lack.empty()) lacks.push_back(std::move(lack));
+  std::string text = lacks.front();
+  if (lacks.size() > 1) {
+    text = str(device.is_host() ? "the CPU" : "the GPU", " cannot run ", lacks.size(), " layers:");
+    for (const std::string& lack : lacks) text += "\n  " + lack;
+  }
+  throw NoKernelError(first.code(), text);
+}
+
 void compile_profile(const Graph& graph, const Network& network, const ProfileRanges& ranges,
                      const Device& device, const BuildConfig& config, TimingCache& cache,
                      PlanEmitter& emitter) {
@@ -128,7 +146,11 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
   std::vector<TunedNode> tuned;
   for (int i = 0; i < total; ++i) {
     progress("tuning", i, total);
-    tuned.push_back(tuner.tune(*nodes[i]));
+    try {
+      tuned.push_back(tuner.tune(*nodes[i]));
+    } catch (const NoKernelError& error) {
+      fail_lacking(error, std::span(nodes).subspan(static_cast<size_t>(i) + 1), tuner, device);
+    }
   }
   progress("selecting formats", 0, 1);
   const SelectionProblem problem = make_problem(graph, network, nodes, tuned, tuner);
@@ -183,33 +205,51 @@ Plan compile_for(const Device& device, const Network& network, const BuildConfig
   return plan;
 }
 
+/// `reason`: why the GPU, which nobody chose, cannot run all of the network.
+Plan compile_on_cpu_instead(const Network& network, const BuildConfig& config,
+                            const std::string& reason) {
+  config.log.warning(
+      "The engine is built for the CPU, because the GPU cannot run all of it: ", reason,
+      ". Choose a device (default_device_type, OPWRIGHT_DEVICE) to get this as an error");
+  BuildConfig on_cpu = config;
+  on_cpu.device = DeviceType::kCPU;
+  on_cpu.device_ordinal = -1;
+  on_cpu.timing_cache = nullptr;  // the GPU's
+  const std::string why = str(
+      "The engine was to be built for the CPU, where plugins get host addresses, because the GPU "
+      "cannot run all of the network: ",
+      reason);
+  try {
+    return compile_for(get_device(DeviceType::kCPU), network, on_cpu);
+  } catch (const Error& error) {
+    fail_with(error.code(), error.what(), ". ", why);
+  } catch (...) {
+    add_exception_note(std::current_exception(), why);
+    throw;
+  }
+}
+
 }  // namespace
 
 Plan compile(const Network& network, const BuildConfig& config) {
   network.infer();
   const Device& device = get_device(config.device, config.device_ordinal);
-  if (!config.may_fall_back || device.is_host()) return compile_for(device, network, config);
-  const auto warn = [&config](const std::exception& error) {
-    config.log.warning(
-        "The engine is built for the CPU, because the GPU cannot run all of it: ", error.what(),
-        ". Choose a device (default_device_type, OPWRIGHT_DEVICE) to get this as an error");
-  };
+  if (device.is_host()) return compile_for(device, network, config);
+  std::string reason;
   try {
     return compile_for(device, network, config);
   } catch (const NoKernelError& error) {
-    warn(error);
+    reason = error.what();
+    if (!config.may_fall_back)
+      throw NoKernelError(error.code(), reason + "; build the engine for the CPU");
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
     // What a plugin's function raised, in its own language: it may be one for the CPU alone.
-    if (!is_plugin_exception(std::current_exception())) throw;
-    warn(error);
+    if (!config.may_fall_back || !is_plugin_exception(std::current_exception())) throw;
+    reason = error.what();
   }
-  BuildConfig on_cpu = config;
-  on_cpu.device = DeviceType::kCPU;
-  on_cpu.device_ordinal = -1;
-  on_cpu.timing_cache = nullptr;  // the GPU's
-  return compile_for(get_device(DeviceType::kCPU), network, on_cpu);
+  return compile_on_cpu_instead(network, config, reason);
 }
 
 }  // namespace opwright

@@ -170,11 +170,13 @@ void PlanEmitter::add_schedule(const StepSchedule& steps, const ProfileRanges& r
   Schedule schedule;
   schedule.inputs = ranges.inputs();
   schedule.copies = steps.copies;
+  schedule.debug = steps.debug;
   schedule.arena_size = steps.arena_size;
   for (const ScheduleTensor& each : steps.tensors)
     schedule.tensors.push_back(tensor(steps, each, ranges));
   std::vector<bool> is_read(schedule.tensors.size());  // as it is, by a step that did not pack it
   for (const OutputCopy& copy : steps.copies) is_read[copy.tensor] = true;
+  for (const DebugTensor& debug : steps.debug) is_read[debug.tensor] = true;
   for (const ScheduleStep& each : steps.steps) {
     uint64_t workspace = 0;
     schedule.steps.push_back(step(steps, each, ranges, constants, &workspace));

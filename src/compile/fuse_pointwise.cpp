@@ -45,7 +45,7 @@ bool is_cheap(const GraphNode& node) {
 /// Whether everything that reads the value is a program over the same shape, so that the value need
 /// not be stored at all.
 bool vanishes(const Graph& graph, const GraphValue& value) {
-  if (graph.is_output(value) || value.uses.size() > kMaxCopies) return false;
+  if (graph.is_kept(value) || value.uses.size() > kMaxCopies) return false;
   return std::all_of(value.uses.begin(), value.uses.end(), [&](const GraphValue::Use& use) {
     return use.node->as<Pointwise>() && use.node->outputs[0]->info.dims == value.info.dims;
   });

@@ -21,6 +21,7 @@ Graph::Graph(const Network& network, bool constrained) : symbols_(&network.symbo
       entry->second = new_value(tensor->info(), tensor->name());
       entry->second->scale = tensor->scale();
       if (constrained) entry->second->stored_type = tensor->stored_type();
+      if (tensor->is_debug()) debug_.push_back({tensor->name(), tensor->dtype(), entry->second});
     }
     return entry->second;
   };
@@ -109,15 +110,21 @@ std::vector<GraphNode*> Graph::nodes() const {
 
 int Graph::use_count(const GraphValue& value) const {
   return static_cast<int>(value.uses.size()) +
-         static_cast<int>(std::count(outputs_.begin(), outputs_.end(), &value));
+         static_cast<int>(std::count(outputs_.begin(), outputs_.end(), &value)) +
+         static_cast<int>(std::ranges::count(debug_, &value, &Debug::value));
 }
 
 bool Graph::is_output(const GraphValue& value) const {
   return std::find(outputs_.begin(), outputs_.end(), &value) != outputs_.end();
 }
 
+bool Graph::is_kept(const GraphValue& value) const {
+  return is_output(value) ||
+         std::ranges::find(debug_, &value, &Debug::value) != debug_.end();
+}
+
 GraphNode* Graph::single_user(const GraphValue& value) const {
-  if (value.uses.empty() || value.stored_type || is_output(value)) return nullptr;
+  if (value.uses.empty() || value.stored_type || is_kept(value)) return nullptr;
   GraphNode* user = value.uses.front().node;
   for (const GraphValue::Use& use : value.uses)
     if (use.node != user) return nullptr;
@@ -182,6 +189,8 @@ void Graph::replace_uses(GraphValue* from, GraphValue* to) {
   }
   from->uses.clear();
   std::replace(outputs_.begin(), outputs_.end(), from, to);
+  for (Debug& debug : debug_)
+    if (debug.value == from) debug.value = to;
 }
 
 void Graph::detach(GraphValue* value) {

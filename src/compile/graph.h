@@ -84,10 +84,21 @@ class Graph {
   std::vector<GraphNode*> nodes() const;
   size_t size() const { return nodes_.size(); }
 
-  /// How many inputs of nodes and network outputs read the value.
+  /// A value that runs show under the name of the network's tensor, of the type that this has.
+  struct Debug {
+    std::string name;
+    DataType dtype = DataType::kFLOAT;
+    GraphValue* value = nullptr;
+  };
+  const std::vector<Debug>& debug() const { return debug_; }
+
+  /// How many inputs of nodes, network outputs and debug tensors read the value.
   int use_count(const GraphValue& value) const;
   bool is_output(const GraphValue& value) const;
-  /// The only node that reads the value, which is no network output and need not be stored; null
+  /// Whether it is to be there when the engine runs, read by nodes or not: a network output or a
+  /// debug tensor.
+  bool is_kept(const GraphValue& value) const;
+  /// The only node that reads the value, which is not kept besides and need not be stored; null
   /// otherwise.
   GraphNode* single_user(const GraphValue& value) const;
 
@@ -98,7 +109,7 @@ class Graph {
   /// Gives the node another operator and other inputs; the outputs stay.
   void replace(GraphNode* node, OperatorPtr op, std::vector<GraphValue*> inputs);
   void set_input(GraphNode* node, int index, GraphValue* value);
-  /// Whatever reads `from` reads `to` instead, network outputs included.
+  /// Whatever reads `from` reads `to` instead, network outputs and debug tensors included.
   void replace_uses(GraphValue* from, GraphValue* to);
   /// The value no longer comes from its producer but is known (info.constant or info.values).
   void detach(GraphValue* value);
@@ -117,6 +128,7 @@ class Graph {
   std::list<std::unique_ptr<GraphNode>> nodes_;
   std::vector<std::unique_ptr<GraphValue>> values_;
   std::vector<GraphValue*> outputs_;
+  std::vector<Debug> debug_;
   const SymbolTable* symbols_;
 };
 

@@ -28,7 +28,10 @@ class ScheduleBuilder {
       storage(tensor).location = Location::kInput;
       storage(tensor).index = static_cast<int>(i);
       made_[graph.inputs[i]] = tensor;
+      add_debug(*graph.inputs[i]);
     }
+    for (const Graph::Debug& debug : graph.debug())
+      if (debug.value->is_known()) add_debug(debug.name, debug.value, debug.dtype, true);
   }
 
   void add(const GraphNode& node, int position, const TunedNode& tuned, const TunedOption& option) {
@@ -55,6 +58,9 @@ class ScheduleBuilder {
       made_[node.outputs[i]] = tensor;
     }
     schedule_.steps.push_back(std::move(step));
+    for (const GraphValue* output : node.outputs)
+      if (!add_debug(*output) && network_.unfused_debug() && bits(output->info.dtype) >= 8)
+        add_debug(output->name, output, output->info.dtype, false);
   }
 
   void note_positions(const std::vector<GraphNode*>& nodes) {
@@ -118,6 +124,22 @@ class ScheduleBuilder {
     schedule_.steps.push_back(std::move(step));
     ++schedule_.reformats;
     return result;
+  }
+
+  /// The debug tensors that are this value, which has been made; whether there are any.
+  bool add_debug(const GraphValue& value) {
+    bool is_debug = false;
+    for (const Graph::Debug& debug : graph_.debug()) {
+      if (debug.value != &value) continue;
+      add_debug(debug.name, &value, debug.dtype, true);
+      is_debug = true;
+    }
+    return is_debug;
+  }
+
+  void add_debug(const std::string& name, const GraphValue* value, DataType dtype,
+                 bool is_marked) {
+    schedule_.debug.push_back({name, tensor_for(value, {dtype, TensorFormat::kLINEAR}), is_marked});
   }
 
   int copy_of(int tensor) { return add_conversion(tensor, schedule_.tensors[tensor].type); }

@@ -40,6 +40,7 @@ struct StepSchedule {
   std::vector<ScheduleStorage> storages;
   std::vector<ScheduleStep> steps;
   std::vector<OutputCopy> copies;
+  std::vector<DebugTensor> debug;
   uint64_t arena_size = 0;
   int reformats = 0;  ///< conversions among the steps
 };
@@ -53,7 +54,8 @@ PortType network_port_type(const Tensor& tensor);
 std::vector<int> aliased_inputs(const Network& network);
 
 /// Lays the graph out: conversions where a tensor is needed in another type, views instead of
-/// reshapes, outputs in the user's memory, results in place of operands that die, one arena.
+/// reshapes, outputs in the user's memory, results in place of operands that die, one arena. Debug
+/// tensors are LINEAR as soon as they are written, before an in-place operator may change them.
 StepSchedule make_schedule(const Graph& graph, const Network& network, const ProfileRanges& ranges,
                            const std::vector<GraphNode*>& nodes,
                            const std::vector<TunedNode>& tuned, const std::vector<int>& chosen);

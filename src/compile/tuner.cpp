@@ -309,16 +309,15 @@ std::vector<Candidate> Tuner::candidates(const GraphNode& node, const NodePorts&
   });
   if (candidates.empty()) {
     std::string types, reason;
-    const bool is_host = device_.is_host();
-    const std::string device = is_host ? "the CPU" : str("the GPU (", device_.architecture(), ")");
+    const std::string device =
+        device_.is_host() ? "the CPU" : str("the GPU (", device_.architecture(), ")");
     for (const PortDesc& port : ports.inputs)
       types += (types.empty() ? "" : ", ") + port_text(port);
     if (!dropped.empty())
       reason = str("; ", str(dropped[0].candidate), " cannot be: ", dropped[0].reason);
     throw NoKernelError(ErrorCode::kUNSUPPORTED_STATE,
                         str("Layer '", node.name, "' (", kind_of(*node.op), "): ", device,
-                            " has no kernel for inputs of ", types, reason,
-                            is_host ? "" : "; build the engine for the CPU"));
+                            " has no kernel for inputs of ", types, reason));
   }
   return candidates;
 }
@@ -366,6 +365,18 @@ void Tuner::constrain(const GraphNode& node, const NodePorts& ports,
               "; set the flag of the type, reset the layer's types, or set "
               "PREFER_PRECISION_CONSTRAINTS in place of OBEY_PRECISION_CONSTRAINTS");
   config_.log.warning(problem);
+}
+
+std::string Tuner::lack(const GraphNode& node) const {
+  std::vector<DroppedCandidate> dropped;
+  try {
+    candidates(node, network_ports(node, ranges_), dropped);
+  } catch (const NoKernelError& error) {
+    return error.what();
+  } catch (...) {
+    if (is_interrupt(std::current_exception())) throw;
+  }
+  return {};
 }
 
 TunedNode Tuner::tune(const GraphNode& node) {

@@ -69,6 +69,8 @@ class Tuner {
   /// Throws Error naming the layer when there is no way to run it, with the reasons; an exception
   /// of a plugin's own passes through, with them as a note.
   TunedNode tune(const GraphNode& node);
+  /// Why the device cannot run the node, naming it; empty where it can, or where that is not known.
+  std::string lack(const GraphNode& node) const;
   /// Milliseconds to convert a tensor with these extents; infinite when it cannot be done.
   float reformat_time(const GraphValue& value, PortType from, PortType to);
   /// The number of kernels that were run, not found in the cache.

@@ -237,6 +237,11 @@ void Network::remove_tensor(Tensor& tensor) {
   edit.commit();
 }
 
+void Network::mark_debug(Tensor& tensor, bool debug) {
+  check_usable(tensor);
+  tensor.is_debug_ = debug;
+}
+
 Layer* Network::add_layer(OperatorPtr op, std::span<Tensor* const> inputs, std::string name) {
   require(op != nullptr, "layer '", name, "' needs an operator");
   std::unique_ptr<Layer> layer = op->make_layer();

@@ -45,6 +45,10 @@ class Tensor {
   int aliased_input() const;
   bool is_network_input() const { return is_input_; }
   bool is_network_output() const { return is_output_; }
+  /// Whether Network::mark_debug() marked it.
+  bool is_debug() const { return is_debug_; }
+  /// Whether its elements are known when shapes are, and its rank is 0 or 1.
+  bool is_shape_tensor() const { return info().values != nullptr && rank() <= 1; }
   /// Whether it is a network input whose elements determine shapes.
   bool is_shape_input() const { return is_shape_input_; }
   /// Network inputs only: how the dimension with this index is called. Equal names mean equal
@@ -91,6 +95,7 @@ class Tensor {
   int aliased_input_ = -1;
   bool is_input_ = false;
   bool is_output_ = false;
+  bool is_debug_ = false;
   bool is_shape_input_ = false;
   Shape declared_shape_;                      // network inputs: -1 where dynamic
   std::vector<std::string> dimension_names_;  // network inputs
@@ -217,6 +222,15 @@ class Network {
   /// Takes out a network input that nothing uses. For other tensors it is a warning and nothing
   /// happens.
   void remove_tensor(Tensor& tensor);
+  /// A debug tensor can be seen by its name when an engine of the network runs, so that it is
+  /// computed as it stands here. Throws Error for a tensor of another network.
+  void mark_debug(Tensor& tensor, bool debug = true);
+  bool is_debug(const Tensor& tensor) const {
+    return &tensor.network() == this && tensor.is_debug();
+  }
+  /// Whether what the engine's steps write can be seen besides, under the names that it has there.
+  void set_unfused_debug(bool debug) { unfused_debug_ = debug; }
+  bool unfused_debug() const { return unfused_debug_; }
 
   /// Adds a layer of the class that fits the operator. Throws Error, and adds nothing, when a
   /// tensor belongs to another network or inference fails that cannot wait (see Layer). A null
@@ -305,6 +319,7 @@ class Network {
   std::unordered_map<std::string, Tensor*> by_name_;
   std::unordered_set<std::string> layer_names_;
   bool in_order_ = true;  // no layer depends on a later one
+  bool unfused_debug_ = false;
 };
 
 }  // namespace opwright

@@ -65,6 +65,13 @@ struct OutputCopy {
   int32_t output = -1;  ///< number of the network output
 };
 
+/// A tensor that a run can show as soon as it is written: LINEAR, of the network's type.
+struct DebugTensor {
+  std::string name;        ///< in the network
+  int32_t tensor = -1;     ///< index into Schedule::tensors
+  bool is_marked = false;  ///< by itself, rather than as one of all that steps write
+};
+
 /// Every network output is written by exactly one step, through a tensor of location kOutput, or
 /// listed in `copies`.
 struct Schedule {
@@ -72,6 +79,7 @@ struct Schedule {
   std::vector<PlanTensor> tensors;
   std::vector<PlanStep> steps;
   std::vector<OutputCopy> copies;
+  std::vector<DebugTensor> debug;  ///< with the same marked ones in all schedules
   uint64_t arena_size = 0;
   uint64_t workspace_size = 0;  ///< the largest workspace of a step; all steps share it
 };

@@ -300,6 +300,9 @@ class Reader {
     each(from.copies(), [&](const fb::OutputCopy& item) {
       to.copies.push_back({item.tensor(), item.output()});
     });
+    each(from.debug(), [&](const fb::DebugTensor& item) {
+      to.debug.push_back({text(item.name()), item.tensor(), item.is_marked()});
+    });
     to.arena_size = from.arena_size();
     to.workspace_size = from.workspace_size();
     return to;

@@ -19,6 +19,15 @@ int input_number(const Plan& plan, std::string_view name) {
   return -1;
 }
 
+Shape declared_shape(const Plan& plan, const PlanPort& port) {
+  Shape shape;
+  for (const int32_t dim : port.dims) {
+    const ExprInstruction& extent = plan.expressions[dim];
+    shape.push_back(extent.op == ExprOp::kConstant ? extent.value : -1);
+  }
+  return shape;
+}
+
 void evaluate_with_sizes(const Plan& plan, OptProfileSelector selector, std::span<int64_t> symbols,
                          std::span<int64_t> values) {
   bool has_sizes = false;

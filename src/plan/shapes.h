@@ -38,6 +38,9 @@ Shape shape_of(std::span<const int32_t> dims, std::span<const int64_t> values);
 inline constexpr int32_t kNeverKnown = INT32_MAX;
 std::vector<int32_t> resolving_steps(const Plan& plan, const Schedule& schedule);
 
+/// The shape of a network input or output, -1 for extents that are known at run time only.
+Shape declared_shape(const Plan& plan, const PlanPort& port);
+
 /// Number of the network input with that name, or -1.
 int input_number(const Plan& plan, std::string_view name);
 

@@ -191,6 +191,7 @@ class ScheduleCheck {
     for (const PlanTensor& tensor : schedule_.tensors) check_tensor(tensor, values);
     check_steps();
     check_outputs();
+    check_debug();
   }
 
  private:
@@ -460,6 +461,18 @@ class ScheduleCheck {
         require(known_[dim] <= last, "the shape of output '", plan_.outputs[i].name,
                 "' depends on a size tensor that no layer writes");
       }
+    }
+  }
+
+  void check_debug() const {
+    for (const DebugTensor& debug : schedule_.debug) {
+      shared_.check_text(debug.name, "a debug tensor");
+      const PlanTensor& shown = tensor(debug.tensor, "debug tensor");
+      require(is_written_[debug.tensor] && has_data(shown), "debug tensor '", debug.name,
+              "' is tensor '", shown.name, "', which is never written");
+      require(shown.type.format == TensorFormat::kLINEAR, "debug tensor '", debug.name,
+              "' is in the format ", opwright::name(shown.type.format), ", not LINEAR");
+      check_known(shown, static_cast<int32_t>(schedule_.steps.size()), "debug tensor");
     }
   }
 

@@ -225,8 +225,11 @@ class Writer {
     const auto copies = list(from.copies, [&](const OutputCopy& item) {
       return fb::CreateOutputCopy(builder_, item.tensor, item.output);
     });
+    const auto debug = list(from.debug, [&](const DebugTensor& item) {
+      return fb::CreateDebugTensor(builder_, text(item.name), item.tensor, item.is_marked);
+    });
     return fb::CreateSchedule(builder_, inputs, tensors, steps, copies, from.arena_size,
-                              from.workspace_size);
+                              from.workspace_size, debug);
   }
 
   auto port(const PlanPort& from) {

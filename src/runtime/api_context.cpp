@@ -22,6 +22,7 @@ ContextApi::ContextApi(const EngineApi& engine, ExecutionContextAllocationStrate
     : api_(engine),
       context_(engine.engine()),
       errors_(context_.errors()),
+      config_(strategy),
       allocators_(engine.engine()->plan().outputs.size()) {
   context_.set_memory_strategy(strategy);
 }
@@ -65,15 +66,7 @@ bool ContextApi::setInputShape(char const* tensorName, Dims const& dims) noexcep
 }
 
 Shape ContextApi::shape_of(Port port) const {
-  if (port.output >= 0) return context_.output_shape(port.output);
-  Shape shape = context_.input_shape(port.input);
-  if (shape.rank() == 0) {  // not set, or a scalar
-    for (const int32_t dim : engine().plan().inputs[port.input].dims) {
-      const ExprInstruction& extent = engine().plan().expressions[dim];
-      shape.push_back(extent.op == ExprOp::kConstant ? extent.value : -1);
-    }
-  }
-  return shape;
+  return port.output >= 0 ? context_.output_shape(port.output) : context_.input_shape(port.input);
 }
 
 Dims ContextApi::getTensorShape(char const* tensorName) const noexcept {
@@ -91,20 +84,11 @@ bool ContextApi::allInputDimensionsSpecified() const noexcept { return context_.
 
 int32_t ContextApi::inferShapes(int32_t nbMaxNames, char const** tensorNames) noexcept {
   return errors_.guard(-1, [&] {
-    int32_t missing = 0;
-    const auto& inputs = engine().plan().inputs;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (context_.is_set(static_cast<int>(i))) continue;
-      if (tensorNames != nullptr && missing < nbMaxNames) {
-        tensorNames[missing] = inputs[i].name.c_str();
-      }
-      ++missing;
-    }
-    if (missing > 0) return missing;
-    for (size_t i = 0; i < engine().plan().outputs.size(); ++i) {
-      context_.output_shape(static_cast<int>(i));
-    }
-    return 0;
+    const std::vector<int> missing = context_.infer_shapes();
+    for (size_t i = 0; i < missing.size() && std::cmp_less(i, nbMaxNames); ++i)
+      if (tensorNames != nullptr)
+        tensorNames[i] = engine().plan().inputs[missing[i]].name.c_str();
+    return static_cast<int32_t>(missing.size());
   });
 }
 
@@ -190,6 +174,57 @@ void ContextApi::setDeviceMemoryV2(void* memory, int64_t size) noexcept {
     require(size >= 0, "the size of the context's memory must not be negative, it is ", size);
     context_.set_memory(memory, static_cast<size_t>(size));
     return true;
+  });
+}
+
+void ContextApi::setDeviceMemory(void* memory) noexcept {
+  errors_.run([&] { context_.set_memory(memory); });
+}
+
+void ContextApi::setDebugSync(bool sync) noexcept {
+  errors_.run([&] { context_.set_debug_sync(sync); });
+}
+
+bool ContextApi::setDebugListener(IDebugListener* listener) noexcept {
+  return errors_.run([&] {
+    if (listener == nullptr) {
+      context_.set_debug_listener(nullptr);
+    } else {
+      context_.set_debug_listener([listener](const DebugView& view) {
+        if (!listener->processDebugTensor(view.address, view.location, view.type, view.shape.dims(),
+                                          view.name.c_str(),
+                                          static_cast<cudaStream_t>(view.queue)))
+          fail_refused(view);
+      });
+    }
+    debug_listener_ = listener;
+  });
+}
+
+bool ContextApi::setTensorDebugState(char const* name, bool flag) noexcept {
+  return errors_.run([&] {
+    require(name != nullptr, "setTensorDebugState: the tensor's name is null");
+    context_.set_debug_state(name, flag);
+  });
+}
+
+bool ContextApi::getDebugState(char const* name) const noexcept {
+  return name != nullptr && errors_.guard(false, [&] { return context_.debug().state(name); });
+}
+
+bool ContextApi::setAllTensorsDebugState(bool flag) noexcept {
+  return errors_.run([&] { context_.set_all_debug_states(flag); });
+}
+
+bool ContextApi::setUnfusedTensorsDebugState(bool flag) noexcept {
+  return errors_.run([&] { context_.set_unfused_debug_state(flag); });
+}
+
+bool ContextApi::setCommunicator(void* communicator) noexcept {
+  return errors_.run([&] {
+    require(communicator == nullptr,
+            "setCommunicator: an engine runs on one device, so that it has no use for a "
+            "communicator");
   });
 }
 

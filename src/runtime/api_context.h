@@ -8,6 +8,7 @@
 #include "opwright/runtime.h"
 #include "runtime/api_border.h"
 #include "runtime/api_engine.h"
+#include "runtime/api_runtime_config.h"
 #include "runtime/context.h"
 
 namespace opwright {
@@ -63,6 +64,23 @@ class ContextApi final : public IExecutionContext {
   void setAuxStreams(cudaStream_t*, int32_t) noexcept override {}
   void setPersistentCacheLimit(size_t size) noexcept override { persistent_cache_limit_ = size; }
   size_t getPersistentCacheLimit() const noexcept override { return persistent_cache_limit_; }
+  void setDeviceMemory(void* memory) noexcept override;
+  void setDebugSync(bool sync) noexcept override;
+  bool getDebugSync() const noexcept override { return context_.debug_sync(); }
+  bool setDebugListener(IDebugListener* listener) noexcept override;
+  IDebugListener* getDebugListener() noexcept override { return debug_listener_; }
+  bool setTensorDebugState(char const* name, bool flag) noexcept override;
+  bool getDebugState(char const* name) const noexcept override;
+  bool setAllTensorsDebugState(bool flag) noexcept override;
+  bool setUnfusedTensorsDebugState(bool flag) noexcept override;
+  bool getUnfusedTensorsDebugState() const noexcept override { return context_.debug().unfused(); }
+  bool setNvtxVerbosity(ProfilingVerbosity verbosity) noexcept override {
+    nvtx_verbosity_ = verbosity;
+    return true;
+  }
+  ProfilingVerbosity getNvtxVerbosity() const noexcept override { return nvtx_verbosity_; }
+  IRuntimeConfig* getRuntimeConfig() const noexcept override { return &config_; }
+  bool setCommunicator(void* communicator) noexcept override;
 
  private:
   /// The user's allocator of one output as the context calls it.
@@ -82,7 +100,10 @@ class ContextApi final : public IExecutionContext {
   const EngineApi& api_;
   mutable Context context_;  // asking for a shape may compute it
   const ErrorReport& errors_;
+  mutable RuntimeConfigApi config_;  // getRuntimeConfig() is const in the interface
   size_t persistent_cache_limit_ = 0;
+  ProfilingVerbosity nvtx_verbosity_ = ProfilingVerbosity::kLAYER_NAMES_ONLY;
+  IDebugListener* debug_listener_ = nullptr;
   std::string name_;
   std::vector<std::unique_ptr<Allocator>> allocators_;  ///< per output, null: none
   cudaStream_t stream_ = nullptr;                       ///< of the run

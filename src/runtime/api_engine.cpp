@@ -2,28 +2,15 @@
 
 #include <algorithm>
 
+#include "plan/shapes.h"
 #include "runtime/api_context.h"
 #include "runtime/api_host_memory.h"
 #include "runtime/api_inspector.h"
+#include "runtime/api_runtime_config.h"
 #include "runtime/inspect.h"
 
 namespace opwright {
 namespace {
-
-class RuntimeConfigApi final : public IRuntimeConfig {
- public:
-  void setExecutionContextAllocationStrategy(
-      ExecutionContextAllocationStrategy strategy) noexcept override {
-    strategy_ = strategy;
-  }
-  ExecutionContextAllocationStrategy getExecutionContextAllocationStrategy()
-      const noexcept override {
-    return strategy_;
-  }
-
- private:
-  ExecutionContextAllocationStrategy strategy_ = ExecutionContextAllocationStrategy::kSTATIC;
-};
 
 bool is_vectorized(const PlanPort& port) { return layout_of(port.type.format).block > 1; }
 
@@ -126,12 +113,7 @@ char const* EngineApi::getIOTensorName(int32_t index) const noexcept {
 
 Dims EngineApi::getTensorShape(char const* tensorName) const noexcept {
   return errors_.guard(kNoDims, [&] {
-    Shape shape;
-    for (const int32_t dim : port(tensorName, 0).dims) {
-      const ExprInstruction& extent = plan().expressions[dim];
-      shape.push_back(extent.op == ExprOp::kConstant ? extent.value : -1);
-    }
-    return shape.dims();
+    return declared_shape(plan(), port(tensorName, 0)).dims();
   });
 }
 
@@ -254,6 +236,21 @@ int64_t EngineApi::getDeviceMemorySizeForProfileV2(int32_t profileIndex) const n
             profileIndex, " does not exist: the engine has ", getNbOptimizationProfiles());
     const Schedule& schedule = plan().schedules[profileIndex];
     return static_cast<int64_t>(context_memory(schedule));
+  });
+}
+
+bool EngineApi::isDebugTensor(char const* name) const noexcept {
+  return errors_.guard(false, [&] {
+    require(name != nullptr, "isDebugTensor: the tensor's name is null");
+    return is_debug_tensor(plan(), name);
+  });
+}
+
+bool EngineApi::setWeightStreamingBudgetV2(int64_t gpuMemoryBudget) noexcept {
+  return errors_.run([&] {
+    require(gpuMemoryBudget == 0, "setWeightStreamingBudgetV2: the budget is ", gpuMemoryBudget,
+            ", but weights are not streamed: all of them lie in the device's memory; leave it at "
+            "0");
   });
 }
 

@@ -76,6 +76,12 @@ class EngineApi final : public ICudaEngine {
   TacticSources getTacticSources() const noexcept override { return 0; }
   int32_t getNbAuxStreams() const noexcept override { return 0; }
   int64_t getEngineStat(EngineStat stat) const noexcept override;
+  bool isDebugTensor(char const* name) const noexcept override;
+  int64_t getStreamableWeightsSize() const noexcept override { return 0; }
+  bool setWeightStreamingBudgetV2(int64_t gpuMemoryBudget) noexcept override;
+  int64_t getWeightStreamingBudgetV2() const noexcept override { return 0; }
+  int64_t getWeightStreamingAutomaticBudget() const noexcept override { return 0; }
+  int64_t getWeightStreamingScratchMemorySize() const noexcept override { return 0; }
 
  private:
   const Plan& plan() const { return engine_->plan(); }

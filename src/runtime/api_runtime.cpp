@@ -50,6 +50,23 @@ class RuntimeApi final : public IRuntime {
   }
   IErrorRecorder* getErrorRecorder() const noexcept override { return errors_.recorder(); }
   void setGpuAllocator(IGpuAllocator* allocator) noexcept override { allocator_ = allocator; }
+  void setTemporaryDirectory(char const* path) noexcept override {
+    errors_.run([&] {
+      temporary_directory_.reset();
+      if (path != nullptr) temporary_directory_ = path;
+    });
+  }
+  char const* getTemporaryDirectory() const noexcept override {
+    return temporary_directory_ ? temporary_directory_->c_str() : nullptr;
+  }
+  void setTempfileControlFlags(TempfileControlFlags flags) noexcept override {
+    tempfile_flags_ = flags;
+  }
+  TempfileControlFlags getTempfileControlFlags() const noexcept override { return tempfile_flags_; }
+  IRuntime* loadRuntime(char const* path) noexcept override {
+    return errors_.guard<IRuntime*>(nullptr,
+                                    [&]() -> IRuntime* { fail_other_runtime(path ? path : ""); });
+  }
   void setDebugPlugins(bool debug) noexcept override { debug_plugins_ = debug; }
   bool getDebugPlugins() const noexcept override { return debug_plugins_.value_or(false); }
 
@@ -58,6 +75,7 @@ class RuntimeApi final : public IRuntime {
     const ThreadLimit limit(threads_);
     LoadOptions options;
     options.allow_host_code = host_code_allowed_;
+    options.tempfile_flags = tempfile_flags_;
     options.plugins = &registry_;
     options.log = errors_.log();
     options.recorder = errors_.recorder();
@@ -71,6 +89,8 @@ class RuntimeApi final : public IRuntime {
   PluginRegistry registry_;
   IGpuAllocator* allocator_ = nullptr;
   bool host_code_allowed_ = false;
+  std::optional<std::string> temporary_directory_;
+  TempfileControlFlags tempfile_flags_ = kAllTempfiles;
   std::optional<bool> debug_plugins_;  ///< empty: as the engine was built
   int threads_ = 0;                    ///< 0: what the calling thread has
 };

@@ -26,6 +26,7 @@ Context::Context(std::shared_ptr<const Engine> engine, int profile)
     : engine_(std::move(engine)),
       errors_(engine_->log(), engine_->errors().recorder()),
       services_{errors_.recorder(), engine_->allocator(), nullptr},
+      debug_(engine_->plan()),
       state_(std::make_unique<State>()) {
   const Plan& plan = engine_->plan();
   if (!engine_->device().is_host()) {
@@ -106,6 +107,15 @@ bool Context::all_shapes_set() const {
   return true;
 }
 
+std::vector<int> Context::infer_shapes() {
+  std::vector<int> missing;
+  for (size_t i = 0; i < state_->inputs.size(); ++i)
+    if (const int input = static_cast<int>(i); !is_set(input)) missing.push_back(input);
+  if (missing.empty())
+    for (size_t i = 0; i < state_->outputs.size(); ++i) output_shape(static_cast<int>(i));
+  return missing;
+}
+
 Shape Context::output_shape(int output) {
   ShapeState& shapes = state_->current->shapes;
   if (all_shapes_set()) {
@@ -181,6 +191,31 @@ void* Context::input_consumed_event() const { return state_->input_consumed; }
 void Context::set_layer_time_callback(LayerTimeCallback callback) {
   check_idle("given another profiler");
   state_->callback = std::move(callback);
+}
+
+void Context::set_debug_listener(DebugListener listener) {
+  check_idle("given another debug listener");
+  debug_.set_listener(std::move(listener));
+}
+
+void Context::set_debug_state(const std::string& tensor, bool on) {
+  check_idle("given another debug state");
+  debug_.set_state(tensor, on);
+}
+
+void Context::set_all_debug_states(bool on) {
+  check_idle("given another debug state");
+  debug_.set_all(on);
+}
+
+void Context::set_unfused_debug_state(bool on) {
+  check_idle("given another debug state");
+  debug_.set_unfused(on);
+}
+
+void Context::set_debug_sync(bool sync) {
+  check_idle("given another debug state");
+  debug_sync_ = sync;
 }
 
 int Context::current_step() const { return state_->current_step.load(std::memory_order_relaxed); }
@@ -276,8 +311,12 @@ void Context::run(Queue queue) {
       // Nothing may be waited for while the caller captures what the queue is given.
       s.are_times_known = s.gpu == nullptr || !s.gpu->is_capturing(queue);
     }
+    const Runner::Watch watch{debug_.is_active() ? &debug_ : nullptr,
+                              debug_sync_ && s.gpu != nullptr};
     if (s.are_times_known) [[unlikely]] {
-      runner.run_timed(s.workspace, queue, s.times);
+      runner.run_timed(s.workspace, queue, s.times, watch);
+    } else if (watch) [[unlikely]] {
+      if (runner.run_watched(s.workspace, queue, watch)) note_capture();
     } else if (runner.run(s.workspace, queue)) [[unlikely]] {
       note_capture();
     }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "opwright/runtime.h"
+#include "runtime/debug_tensors.h"
 #include "runtime/engine.h"
 
 namespace opwright {
@@ -59,11 +60,15 @@ class Context {
   /// Throws Error naming input, profile range and the shape when it does not fit; the previous
   /// shape stays.
   void set_input_shape(int input, const Shape& shape);
+  /// The engine's, with -1 for dynamic extents, while it is not set.
   const Shape& input_shape(int input) const;
   /// Whether the input's shape, and its address if its values determine shapes, is set.
   bool is_set(int input) const;
   /// Whether all inputs are.
   bool all_shapes_set() const;
+  /// The inputs that is_set() is false for, and else computes the output shapes. Throws Error as
+  /// output_shape() does.
+  std::vector<int> infer_shapes();
   /// Shape of an output for the current input shapes; extents that depend on data are -1 before a
   /// run, which is waited for where they are still to be computed, dynamic ones until all shapes
   /// are set. Throws Error, as enqueue() does, when two inputs disagree in a dimension that they
@@ -77,7 +82,8 @@ class Context {
   /// elements. They are the device's, but for those of shape inputs, which are the host's. Throws
   /// Error for an address that is not aligned to the elements' size, for a shape input's in memory
   /// of a GPU, or, once the shapes are known, one that the device cannot use. An output that is
-  /// aliased to an input needs no address of its own.
+  /// aliased to an input needs no address, or has the input's; with another one, which must not
+  /// overlap the input, the result is computed in the input's memory and copied there by the run.
   void set_input_address(int input, const void* address);
   void set_output_address(int output, void* address);
   const void* input_address(int input) const;
@@ -97,6 +103,19 @@ class Context {
   /// Returns when the queue has done all that it was given. Throws Error for work that failed.
   void synchronize(Queue queue = nullptr);
 
+  /// Whom runs show debug tensors to, as soon as they are written: an empty function for nobody.
+  /// While there is something to see, nothing is replayed.
+  void set_debug_listener(DebugListener listener);
+  /// Throws Error unless a tensor of that name was marked in the network.
+  void set_debug_state(const std::string& tensor, bool on);
+  void set_all_debug_states(bool on);
+  void set_unfused_debug_state(bool on);
+  const DebugTensors& debug() const { return debug_; }
+  /// Whether runs wait for each step, so that an Error of the device names the step that failed.
+  /// The CPU does so anyway.
+  void set_debug_sync(bool sync);
+  bool debug_sync() const { return debug_sync_; }
+
   /// The step of the profile's schedule whose kernel is being made, told its shapes or run; -1:
   /// none. For reports of crashes: any thread and signal handlers may ask.
   int current_step() const;
@@ -113,6 +132,8 @@ class Context {
   /// kUSER_MANAGED) until the next call; null: the context's own. Throws Error when it is too
   /// small.
   void set_memory(void* memory, size_t bytes);
+  /// The same for memory that is said to be as large as the profile needs.
+  void set_memory(void* memory);
   void* users_memory() const;
 
  private:
@@ -127,6 +148,7 @@ class Context {
   void check_addresses();
   void check_address(const PlanPort& port, const char* kind, const void* address,
                      size_t bytes) const;
+  void check_apart(int output, const void* address) const;
   void settle_sizes();
   [[noreturn]] void fail_lost(const DeviceLostError& error) const;
   size_t input_bytes(int input) const;
@@ -139,6 +161,8 @@ class Context {
   PluginServices services_;
   int profile_ = 0;
   ExecutionContextAllocationStrategy strategy_ = ExecutionContextAllocationStrategy::kSTATIC;
+  DebugTensors debug_;
+  bool debug_sync_ = false;
   std::unique_ptr<State> state_;
 };
 

@@ -42,6 +42,20 @@ void Context::check_address(const PlanPort& port, const char* kind, const void* 
   state_->gpu->check_address(address, bytes, str(kind, " '", port.name, "'"));
 }
 
+/// Throws Error for an address of an aliased output from which a copy would go over its own source.
+void Context::check_apart(int output, const void* address) const {
+  const PlanPort& port = engine_->plan().outputs[output];
+  if (port.aliased_input < 0) return;
+  const void* const shared = state_->inputs[port.aliased_input].address;
+  const auto to = reinterpret_cast<uintptr_t>(address), from = reinterpret_cast<uintptr_t>(shared);
+  if (to == from || to + state_->outputs[output].bytes <= from ||
+      from + input_bytes(port.aliased_input) <= to)
+    return;
+  fail("output '", port.name, "' at ", address, " overlaps input '",
+       engine_->plan().inputs[port.aliased_input].name, "' at ", shared,
+       ", in whose memory it is computed; give it the same address, or memory of its own");
+}
+
 void Context::set_input_address(int input, const void* address) {
   check_idle("given another address");
   State& s = *state_;
@@ -135,6 +149,10 @@ void Context::set_memory(void* memory, size_t bytes) {
   s.is_ready = false;
 }
 
+void Context::set_memory(void* memory) {
+  set_memory(memory, context_memory(engine_->plan().schedules[profile_]));
+}
+
 void Context::place_memory() {
   State& s = *state_;
   const Plan& plan = engine_->plan();
@@ -193,17 +211,13 @@ void Context::check_addresses() {
     output.bytes = static_cast<size_t>(tensor_bytes(shape, port.type.dtype, port.type.format));
     if (output.memory != nullptr) continue;  // the address comes with the run
     void* address = output.address;
-    if (port.aliased_input >= 0) {
-      void* const shared = const_cast<void*>(s.inputs[port.aliased_input].address);
-      require(address == nullptr || address == shared, "output '", port.name,
-              "' is computed in the memory of input '", plan.inputs[port.aliased_input].name,
-              "', but its address is another one; set the same address or none");
-      address = shared;
-    }
+    if (port.aliased_input >= 0 && address == nullptr)
+      address = const_cast<void*>(s.inputs[port.aliased_input].address);
     if (address == nullptr) {
       require(!has_elements(shape), "the address of output '", port.name, "' is not set");
       address = engine_->weights().empty();
-    } else if (port.aliased_input < 0) {
+    } else {
+      check_apart(static_cast<int>(i), address);
       check_address(port, "output", address, output.bytes);
     }
     runner.set_output(static_cast<int>(i), address);
@@ -224,6 +238,7 @@ void Context::request_outputs() {
                 port.name, "', which takes up to ", output.bytes, " bytes");
     }
     check_alignment(port, address);
+    check_apart(number, address);
     if (address != output.address) check_address(port, "output", address, output.bytes);
     output.address = address;
     s.current->runner->set_output(number, address);

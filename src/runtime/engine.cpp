@@ -21,9 +21,16 @@ std::vector<LoadedCode> permit_code(const Plan& plan, const LoadOptions& options
   const bool has_host_code = std::any_of(plan.code.begin(), plan.code.end(),
                                          [](const CodeObject& object) { return object.host; });
   const bool allowed = !has_host_code || options.allow_host_code || is_trusted(plan);
+  const bool may_load = (options.tempfile_flags &
+                         1U << static_cast<int>(TempfileControlFlag::kALLOW_IN_MEMORY_FILES)) != 0;
   std::vector<LoadedCode> loaded;
   std::string refused;
-  for (const CodeObject& object : plan.code) {
+  for (size_t i = 0; i < plan.code.size(); ++i) {
+    const CodeObject& object = plan.code[i];
+    const bool is_source = std::ranges::count(plan.plugin_sources, static_cast<int32_t>(i)) > 0;
+    require(!object.host || is_source || may_load, engine_name(plan), " contains the library '",
+            object.name, "', which would be loaded from a file in memory, and the runtime's "
+            "tempfile_control_flags do not have ALLOW_IN_MEMORY_FILES");
     const bool permitted = !object.host || allowed;
     if (!permitted) refused += str("\n  '", object.name, "' (", object.target, ")");
     loaded.push_back({object, permitted});
@@ -136,6 +143,12 @@ std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
   engine->weights_ =
       std::make_unique<DeviceWeights>(engine->plan_, *engine->device_, engine->memory_allocator());
   return engine;
+}
+
+void fail_other_runtime(std::string_view path) {
+  fail("load_runtime: '", path,
+       "' is not loaded: this runtime runs every engine that it can read by itself, so use its "
+       "deserialize_cuda_engine");
 }
 
 std::string engine_name(const Plan& plan) {

@@ -6,6 +6,7 @@
 
 #include "backend/device.h"
 #include "base/error_report.h"
+#include "opwright/runtime.h"
 #include "plan/plan.h"
 #include "runtime/device_weights.h"
 
@@ -20,10 +21,17 @@ std::string engine_name(const Plan& plan);
 /// Maps the file and deserializes it. Throws Error naming the file.
 Plan read_plan(const std::string& path, WeightCheck weights = WeightCheck::kVerify);
 
+/// All of TempfileControlFlag.
+inline constexpr TempfileControlFlags kAllTempfiles = (1U << EnumMax<TempfileControlFlag>()) - 1;
+
+/// Throws the Error for a library with another runtime: there is none to load.
+[[noreturn]] void fail_other_runtime(std::string_view path);
+
 struct LoadOptions {
   /// Whether host code (compiled CPU kernels, plugin libraries, Python source) in the file may be
   /// executed. That of plans which this very process made is always permitted.
   bool allow_host_code = false;
+  TempfileControlFlags tempfile_flags = kAllTempfiles;  ///< what host code may be loaded from
   WeightCheck weights = WeightCheck::kVerify;
   int device_ordinal = -1;  ///< of several devices of the plan's type, as for get_device()
   IPluginRegistry* plugins = nullptr;  ///< null: the global registry

@@ -146,27 +146,94 @@ bool Runner::run(void* workspace, Queue queue) {
   if (has_graphs && !is_captured) {
     run_replayed(workspace, queue);
   } else {
-    run_plainly(workspace, queue, NoClock());
+    run_plainly(workspace, queue, NoClock(), Watch{});
   }
   return is_captured;
 }
 
+namespace {
+
+/// What a listener threw, which is no failure of a step.
+struct Stopped {
+  std::exception_ptr reason;
+};
+
+}  // namespace
+
+void Runner::wait_for(uint32_t step, Queue queue) const {
+  if (device_.is_capturing(queue)) return;
+  try {
+    device_.synchronize(queue);
+  } catch (const DeviceLostError& error) {
+    throw DeviceLostError(
+        str(engine_.describe_step(profile_, static_cast<int>(step)), ": ", error.what()));
+  }
+}
+
+void Runner::show(const Shown& shown, const DebugTensors& debug, Queue queue) {
+  if (shown.needs != nullptr) settle(shown.needs, queue);
+  const PlanTensor& tensor = schedule_.tensors[shown.debug->tensor];
+  const Shape shape = tensor_shape(tensor, shapes_.values());
+  try {
+    debug.show({shown.debug->name, shape.numel() == 0 ? nullptr : pointers_[shown.slot],
+                is_host_ ? TensorLocation::kHOST : TensorLocation::kDEVICE, tensor.type.dtype,
+                shape, queue});
+  } catch (...) {
+    throw Stopped{std::current_exception()};
+  }
+}
+
 template <class Clock>
-void Runner::run_plainly(void* workspace, Queue queue, Clock&& clock) {
-  run_steps(workspace, queue,
-            [&](uint32_t& current) { enqueue_steps(0, steps(), queue, clock, current); });
+void Runner::enqueue_watched(Queue queue, Clock& clock, const Watch& watch, uint32_t& current) {
+  uint32_t done = 0;
+  const auto run_to = [&](uint32_t end) {
+    while (done < end) {
+      const uint32_t next = watch.waits ? done + 1 : end;
+      enqueue_steps(done, next, queue, clock, current);
+      done = next;
+      if (watch.waits) wait_for(done - 1, queue);
+    }
+  };
+  for (const Shown& shown : shown_) {
+    if (watch.debug == nullptr || !watch.debug->shows(*shown.debug)) continue;
+    run_to(shown.ready);
+    show(shown, *watch.debug, queue);
+  }
+  run_to(steps());
+}
+
+template <class Clock>
+void Runner::run_plainly(void* workspace, Queue queue, Clock&& clock, const Watch& watch) {
+  try {
+    run_steps(workspace, queue, [&](uint32_t& current) {
+      if (watch) [[unlikely]]
+        enqueue_watched(queue, clock, watch, current);
+      else
+        enqueue_steps(0, steps(), queue, clock, current);
+    });
+  } catch (const Stopped& stopped) {
+    std::rethrow_exception(stopped.reason);
+  }
   copy_outputs(queue);
   note_inputs_read(steps(), steps() + 1, queue);
 }
 
-void Runner::run_timed(void* workspace, Queue queue, std::span<float> times) {
+bool Runner::run_watched(void* workspace, Queue queue, const Watch& watch) {
+  run_plainly(workspace, queue, NoClock(), watch);
+  return !is_host_ && device_.is_capturing(queue);
+}
+
+void Runner::run_timed(void* workspace, Queue queue, std::span<float> times, const Watch& watch) {
   if (is_host_) {
-    run_plainly(workspace, queue, HostClock(times));
+    run_plainly(workspace, queue, HostClock(times), watch);
     return;
   }
-  while (events_.size() < runs_.size() + steps_.size()) events_.push_back(device_.make_event());
+  // One where steps begin in a row, of which there are more between those that are watched, and one
+  // behind each step.
+  const size_t rows = runs_.size() + (watch ? shown_.size() + steps_.size() : 0);
+  while (events_.size() < rows + steps_.size()) events_.push_back(device_.make_event());
   EventClock clock(events_, queue, times);
-  run_plainly(workspace, queue, clock);
+  run_plainly(workspace, queue, clock, watch);
   clock.read();
 }
 

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "runtime/debug_tensors.h"
 #include "runtime/engine.h"
 #include "runtime/graph_replay.h"
 #include "runtime/host_values.h"
@@ -45,8 +46,17 @@ class Runner final : private GraphReplay::Work {
   /// Returns whether it found that the caller captures the queue's work, for which it only looks
   /// where it has graphs of its own.
   bool run(void* workspace, Queue queue);
+  /// What happens between the steps of a run.
+  struct Watch {
+    const DebugTensors* debug = nullptr;  ///< whose listener sees tensors; null: none are shown
+    bool waits = false;                   ///< for each step, so that it is known which one failed
+    explicit operator bool() const { return debug != nullptr || waits; }
+  };
+  /// Runs all steps and output copies, replaying nothing. Returns whether the caller captures the
+  /// queue's work.
+  bool run_watched(void* workspace, Queue queue, const Watch& watch);
   /// The same, writing each step's time in milliseconds into `times`. Returns when all is done.
-  void run_timed(void* workspace, Queue queue, std::span<float> times);
+  void run_timed(void* workspace, Queue queue, std::span<float> times, const Watch& watch);
 
   /// Whether size tensors of the last run are still to be read.
   bool has_pending_sizes() const { return next_pending_ < pending_.size(); }
@@ -92,6 +102,14 @@ class Runner final : private GraphReplay::Work {
     size_t bytes = 0;
   };
 
+  /// A debug tensor of the schedule.
+  struct Shown {
+    const DebugTensor* debug = nullptr;
+    uint32_t slot = 0;
+    uint32_t ready = 0;          ///< the number of steps after which it is there
+    SizeGroup* needs = nullptr;  ///< what its extents or values depend on; null: nothing
+  };
+
   /// Steps whose work may still fail.
   struct Suspects {
     bool earlier_runs = false;
@@ -134,6 +152,7 @@ class Runner final : private GraphReplay::Work {
   void run_steps(void* workspace, Queue queue, const Enqueue& enqueue);
   void enqueue_part(const GraphReplay::Part& part, Queue queue, uint32_t& current) override;
   void find_last_reader();
+  void find_shown();
   /// After steps [first, last) were given to the queue; the end of the run counts as one more.
   void note_inputs_read(uint32_t first, uint32_t last, Queue queue) {
     if (input_event_ != nullptr && first < last_reader_ && last_reader_ <= last) [[unlikely]]
@@ -143,7 +162,11 @@ class Runner final : private GraphReplay::Work {
   void move_graphs();
   void run_replayed(void* workspace, Queue queue);
   template <class Clock>
-  void run_plainly(void* workspace, Queue queue, Clock&& clock);
+  void run_plainly(void* workspace, Queue queue, Clock&& clock, const Watch& watch);
+  template <class Clock>
+  void enqueue_watched(Queue queue, Clock& clock, const Watch& watch, uint32_t& current);
+  void wait_for(uint32_t step, Queue queue) const;
+  void show(const Shown& shown, const DebugTensors& debug, Queue queue);
   void copy_outputs(Queue queue);
 
   const Engine& engine_;
@@ -171,6 +194,7 @@ class Runner final : private GraphReplay::Work {
   size_t next_pending_ = 0;
   std::vector<Copy> copies_;
   SizeGroup* copies_need_ = nullptr;
+  std::vector<Shown> shown_;  ///< in the order of the steps that write them
   void* workspace_ = nullptr;            ///< of the last run
   std::unique_ptr<GraphReplay> replay_;  ///< null: nothing is captured
   /// What graphs know of the network's inputs and outputs, in this order.

@@ -30,6 +30,7 @@ void Runner::prepare_replay() {
 void Runner::move_graphs() {
   are_addresses_new_ = false;
   std::vector<DeviceGraph::Move> moves;
+  std::vector<const void*> inputs_before(plan_.inputs.size());
   for (Bound& bound : bound_) {
     const PlanPort& port = bound.is_input ? plan_.inputs[bound.port] : plan_.outputs[bound.port];
     const Shape shape =
@@ -38,8 +39,15 @@ void Runner::move_graphs() {
         bound.address, pointers_[bound.slot],
         static_cast<size_t>(tensor_bytes(shape, port.type.dtype, port.type.format))};
     bound.address = move.to;
+    if (bound.is_input) inputs_before[bound.port] = move.from;
     if (move.from == move.to || move.bytes == 0) continue;
-    // An output that is aliased to an input moves with it.
+    if (!bound.is_input && port.aliased_input >= 0) {
+      // In an input's memory it moves with that. Of an address of its own only the copy knows.
+      const int32_t input = port.aliased_input;
+      if (move.from == inputs_before[input] || move.to == pointers_[input_slots_[input].front()])
+        continue;
+    }
+    // Two may lie in one memory.
     const auto same = std::find_if(moves.begin(), moves.end(), [&](const auto& other) {
       return other.from == move.from && other.to == move.to;
     });

@@ -30,6 +30,7 @@ Runner::Runner(const Engine& engine, int profile, ShapeState& shapes,
   connect();
   group_sizes();
   find_last_reader();
+  find_shown();
   group_domains();
   if (!is_host_ && plan_.cuda_graphs) prepare_replay();
 }
@@ -111,7 +112,7 @@ std::vector<void*> Runner::place_values() {
 }
 
 void Runner::connect() {
-  size_t slots = 2 * schedule_.copies.size();
+  size_t slots = 2 * (schedule_.copies.size() + plan_.outputs.size()) + schedule_.debug.size();
   for (const PlanStep& step : schedule_.steps) slots += step.inputs.size() + step.outputs.size();
   pointers_.assign(slots, nullptr);
   input_slots_.resize(plan_.inputs.size());
@@ -119,6 +120,11 @@ void Runner::connect() {
   const std::vector<void*> values_of = place_values();
 
   uint32_t slot = 0;
+  // What is aliased to an input is computed in its memory.
+  const auto slots_of_output = [&](int32_t output) -> std::vector<uint32_t>& {
+    const int32_t input = plan_.outputs[output].aliased_input;
+    return input >= 0 ? input_slots_[input] : output_slots_[output];
+  };
   const auto add = [&](int32_t index) {
     const PlanTensor& tensor = schedule_.tensors[index];
     switch (tensor.location) {
@@ -133,7 +139,7 @@ void Runner::connect() {
         }
         break;
       case PlanTensor::Location::kOutput:
-        output_slots_[tensor.index].push_back(slot);
+        slots_of_output(tensor.index).push_back(slot);
         break;
       case PlanTensor::Location::kWeight:
         pointers_[slot] = engine_.weights().address(tensor);
@@ -192,9 +198,19 @@ void Runner::connect() {
   }
   for (const OutputCopy& copy : schedule_.copies) {
     const uint32_t from = add(copy.tensor);
-    output_slots_[copy.output].push_back(slot);
+    slots_of_output(copy.output).push_back(slot);
     copies_.push_back({.from = from, .to = slot++, .tensor = copy.tensor});
   }
+  for (const OutputCopy& copy : schedule_.copies) {
+    const int32_t input = plan_.outputs[copy.output].aliased_input;
+    if (input < 0) continue;
+    input_slots_[input].push_back(slot);
+    output_slots_[copy.output].push_back(slot + 1);
+    copies_.push_back({.from = slot, .to = slot + 1, .tensor = copy.tensor});
+    slot += 2;
+  }
+  for (const DebugTensor& debug : schedule_.debug)
+    shown_.push_back({.debug = &debug, .slot = add(debug.tensor)});
 }
 
 void Runner::group_sizes() {
@@ -263,6 +279,21 @@ void Runner::group_domains() {
     }
     runs_.back().last = static_cast<uint32_t>(i + 1);
   }
+}
+
+void Runner::find_shown() {
+  for (Shown& shown : shown_) {
+    const PlanTensor& tensor = schedule_.tensors[shown.debug->tensor];
+    int32_t last = -1;  // the step after which it is there, and its extents and values are known
+    for (const auto* list : {&tensor.dims, &tensor.values})
+      for (const int32_t expression : *list) last = std::max(last, shapes_.known()[expression]);
+    if (!is_host_) shown.needs = group_of(last);
+    for (size_t i = 0; i < schedule_.steps.size(); ++i)
+      if (std::ranges::count(schedule_.steps[i].outputs, shown.debug->tensor) > 0)
+        last = std::max(last, static_cast<int32_t>(i));
+    shown.ready = static_cast<uint32_t>(last + 1);
+  }
+  std::ranges::stable_sort(shown_, {}, &Shown::ready);
 }
 
 void Runner::find_last_reader() {

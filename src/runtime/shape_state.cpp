@@ -53,9 +53,9 @@ void ShapeState::reset() {
       input.is_set = true;
       input.values.assign(range.min.rank(), 0);
       input.has_values = range.min.rank() == 0;
-    } else if (range.min == range.max) {
-      input.shape = range.min;
-      input.is_set = true;
+    } else {
+      input.is_set = range.min == range.max;
+      input.shape = input.is_set ? range.min : declared_shape(plan_, plan_.inputs[i]);
     }
   }
   is_current_ = sizes_known_ = false;

@@ -18,6 +18,7 @@ class ShapeState {
   /// Throws Error naming input, range and shape when it is outside the profile; nothing changes
   /// then. Returns whether the shape differs from the one before.
   bool set_shape(int input, const Shape& shape);
+  /// Before it is set the plan's, with -1 for dynamic extents.
   const Shape& input_shape(int input) const { return inputs_[input].shape; }
   bool is_set(int input) const { return inputs_[input].is_set; }
   bool all_set() const;
