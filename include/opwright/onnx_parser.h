@@ -6,20 +6,53 @@
 #include "network.h"
 
 namespace opwright {
+
+class IBuilderConfig;
+
 namespace onnxparser {
 
-/// The kind of a parser's error.
-enum class ErrorCode : int32_t {
+/// The number of the last value of an enum of this header.
+template <typename T>
+constexpr int32_t EnumMax() noexcept = delete;
+
+/// The kind of an error of the parser or of the refitter.
+enum class ErrorCode : int {
   kSUCCESS = 0,
   kINTERNAL_ERROR = 1,
   kMEM_ALLOC_FAILED = 2,
-  kMODEL_DESERIALIZE_FAILED = 3,
-  kINVALID_VALUE = 4,
+  kMODEL_DESERIALIZE_FAILED = 3,   ///< the bytes are no ONNX model
+  kINVALID_VALUE = 4,              ///< an argument of the call
   kINVALID_GRAPH = 5,
   kINVALID_NODE = 6,
   kUNSUPPORTED_GRAPH = 7,
-  kUNSUPPORTED_NODE = 8,
+  kUNSUPPORTED_NODE = 8,           ///< an operator that neither ONNX nor a plugin has
+  kUNSUPPORTED_NODE_ATTR = 9,
+  kUNSUPPORTED_NODE_INPUT = 10,    ///< such as one that would have to be constant
+  kUNSUPPORTED_NODE_DATATYPE = 11,
+  kUNSUPPORTED_NODE_DYNAMIC = 12,  ///< a value that depends on the shapes of inputs
+  kUNSUPPORTED_NODE_SHAPE = 13,
+  kREFIT_FAILED = 14,
 };
+template <>
+constexpr int32_t EnumMax<ErrorCode>() noexcept {
+  return 14;
+}
+
+/// A bit, 1 << flag, for each OnnxParserFlag.
+using OnnxParserFlags = uint32_t;
+
+/// How a parser takes models over.
+enum class OnnxParserFlag : int32_t {
+  kNATIVE_INSTANCENORM = 0,  ///< set by default; a layer does it in any case
+  kENABLE_UINT8_AND_ASYMMETRIC_QUANTIZATION_DLA = 1,  ///< without effect, as there is no DLA
+  kREPORT_CAPABILITY_DLA = 2,   ///< parsing fails, as there is no DLA
+  kENABLE_PLUGIN_OVERRIDE = 3,  ///< a plugin of an operator's or function's name takes its place
+  kADJUST_FOR_DLA = 4,          ///< without effect
+};
+template <>
+constexpr int32_t EnumMax<OnnxParserFlag>() noexcept {
+  return 4;
+}
 
 /// Why a model could not be taken over. Owned by the parser; valid until it parses again.
 class IParserError {
@@ -27,21 +60,30 @@ class IParserError {
   virtual ErrorCode code() const = 0;
   /// Says what was wrong, where, and how to mend it.
   virtual char const* desc() const = 0;
-  /// The node's index; -1 for the model as a whole. The strings are empty then.
+  /// Where in the library's source it was noticed.
+  virtual char const* file() const = 0;
+  virtual int line() const = 0;
+  virtual char const* func() const = 0;
+  /// The node's index in the graph, of a node inside a function that of its call; -1 for the model
+  /// as a whole. The strings are empty then.
   virtual int node() const = 0;
   virtual char const* nodeName() const = 0;
   virtual char const* nodeOperator() const = 0;
+  /// The calls of the model's functions that the node lies in, from the graph inwards, each "node
+  /// (function)"; null where it lies in none.
+  virtual char const* const* localFunctionStack() const = 0;
+  virtual int32_t localFunctionStackSize() const = 0;
 
  protected:
   virtual ~IParserError() = default;
 };
 
-/// Takes over ONNX models of the opsets 7 to 23. A node of another domain than ONNX's, or with a
-/// string attribute `plugin_namespace`, becomes a plugin of that name. Methods do not throw.
+/// Takes over ONNX models of the opsets 7 to 23. A node becomes, in this order: a plugin, if it has
+/// a string attribute `plugin_namespace` or the flag kENABLE_PLUGIN_OVERRIDE is set; the nodes of
+/// the model's function that it calls; ONNX's operator; a plugin of its type in the namespace that
+/// `plugin_namespace` says (else the empty one) or in that of its domain. Methods do not throw.
 class IParser {
  public:
-  virtual ~IParser() noexcept = default;
-
   /// \param size in bytes.
   /// \param modelPath the model's file, for external data beside it; null where there is none.
   /// \return false when there are errors; the network is unusable then.
@@ -56,6 +98,53 @@ class IParser {
   /// Null for an index that does not exist.
   virtual IParserError const* getError(int index) const noexcept = 0;
   virtual void clearErrors() noexcept = 0;
+
+  virtual ~IParser() noexcept = default;
+
+  /// Libraries that the model's layers need: there are none.
+  /// \return null, with nbPluginLibs 0.
+  virtual char const* const* getUsedVCPluginLibraries(int64_t& nbPluginLibs) const noexcept = 0;
+
+  /// Replaces all flags.
+  virtual void setFlags(OnnxParserFlags onnxParserFlags) noexcept = 0;
+  virtual OnnxParserFlags getFlags() const noexcept = 0;
+  virtual void clearFlag(OnnxParserFlag onnxParserFlag) noexcept = 0;
+  virtual void setFlag(OnnxParserFlag onnxParserFlag) noexcept = 0;
+  virtual bool getFlag(OnnxParserFlag onnxParserFlag) const noexcept = 0;
+
+  /// An output of the node of this name, of the first one where several have it; null where there
+  /// is none. A node inside a function is called "call/node".
+  virtual ITensor const* getLayerOutputTensor(char const* name, int64_t i) noexcept = 0;
+
+  /// As parse(), after which the network has the model where it is supported. What could be taken
+  /// over tell getNbSubgraphs() and the two after it, which parse() sets as well.
+  virtual bool supportsModelV2(void const* serializedOnnxModel, size_t serializedOnnxModelSize,
+                               char const* modelPath = nullptr) noexcept = 0;
+  /// Runs of nodes between those that cannot be taken over, which are in none; 0 where an error
+  /// concerns no node.
+  virtual int64_t getNbSubgraphs() noexcept = 0;
+  /// True for the whole of a model without errors. Of parts of others one knows only when they are
+  /// parsed by themselves.
+  virtual bool isSubgraphSupported(int64_t const index) noexcept = 0;
+  /// \return the nodes' indices, valid until the parser parses again; null, with length 0, for an
+  /// index that does not exist.
+  virtual int64_t* getSubgraphNodes(int64_t const index, int64_t& subgraphLength) noexcept = 0;
+
+  /// Reads a model, without external data, so that loadInitializer() can give it weights before
+  /// parseModelProto() takes it over.
+  /// \return false when there are errors, or when a model is loaded that was not taken over.
+  virtual bool loadModelProto(void const* serializedOnnxModel, size_t serializedOnnxModelSize,
+                              char const* modelPath = nullptr) noexcept = 0;
+  /// Copies the elements of an initializer, dense, of the model's type; in place of those that the
+  /// model has.
+  /// \return false where no model is loaded, it has no such initializer, or it has another size.
+  virtual bool loadInitializer(char const* name, void const* data, size_t size) noexcept = 0;
+  /// Takes over the loaded model. \return false when there are errors.
+  virtual bool parseModelProto() noexcept = 0;
+
+  /// The config that the network is to be built with; nothing that the parser does depends on it.
+  /// \return false for null.
+  virtual bool setBuilderConfig(IBuilderConfig const* const builderConfig) noexcept = 0;
 };
 
 }  // namespace onnxparser

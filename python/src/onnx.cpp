@@ -9,11 +9,78 @@
 namespace opwright::python {
 namespace {
 
+using onnxparser::OnnxParserFlag;
+using Kind = onnxparser::ErrorCode;
+
 struct Parser {
   nb::object network, logger;  ///< kept alive
   OnnxParser parser;
+  nb::object config{};  ///< what set_builder_config() was given
   const ErrorReport& errors() const { return nb::cast<Network&>(network).errors(); }
 };
+
+/// A str, bytes or object with __fspath__; "" for None.
+std::string to_path(nb::handle path) {
+  if (path.is_none()) return "";
+  const nb::module_ os = nb::module_::import_("os");
+  return nb::cast<std::string>(os.attr("fsdecode")(path));
+}
+
+const OnnxSubgraph& subgraph(const Parser& self, int64_t index) {
+  const auto& all = self.parser.subgraphs();
+  if (index < 0 || index >= static_cast<int64_t>(all.size())) throw nb::index_error();
+  return all[static_cast<size_t>(index)];
+}
+
+void bind_enums(nb::module_& m) {
+  nb::enum_<Kind> codes(m, "ErrorCode", nb::is_arithmetic(),
+                        "Kinds of the errors of OnnxParser and OnnxParserRefitter.");
+  for (int kind = 0; kind <= onnxparser::EnumMax<Kind>(); ++kind)
+    codes.value(name(static_cast<Kind>(kind)), static_cast<Kind>(kind));
+  codes.def("__str__", [](Kind self) { return name(self); });
+  codes.def("__repr__", [](Kind self) { return name(self); });
+
+  nb::enum_<OnnxParserFlag>(m, "OnnxParserFlag", nb::is_arithmetic(),
+                            "Bits of OnnxParser.flags: how models are taken over.")
+      .value("NATIVE_INSTANCENORM", OnnxParserFlag::kNATIVE_INSTANCENORM,
+             "Set by default; a layer normalizes instances in any case.")
+      .value("ENABLE_UINT8_AND_ASYMMETRIC_QUANTIZATION_DLA",
+             OnnxParserFlag::kENABLE_UINT8_AND_ASYMMETRIC_QUANTIZATION_DLA,
+             "Without effect: there is no DLA.")
+      .value("REPORT_CAPABILITY_DLA", OnnxParserFlag::kREPORT_CAPABILITY_DLA,
+             "Parsing fails: there is no DLA.")
+      .value("ENABLE_PLUGIN_OVERRIDE", OnnxParserFlag::kENABLE_PLUGIN_OVERRIDE,
+             "A plugin of the name of an operator, or of a function of the model, takes its place.")
+      .value("ADJUST_FOR_DLA", OnnxParserFlag::kADJUST_FOR_DLA, "Without effect.");
+}
+
+void bind_error(nb::module_& m) {
+  nb::class_<OnnxError>(m, "ParserError", "Why a model could not be taken over.")
+      .def(
+          "code", [](const OnnxError& self) { return self.kind; }, "Its kind, an ErrorCode.")
+      .def(
+          "desc", [](const OnnxError& self) { return self.message; },
+          "What was wrong, where, and how to mend it.")
+      .def(
+          "file", [](const OnnxError& self) { return self.file; },
+          "The file of the library's source where it was noticed; line() and func() likewise.")
+      .def("line", [](const OnnxError& self) { return self.line; })
+      .def("func", [](const OnnxError& self) { return self.func; })
+      .def(
+          "node", [](const OnnxError& self) { return self.node; },
+          "The node's index in the graph, of a node inside a function that of its call; -1 for the "
+          "model as a whole.")
+      .def("node_name", [](const OnnxError& self) { return self.node_name; })
+      .def("node_operator", [](const OnnxError& self) { return self.op_type; })
+      .def(
+          "local_function_stack", [](const OnnxError& self) { return self.functions; },
+          "The calls of the model's functions that the node lies in, from the graph inwards, each "
+          "'node (function)'.")
+      .def("local_function_stack_size",
+           [](const OnnxError& self) { return self.functions.size(); })
+      .def("__str__", [](const OnnxError& self) { return str(self); })
+      .def("__repr__", [](const OnnxError& self) { return str(self); });
+}
 
 }  // namespace
 
@@ -21,16 +88,8 @@ void bind_onnx(nb::module_& m) {
   m.def(
       "get_nv_onnx_parser_version", [] { return NV_TENSORRT_VERSION; },
       "The level of TensorRT's API that the parser has: 10000 major + 100 minor + patch.");
-  nb::class_<OnnxError>(m, "ParserError", "Why a model could not be taken over.")
-      .def("code", [](const OnnxError& self) { return static_cast<int>(self.code); })
-      .def("desc", [](const OnnxError& self) { return self.message; })
-      .def(
-          "node", [](const OnnxError& self) { return self.node; },
-          "The node's index; -1 for the model as a whole.")
-      .def("node_name", [](const OnnxError& self) { return self.node_name; })
-      .def("node_operator", [](const OnnxError& self) { return self.op_type; })
-      .def("__str__", [](const OnnxError& self) { return self.message; })
-      .def("__repr__", [](const OnnxError& self) { return "<ParserError " + self.message + ">"; });
+  bind_enums(m);
+  bind_error(m);
 
   ReportingClass<Parser> c(m, "OnnxParser", "Adds the graph of an ONNX model to a network.");
   add_context_manager(c);
@@ -44,15 +103,15 @@ void bind_onnx(nb::module_& m) {
        nb::arg("network"), nb::arg("logger"))
       .def(
           "parse",
-          [](Parser& self, nb::handle model, std::optional<std::string> path) {
-            return self.parser.parse(borrow_bytes(model), path.value_or(""));
+          [](Parser& self, nb::handle model, nb::handle path) {
+            return self.parser.parse(borrow_bytes(model), to_path(path));
           },
-          nb::arg("model"), nb::arg("path").none() = nb::none(),
-          "Takes over a serialized model; `path` is its file, for external data beside it. False "
-          "when there are errors.")
+          nb::arg("model"), nb::arg("path") = nb::none(),
+          "Takes over a serialized model (bytes, or another buffer); `path` is its file, for "
+          "external data beside it. False when there are errors.")
       .def(
           "parse_from_file",
-          [](Parser& self, const std::string& model) { return self.parser.parse_file(model); },
+          [](Parser& self, nb::handle model) { return self.parser.parse_file(to_path(model)); },
           nb::arg("model"), "Takes over a model file. False when there are errors.")
       .def_prop_ro("num_errors", [](const Parser& self) { return self.parser.errors().size(); })
       .def(
@@ -65,7 +124,86 @@ void bind_onnx(nb::module_& m) {
       .def(
           "clear_errors", [](Parser& self) { self.parser.clear_errors(); },
           "Forgets the errors. A network that a model was not taken over into stays unusable.")
-      .def_static("supports_operator", &OnnxParser::supports_operator, nb::arg("op_name"));
+      .def_prop_rw(
+          "flags", [](const Parser& self) { return self.parser.flags(); },
+          [](Parser& self, uint32_t flags) { self.parser.set_flags(flags); },
+          "Bits 1 << int(OnnxParserFlag).")
+      .def(
+          "set_flag", [](Parser& self, OnnxParserFlag flag) { self.parser.set_flag(flag); },
+          nb::arg("flag"))
+      .def(
+          "clear_flag", [](Parser& self, OnnxParserFlag flag) { self.parser.clear_flag(flag); },
+          nb::arg("flag"))
+      .def(
+          "get_flag",
+          [](const Parser& self, OnnxParserFlag flag) { return self.parser.has_flag(flag); },
+          nb::arg("flag"))
+      .def(
+          "supports_model_v2",
+          [](Parser& self, nb::handle model, nb::handle path) {
+            return self.parser.parse(borrow_bytes(model), to_path(path));
+          },
+          nb::arg("model"), nb::arg("path") = nb::none(),
+          "As parse(), after which the network has the model where it is supported. What could be "
+          "taken over tell num_subgraphs, get_subgraph_nodes() and is_subgraph_supported(), which "
+          "parse() sets as well.")
+      .def_prop_ro(
+          "num_subgraphs", [](const Parser& self) { return self.parser.subgraphs().size(); },
+          "How many runs of nodes there are in the last model between those that cannot be taken "
+          "over, which are in none; 0 where an error concerns no node.")
+      .def(
+          "is_subgraph_supported",
+          [](const Parser& self, int64_t index) { return subgraph(self, index).is_supported; },
+          nb::arg("index"),
+          "True for the whole of a model without errors. Of parts of others one knows only when "
+          "they are parsed by themselves.")
+      .def(
+          "get_subgraph_nodes",
+          [](const Parser& self, int64_t index) { return subgraph(self, index).nodes; },
+          nb::arg("index"), "The indices of the subgraph's nodes, in order.")
+      .def(
+          "get_layer_output_tensor",
+          [](const Parser& self, const std::string& name, int64_t i) {
+            return self.parser.node_output(name, i);
+          },
+          nb::arg("name"), nb::arg("i"), nb::rv_policy::reference_internal,
+          "An output of the node of this name, of the first one where several have it; None where "
+          "there is none. A node inside a function is called 'call/node'.")
+      .def(
+          "get_used_vc_plugin_libraries", [](const Parser&) { return std::vector<std::string>(); },
+          "Libraries that the model's layers need: there are none.")
+      .def(
+          "load_model_proto",
+          [](Parser& self, nb::handle model, nb::handle path) {
+            return self.parser.load(borrow_bytes(model), to_path(path));
+          },
+          nb::arg("model"), nb::arg("path") = nb::none(),
+          "Reads a model, without external data, so that load_initializer() can give it weights "
+          "before parse_model_proto() takes it over. False when there are errors, or when a model "
+          "is loaded that was not taken over.")
+      .def(
+          "load_initializer",
+          [](Parser& self, const std::string& name, uintptr_t data, size_t size) {
+            return self.parser.load_initializer(name, reinterpret_cast<const void*>(data), size);
+          },
+          nb::arg("name"), nb::arg("data"), nb::arg("size"),
+          "Copies `size` bytes from the address `data`: the elements of an initializer, dense, of "
+          "the model's type. False where no model is loaded, it has no such initializer, or it "
+          "has another size.")
+      .def(
+          "parse_model_proto", [](Parser& self) { return self.parser.parse_loaded(); },
+          "Takes over the loaded model. False when there are errors.")
+      .def(
+          "set_builder_config",
+          [](Parser& self, nb::object config) {
+            self.config = std::move(config);
+            return true;
+          },
+          nb::arg("builder_config"),
+          "The config that the network is to be built with; nothing that the parser does depends "
+          "on it. Returns True.")
+      .def_static("supports_operator", &OnnxParser::supports_operator, nb::arg("op_name"),
+                  "Whether a node of this type of ONNX's domain can be taken over.");
 }
 
 }  // namespace opwright::python

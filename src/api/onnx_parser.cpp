@@ -1,5 +1,8 @@
 #include "opwright/onnx_parser.h"
 
+#include <deque>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "api/network.h"
@@ -9,44 +12,47 @@
 namespace opwright::onnxparser {
 namespace {
 
-ErrorCode code_of(const OnnxError& error) {
-  const bool is_node = error.node >= 0;
-  switch (error.code) {
-    case opwright::ErrorCode::kFAILED_ALLOCATION:
-      return ErrorCode::kMEM_ALLOC_FAILED;
-    case opwright::ErrorCode::kUNSUPPORTED_STATE:
-      return is_node ? ErrorCode::kUNSUPPORTED_NODE : ErrorCode::kUNSUPPORTED_GRAPH;
-    case opwright::ErrorCode::kINVALID_ARGUMENT:
-      return is_node ? ErrorCode::kINVALID_NODE : ErrorCode::kMODEL_DESERIALIZE_FAILED;
-    default:
-      return ErrorCode::kINTERNAL_ERROR;
-  }
-}
-
 class ParserErrorApi final : public IParserError {
  public:
-  explicit ParserErrorApi(const OnnxError& error) : error_(error) {}
-  ErrorCode code() const override { return code_of(error_); }
+  explicit ParserErrorApi(const OnnxError& error) : error_(error) {
+    for (const std::string& call : error_.functions) functions_.push_back(call.c_str());
+  }
+  // What functions_ points into must not move.
+  ParserErrorApi(const ParserErrorApi&) = delete;
+  ParserErrorApi& operator=(const ParserErrorApi&) = delete;
+  ~ParserErrorApi() override = default;
+
+  ErrorCode code() const override { return error_.kind; }
   char const* desc() const override { return error_.message.c_str(); }
+  char const* file() const override { return error_.file.c_str(); }
+  int line() const override { return error_.line; }
+  char const* func() const override { return error_.func.c_str(); }
   int node() const override { return error_.node; }
   char const* nodeName() const override { return error_.node_name.c_str(); }
   char const* nodeOperator() const override { return error_.op_type.c_str(); }
+  char const* const* localFunctionStack() const override {
+    return functions_.empty() ? nullptr : functions_.data();
+  }
+  int32_t localFunctionStackSize() const override {
+    return static_cast<int32_t>(functions_.size());
+  }
 
  private:
-  OnnxError error_;
+  const OnnxError error_;
+  std::vector<const char*> functions_;
 };
 
 class ParserApi final : public IParser {
  public:
   ParserApi(NetworkApi& network, ILogger* logger)
-      : report_(Log(logger), network.getErrorRecorder()), parser_(network.network(), Log(logger)) {}
+      : report_(Log(logger), network.getErrorRecorder()),
+        network_(network),
+        parser_(network.network(), Log(logger)) {}
 
   bool parse(void const* serializedModel, size_t size, char const* modelPath) noexcept override {
     return parsed([&] {
-      require(serializedModel != nullptr, "ONNX: the model's bytes are null");
       // Weights stay in the copy, as the caller may free the bytes.
-      return parser_.parse(Blob::copy(serializedModel, size),
-                           modelPath == nullptr ? "" : modelPath);
+      return parser_.parse(copy(serializedModel, size), modelPath == nullptr ? "" : modelPath);
     });
   }
   bool parseFromFile(char const* onnxModelFile, int) noexcept override {
@@ -63,12 +69,86 @@ class ParserApi final : public IParser {
   IParserError const* getError(int index) const noexcept override {
     return index >= 0 && index < getNbErrors() ? &errors_[static_cast<size_t>(index)] : nullptr;
   }
-  void clearErrors() noexcept override { errors_.clear(); }
+  void clearErrors() noexcept override {
+    errors_.clear();
+    parser_.clear_errors();
+  }
+  char const* const* getUsedVCPluginLibraries(int64_t& nbPluginLibs) const noexcept override {
+    nbPluginLibs = 0;
+    return nullptr;
+  }
+  void setFlags(OnnxParserFlags onnxParserFlags) noexcept override {
+    parser_.set_flags(onnxParserFlags);
+  }
+  OnnxParserFlags getFlags() const noexcept override { return parser_.flags(); }
+  void clearFlag(OnnxParserFlag onnxParserFlag) noexcept override {
+    parser_.clear_flag(onnxParserFlag);
+  }
+  void setFlag(OnnxParserFlag onnxParserFlag) noexcept override {
+    parser_.set_flag(onnxParserFlag);
+  }
+  bool getFlag(OnnxParserFlag onnxParserFlag) const noexcept override {
+    return parser_.has_flag(onnxParserFlag);
+  }
+  ITensor const* getLayerOutputTensor(char const* name, int64_t i) noexcept override {
+    return report_.guard<ITensor const*>(nullptr, [&]() -> ITensor const* {
+      return name == nullptr ? nullptr : network_.tensor(parser_.node_output(name, i));
+    });
+  }
+  bool supportsModelV2(void const* serializedOnnxModel, size_t serializedOnnxModelSize,
+                       char const* modelPath) noexcept override {
+    return parse(serializedOnnxModel, serializedOnnxModelSize, modelPath);
+  }
+  int64_t getNbSubgraphs() noexcept override {
+    return static_cast<int64_t>(parser_.subgraphs().size());
+  }
+  bool isSubgraphSupported(int64_t const index) noexcept override {
+    return report_.guard(false, [&] { return subgraph(index).is_supported; });
+  }
+  int64_t* getSubgraphNodes(int64_t const index, int64_t& subgraphLength) noexcept override {
+    subgraphLength = 0;
+    return report_.guard<int64_t*>(nullptr, [&] {
+      // The caller gets them to write to.
+      subgraph_nodes_[index] = subgraph(index).nodes;
+      subgraphLength = static_cast<int64_t>(subgraph_nodes_[index].size());
+      return subgraph_nodes_[index].data();
+    });
+  }
+  bool loadModelProto(void const* serializedOnnxModel, size_t serializedOnnxModelSize,
+                      char const* modelPath) noexcept override {
+    return parsed([&] {
+      return parser_.load(copy(serializedOnnxModel, serializedOnnxModelSize),
+                          modelPath == nullptr ? "" : modelPath);
+    });
+  }
+  bool loadInitializer(char const* name, void const* data, size_t size) noexcept override {
+    return parsed([&] {
+      require(name != nullptr, "ONNX: the name of an initializer is null");
+      return parser_.load_initializer(name, data, size);
+    });
+  }
+  bool parseModelProto() noexcept override {
+    return parsed([&] { return parser_.parse_loaded(); });
+  }
+  bool setBuilderConfig(IBuilderConfig const* const builderConfig) noexcept override {
+    return builderConfig != nullptr;
+  }
 
  private:
+  static Blob copy(void const* model, size_t size) {
+    require(model != nullptr, "ONNX: the model's bytes are null");
+    return Blob::copy(model, size);
+  }
+  const OnnxSubgraph& subgraph(int64_t index) const {
+    require(index >= 0 && std::cmp_less(index, parser_.subgraphs().size()),
+            "ONNX: there is no subgraph ", index, "; the last model has ",
+            parser_.subgraphs().size());
+    return parser_.subgraphs()[static_cast<size_t>(index)];
+  }
   template <class Parse>
   bool parsed(Parse&& parse) noexcept {
     errors_.clear();
+    subgraph_nodes_.clear();
     return report_.guard(false, [&] {
       if (parse()) return true;
       for (const OnnxError& error : parser_.errors()) errors_.emplace_back(error);
@@ -77,8 +157,10 @@ class ParserApi final : public IParser {
   }
 
   ErrorReport report_;
+  NetworkApi& network_;
   OnnxParser parser_;
-  std::vector<ParserErrorApi> errors_;
+  std::deque<ParserErrorApi> errors_;
+  std::unordered_map<int64_t, std::vector<int64_t>> subgraph_nodes_;
 };
 
 }  // namespace

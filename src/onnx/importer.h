@@ -10,6 +10,7 @@
 
 #include "network/network.h"
 #include "onnx/model.h"
+#include "onnx/node_error.h"
 #include "operators/activation.h"
 #include "operators/elementwise.h"
 #include "operators/reduce.h"
@@ -31,7 +32,7 @@ class NodeImporter {
   int num_inputs() const { return static_cast<int>(node_.inputs.size()); }
   int num_outputs() const { return static_cast<int>(node_.outputs.size()); }
 
-  /// Null when the input is absent.
+  /// Null when the input is absent, as is what stands for an absent input of a function.
   Tensor* optional_input(int index) const;
   /// Throws Error when the input is absent.
   Tensor* input(int index = 0) const;
@@ -69,7 +70,11 @@ class NodeImporter {
 
   template <class... Parts>
   [[noreturn]] void error(const Parts&... parts) const {
-    fail("ONNX node '", name_, "' (", node_.op_type, "): ", parts...);
+    error_of(onnxparser::ErrorCode::kINVALID_NODE, parts...);
+  }
+  template <class... Parts>
+  [[noreturn]] void error_of(onnxparser::ErrorCode kind, const Parts&... parts) const {
+    throw NodeError(kind, str("ONNX node '", name_, "' (", node_.op_type, "): ", parts...));
   }
 
   // Layers. The first one of a node carries the node's name, further ones get a suffix.

@@ -1,259 +1,14 @@
 #include "onnx/model.h"
 
-#include <algorithm>
-#include <cstring>
-#include <filesystem>
-#include <protozero/exception.hpp>
 #include <utility>
 
-// A field of another wire type than its number calls for is bad input, in every build.
-#define protozero_assert(condition) \
-  ((condition) ? static_cast<void>(0) : throw protozero::unknown_pbf_wire_type_exception())
-#include <protozero/pbf_reader.hpp>
-
 #include "base/error.h"
-#include "base/file.h"
-#include "base/half.h"
+#include "onnx/protobuf.h"
 
 namespace opwright::onnx {
 namespace {
 
 using protozero::pbf_reader;
-using protozero::pbf_wire_type;
-
-/// What decoding needs beside the message: where the bytes live and where external data is.
-struct Source {
-  const Blob& model;
-  const std::string& directory;
-  std::unordered_map<std::string, Blob> external_files;
-};
-
-std::string text(pbf_reader& reader) {
-  auto view = reader.get_view();
-  return std::string(view.data(), view.size());
-}
-
-/// A repeated scalar that may be packed or not, as proto2 and proto3 writers differ.
-template <class T, class ReadOne, class ReadPacked>
-void append(pbf_reader& reader, std::vector<T>& out, ReadOne one, ReadPacked packed) {
-  if (reader.wire_type() == pbf_wire_type::length_delimited) {
-    auto range = packed();
-    for (auto value : range) out.push_back(static_cast<T>(value));
-  } else {
-    out.push_back(static_cast<T>(one()));
-  }
-}
-
-void append_int64(pbf_reader& r, std::vector<int64_t>& out) {
-  append(
-      r, out, [&] { return r.get_int64(); }, [&] { return r.get_packed_int64(); });
-}
-
-/// The bytes as the engine keeps them: a reference where alignment allows typed access, else a
-/// copy.
-Blob aligned(const Blob& owner, const char* data, size_t size, size_t alignment) {
-  if (reinterpret_cast<uintptr_t>(data) % alignment != 0) return Blob::copy(data, size);
-  return Blob(std::make_shared<Blob>(owner), data, size);
-}
-
-struct RawTensor {
-  std::string name;
-  int32_t element_type = 0;
-  std::vector<int64_t> dims;
-  protozero::data_view raw;
-  bool has_raw = false, external = false;
-  std::vector<float> floats;
-  std::vector<double> doubles;
-  std::vector<int64_t> ints;  // int32_data and int64_data
-  std::unordered_map<std::string, std::string> external_data;
-};
-
-Blob external_bytes(const RawTensor& raw, int64_t expected, Source& source) {
-  auto entry = [&](const char* key) {
-    auto found = raw.external_data.find(key);
-    return found == raw.external_data.end() ? std::string() : found->second;
-  };
-  auto number = [&](const char* key, int64_t otherwise) {
-    std::string value = entry(key);
-    if (value.empty()) return otherwise;
-    size_t end = 0;
-    int64_t parsed = -1;
-    try {
-      parsed = std::stoll(value, &end);
-    } catch (const std::exception&) {
-    }
-    require(parsed >= 0 && end == value.size(), "ONNX: initializer '", raw.name,
-            "': external data has ", key, " '", value, "'; expected a number of bytes");
-    return parsed;
-  };
-  std::filesystem::path location = std::filesystem::path(entry("location")).lexically_normal();
-  require(!location.empty() && location.is_relative() && *location.begin() != "..",
-          "ONNX: initializer '", raw.name,
-          "': external data must lie in a file beside the model, not at '", entry("location"), "'");
-  require(!source.directory.empty(), "ONNX: initializer '", raw.name,
-          "' has its data in the file '", location.string(),
-          "', but the model was given as bytes: parse it from its file, or pass its path as well");
-  std::string path = (std::filesystem::path(source.directory) / location).string();
-  auto [file, is_new] = source.external_files.try_emplace(path);
-  if (is_new) file->second = map_file(path);
-  const int64_t offset = number("offset", 0);
-  const int64_t size = static_cast<int64_t>(file->second.size());
-  require(offset <= size, "ONNX: initializer '", raw.name, "': external data starts at byte ",
-          offset, " of '", path, "', which has ", size);
-  const int64_t length = number("length", size - offset);
-  require(length == expected && length <= size - offset, "ONNX: initializer '", raw.name,
-          "': external data has ", std::min(length, size - offset), " bytes in '", path,
-          "'; its shape needs ", expected);
-  return aligned(file->second, file->second.as<char>() + offset, length, 8);
-}
-
-int64_t element_bytes(int32_t type, const std::string& name) {
-  switch (static_cast<ElementType>(type)) {
-    case ElementType::kDouble:
-      return 8;
-    case ElementType::kInt16:
-      return 2;
-    default:
-      return bits(data_type(type, str("initializer '", name, "'"))) / 8;
-  }
-}
-
-/// `given` elements are in one field, `others` in others.
-void check_count(const RawTensor& raw, size_t given, size_t others, int64_t count) {
-  require(std::cmp_equal(given, count) && others == 0, "ONNX: tensor '", raw.name, "' has ",
-          given + others, " elements; its shape needs ", count, " in one field");
-}
-
-template <class To, class From>
-Blob cast_elements(const From* from, int64_t count) {
-  return Blob::make(static_cast<size_t>(count) * sizeof(To),
-                    [&](void* out) { std::copy_n(from, count, static_cast<To*>(out)); });
-}
-
-/// Elements that come as repeated fields instead of raw bytes.
-Blob from_fields(const RawTensor& raw, DataType dtype, int64_t count) {
-  const auto [fewer, more] = std::minmax({raw.floats.size(), raw.ints.size()});
-  check_count(raw, more, fewer, count);
-  return Blob::make(bytes_of(dtype, count), [&](void* out) {
-    if (!raw.floats.empty()) {
-      convert(raw.floats.data(), DataType::kFLOAT, out, dtype, count);
-    } else if (dtype == DataType::kHALF || dtype == DataType::kBF16 || dtype == DataType::kFP8) {
-      // int32_data holds the bit patterns of small floating types.
-      for (int64_t i = 0; i < count; ++i) {
-        if (dtype == DataType::kFP8)
-          static_cast<uint8_t*>(out)[i] = static_cast<uint8_t>(raw.ints[i]);
-        else
-          static_cast<uint16_t*>(out)[i] = static_cast<uint16_t>(raw.ints[i]);
-      }
-    } else {
-      convert(raw.ints.data(), DataType::kINT64, out, dtype, count);
-    }
-  });
-}
-
-TensorProto decode_tensor(pbf_reader reader, Source& source) {
-  RawTensor raw;
-  while (reader.next()) {
-    switch (reader.tag()) {
-      case 1:
-        append_int64(reader, raw.dims);
-        break;
-      case 2:
-        raw.element_type = reader.get_int32();
-        break;
-      case 4:
-        append(
-            reader, raw.floats, [&] { return reader.get_float(); },
-            [&] { return reader.get_packed_float(); });
-        break;
-      case 5:
-        append(
-            reader, raw.ints, [&] { return reader.get_int32(); },
-            [&] { return reader.get_packed_int32(); });
-        break;
-      case 7:
-        append_int64(reader, raw.ints);
-        break;
-      case 8:
-        raw.name = text(reader);
-        break;
-      case 9:
-        raw.raw = reader.get_view();
-        raw.has_raw = true;
-        break;
-      case 10:
-        append(
-            reader, raw.doubles, [&] { return reader.get_double(); },
-            [&] { return reader.get_packed_double(); });
-        break;
-      case 13: {
-        auto entry = reader.get_message();
-        std::string key, value;
-        while (entry.next()) {
-          if (entry.tag() == 1)
-            key = text(entry);
-          else if (entry.tag() == 2)
-            value = text(entry);
-          else
-            entry.skip();
-        }
-        raw.external_data[key] = value;
-        break;
-      }
-      case 14:
-        raw.external = reader.get_int32() == 1;
-        break;
-      default:
-        reader.skip();
-    }
-  }
-  TensorProto tensor;
-  tensor.name = raw.name;
-  for (int64_t extent : raw.dims)
-    require(extent >= 0, "ONNX: tensor '", raw.name, "' has a negative extent, ", extent);
-  require(raw.dims.size() <= Dims::MAX_DIMS, "ONNX: tensor '", raw.name, "' has ", raw.dims.size(),
-          " dimensions; at most ", Dims::MAX_DIMS, " are supported");
-  tensor.shape = Shape(raw.dims);
-  if (raw.element_type == static_cast<int32_t>(ElementType::kString)) {
-    // Kept without data, so that only a node that reads it fails.
-    tensor.has_texts = true;
-    tensor.shape = Shape{0};
-    tensor.data = Blob::copy("", 0);
-    return tensor;
-  }
-  const auto element_type = static_cast<ElementType>(raw.element_type);
-  const bool is_short = element_type == ElementType::kInt16;
-  if (element_type != ElementType::kDouble)
-    raw.floats.insert(raw.floats.end(), raw.doubles.begin(), raw.doubles.end());
-  tensor.dtype =
-      is_short ? DataType::kINT32 : data_type(raw.element_type, str("tensor '", raw.name, "'"));
-  const int64_t count = tensor.shape.numel();
-  const int64_t width = element_bytes(raw.element_type, raw.name);
-  require(count <= INT64_MAX / 16, "ONNX: tensor '", raw.name, "' has ", count, " elements");
-  Blob bytes;
-  if (raw.external) {
-    bytes = external_bytes(raw, count * width, source);
-  } else if (raw.has_raw) {
-    require(static_cast<int64_t>(raw.raw.size()) == count * width, "ONNX: tensor '", raw.name,
-            "' has ", raw.raw.size(), " bytes; its shape ", tensor.shape, " needs ", count * width);
-    bytes = aligned(source.model, raw.raw.data(), raw.raw.size(), 8);
-  } else if (element_type == ElementType::kDouble) {
-    check_count(raw, raw.doubles.size(), raw.floats.size() + raw.ints.size(), count);
-    bytes = Blob::copy(raw.doubles.data(), raw.doubles.size() * sizeof(double));
-  } else {
-    tensor.data = from_fields(raw, tensor.dtype, count);
-    return tensor;
-  }
-  if (element_type == ElementType::kDouble) {
-    tensor.data = cast_elements<float>(bytes.as<double>(), count);
-    tensor.doubles = bytes;
-  } else if (is_short) {
-    tensor.data = cast_elements<int32_t>(bytes.as<int16_t>(), count);
-  } else {
-    tensor.data = bytes;
-  }
-  return tensor;
-}
 
 AttributeProto decode_attribute(pbf_reader reader, Source& source) {
   AttributeProto a;
@@ -277,6 +32,7 @@ AttributeProto decode_attribute(pbf_reader reader, Source& source) {
         break;
       case 5:
         a.t = decode_tensor(reader.get_message(), source);
+        read_external(a.t, source);
         has_tensor = true;
         break;
       case 7:
@@ -293,11 +49,14 @@ AttributeProto decode_attribute(pbf_reader reader, Source& source) {
       case 20:
         a.type = static_cast<AttributeProto::Type>(reader.get_int32());
         break;
+      case 21:
+        a.reference = text(reader);
+        break;
       default:
         reader.skip();
     }
   }
-  require(a.type != AttributeProto::Type::kTensor || has_tensor, "ONNX: attribute '", a.name,
+  require(a.type != AttributeProto::Type::kTensor || has_tensor || !a.reference.empty(), "ONNX: attribute '", a.name,
           "' is said to be a tensor, but has none");
   if (a.type == AttributeProto::Type::kUndefined) {
     // Writers of the first ONNX versions left the type out.
@@ -335,12 +94,29 @@ NodeProto decode_node(pbf_reader reader, Source& source) {
       case 7:
         node.domain = text(reader);
         break;
+      case 8:
+        node.overload = text(reader);
+        break;
       default:
         reader.skip();
     }
   }
   if (node.domain == "ai.onnx") node.domain.clear();
   return node;
+}
+
+void decode_opset(pbf_reader opset, OpsetImports& imports) {
+  std::string domain;
+  int64_t version = 0;
+  while (opset.next()) {
+    if (opset.tag() == 1)
+      domain = text(opset);
+    else if (opset.tag() == 2)
+      version = opset.get_int64();
+    else
+      opset.skip();
+  }
+  imports[domain == "ai.onnx" ? "" : domain] = version;
 }
 
 void decode_shape(pbf_reader reader, ValueInfoProto& value) {
@@ -421,36 +197,53 @@ GraphProto decode_graph(pbf_reader reader, Source& source) {
   return graph;
 }
 
-}  // namespace
-
-DataType data_type(int32_t element_type, std::string_view what) {
-  switch (static_cast<ElementType>(element_type)) {
-    case ElementType::kFloat:
-    case ElementType::kDouble:
-      return DataType::kFLOAT;
-    case ElementType::kFloat16:
-      return DataType::kHALF;
-    case ElementType::kBfloat16:
-      return DataType::kBF16;
-    case ElementType::kFloat8E4M3FN:
-      return DataType::kFP8;
-    case ElementType::kUint8:
-      return DataType::kUINT8;
-    case ElementType::kInt8:
-      return DataType::kINT8;
-    case ElementType::kInt32:
-      return DataType::kINT32;
-    case ElementType::kInt64:
-      return DataType::kINT64;
-    case ElementType::kBool:
-      return DataType::kBOOL;
-    default:
-      fail("ONNX: ", what, " has element type ", element_type,
-           ", which is not supported; expected FLOAT, FLOAT16, BFLOAT16, DOUBLE, INT8, UINT8, "
-           "INT32, INT64, BOOL or "
-           "FLOAT8E4M3FN");
+/// One node or attribute that cannot be read makes a function useless, but not a model that never
+/// calls it.
+FunctionProto decode_function(pbf_reader reader, Source& source) {
+  FunctionProto function;
+  while (reader.next()) {
+    switch (reader.tag()) {
+      case 1:
+        function.name = text(reader);
+        break;
+      case 4:
+        function.inputs.push_back(text(reader));
+        break;
+      case 5:
+        function.outputs.push_back(text(reader));
+        break;
+      case 7:
+      case 11: {
+        const bool is_node = reader.tag() == 7;
+        const pbf_reader part = reader.get_message();
+        try {
+          if (is_node)
+            function.nodes.push_back(decode_node(part, source));
+          else
+            function.defaults.push_back(decode_attribute(part, source));
+        } catch (const Error& problem) {
+          function.problem = problem.what();
+        }
+        break;
+      }
+      case 9:
+        decode_opset(reader.get_message(), function.opsets);
+        break;
+      case 10:
+        function.domain = text(reader);
+        break;
+      case 13:
+        function.overload = text(reader);
+        break;
+      default:
+        reader.skip();
+    }
   }
+  if (function.domain == "ai.onnx") function.domain.clear();
+  return function;
 }
+
+}  // namespace
 
 const AttributeProto* NodeProto::attribute(std::string_view name) const {
   for (const AttributeProto& a : attributes)
@@ -458,9 +251,9 @@ const AttributeProto* NodeProto::attribute(std::string_view name) const {
   return nullptr;
 }
 
-ModelProto decode_model(const Blob& bytes, const std::string& directory) {
+ModelProto decode_without_external(const Blob& bytes, const std::string& directory) {
   ModelProto model;
-  Source source{bytes, directory, {}};
+  Source source{bytes, directory};
   bool has_graph = false;
   try {
     pbf_reader reader(bytes.as<char>(), bytes.size());
@@ -476,26 +269,12 @@ ModelProto decode_model(const Blob& bytes, const std::string& directory) {
           model.graph = decode_graph(reader.get_message(), source);
           has_graph = true;
           break;
-        case 8: {
-          auto opset = reader.get_message();
-          std::string domain;
-          int64_t version = 0;
-          while (opset.next()) {
-            if (opset.tag() == 1)
-              domain = text(opset);
-            else if (opset.tag() == 2)
-              version = opset.get_int64();
-            else
-              opset.skip();
-          }
-          model.opsets[domain == "ai.onnx" ? "" : domain] = version;
+        case 8:
+          decode_opset(reader.get_message(), model.opsets);
           break;
-        }
         case 25:
-          fail(
-              "ONNX: the model defines functions of its own, which are not supported: inline them "
-              "first "
-              "(onnx.inliner.inline_local_functions)");
+          model.functions.push_back(decode_function(reader.get_message(), source));
+          break;
         default:
           reader.skip();
       }
@@ -506,6 +285,18 @@ ModelProto decode_model(const Blob& bytes, const std::string& directory) {
   }
   require(has_graph && model.ir_version > 0 && !model.graph.outputs.empty(),
           "ONNX: the bytes are not an ONNX model: they hold no graph with outputs");
+  return model;
+}
+
+void read_external(ModelProto& model, const std::string& directory) {
+  const Blob none;
+  Source source{none, directory};
+  for (TensorProto& tensor : model.graph.initializers) read_external(tensor, source);
+}
+
+ModelProto decode_model(const Blob& bytes, const std::string& directory) {
+  ModelProto model = decode_without_external(bytes, directory);
+  read_external(model, directory);
   return model;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -32,14 +33,24 @@ enum class ElementType : int32_t {
 /// `what` for types that the engine does not have.
 DataType data_type(int32_t element_type, std::string_view what);
 
+/// Where a file beside the model has a tensor's elements, as the model says it.
+struct ExternalData {
+  std::string location, offset, length;
+};
+
 /// A constant. Its type may be wider than the model's: INT16 becomes INT32.
 struct TensorProto {
   std::string name;
+  int32_t element_type = 0;  ///< the model's
   DataType dtype = DataType::kFLOAT;
   Shape shape;
   Blob data;               ///< dense, in `dtype`
   bool has_texts = false;  ///< STRING, whose elements are not kept
   Blob doubles;            ///< the elements where the model has them in double precision
+  /// Where the elements lie as long as they have not been read.
+  std::optional<ExternalData> external{};
+  /// Why there are no elements; empty where there are.
+  std::string problem{};
 };
 
 struct AttributeProto {
@@ -56,6 +67,8 @@ struct AttributeProto {
   };
   std::string name;
   Type type = Type::kUndefined;
+  /// In a function: the attribute of its call that stands for this one; empty for one of its own.
+  std::string reference;
   float f = 0;
   int64_t i = 0;
   std::string s;
@@ -66,7 +79,7 @@ struct AttributeProto {
 };
 
 struct NodeProto {
-  std::string name, op_type, domain;
+  std::string name, op_type, domain, overload;
   std::vector<std::string> inputs, outputs;
   std::vector<AttributeProto> attributes;
   const AttributeProto* attribute(std::string_view name) const;
@@ -88,16 +101,40 @@ struct GraphProto {
   std::vector<ValueInfoProto> inputs, outputs;
 };
 
+using OpsetImports = std::unordered_map<std::string, int64_t>;  ///< version by domain; "": ONNX's
+
+/// A function that the model defines: nodes that stand for a node of its name.
+struct FunctionProto {
+  std::string name, domain, overload;
+  std::vector<std::string> inputs, outputs;
+  std::vector<AttributeProto> defaults;  ///< of attributes that a call may leave out
+  std::vector<NodeProto> nodes;
+  OpsetImports opsets;
+  std::string problem;  ///< why nobody can call it; empty where one can
+};
+
 struct ModelProto {
   int64_t ir_version = 0;
   std::string producer;
-  std::unordered_map<std::string, int64_t> opsets;  ///< version by domain; "" is the default domain
+  OpsetImports opsets;
   GraphProto graph;
+  std::vector<FunctionProto> functions;
 };
 
 /// Decodes a serialized onnx.ModelProto. Large weights stay references into `bytes` where their
 /// alignment allows it. `directory` is where external data lies; files outside of it are refused.
 /// Throws Error for anything that is no ONNX model.
 ModelProto decode_model(const Blob& bytes, const std::string& directory);
+
+/// The same, but initializers whose elements are not in `bytes` have none yet, so that the caller
+/// can set them.
+ModelProto decode_without_external(const Blob& bytes, const std::string& directory);
+/// Reads what decode_without_external() left, unless it has been set since. Throws Error for an
+/// initializer whose elements are nowhere.
+void read_external(ModelProto& model, const std::string& directory);
+
+/// Gives a tensor its elements: dense, of the model's type and shape. Throws Error where their size
+/// in bytes is another one.
+void set_elements(TensorProto& tensor, const Blob& raw);
 
 }  // namespace opwright::onnx

@@ -119,31 +119,73 @@ FieldValue to_field(const AttributeProto& a) {
 
 }  // namespace
 
-bool add_plugin_node(NodeImporter& node, IPluginRegistry* plugins) {
-  PluginNode wanted;
+namespace {
+
+/// Whether each input is a shape tensor.
+std::vector<bool> shape_inputs(const NodeImporter& node, const NodePlugin& plugin, const Log& log) {
+  const int count = plugin.node.num_inputs;
+  std::vector<bool> chosen(static_cast<size_t>(count));
+  const AttributeProto* given = node.node().attribute(kPluginShapeInputs);
+  if (given == nullptr) return chosen;
+  if (!plugin.source.takes_shape_inputs()) {
+    log.warning("ONNX node '", node.name(), "' (", node.node().op_type, "): its attribute '",
+                kPluginShapeInputs, "' is for plugins of V3 and is left out: ",
+                plugin.source.definition != nullptr
+                    ? "the hints of the plugin's functions say which inputs are shapes"
+                    : "those of V2 have no shape inputs");
+    return chosen;
+  }
+  if (given->type != Type::kInts && given->type != Type::kInt)
+    node.error("attribute '", kPluginShapeInputs, "' has type ", static_cast<int>(given->type),
+               "; expected a list of integers");
+  const std::vector<int64_t> indices =
+      given->type == Type::kInt ? std::vector{given->i} : given->ints;
+  for (const int64_t index : indices) {
+    if (index < -count || index >= count)
+      node.error("attribute '", kPluginShapeInputs, "' names the input ", index, "; there are ",
+                 count);
+    chosen[static_cast<size_t>(index < 0 ? index + count : index)] = true;
+  }
+  return chosen;
+}
+
+}  // namespace
+
+NodePlugin find_node_plugin(const NodeImporter& node, IPluginRegistry* plugins) {
+  NodePlugin plugin;
+  PluginNode& wanted = plugin.node;
   wanted.layer = node.name();
   wanted.name = node.node().op_type;
-  wanted.version = node.get_text("plugin_version", "1");
-  wanted.plugin_namespace = node.get_text("plugin_namespace", node.node().domain);
-  wanted.aot =
-      node.attribute("aot", Type::kInt) ? static_cast<int>(node.get_int("aot", 0) != 0) : -1;
-  // Operators of ONNX itself have attributes that plugins cannot take (the branches of an If).
-  const bool is_for_plugin =
-      !node.node().domain.empty() || node.node().attribute("plugin_namespace") != nullptr;
-  for (const AttributeProto& a : node.node().attributes) {
-    if (a.name == "plugin_namespace" || a.name == "plugin_version" || a.name == "aot") continue;
-    if (const std::string reason = obstacle(a); !reason.empty()) {
-      if (!is_for_plugin) return false;
-      node.error(reason);
-    }
-    wanted.attributes.push_back(to_field(a));
+  wanted.version = node.get_text(kPluginVersion, "1");
+  const std::string chosen = node.get_text(kPluginNamespace, "");
+  for (const std::string& candidate : {chosen, node.node().domain}) {
+    wanted.plugin_namespace = candidate;
+    plugin.source = find_plugin(wanted, plugins);
+    if (plugin.source) break;
   }
-  std::vector<Tensor*> inputs;
-  for (int i = 0; i < node.num_inputs(); ++i) inputs.push_back(node.optional_input(i));
-  inputs.resize(std::max(inputs.size(), least_inputs(wanted.plugin_namespace, wanted.name)));
-  wanted.num_inputs = static_cast<int>(inputs.size());
-  OperatorPtr op = make_plugin_for_node(wanted, plugins, node.network().flags());
-  if (op == nullptr) return false;
+  return plugin;
+}
+
+void add_plugin_node(NodeImporter& node, const NodePlugin& plugin, const Log& log) {
+  PluginNode wanted = plugin.node;
+  if (node.attribute(kPluginAot, Type::kInt) != nullptr)
+    wanted.aot = static_cast<int>(node.get_int(kPluginAot, 0) != 0);
+  for (const AttributeProto& a : node.node().attributes) {
+    if (std::string reason = obstacle(a); reason.empty())
+      wanted.attributes.push_back(to_field(a));
+    else
+      wanted.obstacles[a.name] = std::move(reason);
+  }
+  const size_t count =
+      std::max(static_cast<size_t>(node.num_inputs()), plugin.source.least_inputs());
+  wanted.num_inputs = static_cast<int>(count);
+  const std::vector<bool> is_shape = shape_inputs(node, {wanted, plugin.source}, log);
+  std::vector<Tensor*> inputs, shapes;
+  for (size_t i = 0; i < count; ++i)
+    (is_shape[i] ? shapes : inputs).push_back(node.optional_input(static_cast<int>(i)));
+  wanted.num_shape_inputs = static_cast<int>(shapes.size());
+  inputs.insert(inputs.end(), shapes.begin(), shapes.end());
+  OperatorPtr op = make_found_plugin(plugin.source, wanted, node.network().flags(), log);
   for (size_t i = 0; i < inputs.size(); ++i)
     if (inputs[i] != nullptr && op->is_shape_input(static_cast<int>(i)))
       make_shape_inputs(*inputs[i]);
@@ -151,7 +193,6 @@ bool add_plugin_node(NodeImporter& node, IPluginRegistry* plugins) {
   if (layer->num_outputs() < node.num_outputs())
     node.error("the node has ", node.num_outputs(), " outputs, the plugin ", layer->num_outputs());
   for (int i = 0; i < node.num_outputs(); ++i) node.set_output(i, layer->output(i));
-  return true;
 }
 
 }  // namespace opwright::onnx

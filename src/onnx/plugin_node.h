@@ -1,18 +1,25 @@
 #pragma once
 
+#include "base/log.h"
 #include "onnx/importer.h"
-
-namespace opwright {
-class IPluginRegistry;
-}
+#include "plugin/lookup.h"
 
 namespace opwright::onnx {
 
-/// Takes a node over as the plugin that its type names. The namespace comes from the string
-/// attribute `plugin_namespace`, else from the node's domain; `plugin_version` (default "1") and
-/// `aot` choose as well; the other attributes become the plugin's. False when no plugin of that
-/// name is registered, or when a node of ONNX's own domain, which names no namespace, has an
-/// attribute that no plugin can take.
-bool add_plugin_node(NodeImporter& node, IPluginRegistry* plugins);
+/// The plugin that a node's type names, with what the node says to it.
+struct NodePlugin {
+  PluginNode node;
+  PluginSource source;
+  explicit operator bool() const { return static_cast<bool>(source); }
+};
+
+/// Looks the node's type up in the namespace that the string attribute `plugin_namespace` says
+/// (without it the empty one), then in the one that is called like the node's domain.
+/// `plugin_version` (default "1") and `aot` choose as well. Empty when nobody knows it.
+NodePlugin find_node_plugin(const NodeImporter& node, IPluginRegistry* plugins);
+
+/// Takes a node over as this plugin. The inputs that `tensorrt_plugin_shape_input_indices` lists
+/// become shape tensors.
+void add_plugin_node(NodeImporter& node, const NodePlugin& plugin, const Log& log);
 
 }  // namespace opwright::onnx

@@ -19,39 +19,95 @@ namespace opwright {
 
 namespace {
 
-std::string list_names(const FieldValues& values) {
+std::string list_names(const PluginNode& node) {
   std::string names;
-  for (const FieldValue& value : values) names += (names.empty() ? "" : ", ") + value.name;
+  for (const FieldValue& value : node.attributes)
+    names += (names.empty() ? "" : ", ") + value.name;
   return names.empty() ? "none" : names;
 }
 
+/// Null where the node does not have it. Throws Error where no field can hold it.
+const FieldValue* find_attribute(const PluginNode& node, std::string_view name,
+                                 std::string_view owner) {
+  for (const FieldValue& value : node.attributes)
+    if (value.name == name) return &value;
+  const auto obstacle = node.obstacles.find(std::string(name));
+  require(obstacle == node.obstacles.end(), owner, ": ",
+          obstacle != node.obstacles.end() ? obstacle->second : "");
+  return nullptr;
+}
+
+bool chooses_plugin(std::string_view attribute) {
+  return attribute == kPluginNamespace || attribute == kPluginVersion || attribute == kPluginAot ||
+         attribute == kPluginShapeInputs;
+}
+
+void tell_ignored(const PluginNode& node, const std::vector<std::string_view>& declared,
+                  std::string_view owner, const Log& log) {
+  const auto tell = [&](const std::string& name) {
+    if (!chooses_plugin(name) && std::find(declared.begin(), declared.end(), name) == declared.end())
+      log.warning(owner, " declares no attribute '", name, "': it is left out");
+  };
+  for (const FieldValue& value : node.attributes) tell(value.name);
+  for (const auto& obstacle : node.obstacles) tell(obstacle.first);
+}
+
 OperatorPtr make_quick(const PluginNode& node, std::shared_ptr<const QuickDefinition> definition,
-                       const NetworkFlags& flags) {
+                       const NetworkFlags& flags, const Log& log) {
   const std::string owner = str("layer '", node.layer, "': plugin '",
                                 definition->plugin_namespace(), "::", definition->name(), "'");
   const std::vector<QuickParameter>& parameters = definition->parameters();
-  FieldValues attributes = fit_attributes(node.attributes, parameters, owner);
+  std::vector<std::string_view> declared;
+  FieldValues given;
+  for (const QuickParameter& parameter : parameters) {
+    if (!parameter.is_attribute()) continue;
+    declared.push_back(parameter.name);
+    if (const FieldValue* value = find_attribute(node, parameter.name, owner))
+      given.push_back(*value);
+  }
+  tell_ignored(node, declared, owner, log);
+  FieldValues attributes = fit_attributes(given, parameters, owner);
   const QuickMode mode = choose_mode(*definition, node.aot, flags.prefer_aot_python_plugins,
                                      flags.prefer_jit_python_plugins);
   return make_quick_operator(std::move(definition), std::move(attributes), mode);
 }
 
-/// Fields that the creator declares are converted to their types, others go as they are.
-FieldValues fit_fields(const FieldValues& values, const PluginFieldCollection* declared,
-                       std::string_view owner) {
+/// A list of texts as a creator gets it: each ends with a null.
+FieldValue join_texts(const FieldValue& list) {
+  std::string all;
+  for (const std::string_view text : texts_of(list)) all.append(text).push_back('\0');
+  return {list.name, PluginFieldType::kCHAR, static_cast<int32_t>(all.size()),
+          copy_terminated(all.data(), all.size())};
+}
+
+/// `declared` is UNKNOWN where the creator says no type.
+FieldValue fit_field(const FieldValue& value, PluginFieldType declared, std::string_view owner) {
+  const bool is_texts = value.type == PluginFieldType::kCHAR && value.extents;
+  if (declared == PluginFieldType::kUNKNOWN)
+    declared = value.type == PluginFieldType::kINT64 ? PluginFieldType::kINT32 : value.type;
+  // What type an empty list has in a model says nothing.
+  if (value.length == 0 && !is_texts) return {value.name, declared, 0, copy_terminated(nullptr, 0)};
+  FieldValue fitted = convert_field(is_texts ? join_texts(value) : value, declared, owner);
+  if (fitted.type == PluginFieldType::kCHAR)
+    fitted.data = copy_terminated(fitted.data.data(), fitted.data.size());
+  return fitted;
+}
+
+FieldValues fit_fields(const PluginNode& node, const PluginFieldCollection* declared,
+                       std::string_view owner, const Log& log) {
   FieldValues fitted;
-  for (const FieldValue& value : values) {
-    const PluginField* declaration = nullptr;
-    for (int32_t i = 0; declared != nullptr && i < declared->nbFields; ++i)
-      if (declared->fields[i].name != nullptr && value.name == declared->fields[i].name)
-        declaration = &declared->fields[i];
-    require(value.type != PluginFieldType::kCHAR || !value.extents, owner, ": attribute '",
-            value.name, "' is a list of texts, which no plugin field holds");
-    const bool has_type = declaration != nullptr && declaration->type != PluginFieldType::kUNKNOWN;
-    fitted.push_back(has_type ? convert_field(value, declaration->type, owner) : value);
-    if (Blob& data = fitted.back().data; fitted.back().type == PluginFieldType::kCHAR)
-      data = copy_terminated(data.data(), data.size());
+  std::vector<std::string_view> names;
+  for (int32_t i = 0; declared != nullptr && i < declared->nbFields; ++i) {
+    const PluginField& declaration = declared->fields[i];
+    if (declaration.name == nullptr) continue;
+    names.emplace_back(declaration.name);
+    if (const FieldValue* value = find_attribute(node, declaration.name, owner))
+      fitted.push_back(fit_field(*value, declaration.type, owner));
+    else
+      log.warning(owner, " declares the attribute '", declaration.name,
+                  "', which the node does not have: its creator's default holds, if it has one");
   }
+  tell_ignored(node, names, owner, log);
   return fitted;
 }
 
@@ -77,15 +133,15 @@ std::string list_fields(const PluginFieldCollection* declared) {
 
 [[noreturn]] void fail_refused(const PluginNode& node, const PluginFieldCollection* declared,
                                std::string_view owner) {
-  fail(owner, ": its creator refused the attributes (", list_names(node.attributes),
+  fail(owner, ": its creator refused the attributes (", list_names(node),
        "); it declares: ", list_fields(declared));
 }
 
 OperatorPtr make_from_v2_creator(const PluginNode& node, IPluginCreator& creator,
-                                 const std::string& owner) {
+                                 const std::string& owner, const Log& log) {
   const PluginFieldCollection* declared = creator.getFieldNames();
   rethrow_pending_exception(owner + ": ");
-  const FieldValues values = fit_fields(node.attributes, declared, owner);
+  const FieldValues values = fit_fields(node, declared, owner, log);
   const std::vector<PluginField> fields = point_to(values);
   const PluginFieldCollection collection{static_cast<int32_t>(fields.size()), fields.data()};
   IPluginV2* made = creator.createPlugin(node.layer.c_str(), &collection);
@@ -97,17 +153,17 @@ OperatorPtr make_from_v2_creator(const PluginNode& node, IPluginCreator& creator
 }
 
 OperatorPtr make_from_creator(const PluginNode& node, IPluginCreatorInterface& creator,
-                              const NetworkFlags& flags) {
+                              const NetworkFlags& flags, const Log& log) {
   const CreatorIdentity id{node.name, node.version, node.plugin_namespace};
   const std::string owner = str("layer '", node.layer, "': plugin ", str(id));
   if (is_v2_creator(creator))
-    return make_from_v2_creator(node, static_cast<IPluginCreator&>(creator), owner);
+    return make_from_v2_creator(node, static_cast<IPluginCreator&>(creator), owner, log);
   require(is_v3_creator(creator), owner,
           ": its creator implements none of IPluginCreator, IPluginCreatorV3One and "
           "IPluginCreatorV3Quick");
   const PluginFieldCollection* declared = v3_field_names(creator);
   std::unique_ptr<IPluginV3> plugin =
-      create_v3(creator, id, node.layer, fit_fields(node.attributes, declared, owner),
+      create_v3(creator, id, node.layer, fit_fields(node, declared, owner, log),
                 TensorRTPhase::kBUILD, creation_request(node, flags, creator, owner));
   if (plugin == nullptr) fail_refused(node, declared, owner);
   try {
@@ -125,23 +181,36 @@ IPluginCreatorInterface* find_creator(IPluginRegistry* registry, const CreatorId
 
 }  // namespace
 
-OperatorPtr make_plugin_for_node(const PluginNode& node, IPluginRegistry* registry,
-                                 const NetworkFlags& flags) {
-  auto definition = find_quick(node.plugin_namespace, node.name);
-  if (definition != nullptr && node.version == "1")
-    return make_quick(node, std::move(definition), flags);
-  IPluginCreatorInterface* creator =
-      find_creator(registry, {node.name, node.version, node.plugin_namespace});
-  if (creator != nullptr) return make_from_creator(node, *creator, flags);
-  require(definition == nullptr, "layer '", node.layer, "': plugin '", node.plugin_namespace,
-          "::", node.name, "' has the version 1, but the node's attribute 'plugin_version' says '",
-          node.version, "'");
-  return nullptr;
+bool PluginSource::takes_shape_inputs() const {
+  return definition == nullptr && creator != nullptr && !is_v2_creator(*creator);
 }
 
-size_t least_inputs(const std::string& plugin_namespace, const std::string& name) {
-  const auto definition = find_quick(plugin_namespace, name);
+size_t PluginSource::least_inputs() const {
   return definition != nullptr ? num_fixed_inputs(definition->parameters()) : 0;
+}
+
+PluginSource find_plugin(const PluginNode& node, IPluginRegistry* registry) {
+  PluginSource source{find_quick(node.plugin_namespace, node.name)};
+  if (source.definition != nullptr && node.version == "1") return source;
+  source.creator = find_creator(registry, {node.name, node.version, node.plugin_namespace});
+  require(source.definition == nullptr || source.creator != nullptr, "layer '", node.layer,
+          "': plugin '", node.plugin_namespace, "::", node.name,
+          "' has the version 1, but the node's attribute 'plugin_version' says '", node.version,
+          "'");
+  source.definition = nullptr;
+  return source;
+}
+
+OperatorPtr make_found_plugin(PluginSource source, const PluginNode& node,
+                              const NetworkFlags& flags, const Log& log) {
+  if (source.definition != nullptr)
+    return make_quick(node, std::move(source.definition), flags, log);
+  return source.creator != nullptr ? make_from_creator(node, *source.creator, flags, log) : nullptr;
+}
+
+OperatorPtr make_plugin_for_node(const PluginNode& node, IPluginRegistry* registry,
+                                 const NetworkFlags& flags, const Log& log) {
+  return make_found_plugin(find_plugin(node, registry), node, flags, log);
 }
 
 bool is_available(const PluginRequirement& requirement, IPluginRegistry* registry,

@@ -3,7 +3,10 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 
+#include "base/log.h"
 #include "network/network.h"
 #include "network/operator.h"
 #include "plugin/fields.h"
@@ -19,22 +22,46 @@ struct PluginNode {
   std::string name;   ///< its type
   std::string version = "1";
   std::string plugin_namespace;
-  FieldValues attributes;  ///< without those that choose the plugin
-  int aot = -1;            ///< whether the compiled implementation is wanted; -1: not said
+  FieldValues attributes;  ///< integers, and lists of them, are INT64
+  /// Why no field can hold attributes that are not among these, by their names.
+  std::unordered_map<std::string, std::string> obstacles{};
+  int aot = -1;  ///< whether the compiled implementation is wanted; -1: not said
   int num_inputs = 0;
   int num_shape_inputs = 0;  ///< how many of them, the last ones, are shape tensors
 };
 
-/// The operator of the plugin that a node names: one that is defined by functions, else one from a
-/// creator of the registry (null: the process's). Attributes are converted to the types that the
-/// plugin declares. Null when nobody knows the plugin; throws Error when the node does not fit it,
-/// naming the plugin, what was expected and what came.
-OperatorPtr make_plugin_for_node(const PluginNode& node, IPluginRegistry* registry,
-                                 const NetworkFlags& flags);
+/// Attributes that choose a plugin and say what its inputs are.
+inline constexpr std::string_view kPluginNamespace = "plugin_namespace";
+inline constexpr std::string_view kPluginVersion = "plugin_version";
+inline constexpr std::string_view kPluginAot = "aot";
+inline constexpr std::string_view kPluginShapeInputs = "tensorrt_plugin_shape_input_indices";
 
-/// How many inputs a plugin's operator has at least, absent ones included, which nodes may leave
-/// out at the end; 0 for plugins that are not defined by functions.
-size_t least_inputs(const std::string& plugin_namespace, const std::string& name);
+/// What goes by a node's type: functions, else a creator.
+struct PluginSource {
+  std::shared_ptr<const QuickDefinition> definition;
+  IPluginCreatorInterface* creator = nullptr;
+  explicit operator bool() const { return definition != nullptr || creator != nullptr; }
+  /// Whether a node says which inputs are shape tensors; functions say it themselves, and plugins
+  /// of V2 have none.
+  bool takes_shape_inputs() const;
+  /// How many inputs the operator has at least, absent ones included, which nodes may leave out at
+  /// the end.
+  size_t least_inputs() const;
+};
+/// Looks in the registry (null: the process's). Empty when nobody knows the plugin; functions have
+/// the version "1", and throw Error for another.
+PluginSource find_plugin(const PluginNode& node, IPluginRegistry* registry);
+
+/// The operator of the plugin that a node names; null when nobody knows it. It gets the attributes
+/// that it declares, in the order in which it declares them, as the types that it declares; where a
+/// creator says no type, INT64 becomes INT32. Others are left out. `log` hears of those, and of
+/// declared ones that the node lacks. Throws Error when the node does not fit, naming the plugin,
+/// what was expected and what came.
+OperatorPtr make_plugin_for_node(const PluginNode& node, IPluginRegistry* registry,
+                                 const NetworkFlags& flags, const Log& log = {});
+/// The same for what find_plugin() found.
+OperatorPtr make_found_plugin(PluginSource source, const PluginNode& node,
+                              const NetworkFlags& flags, const Log& log);
 
 /// Whether what the engine needs is among `definitions` or registered (registry null: the
 /// process's).

@@ -393,7 +393,7 @@ def test_onnx_attributes_that_do_not_fit(hint, given, message):
 
 
 def test_where_onnx_nodes_name_the_plugin():
-    """The domain is the namespace, `plugin_namespace` takes its place; the version is "1"."""
+    """`plugin_namespace` says the namespace, else the domain does; the version is "1"."""
     plugin_id, seen = echo(int)
     namespace = plugin_id.split("::")[0]
     for node in (
@@ -401,12 +401,13 @@ def test_where_onnx_nodes_name_the_plugin():
         {"domain": namespace, "plugin_version": "1"},
         {"domain": "elsewhere", "plugin_namespace": namespace},
         {"plugin_namespace": namespace},
+        {"domain": namespace, "plugin_namespace": "elsewhere"},
         {"domain": namespace, "aot": 0},
     ):
         seen.clear()
         trt.build(onnx_model(plugin_id, node=node, k=4), timing=False)(X)
         assert seen["impl"] == 4
-    for node in ({"domain": "elsewhere"}, {"domain": namespace, "plugin_namespace": "elsewhere"}):
+    for node in ({"domain": "elsewhere"}, {"plugin_namespace": "elsewhere"}, {"plugin_namespace": ""}):
         with pytest.raises(trt.Error, match="echo"):
             trt.build(onnx_model(plugin_id, node=node, k=4), timing=False)
     with pytest.raises(trt.Error, match="has the version 1, but .*'plugin_version' says '2'"):

@@ -821,7 +821,6 @@ def test_onnx_node():
         ({}, "pads"),
         ({"pads": [1.5, 2.0]}, "pads"),
         ({"pads": [2**40, 0]}, "pads"),
-        ({"pads": [1, 1], "mode": "wrap"}, "mode"),
     ],
 )
 def test_onnx_node_that_does_not_fit(attributes, message):

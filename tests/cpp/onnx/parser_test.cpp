@@ -121,14 +121,6 @@ TEST(OnnxParser, ControlFlowIsAnUnknownOperator) {
   EXPECT_FALSE(parsed.taken);
   EXPECT_NE(parsed.messages().find("operator 'If' is unknown"), std::string::npos)
       << parsed.messages();
-  // Who names a plugin is told why it cannot take the node.
-  const std::string plugin_namespace = message([](Writer& a) {
-    a.add_string(1, "plugin_namespace");
-    a.add_bytes(4, "mine");
-    a.add_int32(20, 3);
-  });
-  EXPECT_REFUSED(around(node("If", {"x"}, {"y"}, {branches[0], plugin_namespace})),
-                 "attribute 'then_branch' is a graph");
 }
 
 TEST(OnnxParser, ErrorsAreOfTheLastModel) {

@@ -309,6 +309,15 @@ TEST(ChooseMode, FollowsTheRequestThenTheFlags) {
   EXPECT_CONTAINS(error_of([&] { choose_mode(aot, -1, false, false); }), "neither");
 }
 
+/// What the log is warned of.
+class Warnings final : public ILogger {
+ public:
+  void log(Severity severity, char const* message) noexcept override {
+    if (severity == Severity::kWARNING) messages.emplace_back(message);
+  }
+  std::vector<std::string> messages;
+};
+
 class Lookup : public testing::Test {
  protected:
   void SetUp() override { register_quick(definition); }
@@ -341,7 +350,7 @@ TEST_F(Lookup, ConvertsToTheRegisteredTypes) {
   EXPECT_EQ(run(*op), (std::vector<float>{2, 4, 6, 8}));
 }
 
-TEST_F(Lookup, NamesMissingUnknownAndMistypedAttributes) {
+TEST_F(Lookup, NamesMissingAndMistypedAttributes) {
   const auto error_with = [&](auto change) {
     FieldValues values = as_onnx();
     change(values);
@@ -352,10 +361,6 @@ TEST_F(Lookup, NamesMissingUnknownAndMistypedAttributes) {
   };
   EXPECT_CONTAINS(error_with([](FieldValues& v) { v.erase(v.begin()); }),
                   "needs attribute 'scale'");
-  const std::string unknown = error_with(
-      [](FieldValues& v) { v.push_back(field<int64_t>("sclae", PluginFieldType::kINT64, {1})); });
-  EXPECT_CONTAINS(unknown, "has no attribute 'sclae'");
-  EXPECT_CONTAINS(unknown, "scale: FLOAT32, unused: INT32 array, flag: BOOL, mode: text");
   EXPECT_CONTAINS(error_with([](FieldValues& v) {
                     v[0] = field<char>("scale", PluginFieldType::kCHAR, {'2'});
                   }),
@@ -372,6 +377,16 @@ TEST_F(Lookup, NamesMissingUnknownAndMistypedAttributes) {
                     v[2] = field<int64_t>("flag", PluginFieldType::kINT64, {2});
                   }),
                   "'flag' must be a boolean, but is 2");
+}
+
+TEST_F(Lookup, AttributesThatFunctionsDoNotDeclareAreLeftOut) {
+  FieldValues values = as_onnx();
+  values.push_back(field<int64_t>("sclae", PluginFieldType::kINT64, {1}));
+  Warnings warnings;
+  EXPECT_EQ(run(*make_plugin_for_node(node(values), &registry, flags, Log(&warnings))),
+            (std::vector<float>{2, 4, 6, 8}));
+  ASSERT_EQ(warnings.messages.size(), 1u);
+  EXPECT_CONTAINS(warnings.messages[0], "plugin 'test::scale' declares no attribute 'sclae'");
 }
 
 TEST_F(Lookup, FillsInDefaultValues) {
@@ -403,35 +418,53 @@ TEST_F(Lookup, UnknownPluginsGiveNull) {
   EXPECT_CONTAINS(describe_missing(quick), "test::scale");
 }
 
-TEST_F(Lookup, CreatorsGetTheTypesThatTheyDeclare) {
+TEST_F(Lookup, CreatorsGetWhatTheyDeclareInTheirOrder) {
   Behavior b;
   TestCreator creator(b);
   creator.declared = {PluginField("pads", nullptr, PluginFieldType::kINT32, 0),
-                      PluginField("alpha", nullptr, PluginFieldType::kFLOAT32, 0)};
+                      PluginField("alpha", nullptr, PluginFieldType::kFLOAT32, 0),
+                      PluginField("wide", nullptr, PluginFieldType::kINT64, 0),
+                      PluginField("untyped", nullptr, PluginFieldType::kUNKNOWN, 0),
+                      PluginField("names", nullptr, PluginFieldType::kUNKNOWN, 0),
+                      PluginField("absent", nullptr, PluginFieldType::kINT32, 0)};
   ASSERT_TRUE(registry.registerCreator(creator, "ns"));
   PluginNode n;
   n.layer = "node 2";
   n.name = "test_plugin";
   n.plugin_namespace = "ns";
   n.num_inputs = 1;
-  n.attributes = {field<int64_t>("pads", PluginFieldType::kINT64, {1, 2}),
+  n.attributes = {field<int64_t>("untyped", PluginFieldType::kINT64, {-7}),
+                  field<int64_t>("wide", PluginFieldType::kINT64, {int64_t{1} << 40}),
                   field<int64_t>("alpha", PluginFieldType::kINT64, {3}),
-                  field<char>("mode", PluginFieldType::kCHAR, {'w', 'r', 'a', 'p'})};
-  const OperatorPtr op = make_plugin_for_node(n, &registry, flags);
+                  field<char>("mode", PluginFieldType::kCHAR, {'w', 'r', 'a', 'p'}),
+                  field<int64_t>("pads", PluginFieldType::kINT64, {1, 2}),
+                  field<char>("names", PluginFieldType::kCHAR, {'a', 'b', 'c'})};
+  n.attributes.back().extents = {1, 2};
+  n.obstacles = {{"branch", "attribute 'branch' is a graph"}};
+  Warnings warnings;
+  const OperatorPtr op = make_plugin_for_node(n, &registry, flags, Log(&warnings));
   ASSERT_NE(op, nullptr);
   EXPECT_EQ(op->kind(), "PluginV3");
-  EXPECT_EQ(creator.given, "pads=1,2,;alpha=3.000000,;mode=wrap;");
+  EXPECT_EQ(creator.given, "pads=1,2,;alpha=3.000000,;wide=;untyped=-7,;names=a;");
   EXPECT_EQ(creator.layer, "node 2");
   EXPECT_EQ(creator.last_phase, TensorRTPhase::kBUILD);
   EXPECT_EQ(b.clones, 0);
+  ASSERT_EQ(warnings.messages.size(), 3u);
+  EXPECT_CONTAINS(warnings.messages[0], "declares the attribute 'absent'");
+  EXPECT_CONTAINS(warnings.messages[1], "declares no attribute 'mode'");
+  EXPECT_CONTAINS(warnings.messages[2], "declares no attribute 'branch'");
 
-  n.attributes[0] = field<int64_t>("pads", PluginFieldType::kINT64, {int64_t{1} << 33});
+  n.attributes[4] = field<int64_t>("pads", PluginFieldType::kINT64, {int64_t{1} << 33});
   EXPECT_CONTAINS(error_of([&] { make_plugin_for_node(n, &registry, flags); }),
                   "attribute 'pads' must be INT32");
+  creator.declared = {PluginField("branch", nullptr, PluginFieldType::kUNKNOWN, 0),
+                      PluginField("alpha", nullptr, PluginFieldType::kFLOAT32, 0)};
+  EXPECT_CONTAINS(error_of([&] { make_plugin_for_node(n, &registry, flags); }), "is a graph");
+  n.obstacles.clear();
   n.attributes.clear();
   creator.refuse = true;
   EXPECT_CONTAINS(error_of([&] { make_plugin_for_node(n, &registry, flags); }),
-                  "refused the attributes (none); it declares: pads: INT32, alpha: FLOAT32");
+                  "refused the attributes (none); it declares: branch: UNKNOWN, alpha: FLOAT32");
 }
 
 TEST(LookupInLibrary, FindsAPluginInALibrary) {

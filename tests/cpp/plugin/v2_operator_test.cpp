@@ -372,7 +372,7 @@ TEST(V2Nodes, AttributesBecomeFields) {
   const OperatorPtr op = make_plugin_for_node(node, &registry, {});
   ASSERT_NE(plugin_v2_of(*op), nullptr);
   EXPECT_STREQ(plugin_v2_of(*op)->getPluginNamespace(), "ns");
-  EXPECT_EQ(creator.given, "tag;mode=wrap;");
+  EXPECT_EQ(creator.given, "tag;");  // what it declares
   EXPECT_TRUE(is_available(op->requirements().at(0), &registry));
   PluginRegistry empty;
   EXPECT_FALSE(is_available(op->requirements().at(0), &empty));

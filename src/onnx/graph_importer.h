@@ -1,0 +1,89 @@
+#pragma once
+
+#include <source_location>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "onnx/functions.h"
+#include "onnx/model.h"
+#include "onnx/parser.h"
+
+namespace opwright::onnx {
+
+class NodeImporter;
+
+/// Takes the graph of a model over into a network. A node becomes, in this order: a plugin, if it
+/// names the plugin's namespace or plugins override; the nodes of the model's function that it
+/// calls; the layers of ONNX's operator; a plugin of its type.
+class GraphImporter {
+ public:
+  /// What became of a node of the graph.
+  enum class Fate : uint8_t { kUnseen, kTaken, kFailed, kBlocked };
+
+  /// All must outlive it. `plugins` null: the process's registry.
+  GraphImporter(Network& network, const ModelProto& model, IPluginRegistry* plugins,
+                bool plugins_override, Log log, std::vector<OnnxError>& errors);
+
+  /// Adds to the errors what cannot be taken over. Throws Error for the model as a whole.
+  void run();
+
+  /// By node; those behind a failed one are blocked, those that use an input that failed count as
+  /// failed.
+  const std::vector<Fate>& fates() const { return fates_; }
+  /// The outputs of each node, by its name; of nodes of one name, those of the first.
+  std::unordered_map<std::string, std::vector<Tensor*>> take_node_outputs() {
+    return std::move(node_outputs_);
+  }
+
+ private:
+  /// The graph, or one call of a function: names mean something else in each.
+  struct Scope {
+    std::string prefix;  ///< of the names of layers and tensors
+    int64_t opset = 0;
+    const BoundAttributes* attributes = nullptr;
+    /// Null stands for an input that the call of a function leaves out.
+    std::unordered_map<std::string, Tensor*> tensors{};
+    std::unordered_set<std::string> broken{};  ///< made by nodes that failed
+  };
+
+  void add_initializers();
+  void add_inputs();
+  void add_input(const ValueInfoProto& value);
+  void add_outputs();
+  /// False when a node failed.
+  bool add_nodes(const std::vector<NodeProto>& nodes, Scope& scope);
+  Fate add_node(const NodeProto& node, size_t index, Scope& scope);
+  void add_layers(const NodeProto& node, const std::string& name, Scope& scope);
+  /// False when a node of the function failed, which is reported.
+  bool add_call(const NodeProto& call, const FunctionProto& function, const std::string& name,
+                Scope& scope);
+  void add_operator(NodeImporter& importer, void (*function)(NodeImporter&));
+  void reserve_names();
+  void name_outputs(const NodeProto& node, int first_layer, Scope& scope);
+  int64_t opset_of(const OpsetImports& imports) const;
+  void report(const Error& problem, const NodeProto& node, const std::string& name,
+              std::source_location where = std::source_location::current());
+
+  Network& network_;
+  const ModelProto& model_;
+  const GraphProto& graph_;
+  const FunctionTable functions_;
+  IPluginRegistry* plugins_;
+  const bool plugins_override_;
+  Log log_;
+  std::vector<OnnxError>& errors_;
+  Scope scope_;
+  std::vector<Fate> fates_;
+  std::unordered_map<std::string, std::vector<Tensor*>> node_outputs_;
+  std::unordered_set<std::string> broken_inputs_;
+  std::unordered_set<std::string> reserved_;  ///< names of the graph, which functions must not take
+  // The calls that are being expanded, from the graph inwards.
+  std::vector<const FunctionProto*> active_;
+  std::vector<std::string> stack_;
+  int64_t expanded_ = 0;  // nodes of functions so far
+  int current_ = -1;      // the node of the graph
+};
+
+}  // namespace opwright::onnx

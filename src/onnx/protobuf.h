@@ -1,0 +1,50 @@
+#pragma once
+
+#include <protozero/exception.hpp>
+
+// A field of another wire type than its number calls for is bad input, in every build.
+#define protozero_assert(condition) \
+  ((condition) ? static_cast<void>(0) : throw protozero::unknown_pbf_wire_type_exception())
+#include <protozero/pbf_reader.hpp>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "onnx/model.h"
+
+namespace opwright::onnx {
+
+/// What decoding needs beside the message: where the bytes live and where external data is.
+struct Source {
+  const Blob& model;
+  const std::string& directory;
+  std::unordered_map<std::string, Blob> external_files{};
+};
+
+inline std::string text(protozero::pbf_reader& reader) {
+  auto view = reader.get_view();
+  return std::string(view.data(), view.size());
+}
+
+/// A repeated scalar that may be packed or not, as proto2 and proto3 writers differ.
+template <class T, class ReadOne, class ReadPacked>
+void append(protozero::pbf_reader& reader, std::vector<T>& out, ReadOne one, ReadPacked packed) {
+  if (reader.wire_type() == protozero::pbf_wire_type::length_delimited) {
+    auto range = packed();
+    for (auto value : range) out.push_back(static_cast<T>(value));
+  } else {
+    out.push_back(static_cast<T>(one()));
+  }
+}
+
+inline void append_int64(protozero::pbf_reader& r, std::vector<int64_t>& out) {
+  append(
+      r, out, [&] { return r.get_int64(); }, [&] { return r.get_packed_int64(); });
+}
+
+/// A tensor whose elements may still be missing; see TensorProto.
+TensorProto decode_tensor(protozero::pbf_reader reader, Source& source);
+/// Reads the elements of a tensor that has them in a file. Throws Error where they are not there.
+void read_external(TensorProto& tensor, Source& source);
+
+}  // namespace opwright::onnx
