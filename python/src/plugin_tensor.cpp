@@ -56,7 +56,8 @@ PluginTensor& PluginTensor::source_tensor() {
 
 void PluginTensor::set_shape(const Shape& shape) {
   shape_ = shape;
-  shape_tuple_ = to_tuple(shape);
+  shape_tuple_ =
+      nb::module_::import_("opwright._tensor_shape").attr("TensorShape")(to_tuple(shape));
   strides_ = Shape(strides_of(shape, type_.format));
   const FormatLayout format = layout_of(type_.format);
   has_strides_ = format.block == 1 || format.channels_last;
@@ -128,8 +129,11 @@ PluginTensor PluginTensor::view(nb::object source, const Shape* shape) {
   PortType type = base.type_;
   if (shape != nullptr) {
     const Shape memory = base.has_strides_ ? base.shape_ : base.vectorized_shape();
-    require(shape->numel() == memory.numel(), "aliased(", shape->str(), "): the tensor has ",
-            memory.numel(), " elements (", memory.str(), ")");
+    // With blocks of channels fewer elements would not be the first ones.
+    const bool fits =
+        base.has_strides_ ? shape->numel() <= memory.numel() : shape->numel() == memory.numel();
+    require(fits, "aliased(", shape->str(), "): the tensor's memory has ", memory.numel(),
+            " elements (", memory.str(), ")");
     require(!base.has_strides_ || (base.has_layout_ && base.layout_.is_contiguous),
             "aliased(shape): the tensor's format is ", name(type.format),
             ", which cannot be given another shape");
@@ -182,8 +186,9 @@ void bind_plugin_tensor(nb::module_& m) {
           "What quantized INT8 elements are multiples of; 1 where the tensor has no scale.")
       .def_prop_ro(
           "shape", [](const PluginTensor& self) { return self.shape_tuple(); },
-          nb::sig("def shape(self) -> tuple[int, ...]"),
-          "The extents; in a data-dependent output the upper bounds.")
+          nb::sig("def shape(self) -> opwright._tensor_shape.TensorShape"),
+          "The extents, a tuple that has numel(), too; in a data-dependent output the upper "
+          "bounds.")
       .def_prop_ro(
           "strides", [](const PluginTensor& self) { return to_tuple(self.strides()); },
           nb::sig("def strides(self) -> tuple[int, ...]"),
@@ -199,16 +204,21 @@ void bind_plugin_tensor(nb::module_& m) {
           "aliased",
           [](nb::object self, nb::handle shape) {
             if (shape.is_none()) return PluginTensor::view(std::move(self), nullptr);
-            const Shape wanted = to_shape(shape);
+            const bool is_desc = nb::isinstance<PluginTensorDesc>(shape);
+            const Shape wanted =
+                is_desc ? Shape(nb::cast<const PluginTensorDesc&>(shape).dims) : to_shape(shape);
+            require(std::all_of(wanted.begin(), wanted.end(), [](int64_t e) { return e >= 0; }),
+                    "aliased(", wanted.str(), "): the extents of memory are not negative");
             return PluginTensor::view(std::move(self), &wanted);
           },
           nb::arg("shape").none() = nb::none(),
-          nb::sig(
-              "def aliased(self, shape: collections.abc.Sequence[int] | None = None) -> Tensor"),
-          "A tensor over the same memory, in another shape of as many elements. In a format with "
-          "blocks of channels these are all that lie in memory, padding included, and the new "
-          "tensor is LINEAR: CHW4 of (1, 6, 2, 2) may be taken as (1, 2, 2, 2, 4).\n\n:raises "
-          "Error: for another number of elements, or for channels last.")
+          nb::sig("def aliased(self, shape: collections.abc.Sequence[int] | Shape | "
+                  "opwright._core.PluginTensorDesc | None = None) -> Tensor"),
+          "A tensor over the same memory, in another shape of as many elements or fewer: of a "
+          "data-dependent output that of what was found. In a format with blocks of channels there "
+          "are as many as lie in memory, padding included, and the new tensor is LINEAR: CHW4 of "
+          "(1, 6, 2, 2) may be taken as (1, 2, 2, 2, 4).\n\n:raises Error: for more elements, or "
+          "for channels last.")
       .def(
           "get_aliased",
           [](const PluginTensor& self) {

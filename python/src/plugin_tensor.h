@@ -56,8 +56,8 @@ class PluginTensor {
   const nb::object& shape_tuple() const { return shape_tuple_; }
   const nb::object& aliased() const { return aliased_; }
   const nb::object& objects() const { return owners_.objects; }
-  /// A tensor over the memory of `source` in another shape of as many elements. Of a vectorized
-  /// format the padding counts too, and the new tensor is linear.
+  /// A tensor over the memory of `source` in another shape of at most as many elements. Of a
+  /// vectorized format the padding counts too, and the new tensor is linear.
   static PluginTensor view(nb::object source, const Shape* shape);
   const nb::object& source() const { return source_; }
 

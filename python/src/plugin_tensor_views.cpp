@@ -312,7 +312,7 @@ nb::dict interface_of(const PluginTensor& self, bool is_read_only) {
                     : layout.dtype == DataType::kUINT8 ? 'u'
                                                        : 'i';
   nb::dict d;
-  d["shape"] = self.shape_tuple();
+  d["shape"] = to_tuple(self.shape());  // a plain tuple, as some insist
   d["typestr"] = nb::str(str(layout.itemsize == 1 ? '|' : '<', kind, layout.itemsize).c_str());
   d["data"] = nb::make_tuple(reinterpret_cast<uintptr_t>(self.data()), is_read_only);
   d["version"] = 3;

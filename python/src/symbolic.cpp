@@ -247,6 +247,13 @@ void bind_lists(nb::module_& m) {
       m, "SymExprs",
       "The extra arguments of a compiled kernel, in the order of its parameters: iterate, index, "
       "assign, len. An int or a ShapeExpr stands for a SymInt32.")
+      .def(
+          "__init__",
+          [](SymExprs* self, size_t length) {
+            new (self) SymExprs;
+            self->arguments.resize(length);
+          },
+          nb::arg("length"), "`length` arguments, each of which must be set before use.")
       .def("__len__", [](const SymExprs& self) { return self.arguments.size(); })
       .def(
           "__getitem__",

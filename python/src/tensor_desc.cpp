@@ -41,18 +41,58 @@ int new_placeholder() {
   return next++;
 }
 
+ShapeRange to_shape_range(nb::handle given) {
+  if (given.is_none()) return {};
+  if (nb::isinstance<ShapeRange>(given)) {
+    ShapeRange copy = nb::cast<const ShapeRange&>(given);
+    copy.read_only = false;
+    return copy;
+  }
+  if (nb::isinstance<DynamicPluginTensorDesc>(given)) {
+    const auto& desc = nb::cast<const DynamicPluginTensorDesc&>(given);
+    return {Shape(desc.desc.dims), Shape(desc.min), Shape(desc.opt), Shape(desc.max)};
+  }
+  const Shape shape = nb::isinstance<PluginTensorDesc>(given)
+                          ? Shape(nb::cast<const PluginTensorDesc&>(given).dims)
+                          : to_shape(given);
+  return {shape, shape, shape, shape};
+}
+
+void set_extent(ShapeRange& self, nb::handle index, nb::handle extent) {
+  require(!self.read_only,
+          "this is the shape of a descriptor that was handed to the function, which is read-only; "
+          "change a copy: Shape(desc.shape)");
+  nb::ssize_t at = PyNumber_AsSsize_t(index.ptr(), PyExc_IndexError);
+  if (at == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+  if (at < 0) at += self.extents.rank();
+  if (at < 0 || at >= self.extents.rank()) throw nb::index_error("Shape: no such axis");
+  const auto value = nb::cast<int64_t>(nb::int_(nb::borrow(extent)));
+  for (Shape* shape : {&self.extents, &self.min, &self.opt, &self.max})
+    (*shape)[static_cast<int>(at)] = value;
+}
+
+/// One end of the range.
+nb::tuple range_of(const ShapeRange& self, const Shape& extents) {
+  require(std::all_of(extents.begin(), extents.end(), [](int64_t extent) { return extent >= 0; }),
+          "this Shape ", self.extents.str(),
+          " was made of extents alone, so the range of those that are -1 is not known");
+  return to_tuple(extents);
+}
+
 void bind_shape(nb::module_& m) {
   nb::class_<ShapeRange>(m, "Shape",
                          "The extents of a tensor, -1 where they are dynamic, and their range: "
-                         "iterate, index, len, compare with a tuple. In autotune and aot_impl.")
+                         "iterate, index, assign, len, compare with a tuple. In autotune and "
+                         "aot_impl.")
       .def(
           "__init__",
           [](ShapeRange* self, nb::handle extents) {
-            const Shape shape = to_shape(extents);
-            new (self) ShapeRange{shape, shape, shape, shape};
+            new (self) ShapeRange(to_shape_range(extents));
           },
-          nb::arg("shape"),
-          nb::sig("def __init__(self, shape: collections.abc.Sequence[int]) -> None"))
+          nb::arg("shape").none() = nb::none(),
+          nb::sig("def __init__(self, shape: collections.abc.Sequence[int] | Shape | "
+                  "opwright._core.PluginTensorDesc | opwright._core.DynamicPluginTensorDesc | None "
+                  "= None) -> None"))
       .def("__len__", [](const ShapeRange& self) { return self.extents.rank(); })
       .def(
           "__getitem__",
@@ -60,6 +100,8 @@ void bind_shape(nb::module_& m) {
             return nb::steal(PyObject_GetItem(to_tuple(self.extents).ptr(), index.ptr()));
           },
           nb::sig("def __getitem__(self, index: int, /) -> int"))
+      .def("__setitem__", &set_extent,
+           nb::sig("def __setitem__(self, index: int, extent: int, /) -> None"))
       .def(
           "__iter__", [](const ShapeRange& self) { return nb::iter(to_tuple(self.extents)); },
           nb::sig("def __iter__(self) -> collections.abc.Iterator[int]"))
@@ -81,15 +123,17 @@ void bind_shape(nb::module_& m) {
       .def_prop_ro("is_dynamic", &ShapeRange::is_dynamic,
                    "Whether an extent is known at run time only.")
       .def_prop_ro(
-          "min", [](const ShapeRange& self) { return to_tuple(self.min); },
+          "min", [](const ShapeRange& self) { return range_of(self, self.min); },
           nb::sig("def min(self) -> tuple[int, ...]"), "The smallest extents of the profile.")
       .def_prop_ro(
-          "opt", [](const ShapeRange& self) { return to_tuple(self.opt); },
+          "opt", [](const ShapeRange& self) { return range_of(self, self.opt); },
           nb::sig("def opt(self) -> tuple[int, ...]"), "The extents that the engine is tuned for.")
       .def_prop_ro(
-          "max", [](const ShapeRange& self) { return to_tuple(self.max); },
+          "max", [](const ShapeRange& self) { return range_of(self, self.max); },
           nb::sig("def max(self) -> tuple[int, ...]"), "The largest extents of the profile.")
-      .def("__repr__", [](const ShapeRange& self) { return nb::repr(to_tuple(self.extents)); });
+      .def("__repr__", [](const ShapeRange& self) {
+        return nb::str("Shape{}").format(to_tuple(self.extents));
+      });
 }
 
 void bind_desc(nb::module_& m) {
@@ -97,13 +141,34 @@ void bind_desc(nb::module_& m) {
                                   "What is known of a plugin's input or said of its output. Those "
                                   "that a function is handed are read-only; setting a property of "
                                   "one raises Error.");
-  c.def_prop_rw(
-       "dtype", [](const TensorDesc& self) { return self.dtype; },
-       [](TensorDesc& self, DataType dtype) {
-         check_writable(self, "dtype");
-         self.dtype = dtype;
+  c.def(
+       "__init__",
+       [](TensorDesc* self, nb::handle shape_expr, std::optional<DataType> dtype,
+          std::optional<TensorFormat> format, std::optional<float> scale) {
+         TensorDesc made;
+         if (!shape_expr.is_none())
+           made.shape_expr = std::make_shared<ShapeExprs>(
+               ShapeExprs{to_extents(shape_expr, "TensorDesc"), false});
+         made.dtype = dtype.value_or(made.dtype);
+         made.format = format.value_or(made.format);
+         made.scale = scale.value_or(made.scale);
+         new (self) TensorDesc(std::move(made));
        },
-       "The type of the elements.")
+       nb::arg("shape_expr").none() = nb::none(), nb::arg("dtype").none() = nb::none(),
+       nb::arg("format").none() = nb::none(), nb::arg("scale").none() = nb::none(),
+       nb::sig(opwright::str("def __init__(self, shape_expr: collections.abc.Iterable[", kExtent,
+                             "] | None = None, dtype: opwright._core.DataType | None = None, "
+                             "format: opwright._core.TensorFormat | None = None, scale: float | "
+                             "None = None) -> None")
+                   .c_str()),
+       "Of an output: FLOAT, LINEAR and a scale of 1 where nothing else is said.")
+      .def_prop_rw(
+          "dtype", [](const TensorDesc& self) { return self.dtype; },
+          [](TensorDesc& self, DataType dtype) {
+            check_writable(self, "dtype");
+            self.dtype = dtype;
+          },
+          "The type of the elements.")
       .def_prop_rw(
           "format", [](const TensorDesc& self) { return self.format; },
           [](TensorDesc& self, TensorFormat format) {
@@ -201,11 +266,31 @@ void bind_desc(nb::module_& m) {
       });
 }
 
+SizeTensorDesc make_size_tensor(nb::handle opt, nb::handle upper_bound) {
+  SizeTensorDesc made;
+  made.dtype = DataType::kINT32;
+  made.shape_expr = std::make_shared<ShapeExprs>();
+  made.opt = to_shape_expr(opt, "opt of a size tensor");
+  made.upper_bound = to_shape_expr(upper_bound, "upper_bound of a size tensor");
+  made.placeholder = new_placeholder();
+  return made;
+}
+
 void bind_size_tensor(nb::module_& m) {
   nb::class_<SizeTensorDesc, TensorDesc>(
       m, "SizeTensorDesc",
       "The descriptor of a scalar output, INT32 or INT64, into which the plugin writes an extent "
       "that depends on data. `size_tensor` makes it.")
+      .def(
+          "__init__",
+          [](SizeTensorDesc* self, nb::handle opt, nb::handle upper_bound) {
+            new (self) SizeTensorDesc(make_size_tensor(opt, upper_bound));
+          },
+          nb::arg("opt"), nb::arg("upper_bound"),
+          nb::sig(opwright::str("def __init__(self, opt: ", kExtent, ", upper_bound: ", kExtent,
+                                ") -> None")
+                      .c_str()),
+          "The same as `size_tensor`.")
       .def_ro("opt", &SizeTensorDesc::opt, "The extent that the engine is tuned for.")
       .def_ro("upper_bound", &SizeTensorDesc::upper_bound, "The largest extent.")
       .def_ro("index", &SizeTensorDesc::index, "Which output it is; -1 before that is known.")
@@ -216,17 +301,7 @@ void bind_size_tensor(nb::module_& m) {
           },
           "The extent as an expression, for the shapes of the plugin's other outputs.");
   m.def(
-      "size_tensor",
-      [](nb::handle opt, nb::handle upper_bound) {
-        SizeTensorDesc made;
-        made.dtype = DataType::kINT32;
-        made.shape_expr = std::make_shared<ShapeExprs>();
-        made.opt = to_shape_expr(opt, "opt of a size tensor");
-        made.upper_bound = to_shape_expr(upper_bound, "upper_bound of a size tensor");
-        made.placeholder = new_placeholder();
-        return made;
-      },
-      nb::arg("opt"), nb::arg("upper_bound"),
+      "size_tensor", &make_size_tensor, nb::arg("opt"), nb::arg("upper_bound"),
       nb::sig(opwright::str("def size_tensor(opt: ", kExtent, ", upper_bound: ", kExtent,
                             ") -> SizeTensorDesc")
                   .c_str()),
@@ -246,6 +321,12 @@ void bind_shape_input(nb::module_& m) {
       "on: a vector is indexed and iterated like a tuple of ShapeExpr, expr() is a scalar's value. "
       "As the type hint of an input of `register` it asks for such an input, which is a Tensor "
       "on the host in `impl`.")
+      .def(
+          "__init__",
+          [](ShapeInput*, nb::args, nb::kwargs) {
+            throw nb::type_error("a ShapeInput describes an input; functions are handed it");
+          },
+          "An error: functions are handed them.")
       .def("__len__", [](const ShapeInput& self) { return elements_of(self).size(); })
       .def(
           "__getitem__",
@@ -297,7 +378,8 @@ TensorDesc describe_port(const PortDesc& port, int input, std::span<const Expr> 
   Shape extents = port.opt;
   for (int i = 0; i < extents.rank(); ++i)
     if (port.min[i] != port.max[i]) extents[i] = -1;
-  desc.shape = std::make_shared<ShapeRange>(ShapeRange{extents, port.min, port.opt, port.max});
+  desc.shape =
+      std::make_shared<ShapeRange>(ShapeRange{extents, port.min, port.opt, port.max, true});
   return desc;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
 
 #include "network/operator.h"
@@ -8,10 +9,13 @@
 namespace opwright::python {
 
 /// Extents of a tensor over an optimization profile: `Shape` in Python, which is indexed like a
-/// tuple, -1 for what is dynamic.
+/// list, -1 for what is dynamic. One that a program makes has no range there.
 struct ShapeRange {
   Shape extents, min, opt, max;
-  bool is_dynamic() const { return !(min == max); }
+  bool read_only = false;
+  bool is_dynamic() const {
+    return std::any_of(extents.begin(), extents.end(), [](int64_t extent) { return extent < 0; });
+  }
 };
 
 /// What the functions of a plugin know of a tensor, and what `register` says of an output.

@@ -1,6 +1,8 @@
 #include "plugin/device_kernel.h"
 
+#include <algorithm>
 #include <limits>
+#include <string_view>
 #include <utility>
 
 #include "backend/device.h"
@@ -8,6 +10,7 @@
 #include "base/error.h"
 #include "plugin/device_code.h"
 #include "plugin/launch_values.h"
+#include "plugin/ptx_parameters.h"
 
 namespace opwright {
 
@@ -29,6 +32,19 @@ std::shared_ptr<const DeviceFunction> load(const LaunchValues& values, const Dev
   }
 }
 
+/// Of the parameters behind those that a kernel is called with, the ones that a compiler added and
+/// that the kernel does not read: Triton's, where it needs no scratch memory.
+size_t unread_pointers(const CodeObject& object, std::string_view kernel, size_t given) {
+  constexpr size_t kMost = 2;
+  const std::string_view ptx(object.bytes.as<char>(), object.bytes.size());
+  const auto parameters = ptx_parameters(ptx, kernel);
+  if (!parameters || parameters->size() <= given || parameters->size() > given + kMost) return 0;
+  const auto may_be_null = [](const PtxParameter& p) { return p.is_pointer && !p.is_read; };
+  const bool are_all = std::all_of(parameters->begin() + static_cast<std::ptrdiff_t>(given),
+                                   parameters->end(), may_be_null);
+  return are_all ? parameters->size() - given : 0;
+}
+
 size_t round_up(size_t bytes) {
   return (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
 }
@@ -38,15 +54,21 @@ class DeviceKernel final : public Kernel {
   DeviceKernel(const KernelLaunch& launch, const CodeObject& object, const KernelArgs& args)
       : values_(launch, object.name, args),
         device_(*args.device),
-        function_(load(values_, device_, object)),
-        arguments_(values_.arguments()) {
+        function_(load(values_, device_, object)) {
     const int expected = function_->num_parameters();
-    require(expected < 0 || static_cast<size_t>(expected) == values_.num_arguments(), values_.who(),
-            "the code takes ", expected, " parameters, but it is called with ",
-            values_.num_arguments(), " arguments (", values_.describe_arguments(),
-            "); a kernel has a pointer for each input, the extra arguments, a pointer for each "
-            "output, and a scratch pointer for each that the compiler adds (Triton adds two: pass "
-            "what opwright.aot.triton returns, or bytes with an attribute scratch)");
+    const size_t given = values_.num_arguments();
+    // They get null, as from Triton's own launcher.
+    if (std::cmp_not_equal(expected, given))
+      values_.add_null_pointers(unread_pointers(object, values_.launch().symbol, given));
+    arguments_ = values_.arguments();
+    require(
+        expected < 0 || static_cast<size_t>(expected) == values_.num_arguments(), values_.who(),
+        "the code takes ", expected, " parameters, but it is called with ", values_.num_arguments(),
+        " arguments (", values_.describe_arguments(),
+        "); a kernel has a pointer for each input, the extra arguments, a pointer for each "
+        "output, and a scratch pointer for each that the compiler adds and the kernel reads (of "
+        "Triton's two: pass what opwright.aot.triton returns, or bytes with an attribute "
+        "scratch)");
     plan_scratch(launch, args);
     for (size_t i = 0; i < launch.arguments.size(); ++i)
       if (launch.arguments[i].type == ArgumentType::kPOINTER) pointed_.push_back(i);
@@ -169,7 +191,7 @@ class DeviceKernel final : public Kernel {
   LaunchValues values_;
   const Device& device_;
   const std::shared_ptr<const DeviceFunction> function_;
-  void* const* const arguments_;
+  void* const* arguments_ = nullptr;
   LaunchShape shape_;
   /// Whether there is more to do than to launch.
   bool is_special_ = true;

@@ -38,6 +38,8 @@ class LaunchValues {
   void set_scratch(size_t number, void* address) {
     pointers_[num_inputs_ + num_outputs_ + number] = address;
   }
+  /// For parameters behind all others. To be called before arguments().
+  void add_null_pointers(size_t count) { arguments_.insert(arguments_.end(), count, &null_); }
   /// What pointer arguments point to: at first host memory that has the values.
   void set_pointer_argument(size_t argument, void* address) {
     scalars_[argument].address = address;
@@ -95,6 +97,7 @@ class LaunchValues {
   std::vector<Scalar> scalars_;
   std::vector<void*> pointers_;
   std::vector<void*> arguments_;
+  void* null_ = nullptr;
   int64_t cells_ = 0;
   std::optional<size_t> unwritten_;  // an output with elements
   bool is_accepted_ = false;

@@ -179,3 +179,83 @@ def test_cuda_graphs_can_be_turned_off():
     assert "CUDA graphs are off" in engine.inspect()
     for _ in range(5):
         np.testing.assert_array_equal(engine(np.float32(range(8))), -np.float32(range(8)))
+
+
+TRITON_SCALE = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scale(x, n, y, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, 3 * tl.load(x + i, i < n), i < n)
+"""
+AS_TRITON = """
+extern "C" __global__ void scale(const float* x, int n, float* y, void* global, void* profile) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = global || profile ? -1 : 3 * x[i];
+}
+"""
+
+
+@pytest.fixture
+def ptx_of_triton(tmp_path, monkeypatch):
+    """What triton.compile() makes of a kernel, with what the emulated driver runs in its place behind it."""
+    triton = pytest.importorskip("triton")
+    from triton.backends.compiler import GPUTarget
+
+    (tmp_path / "scale_of_triton.py").write_text(TRITON_SCALE)
+    monkeypatch.syspath_prepend(tmp_path)
+    source = triton.compiler.ASTSource(
+        fn=__import__("scale_of_triton").scale,
+        signature={"x": "*fp32", "n": "i32", "y": "*fp32"},
+        constexprs={"BLOCK": 128},
+    )
+    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32))
+    port = trtp.TensorDesc((1,), trt.float32)
+    code = aot.cuda(
+        AS_TRITON,
+        "scale",
+        inputs=[port],
+        extra=[trtp.SymInt32(1)],
+        outputs=[port, port, port],
+        arch="compute_90",
+    )
+    payload = bytes(code).decode().partition("\n}\n")[2]
+    return compiled.asm["ptx"] + payload, compiled.metadata.num_warps * 32
+
+
+@pytest.mark.parametrize("as_bytes", [True, False])
+def test_ptx_of_triton_runs_with_the_arguments_of_the_operator(ptx_of_triton, as_bytes):
+    ptx, threads = ptx_of_triton
+    plugin_id = new_id("triton")
+
+    @trtp.register(plugin_id)
+    def desc(x: trtp.TensorDesc) -> trtp.TensorDesc:
+        return x.like()
+
+    dropped = []
+
+    @trtp.aot_impl(plugin_id)
+    def compile(x, outputs, tactic):
+        n = x.shape_expr.numel()
+        params = trtp.KernelLaunchParams()
+        params.grid_x, params.block_x = trtp.cdiv(n, 128), threads
+        extra = trtp.SymIntExprs.from_tuple([] if dropped else [trtp.SymInt32(n)])
+        name = "scale"
+        return (
+            (name.encode(), ptx.encode(), params, extra) if as_bytes else (name, ptx, params, extra)
+        )
+
+    def build(x):
+        net = trt.Builder(trt.Logger()).create_network()
+        layer = net.add_plugin(op_of(plugin_id)(net.add_input("x", trt.float32, x.shape)))
+        net.mark_output(layer.get_output(0))
+        return trt.build(net, device=trt.DeviceType.GPU)
+
+    x = ramp(100)
+    np.testing.assert_array_equal(build(x)(x), 3 * x)
+    dropped.append(True)
+    with pytest.raises(trt.Error, match="takes 5 parameters, but it is called with 2 arguments"):
+        build(ramp(100))

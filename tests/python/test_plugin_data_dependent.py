@@ -64,6 +64,34 @@ def keep_rows(size_type=trt.int32) -> str:
     return plugin_id
 
 
+def find_non_zero() -> str:
+    """Where a matrix is not zero, found by a framework whose result is copied."""
+    plugin_id = new_id("find_non_zero")
+
+    @trtp.register(plugin_id)
+    def desc(x: trtp.TensorDesc) -> Tuple[trtp.TensorDesc, trtp.TensorDesc]:
+        bound = x.shape_expr.numel()
+        size = trtp.size_tensor(bound // 2, bound)
+        size.dtype = trt.int64
+        return trtp.from_shape_expr((size.expr(), 2), dtype=trt.int32), size
+
+    @trtp.impl(plugin_id)
+    def run(x, outputs, stream):
+        found = np.argwhere(np.asarray(x))
+        np.asarray(outputs[0].aliased(found.shape))[...] = found
+        np.asarray(outputs[1])[...] = len(found)
+
+    return plugin_id
+
+
+def test_outputs_are_filled_through_a_view_of_the_true_size():
+    net = network()
+    layer = net.add_plugin(op_of(find_non_zero())(net.add_input("x", trt.float32, ROWS.shape)))
+    engine = build(net, layer.get_output(0))
+    for x in (ROWS, np.zeros_like(ROWS), np.ones_like(ROWS)):
+        np.testing.assert_array_equal(engine(x), np.argwhere(x))
+
+
 def kept(x):
     return x[x.any(1)]
 

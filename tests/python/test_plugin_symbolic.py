@@ -172,3 +172,41 @@ def test_shape():
     assert tuple(shape) == (2, 3, 4) and len(shape) == 3 and shape[-1] == 4
     assert shape.numel() == 24 == int(np.prod(shape)) and not shape.is_dynamic
     assert shape.min == shape.opt == shape.max == (2, 3, 4)
+
+
+def test_shapes_are_made_of_what_has_extents_and_can_be_changed():
+    desc = trt.PluginTensorDesc()
+    desc.dims = (2, 3)
+    for given in ((2, 3), [2, 3], trt.Dims((2, 3)), np.array([2, 3]), trtp.Shape((2, 3)), desc):
+        shape = trtp.Shape(given)
+        shape[1] += np.int32(4)
+        shape[-2] = 5
+        assert shape == (5, 7) and shape.numel() == np.prod(shape) == 35 and shape.max == (5, 7)
+        assert str(shape) == "Shape(5, 7)"
+    assert len(trtp.Shape()) == 0 and trtp.Shape(()).numel() == 1
+    with pytest.raises(IndexError):
+        shape[2] = 1
+    with pytest.raises(TypeError):
+        shape["a"] = 1
+    dynamic = trt.DynamicPluginTensorDesc()
+    dynamic.desc, dynamic.min, dynamic.opt, dynamic.max = desc, (1, 3), (2, 3), (9, 3)
+    assert trtp.Shape(dynamic).max == (9, 3)
+    open_shape = trtp.Shape((-1, 3))
+    assert open_shape.is_dynamic
+    with pytest.raises(trt.Error, match="the range of those that are -1 is not known"):
+        assert open_shape.max
+
+
+def test_descriptors_are_made_by_their_classes():
+    desc = trtp.TensorDesc((10, trtp.ShapeExpr(2)), trt.int8, trt.TensorFormat.HWC, 0.5)
+    assert (desc.dtype, desc.format, desc.scale) == (trt.int8, trt.TensorFormat.HWC, 0.5)
+    assert [int(extent) for extent in desc.shape_expr] == [10, 2]
+    assert trtp.TensorDesc(dtype=trt.int32).dtype == trt.int32
+    assert not trtp.TensorDesc().has_shape_expr
+    size = trtp.SizeTensorDesc(trtp.ShapeExpr(3), trtp.ShapeExpr(9))
+    assert size.is_size_tensor and int(size.upper_bound) == 9 and size.ndim == 0
+    with pytest.raises(TypeError, match="functions are handed it"):
+        trtp.ShapeInput((2,))
+    extra = trtp.SymExprs(2)
+    extra[0], extra[1] = trtp.SymInt32(3), 4
+    assert [each.constant_value() for each in extra] == [3, 4]

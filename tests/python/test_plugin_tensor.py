@@ -269,6 +269,33 @@ def test_vectorized_formats_say_how_their_memory_lies(use):
         tensor.aliased((24,))
 
 
+def test_aliased_takes_every_shape_that_fits():
+    memory = np.arange(12, dtype=np.float32)
+    tensor = tensor_over(memory, trt.float32, (3, 4))
+    desc = trt.PluginTensorDesc()
+    desc.dims = (2, 5)
+    for shape in ((2, 5), [2, 5], trtp.Shape((2, 5)), trt.Dims((2, 5)), np.array([2, 5]), desc):
+        view = tensor.aliased(shape)
+        assert view.shape == (2, 5) and view.is_aliased and view.data_ptr == memory.ctypes.data
+        np.testing.assert_array_equal(np.asarray(view), memory[:10].reshape(2, 5))
+    assert tensor.aliased((12,)).numel() == 12 and tensor.aliased((0, 7)).numel() == 0
+    assert tensor.aliased((2, 5)).aliased((3,)).strides == (1,)
+    for shape in ((13,), (3, 5)):
+        with pytest.raises(trt.Error, match="12 elements"):
+            tensor.aliased(shape)
+    with pytest.raises(trt.Error, match="not negative"):
+        tensor.aliased((-1, -2))
+
+
+def test_the_shape_of_a_tensor_is_a_tuple_with_a_number_of_elements():
+    shape = tensor_over(np.zeros((3, 4), np.float32), trt.float32).shape
+    assert isinstance(shape, tuple) and shape == (3, 4) and shape + (1,) == (3, 4, 1)
+    assert shape.numel() == 12 and not shape.is_dynamic and shape.opt == shape.max == (3, 4)
+    assert np.prod(shape) == 12 and np.empty(shape).shape == (3, 4)
+    torch = pytest.importorskip("torch")
+    assert torch.empty(shape).shape == (3, 4)
+
+
 def test_channels_last_has_no_other_shape():
     memory = np.zeros((1, 2, 2, 6), np.float32)
     tensor = tensor_over(memory, trt.float32, (1, 6, 2, 2), format=trt.TensorFormat.HWC)

@@ -54,7 +54,7 @@ class CircPad(Twice):
 
     def serialize(self):
         self.note("serialize")
-        return json.dumps({"pads": self.pads}).encode()
+        return json.dumps({"pads": self.pads})
 
     def supports_format_combination(self, pos, in_out, num_inputs):
         assert num_inputs == 1 and len(in_out) == 2
@@ -190,6 +190,24 @@ def test_life_cycle(creator):
     del net, layer, builder
     gc.collect()
     assert take() == ["destroy"], "the network's clone; not the user's plugin"
+
+
+@pytest.mark.parametrize("size", [lambda text: len(text), lambda text: len(text.encode())])
+def test_text_is_stored_as_utf8(size):
+    class Named(Twice):
+        name = "größe"
+
+        def serialize(self):
+            return self.name
+
+        def get_serialization_size(self):
+            return size(self.name)
+
+    stored = []
+    net, _ = one_layer(Named(), X.shape)
+    with registered(Creator("Named", lambda given: stored.append(given) or Named())):
+        np.testing.assert_array_equal(trt.build(net)(X), 2 * X)
+    assert stored == ["größe".encode()]
 
 
 def test_dynamic_shapes_and_two_contexts(creator):

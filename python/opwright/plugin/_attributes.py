@@ -226,6 +226,8 @@ class Attribute:
     default: Any = inspect.Parameter.empty
     """What it is where it is not given; `empty`: it must be given."""
     is_keyword_only: bool = False
+    hint: Any = None
+    """As the function has it."""
 
     def __str__(self) -> str:
         return f"{self.name}: {self.type}"

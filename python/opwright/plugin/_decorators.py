@@ -11,11 +11,20 @@ from typing import Any, TypeVar
 from .._core import DeviceType
 from .._core._plugin import Definition
 from ._fingerprint import fingerprint
-from ._signature import Signature, parse_function, parse_register
+from ._signature import Signature, Taken, parse_function, parse_register
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _DEVICES = {None: None, "cpu": DeviceType.CPU, "cuda": DeviceType.GPU}
+
+
+@dataclass
+class Written:
+    """A function that was written for a plugin, and the attributes that it takes."""
+
+    function: Callable[..., Any]
+    attributes: list[str]
+    wants_tactic: bool = False
 
 
 @dataclass
@@ -30,6 +39,8 @@ class Plugin:
     functions: dict[str, Callable[[Definition], None]] = field(default_factory=dict)
     # The functions that running needs, for engines that carry their source.
     sources: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    # The functions by the names of their decorators; of those for several devices the last one.
+    written: dict[str, Written] = field(default_factory=dict)
     # What `kernel` compiles, by device.
     kernels: dict[str, Any] = field(default_factory=dict)
     registered: bool = False
@@ -44,6 +55,11 @@ class Plugin:
         """Keeps and applies what sets a function."""
         self.functions[kind] = function
         function(self.definition)
+
+    def note(self, kind: str, function: Callable[..., Any], taken: Taken) -> None:
+        """Keeps the function itself."""
+        names = [self.signature.attributes[place].name for place in taken.attributes]
+        self.written[kind] = Written(function, names, taken.wants_tactic)
 
 
 plugins: dict[str, Plugin] = {}
@@ -124,8 +140,10 @@ def register(plugin_id: str, lazy_register: bool = False) -> Callable[[F], F]:
             for kind, apply in previous.functions.items():
                 plugin.set(kind, apply)
             plugin.sources.update(previous.sources)
+            plugin.written.update(previous.written)
             plugin.kernels.update(previous.kernels)
         plugin.sources["register"] = function
+        plugin.note("register", function, Taken(list(range(len(signature.attributes))), False))
         current.get()[plugin_id] = plugin
         if not lazy_register or (previous is not None and previous.registered):
             plugin.make_findable()
@@ -155,6 +173,7 @@ def impl(plugin_id: str, device: str | None = None, capturable: bool = False) ->
             plugin_id, "impl", function, plugin.signature, ["outputs", "stream"], "tactic"
         )
         plugin.sources[f"impl {device}"] = function
+        plugin.note("impl", function, taken)
         plugin.set(
             f"impl {device}",
             lambda d: d.set_impl(
@@ -186,6 +205,7 @@ def autotune(plugin_id: str) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         taken = parse_function(plugin_id, "autotune", function, plugin.signature, ["outputs"])
+        plugin.note("autotune", function, taken)
         plugin.set("autotune", lambda d: d.set_autotune(function, taken.attributes, taken.keywords))
         return function
 
@@ -211,6 +231,7 @@ def aot_impl(plugin_id: str, device: str | None = None) -> Callable[[F], F]:
         taken = parse_function(
             plugin_id, "aot_impl", function, plugin.signature, ["outputs", "tactic"]
         )
+        plugin.note("aot_impl", function, taken)
         plugin.set(
             f"aot_impl {device}",
             lambda d: d.set_aot_impl(

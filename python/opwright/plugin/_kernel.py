@@ -27,7 +27,7 @@ from .._core._plugin import (
 )
 from ._decorators import _DEVICES, current, register
 from ._fingerprint import fingerprint
-from ._signature import Signature, SignatureError, describe
+from ._signature import Signature, SignatureError, Taken, describe
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -360,6 +360,8 @@ def kernel(
             return made.compile(*split(given), outputs, tactic)
 
         places = list(range(count))
+        for kind, written in (("autotune", autotune), ("aot_impl", aot_impl)):
+            plugin.note(kind, written, Taken(places, kind == "aot_impl"))
         plugin.set("autotune", lambda d: d.set_autotune(autotune, places, []))
         plugin.set(
             f"aot_impl {made.device}",

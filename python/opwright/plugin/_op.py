@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 from .._core import ITensor
@@ -72,7 +73,8 @@ def _shown(tensor: str, kind: ParameterKind) -> str:
 
 
 class PluginOp:
-    """One plugin; calling it gives what ``network.add_plugin`` takes."""
+    """One plugin; calling it gives what ``network.add_plugin`` takes. What it was made of has the
+    names of TensorRT's, for programs that generate plugins."""
 
     def __init__(self, plugin_id: str):
         self._id = plugin_id
@@ -81,6 +83,75 @@ class PluginOp:
     def id(self) -> str:
         """``"namespace::name"``"""
         return self._id
+
+    @property
+    def plugin_id(self) -> str:
+        """The same as `id`."""
+        return self._id
+
+    @property
+    def input_tensor_names(self) -> list[str]:
+        """The names of the tensors, in order."""
+        return list(plugins[self._id].signature.tensors)
+
+    @property
+    def input_attrs(self) -> dict[str, Any]:
+        """The attributes' names, in order, with the hints that `register` saw."""
+        return {a.name: a.hint for a in plugins[self._id].signature.attributes}
+
+    @property
+    def num_outputs(self) -> int:
+        """The number of outputs."""
+        return plugins[self._id].signature.num_outputs
+
+    @property
+    def register_func(self) -> Callable[..., Any] | None:
+        """What `register` decorated."""
+        return self._function("register")
+
+    @property
+    def impl_func(self) -> Callable[..., Any] | None:
+        """What `impl` decorated last; None: nothing."""
+        return self._function("impl")
+
+    @property
+    def aot_impl_func(self) -> Callable[..., Any] | None:
+        """What `aot_impl` decorated last; None: nothing."""
+        return self._function("aot_impl")
+
+    @property
+    def autotune_func(self) -> Callable[..., Any] | None:
+        """What `autotune` decorated; None: nothing."""
+        return self._function("autotune")
+
+    @property
+    def impl_attr_names(self) -> list[str] | None:
+        """The attributes that `impl_func` takes; None where there is none."""
+        return self._attributes("impl")
+
+    @property
+    def aot_impl_attr_names(self) -> list[str] | None:
+        """The attributes that `aot_impl_func` takes; None where there is none."""
+        return self._attributes("aot_impl")
+
+    @property
+    def autotune_attr_names(self) -> list[str] | None:
+        """The attributes that `autotune_func` takes; None where there is none."""
+        return self._attributes("autotune")
+
+    @property
+    def expects_tactic(self) -> bool | None:
+        """Whether `impl_func` takes a tactic; None where there is none."""
+        written = plugins[self._id].written.get("impl")
+        return None if written is None else written.wants_tactic
+
+    def _function(self, kind: str) -> Callable[..., Any] | None:
+        written = plugins[self._id].written.get(kind)
+        return None if written is None else written.function
+
+    def _attributes(self, kind: str) -> list[str] | None:
+        written = plugins[self._id].written.get(kind)
+        return None if written is None else written.attributes
 
     def __call__(self, *args: Any, **attributes: Any) -> PluginCall:
         # Looked up at each call, so that a registration that was repeated counts.

@@ -187,6 +187,7 @@ def _attribute(
             AttributeType.of(hint),
             parameter.default,
             parameter.kind is parameter.KEYWORD_ONLY,
+            hint,
         )
     except HintError as error:
         reason = f"{error}; " if str(error) else ""

@@ -219,6 +219,36 @@ TEST_F(DeviceKernelTest, CountsParameters) {
   EXPECT_NO_THROW(run(*make(make_code()), {2, 3}));
 }
 
+TEST_F(DeviceKernelTest, PointersThatTritonAddsAndNobodyReadsAreNull) {
+  const auto ptx = [](const std::string& body) {
+    const std::string text =
+        ".version 9.0\n.target sm_80\n.visible .entry f(\n"
+        "\t.param .u64 .ptr .global .align 1 f_param_0,\n"
+        "\t.param .u64 .ptr .global .align 1 f_param_1,\n"
+        "\t.param .u64 .ptr .global .align 1 f_param_2,\n"
+        "\t.param .u64 .ptr .global .align 1 f_param_3\n)\n{\n" +
+        body + "}\n";
+    return [text](KernelCode& code) {
+      code.object.bytes =
+          Blob::make(text.size(), [&](void* to) { std::memcpy(to, text.data(), text.size()); });
+    };
+  };
+  const std::string reads = "ld.param.b64 %rd0, [f_param_0];\nld.param.b64 %rd1, [f_param_1];\n";
+  for (const int told : {4, -1}) {  // old drivers do not count
+    gpu_.num_parameters = told;
+    gpu_.sizes = {8, 8, 8, 8};
+    KernelCode code = make_code();
+    ptx(reads)(code);
+    const auto kernel = make(code);
+    run(*kernel, {2, 3});
+    const std::vector<uint64_t> expected = {word(in_), word(out_), 0, 0};
+    EXPECT_EQ(gpu_.launches.back().arguments, expected);
+  }
+  gpu_.num_parameters = 4;
+  EXPECT_CONTAINS(error_with(ptx(reads + "ld.param.b64 %rd2, [f_param_2];\n")),
+                  "the code takes 4 parameters, but it is called with 2 arguments");
+}
+
 TEST_F(DeviceKernelTest, PointersToValuesAreUploadedWhenTheyChange) {
   KernelCode code = make_code();
   code.arguments = {{ArgumentType::kPOINTER, Expr::symbol(0) * 11, 0},

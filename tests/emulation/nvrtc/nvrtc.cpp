@@ -165,7 +165,11 @@ std::string make_ptx(const std::string& library, int architecture, const Table& 
           std::string(p ? "," : "") + "\n\t" +
           parameter_text(table.entries[i].parameters[p], names[i] + "_param_" + std::to_string(p));
     }
-    text += "\n)\n{\n\tret;\n}\n";
+    text += "\n)\n{\n";
+    // What a kernel does is not known here, so it reads all of its parameters.
+    for (int p = 0; p < table.entries[i].parameter_count; ++p)
+      text += "\tld.param.u8 %rs0, [" + names[i] + "_param_" + std::to_string(p) + "];\n";
+    text += "\tret;\n}\n";
   }
   constexpr size_t kLine = 4096;
   constexpr char kDigits[] = "0123456789abcdef";
