@@ -1,4 +1,4 @@
-"""The command line of the Python package: ``python -m opwright check my_ops.py``.
+"""The command line of the Python package: ``python -m opwright check my_ops.py``, and more.
 
 What needs no Python is the native program's: ``opwright --help``.
 """
@@ -20,6 +20,22 @@ if TYPE_CHECKING:
 def cmake_dir() -> Path:
     """The folder for ``find_package(Opwright)``: pass it as ``-DOpwright_DIR=...``."""
     return Path(__file__).resolve().parent / "lib" / "cmake" / "Opwright"
+
+
+def tensorrt_prefix() -> Path:
+    """The folder with `include` and `lib` as in an installation of TensorRT, for others' build files.
+
+    :raises opwright.Error: this installation has none.
+    """
+    from . import Error
+
+    prefix = Path(__file__).resolve().parent / "tensorrt"
+    if not ((prefix / "include").is_dir() and (prefix / "lib").is_dir()):
+        raise Error(
+            f"there is no folder {prefix} with headers and libraries in this installation; a wheel of opwright "
+            "has it"
+        )
+    return prefix
 
 
 def _say(message: object) -> None:
@@ -98,6 +114,25 @@ def check(options: argparse.Namespace) -> int:
     return status or int(not all(report.ok for report in reports))
 
 
+def tensorrt(options: argparse.Namespace) -> int:
+    """Puts the package `tensorrt` into the environment, takes it out, or says which one is there.
+
+    Returns 0 where that was done, or Opwright's is there; 1 where not.
+    """
+    from . import _tensorrt_install
+    from ._tensorrt_names import chosen_version
+
+    if options.action == "install":
+        print(_tensorrt_install.install(chosen_version(options.api)))
+        return 0
+    if options.action == "remove":
+        print(_tensorrt_install.remove())
+        return 0
+    text, is_ours = _tensorrt_install.status()
+    print(text)
+    return 0 if is_ours else 1
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m opwright", description=__doc__)
@@ -105,6 +140,11 @@ def main(arguments: list[str] | None = None) -> int:
         "--cmake-dir",
         action="store_true",
         help="print the folder of the CMake package and exit",
+    )
+    parser.add_argument(
+        "--tensorrt-prefix",
+        action="store_true",
+        help="print the folder with TensorRT's headers and libraries for compilers and exit",
     )
     commands = parser.add_subparsers(dest="command")
     checks = commands.add_parser("check", help="check the plugins that files register")
@@ -123,12 +163,36 @@ def main(arguments: list[str] | None = None) -> int:
     )
     checks.add_argument("-v", "--verbose", action="store_true", help="print each single failure")
     checks.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    package = commands.add_parser(
+        "tensorrt", help="a package `tensorrt` in this environment that is Opwright"
+    )
+    actions = package.add_subparsers(dest="action", required=True)
+    install = actions.add_parser("install", help="put it into the environment")
+    install.add_argument(
+        "--api",
+        metavar="VERSION",
+        help="the version that it reports: 10 or 11 and up to three more numbers, such as 10.13; default: "
+        "$OPWRIGHT_TENSORRT_VERSION, or the level of the API",
+    )
+    actions.add_parser("remove", help="take it out again")
+    actions.add_parser("status", help="print which `tensorrt` is there; 0 if it is Opwright")
     options = parser.parse_args(arguments)
     if options.cmake_dir:
         print(cmake_dir())
         return 0
     if options.command == "check":
         return check(options)
+    from . import Error
+
+    try:
+        if options.tensorrt_prefix:
+            print(tensorrt_prefix())
+            return 0
+        if options.command == "tensorrt":
+            return tensorrt(options)
+    except Error as error:
+        print(f"python -m opwright: {error}", file=sys.stderr)
+        return 1
     parser.print_help()
     return 2
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from . import _core
+from . import _core, _tensorrt_names
 from ._sources import DEFINITIONS, Requirement, text
 from .plugin import _decorators
 
@@ -108,6 +108,8 @@ class Bundle(importlib.abc.InspectLoader):
     ) -> ModuleType:
         """``__import__`` of the modules."""
         top = name.partition(".")[0]
+        if level == 0 and top in _tensorrt_names.PACKAGES and top not in self._tops:
+            return _tensorrt_names.import_module(name, bool(fromlist))
         if level != 0 or top not in self._tops:
             return builtins.__import__(name, globals, locals, fromlist or (), level)
         module = builtins.__import__(self._prefix + name, globals, locals, fromlist or (), 0)

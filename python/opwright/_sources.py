@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from . import _core
+from ._tensorrt_names import PACKAGES as TENSORRT
 from .plugin._decorators import plugins
 
 #: The name of the code object that says what the sources define.
@@ -163,7 +164,7 @@ class _Collector:
         if top in self._taken:
             return True
         locations = [spec.origin] if spec.origin else list(spec.submodule_search_locations or ())
-        if top == _PACKAGE or not locations:
+        if top == _PACKAGE or top in TENSORRT or not locations:
             return False
         if spec.origin is not None and not spec.origin.endswith(".py"):
             return False

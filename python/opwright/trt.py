@@ -1,60 +1,114 @@
 """Opwright under the name `tensorrt`, for programs that import that.
 
-``python -m opwright.trt script.py ...`` runs a program, ``python -m opwright.trt -m module ...`` a
-module, as Python itself would, with ``import tensorrt`` answered by Opwright. `install()` does that
-within a program. ``__version__`` is the level of the API.
+::
+
+    python -m opwright.trt [--api VERSION] script.py [arguments]
+    python -m opwright.trt [--api VERSION] -m module [arguments]
+    python -m opwright.trt [--api VERSION] program [arguments]
+
+runs a script or a module as Python itself would, or a program such as ``polygraphy``, with
+``import tensorrt`` and its distribution's metadata answered by Opwright, in that process and in all that it
+starts. `install()` does that within a program. ``__version__`` is the level of the API.
 """
 
 from __future__ import annotations
 
-import runpy
+import importlib
+import os
+import shutil
 import sys
-from pathlib import Path
 
 import opwright as _opwright
-from opwright._core import _TENSORRT_VERSION
+from opwright._tensorrt_names import VARIABLE, chosen_version, default_version
+from opwright._tensorrt_package import private_folder
 
 globals().update({name: value for name, value in vars(_opwright).items() if name[:2] != "__"})
 
-__version__ = ".".join(
-    str(part)
-    for part in (
-        _TENSORRT_VERSION // 10000,
-        _TENSORRT_VERSION // 100 % 100,
-        _TENSORRT_VERSION % 100,
-    )
-)
+__version__ = default_version()
+
+_USAGE = """\
+usage: python -m opwright.trt [--api VERSION] (script.py | -m module | -c code | program) [arguments]
+
+Runs a program whose `import tensorrt` Opwright answers, also in the processes that it starts.
+
+  --api VERSION  the version that tensorrt.__version__ and the package's metadata say: 10 or 11 and up
+                 to three more numbers, such as 10.13. Default: $OPWRIGHT_TENSORRT_VERSION, or {}"""
 
 
-def install() -> None:
-    """From now on ``import tensorrt`` and ``import tensorrt.plugin`` give Opwright.
+def install(version: str | None = None) -> None:
+    """From now on ``import tensorrt`` and ``import tensorrt.plugin`` give Opwright in this process.
 
-    :raises ImportError: where TensorRT itself is imported already.
+    Processes of `multiprocessing` find it, too; others that the program starts do not.
+
+    :param version: what ``tensorrt.__version__`` and the metadata of its distribution say, such as
+        ``"10.13"``. Default: the environment's ``OPWRIGHT_TENSORRT_VERSION``, or the level of the API.
+    :raises ImportError: where TensorRT itself, or Opwright with another version, is imported already.
+    :raises opwright.Error: the version is not one of TensorRT 10 or 11.
     """
-    module = sys.modules["opwright.trt"]
-    if sys.modules.get("tensorrt", module) is not module:
+    chosen = chosen_version(version)
+    imported = sys.modules.get("tensorrt")
+    if imported is not None:
+        if getattr(imported, "plugin", None) is not _opwright.plugin:
+            what = "TensorRT is"
+        elif version is not None and imported.__version__ != chosen:
+            what = f"tensorrt {imported.__version__} is"
+        else:
+            return
         raise ImportError(
-            "opwright.trt.install(): TensorRT is imported already; call it before anything imports "
-            "tensorrt"
+            f"opwright.trt.install(): {what} imported already; call it before anything imports tensorrt"
         )
-    sys.modules["tensorrt"] = module
-    sys.modules["tensorrt.plugin"] = _opwright.plugin
+    sys.path.insert(0, str(private_folder(chosen)))
+    importlib.import_module("tensorrt")
+
+
+def _environment(version: str) -> dict[str, str]:
+    """The environment of a process that finds Opwright as that version of `tensorrt`."""
+    folder = str(private_folder(version))
+    before = os.environ.get("PYTHONPATH", "")
+    others = [path for path in before.split(os.pathsep) if before and path != folder]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([folder, *others]),
+        VARIABLE: version,
+    }
+
+
+def _interpreter() -> list[str]:
+    """This interpreter with its options."""
+    options = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv) + 1]
+    del options[-1 if options[-1].startswith("-m") else -2 :]
+    return [sys.executable, *options]
 
 
 def _main(arguments: list[str]) -> None:
-    if not arguments or arguments[0] in ("-h", "--help"):
-        usage = "usage: python -m opwright.trt (script.py | -m module) [arguments]"
+    version = None
+    while arguments and arguments[0].startswith("--"):
+        option, _, value = arguments.pop(0).partition("=")
+        if option == "--help":
+            arguments = ["-h"]
+        elif option == "--api" and (value or arguments):
+            version = value or arguments.pop(0)
+        else:
+            sys.exit(f"python -m opwright.trt: {option}\n{_USAGE.format(default_version())}")
+    if not arguments or arguments[0] == "-h":
+        usage = _USAGE.format(default_version())
         sys.exit(usage if not arguments else print(usage))
-    install()
-    if arguments[0] == "-m":
-        if len(arguments) < 2:
-            sys.exit("python -m opwright.trt -m: expected the name of a module")
-        sys.argv = arguments[1:]
-        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
-        return
-    sys.argv = arguments
-    sys.path[0] = str(Path(arguments[0]).resolve().parent)
-    runpy.run_path(arguments[0], run_name="__main__")
+    if arguments[0] in ("-m", "-c") and len(arguments) < 2:
+        what = "name of a module" if arguments[0] == "-m" else "code"
+        sys.exit(f"python -m opwright.trt {arguments[0]}: expected the {what}")
+    if sys.flags.ignore_environment:
+        sys.exit("python -m opwright.trt: programs find tensorrt by PYTHONPATH; leave -E and -I out")
+    try:
+        environment = _environment(chosen_version(version))
+    except _opwright.Error as error:
+        sys.exit(f"python -m opwright.trt: {error}")
+    program = None
+    if arguments[0][0] != "-" and not os.path.exists(arguments[0]):
+        program = shutil.which(arguments[0])
+    # In the place of this process: signals, the exit status and __main__ are the program's own.
+    if program:
+        os.execve(program, arguments, environment)
+    os.execve(sys.executable, [*_interpreter(), *arguments], environment)
 
 
 if __name__ == "__main__":

@@ -42,6 +42,18 @@ NVRTC = _choose("OPWRIGHT_NVRTC", "libnvrtc.so*")
 if DRIVER is not None:
     os.environ.setdefault("OPWRIGHT_DEVICE", "cpu")
 
+
+def _runtime_environment() -> dict[str, str]:
+    runtime = _find("libcudart.so.*")
+    if DRIVER is None or runtime is None or not Path(DRIVER).samefile(_find("libcuda.so*") or "/"):
+        return {}
+    before = os.environ.get("LD_LIBRARY_PATH")
+    return {"LD_LIBRARY_PATH": os.pathsep.join([str(runtime.parent), *([before] if before else [])])}
+
+
+#: With it, programs that look for CUDA's runtime library find the one over the emulated driver; empty on a real GPU.
+RUNTIME_ENVIRONMENT = _runtime_environment()
+
 required = pytest.mark.skipif(
     DRIVER is None,
     reason="neither tests/emulation is built (OPWRIGHT_EMULATION_DIR) nor OPWRIGHT_CUDA_DRIVER set",

@@ -473,6 +473,33 @@ def test_a_module_that_runs_as_main_keeps_its_package(program, engines, tmp_path
     assert {"mine/__init__.py", "mine/tools/script.py", "mine/constants.py"} <= set(names)
 
 
+def test_sources_that_import_tensorrt(program, engines, tmp_path):
+    """They are Opwright's where nothing else answers to that name, and where TensorRT does."""
+    files = {
+        name: text.replace("import opwright as trt", "import tensorrt as trt")
+        .replace("import opwright.plugin as trtp", "import tensorrt.plugin as trtp")
+        .replace("trt.build(", "__import__('opwright').build(")
+        for name, text in FILES.items()
+    }
+    imports = "from tensorrt import Logger\nfrom tensorrt.plugin import register\n"
+    files["factors.py"] = imports + textwrap.dedent(files["factors.py"])
+    user = write(tmp_path / "user", files)
+    saved = tmp_path / "saved"
+    saved.mkdir()
+    run_python("-m", "opwright.trt", "build.py", saved, cwd=user)
+    assert "tensorrt/__init__.py" not in shown_code(program, saved / "double.engine")
+    np.save(saved / "x.npy", X)
+    code = """
+        for name, expected in ("shift", x + 1.5), ("double", 2 * x):
+            engine = trt.load(name + ".engine", allow_host_code=True)
+            np.testing.assert_array_equal(engine(x), expected)
+        assert "tensorrt" not in sys.modules
+        """
+    load(saved, code)
+    write(saved, {"tensorrt/__init__.py": "raise RuntimeError('the other one')"})
+    load(saved, code)
+
+
 def test_installed_packages_are_left_out_unless_they_define_the_plugin(program, tmp_path):
     files = {
         "lib/site-packages/installed/__init__.py": "from . import double_impl",

@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from .._cache import cache_folder
 from .._core import DataType, Error
 from .._core._plugin import (
     KernelLaunchParams,
@@ -153,13 +154,6 @@ def by_symbol(table: dict[str, Any]) -> dict[type, Any]:
     return {classes[name]: value for name, value in table.items()}
 
 
-def _folder() -> Path:
-    if "OPWRIGHT_CACHE_DIR" in os.environ:
-        return Path(os.environ["OPWRIGHT_CACHE_DIR"])
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "opwright"
-
-
 _in_memory: dict[str, bytes] = {}
 
 
@@ -173,7 +167,7 @@ def cached(parts: Sequence[str | bytes], compile: Callable[[], bytes]) -> bytes:
     key = digest.hexdigest()
     if key in _in_memory:
         return _in_memory[key]
-    path = _folder() / f"{key}.kernel"
+    path = cache_folder() / f"{key}.kernel"
     try:
         stored = path.read_bytes()
     except OSError:

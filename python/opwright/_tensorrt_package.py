@@ -1,0 +1,125 @@
+"""Writes the package `tensorrt`, with its distribution's metadata, for others to find."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from ._cache import cache_folder
+from ._tensorrt_names import PACKAGES
+
+#: What INSTALLER says of a distribution that is ours.
+INSTALLER = "opwright"
+
+#: How `tensorrt/__init__.py` begins.
+MARK = '"""TensorRT\'s names, answered by Opwright: python -m opwright tensorrt --help."""\n'
+_TENSORRT = (
+    MARK
+    + '''
+
+import sys
+
+try:
+    from opwright._tensorrt_names import fill
+except ImportError as error:
+    raise ImportError(
+        "this `tensorrt` stands for Opwright, which cannot be imported here; install opwright, or take "
+        f"the package out: pip uninstall tensorrt ({error})"
+    ) from error
+fill(sys.modules[__name__], "@VERSION@")
+del sys, fill
+'''
+)
+
+BINDINGS = '''"""`tensorrt` under the name that its bindings have in NVIDIA's wheels."""
+
+import sys
+
+import tensorrt
+
+sys.modules[__name__] = tensorrt
+'''
+
+_METADATA = """Metadata-Version: 2.1
+Name: tensorrt
+Version: @VERSION@
+Summary: TensorRT's names, answered by Opwright
+Requires-Dist: opwright
+"""
+
+_WHEEL = """Wheel-Version: 1.0
+Generator: opwright
+Root-Is-Purelib: true
+Tag: py3-none-any
+"""
+
+
+def dist_info(version: str) -> str:
+    """The name of the folder with the metadata."""
+    return f"tensorrt-{version}.dist-info"
+
+
+def _digest(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+def contents(version: str) -> dict[str, bytes]:
+    """All files by their paths, RECORD the last."""
+    info = dist_info(version)
+    texts = {
+        "tensorrt/__init__.py": _TENSORRT,
+        "tensorrt_bindings/__init__.py": BINDINGS,
+        f"{info}/METADATA": _METADATA,
+        f"{info}/WHEEL": _WHEEL,
+        f"{info}/INSTALLER": INSTALLER + "\n",
+        f"{info}/top_level.txt": "\n".join(PACKAGES) + "\n",
+    }
+    files = {path: text.replace("@VERSION@", version).encode() for path, text in texts.items()}
+    record = [f"{path},sha256={_digest(data)},{len(data)}" for path, data in files.items()]
+    files[f"{info}/RECORD"] = "\n".join([*record, f"{info}/RECORD,,", ""]).encode()
+    return files
+
+
+def write(folder: Path, version: str) -> None:
+    """Writes the package into a folder that is there."""
+    for path, data in contents(version).items():
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_bytes(data)
+
+
+def is_complete(folder: Path, version: str) -> bool:
+    """Whether the folder holds the package as it would be written."""
+    try:
+        return all((folder / path).read_bytes() == data for path, data in contents(version).items())
+    except OSError:
+        return False
+
+
+def private_folder(version: str) -> Path:
+    """A folder for PYTHONPATH with nothing in it but the package.
+
+    It is kept in the cache, or in a new temporary folder where that cannot be written.
+    """
+    digest = hashlib.sha256(b"\0".join(contents(version).values())).hexdigest()[:16]
+    folder = cache_folder() / f"tensorrt-{version}-{digest}"
+    if is_complete(folder, version):
+        return folder
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix=".tensorrt-", dir=folder.parent))
+    except OSError:
+        made = folder = Path(tempfile.mkdtemp(prefix="opwright-tensorrt-"))
+    write(made, version)
+    if made != folder:
+        try:
+            if folder.exists():  # damaged
+                os.replace(folder, made / "damaged")
+            os.rename(made, folder)
+        except OSError:
+            pass  # another process was first
+        shutil.rmtree(made, ignore_errors=True)
+    return folder
