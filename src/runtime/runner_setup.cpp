@@ -112,7 +112,8 @@ std::vector<void*> Runner::place_values() {
 }
 
 void Runner::connect() {
-  size_t slots = 2 * (schedule_.copies.size() + plan_.outputs.size()) + schedule_.debug.size();
+  size_t slots =
+      2 * (2 * schedule_.copies.size() + schedule_.tensors.size()) + schedule_.debug.size();
   for (const PlanStep& step : schedule_.steps) slots += step.inputs.size() + step.outputs.size();
   pointers_.assign(slots, nullptr);
   input_slots_.resize(plan_.inputs.size());
@@ -201,14 +202,18 @@ void Runner::connect() {
     slots_of_output(copy.output).push_back(slot);
     copies_.push_back({.from = from, .to = slot++, .tensor = copy.tensor});
   }
-  for (const OutputCopy& copy : schedule_.copies) {
-    const int32_t input = plan_.outputs[copy.output].aliased_input;
-    if (input < 0) continue;
+  const auto add_own = [&](int32_t output, int32_t tensor) {
+    const int32_t input = plan_.outputs[output].aliased_input;
+    if (input < 0) return;
     input_slots_[input].push_back(slot);
-    output_slots_[copy.output].push_back(slot + 1);
-    copies_.push_back({.from = slot, .to = slot + 1, .tensor = copy.tensor});
+    output_slots_[output].push_back(slot + 1);
+    copies_.push_back({.from = slot, .to = slot + 1, .tensor = tensor});
     slot += 2;
-  }
+  };
+  for (const OutputCopy& copy : schedule_.copies) add_own(copy.output, copy.tensor);
+  for (size_t i = 0; i < schedule_.tensors.size(); ++i)
+    if (schedule_.tensors[i].location == PlanTensor::Location::kOutput)
+      add_own(schedule_.tensors[i].index, static_cast<int32_t>(i));
   for (const DebugTensor& debug : schedule_.debug)
     shown_.push_back({.debug = &debug, .slot = add(debug.tensor)});
 }

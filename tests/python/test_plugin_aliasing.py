@@ -417,21 +417,103 @@ def run_context(engine, **memory):
     return context.execute_async_v3(0)
 
 
-def test_an_output_that_is_a_network_input():
-    """The result lies in the caller's memory: the output's address is that of the input or none."""
-    net = network()
+def in_place_engine(net=None):
+    """y0 = x + 4 in the memory of x."""
+    net = net or network()
     engine = build(net, chain(net, net.add_input("x", trt.float32, X.shape), 1, 2), timing=False)
     assert engine.engine.get_aliased_input_tensor("y0") == "x"
     assert [layer["LayerType"] for layer in engine.layers] == ["QuickPlugin"] * 2
+    return engine
+
+
+def test_an_output_that_is_a_network_input():
+    """The result lies in the caller's memory, and where the output is bound besides."""
+    engine = in_place_engine()
     for names in (("x", "y0"), ("x",)):
         memory = X.copy()
         assert run_context(engine, **dict.fromkeys(names, memory))
         np.testing.assert_array_equal(memory, X + 4)
-    with pytest.raises(trt.Error, match="in the memory of input 'x', but its address is another"):
-        run_context(engine, x=X.copy(), y0=np.empty_like(X))
+    memory, result = X.copy(), np.empty_like(X)
+    assert run_context(engine, x=memory, y0=result)
+    np.testing.assert_array_equal(result, X + 4)
+    np.testing.assert_array_equal(memory, X + 4)
     kept = X.copy()
     np.testing.assert_array_equal(engine(kept), X + 4)
     np.testing.assert_array_equal(kept, X)
+
+
+def test_a_context_whose_in_place_output_moves():
+    engine = in_place_engine()
+    context = engine.engine.create_execution_context()
+    arrays = [X.copy(), np.zeros_like(X), np.zeros_like(X)]
+    expected = [X.copy(), np.zeros_like(X), np.zeros_like(X)]
+    for x, y in [(0, 1), (1, 0), (1, 2), (2, 2), (2, 0), (0, None), (0, 1)]:
+        context.set_tensor_address("x", arrays[x].ctypes.data)
+        context.set_tensor_address("y0", 0 if y is None else arrays[y].ctypes.data)
+        assert context.execute_async_v3(0)
+        expected[x] = expected[x] + 4
+        if y is not None:
+            expected[y] = expected[x].copy()
+        for array, wanted in zip(arrays, expected):
+            np.testing.assert_array_equal(array, wanted)
+
+
+def test_an_in_place_output_must_not_overlap_its_input():
+    engine = in_place_engine()
+    memory = np.zeros(2 * X.size, np.float32)
+    with pytest.raises(trt.Error, match="output 'y0' at .* overlaps input 'x' at .*same address"):
+        run_context(engine, x=memory, y0=memory[1:])
+    assert run_context(engine, x=memory, y0=memory[X.size :])
+    np.testing.assert_array_equal(memory, np.full_like(memory, 4))
+
+
+def test_a_result_that_is_computed_in_a_copy_is_in_the_input_at_the_end():
+    """x is read after the plugin, which therefore works on a copy."""
+    net = network()
+    x = net.add_input("x", trt.float32, X.shape)
+    y = chain(net, x, 1)
+    engine = build(net, y, net.add_elementwise(x, y, SUM).get_output(0), timing=False)
+    if engine.engine.get_aliased_input_tensor("y0") is None:
+        pytest.skip("the output is no alias")
+    memory, y0, y1 = X.copy(), np.empty_like(X), np.empty_like(X)
+    assert run_context(engine, x=memory, y0=y0, y1=y1)
+    for array in (memory, y0):
+        np.testing.assert_array_equal(array, X + 2)
+    np.testing.assert_array_equal(y1, 2 * X + 2)
+
+
+class Allocator(trt.IOutputAllocator):
+    """Gives an array, and remembers what it hears."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        trt.IOutputAllocator.__init__(self)
+        self.array, self.shape = array, None
+
+    def reallocate_output_async(self, name, memory, size, alignment, stream):
+        assert size <= self.array.nbytes
+        return self.array.ctypes.data
+
+    def notify_shape(self, name, shape):
+        self.shape = tuple(shape)
+
+
+def test_an_output_allocator_of_an_in_place_output():
+    """As Polygraphy's runner binds outputs."""
+    engine = in_place_engine()
+    context = engine.engine.create_execution_context()
+    whole = np.tile(X.reshape(-1), 2)
+    memory = whole[: X.size].reshape(X.shape)
+    context.set_tensor_address("x", memory.ctypes.data)
+    for run, array in enumerate([np.empty_like(X), memory, np.empty_like(X)], start=1):
+        allocator = Allocator(array)
+        assert context.set_output_allocator("y0", allocator)
+        assert context.execute_async_v3(0)
+        np.testing.assert_array_equal(array, X + 4 * run)
+        np.testing.assert_array_equal(memory, X + 4 * run)
+        assert allocator.shape == X.shape
+    context.set_output_allocator("y0", Allocator(whole[1:]))
+    with pytest.raises(trt.Error, match="overlaps input 'x'"):
+        context.execute_async_v3(0)
 
 
 @pytest.mark.parametrize("case", ["not an output", "identity", "two outputs", "the input itself"])

@@ -100,8 +100,9 @@ TEST_F(GpuDebug, FindsInputsThatWereChanged) {
 
 /// Breaks this process's context and ends the process with the error's message.
 [[noreturn]] void end_with_error(const std::vector<std::string>& functions, bool debug,
-                                 int runs_before = 0) {
+                                 int runs_before = 0, bool sync = false) {
   const auto context = plugins(functions, debug);
+  context->set_debug_sync(sync);
   const DeviceArray<float> x(Floats(100, 3)), z(100);
   context->set_input_address(0, x.data());
   context->set_output_address(0, z.data());
@@ -129,6 +130,12 @@ TEST_F(GpuLost, NamesTheOnlyPlugin) {
 TEST_F(GpuLost, NamesAllThatMayHaveDoneIt) {
   EXPECT_EXIT(end_with_error({"twice", "crash"}, false), testing::ExitedWithCode(3),
               "ILLEGAL_ADDRESS.*'the twice'.*'the crash'.*with debug_plugins");
+}
+
+TEST_F(GpuLost, NamesThePluginThatDidItWhereRunsAreSynchronized) {
+  EXPECT_EXIT(end_with_error({"twice", "crash", "twice"}, false, 4, true),
+              testing::ExitedWithCode(3),
+              "^layer 'the crash' .CompiledKernel 'crash.cu'.: .*ILLEGAL_ADDRESS");
 }
 
 TEST_F(GpuLost, NamesThePluginThatDidItWhereEachIsWaitedFor) {

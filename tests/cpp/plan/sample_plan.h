@@ -19,6 +19,7 @@ inline Blob floats(const std::vector<float>& values) {
 ///     count, kept = Filter(h)    count is a size tensor, kept [count, 3]
 ///     out = Pad(kept, values(k)) [count, 3], data-dependent
 ///     same: copy of y; constant: copy of a weight [2]
+///     x, constant and kept are debug tensors
 inline Plan sample_plan() {
   ExprProgramBuilder program;
   const Expr n = Expr::symbol(0), k = Expr::symbol(1), count = Expr::symbol(2);
@@ -106,6 +107,7 @@ inline Plan sample_plan() {
     schedule.arena_size = 320;
     schedule.workspace_size = 64;
     schedule.copies = {{1, 1}, {3, 2}};
+    schedule.debug = {{"x", 0, true}, {"c", 3, true}, {"the kept ones", 6, false}};
 
     PlanStep scale;
     scale.name = "scale";

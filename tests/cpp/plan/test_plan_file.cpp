@@ -129,6 +129,12 @@ TEST(PlanFile, EverythingComesBack) {
       EXPECT_EQ(a.copies[i].tensor, b.copies[i].tensor);
       EXPECT_EQ(a.copies[i].output, b.copies[i].output);
     }
+    ASSERT_EQ(a.debug.size(), b.debug.size());
+    for (size_t i = 0; i < b.debug.size(); ++i) {
+      EXPECT_EQ(a.debug[i].name, b.debug[i].name);
+      EXPECT_EQ(a.debug[i].tensor, b.debug[i].tensor);
+      EXPECT_EQ(a.debug[i].is_marked, b.debug[i].is_marked);
+    }
   }
 }
 

@@ -117,6 +117,24 @@ const Damage kDamages[] = {
      "written before"},
     {"copy_shape", [](Plan& p) { first(p).copies[1].tensor = 0; }, "in type, format or shape"},
     {"copy_range", [](Plan& p) { first(p).copies[1].tensor = -1; }, "tensor -1"},
+    {"debug_range", [](Plan& p) { first(p).debug[0].tensor = 99; }, "tensor 99 of"},
+    {"debug_no_data", [](Plan& p) { first(p).debug[0].tensor = 2; }, "never written"},
+    {"debug_not_written",
+     [](Plan& p) {
+       first(p).tensors.push_back(first(p).tensors[4]);
+       first(p).debug[0].tensor = static_cast<int32_t>(first(p).tensors.size()) - 1;
+     },
+     "debug tensor 'x' is tensor 'h', which is never written"},
+    {"debug_format",
+     [](Plan& p) {
+       first(p).tensors.push_back(first(p).tensors[3]);
+       first(p).tensors.back().type.format = TensorFormat::kHWC;
+       first(p).tensors.back().dims = {first(p).tensors[2].dims[0], first(p).tensors[2].dims[0],
+                                       first(p).tensors[2].dims[0]};
+       first(p).tensors.back().data = floats(std::vector<float>(27));
+       first(p).debug[1].tensor = static_cast<int32_t>(first(p).tensors.size()) - 1;
+     },
+     "in the format HWC, not LINEAR"},
 };
 INSTANTIATE_TEST_SUITE_P(All, ValidateDamage, testing::ValuesIn(kDamages),
                          [](const auto& info) { return std::string(info.param.what); });
