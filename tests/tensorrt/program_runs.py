@@ -189,6 +189,7 @@ def report(outcomes: Sequence[Outcome], facts: Sequence[str]) -> str:
         arguments = "; ".join(
             shlex.join(command[command[0] == program.commands[0][0] :]) for command in program.commands
         )
+        arguments = re.sub(r"'\{(\w+)\}'", lambda match: match[1].upper(), arguments)
         arguments = f"`{cell(arguments)}`" if arguments else ""
         lines.append(
             f"| `{script}` | {arguments} | {outcome.result} | {outcome.seconds:.0f} | {cell(reason)} |"

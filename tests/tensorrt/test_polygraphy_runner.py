@@ -245,9 +245,10 @@ def test_an_output_whose_size_the_data_decides():
 
 
 def polygraphy(folder, *arguments):
-    program = shutil.which("polygraphy", path=os.path.dirname(sys.executable))
+    folders = [os.path.dirname(sys.executable), os.environ.get("PATH", "")]
+    program = shutil.which("polygraphy", path=os.pathsep.join(folders))
     if program is None:
-        pytest.skip("Polygraphy has no program beside this interpreter")
+        pytest.skip("the program polygraphy is neither beside this interpreter nor in PATH")
     command = [sys.executable, "-m", "opwright.trt", program, *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
 
