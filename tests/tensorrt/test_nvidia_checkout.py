@@ -6,7 +6,6 @@ A program runs where what it needs is there; `program_runs` does all of them at 
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +13,9 @@ import onnx
 import pytest
 
 import opwright
-
-sys.path.insert(0, str(Path(__file__).parent))
-import program_runs  # noqa: E402
-import stand_in_data  # noqa: E402
-from nvidia_programs import NOT_RUN, PROGRAMS, Program  # noqa: E402
+import program_runs
+import stand_in_data
+from nvidia_programs import NOT_RUN, PROGRAMS, Program
 
 VARIABLE = "OPWRIGHT_TENSORRT_CHECKOUT"
 

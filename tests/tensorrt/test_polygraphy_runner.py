@@ -15,12 +15,10 @@ import pytest
 import emulated_gpu
 import opwright
 import opwright.plugin as trtp
-import opwright.trt
 from emulated_gpu import driver
 from plugin_testing import new_id, op_of
 
 pytest.importorskip("polygraphy")
-opwright.trt.install()
 
 import tensorrt as trt  # noqa: E402
 from polygraphy import cuda  # noqa: E402
