@@ -105,13 +105,13 @@ def private_folder(version: str) -> Path:
     It is kept in the cache, or in a new temporary folder where that cannot be written.
     """
     digest = hashlib.sha256(b"\0".join(contents(version).values())).hexdigest()[:16]
-    folder = cache_folder() / f"tensorrt-{version}-{digest}"
-    if is_complete(folder, version):
-        return folder
     try:
+        folder = cache_folder() / f"tensorrt-{version}-{digest}"
+        if is_complete(folder, version):
+            return folder
         folder.parent.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(prefix=".tensorrt-", dir=folder.parent))
-    except OSError:
+    except (OSError, RuntimeError):  # not ours to write, or a user without a home
         made = folder = Path(tempfile.mkdtemp(prefix="opwright-tensorrt-"))
     write(made, version)
     if made != folder:

@@ -44,8 +44,10 @@ if DRIVER is not None:
 
 
 def _runtime_environment() -> dict[str, str]:
-    runtime = _find("libcudart.so.*")
-    if DRIVER is None or runtime is None or not Path(DRIVER).samefile(_find("libcuda.so*") or "/"):
+    runtime, emulated = _find("libcudart.so.*"), _find("libcuda.so*")
+    if DRIVER is None or runtime is None or emulated is None:
+        return {}
+    if os.path.realpath(DRIVER) != os.path.realpath(emulated):
         return {}
     before = os.environ.get("LD_LIBRARY_PATH")
     return {"LD_LIBRARY_PATH": os.pathsep.join([str(runtime.parent), *([before] if before else [])])}

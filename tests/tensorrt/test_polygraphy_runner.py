@@ -15,12 +15,10 @@ import pytest
 import emulated_gpu
 import opwright
 import opwright.plugin as trtp
-import opwright.trt
 from emulated_gpu import driver
 from plugin_testing import new_id, op_of
 
 pytest.importorskip("polygraphy")
-opwright.trt.install()
 
 import tensorrt as trt  # noqa: E402
 from polygraphy import cuda  # noqa: E402
@@ -37,8 +35,14 @@ from polygraphy.backend.trt import (  # noqa: E402
     create_network,
     engine_from_network,
 )
-from polygraphy.comparator import Comparator, DataLoader, SimpleCompareFunc  # noqa: E402
+from polygraphy.comparator import (  # noqa: E402
+    Comparator,
+    DataLoader,
+    RunResults,
+    SimpleCompareFunc,
+)
 from polygraphy.datatype import DataType  # noqa: E402
+from polygraphy.json import load_json  # noqa: E402
 
 pytestmark = emulated_gpu.required
 
@@ -245,9 +249,10 @@ def test_an_output_whose_size_the_data_decides():
 
 
 def polygraphy(folder, *arguments):
-    program = shutil.which("polygraphy", path=os.path.dirname(sys.executable))
+    folders = [os.path.dirname(sys.executable), os.environ.get("PATH", "")]
+    program = shutil.which("polygraphy", path=os.pathsep.join(folders))
     if program is None:
-        pytest.skip("Polygraphy has no program beside this interpreter")
+        pytest.skip("the program polygraphy is neither beside this interpreter nor in PATH")
     command = [sys.executable, "-m", "opwright.trt", program, *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
 
@@ -276,6 +281,39 @@ def test_run_as_a_program(tmp_path):
     again = ["--model-type=engine", "--input-shapes", *shapes]
     done = polygraphy(tmp_path, "run", "net.engine", "--trt", *again)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+NETWORK = """
+import tensorrt as trt
+import tensorrt.plugin as trtp
+from polygraphy import func
+from polygraphy.backend.trt import CreateNetwork
+
+SQUARE = "__device__ void square(const float* x, int64_t n, float* y) {" \\
+    " int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; if (i < n) y[i] = x[i] * x[i]; }"
+
+@trtp.kernel("script::square", SQUARE, "square", block=64,
+             grid=lambda x: trtp.cdiv(x.shape_expr.numel(), 64), extra=lambda x: [x.shape_expr.numel()])
+def square(x: trtp.TensorDesc) -> trtp.TensorDesc:
+    return x.like()
+
+@func.extend(CreateNetwork())
+def load_network(builder, network):
+    layer = network.add_plugin(trtp.op.script.square(network.add_input("x", trt.float32, (3, 50))))
+    layer.get_output(0).name = "y"
+    network.mark_output(layer.get_output(0))
+"""
+
+
+def test_a_script_with_a_plugin_in_the_program(tmp_path):
+    (tmp_path / "network.py").write_text(NETWORK)
+    kind = ["--trt", "--model-type=trt-network-script"]
+    saved = ["--save-inputs", "x.json", "--save-outputs", "y.json"]
+    done = polygraphy(tmp_path, "run", "network.py", *kind, *saved)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (feed,) = load_json(str(tmp_path / "x.json"))
+    ((_, (outputs,)),) = RunResults.load(str(tmp_path / "y.json"))
+    np.testing.assert_allclose(outputs["y"], feed["x"] ** 2, rtol=1e-6)
 
 
 def test_the_runtime_library_is_the_emulated_one():
