@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backend/zeroed_sizes.h"
 #include "base/error.h"
 #include "plan/shapes.h"
 #include "runtime/plugin_debug.h"
@@ -70,7 +71,8 @@ void Runner::make_kernel(int number, const ProfileValues& profile, const PluginS
   enter(number);
   try {
     const Operator& op = *engine_.op(profile_, number);
-    std::unique_ptr<Kernel> kernel = op.make_kernel(args);
+    std::unique_ptr<Kernel> kernel = with_zeroed_sizes(op.make_kernel(args), step.size_symbols,
+                                                       step.candidate.outputs, device_);
     if (engine_.debug_plugins() && is_plugin(op))
       kernel = debug_plugin(std::move(kernel), {engine_, shapes_, profile_, number});
     kernels_.push_back(std::move(kernel));

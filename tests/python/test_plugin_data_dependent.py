@@ -143,6 +143,42 @@ def both(engine, tmp_path):
 
 
 @pytest.mark.parametrize("compiled", [False, True])
+def test_a_size_that_the_plugin_counts_in(compiled):
+    """It is zero at the beginning of each run, while kernels are timed, too."""
+    plugin_id = new_id("count")
+
+    @trtp.register(plugin_id)
+    def desc(x: trtp.TensorDesc) -> Tuple[trtp.TensorDesc, trtp.TensorDesc]:
+        size = trtp.size_tensor(x.shape_expr[0] // 2, x.shape_expr[0])
+        return trtp.from_shape_expr((size.expr(),), dtype=trt.float32), size
+
+    def impl(x, outputs, stream):
+        out, size = np.asarray(outputs[0]), np.asarray(outputs[1])
+        for value in np.asarray(x):
+            if value > 0:
+                out[int(size)] = value
+                size += 1
+
+    def aot_impl(x, outputs, tactic):
+        source = """
+        void count(const float* x, int64_t n, float* y, int32_t* size, int64_t, int64_t, int64_t) {
+          for (int64_t i = 0; i < n; ++i)
+            if (x[i] > 0) y[(*size)++] = x[i];
+        }"""
+        extra = trtp.SymExprs.from_tuple([trtp.SymInt64(x.shape_expr[0])])
+        code = aot.cpp(source, "count", inputs=[x], extra=extra, outputs=outputs)
+        return code.name, code, trtp.KernelLaunchParams(), extra
+
+    (trtp.aot_impl if compiled else trtp.impl)(plugin_id)(aot_impl if compiled else impl)
+    net = network()
+    layer = net.add_plugin(op_of(plugin_id)(net.add_input("x", trt.float32, (6,))))
+    engine = build(net, layer.get_output(0))
+    for values in ([1, -1, 2, 3, -4, 5], [-1, -1, -1, 7, -1, -1], [-1] * 6):
+        x = np.array(values, np.float32)
+        np.testing.assert_array_equal(engine(x), x[x > 0])
+
+
+@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("size_type", [trt.int32, trt.int64])
 def test_the_size_and_what_has_it(compiled, size_type, tmp_path):
     net = network()
