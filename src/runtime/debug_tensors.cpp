@@ -52,9 +52,8 @@ void DebugTensors::set_unfused(bool on) {
 
 void DebugTensors::update() {
   is_active_ = listener_ && std::ranges::any_of(plan_.schedules, [&](const Schedule& schedule) {
-                 return std::ranges::any_of(schedule.debug, [&](const DebugTensor& tensor) {
-                   return shows(tensor);
-                 });
+                 return std::ranges::any_of(
+                     schedule.debug, [&](const DebugTensor& tensor) { return shows(tensor); });
                });
 }
 

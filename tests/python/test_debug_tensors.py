@@ -309,6 +309,35 @@ def test_dynamic_shapes_and_shape_arithmetic(device: str) -> None:
 
 
 @on_devices
+def test_shape_inputs(device: str) -> None:
+    net = network()
+    x, shape = net.add_input("x", trt.float32, X.shape), net.add_input("shape", trt.int64, (2,))
+    shuffle = net.add_shuffle(x)
+    shuffle.set_input(1, shape)
+    y = net.add_unary(shuffle.get_output(0), NEG).get_output(0)
+    y.name = "y"
+    net.mark_debug(shape)
+    net.mark_debug(y)
+    engine = build(net, device, y, values={"shape": ((1, 1), (4, 6), (24, 24))})
+    for extents in ((4, 6), (24, 1)):
+        context = engine.engine.create_execution_context()
+        values = np.array(extents, np.int64)
+        arrays = {"x": X, "y": np.empty_like(X)}
+        if device == "cuda":
+            arrays = {name: DeviceArray(array) for name, array in arrays.items()}
+        context.set_tensor_address("shape", values.ctypes.data)
+        for name, array in arrays.items():
+            address = array.ptr if device == "cuda" else array.ctypes.data
+            context.set_tensor_address(name, address)
+        listener = Listener()
+        context.set_debug_listener(listener)
+        context.set_all_tensors_debug_state(True)
+        assert context.execute_async_v3(0)
+        np.testing.assert_array_equal(listener["shape"], extents)
+        np.testing.assert_array_equal(listener["y"], -X.reshape(extents))
+
+
+@on_devices
 def test_a_tensor_whose_size_depends_on_data(device: str) -> None:
     plugin_id = new_id("first")
 
