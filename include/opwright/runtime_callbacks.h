@@ -11,11 +11,13 @@ namespace opwright {
 namespace v_1_0 {
 
 /// Receives the time of each layer after a run.
-class IProfiler {
+class IProfiler : public IVersionedInterface {
  public:
+  InterfaceInfo getInterfaceInfo() const noexcept override { return {"IProfiler", 1, 0}; }
+
   /// \param ms in milliseconds.
   virtual void reportLayerTime(char const* layerName, float ms) noexcept = 0;
-  virtual ~IProfiler() noexcept {}
+  ~IProfiler() override = default;
 };
 
 /// Provides memory for an output whose size is known only when it is computed.

@@ -134,6 +134,7 @@ def test_marked_tensors_are_seen_in_the_order_of_the_run(device: str) -> None:
     assert not chain.net.is_debug_tensor(chain.r)
     engine = chain.build(device)
     assert engine.engine.is_debug_tensor("a")
+    assert "shows the debug tensors x, a\n" in engine.inspect()
     assert not engine.engine.is_debug_tensor("r")
     context = Context(engine, device, x=X)
     listener = listen(context)
