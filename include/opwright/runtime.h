@@ -158,8 +158,8 @@ class IExecutionContext : public INoCopy {
 
   /// Sets the address of an input or output: a device address on the GPU, a host address on the CPU
   /// and for tensors whose location is kHOST. An output that is aliased to an input
-  /// (ICudaEngine::getAliasedInputTensor()) needs none, or the input's; with another one the result
-  /// is computed in the input's memory and copied there.
+  /// (ICudaEngine::getAliasedInputTensor()) needs none, or the input's; with another one, which
+  /// must not overlap the input, the result is computed in the input's memory and copied there.
   virtual bool setTensorAddress(char const* tensorName, void* data) noexcept = 0;
   virtual void const* getTensorAddress(char const* tensorName) const noexcept = 0;
   virtual bool setInputTensorAddress(char const* tensorName, void const* data) noexcept = 0;
