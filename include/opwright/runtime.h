@@ -5,10 +5,10 @@
 /// or what is said there, and tell the logger and the error recorder. Delete the objects that are
 /// returned by pointer, contexts and inspectors before their engine, engines before their runtime.
 
-#include "debug_listener.h"
 #include "logger.h"
 #include "plugin_base.h"
 #include "registry.h"
+#include "runtime_callbacks.h"
 #include "types.h"
 
 namespace opwright {
@@ -25,114 +25,6 @@ class IHostMemory : public INoCopy {
   virtual std::size_t size() const noexcept = 0;
   virtual DataType type() const noexcept = 0;
 };
-
-namespace v_1_0 {
-
-/// Receives the time of each layer after a run.
-class IProfiler {
- public:
-  /// \param ms in milliseconds.
-  virtual void reportLayerTime(char const* layerName, float ms) noexcept = 0;
-  virtual ~IProfiler() noexcept {}
-};
-
-/// Provides memory for an output whose size is known only when it is computed.
-class IOutputAllocator : public IVersionedInterface {
- public:
-  InterfaceInfo getInterfaceInfo() const noexcept override { return {"IOutputAllocator", 1, 0}; }
-
-  /// \param currentMemory the address that the context has for the output.
-  /// \param size in bytes.
-  /// \return memory of at least `size` bytes, which may be `currentMemory`; null on failure.
-  virtual void* reallocateOutput(char const* /*tensorName*/, void* /*currentMemory*/,
-                                 uint64_t /*size*/, uint64_t /*alignment*/) noexcept {
-    return nullptr;
-  }
-
-  /// As reallocateOutput(), in the order of the work on `stream`.
-  virtual void* reallocateOutputAsync(char const* tensorName, void* currentMemory, uint64_t size,
-                                      uint64_t alignment, cudaStream_t /*stream*/) {
-    return reallocateOutput(tensorName, currentMemory, size, alignment);
-  }
-
-  /// Tells the output's shape as soon as it is known.
-  virtual void notifyShape(char const* tensorName, Dims const& dims) noexcept = 0;
-};
-
-/// Gives the bytes of an engine one after the other, for IRuntime::deserializeCudaEngine().
-class IStreamReader : public IVersionedInterface {
- public:
-  ~IStreamReader() override = default;
-  IStreamReader() = default;
-  InterfaceInfo getInterfaceInfo() const noexcept override { return {"IStreamReader", 1, 0}; }
-
-  /// Writes the next bytes to `destination`, which is host memory.
-  /// \return how many, at most `nbBytes`; 0 at the end of the stream, less on failure.
-  virtual int64_t read(void* destination, int64_t nbBytes) = 0;
-
- protected:
-  IStreamReader(IStreamReader const&) = default;
-  IStreamReader(IStreamReader&&) = default;
-  IStreamReader& operator=(IStreamReader const&) & = default;
-  IStreamReader& operator=(IStreamReader&&) & = default;
-};
-
-/// Takes the bytes of an engine one after the other, from
-/// IBuilder::buildSerializedNetworkToStream().
-class IStreamWriter : public IVersionedInterface {
- public:
-  ~IStreamWriter() override = default;
-  IStreamWriter() = default;
-  InterfaceInfo getInterfaceInfo() const noexcept final { return {"IStreamWriter", 1, 0}; }
-
-  /// \return how many of the bytes were taken; 0 or less on failure.
-  virtual int64_t write(void const* data, int64_t nbBytes) = 0;
-
- protected:
-  IStreamWriter(IStreamWriter const&) = default;
-  IStreamWriter(IStreamWriter&&) = default;
-  IStreamWriter& operator=(IStreamWriter const&) & = default;
-  IStreamWriter& operator=(IStreamWriter&&) & = default;
-};
-
-}  // namespace v_1_0
-using IProfiler = v_1_0::IProfiler;
-using IOutputAllocator = v_1_0::IOutputAllocator;
-using IStreamReader = v_1_0::IStreamReader;
-using IStreamWriter = v_1_0::IStreamWriter;
-
-/// What an offset in a stream counts from.
-enum class SeekPosition : int32_t {
-  kSET = 0,  ///< The start.
-  kCUR = 1,  ///< Where the stream is.
-  kEND = 2,  ///< The end.
-};
-
-namespace v_1_0 {
-
-/// As IStreamReader, with a position that can be set.
-class IStreamReaderV2 : public IVersionedInterface {
- public:
-  ~IStreamReaderV2() override = default;
-  IStreamReaderV2() = default;
-  InterfaceInfo getInterfaceInfo() const noexcept override { return {"IStreamReaderV2", 1, 0}; }
-
-  /// Writes the next bytes to `destination`. Opwright reads into host memory, and with a null
-  /// `stream`: the bytes are there on return.
-  /// \return how many, at most `nbBytes`; 0 at the end of the stream, less on failure.
-  virtual int64_t read(void* destination, int64_t nbBytes, cudaStream_t stream) noexcept = 0;
-  /// Sets the position. Opwright reads from front to back and does not ask for it.
-  virtual bool seek(int64_t offset, SeekPosition where) noexcept = 0;
-
- protected:
-  IStreamReaderV2(IStreamReaderV2 const&) = default;
-  IStreamReaderV2(IStreamReaderV2&&) = default;
-  IStreamReaderV2& operator=(IStreamReaderV2 const&) & = default;
-  IStreamReaderV2& operator=(IStreamReaderV2&&) & = default;
-};
-
-}  // namespace v_1_0
-using IStreamReaderV2 = v_1_0::IStreamReaderV2;
 
 enum class LayerInformationFormat : int32_t {
   kONELINE = 0,  ///< A line of text for each layer.
@@ -180,10 +72,6 @@ enum class EngineStat : int32_t {
 };
 
 namespace impl {
-template <>
-struct EnumMaxImpl<SeekPosition> {
-  static constexpr int32_t kVALUE = 3;
-};
 template <>
 struct EnumMaxImpl<HardwareCompatibilityLevel> {
   static constexpr int32_t kVALUE = 3;
@@ -270,8 +158,8 @@ class IExecutionContext : public INoCopy {
 
   /// Sets the address of an input or output: a device address on the GPU, a host address on the CPU
   /// and for tensors whose location is kHOST. An output that is aliased to an input
-  /// (ICudaEngine::getAliasedInputTensor()) needs none, or the input's; with another one the result
-  /// is computed in the input's memory and copied there.
+  /// (ICudaEngine::getAliasedInputTensor()) needs none, or the input's; with another one, which
+  /// must not overlap the input, the result is computed in the input's memory and copied there.
   virtual bool setTensorAddress(char const* tensorName, void* data) noexcept = 0;
   virtual void const* getTensorAddress(char const* tensorName) const noexcept = 0;
   virtual bool setInputTensorAddress(char const* tensorName, void const* data) noexcept = 0;
@@ -350,8 +238,8 @@ class IExecutionContext : public INoCopy {
   /// The same for all debug tensors, those of setUnfusedTensorsDebugState() among them.
   virtual bool setAllTensorsDebugState(bool flag) noexcept = 0;
   /// Whether the listener sees all tensors that the engine writes, where
-  /// INetworkDefinition::markUnfusedTensorsAsDebugTensors() was called, and all that are marked. Off
-  /// at first.
+  /// INetworkDefinition::markUnfusedTensorsAsDebugTensors() was called, and all that are marked.
+  /// Off at first.
   virtual bool setUnfusedTensorsDebugState(bool flag) noexcept = 0;
   virtual bool getUnfusedTensorsDebugState() const noexcept = 0;
 
@@ -505,8 +393,8 @@ class IRuntime : public INoCopy {
   /// context; null: from the device. Must outlive these engines.
   virtual void setGpuAllocator(IGpuAllocator* allocator) noexcept = 0;
 
-  /// Where temporary files may be made; null: where the system has them, as at first. Kept and given
-  /// back: Opwright makes none.
+  /// Where temporary files may be made; null: where the system has them, as at first. Kept and
+  /// given back: Opwright makes none.
   virtual void setTemporaryDirectory(char const* path) noexcept = 0;
   virtual char const* getTemporaryDirectory() const noexcept = 0;
   /// All flags at first. Without kALLOW_IN_MEMORY_FILES an engine that brings host code is refused.

@@ -2,8 +2,8 @@
 
 #include "network/network.h"
 
+#include "debug_tensors.h"
 #include "layers.h"
-
 #include "network/shape_inputs.h"
 #include "operators/layer_types.h"
 #include "opwright/network.h"
@@ -70,7 +70,8 @@ void bind_tensor(nb::module_& m) {
       .def_prop_ro("dynamic_range", &Tensor::dynamic_range, "(min, max), or None.")
       .def_prop_ro("is_network_input", &Tensor::is_network_input)
       .def_prop_ro("is_network_output", &Tensor::is_network_output)
-      .def_prop_ro("is_shape_tensor", inferred([](const Tensor& self) { return self.is_shape_tensor(); }),
+      .def_prop_ro("is_shape_tensor",
+                   inferred([](const Tensor& self) { return self.is_shape_tensor(); }),
                    "Whether its values are known when shapes are, from constants, shapes and shape "
                    "inputs, and its rank is 0 or 1.")
       .def_prop_ro("is_execution_tensor", [](const Tensor&) { return true; })
@@ -158,53 +159,17 @@ void bind_layer(nb::module_& m) {
       });
 }
 
-void bind_debug(ReportingClass<Network>& network) {
-  network
-      .def(
-          "mark_debug",
-          [](Network& self, Tensor& tensor) {
-            self.mark_debug(tensor);
-            return true;
-          },
-          nb::arg("tensor"),
-          "Lets the tensor's values be seen, by its name, while an engine of the network runs "
-          "(IExecutionContext.set_debug_listener). It is computed as it stands in the network: "
-          "layers are not fused across it.")
-      .def(
-          "unmark_debug",
-          [](Network& self, Tensor& tensor) {
-            self.mark_debug(tensor, false);
-            return true;
-          },
-          nb::arg("tensor"))
-      .def("is_debug_tensor", &Network::is_debug, nb::arg("tensor"), "Whether it is marked.")
-      .def(
-          "mark_unfused_tensors_as_debug_tensors",
-          [](Network& self) {
-            self.set_unfused_debug(true);
-            return true;
-          },
-          "Lets all tensors be seen that the engine writes as it is built, by the names that the "
-          "inspector shows; what is fused away is not among them.")
-      .def(
-          "unmark_unfused_tensors_as_debug_tensors",
-          [](Network& self) {
-            self.set_unfused_debug(false);
-            return true;
-          },
-          "Takes that back; what mark_debug marked stays marked.");
-}
-
 }  // namespace
 
 void bind_network(nb::module_& m) {
   bind_tensor(m);
   bind_layer(m);
   auto reference = nb::rv_policy::reference_internal;
-  ReportingClass<Network> network(
-      m, "INetworkDefinition", "A network of tensors and layers. Made by Builder.create_network.");
-  add_context_manager(network);
-  network.def_prop_rw("name", &Network::name, &Network::set_name)
+  ReportingClass<Network> c(m, "INetworkDefinition",
+                            "A network of tensors and layers. Made by Builder.create_network.");
+  add_context_manager(c);
+  bind_debug_marks(c);
+  c.def_prop_rw("name", &Network::name, &Network::set_name)
       .def_error_recorder()
       .def_prop_ro("num_layers", &Network::num_layers)
       .def_prop_ro("num_inputs", [](const Network& self) { return self.inputs().size(); })
@@ -279,7 +244,6 @@ void bind_network(nb::module_& m) {
            "Takes that back; False for a tensor that is no such output.")
       .def("remove_tensor", &Network::remove_tensor, nb::arg("tensor"),
            "Takes out a network input that no layer uses. For other tensors it is a warning.");
-  bind_debug(network);
 }
 
 }  // namespace opwright::python

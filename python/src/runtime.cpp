@@ -3,9 +3,10 @@
 #include <nanobind/trampoline.h>
 
 #include "bindings.h"
+#include "debug_tensors.h"
 #include "dla.h"
-#include "debug_listener.h"
 #include "engine.h"
+#include "execution_context.h"
 #include "gpu_allocator.h"
 #include "handle.h"
 #include "plan/stream.h"
@@ -64,36 +65,6 @@ std::shared_ptr<Engine> deserialize_engine(const Runtime& runtime, nb::handle se
   return Engine::load(deserialize(bytes, options.weights), options);
 }
 
-/// Lets a Python IOutputAllocator provide an output's memory.
-class PyOutputMemory final : public OutputMemory {
- public:
-  PyOutputMemory(nb::object allocator, std::string name)
-      : allocator_(std::move(allocator)), name_(std::move(name)) {}
-  void* reallocate(int, void* current, size_t bytes) override {
-    nb::gil_scoped_acquire gil;
-    constexpr int kAlignment = 64;
-    const auto stream = reinterpret_cast<uintptr_t>(queue_);
-    const auto memory = reinterpret_cast<uintptr_t>(current);
-    const auto address = nb::cast<Handle>(
-        nb::hasattr(allocator_, "reallocate_output_async")
-            ? allocator_.attr("reallocate_output_async")(name_, memory, bytes, kAlignment, stream)
-            : allocator_.attr("reallocate_output")(name_, memory, bytes, kAlignment));
-    return address.as<void*>();
-  }
-  void notify_shape(int, const Shape& shape) override {
-    nb::gil_scoped_acquire gil;
-    allocator_.attr("notify_shape")(name_, shape);
-  }
-  nb::object allocator() const { return allocator_; }
-  /// What the next run works in the order of.
-  void set_queue(Queue queue) { queue_ = queue; }
-
- private:
-  nb::object allocator_;
-  std::string name_;
-  Queue queue_ = nullptr;
-};
-
 /// IOutputAllocator and IProfiler are called by name; the classes only say what to define.
 struct OutputAllocatorBase {
   virtual ~OutputAllocatorBase() = default;
@@ -108,72 +79,12 @@ struct PyProfilerBase : ProfilerBase {
   NB_TRAMPOLINE(ProfilerBase);
 };
 
-struct ExecutionContext {
-  std::shared_ptr<Engine> engine;
-  Context context;
-  std::string name;
-  nb::object profiler = nb::none();
-  nb::object debug_listener = nb::none();
-  bool emits_profile = true;
-  std::vector<std::pair<std::string, float>> layer_times;  ///< of the last run, in milliseconds
-  size_t persistent_cache_limit = 0;
-  ProfilingVerbosity nvtx_verbosity = ProfilingVerbosity::kLAYER_NAMES_ONLY;
-  std::vector<std::unique_ptr<PyOutputMemory>> allocators;
-
-  ExecutionContext(std::shared_ptr<Engine> e, ExecutionContextAllocationStrategy strategy)
-      : engine(e), context(e), allocators(e->plan().outputs.size()) {
-    context.set_memory_strategy(strategy);
-  }
-
-  const ErrorReport& errors() const { return context.errors(); }
-  void set_error_recorder(IErrorRecorder* recorder) { context.set_error_recorder(recorder); }
-
-  void set_address(const std::string& tensor, Handle address) {
-    const Port port = find_port(*engine, tensor);
-    if (port.input)
-      context.set_input_address(port.index, address.as<const void*>());
-    else
-      context.set_output_address(port.index, address.as<void*>());
-  }
-  void run(Queue queue) {
-    for (const auto& allocator : allocators)
-      if (allocator != nullptr) allocator->set_queue(queue);
-    layer_times.clear();
-    {
-      nb::gil_scoped_release release;
-      context.enqueue(queue);
-    }
-    if (!layer_times.empty() && emits_profile) report_profile();
-  }
-  void set_profiler(nb::object given) {
-    profiler = std::move(given);
-    if (profiler.is_none()) return context.set_layer_time_callback(nullptr);
-    context.set_layer_time_callback([this](const std::string& layer, float milliseconds) {
-      layer_times.emplace_back(layer, milliseconds);
-    });
-  }
-  void report_profile() const {
-    require(!profiler.is_none(), "report_to_profiler: there is no profiler to report to");
-    require(!layer_times.empty(), "report_to_profiler: there was no run with the profiler set");
-    for (const auto& [layer, milliseconds] : layer_times)
-      profiler.attr("report_layer_time")(layer, milliseconds);
-  }
-  void run_and_wait() {
-    run(nullptr);
-    nb::gil_scoped_release release;
-    context.synchronize();
-  }
-};
-
-void bind_debugging(ReportingClass<ExecutionContext>& context);
-
 void bind_context(nb::module_& m) {
-  ReportingClass<ExecutionContext> context(
-      m, "IExecutionContext", "State for running an engine; used by one thread at a time.");
-  add_context_manager(context);
-  bind_debugging(context);
-  context
-      .def_prop_ro("engine", [](const ExecutionContext& self) { return self.engine; })
+  ReportingClass<ExecutionContext> c(m, "IExecutionContext",
+                                     "State for running an engine; used by one thread at a time.");
+  add_context_manager(c);
+  bind_debugging(c);
+  c.def_prop_ro("engine", [](const ExecutionContext& self) { return self.engine; })
       .def_error_recorder()
       .def_prop_rw(
           "temporary_allocator",
@@ -397,55 +308,6 @@ void bind_context(nb::module_& m) {
             return true;
           },
           nb::arg("communicator").none(), "Raises Error: an engine runs on one device.");
-}
-
-void bind_debugging(ReportingClass<ExecutionContext>& context) {
-  context
-      .def(
-          "set_debug_listener",
-          [](ExecutionContext& self, nb::object listener) {
-            self.context.set_debug_listener(to_debug_listener(listener));
-            self.debug_listener = std::move(listener);
-            return true;
-          },
-          nb::arg("listener").none(),
-          "The IDebugListener that sees debug tensors while the context runs; None for nobody. "
-          "Runs in which it has something to see are not replayed as CUDA graphs.")
-      .def("get_debug_listener", [](const ExecutionContext& self) { return self.debug_listener; })
-      .def(
-          "set_tensor_debug_state",
-          [](ExecutionContext& self, const std::string& name, bool flag) {
-            self.context.set_debug_state(name, flag);
-            return true;
-          },
-          nb::arg("name"), nb::arg("flag"),
-          "Whether the listener sees the tensor, which it does not at first.")
-      .def(
-          "get_debug_state",
-          [](const ExecutionContext& self, const std::string& name) {
-            return self.context.debug().state(name);
-          },
-          nb::arg("name"))
-      .def(
-          "set_all_tensors_debug_state",
-          [](ExecutionContext& self, bool flag) {
-            self.context.set_all_debug_states(flag);
-            return true;
-          },
-          nb::arg("flag"),
-          "The same for all debug tensors, those of unfused_tensors_debug_state among them.")
-      .def_prop_rw(
-          "unfused_tensors_debug_state",
-          [](const ExecutionContext& self) { return self.context.debug().unfused(); },
-          [](ExecutionContext& self, bool flag) { self.context.set_unfused_debug_state(flag); },
-          "Whether the listener sees all tensors that the engine writes, where "
-          "INetworkDefinition.mark_unfused_tensors_as_debug_tensors was called, and all that are "
-          "marked. False at first.")
-      .def_prop_rw(
-          "debug_sync", [](const ExecutionContext& self) { return self.context.debug_sync(); },
-          [](ExecutionContext& self, bool sync) { self.context.set_debug_sync(sync); },
-          "Whether runs wait for each layer, so that an error of the GPU names the layer whose "
-          "work failed. False at first.");
 }
 
 }  // namespace

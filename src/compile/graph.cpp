@@ -119,8 +119,7 @@ bool Graph::is_output(const GraphValue& value) const {
 }
 
 bool Graph::is_kept(const GraphValue& value) const {
-  return is_output(value) ||
-         std::ranges::find(debug_, &value, &Debug::value) != debug_.end();
+  return is_output(value) || std::ranges::find(debug_, &value, &Debug::value) != debug_.end();
 }
 
 GraphNode* Graph::single_user(const GraphValue& value) const {

@@ -137,8 +137,7 @@ class ScheduleBuilder {
     return is_debug;
   }
 
-  void add_debug(const std::string& name, const GraphValue* value, DataType dtype,
-                 bool is_marked) {
+  void add_debug(const std::string& name, const GraphValue* value, DataType dtype, bool is_marked) {
     schedule_.debug.push_back({name, tensor_for(value, {dtype, TensorFormat::kLINEAR}), is_marked});
   }
 

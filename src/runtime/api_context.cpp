@@ -86,8 +86,7 @@ int32_t ContextApi::inferShapes(int32_t nbMaxNames, char const** tensorNames) no
   return errors_.guard(-1, [&] {
     const std::vector<int> missing = context_.infer_shapes();
     for (size_t i = 0; i < missing.size() && std::cmp_less(i, nbMaxNames); ++i)
-      if (tensorNames != nullptr)
-        tensorNames[i] = engine().plan().inputs[missing[i]].name.c_str();
+      if (tensorNames != nullptr) tensorNames[i] = engine().plan().inputs[missing[i]].name.c_str();
     return static_cast<int32_t>(missing.size());
   });
 }
@@ -192,8 +191,7 @@ bool ContextApi::setDebugListener(IDebugListener* listener) noexcept {
     } else {
       context_.set_debug_listener([listener](const DebugView& view) {
         if (!listener->processDebugTensor(view.address, view.location, view.type, view.shape.dims(),
-                                          view.name.c_str(),
-                                          static_cast<cudaStream_t>(view.queue)))
+                                          view.name.c_str(), static_cast<cudaStream_t>(view.queue)))
           fail_refused(view);
       });
     }

@@ -112,9 +112,7 @@ char const* EngineApi::getIOTensorName(int32_t index) const noexcept {
 }
 
 Dims EngineApi::getTensorShape(char const* tensorName) const noexcept {
-  return errors_.guard(kNoDims, [&] {
-    return declared_shape(plan(), port(tensorName, 0)).dims();
-  });
+  return errors_.guard(kNoDims, [&] { return declared_shape(plan(), port(tensorName, 0)).dims(); });
 }
 
 DataType EngineApi::getTensorDataType(char const* tensorName) const noexcept {

@@ -70,7 +70,7 @@ void Context::set_input_address(int input, const void* address) {
   const bool is_aliased = std::any_of(outputs.begin(), outputs.end(), [&](const PlanPort& port) {
     return port.aliased_input == input;
   });
-  if (address == nullptr || is_aliased) {
+  if (address == nullptr || (is_aliased && is_new)) {
     s.is_ready = false;
   } else if (s.is_ready) {
     s.current->runner->set_input(input, address);
@@ -82,10 +82,10 @@ void Context::set_output_address(int output, void* address) {
   State& s = *state_;
   const PlanPort& port = engine_->plan().outputs[output];
   check_alignment(port, address);
-  if (s.is_ready && address != s.outputs[output].address)
-    check_address(port, "output", address, s.outputs[output].bytes);
+  const bool is_new = address != s.outputs[output].address;
+  if (s.is_ready && is_new) check_address(port, "output", address, s.outputs[output].bytes);
   s.outputs[output].address = address;
-  if (address == nullptr || port.aliased_input >= 0) {
+  if (address == nullptr || (port.aliased_input >= 0 && is_new)) {
     s.is_ready = false;
   } else if (s.is_ready) {
     s.current->runner->set_output(output, address);

@@ -6,10 +6,16 @@
 
 namespace opwright {
 
+std::vector<std::string> debug_names(const Plan& plan) {
+  std::vector<std::string> names;
+  for (const DebugTensor& tensor : plan.schedules[0].debug)
+    if (tensor.is_marked) names.push_back(tensor.name);
+  return names;
+}
+
 bool is_debug_tensor(const Plan& plan, std::string_view name) {
-  return std::ranges::any_of(plan.schedules[0].debug, [&](const DebugTensor& tensor) {
-    return tensor.is_marked && tensor.name == name;
-  });
+  const std::vector<std::string> names = debug_names(plan);
+  return std::ranges::find(names, name) != names.end();
 }
 
 void fail_refused(const DebugView& view) {
@@ -25,8 +31,8 @@ void DebugTensors::set_listener(DebugListener listener) {
 void DebugTensors::set_state(const std::string& name, bool on) {
   if (!is_debug_tensor(plan_, name)) {
     std::string known;
-    for (const DebugTensor& tensor : plan_.schedules[0].debug)
-      if (tensor.is_marked) known += (known.empty() ? "'" : ", '") + tensor.name + "'";
+    for (const std::string& each : debug_names(plan_))
+      known += (known.empty() ? "'" : ", '") + each + "'";
     fail("the engine has no debug tensor '", name, "'; ",
          known.empty() ? "none was marked (mark_debug) when it was built" : "it has ", known);
   }
@@ -40,8 +46,8 @@ void DebugTensors::set_state(const std::string& name, bool on) {
 
 void DebugTensors::set_all(bool on) {
   on_.clear();
-  for (const DebugTensor& tensor : plan_.schedules[0].debug)
-    if (on && tensor.is_marked) on_.insert(tensor.name);
+  if (on)
+    for (std::string& name : debug_names(plan_)) on_.insert(std::move(name));
   set_unfused(on);
 }
 
@@ -52,9 +58,8 @@ void DebugTensors::set_unfused(bool on) {
 
 void DebugTensors::update() {
   is_active_ = listener_ && std::ranges::any_of(plan_.schedules, [&](const Schedule& schedule) {
-                 return std::ranges::any_of(schedule.debug, [&](const DebugTensor& tensor) {
-                   return shows(tensor);
-                 });
+                 return std::ranges::any_of(
+                     schedule.debug, [&](const DebugTensor& tensor) { return shows(tensor); });
                });
 }
 

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "backend/device.h"
 #include "plan/plan.h"
@@ -54,6 +55,8 @@ class DebugTensors {
   bool is_active_ = false;
 };
 
+/// The names of the tensors that were marked in the network.
+std::vector<std::string> debug_names(const Plan& plan);
 /// Whether a tensor of that name was marked in the network.
 bool is_debug_tensor(const Plan& plan, std::string_view name);
 

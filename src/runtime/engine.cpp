@@ -29,7 +29,8 @@ std::vector<LoadedCode> permit_code(const Plan& plan, const LoadOptions& options
     const CodeObject& object = plan.code[i];
     const bool is_source = std::ranges::count(plan.plugin_sources, static_cast<int32_t>(i)) > 0;
     require(!object.host || is_source || may_load, engine_name(plan), " contains the library '",
-            object.name, "', which would be loaded from a file in memory, and the runtime's "
+            object.name,
+            "', which would be loaded from a file in memory, and the runtime's "
             "tempfile_control_flags do not have ALLOW_IN_MEMORY_FILES");
     const bool permitted = !object.host || allowed;
     if (!permitted) refused += str("\n  '", object.name, "' (", object.target, ")");

@@ -9,6 +9,7 @@
 #include "plan/tuning_table.h"
 #include "plugin/device_code.h"
 #include "plugin/plugin_operators.h"
+#include "runtime/debug_tensors.h"
 #include "runtime/json.h"
 
 namespace opwright {
@@ -358,6 +359,9 @@ std::string inspect_text(const Plan& plan) {
     }
   }
   if (plan.debug_plugins) text += "checks every call of a plugin\n";
+  std::string debug;
+  for (const std::string& name : debug_names(plan)) debug += (debug.empty() ? "" : ", ") + name;
+  if (!debug.empty()) text += "shows the debug tensors " + debug + '\n';
   const std::vector<const char*> roles = code_roles(plan);
   if (!plan.code.empty()) {
     text += "contains code\n";
@@ -386,6 +390,10 @@ std::string inspect_json(const Plan& plan) {
   json.member("DeviceIdentity", plan.device_identity);
   json.member("DebugPlugins", plan.debug_plugins);
   json.member("CudaGraphs", plan.cuda_graphs);
+  json.key("DebugTensors");
+  json.begin_array();
+  for (const std::string& name : debug_names(plan)) json.value(name);
+  json.end_array();
   json.key("Bindings");
   json.begin_array();
   for (const PlanPort& port : plan.inputs) write_port(json, dimensions, port, "Input");

@@ -194,7 +194,7 @@ class Runner final : private GraphReplay::Work {
   size_t next_pending_ = 0;
   std::vector<Copy> copies_;
   SizeGroup* copies_need_ = nullptr;
-  std::vector<Shown> shown_;  ///< in the order of the steps that write them
+  std::vector<Shown> shown_;             ///< in the order of the steps that write them
   void* workspace_ = nullptr;            ///< of the last run
   std::unique_ptr<GraphReplay> replay_;  ///< null: nothing is captured
   /// What graphs know of the network's inputs and outputs, in this order.

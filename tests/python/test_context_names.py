@@ -1,4 +1,4 @@
-"""Execution contexts and runtimes: shapes before they are set, and TensorRT's names for what there is little of here."""
+"""Contexts and runtimes: shapes before they are set, and TensorRT's names for what there is little of here."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import opwright as trt
-from opwright import aot
 import opwright.plugin as trtp
+from opwright import aot
 from plugin_testing import build, network, new_id, op_of
 
 RELU = trt.ActivationType.RELU

@@ -134,6 +134,7 @@ def test_marked_tensors_are_seen_in_the_order_of_the_run(device: str) -> None:
     assert not chain.net.is_debug_tensor(chain.r)
     engine = chain.build(device)
     assert engine.engine.is_debug_tensor("a")
+    assert "shows the debug tensors x, a\n" in engine.inspect()
     assert not engine.engine.is_debug_tensor("r")
     context = Context(engine, device, x=X)
     listener = listen(context)
@@ -306,6 +307,35 @@ def test_dynamic_shapes_and_shape_arithmetic(device: str) -> None:
         np.testing.assert_array_equal(listener["one"], [1, 10])
         np.testing.assert_array_equal(listener["p"], [rows, 40])
         assert listener["p"].dtype == np.int64
+
+
+@on_devices
+def test_shape_inputs(device: str) -> None:
+    net = network()
+    x, shape = net.add_input("x", trt.float32, X.shape), net.add_input("shape", trt.int64, (2,))
+    shuffle = net.add_shuffle(x)
+    shuffle.set_input(1, shape)
+    y = net.add_unary(shuffle.get_output(0), NEG).get_output(0)
+    y.name = "y"
+    net.mark_debug(shape)
+    net.mark_debug(y)
+    engine = build(net, device, y, values={"shape": ((1, 1), (4, 6), (24, 24))})
+    for extents in ((4, 6), (24, 1)):
+        context = engine.engine.create_execution_context()
+        values = np.array(extents, np.int64)
+        arrays = {"x": X, "y": np.empty_like(X)}
+        if device == "cuda":
+            arrays = {name: DeviceArray(array) for name, array in arrays.items()}
+        context.set_tensor_address("shape", values.ctypes.data)
+        for name, array in arrays.items():
+            address = array.ptr if device == "cuda" else array.ctypes.data
+            context.set_tensor_address(name, address)
+        listener = Listener()
+        context.set_debug_listener(listener)
+        context.set_all_tensors_debug_state(True)
+        assert context.execute_async_v3(0)
+        np.testing.assert_array_equal(listener["shape"], extents)
+        np.testing.assert_array_equal(listener["y"], -X.reshape(extents))
 
 
 @on_devices
@@ -513,3 +543,65 @@ def test_a_profiler_on_a_gpu() -> None:
     listener = listen(context)
     context.run()
     assert listener.names() == ["x", "r", "a"]
+
+
+def random_network(seed: int) -> tuple[trt.INetworkDefinition, list[trt.ITensor]]:
+    """A network of layers that passes fuse, fold and merge, and its tensors."""
+    rng = np.random.default_rng(seed)
+    net = network()
+    tensors = [net.add_input("x", trt.float32, (2, 16, 6, 6))]
+    for number in range(rng.integers(4, 12)):
+        tensor = tensors[rng.integers(max(0, len(tensors) - 3), len(tensors))]
+        shape = tuple(tensor.shape)
+        kind = rng.integers(9)
+        if kind == 0:
+            maps = int(rng.choice([8, 16]))
+            kernel = 0.2 * rng.standard_normal((maps, shape[1], 3, 3), np.float32)
+            layer = net.add_convolution_nd(tensor, maps, (3, 3), kernel)
+            layer.padding_nd = (1, 1)
+        elif kind == 1:
+            others = [other for other in tensors if tuple(other.shape) == shape]
+            other = others[rng.integers(len(others))]
+            layer = net.add_elementwise(tensor, other, trt.ElementWiseOperation.SUM)
+        elif kind == 2:
+            factors = np.array([0.5], np.float32), np.array([1.5], np.float32)
+            layer = net.add_scale(tensor, trt.ScaleMode.UNIFORM, *factors)
+        elif kind == 3:
+            layer = net.add_shuffle(tensor)
+            layer.first_transpose = (0, 1, 3, 2)
+        elif kind == 4:
+            layer = net.add_concatenation([tensor, tensor] if shape[1] < 64 else [tensor])
+        elif kind == 5:
+            layer = net.add_identity(tensor)
+        elif kind == 6:
+            layer = net.add_softmax(tensor)
+        else:
+            layer = net.add_activation(tensor, RELU if kind == 7 else trt.ActivationType.TANH)
+        layer.get_output(0).name = f"t{number}"
+        tensors.append(layer.get_output(0))
+    return net, tensors
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_they_are_what_outputs_are(seed: int) -> None:
+    """Of random networks, some with lower precision; a network whose outputs they are gives the same."""
+    x = np.random.default_rng(seed).standard_normal((2, 16, 6, 6), np.float32)
+    net, tensors = random_network(seed)
+    reference = Context(build(net, "cpu", *tensors[1:]), "cpu", x=x)
+    reference.run()
+    net, tensors = random_network(seed)
+    rng = np.random.default_rng(seed)
+    marked = [tensor.name for tensor in tensors if rng.random() < 0.4 and net.mark_debug(tensor)]
+    if rng.random() < 0.3:
+        net.mark_unfused_tensors_as_debug_tensors()
+    fp16 = bool(rng.random() < 0.3)
+    context = Context(build(net, "cpu", tensors[-1], fp16=fp16), "cpu", x=x)
+    listener = listen(context)
+    context.run()
+    assert set(marked) <= set(listener.names())
+    results = dict(listener.seen, last=context.output(tensors[-1].name))
+    tolerance = {"rtol": 3e-2, "atol": 0.2} if fp16 else {"rtol": 1e-4, "atol": 1e-4}
+    for name, values in results.items():
+        expected = reference.memory[tensors[-1].name if name == "last" else name]
+        assert values.dtype == expected.dtype
+        np.testing.assert_allclose(values, expected, err_msg=name, **tolerance)

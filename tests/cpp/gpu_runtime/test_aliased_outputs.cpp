@@ -69,11 +69,11 @@ TEST(AliasedOutputs, FollowTheirAddressInGraphs) {
   EXPECT_EQ(driver_calls("cuLaunchKernel"), 0);
   runs(a, &c, 2);  // elsewhere
   runs(d, &c, 2);
-  runs(c, &d, 2);        // one where the other was
-  runs(c, &c, 5);        // in the input's memory
-  runs(b, &b, 2);        // which moves
-  runs(b, nullptr, 2);   // as before
-  runs(b, &a, 5);        // and back
+  runs(c, &d, 2);       // one where the other was
+  runs(c, &c, 5);       // in the input's memory
+  runs(b, &b, 2);       // which moves
+  runs(b, nullptr, 2);  // as before
+  runs(b, &a, 5);       // and back
   runs(a, &b, 2);
   runs(d, nullptr, 2);
 }

@@ -1,0 +1,136 @@
+// Debug tensors: IDebugListener, and the methods of networks and contexts.
+
+#include "debug_tensors.h"
+
+#include <nanobind/trampoline.h>
+
+#include "execution_context.h"
+#include "network/network.h"
+
+namespace opwright::python {
+namespace {
+
+/// Called by name; the class only says what to define.
+struct DebugListenerBase {
+  virtual ~DebugListenerBase() = default;
+};
+struct PyDebugListenerBase : DebugListenerBase {
+  NB_TRAMPOLINE(DebugListenerBase);
+};
+
+constexpr const char* kMethod = "process_debug_tensor";
+
+}  // namespace
+
+DebugListener to_debug_listener(nb::handle listener) {
+  if (listener.is_none()) return {};
+  if (!nb::hasattr(listener, kMethod))
+    throw nb::type_error(
+        "a debug listener must define process_debug_tensor(addr, location, type, "
+        "shape, name, stream)");
+  return [listener = nb::borrow(listener)](const DebugView& view) {
+    nb::gil_scoped_acquire gil;
+    const nb::object result =
+        listener.attr(kMethod)(reinterpret_cast<uintptr_t>(view.address), view.location, view.type,
+                               view.shape, view.name, reinterpret_cast<uintptr_t>(view.queue));
+    if (result.is(nb::handle(Py_False))) fail_refused(view);
+  };
+}
+
+void bind_debug_listener(nb::module_& m) {
+  nb::class_<DebugListenerBase, PyDebugListenerBase>(
+      m, "IDebugListener",
+      "Sees debug tensors, which INetworkDefinition.mark_debug marked, as soon as a run has "
+      "computed them. Derive from it and define process_debug_tensor(addr, location, type, shape, "
+      "name, stream): addr is the address of the dense row-major elements, valid during the call "
+      "(0 where there are none), on the host or on the GPU as location says, there in the order of "
+      "stream; type is the network's, shape this run's. What it raises ends the run and passes to "
+      "the caller, as False does with an Error.")
+      .def(nb::init<>());
+}
+
+void bind_debug_marks(ReportingClass<Network>& c) {
+  c.def(
+       "mark_debug",
+       [](Network& self, Tensor& tensor) {
+         self.mark_debug(tensor);
+         return true;
+       },
+       nb::arg("tensor"),
+       "Lets the tensor's values be seen, by its name, while an engine of the network runs "
+       "(IExecutionContext.set_debug_listener). It is computed as it stands in the network: "
+       "layers are not fused across it.")
+      .def(
+          "unmark_debug",
+          [](Network& self, Tensor& tensor) {
+            self.mark_debug(tensor, false);
+            return true;
+          },
+          nb::arg("tensor"))
+      .def("is_debug_tensor", &Network::is_debug, nb::arg("tensor"), "Whether it is marked.")
+      .def(
+          "mark_unfused_tensors_as_debug_tensors",
+          [](Network& self) {
+            self.set_unfused_debug(true);
+            return true;
+          },
+          "Lets all tensors be seen that the engine writes as it is built, by the names that the "
+          "inspector shows; what is fused away is not among them.")
+      .def(
+          "unmark_unfused_tensors_as_debug_tensors",
+          [](Network& self) {
+            self.set_unfused_debug(false);
+            return true;
+          },
+          "Takes that back; what mark_debug marked stays marked.");
+}
+
+void bind_debugging(ReportingClass<ExecutionContext>& c) {
+  c.def(
+       "set_debug_listener",
+       [](ExecutionContext& self, nb::object listener) {
+         self.context.set_debug_listener(to_debug_listener(listener));
+         self.debug_listener = std::move(listener);
+         return true;
+       },
+       nb::arg("listener").none(),
+       "The IDebugListener that sees debug tensors while the context runs; None for nobody. "
+       "Runs in which it has something to see are not replayed as CUDA graphs.")
+      .def("get_debug_listener", [](const ExecutionContext& self) { return self.debug_listener; })
+      .def(
+          "set_tensor_debug_state",
+          [](ExecutionContext& self, const std::string& name, bool flag) {
+            self.context.set_debug_state(name, flag);
+            return true;
+          },
+          nb::arg("name"), nb::arg("flag"),
+          "Whether the listener sees the tensor, which it does not at first.")
+      .def(
+          "get_debug_state",
+          [](const ExecutionContext& self, const std::string& name) {
+            return self.context.debug().state(name);
+          },
+          nb::arg("name"))
+      .def(
+          "set_all_tensors_debug_state",
+          [](ExecutionContext& self, bool flag) {
+            self.context.set_all_debug_states(flag);
+            return true;
+          },
+          nb::arg("flag"),
+          "The same for all debug tensors, those of unfused_tensors_debug_state among them.")
+      .def_prop_rw(
+          "unfused_tensors_debug_state",
+          [](const ExecutionContext& self) { return self.context.debug().unfused(); },
+          [](ExecutionContext& self, bool flag) { self.context.set_unfused_debug_state(flag); },
+          "Whether the listener sees all tensors that the engine writes, where "
+          "INetworkDefinition.mark_unfused_tensors_as_debug_tensors was called, and all that are "
+          "marked. False at first.")
+      .def_prop_rw(
+          "debug_sync", [](const ExecutionContext& self) { return self.context.debug_sync(); },
+          [](ExecutionContext& self, bool sync) { self.context.set_debug_sync(sync); },
+          "Whether runs wait for each layer, so that an error of the GPU names the layer whose "
+          "work failed. False at first.");
+}
+
+}  // namespace opwright::python
