@@ -76,8 +76,7 @@ void bind_error(nb::module_& m) {
           "local_function_stack", [](const OnnxError& self) { return self.functions; },
           "The calls of the model's functions that the node lies in, from the graph inwards, each "
           "'node (function)'.")
-      .def("local_function_stack_size",
-           [](const OnnxError& self) { return self.functions.size(); })
+      .def("local_function_stack_size", [](const OnnxError& self) { return self.functions.size(); })
       .def("__str__", [](const OnnxError& self) { return str(self); })
       .def("__repr__", [](const OnnxError& self) { return str(self); });
 }
@@ -91,15 +90,15 @@ void bind_onnx(nb::module_& m) {
   bind_enums(m);
   bind_error(m);
 
-  ReportingClass<Parser>(m, "OnnxParser", "Adds the graph of an ONNX model to a network.")
-      .def(
-          "__init__",
-          [](Parser* self, nb::object network, nb::object logger) {
-            new (self)
-                Parser{network, logger,
-                       OnnxParser(nb::cast<Network&>(network), Log(nb::cast<ILogger*>(logger)))};
-          },
-          nb::arg("network"), nb::arg("logger"))
+  ReportingClass<Parser> c(m, "OnnxParser", "Adds the graph of an ONNX model to a network.");
+  c.def(
+       "__init__",
+       [](Parser* self, nb::object network, nb::object logger) {
+         new (self)
+             Parser{network, logger,
+                    OnnxParser(nb::cast<Network&>(network), Log(nb::cast<ILogger*>(logger)))};
+       },
+       nb::arg("network"), nb::arg("logger"))
       .def(
           "parse",
           [](Parser& self, nb::handle model, nb::handle path) {
