@@ -20,14 +20,14 @@ enum class ErrorCode : int {
   kSUCCESS = 0,
   kINTERNAL_ERROR = 1,
   kMEM_ALLOC_FAILED = 2,
-  kMODEL_DESERIALIZE_FAILED = 3,   ///< the bytes are no ONNX model
-  kINVALID_VALUE = 4,              ///< an argument of the call
+  kMODEL_DESERIALIZE_FAILED = 3,  ///< the bytes are no ONNX model
+  kINVALID_VALUE = 4,             ///< an argument of the call
   kINVALID_GRAPH = 5,
   kINVALID_NODE = 6,
   kUNSUPPORTED_GRAPH = 7,
-  kUNSUPPORTED_NODE = 8,           ///< an operator that neither ONNX nor a plugin has
+  kUNSUPPORTED_NODE = 8,  ///< an operator that neither ONNX nor a plugin has
   kUNSUPPORTED_NODE_ATTR = 9,
-  kUNSUPPORTED_NODE_INPUT = 10,    ///< such as one that would have to be constant
+  kUNSUPPORTED_NODE_INPUT = 10,  ///< such as one that would have to be constant
   kUNSUPPORTED_NODE_DATATYPE = 11,
   kUNSUPPORTED_NODE_DYNAMIC = 12,  ///< a value that depends on the shapes of inputs
   kUNSUPPORTED_NODE_SHAPE = 13,
@@ -45,7 +45,7 @@ using OnnxParserFlags = uint32_t;
 enum class OnnxParserFlag : int32_t {
   kNATIVE_INSTANCENORM = 0,  ///< set by default; a layer does it in any case
   kENABLE_UINT8_AND_ASYMMETRIC_QUANTIZATION_DLA = 1,  ///< without effect, as there is no DLA
-  kREPORT_CAPABILITY_DLA = 2,   ///< parsing fails, as there is no DLA
+  kREPORT_CAPABILITY_DLA = 2,                         ///< parsing fails, as there is no DLA
   kENABLE_PLUGIN_OVERRIDE = 3,  ///< a plugin of an operator's or function's name takes its place
   kADJUST_FOR_DLA = 4,          ///< without effect
 };

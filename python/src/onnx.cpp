@@ -76,8 +76,7 @@ void bind_error(nb::module_& m) {
           "local_function_stack", [](const OnnxError& self) { return self.functions; },
           "The calls of the model's functions that the node lies in, from the graph inwards, each "
           "'node (function)'.")
-      .def("local_function_stack_size",
-           [](const OnnxError& self) { return self.functions.size(); })
+      .def("local_function_stack_size", [](const OnnxError& self) { return self.functions.size(); })
       .def("__str__", [](const OnnxError& self) { return str(self); })
       .def("__repr__", [](const OnnxError& self) { return str(self); });
 }

@@ -67,8 +67,10 @@ void GraphImporter::reserve_names() {
 }
 
 void GraphImporter::add_initializers() {
-  for (const TensorProto& tensor : graph_.initializers)
-    scope_.tensors[tensor.name] = network_.add_constant(tensor.dtype, tensor.shape, tensor.data);
+  for (const TensorProto& tensor : graph_.initializers) {
+    Tensor* made = network_.add_constant(tensor.dtype, tensor.shape, tensor.data);
+    scope_.tensors[tensor.name] = made;
+  }
 }
 
 void GraphImporter::add_inputs() {
@@ -89,8 +91,7 @@ void GraphImporter::add_input(const ValueInfoProto& value) {
           "' has no shape: give it one, with names for extents that vary");
   const DataType dtype = data_type(value.element_type, str("input '", value.name, "'"));
   if (value.element_type == static_cast<int32_t>(ElementType::kDouble))
-    log_.warning("ONNX: input '", value.name,
-                 "' is double precision; the engine takes it in FP32");
+    log_.warning("ONNX: input '", value.name, "' is double precision; the engine takes it in FP32");
   Tensor* input = network_.add_input(value.name, dtype, Shape(value.dims));
   for (size_t i = 0; i < value.dims.size(); ++i)
     // Some exporters call every extent that they do not know '?'; these need not be equal.
@@ -120,15 +121,17 @@ GraphImporter::Fate GraphImporter::add_node(const NodeProto& node, size_t index,
     if (active_.empty() && broken_inputs_.contains(input)) return Fate::kFailed;
     is_blocked = is_blocked || scope.broken.contains(input);
   }
-  if (is_blocked) return Fate::kBlocked;
   const std::string name = display_name(node, index, scope.prefix);
   const size_t errors = errors_.size();
   try {
+    if (is_blocked) {
+      look_behind(node, name, scope);
+      return errors_.size() == errors ? Fate::kBlocked : Fate::kFailed;
+    }
     if (has_references(node)) {
       static const BoundAttributes kNone;
-      add_layers(
-          resolve_references(node, scope.attributes != nullptr ? *scope.attributes : kNone), name,
-          scope);
+      add_layers(resolve_references(node, scope.attributes != nullptr ? *scope.attributes : kNone),
+                 name, scope);
     } else {
       add_layers(node, name, scope);
     }
@@ -138,33 +141,47 @@ GraphImporter::Fate GraphImporter::add_node(const NodeProto& node, size_t index,
   return errors_.size() == errors ? Fate::kTaken : Fate::kFailed;
 }
 
-void GraphImporter::add_layers(const NodeProto& node, const std::string& name, Scope& scope) {
-  NodeImporter importer(network_, node, name, scope.opset, scope.tensors);
-  const int first_layer = network_.num_layers();
-  const FunctionProto* function = functions_.find(node);
-  const auto builtin = node.domain.empty() ? node_table().find(node.op_type) : node_table().end();
-  const bool is_defined = function != nullptr || builtin != node_table().end();
-  const bool names_plugin = node.attribute(kPluginNamespace) != nullptr;
+/// What a node becomes.
+struct GraphImporter::Choice {
   NodePlugin plugin;
+  const FunctionProto* function = nullptr;
+  void (*op)(NodeImporter&) = nullptr;
+};
+
+GraphImporter::Choice GraphImporter::choose(const NodeImporter& importer) const {
+  const NodeProto& node = importer.node();
+  Choice choice;
+  choice.function = functions_.find(node);
+  if (const auto found = node_table().find(node.op_type);
+      node.domain.empty() && found != node_table().end())
+    choice.op = found->second;
+  const bool is_defined = choice.function != nullptr || choice.op != nullptr;
+  const bool names_plugin = node.attribute(kPluginNamespace) != nullptr;
   if (!is_defined || names_plugin || plugins_override_)
-    plugin = find_node_plugin(importer, plugins_);
-  if (!plugin && names_plugin && is_defined)
-    log_.warning("ONNX node '", name, "' (", node.op_type,
+    choice.plugin = find_node_plugin(importer, plugins_);
+  if (!choice.plugin && names_plugin && is_defined)
+    log_.warning("ONNX node '", importer.name(), "' (", node.op_type,
                  "): no plugin of that namespace is registered; the node is taken over as ",
-                 function != nullptr ? "the model's function" : "ONNX's operator");
-  if (plugin) {
-    add_plugin_node(importer, plugin, log_);
-  } else if (function != nullptr) {
-    if (!add_call(node, *function, name, scope)) return;
-  } else if (builtin != node_table().end()) {
-    add_operator(importer, builtin->second);
-  } else {
+                 choice.function != nullptr ? "the model's function" : "ONNX's operator");
+  if (!choice.plugin && !is_defined)
     importer.error_of(
         onnxparser::ErrorCode::kUNSUPPORTED_NODE, "operator '", node.op_type, "'",
         node.domain.empty() ? "" : str(" of domain '", node.domain, "'"),
         " is unknown: register a plugin of this name (opwright.plugin.register or a plugin "
         "library) and name its namespace in the node's string attribute 'plugin_namespace'");
-  }
+  return choice;
+}
+
+void GraphImporter::add_layers(const NodeProto& node, const std::string& name, Scope& scope) {
+  NodeImporter importer(network_, node, name, scope.opset, scope.tensors);
+  const int first_layer = network_.num_layers();
+  const Choice choice = choose(importer);
+  if (choice.plugin)
+    add_plugin_node(importer, choice.plugin, log_);
+  else if (choice.function == nullptr)
+    add_operator(importer, choice.op);
+  else if (!add_call(node, *choice.function, name, scope))
+    return;
   name_outputs(node, first_layer, scope);
   std::vector<Tensor*> outputs;
   for (const std::string& output : node.outputs) {
@@ -172,6 +189,23 @@ void GraphImporter::add_layers(const NodeProto& node, const std::string& name, S
     outputs.push_back(found != scope.tensors.end() ? found->second : nullptr);
   }
   node_outputs_.try_emplace(name, std::move(outputs));
+}
+
+void GraphImporter::look_behind(const NodeProto& node, const std::string& name, Scope& scope) {
+  const Choice choice = choose(NodeImporter(network_, node, name, scope.opset, scope.tensors));
+  if (choice.plugin || choice.function == nullptr) return;
+  enter(node, *choice.function, name);
+  Scope body{name + "/", scope.opset};
+  for (size_t i = 0; i < choice.function->nodes.size(); ++i) {
+    const NodeProto& inner = choice.function->nodes[i];
+    const std::string inner_name = display_name(inner, i, body.prefix);
+    try {
+      if (errors_.size() < kMaxErrors) look_behind(inner, inner_name, body);
+    } catch (const Error& problem) {
+      report(problem, inner, inner_name);
+    }
+  }
+  leave();
 }
 
 void GraphImporter::add_operator(NodeImporter& importer, void (*function)(NodeImporter&)) {
@@ -188,15 +222,14 @@ void GraphImporter::add_operator(NodeImporter& importer, void (*function)(NodeIm
   }
 }
 
-bool GraphImporter::add_call(const NodeProto& call, const FunctionProto& function,
-                             const std::string& name, Scope& scope) {
+void GraphImporter::enter(const NodeProto& call, const FunctionProto& function,
+                          const std::string& name) {
   const auto refuse = [&](const auto&... parts) {
     fail("ONNX node '", name, "' (", call.op_type, "): function '", full_name(function), "' ",
          parts...);
   };
   if (!function.problem.empty()) refuse("cannot be read: ", function.problem);
-  if (std::find(active_.begin(), active_.end(), &function) != active_.end())
-    refuse("calls itself");
+  if (std::find(active_.begin(), active_.end(), &function) != active_.end()) refuse("calls itself");
   if (active_.size() >= kMaxDepth) refuse("is called ", kMaxDepth, " functions deep");
   if (call.inputs.size() > function.inputs.size())
     refuse("takes ", function.inputs.size(), " inputs; the node has ", call.inputs.size());
@@ -206,24 +239,33 @@ bool GraphImporter::add_call(const NodeProto& call, const FunctionProto& functio
   if (expanded_ > kMaxExpandedNodes)
     refuse("makes the model too large: its functions stand for more than ", kMaxExpandedNodes,
            " nodes");
+  active_.push_back(&function);
+  stack_.push_back(str(name, " (", full_name(function), ")"));
+}
 
+void GraphImporter::leave() {
+  stack_.pop_back();
+  active_.pop_back();
+}
+
+bool GraphImporter::add_call(const NodeProto& call, const FunctionProto& function,
+                             const std::string& name, Scope& scope) {
   const BoundAttributes attributes = bind_attributes(function, call);
   Scope body{name + "/", scope.opset, &attributes};
   if (function.opsets.contains("")) body.opset = opset_of(function.opsets);
   NodeImporter outside(network_, call, name, scope.opset, scope.tensors);
   for (size_t i = 0; i < function.inputs.size(); ++i)
     body.tensors[function.inputs[i]] = outside.optional_input(static_cast<int>(i));
-  active_.push_back(&function);
-  stack_.push_back(str(name, " (", full_name(function), ")"));
+  enter(call, function, name);
   const bool all_taken = add_nodes(function.nodes, body);
-  stack_.pop_back();
-  active_.pop_back();
+  leave();
   if (!all_taken) return false;
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     if (call.outputs[i].empty()) continue;
     const auto made = body.tensors.find(function.outputs[i]);
     if (made == body.tensors.end())
-      refuse("has the output '", function.outputs[i], "', which none of its nodes makes");
+      outside.error("function '", full_name(function), "' has the output '", function.outputs[i],
+                    "', which none of its nodes makes");
     outside.set_output(static_cast<int>(i), made->second);
   }
   return true;

@@ -48,6 +48,8 @@ class GraphImporter {
     std::unordered_set<std::string> broken{};  ///< made by nodes that failed
   };
 
+  struct Choice;
+
   void add_initializers();
   void add_inputs();
   void add_input(const ValueInfoProto& value);
@@ -56,6 +58,13 @@ class GraphImporter {
   bool add_nodes(const std::vector<NodeProto>& nodes, Scope& scope);
   Fate add_node(const NodeProto& node, size_t index, Scope& scope);
   void add_layers(const NodeProto& node, const std::string& name, Scope& scope);
+  /// Throws Error when nobody knows the operator.
+  Choice choose(const NodeImporter& importer) const;
+  /// Reports unknown operators of a node whose inputs are missing, and of the functions it calls.
+  void look_behind(const NodeProto& node, const std::string& name, Scope& scope);
+  /// Makes the call the innermost one. Throws Error when the function cannot be expanded here.
+  void enter(const NodeProto& call, const FunctionProto& function, const std::string& name);
+  void leave();
   /// False when a node of the function failed, which is reported.
   bool add_call(const NodeProto& call, const FunctionProto& function, const std::string& name,
                 Scope& scope);

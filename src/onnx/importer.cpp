@@ -31,8 +31,8 @@ const AttributeProto* NodeImporter::attribute(std::string_view name,
                                               AttributeProto::Type type) const {
   const AttributeProto* found = node_.attribute(name);
   if (found != nullptr && found->type != type)
-    error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_ATTR, "attribute '", name, "' has type ", static_cast<int>(found->type), "; expected ",
-          static_cast<int>(type));
+    error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_ATTR, "attribute '", name, "' has type ",
+             static_cast<int>(found->type), "; expected ", static_cast<int>(type));
   return found;
 }
 
@@ -55,13 +55,13 @@ Ints NodeImporter::get_ints(std::string_view name, Ints otherwise) const {
 
 std::vector<Expr> NodeImporter::values(Tensor* tensor, std::string_view what) const {
   if (tensor->rank() > 1)
-    error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_SHAPE, what, " ('", tensor->name(), "') must be a scalar or a vector, but has rank ",
-          tensor->rank());
+    error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_SHAPE, what, " ('", tensor->name(),
+             "') must be a scalar or a vector, but has rank ", tensor->rank());
   make_shape_inputs(*tensor);
   const auto& values = tensor->info().values;
   if (!values)
     error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_INPUT, what, " ('", tensor->name(),
-          "') must be a constant or computed from shapes, but depends on data");
+             "') must be a constant or computed from shapes, but depends on data");
   return *values;
 }
 
@@ -76,7 +76,8 @@ Ints NodeImporter::constant_ints(Tensor* tensor, std::string_view what) const {
   Ints ints;
   for (const Expr& value : values(tensor, what)) {
     if (!value.is_constant())
-      error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_DYNAMIC, what, " ('", tensor->name(), "') must be constant, but depends on input shapes");
+      error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_DYNAMIC, what, " ('", tensor->name(),
+               "') must be constant, but depends on input shapes");
     ints.push_back(value.constant());
   }
   return ints;
@@ -84,7 +85,9 @@ Ints NodeImporter::constant_ints(Tensor* tensor, std::string_view what) const {
 
 Floats NodeImporter::constant_floats(Tensor* tensor, std::string_view what) const {
   const TensorInfo& info = tensor->info();
-  if (!info.constant) error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_INPUT, what, " ('", tensor->name(), "') must be constant");
+  if (!info.constant)
+    error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_INPUT, what, " ('", tensor->name(),
+             "') must be constant");
   std::vector<float> single(numel(info.dims).constant());
   convert(info.constant.data(), info.dtype, single.data(), DataType::kFLOAT,
           static_cast<int64_t>(single.size()));
@@ -105,13 +108,15 @@ double NodeImporter::constant_float(Tensor* tensor, std::string_view what) const
 
 void NodeImporter::require_rank(const Tensor* tensor, int low, int high) const {
   if (tensor->rank() < low || tensor->rank() > high)
-    error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_SHAPE, "input '", tensor->name(), "' has rank ", tensor->rank(), "; expected ",
-          low == high ? str(low) : str(low, " to ", high));
+    error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_SHAPE, "input '", tensor->name(),
+             "' has rank ", tensor->rank(), "; expected ",
+             low == high ? str(low) : str(low, " to ", high));
 }
 
 int NodeImporter::axis(int64_t axis, int rank) const {
   if (axis < -rank || axis >= rank)
-    error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_ATTR, "axis ", axis, " is out of range for a tensor of rank ", rank);
+    error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_ATTR, "axis ", axis,
+             " is out of range for a tensor of rank ", rank);
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 

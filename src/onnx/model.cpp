@@ -56,8 +56,8 @@ AttributeProto decode_attribute(pbf_reader reader, Source& source) {
         reader.skip();
     }
   }
-  require(a.type != AttributeProto::Type::kTensor || has_tensor || !a.reference.empty(), "ONNX: attribute '", a.name,
-          "' is said to be a tensor, but has none");
+  require(a.type != AttributeProto::Type::kTensor || has_tensor || !a.reference.empty(),
+          "ONNX: attribute '", a.name, "' is said to be a tensor, but has none");
   if (a.type == AttributeProto::Type::kUndefined) {
     // Writers of the first ONNX versions left the type out.
     using Type = AttributeProto::Type;

@@ -13,8 +13,14 @@ namespace {
 using onnxparser::OnnxParserFlag;
 
 std::string directory_of(const std::string& path) {
-  return path.empty() ? std::string()
-                      : std::filesystem::absolute(path).parent_path().string();
+  return path.empty() ? std::string() : std::filesystem::absolute(path).parent_path().string();
+}
+
+/// "add_node" of "Fate onnx::GraphImporter::add_node(const NodeProto&)".
+std::string short_name(std::string_view function) {
+  function = function.substr(0, function.find('('));
+  const size_t start = function.find_last_of(" :");
+  return std::string(start == std::string_view::npos ? function : function.substr(start + 1));
 }
 
 onnxparser::ErrorCode kind_of(const Error& problem, int node, onnxparser::ErrorCode otherwise) {
@@ -41,7 +47,7 @@ OnnxError::OnnxError(const Error& problem, int node, onnxparser::ErrorCode other
       node(node),
       message(problem.what()),
       file(std::filesystem::path(where.file_name()).filename().string()),
-      func(where.function_name()),
+      func(short_name(where.function_name())),
       line(static_cast<int>(where.line())) {}
 
 const char* name(onnxparser::ErrorCode kind) {
@@ -65,7 +71,7 @@ const char* name(onnxparser::ErrorCode kind) {
 }
 
 std::string str(const OnnxError& error) {
-  const std::string text = str(name(error.kind), ": ", error.message);
+  const std::string text = str("(", error.func, "): ", name(error.kind), ": ", error.message);
   if (error.node < 0) return text;
   return str("In node ", error.node, " with name: ", error.node_name,
              " and operator: ", error.op_type, " ", text);
@@ -85,9 +91,9 @@ bool OnnxParser::collect(Body&& body) {
   } catch (const Error& problem) {
     errors_.emplace_back(problem, -1, onnxparser::ErrorCode::kINVALID_GRAPH);
   } catch (const std::bad_alloc&) {
-    errors_.emplace_back(Error(ErrorCode::kFAILED_ALLOCATION,
-                               "ONNX: the model needs more memory than there is"),
-                         -1, onnxparser::ErrorCode::kMEM_ALLOC_FAILED);
+    errors_.emplace_back(
+        Error(ErrorCode::kFAILED_ALLOCATION, "ONNX: the model needs more memory than there is"), -1,
+        onnxparser::ErrorCode::kMEM_ALLOC_FAILED);
   }
   report();
   return errors_.empty();
@@ -120,8 +126,7 @@ bool OnnxParser::load(const Blob& model, const std::string& path) {
             "ONNX: a model is loaded already: take it over (parse_model_proto) before the next");
     std::string directory = directory_of(path);
     try {
-      loaded_ =
-          std::make_unique<onnx::ModelProto>(onnx::decode_without_external(model, directory));
+      loaded_ = std::make_unique<onnx::ModelProto>(onnx::decode_without_external(model, directory));
     } catch (const Error& problem) {
       errors_.emplace_back(problem, -1, onnxparser::ErrorCode::kMODEL_DESERIALIZE_FAILED);
     }
@@ -184,7 +189,8 @@ void OnnxParser::partition(const onnx::GraphImporter& importer) {
 
 Tensor* OnnxParser::node_output(const std::string& name, int64_t index) const {
   const auto found = node_outputs_.find(name);
-  if (found == node_outputs_.end() || index < 0 || std::cmp_greater_equal(index, found->second.size()))
+  if (found == node_outputs_.end() || index < 0 ||
+      std::cmp_greater_equal(index, found->second.size()))
     return nullptr;
   return found->second[static_cast<size_t>(index)];
 }

@@ -218,8 +218,7 @@ TensorProto decode_tensor(pbf_reader reader, Source& source) {
 }
 
 void read_external(TensorProto& tensor, Source& source) {
-  if (tensor.external)
-    set_elements(tensor, external_bytes(tensor, bytes_in_model(tensor), source));
+  if (tensor.external) set_elements(tensor, external_bytes(tensor, bytes_in_model(tensor), source));
   require(tensor.problem.empty(), tensor.problem);
 }
 

@@ -21,8 +21,7 @@ namespace {
 
 std::string list_names(const PluginNode& node) {
   std::string names;
-  for (const FieldValue& value : node.attributes)
-    names += (names.empty() ? "" : ", ") + value.name;
+  for (const FieldValue& value : node.attributes) names += (names.empty() ? "" : ", ") + value.name;
   return names.empty() ? "none" : names;
 }
 
@@ -45,7 +44,8 @@ bool chooses_plugin(std::string_view attribute) {
 void tell_ignored(const PluginNode& node, const std::vector<std::string_view>& declared,
                   std::string_view owner, const Log& log) {
   const auto tell = [&](const std::string& name) {
-    if (!chooses_plugin(name) && std::find(declared.begin(), declared.end(), name) == declared.end())
+    if (!chooses_plugin(name) &&
+        std::find(declared.begin(), declared.end(), name) == declared.end())
       log.warning(owner, " declares no attribute '", name, "': it is left out");
   };
   for (const FieldValue& value : node.attributes) tell(value.name);

@@ -31,6 +31,7 @@ class RandomModel {
     protozero::pbf_writer model(model_bytes);
     model.add_int64(1, 8);
     model.add_message(7, graph_bytes);
+    for (int i = below(4); i > 0 && chance(2); --i) model.add_message(25, function());
     std::string opset_bytes;
     protozero::pbf_writer opset(opset_bytes);
     static constexpr std::array kOpsets = {7, 9, 10, 11, 12, 13, 15, 17, 18, 20, 21, 22};
@@ -119,6 +120,9 @@ class RandomModel {
       {"LpNormalization", 1, "iaxis ip"},
       {"MeanVarianceNormalization", 1, "Iaxes"},
       {"Unknown", 1, "splugin_namespace Iother tthing"},
+      {"f0", 2, "iaxis"},
+      {"f1", 1, "iaxis falpha"},
+      {"f2", 3, ""},
   };
 
   template <class Count>
@@ -208,6 +212,7 @@ class RandomModel {
                                           "VALID",    "CRD",     "tanh",  "align_corners"};
     protozero::pbf_writer a(node, 5);
     a.add_string(1, name);
+    if (chance(12)) a.add_string(21, "axis");
     const auto values = numbers(below(9));
     switch (type) {
       case 'i':
@@ -236,9 +241,26 @@ class RandomModel {
     }
   }
 
-  void add_node(protozero::pbf_writer& graph) {
+  /// One of the functions f0 to f2, which call any of them.
+  std::string function() {
+    std::string bytes;
+    protozero::pbf_writer function(bytes);
+    function.add_string(1, "f" + std::to_string(below(3)));
+    for (int i = below(4); i > 0; --i) function.add_string(4, any_name());
+    for (int i = 1 + below(4); i > 0; --i) add_node(function, 7);
+    for (int i = below(3); i > 0; --i) function.add_string(5, any_name());
+    if (chance(2)) {
+      protozero::pbf_writer a(function, 11);
+      a.add_string(1, "axis");
+      a.add_int64(3, number());
+      a.add_int32(20, 2);
+    }
+    return bytes;
+  }
+
+  void add_node(protozero::pbf_writer& graph, unsigned tag = 1) {
     const Operator& op = kOperators[below(std::size(kOperators))];
-    protozero::pbf_writer node(graph, 1);
+    protozero::pbf_writer node(graph, tag);
     const int inputs = chance(3) ? below(op.inputs + 2) : op.inputs;
     for (int i = 0; i < inputs; ++i) {
       // Often what the node before made.

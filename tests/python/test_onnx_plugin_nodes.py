@@ -8,13 +8,13 @@ import numpy as np
 import onnx
 import onnx_graphsurgeon as gs
 import pytest
-import v2_plugins
 from onnx import TensorProto, helper
-from plugin_testing import new_id
-from v3_plugins import Log, Twice, as_array
 
 import opwright as trt
 import opwright.plugin as trtp
+import v2_plugins
+from plugin_testing import new_id
+from v3_plugins import Log, Twice, as_array
 
 X = np.arange(8, dtype=np.float32).reshape(2, 4) - 3
 TYPES = trt.PluginFieldType
@@ -65,9 +65,7 @@ def model(*nodes, inputs=None, functions=(), domains=()) -> bytes:
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
     )
     opsets = [helper.make_opsetid("", 19), *(helper.make_opsetid(d, 1) for d in domains)]
-    made = helper.make_model(
-        graph, opset_imports=opsets, ir_version=10, functions=list(functions)
-    )
+    made = helper.make_model(graph, opset_imports=opsets, ir_version=10, functions=list(functions))
     return made.SerializeToString()
 
 
@@ -237,9 +235,7 @@ def test_shape_inputs_are_those_that_the_node_lists(indices):
 )
 def test_shape_inputs_that_are_not_there(indices, message):
     with registered(Creator("Spread", plugin=Spread())):
-        parsed = Parsed(
-            surgeon_node("Spread", {"tensorrt_plugin_shape_input_indices": indices})
-        )
+        parsed = Parsed(surgeon_node("Spread", {"tensorrt_plugin_shape_input_indices": indices}))
     assert message in parsed.errors()[0].desc()
 
 

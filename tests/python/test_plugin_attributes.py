@@ -407,7 +407,11 @@ def test_where_onnx_nodes_name_the_plugin():
         seen.clear()
         trt.build(onnx_model(plugin_id, node=node, k=4), timing=False)(X)
         assert seen["impl"] == 4
-    for node in ({"domain": "elsewhere"}, {"plugin_namespace": "elsewhere"}, {"plugin_namespace": ""}):
+    for node in (
+        {"domain": "elsewhere"},
+        {"plugin_namespace": "elsewhere"},
+        {"plugin_namespace": ""},
+    ):
         with pytest.raises(trt.Error, match="echo"):
             trt.build(onnx_model(plugin_id, node=node, k=4), timing=False)
     with pytest.raises(trt.Error, match="has the version 1, but .*'plugin_version' says '2'"):

@@ -94,6 +94,28 @@ struct GraphParts {
   std::vector<std::string> nodes, initializers, inputs, outputs;
 };
 
+/// A call of a function, or another node, of a domain.
+inline std::string node_of(const std::string& domain, const std::string& op,
+                           const std::vector<std::string>& inputs,
+                           const std::vector<std::string>& outputs) {
+  std::string bytes = node(op, inputs, outputs);
+  Writer(bytes).add_string(7, domain);
+  return bytes;
+}
+
+inline std::string function(const std::string& domain, const std::string& name,
+                            const std::vector<std::string>& inputs,
+                            const std::vector<std::string>& outputs,
+                            const std::vector<std::string>& nodes) {
+  return message([&](Writer& f) {
+    f.add_string(1, name);
+    for (const std::string& input : inputs) f.add_string(4, input);
+    for (const std::string& output : outputs) f.add_string(5, output);
+    for (const std::string& part : nodes) f.add_message(7, part);
+    f.add_string(10, domain);
+  });
+}
+
 inline std::string model(const GraphParts& parts, int64_t opset = 17) {
   return message([&](Writer& m) {
     m.add_int64(1, 8);
