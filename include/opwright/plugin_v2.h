@@ -2,8 +2,7 @@
 
 /// \file
 /// The V2 generation of plugins: one class per plugin, serialized into bytes of its own making.
-/// Opwright runs IPluginV2DynamicExt; its bases are here because it derives from them, and because
-/// their order of methods is part of the binary interface.
+/// Opwright runs IPluginV2DynamicExt, and for fixed shapes IPluginV2Ext and IPluginV2IOExt.
 
 #include "plugin_base.h"
 
@@ -23,7 +22,8 @@ enum class PluginCreatorVersion : int32_t {
   kV1_PYTHON = kPLUGIN_VERSION_PYTHON_BIT,
 };
 
-/// The root of the V2 plugins, with fixed shapes and an implicit batch.
+/// The root of the V2 plugins, for fixed shapes. Plugins that are no IPluginV2DynamicExt are never
+/// told of the first axis of their inputs and outputs, the batch: shapes are those behind it.
 class IPluginV2 {
  public:
   /// The API level that the plugin was compiled for, and in the upper byte its PluginVersion.
@@ -73,9 +73,17 @@ class IPluginV2Ext : public IPluginV2 {
   /// The type of output `index` for inputs of the given types.
   virtual DataType getOutputDataType(int32_t index, DataType const* inputTypes,
                                      int32_t nbInputs) const noexcept = 0;
-  virtual bool isOutputBroadcastAcrossBatch(int32_t outputIndex, bool const* inputIsBroadcasted,
-                                            int32_t nbInputs) const noexcept = 0;
-  virtual bool canBroadcastInputAcrossBatch(int32_t inputIndex) const noexcept = 0;
+  /// Of networks with an implicit batch, which do not exist any more. Nothing calls it.
+  virtual bool isOutputBroadcastAcrossBatch(int32_t /*outputIndex*/,
+                                            bool const* /*inputIsBroadcasted*/,
+                                            int32_t /*nbInputs*/) const noexcept {
+    return false;
+  }
+  /// As isOutputBroadcastAcrossBatch().
+  virtual bool canBroadcastInputAcrossBatch(int32_t /*inputIndex*/) const noexcept { return false; }
+  /// Called once while an engine is built, before initialize(), with what was chosen; all floating
+  /// inputs and outputs have `floatFormat`, others are linear. Nothing is broadcast.
+  /// \param maxBatchSize the first extent of all inputs and outputs.
   virtual void configurePlugin(Dims const* inputDims, int32_t nbInputs, Dims const* outputDims,
                                int32_t nbOutputs, DataType const* inputTypes,
                                DataType const* outputTypes, bool const* inputIsBroadcast,
@@ -85,8 +93,10 @@ class IPluginV2Ext : public IPluginV2 {
   IPluginV2Ext() = default;
   ~IPluginV2Ext() override = default;
 
-  /// Called when an execution context takes the plugin into use. The handles are null unless the
-  /// backend has such libraries loaded.
+  /// Called when an execution context takes the plugin into use. On a GPU the handles are those of
+  /// the context, on the default stream, until detachFromContext(): the plugin gives them the
+  /// stream of its enqueue(). Null where a library is not installed, and on the CPU. The allocator
+  /// gives memory of the device.
   virtual void attachToContext(cudnnContext* /*cudnn*/, cublasContext* /*cublas*/,
                                IGpuAllocator* /*allocator*/) noexcept {}
   virtual void detachFromContext() noexcept {}
@@ -113,6 +123,7 @@ class IPluginV2Ext : public IPluginV2 {
 /// Adds a type and a format per input and output, for fixed shapes.
 class IPluginV2IOExt : public IPluginV2Ext {
  public:
+  /// Called once while an engine is built, before initialize(), with what was chosen.
   virtual void configurePlugin(PluginTensorDesc const* in, int32_t nbInput,
                                PluginTensorDesc const* out, int32_t nbOutput) noexcept = 0;
   virtual bool supportsFormatCombination(int32_t pos, PluginTensorDesc const* inOut,

@@ -23,7 +23,8 @@ __all__ = [
 
 
 class IPluginV2:
-    """What all V2 plugins have. Opwright runs those that are an :class:`IPluginV2DynamicExt`.
+    """What all V2 plugins have. Those that Python implements are an :class:`IPluginV2DynamicExt`; C++
+    has :class:`IPluginV2Ext` for fixed shapes, too.
 
     Set ``num_outputs``, ``plugin_type`` and the rest in the constructor or as class attributes.
     """
@@ -120,8 +121,9 @@ class IPluginV2Ext(IPluginV2):
     def attach_to_context(self, cudnn: int, cublas: int, allocator: IGpuAllocator | None) -> None:
         """Hear that an execution context takes the plugin into use.
 
-        The handles are addresses, 0 unless the backend has such libraries loaded; ``allocator``
-        gives memory of the device until :meth:`detach_from_context`.
+        The handles are addresses; 0 where cuDNN or cuBLAS is not installed, and on the CPU. They
+        are the context's, on the default stream, until :meth:`detach_from_context`; so is what
+        ``allocator`` gives, memory of the device.
         """
 
     def detach_from_context(self) -> None:
@@ -209,8 +211,9 @@ class IPluginV2DynamicExt(IPluginV2DynamicExtBase):
     def attach_to_context(self, cudnn: int, cublas: int, allocator: IGpuAllocator | None) -> None:
         """Hear that an execution context takes the plugin into use.
 
-        The handles are addresses, 0 unless the backend has such libraries loaded; ``allocator``
-        gives memory of the device until :meth:`detach_from_context`.
+        The handles are addresses; 0 where cuDNN or cuBLAS is not installed, and on the CPU. They
+        are the context's, on the default stream, until :meth:`detach_from_context`; so is what
+        ``allocator`` gives, memory of the device.
         """
 
     def detach_from_context(self) -> None:

@@ -112,6 +112,13 @@ nb::object array_of(const FieldValue& value, nb::handle dtype) {
   return array;
 }
 
+size_t place_of(const FieldCollection& fields, nb::ssize_t index) {
+  const auto count = static_cast<nb::ssize_t>(fields.values.size());
+  if (index < 0) index += count;
+  if (index < 0 || index >= count) throw nb::index_error();
+  return static_cast<size_t>(index);
+}
+
 void bind_fields(nb::module_& m) {
   nb::enum_<PluginFieldType>(m, "PluginFieldType", nb::is_arithmetic(),
                              "Types of the elements of a plugin's attribute.")
@@ -147,8 +154,8 @@ void bind_fields(nb::module_& m) {
           [](Field& self, nb::handle data) {
             self.value = make_field(self.value.name, data, self.value.type);
           },
-          "The elements: a one-dimensional NumPy array (int8 for CHAR), bytes for UNKNOWN, a list "
-          "of Dims for DIMS.")
+          "The elements: a one-dimensional NumPy array (int8 for CHAR and UNKNOWN), a list of Dims "
+          "for DIMS, bytes of the types that NumPy does not have.")
       .def_prop_rw(
           "type", [](const Field& self) { return self.value.type; },
           [](Field& self, PluginFieldType type) { self.value.type = type; })
@@ -168,10 +175,16 @@ void bind_fields(nb::module_& m) {
       .def("__len__", [](const FieldCollection& self) { return self.values.size(); })
       .def("__getitem__",
            [](const FieldCollection& self, nb::ssize_t index) {
-             const auto count = static_cast<nb::ssize_t>(self.values.size());
-             if (index < 0) index += count;
-             if (index < 0 || index >= count) throw nb::index_error();
-             return Field{self.values[static_cast<size_t>(index)]};
+             return Field{self.values[place_of(self, index)]};
+           })
+      .def("__setitem__",
+           [](FieldCollection& self, nb::ssize_t index, const Field& field) {
+             self.values[place_of(self, index)] = field.value;
+           })
+      .def("__delitem__",
+           [](FieldCollection& self, nb::ssize_t index) {
+             self.values.erase(self.values.begin() +
+                               static_cast<std::ptrdiff_t>(place_of(self, index)));
            })
       .def("__iter__",
            [](const FieldCollection& self) {
@@ -182,7 +195,16 @@ void bind_fields(nb::module_& m) {
       .def(
           "append",
           [](FieldCollection& self, const Field& field) { self.values.push_back(field.value); },
-          nb::arg("field"));
+          nb::arg("field"))
+      .def(
+          "extend",
+          [](FieldCollection& self, nb::handle fields) {
+            const FieldValues added = to_fields(fields, "extend");
+            self.values.insert(self.values.end(), added.begin(), added.end());
+          },
+          nb::arg("fields"),
+          nb::sig("def extend(self, fields: PluginFieldCollection | "
+                  "collections.abc.Sequence[PluginField]) -> None"));
   m.attr("PluginFieldCollection_") = collection;
 }
 
@@ -247,6 +269,7 @@ nb::object field_data(const FieldValue& value) {
   }
   if (const char* name = numpy_name(value.type); name != nullptr)
     return array_of(value, nb::str(name));
+  if (value.type == PluginFieldType::kUNKNOWN) return array_of(value, nb::str("int8"));
   if (value.type == PluginFieldType::kBF16) return array_of(value, numpy_dtype(DataType::kBF16));
   if (value.type == PluginFieldType::kFP8) return array_of(value, numpy_dtype(DataType::kFP8));
   return nb::bytes(value.data.data(), static_cast<size_t>(value.length) * element_size(value.type));

@@ -42,7 +42,7 @@ struct FieldCollection {
 };
 /// From a PluginFieldCollection or a list or tuple of PluginField; `what` begins errors.
 FieldValues to_fields(nb::handle collection, std::string_view what = {});
-/// The elements of a field as TensorRT gives them: a NumPy array, bytes for kUNKNOWN, a list of
+/// The elements of a field as TensorRT gives them: a NumPy array, a list of
 /// Dims for kDIMS.
 nb::object field_data(const FieldValue& value);
 

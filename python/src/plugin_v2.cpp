@@ -41,12 +41,19 @@ class V2Context final : public IPluginResourceContext {
 };
 
 /// The C++ face of a Python object that is an IPluginV2DynamicExt.
-class V2Face final : public IPluginV2DynamicExt, public CaptureLimits {
+class V2Face final : public IPluginV2DynamicExt, public CaptureLimits, public AttachmentLimits {
  public:
   /// `is_owned`: whether the object's life ends with the face's, so that it is told of it.
   V2Face(nb::object object, bool is_owned) : object_(std::move(object)), is_owned_(is_owned) {}
   const nb::object& self() const { return object_.get(); }
   std::string capture_obstacle() const override { return capture_obstacle_of_class(self()); }
+  bool wants_library_handles() const override {
+    const nb::gil_scoped_acquire gil;
+    constexpr const char* kMethod = "attach_to_context";
+    const nb::object base = nb::module_::import_("opwright").attr("IPluginV2DynamicExt");
+    const nb::object own = nb::getattr(self().type(), kMethod, nb::none());
+    return !own.is_none() && !own.is(base.attr(kMethod));
+  }
 
   int32_t getTensorRTVersion() const noexcept override {
     return static_cast<int32_t>(
@@ -304,7 +311,7 @@ IPluginV2DynamicExt* make_plugin_v2(nb::handle object, bool is_owned) {
   return new V2Face(nb::borrow(object), is_owned);
 }
 
-nb::object python_object_of(IPluginV2DynamicExt& plugin) {
+nb::object python_object_of(IPluginV2& plugin) {
   auto* face = dynamic_cast<V2Face*>(&plugin);
   return face != nullptr ? face->self() : nb::none();
 }
@@ -323,7 +330,7 @@ void bind_plugin_v2(nb::module_& m) {
               nb::rv_policy::reference_internal,
               "Adds an IPluginV2DynamicExt: a Python object, or one that a creator made. The "
               "network keeps a clone.");
-  nb::class_<PluginV2Layer, Layer>(m, "IPluginV2Layer", "The layer of an IPluginV2DynamicExt.")
+  nb::class_<PluginV2Layer, Layer>(m, "IPluginV2Layer", "The layer of a V2 plugin.")
       .def_prop_ro(
           "plugin",
           [](const PluginV2Layer& self) {

@@ -12,6 +12,6 @@ IPluginV2DynamicExt* make_plugin_v2(nb::handle object, bool is_owned);
 /// The way back: the Python object itself, or one that stands for the C++ plugin, which it owns.
 nb::object from_plugin_v2(V2Plugin plugin);
 /// The Python object behind a plugin that Python implements, else none.
-nb::object python_object_of(IPluginV2DynamicExt& plugin);
+nb::object python_object_of(IPluginV2& plugin);
 
 }  // namespace opwright::python

@@ -109,14 +109,22 @@ void bind_plugin_registry(nb::module_& m) {
           [](PluginRegistry& self, nb::handle path) {
             const auto text =
                 nb::cast<std::string>(nb::module_::import_("os").attr("fspath")(path));
-            return nb::capsule(self.load_library(text));
+            // The library's code may run for a while, or wait for threads that need Python.
+            const auto load = [&] {
+              const nb::gil_scoped_release release;
+              return self.load_library(text);
+            };
+            return nb::capsule(load());
           },
           nb::arg("plugin_path"),
           "Opens a plugin library and registers its creators. What comes back is for "
           "deregister_library. Raises Error with the reason if that is not possible.")
       .def(
           "deregister_library",
-          [](PluginRegistry& self, nb::capsule handle) { self.deregister_library(handle.data()); },
+          [](PluginRegistry& self, nb::capsule handle) {
+            const nb::gil_scoped_release release;
+            self.deregister_library(handle.data());
+          },
           nb::arg("handle"),
           "Deregisters the library's creators. It is closed when nothing uses its code any more.")
       .def(

@@ -1,26 +1,25 @@
 #include "plan/trusted.h"
 
 #include <algorithm>
+#include <list>
+#include <map>
 #include <mutex>
-#include <unordered_map>
-#include <vector>
 
-#include "plan/hash.h"
+#include "base/sha256.h"
 
 namespace opwright {
 namespace {
 
-struct TrustedPlan {
-  Blob structure;
-  std::vector<Blob> code;
-};
+/// The most plans that are remembered, those that were built or loaded last. A process that builds
+/// engines for ever keeps a few megabytes.
+constexpr size_t kMostPlans = size_t{1} << 14U;
 
-/// Hashes only find what is there: bytes are compared, so a file cannot pass for trusted by a
-/// collision.
+/// Plans by a hash that nobody can make collide, so that a file cannot pass for trusted; neither
+/// their structure nor their code is kept.
 struct Trusted {
   std::mutex mutex;
-  std::unordered_multimap<uint64_t, TrustedPlan> plans;
-  std::unordered_multimap<uint64_t, Blob> code;  // what the plans share
+  std::list<Sha256::Digest> by_use;  // the last one first
+  std::map<Sha256::Digest, std::list<Sha256::Digest>::iterator> plans;
 };
 Trusted& trusted() {
   static auto* instance = new Trusted;
@@ -32,46 +31,55 @@ bool has_host_code(const Plan& plan) {
                      [](const CodeObject& object) { return object.host; });
 }
 
-bool contains(const Trusted& set, uint64_t hash, const Blob& structure, const Plan& plan) {
-  const auto is_same = [](const Blob& bytes, const CodeObject& object) {
-    return bytes == object.bytes;
+/// Of the structure and the code, each behind its size.
+Sha256::Digest digest(const Plan& plan) {
+  Sha256 hash;
+  const auto add = [&hash](const Blob& bytes) {
+    const uint64_t size[] = {bytes.size()};
+    hash.update(std::as_bytes(std::span(size)));
+    hash.update(bytes.bytes());
   };
-  const auto [first, last] = set.plans.equal_range(hash);
-  return std::any_of(first, last, [&](const auto& entry) {
-    const TrustedPlan& known = entry.second;
-    return known.structure == structure && std::equal(known.code.begin(), known.code.end(),
-                                                      plan.code.begin(), plan.code.end(), is_same);
-  });
-}
-
-Blob shared(Trusted& set, const Blob& bytes) {
-  const uint64_t hash = hash128(bytes.bytes())[0];
-  const auto [first, last] = set.code.equal_range(hash);
-  const auto found =
-      std::find_if(first, last, [&](const auto& entry) { return entry.second == bytes; });
-  if (found != last) return found->second;
-  return set.code.emplace(hash, bytes)->second;
+  add(serialize_structure(plan));
+  for (const CodeObject& object : plan.code) add(object.bytes);
+  return hash.finish();
 }
 
 }  // namespace
 
 void trust_plan(const Plan& plan) {
   if (!has_host_code(plan)) return;
-  const Blob structure = serialize_structure(plan);
-  const uint64_t hash = hash128(structure.bytes())[0];
+  const Sha256::Digest key = digest(plan);
   Trusted& set = trusted();
   const std::lock_guard lock(set.mutex);
-  if (contains(set, hash, structure, plan)) return;
-  TrustedPlan entry{structure, {}};
-  for (const CodeObject& object : plan.code) entry.code.push_back(shared(set, object.bytes));
-  set.plans.emplace(hash, std::move(entry));
+  const auto [entry, is_new] = set.plans.try_emplace(key);
+  if (!is_new) {
+    set.by_use.splice(set.by_use.begin(), set.by_use, entry->second);
+    return;
+  }
+  entry->second = set.by_use.insert(set.by_use.begin(), key);
+  if (set.plans.size() <= kMostPlans) return;
+  set.plans.erase(set.by_use.back());
+  set.by_use.pop_back();
 }
 
 bool is_trusted(const Plan& plan) {
-  const Blob structure = serialize_structure(plan);
+  Trusted& set = trusted();
+  {
+    const std::lock_guard lock(set.mutex);
+    if (set.plans.empty()) return false;
+  }
+  const Sha256::Digest key = digest(plan);
+  const std::lock_guard lock(set.mutex);
+  const auto found = set.plans.find(key);
+  if (found == set.plans.end()) return false;
+  set.by_use.splice(set.by_use.begin(), set.by_use, found->second);
+  return true;
+}
+
+size_t trusted_plans() {
   Trusted& set = trusted();
   const std::lock_guard lock(set.mutex);
-  return contains(set, hash128(structure.bytes())[0], structure, plan);
+  return set.plans.size();
 }
 
 }  // namespace opwright

@@ -7,8 +7,10 @@ namespace opwright {
 /// Declares that this process made the plan, so that the host code in it may run without
 /// permission. What counts is everything but the weights: code that is trusted in one plan is not
 /// in another, which could launch it otherwise, on other memory. Does nothing for plans without
-/// host code. Thread safe.
+/// host code. A cryptographic hash of the plan is kept, of the last 16384 plans. Thread safe.
 void trust_plan(const Plan& plan);
 bool is_trusted(const Plan& plan);
+/// How many are kept.
+size_t trusted_plans();
 
 }  // namespace opwright

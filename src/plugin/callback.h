@@ -54,6 +54,16 @@ class CaptureLimits {
  protected:
   ~CaptureLimits() = default;
 };
+
+/// What a language binding's V2 plugin is besides, where it may not look at what it is attached to.
+class AttachmentLimits {
+ public:
+  /// Whether its attachToContext() may use handles of cuDNN and cuBLAS.
+  virtual bool wants_library_handles() const = 0;
+
+ protected:
+  ~AttachmentLimits() = default;
+};
 /// The obstacle that the plugin, or its part, which the binding's language implements, names; empty
 /// where it is no CaptureLimits.
 template <class T>

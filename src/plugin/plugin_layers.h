@@ -6,11 +6,11 @@
 
 namespace opwright {
 
-/// The layer of an IPluginV2DynamicExt.
+/// The layer of a V2 plugin.
 class PluginV2Layer final : public Layer {
  public:
   /// The network's own.
-  IPluginV2DynamicExt& plugin() const { return *plugin_v2_of(*op()); }
+  IPluginV2& plugin() const { return *plugin_v2_of(*op()); }
 };
 
 /// The layer of an IPluginV3.

@@ -35,7 +35,7 @@ class PluginLibrary {
 
   /// The creators that registered themselves while the library was being opened. They are
   /// registered as long as a registry has the library loaded; `users` are those registries. Guarded
-  /// by the mutex of all registries' loading.
+  /// by what lets registries load one library at a time.
   std::vector<Registration> self_registered;
   int users = 0;
 

@@ -23,6 +23,7 @@ CreatorIdentity ask(const Creator& creator) {
 }
 
 constexpr std::string_view kCreatorV1 = "PLUGIN CREATOR_V1";
+constexpr const char* kRegistering = "Registering a plugin creator failed: ";
 
 /// A creator that stays as long as it is registered because its owner promised so.
 CreatorPtr unowned(IPluginCreatorInterface& creator) { return {CreatorPtr(), &creator}; }
@@ -97,11 +98,18 @@ void PluginRegistry::add(CreatorPtr creator, const char* plugin_namespace) {
     if (is_v1) v1_creators_.push_back(static_cast<IPluginCreator*>(creator.get()));
     entries_.push_back(entry);
   }
-  if (loading_ != nullptr) loading_->registered.emplace_back(this, creator.get());
   // A V2 plugin's namespace is that of its registration.
-  if (is_v1 && !entry.identity.plugin_namespace.empty())
-    static_cast<IPluginCreator&>(*creator).setPluginNamespace(
-        entry.identity.plugin_namespace.c_str());
+  if (is_v1 && !entry.identity.plugin_namespace.empty()) {
+    try {
+      static_cast<IPluginCreator&>(*creator).setPluginNamespace(
+          entry.identity.plugin_namespace.c_str());
+      rethrow_pending_exception(str("plugin ", str(entry.identity), ": "));
+    } catch (...) {
+      remove(creator.get());
+      throw;
+    }
+  }
+  if (loading_ != nullptr) loading_->registered.emplace_back(this, creator.get());
 }
 
 void PluginRegistry::add(IPluginCreatorInterface& creator, const char* plugin_namespace) {
@@ -138,24 +146,24 @@ CreatorPtr PluginRegistry::find(const CreatorIdentity& wanted) const {
   return parent_->find(wanted);
 }
 
-bool PluginRegistry::register_creator(CreatorPtr creator, const char* plugin_namespace) noexcept {
-  return errors_.guard(
-      false,
-      [&] {
-        add(std::move(creator), plugin_namespace);
-        return true;
-      },
-      "Registering a plugin creator failed: ");
+bool PluginRegistry::register_creator(CreatorPtr creator, const char* plugin_namespace) {
+  try {
+    add(std::move(creator), plugin_namespace);
+    return true;
+  } catch (const Error&) {
+    return errors_.guard(false, []() -> bool { throw; }, kRegistering);
+  }
 }
 
 bool PluginRegistry::registerCreator(IPluginCreatorInterface& creator,
                                      AsciiChar const* pluginNamespace) noexcept {
-  return register_creator(unowned(creator), pluginNamespace);
+  return errors_.guard(
+      false, [&] { return register_creator(unowned(creator), pluginNamespace); }, kRegistering);
 }
 
 bool PluginRegistry::registerCreator(IPluginCreator& creator,
                                      AsciiChar const* pluginNamespace) noexcept {
-  return register_creator(unowned(creator), pluginNamespace);
+  return registerCreator(static_cast<IPluginCreatorInterface&>(creator), pluginNamespace);
 }
 
 bool PluginRegistry::deregisterCreator(IPluginCreatorInterface const& creator) noexcept {
@@ -238,9 +246,10 @@ void PluginRegistry::setParentSearchEnabled(bool enabled) {
 
 namespace {
 
-/// Guards PluginLibrary::users and the creators that go with them.
-std::mutex& activation_mutex() {
-  static auto* mutex = new std::mutex;
+/// Held while a library is loaded or given up, whose code runs then: that may do the same with
+/// other libraries. Guards what registries share of PluginLibrary.
+std::recursive_mutex& loading_mutex() {
+  static auto* mutex = new std::recursive_mutex;
   return *mutex;
 }
 
@@ -248,7 +257,6 @@ std::mutex& activation_mutex() {
 
 void PluginRegistry::activate(Loaded& loaded, Loading& loading, const std::string& path) {
   PluginLibrary& library = *loaded.library;
-  const std::lock_guard lock(activation_mutex());
   loaded.is_user = true;
   const bool is_first = library.users++ == 0;
   if (!loading.registered.empty()) {
@@ -280,14 +288,15 @@ void PluginRegistry::activate(Loaded& loaded, Loading& loading, const std::strin
 }
 
 void PluginRegistry::withdraw(const Loaded& loaded) noexcept {
+  const std::lock_guard lock(loading_mutex());
   for (IPluginCreatorInterface* creator : loaded.creators) remove(creator);
   if (!loaded.is_user) return;
-  const std::lock_guard lock(activation_mutex());
   if (--loaded.library->users > 0) return;
   for (const auto& [registry, creator] : loaded.library->self_registered) registry->remove(creator);
 }
 
 IPluginRegistry::PluginLibraryHandle PluginRegistry::load_library(const std::string& path) {
+  const std::lock_guard one_at_a_time(loading_mutex());
   Loading loading;
   Loading* const outer = std::exchange(loading_, &loading);
   struct Restore {
@@ -301,24 +310,28 @@ IPluginRegistry::PluginLibraryHandle PluginRegistry::load_library(const std::str
   void* const handle = loaded.library->handle();
   {
     const std::lock_guard lock(mutex_);
-    if (const auto known = libraries_.find(handle); known != libraries_.end()) {
-      ++known->second.references;
-      return handle;
-    }
+    const auto [known, is_new] = libraries_.try_emplace(handle);
+    ++known->second.references;
+    // It may be this very library's code that asks for it.
+    if (!is_new) return handle;
   }
   try {
     activate(loaded, loading, path);
   } catch (...) {
     withdraw(loaded);
+    const std::lock_guard lock(mutex_);
+    libraries_.erase(handle);
     throw;
   }
-  loaded.references = 1;
   const std::lock_guard lock(mutex_);
-  libraries_[handle] = std::move(loaded);
+  Loaded& entry = libraries_[handle];
+  loaded.references = entry.references;
+  entry = std::move(loaded);
   return handle;
 }
 
 void PluginRegistry::deregister_library(PluginLibraryHandle handle) {
+  const std::lock_guard one_at_a_time(loading_mutex());
   Loaded loaded;
   {
     const std::lock_guard lock(mutex_);

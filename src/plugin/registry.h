@@ -35,7 +35,8 @@ using CreatorPtr = std::shared_ptr<IPluginCreatorInterface>;
 /// A creator that is registered under a namespace is found under that one. Registered under the
 /// empty namespace it is found under its own as well, since that is what an engine knows of it.
 /// The methods of IPluginRegistry do not throw: they log and tell the error recorder. Thread safe;
-/// no lock is held while code of creators, resources and libraries runs.
+/// no lock is held while code of creators and resources runs. Libraries are loaded and deregistered
+/// one at a time, in all registries.
 class PluginRegistry final : public IPluginRegistry {
  public:
   /// Registries are of this class, since the library owns them all.
@@ -51,8 +52,9 @@ class PluginRegistry final : public IPluginRegistry {
   void add(IPluginCreatorInterface& creator, const char* plugin_namespace);
   /// The same; keeps the creator alive while it is registered.
   void add(CreatorPtr creator, const char* plugin_namespace);
-  /// The same as registerCreator() does it.
-  bool register_creator(CreatorPtr creator, const char* plugin_namespace) noexcept;
+  /// The same as registerCreator() does it, but for what code of a language binding raises, which
+  /// is thrown.
+  bool register_creator(CreatorPtr creator, const char* plugin_namespace);
   /// As getAllCreators() and getAllCreatorsRecursive(); the creators stay valid whatever other
   /// threads deregister meanwhile, as far as somebody keeps them alive.
   std::vector<CreatorPtr> creators() const;
@@ -108,7 +110,8 @@ class PluginRegistry final : public IPluginRegistry {
   struct Loading;
 
   bool remove(const IPluginCreatorInterface* creator);
-  /// Registers the creators of a library. Throws Error when it brings none.
+  /// Registers the creators of a library. Throws Error when it brings none. The caller keeps others
+  /// from loading libraries meanwhile, as for withdraw().
   void activate(Loaded& loaded, Loading& loading, const std::string& path);
   void withdraw(const Loaded& loaded) noexcept;
 

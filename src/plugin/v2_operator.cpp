@@ -3,12 +3,14 @@
 #include <optional>
 #include <utility>
 
+#include "backend/library_handles.h"
 #include "base/error.h"
 #include "base/types.h"
 #include "network/operator_registry.h"
 #include "plugin/callback.h"
 #include "plugin/descriptors.h"
 #include "plugin/expr_builder.h"
+#include "plugin/fixed_shape_plugin.h"
 #include "plugin/format_search.h"
 #include "plugin/plugin_layers.h"
 #include "plugin/resource_context.h"
@@ -54,6 +56,13 @@ void resolve(std::span<const Shape> shapes, std::span<DynamicPluginTensorDesc> c
     run[i].dims = configured[i].desc.dims = shapes[i].dims();
 }
 
+/// A language's binding knows what its plugins define; loading the libraries takes a while.
+bool wants_library_handles(const V2Plugin& plugin) {
+  if (!plugin.is_python()) return true;
+  const auto* face = dynamic_cast<const AttachmentLimits*>(&plugin.object());
+  return face == nullptr || face->wants_library_handles();
+}
+
 class PluginV2Kernel final : public Kernel {
  public:
   /// `plugin` is initialized and the caller's own clone.
@@ -67,7 +76,10 @@ class PluginV2Kernel final : public Kernel {
         object_(&plugin_->object()),
         domain_(plugin_->is_python() ? execution_domain(APILanguage::kPYTHON, args.device)
                                      : nullptr) {
-    object_->attachToContext(nullptr, nullptr, context_.getGpuAllocator());
+    if (wants_library_handles(*plugin_)) handles_ = library_handles(args.device, args.services);
+    object_->attachToContext(handles_ != nullptr ? handles_->cudnn : nullptr,
+                             handles_ != nullptr ? handles_->cublas : nullptr,
+                             context_.getGpuAllocator());
     plugin_->check(configuration_.layer);
   }
   ~PluginV2Kernel() override { object_->detachFromContext(); }
@@ -93,7 +105,8 @@ class PluginV2Kernel final : public Kernel {
   }
 
  private:
-  const ResourceContext context_;  // outlives the plugin
+  const ResourceContext context_;  // outlives the plugin, as do its handles
+  std::shared_ptr<const LibraryHandles> handles_;
   Configuration configuration_;
   std::vector<PluginTensorDesc> inputs_, outputs_;
   const size_t workspace_;
@@ -118,7 +131,7 @@ class PluginV2 final : public Operator {
         num_inputs_(stored.num_inputs),
         stored_(std::move(stored)) {}
 
-  IPluginV2DynamicExt& plugin() const { return plugin_->object(); }
+  IPluginV2& plugin() const { return plugin_as_given(plugin_->object()); }
   std::string_view kind() const override { return "PluginV2"; }
   bool is_pure() const override { return false; }
   std::unique_ptr<Layer> make_layer() const override { return std::make_unique<PluginV2Layer>(); }
@@ -273,7 +286,7 @@ OperatorPtr adopt_plugin_v2(V2Plugin plugin, int num_inputs) {
   return std::make_shared<PluginV2>(std::move(plugin), num_inputs);
 }
 
-IPluginV2DynamicExt* plugin_v2_of(const Operator& op) {
+IPluginV2* plugin_v2_of(const Operator& op) {
   const auto* v2 = dynamic_cast<const PluginV2*>(&op);
   return v2 != nullptr ? &v2->plugin() : nullptr;
 }

@@ -4,30 +4,12 @@
 #include <vector>
 
 #include "plugin/callback.h"
+#include "plugin/fixed_shape_plugin.h"
 #include "plugin/plugin_library.h"
 
 namespace opwright {
 
 namespace {
-
-PluginVersion generation(const IPluginV2& plugin) {
-  const auto version = static_cast<uint32_t>(plugin.getTensorRTVersion()) >> 24U;
-  rethrow_pending_exception();
-  return static_cast<PluginVersion>(version & ~uint32_t{kPLUGIN_VERSION_PYTHON_BIT});
-}
-
-const char* name(PluginVersion version) {
-  switch (version) {
-    case PluginVersion::kV2:
-      return "IPluginV2";
-    case PluginVersion::kV2_EXT:
-      return "IPluginV2Ext";
-    case PluginVersion::kV2_IOEXT:
-      return "IPluginV2IOExt";
-    default:
-      return "an unknown interface";
-  }
-}
 
 std::string owner_of(std::string_view layer, const std::string& plugin) {
   return layer.empty() ? str("plugin ", plugin, ": ")
@@ -50,13 +32,15 @@ CreatorIdentity identity_of(const IPluginV2& plugin, std::string_view layer) {
 }
 
 /// To be called before clone(), too: plugins of other generations have fewer virtual methods.
-CreatorIdentity check_dynamic(const IPluginV2& plugin, std::string_view layer) {
-  const PluginVersion version = generation(plugin);
+CreatorIdentity check_supported(const IPluginV2& plugin, std::string_view layer) {
+  const PluginVersion version = plugin_version(plugin);
   CreatorIdentity id = identity_of(plugin, layer);
-  require(version == PluginVersion::kV2_DYNAMICEXT, owner_of(layer, str(id)), "it implements ",
-          name(version),
-          "; of the V2 plugins, IPluginV2DynamicExt is supported: derive the class from that, or "
-          "from IPluginV3");
+  require(version == PluginVersion::kV2_EXT || version == PluginVersion::kV2_IOEXT ||
+              version == PluginVersion::kV2_DYNAMICEXT,
+          owner_of(layer, str(id)), "it implements ",
+          version == PluginVersion::kV2 ? "IPluginV2" : "an unknown interface",
+          "; of the V2 plugins, IPluginV2Ext, IPluginV2IOExt and IPluginV2DynamicExt are "
+          "supported: derive the class from the last one, or from IPluginV3");
   return id;
 }
 
@@ -66,19 +50,23 @@ bool is_v2_creator(const IPluginCreatorInterface& creator) {
   return is_kind(creator, "PLUGIN CREATOR_V1");
 }
 
-V2Plugin::V2Plugin(IPluginV2* plugin, std::string_view layer) : code_(keep_code(*plugin)) {
+V2Plugin::V2Plugin(IPluginV2* plugin, std::string_view layer)
+    : code_(keep_code(plugin_as_given(*plugin))) {
   std::unique_ptr<IPluginV2, Destroy> owned(plugin);
-  identity_ = check_dynamic(*plugin, layer);
-  object_.reset(static_cast<IPluginV2DynamicExt*>(owned.release()));
+  identity_ = check_supported(*plugin, layer);
+  const PluginVersion version = plugin_version(*plugin);
+  object_.reset(version == PluginVersion::kV2_DYNAMICEXT ? static_cast<IPluginV2DynamicExt*>(plugin)
+                                                         : adapt_fixed_shapes(plugin, version));
+  (void)owned.release();
 }
 
 V2Plugin::V2Plugin(IPluginV2* plugin, CreatorIdentity identity)
-    : code_(keep_code(*plugin)),
+    : code_(keep_code(plugin_as_given(*plugin))),
       object_(static_cast<IPluginV2DynamicExt*>(plugin)),
       identity_(std::move(identity)) {}
 
 V2Plugin V2Plugin::clone(const IPluginV2& plugin) {
-  const std::string owner = owner_of({}, str(check_dynamic(plugin, {})));
+  const std::string owner = owner_of({}, str(check_supported(plugin, {})));
   std::unique_ptr<IPluginV2, Destroy> clone(plugin.clone());
   rethrow_pending_exception(owner);
   require(clone != nullptr, owner, "clone() returned null");
@@ -89,7 +77,7 @@ V2Plugin V2Plugin::clone(std::string_view layer) const {
   std::unique_ptr<IPluginV2, Destroy> clone(object_->clone());
   check(layer);
   if (clone == nullptr) reject(layer, "clone() returned null");
-  check_dynamic(*clone, layer);
+  check_supported(*clone, layer);
   return V2Plugin(clone.release(), identity_);
 }
 

@@ -15,13 +15,13 @@ namespace opwright {
 /// Whether the creator makes V2 plugins: an IPluginCreator.
 bool is_v2_creator(const IPluginCreatorInterface& creator);
 
-/// A V2 plugin that is owned: destroy() ends it.
+/// A V2 plugin that is owned: destroy() ends it. One of the kinds for fixed shapes is adapted.
 class V2Plugin {
  public:
-  /// Takes the plugin over. Throws Error, that names the layer where there is one, for another
-  /// generation than IPluginV2DynamicExt, and when type, version or namespace is null.
+  /// Takes the plugin over. Throws Error, that names the layer where there is one, for a kind that
+  /// does not run, and when type, version or namespace is null.
   explicit V2Plugin(IPluginV2* plugin, std::string_view layer = {});
-  /// Throws Error when the plugin is of another generation or cannot be cloned.
+  /// Throws Error when the plugin is of a kind that does not run, or cannot be cloned.
   static V2Plugin clone(const IPluginV2& plugin);
   /// Throws Error when the plugin cannot be cloned.
   V2Plugin clone(std::string_view layer = {}) const;

@@ -383,19 +383,16 @@ def test_registry_knows_python_creators(creator):
         (3, trt.PluginFieldType.INT64, np.array([3])),
         ("text", None, np.frombuffer(b"text", np.int8)),
         (b"text", trt.PluginFieldType.CHAR, np.frombuffer(b"text", np.int8)),
-        (b"\1\2", None, b"\1\2"),
+        (b"\1\2", None, np.array([1, 2], np.int8)),
+        (np.array([1.5], np.float16).tobytes(), None, np.array([0, 62], np.int8)),
         (np.array([]), trt.PluginFieldType.INT32, np.array([], np.int32)),
     ],
 )
 def test_field_data(data, type, expected):
     field = trt.PluginField("name", data, type)
     assert field.name == "name" and field.size == len(expected)
-    got = field.data
-    if isinstance(expected, bytes):
-        assert got == expected
-    else:
-        assert got.dtype == expected.dtype
-        np.testing.assert_array_equal(got, expected)
+    assert field.data.dtype == expected.dtype
+    np.testing.assert_array_equal(field.data, expected)
 
 
 def test_field_data_that_does_not_fit():
@@ -414,6 +411,16 @@ def test_field_collections_are_sequences():
         fields[2]
     with pytest.raises(trt.Error, match="list of PluginField"):
         trt.PluginFieldCollection([1])
+    fields.append(trt.PluginField("c"))
+    fields.extend([trt.PluginField("d"), trt.PluginField("e")])
+    fields.extend(trt.PluginFieldCollection([trt.PluginField("f")]))
+    fields[0] = fields[-1]
+    del fields[-2]
+    assert [f.name for f in fields] == ["f", "b", "c", "d", "f"]
+    with pytest.raises(IndexError):
+        del fields[5]
+    with pytest.raises(trt.Error, match="extend: expected .* list of PluginField"):
+        fields.extend(3)
     assert trt.PluginField("d", trt.Dims((1, 2)), trt.PluginFieldType.DIMS).data == [(1, 2)]
 
 

@@ -133,6 +133,27 @@ def test_what_cannot_be_registered(creator, error):
     assert registry.all_creators == []
 
 
+def test_what_a_creator_raises_when_it_is_told_its_namespace_arrives():
+    class Refusing(trt.IPluginCreator):
+        name, plugin_version = "Refusing", "1"
+        field_names = trt.PluginFieldCollection([])
+
+        @property
+        def plugin_namespace(self):
+            return ""
+
+        @plugin_namespace.setter
+        def plugin_namespace(self, value):
+            raise KeyError(value)
+
+    registry = trt.Runtime(trt.Logger()).get_plugin_registry()
+    with pytest.raises(KeyError, match="here"):
+        registry.register_creator(Refusing(), "here")
+    assert registry.all_creators == [] and registry.get_creator("Refusing", "1", "here") is None
+    assert registry.register_creator(Refusing(), ""), "the next call is none of its business"
+    assert len(registry.all_creators) == 1
+
+
 def test_what_a_creators_attribute_raises_arrives():
     class Broken(Creator):
         @property

@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # Folders of NVIDIA's Python packages, below one of sys.path.
-_PACKAGES = ("nvidia/cu13", "nvidia/cuda_nvrtc", "nvidia/cuda_runtime")
+_PACKAGES = (
+    "nvidia/cu13",
+    "nvidia/cuda_nvrtc",
+    "nvidia/cuda_runtime",
+    "nvidia/cublas",
+    "nvidia/cudnn",
+)
 _TOOLKIT = Path("/usr/local/cuda")
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12")
 

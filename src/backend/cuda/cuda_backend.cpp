@@ -4,6 +4,7 @@
 
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/driver.h"
+#include "backend/cuda/library_handles.h"
 #include "backend/gpu_backend.h"
 
 namespace opwright::cuda {
@@ -73,6 +74,9 @@ class CudaBackend final : public GpuBackend {
 
 extern "C" const opwright::GpuBackend* opwright_gpu_backend() {
   // Never destroyed: memory may be freed until the end.
-  static const auto* backend = new opwright::cuda::CudaBackend;
+  static const auto* backend = [] {
+    opwright::set_library_handles(&opwright::cuda::make_library_handles);
+    return new opwright::cuda::CudaBackend;
+  }();
   return backend;
 }

@@ -6,10 +6,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
-#include <string_view>
 #include <vector>
 
 #include "backend/cuda/driver.h"
+#include "backend/cuda/libraries.h"
 #include "base/error.h"
 
 namespace opwright::cuda {
@@ -48,25 +48,12 @@ std::vector<std::string> nvrtc_files() {
   std::vector<std::string> names = {"libnvrtc.so.13", "libnvrtc.so.12"};
   constexpr int kDriver13 = 13000;
   if (driver().version < kDriver13) std::reverse(names.begin(), names.end());
-  std::vector<std::string> files = names;
-  const char* path = std::getenv("OPWRIGHT_CUDA_PATH");
-  std::string_view folders = path != nullptr ? path : "";
-  while (!folders.empty()) {
-    const std::string_view folder = folders.substr(0, folders.find(':'));
-    folders.remove_prefix(std::min(folder.size() + 1, folders.size()));
-    if (folder.empty()) continue;
-    for (const std::string& name : names) files.push_back(str(folder, "/", name));
-  }
-  for (const std::string& name : names) files.push_back("/usr/local/cuda/lib64/" + name);
-  return files;
+  return library_files(names);
 }
 
 void* open_nvrtc() {
   std::string reason;
-  for (const std::string& file : nvrtc_files()) {
-    if (void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-    if (reason.empty()) reason = dlerror();
-  }
+  if (void* library = open_library(nvrtc_files(), reason)) return library;
   fail_with(ErrorCode::kFAILED_INITIALIZATION,
             "kernels for the GPU are compiled with NVRTC, NVIDIA's compiler library, which cannot "
             "be loaded (",

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <thread>
 
+#include "plugin/callback.h"
 #include "plugin/plugin_test.h"
 #include "plugin/test_plugins.h"
 
@@ -149,6 +150,50 @@ TEST(Registry, AcceptsALibraryThatIsOpenAlready) {
   dlclose(opened);
 }
 
+TEST(Registry, LibrariesMayLoadOthersAndThemselves) {
+  const std::string folder = OPWRIGHT_TEST_PLUGIN_DIR;
+  PluginRegistry& global = PluginRegistry::global();
+  void* const handle = global.load_library(folder + "/bundle_plugin.so");
+  EXPECT_NE(global.getCreator("bundle_plugin", "1", ""), nullptr);
+  EXPECT_NE(global.getCreator("shared_counter_plugin", "1", ""), nullptr);
+  void* const other = global.load_library(folder + "/shared_counter_plugin.so");
+  EXPECT_NE(other, handle);
+  for (int i = 0; i < 2; ++i) {  // once by the library itself
+    EXPECT_NE(global.getCreator("bundle_plugin", "1", ""), nullptr);
+    global.deregister_library(handle);
+    global.deregister_library(other);
+  }
+  EXPECT_EQ(global.getCreator("bundle_plugin", "1", ""), nullptr);
+  EXPECT_EQ(global.getCreator("shared_counter_plugin", "1", ""), nullptr);
+  EXPECT_CONTAINS(error_of([&] { global.deregister_library(handle); }), "did not return");
+}
+
+/// Whether the library registers its creator itself or exports it.
+TEST(Registry, ThreadsLoadOneLibrary) {
+  const std::string counter = std::string(OPWRIGHT_TEST_PLUGIN_DIR) + "/shared_counter_plugin.so";
+  PluginRegistry& global = PluginRegistry::global();
+  for (const auto& [path, name] :
+       {std::pair(kIdentity, "identity_plugin"), std::pair(counter, "shared_counter_plugin")}) {
+    for (int round = 0; round < 20; ++round) {
+      std::atomic<int> ready{0}, wrong{0};
+      std::vector<std::thread> threads;
+      for (int t = 0; t < 4; ++t)
+        threads.emplace_back([&, &path = path, &name = name, t] {
+          // Two use the process's registry, the others one of their own.
+          PluginRegistry own(&global);
+          PluginRegistry& registry = t < 2 ? global : own;
+          for (++ready; ready < 4;) std::this_thread::yield();
+          void* const handle = registry.loadLibrary(path.c_str());
+          wrong += handle == nullptr || registry.getCreator(name, "1", "") == nullptr;
+          registry.deregisterLibrary(handle);
+        });
+      for (std::thread& thread : threads) thread.join();
+      EXPECT_EQ(wrong, 0);
+      EXPECT_EQ(global.getCreator(name, "1", ""), nullptr);
+    }
+  }
+}
+
 TEST(Registry, SaysWhyALibraryIsNone) {
   Recorder log;
   PluginRegistry registry(nullptr, Log(&log));
@@ -258,6 +303,34 @@ TEST(Registry, KeepsCreatorsThatItIsGiven) {
   ASSERT_NE(found, nullptr);
   EXPECT_TRUE(second.deregisterCreator(*found));
   EXPECT_EQ(watched.use_count(), 1);
+}
+
+TEST(Registry, ACreatorThatRefusesItsNamespaceIsNotRegistered) {
+  class Refusing final : public IPluginCreator {
+   public:
+    char const* getPluginName() const noexcept override { return "refusing"; }
+    char const* getPluginVersion() const noexcept override { return "1"; }
+    PluginFieldCollection const* getFieldNames() noexcept override { return nullptr; }
+    IPluginV2* createPlugin(char const*, PluginFieldCollection const*) noexcept override {
+      return nullptr;
+    }
+    IPluginV2* deserializePlugin(char const*, void const*, size_t) noexcept override {
+      return nullptr;
+    }
+    void setPluginNamespace(char const*) noexcept override {
+      set_pending_exception(
+          std::make_exception_ptr(Error(ErrorCode::kUNSPECIFIED_ERROR, "no namespaces here")),
+          "plugin_namespace");
+    }
+    char const* getPluginNamespace() const noexcept override { return ""; }
+  } creator;
+  PluginRegistry registry;
+  EXPECT_CONTAINS(
+      error_of([&] { registry.add(creator, "ns"); }),
+      "plugin 'refusing' (version 1, namespace 'ns'): plugin_namespace(): no namespaces");
+  EXPECT_FALSE(has_pending_exception());
+  EXPECT_EQ(registry.getCreator("refusing", "1", "ns"), nullptr);
+  EXPECT_NO_THROW(registry.add(creator, ""));  // which it is not told
 }
 
 TEST(Registry, ManyThreads) {

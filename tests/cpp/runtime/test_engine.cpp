@@ -56,6 +56,28 @@ TEST_F(EngineLoad, PlansOfThisProcessAndGpuCodeNeedNone) {
   EXPECT_TRUE(permitted);
 }
 
+TEST_F(EngineLoad, OfPlansThatAreTrustedHashesAreKept) {
+  const size_t before = trusted_plans();
+  const auto code = [](int number) {
+    const std::string text = "code " + std::to_string(number);
+    return plan_with_code(Blob::copy(text.data(), text.size()));
+  };
+  for (int i = 0; i < 3; ++i) trust_plan(code(i % 2));
+  EXPECT_EQ(trusted_plans(), before + 2);
+  EXPECT_TRUE(is_trusted(code(0)));
+  EXPECT_TRUE(is_trusted(code(1)));
+  EXPECT_FALSE(is_trusted(code(2)));
+  // Whatever is built, no more than that many.
+  Plan plan = code(3);
+  for (int i = 0; i < 17000; ++i) {
+    plan.code[0].target = std::to_string(i);
+    trust_plan(plan);
+  }
+  EXPECT_EQ(trusted_plans(), size_t{1} << 14U);
+  EXPECT_TRUE(is_trusted(plan));
+  EXPECT_FALSE(is_trusted(code(0)));
+}
+
 TEST_F(EngineLoad, ListsAllThatIsMissing) {
   FakePlan plan;
   const int x = plan.input("x", kFp32, {1}, {1}, {1});

@@ -1,0 +1,108 @@
+#include "backend/cuda/library_handles.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/driver.h"
+#include "backend/cuda/libraries.h"
+#include "base/error.h"
+#include "base/log.h"
+
+namespace opwright::cuda {
+namespace {
+
+/// The functions that make and end a library's handle, which have not changed for many versions;
+/// each library's own headers come in packages of their own. Results are 0 for success.
+template <class Handle>
+struct Library {
+  const char* const name;
+  int (*create)(Handle** handle) = nullptr;
+  int (*destroy)(Handle* handle) = nullptr;
+  std::string fault;  ///< why there are no functions
+
+  Library(const char* library_name, std::vector<std::string> files, const char* create_name,
+          const char* destroy_name)
+      : name(library_name) {
+    // A driver runs libraries of its own major version and of those before.
+    constexpr int kDriver13 = 13000;
+    if (driver().version < kDriver13) std::reverse(files.begin(), files.end());
+    std::string reason;
+    void* const library = open_library(library_files(files), reason);
+    if (library == nullptr) {
+      fault = str(name, " cannot be loaded (", reason, ")");
+      return;
+    }
+    create = reinterpret_cast<decltype(create)>(dlsym(library, create_name));
+    destroy = reinterpret_cast<decltype(destroy)>(dlsym(library, destroy_name));
+    if (create == nullptr || destroy == nullptr) {
+      create = nullptr;
+      fault = str(name, " has no ", create_name);
+    }
+  }
+
+  /// Null where there is none.
+  Handle* make() const {
+    Handle* handle = nullptr;
+    if (create == nullptr) {
+      warn(fault);
+      return nullptr;
+    }
+    const int status = create(&handle);
+    if (status == 0) return handle;
+    warn(str("making a handle of ", name, " failed with status ", status));
+    return nullptr;
+  }
+
+ private:
+  /// Plugins that need no handle run all the same, so once is enough.
+  void warn(const std::string& reason) const {
+    std::call_once(warned_, [&] {
+      Log().warning("V2 plugins get no handle of ", name, " in attachToContext(): ", reason);
+    });
+  }
+
+  mutable std::once_flag warned_;
+};
+
+const Library<cublasContext>& cublas_library() {
+  static const Library<cublasContext> library("cuBLAS", {"libcublas.so.13", "libcublas.so.12"},
+                                              "cublasCreate_v2", "cublasDestroy_v2");
+  return library;
+}
+
+const Library<cudnnContext>& cudnn_library() {
+  static const Library<cudnnContext> library("cuDNN", {"libcudnn.so.9"}, "cudnnCreate",
+                                             "cudnnDestroy");
+  return library;
+}
+
+class Handles final : public LibraryHandles {
+ public:
+  explicit Handles(const Device& device) : device_(device) {
+    const DeviceScope scope(device_);
+    cudnn = cudnn_library().make();
+    cublas = cublas_library().make();
+  }
+  ~Handles() override {
+    const DeviceScope scope(device_);
+    if (cudnn != nullptr) cudnn_library().destroy(cudnn);
+    if (cublas != nullptr) cublas_library().destroy(cublas);
+  }
+  Handles(const Handles&) = delete;
+  Handles& operator=(const Handles&) = delete;
+
+ private:
+  const Device& device_;
+};
+
+}  // namespace
+
+std::unique_ptr<const LibraryHandles> make_library_handles(const Device& device) {
+  return std::make_unique<const Handles>(device);
+}
+
+}  // namespace opwright::cuda
