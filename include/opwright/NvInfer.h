@@ -8,6 +8,7 @@
 
 #include "NvInferLegacyDims.h"
 #include "NvInferRuntime.h"
+#include "attention_layers.h"
 #include "builder.h"
 #include "layers.h"
 #include "network.h"

@@ -23,7 +23,9 @@ enum class BuilderFlag : int32_t {
   kOBEY_PRECISION_CONSTRAINTS = 9,
   kPREFER_PRECISION_CONSTRAINTS = 10,
   kDIRECT_IO = 11,                   ///< Not here: building is an error.
-  kVERSION_COMPATIBLE = 13,          ///< Not here: building is an error.
+  /// A permission; without effect: other versions of Opwright that know the engine file's format
+  /// run it, those that do not say so.
+  kVERSION_COMPATIBLE = 13,
   kEXCLUDE_LEAN_RUNTIME = 14,        ///< Without effect: engines contain no runtime.
   kFP8 = 15,                         ///< Weakly typed networks: the tuner may choose 8-bit floats.
   kERROR_ON_TIMING_CACHE_MISS = 16,  ///< What the timing cache could have and has not is an error.
@@ -56,7 +58,9 @@ enum class MemoryPoolType : int32_t {
 
 /// Features that TensorRT has behind a switch. Here they are always there.
 enum class PreviewFeature : int32_t {
-  kALIASED_PLUGIN_IO_10_03 = 1,  ///< Plugin outputs that share the memory of an input.
+  kALIASED_PLUGIN_IO_10_03 = 0,  ///< Plugin outputs that share the memory of an input.
+  /// IExecutionContext::updateDeviceMemorySizeForShapes().
+  kRUNTIME_ACTIVATION_RESIZE_10_10 = 1,
 };
 
 /// How far a build goes in dividing layers into tiles that stay in the L2 cache; a hint, without
@@ -118,11 +122,29 @@ class IOptimizationProfile : public INoCopy {
   virtual int64_t const* getShapeValuesV2(char const* inputName,
                                           OptProfileSelector select) const noexcept = 0;
 
+  /// How much memory beyond that of the first profile this one may take, from 0 to 1, as at first.
+  /// A hint, kept without effect: profiles share the weights.
+  /// \return false for another number.
+  virtual bool setExtraMemoryTarget(float target) noexcept = 0;
+  virtual float getExtraMemoryTarget() const noexcept = 0;
+
   /// Whether each input has all of min, opt and max, and they are in this order.
   virtual bool isValid() const noexcept = 0;
 
  protected:
   ~IOptimizationProfile() noexcept override = default;
+};
+
+/// Names an entry of a timing cache: a candidate of a layer, with shapes, types and formats.
+struct TimingCacheKey {
+  uint8_t data[16];
+};
+
+/// What a timing cache knows of a candidate.
+struct TimingCacheValue {
+  uint64_t tacticHash;  ///< The number of the tactic, which the key determines.
+  float timingMSec;     ///< In milliseconds.
+  static constexpr uint64_t kINVALID_TACTIC_HASH = UINT64_MAX;
 };
 
 /// Measured times of kernels on one device, used again by later builds. Made by
@@ -136,6 +158,17 @@ class ITimingCache : public INoCopy {
   /// \param ignoreMismatch whether times of another device are taken.
   virtual bool combine(ITimingCache const& inputCache, bool ignoreMismatch) noexcept = 0;
   virtual bool reset() noexcept = 0;
+
+  /// Writes as many keys as there are and `capacity` allows, always in the same order.
+  /// \param keyBuffer null: nothing is written.
+  /// \return the number of entries; -1 on error.
+  virtual int64_t queryKeys(TimingCacheKey* keyBuffer, int64_t capacity) const noexcept = 0;
+  /// \return an entry; kINVALID_TACTIC_HASH and NaN where the cache has none of that key.
+  virtual TimingCacheValue query(TimingCacheKey const& key) const noexcept = 0;
+  /// Sets the time of an entry, which later builds choose by, or removes it if the time is NaN.
+  /// \return false where there is no such entry, the tactic is not the key's, or the time is
+  ///     negative or infinite.
+  virtual bool update(TimingCacheKey const& key, TimingCacheValue const& value) noexcept = 0;
 };
 
 namespace v_1_0 {
@@ -176,6 +209,20 @@ class IBuilderConfig : public INoCopy {
   /// OPWRIGHT_DEVICE=cpu|cuda decides where it is set.
   virtual void setDefaultDeviceType(DeviceType deviceType) noexcept = 0;
   virtual DeviceType getDefaultDeviceType() const noexcept = 0;
+
+  /// Says where a layer of the network is to run. An engine runs on one device, the default one, so
+  /// for any other the build fails.
+  virtual void setDeviceType(ILayer const* layer, DeviceType deviceType) noexcept = 0;
+  /// The default where nothing was set.
+  virtual DeviceType getDeviceType(ILayer const* layer) const noexcept = 0;
+  virtual bool isDeviceTypeSet(ILayer const* layer) const noexcept = 0;
+  virtual void resetDeviceType(ILayer const* layer) noexcept = 0;
+  /// False: no DLA is driven.
+  virtual bool canRunOnDLA(ILayer const* layer) const noexcept = 0;
+  /// -1 is the only core: no DLA is driven.
+  virtual void setDLACore(int32_t dlaCore) noexcept = 0;
+  /// -1.
+  virtual int32_t getDLACore() const noexcept = 0;
 
   /// \param profile must stay until the build.
   /// \return the profile's index; -1 if it is not valid.
@@ -261,19 +308,36 @@ class IBuilderConfig : public INoCopy {
   virtual TacticSources getTacticSources() const noexcept = 0;
   /// Permission for so many streams beside that of the run; at first -1, as the builder likes.
   /// Kept and given back, without effect: engines use none.
-  virtual void setMaxAuxStreams(int32_t nbStreams) noexcept = 0;
+  /// \return false for a negative number.
+  virtual bool setMaxAuxStreams(int32_t nbStreams) noexcept = 0;
   virtual int32_t getMaxAuxStreams() const noexcept = 0;
   virtual bool setTilingOptimizationLevel(TilingOptimizationLevel level) noexcept = 0;
   virtual TilingOptimizationLevel getTilingOptimizationLevel() const noexcept = 0;
   /// In bytes; -1, as at first: as the builder likes. A hint, without effect.
   virtual bool setL2LimitForTiling(int64_t size) noexcept = 0;
   virtual int64_t getL2LimitForTiling() const noexcept = 0;
-  /// Opwright's engines are for kNONE; any other level is an error.
+  /// The GPUs that an engine for the GPU is to run on beside this one; at first kNONE. For
+  /// kAMPERE_PLUS its kernels are stored as PTX, and a build fails that has a compiled kernel of a
+  /// plugin for less. kSAME_COMPUTE_CAPABILITY is always met. What plugins do by themselves is
+  /// theirs to keep.
   virtual void setHardwareCompatibilityLevel(HardwareCompatibilityLevel level) noexcept = 0;
   virtual HardwareCompatibilityLevel getHardwareCompatibilityLevel() const noexcept = 0;
   /// kSAME_AS_BUILD; any other is an error.
   virtual void setRuntimePlatform(RuntimePlatform platform) noexcept = 0;
   virtual RuntimePlatform getRuntimePlatform() const noexcept = 0;
+
+  /// For engines for safety, which are not here.
+  /// \return false, and nothing is set, for any text.
+  virtual bool setRemoteAutoTuningConfig(char const* config) noexcept = 0;
+  /// Null.
+  virtual char const* getRemoteAutoTuningConfig() const noexcept = 0;
+  /// Options of TensorRT's compiler, of which there are none here.
+  /// \return false, and nothing is set, for any but an empty text.
+  virtual bool setBuildRoute(char const* buildRoute) noexcept = 0;
+  /// An empty text.
+  virtual char const* getBuildRoute() const noexcept = 0;
+  /// A JSON object with the version of Opwright and an empty list of options.
+  virtual char const* getAllBuildRoutes() const noexcept = 0;
 };
 
 /// Makes networks and builds engines from them. Must outlive its networks, profiles and configs.
@@ -289,6 +353,10 @@ class IBuilder : public INoCopy {
   /// \return the engine file's bytes, which the caller deletes; null on failure.
   virtual IHostMemory* buildSerializedNetwork(INetworkDefinition& network,
                                               IBuilderConfig& config) noexcept = 0;
+  /// The same for engines for safety, of which the text of the kernels could be had.
+  /// \param kernelText set to null: there are none.
+  virtual IHostMemory* buildSerializedNetwork(INetworkDefinition& network, IBuilderConfig& config,
+                                              IHostMemory*& kernelText) noexcept = 0;
   /// \return an engine that the caller deletes; null on failure.
   virtual ICudaEngine* buildEngineWithConfig(INetworkDefinition& network,
                                              IBuilderConfig& config) noexcept = 0;
@@ -304,6 +372,10 @@ class IBuilder : public INoCopy {
   /// \return false if `maxThreads` is less than 1.
   virtual bool setMaxThreads(int32_t maxThreads) noexcept = 0;
   virtual int32_t getMaxThreads() const noexcept = 0;
+
+  /// 0: no DLA is driven.
+  virtual int32_t getMaxDLABatchSize() const noexcept = 0;
+  virtual int32_t getNbDLACores() const noexcept = 0;
 
   virtual bool platformHasFastFp16() const noexcept = 0;
   virtual bool platformHasFastInt8() const noexcept = 0;

@@ -99,7 +99,7 @@ extern "C" OPWRIGHT_API opwright::IPluginRegistry* getBuilderPluginRegistry(
 /// Registers the plugins that come with the library; safe to call more than once.
 /// \param logger an ILogger, or null.
 /// \param libNamespace the namespace to register them under.
-extern "C" OPWRIGHT_API bool initLibNvInferPlugins(void* logger, char const* libNamespace) noexcept;
+extern "C" OPWRIGHT_API bool initLibNvInferPlugins(void* logger, char const* libNamespace);
 
 namespace opwright {
 

@@ -38,10 +38,11 @@ enum class ExecutionContextAllocationStrategy : int32_t {
   kUSER_MANAGED = 2,       ///< Given by the user with setDeviceMemoryV2().
 };
 
-/// Other GPUs that an engine is to run on. Opwright's engines say which they serve: kNONE.
+/// Other GPUs that an engine is to run on. It says nothing about engines for the CPU, which run on
+/// every computer with a processor of the kind that they were built on.
 enum class HardwareCompatibilityLevel : int32_t {
   kNONE = 0,
-  kAMPERE_PLUS = 1,
+  kAMPERE_PLUS = 1,  ///< Those of compute capability 8.0 and newer.
   kSAME_COMPUTE_CAPABILITY = 2,
 };
 
@@ -65,6 +66,15 @@ enum class TempfileControlFlag : int32_t {
 /// A set of flags: bit `1U << int(flag)` for each.
 using TempfileControlFlags = uint32_t;
 
+/// How ICudaEngine::serializeWithConfig() stores an engine.
+enum class SerializationFlag : int32_t {
+  kEXCLUDE_WEIGHTS = 0,       ///< Not here: storing is an error.
+  kEXCLUDE_LEAN_RUNTIME = 1,  ///< Without effect: engines contain no runtime.
+  kINCLUDE_REFIT = 2,         ///< Not here: storing is an error.
+};
+/// A set of flags: bit `1U << int(flag)` for each.
+using SerializationFlags = uint32_t;
+
 /// A number that an engine can tell.
 enum class EngineStat : int32_t {
   kTOTAL_WEIGHTS_SIZE = 0,     ///< Bytes of all weights in the engine.
@@ -83,6 +93,10 @@ struct EnumMaxImpl<TacticSource> {
 template <>
 struct EnumMaxImpl<TempfileControlFlag> {
   static constexpr int32_t kVALUE = 2;
+};
+template <>
+struct EnumMaxImpl<SerializationFlag> {
+  static constexpr int32_t kVALUE = 3;
 };
 template <>
 struct EnumMaxImpl<EngineStat> {
@@ -111,6 +125,20 @@ class IEngineInspector : public INoCopy {
   virtual char const* getEngineInformation(LayerInformationFormat format) const noexcept = 0;
   virtual void setErrorRecorder(IErrorRecorder* recorder) noexcept = 0;
   virtual IErrorRecorder* getErrorRecorder() const noexcept = 0;
+};
+
+/// How an engine is stored. Made by ICudaEngine::createSerializationConfig(), deleted by the caller.
+/// No flag is set at first.
+class ISerializationConfig : public INoCopy {
+ public:
+  virtual ~ISerializationConfig() noexcept = default;
+
+  /// \return false, and nothing changes, for what is no flag, here and below.
+  virtual bool setFlags(SerializationFlags serializationFlags) noexcept = 0;
+  virtual SerializationFlags getFlags() const noexcept = 0;
+  virtual bool clearFlag(SerializationFlag serializationFlag) noexcept = 0;
+  virtual bool setFlag(SerializationFlag serializationFlag) noexcept = 0;
+  virtual bool getFlag(SerializationFlag serializationFlag) const noexcept = 0;
 };
 
 /// How execution contexts are made. Made by ICudaEngine::createRuntimeConfig(), deleted by the
@@ -261,6 +289,9 @@ class ICudaEngine : public INoCopy {
   virtual char const* getName() const noexcept = 0;
   virtual int32_t getNbLayers() const noexcept = 0;
   virtual IHostMemory* serialize() const noexcept = 0;
+  virtual ISerializationConfig* createSerializationConfig() noexcept = 0;
+  /// \return null for flags that ask for what is not here.
+  virtual IHostMemory* serializeWithConfig(ISerializationConfig& config) const noexcept = 0;
   virtual IExecutionContext* createExecutionContext(
       ExecutionContextAllocationStrategy strategy =
           ExecutionContextAllocationStrategy::kSTATIC) noexcept = 0;
@@ -350,6 +381,8 @@ class ICudaEngine : public INoCopy {
   /// Whether weights can be replaced: false.
   virtual bool isRefittable() const noexcept = 0;
   virtual EngineCapability getEngineCapability() const noexcept = 0;
+  /// The GPUs that the engine's own code serves, whatever was asked for: kAMPERE_PLUS where all of
+  /// it is PTX for them, kSAME_COMPUTE_CAPABILITY for other code of GPUs, kNONE without such code.
   virtual HardwareCompatibilityLevel getHardwareCompatibilityLevel() const noexcept = 0;
   /// The sources that the engine has kernels from: none of TensorRT's.
   virtual TacticSources getTacticSources() const noexcept = 0;
@@ -374,6 +407,13 @@ class IRuntime : public INoCopy {
   /// Python source. False at first; such an engine is refused then.
   virtual void setEngineHostCodeAllowed(bool allowed) noexcept = 0;
   virtual bool getEngineHostCodeAllowed() const noexcept = 0;
+
+  /// -1 is the only core: no DLA is driven.
+  virtual void setDLACore(int32_t dlaCore) noexcept = 0;
+  /// -1.
+  virtual int32_t getDLACore() const noexcept = 0;
+  /// 0.
+  virtual int32_t getNbDLACores() const noexcept = 0;
 
   /// The registry of this runtime, whose parent is getPluginRegistry().
   virtual IPluginRegistry& getPluginRegistry() noexcept = 0;
@@ -420,6 +460,11 @@ extern "C" OPWRIGHT_API void* createInferRuntime_INTERNAL(void* logger, int32_t 
 
 /// The library's API level, to be compared with NV_TENSORRT_VERSION.
 extern "C" OPWRIGHT_API int32_t getInferLibVersion() noexcept;
+/// The same in parts: NV_TENSORRT_MAJOR and so on, as the library was compiled.
+extern "C" OPWRIGHT_API int32_t getInferLibMajorVersion() noexcept;
+extern "C" OPWRIGHT_API int32_t getInferLibMinorVersion() noexcept;
+extern "C" OPWRIGHT_API int32_t getInferLibPatchVersion() noexcept;
+extern "C" OPWRIGHT_API int32_t getInferLibBuildVersion() noexcept;
 
 namespace opwright {
 

@@ -18,10 +18,14 @@
 #endif
 
 // Spellings that sources written for TensorRT use. Opwright supports the older plugin interfaces as
-// fully as the newer ones, so nothing is marked as deprecated.
+// fully as the newer ones, so nothing is marked as deprecated; nor does it warn of results that are
+// not used.
 #define TENSORRTAPI OPWRIGHT_API
 #define TRT_DEPRECATED
+#define TRT_DEPRECATED_BECAUSE(REASON)
 #define TRT_DEPRECATED_ENUM
+#define TRT_NODISCARD
+#define TRT_NODISCARD_BECAUSE(REASON)
 #define TRT_DEPRECATED_API OPWRIGHT_API
 #define TRTNOEXCEPT
 

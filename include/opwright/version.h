@@ -14,6 +14,19 @@
 #define NV_TENSORRT_MINOR 0
 #define NV_TENSORRT_PATCH 0
 #define NV_TENSORRT_BUILD 0
+#define NV_TENSORRT_LWS_MAJOR 0
+#define NV_TENSORRT_LWS_MINOR 0
+#define NV_TENSORRT_LWS_PATCH 0
+#define NV_TENSORRT_RELEASE_TYPE_EARLY_ACCESS 0
+#define NV_TENSORRT_RELEASE_TYPE_RELEASE_CANDIDATE 1
+#define NV_TENSORRT_RELEASE_TYPE_GENERAL_AVAILABILITY 2
+#define NV_TENSORRT_RELEASE_TYPE NV_TENSORRT_RELEASE_TYPE_GENERAL_AVAILABILITY
+
+// The same numbers once more, as digits: build scripts read them with regular expressions.
+#define TRT_MAJOR_ENTERPRISE 11
+#define TRT_MINOR_ENTERPRISE 0
+#define TRT_PATCH_ENTERPRISE 0
+#define TRT_BUILD_ENTERPRISE 0
 
 /// A version as one comparable integer, usable in preprocessor conditions.
 #define NV_TENSORRT_VERSION_INT(major, minor, patch) ((major)*10000L + (minor)*100L + (patch)*1L)

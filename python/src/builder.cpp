@@ -118,6 +118,7 @@ class Builder {
     build.embed_plugin_sources = config.embed_python_plugins;
     build.debug_plugins = config.debug_plugins;
     build.cuda_graphs = config.cuda_graphs;
+    build.hardware_compatibility = config.hardware_compatibility;
     build.log = log;
     build.services = {errors_.recorder(), allocator, nullptr};
     std::optional<Monitor> monitor;
@@ -265,13 +266,14 @@ void bind_config(nb::module_& m) {
           "STANDARD; any other raises Error.")
       .def_prop_rw(
           "hardware_compatibility_level",
-          [](const Config&) { return HardwareCompatibilityLevel::kNONE; },
-          [](Config&, HardwareCompatibilityLevel level) {
-            require(level == HardwareCompatibilityLevel::kNONE,
-                    "hardware_compatibility_level: HardwareCompatibilityLevel.NONE is the only one "
-                    "that is here; build an engine for each kind of device");
+          [](const Config& self) { return self.hardware_compatibility; },
+          [](Config& self, HardwareCompatibilityLevel level) {
+            self.hardware_compatibility = level;
           },
-          "NONE; any other raises Error.")
+          "The GPUs that an engine for the GPU is to run on beside this one; at first NONE. For "
+          "AMPERE_PLUS its kernels are stored as PTX, and a build raises Error that has a compiled "
+          "kernel of a plugin for less. SAME_COMPUTE_CAPABILITY is always met. What plugins do by "
+          "themselves is theirs to keep.")
       .def_prop_rw(
           "runtime_platform", [](const Config&) { return RuntimePlatform::kSAME_AS_BUILD; },
           [](Config&, RuntimePlatform platform) {

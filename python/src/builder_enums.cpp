@@ -39,7 +39,8 @@ void bind_builder_enums(nb::module_& m) {
              "The same, but where a layer cannot it is a warning.")
       .value("DIRECT_IO", BuilderFlag::kDIRECT_IO, "Not here: a build raises Error.")
       .value("VERSION_COMPATIBLE", BuilderFlag::kVERSION_COMPATIBLE,
-             "Not here: a build raises Error.")
+             "A permission; without effect: other versions of Opwright that know the engine file's "
+             "format run it, those that do not say so.")
       .value("EXCLUDE_LEAN_RUNTIME", BuilderFlag::kEXCLUDE_LEAN_RUNTIME,
              "Without effect: engines contain no runtime.")
       .value("FP8", BuilderFlag::kFP8, "Weakly typed networks: the tuner may choose 8-bit floats.")
@@ -69,7 +70,9 @@ void bind_builder_enums(nb::module_& m) {
   nb::enum_<PreviewFeature>(m, "PreviewFeature", nb::is_arithmetic(),
                             "Features that TensorRT has behind a switch.")
       .value("ALIASED_PLUGIN_IO_10_03", PreviewFeature::kALIASED_PLUGIN_IO_10_03,
-             "Plugin outputs that share the memory of an input.");
+             "Plugin outputs that share the memory of an input.")
+      .value("RUNTIME_ACTIVATION_RESIZE_10_10", PreviewFeature::kRUNTIME_ACTIVATION_RESIZE_10_10,
+             "IExecutionContext.update_device_memory_size_for_shapes().");
   nb::enum_<MemoryPoolType>(
       m, "MemoryPoolType", nb::is_arithmetic(),
       "Memory whose use a build of TensorRT can limit; limits are kept here, without effect.")
@@ -84,9 +87,10 @@ void bind_builder_enums(nb::module_& m) {
   nb::enum_<HardwareCompatibilityLevel>(m, "HardwareCompatibilityLevel", nb::is_arithmetic(),
                                         "Other GPUs that an engine is to run on.")
       .value("NONE", HardwareCompatibilityLevel::kNONE, "Those that the engine says it serves.")
-      .value("AMPERE_PLUS", HardwareCompatibilityLevel::kAMPERE_PLUS, "Not here: raises Error.")
+      .value("AMPERE_PLUS", HardwareCompatibilityLevel::kAMPERE_PLUS,
+             "Those of compute capability 8.0 and newer.")
       .value("SAME_COMPUTE_CAPABILITY", HardwareCompatibilityLevel::kSAME_COMPUTE_CAPABILITY,
-             "Not here: raises Error.");
+             "Those of the GPU's own compute capability.");
   nb::enum_<RuntimePlatform>(m, "RuntimePlatform", nb::is_arithmetic(),
                              "The system that an engine is to run on.")
       .value("SAME_AS_BUILD", RuntimePlatform::kSAME_AS_BUILD, "That of the build.")

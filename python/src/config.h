@@ -32,6 +32,7 @@ struct Config {
   int max_aux_streams = -1;
   TilingOptimizationLevel tiling = TilingOptimizationLevel::kNONE;
   int64_t l2_limit = -1;
+  HardwareCompatibilityLevel hardware_compatibility = HardwareCompatibilityLevel::kNONE;
   Handle profile_stream;
   std::vector<std::string> plugins_to_serialize;
   bool embed_python_plugins = false;

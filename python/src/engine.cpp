@@ -4,9 +4,11 @@
 
 #include "host_memory.h"
 #include "plan/shapes.h"
+#include "plugin/device_code.h"
 #include "reporting.h"
 #include "runtime/context.h"
 #include "runtime/inspect.h"
+#include "runtime/serialization.h"
 
 namespace opwright::python {
 
@@ -77,8 +79,6 @@ class Inspector {
   std::unique_ptr<ErrorReport> errors_;
 };
 
-enum class SerializationFlag : int32_t { kEXCLUDE_WEIGHTS, kEXCLUDE_LEAN_RUNTIME, kINCLUDE_REFIT };
-
 /// ISerializationConfig
 struct SerializationConfig {
   uint32_t flags = 0;
@@ -87,14 +87,7 @@ struct SerializationConfig {
 };
 
 HostMemory serialize_with(const Engine& engine, const SerializationConfig& config) {
-  require(
-      !config.has(SerializationFlag::kEXCLUDE_WEIGHTS),
-      "serialize_with_config: SerializationFlag.EXCLUDE_WEIGHTS is set, but engines have all of "
-      "their weights; clear the flag");
-  require(!config.has(SerializationFlag::kINCLUDE_REFIT),
-          "serialize_with_config: SerializationFlag.INCLUDE_REFIT is set, but engines cannot be "
-          "refitted; clear the flag");
-  return {serialize(engine.plan())};
+  return {opwright::serialize_with(engine.plan(), config.flags)};
 }
 
 void bind_serialization(nb::module_& m) {
@@ -274,8 +267,13 @@ void bind_engine(nb::module_& m) {
       .def_prop_ro(
           "refittable", [](const Engine&) { return false; }, "False: weights stay as they are.")
       .def_prop_ro("engine_capability", [](const Engine&) { return EngineCapability::kSTANDARD; })
-      .def_prop_ro("hardware_compatibility_level",
-                   [](const Engine&) { return HardwareCompatibilityLevel::kNONE; })
+      .def_prop_ro(
+          "hardware_compatibility_level",
+          [](const Engine& self) { return hardware_compatibility(self.plan().code); },
+          "The GPUs that the engine's own code serves, whatever was asked for: AMPERE_PLUS where all "
+          "of "
+          "it is PTX for them, SAME_COMPUTE_CAPABILITY for other code of GPUs, NONE without such "
+          "code.")
       .def_prop_ro(
           "tactic_sources", [](const Engine&) { return 0; },
           "0: the engine has kernels of none of TensorRT's sources.")

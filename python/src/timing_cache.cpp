@@ -2,9 +2,6 @@
 
 #include "timing_cache.h"
 
-#include <charconv>
-#include <cmath>
-
 #include "compile/timing_cache.h"
 #include "host_memory.h"
 
@@ -14,21 +11,9 @@ namespace {
 /// What the timing cache has a time for: a candidate of a layer, with shapes, types and formats.
 struct TimingCacheKey {
   std::string text;
-  /// The number before the tactic's name, which is last.
-  int64_t tactic() const {
-    const size_t name = text.rfind('|');
-    const size_t number = name == std::string::npos ? name : text.rfind('|', name - 1);
-    int64_t tactic = 0;
-    if (number != std::string::npos)
-      std::from_chars(text.data() + number + 1, text.data() + name, tactic);
-    return tactic;
-  }
 };
 
-struct TimingCacheValue {
-  int64_t tactic = 0;
-  float milliseconds = 0;
-};
+using TimingCacheValue = TimingCache::Entry;
 
 }  // namespace
 
@@ -92,25 +77,18 @@ void bind_timing_cache(nb::module_& m) {
       .def(
           "query",
           [](const TimingCache& self,
-             const TimingCacheKey& key) -> std::optional<TimingCacheValue> {
-            const std::optional<float> time = self.find(key.text);
-            if (!time) return std::nullopt;
-            return TimingCacheValue{key.tactic(), *time};
-          },
+             const TimingCacheKey& key) { return self.query(key.text); },
           nb::arg("key"), "The tactic and the time of a key; None where the cache has none.")
       .def(
           "update",
           [](TimingCache& self, const TimingCacheKey& key, const TimingCacheValue& value) {
-            if (value.tactic != key.tactic() || !std::isfinite(value.milliseconds) ||
-                value.milliseconds < 0)
-              return false;
-            self.insert(key.text, value.milliseconds);
-            return true;
+            return self.update(key.text, value);
           },
           nb::arg("key"), nb::arg("value"),
-          "Sets the time of a key, which later builds choose by. False where the tactic is not "
-          "that "
-          "of the key or the time is not one.")
+          "Sets the time of an entry, which later builds choose by, or removes it if the time is "
+          "NaN. "
+          "False where there is no such entry, the tactic is not that of the key, or the time is "
+          "negative or infinite.")
       .def_static(
           "load",
           [](const std::string& path) -> std::shared_ptr<TimingCache> {

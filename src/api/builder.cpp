@@ -37,6 +37,11 @@ class BuilderApi final : public IBuilder {
     return errors_.guard<IHostMemory*>(
         nullptr, [&] { return new HostMemoryApi(serialize(build(network, config))); });
   }
+  IHostMemory* buildSerializedNetwork(INetworkDefinition& network, IBuilderConfig& config,
+                                      IHostMemory*& kernelText) noexcept override {
+    kernelText = nullptr;
+    return buildSerializedNetwork(network, config);
+  }
   ICudaEngine* buildEngineWithConfig(INetworkDefinition& network,
                                      IBuilderConfig& config) noexcept override {
     return errors_.guard<ICudaEngine*>(nullptr, [&] {
@@ -83,6 +88,8 @@ class BuilderApi final : public IBuilder {
   int32_t getMaxThreads() const noexcept override {
     return threads_ > 0 ? threads_ : thread_count();
   }
+  int32_t getMaxDLABatchSize() const noexcept override { return 0; }
+  int32_t getNbDLACores() const noexcept override { return 0; }
   bool platformHasFastFp16() const noexcept override { return true; }
   bool platformHasFastInt8() const noexcept override { return true; }
   void setErrorRecorder(IErrorRecorder* recorder) noexcept override {

@@ -3,6 +3,8 @@
 namespace opwright {
 namespace {
 
+constexpr const char* kDeviceNames[EnumMax<DeviceType>()] = {"the GPU", "a DLA", "the CPU"};
+
 /// Tells an IProgressMonitor of the phases that a ProgressCallback hears of.
 class ProgressReport {
  public:
@@ -35,7 +37,13 @@ BuildConfig BuilderConfigApi::build_config(bool strongly_typed, Log log) const {
   check_builder_flags(choices_.flags);
   BuildConfig build;
   build.device = choices_.device;
-  build.may_fall_back = !choices_.device_is_chosen;
+  build.hardware_compatibility = choices_.hardware_compatibility;
+  for (const auto& [layer, chosen] : choices_.layer_devices)
+    require(chosen.type == choices_.device, "layer '", chosen.layer, "' is to run on ",
+            kDeviceNames[static_cast<size_t>(chosen.type)], ", but the engine is built for ",
+            kDeviceNames[static_cast<size_t>(choices_.device)],
+            ", and all of its layers run there: use setDefaultDeviceType()");
+  build.may_fall_back = !choices_.device_is_chosen && choices_.layer_devices.empty();
   build.set_precisions(getFlags(), strongly_typed);
   for (const ProfileApi* profile : choices_.profiles) build.profiles.push_back(profile->profile());
   build.avg_timing_iterations = choices_.avg_timing;
@@ -58,6 +66,33 @@ BuildConfig BuilderConfigApi::build_config(bool strongly_typed, Log log) const {
   }
   build.log = log;
   return build;
+}
+
+void BuilderConfigApi::setDeviceType(ILayer const* layer, DeviceType deviceType) noexcept {
+  errors_.run([&] {
+    const auto number = static_cast<int32_t>(deviceType);
+    require(layer != nullptr, "setDeviceType: the layer is null");
+    require(number >= 0 && number < EnumMax<DeviceType>(), "setDeviceType: there is no device type ",
+            number);
+    choices_.layer_devices[layer] = {deviceType, layer->getName()};
+  });
+}
+
+DeviceType BuilderConfigApi::getDeviceType(ILayer const* layer) const noexcept {
+  const auto found = choices_.layer_devices.find(layer);
+  return found == choices_.layer_devices.end() ? choices_.device : found->second.type;
+}
+
+bool BuilderConfigApi::isDeviceTypeSet(ILayer const* layer) const noexcept {
+  return choices_.layer_devices.count(layer) != 0;
+}
+
+void BuilderConfigApi::resetDeviceType(ILayer const* layer) noexcept {
+  choices_.layer_devices.erase(layer);
+}
+
+void BuilderConfigApi::setDLACore(int32_t dlaCore) noexcept {
+  errors_.run([&] { require_no_dla("IBuilderConfig::setDLACore", dlaCore); });
 }
 
 int32_t BuilderConfigApi::addOptimizationProfile(IOptimizationProfile const* profile) noexcept {
@@ -105,8 +140,8 @@ void BuilderConfigApi::setMaxNbTactics(int32_t maxTactics) noexcept {
   });
 }
 
-void BuilderConfigApi::setMaxAuxStreams(int32_t nbStreams) noexcept {
-  errors_.run([&] {
+bool BuilderConfigApi::setMaxAuxStreams(int32_t nbStreams) noexcept {
+  return errors_.run([&] {
     require(nbStreams >= 0, "setMaxAuxStreams: ", nbStreams, " is negative");
     choices_.max_aux_streams = nbStreams;
   });
@@ -130,11 +165,10 @@ bool BuilderConfigApi::setL2LimitForTiling(int64_t size) noexcept {
 
 void BuilderConfigApi::setHardwareCompatibilityLevel(HardwareCompatibilityLevel level) noexcept {
   errors_.run([&] {
-    require(
-        level == HardwareCompatibilityLevel::kNONE, "setHardwareCompatibilityLevel: level ",
-        static_cast<int32_t>(level),
-        " is not HardwareCompatibilityLevel::kNONE, the only one; build an engine for each kind "
-        "of device");
+    const auto number = static_cast<int32_t>(level);
+    require(number >= 0 && number < EnumMax<HardwareCompatibilityLevel>(),
+            "setHardwareCompatibilityLevel: there is no level ", number);
+    choices_.hardware_compatibility = level;
   });
 }
 
@@ -144,6 +178,24 @@ void BuilderConfigApi::setRuntimePlatform(RuntimePlatform platform) noexcept {
             static_cast<int32_t>(platform),
             " is not RuntimePlatform::kSAME_AS_BUILD, the only one; build the engine there");
   });
+}
+
+bool BuilderConfigApi::setRemoteAutoTuningConfig(char const*) noexcept {
+  return errors_.run([&] {
+    fail("setRemoteAutoTuningConfig: only engines for safety are tuned elsewhere, and they are not "
+         "here");
+  });
+}
+
+bool BuilderConfigApi::setBuildRoute(char const* buildRoute) noexcept {
+  return errors_.run([&] {
+    require(buildRoute != nullptr && *buildRoute == '\0',
+            "setBuildRoute: there are no options of the compiler to set; expected an empty text");
+  });
+}
+
+char const* BuilderConfigApi::getAllBuildRoutes() const noexcept {
+  return R"({"tuner_version": ")" OPWRIGHT_VERSION R"(", "tuner_options": []})";
 }
 
 ITimingCache* BuilderConfigApi::createTimingCache(void const* blob,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,6 +39,13 @@ class BuilderConfigApi final : public IBuilderConfig {
     choices_.device_is_chosen = true;
   }
   DeviceType getDefaultDeviceType() const noexcept override { return choices_.device; }
+  void setDeviceType(ILayer const* layer, DeviceType deviceType) noexcept override;
+  DeviceType getDeviceType(ILayer const* layer) const noexcept override;
+  bool isDeviceTypeSet(ILayer const* layer) const noexcept override;
+  void resetDeviceType(ILayer const* layer) noexcept override;
+  bool canRunOnDLA(ILayer const*) const noexcept override { return false; }
+  void setDLACore(int32_t dlaCore) noexcept override;
+  int32_t getDLACore() const noexcept override { return -1; }
   int32_t addOptimizationProfile(IOptimizationProfile const* profile) noexcept override;
   int32_t getNbOptimizationProfiles() const noexcept override {
     return static_cast<int32_t>(choices_.profiles.size());
@@ -88,7 +96,7 @@ class BuilderConfigApi final : public IBuilderConfig {
     return true;
   }
   TacticSources getTacticSources() const noexcept override { return choices_.tactic_sources; }
-  void setMaxAuxStreams(int32_t nbStreams) noexcept override;
+  bool setMaxAuxStreams(int32_t nbStreams) noexcept override;
   int32_t getMaxAuxStreams() const noexcept override { return choices_.max_aux_streams; }
   bool setTilingOptimizationLevel(TilingOptimizationLevel level) noexcept override;
   TilingOptimizationLevel getTilingOptimizationLevel() const noexcept override {
@@ -98,12 +106,17 @@ class BuilderConfigApi final : public IBuilderConfig {
   int64_t getL2LimitForTiling() const noexcept override { return choices_.l2_limit; }
   void setHardwareCompatibilityLevel(HardwareCompatibilityLevel level) noexcept override;
   HardwareCompatibilityLevel getHardwareCompatibilityLevel() const noexcept override {
-    return HardwareCompatibilityLevel::kNONE;
+    return choices_.hardware_compatibility;
   }
   void setRuntimePlatform(RuntimePlatform platform) noexcept override;
   RuntimePlatform getRuntimePlatform() const noexcept override {
     return RuntimePlatform::kSAME_AS_BUILD;
   }
+  bool setRemoteAutoTuningConfig(char const* config) noexcept override;
+  char const* getRemoteAutoTuningConfig() const noexcept override { return nullptr; }
+  bool setBuildRoute(char const* buildRoute) noexcept override;
+  char const* getBuildRoute() const noexcept override { return ""; }
+  char const* getAllBuildRoutes() const noexcept override;
 
  private:
   /// Everything that reset() takes back.
@@ -111,6 +124,12 @@ class BuilderConfigApi final : public IBuilderConfig {
     BuilderFlags flags = 0;
     DeviceType device = default_device_type();
     bool device_is_chosen = is_default_device_chosen();
+    /// Of layers that have one; with the name that the layer had then.
+    struct LayerDevice {
+      DeviceType type;
+      std::string layer;
+    };
+    std::map<const ILayer*, LayerDevice> layer_devices;
     std::vector<const ProfileApi*> profiles;
     std::array<size_t, EnumMax<MemoryPoolType>()> memory_limits{};
     int32_t avg_timing = BuildConfig().avg_timing_iterations;
@@ -120,6 +139,7 @@ class BuilderConfigApi final : public IBuilderConfig {
     TacticSources tactic_sources = 0;
     TilingOptimizationLevel tiling = TilingOptimizationLevel::kNONE;
     int64_t l2_limit = -1;
+    HardwareCompatibilityLevel hardware_compatibility = HardwareCompatibilityLevel::kNONE;
     bool timing = true;
     std::shared_ptr<TimingCacheApi> timing_cache;
     ProfilingVerbosity verbosity = ProfilingVerbosity::kDETAILED;

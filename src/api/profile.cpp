@@ -110,6 +110,14 @@ int64_t const* ProfileApi::getShapeValuesV2(char const* inputName,
   return values == nullptr ? nullptr : values->begin();
 }
 
+bool ProfileApi::setExtraMemoryTarget(float target) noexcept {
+  return errors_.run([&] {
+    require(target >= 0 && target <= 1, "setExtraMemoryTarget: ", target,
+            " is not between 0 and 1");
+    extra_memory_target_ = target;
+  });
+}
+
 bool ProfileApi::isValid() const noexcept {
   return errors_.run([&] { profile(); });
 }

@@ -29,6 +29,8 @@ class ProfileApi final : public IOptimizationProfile {
   int32_t getNbShapeValues(char const* inputName) const noexcept override;
   int64_t const* getShapeValuesV2(char const* inputName,
                                   OptProfileSelector select) const noexcept override;
+  bool setExtraMemoryTarget(float target) noexcept override;
+  float getExtraMemoryTarget() const noexcept override { return extra_memory_target_; }
   bool isValid() const noexcept override;
 
  private:
@@ -41,6 +43,7 @@ class ProfileApi final : public IOptimizationProfile {
 
   ErrorReport errors_;
   Inputs shapes_, values_;
+  float extra_memory_target_ = 1;
 };
 
 }  // namespace opwright

@@ -19,6 +19,9 @@ class TimingCacheApi final : public ITimingCache {
   IHostMemory* serialize() const noexcept override;
   bool combine(ITimingCache const& inputCache, bool ignoreMismatch) noexcept override;
   bool reset() noexcept override;
+  int64_t queryKeys(TimingCacheKey* keyBuffer, int64_t capacity) const noexcept override;
+  TimingCacheValue query(TimingCacheKey const& key) const noexcept override;
+  bool update(TimingCacheKey const& key, TimingCacheValue const& value) noexcept override;
 
  private:
   std::shared_ptr<TimingCache> cache_;

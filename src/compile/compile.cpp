@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "compile/emit.h"
 #include "compile/graph.h"
+#include "compile/hardware_compatibility.h"
 #include "compile/passes.h"
 #include "compile/profile_ranges.h"
 #include "compile/schedule.h"
@@ -177,6 +178,7 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
 
 Plan compile_for(const Device& device, const Network& network, const BuildConfig& config) {
   const DeviceScope scope(device);
+  check_hardware_compatibility(device, config.hardware_compatibility);
   std::vector<ProfileRanges> profiles;
   if (config.profiles.empty()) profiles.emplace_back(network, nullptr);
   for (const OptimizationProfile& profile : config.profiles)
@@ -192,13 +194,14 @@ Plan compile_for(const Device& device, const Network& network, const BuildConfig
   require(cache.device_identity() == device.identity(), "The timing cache was made on '",
           cache.device_identity(), "', this device is '", device.identity(),
           "'; use a cache of this device or none");
-  PlanEmitter emitter(graph, network, device, config.detailed_inspection, config.services);
+  PlanEmitter emitter(graph, network, device, config);
   for (const ProfileRanges& ranges : profiles)
     compile_profile(graph, network, ranges, device, config, cache, emitter);
   progress("done", 1, 1);
   emitter.add_plugin_libraries(config.plugins_to_serialize);
   if (config.embed_plugin_sources) emitter.add_plugin_sources();
   Plan plan = emitter.finish();
+  check_hardware_compatibility(plan, config.hardware_compatibility);
   plan.debug_plugins = config.debug_plugins;
   plan.cuda_graphs = config.cuda_graphs;
   trust_plan(plan);

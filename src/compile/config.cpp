@@ -30,8 +30,6 @@ constexpr MissingFlag kMissingFlags[] = {
     {BuilderFlag::kREFIT_INDIVIDUAL, "REFIT_INDIVIDUAL", "engines cannot be refitted"},
     {BuilderFlag::kSTRIP_PLAN, "STRIP_PLAN", "engines have all of their weights"},
     {BuilderFlag::kWEIGHT_STREAMING, "WEIGHT_STREAMING", "weights stay in the device's memory"},
-    {BuilderFlag::kVERSION_COMPATIBLE, "VERSION_COMPATIBLE",
-     "engines are for the version that built them"},
     {BuilderFlag::kSAFETY_SCOPE, "SAFETY_SCOPE", "there are no engines for safety"},
     {BuilderFlag::kDIRECT_IO, "DIRECT_IO",
      "the engine converts inputs and outputs where it must; allowed_formats is kept without it"},

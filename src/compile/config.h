@@ -88,6 +88,8 @@ struct BuildConfig {
   bool embed_plugin_sources = false;
   bool debug_plugins = false;  ///< whether the engine checks every call of a plugin
   bool cuda_graphs = true;     ///< whether contexts on a GPU replay their runs as CUDA graphs
+  /// What other GPUs an engine for a GPU must run on, too.
+  HardwareCompatibilityLevel hardware_compatibility{};
   ProgressCallback progress;
   PluginServices services;  ///< for the plugins that are run during the build
   Log log;

@@ -38,8 +38,11 @@ std::vector<PortDesc> port_descs(const StepSchedule& steps, const std::vector<in
 }  // namespace
 
 PlanEmitter::PlanEmitter(const Graph& graph, const Network& network, const Device& device,
-                         bool detailed, const PluginServices& services)
-    : device_(device), services_(services), detailed_(detailed) {
+                         const BuildConfig& config)
+    : device_(device),
+      services_(config.services),
+      hardware_compatibility_(config.hardware_compatibility),
+      detailed_(config.detailed_inspection) {
   plan_.name = network.name();
   plan_.builder = "opwright " OPWRIGHT_VERSION;
   plan_.device_type = device.type();
@@ -143,6 +146,7 @@ PlanStep PlanEmitter::step(const StepSchedule& steps, const ScheduleStep& step,
   args.inputs = inputs;
   args.outputs = outputs;
   args.device = &device_;
+  args.hardware_compatibility = hardware_compatibility_;
   args.services = &services_;
   OperatorPtr op = step.op;
   if (OperatorPtr special = op->specialize(args)) op = special;

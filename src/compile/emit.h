@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "backend/device.h"
+#include "compile/config.h"
 #include "compile/graph.h"
 #include "compile/ports.h"
 #include "compile/profile_ranges.h"
@@ -15,8 +16,8 @@ namespace opwright {
 /// Writes a plan: what the whole network has in common, then a schedule per profile.
 class PlanEmitter {
  public:
-  PlanEmitter(const Graph& graph, const Network& network, const Device& device, bool detailed,
-              const PluginServices& services);
+  PlanEmitter(const Graph& graph, const Network& network, const Device& device,
+              const BuildConfig& config);
 
   /// Makes every step's kernel once more, for the constants that it packs and its workspace.
   void add_schedule(const StepSchedule& steps, const ProfileRanges& ranges, Constants& constants);
@@ -41,6 +42,7 @@ class PlanEmitter {
 
   const Device& device_;
   const PluginServices services_;
+  const HardwareCompatibilityLevel hardware_compatibility_;
   bool detailed_;
   ExprProgramBuilder expressions_;
   Plan plan_;

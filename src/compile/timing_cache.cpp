@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -64,6 +65,16 @@ class Reader {
   size_t at_ = 0;
 };
 
+/// The number before the tactic's name, which a key ends with.
+int64_t tactic_of(const std::string& key) {
+  const size_t name = key.rfind('|');
+  const size_t number = name == std::string::npos ? name : key.rfind('|', name - 1);
+  int64_t tactic = 0;
+  if (number != std::string::npos)
+    std::from_chars(key.data() + number + 1, key.data() + name, tactic);
+  return tactic;
+}
+
 }  // namespace
 
 std::optional<float> TimingCache::find(const std::string& key) const {
@@ -89,6 +100,35 @@ std::vector<std::string> TimingCache::keys() const {
   for (const auto& entry : entries_) result.push_back(entry.first);
   std::sort(result.begin(), result.end());
   return result;
+}
+
+std::optional<TimingCache::Entry> TimingCache::query(const std::string& key) const {
+  const std::optional<float> time = find(key);
+  if (!time) return std::nullopt;
+  return Entry{tactic_of(key), *time};
+}
+
+bool TimingCache::update(const std::string& key, Entry entry) {
+  const bool removes = std::isnan(entry.milliseconds);
+  if (!removes && (entry.tactic != tactic_of(key) || !std::isfinite(entry.milliseconds) ||
+                   entry.milliseconds < 0))
+    return false;
+  std::lock_guard lock(mutex_);
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) return false;
+  if (removes) {
+    entries_.erase(found);
+  } else {
+    found->second = entry.milliseconds;
+  }
+  return true;
+}
+
+std::optional<std::string> TimingCache::find_key(const Hash128& hash) const {
+  std::lock_guard lock(mutex_);
+  for (const auto& entry : entries_)
+    if (hash128(std::as_bytes(std::span(entry.first))) == hash) return entry.first;
+  return std::nullopt;
 }
 
 void TimingCache::clear() {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/blob.h"
+#include "plan/hash.h"
 
 namespace opwright {
 
@@ -23,8 +24,23 @@ class TimingCache {
   std::optional<float> find(const std::string& key) const;
   void insert(const std::string& key, float milliseconds);
   size_t size() const;
+  /// Sorted.
   std::vector<std::string> keys() const;
   void clear();
+
+  /// What an entry says, to be shown and edited: the tactic, which its key determines, and the time.
+  struct Entry {
+    int64_t tactic = 0;
+    float milliseconds = 0;
+  };
+  std::optional<Entry> query(const std::string& key) const;
+  /// Sets the time of an entry that exists, or removes it if the time is NaN. False, and nothing
+  /// changes, where there is no such entry, the tactic is not the key's, or the time is negative or
+  /// infinite.
+  bool update(const std::string& key, Entry entry);
+  /// The key with this hash128(); empty where there is none.
+  std::optional<std::string> find_key(const Hash128& hash) const;
+
   /// Adds the other cache's entries where this one has none. Throws Error when the devices differ
   /// and `ignore_mismatch` is false.
   void combine(const TimingCache& other, bool ignore_mismatch);

@@ -277,6 +277,7 @@ Tuner::Measured Tuner::measure(const GraphNode& node, const NodePorts& ports,
   args.inputs = typed.inputs;
   args.outputs = typed.outputs;
   args.device = &device_;
+  args.hardware_compatibility = config_.hardware_compatibility;
   args.services = &config_.services;
   Measured measured;
   measured.specialized = node.op->specialize(args);

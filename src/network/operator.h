@@ -18,6 +18,8 @@
 
 namespace opwright {
 
+enum class HardwareCompatibilityLevel : int32_t;
+
 class Device;
 class LastUse;
 class Kernel;
@@ -164,6 +166,8 @@ struct KernelArgs {
   /// What packed() returned during the build; empty while building.
   std::span<const PackedInput> packed;
   const Device* device = nullptr;
+  /// What other GPUs the code that specialize() makes must run on, too.
+  HardwareCompatibilityLevel hardware_compatibility{};
   /// Null: none. Outlives the kernel.
   const PluginServices* services = nullptr;
 };

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "opwright/runtime.h"
 #include "plugin/shared_object.h"
 
 namespace opwright {
@@ -86,6 +87,20 @@ std::optional<GpuRange> served_gpus(std::span<const CodeObject> code) {
     all = GpuRange{std::max(all->first, range->first), std::min(all->last, range->last)};
   }
   return all;
+}
+
+bool serves(GpuRange range, HardwareCompatibilityLevel level) {
+  constexpr int kAmpere = 80;
+  return level != HardwareCompatibilityLevel::kAMPERE_PLUS ||
+         (range.first <= kAmpere && range.last == GpuRange::kNewest);
+}
+
+HardwareCompatibilityLevel hardware_compatibility(std::span<const CodeObject> code) {
+  const std::optional<GpuRange> range = served_gpus(code);
+  if (!range) return HardwareCompatibilityLevel::kNONE;
+  return serves(*range, HardwareCompatibilityLevel::kAMPERE_PLUS)
+             ? HardwareCompatibilityLevel::kAMPERE_PLUS
+             : HardwareCompatibilityLevel::kSAME_COMPUTE_CAPABILITY;
 }
 
 std::string gpus_text(std::optional<GpuRange> range) {

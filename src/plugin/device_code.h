@@ -31,6 +31,10 @@ std::optional<GpuRange> served_gpus(std::string_view target);
 /// Which GPUs all of the code for GPUs runs on; nothing where there is no such code, an empty range
 /// (first > last) where no GPU runs all.
 std::optional<GpuRange> served_gpus(std::span<const CodeObject> code);
+/// Whether the code runs on all GPUs that the level names, as far as it runs on any.
+bool serves(GpuRange range, HardwareCompatibilityLevel level);
+/// The highest level that all of the code meets; kNONE where none is for GPUs.
+HardwareCompatibilityLevel hardware_compatibility(std::span<const CodeObject> code);
 /// "GPUs of compute capability 9.0", "... 9.0 to 9.9", "... 8.0 and newer", "no GPU".
 std::string gpus_text(std::optional<GpuRange> range);
 

@@ -381,7 +381,7 @@ opwright::IPluginRegistry* getBuilderPluginRegistry(
   return capability == opwright::EngineCapability::kSTANDARD ? getPluginRegistry() : nullptr;
 }
 
-bool initLibNvInferPlugins(void*, char const*) noexcept {
+bool initLibNvInferPlugins(void*, char const*) {
   // The plugins that TensorRT brings are layers here, so there is nothing to register.
   return true;
 }

@@ -8,9 +8,44 @@
 #include "runtime/api_inspector.h"
 #include "runtime/api_runtime_config.h"
 #include "runtime/inspect.h"
+#include "runtime/serialization.h"
 
 namespace opwright {
 namespace {
+
+class SerializationConfigApi final : public ISerializationConfig {
+ public:
+  SerializationConfigApi(Log log, IErrorRecorder* recorder) : errors_(log, recorder) {}
+
+  bool setFlags(SerializationFlags serializationFlags) noexcept override {
+    return errors_.run([&] {
+      require(serializationFlags >> EnumMax<SerializationFlag>() == 0, "setFlags: ",
+              serializationFlags, " has bits that are no SerializationFlag");
+      flags_ = serializationFlags;
+    });
+  }
+  SerializationFlags getFlags() const noexcept override { return flags_; }
+  bool clearFlag(SerializationFlag serializationFlag) noexcept override {
+    return errors_.run([&] { flags_ &= ~checked_bit(serializationFlag); });
+  }
+  bool setFlag(SerializationFlag serializationFlag) noexcept override {
+    return errors_.run([&] { flags_ |= checked_bit(serializationFlag); });
+  }
+  bool getFlag(SerializationFlag serializationFlag) const noexcept override {
+    return errors_.guard(false, [&] { return (flags_ & checked_bit(serializationFlag)) != 0; });
+  }
+
+ private:
+  static SerializationFlags checked_bit(SerializationFlag flag) {
+    const auto number = static_cast<int32_t>(flag);
+    require(number >= 0 && number < EnumMax<SerializationFlag>(), "there is no SerializationFlag ",
+            number);
+    return 1U << number;
+  }
+
+  ErrorReport errors_;
+  SerializationFlags flags_ = 0;
+};
 
 bool is_vectorized(const PlanPort& port) { return layout_of(port.type.format).block > 1; }
 
@@ -54,6 +89,16 @@ int32_t EngineApi::getNbLayers() const noexcept {
 IHostMemory* EngineApi::serialize() const noexcept {
   return errors_.guard<IHostMemory*>(
       nullptr, [&] { return new HostMemoryApi(opwright::serialize(plan())); });
+}
+
+ISerializationConfig* EngineApi::createSerializationConfig() noexcept {
+  return errors_.guard<ISerializationConfig*>(
+      nullptr, [&] { return new SerializationConfigApi(errors_.log(), errors_.recorder()); });
+}
+
+IHostMemory* EngineApi::serializeWithConfig(ISerializationConfig& config) const noexcept {
+  return errors_.guard<IHostMemory*>(
+      nullptr, [&] { return new HostMemoryApi(serialize_with(plan(), config.getFlags())); });
 }
 
 IExecutionContext* EngineApi::createExecutionContext(

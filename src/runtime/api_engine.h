@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "opwright/runtime.h"
+#include "plugin/device_code.h"
 #include "runtime/api_border.h"
 #include "runtime/context.h"
 #include "runtime/engine.h"
@@ -31,6 +32,8 @@ class EngineApi final : public ICudaEngine {
   char const* getName() const noexcept override { return plan().name.c_str(); }
   int32_t getNbLayers() const noexcept override;
   IHostMemory* serialize() const noexcept override;
+  ISerializationConfig* createSerializationConfig() noexcept override;
+  IHostMemory* serializeWithConfig(ISerializationConfig& config) const noexcept override;
   IExecutionContext* createExecutionContext(
       ExecutionContextAllocationStrategy strategy) noexcept override;
   IRuntimeConfig* createRuntimeConfig() noexcept override;
@@ -71,7 +74,7 @@ class EngineApi final : public ICudaEngine {
     return EngineCapability::kSTANDARD;
   }
   HardwareCompatibilityLevel getHardwareCompatibilityLevel() const noexcept override {
-    return HardwareCompatibilityLevel::kNONE;
+    return hardware_compatibility(plan().code);
   }
   TacticSources getTacticSources() const noexcept override { return 0; }
   int32_t getNbAuxStreams() const noexcept override { return 0; }

@@ -35,6 +35,11 @@ class RuntimeApi final : public IRuntime {
   }
   void setEngineHostCodeAllowed(bool allowed) noexcept override { host_code_allowed_ = allowed; }
   bool getEngineHostCodeAllowed() const noexcept override { return host_code_allowed_; }
+  void setDLACore(int32_t dlaCore) noexcept override {
+    errors_.run([&] { require_no_dla("IRuntime::setDLACore", dlaCore); });
+  }
+  int32_t getDLACore() const noexcept override { return -1; }
+  int32_t getNbDLACores() const noexcept override { return 0; }
   IPluginRegistry& getPluginRegistry() noexcept override { return registry_; }
   ILogger* getLogger() const noexcept override { return errors_.log().logger(); }
   bool setMaxThreads(int32_t maxThreads) noexcept override {
@@ -111,3 +116,7 @@ void* createInferRuntime_INTERNAL(void* logger, int32_t version) noexcept {
 }
 
 int32_t getInferLibVersion() noexcept { return NV_TENSORRT_VERSION; }
+int32_t getInferLibMajorVersion() noexcept { return NV_TENSORRT_MAJOR; }
+int32_t getInferLibMinorVersion() noexcept { return NV_TENSORRT_MINOR; }
+int32_t getInferLibPatchVersion() noexcept { return NV_TENSORRT_PATCH; }
+int32_t getInferLibBuildVersion() noexcept { return NV_TENSORRT_BUILD; }

@@ -133,7 +133,6 @@ MISSING = [
     "REFIT_INDIVIDUAL",
     "STRIP_PLAN",
     "WEIGHT_STREAMING",
-    "VERSION_COMPATIBLE",
     "SAFETY_SCOPE",
     "DIRECT_IO",
     "STRICT_NANS",
@@ -154,6 +153,7 @@ def test_flags_that_only_permit_something():
     builder, network, config = _builder()
     _add_plugin(network, trtp.op.builder_config.threads)
     hints = {"TF32", "SPARSE_WEIGHTS", "GPU_FALLBACK", "EDITABLE_TIMING_CACHE", "MONITOR_MEMORY"}
+    hints |= {"VERSION_COMPATIBLE", "EXCLUDE_LEAN_RUNTIME"}
     for name in hints:
         config.set_flag(getattr(trt.BuilderFlag, name))
     assert builder.build_serialized_network(network, config).dtype == trt.int8
@@ -163,8 +163,6 @@ def test_settings_that_are_refused():
     _, _, config = _builder()
     with pytest.raises(trt.Error, match=r"EngineCapability\.STANDARD"):
         config.engine_capability = trt.EngineCapability.SAFETY
-    with pytest.raises(trt.Error, match=r"HardwareCompatibilityLevel\.NONE"):
-        config.hardware_compatibility_level = trt.HardwareCompatibilityLevel.AMPERE_PLUS
     with pytest.raises(trt.Error, match=r"RuntimePlatform\.SAME_AS_BUILD"):
         config.runtime_platform = trt.RuntimePlatform.WINDOWS_AMD64
     assert config.engine_capability == trt.EngineCapability.STANDARD

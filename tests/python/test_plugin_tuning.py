@@ -817,7 +817,8 @@ def test_times_can_be_edited():
     assert cache.update(keys[2], trt.TimingCacheValue(3, 1e-7))
     assert cache.query(keys[2]).timingMSec == pytest.approx(1e-7)
     assert not cache.update(keys[2], trt.TimingCacheValue(2, 1e-7)), "another tactic's value"
-    assert not cache.update(keys[2], trt.TimingCacheValue(3, float("nan")))
+    assert not cache.update(keys[2], trt.TimingCacheValue(3, -1))
+    assert not cache.update(trt.TimingCacheKey.parse("unknown"), trt.TimingCacheValue(0, 1))
     assert cache.query(trt.TimingCacheKey.parse("unknown")) is None
     plugin.calls.clear()
     for timing in (True, False):

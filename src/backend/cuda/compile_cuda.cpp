@@ -6,15 +6,20 @@
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/kernel_cache.h"
 #include "backend/cuda/nvrtc.h"
+#include "opwright/runtime.h"
 
 namespace opwright::cuda {
 
 CodeObject compile_cuda(const CudaDevice& device, const std::string& source,
-                        const std::string& name) {
+                        const std::string& name, HardwareCompatibilityLevel level) {
   static const std::vector<std::string> options = {"--std=c++17"};
   const Nvrtc& nvrtc = Nvrtc::get();
   const ComputeCapability capability = device.capability();
-  const std::string target = nvrtc.target_for(10 * capability.major + capability.minor);
+  constexpr int kAmpere = 80;
+  const std::string target =
+      level == HardwareCompatibilityLevel::kAMPERE_PLUS
+          ? nvrtc.portable_target_for(kAmpere)
+          : nvrtc.target_for(10 * capability.major + capability.minor);
   std::vector<std::string_view> parts = {source, target, nvrtc.identity()};
   parts.insert(parts.end(), options.begin(), options.end());
   const Blob code = KernelCache::get().find_or_compile(

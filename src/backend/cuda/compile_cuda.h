@@ -9,9 +9,9 @@ namespace opwright::cuda {
 class CudaDevice;
 
 /// CUDA C++ compiled for the device, from the cache of kernels where it was before. The code's
-/// target is the device's architecture, or an older one's PTX where NVRTC does not know that.
-/// Throws Error that begins with `name`.
+/// target is the device's architecture, or an older one's PTX where NVRTC does not know that or
+/// `level` asks for older ones. Throws Error that begins with `name`.
 CodeObject compile_cuda(const CudaDevice& device, const std::string& source,
-                        const std::string& name);
+                        const std::string& name, HardwareCompatibilityLevel level = {});
 
 }  // namespace opwright::cuda

@@ -174,7 +174,8 @@ OperatorPtr CudaDevice::specialize(const Operator& op, const KernelArgs& args) c
   if (!generated) return nullptr;
   KernelCode code = std::move(generated->launch);
   try {
-    code.object = compile_cuda(*this, generated->source, str(op.kind(), " kernel ", code.name));
+    code.object = compile_cuda(*this, generated->source, str(op.kind(), " kernel ", code.name),
+                               args.hardware_compatibility);
   } catch (const Error& error) {
     throw Error(error.code(), str("Layer '", args.layer, "': ", error.what()));
   }

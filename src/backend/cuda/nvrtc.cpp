@@ -111,6 +111,15 @@ Nvrtc::Nvrtc() {
 }
 
 std::string Nvrtc::target_for(int architecture) const {
+  const int known = newest_known(architecture);
+  return str(known == architecture ? "sm_" : "compute_", known);
+}
+
+std::string Nvrtc::portable_target_for(int architecture) const {
+  return str("compute_", newest_known(architecture));
+}
+
+int Nvrtc::newest_known(int architecture) const {
   int count = 0;
   functions_->nvrtcGetNumSupportedArchs(&count);
   std::vector<int> known(static_cast<size_t>(std::max(count, 0)));
@@ -120,7 +129,7 @@ std::string Nvrtc::target_for(int architecture) const {
     if (each <= architecture) best = std::max(best, each);
   require(best != 0, "this NVRTC (", identity_, ") compiles for no GPU as old as sm_", architecture,
           "; ", kInstall);
-  return str(best == architecture ? "sm_" : "compute_", best);
+  return best;
 }
 
 Blob Nvrtc::compile(const std::string& source, const std::string& name, const std::string& target,

@@ -20,6 +20,8 @@ class Nvrtc {
   /// The architecture to compile for, to run on that one: itself ("sm_90", a cubin), or the
   /// greatest below it that this NVRTC knows as "compute_90", PTX that the driver compiles.
   std::string target_for(int architecture) const;
+  /// As target_for(), always PTX: "compute_80" for all from sm_80 on.
+  std::string portable_target_for(int architecture) const;
   /// The cubin, or PTX for a "compute_..." target. Throws Error that begins with `name` and quotes
   /// the compiler.
   Blob compile(const std::string& source, const std::string& name, const std::string& target,
@@ -28,6 +30,7 @@ class Nvrtc {
  private:
   struct Functions;
   Nvrtc();
+  int newest_known(int architecture) const;
 
   const Functions* functions_;  // never unloaded
   std::string identity_;

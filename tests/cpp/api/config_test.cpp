@@ -1,6 +1,7 @@
 // What a builder's config keeps and refuses, and engines that are written to a stream.
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "api/program.h"
@@ -13,8 +14,8 @@ using namespace nvinfer1;
 using Config = Program;
 
 TEST_F(Config, ConfigsRefuseWhatIsNotHere) {
-  config->setHardwareCompatibilityLevel(HardwareCompatibilityLevel::kAMPERE_PLUS);
-  EXPECT_NE(logger.errors.find("setHardwareCompatibilityLevel"), std::string::npos);
+  config->setHardwareCompatibilityLevel(static_cast<HardwareCompatibilityLevel>(3));
+  EXPECT_NE(logger.errors.find("there is no level 3"), std::string::npos);
   config->setRuntimePlatform(RuntimePlatform::kWINDOWS_AMD64);
   EXPECT_NE(logger.errors.find("setRuntimePlatform"), std::string::npos);
   config->setMaxNbTactics(0);
@@ -31,10 +32,132 @@ TEST_F(Config, ConfigsRefuseWhatIsNotHere) {
   EXPECT_NE(plan, nullptr) << logger.errors;
 }
 
+TEST_F(Config, ThereIsNoDla) {
+  EXPECT_EQ(builder->getNbDLACores(), 0);
+  EXPECT_EQ(builder->getMaxDLABatchSize(), 0);
+  config->setDLACore(-1);
+  EXPECT_EQ(logger.errors, "");
+  config->setDLACore(0);
+  EXPECT_NE(logger.errors.find("IBuilderConfig::setDLACore: there is no DLA 0"), std::string::npos);
+  EXPECT_EQ(config->getDLACore(), -1);
+  EXPECT_FALSE(config->canRunOnDLA(network->addUnary(input("x", {2}), UnaryOperation::kNEG)));
+  std::unique_ptr<IRuntime> const runtime(createInferRuntime(logger));
+  EXPECT_EQ(runtime->getNbDLACores(), 0);
+  runtime->setDLACore(1);
+  EXPECT_NE(logger.errors.find("IRuntime::setDLACore: there is no DLA 1"), std::string::npos);
+  EXPECT_EQ(runtime->getDLACore(), -1);
+}
+
+TEST_F(Config, LayersRunWhereTheEngineDoes) {
+  config->setTiming(false);
+  ILayer* const layer = network->addUnary(input("x", {2}), UnaryOperation::kNEG);
+  layer->setName("negate");
+  network->markOutput(*layer->getOutput(0));
+  DeviceType const device = config->getDefaultDeviceType();
+  EXPECT_FALSE(config->isDeviceTypeSet(layer));
+  EXPECT_EQ(config->getDeviceType(layer), device);
+  config->setDeviceType(layer, device);
+  EXPECT_TRUE(config->isDeviceTypeSet(layer));
+  std::unique_ptr<IHostMemory> const plan(builder->buildSerializedNetwork(*network, *config));
+  EXPECT_NE(plan, nullptr) << logger.errors;
+  config->setDeviceType(layer, DeviceType::kDLA);
+  EXPECT_EQ(config->getDeviceType(layer), DeviceType::kDLA);
+  EXPECT_EQ(builder->buildSerializedNetwork(*network, *config), nullptr);
+  EXPECT_NE(logger.errors.find("layer 'negate' is to run on a DLA"), std::string::npos)
+      << logger.errors;
+  config->resetDeviceType(layer);
+  EXPECT_FALSE(config->isDeviceTypeSet(layer));
+  IHostMemory* text = plan.get();
+  std::unique_ptr<IHostMemory> const again(
+      builder->buildSerializedNetwork(*network, *config, text));
+  EXPECT_NE(again, nullptr) << logger.errors;
+  EXPECT_EQ(text, nullptr);
+}
+
+TEST_F(Config, TheCompilerHasNoOptions) {
+  EXPECT_TRUE(config->setBuildRoute(""));
+  EXPECT_EQ(logger.errors, "");
+  EXPECT_FALSE(config->setBuildRoute("-kgen:codegen:cuda_tile=2"));
+  EXPECT_NE(logger.errors.find("no options of the compiler"), std::string::npos);
+  EXPECT_STREQ(config->getBuildRoute(), "");
+  EXPECT_NE(std::strstr(config->getAllBuildRoutes(), "\"tuner_options\": []"), nullptr);
+  EXPECT_FALSE(config->setRemoteAutoTuningConfig("ssh://elsewhere"));
+  EXPECT_EQ(config->getRemoteAutoTuningConfig(), nullptr);
+}
+
+TEST_F(Config, TimesCanBeEdited) {
+  network->markOutput(*network->addUnary(input("x", {2}), UnaryOperation::kNEG)->getOutput(0));
+  std::unique_ptr<ITimingCache> const cache(config->createTimingCache(nullptr, 0));
+  EXPECT_EQ(cache->queryKeys(nullptr, 0), 0);
+  ASSERT_TRUE(config->setTimingCache(*cache, false));
+  std::unique_ptr<IHostMemory> const plan(builder->buildSerializedNetwork(*network, *config));
+  ASSERT_NE(plan, nullptr) << logger.errors;
+  int64_t const count = cache->queryKeys(nullptr, 0);
+  ASSERT_GE(count, 1);
+  std::vector<TimingCacheKey> keys(static_cast<size_t>(count) + 1, TimingCacheKey{});
+  EXPECT_EQ(cache->queryKeys(keys.data(), 0), count);
+  EXPECT_EQ(keys[0].data[0] | keys[0].data[1] | keys[0].data[2] | keys[0].data[3], 0);
+  EXPECT_EQ(cache->queryKeys(keys.data(), count + 1), count);
+  TimingCacheValue value = cache->query(keys[0]);
+  ASSERT_NE(value.tacticHash, TimingCacheValue::kINVALID_TACTIC_HASH);
+  EXPECT_GT(value.timingMSec, 0);
+  value.timingMSec = 1.25F;
+  EXPECT_TRUE(cache->update(keys[0], value));
+  EXPECT_EQ(cache->query(keys[0]).timingMSec, 1.25F);
+  EXPECT_FALSE(cache->update(keys[0], {value.tacticHash, -1.0F}));
+  EXPECT_FALSE(cache->update(keys[0], {value.tacticHash + 1, 1.0F}));
+  EXPECT_FALSE(cache->update(keys.back(), value)) << "a key of zeros";
+  EXPECT_EQ(cache->query(keys.back()).tacticHash, TimingCacheValue::kINVALID_TACTIC_HASH);
+  EXPECT_TRUE(cache->update(keys[0], {value.tacticHash, std::nanf("")}));
+  EXPECT_EQ(cache->queryKeys(nullptr, 0), count - 1);
+  EXPECT_EQ(cache->queryKeys(keys.data(), -1), -1);
+}
+
+TEST_F(Config, ProfilesKeepTheirMemoryTarget) {
+  IOptimizationProfile* const profile = builder->createOptimizationProfile();
+  EXPECT_EQ(profile->getExtraMemoryTarget(), 1.0F);
+  EXPECT_TRUE(profile->setExtraMemoryTarget(0.25F));
+  EXPECT_FALSE(profile->setExtraMemoryTarget(1.5F));
+  EXPECT_FALSE(profile->setExtraMemoryTarget(std::nanf("")));
+  EXPECT_EQ(profile->getExtraMemoryTarget(), 0.25F);
+}
+
+TEST_F(Config, EnginesForTheCpuMeetEveryLevel) {
+  config->setTiming(false);
+  config->setDefaultDeviceType(DeviceType::kCPU);
+  config->setHardwareCompatibilityLevel(HardwareCompatibilityLevel::kAMPERE_PLUS);
+  EXPECT_EQ(config->getHardwareCompatibilityLevel(), HardwareCompatibilityLevel::kAMPERE_PLUS);
+  config->setFlag(BuilderFlag::kVERSION_COMPATIBLE);
+  network->markOutput(*network->addUnary(input("x", {2}), UnaryOperation::kNEG)->getOutput(0));
+  std::unique_ptr<ICudaEngine> const engine(builder->buildEngineWithConfig(*network, *config));
+  ASSERT_NE(engine, nullptr) << logger.errors;
+  EXPECT_EQ(engine->getHardwareCompatibilityLevel(), HardwareCompatibilityLevel::kNONE);
+}
+
+TEST_F(Config, EnginesAreStoredAsTheirConfigSays) {
+  config->setTiming(false);
+  network->markOutput(*network->addUnary(input("x", {2}), UnaryOperation::kNEG)->getOutput(0));
+  std::unique_ptr<ICudaEngine> const engine(builder->buildEngineWithConfig(*network, *config));
+  ASSERT_NE(engine, nullptr) << logger.errors;
+  std::unique_ptr<ISerializationConfig> const how(engine->createSerializationConfig());
+  EXPECT_EQ(how->getFlags(), 0U);
+  EXPECT_TRUE(how->setFlag(SerializationFlag::kEXCLUDE_LEAN_RUNTIME));
+  EXPECT_TRUE(how->getFlag(SerializationFlag::kEXCLUDE_LEAN_RUNTIME));
+  EXPECT_FALSE(how->setFlags(8));
+  EXPECT_FALSE(how->setFlag(static_cast<SerializationFlag>(3)));
+  EXPECT_EQ(how->getFlags(), 2U);
+  std::unique_ptr<IHostMemory> const plain(engine->serialize());
+  std::unique_ptr<IHostMemory> const same(engine->serializeWithConfig(*how));
+  ASSERT_NE(same, nullptr) << logger.errors;
+  ASSERT_EQ(same->size(), plain->size());
+  EXPECT_EQ(std::memcmp(same->data(), plain->data(), plain->size()), 0);
+}
+
 TEST_F(Config, HintsAreKept) {
   EXPECT_TRUE(config->setTacticSources(1U << static_cast<int>(TacticSource::kJIT_CONVOLUTIONS)));
   EXPECT_EQ(config->getTacticSources(), 16U);
-  config->setMaxAuxStreams(2);
+  EXPECT_TRUE(config->setMaxAuxStreams(2));
+  EXPECT_FALSE(config->setMaxAuxStreams(-1));
   EXPECT_EQ(config->getMaxAuxStreams(), 2);
   EXPECT_TRUE(config->setTilingOptimizationLevel(TilingOptimizationLevel::kFULL));
   EXPECT_EQ(config->getTilingOptimizationLevel(), TilingOptimizationLevel::kFULL);

@@ -9,6 +9,7 @@
 #include "backend/cuda/kernel_cache.h"
 #include "backend/cuda/nvrtc.h"
 #include "cuda_device/emulated.h"
+#include "opwright/runtime.h"
 
 namespace opwright::cuda {
 namespace {
@@ -33,6 +34,18 @@ TEST(CudaCode, IsLoadedOncePerDeviceAndContent) {
   EXPECT_EQ(calls("cuModuleUnload"), unloaded);
   second.reset();
   EXPECT_EQ(calls("cuModuleUnload"), unloaded + 1);
+}
+
+TEST(CudaCode, IsPtxWhereOlderDevicesAreToRunIt) {
+  const CudaDevice& device = gpu();
+  const CodeObject code =
+      compile_cuda(device, kScale, "test", HardwareCompatibilityLevel::kAMPERE_PLUS);
+  EXPECT_EQ(code.target, "compute_80");
+  EXPECT_EQ(device.load_function(code, "scale")->num_parameters(), 4);
+  EXPECT_EQ(compile_cuda(device, kScale, "test",
+                         HardwareCompatibilityLevel::kSAME_COMPUTE_CAPABILITY)
+                .target,
+            "sm_90");
 }
 
 TEST(CudaCode, ThatHasNoSuchKernelIsRefused) {

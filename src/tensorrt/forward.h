@@ -1,0 +1,32 @@
+#pragma once
+
+#include <dlfcn.h>
+
+/// \file
+/// The libraries under TensorRT's link names hold nothing but functions that pass calls on to
+/// libopwright.so. They define these themselves, rather than only depend on that library, because
+/// linkers take no symbols from the libraries that a library depends on.
+
+namespace opwright::tensorrt {
+
+// Of this library alone: `static` keeps them from being exported.
+static inline void* library() noexcept {
+  static void* const handle = dlopen("libopwright.so", RTLD_LAZY | RTLD_LOCAL);
+  return handle;
+}
+
+/// libopwright.so's function of that name, of the same signature as `Function`, which calls it; null
+/// where that library is older than this one and lacks it.
+template <class Function>
+static Function* find(const char* name) noexcept {
+  return library() == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(library(), name));
+}
+
+}  // namespace opwright::tensorrt
+
+/// Calls libopwright.so's function of that name; gives `absent` where there is none.
+#define OPWRIGHT_FORWARD(absent, name, ...)                                        \
+  do {                                                                             \
+    static auto* const target = opwright::tensorrt::find<decltype(::name)>(#name); \
+    return target == nullptr ? absent : target(__VA_ARGS__);                       \
+  } while (false)
