@@ -47,6 +47,14 @@ TuningEffort tuning_effort(int level, int max_tactics);
 /// Throws Error for a set of BuilderFlag that asks for what is not here.
 void check_builder_flags(uint32_t flags);
 
+/// Which weights of the engine can be exchanged: none; all, for the same ones, so that the build
+/// may make use of their values; those that the network marks; all.
+enum class RefitMode : uint8_t { kNone, kIdentical, kIndividual, kAll };
+/// What a set of BuilderFlag asks for. Throws Error for flags that exclude each other.
+RefitMode refit_mode(uint32_t flags);
+/// Whether it asks for an engine without the weights that refitting gives.
+bool strips_plan(uint32_t flags);
+
 struct BuildConfig {
   DeviceType device = DeviceType::kCPU;
   int device_ordinal = -1;  ///< as for get_device()
@@ -76,6 +84,8 @@ struct BuildConfig {
   bool embed_plugin_sources = false;
   bool debug_plugins = false;  ///< whether the engine checks every call of a plugin
   bool cuda_graphs = true;     ///< whether contexts on a GPU replay their runs as CUDA graphs
+  RefitMode refit = RefitMode::kNone;
+  bool strip = false;  ///< leave out the weights that refitting gives
   ProgressCallback progress;
   PluginServices services;  ///< for the plugins that are run during the build
   Log log;

@@ -63,6 +63,7 @@ class GraphImporter {
   void add_initializers() {
     for (const onnx::TensorProto& tensor : graph_.initializers) {
       Tensor* made = network_.add_constant(tensor.dtype, tensor.shape, tensor.data);
+      network_.weight_names().set_name(*made->producer(), tensor.name);
       tensors_[tensor.name] = made;
     }
   }
