@@ -5,6 +5,7 @@
 
 #include "NvInfer.h"
 #include "onnx_parser.h"
+#include "onnx_refitter.h"
 
 #define NV_ONNX_PARSER_MAJOR NV_TENSORRT_MAJOR
 #define NV_ONNX_PARSER_MINOR NV_TENSORRT_MINOR

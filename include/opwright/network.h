@@ -277,6 +277,15 @@ class INetworkDefinition : public INoCopy {
   virtual IFillLayer* addFill(Dims const& dimensions, FillOperation op,
                               DataType outputType) noexcept = 0;
 
+  /// Names all weights that layers were given at this address, for refitting; weights without a
+  /// name have that of their constant layer's output. False when no layer was given them.
+  virtual bool setWeightsName(Weights weights, char const* name) noexcept = 0;
+  /// Lets an engine that is built with BuilderFlag::kREFIT_INDIVIDUAL be refitted with other
+  /// weights of the name. False when there are none.
+  virtual bool markWeightsRefittable(char const* name) noexcept = 0;
+  virtual bool unmarkWeightsRefittable(char const* name) noexcept = 0;
+  virtual bool areWeightsMarkedRefittable(char const* name) const noexcept = 0;
+
   virtual void setErrorRecorder(IErrorRecorder* recorder) noexcept = 0;
   virtual IErrorRecorder* getErrorRecorder() const noexcept = 0;
 };

@@ -68,9 +68,11 @@ using TempfileControlFlags = uint32_t;
 
 /// How ICudaEngine::serializeWithConfig() stores an engine.
 enum class SerializationFlag : int32_t {
-  kEXCLUDE_WEIGHTS = 0,       ///< Not here: storing is an error.
+  kEXCLUDE_WEIGHTS = 0,       ///< Leaves out the weights that refitting gives.
   kEXCLUDE_LEAN_RUNTIME = 1,  ///< Without effect: engines contain no runtime.
-  kINCLUDE_REFIT = 2,         ///< Not here: storing is an error.
+  /// An engine that was built with BuilderFlag::kSTRIP_PLAN, and is stored with its weights, can be
+  /// refitted again.
+  kINCLUDE_REFIT = 2,
 };
 /// A set of flags: bit `1U << int(flag)` for each.
 using SerializationFlags = uint32_t;

@@ -26,6 +26,7 @@ void bind_add_layers(nb::module_& m);
 void bind_builder(nb::module_& m);
 void bind_onnx(nb::module_& m);
 void bind_runtime(nb::module_& m);
+void bind_refitter(nb::module_& m);
 void bind_call(nb::module_& m);
 void bind_device_array(nb::module_& m);
 void bind_plugin(nb::module_& m);

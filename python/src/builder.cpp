@@ -116,6 +116,8 @@ class Builder {
     build.detailed_inspection = config.detailed_inspection;
     build.plugins_to_serialize = config.plugins_to_serialize;
     build.embed_plugin_sources = config.embed_python_plugins;
+    build.refit = refit_mode(config.flags);
+    build.strip = strips_plan(config.flags);
     build.debug_plugins = config.debug_plugins;
     build.cuda_graphs = config.cuda_graphs;
     build.hardware_compatibility = config.hardware_compatibility;

@@ -26,7 +26,9 @@ void bind_builder_enums(nb::module_& m) {
       .value("DEBUG", BuilderFlag::kDEBUG, "Without effect; see IBuilderConfig.debug_plugins.")
       .value("GPU_FALLBACK", BuilderFlag::kGPU_FALLBACK,
              "Without effect: there is no DLA to fall back from.")
-      .value("REFIT", BuilderFlag::kREFIT, "Not here: a build raises Error.")
+      .value("REFIT", BuilderFlag::kREFIT,
+             "All weights can be exchanged (Refitter). What depends on their values is not made "
+             "faster.")
       .value("DISABLE_TIMING_CACHE", BuilderFlag::kDISABLE_TIMING_CACHE,
              "Everything is timed afresh.")
       .value("TF32", BuilderFlag::kTF32, "A permission; without effect.")
@@ -49,11 +51,15 @@ void bind_builder_enums(nb::module_& m) {
       .value("BF16", BuilderFlag::kBF16, "Weakly typed networks: the tuner may choose bfloat16.")
       .value("DISABLE_COMPILATION_CACHE", BuilderFlag::kDISABLE_COMPILATION_CACHE,
              "Without effect: timing caches contain no code.")
-      .value("STRIP_PLAN", BuilderFlag::kSTRIP_PLAN, "Not here: a build raises Error.")
-      .value("REFIT_IDENTICAL", BuilderFlag::kREFIT_IDENTICAL, "Not here: a build raises Error.")
+      .value("STRIP_PLAN", BuilderFlag::kSTRIP_PLAN,
+             "The engine is stored without the weights that refitting gives; REFIT_IDENTICAL where "
+             "no other flag says which.")
+      .value("REFIT_IDENTICAL", BuilderFlag::kREFIT_IDENTICAL,
+             "Weights can be given again, the same ones: as fast as an engine without the flag.")
       .value("WEIGHT_STREAMING", BuilderFlag::kWEIGHT_STREAMING, "Not here: a build raises Error.")
       .value("INT4", BuilderFlag::kINT4, "A permission; without effect.")
-      .value("REFIT_INDIVIDUAL", BuilderFlag::kREFIT_INDIVIDUAL, "Not here: a build raises Error.")
+      .value("REFIT_INDIVIDUAL", BuilderFlag::kREFIT_INDIVIDUAL,
+             "As REFIT, for weights that INetworkDefinition.mark_weights_refittable names.")
       .value("STRICT_NANS", BuilderFlag::kSTRICT_NANS, "Not here: a build raises Error.")
       .value("MONITOR_MEMORY", BuilderFlag::kMONITOR_MEMORY,
              "Without effect: in TensorRT the log tells the memory in use.")

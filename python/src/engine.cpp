@@ -87,16 +87,19 @@ struct SerializationConfig {
 };
 
 HostMemory serialize_with(const Engine& engine, const SerializationConfig& config) {
-  return {opwright::serialize_with(engine.plan(), config.flags)};
+  return {opwright::serialize_with(engine, config.flags)};
 }
 
 void bind_serialization(nb::module_& m) {
   nb::enum_<SerializationFlag>(m, "SerializationFlag", nb::is_arithmetic(),
                                "Bits of ISerializationConfig.flags.")
-      .value("EXCLUDE_WEIGHTS", SerializationFlag::kEXCLUDE_WEIGHTS, "Not here: raises Error.")
+      .value("EXCLUDE_WEIGHTS", SerializationFlag::kEXCLUDE_WEIGHTS,
+             "Leave out the weights that refitting gives.")
       .value("EXCLUDE_LEAN_RUNTIME", SerializationFlag::kEXCLUDE_LEAN_RUNTIME,
              "Without effect: engines contain no runtime.")
-      .value("INCLUDE_REFIT", SerializationFlag::kINCLUDE_REFIT, "Not here: raises Error.");
+      .value("INCLUDE_REFIT", SerializationFlag::kINCLUDE_REFIT,
+             "An engine that was built with BuilderFlag.STRIP_PLAN, and is stored with its "
+             "weights, can be refitted again.");
   using Self = SerializationConfig;
   nb::class_<Self>(m, "ISerializationConfig",
                    "How an engine is stored. From ICudaEngine.create_serialization_config.")
@@ -134,7 +137,7 @@ void bind_enums(nb::module_& m) {
       .value("TOTAL_WEIGHTS_SIZE", EngineStat::kTOTAL_WEIGHTS_SIZE,
              "Bytes of all weights in the engine.")
       .value("STRIPPED_WEIGHTS_SIZE", EngineStat::kSTRIPPED_WEIGHTS_SIZE,
-             "Bytes of the weights that were left out of it: none.");
+             "Bytes of the weights that were left out of the stored engine.");
   nb::class_<RuntimeConfig>(
       m, "IRuntimeConfig",
       "How execution contexts are made. From ICudaEngine.create_runtime_config.")
@@ -238,7 +241,7 @@ void bind_engine(nb::module_& m) {
       .def("__getitem__", &tensor_name, nb::arg("index"), "The name of an input or output.")
       .def("__len__", &num_io_tensors)
       .def_error_recorder()
-      .def("serialize", [](const Engine& self) { return HostMemory{serialize(self.plan())}; })
+      .def("serialize", [](const Engine& self) { return serialize_with(self, {}); })
       .def(
           "create_serialization_config", [](const Engine&) { return SerializationConfig(); },
           "How the engine is stored, to be changed and given to serialize_with_config.")
@@ -265,7 +268,8 @@ void bind_engine(nb::module_& m) {
           },
           nb::arg("profile_index"), "Bytes of working memory of a context in a profile.")
       .def_prop_ro(
-          "refittable", [](const Engine&) { return false; }, "False: weights stay as they are.")
+          "refittable", [](const Engine& self) { return !self.plan().refit.weights.empty(); },
+          "Whether a Refitter can exchange weights.")
       .def_prop_ro("engine_capability", [](const Engine&) { return EngineCapability::kSTANDARD; })
       .def_prop_ro(
           "hardware_compatibility_level",
@@ -295,7 +299,8 @@ void bind_engine(nb::module_& m) {
       .def(
           "get_engine_stat",
           [](const Engine& self, EngineStat stat) {
-            return stat == EngineStat::kTOTAL_WEIGHTS_SIZE ? weights_size(self.plan()) : 0;
+            return stat == EngineStat::kTOTAL_WEIGHTS_SIZE ? weights_size(self.plan())
+                                                           : self.plan().refit.stripped_bytes;
           },
           nb::arg("stat"), "A number in bytes.")
       .def("get_tensor_name", &tensor_name, nb::arg("index"))

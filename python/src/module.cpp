@@ -25,6 +25,7 @@ NB_MODULE(_core, m) {
   bind_builder(m);
   bind_onnx(m);
   bind_runtime(m);
+  bind_refitter(m);
   bind_device_array(m);
   bind_call(m);
 }

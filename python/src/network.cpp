@@ -243,7 +243,37 @@ void bind_network(nb::module_& m) {
       .def("unmark_output_for_shapes", &Network::unmark_output_for_shapes, nb::arg("tensor"),
            "Takes that back; False for a tensor that is no such output.")
       .def("remove_tensor", &Network::remove_tensor, nb::arg("tensor"),
-           "Takes out a network input that no layer uses. For other tensors it is a warning.");
+           "Takes out a network input that no layer uses. For other tensors it is a warning.")
+      .def(
+          "set_weights_name",
+          [](Network& self, nb::handle weights, std::string name) {
+            const void* const elements[] = {to_array(weights, "set_weights_name").data.data()};
+            set_weights_name(self, elements, std::move(name));
+            return true;
+          },
+          nb::arg("weights"), nb::arg("name"),
+          "Names weights that a layer was given, by the same array, for refitting; others have the "
+          "name of their constant layer's output.")
+      .def(
+          "mark_weights_refittable",
+          [](Network& self, const std::string& name) {
+            return mark_weights_refittable(self, name, true);
+          },
+          nb::arg("name"),
+          "Lets an engine that is built with BuilderFlag.REFIT_INDIVIDUAL be refitted with other "
+          "weights of the name. False when there are none.")
+      .def(
+          "unmark_weights_refittable",
+          [](Network& self, const std::string& name) {
+            return mark_weights_refittable(self, name, false);
+          },
+          nb::arg("name"))
+      .def(
+          "are_weights_marked_refittable",
+          [](const Network& self, const std::string& name) {
+            return are_weights_marked_refittable(self, name);
+          },
+          nb::arg("name"));
 }
 
 }  // namespace opwright::python

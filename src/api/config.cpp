@@ -56,6 +56,8 @@ BuildConfig BuilderConfigApi::build_config(bool strongly_typed, Log log) const {
   }
   build.detailed_inspection = choices_.verbosity == ProfilingVerbosity::kDETAILED;
   build.plugins_to_serialize = choices_.plugins;
+  build.refit = refit_mode(choices_.flags);
+  build.strip = strips_plan(choices_.flags);
   build.debug_plugins = choices_.debug_plugins;
   build.cuda_graphs = choices_.cuda_graphs;
   if (choices_.monitor != nullptr) {

@@ -50,6 +50,44 @@ NetworkApi::NetworkApi(IBuilder& builder, NetworkDefinitionCreationFlags flags, 
 
 NetworkApi::~NetworkApi() noexcept = default;
 
+WeightsArray NetworkApi::copy_of(const Weights& weights, const char* what) {
+  require(weights.count >= 0 && (weights.count == 0 || weights.values != nullptr), what,
+          ": the weights have no values, but ", weights.count, " elements");
+  if (weights.count == 0) return {weights.type, Shape{0}, Blob()};
+  const auto bytes = static_cast<size_t>(bytes_of(weights.type, weights.count));
+  Blob copy = Blob::copy(weights.values, bytes);
+  copies_.emplace(weights.values, copy.data());
+  return {weights.type, Shape{weights.count}, std::move(copy)};
+}
+
+bool NetworkApi::setWeightsName(Weights weights, char const* name) noexcept {
+  return errors_.run([&] {
+    require(name != nullptr, "setWeightsName: the name is null");
+    std::vector<const void*> elements{weights.values};
+    const auto [first, last] = copies_.equal_range(weights.values);
+    for (auto copy = first; copy != last; ++copy) elements.push_back(copy->second);
+    set_weights_name(network_, elements, name);
+  });
+}
+
+bool NetworkApi::markWeightsRefittable(char const* name) noexcept {
+  return errors_.guard(false, [&] {
+    return name != nullptr && mark_weights_refittable(network_, name, true);
+  });
+}
+
+bool NetworkApi::unmarkWeightsRefittable(char const* name) noexcept {
+  return errors_.guard(false, [&] {
+    return name != nullptr && mark_weights_refittable(network_, name, false);
+  });
+}
+
+bool NetworkApi::areWeightsMarkedRefittable(char const* name) const noexcept {
+  return errors_.guard(false, [&] {
+    return name != nullptr && are_weights_marked_refittable(network_, name);
+  });
+}
+
 ITensor* NetworkApi::tensor(Tensor* tensor) const {
   if (tensor == nullptr) return nullptr;
   std::unique_ptr<TensorApi>& api = tensors_[tensor];

@@ -7,6 +7,7 @@
 
 #include "api/tensor.h"
 #include "network/network.h"
+#include "operators/add_layers.h"
 #include "opwright/network.h"
 #include "plugin/registry.h"
 #include "runtime/api_border.h"
@@ -117,6 +118,10 @@ class NetworkApi final : public INetworkDefinition {
   IParametricReLULayer* addParametricReLU(ITensor& input, ITensor& slope) noexcept override;
   IFillLayer* addFill(Dims const& dimensions, FillOperation op,
                       DataType outputType) noexcept override;
+  bool setWeightsName(Weights weights, char const* name) noexcept override;
+  bool markWeightsRefittable(char const* name) noexcept override;
+  bool unmarkWeightsRefittable(char const* name) noexcept override;
+  bool areWeightsMarkedRefittable(char const* name) const noexcept override;
   void setErrorRecorder(IErrorRecorder* recorder) noexcept override {
     errors_.set_recorder(recorder);
   }
@@ -131,9 +136,13 @@ class NetworkApi final : public INetworkDefinition {
                                      [&] { return static_cast<Interface*>(layer(*add())); });
   }
 
+  /// A copy of what a caller gives; without data for weights without values.
+  WeightsArray copy_of(const Weights& weights, const char* what);
+
   IBuilder& builder_;
   Network network_;
   ErrorReport& errors_;
+  std::unordered_multimap<const void*, const void*> copies_;  ///< by the address of what was given
   mutable std::unordered_map<const Tensor*, std::unique_ptr<TensorApi>> tensors_;
   mutable std::unordered_map<const Layer*, std::shared_ptr<ILayer>> layers_;
 };

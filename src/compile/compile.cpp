@@ -187,6 +187,7 @@ Plan compile_for(const Device& device, const Network& network, const BuildConfig
   const Progress progress(config);
   progress("optimizing", 0, 1);
   Graph graph(network, config.constraints != PrecisionConstraints::kIGNORE);
+  std::vector<RefitWeight> weights = mark_refittable(graph, network, config.refit);
   run_passes(graph, {device, config, profiles[0], network.flags().strongly_typed});
 
   TimingCache fresh(device.identity());
@@ -194,7 +195,7 @@ Plan compile_for(const Device& device, const Network& network, const BuildConfig
   require(cache.device_identity() == device.identity(), "The timing cache was made on '",
           cache.device_identity(), "', this device is '", device.identity(),
           "'; use a cache of this device or none");
-  PlanEmitter emitter(graph, network, device, config);
+  PlanEmitter emitter(graph, network, device, config, std::move(weights));
   for (const ProfileRanges& ranges : profiles)
     compile_profile(graph, network, ranges, device, config, cache, emitter);
   progress("done", 1, 1);
@@ -204,6 +205,8 @@ Plan compile_for(const Device& device, const Network& network, const BuildConfig
   check_hardware_compatibility(plan, config.hardware_compatibility);
   plan.debug_plugins = config.debug_plugins;
   plan.cuda_graphs = config.cuda_graphs;
+  plan.refit.is_stripped = config.strip;
+  if (config.strip && !plan.refit.weights.empty()) plan = strip(std::move(plan));
   trust_plan(plan);
   return plan;
 }

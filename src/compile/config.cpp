@@ -25,10 +25,6 @@ struct MissingFlag {
 };
 
 constexpr MissingFlag kMissingFlags[] = {
-    {BuilderFlag::kREFIT, "REFIT", "engines cannot be refitted"},
-    {BuilderFlag::kREFIT_IDENTICAL, "REFIT_IDENTICAL", "engines cannot be refitted"},
-    {BuilderFlag::kREFIT_INDIVIDUAL, "REFIT_INDIVIDUAL", "engines cannot be refitted"},
-    {BuilderFlag::kSTRIP_PLAN, "STRIP_PLAN", "engines have all of their weights"},
     {BuilderFlag::kWEIGHT_STREAMING, "WEIGHT_STREAMING", "weights stay in the device's memory"},
     {BuilderFlag::kSAFETY_SCOPE, "SAFETY_SCOPE", "there are no engines for safety"},
     {BuilderFlag::kDIRECT_IO, "DIRECT_IO",
@@ -37,6 +33,10 @@ constexpr MissingFlag kMissingFlags[] = {
     {BuilderFlag::kDISTRIBUTIVE_INDEPENDENCE, "DISTRIBUTIVE_INDEPENDENCE",
      "kernels may compute parts of an axis in different ways"},
 };
+
+bool has_flag(uint32_t flags, BuilderFlag flag) {
+  return (flags >> static_cast<int>(flag) & 1) != 0;
+}
 
 }  // namespace
 
@@ -57,9 +57,10 @@ TuningEffort tuning_effort(int level, int max_tactics) {
 
 void check_builder_flags(uint32_t flags) {
   for (const MissingFlag& missing : kMissingFlags) {
-    require((flags >> static_cast<int>(missing.flag) & 1) == 0, "BuilderFlag.", missing.name,
+    require(!has_flag(flags, missing.flag), "BuilderFlag.", missing.name,
             " is set, but this is not here: ", missing.why, "; clear the flag");
   }
+  refit_mode(flags);
 }
 
 void BuildConfig::set_precisions(uint32_t builder_flags, bool strongly_typed) {
@@ -74,6 +75,20 @@ void BuildConfig::set_precisions(uint32_t builder_flags, bool strongly_typed) {
                 : has(BuilderFlag::kPREFER_PRECISION_CONSTRAINTS) ? PrecisionConstraints::kPREFER
                                                                   : PrecisionConstraints::kIGNORE;
 }
+
+RefitMode refit_mode(uint32_t flags) {
+  const bool all = has_flag(flags, BuilderFlag::kREFIT),
+             identical = has_flag(flags, BuilderFlag::kREFIT_IDENTICAL),
+             individual = has_flag(flags, BuilderFlag::kREFIT_INDIVIDUAL);
+  require(!individual || (!all && !identical),
+          "BuilderFlag.REFIT_INDIVIDUAL is set beside ", all ? "REFIT" : "REFIT_IDENTICAL",
+          "; clear one of them");
+  if (individual) return RefitMode::kIndividual;
+  if (all) return RefitMode::kAll;
+  return identical || strips_plan(flags) ? RefitMode::kIdentical : RefitMode::kNone;
+}
+
+bool strips_plan(uint32_t flags) { return has_flag(flags, BuilderFlag::kSTRIP_PLAN); }
 
 void OptimizationProfile::set_shape(const std::string& input, const Shape& min, const Shape& opt,
                                     const Shape& max) {

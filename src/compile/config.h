@@ -54,6 +54,14 @@ enum class PrecisionConstraints {
   kOBEY,    ///< It is an error where there is none.
 };
 
+/// Which weights of the engine can be exchanged: none; all, for the same ones, so that the build
+/// may make use of their values; those that the network marks; all.
+enum class RefitMode : uint8_t { kNone, kIdentical, kIndividual, kAll };
+/// What a set of BuilderFlag asks for. Throws Error for flags that exclude each other.
+RefitMode refit_mode(uint32_t flags);
+/// Whether it asks for an engine without the weights that refitting gives.
+bool strips_plan(uint32_t flags);
+
 struct BuildConfig {
   /// The types that the bits 1 << BuilderFlag let the tuner choose, or make it choose. They say
   /// nothing for strongly typed networks.
@@ -90,6 +98,8 @@ struct BuildConfig {
   bool cuda_graphs = true;     ///< whether contexts on a GPU replay their runs as CUDA graphs
   /// What other GPUs an engine for a GPU must run on, too.
   HardwareCompatibilityLevel hardware_compatibility{};
+  RefitMode refit = RefitMode::kNone;
+  bool strip = false;  ///< leave out the weights that refitting gives
   ProgressCallback progress;
   PluginServices services;  ///< for the plugins that are run during the build
   Log log;

@@ -38,11 +38,12 @@ std::vector<PortDesc> port_descs(const StepSchedule& steps, const std::vector<in
 }  // namespace
 
 PlanEmitter::PlanEmitter(const Graph& graph, const Network& network, const Device& device,
-                         const BuildConfig& config)
+                         const BuildConfig& config, std::vector<RefitWeight> weights)
     : device_(device),
       services_(config.services),
       hardware_compatibility_(config.hardware_compatibility),
-      detailed_(config.detailed_inspection) {
+      detailed_(config.detailed_inspection),
+      refit_(std::move(weights)) {
   plan_.name = network.name();
   plan_.builder = "opwright " OPWRIGHT_VERSION;
   plan_.device_type = device.type();
@@ -178,27 +179,40 @@ void PlanEmitter::add_schedule(const StepSchedule& steps, const ProfileRanges& r
   schedule.arena_size = steps.arena_size;
   for (const ScheduleTensor& each : steps.tensors)
     schedule.tensors.push_back(tensor(steps, each, ranges));
-  std::vector<bool> is_read(schedule.tensors.size());  // as it is, by a step that did not pack it
-  for (const OutputCopy& copy : steps.copies) is_read[copy.tensor] = true;
-  for (const DebugTensor& debug : steps.debug) is_read[debug.tensor] = true;
   for (const ScheduleStep& each : steps.steps) {
     uint64_t workspace = 0;
     schedule.steps.push_back(step(steps, each, ranges, constants, &workspace));
     schedule.workspace_size = std::max(schedule.workspace_size, workspace);
-    const PlanStep& added = schedule.steps.back();
-    for (size_t i = 0; i < added.inputs.size(); ++i) {
-      const bool is_packed = std::any_of(
-          added.packed.begin(), added.packed.end(),
-          [&](const PackedInput& packed) { return packed.input == static_cast<int>(i); });
-      if (added.inputs[i] >= 0 && !is_packed) is_read[added.inputs[i]] = true;
-    }
   }
+  const std::vector<bool> is_read = tensors_read(schedule);
   for (size_t i = 0; i < schedule.tensors.size(); ++i) {
     PlanTensor& each = schedule.tensors[i];
     if (each.location == PlanTensor::Location::kWeight && is_read[i])
       each.data = shared(constants.stored(*steps.tensors[i].value, each.type));
   }
+  note_sources(steps, schedule);
   plan_.schedules.push_back(std::move(schedule));
+}
+
+/// Of weights that refitting changes, and of those that a kernel packs together with them.
+void PlanEmitter::note_sources(const StepSchedule& steps, Schedule& schedule) {
+  const auto note = [&](int tensor) {
+    const GraphValue& value = *steps.tensors[tensor].value;
+    PlanTensor& each = schedule.tensors[tensor];
+    if (each.location == PlanTensor::Location::kWeight && each.source < 0)
+      each.source = refit_.add(value);
+  };
+  const auto changes = [&](int tensor) {
+    return tensor >= 0 && static_cast<bool>(steps.tensors[tensor].value->origin);
+  };
+  for (size_t i = 0; i < schedule.tensors.size(); ++i)
+    if (changes(static_cast<int>(i))) note(static_cast<int>(i));
+  for (const PlanStep& step : schedule.steps) {
+    if (step.packed.empty() || std::none_of(step.inputs.begin(), step.inputs.end(), changes))
+      continue;
+    for (const int32_t input : step.inputs)
+      if (input >= 0) note(input);
+  }
 }
 
 void PlanEmitter::add_plugin_libraries(std::span<const std::string> paths) {
@@ -226,6 +240,10 @@ void PlanEmitter::add_plugin_sources() {
 
 Plan PlanEmitter::finish() {
   plan_.expressions.assign(expressions_.instructions().begin(), expressions_.instructions().end());
+  plan_.refit = refit_.finish(plan_.schedules);
+  const std::vector<bool> kept = kept_weights(plan_);
+  for (size_t i = 0; i < kept.size(); ++i)
+    if (!kept[i]) plan_.refit.weights[i].data = Blob();
   validate(plan_);
   return std::move(plan_);
 }

@@ -7,6 +7,7 @@
 #include "compile/graph.h"
 #include "compile/ports.h"
 #include "compile/profile_ranges.h"
+#include "compile/refit_weights.h"
 #include "compile/schedule.h"
 #include "plan/plan.h"
 #include "symbolic/expr_program.h"
@@ -16,8 +17,9 @@ namespace opwright {
 /// Writes a plan: what the whole network has in common, then a schedule per profile.
 class PlanEmitter {
  public:
+  /// `weights`: those that can be exchanged, as mark_refittable() gave them.
   PlanEmitter(const Graph& graph, const Network& network, const Device& device,
-              const BuildConfig& config);
+              const BuildConfig& config, std::vector<RefitWeight> weights);
 
   /// Makes every step's kernel once more, for the constants that it packs and its workspace.
   void add_schedule(const StepSchedule& steps, const ProfileRanges& ranges, Constants& constants);
@@ -39,6 +41,7 @@ class PlanEmitter {
                 Constants& constants, uint64_t* workspace);
   int32_t code_index(const CodeObject& object);
   Blob shared(Blob data);
+  void note_sources(const StepSchedule& steps, Schedule& schedule);
 
   const Device& device_;
   const PluginServices services_;
@@ -46,6 +49,7 @@ class PlanEmitter {
   bool detailed_;
   ExprProgramBuilder expressions_;
   Plan plan_;
+  RefitRecorder refit_;
   std::vector<Blob> stored_;  // weights and packed inputs, so that equal ones are kept once
 };
 

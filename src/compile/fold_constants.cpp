@@ -4,6 +4,7 @@
 #include "base/types.h"
 #include "compile/passes.h"
 #include "compile/ports.h"
+#include "operators/builtin.h"
 #include "operators/convolution.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
@@ -48,6 +49,8 @@ bool worth_folding(const GraphNode& node) {
 bool is_foldable(const GraphNode& node) {
   if (!node.op->is_pure() || node.defines_sizes() || is_random(node)) return false;
   for (const GraphValue* input : node.inputs) {
+    // An engine that is refitted runs the operator again, without plugins.
+    if (input && input->origin && !is_builtin_operator(node.op->kind())) return false;
     if (input == nullptr || input->is_constant()) continue;
     if (!input->is_values()) return false;
     for (const Expr& element : *input->info.values)
@@ -58,34 +61,69 @@ bool is_foldable(const GraphNode& node) {
   return true;
 }
 
+/// How the node's results come from weights that refitting changes; null when they do not.
+std::shared_ptr<const Derivation> derivation_of(const GraphNode& node) {
+  const auto is_derived = [](const GraphValue* input) { return input && input->origin; };
+  if (std::none_of(node.inputs.begin(), node.inputs.end(), is_derived)) return nullptr;
+  auto made = std::make_shared<Derivation>();
+  made->name = node.name;
+  made->op = node.op;
+  for (const GraphValue* input : node.inputs) {
+    Derivation::Operand& operand = made->inputs.emplace_back();
+    if (input == nullptr) continue;
+    operand.present = true;
+    operand.origin = input->origin;
+    operand.info = input->info;
+    if (input->origin) operand.info.constant = Blob();
+  }
+  for (const GraphValue* output : node.outputs) {
+    TensorInfo& info = made->outputs.emplace_back();
+    info.dtype = output->info.dtype;
+    info.dims = output->info.dims;
+  }
+  return made;
+}
+
 }  // namespace
 
-void fold_constants(Graph& graph, const PassContext& context) {
-  for (GraphNode* node : graph.nodes()) {
-    if (!is_foldable(*node) || !worth_folding(*node)) continue;
-    if (node->as<Reshape>() && node->inputs[0]->is_constant()) {
-      node->outputs[0]->info.constant = node->inputs[0]->info.constant;
-      graph.detach(node->outputs[0]);
-      continue;
-    }
-    std::vector<const TensorInfo*> inputs;
-    std::vector<TensorInfo> outputs;
-    for (const GraphValue* input : node->inputs) inputs.push_back(input ? &input->info : nullptr);
-    for (const GraphValue* output : node->outputs) outputs.push_back(output->info);
-    std::vector<Blob> results;
-    try {
-      results = run_on_host(*node->op, node->name, inputs, outputs);
-    } catch (const Error& error) {
-      // The layer stays; if it cannot run on the device either, the tuner says so.
-      context.config.log.verbose("Layer '", node->name, "' is not folded: ", error.what());
-      continue;
-    }
-    const std::vector<GraphValue*> values = node->outputs;
-    for (size_t i = 0; i < values.size(); ++i) {
-      values[i]->info.constant = std::move(results[i]);
-      graph.detach(values[i]);
-    }
+bool fold(Graph& graph, GraphNode* node, const Log& log) {
+  if (node->as<Reshape>() && node->inputs[0]->is_constant()) {
+    node->outputs[0]->info.constant = node->inputs[0]->info.constant;
+    node->outputs[0]->origin = node->inputs[0]->origin;
+    node->outputs[0]->may_change = node->inputs[0]->may_change;
+    graph.detach(node->outputs[0]);
+    return true;
   }
+  std::vector<const TensorInfo*> inputs;
+  std::vector<TensorInfo> outputs;
+  bool may_change = false;
+  for (const GraphValue* input : node->inputs) {
+    inputs.push_back(input ? &input->info : nullptr);
+    may_change = may_change || (input && input->may_change);
+  }
+  for (const GraphValue* output : node->outputs) outputs.push_back(output->info);
+  std::vector<Blob> results;
+  try {
+    results = run_on_host(get_device(DeviceType::kCPU), *node->op, node->name, inputs, outputs);
+  } catch (const Error& error) {
+    // The layer stays; if it cannot run on the device either, the tuner says so.
+    log.verbose("Layer '", node->name, "' is not folded: ", error.what());
+    return false;
+  }
+  const std::shared_ptr<const Derivation> derivation = derivation_of(*node);
+  const std::vector<GraphValue*> values = node->outputs;
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i]->info.constant = std::move(results[i]);
+    if (derivation) values[i]->origin = {derivation, static_cast<int>(i)};
+    values[i]->may_change = may_change;
+    graph.detach(values[i]);
+  }
+  return true;
+}
+
+void fold_constants(Graph& graph, const PassContext& context) {
+  for (GraphNode* node : graph.nodes())
+    if (is_foldable(*node) && worth_folding(*node)) fold(graph, node, context.config.log);
 }
 
 }  // namespace opwright

@@ -31,7 +31,7 @@ std::optional<Ints> integers(const GraphNode& node, size_t input, const Ints& gi
 bool fills_with_zero(const GraphNode& node) {
   const GraphValue* value = node.input(4);
   if (value == nullptr) return true;
-  if (!value->is_constant() || !is_floating(value->info.dtype)) return false;
+  if (!value->is_fixed() || !is_floating(value->info.dtype)) return false;
   float number = 1;
   convert(value->info.constant.data(), value->info.dtype, &number, DataType::kFLOAT, 1);
   return number == 0;

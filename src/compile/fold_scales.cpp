@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <optional>
 
 #include "base/half.h"
 #include "base/types.h"
 #include "compile/passes.h"
+#include "compile/program.h"
 #include "operators/convolution.h"
 #include "operators/matrix.h"
 #include "operators/pointwise.h"
@@ -12,142 +14,229 @@
 namespace opwright {
 namespace {
 
-/// scale * x + shift with a coefficient per channel, or one for all.
-struct Affine {
-  std::vector<double> scale{0}, shift{0};
-  bool is_constant() const {
-    return std::all_of(scale.begin(), scale.end(), [](double s) { return s == 0; });
+/// A value in a program over coefficients: a register, or a number that needs no arithmetic.
+struct Coefficient {
+  enum class Kind { kZero, kOne, kRegister } kind = Kind::kZero;
+  int reg = -1;
+  bool is_zero() const { return kind == Kind::kZero; }
+  bool is_one() const { return kind == Kind::kOne; }
+};
+constexpr Coefficient kZero{}, kOne{Coefficient::Kind::kOne};
+
+/// The arithmetic of coefficients, written as a program over constants, which the folding of
+/// constants evaluates: now, and again when an engine is refitted.
+class CoefficientWriter {
+ public:
+  Coefficient input(int index, DataType type) { return at(writer_.input(index, type)); }
+  Coefficient number(double value) { return at(writer_.constant(value, DataType::kFLOAT)); }
+  Coefficient add(Coefficient a, Coefficient b) {
+    if (a.is_zero()) return b;
+    if (b.is_zero()) return a;
+    return at(writer_.binary(ElementWiseOperation::kSUM, reg(a), reg(b)));
   }
+  Coefficient subtract(Coefficient a, Coefficient b) {
+    if (b.is_zero()) return a;
+    return at(writer_.binary(ElementWiseOperation::kSUB, reg(a), reg(b)));
+  }
+  Coefficient multiply(Coefficient a, Coefficient b) {
+    if (a.is_zero() || b.is_zero()) return kZero;
+    if (a.is_one()) return b;
+    if (b.is_one()) return a;
+    return at(writer_.binary(ElementWiseOperation::kPROD, reg(a), reg(b)));
+  }
+  Coefficient divide(Coefficient a, Coefficient b) {
+    if (a.is_zero() || b.is_one()) return a;
+    return at(writer_.binary(ElementWiseOperation::kDIV, reg(a), reg(b)));
+  }
+  int reg(Coefficient c) {
+    if (c.kind == Coefficient::Kind::kRegister) return c.reg;
+    return writer_.constant(c.is_one() ? 1 : 0, DataType::kFLOAT);
+  }
+  PointwiseParams finish(Coefficient result, std::vector<int>* used) {
+    const int results[] = {reg(result)};
+    return writer_.finish(results, used);
+  }
+
+ private:
+  static Coefficient at(int reg) { return {Coefficient::Kind::kRegister, reg}; }
+  ProgramWriter writer_;
 };
 
-template <class F>
-std::vector<double> zip(const std::vector<double>& a, const std::vector<double>& b, F&& f) {
-  std::vector<double> result(std::max(a.size(), b.size()));
-  for (size_t i = 0; i < result.size(); ++i)
-    result[i] = f(a[a.size() == 1 ? 0 : i], b[b.size() == 1 ? 0 : i]);
-  return result;
-}
+/// scale * x + shift, with coefficients per channel or one for all.
+struct Affine {
+  Coefficient scale = kZero, shift = kZero;
+  bool is_constant() const { return scale.is_zero(); }
+};
 
-std::vector<float> floats_of(const GraphValue& constant) {
-  std::vector<float> values(static_cast<size_t>(constant_shape(constant.info.dims).numel()));
-  convert(constant.info.constant.data(), constant.info.dtype, values.data(), DataType::kFLOAT,
-          static_cast<int64_t>(values.size()));
-  return values;
-}
-
-GraphValue* add_floats(Graph& graph, const std::vector<float>& values, DataType type,
-                       const Shape& shape, const std::string& name) {
-  const auto count = static_cast<int64_t>(values.size());
-  Blob data = Blob::make(bytes_of(type, count), [&](void* memory) {
-    convert(values.data(), DataType::kFLOAT, memory, type, count);
-  });
-  return graph.add_constant(type, shape, std::move(data), name);
-}
-
-/// The elements of a constant that only varies along `axis` of a tensor of rank `rank`.
-std::optional<std::vector<double>> per_channel(const GraphValue& value, int axis, int rank,
-                                               int64_t channels) {
-  if (!value.is_constant() || !is_floating(value.info.dtype)) return std::nullopt;
+/// Whether it is a constant that only varies along `axis` of a tensor of rank `rank`.
+bool is_per_channel(const GraphValue& value, int axis, int rank, int64_t channels) {
+  if (!value.is_constant() || !is_floating(value.info.dtype)) return false;
   const Shape shape = constant_shape(value.info.dims);
   const int offset = rank - shape.rank();
-  if (offset < 0) return std::nullopt;
+  if (offset < 0) return false;
   for (int i = 0; i < shape.rank(); ++i)
-    if (shape[i] != 1 && (i + offset != axis || shape[i] != channels)) return std::nullopt;
-  const std::vector<float> values = floats_of(value);
-  return std::vector<double>(values.begin(), values.end());
+    if (shape[i] != 1 && (i + offset != axis || shape[i] != channels)) return false;
+  return true;
 }
 
-std::optional<Affine> combine(ElementWiseOperation op, const Affine& a, const Affine& b) {
-  const auto plus = [](double x, double y) { return x + y; };
-  const auto minus = [](double x, double y) { return x - y; };
-  const auto times = [](double x, double y) { return x * y; };
-  const auto over = [](double x, double y) { return x / y; };
+std::optional<Affine> combine(CoefficientWriter& w, ElementWiseOperation op, const Affine& a,
+                              const Affine& b) {
   switch (op) {
     case ElementWiseOperation::kSUM:
-      return Affine{zip(a.scale, b.scale, plus), zip(a.shift, b.shift, plus)};
+      return Affine{w.add(a.scale, b.scale), w.add(a.shift, b.shift)};
     case ElementWiseOperation::kSUB:
-      return Affine{zip(a.scale, b.scale, minus), zip(a.shift, b.shift, minus)};
+      return Affine{w.subtract(a.scale, b.scale), w.subtract(a.shift, b.shift)};
     case ElementWiseOperation::kPROD:
       if (b.is_constant())
-        return Affine{zip(a.scale, b.shift, times), zip(a.shift, b.shift, times)};
+        return Affine{w.multiply(a.scale, b.shift), w.multiply(a.shift, b.shift)};
       if (a.is_constant())
-        return Affine{zip(b.scale, a.shift, times), zip(b.shift, a.shift, times)};
+        return Affine{w.multiply(b.scale, a.shift), w.multiply(b.shift, a.shift)};
       return std::nullopt;
     case ElementWiseOperation::kDIV:
       if (!b.is_constant()) return std::nullopt;
-      return Affine{zip(a.scale, b.shift, over), zip(a.shift, b.shift, over)};
+      return Affine{w.divide(a.scale, b.shift), w.divide(a.shift, b.shift)};
     default:
       return std::nullopt;
   }
 }
 
-/// The program as a function of `x` alone, when it is affine with constant coefficients.
-std::optional<Affine> affine_program(const GraphNode& node, const GraphValue* x, int axis,
-                                     int64_t channels) {
-  const auto* op = node.as<Pointwise>();
-  if (op == nullptr || op->params().results.size() != 1) return std::nullopt;
-  std::vector<Affine> registers;
-  for (const PointwiseInstruction& i : decode(op->params())) {
-    if (i.type != DataType::kFLOAT) return std::nullopt;
-    std::optional<Affine> result;
+/// A Pointwise node as a function of one tensor, when it is affine with constant coefficients.
+class AffineNode {
+ public:
+  AffineNode(Graph& graph, const PassContext& context, GraphNode* node)
+      : graph_(graph), context_(context), node_(node) {}
+
+  bool match(const GraphValue* x, int axis, int64_t channels) {
+    const auto* op = node_->as<Pointwise>();
+    if (op == nullptr || op->params().results.size() != 1) return false;
     const int rank = static_cast<int>(x->info.dims.size());
-    if (i.op == opcode(PointwiseOp::kInput)) {
-      if (node.inputs[i.a] == x) {
-        result = Affine{{1}, {0}};
-      } else if (auto values = per_channel(*node.inputs[i.a], axis, rank, channels)) {
-        result = Affine{{0}, std::move(*values)};
+    std::vector<Affine> registers;
+    for (const PointwiseInstruction& i : decode(op->params())) {
+      if (i.type != DataType::kFLOAT) return false;
+      std::optional<Affine> result;
+      if (i.op == opcode(PointwiseOp::kInput)) {
+        const GraphValue& input = *node_->inputs[i.a];
+        if (&input == x) {
+          result = Affine{kOne, kZero};
+        } else if (is_per_channel(input, axis, rank, channels)) {
+          result = Affine{kZero, writer_.input(i.a, input.info.dtype)};
+        }
+      } else if (i.op == opcode(PointwiseOp::kConstant)) {
+        result = Affine{kZero, writer_.number(i.alpha)};
+      } else if (i.op >= opcode(PointwiseOp::kBinary) && i.op < opcode(PointwiseOp::kUnary)) {
+        result = combine(writer_, binary_of(i.op), registers[i.a], registers[i.b]);
+      } else if (i.op == opcode(UnaryOperation::kNEG)) {
+        result = combine(writer_, ElementWiseOperation::kSUB, Affine{}, registers[i.a]);
       }
-    } else if (i.op == opcode(PointwiseOp::kConstant)) {
-      result = Affine{{0}, {i.alpha}};
-    } else if (i.op >= opcode(PointwiseOp::kBinary) && i.op < opcode(PointwiseOp::kUnary)) {
-      result = combine(binary_of(i.op), registers[i.a], registers[i.b]);
-    } else if (i.op == opcode(UnaryOperation::kNEG)) {
-      result = combine(ElementWiseOperation::kSUB, Affine{}, registers[i.a]);
+      if (!result) return false;
+      registers.push_back(*result);
     }
-    if (!result) return std::nullopt;
-    registers.push_back(std::move(*result));
+    affine_ = registers[op->params().results[0]];
+    return !affine_.is_constant();
   }
-  Affine result = registers[op->params().results[0]];
-  for (const std::vector<double>* list : {&result.scale, &result.shift})
-    for (double value : *list)
-      if (!std::isfinite(value)) return std::nullopt;
-  return result;
-}
 
-bool all_equal(const std::vector<double>& values, double expected) {
-  return std::all_of(values.begin(), values.end(), [&](double v) { return v == expected; });
-}
+  bool has_scale() const { return !affine_.scale.is_one(); }
 
-/// Multiplies the weights of output channel `channel_of(i)` into element i.
-template <class F>
-GraphValue* scaled(Graph& graph, const GraphValue& weights, const std::vector<double>& scale,
-                   F&& channel_of) {
-  std::vector<float> values = floats_of(weights);
-  for (size_t i = 0; i < values.size(); ++i)
-    values[i] = static_cast<float>(
-        values[i] * scale[scale.size() == 1 ? 0 : channel_of(static_cast<int64_t>(i))]);
-  return add_floats(graph, values, weights.info.dtype, constant_shape(weights.info.dims),
-                    weights.name);
-}
-
-/// bias * scale + shift as a constant; null when nothing remains to be added.
-GraphValue* new_bias(Graph& graph, const GraphValue* bias, const Affine& affine, int64_t channels,
-                     DataType type, const std::string& name) {
-  if (bias == nullptr && all_equal(affine.shift, 0)) return nullptr;
-  std::vector<float> before(static_cast<size_t>(channels));
-  if (bias) {
-    before = floats_of(*bias);
-    before.resize(static_cast<size_t>(channels), before.front());
+  /// The weights times the scales; null where that is not finite. In the shape `view` of the
+  /// weights, scales that differ by channel have the shape `channels`.
+  GraphValue* scaled(const GraphValue& weights, const Shape& view, const Shape& channels) {
+    ProgramWriter program;
+    std::vector<GraphValue*> inputs{graph_.reshape_constant(weights, view)};
+    const int weight = program.input(0, weights.info.dtype);
+    const int scale = append(program, inputs, affine_.scale, channels);
+    GraphValue* result =
+        evaluated(program, program.binary(ElementWiseOperation::kPROD, weight, scale), inputs,
+                  weights.info.dtype, view, weights.name);
+    return result ? graph_.reshape_constant(*result, constant_shape(weights.info.dims)) : nullptr;
   }
-  std::vector<float> values(before.size());
-  for (size_t i = 0; i < values.size(); ++i)
-    values[i] = static_cast<float>(before[i] * affine.scale[affine.scale.size() == 1 ? 0 : i] +
-                                   affine.shift[affine.shift.size() == 1 ? 0 : i]);
-  return add_floats(graph, values, type, {channels}, name + " bias");
-}
 
-void fold_into_convolution(Graph& graph, GraphNode* node, GraphNode* convolution,
-                           const ConvolutionParams& params, bool transposed) {
+  /// Whether something remains to be added, where there is a bias or not.
+  bool needs_bias(const GraphValue* bias) const { return bias || !affine_.shift.is_zero(); }
+
+  /// bias * scale + shift as a constant; null where that is not finite.
+  GraphValue* new_bias(GraphValue* bias, int64_t channels, DataType type) {
+    ProgramWriter program;
+    std::vector<GraphValue*> inputs;
+    int result = -1;
+    if (bias) {
+      inputs.push_back(graph_.reshape_constant(*bias, {constant_shape(bias->info.dims).numel()}));
+      result = program.input(0, bias->info.dtype);
+    }
+    if (bias == nullptr || inputs[0]->info.dims[0] != Expr(channels)) {
+      // Gives the result its extent.
+      const auto bytes = static_cast<size_t>(bytes_of(type, channels));
+      Blob zeros = Blob::make(bytes, [&](void* memory) { std::memset(memory, 0, bytes); });
+      inputs.push_back(graph_.add_constant(type, {channels}, std::move(zeros), "zeros"));
+      const int zero = program.input(static_cast<int>(inputs.size()) - 1, type);
+      result = bias ? program.binary(ElementWiseOperation::kSUM, result, zero) : zero;
+    }
+    if (bias && has_scale())
+      result = program.binary(ElementWiseOperation::kPROD, result,
+                              append(program, inputs, affine_.scale, {channels}));
+    if (!affine_.shift.is_zero())
+      result = program.binary(ElementWiseOperation::kSUM, result,
+                              append(program, inputs, affine_.shift, {channels}));
+    return evaluated(program, result, inputs, type, {channels}, node_->name + " bias");
+  }
+
+ private:
+  /// Adds the coefficient to a program, its inputs in the shape `channels` where they have several
+  /// elements.
+  int append(ProgramWriter& program, std::vector<GraphValue*>& inputs, Coefficient coefficient,
+             const Shape& channels) {
+    std::vector<int> used, registers;
+    const PointwiseParams params = writer_.finish(coefficient, &used);
+    for (const int index : used) {
+      const GraphValue& value = *node_->inputs[index];
+      const bool is_one = constant_shape(value.info.dims).numel() == 1;
+      inputs.push_back(graph_.reshape_constant(value, is_one ? ones(channels.rank()) : channels));
+      registers.push_back(
+          program.input(static_cast<int>(inputs.size()) - 1, value.info.dtype));
+    }
+    return program.append(params, registers).front();
+  }
+
+  GraphValue* evaluated(ProgramWriter& program, int result, const std::vector<GraphValue*>& inputs,
+                        DataType type, const Shape& shape, const std::string& name) {
+    std::vector<int> used;
+    const int results[] = {program.cast(result, type)};
+    PointwiseParams params = program.finish(results, &used);
+    std::vector<GraphValue*> operands;
+    for (const int index : used) operands.push_back(inputs[index]);
+    TensorInfo info;
+    info.dtype = type;
+    info.dims = sym_shape(shape);
+    GraphNode* added =
+        graph_.insert_before(node_, std::make_shared<Pointwise>(std::move(params)),
+                             std::move(operands), std::move(info), name);
+    GraphValue* value = added->outputs[0];
+    if (!fold(graph_, added, context_.config.log)) return nullptr;
+    return value->may_change || is_finite(*value) ? value : nullptr;
+  }
+
+  static Shape ones(int rank) {
+    Shape shape;
+    for (int i = 0; i < rank; ++i) shape.push_back(1);
+    return shape;
+  }
+
+  static bool is_finite(const GraphValue& constant) {
+    std::vector<float> values(static_cast<size_t>(constant_shape(constant.info.dims).numel()));
+    convert(constant.info.constant.data(), constant.info.dtype, values.data(), DataType::kFLOAT,
+            static_cast<int64_t>(values.size()));
+    return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
+  }
+
+  Graph& graph_;
+  const PassContext& context_;
+  GraphNode* node_;
+  CoefficientWriter writer_;
+  Affine affine_;
+};
+
+void fold_into_convolution(Graph& graph, const PassContext& context, GraphNode* node,
+                           GraphNode* convolution, const ConvolutionParams& params,
+                           bool transposed) {
   if (params.has_residual || params.activation.present()) return;
   GraphValue *weights = convolution->inputs[1], *bias = convolution->input(2);
   if (bias && !bias->is_constant()) return;
@@ -155,21 +244,23 @@ void fold_into_convolution(Graph& graph, GraphNode* node, GraphNode* convolution
   const Expr channel_extent = transposed ? dims[1] * params.groups : dims[0];
   if (!channel_extent.is_constant()) return;
   const int64_t channels = channel_extent.constant();
-  const std::optional<Affine> affine = affine_program(*node, convolution->outputs[0], 1, channels);
-  if (!affine) return;
-  if (!all_equal(affine->scale, 1)) {
+  AffineNode affine(graph, context, node);
+  if (!affine.match(convolution->outputs[0], 1, channels)) return;
+  if (affine.has_scale()) {
     if (!weights->is_constant()) return;
+    // A group's output channels come after its input channels where the kernel is transposed.
     const Shape shape = constant_shape(dims);
-    const int64_t inner = shape.numel(2, shape.rank());
-    weights = scaled(graph, *weights, affine->scale, [&](int64_t i) {
-      if (!transposed) return i / (shape[1] * inner);
-      const int64_t group = i / (inner * shape[1]) / (shape[0] / params.groups);
-      return group * shape[1] + i / inner % shape[1];
-    });
+    const int64_t inner = shape.numel(2, shape.rank()), groups = params.groups;
+    weights = transposed ? affine.scaled(*weights, {groups, shape[0] / groups, shape[1], inner},
+                                         {groups, 1, shape[1], 1})
+                         : affine.scaled(*weights, {shape[0], shape.numel() / shape[0]}, {shape[0], 1});
+    if (weights == nullptr) return;
   }
   std::vector<GraphValue*> inputs{convolution->inputs[0], weights};
-  if (GraphValue* added = new_bias(graph, bias, *affine, channels, weights->info.dtype, node->name))
-    inputs.push_back(added);
+  if (affine.needs_bias(bias)) {
+    inputs.push_back(affine.new_bias(bias, channels, weights->info.dtype));
+    if (inputs.back() == nullptr) return;
+  }
   join(*convolution, *node);
   graph.replace(node, convolution->op, std::move(inputs));
 }
@@ -184,23 +275,25 @@ void fold_into_product(Graph& graph, GraphNode* node, GraphNode* product,
   const SymShape& result = product->outputs[0]->info.dims;
   if (!result.back().is_constant()) return;
   const int64_t channels = result.back().constant();
-  const std::optional<Affine> affine =
-      affine_program(*node, product->outputs[0], static_cast<int>(result.size()) - 1, channels);
-  if (!affine) return;
-  if (!all_equal(affine->scale, 1)) {
+  AffineNode affine(graph, context, node);
+  if (!affine.match(product->outputs[0], static_cast<int>(result.size()) - 1, channels)) return;
+  if (affine.has_scale()) {
     if (!weights->is_constant()) return;
     const Shape shape = constant_shape(weights->info.dims);
-    const int64_t last = shape[shape.rank() - 1];
+    const int rank = shape.rank();
     const bool transposed = params.op1 == MatrixOperation::kTRANSPOSE;
-    weights = scaled(graph, *weights, affine->scale,
-                     [&](int64_t i) { return transposed ? i / last % channels : i % last; });
+    const int64_t inner = transposed ? shape[rank - 1] : 1;
+    weights = affine.scaled(*weights, {shape.numel(0, rank - (transposed ? 2 : 1)), channels, inner},
+                            {1, channels, 1});
+    if (weights == nullptr) return;
   }
   std::vector<GraphValue*> inputs{product->inputs[0], weights};
   MatrixMultiplyParams changed = params;
-  GraphValue* added =
-      new_bias(graph, bias, *affine, channels, product->outputs[0]->info.dtype, node->name);
-  changed.has_bias = added != nullptr;
-  if (added) inputs.push_back(added);
+  changed.has_bias = affine.needs_bias(bias);
+  if (changed.has_bias) {
+    inputs.push_back(affine.new_bias(bias, channels, product->outputs[0]->info.dtype));
+    if (inputs.back() == nullptr) return;
+  }
   auto op = std::make_shared<MatrixMultiply>(changed);
   if (!context.can_run(*op, *node, inputs)) return;
   join(*product, *node);
@@ -219,9 +312,9 @@ void fold_scales(Graph& graph, const PassContext& context) {
           input->info.dims != node->outputs[0]->info.dims)
         continue;
       if (const auto* op = before->as<Convolution>())
-        fold_into_convolution(graph, node, before, op->params(), false);
+        fold_into_convolution(graph, context, node, before, op->params(), false);
       else if (const auto* op = before->as<Deconvolution>())
-        fold_into_convolution(graph, node, before, op->params(), true);
+        fold_into_convolution(graph, context, node, before, op->params(), true);
       else if (const auto* op = before->as<MatrixMultiply>())
         fold_into_product(graph, node, before, op->params(), context);
       if (!node->as<Pointwise>()) break;

@@ -145,6 +145,15 @@ GraphValue* Graph::add_constant(DataType dtype, const Shape& shape, Blob data, s
   return new_value(std::move(info), std::move(name));
 }
 
+GraphValue* Graph::reshape_constant(const GraphValue& constant, const Shape& shape) {
+  GraphValue* added =
+      add_constant(constant.info.dtype, shape, constant.info.constant, constant.name);
+  added->scale = constant.scale;
+  added->origin = constant.origin;
+  added->may_change = constant.may_change;
+  return added;
+}
+
 GraphNode* Graph::insert_before(GraphNode* position, OperatorPtr op,
                                 std::vector<GraphValue*> inputs, TensorInfo output,
                                 std::string name) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compile/derivation.h"
 #include "network/network.h"
 #include "network/operator.h"
 
@@ -29,7 +30,11 @@ struct GraphValue {
   int producer_output = 0;
   int network_input = -1;  ///< number of the network input that it is, or -1
   std::vector<Use> uses;
+  Derived origin;           ///< of a constant that refitting changes
+  bool may_change = false;  ///< whether passes may make no use of a constant's elements
 
+  /// A constant whose elements passes may look at.
+  bool is_fixed() const { return is_constant() && !may_change; }
   bool is_constant() const { return !info.constant.empty(); }
   /// Known up to the values of symbols, without anything that has to run.
   bool is_values() const {
@@ -103,6 +108,8 @@ class Graph {
   GraphNode* single_user(const GraphValue& value) const;
 
   GraphValue* add_constant(DataType dtype, const Shape& shape, Blob data, std::string name);
+  /// The same elements in another shape.
+  GraphValue* reshape_constant(const GraphValue& constant, const Shape& shape);
   /// A node with one output of the given type and shape, placed before `position`.
   GraphNode* insert_before(GraphNode* position, OperatorPtr op, std::vector<GraphValue*> inputs,
                            TensorInfo output, std::string name);

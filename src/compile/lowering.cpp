@@ -16,7 +16,7 @@ namespace {
 
 /// The value of a constant with one element, where an immediate of a program can hold it.
 std::optional<double> scalar_constant(const GraphValue& value) {
-  if (!value.is_constant() || constant_shape(value.info.dims).numel() != 1) return std::nullopt;
+  if (!value.is_fixed() || constant_shape(value.info.dims).numel() != 1) return std::nullopt;
   const DataType type = value.info.dtype;
   if (is_floating(type)) {
     float number;
@@ -68,8 +68,7 @@ class NodeProgram {
 GraphValue* reshaped(Graph& graph, GraphNode* before, GraphValue* value, const SymShape& dims) {
   if (value->info.dims == dims) return value;
   if (value->is_constant())
-    return graph.add_constant(value->info.dtype, constant_shape(dims), value->info.constant,
-                              value->name);
+    return graph.reshape_constant(*value, constant_shape(dims));
   TensorInfo info;
   info.dtype = value->info.dtype;
   info.dims = dims;

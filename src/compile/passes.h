@@ -31,6 +31,8 @@ void simplify(Graph& graph);
 void fold_shapes(Graph& graph);
 /// Runs what depends on constants alone, on the host, as long as the result is not much larger.
 void fold_constants(Graph& graph, const PassContext& context);
+/// Runs a node whose inputs are constants. False where the host cannot; the node stays then.
+bool fold(Graph& graph, GraphNode* node, const Log& log);
 /// Makes equal nodes one.
 void merge_equal(Graph& graph);
 /// Per-channel scales and shifts after a convolution or matrix product with constant weights go

@@ -14,6 +14,7 @@
 #include "base/error_report.h"
 #include "network/operator.h"
 #include "opwright/layer_types.h"
+#include "network/weight_names.h"
 
 namespace opwright {
 
@@ -281,6 +282,8 @@ class Network {
   void infer() const;
   const SymbolTable& symbols() const { return symbols_; }
   SymbolTable& symbols() { return symbols_; }
+  WeightNames& weight_names() { return weight_names_; }
+  const WeightNames& weight_names() const { return weight_names_; }
 
  private:
   friend class Tensor;
@@ -312,6 +315,7 @@ class Network {
   mutable ErrorReport errors_;  ///< not a part of what the network defines
   std::string name_;
   SymbolTable symbols_;
+  WeightNames weight_names_;
   std::deque<std::unique_ptr<Tensor>> tensors_;
   std::vector<std::unique_ptr<Layer>> layers_;
   std::vector<Tensor*> inputs_;

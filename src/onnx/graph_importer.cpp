@@ -69,6 +69,7 @@ void GraphImporter::reserve_names() {
 void GraphImporter::add_initializers() {
   for (const TensorProto& tensor : graph_.initializers) {
     Tensor* made = network_.add_constant(tensor.dtype, tensor.shape, tensor.data);
+    network_.weight_names().set_name(*made->producer(), tensor.name);
     scope_.tensors[tensor.name] = made;
   }
 }

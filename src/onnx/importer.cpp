@@ -141,6 +141,12 @@ std::string NodeImporter::next_name() {
   return index == 0 ? name_ : str(name_, "/", index);
 }
 
+/// A number that belongs to how a node is written in layers, not one of the model's weights.
+Tensor* NodeImporter::fixed(Tensor* constant) {
+  network_.weight_names().fix(*constant->producer());
+  return constant;
+}
+
 Tensor* NodeImporter::scalar(double value, DataType dtype) {
   Blob data = Blob::make(bytes_of(dtype, 1), [&](void* out) {
     if (is_floating(dtype)) {
@@ -153,16 +159,7 @@ Tensor* NodeImporter::scalar(double value, DataType dtype) {
       convert(&integer, DataType::kINT64, out, dtype, 1);
     }
   });
-  return network_.add_constant(dtype, Shape(), std::move(data));
-}
-
-Tensor* NodeImporter::vector(const Floats& values, DataType dtype) {
-  const std::vector<float> single(values.begin(), values.end());
-  const int64_t count = static_cast<int64_t>(single.size());
-  Blob data = Blob::make(bytes_of(dtype, count), [&](void* out) {
-    convert(single.data(), DataType::kFLOAT, out, dtype, count);
-  });
-  return network_.add_constant(dtype, Shape{count}, std::move(data));
+  return fixed(network_.add_constant(dtype, Shape(), std::move(data)));
 }
 
 Tensor* NodeImporter::elementwise(ElementWiseOperation op, Tensor* a, Tensor* b) {

@@ -88,8 +88,6 @@ class NodeImporter {
     return network_.add<Op>(std::move(params), inputs, next_name())->output(0);
   }
   Tensor* scalar(double value, DataType dtype);
-  /// A constant of rank 1.
-  Tensor* vector(const Floats& values, DataType dtype);
   Tensor* elementwise(ElementWiseOperation op, Tensor* a, Tensor* b);
   /// The same with a scalar of the tensor's type.
   Tensor* elementwise(ElementWiseOperation op, Tensor* a, double b);
@@ -105,6 +103,7 @@ class NodeImporter {
   Tensor* expand(Tensor* x, std::span<const Expr> dims);
 
  private:
+  Tensor* fixed(Tensor* constant);
   template <class Elements>
   auto single(const Elements& elements, std::string_view what) const {
     if (elements.size() != 1) error(what, " has ", elements.size(), " elements; expected 1");

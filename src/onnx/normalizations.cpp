@@ -1,7 +1,5 @@
 #include "operators/normalization.h"
 
-#include <cmath>
-
 #include "onnx/importer.h"
 
 namespace opwright::onnx {
@@ -25,31 +23,29 @@ void batch_normalization(NodeImporter& node) {
   if (node.get_int("training_mode", 0) != 0) node.error("training_mode=1 is not supported");
   Tensor* x = node.input(0);
   const float epsilon = node.get_float("epsilon", 1e-5f);
-  Floats factors[4];
+  using Op = ElementWiseOperation;
   bool constant = true;
   for (int i = 0; i < 4; ++i) {
     Tensor* parameter = node.input(i + 1);
     constant &= static_cast<bool>(parameter->info().constant);
+    if (constant && parameter->info().dims != node.input(1)->info().dims)
+      node.error("scale, bias, mean and variance differ in size");
   }
   if (constant) {
-    for (int i = 0; i < 4; ++i) factors[i] = node.constant_floats(node.input(i + 1), "a parameter");
-    const auto& [scale, bias, mean, variance] = factors;
-    Floats shift(scale.size()), factor(scale.size());
-    for (size_t c = 0; c < scale.size(); ++c) {
-      if (bias.size() != scale.size() || mean.size() != scale.size() ||
-          variance.size() != scale.size())
-        node.error("scale, bias, mean and variance differ in size");
-      factor[c] = scale[c] / std::sqrt(variance[c] + epsilon);
-      shift[c] = bias[c] - mean[c] * factor[c];
-    }
+    // Layers over constants, which the build folds, so that refitting can do that again.
+    Tensor *scale = node.input(1), *bias = node.input(2), *mean = node.input(3);
+    Tensor* deviation = node.unary(UnaryOperation::kSQRT,
+                                   node.elementwise(Op::kSUM, node.input(4), epsilon));
+    Tensor* factor = node.elementwise(Op::kDIV, scale, deviation);
+    Tensor* shift =
+        node.elementwise(Op::kSUB, bias, node.elementwise(Op::kPROD, mean, factor));
     ScaleParams params;
     params.channel_axis = 1;
-    node.set_output(0, node.add<Scale>(params, {x, node.vector(shift, x->dtype()),
-                                                node.vector(factor, x->dtype())}));
+    node.set_output(0, node.add<Scale>(params, {x, node.cast(shift, x->dtype()),
+                                                node.cast(factor, x->dtype())}));
     return;
   }
   // Parameters that are computed: scale * (x - mean) / sqrt(variance + epsilon) + bias.
-  using Op = ElementWiseOperation;
   Tensor* parameters[4];
   for (int i = 0; i < 4; ++i) parameters[i] = per_channel(node, node.input(i + 1), x->rank());
   Tensor* deviation =

@@ -33,7 +33,9 @@ void constant(NodeImporter& node) {
       made = constant_of(node, DataType::kINT64, Shape{ints}, a.ints);
     else if (a.name == "value_floats")
       made = constant_of(node, DataType::kFLOAT, Shape{floats}, a.floats);
-    if (made != nullptr) return node.set_output(0, made);
+    if (made == nullptr) continue;
+    node.network().weight_names().set_name(*made->producer(), node.node().outputs[0]);
+    return node.set_output(0, made);
   }
   node.error("has none of the attributes value, value_int, value_ints, value_float, value_floats");
 }

@@ -17,17 +17,22 @@ namespace opwright {
 namespace {
 
 template <class... Ops>
-void register_kinds() {
-  (register_operator_kind(std::string(Ops::kKind), Ops::load), ...);
-}
+struct Kinds {
+  static void register_all() {
+    (register_operator_kind(std::string(Ops::kKind), Ops::load), ...);
+  }
+  static bool contain(std::string_view kind) { return ((kind == Ops::kKind) || ...); }
+};
+
+using Builtin = Kinds<Activation, Cast, Concatenation, Convolution, Deconvolution, ElementWise,
+                      Fill, Gather, Identity, Lrn, MatrixMultiply, Normalization, ParametricRelu,
+                      Pointwise, Pooling, Reduce, Reformat, Reshape, Resize, Scale, Select, ShapeOf,
+                      Shuffle, Slice, Softmax, TopK, Transpose, Unary>;
 
 }  // namespace
 
-void register_builtin_operators() {
-  register_kinds<Activation, Cast, Concatenation, Convolution, Deconvolution, ElementWise, Fill,
-                 Gather, Identity, Lrn, MatrixMultiply, Normalization, ParametricRelu, Pointwise,
-                 Pooling, Reduce, Reformat, Reshape, Resize, Scale, Select, ShapeOf, Shuffle, Slice,
-                 Softmax, TopK, Transpose, Unary>();
-}
+void register_builtin_operators() { Builtin::register_all(); }
+
+bool is_builtin_operator(std::string_view kind) { return Builtin::contain(kind); }
 
 }  // namespace opwright

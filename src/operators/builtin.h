@@ -58,5 +58,7 @@ struct NoParams {
 
 /// Makes all built-in operators loadable by make_operator. Called once by the library itself.
 void register_builtin_operators();
+/// Whether a built-in operator is of the kind.
+bool is_builtin_operator(std::string_view kind);
 
 }  // namespace opwright

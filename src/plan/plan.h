@@ -7,6 +7,7 @@
 #include "network/attributes.h"
 #include "network/operator.h"
 #include "network/symbols.h"
+#include "plan/refit.h"
 #include "symbolic/expr_program.h"
 
 namespace opwright {
@@ -24,7 +25,8 @@ struct PlanTensor {
   int32_t index = -1;           ///< kInput, kOutput: number of the network input or output
   uint64_t offset = 0;          ///< kArena: offset in the arena
   uint64_t size = 0;            ///< bytes; kArena: at the maximum shape
-  Blob data;                    ///< kWeight: the bytes; empty when all steps have it packed
+  Blob data;  ///< kWeight: the bytes; empty when all steps have it packed, or it is missing
+  int32_t source = -1;  ///< kWeight: the value of Plan::refit that it is made of; -1: it stays
   std::vector<int32_t> values;  ///< kValues: an expression per element
 };
 
@@ -110,6 +112,7 @@ struct Plan {
   std::vector<int32_t> plugin_libraries, plugin_sources;
   bool debug_plugins = false;  ///< whether every call of a plugin is checked
   bool cuda_graphs = true;     ///< whether contexts replay what they run on a GPU
+  RefitPlan refit;             ///< without weights: the engine cannot be refitted
 };
 
 /// How much of a file is verified before use. The plan and the code always are.

@@ -136,6 +136,7 @@ class Reader {
     plan.plugin_sources = numbers(from_.plugin_sources());
     plan.debug_plugins = from_.debug_plugins();
     plan.cuda_graphs = from_.cuda_graphs();
+    if (from_.refit() != nullptr) plan.refit = refit(*from_.refit());
     return plan;
   }
 
@@ -181,7 +182,7 @@ class Reader {
     check_alignment(*extents, sizeof(int64_t));
     spend(extents->size() * 8);
     if (extents->size() > static_cast<uint32_t>(Dims::MAX_DIMS)) {
-      damaged("a profile has ", extents->size(), " extents or values for an input, the limit is ",
+      damaged("a shape has ", extents->size(), " extents or values, the limit is ",
               Dims::MAX_DIMS);
     }
     return Shape(numbers_of(*extents));
@@ -245,6 +246,7 @@ class Reader {
     to.size = from.size();
     to.values = numbers(from.values());
     to.scale = from.scale();
+    to.source = from.source();
     if (to.location != PlanTensor::Location::kWeight) {
       to.offset = from.offset();
     } else if (to.size != 0) {
@@ -317,6 +319,42 @@ class Reader {
          [&](const fb::DimensionName& item) { to.dimension_names.push_back(text(item.text())); });
     to.aliased_input = from.aliased_input();
     to.is_shape_input = from.is_shape_input();
+    return to;
+  }
+
+  RefitPlan refit(const fb::Refit& from) {
+    RefitPlan to;
+    to.is_stripped = from.is_stripped();
+    to.stripped_bytes = from.stripped_bytes();
+    const auto bytes = [&](uint64_t offset, uint64_t size, const std::string& name) {
+      if (size == 0) return Blob();
+      return range(weights_, offset, size, PlanHeader::kWeightAlignment, "refittable weight", name);
+    };
+    each(from.weights(), [&](const fb::RefitWeight& item) {
+      RefitWeight weight;
+      weight.name = text(item.name());
+      weight.dtype = static_cast<DataType>(item.dtype());
+      weight.shape = shape(item.shape());
+      each(item.uses(), [&](const fb::WeightUse& use) {
+        weight.uses.push_back({text(use.layer()), use.role()});
+      });
+      weight.data = bytes(item.offset(), item.size(), weight.name);
+      to.weights.push_back(std::move(weight));
+    });
+    each(from.values(), [&](const fb::RefitValue& item) {
+      to.values.push_back({static_cast<DataType>(item.dtype()), shape(item.shape()),
+                           bytes(item.offset(), item.size(), "a constant")});
+    });
+    each(from.operations(), [&](const fb::RefitOperation& item) {
+      RefitOperation operation;
+      operation.name = text(item.name());
+      operation.kind = text(item.kind());
+      each(item.attributes(),
+           [&](const fb::Attribute& one) { operation.attributes.push_back(attribute(one)); });
+      operation.inputs = numbers(item.inputs());
+      operation.outputs = numbers(item.outputs());
+      to.operations.push_back(std::move(operation));
+    });
     return to;
   }
 

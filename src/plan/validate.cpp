@@ -7,6 +7,7 @@
 #include "plan/format.h"
 #include "plan/plan.h"
 #include "plan/shapes.h"
+#include "plan/validate_refit.h"
 
 namespace opwright {
 namespace {
@@ -43,6 +44,7 @@ class PlanCheck {
       check_text(item.target, "a code object");
     }
     check_plugin_code();
+    validate_refit(plan_);
     require(!plan_.schedules.empty(), "there is no optimization profile");
   }
 
@@ -181,7 +183,9 @@ class PlanCheck {
 class ScheduleCheck {
  public:
   ScheduleCheck(const Plan& plan, const PlanCheck& shared, const Schedule& schedule)
-      : plan_(plan), shared_(shared), schedule_(schedule) {}
+      : plan_(plan), shared_(shared), schedule_(schedule) {
+    changes_ = changed_values(plan.refit, std::vector<bool>(plan.refit.weights.size(), true));
+  }
 
   void check() {
     check_profile();
@@ -250,6 +254,8 @@ class ScheduleCheck {
             "' has the scale ", tensor.scale);
     require(tensor.values.empty() || tensor.location == Location::kValues, "tensor '", tensor.name,
             "' has values and is none of that location");
+    require(tensor.source == -1 || tensor.location == Location::kWeight, "tensor '", tensor.name,
+            "' is no weight, but made of a refittable one");
     const uint64_t bytes = values.largest_bytes(tensor.type, tensor.dims);
     switch (tensor.location) {
       case Location::kArena:
@@ -275,6 +281,7 @@ class ScheduleCheck {
         }
         require(tensor.data.size() == 0 || tensor.data.size() == bytes, "weight '", tensor.name,
                 "' has ", tensor.data.size(), " bytes, its shape and type take ", bytes);
+        validate_source(plan_.refit, tensor, weight_shape(tensor));
         break;
       case Location::kValues:
         for (const int32_t value : tensor.values) {
@@ -299,6 +306,12 @@ class ScheduleCheck {
         fail("tensor '", tensor.name, "' has the unknown location ",
              static_cast<int>(tensor.location));
     }
+  }
+
+  Shape weight_shape(const PlanTensor& tensor) const {
+    Shape shape;
+    for (const int32_t dim : tensor.dims) shape.push_back(plan_.expressions[dim].value);
+    return shape;
   }
 
   void check_port(const PlanTensor& tensor, const std::vector<PlanPort>& ports,
@@ -371,6 +384,7 @@ class ScheduleCheck {
               ", or packs it twice");
       is_packed[packed.input] = true;
     }
+    bool is_made_again = false;
     for (size_t i = 0; i < step.inputs.size(); ++i) {
       if (step.inputs[i] == -1) continue;
       const PlanTensor& input = tensor(step.inputs[i], step.name);
@@ -383,7 +397,14 @@ class ScheduleCheck {
       require(!is_packed[i] || input.location == Location::kWeight, "layer '", step.name,
               "' packs tensor '", input.name, "', which is no weight");
       check_known(input, number - 1, step.name);
+      is_made_again = is_made_again || is_refittable(input);
     }
+    // The kernel that packs one constant anew needs the others, too.
+    for (const int32_t input : step.inputs)
+      require(!is_made_again || step.packed.empty() || input == -1 ||
+                  schedule_.tensors[input].location != Location::kWeight ||
+                  schedule_.tensors[input].source >= 0,
+              "layer '", step.name, "' packs refittable weights with others that are not recorded");
     for (size_t i = 0; i < step.outputs.size(); ++i) {
       check_output(step, number, static_cast<int>(i));
     }
@@ -432,8 +453,14 @@ class ScheduleCheck {
     });
   }
 
+  bool is_refittable(const PlanTensor& tensor) const {
+    return tensor.source >= 0 && changes_[tensor.source];
+  }
+
+  /// Weights that refitting gives may be missing.
   bool has_data(const PlanTensor& tensor) const {
     if (tensor.location != Location::kWeight || tensor.data.size() != 0) return true;
+    if (is_refittable(tensor)) return true;
     return std::any_of(tensor.dims.begin(), tensor.dims.end(),
                        [&](int32_t dim) { return plan_.expressions[dim].value == 0; });
   }
@@ -480,6 +507,7 @@ class ScheduleCheck {
   const PlanCheck& shared_;
   const Schedule& schedule_;
   std::vector<int32_t> known_;
+  std::vector<bool> changes_;  ///< per value of Plan::refit, whether refitting changes it
   std::vector<bool> is_written_, is_output_written_;
 };
 

@@ -128,6 +128,9 @@ class Writer {
       }
       for (const PlanTensor& tensor : schedule.tensors) size += 256 + 4 * tensor.values.size();
     }
+    size += 512 * (plan_.refit.weights.size() + plan_.refit.values.size());
+    for (const RefitOperation& operation : plan_.refit.operations)
+      size += 256 + str(operation.attributes).size();
     require(size < PlanHeader::kMaxPlanSize, "cannot store plan '", plan_.name,
             "': the attributes of its layers take about ", size, " bytes, the limit is ",
             PlanHeader::kMaxPlanSize, "; pass large data as constant inputs, not as attributes");
@@ -184,7 +187,8 @@ class Writer {
                             static_cast<int32_t>(from.type.format), dims,
                             static_cast<fb::Location>(from.location), from.index,
                             is_weight ? weights_.add(from.data) : from.offset,
-                            is_weight ? from.data.size() : from.size, values, from.scale);
+                            is_weight ? from.data.size() : from.size, values, from.scale,
+                            from.source);
   }
 
   auto step(const PlanStep& from) {
@@ -243,6 +247,32 @@ class Writer {
                           from.is_shape_input);
   }
 
+  auto refit(const RefitPlan& from) {
+    const auto weights = list(from.weights, [&](const RefitWeight& item) {
+      const Text name = text(item.name);
+      const auto extents = shape(item.shape);
+      const auto uses = list(item.uses, [&](const WeightUse& use) {
+        return fb::CreateWeightUse(builder_, text(use.layer), use.role);
+      });
+      return fb::CreateRefitWeight(builder_, name, static_cast<int32_t>(item.dtype), extents, uses,
+                                   weights_.add(item.data), item.data.size());
+    });
+    const auto values = list(from.values, [&](const RefitValue& item) {
+      return fb::CreateRefitValue(builder_, static_cast<int32_t>(item.dtype), shape(item.shape),
+                                  weights_.add(item.data), item.data.size());
+    });
+    const auto operations = list(from.operations, [&](const RefitOperation& item) {
+      const Text name = text(item.name), kind = text(item.kind);
+      const auto attributes =
+          list(item.attributes, [&](const Attribute& one) { return attribute(one); });
+      const auto inputs = builder_.CreateVector(item.inputs);
+      const auto outputs = builder_.CreateVector(item.outputs);
+      return fb::CreateRefitOperation(builder_, name, kind, attributes, inputs, outputs);
+    });
+    return fb::CreateRefit(builder_, weights, values, operations, from.is_stripped,
+                           from.stripped_bytes);
+  }
+
  public:
   Blob write_structure() {
     check_size();
@@ -278,11 +308,13 @@ class Writer {
     });
     const auto libraries = builder_.CreateVector(plan_.plugin_libraries);
     const auto sources = builder_.CreateVector(plan_.plugin_sources);
+    flatbuffers::Offset<fb::Refit> refit_plan;
+    if (!plan_.refit.weights.empty()) refit_plan = refit(plan_.refit);
     fb::FinishPlanBuffer(
         builder_, fb::CreatePlan(builder_, name, made_by, static_cast<int32_t>(plan_.device_type),
                                  architecture, identity, symbol_list, expressions, inputs, outputs,
                                  schedules, requirements, code, libraries, sources,
-                                 plan_.debug_plugins, plan_.cuda_graphs));
+                                 plan_.debug_plugins, plan_.cuda_graphs, refit_plan));
     const auto buffer = std::make_shared<flatbuffers::DetachedBuffer>(builder_.Release());
     return Blob(buffer, buffer->data(), buffer->size());
   }

@@ -66,7 +66,7 @@ const PlanPort& port_of(const Engine& engine, Port port) {
   return port.input >= 0 ? engine.plan().inputs[port.input] : engine.plan().outputs[port.output];
 }
 
-EngineApi::EngineApi(std::shared_ptr<const Engine> engine)
+EngineApi::EngineApi(std::shared_ptr<Engine> engine)
     : engine_(std::move(engine)), errors_(engine_->errors()) {
   for (const auto* ports : {&plan().inputs, &plan().outputs}) {
     for (const PlanPort& port : *ports) {
@@ -88,7 +88,7 @@ int32_t EngineApi::getNbLayers() const noexcept {
 
 IHostMemory* EngineApi::serialize() const noexcept {
   return errors_.guard<IHostMemory*>(
-      nullptr, [&] { return new HostMemoryApi(opwright::serialize(plan())); });
+      nullptr, [&] { return new HostMemoryApi(serialize_with(*engine_, 0)); });
 }
 
 ISerializationConfig* EngineApi::createSerializationConfig() noexcept {
@@ -98,7 +98,7 @@ ISerializationConfig* EngineApi::createSerializationConfig() noexcept {
 
 IHostMemory* EngineApi::serializeWithConfig(ISerializationConfig& config) const noexcept {
   return errors_.guard<IHostMemory*>(
-      nullptr, [&] { return new HostMemoryApi(serialize_with(plan(), config.getFlags())); });
+      nullptr, [&] { return new HostMemoryApi(serialize_with(*engine_, config.getFlags())); });
 }
 
 IExecutionContext* EngineApi::createExecutionContext(
@@ -123,7 +123,8 @@ IExecutionContext* EngineApi::createExecutionContext(IRuntimeConfig* runtimeConf
 
 int64_t EngineApi::getEngineStat(EngineStat stat) const noexcept {
   return errors_.guard<int64_t>(-1, [&] {
-    if (stat == EngineStat::kSTRIPPED_WEIGHTS_SIZE) return int64_t{0};
+    if (stat == EngineStat::kSTRIPPED_WEIGHTS_SIZE)
+      return static_cast<int64_t>(plan().refit.stripped_bytes);
     require(stat == EngineStat::kTOTAL_WEIGHTS_SIZE, "getEngineStat: there is no number ",
             static_cast<int32_t>(stat));
     return static_cast<int64_t>(weights_size(plan()));

@@ -25,9 +25,9 @@ inline constexpr Dims kNoDims{-1, {}};
 
 class EngineApi final : public ICudaEngine {
  public:
-  explicit EngineApi(std::shared_ptr<const Engine> engine);
+  explicit EngineApi(std::shared_ptr<Engine> engine);
 
-  const std::shared_ptr<const Engine>& engine() const { return engine_; }
+  const std::shared_ptr<Engine>& engine() const { return engine_; }
 
   char const* getName() const noexcept override { return plan().name.c_str(); }
   int32_t getNbLayers() const noexcept override;
@@ -69,7 +69,7 @@ class EngineApi final : public ICudaEngine {
     errors_.set_recorder(recorder);
   }
   IErrorRecorder* getErrorRecorder() const noexcept override { return errors_.recorder(); }
-  bool isRefittable() const noexcept override { return false; }
+  bool isRefittable() const noexcept override { return !plan().refit.weights.empty(); }
   EngineCapability getEngineCapability() const noexcept override {
     return EngineCapability::kSTANDARD;
   }
@@ -93,7 +93,7 @@ class EngineApi final : public ICudaEngine {
   const Shape& profile_shape(const char* name, int32_t profile, OptProfileSelector select,
                              bool values) const;
 
-  std::shared_ptr<const Engine> engine_;
+  std::shared_ptr<Engine> engine_;
   ErrorReport& errors_;
   std::vector<std::string> format_texts_;  ///< of the inputs, then the outputs
 };

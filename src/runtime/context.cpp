@@ -29,6 +29,7 @@ Context::Context(std::shared_ptr<const Engine> engine, int profile)
       debug_(engine_->plan()),
       state_(std::make_unique<State>()) {
   const Plan& plan = engine_->plan();
+  engine_->require_weights();
   if (!engine_->device().is_host()) {
     state_->gpu = &engine_->device();
     services_.last_use = state_->last_use = std::make_shared<LastUse>(*state_->gpu);
@@ -46,7 +47,7 @@ Context::Context(std::shared_ptr<const Engine> engine, int profile)
 /// when nothing uses them any more.
 Context::~Context() {
   if (state_->last_use != nullptr && !state_->last_use->finish())
-    engine_->weights().lose_last_use();
+    engine_->weights()->lose_last_use();
   release_on(engine_->device(), [&] { state_.reset(); });
 }
 
@@ -235,10 +236,21 @@ void Context::prepare() {
     if (address != nullptr) shapes.take_values(input, address);
   }
   shapes.update();
+  if (s.current->runner != nullptr && s.current->runner->generation() != engine_->generation()) {
+    // Work that was given to queues may still use the kernels and the weights of before.
+    if (s.last_use != nullptr) {
+      require(s.last_use->finish(), engine_->name(),
+              " was refitted since this context's last run, and what the queue is given is being "
+              "captured: run the context once before the capture");
+      s.last_use->add(s.queue);
+    }
+    s.current->runner.reset();
+  }
   if (s.current->runner == nullptr) {
     s.current->runner =
         std::make_unique<Runner>(*engine_, profile_, shapes, services_, s.current_step);
   }
+  s.generation = s.current->runner->generation();
   place_memory();
   check_addresses();
   s.current->runner->refresh();
@@ -294,12 +306,13 @@ void Context::change_queue(Queue queue) {
 /// The caller's graph may use what the context and the engine have at any time.
 void Context::note_capture() {
   state_->last_use->lose();
-  engine_->weights().lose_last_use();
+  engine_->weights()->lose_last_use();
 }
 
 void Context::run(Queue queue) {
   State& s = *state_;
-  if (!s.is_ready || (!s.shape_inputs.empty() && s.shape_values_changed())) [[unlikely]]
+  if (!s.is_ready || s.generation != engine_->generation() ||
+      (!s.shape_inputs.empty() && s.shape_values_changed())) [[unlikely]]
     prepare();
   Runner& runner = *s.current->runner;
   if (runner.has_pending_sizes()) [[unlikely]]

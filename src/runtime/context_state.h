@@ -57,6 +57,7 @@ struct Context::State {
   bool has_output_memory = false;
   /// Shapes, kernels, memory and addresses are as the next run needs them.
   bool is_ready = false;
+  uint64_t generation = 0;  ///< of the engine's weights, when that was so
   std::atomic<bool> is_running = false;
 
   bool shape_values_changed() const {

@@ -142,7 +142,7 @@ std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
   if (engine->device_->is_host()) align_weights(plan);
   engine->plan_ = std::move(plan);
   engine->weights_ =
-      std::make_unique<DeviceWeights>(engine->plan_, *engine->device_, engine->memory_allocator());
+      std::make_shared<DeviceWeights>(engine->plan_, *engine->device_, engine->memory_allocator());
   return engine;
 }
 
@@ -150,6 +150,45 @@ void fail_other_runtime(std::string_view path) {
   fail("load_runtime: '", path,
        "' is not loaded: this runtime runs every engine that it can read by itself, so use its "
        "deserialize_cuda_engine");
+}
+
+void Engine::require_weights() const {
+  const std::vector<int32_t> missing = missing_weights(
+      plan_, refit_targets(plan_), std::vector<bool>(plan_.refit.weights.size()));
+  if (missing.empty()) return;
+  constexpr size_t kShown = 5;
+  std::string names;
+  for (size_t i = 0; i < std::min(missing.size(), kShown); ++i)
+    names += (i > 0 ? ", '" : "'") + plan_.refit.weights[missing[i]].name + "'";
+  if (missing.size() > kShown) names += str(" and ", missing.size() - kShown, " more");
+  fail_with(ErrorCode::kINVALID_STATE, name(), " was stored without its weights (", names,
+            "): give them to it with a Refitter, or from the ONNX file with an OnnxParserRefitter");
+}
+
+void Engine::replace_weights(const std::function<void(Plan&)>& change) {
+  const DeviceScope scope(*device_);
+  const bool is_known = is_trusted(plan_);
+  Plan changed = plan_;
+  change(changed);
+  if (device_->is_host()) align_weights(changed);
+  // Throws where the device has no memory; then nothing has changed.
+  auto weights = std::make_shared<const DeviceWeights>(changed, *device_, memory_allocator());
+  if (is_known) trust_plan(changed);
+  {
+    const std::unique_lock lock(weights_mutex_);
+    for (size_t s = 0; s < plan_.schedules.size(); ++s) {
+      Schedule &to = plan_.schedules[s], &from = changed.schedules[s];
+      for (size_t i = 0; i < to.tensors.size(); ++i)
+        std::swap(to.tensors[i].data, from.tensors[i].data);
+      for (size_t i = 0; i < to.steps.size(); ++i)
+        std::swap(to.steps[i].packed, from.steps[i].packed);
+    }
+    for (size_t i = 0; i < plan_.refit.weights.size(); ++i)
+      std::swap(plan_.refit.weights[i].data, changed.refit.weights[i].data);
+    std::swap(weights_, weights);
+    generation_.fetch_add(1, std::memory_order_release);
+  }
+  release_on(*device_, [&] { weights.reset(); });
 }
 
 std::string engine_name(const Plan& plan) {

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <shared_mutex>
 #include <string>
 
 #include "backend/device.h"
@@ -45,7 +48,7 @@ struct LoadOptions {
 };
 
 /// A plan made ready to run on a device: operators restored, permissions checked, missing plugins
-/// reported. Immutable and shared by its contexts.
+/// reported. Shared by its contexts; but for its weights, immutable.
 class Engine {
  public:
   /// Throws Error listing every missing plugin (name, version, namespace, how to provide it), code
@@ -69,7 +72,19 @@ class Engine {
   std::shared_ptr<IGpuAllocator> memory_allocator() const {
     return device_->is_host() ? nullptr : allocator_;
   }
-  const DeviceWeights& weights() const { return *weights_; }
+  /// Of the weights that the plan has now; whoever uses them keeps them.
+  const std::shared_ptr<const DeviceWeights>& weights() const { return weights_; }
+  /// How often weights were exchanged.
+  uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
+  /// Held while weights of the plan are read, but for runs, which have what they read.
+  std::shared_lock<std::shared_mutex> lock_weights() const {
+    return std::shared_lock(weights_mutex_);
+  }
+  /// Throws Error naming the weights that the engine was stored without.
+  void require_weights() const;
+  /// Lets `change` exchange weights' bytes, which it is called for with a copy of the plan first,
+  /// and brings them to the device. Contexts use the new ones from their next run on.
+  void replace_weights(const std::function<void(Plan&)>& change);
   /// Whether every call of a plugin is checked; see debug_plugin().
   bool debug_plugins() const { return debug_plugins_; }
   /// The most threads that a context uses on the CPU; 0: those of the thread that runs it.
@@ -91,7 +106,9 @@ class Engine {
   std::shared_ptr<IGpuAllocator> allocator_;
   std::unique_ptr<const EnginePlugins> plugins_;  ///< outlives the operators, which are its code
   std::vector<std::vector<OperatorPtr>> operators_;
-  std::unique_ptr<const DeviceWeights> weights_;
+  std::shared_ptr<const DeviceWeights> weights_;
+  mutable std::shared_mutex weights_mutex_;
+  std::atomic<uint64_t> generation_ = 0;
   bool debug_plugins_ = false;
   int max_threads_ = 0;
 };

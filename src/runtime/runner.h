@@ -26,6 +26,8 @@ class Runner final : private GraphReplay::Work {
          std::atomic<int32_t>& current);
   ~Runner();
 
+  /// Of the engine's weights that the kernels were made with.
+  uint64_t generation() const { return generation_; }
   /// Bytes of scratch memory that the kernels share.
   size_t workspace_size() const { return workspace_size_; }
   /// Sets where intermediate tensors lie, 64-byte aligned, Schedule::arena_size bytes.
@@ -174,6 +176,9 @@ class Runner final : private GraphReplay::Work {
   const bool is_host_;
   const Plan& plan_;
   const Schedule& schedule_;
+  uint64_t generation_ = 0;
+  std::shared_ptr<const DeviceWeights> weights_;
+  std::vector<Blob> pinned_;  ///< what runs read of the plan, though the engine may be refitted
   const int profile_;
   ShapeState& shapes_;
   std::atomic<int32_t>& current_;

@@ -9,6 +9,7 @@
 #include "runtime/plugin_debug.h"
 #include "runtime/runner.h"
 #include "runtime/size_group.h"
+#include "runtime/step_ports.h"
 
 namespace opwright {
 
@@ -23,6 +24,14 @@ Runner::Runner(const Engine& engine, int profile, ShapeState& shapes,
       shapes_(shapes),
       current_(current),
       host_values_(device_, services.last_use) {
+  const auto lock = engine.lock_weights();
+  generation_ = engine.generation();
+  weights_ = engine.weights();
+  if (!plan_.refit.weights.empty()) {
+    for (const PlanTensor& tensor : schedule_.tensors) pinned_.push_back(tensor.data);
+    for (const PlanStep& step : schedule_.steps)
+      for (const PackedInput& packed : step.packed) pinned_.push_back(packed.data);
+  }
   const ProfileValues values(plan_, schedule_.inputs);
   for (size_t step = 0; step < schedule_.steps.size(); ++step) {
     make_kernel(static_cast<int>(step), values, services);
@@ -40,31 +49,11 @@ Runner::~Runner() { abandon_sizes(); }
 
 void Runner::make_kernel(int number, const ProfileValues& profile, const PluginServices& services) {
   const PlanStep& step = schedule_.steps[number];
-  const auto describe = [&](int32_t index, PortType type) {
-    PortDesc port;
-    port.type = type;
-    port.present = index >= 0;
-    if (!port.present) return port;
-    const PlanTensor& tensor = schedule_.tensors[index];
-    port.scale = tensor.scale;
-    port.min = profile.shape(tensor.dims, OptProfileSelector::kMIN);
-    port.opt = profile.shape(tensor.dims, OptProfileSelector::kOPT);
-    port.max = profile.shape(tensor.dims, OptProfileSelector::kMAX);
-    port.is_constant = tensor.location == PlanTensor::Location::kWeight;
-    port.constant = tensor.data;
-    return port;
-  };
-  std::vector<PortDesc> inputs, outputs;
-  for (size_t i = 0; i < step.inputs.size(); ++i) {
-    inputs.push_back(describe(step.inputs[i], step.candidate.inputs[i]));
-  }
-  for (size_t i = 0; i < step.outputs.size(); ++i) {
-    outputs.push_back(describe(step.outputs[i], step.candidate.outputs[i]));
-  }
+  const StepPorts ports = step_ports(schedule_, step, profile);
   const KernelArgs args{.layer = step.name,
                         .candidate = &step.candidate,
-                        .inputs = inputs,
-                        .outputs = outputs,
+                        .inputs = ports.inputs,
+                        .outputs = ports.outputs,
                         .packed = step.packed,
                         .device = &device_,
                         .services = &services};
@@ -145,7 +134,7 @@ void Runner::connect() {
         slots_of_output(tensor.index).push_back(slot);
         break;
       case PlanTensor::Location::kWeight:
-        pointers_[slot] = engine_.weights().address(tensor);
+        pointers_[slot] = weights_->address(tensor);
         break;
       case PlanTensor::Location::kValues:
         pointers_[slot] = values_of[index];

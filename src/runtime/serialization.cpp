@@ -1,19 +1,16 @@
 #include "runtime/serialization.h"
 
-#include "base/error.h"
 #include "opwright/runtime.h"
+#include "runtime/stored_plan.h"
 
 namespace opwright {
 
-std::vector<Blob> serialize_with(const Plan& plan, uint32_t flags) {
-  const auto refuse = [flags](SerializationFlag flag, const char* name, const char* why) {
-    require((flags >> static_cast<int>(flag) & 1) == 0, "SerializationFlag.", name, " is set, but ",
-            why, "; clear the flag");
+std::vector<Blob> serialize_with(const Engine& engine, uint32_t flags) {
+  const auto has = [flags](SerializationFlag flag) {
+    return (flags >> static_cast<int>(flag) & 1) != 0;
   };
-  refuse(SerializationFlag::kEXCLUDE_WEIGHTS, "EXCLUDE_WEIGHTS",
-         "engines have all of their weights");
-  refuse(SerializationFlag::kINCLUDE_REFIT, "INCLUDE_REFIT", "engines cannot be refitted");
-  return serialize(plan);
+  return serialize(stored_plan(engine, has(SerializationFlag::kEXCLUDE_WEIGHTS),
+                               has(SerializationFlag::kINCLUDE_REFIT)));
 }
 
 }  // namespace opwright

@@ -3,12 +3,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "plan/plan.h"
+#include "runtime/engine.h"
 
 namespace opwright {
 
-/// An engine file as bits 1 << SerializationFlag say. Throws Error for flags that ask for what is
-/// not here.
-std::vector<Blob> serialize_with(const Plan& plan, uint32_t flags);
+/// The engine's file as bits 1 << SerializationFlag say. Throws Error for flags that ask for what
+/// the engine has not.
+std::vector<Blob> serialize_with(const Engine& engine, uint32_t flags);
 
 }  // namespace opwright

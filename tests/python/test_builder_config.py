@@ -128,10 +128,6 @@ def test_max_threads_is_for_builds_and_engines():
 
 
 MISSING = [
-    "REFIT",
-    "REFIT_IDENTICAL",
-    "REFIT_INDIVIDUAL",
-    "STRIP_PLAN",
     "WEIGHT_STREAMING",
     "SAFETY_SCOPE",
     "DIRECT_IO",

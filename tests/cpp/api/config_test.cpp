@@ -23,10 +23,10 @@ TEST_F(Config, ConfigsRefuseWhatIsNotHere) {
   EXPECT_EQ(config->getMaxNbTactics(), -1);
   ITensor& y = *network->addUnary(input("x", {2}), UnaryOperation::kNEG)->getOutput(0);
   network->markOutput(y);
-  config->setFlag(BuilderFlag::kREFIT);
+  config->setFlag(BuilderFlag::kSAFETY_SCOPE);
   EXPECT_EQ(builder->buildSerializedNetwork(*network, *config), nullptr);
-  EXPECT_NE(logger.errors.find("BuilderFlag.REFIT is set"), std::string::npos) << logger.errors;
-  config->clearFlag(BuilderFlag::kREFIT);
+  EXPECT_NE(logger.errors.find("BuilderFlag.SAFETY_SCOPE is set"), std::string::npos) << logger.errors;
+  config->clearFlag(BuilderFlag::kSAFETY_SCOPE);
   config->setFlag(BuilderFlag::kTF32);
   std::unique_ptr<IHostMemory> const plan(builder->buildSerializedNetwork(*network, *config));
   EXPECT_NE(plan, nullptr) << logger.errors;

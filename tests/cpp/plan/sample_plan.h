@@ -20,6 +20,8 @@ inline Blob floats(const std::vector<float>& values) {
 ///     out = Pad(kept, values(k)) [count, 3], data-dependent
 ///     same: copy of y; constant: copy of a weight [2]
 ///     x, constant and kept are debug tensors
+/// The weights are refittable: w is made of "weights" (3) and a constant, "constant" (2) stays as
+/// it is and is kept.
 inline Plan sample_plan() {
   ExprProgramBuilder program;
   const Expr n = Expr::symbol(0), k = Expr::symbol(1), count = Expr::symbol(2);
@@ -66,6 +68,10 @@ inline Plan sample_plan() {
                {"filter.py", "python", Blob::copy("pass", 4), true}};
   plan.plugin_libraries = {2};
   plan.plugin_sources = {3};
+  plan.refit.weights = {{"weights", DataType::kFLOAT, {3}, {{"scale", 3}}, Blob()},
+                        {"constant", DataType::kFLOAT, {2}, {{"c", 4}}, floats({1.5f, -2.5f})}};
+  plan.refit.values = {{DataType::kFLOAT, {1}, floats({2})}, {DataType::kFLOAT, {3}, Blob()}};
+  plan.refit.operations = {{"folded", "ElementWise", {{"op", int64_t{1}}}, {0, 2}, {3}}};
   plan.expressions.assign(program.instructions().begin(), program.instructions().end());
 
   using Location = PlanTensor::Location;
@@ -89,8 +95,10 @@ inline Plan sample_plan() {
     tensors.push_back(tensor("y", fp32, {dim_n, dim_3}, Location::kInput));
     tensors.back().index = 1;
     tensors.push_back(tensor("w", fp32, {dim_3}, Location::kWeight));  // packed
+    tensors.back().source = 3;
     tensors.push_back(tensor("c", fp32, {dim_2}, Location::kWeight));
     tensors.back().data = floats({1.5f, -2.5f});
+    tensors.back().source = 1;
     tensors.back().size = 8;
     tensors.push_back(tensor("h", fp32, {dim_n, dim_3}, Location::kArena));
     tensors.back().size = static_cast<uint64_t>(most) * 12;

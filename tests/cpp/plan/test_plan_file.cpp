@@ -77,6 +77,21 @@ TEST(PlanFile, EverythingComesBack) {
   EXPECT_EQ(read.code, plan.code);
   EXPECT_EQ(read.plugin_libraries, plan.plugin_libraries);
   EXPECT_EQ(read.plugin_sources, plan.plugin_sources);
+  ASSERT_EQ(read.refit.weights.size(), plan.refit.weights.size());
+  for (size_t i = 0; i < plan.refit.weights.size(); ++i) {
+    EXPECT_EQ(read.refit.weights[i].name, plan.refit.weights[i].name);
+    EXPECT_EQ(read.refit.weights[i].uses, plan.refit.weights[i].uses);
+  }
+  for (int32_t i = 0; i < plan.refit.num_values(); ++i) {
+    EXPECT_EQ(read.refit.dtype(i), plan.refit.dtype(i));
+    EXPECT_EQ(read.refit.shape(i), plan.refit.shape(i));
+    EXPECT_EQ(read.refit.data(i), plan.refit.data(i));
+  }
+  ASSERT_EQ(read.refit.operations.size(), 1U);
+  EXPECT_EQ(read.refit.operations[0].kind, "ElementWise");
+  EXPECT_EQ(read.refit.operations[0].inputs, plan.refit.operations[0].inputs);
+  EXPECT_EQ(read.refit.operations[0].outputs, plan.refit.operations[0].outputs);
+  EXPECT_EQ(str(read.refit.operations[0].attributes), str(plan.refit.operations[0].attributes));
   ASSERT_EQ(read.symbols.size(), plan.symbols.size());
   for (size_t i = 0; i < plan.symbols.size(); ++i) {
     EXPECT_EQ(read.symbols[i].kind, plan.symbols[i].kind);
@@ -120,6 +135,7 @@ TEST(PlanFile, EverythingComesBack) {
       EXPECT_EQ(a.tensors[i].offset, b.tensors[i].offset);
       EXPECT_EQ(a.tensors[i].size, b.tensors[i].size);
       EXPECT_EQ(a.tensors[i].values, b.tensors[i].values);
+      EXPECT_EQ(a.tensors[i].source, b.tensors[i].source);
       EXPECT_EQ(a.tensors[i].data, b.tensors[i].data);
     }
     ASSERT_EQ(a.steps.size(), b.steps.size());

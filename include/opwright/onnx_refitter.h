@@ -1,0 +1,60 @@
+#pragma once
+
+/// \file
+/// Weights for an engine from an ONNX model.
+
+#include "onnx_parser.h"
+#include "refitter.h"
+
+namespace opwright {
+namespace onnxparser {
+
+/// Sets the weights of a refitter from the model that the engine was built from, or one of the same
+/// structure: by the names of its initializers and Constant nodes. Methods do not throw.
+class IParserRefitter {
+ public:
+  virtual ~IParserRefitter() noexcept = default;
+
+  /// Sets all weights of the engine; IRefitter::refitCudaEngine() puts them into it.
+  /// \param serializedOnnxModelSize in bytes.
+  /// \param modelPath the model's file, for external data beside it; null where there is none.
+  /// \return false when there are errors, among them weights of the engine that the model lacks.
+  virtual bool refitFromBytes(void const* serializedOnnxModel, size_t serializedOnnxModelSize,
+                              char const* modelPath = nullptr) noexcept = 0;
+  virtual bool refitFromFile(char const* onnxModelFile) noexcept = 0;
+
+  virtual int32_t getNbErrors() const noexcept = 0;
+  /// Null for an index that does not exist.
+  virtual IParserError const* getError(int32_t index) const noexcept = 0;
+  virtual void clearErrors() noexcept = 0;
+
+  /// The same in steps: takes a model,
+  virtual bool loadModelProto(void const* serializedOnnxModel, size_t serializedOnnxModelSize,
+                              char const* modelPath = nullptr) noexcept = 0;
+  /// then other data for some of its initializers, which the caller keeps until the engine is
+  /// refitted; \param size in bytes;
+  virtual bool loadInitializer(char const* name, void const* data, size_t size) noexcept = 0;
+  /// and sets the weights.
+  virtual bool refitModelProto() noexcept = 0;
+};
+
+}  // namespace onnxparser
+}  // namespace opwright
+
+/// Behind createParserRefitter(): takes an IRefitter, an ILogger and the version that the caller
+/// was compiled for, returns an IParserRefitter; null on failure.
+extern "C" OPWRIGHT_API void* createNvOnnxParserRefitter_INTERNAL(void* refitter, void* logger,
+                                                                  int32_t version) noexcept;
+
+namespace opwright {
+namespace onnxparser {
+
+/// \param refitter must outlive the result.
+/// \return an object that the caller deletes; null on failure.
+inline IParserRefitter* createParserRefitter(IRefitter& refitter, ILogger& logger) noexcept {
+  return static_cast<IParserRefitter*>(
+      createNvOnnxParserRefitter_INTERNAL(&refitter, &logger, NV_TENSORRT_VERSION));
+}
+
+}  // namespace onnxparser
+}  // namespace opwright

@@ -1,0 +1,268 @@
+// Refitter and OnnxParserRefitter.
+
+#include "runtime/refitter.h"
+
+#include "api/onnx_refitter.h"
+#include "bindings.h"
+#include "handle.h"
+#include "reporting.h"
+#include "runtime/api_border.h"
+
+namespace opwright::python {
+namespace {
+
+class EngineRefitter {
+ public:
+  EngineRefitter(std::shared_ptr<Engine> engine, nb::object logger)
+      : logger(std::move(logger)),
+        core(engine),
+        errors_(std::make_unique<ErrorReport>(Log(nb::cast<ILogger*>(this->logger)),
+                                              engine->errors().recorder())),
+        given_(core.weights().size()) {}
+
+  const nb::object logger;
+  Refitter core;
+  ErrorReport& errors() const { return *errors_; }
+
+  bool set(int weight, nb::handle weights, TensorLocation location, const char* what) {
+    const ArrayData array = to_array(weights, what);
+    core.set(weight, array.dtype, array.shape.numel(), array.data, location);
+    given_[weight] = nb::borrow(weights);
+    return true;
+  }
+  /// What was set, as Weights.
+  nb::object given(const std::string& name) const {
+    const int weight = require_set(name);
+    const nb::object weights = nb::module_::import_("opwright._core").attr("Weights");
+    nb::object given = given_[weight];
+    if (given.is_none()) {  // it came from a model
+      const Blob& elements = *core.set_elements(weight);
+      given = nb::module_::import_("numpy").attr("frombuffer")(
+          nb::bytes(elements.data(), elements.size()), numpy_dtype(core.weights()[weight].dtype));
+    }
+    return nb::isinstance(given, weights) ? given : weights(given);
+  }
+  int require_set(const std::string& name) const {
+    const int weight = core.require_name(name);
+    require(core.set_elements(weight) != nullptr, "the weights '", name, "' were not set");
+    return weight;
+  }
+  bool unset(const std::string& name) {
+    const int weight = core.require_name(name);
+    given_[weight] = nb::none();
+    return core.unset(weight);
+  }
+  bool refit(Handle stream) {
+    const nb::gil_scoped_release released;
+    core.refit(stream.as<Queue>());
+    return true;
+  }
+  std::vector<int32_t> all() const {
+    std::vector<int32_t> list(core.weights().size());
+    for (size_t i = 0; i < list.size(); ++i) list[i] = static_cast<int32_t>(i);
+    return list;
+  }
+  std::vector<std::string> names(const std::vector<int32_t>& list) const {
+    std::vector<std::string> result;
+    for (const int32_t weight : list) result.push_back(core.weights()[weight].name);
+    return result;
+  }
+  nb::tuple roles(const std::vector<int32_t>& list) const {
+    nb::list layers, roles;
+    for (const int32_t weight : list) {
+      const RefitWeight& each = core.weights()[weight];
+      const WeightUse use = each.uses.empty()
+                                ? WeightUse{each.name, static_cast<int32_t>(WeightsRole::kANY)}
+                                : each.uses[0];
+      layers.append(use.layer);
+      roles.append(static_cast<WeightsRole>(use.role));
+    }
+    return nb::make_tuple(layers, roles);
+  }
+
+ private:
+  std::unique_ptr<ErrorReport> errors_;
+  std::vector<nb::object> given_;
+};
+
+struct ModelRefitter {
+  nb::object refitter, logger;  ///< kept alive
+  OnnxRefitter core;
+  ErrorReport& errors() const { return nb::cast<EngineRefitter&>(refitter).errors(); }
+};
+
+std::string to_path(nb::handle path) {
+  if (path.is_none()) return "";
+  return nb::cast<std::string>(nb::module_::import_("os").attr("fsdecode")(path));
+}
+
+void bind_role(nb::module_& m) {
+  nb::enum_<WeightsRole>(m, "WeightsRole", nb::is_arithmetic(),
+                         "What weights are to the layer that uses them.")
+      .value("KERNEL", WeightsRole::kKERNEL, "Of a convolution or deconvolution.")
+      .value("BIAS", WeightsRole::kBIAS, "Of a convolution or deconvolution.")
+      .value("SHIFT", WeightsRole::kSHIFT, "Of a scale layer.")
+      .value("SCALE", WeightsRole::kSCALE, "Of a scale layer.")
+      .value("CONSTANT", WeightsRole::kCONSTANT, "Of a constant layer.")
+      .value("ANY", WeightsRole::kANY, "Any other.");
+}
+
+void bind_engine_refitter(nb::module_& m) {
+  using Self = EngineRefitter;
+  ReportingClass<Self>(
+      m, "Refitter",
+      "Exchanges the weights of an engine that was built with BuilderFlag.REFIT, REFIT_IDENTICAL "
+      "or REFIT_INDIVIDUAL, or gives those to it that BuilderFlag.STRIP_PLAN left out. Methods "
+      "raise Error where TensorRT's return False.")
+      .def(
+          "__init__",
+          [](Self* self, std::shared_ptr<Engine> engine, nb::object logger) {
+            new (self) Self(std::move(engine), std::move(logger));
+          },
+          nb::arg("engine"), nb::arg("logger"))
+      .def_error_recorder()
+      .def(
+          "set_weights",
+          [](Self& self, const std::string& layer, WeightsRole role, nb::handle weights) {
+            return self.set(self.core.require_role(layer, role), weights, TensorLocation::kHOST,
+                            "set_weights");
+          },
+          nb::arg("layer_name"), nb::arg("role"), nb::arg("weights"),
+          "New weights of a layer: an array of the type and with the number of elements that the "
+          "network had, which refit_cuda_engine() reads.")
+      .def(
+          "set_named_weights",
+          [](Self& self, const std::string& name, nb::handle weights, TensorLocation location) {
+            return self.set(self.core.require_name(name), weights, location, "set_named_weights");
+          },
+          nb::arg("name"), nb::arg("weights"), nb::arg("location") = TensorLocation::kHOST,
+          "The same by the weights' name. With TensorLocation.DEVICE they are Weights of an "
+          "address on the engine's device.")
+      .def("get_named_weights", &Self::given, nb::arg("weights_name"),
+           nb::sig("def get_named_weights(self, weights_name: str) -> Weights"), "What was set.")
+      .def(
+          "get_weights_location",
+          [](const Self& self, const std::string& name) {
+            return self.core.location(self.require_set(name));
+          },
+          nb::arg("weights_name"), "Where the weights lie that were set.")
+      .def("unset_named_weights", &Self::unset, nb::arg("weights_name"),
+           "Forgets what was set. False where nothing was.")
+      .def(
+          "get_weights_prototype",
+          [](const Self& self, const std::string& name) {
+            const RefitWeight& weight = self.core.weights()[self.core.require_name(name)];
+            const nb::object zeros = nb::module_::import_("numpy").attr("zeros")(
+                to_tuple(weight.shape), numpy_dtype(weight.dtype));
+            return nb::object(nb::module_::import_("opwright._core").attr("Weights")(zeros));
+          },
+          nb::arg("weights_name"),
+          nb::sig("def get_weights_prototype(self, weights_name: str) -> Weights"),
+          "Weights of the type and the number of elements that new ones must have, all 0.")
+      .def(
+          "get_all", [](const Self& self) { return self.roles(self.all()); },
+          nb::sig("def get_all(self) -> tuple[list[str], list[WeightsRole]]"),
+          "Layers, and roles, of all weights that can be exchanged.")
+      .def(
+          "get_all_weights", [](const Self& self) { return self.names(self.all()); },
+          "Their names.")
+      .def(
+          "get_missing", [](const Self& self) { return self.roles(self.core.missing()); },
+          nb::sig("def get_missing(self) -> tuple[list[str], list[WeightsRole]]"),
+          "Layers, and roles, of the weights that must be set, too, before refit_cuda_engine(): "
+          "those that the engine has only combined with weights that were set, and all that it "
+          "lacks.")
+      .def(
+          "get_missing_weights", [](const Self& self) { return self.names(self.core.missing()); },
+          "Their names.")
+      .def(
+          "refit_cuda_engine", [](Self& self) { return self.refit({}); },
+          "Puts the new weights into the engine. Contexts use them from their next run on; no run "
+          "may be under way. Raises Error, with the engine as it was, when weights are missing.")
+      .def("refit_cuda_engine_async", &Self::refit, nb::arg("stream_handle"),
+           "The same after what the stream was given before; returns when it is done.")
+      .def_prop_rw(
+          "weights_validation", [](const Self& self) { return self.core.validates(); },
+          [](Self& self, bool validates) { self.core.set_validates(validates); },
+          "Whether weights with elements that are not finite, or not in the type in which the "
+          "engine has them, give a warning.")
+      .def_prop_rw(
+          "max_threads",
+          [](const Self& self) {
+            return self.core.max_threads() > 0 ? self.core.max_threads() : thread_count();
+          },
+          [](Self& self, int threads) { self.core.set_max_threads(threads); },
+          "The most threads that refitting uses; at first those of the machine.")
+      .def_prop_ro("logger", [](const Self& self) { return self.logger; });
+}
+
+void bind_model_refitter(nb::module_& m) {
+  using Self = ModelRefitter;
+  ReportingClass<Self>(
+      m, "OnnxParserRefitter",
+      "Sets the weights of a Refitter from the ONNX model that the engine was built from, or one "
+      "of the same structure, by the names of its initializers and Constant nodes.")
+      .def(
+          "__init__",
+          [](Self* self, nb::object refitter, nb::object logger) {
+            Refitter& core = nb::cast<EngineRefitter&>(refitter).core;
+            const Log log(nb::cast<ILogger*>(logger));
+            new (self) Self{std::move(refitter), std::move(logger), OnnxRefitter(core, log)};
+          },
+          nb::arg("refitter"), nb::arg("logger"))
+      .def(
+          "refit_from_bytes",
+          [](Self& self, nb::handle model, nb::handle path) {
+            return self.core.refit(borrow_bytes(model), to_path(path));
+          },
+          nb::arg("model"), nb::arg("path") = nb::none(),
+          "Sets all weights of the engine, which Refitter.refit_cuda_engine() then takes; `path` "
+          "is the model's file, for external data beside it. False when there are errors, among "
+          "them weights of the engine that the model lacks.")
+      .def(
+          "refit_from_file",
+          [](Self& self, nb::handle model) { return self.core.refit_file(to_path(model)); },
+          nb::arg("model"), "The same from a file.")
+      .def(
+          "load_model_proto",
+          [](Self& self, nb::handle model, nb::handle path) {
+            return self.core.load_model(borrow_bytes(model), to_path(path));
+          },
+          nb::arg("model"), nb::arg("path") = nb::none(),
+          "In steps: takes the model. False when there are errors.")
+      .def(
+          "load_initializer",
+          [](Self& self, const std::string& name, nb::handle data, std::optional<size_t> size) {
+            if (nb::isinstance<nb::int_>(data)) {
+              require(size.has_value(), "load_initializer: an address needs a size");
+              return self.core.load_initializer(
+                  name, Blob({}, nb::cast<Handle>(data).as<const void*>(), *size));
+            }
+            return self.core.load_initializer(name, to_array(data, "load_initializer").data);
+          },
+          nb::arg("name"), nb::arg("data"), nb::arg("size") = nb::none(),
+          "Takes other data for an initializer: an array, or an address and a number of bytes, "
+          "which must be there until the engine is refitted.")
+      .def(
+          "refit_model_proto", [](Self& self) { return self.core.refit_model(); },
+          "Sets all weights of the engine from the loaded model.")
+      .def_prop_ro("num_errors", [](const Self& self) { return self.core.errors().size(); })
+      .def(
+          "get_error",
+          [](const Self& self, size_t index) {
+            if (index >= self.core.errors().size()) throw nb::index_error();
+            return self.core.errors()[index];
+          },
+          nb::arg("index"))
+      .def("clear_errors", [](Self& self) { self.core.clear_errors(); });
+}
+
+}  // namespace
+
+void bind_refitter(nb::module_& m) {
+  bind_role(m);
+  bind_engine_refitter(m);
+  bind_model_refitter(m);
+}
+
+}  // namespace opwright::python

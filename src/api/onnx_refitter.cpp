@@ -1,0 +1,180 @@
+#include "api/onnx_refitter.h"
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "onnx/refit.h"
+#include "opwright/onnx_refitter.h"
+
+namespace opwright {
+
+template <class Work>
+bool OnnxRefitter::collecting(Work&& work) {
+  errors_.clear();
+  try {
+    work();
+  } catch (const Error& error) {
+    add_error(error.what());
+  }
+  for (const OnnxError& error : errors_) log_.error(error.message);
+  return errors_.empty();
+}
+
+void OnnxRefitter::add_error(std::string message) {
+  OnnxError error;
+  error.message = std::move(message);
+  errors_.push_back(std::move(error));
+}
+
+bool OnnxRefitter::refit_file(const std::string& path) {
+  Blob model;
+  return collecting([&] { model = map_file(path); }) && refit(model, path);
+}
+
+bool OnnxRefitter::load_model(const Blob& model, const std::string& path) {
+  return collecting([&] {
+    const std::filesystem::path file = path;
+    const std::string directory =
+        path.empty() ? "" : file.has_parent_path() ? file.parent_path().string() : ".";
+    std::map<std::string, onnx::TensorProto> weights;
+    for (onnx::TensorProto& tensor : onnx_weights(onnx::decode_model(model, directory))) {
+      std::string name = tensor.name;
+      weights[std::move(name)] = std::move(tensor);
+    }
+    weights_ = std::move(weights);
+    has_model_ = true;
+  });
+}
+
+bool OnnxRefitter::load_initializer(const std::string& name, Blob data) {
+  return collecting([&] {
+    const auto found = weights_.find(name);
+    require(found != weights_.end(), "ONNX: ",
+            has_model_ ? "the model has no initializer '" : "no model is loaded that has an initializer '",
+            name, "'");
+    onnx::TensorProto& tensor = found->second;
+    require(data.size() == tensor.data.size(), "ONNX: initializer '", name, "' takes ",
+            tensor.data.size(), " bytes, the new data has ", data.size());
+    tensor.data = std::move(data);
+  });
+}
+
+bool OnnxRefitter::refit_model() {
+  return collecting([&] {
+    require(has_model_, "ONNX: no model is loaded to refit ", refitter_.engine()->name(), " from");
+    for (size_t i = 0; i < refitter_.weights().size(); ++i) {
+      const RefitWeight& weight = refitter_.weights()[i];
+      const auto found = weights_.find(weight.name);
+      if (found == weights_.end()) {
+        add_error(str("ONNX: the model has no initializer or Constant node '", weight.name,
+                  "', which ", refitter_.engine()->name(), " needs"));
+        continue;
+      }
+      const onnx::TensorProto& tensor = found->second;
+      try {
+        refitter_.set(static_cast<int>(i), tensor.dtype, tensor.shape.numel(), tensor.data);
+      } catch (const Error& error) {
+        add_error(str("ONNX: ", error.what()));
+      }
+    }
+  });
+}
+
+namespace onnxparser {
+namespace {
+
+constexpr auto kRefitFailed = static_cast<ErrorCode>(14);
+
+class RefitErrorApi final : public IParserError {
+ public:
+  explicit RefitErrorApi(const OnnxError& error) : error_(error) {}
+  ErrorCode code() const override { return kRefitFailed; }
+  char const* desc() const override { return error_.message.c_str(); }
+  int node() const override { return error_.node; }
+  char const* nodeName() const override { return error_.node_name.c_str(); }
+  char const* nodeOperator() const override { return error_.op_type.c_str(); }
+
+ private:
+  OnnxError error_;
+};
+
+class ParserRefitterApi final : public IParserRefitter {
+ public:
+  ParserRefitterApi(IRefitter& refitter, ILogger* logger)
+      : report_(Log(logger), refitter.getErrorRecorder()),
+        refitter_(refitter_of(refitter), Log(logger)) {}
+
+  bool refitFromBytes(void const* serializedOnnxModel, size_t serializedOnnxModelSize,
+                      char const* modelPath) noexcept override {
+    return tried([&] {
+      return refitter_.refit(copy(serializedOnnxModel, serializedOnnxModelSize), text(modelPath));
+    });
+  }
+  bool refitFromFile(char const* onnxModelFile) noexcept override {
+    return tried([&] {
+      require(onnxModelFile != nullptr, "ONNX: the name of the model's file is null");
+      return refitter_.refit_file(onnxModelFile);
+    });
+  }
+  int32_t getNbErrors() const noexcept override { return static_cast<int32_t>(errors_.size()); }
+  IParserError const* getError(int32_t index) const noexcept override {
+    return index >= 0 && index < getNbErrors() ? &errors_[static_cast<size_t>(index)] : nullptr;
+  }
+  void clearErrors() noexcept override { errors_.clear(); }
+  bool loadModelProto(void const* serializedOnnxModel, size_t serializedOnnxModelSize,
+                      char const* modelPath) noexcept override {
+    return tried([&] {
+      return refitter_.load_model(copy(serializedOnnxModel, serializedOnnxModelSize),
+                                  text(modelPath));
+    });
+  }
+  bool loadInitializer(char const* name, void const* data, size_t size) noexcept override {
+    return tried([&] {
+      require(name != nullptr && data != nullptr, "ONNX: loadInitializer: the name or the data is null");
+      return refitter_.load_initializer(name, Blob({}, data, size));
+    });
+  }
+  bool refitModelProto() noexcept override {
+    return tried([&] { return refitter_.refit_model(); });
+  }
+
+ private:
+  /// The weights are set from a copy, as the caller may free the bytes.
+  static Blob copy(void const* model, size_t size) {
+    require(model != nullptr, "ONNX: the model's bytes are null");
+    return Blob::copy(model, size);
+  }
+  static std::string text(char const* path) { return path == nullptr ? "" : path; }
+  template <class Work>
+  bool tried(Work&& work) noexcept {
+    errors_.clear();
+    return report_.guard(false, [&] {
+      if (work()) return true;
+      for (const OnnxError& error : refitter_.errors()) errors_.emplace_back(error);
+      return false;
+    });
+  }
+
+  ErrorReport report_;
+  OnnxRefitter refitter_;
+  std::vector<RefitErrorApi> errors_;
+};
+
+}  // namespace
+}  // namespace onnxparser
+}  // namespace opwright
+
+void* createNvOnnxParserRefitter_INTERNAL(void* refitter, void* logger, int32_t version) noexcept {
+  using namespace opwright;
+  auto* const user = static_cast<ILogger*>(logger);
+  const ErrorReport errors{user == nullptr ? Log() : Log(user)};
+  return errors.guard<void*>(nullptr, [&]() -> void* {
+    require(user != nullptr && refitter != nullptr,
+            "an ONNX refitter needs a refitter and a logger; one of them is null");
+    require(version / 10000 == NV_TENSORRT_MAJOR, "the program was compiled for API level ",
+            version / 10000, ", the library has ", NV_TENSORRT_MAJOR);
+    return static_cast<onnxparser::IParserRefitter*>(
+        new onnxparser::ParserRefitterApi(*static_cast<IRefitter*>(refitter), user));
+  });
+}

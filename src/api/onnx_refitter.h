@@ -1,0 +1,45 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "onnx/model.h"
+#include "onnx/parser.h"
+#include "runtime/refitter.h"
+
+namespace opwright {
+
+/// Sets a refitter's weights from an ONNX model. What is wrong is collected, as OnnxParser does.
+class OnnxRefitter {
+ public:
+  OnnxRefitter(Refitter& refitter, Log log) : refitter_(refitter), log_(log) {}
+
+  /// Sets all weights of the engine. False when errors() has something.
+  bool refit(const Blob& model, const std::string& path) {
+    return load_model(model, path) && refit_model();
+  }
+  bool refit_file(const std::string& path);
+
+  /// In steps: the model, then other data for some initializers, then the weights.
+  bool load_model(const Blob& model, const std::string& path);
+  bool load_initializer(const std::string& name, Blob data);
+  bool refit_model();
+
+  const std::vector<OnnxError>& errors() const { return errors_; }
+  void clear_errors() { errors_.clear(); }
+
+ private:
+  template <class Work>
+  bool collecting(Work&& work);
+  void add_error(std::string message);
+
+  Refitter& refitter_;
+  Log log_;
+  std::map<std::string, onnx::TensorProto> weights_;
+  bool has_model_ = false;
+  std::vector<OnnxError> errors_;
+};
+
+}  // namespace opwright

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "compile/config.h"
+#include "compile/graph.h"
+#include "network/network.h"
+#include "plan/plan.h"
+
+namespace opwright {
+
+/// Finds the weights that the config lets the engine exchange, and marks them in the graph, to
+/// which no pass was applied yet. Of weights with one name all have the same elements.
+std::vector<RefitWeight> mark_refittable(Graph& graph, const Network& network, RefitMode mode);
+
+/// Writes down what a plan's weights were made of.
+class RefitRecorder {
+ public:
+  explicit RefitRecorder(std::vector<RefitWeight> weights);
+  /// The value that the constant is, for PlanTensor::source. One that is not made of weights
+  /// is recorded with its elements.
+  int32_t add(const GraphValue& constant);
+  /// The record, without the weights that nothing is made of; numbers in the schedules follow.
+  RefitPlan finish(std::vector<Schedule>& schedules);
+
+ private:
+  int32_t add(const Derived& origin, const TensorInfo& info, bool needs_shape);
+  int32_t add_value(RefitValue value);
+
+  RefitPlan refit_;
+  std::map<std::pair<const Derivation*, int>, int32_t> known_;
+  std::map<const void*, int32_t> fixed_;  // by their elements
+  std::vector<std::shared_ptr<const Derivation>> kept_;
+};
+
+}  // namespace opwright

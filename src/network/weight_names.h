@@ -1,0 +1,51 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+namespace opwright {
+
+class Layer;
+class Network;
+
+/// Under which names a network's constants are found when an engine is refitted, and which of them
+/// may be exchanged.
+class WeightNames {
+ public:
+  /// Gives a constant layer's elements a name, which several may share that have the same elements.
+  void set_name(const Layer& constant, std::string name) { names_[&constant] = std::move(name); }
+  /// The name that was given, else that of the layer's output.
+  const std::string& name(const Layer& constant) const;
+  /// The elements belong to how an operator is written in layers and are never exchanged.
+  void fix(const Layer& constant) { fixed_.insert(&constant); }
+  bool is_fixed(const Layer& constant) const { return fixed_.contains(&constant); }
+
+  /// Whether the engine may be refitted with weights of this name where each is chosen.
+  void mark(const std::string& name) { marked_.insert(name); }
+  void unmark(const std::string& name) { marked_.erase(name); }
+  bool is_marked(const std::string& name) const { return marked_.contains(name); }
+
+ private:
+  std::unordered_map<const Layer*, std::string> names_;
+  std::unordered_set<const Layer*> fixed_;
+  std::unordered_set<std::string> marked_;
+};
+
+/// Whether an engine can be refitted with other elements of the layer: a constant that has some,
+/// and is none of those small integer ones that decide shapes.
+bool has_refittable_weights(const Layer& layer);
+/// The layers of such constants that have the name.
+std::vector<const Layer*> constants_named(const Network& network, std::string_view name);
+/// Names all constants whose elements lie at one of the addresses. Throws Error where there are
+/// none, or other weights have the name.
+void set_weights_name(Network& network, std::span<const void* const> elements, std::string name);
+/// Marks the weights, or takes that back. False when there are none of that name.
+bool mark_weights_refittable(Network& network, const std::string& name, bool refittable);
+/// False when there are none of that name.
+bool are_weights_marked_refittable(const Network& network, const std::string& name);
+
+}  // namespace opwright

@@ -1,0 +1,160 @@
+#include "runtime/refitter.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/half.h"
+#include "runtime/api_border.h"
+#include "runtime/weight_update.h"
+
+namespace opwright {
+namespace {
+
+const char* role_name(int32_t role) {
+  constexpr const char* kNames[] = {"KERNEL", "BIAS", "SHIFT", "SCALE", "CONSTANT", "ANY"};
+  return role >= 0 && role < EnumMax<WeightsRole>() ? kNames[role] : "unknown";
+}
+
+}  // namespace
+
+Refitter::Refitter(std::shared_ptr<Engine> engine)
+    : engine_(std::move(engine)), set_(weights().size()) {
+  require(!weights().empty(), engine_->name(),
+          " cannot be refitted: build it with BuilderFlag.REFIT, REFIT_IDENTICAL or "
+          "REFIT_INDIVIDUAL (the latter with weights marked in the network)");
+}
+
+int Refitter::find(std::string_view name) const {
+  const auto found = std::find_if(weights().begin(), weights().end(),
+                                  [&](const RefitWeight& weight) { return weight.name == name; });
+  return found == weights().end() ? -1 : static_cast<int>(found - weights().begin());
+}
+
+int Refitter::require_name(std::string_view name) const {
+  const int found = find(name);
+  require(found >= 0, engine_->name(), " has no refittable weights '", name,
+          "'; get_all_weights() lists them");
+  return found;
+}
+
+int Refitter::require_role(std::string_view layer, WeightsRole role) const {
+  std::string roles;
+  for (size_t i = 0; i < weights().size(); ++i) {
+    for (const WeightUse& use : weights()[i].uses) {
+      if (use.layer != layer) continue;
+      if (use.role == static_cast<int32_t>(role)) return static_cast<int>(i);
+      roles += str(roles.empty() ? "" : ", ", role_name(use.role));
+    }
+  }
+  require(!roles.empty(), engine_->name(), " has no refittable weights of a layer '", layer,
+          "'; get_all() lists the layers that have some");
+  fail("layer '", layer, "' has no refittable weights in the role ",
+       role_name(static_cast<int32_t>(role)), "; it has ", roles);
+}
+
+void Refitter::set(int weight, DataType type, int64_t count, Blob elements,
+                   TensorLocation location) {
+  const RefitWeight& known = weights()[weight];
+  require(type == known.dtype, "the weights '", known.name, "' are ", name(known.dtype),
+          " in the engine, the new ones ", name(type), "; convert them");
+  require(count == known.shape.numel(), "the weights '", known.name, "' have ",
+          known.shape.numel(), " elements (", known.shape, "), the new ones ", count);
+  require(elements.data() != nullptr || count == 0, "the new weights '", known.name,
+          "' have no elements: their address is null");
+  require(location == TensorLocation::kHOST || location == TensorLocation::kDEVICE,
+          "the new weights '", known.name, "' lie at the unknown location ",
+          static_cast<int>(location));
+  if (location == TensorLocation::kDEVICE && !engine_->device().is_host()) {
+    const DeviceScope scope(engine_->device());
+    engine_->device().check_address(elements.data(), elements.size(),
+                                    str("the new weights '", known.name, "'"));
+  }
+  set_[weight] = {std::move(elements), location};
+}
+
+const Blob* Refitter::set_elements(int weight) const {
+  return set_[weight].elements.empty() ? nullptr : &set_[weight].elements;
+}
+
+bool Refitter::unset(int weight) {
+  const bool was_set = set_elements(weight) != nullptr;
+  set_[weight] = {};
+  return was_set;
+}
+
+std::vector<int32_t> Refitter::missing() const {
+  std::vector<bool> is_set;
+  for (const Set& each : set_) is_set.push_back(!each.elements.empty());
+  return missing_weights(engine_->plan(), refit_targets(engine_->plan()), is_set);
+}
+
+void Refitter::set_max_threads(int threads) {
+  require(threads >= 1, "a refitter cannot use ", threads, " threads; expected at least 1");
+  max_threads_ = threads;
+}
+
+/// Numbers that are none in the type in which a kernel reads them spoil a whole result.
+void Refitter::warn_of(int weight, const Blob& elements) const {
+  const RefitWeight& known = weights()[weight];
+  if (!is_floating(known.dtype)) return;
+  std::vector<float> values(static_cast<size_t>(known.shape.numel()));
+  convert(elements.data(), known.dtype, values.data(), DataType::kFLOAT,
+          static_cast<int64_t>(values.size()));
+  float largest = 0;
+  for (const float value : values) {
+    if (!std::isfinite(value)) {
+      engine_->log().warning("Refitting ", engine_->name(), ": the new weights '", known.name,
+                             "' have elements that are not finite");
+      return;
+    }
+    largest = std::max(largest, std::abs(value));
+  }
+  constexpr float kLargestHalf = 65504;
+  if (largest <= kLargestHalf || known.dtype == DataType::kHALF) return;
+  for (const Schedule& schedule : engine_->plan().schedules)
+    for (const PlanTensor& tensor : schedule.tensors)
+      if (tensor.source == weight && tensor.type.dtype == DataType::kHALF) {
+        engine_->log().warning("Refitting ", engine_->name(), ": the new weights '", known.name,
+                               "' have elements up to ", largest,
+                               ", which are infinite in FP16, in which the engine has them");
+        return;
+      }
+}
+
+void Refitter::refit(Queue queue) {
+  const std::vector<int32_t> lacking = missing();
+  std::string names;
+  for (const int32_t weight : lacking) {
+    const RefitWeight& each = weights()[weight];
+    names += str("\n  '", each.name, "' (", name(each.dtype), ", ", each.shape, ")");
+  }
+  require(lacking.empty(), engine_->name(), " cannot be refitted yet: ", lacking.size(),
+          " weights are missing, because the engine has them only combined with others, or not at "
+          "all; set them, too:",
+          names);
+  const ThreadLimit limit(max_threads_);
+  const Device& device = engine_->device();
+  const DeviceScope scope(device);
+  if (!device.is_host()) device.synchronize(queue);
+  std::vector<Blob> elements;
+  for (size_t i = 0; i < set_.size(); ++i) {
+    const Blob& given = set_[i].elements;
+    if (given.empty()) {
+      elements.emplace_back();
+    } else if (set_[i].location == TensorLocation::kDEVICE && !device.is_host()) {
+      elements.push_back(Blob::make(given.size(), [&](void* memory) {
+        device.copy(memory, given.data(), given.size(), queue);
+        device.synchronize(queue);
+      }));
+    } else {
+      elements.push_back(Blob::copy(given.data(), given.size()));
+    }
+    if (validates_ && !elements.back().empty())
+      warn_of(static_cast<int>(i), elements.back());
+  }
+  const WeightUpdate update(*engine_, refit_targets(engine_->plan()), elements);
+  engine_->replace_weights([&](Plan& plan) { update.apply(plan); });
+}
+
+}  // namespace opwright
