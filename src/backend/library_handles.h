@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "backend/device.h"
-#include "opwright/plugin_v2.h"
+#include "opwright/types.h"
 
 namespace opwright {
 

@@ -151,7 +151,8 @@ bool PluginRegistry::register_creator(CreatorPtr creator, const char* plugin_nam
     add(std::move(creator), plugin_namespace);
     return true;
   } catch (const Error&) {
-    return errors_.guard(false, []() -> bool { throw; }, kRegistering);
+    return errors_.guard(
+        false, []() -> bool { throw; }, kRegistering);
   }
 }
 
