@@ -193,6 +193,37 @@ def test_the_size_and_what_has_it(compiled, size_type, tmp_path):
             assert result["y1"].dtype == np.dtype(trt.nptype(size_type))
 
 
+def test_a_size_is_counted_up_from_zero():
+    """While candidates are timed, too, which otherwise write beyond their outputs."""
+    plugin_id = new_id("count")
+
+    @trtp.register(plugin_id)
+    def desc(x: trtp.TensorDesc) -> Tuple[trtp.TensorDesc, trtp.TensorDesc]:
+        size = trtp.size_tensor(x.shape_expr[0] // 2, x.shape_expr[0])
+        return trtp.from_shape_expr((size.expr(),), dtype=x.dtype), size
+
+    @trtp.autotune(plugin_id)
+    def tune(x, outputs):
+        return [trtp.AutoTuneCombination("FP32, FP32, INT32", tactics=[1, 2])]
+
+    @trtp.impl(plugin_id)
+    def run(x, outputs, stream, tactic):
+        count = np.asarray(outputs[1])
+        for value in np.asarray(x):
+            if value > 0:
+                np.asarray(outputs[0])[int(count)] = value
+                count[...] += 1
+
+    net = network()
+    layer = net.add_plugin(op_of(plugin_id)(net.add_input("x", trt.float32, (4,))))
+    engine = build(net, layer.get_output(0), layer.get_output(1))
+    for values in ([1, -1, 2, -2], [-1, -1, -1, -1], [4, 3, 2, 1], [0, 0, 0, 5]):
+        x = np.array(values, np.float32)
+        outputs = engine(x)
+        np.testing.assert_array_equal(outputs["y0"], x[x > 0])
+        assert outputs["y1"] == (x > 0).sum()
+
+
 def test_what_follows(tmp_path):
     """Built-in layers, plugins, in place too, and a second plugin with a size of its own."""
     net = network()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 CORRECT = r"Inference result (is )?correct!"
-RECOGNIZED = r"(^|engine )[Cc]orrectly recognized"
+RECOGNIZED = "Correctly recognized"
 
 #: What stands in an argument for the folder of data that `stand_in_data` makes.
 DATA = "{data}"

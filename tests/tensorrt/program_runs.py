@@ -32,14 +32,12 @@ from nvidia_programs import DATA, NOT_RUN, PROGRAMS, Program
 
 ROOT = Path(__file__).resolve().parents[2]
 WRONG = re.compile(r"incorrect|Validation against reference failed", re.IGNORECASE)
+#: How Python ends a traceback; notes may follow.
+EXCEPTION = re.compile(r"^\w[\w.]*(?:Error|Exception|Interrupt)\b.*", re.MULTILINE | re.DOTALL)
 #: Lines that say what went wrong, the most telling kind first.
 REASONS = [
     re.compile(pattern, re.MULTILINE)
-    for pattern in (
-        r"^\S*(?:Error|Exception|Interrupt)\b.*",
-        r"^.*\[[EF]\] .*",
-        r"^.*(?:incorrect|failed|FAILED|ERROR).*",
-    )
+    for pattern in (r"^.*\[[EF]\] .*", r"^.*(?:incorrect|failed|FAILED|ERROR).*")
 ]
 
 
@@ -127,6 +125,9 @@ def run_command(command: Sequence[str], folder: Path, limit: float) -> tuple[int
 
 def reason_of(output: str) -> str:
     """What the output says last about what went wrong."""
+    traceback = output.rpartition("Traceback (most recent call last):\n")[2]
+    if traceback != output and (exception := EXCEPTION.search(traceback)):
+        return exception[0].strip()
     for pattern in REASONS:
         found = pattern.findall(output)
         if found:
@@ -169,7 +170,8 @@ def run(program: Program, checkout: Path, deadline: float = float("inf")) -> Out
 
 def cell(text: str) -> str:
     """As a cell of a table."""
-    return text.replace("|", "\\|").replace("\n", " ")[:400]
+    plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text)
+    return plain[:600].replace("|", "\\|").replace("\n", " ")
 
 
 def report(outcomes: Sequence[Outcome], facts: Sequence[str]) -> str:

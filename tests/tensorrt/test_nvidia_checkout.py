@@ -84,6 +84,20 @@ def test_verdicts(own, monkeypatch, commands, result, reason):
     assert (outcome.result, reason in outcome.reason) == (result, True), outcome
 
 
+def test_the_reason_is_the_exception_with_its_notes():
+    output = """Error in a log
+Traceback (most recent call last):
+  File "a.py", line 1, in <module>
+    raise ValueError
+builtins.ValueError: first
+layer 'a': a note
+the layer that the GPU lacks
+"""
+    assert program_runs.reason_of(output).splitlines() == output.splitlines()[-3:]
+    assert program_runs.reason_of("x\n[E] this\nand more\n") == "[E] this"
+    assert program_runs.reason_of("x\nlast\n\n") == "last"
+
+
 def test_what_is_missing_is_said(own, monkeypatch):
     monkeypatch.setattr(program_runs, "has_gpu", lambda: False)
     program = Program("own", (("right.py",),), (), ("no_such.module",), ("NO_SUCH_VARIABLE",))
