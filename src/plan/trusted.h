@@ -10,5 +10,7 @@ namespace opwright {
 /// host code. Thread safe.
 void trust_plan(const Plan& plan);
 bool is_trusted(const Plan& plan);
+/// The same for a plan that only has other weights than one that may be trusted.
+void trust_as(const Plan& known, const Plan& changed);
 
 }  // namespace opwright

@@ -181,7 +181,7 @@ void Context::check_addresses() {
     if (address == nullptr) {
       require(!has_elements(input_shape(input)), "the address of input '", plan.inputs[i].name,
               "' is not set");
-      address = engine_->weights()->empty();
+      address = s.current->runner->empty_address();
     }
     check_address(plan.inputs[i], "input", s.inputs[i].address, input_bytes(input));
     runner.set_input(input, address);
@@ -202,7 +202,7 @@ void Context::check_addresses() {
     }
     if (address == nullptr) {
       require(!has_elements(shape), "the address of output '", port.name, "' is not set");
-      address = engine_->weights()->empty();
+      address = s.current->runner->empty_address();
     } else if (port.aliased_input < 0) {
       check_address(port, "output", address, output.bytes);
     }
