@@ -11,6 +11,19 @@
 namespace opwright::python {
 namespace {
 
+/// A dense array in a GPU's memory, as PyTorch and CuPy have them.
+ArrayData on_device(nb::handle array, const char* what) {
+  const nb::dict interface = nb::cast<nb::dict>(array.attr("__cuda_array_interface__"));
+  require(!interface.contains("strides") || nb::object(interface["strides"]).is_none(), what,
+          ": the array on the device is not dense");
+  const nb::object dtype = nb::module_::import_("numpy").attr("dtype")(interface["typestr"]);
+  const Shape shape = to_shape(interface["shape"]);
+  const DataType type = data_type(dtype, what);
+  const auto address = nb::cast<uintptr_t>(interface["data"][nb::int_(0)]);
+  const auto bytes = static_cast<size_t>(bytes_of(type, shape.numel()));
+  return {type, shape, Blob(keep_alive(array), reinterpret_cast<const void*>(address), bytes)};
+}
+
 class EngineRefitter {
  public:
   EngineRefitter(std::shared_ptr<Engine> engine, nb::object logger)
@@ -25,7 +38,10 @@ class EngineRefitter {
   ErrorReport& errors() const { return *errors_; }
 
   bool set(int weight, nb::handle weights, TensorLocation location, const char* what) {
-    const ArrayData array = to_array(weights, what);
+    const ArrayData array = location == TensorLocation::kDEVICE &&
+                                    nb::hasattr(weights, "__cuda_array_interface__")
+                                ? on_device(weights, what)
+                                : to_array(weights, what);
     core.set(weight, array.dtype, array.shape.numel(), array.data, location);
     given_[weight] = nb::borrow(weights);
     return true;
@@ -33,6 +49,8 @@ class EngineRefitter {
   /// What was set, as Weights.
   nb::object given(const std::string& name) const {
     const int weight = require_set(name);
+    require(core.location(weight) == TensorLocation::kHOST, "the weights '", name,
+            "' lie on the device");
     const nb::object weights = nb::module_::import_("opwright._core").attr("Weights");
     nb::object given = given_[weight];
     if (given.is_none()) {  // it came from a model
@@ -136,8 +154,8 @@ void bind_engine_refitter(nb::module_& m) {
             return self.set(self.core.require_name(name), weights, location, "set_named_weights");
           },
           nb::arg("name"), nb::arg("weights"), nb::arg("location") = TensorLocation::kHOST,
-          "The same by the weights' name. With TensorLocation.DEVICE they are Weights of an "
-          "address on the engine's device.")
+          "The same by the weights' name. With TensorLocation.DEVICE they lie on the engine's "
+          "device: an array with __cuda_array_interface__, or Weights of an address.")
       .def("get_named_weights", &Self::given, nb::arg("weights_name"),
            nb::sig("def get_named_weights(self, weights_name: str) -> Weights"), "What was set.")
       .def(

@@ -10,6 +10,8 @@ namespace opwright {
 /// host code. A cryptographic hash of the plan is kept, of the last 16384 plans. Thread safe.
 void trust_plan(const Plan& plan);
 bool is_trusted(const Plan& plan);
+/// The same for a plan that only has other weights than one that may be trusted.
+void trust_as(const Plan& known, const Plan& changed);
 /// How many are kept.
 size_t trusted_plans();
 

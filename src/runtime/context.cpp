@@ -47,7 +47,7 @@ Context::Context(std::shared_ptr<const Engine> engine, int profile)
 /// when nothing uses them any more.
 Context::~Context() {
   if (state_->last_use != nullptr && !state_->last_use->finish())
-    engine_->weights()->lose_last_use();
+    engine_->lose_last_use();
   release_on(engine_->device(), [&] { state_.reset(); });
 }
 
@@ -306,7 +306,7 @@ void Context::change_queue(Queue queue) {
 /// The caller's graph may use what the context and the engine have at any time.
 void Context::note_capture() {
   state_->last_use->lose();
-  engine_->weights()->lose_last_use();
+  engine_->lose_last_use();
 }
 
 void Context::run(Queue queue) {

@@ -199,7 +199,7 @@ void Context::check_addresses() {
     if (address == nullptr) {
       require(!has_elements(input_shape(input)), "the address of input '", plan.inputs[i].name,
               "' is not set");
-      address = engine_->weights()->empty();
+      address = s.current->runner->empty_address();
     }
     check_address(plan.inputs[i], "input", s.inputs[i].address, input_bytes(input));
     runner.set_input(input, address);
@@ -215,7 +215,7 @@ void Context::check_addresses() {
       address = const_cast<void*>(s.inputs[port.aliased_input].address);
     if (address == nullptr) {
       require(!has_elements(shape), "the address of output '", port.name, "' is not set");
-      address = engine_->weights()->empty();
+      address = s.current->runner->empty_address();
     } else {
       check_apart(static_cast<int>(i), address);
       check_address(port, "output", address, output.bytes);

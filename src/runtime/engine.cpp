@@ -167,13 +167,12 @@ void Engine::require_weights() const {
 
 void Engine::replace_weights(const std::function<void(Plan&)>& change) {
   const DeviceScope scope(*device_);
-  const bool is_known = is_trusted(plan_);
   Plan changed = plan_;
   change(changed);
   if (device_->is_host()) align_weights(changed);
   // Throws where the device has no memory; then nothing has changed.
   auto weights = std::make_shared<const DeviceWeights>(changed, *device_, memory_allocator());
-  if (is_known) trust_plan(changed);
+  trust_as(plan_, changed);
   {
     const std::unique_lock lock(weights_mutex_);
     for (size_t s = 0; s < plan_.schedules.size(); ++s) {

@@ -72,8 +72,13 @@ class Engine {
   std::shared_ptr<IGpuAllocator> memory_allocator() const {
     return device_->is_host() ? nullptr : allocator_;
   }
-  /// Of the weights that the plan has now; whoever uses them keeps them.
+  /// Of the weights that the plan has now, under lock_weights(); whoever uses them keeps them.
   const std::shared_ptr<const DeviceWeights>& weights() const { return weights_; }
+  /// See DeviceWeights::lose_last_use().
+  void lose_last_use() const noexcept {
+    const auto lock = lock_weights();
+    weights_->lose_last_use();
+  }
   /// How often weights were exchanged.
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
   /// Held while weights of the plan are read, but for runs, which have what they read.

@@ -28,6 +28,8 @@ class Runner final : private GraphReplay::Work {
 
   /// Of the engine's weights that the kernels were made with.
   uint64_t generation() const { return generation_; }
+  /// An address for tensors without elements that have no other.
+  void* empty_address() const { return weights_->empty(); }
   /// Bytes of scratch memory that the kernels share.
   size_t workspace_size() const { return workspace_size_; }
   /// Sets where intermediate tensors lie, 64-byte aligned, Schedule::arena_size bytes.

@@ -9,7 +9,7 @@ Plan stored_plan(const Engine& engine, bool exclude_weights, bool include_refit)
   const auto lock = engine.lock_weights();
   const Plan& plan = engine.plan();
   const auto trusted = [&](Plan changed) {
-    if (is_trusted(plan)) trust_plan(changed);
+    trust_as(plan, changed);
     return changed;
   };
   require((!exclude_weights && !include_refit) || !plan.refit.weights.empty(),
