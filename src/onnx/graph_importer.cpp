@@ -184,6 +184,7 @@ void GraphImporter::add_layers(const NodeProto& node, const std::string& name, S
   else if (!add_call(node, *choice.function, name, scope))
     return;
   name_outputs(node, first_layer, scope);
+  if (node.op_type == "Constant") name_weights(node, scope);
   std::vector<Tensor*> outputs;
   for (const std::string& output : node.outputs) {
     const auto found = scope.tensors.find(output);
@@ -296,6 +297,19 @@ void GraphImporter::name_outputs(const NodeProto& node, int first_layer, Scope& 
     if (!own.contains(tensor->producer()) || network_.find_tensor(name) != nullptr) continue;
     if (active_.empty() || !reserved_.contains(name)) tensor->set_name(name);
   }
+}
+
+/// By these names a model with other weights is found to have them. The constants of a function,
+/// which stand for several each, stay as they are.
+void GraphImporter::name_weights(const NodeProto& node, const Scope& scope) {
+  const auto made = node.outputs.empty() ? scope.tensors.end() : scope.tensors.find(node.outputs[0]);
+  if (made == scope.tensors.end() || made->second == nullptr) return;
+  const Layer* const layer = made->second->producer();
+  if (layer == nullptr) return;
+  if (active_.empty())
+    network_.weight_names().set_name(*layer, node.outputs[0]);
+  else
+    network_.weight_names().fix(*layer);
 }
 
 void GraphImporter::add_outputs() {

@@ -53,6 +53,7 @@ class GraphImporter {
   void add_initializers();
   void add_inputs();
   void add_input(const ValueInfoProto& value);
+  void name_weights(const NodeProto& node, const Scope& scope);
   void add_outputs();
   /// False when a node failed.
   bool add_nodes(const std::vector<NodeProto>& nodes, Scope& scope);

@@ -34,7 +34,6 @@ void constant(NodeImporter& node) {
     else if (a.name == "value_floats")
       made = constant_of(node, DataType::kFLOAT, Shape{floats}, a.floats);
     if (made == nullptr) continue;
-    node.network().weight_names().set_name(*made->producer(), node.node().outputs[0]);
     return node.set_output(0, made);
   }
   node.error("has none of the attributes value, value_int, value_ints, value_float, value_floats");
