@@ -195,10 +195,14 @@ void bind_onnx(nb::module_& m) {
       .def(
           "set_builder_config",
           [](Parser& self, nb::object config) {
+            const nb::object type = nb::module_::import_("opwright._core").attr("IBuilderConfig");
+            if (!nb::isinstance(config, type))
+              throw nb::type_error("set_builder_config: expected an IBuilderConfig");
             self.config = std::move(config);
             return true;
           },
           nb::arg("builder_config"),
+          nb::sig("def set_builder_config(self, builder_config: IBuilderConfig) -> bool"),
           "The config that the network is to be built with; nothing that the parser does depends "
           "on it. Returns True.")
       .def_static("supports_operator", &OnnxParser::supports_operator, nb::arg("op_name"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import warnings
+
 import numpy as np
 import onnx
 import pytest
@@ -387,3 +390,36 @@ def test_outputs_of_nodes_by_name():
     assert parser.get_layer_output_tensor("f_0", 1) is None
     assert parser.get_layer_output_tensor("f_0", -1) is None
     assert parser.get_layer_output_tensor("nobody", 0) is None
+
+
+def test_modules_that_pytorch_exports_as_functions():
+    """Blocks call layers, which call operators; each has attributes and weights of its caller."""
+    torch = pytest.importorskip("torch")
+
+    class Block(torch.nn.Module):
+        def __init__(self, size):
+            super().__init__()
+            self.norm = torch.nn.LayerNorm(size)
+            self.wide, self.narrow = torch.nn.Linear(size, 8), torch.nn.Linear(8, size)
+            self.act = torch.nn.GELU()
+
+        def forward(self, x):
+            return x + self.narrow(self.act(self.wide(self.norm(x))))
+
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(Block(4), Block(4), torch.nn.Softmax(-1)).eval()
+    file = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            net,
+            (torch.from_numpy(X),),
+            file,
+            dynamo=False,
+            export_modules_as_functions=True,
+            do_constant_folding=False,
+        )
+    model = onnx.load_from_string(file.getvalue())
+    assert {"Block", "LayerNorm", "Linear", "GELU"} <= {f.name for f in model.functions}
+    got = trt.build(model, timing=False)(X)
+    assert_close(got, net(torch.from_numpy(X)).detach().numpy())

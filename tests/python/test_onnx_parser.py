@@ -257,6 +257,9 @@ def test_what_a_builder_config_and_libraries_have_to_do_with_it():
     builder = trt.Builder(log)
     parser = trt.OnnxParser(builder.create_network(), log)
     assert parser.set_builder_config(builder.create_builder_config()) is True
+    for wrong in (None, builder):
+        with pytest.raises(TypeError, match="IBuilderConfig"):
+            parser.set_builder_config(wrong)
     assert parser.get_used_vc_plugin_libraries() == []
 
 
