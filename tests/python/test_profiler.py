@@ -88,10 +88,3 @@ def test_engines_are_stored_as_a_config_says(context):
             engine.serialize_with_config(config)
         config.clear_flag(flag)
     engine.serialize_with_config(config)
-
-
-def test_no_tensor_is_for_debugging(context):
-    assert not context.engine.is_debug_tensor("x")
-    with pytest.raises(trt.Error, match="no input or output 'z'"):
-        context.engine.is_debug_tensor("z")
-    assert context.engine.streamable_weights_size == 0
