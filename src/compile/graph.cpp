@@ -21,7 +21,7 @@ Graph::Graph(const Network& network, bool constrained) : symbols_(&network.symbo
       entry->second = new_value(tensor->info(), tensor->name());
       entry->second->scale = tensor->scale();
       if (constrained) entry->second->stored_type = tensor->stored_type();
-      if (tensor->is_debug()) debug_.push_back({tensor->name(), tensor->dtype(), entry->second});
+      if (tensor->is_debug()) debug_.push_back({tensor->name(), tensor->engine_type(), entry->second});
     }
     return entry->second;
   };

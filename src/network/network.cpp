@@ -13,8 +13,6 @@ namespace {
 /// The layer of an operator without parameters of its own to change.
 class OperatorLayer final : public Layer {};
 
-bool is_shape_tensor(const Tensor& tensor) { return tensor.info().values && tensor.rank() <= 1; }
-
 }  // namespace
 
 NetworkFlags network_flags(uint32_t bits) {
@@ -209,14 +207,14 @@ void Network::unmark_output(Tensor& tensor) {
 
 bool Network::mark_output_for_shapes(Tensor& tensor) {
   check_usable(tensor);
-  if (!is_shape_tensor(tensor) || tensor.is_input_) return false;
+  if (!tensor.is_shape_tensor() || tensor.is_input_) return false;
   if (!tensor.is_output_) mark_output(tensor);
   return true;
 }
 
 bool Network::unmark_output_for_shapes(Tensor& tensor) {
   check_usable(tensor);
-  if (!tensor.is_output_ || !is_shape_tensor(tensor)) return false;
+  if (!tensor.is_output_ || !tensor.is_shape_tensor()) return false;
   unmark_output(tensor);
   return true;
 }
