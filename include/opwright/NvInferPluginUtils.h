@@ -1,8 +1,8 @@
 #pragma once
 
 /// \file
-/// Found by sources that include it for the plugin interfaces; see NvInfer.h. The structures are the
-/// parameters of NVIDIA's own plugins: those plugins are not in Opwright, but compile with it.
+/// Found by sources that include it for the plugin interfaces; see NvInfer.h. The structures are
+/// the parameters of NVIDIA's own plugins: those plugins are not in Opwright, but compile with it.
 
 #include "NvInferRuntimePlugin.h"
 
@@ -89,8 +89,8 @@ struct NMSParameters {
   bool isNormalized;
 };
 
-/// The classes of the plugin Region_TRT as a tree of `n` nodes in `groups` groups. Each of a group's
-/// nodes has the same parent.
+/// The classes of the plugin Region_TRT as a tree of `n` nodes in `groups` groups. Each of a
+/// group's nodes has the same parent.
 struct softmaxTree {
   int32_t* leaf;
   int32_t n;

@@ -1,8 +1,8 @@
 #pragma once
 
 /// \file
-/// The interfaces of attention layers, for sources that ask a layer for its type and then for these.
-/// Networks have no such layers yet: ILayer::getType() gives neither kATTENTION_INPUT nor
+/// The interfaces of attention layers, for sources that ask a layer for its type and then for
+/// these. Networks have no such layers yet: ILayer::getType() gives neither kATTENTION_INPUT nor
 /// kATTENTION_OUTPUT, and INetworkDefinition has no method that adds one.
 
 #include "network.h"

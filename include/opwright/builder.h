@@ -22,7 +22,7 @@ enum class BuilderFlag : int32_t {
   kSAFETY_SCOPE = 8,          ///< Not here: building is an error.
   kOBEY_PRECISION_CONSTRAINTS = 9,
   kPREFER_PRECISION_CONSTRAINTS = 10,
-  kDIRECT_IO = 11,                   ///< Not here: building is an error.
+  kDIRECT_IO = 11,  ///< Not here: building is an error.
   /// A permission; without effect: other versions of Opwright that know the engine file's format
   /// run it, those that do not say so.
   kVERSION_COMPATIBLE = 13,

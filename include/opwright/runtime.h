@@ -129,8 +129,8 @@ class IEngineInspector : public INoCopy {
   virtual IErrorRecorder* getErrorRecorder() const noexcept = 0;
 };
 
-/// How an engine is stored. Made by ICudaEngine::createSerializationConfig(), deleted by the caller.
-/// No flag is set at first.
+/// How an engine is stored. Made by ICudaEngine::createSerializationConfig(), deleted by the
+/// caller. No flag is set at first.
 class ISerializationConfig : public INoCopy {
  public:
   virtual ~ISerializationConfig() noexcept = default;

@@ -274,7 +274,8 @@ void bind_engine(nb::module_& m) {
       .def_prop_ro(
           "hardware_compatibility_level",
           [](const Engine& self) { return hardware_compatibility(self.plan().code); },
-          "The GPUs that the engine's own code serves, whatever was asked for: AMPERE_PLUS where all "
+          "The GPUs that the engine's own code serves, whatever was asked for: AMPERE_PLUS where "
+          "all "
           "of "
           "it is PTX for them, SAME_COMPUTE_CAPABILITY for other code of GPUs, NONE without such "
           "code.")

@@ -76,8 +76,7 @@ void bind_timing_cache(nb::module_& m) {
           "All keys, each of one candidate of a layer, in order.")
       .def(
           "query",
-          [](const TimingCache& self,
-             const TimingCacheKey& key) { return self.query(key.text); },
+          [](const TimingCache& self, const TimingCacheKey& key) { return self.query(key.text); },
           nb::arg("key"), "The tactic and the time of a key; None where the cache has none.")
       .def(
           "update",

@@ -74,8 +74,8 @@ void BuilderConfigApi::setDeviceType(ILayer const* layer, DeviceType deviceType)
   errors_.run([&] {
     const auto number = static_cast<int32_t>(deviceType);
     require(layer != nullptr, "setDeviceType: the layer is null");
-    require(number >= 0 && number < EnumMax<DeviceType>(), "setDeviceType: there is no device type ",
-            number);
+    require(number >= 0 && number < EnumMax<DeviceType>(),
+            "setDeviceType: there is no device type ", number);
     choices_.layer_devices[layer] = {deviceType, layer->getName()};
   });
 }
@@ -184,8 +184,9 @@ void BuilderConfigApi::setRuntimePlatform(RuntimePlatform platform) noexcept {
 
 bool BuilderConfigApi::setRemoteAutoTuningConfig(char const*) noexcept {
   return errors_.run([&] {
-    fail("setRemoteAutoTuningConfig: only engines for safety are tuned elsewhere, and they are not "
-         "here");
+    fail(
+        "setRemoteAutoTuningConfig: only engines for safety are tuned elsewhere, and they are not "
+        "here");
   });
 }
 

@@ -20,10 +20,11 @@ void check_hardware_compatibility(const Plan& plan, HardwareCompatibilityLevel l
   for (const CodeObject& object : plan.code) {
     const std::optional<GpuRange> range = object.host ? std::nullopt : served_gpus(object.target);
     if (range && !serves(*range, level))
-      fail_with(ErrorCode::kUNSUPPORTED_STATE, "The compiled kernel '", object.name, "' is for ",
-                object.target, ", so it runs on ", gpus_text(range),
-                ", and the engine is to have HardwareCompatibilityLevel.AMPERE_PLUS. Let the plugin "
-                "give PTX for compute_80 (arch='compute_80'), or build with level NONE");
+      fail_with(
+          ErrorCode::kUNSUPPORTED_STATE, "The compiled kernel '", object.name, "' is for ",
+          object.target, ", so it runs on ", gpus_text(range),
+          ", and the engine is to have HardwareCompatibilityLevel.AMPERE_PLUS. Let the plugin "
+          "give PTX for compute_80 (arch='compute_80'), or build with level NONE");
   }
 }
 

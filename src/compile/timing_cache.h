@@ -28,7 +28,8 @@ class TimingCache {
   std::vector<std::string> keys() const;
   void clear();
 
-  /// What an entry says, to be shown and edited: the tactic, which its key determines, and the time.
+  /// What an entry says, to be shown and edited: the tactic, which its key determines, and the
+  /// time.
   struct Entry {
     int64_t tactic = 0;
     float milliseconds = 0;

@@ -19,8 +19,8 @@ class SerializationConfigApi final : public ISerializationConfig {
 
   bool setFlags(SerializationFlags serializationFlags) noexcept override {
     return errors_.run([&] {
-      require(serializationFlags >> EnumMax<SerializationFlag>() == 0, "setFlags: ",
-              serializationFlags, " has bits that are no SerializationFlag");
+      require(serializationFlags >> EnumMax<SerializationFlag>() == 0,
+              "setFlags: ", serializationFlags, " has bits that are no SerializationFlag");
       flags_ = serializationFlags;
     });
   }

@@ -15,8 +15,8 @@ static inline void* library() noexcept {
   return handle;
 }
 
-/// libopwright.so's function of that name, of the same signature as `Function`, which calls it; null
-/// where that library is older than this one and lacks it.
+/// libopwright.so's function of that name, of the same signature as `Function`, which calls it;
+/// null where that library is older than this one and lacks it.
 template <class Function>
 static Function* find(const char* name) noexcept {
   return library() == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(library(), name));

@@ -18,8 +18,8 @@ int getNvOnnxParserVersion() noexcept { OPWRIGHT_FORWARD(0, getNvOnnxParserVersi
 namespace opwright::onnxparser {
 
 IOnnxConfig* createONNXConfig() {
-  static auto* const target = tensorrt::find<decltype(createONNXConfig)>(
-      "_ZN8opwright10onnxparser16createONNXConfigEv");
+  static auto* const target =
+      tensorrt::find<decltype(createONNXConfig)>("_ZN8opwright10onnxparser16createONNXConfigEv");
   return target == nullptr ? nullptr : target();
 }
 

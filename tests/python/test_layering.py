@@ -26,6 +26,7 @@ ALLOWED = {
     "api": BELOW_OPERATORS | {"operators", "plugin", "onnx", "plan", "compile", "runtime"},
     "backend/cpu": BELOW_OPERATORS | {"operators"},
     "backend/cuda": BELOW_OPERATORS | {"operators", "plugin"},
+    "tensorrt": set(),
 }
 # The one place that knows which backends exist.
 DEVICES = "runtime/devices.cpp"

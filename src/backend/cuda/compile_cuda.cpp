@@ -16,10 +16,9 @@ CodeObject compile_cuda(const CudaDevice& device, const std::string& source,
   const Nvrtc& nvrtc = Nvrtc::get();
   const ComputeCapability capability = device.capability();
   constexpr int kAmpere = 80;
-  const std::string target =
-      level == HardwareCompatibilityLevel::kAMPERE_PLUS
-          ? nvrtc.portable_target_for(kAmpere)
-          : nvrtc.target_for(10 * capability.major + capability.minor);
+  const std::string target = level == HardwareCompatibilityLevel::kAMPERE_PLUS
+                                 ? nvrtc.portable_target_for(kAmpere)
+                                 : nvrtc.target_for(10 * capability.major + capability.minor);
   std::vector<std::string_view> parts = {source, target, nvrtc.identity()};
   parts.insert(parts.end(), options.begin(), options.end());
   const Blob code = KernelCache::get().find_or_compile(

@@ -86,7 +86,11 @@ TEST_F(Config, TheCompilerHasNoOptions) {
 }
 
 TEST_F(Config, TimesCanBeEdited) {
-  network->markOutput(*network->addUnary(input("x", {2}), UnaryOperation::kNEG)->getOutput(0));
+  config->setBuilderOptimizationLevel(3);
+  ITensor& x = input("x", {2, 2});
+  network->markOutput(
+      *network->addMatrixMultiply(x, MatrixOperation::kNONE, x, MatrixOperation::kNONE)
+           ->getOutput(0));
   std::unique_ptr<ITimingCache> const cache(config->createTimingCache(nullptr, 0));
   EXPECT_EQ(cache->queryKeys(nullptr, 0), 0);
   ASSERT_TRUE(config->setTimingCache(*cache, false));

@@ -42,10 +42,10 @@ TEST(CudaCode, IsPtxWhereOlderDevicesAreToRunIt) {
       compile_cuda(device, kScale, "test", HardwareCompatibilityLevel::kAMPERE_PLUS);
   EXPECT_EQ(code.target, "compute_80");
   EXPECT_EQ(device.load_function(code, "scale")->num_parameters(), 4);
-  EXPECT_EQ(compile_cuda(device, kScale, "test",
-                         HardwareCompatibilityLevel::kSAME_COMPUTE_CAPABILITY)
-                .target,
-            "sm_90");
+  EXPECT_EQ(
+      compile_cuda(device, kScale, "test", HardwareCompatibilityLevel::kSAME_COMPUTE_CAPABILITY)
+          .target,
+      "sm_90");
 }
 
 TEST(CudaCode, ThatHasNoSuchKernelIsRefused) {
