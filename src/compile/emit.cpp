@@ -40,10 +40,7 @@ std::vector<PortDesc> port_descs(const StepSchedule& steps, const std::vector<in
 PlanEmitter::PlanEmitter(const Graph& graph, const Network& network, const Device& device,
                          bool detailed, const PluginServices& services,
                          std::vector<RefitWeight> weights)
-    : device_(device),
-      services_(services),
-      detailed_(detailed),
-      refit_(std::move(weights)) {
+    : device_(device), services_(services), detailed_(detailed), refit_(std::move(weights)) {
   plan_.name = network.name();
   plan_.builder = "opwright " OPWRIGHT_VERSION;
   plan_.device_type = device.type();

@@ -139,8 +139,8 @@ std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
 }
 
 void Engine::require_weights() const {
-  const std::vector<int32_t> missing = missing_weights(
-      plan_, refit_targets(plan_), std::vector<bool>(plan_.refit.weights.size()));
+  const std::vector<int32_t> missing =
+      missing_weights(plan_, refit_targets(plan_), std::vector<bool>(plan_.refit.weights.size()));
   if (missing.empty()) return;
   constexpr size_t kShown = 5;
   std::string names;

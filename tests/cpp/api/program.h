@@ -46,7 +46,7 @@ inline std::vector<int64_t> shape_of(nvinfer1::Dims const& dims) {
 
 inline int64_t volume(nvinfer1::Dims const& dims) {
   int64_t count = 1;
-  for (int64_t extent : shape_of(dims)) count *= extent;
+  for (int32_t i = 0; i < dims.nbDims; ++i) count *= dims.d[i];
   return count;
 }
 
