@@ -42,7 +42,8 @@ class IRefitter : public INoCopy {
   /// combined with weights that were set, and all that it lacks. Writes the first `size`;
   /// either list may be null.
   /// \return how many there are.
-  virtual int32_t getMissing(int32_t size, char const** layerNames, WeightsRole* roles) noexcept = 0;
+  virtual int32_t getMissing(int32_t size, char const** layerNames,
+                             WeightsRole* roles) noexcept = 0;
   /// All weights that can be exchanged, as for getMissing().
   virtual int32_t getAll(int32_t size, char const** layerNames, WeightsRole* roles) noexcept = 0;
   virtual void setErrorRecorder(IErrorRecorder* recorder) noexcept = 0;

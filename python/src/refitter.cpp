@@ -38,10 +38,10 @@ class EngineRefitter {
   ErrorReport& errors() const { return *errors_; }
 
   bool set(int weight, nb::handle weights, TensorLocation location, const char* what) {
-    const ArrayData array = location == TensorLocation::kDEVICE &&
-                                    nb::hasattr(weights, "__cuda_array_interface__")
-                                ? on_device(weights, what)
-                                : to_array(weights, what);
+    const ArrayData array =
+        location == TensorLocation::kDEVICE && nb::hasattr(weights, "__cuda_array_interface__")
+            ? on_device(weights, what)
+            : to_array(weights, what);
     core.set(weight, array.dtype, array.shape.numel(), array.data, location);
     given_[weight] = nb::borrow(weights);
     return true;

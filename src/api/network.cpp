@@ -71,21 +71,18 @@ bool NetworkApi::setWeightsName(Weights weights, char const* name) noexcept {
 }
 
 bool NetworkApi::markWeightsRefittable(char const* name) noexcept {
-  return errors_.guard(false, [&] {
-    return name != nullptr && mark_weights_refittable(network_, name, true);
-  });
+  return errors_.guard(
+      false, [&] { return name != nullptr && mark_weights_refittable(network_, name, true); });
 }
 
 bool NetworkApi::unmarkWeightsRefittable(char const* name) noexcept {
-  return errors_.guard(false, [&] {
-    return name != nullptr && mark_weights_refittable(network_, name, false);
-  });
+  return errors_.guard(
+      false, [&] { return name != nullptr && mark_weights_refittable(network_, name, false); });
 }
 
 bool NetworkApi::areWeightsMarkedRefittable(char const* name) const noexcept {
-  return errors_.guard(false, [&] {
-    return name != nullptr && are_weights_marked_refittable(network_, name);
-  });
+  return errors_.guard(
+      false, [&] { return name != nullptr && are_weights_marked_refittable(network_, name); });
 }
 
 ITensor* NetworkApi::tensor(Tensor* tensor) const {

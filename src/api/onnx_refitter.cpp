@@ -35,8 +35,9 @@ bool OnnxRefitter::refit_file(const std::string& path) {
 bool OnnxRefitter::load_model(const Blob& model, const std::string& path) {
   return collecting([&] {
     const std::filesystem::path file = path;
-    const std::string directory =
-        path.empty() ? "" : file.has_parent_path() ? file.parent_path().string() : ".";
+    const std::string directory = path.empty()             ? ""
+                                  : file.has_parent_path() ? file.parent_path().string()
+                                                           : ".";
     std::map<std::string, onnx::TensorProto> weights;
     for (onnx::TensorProto& tensor : onnx_weights(onnx::decode_model(model, directory))) {
       std::string name = tensor.name;
@@ -51,7 +52,8 @@ bool OnnxRefitter::load_initializer(const std::string& name, Blob data) {
   return collecting([&] {
     const auto found = weights_.find(name);
     require(found != weights_.end(), "ONNX: ",
-            has_model_ ? "the model has no initializer '" : "no model is loaded that has an initializer '",
+            has_model_ ? "the model has no initializer '"
+                       : "no model is loaded that has an initializer '",
             name, "'");
     onnx::TensorProto& tensor = found->second;
     require(data.size() == tensor.data.size(), "ONNX: initializer '", name, "' takes ",
@@ -68,7 +70,7 @@ bool OnnxRefitter::refit_model() {
       const auto found = weights_.find(weight.name);
       if (found == weights_.end()) {
         add_error(str("ONNX: the model has no initializer or Constant node '", weight.name,
-                  "', which ", refitter_.engine()->name(), " needs"));
+                      "', which ", refitter_.engine()->name(), " needs"));
         continue;
       }
       const onnx::TensorProto& tensor = found->second;
@@ -131,7 +133,8 @@ class ParserRefitterApi final : public IParserRefitter {
   }
   bool loadInitializer(char const* name, void const* data, size_t size) noexcept override {
     return tried([&] {
-      require(name != nullptr && data != nullptr, "ONNX: loadInitializer: the name or the data is null");
+      require(name != nullptr && data != nullptr,
+              "ONNX: loadInitializer: the name or the data is null");
       return refitter_.load_initializer(name, Blob({}, data, size));
     });
   }

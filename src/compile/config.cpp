@@ -80,9 +80,8 @@ RefitMode refit_mode(uint32_t flags) {
   const bool all = has_flag(flags, BuilderFlag::kREFIT),
              identical = has_flag(flags, BuilderFlag::kREFIT_IDENTICAL),
              individual = has_flag(flags, BuilderFlag::kREFIT_INDIVIDUAL);
-  require(!individual || (!all && !identical),
-          "BuilderFlag.REFIT_INDIVIDUAL is set beside ", all ? "REFIT" : "REFIT_IDENTICAL",
-          "; clear one of them");
+  require(!individual || (!all && !identical), "BuilderFlag.REFIT_INDIVIDUAL is set beside ",
+          all ? "REFIT" : "REFIT_IDENTICAL", "; clear one of them");
   if (individual) return RefitMode::kIndividual;
   if (all) return RefitMode::kAll;
   return identical || strips_plan(flags) ? RefitMode::kIdentical : RefitMode::kNone;

@@ -190,8 +190,7 @@ class AffineNode {
       const GraphValue& value = *node_->inputs[index];
       const bool is_one = constant_shape(value.info.dims).numel() == 1;
       inputs.push_back(graph_.reshape_constant(value, is_one ? ones(channels.rank()) : channels));
-      registers.push_back(
-          program.input(static_cast<int>(inputs.size()) - 1, value.info.dtype));
+      registers.push_back(program.input(static_cast<int>(inputs.size()) - 1, value.info.dtype));
     }
     return program.append(params, registers).front();
   }
@@ -206,9 +205,8 @@ class AffineNode {
     TensorInfo info;
     info.dtype = type;
     info.dims = sym_shape(shape);
-    GraphNode* added =
-        graph_.insert_before(node_, std::make_shared<Pointwise>(std::move(params)),
-                             std::move(operands), std::move(info), name);
+    GraphNode* added = graph_.insert_before(node_, std::make_shared<Pointwise>(std::move(params)),
+                                            std::move(operands), std::move(info), name);
     GraphValue* value = added->outputs[0];
     if (!fold(graph_, added, context_.config.log)) return nullptr;
     return value->may_change || is_finite(*value) ? value : nullptr;
@@ -251,9 +249,10 @@ void fold_into_convolution(Graph& graph, const PassContext& context, GraphNode* 
     // A group's output channels come after its input channels where the kernel is transposed.
     const Shape shape = constant_shape(dims);
     const int64_t inner = shape.numel(2, shape.rank()), groups = params.groups;
-    weights = transposed ? affine.scaled(*weights, {groups, shape[0] / groups, shape[1], inner},
-                                         {groups, 1, shape[1], 1})
-                         : affine.scaled(*weights, {shape[0], shape.numel() / shape[0]}, {shape[0], 1});
+    weights = transposed
+                  ? affine.scaled(*weights, {groups, shape[0] / groups, shape[1], inner},
+                                  {groups, 1, shape[1], 1})
+                  : affine.scaled(*weights, {shape[0], shape.numel() / shape[0]}, {shape[0], 1});
     if (weights == nullptr) return;
   }
   std::vector<GraphValue*> inputs{convolution->inputs[0], weights};
@@ -283,8 +282,8 @@ void fold_into_product(Graph& graph, GraphNode* node, GraphNode* product,
     const int rank = shape.rank();
     const bool transposed = params.op1 == MatrixOperation::kTRANSPOSE;
     const int64_t inner = transposed ? shape[rank - 1] : 1;
-    weights = affine.scaled(*weights, {shape.numel(0, rank - (transposed ? 2 : 1)), channels, inner},
-                            {1, channels, 1});
+    weights = affine.scaled(
+        *weights, {shape.numel(0, rank - (transposed ? 2 : 1)), channels, inner}, {1, channels, 1});
     if (weights == nullptr) return;
   }
   std::vector<GraphValue*> inputs{product->inputs[0], weights};

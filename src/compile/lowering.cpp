@@ -67,8 +67,7 @@ class NodeProgram {
 /// The value with another constant shape: reshaped now when it is a constant, else by a node.
 GraphValue* reshaped(Graph& graph, GraphNode* before, GraphValue* value, const SymShape& dims) {
   if (value->info.dims == dims) return value;
-  if (value->is_constant())
-    return graph.reshape_constant(*value, constant_shape(dims));
+  if (value->is_constant()) return graph.reshape_constant(*value, constant_shape(dims));
   TensorInfo info;
   info.dtype = value->info.dtype;
   info.dims = dims;

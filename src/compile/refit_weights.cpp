@@ -114,8 +114,7 @@ int32_t RefitRecorder::add(const Derived& origin, const TensorInfo& info, bool n
         operation.inputs.push_back(input.present ? add(input.origin, input.info, true) : -1);
       for (size_t i = 0; i < made.outputs.size(); ++i) {
         const TensorInfo& output = made.outputs[i];
-        operation.outputs.push_back(
-            add_value({output.dtype, constant_shape(output.dims), Blob()}));
+        operation.outputs.push_back(add_value({output.dtype, constant_shape(output.dims), Blob()}));
         known_[{&made, static_cast<int>(i)}] = operation.outputs.back();
       }
       kept_.push_back(origin.from);

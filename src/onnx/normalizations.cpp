@@ -34,11 +34,10 @@ void batch_normalization(NodeImporter& node) {
   if (constant) {
     // Layers over constants, which the build folds, so that refitting can do that again.
     Tensor *scale = node.input(1), *bias = node.input(2), *mean = node.input(3);
-    Tensor* deviation = node.unary(UnaryOperation::kSQRT,
-                                   node.elementwise(Op::kSUM, node.input(4), epsilon));
+    Tensor* deviation =
+        node.unary(UnaryOperation::kSQRT, node.elementwise(Op::kSUM, node.input(4), epsilon));
     Tensor* factor = node.elementwise(Op::kDIV, scale, deviation);
-    Tensor* shift =
-        node.elementwise(Op::kSUB, bias, node.elementwise(Op::kPROD, mean, factor));
+    Tensor* shift = node.elementwise(Op::kSUB, bias, node.elementwise(Op::kPROD, mean, factor));
     ScaleParams params;
     params.channel_axis = 1;
     node.set_output(0, node.add<Scale>(params, {x, node.cast(shift, x->dtype()),

@@ -17,8 +17,8 @@ onnx::TensorProto constant_of(const onnx::NodeProto& node) {
     if (a.name == "value") return a.t;
     if (a.name == "value_float") return tensor(DataType::kFLOAT, Shape(), &a.f, 1);
     if (a.name == "value_floats")
-      return tensor(DataType::kFLOAT, Shape{static_cast<int64_t>(a.floats.size())},
-                    a.floats.data(), a.floats.size());
+      return tensor(DataType::kFLOAT, Shape{static_cast<int64_t>(a.floats.size())}, a.floats.data(),
+                    a.floats.size());
     if (a.name == "value_ints")
       return tensor(DataType::kINT64, Shape{static_cast<int64_t>(a.ints.size())}, a.ints.data(),
                     a.ints.size());

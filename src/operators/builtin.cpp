@@ -18,9 +18,7 @@ namespace {
 
 template <class... Ops>
 struct Kinds {
-  static void register_all() {
-    (register_operator_kind(std::string(Ops::kKind), Ops::load), ...);
-  }
+  static void register_all() { (register_operator_kind(std::string(Ops::kKind), Ops::load), ...); }
   static bool contain(std::string_view kind) { return ((kind == Ops::kKind) || ...); }
 };
 

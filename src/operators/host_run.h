@@ -12,8 +12,8 @@ namespace opwright {
 // What is computed of constants on the host: during the build, and again when an engine is
 // refitted, with the same results.
 
-/// Runs an operator on the host, the CPU, with dense operands; outputs have the given types and shapes.
-/// `inputs[i]` is null for an absent input, else a constant or values whose expressions are
+/// Runs an operator on the host, the CPU, with dense operands; outputs have the given types and
+/// shapes. `inputs[i]` is null for an absent input, else a constant or values whose expressions are
 /// constant. Throws Error when the host has no kernel for it with LINEAR ports of these types.
 std::vector<Blob> run_on_host(const Device& host, const Operator& op, std::string_view name,
                               std::span<const TensorInfo* const> inputs,

@@ -22,9 +22,9 @@ struct PlanTensor {
   float scale = 0;  ///< what INT8 elements are multiples of; 0 where that is not known
   std::vector<int32_t> dims;
   Location location = Location::kArena;
-  int32_t index = -1;           ///< kInput, kOutput: number of the network input or output
-  uint64_t offset = 0;          ///< kArena: offset in the arena
-  uint64_t size = 0;            ///< bytes; kArena: at the maximum shape
+  int32_t index = -1;   ///< kInput, kOutput: number of the network input or output
+  uint64_t offset = 0;  ///< kArena: offset in the arena
+  uint64_t size = 0;    ///< bytes; kArena: at the maximum shape
   Blob data;  ///< kWeight: the bytes; empty when all steps have it packed, or it is missing
   int32_t source = -1;  ///< kWeight: the value of Plan::refit that it is made of; -1: it stays
   std::vector<int32_t> values;  ///< kValues: an expression per element

@@ -182,8 +182,7 @@ class Reader {
     check_alignment(*extents, sizeof(int64_t));
     spend(extents->size() * 8);
     if (extents->size() > static_cast<uint32_t>(Dims::MAX_DIMS)) {
-      damaged("a shape has ", extents->size(), " extents or values, the limit is ",
-              Dims::MAX_DIMS);
+      damaged("a shape has ", extents->size(), " extents or values, the limit is ", Dims::MAX_DIMS);
     }
     return Shape(numbers_of(*extents));
   }

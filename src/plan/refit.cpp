@@ -74,8 +74,8 @@ std::vector<RefitTarget> refit_targets(const Plan& plan) {
       const PlanTensor& tensor = schedule.tensors[i];
       if (tensor.source < 0 || !changes[tensor.source] || !read[i] || !has_elements(plan, tensor))
         continue;
-      targets.push_back({static_cast<int>(s), static_cast<int>(i), -1, {tensor.source},
-                         tensor.data.size() == 0});
+      targets.push_back(
+          {static_cast<int>(s), static_cast<int>(i), -1, {tensor.source}, tensor.data.size() == 0});
     }
     for (size_t i = 0; i < schedule.steps.size(); ++i) {
       const PlanStep& step = schedule.steps[i];

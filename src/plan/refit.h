@@ -52,8 +52,8 @@ struct RefitPlan {
   std::vector<RefitWeight> weights;
   std::vector<RefitValue> values;
   std::vector<RefitOperation> operations;  ///< each after those whose results it reads
-  bool is_stripped = false;     ///< built to be stored without the weights
-  uint64_t stripped_bytes = 0;  ///< that were left out then
+  bool is_stripped = false;                ///< built to be stored without the weights
+  uint64_t stripped_bytes = 0;             ///< that were left out then
 
   int32_t num_values() const { return static_cast<int32_t>(weights.size() + values.size()); }
   DataType dtype(int32_t value) const {

@@ -62,8 +62,7 @@ void validate_refit(const Plan& plan) {
   for (int32_t value = 0; value < count; ++value) {
     is_known[value] = !is_result[value];
     if (refit.is_weight(value)) continue;
-    const uint64_t bytes =
-        check_value(refit.dtype(value), refit.shape(value), "value", str(value));
+    const uint64_t bytes = check_value(refit.dtype(value), refit.shape(value), "value", str(value));
     require(refit.data(value).size() == (is_result[value] ? 0 : bytes), "value ", value, " has ",
             refit.data(value).size(), " bytes; expected ", is_result[value] ? 0 : bytes);
   }
@@ -85,8 +84,7 @@ void validate_source(const RefitPlan& refit, const PlanTensor& tensor, const Sha
   require(tensor.source >= 0 && tensor.source < refit.num_values(), "weight '", tensor.name,
           "' is made of value ", tensor.source, " of ", refit.num_values());
   require(refit.shape(tensor.source).numel() == shape.numel(), "weight '", tensor.name,
-          "' has the shape ", shape, ", the value that it is made of ",
-          refit.shape(tensor.source));
+          "' has the shape ", shape, ", the value that it is made of ", refit.shape(tensor.source));
 }
 
 }  // namespace opwright

@@ -183,12 +183,11 @@ class Writer {
     const auto dims = builder_.CreateVector(from.dims);
     const auto values = builder_.CreateVector(from.values);
     const bool is_weight = from.location == PlanTensor::Location::kWeight;
-    return fb::CreateTensor(builder_, name, static_cast<int32_t>(from.type.dtype),
-                            static_cast<int32_t>(from.type.format), dims,
-                            static_cast<fb::Location>(from.location), from.index,
-                            is_weight ? weights_.add(from.data) : from.offset,
-                            is_weight ? from.data.size() : from.size, values, from.scale,
-                            from.source);
+    return fb::CreateTensor(
+        builder_, name, static_cast<int32_t>(from.type.dtype),
+        static_cast<int32_t>(from.type.format), dims, static_cast<fb::Location>(from.location),
+        from.index, is_weight ? weights_.add(from.data) : from.offset,
+        is_weight ? from.data.size() : from.size, values, from.scale, from.source);
   }
 
   auto step(const PlanStep& from) {

@@ -95,7 +95,8 @@ class RefitterApi final : public IRefitter {
     return refitter_.require_name(name);
   }
   void set(int weight, const Weights& weights, TensorLocation location) {
-    const auto bytes = static_cast<size_t>(bytes_of(weights.type, std::max<int64_t>(0, weights.count)));
+    const auto bytes =
+        static_cast<size_t>(bytes_of(weights.type, std::max<int64_t>(0, weights.count)));
     refitter_.set(weight, weights.type, weights.count, Blob({}, weights.values, bytes), location);
   }
   std::vector<int32_t> all() const {

@@ -46,8 +46,7 @@ Context::Context(std::shared_ptr<const Engine> engine, int profile)
 /// Waits for the last run, so that plugins, which may have memory of their own, and weights go
 /// when nothing uses them any more.
 Context::~Context() {
-  if (state_->last_use != nullptr && !state_->last_use->finish())
-    engine_->lose_last_use();
+  if (state_->last_use != nullptr && !state_->last_use->finish()) engine_->lose_last_use();
   release_on(engine_->device(), [&] { state_.reset(); });
 }
 

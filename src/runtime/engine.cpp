@@ -153,8 +153,8 @@ void fail_other_runtime(std::string_view path) {
 }
 
 void Engine::require_weights() const {
-  const std::vector<int32_t> missing = missing_weights(
-      plan_, refit_targets(plan_), std::vector<bool>(plan_.refit.weights.size()));
+  const std::vector<int32_t> missing =
+      missing_weights(plan_, refit_targets(plan_), std::vector<bool>(plan_.refit.weights.size()));
   if (missing.empty()) return;
   constexpr size_t kShown = 5;
   std::string names;

@@ -58,8 +58,8 @@ void Refitter::set(int weight, DataType type, int64_t count, Blob elements,
   const RefitWeight& known = weights()[weight];
   require(type == known.dtype, "the weights '", known.name, "' are ", name(known.dtype),
           " in the engine, the new ones ", name(type), "; convert them");
-  require(count == known.shape.numel(), "the weights '", known.name, "' have ",
-          known.shape.numel(), " elements (", known.shape, "), the new ones ", count);
+  require(count == known.shape.numel(), "the weights '", known.name, "' have ", known.shape.numel(),
+          " elements (", known.shape, "), the new ones ", count);
   require(elements.data() != nullptr || count == 0, "the new weights '", known.name,
           "' have no elements: their address is null");
   require(location == TensorLocation::kHOST || location == TensorLocation::kDEVICE,
@@ -150,8 +150,7 @@ void Refitter::refit(Queue queue) {
     } else {
       elements.push_back(Blob::copy(given.data(), given.size()));
     }
-    if (validates_ && !elements.back().empty())
-      warn_of(static_cast<int>(i), elements.back());
+    if (validates_ && !elements.back().empty()) warn_of(static_cast<int>(i), elements.back());
   }
   const WeightUpdate update(*engine_, refit_targets(engine_->plan()), elements);
   engine_->replace_weights([&](Plan& plan) { update.apply(plan); });

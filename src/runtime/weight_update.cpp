@@ -65,8 +65,7 @@ WeightUpdate::WeightUpdate(const Engine& engine, std::vector<RefitTarget> target
       continue;
     }
     const PlanTensor& tensor = schedule.tensors[target.tensor];
-    Blob& data =
-        known[{tensor.source, tensor.type.dtype, tensor.type.format, tensor.scale}];
+    Blob& data = known[{tensor.source, tensor.type.dtype, tensor.type.format, tensor.scale}];
     Shape shape;
     for (const int32_t dim : tensor.dims) shape.push_back(plan_.expressions[dim].value);
     if (data.empty()) data = stored(tensor, shape, tensor.type);
@@ -126,13 +125,11 @@ void WeightUpdate::run(const RefitOperation& operation) {
   check_shapes(*op, operation.name, types, in_shapes, std::span(present.get(), inputs.size()),
                elements, out_shapes);
   std::vector<Blob> results = run_on_host(host(), *op, operation.name, pointers, outputs);
-  for (size_t i = 0; i < results.size(); ++i)
-    values_[operation.outputs[i]] = std::move(results[i]);
+  for (size_t i = 0; i < results.size(); ++i) values_[operation.outputs[i]] = std::move(results[i]);
 }
 
 /// What the step's kernel packs when it is made with the new constants.
-std::vector<PackedInput> WeightUpdate::packed(const RefitTarget& target,
-                                              const Schedule& schedule) {
+std::vector<PackedInput> WeightUpdate::packed(const RefitTarget& target, const Schedule& schedule) {
   const PlanStep& step = schedule.steps[target.step];
   StepPorts ports = step_ports(schedule, step, ProfileValues(plan_, schedule.inputs));
   for (size_t i = 0; i < step.inputs.size(); ++i) {
@@ -149,14 +146,13 @@ std::vector<PackedInput> WeightUpdate::packed(const RefitTarget& target,
   args.device = &engine_.device();
   std::vector<PackedInput> result =
       engine_.op(target.schedule, target.step)->make_kernel(args)->packed();
-  require(result.size() == step.packed.size() &&
-              std::equal(result.begin(), result.end(), step.packed.begin(),
-                         [](const PackedInput& a, const PackedInput& b) {
-                           return a.input == b.input;
-                         }),
-          engine_.name(), ": ", engine_.describe_step(target.schedule, target.step),
-          " arranges its weights differently here than when the engine was built; build it again "
-          "on this machine");
+  require(
+      result.size() == step.packed.size() &&
+          std::equal(result.begin(), result.end(), step.packed.begin(),
+                     [](const PackedInput& a, const PackedInput& b) { return a.input == b.input; }),
+      engine_.name(), ": ", engine_.describe_step(target.schedule, target.step),
+      " arranges its weights differently here than when the engine was built; build it again "
+      "on this machine");
   return result;
 }
 

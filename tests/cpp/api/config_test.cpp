@@ -25,7 +25,8 @@ TEST_F(Config, ConfigsRefuseWhatIsNotHere) {
   network->markOutput(y);
   config->setFlag(BuilderFlag::kSAFETY_SCOPE);
   EXPECT_EQ(builder->buildSerializedNetwork(*network, *config), nullptr);
-  EXPECT_NE(logger.errors.find("BuilderFlag.SAFETY_SCOPE is set"), std::string::npos) << logger.errors;
+  EXPECT_NE(logger.errors.find("BuilderFlag.SAFETY_SCOPE is set"), std::string::npos)
+      << logger.errors;
   config->clearFlag(BuilderFlag::kSAFETY_SCOPE);
   config->setFlag(BuilderFlag::kTF32);
   std::unique_ptr<IHostMemory> const plan(builder->buildSerializedNetwork(*network, *config));

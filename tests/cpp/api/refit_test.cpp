@@ -20,8 +20,8 @@ class Refitting : public Program {
                                                  weights(shift), weights(scale), kNoWeights);
     layer->setName("scale");
     ASSERT_TRUE(network->setWeightsName(weights(kernel), "the kernel")) << logger.errors;
-    network->markOutput(*network->addActivation(*layer->getOutput(0), ActivationType::kRELU)
-                             ->getOutput(0));
+    network->markOutput(
+        *network->addActivation(*layer->getOutput(0), ActivationType::kRELU)->getOutput(0));
     std::unique_ptr<IHostMemory> const plan(builder->buildSerializedNetwork(*network, *config));
     ASSERT_NE(plan, nullptr) << logger.errors;
     runtime.reset(createInferRuntime(logger));
@@ -128,7 +128,8 @@ TEST_F(Refitting, MarksAreForWeightsThatThereAre) {
   IConstantLayer* const constant = network->addConstant(dims({2}), weights(bias));
   constant->getOutput(0)->setName("b");
   network->markOutput(
-      *network->addElementWise(x, *constant->getOutput(0), ElementWiseOperation::kSUM)->getOutput(0));
+      *network->addElementWise(x, *constant->getOutput(0), ElementWiseOperation::kSUM)
+           ->getOutput(0));
   EXPECT_FALSE(network->markWeightsRefittable("c"));
   EXPECT_FALSE(network->markWeightsRefittable(nullptr));
   EXPECT_FALSE(network->areWeightsMarkedRefittable("b"));

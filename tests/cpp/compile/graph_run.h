@@ -89,7 +89,8 @@ class GraphRun {
       for (size_t i = 0; i < infos.size(); ++i)
         pointers.push_back(node.inputs[i] ? &infos[i] : nullptr);
       const std::vector<TensorInfo> outputs{node.outputs[0]->info};
-      const Blob result = run_on_host(get_device(DeviceType::kCPU), *node.op, node.name, pointers, outputs).front();
+      const Blob result =
+          run_on_host(get_device(DeviceType::kCPU), *node.op, node.name, pointers, outputs).front();
       y.data.assign(result.as<float>(), result.as<float>() + y.data.size());
     }
   }

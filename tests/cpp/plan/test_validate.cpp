@@ -60,12 +60,18 @@ const Damage kDamages[] = {
     {"refit_dtype", [](Plan& p) { p.refit.weights[0].dtype = static_cast<DataType>(77); },
      "data type 77"},
     {"refit_shape", [](Plan& p) { p.refit.weights[0].shape = {-3}; }, "have the shape"},
-    {"refit_overflow", [](Plan& p) { p.refit.values[1].shape = {1LL << 30, 1LL << 30, 1LL << 30}; },
+    {"refit_overflow",
+     [](Plan& p) {
+       p.refit.values[1].shape = {1LL << 30, 1LL << 30, 1LL << 30};
+     },
      "63 bits"},
     {"refit_bytes", [](Plan& p) { p.refit.weights[1].data = floats({1}); }, "have 4 bytes"},
     {"refit_role", [](Plan& p) { p.refit.weights[0].uses[0].role = 6; }, "unknown role 6"},
     {"refit_constant", [](Plan& p) { p.refit.values[0].data = Blob(); }, "value 2 has 0 bytes"},
-    {"refit_result_bytes", [](Plan& p) { p.refit.values[1].data = floats({1, 2, 3}); },
+    {"refit_result_bytes",
+     [](Plan& p) {
+       p.refit.values[1].data = floats({1, 2, 3});
+     },
      "value 3 has 12 bytes"},
     {"refit_operand", [](Plan& p) { p.refit.operations[0].inputs[1] = 4; }, "reads value 4 of 4"},
     {"refit_order", [](Plan& p) { p.refit.operations[0].inputs[1] = 3; }, "given later"},
@@ -73,8 +79,11 @@ const Damage kDamages[] = {
     {"refit_source", [](Plan& p) { first(p).tensors[2].source = 9; }, "made of value 9 of 4"},
     {"refit_source_shape", [](Plan& p) { first(p).tensors[3].source = 0; }, "has the shape 2"},
     {"refit_no_weight", [](Plan& p) { first(p).tensors[4].source = 0; }, "is no weight"},
-    {"refit_packed", [](Plan& p) { first(p).tensors[2].source = -1, first(p).steps[0].inputs[2] = 3,
-         first(p).steps[0].candidate.inputs[2] = first(p).tensors[3].type; },
+    {"refit_packed",
+     [](Plan& p) {
+       first(p).tensors[2].source = -1, first(p).steps[0].inputs[2] = 3,
+       first(p).steps[0].candidate.inputs[2] = first(p).tensors[3].type;
+     },
      "not recorded"},
     {"arena_end", [](Plan& p) { first(p).arena_size = 256; }, "arena of 256"},
     {"arena_alignment", [](Plan& p) { first(p).tensors[5].offset = 130; }, "not aligned"},
