@@ -20,7 +20,9 @@ Graph::Graph(const Network& network, bool constrained) : symbols_(&network.symbo
     if (added) {
       entry->second = new_value(tensor->info(), tensor->name());
       entry->second->scale = tensor->scale();
-      if (constrained) entry->second->stored_type = tensor->stored_type();
+      // Outputs of the network are converted where they leave it.
+      if (constrained && tensor->producer() && !tensor->is_network_output())
+        entry->second->stored_type = tensor->stored_type();
     }
     return entry->second;
   };
