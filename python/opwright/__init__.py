@@ -17,8 +17,8 @@ Underneath lies TensorRT's API, name for name: ``import opwright as trt`` gives 
 from __future__ import annotations
 
 from . import aot, plugin
+from ._absent_classes import *  # noqa: F403
 from ._api import build, load
-from ._calibrators import *  # noqa: F403
 from ._core import *  # noqa: F403
 from ._core import DataType, DeviceArray, Engine, Error
 from ._dims import *  # noqa: F403

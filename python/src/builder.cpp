@@ -100,7 +100,9 @@ class Builder {
     const ThreadLimit limit(max_threads);
     BuildConfig build;
     build.device = config.device;
-    build.may_fall_back = !config.device_is_chosen;
+    for (const auto& [layer, chosen] : config.layer_devices)
+      check_layer_device(chosen.layer, chosen.type, config.device);
+    build.may_fall_back = !config.device_is_chosen && config.layer_devices.empty();
     build.device_ordinal = config.device_ordinal;
     if (config.device == DeviceType::kGPU)
       nb::module_::import_("opwright._devices").attr("publish_library_folders")();
@@ -113,7 +115,7 @@ class Builder {
     if (!has(config.flags, BuilderFlag::kDISABLE_TIMING_CACHE))
       build.timing_cache = config.timing_cache;
     build.error_on_timing_cache_miss = has(config.flags, BuilderFlag::kERROR_ON_TIMING_CACHE_MISS);
-    build.detailed_inspection = config.detailed_inspection;
+    build.detailed_inspection = config.verbosity == ProfilingVerbosity::kDETAILED;
     build.plugins_to_serialize = config.plugins_to_serialize;
     build.embed_plugin_sources = config.embed_python_plugins;
     build.refit = refit_mode(config.flags);
@@ -153,22 +155,31 @@ void bind_profile(nb::module_& m) {
       (self.*member)(input, to_shape(min), to_shape(opt), to_shape(max));
     };
   };
-  auto get = [](auto member) {
-    return [member](const OptimizationProfile& self, const std::string& input) {
-      const auto* range = (self.*member)(input);
-      require(range != nullptr, "the profile has nothing for input '", input, "'");
-      return nb::make_tuple(range->min, range->opt, range->max);
+  // As in TensorRT: lists, empty for what was not set.
+  auto get = [](auto member, auto convert) {
+    return [=](const OptimizationProfile& self, const std::string& input) {
+      nb::list shapes;
+      if (const auto* range = (self.*member)(input))
+        for (const Shape* shape : {&range->min, &range->opt, &range->max})
+          shapes.append(convert(*shape));
+      return shapes;
     };
   };
+  auto dims = [](const Shape& shape) { return nb::cast(shape); };
+  auto values = [](const Shape& shape) { return nb::list(to_tuple(shape)); };
   nb::class_<OptimizationProfile>(m, "IOptimizationProfile",
                                   "The shapes that an engine is made for.")
       .def("set_shape", set(&OptimizationProfile::set_shape), nb::arg("input"), nb::arg("min"),
            nb::arg("opt"), nb::arg("max"))
-      .def("get_shape", get(&OptimizationProfile::shape), nb::arg("input"))
+      .def("get_shape", get(&OptimizationProfile::shape, dims), nb::arg("input"),
+           nb::sig("def get_shape(self, input: str) -> list[Dims]"),
+           "The smallest, the typical and the largest shape; an empty list where none was set.")
       .def("set_shape_input", set(&OptimizationProfile::set_values), nb::arg("input"),
            nb::arg("min"), nb::arg("opt"), nb::arg("max"),
            "The range of the values of an input that determines shapes.")
-      .def("get_shape_input", get(&OptimizationProfile::values), nb::arg("input"))
+      .def("get_shape_input", get(&OptimizationProfile::values, values), nb::arg("input"),
+           nb::sig("def get_shape_input(self, input: str) -> list[list[int]]"),
+           "The same for values.")
       .def("__bool__", [](const OptimizationProfile&) { return true; });
 }
 
@@ -215,10 +226,19 @@ void bind_config(nb::module_& m) {
           "get_flag", [](const Config& self, BuilderFlag flag) { return has(self.flags, flag); },
           nb::arg("flag"))
       .def(
-          "set_preview_feature", [](Config&, PreviewFeature, bool) {}, nb::arg("feature"),
-          nb::arg("enable"), "Nothing: here these features are always there.")
+          "set_preview_feature",
+          [](Config& self, PreviewFeature feature, bool enable) {
+            const uint32_t bit = 1u << static_cast<int>(feature);
+            self.preview_features =
+                enable ? self.preview_features | bit : self.preview_features & ~bit;
+          },
+          nb::arg("feature"), nb::arg("enable"),
+          "Kept and given back, without effect: here these features are always there.")
       .def(
-          "get_preview_feature", [](const Config&, PreviewFeature) { return true; },
+          "get_preview_feature",
+          [](const Config& self, PreviewFeature feature) {
+            return (self.preview_features >> static_cast<int>(feature) & 1) != 0;
+          },
           nb::arg("feature"))
       .def(
           "add_optimization_profile",
@@ -357,15 +377,8 @@ void bind_config(nb::module_& m) {
               "Whether the engine checks every call of a plugin: writes beside its outputs and "
               "workspace, to its inputs, outputs left unwritten, and sizes out of range raise "
               "Error, NaN and infinity that come of finite inputs are a warning.")
-      .def_prop_rw(
-          "profiling_verbosity",
-          [](const Config& self) {
-            return self.detailed_inspection ? ProfilingVerbosity::kDETAILED
-                                            : ProfilingVerbosity::kLAYER_NAMES_ONLY;
-          },
-          [](Config& self, ProfilingVerbosity v) {
-            self.detailed_inspection = v == ProfilingVerbosity::kDETAILED;
-          });
+      .def_rw("profiling_verbosity", &Config::verbosity,
+              "How much the engine keeps to say about its layers; DETAILED at first.");
 }
 
 }  // namespace

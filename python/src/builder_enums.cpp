@@ -34,9 +34,10 @@ void bind_builder_enums(nb::module_& m) {
       .value("TF32", BuilderFlag::kTF32, "A permission; without effect.")
       .value("SPARSE_WEIGHTS", BuilderFlag::kSPARSE_WEIGHTS, "A permission; without effect.")
       .value("SAFETY_SCOPE", BuilderFlag::kSAFETY_SCOPE, "Not here: a build raises Error.")
-      .value("OBEY_PRECISION_CONSTRAINTS", BuilderFlag::kOBEY_PRECISION_CONSTRAINTS,
-             "Weakly typed networks: layers keep to ILayer.precision and set_output_type; where one "
-             "cannot, a build raises Error.")
+      .value(
+          "OBEY_PRECISION_CONSTRAINTS", BuilderFlag::kOBEY_PRECISION_CONSTRAINTS,
+          "Weakly typed networks: layers keep to ILayer.precision and set_output_type; where one "
+          "cannot, a build raises Error.")
       .value("PREFER_PRECISION_CONSTRAINTS", BuilderFlag::kPREFER_PRECISION_CONSTRAINTS,
              "The same, but where a layer cannot it is a warning.")
       .value("DIRECT_IO", BuilderFlag::kDIRECT_IO, "Not here: a build raises Error.")

@@ -21,14 +21,15 @@ struct Config {
   uint32_t flags = 0;
   int avg_timing_iterations = 4;
   bool timing = true;
-  bool detailed_inspection = true;
+  ProfilingVerbosity verbosity = ProfilingVerbosity::kDETAILED;
   std::vector<std::shared_ptr<OptimizationProfile>> profiles;
   std::shared_ptr<TimingCache> timing_cache;
   nb::object progress_monitor = nb::none();
   int optimization_level = 3;
   int max_tactics = -1;
   std::array<size_t, EnumMax<MemoryPoolType>()> memory_limits{};
-  uint32_t tactic_sources = 0;
+  uint32_t tactic_sources = default_tactic_sources();
+  uint32_t preview_features = ~0u;
   int max_aux_streams = -1;
   TilingOptimizationLevel tiling = TilingOptimizationLevel::kNONE;
   int64_t l2_limit = -1;
@@ -38,7 +39,11 @@ struct Config {
   bool embed_python_plugins = false;
   bool debug_plugins = false;
   bool cuda_graphs = true;
-  std::unordered_map<const Layer*, DeviceType> layer_devices;
+  struct LayerDevice {
+    DeviceType type;
+    std::string layer;  ///< its name
+  };
+  std::unordered_map<const Layer*, LayerDevice> layer_devices;
   uint32_t quantization_flags = 0;
 };
 

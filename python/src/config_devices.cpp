@@ -10,16 +10,6 @@ enum class QuantizationFlag : int32_t { kCALIBRATE_BEFORE_FUSION = 0 };
 
 uint32_t bit(QuantizationFlag flag) { return 1u << static_cast<int>(flag); }
 
-void check_device(const Config& config, const Layer& layer, DeviceType device) {
-  require(device != DeviceType::kDLA, "set_device_type: layer '", layer.name(),
-          "' cannot run on a DLA, because none is driven; leave it on the default device");
-  // Where the CPU is the default, programs that know of GPUs and DLAs alone mean: not on a DLA.
-  require(device == DeviceType::kGPU || config.device == DeviceType::kCPU,
-          "set_device_type: layer '", layer.name(),
-          "' cannot run on the CPU while others run on a GPU; choose one device for "
-          "all with default_device_type");
-}
-
 /// Raises Error: INT8 comes of ranges that the network says.
 [[noreturn]] void refuse_calibration(const char* what) {
   fail(what,
@@ -41,18 +31,16 @@ void bind_config_devices(nb::class_<Config>& c) {
       .def(
           "set_device_type",
           [](Config& self, const Layer& layer, DeviceType device) {
-            check_device(self, layer, device);
-            self.layer_devices[&layer] = device;
+            self.layer_devices[&layer] = {device, layer.name()};
           },
           nb::arg("layer"), nb::arg("device_type"),
-          "Where a layer runs. All layers run on default_device_type, so that this is kept and "
-          "given "
-          "back; a DLA, or the CPU beside a GPU, raises Error.")
+          "Where a layer is to run. All layers of an engine run on default_device_type, so that a "
+          "build raises Error for another one.")
       .def(
           "get_device_type",
           [](const Config& self, const Layer& layer) {
             const auto found = self.layer_devices.find(&layer);
-            return found == self.layer_devices.end() ? self.device : found->second;
+            return found == self.layer_devices.end() ? self.device : found->second.type;
           },
           nb::arg("layer"), "What was set, or default_device_type.")
       .def(

@@ -397,7 +397,7 @@ void bind_engine(nb::module_& m) {
           "get_tensor_profile_shape",
           [](const Engine& self, const std::string& name, int profile) {
             const ProfileInput& range = profile_range(self, name, profile, false);
-            return nb::make_tuple(range.min, range.opt, range.max);
+            return std::vector<Shape>{range.min, range.opt, range.max};
           },
           nb::arg("name"), nb::arg("profile_index"),
           "The smallest, the typical and the largest shape of an input.")

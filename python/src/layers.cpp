@@ -202,11 +202,11 @@ template <class Op>
 struct FoundLayer : TypedLayer<Op> {};
 
 template <class Op>
-void bind_found_layer(Class<Op>& c) {
-  nb::class_<FoundLayer<Op>, TypedLayer<Op>> found(c, "_Found");
+void bind_found_layer(nb::module_& m, const char* name, const Class<Op>& c) {
+  nb::class_<FoundLayer<Op>, TypedLayer<Op>> found(m, name);
   found.def_prop_ro(
       "type", [](const Layer& self) { return layer_type(self); }, "What the layer is.");
-  for (const char* name : {"__name__", "__qualname__"}) found.attr(name) = c.attr(name);
+  for (const char* each : {"__name__", "__qualname__"}) found.attr(each) = c.attr(each);
 }
 
 }  // namespace
@@ -252,14 +252,14 @@ void bind_layers(nb::module_& m) {
   property(pooling, "blend_factor", &PoolingParams::blend_factor);
   property(pooling, "average_count_excludes_padding",
            &PoolingParams::average_count_excludes_padding);
-  bind_found_layer(pooling);
+  bind_found_layer(m, "_FoundPoolingLayer", pooling);
 
   auto activation =
       layer<Activation>(m, "IActivationLayer", "An activation function, element by element.");
   property(activation, "type", &ActivationParams::type);
   property(activation, "alpha", &ActivationParams::alpha);
   property(activation, "beta", &ActivationParams::beta);
-  bind_found_layer(activation);
+  bind_found_layer(m, "_FoundActivationLayer", activation);
 
   auto elementwise =
       layer<ElementWise>(m, "IElementWiseLayer", "A binary operation with broadcasting.");

@@ -80,8 +80,14 @@ class BuilderConfigApi final : public IBuilderConfig {
   EngineCapability getEngineCapability() const noexcept override {
     return EngineCapability::kSTANDARD;
   }
-  void setPreviewFeature(PreviewFeature, bool) noexcept override {}
-  bool getPreviewFeature(PreviewFeature) const noexcept override { return true; }
+  void setPreviewFeature(PreviewFeature feature, bool enable) noexcept override {
+    const uint32_t bit = 1U << static_cast<int32_t>(feature);
+    choices_.preview_features =
+        enable ? choices_.preview_features | bit : choices_.preview_features & ~bit;
+  }
+  bool getPreviewFeature(PreviewFeature feature) const noexcept override {
+    return (choices_.preview_features >> static_cast<int32_t>(feature) & 1U) != 0;
+  }
   void reset() noexcept override;
   void setTiming(bool timing) noexcept override { choices_.timing = timing; }
   bool getTiming() const noexcept override { return choices_.timing; }
@@ -136,7 +142,8 @@ class BuilderConfigApi final : public IBuilderConfig {
     int32_t level = 3;
     int32_t max_tactics = -1;
     int32_t max_aux_streams = -1;
-    TacticSources tactic_sources = 0;
+    TacticSources tactic_sources = default_tactic_sources();
+    uint32_t preview_features = ~0U;
     TilingOptimizationLevel tiling = TilingOptimizationLevel::kNONE;
     int64_t l2_limit = -1;
     HardwareCompatibilityLevel hardware_compatibility = HardwareCompatibilityLevel::kNONE;

@@ -63,6 +63,18 @@ void check_builder_flags(uint32_t flags) {
   refit_mode(flags);
 }
 
+uint32_t default_tactic_sources() {
+  return 1u << static_cast<int>(TacticSource::kEDGE_MASK_CONVOLUTIONS) |
+         1u << static_cast<int>(TacticSource::kJIT_CONVOLUTIONS);
+}
+
+void check_layer_device(const std::string& layer, DeviceType asked, DeviceType engine) {
+  static constexpr const char* kNames[EnumMax<DeviceType>()] = {"the GPU", "a DLA", "the CPU"};
+  require(asked == engine, "layer '", layer, "' is to run on ", kNames[static_cast<size_t>(asked)],
+          ", but the engine is built for ", kNames[static_cast<size_t>(engine)],
+          ", where all of its layers run: choose the default device type");
+}
+
 void BuildConfig::set_precisions(uint32_t builder_flags, bool strongly_typed) {
   const auto has = [&](BuilderFlag flag) {
     return !strongly_typed && (builder_flags >> static_cast<int>(flag) & 1) != 0;

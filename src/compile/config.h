@@ -47,6 +47,12 @@ TuningEffort tuning_effort(int level, int max_tactics);
 /// Throws Error for a set of BuilderFlag that asks for what is not here.
 void check_builder_flags(uint32_t flags);
 
+/// The bits 1 << TacticSource that a config has at first, as TensorRT's. No kernel is from these.
+uint32_t default_tactic_sources();
+
+/// Throws Error where a layer is asked to run on another device than the engine.
+void check_layer_device(const std::string& layer, DeviceType asked, DeviceType engine);
+
 /// What a build makes of the types that layers of a weakly typed network ask for.
 enum class PrecisionConstraints {
   kIGNORE,

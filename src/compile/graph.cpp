@@ -20,8 +20,12 @@ Graph::Graph(const Network& network, bool constrained) : symbols_(&network.symbo
     if (added) {
       entry->second = new_value(tensor->info(), tensor->name());
       entry->second->scale = tensor->scale();
-      if (constrained) entry->second->stored_type = tensor->stored_type();
-      if (tensor->is_debug()) debug_.push_back({tensor->name(), tensor->engine_type(), entry->second});
+      // Outputs of the network are converted where they leave it.
+      if (constrained && tensor->producer() && !tensor->is_network_output())
+        entry->second->stored_type = tensor->stored_type();
+      if (tensor->is_debug())
+        debug_.push_back({tensor->name(), entry->second->stored_type.value_or(tensor->dtype()),
+                          entry->second});
     }
     return entry->second;
   };

@@ -191,6 +191,15 @@ void Network::infer() const {
   for (const auto& layer : layers_) layer->infer();
 }
 
+bool Network::fits() const {
+  try {
+    infer();
+  } catch (const std::exception&) {  // also a plugin's own
+    return false;
+  }
+  return true;
+}
+
 void Network::invalidate(Layer& layer) {
   std::vector<Layer*> pending = {&layer};
   while (!pending.empty()) {

@@ -60,6 +60,8 @@ class Tensor {
   /// Network inputs only; for other tensors it throws Error unless nothing changes. All that
   /// depends on the tensor is inferred again when it is asked for.
   void set_shape(const Shape& shape);
+  /// The same. Of networks that are not strongly typed an output, and an input whose layers do not
+  /// fit any more, keeps its type for the layers, and gets the other one as its stored_type().
   void set_dtype(DataType dtype);
   /// The range of values that INT8 elements of this tensor have to cover, symmetric about 0. It
   /// lets weakly typed networks with INT8 allowed hand the tensor to plugins quantized. Throws
@@ -280,6 +282,8 @@ class Network {
   Tensor* find_tensor(std::string_view name) const;
   /// Infers all that is outstanding. Throws Error for the first layer that does not fit.
   void infer() const;
+  /// Whether all layers do.
+  bool fits() const;
   const SymbolTable& symbols() const { return symbols_; }
   SymbolTable& symbols() { return symbols_; }
   WeightNames& weight_names() { return weight_names_; }

@@ -5,6 +5,13 @@
 #include "network/edit.h"
 
 namespace opwright {
+namespace {
+
+bool is_plain_float(DataType type) {
+  return type == DataType::kFLOAT || type == DataType::kHALF || type == DataType::kBF16;
+}
+
+}  // namespace
 
 void Tensor::set_name(std::string name) { network_->rename(*this, std::move(name)); }
 
@@ -55,16 +62,28 @@ void Tensor::set_shape(const Shape& shape) {
 
 void Tensor::set_dtype(DataType dtype) {
   bits(dtype);  // throws for a type that does not exist
-  if (is_output_ && !network_->flags_.strongly_typed) return set_stored_type(dtype);
-  if (dtype == this->dtype()) return;
+  const bool may_convert = !network_->flags_.strongly_typed;
+  if (is_output_ && may_convert) return set_stored_type(dtype);
+  if (dtype == this->dtype()) return reset_stored_type();
   require(is_input_, "tensor '", name_, "': its type ", opwright::name(info_.dtype),
           " is inferred and cannot be set to ", opwright::name(dtype), "; add a cast");
-  Network::Edit edit(*network_);
-  edit.save(*this);
-  info_.dtype = dtype;
-  edit.mark_changed(*this);
-  network_->bind_inputs(edit);
-  edit.commit();
+  const auto change = [this](DataType type) {
+    Network::Edit edit(*network_);
+    edit.save(*this);
+    info_.dtype = type;
+    edit.mark_changed(*this);
+    network_->bind_inputs(edit);
+    edit.commit();
+  };
+  const bool is_conversion = may_convert && is_plain_float(dtype) && is_plain_float(info_.dtype);
+  const bool fitted = is_conversion && network_->fits();
+  const DataType before = info_.dtype;
+  change(dtype);
+  stored_type_.reset();
+  if (fitted && !network_->fits()) {
+    change(before);
+    stored_type_ = dtype;
+  }
 }
 
 void Tensor::set_allowed_formats(uint32_t formats) {
@@ -74,14 +93,6 @@ void Tensor::set_allowed_formats(uint32_t formats) {
           "': allowed formats are a bit per tensor format, not ", formats);
   allowed_formats_ = formats;
 }
-
-namespace {
-
-bool is_plain_float(DataType type) {
-  return type == DataType::kFLOAT || type == DataType::kHALF || type == DataType::kBF16;
-}
-
-}  // namespace
 
 void Tensor::set_stored_type(DataType dtype) {
   require(!network_->flags_.strongly_typed, "tensor '", name_,

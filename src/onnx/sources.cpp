@@ -6,6 +6,7 @@
 
 #include "base/half.h"
 #include "onnx/importer.h"
+#include "operators/elementwise.h"
 #include "operators/movement.h"
 
 namespace opwright::onnx {
@@ -136,7 +137,12 @@ void dropout(NodeImporter& node) {
   node.set_output(1, fill(node, params, x->dims()));
 }
 
-void pass_through(NodeImporter& node) { node.set_output(0, node.input(0)); }
+/// A layer, so that programs find the tensor by its name. Constants stay what they are, for the
+/// nodes that need one.
+void identity(NodeImporter& node) {
+  Tensor* x = node.input(0);
+  node.set_output(0, x->info().constant.empty() ? node.add<Identity>({}, {x}) : x);
+}
 
 /// on where the last axis's index equals the input's value, off elsewhere.
 void one_hot(NodeImporter& node) {
@@ -183,7 +189,7 @@ void add_sources(NodeTable& table) {
   table["RandomNormalLike"] = [](NodeImporter& n) {
     random(n, FillOperation::kRANDOM_NORMAL, true);
   };
-  table["Identity"] = pass_through;
+  table["Identity"] = identity;
   table["Dropout"] = dropout;
 }
 

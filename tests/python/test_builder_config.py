@@ -179,9 +179,17 @@ def test_settings_are_kept_until_reset():
     config.builder_optimization_level = 1
     assert (config.max_aux_streams, config.l2_limit_for_tiling) == (2, 1 << 20)
     assert config.tiling_optimization_level == trt.TilingOptimizationLevel.FULL
+    config.profiling_verbosity = trt.ProfilingVerbosity.NONE
+    assert config.profiling_verbosity == trt.ProfilingVerbosity.NONE
+    feature = trt.PreviewFeature.ALIASED_PLUGIN_IO_10_03
+    assert config.get_preview_feature(feature)
+    config.set_preview_feature(feature, False)
+    assert not config.get_preview_feature(feature)
     config.reset()
+    assert config.get_preview_feature(feature)
+    assert config.profiling_verbosity == trt.ProfilingVerbosity.DETAILED
     assert config.builder_optimization_level == 3
-    assert config.get_tactic_sources() == config.get_memory_pool_limit(pools.WORKSPACE) == 0
+    assert config.get_tactic_sources() == 24 and config.get_memory_pool_limit(pools.WORKSPACE) == 0
     assert config.l2_limit_for_tiling == config.max_aux_streams == -1
 
 

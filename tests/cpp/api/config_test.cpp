@@ -169,7 +169,7 @@ TEST_F(Config, HintsAreKept) {
   EXPECT_TRUE(config->setL2LimitForTiling(1 << 20));
   EXPECT_EQ(config->getL2LimitForTiling(), 1 << 20);
   config->reset();
-  EXPECT_EQ(config->getTacticSources(), 0U);
+  EXPECT_EQ(config->getTacticSources(), 24U);
   EXPECT_EQ(config->getMaxAuxStreams(), -1);
 }
 

@@ -1,7 +1,7 @@
-"""TensorRT's calibrators, for programs that derive classes from them.
+"""Classes that programs for TensorRT derive from, or ask objects for, without what they stand for.
 
-There is no calibration: assigning one to ``IBuilderConfig.int8_calibrator`` raises ``Error``, which
-says what to do instead.
+There is no calibration: assigning a calibrator to ``IBuilderConfig.int8_calibrator`` raises
+``Error``, which says what to do instead. There are no loops, so that no object is one.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ __all__ = [
     "IInt8EntropyCalibrator2",
     "IInt8LegacyCalibrator",
     "IInt8MinMaxCalibrator",
+    "ILoop",
 ]
 
 
@@ -78,3 +79,7 @@ class IInt8MinMaxCalibrator(IInt8Calibrator):
     """Ranges that hold all elements."""
 
     _algorithm = CalibrationAlgoType.MINMAX_CALIBRATION
+
+
+class ILoop:
+    """A loop of a network. Networks have none here, so that no object is one."""
