@@ -1,7 +1,9 @@
 #include "api/onnx_refitter.h"
 
+#include <deque>
 #include <filesystem>
 
+#include "api/parser_error.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "onnx/refit.h"
@@ -15,16 +17,16 @@ bool OnnxRefitter::collecting(Work&& work) {
   try {
     work();
   } catch (const Error& error) {
-    add_error(error.what());
+    add_error(error);
   }
   for (const OnnxError& error : errors_) log_.error(error.message);
   return errors_.empty();
 }
 
-void OnnxRefitter::add_error(std::string message) {
-  OnnxError error;
-  error.message = std::move(message);
-  errors_.push_back(std::move(error));
+void OnnxRefitter::add_error(const Error& problem) {
+  constexpr auto kKind = onnxparser::ErrorCode::kREFIT_FAILED;
+  errors_.emplace_back(problem, -1, kKind);
+  errors_.back().kind = kKind;
 }
 
 bool OnnxRefitter::refit_file(const std::string& path) {
@@ -69,15 +71,16 @@ bool OnnxRefitter::refit_model() {
       const RefitWeight& weight = refitter_.weights()[i];
       const auto found = weights_.find(weight.name);
       if (found == weights_.end()) {
-        add_error(str("ONNX: the model has no initializer or Constant node '", weight.name,
-                      "', which ", refitter_.engine()->name(), " needs"));
+        add_error(Error(ErrorCode::kINVALID_ARGUMENT,
+                        str("ONNX: the model has no initializer or Constant node '", weight.name,
+                            "', which ", refitter_.engine()->name(), " needs")));
         continue;
       }
       const onnx::TensorProto& tensor = found->second;
       try {
         refitter_.set(static_cast<int>(i), tensor.dtype, tensor.shape.numel(), tensor.data);
       } catch (const Error& error) {
-        add_error(str("ONNX: ", error.what()));
+        add_error(Error(error.code(), str("ONNX: ", error.what())));
       }
     }
   });
@@ -85,21 +88,6 @@ bool OnnxRefitter::refit_model() {
 
 namespace onnxparser {
 namespace {
-
-constexpr auto kRefitFailed = static_cast<ErrorCode>(14);
-
-class RefitErrorApi final : public IParserError {
- public:
-  explicit RefitErrorApi(const OnnxError& error) : error_(error) {}
-  ErrorCode code() const override { return kRefitFailed; }
-  char const* desc() const override { return error_.message.c_str(); }
-  int node() const override { return error_.node; }
-  char const* nodeName() const override { return error_.node_name.c_str(); }
-  char const* nodeOperator() const override { return error_.op_type.c_str(); }
-
- private:
-  OnnxError error_;
-};
 
 class ParserRefitterApi final : public IParserRefitter {
  public:
@@ -161,7 +149,7 @@ class ParserRefitterApi final : public IParserRefitter {
 
   ErrorReport report_;
   OnnxRefitter refitter_;
-  std::vector<RefitErrorApi> errors_;
+  std::deque<ParserErrorApi> errors_;
 };
 
 }  // namespace

@@ -33,7 +33,7 @@ class OnnxRefitter {
  private:
   template <class Work>
   bool collecting(Work&& work);
-  void add_error(std::string message);
+  void add_error(const Error& problem);
 
   Refitter& refitter_;
   Log log_;
