@@ -62,8 +62,7 @@ std::unique_ptr<Kernel> with_zeroed_sizes(std::unique_ptr<Kernel> kernel,
                                           std::span<const PortType> outputs, const Device& device) {
   std::vector<ZeroedSizes::Size> sizes;
   for (size_t i = 0; i < symbols.size(); ++i)
-    if (symbols[i] >= 0)
-      sizes.push_back({i, static_cast<size_t>(bytes_of(outputs[i].dtype, 1))});
+    if (symbols[i] >= 0) sizes.push_back({i, static_cast<size_t>(bytes_of(outputs[i].dtype, 1))});
   if (sizes.empty()) return kernel;
   return std::make_unique<ZeroedSizes>(std::move(kernel), std::move(sizes), device);
 }

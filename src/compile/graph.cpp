@@ -24,8 +24,8 @@ Graph::Graph(const Network& network, bool constrained) : symbols_(&network.symbo
       if (constrained && tensor->producer() && !tensor->is_network_output())
         entry->second->stored_type = tensor->stored_type();
       if (tensor->is_debug())
-        debug_.push_back({tensor->name(), entry->second->stored_type.value_or(tensor->dtype()),
-                          entry->second});
+        debug_.push_back(
+            {tensor->name(), entry->second->stored_type.value_or(tensor->dtype()), entry->second});
     }
     return entry->second;
   };

@@ -13,8 +13,8 @@
 
 #include "base/error_report.h"
 #include "network/operator.h"
-#include "opwright/layer_types.h"
 #include "network/weight_names.h"
+#include "opwright/layer_types.h"
 
 namespace opwright {
 

@@ -302,7 +302,8 @@ void GraphImporter::name_outputs(const NodeProto& node, int first_layer, Scope& 
 /// By these names a model with other weights is found to have them. The constants of a function,
 /// which stand for several each, stay as they are.
 void GraphImporter::name_weights(const NodeProto& node, const Scope& scope) {
-  const auto made = node.outputs.empty() ? scope.tensors.end() : scope.tensors.find(node.outputs[0]);
+  const auto made =
+      node.outputs.empty() ? scope.tensors.end() : scope.tensors.find(node.outputs[0]);
   if (made == scope.tensors.end() || made->second == nullptr) return;
   const Layer* const layer = made->second->producer();
   if (layer == nullptr) return;

@@ -60,8 +60,8 @@ void Runner::make_kernel(int number, const ProfileValues& profile, const PluginS
   enter(number);
   try {
     const Operator& op = *engine_.op(profile_, number);
-    std::unique_ptr<Kernel> kernel = with_zeroed_sizes(op.make_kernel(args), step.size_symbols,
-                                                       step.candidate.outputs, device_);
+    std::unique_ptr<Kernel> kernel =
+        with_zeroed_sizes(op.make_kernel(args), step.size_symbols, step.candidate.outputs, device_);
     if (engine_.debug_plugins() && is_plugin(op))
       kernel = debug_plugin(std::move(kernel), {engine_, shapes_, profile_, number});
     kernels_.push_back(std::move(kernel));
