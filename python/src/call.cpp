@@ -12,6 +12,7 @@
 #include "runtime/context.h"
 #include "runtime/engine.h"
 #include "runtime/inspect.h"
+#include "runtime/serialization.h"
 
 namespace opwright::python {
 namespace {
@@ -148,7 +149,7 @@ void bind_call(nb::module_& m) {
             const auto text =
                 nb::cast<std::string>(nb::module_::import_("os").attr("fspath")(path));
             nb::gil_scoped_release release;
-            const std::vector<Blob> pieces = serialize(self.engine()->plan());
+            const std::vector<Blob> pieces = serialize_with(*self.engine(), 0);
             std::vector<std::span<const std::byte>> parts;
             for (const Blob& piece : pieces) parts.push_back(piece.bytes());
             write_file_atomically(text, parts);

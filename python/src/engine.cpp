@@ -86,10 +86,6 @@ struct SerializationConfig {
   bool has(SerializationFlag flag) const { return (flags & bit(flag)) != 0; }
 };
 
-HostMemory serialize_with(const Engine& engine, const SerializationConfig& config) {
-  return {opwright::serialize_with(engine, config.flags)};
-}
-
 void bind_serialization(nb::module_& m) {
   nb::enum_<SerializationFlag>(m, "SerializationFlag", nb::is_arithmetic(),
                                "Bits of ISerializationConfig.flags.")
@@ -241,11 +237,16 @@ void bind_engine(nb::module_& m) {
       .def("__getitem__", &tensor_name, nb::arg("index"), "The name of an input or output.")
       .def("__len__", &num_io_tensors)
       .def_error_recorder()
-      .def("serialize", [](const Engine& self) { return serialize_with(self, {}); })
+      .def("serialize", [](const Engine& self) { return HostMemory{serialize_with(self, 0)}; })
       .def(
           "create_serialization_config", [](const Engine&) { return SerializationConfig(); },
           "How the engine is stored, to be changed and given to serialize_with_config.")
-      .def("serialize_with_config", &serialize_with, nb::arg("config"), "The engine file's bytes.")
+      .def(
+          "serialize_with_config",
+          [](const Engine& self, const SerializationConfig& config) {
+            return HostMemory{serialize_with(self, config.flags)};
+          },
+          nb::arg("config"), "The engine file's bytes.")
       .def("create_engine_inspector",
            [](std::shared_ptr<Engine> self) { return Inspector(std::move(self)); })
       .def_prop_ro("name", [](const Engine& self) { return self.plan().name; })
