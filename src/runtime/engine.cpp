@@ -152,9 +152,13 @@ void fail_other_runtime(std::string_view path) {
        "deserialize_cuda_engine");
 }
 
+std::vector<int32_t> Engine::absent_weights() const {
+  return missing_weights(plan_, refit_targets(plan_),
+                         std::vector<bool>(plan_.refit.weights.size()));
+}
+
 void Engine::require_weights() const {
-  const std::vector<int32_t> missing =
-      missing_weights(plan_, refit_targets(plan_), std::vector<bool>(plan_.refit.weights.size()));
+  const std::vector<int32_t> missing = absent_weights();
   if (missing.empty()) return;
   constexpr size_t kShown = 5;
   std::string names;

@@ -85,7 +85,9 @@ class Engine {
   std::shared_lock<std::shared_mutex> lock_weights() const {
     return std::shared_lock(weights_mutex_);
   }
-  /// Throws Error naming the weights that the engine was stored without.
+  /// The weights that the engine was stored without and has not got yet.
+  std::vector<int32_t> absent_weights() const;
+  /// Throws Error naming them.
   void require_weights() const;
   /// Lets `change` exchange weights' bytes, which it is called for with a copy of the plan first,
   /// and brings them to the device. Contexts use the new ones from their next run on.

@@ -17,8 +17,7 @@ Plan stored_plan(const Engine& engine, bool exclude_weights, bool include_refit)
           " cannot be refitted: build it with BuilderFlag.REFIT, REFIT_IDENTICAL or "
           "REFIT_INDIVIDUAL, or clear the flag");
   if (exclude_weights) return trusted(strip(plan));
-  if (!plan.refit.is_stripped || include_refit) return plan;
-  engine.require_weights();
+  if (!plan.refit.is_stripped || include_refit || !engine.absent_weights().empty()) return plan;
   Plan changed = plan;
   changed.refit = {};
   for (Schedule& schedule : changed.schedules)
