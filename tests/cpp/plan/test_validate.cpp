@@ -59,7 +59,7 @@ const Damage kDamages[] = {
     {"refit_name", [](Plan& p) { p.refit.weights[1].name = "weights"; }, "used twice"},
     {"refit_dtype", [](Plan& p) { p.refit.weights[0].dtype = static_cast<DataType>(77); },
      "data type 77"},
-    {"refit_shape", [](Plan& p) { p.refit.weights[0].shape = {-3}; }, "have the shape"},
+    {"refit_shape", [](Plan& p) { p.refit.weights[0].shape = {-3}; }, "the shape -3"},
     {"refit_overflow",
      [](Plan& p) {
        p.refit.values[1].shape = {1LL << 30, 1LL << 30, 1LL << 30};
@@ -97,7 +97,12 @@ const Damage kDamages[] = {
      },
      "12 bytes"},
     {"weight_dims", [](Plan& p) { first(p).tensors[3].dims[0] = p.inputs[0].dims[0]; }, "dynamic"},
-    {"weight_gone", [](Plan& p) { first(p).steps[0].packed.clear(); }, "holds no data"},
+    {"weight_gone",
+     [](Plan& p) {
+       first(p).tensors[2].source = -1;
+       first(p).steps[0].packed.clear();
+     },
+     "holds no data"},
     {"values_count", [](Plan& p) { first(p).tensors[7].values.pop_back(); }, "1 values"},
     {"values_format",
      [](Plan& p) {
@@ -147,7 +152,12 @@ const Damage kDamages[] = {
     {"copy_shape", [](Plan& p) { first(p).copies[1].tensor = 0; }, "in type, format or shape"},
     {"copy_range", [](Plan& p) { first(p).copies[1].tensor = -1; }, "tensor -1"},
     {"debug_range", [](Plan& p) { first(p).debug[0].tensor = 99; }, "tensor 99 of"},
-    {"debug_no_data", [](Plan& p) { first(p).debug[0].tensor = 2; }, "never written"},
+    {"debug_no_data",
+     [](Plan& p) {
+       first(p).tensors[2].source = -1;
+       first(p).debug[0].tensor = 2;
+     },
+     "never written"},
     {"debug_not_written",
      [](Plan& p) {
        first(p).tensors.push_back(first(p).tensors[4]);
@@ -157,6 +167,7 @@ const Damage kDamages[] = {
     {"debug_format",
      [](Plan& p) {
        first(p).tensors.push_back(first(p).tensors[3]);
+       first(p).tensors.back().source = -1;
        first(p).tensors.back().type.format = TensorFormat::kHWC;
        first(p).tensors.back().dims = {first(p).tensors[2].dims[0], first(p).tensors[2].dims[0],
                                        first(p).tensors[2].dims[0]};

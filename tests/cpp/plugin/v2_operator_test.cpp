@@ -336,8 +336,8 @@ TEST(V2Storage, KeepsTheBytesOfTheChosenConfiguration) {
   r.b.initialize_status = -1;
   EXPECT_CONTAINS(error_of([&] { load_plugin_v2(stored, context); }),
                   "initialize() returned -1 instead of 0");
-  r.b.generation = PluginVersion::kV2_IOEXT;
-  EXPECT_CONTAINS(error_of([&] { load_plugin_v2(stored, context); }), "IPluginV2IOExt");
+  r.b.generation = PluginVersion::kV2;
+  EXPECT_CONTAINS(error_of([&] { load_plugin_v2(stored, context); }), "IPluginV2");
 }
 
 TEST(V2Storage, RefusesForeignAttributesAndCreators) {
