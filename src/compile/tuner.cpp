@@ -5,7 +5,6 @@
 #include <limits>
 #include <sstream>
 
-#include "backend/zeroed_sizes.h"
 #include "base/error.h"
 #include "base/types.h"
 #include "compile/tuning_report.h"
@@ -187,8 +186,7 @@ float Tuner::run(const GraphNode& node, const Operator& op, const NodePorts& por
   args.outputs = ports.outputs;
   args.device = &device_;
   args.services = &config_.services;
-  const std::unique_ptr<Kernel> kernel =
-      with_zeroed_sizes(op.make_kernel(args), node.size_symbols, candidate.outputs, device_);
+  std::unique_ptr<Kernel> kernel = op.make_kernel(args);
   std::vector<Shape> in_shapes, out_shapes;
   std::vector<const void*> in;
   std::vector<void*> out;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "backend/zeroed_sizes.h"
 #include "base/error.h"
 #include "plan/shapes.h"
 #include "runtime/plugin_debug.h"
@@ -60,8 +59,7 @@ void Runner::make_kernel(int number, const ProfileValues& profile, const PluginS
   enter(number);
   try {
     const Operator& op = *engine_.op(profile_, number);
-    std::unique_ptr<Kernel> kernel =
-        with_zeroed_sizes(op.make_kernel(args), step.size_symbols, step.candidate.outputs, device_);
+    std::unique_ptr<Kernel> kernel = op.make_kernel(args);
     if (engine_.debug_plugins() && is_plugin(op))
       kernel = debug_plugin(std::move(kernel), {engine_, shapes_, profile_, number});
     kernels_.push_back(std::move(kernel));
