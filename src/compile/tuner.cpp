@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <limits>
+#include <optional>
 #include <sstream>
 
 #include "base/error.h"
@@ -28,6 +29,8 @@ constexpr double kAgreement = 1.05;
 constexpr int kMaxRounds = 4;
 // A candidate that is slower than the best one by this factor is not timed longer.
 constexpr double kHopeless = 2;
+// In the memory for timing, where operands have the slots above -2 and elements those below.
+constexpr int kZeroSlot = std::numeric_limits<int>::min();
 
 std::string port_text(const PortDesc& port) {
   if (!port.present) return "-";
@@ -52,6 +55,29 @@ std::string what(const std::exception_ptr& reason) {
     return "an exception of unknown type";
   }
 }
+
+/// A kernel whose size tensors are 0 whenever it begins, as they are in a run.
+class WithSizes final : public Kernel {
+ public:
+  /// `zero` is an INT64 in the device's memory.
+  WithSizes(Kernel& kernel, const Device& device, const void* zero)
+      : kernel_(kernel), device_(device), zero_(zero) {}
+  void add(size_t output, DataType type) { sizes_.emplace_back(output, type); }
+
+  void enqueue(void const* const* inputs, void* const* outputs, void* workspace,
+               Queue queue) override {
+    for (const auto& [output, type] : sizes_)
+      device_.copy(outputs[output], zero_, static_cast<size_t>(bytes_of(type, 1)), queue);
+    kernel_.enqueue(inputs, outputs, workspace, queue);
+  }
+  ExecutionDomain* domain() const override { return kernel_.domain(); }
+
+ private:
+  Kernel& kernel_;
+  const Device& device_;
+  const void* const zero_;
+  std::vector<std::pair<size_t, DataType>> sizes_;
+};
 
 /// Throws anew, with the layer's name, what makes all that follows fail, too.
 void rethrow_lost_device(const std::exception_ptr& reason, const std::string& layer,
@@ -233,12 +259,21 @@ float Tuner::run(const GraphNode& node, const Operator& op, const NodePorts& por
                       : memory_.scratch(static_cast<int>(i), port_bytes(ports.outputs[i])));
   }
   void* workspace = memory_.scratch(-1, kernel->workspace_size());
+  std::optional<WithSizes> with_sizes;
+  if (node.defines_sizes()) {
+    const std::vector<int64_t> zero = {0};
+    with_sizes.emplace(*kernel, device_,
+                       memory_.elements(kZeroSlot, dense_values(zero, DataType::kINT64)));
+    for (size_t i = 0; i < node.size_symbols.size(); ++i)
+      if (node.size_symbols[i] >= 0) with_sizes->add(i, ports.outputs[i].type.dtype);
+  }
+  Kernel& timed = with_sizes ? static_cast<Kernel&>(*with_sizes) : *kernel;
   kernel->on_shape_change(in_shapes, out_shapes);
   device_.synchronize(nullptr);
   ++timed_;
   auto sample = [&](int iterations) {
     if (config_.interrupt_check) config_.interrupt_check();
-    return device_.time(*kernel, in.data(), out.data(), workspace, iterations);
+    return device_.time(timed, in.data(), out.data(), workspace, iterations);
   };
   const int least = std::max(1, config_.avg_timing_iterations);
   // A user's function runs as often as the user said; what it does takes long beside a clock.

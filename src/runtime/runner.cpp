@@ -44,6 +44,8 @@ void Runner::enqueue_steps(uint32_t first, uint32_t last, Queue queue, Clock& cl
     for (const uint32_t end = std::min(run.last, last); current != end; ++current) {
       const Step& step = steps_[current];
       enter(static_cast<int>(current));
+      if (step.sizes != nullptr) [[unlikely]]
+        clear(*step.sizes, queue);
       clock.start();
       step.kernel->enqueue(step.inputs, step.outputs, workspace_, queue);
       clock.stop(current);

@@ -145,6 +145,7 @@ class Runner final : private GraphReplay::Work {
   void check(int step) const;
   void check_outputs(const SizeGroup& group) const;
   void compute(const ValuesTensor& values);
+  void clear(const SizeGroup& group, Queue queue);
   void fetch(SizeGroup& group, Queue queue);
   void settle(const SizeGroup* last);
   void settle(const SizeGroup* last, Queue queue);

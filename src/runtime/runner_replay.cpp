@@ -75,6 +75,7 @@ void Runner::enqueue_part(const GraphReplay::Part& part, Queue queue, uint32_t& 
     for (const uint32_t end = std::min(run.last, part.last); current != end; ++current) {
       const Step& step = steps_[current];
       enter(static_cast<int>(current));
+      if (step.sizes != nullptr) clear(*step.sizes, queue);
       step.kernel->enqueue(step.inputs, step.outputs, workspace_, queue);
       // Others would be blamed for it.
       require(!device_.is_capture_broken(queue), "the capture broke in this step");

@@ -2,6 +2,7 @@
 // run together.
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/error.h"
 #include "plan/shapes.h"
@@ -232,7 +233,8 @@ void Runner::group_sizes() {
     }
     if (!is_host_) {
       group->copies =
-          std::make_unique<PinnedMemory>(device_, group->sizes.size() * sizeof(int64_t));
+          std::make_unique<PinnedMemory>(device_, (group->sizes.size() + 1) * sizeof(int64_t));
+      std::memset(group->copies->data(), 0, (group->sizes.size() + 1) * sizeof(int64_t));
       for (size_t s = 0; s < group->sizes.size(); ++s)
         group->sizes[s].copy = group->copies->data() + s * sizeof(int64_t);
       group->copied = device_.make_event(false);

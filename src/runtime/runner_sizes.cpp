@@ -1,12 +1,25 @@
 // Size tensors, which a run computes and the host reads.
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/error.h"
 #include "runtime/runner.h"
 #include "runtime/size_group.h"
 
 namespace opwright {
+
+/// Sets the sizes to 0 before the step, as plugins that count up to them expect.
+void Runner::clear(const SizeGroup& group, Queue queue) {
+  for (const SizeGroup::Size& size : group.sizes) {
+    const auto bytes = static_cast<size_t>(bytes_of(size.type, 1));
+    if (is_host_)
+      std::memset(*size.address, 0, bytes);
+    else
+      device_.copy(*size.address, group.copies->data() + group.sizes.size() * sizeof(int64_t),
+                   bytes, queue);
+  }
+}
 
 /// Has the sizes that the step wrote copied to the host.
 void Runner::fetch(SizeGroup& group, Queue queue) {

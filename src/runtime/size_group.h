@@ -22,11 +22,11 @@ struct SizeGroup {
   };
   int step = 0;
   std::vector<Size> sizes;
-  std::vector<size_t> outputs;  ///< of the step: those whose extents they tell
-  std::vector<int> steps;       ///< to be told of their shapes
-  std::vector<size_t> values;   ///< to be computed, as indices of Runner::values_
-  uint64_t epoch = 0;           ///< of the shapes that they know
-  std::unique_ptr<PinnedMemory> copies;
+  std::vector<size_t> outputs;           ///< of the step: those whose extents they tell
+  std::vector<int> steps;                ///< to be told of their shapes
+  std::vector<size_t> values;            ///< to be computed, as indices of Runner::values_
+  uint64_t epoch = 0;                    ///< of the shapes that they know
+  std::unique_ptr<PinnedMemory> copies;  ///< and a zero behind them
   std::unique_ptr<Event> copied;
 };
 
