@@ -274,7 +274,7 @@ bool GraphImporter::add_call(const NodeProto& call, const FunctionProto& functio
 }
 
 void GraphImporter::report(const Error& problem, const NodeProto& node, const std::string& name,
-                           std::source_location where) {
+                           SourcePlace where) {
   OnnxError error(problem, name.empty() ? -1 : current_, onnxparser::ErrorCode::kINVALID_GRAPH,
                   where);
   error.node_name = name;

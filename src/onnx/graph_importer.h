@@ -1,6 +1,5 @@
 #pragma once
 
-#include <source_location>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -74,7 +73,7 @@ class GraphImporter {
   void name_outputs(const NodeProto& node, int first_layer, Scope& scope);
   int64_t opset_of(const OpsetImports& imports) const;
   void report(const Error& problem, const NodeProto& node, const std::string& name,
-              std::source_location where = std::source_location::current());
+              SourcePlace where = SourcePlace::current());
 
   Network& network_;
   const ModelProto& model_;

@@ -16,13 +16,6 @@ std::string directory_of(const std::string& path) {
   return path.empty() ? std::string() : std::filesystem::absolute(path).parent_path().string();
 }
 
-/// "add_node" of "Fate onnx::GraphImporter::add_node(const NodeProto&)".
-std::string short_name(std::string_view function) {
-  function = function.substr(0, function.find('('));
-  const size_t start = function.find_last_of(" :");
-  return std::string(start == std::string_view::npos ? function : function.substr(start + 1));
-}
-
 onnxparser::ErrorCode kind_of(const Error& problem, int node, onnxparser::ErrorCode otherwise) {
   using Kind = onnxparser::ErrorCode;
   if (const auto* known = dynamic_cast<const onnx::NodeError*>(&problem)) return known->kind();
@@ -41,14 +34,14 @@ onnxparser::ErrorCode kind_of(const Error& problem, int node, onnxparser::ErrorC
 }  // namespace
 
 OnnxError::OnnxError(const Error& problem, int node, onnxparser::ErrorCode otherwise,
-                     std::source_location where)
+                     SourcePlace where)
     : code(problem.code()),
       kind(kind_of(problem, node, otherwise)),
       node(node),
       message(problem.what()),
-      file(std::filesystem::path(where.file_name()).filename().string()),
-      func(short_name(where.function_name())),
-      line(static_cast<int>(where.line())) {}
+      file(std::filesystem::path(where.file).filename().string()),
+      func(where.function),
+      line(where.line) {}
 
 const char* name(onnxparser::ErrorCode kind) {
   static constexpr const char* kNames[] = {"SUCCESS",

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <source_location>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "base/blob.h"
 #include "base/log.h"
 #include "network/network.h"
+#include "onnx/source_place.h"
 #include "opwright/onnx_parser.h"
 
 namespace opwright {
@@ -26,7 +26,7 @@ struct OnnxError {
   /// `otherwise` is the kind of what concerns no node and says none. `where` is the place in the
   /// library's source.
   OnnxError(const Error& problem, int node, onnxparser::ErrorCode otherwise,
-            std::source_location where = std::source_location::current());
+            SourcePlace where = SourcePlace::current());
 
   ErrorCode code;              ///< as error recorders know it
   onnxparser::ErrorCode kind;  ///< as parsers say it
