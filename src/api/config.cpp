@@ -3,8 +3,6 @@
 namespace opwright {
 namespace {
 
-constexpr const char* kDeviceNames[EnumMax<DeviceType>()] = {"the GPU", "a DLA", "the CPU"};
-
 /// Tells an IProgressMonitor of the phases that a ProgressCallback hears of.
 class ProgressReport {
  public:
@@ -39,10 +37,7 @@ BuildConfig BuilderConfigApi::build_config(bool strongly_typed, Log log) const {
   build.device = choices_.device;
   build.hardware_compatibility = choices_.hardware_compatibility;
   for (const auto& [layer, chosen] : choices_.layer_devices)
-    require(chosen.type == choices_.device, "layer '", chosen.layer, "' is to run on ",
-            kDeviceNames[static_cast<size_t>(chosen.type)], ", but the engine is built for ",
-            kDeviceNames[static_cast<size_t>(choices_.device)],
-            ", and all of its layers run there: use setDefaultDeviceType()");
+    check_layer_device(chosen.layer, chosen.type, choices_.device);
   build.may_fall_back = !choices_.device_is_chosen && choices_.layer_devices.empty();
   build.set_precisions(getFlags(), strongly_typed);
   for (const ProfileApi* profile : choices_.profiles) build.profiles.push_back(profile->profile());
