@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/shape.h"
 #include "compile/timing_cache.h"
+#include "opwright/limits.h"
 #include "plan/plan.h"
 
 namespace opwright {
@@ -107,6 +108,7 @@ struct BuildConfig {
   RefitMode refit = RefitMode::kNone;
   bool strip = false;  ///< leave out the weights that refitting gives
   ProgressCallback progress;
+  Limits limits;
   PluginServices services;  ///< for the plugins that are run during the build
   Log log;
 };

@@ -189,6 +189,12 @@ class Operator {
   /// Every way to run the operator for these shapes, never empty; throws Error saying why when
   /// there is none.
   virtual std::vector<Candidate> candidates(const CandidateQuery& query) const = 0;
+  /// Throws Error unless the operator can run `args.candidate` on these ports: their number and
+  /// presence, types, formats, what was packed, and parameters that the kernel relies on. Asked of
+  /// what a plan stores, which comes from a file, before make_kernel(), and after infer() gave the
+  /// ports' shapes at the minimum, the optimum and the maximum of the profile. What candidates()
+  /// lists passes.
+  virtual void check(const KernelArgs& args) const { (void)args; }
   virtual std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const = 0;
   /// What make_operator(kind(), ...) needs to make this operator again.
   virtual Attributes attributes() const = 0;
@@ -253,9 +259,9 @@ class Kernel {
   /// The input whose memory the first output should be, or -1: where nothing else reads that input
   /// afterwards, the kernel then saves a copy. Correct without it. Asked once after construction.
   virtual int in_place_input() const { return -1; }
-  /// The elements of a shape input (Operator::is_shape_input), on devices whose memory the host
-  /// does not read: called before the first on_shape_change() and whenever they have changed, which
-  /// on_shape_change() then follows. On the host kernels read them in enqueue().
+  /// The elements of a shape input (Operator::is_shape_input): called before the first
+  /// on_shape_change() and whenever they have changed, which on_shape_change() then follows. Kernels
+  /// go by these rather than by the input's memory, which work may have changed.
   virtual void on_values_change(int input, std::span<const int64_t> elements) {
     (void)input, (void)elements;
   }

@@ -9,6 +9,7 @@
 
 #include "backend/device.h"
 #include "base/error_report.h"
+#include "opwright/limits.h"
 #include "opwright/runtime.h"
 #include "plan/plan.h"
 #include "runtime/device_weights.h"
@@ -34,6 +35,9 @@ struct LoadOptions {
   /// Whether host code (compiled CPU kernels, plugin libraries, Python source) in the file may be
   /// executed. That of plans which this very process made is always permitted.
   bool allow_host_code = false;
+  /// Whether code for a GPU in the file may be executed, which allow_host_code implies.
+  bool allow_device_code = false;
+  Limits limits;
   TempfileControlFlags tempfile_flags = kAllTempfiles;  ///< what host code may be loaded from
   WeightCheck weights = WeightCheck::kVerify;
   int device_ordinal = -1;  ///< of several devices of the plan's type, as for get_device()

@@ -157,6 +157,12 @@ std::vector<Candidate> CpuDevice::candidates(const Operator& op,
   return entry ? entry->candidates(op, query) : std::vector<Candidate>();
 }
 
+void CpuDevice::check(const Operator& op, const KernelArgs& args) const {
+  const KernelEntry* entry = find_entry(op.kind());
+  require(entry != nullptr, "the CPU has no kernel for ", op.kind());
+  if (entry->check != nullptr) entry->check(op, args);
+}
+
 std::unique_ptr<Kernel> CpuDevice::make_kernel(const Operator& op, const KernelArgs& args) const {
   const KernelEntry* entry = find_entry(op.kind());
   if (!entry)

@@ -13,6 +13,8 @@ struct KernelEntry {
   std::vector<Candidate> (*candidates)(const Operator& op, const CandidateQuery& query);
   /// The kernel for `args.candidate`, which is one of the candidates.
   std::unique_ptr<Kernel> (*make)(const Operator& op, const KernelArgs& args);
+  /// Operator::check(): whether `make` and the kernel can rely on what a plan says.
+  void (*check)(const Operator& op, const KernelArgs& args) = nullptr;
 };
 
 // One function per kind of operator, defined in the file of that name and listed in cpu_device.cpp.

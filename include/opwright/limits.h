@@ -1,0 +1,32 @@
+#pragma once
+
+/// \file
+/// How much an engine file or a model may ask for.
+
+#include <cstdint>
+
+namespace opwright {
+
+/// Bounds on what files may make the process spend. What goes beyond one is refused before it is
+/// spent, with an Error that names the limit and what asked for it. 0 stands for the default.
+struct Limits {
+  /// Bytes of memory for one engine with one of its contexts, all together: weights, intermediate
+  /// tensors, scratch memory and what the caller gives for inputs and outputs at the profile's
+  /// maximum. Default: the memory of the device, on the CPU that of the machine.
+  uint64_t memory = 0;
+  /// Steps of all profiles of an engine, or nodes of a model, together. Default: 1,000,000.
+  int64_t steps = 0;
+  /// Expressions that an engine computes shapes with. Default: 1,000,000.
+  int64_t expressions = 0;
+  /// Seconds that one run may take, looked at between steps: one step is not interrupted. Default:
+  /// no limit.
+  double run_seconds = 0;
+  /// Bytes of constants and intermediate tensors that building an engine may hold at once. Default:
+  /// as `memory`.
+  uint64_t build_memory = 0;
+  /// Seconds that building an engine may take, looked at between layers and timed runs. Default: no
+  /// limit.
+  double build_seconds = 0;
+};
+
+}  // namespace opwright
