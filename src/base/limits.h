@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "opwright/limits.h"
+#include "opwright/resource_limits.h"
 
 namespace opwright {
 
