@@ -5,12 +5,14 @@
 #include "backend/release.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/limits.h"
 #include "network/operator_registry.h"
 #include "plan/format.h"
 #include "plan/trusted.h"
 #include "plugin/device_code.h"
 #include "runtime/engine_plugins.h"
 #include "runtime/library.h"
+#include "runtime/verify.h"
 
 namespace opwright {
 namespace {
@@ -138,6 +140,12 @@ std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
     std::string list;
     for (const std::string& error : errors) list += "\n  " + error;
     fail(engine_name(plan), " cannot be loaded:", list);
+  }
+  engine->limits_ = resolved(options.limits, engine->device_->memory());
+  try {
+    verify(plan, engine->operators_, *engine->device_, engine->limits_);
+  } catch (const Error& error) {
+    throw Error(error.code(), str(engine_name(plan), " cannot be run: ", error.what()));
   }
   if (engine->device_->is_host()) align_weights(plan);
   engine->plan_ = std::move(plan);

@@ -100,6 +100,8 @@ class Engine {
   bool debug_plugins() const { return debug_plugins_; }
   /// The most threads that a context uses on the CPU; 0: those of the thread that runs it.
   int max_threads() const { return max_threads_; }
+  /// What loading and running it may spend; without defaults.
+  const Limits& limits() const { return limits_; }
   /// The operator of a step.
   const OperatorPtr& op(int schedule, int step) const { return operators_[schedule][step]; }
   /// "layer 'pad' (QuickPlugin 'sample::circ_pad')": with the plugin, or the plugin's kernel, where
@@ -122,6 +124,7 @@ class Engine {
   std::atomic<uint64_t> generation_ = 0;
   bool debug_plugins_ = false;
   int max_threads_ = 0;
+  Limits limits_;
 };
 
 }  // namespace opwright

@@ -114,7 +114,8 @@ void Runner::copy_outputs(Queue queue) {
 }
 
 void Runner::run_replayed(void* workspace, Queue queue) {
-  if (workspace != workspace_) replay_->forget_all();
+  if (workspace != replayed_workspace_) replay_->forget_all();
+  replayed_workspace_ = workspace;
   if (are_addresses_new_) [[unlikely]]
     move_graphs();
   bool are_outputs_copied = false;

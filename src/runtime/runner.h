@@ -141,7 +141,7 @@ class Runner final : private GraphReplay::Work {
   void check_fits(const PlanTensor& tensor, const Shape& shape) const;
   void tell(int step);
   std::vector<int64_t> elements(const PlanTensor& tensor) const;
-  void tell_values(int step);
+  bool update_values(int step);
   void check(int step) const;
   void check_outputs(const SizeGroup& group) const;
   void compute(const ValuesTensor& values);
@@ -204,6 +204,7 @@ class Runner final : private GraphReplay::Work {
   SizeGroup* copies_need_ = nullptr;
   std::vector<Shown> shown_;             ///< in the order of the steps that write them
   void* workspace_ = nullptr;            ///< of the last run
+  void* replayed_workspace_ = nullptr;   ///< of the last replayed one, which graphs have
   std::unique_ptr<GraphReplay> replay_;  ///< null: nothing is captured
   /// What graphs know of the network's inputs and outputs, in this order.
   struct Bound {
