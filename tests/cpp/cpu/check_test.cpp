@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
+#include <random>
 
 #include "backend/cpu/cpu_device.h"
 #include "base/error.h"
 #include "cpu/pointwise_program.h"
 #include "cpu/run_kernel.h"
+#include "operators/context.h"
 #include "operators/convolution.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
@@ -27,6 +30,7 @@ struct Step {
   OperatorPtr op;
   std::vector<PortDesc> inputs, outputs;
   std::vector<PackedInput> packed;
+  std::map<int, std::vector<int64_t>> values = {};  ///< of shape inputs
 };
 
 PortDesc port(const Shape& shape, DataType type = kFLOAT, TensorFormat format = kLINEAR) {
@@ -44,7 +48,7 @@ PortDesc weights(const Shape& shape, DataType type = kFLOAT) {
 
 template <class Op>
 Step step(typename Op::Params params, std::vector<PortDesc> inputs, std::vector<PortDesc> outputs) {
-  return {std::make_shared<Op>(std::move(params)), std::move(inputs), std::move(outputs), {}};
+  return {std::make_shared<Op>(std::move(params)), std::move(inputs), std::move(outputs), {}, {}};
 }
 
 std::string error_of(const std::function<void()>& body) {
@@ -92,7 +96,9 @@ Step gather() {
   return step<Gather>({}, {port({5, 3}, kINT64), port({4}, kINT32)}, {port({4, 3}, kINT64)});
 }
 Step fill() {
-  return step<Fill>({.shape = {4}}, {port({1}, kINT64), port({}), port({})}, {port({4})});
+  Step result = step<Fill>({}, {port({1}, kINT64), port({}), port({})}, {port({4})});
+  result.values = {{0, {4}}};
+  return result;
 }
 Step pooling(PoolingType type = PoolingType::kMAX) {
   PoolingParams params;
@@ -113,22 +119,31 @@ Step reduce(bool keep_dims = false) {
                       {keep_dims ? port({1, 16, 1, 1}) : port({1, 16})});
 }
 Step topk() {
-  return step<TopK>({.k = 3, .axes = 2}, {port({4, 8}), port({1}, kINT64)},
-                    {port({4, 3}), port({4, 3}, kINT32)});
+  TopKParams params;
+  params.axes = 2;
+  Step result =
+      step<TopK>(params, {port({4, 8}), port({1}, kINT64)}, {port({4, 3}), port({4, 3}, kINT32)});
+  result.values = {{1, {3}}};
+  return result;
 }
 Step reformat() { return step<Reformat>({}, {port({1, 3, 4, 4})}, {port({1, 3, 4, 4})}); }
 Step reshape() { return step<Reshape>({}, {port({2, 6})}, {port({3, 4})}); }
 Step resize(InterpolationMode mode = InterpolationMode::kNEAREST) {
   ResizeParams params;
   params.mode = mode;
-  return step<Resize>(params, {port({1, 16, 4, 4}), port({4}, kINT64)}, {port({1, 16, 8, 8})});
+  Step result =
+      step<Resize>(params, {port({1, 16, 4, 4}), port({4}, kINT64)}, {port({1, 16, 8, 8})});
+  result.values = {{1, {1, 16, 8, 8}}};
+  return result;
 }
 Step slice() {
   SliceParams params;
   params.mode = SampleMode::kFILL;
-  return step<Slice>(
+  Step result = step<Slice>(
       params, {port({4, 8}), port({2}, kINT32), port({2}, kINT64), port({2}, kINT64), port({})},
       {port({2, 4})});
+  result.values = {{1, {1, -2}}, {2, {2, 4}}, {3, {1, 3}}};
+  return result;
 }
 Step transpose() { return step<Transpose>({{1, 0}}, {port({4, 8})}, {port({8, 4})}); }
 Step pointwise() {
@@ -291,7 +306,7 @@ std::vector<Case> cases() {
        "output 0 must be FP32, but is FP16"},
       {"Fill from another type", fill(), [](Step& s) { s.inputs[1].type.dtype = kINT64; },
        "input 1 must be FP32 like output 0"},
-      {"Fill in HWC", step<Fill>({.shape = {1, 2, 2, 2}}, {}, {port({1, 2, 2, 2})}),
+      {"Fill in HWC", step<Fill>({}, {}, {port({1, 2, 2, 2})}),
        [](Step& s) { s.outputs[0].type.format = kHWC; }, "output 0 must have the format LINEAR"},
 
       {"Pooling in FP32 to bytes", pooling(), [](Step& s) { s.outputs[0].type.dtype = kINT8; },
@@ -450,15 +465,97 @@ TEST(Check, RefusesWhatKernelsCannotDo) {
   }
 }
 
+std::vector<Step> steps() {
+  return {convolution(),
+          deconvolution(),
+          residual(),
+          product(),
+          concatenation(),
+          gather(),
+          fill(),
+          pooling(),
+          pooling(PoolingType::kAVERAGE),
+          lrn(),
+          normalization(),
+          softmax(),
+          reduce(),
+          reduce(true),
+          topk(),
+          reformat(),
+          reshape(),
+          resize(),
+          resize(InterpolationMode::kLINEAR),
+          slice(),
+          transpose(),
+          pointwise()};
+}
+
 TEST(Check, PassesWhatTheyCan) {
-  for (const Step& each : {convolution(),   deconvolution(), residual(),
-                           product(),       concatenation(), gather(),
-                           fill(),          pooling(),       lrn(),
-                           normalization(), softmax(),       reduce(),
-                           reduce(true),    topk(),          reformat(),
-                           reshape(),       resize(),        resize(InterpolationMode::kLINEAR),
-                           slice(),         transpose(),     pointwise()})
-    EXPECT_EQ(refusal(each), "") << each.op->kind();
+  for (const Step& each : steps()) EXPECT_EQ(refusal(each), "") << each.op->kind();
+}
+
+/// Whether inference gives the step's outputs, with floating types mixed as the tuner may.
+bool is_inferred(const Step& step) {
+  if (step.op->kind() == Reshape::kKind || step.op->kind() == Reformat::kKind) return true;
+  Tensors tensors;
+  for (size_t i = 0; i < step.inputs.size(); ++i) {
+    const PortDesc& desc = step.inputs[i];
+    const bool is_mixed = is_floating(desc.type.dtype) && step.op->kind() != Fill::kKind;
+    tensors.push_back(tensor(sym_shape(desc.opt), is_mixed ? kFLOAT : desc.type.dtype));
+    const auto values = step.values.find(static_cast<int>(i));
+    if (values == step.values.end()) continue;
+    tensors.back()->values =
+        std::make_shared<const std::vector<Expr>>(values->second.begin(), values->second.end());
+  }
+  return error_of([&] {
+           Context context(tensors);
+           const auto outputs = step.op->infer(context);
+           require(outputs.size() == step.outputs.size(), "another number of outputs");
+           for (size_t i = 0; i < outputs.size(); ++i) {
+             const PortDesc& desc = step.outputs[i];
+             require(constant_shape(outputs[i].dims) == desc.opt, "another shape");
+             require(outputs[i].dtype == desc.type.dtype ||
+                         (is_floating(outputs[i].dtype) && is_floating(desc.type.dtype)),
+                     "another type");
+           }
+         })
+      .empty();
+}
+
+/// Whatever is listed may be stored, with every type that a network may have and all precisions.
+TEST(Check, PassesEveryCandidate) {
+  int listed = 0;
+  for (Step each : steps()) {
+    for (int type = 0; type < EnumMax<DataType>(); ++type) {
+      for (int options = 0; options < 16; ++options) {
+        CandidateQuery query;
+        Step asked = each;
+        for (auto* ports : {&asked.inputs, &asked.outputs}) {
+          for (PortDesc& desc : *ports) {
+            if (desc.type.dtype == kFLOAT) desc.type.dtype = static_cast<DataType>(type);
+            if (options & 8 && desc.max.rank() > 1 && !desc.is_constant) desc.min[0] = 0;
+          }
+        }
+        // A filling says itself what type it has.
+        if (!is_inferred(asked) || (each.op->kind() == Fill::kKind && type != 0)) continue;
+        query.layer = "test";
+        query.inputs = asked.inputs;
+        query.outputs = asked.outputs;
+        query.device = &test_device();
+        query.fp16 = options & 1, query.bf16 = options & 2, query.strongly_typed = options & 4;
+        std::vector<Candidate> candidates;
+        const std::string lack = error_of([&] { candidates = asked.op->candidates(query); });
+        for (const Candidate& candidate : candidates) {
+          ++listed;
+          SCOPED_TRACE(::testing::Message() << each.op->kind() << " " << describe(candidate));
+          EXPECT_EQ(
+              error_of([&] { check_ports(*asked.op, candidate, asked.inputs, asked.outputs); }),
+              "");
+        }
+      }
+    }
+  }
+  EXPECT_GT(listed, 500);
 }
 
 /// Kernels are made and told of shapes with the step's types, as the runtime does it.
@@ -475,17 +572,113 @@ class Made {
     args.packed = step_.packed;
     args.device = &test_device();
     kernel_ = step_.op->make_kernel(args);
+    for (const auto& [input, elements] : step_.values) kernel_->on_values_change(input, elements);
   }
-  Kernel& kernel() { return *kernel_; }
+
+  void tell(int input, std::vector<int64_t> elements) {
+    kernel_->on_values_change(input, elements);
+  }
+  /// Why the kernel cannot run these shapes; empty when it can.
   std::string tell(std::vector<Shape> inputs, std::vector<Shape> outputs) {
-    return error_of([&] { kernel_->on_shape_change(inputs, outputs); });
+    inputs_ = std::move(inputs), outputs_ = std::move(outputs);
+    return error_of([&] { kernel_->on_shape_change(inputs_, outputs_); });
+  }
+  std::string tell_opt() {
+    std::vector<Shape> inputs, outputs;
+    for (const PortDesc& each : step_.inputs) inputs.push_back(each.opt);
+    for (const PortDesc& each : step_.outputs) outputs.push_back(each.opt);
+    return tell(std::move(inputs), std::move(outputs));
+  }
+  /// Runs on any bytes, between guards. Memory is of the size that the shapes, types and formats
+  /// ask for; returns the first output.
+  std::vector<std::byte> run(std::mt19937& random) {
+    std::vector<Guarded> memory;
+    memory.reserve(inputs_.size() + outputs_.size() + 1);
+    std::vector<const void*> inputs;
+    std::vector<void*> outputs;
+    const auto add = [&](const PortDesc& desc, const Shape& shape) {
+      memory.emplace_back(desc.present ? tensor_bytes(shape, desc.type.dtype, desc.type.format)
+                                       : 0);
+      for (std::byte& each : memory.back().bytes()) each = static_cast<std::byte>(random());
+      return memory.back().bytes().data();
+    };
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      inputs.push_back(add(step_.inputs[i], inputs_[i]));
+      const std::vector<PackedInput> packed = kernel_->packed();
+      for (const PackedInput& each : packed)
+        if (each.input == static_cast<int>(i)) inputs.back() = nullptr;
+    }
+    for (size_t i = 0; i < outputs_.size(); ++i)
+      outputs.push_back(add(step_.outputs[i], outputs_[i]));
+    memory.emplace_back(kernel_->workspace_size());
+    kernel_->enqueue(inputs.data(), outputs.data(), memory.back().bytes().data(), nullptr);
+    for (size_t i = 0; i < memory.size(); ++i)
+      EXPECT_TRUE(memory[i].is_intact()) << "wrote beyond memory " << i;
+    const auto bytes = memory[inputs_.size()].bytes();
+    return {bytes.begin(), bytes.end()};
   }
 
  private:
+  class Guarded {
+   public:
+    explicit Guarded(size_t size) : all_(size + 2 * kGuard, std::byte{0xA5}), size_(size) {}
+    std::span<std::byte> bytes() { return std::span(all_).subspan(kGuard, size_); }
+    bool is_intact() const {
+      const auto is_guard = [](std::byte each) { return each == std::byte{0xA5}; };
+      return std::all_of(all_.begin(), all_.begin() + kGuard, is_guard) &&
+             std::all_of(all_.end() - kGuard, all_.end(), is_guard);
+    }
+
+   private:
+    static constexpr size_t kGuard = 4096;
+    std::vector<std::byte> all_;
+    size_t size_;
+  };
+
   Step step_;
   Candidate candidate_;
   std::unique_ptr<Kernel> kernel_;
+  std::vector<Shape> inputs_, outputs_;
 };
+
+/// Random types and formats: what passes runs within its tensors.
+TEST(Check, WhatPassesIsSafeToRun) {
+  std::mt19937 random(14);
+  const auto below = [&](int count) { return static_cast<int>(random() % count); };
+  int passed = 0, refused = 0;
+  for (const Step& each : steps()) {
+    for (int round = 0; round < 400; ++round) {
+      Step changed = each;
+      for (PortDesc& desc : changed.inputs) desc.is_constant = false;
+      const auto type = static_cast<DataType>(below(EnumMax<DataType>()));
+      const auto format = static_cast<TensorFormat>(below(EnumMax<TensorFormat>()));
+      const int which = below(4);
+      for (auto* ports : {&changed.inputs, &changed.outputs}) {
+        for (PortDesc& desc : *ports) {
+          if (which == 0 || below(3) == 0) {
+            if (desc.type.dtype == kFLOAT || below(4) == 0) desc.type.dtype = type;
+          }
+          if (is_valid(format, desc.opt.rank()) && (which == 1 || below(3) == 0))
+            desc.type.format = format;
+        }
+      }
+      if (!is_inferred(changed) || !refusal(changed).empty()) {
+        ++refused;
+        continue;
+      }
+      ++passed;
+      std::string types;
+      for (auto* ports : {&changed.inputs, &changed.outputs})
+        for (const PortDesc& desc : *ports) types += " " + str(desc.type);
+      SCOPED_TRACE(std::string(each.op->kind()) + types);
+      Made made(changed);
+      ASSERT_EQ(made.tell_opt(), "");
+      made.run(random);
+    }
+  }
+  EXPECT_GT(passed, 1000);
+  EXPECT_GT(refused, 1000);
+}
 
 std::string obstacle(const Step& step) {
   return error_of([&] { Made made(step); });
@@ -511,10 +704,10 @@ TEST(Check, WindowsThatOverflowAreRefused) {
   EXPECT_NE(obstacle(step).find("2^24"), std::string::npos);
   Step padded = convolution();
   ConvolutionParams params;
-  params.pre_padding = {far, far};
+  params.pre_padding = {1 << 25, 0};
   padded.op = std::make_shared<Convolution>(params);
   padded.inputs[1].is_constant = padded.inputs[2].is_constant = false;
-  padded.outputs[0] = port({1, 32, far + 6, far + 6});
+  padded.outputs[0] = port({1, 32, (1 << 25) + 6, 6});
   EXPECT_NE(obstacle(padded).find("2^24"), std::string::npos) << obstacle(padded);
 }
 
@@ -525,6 +718,113 @@ TEST(Check, WorkspacesThatOverflowAreRefused) {
   EXPECT_NE(obstacle(step<Resize>(params, {port({large, 1})}, {port({1, large})}))
                 .find("does not fit 63 bits"),
             std::string::npos);
+}
+
+/// Shapes as they are between the ends of a profile, of an expression such as n * (8 - n).
+TEST(Check, KernelsRefuseShapesBeyondTheProfile) {
+  std::mt19937 random(1);
+  Step selection = topk();
+  Made most(selection);
+  EXPECT_NE(most.tell({{4, 8}, {1}}, {{4, 9}, {4, 9}}).find("k must not exceed"),
+            std::string::npos);
+  EXPECT_NE(most.tell({{4, 8}, {1}}, {{4, 3}, {4, 4}}).find("cannot select"), std::string::npos);
+  EXPECT_NE(most.tell({{4, 4000}, {1}}, {{4, 3000}, {4, 3000}}).find("more memory"),
+            std::string::npos);
+  EXPECT_EQ(most.tell_opt(), "");
+  most.run(random);
+
+  Made interpolation(resize(InterpolationMode::kLINEAR));
+  EXPECT_NE(interpolation.tell({{1, 16, 40, 40}, {4}}, {{1, 16, 80, 80}})
+                .find("beyond the optimization profile"),
+            std::string::npos);
+  // Neither shape is beyond it, but what lies between two passes is.
+  EXPECT_NE(interpolation.tell({{1, 16, 64, 1}, {4}}, {{1, 16, 1, 64}})
+                .find("beyond the optimization profile"),
+            std::string::npos);
+  EXPECT_EQ(interpolation.tell_opt(), "");
+  interpolation.run(random);
+
+  Step blocks = concatenation();
+  for (auto* ports : {&blocks.inputs, &blocks.outputs})
+    for (PortDesc& each : *ports) each.type.format = kCHW16;
+  Made joined(blocks);
+  EXPECT_NE(joined.tell({{1, 17, 4, 4}, {1, 15, 4, 4}}, {{1, 32, 4, 4}}).find("whole blocks"),
+            std::string::npos);
+  EXPECT_NE(joined.tell({{1, 16, 4, 4}, {1, 16, 8, 8}}, {{1, 32, 4, 4}}).find("must agree"),
+            std::string::npos);
+  EXPECT_EQ(joined.tell_opt(), "");
+  joined.run(random);
+
+  Step sum = reduce();
+  sum.inputs[0].type.format = kCHW16;
+  Made sums(sum);
+  EXPECT_NE(sums.tell({{1, 17, 4, 4}}, {{1, 17}}).find("whole blocks"), std::string::npos);
+  EXPECT_EQ(sums.tell_opt(), "");
+  sums.run(random);
+
+  Step added = pointwise();
+  added.inputs[0].type.format = kHWC;
+  for (PortDesc& each : added.outputs) each.type.format = kHWC;
+  Made program(added);
+  EXPECT_NE(program.tell({{1, 16, 1, 1}, {1, 16, 4, 4}}, {{1, 16, 4, 4}, {1, 16, 4, 4}})
+                .find("is not broadcast"),
+            std::string::npos);
+  EXPECT_EQ(program.tell_opt(), "");
+  program.run(random);
+
+  Made moved(transpose());
+  EXPECT_NE(moved.tell({{int64_t{1} << 40, 0}}, {{int64_t{1} << 40, int64_t{1} << 40}}), "");
+  EXPECT_EQ(moved.tell({{0, int64_t{1} << 40}}, {{int64_t{1} << 40, 0}}), "");
+  moved.run(random);
+}
+
+TEST(Check, SlicesGoByTheValuesThatTheyWereTold) {
+  std::mt19937 random(2);
+  Made made(slice());
+  const std::vector<Shape> inputs = {{4, 8}, {2}, {2}, {2}, {}}, outputs = {{2, 4}};
+  made.tell(1, {INT64_MAX, 0}), made.tell(3, {INT64_MAX, 1});
+  EXPECT_NE(made.tell(inputs, outputs).find("overflow"), std::string::npos);
+  made.tell(1, {0});
+  EXPECT_NE(made.tell(inputs, outputs).find("one per sliced axis"), std::string::npos);
+  made.tell(1, {0, 0}), made.tell(3, {1, 1});
+  EXPECT_EQ(made.tell(inputs, outputs), "");
+  made.run(random);  // whatever the memory of the shape inputs holds
+
+  SliceParams params;
+  params.start = {0}, params.size = {2}, params.stride = {1}, params.axes = {1 << 20};
+  Made beyond(step<Slice>(params, {port({4})}, {port({2})}));
+  EXPECT_NE(beyond.tell_opt().find("there is no axis"), std::string::npos);
+  params.axes = {0};
+  Made strict(step<Slice>(params, {port({4})}, {port({2})}));
+  EXPECT_EQ(strict.tell_opt(), "");
+  EXPECT_NE(strict.tell({{1}}, {{2}}).find("reads index 1"), std::string::npos);
+}
+
+TEST(Check, IndicesOutOfRangeGiveZero) {
+  std::mt19937 random(3);
+  for (const GatherMode mode : {GatherMode::kDEFAULT, GatherMode::kELEMENT, GatherMode::kND}) {
+    for (const DataType index : {kINT32, kINT64}) {
+      GatherParams params;
+      params.mode = mode;
+      Step each = step<Gather>(params, {port({5}), port({3}, index)}, {port({3})});
+      if (mode == GatherMode::kND) each.inputs[1] = port({3, 1}, index);
+      Made made(each);
+      ASSERT_EQ(made.tell_opt(), "");
+      // Of random indices none is within 5 elements.
+      EXPECT_EQ(made.run(random), std::vector<std::byte>(12));
+    }
+  }
+}
+
+TEST(Check, AveragesOverLongWindowsEnd) {
+  PoolingParams params;
+  params.type = PoolingType::kAVERAGE;
+  params.average_count_excludes_padding = false;
+  params.padding_mode = PaddingMode::kEXPLICIT_ROUND_UP;
+  params.window = {1, 2}, params.stride = {1, 3};
+  Made made(
+      step<Pooling>(params, {port({1, 1, 1, 1 << 20})}, {port({1, 1, 1, (1 << 20) / 3 + 1})}));
+  EXPECT_EQ(made.tell_opt(), "");
 }
 
 }  // namespace
