@@ -50,6 +50,7 @@ ConvolutionTraits::Desc ConvolutionTraits::make_desc(const ConvolutionParams& pa
     // What the last window really reads; less than was asked for when the extent is rounded down.
     const int64_t read = (output[axis] - 1) * stride + window - x[axis] - padding.pre[i];
     post.push_back(std::max<int64_t>(read, 0));
+    require_dnnl_window({x[axis], output[axis], kernel[axis], stride, dilation, pre[i], post[i]});
   }
 
   dnnl::primitive_attr attributes = workspace_attributes();
