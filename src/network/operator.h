@@ -186,6 +186,10 @@ class Operator {
   virtual std::optional<int> num_outputs() const { return std::nullopt; }
   /// Output types and shapes. Throws Error naming the layer when the inputs cannot be right.
   virtual std::vector<OutputInfo> infer(InferContext& context) const = 0;
+  /// Whether infer() gives an answer. False for what a plan stores without what it takes: a
+  /// compiled kernel, and a plugin that an engine loads without the part of it, or the attributes,
+  /// that describe the outputs. check() then goes by what the plan says of them.
+  virtual bool can_infer() const { return true; }
   /// Every way to run the operator for these shapes, never empty; throws Error saying why when
   /// there is none.
   virtual std::vector<Candidate> candidates(const CandidateQuery& query) const = 0;
@@ -260,8 +264,8 @@ class Kernel {
   /// afterwards, the kernel then saves a copy. Correct without it. Asked once after construction.
   virtual int in_place_input() const { return -1; }
   /// The elements of a shape input (Operator::is_shape_input): called before the first
-  /// on_shape_change() and whenever they have changed, which on_shape_change() then follows. Kernels
-  /// go by these rather than by the input's memory, which work may have changed.
+  /// on_shape_change() and whenever they have changed, which on_shape_change() then follows.
+  /// Kernels go by these rather than by the input's memory, which work may have changed.
   virtual void on_values_change(int input, std::span<const int64_t> elements) {
     (void)input, (void)elements;
   }
