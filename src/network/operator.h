@@ -186,9 +186,8 @@ class Operator {
   virtual std::optional<int> num_outputs() const { return std::nullopt; }
   /// Output types and shapes. Throws Error naming the layer when the inputs cannot be right.
   virtual std::vector<OutputInfo> infer(InferContext& context) const = 0;
-  /// Whether infer() gives an answer. False for what a plan stores without what it takes: a
-  /// compiled kernel, and a plugin that an engine loads without the part of it, or the attributes,
-  /// that describe the outputs. check() then goes by what the plan says of them.
+  /// Whether infer() can be asked. Not of plugins that leave their build part out where engines are
+  /// loaded, and kernels that took a plugin's place.
   virtual bool can_infer() const { return true; }
   /// Every way to run the operator for these shapes, never empty; throws Error saying why when
   /// there is none.
