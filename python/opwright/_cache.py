@@ -36,11 +36,10 @@ def is_private(status: os.stat_result) -> bool:
 def _fault(folder: Path, status: os.stat_result) -> str:
     """Why a folder may not be used, and how to mend that."""
     owner = _name_of(status.st_uid)
-    if not stat.S_ISDIR(status.st_mode):
-        what = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "no folder"
+    if stat.S_ISLNK(status.st_mode):
         return (
-            f"it is {what} of {owner}; name the folder itself with OPWRIGHT_CACHE_DIR, or remove it: "
-            f"rm '{folder}'"
+            f"it is a symbolic link of {owner}; name the folder itself with OPWRIGHT_CACHE_DIR, or "
+            f"remove the link: rm '{folder}'"
         )
     if status.st_uid not in (os.geteuid(), 0):
         return (
@@ -71,6 +70,8 @@ def open_private(folder: Path, make: bool = False) -> int | None:
             if error.errno not in (errno.ELOOP, errno.ENOTDIR):
                 raise
             status = os.lstat(folder)
+            if not stat.S_ISLNK(status.st_mode):
+                return None
         else:
             status = os.fstat(descriptor)
             if is_private(status):

@@ -74,12 +74,12 @@ Opened open_folder(const std::string& path) {
     const int reason = errno;
     struct stat status {};
     if ((reason != ELOOP && reason != ENOTDIR) || lstat(path.c_str(), &status) != 0 ||
-        S_ISDIR(status.st_mode))
+        !S_ISLNK(status.st_mode))
       return {};
     return {Descriptor(-1),
-            str("it is ", S_ISLNK(status.st_mode) ? "a symbolic link" : "no folder", " of ",
-                user_name(status.st_uid),
-                "; name the folder itself with OPWRIGHT_CACHE_DIR, or remove it: rm '", path, "'")};
+            str("it is a symbolic link of ", user_name(status.st_uid),
+                "; name the folder itself with OPWRIGHT_CACHE_DIR, or remove the link: rm '", path,
+                "'")};
   }
   struct stat status {};
   if (fstat(folder.get(), &status) != 0) return {};
