@@ -13,6 +13,7 @@
 
 namespace opwright {
 
+class Deadline;
 class ProfileValues;
 struct SizeGroup;
 
@@ -54,7 +55,8 @@ class Runner final : private GraphReplay::Work {
   struct Watch {
     const DebugTensors* debug = nullptr;  ///< whose listener sees tensors; null: none are shown
     bool waits = false;                   ///< for each step, so that it is known which one failed
-    explicit operator bool() const { return debug != nullptr || waits; }
+    const Deadline* deadline = nullptr;   ///< after which no step begins; null: there is none
+    explicit operator bool() const { return debug != nullptr || waits || deadline != nullptr; }
   };
   /// Runs all steps and output copies, replaying nothing. Returns whether the caller captures the
   /// queue's work.
