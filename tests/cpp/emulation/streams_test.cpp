@@ -88,6 +88,15 @@ TEST_F(Streams, PinnedMemoryIsReadWhenTheCopyRuns) {
   EXPECT_EQ(download<int>(b, 1), std::vector<int>{60});
 }
 
+TEST_F(Streams, CopiesDoNotReachPinnedMemoryThatIsGone) {
+  int host = 5;
+  ASSERT_EQ(CU(cuMemHostRegister)(&host, sizeof(int), 0), CUDA_SUCCESS);
+  ASSERT_EQ(CU(cuMemcpyDtoHAsync)(&host, counter, sizeof(int), stream), CUDA_SUCCESS);
+  ASSERT_EQ(CU(cuMemHostUnregister)(&host), CUDA_SUCCESS);
+  EXPECT_EQ(synchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(host, 5);
+}
+
 TEST_F(Streams, EventsTakeTime) {
   CUevent begin = nullptr, end = nullptr;
   ASSERT_EQ(CU(cuEventCreate)(&begin, CU_EVENT_DEFAULT), CUDA_SUCCESS);
