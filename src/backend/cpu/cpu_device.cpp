@@ -160,7 +160,7 @@ std::vector<Candidate> CpuDevice::candidates(const Operator& op,
   return with_dnnl_errors(query.layer, [&] { return entry->candidates(op, query); });
 }
 
-void CpuDevice::check(const Operator& op, const KernelArgs& args) const {
+void CpuDevice::check_operator(const Operator& op, const KernelArgs& args) const {
   const KernelEntry* entry = find_entry(op.kind());
   require(entry != nullptr, "the CPU has no kernel for ", op.kind());
   PortRules(op, args).require_sound(entry->packed_input);

@@ -161,7 +161,7 @@ std::vector<Candidate> CudaDevice::candidates(const Operator& op,
 
 /// A plan has the compiled kernels of what needs code: nothing is compiled from attributes of a
 /// file.
-void CudaDevice::check(const Operator& op, const KernelArgs& args) const {
+void CudaDevice::check_operator(const Operator& op, const KernelArgs& args) const {
   const KernelEntry* entry = find_entry(op.kind());
   if (entry == nullptr)
     fail_with(ErrorCode::kUNSUPPORTED_STATE, "Layer '", args.layer, "': ", name_,
