@@ -10,8 +10,9 @@ namespace opwright {
 namespace {
 
 struct ConcreteContext final : InferContext {
-  Expr declare_size_tensor(int, const Expr&, const Expr& upper_bound) override {
-    return upper_bound;
+  bool has_opt_sizes = false;
+  Expr declare_size_tensor(int, const Expr& opt, const Expr& upper_bound) override {
+    return has_opt_sizes ? opt : upper_bound;
   }
 };
 
@@ -32,7 +33,7 @@ void check_one_to_one(const StepTensors& tensors) {
 std::vector<OutputInfo> check_tensors(const Operator& op, std::string_view layer,
                                       const Candidate& candidate, const StepTensors& tensors) {
   if (!op.can_infer()) return {};
-  const auto& [inputs, present, elements, outputs] = tensors;
+  const std::span<const Shape> inputs = tensors.inputs, outputs = tensors.outputs;
   if (op.kind() == Reshape::kKind) {
     check_one_to_one(tensors);
     require(inputs[0].numel() == outputs[0].numel(), "a tensor of shape ", inputs[0],
@@ -48,20 +49,21 @@ std::vector<OutputInfo> check_tensors(const Operator& op, std::string_view layer
   std::vector<TensorInfo> infos(inputs.size());
   std::vector<const TensorInfo*> pointers(inputs.size(), nullptr);
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!present[i]) continue;
+    if (!tensors.present[i]) continue;
     // Floating types may be mixed once the tuner has chosen; shapes do not depend on them. A
     // filling has its own, from which no candidate differs.
     const DataType dtype = candidate.inputs[i].dtype;
     infos[i].dtype = is_floating(dtype) && op.kind() != Fill::kKind ? DataType::kFLOAT : dtype;
     infos[i].dims = sym_shape(inputs[i]);
-    if (elements[i])
+    if (const auto& elements = tensors.elements[i])
       infos[i].values =
-          std::make_shared<const std::vector<Expr>>(elements[i]->begin(), elements[i]->end());
+          std::make_shared<const std::vector<Expr>>(elements->begin(), elements->end());
     pointers[i] = &infos[i];
   }
   ConcreteContext context;
   context.inputs = pointers;
   context.layer = layer;
+  context.has_opt_sizes = tensors.has_opt_sizes;
   std::vector<OutputInfo> inferred = op.infer(context);
   require(inferred.size() == outputs.size(), "the engine gives it ", outputs.size(),
           " outputs; it has ", inferred.size());

@@ -16,6 +16,8 @@ struct StepTensors {
   std::span<const bool> present;
   std::span<const std::optional<std::vector<int64_t>>> elements;
   std::span<const Shape> outputs;
+  bool has_opt_sizes = false;  ///< sizes that the step computes count as their `opt`, else as their
+                               ///< upper bounds
 };
 
 /// Throws Error unless the operator makes of the inputs what the plan, which comes from a file, has

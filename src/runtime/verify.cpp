@@ -129,7 +129,11 @@ class StepCheck {
         known[i] = elements(schedule_.tensors[step.inputs[i]], selector);
     }
     return check_tensors(op, step.name, step.candidate,
-                         {inputs, {present.get(), inputs.size()}, known, outputs});
+                         {inputs,
+                          {present.get(), inputs.size()},
+                          known,
+                          outputs,
+                          selector == OptProfileSelector::kOPT});
   }
 
   /// A plugin writes such an output into its input, which must be the same memory.

@@ -66,12 +66,6 @@ PlanStep& step_of(Plan& plan, std::string_view kind, int which = 0) {
   throw std::logic_error("there is no such step");
 }
 
-PlanTensor& first_in(Plan& plan, Location location) {
-  for (PlanTensor& tensor : plan.schedules[0].tensors)
-    if (tensor.location == location) return tensor;
-  throw std::logic_error("there is no such tensor");
-}
-
 TEST(HostilePlan, AnUnchangedOneRuns) {
   const std::vector<float> y = run_plan(chain(), {{2, 8}}, {random_floats(16, 1)})[0];
   EXPECT_EQ(y.size(), 6u);
@@ -123,8 +117,9 @@ TEST(HostilePlan, ShapesThatTheOperatorDoesNotMakeAreRefused) {
   EXPECT_CONTAINS(load_error(chain(),
                              [](Plan& p) {
                                PlanStep& top = step_of(p, TopK::kKind);
-                               p.schedules[0].tensors[top.outputs[0]].dims =
-                                   p.schedules[0].tensors[top.inputs[0]].dims;
+                               std::vector<int32_t>& dims =
+                                   p.schedules[0].tensors[top.outputs[0]].dims;
+                               dims = {dims[0], dims[0]};
                              }),
                   "output 0 has the shape");
 }
@@ -213,7 +208,9 @@ TEST(HostilePlan, TheUsersInputsAreNotWritten) {
 TEST(HostilePlan, OperatorsAreCheckedBeforeAKernelIsMade) {
   const Plan pooled = plan_of(
       [](Network& network, Tensor* x) {
-        return network.add<Pooling>({.window = {2, 2}, .stride = {2, 2}}, {x})->output(0);
+        PoolingParams params;
+        params.window = params.stride = {2, 2};
+        return network.add<Pooling>(params, {x})->output(0);
       },
       {1, 4, 8, 8});
   const auto with = [&](const char* name, AttributeValue value) {
@@ -229,7 +226,7 @@ TEST(HostilePlan, OperatorsAreCheckedBeforeAKernelIsMade) {
 }
 
 /// x [n], n from 1 to 100, to y [n].
-Plan hill() {
+Plan dynamic_softmax() {
   Network network;
   Tensor* x = network.add_input("x", DataType::kFLOAT, {-1});
   x->set_dimension_name(0, "n");
@@ -246,7 +243,7 @@ Plan hill() {
 
 TEST(HostilePlan, AnExtentThatIsLargerBetweenTheEndsStaysWithinItsMemory) {
   // An output that is a copy of a tensor whose extent the file describes as n * (101 - n).
-  Plan plan = hill();
+  Plan plan = dynamic_softmax();
   Schedule& schedule = plan.schedules[0];
   PlanStep& softmax = step_of(plan, Softmax::kKind);
   const int32_t n = plan.inputs[0].dims[0];
