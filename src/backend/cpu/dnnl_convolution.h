@@ -39,7 +39,6 @@ class ConvolutionKernel final : public DnnlKernel {
     if (has_bias_) bias_ = constant_as_float(args.inputs[2]);
   }
 
-  int in_place_input() const override { return residual_; }
   std::vector<PackedInput> packed() const override { return weights_.packed(); }
 
  private:

@@ -47,6 +47,7 @@ CudaDevice::CudaDevice(int ordinal, CUcontext context) : ordinal_(ordinal), cont
   name_ = device_name(device_);
   size_t memory = 0;
   check(driver().cuDeviceTotalMem(&memory, device_), "asking for the GPU's memory");
+  memory_ = memory;
   constexpr double kGiB = 1 << 30;
   identity_ =
       str(name_, ", ", architecture(), ", ", attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
@@ -156,6 +157,19 @@ std::vector<Candidate> CudaDevice::candidates(const Operator& op,
                                               const CandidateQuery& query) const {
   const KernelEntry* entry = find_entry(op.kind());
   return entry != nullptr ? entry->candidates(op, query) : std::vector<Candidate>();
+}
+
+/// A plan has the compiled kernels of what needs code: nothing is compiled from attributes of a
+/// file.
+void CudaDevice::check(const Operator& op, const KernelArgs& args) const {
+  const KernelEntry* entry = find_entry(op.kind());
+  if (entry == nullptr)
+    fail_with(ErrorCode::kUNSUPPORTED_STATE, "Layer '", args.layer, "': ", name_,
+              " has no kernel for ", op.kind(), ".");
+  require(entry->check != nullptr, "Layer '", args.layer, "': the engine stores a ", op.kind(),
+          " for a GPU without its compiled kernel, and nothing is compiled while an engine is "
+          "loaded; build the engine again");
+  entry->check(op, args);
 }
 
 std::unique_ptr<Kernel> CudaDevice::make_kernel(const Operator& op, const KernelArgs& args) const {
