@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,8 @@ template <class Body>
 auto with_dnnl_errors(std::string_view layer, Body&& body) {
   try {
     return body();
+  } catch (const std::bad_alloc&) {
+    fail_with(ErrorCode::kFAILED_ALLOCATION, "Layer '", layer, "': there is not enough memory.");
   } catch (const dnnl::error& error) {
     fail_with(error.status == dnnl_out_of_memory ? ErrorCode::kFAILED_ALLOCATION
                                                  : ErrorCode::kUNSUPPORTED_STATE,

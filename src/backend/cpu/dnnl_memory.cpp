@@ -151,21 +151,25 @@ dnnl::memory::dims dnnl_dims(dnnl::memory::dims extents) {
 
 bool fits_dnnl(int64_t extent) { return extent >= 0 && extent <= INT32_MAX; }
 
-void require_dnnl_window(const DnnlWindow& w) {
-  // Far from where oneDNN's 32-bit arithmetic of offsets within a row would overflow.
-  constexpr int64_t kMost = int64_t{1} << 24;
-  const auto in_range = [](int64_t value) { return value >= -kMost && value <= kMost; };
-  bool valid = true;
-  for (const int64_t value : {w.input, w.output, w.window, w.stride, w.dilation, w.pre, w.post})
-    valid &= in_range(value);
-  // Of numbers of 24 bits no product overflows.
-  valid = valid && in_range(w.dilation * w.window) && in_range(w.output * w.stride) &&
-          in_range(w.input + w.pre + w.post);
-  if (!valid)
-    fail_with(ErrorCode::kUNSUPPORTED_STATE,
-              "oneDNN's windows reach over at most 2^24 elements, but this one has ", w.window,
-              " elements, stride ", w.stride, ", dilation ", w.dilation, ", padding ", w.pre,
-              " and ", w.post, ", and goes from an extent of ", w.input, " to ", w.output, ".");
+void require_dnnl_windows(std::span<const DnnlWindow> windows) {
+  // Far from where oneDNN's 32-bit arithmetic of offsets within a row would overflow. It makes code
+  // for each tap, so that windows of more take seconds.
+  constexpr int64_t kMostReach = int64_t{1} << 24, kMostTaps = int64_t{1} << 16;
+  const auto in_range = [](int64_t value) { return value >= -kMostReach && value <= kMostReach; };
+  int64_t taps = 1;
+  for (const DnnlWindow& w : windows) {
+    bool valid = true;
+    for (const int64_t value : {w.input, w.output, w.window, w.stride, w.dilation, w.pre, w.post})
+      valid &= in_range(value);
+    // Of numbers of 24 bits no product overflows.
+    valid = valid && in_range(w.dilation * w.window) && in_range(w.output * w.stride) &&
+            in_range(w.input + w.pre + w.post) && (taps *= w.window) <= kMostTaps;
+    if (!valid)
+      fail_with(ErrorCode::kUNSUPPORTED_STATE, "On the CPU windows reach over at most 2^24 ",
+                "elements and have 2^16, but this one has ", w.window, " along an axis, stride ",
+                w.stride, ", dilation ", w.dilation, ", padding ", w.pre, " and ", w.post,
+                ", and goes from an extent of ", w.input, " to ", w.output, ".");
+  }
 }
 
 dnnl::memory::desc dnnl_desc(const Shape& shape, DataType type, TensorFormat format) {

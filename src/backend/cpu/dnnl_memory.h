@@ -1,6 +1,7 @@
 #pragma once
 
 #include <oneapi/dnnl/dnnl.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -26,8 +27,9 @@ bool fits_dnnl(int64_t extent);
 struct DnnlWindow {
   int64_t input, output, window, stride, dilation, pre, post;
 };
-/// Throws Error for one that is so large that oneDNN's arithmetic may overflow.
-void require_dnnl_window(const DnnlWindow& window);
+/// Throws Error for windows, one for each axis, that are so large that oneDNN's arithmetic may
+/// overflow, or that making code for them takes too long.
+void require_dnnl_windows(std::span<const DnnlWindow> windows);
 
 /// A tensor as it lies in memory in that format: LINEAR, HWC, and CHW4, CHW16, CHW32 up to three
 /// spatial axes.

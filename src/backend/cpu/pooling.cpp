@@ -37,6 +37,7 @@ std::vector<Axis> axes_of(const PoolingParams& params, const Shape& x) {
 Desc make_desc(const PoolingParams& params, dnnl::algorithm algorithm, const Shape& x,
                const Shape& y, const Variant& variant) {
   memory::dims strides, windows, dilations, pre, post;
+  std::vector<DnnlWindow> reaches;
   const std::vector<Axis> axes = axes_of(params, x);
   for (size_t i = 0; i < axes.size(); ++i) {
     const Axis& axis = axes[i];
@@ -46,9 +47,10 @@ Desc make_desc(const PoolingParams& params, dnnl::algorithm algorithm, const Sha
     pre.push_back(axis.pre);
     const int64_t reach = (y[i + 2] - 1) * axis.stride + axis.dilation * (axis.window - 1) + 1;
     post.push_back(std::max<int64_t>(reach - x[i + 2] - axis.pre, 0));
-    require_dnnl_window(
+    reaches.push_back(
         {x[i + 2], y[i + 2], axis.window, axis.stride, axis.dilation, pre[i], post[i]});
   }
+  require_dnnl_windows(reaches);
   return Desc(dnnl_engine(), dnnl::prop_kind::forward_inference, algorithm,
               dnnl_desc(x, variant.type, variant.input), dnnl_desc(y, variant.type, variant.output),
               strides, windows, dilations, pre, post, workspace_attributes(), /*allow_empty=*/true);
