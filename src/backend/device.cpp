@@ -1,8 +1,11 @@
 #include "backend/device.h"
 
 #include "base/error.h"
+#include "base/limits.h"
 
 namespace opwright {
+
+uint64_t Device::memory() const { return machine_memory(); }
 
 std::shared_ptr<const DeviceFunction> Device::load_function(const CodeObject& code,
                                                             const std::string&) const {

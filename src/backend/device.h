@@ -94,6 +94,9 @@ class Device {
   /// Whether code for that target ("sm_90a", "compute_80", an architecture()) runs on the device.
   virtual bool runs(std::string_view target) const { return target == architecture(); }
 
+  /// Bytes that it has in all: on the host those of the machine.
+  virtual uint64_t memory() const;
+
   /// Makes the device the calling thread's; returns what leave() takes. See DeviceScope.
   virtual void* enter() const { return nullptr; }
   virtual void leave(void* entered) const noexcept { (void)entered; }

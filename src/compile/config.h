@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/shape.h"
 #include "compile/timing_cache.h"
-#include "opwright/limits.h"
+#include "opwright/resource_limits.h"
 #include "plan/plan.h"
 
 namespace opwright {

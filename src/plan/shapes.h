@@ -41,11 +41,13 @@ std::vector<int32_t> resolving_steps(const Plan& plan, const Schedule& schedule)
 /// The shape of a network input or output, -1 for extents that are known at run time only.
 Shape declared_shape(const Plan& plan, const PlanPort& port);
 
-/// Number of the network input with that name, or -1.
-int input_number(const Plan& plan, std::string_view name);
+/// Per symbol: the number of the network input that it is an extent or a value of; -1 for size
+/// tensors, and where there is no such input.
+std::vector<int32_t> symbol_inputs(const Plan& plan);
 
 /// Sets the size tensors' symbols to their upper bounds (kMAX), opt values (kOPT) or 1 (kMIN) given
-/// the other symbols, and evaluates all expressions into `values`.
+/// the other symbols, and evaluates all expressions into `values`, in one pass: a valid plan has
+/// the bounds of a size tensor, and of those before it, ahead of what uses it.
 void evaluate_with_sizes(const Plan& plan, OptProfileSelector selector, std::span<int64_t> symbols,
                          std::span<int64_t> values);
 

@@ -9,7 +9,7 @@
 
 #include "backend/device.h"
 #include "base/error_report.h"
-#include "opwright/limits.h"
+#include "opwright/resource_limits.h"
 #include "opwright/runtime.h"
 #include "plan/plan.h"
 #include "runtime/device_weights.h"

@@ -47,6 +47,7 @@ CudaDevice::CudaDevice(int ordinal, CUcontext context) : ordinal_(ordinal), cont
   name_ = device_name(device_);
   size_t memory = 0;
   check(driver().cuDeviceTotalMem(&memory, device_), "asking for the GPU's memory");
+  memory_ = memory;
   constexpr double kGiB = 1 << 30;
   identity_ =
       str(name_, ", ", architecture(), ", ", attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),

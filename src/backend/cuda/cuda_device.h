@@ -28,6 +28,7 @@ class CudaDevice final : public Device {
   std::string identity() const override { return identity_; }
   std::string architecture() const override;
   bool runs(std::string_view target) const override;
+  uint64_t memory() const override { return memory_; }
 
   void* enter() const override;
   void leave(void* entered) const noexcept override;
@@ -74,6 +75,7 @@ class CudaDevice final : public Device {
   CUdevice device_ = 0;
   ComputeCapability capability_;
   std::string name_, identity_;
+  uint64_t memory_ = 0;
   int max_shared_memory_ = 0;
   bool has_pools_ = false;
   CUstream allocating_stream_ = nullptr;  ///< never waits long for itself

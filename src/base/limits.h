@@ -1,0 +1,49 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "base/error.h"
+#include "opwright/resource_limits.h"
+
+namespace opwright {
+
+/// Bytes of memory that the machine has.
+uint64_t machine_memory();
+
+/// `given` with the default in the place of each 0; of seconds that is infinity. Throws Error for a
+/// limit that is negative or not a number.
+Limits resolved(const Limits& given, uint64_t device_memory);
+
+/// "512 bytes", "1.5 GiB".
+std::string bytes_text(uint64_t bytes);
+
+/// How a message ends that names a limit by its member's name: where it is set, in each language.
+std::string limit_hint(const char* limit);
+
+/// Throws Error: "`what` <bytes>, more than the limit of <bytes> (memory): ..." unless the bytes
+/// are within the limit of that name. `what` says who asks for them: "layer 'a' needs".
+template <class... What>
+void require_bytes(uint64_t bytes, uint64_t limit, const char* name, const What&... what) {
+  if (bytes > limit) [[unlikely]]
+    fail(what..., " ", bytes_text(bytes), ", more than the limit of ", bytes_text(limit), " (",
+         name, "); ", limit_hint(name));
+}
+
+/// When something that began now must have ended.
+class Deadline {
+ public:
+  /// Infinity: never.
+  explicit Deadline(double seconds);
+  bool has_passed() const { return is_set_ && Clock::now() >= end_; }
+  double seconds() const { return seconds_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double seconds_;
+  bool is_set_;
+  Clock::time_point end_;
+};
+
+}  // namespace opwright
