@@ -193,9 +193,11 @@ void mend(Plan& plan) {
     for (const auto& [opt, upper] : plan.size_bounds)
       for (const int32_t bound : {opt, upper})
         if (bound < -1 || bound >= static_cast<int32_t>(plan.expressions.size())) return;
-    for (const Symbol& symbol : plan.symbols) {
+    const std::vector<int32_t> inputs = symbol_inputs(plan);
+    for (size_t i = 0; i < plan.symbols.size(); ++i) {
+      const Symbol& symbol = plan.symbols[i];
       if (symbol.kind == Symbol::Kind::kSizeTensor) continue;
-      const int input = input_number(plan, symbol.tensor);
+      const int32_t input = inputs[i];
       if (input < 0) return;
       for (const Schedule& schedule : plan.schedules)
         for (const Shape* shape : {&schedule.inputs[input].min, &schedule.inputs[input].opt,

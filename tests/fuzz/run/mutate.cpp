@@ -81,6 +81,50 @@ class Mutation {
     }
   }
 
+  void change_attributes(Attributes& attributes, const std::string& owner) {
+    Attribute* attribute = pick(attributes);
+    if (attribute == nullptr) return;
+    if (s_.chance(40)) {
+      if (s_.chance(2)) {
+        note(owner, " gets the attribute ", attribute->name, " twice");
+        attributes.push_back(Attribute(*attribute));
+      } else {
+        note(owner, " loses the attribute ", attribute->name);
+        attributes.erase(attributes.begin() + (attribute - attributes.data()));
+      }
+      return;
+    }
+    const std::string before = text_of(attribute->value);
+    if (s_.chance(60)) {
+      attribute->value = s_.chance(2) ? AttributeValue(s_.number(1)) : AttributeValue(Ints{1, 2});
+    } else if (auto* number = std::get_if<int64_t>(&attribute->value)) {
+      // Enums, bits and axes, or any number.
+      *number =
+          s_.chance(3)
+              ? s_.number(*number)
+              : static_cast<int64_t>(static_cast<int8_t>(s_.byte()) % (s_.chance(2) ? 40 : 6));
+    } else if (auto* fraction = std::get_if<double>(&attribute->value)) {
+      *fraction = s_.fraction(*fraction);
+    } else if (auto* text = std::get_if<std::string>(&attribute->value)) {
+      if (s_.chance(2) || text->empty())
+        text->push_back(static_cast<char>(s_.byte()));
+      else
+        (*text)[s_.below(text->size())] = static_cast<char>(s_.byte());
+    } else if (auto* list = std::get_if<Ints>(&attribute->value)) {
+      if (attribute->name == "code" && list->size() >= 5 && !s_.chance(8)) {
+        change_program(*list, attributes);
+      } else {
+        change_list(*list,
+                    [&](int64_t near) { return s_.chance(2) ? s_.number(near) : s_.small(near); });
+      }
+    } else if (auto* floats = std::get_if<Floats>(&attribute->value)) {
+      change_list(*floats, [&](double near) { return s_.fraction(near); });
+    } else if (auto* blob = std::get_if<Blob>(&attribute->value)) {
+      *blob = changed(*blob);
+    }
+    note(owner, ": ", before, " -> ", text_of(attribute->value));
+  }
+
  private:
   template <class... Parts>
   void note(const Parts&... parts) {
@@ -167,50 +211,6 @@ class Mutation {
     change_attributes(step->attributes, name(*step));
   }
 
-  void change_attributes(Attributes& attributes, const std::string& owner) {
-    Attribute* attribute = pick(attributes);
-    if (attribute == nullptr) return;
-    if (s_.chance(40)) {
-      if (s_.chance(2)) {
-        note(owner, " gets the attribute ", attribute->name, " twice");
-        attributes.push_back(Attribute(*attribute));
-      } else {
-        note(owner, " loses the attribute ", attribute->name);
-        attributes.erase(attributes.begin() + (attribute - attributes.data()));
-      }
-      return;
-    }
-    const std::string before = text_of(attribute->value);
-    if (s_.chance(60)) {
-      attribute->value = s_.chance(2) ? AttributeValue(s_.number(1)) : AttributeValue(Ints{1, 2});
-    } else if (auto* number = std::get_if<int64_t>(&attribute->value)) {
-      // Enums, bits and axes, or any number.
-      *number = s_.chance(3) ? s_.number(*number)
-                             : static_cast<int64_t>(static_cast<int8_t>(s_.byte()) %
-                                                    (s_.chance(2) ? 40 : 6));
-    } else if (auto* fraction = std::get_if<double>(&attribute->value)) {
-      *fraction = s_.fraction(*fraction);
-    } else if (auto* text = std::get_if<std::string>(&attribute->value)) {
-      if (s_.chance(2) || text->empty())
-        text->push_back(static_cast<char>(s_.byte()));
-      else
-        (*text)[s_.below(text->size())] = static_cast<char>(s_.byte());
-    } else if (auto* list = std::get_if<Ints>(&attribute->value)) {
-      if (attribute->name == "code" && list->size() >= 5 && !s_.chance(8)) {
-        change_program(*list, attributes);
-      } else {
-        change_list(*list, [&](int64_t near) {
-          return s_.chance(2) ? s_.number(near) : s_.small(near);
-        });
-      }
-    } else if (auto* floats = std::get_if<Floats>(&attribute->value)) {
-      change_list(*floats, [&](double near) { return s_.fraction(near); });
-    } else if (auto* blob = std::get_if<Blob>(&attribute->value)) {
-      *blob = changed(*blob);
-    }
-    note(owner, ": ", before, " -> ", text_of(attribute->value));
-  }
-
   /// One of the five numbers of an instruction, or an instruction more or less.
   void change_program(Ints& code, Attributes& attributes) {
     const size_t count = code.size() / 5, at = s_.below(count) * 5;
@@ -250,7 +250,8 @@ class Mutation {
 
   Blob changed(const Blob& blob) {
     size_t size = blob.size();
-    if (s_.chance(2)) size = static_cast<size_t>(s_.chance(2) ? s_.below(size + 1) : size + s_.below(80));
+    if (s_.chance(2))
+      size = static_cast<size_t>(s_.chance(2) ? s_.below(size + 1) : size + s_.below(80));
     const uint8_t fill = s_.byte();
     Blob copy = Blob::make(size, [&](void* memory) {
       auto* to = static_cast<uint8_t*>(memory);
@@ -286,8 +287,8 @@ class Mutation {
     Candidate& candidate = step->candidate;
     switch (s_.below(4)) {
       case 0:
-        return set(candidate.tactic, s_.chance(2) ? s_.small(candidate.tactic)
-                                                  : s_.number(candidate.tactic),
+        return set(candidate.tactic,
+                   s_.chance(2) ? s_.small(candidate.tactic) : s_.number(candidate.tactic),
                    name(*step), " tactic");
       case 1: {
         const std::vector<Seed>& all = seeds();
@@ -375,7 +376,8 @@ class Mutation {
                    static_cast<uint64_t>(s_.number(s_.chance(2) ? at_end : 0)) & ~uint64_t{63},
                    name(*tensor), " offset");
       case 4:
-        return set(tensor->size, static_cast<uint64_t>(s_.number(static_cast<int64_t>(tensor->size))),
+        return set(tensor->size,
+                   static_cast<uint64_t>(s_.number(static_cast<int64_t>(tensor->size))),
                    name(*tensor), " size");
       default:
         tensor->scale = static_cast<float>(s_.fraction(tensor->scale));
@@ -440,7 +442,8 @@ class Mutation {
         return set(symbol->index, static_cast<int>(s_.small(symbol->index)), "symbol ", number,
                    " index");
       case 2:
-        if (!plan_.inputs.empty()) symbol->tensor = plan_.inputs[s_.below(plan_.inputs.size())].name;
+        if (!plan_.inputs.empty())
+          symbol->tensor = plan_.inputs[s_.below(plan_.inputs.size())].name;
         return note("symbol ", number, " of '", symbol->tensor, "'");
       default: {
         if (number >= plan_.size_bounds.size()) return;
@@ -499,8 +502,9 @@ class Mutation {
   void change_memory() {
     uint64_t& place = s_.chance(3) ? schedule_->workspace_size : schedule_->arena_size;
     const char* what = &place == &schedule_->arena_size ? "arena size" : "workspace size";
-    const uint64_t to = s_.chance(4) ? uint64_t{0} - 64 * (1 + s_.below(4))
-                                     : static_cast<uint64_t>(s_.number(static_cast<int64_t>(place)));
+    const uint64_t to = s_.chance(4)
+                            ? uint64_t{0} - 64 * (1 + s_.below(4))
+                            : static_cast<uint64_t>(s_.number(static_cast<int64_t>(place)));
     set(place, to, what);
   }
 
@@ -541,7 +545,8 @@ class Mutation {
         }
         return;
       case 2:
-        if (RefitOperation* op = pick(refit.operations)) change_attributes(op->attributes, op->kind);
+        if (RefitOperation* op = pick(refit.operations))
+          change_attributes(op->attributes, op->kind);
         return;
       case 3:
         if (RefitOperation* op = pick(refit.operations)) {
@@ -699,8 +704,8 @@ class Mutation {
   void change_rest() {
     switch (s_.below(8)) {
       case 0:
-        plan_.code.push_back({"x", s_.chance(2) ? "sm_90" : "x86-64", Blob::copy("\177ELF", 5),
-                              s_.chance(2)});
+        plan_.code.push_back(
+            {"x", s_.chance(2) ? "sm_90" : "x86-64", Blob::copy("\177ELF", 5), s_.chance(2)});
         return note("a new code object");
       case 1:
         if (PlanStep* step = pick_step()) {
@@ -746,5 +751,10 @@ class Mutation {
 }  // namespace
 
 void mutate(Plan& plan, Script& script, std::string* log) { Mutation(plan, script, log).run(); }
+
+void mutate(Attributes& attributes, Script& script) {
+  Plan none;
+  Mutation(none, script, nullptr).change_attributes(attributes, {});
+}
 
 }  // namespace opwright::fuzz

@@ -105,16 +105,14 @@ void GuardedPool::reset() {
     visit_gap(piece.slot.begin, piece.data, check_canary);
     visit_gap(piece.data + piece.bytes, piece.slot.begin + piece.slot.size, check_canary);
     // A big one is not kept, as it would stay in memory.
-    if (piece.slot.size > 256 * kPage)
-      madvise(piece.slot.begin, piece.slot.size, MADV_DONTNEED);
+    if (piece.slot.size > 256 * kPage) madvise(piece.slot.begin, piece.slot.size, MADV_DONTNEED);
     free_[piece.slot.size / kPage].push_back(piece.slot);
   }
   pieces_.clear();
 }
 
 void GuardedArena::check_gaps() const {
-  for (const auto& [first, last] : gaps_)
-    visit_gap(base_ + first, base_ + last, check_canary);
+  for (const auto& [first, last] : gaps_) visit_gap(base_ + first, base_ + last, check_canary);
 }
 
 std::byte* GuardedArena::place(std::vector<std::pair<size_t, size_t>> ranges, size_t bytes,
@@ -133,7 +131,9 @@ std::byte* GuardedArena::place(std::vector<std::pair<size_t, size_t>> ranges, si
     for (size_t page = first / kPage; page < behind; ++page) wanted[page] = true;
   }
   const size_t pages = std::max(wanted.size(), is_open_.size());
-  const auto at = [](const std::vector<bool>& list, size_t i) { return i < list.size() && list[i]; };
+  const auto at = [](const std::vector<bool>& list, size_t i) {
+    return i < list.size() && list[i];
+  };
   for (size_t page = 0; page < pages;) {
     size_t next = page + 1;
     const bool is_wanted = at(wanted, page);

@@ -16,8 +16,8 @@ bool is_address_sanitized();
 /// before a piece on its page is poisoned, or compared afterwards.
 class GuardedPool {
  public:
-  /// Memory until reset(), uninitialized. The piece ends exactly at the page's end where its size is
-  /// a multiple of the alignment. Never null, also for 0 bytes.
+  /// Memory until reset(), uninitialized. The piece ends exactly at the page's end where its size
+  /// is a multiple of the alignment. Never null, also for 0 bytes.
   std::byte* allocate(size_t bytes, size_t alignment);
   /// Takes all memory back. Ends the process where something was written beside a piece.
   void reset();

@@ -236,11 +236,10 @@ class Session {
       }
       note("input ", i, " ", shape);
       context_.set_input_address(input, data);
-      inputs_.push_back({data, std::vector<std::byte>(data, data + size),
-                         std::any_of(plan_.outputs.begin(), plan_.outputs.end(),
-                                     [&](const PlanPort& output) {
-                                       return output.aliased_input == input;
-                                     })});
+      inputs_.push_back(
+          {data, std::vector<std::byte>(data, data + size),
+           std::any_of(plan_.outputs.begin(), plan_.outputs.end(),
+                       [&](const PlanPort& output) { return output.aliased_input == input; })});
     }
   }
 

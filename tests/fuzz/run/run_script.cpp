@@ -9,8 +9,8 @@
 
 namespace opwright::fuzz {
 
-// A script is: what stands for the seed (2 bytes); how many changes there are, and whether what they
-// break is mended; the changes; what run_plan() reads.
+// A script is: what stands for the seed (2 bytes); how many changes there are, and whether what
+// they break is mended; the changes; what run_plan() reads.
 
 namespace {
 

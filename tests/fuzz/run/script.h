@@ -52,10 +52,22 @@ class Script {
         return wrap(static_cast<int64_t>(uint64_t{1} << below(64)),
                     static_cast<int64_t>(below(5)) - 2);
       default: {
-        static constexpr std::array<int64_t, 16> kLimits = {
-            0, 1, -1, 2, 64, 100, 4096, 65536, std::numeric_limits<int32_t>::max(),
-            std::numeric_limits<int32_t>::min(), int64_t{1} << 32, int64_t{1} << 62,
-            std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min(), -64, -65};
+        static constexpr std::array<int64_t, 16> kLimits = {0,
+                                                            1,
+                                                            -1,
+                                                            2,
+                                                            64,
+                                                            100,
+                                                            4096,
+                                                            65536,
+                                                            std::numeric_limits<int32_t>::max(),
+                                                            std::numeric_limits<int32_t>::min(),
+                                                            int64_t{1} << 32,
+                                                            int64_t{1} << 62,
+                                                            std::numeric_limits<int64_t>::max(),
+                                                            std::numeric_limits<int64_t>::min(),
+                                                            -64,
+                                                            -65};
         return kLimits[below(kLimits.size())];
       }
     }
@@ -66,9 +78,20 @@ class Script {
   }
   double fraction(double near) {
     static constexpr double kInf = std::numeric_limits<double>::infinity();
-    static constexpr std::array<double, 14> kLimits = {
-        0, -0.0, 1, -1, 0.5, 1e-30, 1e30, 3.5e38, -3.5e38, 1e300, kInf, -kInf,
-        std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::denorm_min()};
+    static constexpr std::array<double, 14> kLimits = {0,
+                                                       -0.0,
+                                                       1,
+                                                       -1,
+                                                       0.5,
+                                                       1e-30,
+                                                       1e30,
+                                                       3.5e38,
+                                                       -3.5e38,
+                                                       1e300,
+                                                       kInf,
+                                                       -kInf,
+                                                       std::numeric_limits<double>::quiet_NaN(),
+                                                       std::numeric_limits<double>::denorm_min()};
     switch (below(4)) {
       case 0:
         return near * (static_cast<double>(below(9)) - 4);

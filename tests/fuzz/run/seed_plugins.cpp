@@ -59,9 +59,8 @@ Behavior& v3_behavior() {
     b.name = "fuzz_v3";
     b.workspace = 192;
     b.supports = [](int32_t pos, DynamicPluginTensorDesc const* p, int32_t, int32_t) {
-      return is_flexible(p[pos].desc) &&
-             (pos == 0 || (p[pos].desc.type == p[0].desc.type &&
-                           p[pos].desc.format == p[0].desc.format));
+      return is_flexible(p[pos].desc) && (pos == 0 || (p[pos].desc.type == p[0].desc.type &&
+                                                       p[pos].desc.format == p[0].desc.format));
     };
     b.tactics = [](DataType) { return std::vector<int32_t>{1, 2}; };
     b.enqueue = [](PluginTensorDesc const* in, PluginTensorDesc const* out,
@@ -289,8 +288,7 @@ class QuickScale final : public QuickDefinition {
     struct Callback final : Kernel {
       PortType in, out;
       int64_t in_bytes = 0, out_bytes = 0;
-      void on_shape_change(std::span<const Shape> inputs,
-                           std::span<const Shape> outputs) override {
+      void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
         in_bytes = tensor_bytes(inputs[0], in.dtype, in.format);
         out_bytes = tensor_bytes(outputs[0], out.dtype, out.format);
       }
@@ -311,9 +309,8 @@ class QuickScale final : public QuickDefinition {
 
  private:
   std::string name_ = "scale", namespace_ = "fuzz";
-  std::vector<QuickParameter> parameters_ = {
-      {.name = "x", .kind = ParameterKind::kTensor},
-      {.name = "scale", .type = PluginFieldType::kFLOAT32}};
+  std::vector<QuickParameter> parameters_ = {{.name = "x", .kind = ParameterKind::kTensor},
+                                             {.name = "scale", .type = PluginFieldType::kFLOAT32}};
 };
 
 }  // namespace

@@ -61,9 +61,8 @@ class Maker {
       } else {
         // Small numbers, in the high bytes of halves.
         for (size_t i = 0; i < bytes; ++i)
-          static_cast<uint8_t*>(memory)[i] =
-              static_cast<uint8_t>(type == DT::kHALF || type == DT::kBF16 ? 0x38 + random.below(4)
-                                                                         : random.below(2));
+          static_cast<uint8_t*>(memory)[i] = static_cast<uint8_t>(
+              type == DT::kHALF || type == DT::kBF16 ? 0x38 + random.below(4) : random.below(2));
       }
     });
     return network.add_constant(type, shape, data);
@@ -109,7 +108,8 @@ class Maker {
         if (tensor->is_shape_input()) continue;
         Shape min = tensor->shape(), opt = min, max = min;
         for (int d = 0; d < min.rank(); ++d)
-          if (min[d] < 0) min[d] = p == 0 ? low : 4, opt[d] = p == 0 ? 2 : 5, max[d] = p == 0 ? 4 : 6;
+          if (min[d] < 0)
+            min[d] = p == 0 ? low : 4, opt[d] = p == 0 ? 2 : 5, max[d] = p == 0 ? 4 : 6;
         profile.set_shape(tensor->name(), min, opt, max);
       }
       for (const auto& [name, min, opt, max] : values_) profile.set_values(name, min, opt, max);
@@ -174,8 +174,8 @@ std::vector<Recipe> recipes() {
       {"conv",
        [](Maker& m) {
          Tensor* x = m.input("x", {-1, 3, 6, 6});
-         Tensor* y = m.relu(m.add<Convolution>(padded({1, 1}),
-                                               {x, m.weights({4, 3, 3, 3}), m.weights({4})}));
+         Tensor* y = m.relu(
+             m.add<Convolution>(padded({1, 1}), {x, m.weights({4, 3, 3, 3}), m.weights({4})}));
          Tensor* z = m.add<Convolution>(padded({1, 1}), {y, m.weights({4, 4, 3, 3})});
          m.output(m.relu(m.sum(z, y)));
        },
@@ -196,8 +196,8 @@ std::vector<Recipe> recipes() {
        }},
       {"conv-3d",
        [](Maker& m) {
-         m.output(m.add<Convolution>(
-             padded({1, 1, 1}), {m.input("x", {1, 2, 3, 4, 4}), m.weights({3, 2, 3, 3, 3})}));
+         m.output(m.add<Convolution>(padded({1, 1, 1}),
+                                     {m.input("x", {1, 2, 3, 4, 4}), m.weights({3, 2, 3, 3, 3})}));
        }},
       {"conv-half",
        [](Maker& m) {
@@ -285,8 +285,11 @@ std::vector<Recipe> recipes() {
          m.output(m.add<Normalization>(rms, {x, m.weights({3}), nullptr}));
        },
        1, false, 2},
-      {"lrn", [](Maker& m) { m.output(m.add<Lrn>({}, {m.input("x", {-1, 6, 3, 3})})); }, 2, false,
-       2},
+      {"lrn",
+       [](Maker& m) {
+         m.output(m.add<Lrn>({}, {m.input("x", {-1, 6, 3, 3})}));
+       },
+       2, false, 2},
       {"reduce",
        [](Maker& m) {
          Tensor* x = m.input("x", {-1, 3, 4});
@@ -306,10 +309,9 @@ std::vector<Recipe> recipes() {
          Layer* top = m.network.add<TopK>({TopKOperation::kMAX, 3, 2, DT::kINT32}, {x});
          m.output(top->output(0));
          m.output(top->output(1));
-         m.output(m.network
-                      .add<TopK>({TopKOperation::kMIN, 2, 2, DT::kINT64},
-                                 {m.cast(x, DT::kINT32)})
-                      ->output(1));
+         m.output(
+             m.network.add<TopK>({TopKOperation::kMIN, 2, 2, DT::kINT64}, {m.cast(x, DT::kINT32)})
+                 ->output(1));
        }},
       {"topk-k-input",
        [](Maker& m) {
@@ -322,12 +324,11 @@ std::vector<Recipe> recipes() {
       {"gather",
        [](Maker& m) {
          Tensor* x = m.input("x", {-1, 4, 3});
-         m.output(m.add<Gather>({GatherMode::kDEFAULT, 1, 0},
-                                {x, m.input("i", {5}, DT::kINT32)}));
+         m.output(m.add<Gather>({GatherMode::kDEFAULT, 1, 0}, {x, m.input("i", {5}, DT::kINT32)}));
          m.output(m.add<Gather>({GatherMode::kELEMENT, 2, 0},
                                 {x, m.input("j", {-1, 4, 2}, DT::kINT64)}));
-         m.output(m.add<Gather>({GatherMode::kND, 0, 1},
-                                {x, m.input("l", {-1, 2, 1}, DT::kINT32)}));
+         m.output(
+             m.add<Gather>({GatherMode::kND, 0, 1}, {x, m.input("l", {-1, 2, 1}, DT::kINT32)}));
        },
        2},
       {"gather-int",
@@ -340,8 +341,8 @@ std::vector<Recipe> recipes() {
       {"slice",
        [](Maker& m) {
          Tensor* x = m.input("x", {-1, 5, 6});
-         m.output(m.add<Slice>(slice({1, 4}, {3, 3}, {1, -1}, SampleMode::kSTRICT_BOUNDS, {1, 2}),
-                               {x}));
+         m.output(
+             m.add<Slice>(slice({1, 4}, {3, 3}, {1, -1}, SampleMode::kSTRICT_BOUNDS, {1, 2}), {x}));
          m.output(m.add<Slice>(slice({-1, -2}, {8, 9}, {1, 1}, SampleMode::kREFLECT, {1, 2}), {x}));
          m.output(m.add<Slice>(slice({-2}, {9}, {1}, SampleMode::kWRAP, {2}), {x}));
          m.output(m.add<Slice>(slice({-2}, {9}, {2}, SampleMode::kCLAMP, {1}), {x}));
@@ -360,8 +361,6 @@ std::vector<Recipe> recipes() {
        [](Maker& m) {
          Tensor* a = m.input("a", {-1, 2, 3, 3});
          Tensor* b = m.input("b", {-1, 4, 3, 3});
-         Tensor* c = m.add<Concatenation>({1}, {m.relu(a), b, m.weights({1, 1, 3, 3})});
-         (void)c;
          m.output(m.add<Concatenation>({1}, {m.relu(a), b}));
        },
        1, false, 2},
@@ -443,9 +442,8 @@ std::vector<Recipe> recipes() {
          m.output(m.add<Fill>(normal, {}));
          FillParams integers;
          integers.to_type = DT::kINT64;
-         m.output(m.add<Fill>(integers,
-                              {shape, m.input("from", {}, DT::kINT64),
-                               m.input("step", {2}, DT::kINT64)}));
+         m.output(m.add<Fill>(
+             integers, {shape, m.input("from", {}, DT::kINT64), m.input("step", {2}, DT::kINT64)}));
        }},
       {"pointwise",
        [](Maker& m) {
@@ -479,8 +477,8 @@ std::vector<Recipe> recipes() {
       {"casts",
        [](Maker& m) {
          Tensor* x = m.input("x", {-1, 6});
-         for (const DT type : {DT::kHALF, DT::kBF16, DT::kINT8, DT::kUINT8, DT::kINT32, DT::kINT64,
-                               DT::kBOOL})
+         for (const DT type :
+              {DT::kHALF, DT::kBF16, DT::kINT8, DT::kUINT8, DT::kINT32, DT::kINT64, DT::kBOOL})
            m.output(m.cast(m.relu(x), type));
          m.output(m.cast(m.input("i", {5}, DT::kINT32), DT::kHALF));
          m.output(m.cast(m.input("b", {5}, DT::kBOOL), kF32));
@@ -512,8 +510,8 @@ std::vector<Recipe> recipes() {
       {"reformat",
        [](Maker& m) {
          int number = 0;
-         for (const TF format : {TF::kHWC, TF::kCHW16, TF::kCHW32, TF::kCHW4, TF::kHWC8, TF::kHWC16,
-                                 TF::kCHW2}) {
+         for (const TF format :
+              {TF::kHWC, TF::kCHW16, TF::kCHW32, TF::kCHW4, TF::kHWC8, TF::kHWC16, TF::kCHW2}) {
            Tensor* x = m.input(("x" + std::to_string(number)).c_str(), {-1, 3, 2, 3});
            m.format(x, format);
            Tensor* y = m.relu(x);
@@ -544,7 +542,9 @@ std::vector<Recipe> recipes() {
        },
        2},
       {"sizes-end",
-       [](Maker& m) { m.output(m.plugin(size_plugin(), {m.relu(m.input("x", {-1, 3}))}, 2)); }},
+       [](Maker& m) {
+         m.output(m.plugin(size_plugin(), {m.relu(m.input("x", {-1, 3}))}, 2));
+       }},
       {"plugin-v2",
        [](Maker& m) {
          m.output(m.relu(m.plugin(v2_plugin(), {m.relu(m.input("x", {-1, 3, 2, 2}))})));
@@ -555,7 +555,9 @@ std::vector<Recipe> recipes() {
        },
        2, false, 2},
       {"plugin-in-place",
-       [](Maker& m) { m.output(m.plugin(in_place_plugin(), {m.input("x", {-1, 3})})); }},
+       [](Maker& m) {
+         m.output(m.plugin(in_place_plugin(), {m.input("x", {-1, 3})}));
+       }},
       {"plugin-in-place-inner",
        [](Maker& m) {
          m.output(m.relu(m.plugin(in_place_plugin(), {m.relu(m.input("x", {-1, 3}))})));
@@ -703,9 +705,10 @@ void check_seeds() {
     for (const Schedule& schedule : seed.plan.schedules)
       for (const PlanStep& step : schedule.steps) kinds.insert(step.kind);
   for (const char* kind :
-       {"Concatenation", "Convolution", "Deconvolution", "Fill", "Gather", "LRN", "MatrixMultiply",
-        "Normalization", "Pointwise", "Pooling", "Reduce", "Reformat", "Reshape", "Resize", "Slice",
-        "Softmax", "TopK", "Transpose", "PluginV2", "PluginV3", "QuickPlugin"})
+       {"Concatenation",  "Convolution",   "Deconvolution", "Fill",    "Gather", "LRN",
+        "MatrixMultiply", "Normalization", "Pointwise",     "Pooling", "Reduce", "Reformat",
+        "Reshape",        "Resize",        "Slice",         "Softmax", "TopK",   "Transpose",
+        "PluginV2",       "PluginV3",      "QuickPlugin"})
     if (!kinds.contains(kind)) die(str("no seed has a step of the kind ", kind));
   for (const Seed& seed : seeds()) {
     try {
