@@ -8,6 +8,7 @@
 #include "logger.h"
 #include "plugin_base.h"
 #include "registry.h"
+#include "resource_limits.h"
 #include "runtime_callbacks.h"
 #include "types.h"
 
@@ -452,6 +453,11 @@ class IRuntime : public INoCopy {
   virtual void setDebugPlugins(bool debug) noexcept = 0;
   /// What was set; false at first.
   virtual bool getDebugPlugins() const noexcept = 0;
+
+  /// Beyond TensorRT: what engines that are loaded from now on may ask for. At first the defaults.
+  /// \return false, and nothing is set, for a limit that is negative or not a number.
+  virtual bool setLimits(Limits const& limits) noexcept = 0;
+  virtual Limits getLimits() const noexcept = 0;
 };
 
 }  // namespace opwright
