@@ -260,8 +260,8 @@ class Kernel {
   /// afterwards, the kernel then saves a copy. Correct without it. Asked once after construction.
   virtual int in_place_input() const { return -1; }
   /// The elements of a shape input (Operator::is_shape_input): called before the first
-  /// on_shape_change() and whenever they have changed, which on_shape_change() then follows. Kernels
-  /// go by these rather than by the input's memory, which work may have changed.
+  /// on_shape_change() and whenever they have changed, which on_shape_change() then follows.
+  /// Kernels go by these rather than by the input's memory, which work may have changed.
   virtual void on_values_change(int input, std::span<const int64_t> elements) {
     (void)input, (void)elements;
   }
