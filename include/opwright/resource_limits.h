@@ -29,6 +29,12 @@ struct Limits {
   /// Seconds that building an engine may take, looked at between layers and timed runs. Default: no
   /// limit.
   double build_seconds = 0;
+
+  friend bool operator==(Limits const& a, Limits const& b) noexcept {
+    return a.memory == b.memory && a.steps == b.steps && a.expressions == b.expressions &&
+           a.run_seconds == b.run_seconds && a.build_memory == b.build_memory &&
+           a.build_seconds == b.build_seconds;
+  }
 };
 
 }  // namespace opwright

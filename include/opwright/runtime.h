@@ -8,6 +8,7 @@
 #include "logger.h"
 #include "plugin_base.h"
 #include "registry.h"
+#include "resource_limits.h"
 #include "runtime_callbacks.h"
 #include "types.h"
 
@@ -462,6 +463,11 @@ class IRuntime : public INoCopy {
   virtual void setEngineDeviceCodeAllowed(bool allowed) noexcept = 0;
   /// What was set.
   virtual bool getEngineDeviceCodeAllowed() const noexcept = 0;
+
+  /// Beyond TensorRT: what engines that are loaded from now on may ask for. At first the defaults.
+  /// \return false, and nothing is set, for a limit that is negative or not a number.
+  virtual bool setLimits(Limits const& limits) noexcept = 0;
+  virtual Limits getLimits() const noexcept = 0;
 };
 
 }  // namespace opwright

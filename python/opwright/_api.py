@@ -75,6 +75,7 @@ def build(
     plugins_to_serialize: Sequence[str | os.PathLike[str]] = (),
     embed_python_plugins: bool = False,
     debug_plugins: bool = False,
+    limits: _core.Limits | None = None,
     progress: Callable[[str, int, int], Any] | None = None,
     logger: _core.ILogger | None = None,
 ) -> _core.Engine:
@@ -100,6 +101,8 @@ def build(
         Python implements.
     :param debug_plugins: whether the engine checks every call of a plugin, which is slower: faults
         of its memory raise ``Error``, NaN made of finite inputs is a warning.
+    :param limits: what the model may make the build spend, and what the engine may ask for, as
+        ``opwright.Limits(build_memory=2 << 30, build_seconds=60)``; None: the defaults.
     :param progress: called as ``progress(phase, done, total)``; returning False cancels.
     :param logger: hears the messages; by default warnings go to stderr.
     :raises Error: naming the node or layer at fault; nothing is left half made.
@@ -124,6 +127,8 @@ def build(
     config.plugins_to_serialize = plugins_to_serialize
     config.embed_python_plugins = embed_python_plugins
     config.debug_plugins = debug_plugins
+    if limits is not None:
+        config.limits = limits
     if device is not None:
         config.default_device_type, config.device_ordinal = _devices.parse(device)
     if fp16:
@@ -158,6 +163,7 @@ def load(
     verify_weights: bool = True,
     debug_plugins: bool | None = None,
     device: str | _core.DeviceType | None = None,
+    limits: _core.Limits | None = None,
     logger: _core.ILogger | None = None,
 ) -> _core.Engine:
     """Load an engine file, also one from ``Builder.build_serialized_network``.
@@ -174,9 +180,11 @@ def load(
         engine was built.
     :param device: which of several GPUs the engine is to run on, ``"cuda:1"``; engines run on the
         kind of device that they were built for.
+    :param limits: what the file may ask for, as ``opwright.Limits(memory=2 << 30)``; None: the
+        defaults.
     :param logger: hears the messages; by default warnings go to stderr.
-    :raises Error: for a file that is damaged, foreign, needs a plugin that is not registered, or
-        holds code that was not allowed.
+    :raises Error: for a file that is damaged, foreign, needs a plugin that is not registered,
+        goes beyond a limit, or holds code that was not allowed.
     """
     kind, ordinal = (None, -1) if device is None else _devices.parse(device)
     return _core._load_engine(
@@ -188,4 +196,5 @@ def load(
         logger,
         kind,
         ordinal,
+        limits or _core.Limits(),
     )

@@ -38,7 +38,8 @@ class Runtime {
   std::optional<std::string> temporary_directory;
   TempfileControlFlags tempfile_flags = kAllTempfiles;
   std::optional<bool> debug_plugins;  ///< empty: as the engine was built
-  int max_threads = 0;                ///< 0: those of the thread that runs an engine
+  Limits limits;
+  int max_threads = 0;  ///< 0: those of the thread that runs an engine
 
  private:
   mutable ErrorReport errors_;
@@ -62,6 +63,7 @@ std::shared_ptr<Engine> deserialize_engine(const Runtime& runtime, nb::handle se
   options.allocator = runtime.allocator;
   options.debug_plugins = runtime.debug_plugins;
   options.max_threads = runtime.max_threads;
+  options.limits = runtime.limits;
   const Blob bytes =
       is_stream ? read_stream(reader(serialized)) : aligned(borrow_bytes(serialized));
   return Engine::load(deserialize(bytes, options.weights), options);
@@ -382,6 +384,8 @@ void bind_runtime(nb::module_& m) {
       .def_rw("debug_plugins", &Runtime::debug_plugins, nb::for_setter(nb::arg("debug").none()),
               "Whether engines that are loaded from now on check every call of a plugin, as "
               "IBuilderConfig.debug_plugins says; None: as each was built.")
+      .def_rw("limits", &Runtime::limits,
+              "Limits on what engines that are loaded from now on may ask for.")
       .def(
           "get_plugin_registry", [](const Runtime& self) { return self.registry; },
           nb::keep_alive<0, 1>(),

@@ -341,8 +341,10 @@ std::vector<int> aliased_inputs(const Network& network) {
     const bool is_own = input != nullptr && input != network.outputs()[i] &&
                         std::count(origins.begin(), origins.end(), input) == 1 &&
                         network_port_type(*input) == network_port_type(*network.outputs()[i]);
-    const auto found = std::find(network.inputs().begin(), network.inputs().end(), input);
-    result.push_back(is_own ? static_cast<int>(found - network.inputs().begin()) : -1);
+    result.push_back(is_own ? static_cast<int>(std::find(network.inputs().begin(),
+                                                         network.inputs().end(), input) -
+                                               network.inputs().begin())
+                            : -1);
   }
   return result;
 }

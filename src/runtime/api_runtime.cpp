@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "base/limits.h"
 #include "plan/stream.h"
 #include "plugin/registry.h"
 #include "runtime/api_border.h"
@@ -78,6 +79,13 @@ class RuntimeApi final : public IRuntime {
   }
   void setDebugPlugins(bool debug) noexcept override { debug_plugins_ = debug; }
   bool getDebugPlugins() const noexcept override { return debug_plugins_.value_or(false); }
+  bool setLimits(Limits const& limits) noexcept override {
+    return errors_.run([&] {
+      check_limits(limits);
+      limits_ = limits;
+    });
+  }
+  Limits getLimits() const noexcept override { return limits_; }
 
  private:
   ICudaEngine* load(const Blob& file) {
@@ -92,6 +100,7 @@ class RuntimeApi final : public IRuntime {
     options.allocator = unowned(allocator_);
     options.debug_plugins = debug_plugins_;
     options.max_threads = threads_;
+    options.limits = limits_;
     return new EngineApi(Engine::load(deserialize(file), options));
   }
 
@@ -104,6 +113,7 @@ class RuntimeApi final : public IRuntime {
   TempfileControlFlags tempfile_flags_ = kAllTempfiles;
   std::optional<bool> debug_plugins_;  ///< empty: as the engine was built
   int threads_ = 0;                    ///< 0: what the calling thread has
+  Limits limits_;
 };
 
 }  // namespace

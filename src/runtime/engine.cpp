@@ -145,7 +145,10 @@ std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
   const std::vector<LoadedCode> code = permit_code(plan, options);
   engine->plugins_ = std::make_unique<EnginePlugins>(plan, options.plugins, options.log);
 
+  // Steps of one plugin tend to lack the same. A file may have any number of steps that are wrong.
+  constexpr size_t kShownErrors = 20;
   std::vector<std::string> errors;
+  size_t more_errors = 0;
   for (const Schedule& schedule : plan.schedules) {
     auto& operators = engine->operators_.emplace_back();
     for (const PlanStep& step : schedule.steps) {
@@ -159,15 +162,18 @@ std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
                                            .definitions = engine->plugins_->definitions(),
                                            .log = options.log}));
       } catch (const Error& error) {
-        if (std::find(errors.begin(), errors.end(), error.what()) == errors.end()) {
+        if (std::find(errors.begin(), errors.end(), error.what()) != errors.end()) continue;
+        if (errors.size() < kShownErrors)
           errors.push_back(error.what());
-        }
+        else
+          ++more_errors;
       }
     }
   }
   if (!errors.empty()) {
     std::string list;
     for (const std::string& error : errors) list += "\n  " + error;
+    if (more_errors > 0) list += str("\n  and ", more_errors, " more");
     fail(engine_name(plan), " cannot be loaded:", list);
   }
   engine->limits_ = resolved(options.limits, engine->device_->memory());
