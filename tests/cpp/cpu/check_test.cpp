@@ -492,6 +492,9 @@ std::vector<Step> steps() {
 
 TEST(Check, PassesWhatTheyCan) {
   for (const Step& each : steps()) EXPECT_EQ(refusal(each), "") << each.op->kind();
+  Step stripped = convolution();
+  stripped.packed = {{1, Blob(), "3:32,16,3,3:32,16,3,3:144,9,3,1::"}};
+  EXPECT_EQ(refusal(stripped), "");
 }
 
 /// Whether inference gives the step's outputs, with floating types mixed as the tuner may.
