@@ -2,6 +2,7 @@
 PYTHON ?= python3
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 20
+FUZZ_SEED ?= 1
 VENV_PYTHON := .venv/bin/python
 # The modules whose tests run threads of their own, for ThreadSanitizer.
 TSAN_TESTS ?= $(notdir $(wildcard $(addprefix tests/cpp/,base plugin runtime)))
@@ -48,10 +49,12 @@ test-tsan: setup
 	cmake --build --preset tsan --target $(addprefix test_,$(TSAN_TESTS))
 	OMP_NUM_THREADS=1 ctest --preset tsan --no-tests=error -j $(JOBS) -R '^($(subst $(eval ) ,|,$(strip $(TSAN_TESTS))))\.'
 
-test-fuzz: setup ## build the fuzz targets and run each for FUZZ_SECONDS
+test-fuzz: setup ## build the fuzz targets and run each for FUZZ_SECONDS, random engines without sanitizers, too
 	$(call PRESET,asan) > /dev/null
 	cmake --build --preset asan --target fuzz_targets
 	tools/fuzz.sh build/asan/tests/fuzz $(FUZZ_SECONDS)
+	@mkdir -p build/fuzz/run_scripts
+	build/dev/tests/fuzz/run_scripts --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) --out build/fuzz/run_scripts
 
 dist: setup ## dist/opwright-*.tar.gz: program, libraries and headers, for machines without Python
 	$(call PRESET,release) -DOPWRIGHT_PYTHON=OFF > /dev/null

@@ -34,6 +34,7 @@ struct EngineOptions {
   std::string path;
   std::vector<std::string> plugins;
   bool allow_host_code = false;
+  bool allow_device_code = false;
   bool defer_weight_check = false;
   bool verbose = false;
   std::string device;  ///< empty: the engine's

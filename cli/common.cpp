@@ -35,6 +35,10 @@ void EngineOptions::add_to(CLI::App& command) {
       ->allow_extra_args(false);
   command.add_flag("--allow-host-code", allow_host_code,
                    "Execute code that the engine file holds. Only for files that you trust");
+  command.add_flag(
+      "--allow-device-code", allow_device_code,
+      "Execute code for a GPU that the engine file holds, and no other. Only for files "
+      "that you trust");
   command.add_flag("--defer-weight-check", defer_weight_check,
                    "Do not hash the weights while loading");
   command.add_option("--device", device,
@@ -65,6 +69,7 @@ std::shared_ptr<Engine> EngineOptions::load(std::optional<bool> debug_plugins) c
   load_plugins(plugins);
   set_crash_stage("loading '" + path + "'");
   options.allow_host_code = allow_host_code;
+  options.allow_device_code = allow_device_code;
   options.weights = defer_weight_check ? WeightCheck::kDeferred : WeightCheck::kVerify;
   options.log = make_log(verbose);
   options.debug_plugins = debug_plugins;

@@ -159,6 +159,7 @@ def load(
     path: str | os.PathLike[str],
     *,
     allow_host_code: bool = False,
+    allow_device_code: bool = False,
     verify_weights: bool = True,
     debug_plugins: bool | None = None,
     device: str | _core.DeviceType | None = None,
@@ -171,6 +172,9 @@ def load(
     :param allow_host_code: whether code in the file that would run on the host (compiled CPU
         kernels, plugin libraries, Python sources of plugins) may be executed. Allow it only for
         files that you trust.
+    :param allow_device_code: whether code for a GPU in the file may be executed, which nearly all
+        engines for a GPU hold. It can read and change whatever the GPU reaches of the process's
+        memory. Implied by ``allow_host_code``; an engine that this process built needs neither.
     :param verify_weights: False skips hashing the weights, for large files on trusted storage.
     :param debug_plugins: whether to check every call of a plugin, as for ``build``; None: as the
         engine was built.
@@ -180,12 +184,13 @@ def load(
         defaults.
     :param logger: hears the messages; by default warnings go to stderr.
     :raises Error: for a file that is damaged, foreign, needs a plugin that is not registered,
-        goes beyond a limit, or holds host code that was not allowed.
+        goes beyond a limit, or holds code that was not allowed.
     """
     kind, ordinal = (None, -1) if device is None else _devices.parse(device)
     return _core._load_engine(
         os.fspath(path),
         allow_host_code,
+        allow_device_code,
         verify_weights,
         debug_plugins,
         logger,

@@ -199,12 +199,13 @@ void bind_call(nb::module_& m) {
           "The names of the outputs, in the network's order.");
   m.def(
       "_load_engine",
-      [](nb::handle path, bool allow_host_code, bool verify_weights,
+      [](nb::handle path, bool allow_host_code, bool allow_device_code, bool verify_weights,
          std::optional<bool> debug_plugins, nb::object logger, std::optional<DeviceType> device,
          int device_ordinal, const Limits& limits) {
         const auto text = nb::cast<std::string>(nb::module_::import_("os").attr("fspath")(path));
         LoadOptions options;
         options.allow_host_code = allow_host_code;
+        options.allow_device_code = allow_device_code;
         options.debug_plugins = debug_plugins;
         options.weights = verify_weights ? WeightCheck::kVerify : WeightCheck::kDeferred;
         if (!logger.is_none()) options.log = Log(nb::cast<ILogger*>(logger));
@@ -218,8 +219,8 @@ void bind_call(nb::module_& m) {
                 ": build it again for that (device=)");
         return std::make_unique<CallableEngine>(std::move(engine));
       },
-      nb::arg("path"), nb::arg("allow_host_code"), nb::arg("verify_weights"),
-      nb::arg("debug_plugins").none(), nb::arg("logger").none(),
+      nb::arg("path"), nb::arg("allow_host_code"), nb::arg("allow_device_code"),
+      nb::arg("verify_weights"), nb::arg("debug_plugins").none(), nb::arg("logger").none(),
       nb::arg("device").none() = nb::none(), nb::arg("device_ordinal") = -1,
       nb::arg("limits").sig("Limits()") = Limits());
 }

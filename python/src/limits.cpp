@@ -42,14 +42,16 @@ void bind_limits(nb::module_& m) {
       nb::kw_only(), nb::arg("memory") = 0, nb::arg("steps") = 0, nb::arg("expressions") = 0,
       nb::arg("run_seconds") = 0.0, nb::arg("build_memory") = 0, nb::arg("build_seconds") = 0.0);
   bind_limit(c, "memory", &Limits::memory,
-             "Bytes for one engine with one of its contexts, all together: weights, intermediate "
-             "tensors, scratch memory, and inputs and outputs at the profile's maximum. Default: "
-             "the memory of the device, on the CPU that of the machine.");
+             "Bytes for one engine with one of its contexts, all together: intermediate tensors, "
+             "scratch memory, outputs as large as they can become with the inputs' shapes, and on "
+             "a GPU the weights, which on the CPU stay in the file. Default: the memory of the "
+             "device, on the CPU that of the machine.");
   bind_limit(c, "steps", &Limits::steps,
              "Steps of all profiles of an engine, or nodes of a model, together. Default: "
              "1,000,000.");
   bind_limit(c, "expressions", &Limits::expressions,
-             "Expressions that an engine computes shapes with. Default: 1,000,000.");
+             "Expressions that an engine computes shapes with, counted once for each profile. "
+             "Default: 10,000,000.");
   bind_limit(c, "run_seconds", &Limits::run_seconds,
              "Seconds that one run may take, looked at between steps: one step is not interrupted. "
              "Default: no limit.");

@@ -33,7 +33,8 @@ class Runtime {
   const nb::object logger;  ///< kept alive
   const std::shared_ptr<PluginRegistry> registry;
   std::shared_ptr<IGpuAllocator> allocator;  ///< null: the device's memory
-  bool engine_host_code_allowed = false;
+  bool engine_host_code_allowed = is_permitted_by_environment(kAllowHostCode);
+  bool engine_device_code_allowed = is_permitted_by_environment(kAllowDeviceCode);
   std::optional<std::string> temporary_directory;
   TempfileControlFlags tempfile_flags = kAllTempfiles;
   std::optional<bool> debug_plugins;  ///< empty: as the engine was built
@@ -54,6 +55,7 @@ std::shared_ptr<Engine> deserialize_engine(const Runtime& runtime, nb::handle se
   const bool is_stream = nb::hasattr(serialized, "read") && !PyObject_CheckBuffer(serialized.ptr());
   LoadOptions options;
   options.allow_host_code = runtime.engine_host_code_allowed;
+  options.allow_device_code = runtime.engine_device_code_allowed;
   options.tempfile_flags = runtime.tempfile_flags;
   options.log = runtime.errors().log();
   options.plugins = runtime.registry.get();
@@ -366,7 +368,13 @@ void bind_runtime(nb::module_& m) {
           [](Runtime&, int core) { check_dla_core(core); },
           "-1: no DLA is driven. Another one raises Error.")
       .def_rw("engine_host_code_allowed", &Runtime::engine_host_code_allowed,
-              "Whether code in the engine that would run on the host may be executed.")
+              "Whether code in the engine that would run on the host may be executed. At first "
+              "False, unless the environment variable OPWRIGHT_ALLOW_HOST_CODE is 1.")
+      .def_rw("engine_device_code_allowed", &Runtime::engine_device_code_allowed,
+              "Whether code for a GPU in the engine, which another process built, may be executed, "
+              "which can read and change whatever the GPU reaches of the process's memory. At "
+              "first False, unless the environment variable OPWRIGHT_ALLOW_DEVICE_CODE is 1. "
+              "Where host code is allowed, this is, too.")
       .def_rw("temporary_directory", &Runtime::temporary_directory,
               nb::for_setter(nb::arg("path").none()),
               "Where temporary files may be made; None: where the system has them. None are made.")

@@ -9,9 +9,7 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "compile/memory_plan.h"
-#include "operators/convolution.h"
 #include "operators/movement.h"
-#include "operators/pointwise.h"
 
 namespace opwright {
 namespace {
@@ -223,16 +221,11 @@ class ScheduleBuilder {
     for (size_t s = 0; s < schedule_.steps.size(); ++s) {
       const ScheduleStep& step = schedule_.steps[s];
       if (step.node == nullptr) continue;
-      // Its only result is written last, element by element; with several, one could be written
-      // over an operand that another still needs.
-      if (step.op->kind() == Pointwise::kKind && step.outputs.size() == 1) {
-        for (int output : step.outputs)
-          for (int input : step.inputs)
-            if (take_place(step, static_cast<int>(s), input, output)) break;
-      } else if (const auto* convolution = dynamic_cast<const Convolution*>(step.op.get());
-                 convolution && convolution->params().has_residual) {
-        take_place(step, static_cast<int>(s), step.inputs.back(), step.outputs[0]);
-      }
+      const int count = static_cast<int>(step.inputs.size());
+      for (int input = 0; input < count; ++input)
+        if (step.op->may_overwrite(input, count) &&
+            take_place(step, static_cast<int>(s), step.inputs[input], step.outputs[0]))
+          break;
     }
     for (ScheduleTensor& tensor : schedule_.tensors) tensor.storage = root(tensor.storage);
   }
@@ -272,10 +265,15 @@ class ScheduleBuilder {
       return false;
     const int memory = root(from.storage);
     if (last_read_[memory] != number) return false;
-    // Another operand, or another result, in the same memory would be overwritten too early.
-    for (int other : step.inputs)
-      if (other >= 0 && other != input && root(schedule_.tensors[other].storage) == memory)
+    // Another operand, or another result, in the same memory would be overwritten too early; so
+    // would this one, where the operator reads it in another place, too.
+    const int count = static_cast<int>(step.inputs.size());
+    for (int i = 0; i < count; ++i) {
+      const int other = step.inputs[i];
+      if (other >= 0 && root(schedule_.tensors[other].storage) == memory &&
+          (other != input || !step.op->may_overwrite(i, count)))
         return false;
+    }
     for (int other : step.outputs)
       if (other != output && root(schedule_.tensors[other].storage) == memory) return false;
     return share(input, output);

@@ -264,10 +264,9 @@ float Tuner::run(const GraphNode& node, const Operator& op, const NodePorts& por
   std::vector<const void*> in;
   std::vector<void*> out;
   std::vector<Blob> known;  // keeps constants alive
-  // On a device whose memory the host does not read, kernels are told the elements that they need.
   const auto tell = [&](size_t input, std::span<const int64_t> elements) {
     const int number = static_cast<int>(input);
-    if (!device_.is_host() && op.is_shape_input(number)) kernel->on_values_change(number, elements);
+    if (op.is_shape_input(number)) kernel->on_values_change(number, elements);
   };
   for (size_t i = 0; i < ports.inputs.size(); ++i) {
     const PortDesc& port = ports.inputs[i];

@@ -12,11 +12,17 @@ constexpr OptProfileSelector kSelectors[] = {OptProfileSelector::kMIN, OptProfil
 
 }  // namespace
 
-int input_number(const Plan& plan, std::string_view name) {
-  for (size_t i = 0; i < plan.inputs.size(); ++i) {
-    if (plan.inputs[i].name == name) return static_cast<int>(i);
+std::vector<int32_t> symbol_inputs(const Plan& plan) {
+  std::unordered_map<std::string_view, int32_t> numbers;
+  for (size_t i = 0; i < plan.inputs.size(); ++i)
+    numbers.emplace(plan.inputs[i].name, static_cast<int32_t>(i));
+  std::vector<int32_t> inputs;
+  for (const Symbol& symbol : plan.symbols) {
+    const auto found = numbers.find(symbol.tensor);
+    const bool is_size = symbol.kind == Symbol::Kind::kSizeTensor;
+    inputs.push_back(is_size || found == numbers.end() ? -1 : found->second);
   }
-  return -1;
+  return inputs;
 }
 
 Shape declared_shape(const Plan& plan, const PlanPort& port) {
@@ -30,30 +36,35 @@ Shape declared_shape(const Plan& plan, const PlanPort& port) {
 
 void evaluate_with_sizes(const Plan& plan, OptProfileSelector selector, std::span<int64_t> symbols,
                          std::span<int64_t> values) {
-  bool has_sizes = false;
+  const std::span<const ExprInstruction> expressions = plan.expressions;
+  size_t done = 0;
+  const auto evaluate_to = [&](size_t end) {
+    if (end <= done) return;
+    evaluate(expressions, symbols, values, done, end);
+    done = end;
+  };
   for (size_t i = 0; i < symbols.size(); ++i) {
     if (plan.symbols[i].kind != Symbol::Kind::kSizeTensor) continue;
-    symbols[i] = 1;  // rather than 0, by which an expression may divide
-    has_sizes = true;
-  }
-  evaluate(plan.expressions, symbols, values);
-  if (!has_sizes || selector == OptProfileSelector::kMIN) return;
-  // A bound may depend on the sizes before it, so they are settled one after the other.
-  for (size_t i = 0; i < symbols.size(); ++i) {
-    if (plan.symbols[i].kind != Symbol::Kind::kSizeTensor) continue;
+    if (selector == OptProfileSelector::kMIN) {
+      symbols[i] = 1;  // rather than 0, by which an expression may divide
+      continue;
+    }
     const auto [opt, upper] = plan.size_bounds[i];
-    symbols[i] = values[selector == OptProfileSelector::kOPT ? opt : upper];
-    evaluate(plan.expressions, symbols, values);
+    const int32_t bound = selector == OptProfileSelector::kOPT ? opt : upper;
+    evaluate_to(static_cast<size_t>(bound) + 1);
+    symbols[i] = values[bound];
   }
+  evaluate_to(expressions.size());
 }
 
-ProfileValues::ProfileValues(const Plan& plan, std::span<const ProfileInput> inputs) {
+ProfileValues::ProfileValues(const Plan& plan, std::span<const ProfileInput> inputs) : plan_(plan) {
   std::vector<int64_t> symbols(plan.symbols.size(), 0);
+  const std::vector<int32_t> numbers = symbol_inputs(plan);
   for (const auto selector : kSelectors) {
     for (size_t i = 0; i < symbols.size(); ++i) {
       const Symbol& symbol = plan.symbols[i];
       if (symbol.kind == Symbol::Kind::kSizeTensor) continue;
-      const ProfileInput& input = inputs[input_number(plan, symbol.tensor)];
+      const ProfileInput& input = inputs[numbers[i]];
       const Shape& shape = selector == OptProfileSelector::kMIN   ? input.min
                            : selector == OptProfileSelector::kOPT ? input.opt
                                                                   : input.max;
@@ -63,6 +74,12 @@ ProfileValues::ProfileValues(const Plan& plan, std::span<const ProfileInput> inp
     values.resize(plan.expressions.size());
     evaluate_with_sizes(plan, selector, symbols, values);
   }
+}
+
+int64_t ProfileValues::size(int32_t symbol, OptProfileSelector selector) const {
+  if (selector == OptProfileSelector::kMIN) return 1;
+  const auto [opt, upper] = plan_.size_bounds[symbol];
+  return at(selector)[selector == OptProfileSelector::kOPT ? opt : upper];
 }
 
 Shape ProfileValues::shape(std::span<const int32_t> dims, OptProfileSelector selector) const {
@@ -78,6 +95,14 @@ uint64_t ProfileValues::largest_bytes(PortType type, std::span<const int32_t> di
     largest = std::max(largest, tensor_bytes(shape(dims, selector), type.dtype, type.format));
   }
   return static_cast<uint64_t>(largest);
+}
+
+std::unordered_map<int32_t, int32_t> size_tensors(const Schedule& schedule) {
+  std::unordered_map<int32_t, int32_t> sizes;
+  for (const PlanStep& step : schedule.steps)
+    for (size_t i = 0; i < step.size_symbols.size(); ++i)
+      if (step.size_symbols[i] >= 0) sizes.emplace(step.outputs[i], step.size_symbols[i]);
+  return sizes;
 }
 
 Shape shape_of(std::span<const int32_t> dims, std::span<const int64_t> values) {

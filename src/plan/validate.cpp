@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <unordered_set>
 
@@ -7,7 +6,9 @@
 #include "plan/format.h"
 #include "plan/plan.h"
 #include "plan/shapes.h"
+#include "plan/validate_parts.h"
 #include "plan/validate_refit.h"
+#include "plan/validate_schedule.h"
 
 namespace opwright {
 namespace {
@@ -16,8 +17,6 @@ template <class Enum>
 bool is_known(Enum value) {
   return static_cast<int32_t>(value) >= 0 && static_cast<int32_t>(value) < EnumMax<Enum>();
 }
-
-bool is_size_type(DataType type) { return type == DataType::kINT32 || type == DataType::kINT64; }
 
 /// The checks of what all schedules share.
 class PlanCheck {
@@ -48,31 +47,6 @@ class PlanCheck {
     require(!plan_.schedules.empty(), "there is no optimization profile");
   }
 
-  void check_text(const std::string& text, std::string_view where) const {
-    require(text.find('\0') == std::string::npos, "a text of ", where, " contains a zero byte");
-  }
-
-  void check_dims(std::span<const int32_t> dims, std::string_view what,
-                  const std::string& name) const {
-    require(dims.size() <= static_cast<size_t>(Dims::MAX_DIMS), what, " '", name, "' has rank ",
-            dims.size(), ", the limit is ", Dims::MAX_DIMS);
-    for (const int32_t dim : dims) check_expression(dim, what, name);
-  }
-
-  void check_expression(int32_t index, std::string_view what, const std::string& name) const {
-    require(index >= 0 && static_cast<size_t>(index) < plan_.expressions.size(), what, " '", name,
-            "' uses expression ", index, " of ", plan_.expressions.size());
-  }
-
-  void check_type(PortType type, int rank, std::string_view what, const std::string& name) const {
-    require(is_known(type.dtype), what, " '", name, "' has the unknown data type ",
-            static_cast<int>(type.dtype));
-    require(is_known(type.format), what, " '", name, "' has the unknown format ",
-            static_cast<int>(type.format));
-    require(is_valid(type.format, rank), what, " '", name, "' of rank ", rank,
-            " cannot have the format ", opwright::name(type.format));
-  }
-
  private:
   void check_plugin_code() const {
     std::vector<bool> is_listed(plan_.code.size(), false);
@@ -96,7 +70,7 @@ class PlanCheck {
       check_text(port.name, what);
       require(!port.name.empty() && names.insert(port.name).second, what, " name '", port.name,
               "' is empty or used twice");
-      check_dims(port.dims, what, port.name);
+      check_dims(plan_, port.dims, what, port.name);
       check_type(port.type, static_cast<int>(port.dims.size()), what, port.name);
       require(port.dimension_names.size() <= port.dims.size(), what, " '", port.name,
               "' has more dimension names than dimensions");
@@ -111,12 +85,19 @@ class PlanCheck {
       require(port.dims.empty() || constant(port.dims[0]), "shape input '", port.name,
               "' has a dynamic extent");
     }
+    std::vector<bool> is_aliased(plan_.inputs.size(), false);
     for (const PlanPort& port : plan_.outputs) {
       check_port(port, "output");
-      require(port.aliased_input >= -1 &&
-                  port.aliased_input < static_cast<int32_t>(plan_.inputs.size()),
-              "output '", port.name, "' is aliased to input ", port.aliased_input, " of ",
-              plan_.inputs.size());
+      const int32_t input = port.aliased_input;
+      if (input == -1) continue;
+      require(input >= 0 && static_cast<size_t>(input) < plan_.inputs.size() && !is_aliased[input],
+              "output '", port.name, "' is aliased to input ", input, " of ", plan_.inputs.size(),
+              ", or another one is");
+      require(port.type == plan_.inputs[input].type && port.dims == plan_.inputs[input].dims &&
+                  !plan_.inputs[input].is_shape_input,
+              "output '", port.name, "' differs from input '", plan_.inputs[input].name,
+              "', to which it is aliased, in type, format or shape");
+      is_aliased[input] = true;
     }
   }
 
@@ -127,24 +108,17 @@ class PlanCheck {
   void check_symbols() const {
     require(plan_.size_bounds.size() == plan_.symbols.size(), plan_.symbols.size(),
             " symbols have ", plan_.size_bounds.size(), " bounds");
-    // Per expression: one above the highest size symbol in it, 0 for none.
-    std::vector<int32_t> highest(plan_.expressions.size(), 0);
-    for (size_t i = 0; i < highest.size(); ++i) {
-      const ExprInstruction& e = plan_.expressions[i];
-      if (e.op == ExprOp::kConstant) continue;
-      if (e.op == ExprOp::kSymbol) {
-        const bool is_size = plan_.symbols[e.value].kind == Symbol::Kind::kSizeTensor;
-        highest[i] = is_size ? static_cast<int32_t>(e.value) + 1 : 0;
-        continue;
-      }
-      highest[i] = std::max(highest[e.a], highest[e.b]);
-      if (e.op == ExprOp::kSelect) highest[i] = std::max(highest[i], highest[e.c]);
-    }
+    std::vector<size_t> first_use(plan_.symbols.size(), plan_.expressions.size());
+    for (size_t i = plan_.expressions.size(); i-- > 0;)
+      if (plan_.expressions[i].op == ExprOp::kSymbol)
+        first_use[static_cast<size_t>(plan_.expressions[i].value)] = i;
+    size_t settled = 0;  // the expressions that bounds of the size tensors so far are computed by
+    const std::vector<int32_t> inputs = symbol_inputs(plan_);
     for (size_t i = 0; i < plan_.symbols.size(); ++i) {
       const Symbol& symbol = plan_.symbols[i];
       check_text(symbol.name, "a symbol");
       check_text(symbol.tensor, "a symbol");
-      const int input = input_number(plan_, symbol.tensor);
+      const int32_t input = inputs[i];
       switch (symbol.kind) {
         case Symbol::Kind::kInputExtent:
         case Symbol::Kind::kInputValue: {
@@ -163,11 +137,13 @@ class PlanCheck {
         }
         case Symbol::Kind::kSizeTensor: {
           const auto [opt, upper] = plan_.size_bounds[i];
-          check_expression(opt, "size tensor", symbol.name);
-          check_expression(upper, "size tensor", symbol.name);
-          require(std::max(highest[opt], highest[upper]) <= static_cast<int32_t>(i),
-                  "the bounds of size tensor '", symbol.name,
-                  "' depend on itself or on a later one");
+          check_expression(plan_, opt, "size tensor", symbol.name);
+          check_expression(plan_, upper, "size tensor", symbol.name);
+          settled =
+              std::max({settled, static_cast<size_t>(opt) + 1, static_cast<size_t>(upper) + 1});
+          require(
+              first_use[i] >= settled, "size tensor '", symbol.name,
+              "' is used in an expression before its bounds, or before those of an earlier one");
           break;
         }
         default:
@@ -179,346 +155,31 @@ class PlanCheck {
   const Plan& plan_;
 };
 
-/// The checks of one profile's schedule.
-class ScheduleCheck {
- public:
-  ScheduleCheck(const Plan& plan, const PlanCheck& shared, const Schedule& schedule)
-      : plan_(plan), shared_(shared), schedule_(schedule) {
-    changes_ = changed_values(plan.refit, std::vector<bool>(plan.refit.weights.size(), true));
-  }
-
-  void check() {
-    check_profile();
-    check_size_symbols();
-    known_ = resolving_steps(plan_, schedule_);
-    const ProfileValues values(plan_, schedule_.inputs);
-    for (const PlanTensor& tensor : schedule_.tensors) check_tensor(tensor, values);
-    check_steps();
-    check_outputs();
-    check_debug();
-  }
-
- private:
-  using Location = PlanTensor::Location;
-
-  void check_profile() const {
-    require(schedule_.inputs.size() == plan_.inputs.size(), "a profile has ranges for ",
-            schedule_.inputs.size(), " of ", plan_.inputs.size(), " inputs");
-    for (size_t i = 0; i < plan_.inputs.size(); ++i) {
-      const PlanPort& port = plan_.inputs[i];
-      const ProfileInput& range = schedule_.inputs[i];
-      require(range.values == port.is_shape_input, "the profile of input '", port.name, "' holds ",
-              range.values ? "values" : "a shape");
-      int64_t count = static_cast<int64_t>(port.dims.size());
-      if (range.values) count = port.dims.empty() ? 1 : plan_.expressions[port.dims[0]].value;
-      require(range.min.rank() == count && range.opt.rank() == count && range.max.rank() == count,
-              "the profile of input '", port.name, "' does not have ", count, " numbers");
-      for (int d = 0; d < range.min.rank(); ++d) {
-        require((range.values || range.min[d] >= 0) && range.min[d] <= range.opt[d] &&
-                    range.opt[d] <= range.max[d],
-                "the profile of input '", port.name, "' is not ordered: ", range.min,
-                " <= ", range.opt, " <= ", range.max);
-        if (range.values) continue;
-        const ExprInstruction& extent = plan_.expressions[port.dims[d]];
-        require(extent.op != ExprOp::kConstant ||
-                    (extent.value == range.min[d] && extent.value == range.max[d]),
-                "the profile of input '", port.name, "' changes dimension ", d,
-                ", which is the constant ", extent.value);
-      }
-    }
-  }
-
-  /// Before resolving_steps(), which relies on it.
-  void check_size_symbols() const {
-    std::vector<bool> written(plan_.symbols.size(), false);
-    for (const PlanStep& step : schedule_.steps) {
-      require(step.size_symbols.empty() || step.size_symbols.size() == step.outputs.size(),
-              "layer '", step.name, "' has ", step.size_symbols.size(), " size symbols for ",
-              step.outputs.size(), " outputs");
-      for (const int32_t symbol : step.size_symbols) {
-        if (symbol == -1) continue;
-        require(symbol >= 0 && static_cast<size_t>(symbol) < plan_.symbols.size() &&
-                    plan_.symbols[symbol].kind == Symbol::Kind::kSizeTensor && !written[symbol],
-                "layer '", step.name, "' writes symbol ", symbol,
-                ", which is no size tensor or written twice");
-        written[symbol] = true;
-      }
-    }
-  }
-
-  void check_tensor(const PlanTensor& tensor, const ProfileValues& values) const {
-    shared_.check_text(tensor.name, "a tensor");
-    shared_.check_dims(tensor.dims, "tensor", tensor.name);
-    shared_.check_type(tensor.type, static_cast<int>(tensor.dims.size()), "tensor", tensor.name);
-    require(std::isfinite(tensor.scale) && tensor.scale >= 0, "tensor '", tensor.name,
-            "' has the scale ", tensor.scale);
-    require(tensor.values.empty() || tensor.location == Location::kValues, "tensor '", tensor.name,
-            "' has values and is none of that location");
-    require(tensor.source == -1 || tensor.location == Location::kWeight, "tensor '", tensor.name,
-            "' is no weight, but made of a refittable one");
-    const uint64_t bytes = values.largest_bytes(tensor.type, tensor.dims);
-    switch (tensor.location) {
-      case Location::kArena:
-        require(tensor.offset % PlanHeader::kWeightAlignment == 0 &&
-                    tensor.offset <= schedule_.arena_size &&
-                    tensor.size <= schedule_.arena_size - tensor.offset,
-                "tensor '", tensor.name, "' at offset ", tensor.offset, " with ", tensor.size,
-                " bytes is not within the arena of ", schedule_.arena_size,
-                " bytes or not aligned to ", PlanHeader::kWeightAlignment);
-        require(bytes <= tensor.size, "tensor '", tensor.name, "' takes ", bytes,
-                " bytes at the profile's largest shape, the plan has ", tensor.size);
-        break;
-      case Location::kInput:
-        check_port(tensor, plan_.inputs, "input");
-        break;
-      case Location::kOutput:
-        check_port(tensor, plan_.outputs, "output");
-        break;
-      case Location::kWeight:
-        for (const int32_t dim : tensor.dims) {
-          require(plan_.expressions[dim].op == ExprOp::kConstant, "weight '", tensor.name,
-                  "' has a dynamic extent");
-        }
-        require(tensor.data.size() == 0 || tensor.data.size() == bytes, "weight '", tensor.name,
-                "' has ", tensor.data.size(), " bytes, its shape and type take ", bytes);
-        validate_source(plan_.refit, tensor, weight_shape(tensor));
-        break;
-      case Location::kValues:
-        for (const int32_t value : tensor.values) {
-          shared_.check_expression(value, "tensor", tensor.name);
-        }
-        // The elements are written one after the other, at the size that the values have.
-        require(tensor.type.format == TensorFormat::kLINEAR, "tensor '", tensor.name,
-                "' has values, so its format must be LINEAR");
-        require(std::all_of(
-                    tensor.dims.begin(), tensor.dims.end(),
-                    [&](int32_t dim) { return plan_.expressions[dim].op == ExprOp::kConstant; }) &&
-                    bytes == static_cast<uint64_t>(bytes_of(
-                                 tensor.type.dtype, static_cast<int64_t>(tensor.values.size()))),
-                "tensor '", tensor.name, "' has ", tensor.values.size(),
-                " values, which its shape does not hold");
-        require(is_size_type(tensor.type.dtype) || tensor.type.dtype == DataType::kBOOL ||
-                    tensor.type.dtype == DataType::kFLOAT,
-                "tensor '", tensor.name, "' computes values of type ",
-                opwright::name(tensor.type.dtype), "; INT32, INT64, BOOL and FP32 are possible");
-        break;
-      default:
-        fail("tensor '", tensor.name, "' has the unknown location ",
-             static_cast<int>(tensor.location));
-    }
-  }
-
-  Shape weight_shape(const PlanTensor& tensor) const {
-    Shape shape;
-    for (const int32_t dim : tensor.dims) shape.push_back(plan_.expressions[dim].value);
-    return shape;
-  }
-
-  void check_port(const PlanTensor& tensor, const std::vector<PlanPort>& ports,
-                  std::string_view what) const {
-    require(tensor.index >= 0 && static_cast<size_t>(tensor.index) < ports.size(), "tensor '",
-            tensor.name, "' is network ", what, " ", tensor.index, " of ", ports.size());
-    const PlanPort& port = ports[tensor.index];
-    require(tensor.type == port.type && tensor.dims == port.dims, "tensor '", tensor.name,
-            "' differs from network ", what, " '", port.name, "' in type, format or shape");
-  }
-
-  const PlanTensor& tensor(int32_t index, const std::string& layer) const {
-    require(index >= 0 && static_cast<size_t>(index) < schedule_.tensors.size(), "layer '", layer,
-            "' uses tensor ", index, " of ", schedule_.tensors.size());
-    return schedule_.tensors[index];
-  }
-
-  /// Throws unless everything that the tensor's shape and values depend on is known after `step`.
-  void check_known(const PlanTensor& tensor, int32_t step, const std::string& layer) const {
-    for (const auto* list : {&tensor.dims, &tensor.values}) {
-      for (const int32_t expression : *list) {
-        require(known_[expression] <= step, "layer '", layer, "' uses tensor '", tensor.name,
-                "' before the size tensor that its shape or values depend on is known");
-      }
-    }
-  }
-
-  void check_steps() {
-    is_written_.assign(schedule_.tensors.size(), false);
-    is_output_written_.assign(plan_.outputs.size(), false);
-    for (size_t i = 0; i < schedule_.tensors.size(); ++i) {
-      const Location location = schedule_.tensors[i].location;
-      is_written_[i] = location == Location::kInput || location == Location::kWeight ||
-                       location == Location::kValues;
-    }
-    for (size_t i = 0; i < schedule_.steps.size(); ++i) {
-      check_step(schedule_.steps[i], static_cast<int32_t>(i));
-    }
-  }
-
-  void check_step(const PlanStep& step, int32_t number) {
-    shared_.check_text(step.name, "a layer");
-    shared_.check_text(step.kind, "a layer");
-    shared_.check_text(step.metadata, "a layer");
-    shared_.check_text(step.capture_obstacle, "a layer");
-    shared_.check_text(step.candidate.tactic_name, "a layer");
-    for (const Attribute& attribute : step.attributes) {
-      shared_.check_text(attribute.name, "an attribute");
-    }
-    for (const TimedCandidate& item : step.considered) {
-      shared_.check_text(item.types, "a candidate");
-      shared_.check_text(item.tactic_name, "a candidate");
-      shared_.check_text(item.dropped, "a candidate");
-    }
-    for (const int32_t code : step.code) {
-      require(code >= 0 && static_cast<size_t>(code) < plan_.code.size(), "layer '", step.name,
-              "' uses code object ", code, " of ", plan_.code.size());
-    }
-    require(step.candidate.inputs.size() == step.inputs.size() &&
-                step.candidate.outputs.size() == step.outputs.size(),
-            "layer '", step.name, "' has ", step.inputs.size(), " inputs and ", step.outputs.size(),
-            " outputs, but types for ", step.candidate.inputs.size(), " and ",
-            step.candidate.outputs.size());
-    std::vector<bool> is_packed(step.inputs.size(), false);
-    for (const PackedInput& packed : step.packed) {
-      shared_.check_text(packed.layout, "a packed weight");
-      require(packed.input >= 0 && static_cast<size_t>(packed.input) < step.inputs.size() &&
-                  !is_packed[packed.input],
-              "layer '", step.name, "' packs input ", packed.input, " of ", step.inputs.size(),
-              ", or packs it twice");
-      is_packed[packed.input] = true;
-    }
-    bool is_made_again = false;
-    for (size_t i = 0; i < step.inputs.size(); ++i) {
-      if (step.inputs[i] == -1) continue;
-      const PlanTensor& input = tensor(step.inputs[i], step.name);
-      require(is_written_[step.inputs[i]], "layer '", step.name, "' reads tensor '", input.name,
-              "', which no earlier layer writes");
-      require(input.type == step.candidate.inputs[i], "input ", i, " of layer '", step.name,
-              "' has another type or format than tensor '", input.name, "'");
-      require(is_packed[i] || has_data(input), "layer '", step.name, "' reads weight '", input.name,
-              "', of which the plan holds no data");
-      require(!is_packed[i] || input.location == Location::kWeight, "layer '", step.name,
-              "' packs tensor '", input.name, "', which is no weight");
-      check_known(input, number - 1, step.name);
-      is_made_again = is_made_again || is_refittable(input);
-    }
-    // The kernel that packs one constant anew needs the others, too.
-    for (const int32_t input : step.inputs)
-      require(!is_made_again || step.packed.empty() || input == -1 ||
-                  schedule_.tensors[input].location != Location::kWeight ||
-                  schedule_.tensors[input].source >= 0,
-              "layer '", step.name, "' packs refittable weights with others that are not recorded");
-    for (size_t i = 0; i < step.outputs.size(); ++i) {
-      check_output(step, number, static_cast<int>(i));
-    }
-  }
-
-  void check_output(const PlanStep& step, int32_t number, int i) {
-    const int32_t index = step.outputs[i];
-    const PlanTensor& output = tensor(index, step.name);
-    require(output.type == step.candidate.outputs[i], "output ", i, " of layer '", step.name,
-            "' has another type or format than tensor '", output.name, "'");
-    check_known(output, number, step.name);
-    switch (output.location) {
-      case Location::kOutput:
-        require(!is_written_[index] &&
-                    (!is_output_written_[output.index] || reads_output(step, output.index)),
-                "layer '", step.name, "' writes output '", output.name,
-                "', which has been written before");
-        is_output_written_[output.index] = true;
-        break;
-      case Location::kArena:
-        require(!is_written_[index], "layer '", step.name, "' writes tensor '", output.name,
-                "', which has been written before");
-        break;
-      case Location::kInput:  // in place, into the user's input
-        break;
-      default:
-        fail("layer '", step.name, "' writes tensor '", output.name, "', which is constant");
-    }
-    is_written_[index] = true;
-    if (!step.size_symbols.empty() && step.size_symbols[i] >= 0) {
-      bool scalar = is_size_type(output.type.dtype);
-      for (const int32_t dim : output.dims) {
-        scalar &=
-            plan_.expressions[dim].op == ExprOp::kConstant && plan_.expressions[dim].value == 1;
-      }
-      require(scalar && output.type.format == TensorFormat::kLINEAR, "size tensor '", output.name,
-              "' of layer '", step.name, "' is not an INT32 or INT64 scalar");
-    }
-  }
-
-  /// Whether the layer reads what it writes, so that it works in place.
-  bool reads_output(const PlanStep& step, int32_t output) const {
-    return std::any_of(step.inputs.begin(), step.inputs.end(), [&](int32_t input) {
-      return input >= 0 && schedule_.tensors[input].location == Location::kOutput &&
-             schedule_.tensors[input].index == output;
-    });
-  }
-
-  bool is_refittable(const PlanTensor& tensor) const {
-    return tensor.source >= 0 && changes_[tensor.source];
-  }
-
-  /// Weights that refitting gives may be missing.
-  bool has_data(const PlanTensor& tensor) const {
-    if (tensor.location != Location::kWeight || tensor.data.size() != 0) return true;
-    if (is_refittable(tensor)) return true;
-    return std::any_of(tensor.dims.begin(), tensor.dims.end(),
-                       [&](int32_t dim) { return plan_.expressions[dim].value == 0; });
-  }
-
-  void check_outputs() {
-    const auto last = static_cast<int32_t>(schedule_.steps.size());
-    for (const OutputCopy& copy : schedule_.copies) {
-      const PlanTensor& from = tensor(copy.tensor, "output copy");
-      require(copy.output >= 0 && static_cast<size_t>(copy.output) < plan_.outputs.size() &&
-                  !is_output_written_[copy.output],
-              "tensor '", from.name, "' is copied to output ", copy.output, " of ",
-              plan_.outputs.size(), ", which is not there or written before");
-      const PlanPort& to = plan_.outputs[copy.output];
-      require(is_written_[copy.tensor] && has_data(from), "output '", to.name,
-              "' is a copy of tensor '", from.name, "', which is never written");
-      require(from.type == to.type && from.dims == to.dims, "output '", to.name,
-              "' differs from tensor '", from.name,
-              "', of which it is a copy, in type, format or shape");
-      check_known(from, last, "output copy");
-      is_output_written_[copy.output] = true;
-    }
-    for (size_t i = 0; i < is_output_written_.size(); ++i) {
-      require(is_output_written_[i], "no layer writes output '", plan_.outputs[i].name, "'");
-      for (const int32_t dim : plan_.outputs[i].dims) {
-        require(known_[dim] <= last, "the shape of output '", plan_.outputs[i].name,
-                "' depends on a size tensor that no layer writes");
-      }
-    }
-  }
-
-  void check_debug() const {
-    for (const DebugTensor& debug : schedule_.debug) {
-      shared_.check_text(debug.name, "a debug tensor");
-      const PlanTensor& shown = tensor(debug.tensor, "debug tensor");
-      require(is_written_[debug.tensor] && has_data(shown), "debug tensor '", debug.name,
-              "' is tensor '", shown.name, "', which is never written");
-      require(shown.type.format == TensorFormat::kLINEAR, "debug tensor '", debug.name,
-              "' is in the format ", opwright::name(shown.type.format), ", not LINEAR");
-      check_known(shown, static_cast<int32_t>(schedule_.steps.size()), "debug tensor");
-    }
-  }
-
-  const Plan& plan_;
-  const PlanCheck& shared_;
-  const Schedule& schedule_;
-  std::vector<int32_t> known_;
-  std::vector<bool> changes_;  ///< per value of Plan::refit, whether refitting changes it
-  std::vector<bool> is_written_, is_output_written_;
-};
-
 }  // namespace
 
+void check_dims(const Plan& plan, std::span<const int32_t> dims, std::string_view what,
+                const std::string& name) {
+  require(dims.size() <= static_cast<size_t>(Dims::MAX_DIMS), what, " '", name, "' has rank ",
+          dims.size(), ", the limit is ", Dims::MAX_DIMS);
+  for (const int32_t dim : dims) check_expression(plan, dim, what, name);
+}
+
+void check_type(PortType type, int rank, std::string_view what, const std::string& name) {
+  require(is_known(type.dtype), what, " '", name, "' has the unknown data type ",
+          static_cast<int>(type.dtype));
+  require(is_known(type.format), what, " '", name, "' has the unknown format ",
+          static_cast<int>(type.format));
+  require(is_valid(type.format, rank), what, " '", name, "' of rank ", rank,
+          " cannot have the format ", opwright::name(type.format));
+}
+
 void validate(const Plan& plan) {
-  const PlanCheck shared(plan);
-  shared.check();
+  PlanCheck(plan).check();
+  const std::vector<bool> changes =
+      changed_values(plan.refit, std::vector<bool>(plan.refit.weights.size(), true));
   for (size_t i = 0; i < plan.schedules.size(); ++i) {
     try {
-      ScheduleCheck(plan, shared, plan.schedules[i]).check();
+      validate_schedule(plan, plan.schedules[i], changes);
     } catch (const Error& error) {
       fail("profile ", i, ": ", error.what());
     }

@@ -5,13 +5,10 @@
 
 #include "base/error.h"
 #include "opwright/refitter.h"
+#include "plan/validate_parts.h"
 
 namespace opwright {
 namespace {
-
-void check_text(const std::string& text, std::string_view where) {
-  require(text.find('\0') == std::string::npos, "a text of ", where, " contains a zero byte");
-}
 
 /// The bytes that the value takes.
 uint64_t check_value(DataType dtype, const Shape& shape, std::string_view what,

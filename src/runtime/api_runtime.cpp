@@ -36,6 +36,10 @@ class RuntimeApi final : public IRuntime {
   }
   void setEngineHostCodeAllowed(bool allowed) noexcept override { host_code_allowed_ = allowed; }
   bool getEngineHostCodeAllowed() const noexcept override { return host_code_allowed_; }
+  void setEngineDeviceCodeAllowed(bool allowed) noexcept override {
+    device_code_allowed_ = allowed;
+  }
+  bool getEngineDeviceCodeAllowed() const noexcept override { return device_code_allowed_; }
   void setDLACore(int32_t dlaCore) noexcept override {
     errors_.run([&] { require_no_dla("IRuntime::setDLACore", dlaCore); });
   }
@@ -88,6 +92,7 @@ class RuntimeApi final : public IRuntime {
     const ThreadLimit limit(threads_);
     LoadOptions options;
     options.allow_host_code = host_code_allowed_;
+    options.allow_device_code = device_code_allowed_;
     options.tempfile_flags = tempfile_flags_;
     options.plugins = &registry_;
     options.log = errors_.log();
@@ -102,7 +107,8 @@ class RuntimeApi final : public IRuntime {
   ErrorReport errors_;
   PluginRegistry registry_;
   IGpuAllocator* allocator_ = nullptr;
-  bool host_code_allowed_ = false;
+  bool host_code_allowed_ = is_permitted_by_environment(kAllowHostCode);
+  bool device_code_allowed_ = is_permitted_by_environment(kAllowDeviceCode);
   std::optional<std::string> temporary_directory_;
   TempfileControlFlags tempfile_flags_ = kAllTempfiles;
   std::optional<bool> debug_plugins_;  ///< empty: as the engine was built

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <memory>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "runtime/debug_tensors.h"
@@ -13,6 +14,7 @@
 
 namespace opwright {
 
+class Deadline;
 class ProfileValues;
 struct SizeGroup;
 
@@ -54,7 +56,8 @@ class Runner final : private GraphReplay::Work {
   struct Watch {
     const DebugTensors* debug = nullptr;  ///< whose listener sees tensors; null: none are shown
     bool waits = false;                   ///< for each step, so that it is known which one failed
-    explicit operator bool() const { return debug != nullptr || waits; }
+    const Deadline* deadline = nullptr;   ///< after which no step begins; null: there is none
+    explicit operator bool() const { return debug != nullptr || waits || deadline != nullptr; }
   };
   /// Runs all steps and output copies, replaying nothing. Returns whether the caller captures the
   /// queue's work.
@@ -140,8 +143,9 @@ class Runner final : private GraphReplay::Work {
   Shape tensor_shape(const PlanTensor& tensor, std::span<const int64_t> values) const;
   void check_fits(const PlanTensor& tensor, const Shape& shape) const;
   void tell(int step);
-  std::vector<int64_t> elements(const PlanTensor& tensor) const;
-  void tell_values(int step);
+  std::vector<int32_t> writing_steps() const;
+  std::vector<int64_t> elements(int32_t tensor) const;
+  bool update_values(int step);
   void check(int step) const;
   void check_outputs(const SizeGroup& group) const;
   void compute(const ValuesTensor& values);
@@ -183,6 +187,7 @@ class Runner final : private GraphReplay::Work {
   std::shared_ptr<const DeviceWeights> weights_;
   std::vector<Blob> pinned_;  ///< what runs read of the plan, though the engine may be refitted
   const int profile_;
+  const std::unordered_map<int32_t, int32_t> sizes_;  ///< as size_tensors() gives them
   ShapeState& shapes_;
   std::atomic<int32_t>& current_;
   size_t workspace_size_ = 0;
@@ -204,6 +209,7 @@ class Runner final : private GraphReplay::Work {
   SizeGroup* copies_need_ = nullptr;
   std::vector<Shown> shown_;             ///< in the order of the steps that write them
   void* workspace_ = nullptr;            ///< of the last run
+  void* replayed_workspace_ = nullptr;   ///< of the last replayed one, which graphs have
   std::unique_ptr<GraphReplay> replay_;  ///< null: nothing is captured
   /// What graphs know of the network's inputs and outputs, in this order.
   struct Bound {

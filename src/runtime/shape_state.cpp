@@ -27,17 +27,14 @@ ShapeState::ShapeState(const Plan& plan, int profile)
     : plan_(plan),
       schedule_(plan.schedules[profile]),
       profile_(profile),
+      symbol_inputs_(symbol_inputs(plan)),
       known_(resolving_steps(plan, schedule_)),
       symbols_(plan.symbols.size(), 0),
       values_(plan.expressions.size(), 0),
       upper_values_(plan.expressions.size(), 0),
       symbols_before_(plan.symbols.size(), 0),
       values_before_(plan.expressions.size(), 0) {
-  for (const Symbol& symbol : plan.symbols) {
-    const bool is_size = symbol.kind == Symbol::Kind::kSizeTensor;
-    symbol_inputs_.push_back(is_size ? -1 : input_number(plan, symbol.tensor));
-    has_sizes_ |= is_size;
-  }
+  for (const Symbol& symbol : plan.symbols) has_sizes_ |= symbol.kind == Symbol::Kind::kSizeTensor;
   reset();
 }
 

@@ -82,7 +82,7 @@ class ShapeState {
   const Schedule& schedule_;
   const int profile_;
   std::vector<Input> inputs_;
-  std::vector<int> symbol_inputs_;  // per symbol: number of its input, -1 for sizes
+  std::vector<int32_t> symbol_inputs_;  // as symbol_inputs() gives them
   std::vector<int32_t> known_;
   std::vector<int64_t> symbols_, values_, upper_values_;
   std::vector<int64_t> symbols_before_, values_before_;

@@ -52,7 +52,12 @@ void evaluate(std::span<const ExprInstruction> instructions, std::span<const int
               std::span<int64_t> values) {
   require(values.size() == instructions.size(), "a program of ", instructions.size(),
           " expressions gives as many values, not ", values.size());
-  for (size_t i = 0; i < instructions.size(); ++i) {
+  evaluate(instructions, symbols, values, 0, instructions.size());
+}
+
+void evaluate(std::span<const ExprInstruction> instructions, std::span<const int64_t> symbols,
+              std::span<int64_t> values, size_t first, size_t last) {
+  for (size_t i = first; i < last; ++i) {
     const ExprInstruction& in = instructions[i];
     switch (in.op) {
       case ExprOp::kConstant:

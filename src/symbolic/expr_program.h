@@ -39,6 +39,9 @@ class ExprProgramBuilder {
 /// Throws Error as Expr::evaluate does.
 void evaluate(std::span<const ExprInstruction> instructions, std::span<const int64_t> symbols,
               std::span<int64_t> values);
+/// The same for the instructions [first, last), given the values of those before them.
+void evaluate(std::span<const ExprInstruction> instructions, std::span<const int64_t> symbols,
+              std::span<int64_t> values, size_t first, size_t last);
 /// Throws Error unless every operand refers to an earlier instruction, every symbol is below
 /// `symbol_count` and every op is known.
 void validate(std::span<const ExprInstruction> instructions, int symbol_count);

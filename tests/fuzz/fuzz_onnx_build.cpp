@@ -1,5 +1,6 @@
 // Builds and runs what the ONNX parser takes over: whatever the model, there is an Error or an
-// engine that runs. Memory is limited, as small files may declare huge tensors.
+// engine that runs and touches no memory but its own. Memory is limited, as small files may declare
+// huge tensors.
 
 #include <algorithm>
 #include <cstdlib>
@@ -10,7 +11,8 @@
 #include "compile/compile.h"
 #include "onnx/parser.h"
 #include "random_model.h"
-#include "runtime/context.h"
+#include "run/layout.h"
+#include "run/run_plan.h"
 
 namespace opwright {
 namespace {
@@ -18,8 +20,6 @@ namespace {
 class NoLogger final : public ILogger {
   void log(Severity, char const*) noexcept override {}
 };
-
-constexpr int64_t kMaxBytes = 1 << 22;  // of an input or output, so that runs are short
 
 /// Small extents for those that the model leaves open.
 OptimizationProfile profile_of(const Network& network) {
@@ -41,12 +41,6 @@ OptimizationProfile profile_of(const Network& network) {
   return profile;
 }
 
-Blob zeros(int64_t bytes) {
-  require(bytes <= kMaxBytes, "too large to run");
-  const size_t size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
-  return Blob::make(size, [&](void* memory) { std::memset(memory, 0, size); });
-}
-
 void build_and_run(const uint8_t* data, size_t size) {
   static NoLogger logger;
   const Log log(&logger);
@@ -58,27 +52,13 @@ void build_and_run(const uint8_t* data, size_t size) {
   config.log = log;
   config.profiles = {profile_of(network)};
   Plan plan = compile(network, config);
-  LoadOptions options;
-  options.log = log;
-  const std::shared_ptr<Engine> engine = Engine::load(std::move(plan), options);
-  Context context(engine);
-  std::vector<Blob> memory;
-  for (size_t i = 0; i < engine->plan().inputs.size(); ++i) {
-    const int index = static_cast<int>(i);
-    const PlanPort& port = engine->plan().inputs[i];
-    const ProfileInput& range = engine->plan().schedules[0].inputs[i];
-    const Shape shape = range.values ? context.input_shape(index) : range.opt;
-    memory.push_back(zeros(bytes_of(port.type.dtype, shape.numel())));
-    context.set_input_address(index, memory.back().data());
-    if (!range.values) context.set_input_shape(index, shape);
-  }
-  for (size_t i = 0; i < engine->plan().outputs.size(); ++i) {
-    const int index = static_cast<int>(i);
-    const DataType dtype = engine->plan().outputs[i].type.dtype;
-    memory.push_back(zeros(bytes_of(dtype, context.max_output_shape(index).numel())));
-    context.set_output_address(index, const_cast<std::byte*>(memory.back().data()));
-  }
-  context.enqueue();
+  for (Schedule& schedule : plan.schedules) fuzz::spread_arena(schedule);
+  // The script of what is run, from the bytes.
+  fuzz::Random random(size == 0 ? 0 : size * 31 + data[size / 2]);
+  std::vector<uint8_t> bytes(64);
+  for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random() >> 32);
+  fuzz::Script script(bytes.data(), bytes.size());
+  fuzz::run_plan(std::move(plan), script, nullptr);
 }
 
 }  // namespace

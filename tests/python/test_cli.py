@@ -90,8 +90,6 @@ OPTIONS = {
         "--timing-cache",
         "--timing-iterations",
         "--no-timing",
-        "--max-memory",
-        "--max-time",
         "--verbose",
         "--quiet",
         "--json",
@@ -102,11 +100,10 @@ OPTIONS = {
         "--device",
         "--plugins",
         "--allow-host-code",
-        "--max-memory",
-        "--max-time",
+        "--allow-device-code",
         "--json",
     ],
-    "inspect": ["--json", "--sources", "--max-time"],
+    "inspect": ["--json", "--sources"],
     "bench": [
         "--input",
         "--shapes",
@@ -119,8 +116,7 @@ OPTIONS = {
         "--json",
         "--plugins",
         "--allow-host-code",
-        "--max-memory",
-        "--max-time",
+        "--allow-device-code",
     ],
 }
 

@@ -26,8 +26,8 @@ inline Plan sample_plan() {
   ExprProgramBuilder program;
   const Expr n = Expr::symbol(0), k = Expr::symbol(1), count = Expr::symbol(2);
   const int32_t dim_n = program.add(n), dim_3 = program.add(3), dim_k = program.add(k),
-                dim_count = program.add(count), dim_2 = program.add(2),
-                half = program.add(ceil_div(n, 2)), doubled = program.add(k * 2 + n);
+                half = program.add(ceil_div(n, 2)), dim_count = program.add(count),
+                dim_2 = program.add(2), doubled = program.add(k * 2 + n);
   const PortType fp32{DataType::kFLOAT, TensorFormat::kLINEAR};
   const PortType int64{DataType::kINT64, TensorFormat::kLINEAR};
   const PortType int32{DataType::kINT32, TensorFormat::kLINEAR};

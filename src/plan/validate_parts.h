@@ -1,0 +1,36 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "plan/plan.h"
+
+namespace opwright {
+
+// What checks of plans are made of. `where` and `what` are words for messages.
+
+inline bool is_size_type(DataType type) {
+  return type == DataType::kINT32 || type == DataType::kINT64;
+}
+
+/// Throws Error for a text that would end early in C.
+inline void check_text(const std::string& text, std::string_view where) {
+  require(text.find('\0') == std::string::npos, "a text of ", where, " contains a zero byte");
+}
+
+/// Whether it is one of the plan's expressions.
+inline void check_expression(const Plan& plan, int32_t index, std::string_view what,
+                             const std::string& name) {
+  require(index >= 0 && static_cast<size_t>(index) < plan.expressions.size(), what, " '", name,
+          "' uses expression ", index, " of ", plan.expressions.size());
+}
+
+void check_dims(const Plan& plan, std::span<const int32_t> dims, std::string_view what,
+                const std::string& name);
+
+/// Whether type and format are known, and a tensor of that rank can have them.
+void check_type(PortType type, int rank, std::string_view what, const std::string& name);
+
+}  // namespace opwright

@@ -1,0 +1,255 @@
+#include "runtime/verify.h"
+
+#include <algorithm>
+#include <optional>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/limits.h"
+#include "plan/shapes.h"
+#include "runtime/arena_check.h"
+#include "runtime/plugin_debug.h"
+#include "runtime/shape_check.h"
+#include "runtime/step_ports.h"
+
+namespace opwright {
+namespace {
+
+using Location = PlanTensor::Location;
+
+void check_count(size_t count, int64_t limit, const char* name, const char* what) {
+  require(count <= static_cast<uint64_t>(limit), "it has ", count, " ", what,
+          ", more than the limit of ", limit, " (", name, "); ", limit_hint(name));
+}
+
+void check_limits(const Plan& plan, const Device& device, const Limits& limits) {
+  size_t steps = 0;
+  for (const Schedule& schedule : plan.schedules) steps += schedule.steps.size();
+  check_count(steps, limits.steps, "steps", "steps");
+  check_count(plan.expressions.size() * plan.schedules.size(), limits.expressions, "expressions",
+              "expressions in all profiles together");
+  uint64_t weights = 0;
+  if (!device.is_host())  // elsewhere they stay in the file
+    for (const Schedule& schedule : plan.schedules)
+      for (const PlanTensor& tensor : schedule.tensors) weights += tensor.data.size();
+  for (size_t i = 0; i < plan.schedules.size(); ++i)
+    require_bytes(weights + plan.schedules[i].arena_size + plan.schedules[i].workspace_size,
+                  limits.memory, "memory", "profile ", i, " needs");
+}
+
+/// The checks of the steps of one schedule.
+class StepCheck {
+ public:
+  StepCheck(const Plan& plan, const Schedule& schedule, const Device& device)
+      : plan_(plan),
+        schedule_(schedule),
+        device_(device),
+        profile_(plan, schedule.inputs),
+        sizes_(size_tensors(schedule)) {}
+
+  void check(const PlanStep& step, const Operator& op) const {
+    for (size_t i = 0; i < step.inputs.size(); ++i)
+      if (step.inputs[i] >= 0 && op.is_shape_input(static_cast<int>(i)))
+        check_shape_input(step.inputs[i], i);
+    const StepPorts ports = step_ports(schedule_, step, profile_);
+    // Extents of different inputs may only fit each other in some runs, which are checked then.
+    // What is always wrong is so for unknown extents, too.
+    bool fits = true;
+    std::vector<OutputInfo> inferred;
+    for (const auto selector :
+         {OptProfileSelector::kMIN, OptProfileSelector::kOPT, OptProfileSelector::kMAX}) {
+      try {
+        inferred = infer(step, op, ports, selector);
+      } catch (const Error&) {
+        if (!is_dynamic(step)) throw;
+        fits = false;
+      }
+    }
+    if (!fits) inferred = infer(step, op);
+    for (size_t i = 0; i < inferred.size(); ++i)
+      if (inferred[i].aliased_input >= 0)
+        check_aliased(step, inferred[i].aliased_input, static_cast<int>(i));
+    op.check({.layer = step.name,
+              .candidate = &step.candidate,
+              .inputs = ports.inputs,
+              .outputs = ports.outputs,
+              .packed = step.packed,
+              .device = &device_});
+  }
+
+ private:
+  void check_shape_input(int32_t index, size_t input) const {
+    const PlanTensor& tensor = schedule_.tensors[index];
+    require(tensor.type.dtype == DataType::kINT32 || tensor.type.dtype == DataType::kINT64,
+            "input ", input, " decides shapes, so it must be INT32 or INT64, not ",
+            name(tensor.type.dtype));
+    require(tensor.values.size() <= static_cast<size_t>(TensorInfo::kMaxValues), "input ", input,
+            " decides shapes, but has ", tensor.values.size(), " elements; the limit is ",
+            TensorInfo::kMaxValues);
+    const bool is_known = tensor.location == Location::kValues ||
+                          tensor.location == Location::kWeight || is_shape_input(tensor) ||
+                          sizes_.contains(index);
+    require(is_known, "input ", input, " decides shapes, but the elements of tensor '", tensor.name,
+            "' are not known before the run");
+  }
+
+  bool is_constant(std::span<const int32_t> expressions) const {
+    return std::ranges::all_of(expressions, [&](int32_t index) {
+      return plan_.expressions[index].op == ExprOp::kConstant;
+    });
+  }
+
+  /// Whether shapes of the step, or elements that decide them, change within the profile.
+  bool is_dynamic(const PlanStep& step) const {
+    const auto changes = [&](int32_t index) {
+      if (index < 0) return false;
+      const PlanTensor& tensor = schedule_.tensors[index];
+      return !is_constant(tensor.dims) || !is_constant(tensor.values) || is_shape_input(tensor);
+    };
+    return std::ranges::any_of(step.inputs, changes) || std::ranges::any_of(step.outputs, changes);
+  }
+
+  bool is_shape_input(const PlanTensor& tensor) const {
+    return tensor.location == Location::kInput && plan_.inputs[tensor.index].is_shape_input;
+  }
+
+  /// The elements of a tensor that decides shapes, in one place of the profile.
+  std::vector<Expr> elements(int32_t index, OptProfileSelector selector) const {
+    const PlanTensor& tensor = schedule_.tensors[index];
+    if (tensor.location == Location::kValues) {
+      std::vector<Expr> elements;
+      for (const int32_t value : tensor.values) elements.push_back(profile_.at(selector)[value]);
+      return elements;
+    }
+    if (tensor.location == Location::kInput) {
+      const ProfileInput& range = schedule_.inputs[tensor.index];
+      const Shape& values = selector == OptProfileSelector::kMIN   ? range.min
+                            : selector == OptProfileSelector::kOPT ? range.opt
+                                                                   : range.max;
+      return {values.begin(), values.end()};
+    }
+    if (const auto size = sizes_.find(index); size != sizes_.end())
+      return {profile_.size(size->second, selector)};
+    const std::vector<int64_t> known = integers(tensor);
+    return {known.begin(), known.end()};
+  }
+
+  /// The same for all of them, where what changes is a symbol.
+  std::vector<Expr> elements(int32_t index) const {
+    const PlanTensor& tensor = schedule_.tensors[index];
+    if (tensor.location == Location::kValues) return symbolic(tensor.values);
+    if (tensor.location == Location::kInput) {
+      const int count = schedule_.inputs[tensor.index].min.rank();
+      std::vector<Expr> elements;
+      for (int i = 0; i < count; ++i) elements.push_back(Expr::symbol(kUnknown));
+      return elements;
+    }
+    if (sizes_.contains(index)) return {Expr::symbol(kUnknown)};
+    const std::vector<int64_t> known = integers(tensor);
+    return {known.begin(), known.end()};
+  }
+
+  SymShape symbolic(std::span<const int32_t> expressions) const {
+    SymShape shape;
+    for (const int32_t index : expressions) {
+      const ExprInstruction& expression = plan_.expressions[index];
+      shape.push_back(expression.op == ExprOp::kConstant ? Expr(expression.value)
+                                                         : Expr::symbol(kUnknown + 1 + index));
+    }
+    return shape;
+  }
+
+  std::vector<OutputInfo> infer(const PlanStep& step, const Operator& op, const StepPorts& ports,
+                                OptProfileSelector selector) const {
+    const auto shape_of = [&](const PortDesc& port) {
+      return sym_shape(selector == OptProfileSelector::kMIN   ? port.min
+                       : selector == OptProfileSelector::kOPT ? port.opt
+                                                              : port.max);
+    };
+    StepTensors tensors;
+    tensors.has_opt_sizes = selector == OptProfileSelector::kOPT;
+    for (const PortDesc& port : ports.inputs) tensors.inputs.push_back(shape_of(port));
+    for (const PortDesc& port : ports.outputs) tensors.outputs.push_back(shape_of(port));
+    add_elements(step, op, tensors, [&](int32_t index) { return elements(index, selector); });
+    return check_tensors(op, step.name, step.candidate, tensors);
+  }
+
+  /// What is so in every run.
+  std::vector<OutputInfo> infer(const PlanStep& step, const Operator& op) const {
+    StepTensors tensors;
+    const auto shape_of = [&](int32_t index) {
+      return index < 0 ? SymShape() : symbolic(schedule_.tensors[index].dims);
+    };
+    for (const int32_t input : step.inputs) tensors.inputs.push_back(shape_of(input));
+    for (const int32_t output : step.outputs) tensors.outputs.push_back(shape_of(output));
+    add_elements(step, op, tensors, [&](int32_t index) { return elements(index); });
+    return check_tensors(op, step.name, step.candidate, tensors);
+  }
+
+  template <class Elements>
+  static void add_elements(const PlanStep& step, const Operator& op, StepTensors& tensors,
+                           const Elements& elements) {
+    for (size_t i = 0; i < step.inputs.size(); ++i) {
+      const int32_t index = step.inputs[i];
+      tensors.present.push_back(index >= 0);
+      tensors.elements.emplace_back();
+      if (index >= 0 && op.is_shape_input(static_cast<int>(i)))
+        tensors.elements.back() = elements(index);
+    }
+  }
+
+  /// A plugin writes such an output into its input, which must be the same memory.
+  void check_aliased(const PlanStep& step, int input, int output) const {
+    const int32_t from_index = step.inputs[input];
+    require(from_index >= 0, "output ", output, " is aliased to input ", input,
+            ", which is not there");
+    const PlanTensor& from = schedule_.tensors[from_index];
+    const PlanTensor& to = schedule_.tensors[step.outputs[output]];
+    const bool is_same =
+        from.location == to.location &&
+        (from.location == Location::kArena
+             ? from.offset == to.offset
+             : (from.location == Location::kInput || from.location == Location::kOutput) &&
+                   from.index == to.index);
+    require(is_same && from.type == to.type, "output ", output, " is aliased to input ", input,
+            ", but they are not in the same memory, or of different types");
+  }
+
+  /// What symbols stand for counts as little as which they are.
+  static constexpr int kUnknown = 0;
+
+  const Plan& plan_;
+  const Schedule& schedule_;
+  const Device& device_;
+  const ProfileValues profile_;
+  const std::unordered_map<int32_t, int32_t> sizes_;
+};
+
+}  // namespace
+
+void verify(const Plan& plan, std::span<const std::vector<OperatorPtr>> operators,
+            const Device& device, const Limits& limits, bool asks_plugins) {
+  check_limits(plan, device, limits);
+  for (size_t profile = 0; profile < plan.schedules.size(); ++profile) {
+    const Schedule& schedule = plan.schedules[profile];
+    const std::string where = plan.schedules.size() > 1 ? str("profile ", profile, ": ") : "";
+    const StepCheck checks(plan, schedule, device);
+    for (size_t i = 0; i < schedule.steps.size(); ++i) {
+      const PlanStep& step = schedule.steps[i];
+      try {
+        const Operator& op = *operators[profile][i];
+        if (asks_plugins || !is_plugin(op)) checks.check(step, op);
+      } catch (const Error& error) {
+        throw Error(error.code(),
+                    str(where, "layer '", step.name, "' (", step.kind, "): ", error.what()));
+      }
+    }
+    try {
+      check_arena(schedule, operators[profile]);
+    } catch (const Error& error) {
+      throw Error(error.code(), where + error.what());
+    }
+  }
+}
+
+}  // namespace opwright
