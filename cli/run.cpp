@@ -100,11 +100,11 @@ void Runner::set_input(int index, NpyArray array) {
   const PlanPort& port = engine_->plan().inputs[index];
   require(array.dtype == port.type.dtype, "input '", port.name, "' is ", name(port.type.dtype),
           "; the file has ", name(array.dtype));
+  context_.set_input_shape(index, array.shape);
   const int64_t size = tensor_bytes(array.shape, port.type.dtype, port.type.format);
   require(std::cmp_greater_equal(array.data.size(), size), "input '", port.name, "' in the format ",
           name(port.type.format), " takes ", size, " bytes for ", array.shape, "; there are ",
           array.data.size());
-  context_.set_input_shape(index, array.shape);
   const void* address = array.data.data();
   if (!device_.is_host() && !port.is_shape_input && array.data.size() > 0) {
     DeviceMemory& memory = input_memory_[index];

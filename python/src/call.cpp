@@ -222,7 +222,7 @@ void bind_call(nb::module_& m) {
       nb::arg("path"), nb::arg("allow_host_code"), nb::arg("allow_device_code"),
       nb::arg("verify_weights"), nb::arg("debug_plugins").none(), nb::arg("logger").none(),
       nb::arg("device").none() = nb::none(), nb::arg("device_ordinal") = -1,
-      nb::arg("limits") = Limits());
+      nb::arg("limits").sig("Limits()") = Limits());
 }
 
 }  // namespace opwright::python

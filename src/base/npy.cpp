@@ -146,8 +146,9 @@ DataType element_type(const std::string& descr, const std::string& path) {
   const auto* known =
       std::find_if(std::begin(kTypes), std::end(kTypes), [&](auto& t) { return descr == t.first; });
   if (known != std::end(kTypes)) return known->second;
-  require(!descr.starts_with('>'), "'", path, "' has big-endian elements, '", descr,
-          "'; save array.astype('<", descr.substr(1), "')");
+  if (descr.starts_with('>'))
+    fail("'", path, "' has big-endian elements, '", descr, "'; save array.astype('<",
+         descr.substr(1), "')");
   fail("'", path, "' has elements of type '", descr,
        "'; expected float32, float16, int8, uint8, int32, int64 or bool: convert the array first");
 }

@@ -147,6 +147,13 @@ SelectionProblem make_problem(const Graph& graph, const Network& network,
   throw NoKernelError(first.code(), text);
 }
 
+/// Throws the error, which is being handled, anew: with the layer's name unless it has it.
+[[noreturn]] void rethrow_naming(const GraphNode& node, const Error& error) {
+  const std::string text = error.what();
+  if (text.find("'" + node.name + "'") != std::string::npos) throw;
+  throw Error(error.code(), str("Layer '", node.name, "' (", kind_of(*node.op), "): ", text));
+}
+
 void compile_profile(const Graph& graph, const Network& network, const ProfileRanges& ranges,
                      const Device& device, const BuildConfig& config, TimingCache& cache,
                      PlanEmitter& emitter, const BuildBudget& budget) {
@@ -161,6 +168,12 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
       tuned.push_back(tuner.tune(*nodes[i]));
     } catch (const NoKernelError& error) {
       fail_lacking(error, std::span(nodes).subspan(static_cast<size_t>(i) + 1), tuner, device);
+    } catch (const DeviceLostError&) {
+      throw;
+    } catch (const BuildTimeError&) {
+      throw;
+    } catch (const Error& error) {
+      rethrow_naming(*nodes[i], error);
     }
   }
   progress("selecting formats", 0, 1);

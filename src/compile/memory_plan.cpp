@@ -5,6 +5,8 @@
 #include <map>
 #include <numeric>
 
+#include "base/error.h"
+
 namespace opwright {
 namespace {
 
@@ -52,6 +54,16 @@ uint64_t peak_bytes(const std::vector<Lifetime>& lifetimes) {
 }
 
 MemoryPlan plan_memory(const std::vector<Lifetime>& lifetimes) {
+  // No sum below overflows then.
+  constexpr uint64_t kMost = uint64_t{1} << 62;
+  uint64_t all = 0;
+  for (const Lifetime& piece : lifetimes) {
+    if (piece.size > kMost || all > kMost - aligned(piece.size))
+      fail(
+          "The network's intermediate tensors take more than 2^62 bytes, which no memory has; "
+          "lower the maximum shapes of the optimization profile");
+    all += aligned(piece.size);
+  }
   std::vector<int> order(lifetimes.size());
   std::iota(order.begin(), order.end(), 0);
   auto length = [&](int i) {
