@@ -149,9 +149,10 @@ Behavior& shape_behavior() {
       out[0].d[0] = e.operation(DimensionOperation::kPROD, *in[0].d[0], *values[0].d[0]);
       return 0;
     };
-    b.supports = [](int32_t pos, DynamicPluginTensorDesc const* p, int32_t, int32_t) {
+    b.supports = [](int32_t pos, DynamicPluginTensorDesc const* p, int32_t n, int32_t m) {
+      const bool is_value = pos == 1 && n + m == 3;
       return p[pos].desc.format == TensorFormat::kLINEAR &&
-             p[pos].desc.type == (pos == 1 ? DataType::kINT64 : DataType::kFLOAT);
+             p[pos].desc.type == (is_value ? DataType::kINT64 : DataType::kFLOAT);
     };
     b.enqueue = [](PluginTensorDesc const* in, PluginTensorDesc const* out,
                    void const* const* inputs, void* const* outputs, void*, int32_t) {
