@@ -122,7 +122,7 @@ class Mutation {
     } else if (auto* blob = std::get_if<Blob>(&attribute->value)) {
       *blob = changed(*blob);
     }
-    note(owner, ": ", before, " -> ", text_of(attribute->value));
+    note(owner, ": ", attribute->name, before, " -> ", text_of(attribute->value));
   }
 
  private:
