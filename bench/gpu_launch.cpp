@@ -149,6 +149,7 @@ struct Loaded {
   Loaded(const char* path, uint64_t input, uint64_t output)
       : runtime(opwright::createInferRuntime(logger)) {
     const std::string plan = read(path);
+    runtime->setEngineDeviceCodeAllowed(true);
     engine.reset(runtime->deserializeCudaEngine(plan.data(), plan.size()));
     if (!engine) fail("the engine was not loaded");
     context.reset(engine->createExecutionContext());

@@ -7,6 +7,7 @@
 
 #include "base/half.h"
 #include "base/parallel.h"
+#include "base/printable.h"
 #include "commands.h"
 #include "run.h"
 
@@ -24,15 +25,16 @@ struct BenchOptions {
 };
 
 /// Standard normal values; integers are 0 or 1, which are valid as most things.
-NpyArray random_array(DataType dtype, const Shape& shape) {
-  const int64_t count = shape.numel();
+NpyArray random_array(PortType type, const Shape& shape) {
+  const DataType dtype = type.dtype;
+  // With what the format pads.
+  const int64_t bytes = tensor_bytes(shape, dtype, type.format), count = bytes * 8 / bits(dtype);
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
   std::vector<float> values(static_cast<size_t>(count));
   for (float& v : values)
     v = is_floating(dtype) ? normal(random) : static_cast<float>(random() & 1);
-  const size_t size = static_cast<size_t>(bytes_of(dtype, count));
-  return {dtype, shape, Blob::make(size, [&](void* out) {
+  return {dtype, shape, Blob::make(static_cast<size_t>(bytes), [&](void* out) {
             convert(values.data(), DataType::kFLOAT, out, dtype, count);
           })};
 }
@@ -85,7 +87,7 @@ void set_inputs(Runner& runner, const Plan& plan, const BenchOptions& options) {
     Shape shape = plan.schedules.at(0).inputs[i].opt;
     if (auto given = shapes.find(port.name); given != shapes.end())
       shape = parse_shape(given->second, "--shapes");
-    runner.set_input(static_cast<int>(i), random_array(port.type.dtype, shape));
+    runner.set_input(static_cast<int>(i), random_array(port.type, shape));
   }
 }
 
@@ -170,7 +172,7 @@ void bench(const BenchOptions& options) {
   for (const LayerTime& layer : layers) {
     const double median = quantile(layer.times, 0.5);
     std::printf("%10.4f %5.1f%%  %s\n", median, sum > 0 ? 100 * median / sum : 0.0,
-                layer.name.c_str());
+                printable(layer.name).c_str());
   }
 }
 

@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <tuple>
@@ -20,6 +21,7 @@ struct BuildOptions {
   bool fp16 = false, bf16 = false, no_timing = false, strongly_typed = false, json = false,
        verbose = false, quiet = false;
   int iterations = 4;
+  LimitOptions limits;
 };
 
 /// "x:1x3x224x224" or "x:MIN,OPT,MAX".
@@ -61,6 +63,12 @@ class ProgressLine {
 void build(const BuildOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const Log log = make_log(options.verbose);
+  BuildConfig config;
+  config.limits.build_memory = options.limits.memory_bytes();
+  // The build ends by itself, which tells what took so long; not within one kernel or file.
+  constexpr double kGraceSeconds = 1;
+  if (options.limits.seconds > 0)
+    end_after(options.limits.seconds + kGraceSeconds, options.limits.seconds);
   load_plugins(options.plugins);
   load_plugins(options.embedded_plugins);
   set_crash_stage("building '" + options.output + "'");
@@ -72,7 +80,6 @@ void build(const BuildOptions& options) {
     fail("'", options.model, "' cannot be taken over: ", parser.errors().size(), " problem",
          parser.errors().size() == 1 ? "" : "s", ", see above");
 
-  BuildConfig config;
   config.device = default_device_type();
   config.may_fall_back = !is_default_device_chosen();
   if (!options.device.empty()) {
@@ -94,6 +101,10 @@ void build(const BuildOptions& options) {
     config.timing_cache = TimingCache::load(options.timing_cache);
     if (config.timing_cache == nullptr || config.timing_cache->device_identity() != identity)
       config.timing_cache = std::make_shared<TimingCache>(identity);
+  }
+  if (options.limits.seconds > 0) {
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+    config.limits.build_seconds = std::max(options.limits.seconds - spent.count(), 1e-9);
   }
   ProgressLine progress;
   if (!options.quiet && !options.json) config.progress = std::ref(progress);
@@ -154,6 +165,8 @@ void add_build(CLI::App& app) {
   command->add_flag("--no-timing", options->no_timing,
                     "Time nothing and run no plugin: each layer takes the fastest candidate that "
                     "the timing cache has, or else its first one");
+  options->limits.add_to(
+      *command, "Bytes that constants and tensors may take during the build: 2G, 512M, 64K");
   command->add_flag("-v,--verbose", options->verbose,
                     "Print all messages, the tuner's tables among them");
   command->add_flag("-q,--quiet", options->quiet, "Print errors and warnings only");

@@ -18,14 +18,27 @@ void add_run(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_bench(CLI::App& app);
 
+/// What a command may spend: --max-memory and --max-time.
+struct LimitOptions {
+  std::string memory;  ///< empty: the default
+  double seconds = 0;  ///< 0: without end
+
+  /// `memory_help` says what is counted; empty: there is no --max-memory.
+  void add_to(CLI::App& command, const std::string& memory_help);
+  /// 0 for the default.
+  uint64_t memory_bytes() const;
+};
+
 /// Options that all commands that load an engine share.
 struct EngineOptions {
   std::string path;
   std::vector<std::string> plugins;
   bool allow_host_code = false;
+  bool allow_device_code = false;
   bool defer_weight_check = false;
   bool verbose = false;
   std::string device;  ///< empty: the engine's
+  LimitOptions limits;
 
   void add_to(CLI::App& command);
   /// `debug_plugins` is empty for what the engine was built with.
@@ -36,6 +49,8 @@ struct EngineOptions {
 void load_plugins(const std::vector<std::string>& paths);
 /// Messages of at least warning level to stderr, all of them with `verbose`.
 Log make_log(bool verbose);
+/// "2G" or "1048576" as bytes; throws Error naming `what` for anything else.
+uint64_t parse_bytes(const std::string& text, const std::string& what);
 /// "1x3x224x224"; throws Error naming `what` for anything else.
 Shape parse_shape(const std::string& text, const std::string& what);
 /// "cpu", "cuda" or "cuda:1" as type and number, which is -1 without one.

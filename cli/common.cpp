@@ -1,10 +1,13 @@
+#include <charconv>
 #include <cstdio>
 #include <mutex>
 
+#include "base/printable.h"
 #include "commands.h"
 #include "crash_report.h"
 #include "plugin/registry.h"
 #include "python_host.h"
+#include "runtime/json.h"
 
 namespace opwright::cli {
 namespace {
@@ -16,7 +19,8 @@ class StderrLogger final : public ILogger {
     if (severity > least_) return;
     static constexpr const char* kNames[] = {"internal error", "error", "warning", "info",
                                              "verbose"};
-    std::fprintf(stderr, "opwright: %s: %s\n", kNames[static_cast<int>(severity)], message);
+    std::fprintf(stderr, "opwright: %s: %s\n", kNames[static_cast<int>(severity)],
+                 printable(message, LineEnds::kKeep).c_str());
   }
 
  private:
@@ -31,19 +35,41 @@ void EngineOptions::add_to(CLI::App& command) {
       ->allow_extra_args(false);
   command.add_flag("--allow-host-code", allow_host_code,
                    "Execute code that the engine file holds. Only for files that you trust");
+  command.add_flag(
+      "--allow-device-code", allow_device_code,
+      "Execute code for a GPU that the engine file holds, and no other. Only for files "
+      "that you trust");
   command.add_flag("--defer-weight-check", defer_weight_check,
                    "Do not hash the weights while loading");
   command.add_option("--device", device,
                      "Which GPU to use, cuda:1; cpu and cuda only say what the engine must be for");
+  limits.add_to(command,
+                "Bytes that weights, tensors and scratch memory may take together: 2G, 512M, 64K");
   command.add_flag("-v,--verbose", verbose, "Print all messages");
 }
 
+void LimitOptions::add_to(CLI::App& command, const std::string& memory_help) {
+  if (!memory_help.empty()) command.add_option("--max-memory", memory, memory_help);
+  command
+      .add_option("--max-time", seconds,
+                  str("Seconds after which the command ends unfinished, with exit status ",
+                      kTimeLimitStatus))
+      ->check(CLI::PositiveNumber);
+}
+
+uint64_t LimitOptions::memory_bytes() const {
+  return memory.empty() ? 0 : parse_bytes(memory, "--max-memory");
+}
+
 std::shared_ptr<Engine> EngineOptions::load(std::optional<bool> debug_plugins) const {
+  LoadOptions options;
+  options.limits.memory = limits.memory_bytes();
+  end_after(limits.seconds, limits.seconds);
   offer_python();
   load_plugins(plugins);
   set_crash_stage("loading '" + path + "'");
-  LoadOptions options;
   options.allow_host_code = allow_host_code;
+  options.allow_device_code = allow_device_code;
   options.weights = defer_weight_check ? WeightCheck::kDeferred : WeightCheck::kVerify;
   options.log = make_log(verbose);
   options.debug_plugins = debug_plugins;
@@ -67,6 +93,22 @@ void load_plugins(const std::vector<std::string>& paths) {
 Log make_log(bool verbose) {
   static StderrLogger quiet(ILogger::Severity::kWARNING), all(ILogger::Severity::kVERBOSE);
   return Log(verbose ? &all : &quiet);
+}
+
+uint64_t parse_bytes(const std::string& text, const std::string& what) {
+  uint64_t bytes = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, problem] = std::from_chars(text.data(), end, bytes);
+  const std::string_view suffix(rest, static_cast<size_t>(end - rest));
+  const int shift = suffix.empty()  ? 0
+                    : suffix == "K" ? 10
+                    : suffix == "M" ? 20
+                    : suffix == "G" ? 30
+                    : suffix == "T" ? 40
+                                    : -1;
+  require(problem == std::errc() && shift >= 0 && bytes > 0 && bytes << shift >> shift == bytes,
+          what, ": '", text, "' is no number of bytes; expected one such as 2G, 512M, 64K or 4096");
+  return bytes << shift;
 }
 
 Shape parse_shape(const std::string& text, const std::string& what) {
@@ -101,20 +143,9 @@ std::pair<std::string, std::string> split_name(const std::string& text, char sep
 }
 
 std::string json_string(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      char escaped[8];
-      std::snprintf(escaped, sizeof escaped, "\\u%04x", c);
-      out += escaped;
-    } else {
-      out += c;
-    }
-  }
-  return out + '"';
+  JsonWriter json;
+  json.value(text);
+  return json.take();
 }
 
 std::string json_array(const Shape& shape) {

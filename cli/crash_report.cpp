@@ -1,6 +1,7 @@
 #include "crash_report.h"
 
 #include <signal.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/printable.h"
+
 namespace opwright::cli {
 namespace {
 
@@ -20,6 +23,7 @@ constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 std::atomic<const char*> current_stage{nullptr};
 std::atomic<const Context*> watched{nullptr};
 std::vector<std::string> step_texts;
+std::string time_limit;
 std::atomic_flag is_reported;
 alignas(16) char handler_stack[64 << 10];  // for a crash because the stack is full
 
@@ -66,6 +70,25 @@ const char* name_of(int signal) {
   }
 }
 
+/// What was being done.
+void add_place(Message& message) {
+  if (const char* stage = current_stage.load()) message << " while " << stage;
+  const Context* context = watched.load();
+  const int step = context != nullptr ? context->current_step() : -1;
+  if (step >= 0 && static_cast<size_t>(step) < step_texts.size())
+    message << ", in " << step_texts[static_cast<size_t>(step)];
+  message << "\n";
+}
+
+void end_late(int) {
+  if (is_reported.test_and_set()) return;
+  Message message;
+  message << "opwright: error: not done after " << time_limit << " seconds (--max-time)";
+  add_place(message);
+  message.print();
+  _exit(kTimeLimitStatus);
+}
+
 void report(int signal, siginfo_t* info, void*) {
   // Threads that run cells of the same kernel often crash together.
   if (is_reported.test_and_set())
@@ -77,12 +100,7 @@ void report(int signal, siginfo_t* info, void*) {
     message.add_address(info->si_addr);
   }
   message << ")";
-  if (const char* stage = current_stage.load()) message << " while " << stage;
-  const Context* context = watched.load();
-  const int step = context != nullptr ? context->current_step() : -1;
-  if (step >= 0 && static_cast<size_t>(step) < step_texts.size())
-    message << ", in " << step_texts[static_cast<size_t>(step)];
-  message << "\n";
+  add_place(message);
   message.print();
   // Ends the process as the signal would have, when this returns.
   ::signal(signal, SIG_DFL);
@@ -106,11 +124,27 @@ void set_crash_stage(const std::string& stage) {
   current_stage = stages.emplace_back(stage).c_str();
 }
 
+void end_after(double seconds, double limit) {
+  if (seconds <= 0) return;
+  time_limit = str(limit);
+  struct sigaction action {};
+  action.sa_handler = end_late;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGALRM, &action, nullptr);
+  // More would not fit; it is not reached either.
+  const double bounded = std::min(seconds, 1e8);
+  const auto whole = static_cast<time_t>(bounded);
+  const auto rest = static_cast<suseconds_t>((bounded - static_cast<double>(whole)) * 1e6);
+  const itimerval timer{.it_interval = {}, .it_value = {whole, std::max<suseconds_t>(rest, 1)}};
+  setitimer(ITIMER_REAL, &timer, nullptr);
+}
+
 WatchedContext::WatchedContext(const Context& context) {
   const Engine& engine = *context.engine();
   const int profile = context.profile();
   for (size_t i = 0; i < engine.plan().schedules[profile].steps.size(); ++i)
-    step_texts.push_back(engine.describe_step(profile, static_cast<int>(i)));
+    step_texts.push_back(printable(engine.describe_step(profile, static_cast<int>(i))));
   watched = &context;
 }
 

@@ -13,6 +13,13 @@ void install_crash_report();
 /// What the program is doing, such as "loading 'net.engine'", until the next call.
 void set_crash_stage(const std::string& stage);
 
+/// What the process exits with where it ran out of time; timeout(1) has the same.
+inline constexpr int kTimeLimitStatus = 124;
+
+/// Ends the process after so many seconds from now, whatever it is doing then, even within a step,
+/// with a message that names the stage, the step and `limit`, which --max-time was given. 0: never.
+void end_after(double seconds, double limit);
+
 /// The context whose steps are named, for as long as the object lives; one at a time.
 class WatchedContext {
  public:

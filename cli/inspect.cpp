@@ -1,8 +1,12 @@
 #include "runtime/inspect.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 
+#include "base/printable.h"
 #include "commands.h"
+#include "crash_report.h"
 
 namespace opwright::cli {
 namespace {
@@ -10,8 +14,13 @@ namespace {
 void print_sources(const Plan& plan) {
   for (const int32_t index : plan.plugin_sources) {
     const CodeObject& source = plan.code[index];
-    std::printf("==> %s <==\n", source.name.c_str());
-    std::fwrite(source.bytes.data(), 1, source.bytes.size(), stdout);
+    std::printf("==> %s <==\n", printable(source.name).c_str());
+    const std::string_view text(source.bytes.as<char>(), source.bytes.size());
+    // In a file they are to be what they are.
+    if (isatty(STDOUT_FILENO) != 0)
+      std::printf("%s", printable(text, LineEnds::kKeep).c_str());
+    else
+      std::fwrite(text.data(), 1, text.size(), stdout);
     std::printf("\n");
   }
 }
@@ -22,6 +31,7 @@ void add_inspect(CLI::App& app) {
   struct Options {
     std::string path;
     bool json = false, sources = false;
+    LimitOptions limits;
   };
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("inspect",
@@ -31,7 +41,9 @@ void add_inspect(CLI::App& app) {
   command->add_flag("--json", options->json, "Print everything as JSON");
   command->add_flag("--sources", options->sources,
                     "Print the sources of plugins that the engine carries instead");
+  options->limits.add_to(*command, "");
   command->callback([options] {
+    end_after(options->limits.seconds, options->limits.seconds);
     // Looking needs neither plugins nor permission: nothing is executed.
     const Plan plan = read_plan(options->path);
     if (options->sources) return print_sources(plan);

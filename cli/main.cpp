@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <exception>
 
+#include "base/printable.h"
 #include "commands.h"
 #include "crash_report.h"
 #include "opwright/version.h"
@@ -31,7 +32,9 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& problem) {
     return app.exit(problem);
   } catch (const std::exception& problem) {
-    std::fprintf(stderr, "opwright: error: %s\n", problem.what());
+    using namespace opwright;
+    std::fprintf(stderr, "opwright: error: %s\n",
+                 printable(problem.what(), LineEnds::kKeep).c_str());
     return 1;
   }
   return 0;

@@ -3,7 +3,9 @@
 #include <link.h>
 
 #include <cstdio>
+#include <utility>
 
+#include "base/printable.h"
 #include "commands.h"
 
 namespace opwright::cli {
@@ -32,6 +34,12 @@ std::vector<std::string> loaded_libraries() {
 void run(const RunOptions& options) {
   const std::shared_ptr<Engine> engine = options.engine.load(options.debug_plugins);
   const Plan& plan = engine->plan();
+  for (const std::vector<PlanPort>* ports : {&plan.inputs, &plan.outputs})
+    for (const PlanPort& port : *ports)
+      require(port.type.format == TensorFormat::kLINEAR, "'", port.name, "' has the format ",
+              name(port.type.format),
+              ", which no NPY file has; build the engine with LINEAR inputs "
+              "and outputs");
   std::vector<std::pair<int, std::string>> output_files;
   for (const std::string& text : options.outputs) {
     const auto [name, file] = split_name(text, '=');
@@ -54,7 +62,7 @@ void run(const RunOptions& options) {
                                           ", \"type\": \"", name(array.dtype),
                                           "\", \"shape\": ", json_array(array.shape), "}");
     else
-      std::printf("%s: %s %s\n", plan.outputs[i].name.c_str(),
+      std::printf("%s: %s %s\n", printable(plan.outputs[i].name).c_str(),
                   std::string(name(array.dtype)).c_str(), array.shape.str().c_str());
   }
   if (!options.json) return;
@@ -92,6 +100,10 @@ void Runner::set_input(int index, NpyArray array) {
   const PlanPort& port = engine_->plan().inputs[index];
   require(array.dtype == port.type.dtype, "input '", port.name, "' is ", name(port.type.dtype),
           "; the file has ", name(array.dtype));
+  const int64_t size = tensor_bytes(array.shape, port.type.dtype, port.type.format);
+  require(std::cmp_greater_equal(array.data.size(), size), "input '", port.name, "' in the format ",
+          name(port.type.format), " takes ", size, " bytes for ", array.shape, "; there are ",
+          array.data.size());
   context_.set_input_shape(index, array.shape);
   const void* address = array.data.data();
   if (!device_.is_host() && !port.is_shape_input && array.data.size() > 0) {

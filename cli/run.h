@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "backend/memory.h"
+#include "base/npy.h"
 #include "crash_report.h"
-#include "npy.h"
 #include "runtime/context.h"
 
 namespace opwright::cli {

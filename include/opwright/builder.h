@@ -338,6 +338,12 @@ class IBuilderConfig : public INoCopy {
   virtual char const* getBuildRoute() const noexcept = 0;
   /// A JSON object with the version of Opwright and an empty list of options.
   virtual char const* getAllBuildRoutes() const noexcept = 0;
+
+  /// Beyond TensorRT: what the model may make the build spend (Limits::build_memory, build_seconds,
+  /// steps), and what the engine of buildEngineWithConfig() may ask for. At first the defaults.
+  /// \return false, and nothing is set, for a limit that is negative or not a number.
+  virtual bool setLimits(Limits const& limits) noexcept = 0;
+  virtual Limits getLimits() const noexcept = 0;
 };
 
 /// Makes networks and builds engines from them. Must outlive its networks, profiles and configs.

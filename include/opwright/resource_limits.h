@@ -10,13 +10,15 @@ namespace opwright {
 /// Bounds on what files may make the process spend. What goes beyond one is refused before it is
 /// spent, with an Error that names the limit and what asked for it. 0 stands for the default.
 struct Limits {
-  /// Bytes of memory for one engine with one of its contexts, all together: weights, intermediate
-  /// tensors, scratch memory and what the caller gives for inputs and outputs at the profile's
-  /// maximum. Default: the memory of the device, on the CPU that of the machine.
+  /// Bytes of memory for one engine with one of its contexts, all together: intermediate tensors,
+  /// scratch memory, outputs as large as they can become with the inputs' shapes, and on a GPU the
+  /// weights, which on the CPU stay in the file. Default: the memory of the device, on the CPU that
+  /// of the machine.
   uint64_t memory = 0;
   /// Steps of all profiles of an engine, or nodes of a model, together. Default: 1,000,000.
   int64_t steps = 0;
-  /// Expressions that an engine computes shapes with. Default: 1,000,000.
+  /// Expressions that an engine computes shapes with, counted once for each profile. Default:
+  /// 10,000,000.
   int64_t expressions = 0;
   /// Seconds that one run may take, looked at between steps: one step is not interrupted. Default:
   /// no limit.
@@ -27,6 +29,12 @@ struct Limits {
   /// Seconds that building an engine may take, looked at between layers and timed runs. Default: no
   /// limit.
   double build_seconds = 0;
+
+  friend bool operator==(Limits const& a, Limits const& b) noexcept {
+    return a.memory == b.memory && a.steps == b.steps && a.expressions == b.expressions &&
+           a.run_seconds == b.run_seconds && a.build_memory == b.build_memory &&
+           a.build_seconds == b.build_seconds;
+  }
 };
 
 }  // namespace opwright

@@ -8,6 +8,7 @@
 #include "logger.h"
 #include "plugin_base.h"
 #include "registry.h"
+#include "resource_limits.h"
 #include "runtime_callbacks.h"
 #include "types.h"
 
@@ -406,7 +407,8 @@ class IRuntime : public INoCopy {
   virtual ICudaEngine* deserializeCudaEngine(IStreamReaderV2& streamReader) noexcept = 0;
 
   /// Whether engines may bring code that runs on the host: compiled CPU kernels, plugin libraries,
-  /// Python source. False at first; such an engine is refused then.
+  /// Python source. False at first, unless the environment variable OPWRIGHT_ALLOW_HOST_CODE is 1;
+  /// such an engine is refused then.
   virtual void setEngineHostCodeAllowed(bool allowed) noexcept = 0;
   virtual bool getEngineHostCodeAllowed() const noexcept = 0;
 
@@ -452,6 +454,20 @@ class IRuntime : public INoCopy {
   virtual void setDebugPlugins(bool debug) noexcept = 0;
   /// What was set; false at first.
   virtual bool getDebugPlugins() const noexcept = 0;
+
+  /// Beyond TensorRT: whether engines that another process built may bring code for a GPU, PTX or
+  /// cubins, as nearly all engines for a GPU do. Such code can read and change whatever the GPU
+  /// reaches of the process's memory. False at first, unless the environment variable
+  /// OPWRIGHT_ALLOW_DEVICE_CODE is 1; such an engine is refused then. Where host code is allowed,
+  /// this is, too.
+  virtual void setEngineDeviceCodeAllowed(bool allowed) noexcept = 0;
+  /// What was set.
+  virtual bool getEngineDeviceCodeAllowed() const noexcept = 0;
+
+  /// Beyond TensorRT: what engines that are loaded from now on may ask for. At first the defaults.
+  /// \return false, and nothing is set, for a limit that is negative or not a number.
+  virtual bool setLimits(Limits const& limits) noexcept = 0;
+  virtual Limits getLimits() const noexcept = 0;
 };
 
 }  // namespace opwright

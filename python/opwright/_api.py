@@ -75,6 +75,7 @@ def build(
     plugins_to_serialize: Sequence[str | os.PathLike[str]] = (),
     embed_python_plugins: bool = False,
     debug_plugins: bool = False,
+    limits: _core.Limits | None = None,
     progress: Callable[[str, int, int], Any] | None = None,
     logger: _core.ILogger | None = None,
 ) -> _core.Engine:
@@ -100,6 +101,8 @@ def build(
         Python implements.
     :param debug_plugins: whether the engine checks every call of a plugin, which is slower: faults
         of its memory raise ``Error``, NaN made of finite inputs is a warning.
+    :param limits: what the model may make the build spend, and what the engine may ask for, as
+        ``opwright.Limits(build_memory=2 << 30, build_seconds=60)``; None: the defaults.
     :param progress: called as ``progress(phase, done, total)``; returning False cancels.
     :param logger: hears the messages; by default warnings go to stderr.
     :raises Error: naming the node or layer at fault; nothing is left half made.
@@ -124,6 +127,8 @@ def build(
     config.plugins_to_serialize = plugins_to_serialize
     config.embed_python_plugins = embed_python_plugins
     config.debug_plugins = debug_plugins
+    if limits is not None:
+        config.limits = limits
     if device is not None:
         config.default_device_type, config.device_ordinal = _devices.parse(device)
     if fp16:
@@ -154,9 +159,11 @@ def load(
     path: str | os.PathLike[str],
     *,
     allow_host_code: bool = False,
+    allow_device_code: bool = False,
     verify_weights: bool = True,
     debug_plugins: bool | None = None,
     device: str | _core.DeviceType | None = None,
+    limits: _core.Limits | None = None,
     logger: _core.ILogger | None = None,
 ) -> _core.Engine:
     """Load an engine file, also one from ``Builder.build_serialized_network``.
@@ -165,16 +172,29 @@ def load(
     :param allow_host_code: whether code in the file that would run on the host (compiled CPU
         kernels, plugin libraries, Python sources of plugins) may be executed. Allow it only for
         files that you trust.
+    :param allow_device_code: whether code for a GPU in the file may be executed, which nearly all
+        engines for a GPU hold. It can read and change whatever the GPU reaches of the process's
+        memory. Implied by ``allow_host_code``; an engine that this process built needs neither.
     :param verify_weights: False skips hashing the weights, for large files on trusted storage.
     :param debug_plugins: whether to check every call of a plugin, as for ``build``; None: as the
         engine was built.
     :param device: which of several GPUs the engine is to run on, ``"cuda:1"``; engines run on the
         kind of device that they were built for.
+    :param limits: what the file may ask for, as ``opwright.Limits(memory=2 << 30)``; None: the
+        defaults.
     :param logger: hears the messages; by default warnings go to stderr.
-    :raises Error: for a file that is damaged, foreign, needs a plugin that is not registered, or
-        holds host code that was not allowed.
+    :raises Error: for a file that is damaged, foreign, needs a plugin that is not registered,
+        goes beyond a limit, or holds code that was not allowed.
     """
     kind, ordinal = (None, -1) if device is None else _devices.parse(device)
     return _core._load_engine(
-        os.fspath(path), allow_host_code, verify_weights, debug_plugins, logger, kind, ordinal
+        os.fspath(path),
+        allow_host_code,
+        allow_device_code,
+        verify_weights,
+        debug_plugins,
+        logger,
+        kind,
+        ordinal,
+        limits or _core.Limits(),
     )

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from ._cache import cache_folder
+from ._cache import cache_folder, open_private
 from ._tensorrt_names import PACKAGES
 
 #: What INSTALLER says of a distribution that is ours.
@@ -19,7 +19,7 @@ INSTALLER = "opwright"
 MARK = '"""TensorRT\'s names, answered by Opwright: python -m opwright tensorrt --help."""\n'
 _TENSORRT = (
     MARK
-    + '''
+    + """
 
 import sys
 
@@ -32,7 +32,7 @@ except ImportError as error:
     ) from error
 fill(sys.modules[__name__], "@VERSION@")
 del sys, fill
-'''
+"""
 )
 
 BINDINGS = '''"""`tensorrt` under the name that its bindings have in NVIDIA's wheels."""
@@ -102,21 +102,28 @@ def is_complete(folder: Path, version: str) -> bool:
 def private_folder(version: str) -> Path:
     """A folder for PYTHONPATH with nothing in it but the package.
 
-    It is kept in the cache, or in a new temporary folder where that cannot be written.
+    It is kept in the cache, or in a new temporary folder where that cannot be written, or others can
+    write in it.
     """
     digest = hashlib.sha256(b"\0".join(contents(version).values())).hexdigest()[:16]
     try:
-        folder = cache_folder() / f"tensorrt-{version}-{digest}"
-        if is_complete(folder, version):
-            return folder
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=".tensorrt-", dir=folder.parent))
+        cache = cache_folder()
+        descriptor = open_private(cache, make=True)
+        if descriptor is None:
+            raise OSError
+        os.close(descriptor)
+        folder = cache / f"tensorrt-{version}-{digest}"
+        if (descriptor := open_private(folder)) is not None:
+            os.close(descriptor)
+            if is_complete(folder, version):
+                return folder
+        made = Path(tempfile.mkdtemp(prefix=".tensorrt-", dir=cache))
     except (OSError, RuntimeError):  # not ours to write, or a user without a home
         made = folder = Path(tempfile.mkdtemp(prefix="opwright-tensorrt-"))
     write(made, version)
     if made != folder:
         try:
-            if folder.exists():  # damaged
+            if os.path.lexists(folder):  # damaged
                 os.replace(folder, made / "damaged")
             os.rename(made, folder)
         except OSError:

@@ -2,9 +2,9 @@
 
 ::
 
-    python -m opwright.trt [--api VERSION] script.py [arguments]
-    python -m opwright.trt [--api VERSION] -m module [arguments]
-    python -m opwright.trt [--api VERSION] program [arguments]
+    python -m opwright.trt [options] script.py [arguments]
+    python -m opwright.trt [options] -m module [arguments]
+    python -m opwright.trt [options] program [arguments]
 
 runs a script or a module as Python itself would, or a program such as ``polygraphy``, with
 ``import tensorrt`` and its distribution's metadata answered by Opwright, in that process and in all that it
@@ -27,12 +27,21 @@ globals().update({name: value for name, value in vars(_opwright).items() if name
 __version__ = default_version()
 
 _USAGE = """\
-usage: python -m opwright.trt [--api VERSION] (script.py | -m module | -c code | program) [arguments]
+usage: python -m opwright.trt [options] (script.py | -m module | -c code | program) [arguments]
 
 Runs a program whose `import tensorrt` Opwright answers, also in the processes that it starts.
 
   --api VERSION  the version that tensorrt.__version__ and the package's metadata say: 10 or 11 and up
-                 to three more numbers, such as 10.13. Default: $OPWRIGHT_TENSORRT_VERSION, or {}"""
+                 to three more numbers, such as 10.13. Default: $OPWRIGHT_TENSORRT_VERSION, or {}
+  --allow-device-code  engines that other processes built may run their code for a GPU; for programs that
+                 load only files that you trust. The same as OPWRIGHT_ALLOW_DEVICE_CODE=1
+  --allow-host-code  the same for code that runs on the host, too; OPWRIGHT_ALLOW_HOST_CODE=1"""
+
+#: What permits code, by option.
+_PERMISSIONS = {
+    "--allow-device-code": "OPWRIGHT_ALLOW_DEVICE_CODE",
+    "--allow-host-code": "OPWRIGHT_ALLOW_HOST_CODE",
+}
 
 
 def install(version: str | None = None) -> None:
@@ -82,12 +91,15 @@ def _interpreter() -> list[str]:
 
 def _main(arguments: list[str]) -> None:
     version = None
+    permissions = {}
     while arguments and arguments[0].startswith("--"):
         option, _, value = arguments.pop(0).partition("=")
         if option == "--help":
             arguments = ["-h"]
         elif option == "--api" and (value or arguments):
             version = value or arguments.pop(0)
+        elif option in _PERMISSIONS and not value:
+            permissions[_PERMISSIONS[option]] = "1"
         else:
             sys.exit(f"python -m opwright.trt: {option}\n{_USAGE.format(default_version())}")
     if not arguments or arguments[0] == "-h":
@@ -99,7 +111,7 @@ def _main(arguments: list[str]) -> None:
     if sys.flags.ignore_environment:
         sys.exit("python -m opwright.trt: programs find tensorrt by PYTHONPATH; leave -E and -I out")
     try:
-        environment = _environment(chosen_version(version))
+        environment = _environment(chosen_version(version)) | permissions
     except _opwright.Error as error:
         sys.exit(f"python -m opwright.trt: {error}")
     program = None

@@ -18,6 +18,7 @@ namespace opwright::python {
 // One function per file of this folder; each adds its names to the module.
 void bind_types(nb::module_& m);
 void bind_logger(nb::module_& m);
+void bind_limits(nb::module_& m);
 void bind_error_recorder(nb::module_& m);
 void bind_gpu_allocator(nb::module_& m);
 void bind_network(nb::module_& m);

@@ -122,6 +122,7 @@ class Builder {
     build.strip = strips_plan(config.flags);
     build.debug_plugins = config.debug_plugins;
     build.cuda_graphs = config.cuda_graphs;
+    build.limits = config.limits;
     build.hardware_compatibility = config.hardware_compatibility;
     build.log = log;
     build.services = {errors_.recorder(), allocator, nullptr};
@@ -377,6 +378,9 @@ void bind_config(nb::module_& m) {
               "Whether the engine checks every call of a plugin: writes beside its outputs and "
               "workspace, to its inputs, outputs left unwritten, and sizes out of range raise "
               "Error, NaN and infinity that come of finite inputs are a warning.")
+      .def_rw("limits", &Config::limits,
+              "Limits on what the model may make the build spend (build_memory, build_seconds, "
+              "steps), and on what the engine of build_engine_with_config may ask for.")
       .def_rw("profiling_verbosity", &Config::verbosity,
               "How much the engine keeps to say about its layers; DETAILED at first.");
 }
@@ -438,6 +442,7 @@ void bind_builder(nb::module_& m) {
             options.allocator = self.allocator;
             options.max_threads = self.max_threads;
             options.device_ordinal = config.device_ordinal;
+            options.limits = config.limits;
             return Engine::load(std::move(plan), options);
           },
           nb::arg("network"), nb::arg("config"), nb::keep_alive<0, 1>())

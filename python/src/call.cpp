@@ -2,6 +2,7 @@
 
 #include <nanobind/stl/unique_ptr.h>
 
+#include <algorithm>
 #include <mutex>
 
 #include "base/file.h"
@@ -40,9 +41,16 @@ class CallableEngine {
   explicit CallableEngine(std::shared_ptr<Engine> engine)
       : engine_(std::move(engine)), arrays_(*engine_) {
     if (!engine_->device().is_host()) device_calls_ = std::make_unique<DeviceCalls>(engine_);
+    const auto is_linear = [](const PlanPort& port) {
+      return port.type.format == TensorFormat::kLINEAR;
+    };
+    const Plan& plan = engine_->plan();
+    has_array_formats_ = std::all_of(plan.inputs.begin(), plan.inputs.end(), is_linear) &&
+                         std::all_of(plan.outputs.begin(), plan.outputs.end(), is_linear);
   }
 
   nb::object call(nb::args args, nb::kwargs kwargs) {
+    if (!has_array_formats_) check_array_formats(*engine_);
     if (device_calls_ != nullptr) return device_calls_->call(args, kwargs);
     std::vector<Argument> arguments(engine_->plan().inputs.size());
     ArrayKind kind = ArrayKind::kNumpy;
@@ -64,6 +72,7 @@ class CallableEngine {
       if (const int input = engine_->plan().outputs[i].aliased_input; input >= 0) {
         // Updated in place: in a copy, since a function does not change its arguments.
         const Argument& given = arguments[input];
+        check_alias(*engine_, i, context.max_output_shape(i), given);
         std::memcpy(address, given.data,
                     static_cast<size_t>(bytes_of(given.dtype, given.shape.numel())));
         context.set_input_address(input, address);
@@ -116,6 +125,7 @@ class CallableEngine {
 
   std::shared_ptr<Engine> engine_;
   const HostArrays arrays_;
+  bool has_array_formats_ = true;
   std::unique_ptr<DeviceCalls> device_calls_;  ///< of an engine that runs on a GPU
   std::mutex mutex_;
   std::vector<std::unique_ptr<Context>> idle_;
@@ -189,16 +199,18 @@ void bind_call(nb::module_& m) {
           "The names of the outputs, in the network's order.");
   m.def(
       "_load_engine",
-      [](nb::handle path, bool allow_host_code, bool verify_weights,
+      [](nb::handle path, bool allow_host_code, bool allow_device_code, bool verify_weights,
          std::optional<bool> debug_plugins, nb::object logger, std::optional<DeviceType> device,
-         int device_ordinal) {
+         int device_ordinal, const Limits& limits) {
         const auto text = nb::cast<std::string>(nb::module_::import_("os").attr("fspath")(path));
         LoadOptions options;
         options.allow_host_code = allow_host_code;
+        options.allow_device_code = allow_device_code;
         options.debug_plugins = debug_plugins;
         options.weights = verify_weights ? WeightCheck::kVerify : WeightCheck::kDeferred;
         if (!logger.is_none()) options.log = Log(nb::cast<ILogger*>(logger));
         options.device_ordinal = device_ordinal;
+        options.limits = limits;
         auto engine = Engine::load_file(text, options);
         const auto name = [](bool is_cpu) { return is_cpu ? "the CPU" : "a GPU"; };
         const bool on_cpu = engine->device().is_host();
@@ -207,9 +219,10 @@ void bind_call(nb::module_& m) {
                 ": build it again for that (device=)");
         return std::make_unique<CallableEngine>(std::move(engine));
       },
-      nb::arg("path"), nb::arg("allow_host_code"), nb::arg("verify_weights"),
-      nb::arg("debug_plugins").none(), nb::arg("logger").none(),
-      nb::arg("device").none() = nb::none(), nb::arg("device_ordinal") = -1);
+      nb::arg("path"), nb::arg("allow_host_code"), nb::arg("allow_device_code"),
+      nb::arg("verify_weights"), nb::arg("debug_plugins").none(), nb::arg("logger").none(),
+      nb::arg("device").none() = nb::none(), nb::arg("device_ordinal") = -1,
+      nb::arg("limits") = Limits());
 }
 
 }  // namespace opwright::python

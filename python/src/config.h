@@ -39,6 +39,7 @@ struct Config {
   bool embed_python_plugins = false;
   bool debug_plugins = false;
   bool cuda_graphs = true;
+  Limits limits;
   struct LayerDevice {
     DeviceType type;
     std::string layer;  ///< its name

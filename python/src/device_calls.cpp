@@ -394,6 +394,9 @@ class DeviceCalls::Call {
     // Updated in place: in a copy, since a function does not change its arguments.
     const int input = plan_.outputs[output].aliased_input;
     if (input < 0) return;
+    check_alias(*state_.engine, static_cast<int>(output),
+                slot_->context.max_output_shape(static_cast<int>(output)),
+                arguments_[static_cast<size_t>(input)]);
     slot_->context.set_input_address(input, address);
     copies_.push_back({address, arguments_[static_cast<size_t>(input)].data,
                        num_bytes(arguments_[static_cast<size_t>(input)])});

@@ -81,6 +81,35 @@ void check_array_type(const PlanPort& output) {
           "network, or give an address with an execution context's set_tensor_address");
 }
 
+void check_array_formats(const Engine& engine) {
+  const Plan& plan = engine.plan();
+  const auto check = [&](const PlanPort& port, const char* what, const std::string& advice) {
+    require(port.type.format == TensorFormat::kLINEAR, what, " '", port.name, "' has the format ",
+            name(port.type.format),
+            ", which arrays do not have: give the address of memory in that format with an "
+            "execution context's set_tensor_address (",
+            advice, "), or build the engine with LINEAR inputs and outputs");
+  };
+  for (size_t i = 0; i < plan.inputs.size(); ++i) {
+    const PlanPort& port = plan.inputs[i];
+    if (port.type.format == TensorFormat::kLINEAR) continue;
+    const Shape& most = plan.schedules.at(0).inputs.at(i).max;
+    check(port, "input",
+          str(tensor_bytes(most, port.type.dtype, port.type.format), " bytes for ", most));
+  }
+  for (const PlanPort& port : plan.outputs)
+    check(port, "output", "get_max_output_size says its bytes");
+}
+
+void check_alias(const Engine& engine, int output, const Shape& shape, const Argument& input) {
+  const PlanPort& port = engine.plan().outputs[output];
+  const int64_t has = bytes_of(port.type.dtype, shape.numel()),
+                needs = bytes_of(input.dtype, input.shape.numel());
+  require(has == needs, "output '", port.name, "' is made in the memory of the input '",
+          engine.plan().inputs[port.aliased_input].name, "', but it has ", has,
+          " bytes and the input ", needs);
+}
+
 void* usable_address(void* address) {
   static std::byte nothing[64];
   return address != nullptr ? address : nothing;

@@ -65,6 +65,11 @@ class HostArrays {
   nb::object numpy_, empty_, ndarray_;
 };
 
+/// Throws Error for an engine that has inputs or outputs in formats which arrays do not have: where
+/// channels lie in blocks, they take more memory than an array of their shape.
+void check_array_formats(const Engine& engine);
+/// Throws Error unless an output of that shape takes the bytes of the input that it is made in.
+void check_alias(const Engine& engine, int output, const Shape& shape, const Argument& input);
 /// Throws Error where an array cannot have the output's type.
 void check_array_type(const PlanPort& output);
 /// Arrays without elements may have no address; kernels are promised one.

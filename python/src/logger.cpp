@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "bindings.h"
 
 namespace opwright::python {
@@ -39,7 +40,8 @@ class Logger : public ILogger {
   void log(Severity severity, char const* message) noexcept override {
     if (severity > min_severity) return;
     static constexpr char kLetters[] = "FEWIV";
-    std::fprintf(stderr, "[opwright] [%c] %s\n", kLetters[static_cast<int>(severity)], message);
+    std::fprintf(stderr, "[opwright] [%c] %s\n", kLetters[static_cast<int>(severity)],
+                 printable(message, LineEnds::kKeep).c_str());
   }
   Severity min_severity;
 };

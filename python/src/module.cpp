@@ -12,6 +12,7 @@ NB_MODULE(_core, m) {
   nb::set_leak_warnings(false);
   bind_types(m);
   bind_logger(m);
+  bind_limits(m);
   bind_error_recorder(m);
   bind_gpu_allocator(m);
   bind_network(m);

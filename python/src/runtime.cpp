@@ -33,11 +33,13 @@ class Runtime {
   const nb::object logger;  ///< kept alive
   const std::shared_ptr<PluginRegistry> registry;
   std::shared_ptr<IGpuAllocator> allocator;  ///< null: the device's memory
-  bool engine_host_code_allowed = false;
+  bool engine_host_code_allowed = is_permitted_by_environment(kAllowHostCode);
+  bool engine_device_code_allowed = is_permitted_by_environment(kAllowDeviceCode);
   std::optional<std::string> temporary_directory;
   TempfileControlFlags tempfile_flags = kAllTempfiles;
   std::optional<bool> debug_plugins;  ///< empty: as the engine was built
-  int max_threads = 0;                ///< 0: those of the thread that runs an engine
+  Limits limits;
+  int max_threads = 0;  ///< 0: those of the thread that runs an engine
 
  private:
   mutable ErrorReport errors_;
@@ -53,6 +55,7 @@ std::shared_ptr<Engine> deserialize_engine(const Runtime& runtime, nb::handle se
   const bool is_stream = nb::hasattr(serialized, "read") && !PyObject_CheckBuffer(serialized.ptr());
   LoadOptions options;
   options.allow_host_code = runtime.engine_host_code_allowed;
+  options.allow_device_code = runtime.engine_device_code_allowed;
   options.tempfile_flags = runtime.tempfile_flags;
   options.log = runtime.errors().log();
   options.plugins = runtime.registry.get();
@@ -60,6 +63,7 @@ std::shared_ptr<Engine> deserialize_engine(const Runtime& runtime, nb::handle se
   options.allocator = runtime.allocator;
   options.debug_plugins = runtime.debug_plugins;
   options.max_threads = runtime.max_threads;
+  options.limits = runtime.limits;
   const Blob bytes =
       is_stream ? read_stream(reader(serialized)) : aligned(borrow_bytes(serialized));
   return Engine::load(deserialize(bytes, options.weights), options);
@@ -364,7 +368,13 @@ void bind_runtime(nb::module_& m) {
           [](Runtime&, int core) { check_dla_core(core); },
           "-1: no DLA is driven. Another one raises Error.")
       .def_rw("engine_host_code_allowed", &Runtime::engine_host_code_allowed,
-              "Whether code in the engine that would run on the host may be executed.")
+              "Whether code in the engine that would run on the host may be executed. At first "
+              "False, unless the environment variable OPWRIGHT_ALLOW_HOST_CODE is 1.")
+      .def_rw("engine_device_code_allowed", &Runtime::engine_device_code_allowed,
+              "Whether code for a GPU in the engine, which another process built, may be executed, "
+              "which can read and change whatever the GPU reaches of the process's memory. At "
+              "first False, unless the environment variable OPWRIGHT_ALLOW_DEVICE_CODE is 1. "
+              "Where host code is allowed, this is, too.")
       .def_rw("temporary_directory", &Runtime::temporary_directory,
               nb::for_setter(nb::arg("path").none()),
               "Where temporary files may be made; None: where the system has them. None are made.")
@@ -374,6 +384,8 @@ void bind_runtime(nb::module_& m) {
       .def_rw("debug_plugins", &Runtime::debug_plugins, nb::for_setter(nb::arg("debug").none()),
               "Whether engines that are loaded from now on check every call of a plugin, as "
               "IBuilderConfig.debug_plugins says; None: as each was built.")
+      .def_rw("limits", &Runtime::limits,
+              "Limits on what engines that are loaded from now on may ask for.")
       .def(
           "get_plugin_registry", [](const Runtime& self) { return self.registry; },
           nb::keep_alive<0, 1>(),

@@ -3,6 +3,7 @@
 #include "opwright/types.h"
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "bindings.h"
 #include "handle.h"
 #include "host_memory.h"
@@ -64,9 +65,21 @@ void bind_types(nb::module_& m) {
       .value("STANDARD", EngineCapability::kSTANDARD, "All that there are.")
       .value("SAFETY", EngineCapability::kSAFETY, "Not here: raises Error.")
       .value("DLA_STANDALONE", EngineCapability::kDLA_STANDALONE, "Not here: raises Error.");
-  nb::exception<Error>(m, "Error", PyExc_RuntimeError).doc() =
+  nb::exception<Error> error(m, "Error", PyExc_RuntimeError);
+  error.doc() =
       "What every failure of the engine raises. The message says what was wrong, where, and how to "
       "mend it.";
+  // Asked before the one that nb::exception has registered: names in messages may be any bytes.
+  nb::register_exception_translator(
+      [](const std::exception_ptr& thrown, void* type) {
+        try {
+          std::rethrow_exception(thrown);
+        } catch (const Error& problem) {
+          PyErr_SetString(static_cast<PyObject*>(type),
+                          printable(problem.what(), LineEnds::kKeep).c_str());
+        }
+      },
+      error.ptr());
 
   nb::enum_<DataType>(m, "DataType", nb::is_arithmetic(), "Types of tensor elements.")
       .value("FLOAT", DataType::kFLOAT, "32-bit floating point.")

@@ -51,6 +51,7 @@ class BuilderApi final : public IBuilder {
       options.recorder = errors_.recorder();
       options.allocator = unowned(allocator_);
       options.max_threads = threads_;
+      options.limits = config.getLimits();
       const auto engine = Engine::load(build(network, config), options);
       return new EngineApi(engine);
     });

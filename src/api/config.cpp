@@ -1,5 +1,7 @@
 #include "api/config.h"
 
+#include "base/limits.h"
+
 namespace opwright {
 namespace {
 
@@ -55,6 +57,7 @@ BuildConfig BuilderConfigApi::build_config(bool strongly_typed, Log log) const {
   build.strip = strips_plan(choices_.flags);
   build.debug_plugins = choices_.debug_plugins;
   build.cuda_graphs = choices_.cuda_graphs;
+  build.limits = choices_.limits;
   if (choices_.monitor != nullptr) {
     build.progress = [report = std::make_shared<ProgressReport>(*choices_.monitor)](
                          const std::string& phase, int done, int total) {
@@ -242,6 +245,13 @@ void BuilderConfigApi::setEngineCapability(EngineCapability capability) noexcept
     require(capability == EngineCapability::kSTANDARD,
             "setEngineCapability: ", static_cast<int32_t>(capability),
             " is not EngineCapability::kSTANDARD, the only one");
+  });
+}
+
+bool BuilderConfigApi::setLimits(Limits const& limits) noexcept {
+  return errors_.run([&] {
+    check_limits(limits);
+    choices_.limits = limits;
   });
 }
 

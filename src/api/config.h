@@ -123,6 +123,8 @@ class BuilderConfigApi final : public IBuilderConfig {
   bool setBuildRoute(char const* buildRoute) noexcept override;
   char const* getBuildRoute() const noexcept override { return ""; }
   char const* getAllBuildRoutes() const noexcept override;
+  bool setLimits(Limits const& limits) noexcept override;
+  Limits getLimits() const noexcept override { return choices_.limits; }
 
  private:
   /// Everything that reset() takes back.
@@ -155,6 +157,7 @@ class BuilderConfigApi final : public IBuilderConfig {
     cudaStream_t stream = nullptr;
     bool debug_plugins = false;
     bool cuda_graphs = true;
+    Limits limits;
   };
   static BuilderFlags bit(BuilderFlag flag) { return 1U << static_cast<int32_t>(flag); }
 

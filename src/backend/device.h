@@ -163,7 +163,9 @@ class Device {
   virtual std::vector<Candidate> candidates(const Operator& op,
                                             const CandidateQuery& query) const = 0;
   /// Operator::check() of a built-in operator.
-  virtual void check(const Operator& op, const KernelArgs& args) const { (void)op, (void)args; }
+  virtual void check_operator(const Operator& op, const KernelArgs& args) const {
+    (void)op, (void)args;
+  }
   virtual std::unique_ptr<Kernel> make_kernel(const Operator& op, const KernelArgs& args) const = 0;
   /// The operator that plans store for a built-in one: on a GPU the kernel that was compiled for
   /// it. Null stands for the operator itself.

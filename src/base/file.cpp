@@ -1,9 +1,11 @@
 #include "base/file.h"
 
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -44,6 +46,57 @@ class Descriptor {
  private:
   int fd_;
 };
+
+// Neither a pipe nor a device makes opening wait; to files it means nothing.
+constexpr int kOpenWithoutWaiting = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+
+/// What openat2() does with RESOLVE_BENEATH, without any links. -1 and errno where it fails.
+int walk_beneath(int folder, const std::filesystem::path& path) {
+  int at = folder;
+  for (auto part = path.begin(); part != path.end(); ++part) {
+    const bool is_last = std::next(part) == path.end();
+    const int next = *part == ".." || part->empty() ? (errno = EXDEV, -1) : retry([&] {
+      return openat(
+          at, part->c_str(),
+          O_NOFOLLOW | (is_last ? kOpenWithoutWaiting : O_PATH | O_DIRECTORY | O_CLOEXEC));
+    });
+    const int reason = errno;
+    if (at != folder) ::close(at);
+    errno = reason;
+    if (next < 0 || is_last) return next;
+    at = next;
+  }
+  errno = ENOENT;
+  return -1;
+}
+
+int open_beneath(int folder, const std::filesystem::path& path) {
+#ifdef SYS_openat2
+  open_how how{};
+  how.flags = kOpenWithoutWaiting;
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
+  long result = -1;
+  do {
+    result = syscall(SYS_openat2, folder, path.c_str(), &how, sizeof how);
+  } while (result < 0 && (errno == EINTR || errno == EAGAIN));
+  // Old kernels lack it, and old sandboxes forbid what they do not know.
+  if (result >= 0 || (errno != ENOSYS && errno != EPERM)) return static_cast<int>(result);
+#endif
+  return walk_beneath(folder, path);
+}
+
+Blob map_open_file(int file, const std::string& path) {
+  struct stat status {};
+  if (fstat(file, &status) != 0) fail_io("read", path, errno);
+  if (S_ISDIR(status.st_mode)) fail_io("read", path, EISDIR);
+  if (!S_ISREG(status.st_mode)) fail("cannot map '", path, "': it is not a regular file");
+  const auto size = static_cast<size_t>(status.st_size);
+  if (size == 0) return Blob::copy(nullptr, 0);
+  void* memory = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
+  if (memory == MAP_FAILED) fail_io("map", path, errno);
+  std::shared_ptr<const void> owner(memory, [memory, size](const void*) { munmap(memory, size); });
+  return Blob(std::move(owner), memory, size);
+}
 
 Descriptor open_for_reading(const std::string& path, struct stat& status) {
   const int fd = retry([&] { return open(path.c_str(), O_RDONLY | O_CLOEXEC); });
@@ -110,15 +163,23 @@ class TemporaryFile {
 }  // namespace
 
 Blob map_file(const std::string& path) {
-  struct stat status {};
-  const Descriptor file = open_for_reading(path, status);
-  if (!S_ISREG(status.st_mode)) fail("cannot map '", path, "': it is not a regular file");
-  const auto size = static_cast<size_t>(status.st_size);
-  if (size == 0) return Blob::copy(nullptr, 0);
-  void* memory = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
-  if (memory == MAP_FAILED) fail_io("map", path, errno);
-  std::shared_ptr<const void> owner(memory, [memory, size](const void*) { munmap(memory, size); });
-  return Blob(std::move(owner), memory, size);
+  const Descriptor file(retry([&] { return open(path.c_str(), kOpenWithoutWaiting); }));
+  if (file.get() < 0) fail_io("open", path, errno);
+  return map_open_file(file.get(), path);
+}
+
+Blob map_file_beneath(const std::string& folder, const std::string& path) {
+  const std::string whole = (std::filesystem::path(folder) / path).string();
+  const Descriptor directory(
+      retry([&] { return open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC); }));
+  if (directory.get() < 0) fail_io("open", folder, errno);
+  const bool has_end = path.find('\0') != std::string::npos;
+  const Descriptor file(has_end ? -1 : open_beneath(directory.get(), path));
+  require(!has_end && (file.get() >= 0 || (errno != EXDEV && errno != ELOOP)), "cannot open '",
+          whole, "': it leads out of the folder '", folder,
+          "', or through a link that may; put the file itself there");
+  if (file.get() < 0) fail_io("open", whole, errno);
+  return map_open_file(file.get(), whole);
 }
 
 Blob read_file(const std::string& path) {

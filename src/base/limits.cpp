@@ -9,7 +9,7 @@
 namespace opwright {
 namespace {
 
-constexpr int64_t kMaxSteps = 1000000, kMaxExpressions = 1000000;
+constexpr int64_t kMaxSteps = 1000000, kMaxExpressions = 10000000;
 /// Beyond some years the clock's arithmetic would overflow.
 constexpr double kForever = 1e8;
 
@@ -21,6 +21,8 @@ void set_default(T& limit, T value, const char* name) {
 }
 
 }  // namespace
+
+void check_limits(const Limits& limits) { resolved(limits, machine_memory()); }
 
 uint64_t machine_memory() {
   static const uint64_t bytes = [] {
@@ -44,13 +46,12 @@ Limits resolved(const Limits& given, uint64_t device_memory) {
 }
 
 std::string bytes_text(uint64_t bytes) {
-  if (bytes < 10240) return str(bytes, " bytes");
-  constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  double value = static_cast<double>(bytes) / 1024;
-  int unit = 0;
-  for (; value >= 1024 && unit < 5; ++unit) value /= 1024;
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  double value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
   char text[32];
-  std::snprintf(text, sizeof text, "%.1f %s", value, kUnits[unit]);
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
   return text;
 }
 

@@ -12,11 +12,14 @@ namespace opwright {
 /// Bytes of memory that the machine has.
 uint64_t machine_memory();
 
+/// Throws Error for a limit that is negative or not a number.
+void check_limits(const Limits& limits);
+
 /// `given` with the default in the place of each 0; of seconds that is infinity. Throws Error for a
 /// limit that is negative or not a number.
 Limits resolved(const Limits& given, uint64_t device_memory);
 
-/// "512 bytes", "1.5 GiB".
+/// "512 B", "1.5 GiB".
 std::string bytes_text(uint64_t bytes);
 
 /// How a message ends that names a limit by its member's name: where it is set, in each language.
@@ -38,6 +41,9 @@ class Deadline {
   explicit Deadline(double seconds);
   bool has_passed() const { return is_set_ && Clock::now() >= end_; }
   double seconds() const { return seconds_; }
+  bool is_set() const { return is_set_; }
+  /// Only where it is set; negative once it has passed.
+  double seconds_left() const { return std::chrono::duration<double>(end_ - Clock::now()).count(); }
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -2,6 +2,8 @@
 
 #include <cstdio>
 
+#include "base/printable.h"
+
 namespace opwright {
 namespace {
 
@@ -11,7 +13,7 @@ class StderrLogger final : public ILogger {
     if (severity > Severity::kWARNING) return;
     const char* label = severity == Severity::kWARNING ? "warning" : "error";
     // One call, so that lines of several threads do not mix.
-    std::fprintf(stderr, "[opwright] %s: %s\n", label, message);
+    std::fprintf(stderr, "[opwright] %s: %s\n", label, printable(message, LineEnds::kKeep).c_str());
   }
 };
 

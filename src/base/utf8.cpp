@@ -19,6 +19,15 @@ size_t utf8_length(std::string_view text) {
   return length;
 }
 
+uint32_t utf8_character(std::string_view text) {
+  constexpr uint32_t kLeadBits[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+  const size_t length = utf8_length(text);
+  uint32_t character = static_cast<unsigned char>(text[0]) & kLeadBits[length];
+  for (size_t i = 1; i < length; ++i)
+    character = character << 6 | (static_cast<unsigned char>(text[i]) & 0x3fU);
+  return character;
+}
+
 bool is_utf8(std::string_view text) {
   while (!text.empty()) {
     const size_t length = utf8_length(text);

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_set>
 
 #include "backend/device.h"
 #include "base/error.h"
+#include "compile/build_budget.h"
 #include "compile/emit.h"
 #include "compile/graph.h"
 #include "compile/hardware_compatibility.h"
@@ -24,8 +26,15 @@ namespace {
 /// Reports phases and steps to the user's callback, which may cancel the build.
 class Progress {
  public:
-  explicit Progress(const BuildConfig& config) : config_(config) {}
-  void operator()(const std::string& phase, int done, int total) const {
+  Progress(const BuildConfig& config, const BuildBudget& budget)
+      : config_(config), budget_(budget) {}
+  /// `node` is what the next step is about, if it is about one.
+  void operator()(const std::string& phase, int done, int total,
+                  const GraphNode* node = nullptr) const {
+    if (node != nullptr)
+      budget_.check_time(phase, " layer '", node->name, "', ", done, " of ", total);
+    else
+      budget_.check_time(phase);
     if (config_.progress && !config_.progress(phase, done, total))
       fail_with(ErrorCode::kINVALID_STATE, "The build was cancelled by its progress callback in '",
                 phase, "'");
@@ -34,6 +43,7 @@ class Progress {
 
  private:
   const BuildConfig& config_;
+  const BuildBudget& budget_;
 };
 
 int number_of(std::vector<PortType>& types, PortType type) {
@@ -139,14 +149,14 @@ SelectionProblem make_problem(const Graph& graph, const Network& network,
 
 void compile_profile(const Graph& graph, const Network& network, const ProfileRanges& ranges,
                      const Device& device, const BuildConfig& config, TimingCache& cache,
-                     PlanEmitter& emitter) {
-  const Progress progress(config);
-  Tuner tuner(ranges, device, config, network.flags().strongly_typed, cache);
+                     PlanEmitter& emitter, const BuildBudget& budget) {
+  const Progress progress(config, budget);
+  Tuner tuner(ranges, device, config, network.flags().strongly_typed, cache, budget);
   const std::vector<GraphNode*> nodes = graph.nodes();
   const int total = static_cast<int>(nodes.size());
   std::vector<TunedNode> tuned;
   for (int i = 0; i < total; ++i) {
-    progress("tuning", i, total);
+    progress("tuning", i, total, nodes[i]);
     try {
       tuned.push_back(tuner.tune(*nodes[i]));
     } catch (const NoKernelError& error) {
@@ -158,11 +168,9 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
   const std::vector<int> assignment = select_options(problem);
   const auto first = assignment.begin() + static_cast<ptrdiff_t>(graph.inputs.size());
   const std::vector<int> chosen(first, first + total);
-  for (int i = 0; i < total; ++i) {
-    const int node = i + static_cast<int>(graph.inputs.size());
-    report_tuning(*nodes[i], tuned[i], chosen[i], conversion_costs(problem, assignment, node),
-                  config.log);
-  }
+  const std::vector<std::vector<double>> costs = conversion_costs(problem, assignment);
+  for (int i = 0; i < total; ++i)
+    report_tuning(*nodes[i], tuned[i], chosen[i], costs[graph.inputs.size() + i], config.log);
   progress("planning memory", 0, 1);
   StepSchedule steps = make_schedule(graph, network, ranges, nodes, tuned, chosen);
   for (ScheduleStep& step : steps.steps)
@@ -176,19 +184,38 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
                   " kernels timed; arena of ", steps.arena_size, " bytes");
 }
 
-Plan compile_for(const Device& device, const Network& network, const BuildConfig& config) {
+/// Bytes of the constants that the network came with, those of one tensor that several layers share
+/// counted once.
+uint64_t constant_bytes(const Graph& graph) {
+  std::unordered_set<const std::byte*> seen;
+  uint64_t bytes = 0;
+  for (const GraphNode* node : graph.nodes())
+    for (const GraphValue* output : node->outputs)
+      if (const Blob& data = output->info.constant; seen.insert(data.data()).second)
+        bytes += data.size();
+  return bytes;
+}
+
+Plan compile_for(const Device& device, const Network& network, const BuildConfig& config,
+                 const Deadline& deadline) {
   const DeviceScope scope(device);
+  const Limits limits = resolved(config.limits, device.memory());
+  require(network.num_layers() <= limits.steps, "The network '", network.name(), "' has ",
+          network.num_layers(), " layers, more than the limit of ", limits.steps, " (steps); ",
+          limit_hint("steps"));
+  BuildBudget budget(limits, deadline);
   check_hardware_compatibility(device, config.hardware_compatibility);
   std::vector<ProfileRanges> profiles;
   if (config.profiles.empty()) profiles.emplace_back(network, nullptr);
   for (const OptimizationProfile& profile : config.profiles)
     profiles.emplace_back(network, &profile);
 
-  const Progress progress(config);
+  const Progress progress(config, budget);
   progress("optimizing", 0, 1);
   Graph graph(network, config.constraints != PrecisionConstraints::kIGNORE);
   std::vector<RefitWeight> weights = mark_refittable(graph, network, config.refit);
-  run_passes(graph, {device, config, profiles[0], network.flags().strongly_typed});
+  budget.set_given(constant_bytes(graph));
+  run_passes(graph, {device, config, profiles[0], network.flags().strongly_typed, &budget});
 
   TimingCache fresh(device.identity());
   TimingCache& cache = config.timing_cache ? *config.timing_cache : fresh;
@@ -197,7 +224,7 @@ Plan compile_for(const Device& device, const Network& network, const BuildConfig
           "'; use a cache of this device or none");
   PlanEmitter emitter(graph, network, device, config, std::move(weights));
   for (const ProfileRanges& ranges : profiles)
-    compile_profile(graph, network, ranges, device, config, cache, emitter);
+    compile_profile(graph, network, ranges, device, config, cache, emitter, budget);
   progress("done", 1, 1);
   emitter.add_plugin_libraries(config.plugins_to_serialize);
   if (config.embed_plugin_sources) emitter.add_plugin_sources();
@@ -213,7 +240,7 @@ Plan compile_for(const Device& device, const Network& network, const BuildConfig
 
 /// `reason`: why the GPU, which nobody chose, cannot run all of the network.
 Plan compile_on_cpu_instead(const Network& network, const BuildConfig& config,
-                            const std::string& reason) {
+                            const Deadline& deadline, const std::string& reason) {
   config.log.warning(
       "The engine is built for the CPU, because the GPU cannot run all of it: ", reason,
       ". Choose a device (default_device_type, OPWRIGHT_DEVICE) to get this as an error");
@@ -226,7 +253,9 @@ Plan compile_on_cpu_instead(const Network& network, const BuildConfig& config,
       "cannot run all of the network: ",
       reason);
   try {
-    return compile_for(get_device(DeviceType::kCPU), network, on_cpu);
+    return compile_for(get_device(DeviceType::kCPU), network, on_cpu, deadline);
+  } catch (const BuildTimeError&) {
+    throw;
   } catch (const Error& error) {
     fail_with(error.code(), error.what(), ". ", why);
   } catch (...) {
@@ -238,12 +267,13 @@ Plan compile_on_cpu_instead(const Network& network, const BuildConfig& config,
 }  // namespace
 
 Plan compile(const Network& network, const BuildConfig& config) {
+  const Deadline deadline(resolved(config.limits, machine_memory()).build_seconds);
   network.infer();
   const Device& device = get_device(config.device, config.device_ordinal);
-  if (device.is_host()) return compile_for(device, network, config);
+  if (device.is_host()) return compile_for(device, network, config, deadline);
   std::string reason;
   try {
-    return compile_for(device, network, config);
+    return compile_for(device, network, config, deadline);
   } catch (const NoKernelError& error) {
     reason = error.what();
     if (!config.may_fall_back)
@@ -255,7 +285,7 @@ Plan compile(const Network& network, const BuildConfig& config) {
     if (!config.may_fall_back || !is_plugin_exception(std::current_exception())) throw;
     reason = error.what();
   }
-  return compile_on_cpu_instead(network, config, reason);
+  return compile_on_cpu_instead(network, config, deadline, reason);
 }
 
 }  // namespace opwright

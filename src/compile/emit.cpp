@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/types.h"
 #include "plugin/host_code.h"
 #include "plugin/source_language.h"
@@ -91,16 +92,23 @@ std::vector<PlanPort> PlanEmitter::ports(std::span<Tensor* const> tensors) {
 
 /// The same bytes as kept already, so that the plan has them once.
 Blob PlanEmitter::shared(Blob data) {
-  for (const Blob& other : stored_)
-    if (other == data) return other;
-  stored_.push_back(data);
+  const uint64_t hash = hash_bytes(data.bytes());
+  const auto [begin, end] = stored_.equal_range(hash);
+  for (auto other = begin; other != end; ++other)
+    if (other->second == data) return other->second;
+  stored_.emplace(hash, data);
   return data;
 }
 
 int32_t PlanEmitter::code_index(const CodeObject& object) {
-  auto found = std::find(plan_.code.begin(), plan_.code.end(), object);
-  if (found == plan_.code.end()) found = plan_.code.insert(found, object);
-  return static_cast<int32_t>(found - plan_.code.begin());
+  const uint64_t hash = hash_bytes(object.bytes.bytes());
+  const auto [begin, end] = code_.equal_range(hash);
+  for (auto other = begin; other != end; ++other)
+    if (plan_.code[other->second] == object) return other->second;
+  plan_.code.push_back(object);
+  const auto index = static_cast<int32_t>(plan_.code.size() - 1);
+  code_.emplace(hash, index);
+  return index;
 }
 
 PlanTensor PlanEmitter::tensor(const StepSchedule& steps, const ScheduleTensor& tensor,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <unordered_map>
 #include <vector>
 
 #include "backend/device.h"
@@ -50,7 +51,10 @@ class PlanEmitter {
   ExprProgramBuilder expressions_;
   Plan plan_;
   RefitRecorder refit_;
-  std::vector<Blob> stored_;  // weights and packed inputs, so that equal ones are kept once
+  // By the hash of their bytes: weights and packed inputs, and code objects as indices into the
+  // plan's, so that equal ones are kept once.
+  std::unordered_multimap<uint64_t, Blob> stored_;
+  std::unordered_multimap<uint64_t, int32_t> code_;
 };
 
 }  // namespace opwright

@@ -34,12 +34,21 @@ bool becomes_weight(const GraphValue& value, int depth = 4) {
   });
 }
 
+int64_t result_bytes(const GraphNode& node) {
+  int64_t bytes = 0;
+  for (const GraphValue* output : node.outputs) {
+    const int64_t size = bytes_of(output->info.dtype, constant_shape(output->info.dims).numel());
+    require(!__builtin_add_overflow(bytes, size, &bytes), "Layer '", node.name,
+            "': its results have more bytes than 63 bits can count");
+  }
+  return bytes;
+}
+
 bool worth_folding(const GraphNode& node) {
-  int64_t in = 0, out = 0;
+  int64_t in = 0;
   for (const GraphValue* input : node.inputs)
     if (input && input->is_constant()) in += static_cast<int64_t>(input->info.constant.size());
-  for (const GraphValue* output : node.outputs)
-    out += bytes_of(output->info.dtype, constant_shape(output->info.dims).numel());
+  const int64_t out = result_bytes(node);
   if (out <= std::max(kSmallBytes, 2 * in)) return true;
   return out <= kWeightBytes &&
          std::all_of(node.outputs.begin(), node.outputs.end(),
@@ -86,7 +95,7 @@ std::shared_ptr<const Derivation> derivation_of(const GraphNode& node) {
 
 }  // namespace
 
-bool fold(Graph& graph, GraphNode* node, const Log& log) {
+bool fold(Graph& graph, GraphNode* node, const PassContext& context) {
   if (node->as<Reshape>() && node->inputs[0]->is_constant()) {
     node->outputs[0]->info.constant = node->inputs[0]->info.constant;
     node->outputs[0]->origin = node->inputs[0]->origin;
@@ -102,12 +111,20 @@ bool fold(Graph& graph, GraphNode* node, const Log& log) {
     may_change = may_change || (input && input->may_change);
   }
   for (const GraphValue* output : node->outputs) outputs.push_back(output->info);
+  if (context.budget != nullptr) {
+    context.budget->check_time("computing the constants of layer '", node->name, "'");
+    if (!context.budget->try_fold(static_cast<uint64_t>(result_bytes(*node)))) {
+      context.config.log.verbose("Layer '", node->name, "' is not folded: it makes a constant of ",
+                                 result_bytes(*node), " bytes, much more than the model has");
+      return false;
+    }
+  }
   std::vector<Blob> results;
   try {
     results = run_on_host(get_device(DeviceType::kCPU), *node->op, node->name, inputs, outputs);
   } catch (const Error& error) {
     // The layer stays; if it cannot run on the device either, the tuner says so.
-    log.verbose("Layer '", node->name, "' is not folded: ", error.what());
+    context.config.log.verbose("Layer '", node->name, "' is not folded: ", error.what());
     return false;
   }
   const std::shared_ptr<const Derivation> derivation = derivation_of(*node);
@@ -123,7 +140,7 @@ bool fold(Graph& graph, GraphNode* node, const Log& log) {
 
 void fold_constants(Graph& graph, const PassContext& context) {
   for (GraphNode* node : graph.nodes())
-    if (is_foldable(*node) && worth_folding(*node)) fold(graph, node, context.config.log);
+    if (is_foldable(*node) && worth_folding(*node)) fold(graph, node, context);
 }
 
 }  // namespace opwright

@@ -208,7 +208,7 @@ class AffineNode {
     GraphNode* added = graph_.insert_before(node_, std::make_shared<Pointwise>(std::move(params)),
                                             std::move(operands), std::move(info), name);
     GraphValue* value = added->outputs[0];
-    if (!fold(graph_, added, context_.config.log)) return nullptr;
+    if (!fold(graph_, added, context_)) return nullptr;
     return value->may_change || is_finite(*value) ? value : nullptr;
   }
 

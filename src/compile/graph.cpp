@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/types.h"
@@ -23,9 +24,11 @@ Graph::Graph(const Network& network, bool constrained) : symbols_(&network.symbo
       // Outputs of the network are converted where they leave it.
       if (constrained && tensor->producer() && !tensor->is_network_output())
         entry->second->stored_type = tensor->stored_type();
-      if (tensor->is_debug())
+      if (tensor->is_debug()) {
         debug_.push_back(
             {tensor->name(), entry->second->stored_type.value_or(tensor->dtype()), entry->second});
+        ++entry->second->debug_uses;
+      }
     }
     return entry->second;
   };
@@ -65,7 +68,10 @@ Graph::Graph(const Network& network, bool constrained) : symbols_(&network.symbo
     layers.push_back(node.get());
     nodes_.push_back(std::move(node));
   }
-  for (const Tensor* tensor : network.outputs()) outputs_.push_back(value_of(tensor));
+  for (const Tensor* tensor : network.outputs()) {
+    outputs_.push_back(value_of(tensor));
+    ++outputs_.back()->output_uses;
+  }
   require(!outputs_.empty(), "The network '", network.name(),
           "' has no outputs; mark at least one tensor as an output");
   sort(layers);
@@ -103,6 +109,7 @@ void Graph::sort(const std::vector<GraphNode*>& layers) {
   std::unordered_map<GraphNode*, size_t> position;
   for (size_t i = 0; i < order.size(); ++i) position[order[i]] = i;
   nodes_.sort([&](const auto& a, const auto& b) { return position[a.get()] < position[b.get()]; });
+  for (auto it = nodes_.begin(); it != nodes_.end(); ++it) position_[it->get()] = it;
 }
 
 std::vector<GraphNode*> Graph::nodes() const {
@@ -113,17 +120,13 @@ std::vector<GraphNode*> Graph::nodes() const {
 }
 
 int Graph::use_count(const GraphValue& value) const {
-  return static_cast<int>(value.uses.size()) +
-         static_cast<int>(std::count(outputs_.begin(), outputs_.end(), &value)) +
-         static_cast<int>(std::ranges::count(debug_, &value, &Debug::value));
+  return static_cast<int>(value.uses.size()) + value.output_uses + value.debug_uses;
 }
 
-bool Graph::is_output(const GraphValue& value) const {
-  return std::find(outputs_.begin(), outputs_.end(), &value) != outputs_.end();
-}
+bool Graph::is_output(const GraphValue& value) const { return value.output_uses > 0; }
 
 bool Graph::is_kept(const GraphValue& value) const {
-  return is_output(value) || std::ranges::find(debug_, &value, &Debug::value) != debug_.end();
+  return value.output_uses > 0 || value.debug_uses > 0;
 }
 
 GraphNode* Graph::single_user(const GraphValue& value) const {
@@ -161,10 +164,9 @@ GraphValue* Graph::reshape_constant(const GraphValue& constant, const Shape& sha
 GraphNode* Graph::insert_before(GraphNode* position, OperatorPtr op,
                                 std::vector<GraphValue*> inputs, TensorInfo output,
                                 std::string name) {
-  auto found = std::find_if(nodes_.begin(), nodes_.end(),
-                            [&](const auto& node) { return node.get() == position; });
-  auto added = nodes_.insert(found, std::make_unique<GraphNode>());
+  auto added = nodes_.insert(position_.at(position), std::make_unique<GraphNode>());
   GraphNode* node = added->get();
+  position_[node] = added;
   GraphValue* value = new_value(std::move(output), name);
   value->producer = node;
   node->name = std::move(name);
@@ -195,14 +197,17 @@ void Graph::set_input(GraphNode* node, int index, GraphValue* value) {
 }
 
 void Graph::replace_uses(GraphValue* from, GraphValue* to) {
+  if (from == to) return;
   for (const GraphValue::Use& use : from->uses) {
     use.node->inputs[use.input] = to;
     to->uses.push_back(use);
   }
   from->uses.clear();
-  std::replace(outputs_.begin(), outputs_.end(), from, to);
+  if (from->output_uses > 0) std::replace(outputs_.begin(), outputs_.end(), from, to);
   for (Debug& debug : debug_)
-    if (debug.value == from) debug.value = to;
+    if (from->debug_uses > 0 && debug.value == from) debug.value = to;
+  to->output_uses += std::exchange(from->output_uses, 0);
+  to->debug_uses += std::exchange(from->debug_uses, 0);
 }
 
 void Graph::detach(GraphValue* value) {
@@ -235,6 +240,7 @@ void Graph::remove_dead() {
     if (is_needed(*node)) continue;
     drop_uses(node);
     for (GraphValue* output : node->outputs) output->producer = nullptr;
+    position_.erase(node);
     it = nodes_.erase(it);
   }
 }

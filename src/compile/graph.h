@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "compile/derivation.h"
@@ -30,6 +31,8 @@ struct GraphValue {
   int producer_output = 0;
   int network_input = -1;  ///< number of the network input that it is, or -1
   std::vector<Use> uses;
+  int output_uses = 0;      ///< how many network outputs it is
+  int debug_uses = 0;       ///< how many debug tensors
   Derived origin;           ///< of a constant that refitting changes
   bool may_change = false;  ///< whether passes may make no use of a constant's elements
 
@@ -133,6 +136,7 @@ class Graph {
   void sort(const std::vector<GraphNode*>& layers_in_order);
 
   std::list<std::unique_ptr<GraphNode>> nodes_;
+  std::unordered_map<const GraphNode*, decltype(nodes_)::iterator> position_;
   std::vector<std::unique_ptr<GraphValue>> values_;
   std::vector<GraphValue*> outputs_;
   std::vector<Debug> debug_;

@@ -63,6 +63,9 @@ MemoryPlan plan_memory(const std::vector<Lifetime>& lifetimes) {
     return place_in_order(lifetimes, sorted);
   };
   MemoryPlan best = by([&](int i) { return lifetimes[i].size; });
+  // Each attempt takes time by the square of their number.
+  constexpr size_t kMany = 16384;
+  if (lifetimes.size() > kMany) return best;
   const uint64_t least = peak_bytes(lifetimes);
   auto consider = [&](MemoryPlan plan) {
     if (plan.size < best.size) best = std::move(plan);

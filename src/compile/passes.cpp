@@ -20,23 +20,31 @@ bool PassContext::can_run(const Operator& op, const GraphNode& like,
 }
 
 void run_passes(Graph& graph, const PassContext& context) {
+  const auto check_time = [&] {
+    if (context.budget != nullptr)
+      context.budget->check_time("optimizing ", graph.size(), " layers");
+  };
   fold_shapes(graph);
   graph.remove_dead();
   lower(graph);
   simplify(graph);
   graph.remove_dead();
+  check_time();
   fold_constants(graph, context);
   merge_equal(graph);
   simplify(graph);
   graph.remove_dead();
+  check_time();
 
   fold_padding(graph);
   recognize_normalization(graph, context);
   graph.remove_dead();
+  check_time();
   fold_scales(graph, context);
   graph.remove_dead();
   fuse_epilogues(graph, context);
   graph.remove_dead();
+  check_time();
   fuse_pointwise(graph);
   graph.remove_dead();
   recognize_activations(graph);

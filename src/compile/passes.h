@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backend/device.h"
+#include "compile/build_budget.h"
 #include "compile/config.h"
 #include "compile/graph.h"
 #include "compile/profile_ranges.h"
@@ -13,6 +14,7 @@ struct PassContext {
   const BuildConfig& config;
   const ProfileRanges& ranges;  ///< of the first profile
   bool strongly_typed = false;
+  BuildBudget* budget = nullptr;  ///< null: no limits
 
   /// Whether the device can run the operator on these inputs with the network's types.
   bool can_run(const Operator& op, const GraphNode& like,
@@ -31,8 +33,9 @@ void simplify(Graph& graph);
 void fold_shapes(Graph& graph);
 /// Runs what depends on constants alone, on the host, as long as the result is not much larger.
 void fold_constants(Graph& graph, const PassContext& context);
-/// Runs a node whose inputs are constants. False where the host cannot; the node stays then.
-bool fold(Graph& graph, GraphNode* node, const Log& log);
+/// Runs a node whose inputs are constants. False where the host cannot, or where constants that are
+/// computed during the build would become too many; the node stays then.
+bool fold(Graph& graph, GraphNode* node, const PassContext& context);
 /// Makes equal nodes one.
 void merge_equal(Graph& graph);
 /// Per-channel scales and shifts after a convolution or matrix product with constant weights go

@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <limits>
+#include <string_view>
 
 #include "base/error.h"
+#include "symbolic/expr_program.h"
 
 namespace opwright {
 namespace {
 
-// A range that is small enough to try every value of.
+// A range that is small enough to try every value of, and what doing so may take: values times
+// operations. An expression is at least as long as it is deep.
 constexpr int64_t kMaxEnumerated = 4096;
+constexpr int64_t kMaxEnumeration = int64_t{1} << 21;
 
 std::string example_shape(const Tensor& input) {
   std::string text = input.shape().str();
@@ -63,9 +67,12 @@ ProfileRanges::ProfileRanges(const Network& network, const OptimizationProfile* 
   if (profile) require_inputs_exist(network, *profile);
   const SymbolTable& symbols = network.symbols();
   std::vector<bool> is_values(network.inputs().size());
+  std::unordered_map<std::string_view, size_t> input_numbers;
+  for (size_t i = 0; i < network.inputs().size(); ++i)
+    input_numbers.try_emplace(network.inputs()[i]->name(), i);
   auto input_of = [&](const Symbol& symbol) {
-    for (size_t i = 0; i < network.inputs().size(); ++i)
-      if (network.inputs()[i]->name() == symbol.tensor) return i;
+    if (const auto found = input_numbers.find(symbol.tensor); found != input_numbers.end())
+      return found->second;
     fail_with(ErrorCode::kINTERNAL_ERROR, "The dimension '", symbol.name,
               "' belongs to no network input");
   };
@@ -169,7 +176,15 @@ ProfileRanges::Bounds ProfileRanges::interval(const Expr& expr) const {
       for (int i = 0; i < next.arity(); ++i)
         if (!intervals_.contains(next.operand(i))) pending.push_back(next.operand(i));
     if (pending.size() > count) continue;
-    intervals_.try_emplace(next, interval_of_operation(next));
+    Bounds bounds = interval_of_operation(next);
+    if (next.op() == ExprOp::kSymbol) bounds.symbol = next.symbol_id();
+    for (int i = 0; i < next.arity(); ++i) {
+      const Bounds& operand = intervals_.at(next.operand(i));
+      bounds.depth = std::max(bounds.depth, operand.depth + 1);
+      if (operand.symbol == kNoSymbol || operand.symbol == bounds.symbol) continue;
+      bounds.symbol = bounds.symbol == kNoSymbol ? operand.symbol : kSeveralSymbols;
+    }
+    intervals_.try_emplace(next, bounds);
     pending.pop_back();
   }
   return intervals_.at(expr);
@@ -185,18 +200,22 @@ ProfileRanges::Bounds ProfileRanges::bounds(const Expr& expr) const {
 ProfileRanges::Bounds ProfileRanges::compute_bounds(const Expr& expr) const {
   const Bounds outer = interval(expr);
   if (outer.low == outer.high) return outer;
-  int symbol = -1, used = 0;
-  for (size_t id = 0; id < max_.size(); ++id) {
-    std::vector<bool> mask(max_.size());
-    mask[id] = true;
-    if (expr.depends_on(mask)) symbol = static_cast<int>(id), ++used;
-  }
-  if (used != 1 || max_[symbol] - min_[symbol] > kMaxEnumerated) return outer;
-  std::vector<int64_t> values = opt_;
+  const int symbol = outer.symbol;
+  if (symbol < 0) return outer;
+  int64_t range = 0;
+  if (__builtin_sub_overflow(max_[symbol], min_[symbol], &range) || range > kMaxEnumerated ||
+      range * outer.depth > kMaxEnumeration)
+    return outer;
+  ExprProgramBuilder program;
+  const auto result = static_cast<size_t>(program.add(expr));
+  const std::span<const ExprInstruction> instructions = program.instructions();
+  if (range * static_cast<int64_t>(instructions.size()) > kMaxEnumeration) return outer;
+  std::vector<int64_t> values = opt_, results(instructions.size());
   Bounds exact{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
   for (values[symbol] = min_[symbol]; values[symbol] <= max_[symbol]; ++values[symbol]) {
     try {
-      const int64_t value = expr.evaluate(values);
+      evaluate(instructions, values, results);
+      const int64_t value = results[result];
       exact.low = std::min(exact.low, value), exact.high = std::max(exact.high, value);
     } catch (const Error&) {  // a shape that the runtime will refuse
       continue;

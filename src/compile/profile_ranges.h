@@ -30,8 +30,11 @@ class ProfileRanges {
   Shape unwritten(std::span<const Expr> dims, std::span<const int> size_symbols) const;
   int64_t opt(const Expr& expr) const { return expr.evaluate(opt_); }
 
+  static constexpr int kNoSymbol = -1, kSeveralSymbols = -2;
   struct Bounds {
     int64_t low, high;
+    int symbol = kNoSymbol;  ///< the only one that occurs
+    int depth = 1;           ///< of the expression
   };
   /// Bounds of an expression over the profile: exact for expressions that grow with every symbol
   /// and for those of one symbol with a small range, otherwise by interval arithmetic.

@@ -9,9 +9,7 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "compile/memory_plan.h"
-#include "operators/convolution.h"
 #include "operators/movement.h"
-#include "operators/pointwise.h"
 
 namespace opwright {
 namespace {
@@ -223,16 +221,11 @@ class ScheduleBuilder {
     for (size_t s = 0; s < schedule_.steps.size(); ++s) {
       const ScheduleStep& step = schedule_.steps[s];
       if (step.node == nullptr) continue;
-      // Its only result is written last, element by element; with several, one could be written
-      // over an operand that another still needs.
-      if (step.op->kind() == Pointwise::kKind && step.outputs.size() == 1) {
-        for (int output : step.outputs)
-          for (int input : step.inputs)
-            if (take_place(step, static_cast<int>(s), input, output)) break;
-      } else if (const auto* convolution = dynamic_cast<const Convolution*>(step.op.get());
-                 convolution && convolution->params().has_residual) {
-        take_place(step, static_cast<int>(s), step.inputs.back(), step.outputs[0]);
-      }
+      const int count = static_cast<int>(step.inputs.size());
+      for (int input = 0; input < count; ++input)
+        if (step.op->may_overwrite(input, count) &&
+            take_place(step, static_cast<int>(s), step.inputs[input], step.outputs[0]))
+          break;
     }
     for (ScheduleTensor& tensor : schedule_.tensors) tensor.storage = root(tensor.storage);
   }
@@ -348,8 +341,10 @@ std::vector<int> aliased_inputs(const Network& network) {
     const bool is_own = input != nullptr && input != network.outputs()[i] &&
                         std::count(origins.begin(), origins.end(), input) == 1 &&
                         network_port_type(*input) == network_port_type(*network.outputs()[i]);
-    const auto found = std::find(network.inputs().begin(), network.inputs().end(), input);
-    result.push_back(is_own ? static_cast<int>(found - network.inputs().begin()) : -1);
+    result.push_back(is_own ? static_cast<int>(std::find(network.inputs().begin(),
+                                                         network.inputs().end(), input) -
+                                               network.inputs().begin())
+                            : -1);
   }
   return result;
 }

@@ -67,9 +67,15 @@ class Elimination {
     std::vector<std::vector<int>> factors_of(count);
     for (size_t f = 0; f < factors_.size(); ++f)
       for (int v : factors_[f].variables) factors_of[v].push_back(static_cast<int>(f));
-    std::vector<bool> eliminated(count), used(factors_.size());
+    std::vector<bool> used(factors_.size());
     std::vector<double> size(count);
-    for (int v = 0; v < count; ++v) size[v] = table_size(v);
+    std::set<std::pair<double, int>> order;  // of those that are left, by the size of their tables
+    const auto set_size = [&](int v) {
+      order.erase({size[v], v});
+      size[v] = table_size(v);
+      order.emplace(size[v], v);
+    };
+    for (int v = 0; v < count; ++v) set_size(v);
     struct Step {
       int variable;
       std::vector<int> scope;
@@ -77,11 +83,9 @@ class Elimination {
     };
     std::vector<Step> steps;
     for (int round = 0; round < count; ++round) {
-      int v = -1;
-      for (int i = 0; i < count; ++i)
-        if (!eliminated[i] && (v < 0 || size[i] < size[v])) v = i;
+      const int v = order.begin()->second;
       if (size[v] > static_cast<double>(max_table_)) return std::nullopt;
-      eliminated[v] = true;
+      order.erase(order.begin());
       const std::vector<int> scope(neighbours_[v].begin(), neighbours_[v].end());
       std::vector<int> joined;  // factors that contain v
       for (int f : factors_of[v])
@@ -94,7 +98,7 @@ class Elimination {
         for (int b : scope)
           if (a != b) neighbours_[a].insert(b);
       }
-      for (int a : scope) size[a] = table_size(a);
+      for (int a : scope) set_size(a);
       if (scope.empty()) continue;
       for (int a : scope) factors_of[a].push_back(static_cast<int>(factors_.size()));
       factors_.push_back(std::move(message));
@@ -228,6 +232,26 @@ std::optional<std::vector<int>> eliminate(const SelectionProblem& problem, size_
 
 }  // namespace
 
+namespace {
+
+/// Per node the tensors at its ports.
+std::vector<std::vector<int>> tensors_of_nodes(const SelectionProblem& problem) {
+  std::vector<std::vector<int>> tensors_of(problem.nodes.size());
+  for (size_t t = 0; t < problem.tensors.size(); ++t) {
+    const Tensor& tensor = problem.tensors[t];
+    tensors_of[tensor.producer.node].push_back(static_cast<int>(t));
+    for (SelectionProblem::Port port : tensor.consumers)
+      tensors_of[port.node].push_back(static_cast<int>(t));
+  }
+  for (auto& list : tensors_of) {
+    std::sort(list.begin(), list.end());
+    list.erase(std::unique(list.begin(), list.end()), list.end());
+  }
+  return tensors_of;
+}
+
+}  // namespace
+
 double selection_cost(const SelectionProblem& problem, const std::vector<int>& assignment) {
   double cost = 0;
   for (size_t i = 0; i < problem.nodes.size(); ++i) cost += problem.nodes[i][assignment[i]].cost;
@@ -235,38 +259,29 @@ double selection_cost(const SelectionProblem& problem, const std::vector<int>& a
   return cost;
 }
 
-std::vector<double> conversion_costs(const SelectionProblem& problem,
-                                     const std::vector<int>& assignment, int node) {
-  std::vector<const Tensor*> tensors;
-  for (const Tensor& tensor : problem.tensors)
-    if (tensor.producer.node == node ||
-        std::any_of(tensor.consumers.begin(), tensor.consumers.end(),
-                    [&](SelectionProblem::Port port) { return port.node == node; }))
-      tensors.push_back(&tensor);
+std::vector<std::vector<double>> conversion_costs(const SelectionProblem& problem,
+                                                  const std::vector<int>& assignment) {
+  const std::vector<std::vector<int>> tensors_of = tensors_of_nodes(problem);
   std::vector<int> changed = assignment;
-  std::vector<double> costs(problem.nodes[node].size());
-  for (size_t option = 0; option < costs.size(); ++option) {
-    changed[node] = static_cast<int>(option);
-    for (const Tensor* tensor : tensors) costs[option] += tensor_cost(problem, changed, *tensor);
+  std::vector<std::vector<double>> costs(problem.nodes.size());
+  for (size_t node = 0; node < costs.size(); ++node) {
+    costs[node].resize(problem.nodes[node].size());
+    for (size_t option = 0; option < costs[node].size(); ++option) {
+      changed[node] = static_cast<int>(option);
+      for (const int tensor : tensors_of[node])
+        costs[node][option] += tensor_cost(problem, changed, problem.tensors[tensor]);
+    }
+    changed[node] = assignment[node];
   }
   return costs;
 }
 
 std::vector<int> select_by_descent(const SelectionProblem& problem) {
   const size_t nodes = problem.nodes.size();
-  std::vector<std::vector<int>> tensors_of(nodes);
+  const std::vector<std::vector<int>> tensors_of = tensors_of_nodes(problem);
   std::set<int> types;
-  for (size_t t = 0; t < problem.tensors.size(); ++t) {
-    const Tensor& tensor = problem.tensors[t];
-    tensors_of[tensor.producer.node].push_back(static_cast<int>(t));
-    for (SelectionProblem::Port port : tensor.consumers)
-      tensors_of[port.node].push_back(static_cast<int>(t));
+  for (const Tensor& tensor : problem.tensors)
     types.insert(tensor.types.begin(), tensor.types.end());
-  }
-  for (auto& list : tensors_of) {
-    std::sort(list.begin(), list.end());
-    list.erase(std::unique(list.begin(), list.end()), list.end());
-  }
   // Starts: the cheapest option of each node, and for each type the options that use it most.
   std::vector<int> preferred{SelectionProblem::kNoEdge};
   preferred.insert(preferred.end(), types.begin(), types.end());

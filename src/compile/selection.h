@@ -40,10 +40,10 @@ double selection_cost(const SelectionProblem& problem, const std::vector<int>& a
 std::vector<int> select_options(const SelectionProblem& problem,
                                 size_t max_table = size_t{1} << 20);
 
-/// Per option of the node, what the conversions of the tensors at its ports cost when all other
-/// nodes are as assigned.
-std::vector<double> conversion_costs(const SelectionProblem& problem,
-                                     const std::vector<int>& assignment, int node);
+/// Per node and option, what the conversions of the tensors at its ports cost when all other nodes
+/// are as assigned.
+std::vector<std::vector<double>> conversion_costs(const SelectionProblem& problem,
+                                                  const std::vector<int>& assignment);
 
 /// The fallback by itself.
 std::vector<int> select_by_descent(const SelectionProblem& problem);

@@ -78,6 +78,19 @@ const void* TimingMemory::constant(const Blob& elements) {
   return memory.data() + kMargin;
 }
 
+uint64_t TimingMemory::size() const {
+  uint64_t bytes = 0;
+  for (const auto& each : operands_) bytes += each.second.size();
+  for (const auto& each : scratch_) bytes += each.second.size();
+  return bytes;
+}
+
+void TimingMemory::clear() {
+  operands_.clear();
+  scratch_.clear();
+  constants_.clear();
+}
+
 const void* TimingMemory::elements(int slot, const Blob& elements) {
   void* const memory = scratch(slot, elements.size());
   device_.copy(memory, elements.data(), elements.size(), nullptr);

@@ -11,6 +11,7 @@
 #include "compile/tuning_report.h"
 #include "network/no_kernel.h"
 #include "operators/movement.h"
+#include "operators/pooling.h"
 #include "plugin/callback.h"
 
 namespace opwright {
@@ -44,6 +45,33 @@ std::string port_text(const PortDesc& port) {
 size_t port_bytes(const PortDesc& port) {
   return static_cast<size_t>(std::max(tensor_bytes(port.opt, port.type.dtype, port.type.format),
                                       tensor_bytes(port.max, port.type.dtype, port.type.format)));
+}
+
+/// Multiplications or comparisons of a layer whose windows may be much larger than its tensors.
+double work_of(const GraphNode& node, const NodePorts& ports) {
+  const auto elements = [](const Shape& shape) {
+    double product = 1;
+    for (const int64_t extent : shape) product *= static_cast<double>(extent);
+    return product;
+  };
+  if (node.as<Pooling>() != nullptr) {
+    double window = 1;
+    for (const int64_t extent : node.as<Pooling>()->params().window)
+      window *= static_cast<double>(extent);
+    return window * elements(ports.outputs[0].opt);
+  }
+  return 0;
+}
+
+/// Throws anew what ends the build rather than a candidate.
+void rethrow_end_of_time(const std::exception_ptr& reason) {
+  try {
+    std::rethrow_exception(reason);
+  } catch (const BuildTimeError&) {
+    throw;
+  } catch (...) {
+    return;
+  }
 }
 
 std::string what(const std::exception_ptr& reason) {
@@ -137,12 +165,13 @@ std::vector<int64_t> constant_elements(const GraphValue& value) {
 }  // namespace
 
 Tuner::Tuner(const ProfileRanges& ranges, const Device& device, const BuildConfig& config,
-             bool strongly_typed, TimingCache& cache)
+             bool strongly_typed, TimingCache& cache, const BuildBudget& budget)
     : ranges_(ranges),
       device_(device),
       config_(config),
       strongly_typed_(strongly_typed),
       cache_(cache),
+      budget_(budget),
       memory_(device) {}
 
 std::string Tuner::key(const GraphNode& node, const NodePorts& ports,
@@ -203,6 +232,23 @@ std::string Tuner::obstacle(const GraphNode& node, const NodePorts& ports,
   return {};
 }
 
+void Tuner::require_budget(const GraphNode& node, const NodePorts& ports, uint64_t workspace) {
+  uint64_t bytes = workspace;
+  const auto add = [&](const PortDesc& port, bool is_constant) {
+    if (!port.present || is_constant) return;
+    if (__builtin_add_overflow(bytes, port_bytes(port), &bytes)) bytes = ~uint64_t{0};
+  };
+  for (const PortDesc& port : ports.inputs) add(port, port.is_constant);
+  for (const PortDesc& port : ports.outputs) add(port, false);
+  const uint64_t left = budget_.memory_left();
+  if (const uint64_t held = memory_.size(); held > left || bytes > left - held) memory_.clear();
+  budget_.require_memory(bytes, str("Timing layer '", node.name, "' (", kind_of(*node.op),
+                                    ") at the profile's maximum needs"));
+  if (budget_.has_deadline())
+    budget_.check_work(work_of(node, ports),
+                       str("timing layer '", node.name, "' (", kind_of(*node.op), ")"));
+}
+
 float Tuner::run(const GraphNode& node, const Operator& op, const NodePorts& ports,
                  const Candidate& candidate, float best_before) {
   KernelArgs args;
@@ -213,14 +259,14 @@ float Tuner::run(const GraphNode& node, const Operator& op, const NodePorts& por
   args.device = &device_;
   args.services = &config_.services;
   std::unique_ptr<Kernel> kernel = op.make_kernel(args);
+  require_budget(node, ports, kernel->workspace_size());
   std::vector<Shape> in_shapes, out_shapes;
   std::vector<const void*> in;
   std::vector<void*> out;
   std::vector<Blob> known;  // keeps constants alive
-  // On a device whose memory the host does not read, kernels are told the elements that they need.
   const auto tell = [&](size_t input, std::span<const int64_t> elements) {
     const int number = static_cast<int>(input);
-    if (!device_.is_host() && op.is_shape_input(number)) kernel->on_values_change(number, elements);
+    if (op.is_shape_input(number)) kernel->on_values_change(number, elements);
   };
   for (size_t i = 0; i < ports.inputs.size(); ++i) {
     const PortDesc& port = ports.inputs[i];
@@ -273,6 +319,7 @@ float Tuner::run(const GraphNode& node, const Operator& op, const NodePorts& por
   ++timed_;
   auto sample = [&](int iterations) {
     if (config_.interrupt_check) config_.interrupt_check();
+    budget_.check_time("timing layer '", node.name, "', candidate ", label_of(candidate));
     return device_.time(timed, in.data(), out.data(), workspace, iterations);
   };
   const int least = std::max(1, config_.avg_timing_iterations);
@@ -449,6 +496,7 @@ void Tuner::time(const GraphNode& node, const NodePorts& ports,
   auto drop = [&](const Candidate& candidate) {
     const std::exception_ptr reason = std::current_exception();
     if (is_interrupt(reason)) std::rethrow_exception(reason);
+    rethrow_end_of_time(reason);
     rethrow_lost_device(reason, node.name, label_of(candidate));
     if (!first_reason) first_reason = reason;
     const std::string text = what(reason), line = headline(text), label = label_of(candidate);
@@ -512,6 +560,8 @@ float Tuner::reformat_time(const GraphValue& value, PortType from, PortType to) 
   if (config_.error_on_timing_cache_miss) check_cached(node, ports, candidate);
   try {
     return measure(node, ports, candidate, std::numeric_limits<float>::infinity()).time_ms;
+  } catch (const BuildTimeError&) {
+    throw;
   } catch (const Error& error) {
     config_.log.verbose("Tensor '", value.name, "': no conversion from ", str(from), " to ",
                         str(to), ": ", error.what());

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/memory.h"
+#include "compile/build_budget.h"
 #include "compile/config.h"
 #include "compile/graph.h"
 #include "compile/ports.h"
@@ -49,6 +50,9 @@ class TimingMemory {
   /// The elements of a constant; the same ones again at no cost until release_constants().
   const void* constant(const Blob& elements);
   void release_constants() { constants_.clear(); }
+  /// Bytes that it has now, but for constants.
+  uint64_t size() const;
+  void clear();
   /// Elements that the kernel reads, in memory of their own.
   const void* elements(int slot, const Blob& elements);
 
@@ -64,7 +68,7 @@ class Tuner {
  public:
   /// `strongly_typed`: operators keep the network's types.
   Tuner(const ProfileRanges& ranges, const Device& device, const BuildConfig& config,
-        bool strongly_typed, TimingCache& cache);
+        bool strongly_typed, TimingCache& cache, const BuildBudget& budget);
 
   /// Throws Error naming the layer when there is no way to run it, with the reasons; an exception
   /// of a plugin's own passes through, with them as a note.
@@ -102,6 +106,8 @@ class Tuner {
                    float best);
   float run(const GraphNode& node, const Operator& op, const NodePorts& ports,
             const Candidate& candidate, float best_before);
+  /// Throws Error where timing the node would take more memory or time than the build has.
+  void require_budget(const GraphNode& node, const NodePorts& ports, uint64_t workspace);
   /// In the timing cache; empty for what is timed every time. `ports` have the candidate's types.
   std::string key(const GraphNode& node, const NodePorts& ports, const Candidate& candidate) const;
   /// Throws Error for a candidate that the cache could hold and does not. `ports` have its types.
@@ -116,6 +122,7 @@ class Tuner {
   const BuildConfig& config_;
   bool strongly_typed_;
   TimingCache& cache_;
+  const BuildBudget& budget_;
   Constants constants_;
   TimingMemory memory_;
   int timed_ = 0;

@@ -65,9 +65,9 @@ void Network::rename(Tensor& tensor, std::string name) {
           "': another tensor has this name");
   by_name_.erase(tensor.name_);
   by_name_.emplace(name, &tensor);
-  for (int id = 0; id < symbols_.size(); ++id) {
+  const std::set<int> own = symbols_.of_tensor(tensor.name_);
+  for (const int id : own) {
     Symbol symbol = symbols_[id];
-    if (symbol.tensor != tensor.name_) continue;
     symbol.tensor = name;
     // Names that were made from the tensor's follow it, those of dimensions stay.
     if (symbol.name.starts_with(tensor.name_) && symbol.kind != Symbol::Kind::kInputExtent)
@@ -92,10 +92,67 @@ Tensor* Network::add_input(std::string name, DataType dtype, const Shape& shape)
   tensor->declared_shape_ = shape;
   tensor->dimension_names_.resize(static_cast<size_t>(shape.rank()));
   inputs_.push_back(tensor);
+  if (bind_new_input(*tensor)) return tensor;
   Edit edit(*this);
   bind_inputs(edit);
   edit.commit();
   return tensor;
+}
+
+/// What bind_inputs() does for an input that has just been added, where it shares no dimension with
+/// others: without looking at them all. False where that is not so.
+bool Network::bind_new_input(Tensor& tensor) {
+  const auto name_of = [&](int axis) { return str(tensor.name_, '.', axis); };
+  const int rank = tensor.declared_shape_.rank();
+  if (!symbols_.of_tensor(tensor.name_).empty()) return false;
+  for (int axis = 0; axis < rank; ++axis)
+    if (tensor.declared_shape_[axis] < 0 && !symbols_.named(name_of(axis)).empty()) return false;
+  SymShape dims;
+  for (int axis = 0; axis < rank; ++axis) {
+    const int64_t extent = tensor.declared_shape_[axis];
+    dims.push_back(
+        extent >= 0 ? Expr(extent)
+                    : symbols_.append(
+                          {Symbol::Kind::kInputExtent, name_of(axis), tensor.name_, axis, {}, {}}));
+  }
+  tensor.info_.dims = std::move(dims);
+  return true;
+}
+
+/// What bind_inputs() does when a dimension of the last input gets its first name, before anything
+/// uses the input: the dimension of an earlier one with that name, or a new one of its own. False
+/// where it is another case.
+bool Network::bind_first_name(Tensor& tensor, int axis, const std::string& name) {
+  const auto a = static_cast<size_t>(axis);
+  if (&tensor != inputs_.back() || !tensor.users_.empty() || tensor.is_shape_input_ ||
+      name.empty() || !tensor.dimension_names_[a].empty())
+    return false;
+  if (tensor.declared_shape_[axis] >= 0) return true;
+  const Expr own = tensor.info_.dims[a];
+  if (own.op() != ExprOp::kSymbol) return false;
+  Symbol symbol = symbols_[own.symbol_id()];
+  const auto is_of = [](const Symbol& each, const Tensor& owner, int index) {
+    return each.kind == Symbol::Kind::kInputExtent && each.tensor == owner.name_ &&
+           each.index == index;
+  };
+  if (!is_of(symbol, tensor, axis)) return false;
+  const std::set<int>& named = symbols_.named(name);
+  if (named.empty()) {
+    if (std::count(tensor.info_.dims.begin(), tensor.info_.dims.end(), own) != 1) return false;
+    symbol.name = name;
+    symbols_.replace(own.symbol_id(), std::move(symbol));
+    return true;
+  }
+  if (named.size() > 1) return false;
+  const int id = *named.begin();
+  const Symbol& shared = symbols_[id];
+  const Tensor* owner = find_tensor(shared.tensor);
+  if (owner == nullptr || !owner->is_input_ || (owner == &tensor && shared.index >= axis) ||
+      !is_of(shared, *owner, shared.index) || shared.index >= owner->declared_shape_.rank() ||
+      owner->info_.dims[static_cast<size_t>(shared.index)] != Expr::symbol(id))
+    return false;
+  tensor.info_.dims[a] = Expr::symbol(id);
+  return true;
 }
 
 void Network::bind_inputs(Edit& edit) {

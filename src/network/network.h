@@ -304,6 +304,8 @@ class Network {
   bool depends_on(const Tensor& tensor, const Layer& layer) const;
   /// Gives all inputs the symbols of their dynamic extents and, to shape inputs, of their elements.
   void bind_inputs(Edit& edit);
+  bool bind_new_input(Tensor& tensor);
+  bool bind_first_name(Tensor& tensor, int axis, const std::string& name);
   /// Infers what the layer depends on and then the layer.
   void infer(Layer& layer);
   /// Infers one layer whose inputs are; changes nothing when that throws.

@@ -186,6 +186,9 @@ class Operator {
   virtual std::optional<int> num_outputs() const { return std::nullopt; }
   /// Output types and shapes. Throws Error naming the layer when the inputs cannot be right.
   virtual std::vector<OutputInfo> infer(InferContext& context) const = 0;
+  /// Whether infer() can be asked. Not of plugins that leave their build part out where engines are
+  /// loaded, and kernels that took a plugin's place.
+  virtual bool can_infer() const { return true; }
   /// Every way to run the operator for these shapes, never empty; throws Error saying why when
   /// there is none.
   virtual std::vector<Candidate> candidates(const CandidateQuery& query) const = 0;
@@ -220,6 +223,12 @@ class Operator {
   /// The layer that Network::add_layer() makes for it, of a class of its own where users of the
   /// network are to tell it from others.
   virtual std::unique_ptr<Layer> make_layer() const;
+  /// Whether the only output may lie in the memory of input `input` of `count`, where nobody reads
+  /// the input later and both have elements of the same size, format and shape.
+  virtual bool may_overwrite(int input, int count) const {
+    (void)input, (void)count;
+    return false;
+  }
   /// Inputs that the operator reads as shape tensors on the host.
   virtual bool is_shape_input(int input) const {
     (void)input;
@@ -256,12 +265,9 @@ class Kernel {
   /// Constant inputs that the kernel has rearranged and whose original it no longer reads. Asked
   /// during the build only.
   virtual std::vector<PackedInput> packed() const { return {}; }
-  /// The input whose memory the first output should be, or -1: where nothing else reads that input
-  /// afterwards, the kernel then saves a copy. Correct without it. Asked once after construction.
-  virtual int in_place_input() const { return -1; }
   /// The elements of a shape input (Operator::is_shape_input): called before the first
-  /// on_shape_change() and whenever they have changed, which on_shape_change() then follows. Kernels
-  /// go by these rather than by the input's memory, which work may have changed.
+  /// on_shape_change() and whenever they have changed, which on_shape_change() then follows.
+  /// Kernels go by these rather than by the input's memory, which work may have changed.
   virtual void on_values_change(int input, std::span<const int64_t> elements) {
     (void)input, (void)elements;
   }

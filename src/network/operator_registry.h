@@ -14,7 +14,7 @@ namespace opwright {
 class IPluginRegistry;
 class QuickDefinition;
 
-/// Code as an engine file gives it back. Host code may only be touched when `permitted`.
+/// Code as an engine file gives it back. It may only be touched when `permitted`.
 struct LoadedCode {
   CodeObject object;
   bool permitted = false;

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "symbolic/expr.h"
@@ -35,18 +37,26 @@ class SymbolTable {
   Expr append(Symbol symbol);
   /// The id of the symbol, -1 when there is none.
   int find(Symbol::Kind kind, const std::string& tensor, int index) const;
+  /// The ids of the symbols of a tensor, and of those with a name, ascending.
+  const std::set<int>& of_tensor(const std::string& tensor) const;
+  const std::set<int>& named(const std::string& name) const;
   /// Changes what the symbol with this id stands for.
-  void replace(int id, Symbol symbol) { symbols_[id] = std::move(symbol); }
+  void replace(int id, Symbol symbol);
   /// The symbol stands for nothing from now on.
   void retire(int id);
   /// Forgets all symbols from this id on.
-  void truncate(int size) { symbols_.resize(size); }
+  void truncate(int size);
   const Symbol& operator[](int id) const { return symbols_[id]; }
   int size() const { return static_cast<int>(symbols_.size()); }
   std::vector<std::string> names() const;
 
  private:
+  using Index = std::unordered_map<std::string, std::set<int>>;
+  void note(int id);
+  void forget(int id);
+
   std::vector<Symbol> symbols_;
+  Index by_tensor_, by_name_;  // but for symbols that stand for nothing
 };
 
 }  // namespace opwright

@@ -30,6 +30,10 @@ void Tensor::set_dimension_name(int index, std::string name) {
   require(is_input_, "tensor '", name_, "': only the dimensions of network inputs have names");
   require(index >= 0 && index < rank(), "input '", name_, "' has no dimension ", index,
           ": its rank is ", rank());
+  if (network_->bind_first_name(*this, index, name)) {
+    dimension_names_[static_cast<size_t>(index)] = std::move(name);
+    return;
+  }
   Network::Edit edit(*network_);
   edit.save(*this);
   dimension_names_[static_cast<size_t>(index)] = std::move(name);

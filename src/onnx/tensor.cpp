@@ -57,7 +57,14 @@ Blob external_bytes(const TensorProto& tensor, int64_t expected, Source& source)
           "', but the model was given as bytes: parse it from its file, or pass its path as well");
   std::string path = (std::filesystem::path(source.directory) / location).string();
   auto [file, is_new] = source.external_files.try_emplace(path);
-  if (is_new) file->second = map_file(path);
+  if (is_new) {
+    try {
+      file->second = map_file_beneath(source.directory, location.string());
+    } catch (const Error& error) {
+      source.external_files.erase(file);
+      fail("ONNX: initializer '", tensor.name, "': external data: ", error.what());
+    }
+  }
   const int64_t offset = number("offset", external.offset, 0);
   const int64_t size = static_cast<int64_t>(file->second.size());
   require(offset <= size, "ONNX: initializer '", tensor.name, "': external data starts at byte ",

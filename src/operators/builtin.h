@@ -29,7 +29,7 @@ class BuiltinOperator : public Operator {
   std::vector<Candidate> candidates(const CandidateQuery& query) const override {
     return query.device->candidates(*this, query);
   }
-  void check(const KernelArgs& args) const override { args.device->check(*this, args); }
+  void check(const KernelArgs& args) const override { args.device->check_operator(*this, args); }
   std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
     return args.device->make_kernel(*this, args);
   }

@@ -45,6 +45,9 @@ class Convolution final : public BuiltinOperator<Convolution, ConvolutionParams>
   static constexpr std::string_view kKind = "Convolution";
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
+  bool may_overwrite(int input, int count) const override {
+    return params().has_residual && input == count - 1;
+  }
 };
 
 /// Transposed convolution. Inputs: x [N, C, spatial...], kernel [C, M/groups, spatial...], optional

@@ -55,6 +55,14 @@ std::vector<Blob> run_kernel(const Operator& op, const KernelArgs& args) {
     results.push_back(Blob::make(tensor_bytes(port.opt, port.type.dtype, port.type.format),
                                  [&](void* memory) { out.push_back(memory); }));
   }
+  for (size_t i = 0; i < args.inputs.size(); ++i) {
+    const PortDesc& port = args.inputs[i];
+    if (!port.present || !op.is_shape_input(static_cast<int>(i))) continue;
+    std::vector<int64_t> elements(static_cast<size_t>(port.opt.numel()));
+    convert(port.constant.data(), port.type.dtype, elements.data(), DataType::kINT64,
+            port.opt.numel());
+    kernel->on_values_change(static_cast<int>(i), elements);
+  }
   HostMemory workspace(*args.device, kernel->workspace_size());
   kernel->on_shape_change(in_shapes, out_shapes);
   kernel->enqueue(in.data(), out.data(), workspace.get(), nullptr);

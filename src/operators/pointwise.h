@@ -74,6 +74,9 @@ class Pointwise final : public BuiltinOperator<Pointwise, PointwiseParams> {
     return static_cast<int>(params().results.size());
   }
   std::vector<OutputInfo> infer(InferContext& context) const override;
+  /// A single result is written last, element by element; with several, one could be written over
+  /// an operand that another still needs.
+  bool may_overwrite(int, int) const override { return params().results.size() == 1; }
 };
 
 }  // namespace opwright

@@ -83,14 +83,26 @@ std::shared_ptr<const Blob> copy_section(const Blob& file, const PlanHeader::Sec
   return copy;
 }
 
+/// How much memory a plan may take beside its code and weights, for each byte of the section. Plans
+/// that were built take up to 5; tables with nothing but defaults would take up to 30.
+constexpr uint64_t kMemoryPerByte = 12;
+/// What small plans may take all the same.
+constexpr uint64_t kMinMemory = 1 << 16;
+
 /// Turns the verified FlatBuffers structure into a Plan. FlatBuffers lets several references share
-/// one object, so a small file could stand for a huge plan: as the writer shares nothing, what is
-/// read may not add up to more than the section's size.
+/// one object and leaves out what has its default, so a small file could stand for a huge plan: as
+/// the writer shares nothing, what is read may not add up to more than the section's size, and the
+/// memory that it takes is bounded by that size.
 class Reader {
  public:
   Reader(const fb::Plan& from, std::shared_ptr<const Blob> code,
-         std::shared_ptr<const Blob> weights, uint64_t budget)
-      : from_(from), code_(std::move(code)), weights_(std::move(weights)), budget_(budget) {}
+         std::shared_ptr<const Blob> weights, uint64_t size)
+      : from_(from),
+        code_(std::move(code)),
+        weights_(std::move(weights)),
+        size_(size),
+        bytes_left_(size),
+        memory_left_(kMinMemory + size * kMemoryPerByte) {}
 
   Plan read() {
     Plan plan;
@@ -99,38 +111,40 @@ class Reader {
     plan.device_type = static_cast<DeviceType>(from_.device_type());
     plan.architecture = text(from_.architecture());
     plan.device_identity = text(from_.device_identity());
-    each(from_.symbols(), [&](const fb::Symbol& item) {
+    each(from_.symbols(), plan.symbols, [&](const fb::Symbol& item) {
       Symbol symbol;
       symbol.kind = static_cast<Symbol::Kind>(item.kind());
       symbol.name = text(item.name());
       symbol.tensor = text(item.tensor());
       symbol.index = item.index();
-      plan.symbols.push_back(std::move(symbol));
       plan.size_bounds.emplace_back(item.opt(), item.upper_bound());
+      return symbol;
     });
     if (from_.expressions() != nullptr) {
       check_alignment(*from_.expressions(), alignof(fb::ExprInstruction));
-      spend(from_.expressions()->size() * sizeof(fb::ExprInstruction));
+      spend(from_.expressions()->size() * sizeof(fb::ExprInstruction),
+            from_.expressions()->size() * sizeof(ExprInstruction));
+      plan.expressions.reserve(from_.expressions()->size());
       for (const fb::ExprInstruction* item : *from_.expressions()) {
         plan.expressions.push_back(
             {static_cast<ExprOp>(item->op()), item->a(), item->b(), item->c(), item->value()});
       }
     }
-    each(from_.inputs(), [&](const fb::Port& item) { plan.inputs.push_back(port(item)); });
-    each(from_.outputs(), [&](const fb::Port& item) { plan.outputs.push_back(port(item)); });
-    each(from_.schedules(),
-         [&](const fb::Schedule& item) { plan.schedules.push_back(schedule(item)); });
-    each(from_.requirements(), [&](const fb::Requirement& item) {
-      plan.requirements.push_back(
-          {text(item.kind()), text(item.name()), text(item.version()), text(item.namespace_())});
+    each(from_.inputs(), plan.inputs, [&](const fb::Port& item) { return port(item); });
+    each(from_.outputs(), plan.outputs, [&](const fb::Port& item) { return port(item); });
+    each(from_.schedules(), plan.schedules,
+         [&](const fb::Schedule& item) { return schedule(item); });
+    each(from_.requirements(), plan.requirements, [&](const fb::Requirement& item) {
+      return PluginRequirement{text(item.kind()), text(item.name()), text(item.version()),
+                               text(item.namespace_())};
     });
-    each(from_.code(), [&](const fb::CodeSection& item) {
+    each(from_.code(), plan.code, [&](const fb::CodeSection& item) {
       CodeObject object;
       object.name = text(item.name());
       object.target = text(item.target());
       object.bytes = range(code_, item.offset(), item.size(), 1, "code object", object.name);
       object.host = item.host();
-      plan.code.push_back(std::move(object));
+      return object;
     });
     plan.plugin_libraries = numbers(from_.plugin_libraries());
     plan.plugin_sources = numbers(from_.plugin_sources());
@@ -141,14 +155,24 @@ class Reader {
   }
 
  private:
-  void spend(uint64_t bytes) {
-    if (bytes > budget_) damaged("objects in the plan section overlap");
-    budget_ -= bytes;
+  /// To be called before the memory is taken.
+  void spend(uint64_t bytes, uint64_t memory) {
+    if (bytes > bytes_left_) damaged("objects in the plan section overlap");
+    bytes_left_ -= bytes;
+    if (memory > memory_left_) {
+      damaged("the plan section of ", size_, " bytes would take more than ", kMemoryPerByte,
+              " times as much memory, which no plan that was built does");
+    }
+    memory_left_ -= memory;
   }
+  /// What a list or a text takes beside what it holds.
+  static constexpr uint64_t kAllocation = 16;
 
   std::string text(const flatbuffers::String* value) {
     if (value == nullptr) return {};
-    spend(value->size() + 5);  // length and final zero
+    const bool is_short = value->size() < sizeof(std::string) / 2;
+    spend(value->size() + 5,  // length and final zero
+          is_short ? 0 : value->size() + 1 + kAllocation);
     return value->str();
   }
 
@@ -164,23 +188,25 @@ class Reader {
   std::vector<T> numbers(const flatbuffers::Vector<T>* values) {
     if (values == nullptr) return {};
     check_alignment(*values, sizeof(T));
-    spend(values->size() * sizeof(T));
+    spend(values->size() * sizeof(T), values->size() * sizeof(T) + kAllocation);
     return {values->begin(), values->end()};
   }
 
-  template <class Table, class Function>
-  void each(const flatbuffers::Vector<flatbuffers::Offset<Table>>* tables, Function&& function) {
-    if (tables == nullptr) return;
-    for (const Table* table : *tables) {
-      spend(8);  // the reference and the table's own beginning
-      function(*table);
-    }
+  /// Appends what `function` makes of each table.
+  template <class Table, class T, class Function>
+  void each(const flatbuffers::Vector<flatbuffers::Offset<Table>>* tables, std::vector<T>& list,
+            Function&& function) {
+    if (tables == nullptr || tables->size() == 0) return;
+    constexpr uint64_t kTable = 8;  // the reference and the table's own beginning
+    spend(kTable * tables->size(), sizeof(T) * tables->size() + kAllocation);
+    list.reserve(tables->size());
+    for (const Table* table : *tables) list.push_back(function(*table));
   }
 
   Shape shape(const flatbuffers::Vector<int64_t>* extents) {
     if (extents == nullptr) return {};
     check_alignment(*extents, sizeof(int64_t));
-    spend(extents->size() * 8);
+    spend(extents->size() * 8, 0);  // a Shape has its extents within it
     if (extents->size() > static_cast<uint32_t>(Dims::MAX_DIMS)) {
       damaged("a shape has ", extents->size(), " extents or values, the limit is ", Dims::MAX_DIMS);
     }
@@ -192,6 +218,14 @@ class Reader {
 
   static PortType port_type(int32_t code) {
     return {static_cast<DataType>(code / 256), static_cast<TensorFormat>(code % 256)};
+  }
+
+  std::vector<PortType> port_types(const flatbuffers::Vector<int32_t>* codes) {
+    std::vector<PortType> types;
+    if (codes == nullptr) return types;
+    spend(0, codes->size() * sizeof(PortType));
+    for (const int32_t code : numbers(codes)) types.push_back(port_type(code));
+    return types;
   }
 
   Blob range(const std::shared_ptr<const Blob>& section, uint64_t offset, uint64_t size,
@@ -225,7 +259,7 @@ class Reader {
       case fb::AttributeType::Bytes: {
         Blob bytes;
         if (from.bytes() != nullptr && from.bytes()->size() != 0) {
-          spend(from.bytes()->size());
+          spend(from.bytes()->size(), from.bytes()->size() + 4 * kAllocation);
           bytes = Blob::copy(from.bytes()->data(), from.bytes()->size());
         }
         to.value = std::move(bytes);
@@ -261,48 +295,44 @@ class Reader {
     to.metadata = text(from.metadata());
     to.capture_obstacle = text(from.capture_obstacle());
     to.kind = text(from.kind());
-    each(from.attributes(),
-         [&](const fb::Attribute& item) { to.attributes.push_back(attribute(item)); });
+    each(from.attributes(), to.attributes,
+         [&](const fb::Attribute& item) { return attribute(item); });
     to.inputs = numbers(from.inputs());
     to.outputs = numbers(from.outputs());
-    for (const int32_t code : numbers(from.input_types())) {
-      to.candidate.inputs.push_back(port_type(code));
-    }
-    for (const int32_t code : numbers(from.output_types())) {
-      to.candidate.outputs.push_back(port_type(code));
-    }
+    to.candidate.inputs = port_types(from.input_types());
+    to.candidate.outputs = port_types(from.output_types());
     to.candidate.tactic = from.tactic();
     to.candidate.tactic_name = text(from.tactic_name());
-    each(from.packed(), [&](const fb::PackedInput& item) {
+    each(from.packed(), to.packed, [&](const fb::PackedInput& item) {
       PackedInput packed;
       packed.input = item.input();
       packed.layout = text(item.layout());
       packed.data = range(weights_, item.offset(), item.size(), PlanHeader::kWeightAlignment,
                           "packed weight of layer", to.name);
-      to.packed.push_back(std::move(packed));
+      return packed;
     });
     to.code = numbers(from.code());
     to.size_symbols = numbers(from.size_symbols());
     to.time_ms = from.time_ms();
-    each(from.candidates(), [&](const fb::TimedCandidate& item) {
-      to.considered.push_back({text(item.types()), item.tactic(), text(item.tactic_name()),
-                               item.time_ms(), item.reformat_ms(), text(item.dropped())});
+    each(from.candidates(), to.considered, [&](const fb::TimedCandidate& item) {
+      return TimedCandidate{text(item.types()), item.tactic(),      text(item.tactic_name()),
+                            item.time_ms(),     item.reformat_ms(), text(item.dropped())};
     });
     return to;
   }
 
   Schedule schedule(const fb::Schedule& from) {
     Schedule to;
-    each(from.inputs(), [&](const fb::InputRange& item) {
-      to.inputs.push_back({shape(item.min()), shape(item.opt()), shape(item.max()), item.values()});
+    each(from.inputs(), to.inputs, [&](const fb::InputRange& item) {
+      return ProfileInput{shape(item.min()), shape(item.opt()), shape(item.max()), item.values()};
     });
-    each(from.tensors(), [&](const fb::Tensor& item) { to.tensors.push_back(tensor(item)); });
-    each(from.steps(), [&](const fb::Step& item) { to.steps.push_back(step(item)); });
-    each(from.copies(), [&](const fb::OutputCopy& item) {
-      to.copies.push_back({item.tensor(), item.output()});
+    each(from.tensors(), to.tensors, [&](const fb::Tensor& item) { return tensor(item); });
+    each(from.steps(), to.steps, [&](const fb::Step& item) { return step(item); });
+    each(from.copies(), to.copies, [&](const fb::OutputCopy& item) {
+      return OutputCopy{item.tensor(), item.output()};
     });
-    each(from.debug(), [&](const fb::DebugTensor& item) {
-      to.debug.push_back({text(item.name()), item.tensor(), item.is_marked()});
+    each(from.debug(), to.debug, [&](const fb::DebugTensor& item) {
+      return DebugTensor{text(item.name()), item.tensor(), item.is_marked()};
     });
     to.arena_size = from.arena_size();
     to.workspace_size = from.workspace_size();
@@ -314,8 +344,8 @@ class Reader {
     to.name = text(from.name());
     to.type = {static_cast<DataType>(from.dtype()), static_cast<TensorFormat>(from.format())};
     to.dims = numbers(from.dims());
-    each(from.dimension_names(),
-         [&](const fb::DimensionName& item) { to.dimension_names.push_back(text(item.text())); });
+    each(from.dimension_names(), to.dimension_names,
+         [&](const fb::DimensionName& item) { return text(item.text()); });
     to.aliased_input = from.aliased_input();
     to.is_shape_input = from.is_shape_input();
     return to;
@@ -329,37 +359,38 @@ class Reader {
       if (size == 0) return Blob();
       return range(weights_, offset, size, PlanHeader::kWeightAlignment, "refittable weight", name);
     };
-    each(from.weights(), [&](const fb::RefitWeight& item) {
+    each(from.weights(), to.weights, [&](const fb::RefitWeight& item) {
       RefitWeight weight;
       weight.name = text(item.name());
       weight.dtype = static_cast<DataType>(item.dtype());
       weight.shape = shape(item.shape());
-      each(item.uses(), [&](const fb::WeightUse& use) {
-        weight.uses.push_back({text(use.layer()), use.role()});
+      each(item.uses(), weight.uses, [&](const fb::WeightUse& use) {
+        return WeightUse{text(use.layer()), use.role()};
       });
       weight.data = bytes(item.offset(), item.size(), weight.name);
-      to.weights.push_back(std::move(weight));
+      return weight;
     });
-    each(from.values(), [&](const fb::RefitValue& item) {
-      to.values.push_back({static_cast<DataType>(item.dtype()), shape(item.shape()),
-                           bytes(item.offset(), item.size(), "a constant")});
+    each(from.values(), to.values, [&](const fb::RefitValue& item) {
+      return RefitValue{static_cast<DataType>(item.dtype()), shape(item.shape()),
+                        bytes(item.offset(), item.size(), "a constant")};
     });
-    each(from.operations(), [&](const fb::RefitOperation& item) {
+    each(from.operations(), to.operations, [&](const fb::RefitOperation& item) {
       RefitOperation operation;
       operation.name = text(item.name());
       operation.kind = text(item.kind());
-      each(item.attributes(),
-           [&](const fb::Attribute& one) { operation.attributes.push_back(attribute(one)); });
+      each(item.attributes(), operation.attributes,
+           [&](const fb::Attribute& one) { return attribute(one); });
       operation.inputs = numbers(item.inputs());
       operation.outputs = numbers(item.outputs());
-      to.operations.push_back(std::move(operation));
+      return operation;
     });
     return to;
   }
 
   const fb::Plan& from_;
   std::shared_ptr<const Blob> code_, weights_;
-  uint64_t budget_;
+  const uint64_t size_;
+  uint64_t bytes_left_, memory_left_;
 };
 
 }  // namespace

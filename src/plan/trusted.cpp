@@ -1,6 +1,5 @@
 #include "plan/trusted.h"
 
-#include <algorithm>
 #include <list>
 #include <map>
 #include <mutex>
@@ -26,11 +25,6 @@ Trusted& trusted() {
   return *instance;
 }
 
-bool has_host_code(const Plan& plan) {
-  return std::any_of(plan.code.begin(), plan.code.end(),
-                     [](const CodeObject& object) { return object.host; });
-}
-
 /// Of the structure and the code, each behind its size.
 Sha256::Digest digest(const Plan& plan) {
   Sha256 hash;
@@ -47,7 +41,7 @@ Sha256::Digest digest(const Plan& plan) {
 }  // namespace
 
 void trust_plan(const Plan& plan) {
-  if (!has_host_code(plan)) return;
+  if (plan.code.empty()) return;
   const Sha256::Digest key = digest(plan);
   Trusted& set = trusted();
   const std::lock_guard lock(set.mutex);
@@ -63,10 +57,11 @@ void trust_plan(const Plan& plan) {
 }
 
 void trust_as(const Plan& known, const Plan& changed) {
-  if (has_host_code(known) && is_trusted(known)) trust_plan(changed);
+  if (is_trusted(known)) trust_plan(changed);
 }
 
 bool is_trusted(const Plan& plan) {
+  if (plan.code.empty()) return false;
   Trusted& set = trusted();
   {
     const std::lock_guard lock(set.mutex);

@@ -11,6 +11,8 @@
 #include "plugin/host_code.h"
 #include "plugin/host_kernel.h"
 #include "plugin/kernel_launch.h"
+#include "plugin/launch_values.h"
+#include "plugin/stored_ports.h"
 
 namespace opwright {
 
@@ -81,6 +83,23 @@ class CompiledKernel final : public Operator {
     return outputs;
   }
 
+  bool can_infer() const override { return !outputs_.empty(); }
+
+  /// What the kernel does with its ports is the code's business, which needs permission.
+  void check(const KernelArgs& args) const override {
+    const bool on_host = args.device == nullptr || args.device->is_host();
+    const LaunchValues values(launch_, object_.name, args);
+    const StoredPorts ports(args, values.who());
+    ports.require_counts(args.inputs.size(), -1, [](size_t) { return true; });
+    require(object_.host == on_host && permitted_, values.who(), "it is code for ",
+            object_.host ? "the host" : "a GPU", permitted_ ? "" : ", which was not permitted",
+            ", and the layer runs on ", on_host ? "the host" : "a GPU");
+    require(!on_host || launch_.scratch.empty(), values.who(),
+            "it wants scratch memory, which only kernels for GPUs get");
+    require(args.packed.empty(), values.who(),
+            "it has weights that were rearranged for another kernel");
+  }
+
   std::vector<Candidate> candidates(const CandidateQuery& query) const override {
     require(!candidate_.empty(), "layer '", query.layer, "': compiled kernel '", launch_.symbol,
             "' comes from an engine, where its types and formats are chosen already");
@@ -92,6 +111,8 @@ class CompiledKernel final : public Operator {
       require(!object_.host, "layer '", args.layer, "': compiled kernel '", object_.name,
               "' is code for the host (", object_.target, "), but the layer runs on ",
               args.device->architecture());
+      require(permitted_, "layer '", args.layer, "': compiled kernel '", object_.name,
+              "' may not run on the GPU: loading it was not permitted");
       return make_device_kernel(launch_, object_, args);
     }
     // What a plan says about its code does not decide whether that code may run here.
@@ -136,10 +157,10 @@ OperatorPtr load_compiled_kernel(const Attributes& attributes, const OperatorLoa
   require(context.code.size() == 1, "layer '", context.layer, "': a compiled kernel has ",
           context.code.size(), " code objects, expected 1");
   const LoadedCode& code = context.code[0];
-  require(!code.object.host || code.permitted, "layer '", context.layer, "': compiled kernel '",
-          code.object.name,
-          "' is code for the host, which the engine may not run without permission; allow host "
-          "code when loading if you trust the file");
+  require(code.permitted, "layer '", context.layer, "': compiled kernel '", code.object.name,
+          "' is code for ", code.object.host ? "the host" : "a GPU",
+          ", which the engine may not run without permission; allow ",
+          code.object.host ? "host" : "device", " code when loading if you trust the file");
   return std::make_shared<CompiledKernel>(decode_launch(attributes, context.layer), code.object,
                                           std::vector<Candidate>{}, std::vector<OutputInfo>{},
                                           std::string(), code.permitted);

@@ -67,8 +67,8 @@ struct KernelCode {
 /// networks; where it only takes the place of a plugin in a plan, it may be empty.
 OperatorPtr make_compiled_kernel(KernelCode code, Candidate candidate,
                                  std::vector<OutputInfo> outputs, std::string timing_key);
-/// Makes the operator again from what a plan stores. Throws Error for host code that is not
-/// permitted; its bytes are then not touched.
+/// Makes the operator again from what a plan stores. Throws Error for code that is not permitted;
+/// its bytes are then not touched.
 OperatorPtr load_compiled_kernel(const Attributes& attributes, const OperatorLoadContext& context);
 
 }  // namespace opwright

@@ -21,6 +21,8 @@ constexpr int64_t kMaxBlock[] = {1024, 1024, 64};
 constexpr int64_t kMaxThreads = 1024;
 /// Of scratch buffers: what compilers for GPUs ask for.
 constexpr size_t kScratchAlignment = 256;
+/// Of all scratch buffers, more than any device has.
+constexpr size_t kMaxScratch = size_t{1} << 48U;
 
 /// With the kernel's name before what the device says.
 std::shared_ptr<const DeviceFunction> load(const LaunchValues& values, const Device& device,
@@ -124,14 +126,18 @@ class DeviceKernel final : public Kernel {
     for (size_t i = 0; i < scratch_.size(); ++i) {
       int64_t bytes = 0;
       try {
-        bytes = launch.expression(launch.scratch[i]).evaluate(largest);
+        bytes = launch.evaluate(launch.scratch[i], largest);
       } catch (const Error& error) {
         fail(values_.who(), "the size of scratch buffer ", i, " (", values_.text(launch.scratch[i]),
              ") is not known for the profile's largest shapes: ", error.what());
       }
-      require(bytes >= 0, values_.who(), "the size of scratch buffer ", i, " is ", bytes, " (",
-              values_.text(launch.scratch[i]), ") for the profile's largest shapes");
+      if (bytes < 0)
+        fail(values_.who(), "the size of scratch buffer ", i, " is ", bytes, " (",
+             values_.text(launch.scratch[i]), ") for the profile's largest shapes");
       scratch_[i] = {workspace_size_, round_up(static_cast<size_t>(bytes)), 0};
+      require(scratch_[i].room <= kMaxScratch - workspace_size_, values_.who(),
+              "its scratch buffers take more than ", kMaxScratch,
+              " bytes for the profile's largest shapes");
       workspace_size_ += scratch_[i].room;
     }
   }
@@ -162,9 +168,10 @@ class DeviceKernel final : public Kernel {
     }
     for (size_t i = 0; i < scratch_.size(); ++i) {
       scratch_[i].bytes = static_cast<size_t>(values_.value(launch.scratch[i]));
-      require(scratch_[i].bytes <= scratch_[i].room, values_.who(), "scratch buffer ", i, " takes ",
-              scratch_[i].bytes, " bytes (", values_.text(launch.scratch[i]), "), but ",
-              scratch_[i].room, " at the profile's largest shapes; make its size largest there");
+      if (scratch_[i].bytes > scratch_[i].room) [[unlikely]]
+        fail(values_.who(), "scratch buffer ", i, " takes ", scratch_[i].bytes, " bytes (",
+             values_.text(launch.scratch[i]), "), but ", scratch_[i].room,
+             " at the profile's largest shapes; make its size largest there");
     }
     for (size_t i = 0; i < pointed_.size(); ++i) {
       const int64_t value = values_.value(launch.arguments[pointed_[i]].value);
@@ -177,9 +184,9 @@ class DeviceKernel final : public Kernel {
   }
 
   void require_at_most(int64_t most, int32_t instruction, const char* what) const {
-    require(values_.value(instruction) <= most, values_.who(), what, " is ",
-            values_.value(instruction), " (", values_.text(instruction), "); GPUs have at most ",
-            most, ", so let a block compute more");
+    if (values_.value(instruction) > most) [[unlikely]]
+      fail(values_.who(), what, " is ", values_.value(instruction), " (", values_.text(instruction),
+           "); GPUs have at most ", most, ", so let a block compute more");
   }
 
   void upload(Queue queue) {

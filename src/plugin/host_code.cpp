@@ -7,14 +7,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
 #include <cstring>
 #include <fstream>
-#include <map>
+#include <list>
 #include <mutex>
 #include <set>
 #include <sstream>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -172,26 +172,59 @@ HostCode::~HostCode() {
 
 std::shared_ptr<const HostCode> HostCode::load(const CodeObject& object, std::string_view what) {
   struct Loaded {
+    uint64_t hash;
     Blob bytes;
-    std::weak_ptr<const HostCode> code;
+    std::weak_ptr<const HostCode> code{};
+    bool is_loading = true;
   };
   static auto* mutex = new std::mutex;
-  static auto* loaded = new std::unordered_multimap<uint64_t, Loaded>;
+  static auto* changed = new std::condition_variable;
+  static auto* loaded = new std::list<Loaded>;
+  // Within the constructors of a library, which the dynamic linker runs under a lock of its own: to
+  // wait there for what another thread loads could be to wait for each other.
+  static thread_local int nesting = 0;
 
   const uint64_t hash = hash_bytes(object.bytes.bytes());
-  // Held while loading, so that two threads do not load the same bytes twice.
-  const std::lock_guard lock(*mutex);
-  std::erase_if(*loaded, [](const auto& entry) { return entry.second.code.expired(); });
-  const auto [first, last] = loaded->equal_range(hash);
-  for (auto entry = first; entry != last; ++entry) {
-    if (!(entry->second.bytes == object.bytes)) continue;
-    if (auto code = entry->second.code.lock()) {
+  std::unique_lock lock(*mutex);
+  const auto find = [&] {
+    std::erase_if(*loaded,
+                  [](const Loaded& each) { return !each.is_loading && each.code.expired(); });
+    return std::ranges::find_if(*loaded, [&](const Loaded& each) {
+      return each.hash == hash && each.bytes == object.bytes;
+    });
+  };
+  auto entry = find();
+  // So that two threads do not load the same bytes twice.
+  while (entry != loaded->end() && entry->is_loading && nesting == 0) {
+    changed->wait(lock);
+    entry = find();
+  }
+  if (entry != loaded->end()) {
+    if (auto code = entry->code.lock()) {
+      lock.unlock();
       check_host_code(object, what);
       return code;
     }
   }
-  const std::shared_ptr<const HostCode> code(new HostCode(object, what));
-  loaded->emplace(hash, Loaded{object.bytes, code});
+  const auto own = loaded->insert(loaded->end(), {hash, object.bytes});
+  // Constructors may load other code, so no lock is held while they run.
+  lock.unlock();
+  std::shared_ptr<const HostCode> code;
+  ++nesting;
+  try {
+    code.reset(new HostCode(object, what));
+  } catch (...) {
+    --nesting;
+    lock.lock();
+    loaded->erase(own);
+    changed->notify_all();
+    throw;
+  }
+  --nesting;
+  lock.lock();
+  own->code = code;
+  own->is_loading = false;
+  changed->notify_all();
   return code;
 }
 

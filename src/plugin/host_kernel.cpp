@@ -31,14 +31,19 @@ class HostKernel final : public Kernel {
 
   std::string description() const override { return "compiled:" + values_.launch().symbol; }
 
+  void on_values_change(int input, std::span<const int64_t> elements) override {
+    values_.set_values(input, elements);
+    is_told_ = true;
+  }
+
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
     values_.set_shapes(inputs, outputs);
-    if (!values_.has_shape_inputs()) prepare();  // else once their elements are there
+    if (!values_.has_shape_inputs() || is_told_) prepare();  // else once their elements are there
   }
 
   void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
     values_.set_pointers(inputs, outputs);
-    if (values_.has_shape_inputs()) [[unlikely]] {
+    if (values_.has_shape_inputs() && !is_told_) [[unlikely]] {
       if (values_.read_values(inputs)) prepare();
     }
     if (cells_ == 1) {
@@ -64,10 +69,11 @@ class HostKernel final : public Kernel {
   void prepare() {
     values_.evaluate();
     const std::array<int32_t, 3>& grid = values_.launch().grid;
-    require(values_.cells() <= kMaxCells, values_.who(), "the grid has ", values_.value(grid[0]),
-            " x ", values_.value(grid[1]), " x ", values_.value(grid[2]), " cells (",
-            values_.text(grid[0]), ", ", values_.text(grid[1]), ", ", values_.text(grid[2]),
-            "); at most ", kMaxCells, " run, so let a cell compute more");
+    if (values_.cells() > kMaxCells) [[unlikely]]
+      fail(values_.who(), "the grid has ", values_.value(grid[0]), " x ", values_.value(grid[1]),
+           " x ", values_.value(grid[2]), " cells (", values_.text(grid[0]), ", ",
+           values_.text(grid[1]), ", ", values_.text(grid[2]), "); at most ", kMaxCells,
+           " run, so let a cell compute more");
     for (int i = 0; i < 3; ++i) grid_[i] = values_.value(grid[i]);
     cells_ = values_.cells();
     values_.accept();
@@ -78,6 +84,7 @@ class HostKernel final : public Kernel {
   HostFunction* const function_;
   std::array<int64_t, 3> grid_{};
   int64_t cells_ = 0;
+  bool is_told_ = false;  ///< of the elements of shape inputs
 };
 
 }  // namespace

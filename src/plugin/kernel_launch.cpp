@@ -8,11 +8,44 @@
 
 namespace opwright {
 
+std::vector<ExprInstruction> KernelLaunch::part(int32_t instruction) const {
+  const auto last = static_cast<size_t>(instruction);
+  std::vector<int32_t> place(last + 1, -1);  // 0: it is needed
+  place[last] = 0;
+  const auto each_operand = [](const ExprInstruction& i, const auto& visit) {
+    if (i.op == ExprOp::kConstant || i.op == ExprOp::kSymbol) return;
+    visit(i.a), visit(i.b);
+    if (i.op == ExprOp::kSelect) visit(i.c);
+  };
+  for (size_t number = last + 1; number-- > 0;)
+    if (place[number] == 0)
+      each_operand(program[number], [&](int32_t operand) { place[operand] = 0; });
+  std::vector<ExprInstruction> made;
+  for (size_t number = 0; number <= last; ++number) {
+    if (place[number] < 0) continue;
+    place[number] = static_cast<int32_t>(made.size());
+    ExprInstruction i = program[number];
+    ExprInstruction moved{i.op, 0, 0, 0, i.value};
+    if (i.op != ExprOp::kConstant && i.op != ExprOp::kSymbol) {
+      moved.a = place[i.a], moved.b = place[i.b];
+      if (i.op == ExprOp::kSelect) moved.c = place[i.c];
+    }
+    made.push_back(moved);
+  }
+  return made;
+}
+
+int64_t KernelLaunch::evaluate(int32_t instruction, std::span<const int64_t> symbols) const {
+  const std::vector<ExprInstruction> needed = part(instruction);
+  std::vector<int64_t> values(needed.size());
+  opwright::evaluate(needed, symbols, values);
+  return values.back();
+}
+
 Expr KernelLaunch::expression(int32_t instruction) const {
   // Front to back, so that what is used often is made once, however deep it lies.
   std::vector<Expr> made;
-  for (int32_t number = 0; number <= instruction; ++number) {
-    const ExprInstruction& i = program[number];
+  for (const ExprInstruction& i : part(instruction)) {
     if (i.op == ExprOp::kConstant)
       made.emplace_back(i.value);
     else if (i.op == ExprOp::kSymbol)
@@ -134,6 +167,9 @@ KernelLaunch decode_launch(const Attributes& attributes, std::string_view layer)
     launch.block[i] = to_index(stored.block[i]);
   }
   launch.shared_memory = to_index(stored.shared_memory[0]);
+  constexpr size_t kMostArguments = 1U << 16U;  // no kernel takes as many
+  check(stored.types.size() + stored.scratch.size() <= kMostArguments,
+        "more arguments than any kernel takes");
   check(
       stored.types.size() == stored.values.size() && stored.types.size() == stored.constants.size(),
       "argument lists of different lengths");

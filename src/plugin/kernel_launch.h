@@ -34,6 +34,10 @@ struct KernelLaunch {
   };
   std::vector<Check> checks;
 
+  /// What the instruction takes, and itself as the last one.
+  std::vector<ExprInstruction> part(int32_t instruction) const;
+  /// Its value. Throws Error as Expr::evaluate() does.
+  int64_t evaluate(int32_t instruction, std::span<const int64_t> symbols) const;
   /// The instruction as an expression, for messages. Throws Error where constants overflow.
   Expr expression(int32_t instruction) const;
 };

@@ -159,7 +159,7 @@ std::string LaunchValues::find_failing() const {
     parts.emplace_back("the size of a scratch buffer", bytes);
   for (const auto& [what, instruction] : parts) {
     try {
-      launch_.expression(instruction).evaluate(symbols_);
+      launch_.evaluate(instruction, symbols_);
     } catch (const Error&) {
       return str(what, " (", text(instruction), ")");
     }

@@ -13,6 +13,7 @@
 #include "network/operator_registry.h"
 #include "plugin/compiled_kernels.h"
 #include "plugin/registration.h"
+#include "plugin/stored_ports.h"
 
 namespace opwright {
 
@@ -65,10 +66,11 @@ struct SizeRecorder final : InferContext {
 class QuickPlugin final : public Operator {
  public:
   QuickPlugin(std::shared_ptr<const QuickDefinition> definition, FieldValues attributes,
-              QuickMode mode, QuickOutputs outputs)
+              QuickMode mode, QuickOutputs outputs, bool is_stored = false)
       : definition_(std::move(definition)),
         attributes_(std::move(attributes)),
         mode_(mode),
+        is_stored_(is_stored),
         outputs_(std::move(outputs)) {}
 
   std::string_view kind() const override { return "QuickPlugin"; }
@@ -99,8 +101,24 @@ class QuickPlugin final : public Operator {
     }
     check_aliases(context.layer, outputs.aliased_inputs);
     const std::lock_guard lock(mutex_);
-    outputs_ = std::move(outputs);
+    if (is_stored_) {
+      require(outputs_.aliased_inputs.empty() || outputs_.aliased_inputs == outputs.aliased_inputs,
+              "layer '", context.layer, "': plugin '", id_of(*definition_),
+              "': the engine stores other inputs that outputs are aliased to than its register "
+              "function says; build the engine again");
+    } else {
+      outputs_ = std::move(outputs);
+    }
     return infos;
+  }
+
+  /// An engine stores the attributes that `impl` takes; `register` and `autotune` may want others.
+  bool can_infer() const override {
+    return std::ranges::all_of(definition_->parameters(), [&](const QuickParameter& parameter) {
+      return !parameter.is_attribute() || std::ranges::any_of(attributes_, [&](const auto& field) {
+        return field.name == parameter.name;
+      });
+    });
   }
 
   std::vector<Candidate> candidates(const CandidateQuery& query) const override {
@@ -116,6 +134,41 @@ class QuickPlugin final : public Operator {
             id_of(*definition_), "' gave no combination");
     drop_split_aliases(query, candidates);
     return candidates;
+  }
+
+  void check(const KernelArgs& args) const override {
+    check_implementation(args.layer, args.device);
+    const std::string owner = str("layer '", args.layer, "': plugin '", id_of(*definition_), "'");
+    std::vector<bool> present;
+    for (const PortDesc& input : args.inputs) present.push_back(input.present);
+    check_inputs(definition_->parameters(), present, owner);
+    const StoredPorts ports(args, owner + ": ");
+    ports.require_counts(args.inputs.size(), definition_->num_outputs(),
+                         [](size_t) { return true; });
+    for (size_t i = 0; i < args.inputs.size(); ++i)
+      if (args.inputs[i].present && is_shape_input(static_cast<int>(i)))
+        ports.require_shape_input(i);
+    const std::vector<int> aliased = outputs().aliased_inputs;
+    if (!aliased.empty() && aliased.size() != args.outputs.size())
+      ports.reject("the engine stores for ", aliased.size(), " outputs whether they are aliased");
+    check_aliases(args.layer, aliased);
+    for (size_t o = 0; o < aliased.size(); ++o)
+      if (aliased[o] >= 0) ports.require_shared(aliased[o], static_cast<int>(o));
+    if (!definition_->has_autotune()) {
+      require_linear(ports, args);
+    } else if (can_infer()) {
+      const CandidateQuery query{.layer = args.layer,
+                                 .inputs = args.inputs,
+                                 .outputs = args.outputs,
+                                 .device = args.device};
+      const auto is_same = [&](const Candidate& each) {
+        return each.inputs == args.candidate->inputs && each.outputs == args.candidate->outputs &&
+               each.tactic == args.candidate->tactic;
+      };
+      if (!std::ranges::any_of(candidates(query), is_same))
+        ports.reject("the engine stores ", opwright::str(*args.candidate), " with the tactic ",
+                     args.candidate->tactic, ", which autotune does not give");
+    }
   }
 
   std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
@@ -167,6 +220,18 @@ class QuickPlugin final : public Operator {
         ErrorCode::kINVALID_ARGUMENT,
         str("layer '", layer, "': plugin '", id_of(*definition_), "' has no ",
             is_compiled ? "aot_impl" : "impl", " function for the ", name_of(device)));
+  }
+
+  /// What is not tuned runs as the network has it.
+  static void require_linear(const StoredPorts& ports, const KernelArgs& args) {
+    for (const auto& list : {args.inputs, args.outputs})
+      for (const PortDesc& port : list)
+        if (port.present && port.type.format != TensorFormat::kLINEAR)
+          ports.reject("the engine stores ", opwright::str(*args.candidate),
+                       ", and without an autotune function all is in LINEAR");
+    if (args.candidate->tactic != 0)
+      ports.reject("the engine stores the tactic ", args.candidate->tactic,
+                   ", and without an autotune function there is none");
   }
 
   /// Of two outputs in one memory, only the one that is written last would be right.
@@ -234,6 +299,7 @@ class QuickPlugin final : public Operator {
   const std::shared_ptr<const QuickDefinition> definition_;
   const FieldValues attributes_;
   const QuickMode mode_;
+  const bool is_stored_;      // outputs_ and the attributes are what an engine stores
   mutable std::mutex mutex_;  // of outputs_, which the last infer() found
   mutable QuickOutputs outputs_;
   mutable CompiledKernels compiled_;
@@ -355,15 +421,19 @@ OperatorPtr load_quick_plugin(const Attributes& attributes, const OperatorLoadCo
   require(stored.aliased_inputs.size() == stored.data_dependent.size(), "layer '", context.layer,
           "': plugin '", make_id(stored.plugin_namespace, stored.plugin),
           "': the stored properties of its outputs do not fit together");
+  require(!stored.compiled, "layer '", context.layer, "': plugin '",
+          make_id(stored.plugin_namespace, stored.plugin),
+          "' is stored as one that aot_impl is to compile; an engine has its compiled kernels in "
+          "itself, and nothing is compiled while it is loaded: build it again");
   QuickOutputs outputs;
   for (const int64_t input : stored.aliased_inputs)
     outputs.aliased_inputs.push_back(
         static_cast<int>(std::clamp<int64_t>(input, -1, std::numeric_limits<int>::max())));
   outputs.data_dependent.assign(stored.data_dependent.begin(), stored.data_dependent.end());
   constexpr int kOwn = 5;  // the plugin's attributes follow those above
-  return make_quick_operator(
+  return std::make_shared<QuickPlugin>(
       std::move(definition), decode_fields(Attributes(attributes.begin() + kOwn, attributes.end())),
-      stored.compiled ? QuickMode::kCompiled : QuickMode::kCallback, std::move(outputs));
+      QuickMode::kCallback, std::move(outputs), true);
 }
 
 QuickMode choose_mode(const QuickDefinition& definition, int aot, bool prefer_aot,

@@ -1,5 +1,6 @@
 #include "plugin/v2_operator.h"
 
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "plugin/format_search.h"
 #include "plugin/plugin_layers.h"
 #include "plugin/resource_context.h"
+#include "plugin/stored_ports.h"
 
 namespace opwright {
 
@@ -178,6 +180,29 @@ class PluginV2 final : public Operator {
                                 return supported;
                               }};
     return search_formats(search, clone.prefix(query.layer));
+  }
+
+  void check(const KernelArgs& args) const override {
+    const StoredPorts ports(args, plugin_->prefix(args.layer));
+    const int num_outputs = plugin_->num_outputs(args.layer);
+    ports.require_counts(static_cast<size_t>(num_inputs_), num_outputs);
+    const V2Plugin clone = plugin_->clone(args.layer);
+    ports.require_supported(
+        num_inputs_, [&](int pos, std::span<const DynamicPluginTensorDesc> descs) {
+          std::vector<PluginTensorDesc> asked;
+          for (const DynamicPluginTensorDesc& desc : descs) asked.push_back(desc.desc);
+          const bool supported =
+              clone.object().supportsFormatCombination(pos, asked.data(), num_inputs_, num_outputs);
+          clone.check(args.layer);
+          return supported;
+        });
+    ports.require_tactic(std::array<int32_t, 1>{0});
+    if (!stored_) return;
+    const Configuration configuration(args);
+    clone.configure(args.layer, configuration.inputs, configuration.outputs);
+    ports.require_workspace(
+        clone.workspace_size(args.layer, configuration.inputs, configuration.outputs),
+        stored_->workspace_size);
   }
 
   /// An engine initializes its plugin once and clones that for each context. During the build every

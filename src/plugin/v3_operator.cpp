@@ -11,6 +11,7 @@
 #include "plugin/fields.h"
 #include "plugin/plugin_layers.h"
 #include "plugin/resource_context.h"
+#include "plugin/stored_ports.h"
 #include "plugin/v3_creator.h"
 #include "plugin/v3_plugin.h"
 #include "plugin/v3_quick_operator.h"
@@ -101,8 +102,37 @@ class PluginV3 final : public Operator {
     return plugin_.infer(context, builder, num_inputs_, num_shape_inputs_);
   }
 
+  bool can_infer() const override { return plugin_.has_build(); }
+
   std::vector<Candidate> candidates(const CandidateQuery& query) const override {
     return v3_candidates(plugin_.clone(), query, num_shape_inputs_);
+  }
+
+  /// Of a plugin whose object for the runtime has no build part only the ports are known.
+  void check(const KernelArgs& args) const override {
+    const StoredPorts ports(args, plugin_.prefix(args.layer));
+    const int num_outputs = plugin_.has_build() ? plugin_.num_outputs(args.layer) : -1;
+    ports.require_counts(static_cast<size_t>(num_inputs_) + static_cast<size_t>(num_shape_inputs_),
+                         num_outputs);
+    for (int s = 0; s < num_shape_inputs_; ++s)
+      ports.require_shape_input(static_cast<size_t>(num_inputs_ + s));
+    if (!plugin_.has_build()) return;
+    for (int o = 0; o < num_outputs; ++o) {
+      const int input = plugin_.aliased_input(args.layer, o, num_inputs_);
+      if (input >= 0) ports.require_shared(input, o);
+    }
+    const V3Plugin clone = plugin_.clone();
+    ports.require_supported(
+        num_inputs_, [&](int pos, std::span<const DynamicPluginTensorDesc> descs) {
+          const bool supported =
+              clone.build().supportsFormatCombination(pos, descs.data(), num_inputs_, num_outputs);
+          clone.check(args.layer);
+          return supported;
+        });
+    const int64_t workspace = configure(clone, args);
+    ports.require_tactic(clone.tactics(args.layer));
+    if (workspace_size_ >= 0)
+      ports.require_workspace(static_cast<size_t>(workspace), workspace_size_);
   }
 
   std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
@@ -184,6 +214,10 @@ OperatorPtr load_plugin_v3(const Attributes& attributes, const OperatorLoadConte
   require(stored.num_inputs >= 0 && stored.num_shape_inputs >= 0 && stored.workspace_size >= -1,
           "layer '", context.layer,
           "': a stored V3 plugin has a negative number of inputs or bytes");
+  constexpr int kMostInputs = 1 << 20;  // their sum is a number, too
+  require(stored.num_inputs <= kMostInputs && stored.num_shape_inputs <= kMostInputs, "layer '",
+          context.layer, "': a stored V3 plugin has ", stored.num_inputs, " inputs and ",
+          stored.num_shape_inputs, " shape inputs; at most ", kMostInputs, " can be");
   const CreatorIdentity id{stored.plugin, stored.version, stored.plugin_namespace};
   IPluginRegistry& registry = context.plugins ? *context.plugins : *getPluginRegistry();
   IPluginCreatorInterface* creator =
@@ -201,9 +235,15 @@ OperatorPtr load_plugin_v3(const Attributes& attributes, const OperatorLoadConte
   require(plugin != nullptr, "layer '", context.layer, "': the creator of plugin ", str(id),
           " could not make it from the ", fields.size(), " fields that the engine stores");
   try {
-    if (is_quick(*plugin))
-      return make_v3_quick_operator(V3QuickPlugin(std::move(plugin)), stored.num_inputs,
-                                    stored.num_shape_inputs, true);
+    if (is_quick(*plugin)) {
+      V3QuickPlugin quick(std::move(plugin));
+      require(quick.aot() == nullptr,
+              "it brings a compiled kernel, and an engine has those in itself: nothing is compiled "
+              "while it is loaded. For this request, kSTRICT_JIT in phase kRUNTIME, make one whose "
+              "enqueue() is called");
+      return make_v3_quick_operator(std::move(quick), stored.num_inputs, stored.num_shape_inputs,
+                                    true);
+    }
     return std::make_shared<PluginV3>(V3Plugin(std::move(plugin)), stored.num_inputs,
                                       stored.num_shape_inputs, stored.workspace_size);
   } catch (const Error& error) {

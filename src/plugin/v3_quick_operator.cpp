@@ -13,6 +13,7 @@
 #include "plugin/plugin_layers.h"
 #include "plugin/quick_launch.h"
 #include "plugin/shared_object.h"
+#include "plugin/stored_ports.h"
 #include "plugin/v3_storage.h"
 
 namespace opwright {
@@ -127,8 +128,27 @@ class PluginV3Quick final : public Operator {
     return plugin_.infer(context, builder, num_inputs_, num_shape_inputs_);
   }
 
+  bool can_infer() const override { return plugin_.has_build(); }
+
   std::vector<Candidate> candidates(const CandidateQuery& query) const override {
     return quick_candidates(plugin_.clone(), query, num_shape_inputs_);
+  }
+
+  /// Of a plugin whose object for the runtime has no build part only the ports are known.
+  void check(const KernelArgs& args) const override {
+    const StoredPorts ports(args, plugin_.prefix(args.layer));
+    const int num_outputs = plugin_.has_build() ? plugin_.num_outputs(args.layer) : -1;
+    ports.require_counts(static_cast<size_t>(num_inputs_) + static_cast<size_t>(num_shape_inputs_),
+                         num_outputs);
+    for (int s = 0; s < num_shape_inputs_; ++s)
+      ports.require_shape_input(static_cast<size_t>(num_inputs_ + s));
+    if (!plugin_.has_build()) return;
+    for (int o = 0; o < num_outputs; ++o) {
+      const int input = plugin_.aliased_input(args.layer, o, num_inputs_);
+      if (input >= 0) ports.require_shared(input, o);
+    }
+    require_listed(ports, args);
+    ports.require_tactic(configured(args).tactics(args.layer));
   }
 
   std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
@@ -167,6 +187,26 @@ class PluginV3Quick final : public Operator {
     clone.configure(args.layer, describe(args.inputs.first(static_cast<size_t>(num_inputs_))),
                     describe(args.outputs));
     return clone;
+  }
+
+  /// Throws Error unless the plugin lists the types and formats that are stored.
+  void require_listed(const StoredPorts& ports, const KernelArgs& args) const {
+    const V3QuickPlugin clone = plugin_.clone();
+    std::vector<DynamicPluginTensorDesc> descs =
+        describe(args.inputs.first(static_cast<size_t>(num_inputs_)));
+    for (const DynamicPluginTensorDesc& output : describe(args.outputs)) descs.push_back(output);
+    const std::vector<PluginTensorDesc> listed =
+        list_combinations(clone, args.layer, descs, num_inputs_);
+    for (size_t first = 0; first < listed.size(); first += descs.size()) {
+      bool is_same = true;
+      for (size_t p = 0; p < descs.size(); ++p)
+        is_same &= listed[first + p].type == descs[p].desc.type &&
+                   listed[first + p].format == descs[p].desc.format;
+      if (is_same) return;
+    }
+    ports.reject("the engine stores ", opwright::str(*args.candidate),
+                 ", which is none of the combinations of types and formats that "
+                 "getSupportedFormatCombinations() lists");
   }
 
   OperatorPtr compiled(const KernelArgs& args) const {

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "base/limits.h"
 #include "plan/stream.h"
 #include "plugin/registry.h"
 #include "runtime/api_border.h"
@@ -35,6 +36,10 @@ class RuntimeApi final : public IRuntime {
   }
   void setEngineHostCodeAllowed(bool allowed) noexcept override { host_code_allowed_ = allowed; }
   bool getEngineHostCodeAllowed() const noexcept override { return host_code_allowed_; }
+  void setEngineDeviceCodeAllowed(bool allowed) noexcept override {
+    device_code_allowed_ = allowed;
+  }
+  bool getEngineDeviceCodeAllowed() const noexcept override { return device_code_allowed_; }
   void setDLACore(int32_t dlaCore) noexcept override {
     errors_.run([&] { require_no_dla("IRuntime::setDLACore", dlaCore); });
   }
@@ -74,12 +79,20 @@ class RuntimeApi final : public IRuntime {
   }
   void setDebugPlugins(bool debug) noexcept override { debug_plugins_ = debug; }
   bool getDebugPlugins() const noexcept override { return debug_plugins_.value_or(false); }
+  bool setLimits(Limits const& limits) noexcept override {
+    return errors_.run([&] {
+      check_limits(limits);
+      limits_ = limits;
+    });
+  }
+  Limits getLimits() const noexcept override { return limits_; }
 
  private:
   ICudaEngine* load(const Blob& file) {
     const ThreadLimit limit(threads_);
     LoadOptions options;
     options.allow_host_code = host_code_allowed_;
+    options.allow_device_code = device_code_allowed_;
     options.tempfile_flags = tempfile_flags_;
     options.plugins = &registry_;
     options.log = errors_.log();
@@ -87,17 +100,20 @@ class RuntimeApi final : public IRuntime {
     options.allocator = unowned(allocator_);
     options.debug_plugins = debug_plugins_;
     options.max_threads = threads_;
+    options.limits = limits_;
     return new EngineApi(Engine::load(deserialize(file), options));
   }
 
   ErrorReport errors_;
   PluginRegistry registry_;
   IGpuAllocator* allocator_ = nullptr;
-  bool host_code_allowed_ = false;
+  bool host_code_allowed_ = is_permitted_by_environment(kAllowHostCode);
+  bool device_code_allowed_ = is_permitted_by_environment(kAllowDeviceCode);
   std::optional<std::string> temporary_directory_;
   TempfileControlFlags tempfile_flags_ = kAllTempfiles;
   std::optional<bool> debug_plugins_;  ///< empty: as the engine was built
   int threads_ = 0;                    ///< 0: what the calling thread has
+  Limits limits_;
 };
 
 }  // namespace

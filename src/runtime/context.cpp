@@ -1,7 +1,11 @@
 #include "runtime/context.h"
 
+#include <cmath>
+#include <optional>
+
 #include "backend/release.h"
 #include "base/error.h"
+#include "base/limits.h"
 #include "runtime/api_border.h"
 #include "runtime/context_state.h"
 
@@ -27,6 +31,7 @@ Context::Context(std::shared_ptr<const Engine> engine, int profile)
       errors_(engine_->log(), engine_->errors().recorder()),
       services_{errors_.recorder(), engine_->allocator(), nullptr},
       debug_(engine_->plan()),
+      has_deadline_(std::isfinite(engine_->limits().run_seconds)),
       state_(std::make_unique<State>()) {
   const Plan& plan = engine_->plan();
   engine_->require_weights();
@@ -323,8 +328,12 @@ void Context::run(Queue queue) {
       // Nothing may be waited for while the caller captures what the queue is given.
       s.are_times_known = s.gpu == nullptr || !s.gpu->is_capturing(queue);
     }
+    std::optional<Deadline> deadline;
+    if (has_deadline_) [[unlikely]]
+      deadline.emplace(engine_->limits().run_seconds);
     const Runner::Watch watch{debug_.is_active() ? &debug_ : nullptr,
-                              debug_sync_ && s.gpu != nullptr};
+                              (debug_sync_ || has_deadline_) && s.gpu != nullptr,
+                              deadline ? &*deadline : nullptr};
     if (s.are_times_known) [[unlikely]] {
       runner.run_timed(s.workspace, queue, s.times, watch);
     } else if (watch) [[unlikely]] {

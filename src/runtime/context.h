@@ -162,6 +162,7 @@ class Context {
   int profile_ = 0;
   ExecutionContextAllocationStrategy strategy_ = ExecutionContextAllocationStrategy::kSTATIC;
   DebugTensors debug_;
+  const bool has_deadline_;  ///< whether runs may take so long only
   bool debug_sync_ = false;
   std::unique_ptr<State> state_;
 };

@@ -2,6 +2,7 @@
 
 #include "backend/release.h"
 #include "base/error.h"
+#include "base/limits.h"
 #include "runtime/context_state.h"
 
 namespace opwright {
@@ -204,11 +205,15 @@ void Context::check_addresses() {
     check_address(plan.inputs[i], "input", s.inputs[i].address, input_bytes(input));
     runner.set_input(input, address);
   }
+  uint64_t memory = context_memory(plan.schedules[profile_]);
   for (size_t i = 0; i < plan.outputs.size(); ++i) {
     const PlanPort& port = plan.outputs[i];
     OutputState& output = s.outputs[i];
     const Shape shape = s.current->shapes.max_output_shape(static_cast<int>(i));
     output.bytes = static_cast<size_t>(tensor_bytes(shape, port.type.dtype, port.type.format));
+    memory += output.bytes;
+    require_bytes(memory, engine_->limits().memory, "memory", "with output '", port.name, "' of ",
+                  shape, " the run needs");
     if (output.memory != nullptr) continue;  // the address comes with the run
     void* address = output.address;
     if (port.aliased_input >= 0 && address == nullptr)

@@ -23,16 +23,25 @@ DeviceWeights::DeviceWeights(const Plan& plan, const Device& device,
                              const std::shared_ptr<IGpuAllocator>& allocator)
     : empty_(host_empty) {
   if (device.is_host()) return;
-  std::vector<std::pair<Blob, size_t>> pieces;  // and where they go
-  std::unordered_map<const void*, size_t> known;
-  size_t size = kAlignment;  // the tensor without elements
+  std::vector<Blob> pieces;
+  std::unordered_map<const void*, size_t> known;  // by address: which piece
   for (const Schedule& schedule : plan.schedules) {
     for (const PlanTensor& tensor : schedule.tensors) {
       if (tensor.location != PlanTensor::Location::kWeight || tensor.data.empty()) continue;
-      if (!known.emplace(tensor.data.data(), size).second) continue;
-      pieces.emplace_back(tensor.data, size);
-      size += aligned(tensor.data.size());
+      const auto [entry, is_new] = known.emplace(tensor.data.data(), pieces.size());
+      if (is_new) {
+        pieces.push_back(tensor.data);
+      } else if (Blob& piece = pieces[entry->second]; piece.size() < tensor.data.size()) {
+        // Of weights that begin at one address the longest one has them all.
+        piece = tensor.data;
+      }
     }
+  }
+  size_t size = kAlignment;  // the tensor without elements
+  std::vector<size_t> offsets;
+  for (const Blob& piece : pieces) {
+    offsets.push_back(size);
+    size += aligned(piece.size());
   }
   last_use_ = std::make_shared<LastUse>(device);
   try {
@@ -41,10 +50,10 @@ DeviceWeights::DeviceWeights(const Plan& plan, const Device& device,
     fail_with(error.code(), engine_name(plan), " has ", size, " bytes of weights: ", error.what());
   }
   empty_ = memory_.data();
-  for (const auto& [piece, offset] : pieces) {
-    void* const to = memory_.data() + offset;
-    device.copy(to, piece.data(), piece.size(), nullptr);
-    moved_.emplace(piece.data(), to);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    void* const to = memory_.data() + offsets[i];
+    device.copy(to, pieces[i].data(), pieces[i].size(), nullptr);
+    moved_.emplace(pieces[i].data(), to);
   }
   device.synchronize(nullptr);
 }

@@ -1,46 +1,77 @@
 #include "runtime/engine.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "backend/release.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/limits.h"
 #include "network/operator_registry.h"
 #include "plan/format.h"
 #include "plan/trusted.h"
 #include "plugin/device_code.h"
 #include "runtime/engine_plugins.h"
 #include "runtime/library.h"
+#include "runtime/verify.h"
 
 namespace opwright {
 namespace {
 
+/// The code that was refused, for a message; an engine for a GPU may have hundreds of kernels.
+struct RefusedCode {
+  void add(const CodeObject& object) {
+    constexpr int kShown = 20;
+    if (count++ < kShown) list += str("\n  '", object.name, "' (", object.target, ")");
+    if (count > kShown) more = str("\n  and ", count - kShown, " more");
+  }
+  std::string text() const { return list + more; }
+
+  int count = 0;
+  std::string list, more;
+};
+
 /// The plan's code, each object with the permission to run it. Throws Error when the plan holds
-/// host code that is not permitted.
+/// code that is not permitted.
 std::vector<LoadedCode> permit_code(const Plan& plan, const LoadOptions& options) {
-  const bool has_host_code = std::any_of(plan.code.begin(), plan.code.end(),
-                                         [](const CodeObject& object) { return object.host; });
-  const bool allowed = !has_host_code || options.allow_host_code || is_trusted(plan);
+  // Code of the host can do whatever code for a GPU can.
+  const bool device_allowed = options.allow_device_code || options.allow_host_code;
+  const auto is_allowed = [&](const CodeObject& object) {
+    return object.host ? options.allow_host_code : device_allowed;
+  };
+  const bool is_own = !std::ranges::all_of(plan.code, is_allowed) && is_trusted(plan);
   const bool may_load = (options.tempfile_flags &
                          1U << static_cast<int>(TempfileControlFlag::kALLOW_IN_MEMORY_FILES)) != 0;
+  std::vector<bool> is_source(plan.code.size());
+  for (const int32_t index : plan.plugin_sources) is_source[static_cast<size_t>(index)] = true;
   std::vector<LoadedCode> loaded;
-  std::string refused;
+  RefusedCode host, device;
   for (size_t i = 0; i < plan.code.size(); ++i) {
     const CodeObject& object = plan.code[i];
-    const bool is_source = std::ranges::count(plan.plugin_sources, static_cast<int32_t>(i)) > 0;
-    require(!object.host || is_source || may_load, engine_name(plan), " contains the library '",
+    require(!object.host || is_source[i] || may_load, engine_name(plan), " contains the library '",
             object.name,
             "', which would be loaded from a file in memory, and the runtime's "
             "tempfile_control_flags do not have ALLOW_IN_MEMORY_FILES");
-    const bool permitted = !object.host || allowed;
-    if (!permitted) refused += str("\n  '", object.name, "' (", object.target, ")");
+    const bool permitted = is_own || is_allowed(object);
+    if (!permitted) (object.host ? host : device).add(object);
     loaded.push_back({object, permitted});
   }
-  require(refused.empty(), engine_name(plan),
-          " contains code that would run on this computer, outside of any protection:", refused,
+  require(host.count == 0, engine_name(plan),
+          " contains code that would run on this computer, outside of any protection:", host.text(),
           "\nIf you trust where the engine comes from, permit it: runtime.engine_host_code_allowed "
           "= True, opwright.load(..., allow_host_code=True) in Python, --allow-host-code for the "
-          "program");
+          "program; this permits code for GPUs, too");
+  require(
+      device.count == 0, engine_name(plan),
+      " contains code for a GPU, which this process did not build. It could read and change "
+      "whatever the GPU reaches of this process's memory:",
+      device.text(),
+      "\nIf you trust where the engine comes from, permit it: "
+      "runtime.engine_device_code_allowed = True, opwright.load(..., allow_device_code=True) in "
+      "Python, setEngineDeviceCodeAllowed(true) in C++, --allow-device-code for the program, or "
+      "the environment variable ",
+      kAllowDeviceCode,
+      "=1 for a program that was written for TensorRT. Permission for host code implies it");
   return loaded;
 }
 
@@ -114,7 +145,10 @@ std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
   const std::vector<LoadedCode> code = permit_code(plan, options);
   engine->plugins_ = std::make_unique<EnginePlugins>(plan, options.plugins, options.log);
 
+  // Steps of one plugin tend to lack the same. A file may have any number of steps that are wrong.
+  constexpr size_t kShownErrors = 20;
   std::vector<std::string> errors;
+  size_t more_errors = 0;
   for (const Schedule& schedule : plan.schedules) {
     auto& operators = engine->operators_.emplace_back();
     for (const PlanStep& step : schedule.steps) {
@@ -128,22 +162,36 @@ std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
                                            .definitions = engine->plugins_->definitions(),
                                            .log = options.log}));
       } catch (const Error& error) {
-        if (std::find(errors.begin(), errors.end(), error.what()) == errors.end()) {
+        if (std::find(errors.begin(), errors.end(), error.what()) != errors.end()) continue;
+        if (errors.size() < kShownErrors)
           errors.push_back(error.what());
-        }
+        else
+          ++more_errors;
       }
     }
   }
   if (!errors.empty()) {
     std::string list;
     for (const std::string& error : errors) list += "\n  " + error;
+    if (more_errors > 0) list += str("\n  and ", more_errors, " more");
     fail(engine_name(plan), " cannot be loaded:", list);
+  }
+  engine->limits_ = resolved(options.limits, engine->device_->memory());
+  try {
+    verify(plan, engine->operators_, *engine->device_, engine->limits_);
+  } catch (const Error& error) {
+    throw Error(error.code(), str(engine_name(plan), " cannot be run: ", error.what()));
   }
   if (engine->device_->is_host()) align_weights(plan);
   engine->plan_ = std::move(plan);
   engine->weights_ =
       std::make_shared<DeviceWeights>(engine->plan_, *engine->device_, engine->memory_allocator());
   return engine;
+}
+
+bool is_permitted_by_environment(const char* variable) {
+  const char* value = secure_getenv(variable);
+  return value != nullptr && std::string_view(value) == "1";
 }
 
 void fail_other_runtime(std::string_view path) {

@@ -31,11 +31,19 @@ inline constexpr TempfileControlFlags kAllTempfiles = (1U << EnumMax<TempfileCon
 /// Throws the Error for a library with another runtime: there is none to load.
 [[noreturn]] void fail_other_runtime(std::string_view path);
 
+/// Environment variables that permit a kind of code where they are 1, for programs that were
+/// written for TensorRT and know of no permission: what runtimes of the public API begin with.
+inline constexpr const char* kAllowHostCode = "OPWRIGHT_ALLOW_HOST_CODE";
+inline constexpr const char* kAllowDeviceCode = "OPWRIGHT_ALLOW_DEVICE_CODE";
+/// False in a process that has more rights than whoever started it.
+bool is_permitted_by_environment(const char* variable);
+
 struct LoadOptions {
   /// Whether host code (compiled CPU kernels, plugin libraries, Python source) in the file may be
   /// executed. That of plans which this very process made is always permitted.
   bool allow_host_code = false;
-  /// Whether code for a GPU in the file may be executed, which allow_host_code implies.
+  /// Whether code for a GPU in the file may be executed, which allow_host_code implies. The same
+  /// holds for plans that this process made.
   bool allow_device_code = false;
   Limits limits;
   TempfileControlFlags tempfile_flags = kAllTempfiles;  ///< what host code may be loaded from
@@ -100,6 +108,8 @@ class Engine {
   bool debug_plugins() const { return debug_plugins_; }
   /// The most threads that a context uses on the CPU; 0: those of the thread that runs it.
   int max_threads() const { return max_threads_; }
+  /// What loading and running it may spend; without defaults.
+  const Limits& limits() const { return limits_; }
   /// The operator of a step.
   const OperatorPtr& op(int schedule, int step) const { return operators_[schedule][step]; }
   /// "layer 'pad' (QuickPlugin 'sample::circ_pad')": with the plugin, or the plugin's kernel, where
@@ -122,6 +132,7 @@ class Engine {
   std::atomic<uint64_t> generation_ = 0;
   bool debug_plugins_ = false;
   int max_threads_ = 0;
+  Limits limits_;
 };
 
 }  // namespace opwright

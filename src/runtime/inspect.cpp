@@ -1,10 +1,11 @@
 #include "runtime/inspect.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <set>
 
 #include "base/error.h"
+#include "base/limits.h"
+#include "base/printable.h"
 #include "base/text_table.h"
 #include "plan/tuning_table.h"
 #include "plugin/device_code.h"
@@ -36,19 +37,6 @@ std::string_view kind_text(const PlanStep& step) { return shown_kind(step.kind, 
 std::string type_text(PortType type) { return str(name(type.dtype), " ", name(type.format)); }
 
 std::string_view device_text(DeviceType type) { return type == DeviceType::kCPU ? "CPU" : "GPU"; }
-
-std::string bytes_text(uint64_t bytes) {
-  const char* const units[] = {"B", "KiB", "MiB", "GiB"};
-  double number = static_cast<double>(bytes);
-  size_t unit = 0;
-  while (number >= 1024 && unit + 1 < std::size(units)) {
-    number /= 1024;
-    ++unit;
-  }
-  char text[32];
-  std::snprintf(text, sizeof(text), unit == 0 ? "%.0f %s" : "%.1f %s", number, units[unit]);
-  return text;
-}
 
 /// The plan's expressions as text, symbols by their names. Expressions that would be long, perhaps
 /// exponentially so, appear as "e12".
@@ -297,8 +285,8 @@ std::string tuning_text(const Schedule& schedule) {
   std::string text;
   for (const PlanStep& step : schedule.steps) {
     if (!is_plugin_kind(kind_text(step)) || step.considered.empty()) continue;
-    text +=
-        str("\n  candidates of '", step.name, "'\n", tuning_table(step.considered, step.candidate));
+    text += str("\n  candidates of '", printable(step.name), "'\n",
+                tuning_table(step.considered, step.candidate));
   }
   return text;
 }
@@ -311,8 +299,8 @@ std::string graphs_text(const Plan& plan, const Schedule& schedule) {
   for (size_t i = 0; i < schedule.steps.size(); ++i) {
     const PlanStep& step = schedule.steps[i];
     if (!step.capture_obstacle.empty())
-      text += str("  not captured into CUDA graphs: ", i, " '", step.name,
-                  "': ", step.capture_obstacle, '\n');
+      text += str("  not captured into CUDA graphs: ", i, " '", printable(step.name),
+                  "': ", printable(step.capture_obstacle), '\n');
   }
   return "\n" + (text.empty() ? "  CUDA graphs may have all layers\n" : text);
 }
@@ -322,8 +310,8 @@ std::string profile_text(const Plan& plan, const Schedule& schedule) {
   for (size_t i = 0; i < plan.inputs.size(); ++i) {
     const ProfileInput& range = schedule.inputs[i];
     if (range.min == range.max) continue;
-    text += str("  ", plan.inputs[i].name, range.values ? " (values)" : "", ": ", range.min, " to ",
-                range.max, ", tuned for ", range.opt, '\n');
+    text += str("  ", printable(plan.inputs[i].name), range.values ? " (values)" : "", ": ",
+                range.min, " to ", range.max, ", tuned for ", range.opt, '\n');
   }
   text += str("  memory: ", bytes_text(schedule.arena_size), " for tensors, ",
               bytes_text(schedule.workspace_size), " scratch, ", bytes_text(weight_bytes(schedule)),
@@ -346,33 +334,34 @@ std::string profile_text(const Plan& plan, const Schedule& schedule) {
 
 std::string inspect_text(const Plan& plan) {
   const Dimensions dimensions(plan);
-  std::string text =
-      str("engine ", plan.name.empty() ? "" : "'" + plan.name + "' ", "by ", plan.builder, " for ",
-          device_text(plan.device_type), " ", plan.architecture, "\ntuned on ",
-          plan.device_identity, "\n\ninputs\n", ports_text(dimensions, plan.inputs), "outputs\n",
-          ports_text(dimensions, plan.outputs));
+  std::string text = str(
+      "engine ", plan.name.empty() ? "" : "'" + printable(plan.name) + "' ", "by ",
+      printable(plan.builder), " for ", device_text(plan.device_type), " ",
+      printable(plan.architecture), "\ntuned on ", printable(plan.device_identity), "\n\ninputs\n",
+      ports_text(dimensions, plan.inputs), "outputs\n", ports_text(dimensions, plan.outputs));
   if (!plan.requirements.empty()) {
     text += "needs the plugins\n";
     for (const PluginRequirement& item : plan.requirements) {
-      text += str("  ", item.name, " (version ", item.version, ", namespace '",
-                  item.plugin_namespace, "')\n");
+      text += str("  ", printable(item.name), " (version ", printable(item.version),
+                  ", namespace '", printable(item.plugin_namespace), "')\n");
     }
   }
   if (plan.debug_plugins) text += "checks every call of a plugin\n";
   std::string debug;
-  for (const std::string& name : debug_names(plan)) debug += (debug.empty() ? "" : ", ") + name;
+  for (const std::string& name : debug_names(plan))
+    debug += (debug.empty() ? "" : ", ") + printable(name);
   if (!debug.empty()) text += "shows the debug tensors " + debug + '\n';
   const std::vector<const char*> roles = code_roles(plan);
   if (!plan.code.empty()) {
     text += "contains code\n";
     for (size_t i = 0; i < plan.code.size(); ++i) {
       const CodeObject& item = plan.code[i];
-      text += str("  ", item.name, ", ", roles[i], " for ", item.target, ", ",
+      text += str("  ", printable(item.name), ", ", roles[i], " for ", printable(item.target), ", ",
                   bytes_text(item.bytes.size()), item.host ? ", runs on the host\n" : "\n");
     }
   }
   if (const auto gpus = served_gpus(plan.code))
-    text += str("its code runs on ", gpus_text(gpus), '\n');
+    text += str("its code runs on ", printable(gpus_text(gpus)), '\n');
   for (size_t i = 0; i < plan.schedules.size(); ++i) {
     text += str("\nprofile ", i, "\n", profile_text(plan, plan.schedules[i]));
   }
@@ -443,10 +432,10 @@ std::string inspect_json(const Plan& plan) {
 std::string inspect_layer_text(const Plan& plan, int step, int profile) {
   const PlanStep& layer = find_layer(plan, step, profile);
   const std::string count = count_text(layer);
-  return str(layer.name, " (", kind_text(layer), "): ", str(layer.candidate), ", tactic ",
-             tactic_text(layer.candidate.tactic, layer.candidate.tactic_name),
-             count.empty() ? "" : " of " + count + " candidates", ", ", time_text(layer.time_ms),
-             " ms");
+  return printable(str(layer.name, " (", kind_text(layer), "): ", str(layer.candidate), ", tactic ",
+                       tactic_text(layer.candidate.tactic, layer.candidate.tactic_name),
+                       count.empty() ? "" : " of " + count + " candidates", ", ",
+                       time_text(layer.time_ms), " ms"));
 }
 
 std::string inspect_layer_json(const Plan& plan, int step, int profile) {

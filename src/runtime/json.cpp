@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/printable.h"
 #include "base/utf8.h"
 
 namespace opwright {
@@ -56,9 +57,9 @@ void JsonWriter::value(std::string_view text) {
       text_ += "\\n";
     } else if (c == '\t') {
       text_ += "\\t";
-    } else if (length == 1 && static_cast<unsigned char>(c) < 0x20) {
-      char escape[8];
-      std::snprintf(escape, sizeof(escape), "\\u%04x", c);
+    } else if (steers_terminal(utf8_character(text))) {
+      char escape[16];
+      std::snprintf(escape, sizeof(escape), "\\u%04x", utf8_character(text));
       text_ += escape;
     } else {
       text_ += text.substr(0, length);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "network/domain_guard.h"
 #include "runtime/plugin_debug.h"
 #include "runtime/size_group.h"
@@ -114,7 +115,8 @@ void Runner::copy_outputs(Queue queue) {
 }
 
 void Runner::run_replayed(void* workspace, Queue queue) {
-  if (workspace != workspace_) replay_->forget_all();
+  if (workspace != replayed_workspace_) replay_->forget_all();
+  replayed_workspace_ = workspace;
   if (are_addresses_new_) [[unlikely]]
     move_graphs();
   bool are_outputs_copied = false;
@@ -190,10 +192,15 @@ void Runner::enqueue_watched(Queue queue, Clock& clock, const Watch& watch, uint
   uint32_t done = 0;
   const auto run_to = [&](uint32_t end) {
     while (done < end) {
-      const uint32_t next = watch.waits ? done + 1 : end;
+      const bool is_single = watch.waits || watch.deadline != nullptr;
+      const uint32_t next = is_single ? done + 1 : end;
       enqueue_steps(done, next, queue, clock, current);
       done = next;
       if (watch.waits) wait_for(done - 1, queue);
+      if (watch.deadline != nullptr && watch.deadline->has_passed())
+        fail_with(ErrorCode::kFAILED_EXECUTION, "the run has taken longer than the limit of ",
+                  watch.deadline->seconds(), " s (run_seconds) when this layer ended; ",
+                  limit_hint("run_seconds"));
     }
   };
   for (const Shown& shown : shown_) {

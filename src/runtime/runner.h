@@ -13,6 +13,7 @@
 
 namespace opwright {
 
+class Deadline;
 class ProfileValues;
 struct SizeGroup;
 
@@ -54,7 +55,8 @@ class Runner final : private GraphReplay::Work {
   struct Watch {
     const DebugTensors* debug = nullptr;  ///< whose listener sees tensors; null: none are shown
     bool waits = false;                   ///< for each step, so that it is known which one failed
-    explicit operator bool() const { return debug != nullptr || waits; }
+    const Deadline* deadline = nullptr;   ///< after which no step begins; null: there is none
+    explicit operator bool() const { return debug != nullptr || waits || deadline != nullptr; }
   };
   /// Runs all steps and output copies, replaying nothing. Returns whether the caller captures the
   /// queue's work.
@@ -141,7 +143,7 @@ class Runner final : private GraphReplay::Work {
   void check_fits(const PlanTensor& tensor, const Shape& shape) const;
   void tell(int step);
   std::vector<int64_t> elements(const PlanTensor& tensor) const;
-  void tell_values(int step);
+  bool update_values(int step);
   void check(int step) const;
   void check_outputs(const SizeGroup& group) const;
   void compute(const ValuesTensor& values);
@@ -204,6 +206,7 @@ class Runner final : private GraphReplay::Work {
   SizeGroup* copies_need_ = nullptr;
   std::vector<Shown> shown_;             ///< in the order of the steps that write them
   void* workspace_ = nullptr;            ///< of the last run
+  void* replayed_workspace_ = nullptr;   ///< of the last replayed one, which graphs have
   std::unique_ptr<GraphReplay> replay_;  ///< null: nothing is captured
   /// What graphs know of the network's inputs and outputs, in this order.
   struct Bound {

@@ -152,16 +152,15 @@ void Runner::connect() {
     shapes.inputs.resize(step.inputs.size());
     shapes.outputs.resize(step.outputs.size());
     Step prepared{.kernel = kernels_[i].get(), .inputs = &pointers_[slot]};
+    std::vector<bool> is_packed(step.inputs.size(), false);
+    for (const PackedInput& packed : step.packed) is_packed[packed.input] = true;
     for (size_t input = 0; input < step.inputs.size(); ++input) {
-      const bool is_packed =
-          std::any_of(step.packed.begin(), step.packed.end(),
-                      [&](const PackedInput& packed) { return packed.input == int(input); });
       if (step.inputs[input] >= 0) {
         const PlanTensor& tensor = schedule_.tensors[step.inputs[input]];
         shapes.known = std::max(shapes.known, known_of(tensor.dims));
         shapes.ready = std::max(shapes.ready, known_of(tensor.values));
       }
-      if (step.inputs[input] < 0 || is_packed) {
+      if (step.inputs[input] < 0 || is_packed[input]) {
         ++slot;  // stays null
       } else {
         add(step.inputs[input]);
@@ -177,13 +176,11 @@ void Runner::connect() {
       add(output);
     }
     shapes.ready = std::max(shapes.ready, shapes.known);
-    if (!is_host_) {
-      for (size_t input = 0; input < step.inputs.size(); ++input)
-        if (step.inputs[input] >= 0 &&
-            engine_.op(profile_, static_cast<int>(i))->is_shape_input(static_cast<int>(input)))
-          shapes.values.emplace_back(static_cast<int>(input), std::vector<int64_t>());
-      if (!shapes.values.empty()) shapes.known = shapes.ready;
-    }
+    for (size_t input = 0; input < step.inputs.size(); ++input)
+      if (step.inputs[input] >= 0 &&
+          engine_.op(profile_, static_cast<int>(i))->is_shape_input(static_cast<int>(input)))
+        shapes.values.emplace_back(static_cast<int>(input), std::vector<int64_t>());
+    if (!shapes.values.empty()) shapes.known = shapes.ready;
     steps_.push_back(prepared);
     step_shapes_.push_back(std::move(shapes));
   }
@@ -209,6 +206,14 @@ void Runner::connect() {
 }
 
 void Runner::group_sizes() {
+  // What becomes known with the sizes of each step.
+  std::vector<std::vector<int>> later(schedule_.steps.size());
+  std::vector<std::vector<size_t>> values(schedule_.steps.size());
+  const auto is_step = [&](int32_t known) { return known >= 0 && known != kNeverKnown; };
+  for (size_t i = 0; i < step_shapes_.size(); ++i)
+    if (is_step(step_shapes_[i].known)) later[step_shapes_[i].known].push_back(static_cast<int>(i));
+  for (size_t i = 0; i < values_.size(); ++i)
+    if (is_step(values_[i].known)) values[values_[i].known].push_back(i);
   for (size_t i = 0; i < schedule_.steps.size(); ++i) {
     const PlanStep& step = schedule_.steps[i];
     const auto number = static_cast<int32_t>(i);
@@ -225,12 +230,8 @@ void Runner::group_sizes() {
                               &steps_[i].outputs[output]});
     }
     if (group->sizes.empty()) continue;
-    for (size_t later = i + 1; later < step_shapes_.size(); ++later) {
-      if (step_shapes_[later].known == number) group->steps.push_back(static_cast<int>(later));
-    }
-    for (size_t values = 0; values < values_.size(); ++values) {
-      if (values_[values].known == number) group->values.push_back(values);
-    }
+    group->steps = std::move(later[i]);
+    group->values = std::move(values[i]);
     if (!is_host_) {
       group->copies =
           std::make_unique<PinnedMemory>(device_, (group->sizes.size() + 1) * sizeof(int64_t));
@@ -278,15 +279,18 @@ void Runner::group_domains() {
 }
 
 void Runner::find_shown() {
+  std::vector<int32_t> writers(schedule_.tensors.size(), -1);
+  for (size_t i = 0; i < schedule_.steps.size(); ++i)
+    for (const int32_t output : schedule_.steps[i].outputs)
+      writers[output] = static_cast<int32_t>(i);
   for (Shown& shown : shown_) {
     const PlanTensor& tensor = schedule_.tensors[shown.debug->tensor];
-    int32_t last = -1;  // the step after which it is there, and its extents and values are known
+    // The step after which it is there, and its extents and values are known.
+    int32_t last = -1;
     for (const auto* list : {&tensor.dims, &tensor.values})
       for (const int32_t expression : *list) last = std::max(last, shapes_.known()[expression]);
     if (!is_host_) shown.needs = group_of(last);
-    for (size_t i = 0; i < schedule_.steps.size(); ++i)
-      if (std::ranges::count(schedule_.steps[i].outputs, shown.debug->tensor) > 0)
-        last = std::max(last, static_cast<int32_t>(i));
+    last = std::max(last, writers[shown.debug->tensor]);
     shown.ready = static_cast<uint32_t>(last + 1);
   }
   std::ranges::stable_sort(shown_, {}, &Shown::ready);

@@ -4,7 +4,6 @@
 #include <array>
 
 #include "base/error.h"
-#include "base/half.h"
 #include "plan/shapes.h"
 #include "runtime/runner.h"
 #include "runtime/shape_check.h"
@@ -64,10 +63,12 @@ void Runner::tell(int number) {
     };
     update(step.inputs, known.inputs);
     update(step.outputs, known.outputs);
-    if (!known.values.empty()) tell_values(number);
+    if (!known.values.empty() && update_values(number)) known.is_told = false;
     if (known.is_told) return;
     check(number);
     enter(number);
+    for (const auto& [input, elements] : known.values)
+      kernels_[number]->on_values_change(input, elements);
     kernels_[number]->on_shape_change(known.inputs, known.outputs);
     leave();
     known.is_told = true;
@@ -77,60 +78,41 @@ void Runner::tell(int number) {
   }
 }
 
-/// Of a shape input, as the host knows them.
+/// Of a shape input; they are known.
 std::vector<int64_t> Runner::elements(const PlanTensor& tensor) const {
+  if (tensor.location == PlanTensor::Location::kWeight) return integers(tensor);
   std::vector<int64_t> elements;
   if (tensor.location == PlanTensor::Location::kValues) {
     for (const int32_t value : tensor.values) elements.push_back(shapes_.values()[value]);
-  } else if (tensor.location == PlanTensor::Location::kWeight) {
-    const auto count = static_cast<int64_t>(tensor.data.size()) / bytes_of(tensor.type.dtype, 1);
-    elements.resize(static_cast<size_t>(count));
-    convert(tensor.data.data(), tensor.type.dtype, elements.data(), DataType::kINT64, count);
-  } else if (tensor.location == PlanTensor::Location::kInput &&
-             plan_.inputs[tensor.index].is_shape_input) {
+  } else {
     const auto known = shapes_.input_values(tensor.index);
     elements.assign(known.begin(), known.end());
-  } else {
-    fail("the elements of tensor '", tensor.name,
-         "', which determine shapes, are known on the device only");
   }
   return elements;
 }
 
-void Runner::tell_values(int number) {
+/// Lets the step's entry have the elements of its shape inputs; whether they are new.
+bool Runner::update_values(int number) {
   const PlanStep& step = schedule_.steps[number];
-  StepShapes& known = step_shapes_[number];
-  for (auto& [input, told] : known.values) {
+  bool are_new = false;
+  for (auto& [input, told] : step_shapes_[number].values) {
     std::vector<int64_t> now = elements(schedule_.tensors[step.inputs[input]]);
-    if (known.is_told && now == told) continue;
-    known.is_told = false;
+    are_new |= now != told;
     told = std::move(now);
-    kernels_[number]->on_values_change(input, told);
   }
+  return are_new;
 }
 
 void Runner::check(int number) const {
   const PlanStep& step = schedule_.steps[number];
   const StepShapes& known = step_shapes_[number];
-  const Operator& op = *engine_.op(profile_, number);
   const size_t count = step.inputs.size();
   const auto present = std::make_unique<bool[]>(count);
-  std::vector<std::optional<std::vector<int64_t>>> values(count);
-  for (size_t i = 0; i < count; ++i) {
-    present[i] = step.inputs[i] >= 0;
-    if (!present[i] || !op.is_shape_input(static_cast<int>(i))) continue;
-    const PlanTensor& tensor = schedule_.tensors[step.inputs[i]];
-    if (tensor.location == PlanTensor::Location::kValues) {
-      values[i].emplace();
-      for (int32_t value : tensor.values) values[i]->push_back(shapes_.values()[value]);
-    } else if (tensor.location == PlanTensor::Location::kWeight && !tensor.data.empty()) {
-      values[i].emplace(known.inputs[i].numel());
-      convert(tensor.data.data(), tensor.type.dtype, values[i]->data(), DataType::kINT64,
-              known.inputs[i].numel());
-    }
-  }
-  check_shapes(op, step.name, step.candidate.inputs, known.inputs, {present.get(), count}, values,
-               known.outputs);
+  std::vector<std::optional<std::vector<int64_t>>> elements(count);
+  for (size_t i = 0; i < count; ++i) present[i] = step.inputs[i] >= 0;
+  for (const auto& [input, told] : known.values) elements[input] = told;
+  check_tensors(*engine_.op(profile_, number), step.name, step.candidate,
+                {known.inputs, {present.get(), count}, elements, known.outputs});
 }
 
 void Runner::compute(const ValuesTensor& values) {
@@ -158,8 +140,10 @@ void Runner::refresh() {
   }
   for (Copy& copy : copies_) {
     const PlanTensor& tensor = schedule_.tensors[copy.tensor];
-    const auto bytes = static_cast<size_t>(tensor_bytes(
-        shape_of(tensor.dims, shapes_.upper_values()), tensor.type.dtype, tensor.type.format));
+    const Shape shape = shape_of(tensor.dims, shapes_.upper_values());
+    check_fits(tensor, shape);
+    const auto bytes =
+        static_cast<size_t>(tensor_bytes(shape, tensor.type.dtype, tensor.type.format));
     if (replay_ != nullptr && bytes != copy.bytes) replay_->forget_copies();
     copy.bytes = bytes;
   }

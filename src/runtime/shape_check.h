@@ -5,16 +5,29 @@
 #include <vector>
 
 #include "network/operator.h"
+#include "plan/plan.h"
 
 namespace opwright {
 
-/// Throws Error unless the output shapes are those that the built-in operator makes of the input
-/// shapes. Kernels rely on it, and the shapes of a plan come from a file. `values[i]` are the
-/// elements of shape input i, where they are known; without those that decide the shape there is
-/// nothing to compare. Plugins are not asked: only they know what they make.
-void check_shapes(const Operator& op, std::string_view layer, std::span<const PortType> types,
-                  std::span<const Shape> inputs, std::span<const bool> present,
-                  std::span<const std::optional<std::vector<int64_t>>> values,
-                  std::span<const Shape> outputs);
+/// What the tensors at a step's ports have: in one place of a profile, or in a run.
+struct StepTensors {
+  std::span<const Shape> inputs;  ///< of those that are there
+  /// Per input, whether it is there. Of shape inputs the elements, which are known.
+  std::span<const bool> present;
+  std::span<const std::optional<std::vector<int64_t>>> elements;
+  std::span<const Shape> outputs;
+  bool has_opt_sizes = false;  ///< sizes that the step computes count as their `opt`, else as their
+                               ///< upper bounds
+};
+
+/// Throws Error unless the operator makes of the inputs what the plan, which comes from a file, has
+/// as outputs: their number, shapes, and types but for which floating type it is. Gives what the
+/// operator infers; nothing where that is not to be known.
+std::vector<OutputInfo> check_tensors(const Operator& op, std::string_view layer,
+                                      const Candidate& candidate, const StepTensors& tensors);
+
+/// The elements of a weight that decides shapes. Throws Error unless they are there, INT32 or
+/// INT64, and as few as decide shapes.
+std::vector<int64_t> integers(const PlanTensor& weight);
 
 }  // namespace opwright

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/half.h"
+#include "base/limits.h"
 #include "network/operator_registry.h"
 #include "operators/builtin.h"
 #include "operators/host_run.h"
@@ -95,7 +96,7 @@ void WeightUpdate::run(const RefitOperation& operation) {
   const OperatorPtr op = make_operator(operation.kind, operation.attributes, context);
   std::vector<TensorInfo> inputs(operation.inputs.size()), outputs;
   std::vector<const TensorInfo*> pointers;
-  std::vector<PortType> types;
+  Candidate candidate;
   std::vector<Shape> in_shapes, out_shapes;
   std::vector<std::optional<std::vector<int64_t>>> elements;
   const auto present = std::make_unique<bool[]>(inputs.size());
@@ -103,11 +104,11 @@ void WeightUpdate::run(const RefitOperation& operation) {
     const int32_t value = operation.inputs[i];
     present[i] = value >= 0;
     pointers.push_back(present[i] ? &inputs[i] : nullptr);
-    types.emplace_back();
+    candidate.inputs.emplace_back();
     in_shapes.emplace_back();
     elements.emplace_back();
     if (!present[i]) continue;
-    inputs[i].dtype = types[i].dtype = refit.dtype(value);
+    inputs[i].dtype = candidate.inputs[i].dtype = refit.dtype(value);
     in_shapes[i] = refit.shape(value);
     inputs[i].dims = sym_shape(in_shapes[i]);
     inputs[i].constant = values_[value];
@@ -119,11 +120,18 @@ void WeightUpdate::run(const RefitOperation& operation) {
   for (const int32_t output : operation.outputs) {
     TensorInfo& info = outputs.emplace_back();
     info.dtype = refit.dtype(output);
+    candidate.outputs.push_back({info.dtype});
     info.dims = sym_shape(refit.shape(output));
     out_shapes.push_back(refit.shape(output));
   }
-  check_shapes(*op, operation.name, types, in_shapes, std::span(present.get(), inputs.size()),
-               elements, out_shapes);
+  for (size_t i = 0; i < inputs.size(); ++i)
+    require(!present[i] || !op->is_shape_input(static_cast<int>(i)) || elements[i], "operation '",
+            operation.name, "': input ", i, " decides shapes, but has too many elements for it");
+  check_tensors(*op, operation.name, candidate,
+                {in_shapes, std::span(present.get(), inputs.size()), elements, out_shapes});
+  for (size_t i = 0; i < out_shapes.size(); ++i)
+    require_bytes(static_cast<uint64_t>(bytes_of(outputs[i].dtype, out_shapes[i].numel())),
+                  engine_.limits().memory, "memory", "operation '", operation.name, "' makes");
   std::vector<Blob> results = run_on_host(host(), *op, operation.name, pointers, outputs);
   for (size_t i = 0; i < results.size(); ++i) values_[operation.outputs[i]] = std::move(results[i]);
 }

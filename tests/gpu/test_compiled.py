@@ -125,7 +125,7 @@ def test_the_native_program_runs_it_without_python(tmp_path, program, rng, maker
 
 def run_program(program, folder, x):
     np.save(folder / "x.npy", x)
-    command = [program, "run", folder / "scale.engine", "--input", f"x0={folder / 'x.npy'}"]
+    command = [program, "run", folder / "scale.engine", "--allow-device-code", "--input", f"x0={folder / 'x.npy'}"]
     kept = ("LD_LIBRARY_PATH", "OPWRIGHT_CUDA_DRIVER")  # what finds the driver
     environment = {name: os.environ[name] for name in kept if name in os.environ}
     done = subprocess.run(
@@ -273,7 +273,8 @@ def test_no_nvrtc_is_needed_to_run(tmp_path, program, rng, monkeypatch):
     build(net, y).save(tmp_path / "scale.engine")
     monkeypatch.setenv("OPWRIGHT_NVRTC", str(tmp_path / "missing.so"))
     np.save(tmp_path / "x.npy", x)
-    command = [program, "run", tmp_path / "scale.engine", "--input", f"x0={tmp_path / 'x.npy'}"]
+    command = [program, "run", tmp_path / "scale.engine", "--allow-device-code"]
+    command += ["--input", f"x0={tmp_path / 'x.npy'}"]
     done = subprocess.run(
         [*map(str, command), "--output", f"y0={tmp_path / 'y.npy'}"],
         env={**os.environ, "OPWRIGHT_CACHE_DIR": str(tmp_path / "empty")},

@@ -79,7 +79,7 @@ def test_the_program_loads_it(creator, library, program, tmp_path, rng):
     engine_of(creator).save(tmp_path / "sum.engine")
     x = rng.random((5, 33), np.float32)
     np.save(tmp_path / "x.npy", x)
-    command = [program, "run", tmp_path / "sum.engine", "--plugins", library]
+    command = [program, "run", tmp_path / "sum.engine", "--plugins", library, "--allow-device-code"]
     command += ["--input", f"x0={tmp_path / 'x.npy'}", "--output", f"y0={tmp_path / 'y.npy'}"]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -142,7 +142,8 @@ def test_circular_padding_is_saved_and_runs_in_the_program(program, tmp_path, rn
     np.save(tmp_path / "x.npy", x)
     files = ["--input", f"x={tmp_path / 'x.npy'}", "--output", f"y={tmp_path / 'y.npy'}"]
     done = subprocess.run(
-        [program, "run", tmp_path / "circ_pad.engine", *files], capture_output=True
+        [program, "run", tmp_path / "circ_pad.engine", "--allow-device-code", *files],
+        capture_output=True,
     )
     assert done.returncode == 0, done.stderr
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), wrap(x, (1, 2, 3, 4)))

@@ -111,3 +111,101 @@ def test_a_read_only_folder_is_read(processes):
     processes.cache.chmod(0o555)
     assert processes.compile() == first
     assert processes.runs() == 1
+
+
+def mode(path: Path) -> int:
+    return path.lstat().st_mode & 0o7777
+
+
+def test_the_folder_and_its_files_are_the_users_alone(processes):
+    before = os.umask(0)
+    try:
+        processes.compile()
+    finally:
+        os.umask(before)
+    (file,) = processes.files()
+    assert (mode(processes.cache), mode(file)) == (0o700, 0o600)
+
+
+def compile_with_warnings(processes: Processes) -> tuple[str, str]:
+    """The code's digest, and what was said."""
+    process = processes.start()
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    return output, errors
+
+
+@pytest.mark.parametrize("permissions", [0o770, 0o707, 0o1777])
+def test_a_folder_that_others_can_write_is_not_used(processes, permissions):
+    first = processes.compile()
+    (file,) = processes.files()
+    planted = b"\x00" * 32 + b"planted"
+    file.write_bytes(planted)
+    processes.cache.chmod(permissions)
+    code, said = compile_with_warnings(processes)
+    assert code == first
+    assert processes.runs() == 2
+    assert file.read_bytes() == planted  # nor written
+    assert said.count("for compiled code is not used") == 1
+    assert f"with mode {permissions:o}, so that others can write in it" in said
+    assert f"chmod 700 '{processes.cache}'" in said
+    # The folder for the package `tensorrt`, which is on PYTHONPATH, is a new one.
+    where = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from opwright._tensorrt_package import private_folder; print(private_folder('11.1'))",
+        ],
+        env=processes.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    folder = Path(where.stdout.strip())
+    assert folder.parent != processes.cache and mode(folder) == 0o700
+    assert processes.files() == [file]
+
+
+def test_a_file_that_others_can_write_is_compiled_again(processes):
+    first = processes.compile()
+    (file,) = processes.files()
+    file.chmod(0o620)
+    assert processes.compile() == first
+    assert processes.runs() == 2
+    assert mode(file) == 0o600
+    assert processes.compile() == first
+    assert processes.runs() == 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("what", ["folder", "file"])
+def test_what_another_user_owns_is_not_used(processes, what):
+    first = processes.compile()
+    (file,) = processes.files()
+    os.chown(processes.cache if what == "folder" else file, 12345, 12345)
+    code, said = compile_with_warnings(processes)
+    assert code == first
+    assert processes.runs() == 2
+    assert ("it belongs to user 12345" in said) == (what == "folder")
+
+
+def test_links_are_not_followed(processes, tmp_path):
+    first = processes.compile()
+    (file,) = processes.files()
+    whole = file.read_bytes()
+    victim = tmp_path / "victim"
+    victim.write_bytes(whole)
+    victim.chmod(0o600)
+    file.unlink()
+    file.symlink_to(victim)
+    assert processes.compile() == first
+    assert processes.runs() == 2
+    assert not file.is_symlink() and file.read_bytes() == whole == victim.read_bytes()
+    real = tmp_path / "real"
+    processes.cache.rename(real)
+    processes.cache.symlink_to(real)
+    code, said = compile_with_warnings(processes)
+    assert code == first
+    assert processes.runs() == 3
+    assert "it is a symbolic link of" in said
+    assert [each.name for each in real.iterdir()] == [file.name]

@@ -94,7 +94,15 @@ OPTIONS = {
         "--quiet",
         "--json",
     ],
-    "run": ["--input", "--output", "--device", "--plugins", "--allow-host-code", "--json"],
+    "run": [
+        "--input",
+        "--output",
+        "--device",
+        "--plugins",
+        "--allow-host-code",
+        "--allow-device-code",
+        "--json",
+    ],
     "inspect": ["--json", "--sources"],
     "bench": [
         "--input",
@@ -108,6 +116,7 @@ OPTIONS = {
         "--json",
         "--plugins",
         "--allow-host-code",
+        "--allow-device-code",
     ],
 }
 

@@ -53,10 +53,28 @@ def folder(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(program: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(
+    program: Path, folder: Path, command: str, *arguments: str, allow: bool = True
+) -> subprocess.CompletedProcess[str]:
+    permission = ["--allow-device-code"] if allow and command in ("run", "bench") else []
     return subprocess.run(
-        [program, *arguments], cwd=folder, capture_output=True, text=True, timeout=120
+        [program, command, *arguments, *permission],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
+
+
+@pytest.mark.parametrize("command", ["run", "bench"])
+def test_code_for_a_gpu_needs_permission(program: Path, folder: Path, command: str) -> None:
+    done = run(program, folder, command, "m.engine", "--input", "x=x.npy", allow=False)
+    assert 0 < done.returncode < 128
+    assert "contains code for a GPU" in done.stderr and "(sm_" in done.stderr
+    assert "--allow-device-code" in done.stderr
+    assert "Permission for host code implies it" in done.stderr
+    arguments = ["m.engine", "--input", "x=x.npy", "--allow-host-code"]
+    assert run(program, folder, command, *arguments, allow=False).returncode == 0
 
 
 def test_runs_on_the_gpu(program: Path, folder: Path) -> None:

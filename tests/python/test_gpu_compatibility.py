@@ -69,7 +69,8 @@ def run_on(architecture: int, engine: Path) -> str:
     """What a program says that runs the engine on a GPU of that architecture."""
     done = emulated_gpu.run_program(
         "import numpy, opwright\n"
-        f"print(opwright.load({str(engine)!r})(numpy.arange(8, dtype='f')).tolist())",
+        f"engine = opwright.load({str(engine)!r}, allow_device_code=True)\n"
+        "print(engine(numpy.arange(8, dtype='f')).tolist())",
         OPWRIGHT_EMULATED_ARCHITECTURE=str(architecture),
     )
     return done.stdout or done.stderr

@@ -113,14 +113,107 @@ def test_built_in_layers_are_shown_as_what_they_are():
     np.testing.assert_array_equal(engine(np.float32(range(8))), -np.float32(range(8)))
 
 
-def test_code_for_gpus_needs_no_permission(program, tmp_path):
+def test_code_for_gpus_needs_permission(program, tmp_path):
     engine_of(affine()).save(tmp_path / "affine.engine")
     np.save(tmp_path / "x.npy", ramp(5))
     command = [program, "run", "affine.engine", "--input", "x=x.npy", "--output", "y=y.npy"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert 0 < done.returncode < 128 and "--allow-device-code" in done.stderr
+    command.append("--allow-device-code")
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), 2 * ramp(5) + 1)
+    # This process has built it.
     np.testing.assert_array_equal(trt.load(tmp_path / "affine.engine")(ramp(5)), 2 * ramp(5) + 1)
+
+
+LOADS = """
+import ctypes, os, opwright as trt
+driver = ctypes.CDLL(os.environ["OPWRIGHT_CUDA_DRIVER"])
+def loads():
+    if not hasattr(driver, "opwright_emulation_calls"):
+        return 0  # a real driver
+    return sum(driver.opwright_emulation_calls(name) for name in
+               (b"cuModuleLoadData", b"cuModuleLoadDataEx", b"cuLibraryLoadData"))
+"""
+
+
+def in_another_process(folder, source, **environment):
+    done = emulated_gpu.run_program(
+        LOADS + f"path = {str(folder / 'affine.engine')!r}\n" + source, **environment
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("permission", ["allow_device_code", "allow_host_code"])
+def test_before_the_permission_no_code_reaches_the_driver(tmp_path, permission):
+    engine_of(affine()).save(tmp_path / "affine.engine")
+    said = in_another_process(
+        tmp_path,
+        "try:\n"
+        "    trt.load(path)\n"
+        "except trt.Error as error:\n"
+        "    print(error)\n"
+        "assert loads() == 0\n"
+        f"trt.load(path, {permission}=True)\n"
+        "print('permitted')\n",
+    )
+    for part in (
+        "contains code for a GPU",
+        "affine' (sm_90)",
+        "engine_device_code_allowed",
+        "allow_device_code=True",
+        "--allow-device-code",
+        "OPWRIGHT_ALLOW_DEVICE_CODE=1",
+        "Permission for host code implies it",
+    ):
+        assert part in said
+    assert said.endswith("permitted\n")
+
+
+@pytest.mark.parametrize("variable, permits", [("1", True), ("", False), ("0", False)])
+def test_the_environment_permits_what_programs_for_tensorrt_load(tmp_path, variable, permits):
+    engine_of(affine()).save(tmp_path / "affine.engine")
+    said = in_another_process(
+        tmp_path,
+        "runtime = trt.Runtime(trt.Logger(trt.Logger.INTERNAL_ERROR))\n"
+        "print(runtime.engine_device_code_allowed, runtime.engine_host_code_allowed)\n"
+        "def load():\n"
+        "    try:\n"
+        "        return runtime.deserialize_cuda_engine(open(path, 'rb').read()) is not None\n"
+        "    except trt.Error:\n"
+        "        return False\n"
+        "print(load())\n"
+        "runtime.engine_device_code_allowed = False\n"
+        "print(load(), loads() > 0)\n"
+        "try:\n"
+        "    trt.load(path)\n"
+        "except trt.Error:\n"
+        "    print('load says so itself')\n",
+        OPWRIGHT_ALLOW_DEVICE_CODE=variable,
+    ).splitlines()
+    assert said[0] == f"{permits} False"
+    assert said[1] == str(permits)
+    assert said[2].startswith("False")
+    assert said[3] == "load says so itself"
+
+
+def test_a_changed_engine_of_this_process_needs_permission(tmp_path):
+    """What is trusted is the code with its launch, not the code alone."""
+    engine_of(affine()).save(tmp_path / "affine.engine")
+    trt.load(tmp_path / "affine.engine")
+    other = engine_of(affine(block=64))
+    other.save(tmp_path / "other.engine")
+    said = in_another_process(
+        tmp_path,
+        "trt.load(path, allow_device_code=True)\n"
+        "try:\n"
+        "    trt.load(path)\n"
+        "except trt.Error as error:\n"
+        "    print('permission is for one call')\n",
+    )
+    assert said == "permission is for one call\n"
 
 
 def test_code_for_other_gpus_is_refused(tmp_path):
@@ -130,7 +223,7 @@ def test_code_for_other_gpus_is_refused(tmp_path):
         engine_of(affine("sm_80"))
     engine_of(affine()).save(tmp_path / "affine.engine")
     done = emulated_gpu.run_program(
-        f"import opwright; opwright.load({str(tmp_path / 'affine.engine')!r})",
+        f"import opwright; opwright.load({str(tmp_path / 'affine.engine')!r}, allow_device_code=True)",
         OPWRIGHT_EMULATED_ARCHITECTURE="80",
     )
     assert done.returncode != 0
@@ -140,7 +233,7 @@ def test_code_for_other_gpus_is_refused(tmp_path):
     )
     engine_of(affine("compute_80")).save(tmp_path / "affine.engine")
     done = emulated_gpu.run_program(
-        f"import opwright; opwright.load({str(tmp_path / 'affine.engine')!r})",
+        f"import opwright; opwright.load({str(tmp_path / 'affine.engine')!r}, allow_device_code=True)",
         OPWRIGHT_EMULATED_ARCHITECTURE="100",
     )
     assert done.returncode == 0, done.stderr

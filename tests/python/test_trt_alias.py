@@ -225,3 +225,28 @@ def test_tensorrt_that_is_imported_already(folder):
     command = [sys.executable, "program.py"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert "TensorRT is imported already" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    "options, variables, expected",
+    [
+        ([], {}, "False False"),
+        (["--allow-device-code"], {}, "True False"),
+        (["--allow-host-code"], {}, "False True"),
+        (["--allow-device-code", "--allow-host-code"], {}, "True True"),
+        ([], {"OPWRIGHT_ALLOW_DEVICE_CODE": "1"}, "True False"),
+        ([], {"OPWRIGHT_ALLOW_DEVICE_CODE": "yes"}, "False False"),
+    ],
+)
+def test_what_code_of_engines_may_run(folder, options, variables, expected):
+    source = """
+import tensorrt as trt
+runtime = trt.Runtime(trt.Logger())
+print(runtime.engine_device_code_allowed, runtime.engine_host_code_allowed)
+"""
+    assert output(folder, source, *options, **variables) == [expected]
+
+
+def test_an_option_that_permits_takes_no_value(folder):
+    done = run(folder, "--allow-host-code=0", "program.py")
+    assert done.returncode == 1 and "usage" in done.stderr

@@ -85,8 +85,9 @@ def missing(program: Program, checkout: Path) -> str:
 
 
 def environment() -> dict[str, str]:
-    """Theirs compile with NVRTC and look for CUDA's headers where these variables say."""
-    found = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    """Theirs compile with NVRTC and look for CUDA's headers where these variables say. Some build an
+    engine in one process and load it in another, whose code must be permitted."""
+    found = {**os.environ, "PYTHONUNBUFFERED": "1", "OPWRIGHT_ALLOW_DEVICE_CODE": "1"}
     if not {"CUDA_PATH", "CUDA_HOME"} & set(found):
         places = [Path("/usr/local/cuda"), *(Path(path) / "nvidia/cu13" for path in sys.path)]
         for place in places:

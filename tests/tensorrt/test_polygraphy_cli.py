@@ -36,7 +36,7 @@ def polygraphy(folder, *arguments, fails=False):
         cwd=folder,
         capture_output=True,
         text=True,
-        env={**os.environ, "OPWRIGHT_DEVICE": "cpu"},
+        env={**os.environ, "OPWRIGHT_DEVICE": "cpu", "OPWRIGHT_ALLOW_DEVICE_CODE": "1"},
     )
     output = run.stdout + run.stderr
     assert (run.returncode != 0) == fails, output

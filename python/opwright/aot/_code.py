@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-from .._cache import cache_folder
+from .._cache import cache_folder, read_private, write_private
 from .._core import DataType, Error
 from .._core._plugin import (
     KernelLaunchParams,
@@ -159,7 +156,8 @@ _in_memory: dict[str, bytes] = {}
 
 def cached(parts: Sequence[str | bytes], compile: Callable[[], bytes]) -> bytes:
     """What `compile` returns for these parts, which determine it: from memory, from the cache
-    folder, or compiled now. A folder that cannot be used is no error; a damaged file is ignored."""
+    folder, or compiled now. A folder that cannot be used is no error, and one that others can write
+    in a warning; a damaged file is ignored."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -167,30 +165,12 @@ def cached(parts: Sequence[str | bytes], compile: Callable[[], bytes]) -> bytes:
     key = digest.hexdigest()
     if key in _in_memory:
         return _in_memory[key]
-    path = cache_folder() / f"{key}.kernel"
-    try:
-        stored = path.read_bytes()
-    except OSError:
-        stored = b""
+    name = f"{key}.kernel"
+    stored = read_private(cache_folder(), name)
     if len(stored) > 32 and hashlib.sha256(stored[32:]).digest() == stored[:32]:
         code = stored[32:]
     else:
         code = compile()
-        _store(path, hashlib.sha256(code).digest() + code)
+        write_private(cache_folder(), name, hashlib.sha256(code).digest() + code)
     _in_memory[key] = code
     return code
-
-
-def _store(path: Path, data: bytes) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            temporary = file.name
-            try:
-                file.write(data)
-                file.close()
-                os.replace(temporary, path)
-            except OSError:
-                os.unlink(temporary)
-    except OSError:
-        pass  # a full disk or a folder that is not ours: compile again next time

@@ -5,6 +5,7 @@
 #include "backend/cpu/copy.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/pointwise_broadcast.h"
+#include "backend/cpu/port_rules.h"
 #include "backend/cpu/shape_checks.h"
 #include "base/error.h"
 #include "base/parallel.h"
@@ -25,10 +26,14 @@ class ConcatenationKernel final : public Kernel {
       : axis_(axis_of(op, args.outputs[0].max.rank())), type_(args.outputs[0].type) {}
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
+    rows_ = 0;
+    require_countable(inputs), require_countable(outputs);
     int64_t sum = 0;
     for (size_t i = 0; i < inputs.size(); ++i) {
       for (int k = 0; k < outputs[0].rank(); ++k)
-        if (k != axis_) require_equal_extent(k, inputs[0], static_cast<int>(i), inputs[i]);
+        if (k != axis_) require_equal_extent(k, outputs[0], static_cast<int>(i), inputs[i]);
+      // Only the last input may leave padding in a block.
+      if (axis_ == 1 && i + 1 < inputs.size()) require_filled(inputs[i], type_.format);
       sum += inputs[i][axis_];
     }
     require(sum == outputs[0][axis_], "the inputs have ", sum, " extents along axis ", axis_,
@@ -78,6 +83,7 @@ class ConcatenationKernel final : public Kernel {
 
 std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {
   std::vector<Candidate> result;
+  if (!kWholeBytes.has(query.outputs[0].type.dtype)) return result;
   const int rank = query.outputs[0].max.rank();
   for (const TensorFormat format : formats_of(query, rank)) {
     // Only the last input's channels may leave padding in a block; it is copied with the block.
@@ -106,12 +112,27 @@ std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& quer
   return result;
 }
 
+void check(const Operator& op, const KernelArgs& args) {
+  const PortRules rules(op, args);
+  rules.require_ports(args.inputs.size(), args.inputs.size());
+  rules.require_that(!args.inputs.empty(), "expected at least one input");
+  const PortRules::Port y = rules.output(0);
+  rules.require(y, kWholeBytes, kImageFormats);
+  const bool joins_channels = axis_of(op, y.desc.max.rank()) == 1;
+  for (size_t i = 0; i < rules.inputs(); ++i) {
+    rules.require_same(rules.input(i), y);
+    if (joins_channels && i + 1 < rules.inputs()) rules.require_filled(rules.input(i));
+  }
+}
+
 }  // namespace
 
 KernelEntry concatenation_kernels() {
-  return {candidates, [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
+  return {candidates,
+          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
             return std::make_unique<ConcatenationKernel>(op, args);
-          }};
+          },
+          check};
 }
 
 }  // namespace opwright

@@ -39,6 +39,7 @@ ConvolutionTraits::Desc ConvolutionTraits::make_desc(const ConvolutionParams& pa
   const Shape& kernel = inputs[1];
   const ResolvedPadding padding = resolve_padding(params, x, kernel);
   memory::dims strides, dilates, pre, post;
+  std::vector<DnnlWindow> windows;
   for (int axis = 2; axis < x.rank(); ++axis) {
     const int i = axis - 2;
     const int64_t stride = params.stride.empty() ? 1 : params.stride[i];
@@ -50,7 +51,9 @@ ConvolutionTraits::Desc ConvolutionTraits::make_desc(const ConvolutionParams& pa
     // What the last window really reads; less than was asked for when the extent is rounded down.
     const int64_t read = (output[axis] - 1) * stride + window - x[axis] - padding.pre[i];
     post.push_back(std::max<int64_t>(read, 0));
+    windows.push_back({x[axis], output[axis], kernel[axis], stride, dilation, pre[i], post[i]});
   }
+  require_dnnl_windows(windows);
 
   dnnl::primitive_attr attributes = workspace_attributes();
   dnnl::post_ops post_ops;

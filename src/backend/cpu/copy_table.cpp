@@ -10,15 +10,15 @@ namespace opwright {
 
 void TableCopy::reserve(const Axes& output) {
   int64_t total = 1;
-  for (int i = 0; i < output.count; ++i) total += output[i];
+  for (int i = 0; i < output.count; ++i) {
+    if (output[i] == 0) return;
+    total += output[i];
+  }
   storage_.resize(total);
 }
 
 void TableCopy::begin(const Axes& input, const Axes& output, int element_size, int merged) {
   element_size_ = element_size;
-  rows_ = 1;
-  for (int i = 0; i < output.count; ++i)
-    if (output[i] == 0) rows_ = 0;
   item_elements_ = 1;
   for (int i = merged; i < output.count; ++i) item_elements_ *= output[i];
   item_bytes_ = item_elements_ * element_size;
@@ -40,12 +40,10 @@ void TableCopy::begin(const Axes& input, const Axes& output, int element_size, i
   outer_count_ = merged - 1;
   count_ = extents_[outer_count_];
   row_bytes_ = count_ * item_bytes_;
-  for (int i = 0; i < outer_count_; ++i) rows_ *= extents_[i];
   grain_ = std::max<int64_t>(1, kCopyGrainBytes / std::max<int64_t>(64, row_bytes_));
 }
 
 void TableCopy::finish() {
-  if (rows_ == 0) return;
   find_run();
   const int64_t* table = tables_[outer_count_];
   has_fill_ = std::any_of(table, table + count_, [](int64_t index) { return index < 0; });
@@ -56,6 +54,8 @@ void TableCopy::finish() {
   step_ = count_ > 1 ? table[1] - table[0] : 1;
   for (int64_t k = 1; k < count_ && step_ != kIrregular; ++k)
     if (table[k] < 0 || table[k - 1] < 0 || table[k] - table[k - 1] != step_) step_ = kIrregular;
+  rows_ = 1;
+  for (int i = 0; i < outer_count_; ++i) rows_ *= extents_[i];
 }
 
 /// The longest range of the last axis that lies together in the input.

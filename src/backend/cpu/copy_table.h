@@ -16,6 +16,8 @@ class TableCopy {
  public:
   static constexpr int64_t kFill = -1;
 
+  /// Nothing to copy until prepare() was called again.
+  void clear() { rows_ = 0; }
   /// Makes room for tables of these extents; allocates.
   void reserve(const Axes& output);
   /// Prepares a copy for tensors of equal rank, extents in memory order, with the tables that
@@ -25,10 +27,13 @@ class TableCopy {
   template <class IsWhole, class FillTable>
   void prepare(const Axes& input, const Axes& output, int element_size, IsWhole&& is_whole,
                FillTable&& fill_table) {
+    clear();
+    for (int i = 0; i < output.count; ++i)
+      if (output[i] == 0) return;
     int merged = output.count;
     while (merged > 0 && is_whole(merged - 1)) --merged;
     begin(input, output, element_size, merged);
-    for (int axis = 0; axis < merged && rows_ > 0; ++axis) fill_table(axis, tables_[axis]);
+    for (int axis = 0; axis < merged; ++axis) fill_table(axis, tables_[axis]);
     finish();
   }
   /// `fill` points to one element.
@@ -52,7 +57,8 @@ class TableCopy {
   int64_t extents_[Axes::kMax] = {}, strides_[Axes::kMax] = {};  // strides of the input in bytes
   int outer_count_ = 0;  // axes before the one whose items make a row
   int element_size_ = 1;
-  int64_t rows_ = 0, count_ = 0, row_bytes_ = 0, item_bytes_ = 0, grain_ = 1;
+  int64_t rows_ = 0;  // 0 while the tables are not complete
+  int64_t count_ = 0, row_bytes_ = 0, item_bytes_ = 0, grain_ = 1;
   int64_t item_elements_ = 1;
   int64_t repeat_ = 1;  ///< times that each item of a row comes in the last axis, one after another
   int64_t run_begin_ = 0, run_end_ = 0, step_ = 1;

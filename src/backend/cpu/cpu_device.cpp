@@ -8,8 +8,10 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
+#include "backend/cpu/dnnl_kernel.h"
 #include "backend/cpu/dnnl_post_ops.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/port_rules.h"
 #include "base/aligned_memory.h"
 #include "base/error.h"
 #include "base/parallel.h"
@@ -154,13 +156,15 @@ std::unique_ptr<Event> CpuDevice::make_event(bool) const { return std::make_uniq
 std::vector<Candidate> CpuDevice::candidates(const Operator& op,
                                              const CandidateQuery& query) const {
   const KernelEntry* entry = find_entry(op.kind());
-  return entry ? entry->candidates(op, query) : std::vector<Candidate>();
+  if (!entry) return {};
+  return with_dnnl_errors(query.layer, [&] { return entry->candidates(op, query); });
 }
 
-void CpuDevice::check(const Operator& op, const KernelArgs& args) const {
+void CpuDevice::check_operator(const Operator& op, const KernelArgs& args) const {
   const KernelEntry* entry = find_entry(op.kind());
   require(entry != nullptr, "the CPU has no kernel for ", op.kind());
-  if (entry->check != nullptr) entry->check(op, args);
+  PortRules(op, args).require_sound(entry->packed_input);
+  entry->check(op, args);
 }
 
 std::unique_ptr<Kernel> CpuDevice::make_kernel(const Operator& op, const KernelArgs& args) const {
@@ -168,7 +172,7 @@ std::unique_ptr<Kernel> CpuDevice::make_kernel(const Operator& op, const KernelA
   if (!entry)
     fail_with(ErrorCode::kUNSUPPORTED_STATE, "Layer '", args.layer, "': the CPU has no kernel for ",
               op.kind(), ".");
-  return entry->make(op, args);
+  return with_dnnl_errors(args.layer, [&] { return entry->make(op, args); });
 }
 
 bool CpuDevice::can_fuse(const FusedActivation& activation) const {

@@ -25,7 +25,7 @@ class CpuDevice final : public Device {
   void synchronize(Queue queue) const override;
   std::unique_ptr<Event> make_event(bool is_timed) const override;
   std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) const override;
-  void check(const Operator& op, const KernelArgs& args) const override;
+  void check_operator(const Operator& op, const KernelArgs& args) const override;
   std::unique_ptr<Kernel> make_kernel(const Operator& op, const KernelArgs& args) const override;
   bool can_fuse(const FusedActivation& activation) const override;
   std::vector<TensorFormat> formats(int rank) const override;

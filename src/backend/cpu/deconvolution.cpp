@@ -52,10 +52,14 @@ DeconvolutionTraits::Desc DeconvolutionTraits::make_desc(const ConvolutionParams
   const Shape& kernel = inputs[1];
   const ResolvedPadding padding = resolve_transposed_padding(params, x, kernel);
   memory::dims strides, dilates;
+  std::vector<DnnlWindow> windows;
   for (int i = 0; i < x.rank() - 2; ++i) {
     strides.push_back(params.stride.empty() ? 1 : params.stride[i]);
     dilates.push_back(params.dilation.empty() ? 0 : params.dilation[i] - 1);
+    windows.push_back({output[i + 2], x[i + 2], kernel[i + 2], strides[i], dilates[i] + 1,
+                       padding.pre[i], padding.post[i]});
   }
+  require_dnnl_windows(windows);
   dnnl::primitive_attr attributes = workspace_attributes();
   dnnl::post_ops post_ops;
   if (!append_activation(post_ops, params.activation)) return {};

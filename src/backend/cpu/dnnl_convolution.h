@@ -7,6 +7,7 @@
 #include "backend/cpu/dnnl_variant.h"
 #include "backend/cpu/dnnl_weights.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/port_rules.h"
 #include "base/error.h"
 #include "operators/convolution.h"
 
@@ -38,7 +39,6 @@ class ConvolutionKernel final : public DnnlKernel {
     if (has_bias_) bias_ = constant_as_float(args.inputs[2]);
   }
 
-  int in_place_input() const override { return residual_; }
   std::vector<PackedInput> packed() const override { return weights_.packed(); }
 
  private:
@@ -52,7 +52,9 @@ class ConvolutionKernel final : public DnnlKernel {
     arguments.push_back(
         {DNNL_ARG_SRC, program.as(x, dnnl_desc(inputs[0], variant.type, variant.input))});
     arguments.push_back(
-        {DNNL_ARG_WEIGHTS, weights_.operand(program, selected.desc.weights_desc())});
+        {DNNL_ARG_WEIGHTS,
+         weights_.operand(program, Traits::plain_weights(params_, inputs[1], input_type(1).dtype),
+                          selected.desc.weights_desc())});
     if (has_bias_) {
       const dnnl::memory::desc wanted = selected.desc.bias_desc();
       const dnnl::memory::desc given({outputs[0][1]}, dnnl_type(input_type(2).dtype),
@@ -170,9 +172,34 @@ std::vector<Candidate> convolution_candidates(const Operator& op, const Candidat
 }
 
 template <class Traits>
+void check_convolution(const Operator& op, const KernelArgs& args) {
+  const ConvolutionParams& params = static_cast<const typename Traits::Op&>(op).params();
+  const PortRules rules(op, args);
+  rules.require_ports(2, params.has_residual ? 4 : 3);
+  const PortRules::Port x = rules.input(0), y = rules.output(0);
+  rules.require(x, kDnnlFloats, kImageFormats);
+  rules.require(y, kDnnlFloats, kImageFormats);
+  // As convolution_candidates() combines them.
+  rules.require_that(
+      x.desc.type.dtype == y.desc.type.dtype &&
+          (x.desc.type.format == y.desc.type.format || x.desc.type.format == TensorFormat::kLINEAR),
+      "output 0 must have the type of input 0, ", str(x.desc.type),
+      ", and its format unless that is LINEAR, but is ", str(y.desc.type));
+  const size_t residual = params.has_residual ? rules.inputs() - 1 : rules.inputs();
+  if (params.has_residual) {
+    rules.require_that(residual >= 2 && rules.has_input(residual), "the residual, input ", residual,
+                       ", is missing");
+    rules.require_same(rules.input(residual), y);
+  }
+  for (size_t i = 1; i < residual; ++i)
+    if (rules.has_input(i)) rules.require(rules.input(i), kDnnlFloats);
+}
+
+template <class Traits>
 KernelEntry convolution_entry() {
   return {convolution_candidates<Traits>,
-          make_dnnl_kernel<ConvolutionKernel<Traits>, typename Traits::Op>};
+          make_dnnl_kernel<ConvolutionKernel<Traits>, typename Traits::Op>,
+          check_convolution<Traits>, /*packed_input=*/1};
 }
 
 }  // namespace opwright

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/cpu/cpu_device.h"
+#include "backend/cpu/shape_checks.h"
 #include "base/error.h"
 
 namespace opwright {
@@ -52,6 +53,7 @@ DnnlProgram* DnnlKernel::find_or_build(std::span<const Shape> inputs,
     return recent_.front()->program.get();
   }
 
+  require_countable(inputs), require_countable(outputs);
   auto entry = std::make_unique<Entry>();
   entry->shapes.assign(inputs.begin(), inputs.end());
   entry->shapes.insert(entry->shapes.end(), outputs.begin(), outputs.end());
@@ -59,14 +61,7 @@ DnnlProgram* DnnlKernel::find_or_build(std::span<const Shape> inputs,
                                  [](const Shape& shape) { return shape.numel() == 0; });
   if (!empty) {
     entry->program = std::make_unique<DnnlProgram>();
-    try {
-      build(*entry->program, inputs, outputs);
-    } catch (const dnnl::error& error) {
-      fail_with(error.status == dnnl_out_of_memory ? ErrorCode::kFAILED_ALLOCATION
-                                                   : ErrorCode::kUNSUPPORTED_STATE,
-                "Layer '", layer_, "': oneDNN has no kernel for these shapes (", error.what(),
-                ").");
-    }
+    with_dnnl_errors(layer_, [&] { build(*entry->program, inputs, outputs); });
   }
   if (recent_.size() == kRecentShapes) recent_.pop_back();
   recent_.insert(recent_.begin(), std::move(entry));

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
 #include "backend/cpu/dnnl_program.h"
+#include "base/error.h"
 #include "network/operator.h"
 
 namespace opwright {
@@ -50,6 +52,20 @@ class DnnlKernel : public Kernel {
   size_t own_workspace_size_ = 0;
   std::string description_;
 };
+
+/// What `body` returns; oneDNN's exceptions become Errors.
+template <class Body>
+auto with_dnnl_errors(std::string_view layer, Body&& body) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    fail_with(ErrorCode::kFAILED_ALLOCATION, "Layer '", layer, "': there is not enough memory.");
+  } catch (const dnnl::error& error) {
+    fail_with(error.status == dnnl_out_of_memory ? ErrorCode::kFAILED_ALLOCATION
+                                                 : ErrorCode::kUNSUPPORTED_STATE,
+              "Layer '", layer, "': oneDNN has no kernel for these shapes (", error.what(), ").");
+  }
+}
 
 template <class K, class Op>
 std::unique_ptr<Kernel> make_dnnl_kernel(const Operator& op, const KernelArgs& args) {

@@ -11,7 +11,7 @@ namespace {
 
 /// A blocked layout as its text tells it.
 struct Layout {
-  int type = 0;
+  dnnl::memory::data_type type = dnnl::memory::data_type::undef;
   dnnl::memory::dims extents, padded, strides, block_sizes, block_axes;
 };
 
@@ -57,10 +57,14 @@ Layout parse_layout(std::string_view text) {
                layout.strides.size() == rank &&
                layout.block_axes.size() == layout.block_sizes.size();
   if (!valid) malformed(text);
-  layout.type = static_cast<int>(type[0]);
   for (const int64_t size : layout.block_sizes) valid &= size > 0;
   for (const int64_t axis : layout.block_axes) valid &= axis < static_cast<int64_t>(rank);
+  // The types in which weights are packed.
+  valid &= type[0] == static_cast<int>(dnnl::memory::data_type::f32) ||
+           type[0] == static_cast<int>(dnnl::memory::data_type::f16) ||
+           type[0] == static_cast<int>(dnnl::memory::data_type::bf16);
   if (!valid) malformed(text);
+  layout.type = static_cast<dnnl::memory::data_type>(type[0]);
   return layout;
 }
 
@@ -71,7 +75,9 @@ bool element_index(const Layout& layout, dnnl::memory::dims position, int64_t& i
   bool overflow = false;
   for (size_t i = layout.block_sizes.size(); i-- > 0;) {
     int64_t& at = position[layout.block_axes[i]];
-    index += at % layout.block_sizes[i] * inner_stride;
+    int64_t step = 0;
+    overflow |= __builtin_mul_overflow(at % layout.block_sizes[i], inner_stride, &step);
+    overflow |= __builtin_add_overflow(index, step, &index);
     at /= layout.block_sizes[i];
     overflow |= __builtin_mul_overflow(inner_stride, layout.block_sizes[i], &inner_stride);
   }
@@ -131,7 +137,40 @@ DataType from_dnnl(dnnl::memory::data_type type) {
             " has no counterpart.");
 }
 
-dnnl::memory::dims dnnl_dims(const Shape& shape) { return {shape.begin(), shape.end()}; }
+dnnl::memory::dims dnnl_dims(const Shape& shape) {
+  return dnnl_dims(dnnl::memory::dims(shape.begin(), shape.end()));
+}
+
+dnnl::memory::dims dnnl_dims(dnnl::memory::dims extents) {
+  for (const int64_t extent : extents)
+    if (!fits_dnnl(extent))
+      fail_with(ErrorCode::kUNSUPPORTED_STATE, "oneDNN counts extents with 31 bits, but one of (",
+                join(extents), ") has more.");
+  return extents;
+}
+
+bool fits_dnnl(int64_t extent) { return extent >= 0 && extent <= INT32_MAX; }
+
+void require_dnnl_windows(std::span<const DnnlWindow> windows) {
+  // Far from where oneDNN's 32-bit arithmetic of offsets within a row would overflow. It makes code
+  // for each tap, so that windows of more take seconds.
+  constexpr int64_t kMostReach = int64_t{1} << 24, kMostTaps = int64_t{1} << 16;
+  const auto in_range = [](int64_t value) { return value >= -kMostReach && value <= kMostReach; };
+  int64_t taps = 1;
+  for (const DnnlWindow& w : windows) {
+    bool valid = true;
+    for (const int64_t value : {w.input, w.output, w.window, w.stride, w.dilation, w.pre, w.post})
+      valid &= in_range(value);
+    // Of numbers of 24 bits no product overflows.
+    valid = valid && in_range(w.dilation * w.window) && in_range(w.output * w.stride) &&
+            in_range(w.input + w.pre + w.post) && (taps *= w.window) <= kMostTaps;
+    if (!valid)
+      fail_with(ErrorCode::kUNSUPPORTED_STATE, "On the CPU windows reach over at most 2^24 ",
+                "elements and have 2^16, but this one has ", w.window, " along an axis, stride ",
+                w.stride, ", dilation ", w.dilation, ", padding ", w.pre, " and ", w.post,
+                ", and goes from an extent of ", w.input, " to ", w.output, ".");
+  }
+}
 
 dnnl::memory::desc dnnl_desc(const Shape& shape, DataType type, TensorFormat format) {
   const dnnl::memory::dims extents = dnnl_dims(shape);
@@ -183,9 +222,8 @@ std::string layout_text(const dnnl::memory::desc& desc) {
 void unpack_layout(std::string_view text, const dnnl::memory::dims& extents, const void* packed,
                    size_t size, void* row_major) {
   const Layout layout = parse_layout(text);
-  const size_t element =
-      dnnl::memory::data_type_size(static_cast<dnnl::memory::data_type>(layout.type));
-  if (layout.extents != extents || element == 0) malformed(text);
+  const size_t element = dnnl::memory::data_type_size(layout.type);
+  if (layout.extents != extents) malformed(text);
   int64_t count = 1;
   for (const int64_t extent : extents) count *= extent;
   dnnl::memory::dims position(extents.size(), 0);
@@ -201,6 +239,18 @@ void unpack_layout(std::string_view text, const dnnl::memory::dims& extents, con
     }
   }
 }
+
+void require_packed_layout(std::string_view text, size_t size) {
+  const Layout layout = parse_layout(text);
+  const size_t element = dnnl::memory::data_type_size(layout.type);
+  bool fits = true;
+  size_t count = 1;
+  for (const int64_t extent : layout.padded)
+    fits &= !__builtin_mul_overflow(count, static_cast<size_t>(extent), &count);
+  if (!fits || count > size / element) malformed(text);
+}
+
+dnnl::memory::data_type packed_type(std::string_view layout) { return parse_layout(layout).type; }
 
 bool is_reference(std::string_view implementation) {
   return implementation.find("ref") != std::string_view::npos ||

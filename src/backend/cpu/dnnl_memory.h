@@ -1,6 +1,7 @@
 #pragma once
 
 #include <oneapi/dnnl/dnnl.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -16,7 +17,19 @@ const dnnl::engine& dnnl_engine();
 dnnl::memory::data_type dnnl_type(DataType type);
 /// The way back.
 DataType from_dnnl(dnnl::memory::data_type type);
+/// Extents as oneDNN takes them. Throws Error for those that do not fit 31 bits: its kernels count
+/// with 32.
 dnnl::memory::dims dnnl_dims(const Shape& shape);
+dnnl::memory::dims dnnl_dims(dnnl::memory::dims extents);
+bool fits_dnnl(int64_t extent);
+
+/// A window along one axis; `output` positions.
+struct DnnlWindow {
+  int64_t input, output, window, stride, dilation, pre, post;
+};
+/// Throws Error for windows, one for each axis, that are so large that oneDNN's arithmetic may
+/// overflow, or that making code for them takes too long.
+void require_dnnl_windows(std::span<const DnnlWindow> windows);
 
 /// A tensor as it lies in memory in that format: LINEAR, HWC, and CHW4, CHW16, CHW32 up to three
 /// spatial axes.
@@ -38,6 +51,11 @@ std::string layout_text(const dnnl::memory::desc& desc);
 /// Throws Error unless the text describes a tensor of these extents and type that fits `size`.
 void unpack_layout(std::string_view layout, const dnnl::memory::dims& extents, const void* packed,
                    size_t size, void* row_major);
+
+/// Throws Error unless this is such a text and `size` bytes hold the tensor.
+void require_packed_layout(std::string_view layout, size_t size);
+/// The type of the elements by such a text.
+dnnl::memory::data_type packed_type(std::string_view layout);
 
 /// Whether an implementation of this name is a plain loop rather than a tuned kernel.
 bool is_reference(std::string_view implementation);

@@ -62,12 +62,15 @@ Operand DnnlProgram::staging(const Operand& target, const dnnl::memory::desc& de
 void DnnlProgram::copy(const Operand& from, const Operand& to) {
   const bool same = from.source == to.source && from.position == to.position;
   if (same && from.source != Operand::Source::kConstant) return;
+  require(from.desc.get_dims() == to.desc.get_dims(),
+          "a tensor cannot be reordered into one of other extents");
   const dnnl::reorder::primitive_desc desc(dnnl_engine(), from.desc, dnnl_engine(), to.desc,
                                            workspace_attributes(), /*allow_empty=*/true);
   const bool same_type = from.desc.get_data_type() == to.desc.get_data_type();
   const bool simple_layouts = has_port_layout(from.desc) && has_port_layout(to.desc);
   if (!desc || (!same_type && simple_layouts && is_reference(desc.impl_info_str()))) {
     // Types that the processor has no arithmetic for: refused or slow.
+    require(!same_type, "oneDNN cannot reorder these layouts");
     if (to.desc == with_type(from.desc, to.desc.get_data_type())) {
       convert_elements(from, to);
     } else if (to.desc.get_data_type() == dnnl::memory::data_type::f32) {

@@ -29,8 +29,8 @@ Blob DnnlWeights::pack(const dnnl::memory::desc& wanted) const {
   const std::string layout = layout_text(wanted);
   if (!layout.empty() && layout == stored_.layout && stored_.data.size() == wanted.get_size())
     return stored_.data;
-  // Packed for another processor or version of oneDNN. The type is part of the layout's text.
-  const auto type = static_cast<dnnl::memory::data_type>(std::atoi(stored_.layout.c_str()));
+  // Packed for another processor or version of oneDNN.
+  const dnnl::memory::data_type type = packed_type(stored_.layout);
   const dnnl::memory::dims extents = wanted.get_dims();
   dnnl::memory::dims strides(extents.size(), 1);
   for (size_t axis = extents.size(); axis-- > 1;) strides[axis - 1] = strides[axis] * extents[axis];
@@ -41,8 +41,9 @@ Blob DnnlWeights::pack(const dnnl::memory::desc& wanted) const {
   return reordered(unpacked.data(), row_major);
 }
 
-Operand DnnlWeights::operand(DnnlProgram& program, const dnnl::memory::desc& wanted) {
-  if (!is_constant_) return program.as(program.input(input_, plain_), wanted);
+Operand DnnlWeights::operand(DnnlProgram& program, const dnnl::memory::desc& plain,
+                             const dnnl::memory::desc& wanted) {
+  if (!is_constant_) return program.as(program.input(input_, plain), wanted);
   if (packed_desc_ && *packed_desc_ == wanted) return program.constant(packed_.data(), wanted);
   Blob data = pack(wanted);
   if (packed_desc_) return program.constant(std::move(data), wanted);

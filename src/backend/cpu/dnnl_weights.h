@@ -21,8 +21,10 @@ class DnnlWeights {
   /// The layout of the packed weights once there are any: what primitives for other shapes should
   /// accept.
   const std::optional<dnnl::memory::desc>& packed_desc() const { return packed_desc_; }
-  /// The weights in the wanted layout.
-  Operand operand(DnnlProgram& program, const dnnl::memory::desc& wanted);
+  /// The weights in the wanted layout; `plain` is what the constructor was given, for the shapes of
+  /// this program.
+  Operand operand(DnnlProgram& program, const dnnl::memory::desc& plain,
+                  const dnnl::memory::desc& wanted);
   /// For Kernel::packed().
   std::vector<PackedInput> packed() const;
 

@@ -4,6 +4,8 @@
 #include "backend/candidates.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/pointwise_tile.h"
+#include "backend/cpu/port_rules.h"
+#include "backend/cpu/shape_checks.h"
 #include "base/half.h"
 #include "base/parallel.h"
 #include "base/types.h"
@@ -59,6 +61,17 @@ Number read_scalar(const void* from, DataType type, int64_t i) {
   }
 }
 
+/// A parameter as the type that the filling counts in; what integers do not hold saturates.
+template <class Number>
+Number number_of(double parameter) {
+  if constexpr (std::is_integral_v<Number>) {
+    if (std::isnan(parameter)) return 0;
+    if (parameter >= 0x1p63) return INT64_MAX;
+    if (parameter <= -0x1p63) return INT64_MIN;
+  }
+  return static_cast<Number>(parameter);
+}
+
 /// What a filling is made of.
 template <class Number>
 struct Numbers {
@@ -79,6 +92,8 @@ class FillKernel final : public Kernel {
   }
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
+    numel_ = 0;
+    require_countable(outputs);
     shape_ = outputs[0];
     numel_ = shape_.numel();
     steps_ = given_[2] ? inputs[2].numel() : 1;
@@ -117,10 +132,11 @@ class FillKernel final : public Kernel {
   Numbers<Number> read(void const* const* inputs) const {
     const auto value = [&](int input, double parameter, int64_t i) {
       return given_[input] ? read_scalar<Number>(inputs[input], types_[input], i)
-                           : static_cast<Number>(parameter);
+                           : number_of<Number>(parameter);
     };
     const int rank = shape_.rank();
-    Numbers<Number> numbers{value(1, params_.alpha, 0), value(2, params_.beta, 0)};
+    Numbers<Number> numbers{value(1, params_.alpha, 0),
+                            steps_ == 0 ? Number(0) : value(2, params_.beta, 0)};
     // A scalar is the step of the last axis, a vector has one for each.
     if (rank > 0) numbers.steps[rank - 1] = numbers.beta;
     if (given_[2] && steps_ == rank)
@@ -182,12 +198,27 @@ std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) 
   return {linear_candidate(query, "counter")};
 }
 
+void check(const Operator& op, const KernelArgs& args) {
+  const PortRules rules(op, args);
+  rules.require_ports(0, 3);
+  const PortRules::Port y = rules.output(0);
+  const DataType type = static_cast<const Fill&>(op).params().to_type;
+  rules.require(y, kConvertible);
+  rules.require_that(y.desc.type.dtype == type, "output 0 must be ", name(type), ", but is ",
+                     name(y.desc.type.dtype));
+  if (rules.has_input(0)) rules.require(rules.input(0), kIndexTypes);
+  for (size_t i = 1; i < rules.inputs(); ++i)
+    if (rules.has_input(i)) rules.require_same(rules.input(i), y);
+}
+
 }  // namespace
 
 KernelEntry fill_kernels() {
-  return {candidates, [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
+  return {candidates,
+          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
             return std::make_unique<FillKernel>(static_cast<const Fill&>(op), args);
-          }};
+          },
+          check};
 }
 
 }  // namespace opwright

@@ -4,6 +4,7 @@
 #include "backend/candidates.h"
 #include "backend/cpu/copy.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/port_rules.h"
 #include "backend/cpu/shape_checks.h"
 #include "base/error.h"
 #include "base/parallel.h"
@@ -17,8 +18,10 @@ class IndexReader {
  public:
   IndexReader(const void* data, bool wide) : data_(data), wide_(wide) {}
   int64_t operator()(int64_t i, int64_t extent) const {
+    // Atomic, so that what is checked is what is used, whoever writes the memory meanwhile.
     const int64_t index =
-        wide_ ? static_cast<const int64_t*>(data_)[i] : static_cast<const int32_t*>(data_)[i];
+        wide_ ? __atomic_load_n(static_cast<const int64_t*>(data_) + i, __ATOMIC_RELAXED)
+              : __atomic_load_n(static_cast<const int32_t*>(data_) + i, __ATOMIC_RELAXED);
     if (index >= 0) return index < extent ? index : -1;
     return index >= -extent ? index + extent : -1;
   }
@@ -51,7 +54,8 @@ class GatherKernel final : public Kernel {
     const Shape &data = inputs[0], &indices = inputs[1];
     const int batch = static_cast<int>(params_.num_elementwise_dims);
     const int axis = static_cast<int>(params_.axis < 0 ? params_.axis + data.rank() : params_.axis);
-    numel_ = outputs[0].numel();
+    numel_ = 0;
+    require_countable(inputs), require_countable(outputs);
     for (int i = 0; i < batch; ++i) require_equal_extent(i, data, 1, indices);
     switch (params_.mode) {
       case GatherMode::kDEFAULT:
@@ -92,6 +96,7 @@ class GatherKernel final : public Kernel {
       }
     }
     const int64_t slice = std::max<int64_t>(1, inner_bytes_);
+    numel_ = outputs[0].numel();
     slices_ = numel_ * element_size_ / slice;
     // A slice costs a few nanoseconds however short it is.
     grain_ = std::max<int64_t>(1, kCopyGrainBytes / std::max<int64_t>(16, slice));
@@ -175,15 +180,26 @@ class GatherKernel final : public Kernel {
 };
 
 std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) {
+  if (!kWholeBytes.has(query.inputs[0].type.dtype)) return {};
   return {linear_candidate(query, "copy")};
+}
+
+void check(const Operator& op, const KernelArgs& args) {
+  const PortRules rules(op, args);
+  rules.require_ports(2, 2);
+  rules.require(rules.input(0), kWholeBytes);
+  rules.require(rules.input(1), kIndexTypes);
+  rules.require_same(rules.output(0), rules.input(0));
 }
 
 }  // namespace
 
 KernelEntry gather_kernels() {
-  return {candidates, [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
+  return {candidates,
+          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
             return std::make_unique<GatherKernel>(static_cast<const Gather&>(op), args);
-          }};
+          },
+          check};
 }
 
 }  // namespace opwright

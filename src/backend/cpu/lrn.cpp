@@ -2,6 +2,7 @@
 #include "backend/cpu/dnnl_kernel.h"
 #include "backend/cpu/dnnl_variant.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/port_rules.h"
 #include "base/error.h"
 #include "operators/normalization.h"
 
@@ -50,10 +51,14 @@ class LrnKernel final : public DnnlKernel {
   LrnParams params_;
 };
 
+void require_window(const LrnParams& params, std::string_view layer) {
+  require(params.window % 2 == 1 && fits_dnnl(params.window), "Layer '", layer,
+          "': LRN on the CPU needs an odd window of at most 31 bits, not ", params.window, ".");
+}
+
 std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {
   const LrnParams& params = static_cast<const Lrn&>(op).params();
-  require(params.window % 2 == 1, "Layer '", query.layer,
-          "': LRN on the CPU needs an odd window, not ", params.window, ".");
+  require_window(params, query.layer);
   const Shape& shape = query.inputs[0].opt;
   std::vector<TensorFormat> formats = {TensorFormat::kLINEAR};
   for (const TensorFormat format : cpu_device().formats(shape.rank())) formats.push_back(format);
@@ -75,8 +80,16 @@ std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& quer
   return found;
 }
 
+void check(const Operator& op, const KernelArgs& args) {
+  const PortRules rules(op, args);
+  rules.require_ports(1, 1);
+  rules.require(rules.input(0), kDnnlFloats, kImageFormats);
+  rules.require_same(rules.output(0), rules.input(0));
+  require_window(static_cast<const Lrn&>(op).params(), args.layer);
+}
+
 }  // namespace
 
-KernelEntry lrn_kernels() { return {candidates, make_dnnl_kernel<LrnKernel, Lrn>}; }
+KernelEntry lrn_kernels() { return {candidates, make_dnnl_kernel<LrnKernel, Lrn>, check}; }
 
 }  // namespace opwright

@@ -8,6 +8,8 @@
 #include "backend/cpu/dnnl_weights.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/matrix_product.h"
+#include "backend/cpu/port_rules.h"
+#include "backend/cpu/shape_checks.h"
 #include "base/error.h"
 #include "base/parallel.h"
 
@@ -18,12 +20,12 @@ using Desc = dnnl::matmul::primitive_desc;
 using dnnl::memory;
 
 memory::desc operand_desc(const MatrixOperand& operand, DataType type) {
-  return {operand.extents, dnnl_type(type), operand.strides};
+  return {dnnl_dims(operand.extents), dnnl_type(type), operand.strides};
 }
 
 /// A layout for constant matrices that the primitive chooses.
 memory::desc any_desc(const MatrixOperand& operand, DataType type) {
-  return {operand.extents, dnnl_type(type), memory::format_tag::any};
+  return {dnnl_dims(operand.extents), dnnl_type(type), memory::format_tag::any};
 }
 
 /// The bias as the product sees it: along the columns, or along the rows where b is a vector and
@@ -107,10 +109,10 @@ class MatrixMultiplyKernel final : public DnnlKernel {
     } else {
       const Operand a = program.input(0, operand_desc(product.a, input_type(0).dtype));
       arguments.push_back({DNNL_ARG_SRC, program.as(a, selected.desc.src_desc())});
-      const Operand b =
-          weights_ ? weights_->operand(program, selected.desc.weights_desc())
-                   : program.as(program.input(1, operand_desc(product.b, input_type(1).dtype)),
-                                selected.desc.weights_desc());
+      const memory::desc plain = operand_desc(product.b, input_type(1).dtype);
+      const Operand b = weights_
+                            ? weights_->operand(program, plain, selected.desc.weights_desc())
+                            : program.as(program.input(1, plain), selected.desc.weights_desc());
       arguments.push_back({DNNL_ARG_WEIGHTS, b});
     }
     if (has_bias_) {
@@ -168,10 +170,13 @@ class IntegerProductKernel final : public Kernel {
  public:
   explicit IntegerProductKernel(const MatrixMultiplyParams& params) : params_(params) {}
 
-  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape>) override {
+  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
+    rows_ = 0;
+    require_countable(inputs), require_countable(outputs);
     product_ = analyze_product(params_, inputs[0], inputs[1]);
-    rows_ = 1;
-    for (int axis = 0; axis < product_.rank() - 1; ++axis) rows_ *= product_.output.extents[axis];
+    int64_t rows = 1;
+    for (int axis = 0; axis < product_.rank() - 1; ++axis) rows *= product_.output.extents[axis];
+    rows_ = rows;
   }
 
   void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
@@ -256,8 +261,26 @@ std::unique_ptr<Kernel> make(const Operator& op, const KernelArgs& args) {
   return make_dnnl_kernel<MatrixMultiplyKernel, MatrixMultiply>(op, args);
 }
 
+void check(const Operator& op, const KernelArgs& args) {
+  const MatrixMultiplyParams& params = static_cast<const MatrixMultiply&>(op).params();
+  const PortRules rules(op, args);
+  const size_t inputs = params.has_bias ? 3 : 2;
+  rules.require_ports(inputs, inputs);
+  rules.require(rules.input(0), kDnnlFloats | kIndexTypes);
+  rules.require_same(rules.output(0), rules.input(0));
+  if (kIndexTypes.has(rules.input(0).desc.type.dtype)) {
+    rules.require_same(rules.input(1), rules.input(0));
+    rules.require_that(!params.has_bias && !params.activation.present(),
+                       "products of integers take neither a bias nor an activation");
+  } else {
+    for (size_t i = 1; i < inputs; ++i) rules.require(rules.input(i), kDnnlFloats);
+  }
+  rules.require_that(args.packed.empty() || is_packable(params, args.inputs[1]),
+                     "input 1 is packed, which the CPU does with one constant matrix only");
+}
+
 }  // namespace
 
-KernelEntry matrix_multiply_kernels() { return {candidates, make}; }
+KernelEntry matrix_multiply_kernels() { return {candidates, make, check, /*packed_input=*/1}; }
 
 }  // namespace opwright

@@ -9,6 +9,7 @@
 #include "backend/cpu/normalization_tile.h"
 #include "backend/cpu/pointwise_broadcast.h"
 #include "backend/cpu/pointwise_tile.h"
+#include "backend/cpu/port_rules.h"
 #include "backend/cpu/reduce_axes.h"
 #include "backend/cpu/reduce_tile.h"
 #include "backend/cpu/shape_checks.h"
@@ -45,12 +46,15 @@ class NormalizationKernel final : public Kernel {
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape>) override {
     const Shape& shape = inputs[0];
+    numel_ = 0;
+    require_countable(inputs);
     for (size_t i = 1; i < inputs.size(); ++i)
       if (affine_[i - 1].present) require_broadcast(static_cast<int>(i), inputs[i], shape);
     const Axes extents = physical_extents(shape, x_.format);
     const int rank = shape.rank();
-    numel_ = 1;
-    for (int i = 0; i < extents.count; ++i) numel_ *= extents[i];
+    int64_t numel = 1;
+    for (int i = 0; i < extents.count; ++i) numel *= extents[i];
+    if (numel == 0) return;
     for (size_t i = 1; i < inputs.size(); ++i)
       if (affine_[i - 1].present)
         affine_[i - 1].view =
@@ -80,12 +84,12 @@ class NormalizationKernel final : public Kernel {
       }
     }
     axes_ = ReductionAxes(split, reduced);
-    if (numel_ == 0) return;
     kept_ = 1;
     for (const ReductionAxes::Axis& axis : axes_.kept) kept_ *= axis.extent;
     width_ = kColumns / group_ * group_;
     tiles_ = axes_.inner.reduced ? 1 : (axes_.inner.extent + width_ - 1) / width_;
-    grain_ = std::max<int64_t>(1, (1 << 14) / std::max<int64_t>(1, numel_ / (kept_ * tiles_)));
+    grain_ = std::max<int64_t>(1, (1 << 14) / std::max<int64_t>(1, numel / (kept_ * tiles_)));
+    numel_ = numel;
   }
 
   void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
@@ -243,32 +247,48 @@ class NormalizationKernel final : public Kernel {
   int64_t group_ = 1;  ///< columns that are normalized together
 };
 
+/// Instance and group normalization also work on channels-last images.
+Formats formats_of(const NormalizationParams& params, int rank) {
+  const int64_t spatial = ((int64_t{1} << rank) - 1) & ~int64_t{3};
+  const bool is_image = rank >= 3 && (params.axes & spatial) == spatial && !(params.axes & 1);
+  return is_image ? Formats{TensorFormat::kLINEAR, TensorFormat::kHWC} : kLinear;
+}
+
 std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {
   const NormalizationParams& params = static_cast<const Normalization&>(op).params();
   const PortDesc& x = query.inputs[0];
   std::vector<Candidate> result = {linear_candidate(query, "two passes")};
   const int rank = x.max.rank();
-  const int64_t spatial = ((int64_t{1} << rank) - 1) & ~int64_t{3};
-  // Instance and group normalization also work on channels-last images.
-  if (rank >= 3 && (params.axes & spatial) == spatial && !(params.axes & 1)) {
-    for (const TensorFormat format : query.device->formats(rank)) {
-      if (!layout_of(format).channels_last || !fills_blocks(x, format)) continue;
-      Candidate candidate = result.front();
-      candidate.inputs[0].format = candidate.outputs[0].format = format;
-      result.push_back(std::move(candidate));
-    }
+  for (const TensorFormat format : query.device->formats(rank)) {
+    if (!formats_of(params, rank).has(format)) continue;
+    Candidate candidate = result.front();
+    candidate.inputs[0].format = candidate.outputs[0].format = format;
+    result.push_back(std::move(candidate));
   }
   add_lower_precisions(query, x, result);
   return result;
 }
 
+void check(const Operator& op, const KernelArgs& args) {
+  const NormalizationParams& params = static_cast<const Normalization&>(op).params();
+  const PortRules rules(op, args);
+  rules.require_ports(1, 3);
+  const PortRules::Port x = rules.input(0);
+  rules.require(x, kFloats, formats_of(params, x.desc.max.rank()));
+  rules.require_same(rules.output(0), x);
+  for (size_t i = 1; i < rules.inputs(); ++i)
+    if (rules.has_input(i)) rules.require(rules.input(i), kFloats);
+}
+
 }  // namespace
 
 KernelEntry normalization_kernels() {
-  return {candidates, [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
+  return {candidates,
+          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
             return std::make_unique<NormalizationKernel>(static_cast<const Normalization&>(op),
                                                          args);
-          }};
+          },
+          check};
 }
 
 }  // namespace opwright

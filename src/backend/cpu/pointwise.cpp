@@ -3,6 +3,7 @@
 #include "backend/candidates.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/pointwise_plan.h"
+#include "backend/cpu/port_rules.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "base/types.h"
@@ -31,6 +32,9 @@ class PointwiseKernel final : public Kernel {
 std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) {
   const PortDesc& output = query.outputs[0];
   std::vector<Candidate> result;
+  for (const std::span<const PortDesc> ports : {query.inputs, query.outputs})
+    for (const PortDesc& port : ports)
+      if (!kConvertible.has(port.type.dtype)) return result;
   for (const TensorFormat format : formats_of(query, output.max.rank())) {
     // Padding of channels must stay 0, which a program does not leave it at.
     if (!fills_blocks(output, format)) continue;
@@ -45,12 +49,47 @@ std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) 
   return result;
 }
 
+void check(const Operator& op, const KernelArgs& args) {
+  const PointwiseParams& params = static_cast<const Pointwise&>(op).params();
+  const std::vector<PointwiseInstruction> program = decode(params);
+  const PortRules rules(op, args);
+  rules.require_ports(args.inputs.size(), args.inputs.size(), params.results.size());
+  const PortRules::Port y = rules.output(0);
+  rules.require_format(y, kImageFormats);
+  rules.require_filled(y);
+  for (size_t i = 0; i < rules.outputs(); ++i) {
+    const PortRules::Port output = rules.output(i);
+    rules.require(output, kConvertible, {y.desc.type.format});
+    const DataType type = program[params.results[i]].type;
+    rules.require_that(register_type(output.desc.type.dtype) == type, rules.name_of(output), " is ",
+                       name(output.desc.type.dtype), ", but the program computes ", name(type));
+    rules.require_that(has_shape_of(output.desc, y.desc), "all outputs must have one shape, but ",
+                       rules.name_of(output), " has ", output.desc.max, " instead of ", y.desc.max);
+  }
+  for (size_t i = 0; i < rules.inputs(); ++i) {
+    const PortRules::Port input = rules.input(i);
+    const bool may_follow = has_shape_of(input.desc, y.desc);
+    rules.require(input, kConvertible,
+                  may_follow ? kLinear | Formats{y.desc.type.format} : kLinear);
+  }
+  for (const PointwiseInstruction& instruction : program) {
+    if (instruction.op != opcode(PointwiseOp::kInput)) continue;
+    const auto index = static_cast<size_t>(instruction.a);
+    rules.require_that(
+        rules.has_input(index) && register_type(args.inputs[index].type.dtype) == instruction.type,
+        "the program reads input ", index, " as ", name(instruction.type),
+        ", which it does not have");
+  }
+}
+
 }  // namespace
 
 KernelEntry pointwise_kernels() {
-  return {candidates, [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
+  return {candidates,
+          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
             return std::make_unique<PointwiseKernel>(static_cast<const Pointwise&>(op), args);
-          }};
+          },
+          check};
 }
 
 }  // namespace opwright

@@ -13,9 +13,6 @@ namespace {
 
 using enum PointwiseOp;
 
-/// The type that a tensor's elements have in a register.
-DataType register_type(DataType type) { return is_floating(type) ? DataType::kFLOAT : type; }
-
 int operand_count(int32_t op) {
   if (op == opcode(kInput) || op == opcode(kConstant)) return 0;
   if (op == opcode(kSelect)) return 3;
@@ -58,7 +55,11 @@ int64_t cost_of(int32_t op) {
 
 template <class T>
 void fill(std::byte* to, double value, int64_t count) {
-  std::fill_n(reinterpret_cast<T*>(to), count, static_cast<T>(value));
+  // A constant that the type does not hold wraps around like what is computed.
+  if constexpr (std::is_floating_point_v<T>)
+    std::fill_n(reinterpret_cast<T*>(to), count, static_cast<T>(value));
+  else
+    std::fill_n(reinterpret_cast<T*>(to), count, static_cast<T>(static_cast<int64_t>(value)));
 }
 
 }  // namespace
@@ -96,16 +97,26 @@ TileFunction PointwisePlan::function_of(int index) const {
 
 void PointwisePlan::set_shapes(std::span<const Shape> inputs, std::span<const Shape> outputs) {
   const Shape& shape = outputs[0];
-  for (size_t i = 0; i < inputs.size(); ++i)
-    require_broadcast(static_cast<int>(i), inputs[i], shape);
   const TensorFormat format = output_types_[0].format;
+  tiles_ = 0;
+  require_countable(inputs), require_countable(outputs);
+  require_filled(shape, format);
+  for (const Shape& output : outputs)
+    require(output == shape, "Layer '", layer_, "': the outputs of shapes ", shape, " and ", output,
+            " must have the same");
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    require_broadcast(static_cast<int>(i), inputs[i], shape);
+    require(input_types_[i].format == TensorFormat::kLINEAR || inputs[i] == shape, "Layer '",
+            layer_, "': input ", i, " of shape ", inputs[i], " is ", str(input_types_[i]),
+            ", which is not broadcast to ", shape);
+  }
   const Axes extents = physical_extents(shape, format);
   numel_ = 1;
   for (int i = 0; i < extents.count; ++i) numel_ *= extents[i];
   views_.clear();
   for (size_t i = 0; i < inputs.size(); ++i) {
     Axes strides;
-    if (input_types_[i].format != TensorFormat::kLINEAR || inputs[i] == shape) {
+    if (input_types_[i].format == format && inputs[i] == shape) {
       strides.count = extents.count;
       for (int64_t axis = extents.count - 1, stride = 1; axis >= 0; stride *= extents[axis--])
         strides[axis] = stride;
@@ -114,7 +125,6 @@ void PointwisePlan::set_shapes(std::span<const Shape> inputs, std::span<const Sh
     }
     views_.emplace_back(extents, strides);
   }
-  tiles_ = 0;
   if (numel_ == 0) return;
 
   int64_t limit = kMaxTile;

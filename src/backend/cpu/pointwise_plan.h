@@ -6,10 +6,14 @@
 
 #include "backend/cpu/pointwise_broadcast.h"
 #include "backend/cpu/pointwise_tile.h"
+#include "base/types.h"
 #include "network/operator.h"
 #include "operators/pointwise.h"
 
 namespace opwright {
+
+/// The type that a tensor's elements have in a register.
+inline DataType register_type(DataType type) { return is_floating(type) ? DataType::kFLOAT : type; }
 
 /// A pointwise program made ready to run tile by tile over the elements of its output, so that
 /// intermediate values stay in the first-level cache. Registers that are the same for every

@@ -6,6 +6,7 @@
 #include "backend/cpu/dnnl_kernel.h"
 #include "backend/cpu/dnnl_variant.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/port_rules.h"
 #include "base/error.h"
 
 namespace opwright {
@@ -36,6 +37,7 @@ std::vector<Axis> axes_of(const PoolingParams& params, const Shape& x) {
 Desc make_desc(const PoolingParams& params, dnnl::algorithm algorithm, const Shape& x,
                const Shape& y, const Variant& variant) {
   memory::dims strides, windows, dilations, pre, post;
+  std::vector<DnnlWindow> reaches;
   const std::vector<Axis> axes = axes_of(params, x);
   for (size_t i = 0; i < axes.size(); ++i) {
     const Axis& axis = axes[i];
@@ -45,7 +47,10 @@ Desc make_desc(const PoolingParams& params, dnnl::algorithm algorithm, const Sha
     pre.push_back(axis.pre);
     const int64_t reach = (y[i + 2] - 1) * axis.stride + axis.dilation * (axis.window - 1) + 1;
     post.push_back(std::max<int64_t>(reach - x[i + 2] - axis.pre, 0));
+    reaches.push_back(
+        {x[i + 2], y[i + 2], axis.window, axis.stride, axis.dilation, pre[i], post[i]});
   }
+  require_dnnl_windows(reaches);
   return Desc(dnnl_engine(), dnnl::prop_kind::forward_inference, algorithm,
               dnnl_desc(x, variant.type, variant.input), dnnl_desc(y, variant.type, variant.output),
               strides, windows, dilations, pre, post, workspace_attributes(), /*allow_empty=*/true);
@@ -72,9 +77,10 @@ Blob overhang_factors(const PoolingParams& params, const Shape& x, const Shape& 
   for (size_t i = 0; i < axes.size(); ++i) {
     const Axis& axis = axes[i];
     for (int64_t out = 0; out < y[i + 2]; ++out) {
-      int64_t inside = 0;
-      for (int64_t tap = 0; tap < axis.window; ++tap)
-        inside += out * axis.stride - axis.pre + tap * axis.dilation < x[i + 2] + axis.post;
+      // Taps that begin before the end of the padding.
+      const int64_t left = x[i + 2] + axis.post - (out * axis.stride - axis.pre);
+      const int64_t inside =
+          std::clamp<int64_t>((left + axis.dilation - 1) / axis.dilation, 0, axis.window);
       any |= inside < axis.window;
       factors[i].push_back(static_cast<double>(axis.window) /
                            static_cast<double>(std::max<int64_t>(inside, 1)));
@@ -184,8 +190,20 @@ std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& quer
   return found;
 }
 
+void check(const Operator& op, const KernelArgs& args) {
+  const bool averages = static_cast<const Pooling&>(op).params().type != PoolingType::kMAX;
+  const PortRules rules(op, args);
+  rules.require_ports(1, 1);
+  rules.require(rules.input(0),
+                averages ? kDnnlFloats : kDnnlFloats | Types{DataType::kINT8, DataType::kUINT8},
+                kImageFormats);
+  rules.require_same(rules.output(0), rules.input(0));
+}
+
 }  // namespace
 
-KernelEntry pooling_kernels() { return {candidates, make_dnnl_kernel<PoolingKernel, Pooling>}; }
+KernelEntry pooling_kernels() {
+  return {candidates, make_dnnl_kernel<PoolingKernel, Pooling>, check};
+}
 
 }  // namespace opwright

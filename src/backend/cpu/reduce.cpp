@@ -8,8 +8,10 @@
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/pointwise_broadcast.h"
 #include "backend/cpu/pointwise_tile.h"
+#include "backend/cpu/port_rules.h"
 #include "backend/cpu/reduce_axes.h"
 #include "backend/cpu/reduce_tile.h"
+#include "backend/cpu/shape_checks.h"
 #include "base/parallel.h"
 #include "base/types.h"
 
@@ -74,6 +76,9 @@ class ReduceKernel final : public Kernel {
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
     const Shape& shape = inputs[0];
+    tiles_ = 0, parts_ = 1;
+    require_countable(inputs), require_countable(outputs);
+    require_filled(shape, input_type_.format);
     output_numel_ = outputs[0].numel();
     const Axes extents = physical_extents(shape, input_type_.format);
     bool reduced[Axes::kMax] = {};
@@ -236,14 +241,18 @@ class ReduceKernel final : public Kernel {
   int64_t parts_ = 1, grain_ = 1, output_numel_ = 0;
 };
 
+/// Over all spatial axes and nothing else, what is left has one order in every format.
+bool takes_images(const ReduceParams& params, int rank) {
+  const int64_t spatial = ((int64_t{1} << rank) - 1) & ~int64_t{3};
+  return rank >= 3 && params.axes == spatial;
+}
+
 std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {
   const ReduceParams& params = static_cast<const Reduce&>(op).params();
   const PortDesc& input = query.inputs[0];
   const int rank = input.max.rank();
   std::vector<Candidate> result = {linear_candidate(query, "loops")};
-  // Over all spatial axes and nothing else, what is left has one order in every format.
-  const int64_t spatial = ((int64_t{1} << rank) - 1) & ~int64_t{3};
-  if (rank >= 3 && params.axes == spatial) {
+  if (takes_images(params, rank)) {
     for (const TensorFormat format : query.device->formats(rank)) {
       if (!fills_blocks(input, format)) continue;
       Candidate candidate = result.front();
@@ -266,12 +275,26 @@ std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& quer
   return result;
 }
 
+void check(const Operator& op, const KernelArgs& args) {
+  const ReduceParams& params = static_cast<const Reduce&>(op).params();
+  const PortRules rules(op, args);
+  rules.require_ports(1, 1);
+  const PortRules::Port x = rules.input(0), y = rules.output(0);
+  const PortType type = x.desc.type;
+  rules.require(x, kConvertible, takes_images(params, x.desc.max.rank()) ? kImageFormats : kLinear);
+  rules.require_filled(x);
+  rules.require(y, kFloats.has(type.dtype) ? kFloats : Types{type.dtype},
+                params.keep_dims ? kLinear | Formats{type.format} : kLinear);
+}
+
 }  // namespace
 
 KernelEntry reduce_kernels() {
-  return {candidates, [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
+  return {candidates,
+          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
             return std::make_unique<ReduceKernel>(static_cast<const Reduce&>(op), args);
-          }};
+          },
+          check};
 }
 
 }  // namespace opwright

@@ -1,8 +1,11 @@
 #include <cstring>
 
+#include "backend/candidates.h"
 #include "backend/cpu/dnnl_kernel.h"
 #include "backend/cpu/dnnl_memory.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/port_rules.h"
+#include "backend/cpu/shape_checks.h"
 #include "base/error.h"
 #include "base/half.h"
 #include "base/parallel.h"
@@ -25,6 +28,7 @@ DataType carrier(DataType type) {
     case DataType::kUINT8:
     case DataType::kBOOL:
     case DataType::kFP8:
+    case DataType::kE8M0:
       return DataType::kINT8;
     default:
       return type;
@@ -123,10 +127,13 @@ class LoopKernel final : public Kernel {
   size_t workspace_size() const override { return planned_; }
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape>) override {
+    elements_ = 0;
+    require_countable(inputs);
     shape_ = collapse(inputs[0]);
-    elements_ = shape_.numel() == 0 ? 0 : stored_elements(shape_, from_.format);
+    const int64_t elements = shape_.numel() == 0 ? 0 : stored_elements(shape_, from_.format);
     const size_t needed = workspace_for(inputs[0]);
     own_.resize(needed > planned_ ? needed : 0);
+    elements_ = elements;
   }
 
   void enqueue(void const* const* inputs, void* const* outputs, void* workspace, Queue) override {
@@ -191,9 +198,13 @@ class LoopKernel final : public Kernel {
 };
 
 /// Whether oneDNN reorders this quickly.
-bool use_dnnl(const Shape& shape, const PortType& from, const PortType& to) {
+bool use_dnnl(const PortDesc& port, const PortType& from, const PortType& to) {
   if (!is_dnnl_conversion(from.dtype, to.dtype)) return false;
   if (!is_dnnl_format(from.format) || !is_dnnl_format(to.format)) return false;
+  for (const Shape& each : {port.opt, port.max})
+    for (const int64_t extent : collapse(each))
+      if (!fits_dnnl(extent)) return false;
+  const Shape& shape = port.opt;
   if (shape.numel() == 0) return true;
   const auto desc = make_desc(shape, from, to);
   if (!desc) return false;
@@ -203,23 +214,39 @@ bool use_dnnl(const Shape& shape, const PortType& from, const PortType& to) {
   return !implementation.starts_with("ref");
 }
 
-/// The one way from the query's input type and format to those of its output; an operator on
-/// 4-bit types only copies.
+/// Types of which the CPU knows no values are only moved, and those of 4 bits only copied.
+bool is_possible(const PortType& from, const PortType& to) {
+  if (from == to) return true;
+  if (from.dtype == to.dtype) return kWholeBytes.has(from.dtype);
+  return kConvertible.has(from.dtype) && kConvertible.has(to.dtype);
+}
+
+/// The one way from the query's input type and format to those of its output.
 std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) {
   const PortType from = query.inputs[0].type, to = query.outputs[0].type;
-  if (from != to && (bits(from.dtype) < 8 || bits(to.dtype) < 8)) return {};
-  const bool dnnl = use_dnnl(query.inputs[0].opt, from, to);
+  if (!is_possible(from, to)) return {};
+  const bool dnnl = use_dnnl(query.inputs[0], from, to);
   return {{{from}, {to}, 0, dnnl ? "oneDNN" : "loop"}};
 }
 
 std::unique_ptr<Kernel> make(const Operator& op, const KernelArgs& args) {
-  if (use_dnnl(args.inputs[0].opt, args.candidate->inputs[0], args.candidate->outputs[0]))
+  if (use_dnnl(args.inputs[0], args.candidate->inputs[0], args.candidate->outputs[0]))
     return make_dnnl_kernel<ReorderKernel, Reformat>(op, args);
   return std::make_unique<LoopKernel>(args);
 }
 
+void check(const Operator& op, const KernelArgs& args) {
+  const PortRules rules(op, args);
+  rules.require_ports(1, 1);
+  const PortDesc &from = args.inputs[0], &to = args.outputs[0];
+  rules.require_that(is_possible(from.type, to.type), "the CPU cannot convert from ",
+                     str(from.type), " to ", str(to.type));
+  rules.require_that(has_shape_of(from, to), "output 0 must have the shape of input 0, ", from.max,
+                     ", but has ", to.max);
+}
+
 }  // namespace
 
-KernelEntry reformat_kernels() { return {candidates, make}; }
+KernelEntry reformat_kernels() { return {candidates, make, check}; }
 
 }  // namespace opwright

@@ -1,8 +1,11 @@
 #include "backend/candidates.h"
 #include "backend/cpu/copy.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/port_rules.h"
+#include "backend/cpu/shape_checks.h"
 #include "base/error.h"
 #include "base/types.h"
+#include "operators/host_run.h"
 
 namespace opwright {
 namespace {
@@ -12,6 +15,8 @@ class ReshapeKernel final : public Kernel {
   explicit ReshapeKernel(const KernelArgs& args) : type_(args.outputs[0].type.dtype) {}
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
+    bytes_ = 0;
+    require_countable(inputs), require_countable(outputs);
     require(inputs[0].numel() == outputs[0].numel(), "cannot reshape ", inputs[0], " to ",
             outputs[0], ", which has another number of elements");
     bytes_ = bytes_of(type_, outputs[0].numel());
@@ -30,12 +35,26 @@ std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) 
   return {linear_candidate(query, "view")};
 }
 
+void check(const Operator& op, const KernelArgs& args) {
+  const PortRules rules(op, args);
+  rules.require_ports(1, 1);
+  const PortDesc &from = args.inputs[0], &to = args.outputs[0];
+  const bool are_linear = from.type.format == TensorFormat::kLINEAR && from.type == to.type;
+  // The compiler also makes one where two formats of a tensor are the same bytes.
+  rules.require_that(
+      are_linear || (has_shape_of(from, to) && same_bytes(from.min, from.max, from.type, to.type)),
+      "a reshape keeps the bytes, which ", str(from.type), " of shape ", from.max, " and ",
+      str(to.type), " of shape ", to.max, " do not have in common");
+}
+
 }  // namespace
 
 KernelEntry reshape_kernels() {
-  return {candidates, [](const Operator&, const KernelArgs& args) -> std::unique_ptr<Kernel> {
+  return {candidates,
+          [](const Operator&, const KernelArgs& args) -> std::unique_ptr<Kernel> {
             return std::make_unique<ReshapeKernel>(args);
-          }};
+          },
+          check};
 }
 
 }  // namespace opwright

@@ -5,8 +5,11 @@
 #include "backend/cpu/copy_table.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/pointwise_tile.h"
+#include "backend/cpu/port_rules.h"
 #include "backend/cpu/resize_tables.h"
 #include "backend/cpu/resize_tile.h"
+#include "backend/cpu/shape_checks.h"
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "base/types.h"
@@ -22,6 +25,14 @@ float scale_of(const ResizeParams& params, int axis, int64_t from, int64_t to) {
                                : static_cast<float>(params.scales[axis]);
 }
 
+/// The channels of images in other formats than LINEAR are not resized.
+void require_shapes(std::string_view layer, const Shape& x, const Shape& y, TensorFormat format) {
+  const Shape shapes[] = {x, y};
+  require_countable(shapes);
+  require(x.rank() == y.rank() && (format == TensorFormat::kLINEAR || x[1] == y[1]), "Layer '",
+          layer, "': cannot resize ", x, " to ", y, " in the format ", name(format));
+}
+
 class NearestKernel final : public Kernel {
  public:
   NearestKernel(const Resize& op, const KernelArgs& args)
@@ -31,6 +42,8 @@ class NearestKernel final : public Kernel {
         size_(element_size(type_.dtype)) {}
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
+    copy_.clear();
+    require_shapes(layer_, inputs[0], outputs[0], type_.format);
     const Axes input = physical_extents(inputs[0], type_.format);
     const Axes output = physical_extents(outputs[0], type_.format);
     const int rank = inputs[0].rank();
@@ -89,34 +102,41 @@ class InterpolationKernel final : public Kernel {
     const int leading = from_.format == TensorFormat::kLINEAR ? from.count : 1;
     while (first < leading && is_kept(first)) ++first;
     slot_ = 1;
-    for (int i = first; i < from.count; ++i) slot_ *= std::max(from[i], to[i]);
-    slot_ = (slot_ + 15) / 16 * 16;
+    for (int i = first; i < from.count; ++i)
+      slot_ = checked_product(kScratch, {slot_, std::max(from[i], to[i])});
+    slot_ = checked_product(kScratch, {slot_ / 16 + 1, 16});
+    (void)workspace_size();
   }
 
-  size_t workspace_size() const override { return workers_ * 2 * slot_ * sizeof(float); }
+  size_t workspace_size() const override {
+    return checked_product(kScratch, {workers_, 2, slot_, sizeof(float)});
+  }
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
     const Shape& shape = inputs[0];
+    batch_ = 0;
+    passes_.clear();
+    require_shapes(layer_, shape, outputs[0], from_.format);
     const Axes from = physical_extents(shape, from_.format);
     const Axes to = physical_extents(outputs[0], to_.format);
     int logical[Axes::kMax] = {};
     for (int axis = 0; axis < shape.rank(); ++axis)
       logical[physical_axis(axis, shape.rank(), from_.format)] = axis;
     const auto resized = [&](int i) { return is_resized(params_, logical[i], from[i], to[i]); };
+    if (outputs[0].numel() == 0) return;
+    require(shape.numel() > 0, "Layer '", layer_, "': cannot interpolate between no elements");
     int first = 0;
-    batch_ = 1;
-    while (first < from.count && !resized(first)) batch_ *= from[first++];
+    int64_t batch = 1;
+    while (first < from.count && !resized(first)) batch *= from[first++];
     from_image_ = to_image_ = 1;
-    for (int i = first; i < from.count; ++i) from_image_ *= from[i], to_image_ *= to[i];
-
-    passes_.clear();
-    if (to_image_ * batch_ == 0) {
-      batch_ = 0;
-      return;
+    int64_t between = 1;  // bounds what lies between passes, too
+    bool fits = true;
+    for (int i = first; i < from.count; ++i) {
+      from_image_ *= from[i], to_image_ *= to[i];
+      fits = fits && !__builtin_mul_overflow(between, std::max(from[i], to[i]), &between);
     }
-    require(from_image_ > 0, "Layer '", layer_, "': cannot interpolate between no elements");
-    require(std::max(from_image_, to_image_) <= slot_, "Layer '", layer_, "': resizes ", shape,
-            " to ", outputs[0], ", beyond the optimization profile");
+    require(fits && between <= slot_, "Layer '", layer_, "': resizes ", shape, " to ", outputs[0],
+            ", beyond the optimization profile");
     // What shrinks most comes first. Passes along inner axes pick single elements; among equals
     // they come where the others give them less to do.
     Axes extents = from;
@@ -136,6 +156,7 @@ class InterpolationKernel final : public Kernel {
       extents[axis] = to[axis];
       passes_.push_back(std::move(pass));
     }
+    batch_ = batch;
   }
 
   void enqueue(void const* const* inputs, void* const* outputs, void* workspace, Queue) override {
@@ -161,6 +182,7 @@ class InterpolationKernel final : public Kernel {
 
  private:
   static constexpr int64_t kGrain = 1 << 13;  ///< elements that are worth a thread
+  static constexpr std::string_view kScratch = "the memory to interpolate in";
 
   struct Pass {
     ResizeTable table;
@@ -234,17 +256,28 @@ class InterpolationKernel final : public Kernel {
   int64_t batch_ = 0, from_image_ = 1, to_image_ = 1;
 };
 
+/// Nearest neighbours only move elements; the channel axis must not be resized within blocks.
+bool takes_format(const ResizeParams& params, const PortDesc& x, const PortDesc& y,
+                  TensorFormat format) {
+  if (format == TensorFormat::kLINEAR) return true;
+  const bool is_whole = x.min.rank() > 1 && x.min[1] == y.max[1];
+  const bool is_nearest = params.mode == InterpolationMode::kNEAREST;
+  return is_whole && fills_blocks(x, format) &&
+         (is_nearest ? kImageFormats.has(format) : format == TensorFormat::kHWC);
+}
+
+Types types_of(const ResizeParams& params) {
+  return params.mode == InterpolationMode::kNEAREST ? kWholeBytes : kFloats;
+}
+
 std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {
   const ResizeParams& params = static_cast<const Resize&>(op).params();
   const PortDesc &x = query.inputs[0], &y = query.outputs[0];
   const bool nearest = params.mode == InterpolationMode::kNEAREST;
   std::vector<Candidate> result;
+  if (!types_of(params).has(x.type.dtype)) return result;
   for (const TensorFormat format : formats_of(query, x.max.rank())) {
-    // Nearest neighbours only move elements; the channel axis must not be resized within blocks.
-    const bool whole = x.min[1 % x.min.rank()] == y.max[1 % x.min.rank()];
-    if (format != TensorFormat::kLINEAR &&
-        (!whole || !fills_blocks(x, format) || (!nearest && !layout_of(format).channels_last)))
-      continue;
+    if (!takes_format(params, x, y, format)) continue;
     Candidate candidate = linear_candidate(query, nearest ? "copy" : "separable");
     candidate.inputs[0].format = candidate.outputs[0].format = format;
     result.push_back(std::move(candidate));
@@ -263,15 +296,29 @@ std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& quer
   return result;
 }
 
+void check(const Operator& op, const KernelArgs& args) {
+  const ResizeParams& params = static_cast<const Resize&>(op).params();
+  const PortRules rules(op, args);
+  rules.require_ports(1, 2);
+  const PortRules::Port x = rules.input(0), y = rules.output(0);
+  rules.require_type(x, types_of(params));
+  rules.require_same(y, x);
+  rules.require_that(takes_format(params, x.desc, y.desc, x.desc.type.format), "cannot resize ",
+                     x.desc.max, " to ", y.desc.max, " in the format ", name(x.desc.type.format));
+  if (rules.has_input(1)) rules.require(rules.input(1), kIndexTypes);
+}
+
 }  // namespace
 
 KernelEntry resize_kernels() {
-  return {candidates, [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
+  return {candidates,
+          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
             const Resize& resize = static_cast<const Resize&>(op);
             if (resize.params().mode == InterpolationMode::kNEAREST)
               return std::make_unique<NearestKernel>(resize, args);
             return std::make_unique<InterpolationKernel>(resize, args);
-          }};
+          },
+          check};
 }
 
 }  // namespace opwright

@@ -24,6 +24,12 @@ float coordinate(const ResizeParams& params, int64_t i, int64_t from, int64_t to
   return (x + 0.5f) / scale - 0.5f;
 }
 
+/// The element at a coordinate, 0 where that is none. What lies far outside stays outside.
+int64_t element_at(float x) {
+  constexpr float kFar = 0x1p61f;
+  return std::isnan(x) ? 0 : static_cast<int64_t>(std::clamp(x, -kFar, kFar));
+}
+
 float cubic_weight(float distance, float a) {
   const float t = std::abs(distance);
   if (t <= 1) return ((a + 2) * t - (a + 3)) * t * t + 1;
@@ -50,7 +56,7 @@ int64_t nearest_index(const ResizeParams& params, int64_t i, int64_t from, int64
     case ResizeRoundMode::kFLOOR:
       break;
   }
-  return std::clamp<int64_t>(static_cast<int64_t>(rounded), 0, from - 1);
+  return std::clamp<int64_t>(element_at(rounded), 0, from - 1);
 }
 
 void make_resize_table(const ResizeParams& params, int64_t from, int64_t to, float scale,
@@ -65,7 +71,7 @@ void make_resize_table(const ResizeParams& params, int64_t from, int64_t to, flo
     float x = coordinate(params, i, from, to, scale);
     if (!cubic) {
       x = std::clamp(x, 0.0f, static_cast<float>(from - 1));
-      index[0] = std::min(static_cast<int64_t>(x), from - 1);
+      index[0] = std::min(element_at(x), from - 1);
       index[1] = std::min(index[0] + 1, from - 1);
       weight[1] = x - static_cast<float>(index[0]);
       weight[0] = 1 - weight[1];
@@ -74,7 +80,7 @@ void make_resize_table(const ResizeParams& params, int64_t from, int64_t to, flo
     const float base = std::floor(x);
     float sum = 0;
     for (int k = 0; k < 4; ++k) {
-      const int64_t at = static_cast<int64_t>(base) + k - 1;
+      const int64_t at = element_at(base) + k - 1;
       weight[k] = cubic_weight(x - base - static_cast<float>(k - 1), params.cubic_coeff);
       if (params.exclude_outside && (at < 0 || at >= from)) weight[k] = 0;
       index[k] = std::clamp<int64_t>(at, 0, from - 1);

@@ -3,6 +3,8 @@
 #include "backend/candidates.h"
 #include "backend/cpu/copy_table.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/port_rules.h"
+#include "backend/cpu/shape_checks.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "operators/movement.h"
@@ -16,64 +18,49 @@ class SliceKernel final : public Kernel {
   SliceKernel(const Slice& op, const KernelArgs& args)
       : layer_(args.layer),
         params_(op.params()),
-        element_size_(element_size(args.outputs[0].type.dtype)) {
-    for (int i = 1; i <= 3; ++i)
-      wide_[i] = present(args, i) && args.inputs[i].type.dtype == DataType::kINT64;
-    for (int i = 1; i <= 4; ++i) given_[i] = present(args, i);
+        element_size_(element_size(args.outputs[0].type.dtype)),
+        starts_(params_.start),
+        strides_(params_.stride),
+        has_fill_(args.inputs.size() > kFill && args.inputs[kFill].present) {}
+
+  void on_values_change(int input, std::span<const int64_t> elements) override {
+    if (input == kStart) starts_.assign(elements.begin(), elements.end());
+    if (input == kStride) strides_.assign(elements.begin(), elements.end());
   }
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
+    copy_.clear();
+    require_countable(inputs), require_countable(outputs);
     input_ = inputs[0];
     output_ = outputs[0];
-    copy_.reserve(physical_extents(output_, TensorFormat::kLINEAR));
-    // Starts and strides as the parameters have them, for all axes.
+    require(input_.rank() == output_.rank(), "Layer '", layer_, "': cannot slice ", output_,
+            " from ", input_);
     std::fill_n(start_, Dims::MAX_DIMS, 0);
     std::fill_n(stride_, Dims::MAX_DIMS, 1);
-    for (size_t i = 0; i < axis_count(); ++i) {
-      if (!given_[1]) start_[axis(i)] = params_.start[i];
-      if (!given_[3]) stride_[axis(i)] = params_.stride.empty() ? 1 : params_.stride[i];
+    const size_t count =
+        params_.axes.empty() ? static_cast<size_t>(output_.rank()) : params_.axes.size();
+    require(starts_.size() == count && (strides_.size() == count || strides_.empty()), "Layer '",
+            layer_, "': start and stride must have ", count, " elements, one per sliced axis, not ",
+            starts_.size(), " and ", strides_.size());
+    for (size_t i = 0; i < count; ++i) {
+      const int64_t axis = params_.axes.empty()
+                               ? static_cast<int64_t>(i)
+                               : params_.axes[i] + (params_.axes[i] < 0 ? output_.rank() : 0);
+      require(axis >= 0 && axis < output_.rank(), "Layer '", layer_, "': there is no axis ", axis,
+              " in ", output_);
+      start_[axis] = starts_[i];
+      stride_[axis] = strides_.empty() ? 1 : strides_[i];
     }
-    if (!given_[1] && !given_[3]) plan();
-    planned_ = !given_[1] && !given_[3];
+    plan();
   }
 
   void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
-    if (given_[1] || given_[3]) update(inputs);
     static constexpr uint64_t kZero = 0;
-    copy_.run(inputs[0], outputs[0], given_[4] ? inputs[4] : &kZero);
+    copy_.run(inputs[0], outputs[0], has_fill_ ? inputs[kFill] : &kZero);
   }
 
  private:
-  static bool present(const KernelArgs& args, size_t i) {
-    return i < args.inputs.size() && args.inputs[i].present;
-  }
-  size_t axis_count() const {
-    return params_.axes.empty() ? static_cast<size_t>(output_.rank()) : params_.axes.size();
-  }
-  int axis(size_t i) const {
-    if (params_.axes.empty()) return static_cast<int>(i);
-    return static_cast<int>(params_.axes[i] < 0 ? params_.axes[i] + output_.rank()
-                                                : params_.axes[i]);
-  }
-
-  /// Reads the shape tensors; plans anew when they differ from those of the last run.
-  void update(void const* const* inputs) {
-    bool changed = !planned_;
-    for (const int input : {1, 3}) {
-      if (!given_[input]) continue;
-      int64_t* values = input == 1 ? start_ : stride_;
-      for (size_t i = 0; i < axis_count(); ++i) {
-        const int64_t value = wide_[input] ? static_cast<const int64_t*>(inputs[input])[i]
-                                           : static_cast<const int32_t*>(inputs[input])[i];
-        changed |= values[axis(i)] != value;
-        values[axis(i)] = value;
-      }
-    }
-    if (!changed) return;
-    planned_ = false;
-    plan();
-    planned_ = true;
-  }
+  static constexpr int kStart = 1, kStride = 3, kFill = 4;  ///< inputs
 
   /// The input index that `index` stands for under the mode.
   int64_t resolve(int64_t index, int64_t extent, int axis) const {
@@ -105,16 +92,17 @@ class SliceKernel final : public Kernel {
         table[k] = resolve(index, input_[axis], axis);
       }
     };
-    copy_.prepare(physical_extents(input_, TensorFormat::kLINEAR),
-                  physical_extents(output_, TensorFormat::kLINEAR), element_size_, is_whole,
+    const Axes output = physical_extents(output_, TensorFormat::kLINEAR);
+    copy_.reserve(output);
+    copy_.prepare(physical_extents(input_, TensorFormat::kLINEAR), output, element_size_, is_whole,
                   fill_table);
   }
 
   std::string layer_;
   SliceParams params_;
   int element_size_;
-  bool given_[5] = {}, wide_[4] = {};
-  bool planned_ = false;
+  Ints starts_, strides_;  ///< per sliced axis
+  bool has_fill_;
   Shape input_, output_;
   int64_t start_[Dims::MAX_DIMS] = {}, stride_[Dims::MAX_DIMS] = {};
 
@@ -122,15 +110,28 @@ class SliceKernel final : public Kernel {
 };
 
 std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) {
+  if (!kWholeBytes.has(query.inputs[0].type.dtype)) return {};
   return {linear_candidate(query, "copy")};
+}
+
+void check(const Operator& op, const KernelArgs& args) {
+  const PortRules rules(op, args);
+  rules.require_ports(1, 5);
+  rules.require(rules.input(0), kWholeBytes);
+  for (size_t i = 1; i < rules.inputs() && i < 4; ++i)
+    if (rules.has_input(i)) rules.require(rules.input(i), kIndexTypes);
+  if (rules.has_input(4)) rules.require_same(rules.input(4), rules.input(0));
+  rules.require_same(rules.output(0), rules.input(0));
 }
 
 }  // namespace
 
 KernelEntry slice_kernels() {
-  return {candidates, [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
+  return {candidates,
+          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
             return std::make_unique<SliceKernel>(static_cast<const Slice&>(op), args);
-          }};
+          },
+          check};
 }
 
 }  // namespace opwright

@@ -2,6 +2,7 @@
 #include "backend/cpu/dnnl_kernel.h"
 #include "backend/cpu/dnnl_variant.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/port_rules.h"
 #include "base/error.h"
 #include "operators/reduce.h"
 
@@ -35,7 +36,7 @@ Extents extents_of(const SoftmaxParams& params, const Shape& shape, TensorFormat
 
 /// [outer, axis, inner] as it lies in memory, or with the axis moved behind the others.
 memory::desc desc_of(const Extents& e, DataType type, bool axis_last) {
-  const memory::dims extents = {e.outer, e.axis, e.inner};
+  const memory::dims extents = dnnl_dims(memory::dims{e.outer, e.axis, e.inner});
   if (axis_last) return {extents, dnnl_type(type), {e.axis * e.inner, 1, e.axis}};
   return {extents, dnnl_type(type), {e.axis * e.inner, e.inner, 1}};
 }
@@ -90,14 +91,15 @@ class SoftmaxKernel final : public DnnlKernel {
   SoftmaxParams params_;
 };
 
+constexpr TensorFormat kFormats[] = {TensorFormat::kLINEAR, TensorFormat::kHWC};
+
 std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {
   const SoftmaxParams& params = static_cast<const Softmax&>(op).params();
   const Shape& shape = query.inputs[0].opt;
-  std::vector<TensorFormat> formats = {TensorFormat::kLINEAR};
-  if (is_valid(TensorFormat::kHWC, shape.rank())) formats.push_back(TensorFormat::kHWC);
   std::vector<Candidate> found;
   for (const DataType type : offered_types(query, query.inputs[0].type.dtype)) {
-    for (const TensorFormat format : formats) {
+    for (const TensorFormat format : kFormats) {
+      if (!is_valid(format, shape.rank())) continue;
       const PortType port{type, format};
       Candidate candidate{{port}, {port}, 0, {}};
       if (shape.numel() > 0) {
@@ -111,8 +113,17 @@ std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& quer
   return found;
 }
 
+void check(const Operator& op, const KernelArgs& args) {
+  const PortRules rules(op, args);
+  rules.require_ports(1, 1);
+  rules.require(rules.input(0), kDnnlFloats, {kFormats[0], kFormats[1]});
+  rules.require_same(rules.output(0), rules.input(0));
+}
+
 }  // namespace
 
-KernelEntry softmax_kernels() { return {candidates, make_dnnl_kernel<SoftmaxKernel, Softmax>}; }
+KernelEntry softmax_kernels() {
+  return {candidates, make_dnnl_kernel<SoftmaxKernel, Softmax>, check};
+}
 
 }  // namespace opwright

@@ -5,6 +5,10 @@
 
 #include "backend/candidates.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/port_rules.h"
+#include "backend/cpu/shape_checks.h"
+#include "base/checked.h"
+#include "base/error.h"
 #include "base/parallel.h"
 #include "base/types.h"
 #include "operators/reduce.h"
@@ -101,15 +105,29 @@ class TopKKernel final : public Kernel {
     const Shape &input = args.inputs[0].max, &output = args.outputs[0].max;
     const int64_t rows = output[axis_] == 0 ? 0 : output.numel() / output[axis_];
     workers_ = static_cast<int>(std::clamp<int64_t>(rows, 1, workers_));
-    slot_bytes_ = capacity_of(input[axis_], output[axis_]) * key_bytes();
+    slot_bytes_ = checked_product("the memory to select in",
+                                  {capacity_of(input[axis_], output[axis_]), key_bytes()});
   }
 
-  size_t workspace_size() const override { return workers_ * slot_bytes_; }
+  size_t workspace_size() const override {
+    return checked_product("the memory to select in", {workers_, slot_bytes_});
+  }
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
     const Shape& shape = inputs[0];
+    rows_ = 0;
+    require_countable(inputs), require_countable(outputs);
     count_ = shape[axis_];
     k_ = outputs[0][axis_];
+    require(k_ <= count_ && outputs[1] == outputs[0] &&
+                outputs[0].numel(axis_ + 1, shape.rank()) == shape.numel(axis_ + 1, shape.rank()) &&
+                outputs[0].numel(0, axis_) == shape.numel(0, axis_),
+            "cannot select ", outputs[0], " with indices ", outputs[1], " from ", shape,
+            " along axis ", axis_, ": k must not exceed the extent");
+    require(count_ <= INT32_MAX || (wide_indices_ && key_bytes() == sizeof(Wide)),
+            "cannot select among ", count_, " elements: indices of 31 bits do not count them");
+    require(k_ == 0 || capacity_of(count_, k_) * key_bytes() <= slot_bytes_, "selecting ", k_,
+            " of ", count_, " elements takes more memory than at the profile's maximum");
     inner_ = shape.numel(axis_ + 1, shape.rank());
     rows_ = k_ == 0 ? 0 : outputs[0].numel() / k_;
     grain_ = std::max<int64_t>(1, (1 << 15) * workers_ / std::max<int64_t>(1, rows_ * count_));
@@ -179,20 +197,30 @@ class TopKKernel final : public Kernel {
   int64_t count_ = 0, k_ = 0, inner_ = 1, rows_ = 0, grain_ = 1;
 };
 
+constexpr Types kTypes = kDnnlFloats | kIntegers | Types{DataType::kBOOL};
+
 std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) {
-  const DataType type = query.inputs[0].type.dtype;
-  const bool known = is_integer(type) || type == DataType::kFLOAT || type == DataType::kHALF ||
-                     type == DataType::kBF16 || type == DataType::kBOOL;
-  if (!known) return {};
+  if (!kTypes.has(query.inputs[0].type.dtype)) return {};
   return {linear_candidate(query, "select")};
+}
+
+void check(const Operator& op, const KernelArgs& args) {
+  const PortRules rules(op, args);
+  rules.require_ports(1, 2, 2);
+  rules.require(rules.input(0), kTypes);
+  if (rules.has_input(1)) rules.require(rules.input(1), kIndexTypes);
+  rules.require_same(rules.output(0), rules.input(0));
+  rules.require(rules.output(1), {static_cast<const TopK&>(op).params().indices_type});
 }
 
 }  // namespace
 
 KernelEntry topk_kernels() {
-  return {candidates, [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
+  return {candidates,
+          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
             return std::make_unique<TopKKernel>(static_cast<const TopK&>(op), args);
-          }};
+          },
+          check};
 }
 
 }  // namespace opwright

@@ -5,7 +5,10 @@
 #include "backend/candidates.h"
 #include "backend/cpu/copy.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/port_rules.h"
+#include "backend/cpu/shape_checks.h"
 #include "backend/cpu/transpose_tile.h"
+#include "base/error.h"
 #include "base/parallel.h"
 #include "operators/movement.h"
 
@@ -22,7 +25,13 @@ class TransposeKernel final : public Kernel {
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
     const Shape& input = inputs[0];
+    numel_ = 0;
+    require_countable(inputs), require_countable(outputs);
+    require(input.rank() == static_cast<int>(permutation_.size()) &&
+                input.numel() == outputs[0].numel(),
+            "cannot transpose ", input, " to ", outputs[0]);
     numel_ = outputs[0].numel();
+    if (numel_ == 0) return;
     int64_t input_strides[Dims::MAX_DIMS];
     int64_t stride = 1;
     for (int i = input.rank() - 1; i >= 0; --i) {
@@ -116,15 +125,25 @@ class TransposeKernel final : public Kernel {
 };
 
 std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) {
+  if (!kWholeBytes.has(query.inputs[0].type.dtype)) return {};
   return {linear_candidate(query, "blocks")};
+}
+
+void check(const Operator& op, const KernelArgs& args) {
+  const PortRules rules(op, args);
+  rules.require_ports(1, 1);
+  rules.require(rules.input(0), kWholeBytes);
+  rules.require_same(rules.output(0), rules.input(0));
 }
 
 }  // namespace
 
 KernelEntry transpose_kernels() {
-  return {candidates, [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
+  return {candidates,
+          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
             return std::make_unique<TransposeKernel>(static_cast<const Transpose&>(op), args);
-          }};
+          },
+          check};
 }
 
 }  // namespace opwright

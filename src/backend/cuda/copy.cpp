@@ -36,4 +36,22 @@ std::unique_ptr<Kernel> make_copy_kernel(const Operator&, const KernelArgs& args
   return std::make_unique<CopyKernel>(args);
 }
 
+void check_copy(const Operator& op, const KernelArgs& args) {
+  const auto reject = [&](const auto&... parts) {
+    fail("Layer '", args.layer, "': the ", op.kind(), " is stored as a copy on the GPU, but ",
+         parts..., "; the file was not written by Opwright as it is");
+  };
+  const Candidate& candidate = *args.candidate;
+  if (args.inputs.empty() || args.outputs.size() != 1 ||
+      candidate.inputs.size() != args.inputs.size() || candidate.outputs.size() != 1 ||
+      !args.inputs[0].present || !args.outputs[0].present)
+    reject("it has ", args.inputs.size(), " inputs and ", args.outputs.size(),
+           " outputs, and a copy needs its first input and has one output");
+  const PortType from = candidate.inputs[0], to = candidate.outputs[0];
+  if (from != to || from.format != TensorFormat::kLINEAR)
+    reject("it is from ", str(from), " to ", str(to), ", and a copy keeps the type, in LINEAR");
+  if (candidate.tactic != 0) reject("it has the tactic ", candidate.tactic, " and a copy has none");
+  if (!args.packed.empty()) reject("it has weights that were rearranged for another kernel");
+}
+
 }  // namespace opwright::cuda

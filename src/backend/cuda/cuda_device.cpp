@@ -159,6 +159,19 @@ std::vector<Candidate> CudaDevice::candidates(const Operator& op,
   return entry != nullptr ? entry->candidates(op, query) : std::vector<Candidate>();
 }
 
+/// A plan has the compiled kernels of what needs code: nothing is compiled from attributes of a
+/// file.
+void CudaDevice::check_operator(const Operator& op, const KernelArgs& args) const {
+  const KernelEntry* entry = find_entry(op.kind());
+  if (entry == nullptr)
+    fail_with(ErrorCode::kUNSUPPORTED_STATE, "Layer '", args.layer, "': ", name_,
+              " has no kernel for ", op.kind(), ".");
+  require(entry->check != nullptr, "Layer '", args.layer, "': the engine stores a ", op.kind(),
+          " for a GPU without its compiled kernel, and nothing is compiled while an engine is "
+          "loaded; build the engine again");
+  entry->check(op, args);
+}
+
 std::unique_ptr<Kernel> CudaDevice::make_kernel(const Operator& op, const KernelArgs& args) const {
   const KernelEntry* entry = find_entry(op.kind());
   if (entry == nullptr)

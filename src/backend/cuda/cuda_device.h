@@ -54,6 +54,7 @@ class CudaDevice final : public Device {
   bool is_capture_broken(Queue queue) const override;
 
   std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) const override;
+  void check_operator(const Operator& op, const KernelArgs& args) const override;
   std::unique_ptr<Kernel> make_kernel(const Operator& op, const KernelArgs& args) const override;
   OperatorPtr specialize(const Operator& op, const KernelArgs& args) const override;
   std::vector<TensorFormat> formats(int) const override { return {}; }

@@ -1,74 +1,49 @@
 #include "backend/cuda/kernel_cache.h"
 
-#include <xxhash.h>
-
 #include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
-#include "base/error.h"
-#include "base/file.h"
+#include "base/sha256.h"
 
 namespace opwright::cuda {
 namespace {
 
 namespace fs = std::filesystem;
 
-using Digest = std::array<std::byte, 16>;
-
-Digest digest(const void* data, size_t size) {
-  XXH128_canonical_t canonical;
-  XXH128_canonicalFromHash(&canonical, XXH3_128bits(data, size));
-  Digest digest;
-  std::memcpy(digest.data(), canonical.digest, digest.size());
-  return digest;
+Sha256::Digest digest(std::span<const std::byte> bytes) {
+  Sha256 hash;
+  hash.update(bytes);
+  return hash.finish();
 }
 
 /// The digest of all parts and their lengths, in hexadecimal.
 std::string key_of(std::span<const std::string_view> parts) {
-  std::string all;
+  Sha256 hash;
   for (const std::string_view part : parts) {
-    const uint64_t size = part.size();
-    all.append(reinterpret_cast<const char*>(&size), sizeof(size)).append(part);
+    const uint64_t size[] = {part.size()};
+    hash.update(std::as_bytes(std::span(size)));
+    hash.update(std::as_bytes(std::span(part)));
   }
   std::string key;
-  for (const std::byte byte : digest(all.data(), all.size())) {
+  for (const uint8_t byte : hash.finish()) {
     constexpr char kDigits[] = "0123456789abcdef";
-    key += kDigits[std::to_integer<int>(byte >> 4)];
-    key += kDigits[std::to_integer<int>(byte & std::byte{15})];
+    key += kDigits[byte >> 4U];
+    key += kDigits[byte & 15U];
   }
   return key;
 }
 
-/// The code behind its digest; empty for a file that is not there or not whole.
-Blob load(const fs::path& path) {
-  std::error_code error;
-  if (!fs::is_regular_file(path, error)) return {};
-  try {
-    const Blob file = read_file(path.string());
-    if (file.size() <= sizeof(Digest)) return {};
-    const size_t size = file.size() - sizeof(Digest);
-    const std::byte* code = file.data() + sizeof(Digest);
-    const Digest expected = digest(code, size);
-    if (std::memcmp(file.data(), expected.data(), sizeof(Digest)) != 0) return {};
-    return Blob::copy(code, size);  // aligned
-  } catch (const Error&) {
-    return {};
-  }
-}
-
-void store(const fs::path& path, const Blob& code) {
-  std::error_code error;
-  fs::create_directories(path.parent_path(), error);
-  const Digest expected = digest(code.data(), code.size());
-  const std::array parts = {std::span<const std::byte>(expected), code.bytes()};
-  try {
-    write_file_atomically(path.string(), parts, Durability::kCached);
-  } catch (const Error&) {
-    // The next process compiles again.
-  }
+/// The code behind its digest; empty for a file that is not whole.
+Blob checked(const Blob& file) {
+  constexpr size_t kDigest = sizeof(Sha256::Digest);
+  if (file.size() <= kDigest) return {};
+  const std::span<const std::byte> code = file.bytes().subspan(kDigest);
+  const Sha256::Digest expected = digest(code);
+  if (std::memcmp(file.data(), expected.data(), kDigest) != 0) return {};
+  return Blob::copy(code.data(), code.size());  // aligned
 }
 
 std::string default_folder() {
@@ -101,11 +76,14 @@ Blob KernelCache::find_or_compile(std::span<const std::string_view> parts,
     const auto found = in_memory_.find(key);
     if (found != in_memory_.end()) return found->second;
   }
-  const fs::path path = folder_.empty() ? fs::path() : fs::path(folder_) / (key + ".cubin");
-  Blob code = path.empty() ? Blob() : load(path);
+  const std::string name = key + ".cubin";
+  Blob code = checked(folder_.read(name));
   if (code.empty()) {
     code = compile();
-    if (!path.empty()) store(path, code);
+    const Sha256::Digest expected = digest(code.bytes());
+    const std::array<std::span<const std::byte>, 2> parts_of_file = {
+        std::as_bytes(std::span(expected)), code.bytes()};
+    folder_.write(name, parts_of_file);
   }
   const std::lock_guard lock(mutex_);
   return in_memory_.try_emplace(key, code).first->second;

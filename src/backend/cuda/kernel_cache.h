@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/blob.h"
+#include "base/private_folder.h"
 
 namespace opwright::cuda {
 
@@ -15,7 +16,8 @@ namespace opwright::cuda {
 /// Thread safe.
 class KernelCache {
  public:
-  /// `folder` need not exist; where it cannot be used, or is empty, only memory is.
+  /// `folder` need not exist; where it cannot be used, is empty, or others can write in it, only
+  /// memory is.
   explicit KernelCache(std::string folder) : folder_(std::move(folder)) {}
   /// The one of this process: "kernels" in $OPWRIGHT_CACHE_DIR, $XDG_CACHE_HOME/opwright or
   /// ~/.cache/opwright.
@@ -27,7 +29,7 @@ class KernelCache {
                        const std::function<Blob()>& compile);
 
  private:
-  const std::string folder_;
+  const PrivateFolder folder_;
   std::mutex mutex_;
   std::map<std::string, Blob> in_memory_;
 };

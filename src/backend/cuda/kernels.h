@@ -30,6 +30,9 @@ struct KernelEntry {
   std::optional<GeneratedKernel> (*generate)(const Operator& op, const KernelArgs& args);
   /// The kernel of a candidate that has no code; null where all have.
   std::unique_ptr<Kernel> (*make)(const Operator& op, const KernelArgs& args);
+  /// Throws Error unless `args` are such that `make` gives the kernel, and fit it: of what a plan
+  /// stores, whose attributes nothing is compiled from. Null where `make` is.
+  void (*check)(const Operator& op, const KernelArgs& args) = nullptr;
 };
 
 /// Null where GPUs have no kernels for that kind of operator.

@@ -39,6 +39,6 @@ std::optional<GeneratedKernel> generate(const Operator&, const KernelArgs& args)
 
 }  // namespace
 
-KernelEntry reformat_kernels() { return {candidates, generate, make_copy_kernel}; }
+KernelEntry reformat_kernels() { return {candidates, generate, make_copy_kernel, check_copy}; }
 
 }  // namespace opwright::cuda

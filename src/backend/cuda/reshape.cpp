@@ -11,6 +11,6 @@ std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) 
 
 }  // namespace
 
-KernelEntry reshape_kernels() { return {candidates, nullptr, make_copy_kernel}; }
+KernelEntry reshape_kernels() { return {candidates, nullptr, make_copy_kernel, check_copy}; }
 
 }  // namespace opwright::cuda

@@ -33,6 +33,50 @@ TEST_F(Config, ConfigsRefuseWhatIsNotHere) {
   EXPECT_NE(plan, nullptr) << logger.errors;
 }
 
+TEST_F(Config, LimitsAreKeptAndGoWithReset) {
+  EXPECT_EQ(config->getLimits(), Limits());
+  Limits limits;
+  limits.build_memory = 1000;
+  limits.build_seconds = 60;
+  EXPECT_TRUE(config->setLimits(limits));
+  EXPECT_EQ(config->getLimits(), limits);
+  Limits wrong = limits;
+  wrong.steps = -1;
+  EXPECT_FALSE(config->setLimits(wrong));
+  EXPECT_NE(logger.errors.find("steps is -1"), std::string::npos) << logger.errors;
+  wrong.steps = 0;
+  wrong.run_seconds = std::nan("");
+  EXPECT_FALSE(config->setLimits(wrong));
+  EXPECT_EQ(config->getLimits(), limits);
+
+  std::unique_ptr<IRuntime> const runtime(createInferRuntime(logger));
+  EXPECT_EQ(runtime->getLimits(), Limits());
+  EXPECT_TRUE(runtime->setLimits(limits));
+  EXPECT_EQ(runtime->getLimits(), limits);
+  EXPECT_FALSE(runtime->setLimits(wrong));
+  EXPECT_EQ(runtime->getLimits(), limits);
+
+  config->reset();
+  EXPECT_EQ(config->getLimits(), Limits());
+}
+
+TEST_F(Config, BuildsEndAtTheirLimits) {
+  ITensor& y = *network->addUnary(input("x", {1024, 1024}), UnaryOperation::kNEG)->getOutput(0);
+  y.setName("y");
+  network->markOutput(y);
+  Limits limits;
+  limits.build_memory = 1 << 20;
+  EXPECT_TRUE(config->setLimits(limits));
+  EXPECT_EQ(builder->buildSerializedNetwork(*network, *config), nullptr);
+  EXPECT_NE(logger.errors.find("limit of 1.0 MiB (build_memory)"), std::string::npos)
+      << logger.errors;
+  logger.errors.clear();
+  limits.build_memory = 64 << 20;
+  EXPECT_TRUE(config->setLimits(limits));
+  std::unique_ptr<IHostMemory> const plan(builder->buildSerializedNetwork(*network, *config));
+  EXPECT_NE(plan, nullptr) << logger.errors;
+}
+
 TEST_F(Config, ThereIsNoDla) {
   EXPECT_EQ(builder->getNbDLACores(), 0);
   EXPECT_EQ(builder->getMaxDLABatchSize(), 0);

@@ -123,6 +123,43 @@ TEST_F(File, ReadsPipes) {
   EXPECT_THROW(map_file("/dev/null"), Error);
 }
 
+TEST_F(File, MapsNeitherPipesNorDevicesNorWaitsForThem) {
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);  // that nobody writes to
+  EXPECT_THROW(map_file(path("pipe")), Error);
+  EXPECT_THROW(map_file("/dev/null"), Error);
+  EXPECT_THROW(map_file(folder_.string()), Error);
+  EXPECT_THROW(map_file_beneath(folder_.string(), "pipe"), Error);
+}
+
+TEST_F(File, MapsWhatLiesBeneathAFolderOnly) {
+  const std::string inner = (folder_ / "inner").string();
+  fs::create_directories(folder_ / "inner" / "deep");
+  write(path("secret"), "secret");
+  write(inner + "/file", "file");
+  write(inner + "/deep/file", "deep");
+  EXPECT_EQ(text(map_file_beneath(inner, "file")), "file");
+  EXPECT_EQ(text(map_file_beneath(inner, "deep/file")), "deep");
+  fs::create_symlink("../secret", inner + "/relative");
+  fs::create_symlink(path("secret"), inner + "/absolute");
+  fs::create_symlink("..", inner + "/up");
+  fs::create_symlink("/proc/self/root", inner + "/magic");
+  for (const std::string name : {"../secret", "deep/../../secret", "relative", "absolute",
+                                 "up/secret", "magic/etc/passwd"}) {
+    try {
+      map_file_beneath(inner, name);
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("leads out of the folder"), std::string::npos)
+          << error.what();
+    }
+  }
+  EXPECT_THROW(map_file_beneath(inner, path("secret")), Error);
+  EXPECT_THROW(map_file_beneath(inner, ""), Error);
+  EXPECT_THROW(map_file_beneath(inner, "absent"), Error);
+  EXPECT_THROW(map_file_beneath(inner, "deep"), Error);
+  EXPECT_THROW(map_file_beneath(inner, std::string("file\0", 5)), Error);
+}
+
 TEST_F(File, FullDiskLeavesTheOldFile) {
   write(path("f"), "old");
   const std::string target = path("f");

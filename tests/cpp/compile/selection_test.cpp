@@ -86,8 +86,10 @@ TEST(Selection, ConversionCostsAreWhatANodesChoiceAddsBesideItsOwnCost) {
   for (int round = 0; round < 50; ++round) {
     const SelectionProblem problem = random_problem(random, 6, 3, 0);
     const std::vector<int> assignment = select_options(problem);
+    const auto all_costs = conversion_costs(problem, assignment);
+    ASSERT_EQ(all_costs.size(), problem.nodes.size());
     for (size_t node = 0; node < problem.nodes.size(); ++node) {
-      const auto costs = conversion_costs(problem, assignment, static_cast<int>(node));
+      const std::vector<double>& costs = all_costs[node];
       ASSERT_EQ(costs.size(), problem.nodes[node].size());
       std::vector<int> changed = assignment;
       double rest = 0;  // what the others cost, whatever this node chooses

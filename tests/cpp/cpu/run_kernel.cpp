@@ -165,7 +165,32 @@ std::vector<Candidate> candidates_of(const Operator& op, std::span<const PortDes
   query.device = &test_device();
   query.fp16 = options.fp16, query.bf16 = options.bf16;
   query.strongly_typed = options.strongly_typed;
-  return op.candidates(query);
+  std::vector<Candidate> candidates = op.candidates(query);
+  // What is listed can be stored: what checks plans must let it pass.
+  for (const Candidate& candidate : candidates) check_ports(op, candidate, inputs, outputs);
+  return candidates;
+}
+
+void check_ports(const Operator& op, const Candidate& candidate, std::span<const PortDesc> inputs,
+                 std::span<const PortDesc> outputs, std::span<const PackedInput> packed) {
+  std::vector<PortDesc> input_ports(inputs.begin(), inputs.end());
+  std::vector<PortDesc> output_ports(outputs.begin(), outputs.end());
+  // A constant of another type comes without its bytes, which nobody has converted.
+  for (size_t i = 0; i < std::min(input_ports.size(), candidate.inputs.size()); ++i) {
+    PortDesc& port = input_ports[i];
+    if (port.type.dtype != candidate.inputs[i].dtype) port.constant = Blob();
+    port.type = candidate.inputs[i];
+  }
+  for (size_t i = 0; i < std::min(output_ports.size(), candidate.outputs.size()); ++i)
+    output_ports[i].type = candidate.outputs[i];
+  KernelArgs args;
+  args.layer = "test";
+  args.candidate = &candidate;
+  args.inputs = input_ports;
+  args.outputs = output_ports;
+  args.packed = packed;
+  args.device = &test_device();
+  op.check(args);
 }
 
 namespace {
@@ -212,6 +237,7 @@ TestKernel::TestKernel(const Operator& op, const Candidate& candidate,
   args.device = &test_device();
   const DeviceScope scope(test_device());
   specialized_ = op.specialize(args);
+  op.check(args);
   kernel_ = (specialized_ ? *specialized_ : op).make_kernel(args);
   workspace_size_ = kernel_->workspace_size();
   for (size_t i = 0; i < inputs.size(); ++i)

@@ -74,6 +74,11 @@ std::vector<Candidate> candidates_of(const Operator& op, std::span<const TestInp
 std::vector<Candidate> candidates_of(const Operator& op, std::span<const PortDesc> inputs,
                                      std::span<const PortDesc> outputs, QueryOptions options = {});
 
+/// Operator::check() of ports with the candidate's types, as a plan has them. candidates_of() does
+/// it for all that it returns.
+void check_ports(const Operator& op, const Candidate& candidate, std::span<const PortDesc> inputs,
+                 std::span<const PortDesc> outputs, std::span<const PackedInput> packed = {});
+
 /// A kernel made for a candidate, with what it needs kept alive.
 class TestKernel {
  public:

@@ -184,6 +184,33 @@ template <typename T, int N> __global__ void fill(T* out, T value) {
   EXPECT_EQ(download<double>(out, 4), (std::vector<double>{2.5, 2.5, 2.5, 0}));
 }
 
+TEST_F(Kernels, ShareNothingWithOthersOfTheirName) {
+  for (int count : {2, 100}) {
+    // The names are the same and what they name is not.
+    std::string source = "struct Values { int of[" + std::to_string(count) + R"(]; };
+template <typename T> __device__ void turn(const T& values, int* out, int count) {
+  __shared__ T turned;
+  turned.of[count - 1 - threadIdx.x] = values.of[threadIdx.x];
+  __syncthreads();
+  out[threadIdx.x] = turned.of[threadIdx.x];
+}
+extern "C" __global__ void reverse(Values values, int* out, int count) { turn(values, out, count); })";
+    CUfunction reverse = load(source, "reverse");
+    size_t offset = 0, size = 0;
+    ASSERT_EQ(CU(cuFuncGetParamInfo)(reverse, 0, &offset, &size), CUDA_SUCCESS);
+    ASSERT_EQ(size, count * sizeof(int));
+    std::vector<int> values(100), expected(count);
+    std::iota(values.begin(), values.end(), 0);
+    for (int i = 0; i < count; ++i) expected[i] = count - 1 - i;
+    CUdeviceptr out = upload(std::vector<int>(100));
+    void* arguments[] = {values.data(), &out, &count};
+    ASSERT_EQ(CU(cuLaunchKernel)(reverse, 1, 1, 1, count, 1, 1, 0, stream, arguments, nullptr),
+              CUDA_SUCCESS);
+    ASSERT_EQ(synchronize(), CUDA_SUCCESS);
+    EXPECT_EQ(download<int>(out, count), expected);
+  }
+}
+
 TEST_F(Kernels, AreFoundInNamespaces) {
   Compiled compiled = compile(R"(
 namespace outer { namespace { __device__ int one() { return 1; } }

@@ -1,6 +1,8 @@
 // When the emulated device's work runs, and what orders it.
 
+#include <memory>
 #include <thread>
+#include <vector>
 
 #include "emulation/emulated_gpu.h"
 
@@ -86,6 +88,15 @@ TEST_F(Streams, PinnedMemoryIsReadWhenTheCopyRuns) {
   EXPECT_EQ(download<int>(b, 1), std::vector<int>{60});
 }
 
+TEST_F(Streams, CopiesDoNotReachPinnedMemoryThatIsGone) {
+  int host = 5;
+  ASSERT_EQ(CU(cuMemHostRegister)(&host, sizeof(int), 0), CUDA_SUCCESS);
+  ASSERT_EQ(CU(cuMemcpyDtoHAsync)(&host, counter, sizeof(int), stream), CUDA_SUCCESS);
+  ASSERT_EQ(CU(cuMemHostUnregister)(&host), CUDA_SUCCESS);
+  EXPECT_EQ(synchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(host, 5);
+}
+
 TEST_F(Streams, EventsTakeTime) {
   CUevent begin = nullptr, end = nullptr;
   ASSERT_EQ(CU(cuEventCreate)(&begin, CU_EVENT_DEFAULT), CUDA_SUCCESS);
@@ -148,6 +159,47 @@ TEST_F(Streams, ThreadsWithoutContextCanDoNothing) {
   CUresult result = CUDA_SUCCESS;
   std::thread([&] { result = launch_count(stream); }).join();
   EXPECT_EQ(result, CUDA_ERROR_INVALID_CONTEXT);
+}
+
+/// Calls the driver when its thread ends, as a program's static variables do at its exit.
+struct LastCaller {
+  LastCaller() = default;
+  LastCaller(const LastCaller&) = delete;
+  ~LastCaller() {
+    if (context == nullptr) return;
+    // Who writes what the thread's variables have freed writes here.
+    std::vector<std::unique_ptr<uint64_t>> taken;
+    for (int i = 0; i < 64; ++i) taken.push_back(std::make_unique<uint64_t>(i));
+    CU(cuCtxGetCurrent)(&*current);
+    *pushed = CU(cuCtxPushCurrent)(context);
+    *synchronized = CU(cuCtxSynchronize)();
+    CU(cuCtxPopCurrent)(nullptr);
+    for (uint64_t i = 0; i < 64; ++i) *overwritten += *taken[i] != i;
+  }
+  CUcontext context = nullptr;
+  CUcontext* current = nullptr;
+  CUresult *pushed = nullptr, *synchronized = nullptr;
+  int* overwritten = nullptr;
+};
+
+TEST_F(Streams, ThreadsMayCallUntilTheyAreGone) {
+  CUcontext current = nullptr;
+  CUresult pushed = CUDA_ERROR_UNKNOWN, synchronized = CUDA_ERROR_UNKNOWN;
+  int overwritten = 0;
+  std::thread([&] {
+    // Older than the driver's variables of the thread, so destroyed after them.
+    static thread_local LastCaller caller;
+    caller.context = context;
+    caller.current = &current;
+    caller.pushed = &pushed;
+    caller.synchronized = &synchronized;
+    caller.overwritten = &overwritten;
+    CU(cuCtxSetCurrent)(context);
+  }).join();
+  EXPECT_EQ(current, context);
+  EXPECT_EQ(pushed, CUDA_SUCCESS);
+  EXPECT_EQ(synchronized, CUDA_SUCCESS);
+  EXPECT_EQ(overwritten, 0);
 }
 
 TEST_F(Streams, ThreadsWaitForEachOthersWork) {

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <plan_generated.h>
 #include <xxhash.h>
 
 #include <random>
@@ -323,6 +324,40 @@ TEST(PlanFile, MutationsBehindTheHashesNeverCrash) {
   // Names, numbers in attributes and the like may change; most changes must be noticed.
   EXPECT_GT(accepted, 0);
   EXPECT_LT(accepted, 16000);
+}
+
+/// An engine file with that plan section alone.
+std::vector<std::byte> file_of(const flatbuffers::FlatBufferBuilder& section) {
+  const auto aligned = [](uint64_t size) {
+    return (size + PlanHeader::kAlignment - 1) / PlanHeader::kAlignment * PlanHeader::kAlignment;
+  };
+  PlanHeader header{};
+  header.plan = {PlanHeader::kAlignment, section.GetSize(), {}};
+  header.code = {aligned(header.plan.end()), 0, {}};
+  header.weights = {aligned(header.code.end()), 0, {}};
+  std::vector<std::byte> file(header.weights.end());
+  std::memcpy(file.data(), &header, sizeof(header));
+  std::memcpy(&file[header.plan.offset], section.GetBufferPointer(), section.GetSize());
+  repair(file);
+  return file;
+}
+
+/// FlatBuffers lets references share a table: 8 bytes of the file each, many more in memory.
+TEST(PlanFile, SharedTablesTakeNoMoreMemoryThanTheirFileAllows) {
+  constexpr size_t kCount = 200000;
+  flatbuffers::FlatBufferBuilder builder;
+  builder.CreateString(std::string(kCount * 8, 'x'));  // makes room that nothing refers to
+  const auto tensor = fb::CreateTensor(builder);
+  const auto tensors =
+      builder.CreateVector(std::vector<flatbuffers::Offset<fb::Tensor>>(kCount, tensor));
+  fb::ScheduleBuilder schedule(builder);
+  schedule.add_tensors(tensors);
+  const auto schedules = builder.CreateVector(std::vector{schedule.Finish()});
+  fb::PlanBuilder plan(builder);
+  plan.add_schedules(schedules);
+  fb::FinishPlanBuffer(builder, plan.Finish());
+  const std::string error = error_of(file_of(builder));
+  EXPECT_NE(error.find("as much memory"), std::string::npos) << error;
 }
 
 TEST(PlanFile, TruncationsBehindTheHashesNeverCrash) {

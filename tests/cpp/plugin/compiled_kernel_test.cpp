@@ -1,7 +1,10 @@
 #include "plugin/compiled_kernel.h"
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <numeric>
+#include <thread>
 
 #include "network/operator_registry.h"
 #include "plugin/compile_for_test.h"
@@ -249,16 +252,15 @@ TEST(HostCode, IsNotTouchedWithoutPermission) {
 
   // A file that claims that its code is not for the host.
   loaded[0].object.host = false;
-  for (const bool permitted : {false, true}) {
-    loaded[0].permitted = permitted;
-    const OperatorPtr op = load_compiled_kernel(launch, context);
-    EXPECT_CONTAINS(
-        error_of([&] {
-          op->make_kernel(make_args(launched.candidate, launched.ports, launched.ports));
-        }),
-        "may not run on the host");
-    EXPECT_FALSE(ran());
-  }
+  EXPECT_CONTAINS(error_of([&] { load_compiled_kernel(launch, context); }),
+                  "is code for a GPU, which the engine may not run without permission");
+  loaded[0].permitted = true;
+  const OperatorPtr op = load_compiled_kernel(launch, context);
+  EXPECT_CONTAINS(error_of([&] {
+                    op->make_kernel(make_args(launched.candidate, launched.ports, launched.ports));
+                  }),
+                  "may not run on the host");
+  EXPECT_FALSE(ran());
   // Checking reads, but does not map.
   check_host_code(object);
   EXPECT_FALSE(ran());
@@ -289,6 +291,44 @@ TEST(HostCode, IsSharedAndUnloaded) {
     first = HostCode::load(one);
     EXPECT_EQ(call(*first), 1);
   }
+}
+
+/// A library that calls the function when it is loaded.
+CodeObject calling(void (*function)(), int number) {
+  return compile_for_test(
+      "__attribute__((constructor)) static void init() { reinterpret_cast<void (*)()>(" +
+      std::to_string(reinterpret_cast<uintptr_t>(function)) +
+      "ul)(); }\nextern \"C\" int value() { return " + std::to_string(number) + "; }");
+}
+
+TEST(HostCode, ConstructorsMayLoadOtherCode) {
+  static int inner = 0;
+  const CodeObject outer = calling([] { inner = call(*HostCode::load(constant(77))); }, 78);
+  EXPECT_EQ(call(*HostCode::load(outer)), 78);
+  EXPECT_EQ(inner, 77);
+}
+
+TEST(HostCode, IsLoadedOnceByThreadsAtOnce) {
+  static std::atomic<int> constructed = 0;
+  const CodeObject object = calling(
+      [] {
+        ++constructed;
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      },
+      79);
+  std::vector<std::shared_ptr<const HostCode>> loaded(8);
+  std::vector<std::thread> threads;
+  for (auto& code : loaded) threads.emplace_back([&] { code = HostCode::load(object); });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(constructed, 1);
+  for (const auto& code : loaded) EXPECT_EQ(code, loaded[0]);
+}
+
+TEST(HostCode, AFailedLoadLetsTheNextTry) {
+  CodeObject bad = constant(80);
+  bad.target = "sm_90";
+  EXPECT_CONTAINS(error_of([&] { HostCode::load(bad); }), "but this host is");
+  EXPECT_EQ(call(*HostCode::load(constant(80))), 80);
 }
 
 TEST(HostCode, StaysCorrectWhenALibraryCannotBeUnloaded) {

@@ -155,16 +155,20 @@ TEST_F(HostCodeSafety, NoConstructorRunsBeforeThePermission) {
   inspect_json(deserialize(to_file(plan)));
   EXPECT_FALSE(ran());
 
-  // Claims that it is code for a GPU, which needs no permission: it is refused, permitted or not.
+  // Claims that it is code for a GPU: it is refused, permitted or not.
   Plan claims = plan;
   claims.code[0].host = false;
-  for (const LoadOptions& options : {LoadOptions{}, allowing()}) {
-    for (const char* target : {kHostTarget, "sm_90"}) {
-      claims.code[0].target = target;
-      EXPECT_CONTAINS(error_of([&] { run_chain(claims, options); }), "may not run on the host");
-      EXPECT_FALSE(ran());
-    }
+  LoadOptions device;
+  device.allow_device_code = true;
+  for (const char* target : {kHostTarget, "sm_90"}) {
+    claims.code[0].target = target;
+    EXPECT_CONTAINS(error_of([&] { run_chain(claims); }), "contains code for a GPU");
+    EXPECT_CONTAINS(error_of([&] { run_chain(claims, device); }), "may not run on the host");
+    EXPECT_CONTAINS(error_of([&] { run_chain(claims, allowing()); }), "may not run on the host");
+    EXPECT_FALSE(ran());
   }
+  EXPECT_CONTAINS(error_of([&] { run_chain(plan, device); }), "permit it");
+  EXPECT_FALSE(ran());
   claims.plugin_libraries = {0};
   EXPECT_CONTAINS(error_of([&] { to_file(claims); }), "not marked as code for the host");
 

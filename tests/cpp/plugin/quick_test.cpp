@@ -211,6 +211,84 @@ TEST(QuickPlugin, AliasesAreStored) {
   deregister_quick("test", "scale");
 }
 
+/// What a plan stores, as load_quick_plugin() gets it, with one attribute changed.
+OperatorPtr load_with(const Attributes& stored, const char* name, AttributeValue value) {
+  Attributes changed = stored;
+  for (Attribute& attribute : changed)
+    if (attribute.name == name) attribute.value = value;
+  OperatorLoadContext context;
+  context.layer = "test layer";
+  return make_operator("QuickPlugin", changed, context);
+}
+
+class StoredFunctions : public testing::Test {
+ protected:
+  void SetUp() override {
+    register_plugin_operators();
+    register_quick(definition);
+  }
+  void TearDown() override { deregister_quick("test", "scale"); }
+  Attributes stored(const FieldValues& values = attributes()) const {
+    return make_quick_operator(definition, values, QuickMode::kCallback)->attributes();
+  }
+  static void check(const Operator& op, std::vector<PortDesc> inputs, std::vector<PortDesc> outputs,
+                    int64_t tactic = 0) {
+    Candidate candidate;
+    for (const PortDesc& input : inputs) candidate.inputs.push_back(input.type);
+    for (const PortDesc& output : outputs) candidate.outputs.push_back(output.type);
+    candidate.tactic = tactic;
+    op.check(make_args(candidate, inputs, outputs));
+  }
+  const std::shared_ptr<Scale> definition = std::make_shared<Scale>();
+};
+
+TEST_F(StoredFunctions, NothingIsCompiledFromAFilesAttributes) {
+  EXPECT_CONTAINS(error_of([&] { load_with(stored(), "compiled", int64_t{1}); }),
+                  "nothing is compiled while it is loaded: build it again");
+  EXPECT_EQ(definition->compilations, 0);
+}
+
+TEST_F(StoredFunctions, PortsAreThoseOfTheFunctions) {
+  const OperatorPtr op = load_with(stored(), "compiled", int64_t{0});
+  check(*op, kPorts, kPorts);
+  EXPECT_CONTAINS(error_of([&] { check(*op, {}, kPorts); }), "'x' is missing");
+  EXPECT_CONTAINS(error_of([&] { check(*op, {kPorts[0], kPorts[0]}, kPorts); }), "but 2 came");
+  EXPECT_CONTAINS(error_of([&] { check(*op, kPorts, {kPorts[0], kPorts[0]}); }), "2 outputs");
+  EXPECT_CONTAINS(error_of([&] { check(*op, kPorts, {}); }), "0 outputs");
+  EXPECT_CONTAINS(error_of([&] { check(*op, kPorts, kPorts, 3); }), "stores the tactic 3");
+  const std::vector<PortDesc> hwc = {port(DT::kFLOAT, {1, 2, 2, 2}, TF::kHWC)};
+  EXPECT_CONTAINS(error_of([&] { check(*op, hwc, hwc); }), "all is in LINEAR");
+}
+
+TEST_F(StoredFunctions, AliasesAreThoseOfRegister) {
+  definition->parameters_.resize(2);  // all of whose attributes are stored
+  definition->aliased_input = 0;
+  const Attributes none = stored();
+  const OperatorPtr op = load_with(none, "aliased_inputs", Ints{-1});
+  ASSERT_TRUE(op->can_infer());
+  TestContext context({tensor(DT::kFLOAT, {4})});
+  const OperatorPtr other = load_with(
+      [&] {
+        const auto made = make_quick_operator(definition, attributes(), QuickMode::kCallback);
+        made->infer(context);
+        return made->attributes();
+      }(),
+      "aliased_inputs", Ints{-1});
+  EXPECT_CONTAINS(error_of([&] { other->infer(context); }), "build the engine again");
+}
+
+TEST_F(StoredFunctions, AutotuneIsAskedWhereItsAttributesAreThere) {
+  definition->autotuned = true;
+  const OperatorPtr lacking = load_with(stored(), "compiled", int64_t{0});
+  EXPECT_FALSE(lacking->can_infer());
+  check(*lacking, kPorts, kPorts, 3);
+  definition->parameters_.resize(2);
+  const OperatorPtr op = load_with(stored(), "compiled", int64_t{0});
+  EXPECT_TRUE(op->can_infer());
+  check(*op, kPorts, kPorts, 2);
+  EXPECT_CONTAINS(error_of([&] { check(*op, kPorts, kPorts, 3); }), "which autotune does not give");
+}
+
 TEST(QuickPlugin, TwoOutputsCannotTakeOneInput) {
   auto definition = std::make_shared<Scale>();
   definition->aliased_input = 0;

@@ -84,7 +84,8 @@ class FakeOperator final : public Operator {
   FakeOperator(std::string kind, FakeKind fake) : kind_(std::move(kind)), fake_(std::move(fake)) {}
   std::string_view kind() const override { return kind_; }
   std::vector<OutputInfo> infer(InferContext&) const override { return {}; }
-  bool is_pure() const override { return false; }  // like a plugin: its shapes are not checked
+  bool can_infer() const override { return false; }
+  bool is_pure() const override { return false; }
   std::vector<Candidate> candidates(const CandidateQuery&) const override { return {}; }
   std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
     return std::make_unique<FakeKernel>(fake_, args.layer);

@@ -356,6 +356,10 @@ TEST(ApiRuntime, RefusesWhatItCannotServe) {
   EXPECT_EQ(getInferLibVersion(), NV_TENSORRT_VERSION);
   const std::unique_ptr<IRuntime> runtime(createInferRuntime(logger));
   EXPECT_FALSE(runtime->getEngineHostCodeAllowed());
+  EXPECT_FALSE(runtime->getEngineDeviceCodeAllowed());
+  runtime->setEngineDeviceCodeAllowed(true);
+  EXPECT_TRUE(runtime->getEngineDeviceCodeAllowed());
+  EXPECT_FALSE(runtime->getEngineHostCodeAllowed());
   EXPECT_FALSE(runtime->setMaxThreads(0));
   EXPECT_TRUE(runtime->setMaxThreads(1));
   EXPECT_EQ(runtime->getMaxThreads(), 1);

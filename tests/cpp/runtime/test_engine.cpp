@@ -47,13 +47,67 @@ TEST_F(EngineLoad, HostCodeNeedsPermission) {
   EXPECT_TRUE(permitted);
 }
 
-TEST_F(EngineLoad, PlansOfThisProcessAndGpuCodeNeedNone) {
-  trust_plan(plan_with_code(Blob::copy("compiled here", 13)));
-  Engine::load(plan_with_code(Blob::copy("compiled here", 13)), {});
-  EXPECT_TRUE(permitted);
-  permitted = false;
-  Engine::load(plan_with_code(Blob::copy("a GPU's code", 12), false), {});
-  EXPECT_TRUE(permitted);
+TEST_F(EngineLoad, CodeForAGpuNeedsPermission) {
+  const Plan plan = plan_with_code(Blob::copy("a GPU's code", 12), false);
+  for (const char* part :
+       {"contains code for a GPU", "'kernel.so' (x86-64 avx2)", "engine_device_code_allowed",
+        "allow_device_code=True", "setEngineDeviceCodeAllowed(true)", "--allow-device-code",
+        "OPWRIGHT_ALLOW_DEVICE_CODE=1", "Permission for host code implies it"}) {
+    EXPECT_ERROR(Engine::load(plan, {}), part);
+  }
+  EXPECT_FALSE(permitted);
+  LoadOptions device, host;
+  device.allow_device_code = host.allow_host_code = true;
+  for (const LoadOptions& options : {device, host}) {
+    permitted = false;
+    Engine::load(plan, options);
+    EXPECT_TRUE(permitted);
+  }
+  // The other way round it does not hold.
+  EXPECT_ERROR(Engine::load(plan_with_code(Blob::copy("the host's code", 15)), device),
+               "outside of any protection");
+}
+
+TEST_F(EngineLoad, OfMuchCodeTheMessageShowsSome) {
+  Plan plan = plan_with_code(Blob::copy("a GPU's code", 12), false);
+  plan.code.resize(1000, plan.code[0]);
+  EXPECT_ERROR(Engine::load(plan, {}), "and 980 more");
+}
+
+TEST_F(EngineLoad, PlansOfThisProcessNeedNone) {
+  for (const bool host : {true, false}) {
+    permitted = false;
+    trust_plan(plan_with_code(Blob::copy("compiled here", 13), host));
+    Engine::load(plan_with_code(Blob::copy("compiled here", 13), host), {});
+    EXPECT_TRUE(permitted);
+    // The code alone is not what is trusted.
+    Plan other = plan_with_code(Blob::copy("compiled here", 13), host);
+    other.schedules[0].steps[0].attributes.push_back({"grid", int64_t{1} << 40});
+    EXPECT_ERROR(Engine::load(other, {}), "permit it");
+  }
+}
+
+TEST_F(EngineLoad, OtherWeightsKeepTheTrust) {
+  const Plan known = plan_with_code(Blob::copy("a GPU's code, too", 17), false);
+  Plan changed = known;
+  changed.name = "with other weights";
+  trust_as(known, changed);
+  EXPECT_FALSE(is_trusted(changed));
+  trust_plan(known);
+  trust_as(known, changed);
+  EXPECT_TRUE(is_trusted(changed));
+}
+
+TEST_F(EngineLoad, TheEnvironmentPermitsWhatItNames) {
+  ASSERT_EQ(setenv(kAllowDeviceCode, "1", 1), 0);
+  EXPECT_TRUE(is_permitted_by_environment(kAllowDeviceCode));
+  EXPECT_FALSE(is_permitted_by_environment(kAllowHostCode));
+  for (const char* value : {"", "0", "true", "11"}) {
+    ASSERT_EQ(setenv(kAllowDeviceCode, value, 1), 0);
+    EXPECT_FALSE(is_permitted_by_environment(kAllowDeviceCode)) << value;
+  }
+  unsetenv(kAllowDeviceCode);
+  EXPECT_FALSE(is_permitted_by_environment(kAllowDeviceCode));
 }
 
 TEST_F(EngineLoad, OfPlansThatAreTrustedHashesAreKept) {

@@ -11,12 +11,16 @@ namespace {
 using Values = std::optional<std::vector<int64_t>>;
 
 void check(const Operator& op, std::vector<Shape> inputs, std::vector<Shape> outputs,
-           std::vector<Values> values = {}) {
-  std::vector<PortType> types(inputs.size(), PortType{DataType::kINT64, TensorFormat::kLINEAR});
-  types[0] = {DataType::kHALF, TensorFormat::kHWC};
+           std::vector<Values> values = {}, std::vector<DataType> types = {DataType::kHALF}) {
+  Candidate candidate;
+  candidate.inputs.resize(inputs.size(), {DataType::kINT64, TensorFormat::kLINEAR});
+  candidate.inputs[0] = {DataType::kHALF, TensorFormat::kHWC};
+  types.resize(outputs.size(), DataType::kINT32);
+  for (const DataType type : types) candidate.outputs.push_back({type, TensorFormat::kLINEAR});
   const bool present[] = {true, true, true, true, true};
   values.resize(inputs.size());
-  check_shapes(op, "layer", types, inputs, std::span(present, inputs.size()), values, outputs);
+  check_tensors(op, "layer", candidate,
+                {inputs, std::span(present, inputs.size()), values, outputs});
 }
 
 TEST(ShapeCheck, TakesWhatTheOperatorMakes) {
@@ -39,7 +43,13 @@ TEST(ShapeCheck, ShapeInputsCountWhereTheyAreKnown) {
   const TopK top({TopKOperation::kMAX, 1, 0b1, DataType::kINT32});
   check(top, {{9}, {}}, {{4}, {4}}, {Values(), std::vector<int64_t>{4}});
   EXPECT_THROW(check(top, {{9}, {}}, {{5}, {5}}, {Values(), std::vector<int64_t>{4}}), Error);
-  check(top, {{9}, {}}, {{5}, {5}});  // k comes from data: nothing to compare
+}
+
+TEST(ShapeCheck, TypesAreThoseThatTheOperatorMakesButForTheFloatingOnes) {
+  const Transpose transpose({{1, 0}});
+  check(transpose, {{2, 3}}, {{3, 2}}, {}, {DataType::kBF16});
+  EXPECT_THROW(check(transpose, {{2, 3}}, {{3, 2}}, {}, {DataType::kINT32}), Error);
+  EXPECT_THROW(check(transpose, {{2, 3}}, {{3, 2}}, {}, {DataType::kBOOL}), Error);
 }
 
 }  // namespace

@@ -1,13 +1,30 @@
 // Devices and contexts.
 
+#include <array>
 #include <cstring>
+#include <type_traits>
 
 #include "driver/state.h"
 
 namespace emulation {
 namespace {
 
-thread_local std::vector<Context*> current;
+/// The contexts that a thread made current. A destructor would empty it while destructors of the
+/// program's own variables, static ones above all, still call the driver.
+class ContextStack {
+ public:
+  bool empty() const { return count_ == 0; }
+  bool full() const { return count_ == contexts_.size(); }
+  Context* back() const { return contexts_[count_ - 1]; }
+  void push_back(Context* context) { contexts_[count_++] = context; }
+  void pop_back() { --count_; }
+
+ private:
+  std::array<Context*, 256> contexts_;
+  size_t count_;
+};
+static_assert(std::is_trivially_destructible_v<ContextStack>);
+constinit thread_local ContextStack current = {};
 
 int attribute_of(CUdevice_attribute attribute) {
   switch (attribute) {
@@ -242,6 +259,7 @@ CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned flags) {
 
 CUresult cuCtxCreate_v2(CUcontext* handle, unsigned flags, CUdevice device) {
   return with_device(__func__, device, [&] {
+    if (current.full()) return CUDA_ERROR_OUT_OF_MEMORY;
     Context* context = make_context(device, flags);
     current.push_back(context);
     *handle = reinterpret_cast<CUcontext>(context);
@@ -284,6 +302,7 @@ CUresult cuCtxPushCurrent(CUcontext handle) {
   return call(__func__, Needs::kInitialization, [&] {
     Context* context = state().contexts.find(handle);
     if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+    if (current.full()) return CUDA_ERROR_OUT_OF_MEMORY;
     current.push_back(context);
     return CUDA_SUCCESS;
   });

@@ -38,14 +38,16 @@ CUresult copy(const char* name, CUdeviceptr to, CUdeviceptr from, size_t bytes, 
       return add_captured(stream, copy_node(to, from, bytes));
     }
     OperationPtr operation;
+    Copy asked = make_copy(to, from, bytes);
     if (from_pageable) {
       auto source = reinterpret_cast<const char*>(from);
       std::vector<char> taken(source, source + bytes);
-      operation = enqueue(stream, [to, taken = std::move(taken)] {
-        return run_copy(to, address_of(taken.data()), taken.size());
+      operation = enqueue(stream, [asked, taken = std::move(taken)]() mutable {
+        asked.from = address_of(taken.data());
+        return run_copy(asked);
       });
     } else {
-      operation = enqueue(stream, [=] { return run_copy(to, from, bytes); });
+      operation = enqueue(stream, [asked] { return run_copy(asked); });
     }
     bool from_device = place_of(from, bytes) == Place::kDevice;
     bool to_device = place_of(to, bytes) == Place::kDevice;
@@ -92,11 +94,19 @@ CUresult check_set(const CUDA_MEMSET_NODE_PARAMS& set) {
                                                             : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult run_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-  // Freed since the call.
-  if (check_copy(to, from, bytes)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+Copy make_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
+  return {to, from, bytes, place_of(to, bytes), place_of(from, bytes)};
+}
+
+CUresult run_copy(const Copy& copy) {
+  // Freed since the call, pinned memory, too: it would be any memory of the host now.
+  Copy present = make_copy(copy.to, copy.from, copy.bytes);
+  if (present.to_place != copy.to_place || present.from_place != copy.from_place) {
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+  }
   OpenMemory open;
-  std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+  std::memmove(reinterpret_cast<void*>(copy.to), reinterpret_cast<const void*>(copy.from),
+               copy.bytes);
   return CUDA_SUCCESS;
 }
 

@@ -12,7 +12,7 @@ CUresult run_node(const GraphNode& node) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
       return run_kernel(node.kernel, node.arguments);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
-      return run_copy(node.copy.dstDevice, node.copy.srcDevice, node.copy.WidthInBytes);
+      return run_copy(node.copied);
     case CU_GRAPH_NODE_TYPE_MEMSET:
       return run_set(node.set);
     case CU_GRAPH_NODE_TYPE_HOST:
@@ -129,6 +129,7 @@ GraphNode copy_node(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
   node.copy.srcDevice = from;
   node.copy.WidthInBytes = bytes;
   node.copy.Height = node.copy.Depth = 1;
+  node.copied = make_copy(to, from, bytes);
   return node;
 }
 
@@ -269,7 +270,9 @@ CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec executable, CUgraphNode node
     CUdeviceptr to, from;
     if (CUresult error = addresses_of(*changed, &to, &from)) return error;
     if (CUresult error = check_copy(to, from, changed->WidthInBytes)) return error;
-    copy.copy = copy_node(to, from, changed->WidthInBytes).copy;
+    GraphNode other = copy_node(to, from, changed->WidthInBytes);
+    copy.copy = other.copy;
+    copy.copied = other.copied;
     return CUDA_SUCCESS;
   });
 }

@@ -32,6 +32,15 @@ struct Operation {
 };
 using OperationPtr = std::shared_ptr<Operation>;
 
+enum class Place { kDevice, kPinned, kPageable, kInvalid };
+
+/// Bytes to be copied, and where they were when that was asked for.
+struct Copy {
+  CUdeviceptr to = 0, from = 0;
+  size_t bytes = 0;
+  Place to_place = Place::kInvalid, from_place = Place::kInvalid;
+};
+
 struct GraphNode {
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
   std::vector<GraphNode*> after;
@@ -39,6 +48,7 @@ struct GraphNode {
   std::vector<std::vector<char>> arguments;
   std::vector<void*> argument_addresses;
   CUDA_MEMCPY3D copy = {};
+  Copy copied;
   CUDA_MEMSET_NODE_PARAMS set = {};
   CUDA_HOST_NODE_PARAMS host = {};
   GraphNode* original = nullptr;
@@ -194,7 +204,6 @@ inline bool is_device(CUdevice device) {
 }
 
 // memory.cpp
-enum class Place { kDevice, kPinned, kPageable, kInvalid };
 /// Where the bytes are; kInvalid: not, or not all of them, inside one live allocation of the
 /// device.
 Place place_of(CUdeviceptr address, size_t bytes);
@@ -240,7 +249,8 @@ CUresult add_captured(Stream* stream, GraphNode node);
 void invalidate(Capture& capture);
 
 // copies.cpp, launch.cpp: what nodes and streams run alike.
-CUresult run_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes);
+Copy make_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes);
+CUresult run_copy(const Copy& copy);
 CUresult run_set(const CUDA_MEMSET_NODE_PARAMS& set);
 CUresult check_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes);
 CUresult check_set(const CUDA_MEMSET_NODE_PARAMS& set);

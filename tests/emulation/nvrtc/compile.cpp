@@ -44,6 +44,14 @@ constexpr OwnHeader kOwnHeaders[] = {
 #include "nvrtc/bf16.inc"
     },
 };
+constexpr const char* kCompiler[] = {"g++", "-x", "c++", "-std=gnu++17", "-w", "-O1", "-fPIC",
+                                     "-shared", "-fno-semantic-interposition",
+                                     // Else all libraries share what the first one has of a name,
+                                     // as __shared__ arrays of templates, and stay for ever.
+                                     "-fno-gnu-unique", "-fno-exceptions", "-fno-rtti",
+                                     "-fno-threadsafe-statics", "-fno-strict-aliasing", "-fwrapv",
+                                     "-ffp-contract=off", "-fmax-errors=20", "-D__shared__=static",
+                                     "-Wl,-Bsymbolic", "-nodefaultlibs"};
 constexpr char kSourceBegins[] = "struct opwright_source_begins;\n";
 
 std::string read_file(const fs::path& path) {
@@ -128,6 +136,7 @@ fs::path kept_file(const Request& request) {
   if (includes_files(request)) return {};
   std::string key = std::string(kPrelude) + kTable + request.source + '\0' + request.name;
   for (const OwnHeader& own : kOwnHeaders) key += own.content;
+  for (const char* option : kCompiler) key += std::string(1, '\0') + option;
   for (const std::string& option : request.options) key += '\0' + option;
   for (const Header& header : request.headers) key += '\0' + header.name + '\0' + header.content;
   for (const std::string& expression : request.expressions) key += '\0' + expression;
@@ -198,43 +207,20 @@ CompiledLibrary compile(const Request& request) {
   bool done = run(preprocess, log);
   if (done) {
     write_file(translated, program(request, read_file(whole)));
-    done = run({"g++",
-                "-x",
-                "c++",
-                "-std=gnu++17",
-                "-w",
-                "-O1",
-                "-fPIC",
-                "-shared",
-                "-fno-semantic-interposition",
-                "-fno-exceptions",
-                "-fno-rtti",
-                "-fno-threadsafe-statics",
-                "-fno-strict-aliasing",
-                "-fwrapv",
-                "-ffp-contract=off",
-                "-fmax-errors=20",
-                "-D__shared__=static",
-                "-Wl,-Bsymbolic",
-                "-nodefaultlibs",
-                translated,
-                "-o",
-                library,
-                "-lm",
-                "-lc",
-                "-lgcc"},
-               log);
+    std::vector<std::string> command(std::begin(kCompiler), std::end(kCompiler));
+    command.insert(command.end(), {translated, "-o", library, "-lm", "-lc", "-lgcc"});
+    done = run(command, log);
   }
   result.log = read_file(log);
   result.succeeded = done;
   if (!done) return result;
   result.bytes = read_file(library);
   if (!kept.empty()) {
-    // Another process may keep the same file at this moment.
-    fs::path fresh = kept;
-    fresh += "." + std::to_string(getpid());
-    write_file(fresh, result.bytes);
-    fs::rename(fresh, kept);
+    // Whole at once: another thread or process may keep or read the same file at this moment. Where
+    // that is impossible, nothing is kept.
+    std::error_code ignored;
+    fs::create_directories(kept.parent_path(), ignored);
+    fs::rename(library, kept, ignored);
   }
   return result;
 }

@@ -1,0 +1,47 @@
+#include "compile/build_budget.h"
+
+#include <algorithm>
+
+namespace opwright {
+namespace {
+
+// Small models may compute constants of any size, such as 60 concatenations that double theirs:
+// those that are made may have so many times the bytes of those that the model has, and these.
+constexpr uint64_t kFoldedPerGiven = 32;
+constexpr uint64_t kFoldedAnyway = uint64_t{256} << 20;
+// Per second; more than the fastest machines do.
+constexpr double kHostSpeed = 1e13;
+
+}  // namespace
+
+void BuildBudget::fail_time(const std::string& doing) const {
+  throw BuildTimeError(str("The build was not done after ", deadline_.seconds(),
+                           " seconds, before ", doing, " (build_seconds); ",
+                           limit_hint("build_seconds")));
+}
+
+void BuildBudget::check_work(double operations, const std::string& doing) const {
+  const double seconds = operations / kHostSpeed;
+  if (deadline_.is_set() && seconds > deadline_.seconds_left())
+    throw BuildTimeError(str("The build has ", std::max(0.0, deadline_.seconds_left()), " of its ",
+                             deadline_.seconds(), " seconds left, and ", doing, " takes at least ",
+                             seconds, " (build_seconds); ", limit_hint("build_seconds")));
+}
+
+void BuildBudget::require_memory(uint64_t bytes, const std::string& who) const {
+  if (bytes <= memory_left()) return;
+  const std::string held =
+      folded_ > 0 ? str(" beside ", bytes_text(folded_), " of computed constants") : "";
+  fail_with(ErrorCode::kFAILED_ALLOCATION, who, " ", bytes_text(bytes), held,
+            ", more than the limit of ", bytes_text(limits_.build_memory), " (build_memory); ",
+            limit_hint("build_memory"));
+}
+
+bool BuildBudget::try_fold(uint64_t bytes) {
+  const uint64_t most = std::min(limits_.build_memory, kFoldedAnyway + kFoldedPerGiven * given_);
+  if (folded_ > most || bytes > most - folded_) return false;
+  folded_ += bytes;
+  return true;
+}
+
+}  // namespace opwright

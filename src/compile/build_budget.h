@@ -1,0 +1,57 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "base/error.h"
+#include "base/limits.h"
+
+namespace opwright {
+
+/// A build reached the end of its time. Nothing takes it for the failure of a candidate.
+class BuildTimeError final : public Error {
+ public:
+  explicit BuildTimeError(const std::string& message) : Error(ErrorCode::kINVALID_STATE, message) {}
+};
+
+/// What a build may still spend of its limits.
+class BuildBudget {
+ public:
+  /// `limits` are resolved; the time began with `deadline`.
+  BuildBudget(const Limits& limits, const Deadline& deadline)
+      : limits_(limits), deadline_(deadline) {}
+
+  /// Throws BuildTimeError once the time is over; the parts say what is about to be done.
+  template <class... Parts>
+  void check_time(const Parts&... parts) const {
+    if (deadline_.has_passed()) [[unlikely]]
+      fail_time(str(parts...));
+  }
+  /// Throws BuildTimeError where so much arithmetic would take more than what is left of the time,
+  /// at a speed that no processor reaches: a kernel that runs is not interrupted.
+  void check_work(double operations, const std::string& doing) const;
+  bool has_deadline() const { return deadline_.is_set(); }
+
+  /// Bytes that constants and buffers may have at once, beside the folded constants.
+  uint64_t memory_left() const {
+    return limits_.build_memory - std::min(folded_, limits_.build_memory);
+  }
+  /// Throws Error unless the memory is left; `who` needs it: "layer 'a' needs".
+  void require_memory(uint64_t bytes, const std::string& who) const;
+
+  /// What the model itself has of constants, on which depends how many may be made of them.
+  void set_given(uint64_t bytes) { given_ = bytes; }
+  /// Takes the bytes of a constant that is computed during the build. False where these become too
+  /// many: the layer is to run with the engine instead.
+  bool try_fold(uint64_t bytes);
+
+ private:
+  [[noreturn]] void fail_time(const std::string& doing) const;
+
+  const Limits limits_;
+  const Deadline deadline_;
+  uint64_t given_ = 0, folded_ = 0;
+};
+
+}  // namespace opwright

@@ -1,0 +1,127 @@
+#include "runtime/arena_check.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_set>
+
+#include "base/error.h"
+#include "operators/builtin.h"
+#include "operators/movement.h"
+
+namespace opwright {
+namespace {
+
+/// Follows the steps, keeping the parts of the arena that somebody still reads. Tensors that share
+/// memory are one part.
+class ArenaCheck {
+ public:
+  ArenaCheck(const Schedule& schedule, std::span<const OperatorPtr> operators)
+      : schedule_(schedule), operators_(operators) {}
+
+  void check() {
+    find_last_readers();
+    for (size_t step = 0; step < schedule_.steps.size(); ++step) {
+      read_.clear();
+      for (const int32_t input : schedule_.steps[step].inputs)
+        if (is_in_arena(input)) read_.insert(schedule_.tensors[input].offset);
+      for (const int32_t output : schedule_.steps[step].outputs)
+        if (is_in_arena(output)) write(static_cast<int32_t>(step), output);
+      for (const uint64_t begin : ending_[step]) {
+        const auto found = live_.find(begin);
+        if (found != live_.end() && found->second.last <= static_cast<int32_t>(step))
+          live_.erase(found);
+      }
+    }
+  }
+
+ private:
+  struct Part {
+    uint64_t end = 0;
+    int32_t last = 0;    ///< the last step that reads it
+    int32_t writer = 0;  ///< the last step that wrote it
+    int32_t tensor = 0;  ///< one of those in it, for messages
+  };
+
+  bool is_in_arena(int32_t tensor) const {
+    return tensor >= 0 && schedule_.tensors[tensor].location == PlanTensor::Location::kArena &&
+           schedule_.tensors[tensor].size > 0;
+  }
+
+  void find_last_readers() {
+    const auto steps = static_cast<int32_t>(schedule_.steps.size());
+    last_.assign(schedule_.tensors.size(), -1);
+    for (int32_t step = 0; step < steps; ++step)
+      for (const int32_t input : schedule_.steps[step].inputs)
+        if (input >= 0) last_[input] = step;
+    for (const OutputCopy& copy : schedule_.copies) last_[copy.tensor] = steps;
+    ending_.resize(schedule_.steps.size() + 1);
+  }
+
+  void write(int32_t step, int32_t output) {
+    const PlanTensor& tensor = schedule_.tensors[output];
+    const uint64_t begin = tensor.offset, end = begin + tensor.size;
+    const int32_t last = std::max(last_[output], step);
+    auto next = live_.lower_bound(begin);
+    if (next != live_.begin() && std::prev(next)->second.end > begin) --next;
+    if (next == live_.end() || next->first >= end) {
+      live_.emplace_hint(next, begin, Part{end, last, step, output});
+    } else {
+      Part& part = next->second;
+      const bool is_alone = std::next(next) == live_.end() || std::next(next)->first >= end;
+      if (!is_alone || next->first != begin || part.writer == step ||
+          !may_share(step, output, part))
+        fail("layer '", schedule_.steps[step].name, "' writes tensor '", tensor.name,
+             "' over tensor '", schedule_.tensors[part.tensor].name, "' at offset ", next->first,
+             " of the arena, which is still needed");
+      part.end = std::max(part.end, end);
+      part.last = std::max(part.last, last);
+      part.writer = step;
+    }
+    ending_[std::max(live_.at(begin).last, step)].push_back(begin);
+  }
+
+  /// Whether the step may write the tensor where one of its inputs lies.
+  bool may_share(int32_t step, int32_t output, const Part& part) const {
+    const PlanStep& item = schedule_.steps[step];
+    const Operator& op = *operators_[step];
+    const PlanTensor& to = schedule_.tensors[output];
+    const int count = static_cast<int>(item.inputs.size());
+    const bool is_reshape = op.kind() == Reshape::kKind;  // where all stays as it is
+    if (!is_reshape && part.last > step) return false;
+    // What a plugin does in place is its own business.
+    if (is_reshape || !is_builtin_operator(op.kind())) return read_.contains(to.offset);
+    if (item.outputs.size() != 1) return false;
+    for (int i = 0; i < count; ++i) {
+      const int32_t input = item.inputs[i];
+      if (!is_in_arena(input) || schedule_.tensors[input].offset != to.offset) continue;
+      const PlanTensor& from = schedule_.tensors[input];
+      if (op.may_overwrite(i, count) && from.dims == to.dims &&
+          from.type.format == to.type.format && bits(from.type.dtype) == bits(to.type.dtype))
+        return reads_once(item, to.offset, to.offset + to.size);
+    }
+    return false;
+  }
+
+  /// Whether one input alone lies there: another would be overwritten too early.
+  bool reads_once(const PlanStep& step, uint64_t begin, uint64_t end) const {
+    return std::ranges::count_if(step.inputs, [&](int32_t input) {
+             return is_in_arena(input) && schedule_.tensors[input].offset < end &&
+                    schedule_.tensors[input].offset + schedule_.tensors[input].size > begin;
+           }) == 1;
+  }
+
+  const Schedule& schedule_;
+  const std::span<const OperatorPtr> operators_;
+  std::vector<int32_t> last_;                  ///< per tensor: the last step that reads it
+  std::unordered_set<uint64_t> read_;          ///< where the step's inputs begin
+  std::map<uint64_t, Part> live_;              ///< by offset, apart from each other
+  std::vector<std::vector<uint64_t>> ending_;  ///< per step: the parts that end there, or later
+};
+
+}  // namespace
+
+void check_arena(const Schedule& schedule, std::span<const OperatorPtr> operators) {
+  ArenaCheck(schedule, operators).check();
+}
+
+}  // namespace opwright

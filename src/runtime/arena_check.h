@@ -1,0 +1,14 @@
+#pragma once
+
+#include <span>
+
+#include "plan/plan.h"
+
+namespace opwright {
+
+/// Throws Error unless the tensors of a valid schedule keep out of each other's way in the arena:
+/// a step writes where nobody reads later, apart from what it reads itself, unless its operator
+/// works in place. `operators` are the steps'.
+void check_arena(const Schedule& schedule, std::span<const OperatorPtr> operators);
+
+}  // namespace opwright

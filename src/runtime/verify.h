@@ -1,0 +1,20 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "backend/device.h"
+#include "opwright/resource_limits.h"
+#include "plan/plan.h"
+
+namespace opwright {
+
+/// Throws Error unless the device can run each step as the plan, which comes from a file and has
+/// passed validate(), says: its operator makes such outputs of such inputs at the minimum, the
+/// optimum and the maximum of each profile, and accepts types, formats and what was packed
+/// (Operator::check); no step writes memory that another still needs. No kernel is made before.
+/// `operators` are the steps' by schedule; `limits` are resolved.
+void verify(const Plan& plan, std::span<const std::vector<OperatorPtr>> operators,
+            const Device& device, const Limits& limits);
+
+}  // namespace opwright

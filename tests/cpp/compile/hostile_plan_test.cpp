@@ -1,0 +1,296 @@
+// Plans as somebody could write them on purpose, made of real ones: each is refused before a kernel
+// is made, or stopped by an Error when it runs.
+
+#include <functional>
+
+#include "engine_run.h"
+#include "operators/movement.h"
+#include "operators/normalization.h"
+#include "operators/pooling.h"
+#include "operators/reduce.h"
+
+namespace opwright {
+namespace {
+
+using Location = PlanTensor::Location;
+using Change = std::function<void(Plan&)>;
+
+std::string error_of(const std::function<void()>& function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+/// What loading says, after the checks of the plan alone, as for a file.
+std::string load_error(Plan plan, const Change& change, LoadOptions options = {}) {
+  change(plan);
+  return error_of([&] {
+    validate(plan);
+    Engine::load(std::move(plan), options);
+  });
+}
+
+#define EXPECT_CONTAINS(text, part) \
+  EXPECT_NE((text).find(part), std::string::npos) << "the error was: " << (text)
+
+Plan plan_of(const std::function<Tensor*(Network&, Tensor*)>& make, const Shape& shape = {2, 8},
+             DataType dtype = DataType::kFLOAT) {
+  Network network;
+  Tensor* x = network.add_input("x", dtype, shape);
+  Tensor* y = make(network, x);
+  y->set_name("y");
+  network.mark_output(*y);
+  BuildConfig config = quick_config();
+  config.timing = false;
+  return compile(network, config);
+}
+
+/// x -> Softmax -> TopK of 3 (values) -> Softmax -> y
+Plan chain() {
+  return plan_of([](Network& network, Tensor* x) {
+    Tensor* s = network.add<Softmax>({.axes = 0b10}, {x})->output(0);
+    const int32_t k = 3;
+    Tensor* count = network.add_constant(DataType::kINT32, {}, Blob::copy(&k, sizeof k));
+    Tensor* top =
+        network.add<TopK>({TopKOperation::kMAX, 3, 0b10, DataType::kINT32}, {s, count})->output(0);
+    return network.add<Softmax>({.axes = 0b10}, {top})->output(0);
+  });
+}
+
+PlanStep& step_of(Plan& plan, std::string_view kind, int which = 0) {
+  for (PlanStep& step : plan.schedules[0].steps)
+    if (step.kind == kind && which-- == 0) return step;
+  throw std::logic_error("there is no such step");
+}
+
+TEST(HostilePlan, AnUnchangedOneRuns) {
+  const std::vector<float> y = run_plan(chain(), {{2, 8}}, {random_floats(16, 1)})[0];
+  EXPECT_EQ(y.size(), 6u);
+}
+
+TEST(HostilePlan, MemoryWhoseSizesWrapAroundIsRefused) {
+  for (const uint64_t size : {uint64_t{0} - 64, uint64_t{0} - 1, uint64_t{1} << 63}) {
+    EXPECT_CONTAINS(load_error(chain(), [&](Plan& p) { p.schedules[0].arena_size = size; }),
+                    "are possible");
+    EXPECT_CONTAINS(load_error(chain(), [&](Plan& p) { p.schedules[0].workspace_size = size; }),
+                    "are possible");
+  }
+}
+
+TEST(HostilePlan, MoreMemoryThanTheLimitIsRefusedByName) {
+  LoadOptions options;
+  options.limits.memory = 1 << 20;
+  const std::string error = load_error(
+      chain(), [](Plan& p) { p.schedules[0].arena_size = 2 << 20; }, options);
+  EXPECT_CONTAINS(error, "(memory)");
+  EXPECT_CONTAINS(error, "profile 0 needs");
+  options = {};
+  options.limits.steps = 2;
+  EXPECT_CONTAINS(load_error(
+                      chain(), [](Plan&) {}, options),
+                  "(steps)");
+  options = {};
+  options.limits.expressions = 1;
+  EXPECT_CONTAINS(load_error(
+                      chain(), [](Plan&) {}, options),
+                  "(expressions)");
+}
+
+TEST(HostilePlan, OutputsBeyondTheLimitAreRefusedWhenTheShapesAreKnown) {
+  LoadOptions options;
+  options.limits.memory = 4096;
+  Context context(Engine::load(
+      plan_of([](Network& network,
+                 Tensor* x) { return network.add<Softmax>({.axes = 0b10}, {x})->output(0); },
+              {64, 64}),
+      options));
+  std::vector<float> x(4096), y(4096);
+  context.set_input_address(0, x.data());
+  context.set_output_address(0, y.data());
+  EXPECT_CONTAINS(error_of([&] { context.enqueue(); }), "with output 'y'");
+}
+
+TEST(HostilePlan, ShapesThatTheOperatorDoesNotMakeAreRefused) {
+  EXPECT_CONTAINS(load_error(chain(),
+                             [](Plan& p) {
+                               PlanStep& top = step_of(p, TopK::kKind);
+                               std::vector<int32_t>& dims =
+                                   p.schedules[0].tensors[top.outputs[0]].dims;
+                               dims = {dims[0], dims[0]};
+                             }),
+                  "output 0 has the shape");
+}
+
+TEST(HostilePlan, InputsThatDecideShapesAreKnownBeforeTheRun) {
+  const std::string error = load_error(chain(), [](Plan& p) {
+    // k from what the first step computes.
+    PlanStep& top = step_of(p, TopK::kKind);
+    PlanTensor& k = p.schedules[0].tensors[top.inputs[1]];
+    k.location = Location::kArena;
+    k.size = 64;
+    k.offset = p.schedules[0].arena_size;
+    k.data = Blob();
+    p.schedules[0].arena_size += 64;
+    PlanStep& softmax = step_of(p, Softmax::kKind);
+    softmax.outputs.push_back(top.inputs[1]);
+    softmax.candidate.outputs.push_back(k.type);
+  });
+  EXPECT_NE(error, "no error");
+  const auto elements = [](size_t count) {
+    return load_error(chain(), [&](Plan& p) {
+      PlanTensor& k = p.schedules[0].tensors[step_of(p, TopK::kKind).inputs[1]];
+      const std::vector<int32_t> many(count, 3);
+      p.expressions.push_back({.op = ExprOp::kConstant, .value = static_cast<int64_t>(count)});
+      k.dims = {static_cast<int32_t>(p.expressions.size()) - 1};
+      k.data = Blob::copy(many.data(), many.size() * 4);
+      k.size = k.data.size();
+    });
+  };
+  EXPECT_CONTAINS(elements(1000), "decides shapes");
+}
+
+TEST(HostilePlan, TypesAndPresenceOfPortsAreTheOperators) {
+  // A floating tensor as integers.
+  const auto retype = [](DataType dtype) {
+    return [dtype](Plan& p) {
+      PlanStep& softmax = step_of(p, Softmax::kKind);
+      PlanTensor& output = p.schedules[0].tensors[softmax.outputs[0]];
+      PlanStep& top = step_of(p, TopK::kKind);
+      output.type.dtype = softmax.candidate.outputs[0].dtype = top.candidate.inputs[0].dtype =
+          dtype;
+    };
+  };
+  EXPECT_CONTAINS(load_error(chain(), retype(DataType::kINT32)), "has the type INT32");
+  EXPECT_NE(load_error(chain(), retype(DataType::kHALF)), "no error");
+  EXPECT_NE(load_error(chain(), retype(DataType::kE8M0)), "no error");
+  EXPECT_NE(load_error(chain(), [](Plan& p) { step_of(p, Softmax::kKind).inputs[0] = -1; }),
+            "no error");
+  EXPECT_NE(load_error(chain(),
+                       [](Plan& p) {
+                         PlanStep& softmax = step_of(p, Softmax::kKind);
+                         softmax.inputs.clear(), softmax.candidate.inputs.clear();
+                       }),
+            "no error");
+}
+
+TEST(HostilePlan, TensorsThatAreStillNeededAreNotOverwritten) {
+  // Both results of TopK in one place.
+  EXPECT_CONTAINS(load_error(chain(),
+                             [](Plan& p) {
+                               auto& tensors = p.schedules[0].tensors;
+                               const PlanStep& top = step_of(p, TopK::kKind);
+                               tensors[top.outputs[1]].offset = tensors[top.outputs[0]].offset;
+                             }),
+                  "which is still needed");
+  // An operator that does not work in place, over its own operand.
+  EXPECT_CONTAINS(load_error(chain(),
+                             [](Plan& p) {
+                               auto& tensors = p.schedules[0].tensors;
+                               const PlanStep& top = step_of(p, TopK::kKind);
+                               tensors[top.outputs[0]].offset = tensors[top.inputs[0]].offset;
+                             }),
+                  "which is still needed");
+}
+
+TEST(HostilePlan, TheUsersInputsAreNotWritten) {
+  EXPECT_CONTAINS(load_error(chain(),
+                             [](Plan& p) {
+                               PlanStep& softmax = step_of(p, Softmax::kKind);
+                               PlanStep& top = step_of(p, TopK::kKind);
+                               softmax.outputs[0] = top.inputs[0] = softmax.inputs[0];
+                             }),
+                  "aliased to no output");
+}
+
+TEST(HostilePlan, OperatorsAreCheckedBeforeAKernelIsMade) {
+  const Plan pooled = plan_of(
+      [](Network& network, Tensor* x) {
+        PoolingParams params;
+        params.window = params.stride = {2, 2};
+        return network.add<Pooling>(params, {x})->output(0);
+      },
+      {1, 4, 8, 8});
+  const auto with = [&](const char* name, AttributeValue value) {
+    return load_error(pooled, [&](Plan& p) {
+      for (Attribute& attribute : step_of(p, Pooling::kKind).attributes)
+        if (attribute.name == name) attribute.value = value;
+    });
+  };
+  EXPECT_NE(with("window", Ints{int64_t{1} << 62, 2}), "no error");
+  EXPECT_NE(with("stride", Ints{0, 0}), "no error");
+  EXPECT_NE(with("stride", Ints{2}), "no error");
+  EXPECT_NE(with("stride", Ints{int64_t{-1} << 63, 2}), "no error");
+}
+
+/// x [n], n from 1 to 100, to y [n].
+Plan dynamic_softmax() {
+  Network network;
+  Tensor* x = network.add_input("x", DataType::kFLOAT, {-1});
+  x->set_dimension_name(0, "n");
+  Tensor* y = network.add<Softmax>({.axes = 0b1}, {x})->output(0);
+  y->set_name("y");
+  network.mark_output(*y);
+  BuildConfig config = quick_config();
+  config.timing = false;
+  OptimizationProfile profile;
+  profile.set_shape("x", {1}, {50}, {100});
+  config.profiles.push_back(profile);
+  return compile(network, config);
+}
+
+TEST(HostilePlan, AnExtentThatIsLargerBetweenTheEndsStaysWithinItsMemory) {
+  // An output that is a copy of a tensor whose extent the file describes as n * (101 - n).
+  Plan plan = dynamic_softmax();
+  Schedule& schedule = plan.schedules[0];
+  PlanStep& softmax = step_of(plan, Softmax::kKind);
+  const int32_t n = plan.inputs[0].dims[0];
+  auto& e = plan.expressions;
+  const auto add = [&](ExprInstruction instruction) {
+    e.push_back(instruction);
+    return static_cast<int32_t>(e.size()) - 1;
+  };
+  const int32_t most = add({.op = ExprOp::kConstant, .value = 101});
+  const int32_t rest = add({.op = ExprOp::kSub, .a = most, .b = n});
+  const int32_t product = add({.op = ExprOp::kProd, .a = rest, .b = n});
+  plan.outputs[0].dims = {product};
+  schedule.tensors[softmax.outputs[0]].dims = {product};
+  const std::string error = error_of([&] {
+    validate(plan);
+    run_plan(plan, {{50}}, {random_floats(50, 1)});
+  });
+  EXPECT_CONTAINS(error, "has the shape");
+}
+
+TEST(HostilePlan, ARunEndsAtTheDeadline) {
+  LoadOptions options;
+  options.limits.run_seconds = 1e-9;
+  Context context(Engine::load(chain(), options));
+  std::vector<float> x(16), y(6);
+  context.set_input_address(0, x.data());
+  context.set_output_address(0, y.data());
+  EXPECT_CONTAINS(error_of([&] { context.enqueue(); }), "(run_seconds)");
+}
+
+TEST(HostilePlan, ChecksTakeTimeInTheOrderOfThePlan) {
+  // 100,000 size symbols took minutes when each was settled by an evaluation of its own.
+  Plan plan = chain();
+  for (int i = 0; i < 100000; ++i) {
+    Symbol symbol;
+    symbol.kind = Symbol::Kind::kSizeTensor;
+    symbol.name = symbol.tensor = str("s", i);
+    plan.symbols.push_back(symbol);
+    plan.expressions.push_back({.op = ExprOp::kConstant, .value = i});
+    const auto bound = static_cast<int32_t>(plan.expressions.size()) - 1;
+    plan.size_bounds.emplace_back(bound, bound);
+    plan.expressions.push_back({.op = ExprOp::kSymbol, .value = i});
+  }
+  validate(plan);
+  const std::string error = load_error(plan, [](Plan&) {});
+  EXPECT_EQ(error, "no error");
+}
+
+}  // namespace
+}  // namespace opwright

@@ -1,0 +1,432 @@
+// What operators of plugins check of a plan, which comes from a file: Operator::check().
+
+#include <functional>
+
+#include "network/operator_registry.h"
+#include "plugin/compile_for_test.h"
+#include "plugin/compiled_kernel.h"
+#include "plugin/plugin_operators.h"
+#include "plugin/plugin_test.h"
+#include "plugin/quick_test_plugin.h"
+#include "plugin/registry.h"
+#include "plugin/test_plugins.h"
+#include "plugin/v2_operator.h"
+#include "plugin/v2_test_plugin.h"
+#include "plugin/v3_operator.h"
+
+namespace opwright {
+namespace {
+
+using DT = DataType;
+using TF = TensorFormat;
+
+/// A step as a plan stores it.
+struct Step {
+  std::vector<PortDesc> inputs = {port(DT::kFLOAT, {2, 3})}, outputs = {port(DT::kFLOAT, {2, 3})};
+  int64_t tactic = 0;
+  std::vector<PackedInput> packed = {};
+
+  void check(const Operator& op) const {
+    Candidate candidate;
+    for (const PortDesc& input : inputs) candidate.inputs.push_back(input.type);
+    for (const PortDesc& output : outputs) candidate.outputs.push_back(output.type);
+    candidate.tactic = tactic;
+    KernelArgs args = make_args(candidate, inputs, outputs);
+    args.packed = packed;
+    op.check(args);
+  }
+};
+
+/// What the check says of a good step that was changed.
+std::string error_with(const Operator& op, const std::function<void(Step&)>& change,
+                       Step step = {}) {
+  change(step);
+  return error_of([&] { step.check(op); });
+}
+
+/// That every kind of plugin refuses.
+void expect_ports_are_checked(const Operator& op) {
+  Step{}.check(op);
+  EXPECT_CONTAINS(error_with(op, [](Step& s) { s.inputs.clear(); }),
+                  "layer 'test layer': plugin '");
+  EXPECT_CONTAINS(error_with(op, [](Step& s) { s.inputs.push_back(s.inputs[0]); }),
+                  "gives it 2 inputs, with types of 2, and it takes 1");
+  EXPECT_CONTAINS(error_with(op, [](Step& s) { s.inputs[0].present = false; }),
+                  "input 0 is absent in the engine");
+  EXPECT_CONTAINS(error_with(op, [](Step& s) { s.outputs.clear(); }), "gives it 0 outputs");
+  EXPECT_CONTAINS(error_with(op, [](Step& s) { s.outputs.push_back(s.outputs[0]); }),
+                  "gives it 2 outputs, with types of 2, and it has 1");
+  EXPECT_CONTAINS(error_with(op, [](Step& s) { s.outputs[0].present = false; }),
+                  "output 0 is absent");
+  EXPECT_CONTAINS(error_with(op, [](Step& s) { s.tactic = 7; }), "stores the tactic 7");
+}
+
+class StoredV3 : public testing::Test {
+ protected:
+  void SetUp() override {
+    register_plugin_operators();
+    registry_.registerCreator(creator_, "");
+  }
+  void TearDown() override { registry_.deregisterCreator(creator_); }
+
+  /// As an engine stores it, for FP32, with so many bytes of workspace.
+  OperatorPtr load(int num_inputs = 1, int num_shape_inputs = 0) {
+    TestPlugin plugin(b_);
+    const OperatorPtr op = make_plugin_v3_operator(plugin, num_inputs, num_shape_inputs);
+    const Step step;
+    std::vector<PortDesc> inputs = step.inputs;
+    if (num_shape_inputs > 0) inputs.push_back(port(DT::kINT64, {2}));
+    const Candidate candidate{{{DT::kFLOAT, TF::kLINEAR}}, {{DT::kFLOAT, TF::kLINEAR}}, 0, ""};
+    const OperatorPtr special = op->specialize(make_args(candidate, inputs, step.outputs));
+    OperatorLoadContext context;
+    context.layer = "test layer";
+    context.plugins = &registry_;
+    return make_operator("PluginV3", special->attributes(), context);
+  }
+
+  Behavior b_;
+  TestCreator creator_{b_};
+  PluginRegistry registry_{&PluginRegistry::global()};
+};
+
+TEST_F(StoredV3, PortsAreThoseOfThePlugin) { expect_ports_are_checked(*load()); }
+
+TEST_F(StoredV3, TypesAndFormatsAreAskedFor) {
+  const OperatorPtr op = load();
+  EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.outputs[0].type.dtype = DT::kHALF; }),
+                  "output 0 is stored as FP16, which supportsFormatCombination() refuses");
+  EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.inputs[0].type.format = TF::kHWC; }),
+                  "input 0 is stored as FP32:HWC, which supportsFormatCombination() refuses");
+}
+
+TEST_F(StoredV3, TacticsAreThoseForTheConfiguration) {
+  b_.tactics = [](DT type) { return type == DT::kFLOAT ? std::vector{3, 5} : std::vector{9}; };
+  const OperatorPtr op = load();
+  for (const int64_t tactic : {3, 5}) {
+    Step step;
+    step.tactic = tactic;
+    step.check(*op);
+  }
+  EXPECT_CONTAINS(
+      error_with(*op, [](Step& s) { s.tactic = 0; }),
+      "stores the tactic 0, and it has 3, 5; the engine was built with another version");
+  EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.tactic = (int64_t{1} << 32) + 3; }),
+                  "stores the tactic 4294967299");
+}
+
+TEST_F(StoredV3, TheWorkspaceIsAsLargeAsThePluginWants) {
+  b_.workspace = 1000;
+  const OperatorPtr op = load();
+  Step{}.check(*op);
+  b_.workspace = 1001;
+  EXPECT_CONTAINS(error_with(*op, [](Step&) {}),
+                  "it wants 1001 bytes of workspace, and the engine stores 1000");
+}
+
+TEST_F(StoredV3, AliasedOutputsHaveTheirInputsType) {
+  b_.aliased = [](int32_t) { return 0; };
+  b_.supports = [](auto...) { return true; };
+  const OperatorPtr op = load();
+  EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.outputs[0].type.dtype = DT::kHALF; }),
+                  "output 0 is stored as FP16 but aliased to input 0, which is FP32");
+}
+
+TEST_F(StoredV3, ShapeInputsCanBeReadOnTheHost) {
+  const OperatorPtr op = load(1, 1);
+  Step good;
+  good.inputs.push_back(port(DT::kINT64, {2}));
+  good.check(*op);
+  EXPECT_CONTAINS(error_with(
+                      *op, [](Step& s) { s.inputs[1].type.dtype = DT::kFLOAT; }, good),
+                  "input 1, whose elements determine shapes, is stored as FP32");
+  EXPECT_CONTAINS(error_with(
+                      *op, [](Step& s) { s.inputs[1].max = Shape{3}; }, good),
+                  "must be a scalar or a vector of constant length");
+  EXPECT_CONTAINS(error_with(
+                      *op,
+                      [](Step& s) {
+                        s.inputs[1] = port(DT::kINT64, {2, 2});
+                      },
+                      good),
+                  "must be a scalar or a vector of constant length");
+}
+
+TEST_F(StoredV3, WithoutABuildPartThePortsAreKnown) {
+  const OperatorPtr whole = load();
+  EXPECT_TRUE(whole->can_infer());
+  TestPlugin plugin(b_);
+  const Attributes stored = whole->attributes();
+  b_.has_build = false;
+  OperatorLoadContext context;
+  context.layer = "test layer";
+  context.plugins = &registry_;
+  const OperatorPtr op = make_operator("PluginV3", stored, context);
+  EXPECT_FALSE(op->can_infer());
+  Step{}.check(*op);
+  EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.inputs.clear(); }), "gives it 0 inputs");
+  EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.outputs.clear(); }), "it has at least one");
+}
+
+TEST_F(StoredV3, InfersAsInANetwork) {
+  b_.num_outputs = 2;
+  b_.types = [](DT* out, int32_t, DT const* in, int32_t) {
+    out[0] = in[0];
+    out[1] = DT::kINT32;
+    return 0;
+  };
+  b_.supports = [](auto...) { return true; };
+  b_.shapes = [](DimsExprs const* in, int32_t, DimsExprs const*, int32_t, DimsExprs* out, int32_t,
+                 IExprBuilder& e) {
+    const IDimensionExpr* size = e.declareSizeTensor(1, *in[0].d[0], *in[0].d[1]);
+    out[0].nbDims = 1;
+    out[0].d[0] = e.operation(DimensionOperation::kPROD, *size, *e.constant(2));
+    out[1].nbDims = 0;
+    return 0;
+  };
+  /// Sizes are at their upper bounds.
+  struct Upper final : InferContext {
+    Upper() { inputs = all; }
+    Expr declare_size_tensor(int, const Expr&, const Expr& upper_bound) override {
+      return upper_bound;
+    }
+    const TensorInfo x = tensor(DT::kFLOAT, {2, 3});
+    const TensorInfo* const all[1] = {&x};
+  } context;
+  const OperatorPtr op = load();
+  const std::vector<OutputInfo> outputs = op->infer(context);
+  EXPECT_EQ(constant_shape(outputs[0].dims), Shape({6}));
+}
+
+TEST_F(StoredV3, NumbersOfInputsAreBounded) {
+  Attributes stored = load()->attributes();
+  for (Attribute& attribute : stored)
+    if (attribute.name == "num_inputs" || attribute.name == "num_shape_inputs")
+      attribute.value = int64_t{0x7fffffff};
+  OperatorLoadContext context;
+  context.layer = "test layer";
+  context.plugins = &registry_;
+  EXPECT_CONTAINS(error_of([&] { make_operator("PluginV3", stored, context); }),
+                  "has 2147483647 inputs and 2147483647 shape inputs");
+}
+
+class StoredQuick : public testing::Test {
+ protected:
+  void SetUp() override {
+    register_plugin_operators();
+    registry_.registerCreator(creator_, "ns");
+  }
+  void TearDown() override { registry_.deregisterCreator(creator_); }
+
+  OperatorPtr load() {
+    QuickTestPlugin plugin(b_);
+    const OperatorPtr op = make_plugin_v3_operator(plugin, 1, 0);
+    const Step step;
+    const Candidate candidate{{{DT::kFLOAT, TF::kLINEAR}}, {{DT::kFLOAT, TF::kLINEAR}}, 0, ""};
+    stored_ = op->specialize(make_args(candidate, step.inputs, step.outputs))->attributes();
+    return load_stored();
+  }
+  OperatorPtr load_stored() {
+    OperatorLoadContext context;
+    context.layer = "test layer";
+    context.plugins = &registry_;
+    return make_operator("PluginV3", stored_, context);
+  }
+
+  QuickBehavior b_;
+  QuickTestCreator creator_{b_};
+  PluginRegistry registry_{&PluginRegistry::global()};
+  Attributes stored_;
+};
+
+TEST_F(StoredQuick, PortsAreThoseOfThePlugin) { expect_ports_are_checked(*load()); }
+
+TEST_F(StoredQuick, TypesAndFormatsAreListed) {
+  const OperatorPtr op = load();
+  EXPECT_TRUE(op->can_infer());
+  EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.outputs[0].type.dtype = DT::kHALF; }),
+                  "the engine stores FP32 -> FP16, which is none of the combinations");
+  EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.inputs[0].type.format = TF::kHWC; }),
+                  "which is none of the combinations");
+}
+
+TEST_F(StoredQuick, TacticsAreThoseForTheConfiguration) {
+  b_.tactics = [](DT type) { return type == DT::kFLOAT ? std::vector{4} : std::vector{9}; };
+  const OperatorPtr op = load();
+  Step good;
+  good.tactic = 4;
+  good.check(*op);
+  EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.tactic = 9; }),
+                  "stores the tactic 9, and it has 4");
+}
+
+TEST_F(StoredQuick, NothingIsCompiledFromAFilesFields) {
+  load();
+  b_.aot = true;
+  int launches = 0;
+  b_.launch = [&](auto&&...) { return ++launches; };
+  EXPECT_CONTAINS(error_of([&] { load_stored(); }), "nothing is compiled while it is loaded");
+  EXPECT_EQ(launches, 0);
+}
+
+class StoredV2 : public testing::Test {
+ protected:
+  void SetUp() override {
+    register_plugin_operators();
+    registry_.registerCreator(creator_, "");
+  }
+  void TearDown() override { registry_.deregisterCreator(creator_); }
+
+  OperatorPtr load() {
+    const OperatorPtr op = adopt_plugin_v2(V2Plugin(new V2TestPlugin(b_, 5)), 1);
+    const Step step;
+    const Candidate candidate{{{DT::kFLOAT, TF::kLINEAR}}, {{DT::kFLOAT, TF::kLINEAR}}, 0, ""};
+    const OperatorPtr special = op->specialize(make_args(candidate, step.inputs, step.outputs));
+    OperatorLoadContext context;
+    context.layer = "test layer";
+    context.plugins = &registry_;
+    return make_operator("PluginV2", special->attributes(), context);
+  }
+
+  V2Behavior b_;
+  V2TestCreator creator_{b_};
+  PluginRegistry registry_{&PluginRegistry::global()};
+};
+
+TEST_F(StoredV2, PortsAreThoseOfThePlugin) { expect_ports_are_checked(*load()); }
+
+TEST_F(StoredV2, TypesAndFormatsAreAskedFor) {
+  const OperatorPtr op = load();
+  EXPECT_TRUE(op->can_infer());
+  EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.outputs[0].type.dtype = DT::kHALF; }),
+                  "output 0 is stored as FP16, which supportsFormatCombination() refuses");
+  EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.inputs[0].type.format = TF::kCHW16; }),
+                  "input 0 is stored as FP32:CHW16, which supportsFormatCombination() refuses");
+}
+
+TEST_F(StoredV2, TheWorkspaceIsAsLargeAsThePluginWants) {
+  b_.workspace = 64;
+  const OperatorPtr op = load();
+  Step{}.check(*op);
+  b_.workspace = 65;
+  EXPECT_CONTAINS(error_with(*op, [](Step&) {}),
+                  "it wants 65 bytes of workspace, and the engine stores 64");
+}
+
+TEST_F(StoredV2, InfersAsInANetwork) {
+  const OperatorPtr op = load();
+  TestContext context({tensor(DT::kFLOAT, {2, 3})});
+  EXPECT_EQ(constant_shape(op->infer(context)[0].dims), Shape({2, 3}));
+}
+
+KernelCode kernel() {
+  KernelCode code;
+  code.name = "k";
+  static const CodeObject object =
+      compile_for_test("extern \"C\" void k(void**, int64_t, int64_t, int64_t) {}");
+  code.object = object;
+  return code;
+}
+
+class StoredKernel : public testing::Test {
+ protected:
+  void SetUp() override { register_plugin_operators(); }
+
+  OperatorPtr load(KernelCode code, const std::function<void(Attributes&)>& change = nullptr) {
+    const OperatorPtr made = make_compiled_kernel(code, Candidate{}, {}, "");
+    Attributes stored = made->attributes();
+    if (change) change(stored);
+    const std::vector<LoadedCode> own = {{code.object, true}};
+    OperatorLoadContext context;
+    context.layer = "test layer";
+    context.code = own;
+    return load_compiled_kernel(stored, context);
+  }
+};
+
+TEST_F(StoredKernel, CannotBeAskedForItsOutputs) {
+  const OperatorPtr op = load(kernel());
+  EXPECT_FALSE(op->can_infer());
+  Step{}.check(*op);
+  Step many;
+  many.inputs.resize(3, many.inputs[0]);
+  many.inputs[1].present = false;
+  many.check(*op);
+}
+
+TEST_F(StoredKernel, TheLaunchFitsThePorts) {
+  KernelCode code = kernel();
+  code.grid[0] = Expr::symbol(1);
+  Step{}.check(*load(code));
+  EXPECT_CONTAINS(error_with(*load(code), [](Step& s) { s.inputs[0] = port(DT::kFLOAT, {2}); }),
+                  "there is no symbol 1 among 1");
+  code = kernel();
+  code.shape_inputs = {1};
+  const OperatorPtr op = load(code);
+  Step good;
+  good.inputs.push_back(port(DT::kINT32, {2}));
+  good.check(*op);
+  EXPECT_CONTAINS(error_with(
+                      *op, [](Step& s) { s.inputs.pop_back(); }, good),
+                  "is absent");
+  EXPECT_CONTAINS(error_with(
+                      *op, [](Step& s) { s.inputs[1].type.dtype = DT::kFLOAT; }, good),
+                  "is a shape input of type FP32; expected INT32 or INT64");
+  EXPECT_CONTAINS(error_with(
+                      *op, [](Step& s) { s.inputs[1].max = Shape{9}; }, good),
+                  "expected a constant shape");
+  EXPECT_CONTAINS(error_with(
+                      *op, [](Step& s) { s.packed.resize(1); }, good),
+                  "rearranged");
+}
+
+TEST_F(StoredKernel, CodeIsForTheDeviceAndScratchForGpus) {
+  KernelCode code = kernel();
+  code.scratch = {Expr(64)};
+  EXPECT_CONTAINS(error_with(*load(code), [](Step&) {}), "only kernels for GPUs get");
+  code = kernel();
+  code.object.host = false;
+  code.object.target = "sm_90";
+  EXPECT_CONTAINS(error_with(*load(code), [](Step&) {}), "it is code for a GPU");
+}
+
+TEST_F(StoredKernel, ArgumentsAreBounded) {
+  const auto many = [](Attributes& stored) {
+    for (Attribute& attribute : stored) {
+      if (attribute.name == "argument_types" || attribute.name == "argument_values")
+        attribute.value = Ints(100000, 0);
+      if (attribute.name == "argument_constants") attribute.value = Floats(100000, 0);
+    }
+  };
+  EXPECT_CONTAINS(error_of([&] { load(kernel(), many); }), "more arguments than any kernel takes");
+}
+
+/// Each instruction doubles the one before, so that as a tree the last one is endless.
+TEST_F(StoredKernel, LaunchesTakeTimeByTheirLength) {
+  constexpr int kLength = 20000;
+  const auto doubling = [](Attributes& stored) {
+    Ints program = {int64_t{static_cast<int>(ExprOp::kSymbol)}, 0, 0, 0, 0};
+    for (int i = 1; i < kLength; ++i) {
+      const int64_t op = static_cast<int>(i % 2 == 0 ? ExprOp::kMax : ExprOp::kMin);
+      program.insert(program.end(), {op, i - 1, i - 1, 0, 0});
+    }
+    for (Attribute& attribute : stored) {
+      if (attribute.name == "program") attribute.value = program;
+      if (attribute.name == "grid") attribute.value = Ints{kLength - 1, 0, 0};
+    }
+  };
+  const OperatorPtr op = load(kernel(), doubling);
+  const Step step;
+  step.check(*op);
+  const Candidate candidate{{{DT::kFLOAT, TF::kLINEAR}}, {{DT::kFLOAT, TF::kLINEAR}}, 0, ""};
+  const auto made = op->make_kernel(make_args(candidate, step.inputs, step.outputs));
+  const Shape shape{2, 3};
+  made->on_shape_change({&shape, 1}, {&shape, 1});
+  const Shape empty{0, 3};
+  EXPECT_CONTAINS(error_of([&] {
+                    made->on_shape_change({&empty, 1}, {&shape, 1});
+                  }),
+                  "grid_x is 0");
+}
+
+}  // namespace
+}  // namespace opwright
