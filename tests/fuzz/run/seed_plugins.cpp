@@ -53,9 +53,18 @@ void copy_all(const char* plugin, const PluginTensorDesc& in, const PluginTensor
   if (bytes > 0) static_cast<uint8_t*>(to)[bytes - 1] = sum;
 }
 
+/// A plugin may look at how many inputs it is given, and has to.
+int32_t shape_of_input(DimsExprs const* in, int32_t count, DimsExprs const*, int32_t,
+                       DimsExprs* out, int32_t, IExprBuilder&) {
+  if (count != 1) return 1;
+  out[0] = in[0];
+  return 0;
+}
+
 Behavior& v3_behavior() {
   static Behavior behavior = [] {
     Behavior b;
+    b.shapes = shape_of_input;
     b.name = "fuzz_v3";
     b.workspace = 192;
     b.supports = [](int32_t pos, DynamicPluginTensorDesc const* p, int32_t, int32_t) {
@@ -81,6 +90,7 @@ Behavior& in_place_behavior() {
   static Behavior behavior = [] {
     Behavior b;
     b.name = "fuzz_in_place";
+    b.shapes = shape_of_input;
     b.aliased = [](int32_t) { return 0; };
     b.enqueue = [](PluginTensorDesc const* in, PluginTensorDesc const* out,
                    void const* const* inputs, void* const* outputs, void*, int32_t) {
@@ -103,8 +113,9 @@ Behavior& size_behavior() {
       out[1] = DataType::kINT32;
       return 0;
     };
-    b.shapes = [](DimsExprs const* in, int32_t, DimsExprs const*, int32_t, DimsExprs* out, int32_t,
-                  IExprBuilder& e) {
+    b.shapes = [](DimsExprs const* in, int32_t count, DimsExprs const*, int32_t, DimsExprs* out,
+                  int32_t, IExprBuilder& e) {
+      if (count != 1) return 1;
       const IDimensionExpr* upper = e.constant(1);
       for (int32_t i = 0; i < in[0].nbDims; ++i)
         upper = e.operation(DimensionOperation::kPROD, *upper, *in[0].d[i]);
@@ -143,8 +154,9 @@ Behavior& shape_behavior() {
   static Behavior behavior = [] {
     Behavior b;
     b.name = "fuzz_shape";
-    b.shapes = [](DimsExprs const* in, int32_t, DimsExprs const* values, int32_t, DimsExprs* out,
-                  int32_t, IExprBuilder& e) {
+    b.shapes = [](DimsExprs const* in, int32_t count, DimsExprs const* values, int32_t extra,
+                  DimsExprs* out, int32_t, IExprBuilder& e) {
+      if (count != 1 || extra != 1) return 1;
       out[0] = in[0];
       out[0].d[0] = e.operation(DimensionOperation::kPROD, *in[0].d[0], *values[0].d[0]);
       return 0;
