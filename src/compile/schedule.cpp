@@ -265,10 +265,15 @@ class ScheduleBuilder {
       return false;
     const int memory = root(from.storage);
     if (last_read_[memory] != number) return false;
-    // Another operand, or another result, in the same memory would be overwritten too early.
-    for (int other : step.inputs)
-      if (other >= 0 && other != input && root(schedule_.tensors[other].storage) == memory)
+    // Another operand, or another result, in the same memory would be overwritten too early; so
+    // would this one, where the operator reads it in another place, too.
+    const int count = static_cast<int>(step.inputs.size());
+    for (int i = 0; i < count; ++i) {
+      const int other = step.inputs[i];
+      if (other >= 0 && root(schedule_.tensors[other].storage) == memory &&
+          (other != input || !step.op->may_overwrite(i, count)))
         return false;
+    }
     for (int other : step.outputs)
       if (other != output && root(schedule_.tensors[other].storage) == memory) return false;
     return share(input, output);

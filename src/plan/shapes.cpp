@@ -1,7 +1,6 @@
 #include "plan/shapes.h"
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "base/error.h"
 
@@ -58,7 +57,7 @@ void evaluate_with_sizes(const Plan& plan, OptProfileSelector selector, std::spa
   evaluate_to(expressions.size());
 }
 
-ProfileValues::ProfileValues(const Plan& plan, std::span<const ProfileInput> inputs) {
+ProfileValues::ProfileValues(const Plan& plan, std::span<const ProfileInput> inputs) : plan_(plan) {
   std::vector<int64_t> symbols(plan.symbols.size(), 0);
   const std::vector<int32_t> numbers = symbol_inputs(plan);
   for (const auto selector : kSelectors) {
@@ -77,6 +76,12 @@ ProfileValues::ProfileValues(const Plan& plan, std::span<const ProfileInput> inp
   }
 }
 
+int64_t ProfileValues::size(int32_t symbol, OptProfileSelector selector) const {
+  if (selector == OptProfileSelector::kMIN) return 1;
+  const auto [opt, upper] = plan_.size_bounds[symbol];
+  return at(selector)[selector == OptProfileSelector::kOPT ? opt : upper];
+}
+
 Shape ProfileValues::shape(std::span<const int32_t> dims, OptProfileSelector selector) const {
   if (selector != OptProfileSelector::kMIN) return shape_of(dims, at(selector));
   Shape shape;
@@ -90,6 +95,14 @@ uint64_t ProfileValues::largest_bytes(PortType type, std::span<const int32_t> di
     largest = std::max(largest, tensor_bytes(shape(dims, selector), type.dtype, type.format));
   }
   return static_cast<uint64_t>(largest);
+}
+
+std::unordered_map<int32_t, int32_t> size_tensors(const Schedule& schedule) {
+  std::unordered_map<int32_t, int32_t> sizes;
+  for (const PlanStep& step : schedule.steps)
+    for (size_t i = 0; i < step.size_symbols.size(); ++i)
+      if (step.size_symbols[i] >= 0) sizes.emplace(step.outputs[i], step.size_symbols[i]);
+  return sizes;
 }
 
 Shape shape_of(std::span<const int32_t> dims, std::span<const int64_t> values) {

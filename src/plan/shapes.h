@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "plan/plan.h"
@@ -14,11 +15,13 @@ namespace opwright {
 /// Size tensors count as 1, their `opt` and their upper bound.
 class ProfileValues {
  public:
-  /// Throws Error when an expression cannot be evaluated there.
+  /// Throws Error when an expression cannot be evaluated there. The plan outlives the object.
   ProfileValues(const Plan& plan, std::span<const ProfileInput> inputs);
   std::span<const int64_t> at(OptProfileSelector selector) const {
     return values_[static_cast<int>(selector)];
   }
+  /// What a size tensor counts as there.
+  int64_t size(int32_t symbol, OptProfileSelector selector) const;
   /// Extents below zero, which only an unreachable minimum has, count as 0; elsewhere as
   /// shape_of().
   Shape shape(std::span<const int32_t> dims, OptProfileSelector selector) const;
@@ -26,8 +29,12 @@ class ProfileValues {
   uint64_t largest_bytes(PortType type, std::span<const int32_t> dims) const;
 
  private:
+  const Plan& plan_;
   std::array<std::vector<int64_t>, 3> values_;
 };
+
+/// The size tensors among the tensors that the schedule's steps write, and their symbols.
+std::unordered_map<int32_t, int32_t> size_tensors(const Schedule& schedule);
 
 /// The shape that `dims` (indices of expressions) have with these values of the expressions. Throws
 /// Error when an extent is negative.

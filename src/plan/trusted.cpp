@@ -25,6 +25,8 @@ Trusted& trusted() {
   return *instance;
 }
 
+bool needs_trust(const Plan& plan) { return !plan.code.empty() || !plan.requirements.empty(); }
+
 /// Of the structure and the code, each behind its size.
 Sha256::Digest digest(const Plan& plan) {
   Sha256 hash;
@@ -41,7 +43,7 @@ Sha256::Digest digest(const Plan& plan) {
 }  // namespace
 
 void trust_plan(const Plan& plan) {
-  if (plan.code.empty()) return;
+  if (!needs_trust(plan)) return;
   const Sha256::Digest key = digest(plan);
   Trusted& set = trusted();
   const std::lock_guard lock(set.mutex);
@@ -61,7 +63,7 @@ void trust_as(const Plan& known, const Plan& changed) {
 }
 
 bool is_trusted(const Plan& plan) {
-  if (plan.code.empty()) return false;
+  if (!needs_trust(plan)) return false;
   Trusted& set = trusted();
   {
     const std::lock_guard lock(set.mutex);

@@ -222,6 +222,10 @@ class ScheduleCheck {
                   !is_packed[packed.input],
               "layer '", step.name, "' packs input ", packed.input, " of ", step.inputs.size(),
               ", or packs it twice");
+      const int32_t index = step.inputs[packed.input];
+      require(packed.data.size() > 0 || (index >= 0 && is_refittable(tensor(index, step.name))),
+              "layer '", step.name, "' packs input ", packed.input,
+              ", of which the plan holds no data");
       is_packed[packed.input] = true;
     }
     bool is_made_again = false;

@@ -91,23 +91,22 @@ class ArenaCheck {
     // What a plugin does in place is its own business.
     if (is_reshape || !is_builtin_operator(op.kind())) return read_.contains(to.offset);
     if (item.outputs.size() != 1) return false;
+    // What lies there is one tensor, which the operator reads only where it may be overwritten.
+    int32_t source = -1;
     for (int i = 0; i < count; ++i) {
       const int32_t input = item.inputs[i];
-      if (!is_in_arena(input) || schedule_.tensors[input].offset != to.offset) continue;
-      const PlanTensor& from = schedule_.tensors[input];
-      if (op.may_overwrite(i, count) && from.dims == to.dims &&
-          from.type.format == to.type.format && bits(from.type.dtype) == bits(to.type.dtype))
-        return reads_once(item, to.offset, to.offset + to.size);
+      if (!is_in_arena(input) || !overlap(schedule_.tensors[input], to)) continue;
+      if ((source >= 0 && source != input) || !op.may_overwrite(i, count)) return false;
+      source = input;
     }
-    return false;
+    if (source < 0) return false;
+    const PlanTensor& from = schedule_.tensors[source];
+    return from.offset == to.offset && from.dims == to.dims && from.type.format == to.type.format &&
+           bits(from.type.dtype) == bits(to.type.dtype);
   }
 
-  /// Whether one input alone lies there: another would be overwritten too early.
-  bool reads_once(const PlanStep& step, uint64_t begin, uint64_t end) const {
-    return std::ranges::count_if(step.inputs, [&](int32_t input) {
-             return is_in_arena(input) && schedule_.tensors[input].offset < end &&
-                    schedule_.tensors[input].offset + schedule_.tensors[input].size > begin;
-           }) == 1;
+  static bool overlap(const PlanTensor& a, const PlanTensor& b) {
+    return a.offset < b.offset + b.size && b.offset < a.offset + a.size;
   }
 
   const Schedule& schedule_;

@@ -110,6 +110,9 @@ class Engine {
   int max_threads() const { return max_threads_; }
   /// What loading and running it may spend; without defaults.
   const Limits& limits() const { return limits_; }
+  /// Whether plugins are asked if they make what the plan says: of a plan that neither this process
+  /// made nor the caller trusts with code for the host.
+  bool asks_plugins() const { return asks_plugins_; }
   /// The operator of a step.
   const OperatorPtr& op(int schedule, int step) const { return operators_[schedule][step]; }
   /// "layer 'pad' (QuickPlugin 'sample::circ_pad')": with the plugin, or the plugin's kernel, where
@@ -133,6 +136,7 @@ class Engine {
   bool debug_plugins_ = false;
   int max_threads_ = 0;
   Limits limits_;
+  bool asks_plugins_ = true;
 };
 
 }  // namespace opwright

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <memory>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "runtime/debug_tensors.h"
@@ -142,7 +143,8 @@ class Runner final : private GraphReplay::Work {
   Shape tensor_shape(const PlanTensor& tensor, std::span<const int64_t> values) const;
   void check_fits(const PlanTensor& tensor, const Shape& shape) const;
   void tell(int step);
-  std::vector<int64_t> elements(const PlanTensor& tensor) const;
+  std::vector<int32_t> writing_steps() const;
+  std::vector<int64_t> elements(int32_t tensor) const;
   bool update_values(int step);
   void check(int step) const;
   void check_outputs(const SizeGroup& group) const;
@@ -185,6 +187,7 @@ class Runner final : private GraphReplay::Work {
   std::shared_ptr<const DeviceWeights> weights_;
   std::vector<Blob> pinned_;  ///< what runs read of the plan, though the engine may be refitted
   const int profile_;
+  const std::unordered_map<int32_t, int32_t> sizes_;  ///< as size_tensors() gives them
   ShapeState& shapes_;
   std::atomic<int32_t>& current_;
   size_t workspace_size_ = 0;

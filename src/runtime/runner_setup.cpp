@@ -21,6 +21,7 @@ Runner::Runner(const Engine& engine, int profile, ShapeState& shapes,
       plan_(engine.plan()),
       schedule_(plan_.schedules[profile]),
       profile_(profile),
+      sizes_(size_tensors(schedule_)),
       shapes_(shapes),
       current_(current),
       host_values_(device_, services.last_use) {
@@ -146,6 +147,7 @@ void Runner::connect() {
     for (const int32_t index : expressions) known = std::max(known, shapes_.known()[index]);
     return known;
   };
+  const std::vector<int32_t> writers = writing_steps();
   for (size_t i = 0; i < schedule_.steps.size(); ++i) {
     const PlanStep& step = schedule_.steps[i];
     StepShapes shapes;
@@ -176,10 +178,14 @@ void Runner::connect() {
       add(output);
     }
     shapes.ready = std::max(shapes.ready, shapes.known);
-    for (size_t input = 0; input < step.inputs.size(); ++input)
-      if (step.inputs[input] >= 0 &&
-          engine_.op(profile_, static_cast<int>(i))->is_shape_input(static_cast<int>(input)))
-        shapes.values.emplace_back(static_cast<int>(input), std::vector<int64_t>());
+    for (size_t input = 0; input < step.inputs.size(); ++input) {
+      if (step.inputs[input] < 0 ||
+          !engine_.op(profile_, static_cast<int>(i))->is_shape_input(static_cast<int>(input)))
+        continue;
+      shapes.values.emplace_back(static_cast<int>(input), std::vector<int64_t>());
+      if (sizes_.contains(step.inputs[input]))
+        shapes.ready = std::max(shapes.ready, writers[step.inputs[input]]);
+    }
     if (!shapes.values.empty()) shapes.known = shapes.ready;
     steps_.push_back(prepared);
     step_shapes_.push_back(std::move(shapes));
@@ -278,11 +284,17 @@ void Runner::group_domains() {
   }
 }
 
-void Runner::find_shown() {
+/// Per tensor: the step that writes it; -1 for none.
+std::vector<int32_t> Runner::writing_steps() const {
   std::vector<int32_t> writers(schedule_.tensors.size(), -1);
   for (size_t i = 0; i < schedule_.steps.size(); ++i)
     for (const int32_t output : schedule_.steps[i].outputs)
       writers[output] = static_cast<int32_t>(i);
+  return writers;
+}
+
+void Runner::find_shown() {
+  const std::vector<int32_t> writers = writing_steps();
   for (Shown& shown : shown_) {
     const PlanTensor& tensor = schedule_.tensors[shown.debug->tensor];
     // The step after which it is there, and its extents and values are known.

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "plan/shapes.h"
+#include "runtime/plugin_debug.h"
 #include "runtime/runner.h"
 #include "runtime/shape_check.h"
 #include "runtime/size_group.h"
@@ -79,7 +80,10 @@ void Runner::tell(int number) {
 }
 
 /// Of a shape input; they are known.
-std::vector<int64_t> Runner::elements(const PlanTensor& tensor) const {
+std::vector<int64_t> Runner::elements(int32_t index) const {
+  const PlanTensor& tensor = schedule_.tensors[index];
+  if (const auto size = sizes_.find(index); size != sizes_.end())
+    return {shapes_.symbols()[size->second]};
   if (tensor.location == PlanTensor::Location::kWeight) return integers(tensor);
   std::vector<int64_t> elements;
   if (tensor.location == PlanTensor::Location::kValues) {
@@ -96,7 +100,7 @@ bool Runner::update_values(int number) {
   const PlanStep& step = schedule_.steps[number];
   bool are_new = false;
   for (auto& [input, told] : step_shapes_[number].values) {
-    std::vector<int64_t> now = elements(schedule_.tensors[step.inputs[input]]);
+    std::vector<int64_t> now = elements(step.inputs[input]);
     are_new |= now != told;
     told = std::move(now);
   }
@@ -106,13 +110,16 @@ bool Runner::update_values(int number) {
 void Runner::check(int number) const {
   const PlanStep& step = schedule_.steps[number];
   const StepShapes& known = step_shapes_[number];
-  const size_t count = step.inputs.size();
-  const auto present = std::make_unique<bool[]>(count);
-  std::vector<std::optional<std::vector<int64_t>>> elements(count);
-  for (size_t i = 0; i < count; ++i) present[i] = step.inputs[i] >= 0;
-  for (const auto& [input, told] : known.values) elements[input] = told;
-  check_tensors(*engine_.op(profile_, number), step.name, step.candidate,
-                {known.inputs, {present.get(), count}, elements, known.outputs});
+  const Operator& op = *engine_.op(profile_, number);
+  if (!engine_.asks_plugins() && is_plugin(op)) return;
+  StepTensors tensors;
+  for (const Shape& shape : known.inputs) tensors.inputs.push_back(sym_shape(shape));
+  for (const Shape& shape : known.outputs) tensors.outputs.push_back(sym_shape(shape));
+  for (const int32_t input : step.inputs) tensors.present.push_back(input >= 0);
+  tensors.elements.resize(step.inputs.size());
+  for (const auto& [input, told] : known.values)
+    tensors.elements[input] = std::vector<Expr>(told.begin(), told.end());
+  check_tensors(op, step.name, step.candidate, tensors);
 }
 
 void Runner::compute(const ValuesTensor& values) {

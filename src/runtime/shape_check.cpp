@@ -1,24 +1,37 @@
 #include "runtime/shape_check.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/half.h"
 #include "base/types.h"
+#include "operators/builtin.h"
 #include "operators/movement.h"
 #include "operators/source.h"
 
 namespace opwright {
 namespace {
 
-struct ConcreteContext final : InferContext {
+struct CheckContext final : InferContext {
   bool has_opt_sizes = false;
   Expr declare_size_tensor(int, const Expr& opt, const Expr& upper_bound) override {
     return has_opt_sizes ? opt : upper_bound;
   }
+  bool is_non_negative(int) const override { return true; }
 };
 
-void require_same(const Shape& expected, const Shape& shape, size_t output) {
-  require(expected == shape, "output ", output, " has the shape ", shape,
-          " in the engine, but the inputs make it ", expected);
+bool is_constant(const SymShape& shape) {
+  return std::ranges::all_of(shape, [](const Expr& extent) { return extent.is_constant(); });
+}
+
+/// Extents that are both known must be equal.
+void require_same(const SymShape& expected, const SymShape& shape, size_t output) {
+  bool fits = expected.size() == shape.size();
+  for (size_t i = 0; fits && i < shape.size(); ++i)
+    fits = !expected[i].is_constant() || !shape[i].is_constant() ||
+           expected[i].constant() == shape[i].constant();
+  require(fits, "output ", output, " has the shape ", str(shape),
+          " in the engine, but the inputs make it ", str(expected));
 }
 
 /// Of operators whose output has a shape or a type of its own, which the plan alone knows.
@@ -28,16 +41,22 @@ void check_one_to_one(const StepTensors& tensors) {
           " outputs in the engine; expected one of each");
 }
 
+void check_reshape(const SymShape& from, const SymShape& to) {
+  if (!is_constant(from) || !is_constant(to)) return;
+  const Shape before = constant_shape(from), after = constant_shape(to);
+  require(before.numel() == after.numel(), "a tensor of shape ", before, " cannot be reshaped to ",
+          after);
+}
+
 }  // namespace
 
 std::vector<OutputInfo> check_tensors(const Operator& op, std::string_view layer,
                                       const Candidate& candidate, const StepTensors& tensors) {
   if (!op.can_infer()) return {};
-  const std::span<const Shape> inputs = tensors.inputs, outputs = tensors.outputs;
+  const std::vector<SymShape>&inputs = tensors.inputs, &outputs = tensors.outputs;
   if (op.kind() == Reshape::kKind) {
     check_one_to_one(tensors);
-    require(inputs[0].numel() == outputs[0].numel(), "a tensor of shape ", inputs[0],
-            " cannot be reshaped to ", outputs[0]);
+    check_reshape(inputs[0], outputs[0]);
     return {};
   }
   if (op.kind() == Reformat::kKind) {
@@ -46,21 +65,23 @@ std::vector<OutputInfo> check_tensors(const Operator& op, std::string_view layer
     return {};
   }
 
+  // The tuner may have mixed floating types, of which a built-in operator's shapes do not depend. A
+  // filling has its own, from which no candidate differs. A plugin is asked for its types by
+  // check().
+  const bool is_builtin = is_builtin_operator(op.kind());
+  const bool is_mixed = is_builtin && op.kind() != Fill::kKind;
   std::vector<TensorInfo> infos(inputs.size());
   std::vector<const TensorInfo*> pointers(inputs.size(), nullptr);
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!tensors.present[i]) continue;
-    // Floating types may be mixed once the tuner has chosen; shapes do not depend on them. A
-    // filling has its own, from which no candidate differs.
     const DataType dtype = candidate.inputs[i].dtype;
-    infos[i].dtype = is_floating(dtype) && op.kind() != Fill::kKind ? DataType::kFLOAT : dtype;
-    infos[i].dims = sym_shape(inputs[i]);
+    infos[i].dtype = is_mixed && is_floating(dtype) ? DataType::kFLOAT : dtype;
+    infos[i].dims = inputs[i];
     if (const auto& elements = tensors.elements[i])
-      infos[i].values =
-          std::make_shared<const std::vector<Expr>>(elements->begin(), elements->end());
+      infos[i].values = std::make_shared<const std::vector<Expr>>(*elements);
     pointers[i] = &infos[i];
   }
-  ConcreteContext context;
+  CheckContext context;
   context.inputs = pointers;
   context.layer = layer;
   context.has_opt_sizes = tensors.has_opt_sizes;
@@ -68,10 +89,10 @@ std::vector<OutputInfo> check_tensors(const Operator& op, std::string_view layer
   require(inferred.size() == outputs.size(), "the engine gives it ", outputs.size(),
           " outputs; it has ", inferred.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
-    require_same(constant_shape(inferred[i].dims), outputs[i], i);
+    require_same(inferred[i].dims, outputs[i], i);
     const DataType expected = inferred[i].dtype, stored = candidate.outputs[i].dtype;
-    require(expected == stored || (is_floating(expected) && is_floating(stored)), "output ", i,
-            " has the type ", name(stored), " in the engine, but the inputs make it ",
+    require(!is_builtin || expected == stored || (is_floating(expected) && is_floating(stored)),
+            "output ", i, " has the type ", name(stored), " in the engine, but the inputs make it ",
             name(expected));
   }
   return inferred;

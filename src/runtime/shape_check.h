@@ -9,13 +9,13 @@
 
 namespace opwright {
 
-/// What the tensors at a step's ports have: in one place of a profile, or in a run.
+/// What the tensors at a step's ports have: in one place of a profile, in a run, or in all of them,
+/// where extents and elements that are not always the same are symbols.
 struct StepTensors {
-  std::span<const Shape> inputs;  ///< of those that are there
-  /// Per input, whether it is there. Of shape inputs the elements, which are known.
-  std::span<const bool> present;
-  std::span<const std::optional<std::vector<int64_t>>> elements;
-  std::span<const Shape> outputs;
+  std::vector<SymShape> inputs;                            ///< of those that are there
+  std::vector<char> present;                               ///< per input, whether it is there
+  std::vector<std::optional<std::vector<Expr>>> elements;  ///< of shape inputs
+  std::vector<SymShape> outputs;
   bool has_opt_sizes = false;  ///< sizes that the step computes count as their `opt`, else as their
                                ///< upper bounds
 };

@@ -1,12 +1,14 @@
 #include "runtime/verify.h"
 
-#include <memory>
+#include <algorithm>
 #include <optional>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "base/limits.h"
 #include "plan/shapes.h"
 #include "runtime/arena_check.h"
+#include "runtime/plugin_debug.h"
 #include "runtime/shape_check.h"
 #include "runtime/step_ports.h"
 
@@ -43,20 +45,27 @@ class StepCheck {
         schedule_(schedule),
         device_(device),
         profile_(plan, schedule.inputs),
-        known_(resolving_steps(plan, schedule)) {}
+        sizes_(size_tensors(schedule)) {}
 
   void check(const PlanStep& step, const Operator& op) const {
     for (size_t i = 0; i < step.inputs.size(); ++i)
       if (step.inputs[i] >= 0 && op.is_shape_input(static_cast<int>(i)))
-        check_shape_input(schedule_.tensors[step.inputs[i]], i);
+        check_shape_input(step.inputs[i], i);
     const StepPorts ports = step_ports(schedule_, step, profile_);
+    // Extents of different inputs may only fit each other in some runs, which are checked then.
+    // What is always wrong is so for unknown extents, too.
+    bool fits = true;
     std::vector<OutputInfo> inferred;
     for (const auto selector :
          {OptProfileSelector::kMIN, OptProfileSelector::kOPT, OptProfileSelector::kMAX}) {
-      // With sizes of 1 shapes may be what no run has.
-      if (selector == OptProfileSelector::kMIN && depends_on_sizes(step)) continue;
-      inferred = infer(step, op, ports, selector);
+      try {
+        inferred = infer(step, op, ports, selector);
+      } catch (const Error&) {
+        if (!is_dynamic(step)) throw;
+        fits = false;
+      }
     }
+    if (!fits) inferred = infer(step, op);
     for (size_t i = 0; i < inferred.size(); ++i)
       if (inferred[i].aliased_input >= 0)
         check_aliased(step, inferred[i].aliased_input, static_cast<int>(i));
@@ -69,71 +78,124 @@ class StepCheck {
   }
 
  private:
-  void check_shape_input(const PlanTensor& tensor, size_t input) const {
+  void check_shape_input(int32_t index, size_t input) const {
+    const PlanTensor& tensor = schedule_.tensors[index];
     require(tensor.type.dtype == DataType::kINT32 || tensor.type.dtype == DataType::kINT64,
             "input ", input, " decides shapes, so it must be INT32 or INT64, not ",
             name(tensor.type.dtype));
     require(tensor.values.size() <= static_cast<size_t>(TensorInfo::kMaxValues), "input ", input,
             " decides shapes, but has ", tensor.values.size(), " elements; the limit is ",
             TensorInfo::kMaxValues);
-    const bool is_known =
-        tensor.location == Location::kValues || tensor.location == Location::kWeight ||
-        (tensor.location == Location::kInput && plan_.inputs[tensor.index].is_shape_input);
+    const bool is_known = tensor.location == Location::kValues ||
+                          tensor.location == Location::kWeight || is_shape_input(tensor) ||
+                          sizes_.contains(index);
     require(is_known, "input ", input, " decides shapes, but the elements of tensor '", tensor.name,
             "' are not known before the run");
   }
 
-  bool depends_on_sizes(const PlanStep& step) const {
-    const auto depends = [&](int32_t index) {
-      if (index < 0) return false;
-      const PlanTensor& tensor = schedule_.tensors[index];
-      const auto is_late = [&](int32_t expression) { return known_[expression] >= 0; };
-      return std::ranges::any_of(tensor.dims, is_late) ||
-             std::ranges::any_of(tensor.values, is_late);
-    };
-    return std::ranges::any_of(step.inputs, depends) || std::ranges::any_of(step.outputs, depends);
+  bool is_constant(std::span<const int32_t> expressions) const {
+    return std::ranges::all_of(expressions, [&](int32_t index) {
+      return plan_.expressions[index].op == ExprOp::kConstant;
+    });
   }
 
-  std::vector<int64_t> elements(const PlanTensor& tensor, OptProfileSelector selector) const {
-    std::vector<int64_t> elements;
+  /// Whether shapes of the step, or elements that decide them, change within the profile.
+  bool is_dynamic(const PlanStep& step) const {
+    const auto changes = [&](int32_t index) {
+      if (index < 0) return false;
+      const PlanTensor& tensor = schedule_.tensors[index];
+      return !is_constant(tensor.dims) || !is_constant(tensor.values) || is_shape_input(tensor);
+    };
+    return std::ranges::any_of(step.inputs, changes) || std::ranges::any_of(step.outputs, changes);
+  }
+
+  bool is_shape_input(const PlanTensor& tensor) const {
+    return tensor.location == Location::kInput && plan_.inputs[tensor.index].is_shape_input;
+  }
+
+  /// The elements of a tensor that decides shapes, in one place of the profile.
+  std::vector<Expr> elements(int32_t index, OptProfileSelector selector) const {
+    const PlanTensor& tensor = schedule_.tensors[index];
     if (tensor.location == Location::kValues) {
+      std::vector<Expr> elements;
       for (const int32_t value : tensor.values) elements.push_back(profile_.at(selector)[value]);
-    } else if (tensor.location == Location::kInput) {
+      return elements;
+    }
+    if (tensor.location == Location::kInput) {
       const ProfileInput& range = schedule_.inputs[tensor.index];
       const Shape& values = selector == OptProfileSelector::kMIN   ? range.min
                             : selector == OptProfileSelector::kOPT ? range.opt
                                                                    : range.max;
-      elements.assign(values.begin(), values.end());
-    } else {
-      elements = integers(tensor);
+      return {values.begin(), values.end()};
     }
-    return elements;
+    if (const auto size = sizes_.find(index); size != sizes_.end())
+      return {profile_.size(size->second, selector)};
+    const std::vector<int64_t> known = integers(tensor);
+    return {known.begin(), known.end()};
+  }
+
+  /// The same for all of them, where what changes is a symbol.
+  std::vector<Expr> elements(int32_t index) const {
+    const PlanTensor& tensor = schedule_.tensors[index];
+    if (tensor.location == Location::kValues) return symbolic(tensor.values);
+    if (tensor.location == Location::kInput) {
+      const int count = schedule_.inputs[tensor.index].min.rank();
+      std::vector<Expr> elements;
+      for (int i = 0; i < count; ++i) elements.push_back(Expr::symbol(kUnknown));
+      return elements;
+    }
+    if (sizes_.contains(index)) return {Expr::symbol(kUnknown)};
+    const std::vector<int64_t> known = integers(tensor);
+    return {known.begin(), known.end()};
+  }
+
+  SymShape symbolic(std::span<const int32_t> expressions) const {
+    SymShape shape;
+    for (const int32_t index : expressions) {
+      const ExprInstruction& expression = plan_.expressions[index];
+      shape.push_back(expression.op == ExprOp::kConstant ? Expr(expression.value)
+                                                         : Expr::symbol(kUnknown + 1 + index));
+    }
+    return shape;
   }
 
   std::vector<OutputInfo> infer(const PlanStep& step, const Operator& op, const StepPorts& ports,
                                 OptProfileSelector selector) const {
-    const auto shapes_of = [&](const std::vector<PortDesc>& descs) {
-      std::vector<Shape> shapes;
-      for (const PortDesc& port : descs)
-        shapes.push_back(selector == OptProfileSelector::kMIN   ? port.min
-                         : selector == OptProfileSelector::kOPT ? port.opt
-                                                                : port.max);
-      return shapes;
+    const auto shape_of = [&](const PortDesc& port) {
+      return sym_shape(selector == OptProfileSelector::kMIN   ? port.min
+                       : selector == OptProfileSelector::kOPT ? port.opt
+                                                              : port.max);
     };
-    const std::vector<Shape> inputs = shapes_of(ports.inputs), outputs = shapes_of(ports.outputs);
-    const auto present = std::make_unique<bool[]>(inputs.size());
-    std::vector<std::optional<std::vector<int64_t>>> known(inputs.size());
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      present[i] = ports.inputs[i].present;
-      if (present[i] && op.is_shape_input(static_cast<int>(i)))
-        known[i] = elements(schedule_.tensors[step.inputs[i]], selector);
+    StepTensors tensors;
+    tensors.has_opt_sizes = selector == OptProfileSelector::kOPT;
+    for (const PortDesc& port : ports.inputs) tensors.inputs.push_back(shape_of(port));
+    for (const PortDesc& port : ports.outputs) tensors.outputs.push_back(shape_of(port));
+    add_elements(step, op, tensors, [&](int32_t index) { return elements(index, selector); });
+    return check_tensors(op, step.name, step.candidate, tensors);
+  }
+
+  /// What is so in every run.
+  std::vector<OutputInfo> infer(const PlanStep& step, const Operator& op) const {
+    StepTensors tensors;
+    const auto shape_of = [&](int32_t index) {
+      return index < 0 ? SymShape() : symbolic(schedule_.tensors[index].dims);
+    };
+    for (const int32_t input : step.inputs) tensors.inputs.push_back(shape_of(input));
+    for (const int32_t output : step.outputs) tensors.outputs.push_back(shape_of(output));
+    add_elements(step, op, tensors, [&](int32_t index) { return elements(index); });
+    return check_tensors(op, step.name, step.candidate, tensors);
+  }
+
+  template <class Elements>
+  static void add_elements(const PlanStep& step, const Operator& op, StepTensors& tensors,
+                           const Elements& elements) {
+    for (size_t i = 0; i < step.inputs.size(); ++i) {
+      const int32_t index = step.inputs[i];
+      tensors.present.push_back(index >= 0);
+      tensors.elements.emplace_back();
+      if (index >= 0 && op.is_shape_input(static_cast<int>(i)))
+        tensors.elements.back() = elements(index);
     }
-    return check_tensors(op, step.name, step.candidate,
-                         {inputs,
-                          {present.get(), inputs.size()},
-                          known,
-                          outputs,
-                          selector == OptProfileSelector::kOPT});
   }
 
   /// A plugin writes such an output into its input, which must be the same memory.
@@ -153,17 +215,20 @@ class StepCheck {
             ", but they are not in the same memory, or of different types");
   }
 
+  /// What symbols stand for counts as little as which they are.
+  static constexpr int kUnknown = 0;
+
   const Plan& plan_;
   const Schedule& schedule_;
   const Device& device_;
   const ProfileValues profile_;
-  const std::vector<int32_t> known_;
+  const std::unordered_map<int32_t, int32_t> sizes_;
 };
 
 }  // namespace
 
 void verify(const Plan& plan, std::span<const std::vector<OperatorPtr>> operators,
-            const Device& device, const Limits& limits) {
+            const Device& device, const Limits& limits, bool asks_plugins) {
   check_limits(plan, device, limits);
   for (size_t profile = 0; profile < plan.schedules.size(); ++profile) {
     const Schedule& schedule = plan.schedules[profile];
@@ -172,7 +237,8 @@ void verify(const Plan& plan, std::span<const std::vector<OperatorPtr>> operator
     for (size_t i = 0; i < schedule.steps.size(); ++i) {
       const PlanStep& step = schedule.steps[i];
       try {
-        checks.check(step, *operators[profile][i]);
+        const Operator& op = *operators[profile][i];
+        if (asks_plugins || !is_plugin(op)) checks.check(step, op);
       } catch (const Error& error) {
         throw Error(error.code(),
                     str(where, "layer '", step.name, "' (", step.kind, "): ", error.what()));

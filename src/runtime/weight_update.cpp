@@ -97,41 +97,35 @@ void WeightUpdate::run(const RefitOperation& operation) {
   std::vector<TensorInfo> inputs(operation.inputs.size()), outputs;
   std::vector<const TensorInfo*> pointers;
   Candidate candidate;
-  std::vector<Shape> in_shapes, out_shapes;
-  std::vector<std::optional<std::vector<int64_t>>> elements;
-  const auto present = std::make_unique<bool[]>(inputs.size());
+  StepTensors tensors;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const int32_t value = operation.inputs[i];
-    present[i] = value >= 0;
-    pointers.push_back(present[i] ? &inputs[i] : nullptr);
+    tensors.present.push_back(value >= 0);
+    pointers.push_back(value >= 0 ? &inputs[i] : nullptr);
     candidate.inputs.emplace_back();
-    in_shapes.emplace_back();
-    elements.emplace_back();
-    if (!present[i]) continue;
+    tensors.inputs.emplace_back();
+    tensors.elements.emplace_back();
+    if (value < 0) continue;
     inputs[i].dtype = candidate.inputs[i].dtype = refit.dtype(value);
-    in_shapes[i] = refit.shape(value);
-    inputs[i].dims = sym_shape(in_shapes[i]);
+    inputs[i].dims = tensors.inputs[i] = sym_shape(refit.shape(value));
     inputs[i].constant = values_[value];
-    elements[i] = elements_of(refit.dtype(value), in_shapes[i], values_[value]);
-    if (elements[i])
-      inputs[i].values =
-          std::make_shared<const std::vector<Expr>>(elements[i]->begin(), elements[i]->end());
+    const auto elements = elements_of(refit.dtype(value), refit.shape(value), values_[value]);
+    require(elements || !op->is_shape_input(static_cast<int>(i)), "operation '", operation.name,
+            "': input ", i, " decides shapes, but has too many elements for it");
+    if (!elements) continue;
+    tensors.elements[i] = std::vector<Expr>(elements->begin(), elements->end());
+    inputs[i].values = std::make_shared<const std::vector<Expr>>(*tensors.elements[i]);
   }
   for (const int32_t output : operation.outputs) {
     TensorInfo& info = outputs.emplace_back();
     info.dtype = refit.dtype(output);
-    candidate.outputs.push_back({info.dtype});
     info.dims = sym_shape(refit.shape(output));
-    out_shapes.push_back(refit.shape(output));
-  }
-  for (size_t i = 0; i < inputs.size(); ++i)
-    require(!present[i] || !op->is_shape_input(static_cast<int>(i)) || elements[i], "operation '",
-            operation.name, "': input ", i, " decides shapes, but has too many elements for it");
-  check_tensors(*op, operation.name, candidate,
-                {in_shapes, std::span(present.get(), inputs.size()), elements, out_shapes});
-  for (size_t i = 0; i < out_shapes.size(); ++i)
-    require_bytes(static_cast<uint64_t>(bytes_of(outputs[i].dtype, out_shapes[i].numel())),
+    candidate.outputs.push_back({info.dtype});
+    tensors.outputs.push_back(info.dims);
+    require_bytes(static_cast<uint64_t>(bytes_of(info.dtype, refit.shape(output).numel())),
                   engine_.limits().memory, "memory", "operation '", operation.name, "' makes");
+  }
+  check_tensors(*op, operation.name, candidate, tensors);
   std::vector<Blob> results = run_on_host(host(), *op, operation.name, pointers, outputs);
   for (size_t i = 0; i < results.size(); ++i) values_[operation.outputs[i]] = std::move(results[i]);
 }

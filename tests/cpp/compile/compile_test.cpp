@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "engine_run.h"
 #include "operators/convolution.h"
+#include "operators/elementwise.h"
 
 namespace opwright {
 namespace {
@@ -54,6 +55,34 @@ TEST(Compile, ConvolutionsGiveWhatTheirDefinitionGives) {
 
   config.timing = false;
   expect_near(run_plan(compile(network, config), {{1, 3, 12, 12}}, {data})[0], expected);
+}
+
+/// A residual that is the convolution's operand, too, must not be overwritten while it is read.
+TEST(Compile, AResidualMayBeTheConvolutionsOwnOperand) {
+  constexpr int kChannels = 16, kPixels = 64;
+  Network network;
+  Tensor* x = network.add_input("x", DataType::kFLOAT, {1, kChannels, 8, 8});
+  const auto data = random_floats(kChannels * kPixels, 1),
+             weights = random_floats(kChannels * kChannels, 2);
+  Tensor* w =
+      network.add_constant(DataType::kFLOAT, {kChannels, kChannels, 1, 1}, blob_of(weights));
+  Tensor* r = network.add<Unary>({UnaryOperation::kABS}, {x})->output(0);
+  Tensor* c = network.add<Convolution>({}, {r, w})->output(0);
+  Tensor* sum = network.add<ElementWise>({ElementWiseOperation::kSUM}, {c, r})->output(0);
+  Tensor* y = network.add<Unary>({UnaryOperation::kNEG}, {sum})->output(0);
+  y->set_name("y");
+  network.mark_output(*y);
+
+  std::vector<float> expected(data.size());
+  for (int m = 0; m < kChannels; ++m)
+    for (int i = 0; i < kPixels; ++i) {
+      double value = std::abs(data[m * kPixels + i]);
+      for (int k = 0; k < kChannels; ++k)
+        value += static_cast<double>(weights[m * kChannels + k]) * std::abs(data[k * kPixels + i]);
+      expected[m * kPixels + i] = static_cast<float>(-value);
+    }
+  expect_near(run_plan(compile(network, quick_config()), {{1, kChannels, 8, 8}}, {data})[0],
+              expected);
 }
 
 TEST(Compile, DynamicExtentsNeedAProfileAndTheErrorSaysHow) {

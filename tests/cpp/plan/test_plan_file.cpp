@@ -350,8 +350,10 @@ TEST(PlanFile, SharedTablesTakeNoMoreMemoryThanTheirFileAllows) {
   const auto tensor = fb::CreateTensor(builder);
   const auto tensors =
       builder.CreateVector(std::vector<flatbuffers::Offset<fb::Tensor>>(kCount, tensor));
+  const auto steps = builder.CreateVector(std::vector<flatbuffers::Offset<fb::Step>>());
   fb::ScheduleBuilder schedule(builder);
   schedule.add_tensors(tensors);
+  schedule.add_steps(steps);
   const auto schedules = builder.CreateVector(std::vector{schedule.Finish()});
   fb::PlanBuilder plan(builder);
   plan.add_schedules(schedules);

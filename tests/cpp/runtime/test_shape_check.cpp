@@ -8,7 +8,7 @@
 namespace opwright {
 namespace {
 
-using Values = std::optional<std::vector<int64_t>>;
+using Values = std::optional<std::vector<Expr>>;
 
 void check(const Operator& op, std::vector<Shape> inputs, std::vector<Shape> outputs,
            std::vector<Values> values = {}, std::vector<DataType> types = {DataType::kHALF}) {
@@ -17,10 +17,13 @@ void check(const Operator& op, std::vector<Shape> inputs, std::vector<Shape> out
   candidate.inputs[0] = {DataType::kHALF, TensorFormat::kHWC};
   types.resize(outputs.size(), DataType::kINT32);
   for (const DataType type : types) candidate.outputs.push_back({type, TensorFormat::kLINEAR});
-  const bool present[] = {true, true, true, true, true};
-  values.resize(inputs.size());
-  check_tensors(op, "layer", candidate,
-                {inputs, std::span(present, inputs.size()), values, outputs});
+  StepTensors tensors;
+  for (const Shape& shape : inputs) tensors.inputs.push_back(sym_shape(shape));
+  for (const Shape& shape : outputs) tensors.outputs.push_back(sym_shape(shape));
+  tensors.present.assign(inputs.size(), true);
+  tensors.elements = std::move(values);
+  tensors.elements.resize(inputs.size());
+  check_tensors(op, "layer", candidate, tensors);
 }
 
 TEST(ShapeCheck, TakesWhatTheOperatorMakes) {
@@ -41,8 +44,8 @@ TEST(ShapeCheck, ShapeInputsCountWhereTheyAreKnown) {
   const Transpose transpose({{1, 0}});
   EXPECT_THROW(check(transpose, {{2, 3}}, {{2, 3}}), Error);
   const TopK top({TopKOperation::kMAX, 1, 0b1, DataType::kINT32});
-  check(top, {{9}, {}}, {{4}, {4}}, {Values(), std::vector<int64_t>{4}});
-  EXPECT_THROW(check(top, {{9}, {}}, {{5}, {5}}, {Values(), std::vector<int64_t>{4}}), Error);
+  check(top, {{9}, {}}, {{4}, {4}}, {Values(), std::vector<Expr>{4}});
+  EXPECT_THROW(check(top, {{9}, {}}, {{5}, {5}}, {Values(), std::vector<Expr>{4}}), Error);
 }
 
 TEST(ShapeCheck, TypesAreThoseThatTheOperatorMakesButForTheFloatingOnes) {
