@@ -53,19 +53,11 @@ void copy_all(const char* plugin, const PluginTensorDesc& in, const PluginTensor
   if (bytes > 0) static_cast<uint8_t*>(to)[bytes - 1] = sum;
 }
 
-/// A plugin may look at how many inputs it is given, and has to.
-int32_t shape_of_input(DimsExprs const* in, int32_t count, DimsExprs const*, int32_t,
-                       DimsExprs* out, int32_t, IExprBuilder&) {
-  if (count != 1) return 1;
-  out[0] = in[0];
-  return 0;
-}
-
 Behavior& v3_behavior() {
   static Behavior behavior = [] {
     Behavior b;
-    b.shapes = shape_of_input;
     b.name = "fuzz_v3";
+    b.num_inputs = 1;
     b.workspace = 192;
     b.supports = [](int32_t pos, DynamicPluginTensorDesc const* p, int32_t, int32_t) {
       return is_flexible(p[pos].desc) && (pos == 0 || (p[pos].desc.type == p[0].desc.type &&
@@ -90,7 +82,7 @@ Behavior& in_place_behavior() {
   static Behavior behavior = [] {
     Behavior b;
     b.name = "fuzz_in_place";
-    b.shapes = shape_of_input;
+    b.num_inputs = 1;
     b.aliased = [](int32_t) { return 0; };
     b.enqueue = [](PluginTensorDesc const* in, PluginTensorDesc const* out,
                    void const* const* inputs, void* const* outputs, void*, int32_t) {
@@ -107,15 +99,15 @@ Behavior& size_behavior() {
   static Behavior behavior = [] {
     Behavior b;
     b.name = "fuzz_size";
+    b.num_inputs = 1;
     b.num_outputs = 2;
     b.types = [](DataType* out, int32_t, DataType const*, int32_t) {
       out[0] = DataType::kFLOAT;
       out[1] = DataType::kINT32;
       return 0;
     };
-    b.shapes = [](DimsExprs const* in, int32_t count, DimsExprs const*, int32_t, DimsExprs* out,
-                  int32_t, IExprBuilder& e) {
-      if (count != 1) return 1;
+    b.shapes = [](DimsExprs const* in, int32_t, DimsExprs const*, int32_t, DimsExprs* out, int32_t,
+                  IExprBuilder& e) {
       const IDimensionExpr* upper = e.constant(1);
       for (int32_t i = 0; i < in[0].nbDims; ++i)
         upper = e.operation(DimensionOperation::kPROD, *upper, *in[0].d[i]);
@@ -154,9 +146,10 @@ Behavior& shape_behavior() {
   static Behavior behavior = [] {
     Behavior b;
     b.name = "fuzz_shape";
-    b.shapes = [](DimsExprs const* in, int32_t count, DimsExprs const* values, int32_t extra,
+    b.num_inputs = 1;
+    b.shapes = [](DimsExprs const* in, int32_t, DimsExprs const* values, int32_t count,
                   DimsExprs* out, int32_t, IExprBuilder& e) {
-      if (count != 1 || extra != 1) return 1;
+      if (count != 1) return 1;
       out[0] = in[0];
       out[0].d[0] = e.operation(DimensionOperation::kPROD, *in[0].d[0], *values[0].d[0]);
       return 0;
@@ -184,6 +177,7 @@ V2Behavior& v2_behavior() {
   static V2Behavior behavior = [] {
     V2Behavior b;
     b.type = "fuzz_v2";
+    b.num_inputs = 1;
     b.workspace = 256;
     b.supports = [](int32_t pos, PluginTensorDesc const* p, int32_t, int32_t) {
       return is_plain(p[pos]);
@@ -205,6 +199,7 @@ V2Behavior& v2_behavior() {
 QuickBehavior& v3_quick_behavior() {
   static QuickBehavior behavior = [] {
     QuickBehavior b;
+    b.num_inputs = 1;
     b.enqueue = [](PluginTensorDesc const* in, void const* const* inputs, void* const* outputs,
                    Dims const*, Dims const*, int32_t) {
       if (!is_plain(in[0])) die("quick_test", "types and formats that it did not accept");
