@@ -44,6 +44,9 @@ class ConvolutionKernel final : public DnnlKernel {
  private:
   void build(DnnlProgram& program, std::span<const Shape> inputs,
              std::span<const Shape> outputs) override {
+    // oneDNN would leave the output as it is.
+    require(inputs[0].numel() > 0 && inputs[1].numel() > 0, "Layer '", layer(),
+            "': there is nothing to convolve in ", inputs[0], " with a kernel of ", inputs[1]);
     const Selection<Desc> selected = select(inputs, outputs[0]);
     const Variant& variant = selected.variant;
     const PortType x_type = input_type(0), y_type = output_type(0);

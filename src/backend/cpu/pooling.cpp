@@ -110,6 +110,8 @@ class PoolingKernel final : public DnnlKernel {
   void build(DnnlProgram& program, std::span<const Shape> inputs,
              std::span<const Shape> outputs) override {
     const Shape &x = inputs[0], &y = outputs[0];
+    // oneDNN would leave the output as it is.
+    require(x.numel() > 0, "Layer '", layer(), "': there is nothing to pool in ", x);
     const PortType x_type = input_type(0), y_type = output_type(0);
     auto selected = select_implementation<Desc>(
         x_type, y_type, candidate().tactic_name, is_reference, [&](const Variant& variant) {

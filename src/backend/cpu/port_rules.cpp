@@ -60,7 +60,8 @@ void PortRules::require_sound(int packed_input) const {
             has_input(static_cast<size_t>(packed.input)) && args_.inputs[packed.input].is_constant,
         "input ", packed.input, " is packed, which the kernel does with one constant input only",
         packed_input < 0 ? std::string(", and not here") : opwright::str(": ", packed_input));
-    // An engine that is stored without its weights gets them before a kernel is made.
+    // A stripped engine gets the bytes when it is refitted; then they are looked at where they are
+    // unpacked.
     if (!packed.data.empty()) require_packed_layout(packed.layout, packed.data.size());
   }
 }

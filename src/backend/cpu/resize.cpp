@@ -105,7 +105,6 @@ class InterpolationKernel final : public Kernel {
     for (int i = first; i < from.count; ++i)
       slot_ = checked_product(kScratch, {slot_, std::max(from[i], to[i])});
     slot_ = checked_product(kScratch, {slot_ / 16 + 1, 16});
-    (void)workspace_size();
   }
 
   size_t workspace_size() const override {

@@ -492,6 +492,9 @@ std::vector<Step> steps() {
 
 TEST(Check, PassesWhatTheyCan) {
   for (const Step& each : steps()) EXPECT_EQ(refusal(each), "") << each.op->kind();
+  Step stripped = convolution();
+  stripped.packed = {{1, Blob(), "3:32,16,3,3:32,16,3,3:144,9,3,1::"}};
+  EXPECT_EQ(refusal(stripped), "");
 }
 
 /// Whether inference gives the step's outputs, with floating types mixed as the tuner may.
@@ -647,7 +650,7 @@ TEST(Check, WhatPassesIsSafeToRun) {
   const auto below = [&](int count) { return static_cast<int>(random() % count); };
   int passed = 0, refused = 0;
   for (const Step& each : steps()) {
-    for (int round = 0; round < 400; ++round) {
+    for (int round = 0; round < 100; ++round) {
       Step changed = each;
       for (PortDesc& desc : changed.inputs) desc.is_constant = false;
       const auto type = static_cast<DataType>(below(EnumMax<DataType>()));
@@ -676,8 +679,8 @@ TEST(Check, WhatPassesIsSafeToRun) {
       made.run(random);
     }
   }
-  EXPECT_GT(passed, 1000);
-  EXPECT_GT(refused, 1000);
+  EXPECT_GT(passed, 300);
+  EXPECT_GT(refused, 300);
 }
 
 std::string obstacle(const Step& step) {
@@ -816,7 +819,7 @@ TEST(Check, IndicesOutOfRangeGiveZero) {
   }
 }
 
-TEST(Check, AveragesOverLongWindowsEnd) {
+TEST(Check, AveragesOverManyPositionsEnd) {
   PoolingParams params;
   params.type = PoolingType::kAVERAGE;
   params.average_count_excludes_padding = false;
@@ -825,6 +828,24 @@ TEST(Check, AveragesOverLongWindowsEnd) {
   Made made(
       step<Pooling>(params, {port({1, 1, 1, 1 << 20})}, {port({1, 1, 1, (1 << 20) / 3 + 1})}));
   EXPECT_EQ(made.tell_opt(), "");
+}
+
+TEST(Check, WindowsOfVeryManyTapsAreRefused) {
+  PoolingParams params;
+  params.window = {1, 1 << 20};
+  const Step each = step<Pooling>(params, {port({1, 1, 1, 1 << 20})}, {port({1, 1, 1, 1})});
+  EXPECT_NE(obstacle(each).find("2^16"), std::string::npos) << obstacle(each);
+}
+
+/// oneDNN does nothing then, so that the output would be what its memory held before.
+TEST(Check, WindowsOverNothingAreRefused) {
+  ConvolutionParams params;
+  params.pre_padding = params.post_padding = {2, 2};
+  for (const Shape& x : {Shape{1, 16, 0, 0}, Shape{1, 0, 4, 4}}) {
+    const Step each = step<Convolution>(params, {port(x), port({16, x[1], 3, 3})},
+                                        {port({1, 16, x[2] + 2, x[3] + 2})});
+    EXPECT_NE(obstacle(each).find("nothing to convolve"), std::string::npos) << obstacle(each);
+  }
 }
 
 }  // namespace

@@ -63,17 +63,16 @@ class Random {
   }
   std::optional<TensorInfo> input() {
     if (!below(12)) return std::nullopt;
-    constexpr DataType kTypes[] = {DataType::kFLOAT, DataType::kFLOAT, DataType::kFLOAT,
-                                   DataType::kINT64, DataType::kINT32, DataType::kBOOL,
-                                   DataType::kINT4};
-    const DataType dtype = kTypes[below(std::size(kTypes))];
+    const DataType dtype =
+        below(2) ? DataType::kFLOAT : static_cast<DataType>(below(EnumMax<DataType>()));
     if (dtype == DataType::kINT64 && below(2)) {
       std::vector<Expr> values(below(5));
       for (Expr& value : values) value = below(3) ? Expr(integer()) : s(below(3));
       return vector_of(std::move(values));
     }
-    SymShape dims(below(6));
-    for (Expr& extent : dims) extent = below(3) ? Expr(below(7)) : s(below(3));
+    SymShape dims(below(8) ? below(6) : below(Dims::MAX_DIMS + 1));
+    for (Expr& extent : dims)
+      extent = !below(20) ? Expr(int64_t{1} << 62) : below(3) ? Expr(below(7)) : s(below(3));
     return tensor(std::move(dims), dtype);
   }
 

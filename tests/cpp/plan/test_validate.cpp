@@ -50,7 +50,7 @@ const Damage kDamages[] = {
     {"symbol_kind", [](Plan& p) { p.symbols[0].kind = static_cast<Symbol::Kind>(7); },
      "unknown kind 7"},
     {"bound_of_itself", [](Plan& p) { p.size_bounds[2].second = p.outputs[0].dims[0]; },
-     "depend on itself"},
+     "before its bounds"},
     {"bounds_missing", [](Plan& p) { p.size_bounds.pop_back(); }, "bounds"},
     {"profile_order", [](Plan& p) { first(p).inputs[0].min[0] = 100; }, "not ordered"},
     {"profile_constant", [](Plan& p) { first(p).inputs[0].max[1] = 4; }, "constant 3"},
