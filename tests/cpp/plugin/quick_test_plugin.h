@@ -28,6 +28,7 @@ class TestSymExpr final : public ISymExpr {
 struct QuickBehavior {
   bool aot = false, has_runtime = true;
   int num_outputs = 1;
+  int num_inputs = -1;         ///< that it takes, where it looks
   std::vector<int32_t> ranks;  ///< that getOutputDataTypes() was told
   std::function<int32_t(DataType*, DataType const*)> types = [](DataType* out, DataType const* in) {
     out[0] = in[0];
@@ -126,10 +127,12 @@ class QuickTestPlugin final : public IPluginV3,
   int32_t getOutputDataTypes(DataType* out, int32_t, DataType const* in, int32_t const* ranks,
                              int32_t n) const noexcept override {
     b_.ranks.assign(ranks, ranks + n);
+    if (b_.num_inputs >= 0 && n != b_.num_inputs) return 1;
     return b_.types(out, in);
   }
-  int32_t getOutputShapes(DimsExprs const* in, int32_t, DimsExprs const*, int32_t, DimsExprs* out,
+  int32_t getOutputShapes(DimsExprs const* in, int32_t n, DimsExprs const*, int32_t, DimsExprs* out,
                           int32_t, IExprBuilder& builder) noexcept override {
+    if (b_.num_inputs >= 0 && n != b_.num_inputs) return 1;
     b_.kept = in[0];
     return b_.shapes(in, out, builder);
   }

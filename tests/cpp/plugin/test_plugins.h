@@ -13,6 +13,7 @@ namespace opwright {
 struct Behavior {
   std::string name = "test_plugin", version = "1", plugin_namespace;
   int num_outputs = 1;
+  int num_inputs = -1;  ///< that it takes beside shape inputs, where it looks
   bool has_core = true, has_build = true, has_runtime = true, can_clone = true;
   bool attach_returns_itself = false, attach_returns_null = false, fields_are_null = false;
   std::function<int32_t(DataType*, int32_t, DataType const*, int32_t)> types =
@@ -104,10 +105,12 @@ class TestPlugin final : public IPluginV3,
   }
   int32_t getOutputDataTypes(DataType* out, int32_t n, DataType const* in,
                              int32_t m) const noexcept override {
+    if (b_.num_inputs >= 0 && m != b_.num_inputs) return 1;
     return b_.types(out, n, in, m);
   }
   int32_t getOutputShapes(DimsExprs const* in, int32_t n, DimsExprs const* shape_in, int32_t s,
                           DimsExprs* out, int32_t m, IExprBuilder& builder) noexcept override {
+    if (b_.num_inputs >= 0 && n != b_.num_inputs) return 1;
     return b_.shapes(in, n, shape_in, s, out, m, builder);
   }
   size_t getWorkspaceSize(DynamicPluginTensorDesc const*, int32_t, DynamicPluginTensorDesc const*,

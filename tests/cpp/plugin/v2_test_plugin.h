@@ -14,6 +14,7 @@ struct V2Behavior {
   std::string type = "v2_test_plugin", version = "1";
   PluginVersion generation = PluginVersion::kV2_DYNAMICEXT;
   int num_outputs = 1;
+  int num_inputs = -1;  ///< that it takes, where it looks
   bool can_clone = true;
   int32_t initialize_status = 0;
   size_t workspace = 0;
@@ -70,14 +71,16 @@ class V2TestPlugin final : public IPluginV2DynamicExt {
     note("getNbOutputs");
     return b_.num_outputs;
   }
-  DimsExprs getOutputDimensions(int32_t output, DimsExprs const* inputs, int32_t,
+  DimsExprs getOutputDimensions(int32_t output, DimsExprs const* inputs, int32_t count,
                                 IExprBuilder& builder) noexcept override {
     note("getOutputDimensions");
+    if (b_.num_inputs >= 0 && count != b_.num_inputs) return DimsExprs{-1, {}};
     return b_.dimensions(output, inputs, builder);
   }
   DataType getOutputDataType(int32_t output, DataType const* inputs,
-                             int32_t) const noexcept override {
+                             int32_t count) const noexcept override {
     note("getOutputDataType");
+    if (b_.num_inputs >= 0 && count != b_.num_inputs) return static_cast<DataType>(-1);
     return b_.output_type(output, inputs);
   }
   bool supportsFormatCombination(int32_t pos, PluginTensorDesc const* ports, int32_t num_inputs,

@@ -164,6 +164,11 @@ void mend(Plan& plan) {
     for (PlanStep& step : schedule.steps) {
       mend_types(step.candidate.inputs, step.inputs, schedule);
       mend_types(step.candidate.outputs, step.outputs, schedule);
+      std::erase_if(step.packed, [&](const PackedInput& packed) {
+        const auto input = static_cast<size_t>(packed.input);
+        return input >= step.inputs.size() || !is_tensor(schedule, step.inputs[input]) ||
+               schedule.tensors[step.inputs[input]].location != Location::kWeight;
+      });
       if (!step.size_symbols.empty()) step.size_symbols.resize(step.outputs.size(), -1);
     }
     schedule.inputs.resize(plan.inputs.size());

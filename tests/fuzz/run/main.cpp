@@ -41,8 +41,24 @@ bool is_quiet = false;
 
 void say(const char* text) { (void)!write(2, text, std::strlen(text)); }
 
+/// What went wrong where: the same for the same fault, in all processes that one has forked.
+uint64_t* signature = nullptr;
+
+void sign(const char* what, void* const* frames, int count) {
+  if (signature == nullptr) return;
+  uint64_t hash = 14695981039346656037u;
+  for (; *what != 0; ++what) hash = (hash ^ static_cast<uint8_t>(*what)) * 1099511628211u;
+  // The first ones are the handler's.
+  for (int i = 3; i < count && i < 7; ++i)
+    hash = (hash ^ reinterpret_cast<uintptr_t>(frames[i])) * 1099511628211u;
+  *signature = hash;
+}
+
 /// Tells the script that was running and where it was, by calls that are safe in a signal handler.
 void tell(const char* what) {
+  void* frames[24];
+  const int count = backtrace(frames, 24);
+  sign(what, frames, count);
   if (is_quiet) return;
   say("fuzz: ");
   say(what);
@@ -70,8 +86,7 @@ void tell(const char* what) {
     (void)!write(2, text, length);
   }
   say("\n");
-  void* frames[24];
-  backtrace_symbols_fd(frames, backtrace(frames, 24), 2);
+  backtrace_symbols_fd(frames, count, 2);
   say("----\n");
 }
 
@@ -184,24 +199,30 @@ void describe(const std::string& path) {
   if (!is_well) std::printf("-- it did not end well\n");
 }
 
-/// Shorter, and with more zeros, as long as it does not end well.
+/// Shorter, and with more zeros, as long as the same goes wrong.
 void minimize(const std::string& path) {
   is_quiet = true;
+  signature = static_cast<uint64_t*>(
+      mmap(nullptr, sizeof(uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  uint64_t wanted = 0;
   current = read(path);
   const auto is_kept = [&](std::vector<uint8_t> tried) {
     std::swap(current, tried);
+    *signature = 0;
     const bool is_well = survives([] {
       close(2);
       number = 1;
       run_script(current.data(), current.size());
     });
-    if (is_well) std::swap(current, tried);
-    return !is_well;
+    const bool is_same = !is_well && (wanted == 0 || *signature == wanted);
+    if (!is_same) std::swap(current, tried);
+    return is_same;
   };
   if (!is_kept(current)) {
     std::printf("%s ends well\n", path.c_str());
     return;
   }
+  wanted = *signature;
   for (size_t part = current.size() / 2; part > 0; part /= 2)
     while (current.size() > part + 3 &&
            is_kept({current.begin(), current.end() - static_cast<std::ptrdiff_t>(part)})) {

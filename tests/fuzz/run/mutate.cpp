@@ -32,9 +32,22 @@ class Mutation {
     if (plan_.schedules.empty()) return;
     schedule_number_ = s_.below(plan_.schedules.size());
     schedule_ = &plan_.schedules[schedule_number_];
-    switch (s_.below(32)) {
+    // Mostly what is not refused by its structure alone.
+    switch (s_.below(56)) {
       default:
         return change_attribute();
+      case 48:
+      case 49:
+      case 50:
+        return change_data();
+      case 51:
+      case 52:
+        return change_type();
+      case 53:
+        return change_profile();
+      case 54:
+      case 55:
+        return change_dims();
       case 8:
         return change_kind();
       case 9:
@@ -122,7 +135,7 @@ class Mutation {
     } else if (auto* blob = std::get_if<Blob>(&attribute->value)) {
       *blob = changed(*blob);
     }
-    note(owner, ": ", before, " -> ", text_of(attribute->value));
+    note(owner, ": ", attribute->name, before, " -> ", text_of(attribute->value));
   }
 
  private:
@@ -209,6 +222,12 @@ class Mutation {
     PlanStep* step = pick_step();
     if (step == nullptr) return;
     change_attributes(step->attributes, name(*step));
+    // Mostly in all profiles, which share the network's outputs.
+    if (s_.chance(4)) return;
+    const auto number = static_cast<size_t>(step - schedule_->steps.data());
+    for (Schedule& schedule : plan_.schedules)
+      if (number < schedule.steps.size() && schedule.steps[number].kind == step->kind)
+        schedule.steps[number].attributes = Attributes(step->attributes);
   }
 
   /// One of the five numbers of an instruction, or an instruction more or less.

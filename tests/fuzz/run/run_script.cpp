@@ -1,6 +1,7 @@
 #include "run/run_script.h"
 
 #include "base/error.h"
+#include "run/follow.h"
 #include "run/layout.h"
 #include "run/mutate.h"
 #include "run/run_plan.h"
@@ -22,7 +23,8 @@ Plan changed_plan(const Seed& seed, Script& script, std::string* log) {
   const int changes = how % 8 == 7 ? 6 : how % 8 > 4 ? how % 8 - 3 : how % 8;
   for (int i = 0; i < changes; ++i) mutate(plan, script, log);
   if (how / 8 % 8 != 7) {
-    if (log != nullptr) *log += "mended\n";
+    if (log != nullptr) *log += how / 64 == 3 ? "mended\n" : "shapes inferred, mended\n";
+    if (how / 64 != 3) follow(plan);
     mend(plan);
   }
   return plan;

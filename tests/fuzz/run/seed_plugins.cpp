@@ -57,6 +57,7 @@ Behavior& v3_behavior() {
   static Behavior behavior = [] {
     Behavior b;
     b.name = "fuzz_v3";
+    b.num_inputs = 1;
     b.workspace = 192;
     b.supports = [](int32_t pos, DynamicPluginTensorDesc const* p, int32_t, int32_t) {
       return is_flexible(p[pos].desc) && (pos == 0 || (p[pos].desc.type == p[0].desc.type &&
@@ -81,6 +82,7 @@ Behavior& in_place_behavior() {
   static Behavior behavior = [] {
     Behavior b;
     b.name = "fuzz_in_place";
+    b.num_inputs = 1;
     b.aliased = [](int32_t) { return 0; };
     b.enqueue = [](PluginTensorDesc const* in, PluginTensorDesc const* out,
                    void const* const* inputs, void* const* outputs, void*, int32_t) {
@@ -97,6 +99,7 @@ Behavior& size_behavior() {
   static Behavior behavior = [] {
     Behavior b;
     b.name = "fuzz_size";
+    b.num_inputs = 1;
     b.num_outputs = 2;
     b.types = [](DataType* out, int32_t, DataType const*, int32_t) {
       out[0] = DataType::kFLOAT;
@@ -143,15 +146,18 @@ Behavior& shape_behavior() {
   static Behavior behavior = [] {
     Behavior b;
     b.name = "fuzz_shape";
-    b.shapes = [](DimsExprs const* in, int32_t, DimsExprs const* values, int32_t, DimsExprs* out,
-                  int32_t, IExprBuilder& e) {
+    b.num_inputs = 1;
+    b.shapes = [](DimsExprs const* in, int32_t, DimsExprs const* values, int32_t count,
+                  DimsExprs* out, int32_t, IExprBuilder& e) {
+      if (count != 1) return 1;
       out[0] = in[0];
       out[0].d[0] = e.operation(DimensionOperation::kPROD, *in[0].d[0], *values[0].d[0]);
       return 0;
     };
-    b.supports = [](int32_t pos, DynamicPluginTensorDesc const* p, int32_t, int32_t) {
+    b.supports = [](int32_t pos, DynamicPluginTensorDesc const* p, int32_t n, int32_t m) {
+      const bool is_value = pos == 1 && n + m == 3;
       return p[pos].desc.format == TensorFormat::kLINEAR &&
-             p[pos].desc.type == (pos == 1 ? DataType::kINT64 : DataType::kFLOAT);
+             p[pos].desc.type == (is_value ? DataType::kINT64 : DataType::kFLOAT);
     };
     b.enqueue = [](PluginTensorDesc const* in, PluginTensorDesc const* out,
                    void const* const* inputs, void* const* outputs, void*, int32_t) {
@@ -171,6 +177,7 @@ V2Behavior& v2_behavior() {
   static V2Behavior behavior = [] {
     V2Behavior b;
     b.type = "fuzz_v2";
+    b.num_inputs = 1;
     b.workspace = 256;
     b.supports = [](int32_t pos, PluginTensorDesc const* p, int32_t, int32_t) {
       return is_plain(p[pos]);
@@ -192,6 +199,7 @@ V2Behavior& v2_behavior() {
 QuickBehavior& v3_quick_behavior() {
   static QuickBehavior behavior = [] {
     QuickBehavior b;
+    b.num_inputs = 1;
     b.enqueue = [](PluginTensorDesc const* in, void const* const* inputs, void* const* outputs,
                    Dims const*, Dims const*, int32_t) {
       if (!is_plain(in[0])) die("quick_test", "types and formats that it did not accept");

@@ -229,6 +229,7 @@ std::vector<Recipe> recipes() {
        1, false, 2},
       {"pooling-3d",
        [](Maker& m) {
+         m.low = 2;
          m.output(m.add<Pooling>(pooling(PoolingType::kAVERAGE, {2, 2, 2}, {1, 1, 1}),
                                  {m.input("x", {1, 2, 3, 3, -1})}));
        }},
@@ -710,13 +711,15 @@ void check_seeds() {
         "Reshape",        "Resize",        "Slice",         "Softmax", "TopK",   "Transpose",
         "PluginV2",       "PluginV3",      "QuickPlugin"})
     if (!kinds.contains(kind)) die(str("no seed has a step of the kind ", kind));
+  std::string problems;
   for (const Seed& seed : seeds()) {
     try {
       check_plan(seed.plan);
     } catch (const Error& error) {
-      die(str("the seed '", seed.name, "' does not run: ", error.what()));
+      problems += str("\nthe seed '", seed.name, "' does not run: ", error.what());
     }
   }
+  if (!problems.empty()) die(problems);
 }
 
 }  // namespace opwright::fuzz
