@@ -62,7 +62,7 @@ void PortRules::require_sound(int packed_input) const {
         packed_input < 0 ? std::string(", and not here") : opwright::str(": ", packed_input));
     // A stripped engine gets the bytes when it is refitted; then they are looked at where they are
     // unpacked.
-    if (!packed.data.empty()) require_packed_layout(packed.layout, packed.data.size());
+    if (packed.data.size() > 0) require_packed_layout(packed.layout, packed.data.size());
   }
 }
 

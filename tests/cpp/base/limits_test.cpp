@@ -23,7 +23,7 @@ TEST(Limits, ZeroStandsForTheDefault) {
   EXPECT_EQ(defaults.memory, 4096u);
   EXPECT_EQ(defaults.build_memory, 4096u);
   EXPECT_EQ(defaults.steps, 1000000);
-  EXPECT_EQ(defaults.expressions, 1000000);
+  EXPECT_EQ(defaults.expressions, 10000000);
   EXPECT_TRUE(std::isinf(defaults.run_seconds));
   EXPECT_TRUE(std::isinf(defaults.build_seconds));
 
@@ -35,7 +35,7 @@ TEST(Limits, ZeroStandsForTheDefault) {
   EXPECT_EQ(limits.memory, 100u);
   EXPECT_EQ(limits.build_memory, 100u) << "as memory, where only that is given";
   EXPECT_EQ(limits.steps, 7);
-  EXPECT_EQ(limits.expressions, 1000000);
+  EXPECT_EQ(limits.expressions, 10000000);
   EXPECT_EQ(limits.build_seconds, 0.5);
 }
 

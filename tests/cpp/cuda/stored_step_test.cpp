@@ -29,6 +29,7 @@ std::string fault(const Operator& op, const std::vector<PortDesc>& inputs,
                         .candidate = &candidate,
                         .inputs = inputs,
                         .outputs = outputs,
+                        .packed = {},
                         .device = &test_device()};
   try {
     op.check(args);

@@ -58,6 +58,7 @@ std::unique_ptr<Context> plugins(const std::vector<std::string>& functions, bool
   }
   LoadOptions options;
   options.debug_plugins = debug;
+  options.allow_device_code = true;
   return plan.context(options);
 }
 

@@ -326,15 +326,18 @@ TEST_F(DeviceKernelTest, CodeForAnotherGpuIsRefused) {
   EXPECT_NO_THROW(make(code));
 }
 
-TEST_F(DeviceKernelTest, NeedsNoPermission) {
+TEST_F(DeviceKernelTest, NeedsPermission) {
   const OperatorPtr made = make_compiled_kernel(make_code(), candidate_, {}, "");
   const std::vector<CodeObject> code = made->code();
   ASSERT_EQ(code.size(), 1u);
   EXPECT_EQ(code[0].target, "compute_80") << "PTX says what it is for";
-  const std::vector<LoadedCode> loaded = {{code[0], false}};
+  std::vector<LoadedCode> loaded = {{code[0], false}};
   OperatorLoadContext context;
   context.layer = "test layer";
   context.code = loaded;
+  EXPECT_THROW(load_compiled_kernel(made->attributes(), context), Error);
+  EXPECT_TRUE(gpu_.launches.empty());
+  loaded[0].permitted = true;
   const OperatorPtr again = load_compiled_kernel(made->attributes(), context);
   run(*make(*again), {2, 3});
   EXPECT_EQ(gpu_.launches.size(), 1u);

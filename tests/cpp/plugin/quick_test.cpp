@@ -263,9 +263,6 @@ TEST_F(StoredFunctions, PortsAreThoseOfTheFunctions) {
 TEST_F(StoredFunctions, AliasesAreThoseOfRegister) {
   definition->parameters_.resize(2);  // all of whose attributes are stored
   definition->aliased_input = 0;
-  const Attributes none = stored();
-  const OperatorPtr op = load_with(none, "aliased_inputs", Ints{-1});
-  ASSERT_TRUE(op->can_infer());
   TestContext context({tensor(DT::kFLOAT, {4})});
   const OperatorPtr other = load_with(
       [&] {
