@@ -90,6 +90,8 @@ OPTIONS = {
         "--timing-cache",
         "--timing-iterations",
         "--no-timing",
+        "--max-memory",
+        "--max-time",
         "--verbose",
         "--quiet",
         "--json",
@@ -101,9 +103,11 @@ OPTIONS = {
         "--plugins",
         "--allow-host-code",
         "--allow-device-code",
+        "--max-memory",
+        "--max-time",
         "--json",
     ],
-    "inspect": ["--json", "--sources"],
+    "inspect": ["--json", "--sources", "--max-time"],
     "bench": [
         "--input",
         "--shapes",
@@ -117,6 +121,8 @@ OPTIONS = {
         "--plugins",
         "--allow-host-code",
         "--allow-device-code",
+        "--max-memory",
+        "--max-time",
     ],
 }
 
