@@ -1,6 +1,8 @@
 #include "compile/selection.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -52,6 +54,8 @@ class Elimination {
 
   int add_variable(int domain) {
     domains_.push_back(domain);
+    log_domain_.push_back(log_of(domain));
+    log_size_.push_back(0);
     neighbours_.emplace_back();
     return static_cast<int>(domains_.size()) - 1;
   }
@@ -68,14 +72,9 @@ class Elimination {
     for (size_t f = 0; f < factors_.size(); ++f)
       for (int v : factors_[f].variables) factors_of[v].push_back(static_cast<int>(f));
     std::vector<bool> used(factors_.size());
-    std::vector<double> size(count);
-    std::set<std::pair<double, int>> order;  // of those that are left, by the size of their tables
-    const auto set_size = [&](int v) {
-      order.erase({size[v], v});
-      size[v] = table_size(v);
-      order.emplace(size[v], v);
-    };
-    for (int v = 0; v < count; ++v) set_size(v);
+    for (int v = 0; v < count; ++v) log_size_[v] = log_table(v);
+    std::set<std::pair<int64_t, int>> order;  // of those that are left, by the size of their tables
+    for (int v = 0; v < count; ++v) order.emplace(log_size_[v], v);
     struct Step {
       int variable;
       std::vector<int> scope;
@@ -84,7 +83,7 @@ class Elimination {
     std::vector<Step> steps;
     for (int round = 0; round < count; ++round) {
       const int v = order.begin()->second;
-      if (size[v] > static_cast<double>(max_table_)) return std::nullopt;
+      if (log_size_[v] > log_of(static_cast<double>(max_table_))) return std::nullopt;
       order.erase(order.begin());
       const std::vector<int> scope(neighbours_[v].begin(), neighbours_[v].end());
       std::vector<int> joined;  // factors that contain v
@@ -94,11 +93,13 @@ class Elimination {
       Factor message = minimize(v, scope, joined, &step.best);
       steps.push_back(std::move(step));
       for (int a : scope) {
+        order.erase({log_size_[a], a});
         neighbours_[a].erase(v);
+        log_size_[a] -= log_domain_[v];
         for (int b : scope)
-          if (a != b) neighbours_[a].insert(b);
+          if (a != b && neighbours_[a].insert(b).second) log_size_[a] += log_domain_[b];
+        order.emplace(log_size_[a], a);
       }
-      for (int a : scope) set_size(a);
       if (scope.empty()) continue;
       for (int a : scope) factors_of[a].push_back(static_cast<int>(factors_.size()));
       factors_.push_back(std::move(message));
@@ -114,9 +115,13 @@ class Elimination {
   }
 
  private:
-  double table_size(int v) const {
-    double size = domains_[v];
-    for (int n : neighbours_[v]) size *= domains_[n];
+  /// Logarithms to the base 2 as fixed-point numbers, whose sums are exact.
+  static int64_t log_of(double size) {
+    return std::llround(std::log2(std::max(size, 1.0)) * static_cast<double>(int64_t{1} << 30));
+  }
+  int64_t log_table(int v) const {
+    int64_t size = log_domain_[v];
+    for (int n : neighbours_[v]) size += log_domain_[n];
     return size;
   }
 
@@ -167,6 +172,7 @@ class Elimination {
 
   size_t max_table_;
   std::vector<int> domains_;
+  std::vector<int64_t> log_domain_, log_size_;  // per variable: of its domain, of its table
   std::vector<std::set<int>> neighbours_;
   std::vector<Factor> factors_;
 };

@@ -84,8 +84,8 @@ std::shared_ptr<const Blob> copy_section(const Blob& file, const PlanHeader::Sec
 }
 
 /// How much memory a plan may take beside its code and weights, for each byte of the section. Plans
-/// that were built take up to 5; tables with nothing but defaults would take up to 30.
-constexpr uint64_t kMemoryPerByte = 12;
+/// that were built take 2 to 3; tables with nothing but defaults would take up to 30.
+constexpr uint64_t kMemoryPerByte = 8;
 /// What small plans may take all the same.
 constexpr uint64_t kMinMemory = 1 << 16;
 
