@@ -67,6 +67,7 @@ TEST_F(Config, BuildsEndAtTheirLimits) {
   network->markOutput(y);
   Limits limits;
   limits.build_memory = 1 << 20;
+  config->setBuilderOptimizationLevel(3);  // layers are timed
   EXPECT_TRUE(config->setLimits(limits));
   EXPECT_EQ(builder->buildSerializedNetwork(*network, *config), nullptr);
   EXPECT_NE(logger.errors.find("limit of 1.0 MiB (build_memory)"), std::string::npos)
