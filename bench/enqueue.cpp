@@ -21,7 +21,7 @@ class NoKernel final : public Kernel {
 class NoOperator final : public Operator {
  public:
   std::string_view kind() const override { return "BenchNothing"; }
-  bool is_pure() const override { return false; }  // like a plugin: its shapes are not checked
+  bool can_infer() const override { return false; }
   std::vector<OutputInfo> infer(InferContext&) const override { return {}; }
   std::vector<Candidate> candidates(const CandidateQuery&) const override { return {}; }
   std::unique_ptr<Kernel> make_kernel(const KernelArgs&) const override {

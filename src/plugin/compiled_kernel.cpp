@@ -91,9 +91,9 @@ class CompiledKernel final : public Operator {
     const LaunchValues values(launch_, object_.name, args);
     const StoredPorts ports(args, values.who());
     ports.require_counts(args.inputs.size(), -1, [](size_t) { return true; });
-    require(object_.host == on_host && permitted_, values.who(), "it is code for ",
-            object_.host ? "the host" : "a GPU", permitted_ ? "" : ", which was not permitted",
-            ", and the layer runs on ", on_host ? "the host" : "a GPU");
+    require(object_.host == on_host && permitted_, values.who(), "it may not run on ",
+            on_host ? "the host" : "the GPU", ": it is code for ",
+            object_.host ? "the host" : "a GPU", permitted_ ? "" : ", which was not permitted");
     require(!on_host || launch_.scratch.empty(), values.who(),
             "it wants scratch memory, which only kernels for GPUs get");
     require(args.packed.empty(), values.who(),

@@ -33,19 +33,15 @@ class HostKernel final : public Kernel {
 
   void on_values_change(int input, std::span<const int64_t> elements) override {
     values_.set_values(input, elements);
-    is_told_ = true;
   }
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
     values_.set_shapes(inputs, outputs);
-    if (!values_.has_shape_inputs() || is_told_) prepare();  // else once their elements are there
+    prepare();
   }
 
   void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
     values_.set_pointers(inputs, outputs);
-    if (values_.has_shape_inputs() && !is_told_) [[unlikely]] {
-      if (values_.read_values(inputs)) prepare();
-    }
     if (cells_ == 1) {
       function_(values_.arguments(), 0, 0, 0);
       return;
@@ -84,7 +80,6 @@ class HostKernel final : public Kernel {
   HostFunction* const function_;
   std::array<int64_t, 3> grid_{};
   int64_t cells_ = 0;
-  bool is_told_ = false;  ///< of the elements of shape inputs
 };
 
 }  // namespace

@@ -50,7 +50,7 @@ void LaunchValues::add_shape_input(int32_t input, std::span<const PortDesc> port
           " of compiled kernel '", name_, "' is a shape input of shape ", port.max,
           "; expected a constant shape of at most ", TensorInfo::kMaxValues, " elements");
   shape_inputs_.push_back(
-      {static_cast<size_t>(input), dtype, symbol_names_.size(), static_cast<size_t>(count)});
+      {static_cast<size_t>(input), symbol_names_.size(), static_cast<size_t>(count)});
   for (int64_t i = 0; i < count; ++i) symbol_names_.push_back(str("inputs[", input, "][", i, "]"));
 }
 
@@ -62,7 +62,6 @@ void LaunchValues::set_shapes(std::span<const Shape> inputs, std::span<const Sha
   unwritten_.reset();
   for (size_t o = 0; o < outputs.size() && !unwritten_; ++o)
     if (outputs[o].numel() != 0) unwritten_ = o;
-  is_accepted_ = false;
 }
 
 void LaunchValues::set_values(int input, std::span<const int64_t> elements) {
@@ -70,25 +69,9 @@ void LaunchValues::set_values(int input, std::span<const int64_t> elements) {
     if (std::cmp_equal(shape.input, input))
       std::copy_n(elements.begin(), std::min(elements.size(), shape.count),
                   symbols_.begin() + static_cast<std::ptrdiff_t>(shape.first));
-  is_accepted_ = false;
-}
-
-bool LaunchValues::read_values(void const* const* inputs) {
-  for (const ShapeInput& shape : shape_inputs_) {
-    const void* data = inputs[shape.input];
-    for (size_t i = 0; i < shape.count; ++i) {
-      const int64_t value = shape.dtype == DataType::kINT32 ? static_cast<const int32_t*>(data)[i]
-                                                            : static_cast<const int64_t*>(data)[i];
-      int64_t& symbol = symbols_[shape.first + i];
-      is_accepted_ &= symbol == value;
-      symbol = value;
-    }
-  }
-  return !is_accepted_;
 }
 
 void LaunchValues::evaluate() {
-  is_accepted_ = false;
   try {
     opwright::evaluate(launch_.program, symbols_, values_);
   } catch (const Error& error) {
@@ -110,7 +93,6 @@ void LaunchValues::evaluate() {
 
 void LaunchValues::accept() {
   for (size_t i = 0; i < scalars_.size(); ++i) set_scalar(i);
-  is_accepted_ = true;
 }
 
 std::string LaunchValues::who() const {

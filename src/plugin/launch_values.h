@@ -20,13 +20,9 @@ class LaunchValues {
   LaunchValues(KernelLaunch launch, std::string name, const KernelArgs& args);
 
   const KernelLaunch& launch() const { return launch_; }
-  bool has_shape_inputs() const { return !shape_inputs_.empty(); }
   void set_shapes(std::span<const Shape> inputs, std::span<const Shape> outputs);
   /// The elements of an input, as far as it is a shape input of the kernel.
   void set_values(int input, std::span<const int64_t> elements);
-  /// The same for all shape inputs, from host memory. Returns whether the launch must be evaluated:
-  /// an element has changed, or what was evaluated was never accepted.
-  bool read_values(void const* const* inputs);
   /// Evaluates the launch and checks it, as far as all devices have the same rules.
   void evaluate();
   /// Writes the extra arguments, once the caller has checked the rest.
@@ -77,7 +73,6 @@ class LaunchValues {
   };
   struct ShapeInput {
     size_t input;
-    DataType dtype;
     size_t first, count;  ///< among the symbols
   };
 
@@ -100,7 +95,6 @@ class LaunchValues {
   void* null_ = nullptr;
   int64_t cells_ = 0;
   std::optional<size_t> unwritten_;  // an output with elements
-  bool is_accepted_ = false;
 };
 
 }  // namespace opwright

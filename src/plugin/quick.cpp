@@ -101,6 +101,8 @@ class QuickPlugin final : public Operator {
     }
     check_aliases(context.layer, outputs.aliased_inputs);
     const std::lock_guard lock(mutex_);
+    types_.clear();
+    for (const OutputInfo& info : infos) types_.push_back(info.dtype);
     if (is_stored_) {
       require(outputs_.aliased_inputs.empty() || outputs_.aliased_inputs == outputs.aliased_inputs,
               "layer '", context.layer, "': plugin '", id_of(*definition_),
@@ -156,6 +158,7 @@ class QuickPlugin final : public Operator {
       if (aliased[o] >= 0) ports.require_shared(aliased[o], static_cast<int>(o));
     if (!definition_->has_autotune()) {
       require_linear(ports, args);
+      require_types(ports, args);
     } else if (can_infer()) {
       const CandidateQuery query{.layer = args.layer,
                                  .inputs = args.inputs,
@@ -234,6 +237,15 @@ class QuickPlugin final : public Operator {
                    ", and without an autotune function there is none");
   }
 
+  /// Those of the last infer(), where that can be asked.
+  void require_types(const StoredPorts& ports, const KernelArgs& args) const {
+    const std::lock_guard lock(mutex_);
+    for (size_t o = 0; o < std::min(types_.size(), args.outputs.size()); ++o)
+      if (args.outputs[o].type.dtype != types_[o])
+        ports.reject("output ", o, " is stored as ", name(args.outputs[o].type.dtype),
+                     ", and its register function says ", name(types_[o]));
+  }
+
   /// Of two outputs in one memory, only the one that is written last would be right.
   void check_aliases(std::string_view layer, const std::vector<int>& inputs) const {
     for (size_t o = 0; o < inputs.size(); ++o) {
@@ -300,8 +312,9 @@ class QuickPlugin final : public Operator {
   const FieldValues attributes_;
   const QuickMode mode_;
   const bool is_stored_;      // outputs_ and the attributes are what an engine stores
-  mutable std::mutex mutex_;  // of outputs_, which the last infer() found
+  mutable std::mutex mutex_;  // of outputs_ and types_, which the last infer() found
   mutable QuickOutputs outputs_;
+  mutable std::vector<DataType> types_;
   mutable CompiledKernels compiled_;
 };
 

@@ -176,8 +176,7 @@ std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
     if (more_errors > 0) list += str("\n  and ", more_errors, " more");
     fail(engine_name(plan), " cannot be loaded:", list);
   }
-  engine->asks_plugins_ =
-      !plan.requirements.empty() && !options.allow_host_code && !is_trusted(plan);
+  engine->asks_plugins_ = !options.allow_host_code && !is_trusted(plan);
   engine->limits_ = resolved(options.limits, engine->device_->memory());
   try {
     verify(plan, engine->operators_, *engine->device_, engine->limits_, engine->asks_plugins_);

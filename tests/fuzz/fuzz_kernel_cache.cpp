@@ -35,14 +35,16 @@ Blob find(const fs::path& folder, bool& is_compiled) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const fs::path folder = [] {
+  // One that is the user's own, in which the cache makes its folder.
+  static const fs::path own = [] {
     const char* base = std::getenv("TMPDIR");
-    const std::string path = std::string(base != nullptr ? base : "/tmp") + "/fuzz_kernel_cache." +
-                             std::to_string(getpid());
-    fs::create_directories(path);
-    std::atexit([] { fs::remove_all(folder); });
+    std::string path = std::string(base != nullptr ? base : "/tmp") + "/fuzz_kernel_cache.XXXXXX";
+    if (mkdtemp(path.data()) == nullptr) std::abort();
     return path;
   }();
+  static const bool is_removed = std::atexit([] { fs::remove_all(own); }) == 0;
+  static const fs::path folder = own / "kernels";
+  if (!is_removed) std::abort();
   opwright::fuzz::Script script(data, size);
   bool is_compiled = false;
   // A whole file at first.

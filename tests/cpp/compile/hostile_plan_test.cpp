@@ -264,6 +264,46 @@ TEST(HostilePlan, AnExtentThatIsLargerBetweenTheEndsStaysWithinItsMemory) {
   EXPECT_CONTAINS(error, "has the shape");
 }
 
+TEST(HostilePlan, CopiesStayWithinTheTensorsThatTheyAreOf) {
+  // y is a copy of a tensor in the arena, both of which the file says to have n * (101 - n)
+  // elements.
+  Plan plan = dynamic_softmax();
+  Schedule& schedule = plan.schedules[0];
+  const int32_t n = plan.inputs[0].dims[0];
+  auto& e = plan.expressions;
+  const auto add = [&](ExprInstruction instruction) {
+    e.push_back(instruction);
+    return static_cast<int32_t>(e.size()) - 1;
+  };
+  const int32_t most = add({.op = ExprOp::kConstant, .value = 101});
+  const int32_t rest = add({.op = ExprOp::kSub, .a = most, .b = n});
+  const int32_t product = add({.op = ExprOp::kProd, .a = rest, .b = n});
+  PlanStep& softmax = step_of(plan, Softmax::kKind);
+  PlanTensor copied = schedule.tensors[softmax.outputs[0]];
+  schedule.tensors[softmax.outputs[0]].location = Location::kArena;
+  schedule.tensors[softmax.outputs[0]].size = schedule.arena_size = 400;
+  // A reshape of 100 elements at the profile's ends, whose result is copied.
+  copied.location = Location::kArena;
+  copied.offset = 448;
+  copied.size = 10000;
+  copied.dims = plan.outputs[0].dims = {product};
+  schedule.arena_size = 448 + 10048;
+  schedule.tensors.push_back(copied);
+  PlanStep reshape;
+  reshape.name = "reshape";
+  reshape.kind = Reshape::kKind;
+  reshape.inputs = {softmax.outputs[0]};
+  reshape.outputs = {static_cast<int32_t>(schedule.tensors.size()) - 1};
+  reshape.candidate = {{copied.type}, {copied.type}, 0, ""};
+  schedule.copies = {{reshape.outputs[0], 0}};
+  schedule.steps.push_back(reshape);
+  const std::string error = error_of([&] {
+    validate(plan);
+    run_plan(plan, {{50}}, {random_floats(50, 1)});
+  });
+  EXPECT_NE(error, "no error");
+}
+
 TEST(HostilePlan, ARunEndsAtTheDeadline) {
   LoadOptions options;
   options.limits.run_seconds = 1e-9;

@@ -273,6 +273,40 @@ TEST_F(GraphReplayTest, ProfiledRunsAreNotReplayed) {
   EXPECT_EQ(y.get(stream.queue()), times(8, ramp(100)));
 }
 
+/// A graph has the scratch memory that it was captured with, which another profile may have
+/// replaced since, though runs in between that were not replayed had the new one.
+TEST_F(GraphReplayTest, AGraphGoesWithItsScratchMemory) {
+  const auto through_scratch = [](size_t bytes) {
+    return FakeKind{.run =
+                        [](const FakeRun& run) {
+                          const auto size = static_cast<size_t>(run.input_shapes[0].numel()) * 4;
+                          test_gpu().copy(run.workspace, run.inputs[0], size, run.queue);
+                          test_gpu().copy(run.outputs[0], run.workspace, size, run.queue);
+                        },
+                    .workspace = bytes};
+  };
+  register_fake("Gpu:small", through_scratch(800));
+  register_fake("Gpu:large", through_scratch(1 << 20));
+  Doubles doubles(2, {{0, "Gpu:small"}});
+  doubles.plan.plan().schedules.push_back(doubles.plan.schedule());
+  doubles.plan.plan().schedules[1].steps[0].kind = "Gpu:large";
+  const auto context = doubles.context();
+  DeviceArray<float> x(ramp(100)), y(100);
+  bind(*context, x, y);
+  for (int run = 0; run < 5; ++run) context->enqueue(stream.queue());
+  for (const int profile : {1, 0}) {
+    context->set_profile(profile);
+    context->set_input_shape(0, {100});
+    context->set_layer_time_callback([](const std::string&, float) {});
+    context->enqueue(stream.queue());
+  }
+  context->set_layer_time_callback({});
+  reset_driver_calls();
+  context->enqueue(stream.queue());
+  EXPECT_EQ(driver_calls("cuGraphLaunch"), 0) << "its scratch memory was given back";
+  EXPECT_EQ(y.get(stream.queue()), times(2, ramp(100)));
+}
+
 TEST_F(GraphReplayTest, CopiesIntoOutputsBelongToTheLastGraph) {
   Doubles doubles(2);
   doubles.plan.schedule().copies = {{0, doubles.plan.port("same", kFp32, {doubles.n})}};

@@ -147,7 +147,7 @@ extern "C" void fill(void** args, int64_t x, int64_t y, int64_t z) {
 }
 )";
 
-TEST(CompiledKernel, ReadsTheValuesOfShapeInputs) {
+TEST(CompiledKernel, IsToldTheValuesOfShapeInputs) {
   KernelCode code;
   code.name = "fill";
   static const CodeObject object = compile_for_test(kValues);
@@ -168,13 +168,15 @@ TEST(CompiledKernel, ReadsTheValuesOfShapeInputs) {
   EXPECT_FALSE(op->is_shape_input(0));
   const auto kernel = op->make_kernel(make_args(candidate, inputs, outputs));
   const Shape in_shapes[] = {{1}, {}, {2}}, out_shape{8};
-  kernel->on_shape_change(in_shapes, {&out_shape, 1});
-  int64_t values[2];
   const float x = 0;
   std::vector<float> out;
-  void const* pointers[] = {&x, nullptr, values};
+  // What lies in memory does not count.
+  const int64_t elsewhere[] = {-100, -100};
+  void const* pointers[] = {&x, nullptr, elsewhere};
   const auto run = [&](int64_t first, int64_t second) {
-    values[0] = first, values[1] = second;
+    const int64_t values[] = {first, second};
+    kernel->on_values_change(2, values);
+    kernel->on_shape_change(in_shapes, {&out_shape, 1});
     out.assign(8, -1);
     void* to[] = {out.data()};
     kernel->enqueue(pointers, to, nullptr, nullptr);
