@@ -159,6 +159,10 @@ void Context::place_memory() {
   const Plan& plan = engine_->plan();
   const uint64_t arena_size = plan.schedules[profile_].arena_size;
   const size_t workspace_size = s.current->runner->workspace_size();
+  // What kernels want, rather than what the plan says that they do.
+  const uint64_t limit = engine_->limits().memory;
+  require_bytes(workspace_size, limit, "memory", "scratch memory of profile ", profile_, " needs");
+  require_bytes(arena_size + workspace_size, limit, "memory", "profile ", profile_, " needs");
   std::byte* arena = s.users_memory;
   if (arena == nullptr) {
     if (strategy_ == Strategy::kUSER_MANAGED && context_memory(plan.schedules[profile_]) > 0) {

@@ -34,6 +34,22 @@ FakePlan sum_plan() {
   return plan;
 }
 
+TEST(ContextMemory, ScratchMemoryIsWithinTheLimitWhateverThePlanSays) {
+  for (const size_t bytes : {size_t{1} << 30, ~size_t{0} - 10}) {
+    register_fake("Wants much", {.run = [](const FakeRun&) {}, .workspace = bytes});
+    FakePlan plan;
+    const int x = plan.input("x", kFp32, {4}, {4}, {4});
+    plan.step("greedy", "Wants much", {x}, {plan.output("y", kFp32, {4})});
+    LoadOptions options;
+    options.limits.memory = 1 << 20;
+    const auto context = plan.context(options);
+    std::vector<float> from(4), to(4);
+    context->set_input_address(0, from.data());
+    context->set_output_address(0, to.data());
+    EXPECT_ERROR(context->enqueue(), "(memory)");
+  }
+}
+
 TEST(Context, ComputesThroughArenaAndWeights) {
   const auto context = sum_plan().context();
   float x[] = {1, 2, 3, 4}, y[] = {100, 200, 300, 400}, z[4] = {};
