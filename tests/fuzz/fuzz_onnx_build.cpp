@@ -64,10 +64,6 @@ void build_and_run(const uint8_t* data, size_t size) {
 }  // namespace
 }  // namespace opwright
 
-extern "C" const char* __asan_default_options() {
-  return "allocator_may_return_null=1:max_allocation_size_mb=256";
-}
-
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size,

@@ -8,10 +8,6 @@
 #include "run/run_script.h"
 #include "run/seeds.h"
 
-extern "C" const char* __asan_default_options() {
-  return "allocator_may_return_null=1:max_allocation_size_mb=256:detect_leaks=0";
-}
-
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
   opwright::fuzz::use_one_thread();
   opwright::fuzz::check_seeds();

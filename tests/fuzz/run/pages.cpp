@@ -18,6 +18,11 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
+/// What an engine asks for beyond this is not there.
+extern "C" const char* __asan_default_options() {
+  return "allocator_may_return_null=1:max_allocation_size_mb=256:detect_leaks=0";
+}
+
 namespace opwright::fuzz {
 namespace {
 

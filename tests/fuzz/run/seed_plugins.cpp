@@ -150,7 +150,7 @@ Behavior& shape_behavior() {
     b.num_inputs = 1;
     b.shapes = [](DimsExprs const* in, int32_t, DimsExprs const* values, int32_t count,
                   DimsExprs* out, int32_t, IExprBuilder& e) {
-      if (count != 1) return 1;
+      if (count != 1 || values[0].nbDims != 1 || values[0].d[0] == nullptr) return 1;
       out[0] = in[0];
       out[0].d[0] = e.operation(DimensionOperation::kPROD, *in[0].d[0], *values[0].d[0]);
       return 0;
