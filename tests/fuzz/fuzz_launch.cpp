@@ -55,6 +55,7 @@ void run(Script& script) {
   const KernelArgs args{
       .layer = "l", .candidate = &candidate, .inputs = inputs, .outputs = outputs};
   const KernelLaunch launch = decode_launch(attributes, "l");
+  LaunchValues values(launch, "plugin", args);
   for (const auto* list : {&launch.grid, &launch.block})
     for (const int32_t instruction : *list) {
       try {
@@ -62,7 +63,6 @@ void run(Script& script) {
       } catch (const Error&) {
       }
     }
-  LaunchValues values(launch, "plugin", args);
   for (int round = 0; round < 3; ++round) {
     try {
       std::vector<Shape> shapes;

@@ -20,7 +20,11 @@
 
 /// What an engine asks for beyond this is not there.
 extern "C" const char* __asan_default_options() {
-  return "allocator_may_return_null=1:max_allocation_size_mb=256:detect_leaks=0";
+  return "allocator_may_return_null=1:max_allocation_size_mb=256:detect_leaks=0:abort_on_error=1";
+}
+/// What they find ends in SIGABRT, so that somebody can tell the script.
+extern "C" const char* __ubsan_default_options() {
+  return "print_stacktrace=1:halt_on_error=1:abort_on_error=1";
 }
 
 namespace opwright::fuzz {
