@@ -240,21 +240,83 @@ std::optional<std::vector<int>> eliminate(const SelectionProblem& problem, size_
 
 namespace {
 
-/// Per node the tensors at its ports.
-std::vector<std::vector<int>> tensors_of_nodes(const SelectionProblem& problem) {
-  std::vector<std::vector<int>> tensors_of(problem.nodes.size());
-  for (size_t t = 0; t < problem.tensors.size(); ++t) {
-    const Tensor& tensor = problem.tensors[t];
-    tensors_of[tensor.producer.node].push_back(static_cast<int>(t));
-    for (SelectionProblem::Port port : tensor.consumers)
-      tensors_of[port.node].push_back(static_cast<int>(t));
+/// What the conversions of tensors cost under an assignment that changes node by node. A tensor may
+/// have any number of consumers, so what they need is counted rather than looked up.
+class ConversionCosts {
+ public:
+  ConversionCosts(const SelectionProblem& problem, const std::vector<int>& assignment)
+      : problem_(problem), assignment_(assignment), uses_(problem.nodes.size()) {
+    for (size_t t = 0; t < problem.tensors.size(); ++t) {
+      const Tensor& tensor = problem.tensors[t];
+      use(tensor.producer.node, t).produced = tensor.producer.port;
+      for (SelectionProblem::Port port : tensor.consumers)
+        use(port.node, t).consumed.push_back(port.port);
+      from_.push_back(index_of(tensor, type_at(problem, assignment, tensor.producer)));
+      std::vector<int>& needed = needed_.emplace_back(tensor.types.size());
+      for (SelectionProblem::Port port : tensor.consumers)
+        ++needed[index_of(tensor, type_at(problem, assignment, port))];
+    }
   }
-  for (auto& list : tensors_of) {
-    std::sort(list.begin(), list.end());
-    list.erase(std::unique(list.begin(), list.end()), list.end());
+
+  /// Of the tensors at the node's ports, if it took the option.
+  double at(int node, int option) {
+    double cost = 0;
+    for (const Use& each : uses_[node]) {
+      const Tensor& tensor = problem_.tensors[each.tensor];
+      change(node, each, option, 1);
+      const int from =
+          each.produced >= 0 ? type_of(node, option, each.produced, tensor) : from_[each.tensor];
+      double own = 0;
+      for (size_t to = 0; to < tensor.types.size(); ++to)
+        if (needed_[each.tensor][to] > 0 && static_cast<int>(to) != from)
+          own += tensor.convert[from][to];
+      cost += own;
+      change(node, each, option, -1);
+    }
+    return cost;
   }
-  return tensors_of;
-}
+
+  void assign(int node, int option) {
+    for (const Use& each : uses_[node]) {
+      change(node, each, option, 1);
+      if (each.produced >= 0)
+        from_[each.tensor] = type_of(node, option, each.produced, problem_.tensors[each.tensor]);
+    }
+    assignment_[node] = option;
+  }
+  const std::vector<int>& assignment() const { return assignment_; }
+
+ private:
+  /// A tensor at ports of a node.
+  struct Use {
+    size_t tensor;
+    int produced = -1;
+    std::vector<int> consumed;
+  };
+
+  Use& use(int node, size_t tensor) {
+    std::vector<Use>& uses = uses_[node];
+    if (uses.empty() || uses.back().tensor != tensor) uses.push_back({tensor, -1, {}});
+    return uses.back();
+  }
+  int type_of(int node, int option, int port, const Tensor& tensor) const {
+    return index_of(tensor, problem_.nodes[node][option].ports[port]);
+  }
+  /// Counts the consuming ports as the option says instead of as they are; -1 takes that back.
+  void change(int node, const Use& use, int option, int sign) {
+    const Tensor& tensor = problem_.tensors[use.tensor];
+    for (const int port : use.consumed) {
+      needed_[use.tensor][type_of(node, assignment_[node], port, tensor)] -= sign;
+      needed_[use.tensor][type_of(node, option, port, tensor)] += sign;
+    }
+  }
+
+  const SelectionProblem& problem_;
+  std::vector<int> assignment_;
+  std::vector<std::vector<Use>> uses_;    // per node, by tensor
+  std::vector<int> from_;                 // per tensor: the type that it is made in
+  std::vector<std::vector<int>> needed_;  // per tensor and type: by how many ports
+};
 
 }  // namespace
 
@@ -267,24 +329,16 @@ double selection_cost(const SelectionProblem& problem, const std::vector<int>& a
 
 std::vector<std::vector<double>> conversion_costs(const SelectionProblem& problem,
                                                   const std::vector<int>& assignment) {
-  const std::vector<std::vector<int>> tensors_of = tensors_of_nodes(problem);
-  std::vector<int> changed = assignment;
+  ConversionCosts conversions(problem, assignment);
   std::vector<std::vector<double>> costs(problem.nodes.size());
-  for (size_t node = 0; node < costs.size(); ++node) {
-    costs[node].resize(problem.nodes[node].size());
-    for (size_t option = 0; option < costs[node].size(); ++option) {
-      changed[node] = static_cast<int>(option);
-      for (const int tensor : tensors_of[node])
-        costs[node][option] += tensor_cost(problem, changed, problem.tensors[tensor]);
-    }
-    changed[node] = assignment[node];
-  }
+  for (size_t node = 0; node < costs.size(); ++node)
+    for (size_t option = 0; option < problem.nodes[node].size(); ++option)
+      costs[node].push_back(conversions.at(static_cast<int>(node), static_cast<int>(option)));
   return costs;
 }
 
 std::vector<int> select_by_descent(const SelectionProblem& problem) {
   const size_t nodes = problem.nodes.size();
-  const std::vector<std::vector<int>> tensors_of = tensors_of_nodes(problem);
   std::set<int> types;
   for (const Tensor& tensor : problem.tensors)
     types.insert(tensor.types.begin(), tensor.types.end());
@@ -309,26 +363,26 @@ std::vector<int> select_by_descent(const SelectionProblem& problem) {
           options.begin());
     }
     constexpr int kMaxRounds = 100;
+    ConversionCosts conversions(problem, assignment);
     bool changed = true;
     for (int round = 0; changed && round < kMaxRounds; ++round) {
       changed = false;
       for (size_t i = 0; i < nodes; ++i) {
-        auto local = [&](int option) {
-          assignment[i] = option;
-          double cost = problem.nodes[i][option].cost;
-          for (int t : tensors_of[i]) cost += tensor_cost(problem, assignment, problem.tensors[t]);
-          return cost;
+        const int node = static_cast<int>(i);
+        const auto local = [&](int option) {
+          return problem.nodes[i][option].cost + conversions.at(node, option);
         };
-        const int before = assignment[i];
+        const int before = conversions.assignment()[i];
         int least = before;
         double least_cost = local(before);
         for (int option = 0; option < static_cast<int>(problem.nodes[i].size()); ++option)
           if (const double cost = local(option); cost < least_cost)
             least_cost = cost, least = option;
-        assignment[i] = least;
+        conversions.assign(node, least);
         changed = changed || least != before;
       }
     }
+    assignment = conversions.assignment();
     const double cost = selection_cost(problem, assignment);
     if (best.empty() || cost < best_cost) best = assignment, best_cost = cost;
   }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -177,6 +178,30 @@ TEST(Selection, SolvesLongChainsAndWideFansExactly) {
             b + std::min(best[1], n == 0 ? best[1] : best[0] + before)};
   }
   EXPECT_NEAR(cost_of(problem, select_options(problem)), std::min(best[0], best[1]), 1e-2);
+}
+
+/// One tensor that many nodes read, each in two types of its choice: what that costs was found by
+/// looking at all of them for each.
+TEST(Selection, ManyReadersOfATensorTakeLittleTime) {
+  constexpr int kReaders = 20000;
+  SelectionProblem problem;
+  problem.nodes.push_back({{0, {0}}});
+  SelectionProblem::Tensor tensor;
+  tensor.producer = {0, 0};
+  tensor.types = {0, 1};
+  tensor.convert = {{0, 5}, {5, 0}};
+  for (int i = 1; i <= kReaders; ++i) {
+    problem.nodes.push_back({{2, {0}}, {1, {1}}});
+    tensor.consumers.push_back({i, 0});
+  }
+  problem.tensors.push_back(tensor);
+  const auto start = std::chrono::steady_clock::now();
+  // The tensor is converted once for all of them.
+  const std::vector<int> chosen = select_options(problem);
+  EXPECT_DOUBLE_EQ(selection_cost(problem, chosen), 5 + kReaders);
+  EXPECT_EQ(conversion_costs(problem, chosen).size(), problem.nodes.size());
+  EXPECT_LE(selection_cost(problem, select_by_descent(problem)), 2 * kReaders);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
 }  // namespace
