@@ -117,6 +117,10 @@ void Runner::connect() {
     const int32_t input = plan_.outputs[output].aliased_input;
     return input >= 0 ? input_slots_[input] : output_slots_[output];
   };
+  const auto is_empty = [&](const PlanTensor& tensor) {
+    return std::ranges::any_of(tensor.dims,
+                               [&](int32_t dim) { return plan_.expressions[dim].value == 0; });
+  };
   const auto add = [&](int32_t index) {
     const PlanTensor& tensor = schedule_.tensors[index];
     switch (tensor.location) {
@@ -134,6 +138,9 @@ void Runner::connect() {
         slots_of_output(tensor.index).push_back(slot);
         break;
       case PlanTensor::Location::kWeight:
+        // Of a refittable weight a plan may lack the bytes, and yet have what they are made of.
+        require(tensor.data.size() > 0 || is_empty(tensor), "the engine has no bytes of weight '",
+                tensor.name, "': refit it first");
         pointers_[slot] = weights_->address(tensor);
         break;
       case PlanTensor::Location::kValues:
