@@ -241,20 +241,25 @@ Plan dynamic_softmax() {
   return compile(network, config);
 }
 
-TEST(HostilePlan, AnExtentThatIsLargerBetweenTheEndsStaysWithinItsMemory) {
-  // An output that is a copy of a tensor whose extent the file describes as n * (101 - n).
-  Plan plan = dynamic_softmax();
-  Schedule& schedule = plan.schedules[0];
-  PlanStep& softmax = step_of(plan, Softmax::kKind);
+/// The expression n * (101 - n) of the extent n of x: as large as n at the profile's ends, and
+/// larger in between.
+int32_t add_hill(Plan& plan) {
   const int32_t n = plan.inputs[0].dims[0];
-  auto& e = plan.expressions;
   const auto add = [&](ExprInstruction instruction) {
-    e.push_back(instruction);
-    return static_cast<int32_t>(e.size()) - 1;
+    plan.expressions.push_back(instruction);
+    return static_cast<int32_t>(plan.expressions.size()) - 1;
   };
   const int32_t most = add({.op = ExprOp::kConstant, .value = 101});
   const int32_t rest = add({.op = ExprOp::kSub, .a = most, .b = n});
-  const int32_t product = add({.op = ExprOp::kProd, .a = rest, .b = n});
+  return add({.op = ExprOp::kProd, .a = rest, .b = n});
+}
+
+TEST(HostilePlan, AnExtentThatIsLargerBetweenTheEndsStaysWithinItsMemory) {
+  // The file describes the output's extent as n * (101 - n).
+  Plan plan = dynamic_softmax();
+  Schedule& schedule = plan.schedules[0];
+  PlanStep& softmax = step_of(plan, Softmax::kKind);
+  const int32_t product = add_hill(plan);
   plan.outputs[0].dims = {product};
   schedule.tensors[softmax.outputs[0]].dims = {product};
   const std::string error = error_of([&] {
@@ -269,15 +274,7 @@ TEST(HostilePlan, CopiesStayWithinTheTensorsThatTheyAreOf) {
   // elements.
   Plan plan = dynamic_softmax();
   Schedule& schedule = plan.schedules[0];
-  const int32_t n = plan.inputs[0].dims[0];
-  auto& e = plan.expressions;
-  const auto add = [&](ExprInstruction instruction) {
-    e.push_back(instruction);
-    return static_cast<int32_t>(e.size()) - 1;
-  };
-  const int32_t most = add({.op = ExprOp::kConstant, .value = 101});
-  const int32_t rest = add({.op = ExprOp::kSub, .a = most, .b = n});
-  const int32_t product = add({.op = ExprOp::kProd, .a = rest, .b = n});
+  const int32_t product = add_hill(plan);
   PlanStep& softmax = step_of(plan, Softmax::kKind);
   PlanTensor copied = schedule.tensors[softmax.outputs[0]];
   schedule.tensors[softmax.outputs[0]].location = Location::kArena;
