@@ -43,11 +43,10 @@ test-asan: setup
 	cmake --build --preset asan
 	ctest --preset asan --no-tests=error -j $(JOBS)
 
-# libgomp is not instrumented: its worker threads would be reported, so oneDNN gets one thread.
 test-tsan: setup
 	$(call PRESET,tsan) > /dev/null
 	cmake --build --preset tsan --target $(addprefix test_,$(TSAN_TESTS))
-	OMP_NUM_THREADS=1 ctest --preset tsan --no-tests=error -j $(JOBS) -R '^($(subst $(eval ) ,|,$(strip $(TSAN_TESTS))))\.'
+	ctest --preset tsan --no-tests=error -j $(JOBS) -R '^($(subst $(eval ) ,|,$(strip $(TSAN_TESTS))))\.'
 
 test-fuzz: setup ## build the fuzz targets and run each for FUZZ_SECONDS, random engines without sanitizers, too
 	$(call PRESET,asan) > /dev/null

@@ -27,14 +27,6 @@ endif()
 # Highway: its headers alone; src/backend/cpu/simd_targets.cpp stands for its library.
 opwright_header_only(highway hwy/highway.h libhwy-dev)
 
-# OpenMP: GCC's runtime is the one that oneDNN uses. Clang would bring its own beside it, so a clang
-# build (fuzzing) and a thread-sanitized one (libgomp is not instrumented) run their loops serially.
-add_library(openmp INTERFACE)
-if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT OPWRIGHT_SANITIZE MATCHES thread)
-  find_package(OpenMP REQUIRED COMPONENTS CXX)
-  target_link_libraries(openmp INTERFACE OpenMP::OpenMP_CXX)
-endif()
-
 # Python serves the build even where the extension is not wanted: oneDNN comes from PyPI.
 if(NOT Python_EXECUTABLE AND NOT DEFINED ENV{VIRTUAL_ENV}
    AND EXISTS ${PROJECT_SOURCE_DIR}/.venv/bin/python)
@@ -85,6 +77,7 @@ if(failed)
 (or name the interpreter that has it: -DPython_EXECUTABLE=...)")
 endif()
 find_package(dnnl 3 REQUIRED CONFIG PATHS ${dnnl_dir} NO_DEFAULT_PATH)
+include(Onednn)
 
 if(OPWRIGHT_PYTHON)
   execute_process(COMMAND ${Python_EXECUTABLE} -m nanobind --cmake_dir

@@ -282,6 +282,13 @@ class IExecutionContext : public INoCopy {
   /// For engines that run on several devices at once, which there are none of.
   /// \return false for a communicator.
   virtual bool setCommunicator(void* communicator) noexcept = 0;
+
+  /// Beyond TensorRT: threads that a run on the CPU uses at most, the caller's among them. At first
+  /// IRuntime::setMaxThreads() or, where nothing was set, getMaxThreads() when the context was
+  /// made. Results may differ in their last bits between numbers. The next run makes the kernels
+  /// anew. \return false, and nothing is set, for less than 1 or more than 4096.
+  virtual bool setMaxThreads(int32_t maxThreads) noexcept = 0;
+  virtual int32_t getMaxThreads() const noexcept = 0;
 };
 
 /// A built network. Safe for use by several threads at once.

@@ -91,6 +91,14 @@ void bind_context(nb::module_& m) {
   c.def_prop_ro("engine", [](const ExecutionContext& self) { return self.engine; })
       .def_error_recorder()
       .def_prop_rw(
+          "max_threads", [](const ExecutionContext& self) { return self.context.max_threads(); },
+          [](ExecutionContext& self, int threads) { self.context.set_max_threads(threads); },
+          nb::for_setter(nb::arg("threads")),
+          "Threads that a run on the CPU uses at most, the caller's among them: at first "
+          "Runtime.max_threads or, where nothing was set, opwright.max_threads() when the context "
+          "was made. Results may differ in their last bits between numbers.\n\n:raises Error: for "
+          "less than 1.")
+      .def_prop_rw(
           "temporary_allocator",
           [](const ExecutionContext& self) { return to_python(self.context.allocator()); },
           [](ExecutionContext& self, nb::handle allocator) {

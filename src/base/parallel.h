@@ -6,11 +6,24 @@
 
 namespace opwright {
 
-/// Threads that parallel loops and the CPU kernels of this thread use: by default the cores that
-/// the process may run on, or OMP_NUM_THREADS. The setting belongs to the calling thread. Within a
+/// Threads that the parallel loops and the CPU kernels of this thread are divided among: by default
+/// those of the process, see threads/pool.h. The setting belongs to the calling thread. Within a
 /// loop's body the count is 1, because nested loops run serially.
 int thread_count();
+/// Throws Error for less than 1.
 void set_thread_count(int count);
+
+/// Within its lifetime this thread's loops are divided among so many threads; 0: as before.
+class ThreadLimit {
+ public:
+  explicit ThreadLimit(int threads);
+  ~ThreadLimit();
+  ThreadLimit(const ThreadLimit&) = delete;
+  ThreadLimit& operator=(const ThreadLimit&) = delete;
+
+ private:
+  const int before_;
+};
 
 /// A non-owning reference to a callable: what a parallel loop takes instead of a template or
 /// std::function.

@@ -1,23 +1,32 @@
 #pragma once
 
+#include <optional>
+
 #include "network/operator.h"
+#include "threads/pool.h"
 
 namespace opwright {
 
-/// Enters the domain (which may be null) for the guard's lifetime.
+/// Enters the domain (which may be null) for the guard's lifetime. What runs in a domain is code of
+/// others.
 class DomainGuard {
  public:
   DomainGuard(ExecutionDomain* domain, Queue queue) : domain_(domain) {
-    if (domain_ != nullptr) domain_->enter(queue);
+    if (domain_ == nullptr) return;
+    domain_->enter(queue);
+    foreign_code_.emplace();
   }
   ~DomainGuard() {
-    if (domain_ != nullptr) domain_->leave();
+    if (domain_ == nullptr) return;
+    foreign_code_.reset();
+    domain_->leave();
   }
   DomainGuard(const DomainGuard&) = delete;
   DomainGuard& operator=(const DomainGuard&) = delete;
 
  private:
   ExecutionDomain* const domain_;
+  std::optional<threads::ForeignCode> foreign_code_;
 };
 
 }  // namespace opwright

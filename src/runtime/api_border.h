@@ -19,20 +19,4 @@ inline void require_no_dla(const char* method, int32_t core) {
   require(core == -1, method, ": there is no DLA ", core, ", as no DLA is driven; leave it at -1");
 }
 
-/// Within its lifetime parallel loops of this thread use at most so many threads; 0: as before.
-class ThreadLimit {
- public:
-  explicit ThreadLimit(int threads) : before_(threads > 0 ? thread_count() : 0) {
-    if (threads > 0) set_thread_count(threads);
-  }
-  ~ThreadLimit() {
-    if (before_ > 0) set_thread_count(before_);
-  }
-  ThreadLimit(const ThreadLimit&) = delete;
-  ThreadLimit& operator=(const ThreadLimit&) = delete;
-
- private:
-  const int before_;
-};
-
 }  // namespace opwright

@@ -67,6 +67,10 @@ class ContextApi final : public IExecutionContext {
   void setDeviceMemory(void* memory) noexcept override;
   void setDebugSync(bool sync) noexcept override;
   bool getDebugSync() const noexcept override { return context_.debug_sync(); }
+  bool setMaxThreads(int32_t maxThreads) noexcept override {
+    return errors_.run([&] { context_.set_max_threads(maxThreads); });
+  }
+  int32_t getMaxThreads() const noexcept override { return context_.max_threads(); }
   bool setDebugListener(IDebugListener* listener) noexcept override;
   IDebugListener* getDebugListener() noexcept override { return debug_listener_; }
   bool setTensorDebugState(char const* name, bool flag) noexcept override;

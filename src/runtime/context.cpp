@@ -6,8 +6,10 @@
 #include "backend/release.h"
 #include "base/error.h"
 #include "base/limits.h"
+#include "base/parallel.h"
 #include "runtime/api_border.h"
 #include "runtime/context_state.h"
+#include "threads/pool.h"
 
 namespace opwright {
 namespace {
@@ -45,6 +47,8 @@ Context::Context(std::shared_ptr<const Engine> engine, int profile)
   for (size_t i = 0; i < plan.inputs.size(); ++i) {
     if (plan.inputs[i].is_shape_input) state_->shape_inputs.push_back(static_cast<int>(i));
   }
+  const ThreadLimit limit(engine_->max_threads());
+  state_->threads = thread_count();
   set_profile(profile);
 }
 
@@ -70,6 +74,22 @@ void Context::check_idle(const char* what) const {
 void Context::set_error_recorder(IErrorRecorder* recorder) {
   services_.recorder = recorder;
   errors_.set_recorder(recorder);
+}
+
+int Context::max_threads() const { return state_->threads; }
+
+void Context::set_max_threads(int threads) {
+  check_idle("given another number of threads");
+  require(threads >= 1 && threads <= threads::kMaxThreads, "max_threads is ", threads,
+          "; expected 1 to ", threads::kMaxThreads);
+  State& s = *state_;
+  if (s.threads == threads) return;
+  s.threads = threads;
+  // On a GPU they are used by nobody but kernels' makers.
+  if (s.gpu != nullptr) return;
+  for (const auto& profile : s.profiles)
+    if (profile != nullptr) profile->runner.reset();
+  s.is_ready = false;
 }
 
 void Context::set_profile(int profile) {
@@ -278,7 +298,8 @@ void Context::report_run() {
 
 void Context::enqueue(Queue queue) {
   State& s = *state_;
-  const ThreadLimit limit(engine_->max_threads());
+  const ThreadLimit limit(s.threads);
+  const threads::Call call;
   {
     if (s.is_running.exchange(true, std::memory_order_acquire)) [[unlikely]]
       fail_running("run again");

@@ -96,6 +96,12 @@ class Context {
   void set_input_consumed_event(void* event);
   void* input_consumed_event() const;
 
+  /// Threads that runs on the CPU use, of those that the process may use. At first those of the
+  /// engine, or else of the thread that made the context. Kernels are made anew for another number.
+  /// Throws Error for less than 1.
+  int max_threads() const;
+  void set_max_threads(int threads);
+
   /// Runs once: on the CPU now, on a GPU in the order of the queue. Throws Error naming what is not
   /// set. After an exception from a kernel the context stays usable. While it runs, another run and
   /// all that sets something throw Error.

@@ -59,6 +59,8 @@ struct Context::State {
   bool is_ready = false;
   uint64_t generation = 0;  ///< of the engine's weights, when that was so
   std::atomic<bool> is_running = false;
+  /// What loops of its kernels are divided among, which they were made for.
+  int threads = 1;
 
   bool shape_values_changed() const {
     for (const int input : shape_inputs) {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 
 import numpy as np
@@ -23,7 +22,7 @@ def threads_desc(x: trtp.TensorDesc) -> trtp.TensorDesc:
 
 @trtp.impl("builder_config::threads")
 def threads_impl(x, outputs, stream):
-    THREADS.append(ctypes.CDLL("libgomp.so.1").omp_get_max_threads())
+    THREADS.append(trt.max_threads())
     np.asarray(outputs[0])[...] = np.asarray(x)
 
 

@@ -75,7 +75,7 @@ def test_the_program_runs_and_is_native():
 def test_the_library_brings_what_it_needs(library):
     beside = {path.name for path in library.parent.glob("*.so*")}
     needed = set(re.findall(r"\[(lib[^\]]+)\]", output_of("readelf", "-d", library)))
-    assert {"libdnnl.so.3", "libopwright.so"} <= beside
+    assert {"libopwright_dnnl.so.3", "libopwright_threads.so", "libopwright.so"} <= beside
     system = re.compile(r"lib(c|m|dl|pthread|rt|stdc\+\+|gcc_s|gomp)\.so")
     assert {name for name in needed if not system.match(name)} <= beside
     licences = library.parents[1] / "share" / "licences"

@@ -1,0 +1,340 @@
+"""Engines as they are called in practice: from any thread, by many callers, beside libraries that have threads of their
+own, beside busy processes, under a CPU quota and after a fork. ONNX Runtime in turns, where it can do the same.
+
+python bench/threads.py [thread] [callers] [callbacks] [engines] [busy] [quota] [fork] [idle] [--picture FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+from timing import in_turns, threads
+
+import opwright
+import opwright.plugin as trtp
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "tests" / "python")]
+
+import light_models  # noqa: E402
+
+CALLERS = (1, 2, 4, 8, 16, 32, 64)
+SHAPE = (1, 32, 28, 28)
+
+Run = Callable[[], object]
+
+
+def convolutions(count: int = 24, callbacks: str = "", domain: str = "bench_threads") -> bytes:
+    """A chain of short convolutions, and a third and two thirds through it the plugin `callbacks`, if any."""
+    random = np.random.default_rng(1)
+    weights = [random.standard_normal((32, 32, 3, 3), np.float32) * 0.05 for _ in range(count)]
+    nodes, last = [], "x"
+    for i in range(count):
+        nodes.append(helper.make_node("Conv", [last, f"w{i}"], [f"y{i}"], pads=[1, 1, 1, 1]))
+        last = f"y{i}"
+        if callbacks and i in (count // 3, 2 * count // 3):
+            nodes.append(helper.make_node(callbacks, [last], [f"c{i}"], domain=domain))
+            last = f"c{i}"
+    graph = helper.make_graph(
+        nodes,
+        "convolutions",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, SHAPE)],
+        [helper.make_tensor_value_info(last, TensorProto.FLOAT, SHAPE)],
+        [numpy_helper.from_array(w, f"w{i}") for i, w in enumerate(weights)],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(domain, 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+
+
+def session(model: bytes) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads()
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(model, options)
+
+
+def pair(name: str) -> tuple[Run, Run]:
+    """A call of ours and of ONNX Runtime's."""
+    if name == "short":
+        model, inputs = convolutions(), {"x": np.ones(SHAPE, np.float32)}
+    else:
+        light = light_models.randomized(name)
+        model, inputs = light.SerializeToString(), light_models.sample_input(light)
+    engine, peer = opwright.build(model), session(model)
+    return lambda: engine(**inputs), lambda: peer.run(None, inputs)
+
+
+def on_thread(function: Callable[[], object]) -> object:
+    """What the function returns on a thread of its own."""
+    result: list[object] = []
+    thread = threading.Thread(target=lambda: result.append(function()))
+    thread.start()
+    thread.join()
+    return result[0]
+
+
+def calls_per_second(run: Run, callers: int, seconds: float = 1.0) -> float:
+    """With so many threads that call at once."""
+    counts, begin = [0] * callers, threading.Barrier(callers + 1)
+    end = [0.0]
+
+    def work(index: int) -> None:
+        run()
+        begin.wait()
+        while time.perf_counter() < end[0]:
+            run()
+            counts[index] += 1
+
+    workers = [threading.Thread(target=work, args=(i,)) for i in range(callers)]
+    for worker in workers:
+        worker.start()
+    end[0] = time.perf_counter() + 3600
+    begin.wait()
+    start = time.perf_counter()
+    end[0] = start + seconds
+    for worker in workers:
+        worker.join()
+    return sum(counts) / (time.perf_counter() - start)
+
+
+def thread() -> None:
+    print(f"\n{'ms per call':22} {'main':>8} {'another':>8} {'ratio':>6} {'ONNX Runtime':>13} {'another':>8}")
+    for name in ("short", "squeezenet"):
+        ours, peer = pair(name)
+        runs = [ours, peer]
+        main, other = [np.inf] * 2, [np.inf] * 2
+        for _ in range(4):
+            main = np.minimum(main, in_turns(runs, rounds=1))
+            other = np.minimum(other, on_thread(lambda: in_turns(runs, rounds=1)))
+        main, other = main * 1e3, other * 1e3
+        print(
+            f"{name:22} {main[0]:8.3f} {other[0]:8.3f} {other[0] / main[0]:6.2f} {main[1]:13.3f} {other[1]:8.3f}",
+            flush=True,
+        )
+
+
+def callers(picture: str | None = None) -> None:
+    rates = {}
+    print(f"\n{'calls per second':22} {'callers':>8} {'ours':>8} {'ONNX Runtime':>13} {'time, ratio':>12}")
+    for name in ("short", "squeezenet"):
+        ours, peer = pair(name)
+        for count in CALLERS:
+            best = [0.0, 0.0]
+            for _ in range(3):
+                for i, run in enumerate((ours, peer)):
+                    best[i] = max(best[i], calls_per_second(run, count, 0.7))
+            rates[name, count] = best
+            print(f"{name:22} {count:8} {best[0]:8.0f} {best[1]:13.0f} {best[1] / best[0]:12.2f}", flush=True)
+    if picture:
+        draw(rates, picture)
+
+
+def draw(rates: dict[tuple[str, int], list[float]], file: str) -> None:
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
+    for axis, (name, title) in zip(
+        axes, [("short", "24 short convolutions"), ("squeezenet", "SqueezeNet")]
+    ):
+        for i, (label, colour) in enumerate([("Opwright", "#2a6f97"), ("ONNX Runtime", "#c08552")]):
+            axis.plot(CALLERS, [rates[name, c][i] for c in CALLERS], "o-", label=label, color=colour)
+        axis.set(title=title, xscale="log", xlabel="threads that call at once", ylim=(0, None))
+        axis.set_xticks(CALLERS, [str(c) for c in CALLERS])
+        axis.minorticks_off()
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("calls per second")
+    axes[0].legend(loc="lower right")
+    figure.savefig(file, metadata={"Date": None})
+
+
+def numba_callback() -> Callable[[np.ndarray, np.ndarray], None]:
+    import numba
+
+    @numba.njit(parallel=True)
+    def scale(x: np.ndarray, y: np.ndarray) -> None:
+        for i in numba.prange(x.shape[1]):
+            y[0, i] = x[0, i] * np.float32(1.01)
+
+    return scale
+
+
+def torch_callback() -> Callable[[np.ndarray, np.ndarray], None]:
+    import torch
+
+    def scale(x: np.ndarray, y: np.ndarray) -> None:
+        torch.mul(torch.from_numpy(x), 1.01, out=torch.from_numpy(y))
+
+    return scale
+
+
+def numpy_callback() -> Callable[[np.ndarray, np.ndarray], None]:
+    matrix = np.eye(32, dtype=np.float32) * np.float32(1.01)
+
+    def scale(x: np.ndarray, y: np.ndarray) -> None:
+        np.matmul(matrix, x.reshape(32, -1), out=y.reshape(32, -1))
+
+    return scale
+
+
+def callbacks() -> None:
+    """An engine with two callbacks among its convolutions, against the sum of its parts."""
+    print(f"\n{'two callbacks, ms':22} {'engine':>8} {'parts':>8} {'ratio':>6}")
+    for name, make in [("numba", numba_callback), ("numpy", numpy_callback), ("torch", torch_callback)]:
+        try:
+            scale = make()
+        except ImportError as error:
+            print(f"{name:22} not measured: {error}")
+            continue
+        register_callback(name, scale)
+        x, y = np.ones(SHAPE, np.float32), np.empty(SHAPE, np.float32)
+        scale(x, y)
+        whole, rest = opwright.build(convolutions(callbacks=name)), opwright.build(convolutions())
+        times = [np.inf] * 3
+        for _ in range(4):
+            # One after another, each with the threads that its own kind has.
+            for i, run in enumerate([lambda: whole(x), lambda: rest(x), lambda: scale(x, y)]):
+                times[i] = min(times[i], in_turns([run], rounds=1)[0])
+                time.sleep(0.05)
+        parts = (times[1] + 2 * times[2]) * 1e3
+        print(f"{name:22} {times[0] * 1e3:8.3f} {parts:8.3f} {times[0] * 1e3 / parts:6.2f}", flush=True)
+
+
+def register_callback(name: str, scale: Callable[[np.ndarray, np.ndarray], None]) -> None:
+    @trtp.register(f"bench_threads::{name}")
+    def desc(x: trtp.TensorDesc) -> trtp.TensorDesc:
+        return x.like()
+
+    @trtp.impl(f"bench_threads::{name}")
+    def impl(x: trtp.Tensor, outputs: tuple[trtp.Tensor, ...], stream: int) -> None:
+        scale(np.asarray(x), np.asarray(outputs[0]))
+
+
+def engines() -> None:
+    """Four engines that four threads call, each its own."""
+    all_ours, all_peers = zip(*[pair("short") for _ in range(4)])
+
+    def together(runs: tuple[Run, ...]) -> float:
+        turn = iter(range(10**9))
+        own = threading.local()
+
+        def run() -> object:
+            if not hasattr(own, "index"):
+                own.index = next(turn) % 4
+            return runs[own.index]()
+
+        return calls_per_second(run, 4)
+
+    best = [0.0, 0.0]
+    for _ in range(3):
+        best = [max(best[0], together(all_ours)), max(best[1], together(all_peers))]
+    print(f"\nfour engines, a caller each: {best[0]:.0f} calls per second, ONNX Runtime {best[1]:.0f}")
+
+
+@contextlib.contextmanager
+def busy_processes(count: int) -> Iterator[None]:
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+def busy() -> None:
+    print(f"\n{'busy processes, mean ms':26} {'others':>7} {'ours':>8} {'ONNX Runtime':>13} {'ratio':>6}")
+    for name in ("short", "squeezenet"):
+        runs = pair(name)
+        for count in (0, 1, 2, 4):
+            with busy_processes(count):
+                means: list[list[float]] = [[], []]
+                for _ in range(5):
+                    for i, run in enumerate(runs):
+                        means[i].append(1 / calls_per_second(run, 1, 1.0))
+            ours, peer = (statistics.median(m) * 1e3 for m in means)
+            print(f"{name:26} {count:7} {ours:8.3f} {peer:13.3f} {ours / peer:6.2f}", flush=True)
+
+
+def quota() -> None:
+    """One and a half cores, by a control group of version 2."""
+    group = Path("/sys/fs/cgroup") / f"opwright-bench-{os.getpid()}"
+    try:
+        with contextlib.suppress(OSError):
+            Path("/sys/fs/cgroup/cgroup.subtree_control").write_text("+cpu")
+        group.mkdir()
+        (group / "cpu.max").write_text("150000 100000")
+    except OSError as error:
+        print(f"\nquota: not measured, no control group can be made here ({error})")
+        with contextlib.suppress(OSError):
+            group.rmdir()
+        return
+    pid = os.fork()
+    if pid == 0:
+        (group / "cgroup.procs").write_text(str(os.getpid()))
+        time.sleep(1.1)
+        print(f"\nunder a quota of 1.5 cores: {opwright.max_threads()} threads", flush=True)
+        for name in ("short", "squeezenet"):
+            runs = pair(name)
+            rates = [max(calls_per_second(run, 1) for _ in range(3)) for run in runs]
+            print(f"{name:22} {rates[0]:8.0f} calls per second, ONNX Runtime {rates[1]:8.0f}", flush=True)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    group.rmdir()
+
+
+def fork() -> None:
+    engine, x = opwright.build(convolutions()), np.ones(SHAPE, np.float32)
+    before = in_turns([lambda: engine(x)], rounds=3)[0] * 1e3
+    pid = os.fork()
+    if pid == 0:
+        after = in_turns([lambda: engine(x)], rounds=3)[0] * 1e3
+        print(f"\nafter fork: {after:.3f} ms in the child, {before:.3f} before", flush=True)
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+
+def idle() -> None:
+    """CPU time of a process whose engine ran and then waits."""
+    engine, x = opwright.build(convolutions()), np.ones(SHAPE, np.float32)
+    used = []
+    for _ in range(20):
+        engine(x)
+        begin = time.process_time()
+        time.sleep(0.05)
+        used.append(time.process_time() - begin)
+    print(f"\nidle after a call: {statistics.median(used) * 1e3:.3f} ms of CPU time")
+
+
+CASES: dict[str, Callable[[], None]] = {
+    f.__name__: f for f in (thread, callers, callbacks, engines, busy, quota, fork, idle)
+}
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}; all without one")
+    parser.add_argument("--picture", help="draws the rates of `callers` into this SVG file")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.cases) - set(CASES):
+        parser.error(f"there is no case {', '.join(sorted(unknown))}; choose of {', '.join(CASES)}")
+    print(f"threads: {threads()}, ONNX Runtime {onnxruntime.__version__}, onnx {onnx.__version__}")
+    for case in arguments.cases or CASES:
+        if case == "callers":
+            callers(arguments.picture)
+        else:
+            CASES[case]()
