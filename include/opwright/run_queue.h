@@ -4,7 +4,7 @@
 /// Beyond TensorRT: runs that an engine does on threads of its own, many at once, while the caller
 /// goes on. Methods do not throw.
 
-#include "types.h"
+#include "runtime.h"
 
 namespace opwright {
 
@@ -112,5 +112,24 @@ class IRunQueue : public INoCopy {
   /// The runs that no thread has begun.
   virtual int32_t getNbWaiting() const noexcept = 0;
 };
+
+}  // namespace opwright
+
+/// Behind createRunQueue(): takes an ICudaEngine, returns an IRunQueue.
+extern "C" OPWRIGHT_API void* createRunQueue_INTERNAL(void* engine, int32_t maxThreads,
+                                                      int32_t maxWaiting, int32_t version) noexcept;
+
+namespace opwright {
+
+/// A queue of an engine's runs, which the engine outlives.
+/// \param maxThreads how many threads at most; 0: the cores that the process may use.
+/// \param maxWaiting how many runs wait at most beside those that a thread does.
+/// \return null for numbers that IRunQueue::setLimits() refuses; the engine's error recorder hears
+///     the reason.
+inline IRunQueue* createRunQueue(ICudaEngine& engine, int32_t maxThreads = 0,
+                                 int32_t maxWaiting = 256) noexcept {
+  return static_cast<IRunQueue*>(
+      createRunQueue_INTERNAL(&engine, maxThreads, maxWaiting, NV_TENSORRT_VERSION));
+}
 
 }  // namespace opwright

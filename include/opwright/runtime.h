@@ -9,7 +9,6 @@
 #include "plugin_base.h"
 #include "registry.h"
 #include "resource_limits.h"
-#include "run_queue.h"
 #include "runtime_callbacks.h"
 #include "types.h"
 
@@ -394,13 +393,6 @@ class ICudaEngine : public INoCopy {
   virtual int32_t getNbAuxStreams() const noexcept = 0;
   /// -1 if there is no such number.
   virtual int64_t getEngineStat(EngineStat stat) const noexcept = 0;
-
-  /// Beyond TensorRT: a queue of runs that threads of its own do.
-  /// \param maxThreads how many threads at most; 0: the cores that the process may use.
-  /// \param maxWaiting how many runs wait at most beside those that a thread does.
-  /// \return null for numbers that IRunQueue::setLimits() refuses.
-  virtual IRunQueue* createRunQueue(int32_t maxThreads, int32_t maxWaiting) noexcept = 0;
-  IRunQueue* createRunQueue() noexcept { return createRunQueue(0, 256); }
 };
 
 /// Loads engines.

@@ -6,7 +6,6 @@
 #include "runtime/api_context.h"
 #include "runtime/api_host_memory.h"
 #include "runtime/api_inspector.h"
-#include "runtime/api_run_queue.h"
 #include "runtime/api_runtime_config.h"
 #include "runtime/inspect.h"
 #include "runtime/serialization.h"
@@ -110,11 +109,6 @@ IExecutionContext* EngineApi::createExecutionContext(
             "createExecutionContext: there is no allocation strategy ", number);
     return new ContextApi(*this, strategy);
   });
-}
-
-IRunQueue* EngineApi::createRunQueue(int32_t maxThreads, int32_t maxWaiting) noexcept {
-  return errors_.guard<IRunQueue*>(
-      nullptr, [&] { return new RunQueueApi(engine_, maxThreads, maxWaiting); });
 }
 
 IRuntimeConfig* EngineApi::createRuntimeConfig() noexcept {

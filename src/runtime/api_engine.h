@@ -79,7 +79,6 @@ class EngineApi final : public ICudaEngine {
   TacticSources getTacticSources() const noexcept override { return 0; }
   int32_t getNbAuxStreams() const noexcept override { return 0; }
   int64_t getEngineStat(EngineStat stat) const noexcept override;
-  IRunQueue* createRunQueue(int32_t maxThreads, int32_t maxWaiting) noexcept override;
   bool isDebugTensor(char const* name) const noexcept override;
   int64_t getStreamableWeightsSize() const noexcept override { return 0; }
   bool setWeightStreamingBudgetV2(int64_t gpuMemoryBudget) noexcept override;

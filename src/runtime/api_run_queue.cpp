@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error_report.h"
+#include "runtime/api_engine.h"
 
 namespace opwright {
 namespace {
@@ -230,3 +231,15 @@ bool RunQueueApi::setLimits(int32_t maxThreads, int32_t maxWaiting) noexcept {
 }
 
 }  // namespace opwright
+
+void* createRunQueue_INTERNAL(void* engine, int32_t maxThreads, int32_t maxWaiting,
+                              int32_t version) noexcept {
+  using namespace opwright;
+  if (engine == nullptr) return nullptr;
+  const auto& core = static_cast<EngineApi&>(*static_cast<ICudaEngine*>(engine)).engine();
+  return core->errors().guard<void*>(nullptr, [&]() -> void* {
+    require(version / 10000 == NV_TENSORRT_MAJOR, "the program was compiled for API level ",
+            version / 10000, ", the library has ", NV_TENSORRT_MAJOR);
+    return static_cast<IRunQueue*>(new RunQueueApi(core, maxThreads, maxWaiting));
+  });
+}

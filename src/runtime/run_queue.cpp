@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <system_error>
@@ -61,16 +62,16 @@ void RunQueue::submit(std::shared_ptr<QueuedRun> run) {
     const std::lock_guard lock(s.mutex);
     require(!is_closed_.load(std::memory_order_relaxed), owner_,
             " takes no more runs: its queue was stopped, as at the end of the program");
-    ended.swap(s.ended);
     s.max_threads = static_cast<size_t>(max_threads());
     const auto limit = static_cast<size_t>(max_waiting());
-    // A thread that is free begins with what waits in a moment.
-    const size_t free = s.max_threads > s.running ? s.max_threads - s.running : 0;
-    if (s.waiting.size() >= limit + free) {
-      const size_t waiting = s.waiting.size();
+    // What a free thread begins with in a moment runs already.
+    const size_t in_flight = s.running + s.waiting.size();
+    if (in_flight >= s.max_threads + limit && s.waiting.size() >= limit) {
+      const size_t running = std::max(s.running, std::min(in_flight, s.max_threads));
+      const size_t waiting = in_flight - running;
       throw QueueFullError(
           str(owner_, " has no place for another run: ", waiting, " wait, of at most ", limit,
-              ", and ", s.running, " run; wait until some have ended, or ", advice_),
+              ", and ", running, " run; wait until some have ended, or ", advice_),
           waiting, limit);
     }
     if (s.threads.size() < s.max_threads && s.threads.size() < s.running + s.waiting.size() + 1) {
@@ -88,6 +89,7 @@ void RunQueue::submit(std::shared_ptr<QueuedRun> run) {
     entry.place_ = s.waiting.insert(s.waiting.end(), std::move(run));
     entry.is_waiting_ = true;
     entry.queue_ = &s;
+    ended.swap(s.ended);
     s.changed.notify_one();
   }
   for (std::thread& thread : ended) thread.join();
