@@ -49,7 +49,8 @@ class SubmittedCall final : public QueuedRun {
         } catch (nb::python_error& error) {
           running_ = nullptr;
           nb::object value = nb::borrow(error.value());
-          if (PyException_GetTraceback(value.ptr()) == nullptr && error.traceback().is_valid())
+          const nb::object traceback = nb::steal(PyException_GetTraceback(value.ptr()));
+          if (!traceback.is_valid() && error.traceback().is_valid())
             PyException_SetTraceback(value.ptr(), error.traceback().ptr());
           future.attr("set_exception")(value);
           return;

@@ -10,7 +10,7 @@ import pytest
 import emulated_gpu
 import opwright as trt
 from emulated_gpu import DeviceArray, driver, run_program
-from test_gpu_python import X, copy_on, engine_of, identity
+from test_gpu_python import X, engine_of, identity, write_on
 
 pytestmark = emulated_gpu.required
 
@@ -183,6 +183,5 @@ def test_on_a_stream_of_its_own_work_is_in_order():
     """A plugin that works on the stream reads what the array's producer writes there before."""
     stream = driver().make_stream()
     x = DeviceArray(np.zeros_like(X), stream=stream)
-    source = DeviceArray(X)
-    copy_on(stream, x.ptr, source.ptr, X.nbytes)
+    write_on(stream, x.ptr, X)
     np.testing.assert_array_equal(engine_of(identity()).submit(x).result(TIMEOUT).numpy(), X)
