@@ -240,6 +240,7 @@ void* createRunQueue_INTERNAL(void* engine, int32_t maxThreads, int32_t maxWaiti
   return core->errors().guard<void*>(nullptr, [&]() -> void* {
     require(version / 10000 == NV_TENSORRT_MAJOR, "the program was compiled for API level ",
             version / 10000, ", the library has ", NV_TENSORRT_MAJOR);
-    return static_cast<IRunQueue*>(new RunQueueApi(core, maxThreads, maxWaiting));
+    auto queue = std::make_unique<RunQueueApi>(core, maxThreads, maxWaiting);
+    return static_cast<IRunQueue*>(queue.release());
   });
 }
