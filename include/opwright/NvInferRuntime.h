@@ -5,4 +5,5 @@
 
 #include "NvInferRuntimeCommon.h"
 #include "refitter.h"
+#include "run_queue.h"
 #include "runtime.h"

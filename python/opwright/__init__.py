@@ -20,7 +20,7 @@ from . import aot, plugin
 from ._absent_classes import *  # noqa: F403
 from ._api import build, load
 from ._core import *  # noqa: F403
-from ._core import DataType, DeviceArray, Engine, Error
+from ._core import DataType, DeviceArray, Engine, Error, QueueFullError
 from ._dims import *  # noqa: F403
 from ._engine_streams import *  # noqa: F403
 from ._plugin_classes import *  # noqa: F403
@@ -51,6 +51,7 @@ __all__ = [
     "DeviceArray",
     "Engine",
     "Error",
+    "QueueFullError",
     "aot",
     "bfloat16",
     "bool",

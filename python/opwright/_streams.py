@@ -6,11 +6,12 @@ thread's current stream and, where that is another one, enters its own. Triton t
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -221,3 +222,20 @@ def stream_getter(library: str, device: int) -> Callable[[], int]:
     """
     find_switches(device)
     return _switches[device][library].current
+
+
+@contextlib.contextmanager
+def entered(library: str, device: int, handle: int) -> Iterator[None]:
+    """Within it a stream is the calling thread's current one of a library.
+
+    :param library: as for :func:`stream_getter`.
+    :param device: the number of the GPU.
+    :param handle: of the stream.
+    """
+    find_switches(device)
+    switch = _switches[device][library]
+    former = switch.enter(handle)
+    try:
+        yield
+    finally:
+        switch.leave(former)

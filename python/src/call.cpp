@@ -2,15 +2,11 @@
 
 #include <nanobind/stl/unique_ptr.h>
 
-#include <algorithm>
-#include <mutex>
+#include <optional>
 
 #include "base/file.h"
-#include "device_calls.h"
-#include "host_arrays.h"
-#include "plugin_tensor.h"
+#include "engine_calls.h"
 #include "reporting.h"
-#include "runtime/context.h"
 #include "runtime/engine.h"
 #include "runtime/inspect.h"
 #include "runtime/serialization.h"
@@ -18,122 +14,36 @@
 namespace opwright::python {
 namespace {
 
-/// The arrays that a call works on.
-class CallMemory final : public RunMemory {
- public:
-  CallMemory(const std::vector<Argument>& arguments, const std::vector<nb::object>& outputs)
-      : arguments_(arguments), outputs_(outputs) {}
-  nb::object objects() const override {
-    nb::list all;
-    for (const Argument& argument : arguments_) all.append(argument.holder);
-    for (const nb::object& output : outputs_) all.append(output);
-    return nb::tuple(all);
-  }
-
- private:
-  const std::vector<Argument>& arguments_;
-  const std::vector<nb::object>& outputs_;
-};
-
-/// An engine, and contexts for as many threads as call it at once.
+/// An engine, and what its callers share. Calls that were submitted may outlive it.
 class CallableEngine {
  public:
   explicit CallableEngine(std::shared_ptr<Engine> engine)
-      : engine_(std::move(engine)), arrays_(*engine_) {
-    if (!engine_->device().is_host()) device_calls_ = std::make_unique<DeviceCalls>(engine_);
-    const auto is_linear = [](const PlanPort& port) {
-      return port.type.format == TensorFormat::kLINEAR;
-    };
-    const Plan& plan = engine_->plan();
-    has_array_formats_ = std::all_of(plan.inputs.begin(), plan.inputs.end(), is_linear) &&
-                         std::all_of(plan.outputs.begin(), plan.outputs.end(), is_linear);
+      : calls_(std::make_shared<EngineCalls>(std::move(engine))) {}
+  ~CallableEngine() { calls_->queue().finish(); }
+  CallableEngine(const CallableEngine&) = delete;
+  CallableEngine& operator=(const CallableEngine&) = delete;
+
+  nb::object call(nb::args args, nb::kwargs kwargs) { return calls_->call(args, kwargs); }
+  nb::object submit(nb::args args, nb::kwargs kwargs) { return calls_->submit(args, kwargs); }
+  void configure_submit(std::optional<int> workers, int queue) {
+    require(!workers || *workers >= 1, "configure_submit: workers is ", workers.value_or(0),
+            "; expected 1 or more, or None for the cores that the process may use");
+    RunQueue& runs = calls_->queue();
+    runs.set_limits(workers.value_or(0), queue);
   }
 
-  nb::object call(nb::args args, nb::kwargs kwargs) {
-    if (!has_array_formats_) check_array_formats(*engine_);
-    if (device_calls_ != nullptr) return device_calls_->call(args, kwargs);
-    std::vector<Argument> arguments(engine_->plan().inputs.size());
-    ArrayKind kind = ArrayKind::kNumpy;
-    sort_arguments(*engine_, args, kwargs, [&](size_t input, nb::handle value) {
-      arguments[input] = arrays_.convert(input, value);
-      if (kind_of(value) == ArrayKind::kTorch) kind = ArrayKind::kTorch;
-    });
-    Lease lease(*this);
-    Context& context = lease.context();
-    for (size_t i = 0; i < arguments.size(); ++i) {
-      context.set_input_address(static_cast<int>(i), arguments[i].data);
-      if (!(context.input_shape(static_cast<int>(i)) == arguments[i].shape))
-        context.set_input_shape(static_cast<int>(i), arguments[i].shape);
-    }
-    std::vector<nb::object> outputs;
-    const int count = static_cast<int>(engine_->plan().outputs.size());
-    for (int i = 0; i < count; ++i) {
-      auto [array, address] = arrays_.allocate(kind, i, context.max_output_shape(i));
-      if (const int input = engine_->plan().outputs[i].aliased_input; input >= 0) {
-        // Updated in place: in a copy, since a function does not change its arguments.
-        const Argument& given = arguments[input];
-        check_alias(*engine_, i, context.max_output_shape(i), given);
-        std::memcpy(address, given.data,
-                    static_cast<size_t>(bytes_of(given.dtype, given.shape.numel())));
-        context.set_input_address(input, address);
-      }
-      context.set_output_address(i, address);
-      outputs.push_back(std::move(array));
-    }
-    {
-      const CallMemory memory(arguments, outputs);
-      nb::gil_scoped_release release;
-      context.enqueue();
-    }
-    for (int i = 0; i < count; ++i)
-      outputs[i] = HostArrays::trim(std::move(outputs[i]), context.max_output_shape(i),
-                                    context.output_shape(i));
-    lease.give_back();
-    if (count == 1) return outputs[0];
-    nb::dict named;
-    for (int i = 0; i < count; ++i) named[engine_->plan().outputs[i].name.c_str()] = outputs[i];
-    return named;
-  }
-
-  const std::shared_ptr<Engine>& engine() const { return engine_; }
-  const ErrorReport& errors() const { return engine_->errors(); }
+  const std::shared_ptr<Engine>& engine() const { return calls_->engine(); }
+  size_t waiting() const { return calls_->queue().num_waiting(); }
+  const ErrorReport& errors() const { return engine()->errors(); }
 
  private:
-  /// A context for one call. One whose run failed is dropped.
-  class Lease {
-   public:
-    explicit Lease(CallableEngine& owner) : owner_(owner) {
-      {
-        std::lock_guard lock(owner.mutex_);
-        if (!owner.idle_.empty()) {
-          context_ = std::move(owner.idle_.back());
-          owner.idle_.pop_back();
-        }
-      }
-      if (!context_) context_ = std::make_unique<Context>(owner.engine_);
-    }
-    Context& context() { return *context_; }
-    void give_back() {
-      std::lock_guard lock(owner_.mutex_);
-      owner_.idle_.push_back(std::move(context_));
-    }
-
-   private:
-    CallableEngine& owner_;
-    std::unique_ptr<Context> context_;
-  };
-
-  std::shared_ptr<Engine> engine_;
-  const HostArrays arrays_;
-  bool has_array_formats_ = true;
-  std::unique_ptr<DeviceCalls> device_calls_;  ///< of an engine that runs on a GPU
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Context>> idle_;
+  const std::shared_ptr<EngineCalls> calls_;
 };
 
 }  // namespace
 
 void bind_call(nb::module_& m) {
+  bind_engine_calls(m);
   ReportingClass<CallableEngine>(
       m, "Engine",
       "A built network that is called like a function, from any thread: `y = engine(x)` or "
@@ -153,6 +63,29 @@ void bind_call(nb::module_& m) {
            "Runs the engine: arrays by position or by name, of the inputs' types, with shapes "
            "within the profile.\n\n:raises Error: naming the input that does not fit. What a "
            "plugin's function raises passes.")
+      .def("submit", &CallableEngine::submit,
+           nb::sig("def submit(self, *args: typing.Any, **kwargs: typing.Any) -> "
+                   "concurrent.futures.Future[typing.Any]"),
+           "Gives a call to a thread of the engine's and returns its future at once. Its result is "
+           "what the call would return, its exception what the call would raise, a plugin's with "
+           "its traceback. Arrays are not copied: leave them alone until the future is done. "
+           "`future.cancel()` takes a call that has not begun out of the queue. On a GPU the call "
+           "is on the stream that is current here, and the future is done when the work is. "
+           "Futures outlive the engine: what waits is still computed; at the interpreter's end it "
+           "is cancelled, and what runs is waited for.\n\n"
+           ":raises Error: naming the input that does not fit.\n"
+           ":raises QueueFullError: at once, where as many calls wait as the queue holds.")
+      .def("configure_submit", &CallableEngine::configure_submit, nb::kw_only(),
+           nb::arg("workers").none() = nb::none(), nb::arg("queue") = RunQueue::kDefaultWaiting,
+           "How much `submit` takes. It counts for calls to come; those that wait stay. At first "
+           "both are as by default.\n\n"
+           ":param workers: how many calls run at once at most; None: as many as the process has "
+           "cores.\n"
+           ":param queue: how many more may wait until a thread begins them; each keeps its "
+           "arguments.\n"
+           ":raises Error: for numbers that are too small or too large.")
+      .def_prop_ro("waiting", &CallableEngine::waiting,
+                   "How many submitted calls no thread has begun.")
       .def(
           "save",
           [](const CallableEngine& self, nb::handle path) {

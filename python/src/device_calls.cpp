@@ -8,6 +8,7 @@
 #include "backend/memory.h"
 #include "device_array.h"
 #include "host_arrays.h"
+#include "host_call.h"
 #include "plugin_bindings.h"
 #include "plugin_tensor.h"
 #include "runtime/context.h"
@@ -189,7 +190,7 @@ class DeviceCalls::Call {
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
-  nb::object run(const nb::args& args, const nb::kwargs& kwargs) {
+  void take(const nb::args& args, const nb::kwargs& kwargs) {
     sort_arguments(*state_.engine, args, kwargs, [this](size_t input, nb::handle value) {
       given_[input] = {nb::borrow(value), kind_of_value(value)};
       if (given_[input].kind > kind_) kind_ = given_[input].kind;
@@ -197,7 +198,23 @@ class DeviceCalls::Call {
     if (is_asynchronous(kind_))
       queue_ = reinterpret_cast<Queue>(nb::cast<uintptr_t>(state_.stream_getter(kind_)()));
     for (size_t i = 0; i < given_.size(); ++i) arguments_[i] = convert(i);
-    const bool is_captured = is_asynchronous(kind_) && device_.is_capturing(queue_);
+  }
+
+  /// For a call that another thread runs.
+  void prepare(CallShapes& shapes) {
+    require(!is_asynchronous(kind_) || !device_.is_capturing(queue_),
+            "the current stream is being captured, which a call on another thread cannot be part "
+            "of: call the engine instead of submitting");
+    for (const PlanPort& output : plan_.outputs) check_array_type(output);
+    check_arguments(shapes, arguments_);
+    // A stream of PyTorch's is never destroyed.
+    if (kind_ == Kind::kCupy)
+      stream_object_ = nb::module_::import_("cupy").attr("cuda").attr("get_current_stream")();
+  }
+
+  /// With arguments that were taken. `waits`: also for work on a stream of the caller's.
+  nb::object run(bool waits) {
+    const bool is_captured = !waits && is_asynchronous(kind_) && device_.is_capturing(queue_);
     slot_ = state_.take(queue_, is_captured);
     set_inputs();
     if (kind_ > Kind::kTorchHost) allocate_outputs();
@@ -212,8 +229,12 @@ class DeviceCalls::Call {
       trim_outputs();
     else
       fetch_outputs();
+    if (waits && is_asynchronous(kind_)) {
+      nb::gil_scoped_release release;
+      slot_->context.synchronize(queue_);
+    }
     slot_->queue = queue_;
-    slot_->is_busy = is_asynchronous(kind_);
+    slot_->is_busy = is_asynchronous(kind_) && !waits;
     if (is_captured) {
       state_.leave_to_graph(std::move(slot_));
     } else {
@@ -225,6 +246,12 @@ class DeviceCalls::Call {
     for (size_t o = 0; o < outputs_.size(); ++o) named[plan_.outputs[o].name.c_str()] = outputs_[o];
     return named;
   }
+
+  /// The library whose current stream the call is on; null: none.
+  const char* stream_library() const {
+    return kind_ == Kind::kTorch ? "torch" : kind_ == Kind::kCupy ? "cupy" : nullptr;
+  }
+  Queue queue() const { return queue_; }
 
  private:
   // What came.
@@ -492,9 +519,55 @@ class DeviceCalls::Call {
   std::vector<Argument> arguments_;
   std::vector<bool> is_on_host_;
   std::vector<Copy> copies_;  ///< of inputs that are updated in place
-  nb::object torch_device_;
+  nb::object torch_device_, stream_object_;
   std::vector<nb::object> outputs_;
   std::unique_ptr<Slot> slot_;
+};
+
+/// A call that another thread runs, where the stream is not the current one of the array's library.
+class DeviceCalls::LaterCall final : public PreparedCall {
+ public:
+  explicit LaterCall(State& state) : device_(state.device), call_(state) {}
+  void take(const nb::args& args, const nb::kwargs& kwargs, CallShapes& shapes) {
+    call_.take(args, kwargs);
+    call_.prepare(shapes);
+  }
+
+  nb::object run() override {
+    const DeviceScope scope(device_);
+    const char* const library = call_.stream_library();
+    if (library == nullptr) return call_.run(true);
+    // The library's memory is taken and given in the order of its current stream.
+    const nb::object stream = nb::module_::import_("opwright._streams")
+                                  .attr("entered")(library, device_.ordinal(),
+                                                   reinterpret_cast<uintptr_t>(call_.queue()));
+    const Entered entered(stream);
+    return call_.run(true);
+  }
+
+ private:
+  /// Within its lifetime a context manager is entered.
+  class Entered {
+   public:
+    explicit Entered(const nb::object& manager) : manager_(manager) {
+      manager_.attr("__enter__")();
+    }
+    ~Entered() {
+      try {
+        manager_.attr("__exit__")(nb::none(), nb::none(), nb::none());
+      } catch (nb::python_error& error) {
+        error.discard_as_unraisable(manager_);
+      }
+    }
+    Entered(const Entered&) = delete;
+    Entered& operator=(const Entered&) = delete;
+
+   private:
+    const nb::object& manager_;
+  };
+
+  const Device& device_;
+  Call call_;
 };
 
 DeviceCalls::DeviceCalls(std::shared_ptr<Engine> engine)
@@ -503,7 +576,17 @@ DeviceCalls::~DeviceCalls() = default;
 
 nb::object DeviceCalls::call(const nb::args& args, const nb::kwargs& kwargs) {
   const DeviceScope scope(state_->device);
-  return Call(*state_).run(args, kwargs);
+  Call call(*state_);
+  call.take(args, kwargs);
+  return call.run(false);
+}
+
+std::unique_ptr<PreparedCall> DeviceCalls::prepare(const nb::args& args, const nb::kwargs& kwargs,
+                                                   CallShapes& shapes) {
+  const DeviceScope scope(state_->device);
+  auto call = std::make_unique<LaterCall>(*state_);
+  call->take(args, kwargs, shapes);
+  return call;
 }
 
 }  // namespace opwright::python

@@ -3,10 +3,12 @@
 #include <memory>
 
 #include "bindings.h"
+#include "prepared_call.h"
 
 namespace opwright {
+class CallShapes;
 class Engine;
-}
+}  // namespace opwright
 
 namespace opwright::python {
 
@@ -18,9 +20,15 @@ class DeviceCalls {
   explicit DeviceCalls(std::shared_ptr<Engine> engine);
   ~DeviceCalls();
   nb::object call(const nb::args& args, const nb::kwargs& kwargs);
+  /// A call for another thread, on the stream that is current now; run() waits for its work. Throws
+  /// Error for wrong arguments, and while the stream is being captured. The object must not outlive
+  /// this one.
+  std::unique_ptr<PreparedCall> prepare(const nb::args& args, const nb::kwargs& kwargs,
+                                        CallShapes& shapes);
 
  private:
   class Call;
+  class LaterCall;
   struct State;
   std::unique_ptr<State> state_;
 };

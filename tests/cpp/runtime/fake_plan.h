@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,12 @@ struct FakeCalls {
 inline std::map<std::string, FakeCalls>& fake_calls() {
   static std::map<std::string, FakeCalls> calls;
   return calls;
+}
+
+/// Held while kernels, which threads of their own may run, write there.
+inline std::mutex& fake_calls_mutex() {
+  static std::mutex mutex;
+  return mutex;
 }
 
 /// What runs: the ports' pointers, the shapes that were told last, the scratch memory.
@@ -55,25 +62,34 @@ struct FakeKind {
 class FakeKernel final : public Kernel {
  public:
   FakeKernel(const FakeKind& kind, std::string_view layer)
-      : kind_(kind), calls_(fake_calls()[std::string(layer)]) {
-    ++calls_.made;
-  }
+      : kind_(kind), calls_(count_made(layer)) {}
   size_t workspace_size() const override { return kind_.workspace; }
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
     if (kind_.on_shape_change) kind_.on_shape_change();
     inputs_.assign(inputs.begin(), inputs.end());
     outputs_.assign(outputs.begin(), outputs.end());
+    const std::lock_guard lock(fake_calls_mutex());
     calls_.shapes.emplace_back(inputs_, outputs_);
   }
   void enqueue(void const* const* inputs, void* const* outputs, void* workspace,
                Queue queue) override {
-    ++calls_.runs;
+    {
+      const std::lock_guard lock(fake_calls_mutex());
+      ++calls_.runs;
+    }
     kind_.run({inputs, outputs, inputs_, outputs_, workspace, queue});
   }
   std::string capture_obstacle() const override { return kind_.capture_obstacle; }
   ExecutionDomain* domain() const override { return kind_.domain; }
 
  private:
+  static FakeCalls& count_made(std::string_view layer) {
+    const std::lock_guard lock(fake_calls_mutex());
+    FakeCalls& calls = fake_calls()[std::string(layer)];
+    ++calls.made;
+    return calls;
+  }
+
   FakeKind kind_;
   FakeCalls& calls_;
   std::vector<Shape> inputs_, outputs_;

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <vector>
+
+#include "host_arrays.h"
+#include "prepared_call.h"
+
+namespace opwright {
+class CallShapes;
+class ContextPool;
+}  // namespace opwright
+
+namespace opwright::python {
+
+/// A call of an engine that runs on the CPU.
+class HostCall final : public PreparedCall {
+ public:
+  /// Throws Error for arguments of wrong types, or too many or too few of them. What it is given
+  /// must outlive it.
+  HostCall(const Engine& engine, const HostArrays& arrays, ContextPool& contexts,
+           const nb::args& args, const nb::kwargs& kwargs);
+  /// Throws Error for what a run would refuse of the arguments, which are checked but for the
+  /// shapes.
+  void check(CallShapes& shapes) const;
+  nb::object run() override;
+
+ private:
+  const Engine& engine_;
+  const HostArrays& arrays_;
+  ContextPool& contexts_;
+  std::vector<Argument> arguments_;
+  ArrayKind kind_ = ArrayKind::kNumpy;
+};
+
+/// The shapes and addresses of the arguments, checked. Throws Error as CallShapes::check() does.
+void check_arguments(CallShapes& shapes, const std::vector<Argument>& arguments);
+
+}  // namespace opwright::python

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+
+namespace opwright {
+
+/// How often the process and those that it descends from were forked, as far as anybody asked.
+uint64_t fork_count() noexcept;
+
+/// A value that a forked child makes anew: in its parent's a lock may be held for ever, and threads
+/// are not there. The child leaves the old one as it is. Any thread may ask.
+template <class T>
+class PerProcess {
+ public:
+  explicit PerProcess(std::function<std::unique_ptr<T>()> make) : make_(std::move(make)) {
+    made_ = new Made{fork_count(), make_()};
+  }
+  ~PerProcess() {
+    Made* const made = made_.load(std::memory_order_acquire);
+    if (made->forks == fork_count()) delete made;
+  }
+  PerProcess(const PerProcess&) = delete;
+  PerProcess& operator=(const PerProcess&) = delete;
+
+  T& get() {
+    Made* made = made_.load(std::memory_order_acquire);
+    const uint64_t forks = fork_count();
+    while (made->forks != forks) [[unlikely]] {
+        auto fresh = std::make_unique<Made>(Made{forks, make_()});
+        if (made_.compare_exchange_strong(made, fresh.get(), std::memory_order_acq_rel))
+          made = fresh.release();
+      }
+    return *made->value;
+  }
+
+ private:
+  struct Made {
+    uint64_t forks;
+    std::unique_ptr<T> value;
+  };
+  const std::function<std::unique_ptr<T>()> make_;
+  std::atomic<Made*> made_;
+};
+
+}  // namespace opwright
