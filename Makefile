@@ -5,7 +5,7 @@ FUZZ_SECONDS ?= 20
 FUZZ_SEED ?= 1
 VENV_PYTHON := .venv/bin/python
 # The modules whose tests run threads of their own, for ThreadSanitizer.
-TSAN_TESTS ?= $(notdir $(wildcard $(addprefix tests/cpp/,base plugin runtime)))
+TSAN_TESTS ?= $(notdir $(wildcard $(addprefix tests/cpp/,threads base plugin runtime)))
 PRESET = cmake --preset $(1) -DPython_EXECUTABLE=$(CURDIR)/$(VENV_PYTHON)
 
 .DEFAULT_GOAL := help

@@ -110,16 +110,21 @@ def calls_per_second(run: Run, callers: int, seconds: float = 1.0) -> float:
     return sum(counts) / (time.perf_counter() - start)
 
 
+def main_and_other(runs: list[Run]) -> list[np.ndarray]:
+    """Milliseconds per call of each, on the main thread and on another."""
+    best = [np.full(len(runs), np.inf) for _ in range(2)]
+    for _ in range(4):
+        best[0] = np.minimum(best[0], in_turns(runs, rounds=1))
+        best[1] = np.minimum(best[1], on_thread(lambda: in_turns(runs, rounds=1)))
+    return [times * 1e3 for times in best]
+
+
 def thread() -> None:
-    print(f"\n{'ms per call':22} {'main':>8} {'another':>8} {'ratio':>6} {'ONNX Runtime':>13} {'another':>8}")
+    print(
+        f"\n{'ms per call':22} {'main':>8} {'another':>8} {'ratio':>6} {'ONNX Runtime':>13} {'another':>8}"
+    )
     for name in ("short", "squeezenet"):
-        ours, peer = pair(name)
-        runs = [ours, peer]
-        main, other = [np.inf] * 2, [np.inf] * 2
-        for _ in range(4):
-            main = np.minimum(main, in_turns(runs, rounds=1))
-            other = np.minimum(other, on_thread(lambda: in_turns(runs, rounds=1)))
-        main, other = main * 1e3, other * 1e3
+        main, other = main_and_other(list(pair(name)))
         print(
             f"{name:22} {main[0]:8.3f} {other[0]:8.3f} {other[0] / main[0]:6.2f} {main[1]:13.3f} {other[1]:8.3f}",
             flush=True,
@@ -128,7 +133,9 @@ def thread() -> None:
 
 def callers(picture: str | None = None) -> None:
     rates = {}
-    print(f"\n{'calls per second':22} {'callers':>8} {'ours':>8} {'ONNX Runtime':>13} {'time, ratio':>12}")
+    print(
+        f"\n{'calls per second':22} {'callers':>8} {'ours':>8} {'ONNX Runtime':>13} {'time, ratio':>12}"
+    )
     for name in ("short", "squeezenet"):
         ours, peer = pair(name)
         for count in CALLERS:
@@ -137,7 +144,10 @@ def callers(picture: str | None = None) -> None:
                 for i, run in enumerate((ours, peer)):
                     best[i] = max(best[i], calls_per_second(run, count, 0.7))
             rates[name, count] = best
-            print(f"{name:22} {count:8} {best[0]:8.0f} {best[1]:13.0f} {best[1] / best[0]:12.2f}", flush=True)
+            print(
+                f"{name:22} {count:8} {best[0]:8.0f} {best[1]:13.0f} {best[1] / best[0]:12.2f}",
+                flush=True,
+            )
     if picture:
         draw(rates, picture)
 
@@ -153,7 +163,9 @@ def draw(rates: dict[tuple[str, int], list[float]], file: str) -> None:
         axes, [("short", "24 short convolutions"), ("squeezenet", "SqueezeNet")]
     ):
         for i, (label, colour) in enumerate([("Opwright", "#2a6f97"), ("ONNX Runtime", "#c08552")]):
-            axis.plot(CALLERS, [rates[name, c][i] for c in CALLERS], "o-", label=label, color=colour)
+            axis.plot(
+                CALLERS, [rates[name, c][i] for c in CALLERS], "o-", label=label, color=colour
+            )
         axis.set(title=title, xscale="log", xlabel="threads that call at once", ylim=(0, None))
         axis.set_xticks(CALLERS, [str(c) for c in CALLERS])
         axis.minorticks_off()
@@ -195,24 +207,36 @@ def numpy_callback() -> Callable[[np.ndarray, np.ndarray], None]:
 def callbacks() -> None:
     """An engine with two callbacks among its convolutions, against the sum of its parts."""
     print(f"\n{'two callbacks, ms':22} {'engine':>8} {'parts':>8} {'ratio':>6}")
-    for name, make in [("numba", numba_callback), ("numpy", numpy_callback), ("torch", torch_callback)]:
+    for name, make in [
+        ("numba", numba_callback),
+        ("numpy", numpy_callback),
+        ("torch", torch_callback),
+    ]:
         try:
             scale = make()
         except ImportError as error:
             print(f"{name:22} not measured: {error}")
             continue
-        register_callback(name, scale)
-        x, y = np.ones(SHAPE, np.float32), np.empty(SHAPE, np.float32)
-        scale(x, y)
-        whole, rest = opwright.build(convolutions(callbacks=name)), opwright.build(convolutions())
-        times = [np.inf] * 3
-        for _ in range(4):
-            # One after another, each with the threads that its own kind has.
-            for i, run in enumerate([lambda: whole(x), lambda: rest(x), lambda: scale(x, y)]):
-                times[i] = min(times[i], in_turns([run], rounds=1)[0])
-                time.sleep(0.05)
-        parts = (times[1] + 2 * times[2]) * 1e3
-        print(f"{name:22} {times[0] * 1e3:8.3f} {parts:8.3f} {times[0] * 1e3 / parts:6.2f}", flush=True)
+        whole, parts = with_callback(name, scale)
+        print(f"{name:22} {whole:8.3f} {parts:8.3f} {whole / parts:6.2f}", flush=True)
+
+
+def with_callback(
+    name: str, scale: Callable[[np.ndarray, np.ndarray], None]
+) -> tuple[float, float]:
+    """Milliseconds of the engine with two callbacks, and of its parts, each measured alone."""
+    register_callback(name, scale)
+    x, y = np.ones(SHAPE, np.float32), np.empty(SHAPE, np.float32)
+    scale(x, y)
+    whole, rest = opwright.build(convolutions(callbacks=name)), opwright.build(convolutions())
+    runs: list[Run] = [lambda: whole(x), lambda: rest(x), lambda: scale(x, y)]
+    times = [np.inf] * 3
+    for _ in range(4):
+        for i, run in enumerate(runs):
+            times[i] = min(times[i], in_turns([run], rounds=1)[0])
+            # What a library's threads leave spinning is over.
+            time.sleep(0.05)
+    return times[0] * 1e3, (times[1] + 2 * times[2]) * 1e3
 
 
 def register_callback(name: str, scale: Callable[[np.ndarray, np.ndarray], None]) -> None:
@@ -243,7 +267,9 @@ def engines() -> None:
     best = [0.0, 0.0]
     for _ in range(3):
         best = [max(best[0], together(all_ours)), max(best[1], together(all_peers))]
-    print(f"\nfour engines, a caller each: {best[0]:.0f} calls per second, ONNX Runtime {best[1]:.0f}")
+    print(
+        f"\nfour engines, a caller each: {best[0]:.0f} calls per second, ONNX Runtime {best[1]:.0f}"
+    )
 
 
 @contextlib.contextmanager
@@ -258,7 +284,9 @@ def busy_processes(count: int) -> Iterator[None]:
 
 
 def busy() -> None:
-    print(f"\n{'busy processes, mean ms':26} {'others':>7} {'ours':>8} {'ONNX Runtime':>13} {'ratio':>6}")
+    print(
+        f"\n{'busy processes, mean ms':26} {'others':>7} {'ours':>8} {'ONNX Runtime':>13} {'ratio':>6}"
+    )
     for name in ("short", "squeezenet"):
         runs = pair(name)
         for count in (0, 1, 2, 4):
@@ -292,7 +320,10 @@ def quota() -> None:
         for name in ("short", "squeezenet"):
             runs = pair(name)
             rates = [max(calls_per_second(run, 1) for _ in range(3)) for run in runs]
-            print(f"{name:22} {rates[0]:8.0f} calls per second, ONNX Runtime {rates[1]:8.0f}", flush=True)
+            print(
+                f"{name:22} {rates[0]:8.0f} calls per second, ONNX Runtime {rates[1]:8.0f}",
+                flush=True,
+            )
         os._exit(0)
     os.waitpid(pid, 0)
     group.rmdir()
@@ -327,7 +358,9 @@ CASES: dict[str, Callable[[], None]] = {
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}; all without one")
+    parser.add_argument(
+        "cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}; all without one"
+    )
     parser.add_argument("--picture", help="draws the rates of `callers` into this SVG file")
     arguments = parser.parse_args()
     if unknown := set(arguments.cases) - set(CASES):

@@ -125,7 +125,14 @@ def test_the_native_program_runs_it_without_python(tmp_path, program, rng, maker
 
 def run_program(program, folder, x):
     np.save(folder / "x.npy", x)
-    command = [program, "run", folder / "scale.engine", "--allow-device-code", "--input", f"x0={folder / 'x.npy'}"]
+    command = [
+        program,
+        "run",
+        folder / "scale.engine",
+        "--allow-device-code",
+        "--input",
+        f"x0={folder / 'x.npy'}",
+    ]
     kept = ("LD_LIBRARY_PATH", "OPWRIGHT_CUDA_DRIVER")  # what finds the driver
     environment = {name: os.environ[name] for name in kept if name in os.environ}
     done = subprocess.run(

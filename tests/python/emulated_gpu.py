@@ -50,7 +50,9 @@ def _runtime_environment() -> dict[str, str]:
     if os.path.realpath(DRIVER) != os.path.realpath(emulated):
         return {}
     before = os.environ.get("LD_LIBRARY_PATH")
-    return {"LD_LIBRARY_PATH": os.pathsep.join([str(runtime.parent), *([before] if before else [])])}
+    return {
+        "LD_LIBRARY_PATH": os.pathsep.join([str(runtime.parent), *([before] if before else [])])
+    }
 
 
 #: With it, programs that look for CUDA's runtime library find the one over the emulated driver; empty on a real GPU.

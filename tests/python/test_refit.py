@@ -248,7 +248,12 @@ def test_layers_and_roles_find_weights():
     engine = builder.build_engine_with_config(network, config)
     refitter = trt.Refitter(engine, LOGGER)
     role = trt.WeightsRole
-    roles = {("conv", role.KERNEL), ("conv", role.BIAS), ("scale", role.SHIFT), ("scale", role.SCALE)}
+    roles = {
+        ("conv", role.KERNEL),
+        ("conv", role.BIAS),
+        ("scale", role.SHIFT),
+        ("scale", role.SCALE),
+    }
     assert set(zip(*refitter.get_all(), strict=True)) == roles
     assert "the kernel" in refitter.get_all_weights()
     new = {name: 2 * array + 1 for name, array in arrays.items()}

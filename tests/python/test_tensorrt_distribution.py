@@ -94,7 +94,9 @@ def test_another_tensorrt_is_left_alone(python, kind):
     done = command(python, "remove")
     assert done.returncode == 0 and "nothing to remove" in done.stdout
     done = command(python, "status")
-    assert done.returncode == 1 and ("10.0.1" if kind != "module alone" else "module") in done.stdout
+    assert (
+        done.returncode == 1 and ("10.0.1" if kind != "module alone" else "module") in done.stdout
+    )
     assert entries(python) == before
     # Programs can be run all the same.
     done = run(python, "-m", "opwright.trt", "-c", ASK)

@@ -178,7 +178,9 @@ def test_programs_of_the_search_path_and_code(folder):
 
 
 def test_options_of_the_interpreter_are_kept(folder):
-    (folder / "program.py").write_text("import sys, tensorrt\nprint(sys.flags.utf8_mode, sys.flags.optimize)")
+    (folder / "program.py").write_text(
+        "import sys, tensorrt\nprint(sys.flags.utf8_mode, sys.flags.optimize)"
+    )
     for module in (["-m", "opwright.trt"], ["-mopwright.trt"]):
         command = [sys.executable, "-X", "utf8", "-O", *module, "program.py"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
@@ -210,7 +212,9 @@ def test_within_a_program(folder):
         "try:\n    opwright.trt.install('10.14')\n"
         "except ImportError as error:\n    print(error)"
     )
-    done = subprocess.run([sys.executable, "program.py"], cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "program.py"], cwd=folder, capture_output=True, text=True
+    )
     assert done.stdout.startswith("10.13.0 10.13.0\n"), done.stderr
     assert "tensorrt 10.13.0 is imported already" in done.stdout
 

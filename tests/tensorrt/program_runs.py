@@ -61,7 +61,11 @@ def has_gpu() -> bool:
     except OSError:
         return False
     count = ctypes.c_int()
-    return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
+    return (
+        driver.cuInit(0) == 0
+        and driver.cuDeviceGetCount(ctypes.byref(count)) == 0
+        and count.value > 0
+    )
 
 
 @cache
@@ -75,11 +79,15 @@ def has_module(name: str) -> bool:
 
 def missing(program: Program, checkout: Path) -> str:
     """What the program needs and has not got here; empty where nothing is missing."""
-    scripts = [checkout / "samples/python" / program.folder / command[0] for command in program.commands]
+    scripts = [
+        checkout / "samples/python" / program.folder / command[0] for command in program.commands
+    ]
     lacking = [f"{path.name} in the checkout" for path in scripts if not path.is_file()]
     if program.gpu and not has_gpu():
         lacking.append("a GPU")
-    lacking += [f"the module {name}" for name in ("polygraphy", *program.modules) if not has_module(name)]
+    lacking += [
+        f"the module {name}" for name in ("polygraphy", *program.modules) if not has_module(name)
+    ]
     lacking += [f"the variable {name}" for name in program.variables if name not in os.environ]
     return f"needs {', '.join(lacking)}" if lacking else ""
 
@@ -165,7 +173,9 @@ def run(program: Program, checkout: Path, deadline: float = float("inf")) -> Out
                 return Outcome(program, "failed", reason_of(output), seconds, log)
     lacking = [text for text in program.expected if not re.search(text, log, re.MULTILINE)]
     if lacking:
-        return Outcome(program, "failed", f"did not say '{lacking[0]}': {reason_of(log)}", seconds, log)
+        return Outcome(
+            program, "failed", f"did not say '{lacking[0]}': {reason_of(log)}", seconds, log
+        )
     return Outcome(program, "passed", "", seconds, log)
 
 
@@ -190,7 +200,8 @@ def report(outcomes: Sequence[Outcome], facts: Sequence[str]) -> str:
             reason = f"Opwright lacks {program.lacks}: {reason}"
         script = f"{program.folder}/{program.commands[0][0]}"
         arguments = "; ".join(
-            shlex.join(command[command[0] == program.commands[0][0] :]) for command in program.commands
+            shlex.join(command[command[0] == program.commands[0][0] :])
+            for command in program.commands
         )
         arguments = re.sub(r"'\{(\w+)\}'", lambda match: match[1].upper(), arguments)
         arguments = f"`{cell(arguments)}`" if arguments else ""
@@ -229,7 +240,9 @@ def facts_of(checkout: Path) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--checkout", type=Path, required=True, help="the folder with samples/python")
+    parser.add_argument(
+        "--checkout", type=Path, required=True, help="the folder with samples/python"
+    )
     parser.add_argument("--out", type=Path, required=True, help="the folder of the report")
     parser.add_argument("--jobs", type=int, default=12, help="programs at once (default: 12)")
     parser.add_argument("--seconds", type=float, default=480, help="for all of it (default: 480)")
@@ -245,7 +258,10 @@ def main() -> int:
         outcome = run(program, checkout, deadline)
         with lock:
             outcomes.append(outcome)
-            print(f"{outcome.result} {program.name} {outcome.seconds:.0f} s {outcome.reason[:300]}", flush=True)
+            print(
+                f"{outcome.result} {program.name} {outcome.seconds:.0f} s {outcome.reason[:300]}",
+                flush=True,
+            )
             write(out, outcomes, facts)
 
     with ThreadPoolExecutor(options.jobs) as pool:

@@ -27,7 +27,8 @@ def make(folder: Path) -> Path:
     from PIL import Image
 
     folder.mkdir(parents=True, exist_ok=True)
-    model = parser.parse_model("""
+    model = parser.parse_model(
+        """
         <ir_version: 8, opset_import: ["" : 17]>
         net (float[1, 3, 224, 224] "gpu_0/data_0") => (float[1, 3] scores) {
             mean = ReduceMean <axes = [2, 3], keepdims: int = 0> ("gpu_0/data_0")
@@ -36,7 +37,8 @@ def make(folder: Path) -> Path:
             square = Mul (difference, difference)
             distance = ReduceSum <keepdims: int = 0> (square, axes)
             scores = Neg (distance)
-        }""".replace('"gpu_0/data_0"', "picture"))
+        }""".replace('"gpu_0/data_0"', "picture")
+    )
     for value in (*model.graph.input, *model.graph.node):
         if isinstance(value, onnx.NodeProto):
             names = ["gpu_0/data_0" if name == "picture" else name for name in value.input]
