@@ -10,6 +10,7 @@ using dnnl::memory;
 
 struct ConvolutionTraits {
   using Op = Convolution;
+  static constexpr bool kJoinsGroups = true;
   using Desc = dnnl::convolution_forward::primitive_desc;
   static Shape weights_shape(const ConvolutionParams& params, const Shape& kernel);
   static memory::desc plain_weights(const ConvolutionParams& params, const Shape& kernel,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 
 #include "backend/cpu/cpu_device.h"
 #include "backend/cpu/dnnl_kernel.h"
@@ -13,8 +14,9 @@
 
 /// \file
 /// What convolution and transposed convolution share. `Traits` says what differs: the operator
-/// `Op`, oneDNN's `Desc`, and for a kernel tensor the extents that oneDNN counts
-/// (`weights_shape`) and how its bytes lie in those (`plain_weights`).
+/// `Op`, oneDNN's `Desc`, whether groups can become one (`kJoinsGroups`), and for a kernel tensor
+/// the extents that oneDNN counts (`weights_shape`) and how its bytes lie in those
+/// (`plain_weights`).
 namespace opwright {
 
 inline bool is_slow_convolution(std::string_view implementation) {
@@ -25,6 +27,38 @@ inline bool has_bias_port(const ConvolutionParams& params, std::span<const PortD
   return inputs.size() > 2 + (params.has_residual ? 1u : 0u) && inputs[2].present;
 }
 
+/// A tactic of grouped convolutions: one group whose weights are 0 from each group to the others'
+/// channels. More work, but oneDNN has quick kernels for it where groups are few channels wide. Where
+/// an input is infinite or NaN, all channels become NaN there, not those of its group alone.
+constexpr int64_t kOneGroupTactic = 2;
+/// What bounds the work and the weights that it adds.
+constexpr int64_t kMostJoinedGroups = 8;
+
+inline bool may_join_groups(const ConvolutionParams& params, const PortDesc& kernel) {
+  return params.groups > 1 && params.groups <= kMostJoinedGroups && kernel.is_constant &&
+         kernel.max.rank() >= 2;
+}
+
+/// The shape of a kernel [M, C / groups, spatial...] as one group's: [M, C, spatial...].
+inline Shape joined_shape(Shape kernel, int64_t groups) {
+  kernel[1] *= groups;
+  return kernel;
+}
+
+/// The elements of a kernel as one group's.
+inline Blob join_groups(const PortDesc& kernel, int64_t groups) {
+  const Shape& shape = kernel.max;
+  const auto size = static_cast<size_t>(bits(kernel.type.dtype) / 8);
+  const size_t row = static_cast<size_t>(shape.numel(1, shape.rank())) * size;
+  const auto rows = static_cast<size_t>(shape[0]), width = static_cast<size_t>(groups);
+  return Blob::make(rows * row * width, [&](void* bytes) {
+    std::memset(bytes, 0, rows * row * width);
+    for (size_t i = 0; i < rows; ++i)
+      std::memcpy(static_cast<std::byte*>(bytes) + (i * width + i / (rows / width)) * row,
+                  kernel.constant.data() + i * row, row);
+  });
+}
+
 template <class Traits>
 class ConvolutionKernel final : public DnnlKernel {
  public:
@@ -32,21 +66,39 @@ class ConvolutionKernel final : public DnnlKernel {
   ConvolutionKernel(const ConvolutionParams& params, const KernelArgs& args)
       : DnnlKernel(args),
         params_(params),
+        joined_(Traits::kJoinsGroups && args.candidate->tactic == kOneGroupTactic &&
+                        may_join_groups(params, args.inputs[1])
+                    ? params.groups
+                    : 1),
         has_bias_(has_bias_port(params, args.inputs)),
         residual_(params.has_residual ? static_cast<int>(args.inputs.size()) - 1 : -1),
-        weights_(args, 1,
-                 Traits::plain_weights(params, args.inputs[1].opt, args.inputs[1].type.dtype)) {
+        weights_(make_weights(args)) {
     if (has_bias_) bias_ = constant_as_float(args.inputs[2]);
   }
 
   std::vector<PackedInput> packed() const override { return weights_.packed(); }
 
  private:
-  void build(DnnlProgram& program, std::span<const Shape> inputs,
+  DnnlWeights make_weights(const KernelArgs& args) {
+    std::vector<PortDesc> inputs(args.inputs.begin(), args.inputs.end());
+    PortDesc& kernel = inputs[1];
+    if (joined_ > 1) {
+      params_.groups = 1;
+      if (kernel.constant) kernel.constant = join_groups(kernel, joined_);
+      kernel.opt = joined_shape(kernel.opt, joined_);
+    }
+    KernelArgs given = args;
+    given.inputs = inputs;
+    return DnnlWeights(given, 1, Traits::plain_weights(params_, kernel.opt, kernel.type.dtype));
+  }
+
+  void build(DnnlProgram& program, std::span<const Shape> given,
              std::span<const Shape> outputs) override {
+    std::vector<Shape> inputs(given.begin(), given.end());
+    inputs[1] = joined_shape(inputs[1], joined_);
     // oneDNN would leave the output as it is.
     require(inputs[0].numel() > 0 && inputs[1].numel() > 0, "Layer '", layer(),
-            "': there is nothing to convolve in ", inputs[0], " with a kernel of ", inputs[1]);
+            "': there is nothing to convolve in ", inputs[0], " with a kernel of ", given[1]);
     const Selection<Desc> selected = select(inputs, outputs[0]);
     const Variant& variant = selected.variant;
     const PortType x_type = input_type(0), y_type = output_type(0);
@@ -101,7 +153,8 @@ class ConvolutionKernel final : public DnnlKernel {
     return std::move(*selected);
   }
 
-  ConvolutionParams params_;
+  ConvolutionParams params_;  ///< as they run: of one group where groups are joined
+  int64_t joined_;            ///< how many groups became one
   bool has_bias_;
   int residual_;
   DnnlWeights weights_;
@@ -128,6 +181,11 @@ std::vector<Candidate> convolution_candidates(const Operator& op, const Candidat
   const Shape output = query.outputs[0].opt;
   const bool has_bias = has_bias_port(params, query.inputs);
   const bool nothing = inputs[0].numel() == 0 || output.numel() == 0;
+  std::vector<Shape> joined = inputs;
+  ConvolutionParams one_group = params;
+  one_group.groups = 1;
+  const bool joins = Traits::kJoinsGroups && may_join_groups(params, query.inputs[1]);
+  if (joins) joined[1] = joined_shape(inputs[1], params.groups);
 
   constexpr TensorFormat kLinear = TensorFormat::kLINEAR;
   std::vector<std::pair<TensorFormat, TensorFormat>> formats = {{kLinear, kLinear}};
@@ -153,6 +211,20 @@ std::vector<Candidate> convolution_candidates(const Operator& op, const Candidat
       }
       const auto best =
           select_implementation<typename Traits::Desc>(x, y, {}, is_slow_convolution, make);
+      if (joins && (!best || !best->fast)) {
+        const auto quick = select_implementation<typename Traits::Desc>(
+            x, y, {}, is_slow_convolution, [&](const Variant& variant) {
+              return Traits::make_desc(
+                  one_group, joined, output, has_bias, variant,
+                  dnnl_any(Traits::weights_shape(one_group, joined[1]), variant.type));
+            });
+        if (quick && quick->fast) {
+          candidate.tactic = kOneGroupTactic;
+          candidate.tactic_name = quick->name;
+          found.push_back(candidate);
+          candidate.tactic = 0;
+        }
+      }
       if (!best || (!best->fast && (input_format != kLinear || output_format != kLinear))) continue;
       candidate.tactic_name = best->name;
       found.push_back(candidate);

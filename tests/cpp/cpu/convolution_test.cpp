@@ -66,6 +66,12 @@ const std::vector<Case>& cases() {
        {1, 18, 4, 4},
        params_of({2, 2}, {}, {1, 1}, {1, 1}, 3),
        {1, 1}},
+      {"NarrowGroups",
+       {2, 24, 7, 9},
+       {20, 6, 3, 1},
+       {2, 20, 7, 9},
+       params_of({}, {}, {1, 0}, {1, 0}, 4),
+       {1, 0}},
       {"Depthwise",
        {2, 32, 10, 10},
        {32, 1, 3, 3},
@@ -183,6 +189,38 @@ TEST(Convolution, OffersChannelsLast) {
   }
   EXPECT_TRUE(linear);
   EXPECT_TRUE(channels_last);
+}
+
+TEST(Convolution, NarrowGroupsRunChannelsLast) {
+  Case c = cases()[7];
+  ASSERT_EQ(c.name, "NarrowGroups");
+  const std::vector<TestOutput> outputs = {{c.y}};
+  const auto has_channels_last = [&](bool constant_weights) {
+    const std::vector<Candidate> all = candidates_of(
+        Convolution(c.params), inputs_of(c, DataType::kFLOAT, constant_weights), outputs);
+    return std::any_of(all.begin(), all.end(), [](const Candidate& candidate) {
+      return candidate.inputs[0].format == TensorFormat::kHWC;
+    });
+  };
+  EXPECT_TRUE(has_channels_last(true));
+  // Many groups as one would be far more work, and weights that change would be widened each time.
+  const bool is_quick_itself = has_channels_last(false);
+  c.x[1] = 96, c.kernel[0] = c.y[1] = 80, c.params.groups = 16;
+  EXPECT_TRUE(is_quick_itself || !has_channels_last(true));
+}
+
+/// Of a plan that says so of groups that are too many: they stay groups.
+TEST(Convolution, ManyGroupsStayGroups) {
+  const Case& c = cases()[8];
+  ASSERT_EQ(c.name, "Depthwise");
+  const std::vector<TestInput> inputs = inputs_of(c, DataType::kFLOAT, true);
+  const std::vector<TestOutput> outputs = {{c.y}};
+  Candidate candidate = candidates_of(Convolution(c.params), inputs, outputs).front();
+  candidate.tactic = 2;
+  TestKernel kernel(Convolution(c.params), candidate, inputs, outputs);
+  expect_close(kernel.run(inputs, outputs)[0], expected_of(c, inputs, DataType::kFLOAT),
+               tolerance_of(DataType::kFLOAT));
+  EXPECT_LE(kernel.kernel().packed()[0].data.size(), 4u * 32 * 9 * 2);
 }
 
 TEST(Convolution, StronglyTypedNetworksKeepTheirType) {
