@@ -28,8 +28,8 @@ inline bool has_bias_port(const ConvolutionParams& params, std::span<const PortD
 }
 
 /// A tactic of grouped convolutions: one group whose weights are 0 from each group to the others'
-/// channels. More work, but oneDNN has quick kernels for it where groups are few channels wide. Where
-/// an input is infinite or NaN, all channels become NaN there, not those of its group alone.
+/// channels. More work, but oneDNN has quick kernels for it where groups are few channels wide.
+/// Where an input is infinite or NaN, all channels become NaN there, not those of its group alone.
 constexpr int64_t kOneGroupTactic = 2;
 /// What bounds the work and the weights that it adds.
 constexpr int64_t kMostJoinedGroups = 8;
