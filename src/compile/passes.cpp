@@ -38,6 +38,7 @@ void run_passes(Graph& graph, const PassContext& context) {
 
   fold_padding(graph);
   recognize_normalization(graph, context);
+  recognize_channel_shuffles(graph, context);
   graph.remove_dead();
   check_time();
   fold_scales(graph, context);

@@ -47,6 +47,9 @@ void fold_padding(Graph& graph);
 void recognize_normalization(Graph& graph, const PassContext& context);
 /// The operators that exporters write for GELU become one activation.
 void recognize_activations(Graph& graph);
+/// Reshape, transpose, reshape that shuffle channels become one operator, which works in every
+/// format.
+void recognize_channel_shuffles(Graph& graph, const PassContext& context);
 /// Element-wise operations between the same tensors become one program.
 void fuse_pointwise(Graph& graph);
 /// Residuals and activations after a convolution or matrix product are computed by it.

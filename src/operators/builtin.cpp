@@ -22,10 +22,10 @@ struct Kinds {
   static bool contain(std::string_view kind) { return ((kind == Ops::kKind) || ...); }
 };
 
-using Builtin = Kinds<Activation, Cast, Concatenation, Convolution, Deconvolution, ElementWise,
-                      Fill, Gather, Identity, Lrn, MatrixMultiply, Normalization, ParametricRelu,
-                      Pointwise, Pooling, Reduce, Reformat, Reshape, Resize, Scale, Select, ShapeOf,
-                      Shuffle, Slice, Softmax, TopK, Transpose, Unary>;
+using Builtin = Kinds<Activation, Cast, ChannelShuffle, Concatenation, Convolution, Deconvolution,
+                      ElementWise, Fill, Gather, Identity, Lrn, MatrixMultiply, Normalization,
+                      ParametricRelu, Pointwise, Pooling, Reduce, Reformat, Reshape, Resize, Scale,
+                      Select, ShapeOf, Shuffle, Slice, Softmax, TopK, Transpose, Unary>;
 
 }  // namespace
 

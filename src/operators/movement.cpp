@@ -105,6 +105,18 @@ std::vector<OutputInfo> Concatenation::infer(InferContext& context) const {
   return {make_output(inference.input(0).dtype, std::move(shape), std::move(values))};
 }
 
+std::vector<OutputInfo> ChannelShuffle::infer(InferContext& context) const {
+  const Inference inference(context, kKind, {"x"}, 1);
+  inference.require_rank(0, 2, Dims::MAX_DIMS);
+  const TensorInfo& x = inference.input(0);
+  const int64_t groups = params().groups;
+  inference.require(groups >= 1, "expected at least one group, not ", groups);
+  inference.require(!x.dims[1].is_constant() || x.dims[1].constant() % groups == 0,
+                    inference.port(0), " of shape ", str(x.dims), " has channels that ", groups,
+                    " groups do not share evenly");
+  return {make_output(x.dtype, x.dims, nullptr)};
+}
+
 std::vector<OutputInfo> Gather::infer(InferContext& context) const {
   const Inference inference(context, kKind, {"data", "indices"}, 2);
   const TensorInfo &data = inference.input(0), &indices = inference.input(1);

@@ -57,6 +57,23 @@ class Reshape final : public BuiltinOperator<Reshape, NoParams> {
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
 
+struct ChannelShuffleParams {
+  int64_t groups = 1;
+  template <class V>
+  void visit(V& v) {
+    v("groups", groups);
+  }
+};
+/// Exchanges the groups of the channels, axis 1, with the channels of a group: of G groups of K,
+/// channel g * K + k becomes channel k * G + g. What ShuffleNet writes as reshape, transpose,
+/// reshape; made by the compiler.
+class ChannelShuffle final : public BuiltinOperator<ChannelShuffle, ChannelShuffleParams> {
+ public:
+  static constexpr std::string_view kKind = "ChannelShuffle";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
 struct SliceParams {
   Ints start, size, stride;  ///< per axis in `axes` (all axes when empty); stride may be negative
                              ///< or 0 (broadcast)

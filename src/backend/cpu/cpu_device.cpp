@@ -23,6 +23,7 @@ namespace {
 /// Every kind of operator that the CPU has kernels for; null when it has none.
 const KernelEntry* find_entry(std::string_view kind) {
   static const std::unordered_map<std::string_view, KernelEntry> table = {
+      {"ChannelShuffle", channel_shuffle_kernels()},
       {"Concatenation", concatenation_kernels()},
       {"Convolution", convolution_kernels()},
       {"Deconvolution", deconvolution_kernels()},

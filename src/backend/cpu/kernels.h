@@ -21,6 +21,7 @@ struct KernelEntry {
 };
 
 // One function per kind of operator, defined in the file of that name and listed in cpu_device.cpp.
+KernelEntry channel_shuffle_kernels();
 KernelEntry concatenation_kernels();
 KernelEntry convolution_kernels();
 KernelEntry deconvolution_kernels();

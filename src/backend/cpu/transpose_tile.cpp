@@ -23,20 +23,45 @@ struct Block {
     return __builtin_shufflevector(a, b, (kSide / 2 + kLane / 2 + kLane % 2 * kSide)...);
   }
 
+  /// The elements of two vectors in turns.
+  static void interleave(const T* first, const T* second, T* to) {
+    Vector a, b;
+    std::memcpy(&a, first, sizeof a);
+    std::memcpy(&b, second, sizeof b);
+    const Vector c = low(a, b, std::make_index_sequence<kSide>()),
+                 d = high(a, b, std::make_index_sequence<kSide>());
+    std::memcpy(to, &c, sizeof c);
+    std::memcpy(to + kSide, &d, sizeof d);
+  }
+
   /// log2(kSide) perfect shuffles of the rows rotate the bits of (row, lane) until they have
   /// changed places.
   static void transpose(const T* from, int64_t from_stride, T* to, int64_t to_stride) {
-    Vector a[kSide], b[kSide];
-    for (int i = 0; i < kSide; ++i) std::memcpy(&a[i], from + i * from_stride, sizeof(Vector));
+    transpose(from, from_stride, to, to_stride, std::make_index_sequence<kSide>(),
+              std::make_index_sequence<kSide / 2>());
+  }
+
+ private:
+  // Without loops, so that the vectors stay in registers.
+  template <size_t... kRow, size_t... kPair>
+  static void transpose(const T* from, int64_t from_stride, T* to, int64_t to_stride,
+                        std::index_sequence<kRow...>, std::index_sequence<kPair...> pairs) {
+    Vector rows[kSide];
+    (std::memcpy(&rows[kRow], from + kRow * from_stride, sizeof(Vector)), ...);
+    shuffle(rows, pairs);
+    if constexpr (kSide > 2) shuffle(rows, pairs);
+    if constexpr (kSide > 4) shuffle(rows, pairs);
+    if constexpr (kSide > 8) shuffle(rows, pairs);
+    (std::memcpy(to + kRow * to_stride, &rows[kRow], sizeof(Vector)), ...);
+  }
+  template <size_t... kPair>
+  static void shuffle(Vector* rows, std::index_sequence<kPair...>) {
     using Lanes = std::make_index_sequence<kSide>;
-    for (int round = 1; round < kSide; round *= 2) {
-      for (int i = 0; i < kSide / 2; ++i) {
-        b[2 * i] = low(a[i], a[i + kSide / 2], Lanes());
-        b[2 * i + 1] = high(a[i], a[i + kSide / 2], Lanes());
-      }
-      std::copy(b, b + kSide, a);
-    }
-    for (int i = 0; i < kSide; ++i) std::memcpy(to + i * to_stride, &a[i], sizeof(Vector));
+    Vector next[kSide];
+    ((next[2 * kPair] = low(rows[kPair], rows[kPair + kSide / 2], Lanes()),
+      next[2 * kPair + 1] = high(rows[kPair], rows[kPair + kSide / 2], Lanes())),
+     ...);
+    std::copy(next, next + kSide, rows);
   }
 };
 
@@ -77,15 +102,26 @@ void transpose(const T* from, int64_t from_stride, T* to, int64_t to_stride, int
   }
 }
 
-}  // namespace
+/// A matrix whose rows are few: without the buffers, which pay where strides are large.
+template <class T>
+void transpose_low(const T* from, T* to, int64_t rows, int64_t columns) {
+  constexpr int64_t kSide = Block<T>::kSide;
+  int64_t done = 0;  // columns
+  if (rows == 2) {
+    for (; done + kSide <= columns; done += kSide)
+      Block<T>::interleave(from + done, from + columns + done, to + 2 * done);
+  } else if (rows % kSide == 0) {
+    for (; done + kSide <= columns; done += kSide)
+      for (int64_t row = 0; row < rows; row += kSide)
+        Block<T>::transpose(from + row * columns + done, columns, to + done * rows + row, rows);
+  }
+  for (int64_t column = done; column < columns; ++column)
+    for (int64_t row = 0; row < rows; ++row) to[column * rows + row] = from[row * columns + column];
+}
 
-void transpose_matrix(const void* from, int64_t from_stride, void* to, int64_t to_stride,
-                      int64_t rows, int64_t columns, int element_size) {
-  const auto run = [&]<class T>(T) {
-    transpose(static_cast<const T*>(from), from_stride, static_cast<T*>(to), to_stride, rows,
-              columns);
-  };
-  switch (element_size) {
+template <class Run>
+void with_element(int size, Run&& run) {
+  switch (size) {
     case 1:
       return run(uint8_t());
     case 2:
@@ -95,6 +131,25 @@ void transpose_matrix(const void* from, int64_t from_stride, void* to, int64_t t
     default:
       return run(uint64_t());
   }
+}
+
+}  // namespace
+
+void transpose_matrix(const void* from, int64_t from_stride, void* to, int64_t to_stride,
+                      int64_t rows, int64_t columns, int element_size) {
+  with_element(element_size, [&]<class T>(T) {
+    transpose(static_cast<const T*>(from), from_stride, static_cast<T*>(to), to_stride, rows,
+              columns);
+  });
+}
+
+void transpose_matrices(const void* from, void* to, int64_t rows, int64_t columns, int64_t count,
+                        int element_size) {
+  with_element(element_size, [&]<class T>(T) {
+    for (int64_t i = 0; i < count; ++i)
+      transpose_low(static_cast<const T*>(from) + i * rows * columns,
+                    static_cast<T*>(to) + i * rows * columns, rows, columns);
+  });
 }
 
 }  // namespace opwright

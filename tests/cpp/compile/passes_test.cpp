@@ -326,6 +326,42 @@ TEST_F(Passes, TransposesOfExtentsOfOneAreReshapes) {
   expect("Reshape", y);
 }
 
+/// What ShuffleNet writes, with these shapes in between and at the end.
+Tensor* shuffle(Network& network, Tensor* x, Ints split, Ints permutation, Ints joined) {
+  ShuffleParams splits, swaps, joins;
+  splits.has_reshape = joins.has_reshape = true;
+  splits.reshape_dims = std::move(split), joins.reshape_dims = std::move(joined);
+  swaps.first_transpose = std::move(permutation);
+  Tensor* parts = network.add<Shuffle>(splits, {x})->output(0);
+  Tensor* swapped = network.add<Shuffle>(swaps, {parts})->output(0);
+  return network.add<Shuffle>(joins, {swapped})->output(0);
+}
+
+TEST_F(Passes, ChannelShufflesAreOneLayer) {
+  Tensor* x = input({2, 12, 5, 7});
+  const auto add = [&](const Ints& split, const Ints& permutation, const Ints& joined) {
+    network_.mark_output(*shuffle(network_, x, split, permutation, joined));
+  };
+  add({2, 3, 4, 5, 7}, {0, 2, 1, 3, 4}, {2, 12, 5, 7});
+  add({2, 6, 2, 35}, {0, 2, 1, 3}, {2, 12, 5, 7});
+  // Another permutation, another result, and groups of another axis.
+  add({2, 2, 6, 5, 7}, {0, 2, 1, 4, 3}, {2, 12, 5, 7});
+  add({2, 4, 3, 5, 7}, {0, 2, 1, 3, 4}, {2, 12, 7, 5});
+  add({4, 3, 2, 5, 7}, {0, 2, 1, 3, 4}, {2, 12, 5, 7});
+  const auto graph = expect(
+      "ChannelShuffle ChannelShuffle Reshape Transpose Reshape Reshape Transpose Reshape "
+      "Reshape Transpose Reshape");
+  EXPECT_EQ(graph->nodes()[0]->as<ChannelShuffle>()->params().groups, 3);
+  EXPECT_EQ(graph->nodes()[1]->as<ChannelShuffle>()->params().groups, 6);
+}
+
+TEST_F(Passes, AChannelShuffleWhoseTransposeIsAnOutputStays) {
+  Tensor* y =
+      shuffle(network_, input({1, 6, 4, 4}), {1, 2, 3, 4, 4}, {0, 2, 1, 3, 4}, {1, 6, 4, 4});
+  network_.mark_output(*y->producer()->input(0));
+  expect("Reshape Transpose Reshape", y);
+}
+
 TEST_F(Passes, EqualLayersRunOnce) {
   Tensor* x = input({1, 4, 6, 6});
   Tensor* w = constant({4, 4, 1, 1});

@@ -146,6 +146,9 @@ Step slice() {
   return result;
 }
 Step transpose() { return step<Transpose>({{1, 0}}, {port({4, 8})}, {port({8, 4})}); }
+Step channel_shuffle() {
+  return step<ChannelShuffle>({4}, {port({1, 16, 4, 4})}, {port({1, 16, 4, 4})});
+}
 Step pointwise() {
   Step result;
   result.op = std::make_shared<Pointwise>(make(
@@ -421,6 +424,14 @@ std::vector<Case> cases() {
          set_all(s, {kFLOAT, kHWC});
        },
        "input 0 must have the format LINEAR"},
+
+      {"ChannelShuffle to another format", channel_shuffle(),
+       [](Step& s) { s.outputs[0].type.format = kHWC; }, "output 0 must be FP32 like input 0"},
+      {"ChannelShuffle in CHW32", channel_shuffle(),
+       [](Step& s) {
+         set_all(s, {kFLOAT, TensorFormat::kCHW32});
+       },
+       "input 0 must have the format"},
 
       {"Pointwise outputs in different formats", pointwise(),
        [](Step& s) { s.outputs[1].type.format = kHWC; }, "output 1 must have the format LINEAR"},
@@ -774,6 +785,13 @@ TEST(Check, KernelsRefuseShapesBeyondTheProfile) {
             std::string::npos);
   EXPECT_EQ(program.tell_opt(), "");
   program.run(random);
+
+  Made shuffled(channel_shuffle());
+  EXPECT_NE(shuffled.tell({{1, 18, 4, 4}}, {{1, 18, 4, 4}}).find("cannot shuffle"),
+            std::string::npos);
+  EXPECT_NE(shuffled.tell({{1, 16, 4, 4}}, {{1, 16, 4, 5}}), "");
+  EXPECT_EQ(shuffled.tell({{1, 16, 4, 4}}, {{1, 16, 4, 4}}), "");
+  shuffled.run(random);
 
   Made moved(transpose());
   EXPECT_NE(moved.tell({{int64_t{1} << 40, 0}}, {{int64_t{1} << 40, int64_t{1} << 40}}), "");

@@ -104,6 +104,43 @@ TEST(Transpose, RowsAndVectors) {
   }
 }
 
+/// By definition: reshape, transpose, reshape.
+Values shuffled(const Values& x, int64_t groups) {
+  const int64_t channels = x.shape[1], per_group = channels / groups;
+  const int64_t pixels = x.shape.numel(2, x.shape.rank());
+  return make_values(x.shape, [&](int64_t i) {
+    const int64_t pixel = i % pixels, channel = i / pixels % channels,
+                  image = i / pixels / channels;
+    const int64_t from = channel % groups * per_group + channel / groups;
+    return x[(image * channels + from) * pixels + pixel];
+  });
+}
+
+TEST(ChannelShuffle, EveryFormatAndElementSize) {
+  if (!test_device().is_host()) GTEST_SKIP() << "the compiler leaves it as three layers there";
+  const struct {
+    Shape shape;
+    int64_t groups;
+  } cases[] = {{{2, 136, 3, 5}, 4}, {{1, 34, 4, 4}, 2}, {{1, 48, 7, 1}, 8},   {{3, 15, 2, 2}, 3},
+               {{1, 64, 5, 2}, 16}, {{2, 12, 6}, 4},    {{5, 24}, 3},         {{1, 7, 3, 3}, 7},
+               {{1, 7, 3, 3}, 1},   {{0, 8, 3, 3}, 2},  {{1, 20, 2, 3, 4}, 5}};
+  for (const auto& c : cases) {
+    for (const DataType type : kSizes) {
+      SCOPED_TRACE(::testing::Message() << name(type) << " " << c.shape << " in " << c.groups);
+      const Values x = numbered(c.shape);
+      const ChannelShuffle op({c.groups});
+      check(op, {{x, type}}, {c.shape, type}, shuffled(x, c.groups));
+      if (c.shape.rank() != 4) continue;
+      // What another processor's plan may have.
+      const PortType blocks{type, TensorFormat::kCHW16};
+      const std::vector<TestInput> inputs = {{x, type}};
+      const std::vector<TestOutput> outputs = {{c.shape, type}};
+      expect_close(run_kernel(op, {{blocks}, {blocks}, 0, ""}, inputs, outputs)[0],
+                   shuffled(x, c.groups), 0);
+    }
+  }
+}
+
 TEST(Reshape, CopiesTheElements) {
   for (const DataType type : kSizes) {
     Values x = numbered({40, 1000}), y = x;

@@ -358,6 +358,22 @@ std::vector<Recipe> recipes() {
          m.output(m.add<Slice>(slice({}, {}, {1}, SampleMode::kFILL, {1}),
                                {x, start, size, nullptr, m.input("fill", {})}));
        }},
+      {"channel-shuffle",
+       [](Maker& m) {
+         Tensor* x = m.input("x", {-1, 6, 3, 4});
+         Tensor* parts = m.reshape(m.relu(x), {-1, 2, 3, 3, 4});
+         m.output(m.reshape(m.transpose(parts, {0, 2, 1, 3, 4}), {-1, 6, 3, 4}));
+       },
+       2, false, 1},
+      {"channel-shuffle-hwc",
+       [](Maker& m) {
+         Tensor* x = m.input("x", {2, 12, 3, 4});
+         Tensor* parts = m.reshape(x, {2, 4, 3, 3, 4});
+         Tensor* y = m.reshape(m.transpose(parts, {0, 2, 1, 3, 4}), {2, 12, 3, 4});
+         m.format(x, TF::kHWC);
+         m.output(y);
+         m.format(y, TF::kHWC);
+       }},
       {"concat",
        [](Maker& m) {
          Tensor* a = m.input("a", {-1, 2, 3, 3});
@@ -706,10 +722,11 @@ void check_seeds() {
     for (const Schedule& schedule : seed.plan.schedules)
       for (const PlanStep& step : schedule.steps) kinds.insert(step.kind);
   for (const char* kind :
-       {"Concatenation",  "Convolution",   "Deconvolution", "Fill",    "Gather", "LRN",
-        "MatrixMultiply", "Normalization", "Pointwise",     "Pooling", "Reduce", "Reformat",
-        "Reshape",        "Resize",        "Slice",         "Softmax", "TopK",   "Transpose",
-        "PluginV2",       "PluginV3",      "QuickPlugin"})
+       {"ChannelShuffle", "Concatenation", "Convolution",    "Deconvolution", "Fill",
+        "Gather",         "LRN",           "MatrixMultiply", "Normalization", "Pointwise",
+        "Pooling",        "Reduce",        "Reformat",       "Reshape",       "Resize",
+        "Slice",          "Softmax",       "TopK",           "Transpose",     "PluginV2",
+        "PluginV3",       "QuickPlugin"})
     if (!kinds.contains(kind)) die(str("no seed has a step of the kind ", kind));
   std::string problems;
   for (const Seed& seed : seeds()) {
