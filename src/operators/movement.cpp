@@ -100,7 +100,11 @@ std::vector<OutputInfo> Concatenation::infer(InferContext& context) const {
     std::vector<Expr> all;
     for (int i = 0; i < inference.count(); ++i)
       all.insert(all.end(), inference.input(i).values->begin(), inference.input(i).values->end());
-    values = make_values(inference.input(0).dtype, shape, [&](int64_t i) { return all[i]; });
+    // Of a plan that contradicts itself there may be fewer.
+    values = make_values(inference.input(0).dtype, shape, [&](int64_t i) -> std::optional<Expr> {
+      if (static_cast<size_t>(i) >= all.size()) return std::nullopt;
+      return all[static_cast<size_t>(i)];
+    });
   }
   return {make_output(inference.input(0).dtype, std::move(shape), std::move(values))};
 }
