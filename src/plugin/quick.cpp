@@ -117,9 +117,7 @@ class QuickPlugin final : public Operator {
   /// An engine stores the attributes that `impl` takes; `register` and `autotune` may want others.
   bool can_infer() const override {
     return std::ranges::all_of(definition_->parameters(), [&](const QuickParameter& parameter) {
-      return !parameter.is_attribute() || std::ranges::any_of(attributes_, [&](const auto& field) {
-        return field.name == parameter.name;
-      });
+      return !parameter.is_attribute() || has_attribute(parameter.name);
     });
   }
 
@@ -147,6 +145,7 @@ class QuickPlugin final : public Operator {
     const StoredPorts ports(args, owner + ": ");
     ports.require_counts(args.inputs.size(), definition_->num_outputs(),
                          [](size_t) { return true; });
+    require_attributes(ports);
     for (size_t i = 0; i < args.inputs.size(); ++i)
       if (args.inputs[i].present && is_shape_input(static_cast<int>(i)))
         ports.require_shape_input(i);
@@ -223,6 +222,17 @@ class QuickPlugin final : public Operator {
         ErrorCode::kINVALID_ARGUMENT,
         str("layer '", layer, "': plugin '", id_of(*definition_), "' has no ",
             is_compiled ? "aot_impl" : "impl", " function for the ", name_of(device)));
+  }
+
+  bool has_attribute(const std::string& name) const {
+    return std::ranges::any_of(attributes_, [&](const auto& field) { return field.name == name; });
+  }
+
+  /// Without one of them nobody could be asked for the outputs.
+  void require_attributes(const StoredPorts& ports) const {
+    for (const std::string& name : definition_->impl_attributes())
+      if (!has_attribute(name))
+        ports.reject("the engine does not store its attribute '", name, "', which impl takes");
   }
 
   /// What is not tuned runs as the network has it.

@@ -260,6 +260,16 @@ TEST_F(StoredFunctions, PortsAreThoseOfTheFunctions) {
   EXPECT_CONTAINS(error_of([&] { check(*op, hwc, hwc); }), "all is in LINEAR");
 }
 
+TEST_F(StoredFunctions, AnAttributeThatImplTakesCannotBeLeftOut) {
+  Attributes renamed = stored();
+  for (Attribute& attribute : renamed)
+    if (attribute.name.find("scale") != std::string::npos && attribute.name != "plugin")
+      attribute.name.replace(attribute.name.find("scale"), 5, "other");
+  const OperatorPtr op = load_with(renamed, "compiled", int64_t{0});
+  EXPECT_CONTAINS(error_of([&] { check(*op, kPorts, kPorts); }),
+                  "does not store its attribute 'scale', which impl takes");
+}
+
 TEST_F(StoredFunctions, AliasesAreThoseOfRegister) {
   definition->parameters_.resize(2);  // all of whose attributes are stored
   definition->aliased_input = 0;
