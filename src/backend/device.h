@@ -74,6 +74,17 @@ class DeviceGraph {
   virtual int size() const = 0;
 };
 
+/// Near to far. kInner: the cache of one core, or nothing that a device distinguishes.
+enum class CacheLevel : uint8_t { kInner, kOuter, kMemory };
+
+/// The caches as a step of an engine finds them.
+struct CacheScene {
+  CacheLevel level = CacheLevel::kInner;  ///< Device::cache_level() of the engine
+  std::vector<std::span<const std::byte>> constants;
+  std::vector<std::span<std::byte>> operands;  ///< which the steps before have written
+  std::vector<std::span<const std::byte>> results;
+};
+
 /// What a backend provides: memory, work in order, kernels of the built-in operators, and a clock
 /// for the tuner. A GPU's methods may be called by any thread; kernels, functions, events and
 /// graphs only within a DeviceScope.
@@ -182,10 +193,16 @@ class Device {
   /// rank.
   virtual std::vector<TensorFormat> formats(int rank) const = 0;
 
-  /// Runs the kernel `iterations` times after one warm-up and returns the median time of a run in
-  /// milliseconds.
+  /// Where an engine that uses so many bytes in a run finds them again in the next one. It belongs
+  /// to the key of what is timed.
+  virtual CacheLevel cache_level(uint64_t bytes) const {
+    (void)bytes;
+    return CacheLevel::kInner;
+  }
+  /// Runs the kernel `iterations` times after one warm-up, each time with caches as `scene` has
+  /// them where the device knows how, and returns the median time of a run in milliseconds.
   virtual double time(Kernel& kernel, void const* const* inputs, void* const* outputs,
-                      void* workspace, int iterations) const = 0;
+                      void* workspace, int iterations, const CacheScene& scene) const = 0;
 };
 
 /// While it lives, the calling thread works with the device.

@@ -154,12 +154,36 @@ SelectionProblem make_problem(const Graph& graph, const Network& network,
   throw Error(error.code(), str("Layer '", node.name, "' (", kind_of(*node.op), "): ", text));
 }
 
+/// What a run uses, about: each constant, and the tensors of the largest step.
+uint64_t bytes_of_run(const std::vector<GraphNode*>& nodes, const ProfileRanges& ranges) {
+  std::unordered_set<const GraphValue*> seen;
+  uint64_t constants = 0, largest = 0;
+  for (const GraphNode* node : nodes) {
+    uint64_t tensors = 0;
+    const auto add = [&](const GraphValue* value) {
+      if (value == nullptr) return;
+      const auto bytes =
+          static_cast<uint64_t>(bytes_of(value->info.dtype, ranges.opt(value->info.dims).numel()));
+      if (!value->is_constant()) {
+        tensors += bytes;
+      } else if (seen.insert(value).second) {
+        constants += bytes;
+      }
+    };
+    for (const GraphValue* input : node->inputs) add(input);
+    for (const GraphValue* output : node->outputs) add(output);
+    largest = std::max(largest, tensors);
+  }
+  return constants + largest;
+}
+
 void compile_profile(const Graph& graph, const Network& network, const ProfileRanges& ranges,
                      const Device& device, const BuildConfig& config, TimingCache& cache,
                      PlanEmitter& emitter, const BuildBudget& budget) {
   const Progress progress(config, budget);
-  Tuner tuner(ranges, device, config, network.flags().strongly_typed, cache, budget);
   const std::vector<GraphNode*> nodes = graph.nodes();
+  Tuner tuner(ranges, device, config, network.flags().strongly_typed, cache, budget,
+              bytes_of_run(nodes, ranges));
   const int total = static_cast<int>(nodes.size());
   std::vector<TunedNode> tuned;
   for (int i = 0; i < total; ++i) {

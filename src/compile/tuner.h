@@ -66,9 +66,10 @@ class TimingMemory {
 /// Lists and times the candidates of nodes on the device, over one optimization profile.
 class Tuner {
  public:
-  /// `strongly_typed`: operators keep the network's types.
+  /// `strongly_typed`: operators keep the network's types. `engine_bytes`: what a run of the engine
+  /// uses, about.
   Tuner(const ProfileRanges& ranges, const Device& device, const BuildConfig& config,
-        bool strongly_typed, TimingCache& cache, const BuildBudget& budget);
+        bool strongly_typed, TimingCache& cache, const BuildBudget& budget, uint64_t engine_bytes);
 
   /// Throws Error naming the layer when there is no way to run it, with the reasons; an exception
   /// of a plugin's own passes through, with them as a note.
@@ -123,6 +124,7 @@ class Tuner {
   bool strongly_typed_;
   TimingCache& cache_;
   const BuildBudget& budget_;
+  const CacheLevel cache_level_;
   Constants constants_;
   TimingMemory memory_;
   int timed_ = 0;

@@ -29,8 +29,9 @@ class CpuDevice final : public Device {
   std::unique_ptr<Kernel> make_kernel(const Operator& op, const KernelArgs& args) const override;
   bool can_fuse(const FusedActivation& activation) const override;
   std::vector<TensorFormat> formats(int rank) const override;
+  CacheLevel cache_level(uint64_t bytes) const override;
   double time(Kernel& kernel, void const* const* inputs, void* const* outputs, void* workspace,
-              int iterations) const override;
+              int iterations, const CacheScene& scene) const override;
 
   const CpuFeatures& features() const { return features_; }
 

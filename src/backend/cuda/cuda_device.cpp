@@ -198,7 +198,7 @@ OperatorPtr CudaDevice::specialize(const Operator& op, const KernelArgs& args) c
 }
 
 double CudaDevice::time(Kernel& kernel, void const* const* inputs, void* const* outputs,
-                        void* workspace, int iterations) const {
+                        void* workspace, int iterations, const CacheScene&) const {
   const DeviceScope scope(*this);
   const std::lock_guard lock(timing_mutex_);
   const Queue queue = timing_stream_;

@@ -59,7 +59,7 @@ class CudaDevice final : public Device {
   OperatorPtr specialize(const Operator& op, const KernelArgs& args) const override;
   std::vector<TensorFormat> formats(int) const override { return {}; }
   double time(Kernel& kernel, void const* const* inputs, void* const* outputs, void* workspace,
-              int iterations) const override;
+              int iterations, const CacheScene&) const override;
 
   ComputeCapability capability() const { return capability_; }
   const std::string& name() const { return name_; }

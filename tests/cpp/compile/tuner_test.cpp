@@ -1,5 +1,6 @@
 #include "compile/tuner.h"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -107,6 +108,30 @@ TEST_F(Tuning, WithoutTimingTheCacheDecidesAndNothingRuns) {
   EXPECT_THROW(compile(network_, config_), Error);
   config_.timing_cache->insert(start + "|0|", 0.5);
   EXPECT_EQ(compile(network_, config_).schedules[0].steps[0].candidate.tactic, 0);
+}
+
+TEST_F(Tuning, TimesBelongToWhereAnEngineOfThatSizeFindsItsTensors) {
+  TestBehaviour behaviour;
+  behaviour.run = copy;
+  behaviour.timing_key = "a key";
+  add(behaviour);
+  const Device& device = get_device(DeviceType::kCPU);
+  config_.timing_cache = std::make_shared<TimingCache>(device.identity());
+  compile(network_, config_);
+  ASSERT_EQ(config_.timing_cache->size(), 1u);
+  EXPECT_EQ(config_.timing_cache->keys()[0].find('@'), std::string::npos);
+
+  // A layer beside it that no inner cache has room for.
+  Tensor* const inputs[] = {network_.add_input("large", DataType::kFLOAT, {1 << 22})};
+  TestBehaviour idle;
+  idle.timing_key = "idle";
+  idle.run = [](auto...) {};
+  network_.mark_output(
+      *network_.add_layer(TestOperator::add(std::move(idle)), inputs, "large")->output(0));
+  compile(network_, config_);
+  const std::vector<std::string> keys = config_.timing_cache->keys();
+  const auto is_ours = [](const std::string& key) { return key.starts_with("Test|a key|"); };
+  EXPECT_EQ(std::ranges::count_if(keys, is_ours), 2);
 }
 
 TEST_F(Tuning, AnInterruptEndsTheBuildBetweenRuns) {

@@ -117,7 +117,7 @@ TEST(CudaTiming, RunsTheKernelWithinItsDomainAndGivesAMedian) {
   const DeviceArray<float> in(device, {1, 2, 3}), out(device, {0, 0, 0});
   const void* inputs[] = {in.data()};
   void* outputs[] = {out.data()};
-  EXPECT_GE(device.time(kernel, inputs, outputs, nullptr, 5), 0.0);
+  EXPECT_GE(device.time(kernel, inputs, outputs, nullptr, 5, {}), 0.0);
   EXPECT_GE(kernel.runs, 6);
   EXPECT_NE(domain.entered, nullptr);
   EXPECT_EQ(domain.entered, kernel.queue_);

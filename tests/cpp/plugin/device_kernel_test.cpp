@@ -72,7 +72,10 @@ class RecordingGpu final : public Device {
     return nullptr;
   }
   std::vector<TensorFormat> formats(int) const override { return {}; }
-  double time(Kernel&, void const* const*, void* const*, void*, int) const override { return 0; }
+  double time(Kernel&, void const* const*, void* const*, void*, int,
+              const CacheScene&) const override {
+    return 0;
+  }
 
   int num_parameters = -1;
   std::vector<size_t> sizes;

@@ -32,7 +32,10 @@ class CountingDevice final : public Device {
     return nullptr;
   }
   std::vector<TensorFormat> formats(int) const override { return {}; }
-  double time(Kernel&, void const* const*, void* const*, void*, int) const override { return 0; }
+  double time(Kernel&, void const* const*, void* const*, void*, int,
+              const CacheScene&) const override {
+    return 0;
+  }
   mutable int live = 0;
 };
 

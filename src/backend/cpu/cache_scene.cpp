@@ -1,0 +1,111 @@
+#include "backend/cpu/cache_scene.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <memory>
+
+#include "base/error.h"
+#include "base/parallel.h"
+
+namespace opwright {
+namespace {
+
+constexpr size_t kLine = 64;
+constexpr int64_t kLinesPerTask = 256;
+
+struct CacheSizes {
+  size_t inner, outer;  // of one core, and of several together
+};
+
+/// As the kernel tells it: sysconf() adds up caches that no core can use together.
+size_t size_of_cache(int level, size_t otherwise) {
+  std::ifstream file(str("/sys/devices/system/cpu/cpu0/cache/index", level, "/size"));
+  size_t kibibytes = 0;
+  char unit = 0;
+  constexpr size_t kMost = size_t{1} << 20;
+  if (!(file >> kibibytes >> unit) || unit != 'K' || kibibytes == 0 || kibibytes > kMost)
+    return otherwise;
+  return kibibytes << 10;
+}
+
+const CacheSizes& cache_sizes() {
+  static const CacheSizes sizes = [] {
+    const size_t inner = size_of_cache(2, size_t{1} << 20);
+    return CacheSizes{inner, std::max(inner, size_of_cache(3, size_t{1} << 25))};
+  }();
+  return sizes;
+}
+
+/// Reads something else on each core until what its inner cache held is in the outer one.
+void displace_inner_caches() {
+  const int threads = thread_count();
+  const size_t size = cache_sizes().inner + cache_sizes().inner / 2;
+  static thread_local std::unique_ptr<std::byte[]> others;
+  static thread_local size_t held = 0;
+  if (const size_t wanted = size * static_cast<size_t>(threads); held < wanted) {
+    others = std::make_unique<std::byte[]>(wanted);
+    held = wanted;
+  }
+  std::byte* const memory = others.get();
+  parallel_for(threads, 1, [&](int64_t begin, int64_t end) {
+    unsigned sum = 0;
+    for (size_t i = static_cast<size_t>(begin) * size; i < static_cast<size_t>(end) * size;
+         i += kLine)
+      sum += static_cast<unsigned>(memory[i]);
+    static std::atomic<unsigned> result;  // or the loop would be left out
+    result.store(sum, std::memory_order_relaxed);
+  });
+}
+
+/// Writes what is there, on the core that has this part of a loop.
+void touch(std::span<std::byte> memory) {
+  std::byte* const data = memory.data();
+  const auto lines = static_cast<int64_t>((memory.size() + kLine - 1) / kLine);
+  parallel_for(lines, kLinesPerTask, [&](int64_t begin, int64_t end) {
+    for (int64_t line = begin; line < end; ++line) {
+      volatile std::byte& byte = data[line * static_cast<int64_t>(kLine)];
+      byte = byte;
+    }
+  });
+}
+
+void flush(std::span<const std::byte> memory) {
+#if defined(__x86_64__)
+  for (size_t i = 0; i < memory.size(); i += kLine) __builtin_ia32_clflush(memory.data() + i);
+  __builtin_ia32_mfence();
+#else
+  (void)memory;  // found where the inner caches' contents went
+#endif
+}
+
+}  // namespace
+
+CacheLevel cpu_cache_level(uint64_t bytes) {
+  const CacheSizes& sizes = cache_sizes();
+  if (bytes <= sizes.inner / 2) return CacheLevel::kInner;
+  // Other cores share the outer one, and what they do is not known. Engines of 10 MB were found to
+  // run from memory where the outer cache has 32.
+  return bytes <= sizes.outer / 4 ? CacheLevel::kOuter : CacheLevel::kMemory;
+}
+
+void set_cpu_scene(const CacheScene& scene) {
+  if (scene.level == CacheLevel::kInner) return;
+  const bool is_large = scene.level == CacheLevel::kMemory;
+  if (is_large) {
+    for (const auto& constant : scene.constants) flush(constant);
+    for (const auto& operand : scene.operands) flush(operand);
+    for (const auto& result : scene.results) flush(result);
+  }
+  displace_inner_caches();
+  size_t left = is_large ? cache_sizes().inner * static_cast<size_t>(thread_count()) : SIZE_MAX;
+  for (const auto& operand : scene.operands) {
+    const auto end = operand.last(std::min(left, operand.size()));
+    touch(end);
+    left -= end.size();
+  }
+}
+
+}  // namespace opwright
