@@ -16,6 +16,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 
 namespace opwright {
@@ -24,28 +25,6 @@ namespace {
 [[noreturn]] void fail_io(const char* action, const std::string& path, int reason) {
   fail("cannot ", action, " '", path, "': ", std::generic_category().message(reason));
 }
-
-/// Calls a system function again as long as signals interrupt it.
-template <class F>
-auto retry(F&& call) {
-  auto result = call();
-  while (result < 0 && errno == EINTR) result = call();
-  return result;
-}
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() { close(); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  /// False when delayed writing failed.
-  bool close() { return fd_ < 0 || ::close(std::exchange(fd_, -1)) == 0; }
-
- private:
-  int fd_;
-};
 
 // Neither a pipe nor a device makes opening wait; to files it means nothing.
 constexpr int kOpenWithoutWaiting = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
@@ -99,14 +78,11 @@ Blob map_open_file(int file, const std::string& path) {
 }
 
 Descriptor open_for_reading(const std::string& path, struct stat& status) {
-  const int fd = retry([&] { return open(path.c_str(), O_RDONLY | O_CLOEXEC); });
-  if (fd < 0) fail_io("open", path, errno);
-  if (fstat(fd, &status) != 0 || S_ISDIR(status.st_mode)) {
-    const int reason = S_ISDIR(status.st_mode) ? EISDIR : errno;
-    ::close(fd);
-    fail_io("read", path, reason);
-  }
-  return Descriptor(fd);
+  Descriptor file(retry([&] { return open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
+  if (!file.is_open()) fail_io("open", path, errno);
+  if (fstat(file.get(), &status) != 0 || S_ISDIR(status.st_mode))
+    fail_io("read", path, S_ISDIR(status.st_mode) ? EISDIR : errno);
+  return file;
 }
 
 size_t read_some(int fd, void* target, size_t size, const std::string& path) {
@@ -164,7 +140,7 @@ class TemporaryFile {
 
 Blob map_file(const std::string& path) {
   const Descriptor file(retry([&] { return open(path.c_str(), kOpenWithoutWaiting); }));
-  if (file.get() < 0) fail_io("open", path, errno);
+  if (!file.is_open()) fail_io("open", path, errno);
   return map_open_file(file.get(), path);
 }
 
@@ -172,13 +148,13 @@ Blob map_file_beneath(const std::string& folder, const std::string& path) {
   const std::string whole = (std::filesystem::path(folder) / path).string();
   const Descriptor directory(
       retry([&] { return open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC); }));
-  if (directory.get() < 0) fail_io("open", folder, errno);
+  if (!directory.is_open()) fail_io("open", folder, errno);
   const bool has_end = path.find('\0') != std::string::npos;
   const Descriptor file(has_end ? -1 : open_beneath(directory.get(), path));
-  require(!has_end && (file.get() >= 0 || (errno != EXDEV && errno != ELOOP)), "cannot open '",
+  require(!has_end && (file.is_open() || (errno != EXDEV && errno != ELOOP)), "cannot open '",
           whole, "': it leads out of the folder '", folder,
           "', or through a link that may; put the file itself there");
-  if (file.get() < 0) fail_io("open", whole, errno);
+  if (!file.is_open()) fail_io("open", whole, errno);
   return map_open_file(file.get(), whole);
 }
 
@@ -229,7 +205,7 @@ void write_file_atomically(const std::string& path,
   // The new name survives a power failure once the folder is written too. Some file systems cannot
   // do that; the file is complete all the same.
   const Descriptor directory(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (directory.get() >= 0) (void)!fsync(directory.get());
+  if (directory.is_open()) (void)!fsync(directory.get());
 }
 
 FileLock::FileLock(const std::string& path) {

@@ -15,33 +15,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/log.h"
 
 namespace opwright {
 namespace {
-
-template <class F>
-auto retry(F&& call) {
-  auto result = call();
-  while (result < 0 && errno == EINTR) result = call();
-  return result;
-}
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  ~Descriptor() { close(); }
-  int get() const { return fd_; }
-  bool is_open() const { return fd_ >= 0; }
-  /// False when delayed writing failed.
-  bool close() { return fd_ < 0 || ::close(std::exchange(fd_, -1)) == 0; }
-
- private:
-  int fd_;
-};
 
 std::string user_name(uid_t user) {
   std::array<char, 4096> buffer{};

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "plugin/shared_object.h"
@@ -112,8 +113,7 @@ void write_all(int descriptor, const Blob& bytes, const std::string& what) {
   const char* data = bytes.as<char>();
   size_t left = bytes.size();
   while (left > 0) {
-    const ssize_t written = write(descriptor, data, left);
-    if (written < 0 && errno == EINTR) continue;
+    const ssize_t written = retry([&] { return write(descriptor, data, left); });
     require(written > 0, what, " could not be copied into memory: ", std::strerror(errno));
     data += written;
     left -= static_cast<size_t>(written);
