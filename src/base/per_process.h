@@ -6,10 +6,9 @@
 #include <memory>
 #include <utility>
 
-namespace opwright {
+#include "threads/pool.h"
 
-/// How often the process and those that it descends from were forked, as far as anybody asked.
-uint64_t fork_count() noexcept;
+namespace opwright {
 
 /// A value that a forked child makes anew: in its parent's a lock may be held for ever, and threads
 /// are not there. The child leaves the old one as it is. Any thread may ask.
@@ -17,18 +16,18 @@ template <class T>
 class PerProcess {
  public:
   explicit PerProcess(std::function<std::unique_ptr<T>()> make) : make_(std::move(make)) {
-    made_ = new Made{fork_count(), make_()};
+    made_ = new Made{threads::fork_count(), make_()};
   }
   ~PerProcess() {
     Made* const made = made_.load(std::memory_order_acquire);
-    if (made->forks == fork_count()) delete made;
+    if (made->forks == threads::fork_count()) delete made;
   }
   PerProcess(const PerProcess&) = delete;
   PerProcess& operator=(const PerProcess&) = delete;
 
   T& get() {
     Made* made = made_.load(std::memory_order_acquire);
-    const uint64_t forks = fork_count();
+    const uint64_t forks = threads::fork_count();
     while (made->forks != forks) [[unlikely]] {
         auto fresh = std::make_unique<Made>(Made{forks, make_()});
         if (made_.compare_exchange_strong(made, fresh.get(), std::memory_order_acq_rel))

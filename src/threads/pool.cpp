@@ -127,6 +127,8 @@ class Pool {
     free_teams_.push_back(team);
   }
 
+  uint64_t forks() const { return forks_.load(std::memory_order_relaxed); }
+
   PoolState state() const {
     const int threads = started_.load(), awake = awake_.load();
     return {threads, std::max(0, threads - awake)};
@@ -143,6 +145,7 @@ class Pool {
 
   /// In the child of a fork, which has the calling thread alone.
   void begin_anew() {
+    forks_.fetch_add(1, std::memory_order_relaxed);
     const ThreadState& self = this_thread();
     started_ = awake_ = tokens_ = 0;
     callers_ = self.is_counted;
@@ -270,6 +273,7 @@ class Pool {
   std::atomic<int> cores_ = 1;
   std::atomic<int64_t> budget_checked_ = INT64_MIN / 2;
   std::atomic<uint32_t> budget_generation_ = 0;
+  std::atomic<uint64_t> forks_ = 0;
 
   /// Threads that called and compute; those of them that run code of others.
   alignas(64) std::atomic<int> callers_ = 0;
@@ -449,6 +453,8 @@ ForeignCode::ForeignCode() noexcept {
 ForeignCode::~ForeignCode() {
   if (--this_thread().foreign == 0) Pool::get().count_foreign(-1);
 }
+
+uint64_t fork_count() noexcept { return Pool::get().forks(); }
 
 PoolState pool_state() { return Pool::get().state(); }
 

@@ -59,6 +59,9 @@ class ForeignCode {
   ForeignCode& operator=(const ForeignCode&) = delete;
 };
 
+/// How often the process and those that it descends from were forked since the pool was first used.
+uint64_t fork_count() noexcept;
+
 /// Threads of the pool that exist, and those of them that sleep.
 struct PoolState {
   int threads = 0, sleeping = 0;
