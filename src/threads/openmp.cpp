@@ -50,37 +50,34 @@ bool next_chunk(long* first, long* last) {
 
 }  // namespace
 
-#define OPWRIGHT_OPENMP extern "C"
+extern "C" {
 
 // The caller runs its own share between start and end.
-OPWRIGHT_OPENMP void opwright_GOMP_parallel_start(void (*function)(void*), void* data,
-                                                  unsigned count) {
+void opwright_GOMP_parallel_start(void (*function)(void*), void* data, unsigned count) {
   using namespace opwright::threads;
   if (this_thread().depth == 0) region = {function, data};
   begin(count > 0 ? static_cast<int>(std::min<unsigned>(count, kMaxThreads)) : thread_count(),
         run_region, &region);
 }
-OPWRIGHT_OPENMP void opwright_GOMP_parallel_end() { opwright::threads::end(); }
+void opwright_GOMP_parallel_end() { opwright::threads::end(); }
 
-OPWRIGHT_OPENMP void opwright_GOMP_barrier() {
+void opwright_GOMP_barrier() {
   const Place& place = this_thread().place;
   if (place.count > 1) place.team->barrier();
 }
 
-OPWRIGHT_OPENMP bool opwright_GOMP_loop_static_start(long start, long end, long step, long chunk,
-                                                     long* first, long* last) {
+bool opwright_GOMP_loop_static_start(long start, long end, long step, long chunk, long* first,
+                                     long* last) {
   const long distance = step > 0 ? end - start + step - 1 : end - start + step + 1;
   this_thread().place.loop = {start, step, chunk, std::max(0L, distance / step), 0};
   return next_chunk(first, last);
 }
-OPWRIGHT_OPENMP bool opwright_GOMP_loop_static_next(long* first, long* last) {
-  return next_chunk(first, last);
-}
-OPWRIGHT_OPENMP void opwright_GOMP_loop_end_nowait() {}
+bool opwright_GOMP_loop_static_next(long* first, long* last) { return next_chunk(first, last); }
+void opwright_GOMP_loop_end_nowait() {}
 
-OPWRIGHT_OPENMP int opwright_omp_get_max_threads() { return opwright::threads::thread_count(); }
-OPWRIGHT_OPENMP int opwright_omp_get_num_threads() { return this_thread().place.count; }
-OPWRIGHT_OPENMP int opwright_omp_get_thread_num() { return this_thread().place.index; }
-OPWRIGHT_OPENMP int opwright_omp_in_parallel() {
-  return this_thread().depth > 1 || this_thread().place.count > 1;
-}
+int opwright_omp_get_max_threads() { return opwright::threads::thread_count(); }
+int opwright_omp_get_num_threads() { return this_thread().place.count; }
+int opwright_omp_get_thread_num() { return this_thread().place.index; }
+int opwright_omp_in_parallel() { return this_thread().depth > 1 || this_thread().place.count > 1; }
+
+}  // extern "C"
