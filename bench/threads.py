@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 from timing import in_turns, threads
 
 import opwright
@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "python")]
 
 import light_models  # noqa: E402
+from chain_models import convolution_chain  # noqa: E402
 
 CALLERS = (1, 2, 4, 8, 16, 32, 64)
 SHAPE = (1, 32, 28, 28)
@@ -37,26 +38,15 @@ SHAPE = (1, 32, 28, 28)
 Run = Callable[[], object]
 
 
-def convolutions(count: int = 24, callbacks: str = "", domain: str = "bench_threads") -> bytes:
-    """A chain of short convolutions, and a third and two thirds through it the plugin `callbacks`, if any."""
-    random = np.random.default_rng(1)
-    weights = [random.standard_normal((32, 32, 3, 3), np.float32) * 0.05 for _ in range(count)]
-    nodes, last = [], "x"
-    for i in range(count):
-        nodes.append(helper.make_node("Conv", [last, f"w{i}"], [f"y{i}"], pads=[1, 1, 1, 1]))
-        last = f"y{i}"
-        if callbacks and i in (count // 3, 2 * count // 3):
-            nodes.append(helper.make_node(callbacks, [last], [f"c{i}"], domain=domain))
-            last = f"c{i}"
-    graph = helper.make_graph(
-        nodes,
-        "convolutions",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, SHAPE)],
-        [helper.make_tensor_value_info(last, TensorProto.FLOAT, SHAPE)],
-        [numpy_helper.from_array(w, f"w{i}") for i, w in enumerate(weights)],
-    )
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(domain, 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+def convolutions(callbacks: str = "") -> bytes:
+    """24 short convolutions, and a third and two thirds through them the plugin `callbacks`, if any."""
+
+    def follow(index: int, tensor: str) -> onnx.NodeProto | None:
+        if not callbacks or index not in (8, 16):
+            return None
+        return helper.make_node(callbacks, [tensor], [f"c{index}"], domain="bench_threads")
+
+    return convolution_chain(24, SHAPE, follow)
 
 
 def session(model: bytes) -> onnxruntime.InferenceSession:

@@ -9,30 +9,19 @@ import threading
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 import opwright as trt
+from chain_models import convolution_chain
 
 SHAPE = (1, 16, 40, 40)
 
 
 def _model() -> bytes:
-    random = np.random.default_rng(3)
-    weights = [random.standard_normal((16, 16, 3, 3), np.float32) * 0.1 for _ in range(4)]
-    nodes, last = [], "x"
-    for i in range(4):
-        nodes.append(helper.make_node("Conv", [last, f"w{i}"], [f"c{i}"], pads=[1, 1, 1, 1]))
-        nodes.append(helper.make_node("Softmax", [f"c{i}"], [f"s{i}"], axis=1))
-        last = f"s{i}"
-    graph = helper.make_graph(
-        nodes,
-        "threads",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, SHAPE)],
-        [helper.make_tensor_value_info(last, TensorProto.FLOAT, SHAPE)],
-        [numpy_helper.from_array(w, f"w{i}") for i, w in enumerate(weights)],
+    """Convolutions, each with a Softmax over its channels behind it."""
+    return convolution_chain(
+        4, SHAPE, lambda i, y: helper.make_node("Softmax", [y], [f"s{i}"], axis=1)
     )
-    opsets = [helper.make_opsetid("", 17)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
 
 
 @pytest.fixture(scope="module")
