@@ -111,16 +111,9 @@ class PluginV3 final : public Operator {
   /// Of a plugin whose object for the runtime has no build part only the ports are known.
   void check(const KernelArgs& args) const override {
     const StoredPorts ports(args, plugin_.prefix(args.layer));
-    const int num_outputs = plugin_.has_build() ? plugin_.num_outputs(args.layer) : -1;
-    ports.require_counts(static_cast<size_t>(num_inputs_) + static_cast<size_t>(num_shape_inputs_),
-                         num_outputs);
-    for (int s = 0; s < num_shape_inputs_; ++s)
-      ports.require_shape_input(static_cast<size_t>(num_inputs_ + s));
+    plugin_.check_ports(ports, args, num_inputs_, num_shape_inputs_);
     if (!plugin_.has_build()) return;
-    for (int o = 0; o < num_outputs; ++o) {
-      const int input = plugin_.aliased_input(args.layer, o, num_inputs_);
-      if (input >= 0) ports.require_shared(input, o);
-    }
+    const auto num_outputs = static_cast<int32_t>(args.outputs.size());
     const V3Plugin clone = plugin_.clone();
     ports.require_supported(
         num_inputs_, [&](int pos, std::span<const DynamicPluginTensorDesc> descs) {

@@ -7,6 +7,7 @@
 #include "base/types.h"
 #include "plugin/callback.h"
 #include "plugin/expr_builder.h"
+#include "plugin/stored_ports.h"
 #include "plugin/v3_plugin.h"
 #include "plugin/v3_quick_plugin.h"
 
@@ -115,6 +116,19 @@ int V3PluginBase::aliased_input(std::string_view layer, int output, int num_inpu
     reject(layer, "getAliasedInput(", output, ") returned ", input, ", but there are ", num_inputs,
            " inputs");
   return input;
+}
+
+void V3PluginBase::check_ports(const StoredPorts& ports, const KernelArgs& args, int num_inputs,
+                               int num_shape_inputs) const {
+  const int outputs = has_build() ? num_outputs(args.layer) : -1;
+  ports.require_counts(static_cast<size_t>(num_inputs) + static_cast<size_t>(num_shape_inputs),
+                       outputs);
+  for (int s = 0; s < num_shape_inputs; ++s)
+    ports.require_shape_input(static_cast<size_t>(num_inputs + s));
+  for (int o = 0; o < outputs; ++o) {
+    const int input = aliased_input(args.layer, o, num_inputs);
+    if (input >= 0) ports.require_shared(input, o);
+  }
 }
 
 std::vector<int32_t> V3PluginBase::tactics(std::string_view layer) const {

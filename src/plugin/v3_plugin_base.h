@@ -16,6 +16,7 @@
 namespace opwright {
 
 class ExprBuilder;
+class StoredPorts;
 
 /// Whether the plugin is of the Quick family: its core part says so.
 bool is_quick(IPluginV3& plugin);
@@ -48,7 +49,8 @@ class V3PluginBase {
     fail(prefix(layer), parts...);
   }
 
-  /// Whether there is a build part, which what follows needs, but for fields().
+  /// Whether there is a build part, which what follows needs, but for check_ports() and
+  /// fields().
   virtual bool has_build() const = 0;
   int num_outputs(std::string_view layer) const;
   /// The input that the output is aliased to, or -1. Throws Error for an input that is not there.
@@ -57,6 +59,10 @@ class V3PluginBase {
   /// tensors. `builder` gives the expressions that the plugin sees.
   std::vector<OutputInfo> infer(InferContext& context, ExprBuilder& builder, int num_inputs,
                                 int num_shape_inputs) const;
+  /// Throws Error where the ports that a plan stores are not as the plugin says: their number,
+  /// shape inputs, and aliases. Without a build part only the inputs are known.
+  void check_ports(const StoredPorts& ports, const KernelArgs& args, int num_inputs,
+                   int num_shape_inputs) const;
   /// The tactics for the last configuration, 0 where there are none.
   std::vector<int32_t> tactics(std::string_view layer) const;
   /// getTimingCacheID(): null where the plugin gives none.

@@ -137,16 +137,8 @@ class PluginV3Quick final : public Operator {
   /// Of a plugin whose object for the runtime has no build part only the ports are known.
   void check(const KernelArgs& args) const override {
     const StoredPorts ports(args, plugin_.prefix(args.layer));
-    const int num_outputs = plugin_.has_build() ? plugin_.num_outputs(args.layer) : -1;
-    ports.require_counts(static_cast<size_t>(num_inputs_) + static_cast<size_t>(num_shape_inputs_),
-                         num_outputs);
-    for (int s = 0; s < num_shape_inputs_; ++s)
-      ports.require_shape_input(static_cast<size_t>(num_inputs_ + s));
+    plugin_.check_ports(ports, args, num_inputs_, num_shape_inputs_);
     if (!plugin_.has_build()) return;
-    for (int o = 0; o < num_outputs; ++o) {
-      const int input = plugin_.aliased_input(args.layer, o, num_inputs_);
-      if (input >= 0) ports.require_shared(input, o);
-    }
     require_listed(ports, args);
     ports.require_tactic(configured(args).tactics(args.layer));
   }
