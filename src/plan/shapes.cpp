@@ -64,11 +64,7 @@ ProfileValues::ProfileValues(const Plan& plan, std::span<const ProfileInput> inp
     for (size_t i = 0; i < symbols.size(); ++i) {
       const Symbol& symbol = plan.symbols[i];
       if (symbol.kind == Symbol::Kind::kSizeTensor) continue;
-      const ProfileInput& input = inputs[numbers[i]];
-      const Shape& shape = selector == OptProfileSelector::kMIN   ? input.min
-                           : selector == OptProfileSelector::kOPT ? input.opt
-                                                                  : input.max;
-      symbols[i] = shape[symbol.index];
+      symbols[i] = shape_at(inputs[numbers[i]], selector)[symbol.index];
     }
     auto& values = values_[static_cast<int>(selector)];
     values.resize(plan.expressions.size());

@@ -11,6 +11,14 @@
 
 namespace opwright {
 
+/// The minimum, optimum or maximum of what has all three: a ProfileInput or a PortDesc.
+template <class Range>
+const Shape& shape_at(const Range& range, OptProfileSelector selector) {
+  return selector == OptProfileSelector::kMIN   ? range.min
+         : selector == OptProfileSelector::kOPT ? range.opt
+                                                : range.max;
+}
+
 /// The values of all of the plan's expressions at the minimum, optimum and maximum of a profile.
 /// Size tensors count as 1, their `opt` and their upper bound.
 class ProfileValues {

@@ -122,10 +122,7 @@ class StepCheck {
       return elements;
     }
     if (tensor.location == Location::kInput) {
-      const ProfileInput& range = schedule_.inputs[tensor.index];
-      const Shape& values = selector == OptProfileSelector::kMIN   ? range.min
-                            : selector == OptProfileSelector::kOPT ? range.opt
-                                                                   : range.max;
+      const Shape& values = shape_at(schedule_.inputs[tensor.index], selector);
       return {values.begin(), values.end()};
     }
     if (const auto size = sizes_.find(index); size != sizes_.end())
@@ -161,11 +158,7 @@ class StepCheck {
 
   std::vector<OutputInfo> infer(const PlanStep& step, const Operator& op, const StepPorts& ports,
                                 OptProfileSelector selector) const {
-    const auto shape_of = [&](const PortDesc& port) {
-      return sym_shape(selector == OptProfileSelector::kMIN   ? port.min
-                       : selector == OptProfileSelector::kOPT ? port.opt
-                                                              : port.max);
-    };
+    const auto shape_of = [&](const PortDesc& port) { return sym_shape(shape_at(port, selector)); };
     StepTensors tensors;
     tensors.has_opt_sizes = selector == OptProfileSelector::kOPT;
     for (const PortDesc& port : ports.inputs) tensors.inputs.push_back(shape_of(port));
