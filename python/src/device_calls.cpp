@@ -6,11 +6,11 @@
 
 #include "backend/device.h"
 #include "backend/memory.h"
+#include "call_memory.h"
 #include "device_array.h"
 #include "host_arrays.h"
 #include "host_call.h"
 #include "plugin_bindings.h"
-#include "plugin_tensor.h"
 #include "runtime/context.h"
 
 namespace opwright::python {
@@ -41,24 +41,6 @@ struct Slot {
   Queue queue = nullptr;                      ///< of the last call
   bool is_busy = false;                       ///< whether that may still be running
   std::unique_ptr<Event> event;               ///< its end
-};
-
-/// The arrays of a call, for plugins that keep their tensors.
-class CallMemory final : public RunMemory {
- public:
-  CallMemory(const std::vector<Argument>& arguments, const std::vector<nb::object>& outputs)
-      : arguments_(arguments), outputs_(outputs) {}
-  nb::object objects() const override {
-    nb::list all;
-    for (const Argument& argument : arguments_) all.append(argument.holder);
-    for (const nb::object& output : outputs_)
-      if (output.is_valid()) all.append(output);  // those of the host are made after the run
-    return nb::tuple(all);
-  }
-
- private:
-  const std::vector<Argument>& arguments_;
-  const std::vector<nb::object>& outputs_;
 };
 
 template <class T>

@@ -2,31 +2,11 @@
 
 #include <cstring>
 
-#include "plugin_tensor.h"
+#include "call_memory.h"
 #include "runtime/call_shapes.h"
 #include "runtime/context_pool.h"
 
 namespace opwright::python {
-namespace {
-
-/// The arrays that a call works on.
-class CallMemory final : public RunMemory {
- public:
-  CallMemory(const std::vector<Argument>& arguments, const std::vector<nb::object>& outputs)
-      : arguments_(arguments), outputs_(outputs) {}
-  nb::object objects() const override {
-    nb::list all;
-    for (const Argument& argument : arguments_) all.append(argument.holder);
-    for (const nb::object& output : outputs_) all.append(output);
-    return nb::tuple(all);
-  }
-
- private:
-  const std::vector<Argument>& arguments_;
-  const std::vector<nb::object>& outputs_;
-};
-
-}  // namespace
 
 void check_arguments(CallShapes& shapes, const std::vector<Argument>& arguments) {
   std::vector<Shape> given;
