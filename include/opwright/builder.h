@@ -375,7 +375,7 @@ class IBuilder : public INoCopy {
   virtual ILogger* getLogger() const noexcept = 0;
 
   /// The most threads that a build for the CPU uses, the caller's included.
-  /// \return false if `maxThreads` is less than 1.
+  /// \return false, and nothing is set, for less than 1 or more than 4096.
   virtual bool setMaxThreads(int32_t maxThreads) noexcept = 0;
   virtual int32_t getMaxThreads() const noexcept = 0;
 

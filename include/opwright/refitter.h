@@ -54,7 +54,7 @@ class IRefitter : public INoCopy {
   virtual int32_t getMissingWeights(int32_t size, char const** weightsNames) noexcept = 0;
   virtual int32_t getAllWeights(int32_t size, char const** weightsNames) noexcept = 0;
   virtual ILogger* getLogger() const noexcept = 0;
-  /// The most threads that refitCudaEngine() uses, at least 1; at first those of the machine.
+  /// The most threads that refitCudaEngine() uses, 1 to 4096; at first those of the machine.
   virtual bool setMaxThreads(int32_t maxThreads) noexcept = 0;
   virtual int32_t getMaxThreads() const noexcept = 0;
   /// With TensorLocation::kDEVICE the weights are read from the memory of the engine's device.

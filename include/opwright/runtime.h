@@ -431,7 +431,7 @@ class IRuntime : public INoCopy {
   virtual ILogger* getLogger() const noexcept = 0;
 
   /// The most threads that loading and running on the CPU use, the caller's included.
-  /// \return false if `maxThreads` is less than 1.
+  /// \return false, and nothing is set, for less than 1 or more than 4096.
   virtual bool setMaxThreads(int32_t maxThreads) noexcept = 0;
   virtual int32_t getMaxThreads() const noexcept = 0;
 

@@ -462,10 +462,12 @@ void bind_builder(nb::module_& m) {
           "An IGpuAllocator for memory that plugins ask for; None: the device's.")
       .def_prop_rw(
           "max_threads", [](const Builder& self) { return shown_threads(self.max_threads); },
-          [](Builder& self, int threads) { self.max_threads = checked_threads(threads); },
+          [](Builder& self, int threads) {
+            self.max_threads = checked_threads(threads, "a builder");
+          },
           "The most threads that a build and the engines of build_engine_with_config use on the "
-          "CPU, "
-          "the caller's included; at first those of the thread that calls.")
+          "CPU, the caller's included; at first those of the thread that calls.\n\n:raises Error: "
+          "for less than 1 or more than 4096.")
       .def(
           "reset",
           [](Builder& self) {

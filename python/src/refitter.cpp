@@ -210,7 +210,8 @@ void bind_engine_refitter(nb::module_& m) {
             return self.core.max_threads() > 0 ? self.core.max_threads() : thread_count();
           },
           [](Self& self, int threads) { self.core.set_max_threads(threads); },
-          "The most threads that refitting uses; at first those of the machine.")
+          "The most threads that refitting uses; at first those of the machine.\n\n:raises Error: "
+          "for less than 1 or more than 4096.")
       .def_prop_ro("logger", [](const Self& self) { return self.logger; });
 }
 

@@ -97,7 +97,7 @@ void bind_context(nb::module_& m) {
           "Threads that a run on the CPU uses at most, the caller's among them: at first "
           "Runtime.max_threads or, where nothing was set, opwright.max_threads() when the context "
           "was made. Results may differ in their last bits between numbers.\n\n:raises Error: for "
-          "less than 1.")
+          "less than 1 or more than 4096.")
       .def_prop_rw(
           "temporary_allocator",
           [](const ExecutionContext& self) { return to_python(self.context.allocator()); },
@@ -366,9 +366,12 @@ void bind_runtime(nb::module_& m) {
            "verified. Of a stream nothing is read that follows the engine.")
       .def_prop_rw(
           "max_threads", [](const Runtime& self) { return shown_threads(self.max_threads); },
-          [](Runtime& self, int threads) { self.max_threads = checked_threads(threads); },
+          [](Runtime& self, int threads) {
+            self.max_threads = checked_threads(threads, "a runtime");
+          },
           "The most threads that engines loaded from now on use on the CPU, the caller's included; "
-          "at first those of the thread that runs them.")
+          "at first those of the thread that runs them.\n\n:raises Error: for less than 1 or more "
+          "than 4096.")
       .def_prop_ro(
           "num_DLA_cores", [](const Runtime&) { return 0; }, "0: no DLA is driven.")
       .def_prop_rw(

@@ -16,10 +16,8 @@ void bind_threads(nb::module_& m) {
   m.def(
       "set_max_threads",
       [](std::optional<int> count) {
-        require(!count || (*count >= 1 && *count <= threads::kMaxThreads),
-                "set_max_threads: ", count.value_or(0), " threads; expected 1 to ",
-                threads::kMaxThreads, ", or None");
-        threads::set_process_threads(count.value_or(0));
+        threads::set_process_threads(count ? checked_threads(*count, "the process", ", or None")
+                                           : 0);
       },
       nb::arg("count").none(),
       "Lets engines on the CPU compute with so many threads at once in this process, whoever calls "
@@ -27,7 +25,7 @@ void bind_threads(nb::module_& m) {
       "use: those of its affinity mask, at most its control group's CPU quota rounded up, both as "
       "they are at the moment. More than these are never used. Contexts that exist keep what they "
       "divide their work among, see IExecutionContext.max_threads.\n\n:raises Error: for less than "
-      "1.");
+      "1 or more than 4096.");
 }
 
 }  // namespace opwright::python

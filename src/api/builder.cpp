@@ -82,9 +82,7 @@ class BuilderApi final : public IBuilder {
   IPluginRegistry& getPluginRegistry() noexcept override { return registry_; }
   ILogger* getLogger() const noexcept override { return errors_.log().logger(); }
   bool setMaxThreads(int32_t maxThreads) noexcept override {
-    if (maxThreads < 1) return false;
-    threads_ = maxThreads;
-    return true;
+    return errors_.run([&] { threads_ = checked_threads(maxThreads, "a builder"); });
   }
   int32_t getMaxThreads() const noexcept override {
     return threads_ > 0 ? threads_ : thread_count();

@@ -34,9 +34,14 @@ void run_range(void* data, int index, int ranges) {
 int thread_count() { return threads::thread_count(); }
 
 void set_thread_count(int count) {
-  require(count >= 1 && count <= threads::kMaxThreads, "the number of threads must be 1 to ",
-          threads::kMaxThreads, ", not ", count);
-  threads::set_thread_setting(count);
+  threads::set_thread_setting(checked_threads(count, "this thread's loops"));
+}
+
+int checked_threads(int threads, const char* who, const char* otherwise) {
+  require(threads >= 1 && threads <= threads::kMaxThreads, who, " cannot use ", threads,
+          " threads: max_threads is ", threads, "; expected 1 to ", threads::kMaxThreads,
+          otherwise);
+  return threads;
 }
 
 ThreadLimit::ThreadLimit(int threads) : before_(threads::thread_setting()) {

@@ -10,8 +10,12 @@ namespace opwright {
 /// those of the process, see threads/pool.h. The setting belongs to the calling thread. Within a
 /// loop's body the count is 1, because nested loops run serially.
 int thread_count();
-/// Throws Error for less than 1.
+/// Throws Error as checked_threads() does.
 void set_thread_count(int count);
+
+/// `threads`, the value of a setting. Throws Error, which names `who` would use so many and ends
+/// with `otherwise`, unless it is 1 to threads::kMaxThreads.
+int checked_threads(int threads, const char* who, const char* otherwise = "");
 
 /// Within its lifetime this thread's loops are divided among so many threads; 0: as before.
 class ThreadLimit {

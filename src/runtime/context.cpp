@@ -80,8 +80,7 @@ int Context::max_threads() const { return state_->threads; }
 
 void Context::set_max_threads(int threads) {
   check_idle("given another number of threads");
-  require(threads >= 1 && threads <= threads::kMaxThreads, "max_threads is ", threads,
-          "; expected 1 to ", threads::kMaxThreads);
+  checked_threads(threads, "an execution context");
   State& s = *state_;
   if (s.threads == threads) return;
   s.threads = threads;

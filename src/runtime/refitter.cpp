@@ -90,8 +90,7 @@ std::vector<int32_t> Refitter::missing() const {
 }
 
 void Refitter::set_max_threads(int threads) {
-  require(threads >= 1, "a refitter cannot use ", threads, " threads; expected at least 1");
-  max_threads_ = threads;
+  max_threads_ = checked_threads(threads, "a refitter");
 }
 
 /// Numbers that are none in the type in which a kernel reads them spoil a whole result.

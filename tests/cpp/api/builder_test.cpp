@@ -395,6 +395,7 @@ TEST_F(Builder, TellsItsProgressAndCanBeCancelled) {
 
 TEST_F(Builder, ThreadsAndVersion) {
   EXPECT_FALSE(builder->setMaxThreads(0));
+  EXPECT_FALSE(builder->setMaxThreads(4097));
   EXPECT_TRUE(builder->setMaxThreads(1));
   EXPECT_EQ(builder->getMaxThreads(), 1);
   EXPECT_EQ(builder->getLogger(), &logger);

@@ -89,6 +89,7 @@ TEST_F(Refitting, TellsLayersRolesAndNames) {
   EXPECT_TRUE(refitter->setMaxThreads(1));
   EXPECT_EQ(refitter->getMaxThreads(), 1);
   EXPECT_FALSE(refitter->setMaxThreads(0));
+  EXPECT_FALSE(refitter->setMaxThreads(4097));
   EXPECT_TRUE(refitter->getWeightsValidation());
 }
 

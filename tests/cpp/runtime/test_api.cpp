@@ -361,6 +361,7 @@ TEST(ApiRuntime, RefusesWhatItCannotServe) {
   EXPECT_TRUE(runtime->getEngineDeviceCodeAllowed());
   EXPECT_FALSE(runtime->getEngineHostCodeAllowed());
   EXPECT_FALSE(runtime->setMaxThreads(0));
+  EXPECT_FALSE(runtime->setMaxThreads(4097));
   EXPECT_TRUE(runtime->setMaxThreads(1));
   EXPECT_EQ(runtime->getMaxThreads(), 1);
   EXPECT_EQ(runtime->getLogger(), &logger);
