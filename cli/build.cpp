@@ -19,7 +19,7 @@ struct BuildOptions {
   std::string model, output, timing_cache, device;
   std::vector<std::string> shapes, plugins, embedded_plugins;
   bool fp16 = false, bf16 = false, no_timing = false, strongly_typed = false, json = false,
-       verbose = false, quiet = false;
+       verbose = false, allow_links = false, quiet = false;
   int iterations = 4;
   LimitOptions limits;
 };
@@ -76,6 +76,7 @@ void build(const BuildOptions& options) {
   flags.strongly_typed = options.strongly_typed;
   Network network(flags);
   OnnxParser parser(network, log);
+  parser.set_links_allowed(options.allow_links);
   if (!parser.parse_file(options.model))
     fail("'", options.model, "' cannot be taken over: ", parser.errors().size(), " problem",
          parser.errors().size() == 1 ? "" : "s", ", see above");
@@ -149,6 +150,9 @@ void add_build(CLI::App& app) {
                    "A plugin library to load, as --plugins does, and to put into the engine file, "
                    "which then needs no --plugins to run, but --allow-host-code (repeatable)")
       ->allow_extra_args(false);
+  command->add_flag("--allow-links", options->allow_links,
+                    "Read external data of the model through symbolic links that lead out of its "
+                    "folder; for links of somebody whom you trust");
   command->add_option("--device", options->device,
                       "What the engine is for: cpu, cuda, or cuda:1 to tune it on that GPU; the "
                       "GPU where there is one that runs all layers, else the CPU");

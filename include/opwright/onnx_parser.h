@@ -145,6 +145,13 @@ class IParser {
   /// The config that the network is to be built with; nothing that the parser does depends on it.
   /// \return false for null.
   virtual bool setBuilderConfig(IBuilderConfig const* const builderConfig) noexcept = 0;
+
+  /// Beyond TensorRT: whether external data may be read through symbolic links that lead out of the
+  /// model's folder, as in a store of models that keeps each file once. False at first, unless the
+  /// environment variable OPWRIGHT_ALLOW_LINKS is 1. Permit it where you trust whoever made the
+  /// links; names that lead out of the folder by themselves are refused in any case.
+  virtual void setLinksAllowed(bool allowed) noexcept = 0;
+  virtual bool getLinksAllowed() const noexcept = 0;
 };
 
 }  // namespace onnxparser

@@ -36,6 +36,10 @@ class IParserRefitter {
   virtual bool loadInitializer(char const* name, void const* data, size_t size) noexcept = 0;
   /// and sets the weights.
   virtual bool refitModelProto() noexcept = 0;
+
+  /// Beyond TensorRT: as IParser::setLinksAllowed().
+  virtual void setLinksAllowed(bool allowed) noexcept = 0;
+  virtual bool getLinksAllowed() const noexcept = 0;
 };
 
 }  // namespace onnxparser

@@ -30,10 +30,11 @@ class _Progress:
 
 
 def _parse(
-    model: Any, builder: _core.Builder, logger: _core.ILogger, flags: int
+    model: Any, builder: _core.Builder, logger: _core.ILogger, flags: int, allow_links: bool
 ) -> _core.INetworkDefinition:
     network = builder.create_network(flags)
     parser = _core.OnnxParser(network, logger)
+    parser.links_allowed = allow_links
     if isinstance(model, (str, os.PathLike)):
         taken = parser.parse_from_file(os.fspath(model))
     elif hasattr(model, "SerializeToString"):
@@ -75,6 +76,7 @@ def build(
     plugins_to_serialize: Sequence[str | os.PathLike[str]] = (),
     embed_python_plugins: bool = False,
     debug_plugins: bool = False,
+    allow_links: bool = False,
     limits: _core.Limits | None = None,
     progress: Callable[[str, int, int], Any] | None = None,
     logger: _core.ILogger | None = None,
@@ -101,6 +103,9 @@ def build(
         Python implements.
     :param debug_plugins: whether the engine checks every call of a plugin, which is slower: faults
         of its memory raise ``Error``, NaN made of finite inputs is a warning.
+    :param allow_links: whether external data of the model may be read through symbolic links that
+        lead out of its folder, as in a store of models that keeps each file once. Allow it where
+        you trust whoever made the links.
     :param limits: what the model may make the build spend, and what the engine may ask for, as
         ``opwright.Limits(build_memory=2 << 30, build_seconds=60)``; None: the defaults.
     :param progress: called as ``progress(phase, done, total)``; returning False cancels.
@@ -120,7 +125,7 @@ def build(
     if isinstance(model, _core.INetworkDefinition):
         network = model
     else:
-        network = _parse(model, builder, logger, flags)
+        network = _parse(model, builder, logger, flags, allow_links)
 
     config = builder.create_builder_config()
     config.timing = timing

@@ -35,12 +35,14 @@ Runs a program whose `import tensorrt` Opwright answers, also in the processes t
                  to three more numbers, such as 10.13. Default: $OPWRIGHT_TENSORRT_VERSION, or {}
   --allow-device-code  engines that other processes built may run their code for a GPU; for programs that
                  load only files that you trust. The same as OPWRIGHT_ALLOW_DEVICE_CODE=1
-  --allow-host-code  the same for code that runs on the host, too; OPWRIGHT_ALLOW_HOST_CODE=1"""
+  --allow-host-code  the same for code that runs on the host, too; OPWRIGHT_ALLOW_HOST_CODE=1
+  --allow-links  models may have external data behind links out of their folders; OPWRIGHT_ALLOW_LINKS=1"""
 
-#: What permits code, by option.
+#: What permits code and links, by option.
 _PERMISSIONS = {
     "--allow-device-code": "OPWRIGHT_ALLOW_DEVICE_CODE",
     "--allow-host-code": "OPWRIGHT_ALLOW_HOST_CODE",
+    "--allow-links": "OPWRIGHT_ALLOW_LINKS",
 }
 
 
@@ -109,7 +111,9 @@ def _main(arguments: list[str]) -> None:
         what = "name of a module" if arguments[0] == "-m" else "code"
         sys.exit(f"python -m opwright.trt {arguments[0]}: expected the {what}")
     if sys.flags.ignore_environment:
-        sys.exit("python -m opwright.trt: programs find tensorrt by PYTHONPATH; leave -E and -I out")
+        sys.exit(
+            "python -m opwright.trt: programs find tensorrt by PYTHONPATH; leave -E and -I out"
+        )
     try:
         environment = _environment(chosen_version(version)) | permissions
     except _opwright.Error as error:

@@ -5,6 +5,7 @@
 #include "onnx/parser.h"
 #include "opwright/version.h"
 #include "reporting.h"
+#include "runtime/engine.h"
 
 namespace opwright::python {
 namespace {
@@ -98,6 +99,7 @@ void bind_onnx(nb::module_& m) {
          new (self)
              Parser{network, logger,
                     OnnxParser(nb::cast<Network&>(network), Log(nb::cast<ILogger*>(logger)))};
+         self->parser.set_links_allowed(is_permitted_by_environment(kAllowLinks));
        },
        nb::arg("network"), nb::arg("logger"))
       .def(
@@ -137,6 +139,13 @@ void bind_onnx(nb::module_& m) {
           "get_flag",
           [](const Parser& self, OnnxParserFlag flag) { return self.parser.has_flag(flag); },
           nb::arg("flag"))
+      .def_prop_rw(
+          "links_allowed", [](const Parser& self) { return self.parser.links_allowed(); },
+          [](Parser& self, bool allowed) { self.parser.set_links_allowed(allowed); },
+          "Whether external data may be read through symbolic links that lead out of the model's "
+          "folder, as in a store of models that keeps each file once. At first False, unless the "
+          "environment variable OPWRIGHT_ALLOW_LINKS is 1. Permit it where you trust whoever made "
+          "the links; names that lead out of the folder by themselves are refused in any case.")
       .def(
           "supports_model_v2",
           [](Parser& self, nb::handle model, nb::handle path) {

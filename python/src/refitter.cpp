@@ -227,8 +227,13 @@ void bind_model_refitter(nb::module_& m) {
             Refitter& core = nb::cast<EngineRefitter&>(refitter).core;
             const Log log(nb::cast<ILogger*>(logger));
             new (self) Self{std::move(refitter), std::move(logger), OnnxRefitter(core, log)};
+            self->core.set_links_allowed(is_permitted_by_environment(kAllowLinks));
           },
           nb::arg("refitter"), nb::arg("logger"))
+      .def_prop_rw(
+          "links_allowed", [](const Self& self) { return self.core.links_allowed(); },
+          [](Self& self, bool allowed) { self.core.set_links_allowed(allowed); },
+          "As OnnxParser.links_allowed.")
       .def(
           "refit_from_bytes",
           [](Self& self, nb::handle model, nb::handle path) {

@@ -9,6 +9,7 @@
 #include "api/parser_error.h"
 #include "onnx/parser.h"
 #include "opwright/builder.h"
+#include "runtime/engine.h"
 
 namespace opwright::onnxparser {
 namespace {
@@ -18,7 +19,9 @@ class ParserApi final : public IParser {
   ParserApi(NetworkApi& network, ILogger* logger)
       : report_(Log(logger), network.getErrorRecorder()),
         network_(network),
-        parser_(network.network(), Log(logger)) {}
+        parser_(network.network(), Log(logger)) {
+    parser_.set_links_allowed(is_permitted_by_environment(kAllowLinks));
+  }
 
   bool parse(void const* serializedModel, size_t size, char const* modelPath) noexcept override {
     return parsed([&] {
@@ -104,6 +107,8 @@ class ParserApi final : public IParser {
   bool setBuilderConfig(IBuilderConfig const* const builderConfig) noexcept override {
     return builderConfig != nullptr;
   }
+  void setLinksAllowed(bool allowed) noexcept override { parser_.set_links_allowed(allowed); }
+  bool getLinksAllowed() const noexcept override { return parser_.links_allowed(); }
 
  private:
   static Blob copy(void const* model, size_t size) {

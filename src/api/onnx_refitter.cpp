@@ -41,7 +41,7 @@ bool OnnxRefitter::load_model(const Blob& model, const std::string& path) {
                                   : file.has_parent_path() ? file.parent_path().string()
                                                            : ".";
     std::map<std::string, onnx::TensorProto> weights;
-    for (onnx::TensorProto& tensor : onnx_weights(onnx::decode_model(model, directory))) {
+    for (onnx::TensorProto& tensor : onnx_weights(onnx::decode_model(model, directory, links_))) {
       std::string name = tensor.name;
       weights[std::move(name)] = std::move(tensor);
     }
@@ -93,7 +93,9 @@ class ParserRefitterApi final : public IParserRefitter {
  public:
   ParserRefitterApi(IRefitter& refitter, ILogger* logger)
       : report_(Log(logger), refitter.getErrorRecorder()),
-        refitter_(refitter_of(refitter), Log(logger)) {}
+        refitter_(refitter_of(refitter), Log(logger)) {
+    refitter_.set_links_allowed(is_permitted_by_environment(kAllowLinks));
+  }
 
   bool refitFromBytes(void const* serializedOnnxModel, size_t serializedOnnxModelSize,
                       char const* modelPath) noexcept override {
@@ -129,6 +131,8 @@ class ParserRefitterApi final : public IParserRefitter {
   bool refitModelProto() noexcept override {
     return tried([&] { return refitter_.refit_model(); });
   }
+  void setLinksAllowed(bool allowed) noexcept override { refitter_.set_links_allowed(allowed); }
+  bool getLinksAllowed() const noexcept override { return refitter_.links_allowed(); }
 
  private:
   /// The weights are set from a copy, as the caller may free the bytes.

@@ -27,6 +27,10 @@ class OnnxRefitter {
   bool load_initializer(const std::string& name, Blob data);
   bool refit_model();
 
+  /// As OnnxParser.
+  bool links_allowed() const { return links_ == Links::kAnywhere; }
+  void set_links_allowed(bool allowed) { links_ = allowed ? Links::kAnywhere : Links::kBeneath; }
+
   const std::vector<OnnxError>& errors() const { return errors_; }
   void clear_errors() { errors_.clear(); }
 
@@ -37,6 +41,7 @@ class OnnxRefitter {
 
   Refitter& refitter_;
   Log log_;
+  Links links_ = Links::kBeneath;
   std::map<std::string, onnx::TensorProto> weights_;
   bool has_model_ = false;
   std::vector<OnnxError> errors_;

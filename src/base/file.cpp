@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -62,6 +63,15 @@ int open_beneath(int folder, const std::filesystem::path& path) {
   if (result >= 0 || (errno != ENOSYS && errno != EPERM)) return static_cast<int>(result);
 #endif
   return walk_beneath(folder, path);
+}
+
+/// Follows all links, but the name itself stays in the folder.
+int open_through_links(int folder, const std::filesystem::path& path) {
+  if (path.is_absolute() || std::ranges::find(path, std::filesystem::path("..")) != path.end()) {
+    errno = EXDEV;
+    return -1;
+  }
+  return retry([&] { return openat(folder, path.c_str(), kOpenWithoutWaiting); });
 }
 
 Blob map_open_file(int file, const std::string& path) {
@@ -144,16 +154,26 @@ Blob map_file(const std::string& path) {
   return map_open_file(file.get(), path);
 }
 
-Blob map_file_beneath(const std::string& folder, const std::string& path) {
+Blob map_file_beneath(const std::string& folder, const std::string& path, Links links) {
   const std::string whole = (std::filesystem::path(folder) / path).string();
   const Descriptor directory(
       retry([&] { return open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC); }));
   if (!directory.is_open()) fail_io("open", folder, errno);
   const bool has_end = path.find('\0') != std::string::npos;
-  const Descriptor file(has_end ? -1 : open_beneath(directory.get(), path));
-  require(!has_end && (file.is_open() || (errno != EXDEV && errno != ELOOP)), "cannot open '",
-          whole, "': it leads out of the folder '", folder,
-          "', or through a link that may; put the file itself there");
+  const bool may_link = links == Links::kAnywhere;
+  const Descriptor file(has_end    ? -1
+                        : may_link ? open_through_links(directory.get(), path)
+                                   : open_beneath(directory.get(), path));
+  const bool leads_out =
+      has_end || (!file.is_open() && (errno == EXDEV || (errno == ELOOP && !may_link)));
+  require(!leads_out || !may_link, "cannot open '", whole, "': it leads out of the folder '",
+          folder, "'; put the file itself there");
+  require(
+      !leads_out, "cannot open '", whole, "': it leads out of the folder '", folder,
+      "', or through a link that may; put the file itself there, or, where you trust whoever made "
+      "the links, permit them: opwright.build(..., allow_links=True), parser.links_allowed = True "
+      "in Python, setLinksAllowed(true) in C++, --allow-links for the program, "
+      "OPWRIGHT_ALLOW_LINKS=1 for programs for TensorRT");
   if (!file.is_open()) fail_io("open", whole, errno);
   return map_open_file(file.get(), whole);
 }

@@ -12,10 +12,14 @@ namespace opwright {
 /// reason when it cannot be opened or is not a regular file. An empty file gives a Blob of size 0
 /// with non-null data.
 Blob map_file(const std::string& path);
+/// Where symbolic links within a folder may lead.
+enum class Links : bool { kBeneath, kAnywhere };
+
 /// The same for `path`, which is relative, in a folder: the name comes from somebody who may not
-/// know what lies outside of it. Links that lead out of the folder are refused, where the system
-/// cannot tell all links.
-Blob map_file_beneath(const std::string& folder, const std::string& path);
+/// know what lies outside of it. Links that lead out of the folder are refused unless they may lead
+/// anywhere, where the system cannot tell all links.
+Blob map_file_beneath(const std::string& folder, const std::string& path,
+                      Links links = Links::kBeneath);
 /// The whole file, or all that a pipe gives, copied into private memory.
 Blob read_file(const std::string& path);
 

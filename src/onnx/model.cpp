@@ -288,15 +288,15 @@ ModelProto decode_without_external(const Blob& bytes, const std::string& directo
   return model;
 }
 
-void read_external(ModelProto& model, const std::string& directory) {
+void read_external(ModelProto& model, const std::string& directory, Links links) {
   const Blob none;
-  Source source{none, directory};
+  Source source{none, directory, links};
   for (TensorProto& tensor : model.graph.initializers) read_external(tensor, source);
 }
 
-ModelProto decode_model(const Blob& bytes, const std::string& directory) {
+ModelProto decode_model(const Blob& bytes, const std::string& directory, Links links) {
   ModelProto model = decode_without_external(bytes, directory);
-  read_external(model, directory);
+  read_external(model, directory, links);
   return model;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/blob.h"
+#include "base/file.h"
 #include "base/types.h"
 
 namespace opwright::onnx {
@@ -122,16 +123,18 @@ struct ModelProto {
 };
 
 /// Decodes a serialized onnx.ModelProto. Large weights stay references into `bytes` where their
-/// alignment allows it. `directory` is where external data lies; files outside of it are refused.
-/// Throws Error for anything that is no ONNX model.
-ModelProto decode_model(const Blob& bytes, const std::string& directory);
+/// alignment allows it. `directory` is where external data lies; files outside of it are refused,
+/// and so are links that lead out of it, unless `links` permits them. Throws Error for anything
+/// that is no ONNX model.
+ModelProto decode_model(const Blob& bytes, const std::string& directory,
+                        Links links = Links::kBeneath);
 
 /// The same, but initializers whose elements are not in `bytes` have none yet, so that the caller
 /// can set them.
 ModelProto decode_without_external(const Blob& bytes, const std::string& directory);
 /// Reads what decode_without_external() left, unless it has been set since. Throws Error for an
 /// initializer whose elements are nowhere.
-void read_external(ModelProto& model, const std::string& directory);
+void read_external(ModelProto& model, const std::string& directory, Links links);
 
 /// Gives a tensor its elements: dense, of the model's type and shape. Throws Error where their size
 /// in bytes is another one.

@@ -98,7 +98,7 @@ bool OnnxParser::parse(const Blob& model, const std::string& path) {
     node_outputs_.clear();
     onnx::ModelProto proto;
     try {
-      proto = onnx::decode_model(model, directory_of(path));
+      proto = onnx::decode_model(model, directory_of(path), links_);
     } catch (const Error& problem) {
       errors_.emplace_back(problem, -1, onnxparser::ErrorCode::kMODEL_DESERIALIZE_FAILED);
       return;
@@ -148,7 +148,7 @@ bool OnnxParser::parse_loaded() {
     node_outputs_.clear();
     require(loaded_ != nullptr, "ONNX: no model is loaded: call load_model_proto first");
     const std::unique_ptr<onnx::ModelProto> model = std::move(loaded_);
-    onnx::read_external(*model, loaded_directory_);
+    onnx::read_external(*model, loaded_directory_, links_);
     take_over(*model);
   });
 }

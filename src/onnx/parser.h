@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/blob.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "network/network.h"
 #include "onnx/source_place.h"
@@ -49,6 +50,10 @@ struct OnnxSubgraph {
   bool is_supported = false;
 };
 
+/// The environment variable that permits links where it is 1 (see is_permitted_by_environment()),
+/// for programs that were written for TensorRT: what parsers of the public API begin with.
+inline constexpr const char* kAllowLinks = "OPWRIGHT_ALLOW_LINKS";
+
 /// Adds the graph of an ONNX model to a network. Opsets 7 to 23 of the default domain, functions
 /// that the model defines, and plugins (see onnx::GraphImporter for which of them a node becomes).
 /// Everything that is wrong is collected, so that one run lists all unknown nodes.
@@ -81,6 +86,11 @@ class OnnxParser {
   void clear_flag(onnxparser::OnnxParserFlag flag) { flags_ &= ~bit(flag); }
   bool has_flag(onnxparser::OnnxParserFlag flag) const { return (flags_ & bit(flag)) != 0; }
 
+  /// Whether external data may be read through links that lead out of the model's folder: not at
+  /// first, since a model says which files it wants to be read.
+  bool links_allowed() const { return links_ == Links::kAnywhere; }
+  void set_links_allowed(bool allowed) { links_ = allowed ? Links::kAnywhere : Links::kBeneath; }
+
   /// The last model in runs of nodes between those that cannot be taken over, which are in none.
   /// Supported is a run that is the whole of a model without errors; of others one knows only when
   /// they are parsed by themselves, since types of inputs may be missing. Empty where an error
@@ -111,6 +121,7 @@ class OnnxParser {
   Log log_;
   IPluginRegistry* plugins_;
   uint32_t flags_ = bit(onnxparser::OnnxParserFlag::kNATIVE_INSTANCENORM);
+  Links links_ = Links::kBeneath;
   std::unique_ptr<onnx::ModelProto> loaded_;
   std::string loaded_directory_;
   std::vector<OnnxSubgraph> subgraphs_;

@@ -18,6 +18,7 @@ namespace opwright::onnx {
 struct Source {
   const Blob& model;
   const std::string& directory;
+  Links links = Links::kBeneath;
   std::unordered_map<std::string, Blob> external_files{};
 };
 

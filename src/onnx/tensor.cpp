@@ -59,7 +59,7 @@ Blob external_bytes(const TensorProto& tensor, int64_t expected, Source& source)
   auto [file, is_new] = source.external_files.try_emplace(path);
   if (is_new) {
     try {
-      file->second = map_file_beneath(source.directory, location.string());
+      file->second = map_file_beneath(source.directory, location.string(), source.links);
     } catch (const Error& error) {
       source.external_files.erase(file);
       fail("ONNX: initializer '", tensor.name, "': external data: ", error.what());

@@ -179,6 +179,88 @@ def test_external_data_stays_in_the_models_folder(tmp_path):
         np.testing.assert_array_equal(engine(np.ones(4, np.float32)), [1, 2, 3, 4])
 
 
+def _store(tmp_path: Path) -> tuple[Path, Path]:
+    """A model as the cache of Hugging Face has it, and the folder of its files."""
+    blobs = tmp_path / "blobs"
+    blobs.mkdir()
+    snapshot = tmp_path / "snapshots" / "1"
+    path = _external(snapshot, "model.onnx_data")
+    path.rename(blobs / "a")
+    path.symlink_to("../../blobs/a")
+    (snapshot / "model.onnx_data").symlink_to("../../blobs/b")
+    return path, blobs
+
+
+def test_external_data_behind_a_link_needs_permission(tmp_path):
+    path, blobs = _store(tmp_path)
+    np.arange(4, dtype=np.float32).tofile(blobs / "b")
+    ways = r"allow_links=True.*links_allowed.*setLinksAllowed.*--allow-links.*OPWRIGHT_ALLOW_LINKS"
+    with pytest.raises(opwright.Error, match=f"'w'.*leads out of the folder.*{ways}"):
+        opwright.build(path, device="cpu")
+    engine = opwright.build(path, device="cpu", timing=False, allow_links=True)
+    np.testing.assert_array_equal(engine(np.ones(4, np.float32)), [1, 2, 3, 4])
+    # What the name says stays refused, and so is what is no file.
+    (path.parent / "sub").symlink_to(blobs)
+    for location in ("../../blobs/b", str(blobs / "b"), "sub/../../../blobs/b"):
+        with pytest.raises(opwright.Error, match="'w'.*beside the model"):
+            opwright.build(_external(tmp_path / "snapshots" / "2", location), allow_links=True)
+    (blobs / "b").unlink()
+    os.mkfifo(blobs / "b")
+    with pytest.raises(opwright.Error, match="'w'.*not a regular file"):
+        opwright.build(path, device="cpu", allow_links=True)
+    (path.parent / "model.onnx_data").unlink()
+    (path.parent / "model.onnx_data").symlink_to("/dev/zero")
+    with pytest.raises(opwright.Error, match="'w'.*not a regular file"):
+        opwright.build(path, device="cpu", allow_links=True)
+
+
+def test_links_of_a_parser_and_a_refitter(tmp_path):
+    path, blobs = _store(tmp_path)
+    np.arange(4, dtype=np.float32).tofile(blobs / "b")
+    logger = opwright.Logger(opwright.Logger.INTERNAL_ERROR)
+    builder = opwright.Builder(logger)
+    network = builder.create_network()
+    parser = opwright.OnnxParser(network, logger)
+    assert not parser.links_allowed and not parser.parse_from_file(path)
+    parser.links_allowed = True
+    network = builder.create_network()
+    parser = opwright.OnnxParser(network, logger)
+    parser.links_allowed = True
+    assert parser.links_allowed and parser.load_model_proto(path.read_bytes(), path)
+    assert parser.parse_model_proto()
+    config = builder.create_builder_config()
+    config.default_device_type = opwright.DeviceType.CPU
+    config.set_flag(opwright.BuilderFlag.REFIT)
+    engine = builder.build_engine_with_config(network, config)
+    refitter = opwright.Refitter(engine, logger)
+    model = opwright.OnnxParserRefitter(refitter, logger)
+    assert not model.links_allowed and not model.refit_from_file(path)
+    model.links_allowed = True
+    (blobs / "b").unlink()  # the engine may have it mapped
+    np.full(4, 2, np.float32).tofile(blobs / "b")
+    assert model.refit_from_file(path) and refitter.refit_cuda_engine()
+    np.testing.assert_array_equal(opwright.Engine(engine)(np.ones(4, np.float32)), [3, 3, 3, 3])
+
+
+def test_the_program_follows_links_where_it_is_told(tmp_path, program):
+    path, blobs = _store(tmp_path)
+    np.arange(4, dtype=np.float32).tofile(blobs / "b")
+    command = [
+        program,
+        "build",
+        path,
+        "-o",
+        tmp_path / "m.engine",
+        "--device",
+        "cpu",
+        "--no-timing",
+    ]
+    refused = subprocess.run(command, capture_output=True, text=True)
+    assert refused.returncode == 1 and "--allow-links" in refused.stderr
+    subprocess.run([*command, "--allow-links"], check=True, capture_output=True)
+    assert (tmp_path / "m.engine").exists()
+
+
 def test_external_data_in_a_pipe_is_not_waited_for(tmp_path):
     path = _external(tmp_path, "w.bin")
     os.mkfifo(tmp_path / "w.bin")

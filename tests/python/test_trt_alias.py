@@ -251,6 +251,25 @@ print(runtime.engine_device_code_allowed, runtime.engine_host_code_allowed)
     assert output(folder, source, *options, **variables) == [expected]
 
 
+@pytest.mark.parametrize(
+    "options, variables, expected",
+    [
+        ([], {}, "False"),
+        (["--allow-links"], {}, "True"),
+        ([], {"OPWRIGHT_ALLOW_LINKS": "1"}, "True"),
+        ([], {"OPWRIGHT_ALLOW_LINKS": "yes"}, "False"),
+    ],
+)
+def test_what_links_of_models_may_lead_to(folder, options, variables, expected):
+    source = """
+import tensorrt as trt
+logger = trt.Logger()
+network = trt.Builder(logger).create_network()
+print(trt.OnnxParser(network, logger).links_allowed)
+"""
+    assert output(folder, source, *options, **variables) == [expected]
+
+
 def test_an_option_that_permits_takes_no_value(folder):
     done = run(folder, "--allow-host-code=0", "program.py")
     assert done.returncode == 1 and "usage" in done.stderr

@@ -160,6 +160,33 @@ TEST_F(File, MapsWhatLiesBeneathAFolderOnly) {
   EXPECT_THROW(map_file_beneath(inner, std::string("file\0", 5)), Error);
 }
 
+TEST_F(File, MapsThroughLinksWhereTheyArePermitted) {
+  const std::string inner = (folder_ / "inner").string();
+  fs::create_directories(inner);
+  fs::create_directories(folder_ / "store");
+  write(path("store/blob"), "blob");
+  write(path("secret"), "secret");
+  fs::create_symlink("../store/blob", inner + "/relative");
+  fs::create_symlink(path("store/blob"), inner + "/absolute");
+  fs::create_symlink("relative", inner + "/twice");
+  fs::create_symlink("../store", inner + "/folder");
+  for (const std::string name : {"relative", "absolute", "twice", "folder/blob"}) {
+    EXPECT_EQ(text(map_file_beneath(inner, name, Links::kAnywhere)), "blob") << name;
+    EXPECT_THROW(map_file_beneath(inner, name), Error) << name;
+  }
+  // The name itself leads out of the folder.
+  for (const std::string& name :
+       {std::string("../secret"), path("secret"), std::string("folder/../secret"), std::string()})
+    EXPECT_THROW(map_file_beneath(inner, name, Links::kAnywhere), Error) << name;
+  ASSERT_EQ(mkfifo(path("store/pipe").c_str(), 0600), 0);
+  fs::create_symlink("../store/pipe", inner + "/pipe");
+  fs::create_symlink("/dev/zero", inner + "/device");
+  fs::create_symlink("../store", inner + "/itself");
+  fs::create_symlink("loop", inner + "/loop");
+  for (const std::string name : {"pipe", "device", "itself", "loop"})
+    EXPECT_THROW(map_file_beneath(inner, name, Links::kAnywhere), Error) << name;
+}
+
 TEST_F(File, FullDiskLeavesTheOldFile) {
   write(path("f"), "old");
   const std::string target = path("f");
