@@ -3,7 +3,11 @@
 
 #include "NvOnnxParser.h"
 
+#include <unistd.h>
+
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 
 #include "api/program.h"
 #include "onnx/model_writer.h"
@@ -149,6 +153,43 @@ TEST_F(Parser, ProgramsGiveInitializers) {
   ITensor& y = *network->getOutput(0);
   network->unmarkOutput(y);
   EXPECT_EQ(result_of(y, {2}, {1, 2}), (std::vector<float>{11, 22}));
+}
+
+TEST_F(Parser, LinksOutOfTheFolderNeedPermission) {
+  namespace fs = std::filesystem;
+  fs::path const folder = fs::path(testing::TempDir()) / ("links-" + std::to_string(getpid()));
+  fs::create_directories(folder / "model");
+  float const values[] = {10, 20};
+  std::ofstream(folder / "blob").write(reinterpret_cast<char const*>(values), sizeof(values));
+  fs::create_symlink("../blob", folder / "model" / "data");
+  opwright::GraphParts parts = graph({opwright::node("Add", {"x", "b"}, {"y"})});
+  parts.initializers = {opwright::message([](opwright::Writer& tensor) {
+    std::vector<int64_t> const dims{2};
+    tensor.add_packed_int64(1, dims.begin(), dims.end());
+    tensor.add_int32(2, 1);
+    tensor.add_string(8, "b");
+    opwright::Writer location(tensor, 13);
+    location.add_string(1, "location");
+    location.add_string(2, "data");
+    location.commit();
+    tensor.add_int32(14, 1);  // EXTERNAL
+  })};
+  std::string const bytes = opwright::model(parts);
+  std::string const path = folder / "model" / "model.onnx";
+  make();
+  EXPECT_FALSE(parser->getLinksAllowed());
+  EXPECT_FALSE(parser->parse(bytes.data(), bytes.size(), path.c_str()));
+  EXPECT_NE(logger.errors.find("setLinksAllowed(true)"), std::string::npos) << logger.errors;
+  parser.reset();
+  network.reset(builder->createNetworkV2(0));
+  make();
+  parser->setLinksAllowed(true);
+  EXPECT_TRUE(parser->getLinksAllowed());
+  ASSERT_TRUE(parser->parse(bytes.data(), bytes.size(), path.c_str())) << logger.errors;
+  ITensor& y = *network->getOutput(0);
+  network->unmarkOutput(y);
+  EXPECT_EQ(result_of(y, {2}, {1, 2}), (std::vector<float>{11, 22}));
+  fs::remove_all(folder);
 }
 
 }  // namespace
