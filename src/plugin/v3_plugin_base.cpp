@@ -124,7 +124,7 @@ void V3PluginBase::check_ports(const StoredPorts& ports, const KernelArgs& args,
   ports.require_counts(static_cast<size_t>(num_inputs) + static_cast<size_t>(num_shape_inputs),
                        outputs);
   for (int s = 0; s < num_shape_inputs; ++s)
-    ports.require_shape_input(static_cast<size_t>(num_inputs + s));
+    ports.require_shape_input(static_cast<size_t>(num_inputs) + static_cast<size_t>(s));
   for (int o = 0; o < outputs; ++o) {
     const int input = aliased_input(args.layer, o, num_inputs);
     if (input >= 0) ports.require_shared(input, o);
