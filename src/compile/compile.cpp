@@ -209,7 +209,7 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
   for (int i = 0; i < total; ++i)
     report_tuning(*nodes[i], tuned[i], chosen[i], costs[graph.inputs.size() + i], config.log);
   progress("planning memory", 0, 1);
-  StepSchedule steps = make_schedule(graph, network, ranges, nodes, tuned, chosen);
+  StepSchedule steps = make_schedule(graph, network, ranges, device, nodes, tuned, chosen);
   for (ScheduleStep& step : steps.steps)
     if (step.node == nullptr && config.timing)
       step.time_ms = tuner.reformat_time(*steps.tensors[step.inputs[0]].value,

@@ -10,9 +10,7 @@
 namespace opwright {
 namespace {
 
-constexpr uint64_t kAlignment = 64;
-
-uint64_t aligned(uint64_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
+uint64_t aligned(uint64_t size) { return (size + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
 
 MemoryPlan place_in_order(const std::vector<Lifetime>& lifetimes, const std::vector<int>& order) {
   MemoryPlan plan;

@@ -5,6 +5,9 @@
 
 namespace opwright {
 
+/// Where each piece begins.
+inline constexpr uint64_t kArenaAlignment = 64;
+
 /// A piece of memory that is needed from one step to another, both included.
 struct Lifetime {
   uint64_t size = 0;

@@ -5,11 +5,14 @@
 #include <map>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 
+#include "backend/device.h"
 #include "base/error.h"
 #include "base/types.h"
 #include "compile/memory_plan.h"
 #include "operators/movement.h"
+#include "plan/concatenation.h"
 
 namespace opwright {
 namespace {
@@ -18,8 +21,13 @@ using Location = PlanTensor::Location;
 
 class ScheduleBuilder {
  public:
-  ScheduleBuilder(const Graph& graph, const Network& network, const ProfileRanges& ranges)
-      : graph_(graph), network_(network), ranges_(ranges), aliased_(aliased_inputs(network)) {
+  ScheduleBuilder(const Graph& graph, const Network& network, const ProfileRanges& ranges,
+                  const Device& device)
+      : graph_(graph),
+        network_(network),
+        ranges_(ranges),
+        is_host_(device.is_host()),
+        aliased_(aliased_inputs(network)) {
     for (size_t i = 0; i < graph.inputs.size(); ++i) {
       const PortType type = network_port_type(*network.inputs()[i]);
       const int tensor = add_tensor(graph.inputs[i], type);
@@ -68,6 +76,7 @@ class ScheduleBuilder {
   StepSchedule finish() {
     place_outputs();
     share_memory();
+    if (is_host_) place_operands();
     place_in_arena();
     return std::move(schedule_);
   }
@@ -279,13 +288,80 @@ class ScheduleBuilder {
     return share(input, output);
   }
 
-  void place_in_arena() {
+  /// Lets the operands of concatenations be written where their part of the result lies, so that
+  /// nothing is left to copy. Memory for all of the result is needed earlier then: no more in all
+  /// than without, or the operands stay where they are.
+  void place_operands() {
+    uint64_t most = 0;
+    for (size_t s = 0; s < schedule_.steps.size(); ++s) {
+      const ScheduleStep& step = schedule_.steps[s];
+      if (step.op->kind() != Concatenation::kKind || !is_arena(step.outputs[0])) continue;
+      const std::vector<int> placed = place_operands(step, static_cast<int>(s));
+      if (placed.empty()) continue;
+      if (most == 0) most = peak_without(placed);
+      const uint64_t peak = peak_bytes(pieces().lifetimes);
+      if (peak <= most) {
+        most = peak;
+        continue;
+      }
+      for (const int memory : placed) schedule_.storages[memory].within = -1;
+    }
+  }
+
+  uint64_t peak_without(const std::vector<int>& placed) {
+    std::vector<int> within;
+    for (const int memory : placed)
+      within.push_back(std::exchange(schedule_.storages[memory].within, -1));
+    const uint64_t peak = peak_bytes(pieces().lifetimes);
+    for (size_t i = 0; i < placed.size(); ++i) schedule_.storages[placed[i]].within = within[i];
+    return peak;
+  }
+
+  /// The storages that became a part of the concatenation's.
+  std::vector<int> place_operands(const ScheduleStep& step, int number) {
+    std::vector<Shape> shapes;
+    for (const int input : step.inputs) {
+      const SymShape& dims = schedule_.tensors[input].value->info.dims;
+      if (ranges_.min(dims) != ranges_.max(dims)) return {};
+      shapes.push_back(ranges_.max(dims));
+    }
+    const std::vector<Block> blocks = concatenated_blocks(
+        static_cast<const Concatenation&>(*step.op).params().axis, shapes, step.candidate.outputs[0]);
+    const int whole = schedule_.tensors[step.outputs[0]].storage;
+    std::vector<int> placed;
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      const int memory = schedule_.tensors[step.inputs[i]].storage;
+      ScheduleStorage& part = schedule_.storages[memory];
+      if (!is_arena(step.inputs[i]) || memory == whole || part.within >= 0 ||
+          last_read_[memory] != number || part.size != blocks[i].bytes ||
+          blocks[i].offset % kArenaAlignment != 0)
+        continue;
+      part.within = whole;
+      part.offset = blocks[i].offset;
+      placed.push_back(memory);
+    }
+    return placed;
+  }
+
+  /// The storage of which this one is a part, or itself.
+  int outermost(int memory) const {
+    while (schedule_.storages[memory].within >= 0) memory = schedule_.storages[memory].within;
+    return memory;
+  }
+
+  /// What the arena has to have room for.
+  struct Pieces {
+    std::vector<Lifetime> lifetimes;
+    std::vector<int> owners;  // storages
+  };
+
+  Pieces pieces() const {
     const int steps = static_cast<int>(schedule_.steps.size());
     std::vector<Lifetime> lifetimes(schedule_.storages.size());
     std::vector<bool> used(schedule_.storages.size());
     auto touch = [&](int tensor, int step) {
       if (tensor < 0 || !is_arena(tensor)) return;
-      const int memory = schedule_.tensors[tensor].storage;
+      const int memory = outermost(schedule_.tensors[tensor].storage);
       Lifetime& lifetime = lifetimes[memory];
       if (!used[memory]) lifetime = {schedule_.storages[memory].size, step, step};
       lifetime.first = std::min(lifetime.first, step);
@@ -297,19 +373,37 @@ class ScheduleBuilder {
       for (int tensor : schedule_.steps[s].outputs) touch(tensor, s);
     }
     for (const OutputCopy& copy : schedule_.copies) touch(copy.tensor, steps);
-    std::vector<Lifetime> pieces;
-    std::vector<int> owners;
-    for (size_t i = 0; i < lifetimes.size(); ++i)
-      if (used[i]) pieces.push_back(lifetimes[i]), owners.push_back(static_cast<int>(i));
-    const MemoryPlan plan = plan_memory(pieces);
-    for (size_t i = 0; i < owners.size(); ++i)
-      schedule_.storages[owners[i]].offset = plan.offsets[i];
+    Pieces pieces;
+    for (size_t i = 0; i < lifetimes.size(); ++i) {
+      if (!used[i]) continue;
+      pieces.lifetimes.push_back(lifetimes[i]);
+      pieces.owners.push_back(static_cast<int>(i));
+    }
+    return pieces;
+  }
+
+  void place_in_arena() {
+    const Pieces all = pieces();
+    const MemoryPlan plan = plan_memory(all.lifetimes);
+    for (size_t i = 0; i < all.owners.size(); ++i)
+      schedule_.storages[all.owners[i]].offset = plan.offsets[i];
     schedule_.arena_size = plan.size;
+    for (size_t i = 0; i < schedule_.storages.size(); ++i) settle(static_cast<int>(i));
+  }
+
+  /// Makes the offset within another storage one of the arena.
+  void settle(int memory) {
+    ScheduleStorage& part = schedule_.storages[memory];
+    if (part.within < 0) return;
+    settle(part.within);
+    part.offset += schedule_.storages[part.within].offset;
+    part.within = -1;
   }
 
   const Graph& graph_;
   const Network& network_;
   const ProfileRanges& ranges_;
+  const bool is_host_;
   const std::vector<int> aliased_;  // per network output, as aliased_inputs() gives it
   StepSchedule schedule_;
   std::unordered_map<const GraphNode*, int> position_;
@@ -355,9 +449,9 @@ std::vector<int> aliased_inputs(const Network& network) {
 }
 
 StepSchedule make_schedule(const Graph& graph, const Network& network, const ProfileRanges& ranges,
-                           const std::vector<GraphNode*>& nodes,
+                           const Device& device, const std::vector<GraphNode*>& nodes,
                            const std::vector<TunedNode>& tuned, const std::vector<int>& chosen) {
-  ScheduleBuilder builder(graph, network, ranges);
+  ScheduleBuilder builder(graph, network, ranges, device);
   builder.note_positions(nodes);
   for (size_t i = 0; i < nodes.size(); ++i)
     builder.add(*nodes[i], static_cast<int>(i), tuned[i], tuned[i].options[chosen[i]]);

@@ -16,6 +16,7 @@ struct ScheduleStorage {
   int index = -1;     ///< kInput, kOutput: number
   uint64_t size = 0;  ///< bytes at the maximum shape
   uint64_t offset = 0;
+  int within = -1;  ///< the storage of which it is a part, while memory is planned
 };
 
 struct ScheduleTensor {
@@ -54,10 +55,10 @@ PortType network_port_type(const Tensor& tensor);
 std::vector<int> aliased_inputs(const Network& network);
 
 /// Lays the graph out: conversions where a tensor is needed in another type, views instead of
-/// reshapes, outputs in the user's memory, results in place of operands that die, one arena. Debug
-/// tensors are LINEAR as soon as they are written, before an in-place operator may change them.
+/// reshapes, outputs in the user's memory, results in place of operands that die, operands of a
+/// concatenation in their place in its result, one arena. Debug tensors are LINEAR as soon as they are written, before an in-place operator may change them.
 StepSchedule make_schedule(const Graph& graph, const Network& network, const ProfileRanges& ranges,
-                           const std::vector<GraphNode*>& nodes,
+                           const Device& device, const std::vector<GraphNode*>& nodes,
                            const std::vector<TunedNode>& tuned, const std::vector<int>& chosen);
 
 }  // namespace opwright

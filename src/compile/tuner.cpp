@@ -8,10 +8,12 @@
 
 #include "base/error.h"
 #include "base/types.h"
+#include "compile/memory_plan.h"
 #include "compile/tuning_report.h"
 #include "network/no_kernel.h"
 #include "operators/movement.h"
 #include "operators/pooling.h"
+#include "plan/concatenation.h"
 #include "plugin/callback.h"
 
 namespace opwright {
@@ -162,6 +164,29 @@ bool reads_values(const GraphNode& node, size_t input) {
          (value->is_values() || node.op->is_shape_input(static_cast<int>(input)));
 }
 
+/// Per input of a concatenation on the host: its place in the result, where the engine will write
+/// it, as far as is known before there is a schedule. Empty for anything else.
+std::vector<std::optional<Block>> places_in_result(const GraphNode& node, const NodePorts& ports,
+                                                   const Device& device) {
+  const auto* op = node.as<Concatenation>();
+  if (op == nullptr || !device.is_host()) return {};
+  std::vector<Shape> shapes;
+  for (const PortDesc& port : ports.inputs) {
+    if (port.min != port.max) return {};
+    shapes.push_back(port.max);
+  }
+  const std::vector<Block> blocks =
+      concatenated_blocks(op->params().axis, shapes, ports.outputs[0].type);
+  std::vector<std::optional<Block>> places(blocks.size());
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const auto first = std::ranges::find(node.inputs, node.inputs[i]);
+    if (node.inputs[i]->producer != nullptr && first == node.inputs.begin() + static_cast<long>(i) &&
+        blocks[i].offset % kArenaAlignment == 0)
+      places[i] = blocks[i];
+  }
+  return places;
+}
+
 std::vector<int64_t> constant_elements(const GraphValue& value) {
   std::vector<int64_t> elements;
   for (const Expr& element : *value.info.values) elements.push_back(element.constant());
@@ -195,6 +220,7 @@ std::string Tuner::key(const GraphNode& node, const NodePorts& ports,
   }
   text += ">";
   for (const PortDesc& port : ports.outputs) text += port_text(port) + ",";
+  for (const auto& place : places_in_result(node, ports, device_)) text += place ? '^' : '-';
   if (cache_level_ != CacheLevel::kInner)
     text += cache_level_ == CacheLevel::kOuter ? "@outer cache" : "@memory";
   return str(text, "|", candidate.tactic, "|", candidate.tactic_name);
@@ -322,6 +348,9 @@ float Tuner::run(const GraphNode& node, const Operator& op, const NodePorts& por
                       : memory_.scratch(static_cast<int>(i), port_bytes(ports.outputs[i])));
     scene.results.push_back({static_cast<const std::byte*>(out.back()), opt_bytes(ports.outputs[i])});
   }
+  const auto places = places_in_result(node, ports, device_);
+  for (size_t i = 0; i < places.size(); ++i)
+    if (places[i]) in[i] = static_cast<const std::byte*>(out[0]) + places[i]->offset;
   void* workspace = memory_.scratch(-1, kernel->workspace_size());
   std::optional<WithSizes> with_sizes;
   if (node.defines_sizes()) {

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "operators/builtin.h"
 #include "operators/movement.h"
+#include "plan/concatenation.h"
 
 namespace opwright {
 namespace {
@@ -15,8 +16,8 @@ namespace {
 /// memory are one part.
 class ArenaCheck {
  public:
-  ArenaCheck(const Schedule& schedule, std::span<const OperatorPtr> operators)
-      : schedule_(schedule), operators_(operators) {}
+  ArenaCheck(const Plan& plan, const Schedule& schedule, std::span<const OperatorPtr> operators)
+      : plan_(plan), schedule_(schedule), operators_(operators) {}
 
   void check() {
     find_last_readers();
@@ -65,6 +66,8 @@ class ArenaCheck {
     if (next != live_.begin() && std::prev(next)->second.end > begin) --next;
     if (next == live_.end() || next->first >= end) {
       live_.emplace_hint(next, begin, Part{end, last, step, output});
+    } else if (const auto behind = live_.lower_bound(end); joins(step, output, next, behind)) {
+      live_.emplace_hint(live_.erase(next, behind), begin, Part{end, last, step, output});
     } else {
       Part& part = next->second;
       const bool is_alone = std::next(next) == live_.end() || std::next(next)->first >= end;
@@ -78,6 +81,38 @@ class ArenaCheck {
       part.writer = step;
     }
     ending_[std::max(live_.at(begin).last, step)].push_back(begin);
+  }
+
+  using Parts = std::map<uint64_t, Part>;
+
+  /// Whether the step is a concatenation, and each of these parts is one of its inputs that lies
+  /// where it is in the result and that nobody reads later.
+  bool joins(int32_t step, int32_t output, Parts::const_iterator first,
+             Parts::const_iterator end) const {
+    const Operator& op = *operators_[step];
+    if (op.kind() != Concatenation::kKind) return false;
+    const std::vector<int32_t>& inputs = schedule_.steps[step].inputs;
+    const PlanTensor& whole = schedule_.tensors[output];
+    std::vector<Shape> shapes;
+    for (const int32_t input : inputs) {
+      Shape& shape = shapes.emplace_back();
+      for (const int32_t index : schedule_.tensors[input].dims) {
+        const ExprInstruction& extent = plan_.expressions[index];
+        if (extent.op != ExprOp::kConstant) return false;
+        shape.push_back(extent.value);
+      }
+    }
+    const std::vector<Block> blocks = concatenated_blocks(
+        static_cast<const Concatenation&>(op).params().axis, shapes, whole.type);
+    for (auto part = first; part != end; ++part) {
+      bool is_input = false;
+      for (size_t i = 0; i < blocks.size() && !is_input; ++i)
+        is_input = is_in_arena(inputs[i]) && schedule_.tensors[inputs[i]].offset == part->first &&
+                   part->first == whole.offset + blocks[i].offset &&
+                   part->second.end <= part->first + blocks[i].bytes;
+      if (!is_input || part->second.last > step) return false;
+    }
+    return true;
   }
 
   /// Whether the step may write the tensor where one of its inputs lies.
@@ -109,18 +144,20 @@ class ArenaCheck {
     return a.offset < b.offset + b.size && b.offset < a.offset + a.size;
   }
 
+  const Plan& plan_;
   const Schedule& schedule_;
   const std::span<const OperatorPtr> operators_;
   std::vector<int32_t> last_;                  ///< per tensor: the last step that reads it
   std::unordered_set<uint64_t> read_;          ///< where the step's inputs begin
-  std::map<uint64_t, Part> live_;              ///< by offset, apart from each other
+  Parts live_;                                 ///< by offset, apart from each other
   std::vector<std::vector<uint64_t>> ending_;  ///< per step: the parts that end there, or later
 };
 
 }  // namespace
 
-void check_arena(const Schedule& schedule, std::span<const OperatorPtr> operators) {
-  ArenaCheck(schedule, operators).check();
+void check_arena(const Plan& plan, const Schedule& schedule,
+                 std::span<const OperatorPtr> operators) {
+  ArenaCheck(plan, schedule, operators).check();
 }
 
 }  // namespace opwright

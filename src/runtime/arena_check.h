@@ -9,6 +9,7 @@ namespace opwright {
 /// Throws Error unless the tensors of a valid schedule keep out of each other's way in the arena:
 /// a step writes where nobody reads later, apart from what it reads itself, unless its operator
 /// works in place. `operators` are the steps'.
-void check_arena(const Schedule& schedule, std::span<const OperatorPtr> operators);
+void check_arena(const Plan& plan, const Schedule& schedule,
+                 std::span<const OperatorPtr> operators);
 
 }  // namespace opwright

@@ -238,7 +238,7 @@ void verify(const Plan& plan, std::span<const std::vector<OperatorPtr>> operator
       }
     }
     try {
-      check_arena(schedule, operators[profile]);
+      check_arena(plan, schedule, operators[profile]);
     } catch (const Error& error) {
       throw Error(error.code(), where + error.what());
     }

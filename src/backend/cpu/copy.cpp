@@ -7,6 +7,7 @@
 namespace opwright {
 
 void parallel_copy(void* to, const void* from, int64_t bytes) {
+  if (to == from) return;
   parallel_for(bytes, kCopyGrainBytes, [&](int64_t begin, int64_t end) {
     std::memcpy(static_cast<std::byte*>(to) + begin, static_cast<const std::byte*>(from) + begin,
                 end - begin);

@@ -8,7 +8,7 @@ namespace opwright {
 /// Bytes that are worth a thread of their own when they are copied.
 constexpr int64_t kCopyGrainBytes = 128 << 10;
 
-/// memcpy of [0, bytes) on several threads.
+/// memcpy of [0, bytes) on several threads; nothing where that is one place.
 void parallel_copy(void* to, const void* from, int64_t bytes);
 /// Fills `count` elements of 1, 2, 4 or 8 bytes with the element at `value`.
 void fill_elements(std::byte* to, const std::byte* value, int element_size, int64_t count);

@@ -195,6 +195,42 @@ TEST(HostilePlan, TensorsThatAreStillNeededAreNotOverwritten) {
                   "which is still needed");
 }
 
+/// x -> two Softmax -> Concatenation -> Softmax -> y
+Plan joined() {
+  return plan_of(
+      [](Network& network, Tensor* x) {
+        Tensor* a = network.add<Softmax>({.axes = 0b10}, {x})->output(0);
+        Tensor* b = network.add<Softmax>({.axes = 0b01}, {x})->output(0);
+        Tensor* c = network.add<Concatenation>({0}, {a, b})->output(0);
+        return network.add<Softmax>({.axes = 0b10}, {c})->output(0);
+      },
+      {2, 16});
+}
+
+TEST(HostilePlan, OnlyOperandsInTheirPlacesAreJoinedThere) {
+  const std::vector<float> y = run_plan(joined(), {{2, 16}}, {random_floats(32, 1)})[0];
+  EXPECT_EQ(y.size(), 64u);
+  const auto error_with = [](const auto& change) {
+    return load_error(joined(), [&](Plan& p) {
+      PlanStep& step = step_of(p, Concatenation::kKind);
+      auto& tensors = p.schedules[0].tensors;
+      const uint64_t whole = tensors[step.outputs[0]].offset;
+      ASSERT_EQ(tensors[step.inputs[0]].offset, whole);
+      ASSERT_EQ(tensors[step.inputs[1]].offset, whole + 128);
+      change(p, step, tensors);
+    });
+  };
+  EXPECT_CONTAINS(error_with([](Plan&, PlanStep& step, auto&) {
+                    std::swap(step.inputs[0], step.inputs[1]);
+                  }),
+                  "which is still needed");
+  EXPECT_CONTAINS(error_with([](Plan& p, PlanStep& step, auto& tensors) {
+                    p.schedules[0].arena_size += 64;
+                    tensors[step.inputs[1]].offset += 64;
+                  }),
+                  "which is still needed");
+}
+
 TEST(HostilePlan, TheUsersInputsAreNotWritten) {
   EXPECT_CONTAINS(load_error(chain(),
                              [](Plan& p) {

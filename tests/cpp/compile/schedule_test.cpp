@@ -4,6 +4,7 @@
 #include "engine_run.h"
 #include "operators/elementwise.h"
 #include "operators/movement.h"
+#include "operators/reduce.h"
 #include "test_operator.h"
 
 namespace opwright {
@@ -271,6 +272,91 @@ TEST_F(Scheduling, ElementWiseResultsTakeThePlaceOfOperandsThatDie) {
   for (float value : data) expected.push_back(std::sqrt(std::abs(value)));
   expect_near(run({{16, 32}}, {data})[0], expected);
   EXPECT_EQ(plan_.schedules[0].arena_size, 2u * 512u * sizeof(float));
+}
+
+/// Of the step's inputs: whether each lies at its place in the output.
+std::vector<bool> in_place(const Plan& plan, const PlanStep& step) {
+  const auto& tensors = plan.schedules[0].tensors;
+  const PlanTensor& whole = tensors[step.outputs[0]];
+  std::vector<bool> result;
+  uint64_t offset = 0;
+  for (const int32_t input : step.inputs) {
+    const PlanTensor& part = tensors[input];
+    result.push_back(part.location == Location::kArena && whole.location == Location::kArena &&
+                     part.offset == whole.offset + offset);
+    offset += part.size;
+  }
+  return result;
+}
+
+std::vector<const PlanStep*> concatenations(const Plan& plan) {
+  std::vector<const PlanStep*> steps;
+  for (const PlanStep& step : plan.schedules[0].steps)
+    if (step.kind == Concatenation::kKind) steps.push_back(&step);
+  return steps;
+}
+
+TEST_F(Scheduling, OperandsOfAConcatenationAreWrittenInTheirPlaces) {
+  Tensor* x = network_.add_input("x", DataType::kFLOAT, {1, 16, 2, 2});
+  const auto step = [&](float amount) { return add_in_format(x, amount, TensorFormat::kLINEAR); };
+  Tensor *a = step(1), *b = step(2), *c = step(3);
+  Tensor* inner = network_.add<Concatenation>({1}, {a, b})->output(0);
+  Tensor* outer = network_.add<Concatenation>({1}, {inner, c})->output(0);
+  network_.mark_output(*add_in_format(outer, 0, TensorFormat::kLINEAR));
+  const auto data = random_floats(64, 1);
+  std::vector<float> expected;
+  for (const float amount : {1.0f, 2.0f, 3.0f})
+    for (int i = 0; i < 64; ++i) expected.push_back(data[i] + amount * static_cast<float>(i));
+  expect_near(run({{1, 16, 2, 2}}, {data})[0], expected);
+  const auto steps = concatenations(plan_);
+  ASSERT_EQ(steps.size(), 2u);
+  EXPECT_EQ(in_place(plan_, *steps[0]), (std::vector<bool>{true, true}));
+  EXPECT_EQ(in_place(plan_, *steps[1]), (std::vector<bool>{true, true}));
+  EXPECT_EQ(plan_.schedules[0].arena_size, 3u * 64u * sizeof(float));
+}
+
+TEST_F(Scheduling, OperandsThatSomebodyElseNeedsAreCopied) {
+  Tensor* x = network_.add_input("x", DataType::kFLOAT, {1, 16, 2, 2});
+  const auto step = [&](float amount) { return add_in_format(x, amount, TensorFormat::kLINEAR); };
+  Tensor *a = step(1), *b = step(2), *c = step(3);
+  // The network's input, one that is there twice, and one that is read once more.
+  Tensor* joined = network_.add<Concatenation>({1}, {x, a, b, a, c})->output(0);
+  network_.mark_output(*add_in_format(joined, 0, TensorFormat::kLINEAR));
+  network_.mark_output(*add_in_format(b, 1, TensorFormat::kLINEAR));
+  const auto data = random_floats(64, 1);
+  std::vector<float> expected;
+  for (const float amount : {0.0f, 1.0f, 2.0f, 1.0f, 3.0f})
+    for (int i = 0; i < 64; ++i) expected.push_back(data[i] + amount * static_cast<float>(i));
+  const auto results = run({{1, 16, 2, 2}}, {data});
+  expect_near(results[0], expected);
+  for (int i = 0; i < 64; ++i)
+    EXPECT_FLOAT_EQ(results[1][i], data[i] + 3 * static_cast<float>(i));
+  const auto places = in_place(plan_, *concatenations(plan_).at(0));
+  EXPECT_FALSE(places[0]);
+  EXPECT_TRUE(places[1]);
+  EXPECT_FALSE(places[2]);
+  EXPECT_FALSE(places[3]);
+  EXPECT_TRUE(places[4]);
+}
+
+TEST_F(Scheduling, OperandsStayApartWhereTheirPlacesWouldTakeMoreMemory) {
+  // A large tensor is joined with a small one that was made long before: its place would have to be
+  // there while something else is at its largest.
+  Tensor* x = network_.add_input("x", DataType::kFLOAT, {1, 16});
+  Tensor* early = add_in_format(x, 1, TensorFormat::kLINEAR);
+  Tensor* wide = x;
+  for (int i = 0; i < 5; ++i)
+    wide = network_.add<Concatenation>({1}, {wide, wide})->output(0);
+  wide = add_in_format(wide, 0, TensorFormat::kLINEAR);
+  Tensor* narrow = network_.add<Reduce>({ReduceOperation::kMAX, 0b10, true}, {wide})->output(0);
+  std::vector<Tensor*> many{early};
+  for (int i = 0; i < 16; ++i) many.push_back(narrow);
+  Tensor* joined = network_.add<Concatenation>({1}, many)->output(0);
+  network_.mark_output(*add_in_format(joined, 0, TensorFormat::kLINEAR));
+  const auto data = random_floats(16, 1);
+  const auto result = run({{1, 16}}, {data})[0];
+  for (int i = 0; i < 16; ++i) EXPECT_FLOAT_EQ(result[i], data[i] + static_cast<float>(i));
+  EXPECT_EQ(plan_.schedules[0].arena_size, (2u * 32u * 16u + 16u) * sizeof(float));
 }
 
 TEST_F(Scheduling, SizeTensorsDecideShapesWhileTheEngineRuns) {
