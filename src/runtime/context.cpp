@@ -14,16 +14,16 @@
 namespace opwright {
 namespace {
 
-/// Marks a context as running.
+/// Takes the mark of a context that runs away at the end.
 class Running {
  public:
-  explicit Running(std::atomic<bool>& flag) : flag_(flag) {}
-  ~Running() { flag_.store(false, std::memory_order_release); }
+  explicit Running(Scratch& scratch) : scratch_(scratch) {}
+  ~Running() { scratch_.end(); }
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
 
  private:
-  std::atomic<bool>& flag_;
+  Scratch& scratch_;
 };
 
 }  // namespace
@@ -34,7 +34,8 @@ Context::Context(std::shared_ptr<const Engine> engine, int profile)
       services_{errors_.recorder(), engine_->allocator(), nullptr},
       debug_(engine_->plan()),
       has_deadline_(std::isfinite(engine_->limits().run_seconds)),
-      state_(std::make_unique<State>()) {
+      state_(std::make_unique<State>(engine_->device().is_host() ? &engine_->scratch()
+                                                                 : nullptr)) {
   const Plan& plan = engine_->plan();
   engine_->require_weights();
   if (!engine_->device().is_host()) {
@@ -67,7 +68,7 @@ void Context::fail_running(const char* what) const {
 }
 
 void Context::check_idle(const char* what) const {
-  if (state_->is_running.load(std::memory_order_relaxed)) [[unlikely]]
+  if (state_->scratch.is_running()) [[unlikely]]
     fail_running(what);
 }
 
@@ -300,9 +301,9 @@ void Context::enqueue(Queue queue) {
   const ThreadLimit limit(s.threads);
   const threads::Call call;
   {
-    if (s.is_running.exchange(true, std::memory_order_acquire)) [[unlikely]]
+    if (!s.scratch.begin()) [[unlikely]]
       fail_running("run again");
-    const Running running(s.is_running);
+    const Running running(s.scratch);
     if (s.gpu == nullptr) {
       run(queue);
     } else {
@@ -338,6 +339,8 @@ void Context::run(Queue queue) {
   if (!s.is_ready || s.generation != engine_->generation() ||
       (!s.shape_inputs.empty() && s.shape_values_changed())) [[unlikely]]
     prepare();
+  else if (!s.scratch.is_placed()) [[unlikely]]
+    place_memory();
   Runner& runner = *s.current->runner;
   if (runner.has_pending_sizes()) [[unlikely]]
     settle_sizes();

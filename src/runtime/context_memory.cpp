@@ -106,14 +106,11 @@ void Context::set_output_memory(int output, OutputMemory* memory) {
   s.is_ready = false;
 }
 
-size_t Context::memory_size() const { return state_->arena.size() + state_->own_workspace.size(); }
+size_t Context::memory_size() const { return state_->scratch.memory_size(); }
 
 /// The context's own, which the next run takes anew. It is given back after the last one (LastUse).
 void Context::release_memory() {
-  release_on(engine_->device(), [&] {
-    state_->arena.reset();
-    state_->own_workspace.reset();
-  });
+  release_on(engine_->device(), [&] { state_->scratch.release(); });
   state_->is_ready = false;
 }
 
@@ -143,7 +140,7 @@ void Context::set_memory(void* memory, size_t bytes) {
             " bytes");
     if (s.gpu != nullptr && needed > 0)
       s.gpu->check_address(memory, needed, "the memory given to the context");
-    release_on(engine_->device(), [&] { s.arena.reset(); });
+    release_on(engine_->device(), [&] { s.scratch.release_arena(); });
   }
   s.users_memory = static_cast<std::byte*>(memory);
   s.users_bytes = memory == nullptr ? 0 : bytes;
@@ -163,8 +160,8 @@ void Context::place_memory() {
   const uint64_t limit = engine_->limits().memory;
   require_bytes(workspace_size, limit, "memory", "scratch memory of profile ", profile_, " needs");
   require_bytes(arena_size + workspace_size, limit, "memory", "profile ", profile_, " needs");
-  std::byte* arena = s.users_memory;
-  if (arena == nullptr) {
+  uint64_t own_arena = 0;
+  if (s.users_memory == nullptr) {
     if (strategy_ == Strategy::kUSER_MANAGED && context_memory(plan.schedules[profile_]) > 0) {
       fail_with(ErrorCode::kINVALID_STATE,
                 "the context was made with the strategy USER_MANAGED, so it needs memory of ",
@@ -172,26 +169,24 @@ void Context::place_memory() {
                 " bytes before it can run: setDeviceMemoryV2(), in Python set_device_memory()");
     }
     // Once, for the largest profile; tensors without elements may begin at its very end.
-    uint64_t largest = arena_size;
+    own_arena = arena_size;
     if (strategy_ != Strategy::kON_PROFILE_CHANGE) {
       for (const Schedule& schedule : plan.schedules)
-        largest = std::max(largest, schedule.arena_size);
+        own_arena = std::max(own_arena, schedule.arena_size);
     }
-    s.arena.grow(engine_->device(), largest + kAlignment, engine_->memory_allocator(), s.last_use);
-    arena = s.arena.data();
+    own_arena += kAlignment;
   } else {
     require(s.users_bytes >= needed_of_user(), "the memory given to the context has ",
             s.users_bytes, " bytes, profile ", profile_, " needs ", needed_of_user());
   }
   const uint64_t behind = (arena_size + kAlignment - 1) / kAlignment * kAlignment;
-  if (s.users_bytes >= behind && s.users_bytes - behind >= workspace_size && s.users_memory) {
-    s.workspace = s.users_memory + behind;
-  } else {
-    s.own_workspace.grow(engine_->device(), workspace_size + kAlignment,
-                         engine_->memory_allocator(), s.last_use);
-    s.workspace = s.own_workspace.data();
-  }
-  s.current->runner->set_arena(arena);
+  const bool is_workspace_behind = s.users_memory != nullptr && s.users_bytes >= behind &&
+                                   s.users_bytes - behind >= workspace_size;
+  s.scratch.place(engine_->device(), own_arena,
+                  is_workspace_behind ? 0 : workspace_size + kAlignment,
+                  engine_->memory_allocator(), s.last_use);
+  s.workspace = is_workspace_behind ? s.users_memory + behind : s.scratch.workspace();
+  s.current->runner->set_arena(s.users_memory != nullptr ? s.users_memory : s.scratch.arena());
 }
 
 void Context::check_addresses() {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "backend/last_use.h"
-#include "backend/memory.h"
 #include "runtime/context.h"
 #include "runtime/runner.h"
+#include "runtime/scratch.h"
 #include "runtime/shape_state.h"
 
 namespace opwright {
@@ -36,6 +36,7 @@ struct OutputState {
 inline const Queue kNoQueue = reinterpret_cast<Queue>(~uintptr_t{0});
 
 struct Context::State {
+  explicit State(ScratchSharing* sharing) : scratch(sharing) {}
   const Device* gpu = nullptr;  ///< null: the host itself
   /// Of what the context's kernels use, by its runs; null on the host.
   std::shared_ptr<LastUse> last_use;
@@ -45,7 +46,7 @@ struct Context::State {
   std::vector<InputState> inputs;
   std::vector<OutputState> outputs;
   std::vector<int> shape_inputs;
-  DeviceMemory arena, own_workspace;
+  Scratch scratch;  ///< the memory where it is not the user's; its mark says who runs
   std::byte* users_memory = nullptr;
   size_t users_bytes = 0;
   void* workspace = nullptr;
@@ -58,7 +59,6 @@ struct Context::State {
   /// Shapes, kernels, memory and addresses are as the next run needs them.
   bool is_ready = false;
   uint64_t generation = 0;  ///< of the engine's weights, when that was so
-  std::atomic<bool> is_running = false;
   /// What loops of its kernels are divided among, which they were made for.
   int threads = 1;
 

@@ -13,6 +13,7 @@
 #include "opwright/runtime.h"
 #include "plan/plan.h"
 #include "runtime/device_weights.h"
+#include "runtime/scratch.h"
 
 namespace opwright {
 
@@ -84,6 +85,8 @@ class Engine {
   std::shared_ptr<IGpuAllocator> memory_allocator() const {
     return device_->is_host() ? nullptr : allocator_;
   }
+  /// What its contexts on the CPU share their working memory by.
+  ScratchSharing& scratch() const { return scratch_; }
   /// Of the weights that the plan has now, under lock_weights(); whoever uses them keeps them.
   const std::shared_ptr<const DeviceWeights>& weights() const { return weights_; }
   /// See DeviceWeights::lose_last_use().
@@ -131,6 +134,7 @@ class Engine {
   std::unique_ptr<const EnginePlugins> plugins_;  ///< outlives the operators, which are its code
   std::vector<std::vector<OperatorPtr>> operators_;
   std::shared_ptr<const DeviceWeights> weights_;
+  mutable ScratchSharing scratch_;
   mutable std::shared_mutex weights_mutex_;
   std::atomic<uint64_t> generation_ = 0;
   bool debug_plugins_ = false;

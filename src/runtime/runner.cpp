@@ -13,6 +13,8 @@
 namespace opwright {
 
 void Runner::set_arena(std::byte* arena) {
+  if (arena == arena_) return;
+  arena_ = arena;
   for (const auto& [slot, offset] : arena_slots_) {
     void* const address = arena + offset;
     if (replay_ != nullptr && pointers_[slot] != address) replay_->forget_all();

@@ -197,6 +197,7 @@ class Runner final : private GraphReplay::Work {
   std::vector<void*> pointers_;
   std::vector<std::vector<uint32_t>> input_slots_, output_slots_;
   std::vector<std::pair<uint32_t, uint64_t>> arena_slots_;  // slot, offset
+  std::byte* arena_ = nullptr;
   std::vector<StepShapes> step_shapes_;
   HostValues host_values_;
   std::vector<ValuesTensor> values_;
