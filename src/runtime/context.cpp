@@ -34,8 +34,7 @@ Context::Context(std::shared_ptr<const Engine> engine, int profile)
       services_{errors_.recorder(), engine_->allocator(), nullptr},
       debug_(engine_->plan()),
       has_deadline_(std::isfinite(engine_->limits().run_seconds)),
-      state_(std::make_unique<State>(engine_->device().is_host() ? &engine_->scratch()
-                                                                 : nullptr)) {
+      state_(std::make_unique<State>(engine_->device().is_host() ? &engine_->scratch() : nullptr)) {
   const Plan& plan = engine_->plan();
   engine_->require_weights();
   if (!engine_->device().is_host()) {

@@ -31,8 +31,8 @@ uint64_t context_memory(const Schedule& schedule);
 /// The largest over the profiles.
 uint64_t context_memory(const Plan& plan);
 
-/// State for running an engine: shapes, addresses, kernels, one arena. One thread at a time per
-/// context; contexts of one engine are independent.
+/// State for running an engine: shapes, addresses, kernels, and while it runs an arena. One thread
+/// at a time per context; contexts of one engine are independent, though they share memory.
 class Context {
  public:
   /// Memory is allocated and kernels are made when they are first needed.
@@ -128,7 +128,8 @@ class Context {
 
   /// Null: layers are not timed.
   void set_layer_time_callback(LayerTimeCallback callback);
-  /// Bytes of arena and workspace that this context owns.
+  /// Bytes of arena and workspace that this context has. On the CPU another one may take them when
+  /// it does not run.
   size_t memory_size() const;
   /// Where the memory of the next runs comes from; at first kSTATIC.
   void set_memory_strategy(ExecutionContextAllocationStrategy strategy);

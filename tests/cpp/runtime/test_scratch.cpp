@@ -17,7 +17,7 @@ namespace {
 
 using Strategy = ExecutionContextAllocationStrategy;
 
-constexpr int kMost = 1000;        ///< elements of the first profile
+constexpr int kMost = 1000;  ///< elements of the first profile
 constexpr int kContexts = 16;
 constexpr size_t kWorkspace = 512;
 
@@ -177,7 +177,8 @@ TEST(Scratch, AFailedRunGivesItsMemoryBack) {
 TEST(Scratch, ProfilesOfDifferentSizesShareTheLargest) {
   const auto engine = make_engine();
   const auto callers = make_callers(engine);
-  for (const auto& caller : callers) caller->context.set_memory_strategy(Strategy::kON_PROFILE_CHANGE);
+  for (const auto& caller : callers)
+    caller->context.set_memory_strategy(Strategy::kON_PROFILE_CHANGE);
   EXPECT_TRUE(callers[0]->run(kMost, 1));
   EXPECT_LT(engine->scratch().memory_size(), 16u * kMost);
   size_t largest = 0;
@@ -255,8 +256,7 @@ TEST(Scratch, AfterAFailedAllocationAllCanRun) {
   options.limits.memory = uint64_t{1} << 62;
   const auto engine = Engine::load(plan.finish(), options);
   Caller a(engine), b(engine);
-  for (Caller* caller : {&a, &b})
-    caller->context.set_memory_strategy(Strategy::kON_PROFILE_CHANGE);
+  for (Caller* caller : {&a, &b}) caller->context.set_memory_strategy(Strategy::kON_PROFILE_CHANGE);
   EXPECT_TRUE(b.run(4, 1));
   a.context.set_profile(1);
   for (int i = 0; i < 2; ++i) {
