@@ -32,8 +32,8 @@ enum class LayerInformationFormat : int32_t {
   kJSON = 1,
 };
 
-/// Where a context's working memory comes from. On the CPU the contexts of an engine lend it to each
-/// other between their runs, but for the user's.
+/// Where a context's working memory comes from. On the CPU the contexts of an engine lend it to
+/// each other between their runs, but for the user's.
 enum class ExecutionContextAllocationStrategy : int32_t {
   kSTATIC = 0,             ///< Allocated once, for the largest of all profiles.
   kON_PROFILE_CHANGE = 1,  ///< Allocated for the profile that is chosen.
