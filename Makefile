@@ -60,8 +60,8 @@ dist: setup ## dist/opwright-*.tar.gz: program, libraries and headers, for machi
 	cmake --build --preset release
 	cpack --config build/release/CPackConfig.cmake -B dist
 
-bench: setup ## the benchmarks, each beside its peer
-	@set -e; for program in $(filter-out bench/timing.py bench/gpu.py,$(wildcard bench/*.py)); do echo "== $$program"; $(VENV_PYTHON) $$program; done
+bench: setup ## the benchmarks but the soak, each beside its peer
+	@set -e; for program in $(filter-out bench/timing.py bench/gpu.py bench/soak.py,$(wildcard bench/*.py)); do echo "== $$program"; $(VENV_PYTHON) $$program; done
 
 clean: ## remove the build folders (.venv stays)
 	rm -rf build dist
