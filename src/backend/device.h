@@ -79,7 +79,11 @@ enum class CacheLevel : uint8_t { kInner, kOuter, kMemory };
 
 /// The caches as a step of an engine finds them.
 struct CacheScene {
-  CacheLevel level = CacheLevel::kInner;  ///< Device::cache_level() of the engine
+  /// Device::cache_level() of what a run uses in all, and of its tensors without the constants.
+  struct Levels {
+    CacheLevel constants = CacheLevel::kInner, tensors = CacheLevel::kInner;
+    bool operator==(const Levels&) const = default;
+  } levels;
   std::vector<std::span<const std::byte>> constants;
   std::vector<std::span<std::byte>> operands;  ///< which the steps before have written
   std::vector<std::span<const std::byte>> results;
@@ -193,8 +197,7 @@ class Device {
   /// rank.
   virtual std::vector<TensorFormat> formats(int rank) const = 0;
 
-  /// Where an engine that uses so many bytes in a run finds them again in the next one. It belongs
-  /// to the key of what is timed.
+  /// Where so many bytes that are used one after another are found again in the next round.
   virtual CacheLevel cache_level(uint64_t bytes) const {
     (void)bytes;
     return CacheLevel::kInner;

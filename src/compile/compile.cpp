@@ -154,8 +154,10 @@ SelectionProblem make_problem(const Graph& graph, const Network& network,
   throw Error(error.code(), str("Layer '", node.name, "' (", kind_of(*node.op), "): ", text));
 }
 
-/// What a run uses, about: each constant, and the tensors of the largest step.
-uint64_t bytes_of_run(const std::vector<GraphNode*>& nodes, const ProfileRanges& ranges) {
+/// How far away a run finds what it uses: each constant, and an arena that is about twice as large
+/// as the tensors of one step.
+CacheScene::Levels caches_of_run(const std::vector<GraphNode*>& nodes, const ProfileRanges& ranges,
+                                 const Device& device) {
   std::unordered_set<const GraphValue*> seen;
   uint64_t constants = 0, largest = 0;
   for (const GraphNode* node : nodes) {
@@ -174,7 +176,7 @@ uint64_t bytes_of_run(const std::vector<GraphNode*>& nodes, const ProfileRanges&
     for (const GraphValue* output : node->outputs) add(output);
     largest = std::max(largest, tensors);
   }
-  return constants + largest;
+  return {device.cache_level(constants + 2 * largest), device.cache_level(2 * largest)};
 }
 
 void compile_profile(const Graph& graph, const Network& network, const ProfileRanges& ranges,
@@ -183,7 +185,7 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
   const Progress progress(config, budget);
   const std::vector<GraphNode*> nodes = graph.nodes();
   Tuner tuner(ranges, device, config, network.flags().strongly_typed, cache, budget,
-              bytes_of_run(nodes, ranges));
+              caches_of_run(nodes, ranges, device));
   const int total = static_cast<int>(nodes.size());
   std::vector<TunedNode> tuned;
   for (int i = 0; i < total; ++i) {

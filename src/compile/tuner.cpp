@@ -197,14 +197,14 @@ std::vector<int64_t> constant_elements(const GraphValue& value) {
 
 Tuner::Tuner(const ProfileRanges& ranges, const Device& device, const BuildConfig& config,
              bool strongly_typed, TimingCache& cache, const BuildBudget& budget,
-             uint64_t engine_bytes)
+             CacheScene::Levels caches)
     : ranges_(ranges),
       device_(device),
       config_(config),
       strongly_typed_(strongly_typed),
       cache_(cache),
       budget_(budget),
-      cache_level_(device.cache_level(engine_bytes)),
+      caches_(caches),
       memory_(device) {}
 
 std::string Tuner::key(const GraphNode& node, const NodePorts& ports,
@@ -221,8 +221,8 @@ std::string Tuner::key(const GraphNode& node, const NodePorts& ports,
   text += ">";
   for (const PortDesc& port : ports.outputs) text += port_text(port) + ",";
   for (const auto& place : places_in_result(node, ports, device_)) text += place ? '^' : '-';
-  if (cache_level_ != CacheLevel::kInner)
-    text += cache_level_ == CacheLevel::kOuter ? "@outer cache" : "@memory";
+  if (caches_ != CacheScene::Levels())
+    text += str('@', static_cast<int>(caches_.constants), static_cast<int>(caches_.tensors));
   return str(text, "|", candidate.tactic, "|", candidate.tactic_name);
 }
 
@@ -300,7 +300,7 @@ float Tuner::run(const GraphNode& node, const Operator& op, const NodePorts& por
   std::vector<const void*> in;
   std::vector<void*> out;
   std::vector<Blob> known;  // keeps constants alive
-  CacheScene scene{cache_level_, {}, {}, {}};
+  CacheScene scene{caches_, {}, {}, {}};
   const std::vector<PackedInput> packed = kernel->packed();
   for (const PackedInput& each : packed) scene.constants.push_back(each.data.bytes());
   const auto tell = [&](size_t input, std::span<const int64_t> elements) {
@@ -346,7 +346,8 @@ float Tuner::run(const GraphNode& node, const Operator& op, const NodePorts& por
     out.push_back(aliased >= 0
                       ? const_cast<void*>(in[aliased])
                       : memory_.scratch(static_cast<int>(i), port_bytes(ports.outputs[i])));
-    scene.results.push_back({static_cast<const std::byte*>(out.back()), opt_bytes(ports.outputs[i])});
+    scene.results.push_back(
+        {static_cast<const std::byte*>(out.back()), opt_bytes(ports.outputs[i])});
   }
   const auto places = places_in_result(node, ports, device_);
   for (size_t i = 0; i < places.size(); ++i)
@@ -372,7 +373,7 @@ float Tuner::run(const GraphNode& node, const Operator& op, const NodePorts& por
   const int least = std::max(1, config_.avg_timing_iterations);
   // A user's function runs as often as the user said; what it does takes long beside a clock.
   if (kernel->domain() != nullptr) return static_cast<float>(sample(least));
-  const double scene_ms = cache_level_ == CacheLevel::kInner ? 0 : kSceneMilliseconds;
+  const double scene_ms = caches_ == CacheScene::Levels() ? 0 : kSceneMilliseconds;
   // The least of several samples, because what else runs on the machine only ever adds; enough of
   // them that the two least agree.
   double best = sample(1), second = std::numeric_limits<double>::infinity();

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "backend/device.h"
 #include "backend/memory.h"
 #include "compile/build_budget.h"
 #include "compile/config.h"
@@ -66,10 +67,11 @@ class TimingMemory {
 /// Lists and times the candidates of nodes on the device, over one optimization profile.
 class Tuner {
  public:
-  /// `strongly_typed`: operators keep the network's types. `engine_bytes`: what a run of the engine
-  /// uses, about.
+  /// `strongly_typed`: operators keep the network's types. `caches`: how far away a run of the
+  /// engine finds what it uses.
   Tuner(const ProfileRanges& ranges, const Device& device, const BuildConfig& config,
-        bool strongly_typed, TimingCache& cache, const BuildBudget& budget, uint64_t engine_bytes);
+        bool strongly_typed, TimingCache& cache, const BuildBudget& budget,
+        CacheScene::Levels caches);
 
   /// Throws Error naming the layer when there is no way to run it, with the reasons; an exception
   /// of a plugin's own passes through, with them as a note.
@@ -124,7 +126,7 @@ class Tuner {
   bool strongly_typed_;
   TimingCache& cache_;
   const BuildBudget& budget_;
-  const CacheLevel cache_level_;
+  const CacheScene::Levels caches_;
   Constants constants_;
   TimingMemory memory_;
   int timed_ = 0;

@@ -86,16 +86,17 @@ void flush(std::span<const std::byte> memory) {
 CacheLevel cpu_cache_level(uint64_t bytes) {
   const CacheSizes& sizes = cache_sizes();
   if (bytes <= sizes.inner / 2) return CacheLevel::kInner;
-  // Other cores share the outer one, and what they do is not known. Engines of 10 MB were found to
+  // Other cores share the outer one, and what they do is not known. Engines of 7 MB were found to
   // run from memory where the outer cache has 32.
-  return bytes <= sizes.outer / 4 ? CacheLevel::kOuter : CacheLevel::kMemory;
+  return bytes <= sizes.outer / 8 ? CacheLevel::kOuter : CacheLevel::kMemory;
 }
 
 void set_cpu_scene(const CacheScene& scene) {
-  if (scene.level == CacheLevel::kInner) return;
-  const bool is_large = scene.level == CacheLevel::kMemory;
-  if (is_large) {
+  if (scene.levels.constants == CacheLevel::kInner) return;
+  if (scene.levels.constants == CacheLevel::kMemory)
     for (const auto& constant : scene.constants) flush(constant);
+  const bool is_large = scene.levels.tensors == CacheLevel::kMemory;
+  if (is_large) {
     for (const auto& operand : scene.operands) flush(operand);
     for (const auto& result : scene.results) flush(result);
   }

@@ -26,7 +26,7 @@ TEST(CacheScene, LeavesContentsAsTheyAre) {
     scene.operands = {all.subspan(1 + size, size), {}};
     scene.results = {all.subspan(1 + 2 * size, size)};
     for (const CacheLevel level : {CacheLevel::kInner, CacheLevel::kOuter, CacheLevel::kMemory}) {
-      scene.level = level;
+      scene.levels = {level, level};
       set_cpu_scene(scene);
     }
     EXPECT_TRUE(memory == before) << size;
