@@ -10,7 +10,9 @@
 namespace opwright {
 namespace {
 
-uint64_t aligned(uint64_t size) { return (size + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
+uint64_t aligned(uint64_t size) {
+  return (size + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+}
 
 MemoryPlan place_in_order(const std::vector<Lifetime>& lifetimes, const std::vector<int>& order) {
   MemoryPlan plan;

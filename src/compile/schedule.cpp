@@ -296,9 +296,9 @@ class ScheduleBuilder {
     for (size_t s = 0; s < schedule_.steps.size(); ++s) {
       const ScheduleStep& step = schedule_.steps[s];
       if (step.op->kind() != Concatenation::kKind || !is_arena(step.outputs[0])) continue;
+      if (most == 0) most = peak_bytes(pieces().lifetimes);
       const std::vector<int> placed = place_operands(step, static_cast<int>(s));
       if (placed.empty()) continue;
-      if (most == 0) most = peak_without(placed);
       const uint64_t peak = peak_bytes(pieces().lifetimes);
       if (peak <= most) {
         most = peak;
@@ -306,15 +306,6 @@ class ScheduleBuilder {
       }
       for (const int memory : placed) schedule_.storages[memory].within = -1;
     }
-  }
-
-  uint64_t peak_without(const std::vector<int>& placed) {
-    std::vector<int> within;
-    for (const int memory : placed)
-      within.push_back(std::exchange(schedule_.storages[memory].within, -1));
-    const uint64_t peak = peak_bytes(pieces().lifetimes);
-    for (size_t i = 0; i < placed.size(); ++i) schedule_.storages[placed[i]].within = within[i];
-    return peak;
   }
 
   /// The storages that became a part of the concatenation's.
@@ -325,8 +316,9 @@ class ScheduleBuilder {
       if (ranges_.min(dims) != ranges_.max(dims)) return {};
       shapes.push_back(ranges_.max(dims));
     }
-    const std::vector<Block> blocks = concatenated_blocks(
-        static_cast<const Concatenation&>(*step.op).params().axis, shapes, step.candidate.outputs[0]);
+    const std::vector<Block> blocks =
+        concatenated_blocks(static_cast<const Concatenation&>(*step.op).params().axis, shapes,
+                            step.candidate.outputs[0]);
     const int whole = schedule_.tensors[step.outputs[0]].storage;
     std::vector<int> placed;
     for (size_t i = 0; i < blocks.size(); ++i) {

@@ -56,7 +56,8 @@ std::vector<int> aliased_inputs(const Network& network);
 
 /// Lays the graph out: conversions where a tensor is needed in another type, views instead of
 /// reshapes, outputs in the user's memory, results in place of operands that die, operands of a
-/// concatenation in their place in its result, one arena. Debug tensors are LINEAR as soon as they are written, before an in-place operator may change them.
+/// concatenation in their place in its result, one arena. Debug tensors are LINEAR as soon as they
+/// are written, before an in-place operator may change them.
 StepSchedule make_schedule(const Graph& graph, const Network& network, const ProfileRanges& ranges,
                            const Device& device, const std::vector<GraphNode*>& nodes,
                            const std::vector<TunedNode>& tuned, const std::vector<int>& chosen);

@@ -51,8 +51,8 @@ size_t opt_bytes(const PortDesc& port) {
 }
 
 size_t port_bytes(const PortDesc& port) {
-  return std::max(opt_bytes(port), static_cast<size_t>(tensor_bytes(port.max, port.type.dtype,
-                                                                    port.type.format)));
+  return std::max(opt_bytes(port),
+                  static_cast<size_t>(tensor_bytes(port.max, port.type.dtype, port.type.format)));
 }
 
 /// Multiplications or comparisons of a layer whose windows may be much larger than its tensors.
@@ -180,7 +180,8 @@ std::vector<std::optional<Block>> places_in_result(const GraphNode& node, const 
   std::vector<std::optional<Block>> places(blocks.size());
   for (size_t i = 0; i < blocks.size(); ++i) {
     const auto first = std::ranges::find(node.inputs, node.inputs[i]);
-    if (node.inputs[i]->producer != nullptr && first == node.inputs.begin() + static_cast<long>(i) &&
+    if (node.inputs[i]->producer != nullptr &&
+        first == node.inputs.begin() + static_cast<long>(i) &&
         blocks[i].offset % kArenaAlignment == 0)
       places[i] = blocks[i];
   }
@@ -332,8 +333,7 @@ float Tuner::run(const GraphNode& node, const Operator& op, const NodePorts& por
       in.push_back(
           memory_.elements(-2 - static_cast<int>(i), dense_values(elements, port.type.dtype)));
     } else {
-      void* const operand =
-          memory_.operand(static_cast<int>(i), port.type.dtype, port_bytes(port));
+      void* const operand = memory_.operand(static_cast<int>(i), port.type.dtype, port_bytes(port));
       in.push_back(operand);
       scene.operands.push_back({static_cast<std::byte*>(operand), opt_bytes(port)});
     }

@@ -8,9 +8,9 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
+#include "backend/cpu/cache_scene.h"
 #include "backend/cpu/dnnl_kernel.h"
 #include "backend/cpu/dnnl_post_ops.h"
-#include "backend/cpu/cache_scene.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/port_rules.h"
 #include "base/aligned_memory.h"

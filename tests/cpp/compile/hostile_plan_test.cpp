@@ -220,10 +220,9 @@ TEST(HostilePlan, OnlyOperandsInTheirPlacesAreJoinedThere) {
       change(p, step, tensors);
     });
   };
-  EXPECT_CONTAINS(error_with([](Plan&, PlanStep& step, auto&) {
-                    std::swap(step.inputs[0], step.inputs[1]);
-                  }),
-                  "which is still needed");
+  EXPECT_CONTAINS(
+      error_with([](Plan&, PlanStep& step, auto&) { std::swap(step.inputs[0], step.inputs[1]); }),
+      "which is still needed");
   EXPECT_CONTAINS(error_with([](Plan& p, PlanStep& step, auto& tensors) {
                     p.schedules[0].arena_size += 64;
                     tensors[step.inputs[1]].offset += 64;

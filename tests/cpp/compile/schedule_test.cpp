@@ -329,8 +329,7 @@ TEST_F(Scheduling, OperandsThatSomebodyElseNeedsAreCopied) {
     for (int i = 0; i < 64; ++i) expected.push_back(data[i] + amount * static_cast<float>(i));
   const auto results = run({{1, 16, 2, 2}}, {data});
   expect_near(results[0], expected);
-  for (int i = 0; i < 64; ++i)
-    EXPECT_FLOAT_EQ(results[1][i], data[i] + 3 * static_cast<float>(i));
+  for (int i = 0; i < 64; ++i) EXPECT_FLOAT_EQ(results[1][i], data[i] + 3 * static_cast<float>(i));
   const auto places = in_place(plan_, *concatenations(plan_).at(0));
   EXPECT_FALSE(places[0]);
   EXPECT_TRUE(places[1]);
@@ -345,8 +344,7 @@ TEST_F(Scheduling, OperandsStayApartWhereTheirPlacesWouldTakeMoreMemory) {
   Tensor* x = network_.add_input("x", DataType::kFLOAT, {1, 16});
   Tensor* early = add_in_format(x, 1, TensorFormat::kLINEAR);
   Tensor* wide = x;
-  for (int i = 0; i < 5; ++i)
-    wide = network_.add<Concatenation>({1}, {wide, wide})->output(0);
+  for (int i = 0; i < 5; ++i) wide = network_.add<Concatenation>({1}, {wide, wide})->output(0);
   wide = add_in_format(wide, 0, TensorFormat::kLINEAR);
   Tensor* narrow = network_.add<Reduce>({ReduceOperation::kMAX, 0b10, true}, {wide})->output(0);
   std::vector<Tensor*> many{early};

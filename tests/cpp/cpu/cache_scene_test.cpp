@@ -16,7 +16,8 @@ TEST(CacheScene, LargerEnginesAreFartherAway) {
 
 TEST(CacheScene, LeavesContentsAsTheyAre) {
   // None of them ends where a cache line does; the last one is larger than the inner caches.
-  for (const size_t size : {size_t{1}, size_t{63}, size_t{65}, size_t{100'001}, size_t{5'000'003}}) {
+  for (const size_t size :
+       {size_t{1}, size_t{63}, size_t{65}, size_t{100'001}, size_t{5'000'003}}) {
     std::vector<std::byte> memory(3 * size + 1);
     for (size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(i * 7);
     const std::vector<std::byte> before = memory;

@@ -45,8 +45,7 @@ TEST(ConcatenatedBlocks, SpatialAxes) {
 
 TEST(ConcatenatedBlocks, BlocksOfChannelsAreNotShared) {
   EXPECT_EQ(blocks(1, {{1, 8, 2, 2}, {1, 16, 2, 2}}, TF::kCHW16), Blocks());
-  EXPECT_EQ(blocks(1, {{1, 16, 2, 2}, {1, 8, 2, 2}}, TF::kCHW16),
-            (Blocks{{0, 256}, {256, 256}}));
+  EXPECT_EQ(blocks(1, {{1, 16, 2, 2}, {1, 8, 2, 2}}, TF::kCHW16), (Blocks{{0, 256}, {256, 256}}));
 }
 
 TEST(ConcatenatedBlocks, WhatIsNoAxisOrTooLargeHasNone) {
