@@ -105,12 +105,17 @@ class ArenaCheck {
     const std::vector<Block> blocks = concatenated_blocks(
         static_cast<const Concatenation&>(op).params().axis, shapes, whole.type);
     for (auto part = first; part != end; ++part) {
-      bool is_input = false;
-      for (size_t i = 0; i < blocks.size() && !is_input; ++i)
-        is_input = is_in_arena(inputs[i]) && schedule_.tensors[inputs[i]].offset == part->first &&
-                   part->first == whole.offset + blocks[i].offset &&
-                   part->second.end <= part->first + blocks[i].bytes;
-      if (!is_input || part->second.last > step) return false;
+      // Of blocks that begin there the last one is not empty.
+      const auto block =
+          std::ranges::upper_bound(blocks, part->first - whole.offset, {}, &Block::offset);
+      if (part->first < whole.offset || block == blocks.begin()) return false;
+      const auto number = static_cast<size_t>(block - blocks.begin()) - 1;
+      const auto [offset, bytes] = blocks[number];
+      const int32_t input = inputs[number];
+      if (!is_in_arena(input) || schedule_.tensors[input].offset != part->first ||
+          part->first != whole.offset + offset || part->second.end > part->first + bytes ||
+          part->second.last > step)
+        return false;
     }
     return true;
   }
