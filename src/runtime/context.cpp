@@ -297,8 +297,7 @@ void Context::report_run() {
 
 void Context::enqueue(Queue queue) {
   State& s = *state_;
-  const ThreadLimit limit(s.threads);
-  const threads::Call call;
+  const threads::Call call(s.threads);
   {
     if (!s.scratch.begin()) [[unlikely]]
       fail_running("run again");

@@ -441,10 +441,13 @@ int thread_count() {
 int thread_setting() { return this_thread().setting; }
 void set_thread_setting(int count) { this_thread().setting = count; }
 
-Call::Call() noexcept { ++this_thread().calls; }
+Call::Call(int threads) noexcept : self_(this_thread()), before_(self_.setting) {
+  ++self_.calls;
+  if (threads > 0) self_.setting = threads;
+}
 Call::~Call() {
-  ThreadState& self = this_thread();
-  if (--self.calls == 0 && self.is_counted && self.depth == 0) count_this_thread(self, false);
+  self_.setting = before_;
+  if (--self_.calls == 0 && self_.is_counted && self_.depth == 0) count_this_thread(self_, false);
 }
 
 ForeignCode::ForeignCode() noexcept {

@@ -37,15 +37,22 @@ void set_thread_setting(int count);
 /// throw. Allocates nothing once the thread has run a loop.
 void run(int count, Task task, void* data);
 
+struct ThreadState;
+
 /// Within its lifetime the calling thread counts, from its first loop on, as one that keeps a core
 /// busy: as many threads of the pool fewer help. Without it a thread counts within a loop only.
 /// Scopes nest.
 class Call {
  public:
-  Call() noexcept;
+  /// The thread's loops are divided among `threads` meanwhile; 0: as before.
+  explicit Call(int threads = 0) noexcept;
   ~Call();
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
+
+ private:
+  ThreadState& self_;  // finding it costs as much as an empty step of an engine
+  const int before_;
 };
 
 /// Within its lifetime the calling thread runs code of others, which may have threads of its own:
