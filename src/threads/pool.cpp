@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "threads/cpu_budget.h"
+#include "threads/foreign_openmp.h"
 #include "threads/team.h"
 
 namespace opwright::threads {
@@ -31,6 +32,8 @@ constexpr auto kFinishSpin = microseconds(50);
 constexpr int kPausesPerClock = 16;
 constexpr uint32_t kMaxTeams = 1024;
 constexpr int64_t kBudgetSeconds = 1;
+/// With more threads of others' it takes longer to end and start them than they look for work.
+constexpr int kFewThreads = 16;
 
 inline void pause() {
 #if defined(__x86_64__)
@@ -398,6 +401,10 @@ void begin(int count, Task task, void* data) {
   }
   Pool& pool = Pool::get();
   if (self.team == nullptr) self.team = pool.new_team();
+  if (self.was_foreign && count > 1) [[unlikely]] {
+    self.was_foreign = false;
+    if (count <= kFewThreads) pause_foreign_openmp();
+  }
   count_this_thread(self, true);
   self.place = {self.team, 0, count, {}};
   self.team->open(count, task, data);
@@ -454,7 +461,10 @@ ForeignCode::ForeignCode() noexcept {
   if (++this_thread().foreign == 1) Pool::get().count_foreign(1);
 }
 ForeignCode::~ForeignCode() {
-  if (--this_thread().foreign == 0) Pool::get().count_foreign(-1);
+  ThreadState& self = this_thread();
+  if (--self.foreign > 0) return;
+  self.was_foreign = true;
+  Pool::get().count_foreign(-1);
 }
 
 uint64_t fork_count() noexcept { return Pool::get().forks(); }

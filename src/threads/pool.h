@@ -57,7 +57,8 @@ class Call {
 
 /// Within its lifetime the calling thread runs code of others, which may have threads of its own:
 /// the pool's threads that have nothing to do sleep after some microseconds instead of looking for
-/// work.
+/// work. The threads that OpenMP left looking for work for that code are put away before the
+/// calling thread's next loop.
 class ForeignCode {
  public:
   ForeignCode() noexcept;

@@ -68,6 +68,8 @@ struct ThreadState {
   int calls = 0;
   bool is_counted = false;
   int foreign = 0;
+  /// Whether code of others ran since the last loop.
+  bool was_foreign = false;
   Team* team = nullptr;  ///< its own, from its first loop on
 };
 ThreadState& this_thread();

@@ -1,5 +1,6 @@
 #include "threads/pool.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/wait.h>
@@ -7,6 +8,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <iterator>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -238,6 +241,34 @@ TEST(OpenMP, StaticLoopsCoverTheirRangeOnce) {
         ASSERT_EQ(shared.visits[static_cast<size_t>(i)], is_hit) << i << ", step " << step;
       }
     }
+}
+
+size_t threads_of_process() {
+  return static_cast<size_t>(
+      std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}));
+}
+
+TEST(ForeignCode, ThreadsThatItsOpenMPLeftAreGoneBeforeTheNextLoop) {
+  void* const library = dlopen("libgomp.so.1", RTLD_NOW);
+  if (library == nullptr) GTEST_SKIP() << "there is no libgomp here";
+  using Parallel = void (*)(void (*)(void*), void*, unsigned, unsigned);
+  const auto foreign = reinterpret_cast<Parallel>(dlsym(library, "GOMP_parallel"));
+  ASSERT_NE(foreign, nullptr);
+  run_tasks(2, [](int, int) {});  // starts the pool's own thread
+  const size_t before = threads_of_process();
+  for (int round = 0; round < 3; ++round) {
+    std::atomic<int> visits = 0;
+    {
+      const ForeignCode code;
+      foreign([](void* data) { ++*static_cast<std::atomic<int>*>(data); }, &visits, 3, 0);
+    }
+    EXPECT_EQ(visits, 3);
+    EXPECT_EQ(threads_of_process(), before + 2) << "which look for work";
+    run_tasks(1, [](int, int) {});
+    EXPECT_EQ(threads_of_process(), before + 2) << "nobody is in their way";
+    run_tasks(2, [](int, int) {});
+    EXPECT_TRUE(comes_true([&] { return threads_of_process() == before; }));
+  }
 }
 
 TEST(OpenMP, LoopsWithinLoopsHaveOneThread) {
