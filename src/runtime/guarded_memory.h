@@ -32,6 +32,8 @@ class GuardedMemory {
   /// Throws Error when there is no memory.
   void resize(size_t bytes);
   size_t size() const { return size_; }
+  /// What it has of the device, which resize() never gives back.
+  size_t capacity() const { return memory_.size(); }
   /// The device's address: 64-byte aligned, never null after resize().
   std::byte* data() const { return memory_.data() + kGuardBytes; }
   /// Writes the pattern to all of it and to the guards; data()[i] gets pattern[i % kPatternBytes].

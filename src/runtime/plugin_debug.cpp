@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/half.h"
+#include "base/limits.h"
 #include "base/types.h"
 #include "plan/shapes.h"
 #include "plugin/plugin_operators.h"
@@ -26,9 +27,11 @@ class DebuggedPlugin final : public Kernel {
         op_(*at.engine.op(at.profile, at.step)),
         shapes_(at.shapes),
         log_(at.engine.log()),
+        limit_(at.engine.limits().memory),
+        guarded_bytes_(at.guarded_bytes),
         workspace_(device_, DataType::kFLOAT),
         values_(plan_.expressions.size()) {
-    workspace_.resize(plugin_->workspace_size());
+    resize(workspace_, plugin_->workspace_size());
     for (size_t i = 0; i < step_.inputs.size(); ++i)
       inputs_.push_back(make_port("input", i, step_.inputs[i], step_.candidate.inputs[i]));
     for (size_t i = 0; i < step_.outputs.size(); ++i) {
@@ -103,9 +106,20 @@ class DebuggedPlugin final : public Kernel {
     return static_cast<size_t>(tensor_bytes(tensor.shape, tensor.type.dtype, tensor.type.format));
   }
 
-  static void set_shape(Port& port, const Shape& shape) {
+  void set_shape(Port& port, const Shape& shape) {
     port.shape = port.written = shape;
-    if (port.memory != nullptr) port.memory->resize(bytes_in_memory({nullptr, port.type, shape}));
+    if (port.memory != nullptr) resize(*port.memory, bytes_in_memory({nullptr, port.type, shape}));
+  }
+
+  void resize(GuardedMemory& memory, size_t bytes) {
+    uint64_t all = guarded_bytes_ - memory.capacity();
+    if (__builtin_add_overflow(all, std::max(bytes, memory.capacity()), &all)) all = UINT64_MAX;
+    require_bytes(
+        all, limit_, "memory", "layer '", step_.name,
+        "': checking its calls (debug_plugins), with those of the plugins before it, needs");
+    guarded_bytes_ -= memory.capacity();
+    memory.resize(bytes);
+    guarded_bytes_ += memory.capacity();
   }
 
   /// The output that is computed in the memory of an input gets that of the input's copy.
@@ -291,6 +305,8 @@ class DebuggedPlugin final : public Kernel {
   const Operator& op_;
   const ShapeState& shapes_;
   const Log& log_;
+  const uint64_t limit_;
+  uint64_t& guarded_bytes_;
   std::vector<Port> inputs_, outputs_;
   std::vector<const void*> input_pointers_;
   std::vector<void*> output_pointers_;

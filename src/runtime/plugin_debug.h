@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "runtime/engine.h"
@@ -12,6 +13,7 @@ struct DebuggedStep {
   const Engine& engine;
   const ShapeState& shapes;
   int profile = 0, step = 0;
+  uint64_t& guarded_bytes;  ///< of all such steps of the runner
 };
 
 /// Whether it is a plugin of any kind, a compiled one included.
@@ -24,7 +26,8 @@ bool is_plugin(const Operator& op);
 /// - changed an input that no output is aliased to,
 /// - left elements of an output unwritten,
 /// - wrote a size tensor outside of 0 to its upper bound.
-/// The first NaN or infinity that a layer makes of finite inputs is a warning, because some
+/// Its memory counts with that of the runner's other plugins: Error where the engine's limit is
+/// less. The first NaN or infinity that a layer makes of finite inputs is a warning, because some
 /// operators mean it. On a GPU each call is waited for, so that an error names the plugin that made
 /// it.
 std::unique_ptr<Kernel> debug_plugin(std::unique_ptr<Kernel> plugin, const DebuggedStep& step);

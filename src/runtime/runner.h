@@ -191,6 +191,7 @@ class Runner final : private GraphReplay::Work {
   ShapeState& shapes_;
   std::atomic<int32_t>& current_;
   size_t workspace_size_ = 0;
+  uint64_t guarded_bytes_ = 0;  ///< of plugins whose calls are checked
   std::vector<std::unique_ptr<Kernel>> kernels_;
   std::vector<Step> steps_;
   std::vector<Run> runs_;

@@ -86,7 +86,8 @@ class Pool {
 
   /// Threads of the pool that may be awake.
   int allowed_helpers() {
-    return std::min(process_threads(), cores_.load(std::memory_order_relaxed)) -
+    const int threads = process_threads();  // looks how many cores there are
+    return std::min(threads, cores_.load(std::memory_order_relaxed)) -
            callers_.load(std::memory_order_relaxed);
   }
 

@@ -72,6 +72,7 @@ struct Checked {
   Fault fault;
   std::vector<DT> inputs = {DT::kFLOAT};
   std::vector<int64_t> rest = {3};
+  uint64_t memory_limit = 0;  ///< 0: none
   std::shared_ptr<Engine> engine;
   std::unique_ptr<Context> context;
   std::vector<Blob> memory;
@@ -112,6 +113,7 @@ struct Checked {
     LoadOptions options;
     options.plugins = &registry;
     options.log = Log(&logger);
+    if (memory_limit > 0) options.limits.memory = memory_limit;
     engine = Engine::load(deserialize(to_file(compile(network, config))), options);
     context = std::make_unique<Context>(engine);
   }
@@ -167,6 +169,19 @@ TEST(PluginDebug, FaultlessPluginsComputeAsEver) {
   EXPECT_TRUE(c.logger.warnings.empty());
   EXPECT_TRUE(c.engine->debug_plugins());
   EXPECT_CONTAINS(inspect_text(c.engine->plan()), "checks every call of a plugin");
+}
+
+TEST(PluginDebug, MemoryOfTheChecksCountsAgainstTheLimit) {
+  const auto checked = [](int64_t workspace) {
+    auto c = std::make_unique<Checked>([](const Call& call) { call.copy(); });
+    c->memory_limit = 1 << 20;
+    c->b.workspace = static_cast<size_t>(workspace);
+    return c;
+  };
+  EXPECT_EQ(checked(1 << 18)->run(1, {7, 8, 9}), (std::vector<float>{7, 8, 9}));
+  const std::string error = checked((1 << 20) - 64)->error();
+  EXPECT_CONTAINS(error, "layer 'the plugin': checking its calls (debug_plugins)");
+  EXPECT_CONTAINS(error, "more than the limit of 1.0 MiB (memory)");
 }
 
 TEST(PluginDebug, NamesTheFaultItsPlaceAndTheCall) {
