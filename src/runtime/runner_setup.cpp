@@ -63,7 +63,8 @@ void Runner::make_kernel(int number, const ProfileValues& profile, const PluginS
     const Operator& op = *engine_.op(profile_, number);
     std::unique_ptr<Kernel> kernel = op.make_kernel(args);
     if (engine_.debug_plugins() && is_plugin(op))
-      kernel = debug_plugin(std::move(kernel), {engine_, shapes_, profile_, number, guarded_bytes_});
+      kernel =
+          debug_plugin(std::move(kernel), {engine_, shapes_, profile_, number, guarded_bytes_});
     kernels_.push_back(std::move(kernel));
     workspace_size_ = std::max(workspace_size_, kernels_.back()->workspace_size());
   } catch (const Error& error) {
