@@ -117,9 +117,9 @@ class DebuggedPlugin final : public Kernel {
     require_bytes(
         all, limit_, "memory", "layer '", step_.name,
         "': checking its calls (debug_plugins), with those of the plugins before it, needs");
-    guarded_bytes_ -= memory.capacity();
+    const size_t before = memory.capacity();
     memory.resize(bytes);
-    guarded_bytes_ += memory.capacity();
+    guarded_bytes_ += memory.capacity() - before;
   }
 
   /// The output that is computed in the memory of an input gets that of the input's copy.
