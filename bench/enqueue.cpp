@@ -18,12 +18,11 @@ class NoKernel final : public Kernel {
   }
 };
 
-class NoOperator final : public Operator {
+class NoOperator final : public PlannedOperator {
  public:
   std::string_view kind() const override { return "BenchNothing"; }
   bool can_infer() const override { return false; }
   std::vector<OutputInfo> infer(InferContext&) const override { return {}; }
-  std::vector<Candidate> candidates(const CandidateQuery&) const override { return {}; }
   std::unique_ptr<Kernel> make_kernel(const KernelArgs&) const override {
     return std::make_unique<NoKernel>();
   }

@@ -65,7 +65,8 @@ void run(benchmark::State& state, const Operator& op, const std::vector<Tensor>&
     output_ports[0].type = candidate.outputs[0];
     args.inputs = input_ports, args.outputs = output_ports;
     args.device = &device;
-    const std::unique_ptr<Kernel> kernel = op.make_kernel(args);
+    const PlannedOperatorPtr planned = op.plan(args);
+    const std::unique_ptr<Kernel> kernel = planned->make_kernel(args);
 
     std::vector<std::unique_ptr<Memory>> memory;
     std::vector<const void*> from;

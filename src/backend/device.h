@@ -177,14 +177,14 @@ class Device {
   /// Ways to run a built-in operator; empty when the device has no kernel for it.
   virtual std::vector<Candidate> candidates(const Operator& op,
                                             const CandidateQuery& query) const = 0;
-  /// Operator::check() of a built-in operator.
+  /// PlannedOperator::check() of a built-in operator.
   virtual void check_operator(const Operator& op, const KernelArgs& args) const {
     (void)op, (void)args;
   }
   virtual std::unique_ptr<Kernel> make_kernel(const Operator& op, const KernelArgs& args) const = 0;
-  /// The operator that plans store for a built-in one: on a GPU the kernel that was compiled for
-  /// it. Null stands for the operator itself.
-  virtual OperatorPtr specialize(const Operator& op, const KernelArgs& args) const {
+  /// What plans store instead of a built-in operator: on a GPU the kernel that is compiled for it.
+  /// Null: they store the operator itself.
+  virtual PlannedOperatorPtr compile(const Operator& op, const KernelArgs& args) const {
     (void)op, (void)args;
     return nullptr;
   }

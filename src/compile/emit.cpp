@@ -147,8 +147,9 @@ PlanStep PlanEmitter::step(const StepSchedule& steps, const ScheduleStep& step,
 
   const std::vector<PortDesc> inputs =
       port_descs(steps, step.inputs, step.candidate.inputs, ranges, &constants);
-  const std::vector<PortDesc> outputs =
+  std::vector<PortDesc> outputs =
       port_descs(steps, step.outputs, step.candidate.outputs, ranges, nullptr);
+  if (step.node != nullptr) describe_outputs(*step.node, outputs);
   KernelArgs args;
   args.layer = step.name;
   args.candidate = &step.candidate;
@@ -157,8 +158,7 @@ PlanStep PlanEmitter::step(const StepSchedule& steps, const ScheduleStep& step,
   args.device = &device_;
   args.hardware_compatibility = hardware_compatibility_;
   args.services = &services_;
-  OperatorPtr op = step.op;
-  if (OperatorPtr special = op->specialize(args)) op = special;
+  const PlannedOperatorPtr op = step.planned != nullptr ? step.planned : step.op->plan(args);
   const std::unique_ptr<Kernel> kernel = op->make_kernel(args);
   result.packed = kernel->packed();
   for (PackedInput& packed : result.packed) packed.data = shared(std::move(packed.data));

@@ -1,5 +1,7 @@
 #include "compile/ports.h"
 
+#include <algorithm>
+
 #include "base/types.h"
 
 namespace opwright {
@@ -23,6 +25,20 @@ Blob Constants::stored(const GraphValue& value, PortType type) {
   return blob;
 }
 
+void describe_outputs(const GraphNode& node, std::span<PortDesc> outputs) {
+  std::vector<bool> sizes;  // by symbol
+  for (const int symbol : node.size_symbols) {
+    if (symbol < 0) continue;
+    sizes.resize(std::max(sizes.size(), static_cast<size_t>(symbol) + 1));
+    sizes[static_cast<size_t>(symbol)] = true;
+  }
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    outputs[o].aliased_input = node.aliased_input(static_cast<int>(o));
+    outputs[o].is_data_dependent = std::ranges::any_of(
+        node.outputs[o]->info.dims, [&](const Expr& extent) { return extent.depends_on(sizes); });
+  }
+}
+
 NodePorts network_ports(const GraphNode& node, const ProfileRanges& ranges) {
   NodePorts ports;
   auto describe = [&](const GraphValue* value) {
@@ -40,6 +56,7 @@ NodePorts network_ports(const GraphNode& node, const ProfileRanges& ranges) {
   };
   for (const GraphValue* input : node.inputs) ports.inputs.push_back(describe(input));
   for (const GraphValue* output : node.outputs) ports.outputs.push_back(describe(output));
+  describe_outputs(node, ports.outputs);
   return ports;
 }
 

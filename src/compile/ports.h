@@ -28,6 +28,8 @@ class Constants {
 struct NodePorts {
   std::vector<PortDesc> inputs, outputs;
 };
+/// Notes which outputs lie in an input's memory and which have extents that the node itself finds.
+void describe_outputs(const GraphNode& node, std::span<PortDesc> outputs);
 /// Ports with the network's own types and LINEAR formats.
 NodePorts network_ports(const GraphNode& node, const ProfileRanges& ranges);
 /// The same ports with the candidate's types and formats; constants converted.

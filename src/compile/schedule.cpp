@@ -45,7 +45,8 @@ class ScheduleBuilder {
     step.name = node.name;
     step.metadata = node.metadata;
     step.node = &node;
-    step.op = option.specialized ? option.specialized : node.op;
+    step.op = node.op;
+    step.planned = option.planned;
     step.candidate = option.candidate;
     step.time_ms = option.time_ms;
     step.considered = tuned.considered;
@@ -229,7 +230,8 @@ class ScheduleBuilder {
     }
     for (size_t s = 0; s < schedule_.steps.size(); ++s) {
       const ScheduleStep& step = schedule_.steps[s];
-      if (step.node == nullptr) continue;
+      // Kernels for GPUs take it that no output lies where an input lies.
+      if (step.node == nullptr || !is_host_) continue;
       const int count = static_cast<int>(step.inputs.size());
       for (int input = 0; input < count; ++input)
         if (step.op->may_overwrite(input, count) &&

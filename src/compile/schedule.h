@@ -29,6 +29,7 @@ struct ScheduleStep {
   std::string name, metadata;
   const GraphNode* node = nullptr;  ///< null: a conversion that the schedule added
   OperatorPtr op;
+  PlannedOperatorPtr planned;  ///< null: not yet
   Candidate candidate;
   float time_ms = 0;
   std::vector<TimedCandidate> considered;

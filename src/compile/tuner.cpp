@@ -286,7 +286,7 @@ void Tuner::require_budget(const GraphNode& node, const NodePorts& ports, uint64
                        str("timing layer '", node.name, "' (", kind_of(*node.op), ")"));
 }
 
-float Tuner::run(const GraphNode& node, const Operator& op, const NodePorts& ports,
+float Tuner::run(const GraphNode& node, const PlannedOperator& op, const NodePorts& ports,
                  const Candidate& candidate, float best_before) {
   KernelArgs args;
   args.layer = node.name;
@@ -409,9 +409,8 @@ Tuner::Measured Tuner::measure(const GraphNode& node, const NodePorts& ports,
   args.hardware_compatibility = config_.hardware_compatibility;
   args.services = &config_.services;
   Measured measured;
-  measured.specialized = node.op->specialize(args);
-  const Operator& op = measured.specialized ? *measured.specialized : *node.op;
-  measured.time_ms = run(node, op, typed, candidate, best);
+  measured.planned = node.op->plan(args);
+  measured.time_ms = run(node, *measured.planned, typed, candidate, best);
   if (!cache_key.empty()) {
     cache_.insert(cache_key, measured.time_ms);
     timed_layers_.emplace(cache_key, node.name);
@@ -511,7 +510,7 @@ void Tuner::add(TunedNode& result, const Candidate& candidate, Measured measured
       {str(candidate), candidate.tactic, candidate.tactic_name, measured.time_ms, 0, ""});
   result.sources.push_back({static_cast<int>(same_types - options.begin()), measured.is_cached,
                             std::move(measured.same_as)});
-  TunedOption option{candidate, measured.time_ms, std::move(measured.specialized)};
+  TunedOption option{candidate, measured.time_ms, std::move(measured.planned)};
   if (same_types == options.end())
     options.push_back(std::move(option));
   else if (option.time_ms < same_types->time_ms)

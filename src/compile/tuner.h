@@ -20,7 +20,7 @@ namespace opwright {
 struct TunedOption {
   Candidate candidate;
   float time_ms = 0;
-  OperatorPtr specialized;  ///< what specialize() gave where it was called, else null
+  PlannedOperatorPtr planned;  ///< where it was timed, else null
 };
 
 /// What the tuner found for a node.
@@ -87,7 +87,7 @@ class Tuner {
  private:
   struct Measured {
     float time_ms = 0;
-    OperatorPtr specialized;
+    PlannedOperatorPtr planned;
     bool is_cached = false;
     std::string same_as;
   };
@@ -107,7 +107,7 @@ class Tuner {
   /// `best`: the least time of the node's candidates so far.
   Measured measure(const GraphNode& node, const NodePorts& ports, const Candidate& candidate,
                    float best);
-  float run(const GraphNode& node, const Operator& op, const NodePorts& ports,
+  float run(const GraphNode& node, const PlannedOperator& op, const NodePorts& ports,
             const Candidate& candidate, float best_before);
   /// Throws Error where timing the node would take more memory or time than the build has.
   void require_budget(const GraphNode& node, const NodePorts& ports, uint64_t workspace);

@@ -2,12 +2,14 @@
 
 #include "base/error.h"
 #include "plan/tuning_table.h"
+#include "plugin/plugin_operator.h"
 
 namespace opwright {
 
 std::string kind_of(const Operator& op) {
   std::string text(op.kind());
-  for (const PluginRequirement& plugin : op.requirements()) text += " '" + plugin.name + "'";
+  if (const auto* plugin = dynamic_cast<const PluginOperator*>(&op))
+    text += " '" + plugin->plugin_name() + "'";
   return text;
 }
 

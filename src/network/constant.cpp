@@ -47,7 +47,7 @@ std::vector<Candidate> Constant::candidates(const CandidateQuery& query) const {
   fail_no_kernel(kind(), query.layer);
 }
 
-std::unique_ptr<Kernel> Constant::make_kernel(const KernelArgs& args) const {
+PlannedOperatorPtr Constant::plan(const KernelArgs& args) const {
   fail_no_kernel(kind(), args.layer);
 }
 
@@ -93,7 +93,7 @@ std::vector<Candidate> Values::candidates(const CandidateQuery& query) const {
   fail_no_kernel(kind(), query.layer);
 }
 
-std::unique_ptr<Kernel> Values::make_kernel(const KernelArgs& args) const {
+PlannedOperatorPtr Values::plan(const KernelArgs& args) const {
   fail_no_kernel(kind(), args.layer);
 }
 

@@ -19,7 +19,7 @@ class Constant final : public Operator {
   std::string_view kind() const override { return "Constant"; }
   std::vector<OutputInfo> infer(InferContext& context) const override;
   std::vector<Candidate> candidates(const CandidateQuery& query) const override;
-  std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override;
+  PlannedOperatorPtr plan(const KernelArgs& args) const override;
   Attributes attributes() const override;
 
  private:
@@ -40,7 +40,7 @@ class Values final : public Operator {
   std::string_view kind() const override { return "Values"; }
   std::vector<OutputInfo> infer(InferContext& context) const override;
   std::vector<Candidate> candidates(const CandidateQuery& query) const override;
-  std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override;
+  PlannedOperatorPtr plan(const KernelArgs& args) const override;
   Attributes attributes() const override;
 
  private:

@@ -12,6 +12,7 @@
 #include "base/shape.h"
 #include "base/types.h"
 #include "network/attributes.h"
+#include "network/kernel.h"
 #include "network/symbols.h"
 #include "opwright/allocator.h"
 #include "opwright/logger.h"
@@ -22,7 +23,6 @@ enum class HardwareCompatibilityLevel : int32_t;
 
 class Device;
 class LastUse;
-class Kernel;
 class Layer;
 
 /// What is known of a tensor while the network is defined.
@@ -102,6 +102,9 @@ struct PortDesc {
   bool present = true;
   bool is_constant =
       false;  ///< stays true where the bytes themselves were dropped because the kernel packed them
+  // Of outputs, during the build.
+  int aliased_input = -1;          ///< the input whose memory it is, or -1
+  bool is_data_dependent = false;  ///< whether an extent is known only when the kernel has run
 };
 
 /// A way to run an operator that its author lists and that cannot be.
@@ -141,14 +144,6 @@ struct PluginRequirement {
   friend bool operator==(const PluginRequirement&, const PluginRequirement&) = default;
 };
 
-/// A constant input as a kernel rearranged it during the build, stored in the plan instead of the
-/// original.
-struct PackedInput {
-  int input = 0;
-  Blob data;
-  std::string layout;  ///< the kernel's own description of the arrangement
-};
-
 /// What a context, or a build, offers to plugins. The recorder may change while kernels live.
 struct PluginServices {
   IErrorRecorder* recorder = nullptr;        ///< null: none
@@ -166,128 +161,91 @@ struct KernelArgs {
   /// What packed() returned during the build; empty while building.
   std::span<const PackedInput> packed;
   const Device* device = nullptr;
-  /// What other GPUs the code that specialize() makes must run on, too.
+  /// What other GPUs the code that plan() makes must run on, too.
   HardwareCompatibilityLevel hardware_compatibility{};
   /// Null: none. Outlives the kernel.
   const PluginServices* services = nullptr;
+  /// For PlannedOperator::check(): what infer() gave for the ports; empty where it cannot be asked.
+  std::span<const OutputInfo> inferred;
 };
 
-/// An operation of a network: a built-in layer or a plugin of any kind. Immutable, so networks,
+/// What an operator of a network and the same one in a plan have in common. Immutable, so networks,
 /// graphs and engines share it.
-class Operator {
+class Operation {
  public:
-  virtual ~Operator() = default;
+  virtual ~Operation() = default;
 
-  /// The name of the operation, under which plans store it and backends find its kernels:
+  /// The name of the operation, under which backends find its kernels and plans store it:
   /// "Convolution", "PluginV3".
   virtual std::string_view kind() const = 0;
-  /// How many outputs there are, where that is known without the inputs: a layer of the operator is
-  /// then inferred when somebody asks for the result, other layers when they are added or changed.
-  virtual std::optional<int> num_outputs() const { return std::nullopt; }
   /// Output types and shapes. Throws Error naming the layer when the inputs cannot be right.
   virtual std::vector<OutputInfo> infer(InferContext& context) const = 0;
-  /// Whether infer() can be asked. Not of plugins that leave their build part out where engines are
-  /// loaded, and kernels that took a plugin's place.
-  virtual bool can_infer() const { return true; }
-  /// Every way to run the operator for these shapes, never empty; throws Error saying why when
-  /// there is none.
-  virtual std::vector<Candidate> candidates(const CandidateQuery& query) const = 0;
-  /// Throws Error unless the operator can run `args.candidate` on these ports: their number and
-  /// presence, types, formats, what was packed, and parameters that the kernel relies on. Asked of
-  /// what a plan stores, which comes from a file, before make_kernel(), and after infer() gave the
-  /// ports' shapes at the minimum, the optimum and the maximum of the profile. What candidates()
-  /// lists passes.
-  virtual void check(const KernelArgs& args) const { (void)args; }
-  virtual std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const = 0;
-  /// What make_operator(kind(), ...) needs to make this operator again.
-  virtual Attributes attributes() const = 0;
-  /// Whatever beside the candidates, shapes and types decides how fast the operator runs. Operators
-  /// that agree in it are timed once. An empty optional: time every instance.
-  virtual std::optional<std::string> timing_key() const;
-  /// Whether two runs on the same inputs give the same result and nothing else happens, so that the
-  /// engine may fold, merge or drop the operator. Plugins are not pure unless they say so.
-  virtual bool is_pure() const { return true; }
-  /// The operator that the plan stores once the tuner has chosen the candidate in `args`; null
-  /// stands for this one. A plugin that is compiled ahead of time returns its compiled kernel here,
-  /// which has the same ports.
-  virtual std::shared_ptr<const Operator> specialize(const KernelArgs& args) const {
-    (void)args;
-    return nullptr;
-  }
-  /// Code that is stored with the plan and handed back in OperatorLoadContext::code, in this order.
-  virtual std::vector<CodeObject> code() const { return {}; }
-  /// Definitions that must be registered where the engine is loaded.
-  virtual std::vector<PluginRequirement> requirements() const { return {}; }
-  /// What the inspector shows beside the layer's own metadata.
-  virtual std::string metadata() const { return {}; }
-  /// The layer that Network::add_layer() makes for it, of a class of its own where users of the
-  /// network are to tell it from others.
-  virtual std::unique_ptr<Layer> make_layer() const;
   /// Whether the only output may lie in the memory of input `input` of `count`, where nobody reads
   /// the input later and both have elements of the same size, format and shape.
   virtual bool may_overwrite(int input, int count) const {
     (void)input, (void)count;
     return false;
   }
-  /// Inputs that the operator reads as shape tensors on the host.
+  /// Inputs that the operation reads as shape tensors on the host.
   virtual bool is_shape_input(int input) const {
     (void)input;
     return false;
   }
 };
 
+/// An operation for types, formats, an algorithm and ranges of shapes that are chosen: what a plan
+/// stores and an engine runs.
+class PlannedOperator : public Operation {
+ public:
+  /// Whether infer() can be asked. Not of plugins that leave their build part out where engines are
+  /// loaded, and kernels that took a plugin's place.
+  virtual bool can_infer() const { return true; }
+  /// Throws Error unless `args.candidate` can run on these ports: their number and presence, types,
+  /// formats, what was packed, and parameters that the kernel relies on. Asked of what a plan
+  /// stores, which comes from a file, before make_kernel(), and after infer() gave the ports'
+  /// shapes at the minimum, the optimum and the maximum of the profile. What candidates() of the
+  /// operator lists passes.
+  virtual void check(const KernelArgs& args) const { (void)args; }
+  /// A kernel for one context, which this outlives.
+  virtual std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const = 0;
+  /// What load_operator(kind(), ...) needs to make this again.
+  virtual Attributes attributes() const = 0;
+  /// Code that is stored with the plan and handed back in OperatorLoadContext::code, in this order.
+  virtual std::vector<CodeObject> code() const { return {}; }
+  /// Definitions that must be registered where the engine is loaded.
+  virtual std::vector<PluginRequirement> requirements() const { return {}; }
+  /// What the inspector shows beside the layer's own metadata.
+  virtual std::string metadata() const { return {}; }
+};
+
+using PlannedOperatorPtr = std::shared_ptr<const PlannedOperator>;
+
+/// An operation of a network: a built-in layer or a plugin of any kind.
+class Operator : public Operation {
+ public:
+  /// How many outputs there are, where that is known without the inputs: a layer of the operator is
+  /// then inferred when somebody asks for the result, other layers when they are added or changed.
+  virtual std::optional<int> num_outputs() const { return std::nullopt; }
+  /// Every way to run the operator for these shapes, never empty; throws Error saying why when
+  /// there is none.
+  virtual std::vector<Candidate> candidates(const CandidateQuery& query) const = 0;
+  /// The operator for the candidate and the ports in `args`, never null: to be timed, and to be
+  /// stored where it is chosen. A plugin that is compiled ahead of time becomes its compiled kernel
+  /// here, which has the same ports.
+  virtual PlannedOperatorPtr plan(const KernelArgs& args) const = 0;
+  /// What tells the operator from others of its kind. Of plugins nothing: they are not pure.
+  virtual Attributes attributes() const { return {}; }
+  /// Whatever beside the candidates, shapes and types decides how fast the operator runs. Operators
+  /// that agree in it are timed once. An empty optional: time every instance.
+  virtual std::optional<std::string> timing_key() const;
+  /// Whether two runs on the same inputs give the same result and nothing else happens, so that the
+  /// engine may fold, merge or drop the operator. Plugins are not pure unless they say so.
+  virtual bool is_pure() const { return true; }
+  /// The layer that Network::add_layer() makes for it, of a class of its own where users of the
+  /// network are to tell it from others.
+  virtual std::unique_ptr<Layer> make_layer() const;
+};
+
 using OperatorPtr = std::shared_ptr<const Operator>;
-
-/// The order in which a device works; on the CPU all calls are synchronous and it is null, on a GPU
-/// a stream.
-using Queue = void*;
-
-/// Entered before and left after a run of consecutive kernels that need it, such as the interpreter
-/// lock of Python callbacks. `queue` is the one that they get.
-class ExecutionDomain {
- public:
-  virtual void enter(Queue queue) = 0;
-  virtual void leave() noexcept = 0;
-
- protected:
-  ~ExecutionDomain() = default;
-};
-
-/// An operator made ready for one execution context. Not thread safe; used by one context at a
-/// time.
-class Kernel {
- public:
-  virtual ~Kernel() = default;
-
-  /// Bytes of scratch memory (64-byte aligned) for shapes up to the profile's maximum, asked once
-  /// after construction.
-  virtual size_t workspace_size() const { return 0; }
-  /// Constant inputs that the kernel has rearranged and whose original it no longer reads. Asked
-  /// during the build only.
-  virtual std::vector<PackedInput> packed() const { return {}; }
-  /// The elements of a shape input (Operator::is_shape_input): called before the first
-  /// on_shape_change() and whenever they have changed, which on_shape_change() then follows.
-  /// Kernels go by these rather than by the input's memory, which work may have changed.
-  virtual void on_values_change(int input, std::span<const int64_t> elements) {
-    (void)input, (void)elements;
-  }
-  /// Called before the first enqueue and whenever a shape differs from that of the last call. All
-  /// that depends on shapes is prepared here.
-  virtual void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) {
-    (void)inputs, (void)outputs;
-  }
-  /// Runs. `inputs[i]` is null for absent optional inputs and for inputs that were packed; pointers
-  /// are valid, non-null and 64-byte aligned (network inputs and outputs: as the user gave them)
-  /// otherwise, also for tensors without elements. May be called many times between shape changes.
-  virtual void enqueue(void const* const* inputs, void* const* outputs, void* workspace,
-                       Queue queue) = 0;
-  /// Why what enqueue() gives to the queue may not be captured and run again without calling it;
-  /// empty: it may, for as long as the shapes stay. Devices without queues do not ask.
-  virtual std::string capture_obstacle() const { return {}; }
-  /// Null when nothing needs to be entered.
-  virtual ExecutionDomain* domain() const { return nullptr; }
-  /// What runs, for the inspector and logs, as far as the kernel knows: "jit:avx512_core".
-  virtual std::string description() const { return {}; }
-};
 
 }  // namespace opwright

@@ -10,7 +10,7 @@ namespace {
 
 struct Registry {
   std::mutex mutex;
-  std::map<std::string, std::shared_ptr<const OperatorFactory>, std::less<>> factories;
+  std::map<std::string, std::shared_ptr<const OperatorLoader>, std::less<>> loaders;
 };
 
 // Never destroyed: libraries may register and load kinds at any time.
@@ -21,25 +21,25 @@ Registry& registry() {
 
 }  // namespace
 
-void register_operator_kind(std::string kind, OperatorFactory factory) {
-  auto shared = std::make_shared<const OperatorFactory>(std::move(factory));
+void register_operator_kind(std::string kind, OperatorLoader loader) {
+  auto shared = std::make_shared<const OperatorLoader>(std::move(loader));
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
-  all.factories.insert_or_assign(std::move(kind), std::move(shared));
+  all.loaders.insert_or_assign(std::move(kind), std::move(shared));
 }
 
-OperatorPtr make_operator(std::string_view kind, const Attributes& attributes,
-                          const OperatorLoadContext& context) {
-  std::shared_ptr<const OperatorFactory> factory;
+PlannedOperatorPtr load_operator(std::string_view kind, const Attributes& attributes,
+                                 const OperatorLoadContext& context) {
+  std::shared_ptr<const OperatorLoader> loader;
   {
     Registry& all = registry();
     const std::lock_guard lock(all.mutex);
-    const auto found = all.factories.find(kind);
-    if (found != all.factories.end()) factory = found->second;
+    const auto found = all.loaders.find(kind);
+    if (found != all.loaders.end()) loader = found->second;
   }
-  require(factory != nullptr, "layer '", context.layer, "': there is no operator of the kind '",
+  require(loader != nullptr, "layer '", context.layer, "': there is no operator of the kind '",
           kind, "' in this version of the library");
-  OperatorPtr op = (*factory)(attributes, context);
+  PlannedOperatorPtr op = (*loader)(attributes, context);
   if (!op)
     fail_with(ErrorCode::kINTERNAL_ERROR, "layer '", context.layer, "': loading its ", kind,
               " operator gave nothing");

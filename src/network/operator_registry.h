@@ -23,20 +23,21 @@ struct LoadedCode {
 /// What operators may need besides their attributes when an engine is loaded.
 struct OperatorLoadContext {
   std::string_view layer;
-  std::span<const LoadedCode> code;  ///< the operator's own, in the order of Operator::code()
+  std::span<const LoadedCode> code;  ///< the operator's own, as PlannedOperator::code() gave it
   IPluginRegistry* plugins = nullptr;
   /// Plugins defined by functions that the engine brings along.
   std::span<const std::shared_ptr<const QuickDefinition>> definitions;
   Log log;
 };
 
-using OperatorFactory = std::function<OperatorPtr(const Attributes&, const OperatorLoadContext&)>;
+using OperatorLoader =
+    std::function<PlannedOperatorPtr(const Attributes&, const OperatorLoadContext&)>;
 
 /// Makes operators of this kind loadable. Registering a kind again replaces it. Thread safe.
-void register_operator_kind(std::string kind, OperatorFactory factory);
+void register_operator_kind(std::string kind, OperatorLoader loader);
 /// The operator that was stored as (kind, attributes). Throws Error naming layer and kind when the
 /// kind is unknown.
-OperatorPtr make_operator(std::string_view kind, const Attributes& attributes,
-                          const OperatorLoadContext& context);
+PlannedOperatorPtr load_operator(std::string_view kind, const Attributes& attributes,
+                                 const OperatorLoadContext& context);
 
 }  // namespace opwright

@@ -13,6 +13,14 @@
 
 namespace opwright {
 
+/// What Operator::plan() of a built-in operator gives: on a GPU the kernel that is compiled for it,
+/// else the operator itself, whose kernel the device's backend has.
+PlannedOperatorPtr plan_builtin(OperatorPtr op, const KernelArgs& args);
+/// The operator itself in a plan.
+PlannedOperatorPtr load_builtin(OperatorPtr op);
+/// The built-in operator that the plan has, null for a plugin or a compiled kernel.
+const Operator* builtin_of(const PlannedOperator& planned);
+
 /// A built-in operator: parameters that are reflected into attributes, kernels from the device's
 /// backend. A derived class gives `struct Params` (with `visit`), `static constexpr
 /// std::string_view kKind` and `infer`.
@@ -29,23 +37,19 @@ class BuiltinOperator : public Operator {
   std::vector<Candidate> candidates(const CandidateQuery& query) const override {
     return query.device->candidates(*this, query);
   }
-  void check(const KernelArgs& args) const override { args.device->check_operator(*this, args); }
-  std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
-    return args.device->make_kernel(*this, args);
-  }
-  std::shared_ptr<const Operator> specialize(const KernelArgs& args) const override {
-    return args.device == nullptr ? nullptr : args.device->specialize(*this, args);
+  PlannedOperatorPtr plan(const KernelArgs& args) const override {
+    return plan_builtin(std::make_shared<Derived>(params_), args);
   }
   Attributes attributes() const override {
     AttributeWriter writer;
     const_cast<Params&>(params_).visit(writer);
     return std::move(writer.attributes);
   }
-  static OperatorPtr load(const Attributes& attributes, const OperatorLoadContext&) {
+  static PlannedOperatorPtr load(const Attributes& attributes, const OperatorLoadContext&) {
     Params params;
     AttributeReader reader(Derived::kKind, attributes);
     params.visit(reader);
-    return std::make_shared<Derived>(std::move(params));
+    return load_builtin(std::make_shared<Derived>(std::move(params)));
   }
 
  private:
@@ -57,7 +61,7 @@ struct NoParams {
   void visit(V&) {}
 };
 
-/// Makes all built-in operators loadable by make_operator. Called once by the library itself.
+/// Makes all built-in operators loadable by load_operator. Called once by the library itself.
 void register_builtin_operators();
 /// Whether a built-in operator is of the kind.
 bool is_builtin_operator(std::string_view kind);

@@ -40,7 +40,7 @@ Blob dense_constant(const TensorInfo& info) {
   return dense_values(values, info.dtype);
 }
 
-std::vector<Blob> run_kernel(const Operator& op, const KernelArgs& args) {
+std::vector<Blob> run_kernel(const PlannedOperator& op, const KernelArgs& args) {
   std::unique_ptr<Kernel> kernel = op.make_kernel(args);
   std::vector<Shape> in_shapes, out_shapes;
   std::vector<const void*> in;
@@ -107,7 +107,7 @@ std::vector<Blob> run_on_host(const Device& host, const Operator& op, std::strin
     args.inputs = ports.inputs;
     args.outputs = ports.outputs;
     args.device = &host;
-    return run_kernel(op, args);
+    return run_kernel(*op.plan(args), args);
   }
   fail_with(ErrorCode::kUNSUPPORTED_STATE, "Layer '", name, "': the host has no kernel for ",
             op.kind(), " with dense operands");
@@ -138,7 +138,7 @@ Blob laid_out(const Device& host, const Blob& dense, const Shape& shape, PortTyp
   args.inputs = {&from, 1};
   args.outputs = {&to, 1};
   args.device = &host;
-  return run_kernel(reformat, args).front();
+  return run_kernel(*reformat.plan(args), args).front();
 }
 
 bool same_bytes(const Shape& min, const Shape& max, PortType a, PortType b) {

@@ -18,44 +18,13 @@ namespace opwright {
 
 namespace {
 
-/// The expression with each symbol replaced.
-Expr substitute(const Expr& expr, std::span<const Expr> symbols, std::string_view layer) {
-  switch (expr.op()) {
-    case ExprOp::kConstant:
-      return expr;
-    case ExprOp::kSymbol: {
-      const int id = expr.symbol_id();
-      require(std::cmp_less(id, symbols.size()), "layer '", layer,
-              "': an output of a compiled kernel depends on symbol ", id, ", but the inputs have ",
-              symbols.size(), " extents and values");
-      return symbols[static_cast<size_t>(id)];
-    }
-    case ExprOp::kSelect:
-      return Expr::select(substitute(expr.operand(0), symbols, layer),
-                          substitute(expr.operand(1), symbols, layer),
-                          substitute(expr.operand(2), symbols, layer));
-    default: {
-      Expr result = substitute(expr.operand(0), symbols, layer);
-      for (int i = 1; i < expr.arity(); ++i)
-        result = Expr::make(expr.op(), result, substitute(expr.operand(i), symbols, layer));
-      return result;
-    }
-  }
-}
-
-class CompiledKernel final : public Operator {
+class CompiledKernel final : public PlannedOperator {
  public:
-  CompiledKernel(KernelLaunch launch, CodeObject object, std::vector<Candidate> candidate,
-                 std::vector<OutputInfo> outputs, std::string timing_key, bool permitted)
-      : launch_(std::move(launch)),
-        object_(std::move(object)),
-        candidate_(std::move(candidate)),
-        outputs_(std::move(outputs)),
-        timing_key_(std::move(timing_key)),
-        permitted_(permitted) {}
+  /// `object` may run.
+  CompiledKernel(KernelLaunch launch, CodeObject object)
+      : launch_(std::move(launch)), object_(std::move(object)) {}
 
   std::string_view kind() const override { return "CompiledKernel"; }
-  bool is_pure() const override { return false; }
   Attributes attributes() const override { return encode(launch_); }
   std::vector<CodeObject> code() const override { return {object_}; }
   bool is_shape_input(int input) const override {
@@ -63,27 +32,9 @@ class CompiledKernel final : public Operator {
     return std::find(inputs.begin(), inputs.end(), input) != inputs.end();
   }
 
-  std::vector<OutputInfo> infer(InferContext& context) const override {
-    require(!outputs_.empty(), "layer '", context.layer, "': compiled kernel '", launch_.symbol,
-            "' cannot be added to a network by itself; add the plugin that it was compiled from");
-    std::vector<Expr> symbols;
-    for (const TensorInfo* input : context.inputs)
-      if (input != nullptr) symbols.insert(symbols.end(), input->dims.begin(), input->dims.end());
-    for (const int32_t index : launch_.shape_inputs) {
-      const TensorInfo* input = std::cmp_less(index, context.inputs.size())
-                                    ? context.inputs[static_cast<size_t>(index)]
-                                    : nullptr;
-      require(input != nullptr && input->values != nullptr, "layer '", context.layer, "': input ",
-              index, " of a compiled kernel must be a shape tensor, whose values are known");
-      symbols.insert(symbols.end(), input->values->begin(), input->values->end());
-    }
-    std::vector<OutputInfo> outputs = outputs_;
-    for (OutputInfo& output : outputs)
-      for (Expr& extent : output.dims) extent = substitute(extent, symbols, context.layer);
-    return outputs;
-  }
-
-  bool can_infer() const override { return !outputs_.empty(); }
+  /// The code does not say what it makes of its inputs.
+  bool can_infer() const override { return false; }
+  std::vector<OutputInfo> infer(InferContext&) const override { return {}; }
 
   /// What the kernel does with its ports is the code's business, which needs permission.
   void check(const KernelArgs& args) const override {
@@ -91,19 +42,13 @@ class CompiledKernel final : public Operator {
     const LaunchValues values(launch_, object_.name, args);
     const StoredPorts ports(args, values.who());
     ports.require_counts(args.inputs.size(), -1, [](size_t) { return true; });
-    require(object_.host == on_host && permitted_, values.who(), "it may not run on ",
+    require(object_.host == on_host, values.who(), "it may not run on ",
             on_host ? "the host" : "the GPU", ": it is code for ",
-            object_.host ? "the host" : "a GPU", permitted_ ? "" : ", which was not permitted");
+            object_.host ? "the host" : "a GPU");
     require(!on_host || launch_.scratch.empty(), values.who(),
             "it wants scratch memory, which only kernels for GPUs get");
     require(args.packed.empty(), values.who(),
             "it has weights that were rearranged for another kernel");
-  }
-
-  std::vector<Candidate> candidates(const CandidateQuery& query) const override {
-    require(!candidate_.empty(), "layer '", query.layer, "': compiled kernel '", launch_.symbol,
-            "' comes from an engine, where its types and formats are chosen already");
-    return candidate_;
   }
 
   std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
@@ -111,13 +56,10 @@ class CompiledKernel final : public Operator {
       require(!object_.host, "layer '", args.layer, "': compiled kernel '", object_.name,
               "' is code for the host (", object_.target, "), but the layer runs on ",
               args.device->architecture());
-      require(permitted_, "layer '", args.layer, "': compiled kernel '", object_.name,
-              "' may not run on the GPU: loading it was not permitted");
       return make_device_kernel(launch_, object_, args);
     }
-    // What a plan says about its code does not decide whether that code may run here.
-    require(permitted_ && object_.host, "layer '", args.layer, "': compiled kernel '", object_.name,
-            "' may not run on the host: it is not host code, or loading it was not permitted");
+    require(object_.host, "layer '", args.layer, "': compiled kernel '", object_.name,
+            "' is code for a GPU (", object_.target, "), but the layer runs on the host");
     try {
       return make_host_kernel(launch_, object_.name, HostCode::load(object_), args);
     } catch (const Error& error) {
@@ -125,35 +67,24 @@ class CompiledKernel final : public Operator {
     }
   }
 
-  std::optional<std::string> timing_key() const override {
-    if (timing_key_.empty()) return std::nullopt;
-    return timing_key_;
-  }
-
  private:
   const KernelLaunch launch_;
   const CodeObject object_;
-  const std::vector<Candidate> candidate_;  // empty when it comes from a plan
-  const std::vector<OutputInfo> outputs_;
-  const std::string timing_key_;
-  const bool permitted_;
 };
 
 }  // namespace
 
-OperatorPtr make_compiled_kernel(KernelCode code, Candidate candidate,
-                                 std::vector<OutputInfo> outputs, std::string timing_key) {
+PlannedOperatorPtr make_compiled_kernel(KernelCode code) {
   require(!code.name.empty(), "a compiled kernel has no name");
   require(!code.object.bytes.empty(), "compiled kernel '", code.name, "' has no code");
   if (code.object.name.empty()) code.object.name = code.name;
   code.object.target = device_target(code.object);
   KernelLaunch launch = make_launch(code);
-  return std::make_shared<CompiledKernel>(std::move(launch), std::move(code.object),
-                                          std::vector<Candidate>{std::move(candidate)},
-                                          std::move(outputs), std::move(timing_key), true);
+  return std::make_shared<CompiledKernel>(std::move(launch), std::move(code.object));
 }
 
-OperatorPtr load_compiled_kernel(const Attributes& attributes, const OperatorLoadContext& context) {
+PlannedOperatorPtr load_compiled_kernel(const Attributes& attributes,
+                                        const OperatorLoadContext& context) {
   require(context.code.size() == 1, "layer '", context.layer, "': a compiled kernel has ",
           context.code.size(), " code objects, expected 1");
   const LoadedCode& code = context.code[0];
@@ -161,9 +92,7 @@ OperatorPtr load_compiled_kernel(const Attributes& attributes, const OperatorLoa
           "' is code for ", code.object.host ? "the host" : "a GPU",
           ", which the engine may not run without permission; allow ",
           code.object.host ? "host" : "device", " code when loading if you trust the file");
-  return std::make_shared<CompiledKernel>(decode_launch(attributes, context.layer), code.object,
-                                          std::vector<Candidate>{}, std::vector<OutputInfo>{},
-                                          std::string(), code.permitted);
+  return std::make_shared<CompiledKernel>(decode_launch(attributes, context.layer), code.object);
 }
 
 }  // namespace opwright

@@ -63,12 +63,10 @@ struct KernelCode {
 /// parallel loop; a grid of 1 runs on the calling thread, and one of more than 2^31 - 1 cells, or
 /// of none where an output has elements, is an error. Block and shared memory count on GPUs only,
 /// where a cell is a block of threads and the grid has at most 2^31 - 1 x 65535 x 65535.
-/// `outputs`, whose dims are over the same symbols as the launch, lets the operator be added to
-/// networks; where it only takes the place of a plugin in a plan, it may be empty.
-OperatorPtr make_compiled_kernel(KernelCode code, Candidate candidate,
-                                 std::vector<OutputInfo> outputs, std::string timing_key);
-/// Makes the operator again from what a plan stores. Throws Error for code that is not permitted;
-/// its bytes are then not touched.
-OperatorPtr load_compiled_kernel(const Attributes& attributes, const OperatorLoadContext& context);
+PlannedOperatorPtr make_compiled_kernel(KernelCode code);
+/// Makes it again from what a plan stores. Throws Error for code that is not permitted; its bytes
+/// are then not touched.
+PlannedOperatorPtr load_compiled_kernel(const Attributes& attributes,
+                                        const OperatorLoadContext& context);
 
 }  // namespace opwright

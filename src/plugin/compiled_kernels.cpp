@@ -22,8 +22,8 @@ std::string compilation_key(const KernelArgs& args) {
 
 }  // namespace
 
-OperatorPtr CompiledKernels::get(const KernelArgs& args, const std::string& timing_key,
-                                 const std::function<KernelCode()>& compile) {
+PlannedOperatorPtr CompiledKernels::get(const KernelArgs& args,
+                                        const std::function<KernelCode()>& compile) {
   const std::string key = compilation_key(args);
   {
     const std::lock_guard lock(mutex_);
@@ -32,7 +32,7 @@ OperatorPtr CompiledKernels::get(const KernelArgs& args, const std::string& timi
   }
   // Compiling runs code of the plugin, so no lock is held; what a second thread compiled
   // meanwhile is as good.
-  OperatorPtr kernel = make_compiled_kernel(compile(), *args.candidate, {}, timing_key);
+  PlannedOperatorPtr kernel = make_compiled_kernel(compile());
   const std::lock_guard lock(mutex_);
   return by_key_.emplace(key, std::move(kernel)).first->second;
 }

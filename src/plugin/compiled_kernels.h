@@ -16,12 +16,11 @@ class CompiledKernels {
  public:
   /// The kernel for the candidate, ports and device in `args`. `compile` is called, with no lock
   /// held, where there is none yet.
-  OperatorPtr get(const KernelArgs& args, const std::string& timing_key,
-                  const std::function<KernelCode()>& compile);
+  PlannedOperatorPtr get(const KernelArgs& args, const std::function<KernelCode()>& compile);
 
  private:
   std::mutex mutex_;
-  std::map<std::string, OperatorPtr> by_key_;
+  std::map<std::string, PlannedOperatorPtr> by_key_;
 };
 
 }  // namespace opwright

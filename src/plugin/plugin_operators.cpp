@@ -14,7 +14,7 @@ namespace opwright {
 
 namespace {
 
-using Loader = OperatorPtr (*)(const Attributes&, const OperatorLoadContext&);
+using Loader = PlannedOperatorPtr (*)(const Attributes&, const OperatorLoadContext&);
 
 constexpr std::pair<std::string_view, Loader> kKinds[] = {
     {"PluginV2", load_plugin_v2},

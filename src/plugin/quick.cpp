@@ -11,7 +11,7 @@
 #include "base/types.h"
 #include "network/no_kernel.h"
 #include "network/operator_registry.h"
-#include "plugin/compiled_kernels.h"
+#include "plugin/plugin_operator.h"
 #include "plugin/registration.h"
 #include "plugin/stored_ports.h"
 
@@ -40,199 +40,195 @@ const char* name_of(const Device* device) {
   return device_type(device) == DeviceType::kCPU ? "CPU" : "GPU";
 }
 
-/// Passes on what is asked and notes the size tensors that are declared.
-struct SizeRecorder final : InferContext {
-  explicit SizeRecorder(InferContext& context) : context_(context) {
-    inputs = context.inputs;
-    layer = context.layer;
+std::string owner_of(const QuickDefinition& definition, std::string_view layer) {
+  return str("layer '", layer, "': plugin '", id_of(definition), "'");
+}
+
+/// Of two outputs in one memory, only the one that is written last would be right.
+void check_aliases(const std::string& owner, const std::vector<int>& inputs) {
+  for (size_t o = 0; o < inputs.size(); ++o) {
+    if (inputs[o] < 0) continue;
+    const auto first = std::find(inputs.begin(), inputs.end(), inputs[o]) - inputs.begin();
+    require(std::cmp_equal(first, o), owner, ": outputs ", first, " and ", o,
+            " are both aliased to input ", inputs[o],
+            "; only one output can take an input's memory, so make the other one with like()");
   }
-  Expr declare_size_tensor(int output, const Expr& opt, const Expr& upper_bound) override {
-    Expr size = context_.declare_size_tensor(output, opt, upper_bound);
-    if (size.op() == ExprOp::kSymbol) {
-      const auto id = static_cast<size_t>(size.symbol_id());
-      sizes.resize(std::max(sizes.size(), id + 1));
-      sizes[id] = true;
+}
+
+std::vector<OutputInfo> infer_outputs(const QuickDefinition& definition,
+                                      const FieldValues& attributes, InferContext& context) {
+  std::vector<bool> present;
+  for (const TensorInfo* input : context.inputs) present.push_back(input != nullptr);
+  const std::string owner = owner_of(definition, context.layer);
+  check_inputs(definition.parameters(), present, owner);
+  std::vector<OutputInfo> outputs = definition.infer(context, attributes);
+  require(std::cmp_equal(outputs.size(), definition.num_outputs()), owner, " described ",
+          outputs.size(), " outputs, expected ", definition.num_outputs());
+  std::vector<int> aliased;
+  for (const OutputInfo& output : outputs) aliased.push_back(output.aliased_input);
+  check_aliases(owner, aliased);
+  return outputs;
+}
+
+bool reads_shape(const QuickDefinition& definition, int input) {
+  const QuickParameter* parameter =
+      parameter_of_input(definition.parameters(), static_cast<size_t>(input));
+  return parameter != nullptr && parameter->kind == ParameterKind::kShapeInput;
+}
+
+void require_implementation(const QuickDefinition& definition, QuickMode mode,
+                            std::string_view layer, const Device* device) {
+  const bool is_compiled = mode == QuickMode::kCompiled;
+  const DeviceType type = device_type(device);
+  if (is_compiled ? definition.has_aot_impl(type) : definition.has_impl(type)) return;
+  throw NoKernelError(ErrorCode::kINVALID_ARGUMENT, str(owner_of(definition, layer), " has no ",
+                                                        is_compiled ? "aot_impl" : "impl",
+                                                        " function for the ", name_of(device)));
+}
+
+/// Takes away the candidates whose aliased outputs have another type or format than their input.
+void drop_split_aliases(const std::string& owner, const CandidateQuery& query,
+                        std::vector<Candidate>& candidates) {
+  std::string reason;
+  std::erase_if(candidates, [&](const Candidate& candidate) {
+    for (size_t o = 0; o < query.outputs.size(); ++o) {
+      const int aliased = query.outputs[o].aliased_input;
+      if (aliased < 0) continue;
+      const PortType &input = candidate.inputs[static_cast<size_t>(aliased)],
+                     &output = candidate.outputs[o];
+      if (input == output) continue;
+      reason = str("output ", o, " is ", str(output), " but aliased to input ", aliased,
+                   ", which is ", str(input));
+      if (query.dropped != nullptr) query.dropped->push_back({candidate, reason});
+      return true;
     }
-    return size;
+    return false;
+  });
+  require(!candidates.empty(), owner, ": no combination that autotune gave can be used: ", reason,
+          "; an output that takes an input's memory needs its type and format, so let both entries "
+          "move together, as in AutoTuneCombination(\"FP32|FP16, FP32|FP16\")");
+}
+
+/// What `autotune` gives, or the types of the network.
+std::vector<Candidate> list_candidates(const QuickDefinition& definition,
+                                       const FieldValues& attributes, const CandidateQuery& query) {
+  if (!definition.has_autotune()) {
+    Candidate candidate;
+    for (const PortDesc& input : query.inputs) candidate.inputs.push_back(input.type);
+    for (const PortDesc& output : query.outputs) candidate.outputs.push_back(output.type);
+    return {candidate};
   }
-  bool is_non_negative(int symbol) const override { return context_.is_non_negative(symbol); }
+  const std::string owner = owner_of(definition, query.layer);
+  std::vector<Candidate> candidates = definition.autotune(query, attributes);
+  require(!candidates.empty(), owner, ": autotune gave no combination");
+  drop_split_aliases(owner, query, candidates);
+  return candidates;
+}
 
-  std::vector<bool> sizes;  ///< by symbol
-
- private:
-  InferContext& context_;
-};
-
-class QuickPlugin final : public Operator {
+/// A plugin whose `impl` is called, with the attributes that it takes: an engine stores no others.
+class PlannedQuickPlugin final : public PlannedPlugin {
  public:
-  QuickPlugin(std::shared_ptr<const QuickDefinition> definition, FieldValues attributes,
-              QuickMode mode, QuickOutputs outputs, bool is_stored = false)
-      : definition_(std::move(definition)),
+  PlannedQuickPlugin(std::shared_ptr<const QuickDefinition> definition, FieldValues attributes,
+                     QuickOutputs outputs)
+      : PlannedPlugin("QuickPlugin", {definition->name(), "1", definition->plugin_namespace()}),
+        definition_(std::move(definition)),
         attributes_(std::move(attributes)),
-        mode_(mode),
-        is_stored_(is_stored),
         outputs_(std::move(outputs)) {}
 
-  std::string_view kind() const override { return "QuickPlugin"; }
-  bool is_pure() const override { return false; }
-
-  bool is_shape_input(int input) const override {
-    const QuickParameter* parameter =
-        parameter_of_input(definition_->parameters(), static_cast<size_t>(input));
-    return parameter != nullptr && parameter->kind == ParameterKind::kShapeInput;
-  }
-
+  bool is_shape_input(int input) const override { return reads_shape(*definition_, input); }
   std::vector<OutputInfo> infer(InferContext& context) const override {
-    std::vector<bool> present;
-    for (const TensorInfo* input : context.inputs) present.push_back(input != nullptr);
-    check_inputs(definition_->parameters(), present,
-                 str("layer '", context.layer, "': plugin '", id_of(*definition_), "'"));
-    SizeRecorder recorder(context);
-    std::vector<OutputInfo> infos = definition_->infer(recorder, attributes_);
-    require(std::cmp_equal(infos.size(), definition_->num_outputs()), "layer '", context.layer,
-            "': plugin '", id_of(*definition_), "' described ", infos.size(), " outputs, expected ",
-            definition_->num_outputs());
-    QuickOutputs outputs;
-    for (const OutputInfo& info : infos) {
-      outputs.aliased_inputs.push_back(info.aliased_input);
-      outputs.data_dependent.push_back(
-          std::any_of(info.dims.begin(), info.dims.end(),
-                      [&](const Expr& extent) { return extent.depends_on(recorder.sizes); }));
-    }
-    check_aliases(context.layer, outputs.aliased_inputs);
-    const std::lock_guard lock(mutex_);
-    types_.clear();
-    for (const OutputInfo& info : infos) types_.push_back(info.dtype);
-    if (is_stored_) {
-      require(outputs_.aliased_inputs.empty() || outputs_.aliased_inputs == outputs.aliased_inputs,
-              "layer '", context.layer, "': plugin '", id_of(*definition_),
-              "': the engine stores other inputs that outputs are aliased to than its register "
-              "function says; build the engine again");
-    } else {
-      outputs_ = std::move(outputs);
-    }
-    return infos;
+    return infer_outputs(*definition_, attributes_, context);
   }
-
-  /// An engine stores the attributes that `impl` takes; `register` and `autotune` may want others.
+  /// `register` and `autotune` may want attributes that `impl` does not take.
   bool can_infer() const override {
     return std::ranges::all_of(definition_->parameters(), [&](const QuickParameter& parameter) {
       return !parameter.is_attribute() || has_attribute(parameter.name);
     });
   }
 
-  std::vector<Candidate> candidates(const CandidateQuery& query) const override {
-    check_implementation(query.layer, query.device);
-    if (!definition_->has_autotune()) {
-      Candidate candidate;
-      for (const PortDesc& input : query.inputs) candidate.inputs.push_back(input.type);
-      for (const PortDesc& output : query.outputs) candidate.outputs.push_back(output.type);
-      return {candidate};
-    }
-    std::vector<Candidate> candidates = definition_->autotune(query, attributes_);
-    require(!candidates.empty(), "layer '", query.layer, "': autotune of plugin '",
-            id_of(*definition_), "' gave no combination");
-    drop_split_aliases(query, candidates);
-    return candidates;
-  }
-
-  void check(const KernelArgs& args) const override {
-    check_implementation(args.layer, args.device);
-    const std::string owner = str("layer '", args.layer, "': plugin '", id_of(*definition_), "'");
-    std::vector<bool> present;
-    for (const PortDesc& input : args.inputs) present.push_back(input.present);
-    check_inputs(definition_->parameters(), present, owner);
-    const StoredPorts ports(args, owner + ": ");
-    ports.require_counts(args.inputs.size(), definition_->num_outputs(),
-                         [](size_t) { return true; });
-    require_attributes(ports);
-    for (size_t i = 0; i < args.inputs.size(); ++i)
-      if (args.inputs[i].present && is_shape_input(static_cast<int>(i)))
-        ports.require_shape_input(i);
-    const std::vector<int> aliased = outputs().aliased_inputs;
-    if (!aliased.empty() && aliased.size() != args.outputs.size())
-      ports.reject("the engine stores for ", aliased.size(), " outputs whether they are aliased");
-    check_aliases(args.layer, aliased);
-    for (size_t o = 0; o < aliased.size(); ++o)
-      if (aliased[o] >= 0) ports.require_shared(aliased[o], static_cast<int>(o));
-    if (!definition_->has_autotune()) {
-      require_linear(ports, args);
-      require_types(ports, args);
-    } else if (can_infer()) {
-      const CandidateQuery query{.layer = args.layer,
-                                 .inputs = args.inputs,
-                                 .outputs = args.outputs,
-                                 .device = args.device};
-      const auto is_same = [&](const Candidate& each) {
-        return each.inputs == args.candidate->inputs && each.outputs == args.candidate->outputs &&
-               each.tactic == args.candidate->tactic;
-      };
-      if (!std::ranges::any_of(candidates(query), is_same))
-        ports.reject("the engine stores ", opwright::str(*args.candidate), " with the tactic ",
-                     args.candidate->tactic, ", which autotune does not give");
-    }
-  }
-
   std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
-    check_implementation(args.layer, args.device);
-    return mode_ == QuickMode::kCompiled ? compiled(args)->make_kernel(args) : make_callback(args);
-  }
-
-  OperatorPtr specialize(const KernelArgs& args) const override {
-    return mode_ == QuickMode::kCompiled ? compiled(args) : nullptr;
+    require_implementation(*definition_, QuickMode::kCallback, args.layer, args.device);
+    require(outputs_.aliased_inputs.size() == args.outputs.size(), owner(args),
+            ": its stored aliases are of ", outputs_.aliased_inputs.size(),
+            " outputs, the layer has ", args.outputs.size());
+    for (const int input : outputs_.aliased_inputs)
+      require(std::cmp_less(input, args.inputs.size()), owner(args),
+              ": an output is stored as aliased to input ", input, " of ", args.inputs.size());
+    return definition_->make_callback(args, attributes_, outputs_);
   }
 
   Attributes attributes() const override {
+    const std::vector<int>& aliased = outputs_.aliased_inputs;
+    const std::vector<bool>& dependent = outputs_.data_dependent;
     Attributes all{{"plugin", definition_->name()},
                    {"namespace", definition_->plugin_namespace()},
-                   {"compiled", int64_t{mode_ == QuickMode::kCompiled}}};
-    const QuickOutputs outputs = this->outputs();
-    all.push_back(
-        {"aliased_inputs", Ints(outputs.aliased_inputs.begin(), outputs.aliased_inputs.end())});
-    all.push_back(
-        {"data_dependent", Ints(outputs.data_dependent.begin(), outputs.data_dependent.end())});
-    FieldValues stored = attributes_;
-    if (mode_ == QuickMode::kCallback) {
-      const std::vector<std::string> used = definition_->impl_attributes();
-      std::erase_if(stored, [&](const FieldValue& field) {
-        return std::find(used.begin(), used.end(), field.name) == used.end();
-      });
-    }
-    for (Attribute& field : encode_fields(stored)) all.push_back(std::move(field));
+                   {"aliased_inputs", Ints(aliased.begin(), aliased.end())},
+                   {"data_dependent", Ints(dependent.begin(), dependent.end())}};
+    for (Attribute& field : encode_fields(attributes_)) all.push_back(std::move(field));
     return all;
   }
 
-  std::optional<std::string> timing_key() const override {
-    return str("QuickPlugin ", id_of(*definition_),
-               mode_ == QuickMode::kCompiled ? " compiled " : " callback ",
-               definition_->fingerprint(mode_), ' ', opwright::str(encode_fields(attributes_)));
-  }
-
-  std::vector<PluginRequirement> requirements() const override {
-    if (mode_ == QuickMode::kCompiled) return {};
-    return {{"QuickPlugin", definition_->name(), "1", definition_->plugin_namespace()}};
-  }
-
  private:
-  void check_implementation(std::string_view layer, const Device* device) const {
-    const bool is_compiled = mode_ == QuickMode::kCompiled;
-    const DeviceType type = device_type(device);
-    if (is_compiled ? definition_->has_aot_impl(type) : definition_->has_impl(type)) return;
-    throw NoKernelError(
-        ErrorCode::kINVALID_ARGUMENT,
-        str("layer '", layer, "': plugin '", id_of(*definition_), "' has no ",
-            is_compiled ? "aot_impl" : "impl", " function for the ", name_of(device)));
-  }
-
+  std::string owner(const KernelArgs& args) const { return owner_of(*definition_, args.layer); }
   bool has_attribute(const std::string& name) const {
     return std::ranges::any_of(attributes_, [&](const auto& field) { return field.name == name; });
   }
 
-  /// Without one of them nobody could be asked for the outputs.
-  void require_attributes(const StoredPorts& ports) const {
+  void check_ports(const StoredPorts& ports, const KernelArgs& args) const override {
+    require_implementation(*definition_, QuickMode::kCallback, args.layer, args.device);
+    std::vector<bool> present;
+    for (const PortDesc& input : args.inputs) present.push_back(input.present);
+    check_inputs(definition_->parameters(), present, owner(args));
+    ports.require_counts(args.inputs.size(), definition_->num_outputs(),
+                         [](size_t) { return true; });
+    // Without one of them nobody could be asked for the outputs.
     for (const std::string& name : definition_->impl_attributes())
       if (!has_attribute(name))
         ports.reject("the engine does not store its attribute '", name, "', which impl takes");
+    for (size_t i = 0; i < args.inputs.size(); ++i)
+      if (args.inputs[i].present && is_shape_input(static_cast<int>(i)))
+        ports.require_shape_input(i);
+    check_outputs(ports, args);
+    check_candidate(ports, args);
+  }
+
+  void check_outputs(const StoredPorts& ports, const KernelArgs& args) const {
+    const std::vector<int>& aliased = outputs_.aliased_inputs;
+    if (aliased.size() != args.outputs.size())
+      ports.reject("the engine stores for ", aliased.size(), " outputs whether they are aliased");
+    check_aliases(owner(args), aliased);
+    for (size_t o = 0; o < aliased.size(); ++o) {
+      if (o < args.inferred.size() && args.inferred[o].aliased_input != aliased[o])
+        ports.reject(
+            "the engine stores other inputs that outputs are aliased to than its register "
+            "function says");
+      if (aliased[o] >= 0) ports.require_shared(aliased[o], static_cast<int>(o));
+    }
+  }
+
+  void check_candidate(const StoredPorts& ports, const KernelArgs& args) const {
+    const Candidate& stored = *args.candidate;
+    if (!definition_->has_autotune()) {
+      require_linear(ports, args);
+      for (size_t o = 0; o < args.inferred.size(); ++o)
+        if (args.outputs[o].type.dtype != args.inferred[o].dtype)
+          ports.reject("output ", o, " is stored as ", opwright::name(args.outputs[o].type.dtype),
+                       ", and its register function says ", opwright::name(args.inferred[o].dtype));
+      return;
+    }
+    if (!can_infer()) return;
+    std::vector<PortDesc> outputs(args.outputs.begin(), args.outputs.end());
+    for (size_t o = 0; o < outputs.size(); ++o)
+      outputs[o].aliased_input = outputs_.aliased_inputs[o];
+    const CandidateQuery query{
+        .layer = args.layer, .inputs = args.inputs, .outputs = outputs, .device = args.device};
+    const auto is_same = [&](const Candidate& each) {
+      return each.inputs == stored.inputs && each.outputs == stored.outputs &&
+             each.tactic == stored.tactic;
+    };
+    if (!std::ranges::any_of(list_candidates(*definition_, attributes_, query), is_same))
+      ports.reject("the engine stores ", str(stored), " with the tactic ", stored.tactic,
+                   ", which autotune does not give");
   }
 
   /// What is not tuned runs as the network has it.
@@ -240,92 +236,62 @@ class QuickPlugin final : public Operator {
     for (const auto& list : {args.inputs, args.outputs})
       for (const PortDesc& port : list)
         if (port.present && port.type.format != TensorFormat::kLINEAR)
-          ports.reject("the engine stores ", opwright::str(*args.candidate),
+          ports.reject("the engine stores ", str(*args.candidate),
                        ", and without an autotune function all is in LINEAR");
     if (args.candidate->tactic != 0)
       ports.reject("the engine stores the tactic ", args.candidate->tactic,
                    ", and without an autotune function there is none");
   }
 
-  /// Those of the last infer(), where that can be asked.
-  void require_types(const StoredPorts& ports, const KernelArgs& args) const {
-    const std::lock_guard lock(mutex_);
-    for (size_t o = 0; o < std::min(types_.size(), args.outputs.size()); ++o)
-      if (args.outputs[o].type.dtype != types_[o])
-        ports.reject("output ", o, " is stored as ", name(args.outputs[o].type.dtype),
-                     ", and its register function says ", name(types_[o]));
+  const std::shared_ptr<const QuickDefinition> definition_;
+  const FieldValues attributes_;
+  const QuickOutputs outputs_;
+};
+
+class QuickPlugin final : public PluginOperator {
+ public:
+  QuickPlugin(std::shared_ptr<const QuickDefinition> definition, FieldValues attributes,
+              QuickMode mode)
+      : definition_(std::move(definition)), attributes_(std::move(attributes)), mode_(mode) {}
+
+  const std::string& plugin_name() const override { return definition_->name(); }
+  std::string_view kind() const override { return "QuickPlugin"; }
+  bool is_shape_input(int input) const override { return reads_shape(*definition_, input); }
+  std::vector<OutputInfo> infer(InferContext& context) const override {
+    return infer_outputs(*definition_, attributes_, context);
+  }
+  std::vector<Candidate> candidates(const CandidateQuery& query) const override {
+    require_implementation(*definition_, mode_, query.layer, query.device);
+    return list_candidates(*definition_, attributes_, query);
+  }
+  std::optional<std::string> timing_key() const override {
+    return str("QuickPlugin ", id_of(*definition_), is_compiled() ? " compiled " : " callback ",
+               definition_->fingerprint(mode_), ' ', str(encode_fields(attributes_)));
   }
 
-  /// Of two outputs in one memory, only the one that is written last would be right.
-  void check_aliases(std::string_view layer, const std::vector<int>& inputs) const {
-    for (size_t o = 0; o < inputs.size(); ++o) {
-      if (inputs[o] < 0) continue;
-      const auto first = std::find(inputs.begin(), inputs.end(), inputs[o]) - inputs.begin();
-      require(std::cmp_equal(first, o), "layer '", layer, "': plugin '", id_of(*definition_),
-              "': outputs ", first, " and ", o, " are both aliased to input ", inputs[o],
-              "; only one output can take an input's memory, so make the other one with like()");
-    }
+ private:
+  bool is_compiled() const override { return mode_ == QuickMode::kCompiled; }
+  KernelCode compile(const KernelArgs& args) const override {
+    require_implementation(*definition_, mode_, args.layer, args.device);
+    return definition_->compile(args, attributes_);
   }
-
-  /// Takes away the candidates whose aliased outputs have another type or format than their input.
-  void drop_split_aliases(const CandidateQuery& query, std::vector<Candidate>& candidates) const {
-    const std::vector<int> inputs = outputs().aliased_inputs;
-    std::string reason;
-    std::erase_if(candidates, [&](const Candidate& candidate) {
-      for (size_t o = 0; o < inputs.size(); ++o) {
-        if (inputs[o] < 0) continue;
-        const PortType &input = candidate.inputs[static_cast<size_t>(inputs[o])],
-                       &output = candidate.outputs[o];
-        if (input == output) continue;
-        reason =
-            opwright::str("output ", o, " is ", opwright::str(output), " but aliased to input ",
-                          inputs[o], ", which is ", opwright::str(input));
-        if (query.dropped != nullptr) query.dropped->push_back({candidate, reason});
-        return true;
-      }
-      return false;
+  PlannedOperatorPtr configure(const KernelArgs& args) const override {
+    const std::vector<std::string> used = definition_->impl_attributes();
+    FieldValues stored = attributes_;
+    std::erase_if(stored, [&](const FieldValue& field) {
+      return std::find(used.begin(), used.end(), field.name) == used.end();
     });
-    require(!candidates.empty(), "layer '", query.layer,
-            "': no combination that autotune of plugin '", id_of(*definition_),
-            "' gave can be used: ", reason,
-            "; an output that takes an input's memory needs its type and format, so let both "
-            "entries move together, as in AutoTuneCombination(\"FP32|FP16, FP32|FP16\")");
-  }
-
-  QuickOutputs outputs() const {
-    const std::lock_guard lock(mutex_);
-    return outputs_;
-  }
-
-  std::unique_ptr<Kernel> make_callback(const KernelArgs& args) const {
-    QuickOutputs outputs = this->outputs();
-    if (outputs.aliased_inputs.empty()) {  // of an operator that nobody asked for its outputs
-      outputs.aliased_inputs.assign(args.outputs.size(), -1);
-      outputs.data_dependent.assign(args.outputs.size(), false);
+    QuickOutputs outputs;
+    for (const PortDesc& output : args.outputs) {
+      outputs.aliased_inputs.push_back(output.aliased_input);
+      outputs.data_dependent.push_back(output.is_data_dependent);
     }
-    require(outputs.aliased_inputs.size() == args.outputs.size(), "layer '", args.layer,
-            "': plugin '", id_of(*definition_), "': its stored aliases are of ",
-            outputs.aliased_inputs.size(), " outputs, the layer has ", args.outputs.size());
-    for (const int input : outputs.aliased_inputs)
-      require(std::cmp_less(input, args.inputs.size()), "layer '", args.layer, "': plugin '",
-              id_of(*definition_), "': an output is stored as aliased to input ", input, " of ",
-              args.inputs.size());
-    return definition_->make_callback(args, attributes_, outputs);
-  }
-
-  OperatorPtr compiled(const KernelArgs& args) const {
-    return compiled_.get(args, *timing_key(),
-                         [&] { return definition_->compile(args, attributes_); });
+    return std::make_shared<PlannedQuickPlugin>(definition_, std::move(stored), std::move(outputs));
   }
 
   const std::shared_ptr<const QuickDefinition> definition_;
   const FieldValues attributes_;
   const QuickMode mode_;
-  const bool is_stored_;      // outputs_ and the attributes are what an engine stores
-  mutable std::mutex mutex_;  // of outputs_ and types_, which the last infer() found
-  mutable QuickOutputs outputs_;
-  mutable std::vector<DataType> types_;
-  mutable CompiledKernels compiled_;
 };
 
 /// "x, bias=None, *xs"
@@ -421,42 +387,34 @@ std::vector<std::shared_ptr<const QuickDefinition>> all_quick() {
 }
 
 OperatorPtr make_quick_operator(std::shared_ptr<const QuickDefinition> definition,
-                                FieldValues attributes, QuickMode mode, QuickOutputs outputs) {
-  return std::make_shared<QuickPlugin>(std::move(definition), std::move(attributes), mode,
-                                       std::move(outputs));
+                                FieldValues attributes, QuickMode mode) {
+  return std::make_shared<QuickPlugin>(std::move(definition), std::move(attributes), mode);
 }
 
-OperatorPtr load_quick_plugin(const Attributes& attributes, const OperatorLoadContext& context) {
-  struct Stored {
-    std::string plugin, plugin_namespace;
-    bool compiled = false;
-    Ints aliased_inputs, data_dependent;
-  } stored;
+PlannedOperatorPtr load_quick_plugin(const Attributes& attributes,
+                                     const OperatorLoadContext& context) {
+  std::string name, plugin_namespace;
+  Ints aliased_inputs, data_dependent;
   AttributeReader reader("QuickPlugin", attributes);
-  reader("plugin", stored.plugin);
-  reader("namespace", stored.plugin_namespace);
-  reader("compiled", stored.compiled);
-  reader("aliased_inputs", stored.aliased_inputs);
-  reader("data_dependent", stored.data_dependent);
-  auto definition = find_quick(stored.plugin_namespace, stored.plugin, context.definitions);
-  require(definition != nullptr, "layer '", context.layer, "': plugin '",
-          make_id(stored.plugin_namespace, stored.plugin), "' is not registered");
-  require(stored.aliased_inputs.size() == stored.data_dependent.size(), "layer '", context.layer,
-          "': plugin '", make_id(stored.plugin_namespace, stored.plugin),
-          "': the stored properties of its outputs do not fit together");
-  require(!stored.compiled, "layer '", context.layer, "': plugin '",
-          make_id(stored.plugin_namespace, stored.plugin),
-          "' is stored as one that aot_impl is to compile; an engine has its compiled kernels in "
-          "itself, and nothing is compiled while it is loaded: build it again");
+  reader("plugin", name);
+  reader("namespace", plugin_namespace);
+  reader("aliased_inputs", aliased_inputs);
+  reader("data_dependent", data_dependent);
+  constexpr int kOwn = 4;  // the plugin's attributes follow those above
+  const std::string owner =
+      str("layer '", context.layer, "': plugin '", make_id(plugin_namespace, name), "'");
+  auto definition = find_quick(plugin_namespace, name, context.definitions);
+  require(definition != nullptr, owner, " is not registered");
+  require(aliased_inputs.size() == data_dependent.size(), owner,
+          ": the stored properties of its outputs do not fit together");
   QuickOutputs outputs;
-  for (const int64_t input : stored.aliased_inputs)
+  for (const int64_t input : aliased_inputs)
     outputs.aliased_inputs.push_back(
         static_cast<int>(std::clamp<int64_t>(input, -1, std::numeric_limits<int>::max())));
-  outputs.data_dependent.assign(stored.data_dependent.begin(), stored.data_dependent.end());
-  constexpr int kOwn = 5;  // the plugin's attributes follow those above
-  return std::make_shared<QuickPlugin>(
+  outputs.data_dependent.assign(data_dependent.begin(), data_dependent.end());
+  return std::make_shared<PlannedQuickPlugin>(
       std::move(definition), decode_fields(Attributes(attributes.begin() + kOwn, attributes.end())),
-      QuickMode::kCallback, std::move(outputs), true);
+      std::move(outputs));
 }
 
 QuickMode choose_mode(const QuickDefinition& definition, int aot, bool prefer_aot,

@@ -122,13 +122,13 @@ std::shared_ptr<const QuickDefinition> find_quick(
     std::span<const std::shared_ptr<const QuickDefinition>> first = {});
 std::vector<std::shared_ptr<const QuickDefinition>> all_quick();
 
-/// The operator of a plugin defined by functions: kind "QuickPlugin". In mode kCompiled,
-/// specialize() gives a CompiledKernel. `outputs` is what an earlier infer() found, where there was
-/// one.
+/// The operator of a plugin defined by functions: kind "QuickPlugin". In mode kCompiled, plans have
+/// a CompiledKernel of it.
 OperatorPtr make_quick_operator(std::shared_ptr<const QuickDefinition> definition,
-                                FieldValues attributes, QuickMode mode, QuickOutputs outputs = {});
-/// Makes the operator again from what a plan stores.
-OperatorPtr load_quick_plugin(const Attributes& attributes, const OperatorLoadContext& context);
+                                FieldValues attributes, QuickMode mode);
+/// Makes the plugin again from what a plan stores.
+PlannedOperatorPtr load_quick_plugin(const Attributes& attributes,
+                                     const OperatorLoadContext& context);
 /// Which of the two a network gets: `aot` where given (1 or 0, -1: not given), else the only one
 /// that exists, else by the network's flags; throws Error that names both ways out where nothing
 /// decides.

@@ -13,7 +13,7 @@
 namespace opwright {
 
 /// What a plan says of the ports of a plugin's step, compared with what the plugin says: the parts
-/// of Operator::check() that all kinds of plugins have. Methods throw Error that begins with
+/// of PlannedOperator::check() that all kinds of plugins have. Methods throw Error that begins with
 /// `owner`, "layer 'l': plugin 'p': ".
 class StoredPorts {
  public:

@@ -14,6 +14,7 @@
 #include "plugin/fixed_shape_plugin.h"
 #include "plugin/format_search.h"
 #include "plugin/plugin_layers.h"
+#include "plugin/plugin_operator.h"
 #include "plugin/resource_context.h"
 #include "plugin/stored_ports.h"
 
@@ -39,15 +40,10 @@ struct Stored {
   }
 };
 
-/// The layer, the types, the formats and the ranges of shapes that a plugin is configured for.
+/// The types, the formats and the ranges of shapes that a plugin is configured for.
 struct Configuration {
   explicit Configuration(const KernelArgs& args)
-      : layer(args.layer),
-        device(args.device),
-        inputs(describe(args.inputs)),
-        outputs(describe(args.outputs)) {}
-  const std::string layer;
-  const Device* const device;
+      : inputs(describe(args.inputs)), outputs(describe(args.outputs)) {}
   std::vector<DynamicPluginTensorDesc> inputs, outputs;
 };
 
@@ -67,22 +63,23 @@ bool wants_library_handles(const V2Plugin& plugin) {
 
 class PluginV2Kernel final : public Kernel {
  public:
-  /// `plugin` is initialized and the caller's own clone.
-  PluginV2Kernel(std::shared_ptr<const V2Plugin> plugin, const KernelArgs& args, size_t workspace)
-      : context_(args),
+  /// `plugin` is a clone of an initialized one.
+  PluginV2Kernel(V2Plugin plugin, const KernelArgs& args, size_t workspace)
+      : layer_(args.layer),
+        context_(args),
         configuration_(args),
         inputs_(describe_for_run(args.inputs)),
         outputs_(describe_for_run(args.outputs)),
         workspace_(workspace),
         plugin_(std::move(plugin)),
-        object_(&plugin_->object()),
-        domain_(plugin_->is_python() ? execution_domain(APILanguage::kPYTHON, args.device)
-                                     : nullptr) {
-    if (wants_library_handles(*plugin_)) handles_ = library_handles(args.device, args.services);
+        object_(&plugin_.object()),
+        domain_(plugin_.is_python() ? execution_domain(APILanguage::kPYTHON, args.device)
+                                    : nullptr) {
+    if (wants_library_handles(plugin_)) handles_ = library_handles(args.device, args.services);
     object_->attachToContext(handles_ != nullptr ? handles_->cudnn : nullptr,
                              handles_ != nullptr ? handles_->cublas : nullptr,
                              context_.getGpuAllocator());
-    plugin_->check(configuration_.layer);
+    plugin_.check(layer_);
   }
   ~PluginV2Kernel() override { object_->detachFromContext(); }
 
@@ -95,7 +92,7 @@ class PluginV2Kernel final : public Kernel {
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
     resolve(inputs, configuration_.inputs, inputs_);
     resolve(outputs, configuration_.outputs, outputs_);
-    plugin_->configure(configuration_.layer, configuration_.inputs, configuration_.outputs);
+    plugin_.configure(layer_, configuration_.inputs, configuration_.outputs);
   }
 
   void enqueue(void const* const* inputs, void* const* outputs, void* workspace,
@@ -103,202 +100,178 @@ class PluginV2Kernel final : public Kernel {
     const int32_t status = object_->enqueue(inputs_.data(), outputs_.data(), inputs, outputs,
                                             workspace, static_cast<cudaStream_t>(queue));
     if (status != 0) [[unlikely]]
-      plugin_->check(configuration_.layer, "enqueue", status);
+      plugin_.check(layer_, "enqueue", status);
   }
 
  private:
+  const std::string layer_;
   const ResourceContext context_;  // outlives the plugin, as do its handles
   std::shared_ptr<const LibraryHandles> handles_;
   Configuration configuration_;
   std::vector<PluginTensorDesc> inputs_, outputs_;
   const size_t workspace_;
-  const std::shared_ptr<const V2Plugin> plugin_;
+  const V2Plugin plugin_;
   IPluginV2DynamicExt* const object_;
   ExecutionDomain* const domain_;
 };
 
-/// It exists in three states: of a network, of a network with the candidate that was chosen, and of
-/// an engine, whose plugin is initialized.
-class PluginV2 final : public Operator {
- public:
-  /// Of a network.
-  PluginV2(V2Plugin plugin, int num_inputs)
-      : plugin_(std::make_shared<V2Plugin>(std::move(plugin))), num_inputs_(num_inputs) {}
-  /// Of a network, for the candidate in `args`.
-  PluginV2(const PluginV2& other, const KernelArgs& args)
-      : plugin_(other.plugin_), num_inputs_(other.num_inputs_), chosen_(args) {}
-  /// Of an engine.
-  PluginV2(std::shared_ptr<const V2Plugin> initialized, Stored stored)
-      : plugin_(std::move(initialized)),
-        num_inputs_(stored.num_inputs),
-        stored_(std::move(stored)) {}
+SymShape unwrap(const V2Plugin& plugin, std::string_view layer, const ExprBuilder& builder,
+                const DimsExprs& extents, int output) {
+  plugin.check(layer);
+  try {
+    builder.check();
+  } catch (const Error& error) {
+    plugin.reject(layer, "getOutputDimensions(", output, "): ", error.what());
+  }
+  const auto reject = [&](const auto&... parts) {
+    plugin.reject(layer, "getOutputDimensions(", output, ") returned ", parts...);
+  };
+  if (extents.nbDims < 0 || extents.nbDims > Dims::MAX_DIMS)
+    reject("a rank of ", extents.nbDims, "; it must be 0 to ", Dims::MAX_DIMS);
+  SymShape dims;
+  for (int i = 0; i < extents.nbDims; ++i) {
+    const Expr* extent = builder.unwrap(extents.d[i]);
+    if (extent == nullptr)
+      reject("for extent ", i, " no expression of this call's expression builder");
+    if (extent->is_constant() && extent->constant() < 0)
+      reject("for extent ", i, " the negative value ", extent->constant());
+    dims.push_back(*extent);
+  }
+  return dims;
+}
 
-  IPluginV2& plugin() const { return plugin_as_given(plugin_->object()); }
-  std::string_view kind() const override { return "PluginV2"; }
-  bool is_pure() const override { return false; }
-  std::unique_ptr<Layer> make_layer() const override { return std::make_unique<PluginV2Layer>(); }
+std::vector<OutputInfo> infer_v2(const V2Plugin& plugin, InferContext& context, int num_inputs) {
+  if (std::cmp_not_equal(context.inputs.size(), num_inputs))
+    plugin.reject(context.layer, "was added with ", num_inputs, " inputs but now has ",
+                  context.inputs.size());
+  for (size_t i = 0; i < context.inputs.size(); ++i)
+    if (context.inputs[i] == nullptr)
+      plugin.reject(context.layer, "input ", i, " is absent; V2 plugins need all inputs");
+  const int num_outputs = plugin.num_outputs(context.layer);
+  std::vector<OutputInfo> outputs;
+  ExprBuilder builder(context, num_outputs, false);
+  std::vector<DimsExprs> dims;
+  std::vector<DataType> types;
+  for (const TensorInfo* input : context.inputs) {
+    dims.push_back(builder.wrap(input->dims));
+    types.push_back(input->dtype);
+  }
+  for (int o = 0; o < num_outputs; ++o) {
+    OutputInfo& output = outputs.emplace_back();
+    const DimsExprs extents =
+        plugin.object().getOutputDimensions(o, dims.data(), num_inputs, builder);
+    output.dims = unwrap(plugin, context.layer, builder, extents, o);
+    output.dtype = plugin.object().getOutputDataType(o, types.data(), num_inputs);
+    plugin.check(context.layer);
+    const auto type = static_cast<int32_t>(output.dtype);
+    if (type < 0 || type >= EnumMax<DataType>())
+      plugin.reject(context.layer, "getOutputDataType(", o, ") returned the unknown type ", type);
+  }
+  return outputs;
+}
+
+bool supports(const V2Plugin& plugin, std::string_view layer, int num_inputs, int pos,
+              std::span<const DynamicPluginTensorDesc> ports) {
+  std::vector<PluginTensorDesc> asked;
+  for (const DynamicPluginTensorDesc& port : ports) asked.push_back(port.desc);
+  const bool is_supported = plugin.object().supportsFormatCombination(
+      pos, asked.data(), num_inputs, static_cast<int>(ports.size()) - num_inputs);
+  plugin.check(layer);
+  return is_supported;
+}
+
+/// As a plan has it: configured and initialized. Contexts get clones.
+class PlannedV2 final : public PlannedPlugin {
+ public:
+  PlannedV2(V2Plugin plugin, std::string_view layer, int num_inputs, size_t workspace_size)
+      : PlannedPlugin("PluginV2", plugin.identity()),
+        layer_(layer),
+        initialized_(std::move(plugin), layer),
+        num_inputs_(num_inputs),
+        workspace_size_(workspace_size) {}
 
   std::vector<OutputInfo> infer(InferContext& context) const override {
-    check_inputs(context);
-    const int num_outputs = plugin_->num_outputs(context.layer);
-    std::vector<OutputInfo> outputs;
-    ExprBuilder builder(context, num_outputs, false);
-    std::vector<DimsExprs> dims;
-    std::vector<DataType> types;
-    for (const TensorInfo* input : context.inputs) {
-      dims.push_back(builder.wrap(input->dims));
-      types.push_back(input->dtype);
-    }
-    for (int o = 0; o < num_outputs; ++o) {
-      OutputInfo& output = outputs.emplace_back();
-      const DimsExprs extents =
-          plugin_->object().getOutputDimensions(o, dims.data(), num_inputs_, builder);
-      output.dims = unwrap(context.layer, builder, extents, o);
-      output.dtype = plugin_->object().getOutputDataType(o, types.data(), num_inputs_);
-      plugin_->check(context.layer);
-      const auto type = static_cast<int32_t>(output.dtype);
-      if (type < 0 || type >= EnumMax<DataType>())
-        plugin_->reject(context.layer, "getOutputDataType(", o, ") returned the unknown type ",
-                        type);
-    }
-    return outputs;
+    return infer_v2(*initialized_, context, num_inputs_);
   }
 
-  std::vector<Candidate> candidates(const CandidateQuery& query) const override {
-    const V2Plugin clone = plugin_->clone(query.layer);
-    const int num_outputs = static_cast<int>(query.outputs.size());
-    std::vector<PluginTensorDesc> asked(query.inputs.size() + query.outputs.size());
-    const FormatSearch search{query,
-                              num_inputs_,
-                              IPluginV2DynamicExt::kFORMAT_COMBINATION_LIMIT,
-                              {},
-                              [&](int pos, std::span<const DynamicPluginTensorDesc> ports) {
-                                asked[pos] = ports[pos].desc;
-                                const bool supported = clone.object().supportsFormatCombination(
-                                    pos, asked.data(), num_inputs_, num_outputs);
-                                clone.check(query.layer);
-                                return supported;
-                              }};
-    return search_formats(search, clone.prefix(query.layer));
-  }
-
-  void check(const KernelArgs& args) const override {
-    const StoredPorts ports(args, plugin_->prefix(args.layer));
-    const int num_outputs = plugin_->num_outputs(args.layer);
-    ports.require_counts(static_cast<size_t>(num_inputs_), num_outputs);
-    const V2Plugin clone = plugin_->clone(args.layer);
-    ports.require_supported(
-        num_inputs_, [&](int pos, std::span<const DynamicPluginTensorDesc> descs) {
-          std::vector<PluginTensorDesc> asked;
-          for (const DynamicPluginTensorDesc& desc : descs) asked.push_back(desc.desc);
-          const bool supported =
-              clone.object().supportsFormatCombination(pos, asked.data(), num_inputs_, num_outputs);
-          clone.check(args.layer);
-          return supported;
-        });
+  void check_ports(const StoredPorts& ports, const KernelArgs& args) const override {
+    ports.require_counts(static_cast<size_t>(num_inputs_), initialized_->num_outputs(args.layer));
+    const V2Plugin clone = initialized_->clone(args.layer);
+    ports.require_supported(num_inputs_, [&](int pos, auto descs) {
+      return supports(clone, args.layer, num_inputs_, pos, descs);
+    });
     ports.require_tactic(std::array<int32_t, 1>{0});
-    if (!stored_) return;
     const Configuration configuration(args);
     clone.configure(args.layer, configuration.inputs, configuration.outputs);
     ports.require_workspace(
         clone.workspace_size(args.layer, configuration.inputs, configuration.outputs),
-        stored_->workspace_size);
+        static_cast<int64_t>(workspace_size_));
   }
 
-  /// An engine initializes its plugin once and clones that for each context. During the build every
-  /// kernel configures and initializes a clone of its own.
   std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
-    if (stored_)
-      return std::make_unique<PluginV2Kernel>(
-          std::make_shared<V2Plugin>(plugin_->clone(args.layer)), args,
-          static_cast<size_t>(stored_->workspace_size));
-    size_t workspace = 0;
-    auto plugin = initialize(Configuration(args), &workspace);
-    return std::make_unique<PluginV2Kernel>(std::move(plugin), args, workspace);
-  }
-
-  OperatorPtr specialize(const KernelArgs& args) const override {
-    return std::make_shared<PluginV2>(*this, args);
+    return std::make_unique<PluginV2Kernel>(initialized_->clone(args.layer), args, workspace_size_);
   }
 
   Attributes attributes() const override {
     AttributeWriter writer;
-    stored().visit(writer);
+    Stored{identity().name,
+           identity().version,
+           identity().plugin_namespace,
+           num_inputs_,
+           static_cast<int64_t>(workspace_size_),
+           initialized_->serialize(layer_)}
+        .visit(writer);
     return std::move(writer.attributes);
+  }
+
+ private:
+  const std::string layer_;
+  const InitializedV2Plugin initialized_;
+  const int num_inputs_;
+  const size_t workspace_size_;
+};
+
+class PluginV2 final : public PluginOperator {
+ public:
+  PluginV2(V2Plugin plugin, int num_inputs) : plugin_(std::move(plugin)), num_inputs_(num_inputs) {}
+
+  const std::string& plugin_name() const override { return plugin_.identity().name; }
+  IPluginV2& plugin() const { return plugin_as_given(plugin_.object()); }
+  std::string_view kind() const override { return "PluginV2"; }
+  std::unique_ptr<Layer> make_layer() const override { return std::make_unique<PluginV2Layer>(); }
+
+  std::vector<OutputInfo> infer(InferContext& context) const override {
+    return infer_v2(plugin_, context, num_inputs_);
+  }
+
+  std::vector<Candidate> candidates(const CandidateQuery& query) const override {
+    const V2Plugin clone = plugin_.clone(query.layer);
+    const FormatSearch search{
+        query,
+        num_inputs_,
+        IPluginV2DynamicExt::kFORMAT_COMBINATION_LIMIT,
+        {},
+        [&](int pos, auto ports) { return supports(clone, query.layer, num_inputs_, pos, ports); }};
+    return search_formats(search, plugin_.prefix(query.layer));
   }
 
   /// TensorRT times every instance of a V2 plugin. What it serializes would tell instances apart,
   /// but may be asked for only once a plugin is configured and initialized.
   std::optional<std::string> timing_key() const override { return std::nullopt; }
 
-  std::vector<PluginRequirement> requirements() const override {
-    const CreatorIdentity& id = plugin_->identity();
-    return {{"PluginV2", id.name, id.version, id.plugin_namespace}};
-  }
-
  private:
-  void check_inputs(const InferContext& context) const {
-    if (std::cmp_not_equal(context.inputs.size(), num_inputs_))
-      plugin_->reject(context.layer, "was added with ", num_inputs_, " inputs but now has ",
-                      context.inputs.size());
-    for (size_t i = 0; i < context.inputs.size(); ++i)
-      if (context.inputs[i] == nullptr)
-        plugin_->reject(context.layer, "input ", i, " is absent; V2 plugins need all inputs");
+  PlannedOperatorPtr configure(const KernelArgs& args) const override {
+    const Configuration configuration(args);
+    V2Plugin clone = plugin_.clone(args.layer);
+    clone.configure(args.layer, configuration.inputs, configuration.outputs);
+    const size_t workspace =
+        clone.workspace_size(args.layer, configuration.inputs, configuration.outputs);
+    require_workspace(args.device, workspace, clone.prefix(args.layer));
+    return std::make_shared<PlannedV2>(std::move(clone), args.layer, num_inputs_, workspace);
   }
 
-  SymShape unwrap(std::string_view layer, const ExprBuilder& builder, const DimsExprs& extents,
-                  int output) const {
-    plugin_->check(layer);
-    try {
-      builder.check();
-    } catch (const Error& error) {
-      plugin_->reject(layer, "getOutputDimensions(", output, "): ", error.what());
-    }
-    const auto reject = [&](const auto&... parts) {
-      plugin_->reject(layer, "getOutputDimensions(", output, ") returned ", parts...);
-    };
-    if (extents.nbDims < 0 || extents.nbDims > Dims::MAX_DIMS)
-      reject("a rank of ", extents.nbDims, "; it must be 0 to ", Dims::MAX_DIMS);
-    SymShape dims;
-    for (int i = 0; i < extents.nbDims; ++i) {
-      const Expr* extent = builder.unwrap(extents.d[i]);
-      if (extent == nullptr)
-        reject("for extent ", i, " no expression of this call's expression builder");
-      if (extent->is_constant() && extent->constant() < 0)
-        reject("for extent ", i, " the negative value ", extent->constant());
-      dims.push_back(*extent);
-    }
-    return dims;
-  }
-
-  /// A clone that is configured, asked for its workspace, and initialized.
-  std::shared_ptr<const V2Plugin> initialize(const Configuration& configuration,
-                                             size_t* workspace) const {
-    V2Plugin clone = plugin_->clone(configuration.layer);
-    clone.configure(configuration.layer, configuration.inputs, configuration.outputs);
-    *workspace =
-        clone.workspace_size(configuration.layer, configuration.inputs, configuration.outputs);
-    require_workspace(configuration.device, *workspace, clone.prefix(configuration.layer));
-    auto initialized =
-        std::make_shared<const InitializedV2Plugin>(std::move(clone), configuration.layer);
-    return {initialized, &**initialized};
-  }
-
-  Stored stored() const {
-    if (stored_) return *stored_;
-    const CreatorIdentity& id = plugin_->identity();
-    Stored stored{id.name, id.version, id.plugin_namespace, num_inputs_, 0, {}};
-    if (!chosen_) return stored;
-    size_t workspace = 0;
-    stored.serialized = initialize(*chosen_, &workspace)->serialize(chosen_->layer);
-    stored.workspace_size = static_cast<int64_t>(workspace);
-    return stored;
-  }
-
-  const std::shared_ptr<const V2Plugin> plugin_;
+  const V2Plugin plugin_;
   const int num_inputs_;
-  const std::optional<Configuration> chosen_;
-  const std::optional<Stored> stored_;
 };
 
 }  // namespace
@@ -316,7 +289,8 @@ IPluginV2* plugin_v2_of(const Operator& op) {
   return v2 != nullptr ? &v2->plugin() : nullptr;
 }
 
-OperatorPtr load_plugin_v2(const Attributes& attributes, const OperatorLoadContext& context) {
+PlannedOperatorPtr load_plugin_v2(const Attributes& attributes,
+                                  const OperatorLoadContext& context) {
   Stored stored;
   AttributeReader reader("PluginV2", attributes);
   stored.visit(reader);
@@ -336,9 +310,8 @@ OperatorPtr load_plugin_v2(const Attributes& attributes, const OperatorLoadConte
           stored.serialized.size(), " bytes that the engine stores");
   V2Plugin plugin(made, context.layer);
   plugin.set_namespace(id.plugin_namespace);
-  auto initialized = std::make_shared<const InitializedV2Plugin>(std::move(plugin), context.layer);
-  return std::make_shared<PluginV2>(std::shared_ptr<const V2Plugin>(initialized, &**initialized),
-                                    std::move(stored));
+  return std::make_shared<PlannedV2>(std::move(plugin), context.layer, stored.num_inputs,
+                                     static_cast<size_t>(stored.workspace_size));
 }
 
 }  // namespace opwright

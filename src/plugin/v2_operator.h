@@ -18,6 +18,6 @@ OperatorPtr adopt_plugin_v2(V2Plugin plugin, int num_inputs);
 IPluginV2* plugin_v2_of(const Operator& op);
 
 /// Makes an operator again from what a plan stores.
-OperatorPtr load_plugin_v2(const Attributes& attributes, const OperatorLoadContext& context);
+PlannedOperatorPtr load_plugin_v2(const Attributes& attributes, const OperatorLoadContext& context);
 
 }  // namespace opwright

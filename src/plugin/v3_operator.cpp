@@ -13,6 +13,7 @@
 #include "plugin/resource_context.h"
 #include "plugin/stored_ports.h"
 #include "plugin/v3_creator.h"
+#include "plugin/v3_operator_base.h"
 #include "plugin/v3_plugin.h"
 #include "plugin/v3_quick_operator.h"
 #include "plugin/v3_storage.h"
@@ -82,99 +83,71 @@ class PluginV3Kernel final : public Kernel {
   ExecutionDomain* const domain_;
 };
 
-class PluginV3 final : public Operator {
+/// Configures the plugin and returns the bytes of workspace that it wants then.
+size_t configure(const V3Plugin& plugin, const KernelArgs& args, int num_inputs) {
+  const auto inputs = describe(args.inputs.first(static_cast<size_t>(num_inputs)));
+  const auto outputs = describe(args.outputs);
+  plugin.configure(args.layer, inputs, outputs);
+  const size_t size = plugin.build().getWorkspaceSize(inputs.data(), num_inputs, outputs.data(),
+                                                      static_cast<int32_t>(outputs.size()));
+  plugin.check(args.layer);
+  require_workspace(args.device, size, plugin.prefix(args.layer));
+  return size;
+}
+
+/// Configured, since a plugin may serialize what configurePlugin() told it.
+class PlannedV3 final : public PlannedV3Base {
  public:
-  PluginV3(V3Plugin plugin, int num_inputs, int num_shape_inputs, int64_t workspace_size)
-      : plugin_(std::move(plugin)),
-        num_inputs_(num_inputs),
-        num_shape_inputs_(num_shape_inputs),
+  PlannedV3(V3Plugin plugin, V3Inputs inputs, size_t workspace_size)
+      : PlannedV3Base(plugin.identity(), inputs),
+        plugin_(std::move(plugin)),
         workspace_size_(workspace_size) {}
 
-  IPluginV3& plugin() const { return plugin_.object(); }
-  std::string_view kind() const override { return "PluginV3"; }
-  bool is_pure() const override { return false; }
-  bool is_shape_input(int input) const override { return input >= num_inputs_; }
-  std::string metadata() const override { return plugin_.metadata(); }
-  std::unique_ptr<Layer> make_layer() const override { return std::make_unique<PluginV3Layer>(); }
-
-  std::vector<OutputInfo> infer(InferContext& context) const override {
-    ExprBuilder builder(context, plugin_.num_outputs(context.layer));
-    return plugin_.infer(context, builder, num_inputs_, num_shape_inputs_);
-  }
-
-  bool can_infer() const override { return plugin_.has_build(); }
-
-  std::vector<Candidate> candidates(const CandidateQuery& query) const override {
-    return v3_candidates(plugin_.clone(), query, num_shape_inputs_);
-  }
-
-  /// Of a plugin whose object for the runtime has no build part only the ports are known.
-  void check(const KernelArgs& args) const override {
-    const StoredPorts ports(args, plugin_.prefix(args.layer));
-    plugin_.check_ports(ports, args, num_inputs_, num_shape_inputs_);
-    if (!plugin_.has_build()) return;
-    const auto num_outputs = static_cast<int32_t>(args.outputs.size());
-    const V3Plugin clone = plugin_.clone();
-    ports.require_supported(
-        num_inputs_, [&](int pos, std::span<const DynamicPluginTensorDesc> descs) {
-          const bool supported =
-              clone.build().supportsFormatCombination(pos, descs.data(), num_inputs_, num_outputs);
-          clone.check(args.layer);
-          return supported;
-        });
-    const int64_t workspace = configure(clone, args);
-    ports.require_tactic(clone.tactics(args.layer));
-    if (workspace_size_ >= 0)
-      ports.require_workspace(static_cast<size_t>(workspace), workspace_size_);
-  }
-
   std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
-    V3Plugin clone = plugin_.clone();
-    const int64_t workspace = workspace_size_ >= 0 ? workspace_size_ : configure(clone, args);
-    return std::make_unique<PluginV3Kernel>(std::move(clone), args, num_inputs_,
-                                            static_cast<size_t>(workspace));
+    return std::make_unique<PluginV3Kernel>(plugin_.clone(), args, inputs().tensors,
+                                            workspace_size_);
   }
-
-  /// A plugin may serialize what configurePlugin() told it, so what is stored is configured for the
-  /// chosen candidate.
-  OperatorPtr specialize(const KernelArgs& args) const override {
-    V3Plugin clone = plugin_.clone();
-    const int64_t workspace = configure(clone, args);
-    return std::make_shared<PluginV3>(std::move(clone), num_inputs_, num_shape_inputs_, workspace);
-  }
-
   Attributes attributes() const override {
-    return store_v3(plugin_, num_inputs_, num_shape_inputs_, workspace_size_);
-  }
-
-  std::optional<std::string> timing_key() const override {
-    const char* id = plugin_.timing_cache_id();
-    if (id == nullptr) return std::nullopt;
-    return str("PluginV3 ", str(plugin_.identity()), ' ', id);
-  }
-
-  std::vector<PluginRequirement> requirements() const override {
-    const CreatorIdentity& id = plugin_.identity();
-    return {{"PluginV3", id.name, id.version, id.plugin_namespace}};
+    return store_v3(plugin_, inputs(), static_cast<int64_t>(workspace_size_));
   }
 
  private:
-  /// Returns the bytes of workspace.
-  int64_t configure(const V3Plugin& plugin, const KernelArgs& args) const {
-    const auto inputs = describe(args.inputs.first(static_cast<size_t>(num_inputs_)));
-    const auto outputs = describe(args.outputs);
-    plugin.configure(args.layer, inputs, outputs);
-    const size_t size = plugin.build().getWorkspaceSize(inputs.data(), num_inputs_, outputs.data(),
-                                                        static_cast<int32_t>(outputs.size()));
-    plugin.check(args.layer);
-    require_workspace(args.device, size, plugin.prefix(args.layer));
-    return static_cast<int64_t>(size);
+  const V3Plugin& plugin() const override { return plugin_; }
+  void check_configuration(const StoredPorts& ports, const KernelArgs& args) const override {
+    const V3Plugin clone = plugin_.clone();
+    const auto num_outputs = static_cast<int32_t>(args.outputs.size());
+    ports.require_supported(inputs().tensors, [&](int pos, auto descs) {
+      const bool is_supported =
+          clone.build().supportsFormatCombination(pos, descs.data(), inputs().tensors, num_outputs);
+      clone.check(args.layer);
+      return is_supported;
+    });
+    const size_t workspace = configure(clone, args, inputs().tensors);
+    ports.require_tactic(clone.tactics(args.layer));
+    ports.require_workspace(workspace, static_cast<int64_t>(workspace_size_));
   }
 
   const V3Plugin plugin_;
-  const int num_inputs_;
-  const int num_shape_inputs_;
-  const int64_t workspace_size_;
+  const size_t workspace_size_;
+};
+
+class PluginV3 final : public PluginV3Base {
+ public:
+  PluginV3(V3Plugin plugin, V3Inputs inputs) : PluginV3Base(inputs), plugin_(std::move(plugin)) {}
+
+  std::vector<Candidate> candidates(const CandidateQuery& query) const override {
+    return v3_candidates(plugin_.clone(), query, inputs().shapes);
+  }
+
+ private:
+  const V3Plugin& plugin() const override { return plugin_; }
+  PlannedOperatorPtr configure(const KernelArgs& args) const override {
+    V3Plugin clone = plugin_.clone();
+    const size_t workspace = opwright::configure(clone, args, inputs().tensors);
+    return std::make_shared<PlannedV3>(std::move(clone), inputs(), workspace);
+  }
+
+  const V3Plugin plugin_;
 };
 
 }  // namespace
@@ -185,26 +158,28 @@ OperatorPtr make_plugin_v3_operator(IPluginV3& plugin, int num_inputs, int num_s
 
 OperatorPtr adopt_plugin_v3(std::unique_ptr<IPluginV3> plugin, int num_inputs,
                             int num_shape_inputs) {
+  const V3Inputs inputs{num_inputs, num_shape_inputs};
   if (is_quick(*plugin)) {
     V3QuickPlugin quick(std::move(plugin));
     quick.build();
-    return make_v3_quick_operator(std::move(quick), num_inputs, num_shape_inputs);
+    return make_v3_quick_operator(std::move(quick), inputs);
   }
   V3Plugin owned(std::move(plugin));
   owned.build();
-  return std::make_shared<PluginV3>(std::move(owned), num_inputs, num_shape_inputs, -1);
+  return std::make_shared<PluginV3>(std::move(owned), inputs);
 }
 
 IPluginV3* plugin_of(const Operator& op) {
-  const auto* one = dynamic_cast<const PluginV3*>(&op);
-  return one != nullptr ? &one->plugin() : quick_plugin_of(op);
+  const auto* v3 = dynamic_cast<const PluginV3Base*>(&op);
+  return v3 != nullptr ? &v3->object() : nullptr;
 }
 
-OperatorPtr load_plugin_v3(const Attributes& attributes, const OperatorLoadContext& context) {
+PlannedOperatorPtr load_plugin_v3(const Attributes& attributes,
+                                  const OperatorLoadContext& context) {
   StoredV3 stored;
   AttributeReader reader("PluginV3", attributes);
   stored.visit(reader);
-  require(stored.num_inputs >= 0 && stored.num_shape_inputs >= 0 && stored.workspace_size >= -1,
+  require(stored.num_inputs >= 0 && stored.num_shape_inputs >= 0 && stored.workspace_size >= 0,
           "layer '", context.layer,
           "': a stored V3 plugin has a negative number of inputs or bytes");
   constexpr int kMostInputs = 1 << 20;  // their sum is a number, too
@@ -227,6 +202,7 @@ OperatorPtr load_plugin_v3(const Attributes& attributes, const OperatorLoadConte
                 QuickPluginCreationRequest::kSTRICT_JIT);
   require(plugin != nullptr, "layer '", context.layer, "': the creator of plugin ", str(id),
           " could not make it from the ", fields.size(), " fields that the engine stores");
+  const V3Inputs inputs{stored.num_inputs, stored.num_shape_inputs};
   try {
     if (is_quick(*plugin)) {
       V3QuickPlugin quick(std::move(plugin));
@@ -234,11 +210,10 @@ OperatorPtr load_plugin_v3(const Attributes& attributes, const OperatorLoadConte
               "it brings a compiled kernel, and an engine has those in itself: nothing is compiled "
               "while it is loaded. For this request, kSTRICT_JIT in phase kRUNTIME, make one whose "
               "enqueue() is called");
-      return make_v3_quick_operator(std::move(quick), stored.num_inputs, stored.num_shape_inputs,
-                                    true);
+      return load_v3_quick(std::move(quick), inputs);
     }
-    return std::make_shared<PluginV3>(V3Plugin(std::move(plugin)), stored.num_inputs,
-                                      stored.num_shape_inputs, stored.workspace_size);
+    return std::make_shared<PlannedV3>(V3Plugin(std::move(plugin)), inputs,
+                                       static_cast<size_t>(stored.workspace_size));
   } catch (const Error& error) {
     fail_with(error.code(), "layer '", context.layer, "': plugin ", str(id),
               ": what its creator made cannot be used: ", error.what());

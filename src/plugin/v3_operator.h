@@ -22,6 +22,6 @@ OperatorPtr adopt_plugin_v3(std::unique_ptr<IPluginV3> plugin, int num_inputs,
 IPluginV3* plugin_of(const Operator& op);
 
 /// Makes an operator again from what a plan stores.
-OperatorPtr load_plugin_v3(const Attributes& attributes, const OperatorLoadContext& context);
+PlannedOperatorPtr load_plugin_v3(const Attributes& attributes, const OperatorLoadContext& context);
 
 }  // namespace opwright

@@ -6,11 +6,9 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "plugin/callback.h"
-#include "plugin/compiled_kernels.h"
 #include "plugin/descriptors.h"
 #include "plugin/device_code.h"
 #include "plugin/expr_builder.h"
-#include "plugin/plugin_layers.h"
 #include "plugin/quick_launch.h"
 #include "plugin/shared_object.h"
 #include "plugin/stored_ports.h"
@@ -108,87 +106,40 @@ class LaunchContext final : public InferContext {
   int num_extents_ = 0, num_sizes_ = 0;
 };
 
-class PluginV3Quick final : public Operator {
+/// A clone that is configured.
+V3QuickPlugin configured(const V3QuickPlugin& plugin, const KernelArgs& args, int num_inputs) {
+  V3QuickPlugin clone = plugin.clone();
+  clone.configure(args.layer, describe(args.inputs.first(static_cast<size_t>(num_inputs))),
+                  describe(args.outputs));
+  return clone;
+}
+
+/// Configured, since a plugin may serialize what configurePlugin() told it.
+class PlannedV3Quick final : public PlannedV3Base {
  public:
-  PluginV3Quick(V3QuickPlugin plugin, int num_inputs, int num_shape_inputs, bool is_configured)
-      : plugin_(std::move(plugin)),
-        num_inputs_(num_inputs),
-        num_shape_inputs_(num_shape_inputs),
-        is_configured_(is_configured) {}
-
-  IPluginV3& plugin() const { return plugin_.object(); }
-  std::string_view kind() const override { return "PluginV3"; }
-  bool is_pure() const override { return false; }
-  bool is_shape_input(int input) const override { return input >= num_inputs_; }
-  std::string metadata() const override { return plugin_.metadata(); }
-  std::unique_ptr<Layer> make_layer() const override { return std::make_unique<PluginV3Layer>(); }
-
-  std::vector<OutputInfo> infer(InferContext& context) const override {
-    ExprBuilder builder(context, plugin_.num_outputs(context.layer));
-    return plugin_.infer(context, builder, num_inputs_, num_shape_inputs_);
-  }
-
-  bool can_infer() const override { return plugin_.has_build(); }
-
-  std::vector<Candidate> candidates(const CandidateQuery& query) const override {
-    return quick_candidates(plugin_.clone(), query, num_shape_inputs_);
-  }
-
-  /// Of a plugin whose object for the runtime has no build part only the ports are known.
-  void check(const KernelArgs& args) const override {
-    const StoredPorts ports(args, plugin_.prefix(args.layer));
-    plugin_.check_ports(ports, args, num_inputs_, num_shape_inputs_);
-    if (!plugin_.has_build()) return;
-    require_listed(ports, args);
-    ports.require_tactic(configured(args).tactics(args.layer));
-  }
+  PlannedV3Quick(V3QuickPlugin plugin, V3Inputs inputs)
+      : PlannedV3Base(plugin.identity(), inputs), plugin_(std::move(plugin)) {}
 
   std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
-    if (plugin_.aot() != nullptr) return compiled(args)->make_kernel(args);
-    return std::make_unique<QuickKernel>(is_configured_ ? plugin_.clone() : configured(args), args,
-                                         num_inputs_);
+    return std::make_unique<QuickKernel>(plugin_.clone(), args, inputs().tensors);
   }
-
-  /// A plugin may serialize what configurePlugin() told it, so what is stored is configured for the
-  /// chosen candidate.
-  OperatorPtr specialize(const KernelArgs& args) const override {
-    if (plugin_.aot() != nullptr) return compiled(args);
-    return std::make_shared<PluginV3Quick>(configured(args), num_inputs_, num_shape_inputs_, true);
-  }
-
-  Attributes attributes() const override {
-    return store_v3(plugin_, num_inputs_, num_shape_inputs_, 0);
-  }
-
-  std::optional<std::string> timing_key() const override {
-    const char* id = plugin_.timing_cache_id();
-    if (id == nullptr) return std::nullopt;
-    return str("PluginV3Quick ", plugin_.aot() != nullptr ? "compiled " : "callback ",
-               str(plugin_.identity()), ' ', id);
-  }
-
-  std::vector<PluginRequirement> requirements() const override {
-    if (plugin_.aot() != nullptr) return {};
-    const CreatorIdentity& id = plugin_.identity();
-    return {{"PluginV3", id.name, id.version, id.plugin_namespace}};
-  }
+  Attributes attributes() const override { return store_v3(plugin_, inputs(), 0); }
 
  private:
-  V3QuickPlugin configured(const KernelArgs& args) const {
-    V3QuickPlugin clone = plugin_.clone();
-    clone.configure(args.layer, describe(args.inputs.first(static_cast<size_t>(num_inputs_))),
-                    describe(args.outputs));
-    return clone;
+  const V3QuickPlugin& plugin() const override { return plugin_; }
+  void check_configuration(const StoredPorts& ports, const KernelArgs& args) const override {
+    require_listed(ports, args);
+    ports.require_tactic(configured(plugin_, args, inputs().tensors).tactics(args.layer));
   }
 
   /// Throws Error unless the plugin lists the types and formats that are stored.
   void require_listed(const StoredPorts& ports, const KernelArgs& args) const {
     const V3QuickPlugin clone = plugin_.clone();
     std::vector<DynamicPluginTensorDesc> descs =
-        describe(args.inputs.first(static_cast<size_t>(num_inputs_)));
+        describe(args.inputs.first(static_cast<size_t>(inputs().tensors)));
     for (const DynamicPluginTensorDesc& output : describe(args.outputs)) descs.push_back(output);
     const std::vector<PluginTensorDesc> listed =
-        list_combinations(clone, args.layer, descs, num_inputs_);
+        list_combinations(clone, args.layer, descs, inputs().tensors);
     for (size_t first = 0; first < listed.size(); first += descs.size()) {
       bool is_same = true;
       for (size_t p = 0; p < descs.size(); ++p)
@@ -201,16 +152,31 @@ class PluginV3Quick final : public Operator {
                  "getSupportedFormatCombinations() lists");
   }
 
-  OperatorPtr compiled(const KernelArgs& args) const {
-    return compiled_.get(args, timing_key().value_or(""), [&] { return compile(args); });
+  const V3QuickPlugin plugin_;
+};
+
+class PluginV3Quick final : public PluginV3Base {
+ public:
+  PluginV3Quick(V3QuickPlugin plugin, V3Inputs inputs)
+      : PluginV3Base(inputs), plugin_(std::move(plugin)) {}
+
+  std::vector<Candidate> candidates(const CandidateQuery& query) const override {
+    return quick_candidates(plugin_.clone(), query, inputs().shapes);
   }
 
-  KernelCode compile(const KernelArgs& args) const {
-    const V3QuickPlugin plugin = configured(args);
+ private:
+  const V3QuickPlugin& plugin() const override { return plugin_; }
+  bool is_compiled() const override { return plugin_.aot() != nullptr; }
+  PlannedOperatorPtr configure(const KernelArgs& args) const override {
+    return std::make_shared<PlannedV3Quick>(configured(plugin_, args, inputs().tensors), inputs());
+  }
+
+  KernelCode compile(const KernelArgs& args) const override {
+    const V3QuickPlugin plugin = configured(plugin_, args, inputs().tensors);
     LaunchContext context(args);
     ExprBuilder builder(context, static_cast<int>(args.outputs.size()));
     // Decorator layers keep the expressions of getOutputShapes() for getLaunchParams().
-    plugin.infer(context, builder, num_inputs_, 0);
+    plugin.infer(context, builder, inputs().tensors, 0);
     const auto tactic = static_cast<int32_t>(args.candidate->tactic);
     plugin.check(args.layer, "setTactic", plugin.aot()->setTactic(tactic));
     KernelCode code;
@@ -227,9 +193,9 @@ class PluginV3Quick final : public Operator {
     for (const DynamicPluginTensorDesc& output : describe(args.outputs)) ports.push_back(output);
     QuickLaunchParams launch(builder);
     QuickArguments arguments(builder);
-    const int32_t status = plugin.aot()->getLaunchParams(extents.data(), ports.data(), num_inputs_,
-                                                         static_cast<int32_t>(args.outputs.size()),
-                                                         &launch, &arguments, builder);
+    const int32_t status = plugin.aot()->getLaunchParams(
+        extents.data(), ports.data(), inputs().tensors, static_cast<int32_t>(args.outputs.size()),
+        &launch, &arguments, builder);
     plugin.check(args.layer, "getLaunchParams", status);
     try {
       builder.check();
@@ -248,15 +214,14 @@ class PluginV3Quick final : public Operator {
   }
 
   void take_kernel(const V3QuickPlugin& plugin, const KernelArgs& args, KernelCode& code) const {
-    const std::vector<PluginTensorDesc> inputs = describe_for_run(args.inputs);
-    const std::vector<PluginTensorDesc> outputs = describe_for_run(args.outputs);
+    const std::vector<PluginTensorDesc> ins = describe_for_run(args.inputs);
+    const std::vector<PluginTensorDesc> outs = describe_for_run(args.outputs);
     const char* name = nullptr;
     char* bytes = nullptr;
     int32_t size = 0;
-    plugin.check(
-        args.layer, "getKernel",
-        plugin.aot()->getKernel(inputs.data(), num_inputs_, outputs.data(),
-                                static_cast<int32_t>(outputs.size()), &name, &bytes, &size));
+    plugin.check(args.layer, "getKernel",
+                 plugin.aot()->getKernel(ins.data(), inputs().tensors, outs.data(),
+                                         static_cast<int32_t>(outs.size()), &name, &bytes, &size));
     if (name == nullptr || *name == '\0' || bytes == nullptr || size <= 0)
       plugin.reject(args.layer, "getKernel() gave ",
                     name == nullptr || *name == '\0' ? "no kernel name" : "no code");
@@ -276,26 +241,19 @@ class PluginV3Quick final : public Operator {
   }
 
   const V3QuickPlugin plugin_;
-  const int num_inputs_;
-  const int num_shape_inputs_;
-  const bool is_configured_;
-  mutable CompiledKernels compiled_;
 };
 
 }  // namespace
 
-OperatorPtr make_v3_quick_operator(V3QuickPlugin plugin, int num_inputs, int num_shape_inputs,
-                                   bool is_configured) {
-  require(plugin.aot() == nullptr || num_shape_inputs == 0, "plugin ", str(plugin.identity()),
+OperatorPtr make_v3_quick_operator(V3QuickPlugin plugin, V3Inputs inputs) {
+  require(plugin.aot() == nullptr || inputs.shapes == 0, "plugin ", str(plugin.identity()),
           " brings a compiled kernel, so it cannot have shape inputs, but was given ",
-          num_shape_inputs, "; make it a plugin that is called, or pass shapes as tensors");
-  return std::make_shared<PluginV3Quick>(std::move(plugin), num_inputs, num_shape_inputs,
-                                         is_configured);
+          inputs.shapes, "; make it a plugin that is called, or pass shapes as tensors");
+  return std::make_shared<PluginV3Quick>(std::move(plugin), inputs);
 }
 
-IPluginV3* quick_plugin_of(const Operator& op) {
-  const auto* quick = dynamic_cast<const PluginV3Quick*>(&op);
-  return quick != nullptr ? &quick->plugin() : nullptr;
+PlannedOperatorPtr load_v3_quick(V3QuickPlugin plugin, V3Inputs inputs) {
+  return std::make_shared<PlannedV3Quick>(std::move(plugin), inputs);
 }
 
 }  // namespace opwright

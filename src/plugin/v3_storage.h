@@ -3,7 +3,7 @@
 #include <string>
 
 #include "network/attributes.h"
-#include "plugin/v3_plugin_base.h"
+#include "plugin/v3_operator_base.h"
 
 namespace opwright {
 
@@ -12,8 +12,7 @@ struct StoredV3 {
   std::string plugin, version, plugin_namespace;
   int num_inputs = 0;
   int num_shape_inputs = 0;
-  /// Known once a candidate was chosen, else -1.
-  int64_t workspace_size = -1;
+  int64_t workspace_size = 0;
 
   template <class V>
   void visit(V& v) {
@@ -28,11 +27,10 @@ struct StoredV3 {
 };
 
 /// The attributes of an operator of kind "PluginV3": what is above, and the plugin's fields.
-inline Attributes store_v3(const V3PluginBase& plugin, int num_inputs, int num_shape_inputs,
-                           int64_t workspace_size) {
+inline Attributes store_v3(const V3PluginBase& plugin, V3Inputs inputs, int64_t workspace_size) {
   const CreatorIdentity& id = plugin.identity();
   AttributeWriter writer;
-  StoredV3{id.name, id.version, id.plugin_namespace, num_inputs, num_shape_inputs, workspace_size}
+  StoredV3{id.name, id.version, id.plugin_namespace, inputs.tensors, inputs.shapes, workspace_size}
       .visit(writer);
   for (Attribute& field : encode_fields(plugin.fields()))
     writer.attributes.push_back(std::move(field));

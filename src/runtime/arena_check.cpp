@@ -16,7 +16,8 @@ namespace {
 /// memory are one part.
 class ArenaCheck {
  public:
-  ArenaCheck(const Plan& plan, const Schedule& schedule, std::span<const OperatorPtr> operators)
+  ArenaCheck(const Plan& plan, const Schedule& schedule,
+             std::span<const PlannedOperatorPtr> operators)
       : plan_(plan), schedule_(schedule), operators_(operators) {}
 
   void check() {
@@ -89,7 +90,7 @@ class ArenaCheck {
   /// where it is in the result and that nobody reads later.
   bool joins(int32_t step, int32_t output, Parts::const_iterator first,
              Parts::const_iterator end) const {
-    const Operator& op = *operators_[step];
+    const PlannedOperator& op = *operators_[step];
     if (op.kind() != Concatenation::kKind) return false;
     const std::vector<int32_t>& inputs = schedule_.steps[step].inputs;
     const PlanTensor& whole = schedule_.tensors[output];
@@ -103,7 +104,7 @@ class ArenaCheck {
       }
     }
     const std::vector<Block> blocks = concatenated_blocks(
-        static_cast<const Concatenation&>(op).params().axis, shapes, whole.type);
+        static_cast<const Concatenation&>(*builtin_of(op)).params().axis, shapes, whole.type);
     for (auto part = first; part != end; ++part) {
       // Of blocks that begin there the last one is not empty.
       const auto block =
@@ -123,7 +124,7 @@ class ArenaCheck {
   /// Whether the step may write the tensor where one of its inputs lies.
   bool may_share(int32_t step, int32_t output, const Part& part) const {
     const PlanStep& item = schedule_.steps[step];
-    const Operator& op = *operators_[step];
+    const PlannedOperator& op = *operators_[step];
     const PlanTensor& to = schedule_.tensors[output];
     const int count = static_cast<int>(item.inputs.size());
     const bool is_reshape = op.kind() == Reshape::kKind;  // where all stays as it is
@@ -151,7 +152,7 @@ class ArenaCheck {
 
   const Plan& plan_;
   const Schedule& schedule_;
-  const std::span<const OperatorPtr> operators_;
+  const std::span<const PlannedOperatorPtr> operators_;
   std::vector<int32_t> last_;                  ///< per tensor: the last step that reads it
   std::unordered_set<uint64_t> read_;          ///< where the step's inputs begin
   Parts live_;                                 ///< by offset, apart from each other
@@ -161,7 +162,7 @@ class ArenaCheck {
 }  // namespace
 
 void check_arena(const Plan& plan, const Schedule& schedule,
-                 std::span<const OperatorPtr> operators) {
+                 std::span<const PlannedOperatorPtr> operators) {
   ArenaCheck(plan, schedule, operators).check();
 }
 

@@ -10,6 +10,6 @@ namespace opwright {
 /// a step writes where nobody reads later, apart from what it reads itself, unless its operator
 /// works in place. `operators` are the steps'.
 void check_arena(const Plan& plan, const Schedule& schedule,
-                 std::span<const OperatorPtr> operators);
+                 std::span<const PlannedOperatorPtr> operators);
 
 }  // namespace opwright

@@ -155,7 +155,7 @@ std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
       std::vector<LoadedCode> own;
       for (const int32_t index : step.code) own.push_back(code[index]);
       try {
-        operators.push_back(make_operator(step.kind, step.attributes,
+        operators.push_back(load_operator(step.kind, step.attributes,
                                           {.layer = step.name,
                                            .code = own,
                                            .plugins = engine->plugins_->registry(),
@@ -253,7 +253,7 @@ std::shared_ptr<Engine> Engine::load_file(const std::string& path, const LoadOpt
 
 std::string Engine::describe_step(int schedule, int number) const {
   const PlanStep& step = plan_.schedules[schedule].steps[number];
-  const Operator& op = *operators_[schedule][number];
+  const PlannedOperator& op = *operators_[schedule][number];
   std::string text = "layer '" + step.name + "' (" + step.kind;
   for (const PluginRequirement& plugin : op.requirements()) {
     text += " '" + (plugin.plugin_namespace.empty() ? "" : plugin.plugin_namespace + "::") +

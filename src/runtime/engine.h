@@ -117,7 +117,7 @@ class Engine {
   /// made nor the caller trusts with code for the host.
   bool asks_plugins() const { return asks_plugins_; }
   /// The operator of a step.
-  const OperatorPtr& op(int schedule, int step) const { return operators_[schedule][step]; }
+  const PlannedOperatorPtr& op(int schedule, int step) const { return operators_[schedule][step]; }
   /// "layer 'pad' (QuickPlugin 'sample::circ_pad')": with the plugin, or the plugin's kernel, where
   /// it is one.
   std::string describe_step(int schedule, int step) const;
@@ -132,7 +132,7 @@ class Engine {
   std::unique_ptr<ErrorReport> errors_;
   std::shared_ptr<IGpuAllocator> allocator_;
   std::unique_ptr<const EnginePlugins> plugins_;  ///< outlives the operators, which are its code
-  std::vector<std::vector<OperatorPtr>> operators_;
+  std::vector<std::vector<PlannedOperatorPtr>> operators_;
   std::shared_ptr<const DeviceWeights> weights_;
   mutable ScratchSharing scratch_;
   mutable std::shared_mutex weights_mutex_;

@@ -302,7 +302,7 @@ class DebuggedPlugin final : public Kernel {
   const Plan& plan_;
   const Schedule& schedule_;
   const PlanStep& step_;
-  const Operator& op_;
+  const PlannedOperator& op_;
   const ShapeState& shapes_;
   const Log& log_;
   const uint64_t limit_;
@@ -318,7 +318,7 @@ class DebuggedPlugin final : public Kernel {
 
 }  // namespace
 
-bool is_plugin(const Operator& op) {
+bool is_plugin(const PlannedOperator& op) {
   if (!op.requirements().empty()) return true;
   // Built-in layers are compiled, too.
   return op.kind() == "CompiledKernel" && shown_kind(op.kind(), op.attributes()) == op.kind();

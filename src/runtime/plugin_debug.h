@@ -17,7 +17,7 @@ struct DebuggedStep {
 };
 
 /// Whether it is a plugin of any kind, a compiled one included.
-bool is_plugin(const Operator& op);
+bool is_plugin(const PlannedOperator& op);
 
 /// A plugin's kernel that checks every call. The plugin works on memory of the kernel's own between
 /// guard bytes, so that its faults reach neither other tensors nor the user's memory. A call ends

@@ -57,10 +57,11 @@ void Runner::make_kernel(int number, const ProfileValues& profile, const PluginS
                         .outputs = ports.outputs,
                         .packed = step.packed,
                         .device = &device_,
-                        .services = &services};
+                        .services = &services,
+                        .inferred = {}};
   enter(number);
   try {
-    const Operator& op = *engine_.op(profile_, number);
+    const PlannedOperator& op = *engine_.op(profile_, number);
     std::unique_ptr<Kernel> kernel = op.make_kernel(args);
     if (engine_.debug_plugins() && is_plugin(op))
       kernel =

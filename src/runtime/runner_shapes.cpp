@@ -110,7 +110,7 @@ bool Runner::update_values(int number) {
 void Runner::check(int number) const {
   const PlanStep& step = schedule_.steps[number];
   const StepShapes& known = step_shapes_[number];
-  const Operator& op = *engine_.op(profile_, number);
+  const PlannedOperator& op = *engine_.op(profile_, number);
   if (!engine_.asks_plugins() && is_plugin(op)) return;
   StepTensors tensors;
   for (const Shape& shape : known.inputs) tensors.inputs.push_back(sym_shape(shape));

@@ -50,7 +50,7 @@ void check_reshape(const SymShape& from, const SymShape& to) {
 
 }  // namespace
 
-std::vector<OutputInfo> check_tensors(const Operator& op, std::string_view layer,
+std::vector<OutputInfo> check_tensors(const PlannedOperator& op, std::string_view layer,
                                       const Candidate& candidate, const StepTensors& tensors) {
   if (!op.can_infer()) return {};
   const std::vector<SymShape>&inputs = tensors.inputs, &outputs = tensors.outputs;

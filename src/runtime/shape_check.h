@@ -23,7 +23,7 @@ struct StepTensors {
 /// Throws Error unless the operator makes of the inputs what the plan, which comes from a file, has
 /// as outputs: their number, shapes, and types but for which floating type it is. Gives what the
 /// operator infers; nothing where that is not to be known.
-std::vector<OutputInfo> check_tensors(const Operator& op, std::string_view layer,
+std::vector<OutputInfo> check_tensors(const PlannedOperator& op, std::string_view layer,
                                       const Candidate& candidate, const StepTensors& tensors);
 
 /// The elements of a weight that decides shapes. Throws Error unless they are there, INT32 or

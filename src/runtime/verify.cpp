@@ -47,7 +47,7 @@ class StepCheck {
         profile_(plan, schedule.inputs),
         sizes_(size_tensors(schedule)) {}
 
-  void check(const PlanStep& step, const Operator& op) const {
+  void check(const PlanStep& step, const PlannedOperator& op) const {
     for (size_t i = 0; i < step.inputs.size(); ++i)
       if (step.inputs[i] >= 0 && op.is_shape_input(static_cast<int>(i)))
         check_shape_input(step.inputs[i], i);
@@ -74,7 +74,8 @@ class StepCheck {
               .inputs = ports.inputs,
               .outputs = ports.outputs,
               .packed = step.packed,
-              .device = &device_});
+              .device = &device_,
+              .inferred = inferred});
   }
 
  private:
@@ -156,8 +157,8 @@ class StepCheck {
     return shape;
   }
 
-  std::vector<OutputInfo> infer(const PlanStep& step, const Operator& op, const StepPorts& ports,
-                                OptProfileSelector selector) const {
+  std::vector<OutputInfo> infer(const PlanStep& step, const PlannedOperator& op,
+                                const StepPorts& ports, OptProfileSelector selector) const {
     const auto shape_of = [&](const PortDesc& port) { return sym_shape(shape_at(port, selector)); };
     StepTensors tensors;
     tensors.has_opt_sizes = selector == OptProfileSelector::kOPT;
@@ -168,7 +169,7 @@ class StepCheck {
   }
 
   /// What is so in every run.
-  std::vector<OutputInfo> infer(const PlanStep& step, const Operator& op) const {
+  std::vector<OutputInfo> infer(const PlanStep& step, const PlannedOperator& op) const {
     StepTensors tensors;
     const auto shape_of = [&](int32_t index) {
       return index < 0 ? SymShape() : symbolic(schedule_.tensors[index].dims);
@@ -180,7 +181,7 @@ class StepCheck {
   }
 
   template <class Elements>
-  static void add_elements(const PlanStep& step, const Operator& op, StepTensors& tensors,
+  static void add_elements(const PlanStep& step, const PlannedOperator& op, StepTensors& tensors,
                            const Elements& elements) {
     for (size_t i = 0; i < step.inputs.size(); ++i) {
       const int32_t index = step.inputs[i];
@@ -220,7 +221,7 @@ class StepCheck {
 
 }  // namespace
 
-void verify(const Plan& plan, std::span<const std::vector<OperatorPtr>> operators,
+void verify(const Plan& plan, std::span<const std::vector<PlannedOperatorPtr>> operators,
             const Device& device, const Limits& limits, bool asks_plugins) {
   check_limits(plan, device, limits);
   for (size_t profile = 0; profile < plan.schedules.size(); ++profile) {
@@ -230,7 +231,7 @@ void verify(const Plan& plan, std::span<const std::vector<OperatorPtr>> operator
     for (size_t i = 0; i < schedule.steps.size(); ++i) {
       const PlanStep& step = schedule.steps[i];
       try {
-        const Operator& op = *operators[profile][i];
+        const PlannedOperator& op = *operators[profile][i];
         if (asks_plugins || !is_plugin(op)) checks.check(step, op);
       } catch (const Error& error) {
         throw Error(error.code(),

@@ -12,11 +12,10 @@ namespace opwright {
 /// Throws Error unless the device can run each step as the plan, which comes from a file and has
 /// passed validate(), says: its operator makes such outputs of such inputs at the minimum, the
 /// optimum and the maximum of each profile, as far as shapes go together there, and accepts types,
-/// formats and what was packed (Operator::check); no step writes memory that another still needs.
-/// No kernel is made before.
-/// `operators` are the steps' by schedule; `limits` are resolved; `asks_plugins`: see
-/// Engine::asks_plugins().
-void verify(const Plan& plan, std::span<const std::vector<OperatorPtr>> operators,
+/// formats and what was packed (PlannedOperator::check); no step writes memory that another still
+/// needs. No kernel is made before. `operators` are the steps' by schedule; `limits` are resolved;
+/// `asks_plugins`: see Engine::asks_plugins().
+void verify(const Plan& plan, std::span<const std::vector<PlannedOperatorPtr>> operators,
             const Device& device, const Limits& limits, bool asks_plugins);
 
 }  // namespace opwright

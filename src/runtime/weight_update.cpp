@@ -93,7 +93,8 @@ void WeightUpdate::run(const RefitOperation& operation) {
           "' is made of weights by '", operation.kind, "', which is no built-in operator");
   OperatorLoadContext context;
   context.layer = operation.name;
-  const OperatorPtr op = make_operator(operation.kind, operation.attributes, context);
+  const PlannedOperatorPtr planned = load_operator(operation.kind, operation.attributes, context);
+  const Operator* const op = builtin_of(*planned);
   std::vector<TensorInfo> inputs(operation.inputs.size()), outputs;
   std::vector<const TensorInfo*> pointers;
   Candidate candidate;
@@ -125,7 +126,7 @@ void WeightUpdate::run(const RefitOperation& operation) {
     require_bytes(static_cast<uint64_t>(bytes_of(info.dtype, refit.shape(output).numel())),
                   engine_.limits().memory, "memory", "operation '", operation.name, "' makes");
   }
-  check_tensors(*op, operation.name, candidate, tensors);
+  check_tensors(*planned, operation.name, candidate, tensors);
   std::vector<Blob> results = run_on_host(host(), *op, operation.name, pointers, outputs);
   for (size_t i = 0; i < results.size(); ++i) values_[operation.outputs[i]] = std::move(results[i]);
 }

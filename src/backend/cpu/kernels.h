@@ -13,8 +13,8 @@ struct KernelEntry {
   std::vector<Candidate> (*candidates)(const Operator& op, const CandidateQuery& query);
   /// The kernel for `args.candidate`, which is one of the candidates.
   std::unique_ptr<Kernel> (*make)(const Operator& op, const KernelArgs& args);
-  /// Operator::check(), where it goes beyond PortRules::require_sound(): whether `make` and the
-  /// kernel can rely on what a plan says. What `candidates` lists passes.
+  /// PlannedOperator::check(), where it goes beyond PortRules::require_sound(): whether `make` and
+  /// the kernel can rely on what a plan says. What `candidates` lists passes.
   void (*check)(const Operator& op, const KernelArgs& args);
   /// The input that the kernel may have packed.
   int packed_input = -1;

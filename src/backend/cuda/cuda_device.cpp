@@ -177,11 +177,10 @@ std::unique_ptr<Kernel> CudaDevice::make_kernel(const Operator& op, const Kernel
   if (entry == nullptr)
     fail_with(ErrorCode::kUNSUPPORTED_STATE, "Layer '", args.layer, "': ", name_,
               " has no kernel for ", op.kind(), ".");
-  if (const OperatorPtr compiled = specialize(op, args)) return compiled->make_kernel(args);
   return entry->make(op, args);
 }
 
-OperatorPtr CudaDevice::specialize(const Operator& op, const KernelArgs& args) const {
+PlannedOperatorPtr CudaDevice::compile(const Operator& op, const KernelArgs& args) const {
   const KernelEntry* entry = find_entry(op.kind());
   if (entry == nullptr || entry->generate == nullptr) return nullptr;
   std::optional<GeneratedKernel> generated = entry->generate(op, args);
@@ -194,7 +193,7 @@ OperatorPtr CudaDevice::specialize(const Operator& op, const KernelArgs& args) c
     throw Error(error.code(), str("Layer '", args.layer, "': ", error.what()));
   }
   code.layer_kind = op.kind();
-  return make_compiled_kernel(std::move(code), *args.candidate, {}, op.timing_key().value_or(""));
+  return make_compiled_kernel(std::move(code));
 }
 
 double CudaDevice::time(Kernel& kernel, void const* const* inputs, void* const* outputs,

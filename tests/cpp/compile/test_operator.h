@@ -34,8 +34,8 @@ class TestOperator final : public Operator {
   explicit TestOperator(int id) : id_(id) {}
   static OperatorPtr add(TestBehaviour behaviour) {
     register_operator_kind("Test", [](const Attributes& attributes, const OperatorLoadContext&) {
-      return std::make_shared<TestOperator>(
-          static_cast<int>(std::get<int64_t>(*find(attributes, "id"))));
+      return std::make_shared<Planned>(
+          TestOperator(static_cast<int>(std::get<int64_t>(*find(attributes, "id")))));
     });
     const int id = static_cast<int>(behaviours().size());
     behaviours()[id] = std::move(behaviour);
@@ -62,9 +62,8 @@ class TestOperator final : public Operator {
     for (const PortDesc& port : query.outputs) candidate.outputs.push_back(port.type);
     return candidate;
   }
-  std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
-    if (self().make) self().make(args);
-    return std::make_unique<TestKernel>(self());
+  PlannedOperatorPtr plan(const KernelArgs&) const override {
+    return std::make_shared<Planned>(*this);
   }
   Attributes attributes() const override { return {{"id", int64_t{id_}}}; }
   bool is_pure() const override { return self().pure; }
@@ -73,6 +72,22 @@ class TestOperator final : public Operator {
   }
 
  private:
+  class Planned final : public PlannedOperator {
+   public:
+    explicit Planned(TestOperator op) : op_(op) {}
+    std::string_view kind() const override { return op_.kind(); }
+    std::vector<OutputInfo> infer(InferContext& context) const override {
+      return op_.infer(context);
+    }
+    std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
+      if (op_.self().make) op_.self().make(args);
+      return std::make_unique<TestKernel>(op_.self());
+    }
+    Attributes attributes() const override { return op_.attributes(); }
+
+   private:
+    const TestOperator op_;
+  };
   class TestKernel final : public Kernel {
    public:
     explicit TestKernel(const TestBehaviour& behaviour) : behaviour_(behaviour) {}

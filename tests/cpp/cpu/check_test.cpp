@@ -1,5 +1,5 @@
-// What a plan may say of a step and the kernels cannot do: Operator::check refuses it before a
-// kernel is made. Each case is a step that is fine, and one change to it.
+// What a plan may say of a step and the kernels cannot do: PlannedOperator::check refuses it before
+// a kernel is made. Each case is a step that is fine, and one change to it.
 
 #include <gtest/gtest.h>
 
@@ -585,7 +585,8 @@ class Made {
     args.outputs = step_.outputs;
     args.packed = step_.packed;
     args.device = &test_device();
-    kernel_ = step_.op->make_kernel(args);
+    planned_ = step_.op->plan(args);
+    kernel_ = planned_->make_kernel(args);
     for (const auto& [input, elements] : step_.values) kernel_->on_values_change(input, elements);
   }
 
@@ -651,6 +652,7 @@ class Made {
 
   Step step_;
   Candidate candidate_;
+  PlannedOperatorPtr planned_;
   std::unique_ptr<Kernel> kernel_;
   std::vector<Shape> inputs_, outputs_;
 };

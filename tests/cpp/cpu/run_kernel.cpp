@@ -190,7 +190,8 @@ void check_ports(const Operator& op, const Candidate& candidate, std::span<const
   args.outputs = output_ports;
   args.packed = packed;
   args.device = &test_device();
-  if (args.device->is_host()) op.check(args);  // on a GPU plans store what it specializes to
+  // On a GPU plans store what is compiled for it.
+  if (args.device->is_host()) args.device->check_operator(op, args);
 }
 
 namespace {
@@ -236,9 +237,9 @@ TestKernel::TestKernel(const Operator& op, const Candidate& candidate,
   args.packed = packed;
   args.device = &test_device();
   const DeviceScope scope(test_device());
-  specialized_ = op.specialize(args);
-  (specialized_ ? *specialized_ : op).check(args);
-  kernel_ = (specialized_ ? *specialized_ : op).make_kernel(args);
+  planned_ = op.plan(args);
+  planned_->check(args);
+  kernel_ = planned_->make_kernel(args);
   workspace_size_ = kernel_->workspace_size();
   for (size_t i = 0; i < inputs.size(); ++i)
     if (inputs[i].present && op.is_shape_input(static_cast<int>(i)))

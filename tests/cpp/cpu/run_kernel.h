@@ -74,8 +74,8 @@ std::vector<Candidate> candidates_of(const Operator& op, std::span<const TestInp
 std::vector<Candidate> candidates_of(const Operator& op, std::span<const PortDesc> inputs,
                                      std::span<const PortDesc> outputs, QueryOptions options = {});
 
-/// Operator::check() of ports with the candidate's types, as a plan has them. candidates_of() does
-/// it for all that it returns.
+/// PlannedOperator::check() of ports with the candidate's types, as a plan has them.
+/// candidates_of() does it for all that it returns.
 void check_ports(const Operator& op, const Candidate& candidate, std::span<const PortDesc> inputs,
                  std::span<const PortDesc> outputs, std::span<const PackedInput> packed = {});
 
@@ -106,7 +106,7 @@ class TestKernel {
   std::vector<int> packed_inputs_, shape_inputs_;
   size_t workspace_size_ = 0;
   std::vector<std::vector<unsigned char>> written_;
-  OperatorPtr specialized_;
+  PlannedOperatorPtr planned_;
   std::unique_ptr<Kernel> kernel_;
 };
 

@@ -30,9 +30,10 @@ std::string fault(const Operator& op, const std::vector<PortDesc>& inputs,
                         .inputs = inputs,
                         .outputs = outputs,
                         .packed = {},
-                        .device = &test_device()};
+                        .device = &test_device(),
+                        .inferred = {}};
   try {
-    op.check(args);
+    args.device->check_operator(op, args);
   } catch (const Error& error) {
     return error.what();
   }

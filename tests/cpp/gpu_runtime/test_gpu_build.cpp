@@ -37,18 +37,18 @@ class AddOnGpu final : public Operator {
   std::vector<Candidate> candidates(const CandidateQuery&) const override {
     return {{{kFp32, kFp32}, {kFp32}, 1, "one"}, {{kFp32, kFp32}, {kFp32}, 2, "two"}};
   }
-  std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
-    return std::make_unique<FakeKernel>(
-        FakeKind{.run = [](const FakeRun& run) { launch("add", run); }, .workspace = 100},
-        args.layer);
+  PlannedOperatorPtr plan(const KernelArgs&) const override { return planned(); }
+  static PlannedOperatorPtr planned() {
+    return std::make_shared<FakeOperator>(
+        "Gpu:network_add",
+        FakeKind{.run = [](const FakeRun& run) { launch("add", run); }, .workspace = 100});
   }
-  Attributes attributes() const override { return {}; }
 };
 
 /// y = x + 0.5, both [rows, 8].
 std::unique_ptr<Network> add_network(int64_t rows) {
   register_operator_kind("Gpu:network_add", [](const Attributes&, const OperatorLoadContext&) {
-    return std::make_shared<AddOnGpu>();
+    return AddOnGpu::planned();
   });
   auto network = std::make_unique<Network>();
   Tensor* const x = network->add_input("x", DataType::kFLOAT, {rows, 8});
@@ -132,10 +132,9 @@ class NoGpuKernel final : public Operator {
     if (!query.device->is_host()) return {};
     return {{{kFp32}, {kFp32}, 0, ""}};
   }
-  std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
-    return std::make_unique<FakeKernel>(FakeKind{.run = [](const FakeRun&) {}}, args.layer);
+  PlannedOperatorPtr plan(const KernelArgs&) const override {
+    return std::make_shared<FakeOperator>("Gpu:none", FakeKind{.run = [](const FakeRun&) {}});
   }
-  Attributes attributes() const override { return {}; }
 };
 
 TEST(GpuBuild, FallsToTheCpuOnlyWhereNobodyChoseTheGpu) {

@@ -50,7 +50,7 @@ std::unique_ptr<Context> plugins(const std::vector<std::string>& functions, bool
     code.grid[0] = 4;
     code.block[0] = 32;
     code.arguments = {{ArgumentType::kINT64, 100, 0}};
-    const OperatorPtr op = make_compiled_kernel(code, step.candidate, {}, functions[i]);
+    const PlannedOperatorPtr op = make_compiled_kernel(code);
     step.attributes = op->attributes();
     step.code = {static_cast<int32_t>(i)};
     plan.plan().code.push_back(op->code().front());

@@ -12,8 +12,7 @@ namespace opwright {
 class InferOnly : public Operator {
  public:
   std::vector<Candidate> candidates(const CandidateQuery&) const override { return {}; }
-  std::unique_ptr<Kernel> make_kernel(const KernelArgs&) const override { return nullptr; }
-  Attributes attributes() const override { return {}; }
+  PlannedOperatorPtr plan(const KernelArgs&) const override { return nullptr; }
 };
 
 /// Adds `amount` to the extent of axis `axis`; refuses extents above `limit`; has `outputs` equal

@@ -56,7 +56,7 @@ struct Launched {
   Candidate candidate{
       {{DT::kFLOAT, TensorFormat::kLINEAR}}, {{DT::kFLOAT, TensorFormat::kLINEAR}}, 0, ""};
 
-  std::vector<float> run(const Operator& op, const Shape& shape) {
+  std::vector<float> run(const PlannedOperator& op, const Shape& shape) {
     const auto kernel = op.make_kernel(make_args(candidate, ports, ports));
     kernel->on_shape_change({&shape, 1}, {&shape, 1});
     std::vector<float> in(static_cast<size_t>(shape.numel())), out(in.size() + 1, -1.0f);
@@ -78,41 +78,25 @@ std::vector<float> expected(int64_t count) {
 
 TEST(CompiledKernel, GridAndArgumentsFollowTheShape) {
   Launched launched;
-  const OperatorPtr op = make_compiled_kernel(affine(), launched.candidate, {}, "key");
+  const PlannedOperatorPtr op = make_compiled_kernel(affine());
   EXPECT_EQ(launched.run(*op, {2, 3, 5}), expected(30));
   EXPECT_EQ(launched.run(*op, {1, 1, 1}), expected(1));
   EXPECT_EQ(launched.run(*op, {7, 11, 13}), expected(1001));
   EXPECT_EQ(launched.run(*op, {2, 0, 5}), expected(0));
-  EXPECT_EQ(op->timing_key(), "key");
 }
 
 TEST(CompiledKernel, SurvivesStorage) {
   Launched launched;
-  const OperatorPtr op = make_compiled_kernel(affine(), launched.candidate, {}, "");
-  EXPECT_FALSE(op->timing_key().has_value());
+  const PlannedOperatorPtr op = make_compiled_kernel(affine());
   const std::vector<CodeObject> code = op->code();
   ASSERT_EQ(code.size(), 1u);
   const std::vector<LoadedCode> loaded = {{code[0], true}};
   OperatorLoadContext context;
   context.layer = "test layer";
   context.code = loaded;
-  const OperatorPtr again = load_compiled_kernel(op->attributes(), context);
+  const PlannedOperatorPtr again = load_compiled_kernel(op->attributes(), context);
   EXPECT_EQ(again->attributes(), op->attributes());
   EXPECT_EQ(launched.run(*again, {7, 11, 13}), expected(1001));
-}
-
-TEST(CompiledKernel, InfersOutputsFromItsInputs) {
-  Launched launched;
-  OutputInfo output;
-  output.dtype = DT::kFLOAT;
-  output.dims = {Expr::symbol(0) * 2, max(Expr::symbol(1), 4) + Expr::symbol(2) + 1};
-  const OperatorPtr op = make_compiled_kernel(affine(), launched.candidate, {output}, "");
-  TestContext context({tensor(DT::kFLOAT, {Expr::symbol(9), 3, 5})});
-  const SymShape dims = op->infer(context)[0].dims;
-  EXPECT_EQ(dims, (SymShape{Expr::symbol(9) * 2, 10}));
-  const OperatorPtr bare = make_compiled_kernel(affine(), launched.candidate, {}, "");
-  EXPECT_CONTAINS(error_of([&] { bare->infer(context); }),
-                  "cannot be added to a network by itself");
 }
 
 TEST(CompiledKernel, ReportsWrongLaunches) {
@@ -120,9 +104,7 @@ TEST(CompiledKernel, ReportsWrongLaunches) {
   const auto error_with = [&](auto change) {
     KernelCode code = affine();
     change(code);
-    return error_of([&] {
-      launched.run(*make_compiled_kernel(code, launched.candidate, {}, ""), {2, 3, 5});
-    });
+    return error_of([&] { launched.run(*make_compiled_kernel(code), {2, 3, 5}); });
   };
   EXPECT_CONTAINS(error_with([](KernelCode& c) { c.name = "other"; }), "no symbol 'other'");
   EXPECT_CONTAINS(error_with([](KernelCode& c) { c.grid[1] = Expr::symbol(1) - 4; }),
@@ -163,7 +145,7 @@ TEST(CompiledKernel, IsToldTheValuesOfShapeInputs) {
   std::vector<PortDesc> inputs = {port(DT::kFLOAT, {1}), {}, port(DT::kINT64, {2})};
   inputs[1].present = false;
   const std::vector<PortDesc> outputs = {port(DT::kFLOAT, {8})};
-  const OperatorPtr op = make_compiled_kernel(code, candidate, {}, "");
+  const PlannedOperatorPtr op = make_compiled_kernel(code);
   EXPECT_TRUE(op->is_shape_input(2));
   EXPECT_FALSE(op->is_shape_input(0));
   const auto kernel = op->make_kernel(make_args(candidate, inputs, outputs));
@@ -203,7 +185,7 @@ TEST(CompiledKernel, IsToldTheValuesOfShapeInputs) {
 
 TEST(CompiledKernel, RefusesForeignLaunches) {
   Launched launched;
-  const OperatorPtr op = make_compiled_kernel(affine(), launched.candidate, {}, "");
+  const PlannedOperatorPtr op = make_compiled_kernel(affine());
   const std::vector<LoadedCode> code = {{op->code()[0], true}};
   OperatorLoadContext context;
   context.layer = "test layer";
@@ -242,7 +224,7 @@ TEST(HostCode, IsNotTouchedWithoutPermission) {
 
   Launched launched;
   KernelCode code = affine();
-  const Attributes launch = make_compiled_kernel(code, launched.candidate, {}, "")->attributes();
+  const Attributes launch = make_compiled_kernel(code)->attributes();
   OperatorLoadContext context;
   context.layer = "test layer";
   std::vector<LoadedCode> loaded = {{object, false}};
@@ -257,11 +239,11 @@ TEST(HostCode, IsNotTouchedWithoutPermission) {
   EXPECT_CONTAINS(error_of([&] { load_compiled_kernel(launch, context); }),
                   "is code for a GPU, which the engine may not run without permission");
   loaded[0].permitted = true;
-  const OperatorPtr op = load_compiled_kernel(launch, context);
+  const PlannedOperatorPtr op = load_compiled_kernel(launch, context);
   EXPECT_CONTAINS(error_of([&] {
                     op->make_kernel(make_args(launched.candidate, launched.ports, launched.ports));
                   }),
-                  "may not run on the host");
+                  "is code for a GPU (");
   EXPECT_FALSE(ran());
   // Checking reads, but does not map.
   check_host_code(object);

@@ -104,10 +104,10 @@ class DeviceKernelTest : public testing::Test {
   }
 
   std::unique_ptr<Kernel> make(const KernelCode& code) {
-    const OperatorPtr op = make_compiled_kernel(code, candidate_, {}, "");
+    const PlannedOperatorPtr op = make_compiled_kernel(code);
     return make(*op);
   }
-  std::unique_ptr<Kernel> make(const Operator& op) {
+  std::unique_ptr<Kernel> make(const PlannedOperator& op) {
     KernelArgs args = make_args(candidate_, ports_, outputs_);
     args.device = &gpu_;
     return op.make_kernel(args);
@@ -330,7 +330,7 @@ TEST_F(DeviceKernelTest, CodeForAnotherGpuIsRefused) {
 }
 
 TEST_F(DeviceKernelTest, NeedsPermission) {
-  const OperatorPtr made = make_compiled_kernel(make_code(), candidate_, {}, "");
+  const PlannedOperatorPtr made = make_compiled_kernel(make_code());
   const std::vector<CodeObject> code = made->code();
   ASSERT_EQ(code.size(), 1u);
   EXPECT_EQ(code[0].target, "compute_80") << "PTX says what it is for";
@@ -341,7 +341,7 @@ TEST_F(DeviceKernelTest, NeedsPermission) {
   EXPECT_THROW(load_compiled_kernel(made->attributes(), context), Error);
   EXPECT_TRUE(gpu_.launches.empty());
   loaded[0].permitted = true;
-  const OperatorPtr again = load_compiled_kernel(made->attributes(), context);
+  const PlannedOperatorPtr again = load_compiled_kernel(made->attributes(), context);
   run(*make(*again), {2, 3});
   EXPECT_EQ(gpu_.launches.size(), 1u);
 }

@@ -4,6 +4,7 @@
 
 #include "plugin/compile_for_test.h"
 #include "plugin/compiled_kernel.h"
+#include "plugin/compiled_operator.h"
 #include "plugin/engine_for_test.h"
 #include "plugin/lookup.h"
 #include "plugin/plugin_test.h"
@@ -96,11 +97,7 @@ TEST(PluginEngine, CompiledKernelTravelsInTheFile) {
       "(*(float**)args[2])[x] = sum; }");
   code.grid[0] = Expr::symbol(0);
   code.arguments = {{ArgumentType::kINT32, Expr::symbol(1), 0}};
-  OutputInfo output;
-  output.dtype = DT::kFLOAT;
-  output.dims = {Expr::symbol(0)};
-  const PortType fp32{DT::kFLOAT, TensorFormat::kLINEAR};
-  Plan plan = build(make_compiled_kernel(code, {{fp32}, {fp32}, 0, ""}, {output}, ""), {3});
+  Plan plan = build(std::make_shared<CompiledOperator>(code, 1), {3});
   EXPECT_TRUE(plan.requirements.empty());
   // This process compiled it.
   EXPECT_EQ(run(Engine::load(plan, {}), {2, 3}, {1, 2, 3, 4, 5, 6}), (std::vector<float>{6, 15}));

@@ -14,6 +14,7 @@
 #include "plan/trusted.h"
 #include "plugin/compile_for_test.h"
 #include "plugin/compiled_kernel.h"
+#include "plugin/compiled_operator.h"
 #include "plugin/engine_for_test.h"
 #include "plugin/host_code.h"
 #include "plugin/plugin_test.h"
@@ -60,10 +61,7 @@ OperatorPtr make_adding(const CodeObject& object) {
   code.name = "k";
   code.object = object;
   code.grid[0] = Expr::symbol(0) * Expr::symbol(1);
-  OutputInfo output;
-  output.dtype = DT::kFLOAT;
-  output.dims = {Expr::symbol(0), Expr::symbol(1)};
-  return make_compiled_kernel(code, {{kFp32}, {kFp32}, 0, ""}, {output}, "");
+  return std::make_shared<CompiledOperator>(code, 2);
 }
 
 /// A chain of compiled kernels from x to y.
@@ -383,7 +381,7 @@ TEST(LaunchLimits, WrongLaunchesAreOneErrorAndTheKernelStaysUsable) {
       {"exports no symbol 'q'", [&](KernelCode& c) { c.name = "q"; }},
   };
   const auto prepare = [&](KernelCode code, const Shape& shape) {
-    const OperatorPtr op = make_compiled_kernel(std::move(code), candidate, {}, "");
+    const PlannedOperatorPtr op = make_compiled_kernel(std::move(code));
     auto kernel = op->make_kernel(make_args(candidate, ports, ports));
     kernel->on_shape_change({&shape, 1}, {&shape, 1});
     return kernel;
@@ -397,7 +395,7 @@ TEST(LaunchLimits, WrongLaunchesAreOneErrorAndTheKernelStaysUsable) {
     each.change(code);
     EXPECT_CONTAINS(error_of([&] { prepare(code, {2, 3}); }), each.message);
     // The same kernel works again where its expressions do.
-    const OperatorPtr op = make_compiled_kernel(good, candidate, {}, "");
+    const PlannedOperatorPtr op = make_compiled_kernel(good);
     const auto kernel = op->make_kernel(make_args(candidate, ports, ports));
     const Shape shape{2, 3};
     kernel->on_shape_change({&shape, 1}, {&shape, 1});
@@ -426,7 +424,7 @@ TEST(LaunchLimits, AKernelThatFailedForAShapeWorksForTheNext) {
   code.name = "k";
   code.object = adding(1);
   code.grid[0] = Expr::symbol(0) * Expr::symbol(1) * (Expr::symbol(0) - 1);
-  const OperatorPtr op = make_compiled_kernel(code, candidate, {}, "");
+  const PlannedOperatorPtr op = make_compiled_kernel(code);
   const auto kernel = op->make_kernel(make_args(candidate, ports, ports));
   const Shape one{1, 3}, two{2, 3};
   EXPECT_CONTAINS(error_of([&] { kernel->on_shape_change({&one, 1}, {&one, 1}); }), "grid_x is 0");

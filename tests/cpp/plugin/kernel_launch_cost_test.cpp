@@ -59,7 +59,7 @@ class KernelLaunchCost : public testing::Test {
         {{DT::kINT64, TensorFormat::kLINEAR}}, {{DT::kINT64, TensorFormat::kLINEAR}}, 0, ""};
     const std::vector<PortDesc> in = {port(DT::kINT64, {1000})},
                                 out = {port(DT::kINT64, {1000, 2})};
-    operator_ = make_compiled_kernel(std::move(code), candidate, {}, "");
+    operator_ = make_compiled_kernel(std::move(code));
     kernel_ = operator_->make_kernel(make_args(candidate, in, out));
   }
   ~KernelLaunchCost() override { set_thread_count(threads_); }
@@ -75,7 +75,7 @@ class KernelLaunchCost : public testing::Test {
     kernel_->enqueue(inputs, outputs, nullptr, nullptr);
   }
 
-  OperatorPtr operator_;
+  PlannedOperatorPtr operator_;
   std::unique_ptr<Kernel> kernel_;
   std::vector<int64_t> result_;
   const int threads_ = thread_count();

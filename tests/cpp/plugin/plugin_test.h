@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "network/operator.h"
+#include "network/operator_registry.h"
 #include "symbolic/expr.h"
 
 namespace opwright {
@@ -88,6 +89,18 @@ inline KernelArgs make_args(const Candidate& candidate, const std::vector<PortDe
   args.inputs = inputs;
   args.outputs = outputs;
   return args;
+}
+
+/// A kernel and what a plan would store of its operator.
+struct PlannedKernel {
+  PlannedOperatorPtr op;
+  std::unique_ptr<Kernel> kernel;
+  Kernel* operator->() const { return kernel.get(); }
+};
+inline PlannedKernel make_kernel(const Operator& op, const KernelArgs& args) {
+  PlannedOperatorPtr planned = op.plan(args);
+  std::unique_ptr<Kernel> kernel = planned->make_kernel(args);
+  return {std::move(planned), std::move(kernel)};
 }
 
 }  // namespace opwright

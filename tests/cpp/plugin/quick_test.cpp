@@ -107,7 +107,7 @@ FieldValues attributes() {
 const std::vector<PortDesc> kPorts = {port(DT::kFLOAT, {4})};
 const Candidate kCandidate{{{DT::kFLOAT, TF::kLINEAR}}, {{DT::kFLOAT, TF::kLINEAR}}, 0, ""};
 
-std::vector<float> run(const Operator& op) {
+std::vector<float> run(const PlannedOperator& op) {
   const auto kernel = op.make_kernel(make_args(kCandidate, kPorts, kPorts));
   const Shape shape{4};
   kernel->on_shape_change({&shape, 1}, {&shape, 1});
@@ -117,6 +117,10 @@ std::vector<float> run(const Operator& op) {
   void* outputs[] = {out.data()};
   kernel->enqueue(inputs, outputs, nullptr, nullptr);
   return out;
+}
+
+PlannedOperatorPtr plan(const OperatorPtr& op, const std::vector<PortDesc>& ports = kPorts) {
+  return op->plan(make_args(kCandidate, ports, ports));
 }
 
 TEST(QuickPlugin, Candidates) {
@@ -137,31 +141,30 @@ TEST(QuickPlugin, Candidates) {
 TEST(QuickPlugin, RunsTheCallback) {
   const auto op =
       make_quick_operator(std::make_shared<Scale>(), attributes(), QuickMode::kCallback);
-  EXPECT_EQ(run(*op), (std::vector<float>{2.5f, 5, 7.5f, 10}));
-  EXPECT_EQ(op->specialize(make_args(kCandidate, kPorts, kPorts)), nullptr);
-  EXPECT_EQ(op->requirements()[0], (PluginRequirement{"QuickPlugin", "scale", "1", "test"}));
+  const PlannedOperatorPtr planned = plan(op);
+  EXPECT_EQ(run(*planned), (std::vector<float>{2.5f, 5, 7.5f, 10}));
+  EXPECT_EQ(planned->kind(), "QuickPlugin");
+  EXPECT_EQ(planned->requirements()[0], (PluginRequirement{"QuickPlugin", "scale", "1", "test"}));
 }
 
 TEST(QuickPlugin, BecomesACompiledKernel) {
   auto definition = std::make_shared<Scale>();
   const auto op = make_quick_operator(definition, attributes(), QuickMode::kCompiled);
-  EXPECT_EQ(run(*op), (std::vector<float>{3, 6, 9, 12}));
-  EXPECT_EQ(run(*op), (std::vector<float>{3, 6, 9, 12}));
-  const OperatorPtr special = op->specialize(make_args(kCandidate, kPorts, kPorts));
-  ASSERT_NE(special, nullptr);
+  EXPECT_EQ(run(*plan(op)), (std::vector<float>{3, 6, 9, 12}));
+  const PlannedOperatorPtr special = plan(op);
   EXPECT_EQ(special->kind(), "CompiledKernel");
   EXPECT_EQ(definition->compilations, 1);  // for one candidate and shape
   EXPECT_EQ(run(*special), (std::vector<float>{3, 6, 9, 12}));
   EXPECT_TRUE(special->requirements().empty());
   const std::vector<PortDesc> other = {port(DT::kFLOAT, {5})};
-  op->specialize(make_args(kCandidate, other, other));
+  plan(op, other);
   EXPECT_EQ(definition->compilations, 2);
 }
 
 TEST(QuickPlugin, StoresWhatImplTakes) {
   auto definition = std::make_shared<Scale>();
   const auto op = make_quick_operator(definition, attributes(), QuickMode::kCallback);
-  const Attributes stored = op->attributes();
+  const Attributes stored = plan(op)->attributes();
   bool has_unused = false, has_scale = false;
   for (const Attribute& attribute : stored) {
     has_unused |= attribute.name.rfind("unused", 0) == 0;
@@ -173,10 +176,10 @@ TEST(QuickPlugin, StoresWhatImplTakes) {
   register_plugin_operators();
   OperatorLoadContext context;
   context.layer = "test layer";
-  EXPECT_CONTAINS(error_of([&] { make_operator("QuickPlugin", stored, context); }),
+  EXPECT_CONTAINS(error_of([&] { load_operator("QuickPlugin", stored, context); }),
                   "'test::scale' is not registered");
   register_quick(definition);
-  EXPECT_EQ(run(*make_operator("QuickPlugin", stored, context)),
+  EXPECT_EQ(run(*load_operator("QuickPlugin", stored, context)),
             (std::vector<float>{2.5f, 5, 7.5f, 10}));
   deregister_quick("test", "scale");
   EXPECT_EQ(find_quick("test", "scale"), nullptr);
@@ -186,9 +189,10 @@ TEST(QuickPlugin, AliasesAreStored) {
   auto definition = std::make_shared<Scale>();
   definition->aliased_input = 0;
   const auto op = make_quick_operator(definition, attributes(), QuickMode::kCallback);
-  TestContext context({tensor(DT::kFLOAT, {4})});
-  op->infer(context);
-  run(*op);
+  std::vector<PortDesc> outputs = kPorts;
+  outputs[0].aliased_input = 0;
+  const PlannedOperatorPtr planned = op->plan(make_args(kCandidate, kPorts, outputs));
+  run(*planned);
   EXPECT_EQ(definition->told.aliased_inputs, std::vector<int>{0});
   EXPECT_EQ(definition->told.data_dependent, std::vector<bool>{false});
 
@@ -197,28 +201,29 @@ TEST(QuickPlugin, AliasesAreStored) {
   OperatorLoadContext load;
   load.layer = "test layer";
   definition->told = {};
-  run(*make_operator("QuickPlugin", op->attributes(), load));
+  run(*load_operator("QuickPlugin", planned->attributes(), load));
   EXPECT_EQ(definition->told.aliased_inputs, std::vector<int>{0});
-  Attributes hostile = op->attributes();
+  Attributes hostile = planned->attributes();
   for (Attribute& attribute : hostile)
     if (attribute.name == "aliased_inputs") attribute.value = Ints{int64_t{1} << 40};
-  EXPECT_CONTAINS(error_of([&] { run(*make_operator("QuickPlugin", hostile, load)); }),
+  EXPECT_CONTAINS(error_of([&] { run(*load_operator("QuickPlugin", hostile, load)); }),
                   "is stored as aliased to input");
   for (Attribute& attribute : hostile)
     if (attribute.name == "aliased_inputs") attribute.value = Ints{-1, -1};
-  EXPECT_CONTAINS(error_of([&] { make_operator("QuickPlugin", hostile, load); }),
+  EXPECT_CONTAINS(error_of([&] { load_operator("QuickPlugin", hostile, load); }),
                   "do not fit together");
   deregister_quick("test", "scale");
 }
 
 /// What a plan stores, as load_quick_plugin() gets it, with one attribute changed.
-OperatorPtr load_with(const Attributes& stored, const char* name, AttributeValue value) {
+PlannedOperatorPtr load_with(const Attributes& stored, const char* name = "",
+                             AttributeValue value = {}) {
   Attributes changed = stored;
   for (Attribute& attribute : changed)
     if (attribute.name == name) attribute.value = value;
   OperatorLoadContext context;
   context.layer = "test layer";
-  return make_operator("QuickPlugin", changed, context);
+  return load_operator("QuickPlugin", changed, context);
 }
 
 class StoredFunctions : public testing::Test {
@@ -229,10 +234,11 @@ class StoredFunctions : public testing::Test {
   }
   void TearDown() override { deregister_quick("test", "scale"); }
   Attributes stored(const FieldValues& values = attributes()) const {
-    return make_quick_operator(definition, values, QuickMode::kCallback)->attributes();
+    return plan(make_quick_operator(definition, values, QuickMode::kCallback))->attributes();
   }
-  static void check(const Operator& op, std::vector<PortDesc> inputs, std::vector<PortDesc> outputs,
-                    int64_t tactic = 0) {
+  static void check(const PlannedOperator& op, std::vector<PortDesc> inputs,
+                    std::vector<PortDesc> outputs, int64_t tactic = 0,
+                    const std::vector<OutputInfo>& inferred = {}) {
     Candidate candidate;
     for (const PortDesc& input : inputs) candidate.inputs.push_back(input.type);
     for (const PortDesc& output : outputs) candidate.outputs.push_back(output.type);
@@ -242,14 +248,8 @@ class StoredFunctions : public testing::Test {
   const std::shared_ptr<Scale> definition = std::make_shared<Scale>();
 };
 
-TEST_F(StoredFunctions, NothingIsCompiledFromAFilesAttributes) {
-  EXPECT_CONTAINS(error_of([&] { load_with(stored(), "compiled", int64_t{1}); }),
-                  "nothing is compiled while it is loaded: build it again");
-  EXPECT_EQ(definition->compilations, 0);
-}
-
 TEST_F(StoredFunctions, PortsAreThoseOfTheFunctions) {
-  const OperatorPtr op = load_with(stored(), "compiled", int64_t{0});
+  const PlannedOperatorPtr op = load_with(stored());
   check(*op, kPorts, kPorts);
   EXPECT_CONTAINS(error_of([&] { check(*op, {}, kPorts); }), "'x' is missing");
   EXPECT_CONTAINS(error_of([&] { check(*op, {kPorts[0], kPorts[0]}, kPorts); }), "but 2 came");
@@ -265,7 +265,7 @@ TEST_F(StoredFunctions, AnAttributeThatImplTakesCannotBeLeftOut) {
   for (Attribute& attribute : renamed)
     if (attribute.name.find("scale") != std::string::npos && attribute.name != "plugin")
       attribute.name.replace(attribute.name.find("scale"), 5, "other");
-  const OperatorPtr op = load_with(renamed, "compiled", int64_t{0});
+  const PlannedOperatorPtr op = load_with(renamed);
   EXPECT_CONTAINS(error_of([&] { check(*op, kPorts, kPorts); }),
                   "does not store its attribute 'scale', which impl takes");
 }
@@ -274,23 +274,29 @@ TEST_F(StoredFunctions, AliasesAreThoseOfRegister) {
   definition->parameters_.resize(2);  // all of whose attributes are stored
   definition->aliased_input = 0;
   TestContext context({tensor(DT::kFLOAT, {4})});
-  const OperatorPtr other = load_with(
-      [&] {
-        const auto made = make_quick_operator(definition, attributes(), QuickMode::kCallback);
-        made->infer(context);
-        return made->attributes();
-      }(),
-      "aliased_inputs", Ints{-1});
-  EXPECT_CONTAINS(error_of([&] { other->infer(context); }), "build the engine again");
+  const PlannedOperatorPtr op = load_with(stored());  // which says that none is
+  const std::vector<OutputInfo> inferred = op->infer(context);
+  EXPECT_CONTAINS(error_of([&] { check(*op, kPorts, kPorts, 0, inferred); }),
+                  "other inputs that outputs are aliased to than its register function says");
+}
+
+TEST_F(StoredFunctions, TypesAreThoseOfRegister) {
+  definition->parameters_.resize(2);
+  TestContext context({tensor(DT::kFLOAT, {4})});
+  const PlannedOperatorPtr op = load_with(stored());
+  const std::vector<OutputInfo> inferred = op->infer(context);
+  check(*op, kPorts, kPorts, 0, inferred);
+  EXPECT_CONTAINS(error_of([&] { check(*op, kPorts, {port(DT::kHALF, {4})}, 0, inferred); }),
+                  "output 0 is stored as FP16, and its register function says FP32");
 }
 
 TEST_F(StoredFunctions, AutotuneIsAskedWhereItsAttributesAreThere) {
   definition->autotuned = true;
-  const OperatorPtr lacking = load_with(stored(), "compiled", int64_t{0});
+  const PlannedOperatorPtr lacking = load_with(stored());
   EXPECT_FALSE(lacking->can_infer());
   check(*lacking, kPorts, kPorts, 3);
   definition->parameters_.resize(2);
-  const OperatorPtr op = load_with(stored(), "compiled", int64_t{0});
+  const PlannedOperatorPtr op = load_with(stored());
   EXPECT_TRUE(op->can_infer());
   check(*op, kPorts, kPorts, 2);
   EXPECT_CONTAINS(error_of([&] { check(*op, kPorts, kPorts, 3); }), "which autotune does not give");
@@ -311,11 +317,11 @@ TEST(QuickPlugin, AliasedOutputsKeepTheirInputsType) {
   definition->aliased_input = 0;
   definition->autotuned = definition->half = true;
   const auto op = make_quick_operator(definition, attributes(), QuickMode::kCallback);
-  TestContext context({tensor(DT::kFLOAT, {4})});
-  op->infer(context);
-  ASSERT_EQ(op->candidates(make_query(kPorts, kPorts)).size(), 1u);
+  std::vector<PortDesc> outputs = kPorts;
+  outputs[0].aliased_input = 0;
+  ASSERT_EQ(op->candidates(make_query(kPorts, outputs)).size(), 1u);
   definition->all_half = true;
-  EXPECT_CONTAINS(error_of([&] { op->candidates(make_query(kPorts, kPorts)); }),
+  EXPECT_CONTAINS(error_of([&] { op->candidates(make_query(kPorts, outputs)); }),
                   "output 0 is FP16 but aliased to input 0, which is FP32");
 }
 
@@ -571,7 +577,7 @@ TEST(LookupInLibrary, FindsAPluginInALibrary) {
     const auto candidates = op->candidates(make_query(in, out));
     ASSERT_EQ(candidates.size(), 2u);
     for (const Candidate& candidate : candidates) {
-      const auto kernel = op->make_kernel(make_args(candidate, in, out));
+      const auto kernel = make_kernel(*op, make_args(candidate, in, out));
       const Shape in_shape{2, 3}, out_shape{2, 6};
       kernel->on_shape_change({&in_shape, 1}, {&out_shape, 1});
       const float data[] = {1, 2, 3, 4, 5, 6};

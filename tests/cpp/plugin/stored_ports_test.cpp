@@ -1,4 +1,4 @@
-// What operators of plugins check of a plan, which comes from a file: Operator::check().
+// What operators of plugins check of a plan, which comes from a file: PlannedOperator::check().
 
 #include <functional>
 
@@ -26,7 +26,7 @@ struct Step {
   int64_t tactic = 0;
   std::vector<PackedInput> packed = {};
 
-  void check(const Operator& op) const {
+  void check(const PlannedOperator& op) const {
     Candidate candidate;
     for (const PortDesc& input : inputs) candidate.inputs.push_back(input.type);
     for (const PortDesc& output : outputs) candidate.outputs.push_back(output.type);
@@ -38,14 +38,14 @@ struct Step {
 };
 
 /// What the check says of a good step that was changed.
-std::string error_with(const Operator& op, const std::function<void(Step&)>& change,
+std::string error_with(const PlannedOperator& op, const std::function<void(Step&)>& change,
                        Step step = {}) {
   change(step);
   return error_of([&] { step.check(op); });
 }
 
 /// That every kind of plugin refuses.
-void expect_ports_are_checked(const Operator& op) {
+void expect_ports_are_checked(const PlannedOperator& op) {
   Step{}.check(op);
   EXPECT_CONTAINS(error_with(op, [](Step& s) { s.inputs.clear(); }),
                   "layer 'test layer': plugin '");
@@ -70,18 +70,18 @@ class StoredV3 : public testing::Test {
   void TearDown() override { registry_.deregisterCreator(creator_); }
 
   /// As an engine stores it, for FP32, with so many bytes of workspace.
-  OperatorPtr load(int num_inputs = 1, int num_shape_inputs = 0) {
+  PlannedOperatorPtr load(int num_inputs = 1, int num_shape_inputs = 0) {
     TestPlugin plugin(b_);
     const OperatorPtr op = make_plugin_v3_operator(plugin, num_inputs, num_shape_inputs);
     const Step step;
     std::vector<PortDesc> inputs = step.inputs;
     if (num_shape_inputs > 0) inputs.push_back(port(DT::kINT64, {2}));
     const Candidate candidate{{{DT::kFLOAT, TF::kLINEAR}}, {{DT::kFLOAT, TF::kLINEAR}}, 0, ""};
-    const OperatorPtr special = op->specialize(make_args(candidate, inputs, step.outputs));
+    const PlannedOperatorPtr special = op->plan(make_args(candidate, inputs, step.outputs));
     OperatorLoadContext context;
     context.layer = "test layer";
     context.plugins = &registry_;
-    return make_operator("PluginV3", special->attributes(), context);
+    return load_operator("PluginV3", special->attributes(), context);
   }
 
   Behavior b_;
@@ -92,7 +92,7 @@ class StoredV3 : public testing::Test {
 TEST_F(StoredV3, PortsAreThoseOfThePlugin) { expect_ports_are_checked(*load()); }
 
 TEST_F(StoredV3, TypesAndFormatsAreAskedFor) {
-  const OperatorPtr op = load();
+  const PlannedOperatorPtr op = load();
   EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.outputs[0].type.dtype = DT::kHALF; }),
                   "output 0 is stored as FP16, which supportsFormatCombination() refuses");
   EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.inputs[0].type.format = TF::kHWC; }),
@@ -101,7 +101,7 @@ TEST_F(StoredV3, TypesAndFormatsAreAskedFor) {
 
 TEST_F(StoredV3, TacticsAreThoseForTheConfiguration) {
   b_.tactics = [](DT type) { return type == DT::kFLOAT ? std::vector{3, 5} : std::vector{9}; };
-  const OperatorPtr op = load();
+  const PlannedOperatorPtr op = load();
   for (const int64_t tactic : {3, 5}) {
     Step step;
     step.tactic = tactic;
@@ -116,7 +116,7 @@ TEST_F(StoredV3, TacticsAreThoseForTheConfiguration) {
 
 TEST_F(StoredV3, TheWorkspaceIsAsLargeAsThePluginWants) {
   b_.workspace = 1000;
-  const OperatorPtr op = load();
+  const PlannedOperatorPtr op = load();
   Step{}.check(*op);
   b_.workspace = 1001;
   EXPECT_CONTAINS(error_with(*op, [](Step&) {}),
@@ -126,13 +126,13 @@ TEST_F(StoredV3, TheWorkspaceIsAsLargeAsThePluginWants) {
 TEST_F(StoredV3, AliasedOutputsHaveTheirInputsType) {
   b_.aliased = [](int32_t) { return 0; };
   b_.supports = [](auto...) { return true; };
-  const OperatorPtr op = load();
+  const PlannedOperatorPtr op = load();
   EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.outputs[0].type.dtype = DT::kHALF; }),
                   "output 0 is stored as FP16 but aliased to input 0, which is FP32");
 }
 
 TEST_F(StoredV3, ShapeInputsCanBeReadOnTheHost) {
-  const OperatorPtr op = load(1, 1);
+  const PlannedOperatorPtr op = load(1, 1);
   Step good;
   good.inputs.push_back(port(DT::kINT64, {2}));
   good.check(*op);
@@ -152,7 +152,7 @@ TEST_F(StoredV3, ShapeInputsCanBeReadOnTheHost) {
 }
 
 TEST_F(StoredV3, WithoutABuildPartThePortsAreKnown) {
-  const OperatorPtr whole = load();
+  const PlannedOperatorPtr whole = load();
   EXPECT_TRUE(whole->can_infer());
   TestPlugin plugin(b_);
   const Attributes stored = whole->attributes();
@@ -160,7 +160,7 @@ TEST_F(StoredV3, WithoutABuildPartThePortsAreKnown) {
   OperatorLoadContext context;
   context.layer = "test layer";
   context.plugins = &registry_;
-  const OperatorPtr op = make_operator("PluginV3", stored, context);
+  const PlannedOperatorPtr op = load_operator("PluginV3", stored, context);
   EXPECT_FALSE(op->can_infer());
   Step{}.check(*op);
   EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.inputs.clear(); }), "gives it 0 inputs");
@@ -192,7 +192,7 @@ TEST_F(StoredV3, InfersAsInANetwork) {
     const TensorInfo x = tensor(DT::kFLOAT, {2, 3});
     const TensorInfo* const all[1] = {&x};
   } context;
-  const OperatorPtr op = load();
+  const PlannedOperatorPtr op = load();
   const std::vector<OutputInfo> outputs = op->infer(context);
   EXPECT_EQ(constant_shape(outputs[0].dims), Shape({6}));
 }
@@ -205,7 +205,7 @@ TEST_F(StoredV3, NumbersOfInputsAreBounded) {
   OperatorLoadContext context;
   context.layer = "test layer";
   context.plugins = &registry_;
-  EXPECT_CONTAINS(error_of([&] { make_operator("PluginV3", stored, context); }),
+  EXPECT_CONTAINS(error_of([&] { load_operator("PluginV3", stored, context); }),
                   "has 2147483647 inputs and 2147483647 shape inputs");
 }
 
@@ -217,19 +217,19 @@ class StoredQuick : public testing::Test {
   }
   void TearDown() override { registry_.deregisterCreator(creator_); }
 
-  OperatorPtr load() {
+  PlannedOperatorPtr load() {
     QuickTestPlugin plugin(b_);
     const OperatorPtr op = make_plugin_v3_operator(plugin, 1, 0);
     const Step step;
     const Candidate candidate{{{DT::kFLOAT, TF::kLINEAR}}, {{DT::kFLOAT, TF::kLINEAR}}, 0, ""};
-    stored_ = op->specialize(make_args(candidate, step.inputs, step.outputs))->attributes();
+    stored_ = op->plan(make_args(candidate, step.inputs, step.outputs))->attributes();
     return load_stored();
   }
-  OperatorPtr load_stored() {
+  PlannedOperatorPtr load_stored() {
     OperatorLoadContext context;
     context.layer = "test layer";
     context.plugins = &registry_;
-    return make_operator("PluginV3", stored_, context);
+    return load_operator("PluginV3", stored_, context);
   }
 
   QuickBehavior b_;
@@ -241,7 +241,7 @@ class StoredQuick : public testing::Test {
 TEST_F(StoredQuick, PortsAreThoseOfThePlugin) { expect_ports_are_checked(*load()); }
 
 TEST_F(StoredQuick, TypesAndFormatsAreListed) {
-  const OperatorPtr op = load();
+  const PlannedOperatorPtr op = load();
   EXPECT_TRUE(op->can_infer());
   EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.outputs[0].type.dtype = DT::kHALF; }),
                   "the engine stores FP32 -> FP16, which is none of the combinations");
@@ -251,7 +251,7 @@ TEST_F(StoredQuick, TypesAndFormatsAreListed) {
 
 TEST_F(StoredQuick, TacticsAreThoseForTheConfiguration) {
   b_.tactics = [](DT type) { return type == DT::kFLOAT ? std::vector{4} : std::vector{9}; };
-  const OperatorPtr op = load();
+  const PlannedOperatorPtr op = load();
   Step good;
   good.tactic = 4;
   good.check(*op);
@@ -276,15 +276,15 @@ class StoredV2 : public testing::Test {
   }
   void TearDown() override { registry_.deregisterCreator(creator_); }
 
-  OperatorPtr load() {
+  PlannedOperatorPtr load() {
     const OperatorPtr op = adopt_plugin_v2(V2Plugin(new V2TestPlugin(b_, 5)), 1);
     const Step step;
     const Candidate candidate{{{DT::kFLOAT, TF::kLINEAR}}, {{DT::kFLOAT, TF::kLINEAR}}, 0, ""};
-    const OperatorPtr special = op->specialize(make_args(candidate, step.inputs, step.outputs));
+    const PlannedOperatorPtr special = op->plan(make_args(candidate, step.inputs, step.outputs));
     OperatorLoadContext context;
     context.layer = "test layer";
     context.plugins = &registry_;
-    return make_operator("PluginV2", special->attributes(), context);
+    return load_operator("PluginV2", special->attributes(), context);
   }
 
   V2Behavior b_;
@@ -295,7 +295,7 @@ class StoredV2 : public testing::Test {
 TEST_F(StoredV2, PortsAreThoseOfThePlugin) { expect_ports_are_checked(*load()); }
 
 TEST_F(StoredV2, TypesAndFormatsAreAskedFor) {
-  const OperatorPtr op = load();
+  const PlannedOperatorPtr op = load();
   EXPECT_TRUE(op->can_infer());
   EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.outputs[0].type.dtype = DT::kHALF; }),
                   "output 0 is stored as FP16, which supportsFormatCombination() refuses");
@@ -305,7 +305,7 @@ TEST_F(StoredV2, TypesAndFormatsAreAskedFor) {
 
 TEST_F(StoredV2, TheWorkspaceIsAsLargeAsThePluginWants) {
   b_.workspace = 64;
-  const OperatorPtr op = load();
+  const PlannedOperatorPtr op = load();
   Step{}.check(*op);
   b_.workspace = 65;
   EXPECT_CONTAINS(error_with(*op, [](Step&) {}),
@@ -313,7 +313,7 @@ TEST_F(StoredV2, TheWorkspaceIsAsLargeAsThePluginWants) {
 }
 
 TEST_F(StoredV2, InfersAsInANetwork) {
-  const OperatorPtr op = load();
+  const PlannedOperatorPtr op = load();
   TestContext context({tensor(DT::kFLOAT, {2, 3})});
   EXPECT_EQ(constant_shape(op->infer(context)[0].dims), Shape({2, 3}));
 }
@@ -331,8 +331,9 @@ class StoredKernel : public testing::Test {
  protected:
   void SetUp() override { register_plugin_operators(); }
 
-  OperatorPtr load(KernelCode code, const std::function<void(Attributes&)>& change = nullptr) {
-    const OperatorPtr made = make_compiled_kernel(code, Candidate{}, {}, "");
+  PlannedOperatorPtr load(KernelCode code,
+                          const std::function<void(Attributes&)>& change = nullptr) {
+    const PlannedOperatorPtr made = make_compiled_kernel(code);
     Attributes stored = made->attributes();
     if (change) change(stored);
     const std::vector<LoadedCode> own = {{code.object, true}};
@@ -344,7 +345,7 @@ class StoredKernel : public testing::Test {
 };
 
 TEST_F(StoredKernel, CannotBeAskedForItsOutputs) {
-  const OperatorPtr op = load(kernel());
+  const PlannedOperatorPtr op = load(kernel());
   EXPECT_FALSE(op->can_infer());
   Step{}.check(*op);
   Step many;
@@ -361,7 +362,7 @@ TEST_F(StoredKernel, TheLaunchFitsThePorts) {
                   "there is no symbol 1 among 1");
   code = kernel();
   code.shape_inputs = {1};
-  const OperatorPtr op = load(code);
+  const PlannedOperatorPtr op = load(code);
   Step good;
   good.inputs.push_back(port(DT::kINT32, {2}));
   good.check(*op);
@@ -414,7 +415,7 @@ TEST_F(StoredKernel, LaunchesTakeTimeByTheirLength) {
       if (attribute.name == "grid") attribute.value = Ints{kLength - 1, 0, 0};
     }
   };
-  const OperatorPtr op = load(kernel(), doubling);
+  const PlannedOperatorPtr op = load(kernel(), doubling);
   const Step step;
   step.check(*op);
   const Candidate candidate{{{DT::kFLOAT, TF::kLINEAR}}, {{DT::kFLOAT, TF::kLINEAR}}, 0, ""};

@@ -204,7 +204,7 @@ TEST(V2Kernel, IsConfiguredForTheProfileAndThenForEachShape) {
     seen = in;
     return 0;
   };
-  const auto kernel = make(r.b)->make_kernel(r.args());
+  const auto kernel = make_kernel(*make(r.b), r.args());
   EXPECT_EQ(kernel->workspace_size(), 128u);
   ASSERT_EQ(shapes.size(), 1u);
   EXPECT_EQ(shapes[0].d[0], -1);
@@ -221,12 +221,12 @@ TEST(V2Kernel, IsConfiguredForTheProfileAndThenForEachShape) {
 TEST(V2Kernel, StatusesAreErrors) {
   OneKernel r;
   r.b.initialize_status = 4;
-  EXPECT_CONTAINS(error_of([&] { make(r.b)->make_kernel(r.args()); }),
+  EXPECT_CONTAINS(error_of([&] { make_kernel(*make(r.b), r.args()); }),
                   "layer 'test layer': plugin 'v2_test_plugin' (version 1, namespace ''): "
                   "initialize() returned 4 instead of 0");
   EXPECT_EQ(r.b.live, 0);
   r.b.initialize_status = 0;
-  const auto kernel = make(r.b)->make_kernel(r.args());
+  const auto kernel = make_kernel(*make(r.b), r.args());
   r.b.enqueue = [](auto...) { return 3; };
   EXPECT_CONTAINS(error_of([&] { kernel->enqueue(nullptr, nullptr, nullptr, nullptr); }),
                   "enqueue() returned 3 instead of 0");
@@ -240,7 +240,7 @@ TEST(V2Kernel, WorkspaceMustBeThere) {
   args.device = &get_device(DeviceType::kCPU);
   for (const size_t bytes : {size_t{1} << 60U, ~size_t{0}}) {
     r.b.workspace = bytes;
-    EXPECT_CONTAINS(error_of([&] { make(r.b)->make_kernel(args); }),
+    EXPECT_CONTAINS(error_of([&] { make_kernel(*make(r.b), args); }),
                     str("getWorkspaceSize() returned ", bytes, " bytes, which the device cannot"));
   }
   EXPECT_EQ(r.b.live, 0);
@@ -252,23 +252,23 @@ TEST(V2Kernel, ExceptionsOfCallbacksAreThrown) {
     set_pending_exception(std::make_exception_ptr(std::out_of_range("from the callback")));
   };
   const OperatorPtr op = make(r.b);
-  const auto kernel = op->make_kernel(r.args());
+  const auto kernel = make_kernel(*op, r.args());
   const Shape shape[] = {{5, 3}};
   r.b.configure = [&](auto...) { raise(); };
   EXPECT_THROW(kernel->on_shape_change(shape, shape), std::out_of_range);
-  EXPECT_THROW(op->make_kernel(r.args()), std::out_of_range);
+  EXPECT_THROW(make_kernel(*op, r.args()), std::out_of_range);
   r.b.configure = [](auto...) {};
   r.b.attach = [&](auto...) { raise(); };
-  EXPECT_THROW(op->make_kernel(r.args()), std::out_of_range);
+  EXPECT_THROW(make_kernel(*op, r.args()), std::out_of_range);
   r.b.asked_workspace = [&](auto...) { raise(); };
-  EXPECT_THROW(op->make_kernel(r.args()), std::out_of_range);
+  EXPECT_THROW(make_kernel(*op, r.args()), std::out_of_range);
   r.b.supports = [&](auto...) {
     raise();
     return true;
   };
   EXPECT_THROW(op->candidates(make_query(r.ports, r.ports)), std::out_of_range);
   kernel->on_shape_change(shape, shape);
-  EXPECT_EQ(r.b.live, 2);
+  EXPECT_EQ(r.b.live, 3);  // of the network, of the plan, of the context
 }
 
 TEST(V2Kernel, ContextsOfferMemory) {
@@ -283,7 +283,7 @@ TEST(V2Kernel, ContextsOfferMemory) {
   };
   KernelArgs args = r.args();
   args.device = &get_device(DeviceType::kCPU);
-  make(r.b)->make_kernel(args);
+  make_kernel(*make(r.b), args);
   EXPECT_TRUE(has_memory);
 }
 
@@ -296,9 +296,9 @@ TEST(V2Kernel, EntersTheDomainOfItsLanguage) {
                        [](const Device*) -> ExecutionDomain* { return &domain; });
   OneKernel r;
   r.b.generation = PluginVersion::kV2_DYNAMICEXT_PYTHON;
-  EXPECT_EQ(make(r.b)->make_kernel(r.args())->domain(), &domain);
+  EXPECT_EQ(make_kernel(*make(r.b), r.args())->domain(), &domain);
   r.b.generation = PluginVersion::kV2_DYNAMICEXT;
-  EXPECT_EQ(make(r.b)->make_kernel(r.args())->domain(), nullptr);
+  EXPECT_EQ(make_kernel(*make(r.b), r.args())->domain(), nullptr);
   set_execution_domain(APILanguage::kPYTHON, nullptr);
 }
 
@@ -309,7 +309,7 @@ TEST(V2Storage, KeepsTheBytesOfTheChosenConfiguration) {
   r.ports = with_types(r.ports, r.candidate.inputs);
   auto* plugin = new V2TestPlugin(r.b, 7);
   plugin->setPluginNamespace("ns");
-  const OperatorPtr chosen = adopt_plugin_v2(V2Plugin(plugin), 1)->specialize(r.args());
+  const PlannedOperatorPtr chosen = adopt_plugin_v2(V2Plugin(plugin), 1)->plan(r.args());
   const Attributes stored = chosen->attributes();
   ASSERT_EQ(chosen->requirements().size(), 1u);
   EXPECT_EQ(chosen->requirements()[0],
@@ -323,10 +323,10 @@ TEST(V2Storage, KeepsTheBytesOfTheChosenConfiguration) {
   EXPECT_CONTAINS(error_of([&] { load_plugin_v2(stored, context); }),
                   "plugin 'v2_test_plugin' (version 1, namespace 'ns'): no creator is registered");
   ASSERT_TRUE(registry.registerCreator(creator, "ns"));
-  const OperatorPtr loaded = load_plugin_v2(stored, context);
+  const PlannedOperatorPtr loaded = load_plugin_v2(stored, context);
   EXPECT_EQ(creator.stored, (std::vector<int32_t>{7, static_cast<int32_t>(DT::kHALF)}));
   EXPECT_EQ(loaded->make_kernel(r.args())->workspace_size(), 4096u);
-  EXPECT_STREQ(plugin_v2_of(*loaded)->getPluginNamespace(), "ns");
+  EXPECT_EQ(loaded->requirements()[0].plugin_namespace, "ns");
   EXPECT_EQ(str(loaded->attributes()), str(stored));
 
   creator.refuse = true;
@@ -351,8 +351,9 @@ TEST(V2Storage, RefusesForeignAttributesAndCreators) {
   PluginRegistry registry;
   ASSERT_TRUE(registry.registerCreator(creator, ""));
   context.plugins = &registry;
-  EXPECT_CONTAINS(error_of([&] { load_plugin_v2(make(r.b)->attributes(), context); }),
-                  "does not implement IPluginCreator");
+  EXPECT_CONTAINS(
+      error_of([&] { load_plugin_v2(make(r.b)->plan(r.args())->attributes(), context); }),
+      "does not implement IPluginCreator");
 }
 
 TEST(V2Nodes, AttributesBecomeFields) {
@@ -372,9 +373,11 @@ TEST(V2Nodes, AttributesBecomeFields) {
   ASSERT_NE(plugin_v2_of(*op), nullptr);
   EXPECT_STREQ(plugin_v2_of(*op)->getPluginNamespace(), "ns");
   EXPECT_EQ(creator.given, "tag;");  // what it declares
-  EXPECT_TRUE(is_available(op->requirements().at(0), &registry));
+  OneKernel r;
+  const PluginRequirement requirement = op->plan(r.args())->requirements().at(0);
+  EXPECT_TRUE(is_available(requirement, &registry));
   PluginRegistry empty;
-  EXPECT_FALSE(is_available(op->requirements().at(0), &empty));
+  EXPECT_FALSE(is_available(requirement, &empty));
   creator.refuse = true;
   EXPECT_CONTAINS(error_of([&] { make_plugin_for_node(node, &registry, {}); }),
                   "refused the attributes (tag, mode); it declares: tag: INT32");

@@ -388,7 +388,7 @@ TEST(V3Kernel, RunsTheTacticOnPreparedDescriptors) {
     return 0;
   };
   const OperatorPtr op = make(r.b);
-  const auto kernel = op->make_kernel(r.args());
+  const auto kernel = make_kernel(*op, r.args());
   EXPECT_EQ(kernel->workspace_size(), 128u);
   EXPECT_EQ(kernel->domain(), nullptr);
   const Shape shape{3};
@@ -406,9 +406,9 @@ TEST(V3Kernel, ReportsFailures) {
   OneKernel r;
   const OperatorPtr op = make(r.b);
   r.b.set_tactic_status = 4;
-  EXPECT_CONTAINS(error_of([&] { op->make_kernel(r.args()); }), "setTactic() returned 4");
+  EXPECT_CONTAINS(error_of([&] { make_kernel(*op, r.args()); }), "setTactic() returned 4");
   r.b.set_tactic_status = 0;
-  const auto kernel = op->make_kernel(r.args());
+  const auto kernel = make_kernel(*op, r.args());
   const Shape shape{3};
   r.b.shape_change = [](auto...) { return 6; };
   EXPECT_CONTAINS(error_of([&] {
@@ -427,7 +427,7 @@ TEST(V3Kernel, ReportsFailures) {
 TEST(V3Kernel, ThrowsWhatACallbackLeftBehind) {
   OneKernel r;
   const OperatorPtr op = make(r.b);
-  const auto kernel = op->make_kernel(r.args());
+  const auto kernel = make_kernel(*op, r.args());
   r.b.enqueue = [](auto...) {
     set_pending_exception(std::make_exception_ptr(std::out_of_range("from the callback")));
     return -1;
@@ -452,9 +452,9 @@ TEST(V3Kernel, EntersTheDomainOfItsLanguage) {
                        [](const Device*) -> ExecutionDomain* { return &domain; });
   OneKernel r;
   r.b.language = APILanguage::kPYTHON;
-  EXPECT_EQ(make(r.b)->make_kernel(r.args())->domain(), &domain);
+  EXPECT_EQ(make_kernel(*make(r.b), r.args())->domain(), &domain);
   r.b.language = APILanguage::kCPP;
-  EXPECT_EQ(make(r.b)->make_kernel(r.args())->domain(), nullptr);
+  EXPECT_EQ(make_kernel(*make(r.b), r.args())->domain(), nullptr);
   set_execution_domain(APILanguage::kPYTHON, nullptr);
 }
 
@@ -463,14 +463,15 @@ TEST(V3Kernel, ContextsHaveTheirOwnClones) {
   {
     const OperatorPtr op = make(r.b);
     EXPECT_EQ(r.b.live, 1);
-    const auto first = op->make_kernel(r.args());
-    const auto second = op->make_kernel(r.args());
-    EXPECT_EQ(r.b.live, 3);
+    const PlannedOperatorPtr planned = op->plan(r.args());
+    const auto first = planned->make_kernel(r.args());
+    const auto second = planned->make_kernel(r.args());
+    EXPECT_EQ(r.b.live, 4);
     EXPECT_NE(TestPlugin::last_context, nullptr);
     EXPECT_NE(TestPlugin::last_context->getGpuAllocator(), nullptr);
     r.b.attach_returns_itself = true;
-    const auto third = op->make_kernel(r.args());
-    EXPECT_EQ(r.b.live, 4);
+    const auto third = planned->make_kernel(r.args());
+    EXPECT_EQ(r.b.live, 5);
   }
   EXPECT_EQ(r.b.live, 0);
 }
@@ -482,8 +483,7 @@ TEST(V3Storage, GoesThroughTheCreator) {
   r.b.workspace = 4096;
   r.candidate.inputs[0].dtype = r.candidate.outputs[0].dtype = DT::kHALF;
   r.ports = with_types(r.ports, r.candidate.inputs);
-  const OperatorPtr chosen = make(r.b)->specialize(r.args());
-  ASSERT_NE(chosen, nullptr);
+  const PlannedOperatorPtr chosen = make(r.b)->plan(r.args());
   const Attributes stored = chosen->attributes();
   ASSERT_EQ(chosen->requirements().size(), 1u);
   EXPECT_EQ(chosen->requirements()[0], (PluginRequirement{"PluginV3", "stored_plugin", "1", "ns"}));
@@ -499,7 +499,7 @@ TEST(V3Storage, GoesThroughTheCreator) {
   ASSERT_TRUE(registry.registerCreator(creator, "ns"));
   // The plugin that runs has no build part.
   r.b.has_build = false;
-  const OperatorPtr loaded = load_plugin_v3(stored, context);
+  const PlannedOperatorPtr loaded = load_plugin_v3(stored, context);
   EXPECT_EQ(creator.last_phase, TensorRTPhase::kRUNTIME);
   EXPECT_EQ(creator.layer, "test layer");
   // What configurePlugin() told before it was stored: FP16 is DataType 1.
@@ -514,7 +514,7 @@ TEST(V3Storage, RefusesForeignAttributes) {
   OperatorLoadContext context;
   context.layer = "test layer";
   error_of([&] { load_plugin_v3({}, context); });
-  Attributes stored = make(r.b)->attributes();
+  Attributes stored = make(r.b)->plan(r.args())->attributes();
   stored.push_back({"junk", Ints{1}});
   TestCreator creator(r.b);
   PluginRegistry registry;

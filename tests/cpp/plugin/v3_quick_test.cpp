@@ -127,7 +127,7 @@ TEST(V3Quick, EnqueueGetsStridesOfTheFormat) {
   const std::vector<PortDesc> in = {port(DT::kFLOAT, {2, 3, 4, 5}, TF::kHWC)};
   const std::vector<PortDesc> out = {port(DT::kFLOAT, {2, 3, 4, 5})};
   const Candidate candidate{{{DT::kFLOAT, TF::kHWC}}, {{DT::kFLOAT, TF::kLINEAR}}, 3, ""};
-  const auto kernel = make(b)->make_kernel(make_args(candidate, in, out));
+  const auto kernel = make_kernel(*make(b), make_args(candidate, in, out));
   const Shape shape{1, 3, 2, 2};
   kernel->on_shape_change({&shape, 1}, {&shape, 1});
   kernel->enqueue(nullptr, nullptr, nullptr, nullptr);

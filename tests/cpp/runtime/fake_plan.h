@@ -95,14 +95,12 @@ class FakeKernel final : public Kernel {
   std::vector<Shape> inputs_, outputs_;
 };
 
-class FakeOperator final : public Operator {
+class FakeOperator final : public PlannedOperator {
  public:
   FakeOperator(std::string kind, FakeKind fake) : kind_(std::move(kind)), fake_(std::move(fake)) {}
   std::string_view kind() const override { return kind_; }
   std::vector<OutputInfo> infer(InferContext&) const override { return {}; }
   bool can_infer() const override { return false; }
-  bool is_pure() const override { return false; }
-  std::vector<Candidate> candidates(const CandidateQuery&) const override { return {}; }
   std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
     return std::make_unique<FakeKernel>(fake_, args.layer);
   }

@@ -8,6 +8,7 @@
 #include "compile/compile.h"
 #include "plugin/compile_for_test.h"
 #include "plugin/compiled_kernel.h"
+#include "plugin/compiled_operator.h"
 #include "plugin/engine_for_test.h"
 #include "plugin/plugin_test.h"
 #include "plugin/quick_test_plugin.h"
@@ -559,12 +560,7 @@ TEST(PluginDebug, CompiledKernelsAreChecked) {
       "extern \"C\" void negate(void** args, int64_t x, int64_t, int64_t) {"
       "(*(float**)args[1])[x] = -(*(const float**)args[0])[x]; }");
   code.grid[0] = Expr::symbol(0) * 3 + 1;
-  OutputInfo output;
-  output.dtype = DT::kFLOAT;
-  output.dims = {Expr::symbol(0), 3};
-  const PortType fp32{DT::kFLOAT, TF::kLINEAR};
-  const OperatorPtr op = make_compiled_kernel(code, {{fp32}, {fp32}, 0, ""}, {output}, "");
-  const std::string message = first_error(op, nullptr);
+  const std::string message = first_error(std::make_shared<CompiledOperator>(code, 2), nullptr);
   EXPECT_CONTAINS(message, "layer 'the plugin': compiled kernel 'test kernel', call 1");
   EXPECT_CONTAINS(message, "4 bytes behind the end of output 0 ('y': FP32 4x3)");
 }

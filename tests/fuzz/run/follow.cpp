@@ -110,7 +110,7 @@ class Follower {
     OperatorLoadContext load;
     load.layer = step.name;
     load.plugins = &seed_registry();
-    const OperatorPtr op = make_operator(step.kind, step.attributes, load);
+    const PlannedOperatorPtr op = load_operator(step.kind, step.attributes, load);
     StepContext context;
     context.inputs = inputs;
     context.layer = step.name;
