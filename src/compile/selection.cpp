@@ -401,10 +401,18 @@ std::vector<std::vector<int>> select_several(const SelectionProblem& problem,
   std::vector<int> best = select_options(problem);
   const double limit = most * selection_cost(problem, best);
   std::multimap<double, std::vector<int>> others;  // equal costs in the order of groups and options
+  const auto least = [&](size_t node) {
+    return std::ranges::min_element(problem.nodes[node], {}, &SelectionProblem::Option::cost)->cost;
+  };
+  double options_alone = 0;
+  for (size_t node = 0; node < problem.nodes.size(); ++node) options_alone += least(node);
   SelectionProblem forced = problem;
   for (const std::vector<int>& group : groups) {
     const size_t options = problem.nodes[group.front()].size();
     for (size_t option = 0; option < options; ++option) {
+      double bound = options_alone;
+      for (const int node : group) bound += problem.nodes[node][option].cost - least(node);
+      if (bound > limit) continue;
       for (const int node : group)
         for (size_t other = 0; other < options; ++other)
           forced.nodes[node][other].cost = other == option
