@@ -22,9 +22,13 @@ struct TestBehaviour {
   /// Called before a kernel is made: may throw.
   std::function<void(const KernelArgs&)> make;
   Run run;
+  /// Called before `run` with the candidate that the kernel was made for.
+  std::function<void(const Candidate&)> run_as;
+  std::vector<PluginRequirement> requirements;
   bool pure = true;
   size_t workspace = 0;
   std::optional<std::string> timing_key;  ///< by default that of all operators
+  bool is_timed_every_time = false;
 };
 
 /// An operator that does what the test that added it says; it finds its behaviour again by number
@@ -64,28 +68,33 @@ class TestOperator final : public Operator {
   }
   std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
     if (self().make) self().make(args);
-    return std::make_unique<TestKernel>(self());
+    return std::make_unique<TestKernel>(self(), *args.candidate);
   }
+  std::vector<PluginRequirement> requirements() const override { return self().requirements; }
   Attributes attributes() const override { return {{"id", int64_t{id_}}}; }
   bool is_pure() const override { return self().pure; }
   std::optional<std::string> timing_key() const override {
+    if (self().is_timed_every_time) return std::nullopt;
     return self().timing_key ? self().timing_key : Operator::timing_key();
   }
 
  private:
   class TestKernel final : public Kernel {
    public:
-    explicit TestKernel(const TestBehaviour& behaviour) : behaviour_(behaviour) {}
+    TestKernel(const TestBehaviour& behaviour, const Candidate& candidate)
+        : behaviour_(behaviour), candidate_(candidate) {}
     size_t workspace_size() const override { return behaviour_.workspace; }
     void on_shape_change(std::span<const Shape> inputs, std::span<const Shape>) override {
       shapes_.assign(inputs.begin(), inputs.end());
     }
     void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
+      if (behaviour_.run_as) behaviour_.run_as(candidate_);
       if (behaviour_.run) behaviour_.run(inputs, outputs, shapes_);
     }
 
    private:
     const TestBehaviour& behaviour_;
+    const Candidate candidate_;
     std::vector<Shape> shapes_;
   };
   static std::map<int, TestBehaviour>& behaviours() {
