@@ -7,6 +7,7 @@
 #include "backend/device.h"
 #include "base/error.h"
 #include "compile/build_budget.h"
+#include "compile/contest.h"
 #include "compile/emit.h"
 #include "compile/graph.h"
 #include "compile/hardware_compatibility.h"
@@ -187,11 +188,12 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
   Tuner tuner(ranges, device, config, network.flags().strongly_typed, cache, budget,
               caches_of_run(nodes, ranges, device));
   const int total = static_cast<int>(nodes.size());
+  const std::vector<bool> contested = beside_callbacks(nodes, device);
   std::vector<TunedNode> tuned;
   for (int i = 0; i < total; ++i) {
     progress("tuning", i, total, nodes[i]);
     try {
-      tuned.push_back(tuner.tune(*nodes[i]));
+      tuned.push_back(tuner.tune(*nodes[i], contested[i]));
     } catch (const NoKernelError& error) {
       fail_lacking(error, std::span(nodes).subspan(static_cast<size_t>(i) + 1), tuner, device);
     } catch (const DeviceLostError&) {
@@ -204,7 +206,10 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
   }
   progress("selecting formats", 0, 1);
   const SelectionProblem problem = make_problem(graph, network, nodes, tuned, tuner);
-  const std::vector<int> assignment = select_options(problem);
+  const Contest contest({graph, network, ranges, device, config, budget, nodes, tuned, emitter,
+                         tuner, cache,
+                         [&](int done, int of) { progress("comparing whole engines", done, of); }});
+  const std::vector<int> assignment = contest.choose(problem, contested);
   const auto first = assignment.begin() + static_cast<ptrdiff_t>(graph.inputs.size());
   const std::vector<int> chosen(first, first + total);
   const std::vector<std::vector<double>> costs = conversion_costs(problem, assignment);

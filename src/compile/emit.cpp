@@ -158,7 +158,7 @@ PlanStep PlanEmitter::step(const StepSchedule& steps, const ScheduleStep& step,
   args.device = &device_;
   args.hardware_compatibility = hardware_compatibility_;
   args.services = &services_;
-  const PlannedOperatorPtr op = step.planned != nullptr ? step.planned : step.op->plan(args);
+  PlannedOperatorPtr op = step.planned != nullptr ? step.planned : step.op->plan(args);
   const std::unique_ptr<Kernel> kernel = op->make_kernel(args);
   result.packed = kernel->packed();
   for (PackedInput& packed : result.packed) packed.data = shared(std::move(packed.data));
@@ -175,6 +175,7 @@ PlanStep PlanEmitter::step(const StepSchedule& steps, const ScheduleStep& step,
     if (std::find(plan_.requirements.begin(), plan_.requirements.end(), requirement) ==
         plan_.requirements.end())
       plan_.requirements.push_back(requirement);
+  operators_.back().push_back(std::move(op));
   return result;
 }
 
@@ -185,6 +186,7 @@ void PlanEmitter::add_schedule(const StepSchedule& steps, const ProfileRanges& r
   schedule.copies = steps.copies;
   schedule.debug = steps.debug;
   schedule.arena_size = steps.arena_size;
+  operators_.emplace_back();
   for (const ScheduleTensor& each : steps.tensors)
     schedule.tensors.push_back(tensor(steps, each, ranges));
   for (const ScheduleStep& each : steps.steps) {

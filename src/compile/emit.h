@@ -32,6 +32,8 @@ class PlanEmitter {
   void add_plugin_sources();
   /// The finished plan, which is valid.
   Plan finish();
+  /// Of the steps of each schedule.
+  const std::vector<std::vector<PlannedOperatorPtr>>& operators() const { return operators_; }
 
  private:
   std::vector<int32_t> dims(const SymShape& shape);
@@ -50,6 +52,7 @@ class PlanEmitter {
   bool detailed_;
   ExprProgramBuilder expressions_;
   Plan plan_;
+  std::vector<std::vector<PlannedOperatorPtr>> operators_;
   RefitRecorder refit_;
   // By the hash of their bytes: weights and packed inputs, and code objects as indices into the
   // plan's, so that equal ones are kept once.

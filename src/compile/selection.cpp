@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 
@@ -392,6 +393,45 @@ std::vector<int> select_by_descent(const SelectionProblem& problem) {
 std::vector<int> select_options(const SelectionProblem& problem, size_t max_table) {
   if (std::optional<std::vector<int>> exact = eliminate(problem, max_table)) return *exact;
   return select_by_descent(problem);
+}
+
+std::vector<std::vector<int>> select_several(const SelectionProblem& problem,
+                                             std::span<const std::vector<int>> groups, size_t count,
+                                             double most) {
+  std::vector<int> best = select_options(problem);
+  const double limit = most * selection_cost(problem, best);
+  std::multimap<double, std::vector<int>> others;  // equal costs in the order of groups and options
+  const auto least = [&](size_t node) {
+    return std::ranges::min_element(problem.nodes[node], {}, &SelectionProblem::Option::cost)->cost;
+  };
+  double options_alone = 0;
+  for (size_t node = 0; node < problem.nodes.size(); ++node) options_alone += least(node);
+  SelectionProblem forced = problem;
+  for (const std::vector<int>& group : groups) {
+    const size_t options = problem.nodes[group.front()].size();
+    for (size_t option = 0; option < options; ++option) {
+      double bound = options_alone;
+      for (const int node : group) bound += problem.nodes[node][option].cost - least(node);
+      if (bound > limit) continue;
+      for (const int node : group)
+        for (size_t other = 0; other < options; ++other)
+          forced.nodes[node][other].cost = other == option ? problem.nodes[node][other].cost
+                                                           : std::numeric_limits<float>::infinity();
+      std::vector<int> assignment = select_options(forced);
+      const double cost = selection_cost(forced, assignment);
+      const bool is_known =
+          assignment == best || std::ranges::any_of(others, [&](const auto& other) {
+            return other.second == assignment;
+          });
+      if (cost <= limit && std::isfinite(cost) && !is_known)
+        others.emplace(cost, std::move(assignment));
+    }
+    for (const int node : group) forced.nodes[node] = problem.nodes[node];
+  }
+  std::vector<std::vector<int>> several = {std::move(best)};
+  for (auto& [cost, assignment] : others)
+    if (several.size() < count) several.push_back(std::move(assignment));
+  return several;
 }
 
 }  // namespace opwright

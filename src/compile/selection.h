@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 namespace opwright {
@@ -39,6 +40,14 @@ double selection_cost(const SelectionProblem& problem, const std::vector<int>& a
 /// starts.
 std::vector<int> select_options(const SelectionProblem& problem,
                                 size_t max_table = size_t{1} << 20);
+
+/// The best assignment, and behind it, in order of cost, those that are best where all nodes of a
+/// group take one option: each once, `count` of them at most, and none that costs more than `most`
+/// times the best. The nodes of a group have the same options. The assignments that are next best
+/// as such would differ in one node out of many that are alike.
+std::vector<std::vector<int>> select_several(const SelectionProblem& problem,
+                                             std::span<const std::vector<int>> groups, size_t count,
+                                             double most);
 
 /// Per node and option, what the conversions of the tensors at its ports cost when all other nodes
 /// are as assigned.

@@ -188,6 +188,14 @@ std::vector<std::optional<Block>> places_in_result(const GraphNode& node, const 
   return places;
 }
 
+NodePorts with_types(NodePorts ports, const Candidate& candidate) {
+  for (size_t i = 0; i < candidate.inputs.size(); ++i)
+    if (ports.inputs[i].present) ports.inputs[i].type = candidate.inputs[i];
+  for (size_t i = 0; i < candidate.outputs.size(); ++i)
+    ports.outputs[i].type = candidate.outputs[i];
+  return ports;
+}
+
 std::vector<int64_t> constant_elements(const GraphValue& value) {
   std::vector<int64_t> elements;
   for (const Expr& element : *value.info.values) elements.push_back(element.constant());
@@ -225,6 +233,10 @@ std::string Tuner::key(const GraphNode& node, const NodePorts& ports,
   if (caches_ != CacheScene::Levels())
     text += str('@', static_cast<int>(caches_.constants), static_cast<int>(caches_.tensors));
   return str(text, "|", candidate.tactic, "|", candidate.tactic_name);
+}
+
+std::string Tuner::key(const GraphNode& node, const Candidate& candidate) const {
+  return key(node, with_types(network_ports(node, ranges_), candidate), candidate);
 }
 
 void Tuner::check_cached(const GraphNode& node, const NodePorts& ports,
@@ -465,12 +477,13 @@ std::string Tuner::lack(const GraphNode& node) const {
   return {};
 }
 
-TunedNode Tuner::tune(const GraphNode& node) {
+TunedNode Tuner::tune(const GraphNode& node, bool all_tactics) {
   const NodePorts ports = network_ports(node, ranges_);
   std::vector<DroppedCandidate> dropped;
   std::vector<Candidate> all = candidates(node, ports, dropped);
   constrain(node, ports, all);
   TunedNode result;
+  result.has_all_tactics = all_tactics;
   if (node.as<Reshape>()) {
     // A view, as a rule; where it is not, its cost is the same whatever the neighbours choose.
     result.options.push_back({all[0], 0, nullptr});
@@ -503,7 +516,7 @@ TunedNode Tuner::tune(const GraphNode& node) {
 void Tuner::add(TunedNode& result, const Candidate& candidate, Measured measured) const {
   auto& options = result.options;
   auto same_types = std::find_if(options.begin(), options.end(), [&](const auto& option) {
-    return option.candidate.inputs == candidate.inputs &&
+    return !result.has_all_tactics && option.candidate.inputs == candidate.inputs &&
            option.candidate.outputs == candidate.outputs;
   });
   result.considered.push_back(
@@ -520,11 +533,7 @@ void Tuner::add(TunedNode& result, const Candidate& candidate, Measured measured
 void Tuner::look_up(const GraphNode& node, const NodePorts& ports,
                     const std::vector<Candidate>& candidates, TunedNode& result) const {
   for (const Candidate& candidate : candidates) {
-    NodePorts typed = ports;
-    for (size_t i = 0; i < candidate.inputs.size(); ++i)
-      if (typed.inputs[i].present) typed.inputs[i].type = candidate.inputs[i];
-    for (size_t i = 0; i < candidate.outputs.size(); ++i)
-      typed.outputs[i].type = candidate.outputs[i];
+    const NodePorts typed = with_types(ports, candidate);
     if (config_.error_on_timing_cache_miss) check_cached(node, typed, candidate);
     if (std::optional<Measured> known = find(key(node, typed, candidate))) {
       add(result, candidate, *known);

@@ -16,7 +16,7 @@
 
 namespace opwright {
 
-/// A way to run a node that is worth choosing from: the fastest tactic for its port types.
+/// A way to run a node that is worth choosing from.
 struct TunedOption {
   Candidate candidate;
   float time_ms = 0;
@@ -27,10 +27,13 @@ struct TunedOption {
 struct TunedNode {
   /// What is known of a candidate beside what plans keep.
   struct Source {
-    int option = -1;  ///< with the same port types, -1 for one that is left out
+    int option = -1;  ///< that it is, or that took its place; -1 for one that is left out
     bool is_cached = false;
     std::string same_as;  ///< the layer of this build that was timed, where it is another one
   };
+  /// Of the tactics for the same port types only the fastest is an option, unless the node is to
+  /// have all of them.
+  bool has_all_tactics = false;
   std::vector<TunedOption> options;
   std::vector<TimedCandidate> considered;  ///< candidates, then what the operator dropped itself
   std::vector<Source> sources;             ///< of those in `considered`
@@ -75,7 +78,7 @@ class Tuner {
 
   /// Throws Error naming the layer when there is no way to run it, with the reasons; an exception
   /// of a plugin's own passes through, with them as a note.
-  TunedNode tune(const GraphNode& node);
+  TunedNode tune(const GraphNode& node, bool all_tactics);
   /// Why the device cannot run the node, naming it; empty where it can, or where that is not known.
   std::string lack(const GraphNode& node) const;
   /// Milliseconds to convert a tensor with these extents; infinite when it cannot be done.
@@ -83,6 +86,10 @@ class Tuner {
   /// The number of kernels that were run, not found in the cache.
   int timed() const { return timed_; }
   Constants& constants() { return constants_; }
+  /// For others who time something; what the tuner had there is of no use any more.
+  TimingMemory& memory() { return memory_; }
+  /// What the timing cache knows the candidate by; empty for what is timed every time.
+  std::string key(const GraphNode& node, const Candidate& candidate) const;
 
  private:
   struct Measured {
@@ -111,7 +118,7 @@ class Tuner {
             const Candidate& candidate, float best_before);
   /// Throws Error where timing the node would take more memory or time than the build has.
   void require_budget(const GraphNode& node, const NodePorts& ports, uint64_t workspace);
-  /// In the timing cache; empty for what is timed every time. `ports` have the candidate's types.
+  /// The same of ports that have the candidate's types.
   std::string key(const GraphNode& node, const NodePorts& ports, const Candidate& candidate) const;
   /// Throws Error for a candidate that the cache could hold and does not. `ports` have its types.
   void check_cached(const GraphNode& node, const NodePorts& ports,

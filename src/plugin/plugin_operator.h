@@ -18,6 +18,8 @@ class PluginOperator : public Operator {
  public:
   virtual const std::string& plugin_name() const = 0;
   bool is_pure() const final { return false; }
+  /// Whether an engine calls code of the plugin's own.
+  bool is_called() const { return !is_compiled(); }
   PlannedOperatorPtr plan(const KernelArgs& args) const final;
 
  protected:

@@ -123,10 +123,21 @@ Plan read_plan(const std::string& path, WeightCheck weights) {
   }
 }
 
-Engine::Engine() = default;
+Engine::Engine(const Plan& plan, const LoadOptions& options)
+    : device_(&find_device(plan, options.device_ordinal, options.log)),
+      errors_(std::make_unique<ErrorReport>(options.log, options.recorder)),
+      allocator_(options.allocator),
+      debug_plugins_(options.debug_plugins.value_or(plan.debug_plugins)),
+      max_threads_(options.max_threads),
+      limits_(resolved(options.limits, device_->memory())) {}
+
+void Engine::take(Plan plan) {
+  if (device_->is_host()) align_weights(plan);
+  plan_ = std::move(plan);
+  weights_ = std::make_shared<DeviceWeights>(plan_, *device_, memory_allocator());
+}
 
 Engine::~Engine() {
-  if (device_ == nullptr) return;
   release_on(*device_, [&] {
     operators_.clear();
     weights_.reset();
@@ -135,12 +146,7 @@ Engine::~Engine() {
 
 std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
   initialize_library();
-  std::shared_ptr<Engine> engine(new Engine);
-  engine->errors_ = std::make_unique<ErrorReport>(options.log, options.recorder);
-  engine->allocator_ = options.allocator;
-  engine->debug_plugins_ = options.debug_plugins.value_or(plan.debug_plugins);
-  engine->max_threads_ = options.max_threads;
-  engine->device_ = &find_device(plan, options.device_ordinal, options.log);
+  std::shared_ptr<Engine> engine(new Engine(plan, options));
   const DeviceScope scope(*engine->device_);
   const std::vector<LoadedCode> code = permit_code(plan, options);
   engine->plugins_ = std::make_unique<EnginePlugins>(plan, options.plugins, options.log);
@@ -177,16 +183,23 @@ std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
     fail(engine_name(plan), " cannot be loaded:", list);
   }
   engine->asks_plugins_ = !options.allow_host_code && !is_trusted(plan);
-  engine->limits_ = resolved(options.limits, engine->device_->memory());
   try {
     verify(plan, engine->operators_, *engine->device_, engine->limits_, engine->asks_plugins_);
   } catch (const Error& error) {
     throw Error(error.code(), str(engine_name(plan), " cannot be run: ", error.what()));
   }
-  if (engine->device_->is_host()) align_weights(plan);
-  engine->plan_ = std::move(plan);
-  engine->weights_ =
-      std::make_shared<DeviceWeights>(engine->plan_, *engine->device_, engine->memory_allocator());
+  engine->take(std::move(plan));
+  return engine;
+}
+
+std::shared_ptr<Engine> Engine::from_build(Plan plan,
+                                           std::vector<std::vector<PlannedOperatorPtr>> operators,
+                                           const LoadOptions& options) {
+  std::shared_ptr<Engine> engine(new Engine(plan, options));
+  const DeviceScope scope(*engine->device_);
+  engine->operators_ = std::move(operators);
+  engine->asks_plugins_ = false;
+  engine->take(std::move(plan));
   return engine;
 }
 

@@ -69,6 +69,11 @@ class Engine {
   /// Plugins that the plan itself brings along are the engine's own.
   static std::shared_ptr<Engine> load(Plan plan, const LoadOptions& options);
   static std::shared_ptr<Engine> load_file(const std::string& path, const LoadOptions& options);
+  /// Of a plan that is being built, with the operators that its steps were made of: nothing is
+  /// asked of it. Profiles without operators cannot be run.
+  static std::shared_ptr<Engine> from_build(Plan plan,
+                                            std::vector<std::vector<PlannedOperatorPtr>> operators,
+                                            const LoadOptions& options);
 
   ~Engine();
 
@@ -126,7 +131,9 @@ class Engine {
   int output_index(std::string_view name) const;
 
  private:
-  Engine();
+  Engine(const Plan& plan, const LoadOptions& options);
+  /// Once the operators are there.
+  void take(Plan plan);
   Plan plan_;
   const Device* device_ = nullptr;
   std::unique_ptr<ErrorReport> errors_;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -61,16 +62,22 @@ double cost_of(const SelectionProblem& problem, const std::vector<int>& assignme
   return total;
 }
 
-double least_cost(const SelectionProblem& problem) {
+/// The least cost of the assignments that `counts` is true for.
+template <class Counts>
+double least_cost(const SelectionProblem& problem, Counts&& counts) {
   std::vector<int> assignment(problem.nodes.size());
   double least = std::numeric_limits<double>::infinity();
   while (true) {
-    least = std::min(least, cost_of(problem, assignment));
+    if (counts(assignment)) least = std::min(least, cost_of(problem, assignment));
     size_t n = 0;
     while (n < assignment.size() && ++assignment[n] == static_cast<int>(problem.nodes[n].size()))
       assignment[n++] = 0;
     if (n == assignment.size()) return least;
   }
+}
+
+double least_cost(const SelectionProblem& problem) {
+  return least_cost(problem, [](const auto&) { return true; });
 }
 
 void expect_optimal(const SelectionProblem& problem) {
@@ -127,6 +134,52 @@ TEST(Selection, DescentIsNeverBetterThanTheOptimum) {
     optimal += cost < least + 1e-5;
   }
   EXPECT_GT(optimal, 50);
+}
+
+TEST(Selection, SeveralAreTheBestOfEachOptionInOrder) {
+  std::mt19937 random(8);
+  int found = 0;
+  for (int round = 0; round < 200; ++round) {
+    SelectionProblem problem = random_problem(random, 2 + round % 6, 3, round % 2 ? 0.2 : 0);
+    // Each node by itself, and the first of them together with one of as many options.
+    std::vector<std::vector<int>> groups;
+    for (int n = 0; n < static_cast<int>(problem.nodes.size()); ++n) {
+      const bool is_like = n > 0 && problem.nodes[n].size() == problem.nodes[0].size();
+      if (is_like && groups[0].size() == 1) {
+        groups[0].push_back(n);
+      } else {
+        groups.push_back({n});
+      }
+    }
+    const double best = least_cost(problem);
+    if (std::isinf(best)) continue;
+    constexpr double kMost = 1.5;
+    std::vector<double> expected;
+    for (const std::vector<int>& group : groups)
+      for (int option = 0; option < static_cast<int>(problem.nodes[group[0]].size()); ++option) {
+        const double cost = least_cost(problem, [&](const std::vector<int>& assignment) {
+          return std::ranges::all_of(group, [&](int n) { return assignment[n] == option; });
+        });
+        if (cost <= kMost * best) expected.push_back(cost);
+      }
+    expected.push_back(best);
+    std::ranges::sort(expected);
+    // What several options have as their best is there once; costs are random, so it has its own.
+    const auto same =
+        std::ranges::unique(expected, [](double a, double b) { return b - a < 1e-5; });
+    expected.erase(same.begin(), same.end());
+
+    const auto all = select_several(problem, groups, 100, kMost);
+    ASSERT_EQ(all.size(), expected.size()) << "round " << round;
+    EXPECT_EQ(all[0], select_options(problem));
+    for (size_t i = 0; i < all.size(); ++i)
+      EXPECT_NEAR(cost_of(problem, all[i]), expected[i], 1e-5);
+    EXPECT_EQ(
+        select_several(problem, groups, 2, kMost),
+        std::vector(all.begin(), all.begin() + static_cast<long>(std::min<size_t>(2, all.size()))));
+    found += static_cast<int>(all.size());
+  }
+  EXPECT_GT(found, 400);
 }
 
 TEST(Selection, FallsBackWhereTablesWouldBeTooLarge) {

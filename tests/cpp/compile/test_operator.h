@@ -9,6 +9,7 @@
 
 #include "network/operator.h"
 #include "network/operator_registry.h"
+#include "plugin/plugin_operator.h"
 
 namespace opwright {
 
@@ -22,9 +23,13 @@ struct TestBehaviour {
   /// Called before a kernel is made: may throw.
   std::function<void(const KernelArgs&)> make;
   Run run;
+  /// Called before `run` with the candidate that the kernel was made for.
+  std::function<void(const Candidate&)> run_as;
+  std::vector<PluginRequirement> requirements;
   bool pure = true;
   size_t workspace = 0;
   std::optional<std::string> timing_key;  ///< by default that of all operators
+  bool is_timed_every_time = false;
 };
 
 /// An operator that does what the test that added it says; it finds its behaviour again by number
@@ -39,6 +44,7 @@ class TestOperator final : public Operator {
     });
     const int id = static_cast<int>(behaviours().size());
     behaviours()[id] = std::move(behaviour);
+    if (!behaviours()[id].requirements.empty()) return std::make_shared<Plugin>(TestOperator(id));
     return std::make_shared<TestOperator>(id);
   }
 
@@ -68,10 +74,29 @@ class TestOperator final : public Operator {
   Attributes attributes() const override { return {{"id", int64_t{id_}}}; }
   bool is_pure() const override { return self().pure; }
   std::optional<std::string> timing_key() const override {
+    if (self().is_timed_every_time) return std::nullopt;
     return self().timing_key ? self().timing_key : Operator::timing_key();
   }
 
  private:
+  /// One that calls code of a plugin's own.
+  class Plugin final : public PluginOperator {
+   public:
+    explicit Plugin(TestOperator op) : op_(op) {}
+    const std::string& plugin_name() const override { return op_.self().requirements[0].name; }
+    std::string_view kind() const override { return op_.kind(); }
+    std::vector<OutputInfo> infer(InferContext& context) const override {
+      return op_.infer(context);
+    }
+    std::vector<Candidate> candidates(const CandidateQuery& query) const override {
+      return op_.candidates(query);
+    }
+    std::optional<std::string> timing_key() const override { return op_.timing_key(); }
+
+   private:
+    PlannedOperatorPtr configure(const KernelArgs& args) const override { return op_.plan(args); }
+    const TestOperator op_;
+  };
   class Planned final : public PlannedOperator {
    public:
     explicit Planned(TestOperator op) : op_(op) {}
@@ -81,26 +106,30 @@ class TestOperator final : public Operator {
     }
     std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
       if (op_.self().make) op_.self().make(args);
-      return std::make_unique<TestKernel>(op_.self());
+      return std::make_unique<TestKernel>(op_.self(), *args.candidate);
     }
     Attributes attributes() const override { return op_.attributes(); }
+    std::vector<PluginRequirement> requirements() const override { return op_.self().requirements; }
 
    private:
     const TestOperator op_;
   };
   class TestKernel final : public Kernel {
    public:
-    explicit TestKernel(const TestBehaviour& behaviour) : behaviour_(behaviour) {}
+    TestKernel(const TestBehaviour& behaviour, const Candidate& candidate)
+        : behaviour_(behaviour), candidate_(candidate) {}
     size_t workspace_size() const override { return behaviour_.workspace; }
     void on_shape_change(std::span<const Shape> inputs, std::span<const Shape>) override {
       shapes_.assign(inputs.begin(), inputs.end());
     }
     void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
+      if (behaviour_.run_as) behaviour_.run_as(candidate_);
       if (behaviour_.run) behaviour_.run(inputs, outputs, shapes_);
     }
 
    private:
     const TestBehaviour& behaviour_;
+    const Candidate candidate_;
     std::vector<Shape> shapes_;
   };
   static std::map<int, TestBehaviour>& behaviours() {

@@ -1,0 +1,282 @@
+#include "compile/contest.h"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <limits>
+#include <map>
+
+#include "base/error.h"
+#include "operators/host_run.h"
+#include "operators/movement.h"
+#include "plan/hash.h"
+#include "plan/tuning_table.h"
+#include "plugin/callback.h"
+#include "plugin/plugin_operator.h"
+
+namespace opwright {
+namespace {
+
+// How many are compared, and how much more their separate times may add up to than the least.
+constexpr size_t kContestants = 4;
+constexpr double kMost = 1.2;
+// What is chosen instead of the least sum of times is faster by so much, beyond what timing twice
+// gives.
+constexpr double kClearly = 0.98;
+// One that is slower than the best by so much is not run any more.
+constexpr double kHopeless = 1.3;
+// A sample is the median of so many runs that they take about this time.
+constexpr double kSampleMilliseconds = 10;
+constexpr double kMaxRuns = 5;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+double milliseconds_of(const std::function<void()>& run) {
+  const auto start = std::chrono::steady_clock::now();
+  run();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+uint64_t memory_of(const Schedule& schedule) {
+  uint64_t bytes = schedule.arena_size + schedule.workspace_size;
+  for (const PlanStep& step : schedule.steps)
+    for (const PackedInput& packed : step.packed) bytes += packed.data.size();
+  return bytes;
+}
+
+std::string label_of(const Candidate& candidate) {
+  return str(str(candidate), ", tactic ", tactic_text(candidate.tactic, candidate.tactic_name));
+}
+
+/// Throws anew what ends the build, or returns what it says.
+std::string failure(const std::exception_ptr& reason) {
+  if (is_interrupt(reason)) std::rethrow_exception(reason);
+  try {
+    std::rethrow_exception(reason);
+  } catch (const BuildTimeError&) {
+    throw;
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "an exception of unknown type";
+  }
+}
+
+}  // namespace
+
+std::vector<bool> beside_callbacks(std::span<GraphNode* const> nodes, const Device& device) {
+  std::vector<bool> beside(nodes.size());
+  if (!device.is_host()) return beside;
+  std::vector<size_t> running;  // a view takes no time
+  for (size_t i = 0; i < nodes.size(); ++i)
+    if (nodes[i]->as<Reshape>() == nullptr) running.push_back(i);
+  for (size_t i = 0; running.size() > 1 && i < running.size(); ++i) {
+    const auto* plugin = dynamic_cast<const PluginOperator*>(nodes[running[i]]->op.get());
+    if (plugin == nullptr || !plugin->is_called()) continue;
+    for (size_t j = i - std::min<size_t>(i, 1); j < std::min(i + 2, running.size()); ++j)
+      beside[running[j]] = true;
+  }
+  return beside;
+}
+
+const TunedOption& Contest::option(const std::vector<int>& assignment, size_t node) const {
+  return build_.tuned[node].options[assignment[build_.graph.inputs.size() + node]];
+}
+
+/// Layers that are timed as one are chosen for as one.
+std::vector<std::vector<int>> Contest::groups(const std::vector<bool>& contested) const {
+  std::vector<std::vector<int>> groups;
+  std::map<std::string, size_t> known;
+  for (size_t i = 0; i < contested.size(); ++i) {
+    if (!contested[i] || build_.tuned[i].options.size() < 2) continue;
+    std::string keys;
+    for (const TunedOption& option : build_.tuned[i].options) {
+      const std::string key = build_.tuner.key(*build_.nodes[i], option.candidate);
+      keys += key.empty() ? str("layer ", i) : key;
+    }
+    const auto [group, is_new] = known.emplace(keys, groups.size());
+    if (is_new) groups.emplace_back();
+    groups[group->second].push_back(static_cast<int>(build_.graph.inputs.size() + i));
+  }
+  return groups;
+}
+
+std::string Contest::key(const std::vector<int>& assignment) const {
+  std::map<const GraphValue*, size_t> numbers;
+  const auto number = [&](const GraphValue* value) {
+    if (value == nullptr || value->is_known()) return std::string("-");
+    return str(numbers.emplace(value, numbers.size()).first->second);
+  };
+  std::string text;
+  for (const GraphValue* input : build_.graph.inputs) text += number(input) + ",";
+  for (size_t i = 0; i < build_.nodes.size(); ++i) {
+    const GraphNode& node = *build_.nodes[i];
+    const std::string own = build_.tuner.key(node, option(assignment, i).candidate);
+    if (own.empty()) return {};
+    text += "\n" + own + "|";
+    for (const GraphValue* input : node.inputs) text += number(input) + ",";
+    for (const GraphValue* output : node.outputs) text += number(output) + ",";
+  }
+  text += "\n";
+  for (const GraphValue* output : build_.graph.outputs()) text += number(output) + ",";
+  const Hash128 hash = hash128(std::as_bytes(std::span(text)));
+  return str("Engine|", hash[0], "-", hash[1], "|0|");
+}
+
+std::vector<int> Contest::choose(const SelectionProblem& problem,
+                                 const std::vector<bool>& contested) const {
+  std::vector<std::vector<int>> assignments =
+      select_several(problem, groups(contested), kContestants, kMost);
+  if (assignments.size() < 2) return assignments[0];
+  std::vector<std::string> keys;
+  std::vector<float> times;
+  for (const std::vector<int>& assignment : assignments) {
+    keys.push_back(key(assignment));
+    const std::optional<float> known = build_.cache.find(keys.back());
+    if (known) times.push_back(*known);
+  }
+  if (times.size() < keys.size()) {
+    times = time(assignments, !keys[0].empty());
+    if (times.empty()) return assignments[0];
+    for (size_t i = 0; i < keys.size(); ++i)
+      if (!keys[i].empty() && times[i] < kInfinity) build_.cache.insert(keys[i], times[i]);
+  }
+  size_t winner = static_cast<size_t>(std::ranges::min_element(times) - times.begin());
+  if (!(times[winner] < kClearly * times[0])) winner = 0;
+  report(problem, assignments, times, winner);
+  return assignments[winner];
+}
+
+std::vector<float> Contest::time(const std::vector<std::vector<int>>& assignments,
+                                 bool can_be_cached) const {
+  const BuildConfig& config = build_.config;
+  if (!config.timing) return {};
+  std::vector<std::function<void()>> runs = make_runs(assignments);
+  if (runs.empty()) return {};
+  if (can_be_cached && config.error_on_timing_cache_miss)
+    fail_with(ErrorCode::kINVALID_STATE,
+              "The times of whole engines, which are compared because plugins' own code runs in "
+              "them, are not in the timing cache, and ERROR_ON_TIMING_CACHE_MISS is set; build "
+              "once without the flag and use the timing cache of that build");
+  std::vector<float> times(runs.size(), kInfinity);
+  const auto run = [&](size_t i) {
+    if (config.interrupt_check) config.interrupt_check();
+    build_.budget.check_time("comparing whole engines");
+    return milliseconds_of(runs[i]);
+  };
+  const auto sample = [&](size_t i) {
+    const double first = run(i);  // after another engine's
+    std::vector<double> all(
+        static_cast<size_t>(std::clamp(kSampleMilliseconds / first, 1.0, kMaxRuns)));
+    for (double& each : all) each = run(i);
+    const auto middle = all.begin() + static_cast<long>(all.size() / 2);
+    std::ranges::nth_element(all, middle);
+    return static_cast<float>(*middle);
+  };
+  const int rounds = std::max(1, config.avg_timing_iterations);
+  for (int round = 0; round < rounds; ++round) {
+    build_.progress(round, rounds);
+    const float least = std::ranges::min(times);
+    for (size_t i = 0; i < runs.size(); ++i) {
+      if (!runs[i] || (round > 0 && times[i] > kHopeless * least)) continue;
+      try {
+        times[i] = std::min(times[i], sample(i));
+      } catch (...) {
+        config.log.warning(
+            "Comparing whole engines: one is left out, because its run on made-up "
+            "inputs failed: ",
+            failure(std::current_exception()));
+        runs[i] = nullptr;
+        times[i] = kInfinity;
+      }
+    }
+  }
+  return times;
+}
+
+/// Inputs as the tuner's, at the profile's opt shapes.
+void Contest::add_tensors(Trial& trial) const {
+  TimingMemory& memory = build_.tuner.memory();
+  const auto bytes_of = [](const Tensor& tensor, const Shape& shape) {
+    const PortType type = network_port_type(tensor);
+    return static_cast<size_t>(tensor_bytes(shape, type.dtype, type.format));
+  };
+  const std::vector<int> aliased = aliased_inputs(build_.network);
+  for (size_t i = 0; i < build_.network.inputs().size(); ++i) {
+    const Tensor& tensor = *build_.network.inputs()[i];
+    const ProfileInput& range = build_.ranges.inputs()[i];
+    const int slot = static_cast<int>(i);
+    const Shape& shape = trial.input_shapes.emplace_back(build_.ranges.opt(tensor.dims()));
+    const size_t bytes = bytes_of(tensor, shape);
+    if (range.values) {
+      const std::vector<int64_t> elements(range.opt.begin(), range.opt.end());
+      trial.inputs.push_back(memory.elements(-1 - slot, dense_values(elements, tensor.dtype())));
+    } else if (std::ranges::find(aliased, slot) != aliased.end()) {
+      trial.inputs.push_back(memory.fresh_operand(slot, tensor.dtype(), bytes));
+    } else {
+      trial.inputs.push_back(memory.operand(slot, tensor.dtype(), bytes));
+    }
+  }
+  for (size_t i = 0; i < aliased.size(); ++i) {
+    const Tensor& tensor = *build_.network.outputs()[i];
+    const size_t bytes = bytes_of(tensor, build_.ranges.max(tensor.dims()));
+    trial.outputs.push_back(aliased[i] >= 0 ? nullptr : memory.scratch(static_cast<int>(i), bytes));
+  }
+}
+
+std::vector<std::function<void()>> Contest::make_runs(
+    const std::vector<std::vector<int>>& assignments) const {
+  std::vector<Trial> trials;
+  uint64_t bytes = 0;
+  for (const std::vector<int>& assignment : assignments) {
+    build_.budget.check_time("comparing whole engines");
+    const auto first = assignment.begin() + static_cast<long>(build_.graph.inputs.size());
+    const std::vector<int> chosen(first, first + static_cast<long>(build_.nodes.size()));
+    PlanEmitter emitter = build_.emitter;
+    emitter.add_schedule(make_schedule(build_.graph, build_.network, build_.ranges, build_.device,
+                                       build_.nodes, build_.tuned, chosen),
+                         build_.ranges, build_.tuner.constants());
+    Trial& trial = trials.emplace_back();
+    trial.operators = emitter.operators();
+    trial.plan = emitter.finish();
+    trial.profile = static_cast<int>(trial.plan.schedules.size()) - 1;
+    trial.services = build_.config.services;
+    trial.limits = build_.config.limits;
+    trial.log = build_.config.log;
+    bytes += memory_of(trial.plan.schedules.back());
+  }
+  build_.tuner.memory().clear();
+  for (Trial& trial : trials) add_tensors(trial);
+  bytes += build_.tuner.memory().size();
+  if (bytes > build_.budget.memory_left()) {
+    build_.config.log.verbose("Whole engines are not compared: ", trials.size(),
+                              " of them need more than the limit of the build's memory");
+    return {};
+  }
+  std::vector<std::function<void()>> runs;
+  for (Trial& trial : trials) runs.push_back(make_trial_run(std::move(trial)));
+  return runs;
+}
+
+void Contest::report(const SelectionProblem& problem,
+                     const std::vector<std::vector<int>>& assignments,
+                     const std::vector<float>& times, size_t winner) const {
+  std::string lines;
+  for (size_t i = 0; i < assignments.size(); ++i) {
+    lines += str(i == winner ? "\n  *  " : "\n     ", time_text(times[i]), " ms, ",
+                 time_text(static_cast<float>(selection_cost(problem, assignments[i]))),
+                 " as the sum of separate times");
+    int others = 0;
+    for (size_t n = 0; n < build_.nodes.size(); ++n) {
+      const Candidate& candidate = option(assignments[i], n).candidate;
+      if (candidate == option(assignments[0], n).candidate || ++others > 1) continue;
+      lines += str("; layer '", build_.nodes[n]->name, "' ", label_of(candidate));
+    }
+    if (others > 1) lines += str(" and ", others - 1, " other layers");
+  }
+  build_.config.log.verbose("Compared ", assignments.size(),
+                            " engines as a whole, since plugins' own code runs in them:", lines);
+}
+
+}  // namespace opwright

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compile/emit.h"
+#include "compile/selection.h"
+#include "compile/tuner.h"
+#include "plan/trial_run.h"
+
+namespace opwright {
+
+/// Per node, whether its choice may show only when the whole runs: it calls a plugin's own code,
+/// whose library may have threads that still spin behind the call and fill caches, or is the layer
+/// that runs before or behind such a one. None on a GPU.
+std::vector<bool> beside_callbacks(std::span<GraphNode* const> nodes, const Device& device);
+
+/// Compares assignments of one profile as whole engines, which is what counts where the time of a
+/// layer depends on its neighbours.
+class Contest {
+ public:
+  /// What the build has when kernels are chosen. `emitter` has the profiles before.
+  struct Build {
+    const Graph& graph;
+    const Network& network;
+    const ProfileRanges& ranges;
+    const Device& device;
+    const BuildConfig& config;
+    const BuildBudget& budget;
+    const std::vector<GraphNode*>& nodes;
+    const std::vector<TunedNode>& tuned;
+    const PlanEmitter& emitter;
+    Tuner& tuner;
+    TimingCache& cache;
+    std::function<void(int done, int total)> progress;
+  };
+  explicit Contest(Build build) : build_(std::move(build)) {}
+
+  /// Of the assignments that are close, best first, the one that an engine runs fastest with; the
+  /// problem's first nodes are the network's inputs.
+  std::vector<int> choose(const SelectionProblem& problem,
+                          const std::vector<bool>& contested) const;
+
+ private:
+  std::vector<std::vector<int>> groups(const std::vector<bool>& contested) const;
+  const TunedOption& option(const std::vector<int>& assignment, size_t node) const;
+  /// In the timing cache; empty where a layer is timed every time.
+  std::string key(const std::vector<int>& assignment) const;
+  /// Milliseconds of each, infinite for one that failed; empty where nothing can be compared.
+  std::vector<float> time(const std::vector<std::vector<int>>& assignments,
+                          bool can_be_cached) const;
+  /// What runs an engine with each; empty where nothing can be compared.
+  std::vector<std::function<void()>> make_runs(
+      const std::vector<std::vector<int>>& assignments) const;
+  void add_tensors(Trial& trial) const;
+  void report(const SelectionProblem& problem, const std::vector<std::vector<int>>& assignments,
+              const std::vector<float>& times, size_t winner) const;
+
+  const Build build_;
+};
+
+}  // namespace opwright
