@@ -1,5 +1,5 @@
-"""Element-wise and movement operators, each a model of one layer, from 1 KiB to 4 MiB of FP32, against ONNX Runtime with as
-many threads: the ratio of the times per call. It stops if a result differs by more than 1e-5.
+"""Element-wise and movement operators, each a model of one layer, from 1 KiB to 4 MiB of FP32, against ONNX Runtime
+with as many threads: the ratio of the times per call. It stops if a result differs by more than 1e-5.
 
 python bench/operators.py [NAME ...]
 """

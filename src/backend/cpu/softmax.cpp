@@ -111,11 +111,10 @@ class RowsKernel final : public Kernel {
     if (count == 0) return;
     const auto* x = static_cast<const float*>(inputs[0]);
     auto* y = static_cast<float*>(outputs[0]);
-    parallel_for(extents_.outer, std::max<int64_t>(1, kGrain / count),
-                 [&](int64_t begin, int64_t end) {
-                   softmax_rows(x + begin * count, end - begin, count, params_.log,
-                                y + begin * count);
-                 });
+    parallel_for(
+        extents_.outer, std::max<int64_t>(1, kGrain / count), [&](int64_t begin, int64_t end) {
+          softmax_rows(x + begin * count, end - begin, count, params_.log, y + begin * count);
+        });
   }
 
  private:

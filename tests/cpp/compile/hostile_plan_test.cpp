@@ -238,7 +238,9 @@ TEST(HostilePlan, OperandsWhoseShapesChangeAreNotJoinedInTheirPlaces) {
   const auto unchanged = [](Plan&) {};
   EXPECT_EQ(load_error(joined({-1, 16}), unchanged), "no error");
   EXPECT_CONTAINS(load_error(joined({-1, 16}),
-                             [](Plan& p) { p.schedules[0].inputs[0].min = {1, 16}; }),
+                             [](Plan& p) {
+                               p.schedules[0].inputs[0].min = {1, 16};
+                             }),
                   "which is still needed");
 }
 
