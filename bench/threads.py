@@ -21,7 +21,7 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx import helper
-from timing import in_turns, threads
+from timing import REST, in_turns, threads
 
 import opwright
 import opwright.plugin as trtp
@@ -77,7 +77,8 @@ def on_thread(function: Callable[[], object]) -> object:
 
 
 def calls_per_second(run: Run, callers: int, seconds: float = 1.0) -> float:
-    """With so many threads that call at once."""
+    """With so many threads that call at once, after a rest."""
+    time.sleep(REST)
     counts, begin = [0] * callers, threading.Barrier(callers + 1)
     end = [0.0]
 
@@ -224,8 +225,6 @@ def with_callback(
     for _ in range(4):
         for i, run in enumerate(runs):
             times[i] = min(times[i], in_turns([run], rounds=1)[0])
-            # What a library's threads leave spinning is over.
-            time.sleep(0.05)
     return times[0] * 1e3, (times[1] + 2 * times[2]) * 1e3
 
 

@@ -12,18 +12,25 @@ def threads() -> int:
     return len(os.sched_getaffinity(0))
 
 
+# For how long nothing runs before somebody's turn. Threads of ONNX Runtime look for work for 50 ms and more
+# behind their last call, and would take a core from whoever is measured next.
+REST = 0.1
+
+
 def in_turns(
     functions: Sequence[Callable[[], object]], *, rounds: int = 5, seconds: float = 0.3
 ) -> list[float]:
     """Seconds per call of each function: in each round every function runs for about `seconds`, its
     median is taken, and the smallest median over the rounds counts. A noisy neighbour then has to
-    disturb every round to change a figure."""
+    disturb every round to change a figure. Before its turn comes a rest, and a call that does not count."""
     best = [float("inf")] * len(functions)
     for function in functions:
         function()
     for _ in range(rounds):
         for index, function in enumerate(functions):
             times = []
+            time.sleep(REST)
+            function()
             end = time.perf_counter() + seconds
             while len(times) < 3 or time.perf_counter() < end:
                 start = time.perf_counter()

@@ -12,6 +12,8 @@ from typing import List, Tuple
 import numba
 import numpy as np
 import numpy.typing as npt
+from llvmlite import ir
+from numba.extending import intrinsic
 
 import opwright.plugin as trtp
 from opwright import aot
@@ -86,6 +88,22 @@ CPP_SOURCE = """
 #include <cstdint>
 #include <cstring>
 
+// Copies a run by lines of the cache, the last of which overlaps the one before, and asks for what
+// lies 1 KiB ahead: in runs of some hundred bytes the processor does not look ahead by itself.
+template <class T>
+void copy_run(const T* from, int32_t count, T* to) {
+  constexpr int32_t line = 64 / sizeof(T), ahead = 1024 / sizeof(T);
+  if (count < line) {
+    std::memcpy(to, from, sizeof(T) * count);
+    return;
+  }
+  for (int32_t i = 0; i < count; i += line) {
+    const int32_t at = std::min(i, count - line);
+    __builtin_prefetch(from + at + ahead);
+    std::memcpy(to + at, from + at, sizeof(T) * line);
+  }
+}
+
 // One task pads one image: rows of `width` become rows of `columns`.
 template <class T>
 void pad_image(const T* x, int32_t height, int32_t width, int32_t rows, int32_t columns, int32_t top,
@@ -97,7 +115,7 @@ void pad_image(const T* x, int32_t height, int32_t width, int32_t rows, int32_t 
     int32_t column = (width - left % width) % width;
     for (int32_t done = 0, run; done < columns; done += run, column = 0) {
       run = std::min(width - column, columns - done);
-      std::memcpy(y + done, x + int64_t{row} * width + column, sizeof(T) * run);
+      copy_run(x + int64_t{row} * width + column, run, y + done);
     }
     y += columns;
     row = row + 1 < height ? row + 1 : 0;
@@ -106,12 +124,29 @@ void pad_image(const T* x, int32_t height, int32_t width, int32_t rows, int32_t 
 """
 
 
+@intrinsic
+def prefetch(_, pointer, index):
+    """Asks for the line of the cache in which pointer[index] lies."""
+
+    def generate(_, builder, signature, arguments):
+        address = builder.gep(arguments[0], arguments[1:])
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [address.type] + [number] * 3)
+        function = builder.module.declare_intrinsic("llvm.prefetch", [address.type], kind)
+        return builder.call(function, [address, number(0), number(3), number(1)])
+
+    return numba.void(pointer, index), generate
+
+
 def pad_image(x, height, width, rows, columns, top, left, y, image, _y, _z):
     """The same for Numba: pointers and scalars in, nothing out."""
     row, first_column = -top % height, -left % width
     target = image * rows * columns
     for _ in range(rows):
         source = (image * height + row) * width
+        # The row after this one; 16 floats are a line of the cache.
+        for j in range(width, 2 * width, 16):
+            prefetch(x, source + j)
         column, end = first_column, target + columns
         while target < end:
             run = min(width - column, end - target)

@@ -91,6 +91,7 @@ ProfileRanges::ProfileRanges(const Network& network, const OptimizationProfile* 
       opt_.push_back(std::clamp<int64_t>(opt, 0, upper.high));
       max_.push_back(upper.high);
       unwritten_.push_back(std::max<int64_t>(0, symbol.upper_bound.evaluate(opt_)));
+      varies_.push_back(true);
       continue;
     }
     const ProfileInput& input = inputs_[input_of(symbol)];
@@ -98,6 +99,7 @@ ProfileRanges::ProfileRanges(const Network& network, const OptimizationProfile* 
     opt_.push_back(input.opt[symbol.index]);
     unwritten_.push_back(opt_.back());
     max_.push_back(input.max[symbol.index]);
+    varies_.push_back(min_.back() != max_.back());
   }
   // Inputs that share a dimension must agree in it.
   for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -114,6 +116,10 @@ ProfileRanges::ProfileRanges(const Network& network, const OptimizationProfile* 
               "' have another range");
     }
   }
+}
+
+bool ProfileRanges::is_fixed(std::span<const Expr> dims) const {
+  return std::ranges::none_of(dims, [&](const Expr& dim) { return dim.depends_on(varies_); });
 }
 
 ProfileRanges::Bounds ProfileRanges::interval_of_operation(const Expr& expr) const {

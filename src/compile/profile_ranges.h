@@ -29,6 +29,8 @@ class ProfileRanges {
   /// with these symbols (-1: none): those are at their upper bounds.
   Shape unwritten(std::span<const Expr> dims, std::span<const int> size_symbols) const;
   int64_t opt(const Expr& expr) const { return expr.evaluate(opt_); }
+  /// Whether no symbol occurs in the extents that takes several values.
+  bool is_fixed(std::span<const Expr> dims) const;
 
   static constexpr int kNoSymbol = -1, kSeveralSymbols = -2;
   struct Bounds {
@@ -52,6 +54,7 @@ class ProfileRanges {
   std::vector<ProfileInput> inputs_;
   std::vector<int64_t> min_, opt_, max_;  // per symbol
   std::vector<int64_t> unwritten_;        // as opt_, but upper bounds of size tensors
+  std::vector<bool> varies_;              // per symbol
   mutable std::unordered_map<Expr, Bounds, Hash> known_bounds_, intervals_;
 };
 

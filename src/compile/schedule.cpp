@@ -315,7 +315,7 @@ class ScheduleBuilder {
     std::vector<Shape> shapes;
     for (const int input : step.inputs) {
       const SymShape& dims = schedule_.tensors[input].value->info.dims;
-      if (ranges_.min(dims) != ranges_.max(dims)) return {};
+      if (!ranges_.is_fixed(dims)) return {};
       shapes.push_back(ranges_.max(dims));
     }
     const std::vector<Block> blocks =

@@ -111,6 +111,34 @@ Shape shape_of(std::span<const int32_t> dims, std::span<const int64_t> values) {
   return shape;
 }
 
+std::vector<bool> fixed_expressions(const Plan& plan, const Schedule& schedule) {
+  const std::vector<int32_t> numbers = symbol_inputs(plan);
+  const auto is_fixed = [&](int64_t id) {
+    if (numbers[id] < 0) return false;
+    const ProfileInput& input = schedule.inputs[numbers[id]];
+    const int index = plan.symbols[id].index;
+    return input.min[index] == input.max[index];
+  };
+  std::vector<bool> fixed(plan.expressions.size());
+  for (size_t i = 0; i < fixed.size(); ++i) {
+    const ExprInstruction& e = plan.expressions[i];
+    switch (e.op) {
+      case ExprOp::kConstant:
+        fixed[i] = true;
+        break;
+      case ExprOp::kSymbol:
+        fixed[i] = is_fixed(e.value);
+        break;
+      case ExprOp::kSelect:
+        fixed[i] = fixed[e.a] && fixed[e.b] && fixed[e.c];
+        break;
+      default:
+        fixed[i] = fixed[e.a] && fixed[e.b];
+    }
+  }
+  return fixed;
+}
+
 std::vector<int32_t> resolving_steps(const Plan& plan, const Schedule& schedule) {
   std::vector<int32_t> writer(plan.symbols.size(), -1);
   for (size_t i = 0; i < writer.size(); ++i) {

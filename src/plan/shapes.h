@@ -53,6 +53,9 @@ Shape shape_of(std::span<const int32_t> dims, std::span<const int64_t> values);
 inline constexpr int32_t kNeverKnown = INT32_MAX;
 std::vector<int32_t> resolving_steps(const Plan& plan, const Schedule& schedule);
 
+/// Per expression: whether nothing occurs in it that takes several values in the profile.
+std::vector<bool> fixed_expressions(const Plan& plan, const Schedule& schedule);
+
 /// The shape of a network input or output, -1 for extents that are known at run time only.
 Shape declared_shape(const Plan& plan, const PlanPort& port);
 

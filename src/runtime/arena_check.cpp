@@ -16,9 +16,12 @@ namespace {
 /// memory are one part.
 class ArenaCheck {
  public:
-  ArenaCheck(const Plan& plan, const Schedule& schedule,
+  ArenaCheck(const Plan& plan, const Schedule& schedule, const ProfileValues& profile,
              std::span<const PlannedOperatorPtr> operators)
-      : plan_(plan), schedule_(schedule), operators_(operators) {}
+      : schedule_(schedule),
+        profile_(profile),
+        operators_(operators),
+        fixed_(fixed_expressions(plan, schedule)) {}
 
   void check() {
     find_last_readers();
@@ -96,12 +99,9 @@ class ArenaCheck {
     const PlanTensor& whole = schedule_.tensors[output];
     std::vector<Shape> shapes;
     for (const int32_t input : inputs) {
-      Shape& shape = shapes.emplace_back();
-      for (const int32_t index : schedule_.tensors[input].dims) {
-        const ExprInstruction& extent = plan_.expressions[index];
-        if (extent.op != ExprOp::kConstant) return false;
-        shape.push_back(extent.value);
-      }
+      const std::vector<int32_t>& dims = schedule_.tensors[input].dims;
+      if (!std::ranges::all_of(dims, [&](int32_t index) { return fixed_[index]; })) return false;
+      shapes.push_back(profile_.shape(dims, OptProfileSelector::kMAX));
     }
     const std::vector<Block> blocks = concatenated_blocks(
         static_cast<const Concatenation&>(*builtin_of(op)).params().axis, shapes, whole.type);
@@ -150,9 +150,10 @@ class ArenaCheck {
     return a.offset < b.offset + b.size && b.offset < a.offset + a.size;
   }
 
-  const Plan& plan_;
   const Schedule& schedule_;
+  const ProfileValues& profile_;
   const std::span<const PlannedOperatorPtr> operators_;
+  const std::vector<bool> fixed_;              ///< per expression
   std::vector<int32_t> last_;                  ///< per tensor: the last step that reads it
   std::unordered_set<uint64_t> read_;          ///< where the step's inputs begin
   Parts live_;                                 ///< by offset, apart from each other
@@ -161,9 +162,9 @@ class ArenaCheck {
 
 }  // namespace
 
-void check_arena(const Plan& plan, const Schedule& schedule,
+void check_arena(const Plan& plan, const Schedule& schedule, const ProfileValues& profile,
                  std::span<const PlannedOperatorPtr> operators) {
-  ArenaCheck(plan, schedule, operators).check();
+  ArenaCheck(plan, schedule, profile, operators).check();
 }
 
 }  // namespace opwright

@@ -40,11 +40,12 @@ void check_limits(const Plan& plan, const Device& device, const Limits& limits) 
 /// The checks of the steps of one schedule.
 class StepCheck {
  public:
-  StepCheck(const Plan& plan, const Schedule& schedule, const Device& device)
+  StepCheck(const Plan& plan, const Schedule& schedule, const ProfileValues& profile,
+            const Device& device)
       : plan_(plan),
         schedule_(schedule),
         device_(device),
-        profile_(plan, schedule.inputs),
+        profile_(profile),
         sizes_(size_tensors(schedule)) {}
 
   void check(const PlanStep& step, const PlannedOperator& op) const {
@@ -215,7 +216,7 @@ class StepCheck {
   const Plan& plan_;
   const Schedule& schedule_;
   const Device& device_;
-  const ProfileValues profile_;
+  const ProfileValues& profile_;
   const std::unordered_map<int32_t, int32_t> sizes_;
 };
 
@@ -227,7 +228,8 @@ void verify(const Plan& plan, std::span<const std::vector<PlannedOperatorPtr>> o
   for (size_t profile = 0; profile < plan.schedules.size(); ++profile) {
     const Schedule& schedule = plan.schedules[profile];
     const std::string where = plan.schedules.size() > 1 ? str("profile ", profile, ": ") : "";
-    const StepCheck checks(plan, schedule, device);
+    const ProfileValues values(plan, schedule.inputs);
+    const StepCheck checks(plan, schedule, values, device);
     for (size_t i = 0; i < schedule.steps.size(); ++i) {
       const PlanStep& step = schedule.steps[i];
       try {
@@ -239,7 +241,7 @@ void verify(const Plan& plan, std::span<const std::vector<PlannedOperatorPtr>> o
       }
     }
     try {
-      check_arena(plan, schedule, operators[profile]);
+      check_arena(plan, schedule, values, operators[profile]);
     } catch (const Error& error) {
       throw Error(error.code(), where + error.what());
     }

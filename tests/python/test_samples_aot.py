@@ -14,10 +14,12 @@ import pytest
 
 from plugin_testing import need_nvrtc
 
-FOLDER = Path(__file__).resolve().parents[2] / "samples" / "aot"
+SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 
 
-def run(program: Path, *arguments: object, **environment: str) -> subprocess.CompletedProcess:
+def run(
+    program: Path, *arguments: object, folder: str = "aot", **environment: str
+) -> subprocess.CompletedProcess:
     environment = {
         **os.environ,
         **environment,
@@ -26,7 +28,7 @@ def run(program: Path, *arguments: object, **environment: str) -> subprocess.Com
     }
     return subprocess.run(
         [sys.executable, *map(str, arguments)],
-        cwd=FOLDER,
+        cwd=SAMPLES / folder,
         env=environment,
         capture_output=True,
         text=True,
@@ -76,20 +78,46 @@ def test_kernel_for_a_gpu(source, package, program, tmp_path):
         assert re.search(rf"(ld|st)\.global\.\w*{bits}\b", ptx)
 
 
-def test_circular_padding_from_a_shape_rule_and_kernels(program):
-    padded = """
-import circ_pad, numpy as np, opwright as trt, opwright.plugin as trtp
-net = trt.Builder(trt.Logger()).create_network()
-x = net.add_input("x", trt.float32, (-1, 3, -1, -1))
+COMPARE_PADDING = """
+import circ_pad, numpy as np, numpy.typing, opwright as trt, opwright.plugin as trtp
 pads = np.array([1, 2, 3, 4], np.int32)
-net.mark_output(net.add_plugin(trtp.op.sample.circ_pad_rows(x, pads=pads)).get_output(0))
-engine = trt.build(net, shapes={"x": ((1, 3, 1, 1), (2, 3, 32, 32), (8, 3, 64, 64))})
-for shape in [(2, 3, 20, 30), (1, 3, 2, 1)]:
-    a = np.random.default_rng(0).random(shape, np.float32)
-    expected = np.pad(a, [(0, 0), (0, 0), (3, 4), (1, 2)], mode="wrap")
-    np.testing.assert_array_equal(engine(a), expected)
+def compare(add, dtype):
+    net = trt.Builder(trt.Logger()).create_network(1 << 1)
+    x = net.add_input("x", dtype, (-1, 3, -1, -1))
+    net.mark_output(add(net, x).get_output(0))
+    engine = trt.build(net, shapes={"x": ((1, 3, 1, 1), (2, 3, 32, 32), (8, 3, 64, 300))})
+    # Rows of less than a line of the cache, of just a line, of one and a little more, of several.
+    for height, width in [(20, 30), (2, 1), (5, 15), (5, 16), (5, 17), (4, 31), (4, 33), (3, 300)]:
+        a = np.random.default_rng(0).random((2, 3, height, width)).astype(trt.nptype(dtype))
+        expected = np.pad(a, [(0, 0), (0, 0), (3, 4), (1, 2)], mode="wrap")
+        np.testing.assert_array_equal(engine(a), expected)
+"""
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+def test_circular_padding_from_a_shape_rule_and_kernels(precision, program):
+    padded = f"""
+{COMPARE_PADDING}
+compare(lambda net, x: net.add_plugin(trtp.op.sample.circ_pad_rows(x, pads=pads)), trt.{precision})
 """
     done = run(program, "-c", padded)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+@pytest.mark.parametrize("tactic", ["NUMPY", "NUMBA"])
+def test_kernels_of_the_demo(tactic, precision, program):
+    need("numba")
+    padded = f"""
+{COMPARE_PADDING}
+trtp.register("test::one_tactic")(circ_pad.circ_pad_desc)
+@trtp.aot_impl("test::one_tactic")
+def one_tactic(inp0: trtp.TensorDesc, pads: np.typing.NDArray[np.int32], outputs: tuple[trtp.TensorDesc], tactic: int):
+    return circ_pad.circ_pad_aot(inp0, pads, outputs, circ_pad.Tactic.{tactic})
+plugin = trtp.op.test.one_tactic
+compare(lambda net, x: net.add_plugin(plugin(x, pads=pads), aot=True), trt.{precision})
+"""
+    done = run(program, "-c", padded, folder="demo")
     assert done.returncode == 0, done.stderr
 
 

@@ -102,7 +102,8 @@ class ReduceKernel final : public Kernel {
     // A single row is split along itself, more between rows.
     units_ = split_.rows == 1 && split_.inner.reduced ? split_.inner.extent : split_.rows;
     parts_ = std::max<int64_t>(1, std::min(parts_, units_));
-    grain_ = std::max<int64_t>(1, kSplit / 2 / std::max<int64_t>(1, work / parts_));
+    grain_ = std::max<int64_t>(
+        1, (parts_ == 1 ? kGrain : kSplit / 2) / std::max<int64_t>(1, work / parts_));
   }
 
   void enqueue(void const* const* inputs, void* const* outputs, void* workspace, Queue) override {
@@ -136,7 +137,10 @@ class ReduceKernel final : public Kernel {
 
  private:
   static constexpr int64_t kTile = 512, kMaxParts = 16, kMaxSplitTiles = 16;
-  static constexpr int64_t kSplit = 1 << 17;  ///< elements that are worth two threads
+  static constexpr int64_t kSplit = 1 << 17;  ///< elements of a tile that are worth parts
+  /// Elements that are worth a thread: few, since the operand mostly lies in the caches of the
+  /// threads that made it.
+  static constexpr int64_t kGrain = 1 << 14;
   static_assert(sizeof(double) == sizeof(int64_t));
 
   int64_t columns_of(int64_t tile) const {

@@ -1,9 +1,14 @@
+#include <algorithm>
+
 #include "backend/cpu/cpu_device.h"
 #include "backend/cpu/dnnl_kernel.h"
 #include "backend/cpu/dnnl_variant.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/port_rules.h"
+#include "backend/cpu/shape_checks.h"
+#include "backend/cpu/softmax_tile.h"
 #include "base/error.h"
+#include "base/parallel.h"
 #include "operators/reduce.h"
 
 namespace opwright {
@@ -91,6 +96,41 @@ class SoftmaxKernel final : public DnnlKernel {
   SoftmaxParams params_;
 };
 
+/// FP32 along what are neighbours in memory.
+class RowsKernel final : public Kernel {
+ public:
+  RowsKernel(const SoftmaxParams& params, TensorFormat format) : params_(params), format_(format) {}
+
+  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape>) override {
+    require_countable(inputs);
+    extents_ = extents_of(params_, inputs[0], format_);
+  }
+
+  void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
+    const int64_t count = extents_.axis;
+    if (count == 0) return;
+    const auto* x = static_cast<const float*>(inputs[0]);
+    auto* y = static_cast<float*>(outputs[0]);
+    parallel_for(
+        extents_.outer, std::max<int64_t>(1, kGrain / count), [&](int64_t begin, int64_t end) {
+          softmax_rows(x + begin * count, end - begin, count, params_.log, y + begin * count);
+        });
+  }
+
+ private:
+  static constexpr int64_t kGrain = 1 << 12;  ///< elements that are worth a second thread
+
+  const SoftmaxParams params_;
+  const TensorFormat format_;
+  Extents extents_;
+};
+
+/// Whether RowsKernel computes it.
+bool is_rows(const SoftmaxParams& params, PortType type, int rank) {
+  const int last = layout_of(type.format).channels_last ? 1 : rank - 1;
+  return type.dtype == DataType::kFLOAT && params.axes == int64_t{1} << last;
+}
+
 constexpr TensorFormat kFormats[] = {TensorFormat::kLINEAR, TensorFormat::kHWC};
 
 std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {
@@ -102,7 +142,9 @@ std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& quer
       if (!is_valid(format, shape.rank())) continue;
       const PortType port{type, format};
       Candidate candidate{{port}, {port}, 0, {}};
-      if (shape.numel() > 0) {
+      if (is_rows(params, port, shape.rank())) {
+        candidate.tactic_name = "rows";
+      } else if (shape.numel() > 0) {
         const Choice choice = choose(params, extents_of(params, shape, format), type);
         if (!choice.desc) continue;
         candidate.tactic_name = choice.name;
@@ -120,10 +162,16 @@ void check(const Operator& op, const KernelArgs& args) {
   rules.require_same(rules.output(0), rules.input(0));
 }
 
+std::unique_ptr<Kernel> make(const Operator& op, const KernelArgs& args) {
+  const SoftmaxParams& params = static_cast<const Softmax&>(op).params();
+  const PortDesc& x = args.inputs[0];
+  if (is_rows(params, x.type, x.max.rank()))
+    return std::make_unique<RowsKernel>(params, x.type.format);
+  return make_dnnl_kernel<SoftmaxKernel, Softmax>(op, args);
+}
+
 }  // namespace
 
-KernelEntry softmax_kernels() {
-  return {candidates, make_dnnl_kernel<SoftmaxKernel, Softmax>, check};
-}
+KernelEntry softmax_kernels() { return {candidates, make, check}; }
 
 }  // namespace opwright

@@ -36,6 +36,7 @@ std::string load_error(Plan plan, const Change& change, LoadOptions options = {}
 #define EXPECT_CONTAINS(text, part) \
   EXPECT_NE((text).find(part), std::string::npos) << "the error was: " << (text)
 
+/// Extents of -1 are 2 in the profile.
 Plan plan_of(const std::function<Tensor*(Network&, Tensor*)>& make, const Shape& shape = {2, 8},
              DataType dtype = DataType::kFLOAT) {
   Network network;
@@ -45,6 +46,9 @@ Plan plan_of(const std::function<Tensor*(Network&, Tensor*)>& make, const Shape&
   network.mark_output(*y);
   BuildConfig config = quick_config();
   config.timing = false;
+  Shape fixed = shape;
+  for (int64_t& extent : fixed) extent = extent < 0 ? 2 : extent;
+  config.profiles.emplace_back().set_shape("x", fixed, fixed, fixed);
   return compile(network, config);
 }
 
@@ -196,7 +200,7 @@ TEST(HostilePlan, TensorsThatAreStillNeededAreNotOverwritten) {
 }
 
 /// x -> two Softmax -> Concatenation -> Softmax -> y
-Plan joined() {
+Plan joined(const Shape& shape = {2, 16}) {
   return plan_of(
       [](Network& network, Tensor* x) {
         Tensor* a = network.add<Softmax>({.axes = 0b10}, {x})->output(0);
@@ -204,7 +208,7 @@ Plan joined() {
         Tensor* c = network.add<Concatenation>({0}, {a, b})->output(0);
         return network.add<Softmax>({.axes = 0b10}, {c})->output(0);
       },
-      {2, 16});
+      shape);
 }
 
 TEST(HostilePlan, OnlyOperandsInTheirPlacesAreJoinedThere) {
@@ -227,6 +231,16 @@ TEST(HostilePlan, OnlyOperandsInTheirPlacesAreJoinedThere) {
                     p.schedules[0].arena_size += 64;
                     tensors[step.inputs[1]].offset += 64;
                   }),
+                  "which is still needed");
+}
+
+TEST(HostilePlan, OperandsWhoseShapesChangeAreNotJoinedInTheirPlaces) {
+  const auto unchanged = [](Plan&) {};
+  EXPECT_EQ(load_error(joined({-1, 16}), unchanged), "no error");
+  EXPECT_CONTAINS(load_error(joined({-1, 16}),
+                             [](Plan& p) {
+                               p.schedules[0].inputs[0].min = {1, 16};
+                             }),
                   "which is still needed");
 }
 

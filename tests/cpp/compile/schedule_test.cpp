@@ -315,6 +315,29 @@ TEST_F(Scheduling, OperandsOfAConcatenationAreWrittenInTheirPlaces) {
   EXPECT_EQ(plan_.schedules[0].arena_size, 3u * 64u * sizeof(float));
 }
 
+TEST_F(Scheduling, OperandsAreWrittenInTheirPlacesWhereTheProfileFixesTheirShapes) {
+  Tensor* x = network_.add_input("x", DataType::kFLOAT, {-1, 16});
+  Tensor* a = add_in_format(x, 1, TensorFormat::kLINEAR);
+  Tensor* b = add_in_format(x, 2, TensorFormat::kLINEAR);
+  Tensor* joined = network_.add<Concatenation>({1}, {a, b})->output(0);
+  network_.mark_output(*add_in_format(joined, 0, TensorFormat::kLINEAR));
+  const auto data = random_floats(32, 1);
+  for (const int64_t most : {1, 2}) {
+    BuildConfig config = quick_config();
+    config.profiles.emplace_back();
+    config.profiles[0].set_shape("x", {1, 16}, {1, 16}, {most, 16});
+    const Plan plan = compile(network_, config);
+    EXPECT_EQ(in_place(plan, *concatenations(plan).at(0)), std::vector<bool>(2, most == 1));
+    std::vector<float> expected;
+    for (int64_t row = 0; row < most; ++row)
+      for (const float amount : {1.0f, 2.0f})
+        for (int64_t i = 16 * row; i < 16 * row + 16; ++i)
+          expected.push_back(data[i] + amount * static_cast<float>(i));
+    const std::vector<float> in(data.begin(), data.begin() + 16 * most);
+    expect_near(run_plan(plan, {{most, 16}}, {in})[0], expected);
+  }
+}
+
 TEST_F(Scheduling, OperandsThatSomebodyElseNeedsAreCopied) {
   Tensor* x = network_.add_input("x", DataType::kFLOAT, {1, 16, 2, 2});
   const auto step = [&](float amount) { return add_in_format(x, amount, TensorFormat::kLINEAR); };

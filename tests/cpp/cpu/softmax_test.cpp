@@ -81,6 +81,51 @@ TEST(Softmax, LargeValuesDoNotOverflow) {
     expect_close(run_kernel(op, candidate, inputs, outputs)[0], expected, 1e-6);
 }
 
+TEST(Softmax, RowsOfEveryLengthAroundAVector) {
+  for (const bool log : {false, true}) {
+    for (int64_t extent = 1; extent <= 40; ++extent) {
+      const Shape shape = {3, extent};
+      const Softmax op({2, log});
+      const std::vector<TestInput> inputs = {{random_values(shape, 5, -30, 30)}};
+      const std::vector<TestOutput> outputs = {{shape}};
+      const Values x = rounded(inputs[0].values, DataType::kFLOAT);
+      for (const Candidate& candidate : candidates_of(op, inputs, outputs))
+        expect_close(run_kernel(op, candidate, inputs, outputs)[0], reference_softmax(x, 1, log),
+                     2e-6);
+    }
+  }
+}
+
+TEST(Softmax, InfinitiesAndNaN) {
+  // As NumPy's exp(x - max(x)) / sum: masked elements become 0, rows that have no sum NaN.
+  const int64_t extent = 37;
+  const Shape shape = {4, extent};
+  Values x = random_values(shape, 6);
+  for (int64_t i = 0; i < extent; ++i) {
+    if (i % 3) x[i] = -INFINITY;
+    x[extent + i] = -INFINITY;
+  }
+  x[2 * extent + 3] = NAN, x[4 * extent - 1] = INFINITY;
+  for (const bool log : {false, true}) {
+    const Softmax op({2, log});
+    const std::vector<TestInput> inputs = {{x}};
+    const std::vector<TestOutput> outputs = {{shape}};
+    Values first{{1, extent}, {x.data.begin(), x.data.begin() + extent}};
+    const Values masked = reference_softmax(rounded(first, DataType::kFLOAT), 1, log);
+    for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+      const Values y = run_kernel(op, candidate, inputs, outputs)[0];
+      for (int64_t i = 0; i < extent; ++i) {
+        if (i % 3)
+          EXPECT_EQ(y[i], log ? -INFINITY : 0) << i;
+        else
+          EXPECT_NEAR(y[i], masked[i], 1e-5) << i;
+      }
+      for (int64_t i = extent; i < 3 * extent; ++i) EXPECT_TRUE(std::isnan(y[i])) << i;
+      EXPECT_TRUE(std::isnan(y[4 * extent - 1]));
+    }
+  }
+}
+
 TEST(Softmax, ChangingShapes) {
   const Softmax op({2, false});
   const std::vector<TestInput> inputs = {{random_values({2, 5, 7, 6}, 1)}};
