@@ -1,5 +1,6 @@
-"""Latency of small text models with random weights, against ONNX Runtime with as many threads: batches of 1 and 8, 16 to 256
-tokens, in engines for just that shape and in engines with a profile of shapes. It stops if a result differs by more than 1e-4.
+"""Latency of small text models with random weights, against ONNX Runtime with as many threads: batches of 1 and 8,
+16 to 256 tokens, in engines for just that shape and in engines with a profile of shapes. It stops if a result differs
+by more than 1e-4.
 
 python bench/text.py [NAME ...]
 """
