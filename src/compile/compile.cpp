@@ -206,9 +206,9 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
   }
   progress("selecting formats", 0, 1);
   const SelectionProblem problem = make_problem(graph, network, nodes, tuned, tuner);
-  const Contest contest(
-      {graph, network, ranges, device, config, budget, nodes, tuned, emitter, tuner, cache,
-       [&](int done, int of) { progress("comparing whole engines", done, of); }});
+  const Contest contest({graph, network, ranges, device, config, budget, nodes, tuned, emitter,
+                         tuner, cache,
+                         [&](int done, int of) { progress("comparing whole engines", done, of); }});
   const std::vector<int> assignment = contest.choose(problem, contested);
   const auto first = assignment.begin() + static_cast<ptrdiff_t>(graph.inputs.size());
   const std::vector<int> chosen(first, first + total);

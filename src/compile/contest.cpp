@@ -23,7 +23,10 @@ constexpr double kMost = 1.2;
 // gives.
 constexpr double kClearly = 0.98;
 // One that is slower than the best by so much is not run any more.
-constexpr double kHopeless = 1.3;
+constexpr double kHopeless = 2;
+// Short engines are compared this many times as often as the config says, for so long at most.
+constexpr int kMaxRounds = 4;
+constexpr double kShortMilliseconds = 1000;
 // A sample is the median of so many runs that they take about this time.
 constexpr double kSampleMilliseconds = 10;
 constexpr double kMaxRuns = 5;
@@ -158,10 +161,13 @@ std::vector<float> Contest::time(const std::vector<std::vector<int>>& assignment
               "them, are not in the timing cache, and ERROR_ON_TIMING_CACHE_MISS is set; build "
               "once without the flag and use the timing cache of that build");
   std::vector<float> times(runs.size(), kInfinity);
+  double spent = 0;
   const auto run = [&](size_t i) {
     if (config.interrupt_check) config.interrupt_check();
     build_.budget.check_time("comparing whole engines");
-    return milliseconds_of(runs[i]);
+    const double time = milliseconds_of(runs[i]);
+    spent += time;
+    return time;
   };
   const auto sample = [&](size_t i) {
     const double first = run(i);  // after another engine's
@@ -172,18 +178,21 @@ std::vector<float> Contest::time(const std::vector<std::vector<int>>& assignment
     std::ranges::nth_element(all, middle);
     return static_cast<float>(*middle);
   };
-  const int rounds = std::max(1, config.avg_timing_iterations);
-  for (int round = 0; round < rounds; ++round) {
-    build_.progress(round, rounds);
+  const int least_rounds = std::max(1, config.avg_timing_iterations);
+  for (int round = 0;
+       round < least_rounds || (round < kMaxRounds * least_rounds && spent < kShortMilliseconds);
+       ++round) {
+    build_.progress(std::min(round, least_rounds - 1), least_rounds);
     const float least = std::ranges::min(times);
     for (size_t i = 0; i < runs.size(); ++i) {
       if (!runs[i] || (round > 0 && times[i] > kHopeless * least)) continue;
       try {
         times[i] = std::min(times[i], sample(i));
       } catch (...) {
-        config.log.warning("Comparing whole engines: one is left out, because its run on made-up "
-                           "inputs failed: ",
-                           failure(std::current_exception()));
+        config.log.warning(
+            "Comparing whole engines: one is left out, because its run on made-up "
+            "inputs failed: ",
+            failure(std::current_exception()));
         runs[i] = nullptr;
         times[i] = kInfinity;
       }
@@ -218,8 +227,7 @@ void Contest::add_tensors(Trial& trial) const {
   for (size_t i = 0; i < aliased.size(); ++i) {
     const Tensor& tensor = *build_.network.outputs()[i];
     const size_t bytes = bytes_of(tensor, build_.ranges.max(tensor.dims()));
-    trial.outputs.push_back(aliased[i] >= 0 ? nullptr
-                                            : memory.scratch(static_cast<int>(i), bytes));
+    trial.outputs.push_back(aliased[i] >= 0 ? nullptr : memory.scratch(static_cast<int>(i), bytes));
   }
 }
 
@@ -255,6 +263,7 @@ std::vector<std::function<void()>> Contest::make_runs(
     return {};
   }
   std::vector<std::function<void()>> runs;
+  runs.reserve(trials.size());
   for (Trial& trial : trials) runs.push_back(make_trial_run(std::move(trial)));
   return runs;
 }

@@ -415,9 +415,8 @@ std::vector<std::vector<int>> select_several(const SelectionProblem& problem,
       if (bound > limit) continue;
       for (const int node : group)
         for (size_t other = 0; other < options; ++other)
-          forced.nodes[node][other].cost = other == option
-                                               ? problem.nodes[node][other].cost
-                                               : std::numeric_limits<float>::infinity();
+          forced.nodes[node][other].cost = other == option ? problem.nodes[node][other].cost
+                                                           : std::numeric_limits<float>::infinity();
       std::vector<int> assignment = select_options(forced);
       const double cost = selection_cost(forced, assignment);
       const bool is_known =

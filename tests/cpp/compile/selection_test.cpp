@@ -165,15 +165,18 @@ TEST(Selection, SeveralAreTheBestOfEachOptionInOrder) {
     expected.push_back(best);
     std::ranges::sort(expected);
     // What several options have as their best is there once; costs are random, so it has its own.
-    const auto same = std::ranges::unique(expected, [](double a, double b) { return b - a < 1e-5; });
+    const auto same =
+        std::ranges::unique(expected, [](double a, double b) { return b - a < 1e-5; });
     expected.erase(same.begin(), same.end());
 
     const auto all = select_several(problem, groups, 100, kMost);
     ASSERT_EQ(all.size(), expected.size()) << "round " << round;
     EXPECT_EQ(all[0], select_options(problem));
-    for (size_t i = 0; i < all.size(); ++i) EXPECT_NEAR(cost_of(problem, all[i]), expected[i], 1e-5);
-    EXPECT_EQ(select_several(problem, groups, 2, kMost),
-              std::vector(all.begin(), all.begin() + static_cast<long>(std::min<size_t>(2, all.size()))));
+    for (size_t i = 0; i < all.size(); ++i)
+      EXPECT_NEAR(cost_of(problem, all[i]), expected[i], 1e-5);
+    EXPECT_EQ(
+        select_several(problem, groups, 2, kMost),
+        std::vector(all.begin(), all.begin() + static_cast<long>(std::min<size_t>(2, all.size()))));
     found += static_cast<int>(all.size());
   }
   EXPECT_GT(found, 400);
