@@ -51,13 +51,11 @@ std::string label_of(const Candidate& candidate) {
   return str(str(candidate), ", tactic ", tactic_text(candidate.tactic, candidate.tactic_name));
 }
 
-/// Throws anew what ends the build, or returns what it says.
+/// What it says; throws an interrupt anew.
 std::string failure(const std::exception_ptr& reason) {
   if (is_interrupt(reason)) std::rethrow_exception(reason);
   try {
     std::rethrow_exception(reason);
-  } catch (const BuildTimeError&) {
-    throw;
   } catch (const std::exception& error) {
     return error.what();
   } catch (...) {
@@ -163,8 +161,6 @@ std::vector<float> Contest::time(const std::vector<std::vector<int>>& assignment
   std::vector<float> times(runs.size(), kInfinity);
   double spent = 0;
   const auto run = [&](size_t i) {
-    if (config.interrupt_check) config.interrupt_check();
-    build_.budget.check_time("comparing whole engines");
     const double time = milliseconds_of(runs[i]);
     spent += time;
     return time;
@@ -186,6 +182,8 @@ std::vector<float> Contest::time(const std::vector<std::vector<int>>& assignment
     const float least = std::ranges::min(times);
     for (size_t i = 0; i < runs.size(); ++i) {
       if (!runs[i] || (round > 0 && times[i] > kHopeless * least)) continue;
+      if (config.interrupt_check) config.interrupt_check();
+      build_.budget.check_time("comparing whole engines");
       try {
         times[i] = std::min(times[i], sample(i));
       } catch (...) {
