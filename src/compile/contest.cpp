@@ -24,7 +24,10 @@ constexpr double kMost = 1.2;
 // gives.
 constexpr double kClearly = 0.98;
 // One that is slower than the best by so much is not run any more.
-constexpr double kHopeless = 1.3;
+constexpr double kHopeless = 2;
+// Short engines are compared this many times as often as the config says, for so long at most.
+constexpr int kMaxRounds = 4;
+constexpr double kShortMilliseconds = 1000;
 // A sample is the median of so many runs that they take about this time.
 constexpr double kSampleMilliseconds = 10;
 constexpr double kMaxRuns = 5;
@@ -49,13 +52,11 @@ std::string label_of(const Candidate& candidate) {
   return str(str(candidate), ", tactic ", tactic_text(candidate.tactic, candidate.tactic_name));
 }
 
-/// Throws anew what ends the build, or returns what it says.
+/// What it says; throws an interrupt anew.
 std::string failure(const std::exception_ptr& reason) {
   if (is_interrupt(reason)) std::rethrow_exception(reason);
   try {
     std::rethrow_exception(reason);
-  } catch (const BuildTimeError&) {
-    throw;
   } catch (const std::exception& error) {
     return error.what();
   } catch (...) {
@@ -160,10 +161,11 @@ std::vector<float> Contest::time(const std::vector<std::vector<int>>& assignment
               "them, are not in the timing cache, and ERROR_ON_TIMING_CACHE_MISS is set; build "
               "once without the flag and use the timing cache of that build");
   std::vector<float> times(runs.size(), kInfinity);
+  double spent = 0;
   const auto run = [&](size_t i) {
-    if (config.interrupt_check) config.interrupt_check();
-    build_.budget.check_time("comparing whole engines");
-    return milliseconds_of(runs[i]);
+    const double time = milliseconds_of(runs[i]);
+    spent += time;
+    return time;
   };
   const auto sample = [&](size_t i) {
     const double first = run(i);  // after another engine's
@@ -174,12 +176,16 @@ std::vector<float> Contest::time(const std::vector<std::vector<int>>& assignment
     std::ranges::nth_element(all, middle);
     return static_cast<float>(*middle);
   };
-  const int rounds = std::max(1, config.avg_timing_iterations);
-  for (int round = 0; round < rounds; ++round) {
-    build_.progress(round, rounds);
+  const int least_rounds = std::max(1, config.avg_timing_iterations);
+  for (int round = 0;
+       round < least_rounds || (round < kMaxRounds * least_rounds && spent < kShortMilliseconds);
+       ++round) {
+    build_.progress(std::min(round, least_rounds - 1), least_rounds);
     const float least = std::ranges::min(times);
     for (size_t i = 0; i < runs.size(); ++i) {
       if (!runs[i] || (round > 0 && times[i] > kHopeless * least)) continue;
+      if (config.interrupt_check) config.interrupt_check();
+      build_.budget.check_time("comparing whole engines");
       try {
         times[i] = std::min(times[i], sample(i));
       } catch (...) {
@@ -255,6 +261,7 @@ std::vector<std::function<void()>> Contest::make_runs(
     return {};
   }
   std::vector<std::function<void()>> runs;
+  runs.reserve(trials.size());
   for (Trial& trial : trials) runs.push_back(make_trial_run(std::move(trial)));
   return runs;
 }

@@ -65,9 +65,10 @@ def chain(plugins, x=X):
     return net
 
 
-def build(net, log=None, cache=None, flags=()):
+def build(net, log=None, cache=None, flags=(), monitor=None):
     builder = trt.Builder(log or trt.Logger(trt.Logger.ERROR))
     config = builder.create_builder_config()
+    config.progress_monitor = monitor
     for flag in flags:
         config.set_flag(flag)
     if cache is not None:
@@ -148,10 +149,26 @@ def test_the_limit_of_combinations_holds():
 
 
 def test_identical_instances_are_timed_once():
+    class CallsBefore(trt.IProgressMonitor):
+        """How often the plugins were called when each phase began."""
+
+        def __init__(self):
+            super().__init__()
+            self.calls: dict[str, int] = {}
+
+        def phase_start(self, phase_name, parent_phase, num_steps):
+            self.calls[phase_name] = len(Tuned.enqueued)
+
+        def step_complete(self, phase_name, step):
+            return True
+
+        def phase_finish(self, phase_name):
+            pass
+
     with registered(Tuned()):
-        log = Log()
-        build(chain([Tuned()] * 200), log)
-        calls_200 = len(Tuned.enqueued)
+        log, before = Log(), CallsBefore()
+        build(chain([Tuned()] * 200), log, monitor=before)
+        calls_200 = before.calls["selecting formats"]
         Tuned.enqueued.clear()
         build(chain([Tuned()]))
     assert "4 timed, 0 found in the timing cache" in line_of(log, "layer 0")

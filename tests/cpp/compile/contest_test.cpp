@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/error.h"
 #include "engine_run.h"
 #include "opwright/logger.h"
 #include "plugin/callback.h"
@@ -26,7 +27,7 @@ class CollectingLogger final : public ILogger {
 };
 
 /// A layer with two tactics, and behind it one that calls a plugin's code, which is slow behind the
-/// layer's tactic 0: the one that is faster alone. Both copy their input.
+/// layer's tactic 0: the one that is faster alone, as the timing cache says. Both copy their input.
 class Contests : public testing::Test {
  protected:
   static constexpr int kAlone = -1;
@@ -34,16 +35,17 @@ class Contests : public testing::Test {
   Contests() {
     config_.log = Log(&logger_);
     config_.timing_cache = std::make_shared<TimingCache>(get_device(DeviceType::kCPU).identity());
+    config_.avg_timing_iterations = 4;
+    layer_.timing_key = "layer", callback_.timing_key = "callback";
+    insert_times("4x8");
     layer_.candidates = [](const CandidateQuery& query) {
       return std::vector{TestOperator::like(query, 0), TestOperator::like(query, 1)};
     };
     layer_.run_as = [this](const Candidate& candidate) {
       ++runs_;
       before_ = static_cast<int>(candidate.tactic);
-      sleep(before_ == 0 ? 10 : 11);
     };
     layer_.run = copy;
-    callback_.make = [this](const KernelArgs&) { before_ = kAlone; };
     callback_.requirements = {{"QuickPlugin", "spinner", "1", "test"}};
     callback_.run_as = [this](const Candidate&) {
       ++runs_;
@@ -52,6 +54,16 @@ class Contests : public testing::Test {
       if (before == 0) sleep(10);
     };
     callback_.run = copy;
+  }
+  void insert_times(const std::string& shape) {
+    const auto insert = [&](const std::string& layer, int tactic, float milliseconds) {
+      const std::string port = "FP32:LINEAR:" + shape + ",";
+      config_.timing_cache->insert(str("Test|", layer, "|", port, ">", port, "|", tactic, "|"),
+                                   milliseconds);
+    };
+    insert("layer", 0, 10);
+    insert("layer", 1, 11);
+    insert("callback", 0, 1);
   }
   static void sleep(int milliseconds) {
     std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
@@ -165,6 +177,7 @@ TEST_F(Contests, EachProfileHasItsOwn) {
   for (const int64_t most : {4, 16}) {
     OptimizationProfile& profile = config_.profiles.emplace_back();
     profile.set_shape("x", {1, 8}, {most, 8}, {most, 8});
+    insert_times(str(most, "x8[1x8..", most, "x8]"));
   }
   Plan plan = build({-1, 8});
   EXPECT_EQ(tactic_of(plan, 0), 1);

@@ -40,11 +40,11 @@ class TestOperator final : public Operator {
   static OperatorPtr add(TestBehaviour behaviour) {
     register_operator_kind("Test", [](const Attributes& attributes, const OperatorLoadContext&) {
       return std::make_shared<Planned>(
-          TestOperator(static_cast<int>(std::get<int64_t>(*find(attributes, "id")))));
+          static_cast<int>(std::get<int64_t>(*find(attributes, "id"))));
     });
     const int id = static_cast<int>(behaviours().size());
     behaviours()[id] = std::move(behaviour);
-    if (!behaviours()[id].requirements.empty()) return std::make_shared<Plugin>(TestOperator(id));
+    if (!behaviours()[id].requirements.empty()) return std::make_shared<Plugin>(id);
     return std::make_shared<TestOperator>(id);
   }
 
@@ -69,7 +69,7 @@ class TestOperator final : public Operator {
     return candidate;
   }
   PlannedOperatorPtr plan(const KernelArgs&) const override {
-    return std::make_shared<Planned>(*this);
+    return std::make_shared<Planned>(id_);
   }
   Attributes attributes() const override { return {{"id", int64_t{id_}}}; }
   bool is_pure() const override { return self().pure; }
@@ -82,37 +82,41 @@ class TestOperator final : public Operator {
   /// One that calls code of a plugin's own.
   class Plugin final : public PluginOperator {
    public:
-    explicit Plugin(TestOperator op) : op_(op) {}
-    const std::string& plugin_name() const override { return op_.self().requirements[0].name; }
-    std::string_view kind() const override { return op_.kind(); }
+    explicit Plugin(int id) : id_(id) {}
+    const std::string& plugin_name() const override { return op().self().requirements[0].name; }
+    std::string_view kind() const override { return op().kind(); }
     std::vector<OutputInfo> infer(InferContext& context) const override {
-      return op_.infer(context);
+      return op().infer(context);
     }
     std::vector<Candidate> candidates(const CandidateQuery& query) const override {
-      return op_.candidates(query);
+      return op().candidates(query);
     }
-    std::optional<std::string> timing_key() const override { return op_.timing_key(); }
+    std::optional<std::string> timing_key() const override { return op().timing_key(); }
 
    private:
-    PlannedOperatorPtr configure(const KernelArgs& args) const override { return op_.plan(args); }
-    const TestOperator op_;
+    PlannedOperatorPtr configure(const KernelArgs& args) const override { return op().plan(args); }
+    TestOperator op() const { return TestOperator(id_); }
+    const int id_;
   };
   class Planned final : public PlannedOperator {
    public:
-    explicit Planned(TestOperator op) : op_(op) {}
-    std::string_view kind() const override { return op_.kind(); }
+    explicit Planned(int id) : id_(id) {}
+    std::string_view kind() const override { return op().kind(); }
     std::vector<OutputInfo> infer(InferContext& context) const override {
-      return op_.infer(context);
+      return op().infer(context);
     }
     std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
-      if (op_.self().make) op_.self().make(args);
-      return std::make_unique<TestKernel>(op_.self(), *args.candidate);
+      if (op().self().make) op().self().make(args);
+      return std::make_unique<TestKernel>(op().self(), *args.candidate);
     }
-    Attributes attributes() const override { return op_.attributes(); }
-    std::vector<PluginRequirement> requirements() const override { return op_.self().requirements; }
+    Attributes attributes() const override { return op().attributes(); }
+    std::vector<PluginRequirement> requirements() const override {
+      return op().self().requirements;
+    }
 
    private:
-    const TestOperator op_;
+    TestOperator op() const { return TestOperator(id_); }
+    const int id_;
   };
   class TestKernel final : public Kernel {
    public:
