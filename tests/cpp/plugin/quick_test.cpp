@@ -243,7 +243,9 @@ class StoredFunctions : public testing::Test {
     for (const PortDesc& input : inputs) candidate.inputs.push_back(input.type);
     for (const PortDesc& output : outputs) candidate.outputs.push_back(output.type);
     candidate.tactic = tactic;
-    op.check(make_args(candidate, inputs, outputs));
+    KernelArgs args = make_args(candidate, inputs, outputs);
+    args.inferred = inferred;
+    op.check(args);
   }
   const std::shared_ptr<Scale> definition = std::make_shared<Scale>();
 };
@@ -438,7 +440,7 @@ TEST_F(Lookup, ConvertsToTheRegisteredTypes) {
   const OperatorPtr op = make_plugin_for_node(node(as_onnx()), &registry, flags);
   ASSERT_NE(op, nullptr);
   EXPECT_EQ(op->kind(), "QuickPlugin");
-  EXPECT_EQ(run(*op), (std::vector<float>{2, 4, 6, 8}));
+  EXPECT_EQ(run(*plan(op)), (std::vector<float>{2, 4, 6, 8}));
 }
 
 TEST_F(Lookup, NamesMissingAndMistypedAttributes) {
@@ -474,7 +476,7 @@ TEST_F(Lookup, AttributesThatFunctionsDoNotDeclareAreLeftOut) {
   FieldValues values = as_onnx();
   values.push_back(field<int64_t>("sclae", PluginFieldType::kINT64, {1}));
   Warnings warnings;
-  EXPECT_EQ(run(*make_plugin_for_node(node(values), &registry, flags, Log(&warnings))),
+  EXPECT_EQ(run(*plan(make_plugin_for_node(node(values), &registry, flags, Log(&warnings)))),
             (std::vector<float>{2, 4, 6, 8}));
   ASSERT_EQ(warnings.messages.size(), 1u);
   EXPECT_CONTAINS(warnings.messages[0], "plugin 'test::scale' declares no attribute 'sclae'");
@@ -485,7 +487,7 @@ TEST_F(Lookup, FillsInDefaultValues) {
   values.erase(values.begin());
   definition->parameters_[1].default_value =
       field<float>("scale", PluginFieldType::kFLOAT32, {0.5f});
-  EXPECT_EQ(run(*make_plugin_for_node(node(values), &registry, flags)),
+  EXPECT_EQ(run(*plan(make_plugin_for_node(node(values), &registry, flags))),
             (std::vector<float>{0.5f, 1, 1.5f, 2}));
 }
 

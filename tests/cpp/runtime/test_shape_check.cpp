@@ -10,7 +10,8 @@ namespace {
 
 using Values = std::optional<std::vector<Expr>>;
 
-void check(const Operator& op, std::vector<Shape> inputs, std::vector<Shape> outputs,
+template <class Op>
+void check(const Op& op, std::vector<Shape> inputs, std::vector<Shape> outputs,
            std::vector<Values> values = {}, std::vector<DataType> types = {DataType::kHALF}) {
   Candidate candidate;
   candidate.inputs.resize(inputs.size(), {DataType::kINT64, TensorFormat::kLINEAR});
@@ -23,7 +24,7 @@ void check(const Operator& op, std::vector<Shape> inputs, std::vector<Shape> out
   tensors.present.assign(inputs.size(), true);
   tensors.elements = std::move(values);
   tensors.elements.resize(inputs.size());
-  check_tensors(op, "layer", candidate, tensors);
+  check_tensors(*load_builtin(std::make_shared<Op>(op)), "layer", candidate, tensors);
 }
 
 TEST(ShapeCheck, TakesWhatTheOperatorMakes) {
