@@ -59,7 +59,7 @@ class CompiledKernel final : public PlannedOperator {
       return make_device_kernel(launch_, object_, args);
     }
     require(object_.host, "layer '", args.layer, "': compiled kernel '", object_.name,
-            "' is code for a GPU (", object_.target, "), but the layer runs on the host");
+            "' may not run on the host: it is code for a GPU (", object_.target, ")");
     try {
       return make_host_kernel(launch_, object_.name, HostCode::load(object_), args);
     } catch (const Error& error) {

@@ -243,7 +243,7 @@ TEST(HostCode, IsNotTouchedWithoutPermission) {
   EXPECT_CONTAINS(error_of([&] {
                     op->make_kernel(make_args(launched.candidate, launched.ports, launched.ports));
                   }),
-                  "is code for a GPU (");
+                  "may not run on the host");
   EXPECT_FALSE(ran());
   // Checking reads, but does not map.
   check_host_code(object);
