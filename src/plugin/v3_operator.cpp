@@ -138,6 +138,7 @@ class PluginV3 final : public PluginV3Base {
   std::vector<Candidate> candidates(const CandidateQuery& query) const override {
     return v3_candidates(plugin_.clone(), query, inputs().shapes);
   }
+  std::optional<std::string> timing_key() const override { return timing_key_of("PluginV3"); }
 
  private:
   const V3Plugin& plugin() const override { return plugin_; }

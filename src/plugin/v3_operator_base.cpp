@@ -25,11 +25,10 @@ std::vector<OutputInfo> PluginV3Base::infer(InferContext& context) const {
   return infer_v3(plugin(), context, inputs_);
 }
 
-std::optional<std::string> PluginV3Base::timing_key() const {
+std::optional<std::string> PluginV3Base::timing_key_of(std::string_view family) const {
   const char* id = plugin().timing_cache_id();
   if (id == nullptr) return std::nullopt;
-  return str("PluginV3 ", is_compiled() ? "compiled " : "callback ", str(plugin().identity()), ' ',
-             id);
+  return str(family, ' ', str(plugin().identity()), ' ', id);
 }
 
 std::vector<OutputInfo> PlannedV3Base::infer(InferContext& context) const {

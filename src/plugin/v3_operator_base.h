@@ -26,11 +26,12 @@ class PluginV3Base : public PluginOperator {
   bool is_shape_input(int input) const final { return input >= inputs_.tensors; }
   std::unique_ptr<Layer> make_layer() const final;
   std::vector<OutputInfo> infer(InferContext& context) const final;
-  std::optional<std::string> timing_key() const final;
 
  protected:
   const V3Inputs& inputs() const { return inputs_; }
   virtual const V3PluginBase& plugin() const = 0;
+  /// timing_key() of a plugin that gives an ID, beginning with `family`.
+  std::optional<std::string> timing_key_of(std::string_view family) const;
 
  private:
   const V3Inputs inputs_;

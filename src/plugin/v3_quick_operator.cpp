@@ -163,6 +163,9 @@ class PluginV3Quick final : public PluginV3Base {
   std::vector<Candidate> candidates(const CandidateQuery& query) const override {
     return quick_candidates(plugin_.clone(), query, inputs().shapes);
   }
+  std::optional<std::string> timing_key() const override {
+    return timing_key_of(is_compiled() ? "PluginV3Quick compiled" : "PluginV3Quick callback");
+  }
 
  private:
   const V3QuickPlugin& plugin() const override { return plugin_; }

@@ -147,28 +147,16 @@ def test_life_cycle(creator):
     plan = builder.build_serialized_network(net, config)
     range_told = "configure_plugin (-1, 3, 5, 7) max (4, 3, 8, 10)"
     timed = [
-        range_told,
-        "initialize",
         "attach_to_context",
         "configure_plugin (2, 3, 5, 7) max (4, 3, 8, 10)",
         "enqueue",
         "detach_from_context",
-        "terminate",
         "destroy",
     ]
-    stored = [range_told, "initialize", "serialize", "terminate", "destroy"]
+    stored = ["attach_to_context", "serialize", "detach_from_context", "destroy"]
     calls = take()
     assert calls[0] == "destroy", "the clone that was asked for formats"
-    assert calls[1 : 1 + len(timed)] == timed
-    assert calls[1 + len(timed) :] == [
-        range_told,
-        "initialize",
-        "attach_to_context",
-        *stored,
-        "detach_from_context",
-        "terminate",
-        "destroy",
-    ]
+    assert calls[1:] == [range_told, "initialize", *timed, *stored, "terminate", "destroy"]
     engine = trt.Runtime(trt.Logger(trt.Logger.ERROR)).deserialize_cuda_engine(plan)
     assert take() == ["initialize"]
     context = engine.create_execution_context()

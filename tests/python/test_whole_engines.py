@@ -41,7 +41,7 @@ def compared(log):
 @pytest.mark.parametrize("make", [numpy_scale, numba_scale])
 def test_the_choice_computes_the_same_and_is_remembered(make, tmp_path):
     scale, calls = make(), []
-    plugin = new_id("scale")
+    plugin = new_id("scale_beside_layers")
     namespace, name = plugin.split("::")
 
     @trtp.register(plugin)
