@@ -581,7 +581,7 @@ def test_the_table_in_the_log_and_the_inspector():
     plugin = Tuned([trtp.AutoTuneCombination("FP32|FP16, FP32|FP16", "LINEAR", [1, 2])])
     plugin.run = slow(2)
     log = Log()
-    engine = build(plugin.network(), ["FP16"], log)
+    engine = build(plugin.network(), ["FP16"], log, avg_timing_iterations=10)
     layer = plugin_layer(engine)
     rows = [(c["Types"], c["TacticValue"], c["Chosen"]) for c in layer["Candidates"]]
     assert rows == [
