@@ -10,7 +10,6 @@
 #include "plugin/device_kernel.h"
 #include "plugin/host_code.h"
 #include "plugin/host_kernel.h"
-#include "plugin/kernel_launch.h"
 #include "plugin/launch_values.h"
 #include "plugin/stored_ports.h"
 
@@ -43,6 +42,15 @@ Expr substitute(const Expr& expr, std::span<const Expr> symbols, std::string_vie
   }
 }
 
+/// What a plan stores.
+struct StoredKernel {
+  KernelLaunch launch;
+  template <class V>
+  void visit(V& v) {
+    v("launch", launch);
+  }
+};
+
 class CompiledKernel final : public Operator {
  public:
   CompiledKernel(KernelLaunch launch, CodeObject object, std::vector<Candidate> candidate,
@@ -56,7 +64,11 @@ class CompiledKernel final : public Operator {
 
   std::string_view kind() const override { return "CompiledKernel"; }
   bool is_pure() const override { return false; }
-  Attributes attributes() const override { return encode(launch_); }
+  Attributes attributes() const override {
+    AttributeWriter writer;
+    StoredKernel{launch_}.visit(writer);
+    return std::move(writer.attributes);
+  }
   std::vector<CodeObject> code() const override { return {object_}; }
   bool is_shape_input(int input) const override {
     const std::vector<int32_t>& inputs = launch_.shape_inputs;
@@ -141,6 +153,26 @@ class CompiledKernel final : public Operator {
 
 }  // namespace
 
+KernelLaunch make_launch(const KernelCode& code) {
+  KernelLaunch launch;
+  launch.symbol = code.name;
+  launch.layer_kind = code.layer_kind;
+  ExprProgramBuilder builder;
+  for (int i = 0; i < 3; ++i) {
+    launch.grid[i] = builder.add(code.grid[i]);
+    launch.block[i] = builder.add(code.block[i]);
+  }
+  launch.shared_memory = builder.add(code.shared_memory);
+  for (const KernelArgument& argument : code.arguments)
+    launch.arguments.push_back({argument.type, builder.add(argument.value), argument.constant});
+  for (const Expr& bytes : code.scratch) launch.scratch.push_back(builder.add(bytes));
+  launch.shape_inputs.assign(code.shape_inputs.begin(), code.shape_inputs.end());
+  for (const KernelCheck& check : code.checks)
+    launch.checks.push_back({builder.add(check.condition), check.message});
+  launch.program.assign(builder.instructions().begin(), builder.instructions().end());
+  return launch;
+}
+
 OperatorPtr make_compiled_kernel(KernelCode code, Candidate candidate,
                                  std::vector<OutputInfo> outputs, std::string timing_key) {
   require(!code.name.empty(), "a compiled kernel has no name");
@@ -161,7 +193,10 @@ OperatorPtr load_compiled_kernel(const Attributes& attributes, const OperatorLoa
           "' is code for ", code.object.host ? "the host" : "a GPU",
           ", which the engine may not run without permission; allow ",
           code.object.host ? "host" : "device", " code when loading if you trust the file");
-  return std::make_shared<CompiledKernel>(decode_launch(attributes, context.layer), code.object,
+  StoredKernel stored;
+  AttributeReader reader("CompiledKernel", attributes);
+  stored.visit(reader);
+  return std::make_shared<CompiledKernel>(std::move(stored.launch), code.object,
                                           std::vector<Candidate>{}, std::vector<OutputInfo>{},
                                           std::string(), code.permitted);
 }

@@ -198,14 +198,14 @@ class QuickPlugin final : public Operator {
         return std::find(used.begin(), used.end(), field.name) == used.end();
       });
     }
-    for (Attribute& field : encode_fields(stored)) all.push_back(std::move(field));
+    all.push_back({"fields", std::move(stored)});
     return all;
   }
 
   std::optional<std::string> timing_key() const override {
     return str("QuickPlugin ", id_of(*definition_),
                mode_ == QuickMode::kCompiled ? " compiled " : " callback ",
-               definition_->fingerprint(mode_), ' ', opwright::str(encode_fields(attributes_)));
+               definition_->fingerprint(mode_), ' ', opwright::str({{"fields", attributes_}}));
   }
 
   std::vector<PluginRequirement> requirements() const override {
@@ -431,6 +431,7 @@ OperatorPtr load_quick_plugin(const Attributes& attributes, const OperatorLoadCo
     std::string plugin, plugin_namespace;
     bool compiled = false;
     Ints aliased_inputs, data_dependent;
+    FieldValues fields;
   } stored;
   AttributeReader reader("QuickPlugin", attributes);
   reader("plugin", stored.plugin);
@@ -438,6 +439,7 @@ OperatorPtr load_quick_plugin(const Attributes& attributes, const OperatorLoadCo
   reader("compiled", stored.compiled);
   reader("aliased_inputs", stored.aliased_inputs);
   reader("data_dependent", stored.data_dependent);
+  reader("fields", stored.fields);
   auto definition = find_quick(stored.plugin_namespace, stored.plugin, context.definitions);
   require(definition != nullptr, "layer '", context.layer, "': plugin '",
           make_id(stored.plugin_namespace, stored.plugin), "' is not registered");
@@ -453,10 +455,8 @@ OperatorPtr load_quick_plugin(const Attributes& attributes, const OperatorLoadCo
     outputs.aliased_inputs.push_back(
         static_cast<int>(std::clamp<int64_t>(input, -1, std::numeric_limits<int>::max())));
   outputs.data_dependent.assign(stored.data_dependent.begin(), stored.data_dependent.end());
-  constexpr int kOwn = 5;  // the plugin's attributes follow those above
-  return std::make_shared<QuickPlugin>(
-      std::move(definition), decode_fields(Attributes(attributes.begin() + kOwn, attributes.end())),
-      QuickMode::kCallback, std::move(outputs), true);
+  return std::make_shared<QuickPlugin>(std::move(definition), std::move(stored.fields),
+                                       QuickMode::kCallback, std::move(outputs), true);
 }
 
 QuickMode choose_mode(const QuickDefinition& definition, int aot, bool prefer_aot,
