@@ -14,12 +14,13 @@ PRESET = cmake --preset $(1) -DPython_EXECUTABLE=$(CURDIR)/$(VENV_PYTHON)
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: ## install what is needed (system packages, .venv), build and install into .venv
+build: ## install what the package needs (system packages, .venv), build it, install it into .venv
+	@$(PYTHON) tools/setup.py package
+
+setup: ## the same and what the tests need, and build the C++ tests
 	@$(PYTHON) tools/setup.py
 
-build: setup ## the same as setup
-
-demo: setup ## the main job: a photograph through a model with a custom operator
+demo: build ## the main job: a photograph through a model with a custom operator
 	$(VENV_PYTHON) samples/demo/demo.py
 
 test: setup lint test-cpp test-python ## set up, lint, C++ tests, Python tests

@@ -44,6 +44,14 @@ if(TARGET _core AND SKBUILD)
   install(DIRECTORY ${PROJECT_BINARY_DIR}/python/_core DESTINATION ${root} FILES_MATCHING PATTERN "*.pyi")
 endif()
 
+# All that is installed, and no tests.
+add_custom_target(opwright_package)
+foreach(target bundle opwright opwright_threads opwright_cuda opwright_cli _core stub___init__ stub__plugin)
+  if(TARGET ${target})
+    add_dependencies(opwright_package ${target})
+  endif()
+endforeach()
+
 # The archive of `make dist`, for machines without Python.
 if(NOT SKBUILD)
   set(CPACK_GENERATOR TGZ)

@@ -1,7 +1,10 @@
-"""Set up what building and testing need: system packages, .venv, the build, the installed package.
+"""Set up what using the package or testing it needs: system packages, .venv, the build.
 
-Standard library only: it starts under the system's Python. A step whose inputs have not changed
-is skipped.
+    python3 tools/setup.py [package]
+
+`package` stops at the package in .venv and what the demo runs with; without it follows what the
+tests need, and the tests are built. Standard library only: it starts under the system's Python. A
+step whose inputs have not changed is skipped.
 """
 
 from __future__ import annotations
@@ -38,8 +41,8 @@ REQUIRED = {
     "libgtest-dev": "gtest/gtest.h",
     "libbenchmark-dev": "benchmark/benchmark.h",
 }
-# Without these a part is left out: faster rebuilds, the check of the formatting, the sanitizers and
-# fuzz targets.
+# Without these a part of the tests is left out: the check of the formatting, the sanitizers and fuzz
+# targets. Rebuilds are faster with the first.
 OPTIONAL = {
     "ccache": Program("ccache"),
     "clang-format-14": Program("clang-format-14"),
@@ -47,6 +50,8 @@ OPTIONAL = {
     "clang-tidy-14": Program("clang-tidy-14"),
     "libclang-rt-14-dev": Path("/usr/lib/llvm-14/lib/clang"),
 }
+# The parts of pyproject.toml's optional dependencies that the package and the demo use.
+PACKAGE_EXTRAS = ["cuda", "demo"]
 # PyPI has these too, for a machine where no system package can be installed.
 FROM_PYPI = {"cmake": "cmake>=3.25,<5", "ninja-build": "ninja>=1.11,<2"}
 
@@ -82,7 +87,7 @@ def cmake_is_recent() -> bool:
     return version is not None and tuple(map(int, version.groups())) >= (3, 25)
 
 
-def missing_packages() -> tuple[list[str], list[str], list[str]]:
+def missing_packages(for_tests: bool) -> tuple[list[str], list[str], list[str]]:
     """The missing packages: required, those that PyPI has too, optional."""
     compiler = os.environ.get("CXX", "c++")
     required = []
@@ -103,7 +108,8 @@ def missing_packages() -> tuple[list[str], list[str], list[str]]:
     from_pypi = [] if cmake_is_recent() else ["cmake"]
     if not shutil.which("ninja"):
         from_pypi.append("ninja-build")
-    optional = [p for p, probe in OPTIONAL.items() if not is_present(probe, compiler)]
+    wanted = OPTIONAL if for_tests else {}
+    optional = [p for p, probe in wanted.items() if not is_present(probe, compiler)]
     return required, from_pypi, optional
 
 
@@ -119,9 +125,9 @@ def apt_prefix() -> list[str] | None:
     return ["sudo", "-n"] if allowed else None
 
 
-def install_system_packages() -> list[str]:
+def install_system_packages(for_tests: bool) -> list[str]:
     """Install what is missing; returns the requirements to take from PyPI instead."""
-    required, from_pypi, optional = missing_packages()
+    required, from_pypi, optional = missing_packages(for_tests)
     wanted = required + from_pypi + optional
     prefix = apt_prefix()
     if wanted and prefix is not None:
@@ -134,7 +140,7 @@ def install_system_packages() -> list[str]:
         must = required + from_pypi
         for group in ([must] if must else []) + [[package] for package in optional]:
             subprocess.run([*apt, "install", "--no-install-recommends", *group], **quiet)
-        required, from_pypi, optional = missing_packages()
+        required, from_pypi, optional = missing_packages(for_tests)
     if required:
         everything = " ".join(required + from_pypi + optional)
         fail(
@@ -156,21 +162,26 @@ def make_environment() -> None:
         subprocess.run([sys.executable, "-m", "venv", "--clear", VENV], check=True)
 
 
-def requirements(extra: list[str]) -> list[str]:
-    """Everything that pyproject.toml names for building, running and testing."""
+def requirements(for_tests: bool) -> list[str]:
+    """What pyproject.toml names for building and running the package, and for testing it."""
     reader = (
         "import json, sys\n"
         "try: import tomllib\n"
         "except ImportError: from pip._vendor import tomli as tomllib\n"
         "p = tomllib.load(open(sys.argv[1], 'rb'))\n"
-        "extras = p['project']['optional-dependencies'].values()\n"
+        "extras = p['project']['optional-dependencies']\n"
+        "chosen = sys.argv[2:] or extras\n"
         "print(*p['build-system']['requires'], *p['project']['dependencies'], sep='\\n')\n"
-        "print(*sum(extras, []), sep='\\n')\n"
+        "print(*sum((extras[name] for name in chosen), []), sep='\\n')\n"
     )
+    chosen = [] if for_tests else PACKAGE_EXTRAS
     output = subprocess.run(
-        [PYTHON, "-c", reader, ROOT / "pyproject.toml"], check=True, capture_output=True, text=True
+        [PYTHON, "-c", reader, ROOT / "pyproject.toml", *chosen],
+        check=True,
+        capture_output=True,
+        text=True,
     )
-    return [*output.stdout.splitlines(), *extra]
+    return output.stdout.splitlines()
 
 
 def digest_of(items: list[bytes]) -> str:
@@ -180,25 +191,25 @@ def digest_of(items: list[bytes]) -> str:
     return digest.hexdigest()
 
 
-def install_requirements(extra: list[str]) -> None:
+def install_requirements(for_tests: bool, from_pypi: list[str]) -> None:
     # Debian 12's own pip does not know the options of the build below.
-    wanted = ["pip>=24", *requirements(extra)]
+    wanted = ["pip>=24", *requirements(for_tests), *from_pypi]
     stamp = VENV / "requirements.stamp"
-    digest = digest_of([line.encode() for line in wanted])
-    if stamp.exists() and stamp.read_text() == digest:
+    present = set(stamp.read_text().splitlines()) if stamp.exists() else set()
+    if present.issuperset(wanted):
         say("Python packages: complete")
         return
     say(f"Python packages: installing {len(wanted)} requirements and what they need")
     pip = [PYTHON, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     if subprocess.run([*pip, *wanted]).returncode != 0:
         fail("pip could not install the requirements; its message is above")
-    stamp.write_text(digest)
+    stamp.write_text("\n".join(wanted))
 
 
 def build_inputs() -> list[bytes]:
     """Names and contents of the files that the build and the installed package are made from."""
     patterns = ["CMakeLists.txt", "CMakePresets.json", "pyproject.toml"]
-    folders = ["cmake", "include", "src", "cli", "python", "tests/cpp", "bench"]
+    folders = ["cmake", "include", "src", "cli", "python"]
     files = [ROOT / name for name in patterns]
     for folder in folders:
         below = sorted((ROOT / folder).rglob("*"))
@@ -209,19 +220,9 @@ def build_inputs() -> list[bytes]:
     return items
 
 
-def build_and_install() -> None:
-    """One build in build/dev: the package that is installed and the C++ tests that ctest runs."""
-    stamp = VENV / "installed.stamp"
-    digest = digest_of(build_inputs())
-    if stamp.exists() and stamp.read_text() == digest and (BUILD / "build.ninja").exists():
-        say("build: up to date")
-        return
-    stamp.unlink(missing_ok=True)
-    say("build: compiling in build/dev and installing into .venv")
+def run_build(command: list[str | Path], what: str) -> None:
+    """Run a build with its progress shown, and all that it says where it fails."""
     started = time.monotonic()
-    command = [PYTHON, "-m", "pip", "--disable-pip-version-check", "install", "--verbose"]
-    command += ["--no-build-isolation", "--no-deps", "--force-reinstall"]
-    command += ["-C", f"build-dir={BUILD}", "-C", "cmake.args=--preset=dev", ROOT]
     env = os.environ | {"PATH": f"{VENV / 'bin'}{os.pathsep}{os.environ['PATH']}"}
     lines: list[str] = []
     with subprocess.Popen(
@@ -241,9 +242,29 @@ def build_and_install() -> None:
         print()
     if process.returncode != 0:
         sys.stdout.writelines(lines[-200:])
-        fail("the build failed; its last output is above")
+        fail(f"the {what} could not be built; the last output is above")
+    say(f"{what}: done in {time.monotonic() - started:.0f} s")
+
+
+def install_package() -> None:
+    """Build the package in build/dev and install it into .venv."""
+    stamp = VENV / "installed.stamp"
+    digest = digest_of(build_inputs())
+    if stamp.exists() and stamp.read_text() == digest and (BUILD / "build.ninja").exists():
+        say("package: up to date")
+        return
+    stamp.unlink(missing_ok=True)
+    say("package: compiling in build/dev and installing into .venv")
+    command = [PYTHON, "-m", "pip", "--disable-pip-version-check", "install", "--verbose"]
+    command += ["--no-build-isolation", "--no-deps", "--force-reinstall"]
+    command += ["-C", f"build-dir={BUILD}", "-C", "cmake.args=--preset=dev", ROOT]
+    run_build(command, "package")
     stamp.write_text(digest)
-    say(f"build: done in {time.monotonic() - started:.0f} s")
+
+
+def build_tests() -> None:
+    """Build what is left of build/dev: the C++ tests, their plugins and the benchmarks."""
+    run_build(["cmake", "--build", BUILD], "tests")
 
 
 def show_progress(text: str) -> None:
@@ -260,11 +281,16 @@ def show_progress(text: str) -> None:
 def main() -> None:
     if sys.hexversion < 0x030A0000:
         fail(f"Python 3.10 or newer is needed, not {sys.version.split()[0]}: make PYTHON=python3.x")
+    if sys.argv[1:] not in ([], ["package"]):
+        fail(f"setup.py [package], not {' '.join(sys.argv[1:])}")
+    for_tests = not sys.argv[1:]
     os.chdir(ROOT)
-    extra = install_system_packages()
+    from_pypi = install_system_packages(for_tests)
     make_environment()
-    install_requirements(extra)
-    build_and_install()
+    install_requirements(for_tests, from_pypi)
+    install_package()
+    if for_tests:
+        build_tests()
 
 
 if __name__ == "__main__":

@@ -48,6 +48,11 @@ DataType data_type(nb::handle numpy_dtype, std::string_view what);
 Shape to_shape(nb::handle sequence);
 nb::tuple to_tuple(const Shape& shape);
 
+/// The place of an element as Python counts, from the end where it is negative; IndexError beyond.
+size_t index_in(nb::ssize_t index, size_t size);
+/// What os.fsdecode makes of a path; empty for None.
+std::string to_path(nb::handle path);
+
 /// The bytes of a contiguous object with the buffer protocol, which the Blob keeps alive.
 Blob borrow_bytes(nb::handle object);
 /// The elements of a NumPy array, array-like or Weights, kept alive by the Blob.

@@ -19,14 +19,16 @@ namespace {
 using Array = nb::ndarray<nb::ro>;
 
 /// Whose arrays came; of several the last one decides what comes back.
-enum class Kind { kNumpy, kTorchHost, kOther, kCupy, kTorch };
+enum class ValueKind { kNumpy, kTorchHost, kOther, kCupy, kTorch };
 
-bool is_asynchronous(Kind kind) { return kind == Kind::kCupy || kind == Kind::kTorch; }
+bool is_asynchronous(ValueKind kind) {
+  return kind == ValueKind::kCupy || kind == ValueKind::kTorch;
+}
 
 /// An input as it came.
 struct Given {
   nb::object value;
-  Kind kind = Kind::kNumpy;
+  ValueKind kind = ValueKind::kNumpy;
 };
 
 /// What one call needs beside its arguments, used by one call after another.
@@ -116,12 +118,12 @@ struct DeviceCalls::State {
   }
 
   /// How the calling thread's current stream of the library on the device is asked for.
-  nb::handle stream_getter(Kind kind) {
-    Reference& getter = kind == Kind::kTorch ? torch_stream : cupy_stream;
+  nb::handle stream_getter(ValueKind kind) {
+    Reference& getter = kind == ValueKind::kTorch ? torch_stream : cupy_stream;
     if (!getter.is_valid())
-      getter = Reference(
-          nb::module_::import_("opwright._streams")
-              .attr("stream_getter")(kind == Kind::kTorch ? "torch" : "cupy", device.ordinal()));
+      getter = Reference(nb::module_::import_("opwright._streams")
+                             .attr("stream_getter")(kind == ValueKind::kTorch ? "torch" : "cupy",
+                                                    device.ordinal()));
     return getter.get();
   }
   /// torch's dtype for each input, or output.
@@ -190,7 +192,7 @@ class DeviceCalls::Call {
     for (const PlanPort& output : plan_.outputs) check_array_type(output);
     check_arguments(shapes, arguments_);
     // A stream of PyTorch's is never destroyed.
-    if (kind_ == Kind::kCupy)
+    if (kind_ == ValueKind::kCupy)
       stream_object_ = nb::module_::import_("cupy").attr("cuda").attr("get_current_stream")();
   }
 
@@ -199,15 +201,15 @@ class DeviceCalls::Call {
     const bool is_captured = !waits && is_asynchronous(kind_) && device_.is_capturing(queue_);
     slot_ = state_.take(queue_, is_captured);
     set_inputs();
-    if (kind_ > Kind::kTorchHost) allocate_outputs();
+    if (kind_ > ValueKind::kTorchHost) allocate_outputs();
     {
       const CallMemory memory(arguments_, outputs_);
       nb::gil_scoped_release release;
       copy_inputs();
       slot_->context.enqueue(queue_);
-      if (kind_ == Kind::kOther) slot_->context.synchronize(queue_);
+      if (kind_ == ValueKind::kOther) slot_->context.synchronize(queue_);
     }
-    if (kind_ > Kind::kTorchHost)
+    if (kind_ > ValueKind::kTorchHost)
       trim_outputs();
     else
       fetch_outputs();
@@ -231,25 +233,25 @@ class DeviceCalls::Call {
 
   /// The library whose current stream the call is on; null: none.
   const char* stream_library() const {
-    return kind_ == Kind::kTorch ? "torch" : kind_ == Kind::kCupy ? "cupy" : nullptr;
+    return kind_ == ValueKind::kTorch ? "torch" : kind_ == ValueKind::kCupy ? "cupy" : nullptr;
   }
   Queue queue() const { return queue_; }
 
  private:
   // What came.
 
-  static Kind kind_of_value(nb::handle value) {
+  static ValueKind kind_of_value(nb::handle value) {
     const nb::object module = nb::getattr(value.type(), "__module__", nb::none());
     if (nb::isinstance<nb::str>(module)) {
       const char* name = nb::cast<const char*>(module);
       const std::string_view package(name);
       if (package.starts_with("torch") && nb::hasattr(value, "is_cuda"))
-        return attribute<bool>(value, "is_cuda") ? Kind::kTorch : Kind::kTorchHost;
-      if (package == "cupy" || package.starts_with("cupy.")) return Kind::kCupy;
-      if (package.starts_with("numpy")) return Kind::kNumpy;
+        return attribute<bool>(value, "is_cuda") ? ValueKind::kTorch : ValueKind::kTorchHost;
+      if (package == "cupy" || package.starts_with("cupy.")) return ValueKind::kCupy;
+      if (package.starts_with("numpy")) return ValueKind::kNumpy;
     }
-    if (dlpack_device(value)) return Kind::kOther;
-    return nb::hasattr(value, "__cuda_array_interface__") ? Kind::kOther : Kind::kNumpy;
+    if (dlpack_device(value)) return ValueKind::kOther;
+    return nb::hasattr(value, "__cuda_array_interface__") ? ValueKind::kOther : ValueKind::kNumpy;
   }
 
   /// The number of the GPU that the array says to DLPack to lie on.
@@ -265,18 +267,18 @@ class DeviceCalls::Call {
   Argument convert(size_t input) {
     const PlanPort& port = plan_.inputs[input];
     nb::object value = given_[input].value;
-    Kind kind = given_[input].kind;
-    if (port.is_shape_input && kind > Kind::kTorchHost) {
+    ValueKind kind = given_[input].kind;
+    if (port.is_shape_input && kind > ValueKind::kTorchHost) {
       // Shapes are computed on the host.
       value = to_host(port, kind, value);
-      kind = Kind::kNumpy;
+      kind = ValueKind::kNumpy;
     }
     switch (kind) {
-      case Kind::kTorch:
+      case ValueKind::kTorch:
         return convert_torch(input, value);
-      case Kind::kCupy:
+      case ValueKind::kCupy:
         return convert_cupy(port, value);
-      case Kind::kOther:
+      case ValueKind::kOther:
         return dlpack_device(value) ? convert_dlpack(port, value) : convert_interface(port, value);
       default:
         is_on_host_[input] = true;
@@ -284,9 +286,9 @@ class DeviceCalls::Call {
     }
   }
 
-  nb::object to_host(const PlanPort& port, Kind kind, nb::handle value) const {
-    if (kind == Kind::kTorch) return value.attr("cpu")();
-    if (kind == Kind::kCupy) return value.attr("get")();
+  nb::object to_host(const PlanPort& port, ValueKind kind, nb::handle value) const {
+    if (kind == ValueKind::kTorch) return value.attr("cpu")();
+    if (kind == ValueKind::kCupy) return value.attr("get")();
     fail("input '", port.name,
          "' decides shapes, which are computed on the host: give it as a NumPy array");
   }
@@ -387,7 +389,7 @@ class DeviceCalls::Call {
         context.set_input_shape(input, argument.shape);
     }
     // Their addresses lie in memory of the slot.
-    for (size_t o = 0; kind_ <= Kind::kTorchHost && o < outputs_.size(); ++o) {
+    for (size_t o = 0; kind_ <= ValueKind::kTorchHost && o < outputs_.size(); ++o) {
       const Shape shape = context.max_output_shape(static_cast<int>(o));
       const size_t bytes = opwright::python::num_bytes(plan_.outputs[o].type.dtype, shape);
       slot_->outputs[o].grow(device_, std::max<size_t>(1, bytes), nullptr, context.last_use());
@@ -423,12 +425,12 @@ class DeviceCalls::Call {
       const PlanPort& port = plan_.outputs[o];
       const Shape shape = slot_->context.max_output_shape(static_cast<int>(o));
       check_array_type(port);
-      if (kind_ == Kind::kTorch) {
+      if (kind_ == ValueKind::kTorch) {
         const nb::handle dtype = state_.torch_dtype(false, o);
         outputs_[o] = state_.torch_empty(to_tuple(shape), nb::arg("dtype") = dtype,
                                          nb::arg("device") = torch_device_);
         set_output(o, reinterpret_cast<void*>(nb::cast<uintptr_t>(outputs_[o].attr("data_ptr")())));
-      } else if (kind_ == Kind::kCupy) {
+      } else if (kind_ == ValueKind::kCupy) {
         outputs_[o] = nb::module_::import_("cupy").attr("empty")(to_tuple(shape),
                                                                  numpy_dtype(port.type.dtype));
         set_output(o,
@@ -447,7 +449,7 @@ class DeviceCalls::Call {
       const Shape allocated = slot_->context.max_output_shape(static_cast<int>(o));
       const Shape actual = actual_shape(o);
       if (allocated == actual) continue;
-      if (kind_ == Kind::kOther) {
+      if (kind_ == ValueKind::kOther) {
         nb::cast<DeviceArray&>(outputs_[o]).set_shape(actual);
         continue;
       }
@@ -456,13 +458,13 @@ class DeviceCalls::Call {
       nb::object part = nb::object(flat[written]).attr("reshape")(to_tuple(actual));
       // A view keeps all of the memory, which is worth no copy where most of it is used.
       if (2 * actual.numel() < allocated.numel())
-        part = part.attr(kind_ == Kind::kTorch ? "clone" : "copy")();
+        part = part.attr(kind_ == ValueKind::kTorch ? "clone" : "copy")();
       outputs_[o] = std::move(part);
     }
   }
 
   void fetch_outputs() {
-    const ArrayKind kind = kind_ == Kind::kTorchHost ? ArrayKind::kTorch : ArrayKind::kNumpy;
+    const ArrayKind kind = kind_ == ValueKind::kTorchHost ? ArrayKind::kTorch : ArrayKind::kNumpy;
     std::vector<Copy> copies;
     for (size_t o = 0; o < outputs_.size(); ++o) {
       const Shape shape = actual_shape(o);
@@ -495,7 +497,7 @@ class DeviceCalls::Call {
   State& state_;
   const Device& device_;
   const Plan& plan_;
-  Kind kind_ = Kind::kNumpy;
+  ValueKind kind_ = ValueKind::kNumpy;
   Queue queue_ = nullptr;
   std::vector<Given> given_;
   std::vector<Argument> arguments_;

@@ -16,13 +16,6 @@ DimensionExpr extent_from(nb::handle value, std::string_view what) {
   return nb::cast<DimensionExpr&>(value);
 }
 
-size_t index_in(nb::ssize_t index, size_t size) {
-  const auto count = static_cast<nb::ssize_t>(size);
-  if (index < 0) index += count;
-  if (index < 0 || index >= count) throw nb::index_error();
-  return static_cast<size_t>(index);
-}
-
 }  // namespace
 
 ExprScope scope_of(IExprBuilder& builder) { return dynamic_cast<ExprBuilder&>(builder).is_alive(); }

@@ -117,7 +117,7 @@ void bind_serialization(nb::module_& m) {
       .def("get_flag", &Self::has, nb::arg("flag"));
 }
 
-void bind_enums(nb::module_& m) {
+void bind_engine_enums(nb::module_& m) {
   nb::enum_<Strategy>(m, "ExecutionContextAllocationStrategy", nb::is_arithmetic(),
                       "Where a context's working memory comes from.")
       .value("STATIC", Strategy::kSTATIC, "Taken once, for the largest of all profiles.")
@@ -210,7 +210,7 @@ void bind_weight_streaming(ReportingClass<Engine>& c) {
 }  // namespace
 
 void bind_engine(nb::module_& m) {
-  bind_enums(m);
+  bind_engine_enums(m);
   bind_inspector(m);
   bind_serialization(m);
   auto port_of = [](const Engine& e, const std::string& name) { return find_port(e, name); };

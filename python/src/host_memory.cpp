@@ -3,7 +3,7 @@
 namespace opwright::python {
 namespace {
 
-int get_buffer(PyObject* object, Py_buffer* view, int flags) {
+int get_memory_buffer(PyObject* object, Py_buffer* view, int flags) {
   try {
     const Blob& bytes = nb::inst_ptr<HostMemory>(nb::handle(object))->joined();
     return PyBuffer_FillInfo(view, object, const_cast<std::byte*>(bytes.data()),
@@ -15,7 +15,7 @@ int get_buffer(PyObject* object, Py_buffer* view, int flags) {
   }
 }
 
-PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)}, {0, nullptr}};
+PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_memory_buffer)}, {0, nullptr}};
 
 }  // namespace
 

@@ -116,9 +116,9 @@ std::vector<Dims> strides_of(nb::handle list) {
   return strides;
 }
 
-void enqueue(const QuickPluginHandle& self, nb::handle input_desc, nb::handle output_desc,
-             nb::handle inputs, nb::handle outputs, nb::handle in_strides, nb::handle out_strides,
-             uintptr_t stream) {
+void enqueue_quick(const QuickPluginHandle& self, nb::handle input_desc, nb::handle output_desc,
+                   nb::handle inputs, nb::handle outputs, nb::handle in_strides,
+                   nb::handle out_strides, uintptr_t stream) {
   const auto in_descs = descs(input_desc), out_descs = descs(output_desc);
   const auto in = pointers(inputs), out = pointers(outputs);
   const auto from = strides_of(in_strides), to = strides_of(out_strides);
@@ -170,7 +170,7 @@ void bind_runtime_part(nb::class_<QuickPluginHandle>& c) {
         [](const QuickPluginHandle& self, int32_t tactic) {
           self.check(self.runtime().setTactic(tactic), "setTactic");
         })
-      .def("enqueue", &enqueue)
+      .def("enqueue", &enqueue_quick)
       .def("get_fields_to_serialize",
            [](const QuickPluginHandle& self) { return FieldCollection{self.plugin().fields()}; });
 }

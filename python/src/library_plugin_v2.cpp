@@ -71,8 +71,8 @@ size_t get_workspace_size(V2PluginHandle& self, nb::handle in, nb::handle out) {
                                         count(outputs));
 }
 
-void enqueue(V2PluginHandle& self, nb::handle input_desc, nb::handle output_desc, nb::handle inputs,
-             nb::handle outputs, uintptr_t workspace, uintptr_t stream) {
+void enqueue_v2(V2PluginHandle& self, nb::handle input_desc, nb::handle output_desc,
+                nb::handle inputs, nb::handle outputs, uintptr_t workspace, uintptr_t stream) {
   const auto in_descs = descs(input_desc), out_descs = descs(output_desc);
   const auto in = pointers(inputs), out = pointers(outputs);
   require(in.size() == in_descs.size() && out.size() == out_descs.size(),
@@ -144,7 +144,7 @@ void bind_library_plugin_v2(nb::module_& m) {
           },
           nb::arg("cudnn"), nb::arg("cublas"), nb::arg("allocator").none())
       .def("detach_from_context", [](V2PluginHandle& self) { self.object().detachFromContext(); })
-      .def("enqueue", &enqueue)
+      .def("enqueue", &enqueue_v2)
       .def_prop_ro("serialization_size",
                    [](V2PluginHandle& self) { return self.object().getSerializationSize(); })
       .def("serialize", &serialize)

@@ -21,19 +21,13 @@ struct Parser {
 };
 
 /// A str, bytes or object with __fspath__; "" for None.
-std::string to_path(nb::handle path) {
-  if (path.is_none()) return "";
-  const nb::module_ os = nb::module_::import_("os");
-  return nb::cast<std::string>(os.attr("fsdecode")(path));
-}
-
 const OnnxSubgraph& subgraph(const Parser& self, int64_t index) {
   const auto& all = self.parser.subgraphs();
   if (index < 0 || index >= static_cast<int64_t>(all.size())) throw nb::index_error();
   return all[static_cast<size_t>(index)];
 }
 
-void bind_enums(nb::module_& m) {
+void bind_parser_enums(nb::module_& m) {
   nb::enum_<Kind> codes(m, "ErrorCode", nb::is_arithmetic(),
                         "Kinds of the errors of OnnxParser and OnnxParserRefitter.");
   for (int kind = 0; kind <= onnxparser::EnumMax<Kind>(); ++kind)
@@ -88,7 +82,7 @@ void bind_onnx(nb::module_& m) {
   m.def(
       "get_nv_onnx_parser_version", [] { return NV_TENSORRT_VERSION; },
       "The level of TensorRT's API that the parser has: 10000 major + 100 minor + patch.");
-  bind_enums(m);
+  bind_parser_enums(m);
   bind_error(m);
 
   ReportingClass<Parser> c(m, "OnnxParser", "Adds the graph of an ONNX model to a network.");

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "plugin_bindings.h"
+#include "raw_value.h"
 
 namespace opwright::python {
 namespace {
@@ -51,21 +52,17 @@ FieldValue from_bytes(std::string name, PluginFieldType type, const void* data, 
   return {std::move(name), type, static_cast<int32_t>(size / element), copy_terminated(data, size)};
 }
 
-/// The array with elements of that type; values may be rounded but not change otherwise.
-nb::object converted(nb::object array, const char* type, const std::string& name) {
-  nb::module_ numpy = nb::module_::import_("numpy");
-  nb::object dtype = numpy.attr("dtype")(type);
-  if (array.attr("dtype").equal(dtype)) return array;
-  nb::object made = array.attr("astype")(dtype);
-  const bool is_floating = std::string_view(type).starts_with("float");
-  const bool keeps =
-      nb::cast<size_t>(array.attr("size")) == 0 ||
-      (is_floating ? nb::cast<bool>(numpy.attr("can_cast")(array.attr("dtype"), dtype, "same_kind"))
-                   : nb::cast<bool>(numpy.attr("array_equal")(made, array)));
-  require(keeps, "PluginField '", name, "': an array of ",
-          nb::cast<std::string>(array.attr("dtype").attr("name")),
-          " was given for a field of type ", type, ", which cannot hold its values");
-  return made;
+/// The numbers of an array as a field's elements; characters are numbers of 8 bits.
+FieldValue fit_numbers(std::string name, nb::handle array, PluginFieldType type) {
+  const bool is_text = type == PluginFieldType::kCHAR;
+  try {
+    FieldValue field = fit(raw_value(name, array), is_text ? PluginFieldType::kINT8 : type);
+    field.type = type;
+    field.extents.reset();
+    return field;
+  } catch (const Error& error) {
+    fail("PluginField '", name, "' ", error.what());
+  }
 }
 
 FieldValue make_field(std::string name, nb::handle data, std::optional<PluginFieldType> type) {
@@ -93,11 +90,10 @@ FieldValue make_field(std::string name, nb::handle data, std::optional<PluginFie
   }
   nb::object array = numpy.attr("ascontiguousarray")(data);
   if (!type) type = field_type(nb::cast<std::string>(array.attr("dtype").attr("name")));
-  if (const char* wanted = numpy_name(*type); wanted != nullptr) {
-    const auto kind = nb::cast<std::string>(array.attr("dtype").attr("kind"));
-    if (*type != PluginFieldType::kCHAR || (kind != "S" && kind != "u"))
-      array = converted(array, wanted, name);
-  }
+  const auto kind = nb::cast<std::string>(array.attr("dtype").attr("kind"));
+  if (numpy_name(*type) != nullptr && kind != "S" &&
+      (*type != PluginFieldType::kCHAR || kind != "u"))
+    return fit_numbers(std::move(name), array, *type);
   const Blob bytes = borrow_bytes(numpy.attr("ravel")(array).attr("view")("uint8"));
   return from_bytes(std::move(name), *type, bytes.data(), bytes.size());
 }
@@ -110,13 +106,6 @@ nb::object array_of(const FieldValue& value, nb::handle dtype) {
     std::memcpy(to, value.data.data(),
                 static_cast<size_t>(value.length) * element_size(value.type));
   return array;
-}
-
-size_t place_of(const FieldCollection& fields, nb::ssize_t index) {
-  const auto count = static_cast<nb::ssize_t>(fields.values.size());
-  if (index < 0) index += count;
-  if (index < 0 || index >= count) throw nb::index_error();
-  return static_cast<size_t>(index);
 }
 
 void bind_fields(nb::module_& m) {
@@ -175,16 +164,16 @@ void bind_fields(nb::module_& m) {
       .def("__len__", [](const FieldCollection& self) { return self.values.size(); })
       .def("__getitem__",
            [](const FieldCollection& self, nb::ssize_t index) {
-             return Field{self.values[place_of(self, index)]};
+             return Field{self.values[index_in(index, self.values.size())]};
            })
       .def("__setitem__",
            [](FieldCollection& self, nb::ssize_t index, const Field& field) {
-             self.values[place_of(self, index)] = field.value;
+             self.values[index_in(index, self.values.size())] = field.value;
            })
       .def("__delitem__",
            [](FieldCollection& self, nb::ssize_t index) {
              self.values.erase(self.values.begin() +
-                               static_cast<std::ptrdiff_t>(place_of(self, index)));
+                               static_cast<std::ptrdiff_t>(index_in(index, self.values.size())));
            })
       .def("__iter__",
            [](const FieldCollection& self) {
@@ -241,7 +230,7 @@ void bind_descriptors(nb::module_& m) {
           [dims](Dynamic& self, nb::handle v) { dims (&Dynamic::max)(self, v); });
 }
 
-void bind_enums(nb::module_& m) {
+void bind_plugin_enums(nb::module_& m) {
   nb::enum_<TensorRTPhase>(m, "TensorRTPhase", nb::is_arithmetic(), "What a plugin is made for.")
       .value("BUILD", TensorRTPhase::kBUILD)
       .value("RUNTIME", TensorRTPhase::kRUNTIME);
@@ -295,7 +284,7 @@ FieldValues to_fields(nb::handle collection, std::string_view what) {
 void bind_plugin(nb::module_& m) {
   bind_fields(m);
   bind_descriptors(m);
-  bind_enums(m);
+  bind_plugin_enums(m);
   // The decorators' module takes its names from here.
   nb::module_ quick = m.def_submodule("_plugin", "The C++ half of opwright.plugin.");
   bind_symbolic(quick);

@@ -14,14 +14,14 @@ namespace opwright::python {
 namespace {
 
 /// Whether the object can be the C++ engine's IPluginV2DynamicExt.
-bool is_plugin(nb::handle object) {
+bool is_plugin_v2(nb::handle object) {
   for (const char* method : {"clone", "enqueue", "supports_format_combination"})
     if (!nb::hasattr(object, method)) return false;
   return !nb::hasattr(object, "get_capability_interface");
 }
 
 void check_plugin(nb::handle object) {
-  if (is_plugin(object)) return;
+  if (is_plugin_v2(object)) return;
   const bool is_v3 = nb::hasattr(object, "get_capability_interface");
   throw nb::type_error(("expected an IPluginV2DynamicExt with clone, enqueue and "
                         "supports_format_combination; " +
@@ -196,7 +196,7 @@ class V2Face final : public IPluginV2DynamicExt, public CaptureLimits, public At
   IPluginV2DynamicExt* clone() const noexcept override {
     return guarded<IPluginV2DynamicExt*>(nullptr, "clone", [&]() -> IPluginV2DynamicExt* {
       nb::object copy = self().attr("clone")();
-      require(is_plugin(copy), "expected an IPluginV2DynamicExt; ", shown(copy), " came");
+      require(is_plugin_v2(copy), "expected an IPluginV2DynamicExt; ", shown(copy), " came");
       return make_plugin_v2(copy, true);
     });
   }

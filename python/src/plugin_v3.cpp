@@ -22,7 +22,7 @@ constexpr const char* kExpected =
     "expected an IPluginV3, an object with get_capability_interface and clone; ";
 
 /// Whether the object can be the C++ engine's IPluginV3.
-bool is_plugin(nb::handle object) {
+bool is_plugin_v3(nb::handle object) {
   return nb::hasattr(object, "get_capability_interface") && nb::hasattr(object, "clone");
 }
 
@@ -267,7 +267,7 @@ IPluginV3* RuntimePart::attachToContext(IPluginResourceContext* context) noexcep
   return guarded<IPluginV3*>(nullptr, "attach_to_context", [&]() -> IPluginV3* {
     auto shared = std::make_shared<AttachedContext>(context);
     nb::object attached = self().attr("attach_to_context")(ResourceContextRef{shared});
-    require(is_plugin(attached), kExpected, shown(attached), " came");
+    require(is_plugin_v3(attached), kExpected, shown(attached), " came");
     if (library_plugin(attached) != nullptr) return to_plugin_v3(attached).release();
     return new PythonPlugin(attached, std::move(shared));
   });
@@ -277,7 +277,7 @@ IPluginV3* RuntimePart::attachToContext(IPluginResourceContext* context) noexcep
 
 std::unique_ptr<IPluginV3> to_plugin_v3(nb::handle object) {
   if (IPluginV3* plugin = library_plugin(object); plugin != nullptr) return clone_of(*plugin);
-  require(is_plugin(object), kExpected, shown(object), " came");
+  require(is_plugin_v3(object), kExpected, shown(object), " came");
   return std::make_unique<PythonPlugin>(nb::borrow(object), nullptr);
 }
 
@@ -310,7 +310,7 @@ Layer* add_plugin_v3(Network& network, nb::handle inputs, nb::handle shape_input
   // The network's own copy, so that what the caller does to the plugin later has no effect.
   OperatorPtr op = operator_of_call(plugin, network);
   if (op == nullptr) {
-    if (!is_plugin(plugin)) throw nb::type_error(str(kExpected, shown(plugin), " came").c_str());
+    if (!is_plugin_v3(plugin)) throw nb::type_error(str(kExpected, shown(plugin), " came").c_str());
     try {
       op = make_plugin_v3_operator(*to_plugin_v3(plugin), num_inputs, num_shape_inputs);
     } catch (const Error& error) {

@@ -10,9 +10,10 @@
 #include "base/error.h"
 #include "creators.h"
 #include "network/network.h"
-#include "plugin/quick_attributes.h"
+#include "plugin/fit_field.h"
 #include "plugin/v3_creator.h"
 #include "quick_definition.h"
+#include "raw_value.h"
 #include "reporting.h"
 
 namespace opwright::python {
@@ -38,40 +39,13 @@ PluginFunction to_function(nb::object function, std::vector<int> attributes, boo
           capturable};
 }
 
-int32_t field_length(const QuickParameter& parameter, size_t length) {
-  require(std::in_range<int32_t>(length), "attribute '", parameter.name, "' has ", length,
-          " elements; a plugin's attribute has fewer than 2^31");
-  return static_cast<int32_t>(length);
-}
-
-/// The field of an attribute's value as `opwright.plugin._attributes` has checked and converted it:
-/// str, bytes, a list of str, or an array of the right type.
-FieldValue to_field(const QuickParameter& parameter, nb::handle value) {
-  FieldValue field{parameter.name, parameter.type, 0, {}};
-  if (parameter.type != PluginFieldType::kCHAR) {
-    const Blob bytes = borrow_bytes(value.attr("tobytes")());
-    field.length = field_length(parameter, nb::cast<size_t>(value.attr("size")));
-    field.data = copy_terminated(bytes.data(), bytes.size());
-    if (nb::cast<size_t>(value.attr("ndim")) != 1)
-      field.extents = nb::cast<std::vector<int64_t>>(value.attr("shape"));
-    return field;
+/// What the engine stores for a value; TypeError where it cannot be that.
+Field fit_value(const QuickParameter& parameter, nb::handle value) {
+  try {
+    return Field{fit(raw_value(parameter.name, value), parameter)};
+  } catch (const Error& error) {
+    throw nb::type_error(error.what());
   }
-  std::string all;
-  const auto append = [&all](nb::handle text) {
-    const Blob bytes =
-        borrow_bytes(PyBytes_Check(text.ptr()) ? nb::borrow(text) : text.attr("encode")("utf-8"));
-    all.append(bytes.as<char>(), bytes.size());
-    return static_cast<int64_t>(bytes.size());
-  };
-  if (nb::isinstance<nb::list>(value)) {
-    field.extents.emplace();
-    for (nb::handle text : nb::iter(value)) field.extents->push_back(append(text));
-  } else {
-    append(value);
-  }
-  field.length = field_length(parameter, all.size());
-  field.data = copy_terminated(all.data(), all.size());
-  return field;
 }
 
 OperatorPtr make_call_operator(const PluginCall& call, const NetworkFlags& flags) {
@@ -131,23 +105,24 @@ void bind_definition(nb::module_& m) {
           "__init__",
           [](QuickParameter* self, std::string name, ParameterKind kind, bool is_keyword_only,
              AttributeForm form, PluginFieldType type, bool is_bool, int length,
-             std::vector<EnumeratorTuple> enumerators, nb::handle default_value) {
+             std::vector<EnumeratorTuple> enumerators) {
             QuickParameter made{std::move(name), kind, is_keyword_only, form, type, is_bool,
                                 length,          {}};
             for (auto& [member, number, text] : enumerators)
               made.enumerators.push_back({std::move(member), number, std::move(text)});
-            if (!default_value.is_none()) made.default_value = to_field(made, default_value);
             new (self) QuickParameter(std::move(made));
           },
           nb::arg("name"), nb::arg("kind") = ParameterKind::kAttribute,
           nb::arg("is_keyword_only") = false, nb::arg("form") = AttributeForm::kScalar,
           nb::arg("type") = PluginFieldType::kUNKNOWN, nb::arg("is_bool") = false,
           nb::arg("length") = -1, nb::arg("enumerators") = nb::list(),
-          nb::arg("default").none() = nb::none(),
-          "`enumerators` is a list of (name, int value or None, str value or None); `default` is "
-          "what Definition.call takes.")
+          "`enumerators` is a list of (name, int value or None, str value or None).")
       .def_ro("name", &QuickParameter::name)
       .def_ro("kind", &QuickParameter::kind)
+      .def("fit", &fit_value, nb::arg("value").none(),
+           "The PluginField that the engine stores for a value. TypeError says what it must be.")
+      .def("set_default",
+           [](QuickParameter& self, const Field& field) { self.default_value = field.value; })
       .def("__eq__", [](const QuickParameter& a, const QuickParameter& b) {
         return a.name == b.name && a.kind == b.kind && a.is_keyword_only == b.is_keyword_only &&
                a.form == b.form && a.type == b.type && a.is_bool == b.is_bool &&
@@ -205,13 +180,12 @@ void bind_definition(nb::module_& m) {
           "call",
           [](std::shared_ptr<PythonDefinition> self, nb::list tensors, nb::list attributes) {
             PluginCall call{self, tensors, {}, QuickPluginCreationRequest::kUNKNOWN};
-            const auto& parameters = self->parameters();
-            for (size_t i = 0; i < nb::len(attributes); ++i)
-              call.attributes.push_back(to_field(
-                  parameters[static_cast<size_t>(self->num_tensors()) + i], attributes[i]));
+            for (nb::handle field : attributes)
+              call.attributes.push_back(nb::cast<Field&>(field).value);
             return call;
           },
-          nb::arg("tensors"), nb::arg("attributes"));
+          nb::arg("tensors"), nb::arg("attributes"),
+          "`attributes` are what Parameter.fit gave for each.");
   nb::class_<PluginCall>(m, "PluginCall",
                          "A plugin with its inputs and attributes, for network.add_plugin.")
       .def(

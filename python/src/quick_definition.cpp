@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "plugin/autotune.h"
 #include "plugin/device_code.h"
+#include "plugin/fit_field.h"
 #include "plugin/host_code.h"
-#include "plugin/quick_attributes.h"
 #include "plugin_callbacks.h"
 #include "tensor_desc.h"
 

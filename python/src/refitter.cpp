@@ -109,11 +109,6 @@ struct ModelRefitter {
   ErrorReport& errors() const { return nb::cast<EngineRefitter&>(refitter).errors(); }
 };
 
-std::string to_path(nb::handle path) {
-  if (path.is_none()) return "";
-  return nb::cast<std::string>(nb::module_::import_("os").attr("fsdecode")(path));
-}
-
 void bind_role(nb::module_& m) {
   nb::enum_<WeightsRole>(m, "WeightsRole", nb::is_arithmetic(),
                          "What weights are to the layer that uses them.")

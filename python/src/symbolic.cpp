@@ -169,13 +169,6 @@ KernelArgument to_argument(nb::handle value) {
   return {ArgumentType::kINT32, *expr, 0};
 }
 
-size_t index_in(nb::ssize_t index, size_t size) {
-  const nb::ssize_t count = static_cast<nb::ssize_t>(size);
-  if (index < 0) index += count;
-  if (index < 0 || index >= count) throw nb::index_error();
-  return static_cast<size_t>(index);
-}
-
 void bind_lists(nb::module_& m) {
   nb::class_<ShapeExprs>(
       m, "ShapeExprs",

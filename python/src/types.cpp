@@ -244,6 +244,18 @@ Shape to_shape(nb::handle sequence) {
   return shape;
 }
 
+size_t index_in(nb::ssize_t index, size_t size) {
+  const auto count = static_cast<nb::ssize_t>(size);
+  if (index < 0) index += count;
+  if (index < 0 || index >= count) throw nb::index_error();
+  return static_cast<size_t>(index);
+}
+
+std::string to_path(nb::handle path) {
+  if (path.is_none()) return "";
+  return nb::cast<std::string>(nb::module_::import_("os").attr("fsdecode")(path));
+}
+
 nb::tuple to_tuple(const Shape& shape) {
   nb::list extents;
   for (int64_t extent : shape) extents.append(extent);

@@ -12,7 +12,7 @@
 namespace opwright {
 namespace {
 
-constexpr std::pair<const char*, DataType> kTypes[] = {
+constexpr std::pair<const char*, DataType> kNpyTypes[] = {
     {"<f4", DataType::kFLOAT}, {"<f2", DataType::kHALF},  {"|i1", DataType::kINT8},
     {"|u1", DataType::kUINT8}, {"<i4", DataType::kINT32}, {"<i8", DataType::kINT64},
     {"|b1", DataType::kBOOL},  {"|V2", DataType::kBF16},  {"<V2", DataType::kBF16},
@@ -144,8 +144,8 @@ class HeaderParser {
 
 DataType element_type(const std::string& descr, const std::string& path) {
   const auto* known =
-      std::find_if(std::begin(kTypes), std::end(kTypes), [&](auto& t) { return descr == t.first; });
-  if (known != std::end(kTypes)) return known->second;
+      std::find_if(std::begin(kNpyTypes), std::end(kNpyTypes), [&](auto& t) { return descr == t.first; });
+  if (known != std::end(kNpyTypes)) return known->second;
   if (descr.starts_with('>'))
     fail("'", path, "' has big-endian elements, '", descr, "'; save array.astype('<",
          descr.substr(1), "')");
@@ -210,9 +210,9 @@ NpyArray parse_npy(const Blob& file, const std::string& path) {
 }
 
 void write_npy(const std::string& path, const NpyArray& array) {
-  const auto* known = std::find_if(std::begin(kTypes), std::end(kTypes),
+  const auto* known = std::find_if(std::begin(kNpyTypes), std::end(kNpyTypes),
                                    [&](auto& t) { return array.dtype == t.second; });
-  require(known != std::end(kTypes), "'", path, "': NPY has no type for ", name(array.dtype));
+  require(known != std::end(kNpyTypes), "'", path, "': NPY has no type for ", name(array.dtype));
   std::string header = str("{'descr': '", known->first, "', 'fortran_order': False, 'shape': (");
   for (int64_t extent : array.shape) header += str(extent, ", ");
   header += "), }";

@@ -8,7 +8,6 @@
 #include "operators/convolution.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
-#include "operators/source.h"
 
 namespace opwright {
 namespace {
@@ -17,11 +16,6 @@ namespace {
 constexpr int64_t kSmallBytes = int64_t{1} << 20;
 // Weights that a fill or a calculation makes are folded up to this size.
 constexpr int64_t kWeightBytes = int64_t{1} << 31;
-
-bool is_random(const GraphNode& node) {
-  const auto* fill = node.as<Fill>();
-  return fill && fill->params().operation != FillOperation::kLINSPACE;
-}
 
 /// Whether an operator that is much faster with constant weights reads the value as such, directly
 /// or through operators that only rearrange it.
@@ -56,7 +50,7 @@ bool worth_folding(const GraphNode& node) {
 }
 
 bool is_foldable(const GraphNode& node) {
-  if (!node.op->is_pure() || node.defines_sizes() || is_random(node)) return false;
+  if (!node.op->is_pure() || node.defines_sizes() || node.is_random()) return false;
   for (const GraphValue* input : node.inputs) {
     // An engine that is refitted runs the operator again, without plugins.
     if (input && input->origin && !is_builtin_operator(node.op->kind())) return false;

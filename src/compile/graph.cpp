@@ -7,8 +7,14 @@
 
 #include "base/error.h"
 #include "base/types.h"
+#include "operators/source.h"
 
 namespace opwright {
+
+bool GraphNode::is_random() const {
+  const auto* fill = as<Fill>();
+  return fill != nullptr && fill->params().operation != FillOperation::kLINSPACE;
+}
 
 bool GraphNode::defines_sizes() const {
   return std::any_of(size_symbols.begin(), size_symbols.end(), [](int s) { return s >= 0; });

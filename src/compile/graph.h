@@ -61,6 +61,8 @@ struct GraphNode {
     return aliased_inputs.empty() ? -1 : aliased_inputs[output];
   }
   bool defines_sizes() const;
+  /// Whether two runs give different results.
+  bool is_random() const;
   GraphValue* input(size_t index) const { return index < inputs.size() ? inputs[index] : nullptr; }
   /// The operator as `Op`, or null when it is another one.
   template <class Op>

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "compile/passes.h"
-#include "operators/source.h"
 
 namespace opwright {
 namespace {
@@ -20,17 +19,12 @@ std::string key_of(const GraphNode& node) {
   return key;
 }
 
-bool is_random(const GraphNode& node) {
-  const auto* fill = node.as<Fill>();
-  return fill && fill->params().operation != FillOperation::kLINSPACE;
-}
-
 }  // namespace
 
 void merge_equal(Graph& graph) {
   std::map<std::string, GraphNode*> known;
   for (GraphNode* node : graph.nodes()) {
-    if (!node->op->is_pure() || node->defines_sizes() || is_random(*node)) continue;
+    if (!node->op->is_pure() || node->defines_sizes() || node->is_random()) continue;
     auto [first, added] = known.try_emplace(key_of(*node), node);
     if (added) continue;
     for (size_t i = 0; i < node->outputs.size(); ++i)

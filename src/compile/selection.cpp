@@ -17,9 +17,9 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-using Tensor = SelectionProblem::Tensor;
+using ProblemTensor = SelectionProblem::Tensor;
 
-int index_of(const Tensor& tensor, int type) {
+int index_of(const ProblemTensor& tensor, int type) {
   auto found = std::find(tensor.types.begin(), tensor.types.end(), type);
   require(found != tensor.types.end(), "Selection: a port's type is not listed at its tensor");
   return static_cast<int>(found - tensor.types.begin());
@@ -31,7 +31,7 @@ int type_at(const SelectionProblem& problem, const std::vector<int>& assignment,
 }
 
 double tensor_cost(const SelectionProblem& problem, const std::vector<int>& assignment,
-                   const Tensor& tensor) {
+                   const ProblemTensor& tensor) {
   const int from = index_of(tensor, type_at(problem, assignment, tensor.producer));
   std::vector<bool> needed(tensor.types.size());
   for (SelectionProblem::Port port : tensor.consumers)
@@ -201,7 +201,7 @@ std::optional<std::vector<int>> eliminate(const SelectionProblem& problem, size_
     elimination.add_factor(std::move(unary));
   }
   auto options_of = [&](int node) { return static_cast<int>(problem.nodes[node].size()); };
-  for (const Tensor& tensor : problem.tensors) {
+  for (const ProblemTensor& tensor : problem.tensors) {
     auto type_of = [&](SelectionProblem::Port port, int option) {
       return index_of(tensor, problem.nodes[port.node][option].ports[port.port]);
     };
@@ -248,7 +248,7 @@ class ConversionCosts {
   ConversionCosts(const SelectionProblem& problem, const std::vector<int>& assignment)
       : problem_(problem), assignment_(assignment), uses_(problem.nodes.size()) {
     for (size_t t = 0; t < problem.tensors.size(); ++t) {
-      const Tensor& tensor = problem.tensors[t];
+      const ProblemTensor& tensor = problem.tensors[t];
       use(tensor.producer.node, t).produced = tensor.producer.port;
       for (SelectionProblem::Port port : tensor.consumers)
         use(port.node, t).consumed.push_back(port.port);
@@ -263,7 +263,7 @@ class ConversionCosts {
   double at(int node, int option) {
     double cost = 0;
     for (const Use& each : uses_[node]) {
-      const Tensor& tensor = problem_.tensors[each.tensor];
+      const ProblemTensor& tensor = problem_.tensors[each.tensor];
       change(node, each, option, 1);
       const int from =
           each.produced >= 0 ? type_of(node, option, each.produced, tensor) : from_[each.tensor];
@@ -300,12 +300,12 @@ class ConversionCosts {
     if (uses.empty() || uses.back().tensor != tensor) uses.push_back({tensor, -1, {}});
     return uses.back();
   }
-  int type_of(int node, int option, int port, const Tensor& tensor) const {
+  int type_of(int node, int option, int port, const ProblemTensor& tensor) const {
     return index_of(tensor, problem_.nodes[node][option].ports[port]);
   }
   /// Counts the consuming ports as the option says instead of as they are; -1 takes that back.
   void change(int node, const Use& use, int option, int sign) {
-    const Tensor& tensor = problem_.tensors[use.tensor];
+    const ProblemTensor& tensor = problem_.tensors[use.tensor];
     for (const int port : use.consumed) {
       needed_[use.tensor][type_of(node, assignment_[node], port, tensor)] -= sign;
       needed_[use.tensor][type_of(node, option, port, tensor)] += sign;
@@ -324,7 +324,8 @@ class ConversionCosts {
 double selection_cost(const SelectionProblem& problem, const std::vector<int>& assignment) {
   double cost = 0;
   for (size_t i = 0; i < problem.nodes.size(); ++i) cost += problem.nodes[i][assignment[i]].cost;
-  for (const Tensor& tensor : problem.tensors) cost += tensor_cost(problem, assignment, tensor);
+  for (const ProblemTensor& tensor : problem.tensors)
+    cost += tensor_cost(problem, assignment, tensor);
   return cost;
 }
 
@@ -341,7 +342,7 @@ std::vector<std::vector<double>> conversion_costs(const SelectionProblem& proble
 std::vector<int> select_by_descent(const SelectionProblem& problem) {
   const size_t nodes = problem.nodes.size();
   std::set<int> types;
-  for (const Tensor& tensor : problem.tensors)
+  for (const ProblemTensor& tensor : problem.tensors)
     types.insert(tensor.types.begin(), tensor.types.end());
   // Starts: the cheapest option of each node, and for each type the options that use it most.
   std::vector<int> preferred{SelectionProblem::kNoEdge};

@@ -9,9 +9,14 @@
 namespace opwright {
 namespace {
 
-constexpr const char* kTypeNames[] = {
-    "an integer",         "a floating-point number",          "a string",
-    "a list of integers", "a list of floating-point numbers", "bytes"};
+constexpr const char* kTypeNames[] = {"an integer",
+                                      "a floating-point number",
+                                      "a string",
+                                      "a list of integers",
+                                      "a list of floating-point numbers",
+                                      "bytes",
+                                      "plugin fields",
+                                      "the launch of a kernel"};
 static_assert(std::size(kTypeNames) == std::variant_size_v<AttributeValue>);
 
 void write(std::ostream& out, int64_t value) { out << value; }
@@ -24,6 +29,8 @@ void write(std::ostream& out, double value) {
 
 void write(std::ostream& out, const std::string& value) { out << std::quoted(value); }
 
+void write(std::ostream& out, const FieldValue& value) { out << str(value); }
+
 template <class T>
 void write(std::ostream& out, const std::vector<T>& values) {
   out << '[';
@@ -34,11 +41,21 @@ void write(std::ostream& out, const std::vector<T>& values) {
   out << ']';
 }
 
+void write(std::ostream& out, const KernelLaunch& value) { out << str(value); }
+
 void write(std::ostream& out, const Blob& value) {
   out << value.size() << " bytes #" << std::hex << hash_bytes(value.bytes()) << std::dec;
 }
 
 }  // namespace
+
+void validate(const Attributes& attributes) {
+  for (const Attribute& attribute : attributes) {
+    if (const auto* fields = std::get_if<FieldValues>(&attribute.value))
+      for (const FieldValue& field : *fields) validate(field);
+    if (const auto* launch = std::get_if<KernelLaunch>(&attribute.value)) validate(*launch);
+  }
+}
 
 const AttributeValue* find(const Attributes& attributes, std::string_view name) {
   for (const Attribute& attribute : attributes)

@@ -7,12 +7,15 @@
 #include <vector>
 
 #include "base/blob.h"
+#include "network/field_value.h"
+#include "network/kernel_launch.h"
 
 namespace opwright {
 
 using Ints = std::vector<int64_t>;
 using Floats = std::vector<double>;
-using AttributeValue = std::variant<int64_t, double, std::string, Ints, Floats, Blob>;
+using AttributeValue =
+    std::variant<int64_t, double, std::string, Ints, Floats, Blob, FieldValues, KernelLaunch>;
 
 /// One named property of an operator, in the form in which plans store it and the inspector shows
 /// it.
@@ -25,13 +28,15 @@ using Attributes = std::vector<Attribute>;
 
 /// The value of the attribute, or null.
 const AttributeValue* find(const Attributes& attributes, std::string_view name);
+/// Throws Error unless plugin fields and launches among the values are consistent.
+void validate(const Attributes& attributes);
 /// "stride=[2, 2] groups=1"; blobs as their size and a hash of their bytes, so that the text
 /// identifies the attributes.
 std::string str(const Attributes& attributes);
 
 /// Turns a parameter struct into Attributes and back. The struct lists its members once:
 ///     template <class V> void visit(V& v) { v("stride", stride); v("groups", groups); }
-/// Members are bool, integers, enums, double, float, std::string, Ints, Floats or Blob.
+/// Members are bool, integers, enums, double, float or one of the types of AttributeValue.
 class AttributeWriter {
  public:
   template <class T>

@@ -5,9 +5,7 @@
 namespace opwright::onnx {
 namespace {
 
-using Type = ActivationType;
-
-template <Type type>
+template <ActivationType type>
 void plain(NodeImporter& node) {
   node.set_output(0, node.activation(type, node.input(0)));
 }
@@ -15,7 +13,7 @@ void plain(NodeImporter& node) {
 void clip(NodeImporter& node) {
   Tensor* x = node.input(0);
   if (node.opset() < 11) {
-    node.set_output(0, node.activation(Type::kCLIP, x,
+    node.set_output(0, node.activation(ActivationType::kCLIP, x,
                                        node.get_float("min", std::numeric_limits<float>::lowest()),
                                        node.get_float("max", std::numeric_limits<float>::max())));
     return;
@@ -26,8 +24,8 @@ void clip(NodeImporter& node) {
     const float infinity = std::numeric_limits<float>::infinity();
     const double least = low ? node.constant_float(low, "min") : -infinity;
     const double most = high ? node.constant_float(high, "max") : infinity;
-    node.set_output(
-        0, node.activation(Type::kCLIP, x, static_cast<float>(least), static_cast<float>(most)));
+    node.set_output(0, node.activation(ActivationType::kCLIP, x, static_cast<float>(least),
+                                       static_cast<float>(most)));
     return;
   }
   if (low) x = node.elementwise(ElementWiseOperation::kMAX, x, low);
@@ -44,7 +42,8 @@ void gelu(NodeImporter& node) {
   const std::string approximate = node.get_text("approximate", "none");
   if (approximate != "none" && approximate != "tanh")
     node.error("approximate is '", approximate, "'; expected 'none' or 'tanh'");
-  node.set_output(0, node.activation(approximate == "tanh" ? Type::kGELU_TANH : Type::kGELU_ERF,
+  node.set_output(0, node.activation(approximate == "tanh" ? ActivationType::kGELU_TANH
+                                                           : ActivationType::kGELU_ERF,
                                      node.input(0)));
 }
 
@@ -53,47 +52,50 @@ void celu(NodeImporter& node) {
   const float alpha = node.get_float("alpha", 1);
   Tensor* scaled = node.elementwise(ElementWiseOperation::kDIV, node.input(0), alpha);
   node.set_output(0, node.elementwise(ElementWiseOperation::kPROD,
-                                      node.activation(Type::kELU, scaled, 1), alpha));
+                                      node.activation(ActivationType::kELU, scaled, 1), alpha));
 }
 
 }  // namespace
 
 void add_activations(NodeTable& table) {
-  table["Relu"] = plain<Type::kRELU>;
-  table["Sigmoid"] = plain<Type::kSIGMOID>;
-  table["Tanh"] = plain<Type::kTANH>;
-  table["Softsign"] = plain<Type::kSOFTSIGN>;
+  table["Relu"] = plain<ActivationType::kRELU>;
+  table["Sigmoid"] = plain<ActivationType::kSIGMOID>;
+  table["Tanh"] = plain<ActivationType::kTANH>;
+  table["Softsign"] = plain<ActivationType::kSOFTSIGN>;
   table["Softplus"] = [](NodeImporter& n) {
-    n.set_output(0, n.activation(Type::kSOFTPLUS, n.input(0), 1, 1));
+    n.set_output(0, n.activation(ActivationType::kSOFTPLUS, n.input(0), 1, 1));
   };
   table["LeakyRelu"] = [](NodeImporter& n) {
-    n.set_output(0, n.activation(Type::kLEAKY_RELU, n.input(0), n.get_float("alpha", 0.01f)));
+    n.set_output(
+        0, n.activation(ActivationType::kLEAKY_RELU, n.input(0), n.get_float("alpha", 0.01f)));
   };
   table["Elu"] = [](NodeImporter& n) {
-    n.set_output(0, n.activation(Type::kELU, n.input(0), n.get_float("alpha", 1)));
+    n.set_output(0, n.activation(ActivationType::kELU, n.input(0), n.get_float("alpha", 1)));
   };
   table["Selu"] = [](NodeImporter& n) {
-    n.set_output(
-        0, n.activation(Type::kSELU, n.input(0), n.get_float("alpha", 1.67326319217681884765625f),
-                        n.get_float("gamma", 1.05070102214813232421875f)));
+    n.set_output(0, n.activation(ActivationType::kSELU, n.input(0),
+                                 n.get_float("alpha", 1.67326319217681884765625f),
+                                 n.get_float("gamma", 1.05070102214813232421875f)));
   };
   table["HardSigmoid"] = [](NodeImporter& n) {
-    n.set_output(0, n.activation(Type::kHARD_SIGMOID, n.input(0), n.get_float("alpha", 0.2f),
-                                 n.get_float("beta", 0.5f)));
+    n.set_output(0, n.activation(ActivationType::kHARD_SIGMOID, n.input(0),
+                                 n.get_float("alpha", 0.2f), n.get_float("beta", 0.5f)));
   };
   table["ThresholdedRelu"] = [](NodeImporter& n) {
-    n.set_output(0, n.activation(Type::kTHRESHOLDED_RELU, n.input(0), n.get_float("alpha", 1)));
+    n.set_output(
+        0, n.activation(ActivationType::kTHRESHOLDED_RELU, n.input(0), n.get_float("alpha", 1)));
   };
   table["HardSwish"] = [](NodeImporter& n) {
-    gated(n, n.activation(Type::kHARD_SIGMOID, n.input(0), 1.0f / 6, 0.5f));
+    gated(n, n.activation(ActivationType::kHARD_SIGMOID, n.input(0), 1.0f / 6, 0.5f));
   };
   table["Mish"] = [](NodeImporter& n) {
-    gated(n, n.activation(Type::kTANH, n.activation(Type::kSOFTPLUS, n.input(0), 1, 1)));
+    gated(n, n.activation(ActivationType::kTANH,
+                          n.activation(ActivationType::kSOFTPLUS, n.input(0), 1, 1)));
   };
   table["Swish"] = [](NodeImporter& n) {
     const float alpha = n.get_float("alpha", 1);
     Tensor* x = n.input(0);
-    gated(n, n.activation(Type::kSIGMOID,
+    gated(n, n.activation(ActivationType::kSIGMOID,
                           alpha == 1 ? x : n.elementwise(ElementWiseOperation::kPROD, x, alpha)));
   };
   table["Celu"] = celu;

@@ -7,9 +7,7 @@
 namespace opwright::onnx {
 namespace {
 
-using Op = ElementWiseOperation;
-
-template <Op op>
+template <ElementWiseOperation op>
 void binary(NodeImporter& node) {
   node.set_output(0, node.elementwise(op, node.input(0), node.input(1)));
 }
@@ -20,40 +18,47 @@ void unary(NodeImporter& node) {
 }
 
 /// Sum, Max, Min, Mean of any number of inputs.
-template <Op op>
+template <ElementWiseOperation op>
 Tensor* accumulate(NodeImporter& node) {
   Tensor* result = node.input(0);
   for (int i = 1; i < node.num_inputs(); ++i) result = node.elementwise(op, result, node.input(i));
   return result;
 }
 
-template <Op op>
+template <ElementWiseOperation op>
 void variadic(NodeImporter& node) {
   node.set_output(0, accumulate<op>(node));
 }
 
 void mean(NodeImporter& node) {
-  node.set_output(0, node.elementwise(Op::kDIV, accumulate<Op::kSUM>(node), node.num_inputs()));
+  node.set_output(
+      0, node.elementwise(ElementWiseOperation::kDIV, accumulate<ElementWiseOperation::kSUM>(node),
+                          node.num_inputs()));
 }
 
 void pow(NodeImporter& node) {
   Tensor* base = node.input(0);
-  node.set_output(0, node.elementwise(Op::kPOW, base, node.cast(node.input(1), base->dtype())));
+  node.set_output(0, node.elementwise(ElementWiseOperation::kPOW, base,
+                                      node.cast(node.input(1), base->dtype())));
 }
 
 /// a - b * trunc(a / b), which has the sign of a; a itself where b is infinite.
 Tensor* remainder(NodeImporter& node, Tensor* a, Tensor* b) {
-  Tensor* quotient = node.elementwise(Op::kDIV, a, b);
+  Tensor* quotient = node.elementwise(ElementWiseOperation::kDIV, a, b);
   if (!is_floating(a->dtype()))
-    return node.elementwise(Op::kSUB, a, node.elementwise(Op::kPROD, quotient, b));
+    return node.elementwise(ElementWiseOperation::kSUB, a,
+                            node.elementwise(ElementWiseOperation::kPROD, quotient, b));
   // trunc(q) = sign(q) * floor(|q|)
   Tensor* magnitude =
       node.unary(UnaryOperation::kFLOOR, node.unary(UnaryOperation::kABS, quotient));
-  quotient = node.elementwise(Op::kPROD, node.unary(UnaryOperation::kSIGN, quotient), magnitude);
-  Tensor* rest = node.elementwise(Op::kSUB, a, node.elementwise(Op::kPROD, quotient, b));
-  Tensor* whole = node.elementwise(Op::kAND, node.unary(UnaryOperation::kISINF, b),
-                                   node.elementwise(Op::kLESS, node.unary(UnaryOperation::kABS, a),
-                                                    node.unary(UnaryOperation::kABS, b)));
+  quotient = node.elementwise(ElementWiseOperation::kPROD,
+                              node.unary(UnaryOperation::kSIGN, quotient), magnitude);
+  Tensor* rest = node.elementwise(ElementWiseOperation::kSUB, a,
+                                  node.elementwise(ElementWiseOperation::kPROD, quotient, b));
+  Tensor* whole = node.elementwise(
+      ElementWiseOperation::kAND, node.unary(UnaryOperation::kISINF, b),
+      node.elementwise(ElementWiseOperation::kLESS, node.unary(UnaryOperation::kABS, a),
+                       node.unary(UnaryOperation::kABS, b)));
   return node.add<Select>({}, {whole, a, rest});
 }
 
@@ -63,14 +68,19 @@ void mod(NodeImporter& node) {
   const bool fmod = node.get_int("fmod", 0) != 0;
   if (fmod) return node.set_output(0, remainder(node, a, b));
   if (!is_floating(a->dtype())) {
-    Tensor* quotient = node.elementwise(Op::kFLOOR_DIV, a, b);
-    return node.set_output(0,
-                           node.elementwise(Op::kSUB, a, node.elementwise(Op::kPROD, quotient, b)));
+    Tensor* quotient = node.elementwise(ElementWiseOperation::kFLOOR_DIV, a, b);
+    return node.set_output(
+        0, node.elementwise(ElementWiseOperation::kSUB, a,
+                            node.elementwise(ElementWiseOperation::kPROD, quotient, b)));
   }
   Tensor* rest = remainder(node, a, b);
   Tensor* wrong_sign = node.elementwise(
-      Op::kLESS, node.elementwise(Op::kPROD, rest, node.unary(UnaryOperation::kSIGN, b)), 0.0);
-  node.set_output(0, node.add<Select>({}, {wrong_sign, node.elementwise(Op::kSUM, rest, b), rest}));
+      ElementWiseOperation::kLESS,
+      node.elementwise(ElementWiseOperation::kPROD, rest, node.unary(UnaryOperation::kSIGN, b)),
+      0.0);
+  node.set_output(
+      0, node.add<Select>(
+             {}, {wrong_sign, node.elementwise(ElementWiseOperation::kSUM, rest, b), rest}));
 }
 
 void where(NodeImporter& node) {
@@ -93,38 +103,43 @@ void is_inf(NodeImporter& node) {
   const bool positive = node.get_int("detect_positive", 1) != 0;
   Tensor* result = node.unary(UnaryOperation::kISINF, x);
   if (!negative)
-    result = node.elementwise(Op::kAND, result, node.elementwise(Op::kGREATER, x, 0.0));
-  if (!positive) result = node.elementwise(Op::kAND, result, node.elementwise(Op::kLESS, x, 0.0));
+    result = node.elementwise(ElementWiseOperation::kAND, result,
+                              node.elementwise(ElementWiseOperation::kGREATER, x, 0.0));
+  if (!positive)
+    result = node.elementwise(ElementWiseOperation::kAND, result,
+                              node.elementwise(ElementWiseOperation::kLESS, x, 0.0));
   node.set_output(0, result);
 }
 
 }  // namespace
 
 void add_elementwise(NodeTable& table) {
-  table["Add"] = binary<Op::kSUM>;
-  table["Sub"] = binary<Op::kSUB>;
-  table["Mul"] = binary<Op::kPROD>;
-  table["Div"] = binary<Op::kDIV>;
-  table["And"] = binary<Op::kAND>;
-  table["Or"] = binary<Op::kOR>;
-  table["Xor"] = binary<Op::kXOR>;
-  table["Equal"] = binary<Op::kEQUAL>;
-  table["Greater"] = binary<Op::kGREATER>;
-  table["Less"] = binary<Op::kLESS>;
+  table["Add"] = binary<ElementWiseOperation::kSUM>;
+  table["Sub"] = binary<ElementWiseOperation::kSUB>;
+  table["Mul"] = binary<ElementWiseOperation::kPROD>;
+  table["Div"] = binary<ElementWiseOperation::kDIV>;
+  table["And"] = binary<ElementWiseOperation::kAND>;
+  table["Or"] = binary<ElementWiseOperation::kOR>;
+  table["Xor"] = binary<ElementWiseOperation::kXOR>;
+  table["Equal"] = binary<ElementWiseOperation::kEQUAL>;
+  table["Greater"] = binary<ElementWiseOperation::kGREATER>;
+  table["Less"] = binary<ElementWiseOperation::kLESS>;
   // Not the negations of Less and Greater: a comparison with NaN is false.
   table["GreaterOrEqual"] = [](NodeImporter& node) {
     Tensor *a = node.input(0), *b = node.input(1);
-    node.set_output(0, node.elementwise(Op::kOR, node.elementwise(Op::kGREATER, a, b),
-                                        node.elementwise(Op::kEQUAL, a, b)));
+    node.set_output(0, node.elementwise(ElementWiseOperation::kOR,
+                                        node.elementwise(ElementWiseOperation::kGREATER, a, b),
+                                        node.elementwise(ElementWiseOperation::kEQUAL, a, b)));
   };
   table["LessOrEqual"] = [](NodeImporter& node) {
     Tensor *a = node.input(0), *b = node.input(1);
-    node.set_output(0, node.elementwise(Op::kOR, node.elementwise(Op::kLESS, a, b),
-                                        node.elementwise(Op::kEQUAL, a, b)));
+    node.set_output(0, node.elementwise(ElementWiseOperation::kOR,
+                                        node.elementwise(ElementWiseOperation::kLESS, a, b),
+                                        node.elementwise(ElementWiseOperation::kEQUAL, a, b)));
   };
-  table["Sum"] = variadic<Op::kSUM>;
-  table["Max"] = variadic<Op::kMAX>;
-  table["Min"] = variadic<Op::kMIN>;
+  table["Sum"] = variadic<ElementWiseOperation::kSUM>;
+  table["Max"] = variadic<ElementWiseOperation::kMAX>;
+  table["Min"] = variadic<ElementWiseOperation::kMIN>;
   table["Mean"] = mean;
   table["Pow"] = pow;
   table["Mod"] = mod;

@@ -9,8 +9,6 @@
 namespace opwright::onnx {
 namespace {
 
-using Op = ReduceOperation;
-
 Ints all_axes(int rank) {
   Ints axes(rank);
   std::iota(axes.begin(), axes.end(), 0);
@@ -37,7 +35,7 @@ std::optional<Ints> reduced_axes(NodeImporter& node, int rank, int64_t since) {
   return all_axes(rank);
 }
 
-template <Op op, int since, Map before = keep, Map after = keep>
+template <ReduceOperation op, int since, Map before = keep, Map after = keep>
 void reduce(NodeImporter& node) {
   Tensor* y = before(node, node.input(0));
   const bool keep_dims = node.get_int("keepdims", 1) != 0;
@@ -52,13 +50,14 @@ void reduce_log_sum_exp(NodeImporter& node) {
   const std::optional<Ints> axes = reduced_axes(node, x->rank(), 18);
   if (!axes) return node.set_output(0, x);
   const bool keep_dims = node.get_int("keepdims", 1) != 0;
-  Tensor* peak = node.reduce(Op::kMAX, x, *axes, true);
+  Tensor* peak = node.reduce(ReduceOperation::kMAX, x, *axes, true);
   // Infinity minus infinity is not a number: an infinite maximum is not subtracted.
   peak = node.add<Select>(
       {}, {node.unary(UnaryOperation::kISINF, peak), node.scalar(0, x->dtype()), peak});
   Tensor* scaled =
       node.unary(UnaryOperation::kEXP, node.elementwise(ElementWiseOperation::kSUB, x, peak));
-  Tensor* sum = node.unary(UnaryOperation::kLOG, node.reduce(Op::kSUM, scaled, *axes, true));
+  Tensor* sum =
+      node.unary(UnaryOperation::kLOG, node.reduce(ReduceOperation::kSUM, scaled, *axes, true));
   Tensor* y = node.elementwise(ElementWiseOperation::kSUM, peak, sum);
   node.set_output(0, keep_dims ? y : node.squeeze(y, *axes));
 }
@@ -117,15 +116,15 @@ void arg(NodeImporter& node, TopKOperation op) {
 }  // namespace
 
 void add_reductions(NodeTable& table) {
-  table["ReduceSum"] = reduce<Op::kSUM, 13>;
-  table["ReduceMean"] = reduce<Op::kAVG, 18>;
-  table["ReduceMax"] = reduce<Op::kMAX, 18>;
-  table["ReduceMin"] = reduce<Op::kMIN, 18>;
-  table["ReduceProd"] = reduce<Op::kPROD, 18>;
-  table["ReduceL1"] = reduce<Op::kSUM, 18, absolute>;
-  table["ReduceL2"] = reduce<Op::kSUM, 18, square, root>;
-  table["ReduceSumSquare"] = reduce<Op::kSUM, 18, square>;
-  table["ReduceLogSum"] = reduce<Op::kSUM, 18, keep, logarithm>;
+  table["ReduceSum"] = reduce<ReduceOperation::kSUM, 13>;
+  table["ReduceMean"] = reduce<ReduceOperation::kAVG, 18>;
+  table["ReduceMax"] = reduce<ReduceOperation::kMAX, 18>;
+  table["ReduceMin"] = reduce<ReduceOperation::kMIN, 18>;
+  table["ReduceProd"] = reduce<ReduceOperation::kPROD, 18>;
+  table["ReduceL1"] = reduce<ReduceOperation::kSUM, 18, absolute>;
+  table["ReduceL2"] = reduce<ReduceOperation::kSUM, 18, square, root>;
+  table["ReduceSumSquare"] = reduce<ReduceOperation::kSUM, 18, square>;
+  table["ReduceLogSum"] = reduce<ReduceOperation::kSUM, 18, keep, logarithm>;
   table["ReduceLogSumExp"] = reduce_log_sum_exp;
   table["Softmax"] = [](NodeImporter& node) { softmax(node, false); };
   table["LogSoftmax"] = [](NodeImporter& node) { softmax(node, true); };

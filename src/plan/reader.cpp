@@ -120,16 +120,7 @@ class Reader {
       plan.size_bounds.emplace_back(item.opt(), item.upper_bound());
       return symbol;
     });
-    if (from_.expressions() != nullptr) {
-      check_alignment(*from_.expressions(), alignof(fb::ExprInstruction));
-      spend(from_.expressions()->size() * sizeof(fb::ExprInstruction),
-            from_.expressions()->size() * sizeof(ExprInstruction));
-      plan.expressions.reserve(from_.expressions()->size());
-      for (const fb::ExprInstruction* item : *from_.expressions()) {
-        plan.expressions.push_back(
-            {static_cast<ExprOp>(item->op()), item->a(), item->b(), item->c(), item->value()});
-      }
-    }
+    plan.expressions = program(from_.expressions());
     each(from_.inputs(), plan.inputs, [&](const fb::Port& item) { return port(item); });
     each(from_.outputs(), plan.outputs, [&](const fb::Port& item) { return port(item); });
     each(from_.schedules(), plan.schedules,
@@ -192,6 +183,26 @@ class Reader {
     return {values->begin(), values->end()};
   }
 
+  /// What `function` makes of each struct.
+  template <class Struct, class Function>
+  auto structs(const flatbuffers::Vector<const Struct*>* from, Function&& function) {
+    std::vector<decltype(function(std::declval<const Struct&>()))> to;
+    if (from == nullptr || from->size() == 0) return to;
+    check_alignment(*from, alignof(Struct));
+    spend(from->size() * sizeof(Struct), from->size() * sizeof(to[0]) + kAllocation);
+    to.reserve(from->size());
+    for (const Struct* item : *from) to.push_back(function(*item));
+    return to;
+  }
+
+  std::vector<ExprInstruction> program(
+      const flatbuffers::Vector<const fb::ExprInstruction*>* from) {
+    return structs(from, [](const fb::ExprInstruction& item) {
+      return ExprInstruction{static_cast<ExprOp>(item.op()), item.a(), item.b(), item.c(),
+                             item.value()};
+    });
+  }
+
   /// Appends what `function` makes of each table.
   template <class Table, class T, class Function>
   void each(const flatbuffers::Vector<flatbuffers::Offset<Table>>* tables, std::vector<T>& list,
@@ -238,6 +249,42 @@ class Reader {
     return part(section, offset, size);
   }
 
+  Blob bytes(const flatbuffers::Vector<uint8_t>* from) {
+    if (from == nullptr || from->size() == 0) return {};
+    spend(from->size(), from->size() + 4 * kAllocation);
+    return copy_terminated(from->data(), from->size());
+  }
+
+  FieldValue field(const fb::PluginField& from) {
+    FieldValue to{text(from.name()), static_cast<PluginFieldType>(from.type()), from.length(),
+                  bytes(from.bytes())};
+    if (to.data.empty()) to.data = copy_terminated(nullptr, 0);  // plugins expect an address
+    if (from.extents() != nullptr) to.extents = numbers(from.extents());
+    return to;
+  }
+
+  KernelLaunch launch(const fb::Launch& from) {
+    KernelLaunch to;
+    to.symbol = text(from.symbol());
+    to.layer_kind = text(from.layer_kind());
+    to.program = program(from.program());
+    if (from.grid() == nullptr || from.block() == nullptr)
+      damaged("the launch of kernel '", to.symbol, "' has no grid or no block");
+    to.grid = {from.grid()->x(), from.grid()->y(), from.grid()->z()};
+    to.block = {from.block()->x(), from.block()->y(), from.block()->z()};
+    to.shared_memory = from.shared_memory();
+    to.arguments = structs(from.arguments(), [](const fb::LaunchArgument& item) {
+      return KernelLaunch::Argument{static_cast<ArgumentType>(item.type()), item.value(),
+                                    item.constant()};
+    });
+    to.scratch = numbers(from.scratch());
+    to.shape_inputs = numbers(from.shape_inputs());
+    each(from.checks(), to.checks, [&](const fb::LaunchCheck& item) {
+      return KernelLaunch::Check{item.condition(), text(item.message())};
+    });
+    return to;
+  }
+
   Attribute attribute(const fb::Attribute& from) {
     Attribute to{text(from.name()), int64_t{0}};
     switch (from.type()) {
@@ -256,15 +303,19 @@ class Reader {
       case fb::AttributeType::Floats:
         to.value = numbers(from.floats());
         return to;
-      case fb::AttributeType::Bytes: {
-        Blob bytes;
-        if (from.bytes() != nullptr && from.bytes()->size() != 0) {
-          spend(from.bytes()->size(), from.bytes()->size() + 4 * kAllocation);
-          bytes = Blob::copy(from.bytes()->data(), from.bytes()->size());
-        }
-        to.value = std::move(bytes);
+      case fb::AttributeType::Bytes:
+        to.value = bytes(from.bytes());
+        return to;
+      case fb::AttributeType::Fields: {
+        FieldValues fields;
+        each(from.fields(), fields, [&](const fb::PluginField& item) { return field(item); });
+        to.value = std::move(fields);
         return to;
       }
+      case fb::AttributeType::Launch:
+        if (from.launch() == nullptr) damaged("attribute '", to.name, "' has no launch");
+        to.value = launch(*from.launch());
+        return to;
     }
     damaged("attribute '", to.name, "' has the unknown type ", static_cast<int>(from.type()));
   }

@@ -66,6 +66,7 @@ void validate_refit(const Plan& plan) {
   for (const RefitOperation& operation : refit.operations) {
     check_text(operation.name, "an operation");
     check_text(operation.kind, "an operation");
+    validate(operation.attributes);
     for (const Attribute& attribute : operation.attributes)
       check_text(attribute.name, "an attribute");
     for (const int32_t input : operation.inputs)

@@ -198,6 +198,11 @@ class ScheduleCheck {
     check_text(step.metadata, "a layer");
     check_text(step.capture_obstacle, "a layer");
     check_text(step.candidate.tactic_name, "a layer");
+    try {
+      validate(step.attributes);
+    } catch (const Error& error) {
+      fail("layer '", step.name, "': ", error.what());
+    }
     for (const Attribute& attribute : step.attributes) {
       check_text(attribute.name, "an attribute");
     }

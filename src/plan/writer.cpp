@@ -15,6 +15,36 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the file is little-endian");
 
+/// About what a value takes in the file, rather more.
+template <class T>
+uint64_t stored_size(const std::vector<T>& values) {
+  return 8 * values.size();
+}
+uint64_t stored_size(const std::string& text) { return text.size(); }
+uint64_t stored_size(const Blob& bytes) { return bytes.size(); }
+uint64_t stored_size(int64_t) { return 8; }
+uint64_t stored_size(double) { return 8; }
+uint64_t stored_size(const FieldValues& fields) {
+  uint64_t size = 0;
+  for (const FieldValue& field : fields)
+    size += 96 + field.name.size() + field.data.size() +
+            (field.extents ? stored_size(*field.extents) : 0);
+  return size;
+}
+uint64_t stored_size(const KernelLaunch& launch) {
+  uint64_t size = 256 + launch.symbol.size() + 24 * launch.program.size() +
+                  16 * launch.arguments.size() + stored_size(launch.scratch);
+  for (const KernelLaunch::Check& check : launch.checks) size += 48 + check.message.size();
+  return size;
+}
+uint64_t stored_size(const Attributes& attributes) {
+  uint64_t size = 0;
+  for (const Attribute& attribute : attributes)
+    size += 64 + attribute.name.size() +
+            std::visit([](const auto& value) { return stored_size(value); }, attribute.value);
+  return size;
+}
+
 uint64_t align(uint64_t offset, uint64_t alignment) {
   return (offset + alignment - 1) / alignment * alignment;
 }
@@ -113,24 +143,14 @@ class Writer {
     uint64_t size = 0;
     for (const Schedule& schedule : plan_.schedules) {
       for (const PlanStep& step : schedule.steps) {
-        size += 1024;
+        size += 1024 + stored_size(step.attributes);
         for (const TimedCandidate& item : step.considered) size += 64 + item.dropped.size();
-        for (const Attribute& attribute : step.attributes) {
-          size += 64 + std::visit(
-                           [](const auto& value) -> uint64_t {
-                             if constexpr (requires { value.size(); })
-                               return value.size() * 8;
-                             else
-                               return 8;
-                           },
-                           attribute.value);
-        }
       }
       for (const PlanTensor& tensor : schedule.tensors) size += 256 + 4 * tensor.values.size();
     }
     size += 512 * (plan_.refit.weights.size() + plan_.refit.values.size());
     for (const RefitOperation& operation : plan_.refit.operations)
-      size += 256 + str(operation.attributes).size();
+      size += 256 + stored_size(operation.attributes);
     require(size < PlanHeader::kMaxPlanSize, "cannot store plan '", plan_.name,
             "': the attributes of its layers take about ", size, " bytes, the limit is ",
             PlanHeader::kMaxPlanSize, "; pass large data as constant inputs, not as attributes");
@@ -152,12 +172,49 @@ class Writer {
 
   auto shape(const Shape& shape) { return builder_.CreateVector(shape.begin(), shape.rank()); }
 
+  auto program(std::span<const ExprInstruction> from) {
+    std::vector<fb::ExprInstruction> to;
+    to.reserve(from.size());
+    for (const ExprInstruction& item : from)
+      to.emplace_back(static_cast<uint8_t>(item.op), item.a, item.b, item.c, item.value);
+    return builder_.CreateVectorOfStructs(to);
+  }
+
+  auto field(const FieldValue& from) {
+    const Text name = text(from.name);
+    const auto bytes = builder_.CreateVector(from.data.as<uint8_t>(), from.data.size());
+    flatbuffers::Offset<flatbuffers::Vector<int64_t>> extents;
+    if (from.extents) extents = builder_.CreateVector(*from.extents);
+    return fb::CreatePluginField(builder_, name, static_cast<int32_t>(from.type), from.length,
+                                 bytes, extents);
+  }
+
+  auto launch(const KernelLaunch& from) {
+    const Text symbol = text(from.symbol), layer_kind = text(from.layer_kind);
+    const auto instructions = program(from.program);
+    const fb::LaunchExtents grid(from.grid[0], from.grid[1], from.grid[2]);
+    const fb::LaunchExtents block(from.block[0], from.block[1], from.block[2]);
+    std::vector<fb::LaunchArgument> arguments;
+    for (const KernelLaunch::Argument& item : from.arguments)
+      arguments.emplace_back(static_cast<int32_t>(item.type), item.value, item.constant);
+    const auto argument_list = builder_.CreateVectorOfStructs(arguments);
+    const auto scratch = builder_.CreateVector(from.scratch);
+    const auto shape_inputs = builder_.CreateVector(from.shape_inputs);
+    const auto checks = list(from.checks, [&](const KernelLaunch::Check& item) {
+      return fb::CreateLaunchCheck(builder_, item.condition, text(item.message));
+    });
+    return fb::CreateLaunch(builder_, symbol, layer_kind, instructions, &grid, &block,
+                            from.shared_memory, argument_list, scratch, shape_inputs, checks);
+  }
+
   auto attribute(const Attribute& from) {
     const Text name = text(from.name);
     Text string;
     flatbuffers::Offset<flatbuffers::Vector<int64_t>> ints;
     flatbuffers::Offset<flatbuffers::Vector<double>> floats;
     flatbuffers::Offset<flatbuffers::Vector<uint8_t>> bytes;
+    flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<fb::PluginField>>> fields;
+    flatbuffers::Offset<fb::Launch> kernel_launch;
     if (const auto* value = std::get_if<std::string>(&from.value)) string = text(*value);
     if (const auto* value = std::get_if<Ints>(&from.value)) ints = builder_.CreateVector(*value);
     if (const auto* value = std::get_if<Floats>(&from.value)) {
@@ -166,6 +223,9 @@ class Writer {
     if (const auto* value = std::get_if<Blob>(&from.value)) {
       bytes = builder_.CreateVector(value->as<uint8_t>(), value->size());
     }
+    if (const auto* value = std::get_if<FieldValues>(&from.value))
+      fields = list(*value, [&](const FieldValue& item) { return field(item); });
+    if (const auto* value = std::get_if<KernelLaunch>(&from.value)) kernel_launch = launch(*value);
     fb::AttributeBuilder to(builder_);
     to.add_name(name);
     to.add_type(static_cast<fb::AttributeType>(from.value.index()));
@@ -175,6 +235,8 @@ class Writer {
     if (!ints.IsNull()) to.add_ints(ints);
     if (!floats.IsNull()) to.add_floats(floats);
     if (!bytes.IsNull()) to.add_bytes(bytes);
+    if (!fields.IsNull()) to.add_fields(fields);
+    if (!kernel_launch.IsNull()) to.add_launch(kernel_launch);
     return to.Finish();
   }
 
@@ -286,11 +348,7 @@ class Writer {
                                          plan_.size_bounds[i].first, plan_.size_bounds[i].second));
     }
     const auto symbol_list = builder_.CreateVector(symbols);
-    std::vector<fb::ExprInstruction> instructions;
-    for (const ExprInstruction& item : plan_.expressions) {
-      instructions.emplace_back(static_cast<uint8_t>(item.op), item.a, item.b, item.c, item.value);
-    }
-    const auto expressions = builder_.CreateVectorOfStructs(instructions);
+    const auto expressions = program(plan_.expressions);
     const auto inputs = list(plan_.inputs, [&](const PlanPort& item) { return port(item); });
     const auto outputs = list(plan_.outputs, [&](const PlanPort& item) { return port(item); });
     const auto schedules =

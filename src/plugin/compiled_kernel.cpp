@@ -10,13 +10,21 @@
 #include "plugin/device_kernel.h"
 #include "plugin/host_code.h"
 #include "plugin/host_kernel.h"
-#include "plugin/kernel_launch.h"
 #include "plugin/launch_values.h"
 #include "plugin/stored_ports.h"
 
 namespace opwright {
 
 namespace {
+
+/// What a plan stores.
+struct StoredKernel {
+  KernelLaunch launch;
+  template <class V>
+  void visit(V& v) {
+    v("launch", launch);
+  }
+};
 
 class CompiledKernel final : public PlannedOperator {
  public:
@@ -25,7 +33,11 @@ class CompiledKernel final : public PlannedOperator {
       : launch_(std::move(launch)), object_(std::move(object)) {}
 
   std::string_view kind() const override { return "CompiledKernel"; }
-  Attributes attributes() const override { return encode(launch_); }
+  Attributes attributes() const override {
+    AttributeWriter writer;
+    StoredKernel{launch_}.visit(writer);
+    return std::move(writer.attributes);
+  }
   std::vector<CodeObject> code() const override { return {object_}; }
   bool is_shape_input(int input) const override {
     const std::vector<int32_t>& inputs = launch_.shape_inputs;
@@ -74,6 +86,26 @@ class CompiledKernel final : public PlannedOperator {
 
 }  // namespace
 
+KernelLaunch make_launch(const KernelCode& code) {
+  KernelLaunch launch;
+  launch.symbol = code.name;
+  launch.layer_kind = code.layer_kind;
+  ExprProgramBuilder builder;
+  for (int i = 0; i < 3; ++i) {
+    launch.grid[i] = builder.add(code.grid[i]);
+    launch.block[i] = builder.add(code.block[i]);
+  }
+  launch.shared_memory = builder.add(code.shared_memory);
+  for (const KernelArgument& argument : code.arguments)
+    launch.arguments.push_back({argument.type, builder.add(argument.value), argument.constant});
+  for (const Expr& bytes : code.scratch) launch.scratch.push_back(builder.add(bytes));
+  launch.shape_inputs.assign(code.shape_inputs.begin(), code.shape_inputs.end());
+  for (const KernelCheck& check : code.checks)
+    launch.checks.push_back({builder.add(check.condition), check.message});
+  launch.program.assign(builder.instructions().begin(), builder.instructions().end());
+  return launch;
+}
+
 PlannedOperatorPtr make_compiled_kernel(KernelCode code) {
   require(!code.name.empty(), "a compiled kernel has no name");
   require(!code.object.bytes.empty(), "compiled kernel '", code.name, "' has no code");
@@ -92,7 +124,10 @@ PlannedOperatorPtr load_compiled_kernel(const Attributes& attributes,
           "' is code for ", code.object.host ? "the host" : "a GPU",
           ", which the engine may not run without permission; allow ",
           code.object.host ? "host" : "device", " code when loading if you trust the file");
-  return std::make_shared<CompiledKernel>(decode_launch(attributes, context.layer), code.object);
+  StoredKernel stored;
+  AttributeReader reader("CompiledKernel", attributes);
+  stored.visit(reader);
+  return std::make_shared<CompiledKernel>(std::move(stored.launch), code.object);
 }
 
 }  // namespace opwright

@@ -3,24 +3,13 @@
 #include <string>
 #include <vector>
 
+#include "network/kernel_launch.h"
 #include "network/operator.h"
 #include "symbolic/expr.h"
 
 namespace opwright {
 
 struct OperatorLoadContext;
-
-enum class ArgumentType : int32_t {
-  kINT32,
-  kINT64,
-  kFLOAT32,
-  kFLOAT64,
-  kINT8,
-  kINT16,
-  kPOINTER  ///< the address of the value as an INT64, for what a device knows before the host does;
-            ///< memory of the kernel's own, which is written when shapes change the value, and else
-            ///< keeps what a run has left there
-};
 
 /// An argument between the inputs and the outputs of a compiled kernel.
 struct KernelArgument {
@@ -56,6 +45,9 @@ struct KernelCode {
   std::vector<int> shape_inputs;  ///< inputs (INT32 or INT64, constant shape) whose values count
   std::vector<KernelCheck> checks;
 };
+
+/// Its launch, all expressions in one program.
+KernelLaunch make_launch(const KernelCode& code);
 
 /// An operator whose kernel is code in the plan: kind "CompiledKernel". Arguments are passed as to
 /// cuLaunchKernel: args[i] points to argument i, which is an input's pointer (null where the input

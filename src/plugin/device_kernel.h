@@ -2,8 +2,8 @@
 
 #include <memory>
 
+#include "network/kernel_launch.h"
 #include "network/operator.h"
-#include "plugin/kernel_launch.h"
 
 namespace opwright {
 

@@ -3,9 +3,9 @@
 #include <memory>
 #include <string>
 
+#include "network/kernel_launch.h"
 #include "network/operator.h"
 #include "plugin/host_code.h"
-#include "plugin/kernel_launch.h"
 
 namespace opwright {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "network/kernel_launch.h"
 #include "network/operator.h"
-#include "plugin/kernel_launch.h"
 
 namespace opwright {
 

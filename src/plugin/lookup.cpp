@@ -7,9 +7,8 @@
 
 #include "base/error.h"
 #include "plugin/callback.h"
-#include "plugin/field_conversion.h"
+#include "plugin/fit_field.h"
 #include "plugin/quick.h"
-#include "plugin/quick_attributes.h"
 #include "plugin/registry.h"
 #include "plugin/v2_operator.h"
 #include "plugin/v3_creator.h"
@@ -70,27 +69,6 @@ OperatorPtr make_quick(const PluginNode& node, std::shared_ptr<const QuickDefini
   const QuickMode mode = choose_mode(*definition, node.aot, flags.prefer_aot_python_plugins,
                                      flags.prefer_jit_python_plugins);
   return make_quick_operator(std::move(definition), std::move(attributes), mode);
-}
-
-/// A list of texts as a creator gets it: each ends with a null.
-FieldValue join_texts(const FieldValue& list) {
-  std::string all;
-  for (const std::string_view text : texts_of(list)) all.append(text).push_back('\0');
-  return {list.name, PluginFieldType::kCHAR, static_cast<int32_t>(all.size()),
-          copy_terminated(all.data(), all.size())};
-}
-
-/// `declared` is UNKNOWN where the creator says no type.
-FieldValue fit_field(const FieldValue& value, PluginFieldType declared, std::string_view owner) {
-  const bool is_texts = value.type == PluginFieldType::kCHAR && value.extents;
-  if (declared == PluginFieldType::kUNKNOWN)
-    declared = value.type == PluginFieldType::kINT64 ? PluginFieldType::kINT32 : value.type;
-  // What type an empty list has in a model says nothing.
-  if (value.length == 0 && !is_texts) return {value.name, declared, 0, copy_terminated(nullptr, 0)};
-  FieldValue fitted = convert_field(is_texts ? join_texts(value) : value, declared, owner);
-  if (fitted.type == PluginFieldType::kCHAR)
-    fitted.data = copy_terminated(fitted.data.data(), fitted.data.size());
-  return fitted;
 }
 
 FieldValues fit_fields(const PluginNode& node, const PluginFieldCollection* declared,

@@ -35,9 +35,9 @@ bool is_plugin_kind(std::string_view kind) {
 }
 
 std::string_view shown_kind(std::string_view kind, const Attributes& attributes) {
-  const AttributeValue* value = kind == "CompiledKernel" ? find(attributes, "layer_kind") : nullptr;
-  const auto* layer = value != nullptr ? std::get_if<std::string>(value) : nullptr;
-  return layer == nullptr || layer->empty() ? kind : *layer;
+  const AttributeValue* value = kind == "CompiledKernel" ? find(attributes, "launch") : nullptr;
+  const auto* launch = value != nullptr ? std::get_if<KernelLaunch>(value) : nullptr;
+  return launch == nullptr || launch->layer_kind.empty() ? kind : launch->layer_kind;
 }
 
 }  // namespace opwright

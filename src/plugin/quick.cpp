@@ -160,12 +160,11 @@ class PlannedQuickPlugin final : public PlannedPlugin {
   Attributes attributes() const override {
     const std::vector<int>& aliased = outputs_.aliased_inputs;
     const std::vector<bool>& dependent = outputs_.data_dependent;
-    Attributes all{{"plugin", definition_->name()},
+    return {{"plugin", definition_->name()},
                    {"namespace", definition_->plugin_namespace()},
                    {"aliased_inputs", Ints(aliased.begin(), aliased.end())},
-                   {"data_dependent", Ints(dependent.begin(), dependent.end())}};
-    for (Attribute& field : encode_fields(attributes_)) all.push_back(std::move(field));
-    return all;
+                   {"data_dependent", Ints(dependent.begin(), dependent.end())},
+                   {"fields", attributes_}};
   }
 
  private:
@@ -266,7 +265,7 @@ class QuickPlugin final : public PluginOperator {
   }
   std::optional<std::string> timing_key() const override {
     return str("QuickPlugin ", id_of(*definition_), is_compiled() ? " compiled " : " callback ",
-               definition_->fingerprint(mode_), ' ', str(encode_fields(attributes_)));
+               definition_->fingerprint(mode_), ' ', str(Attributes{{"fields", attributes_}}));
   }
 
  private:
@@ -395,12 +394,13 @@ PlannedOperatorPtr load_quick_plugin(const Attributes& attributes,
                                      const OperatorLoadContext& context) {
   std::string name, plugin_namespace;
   Ints aliased_inputs, data_dependent;
+  FieldValues fields;
   AttributeReader reader("QuickPlugin", attributes);
   reader("plugin", name);
   reader("namespace", plugin_namespace);
   reader("aliased_inputs", aliased_inputs);
   reader("data_dependent", data_dependent);
-  constexpr int kOwn = 4;  // the plugin's attributes follow those above
+  reader("fields", fields);
   const std::string owner =
       str("layer '", context.layer, "': plugin '", make_id(plugin_namespace, name), "'");
   auto definition = find_quick(plugin_namespace, name, context.definitions);
@@ -412,9 +412,8 @@ PlannedOperatorPtr load_quick_plugin(const Attributes& attributes,
     outputs.aliased_inputs.push_back(
         static_cast<int>(std::clamp<int64_t>(input, -1, std::numeric_limits<int>::max())));
   outputs.data_dependent.assign(data_dependent.begin(), data_dependent.end());
-  return std::make_shared<PlannedQuickPlugin>(
-      std::move(definition), decode_fields(Attributes(attributes.begin() + kOwn, attributes.end())),
-      std::move(outputs));
+  return std::make_shared<PlannedQuickPlugin>(std::move(definition), std::move(fields),
+                                              std::move(outputs));
 }
 
 QuickMode choose_mode(const QuickDefinition& definition, int aot, bool prefer_aot,

@@ -195,14 +195,12 @@ PlannedOperatorPtr load_plugin_v3(const Attributes& attributes,
           str(id));
   require(is_v3_creator(*creator), "layer '", context.layer, "': the creator of plugin ", str(id),
           " implements neither IPluginCreatorV3One nor IPluginCreatorV3Quick");
-  const FieldValues fields =
-      decode_fields(Attributes(attributes.begin() + StoredV3::kCount, attributes.end()));
   // An engine stores a plugin itself only where it is called; a compiled kernel stands alone.
   std::unique_ptr<IPluginV3> plugin =
-      create_v3(*creator, id, context.layer, fields, TensorRTPhase::kRUNTIME,
+      create_v3(*creator, id, context.layer, stored.fields, TensorRTPhase::kRUNTIME,
                 QuickPluginCreationRequest::kSTRICT_JIT);
   require(plugin != nullptr, "layer '", context.layer, "': the creator of plugin ", str(id),
-          " could not make it from the ", fields.size(), " fields that the engine stores");
+          " could not make it from the ", stored.fields.size(), " fields that the engine stores");
   const V3Inputs inputs{stored.num_inputs, stored.num_shape_inputs};
   try {
     if (is_quick(*plugin)) {

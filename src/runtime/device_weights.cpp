@@ -11,9 +11,9 @@
 namespace opwright {
 namespace {
 
-constexpr size_t kAlignment = 256;
+constexpr size_t kWeightAlignment = 256;
 
-size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+size_t aligned(size_t bytes) { return (bytes + kWeightAlignment - 1) / kWeightAlignment * kWeightAlignment; }
 
 alignas(64) std::byte host_empty[64];
 
@@ -37,7 +37,7 @@ DeviceWeights::DeviceWeights(const Plan& plan, const Device& device,
       }
     }
   }
-  size_t size = kAlignment;  // the tensor without elements
+  size_t size = kWeightAlignment;  // the tensor without elements
   std::vector<size_t> offsets;
   for (const Blob& piece : pieces) {
     offsets.push_back(size);

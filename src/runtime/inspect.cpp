@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "base/printable.h"
 #include "base/text_table.h"
+#include "base/utf8.h"
 #include "plan/tuning_table.h"
 #include "plugin/device_code.h"
 #include "plugin/plugin_operators.h"
@@ -38,14 +39,17 @@ std::string type_text(PortType type) { return str(name(type.dtype), " ", name(ty
 
 std::string_view device_text(DeviceType type) { return type == DeviceType::kCPU ? "CPU" : "GPU"; }
 
-/// The plan's expressions as text, symbols by their names. Expressions that would be long, perhaps
+/// A program's expressions as text, symbols by their names. Expressions that would be long, perhaps
 /// exponentially so, appear as "e12".
 class Dimensions {
  public:
-  explicit Dimensions(const Plan& plan) {
-    for (const Symbol& symbol : plan.symbols) names_.push_back(symbol.name);
+  explicit Dimensions(const Plan& plan)
+      : Dimensions(symbol_names(plan.symbols), plan.expressions) {}
+  Dimensions(std::vector<std::string> names, std::span<const ExprInstruction> program)
+      : names_(std::move(names)) {
+    const auto num_symbols = static_cast<int64_t>(names_.size());
     std::vector<int> sizes;
-    for (const ExprInstruction& e : plan.expressions) {
+    for (const ExprInstruction& e : program) {
       const int operands = e.op == ExprOp::kConstant || e.op == ExprOp::kSymbol ? 0
                            : e.op == ExprOp::kSelect                            ? 3
                                                                                 : 2;
@@ -53,9 +57,10 @@ class Dimensions {
       int size = 1;
       for (int i = 0; i < operands; ++i) size += sizes[operand[i]];
       if (size > kMaxSize) {
-        names_.push_back(str("e", expressions_.size()));
-        expressions_.push_back(Expr::symbol(static_cast<int>(names_.size()) - 1));
+        expressions_.push_back(named(str("e", expressions_.size())));
         size = 1;
+      } else if (e.op == ExprOp::kSymbol && e.value >= num_symbols) {
+        expressions_.push_back(named(str("s", e.value)));
       } else {
         expressions_.push_back(make(e));
       }
@@ -63,6 +68,17 @@ class Dimensions {
     }
   }
   std::string text(int32_t dim) const { return expressions_[dim].str(names_); }
+  /// The number of elements, or 0 where that is not constant or more than shape arithmetic takes.
+  int64_t small_count(std::span<const int32_t> dims) const {
+    int64_t count = 1;
+    for (const int32_t dim : dims) {
+      const Expr& extent = expressions_[dim];
+      if (!extent.is_constant() || extent.constant() > TensorInfo::kMaxValues) return 0;
+      count *= extent.constant();
+      if (count > TensorInfo::kMaxValues) return 0;
+    }
+    return count;
+  }
   /// "1 x 3 x h x w"
   std::string text(std::span<const int32_t> dims) const {
     if (dims.empty()) return "scalar";
@@ -72,20 +88,40 @@ class Dimensions {
   }
   void write(JsonWriter& json, std::span<const int32_t> dims) const {
     json.begin_array();
-    for (const int32_t dim : dims) {
-      if (expressions_[dim].is_constant()) {
-        json.value(expressions_[dim].constant());
-      } else {
-        json.value(text(dim));
-      }
-    }
+    for (const int32_t dim : dims) write(json, dim);
     json.end_array();
+  }
+  void write(JsonWriter& json, int32_t dim) const {
+    if (expressions_[dim].is_constant()) {
+      json.value(expressions_[dim].constant());
+    } else {
+      json.value(text(dim));
+    }
   }
 
  private:
   static constexpr int kMaxSize = 48;
 
-  Expr make(const ExprInstruction& e) const {
+  static std::vector<std::string> symbol_names(const std::vector<Symbol>& symbols) {
+    std::vector<std::string> names;
+    for (const Symbol& symbol : symbols) names.push_back(symbol.name);
+    return names;
+  }
+
+  Expr named(std::string name) {
+    names_.push_back(std::move(name));
+    return Expr::symbol(static_cast<int>(names_.size()) - 1);
+  }
+
+  Expr make(const ExprInstruction& e) {
+    try {
+      return made(e);
+    } catch (const Error&) {  // constants that overflow
+      return named(str("e", expressions_.size()));
+    }
+  }
+
+  Expr made(const ExprInstruction& e) const {
     switch (e.op) {
       case ExprOp::kConstant:
         return e.value;
@@ -136,16 +172,107 @@ uint64_t weight_bytes(const Schedule& schedule) {
   return bytes;
 }
 
-void write_attribute(JsonWriter& json, const Attribute& attribute) {
+template <class T>
+void write_list(JsonWriter& json, const std::vector<T>& values) {
+  json.begin_array();
+  for (const auto& value : values) json.value(value);
+  json.end_array();
+}
+
+/// Numbers and texts as such, the rest by its size.
+void write_elements(JsonWriter& json, const FieldValue& field) {
+  if (const auto integers = read_integers(field)) return write_list(json, *integers);
+  if (const auto reals = read_reals(field)) return write_list(json, *reals);
+  const std::string_view all(field.data.as<char>(), field.data.size());
+  if (field.type != PluginFieldType::kCHAR || !is_utf8(all))
+    return json.value(str(field.data.size(), " bytes"));
+  if (!field.extents) return json.value(all);
+  write_list(json, texts_of(field));
+}
+
+void write_fields(JsonWriter& json, const FieldValues& fields) {
+  json.begin_object();
+  for (const FieldValue& field : fields) {
+    json.key(field.name);
+    json.begin_object();
+    json.member("Type", name(field.type));
+    if (field.extents && field.type != PluginFieldType::kCHAR) {
+      json.key("Extents");
+      write_list(json, *field.extents);
+    }
+    json.key("Value");
+    write_elements(json, field);
+    json.end_object();
+  }
+  json.end_object();
+}
+
+/// What the symbols of the launch of a step are called, as far as the plan tells.
+std::vector<std::string> launch_symbols(const Dimensions& dimensions, const Schedule& schedule,
+                                        const PlanStep& step, const KernelLaunch& launch) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < step.inputs.size(); ++i) {
+    if (step.inputs[i] < 0) continue;
+    const size_t rank = schedule.tensors[step.inputs[i]].dims.size();
+    for (size_t axis = 0; axis < rank; ++axis)
+      names.push_back(str("inputs[", i, "].shape[", axis, "]"));
+  }
+  for (const int32_t input : launch.shape_inputs) {
+    if (std::cmp_greater_equal(input, step.inputs.size()) || step.inputs[input] < 0) break;
+    const int64_t count = dimensions.small_count(schedule.tensors[step.inputs[input]].dims);
+    for (int64_t i = 0; i < count; ++i) names.push_back(str("inputs[", input, "][", i, "]"));
+  }
+  return names;
+}
+
+void write_launch(JsonWriter& json, const Dimensions& dimensions, const Schedule& schedule,
+                  const PlanStep& step, const KernelLaunch& launch) {
+  const Dimensions values(launch_symbols(dimensions, schedule, step, launch), launch.program);
+  json.begin_object();
+  json.member("Symbol", launch.symbol);
+  json.key("Grid");
+  values.write(json, launch.grid);
+  json.key("Block");
+  values.write(json, launch.block);
+  json.key("SharedMemory");
+  values.write(json, launch.shared_memory);
+  json.key("Arguments");
+  json.begin_array();
+  for (const KernelLaunch::Argument& argument : launch.arguments) {
+    json.begin_object();
+    json.member("Type", name(argument.type));
+    json.key("Value");
+    values.write(json, argument.value);
+    if (argument.constant != 0) json.member("Constant", argument.constant);
+    json.end_object();
+  }
+  json.end_array();
+  json.key("Scratch");
+  values.write(json, launch.scratch);
+  json.key("ShapeInputs");
+  json.begin_array();
+  for (const int32_t input : launch.shape_inputs) json.value(int64_t{input});
+  json.end_array();
+  json.key("Checks");
+  json.begin_array();
+  for (const KernelLaunch::Check& check : launch.checks) json.value(check.message);
+  json.end_array();
+  json.end_object();
+}
+
+void write_attribute(JsonWriter& json, const Dimensions& dimensions, const Schedule& schedule,
+                     const PlanStep& step, const Attribute& attribute) {
   json.key(attribute.name);
   const auto write = [&](const auto& value) {
     using T = std::decay_t<decltype(value)>;
     if constexpr (std::is_same_v<T, Blob>) {
       json.value(str(value.size(), " bytes"));
+    } else if constexpr (std::is_same_v<T, FieldValues>) {
+      write_fields(json, value);
+    } else if constexpr (std::is_same_v<T, KernelLaunch>) {
+      write_launch(json, dimensions, schedule, step, value);
     } else if constexpr (std::is_same_v<T, Ints> || std::is_same_v<T, Floats>) {
-      json.begin_array();
-      for (const auto item : value) json.value(item);
-      json.end_array();
+      write_list(json, value);
     } else {
       json.value(value);
     }
@@ -186,7 +313,8 @@ void write_layer(JsonWriter& json, const Dimensions& dimensions, const Schedule&
   json.member("TimeMs", step.time_ms);
   json.key("Attributes");
   json.begin_object();
-  for (const Attribute& attribute : step.attributes) write_attribute(json, attribute);
+  for (const Attribute& attribute : step.attributes)
+    write_attribute(json, dimensions, schedule, step, attribute);
   json.end_object();
   json.key("PackedWeights");
   json.begin_array();

@@ -17,6 +17,7 @@ struct ExprInstruction {
   int32_t b = 0;
   int32_t c = 0;
   int64_t value = 0;
+  friend bool operator==(const ExprInstruction&, const ExprInstruction&) = default;
 };
 
 /// All expressions of a plan as one flat, topologically ordered list, common subexpressions shared:

@@ -5,7 +5,7 @@
 #include <new>
 
 #include "base/error.h"
-#include "plugin/kernel_launch.h"
+#include "network/kernel_launch.h"
 #include "plugin/launch_values.h"
 #include "run/mutate.h"
 #include "run/script.h"
@@ -29,7 +29,7 @@ Attributes valid_launch() {
                     {ArgumentType::kPOINTER, floor_div(n, 2)}};
   code.shape_inputs = {1};
   code.checks = {{Expr::make(ExprOp::kLess, 0, m), "there is nothing"}};
-  return encode(make_launch(code));
+  return {{"launch", make_launch(code)}};
 }
 
 PortDesc port(DataType type, Shape min, Shape max) {
@@ -54,7 +54,10 @@ void run(Script& script) {
   const Candidate candidate;
   const KernelArgs args{
       .layer = "l", .candidate = &candidate, .inputs = inputs, .outputs = outputs};
-  const KernelLaunch launch = decode_launch(attributes, "l");
+  KernelLaunch launch;
+  AttributeReader reader("CompiledKernel", attributes);
+  reader("launch", launch);
+  validate(launch);
   LaunchValues values(launch, "plugin", args);
   for (const auto* list : {&launch.grid, &launch.block})
     for (const int32_t instruction : *list) {

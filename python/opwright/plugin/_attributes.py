@@ -1,18 +1,19 @@
-"""Attributes of plugins: what their hints say, and how values become what the engine stores."""
+"""Attributes of plugins: what their hints say. The engine fits values to that."""
 
 from __future__ import annotations
 
 import enum
 import inspect
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._core import PluginFieldType
+from .._core import PluginField, PluginFieldType
 from .._core._plugin import AttributeForm, Parameter
 
 _SCALARS: dict[Any, tuple[AttributeForm, PluginFieldType]] = {
@@ -32,15 +33,8 @@ _ELEMENTS: dict[Any, PluginFieldType] = {
     np.float64: PluginFieldType.FLOAT64,
     np.bool_: PluginFieldType.INT8,
 }
-# What lists and tuples hold, and the arrays in which the engine gets the numbers.
-_LISTED: dict[Any, Any] = {int: np.int64, float: np.float64, bool: np.bool_, str: None}
-_ACCEPTED: dict[Any, tuple[type, ...]] = {
-    bool: (bool, np.bool_),
-    int: (int, np.integer),
-    float: (float, int, np.floating, np.integer),
-    str: (str,),
-    bytes: (bytes,),
-}
+# What lists and tuples hold.
+_LISTED = (int, float, bool, str)
 EXPECTED = (
     "int, float, str, bool, bytes, a class derived from enum.Enum, List[T] or Tuple[T, ...] with T "
     "one of int, float, str, bool, or numpy.typing.NDArray[T] with T one of "
@@ -131,90 +125,20 @@ class AttributeType:
             return PluginFieldType.CHAR
         return _SCALARS[self.element][1]
 
-    def value(self, given: Any) -> Any:
-        """What functions get for what was given. Raises TypeError with the reason, perhaps none."""
-        if self.form is AttributeForm.ARRAY:
-            return _array(self.element, given)
-        if self.form is AttributeForm.ENUM:
-            return _member(self.element, given)
-        if self.form not in (AttributeForm.LIST, AttributeForm.TUPLE):
-            return _scalar(self.element, given)
-        is_sequence = isinstance(given, Sequence) or (isinstance(given, np.ndarray) and given.ndim)
-        if not is_sequence or isinstance(given, (str, bytes)):
-            raise TypeError("")
-        if self.length not in (-1, len(given)):
-            raise TypeError(f"it has {len(given)} elements instead of {self.length}")
-        elements = [_scalar(self.element, element) for element in given]
-        return elements if self.form is AttributeForm.LIST else tuple(elements)
-
-    def field(self, given: Any) -> Any:
-        """What the engine stores for it: an array, str, bytes or a list of str."""
-        value = self.value(given)
-        if self.form is AttributeForm.ENUM:
-            return value.name
-        if isinstance(value, (str, bytes, np.ndarray)):
-            return value
-        elements = list(value) if isinstance(value, (list, tuple)) else [value]
-        return elements if self.element is str else np.array(elements, _LISTED[self.element])
-
-
-def _array(element: Any, value: Any) -> np.ndarray:
-    if np.isscalar(value) or value is None:
-        raise TypeError("")
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise TypeError("its rows differ in length") from error
-    if array.dtype == element:
-        return array
-    if array.size and not np.can_cast(array.dtype, element, "same_kind"):
-        raise TypeError(f"it is an array of {array.dtype}")
-    with np.errstate(all="ignore"):
-        converted = array.astype(element)
-    with np.errstate(all="ignore"):
-        is_kept = (
-            converted.astype(array.dtype) == array
-            if array.dtype.kind in "biu"
-            else np.isfinite(converted) == np.isfinite(array)
-        )
-    if not np.all(is_kept):
-        raise TypeError(f"{shown(element)} cannot hold the values {array}")
-    return converted
-
-
-def _scalar(element: Any, value: Any) -> Any:
-    """The value as its hint's type; integers serve as float, NumPy's scalars as Python's."""
-    is_bool = isinstance(value, (bool, np.bool_))
-    if not isinstance(value, _ACCEPTED[element]) or is_bool != (element is bool):
-        raise TypeError("")
-    try:
-        converted = element(value)
-    except OverflowError as error:
-        raise TypeError("it is too large") from error
-    if element is int and not -(2**63) <= converted < 2**63:
-        raise TypeError("it does not fit 64 bits")
-    if element is float and isinstance(value, (int, np.integer)) and converted != value:
-        raise TypeError("float cannot hold the value")
-    if element is str:
-        try:
-            converted.encode()
-        except UnicodeEncodeError as error:
-            raise TypeError("it is no text that UTF-8 can encode") from error
-    return converted
-
-
-def _member(enumeration: Any, value: Any) -> Any:
-    """The member that a value is, or that its name or its value says."""
-    if isinstance(value, enumeration):
-        return value
-    if isinstance(value, str) and value in enumeration.__members__:
-        return enumeration[value]
-    if isinstance(value, np.integer):
-        value = int(value)
-    for member in enumeration:
-        if type(member.value) is type(value) and member.value == value:
-            return member
-    raise TypeError(f"it is one of {', '.join(member.name for member in enumeration)}")
+    def raw(self, given: Any) -> Any:
+        """What the engine fits to the type: members of an enum by their names."""
+        if self.form is not AttributeForm.ENUM:
+            return given
+        if isinstance(given, self.element):
+            return given.name
+        if isinstance(given, str) and given in self.element.__members__:
+            return given
+        if isinstance(given, np.generic):
+            given = given.item()
+        for member in self.element:
+            if type(member.value) is type(given) and member.value == given:
+                return member.name
+        return given
 
 
 @dataclass
@@ -232,22 +156,27 @@ class Attribute:
     def __str__(self) -> str:
         return f"{self.name}: {self.type}"
 
-    def field(self, plugin: str, given: Any) -> Any:
+    def field(self, plugin: str, given: Any) -> PluginField:
         """What the engine stores for what was given; TypeError where it cannot be that."""
         try:
-            return self.type.field(given)
+            return self._parameter.fit(self.type.raw(given))
         except TypeError as error:
             is_array = isinstance(given, np.ndarray)
             found = f"an array of {given.dtype}" if is_array else repr(given)
-            reason = f": {error}" if str(error) else ""
             raise TypeError(
-                f"plugin '{plugin}': attribute `{self}` cannot be {found}{reason}"
+                f"plugin '{plugin}': attribute `{self}` cannot be {found}: it {error}"
             ) from None
 
     def parameter(self, plugin: str) -> Parameter:
         """The attribute as the engine knows it."""
+        parameter = self._parameter
+        if self.default is not inspect.Parameter.empty:
+            parameter.set_default(self.field(plugin, self.default))
+        return parameter
+
+    @cached_property
+    def _parameter(self) -> Parameter:
         members = self.type.element if self.type.form is AttributeForm.ENUM else ()
-        has_default = self.default is not inspect.Parameter.empty
         return Parameter(
             self.name,
             is_keyword_only=self.is_keyword_only,
@@ -256,7 +185,6 @@ class Attribute:
             is_bool=self.type.element in (bool, np.bool_),
             length=self.type.length,
             enumerators=[_enumerator(member) for member in members],
-            default=self.field(plugin, self.default) if has_default else None,
         )
 
 

@@ -91,7 +91,7 @@ class ChannelShuffleKernel final : public Kernel {
   int64_t tasks_ = 0, grain_ = 1;  ///< pixels, or blocks of channels
 };
 
-std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) {
+std::vector<Candidate> channel_shuffle_candidates(const Operator&, const CandidateQuery& query) {
   const PortDesc& y = query.outputs[0];
   if (!kWholeBytes.has(y.type.dtype)) return {};
   std::vector<Candidate> result;
@@ -104,7 +104,7 @@ std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) 
   return result;
 }
 
-void check(const Operator& op, const KernelArgs& args) {
+void check_channel_shuffle(const Operator& op, const KernelArgs& args) {
   const PortRules rules(op, args);
   rules.require_ports(1, 1);
   rules.require(rules.input(0), kWholeBytes, kImageFormats);
@@ -114,12 +114,12 @@ void check(const Operator& op, const KernelArgs& args) {
 }  // namespace
 
 KernelEntry channel_shuffle_kernels() {
-  return {candidates,
+  return {channel_shuffle_candidates,
           [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
             return std::make_unique<ChannelShuffleKernel>(static_cast<const ChannelShuffle&>(op),
                                                           args);
           },
-          check};
+          check_channel_shuffle};
 }
 
 }  // namespace opwright

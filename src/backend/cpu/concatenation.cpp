@@ -81,7 +81,7 @@ class ConcatenationKernel final : public Kernel {
   int64_t row_bytes_ = 0, rows_ = 0, grain_ = 1;
 };
 
-std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {
+std::vector<Candidate> concatenation_candidates(const Operator& op, const CandidateQuery& query) {
   std::vector<Candidate> result;
   if (!kWholeBytes.has(query.outputs[0].type.dtype)) return result;
   const int rank = query.outputs[0].max.rank();
@@ -112,7 +112,7 @@ std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& quer
   return result;
 }
 
-void check(const Operator& op, const KernelArgs& args) {
+void check_concatenation(const Operator& op, const KernelArgs& args) {
   const PortRules rules(op, args);
   rules.require_ports(args.inputs.size(), args.inputs.size());
   rules.require_that(!args.inputs.empty(), "expected at least one input");
@@ -128,11 +128,11 @@ void check(const Operator& op, const KernelArgs& args) {
 }  // namespace
 
 KernelEntry concatenation_kernels() {
-  return {candidates,
+  return {concatenation_candidates,
           [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
             return std::make_unique<ConcatenationKernel>(op, args);
           },
-          check};
+          check_concatenation};
 }
 
 }  // namespace opwright

@@ -194,11 +194,11 @@ class FillKernel final : public Kernel {
   int64_t numel_ = 0, steps_ = 1;
 };
 
-std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) {
+std::vector<Candidate> fill_candidates(const Operator&, const CandidateQuery& query) {
   return {linear_candidate(query, "counter")};
 }
 
-void check(const Operator& op, const KernelArgs& args) {
+void check_fill(const Operator& op, const KernelArgs& args) {
   const PortRules rules(op, args);
   rules.require_ports(0, 3);
   const PortRules::Port y = rules.output(0);
@@ -214,11 +214,11 @@ void check(const Operator& op, const KernelArgs& args) {
 }  // namespace
 
 KernelEntry fill_kernels() {
-  return {candidates,
+  return {fill_candidates,
           [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
             return std::make_unique<FillKernel>(static_cast<const Fill&>(op), args);
           },
-          check};
+          check_fill};
 }
 
 }  // namespace opwright

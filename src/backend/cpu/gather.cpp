@@ -179,12 +179,12 @@ class GatherKernel final : public Kernel {
   int64_t strides_[Dims::MAX_DIMS] = {}, extents_[Dims::MAX_DIMS] = {};
 };
 
-std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) {
+std::vector<Candidate> gather_candidates(const Operator&, const CandidateQuery& query) {
   if (!kWholeBytes.has(query.inputs[0].type.dtype)) return {};
   return {linear_candidate(query, "copy")};
 }
 
-void check(const Operator& op, const KernelArgs& args) {
+void check_gather(const Operator& op, const KernelArgs& args) {
   const PortRules rules(op, args);
   rules.require_ports(2, 2);
   rules.require(rules.input(0), kWholeBytes);
@@ -195,11 +195,11 @@ void check(const Operator& op, const KernelArgs& args) {
 }  // namespace
 
 KernelEntry gather_kernels() {
-  return {candidates,
+  return {gather_candidates,
           [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
             return std::make_unique<GatherKernel>(static_cast<const Gather&>(op), args);
           },
-          check};
+          check_gather};
 }
 
 }  // namespace opwright

@@ -9,23 +9,23 @@
 namespace opwright {
 namespace {
 
-using Desc = dnnl::lrn_forward::primitive_desc;
+using LrnDesc = dnnl::lrn_forward::primitive_desc;
 
 /// [batch, channels, everything else, 1]: oneDNN's fast kernels are for images.
 Shape as_image(const Shape& shape) { return {shape[0], shape[1], shape.numel(2, shape.rank()), 1}; }
 
-Desc make_desc(const LrnParams& params, const Shape& shape, const Variant& variant) {
+LrnDesc make_desc(const LrnParams& params, const Shape& shape, const Variant& variant) {
   const dnnl::memory::desc desc = dnnl_desc(as_image(shape), variant.type, variant.input);
-  return Desc(dnnl_engine(), dnnl::prop_kind::forward_inference,
-              dnnl::algorithm::lrn_across_channels, desc, desc, params.window, params.alpha,
-              params.beta, params.k, workspace_attributes(), /*allow_empty=*/true);
+  return LrnDesc(dnnl_engine(), dnnl::prop_kind::forward_inference,
+                 dnnl::algorithm::lrn_across_channels, desc, desc, params.window, params.alpha,
+                 params.beta, params.k, workspace_attributes(), /*allow_empty=*/true);
 }
 
-std::optional<Selection<Desc>> select(const LrnParams& params, const Shape& shape,
-                                      const PortType& port, std::string_view wanted) {
-  return select_implementation<Desc>(port, port, wanted, is_reference, [&](const Variant& variant) {
-    return make_desc(params, shape, variant);
-  });
+std::optional<Selection<LrnDesc>> select(const LrnParams& params, const Shape& shape,
+                                         const PortType& port, std::string_view wanted) {
+  return select_implementation<LrnDesc>(
+      port, port, wanted, is_reference,
+      [&](const Variant& variant) { return make_desc(params, shape, variant); });
 }
 
 class LrnKernel final : public DnnlKernel {
@@ -56,7 +56,7 @@ void require_window(const LrnParams& params, std::string_view layer) {
           "': LRN on the CPU needs an odd window of at most 31 bits, not ", params.window, ".");
 }
 
-std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {
+std::vector<Candidate> lrn_candidates(const Operator& op, const CandidateQuery& query) {
   const LrnParams& params = static_cast<const Lrn&>(op).params();
   require_window(params, query.layer);
   const Shape& shape = query.inputs[0].opt;
@@ -80,7 +80,7 @@ std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& quer
   return found;
 }
 
-void check(const Operator& op, const KernelArgs& args) {
+void check_lrn(const Operator& op, const KernelArgs& args) {
   const PortRules rules(op, args);
   rules.require_ports(1, 1);
   rules.require(rules.input(0), kDnnlFloats, kImageFormats);
@@ -90,6 +90,6 @@ void check(const Operator& op, const KernelArgs& args) {
 
 }  // namespace
 
-KernelEntry lrn_kernels() { return {candidates, make_dnnl_kernel<LrnKernel, Lrn>, check}; }
+KernelEntry lrn_kernels() { return {lrn_candidates, make_dnnl_kernel<LrnKernel, Lrn>, check_lrn}; }
 
 }  // namespace opwright

@@ -16,7 +16,7 @@
 namespace opwright {
 namespace {
 
-using Desc = dnnl::matmul::primitive_desc;
+using MatrixMultiplyDesc = dnnl::matmul::primitive_desc;
 using dnnl::memory;
 
 memory::desc operand_desc(const MatrixOperand& operand, DataType type) {
@@ -44,8 +44,8 @@ memory::desc dense_desc(const memory::dims& extents, memory::data_type type) {
   return {extents, type, strides};
 }
 
-Desc make_desc(const MatrixMultiplyParams& params, const MatrixProduct& product, int64_t bias_count,
-               const Variant& variant, const memory::desc& b) {
+MatrixMultiplyDesc make_desc(const MatrixMultiplyParams& params, const MatrixProduct& product,
+                             int64_t bias_count, const Variant& variant, const memory::desc& b) {
   if (variant.input != TensorFormat::kLINEAR) return {};
   dnnl::primitive_attr attributes = workspace_attributes();
   dnnl::post_ops post_ops;
@@ -53,10 +53,11 @@ Desc make_desc(const MatrixMultiplyParams& params, const MatrixProduct& product,
   attributes.set_post_ops(post_ops);
   const memory::desc a = operand_desc(product.a, variant.type);
   const memory::desc output = operand_desc(product.output, variant.type);
-  if (bias_count == 0) return Desc(dnnl_engine(), a, b, output, attributes, /*allow_empty=*/true);
+  if (bias_count == 0)
+    return MatrixMultiplyDesc(dnnl_engine(), a, b, output, attributes, /*allow_empty=*/true);
   const memory::desc bias =
       dense_desc(bias_extents(params, product, bias_count), memory::data_type::f32);
-  return Desc(dnnl_engine(), a, b, bias, output, attributes, /*allow_empty=*/true);
+  return MatrixMultiplyDesc(dnnl_engine(), a, b, bias, output, attributes, /*allow_empty=*/true);
 }
 
 /// Whether b is one constant matrix that every product shares, whatever the shape of a.
@@ -100,7 +101,7 @@ class MatrixMultiplyKernel final : public DnnlKernel {
       product = analyze_product(params_, a, b);
     }
     const int64_t bias_count = has_bias_ ? inputs[2].numel() : 0;
-    const Selection<Desc> selected = select(product, bias_count, nothing_to_sum);
+    const Selection<MatrixMultiplyDesc> selected = select(product, bias_count, nothing_to_sum);
 
     std::vector<std::pair<int, Operand>> arguments;
     if (nothing_to_sum) {
@@ -136,9 +137,10 @@ class MatrixMultiplyKernel final : public DnnlKernel {
         desc);
   }
 
-  Selection<Desc> select(const MatrixProduct& product, int64_t bias_count, bool plain) const {
+  Selection<MatrixMultiplyDesc> select(const MatrixProduct& product, int64_t bias_count,
+                                       bool plain) const {
     const auto search = [&](const memory::desc* b) {
-      return select_implementation<Desc>(
+      return select_implementation<MatrixMultiplyDesc>(
           input_type(0), output_type(0), candidate().tactic_name, is_reference,
           [&](const Variant& variant) {
             const memory::desc own = weights_ && !plain ? any_desc(product.b, variant.type)
@@ -146,7 +148,7 @@ class MatrixMultiplyKernel final : public DnnlKernel {
             return make_desc(params_, product, bias_count, variant, b ? *b : own);
           });
     };
-    std::optional<Selection<Desc>> selected;
+    std::optional<Selection<MatrixMultiplyDesc>> selected;
     if (weights_ && weights_->packed_desc() && !plain) selected = search(&*weights_->packed_desc());
     if (!selected || !selected->fast) {
       auto other = search(nullptr);
@@ -219,7 +221,7 @@ class IntegerProductKernel final : public Kernel {
   int64_t rows_ = 0;
 };
 
-std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {
+std::vector<Candidate> matrix_multiply_candidates(const Operator& op, const CandidateQuery& query) {
   const MatrixMultiplyParams& params = static_cast<const MatrixMultiply&>(op).params();
   const DataType type = query.inputs[0].type.dtype;
   std::vector<Candidate> found;
@@ -238,7 +240,7 @@ std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& quer
     if (!is_packable(params, query.inputs[1])) candidate.inputs[1].dtype = offered;
     candidate.outputs = {{offered}};
     if (!nothing) {
-      const auto best = select_implementation<Desc>(
+      const auto best = select_implementation<MatrixMultiplyDesc>(
           candidate.inputs[0], candidate.outputs[0], {}, is_reference, [&](const Variant& variant) {
             const memory::desc b = is_packable(params, query.inputs[1])
                                        ? any_desc(product.b, variant.type)
@@ -253,7 +255,7 @@ std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& quer
   return found;
 }
 
-std::unique_ptr<Kernel> make(const Operator& op, const KernelArgs& args) {
+std::unique_ptr<Kernel> make_matrix_multiply(const Operator& op, const KernelArgs& args) {
   const MatrixMultiplyParams& params = static_cast<const MatrixMultiply&>(op).params();
   const DataType type = args.candidate->inputs[0].dtype;
   if (type == DataType::kINT32) return std::make_unique<IntegerProductKernel<int32_t>>(params);
@@ -261,7 +263,7 @@ std::unique_ptr<Kernel> make(const Operator& op, const KernelArgs& args) {
   return make_dnnl_kernel<MatrixMultiplyKernel, MatrixMultiply>(op, args);
 }
 
-void check(const Operator& op, const KernelArgs& args) {
+void check_matrix_multiply(const Operator& op, const KernelArgs& args) {
   const MatrixMultiplyParams& params = static_cast<const MatrixMultiply&>(op).params();
   const PortRules rules(op, args);
   const size_t inputs = params.has_bias ? 3 : 2;
@@ -281,6 +283,9 @@ void check(const Operator& op, const KernelArgs& args) {
 
 }  // namespace
 
-KernelEntry matrix_multiply_kernels() { return {candidates, make, check, /*packed_input=*/1}; }
+KernelEntry matrix_multiply_kernels() {
+  return {matrix_multiply_candidates, make_matrix_multiply, check_matrix_multiply,
+          /*packed_input=*/1};
+}
 
 }  // namespace opwright

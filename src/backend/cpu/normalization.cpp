@@ -254,7 +254,7 @@ Formats formats_of(const NormalizationParams& params, int rank) {
   return is_image ? Formats{TensorFormat::kLINEAR, TensorFormat::kHWC} : kLinear;
 }
 
-std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {
+std::vector<Candidate> normalization_candidates(const Operator& op, const CandidateQuery& query) {
   const NormalizationParams& params = static_cast<const Normalization&>(op).params();
   const PortDesc& x = query.inputs[0];
   std::vector<Candidate> result = {linear_candidate(query, "two passes")};
@@ -269,7 +269,7 @@ std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& quer
   return result;
 }
 
-void check(const Operator& op, const KernelArgs& args) {
+void check_normalization(const Operator& op, const KernelArgs& args) {
   const NormalizationParams& params = static_cast<const Normalization&>(op).params();
   const PortRules rules(op, args);
   rules.require_ports(1, 3);
@@ -283,12 +283,12 @@ void check(const Operator& op, const KernelArgs& args) {
 }  // namespace
 
 KernelEntry normalization_kernels() {
-  return {candidates,
+  return {normalization_candidates,
           [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
             return std::make_unique<NormalizationKernel>(static_cast<const Normalization&>(op),
                                                          args);
           },
-          check};
+          check_normalization};
 }
 
 }  // namespace opwright

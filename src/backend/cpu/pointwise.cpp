@@ -29,7 +29,7 @@ class PointwiseKernel final : public Kernel {
   PointwisePlan plan_;
 };
 
-std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) {
+std::vector<Candidate> pointwise_candidates(const Operator&, const CandidateQuery& query) {
   const PortDesc& output = query.outputs[0];
   std::vector<Candidate> result;
   for (const std::span<const PortDesc> ports : {query.inputs, query.outputs})
@@ -49,7 +49,7 @@ std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) 
   return result;
 }
 
-void check(const Operator& op, const KernelArgs& args) {
+void check_pointwise(const Operator& op, const KernelArgs& args) {
   const PointwiseParams& params = static_cast<const Pointwise&>(op).params();
   const std::vector<PointwiseInstruction> program = decode(params);
   const PortRules rules(op, args);
@@ -85,11 +85,11 @@ void check(const Operator& op, const KernelArgs& args) {
 }  // namespace
 
 KernelEntry pointwise_kernels() {
-  return {candidates,
+  return {pointwise_candidates,
           [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
             return std::make_unique<PointwiseKernel>(static_cast<const Pointwise&>(op), args);
           },
-          check};
+          check_pointwise};
 }
 
 }  // namespace opwright

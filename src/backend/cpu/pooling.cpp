@@ -12,7 +12,7 @@
 namespace opwright {
 namespace {
 
-using Desc = dnnl::pooling_forward::primitive_desc;
+using PoolingDesc = dnnl::pooling_forward::primitive_desc;
 using dnnl::memory;
 
 /// One spatial axis of a pooling.
@@ -34,8 +34,8 @@ std::vector<Axis> axes_of(const PoolingParams& params, const Shape& x) {
   return axes;
 }
 
-Desc make_desc(const PoolingParams& params, dnnl::algorithm algorithm, const Shape& x,
-               const Shape& y, const Variant& variant) {
+PoolingDesc make_desc(const PoolingParams& params, dnnl::algorithm algorithm, const Shape& x,
+                      const Shape& y, const Variant& variant) {
   memory::dims strides, windows, dilations, pre, post;
   std::vector<DnnlWindow> reaches;
   const std::vector<Axis> axes = axes_of(params, x);
@@ -51,9 +51,10 @@ Desc make_desc(const PoolingParams& params, dnnl::algorithm algorithm, const Sha
         {x[i + 2], y[i + 2], axis.window, axis.stride, axis.dilation, pre[i], post[i]});
   }
   require_dnnl_windows(reaches);
-  return Desc(dnnl_engine(), dnnl::prop_kind::forward_inference, algorithm,
-              dnnl_desc(x, variant.type, variant.input), dnnl_desc(y, variant.type, variant.output),
-              strides, windows, dilations, pre, post, workspace_attributes(), /*allow_empty=*/true);
+  return PoolingDesc(dnnl_engine(), dnnl::prop_kind::forward_inference, algorithm,
+                     dnnl_desc(x, variant.type, variant.input),
+                     dnnl_desc(y, variant.type, variant.output), strides, windows, dilations, pre,
+                     post, workspace_attributes(), /*allow_empty=*/true);
 }
 
 dnnl::algorithm average_algorithm(const PoolingParams& params) {
@@ -113,7 +114,7 @@ class PoolingKernel final : public DnnlKernel {
     // oneDNN would leave the output as it is.
     require(x.numel() > 0, "Layer '", layer(), "': there is nothing to pool in ", x);
     const PortType x_type = input_type(0), y_type = output_type(0);
-    auto selected = select_implementation<Desc>(
+    auto selected = select_implementation<PoolingDesc>(
         x_type, y_type, candidate().tactic_name, is_reference, [&](const Variant& variant) {
           return make_desc(params_, main_algorithm(params_), x, y, variant);
         });
@@ -146,7 +147,7 @@ class PoolingKernel final : public DnnlKernel {
     program.description = selected->name;
   }
 
-  void add_average(DnnlProgram& program, const Desc& desc, const Operand& source,
+  void add_average(DnnlProgram& program, const PoolingDesc& desc, const Operand& source,
                    const Operand& result, const Shape& x, const Shape& y) const {
     program.add(desc, {{DNNL_ARG_SRC, source}, {DNNL_ARG_DST, result}});
     Blob factors = overhang_factors(params_, x, y);
@@ -165,7 +166,7 @@ class PoolingKernel final : public DnnlKernel {
   PoolingParams params_;
 };
 
-std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {
+std::vector<Candidate> pooling_candidates(const Operator& op, const CandidateQuery& query) {
   const PoolingParams& params = static_cast<const Pooling&>(op).params();
   const Shape x = query.inputs[0].opt, y = query.outputs[0].opt;
   std::vector<TensorFormat> formats = {TensorFormat::kLINEAR};
@@ -177,8 +178,8 @@ std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& quer
       const PortType port{type, format};
       Candidate candidate{{port}, {port}, 0, {}};
       if (x.numel() > 0 && y.numel() > 0) {
-        const auto best =
-            select_implementation<Desc>(port, port, {}, is_reference, [&](const Variant& variant) {
+        const auto best = select_implementation<PoolingDesc>(
+            port, port, {}, is_reference, [&](const Variant& variant) {
               return make_desc(params, main_algorithm(params), x, y, variant);
             });
         if (!best || (!best->fast && format != TensorFormat::kLINEAR)) continue;
@@ -192,7 +193,7 @@ std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& quer
   return found;
 }
 
-void check(const Operator& op, const KernelArgs& args) {
+void check_pooling(const Operator& op, const KernelArgs& args) {
   const bool averages = static_cast<const Pooling&>(op).params().type != PoolingType::kMAX;
   const PortRules rules(op, args);
   rules.require_ports(1, 1);
@@ -205,7 +206,7 @@ void check(const Operator& op, const KernelArgs& args) {
 }  // namespace
 
 KernelEntry pooling_kernels() {
-  return {candidates, make_dnnl_kernel<PoolingKernel, Pooling>, check};
+  return {pooling_candidates, make_dnnl_kernel<PoolingKernel, Pooling>, check_pooling};
 }
 
 }  // namespace opwright

@@ -251,7 +251,7 @@ bool takes_images(const ReduceParams& params, int rank) {
   return rank >= 3 && params.axes == spatial;
 }
 
-std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {
+std::vector<Candidate> reduce_candidates(const Operator& op, const CandidateQuery& query) {
   const ReduceParams& params = static_cast<const Reduce&>(op).params();
   const PortDesc& input = query.inputs[0];
   const int rank = input.max.rank();
@@ -279,7 +279,7 @@ std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& quer
   return result;
 }
 
-void check(const Operator& op, const KernelArgs& args) {
+void check_reduce(const Operator& op, const KernelArgs& args) {
   const ReduceParams& params = static_cast<const Reduce&>(op).params();
   const PortRules rules(op, args);
   rules.require_ports(1, 1);
@@ -294,11 +294,11 @@ void check(const Operator& op, const KernelArgs& args) {
 }  // namespace
 
 KernelEntry reduce_kernels() {
-  return {candidates,
+  return {reduce_candidates,
           [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
             return std::make_unique<ReduceKernel>(static_cast<const Reduce&>(op), args);
           },
-          check};
+          check_reduce};
 }
 
 }  // namespace opwright

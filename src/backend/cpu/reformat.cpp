@@ -222,20 +222,20 @@ bool is_possible(const PortType& from, const PortType& to) {
 }
 
 /// The one way from the query's input type and format to those of its output.
-std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) {
+std::vector<Candidate> reformat_candidates(const Operator&, const CandidateQuery& query) {
   const PortType from = query.inputs[0].type, to = query.outputs[0].type;
   if (!is_possible(from, to)) return {};
   const bool dnnl = use_dnnl(query.inputs[0], from, to);
   return {{{from}, {to}, 0, dnnl ? "oneDNN" : "loop"}};
 }
 
-std::unique_ptr<Kernel> make(const Operator& op, const KernelArgs& args) {
+std::unique_ptr<Kernel> make_reformat(const Operator& op, const KernelArgs& args) {
   if (use_dnnl(args.inputs[0], args.candidate->inputs[0], args.candidate->outputs[0]))
     return make_dnnl_kernel<ReorderKernel, Reformat>(op, args);
   return std::make_unique<LoopKernel>(args);
 }
 
-void check(const Operator& op, const KernelArgs& args) {
+void check_reformat(const Operator& op, const KernelArgs& args) {
   const PortRules rules(op, args);
   rules.require_ports(1, 1);
   const PortDesc &from = args.inputs[0], &to = args.outputs[0];
@@ -247,6 +247,6 @@ void check(const Operator& op, const KernelArgs& args) {
 
 }  // namespace
 
-KernelEntry reformat_kernels() { return {candidates, make, check}; }
+KernelEntry reformat_kernels() { return {reformat_candidates, make_reformat, check_reformat}; }
 
 }  // namespace opwright

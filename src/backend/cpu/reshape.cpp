@@ -31,11 +31,11 @@ class ReshapeKernel final : public Kernel {
   int64_t bytes_ = 0;
 };
 
-std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) {
+std::vector<Candidate> reshape_candidates(const Operator&, const CandidateQuery& query) {
   return {linear_candidate(query, "view")};
 }
 
-void check(const Operator& op, const KernelArgs& args) {
+void check_reshape(const Operator& op, const KernelArgs& args) {
   const PortRules rules(op, args);
   rules.require_ports(1, 1);
   const PortDesc &from = args.inputs[0], &to = args.outputs[0];
@@ -50,11 +50,11 @@ void check(const Operator& op, const KernelArgs& args) {
 }  // namespace
 
 KernelEntry reshape_kernels() {
-  return {candidates,
+  return {reshape_candidates,
           [](const Operator&, const KernelArgs& args) -> std::unique_ptr<Kernel> {
             return std::make_unique<ReshapeKernel>(args);
           },
-          check};
+          check_reshape};
 }
 
 }  // namespace opwright

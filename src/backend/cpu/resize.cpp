@@ -269,7 +269,7 @@ Types types_of(const ResizeParams& params) {
   return params.mode == InterpolationMode::kNEAREST ? kWholeBytes : kFloats;
 }
 
-std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {
+std::vector<Candidate> resize_candidates(const Operator& op, const CandidateQuery& query) {
   const ResizeParams& params = static_cast<const Resize&>(op).params();
   const PortDesc &x = query.inputs[0], &y = query.outputs[0];
   const bool nearest = params.mode == InterpolationMode::kNEAREST;
@@ -295,7 +295,7 @@ std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& quer
   return result;
 }
 
-void check(const Operator& op, const KernelArgs& args) {
+void check_resize(const Operator& op, const KernelArgs& args) {
   const ResizeParams& params = static_cast<const Resize&>(op).params();
   const PortRules rules(op, args);
   rules.require_ports(1, 2);
@@ -310,14 +310,14 @@ void check(const Operator& op, const KernelArgs& args) {
 }  // namespace
 
 KernelEntry resize_kernels() {
-  return {candidates,
+  return {resize_candidates,
           [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
             const Resize& resize = static_cast<const Resize&>(op);
             if (resize.params().mode == InterpolationMode::kNEAREST)
               return std::make_unique<NearestKernel>(resize, args);
             return std::make_unique<InterpolationKernel>(resize, args);
           },
-          check};
+          check_resize};
 }
 
 }  // namespace opwright

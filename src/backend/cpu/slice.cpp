@@ -109,12 +109,12 @@ class SliceKernel final : public Kernel {
   TableCopy copy_;
 };
 
-std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) {
+std::vector<Candidate> slice_candidates(const Operator&, const CandidateQuery& query) {
   if (!kWholeBytes.has(query.inputs[0].type.dtype)) return {};
   return {linear_candidate(query, "copy")};
 }
 
-void check(const Operator& op, const KernelArgs& args) {
+void check_slice(const Operator& op, const KernelArgs& args) {
   const PortRules rules(op, args);
   rules.require_ports(1, 5);
   rules.require(rules.input(0), kWholeBytes);
@@ -127,11 +127,11 @@ void check(const Operator& op, const KernelArgs& args) {
 }  // namespace
 
 KernelEntry slice_kernels() {
-  return {candidates,
+  return {slice_candidates,
           [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
             return std::make_unique<SliceKernel>(static_cast<const Slice&>(op), args);
           },
-          check};
+          check_slice};
 }
 
 }  // namespace opwright

@@ -14,7 +14,7 @@
 namespace opwright {
 namespace {
 
-using Desc = dnnl::softmax_forward::primitive_desc;
+using SoftmaxDesc = dnnl::softmax_forward::primitive_desc;
 using dnnl::memory;
 
 /// The axes before the softmax's, that axis, and those behind it, in the order of memory.
@@ -46,14 +46,14 @@ memory::desc desc_of(const Extents& e, DataType type, bool axis_last) {
   return {extents, dnnl_type(type), {e.axis * e.inner, e.inner, 1}};
 }
 
-Desc make_desc(const SoftmaxParams& params, const memory::desc& desc) {
-  return Desc(dnnl_engine(), dnnl::prop_kind::forward_inference,
-              params.log ? dnnl::algorithm::softmax_log : dnnl::algorithm::softmax_accurate, desc,
-              desc, /*axis=*/1, workspace_attributes(), /*allow_empty=*/true);
+SoftmaxDesc make_desc(const SoftmaxParams& params, const memory::desc& desc) {
+  return SoftmaxDesc(dnnl_engine(), dnnl::prop_kind::forward_inference,
+                     params.log ? dnnl::algorithm::softmax_log : dnnl::algorithm::softmax_accurate,
+                     desc, desc, /*axis=*/1, workspace_attributes(), /*allow_empty=*/true);
 }
 
 struct Choice {
-  Desc desc;
+  SoftmaxDesc desc;
   std::string name;
 };
 
@@ -133,7 +133,7 @@ bool is_rows(const SoftmaxParams& params, PortType type, int rank) {
 
 constexpr TensorFormat kFormats[] = {TensorFormat::kLINEAR, TensorFormat::kHWC};
 
-std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {
+std::vector<Candidate> softmax_candidates(const Operator& op, const CandidateQuery& query) {
   const SoftmaxParams& params = static_cast<const Softmax&>(op).params();
   const Shape& shape = query.inputs[0].opt;
   std::vector<Candidate> found;
@@ -155,14 +155,14 @@ std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& quer
   return found;
 }
 
-void check(const Operator& op, const KernelArgs& args) {
+void check_softmax(const Operator& op, const KernelArgs& args) {
   const PortRules rules(op, args);
   rules.require_ports(1, 1);
   rules.require(rules.input(0), kDnnlFloats, {kFormats[0], kFormats[1]});
   rules.require_same(rules.output(0), rules.input(0));
 }
 
-std::unique_ptr<Kernel> make(const Operator& op, const KernelArgs& args) {
+std::unique_ptr<Kernel> make_softmax(const Operator& op, const KernelArgs& args) {
   const SoftmaxParams& params = static_cast<const Softmax&>(op).params();
   const PortDesc& x = args.inputs[0];
   if (is_rows(params, x.type, x.max.rank()))
@@ -172,6 +172,6 @@ std::unique_ptr<Kernel> make(const Operator& op, const KernelArgs& args) {
 
 }  // namespace
 
-KernelEntry softmax_kernels() { return {candidates, make, check}; }
+KernelEntry softmax_kernels() { return {softmax_candidates, make_softmax, check_softmax}; }
 
 }  // namespace opwright

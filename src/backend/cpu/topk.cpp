@@ -199,12 +199,12 @@ class TopKKernel final : public Kernel {
 
 constexpr Types kTypes = kDnnlFloats | kIntegers | Types{DataType::kBOOL};
 
-std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) {
+std::vector<Candidate> topk_candidates(const Operator&, const CandidateQuery& query) {
   if (!kTypes.has(query.inputs[0].type.dtype)) return {};
   return {linear_candidate(query, "select")};
 }
 
-void check(const Operator& op, const KernelArgs& args) {
+void check_topk(const Operator& op, const KernelArgs& args) {
   const PortRules rules(op, args);
   rules.require_ports(1, 2, 2);
   rules.require(rules.input(0), kTypes);
@@ -216,11 +216,11 @@ void check(const Operator& op, const KernelArgs& args) {
 }  // namespace
 
 KernelEntry topk_kernels() {
-  return {candidates,
+  return {topk_candidates,
           [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
             return std::make_unique<TopKKernel>(static_cast<const TopK&>(op), args);
           },
-          check};
+          check_topk};
 }
 
 }  // namespace opwright

@@ -124,12 +124,12 @@ class TransposeKernel final : public Kernel {
   int64_t row_bytes_ = 0, rows_ = 0, strips_ = 1, chunks_ = 1, grain_ = 1;
 };
 
-std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) {
+std::vector<Candidate> transpose_candidates(const Operator&, const CandidateQuery& query) {
   if (!kWholeBytes.has(query.inputs[0].type.dtype)) return {};
   return {linear_candidate(query, "blocks")};
 }
 
-void check(const Operator& op, const KernelArgs& args) {
+void check_transpose(const Operator& op, const KernelArgs& args) {
   const PortRules rules(op, args);
   rules.require_ports(1, 1);
   rules.require(rules.input(0), kWholeBytes);
@@ -139,11 +139,11 @@ void check(const Operator& op, const KernelArgs& args) {
 }  // namespace
 
 KernelEntry transpose_kernels() {
-  return {candidates,
+  return {transpose_candidates,
           [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
             return std::make_unique<TransposeKernel>(static_cast<const Transpose&>(op), args);
           },
-          check};
+          check_transpose};
 }
 
 }  // namespace opwright

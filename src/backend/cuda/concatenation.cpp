@@ -9,16 +9,15 @@
 namespace opwright::cuda {
 namespace {
 
-constexpr int kThreads = 256;
 /// Inputs up to which a thread looks for its input at every access.
 constexpr size_t kFewInputs = 16;
 /// Accesses per input and row from which on threads stay in one input.
 constexpr int64_t kLongPiece = 64;
 
 /// The output is a stack of rows that hold a piece of each input.
-class Writer {
+class ConcatenationWriter {
  public:
-  Writer(const Concatenation& op, const KernelArgs& args)
+  ConcatenationWriter(const Concatenation& op, const KernelArgs& args)
       : source_("concatenation", args),
         args_(args),
         size_(element_size(args.outputs[0].type.dtype)) {
@@ -161,7 +160,7 @@ struct Choice {
   RowPlan plan;
   bool by_input;
 };
-std::vector<Choice> choices(const Writer& writer) {
+std::vector<Choice> choices(const ConcatenationWriter& writer) {
   std::vector<Choice> result;
   if (writer.is_by_input())
     for (const RowPlan& plan : writer.plans(true)) result.push_back({plan, true});
@@ -170,23 +169,26 @@ std::vector<Choice> choices(const Writer& writer) {
   return result;
 }
 
-std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {
+std::vector<Candidate> concatenation_candidates(const Operator& op, const CandidateQuery& query) {
   return moving_candidates(query, [&](const KernelArgs& args) {
     std::vector<std::string> names;
-    for (const Choice& choice : choices(Writer(static_cast<const Concatenation&>(op), args)))
+    for (const Choice& choice :
+         choices(ConcatenationWriter(static_cast<const Concatenation&>(op), args)))
       names.push_back(str(choice.by_input ? "by input, " : "by row, ", choice.plan.name()));
     return names;
   });
 }
 
-std::optional<GeneratedKernel> generate(const Operator& op, const KernelArgs& args) {
-  Writer writer(static_cast<const Concatenation&>(op), args);
+std::optional<GeneratedKernel> generate_concatenation(const Operator& op, const KernelArgs& args) {
+  ConcatenationWriter writer(static_cast<const Concatenation&>(op), args);
   const Choice choice = choices(writer).at(args.candidate->tactic);
   return writer.write(choice.plan, choice.by_input);
 }
 
 }  // namespace
 
-KernelEntry concatenation_kernels() { return {candidates, generate, nullptr}; }
+KernelEntry concatenation_kernels() {
+  return {concatenation_candidates, generate_concatenation, nullptr};
+}
 
 }  // namespace opwright::cuda

@@ -15,9 +15,8 @@ enum Tactic : int64_t {
   kManyVectors = 2,  ///< the same, two at a time
   kRows = 3,         ///< threads stay in a row, so that only rows are divided by extents
 };
-constexpr int kThreads = 256;
 /// Elements from which on more than one way is worth trying.
-constexpr int64_t kManyElements = 1 << 16, kVeryManyElements = 1 << 20;
+constexpr int64_t kManyElementwise = 1 << 16, kVeryManyElements = 1 << 20;
 constexpr int64_t kLongRow = 64;
 
 /// Elements of one access: 16 bytes of the widest type that is accessed so.
@@ -39,10 +38,10 @@ bool has_vectors(const Broadcast::Axes& axes, int width) {
 }
 
 /// Writes the body of the kernel.
-class Writer {
+class ElementwiseWriter {
  public:
-  Writer(KernelSource& source, const KernelArgs& args, const ElementwiseBody& body,
-         const Broadcast& broadcast)
+  ElementwiseWriter(KernelSource& source, const KernelArgs& args, const ElementwiseBody& body,
+                    const Broadcast& broadcast)
       : source_(source),
         args_(args),
         reads_(body.reads),
@@ -307,9 +306,9 @@ std::vector<Candidate> elementwise_tactics(const Candidate& candidate,
   };
   const bool vectors = has_vectors(axes, width);
   if (vectors) add(kVectors, str("vectors of ", width));
-  if (!vectors || count >= kManyElements) add(kElements, "elements");
+  if (!vectors || count >= kManyElementwise) add(kElements, "elements");
   if (vectors && count >= kVeryManyElements) add(kManyVectors, str("two vectors of ", width));
-  if (axes.extents.size() > 1 && count >= kManyElements &&
+  if (axes.extents.size() > 1 && count >= kManyElementwise &&
       source.typical(axes.extents.back()) >= kLongRow)
     add(kRows, "rows");
   return result;
@@ -319,7 +318,7 @@ GeneratedKernel generate_elementwise(std::string name, const KernelArgs& args,
                                      const ElementwiseBody& body) {
   KernelSource source(std::move(name), args);
   const Broadcast broadcast = analyze_broadcast(source, args);
-  return Writer(source, args, body, broadcast).write(args.candidate->tactic);
+  return ElementwiseWriter(source, args, body, broadcast).write(args.candidate->tactic);
 }
 
 }  // namespace opwright::cuda

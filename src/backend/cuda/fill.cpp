@@ -11,7 +11,7 @@
 namespace opwright::cuda {
 namespace {
 
-constexpr int kThreads = 256, kVectorBytes = 16;
+constexpr int kVectorBytes = 16;
 
 /// Four random words for every counter, as on the CPU: see its fill.cpp.
 constexpr std::string_view kPhilox = R"(
@@ -57,9 +57,9 @@ std::string double_literal(double value) {
 }
 
 /// Writes the kernel of one filling: a thread writes neighbours in one access where aligned.
-class Writer {
+class FillWriter {
  public:
-  Writer(const Fill& op, const KernelArgs& args)
+  FillWriter(const Fill& op, const KernelArgs& args)
       : source_("fill", args),
         args_(args),
         params_(op.params()),
@@ -163,16 +163,16 @@ class Writer {
   SymShape shape_;
 };
 
-std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) {
+std::vector<Candidate> fill_candidates(const Operator&, const CandidateQuery& query) {
   return {linear_candidate(query, "counter")};
 }
 
-std::optional<GeneratedKernel> generate(const Operator& op, const KernelArgs& args) {
-  return Writer(static_cast<const Fill&>(op), args).write();
+std::optional<GeneratedKernel> generate_fill(const Operator& op, const KernelArgs& args) {
+  return FillWriter(static_cast<const Fill&>(op), args).write();
 }
 
 }  // namespace
 
-KernelEntry fill_kernels() { return {candidates, generate, nullptr}; }
+KernelEntry fill_kernels() { return {fill_candidates, generate_fill, nullptr}; }
 
 }  // namespace opwright::cuda

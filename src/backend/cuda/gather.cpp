@@ -20,9 +20,9 @@ __device__ inline Index find(T index, Index extent) {
 
 /// Writes the kernel of one gathering. Where an index selects one element, the rows go along the
 /// indices, else along the slice that an index selects.
-class Writer {
+class GatherWriter {
  public:
-  Writer(const Gather& op, const KernelArgs& args)
+  GatherWriter(const Gather& op, const KernelArgs& args)
       : source_("gather", args),
         args_(args),
         data_(source_.dims(0)),
@@ -178,19 +178,19 @@ class Writer {
   RowMove move_;
 };
 
-std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {
+std::vector<Candidate> gather_candidates(const Operator& op, const CandidateQuery& query) {
   return moving_candidates(query, [&](const KernelArgs& args) {
-    return names_of(row_plans(Writer(static_cast<const Gather&>(op), args).move(), args));
+    return names_of(row_plans(GatherWriter(static_cast<const Gather&>(op), args).move(), args));
   });
 }
 
-std::optional<GeneratedKernel> generate(const Operator& op, const KernelArgs& args) {
-  Writer writer(static_cast<const Gather&>(op), args);
+std::optional<GeneratedKernel> generate_gather(const Operator& op, const KernelArgs& args) {
+  GatherWriter writer(static_cast<const Gather&>(op), args);
   return writer.write(row_plans(writer.move(), args).at(args.candidate->tactic));
 }
 
 }  // namespace
 
-KernelEntry gather_kernels() { return {candidates, generate, nullptr}; }
+KernelEntry gather_kernels() { return {gather_candidates, generate_gather, nullptr}; }
 
 }  // namespace opwright::cuda

@@ -43,7 +43,7 @@ ElementwiseBody write_body(const Pointwise& op, const KernelArgs& args) {
   return body;
 }
 
-std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) {
+std::vector<Candidate> pointwise_candidates(const Operator&, const CandidateQuery& query) {
   std::vector<Candidate> types = {linear_candidate(query, {})};
   add_lower_precisions(query, query.outputs[0], types);
   std::vector<Candidate> result;
@@ -53,13 +53,13 @@ std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) 
   return result;
 }
 
-std::optional<GeneratedKernel> generate(const Operator& op, const KernelArgs& args) {
+std::optional<GeneratedKernel> generate_pointwise(const Operator& op, const KernelArgs& args) {
   return generate_elementwise("pointwise", args,
                               write_body(static_cast<const Pointwise&>(op), args));
 }
 
 }  // namespace
 
-KernelEntry pointwise_kernels() { return {candidates, generate, nullptr}; }
+KernelEntry pointwise_kernels() { return {pointwise_candidates, generate_pointwise, nullptr}; }
 
 }  // namespace opwright::cuda

@@ -12,11 +12,10 @@
 namespace opwright::cuda {
 namespace {
 
-constexpr int kThreads = 256, kWarp = 32;
 /// Threads of a warp that read neighbouring rows when the innermost axis is kept.
 constexpr int kColumns = 32;
 /// Elements from which on more than one way is worth trying.
-constexpr int64_t kManyElements = 1 << 14;
+constexpr int64_t kManyReduced = 1 << 14;
 /// Rounds of a block's threads from which on an output is worth a block of its own.
 constexpr int kRounds = 4;
 /// Bytes of the longest total.
@@ -87,9 +86,9 @@ std::vector<std::string> variables(char prefix, size_t count) {
 /// threads read neighbouring elements. Where there are too few outputs for that to fill the device,
 /// each is made of parts, every part by a team of another block; the last block that is done merges
 /// them, always in the same order.
-class Writer {
+class ReduceWriter {
  public:
-  Writer(const Reduce& op, const KernelArgs& args)
+  ReduceWriter(const Reduce& op, const KernelArgs& args)
       : source_("reduce", args),
         input_(args.inputs[0].type.dtype),
         output_(args.outputs[0].type.dtype),
@@ -310,11 +309,11 @@ std::vector<ReducePlan> reduce_plans(const Reduce& op, const PortDesc& input) {
     if (count >= 8 && outputs < (1 << 20)) add(8);
     if (count < 256 || outputs >= (1 << 14)) add(1);
   }
-  if (count * outputs < kManyElements) plans.resize(1);
+  if (count * outputs < kManyReduced) plans.resize(1);
   return plans;
 }
 
-std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {
+std::vector<Candidate> reduce_candidates(const Operator& op, const CandidateQuery& query) {
   const PortDesc& input = query.inputs[0];
   std::vector<Candidate> types = {linear_candidate(query, {})};
   add_lower_precisions(query, input, types);
@@ -336,12 +335,12 @@ std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& quer
   return result;
 }
 
-std::optional<GeneratedKernel> generate(const Operator& op, const KernelArgs& args) {
-  return Writer(static_cast<const Reduce&>(op), args).write();
+std::optional<GeneratedKernel> generate_reduce(const Operator& op, const KernelArgs& args) {
+  return ReduceWriter(static_cast<const Reduce&>(op), args).write();
 }
 
 }  // namespace
 
-KernelEntry reduce_kernels() { return {candidates, generate, nullptr}; }
+KernelEntry reduce_kernels() { return {reduce_candidates, generate_reduce, nullptr}; }
 
 }  // namespace opwright::cuda

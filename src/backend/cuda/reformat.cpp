@@ -11,7 +11,7 @@
 namespace opwright::cuda {
 namespace {
 
-std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) {
+std::vector<Candidate> reformat_candidates(const Operator&, const CandidateQuery& query) {
   const PortType from = query.inputs[0].type, to = query.outputs[0].type;
   if (from.format != TensorFormat::kLINEAR || to.format != TensorFormat::kLINEAR) return {};
   if (from == to) return {linear_candidate(query, "copy")};
@@ -30,7 +30,7 @@ std::string conversion(DataType from, DataType to, float scale) {
   return str("y0 = convert<", register_type(to), ">(x0);\n");
 }
 
-std::optional<GeneratedKernel> generate(const Operator&, const KernelArgs& args) {
+std::optional<GeneratedKernel> generate_reformat(const Operator&, const KernelArgs& args) {
   const DataType from = args.candidate->inputs[0].dtype, to = args.candidate->outputs[0].dtype;
   if (from == to) return std::nullopt;
   return generate_elementwise("reformat", args,
@@ -39,6 +39,8 @@ std::optional<GeneratedKernel> generate(const Operator&, const KernelArgs& args)
 
 }  // namespace
 
-KernelEntry reformat_kernels() { return {candidates, generate, make_copy_kernel, check_copy}; }
+KernelEntry reformat_kernels() {
+  return {reformat_candidates, generate_reformat, make_copy_kernel, check_copy};
+}
 
 }  // namespace opwright::cuda

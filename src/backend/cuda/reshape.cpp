@@ -5,12 +5,14 @@
 namespace opwright::cuda {
 namespace {
 
-std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) {
+std::vector<Candidate> reshape_candidates(const Operator&, const CandidateQuery& query) {
   return {linear_candidate(query, "view")};
 }
 
 }  // namespace
 
-KernelEntry reshape_kernels() { return {candidates, nullptr, make_copy_kernel, check_copy}; }
+KernelEntry reshape_kernels() {
+  return {reshape_candidates, nullptr, make_copy_kernel, check_copy};
+}
 
 }  // namespace opwright::cuda

@@ -10,13 +10,12 @@
 namespace opwright::cuda {
 namespace {
 
-constexpr int kThreads = 256, kWarp = 32;
 constexpr int kMaxVectorBytes = 16;
 /// Bytes that a thread loads before it stores.
 constexpr int kMaxUnroll = 8;
 constexpr int kRowsAtOnce = 4;
 /// Elements from which on more than one way is worth trying.
-constexpr int64_t kManyElements = 1 << 16;
+constexpr int64_t kManyInRows = 1 << 16;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -124,7 +123,7 @@ std::string RowPlan::name() const {
 
 std::vector<RowPlan> row_plans(int64_t length, int64_t elements) {
   std::vector<RowPlan> plans = {plan_of(length, kWarp)};
-  if (elements < kManyElements) {
+  if (elements < kManyInRows) {
     // Few rows do not occupy the device unless many threads share each.
     if (elements / std::max<int64_t>(1, length) < kThreads / kWarp)
       plans[0] = plan_of(length, kThreads);

@@ -52,12 +52,12 @@ std::string_view function_of(SampleMode mode) {
   }
 }
 
-constexpr int64_t kMaxNarrow = 1 << 30;
+constexpr int64_t kMaxNarrowExtent = 1 << 30;
 
 /// Writes the kernel of one slice.
-class Writer {
+class SliceWriter {
  public:
-  Writer(const Slice& op, const KernelArgs& args)
+  SliceWriter(const Slice& op, const KernelArgs& args)
       : source_("slice", args),
         args_(args),
         params_(op.params()),
@@ -154,7 +154,7 @@ class Writer {
     return (magnitude(start.constant()) +
             magnitude(stride.constant()) * args_.outputs[0].max[axis]) *
                std::max<__int128>(1, most) <
-           kMaxNarrow;
+           kMaxNarrowExtent;
   }
 
   /// Fills in what moves the rows.
@@ -268,19 +268,19 @@ class Writer {
   RowMove move_;
 };
 
-std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {
+std::vector<Candidate> slice_candidates(const Operator& op, const CandidateQuery& query) {
   return moving_candidates(query, [&](const KernelArgs& args) {
-    return names_of(row_plans(Writer(static_cast<const Slice&>(op), args).move(), args));
+    return names_of(row_plans(SliceWriter(static_cast<const Slice&>(op), args).move(), args));
   });
 }
 
-std::optional<GeneratedKernel> generate(const Operator& op, const KernelArgs& args) {
-  Writer writer(static_cast<const Slice&>(op), args);
+std::optional<GeneratedKernel> generate_slice(const Operator& op, const KernelArgs& args) {
+  SliceWriter writer(static_cast<const Slice&>(op), args);
   return writer.write(row_plans(writer.move(), args).at(args.candidate->tactic));
 }
 
 }  // namespace
 
-KernelEntry slice_kernels() { return {candidates, generate, nullptr}; }
+KernelEntry slice_kernels() { return {slice_candidates, generate_slice, nullptr}; }
 
 }  // namespace opwright::cuda

@@ -12,7 +12,7 @@
 namespace opwright::cuda {
 namespace {
 
-constexpr int kThreads = 256, kMaxThreads = 1024, kWarp = 32;
+constexpr int kMaxThreads = 1024;
 /// Elements that a thread keeps in registers.
 constexpr int64_t kMaxKept = 32;
 /// Elements of a row that a warp alone takes.
@@ -116,7 +116,7 @@ GeneratedKernel write(const SoftmaxParams& params, const KernelArgs& args) {
   return source.finish(text, blocks_for(rows, threads / lanes), threads);
 }
 
-std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {
+std::vector<Candidate> softmax_candidates(const Operator& op, const CandidateQuery& query) {
   return moving_candidates(query, [&](const KernelArgs& args) {
     std::vector<std::string> names;
     if (!is_floating(args.inputs[0].type.dtype)) return names;
@@ -126,12 +126,12 @@ std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& quer
   });
 }
 
-std::optional<GeneratedKernel> generate(const Operator& op, const KernelArgs& args) {
+std::optional<GeneratedKernel> generate_softmax(const Operator& op, const KernelArgs& args) {
   return write(static_cast<const Softmax&>(op).params(), args);
 }
 
 }  // namespace
 
-KernelEntry softmax_kernels() { return {candidates, generate, nullptr}; }
+KernelEntry softmax_kernels() { return {softmax_candidates, generate_softmax, nullptr}; }
 
 }  // namespace opwright::cuda

@@ -21,6 +21,10 @@ std::string_view storage_type(DataType type);
 std::string_view register_type(DataType type);
 /// An unsigned integer type for elements whose bits are only moved: 1, 2, 4, 8 or 16 bytes.
 std::string_view carrier_type(int bytes);
+/// Threads of a block where nothing speaks for another number.
+inline constexpr int kThreads = 256;
+inline constexpr int kWarp = 32;
+
 /// A floating constant as code that gives exactly that value, NaN and infinities included.
 std::string float_literal(float value);
 

@@ -10,7 +10,6 @@
 namespace opwright::cuda {
 namespace {
 
-constexpr int kThreads = 256, kWarp = 32;
 /// Sides of the square tiles through shared memory.
 constexpr int kTile = 32, kLargeTile = 64;
 /// Bytes of an access to a tile of smaller elements.
@@ -18,7 +17,7 @@ constexpr int kAccessBytes = 4;
 /// A matrix with a side below this leaves most of a tile empty.
 constexpr int64_t kNarrow = 16;
 /// Elements from which on more than one way is worth trying.
-constexpr int64_t kManyElements = 1 << 16;
+constexpr int64_t kManyTransposed = 1 << 16;
 
 /// One way to run a transposition.
 struct Tactic {
@@ -33,9 +32,9 @@ struct Tactic {
 
 /// Axes that stay neighbours are one. Where the last one stays the last one, rows are copied; else
 /// matrices of the input's and the output's last axis are transposed.
-class Writer {
+class TransposeWriter {
  public:
-  Writer(const Transpose& op, const KernelArgs& args)
+  TransposeWriter(const Transpose& op, const KernelArgs& args)
       : source_("transpose", args), args_(args), size_(element_size(args.outputs[0].type.dtype)) {
     const SymShape& dims = source_.dims(0);
     const SymShape pitches = row_major_strides(dims);
@@ -52,7 +51,7 @@ class Writer {
     std::vector<Tactic> result;
     if (matrix_ >= 0) {
       const int64_t narrowest = std::min(axes_[matrix_].typical, axes_.back().typical);
-      const bool many = args_.outputs[0].opt.numel() >= kManyElements;
+      const bool many = args_.outputs[0].opt.numel() >= kManyTransposed;
       std::vector<std::string> conditions;
       const int width = tile_width(conditions);
       if (width > 1 && narrowest > kTile) result.push_back({kTile * width, width, {}});
@@ -227,23 +226,23 @@ class Writer {
   int matrix_ = -1;  ///< the axis that is the input's last one, where that is another than here
 };
 
-std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) {
+std::vector<Candidate> transpose_candidates(const Operator& op, const CandidateQuery& query) {
   return moving_candidates(query, [&](const KernelArgs& args) {
     std::vector<std::string> names;
-    for (const Tactic& tactic : Writer(static_cast<const Transpose&>(op), args).tactics())
+    for (const Tactic& tactic : TransposeWriter(static_cast<const Transpose&>(op), args).tactics())
       names.push_back(tactic.name());
     return names;
   });
 }
 
-std::optional<GeneratedKernel> generate(const Operator& op, const KernelArgs& args) {
+std::optional<GeneratedKernel> generate_transpose(const Operator& op, const KernelArgs& args) {
   const auto& transpose = static_cast<const Transpose&>(op);
-  const Tactic tactic = Writer(transpose, args).tactics().at(args.candidate->tactic);
-  return Writer(transpose, args).write(tactic);
+  const Tactic tactic = TransposeWriter(transpose, args).tactics().at(args.candidate->tactic);
+  return TransposeWriter(transpose, args).write(tactic);
 }
 
 }  // namespace
 
-KernelEntry transpose_kernels() { return {candidates, generate, nullptr}; }
+KernelEntry transpose_kernels() { return {transpose_candidates, generate_transpose, nullptr}; }
 
 }  // namespace opwright::cuda

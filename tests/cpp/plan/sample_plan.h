@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "plan/format.h"
@@ -142,6 +143,16 @@ inline Plan sample_plan() {
     filter.outputs = {5, 6};
     filter.candidate = {{fp32}, {int32, fp32}, 0, ""};
     filter.code = {0, 1, 2};
+    const int64_t axes[] = {0, -1};
+    const float nan = std::numeric_limits<float>::signaling_NaN();
+    filter.attributes = {
+        {"fields", FieldValues{{"axes", PluginFieldType::kINT64, 2, Blob::copy(axes, 16)},
+                               {"limit", PluginFieldType::kFLOAT32, 1, Blob::copy(&nan, 4),
+                                std::vector<int64_t>{1, 1}},
+                               {"modes", PluginFieldType::kCHAR, 5, Blob::copy("abcde", 5),
+                                std::vector<int64_t>{0, 3, 2}},
+                               {"none", PluginFieldType::kINT4, 0, Blob()}}},
+        {"empty", FieldValues{}}};
     filter.size_symbols = {2, -1};
     PlanStep pad;
     pad.name = "pad";
@@ -149,6 +160,19 @@ inline Plan sample_plan() {
     pad.inputs = {6, 7};
     pad.outputs = {8};
     pad.candidate = {{fp32, int64}, {fp32}, 0, ""};
+    KernelLaunch launch;
+    launch.symbol = "pad_kernel";
+    launch.layer_kind = "Padding";
+    launch.program = {
+        {ExprOp::kConstant, 0, 0, 0, 64}, {ExprOp::kSymbol, 0, 0, 0, 1}, {ExprOp::kProd, 0, 1}};
+    launch.grid = {2, 0, 1};
+    launch.block = {0, 0, 0};
+    launch.shared_memory = 1;
+    launch.arguments = {{ArgumentType::kINT64, 2}, {ArgumentType::kFLOAT32, 0, -0.5}};
+    launch.scratch = {2, 1};
+    launch.shape_inputs = {1};
+    launch.checks = {{2, "there is nothing\nto pad"}};
+    pad.attributes = {{"launch", launch}};
     schedule.steps = {scale, filter, pad};
   }
   return plan;

@@ -30,6 +30,12 @@ TEST_P(ValidateDamage, IsNamed) {
 }
 
 Schedule& first(Plan& plan) { return plan.schedules[0]; }
+FieldValue& field(Plan& plan, size_t number) {
+  return std::get<FieldValues>(first(plan).steps[1].attributes[0].value)[number];
+}
+KernelLaunch& launch(Plan& plan) {
+  return std::get<KernelLaunch>(first(plan).steps[2].attributes[0].value);
+}
 
 const Damage kDamages[] = {
     {"device", [](Plan& p) { p.device_type = static_cast<DeviceType>(9); }, "device type 9"},
@@ -52,6 +58,62 @@ const Damage kDamages[] = {
     {"bound_of_itself", [](Plan& p) { p.size_bounds[2].second = p.outputs[0].dims[0]; },
      "before its bounds"},
     {"bounds_missing", [](Plan& p) { p.size_bounds.pop_back(); }, "bounds"},
+    {"field_type", [](Plan& p) { field(p, 0).type = static_cast<PluginFieldType>(14); },
+     "layer 'filter': plugin field 'axes' has the unknown type 14"},
+    {"field_negative_type", [](Plan& p) { field(p, 0).type = static_cast<PluginFieldType>(-1); },
+     "unknown type -1"},
+    {"field_other_type", [](Plan& p) { field(p, 0).type = PluginFieldType::kINT32; },
+     "has 16 bytes; expected 8 for 2 of INT32"},
+    {"field_size", [](Plan& p) { field(p, 0).data = Blob::copy("fifteen bytes..", 15); },
+     "has 15 bytes; expected 16"},
+    {"field_length", [](Plan& p) { field(p, 0).length = -2; }, "has -2 elements"},
+    {"field_long", [](Plan& p) { field(p, 0).length = 2147483647; }, "expected 17179869176"},
+    {"field_extents",
+     [](Plan& p) {
+       field(p, 1).extents = {{2, 1}};
+     },
+     "what its extents"},
+    {"field_negative_extents",
+     [](Plan& p) {
+       field(p, 1).extents = {{-1, -1}};
+     },
+     "what its extents"},
+    {"field_overflow",
+     [](Plan& p) {
+       field(p, 1).extents = {{1LL << 62, 4}};
+     },
+     "what its extents"},
+    {"field_texts",
+     [](Plan& p) {
+       field(p, 2).extents = {{3, 3}};
+     },
+     "what its extents"},
+    {"field_texts_overflow",
+     [](Plan& p) {
+       field(p, 2).extents = {{9223372036854775807LL, 9223372036854775807LL, 7}};
+     },
+     "what its extents"},
+    {"launch_grid", [](Plan& p) { launch(p).grid[1] = 3; },
+     "layer 'pad': the launch of a compiled kernel has expression 3 of 3 as an extent of its grid"},
+    {"launch_block", [](Plan& p) { launch(p).block[2] = -1; }, "expression -1 of 3 as an extent"},
+    {"launch_shared", [](Plan& p) { launch(p).shared_memory = 99; }, "as its shared memory"},
+    {"launch_argument", [](Plan& p) { launch(p).arguments[1].value = 3; }, "as an argument"},
+    {"launch_argument_type",
+     [](Plan& p) { launch(p).arguments[1].type = static_cast<ArgumentType>(7); },
+     "an argument of the unknown type 7"},
+    {"launch_arguments", [](Plan& p) { launch(p).arguments.resize(70000); },
+     "more arguments than any kernel takes"},
+    {"launch_scratch", [](Plan& p) { launch(p).scratch[0] = -5; }, "the size of a scratch buffer"},
+    {"launch_shape_input", [](Plan& p) { launch(p).shape_inputs[0] = -1; }, "which is no input"},
+    {"launch_check", [](Plan& p) { launch(p).checks[0].condition = 3; }, "as a condition"},
+    {"launch_order", [](Plan& p) { launch(p).program[2].a = 2; }, "an expression that is none"},
+    {"launch_operation", [](Plan& p) { launch(p).program[0].op = static_cast<ExprOp>(200); },
+     "an expression that is none"},
+    {"launch_of_refit",
+     [](Plan& p) {
+       p.refit.operations[0].attributes.push_back({"launch", KernelLaunch{}});
+     },
+     "expression 0 of 0"},
     {"profile_order", [](Plan& p) { first(p).inputs[0].min[0] = 100; }, "not ordered"},
     {"profile_constant", [](Plan& p) { first(p).inputs[0].max[1] = 4; }, "constant 3"},
     {"profile_count", [](Plan& p) { first(p).inputs.pop_back(); }, "2 of 3 inputs"},

@@ -191,21 +191,39 @@ TEST(CompiledKernel, RefusesForeignLaunches) {
   context.layer = "test layer";
   context.code = code;
   const Attributes good = op->attributes();
-  const auto error_with = [&](const char* name, AttributeValue value) {
-    Attributes bad = good;
-    for (Attribute& attribute : bad)
-      if (attribute.name == name) attribute.value = value;
-    return error_of([&] { launched.run(*load_compiled_kernel(bad, context), {2, 3, 5}); });
+  const auto error_with = [&](auto&& change) {
+    auto launch = std::get<KernelLaunch>(*find(good, "launch"));
+    change(launch);
+    const Attributes bad = {{"launch", launch}};
+    return error_of([&] {
+      validate(bad);
+      launched.run(*load_compiled_kernel(bad, context), {2, 3, 5});
+    });
   };
-  EXPECT_CONTAINS(error_with("grid", Ints{0, 0, 1000}), "out of range");
-  EXPECT_CONTAINS(error_with("grid", Ints{0, 0, -1}), "out of range");
-  EXPECT_CONTAINS(error_with("grid", Ints{0}), "three numbers");
-  EXPECT_CONTAINS(error_with("program", Ints{0, 0, 0}), "incomplete");
-  EXPECT_CONTAINS(error_with("program", Ints{99, 0, 0, 0, 0}), "unknown operation");
-  EXPECT_CONTAINS(error_with("argument_types", Ints{0}), "different lengths");
-  EXPECT_CONTAINS(error_with("shape_inputs", Ints{7}), "a shape input, is absent");
-  EXPECT_CONTAINS(error_with("shape_inputs", Ints{-1}), "a shape input that is no input");
-  EXPECT_CONTAINS(error_with("argument_types", Ints{0, 1, 2, 3, 4, 17}), "unknown argument type");
+  const auto end = std::get<KernelLaunch>(*find(good, "launch")).program.size();
+  const auto past = static_cast<int32_t>(end);
+  EXPECT_CONTAINS(error_with([&](auto& l) { l.grid[2] = past; }), "as an extent of its grid");
+  EXPECT_CONTAINS(error_with([](auto& l) { l.grid[2] = -1; }), "expression -1 of");
+  EXPECT_CONTAINS(error_with([&](auto& l) { l.block[0] = past; }), "as an extent of its block");
+  EXPECT_CONTAINS(error_with([&](auto& l) { l.shared_memory = past; }), "as its shared memory");
+  EXPECT_CONTAINS(error_with([](auto& l) { l.program.clear(); }), "expression 0 of 0");
+  EXPECT_CONTAINS(error_with([](auto& l) { l.program[0].op = static_cast<ExprOp>(99); }),
+                  "an expression that is none");
+  EXPECT_CONTAINS(error_with([&](auto& l) {
+                    l.program.push_back({ExprOp::kSum, past, 0});
+                  }),
+                  "an expression that is none");
+  EXPECT_CONTAINS(error_with([&](auto& l) { l.arguments[0].value = past; }), "as an argument");
+  EXPECT_CONTAINS(error_with([](auto& l) { l.arguments[0].type = static_cast<ArgumentType>(17); }),
+                  "unknown type 17");
+  EXPECT_CONTAINS(error_with([](auto& l) { l.scratch = {-1}; }), "scratch buffer");
+  EXPECT_CONTAINS(error_with([&](auto& l) { l.checks = {{past, "m"}}; }), "as a condition");
+  EXPECT_CONTAINS(error_with([](auto& l) { l.shape_inputs = {7}; }), "a shape input, is absent");
+  EXPECT_CONTAINS(error_with([](auto& l) { l.shape_inputs = {-1}; }), "which is no input");
+  EXPECT_CONTAINS(error_of([&] {
+                    load_compiled_kernel({{"launch", Ints{1}}}, context);
+                  }),
+                  "'launch' must be the launch of a kernel, not a list of integers");
   context.code = {};
   EXPECT_CONTAINS(error_of([&] { load_compiled_kernel(good, context); }), "0 code objects");
 }

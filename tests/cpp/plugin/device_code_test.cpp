@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "plugin/kernel_launch.h"
+#include "plugin/compiled_kernel.h"
 
 namespace opwright {
 namespace {
@@ -43,25 +43,25 @@ TEST(DeviceCode, WhatDoesNotFitIsNamed) {
     EXPECT_EQ(code_fault(code(text, "", false)), "neither an ELF file nor PTX") << text;
 }
 
-TEST(DeviceCode, ScratchIsStoredWithTheLaunch) {
+TEST(DeviceCode, ScratchIsPartOfTheLaunch) {
   KernelCode kernel;
   kernel.name = "k";
   kernel.grid[0] = Expr::symbol(0);
   kernel.scratch = {0, kernel.grid[0] * Expr(64)};
-  const KernelLaunch launch = decode_launch(encode(make_launch(kernel)), "layer");
+  const KernelLaunch launch = make_launch(kernel);
   ASSERT_EQ(launch.scratch.size(), 2U);
   const int64_t extents[] = {5};
   EXPECT_EQ(launch.expression(launch.scratch[0]).evaluate(extents), 0);
   EXPECT_EQ(launch.expression(launch.scratch[1]).evaluate(extents), 320);
 }
 
-TEST(DeviceCode, ChecksAreStoredWithTheLaunch) {
+TEST(DeviceCode, ChecksArePartOfTheLaunch) {
   KernelCode kernel;
   kernel.name = "k";
   const Expr a = Expr::symbol(0), b = Expr::symbol(1);
   kernel.checks = {{Expr::make(ExprOp::kEqual, a, b), "the extents differ"},
                    {Expr::make(ExprOp::kLess, a, 8), "too long"}};
-  const KernelLaunch launch = decode_launch(encode(make_launch(kernel)), "layer");
+  const KernelLaunch launch = make_launch(kernel);
   const auto fault = [&](int64_t first, int64_t second) -> std::string {
     const int64_t extents[] = {first, second};
     std::vector<int64_t> values(launch.program.size());

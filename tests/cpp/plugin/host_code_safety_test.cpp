@@ -108,20 +108,15 @@ TEST_F(HostCodeSafety, PlansOfThisProcessNeedNoPermissionAndEditedOnesDo) {
   EXPECT_EQ(run_chain(plan), (std::vector<float>{12, 13, 14}));
 
   using Edit = std::function<void(Plan&)>;
-  const auto attribute = [](Plan& p, const char* name, auto value) {
-    for (Attribute& each : p.schedules[0].steps[0].attributes)
-      if (each.name == name) each.value = value;
+  const auto launch = [](Plan& p) -> KernelLaunch& {
+    return std::get<KernelLaunch>(p.schedules[0].steps[0].attributes[0].value);
   };
   const std::vector<std::pair<const char*, Edit>> edits = {
       {"the code sections are exchanged",
        [](Plan& p) { std::swap(p.code[0].bytes, p.code[1].bytes); }},
       {"a step uses the other code", [](Plan& p) { p.schedules[0].steps[0].code = {1}; }},
-      {"a function of the C library is called",
-       [&](Plan& p) { attribute(p, "symbol", std::string("system")); }},
-      {"the grid is another expression",
-       [&](Plan& p) {
-         attribute(p, "grid", Ints{0, 0, 0});
-       }},
+      {"a function of the C library is called", [&](Plan& p) { launch(p).symbol = "system"; }},
+      {"the grid is another expression", [&](Plan& p) { launch(p).program[0].value += 1; }},
       {"the target is another", [](Plan& p) { p.code[0].target += " sse2"; }},
       {"the name is another", [](Plan& p) { p.code[0].name = "harmless"; }},
       {"the code is listed as a plugin library", [](Plan& p) { p.plugin_libraries = {0}; }},

@@ -332,10 +332,11 @@ class StoredKernel : public testing::Test {
   void SetUp() override { register_plugin_operators(); }
 
   PlannedOperatorPtr load(KernelCode code,
-                          const std::function<void(Attributes&)>& change = nullptr) {
+                          const std::function<void(KernelLaunch&)>& change = nullptr) {
     const PlannedOperatorPtr made = make_compiled_kernel(code);
     Attributes stored = made->attributes();
-    if (change) change(stored);
+    if (change) change(std::get<KernelLaunch>(stored[0].value));
+    validate(stored);
     const std::vector<LoadedCode> own = {{code.object, true}};
     OperatorLoadContext context;
     context.layer = "test layer";
@@ -391,29 +392,18 @@ TEST_F(StoredKernel, CodeIsForTheDeviceAndScratchForGpus) {
 }
 
 TEST_F(StoredKernel, ArgumentsAreBounded) {
-  const auto many = [](Attributes& stored) {
-    for (Attribute& attribute : stored) {
-      if (attribute.name == "argument_types" || attribute.name == "argument_values")
-        attribute.value = Ints(100000, 0);
-      if (attribute.name == "argument_constants") attribute.value = Floats(100000, 0);
-    }
-  };
+  const auto many = [](KernelLaunch& stored) { stored.arguments.resize(100000); };
   EXPECT_CONTAINS(error_of([&] { load(kernel(), many); }), "more arguments than any kernel takes");
 }
 
 /// Each instruction doubles the one before, so that as a tree the last one is endless.
 TEST_F(StoredKernel, LaunchesTakeTimeByTheirLength) {
   constexpr int kLength = 20000;
-  const auto doubling = [](Attributes& stored) {
-    Ints program = {int64_t{static_cast<int>(ExprOp::kSymbol)}, 0, 0, 0, 0};
-    for (int i = 1; i < kLength; ++i) {
-      const int64_t op = static_cast<int>(i % 2 == 0 ? ExprOp::kMax : ExprOp::kMin);
-      program.insert(program.end(), {op, i - 1, i - 1, 0, 0});
-    }
-    for (Attribute& attribute : stored) {
-      if (attribute.name == "program") attribute.value = program;
-      if (attribute.name == "grid") attribute.value = Ints{kLength - 1, 0, 0};
-    }
+  const auto doubling = [](KernelLaunch& stored) {
+    stored.program = {{ExprOp::kSymbol}};
+    for (int i = 1; i < kLength; ++i)
+      stored.program.push_back({i % 2 == 0 ? ExprOp::kMax : ExprOp::kMin, i - 1, i - 1});
+    stored.grid = {kLength - 1, 0, 0};
   };
   const PlannedOperatorPtr op = load(kernel(), doubling);
   const Step step;

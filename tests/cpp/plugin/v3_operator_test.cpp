@@ -515,12 +515,14 @@ TEST(V3Storage, RefusesForeignAttributes) {
   context.layer = "test layer";
   error_of([&] { load_plugin_v3({}, context); });
   Attributes stored = make(r.b)->plan(r.args())->attributes();
-  stored.push_back({"junk", Ints{1}});
+  for (Attribute& attribute : stored)
+    if (attribute.name == "fields") attribute.value = Ints{1};
   TestCreator creator(r.b);
   PluginRegistry registry;
   registry.registerCreator(creator, "");
   context.plugins = &registry;
-  EXPECT_CONTAINS(error_of([&] { load_plugin_v3(stored, context); }), "junk");
+  EXPECT_CONTAINS(error_of([&] { load_plugin_v3(stored, context); }),
+                  "'fields' must be plugin fields, not a list of integers");
 }
 
 }  // namespace

@@ -77,13 +77,17 @@ TEST(Inspect, KernelsOfBuiltInLayersHaveTheLayersKind) {
   Plan plan = sample_plan();
   PlanStep& step = plan.schedules[0].steps[0];
   step.kind = "CompiledKernel";
-  step.attributes = {{"symbol", std::string("k")}, {"layer_kind", std::string("Pointwise")}};
+  KernelLaunch launch;
+  launch.symbol = "k";
+  launch.layer_kind = "Pointwise";
+  step.attributes = {{"launch", launch}};
   const std::string text = inspect_text(plan);
   EXPECT_NE(text.find("0  scale   Pointwise   FP32"), std::string::npos) << text;
   EXPECT_EQ(text.find("candidates of"), std::string::npos) << "it is no plugin";
   EXPECT_NE(inspect_layer_text(plan, 0).find("scale (Pointwise): "), std::string::npos);
   EXPECT_NE(inspect_layer_json(plan, 0).find("\"LayerType\": \"Pointwise\""), std::string::npos);
-  step.attributes[1].value = std::string();
+  launch.layer_kind.clear();
+  step.attributes[0].value = launch;
   EXPECT_NE(inspect_layer_text(plan, 0).find("scale (CompiledKernel): "), std::string::npos);
 }
 

@@ -17,6 +17,9 @@ std::string text_of(const std::vector<T>& list) {
   return text + "]";
 }
 std::string text_of(const AttributeValue& value) {
+  // Their bytes need not be as many as they say.
+  if (const auto* fields = std::get_if<FieldValues>(&value))
+    return str("=", fields->size(), " fields");
   Attributes one = {{"", value}};
   return str(one);
 }
@@ -134,6 +137,10 @@ class Mutation {
       change_list(*floats, [&](double near) { return s_.fraction(near); });
     } else if (auto* blob = std::get_if<Blob>(&attribute->value)) {
       *blob = changed(*blob);
+    } else if (auto* fields = std::get_if<FieldValues>(&attribute->value)) {
+      if (FieldValue* field = pick(*fields)) change_field(*field);
+    } else if (auto* launch = std::get_if<KernelLaunch>(&attribute->value)) {
+      change_launch(*launch);
     }
     note(owner, ": ", attribute->name, before, " -> ", text_of(attribute->value));
   }
@@ -228,6 +235,89 @@ class Mutation {
     for (Schedule& schedule : plan_.schedules)
       if (number < schedule.steps.size() && schedule.steps[number].kind == step->kind)
         schedule.steps[number].attributes = Attributes(step->attributes);
+  }
+
+  void change_field(FieldValue& field) {
+    switch (s_.below(6)) {
+      case 0:
+        field.type = static_cast<PluginFieldType>(s_.below(EnumMax<PluginFieldType>() + 1));
+        return;
+      case 1:
+        field.length = static_cast<int32_t>(s_.number(field.length));
+        return;
+      case 2:
+        if (!field.extents)
+          field.extents.emplace();
+        else if (s_.chance(4))
+          field.extents.reset();
+        if (field.extents)
+          change_list(*field.extents, [&](int64_t near) { return s_.number(near); });
+        return;
+      case 3:
+        field.name.push_back(static_cast<char>(s_.byte()));
+        return;
+      default:
+        field.data = changed(field.data);
+    }
+  }
+
+  void change_launch(KernelLaunch& launch) {
+    const auto near_index = [&](int32_t near) {
+      return s_.chance(3) ? static_cast<int32_t>(s_.number(near))
+                          : static_cast<int32_t>(s_.below(launch.program.size() + 1));
+    };
+    switch (s_.below(9)) {
+      case 0:
+        launch.grid[s_.below(3)] = near_index(0);
+        return;
+      case 1:
+        launch.block[s_.below(3)] = near_index(0);
+        return;
+      case 2:
+        launch.shared_memory = near_index(0);
+        return;
+      case 3:
+        if (KernelLaunch::Argument* argument = pick(launch.arguments)) {
+          if (s_.chance(2))
+            argument->value = near_index(argument->value);
+          else if (s_.chance(2))
+            argument->type = static_cast<ArgumentType>(s_.below(9));
+          else
+            argument->constant = s_.fraction(argument->constant);
+        }
+        return;
+      case 4:
+        change_list(launch.scratch, near_index);
+        return;
+      case 5:
+        change_list(launch.shape_inputs,
+                    [&](int32_t near) { return static_cast<int32_t>(s_.number(near)); });
+        return;
+      case 6:
+        if (KernelLaunch::Check* check = pick(launch.checks))
+          check->condition = near_index(check->condition);
+        return;
+      default: {
+        ExprInstruction* instruction = pick(launch.program);
+        if (instruction == nullptr) return;
+        switch (s_.below(5)) {
+          case 0:
+            instruction->op = static_cast<ExprOp>(s_.below(32));
+            return;
+          case 1:
+            instruction->a = near_index(instruction->a);
+            return;
+          case 2:
+            instruction->b = near_index(instruction->b);
+            return;
+          case 3:
+            instruction->c = near_index(instruction->c);
+            return;
+          default:
+            instruction->value = s_.number(instruction->value);
+        }
+      }
+    }
   }
 
   /// One of the five numbers of an instruction, or an instruction more or less.

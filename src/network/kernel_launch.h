@@ -7,16 +7,27 @@
 #include <string_view>
 #include <vector>
 
-#include "network/attributes.h"
-#include "plugin/compiled_kernel.h"
 #include "symbolic/expr_program.h"
 
 namespace opwright {
 
-/// How a compiled kernel is launched, as one expression program over the symbols of KernelCode.
+enum class ArgumentType : int32_t {
+  kINT32,
+  kINT64,
+  kFLOAT32,
+  kFLOAT64,
+  kINT8,
+  kINT16,
+  kPOINTER  ///< the address of the value as an INT64, for what a device knows before the host does;
+            ///< memory of the kernel's own, which is written when shapes change the value, and else
+            ///< keeps what a run has left there
+};
+
+/// How a compiled kernel is launched, as one expression program over the symbols of KernelCode
+/// (plugin/compiled_kernel.h). Plans store it as it is.
 struct KernelLaunch {
   std::string symbol;      ///< what the code exports
-  std::string layer_kind;  ///< see KernelCode
+  std::string layer_kind;  ///< of the built-in layer that it computes; empty for a plugin's
   std::vector<ExprInstruction> program;
   std::array<int32_t, 3> grid{}, block{};  ///< instructions
   int32_t shared_memory = 0;
@@ -24,6 +35,7 @@ struct KernelLaunch {
     ArgumentType type = ArgumentType::kINT32;
     int32_t value = 0;    ///< instruction
     double constant = 0;  ///< added to it for floating types
+    friend bool operator==(const Argument&, const Argument&) = default;
   };
   std::vector<Argument> arguments;
   std::vector<int32_t> scratch;  ///< instructions
@@ -31,8 +43,10 @@ struct KernelLaunch {
   struct Check {
     int32_t condition = 0;  ///< instruction
     std::string message;
+    friend bool operator==(const Check&, const Check&) = default;
   };
   std::vector<Check> checks;
+  friend bool operator==(const KernelLaunch&, const KernelLaunch&) = default;
 
   /// What the instruction takes, and itself as the last one.
   std::vector<ExprInstruction> part(int32_t instruction) const;
@@ -47,10 +61,11 @@ struct KernelLaunch {
 void require_checks(const KernelLaunch& launch, std::span<const int64_t> values,
                     std::string_view layer, std::string_view kernel);
 
-KernelLaunch make_launch(const KernelCode& code);
-Attributes encode(const KernelLaunch& launch);
-/// The launch from untrusted attributes; symbols and shape inputs are checked when the inputs are
-/// known.
-KernelLaunch decode_launch(const Attributes& attributes, std::string_view layer);
+/// Throws Error unless the program is one, and what refers to it is within it. Symbols and shape
+/// inputs are checked once the inputs are known.
+void validate(const KernelLaunch& launch);
+std::string_view name(ArgumentType type);
+/// Its numbers: two launches that differ have different texts.
+std::string str(const KernelLaunch& launch);
 
 }  // namespace opwright

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "bindings.h"
+#include "plugin/fit_field.h"
+
+namespace opwright::python {
+
+/// A Python value before it is fitted to a plugin's field: a bool, int, float, str, bytes, one of
+/// NumPy's scalars, a sequence of these, or whatever numpy.asarray takes.
+RawValue raw_value(std::string name, nb::handle value);
+
+}  // namespace opwright::python

@@ -1,0 +1,120 @@
+// Plugin fields and launches as engine files store them: what goes in comes out.
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "plan/sample_plan.h"
+
+namespace opwright {
+namespace {
+
+/// Fields and launches that are consistent and otherwise anything.
+class AnyAttributes {
+ public:
+  explicit AnyAttributes(unsigned seed) : random_(seed) {}
+
+  FieldValue field() {
+    FieldValue made;
+    made.name = text();
+    made.type = static_cast<PluginFieldType>(below(EnumMax<PluginFieldType>()));
+    made.length = below(20);
+    if (below(2) == 0) {
+      made.extents.emplace();
+      const bool is_texts = made.type == PluginFieldType::kCHAR;
+      made.length = is_texts ? 0 : 1;
+      for (int count = below(4); count > 0; --count) {
+        const int extent = below(4);
+        made.extents->push_back(extent);
+        made.length = is_texts ? made.length + extent : made.length * extent;
+      }
+    }
+    std::vector<char> bytes(field_bytes(made.type, made.length));
+    for (char& byte : bytes) byte = static_cast<char>(random_());
+    made.data = Blob::copy(bytes.data(), bytes.size());
+    return made;
+  }
+
+  KernelLaunch launch() {
+    KernelLaunch made;
+    made.symbol = text();
+    made.layer_kind = text();
+    for (int32_t i = 0, count = 1 + below(30); i < count; ++i) {
+      ExprInstruction instruction{ExprOp::kConstant, 0, 0, 0, static_cast<int64_t>(random_())};
+      if (i > 0 && below(2) == 0)
+        instruction = {ExprOp::kSelect, below(i), below(i), below(i), 0};
+      else if (below(2) == 0)
+        instruction = {ExprOp::kSymbol, 0, 0, 0, below(1000)};
+      made.program.push_back(instruction);
+    }
+    const auto index = [&] { return below(static_cast<int>(made.program.size())); };
+    for (int32_t& extent : made.grid) extent = index();
+    for (int32_t& extent : made.block) extent = index();
+    made.shared_memory = index();
+    for (int count = below(5); count > 0; --count)
+      made.arguments.push_back({static_cast<ArgumentType>(below(7)), index(),
+                                std::normal_distribution<double>(0, 1e100)(random_)});
+    for (int count = below(4); count > 0; --count) made.scratch.push_back(index());
+    for (int count = below(4); count > 0; --count) made.shape_inputs.push_back(below(9));
+    for (int count = below(3); count > 0; --count) made.checks.push_back({index(), text()});
+    return made;
+  }
+
+  int below(int limit) { return static_cast<int>(random_() % static_cast<unsigned>(limit)); }
+
+ private:
+  std::string text() {
+    std::string made;
+    for (int count = below(12); count > 0; --count)
+      made.push_back(static_cast<char>(below(4) == 0 ? random_() : "a:[(\n\"0"[below(7)]));
+    return made;
+  }
+  std::mt19937_64 random_;
+};
+
+TEST(TypedAttributes, ComeBackToTheBit) {
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    AnyAttributes any(seed);
+    Plan plan = sample_plan();
+    FieldValues fields;
+    for (int count = any.below(5); count > 0; --count) fields.push_back(any.field());
+    const Attributes attributes = {{"fields", fields}, {"launch", any.launch()}};
+    plan.schedules[0].steps[1].attributes = attributes;
+    const std::vector<std::byte> file = join(serialize(plan));
+    const Plan back = deserialize(Blob::copy(file.data(), file.size()));
+    ASSERT_EQ(back.schedules[0].steps[1].attributes, attributes) << seed;
+    ASSERT_EQ(str(back.schedules[0].steps[1].attributes), str(attributes)) << seed;
+  }
+}
+
+TEST(TypedAttributes, TextsAreBehindANull) {
+  Plan plan = sample_plan();
+  const std::vector<std::byte> file = join(serialize(plan));
+  const Plan back = deserialize(Blob::copy(file.data(), file.size()));
+  const auto& fields =
+      std::get<FieldValues>(*find(back.schedules[0].steps[1].attributes, "fields"));
+  EXPECT_STREQ(fields[2].data.as<char>(), "abcde");
+  EXPECT_EQ(texts_of(fields[2]), (std::vector<std::string_view>{"", "abc", "de"}));
+}
+
+TEST(TypedAttributes, TextsTellThemApart) {
+  const FieldValue one{"k", PluginFieldType::kINT32, 1, Blob::copy("\1\0\0\0", 4)};
+  EXPECT_EQ(str(one), "k: INT32[1] = [1]");
+  for (const auto& change : std::vector<void (*)(FieldValue&)>{
+           [](FieldValue& f) { f.name = "j"; },
+           [](FieldValue& f) { f.type = PluginFieldType::kFLOAT32; },
+           [](FieldValue& f) { f.extents.emplace(); },
+           [](FieldValue& f) { f.data = Blob::copy("\2\0\0\0", 4); }}) {
+    FieldValue other = one;
+    change(other);
+    EXPECT_NE(str(other), str(one));
+  }
+  KernelLaunch launch =
+      std::get<KernelLaunch>(sample_plan().schedules[0].steps[2].attributes[0].value);
+  const std::string text = str(launch);
+  launch.arguments[1].constant = std::nextafter(launch.arguments[1].constant, 0);
+  EXPECT_NE(str(launch), text);
+}
+
+}  // namespace
+}  // namespace opwright
