@@ -143,8 +143,8 @@ class HeaderParser {
 };
 
 DataType element_type(const std::string& descr, const std::string& path) {
-  const auto* known =
-      std::find_if(std::begin(kNpyTypes), std::end(kNpyTypes), [&](auto& t) { return descr == t.first; });
+  const auto* known = std::find_if(std::begin(kNpyTypes), std::end(kNpyTypes),
+                                   [&](auto& t) { return descr == t.first; });
   if (known != std::end(kNpyTypes)) return known->second;
   if (descr.starts_with('>'))
     fail("'", path, "' has big-endian elements, '", descr, "'; save array.astype('<",

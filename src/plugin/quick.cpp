@@ -161,10 +161,10 @@ class PlannedQuickPlugin final : public PlannedPlugin {
     const std::vector<int>& aliased = outputs_.aliased_inputs;
     const std::vector<bool>& dependent = outputs_.data_dependent;
     return {{"plugin", definition_->name()},
-                   {"namespace", definition_->plugin_namespace()},
-                   {"aliased_inputs", Ints(aliased.begin(), aliased.end())},
-                   {"data_dependent", Ints(dependent.begin(), dependent.end())},
-                   {"fields", attributes_}};
+            {"namespace", definition_->plugin_namespace()},
+            {"aliased_inputs", Ints(aliased.begin(), aliased.end())},
+            {"data_dependent", Ints(dependent.begin(), dependent.end())},
+            {"fields", attributes_}};
   }
 
  private:

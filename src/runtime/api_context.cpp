@@ -11,7 +11,8 @@ constexpr uint64_t kOutputAlignment = 64;
 
 void* ContextApi::Allocator::reallocate(int output, void* current, size_t bytes) {
   const std::string& name = owner->engine().plan().outputs[output].name;
-  return user->reallocateOutputAsync(name.c_str(), current, bytes, kOutputAlignment, owner->stream_);
+  return user->reallocateOutputAsync(name.c_str(), current, bytes, kOutputAlignment,
+                                     owner->stream_);
 }
 
 void ContextApi::Allocator::notify_shape(int output, const Shape& shape) {

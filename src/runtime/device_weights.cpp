@@ -13,7 +13,9 @@ namespace {
 
 constexpr size_t kWeightAlignment = 256;
 
-size_t aligned(size_t bytes) { return (bytes + kWeightAlignment - 1) / kWeightAlignment * kWeightAlignment; }
+size_t aligned(size_t bytes) {
+  return (bytes + kWeightAlignment - 1) / kWeightAlignment * kWeightAlignment;
+}
 
 alignas(64) std::byte host_empty[64];
 
