@@ -11,8 +11,6 @@
 
 namespace opwright {
 
-struct FusedActivation;
-
 /// Work failed in a way that the device's context does not survive (an illegal address, a trap):
 /// nothing in this process can use the device any more.
 class DeviceLostError final : public Error {
@@ -187,11 +185,6 @@ class Device {
   virtual PlannedOperatorPtr compile(const Operator& op, const KernelArgs& args) const {
     (void)op, (void)args;
     return nullptr;
-  }
-  /// Whether convolutions and matrix products of floating types can apply it to their result.
-  virtual bool can_fuse(const FusedActivation& activation) const {
-    (void)activation;
-    return false;
   }
   /// Formats other than LINEAR that make sense on this device for a floating-point tensor of this
   /// rank.

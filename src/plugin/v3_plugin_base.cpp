@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "base/types.h"
+#include "opwright/plugin_quick.h"
+#include "opwright/plugin_v3.h"
 #include "plugin/callback.h"
 #include "plugin/expr_builder.h"
 #include "plugin/stored_ports.h"
-#include "plugin/v3_plugin.h"
-#include "plugin/v3_quick_plugin.h"
 
 namespace opwright {
 
@@ -37,11 +37,6 @@ bool is_quick(IPluginV3& plugin) {
   IPluginCapability* core = plugin.getCapabilityInterface(PluginCapabilityType::kCORE);
   rethrow_pending_exception();
   return core != nullptr && is_kind(*core, kQuickCore);
-}
-
-std::unique_ptr<V3PluginBase> own_v3(std::unique_ptr<IPluginV3> plugin) {
-  if (is_quick(*plugin)) return std::make_unique<V3QuickPlugin>(std::move(plugin));
-  return std::make_unique<V3Plugin>(std::move(plugin));
 }
 
 std::unique_ptr<IPluginV3> clone_of(IPluginV3& plugin) {

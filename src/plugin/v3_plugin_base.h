@@ -124,8 +124,4 @@ class V3PluginBase {
   CreatorIdentity identity_;
 };
 
-/// The plugin as one of its family. Throws Error when a part is missing that an engine needs, or is
-/// of another kind.
-std::unique_ptr<V3PluginBase> own_v3(std::unique_ptr<IPluginV3> plugin);
-
 }  // namespace opwright

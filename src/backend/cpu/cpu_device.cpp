@@ -10,7 +10,6 @@
 
 #include "backend/cpu/cache_scene.h"
 #include "backend/cpu/dnnl_kernel.h"
-#include "backend/cpu/dnnl_post_ops.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/port_rules.h"
 #include "base/aligned_memory.h"
@@ -175,11 +174,6 @@ std::unique_ptr<Kernel> CpuDevice::make_kernel(const Operator& op, const KernelA
     fail_with(ErrorCode::kUNSUPPORTED_STATE, "Layer '", args.layer, "': the CPU has no kernel for ",
               op.kind(), ".");
   return with_dnnl_errors(args.layer, [&] { return entry->make(op, args); });
-}
-
-bool CpuDevice::can_fuse(const FusedActivation& activation) const {
-  dnnl::post_ops post_ops;
-  return append_activation(post_ops, activation);
 }
 
 std::vector<TensorFormat> CpuDevice::formats(int rank) const {

@@ -27,7 +27,6 @@ class CpuDevice final : public Device {
   std::vector<Candidate> candidates(const Operator& op, const CandidateQuery& query) const override;
   void check_operator(const Operator& op, const KernelArgs& args) const override;
   std::unique_ptr<Kernel> make_kernel(const Operator& op, const KernelArgs& args) const override;
-  bool can_fuse(const FusedActivation& activation) const override;
   std::vector<TensorFormat> formats(int rank) const override;
   CacheLevel cache_level(uint64_t bytes) const override;
   double time(Kernel& kernel, void const* const* inputs, void* const* outputs, void* workspace,
