@@ -1,4 +1,4 @@
-"""Lint: clang-format 14, ruff, mypy, and clang-tidy on the C++ files changed since HEAD."""
+"""Lint: the width of pages, clang-format 14, ruff, mypy, clang-tidy on C++ files changed since HEAD."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "dev"
 # A file takes up to ten seconds: the limit keeps lint under a minute.
 TIDY_AT_MOST = 6
+MAX_COLUMNS = 120
 
 
 def git(*arguments: str) -> list[str]:
@@ -40,8 +41,25 @@ def write_commands(folder: Path) -> None:
     (folder / "compile_commands.json").write_text(json.dumps(commands, indent=1))
 
 
-def main() -> int:
+def wraps_prose() -> bool:
+    """Whether no line of a page's prose has more than MAX_COLUMNS; tables and code may."""
+    print("-- lint: pages", flush=True)
     good = True
+    pages = [*git("ls-files", "*.md")]
+    for page in (page for page in pages if not page.startswith("docs/reference/")):
+        is_code = False
+        for number, line in enumerate((ROOT / page).read_text().splitlines(), 1):
+            is_fence = line.lstrip().startswith("```")
+            is_code ^= is_fence
+            is_prose = not (is_code or is_fence or line.lstrip().startswith("|"))
+            if is_prose and len(line) > MAX_COLUMNS:
+                print(f"{page}:{number}: {len(line)} columns, at most {MAX_COLUMNS}")
+                good = False
+    return good
+
+
+def main() -> int:
+    good = wraps_prose()
     present = git("ls-files", "--cached", "--others", "--exclude-standard", "*.cpp", "*.h")
     sources = [path for path in present if (ROOT / path).exists()]
     if shutil.which("clang-format-14") is None:
