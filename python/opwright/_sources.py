@@ -248,7 +248,7 @@ def collect(requirements: Sequence[Requirement]) -> list[tuple[str, bytes]]:
     definitions = []
     for requirement in requirements:
         creator = None
-        if requirement[0] == "QuickPlugin":
+        if requirement[0] == "FunctionPlugin":
             modules = _functions_modules(requirement)
         else:
             cls = _creator_class(requirement)

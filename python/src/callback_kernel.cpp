@@ -6,9 +6,9 @@
 #include "backend/device.h"
 #include "backend/memory.h"
 #include "base/error.h"
+#include "function_definition.h"
 #include "plugin_callbacks.h"
 #include "plugin_tensor.h"
-#include "quick_definition.h"
 
 namespace opwright::python {
 namespace {
@@ -17,7 +17,7 @@ class CallbackKernel final : public Kernel {
  public:
   CallbackKernel(std::string plugin, const PluginFunction& impl,
                  const std::vector<nb::object>& attributes, const KernelArgs& args,
-                 const QuickOutputs& properties)
+                 const FunctionOutputs& properties)
       : layer_(args.layer),
         plugin_(std::move(plugin)),
         tactic_(args.candidate->tactic),
@@ -244,7 +244,8 @@ class CallbackKernel final : public Kernel {
 
 std::unique_ptr<Kernel> make_callback_kernel(std::string plugin, const PluginFunction& impl,
                                              const std::vector<nb::object>& attributes,
-                                             const KernelArgs& args, const QuickOutputs& outputs) {
+                                             const KernelArgs& args,
+                                             const FunctionOutputs& outputs) {
   return std::make_unique<CallbackKernel>(std::move(plugin), impl, attributes, args, outputs);
 }
 

@@ -286,12 +286,12 @@ void bind_plugin(nb::module_& m) {
   bind_descriptors(m);
   bind_plugin_enums(m);
   // The decorators' module takes its names from here.
-  nb::module_ quick = m.def_submodule("_plugin", "The C++ half of opwright.plugin.");
-  bind_symbolic(quick);
-  bind_autotune(quick);
-  bind_plugin_tensor(quick);
-  bind_tensor_desc(quick);
-  bind_quick(quick);
+  nb::module_ plugin_module = m.def_submodule("_plugin", "The C++ half of opwright.plugin.");
+  bind_symbolic(plugin_module);
+  bind_autotune(plugin_module);
+  bind_plugin_tensor(plugin_module);
+  bind_tensor_desc(plugin_module);
+  bind_function_plugins(plugin_module);
 }
 
 }  // namespace opwright::python

@@ -22,7 +22,7 @@ void bind_autotune(nb::module_& m);
 void bind_symbolic(nb::module_& m);
 void bind_plugin_tensor(nb::module_& m);
 void bind_tensor_desc(nb::module_& m);
-void bind_quick(nb::module_& m);
+void bind_function_plugins(nb::module_& m);
 
 /// The name of an object's class, for messages.
 inline std::string class_name(nb::handle value) {

@@ -12,7 +12,7 @@
 namespace opwright {
 
 class IPluginRegistry;
-class QuickDefinition;
+class FunctionPlugin;
 
 /// Code as an engine file gives it back. It may only be touched when `permitted`.
 struct LoadedCode {
@@ -26,7 +26,7 @@ struct OperatorLoadContext {
   std::span<const LoadedCode> code;  ///< the operator's own, as PlannedOperator::code() gave it
   IPluginRegistry* plugins = nullptr;
   /// Plugins defined by functions that the engine brings along.
-  std::span<const std::shared_ptr<const QuickDefinition>> definitions;
+  std::span<const std::shared_ptr<const FunctionPlugin>> definitions;
   Log log;
 };
 

@@ -125,12 +125,12 @@ std::string_view view(const FieldValue& text) {
   return {text.data.as<char>(), static_cast<size_t>(text.length)};
 }
 
-std::string element_name(const QuickParameter& attribute) {
+std::string element_name(const FunctionParameter& attribute) {
   if (attribute.type == PluginFieldType::kCHAR) return "text";
   return std::string(attribute.is_bool ? "BOOL" : name(attribute.type));
 }
 
-std::string type_name(const QuickParameter& attribute) {
+std::string type_name(const FunctionParameter& attribute) {
   switch (attribute.form) {
     case AttributeForm::kScalar:
       return element_name(attribute);
@@ -165,11 +165,11 @@ std::string describe(const FieldValue& value) {
                        : str("'", view(value), "'");
 }
 
-[[noreturn]] void fail_type(const FieldValue& value, const QuickParameter& attribute) {
+[[noreturn]] void fail_type(const FieldValue& value, const FunctionParameter& attribute) {
   fail("must be ", type_name(attribute), ", but is ", describe(value));
 }
 
-bool is_sequence(const QuickParameter& attribute) {
+bool is_sequence(const FunctionParameter& attribute) {
   return attribute.form == AttributeForm::kList || attribute.form == AttributeForm::kTuple;
 }
 
@@ -182,7 +182,7 @@ bool is_empty_list(const FieldValue& value) {
                                               : value.length == 0 && !value.extents;
 }
 
-const Enumerator* find_enumerator(const FieldValue& value, const QuickParameter& attribute) {
+const Enumerator* find_enumerator(const FieldValue& value, const FunctionParameter& attribute) {
   const auto find = [&](auto&& is_meant) -> const Enumerator* {
     const auto found =
         std::find_if(attribute.enumerators.begin(), attribute.enumerators.end(), is_meant);
@@ -206,7 +206,7 @@ FieldValue join_texts(const FieldValue& list) {
 }
 
 /// What a language knows beyond the types of the elements.
-void check_kind(const RawValue& raw, const QuickParameter& attribute) {
+void check_kind(const RawValue& raw, const FunctionParameter& attribute) {
   using Kind = RawValue::Kind;
   using Form = RawValue::Form;
   require(raw.obstacle.empty(), raw.obstacle);
@@ -244,7 +244,7 @@ void check_kind(const RawValue& raw, const QuickParameter& attribute) {
           kShown[static_cast<size_t>(raw.kind)][raw.form == Form::kScalar ? 0 : 1]);
 }
 
-void check_form(const FieldValue& value, const QuickParameter& attribute) {
+void check_form(const FieldValue& value, const FunctionParameter& attribute) {
   const auto expect = [&](bool condition) {
     if (!condition) fail_type(value, attribute);
   };
@@ -287,7 +287,7 @@ void check_form(const FieldValue& value, const QuickParameter& attribute) {
 
 }  // namespace
 
-FieldValue fit(const RawValue& raw, const QuickParameter& attribute) {
+FieldValue fit(const RawValue& raw, const FunctionParameter& attribute) {
   check_kind(raw, attribute);
   const FieldValue& value = raw.value;
   FieldValue fitted = value;
@@ -335,32 +335,33 @@ FieldValue fit_field(const FieldValue& value, PluginFieldType declared, std::str
   return for_attribute(owner, value.name, [&] { return fit({value}, declared); });
 }
 
-void check_attribute(const FieldValue& value, const QuickParameter& attribute,
+void check_attribute(const FieldValue& value, const FunctionParameter& attribute,
                      std::string_view owner) {
   for_attribute(owner, attribute.name, [&] { check_form(value, attribute); });
 }
 
-std::string list_attributes(const std::vector<QuickParameter>& parameters) {
+std::string list_attributes(const std::vector<FunctionParameter>& parameters) {
   std::string names;
-  for (const QuickParameter& parameter : parameters)
+  for (const FunctionParameter& parameter : parameters)
     if (parameter.is_attribute())
       names += str(names.empty() ? "" : ", ", parameter.name, ": ", type_name(parameter),
                    parameter.default_value ? ", optional" : "");
   return names.empty() ? "none" : names;
 }
 
-FieldValues fit_attributes(const FieldValues& values, const std::vector<QuickParameter>& parameters,
+FieldValues fit_attributes(const FieldValues& values,
+                           const std::vector<FunctionParameter>& parameters,
                            std::string_view owner) {
   for (const FieldValue& value : values) {
     const bool is_known =
-        std::any_of(parameters.begin(), parameters.end(), [&](const QuickParameter& parameter) {
+        std::any_of(parameters.begin(), parameters.end(), [&](const FunctionParameter& parameter) {
           return parameter.is_attribute() && parameter.name == value.name;
         });
     require(is_known, owner, " has no attribute '", value.name,
             "'; its attributes are: ", list_attributes(parameters));
   }
   FieldValues attributes;
-  for (const QuickParameter& parameter : parameters) {
+  for (const FunctionParameter& parameter : parameters) {
     if (!parameter.is_attribute()) continue;
     const auto found = std::find_if(values.begin(), values.end(), [&](const FieldValue& value) {
       return value.name == parameter.name;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "network/field_value.h"
-#include "plugin/quick.h"
+#include "plugin/function_plugin.h"
 
 namespace opwright {
 
@@ -26,7 +26,7 @@ struct RawValue {
 /// converted among each other; the rest must be of the type already. Throws Error, "must be INT8
 /// (-128 to 127), but is 300", where it does not fit or would change (rounding of finite floating
 /// values to finite ones aside).
-FieldValue fit(const RawValue& raw, const QuickParameter& attribute);
+FieldValue fit(const RawValue& raw, const FunctionParameter& attribute);
 /// The same for an array of the elements' type; the texts of a list each end with a null.
 FieldValue fit(const RawValue& raw, PluginFieldType declared);
 
@@ -36,13 +36,14 @@ FieldValue fit_field(const FieldValue& value, PluginFieldType declared, std::str
 /// A model's fields as the attributes among the parameters, in their order; those that are missing
 /// have their default values. Throws Error naming `owner` for a field that is unknown or does not
 /// fit, and for one that is missing.
-FieldValues fit_attributes(const FieldValues& values, const std::vector<QuickParameter>& parameters,
+FieldValues fit_attributes(const FieldValues& values,
+                           const std::vector<FunctionParameter>& parameters,
                            std::string_view owner);
 /// Throws Error naming `owner` unless the field is one that fit() could have made: what an engine
 /// stores may be that of another definition.
-void check_attribute(const FieldValue& value, const QuickParameter& attribute,
+void check_attribute(const FieldValue& value, const FunctionParameter& attribute,
                      std::string_view owner);
 /// "axes: list of INT64, mode: text = 'wrap'" for messages: the attributes among the parameters.
-std::string list_attributes(const std::vector<QuickParameter>& parameters);
+std::string list_attributes(const std::vector<FunctionParameter>& parameters);
 
 }  // namespace opwright

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "plugin/callback.h"
 #include "plugin/fit_field.h"
-#include "plugin/quick.h"
+#include "plugin/function_plugin.h"
 #include "plugin/registry.h"
 #include "plugin/v2_operator.h"
 #include "plugin/v3_creator.h"
@@ -51,14 +51,15 @@ void tell_ignored(const PluginNode& node, const std::vector<std::string_view>& d
   for (const auto& obstacle : node.obstacles) tell(obstacle.first);
 }
 
-OperatorPtr make_quick(const PluginNode& node, std::shared_ptr<const QuickDefinition> definition,
-                       const NetworkFlags& flags, const Log& log) {
+OperatorPtr make_function_plugin(const PluginNode& node,
+                                 std::shared_ptr<const FunctionPlugin> definition,
+                                 const NetworkFlags& flags, const Log& log) {
   const std::string owner = str("layer '", node.layer, "': plugin '",
                                 definition->plugin_namespace(), "::", definition->name(), "'");
-  const std::vector<QuickParameter>& parameters = definition->parameters();
+  const std::vector<FunctionParameter>& parameters = definition->parameters();
   std::vector<std::string_view> declared;
   FieldValues given;
-  for (const QuickParameter& parameter : parameters) {
+  for (const FunctionParameter& parameter : parameters) {
     if (!parameter.is_attribute()) continue;
     declared.push_back(parameter.name);
     if (const FieldValue* value = find_attribute(node, parameter.name, owner))
@@ -66,9 +67,9 @@ OperatorPtr make_quick(const PluginNode& node, std::shared_ptr<const QuickDefini
   }
   tell_ignored(node, declared, owner, log);
   FieldValues attributes = fit_attributes(given, parameters, owner);
-  const QuickMode mode = choose_mode(*definition, node.aot, flags.prefer_aot_python_plugins,
-                                     flags.prefer_jit_python_plugins);
-  return make_quick_operator(std::move(definition), std::move(attributes), mode);
+  const FunctionMode mode = choose_mode(*definition, node.aot, flags.prefer_aot_python_plugins,
+                                        flags.prefer_jit_python_plugins);
+  return make_function_operator(std::move(definition), std::move(attributes), mode);
 }
 
 FieldValues fit_fields(const PluginNode& node, const PluginFieldCollection* declared,
@@ -168,7 +169,7 @@ size_t PluginSource::least_inputs() const {
 }
 
 PluginSource find_plugin(const PluginNode& node, IPluginRegistry* registry) {
-  PluginSource source{find_quick(node.plugin_namespace, node.name)};
+  PluginSource source{find_function_plugin(node.plugin_namespace, node.name)};
   if (source.definition != nullptr && node.version == "1") return source;
   source.creator = find_creator(registry, {node.name, node.version, node.plugin_namespace});
   require(source.definition == nullptr || source.creator != nullptr, "layer '", node.layer,
@@ -182,7 +183,7 @@ PluginSource find_plugin(const PluginNode& node, IPluginRegistry* registry) {
 OperatorPtr make_found_plugin(PluginSource source, const PluginNode& node,
                               const NetworkFlags& flags, const Log& log) {
   if (source.definition != nullptr)
-    return make_quick(node, std::move(source.definition), flags, log);
+    return make_function_plugin(node, std::move(source.definition), flags, log);
   return source.creator != nullptr ? make_from_creator(node, *source.creator, flags, log) : nullptr;
 }
 
@@ -192,15 +193,16 @@ OperatorPtr make_plugin_for_node(const PluginNode& node, IPluginRegistry* regist
 }
 
 bool is_available(const PluginRequirement& requirement, IPluginRegistry* registry,
-                  std::span<const std::shared_ptr<const QuickDefinition>> definitions) {
-  if (requirement.kind == "QuickPlugin")
-    return find_quick(requirement.plugin_namespace, requirement.name, definitions) != nullptr;
+                  std::span<const std::shared_ptr<const FunctionPlugin>> definitions) {
+  if (requirement.kind == "FunctionPlugin")
+    return find_function_plugin(requirement.plugin_namespace, requirement.name, definitions) !=
+           nullptr;
   return find_creator(registry, {requirement.name, requirement.version,
                                  requirement.plugin_namespace}) != nullptr;
 }
 
 std::string describe_missing(const PluginRequirement& requirement) {
-  if (requirement.kind == "QuickPlugin")
+  if (requirement.kind == "FunctionPlugin")
     return str("plugin '", requirement.plugin_namespace, "::", requirement.name, "' (version ",
                requirement.version,
                "): import the module that defines it with register and impl before the engine is "

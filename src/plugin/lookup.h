@@ -14,7 +14,7 @@
 namespace opwright {
 
 class IPluginRegistry;
-class QuickDefinition;
+class FunctionPlugin;
 
 /// A node of a model that is not a built-in operator.
 struct PluginNode {
@@ -38,7 +38,7 @@ inline constexpr std::string_view kPluginShapeInputs = "tensorrt_plugin_shape_in
 
 /// What goes by a node's type: functions, else a creator.
 struct PluginSource {
-  std::shared_ptr<const QuickDefinition> definition;
+  std::shared_ptr<const FunctionPlugin> definition;
   IPluginCreatorInterface* creator = nullptr;
   explicit operator bool() const { return definition != nullptr || creator != nullptr; }
   /// Whether a node says which inputs are shape tensors; functions say it themselves, and plugins
@@ -66,7 +66,7 @@ OperatorPtr make_found_plugin(PluginSource source, const PluginNode& node,
 /// Whether what the engine needs is among `definitions` or registered (registry null: the
 /// process's).
 bool is_available(const PluginRequirement& requirement, IPluginRegistry* registry,
-                  std::span<const std::shared_ptr<const QuickDefinition>> definitions = {});
+                  std::span<const std::shared_ptr<const FunctionPlugin>> definitions = {});
 /// "plugin 'x' (version 1, namespace 'y'): load the library that ..." for messages that list what
 /// is missing.
 std::string describe_missing(const PluginRequirement& requirement);

@@ -6,7 +6,7 @@
 
 #include "network/operator_registry.h"
 #include "plugin/compiled_kernel.h"
-#include "plugin/quick.h"
+#include "plugin/function_plugin.h"
 #include "plugin/v2_operator.h"
 #include "plugin/v3_operator.h"
 
@@ -19,7 +19,7 @@ using Loader = PlannedOperatorPtr (*)(const Attributes&, const OperatorLoadConte
 constexpr std::pair<std::string_view, Loader> kKinds[] = {
     {"PluginV2", load_plugin_v2},
     {"PluginV3", load_plugin_v3},
-    {"QuickPlugin", load_quick_plugin},
+    {"FunctionPlugin", load_function_plugin},
     {"CompiledKernel", load_compiled_kernel},
 };
 

@@ -6,7 +6,7 @@
 
 namespace opwright {
 
-/// Makes the operator kinds of plugins loadable: "PluginV2", "PluginV3", "QuickPlugin" and
+/// Makes the operator kinds of plugins loadable: "PluginV2", "PluginV3", "FunctionPlugin" and
 /// "CompiledKernel". May be called more than once.
 void register_plugin_operators();
 /// Whether plans store plugins under this kind.

@@ -8,7 +8,7 @@
 
 namespace opwright {
 
-class QuickDefinition;
+class FunctionPlugin;
 
 /// A creator and the namespace that it is to be found under.
 struct PluginRegistration {
@@ -30,7 +30,7 @@ class RegistrationCapture {
   static RegistrationCapture* current() noexcept;
 
   std::vector<PluginRegistration> creators;
-  std::vector<std::shared_ptr<const QuickDefinition>> definitions;
+  std::vector<std::shared_ptr<const FunctionPlugin>> definitions;
 
  private:
   friend class RegistrationPassage;

@@ -22,7 +22,7 @@ class SourceLanguage {
   /// What creators and definitions load() found.
   struct Plugins {
     std::vector<PluginRegistration> creators;
-    std::vector<std::shared_ptr<const QuickDefinition>> definitions;
+    std::vector<std::shared_ptr<const FunctionPlugin>> definitions;
   };
   /// Runs sources that define the plugins. Throws when that fails; whether all plugins are there
   /// afterwards the caller checks. The creators stay for the process's life, as does the code.

@@ -123,8 +123,8 @@ class Engine {
   bool asks_plugins() const { return asks_plugins_; }
   /// The operator of a step.
   const PlannedOperatorPtr& op(int schedule, int step) const { return operators_[schedule][step]; }
-  /// "layer 'pad' (QuickPlugin 'sample::circ_pad')": with the plugin, or the plugin's kernel, where
-  /// it is one.
+  /// "layer 'pad' (FunctionPlugin 'sample::circ_pad')": with the plugin, or the plugin's kernel,
+  /// where it is one.
   std::string describe_step(int schedule, int step) const;
   /// The index of the network input or output with that name, or -1.
   int input_index(std::string_view name) const;

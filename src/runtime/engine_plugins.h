@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "plan/plan.h"
+#include "plugin/function_plugin.h"
 #include "plugin/host_code.h"
-#include "plugin/quick.h"
 #include "plugin/registry.h"
 
 namespace opwright {
@@ -22,7 +22,7 @@ class EnginePlugins {
   EnginePlugins(const Plan& plan, IPluginRegistry* parent, const Log& log);
 
   IPluginRegistry* registry() const { return own_ ? own_.get() : parent_; }
-  std::span<const std::shared_ptr<const QuickDefinition>> definitions() const {
+  std::span<const std::shared_ptr<const FunctionPlugin>> definitions() const {
     return definitions_;
   }
 
@@ -36,7 +36,7 @@ class EnginePlugins {
   // The registry goes before the code of its creators.
   std::vector<std::shared_ptr<const HostCode>> libraries_;
   std::unique_ptr<PluginRegistry> own_;  ///< null when the plan brings no creators along
-  std::vector<std::shared_ptr<const QuickDefinition>> definitions_;
+  std::vector<std::shared_ptr<const FunctionPlugin>> definitions_;
 };
 
 }  // namespace opwright

@@ -112,7 +112,7 @@ void GraphReplay::take_news() {
 }
 
 /// "steps 0 to 3 are replayed as one CUDA graph of 4 kernels, copies and fills; step 4, layer
-/// 'x' (QuickPlugin 'n::x'), is not captured: why"
+/// 'x' (FunctionPlugin 'n::x'), is not captured: why"
 std::string GraphReplay::describe() const {
   std::string text;
   const auto add = [&](const std::string& what) { text += (text.empty() ? "" : "; ") + what; };

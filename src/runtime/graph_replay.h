@@ -17,7 +17,7 @@ namespace opwright {
 class GraphReplay {
  public:
   struct Step {
-    std::string name;         ///< "layer 'x' (QuickPlugin 'n::x')"
+    std::string name;         ///< "layer 'x' (FunctionPlugin 'n::x')"
     std::string obstacle;     ///< why it may not be captured; empty: it may
     bool must_begin = false;  ///< sizes are read before it
     bool must_end = false;    ///< sizes that it writes are read after it

@@ -330,7 +330,7 @@ def test_an_engine_that_carries_sources_takes_the_module_that_defines_it(tmp_pat
     (tmp_path / "operators_of_torch.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module("operators_of_torch")
-    files = dict(collect([("QuickPlugin", "asinh", "1", "aten")]))
+    files = dict(collect([("FunctionPlugin", "asinh", "1", "aten")]))
     assert files.pop("operators_of_torch.py") == source.encode()
     assert list(files) == ["definitions.json"]
 

@@ -422,7 +422,7 @@ def in_place_engine(net=None):
     net = net or network()
     engine = build(net, chain(net, net.add_input("x", trt.float32, X.shape), 1, 2), timing=False)
     assert engine.engine.get_aliased_input_tensor("y0") == "x"
-    assert [layer["LayerType"] for layer in engine.layers] == ["QuickPlugin"] * 2
+    assert [layer["LayerType"] for layer in engine.layers] == ["FunctionPlugin"] * 2
     return engine
 
 

@@ -436,7 +436,7 @@ def test_a_size_that_is_out_of_bounds(wrong, after, tmp_path):
                 with pytest.raises(trt.Error) as caught:
                     run()
                 message = str(caught.value)
-                assert f"layer 'liar' (QuickPlugin '{plugin_id}')" in message
+                assert f"layer 'liar' (FunctionPlugin '{plugin_id}')" in message
                 assert f"as {wrong}, which is not between 0 and its upper bound 7" in message
             assert (memory[7:] == -1).all()
 
@@ -482,7 +482,7 @@ def test_an_extent_that_is_larger_for_a_smaller_size(inner):
         message = "output 0 has the shape 5 by the size tensors .* but 2 at their upper bounds"
         with pytest.raises(trt.Error, match=message if size == 1 else "upper bound 4") as caught:
             engine(value)
-        assert f"QuickPlugin '{plugin_id}'" in str(caught.value)
+        assert f"FunctionPlugin '{plugin_id}'" in str(caught.value)
 
 
 def test_bounds_of_later_plugins_follow_sizes_of_earlier_ones():
@@ -565,7 +565,7 @@ def test_sizes_that_register_cannot_describe(register, message):
     net = network()
     with pytest.raises(trt.Error, match=message) as caught:
         plugin(net, plugin_id, net.add_input("x", trt.float32, (4,)))
-    assert "QuickPlugin" in str(caught.value)
+    assert "FunctionPlugin" in str(caught.value)
 
 
 def test_an_upper_bound_that_no_memory_can_hold():

@@ -87,7 +87,7 @@ def new_cache():
 
 
 def plugin_layer(engine):
-    (layer,) = [layer for layer in layers_of(engine) if layer["LayerType"] == "QuickPlugin"]
+    (layer,) = [layer for layer in layers_of(engine) if layer["LayerType"] == "FunctionPlugin"]
     return layer
 
 
@@ -604,7 +604,7 @@ def test_the_table_in_the_log_and_the_inspector():
     assert "\n".join(table) in shown and "candidates of 'the layer'" in shown
     inspector = engine.engine.create_engine_inspector()
     line = inspector.get_layer_information(0, trt.LayerInformationFormat.ONELINE)
-    assert line.startswith("the layer (QuickPlugin): FP32 -> FP32, tactic 2 ")
+    assert line.startswith("the layer (FunctionPlugin): FP32 -> FP32, tactic 2 ")
     assert " of 4 candidates, 0.0" in line
 
 

@@ -46,7 +46,7 @@ class Contests : public testing::Test {
       before_ = static_cast<int>(candidate.tactic);
     };
     layer_.run = copy;
-    callback_.requirements = {{"QuickPlugin", "spinner", "1", "test"}};
+    callback_.requirements = {{"FunctionPlugin", "spinner", "1", "test"}};
     callback_.run_as = [this](const Candidate&) {
       ++runs_;
       const int before = std::exchange(before_, kAlone);

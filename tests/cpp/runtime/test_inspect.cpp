@@ -61,7 +61,7 @@ TEST(Inspect, TextShowsPortsProfilesAndAlignedLayers) {
 TEST(Inspect, PluginsHaveATableOfTheirCandidates) {
   Plan plan = sample_plan();
   EXPECT_EQ(inspect_text(plan).find("candidates of"), std::string::npos);
-  plan.schedules[0].steps[0].kind = "QuickPlugin";
+  plan.schedules[0].steps[0].kind = "FunctionPlugin";
   const std::string text = inspect_text(plan);
   const std::string table =
       "\n  candidates of 'scale'\n"

@@ -9,8 +9,8 @@
 #include "../cpp/plugin/test_plugins.h"
 #include "../cpp/plugin/v2_test_plugin.h"
 #include "base/error.h"
+#include "plugin/function_plugin.h"
 #include "plugin/plugin_operators.h"
-#include "plugin/quick.h"
 #include "plugin/v2_operator.h"
 #include "plugin/v3_operator.h"
 #include "symbolic/expr.h"
@@ -273,11 +273,11 @@ class QuickCreator final : public IPluginCreatorV3Quick {
 };
 
 /// y = x * scale for FP32 or INT32.
-class QuickScale final : public QuickDefinition {
+class QuickScale final : public FunctionPlugin {
  public:
   const std::string& name() const override { return name_; }
   const std::string& plugin_namespace() const override { return namespace_; }
-  const std::vector<QuickParameter>& parameters() const override { return parameters_; }
+  const std::vector<FunctionParameter>& parameters() const override { return parameters_; }
   int num_outputs() const override { return 1; }
   bool has_impl(DeviceType device) const override { return device == DeviceType::kCPU; }
   bool has_aot_impl(DeviceType) const override { return false; }
@@ -293,7 +293,7 @@ class QuickScale final : public QuickDefinition {
     return {};
   }
   std::unique_ptr<Kernel> make_callback(const KernelArgs& args, const FieldValues&,
-                                        const QuickOutputs&) const override {
+                                        const FunctionOutputs&) const override {
     struct Callback final : Kernel {
       PortType in, out;
       int64_t in_bytes = 0, out_bytes = 0;
@@ -318,8 +318,9 @@ class QuickScale final : public QuickDefinition {
 
  private:
   std::string name_ = "scale", namespace_ = "fuzz";
-  std::vector<QuickParameter> parameters_ = {{.name = "x", .kind = ParameterKind::kTensor},
-                                             {.name = "scale", .type = PluginFieldType::kFLOAT32}};
+  std::vector<FunctionParameter> parameters_ = {
+      {.name = "x", .kind = ParameterKind::kTensor},
+      {.name = "scale", .type = PluginFieldType::kFLOAT32}};
 };
 
 }  // namespace
@@ -330,7 +331,7 @@ PluginRegistry& seed_registry() {
         shape(shape_behavior());
     static V2Creator v2(v2_behavior());
     static QuickCreator quick(v3_quick_behavior());
-    register_quick(std::make_shared<QuickScale>());
+    register_function_plugin(std::make_shared<QuickScale>());
     auto* made = new PluginRegistry();
     for (V3Creator* creator : {&v3, &in_place, &size, &shape}) made->add(*creator, "");
     made->add(v2, "");
@@ -371,10 +372,10 @@ OperatorPtr v3_quick_plugin() {
 OperatorPtr quick_plugin() {
   seed_registry();
   const float scale = 2;
-  return make_quick_operator(
-      find_quick("fuzz", "scale"),
+  return make_function_operator(
+      find_function_plugin("fuzz", "scale"),
       {{"scale", PluginFieldType::kFLOAT32, 1, Blob::copy(&scale, sizeof(scale))}},
-      QuickMode::kCallback);
+      FunctionMode::kCallback);
 }
 
 }  // namespace opwright::fuzz

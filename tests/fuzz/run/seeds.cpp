@@ -726,7 +726,7 @@ void check_seeds() {
         "Gather",         "LRN",           "MatrixMultiply", "Normalization", "Pointwise",
         "Pooling",        "Reduce",        "Reformat",       "Reshape",       "Resize",
         "Slice",          "Softmax",       "TopK",           "Transpose",     "PluginV2",
-        "PluginV3",       "QuickPlugin"})
+        "PluginV3",       "FunctionPlugin"})
     if (!kinds.contains(kind)) die(str("no seed has a step of the kind ", kind));
   std::string problems;
   for (const Seed& seed : seeds()) {

@@ -5,9 +5,9 @@
 
 #include "base/error.h"
 #include "execution_domain.h"
-#include "plugin/quick.h"
+#include "function_inputs.h"
+#include "plugin/function_plugin.h"
 #include "plugin_bindings.h"
-#include "quick_inputs.h"
 
 namespace opwright::python {
 
@@ -24,11 +24,11 @@ struct PluginFunction {
 
 /// A plugin that is defined by Python functions. The functions are set while the module that
 /// defines them is imported; the interpreter's lock guards them.
-class PythonDefinition final : public QuickDefinition {
+class PythonDefinition final : public FunctionPlugin {
  public:
   PythonDefinition(std::string plugin_namespace, std::string name,
-                   std::vector<QuickParameter> parameters, int num_outputs, std::string signature,
-                   nb::object function, nb::dict enums);
+                   std::vector<FunctionParameter> parameters, int num_outputs,
+                   std::string signature, nb::object function, nb::dict enums);
 
   void set_impl(std::optional<DeviceType> device, PluginFunction function);
   void set_autotune(PluginFunction function) { autotune_ = std::move(function); }
@@ -36,7 +36,7 @@ class PythonDefinition final : public QuickDefinition {
 
   const std::string& name() const override { return name_; }
   const std::string& plugin_namespace() const override { return namespace_; }
-  const std::vector<QuickParameter>& parameters() const override { return parameters_; }
+  const std::vector<FunctionParameter>& parameters() const override { return parameters_; }
   int num_outputs() const override { return num_outputs_; }
   bool has_impl(DeviceType device) const override;
   bool has_aot_impl(DeviceType device) const override;
@@ -48,8 +48,8 @@ class PythonDefinition final : public QuickDefinition {
   std::vector<Candidate> autotune(const CandidateQuery& query,
                                   const FieldValues& attributes) const override;
   std::unique_ptr<Kernel> make_callback(const KernelArgs& args, const FieldValues& attributes,
-                                        const QuickOutputs& outputs) const override;
-  std::string fingerprint(QuickMode mode) const override;
+                                        const FunctionOutputs& outputs) const override;
+  std::string fingerprint(FunctionMode mode) const override;
   KernelCode compile(const KernelArgs& args, const FieldValues& attributes) const override;
 
   /// "sample::circ_pad"
@@ -60,7 +60,7 @@ class PythonDefinition final : public QuickDefinition {
   const PluginFunction& impl(DeviceType device) const;
   /// An attribute's value as its form has it: a scalar, text, bytes, list, tuple, member of an enum
   /// or NumPy array.
-  nb::object attribute_value(const QuickParameter& attribute, const FieldValue& value) const;
+  nb::object attribute_value(const FunctionParameter& attribute, const FieldValue& value) const;
   /// Python values of those of the attributes that the function takes.
   std::vector<nb::object> bind_attributes(const PluginFunction& function,
                                           const FieldValues& attributes) const;
@@ -87,7 +87,7 @@ class PythonDefinition final : public QuickDefinition {
   }
 
   const std::string namespace_, name_;
-  const std::vector<QuickParameter> parameters_;
+  const std::vector<FunctionParameter> parameters_;
   const int num_outputs_;
   const std::string signature_;  ///< of `register`, for messages
   int num_tensors_ = 0;
@@ -102,7 +102,8 @@ class PythonDefinition final : public QuickDefinition {
 /// The kernel that calls this `impl`. Inputs that no output is aliased to are read-only.
 std::unique_ptr<Kernel> make_callback_kernel(std::string plugin, const PluginFunction& impl,
                                              const std::vector<nb::object>& attributes,
-                                             const KernelArgs& args, const QuickOutputs& outputs);
+                                             const KernelArgs& args,
+                                             const FunctionOutputs& outputs);
 /// The architecture of the device that the autotune or aot_impl function which this thread is in is
 /// asked for, as Device::architecture() has it; empty outside of them.
 std::string_view build_architecture();

@@ -1,4 +1,4 @@
-#include "quick_inputs.h"
+#include "function_inputs.h"
 
 #include "base/error.h"
 #include "base/half.h"
@@ -8,13 +8,13 @@
 namespace opwright::python {
 namespace {
 
-bool is_shape_input(const QuickDefinition& definition, size_t input) {
-  const QuickParameter* parameter = parameter_of_input(definition.parameters(), input);
+bool is_shape_input(const FunctionPlugin& definition, size_t input) {
+  const FunctionParameter* parameter = parameter_of_input(definition.parameters(), input);
   return parameter != nullptr && parameter->kind == ParameterKind::kShapeInput;
 }
 
 /// Throws Error unless shapes may depend on the input's values.
-void check_shape_input(const QuickDefinition& definition, std::string_view layer, size_t i,
+void check_shape_input(const FunctionPlugin& definition, std::string_view layer, size_t i,
                        const TensorInfo& info) {
   const auto reject = [&](const auto&... parts) {
     fail("layer '", layer, "': plugin '", id_of(definition), "': input '",
@@ -50,7 +50,7 @@ std::vector<Expr> elements_of(const PortDesc& port, int first) {
 
 }  // namespace
 
-DescribedInputs describe_inputs(const QuickDefinition& definition, const InferContext& context) {
+DescribedInputs describe_inputs(const FunctionPlugin& definition, const InferContext& context) {
   DescribedInputs described;
   for (size_t i = 0; i < context.inputs.size(); ++i) {
     const TensorInfo* info = context.inputs[i];
@@ -69,7 +69,7 @@ DescribedInputs describe_inputs(const QuickDefinition& definition, const InferCo
   return described;
 }
 
-DescribedInputs describe_inputs(const QuickDefinition& definition,
+DescribedInputs describe_inputs(const FunctionPlugin& definition,
                                 std::span<const PortDesc> inputs) {
   DescribedInputs described;
   std::vector<TensorDesc> descs;

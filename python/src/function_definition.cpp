@@ -1,6 +1,6 @@
 // A plugin that is defined by Python functions: what the engine asks it.
 
-#include "quick_definition.h"
+#include "function_definition.h"
 
 #include <algorithm>
 #include <utility>
@@ -54,7 +54,7 @@ bool has_placeholder(const Expr& expr) { return has_symbol_from(expr, kFirstPlac
 std::string_view build_architecture() { return building_for; }
 
 PythonDefinition::PythonDefinition(std::string plugin_namespace, std::string name,
-                                   std::vector<QuickParameter> parameters, int num_outputs,
+                                   std::vector<FunctionParameter> parameters, int num_outputs,
                                    std::string signature, nb::object function, nb::dict enums)
     : namespace_(std::move(plugin_namespace)),
       name_(std::move(name)),
@@ -64,7 +64,7 @@ PythonDefinition::PythonDefinition(std::string plugin_namespace, std::string nam
       enums_(std::move(enums)) {
   int attributes = 0;
   register_.function = Reference(std::move(function));
-  for (const QuickParameter& parameter : parameters_) {
+  for (const FunctionParameter& parameter : parameters_) {
     if (!parameter.is_attribute()) {
       ++num_tensors_;
       continue;
@@ -121,14 +121,14 @@ std::vector<std::string> PythonDefinition::impl_attributes() const {
   return names;
 }
 
-std::string PythonDefinition::fingerprint(QuickMode mode) const {
+std::string PythonDefinition::fingerprint(FunctionMode mode) const {
   std::string all;
-  for (const auto& function : mode == QuickMode::kCompiled ? aot_impls_ : impls_)
+  for (const auto& function : mode == FunctionMode::kCompiled ? aot_impls_ : impls_)
     if (function) all += function->fingerprint;
   return all;
 }
 
-nb::object PythonDefinition::attribute_value(const QuickParameter& attribute,
+nb::object PythonDefinition::attribute_value(const FunctionParameter& attribute,
                                              const FieldValue& value) const {
   const auto text = [](std::string_view bytes) { return nb::str(bytes.data(), bytes.size()); };
   const std::string_view bytes(value.data.as<char>(), value.data.size());
@@ -161,7 +161,7 @@ std::vector<nb::object> PythonDefinition::bind_attributes(const PluginFunction& 
                                                           const FieldValues& attributes) const {
   std::vector<nb::object> values;
   for (int attribute : function.attributes) {
-    const QuickParameter& parameter = parameters_[static_cast<size_t>(num_tensors_ + attribute)];
+    const FunctionParameter& parameter = parameters_[static_cast<size_t>(num_tensors_ + attribute)];
     const auto found =
         std::find_if(attributes.begin(), attributes.end(),
                      [&](const FieldValue& value) { return value.name == parameter.name; });
@@ -342,7 +342,7 @@ std::vector<Candidate> PythonDefinition::autotune(const CandidateQuery& query,
 
 std::unique_ptr<Kernel> PythonDefinition::make_callback(const KernelArgs& args,
                                                         const FieldValues& attributes,
-                                                        const QuickOutputs& outputs) const {
+                                                        const FunctionOutputs& outputs) const {
   nb::gil_scoped_acquire gil;
   const DeviceType device = args.device != nullptr ? args.device->type() : DeviceType::kCPU;
   const PluginFunction& function = impl(device);

@@ -1,4 +1,4 @@
-#include "plugin/quick.h"
+#include "plugin/function_plugin.h"
 
 #include <algorithm>
 #include <limits>
@@ -21,7 +21,7 @@ namespace {
 
 struct Definitions {
   std::mutex mutex;
-  std::map<std::string, std::shared_ptr<const QuickDefinition>> by_id;
+  std::map<std::string, std::shared_ptr<const FunctionPlugin>> by_id;
 };
 Definitions& definitions() {
   static auto* instance = new Definitions;  // never destroyed: plugins may be used until the end
@@ -40,7 +40,7 @@ const char* name_of(const Device* device) {
   return device_type(device) == DeviceType::kCPU ? "CPU" : "GPU";
 }
 
-std::string owner_of(const QuickDefinition& definition, std::string_view layer) {
+std::string owner_of(const FunctionPlugin& definition, std::string_view layer) {
   return str("layer '", layer, "': plugin '", id_of(definition), "'");
 }
 
@@ -55,7 +55,7 @@ void check_aliases(const std::string& owner, const std::vector<int>& inputs) {
   }
 }
 
-std::vector<OutputInfo> infer_outputs(const QuickDefinition& definition,
+std::vector<OutputInfo> infer_outputs(const FunctionPlugin& definition,
                                       const FieldValues& attributes, InferContext& context) {
   std::vector<bool> present;
   for (const TensorInfo* input : context.inputs) present.push_back(input != nullptr);
@@ -70,15 +70,15 @@ std::vector<OutputInfo> infer_outputs(const QuickDefinition& definition,
   return outputs;
 }
 
-bool reads_shape(const QuickDefinition& definition, int input) {
-  const QuickParameter* parameter =
+bool reads_shape(const FunctionPlugin& definition, int input) {
+  const FunctionParameter* parameter =
       parameter_of_input(definition.parameters(), static_cast<size_t>(input));
   return parameter != nullptr && parameter->kind == ParameterKind::kShapeInput;
 }
 
-void require_implementation(const QuickDefinition& definition, QuickMode mode,
+void require_implementation(const FunctionPlugin& definition, FunctionMode mode,
                             std::string_view layer, const Device* device) {
-  const bool is_compiled = mode == QuickMode::kCompiled;
+  const bool is_compiled = mode == FunctionMode::kCompiled;
   const DeviceType type = device_type(device);
   if (is_compiled ? definition.has_aot_impl(type) : definition.has_impl(type)) return;
   throw NoKernelError(ErrorCode::kINVALID_ARGUMENT, str(owner_of(definition, layer), " has no ",
@@ -110,7 +110,7 @@ void drop_split_aliases(const std::string& owner, const CandidateQuery& query,
 }
 
 /// What `autotune` gives, or the types of the network.
-std::vector<Candidate> list_candidates(const QuickDefinition& definition,
+std::vector<Candidate> list_candidates(const FunctionPlugin& definition,
                                        const FieldValues& attributes, const CandidateQuery& query) {
   if (!definition.has_autotune()) {
     Candidate candidate;
@@ -126,11 +126,11 @@ std::vector<Candidate> list_candidates(const QuickDefinition& definition,
 }
 
 /// A plugin whose `impl` is called, with the attributes that it takes: an engine stores no others.
-class PlannedQuickPlugin final : public PlannedPlugin {
+class PlannedFunctionPlugin final : public PlannedPlugin {
  public:
-  PlannedQuickPlugin(std::shared_ptr<const QuickDefinition> definition, FieldValues attributes,
-                     QuickOutputs outputs)
-      : PlannedPlugin("QuickPlugin", {definition->name(), "1", definition->plugin_namespace()}),
+  PlannedFunctionPlugin(std::shared_ptr<const FunctionPlugin> definition, FieldValues attributes,
+                        FunctionOutputs outputs)
+      : PlannedPlugin("FunctionPlugin", {definition->name(), "1", definition->plugin_namespace()}),
         definition_(std::move(definition)),
         attributes_(std::move(attributes)),
         outputs_(std::move(outputs)) {}
@@ -141,13 +141,13 @@ class PlannedQuickPlugin final : public PlannedPlugin {
   }
   /// `register` and `autotune` may want attributes that `impl` does not take.
   bool can_infer() const override {
-    return std::ranges::all_of(definition_->parameters(), [&](const QuickParameter& parameter) {
+    return std::ranges::all_of(definition_->parameters(), [&](const FunctionParameter& parameter) {
       return !parameter.is_attribute() || has_attribute(parameter.name);
     });
   }
 
   std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
-    require_implementation(*definition_, QuickMode::kCallback, args.layer, args.device);
+    require_implementation(*definition_, FunctionMode::kCallback, args.layer, args.device);
     require(outputs_.aliased_inputs.size() == args.outputs.size(), owner(args),
             ": its stored aliases are of ", outputs_.aliased_inputs.size(),
             " outputs, the layer has ", args.outputs.size());
@@ -174,7 +174,7 @@ class PlannedQuickPlugin final : public PlannedPlugin {
   }
 
   void check_ports(const StoredPorts& ports, const KernelArgs& args) const override {
-    require_implementation(*definition_, QuickMode::kCallback, args.layer, args.device);
+    require_implementation(*definition_, FunctionMode::kCallback, args.layer, args.device);
     std::vector<bool> present;
     for (const PortDesc& input : args.inputs) present.push_back(input.present);
     check_inputs(definition_->parameters(), present, owner(args));
@@ -242,19 +242,19 @@ class PlannedQuickPlugin final : public PlannedPlugin {
                    ", and without an autotune function there is none");
   }
 
-  const std::shared_ptr<const QuickDefinition> definition_;
+  const std::shared_ptr<const FunctionPlugin> definition_;
   const FieldValues attributes_;
-  const QuickOutputs outputs_;
+  const FunctionOutputs outputs_;
 };
 
-class QuickPlugin final : public PluginOperator {
+class FunctionOperator final : public PluginOperator {
  public:
-  QuickPlugin(std::shared_ptr<const QuickDefinition> definition, FieldValues attributes,
-              QuickMode mode)
+  FunctionOperator(std::shared_ptr<const FunctionPlugin> definition, FieldValues attributes,
+                   FunctionMode mode)
       : definition_(std::move(definition)), attributes_(std::move(attributes)), mode_(mode) {}
 
   const std::string& plugin_name() const override { return definition_->name(); }
-  std::string_view kind() const override { return "QuickPlugin"; }
+  std::string_view kind() const override { return "FunctionPlugin"; }
   bool is_shape_input(int input) const override { return reads_shape(*definition_, input); }
   std::vector<OutputInfo> infer(InferContext& context) const override {
     return infer_outputs(*definition_, attributes_, context);
@@ -264,12 +264,12 @@ class QuickPlugin final : public PluginOperator {
     return list_candidates(*definition_, attributes_, query);
   }
   std::optional<std::string> timing_key() const override {
-    return str("QuickPlugin ", id_of(*definition_), is_compiled() ? " compiled " : " callback ",
+    return str("FunctionPlugin ", id_of(*definition_), is_compiled() ? " compiled " : " callback ",
                definition_->fingerprint(mode_), ' ', str(Attributes{{"fields", attributes_}}));
   }
 
  private:
-  bool is_compiled() const override { return mode_ == QuickMode::kCompiled; }
+  bool is_compiled() const override { return mode_ == FunctionMode::kCompiled; }
   KernelCode compile(const KernelArgs& args) const override {
     require_implementation(*definition_, mode_, args.layer, args.device);
     return definition_->compile(args, attributes_);
@@ -280,23 +280,24 @@ class QuickPlugin final : public PluginOperator {
     std::erase_if(stored, [&](const FieldValue& field) {
       return std::find(used.begin(), used.end(), field.name) == used.end();
     });
-    QuickOutputs outputs;
+    FunctionOutputs outputs;
     for (const PortDesc& output : args.outputs) {
       outputs.aliased_inputs.push_back(output.aliased_input);
       outputs.data_dependent.push_back(output.is_data_dependent);
     }
-    return std::make_shared<PlannedQuickPlugin>(definition_, std::move(stored), std::move(outputs));
+    return std::make_shared<PlannedFunctionPlugin>(definition_, std::move(stored),
+                                                   std::move(outputs));
   }
 
-  const std::shared_ptr<const QuickDefinition> definition_;
+  const std::shared_ptr<const FunctionPlugin> definition_;
   const FieldValues attributes_;
-  const QuickMode mode_;
+  const FunctionMode mode_;
 };
 
 /// "x, bias=None, *xs"
-std::string list_tensors(const std::vector<QuickParameter>& parameters) {
+std::string list_tensors(const std::vector<FunctionParameter>& parameters) {
   std::string list;
-  for (const QuickParameter& parameter : parameters) {
+  for (const FunctionParameter& parameter : parameters) {
     if (parameter.is_attribute()) break;
     list += str(list.empty() ? "" : ", ", parameter.kind == ParameterKind::kTensors ? "*" : "",
                 parameter.name, parameter.kind == ParameterKind::kOptionalTensor ? "=None" : "");
@@ -306,13 +307,13 @@ std::string list_tensors(const std::vector<QuickParameter>& parameters) {
 
 }  // namespace
 
-std::string id_of(const QuickDefinition& definition) {
+std::string id_of(const FunctionPlugin& definition) {
   return make_id(definition.plugin_namespace(), definition.name());
 }
 
-const QuickParameter* parameter_of_input(const std::vector<QuickParameter>& parameters,
-                                         size_t input) {
-  for (const QuickParameter& parameter : parameters) {
+const FunctionParameter* parameter_of_input(const std::vector<FunctionParameter>& parameters,
+                                            size_t input) {
+  for (const FunctionParameter& parameter : parameters) {
     if (parameter.is_attribute()) return nullptr;
     if (parameter.kind == ParameterKind::kTensors || input == 0) return &parameter;
     --input;
@@ -320,21 +321,21 @@ const QuickParameter* parameter_of_input(const std::vector<QuickParameter>& para
   return nullptr;
 }
 
-size_t num_fixed_inputs(const std::vector<QuickParameter>& parameters) {
+size_t num_fixed_inputs(const std::vector<FunctionParameter>& parameters) {
   return static_cast<size_t>(
-      std::count_if(parameters.begin(), parameters.end(), [](const QuickParameter& parameter) {
+      std::count_if(parameters.begin(), parameters.end(), [](const FunctionParameter& parameter) {
         return !parameter.is_attribute() && parameter.kind != ParameterKind::kTensors;
       }));
 }
 
-void check_inputs(const std::vector<QuickParameter>& parameters, const std::vector<bool>& present,
-                  std::string_view owner) {
+void check_inputs(const std::vector<FunctionParameter>& parameters,
+                  const std::vector<bool>& present, std::string_view owner) {
   const auto reject = [&](const auto&... parts) {
     fail(owner, " takes the tensors (", list_tensors(parameters), "), but ", parts...);
   };
   const size_t fixed = num_fixed_inputs(parameters);
   for (size_t i = 0; i < std::max(fixed, present.size()); ++i) {
-    const QuickParameter* parameter = parameter_of_input(parameters, i);
+    const FunctionParameter* parameter = parameter_of_input(parameters, i);
     if (parameter == nullptr) reject(present.size(), " came");
     const bool may_be_absent = parameter->kind == ParameterKind::kOptionalTensor;
     if (i >= present.size()) reject("'", parameter->name, "' is missing");
@@ -342,7 +343,7 @@ void check_inputs(const std::vector<QuickParameter>& parameters, const std::vect
   }
 }
 
-void register_quick(std::shared_ptr<const QuickDefinition> definition) {
+void register_function_plugin(std::shared_ptr<const FunctionPlugin> definition) {
   if (RegistrationCapture* capture = RegistrationCapture::current()) {
     capture->definitions.push_back(std::move(definition));
     return;
@@ -354,8 +355,8 @@ void register_quick(std::shared_ptr<const QuickDefinition> definition) {
   std::swap(all.by_id[std::move(id)], definition);
 }
 
-void deregister_quick(const std::string& plugin_namespace, const std::string& name) {
-  std::shared_ptr<const QuickDefinition> previous;
+void deregister_function_plugin(const std::string& plugin_namespace, const std::string& name) {
+  std::shared_ptr<const FunctionPlugin> previous;
   Definitions& all = definitions();
   const std::lock_guard lock(all.mutex);
   const auto found = all.by_id.find(make_id(plugin_namespace, name));
@@ -364,9 +365,9 @@ void deregister_quick(const std::string& plugin_namespace, const std::string& na
   all.by_id.erase(found);
 }
 
-std::shared_ptr<const QuickDefinition> find_quick(
+std::shared_ptr<const FunctionPlugin> find_function_plugin(
     const std::string& plugin_namespace, const std::string& name,
-    std::span<const std::shared_ptr<const QuickDefinition>> first) {
+    std::span<const std::shared_ptr<const FunctionPlugin>> first) {
   // Of several with an id the last one counts, as for those of the process.
   for (auto each = first.rbegin(); each != first.rend(); ++each)
     if ((*each)->plugin_namespace() == plugin_namespace && (*each)->name() == name) return *each;
@@ -376,26 +377,26 @@ std::shared_ptr<const QuickDefinition> find_quick(
   return found != all.by_id.end() ? found->second : nullptr;
 }
 
-std::vector<std::shared_ptr<const QuickDefinition>> all_quick() {
+std::vector<std::shared_ptr<const FunctionPlugin>> all_function_plugins() {
   Definitions& all = definitions();
   const std::lock_guard lock(all.mutex);
-  std::vector<std::shared_ptr<const QuickDefinition>> list;
+  std::vector<std::shared_ptr<const FunctionPlugin>> list;
   list.reserve(all.by_id.size());
   for (const auto& [id, definition] : all.by_id) list.push_back(definition);
   return list;
 }
 
-OperatorPtr make_quick_operator(std::shared_ptr<const QuickDefinition> definition,
-                                FieldValues attributes, QuickMode mode) {
-  return std::make_shared<QuickPlugin>(std::move(definition), std::move(attributes), mode);
+OperatorPtr make_function_operator(std::shared_ptr<const FunctionPlugin> definition,
+                                   FieldValues attributes, FunctionMode mode) {
+  return std::make_shared<FunctionOperator>(std::move(definition), std::move(attributes), mode);
 }
 
-PlannedOperatorPtr load_quick_plugin(const Attributes& attributes,
-                                     const OperatorLoadContext& context) {
+PlannedOperatorPtr load_function_plugin(const Attributes& attributes,
+                                        const OperatorLoadContext& context) {
   std::string name, plugin_namespace;
   Ints aliased_inputs, data_dependent;
   FieldValues fields;
-  AttributeReader reader("QuickPlugin", attributes);
+  AttributeReader reader("FunctionPlugin", attributes);
   reader("plugin", name);
   reader("namespace", plugin_namespace);
   reader("aliased_inputs", aliased_inputs);
@@ -403,21 +404,21 @@ PlannedOperatorPtr load_quick_plugin(const Attributes& attributes,
   reader("fields", fields);
   const std::string owner =
       str("layer '", context.layer, "': plugin '", make_id(plugin_namespace, name), "'");
-  auto definition = find_quick(plugin_namespace, name, context.definitions);
+  auto definition = find_function_plugin(plugin_namespace, name, context.definitions);
   require(definition != nullptr, owner, " is not registered");
   require(aliased_inputs.size() == data_dependent.size(), owner,
           ": the stored properties of its outputs do not fit together");
-  QuickOutputs outputs;
+  FunctionOutputs outputs;
   for (const int64_t input : aliased_inputs)
     outputs.aliased_inputs.push_back(
         static_cast<int>(std::clamp<int64_t>(input, -1, std::numeric_limits<int>::max())));
   outputs.data_dependent.assign(data_dependent.begin(), data_dependent.end());
-  return std::make_shared<PlannedQuickPlugin>(std::move(definition), std::move(fields),
-                                              std::move(outputs));
+  return std::make_shared<PlannedFunctionPlugin>(std::move(definition), std::move(fields),
+                                                 std::move(outputs));
 }
 
-QuickMode choose_mode(const QuickDefinition& definition, int aot, bool prefer_aot,
-                      bool prefer_jit) {
+FunctionMode choose_mode(const FunctionPlugin& definition, int aot, bool prefer_aot,
+                         bool prefer_jit) {
   const bool has_aot =
       definition.has_aot_impl(DeviceType::kCPU) || definition.has_aot_impl(DeviceType::kGPU);
   const bool has_jit =
@@ -429,15 +430,15 @@ QuickMode choose_mode(const QuickDefinition& definition, int aot, bool prefer_ao
     require(aot != 0 ? has_aot : has_jit, "plugin '", id,
             "' was asked for with aot=", aot != 0 ? "True" : "False", ", but has no ",
             aot != 0 ? "aot_impl" : "impl", " function");
-    return aot != 0 ? QuickMode::kCompiled : QuickMode::kCallback;
+    return aot != 0 ? FunctionMode::kCompiled : FunctionMode::kCallback;
   }
-  if (has_aot != has_jit) return has_aot ? QuickMode::kCompiled : QuickMode::kCallback;
+  if (has_aot != has_jit) return has_aot ? FunctionMode::kCompiled : FunctionMode::kCallback;
   require(!(prefer_aot && prefer_jit),
           "the network has both flags PREFER_AOT_PYTHON_PLUGINS and PREFER_JIT_PYTHON_PLUGINS, so "
           "it does not say which implementation of plugin '",
           id, "' to use");
-  if (prefer_aot) return QuickMode::kCompiled;
-  if (prefer_jit) return QuickMode::kCallback;
+  if (prefer_aot) return FunctionMode::kCompiled;
+  if (prefer_jit) return FunctionMode::kCallback;
   fail("plugin '", id,
        "' has both an impl and an aot_impl function: say which one with aot=True or aot=False (in "
        "an ONNX model the node's attribute 'aot'), or make the network with the flag "

@@ -1,6 +1,6 @@
 // Definitions of plugins by functions, calls of them, and INetworkDefinition.add_plugin.
 
-#include "plugin/quick.h"
+#include "plugin/function_plugin.h"
 
 #include <nanobind/stl/tuple.h>
 
@@ -9,10 +9,10 @@
 
 #include "base/error.h"
 #include "creators.h"
+#include "function_definition.h"
 #include "network/network.h"
 #include "plugin/fit_field.h"
 #include "plugin/v3_creator.h"
-#include "quick_definition.h"
 #include "raw_value.h"
 #include "reporting.h"
 
@@ -21,7 +21,7 @@ namespace {
 
 /// What `op.namespace.name(...)` gives and add_plugin takes.
 struct PluginCall {
-  std::shared_ptr<const QuickDefinition> definition;
+  std::shared_ptr<const FunctionPlugin> definition;
   nb::list tensors;  ///< ITensor, None where one is absent
   FieldValues attributes;
   /// Set where the call was called to say which implementation is wanted.
@@ -40,7 +40,7 @@ PluginFunction to_function(nb::object function, std::vector<int> attributes, boo
 }
 
 /// What the engine stores for a value; TypeError where it cannot be that.
-Field fit_value(const QuickParameter& parameter, nb::handle value) {
+Field fit_value(const FunctionParameter& parameter, nb::handle value) {
   try {
     return Field{fit(raw_value(parameter.name, value), parameter)};
   } catch (const Error& error) {
@@ -53,11 +53,11 @@ OperatorPtr make_call_operator(const PluginCall& call, const NetworkFlags& flags
   const bool is_strict =
       call.request == Request::kSTRICT_AOT || call.request == Request::kSTRICT_JIT;
   const bool says = call.request != Request::kUNKNOWN;
-  const QuickMode mode =
+  const FunctionMode mode =
       choose_mode(*call.definition, is_strict ? int{call.request == Request::kSTRICT_AOT} : -1,
                   says ? call.request == Request::kPREFER_AOT : flags.prefer_aot_python_plugins,
                   says ? call.request == Request::kPREFER_JIT : flags.prefer_jit_python_plugins);
-  return make_quick_operator(call.definition, call.attributes, mode);
+  return make_function_operator(call.definition, call.attributes, mode);
 }
 
 /// A function gets what is asked for, as TensorRT's layers of decorators expect; what it gives, or
@@ -100,30 +100,30 @@ void bind_definition(nb::module_& m) {
       .value("TUPLE", AttributeForm::kTuple);
   using EnumeratorTuple =
       std::tuple<std::string, std::optional<int64_t>, std::optional<std::string>>;
-  nb::class_<QuickParameter>(m, "Parameter")
+  nb::class_<FunctionParameter>(m, "Parameter")
       .def(
           "__init__",
-          [](QuickParameter* self, std::string name, ParameterKind kind, bool is_keyword_only,
+          [](FunctionParameter* self, std::string name, ParameterKind kind, bool is_keyword_only,
              AttributeForm form, PluginFieldType type, bool is_bool, int length,
              std::vector<EnumeratorTuple> enumerators) {
-            QuickParameter made{std::move(name), kind, is_keyword_only, form, type, is_bool,
-                                length,          {}};
+            FunctionParameter made{std::move(name), kind, is_keyword_only, form, type, is_bool,
+                                   length,          {}};
             for (auto& [member, number, text] : enumerators)
               made.enumerators.push_back({std::move(member), number, std::move(text)});
-            new (self) QuickParameter(std::move(made));
+            new (self) FunctionParameter(std::move(made));
           },
           nb::arg("name"), nb::arg("kind") = ParameterKind::kAttribute,
           nb::arg("is_keyword_only") = false, nb::arg("form") = AttributeForm::kScalar,
           nb::arg("type") = PluginFieldType::kUNKNOWN, nb::arg("is_bool") = false,
           nb::arg("length") = -1, nb::arg("enumerators") = nb::list(),
           "`enumerators` is a list of (name, int value or None, str value or None).")
-      .def_ro("name", &QuickParameter::name)
-      .def_ro("kind", &QuickParameter::kind)
+      .def_ro("name", &FunctionParameter::name)
+      .def_ro("kind", &FunctionParameter::kind)
       .def("fit", &fit_value, nb::arg("value").none(),
            "The PluginField that the engine stores for a value. TypeError says what it must be.")
       .def("set_default",
-           [](QuickParameter& self, const Field& field) { self.default_value = field.value; })
-      .def("__eq__", [](const QuickParameter& a, const QuickParameter& b) {
+           [](FunctionParameter& self, const Field& field) { self.default_value = field.value; })
+      .def("__eq__", [](const FunctionParameter& a, const FunctionParameter& b) {
         return a.name == b.name && a.kind == b.kind && a.is_keyword_only == b.is_keyword_only &&
                a.form == b.form && a.type == b.type && a.is_bool == b.is_bool &&
                a.length == b.length && a.enumerators == b.enumerators;
@@ -133,7 +133,7 @@ void bind_definition(nb::module_& m) {
       "The architecture (\"x86-64\", \"sm_90\") of the device that the autotune or aot_impl "
       "function which runs is asked for; empty outside of them.");
   nb::class_<PythonDefinition>(m, "Definition", "A plugin that is defined by functions.")
-      .def(nb::init<std::string, std::string, std::vector<QuickParameter>, int, std::string,
+      .def(nb::init<std::string, std::string, std::vector<FunctionParameter>, int, std::string,
                     nb::object, nb::dict>(),
            nb::arg("namespace"), nb::arg("name"), nb::arg("parameters"), nb::arg("num_outputs"),
            nb::arg("signature"), nb::arg("function"), nb::arg("enums"),
@@ -170,10 +170,11 @@ void bind_definition(nb::module_& m) {
           },
           nb::arg("device").none(), nb::arg("function"), nb::arg("attributes"),
           nb::arg("keywords") = nb::list(), nb::arg("fingerprint") = "")
-      .def("register", [](std::shared_ptr<PythonDefinition> self) { register_quick(self); })
+      .def("register",
+           [](std::shared_ptr<PythonDefinition> self) { register_function_plugin(self); })
       .def("deregister",
            [](const PythonDefinition& self) {
-             deregister_quick(self.plugin_namespace(), self.name());
+             deregister_function_plugin(self.plugin_namespace(), self.name());
            })
       .def_prop_ro("id", &PythonDefinition::id)
       .def(
@@ -206,11 +207,11 @@ void bind_definition(nb::module_& m) {
 
 /// What the plugin registry has of a plugin of decorated functions.
 struct FunctionCreator {
-  std::shared_ptr<const QuickDefinition> definition;
+  std::shared_ptr<const FunctionPlugin> definition;
 
   FieldCollection field_names() const {
     FieldCollection fields;
-    for (const QuickParameter& parameter : definition->parameters())
+    for (const FunctionParameter& parameter : definition->parameters())
       if (parameter.is_attribute())
         fields.values.push_back({parameter.name, parameter.type, 0, {}});
     return fields;
@@ -249,7 +250,7 @@ bool is_plugin_call(nb::handle object) { return nb::isinstance<PluginCall>(objec
 
 nb::object find_function_creator(const std::string& name, const std::string& version,
                                  const std::string& plugin_namespace) {
-  auto definition = version == "1" ? find_quick(plugin_namespace, name) : nullptr;
+  auto definition = version == "1" ? find_function_plugin(plugin_namespace, name) : nullptr;
   return definition != nullptr ? nb::cast(FunctionCreator{std::move(definition)}) : nb::none();
 }
 
@@ -258,11 +259,11 @@ OperatorPtr operator_of_call(nb::handle object, const Network& network) {
   return make_call_operator(nb::cast<PluginCall&>(object), network.flags());
 }
 
-void bind_quick(nb::module_& m) {
+void bind_function_plugins(nb::module_& m) {
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
-    for (const auto& definition : all_quick())
+    for (const auto& definition : all_function_plugins())
       if (dynamic_cast<const PythonDefinition*>(definition.get()) != nullptr)
-        deregister_quick(definition->plugin_namespace(), definition->name());
+        deregister_function_plugin(definition->plugin_namespace(), definition->name());
   }));
   set_execution_domain(APILanguage::kPYTHON, &interpreter_domain);
   bind_definition(m);

@@ -1,4 +1,4 @@
-#include "plugin/quick.h"
+#include "plugin/function_plugin.h"
 
 #include <cstring>
 
@@ -18,11 +18,11 @@ using DT = DataType;
 using TF = TensorFormat;
 
 /// y = x * scale, defined by C++ functions; attributes `scale` (float) and `unused` (int array).
-class Scale final : public QuickDefinition {
+class Scale final : public FunctionPlugin {
  public:
   const std::string& name() const override { return name_; }
   const std::string& plugin_namespace() const override { return namespace_; }
-  const std::vector<QuickParameter>& parameters() const override { return parameters_; }
+  const std::vector<FunctionParameter>& parameters() const override { return parameters_; }
   int num_outputs() const override { return num_outputs_; }
   bool has_impl(DeviceType device) const override { return impl && device == DeviceType::kCPU; }
   bool has_aot_impl(DeviceType device) const override { return aot && device == DeviceType::kCPU; }
@@ -43,7 +43,7 @@ class Scale final : public QuickDefinition {
     return {c, d};
   }
   std::unique_ptr<Kernel> make_callback(const KernelArgs&, const FieldValues& attributes,
-                                        const QuickOutputs& outputs) const override {
+                                        const FunctionOutputs& outputs) const override {
     told = outputs;
     struct Callback final : Kernel {
       float scale = 0;
@@ -74,8 +74,8 @@ class Scale final : public QuickDefinition {
     return code;
   }
 
-  std::string fingerprint(QuickMode mode) const override {
-    return mode == QuickMode::kCompiled ? aot_code : impl_code;
+  std::string fingerprint(FunctionMode mode) const override {
+    return mode == FunctionMode::kCompiled ? aot_code : impl_code;
   }
 
   std::string name_ = "scale", namespace_ = "test", impl_code = "a", aot_code = "b";
@@ -84,8 +84,8 @@ class Scale final : public QuickDefinition {
   bool half = false, all_half = false;  ///< output types of the second, or of all combinations
   int num_outputs_ = 1;
   mutable int compilations = 0;
-  mutable QuickOutputs told;  ///< by the last make_callback()
-  std::vector<QuickParameter> parameters_ = {
+  mutable FunctionOutputs told;  ///< by the last make_callback()
+  std::vector<FunctionParameter> parameters_ = {
       {.name = "x", .kind = ParameterKind::kTensor},
       {.name = "scale", .type = PluginFieldType::kFLOAT32},
       {.name = "unused", .form = AttributeForm::kArray, .type = PluginFieldType::kINT32},
@@ -123,9 +123,9 @@ PlannedOperatorPtr plan(const OperatorPtr& op, const std::vector<PortDesc>& port
   return op->plan(make_args(kCandidate, ports, ports));
 }
 
-TEST(QuickPlugin, Candidates) {
+TEST(FunctionPlugin, Candidates) {
   auto definition = std::make_shared<Scale>();
-  const auto op = make_quick_operator(definition, attributes(), QuickMode::kCallback);
+  const auto op = make_function_operator(definition, attributes(), FunctionMode::kCallback);
   auto candidates = op->candidates(make_query(kPorts, kPorts));
   ASSERT_EQ(candidates.size(), 1u);
   EXPECT_EQ(candidates[0], kCandidate);
@@ -138,18 +138,19 @@ TEST(QuickPlugin, Candidates) {
                   "plugin 'test::scale' has no impl function for the CPU");
 }
 
-TEST(QuickPlugin, RunsTheCallback) {
+TEST(FunctionPlugin, RunsTheCallback) {
   const auto op =
-      make_quick_operator(std::make_shared<Scale>(), attributes(), QuickMode::kCallback);
+      make_function_operator(std::make_shared<Scale>(), attributes(), FunctionMode::kCallback);
   const PlannedOperatorPtr planned = plan(op);
   EXPECT_EQ(run(*planned), (std::vector<float>{2.5f, 5, 7.5f, 10}));
-  EXPECT_EQ(planned->kind(), "QuickPlugin");
-  EXPECT_EQ(planned->requirements()[0], (PluginRequirement{"QuickPlugin", "scale", "1", "test"}));
+  EXPECT_EQ(planned->kind(), "FunctionPlugin");
+  EXPECT_EQ(planned->requirements()[0],
+            (PluginRequirement{"FunctionPlugin", "scale", "1", "test"}));
 }
 
-TEST(QuickPlugin, BecomesACompiledKernel) {
+TEST(FunctionPlugin, BecomesACompiledKernel) {
   auto definition = std::make_shared<Scale>();
-  const auto op = make_quick_operator(definition, attributes(), QuickMode::kCompiled);
+  const auto op = make_function_operator(definition, attributes(), FunctionMode::kCompiled);
   EXPECT_EQ(run(*plan(op)), (std::vector<float>{3, 6, 9, 12}));
   const PlannedOperatorPtr special = plan(op);
   EXPECT_EQ(special->kind(), "CompiledKernel");
@@ -161,9 +162,9 @@ TEST(QuickPlugin, BecomesACompiledKernel) {
   EXPECT_EQ(definition->compilations, 2);
 }
 
-TEST(QuickPlugin, StoresWhatImplTakes) {
+TEST(FunctionPlugin, StoresWhatImplTakes) {
   auto definition = std::make_shared<Scale>();
-  const auto op = make_quick_operator(definition, attributes(), QuickMode::kCallback);
+  const auto op = make_function_operator(definition, attributes(), FunctionMode::kCallback);
   const Attributes stored = plan(op)->attributes();
   const auto& fields = std::get<FieldValues>(*find(stored, "fields"));
   ASSERT_EQ(fields.size(), 1u);
@@ -172,19 +173,19 @@ TEST(QuickPlugin, StoresWhatImplTakes) {
   register_plugin_operators();
   OperatorLoadContext context;
   context.layer = "test layer";
-  EXPECT_CONTAINS(error_of([&] { load_operator("QuickPlugin", stored, context); }),
+  EXPECT_CONTAINS(error_of([&] { load_operator("FunctionPlugin", stored, context); }),
                   "'test::scale' is not registered");
-  register_quick(definition);
-  EXPECT_EQ(run(*load_operator("QuickPlugin", stored, context)),
+  register_function_plugin(definition);
+  EXPECT_EQ(run(*load_operator("FunctionPlugin", stored, context)),
             (std::vector<float>{2.5f, 5, 7.5f, 10}));
-  deregister_quick("test", "scale");
-  EXPECT_EQ(find_quick("test", "scale"), nullptr);
+  deregister_function_plugin("test", "scale");
+  EXPECT_EQ(find_function_plugin("test", "scale"), nullptr);
 }
 
-TEST(QuickPlugin, AliasesAreStored) {
+TEST(FunctionPlugin, AliasesAreStored) {
   auto definition = std::make_shared<Scale>();
   definition->aliased_input = 0;
-  const auto op = make_quick_operator(definition, attributes(), QuickMode::kCallback);
+  const auto op = make_function_operator(definition, attributes(), FunctionMode::kCallback);
   std::vector<PortDesc> outputs = kPorts;
   outputs[0].aliased_input = 0;
   const PlannedOperatorPtr planned = op->plan(make_args(kCandidate, kPorts, outputs));
@@ -193,25 +194,25 @@ TEST(QuickPlugin, AliasesAreStored) {
   EXPECT_EQ(definition->told.data_dependent, std::vector<bool>{false});
 
   register_plugin_operators();
-  register_quick(definition);
+  register_function_plugin(definition);
   OperatorLoadContext load;
   load.layer = "test layer";
   definition->told = {};
-  run(*load_operator("QuickPlugin", planned->attributes(), load));
+  run(*load_operator("FunctionPlugin", planned->attributes(), load));
   EXPECT_EQ(definition->told.aliased_inputs, std::vector<int>{0});
   Attributes hostile = planned->attributes();
   for (Attribute& attribute : hostile)
     if (attribute.name == "aliased_inputs") attribute.value = Ints{int64_t{1} << 40};
-  EXPECT_CONTAINS(error_of([&] { run(*load_operator("QuickPlugin", hostile, load)); }),
+  EXPECT_CONTAINS(error_of([&] { run(*load_operator("FunctionPlugin", hostile, load)); }),
                   "is stored as aliased to input");
   for (Attribute& attribute : hostile)
     if (attribute.name == "aliased_inputs") attribute.value = Ints{-1, -1};
-  EXPECT_CONTAINS(error_of([&] { load_operator("QuickPlugin", hostile, load); }),
+  EXPECT_CONTAINS(error_of([&] { load_operator("FunctionPlugin", hostile, load); }),
                   "do not fit together");
-  deregister_quick("test", "scale");
+  deregister_function_plugin("test", "scale");
 }
 
-/// What a plan stores, as load_quick_plugin() gets it, with one attribute changed.
+/// What a plan stores, as load_function_plugin() gets it, with one attribute changed.
 PlannedOperatorPtr load_with(const Attributes& stored, const char* name = "",
                              AttributeValue value = {}) {
   Attributes changed = stored;
@@ -219,18 +220,18 @@ PlannedOperatorPtr load_with(const Attributes& stored, const char* name = "",
     if (attribute.name == name) attribute.value = value;
   OperatorLoadContext context;
   context.layer = "test layer";
-  return load_operator("QuickPlugin", changed, context);
+  return load_operator("FunctionPlugin", changed, context);
 }
 
 class StoredFunctions : public testing::Test {
  protected:
   void SetUp() override {
     register_plugin_operators();
-    register_quick(definition);
+    register_function_plugin(definition);
   }
-  void TearDown() override { deregister_quick("test", "scale"); }
+  void TearDown() override { deregister_function_plugin("test", "scale"); }
   Attributes stored(const FieldValues& values = attributes()) const {
-    return plan(make_quick_operator(definition, values, QuickMode::kCallback))->attributes();
+    return plan(make_function_operator(definition, values, FunctionMode::kCallback))->attributes();
   }
   static void check(const PlannedOperator& op, std::vector<PortDesc> inputs,
                     std::vector<PortDesc> outputs, int64_t tactic = 0,
@@ -299,21 +300,22 @@ TEST_F(StoredFunctions, AutotuneIsAskedWhereItsAttributesAreThere) {
   EXPECT_CONTAINS(error_of([&] { check(*op, kPorts, kPorts, 3); }), "which autotune does not give");
 }
 
-TEST(QuickPlugin, TwoOutputsCannotTakeOneInput) {
+TEST(FunctionPlugin, TwoOutputsCannotTakeOneInput) {
   auto definition = std::make_shared<Scale>();
   definition->aliased_input = 0;
   definition->described = definition->num_outputs_ = 2;
   TestContext context({tensor(DT::kFLOAT, {4})});
-  EXPECT_CONTAINS(
-      error_of([&] { make_quick_operator(definition, {}, QuickMode::kCallback)->infer(context); }),
-      "plugin 'test::scale': outputs 0 and 1 are both aliased to input 0");
+  EXPECT_CONTAINS(error_of([&] {
+                    make_function_operator(definition, {}, FunctionMode::kCallback)->infer(context);
+                  }),
+                  "plugin 'test::scale': outputs 0 and 1 are both aliased to input 0");
 }
 
-TEST(QuickPlugin, AliasedOutputsKeepTheirInputsType) {
+TEST(FunctionPlugin, AliasedOutputsKeepTheirInputsType) {
   auto definition = std::make_shared<Scale>();
   definition->aliased_input = 0;
   definition->autotuned = definition->half = true;
-  const auto op = make_quick_operator(definition, attributes(), QuickMode::kCallback);
+  const auto op = make_function_operator(definition, attributes(), FunctionMode::kCallback);
   std::vector<PortDesc> outputs = kPorts;
   outputs[0].aliased_input = 0;
   ASSERT_EQ(op->candidates(make_query(kPorts, outputs)).size(), 1u);
@@ -322,37 +324,38 @@ TEST(QuickPlugin, AliasedOutputsKeepTheirInputsType) {
                   "output 0 is FP16 but aliased to input 0, which is FP32");
 }
 
-TEST(QuickPlugin, TimingKeyTellsAttributesAndModesApart) {
+TEST(FunctionPlugin, TimingKeyTellsAttributesAndModesApart) {
   auto definition = std::make_shared<Scale>();
   FieldValues other = attributes();
   other[0] = field<float>("scale", PluginFieldType::kFLOAT32, {2.75f});
-  const auto key = [&](const FieldValues& values, QuickMode mode) {
-    return *make_quick_operator(definition, values, mode)->timing_key();
+  const auto key = [&](const FieldValues& values, FunctionMode mode) {
+    return *make_function_operator(definition, values, mode)->timing_key();
   };
-  EXPECT_EQ(key(attributes(), QuickMode::kCallback), key(attributes(), QuickMode::kCallback));
-  EXPECT_NE(key(attributes(), QuickMode::kCallback), key(other, QuickMode::kCallback));
-  EXPECT_NE(key(attributes(), QuickMode::kCallback), key(attributes(), QuickMode::kCompiled));
+  EXPECT_EQ(key(attributes(), FunctionMode::kCallback), key(attributes(), FunctionMode::kCallback));
+  EXPECT_NE(key(attributes(), FunctionMode::kCallback), key(other, FunctionMode::kCallback));
+  EXPECT_NE(key(attributes(), FunctionMode::kCallback), key(attributes(), FunctionMode::kCompiled));
   // The code of a function counts for the mode that runs it.
-  const std::string callback = key(attributes(), QuickMode::kCallback);
-  const std::string compiled = key(attributes(), QuickMode::kCompiled);
+  const std::string callback = key(attributes(), FunctionMode::kCallback);
+  const std::string compiled = key(attributes(), FunctionMode::kCompiled);
   definition->impl_code = "edited";
-  EXPECT_NE(key(attributes(), QuickMode::kCallback), callback);
-  EXPECT_EQ(key(attributes(), QuickMode::kCompiled), compiled);
+  EXPECT_NE(key(attributes(), FunctionMode::kCallback), callback);
+  EXPECT_EQ(key(attributes(), FunctionMode::kCompiled), compiled);
   definition->aot_code = "edited";
-  EXPECT_NE(key(attributes(), QuickMode::kCompiled), compiled);
+  EXPECT_NE(key(attributes(), FunctionMode::kCompiled), compiled);
 }
 
-TEST(QuickPlugin, NumberOfOutputsIsChecked) {
+TEST(FunctionPlugin, NumberOfOutputsIsChecked) {
   auto definition = std::make_shared<Scale>();
   definition->num_outputs_ = 2;
   TestContext context({tensor(DT::kFLOAT, {4})});
-  EXPECT_CONTAINS(
-      error_of([&] { make_quick_operator(definition, {}, QuickMode::kCallback)->infer(context); }),
-      "described 1 outputs, expected 2");
+  EXPECT_CONTAINS(error_of([&] {
+                    make_function_operator(definition, {}, FunctionMode::kCallback)->infer(context);
+                  }),
+                  "described 1 outputs, expected 2");
 }
 
-TEST(QuickPlugin, InputsAreCheckedByTheirKinds) {
-  const std::vector<QuickParameter> parameters = {
+TEST(FunctionPlugin, InputsAreCheckedByTheirKinds) {
+  const std::vector<FunctionParameter> parameters = {
       {.name = "x", .kind = ParameterKind::kTensor},
       {.name = "n", .kind = ParameterKind::kShapeInput},
       {.name = "b", .kind = ParameterKind::kOptionalTensor},
@@ -363,35 +366,35 @@ TEST(QuickPlugin, InputsAreCheckedByTheirKinds) {
   EXPECT_EQ(parameter_of_input(parameters, 9)->name, "xs");
   check_inputs(parameters, {true, true, false}, "p");
   check_inputs(parameters, {true, true, true, true, true}, "p");
-  const auto error_with = [&](const std::vector<QuickParameter>& p, std::vector<bool> present) {
+  const auto error_with = [&](const std::vector<FunctionParameter>& p, std::vector<bool> present) {
     return error_of([&] { check_inputs(p, present, "plugin 'p'"); });
   };
   EXPECT_EQ(error_with(parameters, {true}),
             "plugin 'p' takes the tensors (x, n, b=None, *xs), but 'n' is missing");
   EXPECT_CONTAINS(error_with(parameters, {true, false, true}), "but input 1 ('n') is absent");
   EXPECT_CONTAINS(error_with(parameters, {true, true, true, false}), "input 3 ('xs') is absent");
-  const std::vector<QuickParameter> one = {{.name = "x", .kind = ParameterKind::kTensor}};
+  const std::vector<FunctionParameter> one = {{.name = "x", .kind = ParameterKind::kTensor}};
   EXPECT_CONTAINS(error_with(one, {true, true}), "takes the tensors (x), but 2 came");
   EXPECT_EQ(parameter_of_input(one, 1), nullptr);
 }
 
 TEST(ChooseMode, FollowsTheRequestThenTheFlags) {
   Scale both;
-  EXPECT_EQ(choose_mode(both, 1, false, true), QuickMode::kCompiled);
-  EXPECT_EQ(choose_mode(both, 0, true, false), QuickMode::kCallback);
-  EXPECT_EQ(choose_mode(both, -1, true, false), QuickMode::kCompiled);
-  EXPECT_EQ(choose_mode(both, -1, false, true), QuickMode::kCallback);
+  EXPECT_EQ(choose_mode(both, 1, false, true), FunctionMode::kCompiled);
+  EXPECT_EQ(choose_mode(both, 0, true, false), FunctionMode::kCallback);
+  EXPECT_EQ(choose_mode(both, -1, true, false), FunctionMode::kCompiled);
+  EXPECT_EQ(choose_mode(both, -1, false, true), FunctionMode::kCallback);
   const std::string message = error_of([&] { choose_mode(both, -1, false, false); });
   EXPECT_CONTAINS(message, "aot=True or aot=False");
   EXPECT_CONTAINS(message, "PREFER_AOT_PYTHON_PLUGINS or PREFER_JIT_PYTHON_PLUGINS");
   EXPECT_CONTAINS(error_of([&] { choose_mode(both, -1, true, true); }), "has both flags");
   Scale jit;
   jit.aot = false;
-  EXPECT_EQ(choose_mode(jit, -1, true, false), QuickMode::kCallback);
+  EXPECT_EQ(choose_mode(jit, -1, true, false), FunctionMode::kCallback);
   EXPECT_CONTAINS(error_of([&] { choose_mode(jit, 1, false, false); }), "no aot_impl");
   Scale aot;
   aot.impl = false;
-  EXPECT_EQ(choose_mode(aot, -1, false, false), QuickMode::kCompiled);
+  EXPECT_EQ(choose_mode(aot, -1, false, false), FunctionMode::kCompiled);
   EXPECT_CONTAINS(error_of([&] { choose_mode(aot, 0, false, false); }), "no impl");
   aot.aot = false;
   EXPECT_CONTAINS(error_of([&] { choose_mode(aot, -1, false, false); }), "neither");
@@ -408,8 +411,8 @@ class Warnings final : public ILogger {
 
 class Lookup : public testing::Test {
  protected:
-  void SetUp() override { register_quick(definition); }
-  void TearDown() override { deregister_quick("test", "scale"); }
+  void SetUp() override { register_function_plugin(definition); }
+  void TearDown() override { deregister_function_plugin("test", "scale"); }
   PluginNode node(FieldValues values) const {
     PluginNode n;
     n.layer = "node 1";
@@ -434,7 +437,7 @@ class Lookup : public testing::Test {
 TEST_F(Lookup, ConvertsToTheRegisteredTypes) {
   const OperatorPtr op = make_plugin_for_node(node(as_onnx()), &registry, flags);
   ASSERT_NE(op, nullptr);
-  EXPECT_EQ(op->kind(), "QuickPlugin");
+  EXPECT_EQ(op->kind(), "FunctionPlugin");
   EXPECT_EQ(run(*plan(op)), (std::vector<float>{2, 4, 6, 8}));
 }
 
@@ -498,7 +501,7 @@ TEST_F(Lookup, UnknownPluginsGiveNull) {
   PluginNode n = node({});
   n.name = "nobody";
   EXPECT_EQ(make_plugin_for_node(n, &registry, flags), nullptr);
-  const PluginRequirement quick{"QuickPlugin", "scale", "1", "test"};
+  const PluginRequirement quick{"FunctionPlugin", "scale", "1", "test"};
   EXPECT_TRUE(is_available(quick, &registry));
   const PluginRequirement missing{"PluginV3", "nobody", "2", "ns"};
   EXPECT_FALSE(is_available(missing, &registry));

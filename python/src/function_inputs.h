@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "bindings.h"
-#include "plugin/quick.h"
+#include "plugin/function_plugin.h"
 
 namespace opwright::python {
 
@@ -16,9 +16,8 @@ struct DescribedInputs {
 
 /// As `register` gets them while the network is defined. Throws Error for a shape input of a wrong
 /// type or rank, or whose values nothing tells.
-DescribedInputs describe_inputs(const QuickDefinition& definition, const InferContext& context);
+DescribedInputs describe_inputs(const FunctionPlugin& definition, const InferContext& context);
 /// With the types, formats and ranges of ports; extents that vary are the symbols of KernelCode.
-DescribedInputs describe_inputs(const QuickDefinition& definition,
-                                std::span<const PortDesc> inputs);
+DescribedInputs describe_inputs(const FunctionPlugin& definition, std::span<const PortDesc> inputs);
 
 }  // namespace opwright::python
