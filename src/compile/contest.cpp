@@ -5,6 +5,7 @@
 #include <exception>
 #include <limits>
 #include <map>
+#include <optional>
 
 #include "base/error.h"
 #include "operators/host_run.h"
@@ -231,29 +232,43 @@ void Contest::add_tensors(Trial& trial) const {
   }
 }
 
+Trial Contest::make_trial(const std::vector<int>& assignment) const {
+  const auto first = assignment.begin() + static_cast<long>(build_.graph.inputs.size());
+  const std::vector<int> chosen(first, first + static_cast<long>(build_.nodes.size()));
+  PlanEmitter emitter = build_.emitter;
+  emitter.add_schedule(make_schedule(build_.graph, build_.network, build_.ranges, build_.device,
+                                     build_.nodes, build_.tuned, chosen),
+                       build_.ranges, build_.tuner.constants());
+  Trial trial;
+  trial.operators = emitter.operators();
+  trial.plan = emitter.finish();
+  trial.profile = static_cast<int>(trial.plan.schedules.size()) - 1;
+  trial.services = build_.config.services;
+  trial.limits = build_.config.limits;
+  trial.log = build_.config.log;
+  return trial;
+}
+
 std::vector<std::function<void()>> Contest::make_runs(
     const std::vector<std::vector<int>>& assignments) const {
-  std::vector<Trial> trials;
+  std::vector<std::optional<Trial>> trials;
   uint64_t bytes = 0;
   for (const std::vector<int>& assignment : assignments) {
     build_.budget.check_time("comparing whole engines");
-    const auto first = assignment.begin() + static_cast<long>(build_.graph.inputs.size());
-    const std::vector<int> chosen(first, first + static_cast<long>(build_.nodes.size()));
-    PlanEmitter emitter = build_.emitter;
-    emitter.add_schedule(make_schedule(build_.graph, build_.network, build_.ranges, build_.device,
-                                       build_.nodes, build_.tuned, chosen),
-                         build_.ranges, build_.tuner.constants());
-    Trial& trial = trials.emplace_back();
-    trial.operators = emitter.operators();
-    trial.plan = emitter.finish();
-    trial.profile = static_cast<int>(trial.plan.schedules.size()) - 1;
-    trial.services = build_.config.services;
-    trial.limits = build_.config.limits;
-    trial.log = build_.config.log;
-    bytes += memory_of(trial.plan.schedules.back());
+    std::optional<Trial>& trial = trials.emplace_back();
+    try {
+      trial = make_trial(assignment);
+      bytes += memory_of(trial->plan.schedules.back());
+    } catch (...) {
+      // The least sum of times is what the build would make without the comparison.
+      if (trials.size() == 1) throw;
+      build_.config.log.verbose("Comparing whole engines: one is left out, as it cannot be made: ",
+                                failure(std::current_exception()));
+    }
   }
   build_.tuner.memory().clear();
-  for (Trial& trial : trials) add_tensors(trial);
+  for (std::optional<Trial>& trial : trials)
+    if (trial) add_tensors(*trial);
   bytes += build_.tuner.memory().size();
   if (bytes > build_.budget.memory_left()) {
     build_.config.log.verbose("Whole engines are not compared: ", trials.size(),
@@ -262,7 +277,8 @@ std::vector<std::function<void()>> Contest::make_runs(
   }
   std::vector<std::function<void()>> runs;
   runs.reserve(trials.size());
-  for (Trial& trial : trials) runs.push_back(make_trial_run(std::move(trial)));
+  for (std::optional<Trial>& trial : trials)
+    runs.push_back(trial ? make_trial_run(std::move(*trial)) : nullptr);
   return runs;
 }
 

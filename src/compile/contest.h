@@ -52,7 +52,10 @@ class Contest {
   /// Milliseconds of each, infinite for one that failed; empty where nothing can be compared.
   std::vector<float> time(const std::vector<std::vector<int>>& assignments,
                           bool can_be_cached) const;
-  /// What runs an engine with each; empty where nothing can be compared.
+  /// Throws Error where one of the kernels cannot be made.
+  Trial make_trial(const std::vector<int>& assignment) const;
+  /// What runs an engine with each, null for one that cannot be made; empty where nothing can be
+  /// compared.
   std::vector<std::function<void()>> make_runs(
       const std::vector<std::vector<int>>& assignments) const;
   void add_tensors(Trial& trial) const;

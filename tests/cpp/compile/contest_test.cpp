@@ -166,6 +166,15 @@ TEST_F(Contests, ACallbackThatFailsIsReportedAndTheSumDecides) {
   EXPECT_TRUE(engine_keys().empty());
 }
 
+TEST_F(Contests, AnEngineThatCannotBeMadeIsLeftOut) {
+  layer_.make = [](const KernelArgs& args) {
+    require(args.candidate->tactic == 0, "there is no such kernel today");
+  };
+  EXPECT_EQ(tactic_of(build()), 0);
+  EXPECT_NE(logger_.verbose.find("there is no such kernel today"), std::string::npos);
+  EXPECT_EQ(logger_.warnings, "");
+}
+
 TEST_F(Contests, AnInterruptEndsTheBuild) {
   set_interrupt_test([](const std::exception_ptr&) { return true; });
   in_engine_ = [] { throw std::runtime_error("interrupt"); };
