@@ -165,9 +165,8 @@ TEST(Selection, SeveralAreTheBestOfEachOptionInOrder) {
     expected.push_back(best);
     std::ranges::sort(expected);
     // What several options have as their best is there once; costs are random, so it has its own.
-    const auto same =
-        std::ranges::unique(expected, [](double a, double b) { return b - a < 1e-5; });
-    expected.erase(same.begin(), same.end());
+    const auto is_same = [](double a, double b) { return b - a < 1e-5; };
+    expected.erase(std::unique(expected.begin(), expected.end(), is_same), expected.end());
 
     const auto all = select_several(problem, groups, 100, kMost);
     ASSERT_EQ(all.size(), expected.size()) << "round " << round;
