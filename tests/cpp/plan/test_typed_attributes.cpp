@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "base/error.h"
 #include "plan/sample_plan.h"
 
 namespace opwright {
@@ -84,6 +85,55 @@ TEST(TypedAttributes, ComeBackToTheBit) {
     const Plan back = deserialize(Blob::copy(file.data(), file.size()));
     ASSERT_EQ(back.schedules[0].steps[1].attributes, attributes) << seed;
     ASSERT_EQ(str(back.schedules[0].steps[1].attributes), str(attributes)) << seed;
+  }
+}
+
+/// Files whose hashes are right: the reader gets as far as the tables.
+TEST(TypedAttributes, HostileFilesAreRefused) {
+  struct Damage {
+    const char* message;
+    void (*apply)(FieldValue&, KernelLaunch&);
+  };
+  const Damage damages[] = {
+      {"unknown type 99",
+       [](FieldValue& f, KernelLaunch&) { f.type = static_cast<PluginFieldType>(99); }},
+      {"has 16 bytes; expected 8",
+       [](FieldValue& f, KernelLaunch&) { f.type = PluginFieldType::kFLOAT32; }},
+      {"has 15 bytes; expected 16",
+       [](FieldValue& f, KernelLaunch&) { f.data = Blob::copy("fifteen bytes..", 15); }},
+      {"what its extents",
+       [](FieldValue& f, KernelLaunch&) {
+         f.extents = {{1LL << 40, 1LL << 40}};
+       }},
+      {"expression 1000 of 3 as an extent of its grid",
+       [](FieldValue&, KernelLaunch& l) { l.grid[0] = 1000; }},
+      {"expression -1 of 3 as an extent of its block",
+       [](FieldValue&, KernelLaunch& l) { l.block[2] = -1; }},
+      {"expression 3 of 3 as its shared memory",
+       [](FieldValue&, KernelLaunch& l) { l.shared_memory = 3; }},
+      {"expression 3 of 3 as an argument",
+       [](FieldValue&, KernelLaunch& l) { l.arguments[0].value = 3; }},
+      {"an argument of the unknown type -1",
+       [](FieldValue&, KernelLaunch& l) { l.arguments[0].type = static_cast<ArgumentType>(-1); }},
+      {"the size of a scratch buffer", [](FieldValue&, KernelLaunch& l) { l.scratch[0] = 3; }},
+      {"which is no input", [](FieldValue&, KernelLaunch& l) { l.shape_inputs[0] = -7; }},
+      {"as a condition", [](FieldValue&, KernelLaunch& l) { l.checks[0].condition = 77; }},
+      {"an expression that is none", [](FieldValue&, KernelLaunch& l) { l.program[2].b = 2; }},
+      {"an expression that is none",
+       [](FieldValue&, KernelLaunch& l) { l.program[1].op = static_cast<ExprOp>(255); }}};
+  for (const Damage& damage : damages) {
+    Plan plan = sample_plan();
+    std::vector<PlanStep>& steps = plan.schedules[1].steps;
+    damage.apply(std::get<FieldValues>(steps[1].attributes[0].value)[0],
+                 std::get<KernelLaunch>(steps[2].attributes[0].value));
+    const std::vector<std::byte> file = join(serialize(plan));
+    try {
+      deserialize(Blob::copy(file.data(), file.size()));
+      FAIL() << "accepted: " << damage.message;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(damage.message), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("layer '"), std::string::npos) << error.what();
+    }
   }
 }
 

@@ -110,7 +110,9 @@ TEST(Inspect, JsonHasAttributesAndCandidates) {
        {"\"text\": \"caf\xc3\xa9\"", "\"bytes\": \"3 bytes\"", "\"factor\": 2.5",
         "\"TacticName\": \"scalar\"", "\"ReformatMs\": 0.5,\n          \"Chosen\": false",
         "\"Reason\": \"FP8 is not allowed\"", "\"Layout\": \"padded to 4\"",
-        "\"Metadata\": \"from node 1\"", "\"Host\": true", "\"count\""}) {
+        "\"Metadata\": \"from node 1\"", "\"Host\": true", "\"count\"",
+        "\"axes\": {\n              \"Type\": \"INT64\"", "\"Symbol\": \"pad_kernel\"",
+        "\"64 * inputs[0].shape[1]\"", "\"there is nothing\\nto pad\""}) {
     EXPECT_NE(json.find(part), std::string::npos) << part << "\nin\n" << json;
   }
 }
