@@ -37,7 +37,7 @@ class QuickPluginHandle {
   const V3QuickPlugin plugin_;
 };
 
-nb::list get_output_data_types(const QuickPluginHandle& self, nb::handle input_types,
+nb::list quick_output_data_types(const QuickPluginHandle& self, nb::handle input_types,
                                nb::handle input_ranks) {
   const auto inputs = vector_of<DataType>(input_types, "DataType");
   std::vector<int32_t> ranks;
@@ -52,7 +52,7 @@ nb::list get_output_data_types(const QuickPluginHandle& self, nb::handle input_t
   return list_of(outputs.data(), count(outputs));
 }
 
-nb::list get_output_shapes(const QuickPluginHandle& self, nb::handle inputs,
+nb::list quick_output_shapes(const QuickPluginHandle& self, nb::handle inputs,
                            nb::handle shape_inputs, const ExprBuilderRef& builder) {
   const auto in = dims_exprs(inputs), shapes = dims_exprs(shape_inputs);
   std::vector<DimsExprs> outputs(static_cast<size_t>(self.plugin().num_outputs("")));
@@ -76,7 +76,7 @@ nb::list get_supported_format_combinations(const QuickPluginHandle& self, nb::ha
   return made;
 }
 
-nb::list get_valid_tactics(const QuickPluginHandle& self) {
+nb::list quick_valid_tactics(const QuickPluginHandle& self) {
   std::vector<int32_t> tactics(static_cast<size_t>(std::max(self.build().getNbTactics(), 0)));
   self.check(self.build().getValidTactics(tactics.data(), count(tactics)), "getValidTactics");
   return list_of(tactics.data(), count(tactics));
@@ -136,8 +136,8 @@ void enqueue_quick(const QuickPluginHandle& self, nb::handle input_desc, nb::han
 void bind_build(nb::class_<QuickPluginHandle>& c) {
   c.def("get_num_outputs",
         [](const QuickPluginHandle& self) { return self.plugin().num_outputs(""); })
-      .def("get_output_data_types", &get_output_data_types)
-      .def("get_output_shapes", &get_output_shapes)
+      .def("get_output_data_types", &quick_output_data_types)
+      .def("get_output_shapes", &quick_output_shapes)
       .def("configure_plugin",
            [](const QuickPluginHandle& self, nb::handle in, nb::handle out) {
              const auto inputs = dynamic_descs(in), outputs = dynamic_descs(out);
@@ -148,7 +148,7 @@ void bind_build(nb::class_<QuickPluginHandle>& c) {
       .def("get_supported_format_combinations", &get_supported_format_combinations)
       .def("get_aliased_input", [](const QuickPluginHandle& self,
                                    int32_t output) { return self.build().getAliasedInput(output); })
-      .def("get_valid_tactics", &get_valid_tactics)
+      .def("get_valid_tactics", &quick_valid_tactics)
       .def("get_timing_cache_id",
            [](const QuickPluginHandle& self) {
              return optional_text(self.build().getTimingCacheID());
