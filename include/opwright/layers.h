@@ -5,80 +5,58 @@
 /// changes nothing and reports an error. Dims stand for numbers per axis where a parameter has
 /// some.
 
-#include "network.h"
+#include "layer.h"
+#include "plugin.h"
 
 namespace opwright {
 
-/// A cross-correlation over the last axes of [N, C, ...].
-class IConvolutionLayer : public ILayer {
+namespace impl {
+/// What convolutions and transposed ones share.
+class ConvolutionMethods : public ILayer {
  public:
   /// The extents of the kernel's spatial axes.
-  virtual Dims getKernelSizeNd() const noexcept = 0;
-  virtual int64_t getNbOutputMaps() const noexcept = 0;
+  Dims getKernelSizeNd() const noexcept { return get<Dims>("kernel_size_nd"); }
+  int64_t getNbOutputMaps() const noexcept { return get<int64_t>("num_output_maps"); }
   /// Valid until the layer gets another kernel or the network ends. Without values where the kernel
   /// is not constant, or for the bias if there is none.
-  virtual Weights getKernelWeights() const noexcept = 0;
-  virtual Weights getBiasWeights() const noexcept = 0;
+  Weights getKernelWeights() const noexcept { return get<Weights>("kernel"); }
+  Weights getBiasWeights() const noexcept { return get<Weights>("bias"); }
   /// Replaces a constant kernel by one with the same window and maps. The values are copied.
-  virtual void setKernelWeights(Weights weights) noexcept = 0;
+  void setKernelWeights(Weights weights) noexcept { set("kernel", weights); }
   /// The values are copied; weights without values take the bias away.
-  virtual void setBiasWeights(Weights weights) noexcept = 0;
-  virtual void setNbGroups(int64_t nbGroups) noexcept = 0;
-  virtual int64_t getNbGroups() const noexcept = 0;
+  void setBiasWeights(Weights weights) noexcept { set("bias", weights); }
+  void setNbGroups(int64_t nbGroups) noexcept { set("num_groups", nbGroups); }
+  int64_t getNbGroups() const noexcept { return get<int64_t>("num_groups"); }
   /// Per spatial axis, here and below; 1 until set.
-  virtual void setStrideNd(Dims const& dims) noexcept = 0;
-  virtual Dims getStrideNd() const noexcept = 0;
+  void setStrideNd(Dims const& dims) noexcept { set("stride_nd", dims); }
+  Dims getStrideNd() const noexcept { return get<Dims>("stride_nd"); }
   /// 1 until set.
-  virtual void setDilationNd(Dims const& dims) noexcept = 0;
-  virtual Dims getDilationNd() const noexcept = 0;
+  void setDilationNd(Dims const& dims) noexcept { set("dilation_nd", dims); }
+  Dims getDilationNd() const noexcept { return get<Dims>("dilation_nd"); }
   /// 0 until set.
-  virtual void setPrePadding(Dims const& dims) noexcept = 0;
-  virtual Dims getPrePadding() const noexcept = 0;
-  virtual void setPostPadding(Dims const& dims) noexcept = 0;
-  virtual Dims getPostPadding() const noexcept = 0;
+  void setPrePadding(Dims const& dims) noexcept { set("pre_padding", dims); }
+  Dims getPrePadding() const noexcept { return get<Dims>("pre_padding"); }
+  void setPostPadding(Dims const& dims) noexcept { set("post_padding", dims); }
+  Dims getPostPadding() const noexcept { return get<Dims>("post_padding"); }
   /// Sets both sides.
-  virtual void setPaddingNd(Dims const& dims) noexcept = 0;
-  virtual Dims getPaddingNd() const noexcept = 0;
-  virtual void setPaddingMode(PaddingMode paddingMode) noexcept = 0;
-  virtual PaddingMode getPaddingMode() const noexcept = 0;
+  void setPaddingNd(Dims const& dims) noexcept { set("padding_nd", dims); }
+  Dims getPaddingNd() const noexcept { return get<Dims>("padding_nd"); }
+  void setPaddingMode(PaddingMode paddingMode) noexcept { set("padding_mode", paddingMode); }
+  PaddingMode getPaddingMode() const noexcept { return get<PaddingMode>("padding_mode"); }
 
+ protected:
+  ~ConvolutionMethods() noexcept override = default;
+};
+}  // namespace impl
+
+/// A cross-correlation over the last axes of [N, C, ...].
+class IConvolutionLayer : public impl::ConvolutionMethods {
  protected:
   ~IConvolutionLayer() noexcept override = default;
 };
 
 /// A transposed convolution over the last axes of [N, C, ...].
-class IDeconvolutionLayer : public ILayer {
- public:
-  /// The extents of the kernel's spatial axes.
-  virtual Dims getKernelSizeNd() const noexcept = 0;
-  virtual int64_t getNbOutputMaps() const noexcept = 0;
-  /// Valid until the layer gets another kernel or the network ends. Without values where the kernel
-  /// is not constant, or for the bias if there is none.
-  virtual Weights getKernelWeights() const noexcept = 0;
-  virtual Weights getBiasWeights() const noexcept = 0;
-  /// Replaces a constant kernel by one with the same window and maps. The values are copied.
-  virtual void setKernelWeights(Weights weights) noexcept = 0;
-  /// The values are copied; weights without values take the bias away.
-  virtual void setBiasWeights(Weights weights) noexcept = 0;
-  virtual void setNbGroups(int64_t nbGroups) noexcept = 0;
-  virtual int64_t getNbGroups() const noexcept = 0;
-  /// Per spatial axis, here and below; 1 until set.
-  virtual void setStrideNd(Dims const& dims) noexcept = 0;
-  virtual Dims getStrideNd() const noexcept = 0;
-  /// 1 until set.
-  virtual void setDilationNd(Dims const& dims) noexcept = 0;
-  virtual Dims getDilationNd() const noexcept = 0;
-  /// 0 until set.
-  virtual void setPrePadding(Dims const& dims) noexcept = 0;
-  virtual Dims getPrePadding() const noexcept = 0;
-  virtual void setPostPadding(Dims const& dims) noexcept = 0;
-  virtual Dims getPostPadding() const noexcept = 0;
-  /// Sets both sides.
-  virtual void setPaddingNd(Dims const& dims) noexcept = 0;
-  virtual Dims getPaddingNd() const noexcept = 0;
-  virtual void setPaddingMode(PaddingMode paddingMode) noexcept = 0;
-  virtual PaddingMode getPaddingMode() const noexcept = 0;
-
+class IDeconvolutionLayer : public impl::ConvolutionMethods {
  protected:
   ~IDeconvolutionLayer() noexcept override = default;
 };
@@ -86,28 +64,32 @@ class IDeconvolutionLayer : public ILayer {
 /// A maximum or average over windows on the last axes of [N, C, ...].
 class IPoolingLayer : public ILayer {
  public:
-  virtual void setPoolingType(PoolingType poolingType) noexcept = 0;
-  virtual PoolingType getPoolingType() const noexcept = 0;
-  virtual void setWindowSizeNd(Dims const& dims) noexcept = 0;
-  virtual Dims getWindowSizeNd() const noexcept = 0;
+  void setPoolingType(PoolingType poolingType) noexcept { set("type", poolingType); }
+  PoolingType getPoolingType() const noexcept { return get<PoolingType>("type"); }
+  void setWindowSizeNd(Dims const& dims) noexcept { set("window_size_nd", dims); }
+  Dims getWindowSizeNd() const noexcept { return get<Dims>("window_size_nd"); }
   /// Per spatial axis.
-  virtual void setStrideNd(Dims const& dims) noexcept = 0;
-  virtual Dims getStrideNd() const noexcept = 0;
+  void setStrideNd(Dims const& dims) noexcept { set("stride_nd", dims); }
+  Dims getStrideNd() const noexcept { return get<Dims>("stride_nd"); }
   /// 0 until set.
-  virtual void setPrePadding(Dims const& dims) noexcept = 0;
-  virtual Dims getPrePadding() const noexcept = 0;
-  virtual void setPostPadding(Dims const& dims) noexcept = 0;
-  virtual Dims getPostPadding() const noexcept = 0;
+  void setPrePadding(Dims const& dims) noexcept { set("pre_padding", dims); }
+  Dims getPrePadding() const noexcept { return get<Dims>("pre_padding"); }
+  void setPostPadding(Dims const& dims) noexcept { set("post_padding", dims); }
+  Dims getPostPadding() const noexcept { return get<Dims>("post_padding"); }
   /// Sets both sides.
-  virtual void setPaddingNd(Dims const& dims) noexcept = 0;
-  virtual Dims getPaddingNd() const noexcept = 0;
-  virtual void setPaddingMode(PaddingMode paddingMode) noexcept = 0;
-  virtual PaddingMode getPaddingMode() const noexcept = 0;
+  void setPaddingNd(Dims const& dims) noexcept { set("padding_nd", dims); }
+  Dims getPaddingNd() const noexcept { return get<Dims>("padding_nd"); }
+  void setPaddingMode(PaddingMode paddingMode) noexcept { set("padding_mode", paddingMode); }
+  PaddingMode getPaddingMode() const noexcept { return get<PaddingMode>("padding_mode"); }
   /// The share of the average in kMAX_AVERAGE_BLEND.
-  virtual void setBlendFactor(float blendFactor) noexcept = 0;
-  virtual float getBlendFactor() const noexcept = 0;
-  virtual void setAverageCountExcludesPadding(bool averageCountExcludesPadding) noexcept = 0;
-  virtual bool getAverageCountExcludesPadding() const noexcept = 0;
+  void setBlendFactor(float blendFactor) noexcept { set("blend_factor", blendFactor); }
+  float getBlendFactor() const noexcept { return get<float>("blend_factor"); }
+  void setAverageCountExcludesPadding(bool averageCountExcludesPadding) noexcept {
+    set("average_count_excludes_padding", averageCountExcludesPadding);
+  }
+  bool getAverageCountExcludesPadding() const noexcept {
+    return get<bool>("average_count_excludes_padding");
+  }
 
  protected:
   ~IPoolingLayer() noexcept override = default;
@@ -116,13 +98,13 @@ class IPoolingLayer : public ILayer {
 /// A function of each element.
 class IActivationLayer : public ILayer {
  public:
-  virtual void setActivationType(ActivationType activationType) noexcept = 0;
-  virtual ActivationType getActivationType() const noexcept = 0;
+  void setActivationType(ActivationType activationType) noexcept { set("type", activationType); }
+  ActivationType getActivationType() const noexcept { return get<ActivationType>("type"); }
   /// Its meaning is said at ActivationType, here and for beta.
-  virtual void setAlpha(float alpha) noexcept = 0;
-  virtual float getAlpha() const noexcept = 0;
-  virtual void setBeta(float beta) noexcept = 0;
-  virtual float getBeta() const noexcept = 0;
+  void setAlpha(float alpha) noexcept { set("alpha", alpha); }
+  float getAlpha() const noexcept { return get<float>("alpha"); }
+  void setBeta(float beta) noexcept { set("beta", beta); }
+  float getBeta() const noexcept { return get<float>("beta"); }
 
  protected:
   ~IActivationLayer() noexcept override = default;
@@ -131,8 +113,8 @@ class IActivationLayer : public ILayer {
 /// An operation on two tensors that broadcast.
 class IElementWiseLayer : public ILayer {
  public:
-  virtual void setOperation(ElementWiseOperation operation) noexcept = 0;
-  virtual ElementWiseOperation getOperation() const noexcept = 0;
+  void setOperation(ElementWiseOperation operation) noexcept { set("op", operation); }
+  ElementWiseOperation getOperation() const noexcept { return get<ElementWiseOperation>("op"); }
 
  protected:
   ~IElementWiseLayer() noexcept override = default;
@@ -141,8 +123,8 @@ class IElementWiseLayer : public ILayer {
 /// An operation on each element.
 class IUnaryLayer : public ILayer {
  public:
-  virtual void setOperation(UnaryOperation operation) noexcept = 0;
-  virtual UnaryOperation getOperation() const noexcept = 0;
+  void setOperation(UnaryOperation operation) noexcept { set("op", operation); }
+  UnaryOperation getOperation() const noexcept { return get<UnaryOperation>("op"); }
 
  protected:
   ~IUnaryLayer() noexcept override = default;
@@ -152,26 +134,43 @@ class IUnaryLayer : public ILayer {
 class IMatrixMultiplyLayer : public ILayer {
  public:
   /// \param index 0 or 1
-  virtual void setOperation(int32_t index, MatrixOperation op) noexcept = 0;
-  virtual MatrixOperation getOperation(int32_t index) const noexcept = 0;
+  void setOperation(int32_t index, MatrixOperation op) noexcept {
+    char const name[] = {'o', 'p', digit(index), '\0'};
+    set(name, op);
+  }
+  MatrixOperation getOperation(int32_t index) const noexcept {
+    char const name[] = {'o', 'p', digit(index), '\0'};
+    return get<MatrixOperation>(name);
+  }
 
  protected:
   ~IMatrixMultiplyLayer() noexcept override = default;
+
+ private:
+  static char digit(int32_t index) noexcept {
+    return index >= 0 && index <= 9 ? static_cast<char>('0' + index) : '?';
+  }
 };
 
 /// Transposes, reshapes, transposes again. A second input, a shape tensor, replaces the dimensions.
 class IShuffleLayer : public ILayer {
  public:
-  virtual void setFirstTranspose(Permutation firstTranspose) noexcept = 0;
-  virtual Permutation getFirstTranspose() const noexcept = 0;
+  void setFirstTranspose(Permutation firstTranspose) noexcept {
+    set("first_transpose", firstTranspose);
+  }
+  Permutation getFirstTranspose() const noexcept { return get<Permutation>("first_transpose"); }
   /// One extent may be -1: what is left. 0 copies the input's extent if it is a placeholder. nbDims
   /// is -1 until they are set.
-  virtual void setReshapeDimensions(Dims const& dims) noexcept = 0;
-  virtual Dims getReshapeDimensions() const noexcept = 0;
-  virtual void setSecondTranspose(Permutation secondTranspose) noexcept = 0;
-  virtual Permutation getSecondTranspose() const noexcept = 0;
-  virtual void setZeroIsPlaceholder(bool zeroIsPlaceholder) noexcept = 0;
-  virtual bool getZeroIsPlaceholder() const noexcept = 0;
+  void setReshapeDimensions(Dims const& dims) noexcept { set("reshape_dims", dims); }
+  Dims getReshapeDimensions() const noexcept { return get<Dims>("reshape_dims"); }
+  void setSecondTranspose(Permutation secondTranspose) noexcept {
+    set("second_transpose", secondTranspose);
+  }
+  Permutation getSecondTranspose() const noexcept { return get<Permutation>("second_transpose"); }
+  void setZeroIsPlaceholder(bool zeroIsPlaceholder) noexcept {
+    set("zero_is_placeholder", zeroIsPlaceholder);
+  }
+  bool getZeroIsPlaceholder() const noexcept { return get<bool>("zero_is_placeholder"); }
 
  protected:
   ~IShuffleLayer() noexcept override = default;
@@ -181,8 +180,8 @@ class IShuffleLayer : public ILayer {
 class ISoftMaxLayer : public ILayer {
  public:
   /// One bit.
-  virtual void setAxes(uint32_t axes) noexcept = 0;
-  virtual uint32_t getAxes() const noexcept = 0;
+  void setAxes(uint32_t axes) noexcept { set("axes", axes); }
+  uint32_t getAxes() const noexcept { return get<uint32_t>("axes"); }
 
  protected:
   ~ISoftMaxLayer() noexcept override = default;
@@ -191,13 +190,13 @@ class ISoftMaxLayer : public ILayer {
 /// Reduces over axes.
 class IReduceLayer : public ILayer {
  public:
-  virtual void setOperation(ReduceOperation operation) noexcept = 0;
-  virtual ReduceOperation getOperation() const noexcept = 0;
+  void setOperation(ReduceOperation operation) noexcept { set("op", operation); }
+  ReduceOperation getOperation() const noexcept { return get<ReduceOperation>("op"); }
   /// Bit i for axis i.
-  virtual void setReduceAxes(uint32_t reduceAxes) noexcept = 0;
-  virtual uint32_t getReduceAxes() const noexcept = 0;
-  virtual void setKeepDimensions(bool keepDimensions) noexcept = 0;
-  virtual bool getKeepDimensions() const noexcept = 0;
+  void setReduceAxes(uint32_t reduceAxes) noexcept { set("axes", reduceAxes); }
+  uint32_t getReduceAxes() const noexcept { return get<uint32_t>("axes"); }
+  void setKeepDimensions(bool keepDimensions) noexcept { set("keep_dims", keepDimensions); }
+  bool getKeepDimensions() const noexcept { return get<bool>("keep_dims"); }
 
  protected:
   ~IReduceLayer() noexcept override = default;
@@ -208,19 +207,19 @@ class IReduceLayer : public ILayer {
 class ISliceLayer : public ILayer {
  public:
   /// May be negative where the mode says what lies there.
-  virtual void setStart(Dims const& dims) noexcept = 0;
-  virtual Dims getStart() const noexcept = 0;
+  void setStart(Dims const& dims) noexcept { set("start", dims); }
+  Dims getStart() const noexcept { return get<Dims>("start"); }
   /// Extents of the output.
-  virtual void setSize(Dims const& dims) noexcept = 0;
-  virtual Dims getSize() const noexcept = 0;
+  void setSize(Dims const& dims) noexcept { set("shape", dims); }
+  Dims getSize() const noexcept { return get<Dims>("shape"); }
   /// May be negative, or 0 to repeat.
-  virtual void setStride(Dims const& dims) noexcept = 0;
-  virtual Dims getStride() const noexcept = 0;
-  virtual void setMode(SampleMode mode) noexcept = 0;
-  virtual SampleMode getMode() const noexcept = 0;
+  void setStride(Dims const& dims) noexcept { set("stride", dims); }
+  Dims getStride() const noexcept { return get<Dims>("stride"); }
+  void setMode(SampleMode mode) noexcept { set("mode", mode); }
+  SampleMode getMode() const noexcept { return get<SampleMode>("mode"); }
   /// The axes that start, size and stride are for; all until set.
-  virtual void setAxes(Dims const& dims) noexcept = 0;
-  virtual Dims getAxes() const noexcept = 0;
+  void setAxes(Dims const& dims) noexcept { set("axes", dims); }
+  Dims getAxes() const noexcept { return get<Dims>("axes"); }
 
  protected:
   ~ISliceLayer() noexcept override = default;
@@ -229,8 +228,8 @@ class ISliceLayer : public ILayer {
 /// Joins tensors along an axis.
 class IConcatenationLayer : public ILayer {
  public:
-  virtual void setAxis(int32_t axis) noexcept = 0;
-  virtual int32_t getAxis() const noexcept = 0;
+  void setAxis(int32_t axis) noexcept { set("axis", axis); }
+  int32_t getAxis() const noexcept { return get<int32_t>("axis"); }
 
  protected:
   ~IConcatenationLayer() noexcept override = default;
@@ -239,13 +238,15 @@ class IConcatenationLayer : public ILayer {
 /// Picks elements by indices.
 class IGatherLayer : public ILayer {
  public:
-  virtual void setGatherAxis(int32_t gatherAxis) noexcept = 0;
-  virtual int32_t getGatherAxis() const noexcept = 0;
+  void setGatherAxis(int32_t gatherAxis) noexcept { set("axis", gatherAxis); }
+  int32_t getGatherAxis() const noexcept { return get<int32_t>("axis"); }
   /// Leading axes that data and indices share.
-  virtual void setNbElementWiseDims(int32_t nbElementWiseDims) noexcept = 0;
-  virtual int32_t getNbElementWiseDims() const noexcept = 0;
-  virtual void setMode(GatherMode mode) noexcept = 0;
-  virtual GatherMode getMode() const noexcept = 0;
+  void setNbElementWiseDims(int32_t nbElementWiseDims) noexcept {
+    set("num_elementwise_dims", nbElementWiseDims);
+  }
+  int32_t getNbElementWiseDims() const noexcept { return get<int32_t>("num_elementwise_dims"); }
+  void setMode(GatherMode mode) noexcept { set("mode", mode); }
+  GatherMode getMode() const noexcept { return get<GatherMode>("mode"); }
 
  protected:
   ~IGatherLayer() noexcept override = default;
@@ -254,8 +255,8 @@ class IGatherLayer : public ILayer {
 /// Converts to another type.
 class ICastLayer : public ILayer {
  public:
-  virtual void setToType(DataType toType) noexcept = 0;
-  virtual DataType getToType() const noexcept = 0;
+  void setToType(DataType toType) noexcept { set("to_type", toType); }
+  DataType getToType() const noexcept { return get<DataType>("to_type"); }
 
  protected:
   ~ICastLayer() noexcept override = default;
@@ -263,28 +264,24 @@ class ICastLayer : public ILayer {
 
 /// The input unchanged.
 class IIdentityLayer : public ILayer {
- public:
  protected:
   ~IIdentityLayer() noexcept override = default;
 };
 
 /// Chooses between two tensors, element by element.
 class ISelectLayer : public ILayer {
- public:
  protected:
   ~ISelectLayer() noexcept override = default;
 };
 
 /// The extents of a tensor, kINT64.
 class IShapeLayer : public ILayer {
- public:
  protected:
   ~IShapeLayer() noexcept override = default;
 };
 
 /// x < 0 ? x * slope : x.
 class IParametricReLULayer : public ILayer {
- public:
  protected:
   ~IParametricReLULayer() noexcept override = default;
 };
@@ -292,13 +289,13 @@ class IParametricReLULayer : public ILayer {
 /// A constant tensor.
 class IConstantLayer : public ILayer {
  public:
-  virtual Dims getDimensions() const noexcept = 0;
+  Dims getDimensions() const noexcept { return get<Dims>("shape"); }
   /// Of as many elements as before.
-  virtual void setDimensions(Dims const& dimensions) noexcept = 0;
+  void setDimensions(Dims const& dimensions) noexcept { set("shape", dimensions); }
   /// Valid until the layer gets other weights or the network ends.
-  virtual Weights getWeights() const noexcept = 0;
+  Weights getWeights() const noexcept { return get<Weights>("weights"); }
   /// As many as the dimensions say; the values are copied.
-  virtual void setWeights(Weights weights) noexcept = 0;
+  void setWeights(Weights weights) noexcept { set("weights", weights); }
 
  protected:
   ~IConstantLayer() noexcept override = default;
@@ -308,27 +305,47 @@ class IConstantLayer : public ILayer {
 class IResizeLayer : public ILayer {
  public:
   /// Replaces the scales.
-  virtual void setOutputDimensions(Dims const& dims) noexcept = 0;
-  virtual Dims getOutputDimensions() const noexcept = 0;
+  void setOutputDimensions(Dims const& dims) noexcept { set("shape", dims); }
+  Dims getOutputDimensions() const noexcept { return get<Dims>("shape"); }
   /// A factor per axis; replaces the output's dimensions.
-  virtual void setScales(float const* scales, int32_t nbScales) noexcept = 0;
+  void setScales(float const* scales, int32_t nbScales) noexcept {
+    set("scales", impl::LayerValue(scales, nbScales));
+  }
   /// \param size the room in `scales`, which may be null.
   /// \return the number of scales; -1 where the output's dimensions are given instead.
-  virtual int32_t getScales(int32_t size, float* scales) const noexcept = 0;
-  virtual void setResizeMode(InterpolationMode resizeMode) noexcept = 0;
-  virtual InterpolationMode getResizeMode() const noexcept = 0;
-  virtual void setCoordinateTransformation(
-      ResizeCoordinateTransformation coordinateTransformation) noexcept = 0;
-  virtual ResizeCoordinateTransformation getCoordinateTransformation() const noexcept = 0;
-  virtual void setSelectorForSinglePixel(ResizeSelector selectorForSinglePixel) noexcept = 0;
-  virtual ResizeSelector getSelectorForSinglePixel() const noexcept = 0;
-  virtual void setNearestRounding(ResizeRoundMode nearestRounding) noexcept = 0;
-  virtual ResizeRoundMode getNearestRounding() const noexcept = 0;
-  virtual void setCubicCoeff(float cubicCoeff) noexcept = 0;
-  virtual float getCubicCoeff() const noexcept = 0;
+  int32_t getScales(int32_t size, float* scales) const noexcept {
+    impl::LayerValue const own = getProperty("scales");
+    if (own.kind != impl::LayerValue::Kind::kREALS) return -1;
+    for (int32_t i = 0; scales != nullptr && i < size && i < own.count; ++i)
+      scales[i] = own.reals[i];
+    return own.count;
+  }
+  void setResizeMode(InterpolationMode resizeMode) noexcept { set("resize_mode", resizeMode); }
+  InterpolationMode getResizeMode() const noexcept { return get<InterpolationMode>("resize_mode"); }
+  void setCoordinateTransformation(
+      ResizeCoordinateTransformation coordinateTransformation) noexcept {
+    set("coordinate_transformation", coordinateTransformation);
+  }
+  ResizeCoordinateTransformation getCoordinateTransformation() const noexcept {
+    return get<ResizeCoordinateTransformation>("coordinate_transformation");
+  }
+  void setSelectorForSinglePixel(ResizeSelector selectorForSinglePixel) noexcept {
+    set("selector_for_single_pixel", selectorForSinglePixel);
+  }
+  ResizeSelector getSelectorForSinglePixel() const noexcept {
+    return get<ResizeSelector>("selector_for_single_pixel");
+  }
+  void setNearestRounding(ResizeRoundMode nearestRounding) noexcept {
+    set("nearest_rounding", nearestRounding);
+  }
+  ResizeRoundMode getNearestRounding() const noexcept {
+    return get<ResizeRoundMode>("nearest_rounding");
+  }
+  void setCubicCoeff(float cubicCoeff) noexcept { set("cubic_coeff", cubicCoeff); }
+  float getCubicCoeff() const noexcept { return get<float>("cubic_coeff"); }
   /// Weights of elements beyond the bounds are 0, the others scaled up.
-  virtual void setExcludeOutside(bool excludeOutside) noexcept = 0;
-  virtual bool getExcludeOutside() const noexcept = 0;
+  void setExcludeOutside(bool excludeOutside) noexcept { set("exclude_outside", excludeOutside); }
+  bool getExcludeOutside() const noexcept { return get<bool>("exclude_outside"); }
 
  protected:
   ~IResizeLayer() noexcept override = default;
@@ -338,15 +355,15 @@ class IResizeLayer : public ILayer {
 /// an integer, replaces k.
 class ITopKLayer : public ILayer {
  public:
-  virtual void setOperation(TopKOperation operation) noexcept = 0;
-  virtual TopKOperation getOperation() const noexcept = 0;
-  virtual void setK(int32_t k) noexcept = 0;
-  virtual int32_t getK() const noexcept = 0;
+  void setOperation(TopKOperation operation) noexcept { set("op", operation); }
+  TopKOperation getOperation() const noexcept { return get<TopKOperation>("op"); }
+  void setK(int32_t k) noexcept { set("k", k); }
+  int32_t getK() const noexcept { return get<int32_t>("k"); }
   /// One bit.
-  virtual void setReduceAxes(uint32_t reduceAxes) noexcept = 0;
-  virtual uint32_t getReduceAxes() const noexcept = 0;
-  virtual void setIndicesType(DataType indicesType) noexcept = 0;
-  virtual DataType getIndicesType() const noexcept = 0;
+  void setReduceAxes(uint32_t reduceAxes) noexcept { set("axes", reduceAxes); }
+  uint32_t getReduceAxes() const noexcept { return get<uint32_t>("axes"); }
+  void setIndicesType(DataType indicesType) noexcept { set("indices_type", indicesType); }
+  DataType getIndicesType() const noexcept { return get<DataType>("indices_type"); }
 
  protected:
   ~ITopKLayer() noexcept override = default;
@@ -355,19 +372,19 @@ class ITopKLayer : public ILayer {
 /// (x * scale + shift) ^ power.
 class IScaleLayer : public ILayer {
  public:
-  virtual void setMode(ScaleMode mode) noexcept = 0;
-  virtual ScaleMode getMode() const noexcept = 0;
+  void setMode(ScaleMode mode) noexcept { set("mode", mode); }
+  ScaleMode getMode() const noexcept { return get<ScaleMode>("mode"); }
   /// Valid until the layer gets other ones or the network ends. Without values where there are
   /// none, or they are computed.
-  virtual Weights getShift() const noexcept = 0;
-  virtual Weights getScale() const noexcept = 0;
-  virtual Weights getPower() const noexcept = 0;
+  Weights getShift() const noexcept { return get<Weights>("shift"); }
+  Weights getScale() const noexcept { return get<Weights>("scale"); }
+  Weights getPower() const noexcept { return get<Weights>("power"); }
   /// The values are copied; weights without values take the factor away.
-  virtual void setShift(Weights shift) noexcept = 0;
-  virtual void setScale(Weights scale) noexcept = 0;
-  virtual void setPower(Weights power) noexcept = 0;
-  virtual void setChannelAxis(int32_t channelAxis) noexcept = 0;
-  virtual int32_t getChannelAxis() const noexcept = 0;
+  void setShift(Weights shift) noexcept { set("shift", shift); }
+  void setScale(Weights scale) noexcept { set("scale", scale); }
+  void setPower(Weights power) noexcept { set("power", power); }
+  void setChannelAxis(int32_t channelAxis) noexcept { set("channel_axis", channelAxis); }
+  int32_t getChannelAxis() const noexcept { return get<int32_t>("channel_axis"); }
 
  protected:
   ~IScaleLayer() noexcept override = default;
@@ -376,14 +393,14 @@ class IScaleLayer : public ILayer {
 /// (x - mean) / sqrt(variance + epsilon) * scale + bias.
 class INormalizationLayer : public ILayer {
  public:
-  virtual void setEpsilon(float epsilon) noexcept = 0;
-  virtual float getEpsilon() const noexcept = 0;
+  void setEpsilon(float epsilon) noexcept { set("epsilon", epsilon); }
+  float getEpsilon() const noexcept { return get<float>("epsilon"); }
   /// Bit i for an axis that is normalized over.
-  virtual void setAxes(uint32_t axes) noexcept = 0;
-  virtual uint32_t getAxes() const noexcept = 0;
+  void setAxes(uint32_t axes) noexcept { set("axes", axes); }
+  uint32_t getAxes() const noexcept { return get<uint32_t>("axes"); }
   /// Above 1: groups of channels, normalized together with the axes.
-  virtual void setNbGroups(int64_t nbGroups) noexcept = 0;
-  virtual int64_t getNbGroups() const noexcept = 0;
+  void setNbGroups(int64_t nbGroups) noexcept { set("num_groups", nbGroups); }
+  int64_t getNbGroups() const noexcept { return get<int64_t>("num_groups"); }
 
  protected:
   ~INormalizationLayer() noexcept override = default;
@@ -392,14 +409,14 @@ class INormalizationLayer : public ILayer {
 /// x / (k + alpha / window * sum(x^2 over the window of channels)) ^ beta.
 class ILRNLayer : public ILayer {
  public:
-  virtual void setWindowSize(int64_t windowSize) noexcept = 0;
-  virtual int64_t getWindowSize() const noexcept = 0;
-  virtual void setAlpha(float alpha) noexcept = 0;
-  virtual float getAlpha() const noexcept = 0;
-  virtual void setBeta(float beta) noexcept = 0;
-  virtual float getBeta() const noexcept = 0;
-  virtual void setK(float k) noexcept = 0;
-  virtual float getK() const noexcept = 0;
+  void setWindowSize(int64_t windowSize) noexcept { set("window_size", windowSize); }
+  int64_t getWindowSize() const noexcept { return get<int64_t>("window_size"); }
+  void setAlpha(float alpha) noexcept { set("alpha", alpha); }
+  float getAlpha() const noexcept { return get<float>("alpha"); }
+  void setBeta(float beta) noexcept { set("beta", beta); }
+  float getBeta() const noexcept { return get<float>("beta"); }
+  void setK(float k) noexcept { set("k", k); }
+  float getK() const noexcept { return get<float>("k"); }
 
  protected:
   ~ILRNLayer() noexcept override = default;
@@ -408,8 +425,8 @@ class ILRNLayer : public ILayer {
 /// Zeros before and after the last axes.
 class IPaddingLayer : public ILayer {
  public:
-  virtual Dims getPrePaddingNd() const noexcept = 0;
-  virtual Dims getPostPaddingNd() const noexcept = 0;
+  Dims getPrePaddingNd() const noexcept { return get<Dims>("pre_padding_nd"); }
+  Dims getPostPaddingNd() const noexcept { return get<Dims>("post_padding_nd"); }
 
  protected:
   ~IPaddingLayer() noexcept override = default;
@@ -419,17 +436,17 @@ class IPaddingLayer : public ILayer {
 /// 2, scalars, replace alpha and beta.
 class IFillLayer : public ILayer {
  public:
-  virtual void setDimensions(Dims const& dims) noexcept = 0;
-  virtual Dims getDimensions() const noexcept = 0;
-  virtual void setOperation(FillOperation operation) noexcept = 0;
-  virtual FillOperation getOperation() const noexcept = 0;
+  void setDimensions(Dims const& dims) noexcept { set("shape", dims); }
+  Dims getDimensions() const noexcept { return get<Dims>("shape"); }
+  void setOperation(FillOperation operation) noexcept { set("operation", operation); }
+  FillOperation getOperation() const noexcept { return get<FillOperation>("operation"); }
   /// Their meaning is said at FillOperation.
-  virtual void setAlpha(double alpha) noexcept = 0;
-  virtual double getAlpha() const noexcept = 0;
-  virtual void setBeta(double beta) noexcept = 0;
-  virtual double getBeta() const noexcept = 0;
-  virtual void setToType(DataType toType) noexcept = 0;
-  virtual DataType getToType() const noexcept = 0;
+  void setAlpha(double alpha) noexcept { set("alpha", alpha); }
+  double getAlpha() const noexcept { return get<double>("alpha"); }
+  void setBeta(double beta) noexcept { set("beta", beta); }
+  double getBeta() const noexcept { return get<double>("beta"); }
+  void setToType(DataType toType) noexcept { set("to_type", toType); }
+  DataType getToType() const noexcept { return get<DataType>("to_type"); }
 
  protected:
   ~IFillLayer() noexcept override = default;

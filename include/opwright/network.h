@@ -1,137 +1,21 @@
 #pragma once
 
 /// \file
-/// Defining a network: tensors, layers and the network that owns them. Methods do not throw: on
+/// Defining a network, which owns its tensors and layers. Methods do not throw: on
 /// failure they return null, false or what is said there, change nothing, and tell the logger and
 /// the error recorder. Types and shapes are inferred when they are asked for or built, those of a
 /// plugin when it is added: a built-in layer may get the parameters that make it fit afterwards.
 
-#include "layer_types.h"
+#include "layers.h"
 #include "logger.h"
 #include "plugin.h"
 #include "types.h"
 
+#include <initializer_list>
+
 namespace opwright {
 
 class IBuilder;
-
-/// A tensor of a network. Owned by the network.
-class ITensor : public INoCopy {
- public:
-  /// Names are unique within a network; a name that is taken is an error. The text is copied.
-  virtual void setName(char const* name) noexcept = 0;
-  virtual char const* getName() const noexcept = 0;
-
-  /// For network inputs only.
-  virtual void setDimensions(Dims const& dimensions) noexcept = 0;
-  /// The extents, -1 where known at run time only. nbDims is -1 while a layer does not fit.
-  virtual Dims getDimensions() const noexcept = 0;
-
-  /// For network inputs, and for outputs of networks that are not strongly typed, whose FP32, FP16
-  /// and BF16 elements the engine converts; other tensors have the type that their layer gives
-  /// them.
-  virtual void setType(DataType type) noexcept = 0;
-  virtual DataType getType() const noexcept = 0;
-
-  /// The range that kINT8 elements cover, -127 and 127 standing for the larger of its bounds. With
-  /// BuilderFlag::kINT8, plugins may take or give the tensor quantized.
-  /// \return false unless min <= max, both finite and one not 0.
-  virtual bool setDynamicRange(float min, float max) noexcept = 0;
-  virtual bool dynamicRangeIsSet() const noexcept = 0;
-  virtual void resetDynamicRange() noexcept = 0;
-  /// NaN where no range is set, here and below.
-  virtual float getDynamicRangeMin() const noexcept = 0;
-  virtual float getDynamicRangeMax() const noexcept = 0;
-
-  virtual bool isNetworkInput() const noexcept = 0;
-  virtual bool isNetworkOutput() const noexcept = 0;
-  /// Whether its values are known when shapes are, from constants, shapes and shape inputs, and its
-  /// rank is 0 or 1.
-  virtual bool isShapeTensor() const noexcept = 0;
-  virtual bool isExecutionTensor() const noexcept = 0;
-
-  /// The formats that a network input or output may have: bit `1U << int(TensorFormat)` for each.
-  virtual void setAllowedFormats(TensorFormats formats) noexcept = 0;
-  virtual TensorFormats getAllowedFormats() const noexcept = 0;
-
-  /// For network inputs only: dimensions with equal names have equal extents at run time. Null
-  /// takes a name back.
-  virtual void setDimensionName(int32_t index, char const* name) noexcept = 0;
-  /// Null for a dimension without name.
-  virtual char const* getDimensionName(int32_t index) const noexcept = 0;
-
- protected:
-  ~ITensor() noexcept override = default;
-};
-
-/// An operation on tensors. Owned by the network. layers.h has a class for each LayerType.
-class ILayer : public INoCopy {
- public:
-  virtual LayerType getType() const noexcept = 0;
-  /// Names need not be unique. The text is copied.
-  virtual void setName(char const* name) noexcept = 0;
-  virtual char const* getName() const noexcept = 0;
-
-  virtual int32_t getNbInputs() const noexcept = 0;
-  /// Null for an optional input that is absent, and for an index that does not exist.
-  virtual ITensor* getInput(int32_t index) const noexcept = 0;
-  virtual int32_t getNbOutputs() const noexcept = 0;
-  virtual ITensor* getOutput(int32_t index) const noexcept = 0;
-  /// Replaces an input, or gives the layer an optional one.
-  virtual void setInput(int32_t index, ITensor& tensor) noexcept = 0;
-  /// The type that was set, or that the layer gives its output.
-  virtual DataType getOutputType(int32_t index) const noexcept = 0;
-
-  /// The type of floating inputs that the layer is to compute with. A build heeds it where
-  /// BuilderFlag::kOBEY_PRECISION_CONSTRAINTS or kPREFER_PRECISION_CONSTRAINTS is set, and the flag
-  /// of a type that is lower than the network's. An error for strongly typed networks.
-  virtual void setPrecision(DataType dataType) noexcept = 0;
-  /// That which was set, or the type of the layer's first floating tensor.
-  virtual DataType getPrecision() const noexcept = 0;
-  virtual bool precisionIsSet() const noexcept = 0;
-  virtual void resetPrecision() noexcept = 0;
-  /// The type, kFLOAT, kHALF or kBF16, that an output is to be stored in: an output of the network
-  /// has it, for others it is heeded as the precision is.
-  virtual void setOutputType(int32_t index, DataType dataType) noexcept = 0;
-  virtual bool outputTypeIsSet(int32_t index) const noexcept = 0;
-  virtual void resetOutputType(int32_t index) noexcept = 0;
-
-  /// Text for people, kept in the network.
-  virtual void setMetadata(char const* metadata) noexcept = 0;
-  virtual char const* getMetadata() const noexcept = 0;
-
- protected:
-  ~ILayer() noexcept override = default;
-};
-
-class IActivationLayer;
-class ICastLayer;
-class IConcatenationLayer;
-class IConstantLayer;
-class IConvolutionLayer;
-class IDeconvolutionLayer;
-class IElementWiseLayer;
-class IFillLayer;
-class IGatherLayer;
-class IIdentityLayer;
-class ILRNLayer;
-class IMatrixMultiplyLayer;
-class INormalizationLayer;
-class IPaddingLayer;
-class IParametricReLULayer;
-class IPluginV2Layer;
-class IPluginV3Layer;
-class IPoolingLayer;
-class IReduceLayer;
-class IResizeLayer;
-class IScaleLayer;
-class ISelectLayer;
-class IShapeLayer;
-class IShuffleLayer;
-class ISliceLayer;
-class ISoftMaxLayer;
-class ITopKLayer;
-class IUnaryLayer;
 
 /// How a network is made; bits of a NetworkDefinitionCreationFlags.
 enum class NetworkDefinitionCreationFlag : int32_t {
@@ -207,75 +91,124 @@ class INetworkDefinition : public INoCopy {
   /// A convolution over the last axes of [N, C, ...].
   /// \param kernelWeights [nbOutputMaps, C / groups, kernelSize...]
   /// \param biasWeights [nbOutputMaps], or none
-  virtual IConvolutionLayer* addConvolutionNd(ITensor& input, int64_t nbOutputMaps,
-                                              Dims const& kernelSize, Weights kernelWeights,
-                                              Weights biasWeights) noexcept = 0;
+  IConvolutionLayer* addConvolutionNd(ITensor& input, int64_t nbOutputMaps, Dims const& kernelSize,
+                                      Weights kernelWeights, Weights biasWeights) noexcept {
+    return add<IConvolutionLayer>("addConvolutionNd",
+                                  {input, nbOutputMaps, kernelSize, kernelWeights, biasWeights});
+  }
   /// A transposed convolution.
   /// \param kernelWeights [C, nbOutputMaps / groups, kernelSize...]
   /// \param biasWeights [nbOutputMaps], or none
-  virtual IDeconvolutionLayer* addDeconvolutionNd(ITensor& input, int64_t nbOutputMaps,
-                                                  Dims const& kernelSize, Weights kernelWeights,
-                                                  Weights biasWeights) noexcept = 0;
-  virtual IActivationLayer* addActivation(ITensor& input, ActivationType type) noexcept = 0;
+  IDeconvolutionLayer* addDeconvolutionNd(ITensor& input, int64_t nbOutputMaps,
+                                          Dims const& kernelSize, Weights kernelWeights,
+                                          Weights biasWeights) noexcept {
+    return add<IDeconvolutionLayer>("addDeconvolutionNd",
+                                    {input, nbOutputMaps, kernelSize, kernelWeights, biasWeights});
+  }
+  IActivationLayer* addActivation(ITensor& input, ActivationType type) noexcept {
+    return add<IActivationLayer>("addActivation", {input, type});
+  }
   /// The stride is the window's size until it is set.
-  virtual IPoolingLayer* addPoolingNd(ITensor& input, PoolingType type,
-                                      Dims const& windowSize) noexcept = 0;
+  IPoolingLayer* addPoolingNd(ITensor& input, PoolingType type, Dims const& windowSize) noexcept {
+    return add<IPoolingLayer>("addPoolingNd", {input, type, windowSize});
+  }
   /// Both inputs have the same type; they broadcast.
-  virtual IElementWiseLayer* addElementWise(ITensor& input1, ITensor& input2,
-                                            ElementWiseOperation op) noexcept = 0;
-  virtual IUnaryLayer* addUnary(ITensor& input, UnaryOperation operation) noexcept = 0;
-  virtual IMatrixMultiplyLayer* addMatrixMultiply(ITensor& input0, MatrixOperation op0,
-                                                  ITensor& input1,
-                                                  MatrixOperation op1) noexcept = 0;
-  virtual IShuffleLayer* addShuffle(ITensor& input) noexcept = 0;
+  IElementWiseLayer* addElementWise(ITensor& input1, ITensor& input2,
+                                    ElementWiseOperation op) noexcept {
+    return add<IElementWiseLayer>("addElementWise", {input1, input2, op});
+  }
+  IUnaryLayer* addUnary(ITensor& input, UnaryOperation operation) noexcept {
+    return add<IUnaryLayer>("addUnary", {input, operation});
+  }
+  IMatrixMultiplyLayer* addMatrixMultiply(ITensor& input0, MatrixOperation op0, ITensor& input1,
+                                          MatrixOperation op1) noexcept {
+    return add<IMatrixMultiplyLayer>("addMatrixMultiply", {input0, op0, input1, op1});
+  }
+  IShuffleLayer* addShuffle(ITensor& input) noexcept {
+    return add<IShuffleLayer>("addShuffle", {input});
+  }
   /// Over the third axis from the end (the channels of [N, C, H, W]), or the first of fewer axes,
   /// until axes are set.
-  virtual ISoftMaxLayer* addSoftMax(ITensor& input) noexcept = 0;
+  ISoftMaxLayer* addSoftMax(ITensor& input) noexcept {
+    return add<ISoftMaxLayer>("addSoftMax", {input});
+  }
   /// \param reduceAxes bit i for axis i.
-  virtual IReduceLayer* addReduce(ITensor& input, ReduceOperation operation, uint32_t reduceAxes,
-                                  bool keepDimensions) noexcept = 0;
+  IReduceLayer* addReduce(ITensor& input, ReduceOperation operation, uint32_t reduceAxes,
+                          bool keepDimensions) noexcept {
+    return add<IReduceLayer>("addReduce", {input, operation, reduceAxes, keepDimensions});
+  }
   /// \param size extents of the output.
-  virtual ISliceLayer* addSlice(ITensor& input, Dims const& start, Dims const& size,
-                                Dims const& stride) noexcept = 0;
+  ISliceLayer* addSlice(ITensor& input, Dims const& start, Dims const& size,
+                        Dims const& stride) noexcept {
+    return add<ISliceLayer>("addSlice", {input, start, size, stride});
+  }
   /// Along the third axis from the end, or the first of fewer axes, until the axis is set.
-  virtual IConcatenationLayer* addConcatenation(ITensor* const* inputs,
-                                                int32_t nbInputs) noexcept = 0;
-  virtual IGatherLayer* addGather(ITensor& data, ITensor& indices, int32_t axis) noexcept = 0;
-  virtual IGatherLayer* addGatherV2(ITensor& data, ITensor& indices, GatherMode mode) noexcept = 0;
-  virtual ICastLayer* addCast(ITensor& input, DataType toType) noexcept = 0;
-  virtual IIdentityLayer* addIdentity(ITensor& input) noexcept = 0;
+  IConcatenationLayer* addConcatenation(ITensor* const* inputs, int32_t nbInputs) noexcept {
+    return add<IConcatenationLayer>("addConcatenation", {impl::LayerValue(inputs, nbInputs)});
+  }
+  IGatherLayer* addGather(ITensor& data, ITensor& indices, int32_t axis) noexcept {
+    return add<IGatherLayer>("addGather", {data, indices, axis});
+  }
+  IGatherLayer* addGatherV2(ITensor& data, ITensor& indices, GatherMode mode) noexcept {
+    return add<IGatherLayer>("addGatherV2", {data, indices, mode});
+  }
+  ICastLayer* addCast(ITensor& input, DataType toType) noexcept {
+    return add<ICastLayer>("addCast", {input, toType});
+  }
+  IIdentityLayer* addIdentity(ITensor& input) noexcept {
+    return add<IIdentityLayer>("addIdentity", {input});
+  }
   /// \param condition kBOOL.
-  virtual ISelectLayer* addSelect(ITensor& condition, ITensor& thenInput,
-                                  ITensor& elseInput) noexcept = 0;
-  virtual IShapeLayer* addShape(ITensor& input) noexcept = 0;
-  virtual IConstantLayer* addConstant(Dims const& dimensions, Weights weights) noexcept = 0;
+  ISelectLayer* addSelect(ITensor& condition, ITensor& thenInput, ITensor& elseInput) noexcept {
+    return add<ISelectLayer>("addSelect", {condition, thenInput, elseInput});
+  }
+  IShapeLayer* addShape(ITensor& input) noexcept { return add<IShapeLayer>("addShape", {input}); }
+  IConstantLayer* addConstant(Dims const& dimensions, Weights weights) noexcept {
+    return add<IConstantLayer>("addConstant", {dimensions, weights});
+  }
   /// The output is the input's size until a shape or scales are set.
-  virtual IResizeLayer* addResize(ITensor& input) noexcept = 0;
+  IResizeLayer* addResize(ITensor& input) noexcept {
+    return add<IResizeLayer>("addResize", {input});
+  }
   /// \param reduceAxes one bit.
   /// \param indicesType kINT32 or kINT64.
-  virtual ITopKLayer* addTopK(ITensor& input, TopKOperation op, int32_t k, uint32_t reduceAxes,
-                              DataType indicesType) noexcept = 0;
+  ITopKLayer* addTopK(ITensor& input, TopKOperation op, int32_t k, uint32_t reduceAxes,
+                      DataType indicesType) noexcept {
+    return add<ITopKLayer>("addTopK", {input, op, k, reduceAxes, indicesType});
+  }
   ITopKLayer* addTopK(ITensor& input, TopKOperation op, int32_t k, uint32_t reduceAxes) noexcept {
     return addTopK(input, op, k, reduceAxes, DataType::kINT32);
   }
   /// (input * scale + shift) ^ power, with factors for the third axis from the end; weights without
   /// values stand for 1, 0 and 1.
-  virtual IScaleLayer* addScale(ITensor& input, ScaleMode mode, Weights shift, Weights scale,
-                                Weights power) noexcept = 0;
+  IScaleLayer* addScale(ITensor& input, ScaleMode mode, Weights shift, Weights scale,
+                        Weights power) noexcept {
+    return add<IScaleLayer>("addScale", {input, mode, shift, scale, power});
+  }
   /// The same with factors for the axis `channelAxis`.
-  virtual IScaleLayer* addScaleNd(ITensor& input, ScaleMode mode, Weights shift, Weights scale,
-                                  Weights power, int32_t channelAxis) noexcept = 0;
+  IScaleLayer* addScaleNd(ITensor& input, ScaleMode mode, Weights shift, Weights scale,
+                          Weights power, int32_t channelAxis) noexcept {
+    return add<IScaleLayer>("addScaleNd", {input, mode, shift, scale, power, channelAxis});
+  }
   /// \param axesMask bit i for an axis that is normalized over.
-  virtual INormalizationLayer* addNormalization(ITensor& input, ITensor& scale, ITensor& bias,
-                                                uint32_t axesMask) noexcept = 0;
-  virtual ILRNLayer* addLRN(ITensor& input, int64_t window, float alpha, float beta,
-                            float k) noexcept = 0;
+  INormalizationLayer* addNormalization(ITensor& input, ITensor& scale, ITensor& bias,
+                                        uint32_t axesMask) noexcept {
+    return add<INormalizationLayer>("addNormalization", {input, scale, bias, axesMask});
+  }
+  ILRNLayer* addLRN(ITensor& input, int64_t window, float alpha, float beta, float k) noexcept {
+    return add<ILRNLayer>("addLRN", {input, window, alpha, beta, k});
+  }
   /// Zeros before and after the last axes; negative numbers crop.
-  virtual IPaddingLayer* addPaddingNd(ITensor& input, Dims const& prePadding,
-                                      Dims const& postPadding) noexcept = 0;
-  virtual IParametricReLULayer* addParametricReLU(ITensor& input, ITensor& slope) noexcept = 0;
-  virtual IFillLayer* addFill(Dims const& dimensions, FillOperation op,
-                              DataType outputType) noexcept = 0;
+  IPaddingLayer* addPaddingNd(ITensor& input, Dims const& prePadding,
+                              Dims const& postPadding) noexcept {
+    return add<IPaddingLayer>("addPaddingNd", {input, prePadding, postPadding});
+  }
+  IParametricReLULayer* addParametricReLU(ITensor& input, ITensor& slope) noexcept {
+    return add<IParametricReLULayer>("addParametricReLU", {input, slope});
+  }
+  IFillLayer* addFill(Dims const& dimensions, FillOperation op, DataType outputType) noexcept {
+    return add<IFillLayer>("addFill", {dimensions, op, outputType});
+  }
 
   /// Names all weights that layers were given at this address, for refitting; weights without a
   /// name have that of their constant layer's output. False when no layer was given them.
@@ -288,6 +221,18 @@ class INetworkDefinition : public INoCopy {
 
   virtual void setErrorRecorder(IErrorRecorder* recorder) noexcept = 0;
   virtual IErrorRecorder* getErrorRecorder() const noexcept = 0;
+
+ protected:
+  /// What `method` adds when it is called with the arguments.
+  virtual ILayer* addLayer(char const* method, impl::LayerValue const* arguments,
+                           int32_t nbArguments) noexcept = 0;
+
+ private:
+  template <class Layer>
+  Layer* add(char const* method, std::initializer_list<impl::LayerValue> arguments) noexcept {
+    return static_cast<Layer*>(
+        addLayer(method, arguments.begin(), static_cast<int32_t>(arguments.size())));
+  }
 };
 
 }  // namespace opwright

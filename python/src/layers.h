@@ -2,15 +2,12 @@
 
 #include "bindings.h"
 #include "network/network.h"
-#include "operators/add_layers.h"
+#include "operators/properties.h"
 
 namespace opwright::python {
 
 /// None and Weights without values are no elements.
 WeightsArray to_weights(nb::handle weights, std::string_view what);
-/// What an input that is a constant holds, as flat_array() gives it.
-nb::object weights_of(const Layer& layer, int input);
-
 /// The layer as an object of its class, which keeps the network alive.
 nb::object layer_object(Layer& layer, nb::handle network);
 

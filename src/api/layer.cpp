@@ -1,19 +1,18 @@
 #include "api/layer.h"
 
+#include <span>
+#include <unordered_map>
+#include <utility>
+
 #include "api/tensor.h"
 #include "network/shape_inputs.h"
+#include "operators/builtin_operators.h"
+#include "operators/layer_types.h"
+#include "operators/properties.h"
+#include "plugin/v2_operator.h"
+#include "plugin/v3_operator.h"
 
 namespace opwright {
-
-WeightsArray copy_of(const Weights& weights, const char* what) {
-  require(weights.count >= 0 && (weights.count == 0 || weights.values != nullptr), what,
-          ": the weights have no values, but ", weights.count, " elements");
-  const auto bytes = static_cast<size_t>(bytes_of(weights.type, weights.count));
-  return {weights.type, Shape{weights.count},
-          weights.count == 0 ? Blob() : Blob::copy(weights.values, bytes)};
-}
-
-Shape to_shape(const Ints& values) { return Shape(std::span<const int64_t>(values)); }
 
 Ints to_ints(Dims const& dims) {
   const Shape shape(dims);
@@ -59,23 +58,76 @@ void LayerHandle::reset_output_type(int32_t index) const {
   layer.output(index)->reset_stored_type();
 }
 
-Weights LayerHandle::weights(int index) const {
-  const WeightsArray array = layer_weights(layer, index);
-  if (array.data.size() == 0) return {array.dtype, nullptr, 0};
-  return {array.dtype, array.data.data(), array.shape.numel()};
+impl::LayerValue LayerHandle::property(char const* name, std::vector<float>& reals) const {
+  const PropertyValue value = get_property(layer, name);
+  if (const auto* integer = std::get_if<int64_t>(&value)) return *integer;
+  if (const auto* real = std::get_if<double>(&value)) return *real;
+  if (const auto* ints = std::get_if<Ints>(&value))
+    return Shape(std::span<const int64_t>(*ints)).dims();
+  if (const auto* floats = std::get_if<Floats>(&value)) {
+    reals.assign(floats->begin(), floats->end());
+    return {reals.data(), static_cast<int32_t>(reals.size())};
+  }
+  if (const auto* weights = std::get_if<WeightsArray>(&value)) {
+    if (weights->data.size() == 0) return Weights{weights->dtype, nullptr, 0};
+    return Weights{weights->dtype, weights->data.data(), weights->shape.numel()};
+  }
+  return {};
 }
 
-const LayerClasses& layer_classes() {
-  static const LayerClasses classes = [] {
-    LayerClasses all;
-    add_window_classes(all);
-    add_elementwise_classes(all);
-    add_reduction_classes(all);
-    add_movement_classes(all);
-    add_source_classes(all);
+void LayerHandle::set_property(char const* name, impl::LayerValue const& value) const {
+  using Kind = impl::LayerValue::Kind;
+  PropertyValue to;
+  if (value.kind == Kind::kINTEGER) to = value.integer;
+  if (value.kind == Kind::kREAL) to = value.real;
+  if (value.kind == Kind::kDIMS) to = to_ints(value.dims);
+  if (value.kind == Kind::kREALS) {
+    require(value.reals != nullptr && value.count >= 0, "layer '", layer.name(), "': the ", name,
+            " are null or their number ", value.count, " is negative");
+    to = Floats(value.reals, value.reals + value.count);
+  }
+  if (value.kind == Kind::kWEIGHTS) to = network.copy_of(value.weights, name);
+  opwright::set_property(layer, name, std::move(to));
+}
+
+namespace {
+
+class PluginV2Layer final : public LayerApi<IPluginV2Layer> {
+ public:
+  using LayerApi::LayerApi;
+  IPluginV2& getPlugin() noexcept override { return *plugin_v2_of(*handle_.layer.op()); }
+};
+
+class PluginV3Layer final : public LayerApi<IPluginV3Layer> {
+ public:
+  using LayerApi::LayerApi;
+  IPluginV3& getPlugin() noexcept override { return *plugin_of(*handle_.layer.op()); }
+};
+
+using MakeLayer = std::shared_ptr<ILayer> (*)(const LayerHandle& handle);
+
+template <class Api>
+std::shared_ptr<ILayer> make(const LayerHandle& handle) {
+  return std::make_shared<Api>(handle);
+}
+
+}  // namespace
+
+std::shared_ptr<ILayer> make_layer_api(const LayerHandle& handle) {
+  static const auto classes = [] {
+    std::unordered_map<LayerType, MakeLayer> all = {
+        {LayerType::kCONSTANT, make<LayerApi<IConstantLayer>>},
+        {LayerType::kPADDING, make<LayerApi<IPaddingLayer>>},
+        {LayerType::kPLUGIN_V2, make<PluginV2Layer>},
+        {LayerType::kPLUGIN_V3, make<PluginV3Layer>}};
+    each_layer([&]<class Op>() {
+      using Interface = typename decltype(Op::kLayer)::Interface;
+      all.emplace(Op::kLayer.type, make<LayerApi<Interface>>);
+    });
     return all;
   }();
-  return classes;
+  const auto found = classes.find(layer_type(handle.layer));
+  return (found == classes.end() ? make<LayerApi<ILayer>> : found->second)(handle);
 }
 
 }  // namespace opwright

@@ -1,20 +1,14 @@
 #pragma once
 
-#include <span>
-#include <string_view>
-#include <unordered_map>
+#include <memory>
+#include <vector>
 
 #include "api/network.h"
-#include "operators/add_layers.h"
 #include "operators/layer_types.h"
 #include "opwright/layers.h"
 
 namespace opwright {
 
-/// A copy of what a caller gives; without data for weights without values.
-WeightsArray copy_of(const Weights& weights, const char* what);
-
-Shape to_shape(const Ints& values);
 /// Throws Error for a wrong rank.
 Ints to_ints(Dims const& dims);
 
@@ -33,9 +27,9 @@ struct LayerHandle {
   void set_output_type(int32_t index, DataType type) const;
   bool output_type_is_set(int32_t index) const;
   void reset_output_type(int32_t index) const;
-  /// The elements of an input that is a constant, or of the layer if it is one; without values for
-  /// others.
-  Weights weights(int index) const;
+  /// Lists of numbers are kept in `reals`.
+  impl::LayerValue property(char const* name, std::vector<float>& reals) const;
+  void set_property(char const* name, impl::LayerValue const& value) const;
 };
 
 /// The methods of ILayer for a class that implements `Interface`.
@@ -86,66 +80,21 @@ class LayerApi : public Interface {
   }
 
  protected:
+  impl::LayerValue getProperty(char const* name) const noexcept override {
+    return errors().guard(impl::LayerValue(), [&] { return handle_.property(name, reals_); });
+  }
+  void setProperty(char const* name, impl::LayerValue const& value) noexcept override {
+    errors().run([&] { handle_.set_property(name, value); });
+  }
   const ErrorReport& errors() const { return handle_.network.errors(); }
 
   LayerHandle handle_;
-};
-
-/// The same for a layer whose operator is a built-in one, with its parameters at hand.
-template <class Interface, class Op>
-class BuiltinLayerApi : public LayerApi<Interface> {
- public:
-  using LayerApi<Interface>::LayerApi;
-
- protected:
-  using Params = typename Op::Params;
-
-  const Params& params() const { return static_cast<const Op&>(*layer().op()).params(); }
-  /// Lets `change` change the parameters and infers the network again.
-  template <class Change>
-  void edit(Change&& change) noexcept {
-    this->errors().run([&] {
-      Params params = this->params();
-      change(params);
-      layer().set_op(std::make_shared<Op>(std::move(params)));
-    });
-  }
-  template <class T, class Value>
-  void set(T Params::*member, Value value) noexcept {
-    edit([&](Params& params) { params.*member = static_cast<T>(value); });
-  }
-  void set_ints(Ints Params::*member, Dims const& dims) noexcept {
-    edit([&](Params& params) { params.*member = to_ints(dims); });
-  }
-  Dims get_ints(Ints Params::*member) const noexcept {
-    return this->errors().guard(Dims{-1, {}}, [&] { return to_shape(params().*member).dims(); });
-  }
-  /// A list per spatial axis, which may be absent: then it is `otherwise` on each.
-  Dims get_spatial(Ints Params::*member, int64_t otherwise) const noexcept {
-    return this->errors().guard(Dims{-1, {}}, [&] {
-      const Ints& given = params().*member;
-      return to_shape(given.empty() ? Ints(layer().input(0)->rank() - 2, otherwise) : given).dims();
-    });
-  }
 
  private:
-  Layer& layer() const { return this->handle_.layer; }
+  mutable std::vector<float> reals_;
 };
 
-template <class Api>
-std::shared_ptr<ILayer> make_layer_api(const LayerHandle& handle) {
-  return std::make_shared<Api>(handle);
-}
-
-/// What makes the public object for each type of layer.
-using LayerClasses = std::unordered_map<LayerType, LayerFactory>;
-const LayerClasses& layer_classes();
-
-// The parts of layer_classes(), one for each file of layers.
-void add_window_classes(LayerClasses& classes);
-void add_elementwise_classes(LayerClasses& classes);
-void add_reduction_classes(LayerClasses& classes);
-void add_movement_classes(LayerClasses& classes);
-void add_source_classes(LayerClasses& classes);
+/// Makes the public object of a layer, of the class for its type.
+std::shared_ptr<ILayer> make_layer_api(const LayerHandle& handle);
 
 }  // namespace opwright

@@ -1,16 +1,13 @@
 #include "api/network.h"
 
+#include <array>
+#include <functional>
+#include <type_traits>
+
 #include "api/layer.h"
 #include "api/tensor.h"
 #include "network/shape_inputs.h"
-#include "operators/activation.h"
-#include "operators/add_layers.h"
-#include "operators/elementwise.h"
-#include "operators/matrix.h"
-#include "operators/movement.h"
-#include "operators/normalization.h"
-#include "operators/reduce.h"
-#include "operators/source.h"
+#include "operators/add_methods.h"
 #include "opwright/builder.h"
 #include "plugin/v2_operator.h"
 #include "plugin/v3_operator.h"
@@ -38,6 +35,80 @@ T* element(std::span<T* const> list, int32_t index, const char* what) {
   return list[index];
 }
 
+/// A call of a method that adds a layer.
+struct AddCall {
+  NetworkApi& network;
+  const char* method;
+  std::span<const impl::LayerValue> arguments;
+};
+
+/// Argument `index` of the call, called `name`, as a core function takes it.
+template <class T>
+decltype(auto) argument(const AddCall& call, size_t index, const char* name) {
+  using Value = std::decay_t<T>;
+  const impl::LayerValue& value = call.arguments[index];
+  if constexpr (std::is_same_v<Value, Tensor>) {
+    return TensorApi::of(*value.tensor);
+  } else if constexpr (std::is_same_v<Value, std::vector<Tensor*>>) {
+    std::vector<Tensor*> tensors;
+    append(tensors, value.tensors, value.count, call.method);
+    return tensors;
+  } else if constexpr (std::is_same_v<Value, Ints>) {
+    return to_ints(value.dims);
+  } else if constexpr (std::is_same_v<Value, Shape>) {
+    return Shape(value.dims);
+  } else if constexpr (std::is_same_v<Value, WeightsArray>) {
+    return call.network.copy_of(value.weights, str(call.method, ", ", name));
+  } else {
+    return value.as<Value>();
+  }
+}
+
+using AddFunction = std::function<Layer*(const AddCall&)>;
+
+/// Collects the functions by the methods' names in C++.
+class AddFunctions {
+ public:
+  template <class Function, class... Arguments>
+  void operator()(AddMethod method, Function function, Arguments... arguments) {
+    add(method.cpp_name, std::function(function), std::array{argument_name(arguments)...});
+  }
+  std::unordered_map<std::string_view, AddFunction> take() { return std::move(functions_); }
+
+ private:
+  template <class R, class... T, size_t count>
+  void add(const char* method, std::function<R(Network&, T...)> function,
+           std::array<const char*, count> names) {
+    static_assert(sizeof...(T) == count);
+    functions_.emplace(method, [=](const AddCall& call) -> Layer* {
+      require(call.arguments.size() == count, call.method, ": ", call.arguments.size(),
+              " arguments came; expected ", count);
+      return invoke<T...>(function, call, names, std::index_sequence_for<T...>());
+    });
+  }
+  template <class... T, class Function, class Names, size_t... i>
+  static Layer* invoke(const Function& function, const AddCall& call, const Names& names,
+                       std::index_sequence<i...>) {
+    const auto added = function(call.network.network(),
+                                argument<T>(call, i, names[i])...);
+    if constexpr (requires { added.layer; })
+      return added.layer;
+    else
+      return added;
+  }
+
+  std::unordered_map<std::string_view, AddFunction> functions_;
+};
+
+const std::unordered_map<std::string_view, AddFunction>& add_methods() {
+  static const auto methods = [] {
+    AddFunctions functions;
+    each_add_method(functions);
+    return functions.take();
+  }();
+  return methods;
+}
+
 }  // namespace
 
 NetworkApi::NetworkApi(IBuilder& builder, NetworkDefinitionCreationFlags flags, Log log,
@@ -50,7 +121,7 @@ NetworkApi::NetworkApi(IBuilder& builder, NetworkDefinitionCreationFlags flags, 
 
 NetworkApi::~NetworkApi() noexcept = default;
 
-WeightsArray NetworkApi::copy_of(const Weights& weights, const char* what) {
+WeightsArray NetworkApi::copy_of(const Weights& weights, std::string_view what) const {
   require(weights.count >= 0 && (weights.count == 0 || weights.values != nullptr), what,
           ": the weights have no values, but ", weights.count, " elements");
   if (weights.count == 0) return {weights.type, Shape{0}, Blob()};
@@ -95,10 +166,7 @@ ITensor* NetworkApi::tensor(Tensor* tensor) const {
 ILayer* NetworkApi::layer(Layer& layer) const {
   std::shared_ptr<ILayer>& api = layers_[&layer];
   if (api == nullptr) {
-    const auto found = layer_classes().find(layer_type(layer));
-    const LayerFactory make =
-        found != layer_classes().end() ? found->second : make_layer_api<LayerApi<ILayer>>;
-    api = make({*this, layer});
+    api = make_layer_api({*this, layer});
   }
   return api.get();
 }
@@ -195,200 +263,13 @@ IPluginV3Layer* NetworkApi::addPluginV3(ITensor* const* inputs, int32_t nbInputs
   });
 }
 
-IConvolutionLayer* NetworkApi::addConvolutionNd(ITensor& input, int64_t nbOutputMaps,
-                                                Dims const& kernelSize, Weights kernelWeights,
-                                                Weights biasWeights) noexcept {
-  return added<IConvolutionLayer>([&] {
-    return add_convolution(network_, core(input), nbOutputMaps, to_ints(kernelSize),
-                           copy_of(kernelWeights, "addConvolutionNd, kernelWeights"),
-                           copy_of(biasWeights, "addConvolutionNd, biasWeights"));
-  });
-}
-
-IDeconvolutionLayer* NetworkApi::addDeconvolutionNd(ITensor& input, int64_t nbOutputMaps,
-                                                    Dims const& kernelSize, Weights kernelWeights,
-                                                    Weights biasWeights) noexcept {
-  return added<IDeconvolutionLayer>([&] {
-    return add_deconvolution(network_, core(input), nbOutputMaps, to_ints(kernelSize),
-                             copy_of(kernelWeights, "addDeconvolutionNd, kernelWeights"),
-                             copy_of(biasWeights, "addDeconvolutionNd, biasWeights"));
-  });
-}
-
-IActivationLayer* NetworkApi::addActivation(ITensor& input, ActivationType type) noexcept {
-  return added<IActivationLayer>([&] { return network_.add<Activation>({type}, {&core(input)}); });
-}
-
-IPoolingLayer* NetworkApi::addPoolingNd(ITensor& input, PoolingType type,
-                                        Dims const& windowSize) noexcept {
-  return added<IPoolingLayer>(
-      [&] { return add_pooling(network_, core(input), type, to_ints(windowSize)); });
-}
-
-IElementWiseLayer* NetworkApi::addElementWise(ITensor& input1, ITensor& input2,
-                                              ElementWiseOperation op) noexcept {
-  return added<IElementWiseLayer>([&] {
-    return network_.add<ElementWise>({op}, {&core(input1), &core(input2)});
-  });
-}
-
-IUnaryLayer* NetworkApi::addUnary(ITensor& input, UnaryOperation operation) noexcept {
-  return added<IUnaryLayer>([&] { return network_.add<Unary>({operation}, {&core(input)}); });
-}
-
-IMatrixMultiplyLayer* NetworkApi::addMatrixMultiply(ITensor& input0, MatrixOperation op0,
-                                                    ITensor& input1, MatrixOperation op1) noexcept {
-  return added<IMatrixMultiplyLayer>([&] {
-    MatrixMultiplyParams params;
-    params.op0 = op0, params.op1 = op1;
-    return network_.add<MatrixMultiply>(params, {&core(input0), &core(input1)});
-  });
-}
-
-IShuffleLayer* NetworkApi::addShuffle(ITensor& input) noexcept {
-  return added<IShuffleLayer>([&] { return network_.add<Shuffle>({}, {&core(input)}); });
-}
-
-ISoftMaxLayer* NetworkApi::addSoftMax(ITensor& input) noexcept {
-  return added<ISoftMaxLayer>([&] { return add_softmax(network_, core(input)); });
-}
-
-IReduceLayer* NetworkApi::addReduce(ITensor& input, ReduceOperation operation, uint32_t reduceAxes,
-                                    bool keepDimensions) noexcept {
-  return added<IReduceLayer>([&] {
-    return network_.add<Reduce>({operation, reduceAxes, keepDimensions}, {&core(input)});
-  });
-}
-
-ISliceLayer* NetworkApi::addSlice(ITensor& input, Dims const& start, Dims const& size,
-                                  Dims const& stride) noexcept {
-  return added<ISliceLayer>([&] {
-    SliceParams params;
-    params.start = to_ints(start), params.size = to_ints(size), params.stride = to_ints(stride);
-    return network_.add<Slice>(params, {&core(input)});
-  });
-}
-
-IConcatenationLayer* NetworkApi::addConcatenation(ITensor* const* inputs,
-                                                  int32_t nbInputs) noexcept {
-  return added<IConcatenationLayer>([&] {
-    std::vector<Tensor*> tensors;
-    append(tensors, inputs, nbInputs, "addConcatenation");
-    return add_concatenation(network_, tensors);
-  });
-}
-
-IGatherLayer* NetworkApi::addGather(ITensor& data, ITensor& indices, int32_t axis) noexcept {
-  return added<IGatherLayer>([&] {
-    GatherParams params;
-    params.axis = axis;
-    return network_.add<Gather>(params, {&core(data), &core(indices)});
-  });
-}
-
-IGatherLayer* NetworkApi::addGatherV2(ITensor& data, ITensor& indices, GatherMode mode) noexcept {
-  return added<IGatherLayer>([&] {
-    GatherParams params;
-    params.mode = mode;
-    return network_.add<Gather>(params, {&core(data), &core(indices)});
-  });
-}
-
-ICastLayer* NetworkApi::addCast(ITensor& input, DataType toType) noexcept {
-  return added<ICastLayer>([&] { return network_.add<Cast>({toType}, {&core(input)}); });
-}
-
-IIdentityLayer* NetworkApi::addIdentity(ITensor& input) noexcept {
-  return added<IIdentityLayer>([&] { return network_.add<Identity>({}, {&core(input)}); });
-}
-
-ISelectLayer* NetworkApi::addSelect(ITensor& condition, ITensor& thenInput,
-                                    ITensor& elseInput) noexcept {
-  return added<ISelectLayer>([&] {
-    return network_.add<Select>({}, {&core(condition), &core(thenInput), &core(elseInput)});
-  });
-}
-
-IShapeLayer* NetworkApi::addShape(ITensor& input) noexcept {
-  return added<IShapeLayer>([&] { return network_.add<ShapeOf>({}, {&core(input)}); });
-}
-
-IConstantLayer* NetworkApi::addConstant(Dims const& dimensions, Weights weights) noexcept {
-  return added<IConstantLayer>([&] {
-    const Shape shape(dimensions);
-    require(shape.numel() == weights.count, "addConstant: the weights have ", weights.count,
-            " elements; the dimensions ", shape, " have ", shape.numel());
-    const WeightsArray array = copy_of(weights, "addConstant");
-    return network_.add_constant(array.dtype, shape, array.data)->producer();
-  });
-}
-
-IResizeLayer* NetworkApi::addResize(ITensor& input) noexcept {
-  return added<IResizeLayer>([&] { return add_resize(network_, core(input)); });
-}
-
-ITopKLayer* NetworkApi::addTopK(ITensor& input, TopKOperation op, int32_t k, uint32_t reduceAxes,
-                                DataType indicesType) noexcept {
-  return added<ITopKLayer>([&] {
-    return network_.add<TopK>({op, k, reduceAxes, indicesType}, {&core(input)});
-  });
-}
-
-IScaleLayer* NetworkApi::addScale(ITensor& input, ScaleMode mode, Weights shift, Weights scale,
-                                  Weights power) noexcept {
-  return added<IScaleLayer>([&] {
-    return add_scale(network_, core(input), mode, copy_of(shift, "addScale, shift"),
-                     copy_of(scale, "addScale, scale"), copy_of(power, "addScale, power"),
-                     std::nullopt);
-  });
-}
-
-IScaleLayer* NetworkApi::addScaleNd(ITensor& input, ScaleMode mode, Weights shift, Weights scale,
-                                    Weights power, int32_t channelAxis) noexcept {
-  return added<IScaleLayer>([&] {
-    return add_scale(network_, core(input), mode, copy_of(shift, "addScaleNd, shift"),
-                     copy_of(scale, "addScaleNd, scale"), copy_of(power, "addScaleNd, power"),
-                     channelAxis);
-  });
-}
-
-INormalizationLayer* NetworkApi::addNormalization(ITensor& input, ITensor& scale, ITensor& bias,
-                                                  uint32_t axesMask) noexcept {
-  return added<INormalizationLayer>([&] {
-    NormalizationParams params;
-    params.axes = axesMask;
-    return network_.add<Normalization>(params, {&core(input), &core(scale), &core(bias)});
-  });
-}
-
-ILRNLayer* NetworkApi::addLRN(ITensor& input, int64_t window, float alpha, float beta,
-                              float k) noexcept {
-  return added<ILRNLayer>([&] {
-    return network_.add<Lrn>({window, alpha, beta, k}, {&core(input)});
-  });
-}
-
-IPaddingLayer* NetworkApi::addPaddingNd(ITensor& input, Dims const& prePadding,
-                                        Dims const& postPadding) noexcept {
-  return added<IPaddingLayer>([&] {
-    return add_padding(network_, core(input), to_ints(prePadding), to_ints(postPadding));
-  });
-}
-
-IParametricReLULayer* NetworkApi::addParametricReLU(ITensor& input, ITensor& slope) noexcept {
-  return added<IParametricReLULayer>([&] {
-    return network_.add<ParametricRelu>({}, {&core(input), &core(slope)});
-  });
-}
-
-IFillLayer* NetworkApi::addFill(Dims const& dimensions, FillOperation op,
-                                DataType outputType) noexcept {
-  return added<IFillLayer>([&] {
-    FillParams params;
-    params.operation = op;
-    params.shape = to_ints(dimensions);
-    params.to_type = outputType;
-    return network_.add<Fill>(params, {});
+ILayer* NetworkApi::addLayer(char const* method, impl::LayerValue const* arguments,
+                             int32_t nbArguments) noexcept {
+  return errors_.guard<ILayer*>(nullptr, [&] {
+    const auto found = add_methods().find(method);
+    require(found != add_methods().end(), "this library has no ", method,
+            ": the program was compiled with headers of a later version");
+    return layer(*found->second({*this, method, {arguments, arguments + nbArguments}}));
   });
 }
 

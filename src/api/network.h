@@ -7,16 +7,12 @@
 
 #include "api/tensor.h"
 #include "network/network.h"
-#include "operators/add_layers.h"
+#include "operators/properties.h"
 #include "opwright/network.h"
 #include "plugin/registry.h"
 #include "runtime/api_border.h"
 
 namespace opwright {
-
-struct LayerHandle;
-/// Makes the public object of a layer.
-using LayerFactory = std::shared_ptr<ILayer> (*)(const LayerHandle& handle);
 
 /// The public face of a Network, which it owns.
 class NetworkApi final : public INetworkDefinition {
@@ -36,6 +32,9 @@ class NetworkApi final : public INetworkDefinition {
   /// a null tensor.
   ITensor* tensor(Tensor* tensor) const;
   ILayer* layer(Layer& layer) const;
+  /// A copy of what a caller gives, which setWeightsName() knows by the caller's address; without
+  /// data for weights without values.
+  WeightsArray copy_of(const Weights& weights, std::string_view what) const;
 
   void setName(char const* name) noexcept override;
   char const* getName() const noexcept override { return network_.name().c_str(); }
@@ -74,50 +73,6 @@ class NetworkApi final : public INetworkDefinition {
                               IPluginV2& plugin) noexcept override;
   IPluginV3Layer* addPluginV3(ITensor* const* inputs, int32_t nbInputs, ITensor* const* shapeInputs,
                               int32_t nbShapeInputs, IPluginV3& plugin) noexcept override;
-  IConvolutionLayer* addConvolutionNd(ITensor& input, int64_t nbOutputMaps, Dims const& kernelSize,
-                                      Weights kernelWeights, Weights biasWeights) noexcept override;
-  IDeconvolutionLayer* addDeconvolutionNd(ITensor& input, int64_t nbOutputMaps,
-                                          Dims const& kernelSize, Weights kernelWeights,
-                                          Weights biasWeights) noexcept override;
-  IActivationLayer* addActivation(ITensor& input, ActivationType type) noexcept override;
-  IPoolingLayer* addPoolingNd(ITensor& input, PoolingType type,
-                              Dims const& windowSize) noexcept override;
-  IElementWiseLayer* addElementWise(ITensor& input1, ITensor& input2,
-                                    ElementWiseOperation op) noexcept override;
-  IUnaryLayer* addUnary(ITensor& input, UnaryOperation operation) noexcept override;
-  IMatrixMultiplyLayer* addMatrixMultiply(ITensor& input0, MatrixOperation op0, ITensor& input1,
-                                          MatrixOperation op1) noexcept override;
-  IShuffleLayer* addShuffle(ITensor& input) noexcept override;
-  ISoftMaxLayer* addSoftMax(ITensor& input) noexcept override;
-  IReduceLayer* addReduce(ITensor& input, ReduceOperation operation, uint32_t reduceAxes,
-                          bool keepDimensions) noexcept override;
-  ISliceLayer* addSlice(ITensor& input, Dims const& start, Dims const& size,
-                        Dims const& stride) noexcept override;
-  IConcatenationLayer* addConcatenation(ITensor* const* inputs, int32_t nbInputs) noexcept override;
-  IGatherLayer* addGather(ITensor& data, ITensor& indices, int32_t axis) noexcept override;
-  IGatherLayer* addGatherV2(ITensor& data, ITensor& indices, GatherMode mode) noexcept override;
-  ICastLayer* addCast(ITensor& input, DataType toType) noexcept override;
-  IIdentityLayer* addIdentity(ITensor& input) noexcept override;
-  ISelectLayer* addSelect(ITensor& condition, ITensor& thenInput,
-                          ITensor& elseInput) noexcept override;
-  IShapeLayer* addShape(ITensor& input) noexcept override;
-  IConstantLayer* addConstant(Dims const& dimensions, Weights weights) noexcept override;
-  IResizeLayer* addResize(ITensor& input) noexcept override;
-  ITopKLayer* addTopK(ITensor& input, TopKOperation op, int32_t k, uint32_t reduceAxes,
-                      DataType indicesType) noexcept override;
-  IScaleLayer* addScale(ITensor& input, ScaleMode mode, Weights shift, Weights scale,
-                        Weights power) noexcept override;
-  IScaleLayer* addScaleNd(ITensor& input, ScaleMode mode, Weights shift, Weights scale,
-                          Weights power, int32_t channelAxis) noexcept override;
-  INormalizationLayer* addNormalization(ITensor& input, ITensor& scale, ITensor& bias,
-                                        uint32_t axesMask) noexcept override;
-  ILRNLayer* addLRN(ITensor& input, int64_t window, float alpha, float beta,
-                    float k) noexcept override;
-  IPaddingLayer* addPaddingNd(ITensor& input, Dims const& prePadding,
-                              Dims const& postPadding) noexcept override;
-  IParametricReLULayer* addParametricReLU(ITensor& input, ITensor& slope) noexcept override;
-  IFillLayer* addFill(Dims const& dimensions, FillOperation op,
-                      DataType outputType) noexcept override;
   bool setWeightsName(Weights weights, char const* name) noexcept override;
   bool markWeightsRefittable(char const* name) noexcept override;
   bool unmarkWeightsRefittable(char const* name) noexcept override;
@@ -126,6 +81,10 @@ class NetworkApi final : public INetworkDefinition {
     errors_.set_recorder(recorder);
   }
   IErrorRecorder* getErrorRecorder() const noexcept override { return errors_.recorder(); }
+
+ protected:
+  ILayer* addLayer(char const* method, impl::LayerValue const* arguments,
+                   int32_t nbArguments) noexcept override;
 
  private:
   /// Runs `add`, which gives a Layer*, and returns the layer's public object, of the class
@@ -136,13 +95,11 @@ class NetworkApi final : public INetworkDefinition {
                                      [&] { return static_cast<Interface*>(layer(*add())); });
   }
 
-  /// A copy of what a caller gives; without data for weights without values.
-  WeightsArray copy_of(const Weights& weights, const char* what);
-
   IBuilder& builder_;
   Network network_;
   ErrorReport& errors_;
-  std::unordered_multimap<const void*, const void*> copies_;  ///< by the address of what was given
+  mutable std::unordered_multimap<const void*, const void*>
+      copies_;  ///< by the address of what was given
   mutable std::unordered_map<const Tensor*, std::unique_ptr<TensorApi>> tensors_;
   mutable std::unordered_map<const Layer*, std::shared_ptr<ILayer>> layers_;
 };

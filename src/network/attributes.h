@@ -34,13 +34,30 @@ void validate(const Attributes& attributes);
 /// identifies the attributes.
 std::string str(const Attributes& attributes);
 
+/// Of a list of a layer that may be empty: what its elements are then, one for each axis behind
+/// the second.
+struct PerSpatialAxis {
+  int64_t otherwise = 0;
+};
+
 /// Turns a parameter struct into Attributes and back. The struct lists its members once:
-///     template <class V> void visit(V& v) { v("stride", stride); v("groups", groups); }
-/// Members are bool, integers, enums, double, float or one of the types of AttributeValue.
+///     template <class V> void visit(V& v) {
+///       v("stride_nd", stride, PerSpatialAxis{1}), v("num_groups", groups);
+///       v.internal("has_residual", has_residual);    // which no API shows
+///       v.shown("padding_nd", pre_padding, ...);     // which no plan stores
+///     }
+/// Names are those of TensorRT's Python API. Members are bool, integers, enums, double, float or
+/// one of the types of AttributeValue.
 class AttributeWriter {
  public:
+  template <class T, class... Hints>
+  void shown(const char*, const T&, Hints...) {}
   template <class T>
-  void operator()(const char* name, const T& member) {
+  void internal(const char* name, const T& member) {
+    (*this)(name, member);
+  }
+  template <class T, class... Hints>
+  void operator()(const char* name, const T& member, Hints...) {
     if constexpr (std::is_enum_v<T> || std::is_integral_v<T>)
       attributes.push_back({name, static_cast<int64_t>(member)});
     else if constexpr (std::is_floating_point_v<T>)
@@ -57,8 +74,14 @@ class AttributeReader {
  public:
   AttributeReader(std::string_view owner, const Attributes& attributes)
       : owner_(owner), attributes_(attributes) {}
+  template <class T, class... Hints>
+  void shown(const char*, T&, Hints...) {}
   template <class T>
-  void operator()(const char* name, T& member) {
+  void internal(const char* name, T& member) {
+    (*this)(name, member);
+  }
+  template <class T, class... Hints>
+  void operator()(const char* name, T& member, Hints...) {
     if constexpr (std::is_enum_v<T> || std::is_integral_v<T>) {
       const int64_t value = std::get<int64_t>(get(name, AttributeValue(int64_t{}).index()));
       member = static_cast<T>(value);

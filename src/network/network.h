@@ -176,19 +176,11 @@ inline const TensorInfo& Tensor::info() const {
   return info_;
 }
 
-/// The layer type of an operator class with a parameter struct, so that bindings and parsers can
-/// read and change parameters: `layer.edit([](auto& p) { p.stride = {2, 2}; })`.
+/// The layer of an operator class, a class of its own to the languages.
 template <class Op>
 class TypedLayer : public Layer {
  public:
-  using Params = typename Op::Params;
-  const Params& params() const { return static_cast<const Op&>(*op()).params(); }
-  template <class F>
-  void edit(F&& change) {
-    Params params = this->params();
-    change(params);
-    set_op(std::make_shared<Op>(std::move(params)));
-  }
+  const typename Op::Params& params() const { return static_cast<const Op&>(*op()).params(); }
 };
 
 struct NetworkFlags {

@@ -14,7 +14,8 @@ struct FusedActivation {
   bool present() const { return type != kNone; }
   template <class V>
   void visit(V& v) {
-    v("activation", type), v("activation_alpha", alpha), v("activation_beta", beta);
+    v.internal("activation", type), v.internal("activation_alpha", alpha),
+        v.internal("activation_beta", beta);
   }
 };
 
@@ -32,6 +33,8 @@ struct ActivationParams {
 class Activation final : public BuiltinOperator<Activation, ActivationParams> {
  public:
   static constexpr std::string_view kKind = "Activation";
+  static constexpr LayerClass<class IActivationLayer> kLayer{
+      LayerType::kACTIVATION, "IActivationLayer", "An activation function, element by element."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };

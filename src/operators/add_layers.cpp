@@ -163,6 +163,12 @@ Shape kernel_window(const Layer& convolution) {
   return Shape(std::span<const int64_t>(shape.begin() + 2, shape.end()));
 }
 
+Layer* add_constant(Network& network, const Shape& shape, const WeightsArray& elements) {
+  require(shape.numel() == elements.shape.numel(), "Constant: the weights have ",
+          elements.shape.numel(), " elements; the dimensions ", shape, " have ", shape.numel());
+  return network.add_constant(elements.dtype, shape, elements.data)->producer();
+}
+
 TypedLayer<Pooling>* add_pooling(Network& network, Tensor& input, PoolingType type,
                                  const Ints& window) {
   PoolingParams params;
@@ -176,7 +182,7 @@ TypedLayer<Softmax>* add_softmax(Network& network, Tensor& input) {
   return network.add<Softmax>({int64_t{1} << default_channel_axis(input)}, {&input});
 }
 
-TypedLayer<Concatenation>* add_concatenation(Network& network, std::span<Tensor* const> inputs) {
+TypedLayer<Concatenation>* add_concatenation(Network& network, const std::vector<Tensor*>& inputs) {
   require(!inputs.empty() && inputs[0] != nullptr, "Concatenation: there are no inputs");
   return network.add<Concatenation>({default_channel_axis(*inputs[0])}, inputs);
 }
@@ -191,8 +197,7 @@ TypedLayer<Scale>* add_scale(Network& network, Tensor& input, ScaleMode mode,
                                      constant(network, power)});
 }
 
-TypedLayer<Slice>* add_padding(Network& network, Tensor& input, const Ints& before,
-                               const Ints& after) {
+AddedPadding add_padding(Network& network, Tensor& input, const Ints& before, const Ints& after) {
   const int rank = input.rank(), first = rank - static_cast<int>(before.size());
   require(before.size() == after.size() && first >= 0, "Padding: there are ", before.size(),
           " numbers for before and ", after.size(),
@@ -213,7 +218,7 @@ TypedLayer<Slice>* add_padding(Network& network, Tensor& input, const Ints& befo
   }
   TypedLayer<Slice>* const slice = network.add<Slice>(params, inputs);
   slice->set_added_as(LayerType::kPADDING);
-  return slice;
+  return {slice};
 }
 
 PaddingExtents padding_of(const Layer& padding) {

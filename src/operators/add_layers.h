@@ -9,6 +9,7 @@
 #include "operators/elementwise.h"
 #include "operators/movement.h"
 #include "operators/pooling.h"
+#include "operators/properties.h"
 #include "operators/reduce.h"
 
 namespace opwright {
@@ -17,9 +18,6 @@ namespace opwright {
 // over parameters: weights become constants, and what is not said gets TensorRT's defaults. All
 // throw Error as Network::add() does, and where a default hangs on the shape of an input that
 // cannot be inferred.
-
-/// Elements with their type and shape; without data where there are none.
-using WeightsArray = Constant::Params;
 
 /// The axis of channels in TensorRT's defaults: the third from the end, or the first.
 int64_t default_channel_axis(const Tensor& tensor);
@@ -50,21 +48,26 @@ void set_constant(Layer& constant, const WeightsArray& elements);
 void reshape_constant(Layer& constant, const Shape& shape);
 /// The window that the kernel of a convolution or deconvolution has. Throws Error without a kernel.
 Shape kernel_window(const Layer& convolution);
+/// Throws Error unless there are as many elements as the shape says.
+Layer* add_constant(Network& network, const Shape& shape, const WeightsArray& elements);
 /// The stride is the window.
 TypedLayer<Pooling>* add_pooling(Network& network, Tensor& input, PoolingType type,
                                  const Ints& window);
 /// Over the default channel axis.
 TypedLayer<Softmax>* add_softmax(Network& network, Tensor& input);
 /// Along the default channel axis of the first input.
-TypedLayer<Concatenation>* add_concatenation(Network& network, std::span<Tensor* const> inputs);
+TypedLayer<Concatenation>* add_concatenation(Network& network, const std::vector<Tensor*>& inputs);
 /// \param channel_axis without a value: the default one.
 TypedLayer<Scale>* add_scale(Network& network, Tensor& input, ScaleMode mode,
                              const WeightsArray& shift, const WeightsArray& scale,
                              const WeightsArray& power, std::optional<int64_t> channel_axis);
-/// A slice, shown as a layer of kPADDING, that adds (or, where negative, takes off) so many
-/// elements before and after the last axes.
-TypedLayer<Slice>* add_padding(Network& network, Tensor& input, const Ints& before,
-                               const Ints& after);
+/// A layer that is shown as one of kPADDING.
+struct AddedPadding {
+  TypedLayer<Slice>* layer = nullptr;
+};
+/// A slice that adds (or, where negative, takes off) so many elements before and after the last
+/// axes.
+AddedPadding add_padding(Network& network, Tensor& input, const Ints& before, const Ints& after);
 /// What such a slice adds before and after each axis. Throws Error where that is known at run time
 /// only.
 struct PaddingExtents {

@@ -3,16 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "operators/activation.h"
-#include "operators/convolution.h"
-#include "operators/elementwise.h"
-#include "operators/matrix.h"
-#include "operators/movement.h"
-#include "operators/normalization.h"
-#include "operators/pointwise.h"
-#include "operators/pooling.h"
-#include "operators/reduce.h"
-#include "operators/source.h"
+#include "operators/builtin_operators.h"
 
 namespace opwright {
 namespace {
@@ -40,17 +31,6 @@ class PlannedBuiltin final : public PlannedOperator {
   const OperatorPtr op_;
 };
 
-template <class... Ops>
-struct Kinds {
-  static void register_all() { (register_operator_kind(std::string(Ops::kKind), Ops::load), ...); }
-  static bool contain(std::string_view kind) { return ((kind == Ops::kKind) || ...); }
-};
-
-using Builtin = Kinds<Activation, Cast, ChannelShuffle, Concatenation, Convolution, Deconvolution,
-                      ElementWise, Fill, Gather, Identity, Lrn, MatrixMultiply, Normalization,
-                      ParametricRelu, Pointwise, Pooling, Reduce, Reformat, Reshape, Resize, Scale,
-                      Select, ShapeOf, Shuffle, Slice, Softmax, TopK, Transpose, Unary>;
-
 }  // namespace
 
 PlannedOperatorPtr plan_builtin(OperatorPtr op, const KernelArgs& args) {
@@ -67,8 +47,15 @@ const Operator* builtin_of(const PlannedOperator& planned) {
   return builtin != nullptr ? &builtin->op() : nullptr;
 }
 
-void register_builtin_operators() { Builtin::register_all(); }
+void register_builtin_operators() {
+  each_builtin_operator(
+      []<class Op>() { register_operator_kind(std::string(Op::kKind), Op::load); });
+}
 
-bool is_builtin_operator(std::string_view kind) { return Builtin::contain(kind); }
+bool is_builtin_operator(std::string_view kind) {
+  bool is = false;
+  each_builtin_operator([&]<class Op>() { is |= kind == Op::kKind; });
+  return is;
+}
 
 }  // namespace opwright

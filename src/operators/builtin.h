@@ -21,9 +21,20 @@ PlannedOperatorPtr load_builtin(OperatorPtr op);
 /// The built-in operator that the plan has, null for a plugin or a compiled kernel.
 const Operator* builtin_of(const PlannedOperator& planned);
 
+/// How TensorRT's API shows the layer of a built-in operator: by a class of its own.
+template <class InterfaceType>
+struct LayerClass {
+  using Interface = InterfaceType;
+  LayerType type;
+  const char* name;
+  const char* doc;
+};
+
 /// A built-in operator: parameters that are reflected into attributes, kernels from the device's
 /// backend. A derived class gives `struct Params` (with `visit`), `static constexpr
-/// std::string_view kKind` and `infer`.
+/// std::string_view kKind`, `infer` and, where the API has a layer of it, `kLayer`. Params may have
+/// `bool is_set(std::string_view property) const` and, for what else changes,
+/// `void was_set(std::string_view property)`.
 template <class Derived, class ParamsType>
 class BuiltinOperator : public Operator {
  public:

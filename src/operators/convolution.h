@@ -16,10 +16,16 @@ struct ConvolutionParams {
   FusedActivation activation;
   template <class V>
   void visit(V& v) {
-    v("stride", stride), v("dilation", dilation), v("pre_padding", pre_padding),
-        v("post_padding", post_padding);
-    v("padding_mode", padding_mode), v("groups", groups), v("output_padding", output_padding);
-    v("has_residual", has_residual), activation.visit(v);
+    v("stride_nd", stride, PerSpatialAxis{1}), v("dilation_nd", dilation, PerSpatialAxis{1});
+    v("pre_padding", pre_padding, PerSpatialAxis{0});
+    v("post_padding", post_padding, PerSpatialAxis{0});
+    v.shown("padding_nd", pre_padding, PerSpatialAxis{0});
+    v("padding_mode", padding_mode), v("num_groups", groups);
+    v.internal("output_padding", output_padding);
+    v.internal("has_residual", has_residual), activation.visit(v);
+  }
+  void was_set(std::string_view property) {
+    if (property == "padding_nd") post_padding = pre_padding;
   }
 };
 
@@ -43,6 +49,9 @@ ResolvedPadding resolve_transposed_padding(const ConvolutionParams& params, cons
 class Convolution final : public BuiltinOperator<Convolution, ConvolutionParams> {
  public:
   static constexpr std::string_view kKind = "Convolution";
+  static constexpr LayerClass<class IConvolutionLayer> kLayer{
+      LayerType::kCONVOLUTION, "IConvolutionLayer",
+      "Cross-correlation over spatial axes of [N, C, ...]."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
   bool may_overwrite(int input, int count) const override {
@@ -55,6 +64,9 @@ class Convolution final : public BuiltinOperator<Convolution, ConvolutionParams>
 class Deconvolution final : public BuiltinOperator<Deconvolution, ConvolutionParams> {
  public:
   static constexpr std::string_view kKind = "Deconvolution";
+  static constexpr LayerClass<class IDeconvolutionLayer> kLayer{
+      LayerType::kDECONVOLUTION, "IDeconvolutionLayer",
+      "Transposed convolution over spatial axes of [N, C, ...]."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };

@@ -17,6 +17,8 @@ struct ElementWiseParams {
 class ElementWise final : public BuiltinOperator<ElementWise, ElementWiseParams> {
  public:
   static constexpr std::string_view kKind = "ElementWise";
+  static constexpr LayerClass<class IElementWiseLayer> kLayer{
+      LayerType::kELEMENTWISE, "IElementWiseLayer", "A binary operation with broadcasting."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
@@ -32,6 +34,8 @@ struct UnaryParams {
 class Unary final : public BuiltinOperator<Unary, UnaryParams> {
  public:
   static constexpr std::string_view kKind = "Unary";
+  static constexpr LayerClass<class IUnaryLayer> kLayer{LayerType::kUNARY, "IUnaryLayer",
+                                                        "A unary operation, element by element."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
@@ -40,6 +44,8 @@ class Unary final : public BuiltinOperator<Unary, UnaryParams> {
 class Select final : public BuiltinOperator<Select, NoParams> {
  public:
   static constexpr std::string_view kKind = "Select";
+  static constexpr LayerClass<class ISelectLayer> kLayer{
+      LayerType::kSELECT, "ISelectLayer", "Chooses between two tensors, element by element."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
@@ -48,12 +54,14 @@ struct CastParams {
   DataType to = DataType::kFLOAT;
   template <class V>
   void visit(V& v) {
-    v("to", to);
+    v("to_type", to);
   }
 };
 class Cast final : public BuiltinOperator<Cast, CastParams> {
  public:
   static constexpr std::string_view kKind = "Cast";
+  static constexpr LayerClass<class ICastLayer> kLayer{LayerType::kCAST, "ICastLayer",
+                                                       "Converts to another type."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
@@ -61,6 +69,8 @@ class Cast final : public BuiltinOperator<Cast, CastParams> {
 class Identity final : public BuiltinOperator<Identity, NoParams> {
  public:
   static constexpr std::string_view kKind = "Identity";
+  static constexpr LayerClass<class IIdentityLayer> kLayer{LayerType::kIDENTITY, "IIdentityLayer",
+                                                           "The input unchanged."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
@@ -69,6 +79,8 @@ class Identity final : public BuiltinOperator<Identity, NoParams> {
 class ParametricRelu final : public BuiltinOperator<ParametricRelu, NoParams> {
  public:
   static constexpr std::string_view kKind = "ParametricRelu";
+  static constexpr LayerClass<class IParametricReLULayer> kLayer{
+      LayerType::kPARAMETRIC_RELU, "IParametricReLULayer", "x < 0 ? x * slope : x."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
@@ -87,6 +99,8 @@ struct ScaleParams {
 class Scale final : public BuiltinOperator<Scale, ScaleParams> {
  public:
   static constexpr std::string_view kKind = "Scale";
+  static constexpr LayerClass<class IScaleLayer> kLayer{LayerType::kSCALE, "IScaleLayer",
+                                                        "(x * scale + shift) ^ power."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };

@@ -13,7 +13,7 @@ struct MatrixMultiplyParams {
   FusedActivation activation;
   template <class V>
   void visit(V& v) {
-    v("op0", op0), v("op1", op1), v("has_bias", has_bias), activation.visit(v);
+    v("op0", op0), v("op1", op1), v.internal("has_bias", has_bias), activation.visit(v);
   }
 };
 /// Inputs a and b: stacks of matrices, leading axes broadcast as in NumPy; kVECTOR takes a stack of
@@ -21,6 +21,9 @@ struct MatrixMultiplyParams {
 class MatrixMultiply final : public BuiltinOperator<MatrixMultiply, MatrixMultiplyParams> {
  public:
   static constexpr std::string_view kKind = "MatrixMultiply";
+  static constexpr LayerClass<class IMatrixMultiplyLayer> kLayer{
+      LayerType::kMATRIX_MULTIPLY, "IMatrixMultiplyLayer",
+      "Product of stacks of matrices or vectors."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };

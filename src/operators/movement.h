@@ -15,16 +15,20 @@ struct ShuffleParams {
   bool zero_is_placeholder = true;
   template <class V>
   void visit(V& v) {
-    v("first_transpose", first_transpose), v("has_reshape", has_reshape),
-        v("reshape_dims", reshape_dims);
-    v("second_transpose", second_transpose), v("zero_is_placeholder", zero_is_placeholder);
+    v("first_transpose", first_transpose), v.internal("has_reshape", has_reshape);
+    v("reshape_dims", reshape_dims), v("second_transpose", second_transpose);
+    v("zero_is_placeholder", zero_is_placeholder);
   }
+  bool is_set(std::string_view property) const { return property != "reshape_dims" || has_reshape; }
+  void was_set(std::string_view property) { has_reshape |= property == "reshape_dims"; }
 };
 /// Transpose, reshape, transpose. An optional second input (a shape tensor) replaces
 /// `reshape_dims`. The compiler lowers it to Transpose and Reshape.
 class Shuffle final : public BuiltinOperator<Shuffle, ShuffleParams> {
  public:
   static constexpr std::string_view kKind = "Shuffle";
+  static constexpr LayerClass<class IShuffleLayer> kLayer{LayerType::kSHUFFLE, "IShuffleLayer",
+                                                          "Transpose, reshape, transpose."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
   bool is_shape_input(int input) const override { return input == 1; }
@@ -81,7 +85,7 @@ struct SliceParams {
   SampleMode mode = SampleMode::kSTRICT_BOUNDS;
   template <class V>
   void visit(V& v) {
-    v("start", start), v("size", size), v("stride", stride), v("axes", axes), v("mode", mode);
+    v("start", start), v("shape", size), v("stride", stride), v("axes", axes), v("mode", mode);
   }
 };
 /// output[i] = input[start + i * stride], indices beyond the bounds by `mode`. Optional inputs 1 to
@@ -90,6 +94,8 @@ struct SliceParams {
 class Slice final : public BuiltinOperator<Slice, SliceParams> {
  public:
   static constexpr std::string_view kKind = "Slice";
+  static constexpr LayerClass<class ISliceLayer> kLayer{
+      LayerType::kSLICE, "ISliceLayer", "Strided part of a tensor; beyond the bounds by `mode`."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
   bool is_shape_input(int input) const override { return input >= 1 && input <= 3; }
@@ -105,6 +111,8 @@ struct ConcatenationParams {
 class Concatenation final : public BuiltinOperator<Concatenation, ConcatenationParams> {
  public:
   static constexpr std::string_view kKind = "Concatenation";
+  static constexpr LayerClass<class IConcatenationLayer> kLayer{
+      LayerType::kCONCATENATION, "IConcatenationLayer", "Joins tensors along an axis."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
@@ -123,6 +131,8 @@ struct GatherParams {
 class Gather final : public BuiltinOperator<Gather, GatherParams> {
  public:
   static constexpr std::string_view kKind = "Gather";
+  static constexpr LayerClass<class IGatherLayer> kLayer{LayerType::kGATHER, "IGatherLayer",
+                                                         "Picks elements by indices."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
@@ -132,19 +142,26 @@ struct ResizeParams {
   ResizeCoordinateTransformation coordinate_transformation =
       ResizeCoordinateTransformation::kASYMMETRIC;
   ResizeRoundMode nearest_rounding = ResizeRoundMode::kFLOOR;
-  bool selector_upper =
-      false;  ///< ResizeSelector::kUPPER: a single output element samples coordinate 0
+  /// kUPPER: a single output element samples coordinate 0.
+  ResizeSelector selector = ResizeSelector::kFORMULA;
   bool exclude_outside = false;
   float cubic_coeff = -0.75f;
   Floats scales;  ///< per axis; used where non-empty, else `shape` or input 1
   Ints shape;
   template <class V>
   void visit(V& v) {
-    v("mode", mode), v("coordinate_transformation", coordinate_transformation),
-        v("nearest_rounding", nearest_rounding);
-    v("selector_upper", selector_upper), v("exclude_outside", exclude_outside),
-        v("cubic_coeff", cubic_coeff);
+    v("resize_mode", mode), v("coordinate_transformation", coordinate_transformation);
+    v("nearest_rounding", nearest_rounding), v("selector_for_single_pixel", selector);
+    v("exclude_outside", exclude_outside), v("cubic_coeff", cubic_coeff);
     v("scales", scales), v("shape", shape);
+  }
+  bool is_set(std::string_view property) const {
+    return property == "scales" ? !scales.empty() : property != "shape" || scales.empty();
+  }
+  /// Each replaces the other.
+  void was_set(std::string_view property) {
+    if (property == "scales") shape.clear();
+    if (property == "shape") scales.clear();
   }
 };
 /// Interpolation over the axes whose extent changes. An optional second input (a shape tensor)
@@ -152,6 +169,8 @@ struct ResizeParams {
 class Resize final : public BuiltinOperator<Resize, ResizeParams> {
  public:
   static constexpr std::string_view kKind = "Resize";
+  static constexpr LayerClass<class IResizeLayer> kLayer{LayerType::kRESIZE, "IResizeLayer",
+                                                         "Interpolates to other extents."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
   bool is_shape_input(int input) const override { return input == 1; }

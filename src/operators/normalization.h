@@ -12,7 +12,7 @@ struct NormalizationParams {
   bool rms = false;        ///< divide by the root mean square, do not subtract the mean
   template <class V>
   void visit(V& v) {
-    v("epsilon", epsilon), v("axes", axes), v("num_groups", num_groups), v("rms", rms);
+    v("epsilon", epsilon), v("axes", axes), v("num_groups", num_groups), v.internal("rms", rms);
   }
 };
 /// y = (x - mean) / sqrt(variance + epsilon) * scale + bias. Inputs: x, optional scale, optional
@@ -22,6 +22,8 @@ struct NormalizationParams {
 class Normalization final : public BuiltinOperator<Normalization, NormalizationParams> {
  public:
   static constexpr std::string_view kKind = "Normalization";
+  static constexpr LayerClass<class INormalizationLayer> kLayer{
+      LayerType::kNORMALIZATION, "INormalizationLayer", "Layer, instance or group normalization."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
@@ -31,7 +33,7 @@ struct LrnParams {
   float alpha = 1e-4f, beta = 0.75f, k = 1.0f;
   template <class V>
   void visit(V& v) {
-    v("window", window), v("alpha", alpha), v("beta", beta), v("k", k);
+    v("window_size", window), v("alpha", alpha), v("beta", beta), v("k", k);
   }
 };
 /// Local response normalization across channels: x / (k + alpha / window * sum(x^2 over the
@@ -39,6 +41,8 @@ struct LrnParams {
 class Lrn final : public BuiltinOperator<Lrn, LrnParams> {
  public:
   static constexpr std::string_view kKind = "LRN";
+  static constexpr LayerClass<class ILRNLayer> kLayer{
+      LayerType::kLRN, "ILRNLayer", "Local response normalization across channels."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };

@@ -14,17 +14,23 @@ struct PoolingParams {
   float blend_factor = 0;
   template <class V>
   void visit(V& v) {
-    v("type", type), v("window", window), v("stride", stride), v("dilation", dilation),
-        v("pre_padding", pre_padding);
-    v("post_padding", post_padding), v("padding_mode", padding_mode);
+    v("type", type), v("window_size_nd", window), v("stride_nd", stride, PerSpatialAxis{1});
+    v.internal("dilation", dilation), v("pre_padding", pre_padding, PerSpatialAxis{0});
+    v("post_padding", post_padding, PerSpatialAxis{0}), v("padding_mode", padding_mode);
+    v.shown("padding_nd", pre_padding, PerSpatialAxis{0});
     v("average_count_excludes_padding", average_count_excludes_padding),
         v("blend_factor", blend_factor);
+  }
+  void was_set(std::string_view property) {
+    if (property == "padding_nd") post_padding = pre_padding;
   }
 };
 /// Over 1 to 3 spatial axes of [N, C, spatial...].
 class Pooling final : public BuiltinOperator<Pooling, PoolingParams> {
  public:
   static constexpr std::string_view kKind = "Pooling";
+  static constexpr LayerClass<class IPoolingLayer> kLayer{
+      LayerType::kPOOLING, "IPoolingLayer", "Maximum or average over windows of [N, C, ...]."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };

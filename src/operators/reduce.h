@@ -16,6 +16,8 @@ struct ReduceParams {
 class Reduce final : public BuiltinOperator<Reduce, ReduceParams> {
  public:
   static constexpr std::string_view kKind = "Reduce";
+  static constexpr LayerClass<class IReduceLayer> kLayer{
+      LayerType::kREDUCE, "IReduceLayer", "Reduces over the axes whose bits are set."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
@@ -25,12 +27,14 @@ struct SoftmaxParams {
   bool log = false;  ///< logarithm of the softmax
   template <class V>
   void visit(V& v) {
-    v("axes", axes), v("log", log);
+    v("axes", axes), v.internal("log", log);
   }
 };
 class Softmax final : public BuiltinOperator<Softmax, SoftmaxParams> {
  public:
   static constexpr std::string_view kKind = "Softmax";
+  static constexpr LayerClass<class ISoftMaxLayer> kLayer{
+      LayerType::kSOFTMAX, "ISoftMaxLayer", "Softmax over the axis whose bit is set."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
@@ -50,6 +54,9 @@ struct TopKParams {
 class TopK final : public BuiltinOperator<TopK, TopKParams> {
  public:
   static constexpr std::string_view kKind = "TopK";
+  static constexpr LayerClass<class ITopKLayer> kLayer{
+      LayerType::kTOPK, "ITopKLayer",
+      "The k largest or smallest elements along an axis, and their indices."};
   using BuiltinOperator::BuiltinOperator;
   std::optional<int> num_outputs() const override { return 2; }
   std::vector<OutputInfo> infer(InferContext& context) const override;

@@ -8,6 +8,8 @@ namespace opwright {
 class ShapeOf final : public BuiltinOperator<ShapeOf, NoParams> {
  public:
   static constexpr std::string_view kKind = "Shape";
+  static constexpr LayerClass<class IShapeLayer> kLayer{LayerType::kSHAPE, "IShapeLayer",
+                                                        "The extents of a tensor as INT64."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
@@ -23,7 +25,7 @@ struct FillParams {
   template <class V>
   void visit(V& v) {
     v("operation", operation), v("shape", shape), v("to_type", to_type), v("alpha", alpha),
-        v("beta", beta), v("seed", seed);
+        v("beta", beta), v.internal("seed", seed);
   }
 };
 /// Optional inputs: 0 a shape tensor that replaces `shape`, 1 and 2 scalars that replace alpha and
@@ -32,6 +34,8 @@ struct FillParams {
 class Fill final : public BuiltinOperator<Fill, FillParams> {
  public:
   static constexpr std::string_view kKind = "Fill";
+  static constexpr LayerClass<class IFillLayer> kLayer{
+      LayerType::kFILL, "IFillLayer", "A tensor of evenly spaced or random values."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
   bool is_shape_input(int input) const override { return input == 0; }

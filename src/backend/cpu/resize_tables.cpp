@@ -9,7 +9,7 @@ namespace {
 /// In FP32, step by step as ONNX's reference has it: where an exact coordinate lies on the border
 /// between two elements, another way of rounding would choose the other one.
 float coordinate(const ResizeParams& params, int64_t i, int64_t from, int64_t to, float scale) {
-  if (to == 1 && params.selector_upper) return 0;
+  if (to == 1 && params.selector == ResizeSelector::kUPPER) return 0;
   const auto x = static_cast<float>(i);
   switch (params.coordinate_transformation) {
     case ResizeCoordinateTransformation::kALIGN_CORNERS:

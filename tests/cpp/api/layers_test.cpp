@@ -114,7 +114,7 @@ TEST_F(Layers, MatrixMultiply) {
   ASSERT_NE(layer, nullptr) << logger.errors;
   EXPECT_EQ(layer->getOperation(1), MatrixOperation::kTRANSPOSE);
   layer->setOperation(2, MatrixOperation::kNONE);
-  EXPECT_NE(logger.errors.find("no operand 2"), std::string::npos);
+  EXPECT_NE(logger.errors.find("no property 'op2'; it has op0, op1"), std::string::npos);
   EXPECT_EQ(result(layer), (Floats{321, 654}));
 }
 

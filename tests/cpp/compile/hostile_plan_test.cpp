@@ -268,10 +268,10 @@ TEST(HostilePlan, OperatorsAreCheckedBeforeAKernelIsMade) {
         if (attribute.name == name) attribute.value = value;
     });
   };
-  EXPECT_NE(with("window", Ints{int64_t{1} << 62, 2}), "no error");
-  EXPECT_NE(with("stride", Ints{0, 0}), "no error");
-  EXPECT_NE(with("stride", Ints{2}), "no error");
-  EXPECT_NE(with("stride", Ints{int64_t{-1} << 63, 2}), "no error");
+  EXPECT_NE(with("window_size_nd", Ints{int64_t{1} << 62, 2}), "no error");
+  EXPECT_NE(with("stride_nd", Ints{0, 0}), "no error");
+  EXPECT_NE(with("stride_nd", Ints{2}), "no error");
+  EXPECT_NE(with("stride_nd", Ints{int64_t{-1} << 63, 2}), "no error");
 }
 
 /// x [n], n from 1 to 100, to y [n].

@@ -21,7 +21,7 @@ std::vector<std::pair<int64_t, double>> taps(const ResizeParams& params, int64_t
   if (params.coordinate_transformation == Transformation::kALIGN_CORNERS)
     x = to == 1 ? 0 : i * (from - 1.0) / (to - 1.0);
   if (params.coordinate_transformation == Transformation::kPYTORCH_HALF_PIXEL && to == 1) x = 0;
-  if (params.selector_upper && to == 1) x = 0;
+  if (params.selector == ResizeSelector::kUPPER && to == 1) x = 0;
   const auto clamp = [&](double at) {
     return static_cast<int64_t>(std::min(std::max(at, 0.0), from - 1.0));
   };
@@ -167,7 +167,7 @@ TEST(Resize, UpperSelector) {
   ResizeParams params;
   params.mode = Mode::kLINEAR;
   params.coordinate_transformation = Transformation::kHALF_PIXEL;
-  params.selector_upper = true;
+  params.selector = ResizeSelector::kUPPER;
   check({1, 1, 6, 6}, {1, 1, 1, 3}, params);
 }
 

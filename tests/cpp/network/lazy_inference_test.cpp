@@ -27,7 +27,7 @@ TEST(LazyInference, AnErrorLastsUntilItIsMended) {
   EXPECT_EQ(y->name(), "second_output_0");
   first->set_name("renamed");
   EXPECT_EQ(message_of([&] { y->dims(); }), "Grow 'renamed': there is no axis 7");
-  first->edit([](Grow::Params& p) { p.axis = 1; });
+  edit(*first, [](Grow::Params& p) { p.axis = 1; });
   EXPECT_EQ(y->shape(), (Shape{-1, 5}));
   EXPECT_EQ(first->output(0)->shape(), (Shape{-1, 5}));
 }
@@ -41,8 +41,8 @@ TEST(LazyInference, EachLayerIsInferredOnce) {
   Grow::inferred = 0;
   for (int i = 0; i < kLayers; ++i) {
     layers.push_back(network.add<Grow>({.axis = 3, .limit = 1 << 20, .late = true}, {last}));
-    layers.back()->edit([](Grow::Params& p) { p.axis = 0; });
-    layers.back()->edit([](Grow::Params& p) { p.amount = 2; });
+    edit(*layers.back(), [](Grow::Params& p) { p.axis = 0; });
+    edit(*layers.back(), [](Grow::Params& p) { p.amount = 2; });
     last = layers.back()->output(0);
   }
   EXPECT_EQ(Grow::inferred, 0);
@@ -51,13 +51,13 @@ TEST(LazyInference, EachLayerIsInferredOnce) {
   network.infer();
   EXPECT_EQ(Grow::inferred, kLayers);
   // Changes of what is to be inferred anyway cost nothing, from whichever end.
-  for (auto* layer : layers) layer->edit([](Grow::Params& p) { p.amount = 3; });
+  for (auto* layer : layers) edit(*layer, [](Grow::Params& p) { p.amount = 3; });
   EXPECT_EQ(Grow::inferred, kLayers);
   x->set_shape(Shape{1});
   EXPECT_EQ(last->shape(), (Shape{1 + 3 * kLayers}));
   EXPECT_EQ(Grow::inferred, 2 * kLayers);
   // A change reaches what is downstream alone.
-  layers[kLayers - 2]->edit([](Grow::Params& p) { p.amount = 4; });
+  edit(*layers[kLayers - 2], [](Grow::Params& p) { p.amount = 4; });
   EXPECT_EQ(last->shape(), (Shape{2 + 3 * kLayers}));
   EXPECT_EQ(Grow::inferred, 2 * kLayers + 2);
 }
@@ -69,7 +69,7 @@ TEST(LazyInference, AskedAfterEachLayerItIsInferredOnce) {
   Grow::inferred = 0;
   for (int i = 0; i < kLayers; ++i) {
     auto* layer = network.add<Grow>({.axis = 3, .limit = 1 << 20, .late = true}, {x});
-    layer->edit([](Grow::Params& p) { p.axis = 0; });
+    edit(*layer, [](Grow::Params& p) { p.axis = 0; });
     x = layer->output(0);
     EXPECT_EQ(x->shape(), (Shape{i + 2}));
   }
@@ -112,17 +112,17 @@ TEST(LazyInference, PluginsAreInferredAtOnce) {
             "Grow 'first': there is no axis 7");
   EXPECT_EQ(network.num_layers(), 1);
   EXPECT_EQ(network.find_tensor("plugin_output_0"), nullptr);
-  first->edit([](Grow::Params& p) { p.axis = 0; });
+  edit(*first, [](Grow::Params& p) { p.axis = 0; });
   auto* plugin = network.add<Grow>({.limit = 10}, {first->output(0)}, "plugin");
   EXPECT_EQ(plugin->output(0)->shape(), (Shape{6}));
-  EXPECT_EQ(message_of([&] { plugin->edit([](Grow::Params& p) { p.amount = 6; }); }),
+  EXPECT_EQ(message_of([&] { edit(*plugin, [](Grow::Params& p) { p.amount = 6; }); }),
             "Grow 'plugin': extent 11 is above 10");
   EXPECT_EQ(plugin->output(0)->shape(), (Shape{6}));
   // What changes upstream it hears of later.
-  first->edit([](Grow::Params& p) { p.amount = 9; });
+  edit(*first, [](Grow::Params& p) { p.amount = 9; });
   EXPECT_EQ(message_of([&] { plugin->output(0)->shape(); }),
             "Grow 'plugin': extent 14 is above 10");
-  first->edit([](Grow::Params& p) { p.amount = 2; });
+  edit(*first, [](Grow::Params& p) { p.amount = 2; });
   EXPECT_EQ(plugin->output(0)->shape(), (Shape{7}));
 }
 
@@ -132,11 +132,11 @@ TEST(LazyInference, OutputsFollowTheOperator) {
   auto* layer = network.add<Grow>({.outputs = 2, .late = true}, {x}, "l");
   EXPECT_EQ(layer->num_outputs(), 2);
   auto* user = network.add<Grow>(kLate, {layer->output(1)});
-  EXPECT_EQ(message_of([&] { layer->edit([](Grow::Params& p) { p.outputs = 1; }); }),
+  EXPECT_EQ(message_of([&] { edit(*layer, [](Grow::Params& p) { p.outputs = 1; }); }),
             "Grow 'l': would have 1 outputs, but its output 'l_output_1' is in use");
   EXPECT_EQ(layer->num_outputs(), 2);
   user->set_input(0, layer->output(0));
-  layer->edit([](Grow::Params& p) { p.outputs = 1; });
+  edit(*layer, [](Grow::Params& p) { p.outputs = 1; });
   EXPECT_EQ(layer->num_outputs(), 1);
   EXPECT_EQ(user->output(0)->shape(), (Shape{6}));
 }

@@ -74,7 +74,7 @@ TEST(Network, EditedLayersAreInferredAgain) {
   auto* other = network.add<Grow>({}, {x});
   auto* second = network.add<Grow>({}, {first->output(0)});
   Grow::inferred = 0;
-  first->edit([](Grow::Params& p) { p.amount = 10; });
+  edit(*first, [](Grow::Params& p) { p.amount = 10; });
   EXPECT_EQ(second->output(0)->shape(), (Shape{15}));
   EXPECT_EQ(Grow::inferred, 2);  // not `other`
   EXPECT_EQ(other->output(0)->shape(), (Shape{5}));
@@ -89,7 +89,7 @@ TEST(Network, FailedChangesLeaveEverythingAsItWas) {
   const int symbols = network.symbols().size();
   const OperatorPtr op = first->op();
 
-  EXPECT_EQ(message_of([&] { first->edit([](Grow::Params& p) { p.axis = 2; }); }),
+  EXPECT_EQ(message_of([&] { edit(*first, [](Grow::Params& p) { p.axis = 2; }); }),
             "Grow 'first': there is no axis 2");
   EXPECT_EQ(first->op(), op);
   EXPECT_EQ(first->output(0)->shape(), (Shape{-1, 5}));
@@ -146,12 +146,12 @@ TEST(Network, NumberOfOutputsFollowsTheOperator) {
   EXPECT_EQ(last->producer(), layer);
   EXPECT_EQ(last->producer_output(), 2);
   network.mark_output(*last);
-  EXPECT_THROW(layer->edit([](Grow::Params& p) { p.outputs = 1; }), Error);
+  EXPECT_THROW(edit(*layer, [](Grow::Params& p) { p.outputs = 1; }), Error);
   EXPECT_EQ(layer->num_outputs(), 3);
   EXPECT_EQ(layer->output(2), last);
   EXPECT_EQ(network.find_tensor("l_output_2"), last);
   network.unmark_output(*last);
-  layer->edit([](Grow::Params& p) { p.outputs = 1; });
+  edit(*layer, [](Grow::Params& p) { p.outputs = 1; });
   EXPECT_EQ(layer->num_outputs(), 1);
   EXPECT_EQ(network.find_tensor("l_output_2"), nullptr);
   EXPECT_THROW(network.mark_output(*last), Error);
@@ -253,7 +253,7 @@ TEST(Network, ManyLayersTakeLinearTime) {
   Tensor* x = network.add_input("x", DataType::kFLOAT, Shape{-1});
   for (int i = 0; i < 20000; ++i) {
     auto* layer = network.add<Grow>({.limit = 100000}, {x});
-    layer->edit([](Grow::Params& p) { p.amount = 2; });
+    edit(*layer, [](Grow::Params& p) { p.amount = 2; });
     x = layer->output(0);
   }
   EXPECT_EQ(text(network, x), "(x.0 + 40000)");

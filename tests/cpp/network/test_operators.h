@@ -90,4 +90,12 @@ std::string message_of(F&& f) {
   return "no error";
 }
 
+/// Gives the layer, a Grow, other parameters.
+template <class Change>
+void edit(Layer& layer, Change&& change) {
+  Grow::Params params = static_cast<const Grow&>(*layer.op()).params();
+  change(params);
+  layer.set_op(std::make_shared<Grow>(params));
+}
+
 }  // namespace opwright

@@ -1,0 +1,113 @@
+#pragma once
+
+/// \file
+/// What a network consists of: tensors and layers. Methods do not throw: on failure they return
+/// null, false or what is said there, change nothing, and tell the logger and the error recorder.
+
+#include "layer_types.h"
+#include "layer_value.h"
+#include "logger.h"
+#include "types.h"
+
+namespace opwright {
+
+/// A tensor of a network. Owned by the network.
+class ITensor : public INoCopy {
+ public:
+  /// Names are unique within a network; a name that is taken is an error. The text is copied.
+  virtual void setName(char const* name) noexcept = 0;
+  virtual char const* getName() const noexcept = 0;
+
+  /// For network inputs only.
+  virtual void setDimensions(Dims const& dimensions) noexcept = 0;
+  /// The extents, -1 where known at run time only. nbDims is -1 while a layer does not fit.
+  virtual Dims getDimensions() const noexcept = 0;
+
+  /// For network inputs, and for outputs of networks that are not strongly typed, whose FP32, FP16
+  /// and BF16 elements the engine converts; other tensors have the type that their layer gives
+  /// them.
+  virtual void setType(DataType type) noexcept = 0;
+  virtual DataType getType() const noexcept = 0;
+
+  /// The range that kINT8 elements cover, -127 and 127 standing for the larger of its bounds. With
+  /// BuilderFlag::kINT8, plugins may take or give the tensor quantized.
+  /// \return false unless min <= max, both finite and one not 0.
+  virtual bool setDynamicRange(float min, float max) noexcept = 0;
+  virtual bool dynamicRangeIsSet() const noexcept = 0;
+  virtual void resetDynamicRange() noexcept = 0;
+  /// NaN where no range is set, here and below.
+  virtual float getDynamicRangeMin() const noexcept = 0;
+  virtual float getDynamicRangeMax() const noexcept = 0;
+
+  virtual bool isNetworkInput() const noexcept = 0;
+  virtual bool isNetworkOutput() const noexcept = 0;
+  /// Whether its values are known when shapes are, from constants, shapes and shape inputs, and its
+  /// rank is 0 or 1.
+  virtual bool isShapeTensor() const noexcept = 0;
+  virtual bool isExecutionTensor() const noexcept = 0;
+
+  /// The formats that a network input or output may have: bit `1U << int(TensorFormat)` for each.
+  virtual void setAllowedFormats(TensorFormats formats) noexcept = 0;
+  virtual TensorFormats getAllowedFormats() const noexcept = 0;
+
+  /// For network inputs only: dimensions with equal names have equal extents at run time. Null
+  /// takes a name back.
+  virtual void setDimensionName(int32_t index, char const* name) noexcept = 0;
+  /// Null for a dimension without name.
+  virtual char const* getDimensionName(int32_t index) const noexcept = 0;
+
+ protected:
+  ~ITensor() noexcept override = default;
+};
+
+/// An operation on tensors. Owned by the network. layers.h has a class for each LayerType.
+class ILayer : public INoCopy {
+ public:
+  virtual LayerType getType() const noexcept = 0;
+  /// Names need not be unique. The text is copied.
+  virtual void setName(char const* name) noexcept = 0;
+  virtual char const* getName() const noexcept = 0;
+
+  virtual int32_t getNbInputs() const noexcept = 0;
+  /// Null for an optional input that is absent, and for an index that does not exist.
+  virtual ITensor* getInput(int32_t index) const noexcept = 0;
+  virtual int32_t getNbOutputs() const noexcept = 0;
+  virtual ITensor* getOutput(int32_t index) const noexcept = 0;
+  /// Replaces an input, or gives the layer an optional one.
+  virtual void setInput(int32_t index, ITensor& tensor) noexcept = 0;
+  /// The type that was set, or that the layer gives its output.
+  virtual DataType getOutputType(int32_t index) const noexcept = 0;
+
+  /// The type of floating inputs that the layer is to compute with. A build heeds it where
+  /// BuilderFlag::kOBEY_PRECISION_CONSTRAINTS or kPREFER_PRECISION_CONSTRAINTS is set, and the flag
+  /// of a type that is lower than the network's. An error for strongly typed networks.
+  virtual void setPrecision(DataType dataType) noexcept = 0;
+  /// That which was set, or the type of the layer's first floating tensor.
+  virtual DataType getPrecision() const noexcept = 0;
+  virtual bool precisionIsSet() const noexcept = 0;
+  virtual void resetPrecision() noexcept = 0;
+  /// The type, kFLOAT, kHALF or kBF16, that an output is to be stored in: an output of the network
+  /// has it, for others it is heeded as the precision is.
+  virtual void setOutputType(int32_t index, DataType dataType) noexcept = 0;
+  virtual bool outputTypeIsSet(int32_t index) const noexcept = 0;
+  virtual void resetOutputType(int32_t index) noexcept = 0;
+
+  /// Text for people, kept in the network.
+  virtual void setMetadata(char const* metadata) noexcept = 0;
+  virtual char const* getMetadata() const noexcept = 0;
+
+ protected:
+  ~ILayer() noexcept override = default;
+
+  /// A property by its name in the Python API, which is that in plans, too.
+  virtual impl::LayerValue getProperty(char const* name) const noexcept = 0;
+  virtual void setProperty(char const* name, impl::LayerValue const& value) noexcept = 0;
+
+  template <class T>
+  T get(char const* name) const noexcept {
+    return getProperty(name).as<T>();
+  }
+  void set(char const* name, impl::LayerValue const& value) noexcept { setProperty(name, value); }
+};
+
+}  // namespace opwright

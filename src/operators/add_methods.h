@@ -1,0 +1,163 @@
+#pragma once
+
+#include <string_view>
+#include <utility>
+
+#include "operators/add_layers.h"
+#include "operators/builtin_operators.h"
+
+namespace opwright {
+
+/// An argument that may be left out for weights without elements, and one with a default.
+struct OptionalWeights {
+  const char* name;
+};
+template <class T>
+struct DefaultArgument {
+  const char* name;
+  T value;
+};
+template <class T>
+DefaultArgument(const char*, T) -> DefaultArgument<T>;
+
+inline const char* argument_name(const char* name) { return name; }
+inline const char* argument_name(OptionalWeights argument) { return argument.name; }
+template <class T>
+const char* argument_name(const DefaultArgument<T>& argument) {
+  return argument.name;
+}
+
+/// A method of INetworkDefinition in both languages.
+struct AddMethod {
+  const char* name;      ///< in Python
+  const char* cpp_name;  ///< in C++
+  const char* doc;
+};
+
+namespace detail {
+template <size_t>
+using TensorArgument = Tensor&;
+
+template <class Op, size_t... inputs, class... T>
+auto add_function(std::index_sequence<inputs...>, T Op::Params::*... parameters) {
+  return [=](Network& network, TensorArgument<inputs>... tensors, T... values) {
+    typename Op::Params params;
+    ((params.*parameters = std::move(values)), ...);
+    return network.add<Op>(std::move(params), {&tensors...});
+  };
+}
+}  // namespace detail
+
+/// What adds a layer of so many inputs, given those and then the values of these parameters.
+template <class Op, size_t inputs, class... T>
+auto add_function(T Op::Params::*... parameters) {
+  return detail::add_function<Op>(std::make_index_sequence<inputs>(), parameters...);
+}
+
+/// Calls `visitor(method, function, arguments...)` for each method that adds a built-in layer. The
+/// function takes the network and then tensors (`Tensor&`, or a vector of `Tensor*`), `const Ints&`
+/// or `const Shape&` for dimensions, `const WeightsArray&`, numbers and enumerators; an argument is
+/// its name, OptionalWeights or DefaultArgument.
+template <class Visitor>
+void each_add_method(Visitor&& add) {
+  add({"add_activation", "addActivation", "A function of each element."},
+      add_function<Activation, 1>(&ActivationParams::type), "input", "type");
+  add({"add_elementwise", "addElementWise",
+       "An operation on two tensors of one type; they broadcast."},
+      add_function<ElementWise, 2>(&ElementWiseParams::op), "input1", "input2", "op");
+  add({"add_unary", "addUnary", "An operation on each element."},
+      add_function<Unary, 1>(&UnaryParams::op), "input", "op");
+  add({"add_select", "addSelect",
+       "Elements of one or the other tensor, as the BOOL elements of `condition` say."},
+      add_function<Select, 3>(), "condition", "then_input", "else_input");
+  add({"add_identity", "addIdentity", "The input unchanged."}, add_function<Identity, 1>(),
+      "input");
+  add({"add_cast", "addCast", "Converts to another type."}, add_function<Cast, 1>(&CastParams::to),
+      "input", "to_type");
+  add({"add_parametric_relu", "addParametricReLU", "x < 0 ? x * slope : x; the slopes broadcast."},
+      add_function<ParametricRelu, 2>(), "input", "slopes");
+  add(
+      {"add_matrix_multiply", "addMatrixMultiply",
+       "The product of two stacks of matrices or vectors, whose leading axes broadcast."},
+      [](Network& network, Tensor& a, MatrixOperation op0, Tensor& b, MatrixOperation op1) {
+        MatrixMultiplyParams params;
+        params.op0 = op0, params.op1 = op1;
+        return network.add<MatrixMultiply>(std::move(params), {&a, &b});
+      },
+      "input0", "op0", "input1", "op1");
+  add({"add_softmax", "addSoftMax",
+       "Over the third axis from the end, or the first of fewer axes, until `axes` is set."},
+      add_softmax, "input");
+  add({"add_reduce", "addReduce", "Reduces over the axes whose bits are set."},
+      add_function<Reduce, 1>(&ReduceParams::op, &ReduceParams::axes, &ReduceParams::keep_dims),
+      "input", "op", "axes", "keep_dims");
+  add({"add_topk", "addTopK",
+       "The k largest or smallest elements along the axis whose bit is set, and their indices, "
+       "INT32 or INT64."},
+      add_function<TopK, 1>(&TopKParams::op, &TopKParams::k, &TopKParams::axes,
+                            &TopKParams::indices_type),
+      "input", "op", "k", "axes", DefaultArgument{"indices_type", DataType::kINT32});
+  add({"add_normalization", "addNormalization",
+       "(x - mean) / sqrt(variance + epsilon) * scale + bias, over the axes whose bits are set."},
+      add_function<Normalization, 3>(&NormalizationParams::axes), "input", "scale", "bias",
+      "axesMask");
+  add({"add_lrn", "addLRN",
+       "x / (k + alpha / window * sum(x^2 over the window of channels)) ^ beta."},
+      add_function<Lrn, 1>(&LrnParams::window, &LrnParams::alpha, &LrnParams::beta, &LrnParams::k),
+      "input", "window", "alpha", "beta", "k");
+  add({"add_shape", "addShape", "The extents of a tensor as INT64."}, add_function<ShapeOf, 1>(),
+      "input");
+  add({"add_gather", "addGather", "Slices along an axis, by their indices."},
+      add_function<Gather, 2>(&GatherParams::axis), "input", "indices", "axis");
+  add({"add_gather_v2", "addGatherV2", "The same in other modes; the axis is 0 until set."},
+      add_function<Gather, 2>(&GatherParams::mode), "input", "indices", "mode");
+  add({"add_concatenation", "addConcatenation",
+       "Along the third axis from the end, or the first of fewer axes, until `axis` is set."},
+      add_concatenation, "inputs");
+  add({"add_constant", "addConstant", "A constant; the values are kept, not copied."}, add_constant,
+      "shape", "weights");
+  add({"add_convolution_nd", "addConvolutionNd",
+       "A convolution over the last axes of [N, C, ...], with a kernel [maps, C / groups, ...]; "
+       "without one it comes as input 1."},
+      add_convolution, "input", "num_output_maps", "kernel_shape", "kernel",
+      OptionalWeights{"bias"});
+  add({"add_deconvolution_nd", "addDeconvolutionNd",
+       "A transposed convolution, with a kernel [C, maps / groups, ...]; without one it comes as "
+       "input 1."},
+      add_deconvolution, "input", "num_output_maps", "kernel_shape", "kernel",
+      OptionalWeights{"bias"});
+  add({"add_pooling_nd", "addPoolingNd", "The stride is the window's size until it is set."},
+      add_pooling, "input", "type", "window_size");
+  add(
+      {"add_scale", "addScale",
+       "(x * scale + shift) ^ power, with factors for the third axis from the end."},
+      [](Network& network, Tensor& x, ScaleMode mode, const WeightsArray& shift,
+         const WeightsArray& scale, const WeightsArray& power) {
+        return add_scale(network, x, mode, shift, scale, power, std::nullopt);
+      },
+      "input", "mode", OptionalWeights{"shift"}, OptionalWeights{"scale"},
+      OptionalWeights{"power"});
+  add(
+      {"add_scale_nd", "addScaleNd", "The same with factors for the axis `channel_axis`."},
+      [](Network& network, Tensor& x, ScaleMode mode, const WeightsArray& shift,
+         const WeightsArray& scale, const WeightsArray& power, int64_t channel_axis) {
+        return add_scale(network, x, mode, shift, scale, power, channel_axis);
+      },
+      "input", "mode", OptionalWeights{"shift"}, OptionalWeights{"scale"}, OptionalWeights{"power"},
+      DefaultArgument{"channel_axis", int64_t{1}});
+  add({"add_shuffle", "addShuffle", "A transpose, reshape and transpose, as its properties say."},
+      add_function<Shuffle, 1>(), "input");
+  add({"add_slice", "addSlice", "`shape` elements from `start` on, each `stride`-th."},
+      add_function<Slice, 1>(&SliceParams::start, &SliceParams::size, &SliceParams::stride),
+      "input", "start", "shape", "stride");
+  add({"add_padding_nd", "addPaddingNd",
+       "Zeros before and after the last axes; negative numbers crop."},
+      add_padding, "input", "pre_padding", "post_padding");
+  add({"add_resize", "addResize", "To the input's extents until a shape or scales are set."},
+      add_resize, "input");
+  add({"add_fill", "addFill", "Evenly spaced or random values."},
+      add_function<Fill, 0>(&FillParams::shape, &FillParams::operation, &FillParams::to_type),
+      "shape", "op", DefaultArgument{"output_type", DataType::kFLOAT});
+}
+
+}  // namespace opwright

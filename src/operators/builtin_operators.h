@@ -1,0 +1,34 @@
+#pragma once
+
+#include "operators/activation.h"
+#include "operators/convolution.h"
+#include "operators/elementwise.h"
+#include "operators/matrix.h"
+#include "operators/movement.h"
+#include "operators/normalization.h"
+#include "operators/pointwise.h"
+#include "operators/pooling.h"
+#include "operators/reduce.h"
+#include "operators/source.h"
+
+namespace opwright {
+
+/// All built-in operators, and those of them that the API has layers of: what plans can load, and
+/// what the languages show.
+template <class Visitor>
+void each_builtin_operator(Visitor&& visitor) {
+  const auto visit = [&]<class... Ops>() { (visitor.template operator()<Ops>(), ...); };
+  visit.template
+  operator()<Activation, Cast, ChannelShuffle, Concatenation, Convolution, Deconvolution,
+             ElementWise, Fill, Gather, Identity, Lrn, MatrixMultiply, Normalization,
+             ParametricRelu, Pointwise, Pooling, Reduce, Reformat, Reshape, Resize, Scale, Select,
+             ShapeOf, Shuffle, Slice, Softmax, TopK, Transpose, Unary>();
+}
+template <class Visitor>
+void each_layer(Visitor&& visitor) {
+  each_builtin_operator([&]<class Op>() {
+    if constexpr (requires { Op::kLayer; }) visitor.template operator()<Op>();
+  });
+}
+
+}  // namespace opwright
