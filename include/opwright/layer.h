@@ -101,13 +101,16 @@ class ILayer : public INoCopy {
 
   /// A property by its name in the Python API, which is that in plans, too.
   virtual impl::LayerValue getProperty(char const* name) const noexcept = 0;
-  virtual void setProperty(char const* name, impl::LayerValue const& value) noexcept = 0;
+  /// \return false, and an error, for a value that does not fit the property.
+  virtual bool setProperty(char const* name, impl::LayerValue const& value) noexcept = 0;
 
   template <class T>
   T get(char const* name) const noexcept {
     return getProperty(name).as<T>();
   }
-  void set(char const* name, impl::LayerValue const& value) noexcept { setProperty(name, value); }
+  bool set(char const* name, impl::LayerValue const& value) noexcept {
+    return setProperty(name, value);
+  }
 };
 
 }  // namespace opwright

@@ -174,6 +174,11 @@ enum class TopKOperation : int32_t {
   kMIN = 1,
 };
 
+/// What becomes of the elements up to one.
+enum class CumulativeOperation : int32_t {
+  kSUM = 0,
+};
+
 /// What a slice gives for elements beyond the input's bounds.
 enum class SampleMode : int32_t {
   kSTRICT_BOUNDS = 0,  ///< There must be none.
@@ -258,6 +263,10 @@ struct EnumMaxImpl<MatrixOperation> {
 template <>
 struct EnumMaxImpl<ReduceOperation> {
   static constexpr int32_t kVALUE = 5;
+};
+template <>
+struct EnumMaxImpl<CumulativeOperation> {
+  static constexpr int32_t kVALUE = 1;
 };
 template <>
 struct EnumMaxImpl<TopKOperation> {

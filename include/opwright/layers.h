@@ -369,6 +369,22 @@ class ITopKLayer : public ILayer {
   ~ITopKLayer() noexcept override = default;
 };
 
+/// Sums along an axis: each element is the sum of those up to it.
+class ICumulativeLayer : public ILayer {
+ public:
+  bool setOperation(CumulativeOperation op) noexcept { return set("op", op); }
+  CumulativeOperation getOperation() const noexcept { return get<CumulativeOperation>("op"); }
+  /// Whether an element does not count for its own sum.
+  void setExclusive(bool exclusive) noexcept { set("exclusive", exclusive); }
+  bool getExclusive() const noexcept { return get<bool>("exclusive"); }
+  /// Whether sums begin at the end of the axis.
+  void setReverse(bool reverse) noexcept { set("reverse", reverse); }
+  bool getReverse() const noexcept { return get<bool>("reverse"); }
+
+ protected:
+  ~ICumulativeLayer() noexcept override = default;
+};
+
 /// (x * scale + shift) ^ power.
 class IScaleLayer : public ILayer {
  public:

@@ -179,6 +179,11 @@ class INetworkDefinition : public INoCopy {
   ITopKLayer* addTopK(ITensor& input, TopKOperation op, int32_t k, uint32_t reduceAxes) noexcept {
     return addTopK(input, op, k, reduceAxes, DataType::kINT32);
   }
+  /// \param axis a constant, one integer.
+  ICumulativeLayer* addCumulative(ITensor& input, ITensor& axis, CumulativeOperation operation,
+                                  bool exclusive, bool reverse) noexcept {
+    return add<ICumulativeLayer>("addCumulative", {input, axis, operation, exclusive, reverse});
+  }
   /// (input * scale + shift) ^ power, with factors for the third axis from the end; weights without
   /// values stand for 1, 0 and 1.
   IScaleLayer* addScale(ITensor& input, ScaleMode mode, Weights shift, Weights scale,

@@ -59,7 +59,7 @@ void bind_layer_type(nb::module_& m) {
       .value("PLUGIN_V3", LayerType::kPLUGIN_V3, "IPluginV3Layer.")
       .value("SQUEEZE", LayerType::kSQUEEZE, "Not here.")
       .value("UNSQUEEZE", LayerType::kUNSQUEEZE, "Not here.")
-      .value("CUMULATIVE", LayerType::kCUMULATIVE, "Not here.")
+      .value("CUMULATIVE", LayerType::kCUMULATIVE, "ICumulativeLayer.")
       .value("DYNAMIC_QUANTIZE", LayerType::kDYNAMIC_QUANTIZE, "Not here.")
       .value("ATTENTION_INPUT", LayerType::kATTENTION_INPUT, "Not here.")
       .value("ATTENTION_OUTPUT", LayerType::kATTENTION_OUTPUT, "Not here.")
@@ -154,6 +154,9 @@ void bind_layer_enums(nb::module_& m) {
       .value("MAX", ReduceOperation::kMAX, "The largest.")
       .value("MIN", ReduceOperation::kMIN, "The smallest.")
       .value("AVG", ReduceOperation::kAVG, "Their mean.");
+  nb::enum_<CumulativeOperation>(m, "CumulativeOperation", nb::is_arithmetic(),
+                                 "What becomes of the elements up to one.")
+      .value("SUM", CumulativeOperation::kSUM, "Their sum.");
   nb::enum_<TopKOperation>(m, "TopKOperation", nb::is_arithmetic(), "Which elements are selected.")
       .value("MAX", TopKOperation::kMAX, "The largest, in descending order.")
       .value("MIN", TopKOperation::kMIN, "The smallest, in ascending order.");

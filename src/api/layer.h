@@ -83,8 +83,8 @@ class LayerApi : public Interface {
   impl::LayerValue getProperty(char const* name) const noexcept override {
     return errors().guard(impl::LayerValue(), [&] { return handle_.property(name, reals_); });
   }
-  void setProperty(char const* name, impl::LayerValue const& value) noexcept override {
-    errors().run([&] { handle_.set_property(name, value); });
+  bool setProperty(char const* name, impl::LayerValue const& value) noexcept override {
+    return errors().run([&] { handle_.set_property(name, value); });
   }
   const ErrorReport& errors() const { return handle_.network.errors(); }
 

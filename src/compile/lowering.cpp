@@ -10,6 +10,7 @@
 #include "operators/activation.h"
 #include "operators/elementwise.h"
 #include "operators/movement.h"
+#include "operators/reduce.h"
 
 namespace opwright {
 namespace {
@@ -162,11 +163,20 @@ void lower_shuffle(Graph& graph, GraphNode* node, const ShuffleParams& params) {
   graph.replace(node, std::make_shared<Transpose>(TransposeParams{last}), {value});
 }
 
+void lower_cumulative(Graph& graph, GraphNode* node, CumulativeParams params) {
+  if (const GraphValue* const axis = node->input(1)) {
+    params.axis = (*axis->info.values)[0].constant();
+    if (params.axis < 0) params.axis += static_cast<int64_t>(node->inputs[0]->info.dims.size());
+    graph.replace(node, std::make_shared<Cumulative>(params), {node->inputs[0]});
+  }
+}
+
 void lower_node(Graph& graph, GraphNode* node) {
   if (const auto* shuffle = node->as<Shuffle>())
     return lower_shuffle(graph, node, shuffle->params());
   if (const auto* scale = node->as<Scale>()) return lower_scale(graph, node, scale->params());
   if (node->as<ParametricRelu>()) return lower_prelu(graph, node);
+  if (const auto* sum = node->as<Cumulative>()) return lower_cumulative(graph, node, sum->params());
   if (const auto* op = node->as<ElementWise>()) {
     NodeProgram program(graph, *node);
     const int a = program.operand(node->inputs[0]), b = program.operand(node->inputs[1]);

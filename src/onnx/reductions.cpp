@@ -81,6 +81,13 @@ void softmax(NodeImporter& node, bool log) {
   node.set_output(0, node.reshape(y, dims));
 }
 
+void cumulative_sum(NodeImporter& node) {
+  const CumulativeParams params{CumulativeOperation::kSUM, node.get_int("exclusive", 0) != 0,
+                                node.get_int("reverse", 0) != 0};
+  Tensor* const inputs[] = {node.input(0), node.input(1)};
+  node.set_output(0, node.network().add<Cumulative>(params, inputs, node.next_name())->output(0));
+}
+
 void top_k(NodeImporter& node) {
   Tensor* x = node.input(0);
   TopKParams params;
@@ -128,6 +135,7 @@ void add_reductions(NodeTable& table) {
   table["ReduceLogSumExp"] = reduce_log_sum_exp;
   table["Softmax"] = [](NodeImporter& node) { softmax(node, false); };
   table["LogSoftmax"] = [](NodeImporter& node) { softmax(node, true); };
+  table["CumSum"] = cumulative_sum;
   table["TopK"] = top_k;
   table["ArgMax"] = [](NodeImporter& node) { arg(node, TopKOperation::kMAX); };
   table["ArgMin"] = [](NodeImporter& node) { arg(node, TopKOperation::kMIN); };

@@ -97,6 +97,14 @@ void each_add_method(Visitor&& add) {
       add_function<TopK, 1>(&TopKParams::op, &TopKParams::k, &TopKParams::axes,
                             &TopKParams::indices_type),
       "input", "op", "k", "axes", DefaultArgument{"indices_type", DataType::kINT32});
+  add(
+      {"add_cumulative", "addCumulative",
+       "Each element is the sum of those up to it along the axis, a constant of one integer."},
+      [](Network& network, Tensor& x, Tensor& axis, CumulativeOperation op, bool exclusive,
+         bool reverse) {
+        return network.add<Cumulative>({op, exclusive, reverse}, {&x, &axis});
+      },
+      "input", "axis", "op", "exclusive", "reverse");
   add({"add_normalization", "addNormalization",
        "(x - mean) / sqrt(variance + epsilon) * scale + bias, over the axes whose bits are set."},
       add_function<Normalization, 3>(&NormalizationParams::axes), "input", "scale", "bias",

@@ -19,8 +19,8 @@ template <class Visitor>
 void each_builtin_operator(Visitor&& visitor) {
   const auto visit = [&]<class... Ops>() { (visitor.template operator()<Ops>(), ...); };
   visit.template
-  operator()<Activation, Cast, ChannelShuffle, Concatenation, Convolution, Deconvolution,
-             ElementWise, Fill, Gather, Identity, Lrn, MatrixMultiply, Normalization,
+  operator()<Activation, Cast, ChannelShuffle, Concatenation, Convolution, Cumulative,
+             Deconvolution, ElementWise, Fill, Gather, Identity, Lrn, MatrixMultiply, Normalization,
              ParametricRelu, Pointwise, Pooling, Reduce, Reformat, Reshape, Resize, Scale, Select,
              ShapeOf, Shuffle, Slice, Softmax, TopK, Transpose, Unary>();
 }

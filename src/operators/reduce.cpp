@@ -75,6 +75,40 @@ std::vector<OutputInfo> Softmax::infer(InferContext& context) const {
   return {make_output(inference.input(0).dtype, inference.input(0).dims)};
 }
 
+std::vector<OutputInfo> Cumulative::infer(InferContext& context) const {
+  const Inference inference(context, kKind, {"x", "axis"}, 1);
+  const TensorInfo& x = inference.input(0);
+  inference.require(params().op == CumulativeOperation::kSUM, "unknown operation ",
+                    static_cast<int32_t>(params().op));
+  inference.require_type(
+      0, is_floating(x.dtype) || x.dtype == DataType::kINT32 || x.dtype == DataType::kINT64,
+      "a floating-point number, INT32 or INT64");
+  inference.require_rank(0, 1, Dims::MAX_DIMS);
+  int64_t axis = params().axis;
+  if (inference.optional(1)) {
+    const std::vector<Expr>& given = inference.shape_values(1);
+    inference.require(given.size() == 1 && given[0].is_constant(), inference.port(1),
+                      " must be one constant integer");
+    const int rank = inference.rank(0);
+    axis = given[0].constant();
+    inference.require(axis >= -rank && axis < rank, "the axis must be in [-", rank, ", ", rank,
+                      "), but is ", axis);
+  } else {
+    inference.require_axis(axis, inference.rank(0), "the axis");
+  }
+  ValuesPtr values;
+  if (x.values && inference.rank(0) == 1)
+    values = make_values(x.dtype, x.dims, [&](int64_t i) -> std::optional<Expr> {
+      const auto count = static_cast<int64_t>(x.values->size());
+      const int64_t end = params().exclusive ? i : i + 1, last = params().exclusive ? i + 1 : i;
+      Expr sum(0);
+      for (int64_t k = params().reverse ? last : 0; k < (params().reverse ? count : end); ++k)
+        sum = sum + (*x.values)[k];
+      return sum;
+    });
+  return {make_output(x.dtype, x.dims, std::move(values))};
+}
+
 std::vector<OutputInfo> TopK::infer(InferContext& context) const {
   const Inference inference(context, kKind, {"x", "k"}, 1);
   const TensorInfo& x = inference.input(0);

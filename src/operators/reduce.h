@@ -39,6 +39,28 @@ class Softmax final : public BuiltinOperator<Softmax, SoftmaxParams> {
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
 
+struct CumulativeParams {
+  CumulativeOperation op = CumulativeOperation::kSUM;
+  bool exclusive = false;  ///< an element does not count for its own sum
+  bool reverse = false;    ///< sums begin at the end
+  int64_t axis = -1;       ///< where there is no second input
+  template <class V>
+  void visit(V& v) {
+    v("op", op), v("exclusive", exclusive), v("reverse", reverse), v.internal("axis", axis);
+  }
+};
+/// Sums along an axis, which is a second input, a constant; the compiler makes a parameter of it.
+class Cumulative final : public BuiltinOperator<Cumulative, CumulativeParams> {
+ public:
+  static constexpr std::string_view kKind = "Cumulative";
+  static constexpr LayerClass<class ICumulativeLayer> kLayer{
+      LayerType::kCUMULATIVE, "ICumulativeLayer",
+      "Each element along an axis is the sum of those up to it."};
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+  bool is_shape_input(int input) const override { return input == 1; }
+};
+
 struct TopKParams {
   TopKOperation op = TopKOperation::kMAX;
   int64_t k = 1;

@@ -26,6 +26,7 @@ const KernelEntry* find_entry(std::string_view kind) {
       {"ChannelShuffle", channel_shuffle_kernels()},
       {"Concatenation", concatenation_kernels()},
       {"Convolution", convolution_kernels()},
+      {"Cumulative", cumulative_kernels()},
       {"Deconvolution", deconvolution_kernels()},
       {"Fill", fill_kernels()},
       {"Gather", gather_kernels()},

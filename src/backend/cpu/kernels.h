@@ -24,6 +24,7 @@ struct KernelEntry {
 KernelEntry channel_shuffle_kernels();
 KernelEntry concatenation_kernels();
 KernelEntry convolution_kernels();
+KernelEntry cumulative_kernels();
 KernelEntry deconvolution_kernels();
 KernelEntry fill_kernels();
 KernelEntry gather_kernels();

@@ -12,6 +12,7 @@ namespace opwright::cuda {
 const KernelEntry* find_entry(std::string_view kind) {
   static const std::unordered_map<std::string_view, KernelEntry> table = {
       {Concatenation::kKind, concatenation_kernels()},
+      {Cumulative::kKind, cumulative_kernels()},
       {Fill::kKind, fill_kernels()},
       {Gather::kKind, gather_kernels()},
       {Pointwise::kKind, pointwise_kernels()},

@@ -40,6 +40,7 @@ const KernelEntry* find_entry(std::string_view kind);
 
 // One function per kind of operator, defined in the file of that name and listed in kernels.cpp.
 KernelEntry concatenation_kernels();
+KernelEntry cumulative_kernels();
 KernelEntry fill_kernels();
 KernelEntry gather_kernels();
 KernelEntry pointwise_kernels();

@@ -126,6 +126,7 @@ Step topk() {
   result.values = {{1, {3}}};
   return result;
 }
+Step cumulative() { return step<Cumulative>({.axis = 1}, {port({4, 8})}, {port({4, 8})}); }
 Step reformat() { return step<Reformat>({}, {port({1, 3, 4, 4})}, {port({1, 3, 4, 4})}); }
 Step reshape() { return step<Reshape>({}, {port({2, 6})}, {port({3, 4})}); }
 Step resize(InterpolationMode mode = InterpolationMode::kNEAREST) {
@@ -366,6 +367,11 @@ std::vector<Case> cases() {
       {"Reduce to another format", reduce(true), [](Step& s) { s.outputs[0].type.format = kHWC; },
        "output 0 must have the format LINEAR"},
 
+      {"Cumulative of bytes", cumulative(), [](Step& s) { set_all(s, {kINT8}); },
+       "input 0 must be"},
+      {"Cumulative to another type", cumulative(), [](Step& s) { s.outputs[0].type.dtype = kHALF; },
+       "output 0 must be FP32 like input 0"},
+
       {"TopK to another type", topk(), [](Step& s) { s.outputs[0].type.dtype = kHALF; },
        "output 0 must be FP32 like input 0"},
       {"TopK to wider indices", topk(), [](Step& s) { s.outputs[1].type.dtype = kINT64; },
@@ -492,6 +498,7 @@ std::vector<Step> steps() {
           reduce(),
           reduce(true),
           topk(),
+          cumulative(),
           reformat(),
           reshape(),
           resize(),

@@ -44,9 +44,15 @@ class Random {
                                std::numeric_limits<double>::quiet_NaN()};
     return below(3) ? below(4) : kOdd[below(std::size(kOdd))];
   }
-  /// Visits the members of parameters.
+  template <class T, class... Hints>
+  void shown(const char*, T&, Hints...) {}
   template <class T>
-  void operator()(const char*, T& member) {
+  void internal(const char* name, T& member) {
+    (*this)(name, member);
+  }
+  /// Visits the members of parameters.
+  template <class T, class... Hints>
+  void operator()(const char*, T& member, Hints...) {
     if constexpr (std::is_same_v<T, bool>) {
       member = below(2);
     } else if constexpr (std::is_enum_v<T> || std::is_integral_v<T>) {
@@ -83,10 +89,10 @@ class Random {
 template <class Op>
 class Hostile : public ::testing::Test {};
 using Operators =
-    ::testing::Types<Activation, Cast, Concatenation, Convolution, Deconvolution, ElementWise, Fill,
-                     Gather, Identity, Lrn, MatrixMultiply, Normalization, ParametricRelu,
-                     Pointwise, Pooling, Reduce, Reformat, Reshape, Resize, Scale, Select, ShapeOf,
-                     Shuffle, Slice, Softmax, TopK, Transpose, Unary>;
+    ::testing::Types<Activation, Cast, Concatenation, Convolution, Cumulative, Deconvolution,
+                     ElementWise, Fill, Gather, Identity, Lrn, MatrixMultiply, Normalization,
+                     ParametricRelu, Pointwise, Pooling, Reduce, Reformat, Reshape, Resize, Scale,
+                     Select, ShapeOf, Shuffle, Slice, Softmax, TopK, Transpose, Unary>;
 TYPED_TEST_SUITE(Hostile, Operators);
 
 TYPED_TEST(Hostile, GivesOutputsOrAnError) {

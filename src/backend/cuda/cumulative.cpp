@@ -1,0 +1,90 @@
+#include "backend/candidates.h"
+#include "backend/cuda/kernels.h"
+#include "backend/cuda/rows.h"
+#include "base/types.h"
+#include "operators/reduce.h"
+
+namespace opwright::cuda {
+namespace {
+
+/// A thread adds up its line, so that neighbours read neighbours.
+std::string write_lines(KernelSource& source, const CumulativeParams& params, const Expr& lines,
+                        const Expr& extent, const Expr& inner, DataType type) {
+  const std::string length = source.value(extent), stride = source.value(inner);
+  const std::string_view sum = register_type(type), stored = storage_type(type);
+  return str("for (Index line = first_index(); line < ", source.value(lines),
+             "; line += index_step()) {\nconst Index first = line / ", stride, " * (", length,
+             " * ", stride, ") + line % ", stride, ";\n", sum, " sum = 0;\nfor (Index k = 0; k < ",
+             length, "; ++k) {\nconst Index at = first + ",
+             params.reverse ? str("(", length, " - 1 - k)") : "k", " * ", stride, ";\nconst ", sum,
+             " next = sum + load(in0[at]);\nout0[at] = store<", stored, ">(",
+             params.exclusive ? "sum" : "next", ");\nsum = next;\n}\n}\n");
+}
+
+/// A block adds up a line, by sums over its warps of as many elements as it has threads.
+std::string write_blocks(KernelSource& source, const CumulativeParams& params, const Expr& lines,
+                         const Expr& extent, DataType type) {
+  const std::string length = source.value(extent);
+  const std::string_view sum = register_type(type), stored = storage_type(type);
+  constexpr int kWarps = kThreads / kWarp;
+  return str("__shared__ ", sum, " parts[", kWarps,
+             "];\nconst int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;\n"
+             "for (Index line = (Index)blockIdx.x; line < ",
+             source.value(lines), "; line += (Index)gridDim.x) {\n", sum,
+             " before = 0;\nfor (Index done = 0; done < ", length, "; done += ", kThreads,
+             ") {\nconst Index k = done + (Index)threadIdx.x;\nconst Index at = line * ", length,
+             " + ", params.reverse ? str("(", length, " - 1 - k)") : "k", ";\n", sum,
+             " sum = 0;\nif (k < ", length,
+             ") sum = load(in0[at]);\n"
+             "#pragma unroll\nfor (int distance = 1; distance < 32; distance *= 2) {\nconst ",
+             sum,
+             " other = __shfl_up_sync(0xffffffffu, sum, distance);\n"
+             "if (lane >= distance) sum += other;\n}\n",
+             sum,
+             " other = __shfl_up_sync(0xffffffffu, sum, 1);\nif (lane == 0) other = 0;\n"
+             "__syncthreads();\nif (lane == 31) parts[warp] = sum;\n__syncthreads();\n",
+             sum, " all = before;\nfor (int i = 0; i < ", kWarps,
+             "; ++i) {\nif (i == warp) before = all;\nall += parts[i];\n}\nif (k < ", length,
+             ") out0[at] = store<", stored, ">(before + ", params.exclusive ? "other" : "sum",
+             ");\nbefore = all;\n}\n}\n");
+}
+
+/// Whether a block for each line is worth trying: it reads neighbours where the axis is the last.
+bool has_blocks(const CumulativeParams& params, const KernelArgs& args) {
+  const PortDesc& x = args.inputs[0];
+  for (int i = static_cast<int>(params.axis) + 1; i < x.max.rank(); ++i)
+    if (x.min[i] != 1 || x.max[i] != 1) return false;
+  return true;
+}
+
+std::vector<Candidate> cumulative_candidates(const Operator& op, const CandidateQuery& query) {
+  return moving_candidates(query, [&](const KernelArgs& args) {
+    const DataType type = args.inputs[0].type.dtype;
+    std::vector<std::string> names;
+    if (!is_floating(type) && type != DataType::kINT32 && type != DataType::kINT64) return names;
+    names.emplace_back("a thread per line");
+    if (has_blocks(static_cast<const Cumulative&>(op).params(), args))
+      names.emplace_back("a block per line");
+    return names;
+  });
+}
+
+std::optional<GeneratedKernel> generate_cumulative(const Operator& op, const KernelArgs& args) {
+  const CumulativeParams& params = static_cast<const Cumulative&>(op).params();
+  KernelSource source("cumulative", args);
+  const SymShape& dims = source.dims(0);
+  const auto axis = static_cast<size_t>(params.axis);
+  const Expr inner = numel(std::span(dims).subspan(axis + 1));
+  const Expr lines = numel(std::span(dims).first(axis)) * inner;
+  const DataType type = args.outputs[0].type.dtype;
+  if (args.candidate->tactic == 1)
+    return source.finish(write_blocks(source, params, lines, dims[axis], type), lines, kThreads);
+  return source.finish(write_lines(source, params, lines, dims[axis], inner, type),
+                       blocks_for(lines, kThreads), kThreads);
+}
+
+}  // namespace
+
+KernelEntry cumulative_kernels() { return {cumulative_candidates, generate_cumulative, nullptr}; }
+
+}  // namespace opwright::cuda
