@@ -43,10 +43,12 @@ struct V2CreatorHandle {
   IPluginCreator* creator = nullptr;
   std::shared_ptr<const void> code;  ///< the library
 
-  /// Throws what a callback left behind, or Error where there is no plugin.
-  nb::object to_python(IPluginV2* plugin, const char* method) const {
+  /// The plugin that `make`, a call of the method, gives. Throws what a callback left behind, or
+  /// Error where there is no plugin.
+  template <class Make>
+  nb::object made_by(const char* method, Make&& make) const {
     const std::string where = str("plugin creator ", opwright::str(identity(*creator)), ": ");
-    rethrow_pending_exception(where);
+    IPluginV2* const plugin = call_plugin(where, make);
     require(plugin != nullptr, where, method, "() refused what it was given");
     return from_plugin_v2(V2Plugin(plugin));
   }
@@ -66,13 +68,15 @@ nb::object create_plugin(const V2CreatorHandle& self, const std::string& name,
   const FieldValues values = to_fields(collection, "create_plugin");
   const std::vector<PluginField> fields = point_to(values);
   const PluginFieldCollection raw{static_cast<int32_t>(fields.size()), fields.data()};
-  return self.to_python(self.creator->createPlugin(name.c_str(), &raw), "createPlugin");
+  return self.made_by("createPlugin",
+                      [&] { return self.creator->createPlugin(name.c_str(), &raw); });
 }
 
 nb::object deserialize_plugin(const V2CreatorHandle& self, const std::string& name,
                               const nb::bytes& data) {
-  return self.to_python(self.creator->deserializePlugin(name.c_str(), data.c_str(), nb::len(data)),
-                        "deserializePlugin");
+  return self.made_by("deserializePlugin", [&] {
+    return self.creator->deserializePlugin(name.c_str(), data.c_str(), nb::len(data));
+  });
 }
 
 }  // namespace

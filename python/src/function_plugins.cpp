@@ -265,7 +265,6 @@ void bind_function_plugins(nb::module_& m) {
       if (dynamic_cast<const PythonDefinition*>(definition.get()) != nullptr)
         deregister_function_plugin(definition->plugin_namespace(), definition->name());
   }));
-  set_execution_domain(APILanguage::kPYTHON, &interpreter_domain);
   bind_definition(m);
   bind_creator(m);
   auto network = nb::borrow<ReportingClass<Network>>(nb::type<Network>());

@@ -63,13 +63,6 @@ struct AllocatorHandle {
 
 uintptr_t to_integer(void* memory) { return reinterpret_cast<uintptr_t>(memory); }
 
-/// What the allocator returned, or what a Python one raised.
-template <class T>
-T checked(T result) {
-  rethrow_pending_exception();
-  return result;
-}
-
 }  // namespace
 
 std::shared_ptr<IGpuAllocator> to_allocator(nb::handle object) {
@@ -102,26 +95,33 @@ void bind_gpu_allocator(nb::module_& m) {
   nb::class_<AllocatorHandle>(m, "_AllocatorHandle", "An allocator that C++ code implements.")
       .def("allocate",
            [](const AllocatorHandle& self, uint64_t size, uint64_t alignment, uint32_t flags) {
-             return to_integer(checked(self.get().allocate(size, alignment, flags)));
+             return to_integer(
+                 call_plugin("", [&] { return self.get().allocate(size, alignment, flags); }));
            })
       .def("reallocate",
            [](const AllocatorHandle& self, uintptr_t memory, uint64_t alignment, uint64_t size) {
-             return to_integer(
-                 checked(self.get().reallocate(reinterpret_cast<void*>(memory), alignment, size)));
+             return to_integer(call_plugin("", [&] {
+               return self.get().reallocate(reinterpret_cast<void*>(memory), alignment, size);
+             }));
            })
       .def("deallocate",
            [](const AllocatorHandle& self, uintptr_t memory) {
-             return checked(self.get().deallocate(reinterpret_cast<void*>(memory)));
+             return call_plugin(
+                 "", [&] { return self.get().deallocate(reinterpret_cast<void*>(memory)); });
            })
       .def("allocate_async",
            [](const AllocatorHandle& self, uint64_t size, uint64_t alignment, uint32_t flags,
               uintptr_t stream) {
-             return to_integer(checked(self.get().allocateAsync(
-                 size, alignment, flags, reinterpret_cast<cudaStream_t>(stream))));
+             return to_integer(call_plugin("", [&] {
+               return self.get().allocateAsync(size, alignment, flags,
+                                               reinterpret_cast<cudaStream_t>(stream));
+             }));
            })
       .def("deallocate_async", [](const AllocatorHandle& self, uintptr_t memory, uintptr_t stream) {
-        return checked(self.get().deallocateAsync(reinterpret_cast<void*>(memory),
-                                                  reinterpret_cast<cudaStream_t>(stream)));
+        return call_plugin("", [&] {
+          return self.get().deallocateAsync(reinterpret_cast<void*>(memory),
+                                            reinterpret_cast<cudaStream_t>(stream));
+        });
       });
 }
 

@@ -47,22 +47,32 @@ class PluginHandle {
   }
 
   PluginHandle* clone() const {
-    std::unique_ptr<IPluginV3> copy(plugin().clone());
-    check(copy == nullptr ? -1 : 0, "clone");
+    std::unique_ptr<IPluginV3> copy =
+        call([&] { return std::unique_ptr<IPluginV3>(plugin().clone()); });
+    require(copy != nullptr, where(), "clone() returned null");
     return new PluginHandle(std::move(copy));
   }
 
-  /// Throws what a callback left behind, or Error for a status other than 0.
-  void check(int32_t status, const char* method) const {
-    const std::string where = str("plugin '", core().getPluginName(), "': ");
-    rethrow_pending_exception(where);
-    require(status == 0, where, method, "() returned ", status, " instead of 0");
+  /// What `body`, a call of a method, returns; throws what a callback left behind.
+  template <class Body>
+  auto call(Body&& body) const {
+    return call_plugin(where(), std::forward<Body>(body));
+  }
+  /// The same, or Error for a status other than 0.
+  template <class Body>
+  void call(const char* method, Body&& body) const {
+    const int32_t status = call(std::forward<Body>(body));
+    require(status == 0, where(), method, "() returned ", status, " instead of 0");
   }
 
  private:
+  std::string where() const {
+    const char* const name = call_plugin("", [&] { return core().getPluginName(); });
+    return str("plugin '", name, "': ");
+  }
   IPluginCapability* part(PluginCapabilityType type) const {
-    IPluginCapability* part = plugin().getCapabilityInterface(type);
-    rethrow_pending_exception();
+    IPluginCapability* const part =
+        call_plugin("", [&] { return plugin().getCapabilityInterface(type); });
     static constexpr std::string_view kKinds[] = {"PLUGIN_V3ONE_CORE", "PLUGIN_V3ONE_BUILD",
                                                   "PLUGIN_V3ONE_RUNTIME"};
     return part != nullptr && is_kind(*part, kKinds[static_cast<int>(type)]) ? part : nullptr;
@@ -78,57 +88,72 @@ class PluginHandle {
   const std::shared_ptr<std::unique_ptr<IPluginV3>> plugin_;  ///< null once it has ended
 };
 
+int num_outputs(const PluginHandle& self) {
+  return self.call([&] { return self.build().getNbOutputs(); });
+}
+
 nb::list get_output_data_types(const PluginHandle& self, nb::handle input_types) {
   const auto inputs = vector_of<DataType>(input_types, "DataType");
-  std::vector<DataType> outputs(static_cast<size_t>(self.build().getNbOutputs()));
-  self.check(
-      self.build().getOutputDataTypes(outputs.data(), count(outputs), inputs.data(), count(inputs)),
-      "getOutputDataTypes");
+  std::vector<DataType> outputs(static_cast<size_t>(num_outputs(self)));
+  self.call("getOutputDataTypes", [&] {
+    return self.build().getOutputDataTypes(outputs.data(), count(outputs), inputs.data(),
+                                           count(inputs));
+  });
   return list_of(outputs.data(), count(outputs));
 }
 
 nb::list get_output_shapes(const PluginHandle& self, nb::handle inputs, nb::handle shape_inputs,
                            const ExprBuilderRef& builder) {
   const auto in = dims_exprs(inputs), shapes = dims_exprs(shape_inputs);
-  std::vector<DimsExprs> outputs(static_cast<size_t>(self.build().getNbOutputs()));
-  self.check(self.build().getOutputShapes(in.data(), count(in), shapes.data(), count(shapes),
-                                          outputs.data(), count(outputs), builder.get()),
-             "getOutputShapes");
+  std::vector<DimsExprs> outputs(static_cast<size_t>(num_outputs(self)));
+  self.call("getOutputShapes", [&] {
+    return self.build().getOutputShapes(in.data(), count(in), shapes.data(), count(shapes),
+                                        outputs.data(), count(outputs), builder.get());
+  });
   nb::list made;
   for (const DimsExprs& dims : outputs) made.append(to_dim_exprs(dims, builder.scope));
   return made;
 }
 
 nb::list get_valid_tactics(const PluginHandle& self) {
-  std::vector<int32_t> tactics(static_cast<size_t>(std::max(self.build().getNbTactics(), 0)));
-  self.check(self.build().getValidTactics(tactics.data(), count(tactics)), "getValidTactics");
+  std::vector<int32_t> tactics(
+      static_cast<size_t>(std::max(self.call([&] { return self.build().getNbTactics(); }), 0)));
+  self.call("getValidTactics",
+            [&] { return self.build().getValidTactics(tactics.data(), count(tactics)); });
   return list_of(tactics.data(), count(tactics));
 }
 
 int32_t get_aliased_input(const PluginHandle& self, int32_t output) {
   require(self.build_version() >= 2, "the plugin's build part is an IPluginV3OneBuild, not V2");
-  return static_cast<IPluginV3OneBuildV2&>(self.build()).getAliasedInput(output);
+  return self.call(
+      [&] { return static_cast<IPluginV3OneBuildV2&>(self.build()).getAliasedInput(output); });
 }
 
 void bind_build(nb::class_<PluginHandle>& c) {
-  c.def_prop_ro("num_outputs", [](const PluginHandle& self) { return self.build().getNbOutputs(); })
-      .def_prop_ro(
-          "format_combination_limit",
-          [](const PluginHandle& self) { return self.build().getFormatCombinationLimit(); })
+  c.def_prop_ro("num_outputs", &num_outputs)
+      .def_prop_ro("format_combination_limit",
+                   [](const PluginHandle& self) {
+                     return self.call([&] { return self.build().getFormatCombinationLimit(); });
+                   })
       .def_prop_ro(
           "metadata_string",
-          [](const PluginHandle& self) { return optional_text(self.build().getMetadataString()); })
+          [](const PluginHandle& self) {
+            return optional_text(self.call([&] { return self.build().getMetadataString(); }));
+          })
       .def_prop_ro(
           "timing_cache_id",
-          [](const PluginHandle& self) { return optional_text(self.build().getTimingCacheID()); })
+          [](const PluginHandle& self) {
+            return optional_text(self.call([&] { return self.build().getTimingCacheID(); }));
+          })
       .def("get_output_data_types", &get_output_data_types)
       .def("get_output_shapes", &get_output_shapes)
       .def("configure_plugin",
            [](const PluginHandle& self, nb::handle in, nb::handle out) {
              const auto inputs = dynamic_descs(in), outputs = dynamic_descs(out);
-             self.check(self.build().configurePlugin(inputs.data(), count(inputs), outputs.data(),
-                                                     count(outputs)),
-                        "configurePlugin");
+             self.call("configurePlugin", [&] {
+               return self.build().configurePlugin(inputs.data(), count(inputs), outputs.data(),
+                                                   count(outputs));
+             });
            })
       .def("supports_format_combination",
            [](const PluginHandle& self, int32_t pos, nb::handle in_out, int32_t num_inputs) {
@@ -137,14 +162,18 @@ void bind_build(nb::class_<PluginHandle>& c) {
                  pos >= 0 && pos < count(ports) && num_inputs >= 0 && num_inputs <= count(ports),
                  "supports_format_combination: there are ", ports.size(),
                  " inputs and outputs, pos is ", pos, ", num_inputs ", num_inputs);
-             return self.build().supportsFormatCombination(pos, ports.data(), num_inputs,
-                                                           count(ports) - num_inputs);
+             return self.call([&] {
+               return self.build().supportsFormatCombination(pos, ports.data(), num_inputs,
+                                                             count(ports) - num_inputs);
+             });
            })
       .def("get_workspace_size",
            [](const PluginHandle& self, nb::handle in, nb::handle out) {
              const auto inputs = dynamic_descs(in), outputs = dynamic_descs(out);
-             return self.build().getWorkspaceSize(inputs.data(), count(inputs), outputs.data(),
-                                                  count(outputs));
+             return self.call([&] {
+               return self.build().getWorkspaceSize(inputs.data(), count(inputs), outputs.data(),
+                                                    count(outputs));
+             });
            })
       .def("get_valid_tactics", &get_valid_tactics)
       .def("get_aliased_input", &get_aliased_input)
@@ -154,14 +183,15 @@ void bind_build(nb::class_<PluginHandle>& c) {
 void bind_runtime_part(nb::class_<PluginHandle>& c) {
   c.def("set_tactic",
         [](const PluginHandle& self, int32_t tactic) {
-          self.check(self.runtime().setTactic(tactic), "setTactic");
+          self.call("setTactic", [&] { return self.runtime().setTactic(tactic); });
         })
       .def("on_shape_change",
            [](const PluginHandle& self, nb::handle in, nb::handle out) {
              const auto inputs = descs(in), outputs = descs(out);
-             self.check(self.runtime().onShapeChange(inputs.data(), count(inputs), outputs.data(),
-                                                     count(outputs)),
-                        "onShapeChange");
+             self.call("onShapeChange", [&] {
+               return self.runtime().onShapeChange(inputs.data(), count(inputs), outputs.data(),
+                                                   count(outputs));
+             });
            })
       .def("enqueue",
            [](const PluginHandle& self, nb::handle input_desc, nb::handle output_desc,
@@ -171,22 +201,29 @@ void bind_runtime_part(nb::class_<PluginHandle>& c) {
              require(in.size() == in_descs.size() && out.size() == out_descs.size(),
                      "enqueue: ", in_descs.size(), " and ", out_descs.size(),
                      " descriptors came with ", in.size(), " and ", out.size(), " addresses");
-             self.check(self.runtime().enqueue(in_descs.data(), out_descs.data(), in.data(),
-                                               out.data(), reinterpret_cast<void*>(workspace),
-                                               reinterpret_cast<cudaStream_t>(stream)),
-                        "enqueue");
+             self.call("enqueue", [&] {
+               return self.runtime().enqueue(in_descs.data(), out_descs.data(), in.data(),
+                                             out.data(), reinterpret_cast<void*>(workspace),
+                                             reinterpret_cast<cudaStream_t>(stream));
+             });
            })
       .def("get_fields_to_serialize",
            [](const PluginHandle& self) {
-             const PluginFieldCollection* fields = self.runtime().getFieldsToSerialize();
-             self.check(fields == nullptr ? -1 : 0, "getFieldsToSerialize");
+             const PluginFieldCollection* fields = nullptr;
+             self.call("getFieldsToSerialize", [&] {
+               fields = self.runtime().getFieldsToSerialize();
+               return fields == nullptr ? -1 : 0;
+             });
              return FieldCollection{copy_fields(*fields)};
            })
       .def(
           "attach_to_context",
           [](const PluginHandle& self, const ResourceContextRef& context) -> PluginHandle* {
-            IPluginV3* attached = self.runtime().attachToContext(&context.get());
-            self.check(attached == nullptr ? -1 : 0, "attachToContext");
+            IPluginV3* attached = nullptr;
+            self.call("attachToContext", [&] {
+              attached = self.runtime().attachToContext(&context.get());
+              return attached == nullptr ? -1 : 0;
+            });
             if (attached == &self.plugin()) return nullptr;
             auto handle = std::make_unique<PluginHandle>(std::unique_ptr<IPluginV3>(attached));
             handle->end_with(*context.context);
@@ -217,11 +254,17 @@ void bind_library_plugin(nb::module_& m) {
   nb::class_<PluginHandle> c(m, "_PluginHandle", "A plugin that a C++ library implements.");
   c.def("has", &PluginHandle::has)
       .def("clone", &PluginHandle::clone, nb::rv_policy::take_ownership)
-      .def_prop_ro("name", [](const PluginHandle& self) { return self.core().getPluginName(); })
+      .def_prop_ro("name",
+                   [](const PluginHandle& self) {
+                     return self.call([&] { return self.core().getPluginName(); });
+                   })
       .def_prop_ro("version",
-                   [](const PluginHandle& self) { return self.core().getPluginVersion(); })
-      .def_prop_ro("namespace",
-                   [](const PluginHandle& self) { return self.core().getPluginNamespace(); });
+                   [](const PluginHandle& self) {
+                     return self.call([&] { return self.core().getPluginVersion(); });
+                   })
+      .def_prop_ro("namespace", [](const PluginHandle& self) {
+        return self.call([&] { return self.core().getPluginNamespace(); });
+      });
   bind_build(c);
   bind_runtime_part(c);
   bind_library_plugin_quick(m);

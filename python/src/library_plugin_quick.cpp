@@ -26,11 +26,15 @@ class QuickPluginHandle {
     require(plugin_.has_runtime(), "plugin ", str(plugin_.identity()), " has no runtime part");
     return plugin_.runtime();
   }
-  /// Throws what a callback left behind, or Error for a status other than 0.
-  void check(int32_t status, const char* method) const {
-    plugin_.check();
-    require(status == 0, "plugin ", str(plugin_.identity()), ": ", method, "() returned ", status,
-            " instead of 0");
+  /// What `body`, a call of a method, returns; throws what a callback left behind.
+  template <class Body>
+  auto call(Body&& body) const {
+    return plugin_.call({}, std::forward<Body>(body));
+  }
+  /// The same, or Error for a status other than 0.
+  template <class Body>
+  void call(const char* method, Body&& body) const {
+    plugin_.call({}, method, std::forward<Body>(body));
   }
 
  private:
@@ -46,9 +50,10 @@ nb::list quick_output_data_types(const QuickPluginHandle& self, nb::handle input
   require(ranks.size() == inputs.size(), "get_output_data_types: ", inputs.size(),
           " types came with ", ranks.size(), " ranks");
   std::vector<DataType> outputs(static_cast<size_t>(self.plugin().num_outputs("")));
-  self.check(self.build().getOutputDataTypes(outputs.data(), count(outputs), inputs.data(),
-                                             ranks.data(), count(inputs)),
-             "getOutputDataTypes");
+  self.call("getOutputDataTypes", [&] {
+    return self.build().getOutputDataTypes(outputs.data(), count(outputs), inputs.data(),
+                                           ranks.data(), count(inputs));
+  });
   return list_of(outputs.data(), count(outputs));
 }
 
@@ -56,9 +61,10 @@ nb::list quick_output_shapes(const QuickPluginHandle& self, nb::handle inputs,
                              nb::handle shape_inputs, const ExprBuilderRef& builder) {
   const auto in = dims_exprs(inputs), shapes = dims_exprs(shape_inputs);
   std::vector<DimsExprs> outputs(static_cast<size_t>(self.plugin().num_outputs("")));
-  self.check(self.build().getOutputShapes(in.data(), count(in), shapes.data(), count(shapes),
-                                          outputs.data(), count(outputs), builder.get()),
-             "getOutputShapes");
+  self.call("getOutputShapes", [&] {
+    return self.build().getOutputShapes(in.data(), count(in), shapes.data(), count(shapes),
+                                        outputs.data(), count(outputs), builder.get());
+  });
   nb::list made;
   for (const DimsExprs& dims : outputs) made.append(to_dim_exprs(dims, builder.scope));
   return made;
@@ -77,8 +83,10 @@ nb::list get_supported_format_combinations(const QuickPluginHandle& self, nb::ha
 }
 
 nb::list quick_valid_tactics(const QuickPluginHandle& self) {
-  std::vector<int32_t> tactics(static_cast<size_t>(std::max(self.build().getNbTactics(), 0)));
-  self.check(self.build().getValidTactics(tactics.data(), count(tactics)), "getValidTactics");
+  std::vector<int32_t> tactics(
+      static_cast<size_t>(std::max(self.call([&] { return self.build().getNbTactics(); }), 0)));
+  self.call("getValidTactics",
+            [&] { return self.build().getValidTactics(tactics.data(), count(tactics)); });
   return list_of(tactics.data(), count(tactics));
 }
 
@@ -90,10 +98,11 @@ void get_launch_params(const QuickPluginHandle& self, nb::handle inputs, nb::han
   require(num_inputs == count(dims) && num_inputs <= count(ports),
           "get_launch_params: ", dims.size(), " shapes and ", ports.size(),
           " descriptors came for ", num_inputs, " inputs");
-  self.check(self.aot().getLaunchParams(dims.data(), ports.data(), num_inputs,
-                                        count(ports) - num_inputs, &launch_params_of(launch_params),
-                                        &sym_exprs_of(arguments), builder.get()),
-             "getLaunchParams");
+  self.call("getLaunchParams", [&] {
+    return self.aot().getLaunchParams(dims.data(), ports.data(), num_inputs,
+                                      count(ports) - num_inputs, &launch_params_of(launch_params),
+                                      &sym_exprs_of(arguments), builder.get());
+  });
 }
 
 nb::tuple get_kernel(const QuickPluginHandle& self, nb::handle input_desc, nb::handle output_desc) {
@@ -101,9 +110,10 @@ nb::tuple get_kernel(const QuickPluginHandle& self, nb::handle input_desc, nb::h
   const char* name = nullptr;
   char* code = nullptr;
   int32_t size = 0;
-  self.check(self.aot().getKernel(inputs.data(), count(inputs), outputs.data(), count(outputs),
-                                  &name, &code, &size),
-             "getKernel");
+  self.call("getKernel", [&] {
+    return self.aot().getKernel(inputs.data(), count(inputs), outputs.data(), count(outputs), &name,
+                                &code, &size);
+  });
   require(name != nullptr && code != nullptr && size >= 0, "plugin ", str(self.plugin().identity()),
           ": getKernel() gave no kernel");
   return nb::make_tuple(name, nb::bytes(code, static_cast<size_t>(size)));
@@ -127,10 +137,11 @@ void enqueue_quick(const QuickPluginHandle& self, nb::handle input_desc, nb::han
           "enqueue: ", in_descs.size(), " and ", out_descs.size(), " descriptors came with ",
           in.size(), " and ", out.size(), " addresses and ", from.size(), " and ", to.size(),
           " strides");
-  self.check(self.runtime().enqueue(in_descs.data(), out_descs.data(), in.data(), out.data(),
-                                    from.data(), to.data(), count(in), count(out),
-                                    reinterpret_cast<cudaStream_t>(stream)),
-             "enqueue");
+  self.call("enqueue", [&] {
+    return self.runtime().enqueue(in_descs.data(), out_descs.data(), in.data(), out.data(),
+                                  from.data(), to.data(), count(in), count(out),
+                                  reinterpret_cast<cudaStream_t>(stream));
+  });
 }
 
 void bind_build(nb::class_<QuickPluginHandle>& c) {
@@ -141,9 +152,10 @@ void bind_build(nb::class_<QuickPluginHandle>& c) {
       .def("configure_plugin",
            [](const QuickPluginHandle& self, nb::handle in, nb::handle out) {
              const auto inputs = dynamic_descs(in), outputs = dynamic_descs(out);
-             self.check(self.build().configurePlugin(inputs.data(), count(inputs), outputs.data(),
-                                                     count(outputs)),
-                        "configurePlugin");
+             self.call("configurePlugin", [&] {
+               return self.build().configurePlugin(inputs.data(), count(inputs), outputs.data(),
+                                                   count(outputs));
+             });
            })
       .def("get_supported_format_combinations", &get_supported_format_combinations)
       .def("get_aliased_input", [](const QuickPluginHandle& self,
@@ -159,7 +171,7 @@ void bind_build(nb::class_<QuickPluginHandle>& c) {
            })
       .def("set_build_tactic",
            [](const QuickPluginHandle& self, int32_t tactic) {
-             self.check(self.aot().setTactic(tactic), "setTactic");
+             self.call("setTactic", [&] { return self.aot().setTactic(tactic); });
            })
       .def("get_launch_params", &get_launch_params)
       .def("get_kernel", &get_kernel);
@@ -168,7 +180,7 @@ void bind_build(nb::class_<QuickPluginHandle>& c) {
 void bind_runtime_part(nb::class_<QuickPluginHandle>& c) {
   c.def("set_tactic",
         [](const QuickPluginHandle& self, int32_t tactic) {
-          self.check(self.runtime().setTactic(tactic), "setTactic");
+          self.call("setTactic", [&] { return self.runtime().setTactic(tactic); });
         })
       .def("enqueue", &enqueue_quick)
       .def("get_fields_to_serialize",

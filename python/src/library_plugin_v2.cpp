@@ -28,11 +28,15 @@ class V2PluginHandle {
     return allocator_.get();
   }
 
-  /// Throws what a callback left behind, or Error for a status other than 0.
-  void check(int32_t status, const char* method) {
-    const std::string where = str("plugin ", opwright::str(get().identity()), ": ");
-    rethrow_pending_exception(where);
-    require(status == 0, where, method, "() returned ", status, " instead of 0");
+  /// What `body`, a call of a method, returns; throws what a callback left behind.
+  template <class Body>
+  auto call(Body&& body) {
+    return get().call({}, std::forward<Body>(body));
+  }
+  /// The same, or Error for a status other than 0.
+  template <class Body>
+  void call(const char* method, Body&& body) {
+    get().call({}, method, std::forward<Body>(body));
   }
 
  private:
@@ -43,8 +47,9 @@ class V2PluginHandle {
 DimExprs get_output_dimensions(V2PluginHandle& self, int32_t index, nb::handle inputs,
                                const ExprBuilderRef& builder) {
   const auto in = dims_exprs(inputs);
-  const DimsExprs dims =
-      self.object().getOutputDimensions(index, in.data(), count(in), builder.get());
+  const DimsExprs dims = self.call([&] {
+    return self.object().getOutputDimensions(index, in.data(), count(in), builder.get());
+  });
   require(dims.nbDims >= 0 && dims.nbDims <= Dims::MAX_DIMS, "getOutputDimensions(", index,
           ") returned a rank of ", dims.nbDims);
   return to_dim_exprs(dims, builder.scope);
@@ -61,14 +66,18 @@ bool supports_format_combination(V2PluginHandle& self, int32_t pos, nb::handle i
   require(pos >= 0 && pos < count(ports) && num_inputs >= 0 && num_inputs <= count(ports),
           "supports_format_combination: there are ", ports.size(), " inputs and outputs, pos is ",
           pos, ", num_inputs ", num_inputs);
-  return self.object().supportsFormatCombination(pos, ports.data(), num_inputs,
-                                                 count(ports) - num_inputs);
+  return self.call([&] {
+    return self.object().supportsFormatCombination(pos, ports.data(), num_inputs,
+                                                   count(ports) - num_inputs);
+  });
 }
 
 size_t get_workspace_size(V2PluginHandle& self, nb::handle in, nb::handle out) {
   const auto inputs = descs(in), outputs = descs(out);
-  return self.object().getWorkspaceSize(inputs.data(), count(inputs), outputs.data(),
-                                        count(outputs));
+  return self.call([&] {
+    return self.object().getWorkspaceSize(inputs.data(), count(inputs), outputs.data(),
+                                          count(outputs));
+  });
 }
 
 void enqueue_v2(V2PluginHandle& self, nb::handle input_desc, nb::handle output_desc,
@@ -78,10 +87,11 @@ void enqueue_v2(V2PluginHandle& self, nb::handle input_desc, nb::handle output_d
   require(in.size() == in_descs.size() && out.size() == out_descs.size(),
           "enqueue: ", in_descs.size(), " and ", out_descs.size(), " descriptors came with ",
           in.size(), " and ", out.size(), " addresses");
-  self.check(self.object().enqueue(in_descs.data(), out_descs.data(), in.data(), out.data(),
-                                   reinterpret_cast<void*>(workspace),
-                                   reinterpret_cast<cudaStream_t>(stream)),
-             "enqueue");
+  self.call("enqueue", [&] {
+    return self.object().enqueue(in_descs.data(), out_descs.data(), in.data(), out.data(),
+                                 reinterpret_cast<void*>(workspace),
+                                 reinterpret_cast<cudaStream_t>(stream));
+  });
 }
 
 nb::bytes serialize(V2PluginHandle& self) {
@@ -107,46 +117,61 @@ nb::object from_plugin_v2(V2Plugin plugin) {
 
 void bind_library_plugin_v2(nb::module_& m) {
   nb::class_<V2PluginHandle> c(m, "_V2PluginHandle", "A V2 plugin that a C++ library implements.");
-  c.def_prop_ro("plugin_type", [](V2PluginHandle& self) { return self.object().getPluginType(); })
+  c.def_prop_ro("plugin_type",
+                [](V2PluginHandle& self) {
+                  return self.call([&] { return self.object().getPluginType(); });
+                })
       .def_prop_ro("plugin_version",
-                   [](V2PluginHandle& self) { return self.object().getPluginVersion(); })
+                   [](V2PluginHandle& self) {
+                     return self.call([&] { return self.object().getPluginVersion(); });
+                   })
       .def_prop_rw(
           "plugin_namespace",
-          [](V2PluginHandle& self) { return self.object().getPluginNamespace(); },
+          [](V2PluginHandle& self) {
+            return self.call([&] { return self.object().getPluginNamespace(); });
+          },
           [](V2PluginHandle& self, const std::string& value) { self.get().set_namespace(value); })
       .def_prop_ro("tensorrt_version",
                    [](V2PluginHandle& self) {
                      return static_cast<IPluginV2&>(self.object()).getTensorRTVersion() & 0xFFFFFF;
                    })
-      .def_prop_ro("num_outputs", [](V2PluginHandle& self) { return self.object().getNbOutputs(); })
+      .def_prop_ro("num_outputs",
+                   [](V2PluginHandle& self) {
+                     return self.call([&] { return self.object().getNbOutputs(); });
+                   })
       .def("get_output_dimensions", &get_output_dimensions)
       .def("get_output_datatype",
            [](V2PluginHandle& self, int32_t index, nb::handle input_types) {
              const auto types = vector_of<DataType>(input_types, "DataType");
-             return self.object().getOutputDataType(index, types.data(), count(types));
+             return self.call([&] {
+               return self.object().getOutputDataType(index, types.data(), count(types));
+             });
            })
       .def("supports_format_combination", &supports_format_combination)
       .def("configure_plugin", &configure_plugin)
       .def("get_workspace_size", &get_workspace_size)
       .def("initialize",
            [](V2PluginHandle& self) {
-             const int32_t status = self.object().initialize();
-             self.check(0, "initialize");
-             return status;
+             return self.call([&] { return self.object().initialize(); });
            })
-      .def("terminate", [](V2PluginHandle& self) { self.object().terminate(); })
+      .def("terminate", [](V2PluginHandle& self) { self.call([&] { self.object().terminate(); }); })
       .def(
           "attach_to_context",
           [](V2PluginHandle& self, uintptr_t cudnn, uintptr_t cublas, nb::handle allocator) {
-            self.object().attachToContext(reinterpret_cast<cudnnContext*>(cudnn),
-                                          reinterpret_cast<cublasContext*>(cublas),
-                                          self.keep(to_allocator(allocator)));
+            IGpuAllocator* const kept = self.keep(to_allocator(allocator));
+            self.call([&] {
+              self.object().attachToContext(reinterpret_cast<cudnnContext*>(cudnn),
+                                            reinterpret_cast<cublasContext*>(cublas), kept);
+            });
           },
           nb::arg("cudnn"), nb::arg("cublas"), nb::arg("allocator").none())
-      .def("detach_from_context", [](V2PluginHandle& self) { self.object().detachFromContext(); })
+      .def("detach_from_context",
+           [](V2PluginHandle& self) { self.call([&] { self.object().detachFromContext(); }); })
       .def("enqueue", &enqueue_v2)
       .def_prop_ro("serialization_size",
-                   [](V2PluginHandle& self) { return self.object().getSerializationSize(); })
+                   [](V2PluginHandle& self) {
+                     return self.call([&] { return self.object().getSerializationSize(); });
+                   })
       .def("serialize", &serialize)
       .def("destroy", &V2PluginHandle::destroy)
       .def(

@@ -98,7 +98,7 @@ T guarded(T otherwise, const char* callback, F&& body) noexcept {
   try {
     return body();
   } catch (...) {
-    set_pending_exception(std::current_exception(), callback);
+    leave_exception(std::current_exception(), callback);
     return otherwise;
   }
 }

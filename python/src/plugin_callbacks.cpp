@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "execution_domain.h"
 #include "gpu_allocator.h"
 #include "reporting.h"
 
@@ -10,43 +11,42 @@ namespace opwright::python {
 
 namespace {
 
-/// Layer, plugin and method on an exception that a plugin raised.
-void note_context(const std::exception_ptr& exception, const std::string& note) {
-  if (!Py_IsInitialized()) return;
-  nb::gil_scoped_acquire gil;
-  try {
-    std::rethrow_exception(exception);
-  } catch (nb::python_error& error) {
-    add_note(error, note);
-  } catch (...) {
+class PythonLanguage final : public PluginLanguage {
+ public:
+  /// Layer, plugin and method on an exception that a plugin raised.
+  void add_note(const std::exception_ptr& exception, const std::string& note) override {
+    ask(exception, [&](nb::python_error& error) {
+      python::add_note(error, note);
+      return true;
+    });
   }
-}
+  /// KeyboardInterrupt, SystemExit and the like.
+  bool is_interrupt(const std::exception_ptr& exception) override {
+    return ask(exception, [](nb::python_error& error) { return !error.matches(PyExc_Exception); });
+  }
+  /// What a callback raised, other than those.
+  bool is_plugin_exception(const std::exception_ptr& exception) override {
+    return ask(exception, [](nb::python_error& error) { return error.matches(PyExc_Exception); });
+  }
+  ExecutionDomain* execution_domain(const Device* device) override {
+    return interpreter_domain(device);
+  }
 
-/// KeyboardInterrupt, SystemExit and the like.
-bool is_interrupt(const std::exception_ptr& exception) {
-  if (!Py_IsInitialized()) return false;
-  nb::gil_scoped_acquire gil;
-  try {
-    std::rethrow_exception(exception);
-  } catch (nb::python_error& error) {
-    return !error.matches(PyExc_Exception);
-  } catch (...) {
-    return false;
+ private:
+  /// False for an exception that is not of Python.
+  template <class Question>
+  static bool ask(const std::exception_ptr& exception, Question&& question) {
+    if (!Py_IsInitialized()) return false;
+    nb::gil_scoped_acquire gil;
+    try {
+      std::rethrow_exception(exception);
+    } catch (nb::python_error& error) {
+      return question(error);
+    } catch (...) {
+      return false;
+    }
   }
-}
-
-/// What a callback raised, other than those.
-bool is_plugin_exception(const std::exception_ptr& exception) {
-  if (!Py_IsInitialized()) return false;
-  nb::gil_scoped_acquire gil;
-  try {
-    std::rethrow_exception(exception);
-  } catch (nb::python_error& error) {
-    return error.matches(PyExc_Exception);
-  } catch (...) {
-    return false;
-  }
-}
+};
 
 }  // namespace
 
@@ -209,9 +209,8 @@ std::string capture_obstacle_of_class(nb::handle plugin) {
 }
 
 void bind_plugin_callbacks(nb::module_& m) {
-  set_exception_note(note_context);
-  set_interrupt_test(is_interrupt);
-  set_plugin_exception_test(is_plugin_exception);
+  static auto* const language = new PythonLanguage;
+  set_plugin_language(APILanguage::kPYTHON, language);
   nb::class_<ResourceContextRef>(m, "IPluginResourceContext",
                                  "What an execution context offers to its plugins.")
       .def_prop_ro(

@@ -7,30 +7,66 @@
 #include "base/error.h"
 
 namespace opwright {
-
 namespace {
 
-struct Pending {
+struct LeftException {
   std::exception_ptr exception;
   const char* callback = "";
 };
-thread_local Pending pending;
-std::atomic<AddNote> add_note{nullptr};
-std::atomic<IsInterrupt> interrupt_test{nullptr};
-std::atomic<IsPluginException> plugin_exception_test{nullptr};
-std::array<std::atomic<FindDomain>, EnumMax<APILanguage>()> domains{};
+thread_local LeftException left;
+std::array<std::atomic<PluginLanguage*>, EnumMax<APILanguage>()> languages{};
+
+template <class Ask>
+bool any_language(Ask&& ask) {
+  for (const auto& each : languages)
+    if (PluginLanguage* const language = each.load(); language != nullptr && ask(*language))
+      return true;
+  return false;
+}
 
 }  // namespace
 
-void set_pending_exception(std::exception_ptr exception, const char* callback) noexcept {
-  pending = {std::move(exception), callback};
+void set_plugin_language(APILanguage language, PluginLanguage* binding) noexcept {
+  languages.at(static_cast<size_t>(language)) = binding;
 }
 
-bool has_pending_exception() noexcept { return pending.exception != nullptr; }
+void add_exception_note(const std::exception_ptr& exception, const std::string& note) {
+  any_language([&](PluginLanguage& language) {
+    language.add_note(exception, note);
+    return false;
+  });
+}
 
-void rethrow_pending_exception(const std::string& where) {
-  if (!has_pending_exception()) return;
-  const auto [exception, callback] = std::exchange(pending, {});
+bool is_interrupt(const std::exception_ptr& exception) {
+  return any_language([&](PluginLanguage& language) { return language.is_interrupt(exception); });
+}
+
+bool is_plugin_exception(const std::exception_ptr& exception) {
+  return any_language(
+      [&](PluginLanguage& language) { return language.is_plugin_exception(exception); });
+}
+
+ExecutionDomain* execution_domain(APILanguage language, const Device* device) {
+  const auto index = static_cast<size_t>(language);
+  PluginLanguage* const binding = index < languages.size() ? languages[index].load() : nullptr;
+  return binding != nullptr ? binding->execution_domain(device) : nullptr;
+}
+
+void leave_exception(std::exception_ptr exception, const char* callback) noexcept {
+  left = {std::move(exception), callback};
+}
+
+namespace detail {
+
+bool is_exception_left() noexcept { return left.exception != nullptr; }
+
+KeptException::KeptException() noexcept
+    : exception_(std::exchange(left.exception, nullptr)), callback_(left.callback) {}
+
+KeptException::~KeptException() { left = {std::move(exception_), callback_}; }
+
+void throw_left_exception(const std::string& where) {
+  const auto [exception, callback] = std::exchange(left, {});
   std::string context = where;
   if (*callback != '\0') context += str(callback, "(): ");
   if (context.empty()) std::rethrow_exception(exception);
@@ -45,34 +81,5 @@ void rethrow_pending_exception(const std::string& where) {
   }
 }
 
-void set_exception_note(AddNote add) noexcept { add_note = add; }
-
-void add_exception_note(const std::exception_ptr& exception, const std::string& note) {
-  if (AddNote add = add_note.load()) add(exception, note);
-}
-
-void set_interrupt_test(IsInterrupt test) noexcept { interrupt_test = test; }
-
-bool is_interrupt(const std::exception_ptr& exception) {
-  const IsInterrupt test = interrupt_test.load();
-  return test != nullptr && test(exception);
-}
-
-void set_plugin_exception_test(IsPluginException test) noexcept { plugin_exception_test = test; }
-
-bool is_plugin_exception(const std::exception_ptr& exception) {
-  const IsPluginException test = plugin_exception_test.load();
-  return test != nullptr && test(exception);
-}
-
-void set_execution_domain(APILanguage language, FindDomain find) noexcept {
-  domains.at(static_cast<size_t>(language)) = find;
-}
-
-ExecutionDomain* execution_domain(APILanguage language, const Device* device) {
-  const auto index = static_cast<size_t>(language);
-  const FindDomain find = index < domains.size() ? domains[index].load() : nullptr;
-  return find != nullptr ? find(device) : nullptr;
-}
-
+}  // namespace detail
 }  // namespace opwright

@@ -164,7 +164,7 @@ class FixedShapePlugin : public IPluginV2DynamicExt {
     try {
       return function();
     } catch (...) {
-      set_pending_exception(std::current_exception());
+      leave_exception(std::current_exception());
       return failed;
     }
   }
@@ -292,8 +292,7 @@ const IPluginV2& plugin_as_given(const IPluginV2& plugin) {
 }
 
 PluginVersion plugin_version(const IPluginV2& plugin) {
-  const uint32_t version = upper_byte(plugin);
-  rethrow_pending_exception();
+  const uint32_t version = call_plugin("", [&] { return upper_byte(plugin); });
   return static_cast<PluginVersion>(version & ~(uint32_t{kPLUGIN_VERSION_PYTHON_BIT} | kAdapted));
 }
 

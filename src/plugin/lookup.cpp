@@ -118,13 +118,13 @@ std::string list_fields(const PluginFieldCollection* declared) {
 
 OperatorPtr make_from_v2_creator(const PluginNode& node, IPluginCreator& creator,
                                  const std::string& owner, const Log& log) {
-  const PluginFieldCollection* declared = creator.getFieldNames();
-  rethrow_pending_exception(owner + ": ");
+  const PluginFieldCollection* const declared =
+      call_plugin(owner + ": ", [&] { return creator.getFieldNames(); });
   const FieldValues values = fit_fields(node, declared, owner, log);
   const std::vector<PluginField> fields = point_to(values);
   const PluginFieldCollection collection{static_cast<int32_t>(fields.size()), fields.data()};
-  IPluginV2* made = creator.createPlugin(node.layer.c_str(), &collection);
-  rethrow_pending_exception(owner + ": ");
+  IPluginV2* const made = call_plugin(
+      owner + ": ", [&] { return creator.createPlugin(node.layer.c_str(), &collection); });
   if (made == nullptr) fail_refused(node, declared, owner);
   V2Plugin plugin(made, node.layer);
   plugin.set_namespace(node.plugin_namespace);

@@ -7,8 +7,8 @@
 namespace opwright {
 
 PluginResources::~PluginResources() {
-  for (const auto& [key, entry] : entries_) entry.object->release();
-  set_pending_exception(nullptr);  // nobody is left who could be told
+  for (const auto& [key, entry] : entries_)
+    call_plugin_quietly([&resource = *entry.object] { resource.release(); });
 }
 
 IPluginResource* PluginResources::find(const std::string& key) {
@@ -26,8 +26,7 @@ IPluginResource* PluginResources::acquire(const char* key, IPluginResource* reso
           "' yet, and none is given");
   Entry made;
   made.code = keep_code(*resource);
-  made.object.reset(resource->clone());
-  rethrow_pending_exception();
+  call_plugin("", [&] { made.object.reset(resource->clone()); });
   require(made.object != nullptr, "clone() of the plugin resource for the key '", key,
           "' returned null; it must return a resource, which the registry keeps");
   if (made.object.get() == resource) {
@@ -47,8 +46,7 @@ IPluginResource* PluginResources::acquire(const char* key, IPluginResource* reso
     resource = entry->second.object.get();
   }
   // Another thread was quicker.
-  made.object->release();
-  rethrow_pending_exception();
+  call_plugin("", [&] { made.object->release(); });
   return resource;
 }
 
@@ -64,10 +62,11 @@ int32_t PluginResources::release(const char* key) {
     last = std::move(found->second);
     entries_.erase(found);
   }
-  const int32_t status = last.object->release();
-  last.object.reset();
-  rethrow_pending_exception();
-  return status;
+  return call_plugin("", [&] {
+    const int32_t status = last.object->release();
+    last.object.reset();
+    return status;
+  });
 }
 
 }  // namespace opwright

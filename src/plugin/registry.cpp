@@ -14,10 +14,10 @@ namespace {
 
 template <class Creator>
 CreatorIdentity ask(const Creator& creator) {
-  const char* name = creator.getPluginName();
-  const char* version = creator.getPluginVersion();
-  const char* plugin_namespace = creator.getPluginNamespace();
-  rethrow_pending_exception();
+  const char* const name = call_plugin("", [&] { return creator.getPluginName(); });
+  const char* const version = call_plugin("", [&] { return creator.getPluginVersion(); });
+  const char* const plugin_namespace =
+      call_plugin("", [&] { return creator.getPluginNamespace(); });
   require(name != nullptr && *name != '\0', "a plugin creator has no plugin name");
   return {name, version ? version : "", plugin_namespace ? plugin_namespace : ""};
 }
@@ -101,9 +101,10 @@ void PluginRegistry::add(CreatorPtr creator, const char* plugin_namespace) {
   // A V2 plugin's namespace is that of its registration.
   if (is_v1 && !entry.identity.plugin_namespace.empty()) {
     try {
-      static_cast<IPluginCreator&>(*creator).setPluginNamespace(
-          entry.identity.plugin_namespace.c_str());
-      rethrow_pending_exception(str("plugin ", str(entry.identity), ": "));
+      call_plugin(str("plugin ", str(entry.identity), ": "), [&] {
+        static_cast<IPluginCreator&>(*creator).setPluginNamespace(
+            entry.identity.plugin_namespace.c_str());
+      });
     } catch (...) {
       remove(creator.get());
       throw;

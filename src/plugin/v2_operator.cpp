@@ -76,12 +76,15 @@ class PluginV2Kernel final : public Kernel {
         domain_(plugin_.is_python() ? execution_domain(APILanguage::kPYTHON, args.device)
                                     : nullptr) {
     if (wants_library_handles(plugin_)) handles_ = library_handles(args.device, args.services);
-    object_->attachToContext(handles_ != nullptr ? handles_->cudnn : nullptr,
-                             handles_ != nullptr ? handles_->cublas : nullptr,
-                             context_.getGpuAllocator());
-    plugin_.check(layer_);
+    plugin_.call(layer_, [&] {
+      object_->attachToContext(handles_ != nullptr ? handles_->cudnn : nullptr,
+                               handles_ != nullptr ? handles_->cublas : nullptr,
+                               context_.getGpuAllocator());
+    });
   }
-  ~PluginV2Kernel() override { object_->detachFromContext(); }
+  ~PluginV2Kernel() override {
+    call_plugin_quietly([&] { object_->detachFromContext(); });
+  }
 
   size_t workspace_size() const override { return workspace_; }
   ExecutionDomain* domain() const override { return domain_; }
@@ -100,7 +103,7 @@ class PluginV2Kernel final : public Kernel {
     const int32_t status = object_->enqueue(inputs_.data(), outputs_.data(), inputs, outputs,
                                             workspace, static_cast<cudaStream_t>(queue));
     if (status != 0) [[unlikely]]
-      plugin_.check(layer_, "enqueue", status);
+      plugin_.fail_call(layer_, "enqueue", status);
   }
 
  private:
@@ -117,7 +120,6 @@ class PluginV2Kernel final : public Kernel {
 
 SymShape unwrap(const V2Plugin& plugin, std::string_view layer, const ExprBuilder& builder,
                 const DimsExprs& extents, int output) {
-  plugin.check(layer);
   try {
     builder.check();
   } catch (const Error& error) {
@@ -158,11 +160,13 @@ std::vector<OutputInfo> infer_v2(const V2Plugin& plugin, InferContext& context, 
   }
   for (int o = 0; o < num_outputs; ++o) {
     OutputInfo& output = outputs.emplace_back();
-    const DimsExprs extents =
-        plugin.object().getOutputDimensions(o, dims.data(), num_inputs, builder);
+    const DimsExprs extents = plugin.call(context.layer, [&] {
+      return plugin.object().getOutputDimensions(o, dims.data(), num_inputs, builder);
+    });
     output.dims = unwrap(plugin, context.layer, builder, extents, o);
-    output.dtype = plugin.object().getOutputDataType(o, types.data(), num_inputs);
-    plugin.check(context.layer);
+    output.dtype = plugin.call(context.layer, [&] {
+      return plugin.object().getOutputDataType(o, types.data(), num_inputs);
+    });
     const auto type = static_cast<int32_t>(output.dtype);
     if (type < 0 || type >= EnumMax<DataType>())
       plugin.reject(context.layer, "getOutputDataType(", o, ") returned the unknown type ", type);
@@ -174,10 +178,10 @@ bool supports(const V2Plugin& plugin, std::string_view layer, int num_inputs, in
               std::span<const DynamicPluginTensorDesc> ports) {
   std::vector<PluginTensorDesc> asked;
   for (const DynamicPluginTensorDesc& port : ports) asked.push_back(port.desc);
-  const bool is_supported = plugin.object().supportsFormatCombination(
-      pos, asked.data(), num_inputs, static_cast<int>(ports.size()) - num_inputs);
-  plugin.check(layer);
-  return is_supported;
+  return plugin.call(layer, [&] {
+    return plugin.object().supportsFormatCombination(pos, asked.data(), num_inputs,
+                                                     static_cast<int>(ports.size()) - num_inputs);
+  });
 }
 
 /// As a plan has it: configured and initialized. Contexts get clones.
@@ -303,9 +307,10 @@ PlannedOperatorPtr load_plugin_v2(const Attributes& attributes,
       registry.getCreator(id.name.c_str(), id.version.c_str(), id.plugin_namespace.c_str());
   require(creator != nullptr, owner, "no creator is registered");
   require(is_v2_creator(*creator), owner, "its creator does not implement IPluginCreator");
-  IPluginV2* made = static_cast<IPluginCreator*>(creator)->deserializePlugin(
-      std::string(context.layer).c_str(), stored.serialized.data(), stored.serialized.size());
-  rethrow_pending_exception(owner);
+  IPluginV2* const made = call_plugin(owner, [&] {
+    return static_cast<IPluginCreator*>(creator)->deserializePlugin(
+        std::string(context.layer).c_str(), stored.serialized.data(), stored.serialized.size());
+  });
   require(made != nullptr, owner, "deserializePlugin() of its creator could not make it from the ",
           stored.serialized.size(), " bytes that the engine stores");
   V2Plugin plugin(made, context.layer);

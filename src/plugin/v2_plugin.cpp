@@ -18,16 +18,16 @@ std::string owner_of(std::string_view layer, const std::string& plugin) {
 
 CreatorIdentity identity_of(const IPluginV2& plugin, std::string_view layer) {
   std::string owner = owner_of(layer, "of the V2 generation");
-  const auto ask = [&](const char* method, const char* answer) -> std::string {
-    rethrow_pending_exception(owner);
+  const auto ask = [&](const char* method, const char* (IPluginV2::*get)() const) -> std::string {
+    const char* const answer = call_plugin(owner, [&] { return (plugin.*get)(); });
     require(answer != nullptr, owner, method, "() returned null");
     return answer;
   };
   CreatorIdentity id;
-  id.name = ask("getPluginType", plugin.getPluginType());
+  id.name = ask("getPluginType", &IPluginV2::getPluginType);
   owner = owner_of(layer, "'" + id.name + "'");
-  id.version = ask("getPluginVersion", plugin.getPluginVersion());
-  id.plugin_namespace = ask("getPluginNamespace", plugin.getPluginNamespace());
+  id.version = ask("getPluginVersion", &IPluginV2::getPluginVersion);
+  id.plugin_namespace = ask("getPluginNamespace", &IPluginV2::getPluginNamespace);
   return id;
 }
 
@@ -62,20 +62,20 @@ V2Plugin::V2Plugin(IPluginV2* plugin, std::string_view layer)
 
 V2Plugin::V2Plugin(IPluginV2* plugin, CreatorIdentity identity)
     : code_(keep_code(plugin_as_given(*plugin))),
-      object_(static_cast<IPluginV2DynamicExt*>(plugin)),
-      identity_(std::move(identity)) {}
+      object_(static_cast<IPluginV2DynamicExt*>(plugin)) {
+  identity_ = std::move(identity);
+}
 
 V2Plugin V2Plugin::clone(const IPluginV2& plugin) {
   const std::string owner = owner_of({}, str(check_supported(plugin, {})));
-  std::unique_ptr<IPluginV2, Destroy> clone(plugin.clone());
-  rethrow_pending_exception(owner);
+  auto clone =
+      call_plugin(owner, [&] { return std::unique_ptr<IPluginV2, Destroy>(plugin.clone()); });
   require(clone != nullptr, owner, "clone() returned null");
   return V2Plugin(clone.release());
 }
 
 V2Plugin V2Plugin::clone(std::string_view layer) const {
-  std::unique_ptr<IPluginV2, Destroy> clone(object_->clone());
-  check(layer);
+  auto clone = call(layer, [&] { return std::unique_ptr<IPluginV2, Destroy>(object_->clone()); });
   if (clone == nullptr) reject(layer, "clone() returned null");
   check_supported(*clone, layer);
   return V2Plugin(clone.release(), identity_);
@@ -87,36 +87,22 @@ bool V2Plugin::is_python() const {
 }
 
 void V2Plugin::set_namespace(const std::string& plugin_namespace) {
-  object_->setPluginNamespace(plugin_namespace.c_str());
-  check({});
+  call({}, [&] { object_->setPluginNamespace(plugin_namespace.c_str()); });
   identity_.plugin_namespace = plugin_namespace;
 }
 
-std::string V2Plugin::prefix(std::string_view layer) const {
-  return owner_of(layer, str(identity_));
-}
-
-void V2Plugin::check(std::string_view layer) const {
-  if (has_pending_exception()) rethrow_pending_exception(prefix(layer));
-}
-
-void V2Plugin::check(std::string_view layer, const char* method, int status) const {
-  check(layer);
-  if (status != 0) reject(layer, method, "() returned ", status, " instead of 0");
-}
-
 int V2Plugin::num_outputs(std::string_view layer) const {
-  const int count = object_->getNbOutputs();
-  check(layer);
+  const int count = call(layer, [&] { return object_->getNbOutputs(); });
   if (count < 1) reject(layer, "getNbOutputs() returned ", count, "; there must be an output");
   return count;
 }
 
 void V2Plugin::configure(std::string_view layer, std::span<const DynamicPluginTensorDesc> inputs,
                          std::span<const DynamicPluginTensorDesc> outputs) const {
-  object_->configurePlugin(inputs.data(), static_cast<int32_t>(inputs.size()), outputs.data(),
-                           static_cast<int32_t>(outputs.size()));
-  check(layer);
+  call(layer, [&] {
+    object_->configurePlugin(inputs.data(), static_cast<int32_t>(inputs.size()), outputs.data(),
+                             static_cast<int32_t>(outputs.size()));
+  });
 }
 
 size_t V2Plugin::workspace_size(std::string_view layer,
@@ -131,28 +117,25 @@ size_t V2Plugin::workspace_size(std::string_view layer,
     return all;
   };
   const std::vector<PluginTensorDesc> in = largest(inputs), out = largest(outputs);
-  const size_t size = object_->getWorkspaceSize(in.data(), static_cast<int32_t>(in.size()),
-                                                out.data(), static_cast<int32_t>(out.size()));
-  check(layer);
-  return size;
+  return call(layer, [&] {
+    return object_->getWorkspaceSize(in.data(), static_cast<int32_t>(in.size()), out.data(),
+                                     static_cast<int32_t>(out.size()));
+  });
 }
 
 Blob V2Plugin::serialize(std::string_view layer) const {
-  const size_t size = object_->getSerializationSize();
-  check(layer);
+  const size_t size = call(layer, [&] { return object_->getSerializationSize(); });
   constexpr size_t kMostBytes = size_t{1} << 32U;  // beyond what anybody keeps in a plugin
   if (size > kMostBytes) reject(layer, "getSerializationSize() returned ", size, " bytes");
-  Blob bytes = Blob::make(size, [&](void* to) {
+  return Blob::make(size, [&](void* to) {
     std::memset(to, 0, size);  // a plugin that writes less does not store what was there before
-    object_->serialize(to);
+    call(layer, [&] { object_->serialize(to); });
   });
-  check(layer);
-  return bytes;
 }
 
 InitializedV2Plugin::InitializedV2Plugin(V2Plugin plugin, std::string_view layer)
     : plugin_(std::move(plugin)) {
-  plugin_.check(layer, "initialize", plugin_.object().initialize());
+  plugin_.call(layer, "initialize", [&] { return plugin_.object().initialize(); });
 }
 
 }  // namespace opwright

@@ -6,9 +6,8 @@
 #include <string_view>
 
 #include "base/blob.h"
-#include "base/error.h"
 #include "opwright/plugin_v2.h"
-#include "plugin/registry.h"
+#include "plugin/called_plugin.h"
 
 namespace opwright {
 
@@ -16,7 +15,7 @@ namespace opwright {
 bool is_v2_creator(const IPluginCreatorInterface& creator);
 
 /// A V2 plugin that is owned: destroy() ends it. One of the kinds for fixed shapes is adapted.
-class V2Plugin {
+class V2Plugin : public CalledPlugin {
  public:
   /// Takes the plugin over. Throws Error, that names the layer where there is one, for a kind that
   /// does not run, and when type, version or namespace is null.
@@ -27,7 +26,6 @@ class V2Plugin {
   V2Plugin clone(std::string_view layer = {}) const;
 
   IPluginV2DynamicExt& object() const { return *object_; }
-  const CreatorIdentity& identity() const { return identity_; }
   /// Whether Python implements it.
   bool is_python() const;
   /// Tells the plugin its namespace.
@@ -42,29 +40,17 @@ class V2Plugin {
                         std::span<const DynamicPluginTensorDesc> outputs) const;
   Blob serialize(std::string_view layer) const;
 
-  /// To be called after each method that returns no status: throws what a callback left behind.
-  void check(std::string_view layer) const;
-  /// To be called with the status of each method: throws what a callback left behind, or Error
-  /// naming layer, plugin, method and status.
-  void check(std::string_view layer, const char* method, int status) const;
-  /// Layer, where there is one, and plugin, as messages begin.
-  std::string prefix(std::string_view layer) const;
-  /// Throws Error that starts with prefix().
-  template <class... Parts>
-  [[noreturn]] void reject(std::string_view layer, const Parts&... parts) const {
-    fail(prefix(layer), parts...);
-  }
-
  private:
   struct Destroy {
-    void operator()(IPluginV2* plugin) const { plugin->destroy(); }
+    void operator()(IPluginV2* plugin) const {
+      call_plugin_quietly([&] { plugin->destroy(); });
+    }
   };
 
   V2Plugin(IPluginV2* plugin, CreatorIdentity identity);
 
   std::shared_ptr<const void> code_;  ///< the library that implements the plugin
   std::unique_ptr<IPluginV2DynamicExt, Destroy> object_;
-  CreatorIdentity identity_;
 };
 
 /// A V2 plugin between initialize() and terminate().
@@ -72,7 +58,9 @@ class InitializedV2Plugin {
  public:
   /// Throws Error when initialize() fails.
   InitializedV2Plugin(V2Plugin plugin, std::string_view layer);
-  ~InitializedV2Plugin() { plugin_.object().terminate(); }
+  ~InitializedV2Plugin() {
+    call_plugin_quietly([&] { plugin_.object().terminate(); });
+  }
   InitializedV2Plugin(const InitializedV2Plugin&) = delete;
   InitializedV2Plugin& operator=(const InitializedV2Plugin&) = delete;
 

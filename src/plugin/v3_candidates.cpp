@@ -15,13 +15,13 @@ std::vector<Candidate> v3_candidates(const V3Plugin& plugin, const CandidateQuer
     const int input = plugin.aliased_input(query.layer, o, num_inputs);
     if (input >= 0) search.aliased.emplace_back(input, o);
   }
-  search.limit = static_cast<size_t>(std::max(plugin.build().getFormatCombinationLimit(), 0));
-  plugin.check(query.layer);
+  const int limit =
+      plugin.call(query.layer, [&] { return plugin.build().getFormatCombinationLimit(); });
+  search.limit = static_cast<size_t>(std::max(limit, 0));
   search.supports = [&](int pos, std::span<const DynamicPluginTensorDesc> ports) {
-    const bool supported =
-        plugin.build().supportsFormatCombination(pos, ports.data(), num_inputs, num_outputs);
-    plugin.check(query.layer);
-    return supported;
+    return plugin.call(query.layer, [&] {
+      return plugin.build().supportsFormatCombination(pos, ports.data(), num_inputs, num_outputs);
+    });
   };
 
   std::vector<Candidate> candidates;

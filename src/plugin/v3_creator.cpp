@@ -42,9 +42,7 @@ QuickPluginCreationRequest preferred_request(bool prefer_aot, bool prefer_jit,
 
 const PluginFieldCollection* v3_field_names(IPluginCreatorInterface& creator) {
   const auto ask = [](auto& v3) { return v3.getFieldNames(); };
-  const PluginFieldCollection* names = visit(creator, ask, ask);
-  rethrow_pending_exception();
-  return names;
+  return call_plugin("", [&] { return visit(creator, ask, ask); });
 }
 
 std::unique_ptr<IPluginV3> create_v3(IPluginCreatorInterface& creator, const CreatorIdentity& id,
@@ -52,18 +50,18 @@ std::unique_ptr<IPluginV3> create_v3(IPluginCreatorInterface& creator, const Cre
                                      TensorRTPhase phase, QuickPluginCreationRequest request) {
   const std::vector<PluginField> pointers = point_to(fields);
   const PluginFieldCollection collection{static_cast<int32_t>(pointers.size()), pointers.data()};
-  std::unique_ptr<IPluginV3> plugin(visit(
-      creator,
-      [&](IPluginCreatorV3One& one) {
-        return one.createPlugin(std::string(layer).c_str(), &collection, phase);
-      },
-      [&](IPluginCreatorV3Quick& quick) {
-        return quick.createPlugin(id.name.c_str(), id.plugin_namespace.c_str(), &collection, phase,
-                                  request);
-      }));
-  if (has_pending_exception())
-    rethrow_pending_exception(str("layer '", layer, "': plugin ", str(id), ": "));
-  return plugin;
+  const auto make = [&] {
+    return std::unique_ptr<IPluginV3>(visit(
+        creator,
+        [&](IPluginCreatorV3One& one) {
+          return one.createPlugin(std::string(layer).c_str(), &collection, phase);
+        },
+        [&](IPluginCreatorV3Quick& quick) {
+          return quick.createPlugin(id.name.c_str(), id.plugin_namespace.c_str(), &collection,
+                                    phase, request);
+        }));
+  };
+  return call_plugin([&] { return str("layer '", layer, "': plugin ", str(id), ": "); }, make);
 }
 
 }  // namespace opwright

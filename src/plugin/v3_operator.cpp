@@ -35,7 +35,7 @@ class PluginV3Kernel final : public Kernel {
         runtime_(&plugin_.runtime()),
         domain_(execution_domain(plugin_.object().getAPILanguage(), args.device)) {
     const auto tactic = static_cast<int32_t>(args.candidate->tactic);
-    plugin_.check(layer_, "setTactic", runtime_->setTactic(tactic));
+    plugin_.call(layer_, "setTactic", [&] { return runtime_->setTactic(tactic); });
   }
 
   size_t workspace_size() const override { return workspace_; }
@@ -47,9 +47,10 @@ class PluginV3Kernel final : public Kernel {
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
     for (size_t i = 0; i < inputs_.size(); ++i) inputs_[i].dims = inputs[i].dims();
     for (size_t o = 0; o < outputs_.size(); ++o) outputs_[o].dims = outputs[o].dims();
-    plugin_.check(layer_, "onShapeChange",
-                  runtime_->onShapeChange(inputs_.data(), static_cast<int32_t>(inputs_.size()),
-                                          outputs_.data(), static_cast<int32_t>(outputs_.size())));
+    plugin_.call(layer_, "onShapeChange", [&] {
+      return runtime_->onShapeChange(inputs_.data(), static_cast<int32_t>(inputs_.size()),
+                                     outputs_.data(), static_cast<int32_t>(outputs_.size()));
+    });
   }
 
   void enqueue(void const* const* inputs, void* const* outputs, void* workspace,
@@ -57,13 +58,13 @@ class PluginV3Kernel final : public Kernel {
     const int32_t status = runtime_->enqueue(inputs_.data(), outputs_.data(), inputs, outputs,
                                              workspace, static_cast<cudaStream_t>(queue));
     if (status != 0) [[unlikely]]
-      plugin_.check(layer_, "enqueue", status);
+      plugin_.fail_call(layer_, "enqueue", status);
   }
 
  private:
   V3Plugin attach(V3Plugin plugin) {
-    IPluginV3* attached = plugin.runtime().attachToContext(&context_);
-    plugin.check(layer_);
+    IPluginV3* const attached =
+        plugin.call(layer_, [&] { return plugin.runtime().attachToContext(&context_); });
     if (attached == nullptr) plugin.reject(layer_, "attachToContext() returned null");
     // Some plugins return themselves instead of a clone.
     if (attached == &plugin.object()) return plugin;
@@ -88,9 +89,10 @@ size_t configure(const V3Plugin& plugin, const KernelArgs& args, int num_inputs)
   const auto inputs = describe(args.inputs.first(static_cast<size_t>(num_inputs)));
   const auto outputs = describe(args.outputs);
   plugin.configure(args.layer, inputs, outputs);
-  const size_t size = plugin.build().getWorkspaceSize(inputs.data(), num_inputs, outputs.data(),
-                                                      static_cast<int32_t>(outputs.size()));
-  plugin.check(args.layer);
+  const size_t size = plugin.call(args.layer, [&] {
+    return plugin.build().getWorkspaceSize(inputs.data(), num_inputs, outputs.data(),
+                                           static_cast<int32_t>(outputs.size()));
+  });
   require_workspace(args.device, size, plugin.prefix(args.layer));
   return size;
 }
@@ -117,10 +119,10 @@ class PlannedV3 final : public PlannedV3Base {
     const V3Plugin clone = plugin_.clone();
     const auto num_outputs = static_cast<int32_t>(args.outputs.size());
     ports.require_supported(inputs().tensors, [&](int pos, auto descs) {
-      const bool is_supported =
-          clone.build().supportsFormatCombination(pos, descs.data(), inputs().tensors, num_outputs);
-      clone.check(args.layer);
-      return is_supported;
+      return clone.call(args.layer, [&] {
+        return clone.build().supportsFormatCombination(pos, descs.data(), inputs().tensors,
+                                                       num_outputs);
+      });
     });
     const size_t workspace = configure(clone, args, inputs().tensors);
     ports.require_tactic(clone.tactics(args.layer));

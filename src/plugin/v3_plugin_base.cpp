@@ -18,39 +18,43 @@ namespace {
 constexpr std::string_view kOneCore = "PLUGIN_V3ONE_CORE";
 constexpr std::string_view kQuickCore = "PLUGIN_V3QUICK_CORE";
 
+IPluginCapability* core_of(IPluginV3& plugin) {
+  return call_plugin("",
+                     [&] { return plugin.getCapabilityInterface(PluginCapabilityType::kCORE); });
+}
+
 /// The name that the plugin's core part gives, for messages.
 std::string name_of(IPluginV3& plugin) {
-  IPluginCapability* core = plugin.getCapabilityInterface(PluginCapabilityType::kCORE);
-  rethrow_pending_exception();
-  const char* name = nullptr;
-  if (core != nullptr && is_kind(*core, kOneCore))
-    name = static_cast<IPluginV3OneCore*>(core)->getPluginName();
-  if (core != nullptr && is_kind(*core, kQuickCore))
-    name = static_cast<IPluginV3QuickCore*>(core)->getPluginName();
-  rethrow_pending_exception();
+  IPluginCapability* const core = core_of(plugin);
+  const char* const name = call_plugin("", [&]() -> const char* {
+    if (core != nullptr && is_kind(*core, kOneCore))
+      return static_cast<IPluginV3OneCore*>(core)->getPluginName();
+    if (core != nullptr && is_kind(*core, kQuickCore))
+      return static_cast<IPluginV3QuickCore*>(core)->getPluginName();
+    return nullptr;
+  });
   return name != nullptr ? str('\'', name, '\'') : "without a core part";
 }
 
 }  // namespace
 
 bool is_quick(IPluginV3& plugin) {
-  IPluginCapability* core = plugin.getCapabilityInterface(PluginCapabilityType::kCORE);
-  rethrow_pending_exception();
+  IPluginCapability* const core = core_of(plugin);
   return core != nullptr && is_kind(*core, kQuickCore);
 }
 
 std::unique_ptr<IPluginV3> clone_of(IPluginV3& plugin) {
   const std::string where = str("plugin ", name_of(plugin), ": ");
-  std::unique_ptr<IPluginV3> clone(plugin.clone());
-  rethrow_pending_exception(where);
+  std::unique_ptr<IPluginV3> clone =
+      call_plugin(where, [&] { return std::unique_ptr<IPluginV3>(plugin.clone()); });
   require(clone != nullptr, where, "clone() returned null");
   return clone;
 }
 
 std::unique_ptr<IPluginV3> V3PluginBase::clone_object() const {
-  std::unique_ptr<IPluginV3> clone(object_->clone());
-  check();
-  require(clone != nullptr, "plugin ", str(identity_), ": clone() returned null");
+  std::unique_ptr<IPluginV3> clone =
+      call({}, [&] { return std::unique_ptr<IPluginV3>(object_->clone()); });
+  if (clone == nullptr) reject({}, "clone() returned null");
   return clone;
 }
 
@@ -62,8 +66,7 @@ IPluginCapability* V3PluginBase::core(std::initializer_list<std::string_view> ki
 
 IPluginCapability* V3PluginBase::part(PluginCapabilityType type, const char* what,
                                       std::initializer_list<std::string_view> kinds) const {
-  IPluginCapability* part = object_->getCapabilityInterface(type);
-  check();
+  IPluginCapability* const part = call({}, [&] { return object_->getCapabilityInterface(type); });
   if (part == nullptr) return nullptr;
   std::string expected;
   for (const std::string_view kind : kinds) {
@@ -82,31 +85,14 @@ void V3PluginBase::set_identity(const char* name, const char* version,
   identity_ = {name, version, plugin_namespace};
 }
 
-void V3PluginBase::check(std::string_view layer) const {
-  if (has_pending_exception()) rethrow_pending_exception(prefix(layer));
-}
-
-void V3PluginBase::check() const {
-  if (!has_pending_exception()) return;
-  const bool is_known = !identity_.name.empty();
-  rethrow_pending_exception(is_known ? str("plugin ", str(identity_), ": ") : std::string());
-}
-
-void V3PluginBase::check(std::string_view layer, const char* method, int status) const {
-  check(layer);
-  if (status != 0) reject(layer, method, "() returned ", status, " instead of 0");
-}
-
 int V3PluginBase::num_outputs(std::string_view layer) const {
-  const int count = get_num_outputs();
-  check(layer);
+  const int count = call(layer, [&] { return get_num_outputs(); });
   if (count < 1) reject(layer, "getNbOutputs() returned ", count, "; there must be an output");
   return count;
 }
 
 int V3PluginBase::aliased_input(std::string_view layer, int output, int num_inputs) const {
-  const int input = get_aliased_input(output);
-  check(layer);
+  const int input = call(layer, [&] { return get_aliased_input(output); });
   if (input < -1 || input >= num_inputs)
     reject(layer, "getAliasedInput(", output, ") returned ", input, ", but there are ", num_inputs,
            " inputs");
@@ -127,12 +113,11 @@ void V3PluginBase::check_ports(const StoredPorts& ports, const KernelArgs& args,
 }
 
 std::vector<int32_t> V3PluginBase::tactics(std::string_view layer) const {
-  const int count = get_num_tactics();
-  check(layer);
+  const int count = call(layer, [&] { return get_num_tactics(); });
   if (count < 0) reject(layer, "getNbTactics() returned ", count);
   if (count == 0) return {0};
   std::vector<int32_t> tactics(static_cast<size_t>(count), 0);
-  check(layer, "getValidTactics", get_tactics(tactics.data(), count));
+  call(layer, "getValidTactics", [&] { return get_tactics(tactics.data(), count); });
   std::set<int32_t> distinct;
   for (const int32_t tactic : tactics)
     if (tactic <= 0 || !distinct.insert(tactic).second)
@@ -142,22 +127,17 @@ std::vector<int32_t> V3PluginBase::tactics(std::string_view layer) const {
 }
 
 const char* V3PluginBase::timing_cache_id() const {
-  const char* id = get_timing_cache_id();
-  check();
-  return id;
+  return call({}, [&] { return get_timing_cache_id(); });
 }
 
 std::string V3PluginBase::metadata() const {
-  const char* text = get_metadata();
-  check();
+  const char* const text = call({}, [&] { return get_metadata(); });
   return text != nullptr ? text : "";
 }
 
 FieldValues V3PluginBase::fields() const {
-  const PluginFieldCollection* collection = get_fields();
-  check();
-  require(collection != nullptr, "plugin ", str(identity_),
-          ": getFieldsToSerialize() returned null");
+  const PluginFieldCollection* const collection = call({}, [&] { return get_fields(); });
+  if (collection == nullptr) reject({}, "getFieldsToSerialize() returned null");
   return copy_fields(*collection);
 }
 
@@ -201,8 +181,9 @@ std::vector<DataType> V3PluginBase::infer_types(const InferContext& context, int
   }
   constexpr auto kUnset = static_cast<DataType>(-1);
   std::vector<DataType> outputs(static_cast<size_t>(num_outputs), kUnset);
-  check(context.layer, "getOutputDataTypes",
-        get_output_types(outputs.data(), num_outputs, inputs.data(), ranks.data(), num_inputs));
+  call(context.layer, "getOutputDataTypes", [&] {
+    return get_output_types(outputs.data(), num_outputs, inputs.data(), ranks.data(), num_inputs);
+  });
   for (int o = 0; o < num_outputs; ++o) {
     const auto type = static_cast<int32_t>(outputs[o]);
     if (outputs[o] == kUnset)
@@ -235,15 +216,16 @@ std::vector<OutputInfo> V3PluginBase::infer_shapes(const InferContext& context,
   DimsExprs unset{};
   unset.nbDims = -1;
   std::vector<DimsExprs> outputs(static_cast<size_t>(num_outputs), unset);
-  const int status = get_output_shapes(inputs.data(), num_inputs, shape_inputs.data(),
-                                       num_shape_inputs, outputs.data(), num_outputs, builder);
-  check(context.layer);
+  const int status = call(context.layer, [&] {
+    return get_output_shapes(inputs.data(), num_inputs, shape_inputs.data(), num_shape_inputs,
+                             outputs.data(), num_outputs, builder);
+  });
   try {
     builder.check();
   } catch (const Error& error) {
     reject(context.layer, "getOutputShapes(): ", error.what());
   }
-  check(context.layer, "getOutputShapes", status);
+  if (status != 0) fail_call(context.layer, "getOutputShapes", status);
 
   std::vector<OutputInfo> infos(static_cast<size_t>(num_outputs));
   for (int o = 0; o < num_outputs; ++o) {

@@ -9,9 +9,8 @@
 #include "base/error.h"
 #include "network/operator.h"
 #include "opwright/plugin_base.h"
-#include "plugin/callback.h"
+#include "plugin/called_plugin.h"
 #include "plugin/fields.h"
-#include "plugin/registry.h"
 
 namespace opwright {
 
@@ -25,29 +24,10 @@ std::unique_ptr<IPluginV3> clone_of(IPluginV3& plugin);
 
 /// What the two families of V3 plugins, One and Quick, have in common: a plugin that is owned, its
 /// identity, and the questions that both answer.
-class V3PluginBase {
+class V3PluginBase : public CalledPlugin {
  public:
   virtual ~V3PluginBase() = default;
   IPluginV3& object() const { return *object_; }
-  const CreatorIdentity& identity() const { return identity_; }
-
-  /// To be called after each method that returns no status: throws what a callback left behind, an
-  /// Error with prefix().
-  void check(std::string_view layer) const;
-  /// The same where the layer is not known, and perhaps not the plugin either.
-  void check() const;
-  /// To be called with the status of each method: the same, or Error naming layer, plugin, method
-  /// and status.
-  void check(std::string_view layer, const char* method, int status) const;
-  /// Layer and plugin, as messages begin.
-  std::string prefix(std::string_view layer) const {
-    return str("layer '", layer, "': plugin ", str(identity_), ": ");
-  }
-  /// Throws Error that starts with prefix().
-  template <class... Parts>
-  [[noreturn]] void reject(std::string_view layer, const Parts&... parts) const {
-    fail(prefix(layer), parts...);
-  }
 
   /// Whether there is a build part, which what follows needs, but for check_ports() and
   /// fields().
@@ -87,13 +67,9 @@ class V3PluginBase {
   /// To be called once, with the core part.
   template <class Core>
   void identify(const Core& core) {
-    const char* name = core.getPluginName();
-    rethrow_pending_exception();
-    const char* version = core.getPluginVersion();
-    rethrow_pending_exception();
-    const char* plugin_namespace = core.getPluginNamespace();
-    rethrow_pending_exception();
-    set_identity(name, version, plugin_namespace);
+    const char* const name = call({}, [&] { return core.getPluginName(); });
+    const char* const version = call({}, [&] { return core.getPluginVersion(); });
+    set_identity(name, version, call({}, [&] { return core.getPluginNamespace(); }));
   }
 
  private:
@@ -121,7 +97,6 @@ class V3PluginBase {
 
   std::shared_ptr<const void> code_;  ///< the library that implements the plugin
   std::unique_ptr<IPluginV3> object_;
-  CreatorIdentity identity_;
 };
 
 }  // namespace opwright

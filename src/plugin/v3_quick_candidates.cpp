@@ -14,9 +14,9 @@ std::vector<PluginTensorDesc> list_combinations(const V3QuickPlugin& plugin, std
   // A number that no plugin means, rather than memory for it.
   constexpr int32_t kMaxCombinations = 10000;
   const auto num_outputs = static_cast<int32_t>(ports.size()) - num_inputs;
-  const int32_t count =
-      plugin.build().getNbSupportedFormatCombinations(ports.data(), num_inputs, num_outputs);
-  plugin.check(layer);
+  const int32_t count = plugin.call(layer, [&] {
+    return plugin.build().getNbSupportedFormatCombinations(ports.data(), num_inputs, num_outputs);
+  });
   if (count < 1 || count > kMaxCombinations)
     plugin.reject(layer, "getNbSupportedFormatCombinations() returned ", count, "; expected 1 to ",
                   kMaxCombinations,
@@ -26,9 +26,10 @@ std::vector<PluginTensorDesc> list_combinations(const V3QuickPlugin& plugin, std
   unset.type = static_cast<DataType>(-1);
   unset.scale = -1;
   std::vector<PluginTensorDesc> listed(static_cast<size_t>(count) * ports.size(), unset);
-  plugin.check(layer, "getSupportedFormatCombinations",
-               plugin.build().getSupportedFormatCombinations(ports.data(), num_inputs, num_outputs,
-                                                             listed.data(), count));
+  plugin.call(layer, "getSupportedFormatCombinations", [&] {
+    return plugin.build().getSupportedFormatCombinations(ports.data(), num_inputs, num_outputs,
+                                                         listed.data(), count);
+  });
   for (size_t i = 0; i < listed.size(); ++i) {
     const auto type = static_cast<int32_t>(listed[i].type);
     const auto format = static_cast<int32_t>(listed[i].format);

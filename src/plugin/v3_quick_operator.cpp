@@ -28,8 +28,8 @@ class QuickKernel final : public Kernel {
         domain_(execution_domain(plugin_.object().getAPILanguage(), args.device)),
         inputs_(args.inputs.first(static_cast<size_t>(num_inputs))),
         outputs_(args.outputs) {
-    plugin_.check(layer_, "setTactic",
-                  runtime_->setTactic(static_cast<int32_t>(args.candidate->tactic)));
+    plugin_.call(layer_, "setTactic",
+                 [&] { return runtime_->setTactic(static_cast<int32_t>(args.candidate->tactic)); });
   }
 
   ExecutionDomain* domain() const override { return domain_; }
@@ -48,7 +48,7 @@ class QuickKernel final : public Kernel {
         outputs_.strides.data(), static_cast<int32_t>(inputs_.descs.size()),
         static_cast<int32_t>(outputs_.descs.size()), static_cast<cudaStream_t>(queue));
     if (status != 0) [[unlikely]]
-      plugin_.check(layer_, "enqueue", status);
+      plugin_.fail_call(layer_, "enqueue", status);
   }
 
  private:
@@ -181,7 +181,7 @@ class PluginV3Quick final : public PluginV3Base {
     // Decorator layers keep the expressions of getOutputShapes() for getLaunchParams().
     plugin.infer(context, builder, inputs().tensors, 0);
     const auto tactic = static_cast<int32_t>(args.candidate->tactic);
-    plugin.check(args.layer, "setTactic", plugin.aot()->setTactic(tactic));
+    plugin.call(args.layer, "setTactic", [&] { return plugin.aot()->setTactic(tactic); });
     KernelCode code;
     take_launch(plugin, args, context, builder, code);
     take_kernel(plugin, args, code);
@@ -196,10 +196,11 @@ class PluginV3Quick final : public PluginV3Base {
     for (const DynamicPluginTensorDesc& output : describe(args.outputs)) ports.push_back(output);
     QuickLaunchParams launch(builder);
     QuickArguments arguments(builder);
-    const int32_t status = plugin.aot()->getLaunchParams(
-        extents.data(), ports.data(), inputs().tensors, static_cast<int32_t>(args.outputs.size()),
-        &launch, &arguments, builder);
-    plugin.check(args.layer, "getLaunchParams", status);
+    plugin.call(args.layer, "getLaunchParams", [&] {
+      return plugin.aot()->getLaunchParams(extents.data(), ports.data(), inputs().tensors,
+                                           static_cast<int32_t>(args.outputs.size()), &launch,
+                                           &arguments, builder);
+    });
     try {
       builder.check();
       launch.take(code);
@@ -222,9 +223,10 @@ class PluginV3Quick final : public PluginV3Base {
     const char* name = nullptr;
     char* bytes = nullptr;
     int32_t size = 0;
-    plugin.check(args.layer, "getKernel",
-                 plugin.aot()->getKernel(ins.data(), inputs().tensors, outs.data(),
-                                         static_cast<int32_t>(outs.size()), &name, &bytes, &size));
+    plugin.call(args.layer, "getKernel", [&] {
+      return plugin.aot()->getKernel(ins.data(), inputs().tensors, outs.data(),
+                                     static_cast<int32_t>(outs.size()), &name, &bytes, &size);
+    });
     if (name == nullptr || *name == '\0' || bytes == nullptr || size <= 0)
       plugin.reject(args.layer, "getKernel() gave ",
                     name == nullptr || *name == '\0' ? "no kernel name" : "no code");

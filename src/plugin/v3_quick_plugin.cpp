@@ -37,9 +37,10 @@ std::string V3QuickPlugin::kernel_target() const {
 void V3QuickPlugin::configure(std::string_view layer,
                               std::span<const DynamicPluginTensorDesc> inputs,
                               std::span<const DynamicPluginTensorDesc> outputs) const {
-  check(layer, "configurePlugin",
-        build().configurePlugin(inputs.data(), static_cast<int32_t>(inputs.size()), outputs.data(),
-                                static_cast<int32_t>(outputs.size())));
+  call(layer, "configurePlugin", [&] {
+    return build().configurePlugin(inputs.data(), static_cast<int32_t>(inputs.size()),
+                                   outputs.data(), static_cast<int32_t>(outputs.size()));
+  });
 }
 
 int32_t V3QuickPlugin::get_num_outputs() const { return build().getNbOutputs(); }

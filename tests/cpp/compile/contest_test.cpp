@@ -12,6 +12,7 @@
 #include "engine_run.h"
 #include "opwright/logger.h"
 #include "plugin/callback.h"
+#include "plugin/test_language.h"
 #include "test_operator.h"
 
 namespace opwright {
@@ -176,10 +177,10 @@ TEST_F(Contests, AnEngineThatCannotBeMadeIsLeftOut) {
 }
 
 TEST_F(Contests, AnInterruptEndsTheBuild) {
-  set_interrupt_test([](const std::exception_ptr&) { return true; });
+  TestLanguage python;
+  python.interrupt = [](const std::exception_ptr&) { return true; };
   in_engine_ = [] { throw std::runtime_error("interrupt"); };
   EXPECT_THROW(build(), std::runtime_error);
-  set_interrupt_test(nullptr);
 }
 
 TEST_F(Contests, EachProfileHasItsOwn) {

@@ -9,6 +9,7 @@
 #include "engine_run.h"
 #include "opwright/logger.h"
 #include "plugin/callback.h"
+#include "plugin/test_language.h"
 #include "test_operator.h"
 
 namespace opwright {
@@ -140,7 +141,8 @@ TEST_F(Tuning, AnInterruptEndsTheBuildBetweenRuns) {
   behaviour.candidates = [](const CandidateQuery& query) { return tactics(query, 3); };
   behaviour.run = [&](auto...) { ++runs; };
   add(behaviour);
-  set_interrupt_test([](const std::exception_ptr& reason) {
+  TestLanguage python;
+  python.interrupt = [](const std::exception_ptr& reason) {
     try {
       std::rethrow_exception(reason);
     } catch (const PluginTrouble&) {
@@ -148,12 +150,11 @@ TEST_F(Tuning, AnInterruptEndsTheBuildBetweenRuns) {
     } catch (...) {
       return false;
     }
-  });
+  };
   config_.interrupt_check = [&] {
     if (runs > 0) throw PluginTrouble();
   };
   EXPECT_THROW(compile(network_, config_), PluginTrouble);
-  set_interrupt_test(nullptr);
   EXPECT_EQ(runs, 2) << "the first sample and its warm-up";
   EXPECT_EQ(logger_.warnings, "");
 }

@@ -318,7 +318,7 @@ TEST(Registry, ACreatorThatRefusesItsNamespaceIsNotRegistered) {
       return nullptr;
     }
     void setPluginNamespace(char const*) noexcept override {
-      set_pending_exception(
+      leave_exception(
           std::make_exception_ptr(Error(ErrorCode::kUNSPECIFIED_ERROR, "no namespaces here")),
           "plugin_namespace");
     }
@@ -328,7 +328,7 @@ TEST(Registry, ACreatorThatRefusesItsNamespaceIsNotRegistered) {
   EXPECT_CONTAINS(
       error_of([&] { registry.add(creator, "ns"); }),
       "plugin 'refusing' (version 1, namespace 'ns'): plugin_namespace(): no namespaces");
-  EXPECT_FALSE(has_pending_exception());
+  EXPECT_FALSE(detail::is_exception_left());
   EXPECT_EQ(registry.getCreator("refusing", "1", "ns"), nullptr);
   EXPECT_NO_THROW(registry.add(creator, ""));  // which it is not told
 }

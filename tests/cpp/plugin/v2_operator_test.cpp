@@ -8,6 +8,7 @@
 #include "plugin/lookup.h"
 #include "plugin/plugin_test.h"
 #include "plugin/registry.h"
+#include "plugin/test_language.h"
 #include "plugin/test_plugins.h"
 #include "plugin/v2_test_plugin.h"
 
@@ -249,7 +250,7 @@ TEST(V2Kernel, WorkspaceMustBeThere) {
 TEST(V2Kernel, ExceptionsOfCallbacksAreThrown) {
   OneKernel r;
   const auto raise = [] {
-    set_pending_exception(std::make_exception_ptr(std::out_of_range("from the callback")));
+    leave_exception(std::make_exception_ptr(std::out_of_range("from the callback")));
   };
   const OperatorPtr op = make(r.b);
   const auto kernel = make_kernel(*op, r.args());
@@ -292,14 +293,13 @@ TEST(V2Kernel, EntersTheDomainOfItsLanguage) {
     void enter(Queue) override {}
     void leave() noexcept override {}
   } domain;
-  set_execution_domain(APILanguage::kPYTHON,
-                       [](const Device*) -> ExecutionDomain* { return &domain; });
+  TestLanguage python;
+  python.domain = &domain;
   OneKernel r;
   r.b.generation = PluginVersion::kV2_DYNAMICEXT_PYTHON;
   EXPECT_EQ(make_kernel(*make(r.b), r.args())->domain(), &domain);
   r.b.generation = PluginVersion::kV2_DYNAMICEXT;
   EXPECT_EQ(make_kernel(*make(r.b), r.args())->domain(), nullptr);
-  set_execution_domain(APILanguage::kPYTHON, nullptr);
 }
 
 TEST(V2Storage, KeepsTheBytesOfTheChosenConfiguration) {

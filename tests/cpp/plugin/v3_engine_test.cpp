@@ -9,6 +9,7 @@
 #include "plugin/lookup.h"
 #include "plugin/plugin_test.h"
 #include "plugin/registry.h"
+#include "plugin/test_language.h"
 #include "plugin/test_plugins.h"
 #include "plugin/v3_operator.h"
 #include "runtime/context.h"
@@ -283,33 +284,39 @@ TEST(V3Engine, ManyCyclesLeaveNothing) {
   EXPECT_EQ(one.b.live, 0);
 }
 
-TEST(PendingException, GetsItsPlaceInFront) {
-  set_pending_exception(
-      std::make_exception_ptr(Error(ErrorCode::kINVALID_STATE, "expected a bool")), "ask");
-  EXPECT_TRUE(has_pending_exception());
+TEST(LeftException, GetsItsPlaceInFront) {
+  const auto fails = [] {
+    leave_exception(std::make_exception_ptr(Error(ErrorCode::kINVALID_STATE, "expected a bool")),
+                    "ask");
+    return -1;
+  };
   try {
-    rethrow_pending_exception("plugin 'p': ");
+    call_plugin("plugin 'p': ", fails);
     ADD_FAILURE() << "nothing was thrown";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "plugin 'p': ask(): expected a bool");
     EXPECT_EQ(error.code(), ErrorCode::kINVALID_STATE);
   }
-  EXPECT_FALSE(has_pending_exception());
-  rethrow_pending_exception("plugin 'p': ");
+  EXPECT_EQ(call_plugin("plugin 'p': ", [] { return 7; }), 7) << "it was thrown once";
 }
 
-TEST(PendingException, OthersGetANote) {
-  static std::string noted;
-  set_exception_note([](const std::exception_ptr&, const std::string& note) { noted = note; });
-  set_pending_exception(std::make_exception_ptr(std::out_of_range("as it was")), "ask");
+TEST(LeftException, IsDroppedWhereNobodyCouldBeTold) {
+  call_plugin_quietly(
+      [] { leave_exception(std::make_exception_ptr(std::out_of_range("too late"))); });
+  EXPECT_NO_THROW(call_plugin("plugin 'p': ", [] {}));
+}
+
+TEST(LeftException, OthersGetANote) {
+  TestLanguage python;
   try {
-    rethrow_pending_exception("plugin 'p': ");
+    call_plugin(
+        [] { return std::string("plugin 'p': "); },
+        [] { leave_exception(std::make_exception_ptr(std::out_of_range("as it was")), "ask"); });
     ADD_FAILURE() << "nothing was thrown";
   } catch (const std::out_of_range& error) {
     EXPECT_STREQ(error.what(), "as it was");
   }
-  set_exception_note(nullptr);
-  EXPECT_EQ(noted, "plugin 'p': ask()");
+  EXPECT_EQ(python.noted, "plugin 'p': ask()");
 }
 
 }  // namespace

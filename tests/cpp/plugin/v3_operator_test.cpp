@@ -7,6 +7,7 @@
 #include "plugin/callback.h"
 #include "plugin/plugin_test.h"
 #include "plugin/registry.h"
+#include "plugin/test_language.h"
 #include "plugin/test_plugins.h"
 
 namespace opwright {
@@ -429,7 +430,7 @@ TEST(V3Kernel, ThrowsWhatACallbackLeftBehind) {
   const OperatorPtr op = make(r.b);
   const auto kernel = make_kernel(*op, r.args());
   r.b.enqueue = [](auto...) {
-    set_pending_exception(std::make_exception_ptr(std::out_of_range("from the callback")));
+    leave_exception(std::make_exception_ptr(std::out_of_range("from the callback")));
     return -1;
   };
   EXPECT_THROW(kernel->enqueue(nullptr, nullptr, nullptr, nullptr), std::out_of_range);
@@ -437,7 +438,7 @@ TEST(V3Kernel, ThrowsWhatACallbackLeftBehind) {
   kernel->enqueue(nullptr, nullptr, nullptr, nullptr);
   // Methods without a status, too.
   r.b.supports = [](auto...) {
-    set_pending_exception(std::make_exception_ptr(std::out_of_range("from the callback")));
+    leave_exception(std::make_exception_ptr(std::out_of_range("from the callback")));
     return false;
   };
   EXPECT_THROW(op->candidates(make_query(r.ports, r.ports)), std::out_of_range);
@@ -448,14 +449,13 @@ TEST(V3Kernel, EntersTheDomainOfItsLanguage) {
     void enter(Queue) override {}
     void leave() noexcept override {}
   } domain;
-  set_execution_domain(APILanguage::kPYTHON,
-                       [](const Device*) -> ExecutionDomain* { return &domain; });
+  TestLanguage python;
+  python.domain = &domain;
   OneKernel r;
   r.b.language = APILanguage::kPYTHON;
   EXPECT_EQ(make_kernel(*make(r.b), r.args())->domain(), &domain);
   r.b.language = APILanguage::kCPP;
   EXPECT_EQ(make_kernel(*make(r.b), r.args())->domain(), nullptr);
-  set_execution_domain(APILanguage::kPYTHON, nullptr);
 }
 
 TEST(V3Kernel, ContextsHaveTheirOwnClones) {
