@@ -46,13 +46,6 @@ class PluginHandle {
     return need<IPluginV3OneRuntime>(PluginCapabilityType::kRUNTIME);
   }
 
-  PluginHandle* clone() const {
-    std::unique_ptr<IPluginV3> copy =
-        call([&] { return std::unique_ptr<IPluginV3>(plugin().clone()); });
-    require(copy != nullptr, where(), "clone() returned null");
-    return new PluginHandle(std::move(copy));
-  }
-
   /// What `body`, a call of a method, returns; throws what a callback left behind.
   template <class Body>
   auto call(Body&& body) const {
@@ -63,6 +56,13 @@ class PluginHandle {
   void call(const char* method, Body&& body) const {
     const int32_t status = call(std::forward<Body>(body));
     require(status == 0, where(), method, "() returned ", status, " instead of 0");
+  }
+
+  PluginHandle* clone() const {
+    std::unique_ptr<IPluginV3> copy =
+        call([&] { return std::unique_ptr<IPluginV3>(plugin().clone()); });
+    require(copy != nullptr, where(), "clone() returned null");
+    return new PluginHandle(std::move(copy));
   }
 
  private:

@@ -11,7 +11,7 @@ namespace opwright::python {
 
 namespace {
 
-class PythonLanguage final : public PluginLanguage {
+class PythonCallbacks final : public PluginLanguage {
  public:
   /// Layer, plugin and method on an exception that a plugin raised.
   void add_note(const std::exception_ptr& exception, const std::string& note) override {
@@ -209,7 +209,7 @@ std::string capture_obstacle_of_class(nb::handle plugin) {
 }
 
 void bind_plugin_callbacks(nb::module_& m) {
-  static auto* const language = new PythonLanguage;
+  static auto* const language = new PythonCallbacks;
   set_plugin_language(APILanguage::kPYTHON, language);
   nb::class_<ResourceContextRef>(m, "IPluginResourceContext",
                                  "What an execution context offers to its plugins.")

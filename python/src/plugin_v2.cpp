@@ -268,9 +268,10 @@ nb::object get_output_shape(nb::handle object, int32_t index, nb::handle input_s
   std::vector<DimsExprs> inputs;
   for (const nb::object& shape : sequence(input_shapes, -1, "shapes"))
     inputs.push_back(builder.wrap(sym_shape(to_shape(shape))));
-  const DimsExprs dims = plugin.object().getOutputDimensions(
-      index, inputs.data(), static_cast<int32_t>(inputs.size()), builder);
-  plugin.check({});
+  const DimsExprs dims = plugin.call({}, [&] {
+    return plugin.object().getOutputDimensions(index, inputs.data(),
+                                               static_cast<int32_t>(inputs.size()), builder);
+  });
   builder.check();
   require(dims.nbDims >= 0 && dims.nbDims <= Dims::MAX_DIMS, "getOutputDimensions(", index,
           ") returned a rank of ", dims.nbDims);

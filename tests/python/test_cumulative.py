@@ -85,7 +85,10 @@ def test_the_axis_is_a_constant_of_the_network():
     network = trt.Builder(trt.Logger(trt.Logger.ERROR)).create_network()
     x = network.add_input("x", trt.float32, (4, 3))
     for axis, message in (
-        (network.add_input("axis", trt.int32, ()), "input 1 .axis. must be one constant integer"),
+        (
+            network.add_input("axis", trt.int32, ()),
+            "input 1 .axis. decides shapes.*give a constant",
+        ),
         (
             network.add_constant((), np.array(2, np.int32)).get_output(0),
             r"the axis must be in \[-2, 2\), but is 2",
