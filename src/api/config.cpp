@@ -36,7 +36,7 @@ class ProgressReport {
 BuildConfig BuilderConfigApi::build_config(bool strongly_typed, Log log) const {
   check_builder_flags(choices_.flags);
   BuildConfig build;
-  build.device = choices_.device;
+  build.device = device_of(choices_.device);
   build.hardware_compatibility = choices_.hardware_compatibility;
   for (const auto& [layer, chosen] : choices_.layer_devices)
     check_layer_device(chosen.layer, chosen.type, choices_.device);

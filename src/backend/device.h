@@ -72,6 +72,14 @@ class DeviceGraph {
   virtual int size() const = 0;
 };
 
+/// A device: its backend, and which of that one's. Its text is "cpu", "cuda" or "cuda:1"
+/// (backend/backend.h).
+struct DeviceId {
+  std::string backend;
+  int ordinal = -1;  ///< -1: none is named
+  friend bool operator==(const DeviceId&, const DeviceId&) = default;
+};
+
 /// Near to far. kInner: the cache of one core, or nothing that a device distinguishes.
 enum class CacheLevel : uint8_t { kInner, kOuter, kMemory };
 
@@ -94,10 +102,12 @@ class Device {
  public:
   virtual ~Device() = default;
 
+  /// The name of its backend.
+  virtual std::string_view backend() const = 0;
   virtual DeviceType type() const = 0;
   /// Whether the host reads and writes the memory as it is.
   bool is_host() const { return type() == DeviceType::kCPU; }
-  /// Which of the devices of its type it is.
+  /// Which of the backend's devices it is.
   virtual int ordinal() const { return 0; }
   /// Identifies what timings and packed weights are valid for: processor model, instruction set,
   /// threads, library versions.
@@ -213,14 +223,5 @@ class DeviceScope {
   const Device& device_;
   void* const entered_;
 };
-
-/// The device of that type: of several GPUs the one with that number, -1: that of
-/// OPWRIGHT_DEVICE=cuda:1, else the one that the calling thread has chosen with CUDA, else the
-/// first. Throws Error naming what is missing when it cannot be used. Owned by the library.
-const Device& get_device(DeviceType type, int ordinal = -1);
-/// Why there is no GPU that can be used; empty where there is one.
-std::string gpu_obstacle();
-/// OPWRIGHT_DEVICE=cpu|cuda|cuda:1 where set, else the GPU where one is usable, else the CPU.
-DeviceType default_device_type();
 
 }  // namespace opwright

@@ -4,7 +4,7 @@
 #include <map>
 #include <unordered_set>
 
-#include "backend/device.h"
+#include "backend/backend.h"
 #include "base/error.h"
 #include "compile/build_budget.h"
 #include "compile/contest.h"
@@ -289,15 +289,14 @@ Plan compile_on_cpu_instead(const Network& network, const BuildConfig& config,
       "The engine is built for the CPU, because the GPU cannot run all of it: ", reason,
       ". Choose a device (default_device_type, OPWRIGHT_DEVICE) to get this as an error");
   BuildConfig on_cpu = config;
-  on_cpu.device = DeviceType::kCPU;
-  on_cpu.device_ordinal = -1;
+  on_cpu.device = device_of(DeviceType::kCPU);
   on_cpu.timing_cache = nullptr;  // the GPU's
   const std::string why = str(
       "The engine was to be built for the CPU, where plugins get host addresses, because the GPU "
       "cannot run all of the network: ",
       reason);
   try {
-    return compile_for(get_device(DeviceType::kCPU), network, on_cpu, deadline);
+    return compile_for(get_device(on_cpu.device), network, on_cpu, deadline);
   } catch (const BuildTimeError&) {
     throw;
   } catch (const Error& error) {
@@ -313,7 +312,7 @@ Plan compile_on_cpu_instead(const Network& network, const BuildConfig& config,
 Plan compile(const Network& network, const BuildConfig& config) {
   const Deadline deadline(resolved(config.limits, machine_memory()).build_seconds);
   network.infer();
-  const Device& device = get_device(config.device, config.device_ordinal);
+  const Device& device = get_device(config.device);
   if (device.is_host()) return compile_for(device, network, config, deadline);
   std::string reason;
   try {

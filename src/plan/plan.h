@@ -98,6 +98,7 @@ struct PlanPort {
 struct Plan {
   std::string name, builder;
   DeviceType device_type = DeviceType::kCPU;
+  std::string backend = "cpu";  ///< the name of the one that has the device
   std::string architecture, device_identity;
   std::vector<Symbol> symbols;  ///< opt and upper_bound are null expressions here; see size_bounds
   std::vector<std::pair<int32_t, int32_t>>

@@ -109,6 +109,7 @@ class Reader {
     plan.name = text(from_.name());
     plan.builder = text(from_.builder());
     plan.device_type = static_cast<DeviceType>(from_.device_type());
+    plan.backend = text(from_.backend());
     plan.architecture = text(from_.architecture());
     plan.device_identity = text(from_.device_identity());
     each(from_.symbols(), plan.symbols, [&](const fb::Symbol& item) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "backend/backend.h"
 #include "backend/release.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -76,7 +77,10 @@ std::vector<LoadedCode> permit_code(const Plan& plan, const LoadOptions& options
 }
 
 const Device& find_device(const Plan& plan, int ordinal, const Log& log) {
-  const Device& device = get_device(plan.device_type, ordinal);
+  const Device& device = get_device({plan.backend, ordinal});
+  require(device.type() == plan.device_type, engine_name(plan), " is for a ",
+          name(plan.device_type), ", and the backend '", plan.backend,
+          "' has none; build it again");
   if (!device.is_host()) {
     for (const CodeObject& object : plan.code)
       if (!object.host && !device.runs(object.target))

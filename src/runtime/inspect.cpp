@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "backend/backend.h"
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/printable.h"
@@ -37,7 +38,12 @@ std::string_view kind_text(const PlanStep& step) { return shown_kind(step.kind, 
 
 std::string type_text(PortType type) { return str(name(type.dtype), " ", name(type.format)); }
 
-std::string_view device_text(DeviceType type) { return type == DeviceType::kCPU ? "CPU" : "GPU"; }
+/// "CPU x86-64", "GPU sm_90 (cuda)"
+std::string device_text(const Plan& plan) {
+  const std::string text = str(name(plan.device_type), ' ', printable(plan.architecture));
+  return plan.device_type == DeviceType::kCPU ? text
+                                              : str(text, " (", printable(plan.backend), ')');
+}
 
 /// A program's expressions as text, symbols by their names. Expressions that would be long, perhaps
 /// exponentially so, appear as "e12".
@@ -462,11 +468,11 @@ std::string profile_text(const Plan& plan, const Schedule& schedule) {
 
 std::string inspect_text(const Plan& plan) {
   const Dimensions dimensions(plan);
-  std::string text = str(
-      "engine ", plan.name.empty() ? "" : "'" + printable(plan.name) + "' ", "by ",
-      printable(plan.builder), " for ", device_text(plan.device_type), " ",
-      printable(plan.architecture), "\ntuned on ", printable(plan.device_identity), "\n\ninputs\n",
-      ports_text(dimensions, plan.inputs), "outputs\n", ports_text(dimensions, plan.outputs));
+  std::string text =
+      str("engine ", plan.name.empty() ? "" : "'" + printable(plan.name) + "' ", "by ",
+          printable(plan.builder), " for ", device_text(plan), "\ntuned on ",
+          printable(plan.device_identity), "\n\ninputs\n", ports_text(dimensions, plan.inputs),
+          "outputs\n", ports_text(dimensions, plan.outputs));
   if (!plan.requirements.empty()) {
     text += "needs the plugins\n";
     for (const PluginRequirement& item : plan.requirements) {
@@ -502,7 +508,8 @@ std::string inspect_json(const Plan& plan) {
   json.begin_object();
   json.member("Name", plan.name);
   json.member("Builder", plan.builder);
-  json.member("Device", device_text(plan.device_type));
+  json.member("Device", name(plan.device_type));
+  json.member("Backend", plan.backend);
   json.member("Architecture", plan.architecture);
   json.member("DeviceIdentity", plan.device_identity);
   json.member("DebugPlugins", plan.debug_plugins);

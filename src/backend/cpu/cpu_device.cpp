@@ -8,6 +8,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
+#include "backend/backend.h"
 #include "backend/cpu/cache_scene.h"
 #include "backend/cpu/dnnl_kernel.h"
 #include "backend/cpu/kernels.h"
@@ -110,6 +111,19 @@ class CpuEvent final : public Event {
   using Clock = std::chrono::steady_clock;
   Clock::time_point time_;
 };
+
+class CpuBackend final : public Backend {
+ public:
+  std::string_view name() const override { return "cpu"; }
+  DeviceType type() const override { return DeviceType::kCPU; }
+  const Device& device(int) const override { return cpu_device(); }
+};
+
+[[maybe_unused]] const bool is_registered = [] {
+  static const CpuBackend backend;
+  register_backend(backend);
+  return true;
+}();
 
 }  // namespace
 

@@ -23,6 +23,7 @@ class CudaDevice final : public Device {
   /// `context` is the calling thread's current one.
   CudaDevice(int ordinal, CUcontext context);
 
+  std::string_view backend() const override { return "cuda"; }
   DeviceType type() const override { return DeviceType::kGPU; }
   int ordinal() const override { return ordinal_; }
   std::string identity() const override { return identity_; }

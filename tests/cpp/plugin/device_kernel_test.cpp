@@ -45,6 +45,7 @@ class RecordingGpu final : public Device {
     const RecordingGpu& gpu_;
   };
 
+  std::string_view backend() const override { return "recording"; }
   DeviceType type() const override { return DeviceType::kGPU; }
   std::string identity() const override { return "a GPU"; }
   std::string architecture() const override { return "sm_90"; }

@@ -11,6 +11,7 @@ namespace {
 /// Counts what is allocated and freed.
 class CountingDevice final : public Device {
  public:
+  std::string_view backend() const override { return "counting"; }
   DeviceType type() const override { return DeviceType::kCPU; }
   std::string identity() const override { return "counting"; }
   std::string architecture() const override { return "none"; }
