@@ -120,7 +120,7 @@ class Builder {
     build.refit = refit_mode(config.flags);
     build.strip = strips_plan(config.flags);
     build.debug_plugins = config.debug_plugins;
-    build.cuda_graphs = config.cuda_graphs;
+    build.graphs = config.cuda_graphs;
     build.limits = config.limits;
     build.hardware_compatibility = config.hardware_compatibility;
     build.log = log;

@@ -145,7 +145,7 @@ void bind_call(nb::module_& m) {
         if (device) options.device_ordinal = device->ordinal;
         options.limits = limits;
         auto engine = Engine::load_file(text, options);
-        const std::string_view built_for = engine->device().backend();
+        const std::string_view built_for = engine->device().backend().name();
         require(!device || device->backend == built_for, "'", text, "': the engine was built for ",
                 built_for, ", not for ", device->backend, ": build it again for that (device=)");
         return std::make_unique<CallableEngine>(std::move(engine));

@@ -56,7 +56,7 @@ BuildConfig BuilderConfigApi::build_config(bool strongly_typed, Log log) const {
   build.refit = refit_mode(choices_.flags);
   build.strip = strips_plan(choices_.flags);
   build.debug_plugins = choices_.debug_plugins;
-  build.cuda_graphs = choices_.cuda_graphs;
+  build.graphs = choices_.cuda_graphs;
   build.limits = choices_.limits;
   if (choices_.monitor != nullptr) {
     build.progress = [report = std::make_shared<ProgressReport>(*choices_.monitor)](

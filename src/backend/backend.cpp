@@ -139,7 +139,24 @@ DeviceId chosen_device() {
 
 }  // namespace
 
+const CodeFormat& Backend::code_format() const {
+  static const CodeFormat opaque;
+  return opaque;
+}
+
 void register_backend(const Backend& backend) { Backends::all().add(backend); }
+
+const Backend* find_backend(std::string_view name) {
+  KnownBackend* const found = Backends::all().find(name);
+  return found == nullptr ? nullptr : &found->get();
+}
+
+std::string describe_code(const CodeObject& object) {
+  for (const std::string_view name : Backends::all().names())
+    if (std::string text = find_backend(name)->code_format().describe(object); !text.empty())
+      return text;
+  return {};
+}
 
 const Backend& get_backend(std::string_view name) { return Backends::all().get(name).get(); }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "backend/code_format.h"
 #include "backend/device.h"
 
 namespace opwright {
@@ -21,6 +22,8 @@ class Backend {
   /// One of device_count(); -1: the one that the calling thread has chosen by the backend's own
   /// means, else the first.
   virtual const Device& device(int ordinal) const = 0;
+  /// There, too, where no device is.
+  virtual const CodeFormat& code_format() const;
 };
 
 /// Makes a backend known, which outlives the process's use of it. Throws Error where its name is
@@ -31,6 +34,8 @@ void register_backend(const Backend& backend);
 constexpr char kBackendEntry[] = "opwright_backend";
 using BackendEntry = const Backend* (*)();
 
+/// The backend of that name, or null.
+const Backend* find_backend(std::string_view name);
 /// The backend of that name; one whose library cannot be loaded has that as its obstacle. Throws
 /// Error that lists the names where there is none.
 const Backend& get_backend(std::string_view name);
@@ -40,6 +45,8 @@ const Backend& get_backend(std::string_view name);
 DeviceId device_of(DeviceType type);
 /// The type of the backend, which need not be there. Throws Error as get_backend().
 DeviceType type_of(const DeviceId& id);
+/// CodeFormat::describe() of the first backend whose code it is; empty where it is none's.
+std::string describe_code(const CodeObject& object);
 /// "CPU", "GPU".
 std::string_view name(DeviceType type);
 
@@ -52,8 +59,8 @@ std::ostream& operator<<(std::ostream& out, const DeviceId& id);
 /// what is missing when it cannot be used. Owned by the library.
 const Device& get_device(const DeviceId& id);
 const Device& get_device(DeviceType type, int ordinal = -1);
-/// OPWRIGHT_DEVICE=cpu|cuda|cuda:1 where set, whose number get_device() adds, else the GPU where one
-/// is usable, else the CPU.
+/// OPWRIGHT_DEVICE=cpu|cuda|cuda:1 where set, whose number get_device() adds, else the GPU where
+/// one is usable, else the CPU.
 DeviceId default_device();
 /// Whether OPWRIGHT_DEVICE names what default_device() gives, so that a user chose it.
 bool is_default_device_chosen();

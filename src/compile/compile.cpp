@@ -10,7 +10,6 @@
 #include "compile/contest.h"
 #include "compile/emit.h"
 #include "compile/graph.h"
-#include "compile/hardware_compatibility.h"
 #include "compile/passes.h"
 #include "compile/profile_ranges.h"
 #include "compile/schedule.h"
@@ -248,7 +247,8 @@ Plan compile_for(const Device& device, const Network& network, const BuildConfig
           network.num_layers(), " layers, more than the limit of ", limits.steps, " (steps); ",
           limit_hint("steps"));
   BuildBudget budget(limits, deadline);
-  check_hardware_compatibility(device, config.hardware_compatibility);
+  const CodeFormat& format = device.backend().code_format();
+  format.check_level(config.hardware_compatibility, device, {});
   std::vector<ProfileRanges> profiles;
   if (config.profiles.empty()) profiles.emplace_back(network, nullptr);
   for (const OptimizationProfile& profile : config.profiles)
@@ -273,9 +273,9 @@ Plan compile_for(const Device& device, const Network& network, const BuildConfig
   emitter.add_plugin_libraries(config.plugins_to_serialize);
   if (config.embed_plugin_sources) emitter.add_plugin_sources();
   Plan plan = emitter.finish();
-  check_hardware_compatibility(plan, config.hardware_compatibility);
+  format.check_level(config.hardware_compatibility, device, plan.code);
   plan.debug_plugins = config.debug_plugins;
-  plan.cuda_graphs = config.cuda_graphs;
+  plan.graphs = config.graphs;
   plan.refit.is_stripped = config.strip;
   if (config.strip && !plan.refit.weights.empty()) plan = strip(std::move(plan));
   trust_plan(plan);

@@ -102,7 +102,7 @@ struct BuildConfig {
   /// Whether the plan carries the sources of those plugins whose language allows it.
   bool embed_plugin_sources = false;
   bool debug_plugins = false;  ///< whether the engine checks every call of a plugin
-  bool cuda_graphs = true;     ///< whether contexts on a GPU replay their runs as CUDA graphs
+  bool graphs = true;          ///< whether contexts on a GPU replay their runs as graphs
   /// What other GPUs an engine for a GPU must run on, too.
   HardwareCompatibilityLevel hardware_compatibility{};
   RefitMode refit = RefitMode::kNone;

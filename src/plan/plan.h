@@ -52,7 +52,7 @@ struct PlanStep {
       size_symbols;  ///< per output: symbol defined by its value, or -1; empty: none
   float time_ms = 0;
   std::vector<TimedCandidate> considered;
-  std::string capture_obstacle;  ///< why no CUDA graph has the step; empty: one may
+  std::string capture_obstacle;  ///< why no graph has the step; empty: one may
 };
 
 struct ProfileInput {
@@ -112,7 +112,7 @@ struct Plan {
   /// the order of loading, and sources in a language that SourceLanguage knows by their target.
   std::vector<int32_t> plugin_libraries, plugin_sources;
   bool debug_plugins = false;  ///< whether every call of a plugin is checked
-  bool cuda_graphs = true;     ///< whether contexts replay what they run on a GPU
+  bool graphs = true;          ///< whether contexts replay what they run on a GPU
   RefitPlan refit;             ///< without weights: the engine cannot be refitted
 };
 

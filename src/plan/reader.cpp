@@ -141,7 +141,7 @@ class Reader {
     plan.plugin_libraries = numbers(from_.plugin_libraries());
     plan.plugin_sources = numbers(from_.plugin_sources());
     plan.debug_plugins = from_.debug_plugins();
-    plan.cuda_graphs = from_.cuda_graphs();
+    plan.graphs = from_.graphs();
     if (from_.refit() != nullptr) plan.refit = refit(*from_.refit());
     return plan;
   }

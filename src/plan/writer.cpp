@@ -372,7 +372,7 @@ class Writer {
         builder_, fb::CreatePlan(builder_, name, made_by, static_cast<int32_t>(plan_.device_type),
                                  backend, architecture, identity, symbol_list, expressions, inputs,
                                  outputs, schedules, requirements, code, libraries, sources,
-                                 plan_.debug_plugins, plan_.cuda_graphs, refit_plan));
+                                 plan_.debug_plugins, plan_.graphs, refit_plan));
     const auto buffer = std::make_shared<flatbuffers::DetachedBuffer>(builder_.Release());
     return Blob(buffer, buffer->data(), buffer->size());
   }

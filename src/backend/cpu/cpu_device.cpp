@@ -119,11 +119,12 @@ class CpuBackend final : public Backend {
   const Device& device(int) const override { return cpu_device(); }
 };
 
-[[maybe_unused]] const bool is_registered = [] {
+const CpuBackend& cpu_backend() {
   static const CpuBackend backend;
-  register_backend(backend);
-  return true;
-}();
+  return backend;
+}
+
+[[maybe_unused]] const bool is_registered = (register_backend(cpu_backend()), true);
 
 }  // namespace
 
@@ -134,6 +135,8 @@ CpuDevice::CpuDevice() {
   features_.fp16 = has(isa, dnnl::cpu_isa::avx512_core_fp16);
   processor_ = str(processor_model(), ", ", isa_name(isa));
 }
+
+const Backend& CpuDevice::backend() const { return cpu_backend(); }
 
 std::string CpuDevice::identity() const {
   const dnnl_version_t* version = dnnl_version();

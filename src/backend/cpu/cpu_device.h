@@ -16,7 +16,7 @@ struct CpuFeatures {
 class CpuDevice final : public Device {
  public:
   CpuDevice();
-  std::string_view backend() const override { return "cpu"; }
+  const Backend& backend() const override;
   DeviceType type() const override { return DeviceType::kCPU; }
   std::string identity() const override;
   std::string architecture() const override;

@@ -3,9 +3,12 @@
 #include <mutex>
 
 #include "backend/backend.h"
+#include "backend/cuda/code_format.h"
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/driver.h"
 #include "backend/cuda/library_handles.h"
+
+extern "C" const opwright::Backend* opwright_backend();
 
 namespace opwright::cuda {
 namespace {
@@ -14,6 +17,7 @@ class CudaBackend final : public Backend {
  public:
   std::string_view name() const override { return "cuda"; }
   DeviceType type() const override { return DeviceType::kGPU; }
+  const CodeFormat& code_format() const override { return cuda::code_format(); }
   std::string obstacle() const override { return driver().obstacle; }
 
   int device_count() const override {
@@ -69,6 +73,9 @@ class CudaBackend final : public Backend {
 };
 
 }  // namespace
+
+const Backend& CudaDevice::backend() const { return *opwright_backend(); }
+
 }  // namespace opwright::cuda
 
 extern "C" const opwright::Backend* opwright_backend() {

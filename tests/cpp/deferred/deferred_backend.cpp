@@ -12,8 +12,23 @@
 namespace opwright {
 namespace {
 
+/// Code is the name of a function, and says so.
+class DeferredCodeFormat final : public CodeFormat {
+ public:
+  std::string fault(const CodeObject& object) const override {
+    return object.bytes.size() > 0 ? "" : "no name of a function";
+  }
+  std::string served(std::span<const CodeObject> code) const override {
+    const bool has_code =
+        std::any_of(code.begin(), code.end(), [](const CodeObject& each) { return !each.host; });
+    return has_code ? "deferred devices" : "";
+  }
+  std::string portable_form() const override { return "the name of a function"; }
+};
+
 class DeferredBackend final : public Backend {
  public:
+  const CodeFormat& code_format() const override { return code_format_; }
   std::string_view name() const override { return "deferred"; }
   DeviceType type() const override { return DeviceType::kGPU; }
   int device_count() const override { return static_cast<int>(devices_.size()); }
@@ -22,6 +37,7 @@ class DeferredBackend final : public Backend {
   }
 
  private:
+  const DeferredCodeFormat code_format_;
   const std::array<DeferredDevice, 2> devices_{DeferredDevice(0), DeferredDevice(1)};
 };
 

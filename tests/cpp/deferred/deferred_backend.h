@@ -15,7 +15,7 @@ class DeferredDevice final : public Device {
  public:
   explicit DeferredDevice(int ordinal) : ordinal_(ordinal) {}
 
-  std::string_view backend() const override { return "deferred"; }
+  const Backend& backend() const override { return get_backend("deferred"); }
   DeviceType type() const override { return DeviceType::kGPU; }
   int ordinal() const override { return ordinal_; }
   std::string identity() const override { return "a deferred device"; }
@@ -29,7 +29,9 @@ class DeferredDevice final : public Device {
   std::unique_ptr<Event> make_event(bool is_timed) const override;
   void check_address(const void* address, size_t bytes, std::string_view what) const override;
 
-  /// Code is the name of one of functions().
+  LaunchLimits launch_limits() const override {
+    return {.grid = {1 << 20, 1, 1}, .block = {1, 1, 1}};
+  }
   std::shared_ptr<const DeviceFunction> load_function(const CodeObject& code,
                                                       const std::string& name) const override;
 

@@ -229,6 +229,12 @@ TEST(DeferredBackend, CallsPluginsAndTheirCode) {
     Context context(Engine::load(deserialize(to_file(plan)), trusting()));
     expect_runs(context, 5, -1, deferred());
   }
+  Plan plan = compile(*sum_network(FunctionMode::kCompiled), config_for({"deferred"}, {"x", "w"}));
+  EXPECT_CONTAINS(inspect_text(plan), "\nits code runs on deferred devices\n");
+  plan.code[0].target = "sm_90";
+  EXPECT_CONTAINS(error_of([&] { Engine::load(plan, trusting()); }),
+                  "which cannot run 'the kernel' (sm_90). Build the engine again here, or with "
+                  "kernels as the name of a function");
 }
 
 TEST(DeferredBackend, RefusesMemoryOfOthers) {

@@ -131,7 +131,7 @@ class FakePlan {
     plan_.architecture = device.architecture();
     plan_.device_identity = device.identity();
     plan_.device_type = device.type();
-    plan_.backend = device.backend();
+    plan_.backend = device.backend().name();
     plan_.schedules.resize(1);
   }
 

@@ -1,9 +1,9 @@
-#include "plugin/ptx_parameters.h"
+#include "backend/cuda/ptx_parameters.h"
 
 #include <algorithm>
 #include <string>
 
-namespace opwright {
+namespace opwright::cuda {
 namespace {
 
 constexpr auto npos = std::string_view::npos;
@@ -88,4 +88,4 @@ std::optional<std::vector<PtxParameter>> ptx_parameters(std::string_view ptx,
   return parameters;
 }
 
-}  // namespace opwright
+}  // namespace opwright::cuda

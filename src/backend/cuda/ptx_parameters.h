@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-namespace opwright {
+namespace opwright::cuda {
 
 /// A parameter of a kernel in PTX.
 struct PtxParameter {
@@ -16,4 +16,4 @@ struct PtxParameter {
 std::optional<std::vector<PtxParameter>> ptx_parameters(std::string_view ptx,
                                                         std::string_view kernel);
 
-}  // namespace opwright
+}  // namespace opwright::cuda

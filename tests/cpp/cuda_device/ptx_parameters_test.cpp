@@ -1,10 +1,10 @@
-#include "plugin/ptx_parameters.h"
+#include "backend/cuda/ptx_parameters.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-namespace opwright {
+namespace opwright::cuda {
 namespace {
 
 /// A letter for each parameter: p a pointer, v a value, in capitals where it is read.
@@ -68,4 +68,4 @@ TEST(PtxParametersTest, AnyTextEndsWell) {
 }
 
 }  // namespace
-}  // namespace opwright
+}  // namespace opwright::cuda
