@@ -26,7 +26,8 @@ ALLOWED = {
     "runtime": BELOW_OPERATORS | {"operators", "plugin", "plan"},
     "api": BELOW_OPERATORS | {"operators", "plugin", "onnx", "plan", "compile", "runtime"},
     "backend/cpu": BELOW_OPERATORS | {"operators"},
-    "backend/cuda": BELOW_OPERATORS | {"operators", "plugin"},
+    "backend/gpu": BELOW_OPERATORS | {"operators", "plugin"},
+    "backend/cuda": BELOW_OPERATORS | {"operators", "plugin", "backend/gpu"},
     "tensorrt": set(),
 }
 

@@ -7,8 +7,8 @@
 #include "backend/cuda/code_format.h"
 #include "backend/cuda/compile_cuda.h"
 #include "backend/cuda/events.h"
-#include "backend/cuda/kernels.h"
 #include "backend/cuda/relaxed_capture.h"
+#include "backend/gpu/kernels.h"
 #include "network/domain_guard.h"
 
 namespace opwright::cuda {
@@ -141,14 +141,14 @@ bool CudaDevice::is_capturing(Queue queue) const {
 
 std::vector<Candidate> CudaDevice::candidates(const Operator& op,
                                               const CandidateQuery& query) const {
-  const KernelEntry* entry = find_entry(op.kind());
+  const gpu::KernelEntry* entry = gpu::find_entry(op.kind());
   return entry != nullptr ? entry->candidates(op, query) : std::vector<Candidate>();
 }
 
 /// A plan has the compiled kernels of what needs code: nothing is compiled from attributes of a
 /// file.
 void CudaDevice::check_operator(const Operator& op, const KernelArgs& args) const {
-  const KernelEntry* entry = find_entry(op.kind());
+  const gpu::KernelEntry* entry = gpu::find_entry(op.kind());
   if (entry == nullptr)
     fail_with(ErrorCode::kUNSUPPORTED_STATE, "Layer '", args.layer, "': ", name_,
               " has no kernel for ", op.kind(), ".");
@@ -159,7 +159,7 @@ void CudaDevice::check_operator(const Operator& op, const KernelArgs& args) cons
 }
 
 std::unique_ptr<Kernel> CudaDevice::make_kernel(const Operator& op, const KernelArgs& args) const {
-  const KernelEntry* entry = find_entry(op.kind());
+  const gpu::KernelEntry* entry = gpu::find_entry(op.kind());
   if (entry == nullptr)
     fail_with(ErrorCode::kUNSUPPORTED_STATE, "Layer '", args.layer, "': ", name_,
               " has no kernel for ", op.kind(), ".");
@@ -167,9 +167,9 @@ std::unique_ptr<Kernel> CudaDevice::make_kernel(const Operator& op, const Kernel
 }
 
 PlannedOperatorPtr CudaDevice::compile(const Operator& op, const KernelArgs& args) const {
-  const KernelEntry* entry = find_entry(op.kind());
+  const gpu::KernelEntry* entry = gpu::find_entry(op.kind());
   if (entry == nullptr || entry->generate == nullptr) return nullptr;
-  std::optional<GeneratedKernel> generated = entry->generate(op, args);
+  std::optional<gpu::GeneratedKernel> generated = entry->generate(op, args);
   if (!generated) return nullptr;
   KernelCode code = std::move(generated->launch);
   try {

@@ -3,13 +3,13 @@
 #include <cmath>
 
 #include "backend/candidates.h"
-#include "backend/cuda/kernels.h"
-#include "backend/cuda/rows.h"
+#include "backend/gpu/kernels.h"
+#include "backend/gpu/rows.h"
 #include "base/error.h"
 #include "base/types.h"
 #include "operators/reduce.h"
 
-namespace opwright::cuda {
+namespace opwright::gpu {
 namespace {
 
 constexpr int kMaxThreads = 1024;
@@ -134,4 +134,4 @@ std::optional<GeneratedKernel> generate_softmax(const Operator& op, const Kernel
 
 KernelEntry softmax_kernels() { return {softmax_candidates, generate_softmax, nullptr}; }
 
-}  // namespace opwright::cuda
+}  // namespace opwright::gpu

@@ -2,13 +2,13 @@
 #include <limits>
 
 #include "backend/candidates.h"
-#include "backend/cuda/kernels.h"
-#include "backend/cuda/source.h"
+#include "backend/gpu/kernels.h"
+#include "backend/gpu/source.h"
 #include "base/error.h"
 #include "base/types.h"
 #include "operators/source.h"
 
-namespace opwright::cuda {
+namespace opwright::gpu {
 namespace {
 
 constexpr int kVectorBytes = 16;
@@ -175,4 +175,4 @@ std::optional<GeneratedKernel> generate_fill(const Operator& op, const KernelArg
 
 KernelEntry fill_kernels() { return {fill_candidates, generate_fill, nullptr}; }
 
-}  // namespace opwright::cuda
+}  // namespace opwright::gpu

@@ -2,13 +2,13 @@
 #include <cstdlib>
 
 #include "backend/candidates.h"
-#include "backend/cuda/kernels.h"
-#include "backend/cuda/moved_axes.h"
-#include "backend/cuda/rows.h"
+#include "backend/gpu/kernels.h"
+#include "backend/gpu/moved_axes.h"
+#include "backend/gpu/rows.h"
 #include "base/error.h"
 #include "operators/movement.h"
 
-namespace opwright::cuda {
+namespace opwright::gpu {
 namespace {
 
 /// The index within the extent that an index beyond it stands for.
@@ -283,4 +283,4 @@ std::optional<GeneratedKernel> generate_slice(const Operator& op, const KernelAr
 
 KernelEntry slice_kernels() { return {slice_candidates, generate_slice, nullptr}; }
 
-}  // namespace opwright::cuda
+}  // namespace opwright::gpu

@@ -1,12 +1,12 @@
 #include <algorithm>
 
 #include "backend/candidates.h"
-#include "backend/cuda/kernels.h"
-#include "backend/cuda/rows.h"
+#include "backend/gpu/kernels.h"
+#include "backend/gpu/rows.h"
 #include "base/error.h"
 #include "operators/movement.h"
 
-namespace opwright::cuda {
+namespace opwright::gpu {
 namespace {
 
 /// Inputs up to which a thread looks for its input at every access.
@@ -191,4 +191,4 @@ KernelEntry concatenation_kernels() {
   return {concatenation_candidates, generate_concatenation, nullptr};
 }
 
-}  // namespace opwright::cuda
+}  // namespace opwright::gpu

@@ -1,13 +1,13 @@
 #include <algorithm>
 
 #include "backend/candidates.h"
-#include "backend/cuda/kernels.h"
-#include "backend/cuda/moved_axes.h"
-#include "backend/cuda/rows.h"
+#include "backend/gpu/kernels.h"
+#include "backend/gpu/moved_axes.h"
+#include "backend/gpu/rows.h"
 #include "base/error.h"
 #include "operators/movement.h"
 
-namespace opwright::cuda {
+namespace opwright::gpu {
 namespace {
 
 /// Sides of the square tiles through shared memory.
@@ -245,4 +245,4 @@ std::optional<GeneratedKernel> generate_transpose(const Operator& op, const Kern
 
 KernelEntry transpose_kernels() { return {transpose_candidates, generate_transpose, nullptr}; }
 
-}  // namespace opwright::cuda
+}  // namespace opwright::gpu

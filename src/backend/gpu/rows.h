@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/source.h"
+#include "backend/gpu/source.h"
 
-namespace opwright::cuda {
+namespace opwright::gpu {
 
 /// How threads share the rows of an output.
 struct RowPlan {
@@ -59,4 +59,4 @@ std::vector<Candidate> moving_candidates(
     const CandidateQuery& query,
     const std::function<std::vector<std::string>(const KernelArgs&)>& tactics);
 
-}  // namespace opwright::cuda
+}  // namespace opwright::gpu

@@ -1,4 +1,4 @@
-#include "backend/cuda/source.h"
+#include "backend/gpu/source.h"
 
 #include <algorithm>
 #include <bit>
@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/types.h"
 
-namespace opwright::cuda {
+namespace opwright::gpu {
 namespace {
 
 /// So that the index of a loop does not overflow when all threads of the grid, which fill whole
@@ -213,4 +213,4 @@ SymShape row_major_strides(std::span<const Expr> extents) {
   return strides;
 }
 
-}  // namespace opwright::cuda
+}  // namespace opwright::gpu

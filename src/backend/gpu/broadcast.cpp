@@ -1,9 +1,9 @@
-#include "backend/cuda/broadcast.h"
+#include "backend/gpu/broadcast.h"
 
 #include <algorithm>
 #include <optional>
 
-namespace opwright::cuda {
+namespace opwright::gpu {
 namespace {
 
 enum class Role { kFull, kRepeated, kOpen };
@@ -129,4 +129,4 @@ Broadcast analyze_broadcast(const KernelSource& source, const KernelArgs& args) 
   return result;
 }
 
-}  // namespace opwright::cuda
+}  // namespace opwright::gpu

@@ -1,10 +1,10 @@
-#include "backend/cuda/reduce_functions.h"
+#include "backend/gpu/reduce_functions.h"
 
-#include "backend/cuda/source.h"
+#include "backend/gpu/source.h"
 #include "base/error.h"
 #include "base/types.h"
 
-namespace opwright::cuda {
+namespace opwright::gpu {
 namespace {
 
 /// A sum of truth values is OR and a product AND.
@@ -118,4 +118,4 @@ std::string reduce_functions(ReduceOperation op, DataType input, DataType output
   return text + str("return convert<", register_type(output), ">(value);\n}\n\n");
 }
 
-}  // namespace opwright::cuda
+}  // namespace opwright::gpu

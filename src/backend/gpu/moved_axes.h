@@ -5,7 +5,7 @@
 
 #include "symbolic/expr.h"
 
-namespace opwright::cuda {
+namespace opwright::gpu {
 
 /// An axis of an output whose elements are moved there from an input.
 struct MovedAxis {
@@ -27,4 +27,4 @@ struct MovedAxis {
 /// empty.
 std::vector<MovedAxis> merge(const std::vector<MovedAxis>& axes);
 
-}  // namespace opwright::cuda
+}  // namespace opwright::gpu

@@ -1,10 +1,10 @@
-#include "backend/cuda/copy.h"
+#include "backend/gpu/copy.h"
 
 #include "backend/device.h"
 #include "base/error.h"
 #include "base/types.h"
 
-namespace opwright::cuda {
+namespace opwright::gpu {
 namespace {
 
 class CopyKernel final : public Kernel {
@@ -54,4 +54,4 @@ void check_copy(const Operator& op, const KernelArgs& args) {
   if (!args.packed.empty()) reject("it has weights that were rearranged for another kernel");
 }
 
-}  // namespace opwright::cuda
+}  // namespace opwright::gpu

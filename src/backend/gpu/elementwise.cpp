@@ -1,12 +1,12 @@
-#include "backend/cuda/elementwise.h"
+#include "backend/gpu/elementwise.h"
 
 #include <algorithm>
 
-#include "backend/cuda/broadcast.h"
+#include "backend/gpu/broadcast.h"
 #include "base/error.h"
 #include "base/types.h"
 
-namespace opwright::cuda {
+namespace opwright::gpu {
 namespace {
 
 enum Tactic : int64_t {
@@ -321,4 +321,4 @@ GeneratedKernel generate_elementwise(std::string name, const KernelArgs& args,
   return ElementwiseWriter(source, args, body, broadcast).write(args.candidate->tactic);
 }
 
-}  // namespace opwright::cuda
+}  // namespace opwright::gpu

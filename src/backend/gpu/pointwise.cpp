@@ -3,14 +3,14 @@
 #include <algorithm>
 
 #include "backend/candidates.h"
-#include "backend/cuda/elementwise.h"
-#include "backend/cuda/kernels.h"
-#include "backend/cuda/pointwise_math.h"
-#include "backend/cuda/source.h"
+#include "backend/gpu/elementwise.h"
+#include "backend/gpu/kernels.h"
+#include "backend/gpu/pointwise_math.h"
+#include "backend/gpu/source.h"
 #include "base/error.h"
 #include "base/types.h"
 
-namespace opwright::cuda {
+namespace opwright::gpu {
 namespace {
 
 ElementwiseBody write_body(const Pointwise& op, const KernelArgs& args) {
@@ -62,4 +62,4 @@ std::optional<GeneratedKernel> generate_pointwise(const Operator& op, const Kern
 
 KernelEntry pointwise_kernels() { return {pointwise_candidates, generate_pointwise, nullptr}; }
 
-}  // namespace opwright::cuda
+}  // namespace opwright::gpu

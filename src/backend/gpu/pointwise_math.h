@@ -5,13 +5,13 @@
 
 #include "operators/pointwise.h"
 
-namespace opwright::cuda {
+namespace opwright::gpu {
 
 /// Device functions that pointwise_expression() calls.
 std::string_view pointwise_functions();
-/// CUDA C++ for instruction `index` of a program, registers named r0, r1, ... and inputs x0, x1,
+/// Source for instruction `index` of a program, registers named r0, r1, ... and inputs x0, x1,
 /// ...; results as the CPU has them, math functions to a few units in the last place. Throws Error
 /// for what no GPU kernel computes.
 std::string pointwise_expression(std::span<const PointwiseInstruction> program, int index);
 
-}  // namespace opwright::cuda
+}  // namespace opwright::gpu

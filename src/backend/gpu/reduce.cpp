@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "backend/candidates.h"
-#include "backend/cuda/kernels.h"
-#include "backend/cuda/reduce_functions.h"
-#include "backend/cuda/source.h"
+#include "backend/gpu/kernels.h"
+#include "backend/gpu/reduce_functions.h"
+#include "backend/gpu/source.h"
 #include "base/error.h"
 #include "base/types.h"
 
-namespace opwright::cuda {
+namespace opwright::gpu {
 namespace {
 
 /// Threads of a warp that read neighbouring rows when the innermost axis is kept.
@@ -343,4 +343,4 @@ std::optional<GeneratedKernel> generate_reduce(const Operator& op, const KernelA
 
 KernelEntry reduce_kernels() { return {reduce_candidates, generate_reduce, nullptr}; }
 
-}  // namespace opwright::cuda
+}  // namespace opwright::gpu

@@ -4,9 +4,9 @@
 
 #include "operators/reduce.h"
 
-namespace opwright::cuda {
+namespace opwright::gpu {
 
-/// CUDA C++ of what a reduction's kernel is made of: `Value`, in which elements are combined;
+/// Source of what a reduction's kernel is made of: `Value`, in which elements are combined;
 /// `Total`, what a thread collects, with `neutral()`, `add(total, value)` and `merge(total,
 /// total)`; `combine(value, value)` of few neighbours; `exchange(total, distance)`, the total of
 /// the lane that many away (exclusive or); and `finish(total, count)`, the register value of the
@@ -14,4 +14,4 @@ namespace opwright::cuda {
 /// that long sums are as exact as short ones.
 std::string reduce_functions(ReduceOperation op, DataType input, DataType output);
 
-}  // namespace opwright::cuda
+}  // namespace opwright::gpu

@@ -1,4 +1,4 @@
-#include "backend/cuda/kernels.h"
+#include "backend/gpu/kernels.h"
 
 #include <unordered_map>
 
@@ -7,7 +7,7 @@
 #include "operators/reduce.h"
 #include "operators/source.h"
 
-namespace opwright::cuda {
+namespace opwright::gpu {
 
 const KernelEntry* find_entry(std::string_view kind) {
   static const std::unordered_map<std::string_view, KernelEntry> table = {
@@ -26,4 +26,4 @@ const KernelEntry* find_entry(std::string_view kind) {
   return found == table.end() ? nullptr : &found->second;
 }
 
-}  // namespace opwright::cuda
+}  // namespace opwright::gpu

@@ -1,4 +1,4 @@
-#include "backend/cuda/rows.h"
+#include "backend/gpu/rows.h"
 
 #include <algorithm>
 #include <bit>
@@ -7,7 +7,7 @@
 #include "backend/candidates.h"
 #include "base/error.h"
 
-namespace opwright::cuda {
+namespace opwright::gpu {
 namespace {
 
 constexpr int kMaxVectorBytes = 16;
@@ -216,4 +216,4 @@ std::vector<Candidate> moving_candidates(
   return result;
 }
 
-}  // namespace opwright::cuda
+}  // namespace opwright::gpu

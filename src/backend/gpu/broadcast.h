@@ -2,11 +2,11 @@
 
 #include <vector>
 
-#include "backend/cuda/source.h"
+#include "backend/gpu/source.h"
 #include "network/operator.h"
 #include "symbolic/expr.h"
 
-namespace opwright::cuda {
+namespace opwright::gpu {
 
 /// How inputs repeat over an output's axes. Profiles may leave open whether an extent is 1: then it
 /// is presumed to be the output's, and `presumption` tells whether that holds.
@@ -29,4 +29,4 @@ struct Broadcast {
 
 Broadcast analyze_broadcast(const KernelSource& source, const KernelArgs& args);
 
-}  // namespace opwright::cuda
+}  // namespace opwright::gpu

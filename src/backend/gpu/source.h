@@ -5,12 +5,12 @@
 #include <string_view>
 #include <vector>
 
-#include "backend/cuda/kernels.h"
+#include "backend/gpu/kernels.h"
 #include "network/operator.h"
 #include "plugin/compiled_kernel.h"
 #include "symbolic/expr.h"
 
-namespace opwright::cuda {
+namespace opwright::gpu {
 
 /// The type that generated code has for stored elements: "float", "Half", "BFloat16", "Fp8",
 /// "Bool", "signed char", ... Throws Error for types of 4 bits.
@@ -28,10 +28,10 @@ inline constexpr int kWarp = 32;
 /// A floating constant as code that gives exactly that value, NaN and infinities included.
 std::string float_literal(float value);
 
-/// What sources begin with; see KernelSource.
+/// What sources begin with; see KernelSource. Each backend's library has its own.
 std::string_view prelude();
 
-/// Writes the CUDA C++ of one kernel. Its parameters are those that KernelCode asks for: `in0`,
+/// Writes the source of one kernel. Its parameters are those that KernelCode asks for: `in0`,
 /// `in1`, ... (`const T* __restrict__`; null where an input is absent), one per number that the
 /// profile leaves open, `out0`, `out1`, ... Every source begins with:
 ///  - `Index` and `UIndex`, the signed and unsigned integers for elements and offsets: 32 bits wide
@@ -106,4 +106,4 @@ SymShape row_major_strides(std::span<const Expr> extents);
 /// Blocks for `count` threads, each block having `threads`; none for a count of 0.
 inline Expr blocks_for(const Expr& count, int threads) { return ceil_div(count, Expr(threads)); }
 
-}  // namespace opwright::cuda
+}  // namespace opwright::gpu

@@ -1,12 +1,12 @@
-#include "backend/cuda/pointwise_math.h"
+#include "backend/gpu/pointwise_math.h"
 
 #include <cmath>
 
-#include "backend/cuda/source.h"
+#include "backend/gpu/source.h"
 #include "base/error.h"
 #include "base/types.h"
 
-namespace opwright::cuda {
+namespace opwright::gpu {
 namespace {
 
 using enum PointwiseOp;
@@ -377,4 +377,4 @@ template <class T> __device__ inline T integer_clip(T x, T low, T high) {
 )";
 }
 
-}  // namespace opwright::cuda
+}  // namespace opwright::gpu

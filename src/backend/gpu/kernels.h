@@ -11,9 +11,9 @@
 
 // The names of this library are in a namespace of their own: libopwright.so exports its own
 // pointwise_kernels().
-namespace opwright::cuda {
+namespace opwright::gpu {
 
-/// CUDA C++ for one way to run an operator, and how it is launched.
+/// The source for one way to run an operator, and how it is launched.
 struct GeneratedKernel {
   /// Defines `extern "C" __global__ void NAME(...)`, where NAME is launch.name; needs no headers.
   std::string source;
@@ -50,4 +50,4 @@ KernelEntry slice_kernels();
 KernelEntry softmax_kernels();
 KernelEntry transpose_kernels();
 
-}  // namespace opwright::cuda
+}  // namespace opwright::gpu

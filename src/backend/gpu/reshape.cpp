@@ -1,8 +1,8 @@
 #include "backend/candidates.h"
-#include "backend/cuda/copy.h"
-#include "backend/cuda/kernels.h"
+#include "backend/gpu/copy.h"
+#include "backend/gpu/kernels.h"
 
-namespace opwright::cuda {
+namespace opwright::gpu {
 namespace {
 
 std::vector<Candidate> reshape_candidates(const Operator&, const CandidateQuery& query) {
@@ -15,4 +15,4 @@ KernelEntry reshape_kernels() {
   return {reshape_candidates, nullptr, make_copy_kernel, check_copy};
 }
 
-}  // namespace opwright::cuda
+}  // namespace opwright::gpu

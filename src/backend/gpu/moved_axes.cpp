@@ -1,6 +1,6 @@
-#include "backend/cuda/moved_axes.h"
+#include "backend/gpu/moved_axes.h"
 
-namespace opwright::cuda {
+namespace opwright::gpu {
 
 std::vector<MovedAxis> merge(const std::vector<MovedAxis>& axes) {
   std::vector<MovedAxis> merged;
@@ -25,4 +25,4 @@ std::vector<MovedAxis> merge(const std::vector<MovedAxis>& axes) {
   return merged;
 }
 
-}  // namespace opwright::cuda
+}  // namespace opwright::gpu

@@ -1,14 +1,14 @@
 #include "backend/candidates.h"
-#include "backend/cuda/copy.h"
-#include "backend/cuda/elementwise.h"
-#include "backend/cuda/kernels.h"
-#include "backend/cuda/source.h"
 #include "backend/device.h"
+#include "backend/gpu/copy.h"
+#include "backend/gpu/elementwise.h"
+#include "backend/gpu/kernels.h"
+#include "backend/gpu/source.h"
 #include "base/error.h"
 #include "base/types.h"
 #include "operators/movement.h"
 
-namespace opwright::cuda {
+namespace opwright::gpu {
 namespace {
 
 std::vector<Candidate> reformat_candidates(const Operator&, const CandidateQuery& query) {
@@ -43,4 +43,4 @@ KernelEntry reformat_kernels() {
   return {reformat_candidates, generate_reformat, make_copy_kernel, check_copy};
 }
 
-}  // namespace opwright::cuda
+}  // namespace opwright::gpu

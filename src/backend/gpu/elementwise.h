@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/kernels.h"
-#include "backend/cuda/source.h"
+#include "backend/gpu/kernels.h"
+#include "backend/gpu/source.h"
 
-namespace opwright::cuda {
+namespace opwright::gpu {
 
 /// What is computed for each element of the outputs, which have one shape, from the elements of the
 /// inputs at its place, broadcast to that shape by NumPy's rules.
@@ -23,4 +23,4 @@ std::vector<Candidate> elementwise_tactics(const Candidate& candidate, const Can
 GeneratedKernel generate_elementwise(std::string name, const KernelArgs& args,
                                      const ElementwiseBody& body);
 
-}  // namespace opwright::cuda
+}  // namespace opwright::gpu

@@ -1,12 +1,12 @@
 #include <algorithm>
 
 #include "backend/candidates.h"
-#include "backend/cuda/kernels.h"
-#include "backend/cuda/rows.h"
+#include "backend/gpu/kernels.h"
+#include "backend/gpu/rows.h"
 #include "base/error.h"
 #include "operators/movement.h"
 
-namespace opwright::cuda {
+namespace opwright::gpu {
 namespace {
 
 /// Counts negative indices from the end; -1 where an index is out of range.
@@ -193,4 +193,4 @@ std::optional<GeneratedKernel> generate_gather(const Operator& op, const KernelA
 
 KernelEntry gather_kernels() { return {gather_candidates, generate_gather, nullptr}; }
 
-}  // namespace opwright::cuda
+}  // namespace opwright::gpu
