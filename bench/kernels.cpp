@@ -6,8 +6,8 @@
 #include <functional>
 #include <vector>
 
+#include "backend/backend.h"
 #include "backend/cpu/copy.h"
-#include "backend/device.h"
 #include "operators/movement.h"
 #include "operators/normalization.h"
 #include "operators/pointwise.h"

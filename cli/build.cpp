@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <tuple>
 
-#include "backend/default_device.h"
 #include "base/file.h"
 #include "commands.h"
 #include "compile/compile.h"
@@ -81,10 +80,10 @@ void build(const BuildOptions& options) {
     fail("'", options.model, "' cannot be taken over: ", parser.errors().size(), " problem",
          parser.errors().size() == 1 ? "" : "s", ", see above");
 
-  config.device = default_device_type();
+  config.device = default_device();
   config.may_fall_back = !is_default_device_chosen();
   if (!options.device.empty()) {
-    std::tie(config.device, config.device_ordinal) = parse_device(options.device);
+    config.device = parse_device(options.device, "--device");
     config.may_fall_back = false;
   }
   config.fp16 = options.fp16, config.bf16 = options.bf16;
@@ -98,7 +97,7 @@ void build(const BuildOptions& options) {
     config.profiles.push_back(profile);
   }
   if (!options.timing_cache.empty()) {
-    const std::string identity = get_device(config.device, config.device_ordinal).identity();
+    const std::string identity = get_device(config.device).identity();
     config.timing_cache = TimingCache::load(options.timing_cache);
     if (config.timing_cache == nullptr || config.timing_cache->device_identity() != identity)
       config.timing_cache = std::make_shared<TimingCache>(identity);

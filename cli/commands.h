@@ -53,8 +53,6 @@ Log make_log(bool verbose);
 uint64_t parse_bytes(const std::string& text, const std::string& what);
 /// "1x3x224x224"; throws Error naming `what` for anything else.
 Shape parse_shape(const std::string& text, const std::string& what);
-/// "cpu", "cuda" or "cuda:1" as type and number, which is -1 without one.
-std::pair<DeviceType, int> parse_device(const std::string& text);
 /// Splits "NAME=FILE"; without "NAME=" the name is empty.
 std::pair<std::string, std::string> split_name(const std::string& text, char separator);
 /// A JSON string with its quotes.

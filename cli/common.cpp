@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <mutex>
 
+#include "backend/backend.h"
 #include "base/printable.h"
 #include "commands.h"
 #include "crash_report.h"
@@ -41,8 +42,10 @@ void EngineOptions::add_to(CLI::App& command) {
       "that you trust");
   command.add_flag("--defer-weight-check", defer_weight_check,
                    "Do not hash the weights while loading");
-  command.add_option("--device", device,
-                     "Which GPU to use, cuda:1; cpu and cuda only say what the engine must be for");
+  command.add_option(
+      "--device", device,
+      "Which of several devices to use, as in cuda:1; without a number it only says what the "
+      "engine must be for");
   limits.add_to(command,
                 "Bytes that weights, tensors and scratch memory may take together: 2G, 512M, 64K");
   command.add_flag("-v,--verbose", verbose, "Print all messages");
@@ -74,12 +77,11 @@ std::shared_ptr<Engine> EngineOptions::load(std::optional<bool> debug_plugins) c
   options.log = make_log(verbose);
   options.debug_plugins = debug_plugins;
   if (device.empty()) return Engine::load_file(path, options);
-  const auto [type, ordinal] = parse_device(device);
+  const DeviceId id = parse_device(device, "--device");
   Plan plan = read_plan(path, options.weights);
-  require(plan.device_type == type, "'", path, "' is an engine for ",
-          plan.device_type == DeviceType::kCPU ? "the CPU" : "GPUs", ", not for ", device,
-          "; build it with --device ", device);
-  options.device_ordinal = ordinal;
+  require(plan.backend == id.backend, "'", path, "' is an engine for ", printable(plan.backend),
+          ", not for ", device, "; build it with --device ", device);
+  options.device_ordinal = id.ordinal;
   return Engine::load(std::move(plan), options);
 }
 
@@ -124,16 +126,6 @@ Shape parse_shape(const std::string& text, const std::string& what) {
     at = end + 1;
   }
   return shape;
-}
-
-std::pair<DeviceType, int> parse_device(const std::string& text) {
-  if (text == "cpu") return {DeviceType::kCPU, -1};
-  if (text == "cuda") return {DeviceType::kGPU, -1};
-  const std::string number = text.starts_with("cuda:") ? text.substr(5) : "";
-  require(!number.empty() && number.size() < 5 &&
-              number.find_first_not_of("0123456789") == std::string::npos,
-          "--device '", text, "'; expected cpu, cuda or cuda:1");
-  return {DeviceType::kGPU, std::stoi(number)};
 }
 
 std::pair<std::string, std::string> split_name(const std::string& text, char separator) {

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from . import _core, _devices
+from . import _core
 
 Shape = Sequence[int]
 ShapeRange = tuple[Shape, Shape, Shape]
@@ -135,7 +135,7 @@ def build(
     if limits is not None:
         config.limits = limits
     if device is not None:
-        config.default_device_type, config.device_ordinal = _devices.parse(device)
+        config._device = _core._parse_device(device)
     if fp16:
         config.set_flag(_core.BuilderFlag.FP16)
     if bf16:
@@ -191,7 +191,6 @@ def load(
     :raises Error: for a file that is damaged, foreign, needs a plugin that is not registered,
         goes beyond a limit, or holds code that was not allowed.
     """
-    kind, ordinal = (None, -1) if device is None else _devices.parse(device)
     return _core._load_engine(
         os.fspath(path),
         allow_host_code,
@@ -199,7 +198,6 @@ def load(
         verify_weights,
         debug_plugins,
         logger,
-        kind,
-        ordinal,
+        None if device is None else _core._parse_device(device),
         limits or _core.Limits(),
     )

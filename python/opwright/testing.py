@@ -30,7 +30,6 @@ from ._check_report import Report, Row
 from ._check_subject import Example, Subject
 from ._core import DeviceType
 from ._core._plugin import FunctionCreator
-from ._devices import parse
 from ._library_plugins_v2 import LibraryCreatorV2
 from ._plugin_classes import IPluginCreatorInterface, LibraryCreatorBase
 from .plugin._decorators import plugins
@@ -84,15 +83,15 @@ def usable_device(device: str | DeviceType) -> DeviceType:
 
     :raises Error: if there is none.
     """
-    kind, ordinal = parse(device)
-    if ordinal >= 0:
+    chosen = _core._parse_device(device)
+    if chosen.ordinal >= 0:
         raise ValueError(
             f"device={device!r}: plugins are checked on the GPU that is chosen with CUDA; set "
-            f"CUDA_VISIBLE_DEVICES={ordinal}, and say device='cuda'"
+            f"CUDA_VISIBLE_DEVICES={chosen.ordinal}, and say device='cuda'"
         )
-    if kind == DeviceType.GPU:
+    if chosen.type == DeviceType.GPU:
         _core._to_device(b"")
-    return kind
+    return chosen.type
 
 
 def _subject(source: Any, device: DeviceType, library: str = "") -> Subject:

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <utility>
 
-#include "backend/device.h"
+#include "backend/backend.h"
 #include "base/log.h"
 #include "bindings.h"
 #include "builder_enums.h"
@@ -101,10 +101,9 @@ class Builder {
     BuildConfig build;
     build.device = config.device;
     for (const auto& [layer, chosen] : config.layer_devices)
-      check_layer_device(chosen.layer, chosen.type, config.device);
+      check_layer_device(chosen.layer, chosen.type, type_of(config.device));
     build.may_fall_back = !config.device_is_chosen && config.layer_devices.empty();
-    build.device_ordinal = config.device_ordinal;
-    if (config.device == DeviceType::kGPU)
+    if (type_of(config.device) == DeviceType::kGPU)
       nb::module_::import_("opwright._devices").attr("publish_library_folders")();
     build.set_precisions(config.flags, network.flags().strongly_typed);
     for (const auto& profile : config.profiles) build.profiles.push_back(*profile);
@@ -121,7 +120,7 @@ class Builder {
     build.refit = refit_mode(config.flags);
     build.strip = strips_plan(config.flags);
     build.debug_plugins = config.debug_plugins;
-    build.cuda_graphs = config.cuda_graphs;
+    build.graphs = config.cuda_graphs;
     build.limits = config.limits;
     build.hardware_compatibility = config.hardware_compatibility;
     build.log = log;
@@ -188,7 +187,7 @@ void bind_config(nb::module_& m) {
   auto c = nb::class_<Config>(m, "IBuilderConfig",
                               "How a network is built. Made by Builder.create_builder_config.");
   add_context_manager(c);
-  bind_config_devices(c);
+  bind_config_devices(m, c);
   bind_config_calibration(m, c);
   c.def_rw("avg_timing_iterations", &Config::avg_timing_iterations,
            "Runs over which a kernel's time is taken.")
@@ -197,9 +196,9 @@ void bind_config(nb::module_& m) {
               "fastest of its candidates that the timing cache has, or else its first one.")
       .def_rw("flags", &Config::flags, "Bits 1 << int(BuilderFlag).")
       .def_prop_rw(
-          "default_device_type", [](const Config& self) { return self.device; },
+          "default_device_type", [](const Config& self) { return type_of(self.device); },
           [](Config& self, DeviceType device) {
-            self.device = device;
+            self.device.backend = device_of(device).backend;
             self.device_is_chosen = true;
           },
           "What the engine is to run on: the GPU where one can be used, unless the environment "
@@ -210,9 +209,11 @@ void bind_config(nb::module_& m) {
           "profile_stream", [](const Config& self) { return self.profile_stream.as<uintptr_t>(); },
           [](Config& self, Handle stream) { self.profile_stream = stream; },
           "A stream for timing; without effect, kernels are timed on one of the build's own.")
-      .def_rw("device_ordinal", &Config::device_ordinal,
-              "Which of several GPUs; -1: the one that the thread has chosen with CUDA, else the "
-              "first.")
+      .def_prop_rw(
+          "device_ordinal", [](const Config& self) { return self.device.ordinal; },
+          [](Config& self, int ordinal) { self.device.ordinal = ordinal; },
+          "Which of several GPUs; -1: the one that the thread has chosen with CUDA, else the "
+          "first.")
       .def_rw("progress_monitor", &Config::progress_monitor,
               nb::for_setter(nb::arg("monitor").none()))
       .def(
@@ -339,8 +340,7 @@ void bind_config(nb::module_& m) {
           [](const Config& self, nb::handle serialized) -> std::shared_ptr<TimingCache> {
             const Blob bytes = borrow_bytes(serialized);
             if (bytes.size() == 0)
-              return std::make_shared<TimingCache>(
-                  get_device(self.device, self.device_ordinal).identity());
+              return std::make_shared<TimingCache>(get_device(self.device).identity());
             return TimingCache::deserialize(bytes.bytes());
           },
           nb::arg("serialized_timing_cache"))
@@ -348,8 +348,7 @@ void bind_config(nb::module_& m) {
           "set_timing_cache",
           [](Config& self, std::shared_ptr<TimingCache> cache, bool ignore_mismatch) {
             self.timing_cache = adapt_timing_cache(
-                std::move(cache), get_device(self.device, self.device_ordinal).identity(),
-                ignore_mismatch);
+                std::move(cache), get_device(self.device).identity(), ignore_mismatch);
             return true;
           },
           nb::arg("cache"), nb::arg("ignore_mismatch"))
@@ -441,7 +440,8 @@ void bind_builder(nb::module_& m) {
             options.recorder = self.errors().recorder();
             options.allocator = self.allocator;
             options.max_threads = self.max_threads;
-            options.device_ordinal = config.device_ordinal;
+            if (plan.backend == config.device.backend)
+              options.device_ordinal = config.device.ordinal;
             options.limits = config.limits;
             return Engine::load(std::move(plan), options);
           },

@@ -133,8 +133,8 @@ void bind_call(nb::module_& m) {
   m.def(
       "_load_engine",
       [](nb::handle path, bool allow_host_code, bool allow_device_code, bool verify_weights,
-         std::optional<bool> debug_plugins, nb::object logger, std::optional<DeviceType> device,
-         int device_ordinal, const Limits& limits) {
+         std::optional<bool> debug_plugins, nb::object logger, std::optional<DeviceId> device,
+         const Limits& limits) {
         const auto text = nb::cast<std::string>(nb::module_::import_("os").attr("fspath")(path));
         LoadOptions options;
         options.allow_host_code = allow_host_code;
@@ -142,20 +142,17 @@ void bind_call(nb::module_& m) {
         options.debug_plugins = debug_plugins;
         options.weights = verify_weights ? WeightCheck::kVerify : WeightCheck::kDeferred;
         if (!logger.is_none()) options.log = Log(nb::cast<ILogger*>(logger));
-        options.device_ordinal = device_ordinal;
+        if (device) options.device_ordinal = device->ordinal;
         options.limits = limits;
         auto engine = Engine::load_file(text, options);
-        const auto name = [](bool is_cpu) { return is_cpu ? "the CPU" : "a GPU"; };
-        const bool on_cpu = engine->device().is_host();
-        require(!device || (*device == DeviceType::kCPU) == on_cpu, "'", text,
-                "': the engine was built for ", name(on_cpu), ", not for ", name(!on_cpu),
-                ": build it again for that (device=)");
+        const std::string_view built_for = engine->device().backend().name();
+        require(!device || device->backend == built_for, "'", text, "': the engine was built for ",
+                built_for, ", not for ", device->backend, ": build it again for that (device=)");
         return std::make_unique<CallableEngine>(std::move(engine));
       },
       nb::arg("path"), nb::arg("allow_host_code"), nb::arg("allow_device_code"),
       nb::arg("verify_weights"), nb::arg("debug_plugins").none(), nb::arg("logger").none(),
-      nb::arg("device").none() = nb::none(), nb::arg("device_ordinal") = -1,
-      nb::arg("limits").sig("Limits()") = Limits());
+      nb::arg("device").none() = nb::none(), nb::arg("limits").sig("Limits()") = Limits());
 }
 
 }  // namespace opwright::python

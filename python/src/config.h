@@ -3,8 +3,7 @@
 #include <array>
 #include <unordered_map>
 
-#include "backend/default_device.h"
-#include "backend/device.h"
+#include "backend/backend.h"
 #include "bindings.h"
 #include "compile/config.h"
 #include "handle.h"
@@ -15,9 +14,8 @@ namespace opwright::python {
 
 /// IBuilderConfig
 struct Config {
-  DeviceType device = default_device_type();
+  DeviceId device = default_device();
   bool device_is_chosen = is_default_device_chosen();
-  int device_ordinal = -1;  ///< as for get_device()
   uint32_t flags = 0;
   int avg_timing_iterations = 4;
   bool timing = true;
@@ -49,7 +47,7 @@ struct Config {
 };
 
 /// What it says of DLAs, of the devices of single layers, and of calibration.
-void bind_config_devices(nb::class_<Config>& c);
+void bind_config_devices(nb::module_& m, nb::class_<Config>& c);
 void bind_config_calibration(nb::module_& m, nb::class_<Config>& c);
 
 }  // namespace opwright::python

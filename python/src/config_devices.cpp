@@ -20,7 +20,28 @@ uint32_t bit(QuantizationFlag flag) { return 1u << static_cast<int>(flag); }
 
 }  // namespace
 
-void bind_config_devices(nb::class_<Config>& c) {
+void bind_config_devices(nb::module_& m, nb::class_<Config>& c) {
+  nb::class_<DeviceId>(m, "_DeviceId")
+      .def_ro("ordinal", &DeviceId::ordinal)
+      .def_prop_ro("type", [](const DeviceId& self) { return type_of(self); });
+  m.def(
+      "_parse_device",
+      [](nb::handle device) {
+        DeviceType type{};
+        if (nb::try_cast(device, type, false)) return device_of(type);
+        try {
+          return parse_device(nb::str(device).c_str(), "device");
+        } catch (const Error& error) {
+          throw nb::value_error(error.what());
+        }
+      },
+      nb::arg("device"));
+  c.def_prop_rw(
+      "_device", [](const Config& self) { return self.device; },
+      [](Config& self, const DeviceId& device) {
+        self.device = device;
+        self.device_is_chosen = true;
+      });
   c.def_prop_rw(
        "DLA_core", [](const Config&) { return kNoDla; },
        [](Config&, int core) { check_dla_core(core); },
@@ -40,7 +61,7 @@ void bind_config_devices(nb::class_<Config>& c) {
           "get_device_type",
           [](const Config& self, const Layer& layer) {
             const auto found = self.layer_devices.find(&layer);
-            return found == self.layer_devices.end() ? self.device : found->second.type;
+            return found == self.layer_devices.end() ? type_of(self.device) : found->second.type;
           },
           nb::arg("layer"), "What was set, or default_device_type.")
       .def(

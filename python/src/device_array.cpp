@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backend/device.h"
+#include "backend/backend.h"
 #include "base/error.h"
 
 namespace opwright::python {

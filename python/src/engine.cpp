@@ -2,9 +2,9 @@
 
 #include "engine.h"
 
+#include "backend/backend.h"
 #include "host_memory.h"
 #include "plan/shapes.h"
-#include "plugin/device_code.h"
 #include "reporting.h"
 #include "runtime/context.h"
 #include "runtime/inspect.h"
@@ -274,7 +274,9 @@ void bind_engine(nb::module_& m) {
       .def_prop_ro("engine_capability", [](const Engine&) { return EngineCapability::kSTANDARD; })
       .def_prop_ro(
           "hardware_compatibility_level",
-          [](const Engine& self) { return hardware_compatibility(self.plan().code); },
+          [](const Engine& self) {
+            return self.device().backend().code_format().level(self.plan().code);
+          },
           "The GPUs that the engine's own code serves, whatever was asked for: AMPERE_PLUS where "
           "all "
           "of "

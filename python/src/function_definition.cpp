@@ -8,7 +8,7 @@
 #include "backend/device.h"
 #include "base/error.h"
 #include "plugin/autotune.h"
-#include "plugin/device_code.h"
+#include "plugin/code_fault.h"
 #include "plugin/fit_field.h"
 #include "plugin/host_code.h"
 #include "plugin_callbacks.h"
@@ -386,7 +386,7 @@ KernelCode PythonDefinition::compile(const KernelArgs& args, const FieldValues& 
   code.object.host = on_cpu;
   code.object.target = nb::hasattr(source, "target") ? nb::cast<std::string>(source.attr("target"))
                                                      : std::string(build_architecture());
-  const std::string fault = code_fault(code.object);
+  const std::string fault = code_fault(code.object, args.device);
   if (!fault.empty())
     reject(args.layer, "the code of kernel '", code.name, "' is ", fault,
            ", but the engine is built for the ", on_cpu ? "CPU" : "GPU", " (", build_architecture(),

@@ -36,7 +36,7 @@ class ProgressReport {
 BuildConfig BuilderConfigApi::build_config(bool strongly_typed, Log log) const {
   check_builder_flags(choices_.flags);
   BuildConfig build;
-  build.device = choices_.device;
+  build.device = device_of(choices_.device);
   build.hardware_compatibility = choices_.hardware_compatibility;
   for (const auto& [layer, chosen] : choices_.layer_devices)
     check_layer_device(chosen.layer, chosen.type, choices_.device);
@@ -56,7 +56,7 @@ BuildConfig BuilderConfigApi::build_config(bool strongly_typed, Log log) const {
   build.refit = refit_mode(choices_.flags);
   build.strip = strips_plan(choices_.flags);
   build.debug_plugins = choices_.debug_plugins;
-  build.cuda_graphs = choices_.cuda_graphs;
+  build.graphs = choices_.cuda_graphs;
   build.limits = choices_.limits;
   if (choices_.monitor != nullptr) {
     build.progress = [report = std::make_shared<ProgressReport>(*choices_.monitor)](

@@ -8,8 +8,7 @@
 
 #include "api/profile.h"
 #include "api/timing_cache.h"
-#include "backend/default_device.h"
-#include "backend/device.h"
+#include "backend/backend.h"
 #include "compile/config.h"
 #include "opwright/builder.h"
 #include "runtime/api_border.h"
@@ -130,7 +129,7 @@ class BuilderConfigApi final : public IBuilderConfig {
   /// Everything that reset() takes back.
   struct Choices {
     BuilderFlags flags = 0;
-    DeviceType device = default_device_type();
+    DeviceType device = type_of(default_device());
     bool device_is_chosen = is_default_device_chosen();
     /// Of layers that have one; with the name that the layer had then.
     struct LayerDevice {

@@ -5,20 +5,20 @@
 
 namespace opwright {
 
-uint64_t Device::memory() const { return machine_memory(); }
+uint64_t DeviceHeap::memory() const { return machine_memory(); }
 
-std::shared_ptr<const DeviceFunction> Device::load_function(const CodeObject& code,
-                                                            const std::string&) const {
+std::shared_ptr<const DeviceFunction> DeviceKernels::load_function(const CodeObject& code,
+                                                                   const std::string&) const {
   fail_with(ErrorCode::kUNSUPPORTED_STATE, "'", code.name, "' is code for ", code.target,
-            ", which ", architecture(), " cannot run");
+            ", which this device cannot run");
 }
 
-void Device::record(void*, Queue) const {
-  fail_with(ErrorCode::kUNSUPPORTED_STATE, architecture(), " has no CUDA events");
+void DeviceWork::record(void*, Queue) const {
+  fail_with(ErrorCode::kUNSUPPORTED_STATE, "the device has no events of applications");
 }
 
-std::unique_ptr<DeviceGraph> Device::capture(const std::function<void(Queue)>&) const {
-  fail_with(ErrorCode::kUNSUPPORTED_STATE, "work of ", architecture(), " cannot be captured");
+std::unique_ptr<DeviceGraph> DeviceWork::capture(const std::function<void(Queue)>&) const {
+  fail_with(ErrorCode::kUNSUPPORTED_STATE, "the device's work cannot be captured");
 }
 
 }  // namespace opwright

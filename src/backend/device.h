@@ -2,6 +2,7 @@
 
 #include <array>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +11,8 @@
 #include "network/operator.h"
 
 namespace opwright {
+
+class Backend;
 
 /// Work failed in a way that the device's context does not survive (an illegal address, a trap):
 /// nothing in this process can use the device any more.
@@ -41,6 +44,13 @@ struct LaunchShape {
   uint32_t shared_memory = 0;  ///< bytes of dynamic shared memory per block
 };
 
+/// How far a launch may go.
+struct LaunchLimits {
+  static constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  std::array<int64_t, 3> grid{kMost, kMost, kMost}, block{kMost, kMost, kMost};
+  int64_t threads = kMost;  ///< of a block
+};
+
 /// A function of code for a device, loaded. Shared by contexts, thread safe.
 class DeviceFunction {
  public:
@@ -54,7 +64,7 @@ class DeviceFunction {
   virtual void launch(const LaunchShape& shape, void* const* arguments, Queue queue) const = 0;
 };
 
-/// What was given to a queue, as one unit that runs again in one call: a CUDA graph.
+/// What was given to a queue, as one unit that runs again in one call.
 class DeviceGraph {
  public:
   virtual ~DeviceGraph() = default;
@@ -72,6 +82,14 @@ class DeviceGraph {
   virtual int size() const = 0;
 };
 
+/// A device: its backend, and which of that one's. Its text is "cpu", "cuda" or "cuda:1"
+/// (backend/backend.h).
+struct DeviceId {
+  std::string backend;
+  int ordinal = -1;  ///< -1: none is named
+  friend bool operator==(const DeviceId&, const DeviceId&) = default;
+};
+
 /// Near to far. kInner: the cache of one core, or nothing that a device distinguishes.
 enum class CacheLevel : uint8_t { kInner, kOuter, kMemory };
 
@@ -87,33 +105,12 @@ struct CacheScene {
   std::vector<std::span<const std::byte>> results;
 };
 
-/// What a backend provides: memory, work in order, kernels of the built-in operators, and a clock
-/// for the tuner. A GPU's methods may be called by any thread; kernels, functions, events and
-/// graphs only within a DeviceScope.
-class Device {
+/// The memory of a device.
+class DeviceHeap {
  public:
-  virtual ~Device() = default;
-
-  virtual DeviceType type() const = 0;
-  /// Whether the host reads and writes the memory as it is.
-  bool is_host() const { return type() == DeviceType::kCPU; }
-  /// Which of the devices of its type it is.
-  virtual int ordinal() const { return 0; }
-  /// Identifies what timings and packed weights are valid for: processor model, instruction set,
-  /// threads, library versions.
-  virtual std::string identity() const = 0;
-  /// The instruction set or architecture that plans record: "x86-64", "aarch64", "sm_90".
-  virtual std::string architecture() const = 0;
-  /// Whether code for that target ("sm_90a", "compute_80", an architecture()) runs on the device.
-  virtual bool runs(std::string_view target) const { return target == architecture(); }
-
+  virtual ~DeviceHeap() = default;
   /// Bytes that it has in all: on the host those of the machine.
   virtual uint64_t memory() const;
-
-  /// Makes the device the calling thread's; returns what leave() takes. See DeviceScope.
-  virtual void* enter() const { return nullptr; }
-  virtual void leave(void* entered) const noexcept { (void)entered; }
-
   /// 64-byte aligned memory, 256 on a GPU. Throws Error with kFAILED_ALLOCATION naming the size.
   virtual void* allocate(size_t bytes) const = 0;
   /// Whatever the device was given may use the memory: it is freed after all of that.
@@ -126,6 +123,20 @@ class Device {
   /// Host memory that the device copies from and to without waiting.
   virtual void* allocate_host(size_t bytes) const { return allocate(bytes); }
   virtual void free_host(void* memory) const noexcept { free(memory); }
+  /// Throws Error that begins with `what` unless the device can use all of the memory.
+  virtual void check_address(const void* address, size_t bytes, std::string_view what) const {
+    (void)address, (void)bytes, (void)what;
+  }
+  /// Throws Error that begins with `what` unless the host can read the memory.
+  virtual void check_host_address(const void* address, std::string_view what) const {
+    (void)address, (void)what;
+  }
+};
+
+/// What a device does in the order of queues.
+class DeviceWork {
+ public:
+  virtual ~DeviceWork() = default;
   /// Copies in the order of the queue, from and to the device's memory or the host's. Of host
   /// memory that is not from allocate_host(), what is read may change once the call returns, and
   /// what is written is there when it returns.
@@ -146,23 +157,13 @@ class Device {
   virtual void check_queue(Queue queue) const { (void)queue; }
   /// One that is not timed costs the device less, and milliseconds_since() is not to be asked then.
   virtual std::unique_ptr<Event> make_event(bool is_timed = true) const = 0;
-  /// Throws Error that begins with `what` unless the device can use all of the memory.
-  virtual void check_address(const void* address, size_t bytes, std::string_view what) const {
-    (void)address, (void)bytes, (void)what;
-  }
-  /// Throws Error that begins with `what` unless the host can read the memory.
-  virtual void check_host_address(const void* address, std::string_view what) const {
-    (void)address, (void)what;
-  }
-
-  /// The function of that name. Throws Error for code that the device cannot run.
-  virtual std::shared_ptr<const DeviceFunction> load_function(const CodeObject& code,
-                                                              const std::string& name) const;
   /// Whether the caller is capturing the queue's work itself.
   virtual bool is_capturing(Queue queue) const {
     (void)queue;
     return false;
   }
+  /// Whether capture() works.
+  virtual bool has_graphs() const { return false; }
   /// What `work` gives to the queue that it is called with, not run yet. Throws Error where some of
   /// it cannot be captured, and what `work` throws.
   virtual std::unique_ptr<DeviceGraph> capture(const std::function<void(Queue)>& work) const;
@@ -171,6 +172,17 @@ class Device {
     (void)queue;
     return false;
   }
+};
+
+/// What a device runs: code that is loaded, kernels of the built-in operators, and a clock for the
+/// tuner.
+class DeviceKernels {
+ public:
+  virtual ~DeviceKernels() = default;
+  /// The function of that name. Throws Error for code that the device cannot run.
+  virtual std::shared_ptr<const DeviceFunction> load_function(const CodeObject& code,
+                                                              const std::string& name) const;
+  virtual LaunchLimits launch_limits() const { return {}; }
 
   /// Ways to run a built-in operator; empty when the device has no kernel for it.
   virtual std::vector<Candidate> candidates(const Operator& op,
@@ -201,6 +213,30 @@ class Device {
                       void* workspace, int iterations, const CacheScene& scene) const = 0;
 };
 
+/// What a backend provides. A GPU's methods may be called by any thread; kernels, functions, events
+/// and graphs only within a DeviceScope.
+class Device : public DeviceHeap, public DeviceWork, public DeviceKernels {
+ public:
+  /// The one that it is of (backend/backend.h).
+  virtual const Backend& backend() const = 0;
+  virtual DeviceType type() const = 0;
+  /// Whether the host reads and writes the memory as it is.
+  bool is_host() const { return type() == DeviceType::kCPU; }
+  /// Which of the backend's devices it is.
+  virtual int ordinal() const { return 0; }
+  /// Identifies what timings and packed weights are valid for: processor model, instruction set,
+  /// threads, library versions.
+  virtual std::string identity() const = 0;
+  /// The instruction set or architecture that plans record: "x86-64", "aarch64", "sm_90".
+  virtual std::string architecture() const = 0;
+  /// Whether code for that target ("sm_90a", "compute_80", an architecture()) runs on the device.
+  virtual bool runs(std::string_view target) const { return target == architecture(); }
+
+  /// Makes the device the calling thread's; returns what leave() takes. See DeviceScope.
+  virtual void* enter() const { return nullptr; }
+  virtual void leave(void* entered) const noexcept { (void)entered; }
+};
+
 /// While it lives, the calling thread works with the device.
 class DeviceScope {
  public:
@@ -213,14 +249,5 @@ class DeviceScope {
   const Device& device_;
   void* const entered_;
 };
-
-/// The device of that type: of several GPUs the one with that number, -1: that of
-/// OPWRIGHT_DEVICE=cuda:1, else the one that the calling thread has chosen with CUDA, else the
-/// first. Throws Error naming what is missing when it cannot be used. Owned by the library.
-const Device& get_device(DeviceType type, int ordinal = -1);
-/// Why there is no GPU that can be used; empty where there is one.
-std::string gpu_obstacle();
-/// OPWRIGHT_DEVICE=cpu|cuda|cuda:1 where set, else the GPU where one is usable, else the CPU.
-DeviceType default_device_type();
 
 }  // namespace opwright

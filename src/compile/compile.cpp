@@ -4,13 +4,12 @@
 #include <map>
 #include <unordered_set>
 
-#include "backend/device.h"
+#include "backend/backend.h"
 #include "base/error.h"
 #include "compile/build_budget.h"
 #include "compile/contest.h"
 #include "compile/emit.h"
 #include "compile/graph.h"
-#include "compile/hardware_compatibility.h"
 #include "compile/passes.h"
 #include "compile/profile_ranges.h"
 #include "compile/schedule.h"
@@ -248,7 +247,8 @@ Plan compile_for(const Device& device, const Network& network, const BuildConfig
           network.num_layers(), " layers, more than the limit of ", limits.steps, " (steps); ",
           limit_hint("steps"));
   BuildBudget budget(limits, deadline);
-  check_hardware_compatibility(device, config.hardware_compatibility);
+  const CodeFormat& format = device.backend().code_format();
+  format.check_level(config.hardware_compatibility, device, {});
   std::vector<ProfileRanges> profiles;
   if (config.profiles.empty()) profiles.emplace_back(network, nullptr);
   for (const OptimizationProfile& profile : config.profiles)
@@ -273,9 +273,9 @@ Plan compile_for(const Device& device, const Network& network, const BuildConfig
   emitter.add_plugin_libraries(config.plugins_to_serialize);
   if (config.embed_plugin_sources) emitter.add_plugin_sources();
   Plan plan = emitter.finish();
-  check_hardware_compatibility(plan, config.hardware_compatibility);
+  format.check_level(config.hardware_compatibility, device, plan.code);
   plan.debug_plugins = config.debug_plugins;
-  plan.cuda_graphs = config.cuda_graphs;
+  plan.graphs = config.graphs;
   plan.refit.is_stripped = config.strip;
   if (config.strip && !plan.refit.weights.empty()) plan = strip(std::move(plan));
   trust_plan(plan);
@@ -289,15 +289,14 @@ Plan compile_on_cpu_instead(const Network& network, const BuildConfig& config,
       "The engine is built for the CPU, because the GPU cannot run all of it: ", reason,
       ". Choose a device (default_device_type, OPWRIGHT_DEVICE) to get this as an error");
   BuildConfig on_cpu = config;
-  on_cpu.device = DeviceType::kCPU;
-  on_cpu.device_ordinal = -1;
+  on_cpu.device = device_of(DeviceType::kCPU);
   on_cpu.timing_cache = nullptr;  // the GPU's
   const std::string why = str(
       "The engine was to be built for the CPU, where plugins get host addresses, because the GPU "
       "cannot run all of the network: ",
       reason);
   try {
-    return compile_for(get_device(DeviceType::kCPU), network, on_cpu, deadline);
+    return compile_for(get_device(on_cpu.device), network, on_cpu, deadline);
   } catch (const BuildTimeError&) {
     throw;
   } catch (const Error& error) {
@@ -313,7 +312,7 @@ Plan compile_on_cpu_instead(const Network& network, const BuildConfig& config,
 Plan compile(const Network& network, const BuildConfig& config) {
   const Deadline deadline(resolved(config.limits, machine_memory()).build_seconds);
   network.infer();
-  const Device& device = get_device(config.device, config.device_ordinal);
+  const Device& device = get_device(config.device);
   if (device.is_host()) return compile_for(device, network, config, deadline);
   std::string reason;
   try {

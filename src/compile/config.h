@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "backend/backend.h"
 #include "base/log.h"
 #include "base/shape.h"
 #include "compile/timing_cache.h"
@@ -74,8 +75,7 @@ struct BuildConfig {
   /// nothing for strongly typed networks.
   void set_precisions(uint32_t builder_flags, bool strongly_typed);
 
-  DeviceType device = DeviceType::kCPU;
-  int device_ordinal = -1;  ///< as for get_device()
+  DeviceId device{"cpu"};
   /// Whether the CPU takes the place of a GPU that has no kernel for some layer: where nobody chose
   /// the GPU.
   bool may_fall_back = false;
@@ -102,7 +102,7 @@ struct BuildConfig {
   /// Whether the plan carries the sources of those plugins whose language allows it.
   bool embed_plugin_sources = false;
   bool debug_plugins = false;  ///< whether the engine checks every call of a plugin
-  bool cuda_graphs = true;     ///< whether contexts on a GPU replay their runs as CUDA graphs
+  bool graphs = true;          ///< whether contexts on a GPU replay their runs as graphs
   /// What other GPUs an engine for a GPU must run on, too.
   HardwareCompatibilityLevel hardware_compatibility{};
   RefitMode refit = RefitMode::kNone;

@@ -48,6 +48,7 @@ PlanEmitter::PlanEmitter(const Graph& graph, const Network& network, const Devic
   plan_.name = network.name();
   plan_.builder = "opwright " OPWRIGHT_VERSION;
   plan_.device_type = device.type();
+  plan_.backend = device.backend().name();
   plan_.architecture = device.architecture();
   plan_.device_identity = device.identity();
   for (int id = 0; id < graph.symbols().size(); ++id) {

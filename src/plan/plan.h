@@ -52,7 +52,7 @@ struct PlanStep {
       size_symbols;  ///< per output: symbol defined by its value, or -1; empty: none
   float time_ms = 0;
   std::vector<TimedCandidate> considered;
-  std::string capture_obstacle;  ///< why no CUDA graph has the step; empty: one may
+  std::string capture_obstacle;  ///< why no graph has the step; empty: one may
 };
 
 struct ProfileInput {
@@ -98,6 +98,7 @@ struct PlanPort {
 struct Plan {
   std::string name, builder;
   DeviceType device_type = DeviceType::kCPU;
+  std::string backend = "cpu";  ///< the name of the one that has the device
   std::string architecture, device_identity;
   std::vector<Symbol> symbols;  ///< opt and upper_bound are null expressions here; see size_bounds
   std::vector<std::pair<int32_t, int32_t>>
@@ -111,7 +112,7 @@ struct Plan {
   /// the order of loading, and sources in a language that SourceLanguage knows by their target.
   std::vector<int32_t> plugin_libraries, plugin_sources;
   bool debug_plugins = false;  ///< whether every call of a plugin is checked
-  bool cuda_graphs = true;     ///< whether contexts replay what they run on a GPU
+  bool graphs = true;          ///< whether contexts replay what they run on a GPU
   RefitPlan refit;             ///< without weights: the engine cannot be refitted
 };
 

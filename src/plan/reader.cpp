@@ -109,6 +109,7 @@ class Reader {
     plan.name = text(from_.name());
     plan.builder = text(from_.builder());
     plan.device_type = static_cast<DeviceType>(from_.device_type());
+    plan.backend = text(from_.backend());
     plan.architecture = text(from_.architecture());
     plan.device_identity = text(from_.device_identity());
     each(from_.symbols(), plan.symbols, [&](const fb::Symbol& item) {
@@ -140,7 +141,7 @@ class Reader {
     plan.plugin_libraries = numbers(from_.plugin_libraries());
     plan.plugin_sources = numbers(from_.plugin_sources());
     plan.debug_plugins = from_.debug_plugins();
-    plan.cuda_graphs = from_.cuda_graphs();
+    plan.graphs = from_.graphs();
     if (from_.refit() != nullptr) plan.refit = refit(*from_.refit());
     return plan;
   }

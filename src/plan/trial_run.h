@@ -28,7 +28,7 @@ struct Trial {
 };
 
 /// What runs the plan once, as a context of an engine does. It throws what such a run throws. Part
-/// of the runtime, as get_device() is.
+/// of the runtime.
 std::function<void()> make_trial_run(Trial trial);
 
 }  // namespace opwright

@@ -26,10 +26,11 @@ class PlanCheck {
   void check() const {
     require(plan_.device_type == DeviceType::kCPU || plan_.device_type == DeviceType::kGPU,
             "device type ", static_cast<int>(plan_.device_type), " is unknown");
-    for (const std::string* text :
-         {&plan_.name, &plan_.builder, &plan_.architecture, &plan_.device_identity}) {
+    for (const std::string* text : {&plan_.name, &plan_.builder, &plan_.backend,
+                                    &plan_.architecture, &plan_.device_identity}) {
       check_text(*text, "the plan's heading");
     }
+    require(!plan_.backend.empty(), "the backend that the engine is for has no name");
     validate(plan_.expressions, static_cast<int>(plan_.symbols.size()));
     check_ports();
     check_symbols();

@@ -338,7 +338,8 @@ class Writer {
   Blob write_structure() {
     check_size();
     const Text name = text(plan_.name), made_by = text(plan_.builder),
-               architecture = text(plan_.architecture), identity = text(plan_.device_identity);
+               backend = text(plan_.backend), architecture = text(plan_.architecture),
+               identity = text(plan_.device_identity);
     std::vector<flatbuffers::Offset<fb::Symbol>> symbols;
     for (size_t i = 0; i < plan_.symbols.size(); ++i) {
       const Symbol& symbol = plan_.symbols[i];
@@ -369,9 +370,9 @@ class Writer {
     if (!plan_.refit.weights.empty()) refit_plan = refit(plan_.refit);
     fb::FinishPlanBuffer(
         builder_, fb::CreatePlan(builder_, name, made_by, static_cast<int32_t>(plan_.device_type),
-                                 architecture, identity, symbol_list, expressions, inputs, outputs,
-                                 schedules, requirements, code, libraries, sources,
-                                 plan_.debug_plugins, plan_.cuda_graphs, refit_plan));
+                                 backend, architecture, identity, symbol_list, expressions, inputs,
+                                 outputs, schedules, requirements, code, libraries, sources,
+                                 plan_.debug_plugins, plan_.graphs, refit_plan));
     const auto buffer = std::make_shared<flatbuffers::DetachedBuffer>(builder_.Release());
     return Blob(buffer, buffer->data(), buffer->size());
   }

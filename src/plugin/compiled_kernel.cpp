@@ -6,7 +6,6 @@
 #include "backend/device.h"
 #include "base/error.h"
 #include "network/operator_registry.h"
-#include "plugin/device_code.h"
 #include "plugin/device_kernel.h"
 #include "plugin/host_code.h"
 #include "plugin/host_kernel.h"
@@ -110,7 +109,6 @@ PlannedOperatorPtr make_compiled_kernel(KernelCode code) {
   require(!code.name.empty(), "a compiled kernel has no name");
   require(!code.object.bytes.empty(), "compiled kernel '", code.name, "' has no code");
   if (code.object.name.empty()) code.object.name = code.name;
-  code.object.target = device_target(code.object);
   KernelLaunch launch = make_launch(code);
   return std::make_shared<CompiledKernel>(std::move(launch), std::move(code.object));
 }

@@ -32,8 +32,8 @@ struct KernelCode {
   std::string name;   ///< the exported symbol
   CodeObject object;  ///< on the CPU: an ELF shared object that exports `void name(void** args,
                       ///< int64_t x, int64_t y, int64_t z)`, with `host` set and the instruction
-                      ///< set that it needs in `target` ("x86-64 avx2 fma"); on a GPU PTX or a
-                      ///< cubin, whose `target` is "compute_80" or "sm_90"
+                      ///< set that it needs in `target` ("x86-64 avx2 fma"); else what the
+                      ///< device's backend takes, with the target that its CodeFormat tells
   std::string layer_kind;  ///< of the built-in layer that it computes, "Pointwise", for the
                            ///< inspector; empty for a plugin's
   Expr grid[3] = {1, 1, 1};

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "backend/device.h"
+#include "backend/backend.h"
 #include "base/error.h"
 
 namespace opwright {
@@ -32,7 +32,10 @@ PlannedOperatorPtr CompiledKernels::get(const KernelArgs& args,
   }
   // Compiling runs code of the plugin, so no lock is held; what a second thread compiled
   // meanwhile is as good.
-  PlannedOperatorPtr kernel = make_compiled_kernel(compile());
+  KernelCode code = compile();
+  if (args.device != nullptr)
+    code.object.target = args.device->backend().code_format().target(code.object);
+  PlannedOperatorPtr kernel = make_compiled_kernel(std::move(code));
   const std::lock_guard lock(mutex_);
   return by_key_.emplace(key, std::move(kernel)).first->second;
 }

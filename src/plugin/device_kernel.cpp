@@ -5,20 +5,15 @@
 #include <string_view>
 #include <utility>
 
-#include "backend/device.h"
+#include "backend/backend.h"
 #include "backend/memory.h"
 #include "base/error.h"
-#include "plugin/device_code.h"
 #include "plugin/launch_values.h"
-#include "plugin/ptx_parameters.h"
 
 namespace opwright {
 
 namespace {
 
-constexpr int64_t kMaxGrid[] = {std::numeric_limits<int32_t>::max(), 65535, 65535};
-constexpr int64_t kMaxBlock[] = {1024, 1024, 64};
-constexpr int64_t kMaxThreads = 1024;
 /// Of scratch buffers: what compilers for GPUs ask for.
 constexpr size_t kScratchAlignment = 256;
 /// Of all scratch buffers, more than any device has.
@@ -34,19 +29,6 @@ std::shared_ptr<const DeviceFunction> load(const LaunchValues& values, const Dev
   }
 }
 
-/// Of the parameters behind those that a kernel is called with, the ones that a compiler added and
-/// that the kernel does not read: Triton's, where it needs no scratch memory.
-size_t unread_pointers(const CodeObject& object, std::string_view kernel, size_t given) {
-  constexpr size_t kMost = 2;
-  const std::string_view ptx(object.bytes.as<char>(), object.bytes.size());
-  const auto parameters = ptx_parameters(ptx, kernel);
-  if (!parameters || parameters->size() <= given || parameters->size() > given + kMost) return 0;
-  const auto may_be_null = [](const PtxParameter& p) { return p.is_pointer && !p.is_read; };
-  const bool are_all = std::all_of(parameters->begin() + static_cast<std::ptrdiff_t>(given),
-                                   parameters->end(), may_be_null);
-  return are_all ? parameters->size() - given : 0;
-}
-
 size_t round_up(size_t bytes) {
   return (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
 }
@@ -56,12 +38,14 @@ class DeviceKernel final : public Kernel {
   DeviceKernel(const KernelLaunch& launch, const CodeObject& object, const KernelArgs& args)
       : values_(launch, object.name, args),
         device_(*args.device),
-        function_(load(values_, device_, object)) {
+        function_(load(values_, device_, object)),
+        limits_(device_.launch_limits()) {
     const int expected = function_->num_parameters();
     const size_t given = values_.num_arguments();
-    // They get null, as from Triton's own launcher.
+    // They get null, as from the compiler's own launcher.
     if (std::cmp_not_equal(expected, given))
-      values_.add_null_pointers(unread_pointers(object, values_.launch().symbol, given));
+      values_.add_null_pointers(
+          device_.backend().code_format().unread_pointers(object, values_.launch().symbol, given));
     arguments_ = values_.arguments();
     require(
         expected < 0 || static_cast<size_t>(expected) == values_.num_arguments(), values_.who(),
@@ -146,15 +130,16 @@ class DeviceKernel final : public Kernel {
     values_.evaluate();
     const KernelLaunch& launch = values_.launch();
     int64_t threads = 1;
-    for (int i = 0; i < 3; ++i) {
-      require_at_most(kMaxGrid[i], launch.grid[i], LaunchValues::kGridNames[i]);
-      require_at_most(kMaxBlock[i], launch.block[i], LaunchValues::kBlockNames[i]);
+    for (size_t i = 0; i < 3; ++i) {
+      require_at_most(limits_.grid[i], launch.grid[i], LaunchValues::kGridNames[i]);
+      require_at_most(limits_.block[i], launch.block[i], LaunchValues::kBlockNames[i]);
       shape_.grid[i] = static_cast<uint32_t>(values_.value(launch.grid[i]));
       shape_.block[i] = static_cast<uint32_t>(values_.value(launch.block[i]));
       threads *= values_.value(launch.block[i]);
     }
-    require(threads <= kMaxThreads, values_.who(), "a block has ", shape_.block[0], " x ",
-            shape_.block[1], " x ", shape_.block[2], " threads; GPUs have at most ", kMaxThreads);
+    require(threads <= limits_.threads, values_.who(), "a block has ", shape_.block[0], " x ",
+            shape_.block[1], " x ", shape_.block[2], " threads; GPUs have at most ",
+            limits_.threads);
     require_at_most(std::numeric_limits<int32_t>::max(), launch.shared_memory, "shared_mem");
     shape_.shared_memory = static_cast<uint32_t>(values_.value(launch.shared_memory));
     is_launched_ = values_.cells() > 0;
@@ -198,6 +183,7 @@ class DeviceKernel final : public Kernel {
   LaunchValues values_;
   const Device& device_;
   const std::shared_ptr<const DeviceFunction> function_;
+  const LaunchLimits limits_;
   void* const* arguments_ = nullptr;
   LaunchShape shape_;
   /// Whether there is more to do than to launch.
@@ -216,12 +202,14 @@ class DeviceKernel final : public Kernel {
 std::unique_ptr<Kernel> make_device_kernel(const KernelLaunch& launch, const CodeObject& object,
                                            const KernelArgs& args) {
   const Device& device = *args.device;
-  if (!device.runs(object.target))
+  if (!device.runs(object.target)) {
+    const CodeFormat& format = device.backend().code_format();
+    const std::string served = format.served({&object, 1}), form = format.portable_form();
     fail_with(ErrorCode::kUNSUPPORTED_STATE, "layer '", args.layer, "': compiled kernel '",
-              object.name, "' is code for ", object.target, ", for ",
-              gpus_text(served_gpus(object.target)), "; this device is ", device.architecture(),
-              ". Build the engine here, or compile the kernel as PTX (arch='compute_80' for GPUs "
-              "of compute capability 8.0 and newer)");
+              object.name, "' is code for ", object.target, served.empty() ? "" : ", for ", served,
+              "; this device is ", device.architecture(), ". Build the engine here",
+              form.empty() ? "" : ", or compile the kernel as ", form);
+  }
   return std::make_unique<DeviceKernel>(launch, object, args);
 }
 

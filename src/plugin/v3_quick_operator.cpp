@@ -2,12 +2,12 @@
 
 #include <utility>
 
+#include "backend/backend.h"
 #include "backend/device.h"
 #include "base/error.h"
 #include "base/types.h"
 #include "plugin/callback.h"
 #include "plugin/descriptors.h"
-#include "plugin/device_code.h"
 #include "plugin/expr_builder.h"
 #include "plugin/quick_launch.h"
 #include "plugin/shared_object.h"
@@ -237,12 +237,11 @@ class PluginV3Quick final : public PluginV3Base {
     const std::string target = plugin.kernel_target();
     code.object.target = target.empty() ? args.device->architecture() : target;
     const bool on_host = code.object.host;
-    const std::string fault =
-        on_host ? shared_object_fault(code.object.bytes) : code_fault(code.object);
+    const std::string fault = on_host ? shared_object_fault(code.object.bytes)
+                                      : args.device->backend().code_format().fault(code.object);
     if (!fault.empty())
       plugin.reject(args.layer, "the code of kernel '", code.name, "' that getKernel() gave is ",
-                    on_host ? "no shared object for the CPU: " : "", fault,
-                    on_host ? "" : "; for GPUs it is PTX or a cubin");
+                    on_host ? "no shared object for the CPU: " : "", fault);
   }
 
   const V3QuickPlugin plugin_;

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "backend/backend.h"
 #include "opwright/runtime.h"
-#include "plugin/device_code.h"
 #include "runtime/api_border.h"
 #include "runtime/context.h"
 #include "runtime/engine.h"
@@ -74,7 +74,7 @@ class EngineApi final : public ICudaEngine {
     return EngineCapability::kSTANDARD;
   }
   HardwareCompatibilityLevel getHardwareCompatibilityLevel() const noexcept override {
-    return hardware_compatibility(plan().code);
+    return engine_->device().backend().code_format().level(plan().code);
   }
   TacticSources getTacticSources() const noexcept override { return 0; }
   int32_t getNbAuxStreams() const noexcept override { return 0; }

@@ -205,7 +205,7 @@ void Context::set_input_consumed_event(void* event) {
   check_idle("given another event");
   require(event == nullptr || state_->gpu != nullptr, "an event for consumed inputs was set, but ",
           engine_->name(),
-          " runs on the CPU, which has no CUDA events: inputs are read when enqueue returns");
+          " runs on the CPU, which has no events: inputs are read when enqueue returns");
   state_->input_consumed = event;
   state_->is_ready = false;
 }

@@ -91,7 +91,7 @@ class Context {
   /// What provides the output's memory at each run instead of an address; null: none.
   void set_output_memory(int output, OutputMemory* memory);
 
-  /// The device's event (a cudaEvent_t) that runs record on their queue once they have read the
+  /// The device's event that runs record on their queue once they have read the
   /// inputs; null: none. Throws Error on the CPU.
   void set_input_consumed_event(void* event);
   void* input_consumed_event() const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "backend/backend.h"
 #include "backend/release.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -10,7 +11,6 @@
 #include "network/operator_registry.h"
 #include "plan/format.h"
 #include "plan/trusted.h"
-#include "plugin/device_code.h"
 #include "runtime/engine_plugins.h"
 #include "runtime/library.h"
 #include "runtime/verify.h"
@@ -75,16 +75,23 @@ std::vector<LoadedCode> permit_code(const Plan& plan, const LoadOptions& options
   return loaded;
 }
 
+[[noreturn]] void fail_code(const Plan& plan, const Device& device, const CodeObject& object) {
+  const CodeFormat& format = device.backend().code_format();
+  const std::string served = format.served(plan.code), form = format.portable_form();
+  fail_with(ErrorCode::kUNSUPPORTED_STATE, engine_name(plan), " was built for ", plan.architecture,
+            served.empty() ? "" : ", and its code runs on ", served, "; this device is ",
+            device.architecture(), ", which cannot run '", object.name, "' (", object.target,
+            "). Build the engine again here", form.empty() ? "" : ", or with kernels as ", form);
+}
+
 const Device& find_device(const Plan& plan, int ordinal, const Log& log) {
-  const Device& device = get_device(plan.device_type, ordinal);
+  const Device& device = get_device({plan.backend, ordinal});
+  require(device.type() == plan.device_type, engine_name(plan), " is for a ",
+          name(plan.device_type), ", and the backend '", plan.backend,
+          "' has none; build it again");
   if (!device.is_host()) {
     for (const CodeObject& object : plan.code)
-      if (!object.host && !device.runs(object.target))
-        fail_with(ErrorCode::kUNSUPPORTED_STATE, engine_name(plan), " was built for ",
-                  plan.architecture, ", and its code runs on ", gpus_text(served_gpus(plan.code)),
-                  "; this device is ", device.architecture(), ", which cannot run '", object.name,
-                  "' (", object.target,
-                  "). Build the engine again here, or with kernels as PTX (arch='compute_80')");
+      if (!object.host && !device.runs(object.target)) fail_code(plan, device, object);
   } else if (plan.architecture != device.architecture()) {
     fail_with(ErrorCode::kUNSUPPORTED_STATE, engine_name(plan), " was built for ",
               plan.architecture, ", this device is ", device.architecture(),

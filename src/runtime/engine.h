@@ -49,7 +49,7 @@ struct LoadOptions {
   Limits limits;
   TempfileControlFlags tempfile_flags = kAllTempfiles;  ///< what host code may be loaded from
   WeightCheck weights = WeightCheck::kVerify;
-  int device_ordinal = -1;  ///< of several devices of the plan's type, as for get_device()
+  int device_ordinal = -1;  ///< of several devices of the plan's backend; -1: get_device()'s choice
   IPluginRegistry* plugins = nullptr;  ///< null: the global registry
   Log log;
   IErrorRecorder* recorder = nullptr;  ///< of the engine; null: none

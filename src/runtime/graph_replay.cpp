@@ -71,7 +71,7 @@ bool GraphReplay::capture(Part& part, Work& work) {
     step.obstacle = error.what();
     has_news_ = has_failed_ = true;
     log_.warning(who_, "step ", current, ", ", step.name,
-                 ", cannot be captured and runs outside of CUDA graphs: ", step.obstacle);
+                 ", cannot be captured and runs outside of graphs: ", step.obstacle);
     return false;
   }
   if (part.graph->size() >= kFewest) return true;
@@ -111,7 +111,7 @@ void GraphReplay::take_news() {
   log_.info(who_, describe());
 }
 
-/// "steps 0 to 3 are replayed as one CUDA graph of 4 kernels, copies and fills; step 4, layer
+/// "steps 0 to 3 are replayed as one graph of 4 kernels, copies and fills; step 4, layer
 /// 'x' (FunctionPlugin 'n::x'), is not captured: why"
 std::string GraphReplay::describe() const {
   std::string text;
@@ -119,7 +119,7 @@ std::string GraphReplay::describe() const {
   for (const Part& part : parts_) {
     if (part.graph != nullptr) {
       add(str(range(part.first, part.last), part.last - part.first == 1 ? " is" : " are",
-              " replayed as one CUDA graph of ", part.graph->size(), " kernels, copies and fills"));
+              " replayed as one graph of ", part.graph->size(), " kernels, copies and fills"));
     } else if (steps_[part.first].obstacle.empty()) {
       add(str(range(part.first, part.last), part.last - part.first == 1 ? " is" : " are",
               " run plainly: ",

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <set>
 
+#include "backend/backend.h"
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/printable.h"
 #include "base/text_table.h"
 #include "base/utf8.h"
 #include "plan/tuning_table.h"
-#include "plugin/device_code.h"
 #include "plugin/plugin_operators.h"
 #include "runtime/debug_tensors.h"
 #include "runtime/json.h"
@@ -37,7 +37,18 @@ std::string_view kind_text(const PlanStep& step) { return shown_kind(step.kind, 
 
 std::string type_text(PortType type) { return str(name(type.dtype), " ", name(type.format)); }
 
-std::string_view device_text(DeviceType type) { return type == DeviceType::kCPU ? "CPU" : "GPU"; }
+/// Which devices the engine's code runs on; empty where it has none, or nobody knows.
+std::string served_devices(const Plan& plan) {
+  const Backend* const backend = find_backend(plan.backend);
+  return backend == nullptr ? "" : backend->code_format().served(plan.code);
+}
+
+/// "CPU x86-64", or the GPU's architecture and its backend behind that.
+std::string device_text(const Plan& plan) {
+  const std::string text = str(name(plan.device_type), ' ', printable(plan.architecture));
+  return plan.device_type == DeviceType::kCPU ? text
+                                              : str(text, " (", printable(plan.backend), ')');
+}
 
 /// A program's expressions as text, symbols by their names. Expressions that would be long, perhaps
 /// exponentially so, appear as "e12".
@@ -419,18 +430,18 @@ std::string tuning_text(const Schedule& schedule) {
   return text;
 }
 
-/// What becomes of the steps when a context captures CUDA graphs.
+/// What becomes of the steps when a context captures graphs.
 std::string graphs_text(const Plan& plan, const Schedule& schedule) {
   if (plan.device_type != DeviceType::kGPU) return {};
-  if (!plan.cuda_graphs) return "\n  CUDA graphs are off\n";
+  if (!plan.graphs) return "\n  graphs are off\n";
   std::string text;
   for (size_t i = 0; i < schedule.steps.size(); ++i) {
     const PlanStep& step = schedule.steps[i];
     if (!step.capture_obstacle.empty())
-      text += str("  not captured into CUDA graphs: ", i, " '", printable(step.name),
+      text += str("  not captured into graphs: ", i, " '", printable(step.name),
                   "': ", printable(step.capture_obstacle), '\n');
   }
-  return "\n" + (text.empty() ? "  CUDA graphs may have all layers\n" : text);
+  return "\n" + (text.empty() ? "  graphs may have all layers\n" : text);
 }
 
 std::string profile_text(const Plan& plan, const Schedule& schedule) {
@@ -462,11 +473,11 @@ std::string profile_text(const Plan& plan, const Schedule& schedule) {
 
 std::string inspect_text(const Plan& plan) {
   const Dimensions dimensions(plan);
-  std::string text = str(
-      "engine ", plan.name.empty() ? "" : "'" + printable(plan.name) + "' ", "by ",
-      printable(plan.builder), " for ", device_text(plan.device_type), " ",
-      printable(plan.architecture), "\ntuned on ", printable(plan.device_identity), "\n\ninputs\n",
-      ports_text(dimensions, plan.inputs), "outputs\n", ports_text(dimensions, plan.outputs));
+  std::string text =
+      str("engine ", plan.name.empty() ? "" : "'" + printable(plan.name) + "' ", "by ",
+          printable(plan.builder), " for ", device_text(plan), "\ntuned on ",
+          printable(plan.device_identity), "\n\ninputs\n", ports_text(dimensions, plan.inputs),
+          "outputs\n", ports_text(dimensions, plan.outputs));
   if (!plan.requirements.empty()) {
     text += "needs the plugins\n";
     for (const PluginRequirement& item : plan.requirements) {
@@ -488,8 +499,8 @@ std::string inspect_text(const Plan& plan) {
                   bytes_text(item.bytes.size()), item.host ? ", runs on the host\n" : "\n");
     }
   }
-  if (const auto gpus = served_gpus(plan.code))
-    text += str("its code runs on ", printable(gpus_text(gpus)), '\n');
+  if (const std::string served = served_devices(plan); !served.empty())
+    text += str("its code runs on ", served, '\n');
   for (size_t i = 0; i < plan.schedules.size(); ++i) {
     text += str("\nprofile ", i, "\n", profile_text(plan, plan.schedules[i]));
   }
@@ -502,11 +513,12 @@ std::string inspect_json(const Plan& plan) {
   json.begin_object();
   json.member("Name", plan.name);
   json.member("Builder", plan.builder);
-  json.member("Device", device_text(plan.device_type));
+  json.member("Device", name(plan.device_type));
+  json.member("Backend", plan.backend);
   json.member("Architecture", plan.architecture);
   json.member("DeviceIdentity", plan.device_identity);
   json.member("DebugPlugins", plan.debug_plugins);
-  json.member("CudaGraphs", plan.cuda_graphs);
+  json.member("CudaGraphs", plan.graphs);
   json.key("DebugTensors");
   json.begin_array();
   for (const std::string& name : debug_names(plan)) json.value(name);
@@ -541,7 +553,8 @@ std::string inspect_json(const Plan& plan) {
     json.end_object();
   }
   json.end_array();
-  if (const auto gpus = served_gpus(plan.code)) json.member("RunsOn", gpus_text(gpus));
+  if (const std::string served = served_devices(plan); !served.empty())
+    json.member("RunsOn", served);
   json.key("Profiles");
   json.begin_array();
   for (const Schedule& schedule : plan.schedules) write_profile(json, plan, schedule);

@@ -43,7 +43,7 @@ Runner::Runner(const Engine& engine, int profile, ShapeState& shapes,
   find_last_reader();
   find_shown();
   group_domains();
-  if (!is_host_ && plan_.cuda_graphs) prepare_replay();
+  if (plan_.graphs && device_.has_graphs()) prepare_replay();
 }
 
 Runner::~Runner() { abandon_sizes(); }

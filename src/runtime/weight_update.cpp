@@ -6,6 +6,7 @@
 #include <optional>
 #include <tuple>
 
+#include "backend/backend.h"
 #include "base/error.h"
 #include "base/half.h"
 #include "base/limits.h"

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "network/kernel_launch.h"
+#include "plugin/compiled_kernel.h"
 #include "plugin/launch_values.h"
 #include "run/mutate.h"
 #include "run/script.h"

@@ -432,7 +432,7 @@ def test_kernels_of_numba_cuda_make_plugins(numba_cuda):
         build(net, layer.get_output(0))
 
 
-@pytest.mark.parametrize("code, what", [(PTX, "PTX for sm_80"), (b"ELF", "neither")])
+@pytest.mark.parametrize("code, what", [(PTX, "PTX for sm_80"), (b"ELF", "no shared object")])
 def test_code_for_gpus_is_no_code_for_the_cpu(code, what):
     plugin_id = new_id("aot")
     trtp.register(plugin_id)(plain_desc)

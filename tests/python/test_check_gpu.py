@@ -266,7 +266,7 @@ def test_classes(registered):
 
 
 def test_devices_that_there_are_not():
-    with pytest.raises(ValueError, match="expected 'cpu', 'cuda'"):
+    with pytest.raises(ValueError, match="expected cpu, cuda or cuda:1"):
         testing.check(unary(twice), [X], device="tpu")
     with pytest.raises(ValueError, match="CUDA_VISIBLE_DEVICES=1, and say device='cuda'"):
         testing.check(unary(twice), [X], device="cuda:1")

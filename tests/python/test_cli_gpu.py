@@ -94,7 +94,7 @@ def test_takes_the_gpu_that_is_asked_for(program: Path, folder: Path, device: st
 @pytest.mark.parametrize(
     "device, message",
     [
-        ("cpu", "an engine for GPUs, not for cpu; build it with --device cpu"),
+        ("cpu", "an engine for cuda, not for cpu; build it with --device cpu"),
         ("cuda:7", "7"),
         ("gpu", "expected cpu, cuda or cuda:1"),
         ("cuda:", "expected cpu, cuda or cuda:1"),
@@ -128,7 +128,7 @@ def test_takes_one_of_several_gpus(
     assert run(program, folder, "run", *inputs).returncode == 0
     monkeypatch.setenv("OPWRIGHT_DEVICE", "cuda:2")
     done = run(program, folder, "run", *inputs)
-    assert "OPWRIGHT_DEVICE is cuda:2, and there are 2 GPUs" in done.stderr
+    assert "OPWRIGHT_DEVICE is cuda:2, and there are 2, numbered from 0" in done.stderr
 
 
 def test_times_host_and_device(program: Path, folder: Path) -> None:

@@ -211,8 +211,8 @@ except trt.Error as error:
         ("cuda:1", "on GPU 1>"),
         ("cuda:0", "memory of GPU 1"),
         ("cuda", "memory of GPU 1"),
-        ("cuda:2", "OPWRIGHT_DEVICE is cuda:2, and there are 2 GPUs, numbered from 0"),
-        ("cuda:x", "it must be cpu, cuda or cuda:1"),
+        ("cuda:2", "OPWRIGHT_DEVICE is cuda:2, and there are 2, numbered from 0"),
+        ("cuda:x", "expected cpu, cuda or cuda:1"),
     ],
 )
 def test_the_environment_names_one_of_several_gpus(choice: str, expected: str) -> None:

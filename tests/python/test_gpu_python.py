@@ -527,7 +527,7 @@ def test_a_view_that_stays_is_an_error():
 def test_devices_by_name():
     assert engine_of(identity(), device=trt.DeviceType.GPU)(X).shape == X.shape
     assert engine_of(identity(), device="cuda:0")(X).shape == X.shape
-    with pytest.raises(ValueError, match="'tpu'; expected 'cpu', 'cuda', 'cuda:1'"):
+    with pytest.raises(ValueError, match="device is 'tpu'; expected cpu, cuda or cuda:1"):
         engine_of(identity(), device="tpu")
     with pytest.raises(trt.Error, match="7"):
         engine_of(identity(), device="cuda:7")
@@ -571,7 +571,7 @@ def test_engines_are_loaded_on_the_device_that_they_were_built_for(tmp_path):
     engine_of(identity()).save(path)
     np.testing.assert_array_equal(trt.load(path)(X), X)
     np.testing.assert_array_equal(trt.load(path, device="cuda:0")(X), X)
-    with pytest.raises(trt.Error, match="built for a GPU, not for the CPU"):
+    with pytest.raises(trt.Error, match="built for cuda, not for cpu"):
         trt.load(path, device="cpu")
 
 

@@ -219,10 +219,10 @@ def test_program_names_the_engine_whose_constructor_crashes(program, tmp_path):
 @pytest.mark.parametrize(
     "code, message",
     [
-        (b"", "neither an ELF file nor PTX"),
-        (b"garbage", "neither an ELF file nor PTX"),
+        (b"", "no shared object for this host: it is shorter"),
+        (b"garbage", "no shared object for this host: it is shorter"),
         (b".version 8.0\n.target sm_90\n", "is PTX for sm_90"),
-        (b"\x7fELF" + bytes(10), "neither an ELF file nor PTX"),
+        (b"\x7fELF" + bytes(10), "no shared object for this host: it is shorter"),
     ],
 )
 def test_aot_impl_that_returns_no_code(code, message):

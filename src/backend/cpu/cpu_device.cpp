@@ -8,6 +8,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
+#include "backend/backend.h"
 #include "backend/cpu/cache_scene.h"
 #include "backend/cpu/dnnl_kernel.h"
 #include "backend/cpu/kernels.h"
@@ -112,6 +113,20 @@ class CpuEvent final : public Event {
   Clock::time_point time_;
 };
 
+class CpuBackend final : public Backend {
+ public:
+  std::string_view name() const override { return "cpu"; }
+  DeviceType type() const override { return DeviceType::kCPU; }
+  const Device& device(int) const override { return cpu_device(); }
+};
+
+const CpuBackend& cpu_backend() {
+  static const CpuBackend backend;
+  return backend;
+}
+
+[[maybe_unused]] const bool is_registered = (register_backend(cpu_backend()), true);
+
 }  // namespace
 
 CpuDevice::CpuDevice() {
@@ -121,6 +136,8 @@ CpuDevice::CpuDevice() {
   features_.fp16 = has(isa, dnnl::cpu_isa::avx512_core_fp16);
   processor_ = str(processor_model(), ", ", isa_name(isa));
 }
+
+const Backend& CpuDevice::backend() const { return cpu_backend(); }
 
 std::string CpuDevice::identity() const {
   const dnnl_version_t* version = dnnl_version();

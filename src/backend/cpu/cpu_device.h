@@ -16,6 +16,7 @@ struct CpuFeatures {
 class CpuDevice final : public Device {
  public:
   CpuDevice();
+  const Backend& backend() const override;
   DeviceType type() const override { return DeviceType::kCPU; }
   std::string identity() const override;
   std::string architecture() const override;

@@ -2,16 +2,22 @@
 #include <memory>
 #include <mutex>
 
+#include "backend/backend.h"
+#include "backend/cuda/code_format.h"
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/driver.h"
 #include "backend/cuda/library_handles.h"
-#include "backend/gpu_backend.h"
+
+extern "C" const opwright::Backend* opwright_backend();
 
 namespace opwright::cuda {
 namespace {
 
-class CudaBackend final : public GpuBackend {
+class CudaBackend final : public Backend {
  public:
+  std::string_view name() const override { return "cuda"; }
+  DeviceType type() const override { return DeviceType::kGPU; }
+  const CodeFormat& code_format() const override { return cuda::code_format(); }
   std::string obstacle() const override { return driver().obstacle; }
 
   int device_count() const override {
@@ -22,9 +28,6 @@ class CudaBackend final : public GpuBackend {
   }
 
   const Device& device(int ordinal) const override {
-    const int count = device_count();
-    require(ordinal >= -1 && ordinal < count, "GPU ", ordinal, " was asked for, and there ",
-            count == 1 ? "is 1" : str("are ", count), ", numbered from 0");
     CUcontext context = nullptr;
     check(driver().cuCtxGetCurrent(&context), "asking for the current CUDA context");
     CUdevice current = -1;
@@ -70,9 +73,12 @@ class CudaBackend final : public GpuBackend {
 };
 
 }  // namespace
+
+const Backend& CudaDevice::backend() const { return *opwright_backend(); }
+
 }  // namespace opwright::cuda
 
-extern "C" const opwright::GpuBackend* opwright_gpu_backend() {
+extern "C" const opwright::Backend* opwright_backend() {
   // Never destroyed: memory may be freed until the end.
   static const auto* backend = [] {
     opwright::set_library_handles(&opwright::cuda::make_library_handles);

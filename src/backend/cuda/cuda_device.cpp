@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
+#include <optional>
 
+#include "backend/cuda/code_format.h"
 #include "backend/cuda/compile_cuda.h"
 #include "backend/cuda/events.h"
-#include "backend/cuda/kernels.h"
 #include "backend/cuda/relaxed_capture.h"
+#include "backend/gpu/kernels.h"
 #include "network/domain_guard.h"
 
 namespace opwright::cuda {
@@ -17,23 +18,6 @@ std::string device_name(CUdevice device) {
   std::array<char, 256> name{};
   check(driver().cuDeviceGetName(name.data(), name.size(), device), "asking for the GPU's name");
   return name.data();
-}
-
-/// The number in "sm_90a" or "compute_90", and what follows it; 0 where it is neither.
-struct Target {
-  bool is_virtual = false;  ///< PTX, which newer architectures compile
-  int number = 0;
-  std::string_view suffix;
-};
-
-Target parse_target(std::string_view text) {
-  Target target;
-  target.is_virtual = text.starts_with("compute_");
-  if (!target.is_virtual && !text.starts_with("sm_")) return target;
-  text.remove_prefix(text.find('_') + 1);
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), target.number);
-  target.suffix = text.substr(static_cast<size_t>(end - text.data()));
-  return target;
 }
 
 }  // namespace
@@ -72,15 +56,17 @@ std::string CudaDevice::architecture() const {
   return str("sm_", capability_.major, capability_.minor);
 }
 
-bool CudaDevice::runs(std::string_view text) const {
-  const Target target = parse_target(text);
-  if (target.number == 0) return false;
+bool CudaDevice::runs(std::string_view target) const {
   const int own = 10 * capability_.major + capability_.minor;
-  // "sm_90a" has what later ones need not have; "sm_100f" runs on its family.
-  if (target.suffix == "a") return target.number == own;
-  if (!target.suffix.empty() && target.suffix != "f") return false;
-  if (target.is_virtual && target.suffix.empty()) return target.number <= own;
-  return target.number / 10 == capability_.major && target.number <= own;
+  const std::optional<GpuRange> range = served_gpus(target);
+  return range && range->first <= own && own <= range->last;
+}
+
+LaunchLimits CudaDevice::launch_limits() const {
+  constexpr int64_t kGrid = 65535, kThreads = 1024, kLast = 64;
+  return {.grid = {LaunchLimits::kMost, kGrid, kGrid},
+          .block = {kThreads, kThreads, kLast},
+          .threads = kThreads};
 }
 
 void* CudaDevice::enter() const {
@@ -155,14 +141,14 @@ bool CudaDevice::is_capturing(Queue queue) const {
 
 std::vector<Candidate> CudaDevice::candidates(const Operator& op,
                                               const CandidateQuery& query) const {
-  const KernelEntry* entry = find_entry(op.kind());
+  const gpu::KernelEntry* entry = gpu::find_entry(op.kind());
   return entry != nullptr ? entry->candidates(op, query) : std::vector<Candidate>();
 }
 
 /// A plan has the compiled kernels of what needs code: nothing is compiled from attributes of a
 /// file.
 void CudaDevice::check_operator(const Operator& op, const KernelArgs& args) const {
-  const KernelEntry* entry = find_entry(op.kind());
+  const gpu::KernelEntry* entry = gpu::find_entry(op.kind());
   if (entry == nullptr)
     fail_with(ErrorCode::kUNSUPPORTED_STATE, "Layer '", args.layer, "': ", name_,
               " has no kernel for ", op.kind(), ".");
@@ -173,7 +159,7 @@ void CudaDevice::check_operator(const Operator& op, const KernelArgs& args) cons
 }
 
 std::unique_ptr<Kernel> CudaDevice::make_kernel(const Operator& op, const KernelArgs& args) const {
-  const KernelEntry* entry = find_entry(op.kind());
+  const gpu::KernelEntry* entry = gpu::find_entry(op.kind());
   if (entry == nullptr)
     fail_with(ErrorCode::kUNSUPPORTED_STATE, "Layer '", args.layer, "': ", name_,
               " has no kernel for ", op.kind(), ".");
@@ -181,9 +167,9 @@ std::unique_ptr<Kernel> CudaDevice::make_kernel(const Operator& op, const Kernel
 }
 
 PlannedOperatorPtr CudaDevice::compile(const Operator& op, const KernelArgs& args) const {
-  const KernelEntry* entry = find_entry(op.kind());
+  const gpu::KernelEntry* entry = gpu::find_entry(op.kind());
   if (entry == nullptr || entry->generate == nullptr) return nullptr;
-  std::optional<GeneratedKernel> generated = entry->generate(op, args);
+  std::optional<gpu::GeneratedKernel> generated = entry->generate(op, args);
   if (!generated) return nullptr;
   KernelCode code = std::move(generated->launch);
   try {

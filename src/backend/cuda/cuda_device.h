@@ -23,6 +23,7 @@ class CudaDevice final : public Device {
   /// `context` is the calling thread's current one.
   CudaDevice(int ordinal, CUcontext context);
 
+  const Backend& backend() const override;
   DeviceType type() const override { return DeviceType::kGPU; }
   int ordinal() const override { return ordinal_; }
   std::string identity() const override { return identity_; }
@@ -49,7 +50,9 @@ class CudaDevice final : public Device {
 
   std::shared_ptr<const DeviceFunction> load_function(const CodeObject& code,
                                                       const std::string& name) const override;
+  LaunchLimits launch_limits() const override;
   bool is_capturing(Queue queue) const override;
+  bool has_graphs() const override { return true; }
   std::unique_ptr<DeviceGraph> capture(const std::function<void(Queue)>& work) const override;
   bool is_capture_broken(Queue queue) const override;
 

@@ -1,6 +1,6 @@
-#include "backend/cuda/source.h"
+#include "backend/gpu/source.h"
 
-namespace opwright::cuda {
+namespace opwright::gpu {
 
 // What every generated source begins with, behind the definitions of Index and UIndex. No headers:
 // NVRTC has none of its own, and finding CUDA's would be one more thing that can be missing.
@@ -124,4 +124,4 @@ __device__ inline Index index_step() { return (Index)gridDim.x * (Index)blockDim
 )";
 }
 
-}  // namespace opwright::cuda
+}  // namespace opwright::gpu

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <thread>
 
-#include "backend/device.h"
+#include "backend/backend.h"
 #include "base/error.h"
 #include "engine_run.h"
 #include "opwright/logger.h"

@@ -1,5 +1,6 @@
 #include <cstdlib>
 
+#include "backend/backend.h"
 #include "cpu/run_kernel.h"
 
 namespace opwright::testing {

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "backend/backend.h"
 #include "backend/cuda/compile_cuda.h"
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/driver.h"
-#include "backend/gpu_backend.h"
 
-extern "C" const opwright::GpuBackend* opwright_gpu_backend();
+extern "C" const opwright::Backend* opwright_backend();
 
 namespace opwright::cuda {
 
@@ -34,7 +34,7 @@ inline long calls(const char* function) {
 }
 
 inline const CudaDevice& gpu(int ordinal = 0) {
-  return static_cast<const CudaDevice&>(opwright_gpu_backend()->device(ordinal));
+  return static_cast<const CudaDevice&>(opwright_backend()->device(ordinal));
 }
 
 /// A context of one's own that is current while the object lives.

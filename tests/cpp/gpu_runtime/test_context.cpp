@@ -43,7 +43,7 @@ struct Chain {
 
 TEST_F(GpuContext, WeightsAndIntermediateTensorsAreOnTheDevice) {
   Chain chain;
-  chain.plan.plan().cuda_graphs = false;
+  chain.plan.plan().graphs = false;
   const auto context = chain.plan.context();
   const DeviceArray<float> x(ramp(100)), z(100);
   context->set_input_address(0, x.data());

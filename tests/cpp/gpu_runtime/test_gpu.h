@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/device.h"
+#include "backend/backend.h"
 #include "backend/memory.h"
 #include "base/error.h"
 

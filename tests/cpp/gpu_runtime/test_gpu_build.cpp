@@ -72,9 +72,10 @@ Blob to_file(const Plan& plan) {
 TEST(GpuBuild, TimesKernelsOnTheDeviceAndTheEngineRuns) {
   test_gpu();
   BuildConfig config;
-  config.device = DeviceType::kGPU;
+  config.device = device_of(DeviceType::kGPU);
   const Plan plan = compile(*add_network(4), config);
   EXPECT_EQ(plan.device_type, DeviceType::kGPU);
+  EXPECT_EQ(plan.backend, "cuda");
   EXPECT_EQ(plan.architecture, test_gpu().architecture());
   ASSERT_EQ(plan.schedules[0].steps.size(), 1u);
   EXPECT_EQ(plan.schedules[0].steps[0].considered.size(), 2u);
@@ -90,7 +91,7 @@ TEST(GpuBuild, TimesKernelsOnTheDeviceAndTheEngineRuns) {
 TEST(GpuBuild, RunsThroughThePublicApi) {
   test_gpu();
   BuildConfig config;
-  config.device = DeviceType::kGPU;
+  config.device = device_of(DeviceType::kGPU);
   const Blob file = to_file(compile(*add_network(4), config));
   Logger logger;
   const std::unique_ptr<IRuntime> runtime(createInferRuntime(logger));
@@ -145,7 +146,7 @@ TEST(GpuBuild, FallsToTheCpuOnlyWhereNobodyChoseTheGpu) {
   network.mark_output(*layer->output(0));
   Logger logger;
   BuildConfig config;
-  config.device = DeviceType::kGPU;
+  config.device = device_of(DeviceType::kGPU);
   config.log = Log(&logger);
   EXPECT_ERROR(compile(network, config), "Layer 'odd one' (Gpu:none): the GPU (sm_");
   EXPECT_TRUE(logger.warnings.empty());

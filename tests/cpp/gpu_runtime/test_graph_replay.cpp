@@ -104,10 +104,9 @@ TEST_F(GraphReplayTest, RepeatsWhatRunsWithOneCall) {
   const int runs = fake_calls()["s3"].runs;
   context->enqueue(stream.queue());
   EXPECT_EQ(fake_calls()["s3"].runs, runs) << "kernels are not called any more";
-  EXPECT_NE(
-      doubles.logger.text.find("engine 'fake': steps 0 to 9 are replayed as one CUDA graph of "
-                               "10 kernels, copies and fills\n"),
-      std::string::npos)
+  EXPECT_NE(doubles.logger.text.find("engine 'fake': steps 0 to 9 are replayed as one graph of "
+                                     "10 kernels, copies and fills\n"),
+            std::string::npos)
       << doubles.logger.text;
 }
 
@@ -176,9 +175,9 @@ TEST_F(GraphReplayTest, WhatMayNotBeCapturedSplitsTheRun) {
   EXPECT_EQ(fake_calls()["s3"].runs, 6);
   EXPECT_NE(
       doubles.logger.text.find(
-          "steps 0 to 2 are replayed as one CUDA graph of 3 kernels, copies and fills; step 3, "
+          "steps 0 to 2 are replayed as one graph of 3 kernels, copies and fills; step 3, "
           "layer 's3' (Gpu:called), is not captured: somebody must be called; steps 4 to 5 are "
-          "replayed as one CUDA graph of 2 kernels, copies and fills; step 6, layer 's6' "
+          "replayed as one graph of 2 kernels, copies and fills; step 6, layer 's6' "
           "(Gpu:called), is not captured"),
       std::string::npos)
       << doubles.logger.text;
@@ -200,7 +199,7 @@ TEST_F(GraphReplayTest, WhatBreaksACaptureRunsPlainly) {
     EXPECT_EQ(driver_calls("cuGraphLaunch"), 2);
     EXPECT_EQ(driver_calls("cuLaunchKernel"), 1);
     EXPECT_NE(doubles.logger.text.find(std::string("step 2, layer 's2' (") + kind +
-                                       "), cannot be captured and runs outside of CUDA graphs: "),
+                                       "), cannot be captured and runs outside of graphs: "),
               std::string::npos)
         << doubles.logger.text;
     EXPECT_EQ(doubles.logger.text.find("'s3'"), std::string::npos) << doubles.logger.text;
@@ -224,7 +223,7 @@ TEST_F(GraphReplayTest, AGraphOfOneKernelIsNotMade) {
 
 TEST_F(GraphReplayTest, CanBeTurnedOff) {
   Doubles doubles(3);
-  doubles.plan.plan().cuda_graphs = false;
+  doubles.plan.plan().graphs = false;
   const auto context = doubles.context();
   DeviceArray<float> x(ramp(100)), y(100);
   bind(*context, x, y);

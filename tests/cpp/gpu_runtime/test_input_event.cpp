@@ -45,7 +45,7 @@ class InputEvent : public testing::TestWithParam<bool> {
  protected:
   InputEvent() : plan_(test_gpu()), x_(8), y_(8), z_(8) {
     register_gpu_kinds();
-    plan_.plan().cuda_graphs = GetParam();
+    plan_.plan().graphs = GetParam();
   }
   std::unique_ptr<Context> context() {
     auto context = plan_.context();

@@ -88,7 +88,7 @@ class MemoryUse : public testing::TestWithParam<std::tuple<bool, bool>> {
     plan_.step("sum", "Gpu:add", {x, w}, {sum});
     plan_.step("double", "Gpu:by_way_of_scratch", {sum}, {plan_.output("z", kFp32, {100})});
     plan_.step("convert", "Gpu:to_float", {value}, {plan_.output("v", kFp32, {1})});
-    plan_.plan().cuda_graphs = std::get<0>(GetParam());
+    plan_.plan().graphs = std::get<0>(GetParam());
   }
   /// Of others the end of the work is not known once they may be gone.
   static bool is_on_default_stream() { return std::get<1>(GetParam()); }

@@ -37,6 +37,7 @@ inline Plan sample_plan() {
   plan.name = "sample";
   plan.builder = "opwright 0.1.0";
   plan.device_type = DeviceType::kCPU;
+  plan.backend = "cuda";
   plan.architecture = "x86-64";
   plan.device_identity = "a test";
   const auto symbol = [](Symbol::Kind kind, const char* name, const char* tensor) {

@@ -71,6 +71,7 @@ TEST(PlanFile, EverythingComesBack) {
   EXPECT_EQ(read.name, plan.name);
   EXPECT_EQ(read.builder, plan.builder);
   EXPECT_EQ(read.device_type, plan.device_type);
+  EXPECT_EQ(read.backend, plan.backend);
   EXPECT_EQ(read.architecture, plan.architecture);
   EXPECT_EQ(read.device_identity, plan.device_identity);
   EXPECT_EQ(read.size_bounds, plan.size_bounds);

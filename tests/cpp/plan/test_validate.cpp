@@ -39,6 +39,7 @@ KernelLaunch& launch(Plan& plan) {
 
 const Damage kDamages[] = {
     {"device", [](Plan& p) { p.device_type = static_cast<DeviceType>(9); }, "device type 9"},
+    {"backend", [](Plan& p) { p.backend.clear(); }, "the backend that the engine is for has no"},
     {"no_profile", [](Plan& p) { p.schedules.clear(); }, "no optimization profile"},
     {"zero_byte", [](Plan& p) { p.name = std::string("a\0b", 3); }, "zero byte"},
     {"same_names", [](Plan& p) { p.inputs[1].name = "x"; }, "used twice"},

@@ -381,5 +381,41 @@ TEST(HostCode, RefusesWhatIsNoSharedObject) {
                   "exports no symbol 'nothing'");
 }
 
+TEST(KernelLaunch, ScratchIsPartOfTheLaunch) {
+  KernelCode kernel;
+  kernel.name = "k";
+  kernel.grid[0] = Expr::symbol(0);
+  kernel.scratch = {0, kernel.grid[0] * Expr(64)};
+  const KernelLaunch launch = make_launch(kernel);
+  ASSERT_EQ(launch.scratch.size(), 2U);
+  const int64_t extents[] = {5};
+  EXPECT_EQ(launch.expression(launch.scratch[0]).evaluate(extents), 0);
+  EXPECT_EQ(launch.expression(launch.scratch[1]).evaluate(extents), 320);
+}
+
+TEST(KernelLaunch, ChecksArePartOfTheLaunch) {
+  KernelCode kernel;
+  kernel.name = "k";
+  const Expr a = Expr::symbol(0), b = Expr::symbol(1);
+  kernel.checks = {{Expr::make(ExprOp::kEqual, a, b), "the extents differ"},
+                   {Expr::make(ExprOp::kLess, a, 8), "too long"}};
+  const KernelLaunch launch = make_launch(kernel);
+  const auto fault = [&](int64_t first, int64_t second) -> std::string {
+    const int64_t extents[] = {first, second};
+    std::vector<int64_t> values(launch.program.size());
+    evaluate(launch.program, extents, values);
+    try {
+      require_checks(launch, values, "l", "k");
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(fault(3, 3), "");
+  EXPECT_NE(fault(3, 4).find("layer 'l': compiled kernel 'k': the extents differ"),
+            std::string::npos);
+  EXPECT_NE(fault(9, 9).find("too long"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace opwright

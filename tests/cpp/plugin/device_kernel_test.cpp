@@ -3,7 +3,7 @@
 #include <cstring>
 #include <map>
 
-#include "backend/device.h"
+#include "backend/backend.h"
 #include "network/operator_registry.h"
 #include "plugin/compiled_kernel.h"
 #include "plugin/plugin_test.h"
@@ -45,11 +45,16 @@ class RecordingGpu final : public Device {
     const RecordingGpu& gpu_;
   };
 
+  const Backend& backend() const override { return get_backend("cuda"); }
   DeviceType type() const override { return DeviceType::kGPU; }
   std::string identity() const override { return "a GPU"; }
   std::string architecture() const override { return "sm_90"; }
   bool runs(std::string_view target) const override {
     return target == "sm_90" || target == "sm_90a" || target == "compute_80";
+  }
+  LaunchLimits launch_limits() const override {
+    return {
+        .grid = {LaunchLimits::kMost, 65535, 65535}, .block = {1024, 1024, 64}, .threads = 1024};
   }
   void* allocate(size_t bytes) const override { return std::malloc(bytes); }
   void free(void* memory) const noexcept override { std::free(memory); }
@@ -333,7 +338,6 @@ TEST_F(DeviceKernelTest, NeedsPermission) {
   const PlannedOperatorPtr made = make_compiled_kernel(make_code());
   const std::vector<CodeObject> code = made->code();
   ASSERT_EQ(code.size(), 1u);
-  EXPECT_EQ(code[0].target, "compute_80") << "PTX says what it is for";
   std::vector<LoadedCode> loaded = {{code[0], false}};
   OperatorLoadContext context;
   context.layer = "test layer";

@@ -2,7 +2,7 @@
 
 #include <stdexcept>
 
-#include "backend/device.h"
+#include "backend/backend.h"
 #include "network/operator_registry.h"
 #include "plugin/callback.h"
 #include "plugin/lookup.h"

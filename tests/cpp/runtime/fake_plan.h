@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/backend.h"
 #include "base/error.h"
 #include "network/operator_registry.h"
 #include "plan/plan.h"
@@ -130,6 +131,7 @@ class FakePlan {
     plan_.architecture = device.architecture();
     plan_.device_identity = device.identity();
     plan_.device_type = device.type();
+    plan_.backend = device.backend().name();
     plan_.schedules.resize(1);
   }
 

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -157,8 +158,12 @@ TEST_F(EngineLoad, RefusesOtherDevices) {
   plan.name.clear();
   EXPECT_EQ(error_of([&] { Engine::load(plan, {}); }).find("the engine was built for sparc"), 0u);
   plan.device_type = DeviceType::kGPU;
-  if (const std::string obstacle = gpu_obstacle(); !obstacle.empty())
+  EXPECT_ERROR(Engine::load(plan, {}), "is for a GPU, and the backend 'cpu' has none");
+  plan.backend = "cuda";
+  if (const std::string obstacle = get_backend("cuda").obstacle(); !obstacle.empty())
     EXPECT_ERROR(Engine::load(plan, {}), obstacle);
+  plan.backend = "tpu";
+  EXPECT_ERROR(Engine::load(plan, {}), "there is no backend 'tpu'; there are cpu, cuda");
 }
 
 TEST_F(EngineLoad, FilesAreMappedAndErrorsNameThem) {
@@ -206,17 +211,15 @@ TEST_F(EngineLoad, FindsPortsByName) {
 
 TEST(Devices, DefaultFollowsTheEnvironment) {
   unsetenv("OPWRIGHT_DEVICE");
-  EXPECT_EQ(default_device_type(), DeviceType::kCPU);
-  setenv("OPWRIGHT_DEVICE", "cuda", 1);
-  EXPECT_EQ(default_device_type(), DeviceType::kGPU);
-  setenv("OPWRIGHT_DEVICE", "cuda:3", 1);
-  EXPECT_EQ(default_device_type(), DeviceType::kGPU);
-  for (const char* wrong : {"tpu", "cuda:", "cuda1", "cuda:one", "cuda:-1", "cuda:1x", "cpu:0"}) {
-    setenv("OPWRIGHT_DEVICE", wrong, 1);
-    EXPECT_ERROR(default_device_type(), "must be cpu, cuda or cuda:1");
+  EXPECT_EQ(str(default_device()), "cpu");
+  for (const char* right : {"cuda", "cuda:3", "cpu:0", "cpu"}) {
+    setenv("OPWRIGHT_DEVICE", right, 1);
+    EXPECT_EQ(str(default_device()), std::string(right, std::strcspn(right, ":")));
   }
-  setenv("OPWRIGHT_DEVICE", "cpu", 1);
-  EXPECT_EQ(default_device_type(), DeviceType::kCPU);
+  for (const char* wrong : {"tpu", "cuda:", "cuda1", "cuda:one", "cuda:-1", "cuda:1x", "cpu:1"}) {
+    setenv("OPWRIGHT_DEVICE", wrong, 1);
+    EXPECT_ERROR(default_device(), "expected cpu, cuda or cuda:1");
+  }
   unsetenv("OPWRIGHT_DEVICE");
   EXPECT_ERROR(get_device(DeviceType::kDLA), "no backend");
 }

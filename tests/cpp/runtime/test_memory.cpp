@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "backend/device.h"
+#include "backend/backend.h"
 #include "backend/memory.h"
 
 namespace opwright::testing {
@@ -11,6 +11,7 @@ namespace {
 /// Counts what is allocated and freed.
 class CountingDevice final : public Device {
  public:
+  const Backend& backend() const override { return get_backend("cpu"); }
   DeviceType type() const override { return DeviceType::kCPU; }
   std::string identity() const override { return "counting"; }
   std::string architecture() const override { return "none"; }

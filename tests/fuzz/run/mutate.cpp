@@ -828,6 +828,7 @@ class Mutation {
         return note("a plugin library or source");
       case 3:
         plan_.device_type = static_cast<DeviceType>(s_.below(4));
+        if (plan_.device_type == DeviceType::kGPU) plan_.backend = "cuda";
         return note("device type ", static_cast<int>(plan_.device_type));
       case 4:
         plan_.debug_plugins = !plan_.debug_plugins;

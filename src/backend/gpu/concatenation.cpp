@@ -1,0 +1,194 @@
+#include <algorithm>
+
+#include "backend/candidates.h"
+#include "backend/gpu/kernels.h"
+#include "backend/gpu/rows.h"
+#include "base/error.h"
+#include "operators/movement.h"
+
+namespace opwright::gpu {
+namespace {
+
+/// Inputs up to which a thread looks for its input at every access.
+constexpr size_t kFewInputs = 16;
+/// Accesses per input and row from which on threads stay in one input.
+constexpr int64_t kLongPiece = 64;
+
+/// The output is a stack of rows that hold a piece of each input.
+class ConcatenationWriter {
+ public:
+  ConcatenationWriter(const Concatenation& op, const KernelArgs& args)
+      : source_("concatenation", args),
+        args_(args),
+        size_(element_size(args.outputs[0].type.dtype)) {
+    const int rank = args.outputs[0].max.rank();
+    const int64_t given = op.params().axis;
+    const int axis = static_cast<int>(given < 0 ? given + rank : given);
+    rows_ = numel(std::span(source_.dims(0)).first(axis));
+    for (size_t i = 0; i < args.inputs.size(); ++i) {
+      const SymShape& dims = source_.dims(static_cast<int>(i));
+      for (int k = 0; k < rank; ++k)
+        if (k != axis && dims[k] != source_.dims(0)[k])
+          source_.check(Expr::make(ExprOp::kEqual, dims[k], source_.dims(0)[k]),
+                        str("inputs 0 and ", i, " must agree in axis ", k));
+      lengths_.push_back(numel(std::span(dims).subspan(axis)));
+      begins_.push_back(length_);
+      length_ = length_ + lengths_.back();
+      typical_longest_ = std::max(typical_longest_, args.inputs[i].opt.numel(axis, rank));
+      typical_length_ += args.inputs[i].opt.numel(axis, rank);
+    }
+    std::vector<Expr> multiples = lengths_;
+    width_ = vector_width(source_, size_, multiples, conditions_);
+  }
+
+  /// By input first, which is not there for short pieces.
+  std::vector<RowPlan> plans(bool by_input) const {
+    const int64_t length = by_input ? typical_longest_ : typical_length_;
+    return row_plans((length + width_ - 1) / width_, args_.outputs[0].opt.numel());
+  }
+  bool is_by_input() const {
+    return lengths_.size() > kFewInputs || typical_longest_ >= kLongPiece * width_;
+  }
+  bool is_by_row() const { return lengths_.size() <= kFewInputs; }
+
+  GeneratedKernel write(const RowPlan& plan, bool by_input) {
+    for (size_t i = 0; i < lengths_.size(); ++i)
+      source_.set_input_type(static_cast<int>(i), carrier_type(size_));
+    return by_input ? pieces(plan) : rows(plan);
+  }
+
+ private:
+  std::string length_in(const Expr& number, int width) {
+    return source_.value(number) + (width > 1 ? str(" / ", width) : std::string());
+  }
+
+  GeneratedKernel rows(const RowPlan& plan) {
+    RowMove move;
+    move.outer = {rows_};
+    move.length = length_;
+    move.typical_length = typical_length_;
+    move.element_size = size_;
+    move.width = width_;
+    move.conditions = conditions_;
+    if (width_ > 1)
+      for (size_t i = 0; i < lengths_.size(); ++i)
+        move.conditions.push_back(alignment_condition(size_, width_, str("in", i)));
+    move.row = [this](int width) {
+      std::string text = "const auto fetch = [&](Index i) -> Element {\n";
+      for (size_t i = 0; i < lengths_.size(); ++i) {
+        if (i + 1 < lengths_.size())
+          text += str("if (i < ", length_in(begins_[i + 1], width), ") ");
+        text +=
+            str("return __ldcs((const Element*)in", i, " + (row * (", length_in(lengths_[i], width),
+                ") + i - ", length_in(begins_[i], width), "));\n");
+      }
+      return text + "};\n";
+    };
+    return generate_rows(source_, move, plan);
+  }
+
+  /// The input that a group of threads copies from, found by halving.
+  std::string choose(size_t first, size_t last, const std::vector<Expr>& groups) {
+    if (last - first == 1)
+      return str("from = in", first, ";\npiece = ", source_.value(lengths_[first]),
+                 ";\nbegin = ", source_.value(begins_[first]),
+                 ";\ngroup -= ", source_.value(groups[first]), ";\n");
+    const size_t middle = (first + last) / 2;
+    return str("if (group < ", source_.value(groups[middle]), ") {\n",
+               choose(first, middle, groups), "} else {\n", choose(middle, last, groups), "}\n");
+  }
+
+  /// Lanes copy a stretch of one row's piece of one input.
+  GeneratedKernel pieces(const RowPlan& plan) {
+    source_.set_output_type(0, carrier_type(size_));
+    const std::string_view carrier = carrier_type(size_);
+    const int rows = kThreads / plan.lanes, chunk = plan.lanes * plan.unroll * width_;
+    std::vector<Expr> groups;  // before those of each input
+    Expr count = 0;
+    for (const Expr& length : lengths_) {
+      groups.push_back(count);
+      count = count + rows_ * ceil_div(length, Expr(chunk));
+    }
+    std::string text =
+        str("const Index total = ", source_.value(length_), ", count = ", source_.value(count),
+            ";\nfor (Index number = (Index)blockIdx.x * ", rows, " + (Index)threadIdx.x / ",
+            plan.lanes, "; number < count; number += (Index)gridDim.x * ", rows,
+            ") {\nIndex group = number;\n", "const ", carrier, "* from;\nIndex piece, begin;\n",
+            choose(0, lengths_.size(), groups), "const Index chunks = (piece + ", chunk - 1, ") / ",
+            chunk, ";\n", "const Index row = (Index)((UIndex)group / (UIndex)chunks);\n",
+            "const Index first = (group - row * chunks) * ", chunk,
+            ", lane = (Index)threadIdx.x % ", plan.lanes, ";\n", "from += row * piece + first;\n",
+            carrier, "* const to = out0 + (row * total + begin + first);\n",
+            "const Index left = min(piece - first, (Index)", chunk, ");\n");
+    const auto copy = [&](int width) {
+      text += str("typedef ", carrier_type(size_ * width), " Element;\nconst Index length = left",
+                  width > 1 ? str(" / ", width) : std::string(), ";\n");
+      text += str("for (Index at = lane; at < length; at += ", plan.lanes * plan.unroll,
+                  ") {\nElement elements[", plan.unroll, "];\n");
+      const auto each = [&](std::string_view statement) {
+        text += str("#pragma unroll\nfor (int k = 0; k < ", plan.unroll,
+                    "; ++k) {\nconst Index i = at + k * ", plan.lanes, ";\nif (i < length) ",
+                    statement, "\n}\n");
+      };
+      each("elements[k] = __ldcs((const Element*)from + i);");
+      each("__stcs((Element*)to + i, elements[k]);");
+      text += "}\n";
+    };
+    if (width_ > 1) {
+      text += str("if (", alignment_condition(size_, width_, "from"), " && ",
+                  alignment_condition(size_, width_, "to"), " && left % ", width_, " == 0) {\n");
+      copy(width_);
+      text += "} else {\n";
+    }
+    copy(1);
+    text += width_ > 1 ? "}\n}\n" : "}\n";
+    return source_.finish(text, blocks_for(count, rows), kThreads);
+  }
+
+  KernelSource source_;
+  const KernelArgs& args_;
+  const int size_;
+  Expr rows_ = 1, length_ = 0;
+  std::vector<Expr> lengths_, begins_;  ///< elements per row of each input
+  int64_t typical_longest_ = 0, typical_length_ = 0;
+  int width_ = 1;
+  std::vector<std::string> conditions_;
+};
+
+/// Tactics by input come before those by row.
+struct Choice {
+  RowPlan plan;
+  bool by_input;
+};
+std::vector<Choice> choices(const ConcatenationWriter& writer) {
+  std::vector<Choice> result;
+  if (writer.is_by_input())
+    for (const RowPlan& plan : writer.plans(true)) result.push_back({plan, true});
+  if (writer.is_by_row())
+    for (const RowPlan& plan : writer.plans(false)) result.push_back({plan, false});
+  return result;
+}
+
+std::vector<Candidate> concatenation_candidates(const Operator& op, const CandidateQuery& query) {
+  return moving_candidates(query, [&](const KernelArgs& args) {
+    std::vector<std::string> names;
+    for (const Choice& choice :
+         choices(ConcatenationWriter(static_cast<const Concatenation&>(op), args)))
+      names.push_back(str(choice.by_input ? "by input, " : "by row, ", choice.plan.name()));
+    return names;
+  });
+}
+
+std::optional<GeneratedKernel> generate_concatenation(const Operator& op, const KernelArgs& args) {
+  ConcatenationWriter writer(static_cast<const Concatenation&>(op), args);
+  const Choice choice = choices(writer).at(args.candidate->tactic);
+  return writer.write(choice.plan, choice.by_input);
+}
+
+}  // namespace
+
+KernelEntry concatenation_kernels() {
+  return {concatenation_candidates, generate_concatenation, nullptr};
+}
+
+}  // namespace opwright::gpu

@@ -1,0 +1,57 @@
+#include "backend/gpu/copy.h"
+
+#include "backend/device.h"
+#include "base/error.h"
+#include "base/types.h"
+
+namespace opwright::gpu {
+namespace {
+
+class CopyKernel final : public Kernel {
+ public:
+  explicit CopyKernel(const KernelArgs& args)
+      : device_(*args.device), layer_(args.layer), type_(args.candidate->inputs[0].dtype) {}
+
+  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
+    require(inputs[0].numel() == outputs[0].numel(), "Layer '", layer_, "': cannot copy ",
+            inputs[0], " to ", outputs[0], ", which has another number of elements");
+    bytes_ = static_cast<size_t>(bytes_of(type_, inputs[0].numel()));
+  }
+  void enqueue(void const* const* inputs, void* const* outputs, void*, Queue queue) override {
+    // The compiler gives both the same memory where it can.
+    if (bytes_ > 0 && outputs[0] != inputs[0]) device_.copy(outputs[0], inputs[0], bytes_, queue);
+  }
+  std::string description() const override { return "copy"; }
+
+ private:
+  const Device& device_;
+  const std::string layer_;
+  const DataType type_;
+  size_t bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_copy_kernel(const Operator&, const KernelArgs& args) {
+  return std::make_unique<CopyKernel>(args);
+}
+
+void check_copy(const Operator& op, const KernelArgs& args) {
+  const auto reject = [&](const auto&... parts) {
+    fail("Layer '", args.layer, "': the ", op.kind(), " is stored as a copy on the GPU, but ",
+         parts..., "; the file was not written by Opwright as it is");
+  };
+  const Candidate& candidate = *args.candidate;
+  if (args.inputs.empty() || args.outputs.size() != 1 ||
+      candidate.inputs.size() != args.inputs.size() || candidate.outputs.size() != 1 ||
+      !args.inputs[0].present || !args.outputs[0].present)
+    reject("it has ", args.inputs.size(), " inputs and ", args.outputs.size(),
+           " outputs, and a copy needs its first input and has one output");
+  const PortType from = candidate.inputs[0], to = candidate.outputs[0];
+  if (from != to || from.format != TensorFormat::kLINEAR)
+    reject("it is from ", str(from), " to ", str(to), ", and a copy keeps the type, in LINEAR");
+  if (candidate.tactic != 0) reject("it has the tactic ", candidate.tactic, " and a copy has none");
+  if (!args.packed.empty()) reject("it has weights that were rearranged for another kernel");
+}
+
+}  // namespace opwright::gpu

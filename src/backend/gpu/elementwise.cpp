@@ -1,0 +1,324 @@
+#include "backend/gpu/elementwise.h"
+
+#include <algorithm>
+
+#include "backend/gpu/broadcast.h"
+#include "base/error.h"
+#include "base/types.h"
+
+namespace opwright::gpu {
+namespace {
+
+enum Tactic : int64_t {
+  kElements = 0,     ///< a thread takes one element at a time
+  kVectors = 1,      ///< several neighbours, loaded and stored in one access where aligned
+  kManyVectors = 2,  ///< the same, two at a time
+  kRows = 3,         ///< threads stay in a row, so that only rows are divided by extents
+};
+/// Elements from which on more than one way is worth trying.
+constexpr int64_t kManyElementwise = 1 << 16, kVeryManyElements = 1 << 20;
+constexpr int64_t kLongRow = 64;
+
+/// Elements of one access: 16 bytes of the widest type that is accessed so.
+int vector_width(std::span<const PortDesc> inputs, std::span<const PortDesc> outputs,
+                 const Broadcast::Axes& axes) {
+  const int inner = static_cast<int>(axes.extents.size()) - 1;
+  int widest = 2;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (!axes.is_repeated(static_cast<int>(i), inner))
+      widest = std::max(widest, bits(inputs[i].type.dtype) / 8);
+  for (const PortDesc& port : outputs) widest = std::max(widest, bits(port.type.dtype) / 8);
+  return 16 / widest;
+}
+
+/// Whether neighbours along the innermost axis can be taken together for some shape.
+bool has_vectors(const Broadcast::Axes& axes, int width) {
+  const Expr& inner = axes.extents.back();
+  return axes.extents.size() == 1 || !inner.is_constant() || inner.constant() % width == 0;
+}
+
+/// Writes the body of the kernel.
+class ElementwiseWriter {
+ public:
+  ElementwiseWriter(KernelSource& source, const KernelArgs& args, const ElementwiseBody& body,
+                    const Broadcast& broadcast)
+      : source_(source),
+        args_(args),
+        reads_(body.reads),
+        broadcast_(broadcast),
+        axes_(broadcast.presumed),
+        width_(vector_width(args.inputs, args.outputs, axes_)),
+        rank_(static_cast<int>(axes_.extents.size())) {
+    std::string parameters;
+    for (const int input : reads_)
+      parameters += str("const ", register_of(args.inputs[input]), " x", input, ", ");
+    for (size_t i = 0; i < args.outputs.size(); ++i)
+      parameters += str(i ? ", " : "", register_of(args.outputs[i]), "& y", i);
+    source.add_declarations(str(body.declarations, "__device__ inline void compute(", parameters,
+                                ") {\n", body.statements, "}\n\n"));
+  }
+
+  GeneratedKernel write(int64_t tactic) {
+    if (tactic != kRows || broadcast_.presumption != Expr(1))
+      text_ = str("const Index count = ", source_.value(broadcast_.count), ";\n");
+    if (broadcast_.presumption != Expr(1)) {
+      text_ += str("if (!", source_.value(broadcast_.presumption), ") {\n");
+      each_element(broadcast_.general, false);
+      text_ += "return;\n}\n";
+    }
+    for (const int input : reads_)
+      if (axes_.is_scalar(input))
+        text_ += str("const ", register_of(args_.inputs[input]), " s", input, " = load(in", input,
+                     "[0]);\n");
+    Expr threads = broadcast_.count;
+    if (tactic == kElements) {
+      each_element(axes_, true);
+    } else if (tactic == kRows) {
+      return rows();
+    } else {
+      const int at_once = tactic == kManyVectors ? 2 : 1;
+      vectors(at_once);
+      threads = ceil_div(broadcast_.count, Expr(width_ * at_once));
+    }
+    return source_.finish(text_, blocks_for(threads, kThreads), kThreads);
+  }
+
+ private:
+  static std::string_view register_of(const PortDesc& port) {
+    return register_type(port.type.dtype);
+  }
+  /// Whether the input's elements lie as the output's.
+  bool is_dense(int input) const {
+    for (int axis = 0; axis < rank_; ++axis)
+      if (axes_.is_repeated(input, axis)) return false;
+    return true;
+  }
+  bool is_scalar(int input) const { return axes_.is_scalar(input); }
+  /// Whether neighbours of the output are neighbours in the input, too.
+  bool is_vector(int input) const { return !axes_.is_repeated(input, rank_ - 1); }
+
+  /// Computes one element; `operand(input)` is the code of its value, `to` its place.
+  template <class Operand, class Result>
+  void compute(Operand&& operand, Result&& result) {
+    text_ += "{\n";
+    std::string call = "compute(";
+    for (const int input : reads_) call += str(operand(input), ", ");
+    for (size_t i = 0; i < args_.outputs.size(); ++i) {
+      text_ += str(register_of(args_.outputs[i]), " y", i, ";\n");
+      call += str(i ? ", y" : "y", i);
+    }
+    text_ += call + ");\n";
+    for (size_t i = 0; i < args_.outputs.size(); ++i)
+      text_ +=
+          str(result(i), " = store<", storage_type(args_.outputs[i].type.dtype), ">(y", i, ");\n");
+    text_ += "}\n";
+  }
+
+  /// The same at an offset for each input that is not a scalar.
+  template <class Offset>
+  void compute_at(Offset&& offset, const std::string& to, bool hoisted) {
+    compute(
+        [&](int input) {
+          return hoisted && is_scalar(input) ? str("s", input)
+                                             : str("load(in", input, "[", offset(input), "])");
+        },
+        [&](size_t output) { return str("out", output, "[", to, "]"); });
+  }
+
+  static std::vector<std::string> variables(size_t count) {
+    std::vector<std::string> names;
+    for (size_t i = 0; i < count; ++i) names.push_back(str("a", i));
+    return names;
+  }
+
+  /// A loop over the elements from `first` on; `hoisted`: along the presumed axes, with the scalars
+  /// already read.
+  void each_element(const Broadcast::Axes& axes, bool hoisted, std::string_view first = "0") {
+    const std::vector<std::string> names = variables(axes.extents.size());
+    text_ += str("for (Index i = ", first, " + first_index(); i < count; i += index_step()) {\n");
+    if (!hoisted || rank_ > 1) text_ += source_.decompose("i", names, axes.extents);
+    compute_at(
+        [&](int input) {
+          if (hoisted && is_dense(input)) return std::string("i");
+          return source_.offset(names, axes.strides[input]);
+        },
+        "i", hoisted);
+    text_ += "}\n";
+  }
+
+  std::string pack_of(const PortDesc& port) const {
+    return str("Pack<", storage_type(port.type.dtype), ", ", width_, ">");
+  }
+
+  /// Declares `Group`, what a thread reads for neighbouring elements, and the functions `fetch(from
+  /// each input's offset)` and `put(group, output's offset)`.
+  void declare_groups() {
+    std::string members, parameters, fetched;
+    for (const int input : reads_) {
+      if (is_scalar(input)) continue;
+      const PortDesc& port = args_.inputs[input];
+      const std::string type =
+          is_vector(input) ? pack_of(port) : std::string(storage_type(port.type.dtype));
+      members += str(type, " p", input, ";\n");
+      parameters += str(parameters.empty() ? "" : ", ", "Index o", input);
+      fetched += str("group.p", input, " = *(const ", type, "*)(in", input, " + o", input, ");\n");
+    }
+    text_ += str("struct Group {\n", members, "};\n");
+    text_ += str("const auto fetch = [&](", parameters, ") {\nGroup group;\n", fetched,
+                 "return group;\n};\n");
+    text_ += "const auto put = [&](const Group& group, Index to) {\n(void)group;\n";
+    for (size_t i = 0; i < args_.outputs.size(); ++i)
+      text_ += str(pack_of(args_.outputs[i]), " r", i, ";\n");
+    text_ += str("#pragma unroll\nfor (int k = 0; k < ", width_, "; ++k) ");
+    compute(
+        [&](int input) {
+          return is_scalar(input)   ? str("s", input)
+                 : is_vector(input) ? str("load(group.p", input, ".at[k])")
+                                    : str("load(group.p", input, ")");
+        },
+        [](size_t output) { return str("r", output, ".at[k]"); });
+    for (size_t i = 0; i < args_.outputs.size(); ++i)
+      text_ += str("*(", pack_of(args_.outputs[i]), "*)(out", i, " + to) = r", i, ";\n");
+    text_ += "};\n";
+  }
+
+  /// A call of fetch() with an offset for each of its parameters.
+  template <class Offset>
+  std::string fetch(Offset&& offset) const {
+    std::string call;
+    for (const int input : reads_)
+      if (!is_scalar(input)) call += str(call.empty() ? "" : ", ", offset(input));
+    return "fetch(" + call + ")";
+  }
+
+  /// Whether groups may be used: pointers of the user may be aligned to elements only.
+  std::string alignment_test() {
+    std::string test;
+    const auto add = [&](const auto&... parts) {
+      test += str(test.empty() ? "" : " && ", parts...);
+    };
+    const Expr& inner = axes_.extents.back();
+    if (rank_ > 1 && !inner.is_constant()) add(source_.value(inner), " % ", width_, " == 0");
+    const auto aligned = [&](const PortDesc& port, std::string_view name, size_t index) {
+      add("is_aligned<", storage_type(port.type.dtype), ", ", width_, ">(", name, index, ")");
+    };
+    for (const int input : reads_)
+      if (!is_scalar(input) && is_vector(input)) aligned(args_.inputs[input], "in", input);
+    for (size_t i = 0; i < args_.outputs.size(); ++i) aligned(args_.outputs[i], "out", i);
+    return test;
+  }
+
+  void vectors(int at_once) {
+    text_ += "Index done = 0;\n";
+    text_ += str("if (", alignment_test(), ") {\n");
+    declare_groups();
+    text_ += str("const Index groups = count / ", width_, ", step = index_step();\n");
+    // Offsets of a group: its position along the innermost axis counts groups.
+    const std::vector<std::string> names = variables(axes_.extents.size());
+    SymShape extents = axes_.extents;
+    if (rank_ > 1) extents.back() = floor_div(extents.back(), Expr(width_));
+    const auto offset = [&](int input) {
+      if (is_dense(input)) return str("g * ", width_);
+      SymShape strides = axes_.strides[input];
+      strides.back() = strides.back() * Expr(width_);
+      return source_.offset(names, strides);
+    };
+    text_ += "const auto fetch_group = [&](Index g) {\n";
+    if (rank_ > 1) text_ += source_.decompose("g", names, extents);
+    text_ += str("return ", fetch(offset), ";\n};\n");
+    text_ += str("for (Index g = first_index(); g < groups; g += ", at_once, " * step) {\n");
+    text_ += "const Group group = fetch_group(g);\n";
+    if (at_once == 2) {
+      text_ +=
+          "const bool more = step < groups - g;\n"
+          "Group next;\n"
+          "if (more) next = fetch_group(g + step);\n";
+    }
+    text_ += str("put(group, g * ", width_, ");\n");
+    if (at_once == 2) text_ += str("if (more) put(next, (g + step) * ", width_, ");\n");
+    text_ += str("}\ndone = groups * ", width_, ";\n}\n");
+    each_element(axes_, true, "done");
+  }
+
+  GeneratedKernel rows() {
+    const Expr& inner = axes_.extents.back();
+    Expr rows = 1;
+    for (int i = 0; i + 1 < rank_; ++i) rows = rows * axes_.extents[i];
+    int64_t lanes = 32;
+    while (lanes < kThreads && lanes * width_ < source_.typical(inner)) lanes *= 2;
+    const int64_t rows_per_block = kThreads / lanes;
+
+    const std::vector<std::string> names = variables(rank_ - 1);
+    text_ += str("const Index rows = ", source_.value(rows), ", inner = ", source_.value(inner),
+                 ";\nconst bool aligned = ", alignment_test(), ";\n");
+    declare_groups();
+    text_ +=
+        str("for (Index row = (Index)blockIdx.x * ", rows_per_block, " + (Index)threadIdx.x / ",
+            lanes, "; row < rows; row += (Index)gridDim.x * ", rows_per_block, ") {\n");
+    text_ += source_.decompose("row", names, std::span(axes_.extents).first(rank_ - 1));
+    for (const int input : reads_)
+      if (!is_scalar(input))
+        text_ +=
+            str("const Index b", input, " = ",
+                source_.offset(names, std::span(axes_.strides[input]).first(rank_ - 1)), ";\n");
+    const auto offset = [&](int input) { return str("b", input, is_vector(input) ? " + j" : ""); };
+    text_ += str("const Index lane = (Index)threadIdx.x % ", lanes, ";\n");
+    text_ +=
+        str("if (aligned) {\nfor (Index j = lane * ", width_, "; j < inner; j += ", lanes * width_,
+            ") put(", fetch(offset), ", row * inner + j);\n} else {\n");
+    text_ += str("for (Index j = lane; j < inner; j += ", lanes, ") ");
+    compute_at(offset, "row * inner + j", true);
+    text_ += "}\n}\n";
+    return source_.finish(text_, blocks_for(rows, static_cast<int>(rows_per_block)), kThreads);
+  }
+
+  KernelSource& source_;
+  const KernelArgs& args_;
+  const std::vector<int>& reads_;
+  const Broadcast& broadcast_;
+  const Broadcast::Axes& axes_;
+  const int width_, rank_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::vector<Candidate> elementwise_tactics(const Candidate& candidate,
+                                           const CandidateQuery& query) {
+  std::vector<PortDesc> inputs(query.inputs.begin(), query.inputs.end());
+  std::vector<PortDesc> outputs(query.outputs.begin(), query.outputs.end());
+  for (size_t i = 0; i < inputs.size(); ++i) inputs[i].type = candidate.inputs[i];
+  for (size_t i = 0; i < outputs.size(); ++i) outputs[i].type = candidate.outputs[i];
+  KernelArgs args;
+  args.layer = query.layer;
+  args.inputs = inputs;
+  args.outputs = outputs;
+  const KernelSource source("", args);
+  const Broadcast::Axes axes = analyze_broadcast(source, args).presumed;
+  const int width = vector_width(inputs, outputs, axes);
+  const int64_t count = outputs[0].opt.numel();
+
+  std::vector<Candidate> result;
+  const auto add = [&](Tactic tactic, std::string name) {
+    result.push_back(candidate);
+    result.back().tactic = tactic;
+    result.back().tactic_name = std::move(name);
+  };
+  const bool vectors = has_vectors(axes, width);
+  if (vectors) add(kVectors, str("vectors of ", width));
+  if (!vectors || count >= kManyElementwise) add(kElements, "elements");
+  if (vectors && count >= kVeryManyElements) add(kManyVectors, str("two vectors of ", width));
+  if (axes.extents.size() > 1 && count >= kManyElementwise &&
+      source.typical(axes.extents.back()) >= kLongRow)
+    add(kRows, "rows");
+  return result;
+}
+
+GeneratedKernel generate_elementwise(std::string name, const KernelArgs& args,
+                                     const ElementwiseBody& body) {
+  KernelSource source(std::move(name), args);
+  const Broadcast broadcast = analyze_broadcast(source, args);
+  return ElementwiseWriter(source, args, body, broadcast).write(args.candidate->tactic);
+}
+
+}  // namespace opwright::gpu

@@ -1,0 +1,380 @@
+#include "backend/gpu/pointwise_math.h"
+
+#include <cmath>
+
+#include "backend/gpu/source.h"
+#include "base/error.h"
+#include "base/types.h"
+
+namespace opwright::gpu {
+namespace {
+
+using enum PointwiseOp;
+
+/// `$a` and `$b` in the pattern stand for operands.
+std::string fill_in(std::string_view pattern, std::string_view a, std::string_view b = {}) {
+  std::string text;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] != '$')
+      text += pattern[i];
+    else
+      text += pattern[++i] == 'a' ? a : b;
+  }
+  return text;
+}
+
+std::string constant(DataType type, double value) {
+  if (type == DataType::kFLOAT) return float_literal(static_cast<float>(value));
+  const auto number = static_cast<int64_t>(value);
+  // The lowest value has no literal.
+  const std::string text = number == std::numeric_limits<int64_t>::min()
+                               ? "(-9223372036854775807LL - 1)"
+                               : std::to_string(number) + "LL";
+  return str("(", register_type(type), ")(", text, ")");
+}
+
+// Sums and products are not contracted to a fused operation, so that x * y - x * y is 0.
+std::string_view float_binary(ElementWiseOperation op) {
+  switch (op) {
+    case ElementWiseOperation::kSUM:
+      return "__fadd_rn($a, $b)";
+    case ElementWiseOperation::kPROD:
+      return "__fmul_rn($a, $b)";
+    case ElementWiseOperation::kMAX:
+      return "larger($a, $b)";
+    case ElementWiseOperation::kMIN:
+      return "smaller($a, $b)";
+    case ElementWiseOperation::kSUB:
+      return "__fsub_rn($a, $b)";
+    case ElementWiseOperation::kDIV:
+      return "__fdiv_rn($a, $b)";
+    case ElementWiseOperation::kPOW:
+      return "powf($a, $b)";
+    case ElementWiseOperation::kFLOOR_DIV:
+      return "floorf(__fdiv_rn($a, $b))";
+    case ElementWiseOperation::kEQUAL:
+      return "$a == $b";
+    case ElementWiseOperation::kGREATER:
+      return "$a > $b";
+    case ElementWiseOperation::kLESS:
+      return "$a < $b";
+    default:
+      return {};
+  }
+}
+
+/// Exponents that need no logarithm.
+std::string_view power_by(double exponent) {
+  if (exponent == 2) return "__fmul_rn($a, $a)";
+  if (exponent == 3) return "__fmul_rn(__fmul_rn($a, $a), $a)";
+  if (exponent == 0.5) return "__fsqrt_rn($a)";
+  if (exponent == -1) return "__fdiv_rn(1.0f, $a)";
+  if (exponent == -0.5) return "__fdiv_rn(1.0f, __fsqrt_rn($a))";
+  return {};
+}
+
+std::string_view integer_binary(ElementWiseOperation op) {
+  switch (op) {
+    case ElementWiseOperation::kSUM:
+      return "wrapping_sum($a, $b)";
+    case ElementWiseOperation::kPROD:
+      return "wrapping_product($a, $b)";
+    case ElementWiseOperation::kMAX:
+      return "$a > $b ? $a : $b";
+    case ElementWiseOperation::kMIN:
+      return "$a < $b ? $a : $b";
+    case ElementWiseOperation::kSUB:
+      return "wrapping_difference($a, $b)";
+    case ElementWiseOperation::kDIV:
+      return "quotient($a, $b)";
+    case ElementWiseOperation::kPOW:
+      return "integer_power($a, $b)";
+    case ElementWiseOperation::kFLOOR_DIV:
+      return "floor_quotient($a, $b)";
+    case ElementWiseOperation::kEQUAL:
+      return "$a == $b";
+    case ElementWiseOperation::kGREATER:
+      return "$a > $b";
+    case ElementWiseOperation::kLESS:
+      return "$a < $b";
+    default:
+      return {};
+  }
+}
+
+std::string_view logical_binary(ElementWiseOperation op) {
+  switch (op) {
+    case ElementWiseOperation::kAND:
+      return "$a && $b";
+    case ElementWiseOperation::kOR:
+      return "$a || $b";
+    case ElementWiseOperation::kXOR:
+      return "$a != $b";
+    case ElementWiseOperation::kEQUAL:
+      return "$a == $b";
+    default:
+      return {};
+  }
+}
+
+std::string_view float_unary(UnaryOperation op) {
+  switch (op) {
+    case UnaryOperation::kEXP:
+      return "expf($a)";
+    case UnaryOperation::kLOG:
+      return "logf($a)";
+    case UnaryOperation::kSQRT:
+      return "__fsqrt_rn($a)";
+    case UnaryOperation::kRECIP:
+      return "__fdiv_rn(1.0f, $a)";
+    case UnaryOperation::kABS:
+      return "fabsf($a)";
+    case UnaryOperation::kNEG:
+      return "-$a";
+    case UnaryOperation::kSIN:
+      return "sinf($a)";
+    case UnaryOperation::kCOS:
+      return "cosf($a)";
+    case UnaryOperation::kTAN:
+      return "tanf($a)";
+    case UnaryOperation::kSINH:
+      return "sinhf($a)";
+    case UnaryOperation::kCOSH:
+      return "coshf($a)";
+    case UnaryOperation::kASIN:
+      return "asinf($a)";
+    case UnaryOperation::kACOS:
+      return "acosf($a)";
+    case UnaryOperation::kATAN:
+      return "atanf($a)";
+    case UnaryOperation::kASINH:
+      return "asinhf($a)";
+    case UnaryOperation::kACOSH:
+      return "acoshf($a)";
+    case UnaryOperation::kATANH:
+      return "atanhf($a)";
+    case UnaryOperation::kCEIL:
+      return "ceilf($a)";
+    case UnaryOperation::kFLOOR:
+      return "floorf($a)";
+    case UnaryOperation::kERF:
+      return "erff($a)";
+    case UnaryOperation::kSIGN:
+      return "$a > 0.0f ? 1.0f : $a < 0.0f ? -1.0f : $a";
+    case UnaryOperation::kROUND:
+      return "rintf($a)";
+    case UnaryOperation::kISINF:
+      return "(__float_as_uint($a) & 0x7fffffffu) == 0x7f800000u";
+    case UnaryOperation::kISNAN:
+      return "$a != $a";
+    default:
+      return {};
+  }
+}
+
+std::string_view integer_unary(UnaryOperation op) {
+  switch (op) {
+    case UnaryOperation::kABS:
+      return "$a < 0 ? negated($a) : $a";
+    case UnaryOperation::kNEG:
+      return "negated($a)";
+    case UnaryOperation::kSIGN:
+      return "($a > 0) - ($a < 0)";
+    default:
+      return {};
+  }
+}
+
+/// `$b` stands for "alpha, beta".
+std::string_view float_activation(ActivationType type) {
+  switch (type) {
+    case ActivationType::kRELU:
+      return "$a < 0.0f ? 0.0f : $a";
+    case ActivationType::kSIGMOID:
+      return "sigmoid($a)";
+    case ActivationType::kTANH:
+      return "tanhf($a)";
+    case ActivationType::kLEAKY_RELU:
+      return "leaky_relu($a, $b)";
+    case ActivationType::kELU:
+      return "elu($a, $b)";
+    case ActivationType::kSELU:
+      return "selu($a, $b)";
+    case ActivationType::kSOFTSIGN:
+      return "__fdiv_rn($a, fabsf($a) + 1.0f)";
+    case ActivationType::kSOFTPLUS:
+      return "softplus($a, $b)";
+    case ActivationType::kCLIP:
+      return "clip($a, $b)";
+    case ActivationType::kHARD_SIGMOID:
+      return "clip(fmaf($a, $b), 0.0f, 1.0f)";
+    case ActivationType::kSCALED_TANH:
+      return "scaled_tanh($a, $b)";
+    case ActivationType::kTHRESHOLDED_RELU:
+      return "thresholded_relu($a, $b)";
+    case ActivationType::kGELU_ERF:
+      return "gelu($a)";
+    case ActivationType::kGELU_TANH:
+      return "gelu_tanh($a)";
+  }
+  return {};
+}
+
+/// Bounds beyond the type's range bound nothing.
+template <class T>
+std::string integer_bounds(DataType type, double alpha, double beta) {
+  using Limits = std::numeric_limits<T>;
+  // The greatest value of the type that a double holds.
+  constexpr double kHighest =
+      sizeof(T) == 8 ? 0x1.fffffffffffffp62 : static_cast<double>(Limits::max());
+  constexpr double kLowest = static_cast<double>(Limits::min());
+  const double low = std::ceil(alpha), high = std::floor(beta);
+  const auto bound = [&](double value) {
+    return constant(type, std::min(std::max(value, kLowest), kHighest));
+  };
+  const std::string highest =
+      str("(", register_type(type), ")", static_cast<int64_t>(Limits::max()), "LL");
+  return str(low > kLowest ? bound(low) : constant(type, kLowest), ", ",
+             high < kHighest ? bound(high) : highest);
+}
+
+std::string integer_activation(const PointwiseInstruction& instruction, std::string_view a) {
+  const auto activation = activation_of(instruction.op);
+  if (activation == ActivationType::kRELU) return fill_in("$a < 0 ? 0 : $a", a);
+  if (activation != ActivationType::kCLIP) return {};
+  const DataType type = instruction.type;
+  const double alpha = instruction.alpha, beta = instruction.beta;
+  const std::string bounds = type == DataType::kINT8    ? integer_bounds<int8_t>(type, alpha, beta)
+                             : type == DataType::kUINT8 ? integer_bounds<uint8_t>(type, alpha, beta)
+                             : type == DataType::kINT32
+                                 ? integer_bounds<int32_t>(type, alpha, beta)
+                                 : integer_bounds<int64_t>(type, alpha, beta);
+  return fill_in("integer_clip($a, $b)", a, bounds);
+}
+
+std::string find_expression(std::span<const PointwiseInstruction> program, int index) {
+  const PointwiseInstruction& instruction = program[index];
+  const int32_t op = instruction.op;
+  const auto name = [](int32_t id) { return "r" + std::to_string(id); };
+  const std::string a = name(instruction.a);
+  if (op == opcode(kInput)) return "x" + std::to_string(instruction.a);
+  if (op == opcode(kConstant)) return constant(instruction.type, instruction.alpha);
+  if (op == opcode(kSelect)) return str(a, " ? ", name(instruction.b), " : ", name(instruction.c));
+  if (op == opcode(kCast)) return str("convert<", register_type(instruction.type), ">(", a, ")");
+  const DataType type = program[instruction.a].type;
+  const bool is_float = type == DataType::kFLOAT;
+  if (op >= opcode(kActivation)) {
+    if (!is_float) return integer_activation(instruction, a);
+    return fill_in(float_activation(activation_of(op)), a,
+                   str(float_literal(static_cast<float>(instruction.alpha)), ", ",
+                       float_literal(static_cast<float>(instruction.beta))));
+  }
+  if (op >= opcode(kUnary)) {
+    const auto unary = unary_of(op);
+    if (unary == UnaryOperation::kNOT) return type == DataType::kBOOL ? "!" + a : std::string();
+    return fill_in(is_float ? float_unary(unary) : integer_unary(unary), a);
+  }
+  if (op < opcode(kBinary)) return {};
+  const auto binary = binary_of(op);
+  std::string_view pattern = is_float                  ? float_binary(binary)
+                             : type == DataType::kBOOL ? logical_binary(binary)
+                                                       : integer_binary(binary);
+  const PointwiseInstruction& b = program[instruction.b];
+  if (is_float && binary == ElementWiseOperation::kPOW && b.op == opcode(kConstant) &&
+      !power_by(b.alpha).empty())
+    pattern = power_by(b.alpha);
+  return fill_in(pattern, a, name(instruction.b));
+}
+
+}  // namespace
+
+std::string pointwise_expression(std::span<const PointwiseInstruction> program, int index) {
+  std::string expression = find_expression(program, index);
+  require(!expression.empty(), "the GPU has no kernel for operation ", program[index].op,
+          " of a pointwise program with a result of type ", name(program[index].type));
+  return expression;
+}
+
+std::string_view pointwise_functions() {
+  return R"(
+// A comparison with NaN is false, so the second operand's NaN comes through by itself.
+__device__ inline float larger(float x, float y) { return x > y || x != x ? x : y; }
+__device__ inline float smaller(float x, float y) { return x < y || x != x ? x : y; }
+__device__ inline float clip(float x, float low, float high) {
+  const float y = x < low ? low : x;
+  return y > high ? high : y;
+}
+__device__ inline float sigmoid(float x) { return __fdiv_rn(1.0f, 1.0f + expf(-x)); }
+__device__ inline float leaky_relu(float x, float alpha, float) {
+  return x < 0.0f ? __fmul_rn(alpha, x) : x;
+}
+__device__ inline float elu(float x, float alpha, float) {
+  return x > 0.0f ? x : __fmul_rn(alpha, expm1f(x));
+}
+__device__ inline float selu(float x, float alpha, float beta) {
+  return __fmul_rn(beta, elu(x, alpha, 0.0f));
+}
+__device__ inline float softplus(float x, float alpha, float beta) {
+  const float t = __fmul_rn(beta, x);  // log(1 + e^t) without overflow
+  return __fmul_rn(alpha, (t > 0.0f ? t : 0.0f) + log1pf(expf(-fabsf(t))));
+}
+__device__ inline float scaled_tanh(float x, float alpha, float beta) {
+  return __fmul_rn(alpha, tanhf(__fmul_rn(beta, x)));
+}
+__device__ inline float thresholded_relu(float x, float alpha, float) {
+  return x <= alpha ? 0.0f : x;
+}
+// -infinity times a tail of 0 is no number.
+__device__ inline float gelu(float x) {
+  return x < -1e30f ? 0.0f : 0.5f * x * erfcf(-0.70710678118654752f * x);
+}
+__device__ inline float gelu_tanh(float x) {
+  const float two_u = x * fmaf(x * x, 0.07135481282640f, 1.59576912160573f);
+  return x < -1e10f ? 0.0f : x * sigmoid(two_u);
+}
+
+// Integers wrap around, which is defined for unsigned ones alone.
+template <class T> struct Unsigned { typedef unsigned type; };
+template <> struct Unsigned<long long> { typedef unsigned long long type; };
+template <class T> __device__ inline T wrapping_sum(T x, T y) {
+  typedef typename Unsigned<T>::type U;
+  return (T)((U)x + (U)y);
+}
+template <class T> __device__ inline T wrapping_difference(T x, T y) {
+  typedef typename Unsigned<T>::type U;
+  return (T)((U)x - (U)y);
+}
+template <class T> __device__ inline T wrapping_product(T x, T y) {
+  typedef typename Unsigned<T>::type U;
+  return (T)((U)x * (U)y);
+}
+template <class T> __device__ inline T negated(T x) { return wrapping_difference((T)0, x); }
+template <class T> struct IsSigned { static const bool value = (T)-1 < (T)0; };
+template <class T> __device__ inline T quotient(T x, T y) {
+  if (y == 0) return 0;
+  if (IsSigned<T>::value && y == (T)-1) return negated(x);  // the lowest value wraps around
+  return (T)(x / y);
+}
+template <class T> __device__ inline T floor_quotient(T x, T y) {
+  const T q = quotient(x, y);
+  if (!IsSigned<T>::value || y == 0 || y == (T)-1) return q;
+  return x % y != 0 && (x < 0) != (y < 0) ? (T)(q - 1) : q;
+}
+template <class T> __device__ inline T integer_power(T x, T y) {
+  if (IsSigned<T>::value && y < 0)
+    return (T)(x == 1 ? 1 : x == (T)-1 ? (y % 2 == 0 ? 1 : -1) : 0);
+  typedef typename Unsigned<T>::type U;
+  U result = 1, base = (U)x;
+  for (; y != 0; y = (T)(y / 2), base *= base)
+    if (y % 2 != 0) result *= base;
+  return (T)result;
+}
+template <class T> __device__ inline T integer_clip(T x, T low, T high) {
+  const T y = x < low ? low : x;
+  return y > high ? high : y;
+}
+
+)";
+}
+
+}  // namespace opwright::gpu

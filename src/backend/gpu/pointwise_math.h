@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "operators/pointwise.h"
+
+namespace opwright::gpu {
+
+/// Device functions that pointwise_expression() calls.
+std::string_view pointwise_functions();
+/// Source for instruction `index` of a program, registers named r0, r1, ... and inputs x0, x1,
+/// ...; results as the CPU has them, math functions to a few units in the last place. Throws Error
+/// for what no GPU kernel computes.
+std::string pointwise_expression(std::span<const PointwiseInstruction> program, int index);
+
+}  // namespace opwright::gpu

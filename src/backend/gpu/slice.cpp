@@ -1,0 +1,286 @@
+#include <algorithm>
+#include <cstdlib>
+
+#include "backend/candidates.h"
+#include "backend/gpu/kernels.h"
+#include "backend/gpu/moved_axes.h"
+#include "backend/gpu/rows.h"
+#include "base/error.h"
+#include "operators/movement.h"
+
+namespace opwright::gpu {
+namespace {
+
+/// The index within the extent that an index beyond it stands for.
+constexpr std::string_view kSampling = R"(
+__device__ inline Index clamp(Index at, Index extent) {
+  return at < 0 ? 0 : at < extent ? at : extent - 1;
+}
+__device__ inline Index wrap(Index at, Index extent) {
+  if ((UIndex)at < (UIndex)extent) return at;
+  at %= extent;
+  return at < 0 ? at + extent : at;
+}
+__device__ inline Index reflect(Index at, Index extent) {
+  if ((UIndex)at < (UIndex)extent) return at;
+  if (extent == 1) return 0;
+  const Index period = 2 * (extent - 1);
+  at %= period;
+  if (at < 0) at += period;
+  return at < extent ? at : period - at;
+}
+template <class Element, class T>
+__device__ inline Element repeat(T value) {
+  union {
+    Element all;
+    T each[sizeof(Element) / sizeof(T)];
+  } result;
+#pragma unroll
+  for (int i = 0; i < (int)(sizeof(Element) / sizeof(T)); ++i) result.each[i] = value;
+  return result.all;
+}
+)";
+
+std::string_view function_of(SampleMode mode) {
+  switch (mode) {
+    case SampleMode::kCLAMP:
+      return "clamp";
+    case SampleMode::kWRAP:
+      return "wrap";
+    default:
+      return "reflect";
+  }
+}
+
+constexpr int64_t kMaxNarrowExtent = 1 << 30;
+
+/// Writes the kernel of one slice.
+class SliceWriter {
+ public:
+  SliceWriter(const Slice& op, const KernelArgs& args)
+      : source_("slice", args),
+        args_(args),
+        params_(op.params()),
+        mode_(params_.mode),
+        size_(element_size(args.outputs[0].type.dtype)),
+        has_fill_value_(args.inputs.size() > 4 && args.inputs[4].present) {
+    const int rank = args.outputs[0].max.rank();
+    const SymShape& dims = source_.dims(0);
+    std::vector<int> axes;
+    for (const int64_t axis : params_.axes)
+      axes.push_back(static_cast<int>(axis < 0 ? axis + rank : axis));
+    if (params_.axes.empty())
+      for (int i = 0; i < rank; ++i) axes.push_back(i);
+    const std::vector<Expr> start = given(1, params_.start, axes.size(), 0);
+    const std::vector<Expr> size = given(2, params_.size, axes.size(), 0);
+    const std::vector<Expr> stride = given(3, params_.stride, axes.size(), 1);
+    shape_ = dims;
+    for (size_t i = 0; i < axes.size(); ++i) shape_[axes[i]] = size[i];
+
+    const SymShape pitches = row_major_strides(dims);
+    std::vector<MovedAxis> moved;
+    for (int i = 0; i < rank; ++i)
+      moved.push_back({shape_[i], pitches[i], args.outputs[0].opt[i], std::nullopt});
+    for (size_t i = 0; i < axes.size(); ++i) sample(axes[i], start[i], stride[i], moved[axes[i]]);
+    axes_ = merge(moved);
+    describe();
+  }
+
+  const RowMove& move() const { return move_; }
+
+  GeneratedKernel write(const RowPlan& plan) {
+    source_.add_declarations(kSampling);
+    source_.set_input_type(0, carrier_type(size_));
+    if (args_.inputs.size() > 4) source_.set_input_type(4, carrier_type(size_));
+    return generate_rows(source_, move_, plan);
+  }
+
+ private:
+  /// Start, size or stride per sliced axis.
+  std::vector<Expr> given(int input, const Ints& parameter, size_t count, int64_t otherwise) {
+    if (static_cast<size_t>(input) < args_.inputs.size() && args_.inputs[input].present)
+      return source_.shape_values(input);
+    std::vector<Expr> values(parameter.begin(), parameter.end());
+    values.resize(count, Expr(otherwise));
+    return values;
+  }
+
+  static Expr is_inside(const Expr& index, const Expr& extent) {
+    return (Expr(1) - Expr::make(ExprOp::kLess, index, 0)) *
+           Expr::make(ExprOp::kLess, index, extent);
+  }
+
+  /// Tells where the sliced axis lies in the input.
+  void sample(int axis, const Expr& start, const Expr& stride, MovedAxis& moved) {
+    const Expr extent = source_.dims(0)[axis], size = moved.extent;
+    const Expr last = start + (size - Expr(1)) * stride;
+    const bool is_known =
+        start.is_constant() && stride.is_constant() && size.is_constant() && extent.is_constant();
+    const Expr is_empty = Expr::make(ExprOp::kEqual, size, 0);
+    const Expr is_within = max(is_empty, is_inside(start, extent) * is_inside(last, extent));
+    if (mode_ == SampleMode::kSTRICT_BOUNDS || (is_known && is_within == Expr(1)) ||
+        (start == Expr(0) && stride == Expr(1) && size == extent)) {
+      if (mode_ == SampleMode::kSTRICT_BOUNDS &&
+          !(start == Expr(0) && stride == Expr(1) && size == extent))
+        source_.check(
+            is_within,
+            str("the slice reads beyond the bounds of axis ", axis,
+                "; use a sample mode other than strict bounds or correct start and size"));
+      // Of an empty slice they may be anything.
+      offset_ = offset_ + min(max(start, Expr(0)), extent) * moved.pitch;
+      moved.pitch = moved.pitch * min(max(stride, Expr(0) - extent), extent);
+      return;
+    }
+    if (mode_ != SampleMode::kFILL && args_.inputs[0].min[axis] == 0)
+      source_.check(max(Expr::make(ExprOp::kLess, 0, extent), is_empty),
+                    str("axis ", axis, " has no elements to sample from"));
+    const bool is_contiguous = stride == Expr(1);
+    const bool keeps_runs = mode_ == SampleMode::kFILL || mode_ == SampleMode::kWRAP;
+    moved.sampling = MovedAxis::Sampling{start, stride, extent, is_contiguous && keeps_runs};
+    if (!is_small(axis, start, stride)) {
+      source_.widen();
+      // Sums that overflow are found when the condition is evaluated.
+      source_.check(Expr::make(ExprOp::kLess, max(start, last), int64_t{1} << 62),
+                    str("start and stride of axis ", axis, " overflow"));
+    }
+  }
+
+  /// Whether offsets by these indices fit the Index of small tensors.
+  bool is_small(int axis, const Expr& start, const Expr& stride) const {
+    if (!start.is_constant() || !stride.is_constant()) return false;
+    const Shape& input = args_.inputs[0].max;
+    const auto most = static_cast<__int128>(input.numel(axis + 1, input.rank()));
+    const auto magnitude = [](int64_t v) { return v < 0 ? -static_cast<__int128>(v) : v; };
+    return (magnitude(start.constant()) +
+            magnitude(stride.constant()) * args_.outputs[0].max[axis]) *
+               std::max<__int128>(1, most) <
+           kMaxNarrowExtent;
+  }
+
+  /// Fills in what moves the rows.
+  void describe() {
+    const MovedAxis& inner = axes_.back();
+    const size_t outer = axes_.size() - 1;
+    for (size_t i = 0; i < outer; ++i) move_.outer.push_back(axes_[i].extent);
+    move_.length = inner.extent;
+    move_.typical_length = inner.typical;
+    move_.element_size = size_;
+    move_.row = [this](int width) { return row(width); };
+
+    std::vector<Expr> multiples = {inner.extent};
+    const bool is_run = inner.pitch == Expr(1);
+    const bool is_vector = inner.sampling ? is_run && inner.sampling->keeps_runs : is_run;
+    if (is_vector) {
+      multiples.push_back(offset_);
+      for (size_t i = 0; i < outer; ++i) multiples.push_back(axes_[i].pitch);
+      if (inner.sampling) {
+        multiples.push_back(inner.sampling->start);
+        multiples.push_back(inner.sampling->extent);
+      }
+    } else if (inner.sampling || inner.pitch != Expr(0)) {
+      return;
+    }
+    move_.width = vector_width(source_, size_, multiples, move_.conditions);
+    if (is_vector && move_.width > 1)
+      move_.conditions.push_back(alignment_condition(size_, move_.width, "in0"));
+  }
+
+  /// start + position * stride
+  std::string index_of(const MovedAxis::Sampling& sampling, std::string_view position) {
+    std::string text(position);
+    if (sampling.stride != Expr(1)) text += " * " + source_.value(sampling.stride);
+    return sampling.start == Expr(0) ? text : source_.value(sampling.start) + " + " + text;
+  }
+
+  std::string row(int width) {
+    const size_t outer = axes_.size() - 1;
+    const bool fills = mode_ == SampleMode::kFILL;
+    bool streams = true, may_be_outside = false;
+    std::string text, base = source_.value(offset_);
+    for (size_t i = 0; i < outer; ++i) {
+      const MovedAxis& axis = axes_[i];
+      std::string position = str("c", i);
+      if (axis.sampling) {
+        position = str("p", i);
+        const std::string extent = source_.value(axis.sampling->extent);
+        const std::string index = index_of(*axis.sampling, str("c", i));
+        text += fills ? str("const Index ", position, " = ", index, ";\n",
+                            may_be_outside ? "inside = inside && " : "bool inside = ", "(UIndex)",
+                            position, " < (UIndex)", extent, ";\n")
+                      : str("const Index ", position, " = ", function_of(mode_), "(", index, ", ",
+                            extent, ");\n");
+        may_be_outside |= fills;
+      }
+      streams &= axis.pitch != Expr(0) && (!axis.sampling || axis.sampling->stride != Expr(0));
+      if (axis.pitch != Expr(0)) base += str(" + ", position, " * ", source_.value(axis.pitch));
+    }
+    text += str("const Index base = ", base, ";\n");
+    return text + fetch(axes_.back(), width, streams, may_be_outside);
+  }
+
+  /// The function that reads a row; `inside` is defined where rows may lie beyond the bounds.
+  std::string fetch(const MovedAxis& inner, int width, bool streams, bool may_be_outside) {
+    const bool fills = may_be_outside || (inner.sampling && mode_ == SampleMode::kFILL);
+    std::string text;
+    if (fills)
+      text += has_fill_value_ ? "const Element fill = repeat<Element>(in4[0]);\n"
+                              : "const Element fill = Element();\n";
+    if (!inner.sampling && inner.pitch == Expr(0)) {
+      text += str("const Element value = ", may_be_outside ? "!inside ? fill : " : "",
+                  "repeat<Element>(in0[base]);\n");
+      return text + "const auto fetch = [&](Index) { return value; };\n";
+    }
+    const bool is_run = inner.pitch == Expr(1);
+    text += "const Element* const from = (const Element*)(in0 + base);\n";
+    text += "const auto fetch = [&](Index i) -> Element {\n";
+    std::string at = "i";
+    if (may_be_outside) text += "if (!inside) return fill;\n";
+    if (inner.sampling) {
+      const auto in_accesses = [&](const Expr& number) {
+        return source_.value(number) + (width > 1 ? str(" / ", width) : std::string());
+      };
+      const std::string extent = in_accesses(inner.sampling->extent);
+      std::string index = index_of(*inner.sampling, "i");
+      if (width > 1) index = str(in_accesses(inner.sampling->start), " + i");
+      at = "at";
+      if (mode_ == SampleMode::kFILL)
+        text += str("const Index at = ", index, ";\nif ((UIndex)at >= (UIndex)(", extent,
+                    ")) return fill;\n");
+      else
+        text += str("const Index at = ", function_of(mode_), "(", index, ", ", extent, ");\n");
+      streams &= inner.sampling->stride != Expr(0);
+    }
+    if (!is_run) at += " * " + source_.value(inner.pitch);
+    text += is_run && streams ? str("return __ldcs(from + ", at, ");\n")
+                              : str("return from[", at, "];\n");
+    return text + "};\n";
+  }
+
+  KernelSource source_;
+  const KernelArgs& args_;
+  const SliceParams& params_;
+  const SampleMode mode_;
+  const int size_;
+  const bool has_fill_value_;
+  SymShape shape_;
+  Expr offset_ = 0;  ///< of the first element, from axes that have no sampling
+  std::vector<MovedAxis> axes_;
+  RowMove move_;
+};
+
+std::vector<Candidate> slice_candidates(const Operator& op, const CandidateQuery& query) {
+  return moving_candidates(query, [&](const KernelArgs& args) {
+    return names_of(row_plans(SliceWriter(static_cast<const Slice&>(op), args).move(), args));
+  });
+}
+
+std::optional<GeneratedKernel> generate_slice(const Operator& op, const KernelArgs& args) {
+  SliceWriter writer(static_cast<const Slice&>(op), args);
+  return writer.write(row_plans(writer.move(), args).at(args.candidate->tactic));
+}
+
+}  // namespace
+
+KernelEntry slice_kernels() { return {slice_candidates, generate_slice, nullptr}; }
+
+}  // namespace opwright::gpu

@@ -1,0 +1,137 @@
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "backend/candidates.h"
+#include "backend/gpu/kernels.h"
+#include "backend/gpu/rows.h"
+#include "base/error.h"
+#include "base/types.h"
+#include "operators/reduce.h"
+
+namespace opwright::gpu {
+namespace {
+
+constexpr int kMaxThreads = 1024;
+/// Elements that a thread keeps in registers.
+constexpr int64_t kMaxKept = 32;
+/// Elements of a row that a warp alone takes.
+constexpr int64_t kWarpRow = kWarp * kMaxKept;
+
+// All threads of a warp, or of the block, get the result.
+constexpr std::string_view kReductions = R"(
+struct Largest {
+  __device__ static float of(float a, float b) { return fmaxf(a, b); }
+};
+struct Sum {
+  __device__ static float of(float a, float b) { return a + b; }
+};
+template <class Reduction, int lanes>
+__device__ inline float reduce(float value) {
+  if (lanes == 1) return value;
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2)
+    value = Reduction::of(value, __shfl_xor_sync(0xffffffffu, value, distance));
+  if (lanes == 32) return value;
+  __shared__ float parts[lanes / 32 + 1];
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
+  __syncthreads();
+  value = parts[0];
+#pragma unroll
+  for (int i = 1; i < lanes / 32; ++i) value = Reduction::of(value, parts[i]);
+  return value;
+}
+)";
+
+/// Rows that leave most of a GPU idle with a small block for each.
+constexpr int64_t kFewRows = 256;
+
+/// Threads for a row that are worth trying, the best guess first.
+std::vector<int> lanes_per_row(const SoftmaxParams& params, const KernelArgs& args) {
+  const Shape &max = args.inputs[0].max, &opt = args.inputs[0].opt;
+  const int axis = std::countr_zero(static_cast<uint64_t>(params.axes));
+  for (int i = axis + 1; i < max.rank(); ++i)
+    if (args.inputs[0].min[i] != 1 || max[i] != 1) return {1};
+  if (opt[axis] <= kWarpRow) return {kWarp};
+  if (opt.numel() < kFewRows * opt[axis]) return {kMaxThreads, kThreads};
+  return {kThreads, kMaxThreads};
+}
+
+/// A warp or block per row of the axis, which is read once where it fits the registers; where the
+/// axis is not the last one, a thread per row, so that neighbours read neighbours.
+GeneratedKernel write(const SoftmaxParams& params, const KernelArgs& args) {
+  KernelSource source("softmax", args);
+  const SymShape& dims = source.dims(0);
+  const int axis = std::countr_zero(static_cast<uint64_t>(params.axes));
+  const Shape& max = args.inputs[0].max;
+  const Expr outer = numel(std::span(dims).first(axis)), extent = dims[axis];
+  const Expr inner = numel(std::span(dims).subspan(axis + 1)), rows = outer * inner;
+  const bool is_last = inner == Expr(1);
+  const int lanes = lanes_per_row(params, args).at(args.candidate->tactic);
+  const int threads = std::max(kThreads, lanes);
+  const int64_t kept = (max[axis] + lanes - 1) / lanes;
+  const bool keeps = kept <= kMaxKept;
+  const std::string_view type = storage_type(args.outputs[0].type.dtype);
+
+  source.add_declarations(kReductions);
+  const std::string length = source.value(extent), stride = source.value(inner);
+  std::string text =
+      str("const int lane = (int)threadIdx.x % ", lanes, ";\nfor (Index row = (Index)blockIdx.x * ",
+          threads / lanes, " + (Index)threadIdx.x / ", lanes, "; row < ", source.value(rows),
+          "; row += (Index)gridDim.x * ", threads / lanes, ") {\n");
+  const std::string first =
+      is_last ? str("row * ", length)
+              : str("row / ", stride, " * (", length, " * ", stride, ") + row % ", stride);
+  text += str("const Index first = ", first, ";\n", "const ", type, "* const from = in0 + first;\n",
+              type, "* const to = out0 + first;\n");
+  if (keeps) {
+    text += str("float kept[", std::max<int64_t>(1, kept), "];\n");
+  }
+  // Runs over the thread's elements; `x` is the value.
+  const auto each = [&](bool loads, std::string_view statement) {
+    if (keeps)
+      text += str("#pragma unroll\nfor (int k = 0; k < ", kept,
+                  "; ++k) {\nconst Index i = lane + k * ", lanes, ";\nif (i < ", length, ") {\n",
+                  loads ? str("kept[k] = load(from[i * ", stride, "]);\n") : std::string(),
+                  "const float x = kept[k];\n", statement, "\n}\n}\n");
+    else
+      text += str("for (Index i = lane; i < ", length, "; i += ", lanes,
+                  ") {\nconst float x = load(from[i * ", stride, "]);\n", statement, "\n}\n");
+  };
+  text += str("float largest = ", float_literal(-INFINITY), ", sum = 0.0f;\n");
+  each(true, "largest = fmaxf(largest, x);");
+  text += str("largest = reduce<Largest, ", lanes, ">(largest);\n");
+  // What is kept is then the exponential function, which is not computed twice.
+  const bool keeps_power = keeps && !params.log;
+  each(false,
+       keeps_power ? "kept[k] = expf(x - largest);\nsum += kept[k];" : "sum += expf(x - largest);");
+  text += str("sum = reduce<Sum, ", lanes, ">(sum);\n");
+  const std::string_view result = params.log    ? "x - largest - total"
+                                  : keeps_power ? "x * total"
+                                                : "expf(x - largest) * total";
+  text += params.log ? "const float total = logf(sum);\n" : "const float total = 1.0f / sum;\n";
+  each(false, str("to[i * ", stride, "] = store<", type, ">(", result, ");"));
+  text += "}\n";
+  return source.finish(text, blocks_for(rows, threads / lanes), threads);
+}
+
+std::vector<Candidate> softmax_candidates(const Operator& op, const CandidateQuery& query) {
+  return moving_candidates(query, [&](const KernelArgs& args) {
+    std::vector<std::string> names;
+    if (!is_floating(args.inputs[0].type.dtype)) return names;
+    for (const int lanes : lanes_per_row(static_cast<const Softmax&>(op).params(), args))
+      names.push_back(lanes == 1 ? "a thread per row" : str(lanes, " threads per row"));
+    return names;
+  });
+}
+
+std::optional<GeneratedKernel> generate_softmax(const Operator& op, const KernelArgs& args) {
+  return write(static_cast<const Softmax&>(op).params(), args);
+}
+
+}  // namespace
+
+KernelEntry softmax_kernels() { return {softmax_candidates, generate_softmax, nullptr}; }
+
+}  // namespace opwright::gpu

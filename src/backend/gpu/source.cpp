@@ -1,0 +1,216 @@
+#include "backend/gpu/source.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdio>
+
+#include "base/error.h"
+#include "base/types.h"
+
+namespace opwright::gpu {
+namespace {
+
+/// So that the index of a loop does not overflow when all threads of the grid, which fill whole
+/// blocks, advance it beyond the last element.
+constexpr int64_t kMaxNarrow = (int64_t{1} << 30) - 4096;
+constexpr int64_t kMaxBlocks = 2147483647;
+
+/// Whether no offset into a tensor with at most these extents needs more than 32 bits. An extent of
+/// 0 makes none of the others small.
+bool is_narrow_shape(const Shape& max) {
+  int64_t count = 1;
+  for (const int64_t extent : max) {
+    if (extent > kMaxNarrow / count) return false;
+    count *= std::max<int64_t>(1, extent);
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string_view storage_type(DataType type) {
+  switch (type) {
+    case DataType::kFLOAT:
+      return "float";
+    case DataType::kHALF:
+      return "Half";
+    case DataType::kBF16:
+      return "BFloat16";
+    case DataType::kFP8:
+      return "Fp8";
+    case DataType::kINT8:
+      return "signed char";
+    case DataType::kUINT8:
+      return "unsigned char";
+    case DataType::kINT32:
+      return "int";
+    case DataType::kINT64:
+      return "long long";
+    case DataType::kBOOL:
+      return "Bool";
+    default:
+      fail("GPU kernels have no elements of type ", name(type));
+  }
+}
+
+std::string_view register_type(DataType type) {
+  if (is_floating(type)) return "float";
+  return type == DataType::kBOOL ? "bool" : storage_type(type);
+}
+
+std::string_view carrier_type(int bytes) {
+  switch (bytes) {
+    case 1:
+      return "unsigned char";
+    case 2:
+      return "unsigned short";
+    case 4:
+      return "unsigned";
+    case 8:
+      return "unsigned long long";
+    case 16:
+      return "uint4";
+    default:
+      fail("GPU kernels move no elements of ", bytes, " bytes");
+  }
+}
+
+std::string float_literal(float value) {
+  if (std::isnan(value)) return "__uint_as_float(0x7fc00000u)";
+  if (std::isinf(value))
+    return value > 0 ? "__uint_as_float(0x7f800000u)" : "__uint_as_float(0xff800000u)";
+  char text[40];
+  std::snprintf(text, sizeof text, std::signbit(value) ? "(%.9ef)" : "%.9ef",
+                static_cast<double>(value));
+  return text;
+}
+
+KernelSource::KernelSource(std::string name, const KernelArgs& args)
+    : name_(std::move(name)), args_(args) {
+  for (const PortDesc& port : args.inputs) {
+    SymShape& dims = dims_.emplace_back();
+    input_types_.emplace_back(port.present ? storage_type(port.type.dtype) : "void");
+    if (!port.present) continue;
+    narrow_ &= is_narrow_shape(port.max);
+    for (int i = 0; i < port.max.rank(); ++i, ++symbols_) {
+      dims.push_back(port.min[i] == port.max[i] ? Expr(port.max[i]) : Expr::symbol(symbols_));
+      typical_.push_back(port.opt[i]);
+    }
+  }
+  for (const PortDesc& port : args.outputs) {
+    narrow_ &= is_narrow_shape(port.max);
+    output_types_.emplace_back(storage_type(port.type.dtype));
+  }
+}
+
+std::vector<Expr> KernelSource::shape_values(int input) {
+  const PortDesc& port = args_.inputs[input];
+  const DataType type = port.type.dtype;
+  require(port.present && (type == DataType::kINT32 || type == DataType::kINT64) &&
+              port.min == port.max,
+          "layer '", args_.layer, "': input ", input,
+          " must be an INT32 or INT64 tensor of constant shape, whose values are known");
+  std::vector<Expr> values;
+  if (port.constant) {
+    for (int64_t i = 0; i < port.max.numel(); ++i)
+      values.emplace_back(type == DataType::kINT32 ? port.constant.as<int32_t>()[i]
+                                                   : port.constant.as<int64_t>()[i]);
+    return values;
+  }
+  const auto known = std::find(shape_inputs_.begin(), shape_inputs_.end(), input);
+  if (known != shape_inputs_.end()) return shape_input_values_[known - shape_inputs_.begin()];
+  for (int64_t i = 0; i < port.max.numel(); ++i) values.push_back(Expr::symbol(symbols_++));
+  shape_inputs_.push_back(input);
+  shape_input_values_.push_back(values);
+  return values;
+}
+
+std::string KernelSource::value(const Expr& expr) {
+  if (expr.is_constant()) {
+    const int64_t number = expr.constant();
+    if (number == std::numeric_limits<int64_t>::min()) return "(-9223372036854775807LL - 1)";
+    const bool is_long = !narrow_ || number != static_cast<int32_t>(number);
+    const std::string text = std::to_string(number) + (is_long ? "LL" : "");
+    return number < 0 ? "(" + text + ")" : text;
+  }
+  const auto known = std::find(arguments_.begin(), arguments_.end(), expr);
+  const size_t index = known - arguments_.begin();
+  if (known == arguments_.end()) arguments_.push_back(expr);
+  return "n" + std::to_string(index);
+}
+
+std::string KernelSource::decompose(std::string_view index, std::span<const std::string> variables,
+                                    std::span<const Expr> extents) {
+  if (variables.empty()) return {};
+  if (variables.size() == 1) return str("const Index ", variables[0], " = ", index, ";\n");
+  // Unsigned divisions cost half of signed ones.
+  const std::string rest = "rest_of_" + variables.back();
+  std::string text = str("UIndex ", rest, " = (UIndex)(", index, ");\n");
+  for (size_t i = variables.size(); i-- > 1;) {
+    const std::string extent = value(extents[i]);
+    text += str("const Index ", variables[i], " = (Index)(", rest, " % (UIndex)", extent, ");\n",
+                rest, " /= (UIndex)", extent, ";\n");
+  }
+  return text + str("const Index ", variables[0], " = (Index)", rest, ";\n");
+}
+
+std::string KernelSource::offset(std::span<const std::string> variables,
+                                 std::span<const Expr> strides) {
+  std::string text;
+  for (size_t i = 0; i < variables.size(); ++i) {
+    if (strides[i] == Expr(0)) continue;
+    if (!text.empty()) text += " + ";
+    text += variables[i];
+    if (strides[i] != Expr(1)) text += " * " + value(strides[i]);
+  }
+  return text.empty() ? "0" : text;
+}
+
+void KernelSource::check(const Expr& condition, std::string message) {
+  // What is known to fail does so when it runs, if it does: the tensors may be empty by then.
+  if (condition != Expr(1)) checks_.push_back({condition, std::move(message)});
+}
+
+GeneratedKernel KernelSource::finish(std::string_view body, const Expr& blocks, int threads) {
+  GeneratedKernel kernel;
+  std::string& source = kernel.source;
+  source = narrow_ ? "typedef int Index;\ntypedef unsigned UIndex;\n"
+                   : "typedef long long Index;\ntypedef unsigned long long UIndex;\n";
+  source += prelude();
+  source += declarations_;
+  std::string parameters;
+  const auto add = [&](const auto&... parts) {
+    if (!parameters.empty()) parameters += ", ";
+    parameters += str(parts...);
+  };
+  for (size_t i = 0; i < input_types_.size(); ++i)
+    add("const ", input_types_[i], "* __restrict__ in", i);
+  for (size_t i = 0; i < arguments_.size(); ++i) add("const Index n", i);
+  if (has_counter_) add("unsigned long long* counter");
+  for (size_t i = 0; i < output_types_.size(); ++i) add(output_types_[i], "* __restrict__ out", i);
+  // Not __restrict__: blocks read what others have written.
+  if (scratch_ > 0) add(scratch_type_, "* scratch");
+  source += str("extern \"C\" __global__ void __launch_bounds__(", threads, ") ", name_, "(",
+                parameters, ") {\n", body, "}\n");
+
+  KernelCode& launch = kernel.launch;
+  launch.name = name_;
+  launch.grid[0] = narrow_ ? blocks : min(blocks, Expr(kMaxBlocks));
+  launch.block[0] = threads;
+  for (const Expr& argument : arguments_)
+    launch.arguments.push_back({narrow_ ? ArgumentType::kINT32 : ArgumentType::kINT64, argument});
+  if (has_counter_) launch.arguments.push_back({ArgumentType::kPOINTER, 0});
+  if (scratch_ > 0) launch.scratch.push_back(scratch_);
+  launch.shape_inputs = shape_inputs_;
+  launch.checks = checks_;
+  return kernel;
+}
+
+SymShape row_major_strides(std::span<const Expr> extents) {
+  SymShape strides(extents.size(), Expr(1));
+  for (size_t i = extents.size(); i-- > 1;) strides[i - 1] = strides[i] * extents[i];
+  return strides;
+}
+
+}  // namespace opwright::gpu

@@ -1,0 +1,248 @@
+#include <algorithm>
+
+#include "backend/candidates.h"
+#include "backend/gpu/kernels.h"
+#include "backend/gpu/moved_axes.h"
+#include "backend/gpu/rows.h"
+#include "base/error.h"
+#include "operators/movement.h"
+
+namespace opwright::gpu {
+namespace {
+
+/// Sides of the square tiles through shared memory.
+constexpr int kTile = 32, kLargeTile = 64;
+/// Bytes of an access to a tile of smaller elements.
+constexpr int kAccessBytes = 4;
+/// A matrix with a side below this leaves most of a tile empty.
+constexpr int64_t kNarrow = 16;
+/// Elements from which on more than one way is worth trying.
+constexpr int64_t kManyTransposed = 1 << 16;
+
+/// One way to run a transposition.
+struct Tactic {
+  int tile = 0;   ///< 0: row by row
+  int width = 1;  ///< elements of an access to a tile
+  RowPlan rows;
+  std::string name() const {
+    if (tile == 0) return rows.name();
+    return str("tiles of ", tile, width > 1 ? str(" by ", width) : std::string());
+  }
+};
+
+/// Axes that stay neighbours are one. Where the last one stays the last one, rows are copied; else
+/// matrices of the input's and the output's last axis are transposed.
+class TransposeWriter {
+ public:
+  TransposeWriter(const Transpose& op, const KernelArgs& args)
+      : source_("transpose", args), args_(args), size_(element_size(args.outputs[0].type.dtype)) {
+    const SymShape& dims = source_.dims(0);
+    const SymShape pitches = row_major_strides(dims);
+    std::vector<MovedAxis> moved;
+    for (const int64_t axis : op.params().permutation)
+      moved.push_back(
+          {dims[axis], pitches[axis], args.inputs[0].opt[static_cast<int>(axis)], std::nullopt});
+    axes_ = merge(moved);
+    for (size_t i = 0; i + 1 < axes_.size(); ++i)
+      if (axes_[i].pitch == Expr(1)) matrix_ = static_cast<int>(i);
+  }
+
+  std::vector<Tactic> tactics() {
+    std::vector<Tactic> result;
+    if (matrix_ >= 0) {
+      const int64_t narrowest = std::min(axes_[matrix_].typical, axes_.back().typical);
+      const bool many = args_.outputs[0].opt.numel() >= kManyTransposed;
+      std::vector<std::string> conditions;
+      const int width = tile_width(conditions);
+      if (width > 1 && narrowest > kTile) result.push_back({kTile * width, width, {}});
+      if (narrowest >= kNarrow || many) result.push_back({kTile, 1, {}});
+      if (width == 1 && narrowest > kTile && many) result.push_back({kLargeTile, 1, {}});
+      if (narrowest > kTile) return result;
+    }
+    for (const RowPlan& plan : row_plans(describe_rows(), args_)) result.push_back({0, 1, plan});
+    return result;
+  }
+
+  GeneratedKernel write(const Tactic& tactic) {
+    source_.set_input_type(0, carrier_type(size_));
+    return tactic.tile > 0 ? tiles(tactic) : generate_rows(source_, describe_rows(), tactic.rows);
+  }
+
+ private:
+  RowMove describe_rows() {
+    const MovedAxis& inner = axes_.back();
+    RowMove move;
+    std::vector<Expr> multiples = {inner.extent};
+    for (size_t i = 0; i + 1 < axes_.size(); ++i) {
+      move.outer.push_back(axes_[i].extent);
+      multiples.push_back(axes_[i].pitch);
+    }
+    move.length = inner.extent;
+    move.typical_length = inner.typical;
+    move.element_size = size_;
+    if (matrix_ < 0) {
+      move.width = vector_width(source_, size_, multiples, move.conditions);
+      if (move.width > 1) move.conditions.push_back(alignment_condition(size_, move.width, "in0"));
+    }
+    move.row = [this, &inner](int) {
+      std::string base;
+      for (size_t i = 0; i + 1 < axes_.size(); ++i)
+        base += str(i > 0 ? " + " : "", "c", i, " * ", source_.value(axes_[i].pitch));
+      // The neighbours of an element that is picked are picked, too, but from the cache.
+      return str("const Element* const from = (const Element*)(in0 + (", base.empty() ? "0" : base,
+                 "));\n", "const auto fetch = [&](Index i) { return ",
+                 matrix_ < 0 ? "__ldcs(from + i)" : "from[i * " + source_.value(inner.pitch) + "]",
+                 "; };\n");
+    };
+    return move;
+  }
+
+  /// Neighbours along both sides of the matrix that one access may take.
+  int tile_width(std::vector<std::string>& conditions) {
+    if (size_ >= kAccessBytes) return 1;
+    std::vector<Expr> multiples;
+    Expr pitch = 1;
+    for (size_t i = axes_.size(); i-- > 0;) {
+      if (static_cast<int>(i) != matrix_) multiples.push_back(axes_[i].pitch);
+      if (i + 1 < axes_.size()) multiples.push_back(pitch);
+      pitch = pitch * axes_[i].extent;
+    }
+    multiples.push_back(axes_[matrix_].extent);
+    multiples.push_back(axes_.back().extent);
+    const int most = kAccessBytes / size_;
+    for (const Expr& number : multiples)
+      if (number.is_constant() && number.constant() % most != 0) return 1;
+    for (const Expr& number : multiples)
+      if (!number.is_constant())
+        conditions.push_back(str(source_.value(number), " % ", most, " == 0"));
+    for (const char* const pointer : {"in0", "out0"})
+      conditions.push_back(alignment_condition(size_, most, pointer));
+    return most;
+  }
+
+  /// A block reads a tile along the input's last axis and writes it along the output's.
+  GeneratedKernel tiles(const Tactic& tactic) {
+    const int side = tactic.tile;
+    source_.set_output_type(0, carrier_type(size_));
+    const MovedAxis &column = axes_[matrix_], &line = axes_.back();
+    SymShape extents, from_pitches, to_pitches;
+    std::vector<std::string> names;
+    SymShape shape;
+    for (const MovedAxis& axis : axes_) shape.push_back(axis.extent);
+    const SymShape pitches = row_major_strides(shape);
+    for (size_t i = 0; i + 1 < axes_.size(); ++i) {
+      if (static_cast<int>(i) == matrix_) continue;
+      names.push_back(str("c", i));
+      extents.push_back(axes_[i].extent);
+      from_pitches.push_back(axes_[i].pitch);
+      to_pitches.push_back(pitches[i]);
+    }
+    for (const auto& [name, axis] : {std::pair("lines", &line), std::pair("columns", &column)}) {
+      names.emplace_back(name);
+      extents.push_back(ceil_div(axis->extent, Expr(side)));
+    }
+    const Expr tiles = numel(extents);
+    const std::string lines = source_.value(line.extent), columns = source_.value(column.extent);
+    const std::string line_pitch = source_.value(line.pitch),
+                      column_pitch = source_.value(pitches[matrix_]);
+    // So that a warp that reads a column of the tile finds each element in another bank.
+    const int padding = tactic.width > 1 ? 1 : std::max(1, kAccessBytes / size_);
+    const std::span<const std::string> batch = std::span(names).first(names.size() - 2);
+    const std::string_view carrier = carrier_type(size_);
+
+    std::string text =
+        str("__shared__ ", carrier, " tile[", side, "][", side + padding, "];\n",
+            "const int lane = (int)threadIdx.x % ", kWarp, ", warp = (int)threadIdx.x / ", kWarp,
+            ";\nfor (Index number = blockIdx.x; number < ", source_.value(tiles),
+            "; number += gridDim.x) {\n", source_.decompose("number", names, extents));
+    text += str("const Index line = lines * ", side, ", column = columns * ", side, ";\n");
+    text += str("const auto* const from = in0 + (", source_.offset(batch, from_pitches),
+                " + line * ", line_pitch, " + column);\n");
+    text += str("auto* const to = out0 + (", source_.offset(batch, to_pitches), " + column * ",
+                column_pitch, " + line);\n");
+    // Over the tile's rows by warps and across them by lanes, `width` elements each.
+    const auto each = [&](int width, std::string_view rows, std::string_view count,
+                          std::string_view across, std::string_view most,
+                          std::string_view statements) {
+      text += str("#pragma unroll\nfor (int r = 0; r < ", side, "; r += ", kThreads / kWarp,
+                  ") {\n#pragma unroll\nfor (int c = 0; c < ", side, "; c += ", kWarp * width,
+                  ") {\nconst int y = r + warp, x = c + lane * ", width, ";\nif (", rows, " + y < ",
+                  count, " && ", across, " + x < ", most, ") {\n", statements, "}\n}\n}\n");
+    };
+    const std::string read = str("from + (y * ", line_pitch, " + x)");
+    const std::string written = str("to + (y * ", column_pitch, " + x)");
+    // All that a thread loads is under way before any of it is waited for.
+    const auto load = [&](int width) {
+      const std::string_view access = carrier_type(size_ * width);
+      const int across = side / (kWarp * width), count = side / (kThreads / kWarp) * across;
+      const std::string number =
+          str("[r / ", kThreads / kWarp, " * ", across, " + c / ", kWarp * width, "]");
+      text += str(access, " loaded[", count, "];\n");
+      each(width, "line", lines, "column", columns,
+           str("loaded", number, " = __ldcs((const ", access, "*)(", read, "));\n"));
+      each(width, "line", lines, "column", columns,
+           width == 1 ? str("tile[y][x] = loaded", number, ";\n")
+                      : str("Parts parts;\nparts.all = loaded", number,
+                            ";\n#pragma unroll\nfor (int k = 0; k < ", width,
+                            "; ++k) tile[y][x + k] = parts.each[k];\n"));
+    };
+    const auto store = [&](int width) {
+      const std::string_view access = carrier_type(size_ * width);
+      each(width, "column", columns, "line", lines,
+           width == 1 ? str("__stcs(", written, ", tile[x][y]);\n")
+                      : str("Parts parts;\n#pragma unroll\nfor (int k = 0; k < ", width,
+                            "; ++k) parts.each[k] = tile[x + k][y];\n__stcs((", access, "*)(",
+                            written, "), parts.all);\n"));
+    };
+    std::vector<std::string> conditions;
+    if (tactic.width > 1) {
+      tile_width(conditions);
+      source_.add_declarations(str("union Parts {\n", carrier_type(kAccessBytes), " all;\n",
+                                   carrier, " each[", tactic.width, "];\n};\n"));
+    }
+    const auto by_width = [&](const auto& move) {
+      if (tactic.width == 1) return move(1);
+      text += "if (by_vector) {\n";
+      move(tactic.width);
+      text += "} else {\n";
+      move(1);
+      text += "}\n";
+    };
+    std::string by_vector;
+    for (const std::string& condition : conditions)
+      by_vector += (by_vector.empty() ? "" : " && ") + condition;
+    by_width(load);
+    text += "__syncthreads();\n";
+    by_width(store);
+    text += "__syncthreads();\n}\n";
+    if (tactic.width > 1) text.insert(0, str("const bool by_vector = ", by_vector, ";\n"));
+    return source_.finish(text, tiles, kThreads);
+  }
+
+  KernelSource source_;
+  const KernelArgs& args_;
+  const int size_;
+  std::vector<MovedAxis> axes_;
+  int matrix_ = -1;  ///< the axis that is the input's last one, where that is another than here
+};
+
+std::vector<Candidate> transpose_candidates(const Operator& op, const CandidateQuery& query) {
+  return moving_candidates(query, [&](const KernelArgs& args) {
+    std::vector<std::string> names;
+    for (const Tactic& tactic : TransposeWriter(static_cast<const Transpose&>(op), args).tactics())
+      names.push_back(tactic.name());
+    return names;
+  });
+}
+
+std::optional<GeneratedKernel> generate_transpose(const Operator& op, const KernelArgs& args) {
+  const auto& transpose = static_cast<const Transpose&>(op);
+  const Tactic tactic = TransposeWriter(transpose, args).tactics().at(args.candidate->tactic);
+  return TransposeWriter(transpose, args).write(tactic);
+}
+
+}  // namespace
+
+KernelEntry transpose_kernels() { return {transpose_candidates, generate_transpose, nullptr}; }
+
+}  // namespace opwright::gpu
