@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/error_report.h"
@@ -9,14 +10,18 @@
 
 namespace opwright {
 
-/// The user's allocator, which lives as long as it must.
-inline std::shared_ptr<IGpuAllocator> unowned(IGpuAllocator* allocator) {
-  return {std::shared_ptr<void>(), allocator};
+/// What is the user's, which lives as long as it must.
+template <class T>
+std::shared_ptr<T> unowned(T* object) {
+  return {std::shared_ptr<void>(), object};
 }
 
-/// Throws Error for a DLA: NVIDIA's accelerator is not driven.
-inline void require_no_dla(const char* method, int32_t core) {
-  require(core == -1, method, ": there is no DLA ", core, ", as no DLA is driven; leave it at -1");
+inline constexpr Dims kNoDims{-1, {}};
+
+/// A name as C++ programs give it. Throws Error for null.
+inline std::string_view checked_name(const char* name) {
+  require(name != nullptr, "the tensor's name is null");
+  return name;
 }
 
 }  // namespace opwright

@@ -93,17 +93,31 @@ void Context::set_output_address(int output, void* address) {
   }
 }
 
+void Context::set_tensor_address(std::string_view name, void* address) {
+  const Port& port = engine_->port(name);
+  port.is_input ? set_input_address(port.index, address) : set_output_address(port.index, address);
+}
+
+void* Context::tensor_address(std::string_view name) const {
+  const Port& port = engine_->port(name);
+  return port.is_input ? const_cast<void*>(input_address(port.index)) : output_address(port.index);
+}
+
 const void* Context::input_address(int input) const { return state_->inputs[input].address; }
 void* Context::output_address(int output) const { return state_->outputs[output].address; }
 
-void Context::set_output_memory(int output, OutputMemory* memory) {
+void Context::set_output_memory(int output, std::shared_ptr<OutputMemory> memory) {
   check_idle("given another output allocator");
   State& s = *state_;
-  s.outputs[output].memory = memory;
+  s.outputs[output].memory = std::move(memory);
   s.has_output_memory =
       std::any_of(s.outputs.begin(), s.outputs.end(),
                   [](const OutputState& state) { return state.memory != nullptr; });
   s.is_ready = false;
+}
+
+OutputMemory* Context::output_memory(int output) const {
+  return state_->outputs[output].memory.get();
 }
 
 size_t Context::memory_size() const { return state_->scratch.memory_size(); }
@@ -145,6 +159,11 @@ void Context::set_memory(void* memory, size_t bytes) {
   s.users_memory = static_cast<std::byte*>(memory);
   s.users_bytes = memory == nullptr ? 0 : bytes;
   s.is_ready = false;
+}
+
+uint64_t Context::memory_size_for_shapes() const {
+  require(all_shapes_set(), "the shapes of all inputs must be set first");
+  return engine_->memory_size(profile_);
 }
 
 void Context::set_memory(void* memory) {
@@ -228,15 +247,15 @@ void Context::check_addresses() {
   }
 }
 
-void Context::request_outputs() {
+void Context::request_outputs(Queue queue) {
   State& s = *state_;
   for (size_t i = 0; i < s.outputs.size(); ++i) {
     OutputState& output = s.outputs[i];
     if (output.memory == nullptr) continue;
     const int number = static_cast<int>(i);
-    void* address =
-        output.memory->reallocate(number, output.address, std::max<size_t>(1, output.bytes));
     const PlanPort& port = engine_->plan().outputs[i];
+    void* address = output.memory->reallocate(
+        {port.name, output.address, std::max<size_t>(1, output.bytes), kAlignment, queue});
     if (address == nullptr) {
       fail_with(ErrorCode::kFAILED_ALLOCATION, "the output allocator gave no memory for output '",
                 port.name, "', which takes up to ", output.bytes, " bytes");

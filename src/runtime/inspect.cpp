@@ -573,4 +573,13 @@ std::string inspect_layer_json(const Plan& plan, int step, int profile) {
   return json.take();
 }
 
+std::string inspect(const Plan& plan, LayerInformationFormat format) {
+  return format == LayerInformationFormat::kJSON ? inspect_json(plan) : inspect_text(plan);
+}
+
+std::string inspect_layer(const Plan& plan, int step, int profile, LayerInformationFormat format) {
+  return format == LayerInformationFormat::kJSON ? inspect_layer_json(plan, step, profile)
+                                                 : inspect_layer_text(plan, step, profile);
+}
+
 }  // namespace opwright
