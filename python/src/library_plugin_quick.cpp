@@ -38,7 +38,7 @@ class QuickPluginHandle {
 };
 
 nb::list quick_output_data_types(const QuickPluginHandle& self, nb::handle input_types,
-                               nb::handle input_ranks) {
+                                 nb::handle input_ranks) {
   const auto inputs = vector_of<DataType>(input_types, "DataType");
   std::vector<int32_t> ranks;
   for (const nb::object& rank : sequence(input_ranks, -1, "ranks"))
@@ -53,7 +53,7 @@ nb::list quick_output_data_types(const QuickPluginHandle& self, nb::handle input
 }
 
 nb::list quick_output_shapes(const QuickPluginHandle& self, nb::handle inputs,
-                           nb::handle shape_inputs, const ExprBuilderRef& builder) {
+                             nb::handle shape_inputs, const ExprBuilderRef& builder) {
   const auto in = dims_exprs(inputs), shapes = dims_exprs(shape_inputs);
   std::vector<DimsExprs> outputs(static_cast<size_t>(self.plugin().num_outputs("")));
   self.check(self.build().getOutputShapes(in.data(), count(in), shapes.data(), count(shapes),
