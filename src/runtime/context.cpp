@@ -164,10 +164,10 @@ Shape Context::output_shape(int output) {
 void Context::settle_sizes() {
   State& s = *state_;
   Runner* const runner = s.current->runner.get();
-  if (runner == nullptr || !runner->has_pending_sizes()) return;
+  if (runner == nullptr || !runner->shapes().has_pending()) return;
   const DeviceScope scope(*s.gpu);
   try {
-    runner->settle_sizes();
+    runner->shapes().settle();
   } catch (const DeviceLostError& error) {
     fail_lost(error);
   } catch (...) {
@@ -291,7 +291,8 @@ void Context::prepare() {
     if (address != nullptr) shapes.take_values(input, address);
   }
   shapes.update();
-  if (s.current->runner != nullptr && s.current->runner->generation() != engine_->generation()) {
+  if (s.current->runner != nullptr &&
+      s.current->runner->table().generation() != engine_->generation()) {
     // Work that was given to queues may still use the kernels and the weights of before.
     if (s.last_use != nullptr) {
       require(s.last_use->finish(), engine_->name(),
@@ -305,10 +306,10 @@ void Context::prepare() {
     s.current->runner =
         std::make_unique<Runner>(*engine_, profile_, shapes, services_, s.current_step);
   }
-  s.generation = s.current->runner->generation();
+  s.generation = s.current->runner->table().generation();
   place_memory();
   check_addresses();
-  s.current->runner->refresh();
+  s.current->runner->shapes().refresh();
   s.current->runner->set_input_event(s.input_consumed);
   s.times.resize(plan.schedules[profile_].steps.size());
   s.is_ready = true;
@@ -372,7 +373,7 @@ void Context::run(Queue queue) {
   else if (!s.scratch.is_placed()) [[unlikely]]
     place_memory();
   Runner& runner = *s.current->runner;
-  if (runner.has_pending_sizes()) [[unlikely]]
+  if (runner.shapes().has_pending()) [[unlikely]]
     settle_sizes();
   if (s.has_output_memory) request_outputs(queue);
   try {
@@ -400,7 +401,7 @@ void Context::run(Queue queue) {
     s.is_ready = false;
     throw;
   }
-  s.current->shapes.set_sizes_known(!runner.has_pending_sizes());
+  s.current->shapes.set_sizes_known(!runner.shapes().has_pending());
 }
 
 void Context::execute(std::span<void* const> addresses) {

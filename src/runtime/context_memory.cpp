@@ -74,7 +74,7 @@ void Context::set_input_address(int input, const void* address) {
   if (address == nullptr || (is_aliased && is_new)) {
     s.is_ready = false;
   } else if (s.is_ready) {
-    s.current->runner->set_input(input, address);
+    s.current->runner->table().set_input(input, address);
   }
 }
 
@@ -89,7 +89,7 @@ void Context::set_output_address(int output, void* address) {
   if (address == nullptr || (port.aliased_input >= 0 && is_new)) {
     s.is_ready = false;
   } else if (s.is_ready) {
-    s.current->runner->set_output(output, address);
+    s.current->runner->table().set_output(output, address);
   }
 }
 
@@ -174,7 +174,7 @@ void Context::place_memory() {
   State& s = *state_;
   const Plan& plan = engine_->plan();
   const uint64_t arena_size = plan.schedules[profile_].arena_size;
-  const size_t workspace_size = s.current->runner->workspace_size();
+  const size_t workspace_size = s.current->runner->table().workspace_size;
   // What kernels want, rather than what the plan says that they do.
   const uint64_t limit = engine_->limits().memory;
   require_bytes(workspace_size, limit, "memory", "scratch memory of profile ", profile_, " needs");
@@ -211,17 +211,17 @@ void Context::place_memory() {
 void Context::check_addresses() {
   State& s = *state_;
   const Plan& plan = engine_->plan();
-  Runner& runner = *s.current->runner;
+  RunTable& table = s.current->runner->table();
   for (size_t i = 0; i < plan.inputs.size(); ++i) {
     const int input = static_cast<int>(i);
     const void* address = s.inputs[i].address;
     if (address == nullptr) {
       require(!has_elements(input_shape(input)), "the address of input '", plan.inputs[i].name,
               "' is not set");
-      address = s.current->runner->empty_address();
+      address = table.empty_address();
     }
     check_address(plan.inputs[i], "input", s.inputs[i].address, input_bytes(input));
-    runner.set_input(input, address);
+    table.set_input(input, address);
   }
   uint64_t memory = context_memory(plan.schedules[profile_]);
   for (size_t i = 0; i < plan.outputs.size(); ++i) {
@@ -238,12 +238,12 @@ void Context::check_addresses() {
       address = const_cast<void*>(s.inputs[port.aliased_input].address);
     if (address == nullptr) {
       require(!has_elements(shape), "the address of output '", port.name, "' is not set");
-      address = s.current->runner->empty_address();
+      address = table.empty_address();
     } else {
       check_apart(static_cast<int>(i), address);
       check_address(port, "output", address, output.bytes);
     }
-    runner.set_output(static_cast<int>(i), address);
+    table.set_output(static_cast<int>(i), address);
   }
 }
 
@@ -264,7 +264,7 @@ void Context::request_outputs(Queue queue) {
     check_apart(number, address);
     if (address != output.address) check_address(port, "output", address, output.bytes);
     output.address = address;
-    s.current->runner->set_output(number, address);
+    s.current->runner->table().set_output(number, address);
   }
 }
 
