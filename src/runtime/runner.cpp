@@ -65,27 +65,30 @@ void Runner::end(Queue queue, bool are_outputs_copied) {
 template <class Clock>
 void Runner::enqueue_steps(uint32_t first, uint32_t last, Queue queue, Clock& clock,
                            uint32_t& current) {
-  const std::vector<RunTable::Step>& steps = table_.steps;
+  const RunTable::Step* const steps = table_.steps.data();
+  void* const workspace = workspace_;
   for (const RunTable::Run& run : table_.runs) {
     if (run.last <= first) continue;
     if (run.first >= last) break;
-    const uint32_t begin = current = std::max(run.first, first);
-    if (steps[current].needs != nullptr) [[unlikely]]
-      shapes_.settle(steps[current].needs, queue);
+    const uint32_t begin = current = std::max(run.first, first), end = std::min(run.last, last);
+    if (steps[begin].needs != nullptr) [[unlikely]]
+      shapes_.settle(steps[begin].needs, queue);
     DomainGuard guard(run.domain, queue);
     clock.begin();
-    for (const uint32_t end = std::min(run.last, last); current != end; ++current) {
-      const RunTable::Step& step = steps[current];
-      table_.enter(static_cast<int>(current));
+    const RunTable::Step* next = steps + begin;
+    for (uint32_t number = begin; number != end; ++number) {
+      const RunTable::Step& step = *next++;
+      current = number;
+      table_.enter(static_cast<int>(number));
       if (step.sizes != nullptr) [[unlikely]]
         shapes_.clear(*step.sizes, queue);
       clock.start();
-      step.kernel->enqueue(step.inputs, step.outputs, workspace_, queue);
-      clock.stop(current);
+      step.kernel->enqueue(step.inputs, step.outputs, workspace, queue);
+      clock.stop(number);
       if (step.sizes != nullptr) [[unlikely]]
         shapes_.take(*step.sizes, queue);
     }
-    note_inputs_read(begin, current, queue);
+    note_inputs_read(begin, end, queue);
   }
 }
 
