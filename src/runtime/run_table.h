@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "plan/shapes.h"
 #include "runtime/debug_tensors.h"
 #include "runtime/engine.h"
 #include "runtime/host_values.h"

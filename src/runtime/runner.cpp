@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/limits.h"
 #include "network/domain_guard.h"
+#include "runtime/plugin_debug.h"
 #include "runtime/step_clock.h"
 
 namespace opwright {

@@ -178,7 +178,8 @@ TEST_F(Api, ErrorsGoToLoggerAndRecorder) {
   recorder.clear();
   EXPECT_FALSE(context->setInputShape("x", Dims2(9, 3)));
   EXPECT_FALSE(context->setInputShape("y", Dims2(1, 3)));
-  EXPECT_NE(logger.last.find("no input or output 'y'; it has 'x', 'k', 'out', 'sum'"), std::string::npos);
+  EXPECT_NE(logger.last.find("no input or output 'y'; it has 'x', 'k', 'out', 'sum'"),
+            std::string::npos);
   EXPECT_FALSE(context->setInputShape("out", Dims2(1, 3)));
   EXPECT_FALSE(context->setTensorAddress(nullptr, nullptr));
   EXPECT_FALSE(context->enqueueV3(nullptr));
