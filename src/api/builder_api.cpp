@@ -98,12 +98,6 @@ class BuilderApi final : public IBuilder {
 
 void* createInferBuilder_INTERNAL(void* logger, int32_t version) noexcept {
   using namespace opwright;
-  auto* const user = static_cast<ILogger*>(logger);
-  const ErrorReport errors{user == nullptr ? Log() : Log(user)};
-  return errors.guard<void*>(nullptr, [&]() -> void* {
-    require(user != nullptr, "a builder needs a logger; it is null");
-    require(version / 10000 == NV_TENSORRT_MAJOR, "the program was compiled for API level ",
-            version / 10000, ", the library has ", NV_TENSORRT_MAJOR);
-    return static_cast<IBuilder*>(new BuilderApi(user));
-  });
+  return create_face(logger, true, "a builder needs a logger; it is null", version,
+                     [](ILogger* user) -> IBuilder* { return new BuilderApi(user); });
 }

@@ -121,16 +121,12 @@ class ParserApi final : public IParser {
 
 void* createNvOnnxParser_INTERNAL(void* network, void* logger, int version) noexcept {
   using namespace opwright;
-  auto* const user = static_cast<ILogger*>(logger);
-  const ErrorReport errors{user == nullptr ? Log() : Log(user)};
-  return errors.guard<void*>(nullptr, [&]() -> void* {
-    require(user != nullptr && network != nullptr,
-            "an ONNX parser needs a network and a logger; one of them is null");
-    require(version / 10000 == NV_TENSORRT_MAJOR, "the program was compiled for API level ",
-            version / 10000, ", the library has ", NV_TENSORRT_MAJOR);
-    auto& definition = NetworkApi::of(*static_cast<INetworkDefinition*>(network));
-    return static_cast<onnxparser::IParser*>(new onnxparser::ParserApi(definition, user));
-  });
+  return create_face(logger, network != nullptr,
+                     "an ONNX parser needs a network and a logger; one of them is null", version,
+                     [&](ILogger* user) -> onnxparser::IParser* {
+                       auto& face = *static_cast<INetworkDefinition*>(network);
+                       return new onnxparser::ParserApi(NetworkApi::of(face), user);
+                     });
 }
 
 int getNvOnnxParserVersion() noexcept { return NV_TENSORRT_VERSION; }

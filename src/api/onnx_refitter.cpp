@@ -146,14 +146,10 @@ class ParserRefitterApi final : public IParserRefitter {
 
 void* createNvOnnxParserRefitter_INTERNAL(void* refitter, void* logger, int32_t version) noexcept {
   using namespace opwright;
-  auto* const user = static_cast<ILogger*>(logger);
-  const ErrorReport errors{user == nullptr ? Log() : Log(user)};
-  return errors.guard<void*>(nullptr, [&]() -> void* {
-    require(user != nullptr && refitter != nullptr,
-            "an ONNX refitter needs a refitter and a logger; one of them is null");
-    require(version / 10000 == NV_TENSORRT_MAJOR, "the program was compiled for API level ",
-            version / 10000, ", the library has ", NV_TENSORRT_MAJOR);
-    return static_cast<onnxparser::IParserRefitter*>(
-        new onnxparser::ParserRefitterApi(*static_cast<IRefitter*>(refitter), user));
-  });
+  return create_face(logger, refitter != nullptr,
+                     "an ONNX refitter needs a refitter and a logger; one of them is null", version,
+                     [&](ILogger* user) -> onnxparser::IParserRefitter* {
+                       return new onnxparser::ParserRefitterApi(*static_cast<IRefitter*>(refitter),
+                                                                user);
+                     });
 }

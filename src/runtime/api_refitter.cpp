@@ -124,14 +124,10 @@ Refitter& refitter_of(IRefitter& refitter) {
 
 void* createInferRefitter_INTERNAL(void* engine, void* logger, int32_t version) noexcept {
   using namespace opwright;
-  auto* const user = static_cast<ILogger*>(logger);
-  const ErrorReport errors{user == nullptr ? Log() : Log(user)};
-  return errors.guard<void*>(nullptr, [&]() -> void* {
-    require(user != nullptr && engine != nullptr,
-            "a refitter needs an engine and a logger; one of them is null");
-    require(version / 10000 == NV_TENSORRT_MAJOR, "the program was compiled for API level ",
-            version / 10000, ", the library has ", NV_TENSORRT_MAJOR);
-    const auto& core = static_cast<EngineApi&>(*static_cast<ICudaEngine*>(engine));
-    return static_cast<IRefitter*>(new RefitterApi(core, user));
-  });
+  return create_face(logger, engine != nullptr,
+                     "a refitter needs an engine and a logger; one of them is null", version,
+                     [&](ILogger* user) -> IRefitter* {
+                       auto& face = *static_cast<ICudaEngine*>(engine);
+                       return new RefitterApi(static_cast<EngineApi&>(face), user);
+                     });
 }

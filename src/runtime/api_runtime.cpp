@@ -101,14 +101,8 @@ class RuntimeApi final : public IRuntime {
 
 void* createInferRuntime_INTERNAL(void* logger, int32_t version) noexcept {
   using namespace opwright;
-  auto* const user = static_cast<ILogger*>(logger);
-  const ErrorReport errors{user == nullptr ? Log() : Log(user)};
-  return errors.guard<void*>(nullptr, [&]() -> void* {
-    require(user != nullptr, "a runtime needs a logger; it is null");
-    require(version / 10000 == NV_TENSORRT_MAJOR, "the program was compiled for API level ",
-            version / 10000, ", the library has ", NV_TENSORRT_MAJOR);
-    return static_cast<IRuntime*>(new RuntimeApi(user));
-  });
+  return create_face(logger, true, "a runtime needs a logger; it is null", version,
+                     [](ILogger* user) -> IRuntime* { return new RuntimeApi(user); });
 }
 
 int32_t getInferLibVersion() noexcept { return NV_TENSORRT_VERSION; }
