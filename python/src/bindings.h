@@ -5,6 +5,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 #include "base/blob.h"
@@ -50,6 +51,10 @@ nb::tuple to_tuple(const Shape& shape);
 
 /// The place of an element as Python counts, from the end where it is negative; IndexError beyond.
 size_t index_in(nb::ssize_t index, size_t size);
+/// Throws IndexError for an index that there is not.
+inline void check_position(int64_t index, size_t count) {
+  if (index < 0 || static_cast<uint64_t>(index) >= count) throw nb::index_error();
+}
 /// What os.fsdecode makes of a path; empty for None.
 std::string to_path(nb::handle path);
 

@@ -92,7 +92,7 @@ void bind_call(nb::module_& m) {
             const auto text =
                 nb::cast<std::string>(nb::module_::import_("os").attr("fspath")(path));
             nb::gil_scoped_release release;
-            const std::vector<Blob> pieces = serialize_with(*self.engine(), 0);
+            const std::vector<Blob> pieces = serialize_with(*self.engine(), {});
             std::vector<std::span<const std::byte>> parts;
             for (const Blob& piece : pieces) parts.push_back(piece.bytes());
             write_file_atomically(text, parts);

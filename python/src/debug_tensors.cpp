@@ -33,7 +33,7 @@ DebugListener to_debug_listener(nb::handle listener) {
     const nb::object result =
         listener.attr(kMethod)(reinterpret_cast<uintptr_t>(view.address), view.location, view.type,
                                view.shape, view.name, reinterpret_cast<uintptr_t>(view.queue));
-    if (result.is(nb::handle(Py_False))) fail_refused(view);
+    return !result.is(nb::handle(Py_False));
   };
 }
 
@@ -89,7 +89,7 @@ void bind_debugging(ReportingClass<ExecutionContext>& c) {
   c.def(
        "set_debug_listener",
        [](ExecutionContext& self, nb::object listener) {
-         self.context.set_debug_listener(to_debug_listener(listener));
+         self.set_debug_listener(to_debug_listener(listener));
          self.debug_listener = std::move(listener);
          return true;
        },
@@ -97,38 +97,27 @@ void bind_debugging(ReportingClass<ExecutionContext>& c) {
        "The IDebugListener that sees debug tensors while the context runs; None for nobody. "
        "Runs in which it has something to see are not replayed as CUDA graphs.")
       .def("get_debug_listener", [](const ExecutionContext& self) { return self.debug_listener; })
-      .def(
-          "set_tensor_debug_state",
-          [](ExecutionContext& self, const std::string& name, bool flag) {
-            self.context.set_debug_state(name, flag);
-            return true;
-          },
-          nb::arg("name"), nb::arg("flag"),
-          "Whether the listener sees the tensor, which it does not at first.")
+      .def("set_tensor_debug_state", done<ExecutionContext>(&ExecutionContext::set_debug_state),
+           nb::arg("name"), nb::arg("flag"),
+           "Whether the listener sees the tensor, which it does not at first.")
       .def(
           "get_debug_state",
           [](const ExecutionContext& self, const std::string& name) {
-            return self.context.debug().state(name);
+            return self.debug().state(name);
           },
           nb::arg("name"))
-      .def(
-          "set_all_tensors_debug_state",
-          [](ExecutionContext& self, bool flag) {
-            self.context.set_all_debug_states(flag);
-            return true;
-          },
-          nb::arg("flag"),
-          "The same for all debug tensors, those of unfused_tensors_debug_state among them.")
+      .def("set_all_tensors_debug_state",
+           done<ExecutionContext>(&ExecutionContext::set_all_debug_states), nb::arg("flag"),
+           "The same for all debug tensors, those of unfused_tensors_debug_state among them.")
       .def_prop_rw(
           "unfused_tensors_debug_state",
-          [](const ExecutionContext& self) { return self.context.debug().unfused(); },
-          [](ExecutionContext& self, bool flag) { self.context.set_unfused_debug_state(flag); },
+          [](const ExecutionContext& self) { return self.debug().unfused(); },
+          &ExecutionContext::set_unfused_debug_state,
           "Whether the listener sees all tensors that the engine writes, where "
           "INetworkDefinition.mark_unfused_tensors_as_debug_tensors was called, and all that are "
           "marked. False at first.")
       .def_prop_rw(
-          "debug_sync", [](const ExecutionContext& self) { return self.context.debug_sync(); },
-          [](ExecutionContext& self, bool sync) { self.context.set_debug_sync(sync); },
+          "debug_sync", &ExecutionContext::debug_sync, &ExecutionContext::set_debug_sync,
           "Whether runs wait for each layer, so that an error of the GPU names the layer whose "
           "work failed. False at first.");
 }

@@ -10,15 +10,6 @@ class Context;
 
 namespace opwright::python {
 
-/// A named input or output of an engine.
-struct Port {
-  bool input;
-  int index;
-  const PlanPort* plan;
-};
-/// Throws Error naming those that there are.
-Port find_port(const Engine& engine, const std::string& name);
-
 /// IRuntimeConfig
 struct RuntimeConfig {
   ExecutionContextAllocationStrategy strategy = ExecutionContextAllocationStrategy::kSTATIC;

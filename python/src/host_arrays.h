@@ -94,10 +94,10 @@ void sort_arguments(const Engine& engine, const nb::args& args, const nb::kwargs
     given[i] = true;
   }
   for (auto [key, value] : kwargs) {
-    const int found = engine.input_index(nb::cast<std::string>(key));
-    require(found >= 0, "the engine has no input '", nb::cast<std::string>(key), "'; it has ",
-            expected_names());
-    const auto i = static_cast<size_t>(found);
+    const Port* const found = engine.find_port(nb::cast<std::string>(key));
+    require(found != nullptr && found->is_input, "the engine has no input '",
+            nb::cast<std::string>(key), "'; it has ", expected_names());
+    const auto i = static_cast<size_t>(found->index);
     require(!given[i], "input '", nb::cast<std::string>(key),
             "' was given twice, by position and by name");
     take(i, value);

@@ -20,11 +20,9 @@ struct Parser {
   const ErrorReport& errors() const { return nb::cast<Network&>(network).errors(); }
 };
 
-/// A str, bytes or object with __fspath__; "" for None.
 const OnnxSubgraph& subgraph(const Parser& self, int64_t index) {
-  const auto& all = self.parser.subgraphs();
-  if (index < 0 || index >= static_cast<int64_t>(all.size())) throw nb::index_error();
-  return all[static_cast<size_t>(index)];
+  check_position(index, self.parser.subgraphs().size());
+  return self.parser.subgraph(index);
 }
 
 void bind_parser_enums(nb::module_& m) {
@@ -111,8 +109,8 @@ void bind_onnx(nb::module_& m) {
       .def_prop_ro("num_errors", [](const Parser& self) { return self.parser.errors().size(); })
       .def(
           "get_error",
-          [](const Parser& self, size_t index) {
-            if (index >= self.parser.errors().size()) throw nb::index_error();
+          [](const Parser& self, int64_t index) {
+            check_position(index, self.parser.errors().size());
             return self.parser.errors()[index];
           },
           nb::arg("index"))

@@ -6,7 +6,6 @@
 #include "bindings.h"
 #include "handle.h"
 #include "reporting.h"
-#include "runtime/api_border.h"
 
 namespace opwright::python {
 namespace {
@@ -24,89 +23,67 @@ ArrayData on_device(nb::handle array, const char* what) {
   return {type, shape, Blob(keep_alive(array), reinterpret_cast<const void*>(address), bytes)};
 }
 
-class EngineRefitter {
- public:
-  EngineRefitter(std::shared_ptr<Engine> engine, nb::object logger)
-      : logger(std::move(logger)),
-        core(engine),
-        errors_(std::make_unique<ErrorReport>(Log(nb::cast<ILogger*>(this->logger)),
-                                              engine->errors().recorder())),
-        given_(core.weights().size()) {}
+/// Refitter: the core's, and the Python objects that it keeps.
+struct PyRefitter : Refitter {
+  PyRefitter(const std::shared_ptr<Engine>& engine, nb::object given_logger)
+      : Refitter(engine),
+        logger(std::move(given_logger)),
+        report(std::make_unique<ErrorReport>(Log(nb::cast<ILogger*>(logger)),
+                                             engine->errors().recorder())),
+        given(weights().size()) {}
 
   const nb::object logger;
-  Refitter core;
-  ErrorReport& errors() const { return *errors_; }
+  const std::unique_ptr<ErrorReport> report;
+  std::vector<nb::object> given;  ///< what was set; none of weights that came from a model
+  ErrorReport& errors() const { return *report; }
 
-  bool set(int weight, nb::handle weights, TensorLocation location, const char* what) {
+  bool set_array(int weight, nb::handle weights, TensorLocation location, const char* what) {
     const ArrayData array =
         location == TensorLocation::kDEVICE && nb::hasattr(weights, "__cuda_array_interface__")
             ? on_device(weights, what)
             : to_array(weights, what);
-    core.set(weight, array.dtype, array.shape.numel(), array.data, location);
-    given_[weight] = nb::borrow(weights);
+    set(weight, array.dtype, array.shape.numel(), array.data, location);
+    given[weight] = nb::borrow(weights);
     return true;
   }
   /// What was set, as Weights.
-  nb::object given(const std::string& name) const {
-    const int weight = require_set(name);
-    require(core.location(weight) == TensorLocation::kHOST, "the weights '", name,
+  nb::object set_weights(std::string_view name) const {
+    const int weight = require_name(name);
+    require(location(weight) == TensorLocation::kHOST, "the weights '", name,
             "' lie on the device");
-    const nb::object weights = nb::module_::import_("opwright._core").attr("Weights");
-    nb::object given = given_[weight];
-    if (given.is_none()) {  // it came from a model
-      const Blob& elements = *core.set_elements(weight);
-      given = nb::module_::import_("numpy").attr("frombuffer")(
-          nb::bytes(elements.data(), elements.size()), numpy_dtype(core.weights()[weight].dtype));
+    const nb::object weights_class = nb::module_::import_("opwright._core").attr("Weights");
+    nb::object result = given[weight];
+    if (result.is_none()) {
+      const Blob& from_model = elements(weight);
+      result = nb::module_::import_("numpy").attr("frombuffer")(
+          nb::bytes(from_model.data(), from_model.size()), numpy_dtype(weights()[weight].dtype));
     }
-    return nb::isinstance(given, weights) ? given : weights(given);
+    return nb::isinstance(result, weights_class) ? result : weights_class(result);
   }
-  int require_set(const std::string& name) const {
-    const int weight = core.require_name(name);
-    require(core.set_elements(weight) != nullptr, "the weights '", name, "' were not set");
-    return weight;
-  }
-  bool unset(const std::string& name) {
-    const int weight = core.require_name(name);
-    given_[weight] = nb::none();
-    return core.unset(weight);
-  }
-  bool refit(Handle stream) {
+  bool refit_on(Handle stream) {
     const nb::gil_scoped_release released;
-    core.refit(stream.as<Queue>());
+    refit(stream.as<Queue>());
     return true;
-  }
-  std::vector<int32_t> all() const {
-    std::vector<int32_t> list(core.weights().size());
-    for (size_t i = 0; i < list.size(); ++i) list[i] = static_cast<int32_t>(i);
-    return list;
   }
   std::vector<std::string> names(const std::vector<int32_t>& list) const {
     std::vector<std::string> result;
-    for (const int32_t weight : list) result.push_back(core.weights()[weight].name);
+    for (const int32_t weight : list) result.push_back(weights()[weight].name);
     return result;
   }
   nb::tuple roles(const std::vector<int32_t>& list) const {
     nb::list layers, roles;
     for (const int32_t weight : list) {
-      const RefitWeight& each = core.weights()[weight];
-      const WeightUse use = each.uses.empty()
-                                ? WeightUse{each.name, static_cast<int32_t>(WeightsRole::kANY)}
-                                : each.uses[0];
-      layers.append(use.layer);
-      roles.append(static_cast<WeightsRole>(use.role));
+      layers.append(use(weight).layer);
+      roles.append(static_cast<WeightsRole>(use(weight).role));
     }
     return nb::make_tuple(layers, roles);
   }
-
- private:
-  std::unique_ptr<ErrorReport> errors_;
-  std::vector<nb::object> given_;
 };
 
 struct ModelRefitter {
   nb::object refitter, logger;  ///< kept alive
   OnnxRefitter core;
-  ErrorReport& errors() const { return nb::cast<EngineRefitter&>(refitter).errors(); }
+  ErrorReport& errors() const { return nb::cast<PyRefitter&>(refitter).errors(); }
 };
 
 void bind_role(nb::module_& m) {
@@ -121,7 +98,7 @@ void bind_role(nb::module_& m) {
 }
 
 void bind_engine_refitter(nb::module_& m) {
-  using Self = EngineRefitter;
+  using Self = PyRefitter;
   ReportingClass<Self>(
       m, "Refitter",
       "Exchanges the weights of an engine that was built with BuilderFlag.REFIT, REFIT_IDENTICAL "
@@ -137,8 +114,8 @@ void bind_engine_refitter(nb::module_& m) {
       .def(
           "set_weights",
           [](Self& self, const std::string& layer, WeightsRole role, nb::handle weights) {
-            return self.set(self.core.require_role(layer, role), weights, TensorLocation::kHOST,
-                            "set_weights");
+            return self.set_array(self.require_role(layer, role), weights, TensorLocation::kHOST,
+                                  "set_weights");
           },
           nb::arg("layer_name"), nb::arg("role"), nb::arg("weights"),
           "New weights of a layer: an array of the type and with the number of elements that the "
@@ -146,25 +123,31 @@ void bind_engine_refitter(nb::module_& m) {
       .def(
           "set_named_weights",
           [](Self& self, const std::string& name, nb::handle weights, TensorLocation location) {
-            return self.set(self.core.require_name(name), weights, location, "set_named_weights");
+            return self.set_array(self.require_name(name), weights, location, "set_named_weights");
           },
           nb::arg("name"), nb::arg("weights"), nb::arg("location") = TensorLocation::kHOST,
           "The same by the weights' name. With TensorLocation.DEVICE they lie on the engine's "
           "device: an array with __cuda_array_interface__, or Weights of an address.")
-      .def("get_named_weights", &Self::given, nb::arg("weights_name"),
+      .def("get_named_weights", &Self::set_weights, nb::arg("weights_name"),
            nb::sig("def get_named_weights(self, weights_name: str) -> Weights"), "What was set.")
       .def(
           "get_weights_location",
           [](const Self& self, const std::string& name) {
-            return self.core.location(self.require_set(name));
+            return self.location(self.require_name(name));
           },
           nb::arg("weights_name"), "Where the weights lie that were set.")
-      .def("unset_named_weights", &Self::unset, nb::arg("weights_name"),
-           "Forgets what was set. False where nothing was.")
+      .def(
+          "unset_named_weights",
+          [](Self& self, const std::string& name) {
+            const int weight = self.require_name(name);
+            self.given[weight] = nb::none();
+            return self.unset(weight);
+          },
+          nb::arg("weights_name"), "Forgets what was set. False where nothing was.")
       .def(
           "get_weights_prototype",
           [](const Self& self, const std::string& name) {
-            const RefitWeight& weight = self.core.weights()[self.core.require_name(name)];
+            const RefitWeight& weight = self.weights()[self.require_name(name)];
             const nb::object zeros = nb::module_::import_("numpy").attr("zeros")(
                 to_tuple(weight.shape), numpy_dtype(weight.dtype));
             return nb::object(nb::module_::import_("opwright._core").attr("Weights")(zeros));
@@ -180,31 +163,26 @@ void bind_engine_refitter(nb::module_& m) {
           "get_all_weights", [](const Self& self) { return self.names(self.all()); },
           "Their names.")
       .def(
-          "get_missing", [](const Self& self) { return self.roles(self.core.missing()); },
+          "get_missing", [](const Self& self) { return self.roles(self.missing()); },
           nb::sig("def get_missing(self) -> tuple[list[str], list[WeightsRole]]"),
           "Layers, and roles, of the weights that must be set, too, before refit_cuda_engine(): "
           "those that the engine has only combined with weights that were set, and all that it "
           "lacks.")
       .def(
-          "get_missing_weights", [](const Self& self) { return self.names(self.core.missing()); },
+          "get_missing_weights", [](const Self& self) { return self.names(self.missing()); },
           "Their names.")
       .def(
-          "refit_cuda_engine", [](Self& self) { return self.refit({}); },
+          "refit_cuda_engine", [](Self& self) { return self.refit_on({}); },
           "Puts the new weights into the engine. Contexts use them from their next run on; no run "
           "may be under way. Raises Error, with the engine as it was, when weights are missing.")
-      .def("refit_cuda_engine_async", &Self::refit, nb::arg("stream_handle"),
+      .def("refit_cuda_engine_async", &Self::refit_on, nb::arg("stream_handle"),
            "The same after what the stream was given before; returns when it is done.")
       .def_prop_rw(
-          "weights_validation", [](const Self& self) { return self.core.validates(); },
-          [](Self& self, bool validates) { self.core.set_validates(validates); },
+          "weights_validation", &Self::validates, &Self::set_validates,
           "Whether weights with elements that are not finite, or not in the type in which the "
           "engine has them, give a warning.")
       .def_prop_rw(
-          "max_threads",
-          [](const Self& self) {
-            return self.core.max_threads() > 0 ? self.core.max_threads() : thread_count();
-          },
-          [](Self& self, int threads) { self.core.set_max_threads(threads); },
+          "max_threads", &Self::max_threads, &Self::set_max_threads,
           "The most threads that refitting uses; at first those of the machine.\n\n:raises Error: "
           "for less than 1 or more than 4096.")
       .def_prop_ro("logger", [](const Self& self) { return self.logger; });
@@ -219,7 +197,7 @@ void bind_model_refitter(nb::module_& m) {
       .def(
           "__init__",
           [](Self* self, nb::object refitter, nb::object logger) {
-            Refitter& core = nb::cast<EngineRefitter&>(refitter).core;
+            Refitter& core = nb::cast<PyRefitter&>(refitter);
             const Log log(nb::cast<ILogger*>(logger));
             new (self) Self{std::move(refitter), std::move(logger), OnnxRefitter(core, log)};
             self->core.set_links_allowed(is_permitted_by_environment(kAllowLinks));
@@ -268,8 +246,8 @@ void bind_model_refitter(nb::module_& m) {
       .def_prop_ro("num_errors", [](const Self& self) { return self.core.errors().size(); })
       .def(
           "get_error",
-          [](const Self& self, size_t index) {
-            if (index >= self.core.errors().size()) throw nb::index_error();
+          [](const Self& self, int64_t index) {
+            check_position(index, self.core.errors().size());
             return self.core.errors()[index];
           },
           nb::arg("index"))

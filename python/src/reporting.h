@@ -50,30 +50,40 @@ struct Reported {
 };
 
 template <class F, class R, class Lambda, class Self, class... Args>
-Reported<F, R, Self, Args...> reported(F function, R (Lambda::*)(Self, Args...) const) {
+Reported<F, R, Self, Args...> reported_call(F function, R (Lambda::*)(Self, Args...) const) {
   return {std::move(function)};
 }
-template <class F>
-auto reported(F function) -> decltype(reported(function, &F::operator())) {
-  return reported(std::move(function), &F::operator());
+/// `T` is the class that is bound, which may have the method from a base.
+template <class T, class F>
+auto reported(F function) -> decltype(reported_call(function, &F::operator())) {
+  return reported_call(std::move(function), &F::operator());
 }
-template <class R, class Self, class... Args>
+template <class T, class R, class Self, class... Args>
 auto reported(R (*function)(Self, Args...)) {
   return Reported<R (*)(Self, Args...), R, Self, Args...>{function};
 }
-template <class R, class C, class... Args>
+template <class T, class R, class C, class... Args>
 auto reported(R (C::*method)(Args...)) {
-  return reported(
-      [method](C& self, Args... args) -> R { return (self.*method)(std::forward<Args>(args)...); });
+  return reported<T>(
+      [method](T& self, Args... args) -> R { return (self.*method)(std::forward<Args>(args)...); });
 }
-template <class R, class C, class... Args>
+template <class T, class R, class C, class... Args>
 auto reported(R (C::*method)(Args...) const) {
-  return reported([method](const C& self, Args... args) -> R {
+  return reported<T>([method](const T& self, Args... args) -> R {
     return (self.*method)(std::forward<Args>(args)...);
   });
 }
 
 }  // namespace detail
+
+/// The method of the class that is bound, `T`, or of a base; it returns True as TensorRT's does.
+template <class T, class C, class... Args>
+auto done(void (C::*method)(Args...)) {
+  return [method](T& self, Args... args) {
+    (self.*method)(std::forward<Args>(args)...);
+    return true;
+  };
+}
 
 /// A class with a member `errors()`: what its methods throw is told to the recorder, once.
 template <class T>
@@ -89,7 +99,7 @@ class ReportingClass : public nb::class_<T> {
     if (method.starts_with("__") && method != "__call__") {
       Base::def(name, std::forward<F>(function), extra...);
     } else {
-      Base::def(name, detail::reported(std::forward<F>(function)), extra...);
+      Base::def(name, detail::reported<T>(std::forward<F>(function)), extra...);
     }
     return *this;
   }

@@ -4,45 +4,24 @@
 
 #include "bindings.h"
 #include "debug_tensors.h"
-#include "dla.h"
 #include "engine.h"
 #include "execution_context.h"
 #include "gpu_allocator.h"
 #include "handle.h"
-#include "plan/stream.h"
-#include "plugin/registry.h"
 #include "reporting.h"
 #include "runtime/context.h"
-#include "runtime/engine.h"
+#include "runtime/dla.h"
+#include "runtime/runtime.h"
 #include "streams.h"
-#include "threads.h"
 
 namespace opwright::python {
 namespace {
 
-class Runtime {
- public:
-  explicit Runtime(nb::object logger)
-      : logger(logger),
-        registry(std::make_shared<PluginRegistry>(&PluginRegistry::global(),
-                                                  Log(nb::cast<ILogger*>(logger)))),
-        errors_(Log(nb::cast<ILogger*>(logger))) {}
-
-  ErrorReport& errors() const { return errors_; }
-
-  const nb::object logger;  ///< kept alive
-  const std::shared_ptr<PluginRegistry> registry;
-  std::shared_ptr<IGpuAllocator> allocator;  ///< null: the device's memory
-  bool engine_host_code_allowed = is_permitted_by_environment(kAllowHostCode);
-  bool engine_device_code_allowed = is_permitted_by_environment(kAllowDeviceCode);
-  std::optional<std::string> temporary_directory;
-  TempfileControlFlags tempfile_flags = kAllTempfiles;
-  std::optional<bool> debug_plugins;  ///< empty: as the engine was built
-  Limits limits;
-  int max_threads = 0;  ///< 0: those of the thread that runs an engine
-
- private:
-  mutable ErrorReport errors_;
+/// Runtime: the core's, and its logger, which it keeps alive.
+struct PyRuntime : Runtime {
+  explicit PyRuntime(nb::object logger)
+      : Runtime(Log(nb::cast<ILogger*>(logger))), logger(std::move(logger)) {}
+  const nb::object logger;
 };
 
 /// The bytes where kernels may read weights in place.
@@ -51,22 +30,19 @@ Blob aligned(Blob bytes) {
   return fits ? bytes : Blob::copy(bytes.data(), bytes.size());
 }
 
-std::shared_ptr<Engine> deserialize_engine(const Runtime& runtime, nb::handle serialized) {
+std::shared_ptr<Engine> deserialize_engine(const PyRuntime& runtime, nb::handle serialized) {
   const bool is_stream = nb::hasattr(serialized, "read") && !PyObject_CheckBuffer(serialized.ptr());
-  LoadOptions options;
-  options.allow_host_code = runtime.engine_host_code_allowed;
-  options.allow_device_code = runtime.engine_device_code_allowed;
-  options.tempfile_flags = runtime.tempfile_flags;
-  options.log = runtime.errors().log();
-  options.plugins = runtime.registry.get();
-  options.recorder = runtime.errors().recorder();
-  options.allocator = runtime.allocator;
-  options.debug_plugins = runtime.debug_plugins;
-  options.max_threads = runtime.max_threads;
-  options.limits = runtime.limits;
-  const Blob bytes =
-      is_stream ? read_stream(reader(serialized)) : aligned(borrow_bytes(serialized));
-  return Engine::load(deserialize(bytes, options.weights), options);
+  return runtime.load(is_stream ? read_stream(reader(serialized))
+                                : aligned(borrow_bytes(serialized)));
+}
+
+/// A property of the engines that are loaded from now on.
+template <class T>
+void bind_option(ReportingClass<PyRuntime>& c, const char* name, T LoadOptions::*option,
+                 const char* doc) {
+  c.def_prop_rw(
+      name, [option](const PyRuntime& self) { return self.options().*option; },
+      [option](PyRuntime& self, T value) { self.options().*option = value; }, doc);
 }
 
 /// IOutputAllocator and IProfiler are called by name; the classes only say what to define.
@@ -83,62 +59,92 @@ struct PyProfilerBase : ProfilerBase {
   NB_TRAMPOLINE(ProfilerBase);
 };
 
+/// Lets a Python IOutputAllocator provide an output's memory.
+class PyOutputMemory final : public OutputMemory {
+ public:
+  explicit PyOutputMemory(nb::object allocator) : allocator_(std::move(allocator)) {}
+  void* reallocate(const OutputRequest& request) override {
+    nb::gil_scoped_acquire gil;
+    const auto& [name, current, bytes, alignment, queue] = request;
+    const auto memory = reinterpret_cast<uintptr_t>(current);
+    const auto stream = reinterpret_cast<uintptr_t>(queue);
+    const auto address = nb::cast<Handle>(
+        nb::hasattr(allocator_, "reallocate_output_async")
+            ? allocator_.attr("reallocate_output_async")(name, memory, bytes, alignment, stream)
+            : allocator_.attr("reallocate_output")(name, memory, bytes, alignment));
+    return address.as<void*>();
+  }
+  void notify_shape(const std::string& name, const Shape& shape) override {
+    nb::gil_scoped_acquire gil;
+    allocator_.attr("notify_shape")(name, shape);
+  }
+  const nb::object& allocator() const { return allocator_; }
+
+ private:
+  nb::object allocator_;
+};
+
+LayerTimeCallback to_layer_time_callback(nb::handle profiler) {
+  if (profiler.is_none()) return {};
+  return [profiler = nb::borrow(profiler)](const std::string& layer, float milliseconds) {
+    nb::gil_scoped_acquire gil;
+    profiler.attr("report_layer_time")(layer, milliseconds);
+  };
+}
+
+/// A property of what a context keeps without effect.
+template <class T>
+void bind_note(ReportingClass<ExecutionContext>& c, const char* name, T ContextNotes::*note,
+               const char* doc) {
+  c.def_prop_rw(
+      name, [note](const ExecutionContext& self) { return self.notes().*note; },
+      [note](ExecutionContext& self, T value) { self.notes().*note = std::move(value); }, doc);
+}
+
 void bind_context(nb::module_& m) {
-  ReportingClass<ExecutionContext> c(m, "IExecutionContext",
-                                     "State for running an engine; used by one thread at a time.");
+  using Self = ExecutionContext;
+  ReportingClass<Self> c(m, "IExecutionContext",
+                         "State for running an engine; used by one thread at a time.");
   add_context_manager(c);
   bind_debugging(c);
-  c.def_prop_ro("engine", [](const ExecutionContext& self) { return self.engine; })
+  bind_note(c, "name", &ContextNotes::name, "Kept for the caller.");
+  bind_note(c, "persistent_cache_limit", &ContextNotes::persistent_cache_limit,
+            "A hint on how much of the L2 cache may hold intermediate tensors from layer to layer, "
+            "in bytes; without effect.");
+  bind_note(c, "nvtx_verbosity", &ContextNotes::nvtx_verbosity,
+            "How much NVTX markers say; without effect, none are made.");
+  c.def_prop_ro("engine", [](const Self& self) { return self.engine_object; })
       .def_error_recorder()
       .def_prop_rw(
-          "max_threads", [](const ExecutionContext& self) { return self.context.max_threads(); },
-          [](ExecutionContext& self, int threads) { self.context.set_max_threads(threads); },
+          "max_threads", &Self::max_threads, &Self::set_max_threads,
           nb::for_setter(nb::arg("threads")),
           "Threads that a run on the CPU uses at most, the caller's among them: at first "
           "Runtime.max_threads or, where nothing was set, opwright.max_threads() when the context "
           "was made. Results may differ in their last bits between numbers.\n\n:raises Error: for "
           "less than 1 or more than 4096.")
       .def_prop_rw(
-          "temporary_allocator",
-          [](const ExecutionContext& self) { return to_python(self.context.allocator()); },
-          [](ExecutionContext& self, nb::handle allocator) {
-            self.context.set_allocator(to_allocator(allocator));
-          },
+          "temporary_allocator", [](const Self& self) { return to_python(self.allocator()); },
+          [](Self& self, nb::handle allocator) { self.set_allocator(to_allocator(allocator)); },
           nb::for_setter(nb::arg("allocator").none()),
           "An IGpuAllocator for memory that plugins ask for, the runtime's at first; to be set "
           "before the first run. None: the device's memory.")
-      .def_rw("name", &ExecutionContext::name)
       .def(
           "set_input_shape",
-          [](ExecutionContext& self, const std::string& name, nb::handle shape) {
-            const Port port = find_port(*self.engine, name);
-            require(port.input, "set_input_shape: '", name, "' is an output");
-            self.context.set_input_shape(port.index, to_shape(shape));
+          [](Self& self, std::string_view name, nb::handle shape) {
+            self.set_input_shape(name, to_shape(shape));
             return true;
           },
           nb::arg("name"), nb::arg("shape"))
-      .def(
-          "get_tensor_shape",
-          [](ExecutionContext& self, const std::string& name) {
-            const Port port = find_port(*self.engine, name);
-            return port.input ? self.context.input_shape(port.index)
-                              : self.context.output_shape(port.index);
-          },
-          nb::arg("name"),
-          "The engine's while it is not set, with -1 for extents that are not known (yet).")
+      .def("get_tensor_shape", &Self::tensor_shape, nb::arg("name"),
+           "The engine's while it is not set, with -1 for extents that are not known (yet).")
       .def(
           "get_tensor_strides",
-          [](ExecutionContext& self, const std::string& name) {
-            const Port port = find_port(*self.engine, name);
-            const Shape shape = port.input ? self.context.input_shape(port.index)
-                                           : self.context.output_shape(port.index);
-            return Shape(strides_of(shape, port.plan->type.format));
-          },
+          [](Self& self, std::string_view name) { return Shape(self.tensor_strides(name)); },
           nb::arg("name"), "In elements.")
       .def(
           "set_tensor_address",
-          [](ExecutionContext& self, const std::string& name, Handle memory) {
-            self.set_address(name, memory);
+          [](Self& self, std::string_view name, Handle memory) {
+            self.set_tensor_address(name, memory.as<void*>());
             return true;
           },
           nb::arg("name"), nb::arg("memory"),
@@ -147,39 +153,30 @@ void bind_context(nb::module_& m) {
           "and copied there.")
       .def(
           "get_tensor_address",
-          [](const ExecutionContext& self, const std::string& name) {
-            const Port port = find_port(*self.engine, name);
-            return port.input
-                       ? reinterpret_cast<uintptr_t>(self.context.input_address(port.index))
-                       : reinterpret_cast<uintptr_t>(self.context.output_address(port.index));
+          [](const Self& self, std::string_view name) {
+            return reinterpret_cast<uintptr_t>(self.tensor_address(name));
           },
           nb::arg("name"))
       .def(
           "set_output_allocator",
-          [](ExecutionContext& self, const std::string& name, nb::object allocator) {
-            const Port port = find_port(*self.engine, name);
-            require(!port.input, "set_output_allocator: '", name, "' is an input");
-            auto& slot = self.allocators[port.index];
-            auto made =
-                allocator.is_none() ? nullptr : std::make_unique<PyOutputMemory>(allocator, name);
-            self.context.set_output_memory(port.index, made.get());
-            slot = std::move(made);
+          [](Self& self, std::string_view name, nb::object allocator) {
+            self.set_output_allocator(
+                name, allocator.is_none() ? nullptr
+                                          : std::make_shared<PyOutputMemory>(std::move(allocator)));
             return true;
           },
           nb::arg("name"), nb::arg("output_allocator").none())
       .def(
           "get_output_allocator",
-          [](const ExecutionContext& self, const std::string& name) {
-            const Port port = find_port(*self.engine, name);
-            require(!port.input, "get_output_allocator: '", name, "' is an input");
-            return self.allocators[port.index] ? self.allocators[port.index]->allocator()
-                                               : nb::none();
+          [](const Self& self, std::string_view name) {
+            const auto* const memory = static_cast<PyOutputMemory*>(self.output_allocator(name));
+            return memory == nullptr ? nb::none() : memory->allocator();
           },
           nb::arg("name"))
       .def(
           "set_input_consumed_event",
-          [](ExecutionContext& self, Handle event) {
-            self.context.set_input_consumed_event(event.as<void*>());
+          [](Self& self, Handle event) {
+            self.set_input_consumed_event(event.as<void*>());
             return true;
           },
           nb::arg("event"),
@@ -189,35 +186,25 @@ void bind_context(nb::module_& m) {
           "events, one is an error.")
       .def(
           "get_input_consumed_event",
-          [](const ExecutionContext& self) {
-            return reinterpret_cast<uintptr_t>(self.context.input_consumed_event());
-          },
+          [](const Self& self) { return reinterpret_cast<uintptr_t>(self.input_consumed_event()); },
           "The handle that was set; 0: none.")
-      .def(
-          "get_max_output_size",
-          [](ExecutionContext& self, const std::string& name) {
-            const Port port = find_port(*self.engine, name);
-            require(!port.input, "get_max_output_size: '", name, "' is an input");
-            return tensor_bytes(self.context.max_output_shape(port.index), port.plan->type.dtype,
-                                port.plan->type.format);
-          },
-          nb::arg("name"))
-      .def_prop_ro("all_binding_shapes_specified",
-                   [](const ExecutionContext& self) { return self.context.all_shapes_set(); })
+      .def("get_max_output_size", &Self::max_output_size, nb::arg("name"))
+      .def_prop_ro("all_binding_shapes_specified", &Self::all_shapes_set)
       .def(
           "infer_shapes",
-          [](ExecutionContext& self) {
+          [](Self& self) {
             std::vector<std::string> missing;
-            for (const int input : self.context.infer_shapes())
-              missing.push_back(self.engine->plan().inputs[input].name);
+            for (const int input : self.infer_shapes())
+              missing.push_back(self.engine()->plan().inputs[input].name);
             return missing;
           },
           "The names of inputs whose shape or, for shape tensors, address is not set; where there "
           "are none, the output shapes are computed.")
       .def(
           "execute_async_v3",
-          [](ExecutionContext& self, Handle stream) {
-            self.run(stream.as<Queue>());
+          [](Self& self, Handle stream) {
+            nb::gil_scoped_release release;
+            self.enqueue(stream.as<Queue>());
             return true;
           },
           nb::arg("stream_handle") = 0,
@@ -225,98 +212,70 @@ void bind_context(nb::module_& m) {
           "the stream counts for nothing, the work is done on return.")
       .def(
           "execute_v2",
-          [](ExecutionContext& self, const std::vector<Handle>& bindings) {
-            const Plan& plan = self.engine->plan();
-            const size_t expected = plan.inputs.size() + plan.outputs.size();
-            require(bindings.size() == expected, "execute_v2: there are ", bindings.size(),
-                    " addresses; expected ", expected, ", inputs first");
-            for (size_t i = 0; i < expected; ++i)
-              self.set_address(i < plan.inputs.size() ? plan.inputs[i].name
-                                                      : plan.outputs[i - plan.inputs.size()].name,
-                               bindings[i]);
-            self.run_and_wait();
+          [](Self& self, const std::vector<Handle>& bindings) {
+            std::vector<void*> addresses;
+            for (const Handle& binding : bindings) addresses.push_back(binding.as<void*>());
+            nb::gil_scoped_release release;
+            self.execute(addresses);
             return true;
           },
           nb::arg("bindings"),
           "Runs on these addresses, inputs first, on a GPU on the default stream, and waits.")
       .def_prop_rw(
           "device_memory",
-          [](const ExecutionContext& self) {
-            return reinterpret_cast<uintptr_t>(self.context.users_memory());
-          },
-          [](ExecutionContext& self, Handle memory) {
-            self.context.set_memory(memory.as<void*>());
-          },
+          [](const Self& self) { return reinterpret_cast<uintptr_t>(self.users_memory()); },
+          [](Self& self, Handle memory) { self.set_memory(memory.as<void*>()); },
           "The address that set_device_memory was given, 0 for none. Setting it says that the "
           "memory is as large as the profile needs.")
       .def(
           "set_device_memory",
-          [](ExecutionContext& self, Handle memory, size_t size) {
-            self.context.set_memory(memory.as<void*>(), size);
-          },
+          [](Self& self, Handle memory, size_t size) { self.set_memory(memory.as<void*>(), size); },
           nb::arg("memory"), nb::arg("size"),
           "Gives working memory, which a context of the strategy USER_MANAGED needs before it "
-          "runs: "
-          "the address, aligned to 64 bytes, of at least "
+          "runs: the address, aligned to 64 bytes, of at least "
           "engine.get_device_memory_size_for_profile_v2(profile) bytes on the device that stay "
           "until the context gets other memory or is gone. 0 for none.")
-      .def(
-          "update_device_memory_size_for_shapes",
-          [](const ExecutionContext& self) {
-            require(self.context.all_shapes_set(),
-                    "update_device_memory_size_for_shapes: the shapes of all inputs must be set "
-                    "first");
-            return context_memory(self.engine->plan().schedules[self.context.profile()]);
-          },
-          "The bytes of working memory for the shapes as they are set.")
+      .def("update_device_memory_size_for_shapes", &Self::memory_size_for_shapes,
+           "The bytes of working memory for the shapes as they are set.")
       .def(
           "get_runtime_config",
-          [](const ExecutionContext& self) {
-            return RuntimeConfig{self.context.memory_strategy()};
-          },
+          [](const Self& self) { return RuntimeConfig{self.memory_strategy()}; },
           "How the context was made.")
-      .def_rw(
-          "persistent_cache_limit", &ExecutionContext::persistent_cache_limit,
-          "A hint on how much of the L2 cache may hold intermediate tensors from layer to layer, "
-          "in bytes; without effect.")
       .def(
-          "set_aux_streams", [](const ExecutionContext&, const std::vector<Handle>&) {},
-          nb::arg("aux_streams"),
+          "set_aux_streams", [](const Self&, const std::vector<Handle>&) {}, nb::arg("aux_streams"),
           "Streams that may be used beside that of the run. Without effect: engines use none "
           "(ICudaEngine.num_aux_streams).")
-      .def_prop_ro("active_optimization_profile",
-                   [](const ExecutionContext& self) { return self.context.profile(); })
+      .def_prop_ro("active_optimization_profile", &Self::profile)
       .def(
           "set_optimization_profile_async",
-          [](ExecutionContext& self, int profile, Handle) {
-            self.context.set_profile(profile);
+          [](Self& self, int profile, Handle) {
+            self.set_profile(profile);
             return true;
           },
           nb::arg("profile_index"), nb::arg("stream_handle") = 0)
       .def_prop_rw(
-          "profiler", [](const ExecutionContext& self) { return self.profiler; },
-          [](ExecutionContext& self, nb::object profiler) { self.set_profiler(profiler); },
+          "profiler", [](const Self& self) { return self.profiler; },
+          [](Self& self, nb::object profiler) {
+            self.set_layer_time_callback(to_layer_time_callback(profiler));
+            self.profiler = std::move(profiler);
+          },
           nb::for_setter(nb::arg("profiler").none()),
           "An IProfiler that hears of each layer's time in a run, which is waited for; None.")
-      .def_rw(
-          "enqueue_emits_profile", &ExecutionContext::emits_profile,
+      .def_prop_rw(
+          "enqueue_emits_profile", &Self::emits_layer_times, &Self::set_emits_layer_times,
           "Whether a run reports to the profiler. True at first; otherwise report_to_profiler() "
           "does.")
       .def(
           "report_to_profiler",
-          [](const ExecutionContext& self) {
-            self.report_profile();
+          [](const Self& self) {
+            self.report_layer_times();
             return true;
           },
           "Reports the times of the last run.")
-      .def_rw("nvtx_verbosity", &ExecutionContext::nvtx_verbosity,
-              "How much NVTX markers say; without effect, none are made.")
       .def(
           "set_communicator",
-          [](ExecutionContext&, nb::handle communicator) {
-            require(communicator.is_none(),
-                    "set_communicator: an engine runs on one device, so that it has no use for a "
-                    "communicator");
+          [](Self&, nb::handle communicator) {
+            Context::set_communicator(communicator.is_none() ? nullptr : communicator.ptr());
             return true;
           },
           nb::arg("communicator").none(), "Raises Error: an engine runs on one device.");
@@ -331,7 +290,7 @@ nb::object make_context(std::shared_ptr<Engine> engine,
 
 const Context* context_of(nb::handle object) {
   const ExecutionContext* context = nullptr;
-  return nb::try_cast(object, context) ? &context->context : nullptr;
+  return nb::try_cast(object, context) ? context : nullptr;
 }
 
 void bind_runtime(nb::module_& m) {
@@ -355,68 +314,71 @@ void bind_runtime(nb::module_& m) {
              "Named files in a folder; none are made.");
   bind_engine(m);
   bind_context(m);
-  ReportingClass<Runtime> c(m, "Runtime", "Loads engines.");
+  using Self = PyRuntime;
+  ReportingClass<Self> c(m, "Runtime", "Loads engines.");
   add_context_manager(c);
+  bind_option(c, "engine_host_code_allowed", &LoadOptions::allow_host_code,
+              "Whether code in the engine that would run on the host may be executed. At first "
+              "False, unless the environment variable OPWRIGHT_ALLOW_HOST_CODE is 1.");
+  bind_option(c, "engine_device_code_allowed", &LoadOptions::allow_device_code,
+              "Whether code for a GPU in the engine, which another process built, may be executed, "
+              "which can read and change whatever the GPU reaches of the process's memory. At "
+              "first False, unless the environment variable OPWRIGHT_ALLOW_DEVICE_CODE is 1. "
+              "Where host code is allowed, this is, too.");
+  bind_option(c, "tempfile_control_flags", &LoadOptions::tempfile_flags,
+              "Bits 1 << int(TempfileControlFlag), all at first. Without ALLOW_IN_MEMORY_FILES an "
+              "engine that contains libraries is refused.");
   c.def(
-       "__init__", [](Runtime* self, nb::object logger) { new (self) Runtime(logger); },
+       "__init__", [](Self* self, nb::object logger) { new (self) Self(std::move(logger)); },
        nb::arg("logger"))
       .def("deserialize_cuda_engine", deserialize_engine, nb::arg("serialized_engine"),
            nb::keep_alive<0, 1>(),
            "The engine in these bytes, or in the stream of an IStreamReader or IStreamReaderV2, "
            "verified. Of a stream nothing is read that follows the engine.")
       .def_prop_rw(
-          "max_threads", [](const Runtime& self) { return shown_threads(self.max_threads); },
-          [](Runtime& self, int threads) {
-            self.max_threads = checked_threads(threads, "a runtime");
-          },
+          "max_threads", &Self::max_threads, &Self::set_max_threads,
           "The most threads that engines loaded from now on use on the CPU, the caller's included; "
           "at first those of the thread that runs them.\n\n:raises Error: for less than 1 or more "
           "than 4096.")
       .def_prop_ro(
-          "num_DLA_cores", [](const Runtime&) { return 0; }, "0: no DLA is driven.")
+          "num_DLA_cores", [](const Self&) { return 0; }, "0: no DLA is driven.")
       .def_prop_rw(
-          "DLA_core", [](const Runtime&) { return kNoDla; },
-          [](Runtime&, int core) { check_dla_core(core); },
+          "DLA_core", [](const Self&) { return kNoDla; },
+          [](Self&, int core) { require_no_dla(core); },
           "-1: no DLA is driven. Another one raises Error.")
-      .def_rw("engine_host_code_allowed", &Runtime::engine_host_code_allowed,
-              "Whether code in the engine that would run on the host may be executed. At first "
-              "False, unless the environment variable OPWRIGHT_ALLOW_HOST_CODE is 1.")
-      .def_rw("engine_device_code_allowed", &Runtime::engine_device_code_allowed,
-              "Whether code for a GPU in the engine, which another process built, may be executed, "
-              "which can read and change whatever the GPU reaches of the process's memory. At "
-              "first False, unless the environment variable OPWRIGHT_ALLOW_DEVICE_CODE is 1. "
-              "Where host code is allowed, this is, too.")
-      .def_rw("temporary_directory", &Runtime::temporary_directory,
+      .def_prop_rw(
+          "debug_plugins", [](const Self& self) { return self.options().debug_plugins; },
+          [](Self& self, std::optional<bool> debug) { self.options().debug_plugins = debug; },
+          nb::for_setter(nb::arg("debug").none()),
+          "Whether engines that are loaded from now on check every call of a plugin, as "
+          "IBuilderConfig.debug_plugins says; None: as each was built.")
+      .def_rw("temporary_directory", &Self::temporary_directory,
               nb::for_setter(nb::arg("path").none()),
               "Where temporary files may be made; None: where the system has them. None are made.")
-      .def_rw("tempfile_control_flags", &Runtime::tempfile_flags,
-              "Bits 1 << int(TempfileControlFlag), all at first. Without ALLOW_IN_MEMORY_FILES an "
-              "engine that contains libraries is refused.")
-      .def_rw("debug_plugins", &Runtime::debug_plugins, nb::for_setter(nb::arg("debug").none()),
-              "Whether engines that are loaded from now on check every call of a plugin, as "
-              "IBuilderConfig.debug_plugins says; None: as each was built.")
-      .def_rw("limits", &Runtime::limits,
-              "Limits on what engines that are loaded from now on may ask for.")
+      .def_prop_rw(
+          "limits", [](Self& self) -> Limits& { return self.options().limits; }, &Self::set_limits,
+          "Limits on what engines that are loaded from now on may ask for.")
       .def(
-          "get_plugin_registry", [](const Runtime& self) { return self.registry; },
+          "get_plugin_registry", [](const Self& self) { return self.registry(); },
           nb::keep_alive<0, 1>(),
           "The registry that engines look plugins up in when they are loaded; its parent is "
           "get_plugin_registry().")
       .def(
           "load_runtime",
-          [](const Runtime&, nb::handle path) {
+          [](const Self&, nb::handle path) {
             fail_other_runtime(nb::cast<std::string>(nb::str(path)));
           },
           nb::arg("path"), "Raises Error: there is no other runtime to load.")
       .def_prop_rw(
-          "gpu_allocator", [](const Runtime& self) { return to_python(self.allocator); },
-          [](Runtime& self, nb::handle allocator) { self.allocator = to_allocator(allocator); },
+          "gpu_allocator", [](const Self& self) { return to_python(self.options().allocator); },
+          [](Self& self, nb::handle allocator) {
+            self.options().allocator = to_allocator(allocator);
+          },
           nb::for_setter(nb::arg("allocator").none()),
           "An IGpuAllocator for memory that plugins of engines loaded from now on ask for, and on "
-          "a "
-          "GPU for the engines' weights and their contexts' memory; None: the device's.")
+          "a GPU for the engines' weights and their contexts' memory; None: the device's.")
       .def_error_recorder()
-      .def_ro("logger", &Runtime::logger);
+      .def_ro("logger", &Self::logger);
 }
 
 }  // namespace opwright::python

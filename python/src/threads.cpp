@@ -1,9 +1,8 @@
 // The threads that engines on the CPU compute with.
 
-#include "threads.h"
-
 #include <optional>
 
+#include "base/parallel.h"
 #include "bindings.h"
 #include "threads/pool.h"
 

@@ -1,167 +1,237 @@
 #pragma once
 
-#include <array>
-#include <map>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "api/profile.h"
 #include "api/timing_cache.h"
-#include "backend/backend.h"
-#include "compile/config.h"
+#include "compile/builder_config.h"
 #include "opwright/builder.h"
 #include "runtime/api_border.h"
+#include "runtime/dla.h"
 
 namespace opwright {
 
-/// The public face of a BuildConfig.
+/// The public face of a BuilderConfig.
 class BuilderConfigApi final : public IBuilderConfig {
  public:
   BuilderConfigApi(Log log, IErrorRecorder* recorder) : errors_(log, recorder) {}
 
-  static const BuilderConfigApi& of(IBuilderConfig const& config) {
-    return static_cast<const BuilderConfigApi&>(config);
+  static const BuilderConfig& of(IBuilderConfig const& config) {
+    return static_cast<const BuilderConfigApi&>(config).config_;
   }
-  /// What compile() is given. Throws Error for profiles that lack something.
-  BuildConfig build_config(bool strongly_typed, Log log) const;
 
-  void setFlags(BuilderFlags builderFlags) noexcept override { choices_.flags = builderFlags; }
-  BuilderFlags getFlags() const noexcept override { return choices_.flags; }
-  void setFlag(BuilderFlag builderFlag) noexcept override { choices_.flags |= bit(builderFlag); }
-  void clearFlag(BuilderFlag builderFlag) noexcept override { choices_.flags &= ~bit(builderFlag); }
-  bool getFlag(BuilderFlag builderFlag) const noexcept override {
-    return (choices_.flags & bit(builderFlag)) != 0;
+  void setFlags(BuilderFlags builderFlags) noexcept override { config_.flags.bits = builderFlags; }
+  BuilderFlags getFlags() const noexcept override { return config_.flags.bits; }
+  void setFlag(BuilderFlag flag) noexcept override {
+    errors_.run([&] { config_.flags.set(flag); });
+  }
+  void clearFlag(BuilderFlag flag) noexcept override {
+    errors_.run([&] { config_.flags.clear(flag); });
+  }
+  bool getFlag(BuilderFlag flag) const noexcept override {
+    return errors_.guard(false, [&] { return config_.flags.has(flag); });
   }
   void setDefaultDeviceType(DeviceType deviceType) noexcept override {
-    choices_.device = deviceType;
-    choices_.device_is_chosen = true;
+    errors_.run([&] { config_.set_default_device_type(deviceType); });
   }
-  DeviceType getDefaultDeviceType() const noexcept override { return choices_.device; }
-  void setDeviceType(ILayer const* layer, DeviceType deviceType) noexcept override;
-  DeviceType getDeviceType(ILayer const* layer) const noexcept override;
-  bool isDeviceTypeSet(ILayer const* layer) const noexcept override;
-  void resetDeviceType(ILayer const* layer) noexcept override;
+  DeviceType getDefaultDeviceType() const noexcept override {
+    return config_.default_device_type();
+  }
+  void setDeviceType(ILayer const* layer, DeviceType deviceType) noexcept override {
+    errors_.run([&] {
+      require(layer != nullptr, "setDeviceType: the layer is null");
+      config_.set_device_type(layer, layer->getName(), deviceType);
+    });
+  }
+  DeviceType getDeviceType(ILayer const* layer) const noexcept override {
+    return config_.device_type(layer);
+  }
+  bool isDeviceTypeSet(ILayer const* layer) const noexcept override {
+    return config_.is_device_type_set(layer);
+  }
+  void resetDeviceType(ILayer const* layer) noexcept override { config_.reset_device_type(layer); }
   bool canRunOnDLA(ILayer const*) const noexcept override { return false; }
-  void setDLACore(int32_t dlaCore) noexcept override;
-  int32_t getDLACore() const noexcept override { return -1; }
-  int32_t addOptimizationProfile(IOptimizationProfile const* profile) noexcept override;
+  void setDLACore(int32_t dlaCore) noexcept override {
+    errors_.run([&] { require_no_dla(dlaCore); });
+  }
+  int32_t getDLACore() const noexcept override { return kNoDla; }
+  int32_t addOptimizationProfile(IOptimizationProfile const* profile) noexcept override {
+    return errors_.guard(-1, [&] {
+      require(profile != nullptr, "addOptimizationProfile: the profile is null");
+      return config_.add_optimization_profile(static_cast<const ProfileApi&>(*profile).profile());
+    });
+  }
   int32_t getNbOptimizationProfiles() const noexcept override {
-    return static_cast<int32_t>(choices_.profiles.size());
+    return config_.num_optimization_profiles();
   }
-  void setMemoryPoolLimit(MemoryPoolType pool, std::size_t poolSize) noexcept override;
-  std::size_t getMemoryPoolLimit(MemoryPoolType pool) const noexcept override;
-  void setAvgTimingIterations(int32_t avgTiming) noexcept override;
-  int32_t getAvgTimingIterations() const noexcept override { return choices_.avg_timing; }
-  void setBuilderOptimizationLevel(int32_t level) noexcept override;
-  int32_t getBuilderOptimizationLevel() const noexcept override { return choices_.level; }
-  ITimingCache* createTimingCache(void const* blob, std::size_t size) const noexcept override;
-  bool setTimingCache(ITimingCache const& cache, bool ignoreMismatch) noexcept override;
-  ITimingCache const* getTimingCache() const noexcept override {
-    return choices_.timing_cache.get();
+  void setMemoryPoolLimit(MemoryPoolType pool, std::size_t poolSize) noexcept override {
+    errors_.run([&] { config_.set_memory_pool_limit(pool, poolSize); });
   }
+  std::size_t getMemoryPoolLimit(MemoryPoolType pool) const noexcept override {
+    return errors_.guard<std::size_t>(0, [&] { return config_.memory_pool_limit(pool); });
+  }
+  void setAvgTimingIterations(int32_t avgTiming) noexcept override {
+    errors_.run([&] { config_.set_avg_timing_iterations(avgTiming); });
+  }
+  int32_t getAvgTimingIterations() const noexcept override {
+    return config_.avg_timing_iterations();
+  }
+  void setBuilderOptimizationLevel(int32_t level) noexcept override {
+    errors_.run([&] { config_.set_optimization_level(level); });
+  }
+  int32_t getBuilderOptimizationLevel() const noexcept override {
+    return config_.optimization_level();
+  }
+  ITimingCache* createTimingCache(void const* blob, std::size_t size) const noexcept override {
+    return errors_.guard<ITimingCache*>(nullptr, [&] {
+      return new TimingCacheApi(
+          config_.create_timing_cache({static_cast<const std::byte*>(blob), size}), errors_.log());
+    });
+  }
+  bool setTimingCache(ITimingCache const& cache, bool ignoreMismatch) noexcept override {
+    return errors_.run([&] {
+      config_.set_timing_cache(static_cast<const TimingCacheApi&>(cache).cache(), ignoreMismatch);
+      timing_cache_ = std::make_unique<TimingCacheApi>(config_.timing_cache(), errors_.log());
+    });
+  }
+  ITimingCache const* getTimingCache() const noexcept override { return timing_cache_.get(); }
   void setProfilingVerbosity(ProfilingVerbosity verbosity) noexcept override {
-    choices_.verbosity = verbosity;
+    config_.verbosity = verbosity;
   }
-  ProfilingVerbosity getProfilingVerbosity() const noexcept override { return choices_.verbosity; }
-  void setPluginsToSerialize(char const* const* paths, int32_t nbPaths) noexcept override;
-  char const* getPluginToSerialize(int32_t index) const noexcept override;
+  ProfilingVerbosity getProfilingVerbosity() const noexcept override { return config_.verbosity; }
+  void setPluginsToSerialize(char const* const* paths, int32_t nbPaths) noexcept override {
+    errors_.run([&] {
+      require(nbPaths >= 0 && (nbPaths == 0 || paths != nullptr),
+              "setPluginsToSerialize: the paths are null or their number ", nbPaths,
+              " is negative");
+      std::vector<std::string> plugins;
+      for (int32_t i = 0; i < nbPaths; ++i) {
+        require(paths[i] != nullptr, "setPluginsToSerialize: path ", i, " of ", nbPaths,
+                " is null");
+        plugins.emplace_back(paths[i]);
+      }
+      config_.plugins_to_serialize = std::move(plugins);
+    });
+  }
+  char const* getPluginToSerialize(int32_t index) const noexcept override {
+    return index >= 0 && index < getNbPluginsToSerialize()
+               ? config_.plugins_to_serialize[index].c_str()
+               : nullptr;
+  }
   int32_t getNbPluginsToSerialize() const noexcept override {
-    return static_cast<int32_t>(choices_.plugins.size());
+    return static_cast<int32_t>(config_.plugins_to_serialize.size());
   }
   void setProgressMonitor(IProgressMonitor* monitor) noexcept override {
-    choices_.monitor = monitor;
+    errors_.run([&] {
+      config_.monitor = monitor == nullptr ? nullptr : std::make_shared<Monitor>(*monitor);
+      monitor_ = monitor;
+    });
   }
-  IProgressMonitor* getProgressMonitor() const noexcept override { return choices_.monitor; }
-  void setProfileStream(cudaStream_t stream) noexcept override { choices_.stream = stream; }
-  cudaStream_t getProfileStream() const noexcept override { return choices_.stream; }
-  void setEngineCapability(EngineCapability capability) noexcept override;
+  IProgressMonitor* getProgressMonitor() const noexcept override { return monitor_; }
+  void setProfileStream(cudaStream_t stream) noexcept override { config_.profile_stream = stream; }
+  cudaStream_t getProfileStream() const noexcept override {
+    return static_cast<cudaStream_t>(config_.profile_stream);
+  }
+  void setEngineCapability(EngineCapability capability) noexcept override {
+    errors_.run([&] { BuilderConfig::set_engine_capability(capability); });
+  }
   EngineCapability getEngineCapability() const noexcept override {
     return EngineCapability::kSTANDARD;
   }
   void setPreviewFeature(PreviewFeature feature, bool enable) noexcept override {
-    const uint32_t bit = 1U << static_cast<int32_t>(feature);
-    choices_.preview_features =
-        enable ? choices_.preview_features | bit : choices_.preview_features & ~bit;
+    errors_.run([&] { config_.preview_features.set(feature, enable); });
   }
   bool getPreviewFeature(PreviewFeature feature) const noexcept override {
-    return (choices_.preview_features >> static_cast<int32_t>(feature) & 1U) != 0;
+    return errors_.guard(false, [&] { return config_.preview_features.has(feature); });
   }
-  void reset() noexcept override;
-  void setTiming(bool timing) noexcept override { choices_.timing = timing; }
-  bool getTiming() const noexcept override { return choices_.timing; }
-  void setDebugPlugins(bool debug) noexcept override { choices_.debug_plugins = debug; }
-  bool getDebugPlugins() const noexcept override { return choices_.debug_plugins; }
-  void setCudaGraphs(bool graphs) noexcept override { choices_.cuda_graphs = graphs; }
-  bool getCudaGraphs() const noexcept override { return choices_.cuda_graphs; }
-  void setMaxNbTactics(int32_t maxTactics) noexcept override;
-  int32_t getMaxNbTactics() const noexcept override { return choices_.max_tactics; }
+  void reset() noexcept override {
+    errors_.run([&] {
+      config_ = BuilderConfig();
+      timing_cache_ = nullptr;
+      monitor_ = nullptr;
+    });
+  }
+  void setTiming(bool timing) noexcept override { config_.timing = timing; }
+  bool getTiming() const noexcept override { return config_.timing; }
+  void setDebugPlugins(bool debug) noexcept override { config_.debug_plugins = debug; }
+  bool getDebugPlugins() const noexcept override { return config_.debug_plugins; }
+  void setCudaGraphs(bool graphs) noexcept override { config_.graphs = graphs; }
+  bool getCudaGraphs() const noexcept override { return config_.graphs; }
+  void setMaxNbTactics(int32_t maxTactics) noexcept override {
+    errors_.run([&] { config_.set_max_num_tactics(maxTactics); });
+  }
+  int32_t getMaxNbTactics() const noexcept override { return config_.max_num_tactics(); }
   bool setTacticSources(TacticSources tacticSources) noexcept override {
-    choices_.tactic_sources = tacticSources;
+    config_.tactic_sources = tacticSources;
     return true;
   }
-  TacticSources getTacticSources() const noexcept override { return choices_.tactic_sources; }
-  bool setMaxAuxStreams(int32_t nbStreams) noexcept override;
-  int32_t getMaxAuxStreams() const noexcept override { return choices_.max_aux_streams; }
-  bool setTilingOptimizationLevel(TilingOptimizationLevel level) noexcept override;
+  TacticSources getTacticSources() const noexcept override { return config_.tactic_sources; }
+  bool setMaxAuxStreams(int32_t nbStreams) noexcept override {
+    return errors_.run([&] { config_.set_max_aux_streams(nbStreams); });
+  }
+  int32_t getMaxAuxStreams() const noexcept override { return config_.max_aux_streams(); }
+  bool setTilingOptimizationLevel(TilingOptimizationLevel level) noexcept override {
+    return errors_.run([&] { config_.set_tiling_optimization_level(level); });
+  }
   TilingOptimizationLevel getTilingOptimizationLevel() const noexcept override {
-    return choices_.tiling;
+    return config_.tiling_optimization_level();
   }
-  bool setL2LimitForTiling(int64_t size) noexcept override;
-  int64_t getL2LimitForTiling() const noexcept override { return choices_.l2_limit; }
-  void setHardwareCompatibilityLevel(HardwareCompatibilityLevel level) noexcept override;
+  bool setL2LimitForTiling(int64_t size) noexcept override {
+    return errors_.run([&] { config_.set_l2_limit_for_tiling(size); });
+  }
+  int64_t getL2LimitForTiling() const noexcept override { return config_.l2_limit_for_tiling(); }
+  void setHardwareCompatibilityLevel(HardwareCompatibilityLevel level) noexcept override {
+    errors_.run([&] { config_.set_hardware_compatibility_level(level); });
+  }
   HardwareCompatibilityLevel getHardwareCompatibilityLevel() const noexcept override {
-    return choices_.hardware_compatibility;
+    return config_.hardware_compatibility_level();
   }
-  void setRuntimePlatform(RuntimePlatform platform) noexcept override;
+  void setRuntimePlatform(RuntimePlatform platform) noexcept override {
+    errors_.run([&] { BuilderConfig::set_runtime_platform(platform); });
+  }
   RuntimePlatform getRuntimePlatform() const noexcept override {
     return RuntimePlatform::kSAME_AS_BUILD;
   }
-  bool setRemoteAutoTuningConfig(char const* config) noexcept override;
+  bool setRemoteAutoTuningConfig(char const*) noexcept override {
+    return errors_.run([&] {
+      fail(
+          "setRemoteAutoTuningConfig: only engines for safety are tuned elsewhere, and they are "
+          "not here");
+    });
+  }
   char const* getRemoteAutoTuningConfig() const noexcept override { return nullptr; }
-  bool setBuildRoute(char const* buildRoute) noexcept override;
+  bool setBuildRoute(char const* buildRoute) noexcept override {
+    return errors_.run([&] {
+      require(buildRoute != nullptr && *buildRoute == '\0',
+              "setBuildRoute: there are no options of the compiler to set; expected an empty text");
+    });
+  }
   char const* getBuildRoute() const noexcept override { return ""; }
-  char const* getAllBuildRoutes() const noexcept override;
-  bool setLimits(Limits const& limits) noexcept override;
-  Limits getLimits() const noexcept override { return choices_.limits; }
+  char const* getAllBuildRoutes() const noexcept override {
+    return R"({"tuner_version": ")" OPWRIGHT_VERSION R"(", "tuner_options": []})";
+  }
+  bool setLimits(Limits const& limits) noexcept override {
+    return errors_.run([&] { config_.set_limits(limits); });
+  }
+  Limits getLimits() const noexcept override { return config_.limits(); }
 
  private:
-  /// Everything that reset() takes back.
-  struct Choices {
-    BuilderFlags flags = 0;
-    DeviceType device = type_of(default_device());
-    bool device_is_chosen = is_default_device_chosen();
-    /// Of layers that have one; with the name that the layer had then.
-    struct LayerDevice {
-      DeviceType type;
-      std::string layer;
-    };
-    std::map<const ILayer*, LayerDevice> layer_devices;
-    std::vector<const ProfileApi*> profiles;
-    std::array<size_t, EnumMax<MemoryPoolType>()> memory_limits{};
-    int32_t avg_timing = BuildConfig().avg_timing_iterations;
-    int32_t level = 3;
-    int32_t max_tactics = -1;
-    int32_t max_aux_streams = -1;
-    TacticSources tactic_sources = default_tactic_sources();
-    uint32_t preview_features = ~0U;
-    TilingOptimizationLevel tiling = TilingOptimizationLevel::kNONE;
-    int64_t l2_limit = -1;
-    HardwareCompatibilityLevel hardware_compatibility = HardwareCompatibilityLevel::kNONE;
-    bool timing = true;
-    std::shared_ptr<TimingCacheApi> timing_cache;
-    ProfilingVerbosity verbosity = ProfilingVerbosity::kDETAILED;
-    std::vector<std::string> plugins;
-    IProgressMonitor* monitor = nullptr;
-    cudaStream_t stream = nullptr;
-    bool debug_plugins = false;
-    bool cuda_graphs = true;
-    Limits limits;
+  struct Monitor final : BuildMonitor {
+    explicit Monitor(IProgressMonitor& user) : user(user) {}
+    void phase_start(const std::string& phase, int steps) override {
+      user.phaseStart(phase.c_str(), nullptr, steps);
+    }
+    bool step_complete(const std::string& phase, int step) override {
+      return user.stepComplete(phase.c_str(), step);
+    }
+    void phase_finish(const std::string& phase) override { user.phaseFinish(phase.c_str()); }
+    IProgressMonitor& user;
   };
-  static BuilderFlags bit(BuilderFlag flag) { return 1U << static_cast<int32_t>(flag); }
 
   ErrorReport errors_;
-  Choices choices_;
+  BuilderConfig config_;
+  std::unique_ptr<TimingCacheApi> timing_cache_;  ///< the public face of the config's
+  IProgressMonitor* monitor_ = nullptr;
 };
 
 }  // namespace opwright

@@ -1,6 +1,5 @@
 #include "opwright/onnx_parser.h"
 
-#include <deque>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -24,25 +23,18 @@ class ParserApi final : public IParser {
   }
 
   bool parse(void const* serializedModel, size_t size, char const* modelPath) noexcept override {
-    return parsed([&] {
-      // Weights stay in the copy, as the caller may free the bytes.
-      return parser_.parse(copy(serializedModel, size), modelPath == nullptr ? "" : modelPath);
-    });
+    return parsed(
+        [&] { return parser_.parse(copy_of_model(serializedModel, size), text_of(modelPath)); });
   }
   bool parseFromFile(char const* onnxModelFile, int) noexcept override {
-    return parsed([&] {
-      require(onnxModelFile != nullptr, "ONNX: the name of the model's file is null");
-      return parser_.parse_file(onnxModelFile);
-    });
+    return parsed([&] { return parser_.parse_file(file_of(onnxModelFile)); });
   }
   bool supportsOperator(char const* opName) const noexcept override {
     return report_.guard(
         false, [&] { return opName != nullptr && OnnxParser::supports_operator(opName); });
   }
-  int getNbErrors() const noexcept override { return static_cast<int>(errors_.size()); }
-  IParserError const* getError(int index) const noexcept override {
-    return index >= 0 && index < getNbErrors() ? &errors_[static_cast<size_t>(index)] : nullptr;
-  }
+  int getNbErrors() const noexcept override { return errors_.count(); }
+  IParserError const* getError(int index) const noexcept override { return errors_.get(index); }
   void clearErrors() noexcept override {
     errors_.clear();
     parser_.clear_errors();
@@ -77,13 +69,13 @@ class ParserApi final : public IParser {
     return static_cast<int64_t>(parser_.subgraphs().size());
   }
   bool isSubgraphSupported(int64_t const index) noexcept override {
-    return report_.guard(false, [&] { return subgraph(index).is_supported; });
+    return report_.guard(false, [&] { return parser_.subgraph(index).is_supported; });
   }
   int64_t* getSubgraphNodes(int64_t const index, int64_t& subgraphLength) noexcept override {
     subgraphLength = 0;
     return report_.guard<int64_t*>(nullptr, [&] {
       // The caller gets them to write to.
-      subgraph_nodes_[index] = subgraph(index).nodes;
+      subgraph_nodes_[index] = parser_.subgraph(index).nodes;
       subgraphLength = static_cast<int64_t>(subgraph_nodes_[index].size());
       return subgraph_nodes_[index].data();
     });
@@ -91,8 +83,8 @@ class ParserApi final : public IParser {
   bool loadModelProto(void const* serializedOnnxModel, size_t serializedOnnxModelSize,
                       char const* modelPath) noexcept override {
     return parsed([&] {
-      return parser_.load(copy(serializedOnnxModel, serializedOnnxModelSize),
-                          modelPath == nullptr ? "" : modelPath);
+      return parser_.load(copy_of_model(serializedOnnxModel, serializedOnnxModelSize),
+                          text_of(modelPath));
     });
   }
   bool loadInitializer(char const* name, void const* data, size_t size) noexcept override {
@@ -111,31 +103,16 @@ class ParserApi final : public IParser {
   bool getLinksAllowed() const noexcept override { return parser_.links_allowed(); }
 
  private:
-  static Blob copy(void const* model, size_t size) {
-    require(model != nullptr, "ONNX: the model's bytes are null");
-    return Blob::copy(model, size);
-  }
-  const OnnxSubgraph& subgraph(int64_t index) const {
-    require(index >= 0 && std::cmp_less(index, parser_.subgraphs().size()),
-            "ONNX: there is no subgraph ", index, "; the last model has ",
-            parser_.subgraphs().size());
-    return parser_.subgraphs()[static_cast<size_t>(index)];
-  }
   template <class Parse>
   bool parsed(Parse&& parse) noexcept {
-    errors_.clear();
     subgraph_nodes_.clear();
-    return report_.guard(false, [&] {
-      if (parse()) return true;
-      for (const OnnxError& error : parser_.errors()) errors_.emplace_back(error);
-      return false;
-    });
+    return errors_.take(report_, parser_, parse);
   }
 
   ErrorReport report_;
   NetworkApi& network_;
   OnnxParser parser_;
-  std::deque<ParserErrorApi> errors_;
+  ParserErrorsApi errors_;
   std::unordered_map<int64_t, std::vector<int64_t>> subgraph_nodes_;
 };
 
@@ -144,16 +121,12 @@ class ParserApi final : public IParser {
 
 void* createNvOnnxParser_INTERNAL(void* network, void* logger, int version) noexcept {
   using namespace opwright;
-  auto* const user = static_cast<ILogger*>(logger);
-  const ErrorReport errors{user == nullptr ? Log() : Log(user)};
-  return errors.guard<void*>(nullptr, [&]() -> void* {
-    require(user != nullptr && network != nullptr,
-            "an ONNX parser needs a network and a logger; one of them is null");
-    require(version / 10000 == NV_TENSORRT_MAJOR, "the program was compiled for API level ",
-            version / 10000, ", the library has ", NV_TENSORRT_MAJOR);
-    auto& definition = NetworkApi::of(*static_cast<INetworkDefinition*>(network));
-    return static_cast<onnxparser::IParser*>(new onnxparser::ParserApi(definition, user));
-  });
+  return create_face(logger, network != nullptr,
+                     "an ONNX parser needs a network and a logger; one of them is null", version,
+                     [&](ILogger* user) -> onnxparser::IParser* {
+                       auto& face = *static_cast<INetworkDefinition*>(network);
+                       return new onnxparser::ParserApi(NetworkApi::of(face), user);
+                     });
 }
 
 int getNvOnnxParserVersion() noexcept { return NV_TENSORRT_VERSION; }

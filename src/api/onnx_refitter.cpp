@@ -1,6 +1,5 @@
 #include "api/onnx_refitter.h"
 
-#include <deque>
 #include <filesystem>
 
 #include "api/parser_error.h"
@@ -100,25 +99,21 @@ class ParserRefitterApi final : public IParserRefitter {
   bool refitFromBytes(void const* serializedOnnxModel, size_t serializedOnnxModelSize,
                       char const* modelPath) noexcept override {
     return tried([&] {
-      return refitter_.refit(copy(serializedOnnxModel, serializedOnnxModelSize), text(modelPath));
+      return refitter_.refit(copy_of_model(serializedOnnxModel, serializedOnnxModelSize),
+                             text_of(modelPath));
     });
   }
   bool refitFromFile(char const* onnxModelFile) noexcept override {
-    return tried([&] {
-      require(onnxModelFile != nullptr, "ONNX: the name of the model's file is null");
-      return refitter_.refit_file(onnxModelFile);
-    });
+    return tried([&] { return refitter_.refit_file(file_of(onnxModelFile)); });
   }
-  int32_t getNbErrors() const noexcept override { return static_cast<int32_t>(errors_.size()); }
-  IParserError const* getError(int32_t index) const noexcept override {
-    return index >= 0 && index < getNbErrors() ? &errors_[static_cast<size_t>(index)] : nullptr;
-  }
+  int32_t getNbErrors() const noexcept override { return errors_.count(); }
+  IParserError const* getError(int32_t index) const noexcept override { return errors_.get(index); }
   void clearErrors() noexcept override { errors_.clear(); }
   bool loadModelProto(void const* serializedOnnxModel, size_t serializedOnnxModelSize,
                       char const* modelPath) noexcept override {
     return tried([&] {
-      return refitter_.load_model(copy(serializedOnnxModel, serializedOnnxModelSize),
-                                  text(modelPath));
+      return refitter_.load_model(copy_of_model(serializedOnnxModel, serializedOnnxModelSize),
+                                  text_of(modelPath));
     });
   }
   bool loadInitializer(char const* name, void const* data, size_t size) noexcept override {
@@ -135,25 +130,14 @@ class ParserRefitterApi final : public IParserRefitter {
   bool getLinksAllowed() const noexcept override { return refitter_.links_allowed(); }
 
  private:
-  /// The weights are set from a copy, as the caller may free the bytes.
-  static Blob copy(void const* model, size_t size) {
-    require(model != nullptr, "ONNX: the model's bytes are null");
-    return Blob::copy(model, size);
-  }
-  static std::string text(char const* path) { return path == nullptr ? "" : path; }
   template <class Work>
   bool tried(Work&& work) noexcept {
-    errors_.clear();
-    return report_.guard(false, [&] {
-      if (work()) return true;
-      for (const OnnxError& error : refitter_.errors()) errors_.emplace_back(error);
-      return false;
-    });
+    return errors_.take(report_, refitter_, work);
   }
 
   ErrorReport report_;
   OnnxRefitter refitter_;
-  std::deque<ParserErrorApi> errors_;
+  ParserErrorsApi errors_;
 };
 
 }  // namespace
@@ -162,14 +146,10 @@ class ParserRefitterApi final : public IParserRefitter {
 
 void* createNvOnnxParserRefitter_INTERNAL(void* refitter, void* logger, int32_t version) noexcept {
   using namespace opwright;
-  auto* const user = static_cast<ILogger*>(logger);
-  const ErrorReport errors{user == nullptr ? Log() : Log(user)};
-  return errors.guard<void*>(nullptr, [&]() -> void* {
-    require(user != nullptr && refitter != nullptr,
-            "an ONNX refitter needs a refitter and a logger; one of them is null");
-    require(version / 10000 == NV_TENSORRT_MAJOR, "the program was compiled for API level ",
-            version / 10000, ", the library has ", NV_TENSORRT_MAJOR);
-    return static_cast<onnxparser::IParserRefitter*>(
-        new onnxparser::ParserRefitterApi(*static_cast<IRefitter*>(refitter), user));
-  });
+  return create_face(logger, refitter != nullptr,
+                     "an ONNX refitter needs a refitter and a logger; one of them is null", version,
+                     [&](ILogger* user) -> onnxparser::IParserRefitter* {
+                       return new onnxparser::ParserRefitterApi(*static_cast<IRefitter*>(refitter),
+                                                                user);
+                     });
 }

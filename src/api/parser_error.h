@@ -1,7 +1,10 @@
 #pragma once
 
+#include <deque>
+#include <string>
 #include <vector>
 
+#include "base/error_report.h"
 #include "onnx/parser.h"
 #include "opwright/onnx_parser.h"
 
@@ -37,5 +40,42 @@ class ParserErrorApi final : public IParserError {
   const OnnxError error_;
   std::vector<const char*> functions_;
 };
+
+/// The errors that callers of a parser or of an ONNX refitter get.
+class ParserErrorsApi {
+ public:
+  int count() const { return static_cast<int>(errors_.size()); }
+  IParserError const* get(int index) const {
+    return index >= 0 && index < count() ? &errors_[static_cast<size_t>(index)] : nullptr;
+  }
+  void clear() { errors_.clear(); }
+  /// Runs `work` of `core`, which tells whether it has no errors, and takes those.
+  template <class Core, class Work>
+  bool take(const ErrorReport& report, const Core& core, Work&& work) noexcept {
+    errors_.clear();
+    return report.guard(false, [&] {
+      if (work()) return true;
+      for (const OnnxError& error : core.errors()) errors_.emplace_back(error);
+      return false;
+    });
+  }
+
+ private:
+  std::deque<ParserErrorApi> errors_;
+};
+
+/// A copy of the model, as the caller may free the bytes.
+inline Blob copy_of_model(void const* model, size_t size) {
+  require(model != nullptr, "ONNX: the model's bytes are null");
+  return Blob::copy(model, size);
+}
+
+inline std::string text_of(char const* path) { return path == nullptr ? "" : path; }
+
+/// The name of a model's file.
+inline std::string file_of(char const* path) {
+  require(path != nullptr, "ONNX: the name of the model's file is null");
+  return path;
+}
 
 }  // namespace opwright::onnxparser

@@ -1,9 +1,7 @@
 #pragma once
 
-#include <array>
-#include <map>
-#include <optional>
-#include <string>
+#include <memory>
+#include <vector>
 
 #include "compile/config.h"
 #include "opwright/builder.h"
@@ -11,39 +9,60 @@
 
 namespace opwright {
 
-/// The public face of an OptimizationProfile, which is set piece by piece.
+/// The public face of an OptimizationProfile.
 class ProfileApi final : public IOptimizationProfile {
  public:
   ProfileApi(Log log, IErrorRecorder* recorder) : errors_(log, recorder) {}
 
-  /// Throws Error naming an input that lacks something.
-  OptimizationProfile profile() const;
+  const std::shared_ptr<OptimizationProfile>& profile() const { return profile_; }
 
-  bool setDimensions(char const* inputName, OptProfileSelector select,
-                     Dims const& dims) noexcept override;
-  Dims getDimensions(char const* inputName, OptProfileSelector select) const noexcept override;
-  bool setShapeValuesV2(char const* inputName, OptProfileSelector select, int64_t const* values,
-                        int32_t nbValues) noexcept override;
-  bool setShapeValues(char const* inputName, OptProfileSelector select, int32_t const* values,
-                      int32_t nbValues) noexcept override;
-  int32_t getNbShapeValues(char const* inputName) const noexcept override;
-  int64_t const* getShapeValuesV2(char const* inputName,
-                                  OptProfileSelector select) const noexcept override;
-  bool setExtraMemoryTarget(float target) noexcept override;
-  float getExtraMemoryTarget() const noexcept override { return extra_memory_target_; }
-  bool isValid() const noexcept override;
+  bool setDimensions(char const* input, OptProfileSelector select,
+                     Dims const& dims) noexcept override {
+    return errors_.run([&] { profile_->set_shape(named(input), select, Shape(dims)); });
+  }
+  Dims getDimensions(char const* input, OptProfileSelector select) const noexcept override {
+    return errors_.guard(kNoDims, [&] {
+      const Shape* const shape = profile_->shape(named(input), select);
+      return shape == nullptr ? kNoDims : shape->dims();
+    });
+  }
+  bool setShapeValuesV2(char const* input, OptProfileSelector select, int64_t const* values,
+                        int32_t nbValues) noexcept override {
+    return errors_.run([&] { set_values(input, select, values, nbValues); });
+  }
+  bool setShapeValues(char const* input, OptProfileSelector select, int32_t const* values,
+                      int32_t nbValues) noexcept override {
+    return errors_.run([&] { set_values(input, select, values, nbValues); });
+  }
+  int32_t getNbShapeValues(char const* input) const noexcept override {
+    return errors_.guard(-1, [&] { return profile_->num_values(named(input)); });
+  }
+  int64_t const* getShapeValuesV2(char const* input,
+                                  OptProfileSelector select) const noexcept override {
+    return errors_.guard<int64_t const*>(nullptr, [&] {
+      const Shape* const values = profile_->values(named(input), select);
+      return values == nullptr ? nullptr : values->begin();
+    });
+  }
+  bool setExtraMemoryTarget(float target) noexcept override {
+    return errors_.run([&] { profile_->set_extra_memory_target(target); });
+  }
+  float getExtraMemoryTarget() const noexcept override { return profile_->extra_memory_target(); }
+  bool isValid() const noexcept override {
+    return errors_.run([&] { profile_->check(); });
+  }
 
  private:
-  /// The three of an input, by OptProfileSelector.
-  using Choices = std::array<std::optional<Shape>, 3>;
-  using Inputs = std::map<std::string, Choices, std::less<>>;
-
-  static void set(Inputs& inputs, const char* name, OptProfileSelector select, const Shape& shape);
-  static const Shape* find(const Inputs& inputs, const char* name, OptProfileSelector select);
+  static std::string named(char const* input) { return std::string(checked_name(input)); }
+  template <class T>
+  void set_values(char const* input, OptProfileSelector select, T const* values, int32_t count) {
+    require(count >= 0 && (count == 0 || values != nullptr),
+            "Optimization profile: the values are null or their number ", count, " is negative");
+    profile_->set_values(named(input), select, Shape(std::vector<int64_t>(values, values + count)));
+  }
 
   ErrorReport errors_;
-  Inputs shapes_, values_;
-  float extra_memory_target_ = 1;
+  const std::shared_ptr<OptimizationProfile> profile_ = std::make_shared<OptimizationProfile>();
 };
 
 }  // namespace opwright

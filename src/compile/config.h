@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <string>
@@ -10,6 +11,7 @@
 #include "base/log.h"
 #include "base/shape.h"
 #include "compile/timing_cache.h"
+#include "opwright/builder.h"
 #include "opwright/resource_limits.h"
 #include "plan/plan.h"
 
@@ -25,13 +27,41 @@ class OptimizationProfile {
   /// Throws Error unless the ranks agree and min <= opt <= max.
   void set_shape(const std::string& input, const Shape& min, const Shape& opt, const Shape& max);
   void set_values(const std::string& input, const Shape& min, const Shape& opt, const Shape& max);
+  /// The same one by one.
+  void set_shape(const std::string& input, OptProfileSelector select, const Shape& shape);
+  void set_values(const std::string& input, OptProfileSelector select, const Shape& values);
+  /// Null where they are not all set.
   const Range* shape(const std::string& input) const;
   const Range* values(const std::string& input) const;
+  /// One of them; null where it is not set.
+  const Shape* shape(const std::string& input, OptProfileSelector select) const;
+  const Shape* values(const std::string& input, OptProfileSelector select) const;
+  /// How many values a shape input has; -1 where none are set.
+  int num_values(const std::string& input) const;
+  /// Throws Error naming an input that lacks one of the three.
+  void check() const;
   /// The inputs that have shapes or values.
   std::vector<std::string> inputs() const;
 
+  float extra_memory_target() const { return extra_memory_target_; }
+  /// Throws Error unless it is 0 to 1. Without effect.
+  void set_extra_memory_target(float target);
+
  private:
-  std::unordered_map<std::string, Range> shapes_, values_;
+  struct Choice {
+    Range range;
+    std::array<bool, 3> is_set{};
+  };
+  using Choices = std::unordered_map<std::string, Choice>;
+  static void set(Choices& choices, const std::string& input, OptProfileSelector select,
+                  const Shape& shape);
+  static const Range* find(const Choices& choices, const std::string& input);
+  static const Shape* find(const Choices& choices, const std::string& input,
+                           OptProfileSelector select);
+  static void check(const Choices& choices, const char* what);
+
+  Choices shapes_, values_;
+  float extra_memory_target_ = 1;
 };
 
 /// Called as the build goes on: phase, done steps, all steps. Returning false cancels the build.

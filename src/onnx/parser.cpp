@@ -1,6 +1,7 @@
 #include "onnx/parser.h"
 
 #include <filesystem>
+#include <utility>
 
 #include "base/file.h"
 #include "onnx/graph_importer.h"
@@ -193,6 +194,12 @@ void OnnxParser::report() const {
     log_.error(error.message);
     network_->errors().record(error.code, error.message.c_str());
   }
+}
+
+const OnnxSubgraph& OnnxParser::subgraph(int64_t index) const {
+  require(index >= 0 && std::cmp_less(index, subgraphs_.size()), "ONNX: there is no subgraph ",
+          index, "; the last model has ", subgraphs_.size());
+  return subgraphs_[static_cast<size_t>(index)];
 }
 
 bool OnnxParser::supports_operator(const std::string& op_type) {

@@ -96,6 +96,8 @@ class OnnxParser {
   /// they are parsed by themselves, since types of inputs may be missing. Empty where an error
   /// concerns no node.
   const std::vector<OnnxSubgraph>& subgraphs() const { return subgraphs_; }
+  /// Throws Error for an index that there is not.
+  const OnnxSubgraph& subgraph(int64_t index) const;
   /// An output of the node that has this name in the last model, the first one of that name; null
   /// where there is none. Nodes inside a function are called "call/node".
   Tensor* node_output(const std::string& name, int64_t index) const;

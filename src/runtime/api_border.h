@@ -1,22 +1,45 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/error_report.h"
 #include "base/parallel.h"
 #include "opwright/allocator.h"
+#include "opwright/logger.h"
+#include "opwright/version.h"
 
 namespace opwright {
 
-/// The user's allocator, which lives as long as it must.
-inline std::shared_ptr<IGpuAllocator> unowned(IGpuAllocator* allocator) {
-  return {std::shared_ptr<void>(), allocator};
+/// What is the user's, which lives as long as it must.
+template <class T>
+std::shared_ptr<T> unowned(T* object) {
+  return {std::shared_ptr<void>(), object};
 }
 
-/// Throws Error for a DLA: NVIDIA's accelerator is not driven.
-inline void require_no_dla(const char* method, int32_t core) {
-  require(core == -1, method, ": there is no DLA ", core, ", as no DLA is driven; leave it at -1");
+inline constexpr Dims kNoDims{-1, {}};
+
+/// A name as C++ programs give it. Throws Error for null.
+inline std::string_view checked_name(const char* name) {
+  require(name != nullptr, "the tensor's name is null");
+  return name;
+}
+
+/// What a create function gives to C++ programs: what `make` makes with the logger, or null. The
+/// logger hears why: it, or another of what `needs` speaks of, is null, the program was compiled
+/// for another level of the API, or `make` has thrown.
+template <class Make>
+void* create_face(void* logger, bool has_others, const char* needs, int32_t version,
+                  Make&& make) noexcept {
+  auto* const user = static_cast<ILogger*>(logger);
+  const ErrorReport errors{user == nullptr ? Log() : Log(user)};
+  return errors.guard<void*>(nullptr, [&]() -> void* {
+    require(user != nullptr && has_others, needs);
+    require(version / 10000 == NV_TENSORRT_MAJOR, "the program was compiled for API level ",
+            version / 10000, ", the library has ", NV_TENSORRT_MAJOR);
+    return make(user);
+  });
 }
 
 }  // namespace opwright

@@ -11,7 +11,9 @@ namespace {
 class RefitterApi final : public IRefitter {
  public:
   RefitterApi(const EngineApi& engine, ILogger* logger)
-      : errors_(Log(logger), engine.getErrorRecorder()), refitter_(engine.engine()) {}
+      : errors_(Log(logger), engine.getErrorRecorder()), refitter_(engine.engine()) {
+    for (const int32_t weight : refitter_.all()) uses_.push_back(refitter_.use(weight));
+  }
 
   Refitter& refitter() { return refitter_; }
 
@@ -28,7 +30,7 @@ class RefitterApi final : public IRefitter {
     return errors_.guard(0, [&] { return tell(refitter_.missing(), size, layerNames, roles); });
   }
   int32_t getAll(int32_t size, char const** layerNames, WeightsRole* roles) noexcept override {
-    return errors_.guard(0, [&] { return tell(all(), size, layerNames, roles); });
+    return errors_.guard(0, [&] { return tell(refitter_.all(), size, layerNames, roles); });
   }
   void setErrorRecorder(IErrorRecorder* recorder) noexcept override {
     errors_.set_recorder(recorder);
@@ -41,15 +43,13 @@ class RefitterApi final : public IRefitter {
     return errors_.guard(0, [&] { return tell(refitter_.missing(), size, weightsNames); });
   }
   int32_t getAllWeights(int32_t size, char const** weightsNames) noexcept override {
-    return errors_.guard(0, [&] { return tell(all(), size, weightsNames); });
+    return errors_.guard(0, [&] { return tell(refitter_.all(), size, weightsNames); });
   }
   ILogger* getLogger() const noexcept override { return errors_.log().logger(); }
   bool setMaxThreads(int32_t maxThreads) noexcept override {
     return errors_.run([&] { refitter_.set_max_threads(maxThreads); });
   }
-  int32_t getMaxThreads() const noexcept override {
-    return refitter_.max_threads() > 0 ? refitter_.max_threads() : thread_count();
-  }
+  int32_t getMaxThreads() const noexcept override { return refitter_.max_threads(); }
   bool setNamedWeights(char const* name, Weights weights,
                        TensorLocation location) noexcept override {
     return errors_.run([&] { set(named(name), weights, location); });
@@ -57,19 +57,13 @@ class RefitterApi final : public IRefitter {
   Weights getNamedWeights(char const* weightsName) const noexcept override {
     return errors_.guard(Weights{DataType::kFLOAT, nullptr, 0}, [&] {
       const int weight = named(weightsName);
-      const Blob* const elements = refitter_.set_elements(weight);
-      require(elements != nullptr, "the weights '", weightsName, "' were not set");
       const RefitWeight& known = refitter_.weights()[weight];
-      return Weights{known.dtype, elements->data(), known.shape.numel()};
+      return Weights{known.dtype, refitter_.elements(weight).data(), known.shape.numel()};
     });
   }
   TensorLocation getWeightsLocation(char const* weightsName) const noexcept override {
-    return errors_.guard(TensorLocation::kHOST, [&] {
-      const int weight = named(weightsName);
-      require(refitter_.set_elements(weight) != nullptr, "the weights '", weightsName,
-              "' were not set");
-      return refitter_.location(weight);
-    });
+    return errors_.guard(TensorLocation::kHOST,
+                         [&] { return refitter_.location(named(weightsName)); });
   }
   bool unsetNamedWeights(char const* weightsName) noexcept override {
     return errors_.guard(false, [&] { return refitter_.unset(named(weightsName)); });
@@ -99,21 +93,12 @@ class RefitterApi final : public IRefitter {
         static_cast<size_t>(bytes_of(weights.type, std::max<int64_t>(0, weights.count)));
     refitter_.set(weight, weights.type, weights.count, Blob({}, weights.values, bytes), location);
   }
-  std::vector<int32_t> all() const {
-    std::vector<int32_t> result;
-    for (size_t i = 0; i < refitter_.weights().size(); ++i)
-      result.push_back(static_cast<int32_t>(i));
-    return result;
-  }
   int32_t tell(const std::vector<int32_t>& list, int32_t size, char const** layers,
                WeightsRole* roles) const {
     for (size_t i = 0; i < std::min(list.size(), static_cast<size_t>(std::max(0, size))); ++i) {
-      const RefitWeight& weight = refitter_.weights()[list[i]];
-      const bool is_used = !weight.uses.empty();
-      if (layers != nullptr)
-        layers[i] = is_used ? weight.uses[0].layer.c_str() : weight.name.c_str();
-      if (roles != nullptr)
-        roles[i] = is_used ? static_cast<WeightsRole>(weight.uses[0].role) : WeightsRole::kANY;
+      const WeightUse& use = uses_[list[i]];
+      if (layers != nullptr) layers[i] = use.layer.c_str();
+      if (roles != nullptr) roles[i] = static_cast<WeightsRole>(use.role);
     }
     return static_cast<int32_t>(list.size());
   }
@@ -126,6 +111,7 @@ class RefitterApi final : public IRefitter {
 
   ErrorReport errors_;
   Refitter refitter_;
+  std::vector<WeightUse> uses_;  ///< of each of the weights, whose texts are given out
 };
 
 }  // namespace
@@ -138,14 +124,10 @@ Refitter& refitter_of(IRefitter& refitter) {
 
 void* createInferRefitter_INTERNAL(void* engine, void* logger, int32_t version) noexcept {
   using namespace opwright;
-  auto* const user = static_cast<ILogger*>(logger);
-  const ErrorReport errors{user == nullptr ? Log() : Log(user)};
-  return errors.guard<void*>(nullptr, [&]() -> void* {
-    require(user != nullptr && engine != nullptr,
-            "a refitter needs an engine and a logger; one of them is null");
-    require(version / 10000 == NV_TENSORRT_MAJOR, "the program was compiled for API level ",
-            version / 10000, ", the library has ", NV_TENSORRT_MAJOR);
-    const auto& core = static_cast<EngineApi&>(*static_cast<ICudaEngine*>(engine));
-    return static_cast<IRefitter*>(new RefitterApi(core, user));
-  });
+  return create_face(logger, engine != nullptr,
+                     "a refitter needs an engine and a logger; one of them is null", version,
+                     [&](ILogger* user) -> IRefitter* {
+                       auto& face = *static_cast<ICudaEngine*>(engine);
+                       return new RefitterApi(static_cast<EngineApi&>(face), user);
+                     });
 }

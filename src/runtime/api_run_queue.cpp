@@ -147,10 +147,7 @@ class QueuedRunApi final : public IQueuedRun {
   bool cancel() noexcept override { return run_->cancel(); }
   Dims getOutputShape(char const* tensorName) const noexcept override {
     return run_->engine().errors().guard(Dims{-1, {}}, [&] {
-      const int output = tensorName == nullptr ? -1 : run_->engine().output_index(tensorName);
-      require(output >= 0, "getOutputShape: the engine has no output '",
-              tensorName == nullptr ? "" : tensorName, "'");
-      return run_->output_shape(output).dims();
+      return run_->output_shape(run_->engine().output(checked_name(tensorName))).dims();
     });
   }
   ErrorCode getErrorCode() const noexcept override { return run_->code(); }

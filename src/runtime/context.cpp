@@ -28,14 +28,17 @@ class Running {
 
 }  // namespace
 
-Context::Context(std::shared_ptr<const Engine> engine, int profile)
+Context::Context(std::shared_ptr<const Engine> engine, int profile, Strategy strategy)
     : engine_(std::move(engine)),
       errors_(engine_->log(), engine_->errors().recorder()),
       services_{errors_.recorder(), engine_->allocator(), nullptr},
+      strategy_(strategy),
       debug_(engine_->plan()),
       has_deadline_(std::isfinite(engine_->limits().run_seconds)),
       state_(std::make_unique<State>(engine_->device().is_host() ? &engine_->scratch() : nullptr)) {
   const Plan& plan = engine_->plan();
+  const auto number = static_cast<int32_t>(strategy);
+  require(number >= 0 && number < EnumMax<Strategy>(), "there is no allocation strategy ", number);
   engine_->require_weights();
   if (!engine_->device().is_host()) {
     state_->gpu = &engine_->device();
@@ -161,10 +164,10 @@ Shape Context::output_shape(int output) {
 void Context::settle_sizes() {
   State& s = *state_;
   Runner* const runner = s.current->runner.get();
-  if (runner == nullptr || !runner->has_pending_sizes()) return;
+  if (runner == nullptr || !runner->shapes().has_pending()) return;
   const DeviceScope scope(*s.gpu);
   try {
-    runner->settle_sizes();
+    runner->shapes().settle();
   } catch (const DeviceLostError& error) {
     fail_lost(error);
   } catch (...) {
@@ -196,6 +199,21 @@ void Context::fail_lost(const DeviceLostError& error) const {
                    list, "; with debug_plugins the error names the one that failed"));
 }
 
+Shape Context::tensor_shape(std::string_view name) {
+  const Port& port = engine_->port(name);
+  return port.is_input ? input_shape(port.index) : output_shape(port.index);
+}
+
+Dims Context::tensor_strides(std::string_view name) {
+  return strides_of(tensor_shape(name), engine_->port(name).plan->type.format);
+}
+
+int64_t Context::max_output_size(std::string_view name) {
+  const int output = engine_->output(name);
+  const PortType type = engine_->plan().outputs[output].type;
+  return tensor_bytes(max_output_shape(output), type.dtype, type.format);
+}
+
 Shape Context::max_output_shape(int output) {
   output_shape(output);
   return state_->current->shapes.max_output_shape(output);
@@ -215,6 +233,20 @@ void* Context::input_consumed_event() const { return state_->input_consumed; }
 void Context::set_layer_time_callback(LayerTimeCallback callback) {
   check_idle("given another profiler");
   state_->callback = std::move(callback);
+}
+
+void Context::report_layer_times() const {
+  const State& s = *state_;
+  require(s.callback != nullptr, "there is no profiler to report to");
+  require(s.are_times_known, "there was no run with the profiler set");
+  const auto& steps = engine_->plan().schedules[s.timed_profile].steps;
+  for (size_t i = 0; i < steps.size(); ++i) s.callback(steps[i].name, s.times[i]);
+}
+
+void Context::set_communicator(const void* communicator) {
+  require(communicator == nullptr,
+          "set_communicator: an engine runs on one device, so that it has no use for a "
+          "communicator");
 }
 
 void Context::set_debug_listener(DebugListener listener) {
@@ -259,7 +291,8 @@ void Context::prepare() {
     if (address != nullptr) shapes.take_values(input, address);
   }
   shapes.update();
-  if (s.current->runner != nullptr && s.current->runner->generation() != engine_->generation()) {
+  if (s.current->runner != nullptr &&
+      s.current->runner->table().generation() != engine_->generation()) {
     // Work that was given to queues may still use the kernels and the weights of before.
     if (s.last_use != nullptr) {
       require(s.last_use->finish(), engine_->name(),
@@ -273,10 +306,10 @@ void Context::prepare() {
     s.current->runner =
         std::make_unique<Runner>(*engine_, profile_, shapes, services_, s.current_step);
   }
-  s.generation = s.current->runner->generation();
+  s.generation = s.current->runner->table().generation();
   place_memory();
   check_addresses();
-  s.current->runner->refresh();
+  s.current->runner->shapes().refresh();
   s.current->runner->set_input_event(s.input_consumed);
   s.times.resize(plan.schedules[profile_].steps.size());
   s.is_ready = true;
@@ -288,11 +321,10 @@ void Context::report_run() {
     if (s.outputs[i].memory == nullptr) continue;
     const int output = static_cast<int>(i);
     if (s.current->shapes.depends_on_sizes(output)) settle_sizes();
-    s.outputs[i].memory->notify_shape(output, s.current->shapes.output_shape(output));
+    s.outputs[i].memory->notify_shape(engine_->plan().outputs[i].name,
+                                      s.current->shapes.output_shape(output));
   }
-  if (!s.callback || !s.are_times_known) return;
-  const auto& steps = engine_->plan().schedules[profile_].steps;
-  for (size_t i = 0; i < steps.size(); ++i) s.callback(steps[i].name, s.times[i]);
+  if (s.callback && s.are_times_known && emits_layer_times_) report_layer_times();
 }
 
 void Context::enqueue(Queue queue) {
@@ -334,17 +366,17 @@ void Context::note_capture() {
 
 void Context::run(Queue queue) {
   State& s = *state_;
+  s.are_times_known = false;
   if (!s.is_ready || s.generation != engine_->generation() ||
       (!s.shape_inputs.empty() && s.shape_values_changed())) [[unlikely]]
     prepare();
   else if (!s.scratch.is_placed()) [[unlikely]]
     place_memory();
   Runner& runner = *s.current->runner;
-  if (runner.has_pending_sizes()) [[unlikely]]
+  if (runner.shapes().has_pending()) [[unlikely]]
     settle_sizes();
-  if (s.has_output_memory) request_outputs();
+  if (s.has_output_memory) request_outputs(queue);
   try {
-    s.are_times_known = false;
     if (s.callback) [[unlikely]] {
       // Nothing may be waited for while the caller captures what the queue is given.
       s.are_times_known = s.gpu == nullptr || !s.gpu->is_capturing(queue);
@@ -357,17 +389,34 @@ void Context::run(Queue queue) {
                               deadline ? &*deadline : nullptr};
     if (s.are_times_known) [[unlikely]] {
       runner.run_timed(s.workspace, queue, s.times, watch);
+      s.timed_profile = profile_;
     } else if (watch) [[unlikely]] {
       if (runner.run_watched(s.workspace, queue, watch)) note_capture();
     } else if (runner.run(s.workspace, queue)) [[unlikely]] {
       note_capture();
     }
   } catch (...) {
+    s.are_times_known = false;
     s.current->shapes.forget_sizes();
     s.is_ready = false;
     throw;
   }
-  s.current->shapes.set_sizes_known(!runner.has_pending_sizes());
+  s.current->shapes.set_sizes_known(!runner.shapes().has_pending());
+}
+
+void Context::execute(std::span<void* const> addresses) {
+  const size_t inputs = state_->inputs.size(), count = inputs + state_->outputs.size();
+  require(addresses.data() != nullptr || count == 0, "the array of addresses is null");
+  require(addresses.size() == count, "execute_v2: there are ", addresses.size(),
+          " addresses; expected ", count, ", inputs first");
+  for (size_t i = 0; i < count; ++i) {
+    if (i < inputs)
+      set_input_address(static_cast<int>(i), addresses[i]);
+    else
+      set_output_address(static_cast<int>(i - inputs), addresses[i]);
+  }
+  enqueue();
+  synchronize();
 }
 
 void Context::synchronize(Queue queue) {

@@ -12,14 +12,23 @@
 
 namespace opwright {
 
+/// What a run needs for an output.
+struct OutputRequest {
+  const std::string& name;
+  void* current;  ///< what it had before; null: nothing
+  size_t bytes;   ///< at least
+  size_t alignment;
+  Queue queue;  ///< the run's
+};
+
 /// Receives memory requests for outputs whose extent is known only once they are computed. As
 /// TensorRT's IOutputAllocator.
 class OutputMemory {
  public:
   virtual ~OutputMemory() = default;
-  /// Memory of at least `bytes` for output `output`; null means failure.
-  virtual void* reallocate(int output, void* current, size_t bytes) = 0;
-  virtual void notify_shape(int output, const Shape& shape) = 0;
+  /// Null means failure.
+  virtual void* reallocate(const OutputRequest& request) = 0;
+  virtual void notify_shape(const std::string& name, const Shape& shape) = 0;
 };
 
 /// A layer's time in one run, reported in order after the run.
@@ -31,13 +40,24 @@ uint64_t context_memory(const Schedule& schedule);
 /// The largest over the profiles.
 uint64_t context_memory(const Plan& plan);
 
+/// What a context keeps for its user, without effect.
+struct ContextNotes {
+  std::string name;
+  size_t persistent_cache_limit = 0;
+  ProfilingVerbosity nvtx_verbosity = ProfilingVerbosity::kLAYER_NAMES_ONLY;
+};
+
 /// State for running an engine: shapes, addresses, kernels, and while it runs an arena. One thread
 /// at a time per context; contexts of one engine are independent, though they share memory.
 class Context {
  public:
+  using Strategy = ExecutionContextAllocationStrategy;
   /// Memory is allocated and kernels are made when they are first needed.
-  explicit Context(std::shared_ptr<const Engine> engine, int profile = 0);
+  explicit Context(std::shared_ptr<const Engine> engine, int profile = 0,
+                   Strategy strategy = Strategy::kSTATIC);
   ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
 
   const std::shared_ptr<const Engine>& engine() const { return engine_; }
   /// Of memory that only this context's runs use, and what was given to their queues before; null
@@ -89,7 +109,27 @@ class Context {
   const void* input_address(int input) const;
   void* output_address(int output) const;
   /// What provides the output's memory at each run instead of an address; null: none.
-  void set_output_memory(int output, OutputMemory* memory);
+  void set_output_memory(int output, std::shared_ptr<OutputMemory> memory);
+  OutputMemory* output_memory(int output) const;
+
+  // The same by names, as IExecutionContext has it. Each throws Error where the engine has no input
+  // or output, or no such one, of that name.
+  void set_input_shape(std::string_view name, const Shape& shape) {
+    set_input_shape(engine_->input(name), shape);
+  }
+  Shape tensor_shape(std::string_view name);
+  /// In elements.
+  Dims tensor_strides(std::string_view name);
+  void set_tensor_address(std::string_view name, void* address);
+  void* tensor_address(std::string_view name) const;
+  void set_output_allocator(std::string_view name, std::shared_ptr<OutputMemory> memory) {
+    set_output_memory(engine_->output(name), std::move(memory));
+  }
+  OutputMemory* output_allocator(std::string_view name) const {
+    return output_memory(engine_->output(name));
+  }
+  /// Bytes of max_output_shape().
+  int64_t max_output_size(std::string_view name);
 
   /// The device's event that runs record on their queue once they have read the
   /// inputs; null: none. Throws Error on the CPU.
@@ -106,6 +146,8 @@ class Context {
   /// set. After an exception from a kernel the context stays usable. While it runs, another run and
   /// all that sets something throw Error.
   void enqueue(Queue queue = nullptr);
+  /// Runs on these addresses, inputs first, in the order of the null queue, and waits.
+  void execute(std::span<void* const> addresses);
   /// Returns when the queue has done all that it was given. Throws Error for work that failed.
   void synchronize(Queue queue = nullptr);
 
@@ -128,12 +170,19 @@ class Context {
 
   /// Null: layers are not timed.
   void set_layer_time_callback(LayerTimeCallback callback);
+  /// Whether runs tell the callback of their times, as at first, or report_layer_times() does.
+  void set_emits_layer_times(bool emits) { emits_layer_times_ = emits; }
+  bool emits_layer_times() const { return emits_layer_times_; }
+  /// Tells the callback of the last run's times. Throws Error where there is none, or were none.
+  void report_layer_times() const;
   /// Bytes of arena and workspace that this context has. On the CPU another one may take them when
   /// it does not run.
   size_t memory_size() const;
   /// Where the memory of the next runs comes from; at first kSTATIC.
-  void set_memory_strategy(ExecutionContextAllocationStrategy strategy);
-  ExecutionContextAllocationStrategy memory_strategy() const { return strategy_; }
+  void set_memory_strategy(Strategy strategy);
+  Strategy memory_strategy() const { return strategy_; }
+  /// Bytes of it, for the shapes as they are set. Throws Error where one is not.
+  uint64_t memory_size_for_shapes() const;
   /// Uses the caller's memory for intermediate tensors (64-byte aligned, at least the arena_size of
   /// the profile's schedule; scratch memory too where it fits behind them, which it must with
   /// kUSER_MANAGED) until the next call; null: the context's own. Throws Error when it is too
@@ -142,6 +191,11 @@ class Context {
   /// The same for memory that is said to be as large as the profile needs.
   void set_memory(void* memory);
   void* users_memory() const;
+
+  /// Throws Error for another than null: an engine runs on one device.
+  static void set_communicator(const void* communicator);
+  ContextNotes& notes() { return notes_; }
+  const ContextNotes& notes() const { return notes_; }
 
  private:
   struct State;
@@ -159,7 +213,7 @@ class Context {
   void settle_sizes();
   [[noreturn]] void fail_lost(const DeviceLostError& error) const;
   size_t input_bytes(int input) const;
-  void request_outputs();
+  void request_outputs(Queue queue);
   void report_run();
   void check_idle(const char* what) const;
   [[noreturn]] void fail_running(const char* what) const;
@@ -167,10 +221,12 @@ class Context {
   ErrorReport errors_;
   PluginServices services_;
   int profile_ = 0;
-  ExecutionContextAllocationStrategy strategy_ = ExecutionContextAllocationStrategy::kSTATIC;
+  Strategy strategy_ = Strategy::kSTATIC;
   DebugTensors debug_;
   const bool has_deadline_;  ///< whether runs may take so long only
   bool debug_sync_ = false;
+  bool emits_layer_times_ = true;
+  ContextNotes notes_;
   std::unique_ptr<State> state_;
 };
 

@@ -74,7 +74,7 @@ void Context::set_input_address(int input, const void* address) {
   if (address == nullptr || (is_aliased && is_new)) {
     s.is_ready = false;
   } else if (s.is_ready) {
-    s.current->runner->set_input(input, address);
+    s.current->runner->table().set_input(input, address);
   }
 }
 
@@ -89,21 +89,35 @@ void Context::set_output_address(int output, void* address) {
   if (address == nullptr || (port.aliased_input >= 0 && is_new)) {
     s.is_ready = false;
   } else if (s.is_ready) {
-    s.current->runner->set_output(output, address);
+    s.current->runner->table().set_output(output, address);
   }
+}
+
+void Context::set_tensor_address(std::string_view name, void* address) {
+  const Port& port = engine_->port(name);
+  port.is_input ? set_input_address(port.index, address) : set_output_address(port.index, address);
+}
+
+void* Context::tensor_address(std::string_view name) const {
+  const Port& port = engine_->port(name);
+  return port.is_input ? const_cast<void*>(input_address(port.index)) : output_address(port.index);
 }
 
 const void* Context::input_address(int input) const { return state_->inputs[input].address; }
 void* Context::output_address(int output) const { return state_->outputs[output].address; }
 
-void Context::set_output_memory(int output, OutputMemory* memory) {
+void Context::set_output_memory(int output, std::shared_ptr<OutputMemory> memory) {
   check_idle("given another output allocator");
   State& s = *state_;
-  s.outputs[output].memory = memory;
+  s.outputs[output].memory = std::move(memory);
   s.has_output_memory =
       std::any_of(s.outputs.begin(), s.outputs.end(),
                   [](const OutputState& state) { return state.memory != nullptr; });
   s.is_ready = false;
+}
+
+OutputMemory* Context::output_memory(int output) const {
+  return state_->outputs[output].memory.get();
 }
 
 size_t Context::memory_size() const { return state_->scratch.memory_size(); }
@@ -147,6 +161,11 @@ void Context::set_memory(void* memory, size_t bytes) {
   s.is_ready = false;
 }
 
+uint64_t Context::memory_size_for_shapes() const {
+  require(all_shapes_set(), "the shapes of all inputs must be set first");
+  return engine_->memory_size(profile_);
+}
+
 void Context::set_memory(void* memory) {
   set_memory(memory, context_memory(engine_->plan().schedules[profile_]));
 }
@@ -155,7 +174,7 @@ void Context::place_memory() {
   State& s = *state_;
   const Plan& plan = engine_->plan();
   const uint64_t arena_size = plan.schedules[profile_].arena_size;
-  const size_t workspace_size = s.current->runner->workspace_size();
+  const size_t workspace_size = s.current->runner->table().workspace_size;
   // What kernels want, rather than what the plan says that they do.
   const uint64_t limit = engine_->limits().memory;
   require_bytes(workspace_size, limit, "memory", "scratch memory of profile ", profile_, " needs");
@@ -192,17 +211,17 @@ void Context::place_memory() {
 void Context::check_addresses() {
   State& s = *state_;
   const Plan& plan = engine_->plan();
-  Runner& runner = *s.current->runner;
+  RunTable& table = s.current->runner->table();
   for (size_t i = 0; i < plan.inputs.size(); ++i) {
     const int input = static_cast<int>(i);
     const void* address = s.inputs[i].address;
     if (address == nullptr) {
       require(!has_elements(input_shape(input)), "the address of input '", plan.inputs[i].name,
               "' is not set");
-      address = s.current->runner->empty_address();
+      address = table.empty_address();
     }
     check_address(plan.inputs[i], "input", s.inputs[i].address, input_bytes(input));
-    runner.set_input(input, address);
+    table.set_input(input, address);
   }
   uint64_t memory = context_memory(plan.schedules[profile_]);
   for (size_t i = 0; i < plan.outputs.size(); ++i) {
@@ -219,24 +238,24 @@ void Context::check_addresses() {
       address = const_cast<void*>(s.inputs[port.aliased_input].address);
     if (address == nullptr) {
       require(!has_elements(shape), "the address of output '", port.name, "' is not set");
-      address = s.current->runner->empty_address();
+      address = table.empty_address();
     } else {
       check_apart(static_cast<int>(i), address);
       check_address(port, "output", address, output.bytes);
     }
-    runner.set_output(static_cast<int>(i), address);
+    table.set_output(static_cast<int>(i), address);
   }
 }
 
-void Context::request_outputs() {
+void Context::request_outputs(Queue queue) {
   State& s = *state_;
   for (size_t i = 0; i < s.outputs.size(); ++i) {
     OutputState& output = s.outputs[i];
     if (output.memory == nullptr) continue;
     const int number = static_cast<int>(i);
-    void* address =
-        output.memory->reallocate(number, output.address, std::max<size_t>(1, output.bytes));
     const PlanPort& port = engine_->plan().outputs[i];
+    void* address = output.memory->reallocate(
+        {port.name, output.address, std::max<size_t>(1, output.bytes), kAlignment, queue});
     if (address == nullptr) {
       fail_with(ErrorCode::kFAILED_ALLOCATION, "the output allocator gave no memory for output '",
                 port.name, "', which takes up to ", output.bytes, " bytes");
@@ -245,7 +264,7 @@ void Context::request_outputs() {
     check_apart(number, address);
     if (address != output.address) check_address(port, "output", address, output.bytes);
     output.address = address;
-    s.current->runner->set_output(number, address);
+    s.current->runner->table().set_output(number, address);
   }
 }
 

@@ -28,7 +28,7 @@ struct InputState {
 /// Of an output of the network.
 struct OutputState {
   void* address = nullptr;
-  OutputMemory* memory = nullptr;
+  std::shared_ptr<OutputMemory> memory;
   size_t bytes = 0;  ///< at the largest shape that it may have
 };
 
@@ -54,7 +54,8 @@ struct Context::State {
   void* input_consumed = nullptr;
   LayerTimeCallback callback;
   std::vector<float> times;
-  bool are_times_known = false;
+  bool are_times_known = false;  ///< of the last run
+  int timed_profile = 0;         ///< its
   bool has_output_memory = false;
   /// Shapes, kernels, memory and addresses are as the next run needs them.
   bool is_ready = false;

@@ -18,9 +18,10 @@ bool is_debug_tensor(const Plan& plan, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-void fail_refused(const DebugView& view) {
-  fail_with(ErrorCode::kFAILED_EXECUTION, "the debug listener returned false for tensor '",
-            view.name, "', which ends the run");
+void DebugTensors::show(const DebugView& view) const {
+  if (!listener_(view))
+    fail_with(ErrorCode::kFAILED_EXECUTION, "the debug listener returned false for tensor '",
+              view.name, "', which ends the run");
 }
 
 void DebugTensors::set_listener(DebugListener listener) {

@@ -21,8 +21,9 @@ struct DebugView {
   Queue queue;  ///< in whose order the elements are there
 };
 
-/// Called while a run goes on; what it throws ends the run and passes to the caller.
-using DebugListener = std::function<void(const DebugView&)>;
+/// Called while a run goes on. False ends the run by an Error; what it throws does so, too, and
+/// passes to the caller.
+using DebugListener = std::function<bool(const DebugView&)>;
 
 /// Which debug tensors of a plan a context shows, and to whom: at first none, and to nobody.
 class DebugTensors {
@@ -43,7 +44,8 @@ class DebugTensors {
   /// Whether runs have something to show.
   bool is_active() const { return is_active_; }
   bool shows(const DebugTensor& tensor) const { return unfused_ || on_.contains(tensor.name); }
-  void show(const DebugView& view) const { listener_(view); }
+  /// Throws the Error for a listener that refuses the tensor.
+  void show(const DebugView& view) const;
 
  private:
   void update();
@@ -59,8 +61,5 @@ class DebugTensors {
 std::vector<std::string> debug_names(const Plan& plan);
 /// Whether a tensor of that name was marked in the network.
 bool is_debug_tensor(const Plan& plan, std::string_view name);
-
-/// Throws the Error for a listener that refused a tensor.
-[[noreturn]] void fail_refused(const DebugView& view);
 
 }  // namespace opwright

@@ -141,6 +141,14 @@ Engine::Engine(const Plan& plan, const LoadOptions& options)
 void Engine::take(Plan plan) {
   if (device_->is_host()) align_weights(plan);
   plan_ = std::move(plan);
+  for (const auto* ports : {&plan_.inputs, &plan_.outputs}) {
+    for (size_t i = 0; i < ports->size(); ++i) {
+      const PlanPort& port = (*ports)[i];
+      ports_.try_emplace(port.name, Port{ports == &plan_.inputs, static_cast<int>(i), &port,
+                                         str(opwright::name(port.type.dtype), " in the layout ",
+                                             opwright::name(port.type.format))});
+    }
+  }
   weights_ = std::make_shared<DeviceWeights>(plan_, *device_, memory_allocator());
 }
 
@@ -281,20 +289,6 @@ std::string Engine::describe_step(int schedule, int number) const {
   }
   for (const CodeObject& code : op.code()) text += " '" + code.name + "'";
   return text + ")";
-}
-
-int Engine::input_index(std::string_view name) const {
-  const auto& inputs = plan_.inputs;
-  const auto found = std::find_if(inputs.begin(), inputs.end(),
-                                  [&](const PlanPort& port) { return port.name == name; });
-  return found == inputs.end() ? -1 : static_cast<int>(found - inputs.begin());
-}
-
-int Engine::output_index(std::string_view name) const {
-  const auto& outputs = plan_.outputs;
-  const auto found = std::find_if(outputs.begin(), outputs.end(),
-                                  [&](const PlanPort& port) { return port.name == name; });
-  return found == outputs.end() ? -1 : static_cast<int>(found - outputs.begin());
 }
 
 }  // namespace opwright

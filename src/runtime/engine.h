@@ -6,6 +6,9 @@
 #include <optional>
 #include <shared_mutex>
 #include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
 
 #include "backend/device.h"
 #include "base/error_report.h"
@@ -58,6 +61,14 @@ struct LoadOptions {
   std::shared_ptr<IGpuAllocator> allocator;
   std::optional<bool> debug_plugins;  ///< overrides Plan::debug_plugins
   int max_threads = 0;                ///< see Engine::max_threads()
+};
+
+/// A network input or output of an engine.
+struct Port {
+  bool is_input;
+  int index;  ///< among the inputs, or among the outputs
+  const PlanPort* plan;
+  std::string format_desc;  ///< type and layout in words
 };
 
 /// A plan made ready to run on a device: operators restored, permissions checked, missing plugins
@@ -126,15 +137,63 @@ class Engine {
   /// "layer 'pad' (FunctionPlugin 'sample::circ_pad')": with the plugin, or the plugin's kernel,
   /// where it is one.
   std::string describe_step(int schedule, int step) const;
-  /// The index of the network input or output with that name, or -1.
-  int input_index(std::string_view name) const;
-  int output_index(std::string_view name) const;
+
+  // What ICudaEngine tells, under its names. Each throws Error for a name that no input or output
+  // has, and for a profile that there is not. (engine_tensors.cpp)
+
+  /// Null where there is none of that name.
+  const Port* find_port(std::string_view name) const;
+  const Port& port(std::string_view name) const;
+  /// The index of an input; an output is an error, and the reverse.
+  int input(std::string_view name) const;
+  int output(std::string_view name) const;
+  int num_io_tensors() const;
+  /// Inputs first.
+  const std::string& tensor_name(int index) const;
+  TensorIOMode tensor_mode(std::string_view name) const;
+  Shape tensor_shape(std::string_view name) const;
+  DataType tensor_dtype(std::string_view name) const { return port(name).plan->type.dtype; }
+  TensorLocation tensor_location(std::string_view name) const;
+  /// Whether shapes depend on the tensor's values, or it is computed from shapes alone.
+  bool is_shape_inference_io(std::string_view name) const;
+  /// The input in whose memory an output is computed; null for none.
+  const std::string* aliased_input_tensor(std::string_view name) const;
+  TensorFormat tensor_format(std::string_view name, int profile) const;
+  const std::string& tensor_format_desc(std::string_view name, int profile) const;
+  /// Of a format whose channels lie in vectors; -1 for others.
+  int tensor_bytes_per_component(std::string_view name, int profile) const;
+  int tensor_components_per_element(std::string_view name, int profile) const;
+  int tensor_vectorized_dim(std::string_view name, int profile) const;
+
+  int num_profiles() const { return static_cast<int>(plan_.schedules.size()); }
+  const Schedule& schedule(int profile) const;
+  /// Of an input; that of one with a range of values is the same everywhere.
+  Shape profile_shape(std::string_view name, int profile, OptProfileSelector select) const;
+  /// Throws Error for an input whose values the profile says nothing of, too.
+  const Shape& profile_values(std::string_view name, int profile, OptProfileSelector select) const;
+
+  /// Bytes of working memory of a context: intermediate tensors, and scratch memory behind them.
+  uint64_t memory_size(int profile) const;
+  /// The largest over the profiles.
+  uint64_t memory_size() const;
+  int num_layers() const { return static_cast<int>(plan_.schedules[0].steps.size()); }
+  bool is_refittable() const { return !plan_.refit.weights.empty(); }
+  ProfilingVerbosity profiling_verbosity() const;
+  HardwareCompatibilityLevel hardware_compatibility_level() const;
+  int64_t stat(EngineStat stat) const;
+  bool is_debug_tensor(std::string_view name) const;
+  /// Weights stay in the device's memory, so that there is no budget but 0.
+  static void set_weight_streaming_budget(int64_t bytes);
 
  private:
+  /// The port, for a profile that there is.
+  const Port& port_in(std::string_view name, int profile) const;
+  const ProfileInput& profile_input(std::string_view name, int profile) const;
   Engine(const Plan& plan, const LoadOptions& options);
   /// Once the operators are there.
   void take(Plan plan);
   Plan plan_;
+  std::unordered_map<std::string_view, Port> ports_;  ///< by names in the plan
   const Device* device_ = nullptr;
   std::unique_ptr<ErrorReport> errors_;
   std::shared_ptr<IGpuAllocator> allocator_;

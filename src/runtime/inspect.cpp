@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "backend/backend.h"
 #include "base/error.h"
@@ -584,6 +585,15 @@ std::string inspect_layer_json(const Plan& plan, int step, int profile) {
   JsonWriter json;
   write_layer(json, Dimensions(plan), plan.schedules[profile], layer);
   return json.take();
+}
+
+std::string inspect(const Plan& plan, LayerInformationFormat format) {
+  return format == LayerInformationFormat::kJSON ? inspect_json(plan) : inspect_text(plan);
+}
+
+std::string inspect_layer(const Plan& plan, int step, int profile, LayerInformationFormat format) {
+  return format == LayerInformationFormat::kJSON ? inspect_layer_json(plan, step, profile)
+                                                 : inspect_layer_text(plan, step, profile);
 }
 
 }  // namespace opwright

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "opwright/runtime.h"
 #include "plan/plan.h"
 
 namespace opwright {
@@ -24,5 +25,9 @@ std::string inspect_json(const Plan& plan);
 /// is no such layer.
 std::string inspect_layer_text(const Plan& plan, int step, int profile = 0);
 std::string inspect_layer_json(const Plan& plan, int step, int profile = 0);
+
+/// The same by a format of the public API.
+std::string inspect(const Plan& plan, LayerInformationFormat format);
+std::string inspect_layer(const Plan& plan, int step, int profile, LayerInformationFormat format);
 
 }  // namespace opwright

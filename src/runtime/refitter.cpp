@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/half.h"
@@ -25,17 +26,12 @@ Refitter::Refitter(std::shared_ptr<Engine> engine)
           "REFIT_INDIVIDUAL (the latter with weights marked in the network)");
 }
 
-int Refitter::find(std::string_view name) const {
+int Refitter::require_name(std::string_view name) const {
   const auto found = std::find_if(weights().begin(), weights().end(),
                                   [&](const RefitWeight& weight) { return weight.name == name; });
-  return found == weights().end() ? -1 : static_cast<int>(found - weights().begin());
-}
-
-int Refitter::require_name(std::string_view name) const {
-  const int found = find(name);
-  require(found >= 0, engine_->name(), " has no refittable weights '", name,
+  require(found != weights().end(), engine_->name(), " has no refittable weights '", name,
           "'; get_all_weights() lists them");
-  return found;
+  return static_cast<int>(found - weights().begin());
 }
 
 int Refitter::require_role(std::string_view layer, WeightsRole role) const {
@@ -73,14 +69,33 @@ void Refitter::set(int weight, DataType type, int64_t count, Blob elements,
   set_[weight] = {std::move(elements), location};
 }
 
-const Blob* Refitter::set_elements(int weight) const {
-  return set_[weight].elements.empty() ? nullptr : &set_[weight].elements;
+const Blob& Refitter::elements(int weight) const {
+  require(!set_[weight].elements.empty(), "the weights '", weights()[weight].name,
+          "' were not set");
+  return set_[weight].elements;
+}
+
+TensorLocation Refitter::location(int weight) const {
+  elements(weight);
+  return set_[weight].location;
 }
 
 bool Refitter::unset(int weight) {
-  const bool was_set = set_elements(weight) != nullptr;
+  const bool was_set = !set_[weight].elements.empty();
   set_[weight] = {};
   return was_set;
+}
+
+std::vector<int32_t> Refitter::all() const {
+  std::vector<int32_t> list(weights().size());
+  std::iota(list.begin(), list.end(), 0);
+  return list;
+}
+
+WeightUse Refitter::use(int weight) const {
+  const RefitWeight& each = weights()[weight];
+  if (!each.uses.empty()) return each.uses[0];
+  return {each.name, static_cast<int32_t>(WeightsRole::kANY)};
 }
 
 std::vector<int32_t> Refitter::missing() const {
@@ -88,6 +103,8 @@ std::vector<int32_t> Refitter::missing() const {
   for (const Set& each : set_) is_set.push_back(!each.elements.empty());
   return missing_weights(engine_->plan(), refit_targets(engine_->plan()), is_set);
 }
+
+int Refitter::max_threads() const { return max_threads_ > 0 ? max_threads_ : thread_count(); }
 
 void Refitter::set_max_threads(int threads) {
   max_threads_ = checked_threads(threads, "a refitter");

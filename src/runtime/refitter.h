@@ -19,9 +19,7 @@ class Refitter {
 
   const std::shared_ptr<Engine>& engine() const { return engine_; }
   const std::vector<RefitWeight>& weights() const { return engine_->plan().refit.weights; }
-  /// The number of the weights; -1: there are none of that name.
-  int find(std::string_view name) const;
-  /// Throws Error for a name that there is not.
+  /// The number of the weights. Throws Error for a name that there is not.
   int require_name(std::string_view name) const;
   /// Throws Error for a layer, or a role of it, that has no weights to exchange.
   int require_role(std::string_view layer, WeightsRole role) const;
@@ -30,21 +28,24 @@ class Refitter {
   /// keeps them alive and is in the device's memory with kDEVICE. Throws Error for others.
   void set(int weight, DataType type, int64_t count, Blob elements,
            TensorLocation location = TensorLocation::kHOST);
-  /// What was set; null: nothing.
-  const Blob* set_elements(int weight) const;
-  TensorLocation location(int weight) const { return set_[weight].location; }
+  /// What was set; throws Error where nothing was.
+  const Blob& elements(int weight) const;
+  TensorLocation location(int weight) const;
   /// False where nothing was set.
   bool unset(int weight);
 
+  std::vector<int32_t> all() const;
   /// The weights that have to be set, too.
   std::vector<int32_t> missing() const;
+  /// The first layer that uses them, and as what; by their own name where none does.
+  WeightUse use(int weight) const;
   /// Puts what is set into the engine, after what the queue was given. Throws Error naming weights
   /// that are missing; the engine is not changed then.
   void refit(Queue queue = nullptr);
 
   bool validates() const { return validates_; }
   void set_validates(bool validates) { validates_ = validates; }
-  int max_threads() const { return max_threads_; }
+  int max_threads() const;
   /// Throws Error unless there is at least 1.
   void set_max_threads(int threads);
 

@@ -3,12 +3,19 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/flags.h"
+#include "opwright/runtime.h"
 #include "runtime/engine.h"
 
 namespace opwright {
 
-/// The engine's file as bits 1 << SerializationFlag say. Throws Error for flags that ask for what
-/// the engine has not.
-std::vector<Blob> serialize_with(const Engine& engine, uint32_t flags);
+/// How an engine is stored, as ISerializationConfig has it.
+struct SerializationConfig : Flags<SerializationFlag> {
+  /// Throws Error for bits that are no flag.
+  void set_bits(SerializationFlags given);
+};
+
+/// The engine's file. Throws Error for flags that ask for what the engine has not.
+std::vector<Blob> serialize_with(const Engine& engine, const SerializationConfig& config);
 
 }  // namespace opwright

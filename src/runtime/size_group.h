@@ -21,11 +21,11 @@ struct SizeGroup {
     const void* copy = nullptr;      ///< on the host; null where that reads the output itself
   };
   int step = 0;
+  size_t number = 0;  ///< among the groups
   std::vector<Size> sizes;
   std::vector<size_t> outputs;           ///< of the step: those whose extents they tell
   std::vector<int> steps;                ///< to be told of their shapes
-  std::vector<size_t> values;            ///< to be computed, as indices of Runner::values_
-  uint64_t epoch = 0;                    ///< of the shapes that they know
+  std::vector<size_t> values;            ///< to be computed, as indices of RunTable::values
   std::unique_ptr<PinnedMemory> copies;  ///< and a zero behind them
   std::unique_ptr<Event> copied;
 };

@@ -161,6 +161,27 @@ def test_settings_that_are_refused():
     with pytest.raises(trt.Error, match=r"RuntimePlatform\.SAME_AS_BUILD"):
         config.runtime_platform = trt.RuntimePlatform.WINDOWS_AMD64
     assert config.engine_capability == trt.EngineCapability.STANDARD
+    config.avg_timing_iterations = 2
+    with pytest.raises(trt.Error, match="avg_timing_iterations is 0; expected 1 or more"):
+        config.avg_timing_iterations = 0
+    assert config.avg_timing_iterations == 2
+
+
+def test_a_network_is_supported_where_a_build_would_do():
+    builder, network, config = _builder()
+    _add_plugin(network, trtp.op.builder_config.threads)
+    assert builder.is_network_supported(network, config)
+    config.set_flag(trt.BuilderFlag.SAFETY_SCOPE)
+    assert not builder.is_network_supported(network, config)
+
+
+def test_a_profile_keeps_its_memory_target():
+    profile = trt.Builder(LOGGER).create_optimization_profile()
+    assert profile.extra_memory_target == 1
+    profile.extra_memory_target = 0.5
+    with pytest.raises(trt.Error, match="memory target 2 is not between 0 and 1"):
+        profile.extra_memory_target = 2
+    assert profile.extra_memory_target == 0.5
 
 
 def test_settings_are_kept_until_reset():
@@ -233,7 +254,7 @@ def test_what_an_engine_tells_of_linear_tensors():
     assert engine.get_tensor_bytes_per_component("x") == -1
     assert engine.get_tensor_vectorized_dim("x") == -1
     for method in ("format", "format_desc", "vectorized_dim", "bytes_per_component"):
-        with pytest.raises(trt.Error, match="no profile 1: the engine has 1"):
+        with pytest.raises(trt.Error, match="profile 1 does not exist: the engine has 1"):
             getattr(engine, f"get_tensor_{method}")("x", 1)
         with pytest.raises(trt.Error, match="no input or output 'z'"):
             getattr(engine, f"get_tensor_{method}")("z")
@@ -272,6 +293,7 @@ def test_the_values_of_a_profile():
     engine = builder.build_engine_with_config(network, config)
     assert engine.get_tensor_profile_values("shape", 0) == [[1, 2], [2, 4], [4, 16]]
     assert [tuple(s) for s in engine.get_tensor_profile_shape("x", 0)] == [(1, 4), (2, 4), (8, 4)]
+    assert [tuple(s) for s in engine.get_tensor_profile_shape("shape", 0)] == [(2,)] * 3
     assert engine.is_shape_inference_io("shape") and not engine.is_shape_inference_io("y")
     with pytest.raises(trt.Error, match="has a shape for input 'x'"):
         engine.get_tensor_profile_values("x", 0)

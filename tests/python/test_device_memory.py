@@ -117,7 +117,7 @@ def test_memory_for_each_profile():
     small = engine.get_device_memory_size_for_profile_v2(0)
     large = engine.get_device_memory_size_for_profile_v2(1)
     assert small < large == engine.device_memory_size_v2
-    with pytest.raises(trt.Error, match="no profile 2: the engine has 2"):
+    with pytest.raises(trt.Error, match="profile 2 does not exist: the engine has 2"):
         engine.get_device_memory_size_for_profile_v2(2)
     context = engine.create_execution_context(Strategy.USER_MANAGED)
     _, memory = _aligned(small)

@@ -63,6 +63,11 @@ def test_reports_when_it_is_asked_to(context):
     assert profiler.layers == ["negate"]
 
 
+def test_addresses_are_one_for_each_tensor(context):
+    with pytest.raises(trt.Error, match="there are 1 addresses; expected 2, inputs first"):
+        context.execute_v2([0])
+
+
 def test_what_a_profiler_raises_arrives(context):
     class Raises(trt.IProfiler):
         def report_layer_time(self, layer_name, ms):
@@ -79,6 +84,8 @@ def test_engines_are_stored_as_a_config_says(context):
     engine = context.engine
     config = engine.create_serialization_config()
     assert config.flags == 0
+    with pytest.raises(trt.Error, match="no SerializationFlag"):
+        config.flags = 8
     assert config.set_flag(trt.SerializationFlag.EXCLUDE_LEAN_RUNTIME)
     assert config.get_flag(trt.SerializationFlag.EXCLUDE_LEAN_RUNTIME) and config.flags == 2
     assert bytes(engine.serialize_with_config(config)) == bytes(engine.serialize())

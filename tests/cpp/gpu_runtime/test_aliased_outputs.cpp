@@ -1,6 +1,7 @@
 // Outputs that are computed in the memory of an input, bound there and elsewhere, with CUDA graphs.
 
 #include "gpu_runtime/test_kernels.h"
+#include "runtime/api_border.h"
 
 namespace opwright {
 namespace {
@@ -93,8 +94,8 @@ TEST(AliasedOutputs, MustNotOverlapTheirInput) {
 /// Gives the memory that it was made with.
 struct Provider final : OutputMemory {
   explicit Provider(void* memory) : memory(memory) {}
-  void* reallocate(int, void*, size_t) override { return memory; }
-  void notify_shape(int, const Shape& shape) override { told = shape; }
+  void* reallocate(const OutputRequest&) override { return memory; }
+  void notify_shape(const std::string&, const Shape& shape) override { told = shape; }
   void* memory;
   Shape told;
 };
@@ -103,7 +104,7 @@ TEST(AliasedOutputs, GetMemoryFromAllocators) {
   InPlace net;
   DeviceArray<float> x(100), y(100), other(100);
   Provider provider(y.data());
-  net.context->set_output_memory(1, &provider);
+  net.context->set_output_memory(1, unowned(&provider));
   const Floats ones(100, 1), twos(100, 2), fours(100, 4);
   x.set(ones);
   net.context->set_input_address(0, x.data());

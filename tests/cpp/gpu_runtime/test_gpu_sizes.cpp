@@ -1,6 +1,7 @@
 // Size tensors on a GPU: read when something needs them, and not before.
 
 #include "gpu_runtime/test_kernels.h"
+#include "runtime/api_border.h"
 
 namespace opwright {
 namespace {
@@ -107,18 +108,18 @@ TEST_F(GpuSizes, CannotBeCapturedByTheCaller) {
 
 class LastShape final : public OutputMemory {
  public:
-  void* reallocate(int, void*, size_t bytes) override {
-    memory.grow(test_gpu(), bytes);
+  void* reallocate(const OutputRequest& request) override {
+    memory.grow(test_gpu(), request.bytes);
     return memory.data();
   }
-  void notify_shape(int, const Shape& given) override { shape = given; }
+  void notify_shape(const std::string&, const Shape& given) override { shape = given; }
   DeviceMemory memory;
   Shape shape;
 };
 
 TEST_F(GpuSizes, AreReportedToOutputAllocators) {
   LastShape memory;
-  context->set_output_memory(1, &memory);
+  context->set_output_memory(1, unowned(&memory));
   context->set_input_shape(0, {8});
   context->enqueue();
   EXPECT_EQ(memory.shape, Shape({4}));

@@ -107,6 +107,7 @@ TEST_F(Api, DescribesTheEngine) {
   EXPECT_EQ(engine->getProfileShape("x", 0, OptProfileSelector::kMIN).d[0], 1);
   EXPECT_EQ(engine->getProfileShape("x", 0, OptProfileSelector::kMAX).d[0], 4);
   EXPECT_EQ(engine->getProfileShape("out", 0, OptProfileSelector::kMAX).nbDims, -1);
+  EXPECT_EQ(engine->getProfileShape("k", 0, OptProfileSelector::kMAX).nbDims, 0);
   EXPECT_EQ(engine->getProfileTensorValuesV2("k", 0, OptProfileSelector::kMAX)[0], 5);
   EXPECT_EQ(engine->getProfileTensorValuesV2("x", 0, OptProfileSelector::kMAX), nullptr);
   EXPECT_EQ(engine->getProfilingVerbosity(), ProfilingVerbosity::kDETAILED);
@@ -177,7 +178,8 @@ TEST_F(Api, ErrorsGoToLoggerAndRecorder) {
   recorder.clear();
   EXPECT_FALSE(context->setInputShape("x", Dims2(9, 3)));
   EXPECT_FALSE(context->setInputShape("y", Dims2(1, 3)));
-  EXPECT_NE(logger.last.find("no input or output 'y'; it has x, k, out, sum"), std::string::npos);
+  EXPECT_NE(logger.last.find("no input or output 'y'; it has 'x', 'k', 'out', 'sum'"),
+            std::string::npos);
   EXPECT_FALSE(context->setInputShape("out", Dims2(1, 3)));
   EXPECT_FALSE(context->setTensorAddress(nullptr, nullptr));
   EXPECT_FALSE(context->enqueueV3(nullptr));

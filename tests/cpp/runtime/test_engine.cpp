@@ -203,10 +203,12 @@ TEST_F(EngineLoad, FindsPortsByName) {
   const int b = plan.input("b", kFp32, {1}, {1}, {1});
   plan.schedule().copies = {{b, plan.port("c", kFp32, {1})}};
   const auto engine = Engine::load(plan.finish(), {});
-  EXPECT_EQ(engine->input_index("b"), 1);
-  EXPECT_EQ(engine->input_index("c"), -1);
-  EXPECT_EQ(engine->output_index("c"), 0);
-  EXPECT_EQ(engine->output_index("b"), -1);
+  EXPECT_EQ(engine->input("b"), 1);
+  EXPECT_EQ(engine->output("c"), 0);
+  EXPECT_ERROR(engine->input("c"), "'c' is an output, not an input");
+  EXPECT_ERROR(engine->output("b"), "'b' is an input, not an output");
+  EXPECT_EQ(engine->find_port("d"), nullptr);
+  EXPECT_ERROR(engine->port("d"), "no input or output 'd'; it has 'a', 'b', 'c'");
 }
 
 TEST(Devices, DefaultFollowsTheEnvironment) {

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "runtime/api_border.h"
 #include "runtime/fake_plan.h"
 
 namespace opwright {
@@ -153,13 +154,13 @@ TEST(SizesThatOutgrow, AreRefused) {
 
 class Memory final : public OutputMemory {
  public:
-  void* reallocate(int output, void*, size_t bytes) override {
-    EXPECT_EQ(output, 0);
-    asked.push_back(bytes);
-    memory.resize(bytes);
+  void* reallocate(const OutputRequest& request) override {
+    EXPECT_EQ(request.name, "z");
+    asked.push_back(request.bytes);
+    memory.resize(request.bytes);
     return is_empty ? nullptr : memory.data();
   }
-  void notify_shape(int, const Shape& shape) override { shapes.push_back(shape); }
+  void notify_shape(const std::string&, const Shape& shape) override { shapes.push_back(shape); }
   bool is_empty = false;
   std::vector<size_t> asked;
   std::vector<char> memory;
@@ -168,7 +169,7 @@ class Memory final : public OutputMemory {
 
 TEST_F(Sizes, OutputMemoryIsAskedForTheBoundAndToldTheShape) {
   Memory memory;
-  context->set_output_memory(0, &memory);
+  context->set_output_memory(0, unowned(&memory));
   context->set_output_address(0, nullptr);
   context->set_input_shape(0, {8});
   context->enqueue();

@@ -126,12 +126,12 @@ void fill(void* memory, size_t bytes, DataType type, Script& script) {
 /// Gives a run exactly the bytes that it asks for.
 class Provider final : public OutputMemory {
  public:
-  void* reallocate(int, void*, size_t bytes) override {
-    data = ports_pool().allocate(bytes, 64);
-    size = bytes;
+  void* reallocate(const OutputRequest& request) override {
+    data = ports_pool().allocate(request.bytes, 64);
+    size = request.bytes;
     return data;
   }
-  void notify_shape(int, const Shape&) override {}
+  void notify_shape(const std::string&, const Shape&) override {}
   std::byte* data = nullptr;
   size_t size = 0;
 };
@@ -271,8 +271,8 @@ class Session {
       const auto size = static_cast<size_t>(bytes);
       if (script.chance(16)) {
         note("output ", i, " ", shape, " in memory that is asked for");
-        providers_[output] = std::make_unique<Provider>();
-        context_.set_output_memory(output, providers_[output].get());
+        providers_[output] = std::make_shared<Provider>();
+        context_.set_output_memory(output, providers_[output]);
         outputs.emplace_back(nullptr, 0);
         continue;
       }
@@ -297,7 +297,7 @@ class Session {
   const Plan& plan_;
   bool is_guarded_;
   std::string* log_;
-  std::map<int, std::unique_ptr<Provider>> providers_;
+  std::map<int, std::shared_ptr<Provider>> providers_;
   Context context_;
   std::vector<Input> inputs_;
 };
@@ -330,12 +330,13 @@ void refit(const std::shared_ptr<Engine>& engine, Script& script) {
 }
 
 /// Looks at all that the listener is told of.
-void listen(const DebugView& view) {
+bool listen(const DebugView& view) {
   const auto* from = static_cast<const volatile uint8_t*>(view.address);
   const int64_t bytes = bytes_of(view.type, view.shape.numel());
   uint8_t sum = 0;
   for (int64_t i = 0; i < bytes; ++i) sum = static_cast<uint8_t>(sum + from[i]);
   if (view.name.empty() && sum == 1) throw Error(ErrorCode::kINVALID_ARGUMENT, "refused");
+  return true;
 }
 
 void load_and_run(Plan plan, Script& script, std::string* log) {

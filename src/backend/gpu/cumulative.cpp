@@ -1,10 +1,10 @@
 #include "backend/candidates.h"
-#include "backend/cuda/kernels.h"
-#include "backend/cuda/rows.h"
+#include "backend/gpu/kernels.h"
+#include "backend/gpu/rows.h"
 #include "base/types.h"
 #include "operators/reduce.h"
 
-namespace opwright::cuda {
+namespace opwright::gpu {
 namespace {
 
 /// A thread adds up its line, so that neighbours read neighbours.
@@ -87,4 +87,4 @@ std::optional<GeneratedKernel> generate_cumulative(const Operator& op, const Ker
 
 KernelEntry cumulative_kernels() { return {cumulative_candidates, generate_cumulative, nullptr}; }
 
-}  // namespace opwright::cuda
+}  // namespace opwright::gpu

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "runtime/graph_replay.h"
+#include "runtime/run_shapes.h"
+#include "runtime/run_table.h"
+
+namespace opwright {
+
+/// The graphs of a context's runs in one profile, with the memory that they were captured with.
+class RunGraph final : private GraphReplay::Work {
+ public:
+  /// All must outlive the object.
+  RunGraph(RunTable& table, RunShapes& shapes);
+
+  /// Nothing is, or will ever be, captured.
+  bool is_over() const { return replay_.is_over(); }
+  /// Before a run: lets graphs know where memory lies now.
+  void begin(void* workspace) {
+    if (workspace != workspace_) replay_.forget_all();
+    workspace_ = workspace;
+    if (table_.are_addresses_new) [[unlikely]]
+      move();
+  }
+  std::span<GraphReplay::Part> parts() { return replay_.parts(); }
+  /// As GraphReplay has it.
+  bool replay(GraphReplay::Part& part, Queue queue) { return replay_.replay(part, queue, *this); }
+  void finish() { replay_.finish(); }
+
+  void forget(int step) { replay_.forget(static_cast<uint32_t>(step)); }
+  void forget_copies() { replay_.forget_copies(); }
+  void forget_all() { replay_.forget_all(); }
+
+ private:
+  /// What graphs know of the network's inputs and outputs, in this order.
+  struct Bound {
+    uint32_t slot = 0;
+    void* address = nullptr;
+    int32_t port = 0;
+    bool is_input = false;
+  };
+  void move();
+  void enqueue_part(const GraphReplay::Part& part, Queue queue, uint32_t& current) override;
+
+  RunTable& table_;
+  RunShapes& shapes_;
+  GraphReplay replay_;
+  std::vector<Bound> bound_;
+  std::vector<bool> left_out_;  ///< of the copies: those onto themselves
+  void* workspace_ = nullptr;   ///< of the last replayed run
+};
+
+}  // namespace opwright

@@ -1,0 +1,333 @@
+// What is prepared once: kernels, the addresses that they are called with, and which steps
+// run together.
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "plan/shapes.h"
+#include "runtime/plugin_debug.h"
+#include "runtime/run_table.h"
+#include "runtime/size_group.h"
+#include "runtime/step_ports.h"
+
+namespace opwright {
+
+RunTable::RunTable(const Engine& e, int number, const ShapeState& shapes,
+                   const PluginServices& services, std::atomic<int32_t>& current)
+    : engine(e),
+      device(e.device()),
+      is_host(device.is_host()),
+      plan(e.plan()),
+      schedule(plan.schedules[number]),
+      profile(number),
+      sizes(size_tensors(schedule)),
+      host_values(device, services.last_use),
+      current_(current) {
+  const auto lock = engine.lock_weights();
+  generation_ = engine.generation();
+  weights_ = engine.weights();
+  if (!plan.refit.weights.empty()) {
+    for (const PlanTensor& tensor : schedule.tensors) pinned_.push_back(tensor.data);
+    for (const PlanStep& step : schedule.steps)
+      for (const PackedInput& packed : step.packed) pinned_.push_back(packed.data);
+  }
+  const ProfileValues ranges(plan, schedule.inputs);
+  for (size_t step = 0; step < schedule.steps.size(); ++step) {
+    make_kernel(static_cast<int>(step), shapes, ranges, services);
+  }
+  leave();
+  connect(shapes);
+  group_sizes(shapes);
+  find_last_reader();
+  find_shown(shapes);
+  group_domains();
+}
+
+void RunTable::rethrow(const Error& error, int step) const {
+  const std::string message = error.what();
+  // What broke the device ran before, so the step has nothing to do with it.
+  if (const auto* lost = dynamic_cast<const DeviceLostError*>(&error)) throw *lost;
+  const std::string name = "'" + schedule.steps[step].name + "'";
+  if (message.starts_with("layer '") || message.find(name) != std::string::npos)
+    throw Error(error.code(), message);
+  throw Error(error.code(), describe(step) + ": " + message);
+}
+
+void RunTable::make_kernel(int number, const ShapeState& shapes, const ProfileValues& ranges,
+                           const PluginServices& services) {
+  const PlanStep& step = schedule.steps[number];
+  const StepPorts ports = step_ports(schedule, step, ranges);
+  const KernelArgs args{.layer = step.name,
+                        .candidate = &step.candidate,
+                        .inputs = ports.inputs,
+                        .outputs = ports.outputs,
+                        .packed = step.packed,
+                        .device = &device,
+                        .services = &services,
+                        .inferred = {}};
+  enter(number);
+  try {
+    const PlannedOperator& op = this->op(number);
+    std::unique_ptr<Kernel> kernel = op.make_kernel(args);
+    if (engine.debug_plugins() && is_plugin(op))
+      kernel = debug_plugin(std::move(kernel), {engine, shapes, profile, number, guarded_bytes_});
+    kernels.push_back(std::move(kernel));
+    workspace_size = std::max(workspace_size, kernels.back()->workspace_size());
+  } catch (const Error& error) {
+    rethrow(error, number);
+  }
+}
+
+std::vector<void*> RunTable::place_values(const ShapeState& shapes) {
+  std::vector<std::pair<size_t, size_t>> placed;  // tensor, offset
+  std::vector<int64_t> input_offsets(plan.inputs.size(), -1);
+  for (size_t i = 0; i < schedule.tensors.size(); ++i) {
+    const PlanTensor& tensor = schedule.tensors[i];
+    const auto bytes = [&](size_t count) {
+      return static_cast<size_t>(bytes_of(tensor.type.dtype, static_cast<int64_t>(count)));
+    };
+    if (tensor.location == PlanTensor::Location::kValues) {
+      const size_t offset = host_values.add(bytes(tensor.values.size()));
+      int32_t known = -1;
+      for (const int32_t value : tensor.values) known = std::max(known, shapes.known()[value]);
+      values.push_back({static_cast<int32_t>(i), known, offset});
+      placed.emplace_back(i, offset);
+    } else if (tensor.location == PlanTensor::Location::kInput && !is_host &&
+               plan.inputs[tensor.index].is_shape_input) {
+      int64_t& offset = input_offsets[tensor.index];
+      if (offset < 0) {
+        const size_t added = host_values.add(bytes(shapes.input_values(tensor.index).size()));
+        mirrored_inputs.emplace_back(tensor.index, added);
+        offset = static_cast<int64_t>(added);
+      }
+      placed.emplace_back(i, static_cast<size_t>(offset));
+    }
+  }
+  host_values.allocate(engine.memory_allocator());
+  std::vector<void*> addresses(schedule.tensors.size(), nullptr);
+  for (const auto& [tensor, offset] : placed) addresses[tensor] = host_values.address(offset);
+  return addresses;
+}
+
+void RunTable::connect(const ShapeState& shapes) {
+  size_t slots = 2 * (2 * schedule.copies.size() + schedule.tensors.size()) + schedule.debug.size();
+  for (const PlanStep& step : schedule.steps) slots += step.inputs.size() + step.outputs.size();
+  pointers.assign(slots, nullptr);
+  input_slots.resize(plan.inputs.size());
+  output_slots.resize(plan.outputs.size());
+  const std::vector<void*> values_of = place_values(shapes);
+
+  uint32_t slot = 0;
+  // What is aliased to an input is computed in its memory.
+  const auto slots_of_output = [&](int32_t output) -> std::vector<uint32_t>& {
+    const int32_t input = plan.outputs[output].aliased_input;
+    return input >= 0 ? input_slots[input] : output_slots[output];
+  };
+  const auto is_empty = [&](const PlanTensor& tensor) {
+    return std::ranges::any_of(tensor.dims,
+                               [&](int32_t dim) { return plan.expressions[dim].value == 0; });
+  };
+  const auto add = [&](int32_t index) {
+    const PlanTensor& tensor = schedule.tensors[index];
+    switch (tensor.location) {
+      case PlanTensor::Location::kArena:
+        arena_slots.emplace_back(slot, tensor.offset);
+        break;
+      case PlanTensor::Location::kInput:
+        if (values_of[index] != nullptr) {
+          pointers[slot] = values_of[index];
+        } else {
+          input_slots[tensor.index].push_back(slot);
+        }
+        break;
+      case PlanTensor::Location::kOutput:
+        slots_of_output(tensor.index).push_back(slot);
+        break;
+      case PlanTensor::Location::kWeight:
+        // Of a refittable weight a plan may lack the bytes, and yet have what they are made of.
+        require(tensor.data.size() > 0 || is_empty(tensor), "the engine has no bytes of weight '",
+                tensor.name, "': refit it first");
+        pointers[slot] = weights_->address(tensor);
+        break;
+      case PlanTensor::Location::kValues:
+        pointers[slot] = values_of[index];
+        break;
+    }
+    return slot++;
+  };
+  const auto known_of = [&](const std::vector<int32_t>& expressions) {
+    int32_t known = -1;
+    for (const int32_t index : expressions) known = std::max(known, shapes.known()[index]);
+    return known;
+  };
+  const std::vector<int32_t> writers = writing_steps();
+  for (size_t i = 0; i < schedule.steps.size(); ++i) {
+    const PlanStep& step = schedule.steps[i];
+    Knowledge facts;
+    Step prepared{.kernel = kernels[i].get(), .inputs = &pointers[slot]};
+    std::vector<bool> is_packed(step.inputs.size(), false);
+    for (const PackedInput& packed : step.packed) is_packed[packed.input] = true;
+    for (size_t input = 0; input < step.inputs.size(); ++input) {
+      if (step.inputs[input] >= 0) {
+        const PlanTensor& tensor = schedule.tensors[step.inputs[input]];
+        facts.known = std::max(facts.known, known_of(tensor.dims));
+        facts.ready = std::max(facts.ready, known_of(tensor.values));
+      }
+      if (step.inputs[input] < 0 || is_packed[input]) {
+        ++slot;  // stays null
+      } else {
+        add(step.inputs[input]);
+      }
+    }
+    prepared.outputs = pointers.data() + slot;
+    for (const int32_t output : step.outputs) {
+      // What the step itself determines counts at its upper bound.
+      for (const int32_t dim : schedule.tensors[output].dims) {
+        const int32_t known = shapes.known()[dim];
+        if (known < static_cast<int32_t>(i)) facts.known = std::max(facts.known, known);
+      }
+      add(output);
+    }
+    facts.ready = std::max(facts.ready, facts.known);
+    for (size_t input = 0; input < step.inputs.size(); ++input) {
+      if (step.inputs[input] < 0 ||
+          !op(static_cast<int>(i)).is_shape_input(static_cast<int>(input)))
+        continue;
+      facts.values.push_back(static_cast<int>(input));
+      if (sizes.contains(step.inputs[input]))
+        facts.ready = std::max(facts.ready, writers[step.inputs[input]]);
+    }
+    if (!facts.values.empty()) facts.known = facts.ready;
+    steps.push_back(prepared);
+    knowledge.push_back(std::move(facts));
+  }
+  for (const OutputCopy& copy : schedule.copies) {
+    const uint32_t from = add(copy.tensor);
+    slots_of_output(copy.output).push_back(slot);
+    copies.push_back({.from = from, .to = slot++, .tensor = copy.tensor});
+  }
+  const auto add_own = [&](int32_t output, int32_t tensor) {
+    const int32_t input = plan.outputs[output].aliased_input;
+    if (input < 0) return;
+    input_slots[input].push_back(slot);
+    output_slots[output].push_back(slot + 1);
+    copies.push_back({.from = slot, .to = slot + 1, .tensor = tensor});
+    slot += 2;
+  };
+  for (const OutputCopy& copy : schedule.copies) add_own(copy.output, copy.tensor);
+  for (size_t i = 0; i < schedule.tensors.size(); ++i)
+    if (schedule.tensors[i].location == PlanTensor::Location::kOutput)
+      add_own(schedule.tensors[i].index, static_cast<int32_t>(i));
+  for (const DebugTensor& debug : schedule.debug)
+    shown.push_back({.debug = &debug, .slot = add(debug.tensor)});
+}
+
+void RunTable::group_sizes(const ShapeState& shapes) {
+  // What becomes known with the sizes of each step.
+  std::vector<std::vector<int>> later(schedule.steps.size());
+  std::vector<std::vector<size_t>> later_values(schedule.steps.size());
+  const auto is_step = [&](int32_t known) { return known >= 0 && known != kNeverKnown; };
+  for (size_t i = 0; i < knowledge.size(); ++i)
+    if (is_step(knowledge[i].known)) later[knowledge[i].known].push_back(static_cast<int>(i));
+  for (size_t i = 0; i < values.size(); ++i)
+    if (is_step(values[i].known)) later_values[values[i].known].push_back(i);
+  for (size_t i = 0; i < schedule.steps.size(); ++i) {
+    const PlanStep& step = schedule.steps[i];
+    const auto number = static_cast<int32_t>(i);
+    auto group = std::make_unique<SizeGroup>();
+    group->step = number;
+    group->number = groups.size();
+    for (size_t output = 0; output < step.size_symbols.size(); ++output) {
+      const auto& dims = schedule.tensors[step.outputs[output]].dims;
+      if (std::any_of(dims.begin(), dims.end(),
+                      [&](int32_t dim) { return shapes.known()[dim] == number; })) {
+        group->outputs.push_back(output);
+      }
+      if (step.size_symbols[output] < 0) continue;
+      group->sizes.push_back({step.size_symbols[output], step.candidate.outputs[output].dtype,
+                              &steps[i].outputs[output]});
+    }
+    if (group->sizes.empty()) continue;
+    group->steps = std::move(later[i]);
+    group->values = std::move(later_values[i]);
+    if (!is_host) {
+      group->copies =
+          std::make_unique<PinnedMemory>(device, (group->sizes.size() + 1) * sizeof(int64_t));
+      std::memset(group->copies->data(), 0, (group->sizes.size() + 1) * sizeof(int64_t));
+      for (size_t s = 0; s < group->sizes.size(); ++s)
+        group->sizes[s].copy = group->copies->data() + s * sizeof(int64_t);
+      group->copied = device.make_event(false);
+    }
+    steps[i].sizes = group.get();
+    groups.push_back(std::move(group));
+  }
+  for (const OutputCopy& copy : schedule.copies) {
+    for (const int32_t value : schedule.tensors[copy.tensor].values) {
+      SizeGroup* const group = group_of(shapes.known()[value]);
+      if (group != nullptr && (copies_need == nullptr || group->step > copies_need->step))
+        copies_need = group;
+    }
+  }
+}
+
+void RunTable::group_domains() {
+  for (size_t i = 0; i < steps.size(); ++i) {
+    ExecutionDomain* domain = steps[i].kernel->domain();
+    // On the host sizes are read as soon as they are written. Elsewhere nothing waits for them
+    // within a domain, which may be one that others wait for.
+    SizeGroup* const needs = is_host ? nullptr : group_of(knowledge[i].ready);
+    const bool is_read =
+        needs == nullptr || std::any_of(steps.begin(), steps.end(), [&](const Step& step) {
+          return step.needs != nullptr && step.needs->step >= needs->step;
+        });
+    // The event for consumed inputs comes between runs, which is worth no lock.
+    const bool has_read_inputs = domain == nullptr && i == last_reader;
+    if (runs.empty() || runs.back().domain != domain || !is_read || has_read_inputs) {
+      if (!is_read) steps[i].needs = needs;
+      runs.push_back({.domain = domain, .first = static_cast<uint32_t>(i)});
+    }
+    runs.back().last = static_cast<uint32_t>(i + 1);
+  }
+}
+
+/// Per tensor: the step that writes it; -1 for none.
+std::vector<int32_t> RunTable::writing_steps() const {
+  std::vector<int32_t> writers(schedule.tensors.size(), -1);
+  for (size_t i = 0; i < schedule.steps.size(); ++i)
+    for (const int32_t output : schedule.steps[i].outputs)
+      writers[output] = static_cast<int32_t>(i);
+  return writers;
+}
+
+void RunTable::find_shown(const ShapeState& shapes) {
+  const std::vector<int32_t> writers = writing_steps();
+  for (Shown& each : shown) {
+    const PlanTensor& tensor = schedule.tensors[each.debug->tensor];
+    // The step after which it is there, and its extents and values are known.
+    int32_t last = -1;
+    for (const auto* list : {&tensor.dims, &tensor.values})
+      for (const int32_t expression : *list) last = std::max(last, shapes.known()[expression]);
+    if (!is_host) each.needs = group_of(last);
+    last = std::max(last, writers[each.debug->tensor]);
+    each.ready = static_cast<uint32_t>(last + 1);
+  }
+  std::ranges::stable_sort(shown, {}, &Shown::ready);
+}
+
+void RunTable::find_last_reader() {
+  const auto is_input = [&](int32_t tensor) {
+    return tensor >= 0 && schedule.tensors[tensor].location == PlanTensor::Location::kInput;
+  };
+  last_reader = num_steps() + 1;
+  for (const OutputCopy& copy : schedule.copies)
+    if (is_input(copy.tensor)) return;
+  // What is computed in the memory of an input is there at the end.
+  for (const PlanPort& output : plan.outputs)
+    if (output.aliased_input >= 0) return;
+  for (size_t i = 0; i < schedule.steps.size(); ++i)
+    if (std::any_of(schedule.steps[i].inputs.begin(), schedule.steps[i].inputs.end(), is_input))
+      last_reader = static_cast<uint32_t>(i) + 1;
+}
+
+}  // namespace opwright
