@@ -140,9 +140,9 @@ void bind_config(nb::module_& m) {
           [](const Self& self) { return reinterpret_cast<uintptr_t>(self.profile_stream); },
           [](Self& self, Handle stream) { self.profile_stream = stream.as<Queue>(); },
           "A stream for timing; without effect, kernels are timed on one of the build's own.")
-      .def_rw("device_ordinal", &Self::device_ordinal,
-              "Which of several GPUs; -1: the one that the thread has chosen with CUDA, else the "
-              "first.")
+      .def_prop_rw("device_ordinal", &Self::device_ordinal, &Self::set_device_ordinal,
+                   "Which of several GPUs; -1: the one that the thread has chosen with CUDA, else "
+                   "the first.")
       .def_prop_rw(
           "progress_monitor",
           [](const Self& self) {
@@ -242,7 +242,7 @@ void bind_config(nb::module_& m) {
       .def_rw("embed_python_plugins", &Self::embed_plugin_sources,
               "Whether the engine carries the sources of plugins that Python implements, so that "
               "it runs where nothing was imported; loading it then needs permission for host code.")
-      .def_rw("cuda_graphs", &Self::cuda_graphs,
+      .def_rw("cuda_graphs", &Self::graphs,
               "Whether execution contexts on a GPU capture what they run into CUDA graphs, once "
               "shapes have stayed for a few runs, and replay them. True at first.")
       .def_rw("debug_plugins", &Self::debug_plugins,
