@@ -65,10 +65,21 @@ struct PyBuilder : Builder {
   const nb::object logger;
 
   Plan build(const Network& network, const BuilderConfig& config) const {
-    if (config.default_device_type() == DeviceType::kGPU)
-      nb::module_::import_("opwright._devices").attr("publish_library_folders")();
+    find_libraries(config);
     nb::gil_scoped_release release;
     return Builder::build(network, config, InterruptCheck());
+  }
+  bool supports(const Network& network, const BuilderConfig& config) const {
+    find_libraries(config);
+    nb::gil_scoped_release release;
+    return errors().run([&] { check_supported(network, config); });
+  }
+
+ private:
+  /// NVIDIA's, in the packages that pip installed.
+  static void find_libraries(const BuilderConfig& config) {
+    if (config.default_device_type() == DeviceType::kGPU)
+      nb::module_::import_("opwright._devices").attr("publish_library_folders")();
   }
 };
 
@@ -312,15 +323,9 @@ void bind_builder(nb::module_& m) {
             return self.load(self.build(network, config), network, config);
           },
           nb::arg("network"), nb::arg("config"), nb::keep_alive<0, 1>())
-      .def(
-          "is_network_supported",
-          [](const Self& self, const Network& network, const BuilderConfig& config) {
-            nb::gil_scoped_release release;
-            return self.errors().run([&] { self.check_supported(network, config); });
-          },
-          nb::arg("network"), nb::arg("config"),
-          "Whether a build with this config would have kernels for all layers; if not, the logger "
-          "hears why. Nothing is timed.")
+      .def("is_network_supported", &Self::supports, nb::arg("network"), nb::arg("config"),
+           "Whether a build with this config would have kernels for all layers; if not, the logger "
+           "hears why. Nothing is timed.")
       .def(
           "get_plugin_registry", [](const Self& self) { return self.registry(); },
           nb::keep_alive<0, 1>(),
