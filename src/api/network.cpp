@@ -89,8 +89,7 @@ class AddFunctions {
   template <class... T, class Function, class Names, size_t... i>
   static Layer* invoke(const Function& function, const AddCall& call, const Names& names,
                        std::index_sequence<i...>) {
-    const auto added = function(call.network.network(),
-                                argument<T>(call, i, names[i])...);
+    const auto added = function(call.network.network(), argument<T>(call, i, names[i])...);
     if constexpr (requires { added.layer; })
       return added.layer;
     else

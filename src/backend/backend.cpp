@@ -91,8 +91,9 @@ class Backends {
   }
 
   void add(const Backend& backend) {
-    require(find(backend.name()) == nullptr, "there is a backend '", backend.name(), "' already");
     const std::lock_guard lock(mutex_);
+    for (const auto& each : known_)
+      require(each->name() != backend.name(), "there is a backend '", backend.name(), "' already");
     known_.push_back(std::make_unique<KnownBackend>(backend));
   }
   KnownBackend* find(std::string_view name) const {

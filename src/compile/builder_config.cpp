@@ -108,7 +108,8 @@ std::shared_ptr<TimingCache> BuilderConfig::create_timing_cache(
 }
 
 void BuilderConfig::set_timing_cache(std::shared_ptr<TimingCache> cache, bool ignore_mismatch) {
-  timing_cache_ = adapt_timing_cache(std::move(cache), get_device(device_).identity(), ignore_mismatch);
+  timing_cache_ =
+      adapt_timing_cache(std::move(cache), get_device(device_).identity(), ignore_mismatch);
 }
 
 BuildConfig BuilderConfig::build_config(bool strongly_typed) const {
