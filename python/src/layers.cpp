@@ -87,34 +87,37 @@ class ParameterBinder {
   C& class_;
 };
 
-nb::object to_python(const PropertyValue& value) {
-  if (const auto* weights = std::get_if<WeightsArray>(&value)) return to_python(*weights);
-  if (const auto* integer = std::get_if<int64_t>(&value)) return nb::cast(*integer);
-  return nb::cast(to_dims(value));
-}
-
 /// Binds what layers of the type have besides.
 template <class C>
 void bind_properties(C& c, LayerType type, std::string_view kind) {
+  using Kind = LayerProperty::Kind;
   for (const LayerProperty& property : layer_properties()) {
     if (property.type != type) continue;
-    const auto get = [=](const Layer& self) {
-      check_type(self, type, kind, property.name);
-      return to_python(get_property(self, property.name));
+    const char* const name = property.name;
+    const auto value = [=](const Layer& self) {
+      check_type(self, type, kind, name);
+      return get_property(self, name);
     };
-    if (property.set == nullptr) {
-      c.def_prop_ro(property.name, get, property.doc);
-      continue;
-    }
-    const auto set = [=](Layer& self, nb::handle value) {
-      check_type(self, type, kind, property.name);
-      if (property.kind == LayerProperty::Kind::kWeights)
-        set_property(self, property.name, to_weights(value, property.name));
-      else
-        set_property(self, property.name, to_ints(value));
+    const auto bind = [&](const auto& get) {
+      if (property.set == nullptr) {
+        c.def_prop_ro(name, get, property.doc);
+        return;
+      }
+      const auto set = [=, takes = property.kind](Layer& self, nb::handle given) {
+        check_type(self, type, kind, name);
+        if (takes == Kind::kWeights)
+          set_property(self, name, to_weights(given, name));
+        else
+          set_property(self, name, to_ints(given));
+      };
+      c.def_prop_rw(name, get, set, nb::for_setter(nb::arg(name).none()), property.doc);
     };
-    c.def_prop_rw(property.name, get, set, nb::for_setter(nb::arg(property.name).none()),
-                  property.doc);
+    if (property.kind == Kind::kInteger)
+      bind([=](const Layer& self) { return std::get<int64_t>(value(self)); });
+    else if (property.kind == Kind::kInts)
+      bind([=](const Layer& self) { return to_dims(value(self)); });
+    else
+      bind([=](const Layer& self) { return to_python(std::get<WeightsArray>(value(self))); });
   }
 }
 

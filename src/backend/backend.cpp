@@ -164,8 +164,8 @@ const Backend& get_backend(std::string_view name) { return Backends::all().get(n
 DeviceId device_of(DeviceType type) {
   const std::vector<KnownBackend*> found = Backends::all().of(type);
   require(!found.empty(), "there is no backend for device type ", static_cast<int>(type),
-          "; the CPU is ", static_cast<int>(DeviceType::kCPU), " and the GPU ",
-          static_cast<int>(DeviceType::kGPU));
+          type == DeviceType::kDLA ? ", as no DLA is driven" : "", "; the CPU is ",
+          static_cast<int>(DeviceType::kCPU), " and the GPU ", static_cast<int>(DeviceType::kGPU));
   if (found.size() > 1 && is_default_device_chosen())
     if (DeviceId chosen = chosen_device(); type_of(chosen) == type) return {chosen.backend};
   const auto usable = std::find_if(found.begin(), found.end(), [](KnownBackend* each) {
