@@ -37,7 +37,7 @@ class DeferredBackend final : public Backend {
   }
 
  private:
-  const DeferredCodeFormat code_format_;
+  const DeferredCodeFormat code_format_{};
   const std::array<DeferredDevice, 2> devices_{DeferredDevice(0), DeferredDevice(1)};
 };
 
