@@ -607,6 +607,17 @@ float Tuner::reformat_time(const GraphValue& value, PortType from, PortType to) 
   const Candidate candidate{{from}, {to}, 0, ""};
   NodePorts ports = network_ports(node, ranges_);
   ports.inputs[0].type = from, ports.outputs[0].type = to;
+  const auto refuse = [&](const auto&... why) {
+    config_.log.verbose("Tensor '", value.name, "': no conversion from ", str(from), " to ",
+                        str(to), ": ", why...);
+    return std::numeric_limits<float>::infinity();
+  };
+  CandidateQuery query;
+  query.layer = node.name;
+  query.inputs = ports.inputs;
+  query.outputs = ports.outputs;
+  query.device = &device_;
+  if (node.op->candidates(query).empty()) return refuse("the device has none");
   if (std::optional<Measured> known = find(key(node, ports, candidate))) return known->time_ms;
   if (!config_.timing) {
     const Shape opt = ranges_.opt(value.info.dims);
@@ -620,9 +631,7 @@ float Tuner::reformat_time(const GraphValue& value, PortType from, PortType to) 
   } catch (const BuildTimeError&) {
     throw;
   } catch (const Error& error) {
-    config_.log.verbose("Tensor '", value.name, "': no conversion from ", str(from), " to ",
-                        str(to), ": ", error.what());
-    return std::numeric_limits<float>::infinity();
+    return refuse(error.what());
   }
 }
 

@@ -64,6 +64,22 @@ def engine_of(plugin_id: str, *shapes, dtype=trt.float32, device="cuda", **optio
     return build(net, *outputs, device=device, **{"timing": False, **options})
 
 
+def test_a_format_that_a_gpu_has_no_conversion_to_is_not_chosen():
+    """As NVIDIA's qdp_runner.py inplace_add lists formats: the first combination wants HWC."""
+    formats = []
+    plugin_id = identity(lambda x, y, stream: formats.append(x.format))
+
+    @trtp.autotune(plugin_id)
+    def tune(x, outputs):
+        return [trtp.AutoTuneCombination("FP32, FP32", layouts) for layouts in ("HWC", "LINEAR")]
+
+    x = np.arange(2 * 3 * 4 * 4, dtype=np.float32).reshape(2, 3, 4, 4)
+    engine = engine_of(plugin_id, x.shape, timing=True)
+    formats.clear()
+    np.testing.assert_array_equal(engine(x), x)
+    assert set(formats) == {trt.TensorFormat.LINEAR}
+
+
 # Execution contexts.
 
 

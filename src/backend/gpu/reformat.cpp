@@ -31,10 +31,12 @@ std::string conversion(DataType from, DataType to, float scale) {
 }
 
 std::optional<GeneratedKernel> generate_reformat(const Operator&, const KernelArgs& args) {
-  const DataType from = args.candidate->inputs[0].dtype, to = args.candidate->outputs[0].dtype;
+  const PortType from = args.candidate->inputs[0], to = args.candidate->outputs[0];
+  require(from.format == TensorFormat::kLINEAR && to.format == TensorFormat::kLINEAR, "Layer '",
+          args.layer, "': GPUs have no conversion from ", str(from), " to ", str(to));
   if (from == to) return std::nullopt;
   return generate_elementwise("reformat", args,
-                              {{}, conversion(from, to, args.inputs[0].scale), {0}});
+                              {{}, conversion(from.dtype, to.dtype, args.inputs[0].scale), {0}});
 }
 
 }  // namespace
