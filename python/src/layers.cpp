@@ -39,32 +39,23 @@ void check_type(const Layer& layer, LayerType expected, std::string_view kind,
 
 /// Binds the parameters of an operator as properties of its layer's class.
 template <class Op, class C>
-class ParameterBinder {
- public:
-  explicit ParameterBinder(C& c) : class_(c) {}
-
-  template <class T>
-  void internal(const char*, T&) {}
-  template <class T, class... Hints>
-  void shown(const char* name, T& member, Hints... hints) {
-    (*this)(name, member, hints...);
-  }
-  template <class T, class... Hints>
-  void operator()(const char* name, T&, Hints...) {
+void bind_parameters(C& c) {
+  typename Op::Params parameters;
+  each_shown(parameters, [&]<class T>(const char* name, T&, auto...) {
     const auto get = [name](const Layer& self) {
       check_type(self, Op::kLayer.type, Op::kKind, name);
       return get_property(self, name);
     };
-    const auto set = [name](Layer& self, PropertyValue value) {
+    const auto set = [name](Layer& self, const PropertyValue& value) {
       check_type(self, Op::kLayer.type, Op::kKind, name);
-      set_property(self, name, std::move(value));
+      set_property(self, name, value);
     };
     if constexpr (std::is_same_v<T, Ints>) {
-      class_.def_prop_rw(
+      c.def_prop_rw(
           name, [get](const Layer& self) { return to_dims(get(self)); },
           [set](Layer& self, nb::handle value) { set(self, to_ints(value)); });
     } else if constexpr (std::is_same_v<T, Floats>) {
-      class_.def_prop_rw(
+      c.def_prop_rw(
           name,
           [get](const Layer& self) {
             const PropertyValue value = get(self);
@@ -73,19 +64,16 @@ class ParameterBinder {
           },
           [set](Layer& self, Floats value) { set(self, std::move(value)); });
     } else if constexpr (std::is_floating_point_v<T>) {
-      class_.def_prop_rw(
+      c.def_prop_rw(
           name, [get](const Layer& self) { return static_cast<T>(std::get<double>(get(self))); },
           [set](Layer& self, T value) { set(self, static_cast<double>(value)); });
     } else {
-      class_.def_prop_rw(
+      c.def_prop_rw(
           name, [get](const Layer& self) { return static_cast<T>(std::get<int64_t>(get(self))); },
           [set](Layer& self, T value) { set(self, static_cast<int64_t>(value)); });
     }
-  }
-
- private:
-  C& class_;
-};
+  });
+}
 
 /// Binds what layers of the type have besides.
 template <class C>
@@ -130,9 +118,7 @@ template <class Op>
 void bind_layer(nb::module_& m) {
   using Class = nb::class_<TypedLayer<Op>, Layer>;
   Class c(m, Op::kLayer.name, Op::kLayer.doc);
-  typename Op::Params parameters;
-  ParameterBinder<Op, Class> binder(c);
-  parameters.visit(binder);
+  bind_parameters<Op>(c);
   bind_properties(c, Op::kLayer.type, Op::kKind);
 }
 

@@ -54,14 +54,16 @@ class PluginHandle {
   /// The same, or Error for a status other than 0.
   template <class Body>
   void call(const char* method, Body&& body) const {
-    const int32_t status = call(std::forward<Body>(body));
-    require(status == 0, where(), method, "() returned ", status, " instead of 0");
+    const std::string place = where();
+    const int32_t status = call_plugin(place, std::forward<Body>(body));
+    require(status == 0, place, method, "() returned ", status, " instead of 0");
   }
 
   PluginHandle* clone() const {
+    const std::string place = where();
     std::unique_ptr<IPluginV3> copy =
-        call([&] { return std::unique_ptr<IPluginV3>(plugin().clone()); });
-    require(copy != nullptr, where(), "clone() returned null");
+        call_plugin(place, [&] { return std::unique_ptr<IPluginV3>(plugin().clone()); });
+    require(copy != nullptr, place, "clone() returned null");
     return new PluginHandle(std::move(copy));
   }
 

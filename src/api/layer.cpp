@@ -87,7 +87,7 @@ void LayerHandle::set_property(char const* name, impl::LayerValue const& value) 
     to = Floats(value.reals, value.reals + value.count);
   }
   if (value.kind == Kind::kWEIGHTS) to = network.copy_of(value.weights, name);
-  opwright::set_property(layer, name, std::move(to));
+  opwright::set_property(layer, name, to);
 }
 
 namespace {

@@ -32,113 +32,63 @@ const T& value_as(const PropertyValue& value) {
   return *held;
 }
 
-/// Reads the parameter of that name.
-class ParameterGetter {
- public:
-  ParameterGetter(const Layer& layer, std::string_view name) : layer_(layer), name_(name) {}
+template <class T>
+PropertyValue handed(const Layer&, const T& member) {
+  return static_cast<Handed<T>>(member);
+}
+PropertyValue handed(const Layer& layer, const Ints& member, PerSpatialAxis axes) {
+  return member.empty() ? Ints(layer.input(0)->rank() - 2, axes.otherwise) : member;
+}
 
-  template <class T>
-  void internal(const char*, const T&) {}
-  template <class T, class... Hints>
-  void shown(const char* name, const T& member, Hints... hints) {
-    (*this)(name, member, hints...);
-  }
-  template <class T>
-  void operator()(const char* name, const T& member) {
-    if (name != name_) return;
-    is_found_ = true;
-    value_ = static_cast<Handed<T>>(member);
-  }
-  void operator()(const char* name, const Ints& member, PerSpatialAxis axes) {
-    if (name != name_) return;
-    is_found_ = true;
-    value_ = member.empty() ? Ints(layer_.input(0)->rank() - 2, axes.otherwise) : member;
-  }
+template <class T>
+void take(const PropertyValue& value, T& member) {
+  if constexpr (std::is_floating_point_v<T>)
+    if (const auto* integer = std::get_if<int64_t>(&value)) {
+      member = static_cast<T>(*integer);
+      return;
+    }
+  member = static_cast<T>(value_as<Handed<T>>(value));
+}
 
-  bool is_found() const { return is_found_; }
-  PropertyValue& value() { return value_; }
-
- private:
-  const Layer& layer_;
-  const std::string_view name_;
-  bool is_found_ = false;
-  PropertyValue value_;
-};
-
-class ParameterSetter {
- public:
-  ParameterSetter(std::string_view name, const PropertyValue& value) : name_(name), value_(value) {}
-
-  template <class T>
-  void internal(const char*, T&) {}
-  template <class T, class... Hints>
-  void shown(const char* name, T& member, Hints... hints) {
-    (*this)(name, member, hints...);
-  }
-  template <class T, class... Hints>
-  void operator()(const char* name, T& member, Hints...) {
-    if (name != name_) return;
-    is_found_ = true;
-    if constexpr (std::is_floating_point_v<T>)
-      if (const auto* integer = std::get_if<int64_t>(&value_)) {
-        member = static_cast<T>(*integer);
-        return;
-      }
-    member = static_cast<T>(value_as<Handed<T>>(value_));
-  }
-
-  bool is_found() const { return is_found_; }
-
- private:
-  const std::string_view name_;
-  const PropertyValue& value_;
-  bool is_found_ = false;
-};
-
-/// "op, axes, keep_dims"
-class ParameterNames {
- public:
-  template <class T>
-  void internal(const char*, const T&) {}
-  template <class T, class... Hints>
-  void shown(const char* name, const T& member, Hints... hints) {
-    (*this)(name, member, hints...);
-  }
-  template <class T, class... Hints>
-  void operator()(const char* name, const T&, Hints...) {
-    text += text.empty() ? name : str(", ", name);
-  }
-  std::string text;
-};
-
+/// False where the operator has no such parameter.
 template <class Op>
 bool get_parameter(const Layer& layer, std::string_view name, PropertyValue& value) {
   typename Op::Params params = static_cast<const Op&>(*layer.op()).params();
   if constexpr (requires { params.is_set(name); })
     if (!params.is_set(name)) return true;
-  ParameterGetter getter(layer, name);
-  params.visit(getter);
-  value = std::move(getter.value());
-  return getter.is_found();
+  bool is_found = false;
+  each_shown(params, [&](const char* each, auto& member, auto... hints) {
+    if (each != name) return;
+    is_found = true;
+    value = handed(layer, member, hints...);
+  });
+  return is_found;
 }
 
 template <class Op>
 bool set_parameter(Layer& layer, std::string_view name, const PropertyValue& value) {
   typename Op::Params params = static_cast<const Op&>(*layer.op()).params();
-  ParameterSetter setter(name, value);
-  params.visit(setter);
-  if (!setter.is_found()) return false;
+  bool is_found = false;
+  each_shown(params, [&](const char* each, auto& member, auto...) {
+    if (each != name) return;
+    is_found = true;
+    take(value, member);
+  });
+  if (!is_found) return false;
   if constexpr (requires { params.was_set(name); }) params.was_set(name);
   layer.set_op(std::make_shared<Op>(std::move(params)));
   return true;
 }
 
+/// "op, axes, keep_dims"
 template <class Op>
 std::string parameter_names() {
   typename Op::Params params;
-  ParameterNames names;
-  params.visit(names);
-  return names.text;
+  std::string names;
+  each_shown(params, [&](const char* each, auto&, auto...) {
+    names += names.empty() ? each : str(", ", each);
+  });
+  return names;
 }
 
 /// What reads and changes the parameters of one operator class.
@@ -254,7 +204,7 @@ PropertyValue get_property(const Layer& layer, std::string_view name) {
   return property->get(layer);
 }
 
-void set_property(Layer& layer, std::string_view name, PropertyValue value) {
+void set_property(Layer& layer, std::string_view name, const PropertyValue& value) {
   const Parameters* const parameters = parameters_of(layer);
   if (parameters != nullptr && parameters->set(layer, name, value)) return;
   const LayerProperty* const property = find_property(layer_type(layer), name);

@@ -2,6 +2,7 @@
 
 #include <span>
 #include <string_view>
+#include <utility>
 #include <variant>
 
 #include "network/constant.h"
@@ -22,7 +23,33 @@ using PropertyValue = std::variant<std::monostate, int64_t, double, Ints, Floats
 PropertyValue get_property(const Layer& layer, std::string_view name);
 /// Throws Error likewise, for what can only be read and for a value of another kind. Whether the
 /// value fits is left to inference.
-void set_property(Layer& layer, std::string_view name, PropertyValue value);
+void set_property(Layer& layer, std::string_view name, const PropertyValue& value);
+
+/// Visits a parameter struct: calls `function(name, member, hints...)` for each member that the
+/// APIs show.
+template <class Function>
+class ShownParameters {
+ public:
+  explicit ShownParameters(Function function) : function_(std::move(function)) {}
+  template <class T>
+  void internal(const char*, T&) {}
+  template <class T, class... Hints>
+  void shown(const char* name, T& member, Hints... hints) {
+    function_(name, member, hints...);
+  }
+  template <class T, class... Hints>
+  void operator()(const char* name, T& member, Hints... hints) {
+    function_(name, member, hints...);
+  }
+
+ private:
+  Function function_;
+};
+template <class Params, class Function>
+void each_shown(Params& params, Function function) {
+  ShownParameters<Function> visitor(std::move(function));
+  params.visit(visitor);
+}
 
 /// A property of layers of one type that is no parameter of their operator.
 struct LayerProperty {
