@@ -23,8 +23,14 @@ struct BuildOptions {
   LimitOptions limits;
 };
 
-/// "x:1x3x224x224" or "x:MIN,OPT,MAX".
-void add_shape(OptimizationProfile& profile, const std::string& text) {
+/// What a --shapes says of an input.
+struct InputRange {
+  std::string input;
+  Shape min, opt, max;
+};
+
+/// Reads "x:1x3x224x224" or "x:MIN,OPT,MAX".
+InputRange parse_range(const std::string& text) {
   const size_t colon = text.rfind(':');
   require(colon != std::string::npos && colon > 0, "--shapes '", text,
           "'; expected INPUT:1x3x224x224 or INPUT:MIN,OPT,MAX");
@@ -35,7 +41,7 @@ void add_shape(OptimizationProfile& profile, const std::string& text) {
     shapes.push_back(parse_shape(part, "--shapes '" + text + "'"));
   require(shapes.size() == 1 || shapes.size() == 3, "--shapes '", text, "' has ", shapes.size(),
           " shapes; expected one, or three: MIN,OPT,MAX");
-  profile.set_shape(input, shapes.front(), shapes[shapes.size() / 2], shapes.back());
+  return {input, shapes.front(), shapes[shapes.size() / 2], shapes.back()};
 }
 
 /// A line that is rewritten on a terminal; elsewhere a line per phase.
@@ -76,6 +82,12 @@ void build(const BuildOptions& options) {
   Network network(flags);
   OnnxParser parser(network, log);
   parser.set_links_allowed(options.allow_links);
+  std::vector<InputRange> ranges;
+  for (const std::string& text : options.shapes) {
+    ranges.push_back(parse_range(text));
+    const InputRange& range = ranges.back();
+    if (range.min == range.max) parser.set_input_shape(range.input, range.min);
+  }
   if (!parser.parse_file(options.model))
     fail("'", options.model, "' cannot be taken over: ", parser.errors().size(), " problem",
          parser.errors().size() == 1 ? "" : "s", ", see above");
@@ -91,9 +103,10 @@ void build(const BuildOptions& options) {
   config.avg_timing_iterations = options.iterations;
   config.log = log;
   config.plugins_to_serialize = options.embedded_plugins;
-  if (!options.shapes.empty()) {
+  if (!ranges.empty()) {
     OptimizationProfile profile;
-    for (const std::string& text : options.shapes) add_shape(profile, text);
+    for (const InputRange& range : ranges)
+      profile.set_shape(range.input, range.min, range.opt, range.max);
     config.profiles.push_back(profile);
   }
   if (!options.timing_cache.empty()) {

@@ -30,11 +30,24 @@ class _Progress:
 
 
 def _parse(
-    model: Any, builder: _core.Builder, logger: _core.ILogger, flags: int, allow_links: bool
+    model: Any,
+    builder: _core.Builder,
+    logger: _core.ILogger,
+    flags: int,
+    allow_links: bool,
+    shapes: Mapping[str, Shape | ShapeRange],
+    constants: Mapping[str, Any],
 ) -> _core.INetworkDefinition:
     network = builder.create_network(flags)
     parser = _core.OnnxParser(network, logger)
     parser.links_allowed = allow_links
+    for name, shape in shapes.items():
+        if not _is_range(shape):
+            parser.set_input_shape(name, shape)
+        elif shape[0] == shape[2]:
+            parser.set_input_shape(name, shape[0])
+    for name, array in constants.items():
+        parser.set_constant_input(name, array)
     if isinstance(model, (str, os.PathLike)):
         taken = parser.parse_from_file(os.fspath(model))
     elif hasattr(model, "SerializeToString"):
@@ -66,6 +79,7 @@ def build(
     *,
     shapes: Mapping[str, Shape | ShapeRange] | None = None,
     values: Mapping[str, ShapeRange] | None = None,
+    constants: Mapping[str, Any] | None = None,
     device: str | _core.DeviceType | None = None,
     fp16: bool = False,
     bf16: bool = False,
@@ -87,6 +101,8 @@ def build(
         ``INetworkDefinition``.
     :param shapes: for each input of dynamic shape a shape, or (min, opt, max).
     :param values: for each input whose values decide shapes their (min, opt, max).
+    :param constants: elements that inputs of an ONNX model have in every run, as arrays; the engine
+        has no such inputs.
     :param device: where to run: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or a ``DeviceType``; by
         default the GPU where one is usable, otherwise the CPU.
     :param fp16: allow FP16 where it is faster; inputs and outputs keep their types.
@@ -125,7 +141,7 @@ def build(
     if isinstance(model, _core.INetworkDefinition):
         network = model
     else:
-        network = _parse(model, builder, logger, flags, allow_links)
+        network = _parse(model, builder, logger, flags, allow_links, shapes or {}, constants or {})
 
     config = builder.create_builder_config()
     config.timing = timing

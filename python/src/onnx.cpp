@@ -69,6 +69,11 @@ void bind_error(nb::module_& m) {
           "local_function_stack", [](const OnnxError& self) { return self.functions; },
           "The calls of the model's functions that the node lies in, from the graph inwards, each "
           "'node (function)'.")
+      .def(
+          "needed_constants", [](const OnnxError& self) { return self.needed_constants; },
+          "Inputs of the model that would have to be constant (OnnxParser.set_constant_input) for "
+          "the "
+          "node to be taken over.")
       .def("local_function_stack_size", [](const OnnxError& self) { return self.functions.size(); })
       .def("__str__", [](const OnnxError& self) { return str(self); })
       .def("__repr__", [](const OnnxError& self) { return str(self); });
@@ -138,6 +143,26 @@ void bind_onnx(nb::module_& m) {
           "folder, as in a store of models that keeps each file once. At first False, unless the "
           "environment variable OPWRIGHT_ALLOW_LINKS is 1. Permit it where you trust whoever made "
           "the links; names that lead out of the folder by themselves are refused in any case.")
+      .def(
+          "set_input_shape",
+          [](Parser& self, const std::string& name, nb::handle shape) {
+            self.parser.set_input_shape(name, to_shape(shape));
+          },
+          nb::arg("name"), nb::arg("shape"),
+          nb::sig("def set_input_shape(self, name: str, shape: Sequence[int]) -> None"),
+          "The shape that an input of the models to come has in every run. Extents that a model "
+          "leaves open become these, with those of other inputs that have the same names.")
+      .def(
+          "set_constant_input",
+          [](Parser& self, const std::string& name, nb::handle array) {
+            ArrayData data = to_array(array, "set_constant_input");
+            self.parser.set_constant_input(name, data.dtype, data.shape, std::move(data.data));
+          },
+          nb::arg("name"), nb::arg("array"),
+          "An input of the models to come holds the elements of the array in every run: the "
+          "network "
+          "has a constant instead of the input. What decides the result's shape in ways that the "
+          "engine cannot follow, as the axes of a reduction, can be given so.")
       .def(
           "supports_model_v2",
           [](Parser& self, nb::handle model, nb::handle path) {

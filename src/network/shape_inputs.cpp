@@ -25,4 +25,20 @@ void make_shape_inputs(Tensor& tensor) {
   }
 }
 
+std::vector<Tensor*> inputs_behind(Tensor& tensor) {
+  std::vector<Tensor*> pending = {&tensor};
+  std::unordered_set<Tensor*> seen = {&tensor};
+  while (!pending.empty()) {
+    const Tensor* next = pending.back();
+    pending.pop_back();
+    if (next->producer() == nullptr) continue;
+    for (Tensor* input : next->producer()->inputs())
+      if (input != nullptr && seen.insert(input).second) pending.push_back(input);
+  }
+  std::vector<Tensor*> inputs;
+  for (Tensor* input : tensor.network().inputs())
+    if (seen.contains(input)) inputs.push_back(input);
+  return inputs;
+}
+
 }  // namespace opwright

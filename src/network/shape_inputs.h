@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "network/network.h"
 
 namespace opwright {
@@ -8,5 +10,9 @@ namespace opwright {
 /// computed from as shape inputs (Network::make_shape_input()). Does nothing where the elements are
 /// known already, and stops at tensors that are too large or of no integer type.
 void make_shape_inputs(Tensor& tensor);
+
+/// The network inputs that the tensor is computed from, the tensor itself where it is one, in the
+/// order of the network.
+std::vector<Tensor*> inputs_behind(Tensor& tensor);
 
 }  // namespace opwright

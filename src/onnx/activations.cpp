@@ -98,6 +98,14 @@ void add_activations(NodeTable& table) {
     gated(n, n.activation(ActivationType::kSIGMOID,
                           alpha == 1 ? x : n.elementwise(ElementWiseOperation::kPROD, x, alpha)));
   };
+  table["SwiGLU"] = [](NodeImporter& n) {
+    const float alpha = n.get_float("alpha", 1);
+    Tensor* x = n.input(0);
+    Tensor* gate =
+        n.activation(ActivationType::kSIGMOID,
+                     alpha == 1 ? x : n.elementwise(ElementWiseOperation::kPROD, x, alpha));
+    gated(n, n.elementwise(ElementWiseOperation::kPROD, gate, n.input(1)));
+  };
   table["Celu"] = celu;
   table["Clip"] = clip;
   table["Gelu"] = gelu;

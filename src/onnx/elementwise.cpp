@@ -59,7 +59,7 @@ Tensor* remainder(NodeImporter& node, Tensor* a, Tensor* b) {
       ElementWiseOperation::kAND, node.unary(UnaryOperation::kISINF, b),
       node.elementwise(ElementWiseOperation::kLESS, node.unary(UnaryOperation::kABS, a),
                        node.unary(UnaryOperation::kABS, b)));
-  return node.add<Select>({}, {whole, a, rest});
+  return node.select(whole, a, rest);
 }
 
 /// The remainder of the sign of the divisor or, with fmod, of the dividend.
@@ -79,12 +79,11 @@ void mod(NodeImporter& node) {
       node.elementwise(ElementWiseOperation::kPROD, rest, node.unary(UnaryOperation::kSIGN, b)),
       0.0);
   node.set_output(
-      0, node.add<Select>(
-             {}, {wrong_sign, node.elementwise(ElementWiseOperation::kSUM, rest, b), rest}));
+      0, node.select(wrong_sign, node.elementwise(ElementWiseOperation::kSUM, rest, b), rest));
 }
 
 void where(NodeImporter& node) {
-  node.set_output(0, node.add<Select>({}, {node.input(0), node.input(1), node.input(2)}));
+  node.set_output(0, node.select(node.input(0), node.input(1), node.input(2)));
 }
 
 void cast(NodeImporter& node) {

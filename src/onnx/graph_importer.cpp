@@ -24,13 +24,18 @@ std::string list_calls(const std::vector<std::string>& stack) {
   return all;
 }
 
+/// Some exporters call every extent that they do not know '?'; these need not be equal.
+bool is_name(const std::string& dimension) { return !dimension.empty() && dimension != "?"; }
+
 }  // namespace
 
-GraphImporter::GraphImporter(Network& network, const ModelProto& model, IPluginRegistry* plugins,
-                             bool plugins_override, Log log, std::vector<OnnxError>& errors)
+GraphImporter::GraphImporter(Network& network, const ModelProto& model, const KnownInputs& known,
+                             IPluginRegistry* plugins, bool plugins_override, Log log,
+                             std::vector<OnnxError>& errors)
     : network_(network),
       model_(model),
       graph_(model.graph),
+      known_(known),
       functions_(model.functions),
       plugins_(plugins),
       plugins_override_(plugins_override),
@@ -74,7 +79,41 @@ void GraphImporter::add_initializers() {
   }
 }
 
+void GraphImporter::name_known_extents() {
+  for (const ValueInfoProto& value : graph_.inputs) {
+    const auto given = known_.shapes.find(value.name);
+    if (given == known_.shapes.end() || !value.has_shape ||
+        static_cast<size_t>(given->second.rank()) != value.dims.size())
+      continue;
+    for (int i = 0; i < given->second.rank(); ++i)
+      if (value.dims[i] < 0 && is_name(value.dim_names[i]))
+        known_extents_.emplace(value.dim_names[i], given->second[i]);
+  }
+}
+
+Shape GraphImporter::known_shape(const ValueInfoProto& value) const {
+  Shape shape(value.dims);
+  const auto given = known_.shapes.find(value.name);
+  const bool is_given = given != known_.shapes.end();
+  if (is_given && !value.has_shape) return given->second;
+  if (is_given)
+    require(given->second.rank() == shape.rank(), "ONNX: input '", value.name, "' has rank ",
+            shape.rank(), "; the shape ", given->second, " that is given for it has another one");
+  for (int i = 0; i < shape.rank(); ++i) {
+    const auto named = known_extents_.find(value.dim_names[i]);
+    const int64_t known = is_given                        ? given->second[i]
+                          : named != known_extents_.end() ? named->second
+                                                          : -1;
+    require(known < 0 || shape[i] < 0 || known == shape[i], "ONNX: input '", value.name,
+            "' has extent ", shape[i], " on axis ", i, " in the model, but ", known,
+            " in the shape that is given for it");
+    if (shape[i] < 0) shape[i] = known;
+  }
+  return shape;
+}
+
 void GraphImporter::add_inputs() {
+  name_known_extents();
   for (const ValueInfoProto& value : graph_.inputs) {
     if (scope_.tensors.contains(value.name)) continue;  // the default of an initializer
     try {
@@ -88,16 +127,32 @@ void GraphImporter::add_inputs() {
 }
 
 void GraphImporter::add_input(const ValueInfoProto& value) {
-  require(value.has_shape, "ONNX: input '", value.name,
+  require(value.has_shape || known_.shapes.contains(value.name) ||
+              known_.constants.contains(value.name),
+          "ONNX: input '", value.name,
           "' has no shape: give it one, with names for extents that vary");
   const DataType dtype = data_type(value.element_type, str("input '", value.name, "'"));
   if (value.element_type == static_cast<int32_t>(ElementType::kDouble))
     log_.warning("ONNX: input '", value.name, "' is double precision; the engine takes it in FP32");
-  Tensor* input = network_.add_input(value.name, dtype, Shape(value.dims));
-  for (size_t i = 0; i < value.dims.size(); ++i)
-    // Some exporters call every extent that they do not know '?'; these need not be equal.
-    if (value.dims[i] < 0 && !value.dim_names[i].empty() && value.dim_names[i] != "?")
-      input->set_dimension_name(static_cast<int>(i), value.dim_names[i]);
+  const Shape shape = known_shape(value);
+  if (const auto constant = known_.constants.find(value.name); constant != known_.constants.end()) {
+    const KnownInputs::Constant& known = constant->second;
+    bool fits = known.shape.rank() == shape.rank() || !value.has_shape;
+    for (int i = 0; fits && value.has_shape && i < shape.rank(); ++i)
+      fits = shape[i] < 0 || shape[i] == known.shape[i];
+    fits = fits && known.dtype == dtype;
+    require(fits, "ONNX: input '", value.name, "' is ", name(dtype), " of shape ", shape,
+            "; the constant that is given for it is ", name(known.dtype), " of shape ",
+            known.shape);
+    Tensor* made = network_.add_constant(known.dtype, known.shape, known.data);
+    network_.weight_names().fix(*made->producer());
+    scope_.tensors[value.name] = made;
+    return;
+  }
+  Tensor* input = network_.add_input(value.name, dtype, shape);
+  for (int i = 0; i < shape.rank(); ++i)
+    if (shape[i] < 0 && value.has_shape && is_name(value.dim_names[i]))
+      input->set_dimension_name(i, value.dim_names[i]);
   scope_.tensors[value.name] = input;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "onnx/functions.h"
+#include "onnx/known_inputs.h"
 #include "onnx/model.h"
 #include "onnx/parser.h"
 
@@ -22,8 +23,9 @@ class GraphImporter {
   enum class Fate : uint8_t { kUnseen, kTaken, kFailed, kBlocked };
 
   /// All must outlive it. `plugins` null: the process's registry.
-  GraphImporter(Network& network, const ModelProto& model, IPluginRegistry* plugins,
-                bool plugins_override, Log log, std::vector<OnnxError>& errors);
+  GraphImporter(Network& network, const ModelProto& model, const KnownInputs& known,
+                IPluginRegistry* plugins, bool plugins_override, Log log,
+                std::vector<OnnxError>& errors);
 
   /// Adds to the errors what cannot be taken over. Throws Error for the model as a whole.
   void run();
@@ -52,6 +54,10 @@ class GraphImporter {
   void add_initializers();
   void add_inputs();
   void add_input(const ValueInfoProto& value);
+  /// The input's extents, those that the model leaves open as the caller knows them, else -1.
+  Shape known_shape(const ValueInfoProto& value) const;
+  /// Extents by the names that they have in the model, where the caller knows them.
+  void name_known_extents();
   void name_weights(const NodeProto& node, const Scope& scope);
   void add_outputs();
   /// False when a node failed.
@@ -78,6 +84,7 @@ class GraphImporter {
   Network& network_;
   const ModelProto& model_;
   const GraphProto& graph_;
+  const KnownInputs& known_;
   const FunctionTable functions_;
   IPluginRegistry* plugins_;
   const bool plugins_override_;
@@ -87,6 +94,7 @@ class GraphImporter {
   std::vector<Fate> fates_;
   std::unordered_map<std::string, std::vector<Tensor*>> node_outputs_;
   std::unordered_set<std::string> broken_inputs_;
+  std::unordered_map<std::string, int64_t> known_extents_;  ///< by their names in the model
   std::unordered_set<std::string> reserved_;  ///< names of the graph, which functions must not take
   // The calls that are being expanded, from the graph inwards.
   std::vector<const FunctionProto*> active_;

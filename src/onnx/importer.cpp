@@ -53,6 +53,23 @@ Ints NodeImporter::get_ints(std::string_view name, Ints otherwise) const {
   return a ? a->ints : otherwise;
 }
 
+void NodeImporter::error_needs(onnxparser::ErrorCode kind, Tensor* tensor, std::string_view what,
+                               std::string_view problem) const {
+  std::vector<std::string> inputs;
+  for (const Tensor* input : inputs_behind(*tensor)) inputs.push_back(input->name());
+  std::string all;
+  for (const std::string& input : inputs) all += str(all.empty() ? "" : ", ", "'", input, "'");
+  throw NodeError(
+      kind,
+      str("ONNX node '", name_, "' (", node_.op_type, "): ", what, " ('", tensor->name(), "') ",
+          problem,
+          inputs.empty() ? ""
+                         : str("; it is known where these inputs of the model are: ", all,
+                               ". Give their values as constants (set_constant_input of the parser)"
+                               " or, where shapes decide, fixed shapes (set_input_shape)")),
+      std::move(inputs));
+}
+
 std::vector<Expr> NodeImporter::values(Tensor* tensor, std::string_view what) const {
   if (tensor->rank() > 1)
     error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_SHAPE, what, " ('", tensor->name(),
@@ -60,8 +77,8 @@ std::vector<Expr> NodeImporter::values(Tensor* tensor, std::string_view what) co
   make_shape_inputs(*tensor);
   const auto& values = tensor->info().values;
   if (!values)
-    error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_INPUT, what, " ('", tensor->name(),
-             "') must be a constant or computed from shapes, but depends on data");
+    error_needs(onnxparser::ErrorCode::kUNSUPPORTED_NODE_INPUT, tensor, what,
+                "must be a constant or computed from shapes, but depends on data");
   return *values;
 }
 
@@ -76,8 +93,8 @@ Ints NodeImporter::constant_ints(Tensor* tensor, std::string_view what) const {
   Ints ints;
   for (const Expr& value : values(tensor, what)) {
     if (!value.is_constant())
-      error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_DYNAMIC, what, " ('", tensor->name(),
-               "') must be constant, but depends on input shapes");
+      error_needs(onnxparser::ErrorCode::kUNSUPPORTED_NODE_DYNAMIC, tensor, what,
+                  "must be constant, but depends on input shapes");
     ints.push_back(value.constant());
   }
   return ints;
@@ -86,8 +103,8 @@ Ints NodeImporter::constant_ints(Tensor* tensor, std::string_view what) const {
 Floats NodeImporter::constant_floats(Tensor* tensor, std::string_view what) const {
   const TensorInfo& info = tensor->info();
   if (!info.constant)
-    error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_INPUT, what, " ('", tensor->name(),
-             "') must be constant");
+    error_needs(onnxparser::ErrorCode::kUNSUPPORTED_NODE_INPUT, tensor, what,
+                "must be constant, but is computed");
   std::vector<float> single(numel(info.dims).constant());
   convert(info.constant.data(), info.dtype, single.data(), DataType::kFLOAT,
           static_cast<int64_t>(single.size()));
@@ -254,12 +271,75 @@ Tensor* NodeImporter::expand(Tensor* x, std::span<const Expr> dims) {
   return add<Slice>(params, {x, start, size, network_.add_values(std::move(strides))});
 }
 
+Tensor* NodeImporter::slice(Tensor* x, std::vector<Expr> start, std::vector<Expr> size, Ints stride,
+                            SampleMode mode, Tensor* fill) {
+  SliceParams params;
+  params.mode = mode;
+  params.stride = stride.empty() ? Ints(start.size(), 1) : std::move(stride);
+  std::vector<Tensor*> inputs = {x};
+  if (is_constant(start) && is_constant(size)) {
+    for (size_t i = 0; i < start.size(); ++i) {
+      params.start.push_back(start[i].constant());
+      params.size.push_back(size[i].constant());
+    }
+  } else {
+    inputs.push_back(network_.add_values(std::move(start)));
+    inputs.push_back(network_.add_values(std::move(size)));
+  }
+  if (fill != nullptr) {
+    inputs.resize(4, nullptr);
+    inputs.push_back(fill);
+  }
+  return add<Slice>(params, inputs);
+}
+
+Tensor* NodeImporter::slice_axis(Tensor* x, int axis, const Expr& start, const Expr& size) {
+  std::vector<Expr> starts(static_cast<size_t>(x->rank()), 0);
+  std::vector<Expr> sizes(x->dims().begin(), x->dims().end());
+  starts[static_cast<size_t>(axis)] = start;
+  sizes[static_cast<size_t>(axis)] = size;
+  return slice(x, std::move(starts), std::move(sizes));
+}
+
+Tensor* NodeImporter::concatenate(std::span<Tensor* const> inputs, int axis) {
+  return add<Concatenation>({axis}, inputs);
+}
+
+Tensor* NodeImporter::multiply_matrices(Tensor* a, Tensor* b, MatrixOperation op_a,
+                                        MatrixOperation op_b) {
+  MatrixMultiplyParams params;
+  params.op0 = op_a, params.op1 = op_b;
+  return add<MatrixMultiply>(params, {a, b});
+}
+
+Tensor* NodeImporter::select(Tensor* condition, Tensor* then_input, Tensor* else_input) {
+  return add<Select>({}, {condition, then_input, else_input});
+}
+
+Tensor* NodeImporter::fill(FillParams params, std::span<const Expr> dims) {
+  params.shape.clear();
+  if (!is_constant(dims))
+    return add<Fill>(params, {network_.add_values({dims.begin(), dims.end()})});
+  for (const Expr& extent : dims) params.shape.push_back(extent.constant());
+  return add<Fill>(params, {});
+}
+
+Tensor* NodeImporter::count_up(const Expr& count) {
+  FillParams params;
+  params.to_type = DataType::kINT64;
+  params.beta = 1;
+  const SymShape dims = {count};
+  return fill(params, dims);
+}
+
 const NodeTable& node_table() {
   static const NodeTable table = [] {
     NodeTable table;
     add_convolution(table);
     add_elementwise(table);
     add_activations(table);
+    add_attention(table);
+    add_einsum(table);
     add_matrix(table);
     add_reductions(table);
     add_normalizations(table);

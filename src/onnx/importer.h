@@ -13,7 +13,10 @@
 #include "onnx/node_error.h"
 #include "operators/activation.h"
 #include "operators/elementwise.h"
+#include "operators/matrix.h"
+#include "operators/movement.h"
 #include "operators/reduce.h"
+#include "operators/source.h"
 
 namespace opwright::onnx {
 
@@ -101,9 +104,28 @@ class NodeImporter {
   Tensor* unsqueeze(Tensor* x, const Ints& axes);
   /// x broadcast to `dims`.
   Tensor* expand(Tensor* x, std::span<const Expr> dims);
+  /// `size` elements of every axis from `start` on; an empty stride is 1 everywhere.
+  Tensor* slice(Tensor* x, std::vector<Expr> start, std::vector<Expr> size, Ints stride = {},
+                SampleMode mode = SampleMode::kSTRICT_BOUNDS, Tensor* fill = nullptr);
+  /// The elements [start, start + size) of one axis.
+  Tensor* slice_axis(Tensor* x, int axis, const Expr& start, const Expr& size);
+  Tensor* concatenate(std::span<Tensor* const> inputs, int axis);
+  Tensor* concatenate(std::initializer_list<Tensor*> inputs, int axis) {
+    return concatenate(std::span<Tensor* const>(inputs.begin(), inputs.size()), axis);
+  }
+  Tensor* multiply_matrices(Tensor* a, Tensor* b, MatrixOperation op_a = MatrixOperation::kNONE,
+                            MatrixOperation op_b = MatrixOperation::kNONE);
+  Tensor* select(Tensor* condition, Tensor* then_input, Tensor* else_input);
+  /// A Fill of these extents; `params.shape` is replaced.
+  Tensor* fill(FillParams params, std::span<const Expr> dims);
+  /// 0, 1, 2, ... as INT64.
+  Tensor* count_up(const Expr& count);
 
  private:
   Tensor* fixed(Tensor* constant);
+  /// Throws the NodeError for an operand that has to be known: `problem` is what it is instead.
+  [[noreturn]] void error_needs(onnxparser::ErrorCode kind, Tensor* tensor, std::string_view what,
+                                std::string_view problem) const;
   template <class Elements>
   auto single(const Elements& elements, std::string_view what) const {
     if (elements.size() != 1) error(what, " has ", elements.size(), " elements; expected 1");
@@ -125,6 +147,8 @@ using NodeTable = std::unordered_map<std::string_view, NodeFunction>;
 void add_convolution(NodeTable& table);
 void add_elementwise(NodeTable& table);
 void add_activations(NodeTable& table);
+void add_attention(NodeTable& table);
+void add_einsum(NodeTable& table);
 void add_matrix(NodeTable& table);
 void add_reductions(NodeTable& table);
 void add_normalizations(NodeTable& table);

@@ -7,12 +7,12 @@ namespace {
 
 void matmul(NodeImporter& node) {
   Tensor *a = node.input(0), *b = node.input(1);
-  MatrixMultiplyParams params;
-  if (a->rank() == 1) params.op0 = MatrixOperation::kVECTOR;
-  if (b->rank() == 1) params.op1 = MatrixOperation::kVECTOR;
+  const auto operation = [](const Tensor* x) {
+    return x->rank() == 1 ? MatrixOperation::kVECTOR : MatrixOperation::kNONE;
+  };
   // A stack of matrices times one vector or one matrix: NumPy broadcasts over the leading axes,
   // MatrixMultiply too.
-  node.set_output(0, node.add<MatrixMultiply>(params, {a, b}));
+  node.set_output(0, node.multiply_matrices(a, b, operation(a), operation(b)));
 }
 
 /// alpha * A' * B' + beta * C
@@ -21,10 +21,10 @@ void gemm(NodeImporter& node) {
   if (a->rank() != 2 || b->rank() != 2)
     node.error("A has rank ", a->rank(), " and B rank ", b->rank(), "; expected 2");
   const float alpha = node.get_float("alpha", 1), beta = node.get_float("beta", 1);
-  MatrixMultiplyParams params;
-  if (node.get_int("transA", 0) != 0) params.op0 = MatrixOperation::kTRANSPOSE;
-  if (node.get_int("transB", 0) != 0) params.op1 = MatrixOperation::kTRANSPOSE;
-  Tensor* y = node.add<MatrixMultiply>(params, {a, b});
+  const auto operation = [&](std::string_view attribute) {
+    return node.get_int(attribute, 0) != 0 ? MatrixOperation::kTRANSPOSE : MatrixOperation::kNONE;
+  };
+  Tensor* y = node.multiply_matrices(a, b, operation("transA"), operation("transB"));
   if (alpha != 1) y = node.elementwise(ElementWiseOperation::kPROD, y, alpha);
   if (c != nullptr && beta != 0) {
     if (beta != 1) c = node.elementwise(ElementWiseOperation::kPROD, c, beta);

@@ -10,29 +10,6 @@
 namespace opwright::onnx {
 namespace {
 
-/// A Slice of all axes with extents that may depend on input shapes.
-Tensor* slice(NodeImporter& node, Tensor* x, std::vector<Expr> start, std::vector<Expr> size,
-              Ints stride, SampleMode mode = SampleMode::kSTRICT_BOUNDS, Tensor* fill = nullptr) {
-  SliceParams params;
-  params.mode = mode;
-  params.stride = std::move(stride);
-  std::vector<Tensor*> inputs = {x};
-  if (is_constant(start) && is_constant(size)) {
-    for (size_t i = 0; i < start.size(); ++i) {
-      params.start.push_back(start[i].constant());
-      params.size.push_back(size[i].constant());
-    }
-  } else {
-    inputs.push_back(node.network().add_values(std::move(start)));
-    inputs.push_back(node.network().add_values(std::move(size)));
-  }
-  if (fill != nullptr) {
-    inputs.resize(4, nullptr);
-    inputs.push_back(fill);
-  }
-  return node.add<Slice>(params, inputs);
-}
-
 /// Index `at` of ONNX Slice, which may be negative or far out of bounds, within [low, high] of an
 /// axis.
 Expr clamp_index(const Expr& at, const Expr& extent, const Expr& low, const Expr& high) {
@@ -89,7 +66,7 @@ void slice_node(NodeImporter& node) {
     }
     stride[axis] = step;
   }
-  node.set_output(0, slice(node, x, start, size, stride));
+  node.set_output(0, node.slice(x, start, size, stride));
 }
 
 void concat(NodeImporter& node) {
@@ -97,7 +74,7 @@ void concat(NodeImporter& node) {
   for (int i = 0; i < node.num_inputs(); ++i) inputs.push_back(node.input(i));
   const AttributeProto* axis = node.attribute("axis", AttributeProto::Type::kInt);
   if (axis == nullptr) node.error("attribute 'axis' is missing");
-  node.set_output(0, node.add<Concatenation>({node.axis(axis->i, node.input(0)->rank())}, inputs));
+  node.set_output(0, node.concatenate(inputs, node.axis(axis->i, node.input(0)->rank())));
 }
 
 void split(NodeImporter& node) {
@@ -124,7 +101,7 @@ void split(NodeImporter& node) {
     start[axis] = offset;
     size[axis] = extents[i];
     offset = offset + extents[i];
-    if (node.has_output(i)) node.set_output(i, slice(node, x, start, size, Ints(x->rank(), 1)));
+    if (node.has_output(i)) node.set_output(i, node.slice(x, start, size, Ints(x->rank(), 1)));
   }
 }
 
@@ -172,7 +149,30 @@ void pad(NodeImporter& node) {
     size[axes[i]] = size[axes[i]] + pads[i] + pads[i + axes.size()];
   }
   if (found->second != SampleMode::kFILL) fill = nullptr;
-  node.set_output(0, slice(node, x, start, size, Ints(rank, 1), found->second, fill));
+  node.set_output(0, node.slice(x, start, size, Ints(rank, 1), found->second, fill));
+}
+
+/// Crops or pads with zeros around the middle.
+void center_crop_pad(NodeImporter& node) {
+  Tensor* x = node.input(0);
+  const int rank = x->rank();
+  Ints axes(rank);
+  std::iota(axes.begin(), axes.end(), 0);
+  if (node.attribute("axes", AttributeProto::Type::kInts))
+    axes = node.axes(node.get_ints("axes"), rank);
+  const std::vector<Expr> wanted = node.values(node.input(1), "shape");
+  if (wanted.size() != axes.size())
+    node.error("shape has ", wanted.size(), " values; expected ", axes.size());
+  std::vector<Expr> start(rank, 0), size(x->dims().begin(), x->dims().end());
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const Expr& extent = x->dims()[axes[i]];
+    // What is odd is cropped at the end and padded at the end.
+    start[axes[i]] =
+        Expr::select(Expr::make(ExprOp::kLess, wanted[i], extent), floor_div(extent - wanted[i], 2),
+                     Expr(0) - floor_div(wanted[i] - extent, 2));
+    size[axes[i]] = wanted[i];
+  }
+  node.set_output(0, node.slice(x, start, size, {}, SampleMode::kFILL));
 }
 
 void tile(NodeImporter& node) {
@@ -182,8 +182,8 @@ void tile(NodeImporter& node) {
     node.error("repeats has ", repeats.size(), " values; expected ", x->rank());
   std::vector<Expr> size;
   for (int i = 0; i < x->rank(); ++i) size.push_back(x->dims()[i] * repeats[i]);
-  node.set_output(0, slice(node, x, std::vector<Expr>(x->rank(), 0), size, Ints(x->rank(), 1),
-                           SampleMode::kWRAP));
+  node.set_output(0, node.slice(x, std::vector<Expr>(x->rank(), 0), size, Ints(x->rank(), 1),
+                                SampleMode::kWRAP));
 }
 
 void resize_coordinates(NodeImporter& node, ResizeParams& params) {
@@ -313,6 +313,7 @@ void add_movement(NodeTable& table) {
   table["GatherElements"] = [](NodeImporter& node) { gather(node, GatherMode::kELEMENT); };
   table["GatherND"] = [](NodeImporter& node) { gather(node, GatherMode::kND); };
   table["Pad"] = pad;
+  table["CenterCropPad"] = center_crop_pad;
   table["Tile"] = tile;
   table["Resize"] = resize;
   table["Upsample"] = resize;

@@ -137,7 +137,7 @@ void lp_normalization(NodeImporter& node) {
   Tensor* norm = node.reduce(ReduceOperation::kSUM, powers, {axis}, true);
   if (p == 2) norm = node.unary(UnaryOperation::kSQRT, norm);
   Tensor* zero = node.elementwise(Op::kEQUAL, norm, 0.0);
-  Tensor* safe = node.add<Select>({}, {zero, node.scalar(1, x->dtype()), norm});
+  Tensor* safe = node.select(zero, node.scalar(1, x->dtype()), norm);
   node.set_output(0, node.elementwise(Op::kDIV, x, safe));
 }
 

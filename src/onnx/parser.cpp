@@ -32,6 +32,11 @@ onnxparser::ErrorCode kind_of(const Error& problem, int node, onnxparser::ErrorC
   }
 }
 
+std::vector<std::string> needed_by(const Error& problem) {
+  const auto* known = dynamic_cast<const onnx::NodeError*>(&problem);
+  return known != nullptr ? known->needed_constants() : std::vector<std::string>();
+}
+
 }  // namespace
 
 OnnxError::OnnxError(const Error& problem, int node, onnxparser::ErrorCode otherwise,
@@ -40,6 +45,7 @@ OnnxError::OnnxError(const Error& problem, int node, onnxparser::ErrorCode other
       kind(kind_of(problem, node, otherwise)),
       node(node),
       message(problem.what()),
+      needed_constants(needed_by(problem)),
       file(std::filesystem::path(where.file).filename().string()),
       func(where.function),
       line(where.line) {}
@@ -159,11 +165,20 @@ void OnnxParser::take_over(const onnx::ModelProto& model) {
     throw onnx::NodeError(onnxparser::ErrorCode::kUNSUPPORTED_GRAPH,
                           "ONNX: the parser's flag REPORT_CAPABILITY_DLA asks what a DLA can run, "
                           "but none is supported: clear the flag");
-  onnx::GraphImporter importer(*network_, model, plugins_,
+  onnx::GraphImporter importer(*network_, model, known_, plugins_,
                                has_flag(OnnxParserFlag::kENABLE_PLUGIN_OVERRIDE), log_, errors_);
   importer.run();
   partition(importer);
   node_outputs_ = importer.take_node_outputs();
+}
+
+void OnnxParser::set_constant_input(const std::string& name, DataType dtype, const Shape& shape,
+                                    Blob data) {
+  const int64_t bytes = bytes_of(dtype, shape.numel());
+  require(std::cmp_equal(data.size(), bytes), "ONNX: the constant for input '", name, "' of ",
+          opwright::name(dtype), " and shape ", shape, " takes ", bytes, " bytes, not ",
+          data.size());
+  known_.constants[name] = {dtype, shape, std::move(data)};
 }
 
 void OnnxParser::partition(const onnx::GraphImporter& importer) {

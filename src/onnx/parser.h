@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "network/network.h"
+#include "onnx/known_inputs.h"
 #include "onnx/source_place.h"
 #include "opwright/onnx_parser.h"
 
@@ -36,6 +37,8 @@ struct OnnxError {
   std::string message;
   /// The calls of functions that the node lies in, from the graph inwards: "name (function)".
   std::vector<std::string> functions;
+  /// Inputs of the graph that would have to be constant for the node to be taken over.
+  std::vector<std::string> needed_constants;
   std::string file, func;
   int line;
 };
@@ -78,6 +81,13 @@ class OnnxParser {
   /// size.
   bool load_initializer(const std::string& name, const void* data, size_t size);
   bool parse_loaded();
+
+  /// The shape that an input of the models to come has in every run. Extents that a model leaves
+  /// open become these, with those of other inputs that have the same names.
+  void set_input_shape(const std::string& name, const Shape& shape) { known_.shapes[name] = shape; }
+  /// An input of the models to come holds these elements (`data`, dense) in every run: the network
+  /// has a constant of that name instead of the input.
+  void set_constant_input(const std::string& name, DataType dtype, const Shape& shape, Blob data);
 
   /// A bit for each OnnxParserFlag; NATIVE_INSTANCENORM is set.
   uint32_t flags() const { return flags_; }
@@ -124,6 +134,7 @@ class OnnxParser {
   IPluginRegistry* plugins_;
   uint32_t flags_ = bit(onnxparser::OnnxParserFlag::kNATIVE_INSTANCENORM);
   Links links_ = Links::kBeneath;
+  onnx::KnownInputs known_;
   std::unique_ptr<onnx::ModelProto> loaded_;
   std::string loaded_directory_;
   std::vector<OnnxSubgraph> subgraphs_;

@@ -52,8 +52,7 @@ void reduce_log_sum_exp(NodeImporter& node) {
   const bool keep_dims = node.get_int("keepdims", 1) != 0;
   Tensor* peak = node.reduce(ReduceOperation::kMAX, x, *axes, true);
   // Infinity minus infinity is not a number: an infinite maximum is not subtracted.
-  peak = node.add<Select>(
-      {}, {node.unary(UnaryOperation::kISINF, peak), node.scalar(0, x->dtype()), peak});
+  peak = node.select(node.unary(UnaryOperation::kISINF, peak), node.scalar(0, x->dtype()), peak);
   Tensor* scaled =
       node.unary(UnaryOperation::kEXP, node.elementwise(ElementWiseOperation::kSUB, x, peak));
   Tensor* sum =
@@ -84,6 +83,7 @@ void softmax(NodeImporter& node, bool log) {
 void cumulative_sum(NodeImporter& node) {
   const CumulativeParams params{CumulativeOperation::kSUM, node.get_int("exclusive", 0) != 0,
                                 node.get_int("reverse", 0) != 0};
+  node.single_value(node.input(1), "axis");
   Tensor* const inputs[] = {node.input(0), node.input(1)};
   node.set_output(0, node.network().add<Cumulative>(params, inputs, node.next_name())->output(0));
 }
@@ -97,10 +97,12 @@ void top_k(NodeImporter& node) {
   std::vector<Tensor*> inputs = {x};
   if (node.opset() < 10) {
     params.k = node.get_int("k", 1);
-  } else if (Tensor* k = node.input(1); k->info().constant) {
-    params.k = node.constant_int(k, "k");
   } else {
-    inputs.push_back(k);
+    const Expr k = node.single_value(node.input(1), "k");
+    if (k.is_constant())
+      params.k = k.constant();
+    else
+      inputs.push_back(node.input(1));
   }
   Layer* layer = node.network().add<TopK>(params, inputs, node.next_name());
   node.set_output(0, layer->output(0));

@@ -9,6 +9,38 @@
 namespace opwright::onnx {
 namespace {
 
+/// Whether an input of the model has the values: then they may be extents, a 0 to copy one or a -1
+/// to infer one. What is computed from shapes is an extent.
+bool are_given_by_an_input(NodeImporter& node, std::span<const Expr> values) {
+  const SymbolTable& symbols = node.network().symbols();
+  std::vector<bool> given(static_cast<size_t>(symbols.size()));
+  for (int id = 0; id < symbols.size(); ++id)
+    given[static_cast<size_t>(id)] = symbols[id].kind == Symbol::Kind::kInputValue;
+  return std::ranges::any_of(values, [&](const Expr& e) { return e.depends_on(given); });
+}
+
+/// The extents of a Reshape whose values decide at run time what they mean.
+SymShape dims_as_computed(const Tensor* x, std::span<const Expr> wanted, bool allow_zero) {
+  const auto is = [](const Expr& value, int64_t number) {
+    return Expr::make(ExprOp::kEqual, value, number);
+  };
+  SymShape dims;
+  Expr known = 1;  // the product of the extents that are not inferred
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    Expr extent = wanted[i];
+    if (!allow_zero && i < x->dims().size())
+      extent = Expr::select(is(extent, 0), x->dims()[i], extent);
+    dims.push_back(extent);
+    known = known * Expr::select(is(wanted[i], -1), 1, extent);
+  }
+  // Both sides of a select are computed, so that a product of 0 must not divide.
+  const Expr rest = floor_div(numel(x->dims()), max(known, 1));
+  for (size_t i = 0; i < wanted.size(); ++i)
+    if (!dims[i].is_constant() || dims[i].constant() == -1)
+      dims[i] = Expr::select(is(wanted[i], -1), rest, dims[i]);
+  return dims;
+}
+
 void reshape(NodeImporter& node) {
   Tensor* x = node.input(0);
   const bool allow_zero = node.get_int("allowzero", 0) != 0;
@@ -19,6 +51,8 @@ void reshape(NodeImporter& node) {
     wanted = node.values(node.input(1), "shape");
   }
   SymShape dims(wanted.begin(), wanted.end());
+  if (are_given_by_an_input(node, wanted))
+    return node.set_output(0, node.reshape(x, dims_as_computed(x, wanted, allow_zero)));
   int inferred = -1;
   for (int i = 0; i < static_cast<int>(dims.size()); ++i) {
     if (dims[i] == Expr(0) && !allow_zero) {

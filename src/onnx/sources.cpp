@@ -40,15 +40,6 @@ void constant(NodeImporter& node) {
   node.error("has none of the attributes value, value_int, value_ints, value_float, value_floats");
 }
 
-/// A Fill of extents that may depend on input shapes.
-Tensor* fill(NodeImporter& node, FillParams params, std::span<const Expr> dims) {
-  if (is_constant(dims)) {
-    for (const Expr& d : dims) params.shape.push_back(d.constant());
-    return node.add<Fill>(params, {});
-  }
-  return node.add<Fill>(params, {node.network().add_values({dims.begin(), dims.end()})});
-}
-
 void constant_of_shape(NodeImporter& node) {
   FillParams params;
   if (const AttributeProto* value = node.attribute("value", AttributeProto::Type::kTensor)) {
@@ -66,7 +57,7 @@ void constant_of_shape(NodeImporter& node) {
     }
   }
   const std::vector<Expr> dims = node.values(node.input(0), "the shape");
-  node.set_output(0, fill(node, params, dims));
+  node.set_output(0, node.fill(params, dims));
 }
 
 void range(NodeImporter& node) {
@@ -82,7 +73,7 @@ void range(NodeImporter& node) {
     const double count = std::ceil((last - first) / step);
     if (!(count < 0x1p62)) node.error("makes ", count, " elements");
     const SymShape dims = {static_cast<int64_t>(std::max(count, 0.0))};
-    node.set_output(0, fill(node, params, dims));
+    node.set_output(0, node.fill(params, dims));
     return;
   }
   const Expr first = node.single_value(start, "start"), last = node.single_value(limit, "limit");
@@ -94,10 +85,10 @@ void range(NodeImporter& node) {
   params.beta = static_cast<double>(step);
   if (first.is_constant()) {
     params.alpha = static_cast<double>(first.constant());
-    node.set_output(0, fill(node, params, dims));
+    node.set_output(0, node.fill(params, dims));
     return;
   }
-  Tensor* ramp = fill(node, params, dims);
+  Tensor* ramp = node.fill(params, dims);
   node.set_output(0, node.elementwise(ElementWiseOperation::kSUM, ramp, start));
 }
 
@@ -119,7 +110,7 @@ void random(NodeImporter& node, FillOperation operation, bool like) {
     dims = node.input(0)->dims();
   else
     for (int64_t extent : node.get_ints("shape")) dims.emplace_back(extent);
-  node.set_output(0, fill(node, params, dims));
+  node.set_output(0, node.fill(params, dims));
 }
 
 /// In inference nothing is dropped.
@@ -134,7 +125,7 @@ void dropout(NodeImporter& node) {
   FillParams params;
   params.to_type = DataType::kBOOL;
   params.alpha = 1;
-  node.set_output(1, fill(node, params, x->dims()));
+  node.set_output(1, node.fill(params, x->dims()));
 }
 
 /// A layer, so that programs find the tensor by its name. Constants stay what they are, for the
@@ -154,14 +145,14 @@ void one_hot(NodeImporter& node) {
   params.to_type = indices->dtype();
   params.beta = 1;
   const SymShape extent = {depth};
-  Tensor* ramp = fill(node, params, extent);
+  Tensor* ramp = node.fill(params, extent);
   SymShape dims(indices->rank() + 1, Expr(1));
   dims[axis] = depth;
   ramp = node.reshape(ramp, dims);
   Tensor* negative = node.elementwise(ElementWiseOperation::kLESS, indices, 0.0);
   Tensor* wrapped =
       node.elementwise(ElementWiseOperation::kSUM, indices, static_cast<double>(depth));
-  Tensor* positive = node.add<Select>({}, {negative, wrapped, indices});
+  Tensor* positive = node.select(negative, wrapped, indices);
   Tensor* hit =
       node.elementwise(ElementWiseOperation::kEQUAL, node.unsqueeze(positive, {axis}), ramp);
   auto pick = [&](int64_t i) {
@@ -169,7 +160,7 @@ void one_hot(NodeImporter& node) {
     return node.add<Gather>({}, {values, index});
   };
   Tensor* on = pick(1);
-  node.set_output(0, node.add<Select>({}, {hit, on, pick(0)}));
+  node.set_output(0, node.select(hit, on, pick(0)));
 }
 
 }  // namespace

@@ -1,0 +1,199 @@
+"""Opwright as a backend of the ``onnx`` package: what ``onnx.backend.test.BackendTest`` wants.
+
+::
+
+    import onnx.backend.test
+    from opwright import onnx_backend
+
+    tests = onnx.backend.test.BackendTest(onnx_backend, __name__)
+    globals().update(tests.test_cases)
+
+runs the standard's own tests. `run_model` and `run_node` are the short way to run something once. A model is
+built when it is first run, for the shapes that it is run with, as extents may be open in the file; inputs that
+an operator needs as constants, such as the axes of a reduction, become constants of that engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx.backend.base import Backend, BackendRep, namedtupledict
+
+from . import _core
+from ._api import build
+
+__all__ = ["OpwrightBackend", "OpwrightRep", "prepare", "run_model", "run_node", "supports_device"]
+
+
+def _device(device: str) -> str:
+    """The engine's name of a device of the onnx package: "CPU", "CUDA:1"."""
+    return device.lower()
+
+
+def _as_engine_type(array: Any) -> np.ndarray:
+    """A dense array; double precision becomes FP32, as the engine takes it."""
+    dense = np.ascontiguousarray(array).reshape(np.shape(array))
+    return dense.astype(np.float32) if dense.dtype == np.float64 else dense
+
+
+class OpwrightRep(BackendRep):
+    """A model that runs with whatever shapes come: each new set of them builds an engine."""
+
+    def __init__(self, model: onnx.ModelProto, device: str, **options: Any) -> None:
+        self._model = model
+        self._bytes = model.SerializeToString()
+        self._device = device
+        self._options = options
+        initializers = {tensor.name for tensor in model.graph.initializer}
+        self._inputs = [value.name for value in model.graph.input if value.name not in initializers]
+        self._engines: dict[Any, _core.Engine] = {}
+        self._needed: set[str] = set()
+
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Run the model.
+
+        :param inputs: arrays in the order of the model's inputs, or a mapping of them by name.
+        :returns: the outputs, a named tuple by the model's names.
+        :raises Error: the model cannot be built for these inputs.
+        """
+        if isinstance(inputs, Mapping):
+            given = dict(inputs)
+        else:
+            arrays = inputs if isinstance(inputs, (list, tuple)) else [inputs]
+            given = dict(zip(self._inputs, arrays))
+        arrays = {name: _as_engine_type(array) for name, array in given.items()}
+        engine = self._engine(arrays)
+        outputs = engine(**{name: arrays[name] for name in engine.inputs})
+        names = [value.name for value in self._model.graph.output]
+        results = [outputs[name] for name in names] if isinstance(outputs, dict) else [outputs]
+        return namedtupledict("Outputs", names)(*results)
+
+    def _engine(self, arrays: Mapping[str, np.ndarray]) -> _core.Engine:
+        """The engine for arrays of these shapes, and with these elements where an operator needs them."""
+        while True:
+            constants = {name: arrays[name] for name in self._needed if name in arrays}
+            key = (
+                tuple((name, array.shape) for name, array in sorted(arrays.items())),
+                tuple((name, array.tobytes()) for name, array in sorted(constants.items())),
+            )
+            if key not in self._engines:
+                network, needed = self._parse(arrays, constants)
+                if network is None:
+                    self._needed |= needed
+                    continue
+                self._engines[key] = self._build(network, arrays)
+            return self._engines[key]
+
+    def _parse(
+        self, arrays: Mapping[str, np.ndarray], constants: Mapping[str, np.ndarray]
+    ) -> tuple[_core.INetworkDefinition | None, set[str]]:
+        """The network or, where inputs have to be constants that are none yet, their names."""
+        logger = _core.Logger(_core.Logger.ERROR)
+        network = _core.Builder(logger).create_network(0)
+        parser = _core.OnnxParser(network, _Silent())
+        for name, array in arrays.items():
+            parser.set_input_shape(name, array.shape)
+        for name, array in constants.items():
+            parser.set_constant_input(name, array)
+        if parser.parse(self._bytes):
+            return network, set()
+        errors = [parser.get_error(i) for i in range(parser.num_errors)]
+        needed = {name for error in errors for name in error.needed_constants()} & arrays.keys()
+        if not needed - constants.keys():
+            raise _core.Error("\n".join(error.desc() for error in errors))
+        return None, needed
+
+    def _build(
+        self, network: _core.INetworkDefinition, arrays: Mapping[str, np.ndarray]
+    ) -> _core.Engine:
+        tensors = [network.get_input(i) for i in range(network.num_inputs)]
+        values = {
+            tensor.name: (arrays[tensor.name].ravel().tolist(),) * 3
+            for tensor in tensors
+            if tensor.is_shape_tensor
+        }
+        return build(network, values=values, device=self._device, **self._options)
+
+
+class _Silent(_core.ILogger):
+    """The parser's errors are raised; those that lead to constants concern nobody."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def log(self, severity: Any, message: str) -> None:
+        pass
+
+
+class OpwrightBackend(Backend):
+    """The interface of ``onnx.backend.base.Backend``."""
+
+    @classmethod
+    def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
+        """Whether the model can be run; what it needs beyond its operators shows when it is run."""
+        return cls.supports_device(device)
+
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> OpwrightRep:
+        """The model, checked, to be run any number of times.
+
+        :param model: the model, with its weights.
+        :param device: ``"CPU"``, ``"CUDA"`` or ``"CUDA:1"``.
+        :param kwargs: options of `opwright.build`; ``timing=False`` builds faster.
+        """
+        onnx.checker.check_model(model)
+        return OpwrightRep(model, _device(device), **kwargs)
+
+    @classmethod
+    def run_model(
+        cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any
+    ) -> tuple[Any, ...]:
+        """Run a model once; see `OpwrightRep.run`."""
+        return cls.prepare(model, device, **kwargs).run(inputs)
+
+    @classmethod
+    def run_node(
+        cls,
+        node: onnx.NodeProto,
+        inputs: Any,
+        device: str = "CPU",
+        outputs_info: Sequence[tuple[Any, tuple[int, ...]]] | None = None,
+        **kwargs: Any,
+    ) -> tuple[Any, ...]:
+        """Run a node once.
+
+        :param inputs: arrays in the order of the node's inputs that are present, or a mapping by name.
+        :param kwargs: ``opset_version``, by default the newest, and options of `opwright.build`.
+        """
+        opset = kwargs.pop("opset_version", onnx.defs.onnx_opset_version())
+        names = [name for name in node.input if name]
+        arrays = inputs if isinstance(inputs, Mapping) else dict(zip(names, inputs))
+        values = [
+            onnx.helper.make_tensor_value_info(
+                name, onnx.helper.np_dtype_to_tensor_dtype(np.asarray(array).dtype), np.shape(array)
+            )
+            for name, array in arrays.items()
+        ]
+        results = [onnx.ValueInfoProto(name=name) for name in node.output if name]
+        graph = onnx.helper.make_graph([node], "node", values, results)
+        model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
+        return OpwrightRep(model, _device(device), **kwargs).run(dict(arrays))
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """Whether engines can be built for the device here."""
+        try:
+            _core._parse_device(_device(device))
+        except _core.Error:
+            return False
+        return True
+
+
+is_compatible = OpwrightBackend.is_compatible
+prepare = OpwrightBackend.prepare
+run_model = OpwrightBackend.run_model
+run_node = OpwrightBackend.run_node
+supports_device = OpwrightBackend.supports_device

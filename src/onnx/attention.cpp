@@ -1,0 +1,359 @@
+// Attention and what stands beside it in transformers.
+
+#include <cmath>
+#include <limits>
+
+#include "onnx/importer.h"
+#include "operators/convolution.h"
+
+namespace opwright::onnx {
+namespace {
+
+using Op = ElementWiseOperation;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+/// [batch, length, heads * size] as [batch, heads, length, size].
+Tensor* split_heads(NodeImporter& node, Tensor* x, int64_t heads, std::string_view attribute) {
+  if (heads < 1) node.error(attribute, " is ", heads, "; inputs of rank 3 need at least 1");
+  const SymShape d = x->dims();
+  const SymShape split = {d[0], d[1], heads, floor_div(d[2], heads)};
+  return node.transpose(node.reshape(x, split), {0, 2, 1, 3});
+}
+
+/// The opposite.
+Tensor* join_heads(NodeImporter& node, Tensor* x) {
+  const SymShape d = x->dims();
+  const SymShape joined = {d[0], d[2], d[1] * d[3]};
+  return node.reshape(node.transpose(x, {0, 2, 1, 3}), joined);
+}
+
+/// A factor of the tensor's type, where it is not 1.
+Tensor* scaled(NodeImporter& node, Tensor* x, double factor) {
+  return factor == 1 ? x : node.elementwise(Op::kPROD, x, factor);
+}
+
+Tensor* both(NodeImporter& node, Tensor* a, Tensor* b) {
+  if (a == nullptr || b == nullptr) return a == nullptr ? b : a;
+  return node.elementwise(Op::kAND, a, b);
+}
+
+Tensor* not_greater(NodeImporter& node, Tensor* a, Tensor* b) {
+  return node.unary(UnaryOperation::kNOT, node.elementwise(Op::kGREATER, a, b));
+}
+
+/// How many of `heads` query heads share one of `shared` heads.
+int64_t heads_per_group(NodeImporter& node, const Expr& heads, const Expr& shared) {
+  if (heads == shared) return 1;
+  if (!heads.is_constant() || !shared.is_constant() || shared.constant() < 1 ||
+      heads.constant() % shared.constant() != 0)
+    node.error("there are ", heads.str(), " heads of queries and ", shared.str(),
+               " of keys; expected a constant multiple");
+  return heads.constant() / shared.constant();
+}
+
+/// Products of stacks of matrices [batch, heads, rows, ...] with [batch, heads / group, ...]: heads
+/// of a group lie below each other, so that nothing is repeated.
+Tensor* multiply_grouped(NodeImporter& node, Tensor* a, Tensor* b, MatrixOperation op,
+                         int64_t group) {
+  if (group == 1) return node.multiply_matrices(a, b, MatrixOperation::kNONE, op);
+  const SymShape d = a->dims();
+  const SymShape stacked = {d[0], floor_div(d[1], group), d[2] * group, d[3]};
+  Tensor* y = node.multiply_matrices(node.reshape(a, stacked), b, MatrixOperation::kNONE, op);
+  const SymShape apart = {d[0], d[1], d[2], y->dims()[3]};
+  return node.reshape(y, apart);
+}
+
+struct Heads {
+  Tensor *query, *key, *value;  ///< [batch, heads, length, size]
+};
+
+/// Where query rows and key columns may meet, as BOOL that broadcasts to the scores; null:
+/// everywhere.
+struct Mask {
+  Tensor* allowed = nullptr;
+  Tensor* bias = nullptr;  ///< added to the scores; null: none
+};
+
+/// The mask, which may end before the last key: what is behind is masked.
+Tensor* padded_mask(NodeImporter& node, Tensor* mask, const Expr& keys) {
+  const Expr given = mask->dims().back();
+  if (given == keys || given == Expr(1)) return mask;
+  std::vector<Expr> size(mask->dims().begin(), mask->dims().end());
+  size.back() = keys;
+  Tensor* fill = node.scalar(mask->dtype() == DataType::kBOOL ? 0 : -kInfinity, mask->dtype());
+  return node.slice(mask, std::vector<Expr>(size.size(), 0), size, {}, SampleMode::kFILL, fill);
+}
+
+Mask attention_mask(NodeImporter& node, const Heads& heads, Tensor* past) {
+  const Expr queries = heads.query->dims()[2], keys = heads.key->dims()[2];
+  Tensor* lengths = node.optional_input(6);
+  Mask mask;
+  if (Tensor* given = node.optional_input(3)) {
+    given = padded_mask(node, given, keys);
+    (given->dtype() == DataType::kBOOL ? mask.allowed : mask.bias) = given;
+  }
+  if (lengths != nullptr) {
+    const SymShape per_batch = {lengths->dims()[0], 1, 1, 1};
+    lengths = node.reshape(node.cast(lengths, DataType::kINT64), per_batch);
+    mask.allowed =
+        both(node, mask.allowed, node.elementwise(Op::kLESS, node.count_up(keys), lengths));
+  }
+  const bool is_causal = node.get_int("is_causal", 0) != 0;
+  const int64_t left = node.get_int("left_window_size", -1);
+  const int64_t right = node.get_int("right_window_size", -1);
+  if (left < -1 || right < -1)
+    node.error("window sizes are ", left, " and ", right, "; expected -1 or more");
+  if (!is_causal && left < 0 && right < 0) return mask;
+  // The key that stands where a query does: the queries follow the keys before them.
+  Tensor* place = node.unsqueeze(node.count_up(queries), {1});
+  if (past != nullptr)
+    place = node.elementwise(
+        Op::kSUM, place,
+        node.network().add_values({past->dims()[2]}, DataType::kINT64, true, node.next_name()));
+  else if (lengths != nullptr)
+    place = node.elementwise(
+        Op::kSUM, place,
+        node.elementwise(Op::kSUB, lengths,
+                         node.network().add_values({queries}, DataType::kINT64, true)));
+  Tensor* key = node.unsqueeze(node.count_up(keys), {0});
+  if (is_causal) mask.allowed = both(node, mask.allowed, not_greater(node, key, place));
+  const auto shifted = [&](int64_t by) {
+    return node.elementwise(Op::kSUM, place, static_cast<double>(by));
+  };
+  if (left >= 0) mask.allowed = both(node, mask.allowed, not_greater(node, shifted(-left), key));
+  if (right >= 0) mask.allowed = both(node, mask.allowed, not_greater(node, key, shifted(right)));
+  return mask;
+}
+
+/// softmax(scores) over the last axis, 0 in rows without an allowed element.
+Tensor* masked_softmax(NodeImporter& node, Tensor* scores, const Mask& mask) {
+  const int64_t last = int64_t{1} << (scores->rank() - 1);
+  Tensor* y = node.add<Softmax>({last, false}, {scores});
+  Tensor* zero = node.scalar(0, y->dtype());
+  if (mask.bias != nullptr) {
+    Tensor* peak = node.reduce(ReduceOperation::kMAX, scores, {scores->rank() - 1}, true);
+    y = node.select(node.elementwise(Op::kEQUAL, peak, -kInfinity), zero, y);
+  }
+  return mask.allowed != nullptr ? node.select(mask.allowed, y, zero) : y;
+}
+
+Heads heads_of(NodeImporter& node) {
+  Heads heads{node.input(0), node.input(1), node.input(2)};
+  const int rank = heads.query->rank();
+  node.require_rank(heads.query, 3, 4);
+  node.require_rank(heads.key, rank, rank);
+  node.require_rank(heads.value, rank, rank);
+  if (rank == 3) {
+    const int64_t shared = node.get_int("kv_num_heads", 0);
+    heads.query = split_heads(node, heads.query, node.get_int("q_num_heads", 0), "q_num_heads");
+    heads.key = split_heads(node, heads.key, shared, "kv_num_heads");
+    heads.value = split_heads(node, heads.value, shared, "kv_num_heads");
+  }
+  heads.value = node.cast(heads.value, heads.query->dtype());
+  return heads;
+}
+
+/// softmax(scale * Q K^T + mask) V, of the paper "Attention Is All You Need" (Vaswani et al.,
+/// 2017), with heads of keys that are shared (Ainslie et al., 2023) and a cache of keys and values.
+void attention(NodeImporter& node) {
+  Heads heads = heads_of(node);
+  const bool is_joined = node.input(0)->rank() == 3;
+  Tensor *past_key = node.optional_input(4), *past_value = node.optional_input(5);
+  if ((past_key == nullptr) != (past_value == nullptr))
+    node.error("past_key and past_value must be given together");
+  if (past_key != nullptr) {
+    if (node.optional_input(6) != nullptr)
+      node.error("nonpad_kv_seqlen cannot be given together with past_key");
+    heads.key = node.concatenate({past_key, heads.key}, 2);
+    heads.value = node.concatenate({node.cast(past_value, heads.value->dtype()), heads.value}, 2);
+  }
+  node.set_output(1, heads.key);
+  node.set_output(2, heads.value);
+  const DataType type = heads.query->dtype();
+  const Expr size = heads.query->dims()[3];
+  const bool is_scaled = node.attribute("scale", AttributeProto::Type::kFloat) != nullptr;
+  if (!is_scaled && !size.is_constant())
+    node.error("the size of the heads is not constant, so that the attribute scale must be given");
+  const double scale =
+      is_scaled ? node.get_float("scale", 1) : 1 / std::sqrt(static_cast<double>(size.constant()));
+  const int64_t group = heads_per_group(node, heads.query->dims()[1], heads.key->dims()[1]);
+  Tensor* scores = multiply_grouped(node, scaled(node, heads.query, scale), heads.key,
+                                    MatrixOperation::kTRANSPOSE, group);
+  const int64_t shown = node.get_int("qk_matmul_output_mode", 0);
+  if (shown < 0 || shown > 3) node.error("qk_matmul_output_mode is ", shown, "; expected 0 to 3");
+  if (shown == 0) node.set_output(3, scores);
+  if (const float cap = node.get_float("softcap", 0); cap != 0)
+    scores =
+        scaled(node, node.activation(ActivationType::kTANH, scaled(node, scores, 1 / cap)), cap);
+  if (shown == 1) node.set_output(3, scores);
+  if (node.attribute("softmax_precision", AttributeProto::Type::kInt) != nullptr)
+    scores = node.cast(
+        scores, data_type(static_cast<int32_t>(node.get_int("softmax_precision", 1)), node.name()));
+  const Mask mask = attention_mask(node, heads, past_key);
+  if (mask.bias != nullptr)
+    scores = node.elementwise(Op::kSUM, scores, node.cast(mask.bias, scores->dtype()));
+  if (mask.allowed != nullptr)
+    scores = node.select(mask.allowed, scores, node.scalar(-kInfinity, scores->dtype()));
+  if (shown == 2) node.set_output(3, node.cast(scores, type));
+  Tensor* weights = node.cast(masked_softmax(node, scores, mask), type);
+  if (shown == 3) node.set_output(3, weights);
+  Tensor* y = multiply_grouped(node, weights, heads.value, MatrixOperation::kNONE, group);
+  node.set_output(0, is_joined ? join_heads(node, y) : y);
+}
+
+/// Rotates pairs of elements of each head by angles that follow the position ("RoFormer", Su et
+/// al., 2021).
+void rotary_embedding(NodeImporter& node) {
+  Tensor* x = node.input(0);
+  node.require_rank(x, 3, 4);
+  const bool is_joined = x->rank() == 3;
+  if (is_joined) x = split_heads(node, x, node.get_int("num_heads", 0), "num_heads");
+  Tensor *cosine = node.input(1), *sine = node.input(2);
+  if (Tensor* positions = node.optional_input(3)) {
+    GatherParams params;
+    cosine = node.add<Gather>(params, {cosine, positions});
+    sine = node.add<Gather>(params, {sine, positions});
+  }
+  cosine = node.unsqueeze(cosine, {1}), sine = node.unsqueeze(sine, {1});
+  const Expr size = x->dims()[3];
+  const int64_t given = node.get_int("rotary_embedding_dim", 0);
+  const Expr rotated = given > 0 ? Expr(given) : size;
+  const Expr half = floor_div(rotated, 2);
+  const bool is_interleaved = node.get_int("interleaved", 0) != 0;
+  Tensor* turned = rotated == size ? x : node.slice_axis(x, 3, 0, rotated);
+  Tensor *first = nullptr, *second = nullptr;
+  if (is_interleaved) {
+    SymShape pairs(turned->dims().begin(), turned->dims().end());
+    pairs.back() = half;
+    pairs.emplace_back(2);
+    Tensor* paired = node.reshape(turned, pairs);
+    first = node.squeeze(node.slice_axis(paired, 4, 0, 1), {4});
+    second = node.squeeze(node.slice_axis(paired, 4, 1, 1), {4});
+  } else {
+    first = node.slice_axis(turned, 3, 0, half);
+    second = node.slice_axis(turned, 3, half, half);
+  }
+  const auto product = [&](Tensor* a, Tensor* b) { return node.elementwise(Op::kPROD, a, b); };
+  Tensor* real = node.elementwise(Op::kSUB, product(cosine, first), product(sine, second));
+  Tensor* imaginary = node.elementwise(Op::kSUM, product(sine, first), product(cosine, second));
+  Tensor* y = nullptr;
+  if (is_interleaved) {
+    const SymShape flat(turned->dims().begin(), turned->dims().end());
+    y = node.reshape(
+        node.concatenate({node.unsqueeze(real, {4}), node.unsqueeze(imaginary, {4})}, 4), flat);
+  } else {
+    y = node.concatenate({real, imaginary}, 3);
+  }
+  if (!(rotated == size))
+    y = node.concatenate({y, node.slice_axis(x, 3, rotated, size - rotated)}, 3);
+  node.set_output(0, is_joined ? join_heads(node, y) : y);
+}
+
+/// The recurrence of ONNX's LinearAttention, step by step: S' = exp(g) S + k (beta (v - (exp(g)
+/// S)^T k))^T, o = scale q^T S'.
+void linear_attention(NodeImporter& node) {
+  const std::string rule = node.get_text("update_rule", "gated_delta");
+  const bool is_gated = rule == "gated" || rule == "gated_delta";
+  const bool is_delta = rule == "delta" || rule == "gated_delta";
+  if (!is_gated && !is_delta && rule != "linear")
+    node.error("update_rule is '", rule, "'; expected linear, gated, delta or gated_delta");
+  for (int i = 0; i < 3; ++i) node.require_rank(node.input(i), 3);
+  const int64_t query_heads = node.get_int("q_num_heads", 0);
+  const int64_t heads = node.get_int("kv_num_heads", 0);
+  const DataType type = node.input(0)->dtype();
+  const auto split = [&](int input, int64_t count, std::string_view attribute) {
+    return split_heads(node, node.cast(node.input(input), DataType::kFLOAT), count, attribute);
+  };
+  Tensor* query = split(0, query_heads, "q_num_heads");
+  Tensor* key = split(1, heads, "kv_num_heads");
+  Tensor* value = split(2, heads, "kv_num_heads");
+  const int64_t group = heads_per_group(node, query_heads, heads);
+  const Expr length = query->dims()[2], key_size = key->dims()[3];
+  // Each step becomes layers of its own.
+  constexpr int64_t kMaxSteps = 1024;
+  if (!length.is_constant() || length.constant() > kMaxSteps)
+    node.error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_DYNAMIC, "the sequence has ",
+                  length.str(), " elements; expected a constant of at most ", kMaxSteps,
+                  ": give the inputs fixed shapes");
+  Tensor *decay = nullptr, *beta = nullptr;
+  if (is_gated) {
+    decay = node.cast(node.input(4), DataType::kFLOAT);
+    const bool is_per_head = decay->dims()[2] == Expr(heads);
+    decay = split_heads(node, decay, heads, "kv_num_heads");
+    if (!is_per_head && !(decay->dims()[3] == key_size))
+      node.error("decay has ", decay->dims()[3].str(), " elements for a head; expected 1 or ",
+                 key_size.str());
+    // [batch, heads, length, key size, 1]
+    decay = node.unsqueeze(node.unary(UnaryOperation::kEXP, decay), {4});
+  }
+  if (is_delta) {
+    beta = node.cast(node.input(5), DataType::kFLOAT);
+    beta = node.unsqueeze(node.transpose(beta, {0, 2, 1}), {3});
+  }
+  const float given = node.get_float("scale", 0);
+  if (given == 0 && !key_size.is_constant())
+    node.error("the size of the keys is not constant, so that the attribute scale must be given");
+  const double scale = given != 0 ? given : 1 / std::sqrt(static_cast<double>(key_size.constant()));
+  const SymShape state_dims = {key->dims()[0], heads, key_size, value->dims()[3]};
+  Tensor* past = node.optional_input(3);
+  const DataType state_type = past != nullptr ? past->dtype() : type;
+  Tensor* state =
+      past != nullptr ? node.cast(past, DataType::kFLOAT) : node.fill(FillParams{}, state_dims);
+  std::vector<Tensor*> results;
+  const auto product = [&](Tensor* a, Tensor* b) { return node.elementwise(Op::kPROD, a, b); };
+  for (int64_t t = 0; t < length.constant(); ++t) {
+    const auto at = [&](Tensor* x) { return node.slice_axis(x, 2, t, 1); };
+    Tensor *k = at(key), *v = at(value);
+    if (is_gated) state = product(state, node.squeeze(at(decay), {2}));
+    if (is_delta)
+      v = product(at(beta), node.elementwise(Op::kSUB, v, node.multiply_matrices(k, state)));
+    state = node.elementwise(Op::kSUM, state,
+                             node.multiply_matrices(k, v, MatrixOperation::kTRANSPOSE));
+    results.push_back(multiply_grouped(node, at(query), state, MatrixOperation::kNONE, group));
+  }
+  SymShape none = {query->dims()[0], query_heads, 0, value->dims()[3]};
+  Tensor* y = results.empty() ? node.fill(FillParams{}, none) : node.concatenate(results, 2);
+  node.set_output(0, node.cast(join_heads(node, scaled(node, y, scale)), type));
+  node.set_output(1, node.cast(state, state_type));
+}
+
+/// A depthwise convolution over the elements up to each one, those before the first from a state.
+void causal_convolution(NodeImporter& node) {
+  Tensor *x = node.input(0), *kernel = node.input(1), *past = node.optional_input(3);
+  node.require_rank(x, 3, 3);
+  node.require_rank(kernel, 3, 3);
+  const std::string activation = node.get_text("activation", "none");
+  if (activation != "none" && activation != "silu" && activation != "swish")
+    node.error("activation is '", activation, "'; expected none, silu or swish");
+  const Expr width = kernel->dims()[2] - 1;
+  if (past == nullptr) {
+    FillParams zeros;
+    zeros.to_type = x->dtype();
+    const SymShape dims = {x->dims()[0], x->dims()[1], width};
+    past = node.fill(zeros, dims);
+  }
+  Tensor* padded = node.concatenate({past, x}, 2);
+  const Expr channels = kernel->dims()[0];
+  if (!channels.is_constant()) node.error("the number of channels is not constant");
+  ConvolutionParams params;
+  params.groups = channels.constant();
+  std::vector<Tensor*> inputs = {padded, kernel};
+  if (Tensor* bias = node.optional_input(2)) inputs.push_back(bias);
+  Tensor* y = node.add<Convolution>(params, inputs);
+  if (activation != "none")
+    y = node.elementwise(Op::kPROD, y, node.activation(ActivationType::kSIGMOID, y));
+  node.set_output(0, y);
+  node.set_output(1, node.slice_axis(padded, 2, x->dims()[2], width));
+}
+
+}  // namespace
+
+void add_attention(NodeTable& table) {
+  table["Attention"] = attention;
+  table["RotaryEmbedding"] = rotary_embedding;
+  table["LinearAttention"] = linear_attention;
+  table["CausalConvWithState"] = causal_convolution;
+}
+
+}  // namespace opwright::onnx

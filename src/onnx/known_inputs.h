@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <unordered_map>
+
+#include "base/blob.h"
+#include "base/shape.h"
+#include "base/types.h"
+
+namespace opwright::onnx {
+
+/// What the caller knows of a model's inputs beyond its file.
+struct KnownInputs {
+  struct Constant {
+    DataType dtype = DataType::kFLOAT;
+    Shape shape;
+    Blob data;  ///< dense
+  };
+  /// Shapes that inputs have in every run.
+  std::unordered_map<std::string, Shape> shapes;
+  /// Inputs whose elements are the same in every run: the network has constants in their places.
+  std::unordered_map<std::string, Constant> constants;
+};
+
+}  // namespace opwright::onnx
