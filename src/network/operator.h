@@ -16,6 +16,7 @@
 #include "network/symbols.h"
 #include "opwright/allocator.h"
 #include "opwright/logger.h"
+#include "symbolic/rational.h"
 
 namespace opwright {
 
@@ -34,6 +35,8 @@ struct TensorInfo {
   /// of. Null when unknown. Constants that are small and integral have both `values` and
   /// `constant`.
   std::shared_ptr<const std::vector<Expr>> values;
+  /// The elements of a small FP32 tensor that are computed from shapes. Null when unknown.
+  RationalsPtr rationals;
   /// The elements of a constant, dense and row-major. Empty for everything else.
   Blob constant;
 

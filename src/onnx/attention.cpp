@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "onnx/importer.h"
+#include "onnx/attention.h"
 #include "operators/convolution.h"
 
 namespace opwright::onnx {
@@ -13,29 +13,9 @@ using Op = ElementWiseOperation;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-/// [batch, length, heads * size] as [batch, heads, length, size].
-Tensor* split_heads(NodeImporter& node, Tensor* x, int64_t heads, std::string_view attribute) {
-  if (heads < 1) node.error(attribute, " is ", heads, "; inputs of rank 3 need at least 1");
-  const SymShape d = x->dims();
-  const SymShape split = {d[0], d[1], heads, floor_div(d[2], heads)};
-  return node.transpose(node.reshape(x, split), {0, 2, 1, 3});
-}
-
-/// The opposite.
-Tensor* join_heads(NodeImporter& node, Tensor* x) {
-  const SymShape d = x->dims();
-  const SymShape joined = {d[0], d[2], d[1] * d[3]};
-  return node.reshape(node.transpose(x, {0, 2, 1, 3}), joined);
-}
-
 /// A factor of the tensor's type, where it is not 1.
 Tensor* scaled(NodeImporter& node, Tensor* x, double factor) {
   return factor == 1 ? x : node.elementwise(Op::kPROD, x, factor);
-}
-
-Tensor* both(NodeImporter& node, Tensor* a, Tensor* b) {
-  if (a == nullptr || b == nullptr) return a == nullptr ? b : a;
-  return node.elementwise(Op::kAND, a, b);
 }
 
 Tensor* not_greater(NodeImporter& node, Tensor* a, Tensor* b) {
@@ -64,68 +44,6 @@ Tensor* multiply_grouped(NodeImporter& node, Tensor* a, Tensor* b, MatrixOperati
   return node.reshape(y, apart);
 }
 
-struct Heads {
-  Tensor *query, *key, *value;  ///< [batch, heads, length, size]
-};
-
-/// Where query rows and key columns may meet, as BOOL that broadcasts to the scores; null:
-/// everywhere.
-struct Mask {
-  Tensor* allowed = nullptr;
-  Tensor* bias = nullptr;  ///< added to the scores; null: none
-};
-
-/// The mask, which may end before the last key: what is behind is masked.
-Tensor* padded_mask(NodeImporter& node, Tensor* mask, const Expr& keys) {
-  const Expr given = mask->dims().back();
-  if (given == keys || given == Expr(1)) return mask;
-  std::vector<Expr> size(mask->dims().begin(), mask->dims().end());
-  size.back() = keys;
-  Tensor* fill = node.scalar(mask->dtype() == DataType::kBOOL ? 0 : -kInfinity, mask->dtype());
-  return node.slice(mask, std::vector<Expr>(size.size(), 0), size, {}, SampleMode::kFILL, fill);
-}
-
-Mask attention_mask(NodeImporter& node, const Heads& heads, Tensor* past) {
-  const Expr queries = heads.query->dims()[2], keys = heads.key->dims()[2];
-  Tensor* lengths = node.optional_input(6);
-  Mask mask;
-  if (Tensor* given = node.optional_input(3)) {
-    given = padded_mask(node, given, keys);
-    (given->dtype() == DataType::kBOOL ? mask.allowed : mask.bias) = given;
-  }
-  if (lengths != nullptr) {
-    const SymShape per_batch = {lengths->dims()[0], 1, 1, 1};
-    lengths = node.reshape(node.cast(lengths, DataType::kINT64), per_batch);
-    mask.allowed =
-        both(node, mask.allowed, node.elementwise(Op::kLESS, node.count_up(keys), lengths));
-  }
-  const bool is_causal = node.get_int("is_causal", 0) != 0;
-  const int64_t left = node.get_int("left_window_size", -1);
-  const int64_t right = node.get_int("right_window_size", -1);
-  if (left < -1 || right < -1)
-    node.error("window sizes are ", left, " and ", right, "; expected -1 or more");
-  if (!is_causal && left < 0 && right < 0) return mask;
-  // The key that stands where a query does: the queries follow the keys before them.
-  Tensor* place = node.unsqueeze(node.count_up(queries), {1});
-  if (past != nullptr)
-    place = node.elementwise(
-        Op::kSUM, place,
-        node.network().add_values({past->dims()[2]}, DataType::kINT64, true, node.next_name()));
-  else if (lengths != nullptr)
-    place = node.elementwise(
-        Op::kSUM, place,
-        node.elementwise(Op::kSUB, lengths,
-                         node.network().add_values({queries}, DataType::kINT64, true)));
-  Tensor* key = node.unsqueeze(node.count_up(keys), {0});
-  if (is_causal) mask.allowed = both(node, mask.allowed, not_greater(node, key, place));
-  const auto shifted = [&](int64_t by) {
-    return node.elementwise(Op::kSUM, place, static_cast<double>(by));
-  };
-  if (left >= 0) mask.allowed = both(node, mask.allowed, not_greater(node, shifted(-left), key));
-  if (right >= 0) mask.allowed = both(node, mask.allowed, not_greater(node, key, shifted(right)));
-  return mask;
-}
-
 /// softmax(scores) over the last axis, 0 in rows without an allowed element.
 Tensor* masked_softmax(NodeImporter& node, Tensor* scores, const Mask& mask) {
   const int64_t last = int64_t{1} << (scores->rank() - 1);
@@ -138,89 +56,73 @@ Tensor* masked_softmax(NodeImporter& node, Tensor* scores, const Mask& mask) {
   return mask.allowed != nullptr ? node.select(mask.allowed, y, zero) : y;
 }
 
-Heads heads_of(NodeImporter& node) {
-  Heads heads{node.input(0), node.input(1), node.input(2)};
-  const int rank = heads.query->rank();
-  node.require_rank(heads.query, 3, 4);
-  node.require_rank(heads.key, rank, rank);
-  node.require_rank(heads.value, rank, rank);
-  if (rank == 3) {
-    const int64_t shared = node.get_int("kv_num_heads", 0);
-    heads.query = split_heads(node, heads.query, node.get_int("q_num_heads", 0), "q_num_heads");
-    heads.key = split_heads(node, heads.key, shared, "kv_num_heads");
-    heads.value = split_heads(node, heads.value, shared, "kv_num_heads");
-  }
-  heads.value = node.cast(heads.value, heads.query->dtype());
-  return heads;
+}  // namespace
+
+Tensor* split_heads(NodeImporter& node, Tensor* x, int64_t heads, std::string_view attribute) {
+  if (heads < 1) node.error(attribute, " is ", heads, "; inputs of rank 3 need at least 1");
+  const SymShape d = x->dims();
+  const SymShape split = {d[0], d[1], heads, floor_div(d[2], heads)};
+  return node.transpose(node.reshape(x, split), {0, 2, 1, 3});
 }
 
-/// softmax(scale * Q K^T + mask) V, of the paper "Attention Is All You Need" (Vaswani et al.,
-/// 2017), with heads of keys that are shared (Ainslie et al., 2023) and a cache of keys and values.
-void attention(NodeImporter& node) {
-  Heads heads = heads_of(node);
-  const bool is_joined = node.input(0)->rank() == 3;
-  Tensor *past_key = node.optional_input(4), *past_value = node.optional_input(5);
-  if ((past_key == nullptr) != (past_value == nullptr))
-    node.error("past_key and past_value must be given together");
-  if (past_key != nullptr) {
-    if (node.optional_input(6) != nullptr)
-      node.error("nonpad_kv_seqlen cannot be given together with past_key");
-    heads.key = node.concatenate({past_key, heads.key}, 2);
-    heads.value = node.concatenate({node.cast(past_value, heads.value->dtype()), heads.value}, 2);
-  }
-  node.set_output(1, heads.key);
-  node.set_output(2, heads.value);
+Tensor* join_heads(NodeImporter& node, Tensor* x) {
+  const SymShape d = x->dims();
+  const SymShape joined = {d[0], d[2], d[1] * d[3]};
+  return node.reshape(node.transpose(x, {0, 2, 1, 3}), joined);
+}
+
+Tensor* both_allowed(NodeImporter& node, Tensor* a, Tensor* b) {
+  if (a == nullptr || b == nullptr) return a == nullptr ? b : a;
+  return node.elementwise(Op::kAND, a, b);
+}
+
+Tensor* attend(NodeImporter& node, const Heads& heads, const Mask& mask,
+               const AttentionOptions& options) {
+  const auto show = [&](AttentionStage stage, Tensor* scores) {
+    if (options.show) options.show(stage, scores);
+  };
   const DataType type = heads.query->dtype();
-  const Expr size = heads.query->dims()[3];
-  const bool is_scaled = node.attribute("scale", AttributeProto::Type::kFloat) != nullptr;
-  if (!is_scaled && !size.is_constant())
-    node.error("the size of the heads is not constant, so that the attribute scale must be given");
-  const double scale =
-      is_scaled ? node.get_float("scale", 1) : 1 / std::sqrt(static_cast<double>(size.constant()));
   const int64_t group = heads_per_group(node, heads.query->dims()[1], heads.key->dims()[1]);
-  Tensor* scores = multiply_grouped(node, scaled(node, heads.query, scale), heads.key,
+  Tensor* scores = multiply_grouped(node, scaled(node, heads.query, options.scale), heads.key,
                                     MatrixOperation::kTRANSPOSE, group);
-  const int64_t shown = node.get_int("qk_matmul_output_mode", 0);
-  if (shown < 0 || shown > 3) node.error("qk_matmul_output_mode is ", shown, "; expected 0 to 3");
-  if (shown == 0) node.set_output(3, scores);
-  if (const float cap = node.get_float("softcap", 0); cap != 0)
+  show(AttentionStage::kProduct, scores);
+  if (options.cap != 0)
     scores =
-        scaled(node, node.activation(ActivationType::kTANH, scaled(node, scores, 1 / cap)), cap);
-  if (shown == 1) node.set_output(3, scores);
-  if (node.attribute("softmax_precision", AttributeProto::Type::kInt) != nullptr)
-    scores = node.cast(
-        scores, data_type(static_cast<int32_t>(node.get_int("softmax_precision", 1)), node.name()));
-  const Mask mask = attention_mask(node, heads, past_key);
+        scaled(node, node.activation(ActivationType::kTANH, scaled(node, scores, 1 / options.cap)),
+               options.cap);
+  show(AttentionStage::kCapped, scores);
+  if (options.precision) scores = node.cast(scores, *options.precision);
   if (mask.bias != nullptr)
     scores = node.elementwise(Op::kSUM, scores, node.cast(mask.bias, scores->dtype()));
   if (mask.allowed != nullptr)
     scores = node.select(mask.allowed, scores, node.scalar(-kInfinity, scores->dtype()));
-  if (shown == 2) node.set_output(3, node.cast(scores, type));
+  show(AttentionStage::kMasked, scores);
   Tensor* weights = node.cast(masked_softmax(node, scores, mask), type);
-  if (shown == 3) node.set_output(3, weights);
-  Tensor* y = multiply_grouped(node, weights, heads.value, MatrixOperation::kNONE, group);
-  node.set_output(0, is_joined ? join_heads(node, y) : y);
+  show(AttentionStage::kWeights, weights);
+  return multiply_grouped(node, weights, heads.value, MatrixOperation::kNONE, group);
 }
 
-/// Rotates pairs of elements of each head by angles that follow the position ("RoFormer", Su et
-/// al., 2021).
-void rotary_embedding(NodeImporter& node) {
-  Tensor* x = node.input(0);
-  node.require_rank(x, 3, 4);
-  const bool is_joined = x->rank() == 3;
-  if (is_joined) x = split_heads(node, x, node.get_int("num_heads", 0), "num_heads");
-  Tensor *cosine = node.input(1), *sine = node.input(2);
-  if (Tensor* positions = node.optional_input(3)) {
-    GatherParams params;
-    cosine = node.add<Gather>(params, {cosine, positions});
-    sine = node.add<Gather>(params, {sine, positions});
-  }
-  cosine = node.unsqueeze(cosine, {1}), sine = node.unsqueeze(sine, {1});
-  const Expr size = x->dims()[3];
-  const int64_t given = node.get_int("rotary_embedding_dim", 0);
-  const Expr rotated = given > 0 ? Expr(given) : size;
-  const Expr half = floor_div(rotated, 2);
-  const bool is_interleaved = node.get_int("interleaved", 0) != 0;
+double scale_of(NodeImporter& node, const Heads& heads) {
+  if (node.attribute("scale", AttributeProto::Type::kFloat) != nullptr)
+    return node.get_float("scale", 1);
+  const Expr size = heads.query->dims()[3];
+  if (!size.is_constant() || size.constant() < 1)
+    node.error("heads have ", size.str(),
+               " elements; expected a constant of at least 1, or the attribute scale");
+  return 1 / std::sqrt(static_cast<double>(size.constant()));
+}
+
+Tensor* causal_mask(NodeImporter& node, const Heads& heads, const Expr& offset) {
+  Tensor* place = node.unsqueeze(node.count_up(heads.query->dims()[2]), {1});
+  if (!(offset == Expr(0)))
+    place = node.elementwise(Op::kSUM, place,
+                             node.network().add_values({offset}, DataType::kINT64, true));
+  return not_greater(node, node.unsqueeze(node.count_up(heads.key->dims()[2]), {0}), place);
+}
+
+Tensor* rotate(NodeImporter& node, Tensor* x, Tensor* cosine, Tensor* sine, const Expr& rotated,
+               bool is_interleaved) {
+  const Expr size = x->dims()[3], half = floor_div(rotated, 2);
   Tensor* turned = rotated == size ? x : node.slice_axis(x, 3, 0, rotated);
   Tensor *first = nullptr, *second = nullptr;
   if (is_interleaved) {
@@ -247,6 +149,123 @@ void rotary_embedding(NodeImporter& node) {
   }
   if (!(rotated == size))
     y = node.concatenate({y, node.slice_axis(x, 3, rotated, size - rotated)}, 3);
+  return y;
+}
+
+namespace {
+
+/// The mask, which may end before the last key: what is behind is masked.
+Tensor* padded_mask(NodeImporter& node, Tensor* mask, const Expr& keys) {
+  const Expr given = mask->dims().back();
+  if (given == keys || given == Expr(1)) return mask;
+  std::vector<Expr> size(mask->dims().begin(), mask->dims().end());
+  size.back() = keys;
+  Tensor* fill = node.scalar(mask->dtype() == DataType::kBOOL ? 0 : -kInfinity, mask->dtype());
+  return node.slice(mask, std::vector<Expr>(size.size(), 0), size, {}, SampleMode::kFILL, fill);
+}
+
+Mask attention_mask(NodeImporter& node, const Heads& heads, Tensor* past) {
+  const Expr queries = heads.query->dims()[2], keys = heads.key->dims()[2];
+  Tensor* lengths = node.optional_input(6);
+  Mask mask;
+  if (Tensor* given = node.optional_input(3)) {
+    given = padded_mask(node, given, keys);
+    (given->dtype() == DataType::kBOOL ? mask.allowed : mask.bias) = given;
+  }
+  if (lengths != nullptr) {
+    const SymShape per_batch = {lengths->dims()[0], 1, 1, 1};
+    lengths = node.reshape(node.cast(lengths, DataType::kINT64), per_batch);
+    mask.allowed =
+        both_allowed(node, mask.allowed, node.elementwise(Op::kLESS, node.count_up(keys), lengths));
+  }
+  const bool is_causal = node.get_int("is_causal", 0) != 0;
+  const int64_t left = node.get_int("left_window_size", -1);
+  const int64_t right = node.get_int("right_window_size", -1);
+  if (left < -1 || right < -1)
+    node.error("window sizes are ", left, " and ", right, "; expected -1 or more");
+  if (!is_causal && left < 0 && right < 0) return mask;
+  // The key that stands where a query does: the queries follow the keys before them.
+  Tensor* place = node.unsqueeze(node.count_up(queries), {1});
+  if (past != nullptr)
+    place = node.elementwise(
+        Op::kSUM, place,
+        node.network().add_values({past->dims()[2]}, DataType::kINT64, true, node.next_name()));
+  else if (lengths != nullptr)
+    place = node.elementwise(
+        Op::kSUM, place,
+        node.elementwise(Op::kSUB, lengths,
+                         node.network().add_values({queries}, DataType::kINT64, true)));
+  Tensor* key = node.unsqueeze(node.count_up(keys), {0});
+  if (is_causal) mask.allowed = both_allowed(node, mask.allowed, not_greater(node, key, place));
+  const auto shifted = [&](int64_t by) {
+    return node.elementwise(Op::kSUM, place, static_cast<double>(by));
+  };
+  if (left >= 0)
+    mask.allowed = both_allowed(node, mask.allowed, not_greater(node, shifted(-left), key));
+  if (right >= 0)
+    mask.allowed = both_allowed(node, mask.allowed, not_greater(node, key, shifted(right)));
+  return mask;
+}
+
+Heads heads_of(NodeImporter& node) {
+  Heads heads{node.input(0), node.input(1), node.input(2)};
+  const int rank = heads.query->rank();
+  node.require_rank(heads.query, 3, 4);
+  node.require_rank(heads.key, rank, rank);
+  node.require_rank(heads.value, rank, rank);
+  if (rank == 3) {
+    const int64_t shared = node.get_int("kv_num_heads", 0);
+    heads.query = split_heads(node, heads.query, node.get_int("q_num_heads", 0), "q_num_heads");
+    heads.key = split_heads(node, heads.key, shared, "kv_num_heads");
+    heads.value = split_heads(node, heads.value, shared, "kv_num_heads");
+  }
+  heads.value = node.cast(heads.value, heads.query->dtype());
+  return heads;
+}
+
+void attention(NodeImporter& node) {
+  Heads heads = heads_of(node);
+  const bool is_joined = node.input(0)->rank() == 3;
+  Tensor *past_key = node.optional_input(4), *past_value = node.optional_input(5);
+  if ((past_key == nullptr) != (past_value == nullptr))
+    node.error("past_key and past_value must be given together");
+  if (past_key != nullptr) {
+    if (node.optional_input(6) != nullptr)
+      node.error("nonpad_kv_seqlen cannot be given together with past_key");
+    heads.key = node.concatenate({past_key, heads.key}, 2);
+    heads.value = node.concatenate({node.cast(past_value, heads.value->dtype()), heads.value}, 2);
+  }
+  node.set_output(1, heads.key);
+  node.set_output(2, heads.value);
+  AttentionOptions options;
+  options.scale = scale_of(node, heads);
+  options.cap = node.get_float("softcap", 0);
+  if (node.attribute("softmax_precision", AttributeProto::Type::kInt) != nullptr)
+    options.precision =
+        data_type(static_cast<int32_t>(node.get_int("softmax_precision", 1)), node.name());
+  const int64_t shown = node.get_int("qk_matmul_output_mode", 0);
+  if (shown < 0 || shown > 3) node.error("qk_matmul_output_mode is ", shown, "; expected 0 to 3");
+  options.show = [&](AttentionStage stage, Tensor* scores) {
+    if (static_cast<int64_t>(stage) == shown)
+      node.set_output(3, node.cast(scores, heads.query->dtype()));
+  };
+  Tensor* y = attend(node, heads, attention_mask(node, heads, past_key), options);
+  node.set_output(0, is_joined ? join_heads(node, y) : y);
+}
+
+void rotary_embedding(NodeImporter& node) {
+  Tensor* x = node.input(0);
+  node.require_rank(x, 3, 4);
+  const bool is_joined = x->rank() == 3;
+  if (is_joined) x = split_heads(node, x, node.get_int("num_heads", 0), "num_heads");
+  Tensor *cosine = node.input(1), *sine = node.input(2);
+  if (Tensor* positions = node.optional_input(3)) {
+    cosine = node.add<Gather>({}, {cosine, positions});
+    sine = node.add<Gather>({}, {sine, positions});
+  }
+  const int64_t given = node.get_int("rotary_embedding_dim", 0);
+  Tensor* y = rotate(node, x, node.unsqueeze(cosine, {1}), node.unsqueeze(sine, {1}),
+                     given > 0 ? Expr(given) : x->dims()[3], node.get_int("interleaved", 0) != 0);
   node.set_output(0, is_joined ? join_heads(node, y) : y);
 }
 

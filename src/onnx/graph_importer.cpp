@@ -208,9 +208,7 @@ GraphImporter::Choice GraphImporter::choose(const NodeImporter& importer) const 
   const NodeProto& node = importer.node();
   Choice choice;
   choice.function = functions_.find(node);
-  if (const auto found = node_table().find(node.op_type);
-      node.domain.empty() && found != node_table().end())
-    choice.op = found->second;
+  choice.op = find_operator(node.domain, node.op_type);
   const bool is_defined = choice.function != nullptr || choice.op != nullptr;
   const bool names_plugin = node.attribute(kPluginNamespace) != nullptr;
   if (!is_defined || names_plugin || plugins_override_)

@@ -5,6 +5,7 @@
 #include "base/half.h"
 #include "network/shape_inputs.h"
 #include "operators/movement.h"
+#include "operators/rationals.h"
 
 namespace opwright::onnx {
 
@@ -100,15 +101,35 @@ Ints NodeImporter::constant_ints(Tensor* tensor, std::string_view what) const {
   return ints;
 }
 
+std::vector<Rational> NodeImporter::rationals(Tensor* tensor, std::string_view what) const {
+  make_shape_inputs(*tensor);
+  const RationalsPtr numbers = rationals_of(tensor->info());
+  if (numbers == nullptr)
+    error_needs(onnxparser::ErrorCode::kUNSUPPORTED_NODE_INPUT, tensor, what,
+                "must be a constant or computed from shapes, but depends on data");
+  return *numbers;
+}
+
 Floats NodeImporter::constant_floats(Tensor* tensor, std::string_view what) const {
   const TensorInfo& info = tensor->info();
-  if (!info.constant)
-    error_needs(onnxparser::ErrorCode::kUNSUPPORTED_NODE_INPUT, tensor, what,
-                "must be constant, but is computed");
-  std::vector<float> single(numel(info.dims).constant());
-  convert(info.constant.data(), info.dtype, single.data(), DataType::kFLOAT,
-          static_cast<int64_t>(single.size()));
-  return Floats(single.begin(), single.end());
+  if (info.constant) {
+    std::vector<float> single(numel(info.dims).constant());
+    convert(info.constant.data(), info.dtype, single.data(), DataType::kFLOAT,
+            static_cast<int64_t>(single.size()));
+    return Floats(single.begin(), single.end());
+  }
+  Floats floats;
+  for (const Rational& number : rationals(tensor, what)) {
+    if (!number.is_constant())
+      error_needs(onnxparser::ErrorCode::kUNSUPPORTED_NODE_DYNAMIC, tensor, what,
+                  "must be constant, but depends on input shapes");
+    floats.push_back(number.constant());
+  }
+  return floats;
+}
+
+Rational NodeImporter::single_rational(Tensor* tensor, std::string_view what) const {
+  return single(rationals(tensor, what), what);
 }
 
 Expr NodeImporter::single_value(Tensor* tensor, std::string_view what) const {
@@ -332,7 +353,9 @@ Tensor* NodeImporter::count_up(const Expr& count) {
   return fill(params, dims);
 }
 
-const NodeTable& node_table() {
+namespace {
+
+const NodeTable& standard_operators() {
   static const NodeTable table = [] {
     NodeTable table;
     add_convolution(table);
@@ -349,6 +372,31 @@ const NodeTable& node_table() {
     return table;
   }();
   return table;
+}
+
+const NodeTable& contrib_operators() {
+  static const NodeTable table = [] {
+    NodeTable table;
+    add_contrib(table);
+    return table;
+  }();
+  return table;
+}
+
+/// Operators that ONNX Runtime wrote into the default domain before it had one of its own, or that
+/// are the same in both.
+bool is_in_both_domains(std::string_view name) {
+  return name == "SimplifiedLayerNormalization" || name == "LayerNormalization";
+}
+
+}  // namespace
+
+NodeFunction find_operator(std::string_view domain, std::string_view name) {
+  const bool is_standard = domain.empty() || domain == "ai.onnx" || is_in_both_domains(name);
+  if (!is_standard && domain != "com.microsoft") return nullptr;
+  const NodeTable& table = is_standard ? standard_operators() : contrib_operators();
+  const auto found = table.find(name);
+  return found == table.end() ? nullptr : found->second;
 }
 
 }  // namespace opwright::onnx

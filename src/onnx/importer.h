@@ -57,10 +57,13 @@ class NodeImporter {
   std::vector<Expr> values(Tensor* tensor, std::string_view what) const;
   /// The elements of a constant integer tensor.
   Ints constant_ints(Tensor* tensor, std::string_view what) const;
+  /// The elements of a small FP32 tensor as numbers that shapes decide.
+  std::vector<Rational> rationals(Tensor* tensor, std::string_view what) const;
   /// The elements of a constant floating tensor.
   Floats constant_floats(Tensor* tensor, std::string_view what) const;
   // The same for tensors that have to have one element.
   Expr single_value(Tensor* tensor, std::string_view what) const;
+  Rational single_rational(Tensor* tensor, std::string_view what) const;
   int64_t constant_int(Tensor* tensor, std::string_view what) const;
   double constant_float(Tensor* tensor, std::string_view what) const;
   /// Axis counted from the front. Throws Error when out of [-rank, rank).
@@ -144,6 +147,7 @@ using NodeFunction = void (*)(NodeImporter&);
 using NodeTable = std::unordered_map<std::string_view, NodeFunction>;
 
 // One per family of operators; each adds its operators to the table.
+void add_contrib(NodeTable& table);
 void add_convolution(NodeTable& table);
 void add_elementwise(NodeTable& table);
 void add_activations(NodeTable& table);
@@ -156,7 +160,7 @@ void add_shapes(NodeTable& table);
 void add_movement(NodeTable& table);
 void add_sources(NodeTable& table);
 
-/// All operators of the default domain.
-const NodeTable& node_table();
+/// The default domain's operator of that name, or com.microsoft's; null where there is none.
+NodeFunction find_operator(std::string_view domain, std::string_view name);
 
 }  // namespace opwright::onnx

@@ -2,6 +2,7 @@
 
 #include "operators/movement.h"
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 
@@ -243,11 +244,15 @@ void resize(NodeImporter& node) {
   Tensor* scales = node.opset() < 9 ? nullptr : node.optional_input(old ? 1 : 2);
   Tensor* sizes = old ? nullptr : node.optional_input(3);
   Floats factors;
+  std::vector<Rational> computed_factors;
   if (node.opset() < 9) {
     const AttributeProto* given = node.attribute("scales", AttributeProto::Type::kFloats);
     if (given) factors.assign(given->floats.begin(), given->floats.end());
   } else if (scales != nullptr && scales->dims() != SymShape{0}) {
-    factors = node.constant_floats(scales, "scales");
+    // Scales that follow shapes give extents, which the layer takes instead.
+    if (!scales->info().constant) computed_factors = node.rationals(scales, "scales");
+    if (std::ranges::all_of(computed_factors, [](const Rational& f) { return f.is_constant(); }))
+      factors = node.constant_floats(scales, "scales");
   }
   std::vector<Tensor*> inputs = {x};
   if (!factors.empty()) {
@@ -255,11 +260,14 @@ void resize(NodeImporter& node) {
       node.error("scales has ", factors.size(), " values; expected ", axes.size());
     params.scales.assign(rank, 1);
     for (size_t i = 0; i < axes.size(); ++i) params.scales[axes[i]] = factors[i];
-  } else if (sizes != nullptr) {
+  } else if (sizes != nullptr || !computed_factors.empty()) {
     std::vector<Expr> extents(x->dims().begin(), x->dims().end());
-    const std::vector<Expr> given = node.values(sizes, "sizes");
+    std::vector<Expr> given;
+    if (computed_factors.empty()) given = node.values(sizes, "sizes");
+    for (size_t i = 0; i < std::min(computed_factors.size(), axes.size()); ++i)
+      given.push_back(floor(computed_factors[i] * Rational{x->dims()[axes[i]], 1}));
     if (given.size() != axes.size())
-      node.error("sizes has ", given.size(), " values; expected ", axes.size());
+      node.error("sizes or scales have ", given.size(), " values; expected ", axes.size());
     for (size_t i = 0; i < axes.size(); ++i) extents[axes[i]] = given[i];
     if (is_constant(extents)) {
       for (const Expr& extent : extents) params.shape.push_back(extent.constant());

@@ -162,6 +162,10 @@ void add_normalizations(NodeTable& table) {
   table["InstanceNormalization"] = instance_normalization;
   table["GroupNormalization"] = group_normalization;
   table["LayerNormalization"] = [](NodeImporter& node) { layer_normalization(node, false); };
+  // As ONNX Runtime calls it.
+  table["SimplifiedLayerNormalization"] = [](NodeImporter& node) {
+    layer_normalization(node, true);
+  };
   table["RMSNormalization"] = [](NodeImporter& node) { layer_normalization(node, true); };
   table["LRN"] = lrn;
   table["LpNormalization"] = lp_normalization;

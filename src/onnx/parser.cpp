@@ -218,7 +218,7 @@ const OnnxSubgraph& OnnxParser::subgraph(int64_t index) const {
 }
 
 bool OnnxParser::supports_operator(const std::string& op_type) {
-  return onnx::node_table().contains(op_type);
+  return onnx::find_operator("", op_type) != nullptr;
 }
 
 }  // namespace opwright

@@ -8,6 +8,7 @@
 #include "onnx/importer.h"
 #include "operators/elementwise.h"
 #include "operators/movement.h"
+#include "operators/rationals.h"
 
 namespace opwright::onnx {
 namespace {
@@ -60,19 +61,34 @@ void constant_of_shape(NodeImporter& node) {
   node.set_output(0, node.fill(params, dims));
 }
 
+/// How many elements a Range of floating type has.
+Expr range_length(NodeImporter& node, Tensor* start, Tensor* limit, Tensor* delta) {
+  const bool is_constant = [&] {
+    const RationalsPtr last = rationals_of(limit->info());
+    return limit->info().constant || (last != nullptr && last->front().is_constant());
+  }();
+  if (is_constant) {
+    const double first = node.constant_float(start, "start");
+    const double count = std::ceil((node.constant_float(limit, "limit") - first) /
+                                   node.constant_float(delta, "delta"));
+    if (!(count < 0x1p62)) node.error("makes ", count, " elements");
+    return static_cast<int64_t>(std::max(count, 0.0));
+  }
+  const Rational distance =
+      node.single_rational(limit, "limit") - node.single_rational(start, "start");
+  return max(ceil(*divide(distance, node.single_rational(delta, "delta"), false)), 0);
+}
+
 void range(NodeImporter& node) {
   Tensor *start = node.input(0), *limit = node.input(1), *delta = node.input(2);
   FillParams params;
   params.to_type = start->dtype();
   if (is_floating(start->dtype())) {
     const double first = node.constant_float(start, "start");
-    const double last = node.constant_float(limit, "limit");
     const double step = node.constant_float(delta, "delta");
     if (step == 0) node.error("delta is 0");
     params.alpha = first, params.beta = step;
-    const double count = std::ceil((last - first) / step);
-    if (!(count < 0x1p62)) node.error("makes ", count, " elements");
-    const SymShape dims = {static_cast<int64_t>(std::max(count, 0.0))};
+    const SymShape dims = {range_length(node, start, limit, delta)};
     node.set_output(0, node.fill(params, dims));
     return;
   }

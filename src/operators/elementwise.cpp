@@ -1,8 +1,11 @@
 #include "operators/elementwise.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 
 #include "operators/infer.h"
+#include "operators/rationals.h"
 #include "operators/type_rules.h"
 
 namespace opwright {
@@ -123,6 +126,117 @@ std::optional<Expr> apply(const InferContext& context, UnaryOperation op, const 
   }
 }
 
+std::optional<Rational> apply(const InferContext& context, ElementWiseOperation op,
+                              const Rational& a, const Rational& b) {
+  using Symbols = std::function<std::optional<Rational>()>;
+  const auto order = [&](bool smaller) -> Symbols {
+    return [&, smaller] {
+      const Expr is_first = smaller ? less(a, b) : less(b, a);
+      if (a.divisor == b.divisor)
+        return Rational{smaller ? min(a.numerator, b.numerator) : max(a.numerator, b.numerator),
+                        a.divisor};
+      return Rational{Expr::select(is_first, a.numerator, b.numerator),
+                      Expr::select(is_first, a.divisor, b.divisor)};
+    };
+  };
+  switch (op) {
+    case ElementWiseOperation::kSUM:
+      return rounded(a, b, std::plus<float>(), [&] { return a + b; });
+    case ElementWiseOperation::kSUB:
+      return rounded(a, b, std::minus<float>(), [&] { return a - b; });
+    case ElementWiseOperation::kPROD:
+      return rounded(a, b, std::multiplies<float>(), [&] { return a * b; });
+    case ElementWiseOperation::kDIV:
+      return rounded(a, b, std::divides<float>(),
+                     [&] { return divide(a, b, is_non_negative(context, b.numerator)); });
+    case ElementWiseOperation::kMAX:
+      return rounded(
+          a, b, [](float x, float y) { return std::max(x, y); }, order(false));
+    case ElementWiseOperation::kMIN:
+      return rounded(
+          a, b, [](float x, float y) { return std::min(x, y); }, order(true));
+    case ElementWiseOperation::kPOW:
+      if (!a.is_constant() || !b.is_constant()) return std::nullopt;
+      return rounded(
+          a, b, [](float x, float y) { return std::pow(x, y); }, Symbols());
+    default:
+      return std::nullopt;
+  }
+}
+
+/// 1 or 0 of a comparison.
+std::optional<Expr> compare(ElementWiseOperation op, const Rational& a, const Rational& b) {
+  switch (op) {
+    case ElementWiseOperation::kLESS:
+      return less(a, b);
+    case ElementWiseOperation::kGREATER:
+      return less(b, a);
+    case ElementWiseOperation::kEQUAL:
+      return equal(a.numerator * b.divisor, b.numerator * a.divisor);
+    default:
+      return std::nullopt;
+  }
+}
+
+/// Sets what is known of the result where both operands are FP32 numbers that shapes decide.
+void apply_to_rationals(const InferContext& context, ElementWiseOperation op, const TensorInfo& a,
+                        const TensorInfo& b, OutputInfo& output) {
+  const RationalsPtr first = rationals_of(a), second = rationals_of(b);
+  if (first == nullptr || second == nullptr) return;
+  const Expr count = numel(output.dims);
+  for (const RationalsPtr& numbers : {first, second}) {
+    const auto own = static_cast<int64_t>(numbers->size());
+    if (own != 1 && !(count == Expr(own))) return;
+  }
+  if (output.dtype == DataType::kBOOL)
+    output.values = make_values(output.dtype, output.dims, [&](int64_t i) {
+      return compare(op, rational_at(*first, i), rational_at(*second, i));
+    });
+  else
+    output.rationals = make_rationals(output.dims, [&](int64_t i) {
+      return apply(context, op, rational_at(*first, i), rational_at(*second, i));
+    });
+}
+
+std::optional<Rational> apply(UnaryOperation op, const Rational& x) {
+  switch (op) {
+    case UnaryOperation::kFLOOR:
+      return Rational{floor(x), 1};
+    case UnaryOperation::kCEIL:
+      return Rational{ceil(x), 1};
+    case UnaryOperation::kNEG:
+      return Rational{0, 1} - x;
+    case UnaryOperation::kROUND:
+      if (x.divisor == Expr(1)) return x;
+      break;
+    default:
+      break;
+  }
+  if (!x.is_constant()) return std::nullopt;
+  const auto number = static_cast<float>(x.constant());
+  switch (op) {
+    case UnaryOperation::kROUND:
+      return rational_of(std::nearbyint(number));
+    case UnaryOperation::kSQRT:
+      return rational_of(std::sqrt(number));
+    case UnaryOperation::kABS:
+      return rational_of(std::abs(number));
+    case UnaryOperation::kRECIP:
+      return rational_of(1 / number);
+    case UnaryOperation::kEXP:
+      return rational_of(std::exp(number));
+    case UnaryOperation::kLOG:
+      return rational_of(std::log(number));
+    default:
+      return std::nullopt;
+  }
+}
+
+/// What a cast to an integer gives.
+std::optional<Expr> truncated(const InferContext& context, const Rational& x) {
+  return x.divisor == Expr(1) ? x.numerator : truncated_div(context, x.numerator, x.divisor);
+}
+
 /// Converts a value between INT32, INT64 and BOOL; a constant that does not fit is not followed.
 std::optional<Expr> cast(const Expr& value, DataType from, DataType to) {
   if (from == to) return value;
@@ -151,7 +265,9 @@ std::vector<OutputInfo> ElementWise::infer(InferContext& context) const {
     values = make_values(dtype, shape, [&](int64_t i) {
       return apply(context, op, value_at(a, i), value_at(b, i));
     });
-  return {make_output(dtype, std::move(shape), std::move(values))};
+  OutputInfo output = make_output(dtype, std::move(shape), std::move(values));
+  apply_to_rationals(context, op, a, b, output);
+  return {std::move(output)};
 }
 
 std::vector<OutputInfo> Unary::infer(InferContext& context) const {
@@ -169,7 +285,11 @@ std::vector<OutputInfo> Unary::infer(InferContext& context) const {
   if (x.values)
     values =
         make_values(dtype, x.dims, [&](int64_t i) { return apply(context, op, value_at(x, i)); });
-  return {make_output(dtype, x.dims, std::move(values))};
+  OutputInfo output = make_output(dtype, x.dims, std::move(values));
+  if (const RationalsPtr numbers = rationals_of(x); numbers != nullptr && dtype == x.dtype)
+    output.rationals =
+        make_rationals(x.dims, [&](int64_t i) { return apply(op, rational_at(*numbers, i)); });
+  return {std::move(output)};
 }
 
 std::vector<OutputInfo> Select::infer(InferContext& context) const {
@@ -184,7 +304,8 @@ std::vector<OutputInfo> Select::infer(InferContext& context) const {
     values = make_values(then_input.dtype, shape, [&](int64_t i) {
       return Expr::select(value_at(condition, i), value_at(then_input, i), value_at(else_input, i));
     });
-  return {make_output(then_input.dtype, std::move(shape), std::move(values))};
+  return {with_moved_rationals(context, *this,
+                               make_output(then_input.dtype, std::move(shape), std::move(values)))};
 }
 
 std::vector<OutputInfo> Cast::infer(InferContext& context) const {
@@ -200,13 +321,21 @@ std::vector<OutputInfo> Cast::infer(InferContext& context) const {
   ValuesPtr values;
   if (x.values)
     values = make_values(to, x.dims, [&](int64_t i) { return cast(value_at(x, i), x.dtype, to); });
-  return {make_output(to, x.dims, std::move(values))};
+  OutputInfo output = make_output(to, x.dims, std::move(values));
+  if (to == DataType::kFLOAT && x.values && carries_values(x.dtype))
+    output.rationals = make_rationals(x.dims, [&](int64_t i) {
+      return Rational{value_at(x, i), 1};
+    });
+  if (const RationalsPtr numbers = rationals_of(x); numbers != nullptr && is_integer(to))
+    output.values = make_values(
+        to, x.dims, [&](int64_t i) { return truncated(context, rational_at(*numbers, i)); });
+  return {std::move(output)};
 }
 
 std::vector<OutputInfo> Identity::infer(InferContext& context) const {
   const Inference inference(context, kKind, {"x"}, 1);
   const TensorInfo& x = inference.input(0);
-  return {make_output(x.dtype, x.dims, x.values)};
+  return {with_moved_rationals(context, *this, make_output(x.dtype, x.dims, x.values))};
 }
 
 std::vector<OutputInfo> ParametricRelu::infer(InferContext& context) const {

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "operators/infer.h"
+#include "operators/rationals.h"
 
 namespace opwright {
 namespace {
@@ -106,7 +107,8 @@ std::vector<OutputInfo> Concatenation::infer(InferContext& context) const {
       return all[static_cast<size_t>(i)];
     });
   }
-  return {make_output(inference.input(0).dtype, std::move(shape), std::move(values))};
+  return {with_moved_rationals(
+      context, *this, make_output(inference.input(0).dtype, std::move(shape), std::move(values)))};
 }
 
 std::vector<OutputInfo> ChannelShuffle::infer(InferContext& context) const {
@@ -138,7 +140,8 @@ std::vector<OutputInfo> Gather::infer(InferContext& context) const {
       return pick(data, (*indices.values)[i / columns], columns, i % columns);
     });
   }
-  return {make_output(data.dtype, std::move(shape), std::move(values))};
+  return {with_moved_rationals(context, *this,
+                               make_output(data.dtype, std::move(shape), std::move(values)))};
 }
 
 }  // namespace opwright

@@ -2,6 +2,7 @@
 
 #include "operators/infer.h"
 #include "operators/movement.h"
+#include "operators/rationals.h"
 
 namespace opwright {
 namespace {
@@ -114,7 +115,8 @@ std::vector<OutputInfo> Shuffle::infer(InferContext& context) const {
     values = permuted(values, shape, second);
     shape = std::move(moved);
   }
-  return {make_output(x.dtype, std::move(shape), std::move(values))};
+  return {with_moved_rationals(context, *this,
+                               make_output(x.dtype, std::move(shape), std::move(values)))};
 }
 
 std::vector<OutputInfo> Transpose::infer(InferContext& context) const {

@@ -1,5 +1,6 @@
 #include "operators/infer.h"
 #include "operators/movement.h"
+#include "operators/rationals.h"
 
 namespace opwright {
 namespace {
@@ -100,7 +101,8 @@ std::vector<OutputInfo> Slice::infer(InferContext& context) const {
     values =
         make_values(x.dtype, shape, [&](int64_t i) { return element(x, shape, first, step, i); });
   }
-  return {make_output(x.dtype, std::move(shape), std::move(values))};
+  return {with_moved_rationals(context, *this,
+                               make_output(x.dtype, std::move(shape), std::move(values)))};
 }
 
 }  // namespace opwright
