@@ -126,6 +126,7 @@ void add_convolution(NodeTable& table);
 void add_elementwise(NodeTable& table);
 void add_activations(NodeTable& table);
 void add_matrix(NodeTable& table);
+void add_recurrence(NodeTable& table);
 void add_reductions(NodeTable& table);
 void add_normalizations(NodeTable& table);
 void add_shapes(NodeTable& table);

@@ -36,6 +36,7 @@ const KernelEntry* find_entry(std::string_view kind) {
       {"Normalization", normalization_kernels()},
       {"Pointwise", pointwise_kernels()},
       {"Pooling", pooling_kernels()},
+      {"Recurrence", recurrence_kernels()},
       {"Reduce", reduce_kernels()},
       {"Reformat", reformat_kernels()},
       {"Reshape", reshape_kernels()},
@@ -182,7 +183,7 @@ std::vector<Candidate> CpuDevice::candidates(const Operator& op,
 void CpuDevice::check_operator(const Operator& op, const KernelArgs& args) const {
   const KernelEntry* entry = find_entry(op.kind());
   require(entry != nullptr, "the CPU has no kernel for ", op.kind());
-  PortRules(op, args).require_sound(entry->packed_input);
+  PortRules(op, args).require_sound(entry->packed_input, entry->other_packed_input);
   entry->check(op, args);
 }
 

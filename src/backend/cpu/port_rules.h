@@ -66,8 +66,8 @@ class PortRules {
 
   /// What holds for every operator: that many ports as the candidate has and of its types,
   /// countable shapes, constants whose bytes are there or packed as the kernel does it.
-  /// `packed_input`: the one that the kernel can pack, or -1.
-  void require_sound(int packed_input) const;
+  /// `packed_input`, `other_packed_input`: those that the kernel can pack, or -1.
+  void require_sound(int packed_input, int other_packed_input = -1) const;
   /// Between `least` and `most` inputs, the first `least` of them and all outputs present.
   void require_ports(size_t least, size_t most, size_t outputs = 1) const;
 
