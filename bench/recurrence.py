@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime
+from timing import in_turns, threads
 
 import opwright
-from timing import in_turns, threads
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "python"))
 

@@ -24,7 +24,7 @@ namespace {
 
 constexpr int64_t kUnits = kRecurrentUnits;
 /// Multiplications that are worth a thread.
-constexpr int64_t kProductGrain = 1 << 17;
+constexpr int64_t kProductGrain = 1 << 16;
 enum Port { kX, kW, kR, kB, kLengths, kInitialH, kInitialC, kP };
 
 /// Weights [directions, gates * hidden, inner] as the kernel wants them: [directions, blocks of
@@ -333,7 +333,7 @@ class RecurrenceKernel final : public Kernel {
 
   void advance(const Run& run, int64_t step) const {
     const int64_t cost = std::max<int64_t>(batch_ * gates_ * kUnits * hidden_, 1);
-    const int64_t grain = kProductGrain / cost + 1;
+    const int64_t grain = std::max<int64_t>(1, kProductGrain / cost);
     if (params_.cell == RecurrentCell::kGRU && !params_.linear_before_reset) {
       // The candidate's product needs the reset gates of all units.
       parallel_for(directions_ * blocks_, grain, [&](int64_t begin, int64_t end) {

@@ -1,6 +1,7 @@
 #include "backend/cpu/recurrence_tile.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "backend/cpu/simd_targets.h"
 #include "operators/recurrence.h"
@@ -9,6 +10,7 @@
 #define HWY_TARGET_INCLUDE "backend/cpu/recurrence_tile.cpp"
 #include <hwy/foreach_target.h>
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "backend/cpu/pointwise_math-inl.h"
@@ -32,6 +34,8 @@ using Vector = hn::Vec<Tag>;
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(Tag()));
 constexpr int kColumns = static_cast<int>(kRecurrentUnits) / kLanes;
 /// Rows whose sums fit the registers beside a row of the panel.
+/// Elements that are on their way to the nearest cache before they are needed.
+constexpr int64_t kAhead = 32 * kRecurrentUnits;
 constexpr int kRows = kLanes >= 16 ? 8 : kLanes >= 8 ? 3 : 1;
 
 template <int rows>
@@ -58,6 +62,9 @@ HWY_INLINE void multiply_rows(const PanelProduct& p, int64_t first) {
     OPWRIGHT_UNROLLED
     for (int u = 0; u < kChains; ++u) {
       Vector b[kColumns];
+      OPWRIGHT_UNROLLED
+      for (int c = 0; c < kColumns; ++c)
+        if (c * kLanes % 16 == 0) hwy::Prefetch(panel + kAhead + c * kLanes);
       OPWRIGHT_UNROLLED
       for (int c = 0; c < kColumns; ++c) b[c] = hn::LoadU(d, panel + c * kLanes);
       OPWRIGHT_UNROLLED
@@ -150,7 +157,8 @@ Vector rarer_activation(const CellActivation& f, Vector x) {
 
 HWY_INLINE Vector activation(const CellActivation& f, float limit, Vector x) {
   const Tag d;
-  x = clip(d, x, hn::Set(d, -limit), hn::Set(d, limit));
+  if (limit < std::numeric_limits<float>::infinity())
+    x = clip(d, x, hn::Set(d, -limit), hn::Set(d, limit));
   if (f.kind == static_cast<int32_t>(RecurrentActivation::kSIGMOID)) return sigmoid(d, x);
   if (f.kind == static_cast<int32_t>(RecurrentActivation::kTANH)) return tanh(d, x);
   return rarer_activation(f, x);
