@@ -261,6 +261,7 @@ const NodeTable& node_table() {
     add_elementwise(table);
     add_activations(table);
     add_matrix(table);
+    add_quantization(table);
     add_recurrence(table);
     add_reductions(table);
     add_normalizations(table);

@@ -41,6 +41,7 @@ using Formats = EnumSet<TensorFormat>;
 inline constexpr Types kDnnlFloats = {DataType::kFLOAT, DataType::kHALF, DataType::kBF16};
 inline constexpr Types kFloats = kDnnlFloats | Types{DataType::kFP8};
 inline constexpr Types kIndexTypes = {DataType::kINT32, DataType::kINT64};
+inline constexpr Types kBytes = {DataType::kINT8, DataType::kUINT8};
 inline constexpr Types kIntegers = kIndexTypes | Types{DataType::kINT8, DataType::kUINT8};
 /// What find_cast() and convert() know.
 inline constexpr Types kConvertible = kFloats | kIntegers | Types{DataType::kBOOL};
