@@ -224,8 +224,22 @@ Tensor* without_zero_points(NodeImporter& node, Tensor* product, Tensor* za, Ten
   return node.elementwise(Op::kSUB, product, node.elementwise(Op::kPROD, sum, zb));
 }
 
-Tensor* sum_along(NodeImporter& node, Tensor* bytes, const Ints& axes, bool keep) {
-  return node.reduce(ReduceOperation::kSUM, node.cast(bytes, DataType::kINT32), axes, keep);
+Tensor* ones(NodeImporter& node, DataType type, const Shape& shape) {
+  const auto count = static_cast<size_t>(shape.numel());
+  return node.network().add_constant(
+      type, shape, Blob::make(count, [&](void* to) { std::memset(to, 1, count); }));
+}
+
+/// The sums of the rows or columns of matrices of bytes: a product with ones, which nothing has to
+/// be widened for.
+Tensor* matrix_sums(NodeImporter& node, Tensor* bytes, bool rows) {
+  const int axis = bytes->rank() - (rows ? 1 : 2);
+  const Expr& count = bytes->dims()[axis];
+  if (!count.is_constant())
+    return node.reduce(ReduceOperation::kSUM, node.cast(bytes, DataType::kINT32), {axis}, true);
+  const int64_t n = count.constant();
+  if (rows) return node.add<MatrixMultiply>({}, {bytes, ones(node, DataType::kINT8, {n, 1})});
+  return node.add<MatrixMultiply>({}, {ones(node, DataType::kUINT8, {1, n}), bytes});
 }
 
 /// A scale or zero point of the rows (of `a`) or columns (of `b`) of a product of matrices.
@@ -243,11 +257,9 @@ Tensor* integer_product(NodeImporter& node, Tensor* a, Tensor* za, Tensor* b, Te
   if (x->rank() == 1) x = node.unsqueeze(x, {0});
   if (w->rank() == 1) w = node.unsqueeze(w, {1});
   Tensor* y = node.add<MatrixMultiply>({}, {x, w});
-  const int ranks[] = {x->rank(), w->rank()};
   y = without_zero_points(
-      node, y, left.zero, right.zero, w->dims()[ranks[1] - 2],
-      [&] { return sum_along(node, x, {ranks[0] - 1}, true); },
-      [&] { return sum_along(node, w, {ranks[1] - 2}, true); });
+      node, y, left.zero, right.zero, w->dims()[w->rank() - 2],
+      [&] { return matrix_sums(node, x, true); }, [&] { return matrix_sums(node, w, false); });
   Ints dropped;
   if (a->rank() == 1) dropped.push_back(y->rank() - 2);
   if (b->rank() == 1) dropped.push_back(y->rank() - 1);
@@ -321,12 +333,6 @@ Tensor* padded_with(NodeImporter& node, Tensor* x, Tensor* zero_point,
   return any ? window_of(node, x, start, size, zero_point) : x;
 }
 
-Tensor* ones(NodeImporter& node, const Shape& shape) {
-  const auto count = static_cast<size_t>(shape.numel());
-  return node.network().add_constant(
-      DataType::kINT8, shape, Blob::make(count, [&](void* to) { std::memset(to, 1, count); }));
-}
-
 /// The convolution without zero points.
 Tensor* integer_convolution(NodeImporter& node, Tensor* x, Tensor* zx, Tensor* w, Tensor* zw) {
   ConvolutionParams params = convolution_params(node, x);
@@ -351,12 +357,13 @@ Tensor* integer_convolution(NodeImporter& node, Tensor* x, Tensor* zx, Tensor* w
     // Groups have windows of their own.
     Shape shape = kernel;
     if (params.groups == 1) shape[0] = 1;
-    return node.add<Convolution>(params, {x, ones(node, shape)});
+    return node.add<Convolution>(params, {x, ones(node, DataType::kINT8, shape)});
   };
   const auto sum_of_kernels = [&] {
-    Ints axes;
-    for (int i = 1; i < rank; ++i) axes.push_back(i);
-    return along_channels(node, sum_along(node, weights.values, axes, false), rank);
+    const SymShape rows = {Expr(kernel[0]), Expr(kernel.numel(1, rank))};
+    SymShape sums(rank, Expr(1));
+    sums[1] = rows[0];
+    return node.reshape(matrix_sums(node, node.reshape(weights.values, rows), true), sums);
   };
   return without_zero_points(node, y, image.zero, weights.zero, Expr(kernel.numel(1, rank)),
                              sum_of_windows, sum_of_kernels);
