@@ -308,7 +308,7 @@ void fold_scales(Graph& graph, const PassContext& context) {
       GraphNode* before = input->producer;
       if (before == nullptr || graph.single_user(*input) != node || !may_join(*before, *node) ||
           input->info.dtype != node->outputs[0]->info.dtype ||
-          input->info.dims != node->outputs[0]->info.dims)
+          input->info.dims != node->outputs[0]->info.dims || !is_floating(input->info.dtype))
         continue;
       if (const auto* op = before->as<Convolution>())
         fold_into_convolution(graph, context, node, before, op->params(), false);

@@ -114,7 +114,8 @@ bool fuse(Graph& graph, const PassContext& context, GraphNode* node, GraphValue*
   GraphNode* producer = value->producer;
   const TensorInfo& result = node->outputs[0]->info;
   if (producer == nullptr || graph.single_user(*value) != node || !may_join(*producer, *node) ||
-      value->info.dtype != result.dtype || value->info.dims != result.dims)
+      value->info.dtype != result.dtype || value->info.dims != result.dims ||
+      !is_floating(result.dtype))
     return false;
   if (residual && (residual == value || residual->is_known() ||
                    residual->info.dtype != result.dtype || residual->info.dims != result.dims))

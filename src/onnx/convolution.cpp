@@ -51,9 +51,7 @@ std::vector<Tensor*> weights(NodeImporter& node) {
 }
 
 void conv(NodeImporter& node) {
-  ConvolutionParams params;
-  read_window(node, spatial_rank(node, node.input(0)), params);
-  params.groups = node.get_int("group", 1);
+  const ConvolutionParams params = convolution_params(node, node.input(0));
   node.set_output(0, node.add<Convolution>(params, weights(node)));
 }
 
@@ -120,6 +118,13 @@ void global_pool(NodeImporter& node, ReduceOperation op) {
 }
 
 }  // namespace
+
+ConvolutionParams convolution_params(NodeImporter& node, Tensor* x) {
+  ConvolutionParams params;
+  read_window(node, spatial_rank(node, x), params);
+  params.groups = node.get_int("group", 1);
+  return params;
+}
 
 void add_convolution(NodeTable& table) {
   table["Conv"] = conv;

@@ -364,6 +364,8 @@ const NodeTable& standard_operators() {
     add_attention(table);
     add_einsum(table);
     add_matrix(table);
+    add_quantization(table);
+    add_recurrence(table);
     add_reductions(table);
     add_normalizations(table);
     add_shapes(table);

@@ -12,6 +12,7 @@
 #include "onnx/model.h"
 #include "onnx/node_error.h"
 #include "operators/activation.h"
+#include "operators/convolution.h"
 #include "operators/elementwise.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
@@ -146,6 +147,9 @@ class NodeImporter {
 using NodeFunction = void (*)(NodeImporter&);
 using NodeTable = std::unordered_map<std::string_view, NodeFunction>;
 
+/// The window, the padding and the groups of a node that convolves `x`.
+ConvolutionParams convolution_params(NodeImporter& node, Tensor* x);
+
 // One per family of operators; each adds its operators to the table.
 void add_contrib(NodeTable& table);
 void add_convolution(NodeTable& table);
@@ -154,6 +158,8 @@ void add_activations(NodeTable& table);
 void add_attention(NodeTable& table);
 void add_einsum(NodeTable& table);
 void add_matrix(NodeTable& table);
+void add_quantization(NodeTable& table);
+void add_recurrence(NodeTable& table);
 void add_reductions(NodeTable& table);
 void add_normalizations(NodeTable& table);
 void add_shapes(NodeTable& table);

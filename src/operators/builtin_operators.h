@@ -8,6 +8,7 @@
 #include "operators/normalization.h"
 #include "operators/pointwise.h"
 #include "operators/pooling.h"
+#include "operators/recurrence.h"
 #include "operators/reduce.h"
 #include "operators/source.h"
 
@@ -21,8 +22,8 @@ void each_builtin_operator(Visitor&& visitor) {
   visit.template
   operator()<Activation, Cast, ChannelShuffle, Concatenation, Convolution, Cumulative,
              Deconvolution, ElementWise, Fill, Gather, Identity, Lrn, MatrixMultiply, Normalization,
-             ParametricRelu, Pointwise, Pooling, Reduce, Reformat, Reshape, Resize, Scale, Select,
-             ShapeOf, Shuffle, Slice, Softmax, TopK, Transpose, Unary>();
+             ParametricRelu, Pointwise, Pooling, Recurrence, Reduce, Reformat, Reshape, Resize,
+             Scale, Select, ShapeOf, Shuffle, Slice, Softmax, TopK, Transpose, Unary>();
 }
 template <class Visitor>
 void each_layer(Visitor&& visitor) {

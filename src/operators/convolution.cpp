@@ -17,8 +17,15 @@ std::vector<WindowAxis> axes_of(std::string_view who, const ConvolutionParams& p
 /// What both directions share: x and kernel of one floating type and 1 to 3 spatial axes, bias of
 /// `outputs` elements.
 void check_inputs(const Inference& inference, const ConvolutionParams& params) {
-  inference.require_floating(0);
-  inference.require_same_type(1, 0);
+  if (is_byte(inference.input(0).dtype)) {
+    inference.require_type(1, inference.input(1).dtype == DataType::kINT8, "INT8 beside bytes");
+    inference.require(
+        !inference.optional(2) && !params.has_residual && !params.activation.present(),
+        "convolutions of bytes take neither a bias, a residual nor an activation");
+  } else {
+    inference.require_floating(0);
+    inference.require_same_type(1, 0);
+  }
   inference.require_rank(0, 3, 5);
   inference.require_rank(1, inference.rank(0), inference.rank(0));
   inference.require(params.groups >= 1, "groups must be at least 1, but is ", params.groups);
@@ -81,13 +88,15 @@ std::vector<OutputInfo> Convolution::infer(InferContext& context) const {
                       inference.port(residual), " is the residual and must be there");
     check_residual(inference, residual, shape);
   }
-  return {make_output(inference.input(0).dtype, std::move(shape))};
+  const DataType type = inference.input(0).dtype;
+  return {make_output(is_byte(type) ? DataType::kINT32 : type, std::move(shape))};
 }
 
 std::vector<OutputInfo> Deconvolution::infer(InferContext& context) const {
   const ConvolutionParams& params = this->params();
   const Inference inference(context, kKind, {"x", "kernel", "bias"}, 2);
   inference.require(!params.has_residual, "a transposed convolution takes no residual");
+  inference.require_floating(0);
   check_inputs(inference, params);
   const SymShape &x = inference.input(0).dims, &kernel = inference.input(1).dims;
   inference.require_extent(1, 0, x[1], "channels of x");

@@ -45,7 +45,8 @@ ResolvedPadding resolve_transposed_padding(const ConvolutionParams& params, cons
 
 /// Cross-correlation over 1 to 3 spatial axes. Inputs: x [N, C, spatial...], kernel [M, C/groups,
 /// spatial...], optional bias [M], and with `has_residual` a tensor of the output's shape. Floating
-/// types.
+/// types, or x INT8 or UINT8 with a kernel of INT8: then the result is INT32, exact but for what
+/// does not fit, and there is no bias, residual or activation.
 class Convolution final : public BuiltinOperator<Convolution, ConvolutionParams> {
  public:
   static constexpr std::string_view kKind = "Convolution";

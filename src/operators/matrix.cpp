@@ -40,10 +40,17 @@ std::vector<OutputInfo> MatrixMultiply::infer(InferContext& context) const {
   const MatrixMultiplyParams& params = this->params();
   const int inputs = params.has_bias ? 3 : 2;
   const Inference inference(context, kKind, {"a", "b", "bias"}, inputs, inputs);
-  inference.require_floating(0);
-  inference.require_same_type(1, 0);
+  const bool bytes = is_byte(inference.input(0).dtype);
+  inference.require_type(0, bytes || is_floating(inference.input(0).dtype),
+                         "FP32, FP16, BF16, FP8, INT8 or UINT8");
+  if (bytes)
+    inference.require_type(1, is_byte(inference.input(1).dtype), "INT8 or UINT8 beside bytes");
+  else
+    inference.require_same_type(1, 0);
   inference.require(is_valid(params.activation), "unknown fused activation ",
                     params.activation.type);
+  inference.require(!bytes || (!params.has_bias && !params.activation.present()),
+                    "products of bytes take neither a bias nor an activation");
   const Operand a = operand(inference, 0, params.op0), b = operand(inference, 1, params.op1);
   inference.require(!conflict(a.inner, b.inner), "the inner extents differ: ", a.inner.str(),
                     " of ", inference.port(0), ", whose shape is ", str(inference.input(0).dims),
@@ -67,7 +74,7 @@ std::vector<OutputInfo> MatrixMultiply::infer(InferContext& context) const {
       inference.require_extent(2, static_cast<int>(i), Expr(1),
                                "the bias runs along the last axis");
   }
-  return {make_output(inference.input(0).dtype, std::move(shape))};
+  return {make_output(bytes ? DataType::kINT32 : inference.input(0).dtype, std::move(shape))};
 }
 
 }  // namespace opwright

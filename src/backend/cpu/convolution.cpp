@@ -1,7 +1,10 @@
 #include <algorithm>
+#include <array>
 
 #include "backend/cpu/dnnl_convolution.h"
 #include "backend/cpu/dnnl_post_ops.h"
+#include "backend/cpu/shape_checks.h"
+#include "base/parallel.h"
 
 namespace opwright {
 namespace {
@@ -10,6 +13,7 @@ using dnnl::memory;
 
 struct ConvolutionTraits {
   using Op = Convolution;
+  static constexpr bool kTakesBytes = true;
   using Desc = dnnl::convolution_forward::primitive_desc;
   static Shape weights_shape(const ConvolutionParams& params, const Shape& kernel);
   static memory::desc plain_weights(const ConvolutionParams& params, const Shape& kernel,
@@ -65,11 +69,94 @@ ConvolutionTraits::Desc ConvolutionTraits::make_desc(const ConvolutionParams& pa
                : memory::desc();
   return Desc(dnnl_engine(), dnnl::prop_kind::forward_inference,
               dnnl::algorithm::convolution_direct, dnnl_desc(x, variant.type, variant.input),
-              weights, bias, dnnl_desc(output, variant.type, variant.output), strides, dilates, pre,
-              post, attributes, /*allow_empty=*/true);
+              weights, bias, dnnl_desc(output, sum_type_of(variant.type), variant.output), strides,
+              dilates, pre, post, attributes, /*allow_empty=*/true);
 }
 
+/// Element by element, where oneDNN has nothing that is exact.
+class ByteLoopKernel final : public Kernel {
+ public:
+  ByteLoopKernel(const ConvolutionParams& params, const KernelArgs& args)
+      : params_(params), is_signed_(args.inputs[0].type.dtype == DataType::kINT8) {}
+
+  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
+    lines_ = 0;
+    require_countable(inputs), require_countable(outputs);
+    require(inputs[0][1] == inputs[1][1] * params_.groups && outputs[0][1] == inputs[1][0],
+            "a kernel of ", inputs[1], " does not fit an input of ", inputs[0],
+            " and an output of ", outputs[0]);
+    x_ = spatial(inputs[0], 1), kernel_ = spatial(inputs[1], 1), y_ = spatial(outputs[0], 1);
+    channels_ = inputs[1][1], maps_ = outputs[0][1];
+    const ResolvedPadding padding = resolve_padding(params_, inputs[0], inputs[1]);
+    const int first = 5 - inputs[0].rank();
+    for (int i = 0; i < 3; ++i) {
+      const int own = i - first;
+      stride_[i] = own < 0 || params_.stride.empty() ? 1 : params_.stride[own];
+      dilation_[i] = own < 0 || params_.dilation.empty() ? 1 : params_.dilation[own];
+      padding_[i] = own < 0 ? 0 : padding.pre[own];
+    }
+    lines_ = outputs[0].numel() == 0 ? 0 : inputs[0][0] * maps_ * y_[0] * y_[1];
+  }
+
+  void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
+    const auto* kernel = static_cast<const int8_t*>(inputs[1]);
+    auto* y = static_cast<int32_t*>(outputs[0]);
+    parallel_for(lines_, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t line = begin; line < end; ++line)
+        if (is_signed_)
+          compute_line(static_cast<const int8_t*>(inputs[0]), kernel, y + line * y_[2], line);
+        else
+          compute_line(static_cast<const uint8_t*>(inputs[0]), kernel, y + line * y_[2], line);
+    });
+  }
+
+ private:
+  using Extents = std::array<int64_t, 3>;
+  /// Three spatial extents, `missing` for those that the shape lacks.
+  static Extents spatial(const Shape& shape, int64_t missing) {
+    Extents extents{missing, missing, missing};
+    for (int i = 2; i < shape.rank(); ++i) extents[5 - shape.rank() + i - 2] = shape[i];
+    return extents;
+  }
+
+  template <class T>
+  void compute_line(const T* x, const int8_t* kernel, int32_t* y, int64_t line) const {
+    const int64_t row = line % y_[1], plane = line / y_[1] % y_[0];
+    const int64_t map = line / y_[1] / y_[0] % maps_, image = line / y_[1] / y_[0] / maps_;
+    const int64_t group = map / (maps_ / params_.groups);
+    x += (image * params_.groups + group) * channels_ * x_[0] * x_[1] * x_[2];
+    kernel += map * channels_ * kernel_[0] * kernel_[1] * kernel_[2];
+    std::fill_n(y, y_[2], 0);
+    for (int64_t c = 0; c < channels_; ++c)
+      for (int64_t d = 0; d < kernel_[0]; ++d)
+        for (int64_t h = 0; h < kernel_[1]; ++h) {
+          const int64_t z = plane * stride_[0] - padding_[0] + d * dilation_[0];
+          const int64_t v = row * stride_[1] - padding_[1] + h * dilation_[1];
+          if (z < 0 || z >= x_[0] || v < 0 || v >= x_[1]) continue;
+          const T* const from = x + ((c * x_[0] + z) * x_[1] + v) * x_[2];
+          const int8_t* const taps = kernel + ((c * kernel_[0] + d) * kernel_[1] + h) * kernel_[2];
+          for (int64_t w = 0; w < kernel_[2]; ++w)
+            for (int64_t i = 0; i < y_[2]; ++i) {
+              const int64_t u = i * stride_[2] - padding_[2] + w * dilation_[2];
+              // Sums wrap around.
+              if (u >= 0 && u < x_[2])
+                y[i] = static_cast<int32_t>(static_cast<uint32_t>(y[i]) +
+                                            static_cast<uint32_t>(from[u] * taps[w]));
+            }
+        }
+  }
+
+  const ConvolutionParams params_;
+  const bool is_signed_;
+  Extents x_{}, kernel_{}, y_{}, stride_{}, dilation_{}, padding_{};
+  int64_t channels_ = 0, maps_ = 0, lines_ = 0;
+};
+
 }  // namespace
+
+std::unique_ptr<Kernel> make_byte_loop(const ConvolutionParams& params, const KernelArgs& args) {
+  return std::make_unique<ByteLoopKernel>(params, args);
+}
 
 KernelEntry convolution_kernels() { return convolution_entry<ConvolutionTraits>(); }
 

@@ -36,6 +36,7 @@ const KernelEntry* find_entry(std::string_view kind) {
       {"Normalization", normalization_kernels()},
       {"Pointwise", pointwise_kernels()},
       {"Pooling", pooling_kernels()},
+      {"Recurrence", recurrence_kernels()},
       {"Reduce", reduce_kernels()},
       {"Reformat", reformat_kernels()},
       {"Reshape", reshape_kernels()},
@@ -134,6 +135,8 @@ CpuDevice::CpuDevice() {
   features_.avx512 = has(isa, dnnl::cpu_isa::avx512_core);
   features_.bf16 = has(isa, dnnl::cpu_isa::avx512_core_bf16);
   features_.fp16 = has(isa, dnnl::cpu_isa::avx512_core_fp16);
+  features_.int8 =
+      has(isa, dnnl::cpu_isa::avx512_core_vnni) || has(isa, dnnl::cpu_isa::avx2_vnni);
   processor_ = str(processor_model(), ", ", isa_name(isa));
 }
 
@@ -182,7 +185,7 @@ std::vector<Candidate> CpuDevice::candidates(const Operator& op,
 void CpuDevice::check_operator(const Operator& op, const KernelArgs& args) const {
   const KernelEntry* entry = find_entry(op.kind());
   require(entry != nullptr, "the CPU has no kernel for ", op.kind());
-  PortRules(op, args).require_sound(entry->packed_input);
+  PortRules(op, args).require_sound(entry->packed_input, entry->other_packed_input);
   entry->check(op, args);
 }
 

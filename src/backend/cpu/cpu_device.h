@@ -9,6 +9,8 @@ struct CpuFeatures {
   bool avx512 = false;
   bool bf16 = false;  ///< fast bfloat16 products
   bool fp16 = false;  ///< fast half-precision products
+  /// Products of bytes that add up without saturating in between.
+  bool int8 = false;
 };
 
 /// The host: built-in operators run on oneDNN's and our own kernels, synchronously, on the threads

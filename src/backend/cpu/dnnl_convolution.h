@@ -17,9 +17,18 @@
 /// (`weights_shape`) and how its bytes lie in those (`plain_weights`).
 namespace opwright {
 
+/// The tactic of make_byte_loop().
+inline constexpr std::string_view kByteLoop = "integer loop";
+/// A convolution of bytes, exact on any processor.
+std::unique_ptr<Kernel> make_byte_loop(const ConvolutionParams& params, const KernelArgs& args);
+
 inline bool is_slow_convolution(std::string_view implementation) {
   return is_reference(implementation) || implementation.find("gemm") != std::string_view::npos;
 }
+
+/// The type of the kernel, and of the output, beside an input of that type.
+inline DataType weights_type(DataType input) { return kBytes.has(input) ? DataType::kINT8 : input; }
+inline DataType sum_type_of(DataType input) { return kBytes.has(input) ? DataType::kINT32 : input; }
 
 inline bool has_bias_port(const ConvolutionParams& params, std::span<const PortDesc> inputs) {
   return inputs.size() > 2 + (params.has_residual ? 1u : 0u) && inputs[2].present;
@@ -37,6 +46,11 @@ class ConvolutionKernel final : public DnnlKernel {
         weights_(args, 1,
                  Traits::plain_weights(params, args.inputs[1].opt, args.inputs[1].type.dtype)) {
     if (has_bias_) bias_ = constant_as_float(args.inputs[2]);
+    if (kBytes.has(input_type(0).dtype) && !cpu_device().features().int8)
+      fail_with(
+          ErrorCode::kUNSUPPORTED_STATE, "Layer '", layer(), "': the engine was built for a ",
+          "processor that multiplies bytes (AVX512-VNNI, AVX-VNNI), which this one does not; ",
+          "build it here");
   }
 
   std::vector<PackedInput> packed() const override { return weights_.packed(); }
@@ -83,10 +97,10 @@ class ConvolutionKernel final : public DnnlKernel {
       return select_implementation<Desc>(
           input_type(0), output_type(0), candidate().tactic_name, is_slow_convolution,
           [&](const Variant& variant) {
-            return Traits::make_desc(
-                params_, inputs, output, has_bias_, variant,
-                weights ? *weights
-                        : dnnl_any(Traits::weights_shape(params_, inputs[1]), variant.type));
+            return Traits::make_desc(params_, inputs, output, has_bias_, variant,
+                                     weights ? *weights
+                                             : dnnl_any(Traits::weights_shape(params_, inputs[1]),
+                                                        weights_type(variant.type)));
           });
     };
     std::optional<Selection<Desc>> selected;
@@ -114,10 +128,10 @@ inline Candidate make_convolution_candidate(const ConvolutionParams& params,
                                             TensorFormat input, TensorFormat output) {
   Candidate candidate;
   for (const PortDesc& port : query.inputs)
-    candidate.inputs.push_back({port.is_constant ? port.type.dtype : type});
+    candidate.inputs.push_back({port.is_constant || kBytes.has(type) ? port.type.dtype : type});
   candidate.inputs[0] = {type, input};
   if (params.has_residual) candidate.inputs.back() = {type, output};
-  candidate.outputs = {{type, output}};
+  candidate.outputs = {{sum_type_of(type), output}};
   return candidate;
 }
 
@@ -138,14 +152,23 @@ std::vector<Candidate> convolution_candidates(const Operator& op, const Candidat
   }
 
   std::vector<Candidate> found;
-  for (const DataType type : offered_types(query, query.inputs[0].type.dtype)) {
+  const DataType network_type = query.inputs[0].type.dtype;
+  const bool bytes = kBytes.has(network_type);
+  if (bytes) {
+    found.push_back(make_convolution_candidate(params, query, network_type, kLinear, kLinear));
+    found.back().tactic_name = kByteLoop;
+    if (nothing || !cpu_device().features().int8) return found;
+  }
+  for (const DataType type :
+       bytes ? std::vector{network_type} : offered_types(query, network_type)) {
     for (const auto& [input_format, output_format] : formats) {
       Candidate candidate =
           make_convolution_candidate(params, query, type, input_format, output_format);
       const PortType x = candidate.inputs[0], y = candidate.outputs[0];
       const auto make = [&](const Variant& variant) {
-        return Traits::make_desc(params, inputs, output, has_bias, variant,
-                                 dnnl_any(Traits::weights_shape(params, inputs[1]), variant.type));
+        return Traits::make_desc(
+            params, inputs, output, has_bias, variant,
+            dnnl_any(Traits::weights_shape(params, inputs[1]), weights_type(variant.type)));
       };
       if (nothing) {
         if (input_format == kLinear && output_format == kLinear) found.push_back(candidate);
@@ -154,6 +177,7 @@ std::vector<Candidate> convolution_candidates(const Operator& op, const Candidat
       const auto best =
           select_implementation<typename Traits::Desc>(x, y, {}, is_slow_convolution, make);
       if (!best || (!best->fast && (input_format != kLinear || output_format != kLinear))) continue;
+      if (bytes && !best->fast) continue;
       candidate.tactic_name = best->name;
       found.push_back(candidate);
       if (!variant_suffix(best->variant, x, y).empty()) continue;
@@ -171,6 +195,8 @@ std::vector<Candidate> convolution_candidates(const Operator& op, const Candidat
           });
     }
   }
+  // The loop is for where oneDNN has nothing better.
+  if (bytes && found.size() > 1) found.erase(found.begin());
   return found;
 }
 
@@ -180,11 +206,12 @@ void check_convolution(const Operator& op, const KernelArgs& args) {
   const PortRules rules(op, args);
   rules.require_ports(2, params.has_residual ? 4 : 3);
   const PortRules::Port x = rules.input(0), y = rules.output(0);
-  rules.require(x, kDnnlFloats, kImageFormats);
-  rules.require(y, kDnnlFloats, kImageFormats);
+  const bool bytes = Traits::kTakesBytes && kBytes.has(x.desc.type.dtype);
+  rules.require(x, bytes ? kBytes : kDnnlFloats, kImageFormats);
+  rules.require(y, bytes ? Types{DataType::kINT32} : kDnnlFloats, kImageFormats);
   // As convolution_candidates() combines them.
   rules.require_that(
-      x.desc.type.dtype == y.desc.type.dtype &&
+      sum_type_of(x.desc.type.dtype) == y.desc.type.dtype &&
           (x.desc.type.format == y.desc.type.format || x.desc.type.format == TensorFormat::kLINEAR),
       "output 0 must have the type of input 0, ", str(x.desc.type),
       ", and its format unless that is LINEAR, but is ", str(y.desc.type));
@@ -195,14 +222,28 @@ void check_convolution(const Operator& op, const KernelArgs& args) {
     rules.require_same(rules.input(residual), y);
   }
   for (size_t i = 1; i < residual; ++i)
-    if (rules.has_input(i)) rules.require(rules.input(i), kDnnlFloats);
+    if (rules.has_input(i))
+      rules.require(rules.input(i), bytes ? Types{DataType::kINT8} : kDnnlFloats);
+  rules.require_that(!bytes || (rules.inputs() == 2 && !params.activation.present()),
+                     "convolutions of bytes take neither a bias, a residual nor an activation");
+  if (args.candidate->tactic_name == kByteLoop) {
+    rules.require_that(bytes && args.packed.empty(),
+                       "the integer loop convolves bytes and packs nothing");
+    rules.require_format(x, kLinear), rules.require_format(y, kLinear);
+  }
+}
+
+template <class Traits>
+std::unique_ptr<Kernel> make_convolution(const Operator& op, const KernelArgs& args) {
+  if (args.candidate->tactic_name == kByteLoop)
+    return make_byte_loop(static_cast<const typename Traits::Op&>(op).params(), args);
+  return make_dnnl_kernel<ConvolutionKernel<Traits>, typename Traits::Op>(op, args);
 }
 
 template <class Traits>
 KernelEntry convolution_entry() {
-  return {convolution_candidates<Traits>,
-          make_dnnl_kernel<ConvolutionKernel<Traits>, typename Traits::Op>,
-          check_convolution<Traits>, /*packed_input=*/1};
+  return {convolution_candidates<Traits>, make_convolution<Traits>, check_convolution<Traits>,
+          /*packed_input=*/1};
 }
 
 }  // namespace opwright

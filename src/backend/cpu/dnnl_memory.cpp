@@ -62,7 +62,8 @@ Layout parse_layout(std::string_view text) {
   // The types in which weights are packed.
   valid &= type[0] == static_cast<int>(dnnl::memory::data_type::f32) ||
            type[0] == static_cast<int>(dnnl::memory::data_type::f16) ||
-           type[0] == static_cast<int>(dnnl::memory::data_type::bf16);
+           type[0] == static_cast<int>(dnnl::memory::data_type::bf16) ||
+           type[0] == static_cast<int>(dnnl::memory::data_type::s8);
   if (!valid) malformed(text);
   layout.type = static_cast<dnnl::memory::data_type>(type[0]);
   return layout;

@@ -10,7 +10,9 @@ std::vector<Variant> variants_for(const PortType& input, const PortType& output)
       variants.push_back({type, TensorFormat::kHWC, TensorFormat::kHWC});
   };
   if (compute_type(input.dtype) == input.dtype) add(input.dtype);
-  if (input.dtype != DataType::kFLOAT) add(DataType::kFLOAT);
+  // Sums of bytes are exact as integers alone.
+  const bool bytes = input.dtype == DataType::kINT8 || input.dtype == DataType::kUINT8;
+  if (input.dtype != DataType::kFLOAT && !bytes) add(DataType::kFLOAT);
   return variants;
 }
 

@@ -16,8 +16,8 @@ struct KernelEntry {
   /// PlannedOperator::check(), where it goes beyond PortRules::require_sound(): whether `make` and
   /// the kernel can rely on what a plan says. What `candidates` lists passes.
   void (*check)(const Operator& op, const KernelArgs& args);
-  /// The input that the kernel may have packed.
-  int packed_input = -1;
+  /// The inputs that the kernel may have packed.
+  int packed_input = -1, other_packed_input = -1;
 };
 
 // One function per kind of operator, defined in the file of that name and listed in cpu_device.cpp.
@@ -33,6 +33,7 @@ KernelEntry matrix_multiply_kernels();
 KernelEntry normalization_kernels();
 KernelEntry pointwise_kernels();
 KernelEntry pooling_kernels();
+KernelEntry recurrence_kernels();
 KernelEntry reduce_kernels();
 KernelEntry reformat_kernels();
 KernelEntry reshape_kernels();

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "backend/cpu/cpu_device.h"
 #include "backend/cpu/dnnl_kernel.h"
 #include "backend/cpu/dnnl_post_ops.h"
 #include "backend/cpu/dnnl_variant.h"
@@ -166,8 +167,67 @@ class MatrixMultiplyKernel final : public DnnlKernel {
   Blob bias_;                           ///< FP32; empty when the bias is not a constant
 };
 
-/// Integers: exact, wrapping around as the type does.
-template <class T>
+MatrixMultiplyDesc make_byte_desc(const MatrixProduct& product, DataType a, const memory::desc& b) {
+  return MatrixMultiplyDesc(dnnl_engine(), operand_desc(product.a, a), b,
+                            operand_desc(product.output, DataType::kINT32), workspace_attributes(),
+                            /*allow_empty=*/true);
+}
+
+/// INT8 or UINT8 times INT8, summed in INT32.
+class ByteProductKernel final : public DnnlKernel {
+ public:
+  ByteProductKernel(const MatrixMultiplyParams& params, const KernelArgs& args)
+      : DnnlKernel(args), params_(params) {
+    if (!cpu_device().features().int8)
+      fail_with(
+          ErrorCode::kUNSUPPORTED_STATE, "Layer '", layer(), "': the engine was built for a ",
+          "processor that multiplies bytes (AVX512-VNNI, AVX-VNNI), which this one does not; ",
+          "build it here");
+    if (is_packable(params, args.inputs[1])) weights_.emplace(args, 1, plain_b(params, args));
+  }
+
+  std::vector<PackedInput> packed() const override {
+    return weights_ ? weights_->packed() : std::vector<PackedInput>();
+  }
+
+ private:
+  void build(DnnlProgram& program, std::span<const Shape> inputs,
+             std::span<const Shape> outputs) override {
+    const MatrixProduct product = analyze_product(params_, inputs[0], inputs[1]);
+    const DataType type = input_type(0).dtype;
+    const memory::desc plain = operand_desc(product.b, DataType::kINT8);
+    if (product.k == 0) {
+      const memory::desc desc = operand_desc(product.output, DataType::kINT32);
+      const Blob zeros =
+          Blob::make(desc.get_size(), [&](void* bytes) { std::memset(bytes, 0, desc.get_size()); });
+      program.copy(program.constant(zeros, desc), program.output(0, desc));
+      return;
+    }
+    MatrixMultiplyDesc desc;
+    if (weights_ && weights_->packed_desc())
+      desc = make_byte_desc(product, type, *weights_->packed_desc());
+    if (!desc || is_reference(desc.impl_info_str()))
+      desc = make_byte_desc(product, type, weights_ ? any_desc(product.b, DataType::kINT8) : plain);
+    if (!desc)
+      fail_with(ErrorCode::kUNSUPPORTED_STATE, "Layer '", layer(),
+                "': oneDNN has no product of bytes for ", inputs[0], " and ", inputs[1], ".");
+    const Operand b =
+        weights_ ? weights_->operand(program, plain, desc.weights_desc()) : program.input(1, plain);
+    program.add(desc, {{DNNL_ARG_SRC, program.input(0, operand_desc(product.a, type))},
+                       {DNNL_ARG_WEIGHTS, b},
+                       {DNNL_ARG_DST, program.output(0, desc.dst_desc())}});
+    program.description = desc.impl_info_str();
+    (void)outputs;
+  }
+
+  MatrixMultiplyParams params_;
+  std::optional<DnnlWeights> weights_;  ///< b, where it is packed
+};
+
+constexpr std::string_view kIntegerLoop = "integer loop";
+
+/// Sums of T, exact, wrapping around as the type does.
+template <class A, class B, class T>
 class IntegerProductKernel final : public Kernel {
  public:
   explicit IntegerProductKernel(const MatrixMultiplyParams& params) : params_(params) {}
@@ -182,8 +242,8 @@ class IntegerProductKernel final : public Kernel {
   }
 
   void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
-    const T* a = static_cast<const T*>(inputs[0]);
-    const T* b = static_cast<const T*>(inputs[1]);
+    const A* a = static_cast<const A*>(inputs[0]);
+    const B* b = static_cast<const B*>(inputs[1]);
     T* output = static_cast<T*>(outputs[0]);
     const int64_t row_cost = std::max<int64_t>(product_.n * product_.k, 1);
     parallel_for(rows_, 16384 / row_cost + 1, [&](int64_t begin, int64_t end) {
@@ -191,11 +251,16 @@ class IntegerProductKernel final : public Kernel {
     });
   }
 
-  std::string description() const override { return "integer loop"; }
+  std::string description() const override { return std::string(kIntegerLoop); }
 
  private:
-  void compute_row(const T* a, const T* b, T* output, int64_t row) const {
-    using Unsigned = std::make_unsigned_t<T>;
+  using Unsigned = std::make_unsigned_t<T>;
+  template <class Element>
+  static Unsigned widened(Element element) {
+    return static_cast<Unsigned>(static_cast<T>(element));
+  }
+
+  void compute_row(const A* a, const B* b, T* output, int64_t row) const {
     const int last = product_.rank() - 1;
     int64_t rest = row;
     for (int axis = last - 1; axis >= 0; --axis) {
@@ -207,12 +272,11 @@ class IntegerProductKernel final : public Kernel {
     T* to = output + row * product_.n;
     std::fill(to, to + product_.n, T{0});
     for (int64_t k = 0; k < product_.k; ++k) {
-      const auto factor = static_cast<Unsigned>(a[k * product_.a.strides[last]]);
-      const T* from = b + k * product_.b.strides[last - 1];
+      const Unsigned factor = widened(a[k * product_.a.strides[last]]);
+      const B* from = b + k * product_.b.strides[last - 1];
       const int64_t stride = product_.b.strides[last];
       for (int64_t n = 0; n < product_.n; ++n)
-        to[n] = static_cast<T>(static_cast<Unsigned>(to[n]) +
-                               factor * static_cast<Unsigned>(from[n * stride]));
+        to[n] = static_cast<T>(static_cast<Unsigned>(to[n]) + factor * widened(from[n * stride]));
     }
   }
 
@@ -221,15 +285,44 @@ class IntegerProductKernel final : public Kernel {
   int64_t rows_ = 0;
 };
 
+std::unique_ptr<Kernel> make_integer_product(const MatrixMultiplyParams& params, DataType a,
+                                             DataType b) {
+  if (a == DataType::kINT32)
+    return std::make_unique<IntegerProductKernel<int32_t, int32_t, int32_t>>(params);
+  if (a == DataType::kINT64)
+    return std::make_unique<IntegerProductKernel<int64_t, int64_t, int64_t>>(params);
+  const auto with_b = [&]<class A>(A) -> std::unique_ptr<Kernel> {
+    if (b == DataType::kINT8)
+      return std::make_unique<IntegerProductKernel<A, int8_t, int32_t>>(params);
+    return std::make_unique<IntegerProductKernel<A, uint8_t, int32_t>>(params);
+  };
+  return a == DataType::kINT8 ? with_b(int8_t{}) : with_b(uint8_t{});
+}
+
+/// Bytes on oneDNN where the processor adds their products up exactly, else in a loop.
+Candidate byte_candidate(const MatrixMultiplyParams& params, const CandidateQuery& query) {
+  const DataType a = query.inputs[0].type.dtype, b = query.inputs[1].type.dtype;
+  Candidate candidate{{{a}, {b}}, {{DataType::kINT32}}, 0, std::string(kIntegerLoop)};
+  if (b != DataType::kINT8 || !cpu_device().features().int8) return candidate;
+  const MatrixProduct product = analyze_product(params, query.inputs[0].opt, query.inputs[1].opt);
+  if (query.outputs[0].opt.numel() == 0 || product.k == 0) return candidate;
+  const MatrixMultiplyDesc desc = make_byte_desc(
+      product, a,
+      is_packable(params, query.inputs[1]) ? any_desc(product.b, b) : operand_desc(product.b, b));
+  if (desc && !is_reference(desc.impl_info_str())) candidate.tactic_name = desc.impl_info_str();
+  return candidate;
+}
+
 std::vector<Candidate> matrix_multiply_candidates(const Operator& op, const CandidateQuery& query) {
   const MatrixMultiplyParams& params = static_cast<const MatrixMultiply&>(op).params();
   const DataType type = query.inputs[0].type.dtype;
   std::vector<Candidate> found;
   if (type == DataType::kINT32 || type == DataType::kINT64) {
     if (!params.has_bias && !params.activation.present())
-      found.push_back({{{type}, {type}}, {{type}}, 0, "integer loop"});
+      found.push_back({{{type}, {type}}, {{type}}, 0, std::string(kIntegerLoop)});
     return found;
   }
+  if (kBytes.has(type)) return {byte_candidate(params, query)};
   const MatrixProduct product = analyze_product(params, query.inputs[0].opt, query.inputs[1].opt);
   const bool nothing = query.outputs[0].opt.numel() == 0 || product.k == 0;
   for (const DataType offered : offered_types(query, type)) {
@@ -258,8 +351,9 @@ std::vector<Candidate> matrix_multiply_candidates(const Operator& op, const Cand
 std::unique_ptr<Kernel> make_matrix_multiply(const Operator& op, const KernelArgs& args) {
   const MatrixMultiplyParams& params = static_cast<const MatrixMultiply&>(op).params();
   const DataType type = args.candidate->inputs[0].dtype;
-  if (type == DataType::kINT32) return std::make_unique<IntegerProductKernel<int32_t>>(params);
-  if (type == DataType::kINT64) return std::make_unique<IntegerProductKernel<int64_t>>(params);
+  if (kIndexTypes.has(type) || args.candidate->tactic_name == kIntegerLoop)
+    return make_integer_product(params, type, args.candidate->inputs[1].dtype);
+  if (kBytes.has(type)) return make_dnnl_kernel<ByteProductKernel, MatrixMultiply>(op, args);
   return make_dnnl_kernel<MatrixMultiplyKernel, MatrixMultiply>(op, args);
 }
 
@@ -268,9 +362,22 @@ void check_matrix_multiply(const Operator& op, const KernelArgs& args) {
   const PortRules rules(op, args);
   const size_t inputs = params.has_bias ? 3 : 2;
   rules.require_ports(inputs, inputs);
-  rules.require(rules.input(0), kDnnlFloats | kIndexTypes);
-  rules.require_same(rules.output(0), rules.input(0));
-  if (kIndexTypes.has(rules.input(0).desc.type.dtype)) {
+  rules.require(rules.input(0), kDnnlFloats | kIndexTypes | kBytes);
+  const bool bytes = kBytes.has(rules.input(0).desc.type.dtype);
+  const bool is_loop = args.candidate->tactic_name == kIntegerLoop;
+  if (bytes) {
+    rules.require(rules.output(0), {DataType::kINT32});
+    rules.require(rules.input(1), is_loop ? kBytes : Types{DataType::kINT8});
+  } else {
+    rules.require_same(rules.output(0), rules.input(0));
+    rules.require_that(!is_loop || kIndexTypes.has(rules.input(0).desc.type.dtype),
+                       "the integer loop multiplies integers alone");
+  }
+  rules.require_that(!is_loop || args.packed.empty(), "the integer loop packs nothing");
+  if (bytes) {
+    rules.require_that(!params.has_bias && !params.activation.present(),
+                       "products of bytes take neither a bias nor an activation");
+  } else if (kIndexTypes.has(rules.input(0).desc.type.dtype)) {
     rules.require_same(rules.input(1), rules.input(0));
     rules.require_that(!params.has_bias && !params.activation.present(),
                        "products of integers take neither a bias nor an activation");

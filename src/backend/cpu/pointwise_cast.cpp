@@ -103,6 +103,27 @@ void to_half(void* out, const void* a, const void*, const void*, int64_t count, 
   for (; i < count; ++i) y[i].bits = float_to_half(x[i]);
 }
 
+/// To INT8 or UINT8: truncated, saturating, NaN giving 0.
+template <class To>
+void to_byte(void* out, const void* a, const void*, const void*, int64_t count, const double*) {
+  const hn::ScalableTag<float> d;
+  const hn::Rebind<int32_t, decltype(d)> di;
+  const hn::Rebind<To, decltype(d)> bytes;
+  const int64_t lanes = hn::Lanes(d);
+  const float* HWY_RESTRICT x = static_cast<const float*>(a);
+  To* HWY_RESTRICT y = static_cast<To*>(out);
+  const auto low = hn::Set(d, static_cast<float>(std::numeric_limits<To>::min()));
+  const auto high = hn::Set(d, static_cast<float>(std::numeric_limits<To>::max()));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    auto v = hn::LoadU(d, x + i);
+    v = hn::IfThenZeroElse(hn::IsNaN(v), v);
+    v = hn::Min(hn::Max(v, low), high);
+    hn::StoreU(hn::DemoteTo(bytes, hn::ConvertTo(di, v)), bytes, y + i);
+  }
+  for (; i < count; ++i) y[i] = convert_one<To, float>(x[i]);
+}
+
 void from_fp8(void* out, const void* a, const void*, const void*, int64_t count, const double*) {
   static const std::array<float, 256> table = [] {
     std::array<float, 256> values;
@@ -168,6 +189,10 @@ TileFunction cast_op(DataType from, DataType to) {
           return cast<float, Bf16>;
         case DataType::kFP8:
           return to_fp8;
+        case DataType::kINT8:
+          return to_byte<int8_t>;
+        case DataType::kUINT8:
+          return to_byte<uint8_t>;
         default:
           return cast_from<float>(to);
       }

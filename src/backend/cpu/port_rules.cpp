@@ -1,5 +1,6 @@
 #include "backend/cpu/port_rules.h"
 
+#include <algorithm>
 #include <array>
 
 #include "backend/candidates.h"
@@ -31,7 +32,7 @@ std::string PortRules::name_of(const Port& port) const {
   return opwright::str(port.is_output ? "output " : "input ", port.index);
 }
 
-void PortRules::require_sound(int packed_input) const {
+void PortRules::require_sound(int packed_input, int other_packed_input) const {
   const Candidate& candidate = *args_.candidate;
   require_that(inputs() == candidate.inputs.size() && outputs() == candidate.outputs.size(),
                "there are ", inputs(), " inputs and ", outputs(), " outputs, but types of ",
@@ -55,8 +56,10 @@ void PortRules::require_sound(int packed_input) const {
   for (size_t i = 0; i < outputs(); ++i) visit(output(i), candidate.outputs[i]);
 
   for (const PackedInput& packed : args_.packed) {
+    const auto same = [&](const PackedInput& other) { return other.input == packed.input; };
     require_that(
-        packed.input == packed_input && args_.packed.size() == 1 &&
+        packed.input >= 0 && (packed.input == packed_input || packed.input == other_packed_input) &&
+            std::count_if(args_.packed.begin(), args_.packed.end(), same) == 1 &&
             has_input(static_cast<size_t>(packed.input)) && args_.inputs[packed.input].is_constant,
         "input ", packed.input, " is packed, which the kernel does with one constant input only",
         packed_input < 0 ? std::string(", and not here") : opwright::str(": ", packed_input));

@@ -41,6 +41,7 @@ using Formats = EnumSet<TensorFormat>;
 inline constexpr Types kDnnlFloats = {DataType::kFLOAT, DataType::kHALF, DataType::kBF16};
 inline constexpr Types kFloats = kDnnlFloats | Types{DataType::kFP8};
 inline constexpr Types kIndexTypes = {DataType::kINT32, DataType::kINT64};
+inline constexpr Types kBytes = {DataType::kINT8, DataType::kUINT8};
 inline constexpr Types kIntegers = kIndexTypes | Types{DataType::kINT8, DataType::kUINT8};
 /// What find_cast() and convert() know.
 inline constexpr Types kConvertible = kFloats | kIntegers | Types{DataType::kBOOL};
@@ -66,8 +67,8 @@ class PortRules {
 
   /// What holds for every operator: that many ports as the candidate has and of its types,
   /// countable shapes, constants whose bytes are there or packed as the kernel does it.
-  /// `packed_input`: the one that the kernel can pack, or -1.
-  void require_sound(int packed_input) const;
+  /// `packed_input`, `other_packed_input`: those that the kernel can pack, or -1.
+  void require_sound(int packed_input, int other_packed_input = -1) const;
   /// Between `least` and `most` inputs, the first `least` of them and all outputs present.
   void require_ports(size_t least, size_t most, size_t outputs = 1) const;
 

@@ -1,0 +1,482 @@
+#include "operators/recurrence.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+
+#include "backend/candidates.h"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/pointwise_tile.h"
+#include "backend/cpu/port_rules.h"
+#include "backend/cpu/recurrence_tile.h"
+#include "backend/cpu/shape_checks.h"
+#include "base/aligned_memory.h"
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/half.h"
+#include "base/parallel.h"
+
+namespace opwright {
+namespace {
+
+constexpr int64_t kUnits = kRecurrentUnits;
+/// Multiplications that are worth a thread.
+constexpr int64_t kProductGrain = 1 << 16;
+enum Port { kX, kW, kR, kB, kLengths, kInitialH, kInitialC, kP };
+
+/// Weights [directions, gates * hidden, inner] as the kernel wants them: [directions, blocks of
+/// kUnits hidden units, gates, inner, kUnits], FP32, filled up with zeros.
+struct Panels {
+  int64_t directions, gates, hidden, inner;
+
+  int64_t blocks() const { return (hidden + kUnits - 1) / kUnits; }
+  int64_t panel_size() const { return inner * kUnits; }
+  int64_t count() const {
+    return checked_product("the size of recurrent weights",
+                           {directions, blocks(), gates, inner, kUnits});
+  }
+  /// In the words in which plans describe packed weights: type, extents, padded extents, strides,
+  /// blocks and their axes.
+  std::string layout() const {
+    constexpr int kDnnlFloat = 3;
+    const int64_t padded = blocks() * kUnits;
+    return str(kDnnlFloat, ":", directions, ",", gates, ",", hidden, ",", inner, ":", directions,
+               ",", gates, ",", padded, ",", inner, ":", blocks() * gates * panel_size(), ",",
+               panel_size(), ",", gates * panel_size(), ",", kUnits, ":", kUnits, ":2");
+  }
+  void pack(const std::byte* from, DataType type, float* to) const {
+    const int64_t element = element_size(type);
+    parallel_for(directions * blocks() * gates, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t gate = i % gates, block = i / gates % blocks();
+        const int64_t direction = i / gates / blocks(), first = block * kUnits;
+        float* const panel = to + i * panel_size();
+        for (int64_t unit = 0; unit < kUnits; ++unit) {
+          const bool there = first + unit < hidden;
+          const std::byte* row =
+              from + ((direction * gates + gate) * hidden + first + unit) * inner * element;
+          for (int64_t k = 0; k < inner; ++k) {
+            float value = 0;
+            if (there) convert(row + k * element, type, &value, DataType::kFLOAT, 1);
+            panel[k * kUnits + unit] = value;
+          }
+        }
+      }
+    });
+  }
+};
+
+/// One of the two weights: packed during the build, or in each run where it is not constant.
+class PanelWeights {
+ public:
+  PanelWeights(const KernelArgs& args, int input, const Panels& panels)
+      : input_(input), panels_(panels), type_(args.inputs[input].type.dtype) {
+    const PortDesc& port = args.inputs[input];
+    const size_t bytes = panels.count() * sizeof(float);
+    for (const PackedInput& stored : args.packed)
+      if (stored.input == input) {
+        require(stored.layout == panels.layout() && (!stored.data || stored.data.size() >= bytes),
+                "Layer '", args.layer, "': the packed weights of input ", input,
+                " are of another version of this library; build the engine again.");
+        packed_ = stored.data;
+      }
+    if (port.constant)
+      packed_ = Blob::make(bytes, [&](void* to) {
+        panels.pack(port.constant.data(), type_, static_cast<float*>(to));
+      });
+    is_constant_ = port.is_constant;
+    require(!is_constant_ || packed_, "Layer '", args.layer, "': the weights of input ", input,
+            " are missing from the engine; refit it or build it again.");
+  }
+  /// Floats that a run needs.
+  int64_t workspace() const { return is_constant_ ? 0 : panels_.count(); }
+  const float* prepare(void const* const* inputs, float* workspace) const {
+    if (is_constant_) return packed_.as<float>();
+    panels_.pack(static_cast<const std::byte*>(inputs[input_]), type_, workspace);
+    return workspace;
+  }
+  void append_packed(std::vector<PackedInput>& packed) const {
+    if (is_constant_) packed.push_back({input_, packed_, panels_.layout()});
+  }
+
+ private:
+  int input_;
+  Panels panels_;
+  DataType type_;
+  bool is_constant_ = false;
+  Blob packed_;
+};
+
+class RecurrenceKernel final : public Kernel {
+ public:
+  RecurrenceKernel(const RecurrenceParams& params, const KernelArgs& args)
+      : params_(params),
+        type_(args.inputs[kX].type.dtype),
+        element_(element_size(type_)),
+        load_(find_cast(type_, DataType::kFLOAT)),
+        store_(find_cast(DataType::kFLOAT, type_)),
+        directions_(params.directions()),
+        gates_(gate_count(params.cell)),
+        hidden_(args.inputs[kR].opt[2]),
+        input_(args.inputs[kW].opt[2]),
+        blocks_((hidden_ + kUnits - 1) / kUnits),
+        padded_(blocks_ * kUnits),
+        w_(args, kW, {directions_, gates_, hidden_, input_}),
+        r_(args, kR, {directions_, gates_, hidden_, hidden_}),
+        clip_(params.clip > 0 ? static_cast<float>(params.clip)
+                              : std::numeric_limits<float>::infinity()) {
+    for (size_t i = 0; i < params.activations.size(); ++i)
+      activations_.push_back({static_cast<int32_t>(params.activations[i]),
+                              static_cast<float>(params.alphas[i]),
+                              static_cast<float>(params.betas[i])});
+    for (size_t i = 0; i < present_.size(); ++i)
+      present_[i] = i < args.inputs.size() && args.inputs[i].present;
+    planned_ = arrange(args.inputs[kX].max[0], args.inputs[kX].max[1]);
+  }
+  ~RecurrenceKernel() override { std::free(own_); }
+
+  size_t workspace_size() const override { return planned_; }
+  std::vector<PackedInput> packed() const override {
+    std::vector<PackedInput> packed;
+    w_.append_packed(packed), r_.append_packed(packed);
+    return packed;
+  }
+  std::string description() const override { return "panels of 32 units"; }
+
+  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
+    steps_ = batch_ = 0;
+    require_countable(inputs), require_countable(outputs);
+    const int64_t steps = inputs[kX][0], batch = inputs[kX][1];
+    const auto require_shape = [&](int i, const Shape& expected) {
+      require(!present_[i] || inputs[i] == expected, "input ", i,
+              " of a recurrent layer must have ", "the shape ", expected, " beside an input of ",
+              inputs[kX], ", but has ", inputs[i]);
+    };
+    require_shape(kX, {steps, batch, input_});
+    require_shape(kW, {directions_, gates_ * hidden_, input_});
+    require_shape(kR, {directions_, gates_ * hidden_, hidden_});
+    require_shape(kB, {directions_, 2 * gates_ * hidden_});
+    require_shape(kLengths, {batch});
+    require_shape(kInitialH, {directions_, batch, hidden_});
+    require_shape(kInitialC, {directions_, batch, hidden_});
+    require_shape(kP, {directions_, 3 * hidden_});
+    const size_t needed = arrange(steps, batch);
+    if (needed > planned_ && needed > own_size_) {
+      void* const larger = allocate_aligned(needed);
+      if (larger == nullptr)
+        fail_with(ErrorCode::kFAILED_ALLOCATION, "The CPU could not allocate ", needed, " bytes.");
+      std::free(own_);
+      own_ = larger, own_size_ = needed;
+    }
+    uses_own_ = needed > planned_;
+    steps_ = steps, batch_ = batch;
+  }
+
+  void enqueue(void const* const* inputs, void* const* outputs, void* workspace, Queue) override {
+    if (batch_ * hidden_ == 0) return;
+    auto* const base = static_cast<float*>(uses_own_ ? own_ : workspace);
+    Run run{inputs, outputs, base, w_.prepare(inputs, base + at_.w),
+            r_.prepare(inputs, base + at_.r)};
+    prepare(run);
+    project(run);
+    for (int64_t step = 0; step < steps_; ++step) advance(run, step);
+    const int64_t last = steps_ % 2;
+    store_states(base + at_.h + last * state_size(), static_cast<std::byte*>(outputs[1]));
+    if (params_.cell == RecurrentCell::kLSTM)
+      store_states(base + at_.c, static_cast<std::byte*>(outputs[2]));
+  }
+
+ private:
+  struct Run {
+    void const* const* inputs;
+    void* const* outputs;
+    float* base;
+    const float *w, *r;
+  };
+  /// Where the parts of the workspace begin, in floats.
+  struct Places {
+    int64_t bias, recurrent_bias, peephole, x, projected, h, c, reset, gates, lengths, w, r;
+  };
+
+  int64_t row_size() const { return blocks_ * gates_ * kUnits; }
+  int64_t state_size() const { return directions_ * batch_of_places_ * padded_; }
+
+  /// Sets the places for these extents and gives the bytes that they need.
+  size_t arrange(int64_t steps, int64_t batch) {
+    constexpr std::string_view kWhat = "the workspace of a recurrent layer";
+    batch_of_places_ = batch;
+    int64_t total = 0;
+    const auto place = [&](std::initializer_list<int64_t> extents) {
+      const int64_t begin = total;
+      const int64_t size = checked_product(kWhat, extents);
+      // A line of the cache more, so that every part begins with one.
+      require(size < (int64_t{1} << 53) && total < (int64_t{1} << 53), kWhat, " is too large");
+      total += (size + 15) / 16 * 16;
+      return begin;
+    };
+    const bool lstm = params_.cell == RecurrentCell::kLSTM;
+    const bool gru = params_.cell == RecurrentCell::kGRU;
+    at_.bias = place({directions_, row_size()});
+    at_.recurrent_bias = place({directions_, padded_});
+    at_.peephole = place({directions_, lstm ? 3 : 0, padded_});
+    at_.x = place({type_ == DataType::kFLOAT ? 0 : steps, batch, input_});
+    at_.projected = place({directions_, steps, batch, row_size()});
+    at_.h = place({2, directions_, batch, padded_});
+    at_.c = place({lstm ? directions_ : 0, batch, padded_});
+    at_.reset = place({gru ? directions_ : 0, batch, padded_});
+    at_.gates = place({directions_, batch, row_size()});
+    at_.lengths = place({2, batch});
+    at_.w = place({w_.workspace()});
+    at_.r = place({r_.workspace()});
+    return static_cast<size_t>(total) * sizeof(float);
+  }
+
+  void load(const std::byte* from, int64_t index, int64_t count, float* to) const {
+    if (type_ == DataType::kFLOAT)
+      std::memcpy(to, from + index * element_, count * sizeof(float));
+    else
+      load_(to, from + index * element_, nullptr, nullptr, count, nullptr);
+  }
+  void store(const float* from, int64_t count, std::byte* to, int64_t index) const {
+    if (type_ == DataType::kFLOAT)
+      std::memcpy(to + index * element_, from, count * sizeof(float));
+    else
+      store_(to + index * element_, from, nullptr, nullptr, count, nullptr);
+  }
+  const std::byte* bytes(const Run& run, Port port) const {
+    return present_[port] ? static_cast<const std::byte*>(run.inputs[port]) : nullptr;
+  }
+
+  /// Biases, states and lengths in the order and the types in which the steps read them.
+  void prepare(const Run& run) const {
+    float* const base = run.base;
+    int64_t* const lengths = reinterpret_cast<int64_t*>(base + at_.lengths);
+    std::fill_n(lengths, batch_, steps_);
+    if (const auto* given = reinterpret_cast<const int32_t*>(bytes(run, kLengths))) {
+      for (int64_t n = 0; n < batch_; ++n) lengths[n] = std::clamp<int64_t>(given[n], 0, steps_);
+      // What lies behind the ends of sequences.
+      std::memset(run.outputs[0], 0, steps_ * directions_ * batch_ * hidden_ * element_);
+    }
+    prepare_biases(run);
+    const auto load_states = [&](Port port, float* to) {
+      std::memset(to, 0, state_size() * sizeof(float));
+      if (const std::byte* from = bytes(run, port))
+        for (int64_t row = 0; row < directions_ * batch_; ++row)
+          load(from, row * hidden_, hidden_, to + row * padded_);
+    };
+    load_states(kInitialH, base + at_.h);
+    if (params_.cell == RecurrentCell::kLSTM) load_states(kInitialC, base + at_.c);
+    if (const std::byte* from = bytes(run, kP))
+      for (int64_t row = 0; row < directions_ * 3; ++row) {
+        float* const to = base + at_.peephole + row * padded_;
+        std::fill_n(to + hidden_, padded_ - hidden_, 0.0f);
+        load(from, row * hidden_, hidden_, to);
+      }
+  }
+
+  void prepare_biases(const Run& run) const {
+    float* const bias = run.base + at_.bias;
+    float* const recurrent = run.base + at_.recurrent_bias;
+    std::memset(bias, 0, directions_ * row_size() * sizeof(float));
+    std::memset(recurrent, 0, directions_ * padded_ * sizeof(float));
+    const std::byte* const from = bytes(run, kB);
+    if (from == nullptr) return;
+    for (int64_t i = 0; i < directions_ * blocks_ * gates_; ++i) {
+      const int64_t gate = i % gates_, block = i / gates_ % blocks_;
+      const int64_t direction = i / gates_ / blocks_, first = block * kUnits;
+      const int64_t count = std::min(kUnits, hidden_ - first);
+      const int64_t at = (direction * 2 * gates_ + gate) * hidden_ + first;
+      float* const sum = bias + i * kUnits;
+      float part[kUnits];
+      load(from, at, count, sum);
+      load(from, at + gates_ * hidden_, count, part);
+      if (params_.linear_before_reset && gate == 2)
+        std::copy_n(part, count, recurrent + direction * padded_ + first);
+      else
+        for (int64_t unit = 0; unit < count; ++unit) sum[unit] += part[unit];
+    }
+  }
+
+  /// What the inputs of all steps add to the gates, as one product.
+  void project(const Run& run) const {
+    const int64_t rows = steps_ * batch_;
+    if (rows == 0) return;
+    const auto* x = static_cast<const float*>(run.inputs[kX]);
+    if (type_ != DataType::kFLOAT) {
+      float* const wide = run.base + at_.x;
+      parallel_for(rows, std::max<int64_t>(1, (1 << 14) / std::max<int64_t>(input_, 1)),
+                   [&](int64_t begin, int64_t end) {
+                     load(static_cast<const std::byte*>(run.inputs[kX]), begin * input_,
+                          (end - begin) * input_, wide + begin * input_);
+                   });
+      x = wide;
+    }
+    // A panel stays in the nearest cache while so many rows pass.
+    constexpr int64_t kRows = 256;
+    const int64_t pieces = (rows + kRows - 1) / kRows, panels = directions_ * blocks_ * gates_;
+    const int64_t cost = std::max<int64_t>(std::min(rows, kRows) * kUnits * input_, 1);
+    parallel_for(panels * pieces, kProductGrain / cost + 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t panel = i / pieces, first = i % pieces * kRows;
+        const int64_t direction = panel / (blocks_ * gates_), column = panel % (blocks_ * gates_);
+        multiply_panel(
+            {x + first * input_, input_, std::min(kRows, rows - first), input_,
+             run.w + panel * input_ * kUnits, run.base + at_.bias + panel * kUnits, 0,
+             run.base + at_.projected + (direction * rows + first) * row_size() + column * kUnits,
+             row_size()});
+      }
+    });
+  }
+
+  void advance(const Run& run, int64_t step) const {
+    const int64_t cost = std::max<int64_t>(batch_ * gates_ * kUnits * hidden_, 1);
+    const int64_t grain = std::max<int64_t>(1, kProductGrain / cost);
+    if (params_.cell == RecurrentCell::kGRU && !params_.linear_before_reset) {
+      // The candidate's product needs the reset gates of all units.
+      parallel_for(directions_ * blocks_, grain, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          multiply_state(run, step, i, 0, 2, run.base + at_.h + step % 2 * state_size());
+          for (int64_t n = 0; n < batch_; ++n) gru_gates(cell_step(run, step, i, n));
+        }
+      });
+      parallel_for(directions_ * blocks_, grain, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          multiply_state(run, step, i, 2, 3, run.base + at_.reset);
+          for (int64_t n = 0; n < batch_; ++n) finish(run, step, i, n, gru_finish);
+        }
+      });
+      return;
+    }
+    const auto function = params_.cell == RecurrentCell::kLSTM  ? lstm_step
+                          : params_.cell == RecurrentCell::kGRU ? gru_step
+                                                                : rnn_step;
+    parallel_for(directions_ * blocks_, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        multiply_state(run, step, i, 0, gates_, run.base + at_.h + step % 2 * state_size());
+        for (int64_t n = 0; n < batch_; ++n) finish(run, step, i, n, function);
+      }
+    });
+  }
+
+  /// Block `i` of the units of all directions: the states times the weights of some gates.
+  void multiply_state(const Run& run, int64_t, int64_t i, int64_t gate, int64_t end,
+                      const float* state) const {
+    const int64_t direction = i / blocks_;
+    for (; gate < end; ++gate)
+      multiply_panel({state + direction * batch_ * padded_, padded_, batch_, hidden_,
+                      run.r + (i * gates_ + gate) * hidden_ * kUnits, nullptr, 0,
+                      run.base + at_.gates + i * batch_ * gates_ * kUnits + gate * kUnits,
+                      gates_ * kUnits});
+  }
+
+  bool is_reverse(int64_t direction) const {
+    return direction == 1 || params_.direction == RecurrentDirection::kREVERSE;
+  }
+  int64_t length(const Run& run, int64_t n) const {
+    return reinterpret_cast<const int64_t*>(run.base + at_.lengths)[n];
+  }
+  /// The place in the sequence that the step is about; beyond its end the first.
+  int64_t time_of(const Run& run, int64_t direction, int64_t step, int64_t n) const {
+    const int64_t count = length(run, n);
+    if (step >= count) return 0;
+    return is_reverse(direction) ? count - 1 - step : step;
+  }
+
+  CellStep cell_step(const Run& run, int64_t step, int64_t i, int64_t n) const {
+    float* const base = run.base;
+    const int64_t direction = i / blocks_, block = i % blocks_, first = block * kUnits;
+    const int64_t state = (direction * batch_ + n) * padded_ + first;
+    const int64_t time = time_of(run, direction, step, n);
+    CellStep result;
+    result.projected = base + at_.projected +
+                       ((direction * steps_ + time) * batch_ + n) * row_size() +
+                       block * gates_ * kUnits;
+    result.recurrent = base + at_.gates + (i * batch_ + n) * gates_ * kUnits;
+    result.h = base + at_.h + step % 2 * state_size() + state;
+    result.h_next = base + at_.h + (step + 1) % 2 * state_size() + state;
+    result.c = base + at_.c + state;
+    result.reset = base + at_.reset + state;
+    result.recurrent_bias = base + at_.recurrent_bias + direction * padded_ + first;
+    result.peephole =
+        present_[kP] ? base + at_.peephole + direction * 3 * padded_ + first : nullptr;
+    result.peephole_stride = padded_;
+    result.activations = activations_.data() + direction * activation_count(params_.cell);
+    result.clip = clip_;
+    result.input_forget = params_.input_forget;
+    return result;
+  }
+
+  void finish(const Run& run, int64_t step, int64_t i, int64_t n,
+              void (*function)(const CellStep&)) const {
+    const CellStep cell = cell_step(run, step, i, n);
+    if (step >= length(run, n)) {
+      std::copy_n(cell.h, kUnits, cell.h_next);
+      return;
+    }
+    function(cell);
+    const int64_t direction = i / blocks_, first = i % blocks_ * kUnits;
+    const int64_t time = time_of(run, direction, step, n);
+    store(cell.h_next, std::min(kUnits, hidden_ - first), static_cast<std::byte*>(run.outputs[0]),
+          ((time * directions_ + direction) * batch_ + n) * hidden_ + first);
+  }
+
+  void store_states(const float* from, std::byte* to) const {
+    for (int64_t row = 0; row < directions_ * batch_; ++row)
+      store(from + row * padded_, hidden_, to, row * hidden_);
+  }
+
+  const RecurrenceParams params_;
+  const DataType type_;
+  const int64_t element_;
+  const TileFunction load_, store_;
+  const int64_t directions_, gates_, hidden_, input_, blocks_, padded_;
+  const PanelWeights w_, r_;
+  const float clip_;
+  std::vector<CellActivation> activations_;
+  std::array<bool, 8> present_{};
+  Places at_{};
+  size_t planned_ = 0;
+  int64_t steps_ = 0, batch_ = 0, batch_of_places_ = 0;
+  void* own_ = nullptr;  ///< for shapes that need more than was planned
+  size_t own_size_ = 0;
+  bool uses_own_ = false;
+};
+
+std::vector<Candidate> recurrence_candidates(const Operator&, const CandidateQuery& query) {
+  return {linear_candidate(query, "panels")};
+}
+
+void check_recurrence(const Operator& op, const KernelArgs& args) {
+  const RecurrenceParams& params = static_cast<const Recurrence&>(op).params();
+  const PortRules rules(op, args);
+  rules.require_ports(3, 8, params.cell == RecurrentCell::kLSTM ? 3 : 2);
+  rules.require(rules.input(kX), kDnnlFloats);
+  for (size_t i = 1; i < rules.inputs(); ++i) {
+    if (!rules.has_input(i)) continue;
+    if (i == kLengths)
+      rules.require(rules.input(i), {DataType::kINT32});
+    else
+      rules.require_same(rules.input(i), rules.input(kX));
+  }
+  for (size_t i = 0; i < rules.outputs(); ++i) rules.require_same(rules.output(i), rules.input(kX));
+  for (const int i : {kW, kR})
+    rules.require_that(args.inputs[i].min == args.inputs[i].max, "the shape of the weights, input ",
+                       i, ", must be fixed, but is ", args.inputs[i].min, " to ",
+                       args.inputs[i].max);
+}
+
+std::unique_ptr<Kernel> make_recurrence(const Operator& op, const KernelArgs& args) {
+  return std::make_unique<RecurrenceKernel>(static_cast<const Recurrence&>(op).params(), args);
+}
+
+}  // namespace
+
+KernelEntry recurrence_kernels() {
+  return {recurrence_candidates, make_recurrence, check_recurrence, /*packed_input=*/kW,
+          /*other_packed_input=*/kR};
+}
+
+}  // namespace opwright
