@@ -9,7 +9,7 @@ namespace opwright::onnx {
 namespace {
 
 constexpr int64_t kOldestOpset = 7;
-// Small files may define functions that call each other in numbers without end.
+// Small files may define functions that call each other, and loops, in numbers without end.
 constexpr int64_t kMaxExpandedNodes = 200'000;
 constexpr size_t kMaxDepth = 64;
 constexpr size_t kMaxErrors = 1000;
@@ -52,7 +52,7 @@ void GraphImporter::run() {
   require(!model_.opsets.empty(),
           "ONNX: the model names no opset of its operators; the file may be truncated");
   if (!graph_.name.empty()) network_.set_name(graph_.name);
-  if (!model_.functions.empty()) reserve_names();
+  reserve_names();
   add_initializers();
   add_inputs();
   add_nodes(graph_.nodes, scope_);
@@ -70,24 +70,29 @@ void GraphImporter::add_initializers() {
   for (const TensorProto& tensor : graph_.initializers) {
     Tensor* made = network_.add_constant(tensor.dtype, tensor.shape, tensor.data);
     network_.weight_names().set_name(*made->producer(), tensor.name);
-    scope_.tensors[tensor.name] = made;
+    scope_.names.set(tensor.name, made);
   }
 }
 
 void GraphImporter::add_inputs() {
   for (const ValueInfoProto& value : graph_.inputs) {
-    if (scope_.tensors.contains(value.name)) continue;  // the default of an initializer
+    if (scope_.names.find(value.name) != nullptr) continue;  // the default of an initializer
     try {
       add_input(value);
     } catch (const Error& problem) {
       report(problem, {}, {});
-      scope_.broken.insert(value.name);
+      scope_.names.set_broken(value.name);
       broken_inputs_.insert(value.name);
     }
   }
 }
 
 void GraphImporter::add_input(const ValueInfoProto& value) {
+  if (!value.other_type.empty())
+    fail_with(ErrorCode::kUNSUPPORTED_STATE, "ONNX: input '", value.name, "' is of type ",
+              value.other_type,
+              ", but an engine's inputs are tensors: give the model a tensor for each element, or "
+              "one that SplitToSequence divides");
   require(value.has_shape, "ONNX: input '", value.name,
           "' has no shape: give it one, with names for extents that vary");
   const DataType dtype = data_type(value.element_type, str("input '", value.name, "'"));
@@ -98,46 +103,53 @@ void GraphImporter::add_input(const ValueInfoProto& value) {
     // Some exporters call every extent that they do not know '?'; these need not be equal.
     if (value.dims[i] < 0 && !value.dim_names[i].empty() && value.dim_names[i] != "?")
       input->set_dimension_name(static_cast<int>(i), value.dim_names[i]);
-  scope_.tensors[value.name] = input;
+  scope_.names.set(value.name, input);
 }
 
 bool GraphImporter::add_nodes(const std::vector<NodeProto>& nodes, Scope& scope) {
   bool all_taken = true;
+  const bool is_graph = &scope == &scope_;
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (errors_.size() >= kMaxErrors) return false;
-    if (active_.empty()) current_ = static_cast<int>(i);
+    if (is_graph) current_ = static_cast<int>(i);
     const Fate fate = add_node(nodes[i], i, scope);
-    if (active_.empty()) fates_[i] = fate;
+    if (is_graph) fates_[i] = fate;
     if (fate == Fate::kTaken) continue;
     all_taken = false;
-    for (const std::string& output : nodes[i].outputs) scope.broken.insert(output);
+    for (const std::string& output : nodes[i].outputs) scope.names.set_broken(output);
   }
   return all_taken;
 }
 
 GraphImporter::Fate GraphImporter::add_node(const NodeProto& node, size_t index, Scope& scope) {
-  bool is_blocked = false;
+  bool is_blocked = false, has_broken_input = false;
   for (const std::string& input : node.inputs) {
+    is_blocked = is_blocked || scope.names.is_broken(input);
     // Its cause is reported already.
-    if (active_.empty() && broken_inputs_.contains(input)) return Fate::kFailed;
-    is_blocked = is_blocked || scope.broken.contains(input);
+    has_broken_input = has_broken_input || (&scope == &scope_ && broken_inputs_.contains(input));
   }
   const std::string name = display_name(node, index, scope.prefix);
   const size_t errors = errors_.size();
   try {
     if (is_blocked) {
       look_behind(node, name, scope);
-      return errors_.size() == errors ? Fate::kBlocked : Fate::kFailed;
+      return errors_.size() == errors && !has_broken_input ? Fate::kBlocked : Fate::kFailed;
     }
     if (has_references(node)) {
       static const BoundAttributes kNone;
       add_layers(resolve_references(node, scope.attributes != nullptr ? *scope.attributes : kNone),
                  name, scope);
-    } else {
+    } else if (!reuse_constant(node, scope)) {
       add_layers(node, name, scope);
+      keep_constant(node, scope);
     }
+  } catch (const ReportedError&) {
+    look_into_bodies(node, name, scope);
+    // A body may read what failed outside of it.
+    return errors_.size() == errors ? Fate::kBlocked : Fate::kFailed;
   } catch (const Error& problem) {
     report(problem, node, name);
+    look_into_bodies(node, name, scope);
   }
   return errors_.size() == errors ? Fate::kTaken : Fate::kFailed;
 }
@@ -173,8 +185,26 @@ GraphImporter::Choice GraphImporter::choose(const NodeImporter& importer) const 
   return choice;
 }
 
+/// What takes the bodies of one node over.
+class GraphImporter::NodeBodies final : public Bodies {
+ public:
+  NodeBodies(GraphImporter& importer, Scope& scope) : importer_(importer), scope_(scope) {}
+  void set_node(const NodeImporter& node) { node_ = &node; }
+  std::vector<Value> add(const GraphProto& body, const std::string& part,
+                         std::span<const Value> inputs) override {
+    return importer_.add_body(*node_, body, part, inputs, scope_);
+  }
+
+ private:
+  GraphImporter& importer_;
+  Scope& scope_;
+  const NodeImporter* node_ = nullptr;
+};
+
 void GraphImporter::add_layers(const NodeProto& node, const std::string& name, Scope& scope) {
-  NodeImporter importer(network_, node, name, scope.opset, scope.tensors);
+  NodeBodies bodies(*this, scope);
+  NodeImporter importer(network_, node, name, scope.opset, scope.names, &bodies);
+  bodies.set_node(importer);
   const int first_layer = network_.num_layers();
   const Choice choice = choose(importer);
   if (choice.plugin)
@@ -187,27 +217,42 @@ void GraphImporter::add_layers(const NodeProto& node, const std::string& name, S
   if (node.op_type == "Constant") name_weights(node, scope);
   std::vector<Tensor*> outputs;
   for (const std::string& output : node.outputs) {
-    const auto found = scope.tensors.find(output);
-    outputs.push_back(found != scope.tensors.end() ? found->second : nullptr);
+    const Value* found = scope.names.find(output);
+    outputs.push_back(found != nullptr ? found->tensor() : nullptr);
   }
   node_outputs_.try_emplace(name, std::move(outputs));
 }
 
 void GraphImporter::look_behind(const NodeProto& node, const std::string& name, Scope& scope) {
-  const Choice choice = choose(NodeImporter(network_, node, name, scope.opset, scope.tensors));
-  if (choice.plugin || choice.function == nullptr) return;
+  const Choice choice = choose(NodeImporter(network_, node, name, scope.opset, scope.names));
+  if (choice.plugin) return;
+  if (choice.function == nullptr) return look_into_bodies(node, name, scope);
   enter(node, *choice.function, name);
   Scope body{name + "/", scope.opset};
-  for (size_t i = 0; i < choice.function->nodes.size(); ++i) {
-    const NodeProto& inner = choice.function->nodes[i];
-    const std::string inner_name = display_name(inner, i, body.prefix);
+  look_behind(choice.function->nodes, body);
+  leave();
+}
+
+void GraphImporter::look_behind(const std::vector<NodeProto>& nodes, Scope& scope) {
+  for (size_t i = 0; i < nodes.size() && errors_.size() < kMaxErrors; ++i) {
+    const std::string name = display_name(nodes[i], i, scope.prefix);
     try {
-      if (errors_.size() < kMaxErrors) look_behind(inner, inner_name, body);
+      look_behind(nodes[i], name, scope);
     } catch (const Error& problem) {
-      report(problem, inner, inner_name);
+      report(problem, nodes[i], name);
     }
   }
-  leave();
+}
+
+void GraphImporter::look_into_bodies(const NodeProto& node, const std::string& name, Scope& scope) {
+  for (const AttributeProto& attribute : node.attributes) {
+    if (attribute.g == nullptr || entered_bodies_.contains(attribute.g.get())) continue;
+    if (depth_ >= kMaxDepth) return;
+    Scope body{name + "/" + attribute.name + "/", scope.opset};
+    ++depth_;
+    look_behind(attribute.g->nodes, body);
+    --depth_;
+  }
 }
 
 void GraphImporter::add_operator(NodeImporter& importer, void (*function)(NodeImporter&)) {
@@ -224,6 +269,16 @@ void GraphImporter::add_operator(NodeImporter& importer, void (*function)(NodeIm
   }
 }
 
+template <class Refuse>
+void GraphImporter::count_expansion(size_t nodes, const Refuse& refuse) {
+  if (depth_ >= kMaxDepth) refuse("is called ", kMaxDepth, " functions deep");
+  expanded_ += 1 + static_cast<int64_t>(nodes);
+  if (expanded_ > kMaxExpandedNodes)
+    refuse("makes the model too large: its functions and loops stand for more than ",
+           kMaxExpandedNodes, " nodes");
+  ++depth_;
+}
+
 void GraphImporter::enter(const NodeProto& call, const FunctionProto& function,
                           const std::string& name) {
   const auto refuse = [&](const auto&... parts) {
@@ -232,15 +287,11 @@ void GraphImporter::enter(const NodeProto& call, const FunctionProto& function,
   };
   if (!function.problem.empty()) refuse("cannot be read: ", function.problem);
   if (std::find(active_.begin(), active_.end(), &function) != active_.end()) refuse("calls itself");
-  if (active_.size() >= kMaxDepth) refuse("is called ", kMaxDepth, " functions deep");
   if (call.inputs.size() > function.inputs.size())
     refuse("takes ", function.inputs.size(), " inputs; the node has ", call.inputs.size());
   if (call.outputs.size() > function.outputs.size())
     refuse("has ", function.outputs.size(), " outputs; the node has ", call.outputs.size());
-  expanded_ += 1 + static_cast<int64_t>(function.nodes.size());
-  if (expanded_ > kMaxExpandedNodes)
-    refuse("makes the model too large: its functions stand for more than ", kMaxExpandedNodes,
-           " nodes");
+  count_expansion(function.nodes.size(), refuse);
   active_.push_back(&function);
   stack_.push_back(str(name, " (", full_name(function), ")"));
 }
@@ -248,6 +299,66 @@ void GraphImporter::enter(const NodeProto& call, const FunctionProto& function,
 void GraphImporter::leave() {
   stack_.pop_back();
   active_.pop_back();
+  --depth_;
+}
+
+Tensor* GraphImporter::body_constant(const TensorProto& tensor, const std::string& name) {
+  Tensor*& made = body_constants_[&tensor];
+  if (made == nullptr) {
+    made = network_.add_constant(tensor.dtype, tensor.shape, tensor.data, name);
+    network_.weight_names().fix(*made->producer());
+  }
+  return made;
+}
+
+void GraphImporter::keep_constant(const NodeProto& node, const Scope& scope) {
+  if (!scope.is_body || node.op_type != "Constant" || node.outputs.empty()) return;
+  const Value* made = scope.names.find(node.outputs[0]);
+  if (made != nullptr && made->tensor() != nullptr) body_constants_[&node] = made->tensor();
+}
+
+bool GraphImporter::reuse_constant(const NodeProto& node, Scope& scope) {
+  if (!scope.is_body || node.op_type != "Constant" || node.outputs.empty()) return false;
+  const auto found = body_constants_.find(&node);
+  if (found == body_constants_.end()) return false;
+  scope.names.set(node.outputs[0], found->second);
+  return true;
+}
+
+std::vector<Value> GraphImporter::add_body(const NodeImporter& node, const GraphProto& body,
+                                           const std::string& part, std::span<const Value> inputs,
+                                           Scope& outer) {
+  if (inputs.size() != body.inputs.size())
+    node.error("the graph '", body.name, "' takes ", body.inputs.size(), " inputs; expected ",
+               inputs.size());
+  count_expansion(body.nodes.size(), [&](const auto&... parts) {
+    node.error("the graph '", body.name, "' ", parts...);
+  });
+  entered_bodies_.insert(&body);
+  Scope scope{node.name() + "/" + part + "/", outer.opset, outer.attributes, Names(&outer.names),
+              true};
+  bool all_taken = false;
+  try {
+    for (const TensorProto& tensor : body.initializers)
+      scope.names.set(tensor.name, body_constant(tensor, scope.prefix + tensor.name));
+    for (size_t i = 0; i < inputs.size(); ++i) scope.names.set(body.inputs[i].name, inputs[i]);
+    all_taken = add_nodes(body.nodes, scope);
+  } catch (...) {
+    --depth_;
+    throw;
+  }
+  --depth_;
+  if (!all_taken) throw ReportedError();
+  std::vector<Value> outputs;
+  for (const ValueInfoProto& output : body.outputs) {
+    if (scope.names.is_broken(output.name)) throw ReportedError();
+    const Value* made = scope.names.find(output.name);
+    if (made == nullptr)
+      node.error("the graph '", body.name, "' has the output '", output.name,
+                 "', which none of its nodes makes");
+    outputs.push_back(*made);
+  }
+  return outputs;
 }
 
 bool GraphImporter::add_call(const NodeProto& call, const FunctionProto& function,
@@ -255,20 +366,22 @@ bool GraphImporter::add_call(const NodeProto& call, const FunctionProto& functio
   const BoundAttributes attributes = bind_attributes(function, call);
   Scope body{name + "/", scope.opset, &attributes};
   if (function.opsets.contains("")) body.opset = opset_of(function.opsets);
-  NodeImporter outside(network_, call, name, scope.opset, scope.tensors);
-  for (size_t i = 0; i < function.inputs.size(); ++i)
-    body.tensors[function.inputs[i]] = outside.optional_input(static_cast<int>(i));
+  NodeImporter outside(network_, call, name, scope.opset, scope.names);
+  for (size_t i = 0; i < function.inputs.size(); ++i) {
+    const Value* given = outside.optional_value(static_cast<int>(i));
+    body.names.set(function.inputs[i], given != nullptr ? *given : Value());
+  }
   enter(call, function, name);
   const bool all_taken = add_nodes(function.nodes, body);
   leave();
   if (!all_taken) return false;
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     if (call.outputs[i].empty()) continue;
-    const auto made = body.tensors.find(function.outputs[i]);
-    if (made == body.tensors.end())
+    const Value* made = body.names.find(function.outputs[i]);
+    if (made == nullptr)
       outside.error("function '", full_name(function), "' has the output '", function.outputs[i],
                     "', which none of its nodes makes");
-    outside.set_output(static_cast<int>(i), made->second);
+    outside.set_output(static_cast<int>(i), *made);
   }
   return true;
 }
@@ -290,24 +403,23 @@ void GraphImporter::name_outputs(const NodeProto& node, int first_layer, Scope& 
   std::unordered_set<const Layer*> own;
   for (int i = first_layer; i < network_.num_layers(); ++i) own.insert(network_.layer(i));
   for (const std::string& output : node.outputs) {
-    auto found = scope.tensors.find(output);
-    if (output.empty() || found == scope.tensors.end() || found->second == nullptr) continue;
-    Tensor* tensor = found->second;
+    const Value* found = output.empty() ? nullptr : scope.names.find(output);
+    if (found == nullptr || found->tensor() == nullptr) continue;
+    Tensor* tensor = found->tensor();
     const std::string name = scope.prefix + output;
     if (!own.contains(tensor->producer()) || network_.find_tensor(name) != nullptr) continue;
-    if (active_.empty() || !reserved_.contains(name)) tensor->set_name(name);
+    if (&scope == &scope_ || !reserved_.contains(name)) tensor->set_name(name);
   }
 }
 
-/// By these names a model with other weights is found to have them. The constants of a function,
-/// which stand for several each, stay as they are.
+/// By these names a model with other weights is found to have them. The constants of functions and
+/// bodies, which may stand for several each, stay as they are.
 void GraphImporter::name_weights(const NodeProto& node, const Scope& scope) {
-  const auto made =
-      node.outputs.empty() ? scope.tensors.end() : scope.tensors.find(node.outputs[0]);
-  if (made == scope.tensors.end() || made->second == nullptr) return;
-  const Layer* const layer = made->second->producer();
+  const Value* made = node.outputs.empty() ? nullptr : scope.names.find(node.outputs[0]);
+  if (made == nullptr || made->tensor() == nullptr) return;
+  const Layer* const layer = made->tensor()->producer();
   if (layer == nullptr) return;
-  if (active_.empty())
+  if (&scope == &scope_)
     network_.weight_names().set_name(*layer, node.outputs[0]);
   else
     network_.weight_names().fix(*layer);
@@ -315,10 +427,14 @@ void GraphImporter::name_weights(const NodeProto& node, const Scope& scope) {
 
 void GraphImporter::add_outputs() {
   for (const ValueInfoProto& value : graph_.outputs) {
-    auto found = scope_.tensors.find(value.name);
-    require(found != scope_.tensors.end() && found->second != nullptr, "ONNX: output '", value.name,
-            "' is made by no node");
-    Tensor* tensor = found->second;
+    const Value* found = scope_.names.find(value.name);
+    require(found != nullptr, "ONNX: output '", value.name, "' is made by no node");
+    Tensor* tensor = found->tensor();
+    if (tensor == nullptr)
+      fail_with(ErrorCode::kUNSUPPORTED_STATE, "ONNX: output '", value.name, "' is ",
+                found->sequence() != nullptr ? "a sequence" : "an optional that holds nothing",
+                ", but an engine's outputs are tensors: end the model with ConcatFromSequence, or "
+                "with SequenceAt for each element");
     if (tensor->is_network_input() || tensor->is_network_output() || tensor->name() != value.name) {
       // One tensor under two names, or an input that is an output at once.
       Tensor* copy = network_.add<Identity>({}, {tensor}, value.name)->output(0);

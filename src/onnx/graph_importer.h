@@ -7,6 +7,7 @@
 
 #include "onnx/functions.h"
 #include "onnx/model.h"
+#include "onnx/names.h"
 #include "onnx/parser.h"
 
 namespace opwright::onnx {
@@ -37,17 +38,17 @@ class GraphImporter {
   }
 
  private:
-  /// The graph, or one call of a function: names mean something else in each.
+  /// The graph, one call of a function, or a body: names mean something else in each.
   struct Scope {
     std::string prefix;  ///< of the names of layers and tensors
     int64_t opset = 0;
     const BoundAttributes* attributes = nullptr;
-    /// Null stands for an input that the call of a function leaves out.
-    std::unordered_map<std::string, Tensor*> tensors{};
-    std::unordered_set<std::string> broken{};  ///< made by nodes that failed
+    Names names{};
+    bool is_body = false;
   };
 
   struct Choice;
+  class NodeBodies;
 
   void add_initializers();
   void add_inputs();
@@ -60,14 +61,31 @@ class GraphImporter {
   void add_layers(const NodeProto& node, const std::string& name, Scope& scope);
   /// Throws Error when nobody knows the operator.
   Choice choose(const NodeImporter& importer) const;
-  /// Reports unknown operators of a node whose inputs are missing, and of the functions it calls.
+  /// Reports unknown operators of a node whose inputs are missing, of the functions it calls, and
+  /// of its bodies.
   void look_behind(const NodeProto& node, const std::string& name, Scope& scope);
+  /// The same of nodes in a function or a body.
+  void look_behind(const std::vector<NodeProto>& nodes, Scope& scope);
+  /// The same of a node's bodies, but of those that were taken over.
+  void look_into_bodies(const NodeProto& node, const std::string& name, Scope& scope);
   /// Makes the call the innermost one. Throws Error when the function cannot be expanded here.
   void enter(const NodeProto& call, const FunctionProto& function, const std::string& name);
   void leave();
   /// False when a node of the function failed, which is reported.
   bool add_call(const NodeProto& call, const FunctionProto& function, const std::string& name,
                 Scope& scope);
+  /// Throws ReportedError when a node of the body failed.
+  std::vector<Value> add_body(const NodeImporter& node, const GraphProto& body,
+                              const std::string& part, std::span<const Value> inputs, Scope& scope);
+  /// Counts a function or body that is taken over. Throws Error with what `refuse` says when it is
+  /// one too many.
+  template <class Refuse>
+  void count_expansion(size_t nodes, const Refuse& refuse);
+  Tensor* body_constant(const TensorProto& tensor, const std::string& name);
+  /// Remembers the constant that a node of a body became.
+  void keep_constant(const NodeProto& node, const Scope& scope);
+  /// Whether the node is a constant that a body's former round made, which stands for it, too.
+  bool reuse_constant(const NodeProto& node, Scope& scope);
   void add_operator(NodeImporter& importer, void (*function)(NodeImporter&));
   void reserve_names();
   void name_outputs(const NodeProto& node, int first_layer, Scope& scope);
@@ -87,12 +105,16 @@ class GraphImporter {
   std::vector<Fate> fates_;
   std::unordered_map<std::string, std::vector<Tensor*>> node_outputs_;
   std::unordered_set<std::string> broken_inputs_;
-  std::unordered_set<std::string> reserved_;  ///< names of the graph, which functions must not take
-  // The calls that are being expanded, from the graph inwards.
+  std::unordered_set<std::string> reserved_;  ///< names of the graph, which others must not take
+  // The calls of functions that are being expanded, from the graph inwards.
   std::vector<const FunctionProto*> active_;
   std::vector<std::string> stack_;
-  int64_t expanded_ = 0;  // nodes of functions so far
-  int current_ = -1;      // the node of the graph
+  size_t depth_ = 0;      // functions and bodies around the node
+  int64_t expanded_ = 0;  // nodes of functions and bodies so far
+  std::unordered_set<const GraphProto*> entered_bodies_;
+  // Constants of bodies, which all rounds share.
+  std::unordered_map<const void*, Tensor*> body_constants_;
+  int current_ = -1;  // the node of the graph
 };
 
 }  // namespace opwright::onnx

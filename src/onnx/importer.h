@@ -10,6 +10,7 @@
 
 #include "network/network.h"
 #include "onnx/model.h"
+#include "onnx/names.h"
 #include "onnx/node_error.h"
 #include "operators/activation.h"
 #include "operators/elementwise.h"
@@ -17,13 +18,36 @@
 
 namespace opwright::onnx {
 
+/// What takes over the graphs that stand in attributes of a node.
+class Bodies {
+ public:
+  /// Adds the body's nodes, with these values as its inputs. `part` goes into the names of its
+  /// layers. Returns its outputs; throws ReportedError when a node of it failed.
+  virtual std::vector<Value> add(const GraphProto& body, const std::string& part,
+                                 std::span<const Value> inputs) = 0;
+
+ protected:
+  ~Bodies() = default;
+};
+
+/// What is wrong is among the parser's errors already.
+class ReportedError final : public Error {
+ public:
+  ReportedError() : Error(ErrorCode::kUNSUPPORTED_STATE, "ONNX: reported already") {}
+};
+
 /// One node while it is taken over: its inputs and attributes, and the network calls that the
 /// operator families share.
 class NodeImporter {
  public:
   NodeImporter(Network& network, const NodeProto& node, std::string name, int64_t opset,
-               std::unordered_map<std::string, Tensor*>& tensors)
-      : network_(network), node_(node), name_(std::move(name)), opset_(opset), tensors_(tensors) {}
+               Names& names, Bodies* bodies = nullptr)
+      : network_(network),
+        node_(node),
+        name_(std::move(name)),
+        opset_(opset),
+        names_(names),
+        bodies_(bodies) {}
 
   Network& network() { return network_; }
   const NodeProto& node() const { return node_; }
@@ -32,7 +56,14 @@ class NodeImporter {
   int num_inputs() const { return static_cast<int>(node_.inputs.size()); }
   int num_outputs() const { return static_cast<int>(node_.outputs.size()); }
 
-  /// Null when the input is absent, as is what stands for an absent input of a function.
+  /// Null when the input is absent, as is what stands for an absent input of a function. Throws
+  /// Error for a name that nothing has.
+  const Value* optional_value(int index) const;
+  /// Throws Error when the input is absent.
+  const Value& value(int index) const;
+  /// Throws Error when the input is absent, or is no sequence.
+  const Sequence& sequence(int index = 0) const;
+  /// Null when the input is absent. Throws Error for what is no tensor.
   Tensor* optional_input(int index) const;
   /// Throws Error when the input is absent.
   Tensor* input(int index = 0) const;
@@ -40,7 +71,7 @@ class NodeImporter {
     return index < num_outputs() && !node_.outputs[index].empty();
   }
   /// Binds an output; null for one that nobody names is fine.
-  void set_output(int index, Tensor* tensor);
+  void set_output(int index, Value value);
 
   int64_t get_int(std::string_view attribute, int64_t otherwise) const;
   float get_float(std::string_view attribute, float otherwise) const;
@@ -60,6 +91,16 @@ class NodeImporter {
   Expr single_value(Tensor* tensor, std::string_view what) const;
   int64_t constant_int(Tensor* tensor, std::string_view what) const;
   double constant_float(Tensor* tensor, std::string_view what) const;
+  /// The element of a boolean tensor that has one, where it is known now.
+  std::optional<bool> known_bool(Tensor* tensor) const;
+  /// The element of an integer tensor that has one, where it is known now.
+  std::optional<int64_t> known_int(Tensor* tensor) const;
+
+  /// The graph of an attribute. Throws Error when it is missing.
+  const GraphProto& body(std::string_view attribute) const;
+  std::vector<Value> add_body(const GraphProto& body, const std::string& part,
+                              std::span<const Value> inputs);
+
   /// Axis counted from the front. Throws Error when out of [-rank, rank).
   int axis(int64_t axis, int rank) const;
   Ints axes(Ints axes, int rank) const;
@@ -114,7 +155,8 @@ class NodeImporter {
   const NodeProto& node_;
   std::string name_;
   int64_t opset_;
-  std::unordered_map<std::string, Tensor*>& tensors_;
+  Names& names_;
+  Bodies* bodies_;
   int layers_ = 0;
 };
 
@@ -131,6 +173,8 @@ void add_normalizations(NodeTable& table);
 void add_shapes(NodeTable& table);
 void add_movement(NodeTable& table);
 void add_sources(NodeTable& table);
+void add_control_flow(NodeTable& table);
+void add_sequences(NodeTable& table);
 
 /// All operators of the default domain.
 const NodeTable& node_table();
