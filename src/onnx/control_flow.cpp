@@ -1,7 +1,10 @@
 // If, Loop and Scan: their bodies are taken over as often as they run.
 
+#include <limits>
 #include <numeric>
 
+#include "control/loop.h"
+#include "network/shape_inputs.h"
 #include "onnx/importer.h"
 #include "operators/elementwise.h"
 #include "operators/movement.h"
@@ -9,6 +12,13 @@
 
 namespace opwright::onnx {
 namespace {
+
+// A loop of more nodes, all iterations counted, is one layer instead of layers for each iteration.
+constexpr int64_t kMaxUnrolledNodes = 4096;
+
+bool is_small(int64_t iterations, const GraphProto& body) {
+  return iterations <= kMaxUnrolledNodes / (static_cast<int64_t>(body.nodes.size()) + 1);
+}
 
 Tensor* constant_scalar(NodeImporter& node, int64_t value) {
   return node.scalar(static_cast<double>(value), DataType::kINT64);
@@ -111,6 +121,82 @@ void if_node(NodeImporter& node) {
       node.set_output(i, select(node, condition, then_values[i], else_values[i], i));
 }
 
+/// A tensor of one element without axes.
+Tensor* as_scalar(NodeImporter& node, Tensor* tensor) {
+  return tensor->rank() == 0 ? tensor : node.reshape(tensor, {});
+}
+
+void mark_body_output(Network& network, Tensor* tensor) {
+  if (tensor->is_network_input() || tensor->is_network_output())
+    tensor = network.add<Identity>({}, {tensor})->output(0);
+  network.mark_output(*tensor);
+}
+
+/// What is repeated as a network of its own, the last states and what is stacked. `limit` null: as
+/// often as the body says; `begins` null: it does.
+Sequence add_loop(NodeImporter& node, BodyNetwork made, Tensor* limit, Tensor* begins,
+                  Tensor* goes_on, std::span<Tensor* const> states, size_t first_output) {
+  LoopBody body;
+  body.is_computed = goes_on != nullptr;
+  body.states = static_cast<int>(states.size());
+  body.captures = static_cast<int>(made.captured.size());
+  body.stacked = static_cast<int>(made.outputs.size() - first_output - states.size());
+  if (goes_on != nullptr) mark_body_output(*made.network, goes_on);
+  for (size_t i = first_output; i < made.outputs.size(); ++i)
+    mark_body_output(*made.network, tensor_of(node, made.outputs[i], "an output of its body"));
+  const std::vector<Tensor*> all(made.network->inputs().begin(), made.network->inputs().end());
+  for (Tensor* input : all)
+    if (input->num_users() == 0) made.network->remove_tensor(*input);
+  const bool counts = body.stacked > 0 && (body.is_computed || begins != nullptr);
+  body.network = made.network;
+  const int results = body.states + body.stacked;
+
+  Sequence inputs = {limit, begins};
+  inputs.insert(inputs.end(), states.begin(), states.end());
+  inputs.insert(inputs.end(), made.captured.begin(), made.captured.end());
+  Layer* layer = node.network().add_layer(std::make_shared<Loop>(std::move(body), counts), inputs,
+                                          node.next_name());
+  layer->infer();
+  return Sequence(layer->outputs().begin(), layer->outputs().begin() + results);
+}
+
+/// A Loop whose iterations are counted when the engine runs.
+void loop_at_run_time(NodeImporter& node, const GraphProto& body, Tensor* trips,
+                      Tensor* condition) {
+  Sequence states;
+  for (int i = 2; i < node.num_inputs(); ++i) {
+    if (node.value(i).tensor() == nullptr)
+      node.error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_DYNAMIC, "state ", i - 2,
+                    " is a sequence or an optional, which needs a number of iterations that is "
+                    "known when the model is read");
+    states.push_back(node.input(i));
+  }
+  const bool stacks = body.outputs.size() > states.size() + 1;
+  if (trips != nullptr) {
+    if (stacks) make_shape_inputs(*trips);
+    trips = node.cast(as_scalar(node, trips), DataType::kINT64);
+  }
+  if (condition != nullptr) {
+    const std::optional<bool> begins = node.known_bool(condition);
+    condition = begins && *begins ? nullptr : as_scalar(node, condition);
+  }
+  BodyNetwork made = node.add_body_network(body, states, [&](BodyStart& start) {
+    // An iteration that runs has a condition that is true.
+    std::vector<Value> inputs = {start.iteration, start.node.scalar(1, DataType::kBOOL)};
+    inputs.insert(inputs.end(), start.states.begin(), start.states.end());
+    return inputs;
+  });
+  Tensor* goes_on = tensor_of(node, made.outputs[0], "the body's condition");
+  const std::optional<bool> known = node.known_bool(goes_on);
+  if (known && *known) goes_on = nullptr;
+  if (trips == nullptr && goes_on == nullptr)
+    node.error(
+        "never ends: it has no number of iterations, and its body's condition is always "
+        "true");
+  const Sequence results = add_loop(node, std::move(made), trips, condition, goes_on, states, 1);
+  for (int i = 0; i < node.num_outputs(); ++i) node.set_output(i, results[i]);
+}
+
 void loop_node(NodeImporter& node) {
   const GraphProto& body = node.body("body");
   const size_t states = static_cast<size_t>(std::max(node.num_inputs() - 2, 0));
@@ -126,14 +212,15 @@ void loop_node(NodeImporter& node) {
   if (static_cast<size_t>(node.num_outputs()) > states + scans)
     node.error("has ", node.num_outputs(), " outputs; its body gives ", states + scans);
 
-  std::optional<int64_t> limit;
-  if (Tensor* trips = node.optional_input(0)) {
-    limit = node.known_int(trips);
-    if (!limit)
-      node.error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_DYNAMIC, "the number of iterations ('",
-                    trips->name(), "') is not known when the model is read: make it constant");
-  }
+  Tensor* const trips = node.optional_input(0);
+  const std::optional<int64_t> limit = trips != nullptr ? node.known_int(trips) : std::nullopt;
+  const int64_t most = limit.value_or(std::numeric_limits<int64_t>::max());
   Tensor* condition = node.optional_input(1);
+  bool has_sequences = false;
+  for (size_t i = 0; i < states; ++i)
+    has_sequences = has_sequences || node.value(static_cast<int>(i) + 2).tensor() == nullptr;
+  if ((trips != nullptr && !limit) || (limit && !has_sequences && !is_small(most, body)))
+    return loop_at_run_time(node, body, trips, condition);
   Tensor* const yes = node.scalar(1, DataType::kBOOL);
   std::vector<Value> values;
   for (size_t i = 0; i < states; ++i) values.push_back(node.value(static_cast<int>(i) + 2));
@@ -144,14 +231,10 @@ void loop_node(NodeImporter& node) {
     inputs.insert(inputs.end(), values.begin(), values.end());
     return node.add_body(body, str(iteration), inputs);
   };
-  for (int64_t i = 0; !limit || i < *limit; ++i) {
+  for (int64_t i = 0; i < most; ++i) {
     if (condition != nullptr) {
       const std::optional<bool> go_on = node.known_bool(condition);
-      if (!go_on)
-        node.error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_DYNAMIC, "whether iteration ", i,
-                      " runs ('", condition->name(),
-                      "') depends on data; expected a condition that is constant or computed from "
-                      "shapes");
+      if (!go_on) return loop_at_run_time(node, body, trips, node.optional_input(1));
       if (!*go_on) break;
     }
     const std::vector<Value> outputs = run_body(i);
@@ -187,6 +270,54 @@ struct ScanPorts {
   Ints input_axes, output_axes, input_directions, output_directions;
 };
 
+/// A Scan whose iterations are counted when the engine runs. Each picks its elements by its number.
+std::vector<Value> scan_at_run_time(NodeImporter& node, const GraphProto& body,
+                                    const ScanPorts& ports, std::span<const Value> values,
+                                    const Sequence& inputs) {
+  Sequence states;
+  for (const Value& value : values) states.push_back(value.tensor());
+  const auto axis_of = [&](size_t i) { return node.axis(ports.input_axes[i], inputs[i]->rank()); };
+  BodyNetwork made = node.add_body_network(body, states, [&](BodyStart& start) {
+    std::vector<Value> elements(start.states.begin(), start.states.end());
+    for (size_t i = 0; i < ports.inputs; ++i) {
+      Tensor* const input = start.capture(inputs[i]);
+      Tensor* at = start.iteration;
+      if (ports.input_directions[i] != 0) {
+        const Expr last = input->dims()[static_cast<size_t>(axis_of(i))] - 1;
+        at = start.node.elementwise(ElementWiseOperation::kSUB,
+                                    start.node.network().add_values({last}, DataType::kINT64, true),
+                                    at);
+      }
+      GatherParams params;
+      params.axis = axis_of(i);
+      elements.emplace_back(start.node.add<Gather>(params, {input, at}));
+    }
+    return elements;
+  });
+  Tensor* length = node.network().add_values({inputs[0]->dims()[static_cast<size_t>(axis_of(0))]},
+                                             DataType::kINT64, true);
+  const Sequence made_by = add_loop(node, std::move(made), length, nullptr, nullptr, states, 0);
+  std::vector<Value> results(made_by.begin(), made_by.end());
+  for (size_t s = 0; s < ports.outputs; ++s) {
+    Tensor* whole = made_by[ports.states + s];
+    if (ports.output_directions[s] != 0) {
+      SliceParams params;
+      params.stride.assign(whole->rank(), 1);
+      params.stride[0] = -1;
+      SymShape start(whole->rank(), Expr(0));
+      start[0] = whole->dims()[0] - 1;
+      whole = node.add<Slice>(params, {whole, node.network().add_values(start),
+                                       node.network().add_values(whole->dims())});
+    }
+    const int axis = node.axis(ports.output_axes[s], whole->rank());
+    Ints order(whole->rank());
+    std::iota(order.begin(), order.end(), 0);
+    std::rotate(order.begin(), order.begin() + 1, order.begin() + axis + 1);
+    results[ports.states + s] = axis == 0 ? whole : node.transpose(whole, order);
+  }
+  return results;
+}
+
 /// Final states and stacked outputs.
 std::vector<Value> run_scan(NodeImporter& node, const GraphProto& body, const ScanPorts& ports,
                             std::vector<Value> states, const Sequence& inputs,
@@ -200,10 +331,8 @@ std::vector<Value> run_scan(NodeImporter& node, const GraphProto& body, const Sc
                  " elements; expected the same number");
     length = extent.constant();
   }
-  if (!length)
-    node.error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_DYNAMIC,
-                  "the number of iterations depends on input shapes: fix the extent of the scanned "
-                  "axis");
+  if (!length || !is_small(*length, body))
+    return scan_at_run_time(node, body, ports, states, inputs);
   std::vector<Sequence> stacked(ports.outputs);
   const auto run_body = [&](int64_t iteration, const auto& element) {
     std::vector<Value> values = states;

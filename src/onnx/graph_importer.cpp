@@ -1,7 +1,9 @@
 #include "onnx/graph_importer.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "control/loop.h"
 #include "onnx/importer.h"
 #include "onnx/plugin_node.h"
 
@@ -28,7 +30,8 @@ std::string list_calls(const std::vector<std::string>& stack) {
 
 GraphImporter::GraphImporter(Network& network, const ModelProto& model, IPluginRegistry* plugins,
                              bool plugins_override, Log log, std::vector<OnnxError>& errors)
-    : network_(network),
+    : graph_network_(network),
+      network_(&network),
       model_(model),
       graph_(model.graph),
       functions_(model.functions),
@@ -51,7 +54,7 @@ void GraphImporter::run() {
   scope_.opset = opset_of(model_.opsets);
   require(!model_.opsets.empty(),
           "ONNX: the model names no opset of its operators; the file may be truncated");
-  if (!graph_.name.empty()) network_.set_name(graph_.name);
+  if (!graph_.name.empty()) network_->set_name(graph_.name);
   reserve_names();
   add_initializers();
   add_inputs();
@@ -68,8 +71,8 @@ void GraphImporter::reserve_names() {
 
 void GraphImporter::add_initializers() {
   for (const TensorProto& tensor : graph_.initializers) {
-    Tensor* made = network_.add_constant(tensor.dtype, tensor.shape, tensor.data);
-    network_.weight_names().set_name(*made->producer(), tensor.name);
+    Tensor* made = network_->add_constant(tensor.dtype, tensor.shape, tensor.data);
+    network_->weight_names().set_name(*made->producer(), tensor.name);
     scope_.names.set(tensor.name, made);
   }
 }
@@ -98,7 +101,7 @@ void GraphImporter::add_input(const ValueInfoProto& value) {
   const DataType dtype = data_type(value.element_type, str("input '", value.name, "'"));
   if (value.element_type == static_cast<int32_t>(ElementType::kDouble))
     log_.warning("ONNX: input '", value.name, "' is double precision; the engine takes it in FP32");
-  Tensor* input = network_.add_input(value.name, dtype, Shape(value.dims));
+  Tensor* input = network_->add_input(value.name, dtype, Shape(value.dims));
   for (size_t i = 0; i < value.dims.size(); ++i)
     // Some exporters call every extent that they do not know '?'; these need not be equal.
     if (value.dims[i] < 0 && !value.dim_names[i].empty() && value.dim_names[i] != "?")
@@ -194,6 +197,10 @@ class GraphImporter::NodeBodies final : public Bodies {
                          std::span<const Value> inputs) override {
     return importer_.add_body(*node_, body, part, inputs, scope_);
   }
+  BodyNetwork add_network(const GraphProto& body, std::span<Tensor* const> states,
+                          const Start& start) override {
+    return importer_.add_body_network(*node_, body, states, start, scope_);
+  }
 
  private:
   GraphImporter& importer_;
@@ -203,9 +210,9 @@ class GraphImporter::NodeBodies final : public Bodies {
 
 void GraphImporter::add_layers(const NodeProto& node, const std::string& name, Scope& scope) {
   NodeBodies bodies(*this, scope);
-  NodeImporter importer(network_, node, name, scope.opset, scope.names, &bodies);
+  NodeImporter importer(*network_, node, name, scope.opset, scope.names, &bodies);
   bodies.set_node(importer);
-  const int first_layer = network_.num_layers();
+  const int first_layer = network_->num_layers();
   const Choice choice = choose(importer);
   if (choice.plugin)
     add_plugin_node(importer, choice.plugin, log_);
@@ -220,11 +227,11 @@ void GraphImporter::add_layers(const NodeProto& node, const std::string& name, S
     const Value* found = scope.names.find(output);
     outputs.push_back(found != nullptr ? found->tensor() : nullptr);
   }
-  node_outputs_.try_emplace(name, std::move(outputs));
+  if (network_ == &graph_network_) node_outputs_.try_emplace(name, std::move(outputs));
 }
 
 void GraphImporter::look_behind(const NodeProto& node, const std::string& name, Scope& scope) {
-  const Choice choice = choose(NodeImporter(network_, node, name, scope.opset, scope.names));
+  const Choice choice = choose(NodeImporter(*network_, node, name, scope.opset, scope.names));
   if (choice.plugin) return;
   if (choice.function == nullptr) return look_into_bodies(node, name, scope);
   enter(node, *choice.function, name);
@@ -256,11 +263,11 @@ void GraphImporter::look_into_bodies(const NodeProto& node, const std::string& n
 }
 
 void GraphImporter::add_operator(NodeImporter& importer, void (*function)(NodeImporter&)) {
-  const int first_layer = network_.num_layers();
+  const int first_layer = network_->num_layers();
   try {
     function(importer);
     // A layer that does not fit is this node's fault.
-    for (int i = first_layer; i < network_.num_layers(); ++i) network_.layer(i)->infer();
+    for (int i = first_layer; i < network_->num_layers(); ++i) network_->layer(i)->infer();
   } catch (const Error& problem) {
     // Inference speaks of layers; the user knows nodes.
     if (std::string_view(problem.what()).starts_with("ONNX")) throw;
@@ -305,13 +312,13 @@ void GraphImporter::leave() {
 Tensor* GraphImporter::body_constant(const TensorProto& tensor, const std::string& name) {
   Tensor*& made = body_constants_[&tensor];
   if (made == nullptr) {
-    made = network_.add_constant(tensor.dtype, tensor.shape, tensor.data, name);
-    network_.weight_names().fix(*made->producer());
+    made = network_->add_constant(tensor.dtype, tensor.shape, tensor.data, name);
+    network_->weight_names().fix(*made->producer());
   }
   return made;
 }
 
-void GraphImporter::keep_constant(const NodeProto& node, const Scope& scope) {
+void GraphImporter::keep_constant(const NodeProto& node, Scope& scope) {
   if (!scope.is_body || node.op_type != "Constant" || node.outputs.empty()) return;
   const Value* made = scope.names.find(node.outputs[0]);
   if (made != nullptr && made->tensor() != nullptr) body_constants_[&node] = made->tensor();
@@ -328,6 +335,13 @@ bool GraphImporter::reuse_constant(const NodeProto& node, Scope& scope) {
 std::vector<Value> GraphImporter::add_body(const NodeImporter& node, const GraphProto& body,
                                            const std::string& part, std::span<const Value> inputs,
                                            Scope& outer) {
+  Scope scope{node.name() + "/" + part + "/", outer.opset, outer.attributes, Names(&outer.names),
+              true};
+  return fill_body(node, body, inputs, scope);
+}
+
+std::vector<Value> GraphImporter::fill_body(const NodeImporter& node, const GraphProto& body,
+                                            std::span<const Value> inputs, Scope& scope) {
   if (inputs.size() != body.inputs.size())
     node.error("the graph '", body.name, "' takes ", body.inputs.size(), " inputs; expected ",
                inputs.size());
@@ -335,8 +349,6 @@ std::vector<Value> GraphImporter::add_body(const NodeImporter& node, const Graph
     node.error("the graph '", body.name, "' ", parts...);
   });
   entered_bodies_.insert(&body);
-  Scope scope{node.name() + "/" + part + "/", outer.opset, outer.attributes, Names(&outer.names),
-              true};
   bool all_taken = false;
   try {
     for (const TensorProto& tensor : body.initializers)
@@ -361,12 +373,115 @@ std::vector<Value> GraphImporter::add_body(const NodeImporter& node, const Graph
   return outputs;
 }
 
+/// While nodes go to the network of a body.
+class GraphImporter::InNetwork {
+ public:
+  InNetwork(GraphImporter& importer, Network& network)
+      : importer_(importer),
+        outside_(std::exchange(importer.network_, &network)),
+        constants_(std::exchange(importer.body_constants_, {})) {}
+  ~InNetwork() {
+    importer_.network_ = outside_;
+    importer_.body_constants_ = std::move(constants_);
+  }
+  InNetwork(const InNetwork&) = delete;
+  InNetwork& operator=(const InNetwork&) = delete;
+
+ private:
+  GraphImporter& importer_;
+  Network* outside_;
+  std::unordered_map<const void*, Tensor*> constants_;
+};
+
+namespace {
+
+/// The inputs of a body's network, like tensors outside.
+class BodyInputs {
+ public:
+  explicit BodyInputs(BodyNetwork& body) : body_(body) {}
+
+  /// Extents that are equal outside have one name.
+  Tensor* add(const std::string& name, const Tensor& outside) {
+    Tensor* made = body_.network->add_input(name, outside.dtype(), outside.shape());
+    for (int i = 0; i < outside.rank(); ++i)
+      if (const Expr& extent = outside.dims()[static_cast<size_t>(i)]; !extent.is_constant())
+        made->set_dimension_name(i, name_of(extent));
+    return made;
+  }
+
+  Tensor* capture(Tensor* outside) {
+    Tensor*& made = captured_[outside];
+    if (made != nullptr) return made;
+    const TensorInfo& info = outside->info();
+    if (info.constant) {
+      made = body_.network->add_constant(info.dtype, constant_shape(info.dims), info.constant);
+      body_.network->weight_names().fix(*made->producer());
+    } else if (info.values && is_constant(*info.values) && outside->rank() <= 1 &&
+               info.dtype != DataType::kBOOL) {
+      made = body_.network->add_values(*info.values, info.dtype, outside->rank() == 0);
+    } else {
+      made = add(capture_input(static_cast<int>(body_.captured.size())), *outside);
+      body_.captured.push_back(outside);
+    }
+    return made;
+  }
+
+  Value capture(const Value& outside) {
+    if (outside.tensor() != nullptr) return capture(outside.tensor());
+    if (outside.sequence() == nullptr) return outside;
+    Sequence tensors;
+    for (Tensor* tensor : *outside.sequence()) tensors.push_back(capture(tensor));
+    return Value(std::move(tensors));
+  }
+
+ private:
+  std::string name_of(const Expr& extent) {
+    const auto found = std::find(extents_.begin(), extents_.end(), extent);
+    if (found == extents_.end()) extents_.push_back(extent);
+    return str("extent ", found - extents_.begin());
+  }
+
+  BodyNetwork& body_;
+  std::unordered_map<const Tensor*, Tensor*> captured_;
+  std::vector<Expr> extents_;
+};
+
+}  // namespace
+
+BodyNetwork GraphImporter::add_body_network(const NodeImporter& node, const GraphProto& body,
+                                            std::span<Tensor* const> states,
+                                            const Bodies::Start& start, Scope& outer) {
+  BodyNetwork made;
+  made.network = std::make_shared<Network>(network_->flags(), nullptr, log_);
+  BodyInputs inputs(made);
+  const auto capture = [&](const Value& value) { return inputs.capture(value); };
+  Scope scope{node.name() + "/body/", outer.opset, outer.attributes, Names(&outer.names, capture),
+              true};
+  const InNetwork inside(*this, *made.network);
+  NodeImporter importer(*made.network, node.node(), node.name() + "/body", outer.opset,
+                        scope.names);
+  BodyStart begin{importer,
+                  made.network->add_input(kIterationInput, DataType::kINT64, Shape()),
+                  {},
+                  [&](Tensor* tensor) { return inputs.capture(tensor); }};
+  for (size_t i = 0; i < states.size(); ++i)
+    begin.states.push_back(inputs.add(state_input(static_cast<int>(i)), *states[i]));
+  made.outputs = fill_body(node, body, start(begin), scope);
+  for (const Tensor* input : made.network->inputs())
+    if (input->is_shape_input())
+      node.error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_DYNAMIC, "in its body, '",
+                    input->name(),
+                    "' decides shapes, which is not supported where the iterations "
+                    "are counted at run time: make the number of iterations constant");
+  return made;
+}
+
 bool GraphImporter::add_call(const NodeProto& call, const FunctionProto& function,
                              const std::string& name, Scope& scope) {
   const BoundAttributes attributes = bind_attributes(function, call);
   Scope body{name + "/", scope.opset, &attributes};
   if (function.opsets.contains("")) body.opset = opset_of(function.opsets);
-  NodeImporter outside(network_, call, name, scope.opset, scope.names);
+  NodeImporter outside(*network_, call, name, scope.opset, scope.names);
   for (size_t i = 0; i < function.inputs.size(); ++i) {
     const Value* given = outside.optional_value(static_cast<int>(i));
     body.names.set(function.inputs[i], given != nullptr ? *given : Value());
@@ -401,28 +516,28 @@ void GraphImporter::report(const Error& problem, const NodeProto& node, const st
 /// Tensors that this node's layers made get the names that the model has for them.
 void GraphImporter::name_outputs(const NodeProto& node, int first_layer, Scope& scope) {
   std::unordered_set<const Layer*> own;
-  for (int i = first_layer; i < network_.num_layers(); ++i) own.insert(network_.layer(i));
+  for (int i = first_layer; i < network_->num_layers(); ++i) own.insert(network_->layer(i));
   for (const std::string& output : node.outputs) {
     const Value* found = output.empty() ? nullptr : scope.names.find(output);
     if (found == nullptr || found->tensor() == nullptr) continue;
     Tensor* tensor = found->tensor();
     const std::string name = scope.prefix + output;
-    if (!own.contains(tensor->producer()) || network_.find_tensor(name) != nullptr) continue;
+    if (!own.contains(tensor->producer()) || network_->find_tensor(name) != nullptr) continue;
     if (&scope == &scope_ || !reserved_.contains(name)) tensor->set_name(name);
   }
 }
 
 /// By these names a model with other weights is found to have them. The constants of functions and
 /// bodies, which may stand for several each, stay as they are.
-void GraphImporter::name_weights(const NodeProto& node, const Scope& scope) {
+void GraphImporter::name_weights(const NodeProto& node, Scope& scope) {
   const Value* made = node.outputs.empty() ? nullptr : scope.names.find(node.outputs[0]);
   if (made == nullptr || made->tensor() == nullptr) return;
   const Layer* const layer = made->tensor()->producer();
   if (layer == nullptr) return;
   if (&scope == &scope_)
-    network_.weight_names().set_name(*layer, node.outputs[0]);
+    network_->weight_names().set_name(*layer, node.outputs[0]);
   else
-    network_.weight_names().fix(*layer);
+    network_->weight_names().fix(*layer);
 }
 
 void GraphImporter::add_outputs() {
@@ -437,15 +552,15 @@ void GraphImporter::add_outputs() {
                 "with SequenceAt for each element");
     if (tensor->is_network_input() || tensor->is_network_output() || tensor->name() != value.name) {
       // One tensor under two names, or an input that is an output at once.
-      Tensor* copy = network_.add<Identity>({}, {tensor}, value.name)->output(0);
-      if (Tensor* other = network_.find_tensor(value.name); other == nullptr)
+      Tensor* copy = network_->add<Identity>({}, {tensor}, value.name)->output(0);
+      if (Tensor* other = network_->find_tensor(value.name); other == nullptr)
         copy->set_name(value.name);
       else
         require(other == tensor || other == copy, "ONNX: two tensors are called '", value.name,
                 "'");
       tensor = copy;
     }
-    network_.mark_output(*tensor);
+    network_->mark_output(*tensor);
   }
 }
 

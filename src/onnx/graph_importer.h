@@ -6,13 +6,12 @@
 #include <vector>
 
 #include "onnx/functions.h"
+#include "onnx/importer.h"
 #include "onnx/model.h"
 #include "onnx/names.h"
 #include "onnx/parser.h"
 
 namespace opwright::onnx {
-
-class NodeImporter;
 
 /// Takes the graph of a model over into a network. A node becomes, in this order: a plugin, if it
 /// names the plugin's namespace or plugins override; the nodes of the model's function that it
@@ -49,11 +48,12 @@ class GraphImporter {
 
   struct Choice;
   class NodeBodies;
+  class InNetwork;
 
   void add_initializers();
   void add_inputs();
   void add_input(const ValueInfoProto& value);
-  void name_weights(const NodeProto& node, const Scope& scope);
+  void name_weights(const NodeProto& node, Scope& scope);
   void add_outputs();
   /// False when a node failed.
   bool add_nodes(const std::vector<NodeProto>& nodes, Scope& scope);
@@ -77,13 +77,20 @@ class GraphImporter {
   /// Throws ReportedError when a node of the body failed.
   std::vector<Value> add_body(const NodeImporter& node, const GraphProto& body,
                               const std::string& part, std::span<const Value> inputs, Scope& scope);
+  /// The same into a network of its own.
+  BodyNetwork add_body_network(const NodeImporter& node, const GraphProto& body,
+                               std::span<Tensor* const> states, const Bodies::Start& start,
+                               Scope& scope);
+  /// The nodes of the body, and its outputs.
+  std::vector<Value> fill_body(const NodeImporter& node, const GraphProto& body,
+                               std::span<const Value> inputs, Scope& scope);
   /// Counts a function or body that is taken over. Throws Error with what `refuse` says when it is
   /// one too many.
   template <class Refuse>
   void count_expansion(size_t nodes, const Refuse& refuse);
   Tensor* body_constant(const TensorProto& tensor, const std::string& name);
   /// Remembers the constant that a node of a body became.
-  void keep_constant(const NodeProto& node, const Scope& scope);
+  void keep_constant(const NodeProto& node, Scope& scope);
   /// Whether the node is a constant that a body's former round made, which stands for it, too.
   bool reuse_constant(const NodeProto& node, Scope& scope);
   void add_operator(NodeImporter& importer, void (*function)(NodeImporter&));
@@ -93,7 +100,8 @@ class GraphImporter {
   void report(const Error& problem, const NodeProto& node, const std::string& name,
               SourcePlace where = SourcePlace::current());
 
-  Network& network_;
+  Network& graph_network_;
+  Network* network_;  ///< that of the body, in a body that has one of its own
   const ModelProto& model_;
   const GraphProto& graph_;
   const FunctionTable functions_;

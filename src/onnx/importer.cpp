@@ -63,6 +63,12 @@ std::vector<Value> NodeImporter::add_body(const GraphProto& body, const std::str
   return bodies_->add(body, part, inputs);
 }
 
+BodyNetwork NodeImporter::add_body_network(const GraphProto& body, std::span<Tensor* const> states,
+                                           const Bodies::Start& start) {
+  if (bodies_ == nullptr) error("graphs in attributes cannot be taken over here");
+  return bodies_->add_network(body, states, start);
+}
+
 const AttributeProto* NodeImporter::attribute(std::string_view name,
                                               AttributeProto::Type type) const {
   const AttributeProto* found = node_.attribute(name);

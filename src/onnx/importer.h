@@ -18,6 +18,22 @@
 
 namespace opwright::onnx {
 
+class NodeImporter;
+
+/// A body that becomes a network of its own, while its inputs are made.
+struct BodyStart {
+  NodeImporter& node;  ///< of the network
+  Tensor* iteration;   ///< the number of the iteration, a scalar INT64
+  std::vector<Tensor*> states;
+  std::function<Tensor*(Tensor*)> capture;  ///< what a tensor from outside is in the network
+};
+
+struct BodyNetwork {
+  std::shared_ptr<Network> network;
+  std::vector<Tensor*> captured;  ///< the tensors outside that its inputs are
+  std::vector<Value> outputs;
+};
+
 /// What takes over the graphs that stand in attributes of a node.
 class Bodies {
  public:
@@ -25,6 +41,11 @@ class Bodies {
   /// layers. Returns its outputs; throws ReportedError when a node of it failed.
   virtual std::vector<Value> add(const GraphProto& body, const std::string& part,
                                  std::span<const Value> inputs) = 0;
+  /// The same as a network of its own, in which `start` makes the body's inputs. `states` are the
+  /// values that the first iteration begins with.
+  using Start = std::function<std::vector<Value>(BodyStart&)>;
+  virtual BodyNetwork add_network(const GraphProto& body, std::span<Tensor* const> states,
+                                  const Start& start) = 0;
 
  protected:
   ~Bodies() = default;
@@ -100,6 +121,8 @@ class NodeImporter {
   const GraphProto& body(std::string_view attribute) const;
   std::vector<Value> add_body(const GraphProto& body, const std::string& part,
                               std::span<const Value> inputs);
+  BodyNetwork add_body_network(const GraphProto& body, std::span<Tensor* const> states,
+                               const Bodies::Start& start);
 
   /// Axis counted from the front. Throws Error when out of [-rank, rank).
   int axis(int64_t axis, int rank) const;

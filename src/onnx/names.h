@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -41,18 +42,28 @@ class Value {
 /// The names of a graph, a function's call or a body. Those of a body hide equal ones outside.
 class Names {
  public:
+  /// What a value from outside is in a body that is a network of its own.
+  using Capture = std::function<Value(const Value&)>;
+
   /// `outer` must outlive it.
-  explicit Names(const Names* outer = nullptr) : outer_(outer) {}
+  explicit Names(Names* outer = nullptr, Capture capture = nullptr)
+      : outer_(outer), capture_(std::move(capture)) {}
 
   /// Null for a name that nothing has, or only what failed.
-  const Value* find(const std::string& name) const {
-    const Entry* entry = look_up(name);
-    return entry != nullptr && !entry->is_broken ? &entry->value : nullptr;
+  const Value* find(const std::string& name) {
+    if (const auto found = entries_.find(name); found != entries_.end())
+      return found->second.is_broken ? nullptr : &found->second.value;
+    const Value* outside = outer_ != nullptr ? outer_->find(name) : nullptr;
+    if (outside == nullptr || !capture_) return outside;
+    Entry& entry = entries_[name];
+    entry.value = capture_(*outside);
+    return &entry.value;
   }
   /// Whether the name is that of something that could not be made.
   bool is_broken(const std::string& name) const {
-    const Entry* entry = look_up(name);
-    return entry != nullptr && entry->is_broken;
+    if (const auto found = entries_.find(name); found != entries_.end())
+      return found->second.is_broken;
+    return outer_ != nullptr && outer_->is_broken(name);
   }
   void set(const std::string& name, Value value) { entries_[name] = {std::move(value), false}; }
   void set_broken(const std::string& name) { entries_[name] = {Value(), true}; }
@@ -62,14 +73,9 @@ class Names {
     Value value;
     bool is_broken = false;
   };
-  const Entry* look_up(const std::string& name) const {
-    for (const Names* names = this; names != nullptr; names = names->outer_)
-      if (const auto found = names->entries_.find(name); found != names->entries_.end())
-        return &found->second;
-    return nullptr;
-  }
 
-  const Names* outer_;
+  Names* outer_;
+  Capture capture_;
   std::unordered_map<std::string, Entry> entries_;
 };
 

@@ -438,25 +438,25 @@ def test_attributes_of_functions_reach_bodies():
 
 def test_unknown_operators_in_bodies_are_listed():
     """Behind others, in both branches, and in bodies that nothing can be given to."""
-    errors = errors_of(f"""<ir_version: 9, opset_import: ["" : 18, "other" : 1]>
-        net (bool c, float[3, 4] x) => (float[3, 4] y) {{
+    errors = errors_of("""<ir_version: 9, opset_import: ["" : 18, "other" : 1]>
+        net (bool c, float[3, 4] x) => (float[3, 4] y) {
             a = other.first (x)
             b = If (c) <
-                then_branch = t () => (float[3, 4] r) {{ s = other.second (x)  r = Abs (s) }},
-                else_branch = e () => (float[3, 4] r) {{ r = other.third (x) }}
+                then_branch = t () => (float[3, 4] r) { s = other.second (x)  r = Abs (s) },
+                else_branch = e () => (float[3, 4] r) { r = other.third (x) }
             >
             d = If (c) <
-                then_branch = t () => (float[3, 4] r) {{ s = Neg (a)  r = other.fourth (s) }},
-                else_branch = e () => (float[3, 4] r) {{ r = Identity (a) }}
+                then_branch = t () => (float[3, 4] r) { s = Neg (a)  r = other.fourth (s) },
+                else_branch = e () => (float[3, 4] r) { r = Identity (a) }
             >
             m = Cast <to = 7> (b)
             y = Loop (m, c, d) <
-                body = l (int64 i, bool go, float[3, 4] s) => (bool on, float[3, 4] t) {{
+                body = l (int64 i, bool go, float[3, 4] s) => (bool on, float[3, 4] t) {
                     on = Identity (go)
                     t = other.fifth (s)
-                }}
+                }
             >
-        }}""")
+        }""")
     assert [(e.node(), e.node_operator()) for e in errors] == [
         (0, "first"),
         (1, "second"),

@@ -34,7 +34,7 @@ REFUSED = {
     r"training_dropout_(default|zero_ratio|mask|default_mask|zero_ratio_mask)": "training_mode",
     r"batchnorm_.*_training_mode": "training_mode",
     r"not_[234]d": "opset 1 ",
-    r"range_bfloat16_type_positive_delta_expanded": "is not known when the model is read",
+    r"range_bfloat16_type_positive_delta_expanded": "nothing says how many there may be",
 }
 
 # What the reference of ONNX computes otherwise than ONNX Runtime, which decides: with aligned corners
