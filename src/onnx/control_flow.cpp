@@ -59,8 +59,7 @@ Tensor* pick(NodeImporter& node, Tensor* x, int axis, int64_t index) {
 
 Tensor* tensor_of(NodeImporter& node, const Value& value, std::string_view what) {
   if (value.tensor() == nullptr)
-    node.error(what, " is ",
-               value.sequence() != nullptr ? "a sequence" : "an optional that holds nothing",
+    node.error(what, " is ", value.is_sequence() ? "a sequence" : "an optional that holds nothing",
                "; expected a tensor");
   return value.tensor();
 }
@@ -135,15 +134,15 @@ void mark_body_output(Network& network, Tensor* tensor) {
 /// What is repeated as a network of its own, the last states and what is stacked. `limit` null: as
 /// often as the body says; `begins` null: it does.
 Sequence add_loop(NodeImporter& node, BodyNetwork made, Tensor* limit, Tensor* begins,
-                  Tensor* goes_on, std::span<Tensor* const> states, size_t first_output) {
+                  Tensor* goes_on, std::span<Tensor* const> states) {
   LoopBody body;
   body.is_computed = goes_on != nullptr;
   body.states = static_cast<int>(states.size());
   body.captures = static_cast<int>(made.captured.size());
-  body.stacked = static_cast<int>(made.outputs.size() - first_output - states.size());
+  body.stacked = static_cast<int>(made.outputs.size() - states.size());
   if (goes_on != nullptr) mark_body_output(*made.network, goes_on);
-  for (size_t i = first_output; i < made.outputs.size(); ++i)
-    mark_body_output(*made.network, tensor_of(node, made.outputs[i], "an output of its body"));
+  for (const Value& output : made.outputs)
+    mark_body_output(*made.network, tensor_of(node, output, "an output of its body"));
   const std::vector<Tensor*> all(made.network->inputs().begin(), made.network->inputs().end());
   for (Tensor* input : all)
     if (input->num_users() == 0) made.network->remove_tensor(*input);
@@ -160,18 +159,25 @@ Sequence add_loop(NodeImporter& node, BodyNetwork made, Tensor* limit, Tensor* b
   return Sequence(layer->outputs().begin(), layer->outputs().begin() + results);
 }
 
-/// A Loop whose iterations are counted when the engine runs.
+/// A Loop whose iterations are counted when the engine runs. Of its states, empty sequences to
+/// which each iteration appends a tensor become what is stacked.
 void loop_at_run_time(NodeImporter& node, const GraphProto& body, Tensor* trips,
                       Tensor* condition) {
+  const int num_states = node.num_inputs() - 2;
   Sequence states;
-  for (int i = 2; i < node.num_inputs(); ++i) {
-    if (node.value(i).tensor() == nullptr)
-      node.error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_DYNAMIC, "state ", i - 2,
-                    " is a sequence or an optional, which needs a number of iterations that is "
-                    "known when the model is read");
-    states.push_back(node.input(i));
+  bool stacks = body.outputs.size() > static_cast<size_t>(num_states) + 1;
+  for (int i = 0; i < num_states; ++i) {
+    const Value& state = node.value(i + 2);
+    if (state.tensor() != nullptr) {
+      states.push_back(state.tensor());
+    } else if (state.sequence() != nullptr && state.sequence()->empty()) {
+      stacks = true;
+    } else {
+      node.error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_DYNAMIC, "state ", i,
+                    " is an optional, or a sequence with elements, which needs a number of "
+                    "iterations that is known when the model is read");
+    }
   }
-  const bool stacks = body.outputs.size() > states.size() + 1;
   if (trips != nullptr) {
     if (stacks) make_shape_inputs(*trips);
     trips = node.cast(as_scalar(node, trips), DataType::kINT64);
@@ -183,7 +189,9 @@ void loop_at_run_time(NodeImporter& node, const GraphProto& body, Tensor* trips,
   BodyNetwork made = node.add_body_network(body, states, [&](BodyStart& start) {
     // An iteration that runs has a condition that is true.
     std::vector<Value> inputs = {start.iteration, start.node.scalar(1, DataType::kBOOL)};
-    inputs.insert(inputs.end(), start.states.begin(), start.states.end());
+    auto next = start.states.begin();
+    for (int i = 0; i < num_states; ++i)
+      inputs.push_back(node.value(i + 2).tensor() != nullptr ? Value(*next++) : Value::growing(i));
     return inputs;
   });
   Tensor* goes_on = tensor_of(node, made.outputs[0], "the body's condition");
@@ -193,8 +201,37 @@ void loop_at_run_time(NodeImporter& node, const GraphProto& body, Tensor* trips,
     node.error(
         "never ends: it has no number of iterations, and its body's condition is always "
         "true");
-  const Sequence results = add_loop(node, std::move(made), trips, condition, goes_on, states, 1);
-  for (int i = 0; i < node.num_outputs(); ++i) node.set_output(i, results[i]);
+
+  // States first, then what is stacked: behind the outputs of the body what sequences grow by.
+  std::vector<Value> ordered;
+  std::vector<size_t> places;  // by output of the node
+  for (int i = 0; i < num_states; ++i) {
+    const Value& state = made.outputs[static_cast<size_t>(i) + 1];
+    places.push_back(ordered.size());
+    if (node.value(i + 2).tensor() != nullptr)
+      ordered.push_back(state);
+    else if (state.growing_state() != i || state.appended() == nullptr)
+      node.error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_DYNAMIC, "state ", i,
+                    " is a sequence; expected that each iteration appends one tensor to it, or a "
+                    "number of iterations that is known when the model is read");
+  }
+  for (size_t i = static_cast<size_t>(num_states) + 1; i < made.outputs.size(); ++i) {
+    places.push_back(ordered.size());
+    ordered.push_back(made.outputs[i]);
+  }
+  for (int i = 0; i < num_states; ++i) {
+    const Value& state = made.outputs[static_cast<size_t>(i) + 1];
+    if (state.growing_state() < 0) continue;
+    places[static_cast<size_t>(i)] = ordered.size();
+    ordered.emplace_back(state.appended());
+  }
+  made.outputs = std::move(ordered);
+  const Sequence results = add_loop(node, std::move(made), trips, condition, goes_on, states);
+  for (int i = 0; i < node.num_outputs(); ++i) {
+    Tensor* result = results[places[static_cast<size_t>(i)]];
+    const bool is_sequence = i < num_states && node.value(i + 2).tensor() == nullptr;
+    node.set_output(i, is_sequence ? Value::stacked(result) : Value(result));
+  }
 }
 
 void loop_node(NodeImporter& node) {
@@ -214,13 +251,21 @@ void loop_node(NodeImporter& node) {
 
   Tensor* const trips = node.optional_input(0);
   const std::optional<int64_t> limit = trips != nullptr ? node.known_int(trips) : std::nullopt;
+  // Exporters write the largest integer where only the condition counts.
   const int64_t most = limit.value_or(std::numeric_limits<int64_t>::max());
+  const bool is_open = most > std::numeric_limits<int32_t>::max();
   Tensor* condition = node.optional_input(1);
-  bool has_sequences = false;
-  for (size_t i = 0; i < states; ++i)
-    has_sequences = has_sequences || node.value(static_cast<int>(i) + 2).tensor() == nullptr;
-  if ((trips != nullptr && !limit) || (limit && !has_sequences && !is_small(most, body)))
-    return loop_at_run_time(node, body, trips, condition);
+  bool has_list = false;  // which only iterations that are known can work on
+  for (size_t i = 0; i < states; ++i) {
+    const Value& state = node.value(static_cast<int>(i) + 2);
+    has_list = has_list || (state.tensor() == nullptr &&
+                            (state.sequence() == nullptr || !state.sequence()->empty()));
+  }
+  const auto run_later = [&] {
+    loop_at_run_time(node, body, is_open && limit ? nullptr : trips, node.optional_input(1));
+  };
+  if ((trips != nullptr && !limit) || (!is_open && !has_list && !is_small(most, body)))
+    return run_later();
   Tensor* const yes = node.scalar(1, DataType::kBOOL);
   std::vector<Value> values;
   for (size_t i = 0; i < states; ++i) values.push_back(node.value(static_cast<int>(i) + 2));
@@ -234,9 +279,10 @@ void loop_node(NodeImporter& node) {
   for (int64_t i = 0; i < most; ++i) {
     if (condition != nullptr) {
       const std::optional<bool> go_on = node.known_bool(condition);
-      if (!go_on) return loop_at_run_time(node, body, trips, node.optional_input(1));
+      if (!go_on) return run_later();
       if (!*go_on) break;
     }
+    if (is_open && !has_list && !is_small(i, body)) return run_later();
     const std::vector<Value> outputs = run_body(i);
     condition = tensor_of(node, outputs[0], "the body's condition");
     std::copy_n(outputs.begin() + 1, states, values.begin());
@@ -296,7 +342,7 @@ std::vector<Value> scan_at_run_time(NodeImporter& node, const GraphProto& body,
   });
   Tensor* length = node.network().add_values({inputs[0]->dims()[static_cast<size_t>(axis_of(0))]},
                                              DataType::kINT64, true);
-  const Sequence made_by = add_loop(node, std::move(made), length, nullptr, nullptr, states, 0);
+  const Sequence made_by = add_loop(node, std::move(made), length, nullptr, nullptr, states);
   std::vector<Value> results(made_by.begin(), made_by.end());
   for (size_t s = 0; s < ports.outputs; ++s) {
     Tensor* whole = made_by[ports.states + s];

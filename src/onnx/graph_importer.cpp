@@ -428,6 +428,8 @@ class BodyInputs {
 
   Value capture(const Value& outside) {
     if (outside.tensor() != nullptr) return capture(outside.tensor());
+    if (outside.stacked() != nullptr) return Value::stacked(capture(outside.stacked()));
+    if (outside.appended() != nullptr) return outside.with_appended(capture(outside.appended()));
     if (outside.sequence() == nullptr) return outside;
     Sequence tensors;
     for (Tensor* tensor : *outside.sequence()) tensors.push_back(capture(tensor));
@@ -547,7 +549,7 @@ void GraphImporter::add_outputs() {
     Tensor* tensor = found->tensor();
     if (tensor == nullptr)
       fail_with(ErrorCode::kUNSUPPORTED_STATE, "ONNX: output '", value.name, "' is ",
-                found->sequence() != nullptr ? "a sequence" : "an optional that holds nothing",
+                found->is_sequence() ? "a sequence" : "an optional that holds nothing",
                 ", but an engine's outputs are tensors: end the model with ConcatFromSequence, or "
                 "with SequenceAt for each element");
     if (tensor->is_network_input() || tensor->is_network_output() || tensor->name() != value.name) {

@@ -27,7 +27,7 @@ Tensor* NodeImporter::optional_input(int index) const {
   const Value* found = optional_value(index);
   if (found != nullptr && found->tensor() == nullptr)
     error("input '", node_.inputs[index], "' is ",
-          found->sequence() != nullptr ? "a sequence" : "an optional that holds nothing",
+          found->is_sequence() ? "a sequence" : "an optional that holds nothing",
           "; expected a tensor");
   return found != nullptr ? found->tensor() : nullptr;
 }
@@ -40,6 +40,11 @@ Tensor* NodeImporter::input(int index) const {
 
 const Sequence& NodeImporter::sequence(int index) const {
   const Value& found = value(index);
+  if (found.is_sequence() && found.sequence() == nullptr)
+    error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_DYNAMIC, "the length of the sequence '",
+             node_.inputs[index],
+             "' is known when the engine runs; expected one that is known when the model is read: "
+             "make the number of iterations of the loop that fills it constant");
   if (found.sequence() == nullptr)
     error("input '", node_.inputs[index], "' is ",
           found.tensor() != nullptr ? "a tensor" : "an optional that holds nothing",

@@ -1,4 +1,7 @@
-// Sequences and optionals: lists of tensors of known length, which are no layers.
+// Sequences and optionals, which are no layers: lists of tensors, or a tensor of all elements.
+
+#include <algorithm>
+#include <numeric>
 
 #include "onnx/importer.h"
 #include "operators/movement.h"
@@ -26,6 +29,13 @@ void construct_sequence(NodeImporter& node) {
 }
 
 void insert_tensor(NodeImporter& node) {
+  if (const Value& given = node.value(0); given.growing_state() >= 0) {
+    if (node.optional_value(2) != nullptr || given.appended() != nullptr)
+      node.error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_DYNAMIC,
+                    "an iteration of a loop that is counted when the engine runs can append one "
+                    "tensor at the end of a sequence; make the number of iterations constant");
+    return node.set_output(0, given.with_appended(node.input(1)));
+  }
   Sequence made = node.sequence(0);
   Tensor* tensor = node.input(1);
   if (static_cast<int64_t>(made.size()) >= kMaxLength)
@@ -49,11 +59,16 @@ void erase_tensor(NodeImporter& node) {
 }
 
 void tensor_at(NodeImporter& node) {
+  if (Tensor* elements = node.value(0).stacked())
+    return node.set_output(0, node.add<Gather>({}, {elements, node.input(1)}));
   const Sequence& tensors = node.sequence(0);
   node.set_output(0, tensors[position(node, 1, tensors.size(), false)]);
 }
 
 void sequence_length(NodeImporter& node) {
+  if (const Tensor* elements = node.value(0).stacked())
+    return node.set_output(
+        0, node.network().add_values({elements->dims()[0]}, DataType::kINT64, true));
   node.set_output(0, node.scalar(static_cast<double>(node.sequence(0).size()), DataType::kINT64));
 }
 
@@ -109,12 +124,29 @@ void split_to_sequence(NodeImporter& node) {
   node.set_output(0, Value(std::move(made)));
 }
 
+/// The elements of a stack along `axis`: as an axis of its own, or within the one that is there.
+Tensor* unstack(NodeImporter& node, Tensor* elements, int64_t given, bool is_new) {
+  const int axis = node.axis(given, elements->rank() - (is_new ? 0 : 1));
+  Ints order(elements->rank());
+  std::iota(order.begin(), order.end(), 0);
+  std::rotate(order.begin(), order.begin() + 1, order.begin() + axis + 1);
+  Tensor* moved = axis == 0 ? elements : node.transpose(elements, order);
+  if (is_new) return moved;
+  SymShape dims = moved->dims();
+  const auto at = static_cast<size_t>(axis);
+  dims[at] = dims[at] * dims[at + 1];
+  dims.erase(dims.begin() + axis + 1);
+  return node.reshape(moved, dims);
+}
+
 void concat_from_sequence(NodeImporter& node) {
-  Sequence tensors = node.sequence(0);
-  if (tensors.empty()) node.error("the sequence is empty; expected a tensor or more");
   const bool is_new = node.get_int("new_axis", 0) != 0;
   const AttributeProto* given = node.attribute("axis", AttributeProto::Type::kInt);
   if (given == nullptr) node.error("attribute 'axis' is missing");
+  if (Tensor* elements = node.value(0).stacked())
+    return node.set_output(0, unstack(node, elements, given->i, is_new));
+  Sequence tensors = node.sequence(0);
+  if (tensors.empty()) node.error("the sequence is empty; expected a tensor or more");
   const int axis = node.axis(given->i, tensors[0]->rank() + (is_new ? 1 : 0));
   if (is_new)
     for (Tensor*& tensor : tensors) tensor = node.unsqueeze(tensor, {axis});
@@ -132,14 +164,15 @@ void map_sequence(NodeImporter& node) {
     std::vector<Value> inputs;
     for (int k = 0; k < node.num_inputs(); ++k) {
       const Value& given = node.value(k);
-      if (given.sequence() == nullptr) {
+      if (!given.is_sequence()) {
         inputs.push_back(given);
         continue;
       }
-      if (given.sequence()->size() != count)
-        node.error("input ", k, " is a sequence of ", given.sequence()->size(),
-                   " tensors; expected ", count, ", as input 0");
-      inputs.emplace_back((*given.sequence())[i]);
+      const Sequence& tensors = node.sequence(k);
+      if (tensors.size() != count)
+        node.error("input ", k, " is a sequence of ", tensors.size(), " tensors; expected ", count,
+                   ", as input 0");
+      inputs.emplace_back(tensors[i]);
     }
     const std::vector<Value> outputs = node.add_body(body, str(i), inputs);
     for (size_t k = 0; k < made.size(); ++k) {
