@@ -159,6 +159,13 @@ Sequence add_loop(NodeImporter& node, BodyNetwork made, Tensor* limit, Tensor* b
   return Sequence(layer->outputs().begin(), layer->outputs().begin() + results);
 }
 
+/// Whether a condition in a body's network is the same in all iterations, and true.
+bool is_always_true(const Tensor* condition) {
+  const TensorInfo& info = condition->info();
+  if (info.constant) return *info.constant.as<uint8_t>() != 0;
+  return info.values && (*info.values)[0].is_constant() && (*info.values)[0].constant() != 0;
+}
+
 /// A Loop whose iterations are counted when the engine runs. Of its states, empty sequences to
 /// which each iteration appends a tensor become what is stacked.
 void loop_at_run_time(NodeImporter& node, const GraphProto& body, Tensor* trips,
@@ -195,8 +202,11 @@ void loop_at_run_time(NodeImporter& node, const GraphProto& body, Tensor* trips,
     return inputs;
   });
   Tensor* goes_on = tensor_of(node, made.outputs[0], "the body's condition");
-  const std::optional<bool> known = node.known_bool(goes_on);
-  if (known && *known) goes_on = nullptr;
+  if (goes_on->dtype() != DataType::kBOOL ||
+      (is_constant(goes_on->dims()) && !(numel(goes_on->dims()) == Expr(1))))
+    node.error("its body's condition is ", opwright::name(goes_on->dtype()), " of shape ",
+               goes_on->dims(), "; expected one BOOL");
+  if (is_always_true(goes_on)) goes_on = nullptr;
   if (trips == nullptr && goes_on == nullptr)
     node.error(
         "never ends: it has no number of iterations, and its body's condition is always "

@@ -201,6 +201,7 @@ class GraphImporter::NodeBodies final : public Bodies {
                           const Start& start) override {
     return importer_.add_body_network(*node_, body, states, start, scope_);
   }
+  KnownElements& known() override { return importer_.known_; }
 
  private:
   GraphImporter& importer_;
@@ -379,10 +380,12 @@ class GraphImporter::InNetwork {
   InNetwork(GraphImporter& importer, Network& network)
       : importer_(importer),
         outside_(std::exchange(importer.network_, &network)),
-        constants_(std::exchange(importer.body_constants_, {})) {}
+        constants_(std::exchange(importer.body_constants_, {})),
+        known_(std::exchange(importer.known_, {})) {}
   ~InNetwork() {
     importer_.network_ = outside_;
     importer_.body_constants_ = std::move(constants_);
+    importer_.known_ = std::move(known_);
   }
   InNetwork(const InNetwork&) = delete;
   InNetwork& operator=(const InNetwork&) = delete;
@@ -391,6 +394,7 @@ class GraphImporter::InNetwork {
   GraphImporter& importer_;
   Network* outside_;
   std::unordered_map<const void*, Tensor*> constants_;
+  KnownElements known_;
 };
 
 namespace {

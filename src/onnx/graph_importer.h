@@ -120,6 +120,7 @@ class GraphImporter {
   size_t depth_ = 0;      // functions and bodies around the node
   int64_t expanded_ = 0;  // nodes of functions and bodies so far
   std::unordered_set<const GraphProto*> entered_bodies_;
+  KnownElements known_;  // of tensors of the network
   // Constants of bodies, which all rounds share.
   std::unordered_map<const void*, Tensor*> body_constants_;
   int current_ = -1;  // the node of the graph

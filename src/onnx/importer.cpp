@@ -114,9 +114,11 @@ std::vector<Expr> NodeImporter::values(Tensor* tensor, std::string_view what) co
 
 Ints NodeImporter::constant_ints(Tensor* tensor, std::string_view what) const {
   const TensorInfo& info = tensor->info();
-  if (info.constant && !is_floating(info.dtype)) {
+  const Blob elements =
+      is_floating(info.dtype) || info.values ? info.constant : known_elements(tensor);
+  if (elements && !is_floating(info.dtype)) {
     Ints ints(numel(info.dims).constant());
-    convert(info.constant.data(), info.dtype, ints.data(), DataType::kINT64,
+    convert(elements.data(), info.dtype, ints.data(), DataType::kINT64,
             static_cast<int64_t>(ints.size()));
     return ints;
   }
@@ -132,11 +134,12 @@ Ints NodeImporter::constant_ints(Tensor* tensor, std::string_view what) const {
 
 Floats NodeImporter::constant_floats(Tensor* tensor, std::string_view what) const {
   const TensorInfo& info = tensor->info();
-  if (!info.constant)
+  const Blob elements = known_elements(tensor);
+  if (elements.empty())
     error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_INPUT, what, " ('", tensor->name(),
              "') must be constant");
   std::vector<float> single(numel(info.dims).constant());
-  convert(info.constant.data(), info.dtype, single.data(), DataType::kFLOAT,
+  convert(elements.data(), info.dtype, single.data(), DataType::kFLOAT,
           static_cast<int64_t>(single.size()));
   return Floats(single.begin(), single.end());
 }
@@ -145,14 +148,20 @@ Expr NodeImporter::single_value(Tensor* tensor, std::string_view what) const {
   return single(values(tensor, what), what);
 }
 
+Blob NodeImporter::known_elements(Tensor* tensor) const {
+  if (tensor->info().constant || bodies_ == nullptr) return tensor->info().constant;
+  return bodies_->known().of(*tensor).value_or(Blob());
+}
+
 std::optional<int64_t> NodeImporter::known_int(Tensor* tensor) const {
   const TensorInfo& info = tensor->info();
   if (is_floating(info.dtype) || !(numel(info.dims) == Expr(1))) return std::nullopt;
   if (info.values && info.values->size() == 1 && (*info.values)[0].is_constant())
     return (*info.values)[0].constant();
-  if (info.constant.empty()) return std::nullopt;
+  const Blob elements = known_elements(tensor);
+  if (elements.empty()) return std::nullopt;
   int64_t element = 0;
-  convert(info.constant.data(), info.dtype, &element, DataType::kINT64, 1);
+  convert(elements.data(), info.dtype, &element, DataType::kINT64, 1);
   return element;
 }
 

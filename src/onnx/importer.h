@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "control/known_elements.h"
 #include "network/network.h"
 #include "onnx/model.h"
 #include "onnx/names.h"
@@ -46,6 +47,8 @@ class Bodies {
   using Start = std::function<std::vector<Value>(BodyStart&)>;
   virtual BodyNetwork add_network(const GraphProto& body, std::span<Tensor* const> states,
                                   const Start& start) = 0;
+  /// What is known of tensors that follow from constants.
+  virtual KnownElements& known() = 0;
 
  protected:
   ~Bodies() = default;
@@ -112,6 +115,8 @@ class NodeImporter {
   Expr single_value(Tensor* tensor, std::string_view what) const;
   int64_t constant_int(Tensor* tensor, std::string_view what) const;
   double constant_float(Tensor* tensor, std::string_view what) const;
+  /// The elements of a tensor that follows from constants; empty for others.
+  Blob known_elements(Tensor* tensor) const;
   /// The element of a boolean tensor that has one, where it is known now.
   std::optional<bool> known_bool(Tensor* tensor) const;
   /// The element of an integer tensor that has one, where it is known now.

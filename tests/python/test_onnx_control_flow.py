@@ -108,6 +108,25 @@ def test_if_with_a_computed_condition(kind):
         )
 
 
+@pytest.mark.parametrize("scale", [0.5, 2.0])
+def test_if_by_numbers_that_follow_from_constants(scale):
+    check(
+        f"""{HEAD}
+        net (float[3, 4] x) => (float[m, n] y) {{
+            s = Constant <value_float = {scale}> ()
+            one = Constant <value_float = 1.0> ()
+            l = Log (s)
+            e = Exp (l)
+            c = Greater (e, one)
+            y = If (c) <
+                then_branch = a () => (float[3, 4] r) {{ r = Mul (x, e) }},
+                else_branch = b () => (float[4, 3] q) {{ q = Transpose (x) }}
+            >
+        }}""",
+        {"x": X},
+    )
+
+
 def test_nested_ifs():
     text = f"""{HEAD}
         net (bool c, bool d, float[3, 4] x) => (float[3, 4] y) {{
@@ -169,6 +188,29 @@ def test_loop_that_its_condition_ends(trips):
                     t = Add (s, x)
                     j = Mul (i, four)
                     on = Less (i, four)
+                }}
+            >
+        }}""",
+        {"x": X},
+        reference=False,
+    )
+
+
+def test_a_condition_of_floating_numbers_that_are_known():
+    """Each iteration's shape is another one; the condition follows from constants."""
+    check(
+        f"""{HEAD}
+        net (float[3, 4] x) => (float[k, 4] y) {{
+            m = Constant <value_int = 9223372036854775807> ()
+            c = Constant <value = bool {{1}}> ()
+            f = Constant <value_float = 1.0> ()
+            half = Constant <value_float = 0.5> ()
+            stop = Constant <value_float = 0.2> ()
+            y, rest = Loop (m, c, x, f) <
+                body = b (int64 i, bool go, float[n, 4] s, float g) => (bool on, float[l, 4] t, float h) {{
+                    t = Concat <axis = 0> (s, x)
+                    h = Mul (g, half)
+                    on = Greater (h, stop)
                 }}
             >
         }}""",

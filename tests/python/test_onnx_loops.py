@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import warnings
+
 import numpy as np
 import pytest
 from onnx.parser import parse_model
@@ -239,6 +242,83 @@ def test_scans_of_any_length(directions, axes):
     for length in (5, 1, 9):
         x = rng.standard_normal(shape[:axis] + (length,) + shape[axis + 1 :]).astype(np.float32)
         engine = check(model, {"s0": state, "x0": x}, engine, shapes={"x0": ranges})
+
+
+@pytest.mark.parametrize("axis, new", [(0, 1), (1, 1), (-1, 1), (0, 0), (1, 0)])
+def test_sequences_that_a_loop_fills(axis, new):
+    """What lists of PyTorch become: the sequence is the tensor that the loop stacks."""
+    model = parse_model(f"""{HEAD}
+        net (float[n, 4] x) => (float[a, b, c] y, int64 count, float[2, 4] second) {{
+            s = Shape <start = 0, end = 1> (x)
+            m = Squeeze (s)
+            none = SequenceEmpty ()
+            q = Loop (m, , none) <
+                body = b (int64 i, bool go, seq(float[2, 4]) l) => (bool on, seq(float[2, 4]) k) {{
+                    on = Identity (go)
+                    row = Gather (x, i)
+                    two = Constant <value_ints = [2, 4]> ()
+                    e = Expand (row, two)
+                    k = SequenceInsert (l, e)
+                }}
+            >
+            y = ConcatFromSequence <axis = {axis}, new_axis = {new}> (q)
+            count = SequenceLength (q)
+            last = Constant <value_int = -1> ()
+            second = SequenceAt (q, last)
+        }}""")
+    for output in model.graph.output:
+        output.type.Clear()
+    engine = None
+    for rows in (3, 1, 9):
+        x = np.random.default_rng(rows).standard_normal((rows, 4)).astype(np.float32)
+        engine = check(model, {"x": x}, engine, shapes={"x": (FEW, SOME, MANY)})
+
+
+def test_loops_that_pytorch_exports():
+    torch = pytest.importorskip("torch")
+
+    @torch.jit.script
+    def until(x):
+        y = x
+        while bool(y.sum() < 100.0):
+            y = y * 2.0
+        return y
+
+    @torch.jit.script
+    def alternate(x):
+        out = torch.zeros(x.size(1))
+        for i in range(x.size(0)):
+            if i % 2 == 0:
+                out = out + x[i]
+            else:
+                out = out - x[i]
+        return out
+
+    @torch.jit.script
+    def listed(x):
+        rows = []
+        for i in range(x.size(0)):
+            rows.append(x[i] * 2.0)
+        return torch.stack(rows)
+
+    x = torch.from_numpy(np.abs(X))
+    for function in (until, alternate, listed):
+        for dynamic in ({}, {"x": {0: "n"}}):
+            file = io.BytesIO()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                torch.onnx.export(
+                    function,
+                    (x,),
+                    file,
+                    dynamo=False,
+                    opset_version=17,
+                    input_names=["x"],
+                    dynamic_axes=dynamic,
+                )
+            shapes = {"x": (FEW, SOME, MANY)} if dynamic else None
+            engine = opwright.build(file.getvalue(), timing=False, shapes=shapes)
+            assert_close(np.asarray(engine(x.numpy())), function(x).numpy())
 
 
 def test_engines_are_stored(tmp_path):
