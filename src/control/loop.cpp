@@ -1,12 +1,10 @@
 #include "control/loop.h"
 
 #include <atomic>
-#include <unordered_map>
 
 #include "backend/candidates.h"
 #include "backend/device.h"
 #include "base/error.h"
-#include "compile/compile.h"
 #include "control/planned_loop.h"
 #include "network/no_kernel.h"
 
@@ -14,52 +12,6 @@ namespace opwright {
 namespace {
 
 std::atomic<int64_t> next_identity = 0;
-
-/// Expressions of the body in those of the network around it.
-class Substitution {
- public:
-  explicit Substitution(const SymbolTable& symbols) : symbols_(symbols) {}
-
-  void add(const Tensor& inner, const SymShape& outer) {
-    for (size_t i = 0; i < outer.size(); ++i) extents_[inner.name()].push_back(outer[i]);
-  }
-  SymShape operator()(const SymShape& dims) {
-    SymShape result;
-    for (const Expr& extent : dims) result.push_back((*this)(extent));
-    return result;
-  }
-  Expr operator()(const Expr& e) {
-    if (e.is_constant()) return e;
-    if (const auto known = done_.find(e.hash()); known != done_.end())
-      for (const auto& [from, to] : known->second)
-        if (from == e) return to;
-    const Expr result = make(e);
-    done_[e.hash()].emplace_back(e, result);
-    return result;
-  }
-
- private:
-  Expr make(const Expr& e) {
-    if (e.op() == ExprOp::kSymbol) {
-      const Symbol& symbol = symbols_[e.symbol_id()];
-      const auto found = extents_.find(symbol.tensor);
-      require(symbol.kind == Symbol::Kind::kInputExtent && found != extents_.end() &&
-                  symbol.index < static_cast<int>(found->second.size()),
-              "its body computes an extent ('", symbol.name,
-              "') that depends on data; expected one that follows from the shapes of its inputs");
-      return found->second[static_cast<size_t>(symbol.index)];
-    }
-    if (e.op() == ExprOp::kSelect)
-      return Expr::select((*this)(e.operand(0)), (*this)(e.operand(1)), (*this)(e.operand(2)));
-    Expr result = (*this)(e.operand(0));
-    for (int i = 1; i < e.arity(); ++i) result = Expr::make(e.op(), result, (*this)(e.operand(i)));
-    return result;
-  }
-
-  const SymbolTable& symbols_;
-  std::unordered_map<std::string, SymShape> extents_;
-  std::unordered_map<size_t, std::vector<std::pair<Expr, Expr>>> done_;
-};
 
 /// The inputs of the loop that the body's are: what the body calls them, and the loop's index.
 std::vector<std::pair<std::string, int>> passed_inputs(const LoopBody& body) {
@@ -71,9 +23,6 @@ std::vector<std::pair<std::string, int>> passed_inputs(const LoopBody& body) {
 }
 
 }  // namespace
-
-std::string state_input(int index) { return str("state ", index); }
-std::string capture_input(int index) { return str("captured ", index); }
 
 Loop::Loop(LoopBody body, bool counts)
     : body_(std::move(body)), counts_(counts), identity_(next_identity++) {}
@@ -92,24 +41,13 @@ std::vector<OutputInfo> Loop::infer(InferContext& context) const {
           context.layer, "': the number of iterations must be a scalar INT64");
   require(begins == nullptr || (begins->dtype == DataType::kBOOL && begins->dims.empty()), "Loop '",
           context.layer, "': the condition must be a scalar BOOL");
-  Substitution outside(network.symbols());
-  for (const auto& [name, index] : passed_inputs(body_)) {
-    const Tensor* inner = network.find_tensor(name);
-    const TensorInfo* outer = context.inputs[static_cast<size_t>(index)];
-    require(outer != nullptr, "Loop '", context.layer, "': input ", index, " is missing");
-    if (inner == nullptr) continue;
-    require(inner->dtype() == outer->dtype && inner->rank() == static_cast<int>(outer->dims.size()),
-            "Loop '", context.layer, "': input ", index, " is ", opwright::name(outer->dtype),
-            " of rank ", outer->dims.size(), "; its body was made for ",
-            opwright::name(inner->dtype()), " of rank ", inner->rank());
-    outside.add(*inner, outer->dims);
-  }
+  for (int i = 2; i < count; ++i)
+    require(context.inputs[static_cast<size_t>(i)] != nullptr, "Loop '", context.layer, "': input ",
+            i, " is missing");
+  BodyExtents outside(network);
   for (const auto& [name, index] : passed_inputs(body_))
-    if (const Tensor* inner = network.find_tensor(name))
-      require(outside(inner->dims()) == context.inputs[static_cast<size_t>(index)]->dims, "Loop '",
-              context.layer, "': input ", index, " has shape ",
-              context.inputs[static_cast<size_t>(index)]->dims,
-              ", which is not what its body was made for");
+    outside.add(name, *context.inputs[static_cast<size_t>(index)]);
+  outside.check();
 
   std::vector<OutputInfo> outputs;
   for (int i = 0; i < body_.states; ++i) {
@@ -162,32 +100,11 @@ std::vector<Candidate> Loop::candidates(const CandidateQuery& query) const {
 }
 
 PlannedOperatorPtr Loop::plan(const KernelArgs& args) const {
-  BuildConfig config;
-  config.timing = false;
-  OptimizationProfile profile;
-  for (const auto& [name, index] : passed_inputs(body_)) {
-    const PortDesc& port = args.inputs[static_cast<size_t>(index)];
-    if (body_.network->find_tensor(name) != nullptr)
-      profile.set_shape(name, port.min, port.opt, port.max);
-  }
-  config.profiles.push_back(std::move(profile));
   PlannedLoopParams params;
   params.is_computed = body_.is_computed, params.counts = counts_;
   params.states = body_.states, params.captures = body_.captures;
   params.stacked = body_.stacked;
-  try {
-    const Plan plan = compile(*body_.network, config);
-    const std::vector<Blob> pieces = serialize(plan);
-    size_t size = 0;
-    for (const Blob& piece : pieces) size += piece.size();
-    params.body = Blob::make(size, [&](void* memory) {
-      auto* to = static_cast<std::byte*>(memory);
-      for (const Blob& piece : pieces) to = std::copy_n(piece.data(), piece.size(), to);
-    });
-  } catch (const Error& error) {
-    fail_with(error.code(), "layer '", args.layer,
-              "': its body cannot be compiled: ", error.what());
-  }
+  params.body = compile_body(*body_.network, passed_inputs(body_), args);
   return make_planned_loop(std::move(params), args.layer);
 }
 

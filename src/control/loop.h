@@ -4,11 +4,12 @@
 #include <string>
 #include <vector>
 
+#include "control/body.h"
 #include "network/network.h"
 
 namespace opwright {
 
-/// What a loop repeats: a network of its own. Its inputs are called by body_input(), those that
+/// What a loop repeats: a network of its own. Its inputs are called as body.h says, those that
 /// nothing uses are left out. Its outputs are, in this order, whether to go on (where
 /// `is_computed`), the states, and what is stacked.
 struct LoopBody {
@@ -19,10 +20,8 @@ struct LoopBody {
   int stacked = 0;
 };
 
-/// The body's inputs: its number of the iteration, a scalar INT64; a state; a tensor from outside.
+/// How the body's input is called that is the number of the iteration, a scalar INT64.
 inline constexpr const char* kIterationInput = "iteration";
-std::string state_input(int index);
-std::string capture_input(int index);
 
 /// ONNX's Loop as a layer. Inputs: the most iterations (a scalar INT64; absent: no limit), whether
 /// to begin (a scalar BOOL; absent: yes), the states, the captured tensors. Outputs: the last

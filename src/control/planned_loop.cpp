@@ -15,10 +15,7 @@
 namespace opwright {
 namespace {
 
-// A file may nest bodies without end.
-constexpr int kMaxDepth = 16;
 constexpr int64_t kMaxPorts = 1 << 16;
-thread_local int depth = 0;
 
 /// What of the body's is what of the loop's; -1 for an input that the body does not use.
 struct LoopPorts {
@@ -189,7 +186,6 @@ class PlannedLoop final : public PlannedOperator {
               "; its body gives ", str(made));
       require(i >= states || made == args.inputs[2 + i].type, "state ", i, " is ",
               str(args.inputs[2 + i].type), " before an iteration and ", str(made), " behind it");
-      require(bits(made.dtype) >= 8, "output ", i, " has elements of less than a byte");
     }
     if (params_.counts) {
       require_scalar(args.outputs.back(), DataType::kINT64, "the count of iterations");
@@ -218,29 +214,16 @@ class PlannedLoop final : public PlannedOperator {
 };
 
 LoopPorts find_ports(const PlannedLoopParams& params, const Engine& body) {
-  LoopPorts ports;
-  std::vector<bool> found(body.plan().inputs.size());
-  const auto find = [&](const std::string& name) {
-    const Port* port = body.find_port(name);
-    if (port == nullptr || !port->is_input) return -1;
-    require(!port->plan->is_shape_input && port->plan->type.format == TensorFormat::kLINEAR,
-            "input '", name, "' of its body decides shapes, or is not LINEAR");
-    found[static_cast<size_t>(port->index)] = true;
-    return port->index;
-  };
-  ports.iteration = find(kIterationInput);
+  std::vector<std::string> names = {kIterationInput};
+  for (int i = 0; i < params.states; ++i) names.push_back(state_input(i));
+  for (int i = 0; i < params.captures; ++i) names.push_back(capture_input(i));
+  const std::vector<int> found = find_inputs(body, names);
+  const LoopPorts ports{found[0], {found.begin() + 1, found.end()}};
   if (ports.iteration >= 0) {
     const PlanPort& port = body.plan().inputs[static_cast<size_t>(ports.iteration)];
     require(port.type.dtype == DataType::kINT64 && port.dims.empty(),
             "the number of the iteration must be a scalar INT64");
   }
-  for (int i = 0; i < params.states; ++i) ports.inputs.push_back(find(state_input(i)));
-  for (int i = 0; i < params.captures; ++i) ports.inputs.push_back(find(capture_input(i)));
-  require(std::find(found.begin(), found.end(), false) == found.end(),
-          "its body has an input that is none of the loop's");
-  for (const PlanPort& port : body.plan().outputs)
-    require(port.type.format == TensorFormat::kLINEAR && port.aliased_input < 0, "output '",
-            port.name, "' of its body is not LINEAR, or lies in an input");
   const size_t outputs = (params.is_computed ? 1U : 0U) + static_cast<size_t>(params.states) +
                          static_cast<size_t>(params.stacked);
   require(body.plan().outputs.size() == outputs, "its body has ", body.plan().outputs.size(),
@@ -250,24 +233,11 @@ LoopPorts find_ports(const PlannedLoopParams& params, const Engine& body) {
   return ports;
 }
 
-/// While a body is read, which may have loops with bodies.
-class Nesting {
- public:
-  Nesting() {
-    require(depth < kMaxDepth, "its body is nested in more than ", kMaxDepth, " loops");
-    ++depth;
-  }
-  ~Nesting() { --depth; }
-  Nesting(const Nesting&) = delete;
-  Nesting& operator=(const Nesting&) = delete;
-};
-
 PlannedOperatorPtr load_loop(const Attributes& attributes, const OperatorLoadContext& context) {
   PlannedLoopParams params;
   AttributeReader reader(Loop::kKind, attributes);
   params.visit(reader);
-  // The kernel's weights lie where the file's bytes do.
-  params.body = Blob::copy(params.body.data(), params.body.size());
+  params.body = aligned_copy(params.body);
   return make_planned_loop(std::move(params), context.layer);
 }
 
@@ -283,13 +253,7 @@ PlannedOperatorPtr make_planned_loop(PlannedLoopParams params, std::string_view 
     for (const int64_t count : {params.states, params.captures, params.stacked})
       require(count >= 0 && count <= kMaxPorts, "it has ", count,
               " states, captured tensors or stacked outputs; expected 0 to ", kMaxPorts);
-    const Nesting nesting;
-    Plan plan = deserialize(params.body);
-    require(plan.backend == "cpu" && plan.schedules.size() == 1,
-            "its body must be for the CPU, with one profile");
-    require(plan.code.empty() && plan.requirements.empty(),
-            "its body has plugins or code of its own, which is not supported in loops");
-    std::shared_ptr<const Engine> engine = Engine::load(std::move(plan), {});
+    std::shared_ptr<const Engine> engine = load_body(params.body);
     LoopPorts ports = find_ports(params, *engine);
     return std::make_shared<PlannedLoop>(std::move(params), std::move(engine), std::move(ports));
   } catch (const Error& error) {

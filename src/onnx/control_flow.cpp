@@ -1,8 +1,10 @@
-// If, Loop and Scan: their bodies are taken over as often as they run.
+// If, Loop and Scan: their bodies are taken over as often as they run, where that is known, and
+// otherwise become networks of their own.
 
 #include <limits>
 #include <numeric>
 
+#include "control/conditional.h"
 #include "control/loop.h"
 #include "network/shape_inputs.h"
 #include "onnx/importer.h"
@@ -97,6 +99,44 @@ Value select(NodeImporter& node, Tensor* condition, const Value& then_value,
   return node.add<Select>({}, {mask, a, b});
 }
 
+/// A tensor of one element without axes.
+Tensor* as_scalar(NodeImporter& node, Tensor* tensor) {
+  return tensor->rank() == 0 ? tensor : node.reshape(tensor, {});
+}
+
+void mark_body_output(Network& network, Tensor* tensor) {
+  if (tensor->is_network_input() || tensor->is_network_output())
+    tensor = network.add<Identity>({}, {tensor})->output(0);
+  network.mark_output(*tensor);
+}
+
+void remove_unused_inputs(Network& network) {
+  const std::vector<Tensor*> all(network.inputs().begin(), network.inputs().end());
+  for (Tensor* input : all)
+    if (input->num_users() == 0) network.remove_tensor(*input);
+}
+
+/// The branches' outputs where extents differ: one layer, which runs one of them.
+void add_conditional(NodeImporter& node, Tensor* condition, const GraphProto& then_branch,
+                     const GraphProto& else_branch, std::vector<std::pair<int, int>> sizes) {
+  const auto start = [](BodyStart&) { return std::vector<Value>(); };
+  const BodyNetwork then_body = node.add_body_network(then_branch, {}, start);
+  const BodyNetwork else_body = node.add_body_network(else_branch, {}, start, then_body.captured);
+  for (const BodyNetwork* body : {&then_body, &else_body}) {
+    for (const Value& output : body->outputs)
+      mark_body_output(*body->network, tensor_of(node, output, "an output of a branch"));
+    remove_unused_inputs(*body->network);
+  }
+  Sequence inputs = {as_scalar(node, condition)};
+  inputs.insert(inputs.end(), else_body.captured.begin(), else_body.captured.end());
+  const auto op = std::make_shared<Conditional>(
+      std::array<std::shared_ptr<const Network>, 2>{then_body.network, else_body.network},
+      static_cast<int>(else_body.captured.size()), std::move(sizes));
+  Layer* layer = node.network().add_layer(op, inputs, node.next_name());
+  layer->infer();
+  for (int i = 0; i < node.num_outputs(); ++i) node.set_output(i, layer->output(i));
+}
+
 void if_node(NodeImporter& node) {
   Tensor* condition = node.input(0);
   const GraphProto &then_branch = node.body("then_branch"), &else_branch = node.body("else_branch");
@@ -115,20 +155,19 @@ void if_node(NodeImporter& node) {
   }
   const std::vector<Value> then_values = node.add_body(then_branch, "then", {});
   const std::vector<Value> else_values = node.add_body(else_branch, "else", {});
+  std::vector<std::pair<int, int>> sizes;
+  for (size_t i = 0; i < then_values.size(); ++i) {
+    const Tensor *a = then_values[i].tensor(), *b = else_values[i].tensor();
+    if (a == nullptr || b == nullptr || a->rank() != b->rank()) continue;
+    for (int axis = 0; axis < a->rank(); ++axis)
+      if (!(a->dims()[static_cast<size_t>(axis)] == b->dims()[static_cast<size_t>(axis)]))
+        sizes.emplace_back(static_cast<int>(i), axis);
+  }
+  if (!sizes.empty())
+    return add_conditional(node, condition, then_branch, else_branch, std::move(sizes));
   for (int i = 0; i < node.num_outputs(); ++i)
     if (node.has_output(i))
       node.set_output(i, select(node, condition, then_values[i], else_values[i], i));
-}
-
-/// A tensor of one element without axes.
-Tensor* as_scalar(NodeImporter& node, Tensor* tensor) {
-  return tensor->rank() == 0 ? tensor : node.reshape(tensor, {});
-}
-
-void mark_body_output(Network& network, Tensor* tensor) {
-  if (tensor->is_network_input() || tensor->is_network_output())
-    tensor = network.add<Identity>({}, {tensor})->output(0);
-  network.mark_output(*tensor);
 }
 
 /// What is repeated as a network of its own, the last states and what is stacked. `limit` null: as
@@ -143,9 +182,7 @@ Sequence add_loop(NodeImporter& node, BodyNetwork made, Tensor* limit, Tensor* b
   if (goes_on != nullptr) mark_body_output(*made.network, goes_on);
   for (const Value& output : made.outputs)
     mark_body_output(*made.network, tensor_of(node, output, "an output of its body"));
-  const std::vector<Tensor*> all(made.network->inputs().begin(), made.network->inputs().end());
-  for (Tensor* input : all)
-    if (input->num_users() == 0) made.network->remove_tensor(*input);
+  remove_unused_inputs(*made.network);
   const bool counts = body.stacked > 0 && (body.is_computed || begins != nullptr);
   body.network = made.network;
   const int results = body.states + body.stacked;

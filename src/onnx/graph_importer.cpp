@@ -198,8 +198,8 @@ class GraphImporter::NodeBodies final : public Bodies {
     return importer_.add_body(*node_, body, part, inputs, scope_);
   }
   BodyNetwork add_network(const GraphProto& body, std::span<Tensor* const> states,
-                          const Start& start) override {
-    return importer_.add_body_network(*node_, body, states, start, scope_);
+                          const Start& start, std::vector<Tensor*> captured) override {
+    return importer_.add_body_network(*node_, body, states, start, std::move(captured), scope_);
   }
   KnownElements& known() override { return importer_.known_; }
 
@@ -424,8 +424,9 @@ class BodyInputs {
                info.dtype != DataType::kBOOL) {
       made = body_.network->add_values(*info.values, info.dtype, outside->rank() == 0);
     } else {
-      made = add(capture_input(static_cast<int>(body_.captured.size())), *outside);
-      body_.captured.push_back(outside);
+      const auto place = std::find(body_.captured.begin(), body_.captured.end(), outside);
+      made = add(capture_input(static_cast<int>(place - body_.captured.begin())), *outside);
+      if (place == body_.captured.end()) body_.captured.push_back(outside);
     }
     return made;
   }
@@ -456,8 +457,10 @@ class BodyInputs {
 
 BodyNetwork GraphImporter::add_body_network(const NodeImporter& node, const GraphProto& body,
                                             std::span<Tensor* const> states,
-                                            const Bodies::Start& start, Scope& outer) {
+                                            const Bodies::Start& start,
+                                            std::vector<Tensor*> captured, Scope& outer) {
   BodyNetwork made;
+  made.captured = std::move(captured);
   made.network = std::make_shared<Network>(network_->flags(), nullptr, log_);
   BodyInputs inputs(made);
   const auto capture = [&](const Value& value) { return inputs.capture(value); };

@@ -80,7 +80,7 @@ class GraphImporter {
   /// The same into a network of its own.
   BodyNetwork add_body_network(const NodeImporter& node, const GraphProto& body,
                                std::span<Tensor* const> states, const Bodies::Start& start,
-                               Scope& scope);
+                               std::vector<Tensor*> captured, Scope& scope);
   /// The nodes of the body, and its outputs.
   std::vector<Value> fill_body(const NodeImporter& node, const GraphProto& body,
                                std::span<const Value> inputs, Scope& scope);

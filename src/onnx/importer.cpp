@@ -69,9 +69,10 @@ std::vector<Value> NodeImporter::add_body(const GraphProto& body, const std::str
 }
 
 BodyNetwork NodeImporter::add_body_network(const GraphProto& body, std::span<Tensor* const> states,
-                                           const Bodies::Start& start) {
+                                           const Bodies::Start& start,
+                                           std::vector<Tensor*> captured) {
   if (bodies_ == nullptr) error("graphs in attributes cannot be taken over here");
-  return bodies_->add_network(body, states, start);
+  return bodies_->add_network(body, states, start, std::move(captured));
 }
 
 const AttributeProto* NodeImporter::attribute(std::string_view name,

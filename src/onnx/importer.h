@@ -43,10 +43,10 @@ class Bodies {
   virtual std::vector<Value> add(const GraphProto& body, const std::string& part,
                                  std::span<const Value> inputs) = 0;
   /// The same as a network of its own, in which `start` makes the body's inputs. `states` are the
-  /// values that the first iteration begins with.
+  /// values that the first iteration begins with, `captured` what another body of the layer reads.
   using Start = std::function<std::vector<Value>(BodyStart&)>;
   virtual BodyNetwork add_network(const GraphProto& body, std::span<Tensor* const> states,
-                                  const Start& start) = 0;
+                                  const Start& start, std::vector<Tensor*> captured) = 0;
   /// What is known of tensors that follow from constants.
   virtual KnownElements& known() = 0;
 
@@ -127,7 +127,7 @@ class NodeImporter {
   std::vector<Value> add_body(const GraphProto& body, const std::string& part,
                               std::span<const Value> inputs);
   BodyNetwork add_body_network(const GraphProto& body, std::span<Tensor* const> states,
-                               const Bodies::Start& start);
+                               const Bodies::Start& start, std::vector<Tensor*> captured = {});
 
   /// Axis counted from the front. Throws Error when out of [-rank, rank).
   int axis(int64_t axis, int rank) const;

@@ -321,6 +321,63 @@ def test_loops_that_pytorch_exports():
             assert_close(np.asarray(engine(x.numpy())), function(x).numpy())
 
 
+def test_branches_of_different_shapes():
+    """The extents are known when the branch has run; what reads the result follows them."""
+    model = parse_model(f"""{HEAD}
+        net (bool c, float[n, 4] x, float[4] z) => (float[a, b] y, float[d, e] w, float[d, e] sum) {{
+            y, w = If (c) <
+                then_branch = t () => (float[p, q] r, float[p, q] u) {{
+                    r = Concat <axis = 0> (x, x)
+                    u = Add (x, z)
+                }},
+                else_branch = f () => (float[g, h] s, float[g, h] v) {{
+                    none = Constant <value_ints = [1]> ()
+                    top = Constant <value_ints = [1, 4]> ()
+                    s = Reshape (z, top)
+                    v = Transpose (s)
+                }}
+            >
+            sum = Add (w, w)
+        }}""")
+    for output in model.graph.output:
+        output.type.Clear()
+    engine = None
+    for rows in (3, 1, 9):
+        for flag in (True, False):
+            x = np.random.default_rng(rows).standard_normal((rows, 4)).astype(np.float32)
+            inputs = {"c": np.array(flag), "x": x, "z": np.arange(4, dtype=np.float32)}
+            engine = check(model, inputs, engine, shapes={"x": (FEW, SOME, MANY)})
+
+
+def test_branches_of_different_shapes_by_a_shape():
+    model = parse_model(f"""{HEAD}
+        net (float[n, 4] x) => (float[a, b] y) {{
+            s = Shape <start = 0, end = 1> (x)
+            two = Constant <value_ints = [5]> ()
+            c = Equal (s, two)
+            y = If (c) <
+                then_branch = t () => (float[p, q] r) {{ r = Concat <axis = 0> (x, x, x) }},
+                else_branch = f () => (float[g, h] v) {{ v = Neg (x) }}
+            >
+        }}""")
+    for output in model.graph.output:
+        output.type.Clear()
+    engine = None
+    for rows in (3, 5, 9):
+        x = np.random.default_rng(rows).standard_normal((rows, 4)).astype(np.float32)
+        engine = check(model, {"x": x}, engine, shapes={"x": (FEW, SOME, MANY)})
+
+
+def test_branches_of_different_ranks_are_refused():
+    (error,) = errors_of(
+        HEAD
+        + """ net (bool c, float[1, 4] x) => (float[n] y) { y = If (c) <
+            then_branch = t () => (float[n] r) { r = Squeeze (x) },
+            else_branch = f () => (float[n] v) { v = Neg (x) }> }"""
+    )
+    assert "needs a condition that is constant" in error.desc()
+
+
 def test_engines_are_stored(tmp_path):
     model = parse_model(f"""{HEAD}
         net (int64 m, float[3, 4] x) => (float[3, 4] y) {{
