@@ -1,7 +1,9 @@
 #include "onnx/graph_importer.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "control/loop.h"
 #include "onnx/importer.h"
 #include "onnx/plugin_node.h"
 
@@ -9,7 +11,7 @@ namespace opwright::onnx {
 namespace {
 
 constexpr int64_t kOldestOpset = 7;
-// Small files may define functions that call each other in numbers without end.
+// Small files may define functions that call each other, and loops, in numbers without end.
 constexpr int64_t kMaxExpandedNodes = 200'000;
 constexpr size_t kMaxDepth = 64;
 constexpr size_t kMaxErrors = 1000;
@@ -32,10 +34,11 @@ bool is_name(const std::string& dimension) { return !dimension.empty() && dimens
 GraphImporter::GraphImporter(Network& network, const ModelProto& model, const KnownInputs& known,
                              IPluginRegistry* plugins, bool plugins_override, Log log,
                              std::vector<OnnxError>& errors)
-    : network_(network),
+    : graph_network_(network),
+      network_(&network),
       model_(model),
       graph_(model.graph),
-      known_(known),
+      known_inputs_(known),
       functions_(model.functions),
       plugins_(plugins),
       plugins_override_(plugins_override),
@@ -56,8 +59,8 @@ void GraphImporter::run() {
   scope_.opset = opset_of(model_.opsets);
   require(!model_.opsets.empty(),
           "ONNX: the model names no opset of its operators; the file may be truncated");
-  if (!graph_.name.empty()) network_.set_name(graph_.name);
-  if (!model_.functions.empty()) reserve_names();
+  if (!graph_.name.empty()) network_->set_name(graph_.name);
+  reserve_names();
   add_initializers();
   add_inputs();
   add_nodes(graph_.nodes, scope_);
@@ -73,16 +76,16 @@ void GraphImporter::reserve_names() {
 
 void GraphImporter::add_initializers() {
   for (const TensorProto& tensor : graph_.initializers) {
-    Tensor* made = network_.add_constant(tensor.dtype, tensor.shape, tensor.data);
-    network_.weight_names().set_name(*made->producer(), tensor.name);
-    scope_.tensors[tensor.name] = made;
+    Tensor* made = network_->add_constant(tensor.dtype, tensor.shape, tensor.data);
+    network_->weight_names().set_name(*made->producer(), tensor.name);
+    scope_.names.set(tensor.name, made);
   }
 }
 
 void GraphImporter::name_known_extents() {
   for (const ValueInfoProto& value : graph_.inputs) {
-    const auto given = known_.shapes.find(value.name);
-    if (given == known_.shapes.end() || !value.has_shape ||
+    const auto given = known_inputs_.shapes.find(value.name);
+    if (given == known_inputs_.shapes.end() || !value.has_shape ||
         static_cast<size_t>(given->second.rank()) != value.dims.size())
       continue;
     for (int i = 0; i < given->second.rank(); ++i)
@@ -93,8 +96,8 @@ void GraphImporter::name_known_extents() {
 
 Shape GraphImporter::known_shape(const ValueInfoProto& value) const {
   Shape shape(value.dims);
-  const auto given = known_.shapes.find(value.name);
-  const bool is_given = given != known_.shapes.end();
+  const auto given = known_inputs_.shapes.find(value.name);
+  const bool is_given = given != known_inputs_.shapes.end();
   if (is_given && !value.has_shape) return given->second;
   if (is_given)
     require(given->second.rank() == shape.rank(), "ONNX: input '", value.name, "' has rank ",
@@ -115,27 +118,33 @@ Shape GraphImporter::known_shape(const ValueInfoProto& value) const {
 void GraphImporter::add_inputs() {
   name_known_extents();
   for (const ValueInfoProto& value : graph_.inputs) {
-    if (scope_.tensors.contains(value.name)) continue;  // the default of an initializer
+    if (scope_.names.find(value.name) != nullptr) continue;  // the default of an initializer
     try {
       add_input(value);
     } catch (const Error& problem) {
       report(problem, {}, {});
-      scope_.broken.insert(value.name);
+      scope_.names.set_broken(value.name);
       broken_inputs_.insert(value.name);
     }
   }
 }
 
 void GraphImporter::add_input(const ValueInfoProto& value) {
-  require(value.has_shape || known_.shapes.contains(value.name) ||
-              known_.constants.contains(value.name),
+  if (!value.other_type.empty())
+    fail_with(ErrorCode::kUNSUPPORTED_STATE, "ONNX: input '", value.name, "' is of type ",
+              value.other_type,
+              ", but an engine's inputs are tensors: give the model a tensor for each element, or "
+              "one that SplitToSequence divides");
+  require(value.has_shape || known_inputs_.shapes.contains(value.name) ||
+              known_inputs_.constants.contains(value.name),
           "ONNX: input '", value.name,
           "' has no shape: give it one, with names for extents that vary");
   const DataType dtype = data_type(value.element_type, str("input '", value.name, "'"));
   if (value.element_type == static_cast<int32_t>(ElementType::kDouble))
     log_.warning("ONNX: input '", value.name, "' is double precision; the engine takes it in FP32");
   const Shape shape = known_shape(value);
-  if (const auto constant = known_.constants.find(value.name); constant != known_.constants.end()) {
+  if (const auto constant = known_inputs_.constants.find(value.name);
+      constant != known_inputs_.constants.end()) {
     const KnownInputs::Constant& known = constant->second;
     bool fits = known.shape.rank() == shape.rank() || !value.has_shape;
     for (int i = 0; fits && value.has_shape && i < shape.rank(); ++i)
@@ -144,55 +153,62 @@ void GraphImporter::add_input(const ValueInfoProto& value) {
     require(fits, "ONNX: input '", value.name, "' is ", name(dtype), " of shape ", shape,
             "; the constant that is given for it is ", name(known.dtype), " of shape ",
             known.shape);
-    Tensor* made = network_.add_constant(known.dtype, known.shape, known.data);
-    network_.weight_names().fix(*made->producer());
-    scope_.tensors[value.name] = made;
+    Tensor* made = network_->add_constant(known.dtype, known.shape, known.data);
+    network_->weight_names().fix(*made->producer());
+    scope_.names.set(value.name, made);
     return;
   }
-  Tensor* input = network_.add_input(value.name, dtype, shape);
+  Tensor* input = network_->add_input(value.name, dtype, shape);
   for (int i = 0; i < shape.rank(); ++i)
     if (shape[i] < 0 && value.has_shape && is_name(value.dim_names[i]))
       input->set_dimension_name(i, value.dim_names[i]);
-  scope_.tensors[value.name] = input;
+  scope_.names.set(value.name, input);
 }
 
 bool GraphImporter::add_nodes(const std::vector<NodeProto>& nodes, Scope& scope) {
   bool all_taken = true;
+  const bool is_graph = &scope == &scope_;
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (errors_.size() >= kMaxErrors) return false;
-    if (active_.empty()) current_ = static_cast<int>(i);
+    if (is_graph) current_ = static_cast<int>(i);
     const Fate fate = add_node(nodes[i], i, scope);
-    if (active_.empty()) fates_[i] = fate;
+    if (is_graph) fates_[i] = fate;
     if (fate == Fate::kTaken) continue;
     all_taken = false;
-    for (const std::string& output : nodes[i].outputs) scope.broken.insert(output);
+    for (const std::string& output : nodes[i].outputs) scope.names.set_broken(output);
   }
   return all_taken;
 }
 
 GraphImporter::Fate GraphImporter::add_node(const NodeProto& node, size_t index, Scope& scope) {
-  bool is_blocked = false;
+  bool is_blocked = false, has_broken_input = false;
   for (const std::string& input : node.inputs) {
+    is_blocked = is_blocked || scope.names.is_broken(input);
     // Its cause is reported already.
-    if (active_.empty() && broken_inputs_.contains(input)) return Fate::kFailed;
-    is_blocked = is_blocked || scope.broken.contains(input);
+    has_broken_input = has_broken_input || (&scope == &scope_ && broken_inputs_.contains(input));
   }
   const std::string name = display_name(node, index, scope.prefix);
   const size_t errors = errors_.size();
   try {
     if (is_blocked) {
       look_behind(node, name, scope);
-      return errors_.size() == errors ? Fate::kBlocked : Fate::kFailed;
+      return errors_.size() == errors && !has_broken_input ? Fate::kBlocked : Fate::kFailed;
     }
     if (has_references(node)) {
       static const BoundAttributes kNone;
       add_layers(resolve_references(node, scope.attributes != nullptr ? *scope.attributes : kNone),
                  name, scope);
-    } else {
+    } else if (!reuse_constant(node, scope)) {
       add_layers(node, name, scope);
+      keep_constant(node, scope);
     }
+  } catch (const ReportedError&) {
+    look_into_bodies(node, name, scope);
+    // A body may read what failed outside of it.
+    return errors_.size() == errors ? Fate::kBlocked : Fate::kFailed;
   } catch (const Error& problem) {
     report(problem, node, name);
+    look_into_bodies(node, name, scope);
   }
   return errors_.size() == errors ? Fate::kTaken : Fate::kFailed;
 }
@@ -226,9 +242,32 @@ GraphImporter::Choice GraphImporter::choose(const NodeImporter& importer) const 
   return choice;
 }
 
+/// What takes the bodies of one node over.
+class GraphImporter::NodeBodies final : public Bodies {
+ public:
+  NodeBodies(GraphImporter& importer, Scope& scope) : importer_(importer), scope_(scope) {}
+  void set_node(const NodeImporter& node) { node_ = &node; }
+  std::vector<Value> add(const GraphProto& body, const std::string& part,
+                         std::span<const Value> inputs) override {
+    return importer_.add_body(*node_, body, part, inputs, scope_);
+  }
+  BodyNetwork add_network(const GraphProto& body, std::span<Tensor* const> states,
+                          const Start& start, std::vector<Tensor*> captured) override {
+    return importer_.add_body_network(*node_, body, states, start, std::move(captured), scope_);
+  }
+  KnownElements& known() override { return importer_.known_; }
+
+ private:
+  GraphImporter& importer_;
+  Scope& scope_;
+  const NodeImporter* node_ = nullptr;
+};
+
 void GraphImporter::add_layers(const NodeProto& node, const std::string& name, Scope& scope) {
-  NodeImporter importer(network_, node, name, scope.opset, scope.tensors);
-  const int first_layer = network_.num_layers();
+  NodeBodies bodies(*this, scope);
+  NodeImporter importer(*network_, node, name, scope.opset, scope.names, &bodies);
+  bodies.set_node(importer);
+  const int first_layer = network_->num_layers();
   const Choice choice = choose(importer);
   if (choice.plugin)
     add_plugin_node(importer, choice.plugin, log_);
@@ -240,41 +279,66 @@ void GraphImporter::add_layers(const NodeProto& node, const std::string& name, S
   if (node.op_type == "Constant") name_weights(node, scope);
   std::vector<Tensor*> outputs;
   for (const std::string& output : node.outputs) {
-    const auto found = scope.tensors.find(output);
-    outputs.push_back(found != scope.tensors.end() ? found->second : nullptr);
+    const Value* found = scope.names.find(output);
+    outputs.push_back(found != nullptr ? found->tensor() : nullptr);
   }
-  node_outputs_.try_emplace(name, std::move(outputs));
+  if (network_ == &graph_network_) node_outputs_.try_emplace(name, std::move(outputs));
 }
 
 void GraphImporter::look_behind(const NodeProto& node, const std::string& name, Scope& scope) {
-  const Choice choice = choose(NodeImporter(network_, node, name, scope.opset, scope.tensors));
-  if (choice.plugin || choice.function == nullptr) return;
+  const Choice choice = choose(NodeImporter(*network_, node, name, scope.opset, scope.names));
+  if (choice.plugin) return;
+  if (choice.function == nullptr) return look_into_bodies(node, name, scope);
   enter(node, *choice.function, name);
   Scope body{name + "/", scope.opset};
-  for (size_t i = 0; i < choice.function->nodes.size(); ++i) {
-    const NodeProto& inner = choice.function->nodes[i];
-    const std::string inner_name = display_name(inner, i, body.prefix);
-    try {
-      if (errors_.size() < kMaxErrors) look_behind(inner, inner_name, body);
-    } catch (const Error& problem) {
-      report(problem, inner, inner_name);
-    }
-  }
+  look_behind(choice.function->nodes, body);
   leave();
 }
 
+void GraphImporter::look_behind(const std::vector<NodeProto>& nodes, Scope& scope) {
+  for (size_t i = 0; i < nodes.size() && errors_.size() < kMaxErrors; ++i) {
+    const std::string name = display_name(nodes[i], i, scope.prefix);
+    try {
+      look_behind(nodes[i], name, scope);
+    } catch (const Error& problem) {
+      report(problem, nodes[i], name);
+    }
+  }
+}
+
+void GraphImporter::look_into_bodies(const NodeProto& node, const std::string& name, Scope& scope) {
+  for (const AttributeProto& attribute : node.attributes) {
+    if (attribute.g == nullptr || entered_bodies_.contains(attribute.g.get())) continue;
+    if (depth_ >= kMaxDepth) return;
+    Scope body{name + "/" + attribute.name + "/", scope.opset};
+    ++depth_;
+    look_behind(attribute.g->nodes, body);
+    --depth_;
+  }
+}
+
 void GraphImporter::add_operator(NodeImporter& importer, void (*function)(NodeImporter&)) {
-  const int first_layer = network_.num_layers();
+  const int first_layer = network_->num_layers();
   try {
     function(importer);
     // A layer that does not fit is this node's fault.
-    for (int i = first_layer; i < network_.num_layers(); ++i) network_.layer(i)->infer();
+    for (int i = first_layer; i < network_->num_layers(); ++i) network_->layer(i)->infer();
   } catch (const Error& problem) {
     // Inference speaks of layers; the user knows nodes.
     if (std::string_view(problem.what()).starts_with("ONNX")) throw;
     fail_with(problem.code(), "ONNX node '", importer.name(), "' (", importer.node().op_type,
               "): ", problem.what());
   }
+}
+
+template <class Refuse>
+void GraphImporter::count_expansion(size_t nodes, const Refuse& refuse) {
+  if (depth_ >= kMaxDepth) refuse("is called ", kMaxDepth, " functions deep");
+  expanded_ += 1 + static_cast<int64_t>(nodes);
+  if (expanded_ > kMaxExpandedNodes)
+    refuse("makes the model too large: its functions and loops stand for more than ",
+           kMaxExpandedNodes, " nodes");
+  ++depth_;
 }
 
 void GraphImporter::enter(const NodeProto& call, const FunctionProto& function,
@@ -285,15 +349,11 @@ void GraphImporter::enter(const NodeProto& call, const FunctionProto& function,
   };
   if (!function.problem.empty()) refuse("cannot be read: ", function.problem);
   if (std::find(active_.begin(), active_.end(), &function) != active_.end()) refuse("calls itself");
-  if (active_.size() >= kMaxDepth) refuse("is called ", kMaxDepth, " functions deep");
   if (call.inputs.size() > function.inputs.size())
     refuse("takes ", function.inputs.size(), " inputs; the node has ", call.inputs.size());
   if (call.outputs.size() > function.outputs.size())
     refuse("has ", function.outputs.size(), " outputs; the node has ", call.outputs.size());
-  expanded_ += 1 + static_cast<int64_t>(function.nodes.size());
-  if (expanded_ > kMaxExpandedNodes)
-    refuse("makes the model too large: its functions stand for more than ", kMaxExpandedNodes,
-           " nodes");
+  count_expansion(function.nodes.size(), refuse);
   active_.push_back(&function);
   stack_.push_back(str(name, " (", full_name(function), ")"));
 }
@@ -301,6 +361,182 @@ void GraphImporter::enter(const NodeProto& call, const FunctionProto& function,
 void GraphImporter::leave() {
   stack_.pop_back();
   active_.pop_back();
+  --depth_;
+}
+
+Tensor* GraphImporter::body_constant(const TensorProto& tensor, const std::string& name) {
+  Tensor*& made = body_constants_[&tensor];
+  if (made == nullptr) {
+    made = network_->add_constant(tensor.dtype, tensor.shape, tensor.data, name);
+    network_->weight_names().fix(*made->producer());
+  }
+  return made;
+}
+
+void GraphImporter::keep_constant(const NodeProto& node, Scope& scope) {
+  if (!scope.is_body || node.op_type != "Constant" || node.outputs.empty()) return;
+  const Value* made = scope.names.find(node.outputs[0]);
+  if (made != nullptr && made->tensor() != nullptr) body_constants_[&node] = made->tensor();
+}
+
+bool GraphImporter::reuse_constant(const NodeProto& node, Scope& scope) {
+  if (!scope.is_body || node.op_type != "Constant" || node.outputs.empty()) return false;
+  const auto found = body_constants_.find(&node);
+  if (found == body_constants_.end()) return false;
+  scope.names.set(node.outputs[0], found->second);
+  return true;
+}
+
+std::vector<Value> GraphImporter::add_body(const NodeImporter& node, const GraphProto& body,
+                                           const std::string& part, std::span<const Value> inputs,
+                                           Scope& outer) {
+  Scope scope{node.name() + "/" + part + "/", outer.opset, outer.attributes, Names(&outer.names),
+              true};
+  return fill_body(node, body, inputs, scope);
+}
+
+std::vector<Value> GraphImporter::fill_body(const NodeImporter& node, const GraphProto& body,
+                                            std::span<const Value> inputs, Scope& scope) {
+  if (inputs.size() != body.inputs.size())
+    node.error("the graph '", body.name, "' takes ", body.inputs.size(), " inputs; expected ",
+               inputs.size());
+  count_expansion(body.nodes.size(), [&](const auto&... parts) {
+    node.error("the graph '", body.name, "' ", parts...);
+  });
+  entered_bodies_.insert(&body);
+  bool all_taken = false;
+  try {
+    for (const TensorProto& tensor : body.initializers)
+      scope.names.set(tensor.name, body_constant(tensor, scope.prefix + tensor.name));
+    for (size_t i = 0; i < inputs.size(); ++i) scope.names.set(body.inputs[i].name, inputs[i]);
+    all_taken = add_nodes(body.nodes, scope);
+  } catch (...) {
+    --depth_;
+    throw;
+  }
+  --depth_;
+  if (!all_taken) throw ReportedError();
+  std::vector<Value> outputs;
+  for (const ValueInfoProto& output : body.outputs) {
+    if (scope.names.is_broken(output.name)) throw ReportedError();
+    const Value* made = scope.names.find(output.name);
+    if (made == nullptr)
+      node.error("the graph '", body.name, "' has the output '", output.name,
+                 "', which none of its nodes makes");
+    outputs.push_back(*made);
+  }
+  return outputs;
+}
+
+/// While nodes go to the network of a body.
+class GraphImporter::InNetwork {
+ public:
+  InNetwork(GraphImporter& importer, Network& network)
+      : importer_(importer),
+        outside_(std::exchange(importer.network_, &network)),
+        constants_(std::exchange(importer.body_constants_, {})),
+        known_(std::exchange(importer.known_, {})) {}
+  ~InNetwork() {
+    importer_.network_ = outside_;
+    importer_.body_constants_ = std::move(constants_);
+    importer_.known_ = std::move(known_);
+  }
+  InNetwork(const InNetwork&) = delete;
+  InNetwork& operator=(const InNetwork&) = delete;
+
+ private:
+  GraphImporter& importer_;
+  Network* outside_;
+  std::unordered_map<const void*, Tensor*> constants_;
+  KnownElements known_;
+};
+
+namespace {
+
+/// The inputs of a body's network, like tensors outside.
+class BodyInputs {
+ public:
+  explicit BodyInputs(BodyNetwork& body) : body_(body) {}
+
+  /// Extents that are equal outside have one name.
+  Tensor* add(const std::string& name, const Tensor& outside) {
+    Tensor* made = body_.network->add_input(name, outside.dtype(), outside.shape());
+    for (int i = 0; i < outside.rank(); ++i)
+      if (const Expr& extent = outside.dims()[static_cast<size_t>(i)]; !extent.is_constant())
+        made->set_dimension_name(i, name_of(extent));
+    return made;
+  }
+
+  Tensor* capture(Tensor* outside) {
+    Tensor*& made = captured_[outside];
+    if (made != nullptr) return made;
+    const TensorInfo& info = outside->info();
+    if (info.constant) {
+      made = body_.network->add_constant(info.dtype, constant_shape(info.dims), info.constant);
+      body_.network->weight_names().fix(*made->producer());
+    } else if (info.values && is_constant(*info.values) && outside->rank() <= 1 &&
+               info.dtype != DataType::kBOOL) {
+      made = body_.network->add_values(*info.values, info.dtype, outside->rank() == 0);
+    } else {
+      const auto place = std::find(body_.captured.begin(), body_.captured.end(), outside);
+      made = add(capture_input(static_cast<int>(place - body_.captured.begin())), *outside);
+      if (place == body_.captured.end()) body_.captured.push_back(outside);
+    }
+    return made;
+  }
+
+  Value capture(const Value& outside) {
+    if (outside.tensor() != nullptr) return capture(outside.tensor());
+    if (outside.stacked() != nullptr) return Value::stacked(capture(outside.stacked()));
+    if (outside.appended() != nullptr) return outside.with_appended(capture(outside.appended()));
+    if (outside.sequence() == nullptr) return outside;
+    Sequence tensors;
+    for (Tensor* tensor : *outside.sequence()) tensors.push_back(capture(tensor));
+    return Value(std::move(tensors));
+  }
+
+ private:
+  std::string name_of(const Expr& extent) {
+    const auto found = std::find(extents_.begin(), extents_.end(), extent);
+    if (found == extents_.end()) extents_.push_back(extent);
+    return str("extent ", found - extents_.begin());
+  }
+
+  BodyNetwork& body_;
+  std::unordered_map<const Tensor*, Tensor*> captured_;
+  std::vector<Expr> extents_;
+};
+
+}  // namespace
+
+BodyNetwork GraphImporter::add_body_network(const NodeImporter& node, const GraphProto& body,
+                                            std::span<Tensor* const> states,
+                                            const Bodies::Start& start,
+                                            std::vector<Tensor*> captured, Scope& outer) {
+  BodyNetwork made;
+  made.captured = std::move(captured);
+  made.network = std::make_shared<Network>(network_->flags(), nullptr, log_);
+  BodyInputs inputs(made);
+  const auto capture = [&](const Value& value) { return inputs.capture(value); };
+  Scope scope{node.name() + "/body/", outer.opset, outer.attributes, Names(&outer.names, capture),
+              true};
+  const InNetwork inside(*this, *made.network);
+  NodeImporter importer(*made.network, node.node(), node.name() + "/body", outer.opset,
+                        scope.names);
+  BodyStart begin{importer,
+                  made.network->add_input(kIterationInput, DataType::kINT64, Shape()),
+                  {},
+                  [&](Tensor* tensor) { return inputs.capture(tensor); }};
+  for (size_t i = 0; i < states.size(); ++i)
+    begin.states.push_back(inputs.add(state_input(static_cast<int>(i)), *states[i]));
+  made.outputs = fill_body(node, body, start(begin), scope);
+  for (const Tensor* input : made.network->inputs())
+    if (input->is_shape_input())
+      node.error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_DYNAMIC, "in its body, '",
+                    input->name(),
+                    "' decides shapes, which is not supported where the iterations "
+                    "are counted at run time: make the number of iterations constant");
+  return made;
 }
 
 bool GraphImporter::add_call(const NodeProto& call, const FunctionProto& function,
@@ -308,20 +544,22 @@ bool GraphImporter::add_call(const NodeProto& call, const FunctionProto& functio
   const BoundAttributes attributes = bind_attributes(function, call);
   Scope body{name + "/", scope.opset, &attributes};
   if (function.opsets.contains("")) body.opset = opset_of(function.opsets);
-  NodeImporter outside(network_, call, name, scope.opset, scope.tensors);
-  for (size_t i = 0; i < function.inputs.size(); ++i)
-    body.tensors[function.inputs[i]] = outside.optional_input(static_cast<int>(i));
+  NodeImporter outside(*network_, call, name, scope.opset, scope.names);
+  for (size_t i = 0; i < function.inputs.size(); ++i) {
+    const Value* given = outside.optional_value(static_cast<int>(i));
+    body.names.set(function.inputs[i], given != nullptr ? *given : Value());
+  }
   enter(call, function, name);
   const bool all_taken = add_nodes(function.nodes, body);
   leave();
   if (!all_taken) return false;
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     if (call.outputs[i].empty()) continue;
-    const auto made = body.tensors.find(function.outputs[i]);
-    if (made == body.tensors.end())
+    const Value* made = body.names.find(function.outputs[i]);
+    if (made == nullptr)
       outside.error("function '", full_name(function), "' has the output '", function.outputs[i],
                     "', which none of its nodes makes");
-    outside.set_output(static_cast<int>(i), made->second);
+    outside.set_output(static_cast<int>(i), *made);
   }
   return true;
 }
@@ -341,48 +579,51 @@ void GraphImporter::report(const Error& problem, const NodeProto& node, const st
 /// Tensors that this node's layers made get the names that the model has for them.
 void GraphImporter::name_outputs(const NodeProto& node, int first_layer, Scope& scope) {
   std::unordered_set<const Layer*> own;
-  for (int i = first_layer; i < network_.num_layers(); ++i) own.insert(network_.layer(i));
+  for (int i = first_layer; i < network_->num_layers(); ++i) own.insert(network_->layer(i));
   for (const std::string& output : node.outputs) {
-    auto found = scope.tensors.find(output);
-    if (output.empty() || found == scope.tensors.end() || found->second == nullptr) continue;
-    Tensor* tensor = found->second;
+    const Value* found = output.empty() ? nullptr : scope.names.find(output);
+    if (found == nullptr || found->tensor() == nullptr) continue;
+    Tensor* tensor = found->tensor();
     const std::string name = scope.prefix + output;
-    if (!own.contains(tensor->producer()) || network_.find_tensor(name) != nullptr) continue;
-    if (active_.empty() || !reserved_.contains(name)) tensor->set_name(name);
+    if (!own.contains(tensor->producer()) || network_->find_tensor(name) != nullptr) continue;
+    if (&scope == &scope_ || !reserved_.contains(name)) tensor->set_name(name);
   }
 }
 
-/// By these names a model with other weights is found to have them. The constants of a function,
-/// which stand for several each, stay as they are.
-void GraphImporter::name_weights(const NodeProto& node, const Scope& scope) {
-  const auto made =
-      node.outputs.empty() ? scope.tensors.end() : scope.tensors.find(node.outputs[0]);
-  if (made == scope.tensors.end() || made->second == nullptr) return;
-  const Layer* const layer = made->second->producer();
+/// By these names a model with other weights is found to have them. The constants of functions and
+/// bodies, which may stand for several each, stay as they are.
+void GraphImporter::name_weights(const NodeProto& node, Scope& scope) {
+  const Value* made = node.outputs.empty() ? nullptr : scope.names.find(node.outputs[0]);
+  if (made == nullptr || made->tensor() == nullptr) return;
+  const Layer* const layer = made->tensor()->producer();
   if (layer == nullptr) return;
-  if (active_.empty())
-    network_.weight_names().set_name(*layer, node.outputs[0]);
+  if (&scope == &scope_)
+    network_->weight_names().set_name(*layer, node.outputs[0]);
   else
-    network_.weight_names().fix(*layer);
+    network_->weight_names().fix(*layer);
 }
 
 void GraphImporter::add_outputs() {
   for (const ValueInfoProto& value : graph_.outputs) {
-    auto found = scope_.tensors.find(value.name);
-    require(found != scope_.tensors.end() && found->second != nullptr, "ONNX: output '", value.name,
-            "' is made by no node");
-    Tensor* tensor = found->second;
+    const Value* found = scope_.names.find(value.name);
+    require(found != nullptr, "ONNX: output '", value.name, "' is made by no node");
+    Tensor* tensor = found->tensor();
+    if (tensor == nullptr)
+      fail_with(ErrorCode::kUNSUPPORTED_STATE, "ONNX: output '", value.name, "' is ",
+                found->is_sequence() ? "a sequence" : "an optional that holds nothing",
+                ", but an engine's outputs are tensors: end the model with ConcatFromSequence, or "
+                "with SequenceAt for each element");
     if (tensor->is_network_input() || tensor->is_network_output() || tensor->name() != value.name) {
       // One tensor under two names, or an input that is an output at once.
-      Tensor* copy = network_.add<Identity>({}, {tensor}, value.name)->output(0);
-      if (Tensor* other = network_.find_tensor(value.name); other == nullptr)
+      Tensor* copy = network_->add<Identity>({}, {tensor}, value.name)->output(0);
+      if (Tensor* other = network_->find_tensor(value.name); other == nullptr)
         copy->set_name(value.name);
       else
         require(other == tensor || other == copy, "ONNX: two tensors are called '", value.name,
                 "'");
       tensor = copy;
     }
-    network_.mark_output(*tensor);
+    network_->mark_output(*tensor);
   }
 }
 

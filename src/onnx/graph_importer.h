@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "onnx/functions.h"
+#include "onnx/importer.h"
 #include "onnx/known_inputs.h"
 #include "onnx/model.h"
+#include "onnx/names.h"
 #include "onnx/parser.h"
 
 namespace opwright::onnx {
-
-class NodeImporter;
 
 /// Takes the graph of a model over into a network. A node becomes, in this order: a plugin, if it
 /// names the plugin's namespace or plugins override; the nodes of the model's function that it
@@ -39,17 +39,18 @@ class GraphImporter {
   }
 
  private:
-  /// The graph, or one call of a function: names mean something else in each.
+  /// The graph, one call of a function, or a body: names mean something else in each.
   struct Scope {
     std::string prefix;  ///< of the names of layers and tensors
     int64_t opset = 0;
     const BoundAttributes* attributes = nullptr;
-    /// Null stands for an input that the call of a function leaves out.
-    std::unordered_map<std::string, Tensor*> tensors{};
-    std::unordered_set<std::string> broken{};  ///< made by nodes that failed
+    Names names{};
+    bool is_body = false;
   };
 
   struct Choice;
+  class NodeBodies;
+  class InNetwork;
 
   void add_initializers();
   void add_inputs();
@@ -58,7 +59,7 @@ class GraphImporter {
   Shape known_shape(const ValueInfoProto& value) const;
   /// Extents by the names that they have in the model, where the caller knows them.
   void name_known_extents();
-  void name_weights(const NodeProto& node, const Scope& scope);
+  void name_weights(const NodeProto& node, Scope& scope);
   void add_outputs();
   /// False when a node failed.
   bool add_nodes(const std::vector<NodeProto>& nodes, Scope& scope);
@@ -66,14 +67,38 @@ class GraphImporter {
   void add_layers(const NodeProto& node, const std::string& name, Scope& scope);
   /// Throws Error when nobody knows the operator.
   Choice choose(const NodeImporter& importer) const;
-  /// Reports unknown operators of a node whose inputs are missing, and of the functions it calls.
+  /// Reports unknown operators of a node whose inputs are missing, of the functions it calls, and
+  /// of its bodies.
   void look_behind(const NodeProto& node, const std::string& name, Scope& scope);
+  /// The same of nodes in a function or a body.
+  void look_behind(const std::vector<NodeProto>& nodes, Scope& scope);
+  /// The same of a node's bodies, but of those that were taken over.
+  void look_into_bodies(const NodeProto& node, const std::string& name, Scope& scope);
   /// Makes the call the innermost one. Throws Error when the function cannot be expanded here.
   void enter(const NodeProto& call, const FunctionProto& function, const std::string& name);
   void leave();
   /// False when a node of the function failed, which is reported.
   bool add_call(const NodeProto& call, const FunctionProto& function, const std::string& name,
                 Scope& scope);
+  /// Throws ReportedError when a node of the body failed.
+  std::vector<Value> add_body(const NodeImporter& node, const GraphProto& body,
+                              const std::string& part, std::span<const Value> inputs, Scope& scope);
+  /// The same into a network of its own.
+  BodyNetwork add_body_network(const NodeImporter& node, const GraphProto& body,
+                               std::span<Tensor* const> states, const Bodies::Start& start,
+                               std::vector<Tensor*> captured, Scope& scope);
+  /// The nodes of the body, and its outputs.
+  std::vector<Value> fill_body(const NodeImporter& node, const GraphProto& body,
+                               std::span<const Value> inputs, Scope& scope);
+  /// Counts a function or body that is taken over. Throws Error with what `refuse` says when it is
+  /// one too many.
+  template <class Refuse>
+  void count_expansion(size_t nodes, const Refuse& refuse);
+  Tensor* body_constant(const TensorProto& tensor, const std::string& name);
+  /// Remembers the constant that a node of a body became.
+  void keep_constant(const NodeProto& node, Scope& scope);
+  /// Whether the node is a constant that a body's former round made, which stands for it, too.
+  bool reuse_constant(const NodeProto& node, Scope& scope);
   void add_operator(NodeImporter& importer, void (*function)(NodeImporter&));
   void reserve_names();
   void name_outputs(const NodeProto& node, int first_layer, Scope& scope);
@@ -81,10 +106,11 @@ class GraphImporter {
   void report(const Error& problem, const NodeProto& node, const std::string& name,
               SourcePlace where = SourcePlace::current());
 
-  Network& network_;
+  Network& graph_network_;
+  Network* network_;  ///< that of the body, in a body that has one of its own
   const ModelProto& model_;
   const GraphProto& graph_;
-  const KnownInputs& known_;
+  const KnownInputs& known_inputs_;
   const FunctionTable functions_;
   IPluginRegistry* plugins_;
   const bool plugins_override_;
@@ -95,12 +121,17 @@ class GraphImporter {
   std::unordered_map<std::string, std::vector<Tensor*>> node_outputs_;
   std::unordered_set<std::string> broken_inputs_;
   std::unordered_map<std::string, int64_t> known_extents_;  ///< by their names in the model
-  std::unordered_set<std::string> reserved_;  ///< names of the graph, which functions must not take
-  // The calls that are being expanded, from the graph inwards.
+  std::unordered_set<std::string> reserved_;  ///< names of the graph, which others must not take
+  // The calls of functions that are being expanded, from the graph inwards.
   std::vector<const FunctionProto*> active_;
   std::vector<std::string> stack_;
-  int64_t expanded_ = 0;  // nodes of functions so far
-  int current_ = -1;      // the node of the graph
+  size_t depth_ = 0;      // functions and bodies around the node
+  int64_t expanded_ = 0;  // nodes of functions and bodies so far
+  std::unordered_set<const GraphProto*> entered_bodies_;
+  KnownElements known_;  // of tensors of the network
+  // Constants of bodies, which all rounds share.
+  std::unordered_map<const void*, Tensor*> body_constants_;
+  int current_ = -1;  // the node of the graph
 };
 
 }  // namespace opwright::onnx

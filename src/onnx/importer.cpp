@@ -9,13 +9,28 @@
 
 namespace opwright::onnx {
 
-Tensor* NodeImporter::optional_input(int index) const {
+const Value* NodeImporter::optional_value(int index) const {
   if (index >= num_inputs() || node_.inputs[index].empty()) return nullptr;
-  auto found = tensors_.find(node_.inputs[index]);
-  if (found == tensors_.end())
+  const Value* found = names_.find(node_.inputs[index]);
+  if (found == nullptr)
     error("input '", node_.inputs[index],
           "' is made by no node before this one, and is no input or initializer");
-  return found->second;
+  return found->is_absent() ? nullptr : found;
+}
+
+const Value& NodeImporter::value(int index) const {
+  const Value* found = optional_value(index);
+  if (found == nullptr) error("input ", index, " is missing");
+  return *found;
+}
+
+Tensor* NodeImporter::optional_input(int index) const {
+  const Value* found = optional_value(index);
+  if (found != nullptr && found->tensor() == nullptr)
+    error("input '", node_.inputs[index], "' is ",
+          found->is_sequence() ? "a sequence" : "an optional that holds nothing",
+          "; expected a tensor");
+  return found != nullptr ? found->tensor() : nullptr;
 }
 
 Tensor* NodeImporter::input(int index) const {
@@ -24,8 +39,41 @@ Tensor* NodeImporter::input(int index) const {
   return tensor;
 }
 
-void NodeImporter::set_output(int index, Tensor* tensor) {
-  if (has_output(index)) tensors_[node_.outputs[index]] = tensor;
+const Sequence& NodeImporter::sequence(int index) const {
+  const Value& found = value(index);
+  if (found.is_sequence() && found.sequence() == nullptr)
+    error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_DYNAMIC, "the length of the sequence '",
+             node_.inputs[index],
+             "' is known when the engine runs; expected one that is known when the model is read: "
+             "make the number of iterations of the loop that fills it constant");
+  if (found.sequence() == nullptr)
+    error("input '", node_.inputs[index], "' is ",
+          found.tensor() != nullptr ? "a tensor" : "an optional that holds nothing",
+          "; expected a sequence");
+  return *found.sequence();
+}
+
+void NodeImporter::set_output(int index, Value value) {
+  if (has_output(index)) names_.set(node_.outputs[index], std::move(value));
+}
+
+const GraphProto& NodeImporter::body(std::string_view name) const {
+  const AttributeProto* found = attribute(name, AttributeProto::Type::kGraph);
+  if (found == nullptr || found->g == nullptr) error("the graph '", name, "' is missing");
+  return *found->g;
+}
+
+std::vector<Value> NodeImporter::add_body(const GraphProto& body, const std::string& part,
+                                          std::span<const Value> inputs) {
+  if (bodies_ == nullptr) error("graphs in attributes cannot be taken over here");
+  return bodies_->add(body, part, inputs);
+}
+
+BodyNetwork NodeImporter::add_body_network(const GraphProto& body, std::span<Tensor* const> states,
+                                           const Bodies::Start& start,
+                                           std::vector<Tensor*> captured) {
+  if (bodies_ == nullptr) error("graphs in attributes cannot be taken over here");
+  return bodies_->add_network(body, states, start, std::move(captured));
 }
 
 const AttributeProto* NodeImporter::attribute(std::string_view name,
@@ -85,9 +133,11 @@ std::vector<Expr> NodeImporter::values(Tensor* tensor, std::string_view what) co
 
 Ints NodeImporter::constant_ints(Tensor* tensor, std::string_view what) const {
   const TensorInfo& info = tensor->info();
-  if (info.constant && !is_floating(info.dtype)) {
+  const Blob elements =
+      is_floating(info.dtype) || info.values ? info.constant : known_elements(tensor);
+  if (elements && !is_floating(info.dtype)) {
     Ints ints(numel(info.dims).constant());
-    convert(info.constant.data(), info.dtype, ints.data(), DataType::kINT64,
+    convert(elements.data(), info.dtype, ints.data(), DataType::kINT64,
             static_cast<int64_t>(ints.size()));
     return ints;
   }
@@ -112,9 +162,9 @@ std::vector<Rational> NodeImporter::rationals(Tensor* tensor, std::string_view w
 
 Floats NodeImporter::constant_floats(Tensor* tensor, std::string_view what) const {
   const TensorInfo& info = tensor->info();
-  if (info.constant) {
+  if (const Blob elements = known_elements(tensor); !elements.empty()) {
     std::vector<float> single(numel(info.dims).constant());
-    convert(info.constant.data(), info.dtype, single.data(), DataType::kFLOAT,
+    convert(elements.data(), info.dtype, single.data(), DataType::kFLOAT,
             static_cast<int64_t>(single.size()));
     return Floats(single.begin(), single.end());
   }
@@ -134,6 +184,33 @@ Rational NodeImporter::single_rational(Tensor* tensor, std::string_view what) co
 
 Expr NodeImporter::single_value(Tensor* tensor, std::string_view what) const {
   return single(values(tensor, what), what);
+}
+
+Blob NodeImporter::known_elements(Tensor* tensor) const {
+  if (tensor->info().constant || bodies_ == nullptr) return tensor->info().constant;
+  return bodies_->known().of(*tensor).value_or(Blob());
+}
+
+std::optional<int64_t> NodeImporter::known_int(Tensor* tensor) const {
+  const TensorInfo& info = tensor->info();
+  if (is_floating(info.dtype) || !(numel(info.dims) == Expr(1))) return std::nullopt;
+  if (info.values && info.values->size() == 1 && (*info.values)[0].is_constant())
+    return (*info.values)[0].constant();
+  const Blob elements = known_elements(tensor);
+  if (elements.empty()) return std::nullopt;
+  int64_t element = 0;
+  convert(elements.data(), info.dtype, &element, DataType::kINT64, 1);
+  return element;
+}
+
+std::optional<bool> NodeImporter::known_bool(Tensor* tensor) const {
+  if (tensor->dtype() != DataType::kBOOL)
+    error("the condition '", tensor->name(), "' is ", opwright::name(tensor->dtype()),
+          "; expected BOOL");
+  if (const SymShape& dims = tensor->dims(); is_constant(dims) && !(numel(dims) == Expr(1)))
+    error("the condition '", tensor->name(), "' has shape ", dims, "; expected one element");
+  const std::optional<int64_t> element = known_int(tensor);
+  return element ? std::optional<bool>(*element != 0) : std::nullopt;
 }
 
 int64_t NodeImporter::constant_int(Tensor* tensor, std::string_view what) const {
@@ -371,6 +448,8 @@ const NodeTable& standard_operators() {
     add_shapes(table);
     add_movement(table);
     add_sources(table);
+    add_control_flow(table);
+    add_sequences(table);
     return table;
   }();
   return table;

@@ -8,8 +8,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "control/known_elements.h"
 #include "network/network.h"
 #include "onnx/model.h"
+#include "onnx/names.h"
 #include "onnx/node_error.h"
 #include "operators/activation.h"
 #include "operators/convolution.h"
@@ -21,13 +23,59 @@
 
 namespace opwright::onnx {
 
+class NodeImporter;
+
+/// A body that becomes a network of its own, while its inputs are made.
+struct BodyStart {
+  NodeImporter& node;  ///< of the network
+  Tensor* iteration;   ///< the number of the iteration, a scalar INT64
+  std::vector<Tensor*> states;
+  std::function<Tensor*(Tensor*)> capture;  ///< what a tensor from outside is in the network
+};
+
+struct BodyNetwork {
+  std::shared_ptr<Network> network;
+  std::vector<Tensor*> captured;  ///< the tensors outside that its inputs are
+  std::vector<Value> outputs;
+};
+
+/// What takes over the graphs that stand in attributes of a node.
+class Bodies {
+ public:
+  /// Adds the body's nodes, with these values as its inputs. `part` goes into the names of its
+  /// layers. Returns its outputs; throws ReportedError when a node of it failed.
+  virtual std::vector<Value> add(const GraphProto& body, const std::string& part,
+                                 std::span<const Value> inputs) = 0;
+  /// The same as a network of its own, in which `start` makes the body's inputs. `states` are the
+  /// values that the first iteration begins with, `captured` what another body of the layer reads.
+  using Start = std::function<std::vector<Value>(BodyStart&)>;
+  virtual BodyNetwork add_network(const GraphProto& body, std::span<Tensor* const> states,
+                                  const Start& start, std::vector<Tensor*> captured) = 0;
+  /// What is known of tensors that follow from constants.
+  virtual KnownElements& known() = 0;
+
+ protected:
+  ~Bodies() = default;
+};
+
+/// What is wrong is among the parser's errors already.
+class ReportedError final : public Error {
+ public:
+  ReportedError() : Error(ErrorCode::kUNSUPPORTED_STATE, "ONNX: reported already") {}
+};
+
 /// One node while it is taken over: its inputs and attributes, and the network calls that the
 /// operator families share.
 class NodeImporter {
  public:
   NodeImporter(Network& network, const NodeProto& node, std::string name, int64_t opset,
-               std::unordered_map<std::string, Tensor*>& tensors)
-      : network_(network), node_(node), name_(std::move(name)), opset_(opset), tensors_(tensors) {}
+               Names& names, Bodies* bodies = nullptr)
+      : network_(network),
+        node_(node),
+        name_(std::move(name)),
+        opset_(opset),
+        names_(names),
+        bodies_(bodies) {}
 
   Network& network() { return network_; }
   const NodeProto& node() const { return node_; }
@@ -36,7 +84,14 @@ class NodeImporter {
   int num_inputs() const { return static_cast<int>(node_.inputs.size()); }
   int num_outputs() const { return static_cast<int>(node_.outputs.size()); }
 
-  /// Null when the input is absent, as is what stands for an absent input of a function.
+  /// Null when the input is absent, as is what stands for an absent input of a function. Throws
+  /// Error for a name that nothing has.
+  const Value* optional_value(int index) const;
+  /// Throws Error when the input is absent.
+  const Value& value(int index) const;
+  /// Throws Error when the input is absent, or is no sequence.
+  const Sequence& sequence(int index = 0) const;
+  /// Null when the input is absent. Throws Error for what is no tensor.
   Tensor* optional_input(int index) const;
   /// Throws Error when the input is absent.
   Tensor* input(int index = 0) const;
@@ -44,7 +99,7 @@ class NodeImporter {
     return index < num_outputs() && !node_.outputs[index].empty();
   }
   /// Binds an output; null for one that nobody names is fine.
-  void set_output(int index, Tensor* tensor);
+  void set_output(int index, Value value);
 
   int64_t get_int(std::string_view attribute, int64_t otherwise) const;
   float get_float(std::string_view attribute, float otherwise) const;
@@ -67,6 +122,20 @@ class NodeImporter {
   Rational single_rational(Tensor* tensor, std::string_view what) const;
   int64_t constant_int(Tensor* tensor, std::string_view what) const;
   double constant_float(Tensor* tensor, std::string_view what) const;
+  /// The elements of a tensor that follows from constants; empty for others.
+  Blob known_elements(Tensor* tensor) const;
+  /// The element of a boolean tensor that has one, where it is known now.
+  std::optional<bool> known_bool(Tensor* tensor) const;
+  /// The element of an integer tensor that has one, where it is known now.
+  std::optional<int64_t> known_int(Tensor* tensor) const;
+
+  /// The graph of an attribute. Throws Error when it is missing.
+  const GraphProto& body(std::string_view attribute) const;
+  std::vector<Value> add_body(const GraphProto& body, const std::string& part,
+                              std::span<const Value> inputs);
+  BodyNetwork add_body_network(const GraphProto& body, std::span<Tensor* const> states,
+                               const Bodies::Start& start, std::vector<Tensor*> captured = {});
+
   /// Axis counted from the front. Throws Error when out of [-rank, rank).
   int axis(int64_t axis, int rank) const;
   Ints axes(Ints axes, int rank) const;
@@ -140,7 +209,8 @@ class NodeImporter {
   const NodeProto& node_;
   std::string name_;
   int64_t opset_;
-  std::unordered_map<std::string, Tensor*>& tensors_;
+  Names& names_;
+  Bodies* bodies_;
   int layers_ = 0;
 };
 
@@ -165,6 +235,8 @@ void add_normalizations(NodeTable& table);
 void add_shapes(NodeTable& table);
 void add_movement(NodeTable& table);
 void add_sources(NodeTable& table);
+void add_control_flow(NodeTable& table);
+void add_sequences(NodeTable& table);
 
 /// The default domain's operator of that name, or com.microsoft's; null where there is none.
 NodeFunction find_operator(std::string_view domain, std::string_view name);

@@ -10,7 +10,13 @@ namespace {
 
 using protozero::pbf_reader;
 
-AttributeProto decode_attribute(pbf_reader reader, Source& source) {
+// Bodies of loops lie in bodies of loops, but a file may nest them without end.
+constexpr int kMaxGraphDepth = 32;
+
+GraphProto decode_graph(pbf_reader reader, Source& source, int depth);
+
+/// `depth` graphs lie around it.
+AttributeProto decode_attribute(pbf_reader reader, Source& source, int depth) {
   AttributeProto a;
   bool has_int = false, has_float = false, has_text = false, has_tensor = false;
   while (reader.next()) {
@@ -34,6 +40,9 @@ AttributeProto decode_attribute(pbf_reader reader, Source& source) {
         a.t = decode_tensor(reader.get_message(), source);
         read_external(a.t, source);
         has_tensor = true;
+        break;
+      case 6:
+        a.g = std::make_shared<GraphProto>(decode_graph(reader.get_message(), source, depth));
         break;
       case 7:
         append(
@@ -62,6 +71,7 @@ AttributeProto decode_attribute(pbf_reader reader, Source& source) {
     // Writers of the first ONNX versions left the type out.
     using Type = AttributeProto::Type;
     a.type = has_tensor          ? Type::kTensor
+             : a.g != nullptr    ? Type::kGraph
              : has_text          ? Type::kString
              : has_int           ? Type::kInt
              : has_float         ? Type::kFloat
@@ -72,7 +82,7 @@ AttributeProto decode_attribute(pbf_reader reader, Source& source) {
   return a;
 }
 
-NodeProto decode_node(pbf_reader reader, Source& source) {
+NodeProto decode_node(pbf_reader reader, Source& source, int depth) {
   NodeProto node;
   while (reader.next()) {
     switch (reader.tag()) {
@@ -89,7 +99,7 @@ NodeProto decode_node(pbf_reader reader, Source& source) {
         node.op_type = text(reader);
         break;
       case 5:
-        node.attributes.push_back(decode_attribute(reader.get_message(), source));
+        node.attributes.push_back(decode_attribute(reader.get_message(), source, depth));
         break;
       case 7:
         node.domain = text(reader);
@@ -138,6 +148,21 @@ void decode_shape(pbf_reader reader, ValueInfoProto& value) {
   }
 }
 
+std::string other_type(uint32_t tag) {
+  switch (tag) {
+    case 4:
+      return "sequence";
+    case 5:
+      return "map";
+    case 8:
+      return "sparse tensor";
+    case 9:
+      return "optional";
+    default:
+      return {};  // also the denotation, tag 6
+  }
+}
+
 ValueInfoProto decode_value(pbf_reader reader) {
   ValueInfoProto value;
   while (reader.next()) {
@@ -147,6 +172,7 @@ ValueInfoProto decode_value(pbf_reader reader) {
       auto type = reader.get_message();
       while (type.next()) {
         if (type.tag() != 1) {  // not a tensor type
+          value.other_type = other_type(type.tag());
           type.skip();
           continue;
         }
@@ -167,12 +193,14 @@ ValueInfoProto decode_value(pbf_reader reader) {
   return value;
 }
 
-GraphProto decode_graph(pbf_reader reader, Source& source) {
+GraphProto decode_graph(pbf_reader reader, Source& source, int depth) {
+  require(depth < kMaxGraphDepth, "ONNX: graphs in attributes are nested more than ",
+          kMaxGraphDepth, " deep");
   GraphProto graph;
   while (reader.next()) {
     switch (reader.tag()) {
       case 1:
-        graph.nodes.push_back(decode_node(reader.get_message(), source));
+        graph.nodes.push_back(decode_node(reader.get_message(), source, depth + 1));
         break;
       case 2:
         graph.name = text(reader);
@@ -218,9 +246,9 @@ FunctionProto decode_function(pbf_reader reader, Source& source) {
         const pbf_reader part = reader.get_message();
         try {
           if (is_node)
-            function.nodes.push_back(decode_node(part, source));
+            function.nodes.push_back(decode_node(part, source, 0));
           else
-            function.defaults.push_back(decode_attribute(part, source));
+            function.defaults.push_back(decode_attribute(part, source, 0));
         } catch (const Error& problem) {
           function.problem = problem.what();
         }
@@ -241,6 +269,20 @@ FunctionProto decode_function(pbf_reader reader, Source& source) {
   }
   if (function.domain == "ai.onnx") function.domain.clear();
   return function;
+}
+
+void read_external(GraphProto& graph, Source& source);
+
+void read_external(std::vector<NodeProto>& nodes, Source& source) {
+  for (NodeProto& node : nodes)
+    for (AttributeProto& attribute : node.attributes)
+      if (attribute.g != nullptr) read_external(*attribute.g, source);
+}
+
+/// Of the graph and of those in attributes of its nodes.
+void read_external(GraphProto& graph, Source& source) {
+  for (TensorProto& tensor : graph.initializers) read_external(tensor, source);
+  read_external(graph.nodes, source);
 }
 
 }  // namespace
@@ -266,7 +308,7 @@ ModelProto decode_without_external(const Blob& bytes, const std::string& directo
           model.producer = text(reader);
           break;
         case 7:
-          model.graph = decode_graph(reader.get_message(), source);
+          model.graph = decode_graph(reader.get_message(), source, 0);
           has_graph = true;
           break;
         case 8:
@@ -291,7 +333,14 @@ ModelProto decode_without_external(const Blob& bytes, const std::string& directo
 void read_external(ModelProto& model, const std::string& directory, Links links) {
   const Blob none;
   Source source{none, directory, links};
-  for (TensorProto& tensor : model.graph.initializers) read_external(tensor, source);
+  read_external(model.graph, source);
+  for (FunctionProto& function : model.functions) {
+    try {
+      read_external(function.nodes, source);
+    } catch (const Error& problem) {
+      function.problem = problem.what();
+    }
+  }
 }
 
 ModelProto decode_model(const Blob& bytes, const std::string& directory, Links links) {

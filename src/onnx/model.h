@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -54,6 +55,8 @@ struct TensorProto {
   std::string problem{};
 };
 
+struct GraphProto;
+
 struct AttributeProto {
   enum class Type : int32_t {
     kUndefined = 0,
@@ -74,6 +77,7 @@ struct AttributeProto {
   int64_t i = 0;
   std::string s;
   TensorProto t;
+  std::shared_ptr<GraphProto> g;
   std::vector<float> floats;
   std::vector<int64_t> ints;
   std::vector<std::string> strings;
@@ -91,6 +95,7 @@ struct ValueInfoProto {
   std::string name;
   int32_t element_type = 0;
   bool has_shape = false;
+  std::string other_type;  ///< "sequence" and the like; empty for tensors
   std::vector<int64_t> dims;
   std::vector<std::string> dim_names;
 };

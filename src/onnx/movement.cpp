@@ -250,7 +250,7 @@ void resize(NodeImporter& node) {
     if (given) factors.assign(given->floats.begin(), given->floats.end());
   } else if (scales != nullptr && scales->dims() != SymShape{0}) {
     // Scales that follow shapes give extents, which the layer takes instead.
-    if (!scales->info().constant) computed_factors = node.rationals(scales, "scales");
+    if (node.known_elements(scales).empty()) computed_factors = node.rationals(scales, "scales");
     if (std::ranges::all_of(computed_factors, [](const Rational& f) { return f.is_constant(); }))
       factors = node.constant_floats(scales, "scales");
   }

@@ -65,7 +65,7 @@ void constant_of_shape(NodeImporter& node) {
 Expr range_length(NodeImporter& node, Tensor* start, Tensor* limit, Tensor* delta) {
   const bool is_constant = [&] {
     const RationalsPtr last = rationals_of(limit->info());
-    return limit->info().constant || (last != nullptr && last->front().is_constant());
+    return !node.known_elements(limit).empty() || (last != nullptr && last->front().is_constant());
   }();
   if (is_constant) {
     const double first = node.constant_float(start, "start");

@@ -221,8 +221,8 @@ TEST(Decoder, RefusesFieldsOfAnotherWireType) {
   EXPECT_MENTIONS(tensor_refusal(message([](Writer& t) { t.add_string(4, "abc"); })), "ONNX");
 }
 
-TEST(Decoder, DeepNestingIsSkipped) {
-  // Subgraphs in attributes of nodes of subgraphs, which nothing reads.
+TEST(Decoder, RefusesDeepNesting) {
+  // Graphs in attributes of nodes of graphs.
   std::string graph;
   for (int depth = 0; depth < 20000; ++depth) {
     const std::string attribute = message([&](Writer& a) { a.add_message(6, graph); });
@@ -231,7 +231,8 @@ TEST(Decoder, DeepNestingIsSkipped) {
     });
     if (graph.size() > 200000) break;
   }
-  EXPECT_MENTIONS(refusal(message([&](Writer& m) { m.add_message(7, graph); })), "ONNX");
+  EXPECT_MENTIONS(refusal(message([&](Writer& m) { m.add_message(7, graph); })),
+                  "nested more than 32 deep");
 }
 
 TEST(Decoder, RefusesTensorAttributesWithoutTensor) {

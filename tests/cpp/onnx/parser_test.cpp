@@ -106,21 +106,50 @@ TEST(OnnxParser, UnknownOperatorsAreAllListed) {
   EXPECT_EQ(parsed.parser.errors()[0].code, ErrorCode::kUNSUPPORTED_STATE);
 }
 
-std::string graph_attribute(const std::string& name) {
+std::string graph_attribute(const std::string& name, const std::string& graph) {
   return message([&](Writer& a) {
     a.add_string(1, name);
-    a.add_message(6, message([](Writer& graph) { graph.add_string(2, "branch"); }));
+    a.add_message(6, graph);
     a.add_int32(20, 5);
   });
 }
 
-TEST(OnnxParser, ControlFlowIsAnUnknownOperator) {
-  const std::vector<std::string> branches = {graph_attribute("then_branch"),
-                                             graph_attribute("else_branch")};
-  const Parsed parsed(around(node("If", {"x"}, {"y"}, branches)));
-  EXPECT_FALSE(parsed.taken);
-  EXPECT_NE(parsed.messages().find("operator 'If' is unknown"), std::string::npos)
-      << parsed.messages();
+std::string branch(const std::string& inner) {
+  return message([&](Writer& g) {
+    g.add_message(1, inner);
+    g.add_string(2, "branch");
+    g.add_message(12, value_info("r", 1, {}));
+  });
+}
+
+TEST(OnnxParser, ConditionsHaveToBeBoolean) {
+  const std::string same = branch(node("Relu", {"x"}, {"r"}));
+  EXPECT_REFUSED(
+      around(node("If", {"x"}, {"y"},
+                  {graph_attribute("then_branch", same), graph_attribute("else_branch", same)})),
+      "expected BOOL");
+}
+
+TEST(OnnxParser, BodiesThatDoNotFitAreRefused) {
+  const std::string same = branch(node("Relu", {"x"}, {"r"}));
+  EXPECT_REFUSED(around(node("If", {"x"}, {"y"})), "'then_branch' is missing");
+  EXPECT_REFUSED(around(node("Loop", {"", "", "x"}, {"y"}, {graph_attribute("body", same)})),
+                 "its body takes 0 inputs");
+  EXPECT_REFUSED(around(node("Scan", {"x"}, {"y"}, {graph_attribute("body", same)})),
+                 "num_scan_inputs is 0");
+  EXPECT_REFUSED(
+      around(node("Scan", {"x"}, {"y"},
+                  {graph_attribute("body", same),
+                   int_attribute("num_scan_inputs", std::numeric_limits<int64_t>::min())})),
+      "num_scan_inputs");
+}
+
+TEST(OnnxParser, GraphsInAttributesAreNotNestedWithoutEnd) {
+  std::string graph = branch(node("Relu", {"x"}, {"r"}));
+  for (int depth = 0; depth < 40; ++depth)
+    graph = branch(node("If", {"x"}, {"r"}, {graph_attribute("then_branch", graph)}));
+  EXPECT_REFUSED(around(node("If", {"x"}, {"y"}, {graph_attribute("then_branch", graph)})),
+                 "nested more than 32 deep");
 }
 
 TEST(OnnxParser, ErrorsAreOfTheLastModel) {

@@ -1,0 +1,135 @@
+#include "control/body.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "compile/compile.h"
+
+namespace opwright {
+namespace {
+
+// A file may nest bodies without end.
+constexpr int kMaxDepth = 16;
+thread_local int depth = 0;
+
+/// While a body is read, which may have layers with bodies.
+class Nesting {
+ public:
+  Nesting() {
+    require(depth < kMaxDepth, "its body is nested in more than ", kMaxDepth, " loops");
+    ++depth;
+  }
+  ~Nesting() { --depth; }
+  Nesting(const Nesting&) = delete;
+  Nesting& operator=(const Nesting&) = delete;
+};
+
+}  // namespace
+
+std::string state_input(int index) { return str("state ", index); }
+std::string capture_input(int index) { return str("captured ", index); }
+
+void BodyExtents::add(const std::string& name, const TensorInfo& outside) {
+  const Tensor* inner = body_.find_tensor(name);
+  if (inner == nullptr) return;
+  require(inner->dtype() == outside.dtype && inner->rank() == static_cast<int>(outside.dims.size()),
+          "what its body knows as '", name, "' is ", opwright::name(outside.dtype), " of rank ",
+          outside.dims.size(), "; expected ", opwright::name(inner->dtype()), " of rank ",
+          inner->rank());
+  inputs_[name] = outside.dims;
+}
+
+void BodyExtents::check() {
+  for (const auto& [name, dims] : inputs_)
+    require((*this)(body_.find_tensor(name)->dims()) == dims, "what its body knows as '", name,
+            "' has shape ", dims, ", which is not what the body was made for");
+}
+
+SymShape BodyExtents::operator()(const SymShape& dims) {
+  SymShape result;
+  for (const Expr& extent : dims) result.push_back((*this)(extent));
+  return result;
+}
+
+Expr BodyExtents::operator()(const Expr& extent) {
+  if (extent.is_constant()) return extent;
+  auto& known = done_[extent.hash()];
+  for (const auto& [from, to] : known)
+    if (from == extent) return to;
+  const Expr result = make(extent);
+  done_[extent.hash()].emplace_back(extent, result);
+  return result;
+}
+
+Expr BodyExtents::make(const Expr& e) {
+  if (e.op() == ExprOp::kSymbol) {
+    const Symbol& symbol = body_.symbols()[e.symbol_id()];
+    const auto found = inputs_.find(symbol.tensor);
+    require(symbol.kind == Symbol::Kind::kInputExtent && found != inputs_.end() &&
+                symbol.index < static_cast<int>(found->second.size()),
+            "its body computes an extent ('", symbol.name,
+            "') that depends on data; expected one that follows from the shapes of its inputs");
+    return found->second[static_cast<size_t>(symbol.index)];
+  }
+  if (e.op() == ExprOp::kSelect)
+    return Expr::select((*this)(e.operand(0)), (*this)(e.operand(1)), (*this)(e.operand(2)));
+  Expr result = (*this)(e.operand(0));
+  for (int i = 1; i < e.arity(); ++i) result = Expr::make(e.op(), result, (*this)(e.operand(i)));
+  return result;
+}
+
+Blob compile_body(const Network& body, std::span<const std::pair<std::string, int>> inputs,
+                  const KernelArgs& args) {
+  BuildConfig config;
+  config.timing = false;
+  OptimizationProfile profile;
+  for (const auto& [name, index] : inputs) {
+    const PortDesc& port = args.inputs[static_cast<size_t>(index)];
+    if (body.find_tensor(name) != nullptr) profile.set_shape(name, port.min, port.opt, port.max);
+  }
+  config.profiles.push_back(std::move(profile));
+  try {
+    const std::vector<Blob> pieces = serialize(compile(body, config));
+    size_t size = 0;
+    for (const Blob& piece : pieces) size += piece.size();
+    return Blob::make(size, [&](void* memory) {
+      auto* to = static_cast<std::byte*>(memory);
+      for (const Blob& piece : pieces) to = std::copy_n(piece.data(), piece.size(), to);
+    });
+  } catch (const Error& error) {
+    fail_with(error.code(), "layer '", args.layer,
+              "': its body cannot be compiled: ", error.what());
+  }
+}
+
+std::shared_ptr<const Engine> load_body(const Blob& file) {
+  const Nesting nesting;
+  Plan plan = deserialize(file);
+  require(plan.backend == "cpu" && plan.schedules.size() == 1,
+          "its body must be for the CPU, with one profile");
+  require(plan.code.empty() && plan.requirements.empty(),
+          "its body has plugins or code of its own, which is not supported in bodies");
+  for (const auto* ports : {&plan.inputs, &plan.outputs})
+    for (const PlanPort& port : *ports)
+      require(port.type.format == TensorFormat::kLINEAR && !port.is_shape_input &&
+                  port.aliased_input < 0 && bits(port.type.dtype) >= 8,
+              "'", port.name,
+              "' of its body decides shapes, is not LINEAR, lies in an input, or has elements of "
+              "less than a byte");
+  return Engine::load(std::move(plan), {});
+}
+
+std::vector<int> find_inputs(const Engine& body, std::span<const std::string> names) {
+  std::vector<int> found;
+  std::vector<bool> is_found(body.plan().inputs.size());
+  for (const std::string& name : names) {
+    const Port* port = body.find_port(name);
+    found.push_back(port != nullptr && port->is_input ? port->index : -1);
+    if (found.back() >= 0) is_found[static_cast<size_t>(found.back())] = true;
+  }
+  require(std::find(is_found.begin(), is_found.end(), false) == is_found.end(),
+          "its body has an input that the layer does not have");
+  return found;
+}
+
+}  // namespace opwright

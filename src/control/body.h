@@ -1,0 +1,58 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "network/network.h"
+#include "runtime/engine.h"
+
+namespace opwright {
+
+/// The inputs of a body are called so: a state; a tensor from outside.
+std::string state_input(int index);
+std::string capture_input(int index);
+
+/// Extents in a body's network as those of the network around it.
+class BodyExtents {
+ public:
+  explicit BodyExtents(const Network& body) : body_(body) {}
+  /// What the body's input of that name is; nothing where it has none. Throws Error unless type and
+  /// rank are the same.
+  void add(const std::string& name, const TensorInfo& outside);
+  /// Throws Error unless the inputs have the shapes that were said, which those of the body follow
+  /// from.
+  void check();
+  /// Throws Error for an extent that only a run of the body tells.
+  SymShape operator()(const SymShape& dims);
+  Expr operator()(const Expr& extent);
+
+ private:
+  Expr make(const Expr& e);
+
+  const Network& body_;
+  std::unordered_map<std::string, SymShape> inputs_;
+  std::unordered_map<size_t, std::vector<std::pair<Expr, Expr>>> done_;
+};
+
+/// The engine file of a body. `inputs` are its inputs' names, of those that it has not too, with
+/// the ports that they are. Throws Error naming the layer.
+Blob compile_body(const Network& body, std::span<const std::pair<std::string, int>> inputs,
+                  const KernelArgs& args);
+
+/// Reads and verifies what compile_body() gave. Throws Error for bodies in bodies without end, and
+/// for what a body must not have: plugins, other devices, other formats than LINEAR, inputs that
+/// decide shapes, and outputs in an input's memory.
+std::shared_ptr<const Engine> load_body(const Blob& file);
+
+/// Per name the input of the body, -1 for one that it has not. Throws Error unless these are all.
+std::vector<int> find_inputs(const Engine& body, std::span<const std::string> names);
+
+/// A Blob that lies where weights have to.
+inline Blob aligned_copy(const Blob& blob) { return Blob::copy(blob.data(), blob.size()); }
+
+}  // namespace opwright

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <array>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "control/body.h"
+
+namespace opwright {
+
+/// ONNX's If as a layer that runs one of two bodies. Inputs: the condition (a scalar BOOL) and what
+/// the bodies read of the network around them, called as body.h says. Outputs: the bodies' results,
+/// which have the same types and ranks, and an INT64 scalar for each of `sizes`.
+class Conditional final : public Operator {
+ public:
+  static constexpr std::string_view kKind = "Conditional";
+  /// `bodies`: for a condition that is true, and else. `sizes` are the extents, as result and axis,
+  /// that differ between them and are known when the layer has run.
+  Conditional(std::array<std::shared_ptr<const Network>, 2> bodies, int captures,
+              std::vector<std::pair<int, int>> sizes);
+
+  std::string_view kind() const override { return kKind; }
+  std::optional<int> num_outputs() const override;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+  std::vector<Candidate> candidates(const CandidateQuery& query) const override;
+  PlannedOperatorPtr plan(const KernelArgs& args) const override;
+  Attributes attributes() const override;
+  std::optional<std::string> timing_key() const override { return std::nullopt; }
+
+ private:
+  std::vector<std::pair<std::string, int>> passed_inputs() const;
+
+  const std::array<std::shared_ptr<const Network>, 2> bodies_;
+  const int captures_;
+  const std::vector<std::pair<int, int>> sizes_;
+  const int64_t identity_;  ///< tells it from others
+};
+
+}  // namespace opwright

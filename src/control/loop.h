@@ -1,0 +1,50 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "control/body.h"
+#include "network/network.h"
+
+namespace opwright {
+
+/// What a loop repeats: a network of its own. Its inputs are called as body.h says, those that
+/// nothing uses are left out. Its outputs are, in this order, whether to go on (where
+/// `is_computed`), the states, and what is stacked.
+struct LoopBody {
+  std::shared_ptr<const Network> network;
+  bool is_computed = false;  ///< whether the body says if there is another iteration
+  int states = 0;
+  int captures = 0;  ///< tensors from outside that the body reads
+  int stacked = 0;
+};
+
+/// How the body's input is called that is the number of the iteration, a scalar INT64.
+inline constexpr const char* kIterationInput = "iteration";
+
+/// ONNX's Loop as a layer. Inputs: the most iterations (a scalar INT64; absent: no limit), whether
+/// to begin (a scalar BOOL; absent: yes), the states, the captured tensors. Outputs: the last
+/// states, what is stacked along a new first axis, and, where `counts`, how many iterations there
+/// were (a scalar INT64). States keep their type and shape.
+class Loop final : public Operator {
+ public:
+  static constexpr std::string_view kKind = "Loop";
+  Loop(LoopBody body, bool counts);
+
+  std::string_view kind() const override { return kKind; }
+  std::optional<int> num_outputs() const override;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+  std::vector<Candidate> candidates(const CandidateQuery& query) const override;
+  PlannedOperatorPtr plan(const KernelArgs& args) const override;
+  Attributes attributes() const override;
+  /// Two bodies of one text need not take the same time.
+  std::optional<std::string> timing_key() const override { return std::nullopt; }
+
+ private:
+  const LoopBody body_;
+  const bool counts_;
+  const int64_t identity_;  ///< tells it from other loops
+};
+
+}  // namespace opwright

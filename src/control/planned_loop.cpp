@@ -1,0 +1,264 @@
+#include "control/planned_loop.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <optional>
+
+#include "backend/device.h"
+#include "base/error.h"
+#include "base/types.h"
+#include "control/loop.h"
+#include "network/operator_registry.h"
+#include "runtime/context.h"
+
+namespace opwright {
+namespace {
+
+constexpr int64_t kMaxPorts = 1 << 16;
+
+/// What of the body's is what of the loop's; -1 for an input that the body does not use.
+struct LoopPorts {
+  int iteration = -1;
+  std::vector<int> inputs;  ///< by state and captured tensor, an input of the body
+};
+
+size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+size_t bytes_at(const Shape& shape, DataType type) {
+  return static_cast<size_t>(tensor_bytes(shape, type, TensorFormat::kLINEAR));
+}
+
+class LoopKernel final : public Kernel {
+ public:
+  LoopKernel(const PlannedLoopParams& params, const LoopPorts& ports,
+             std::shared_ptr<const Engine> engine, const KernelArgs& args)
+      : layer_(args.layer),
+        is_computed_(params.is_computed),
+        counts_(params.counts),
+        states_(static_cast<size_t>(params.states)),
+        stacked_(static_cast<size_t>(params.stacked)),
+        ports_(ports),
+        context_(std::move(engine)),
+        current_(states_),
+        state_bytes_(states_),
+        part_bytes_(stacked_) {
+    for (const PortDesc& port : args.inputs) types_.push_back(port.type.dtype);
+    for (size_t i = 0; i < states_; ++i) {
+      reserved_.push_back(aligned(bytes_at(args.inputs[2 + i].max, args.inputs[2 + i].type.dtype)));
+      require(!__builtin_add_overflow(workspace_, 2 * reserved_.back(), &workspace_), "layer '",
+              layer_, "': its states take more bytes than can be counted");
+    }
+    for (size_t i = 0; i < stacked_; ++i)
+      stacked_types_.push_back(args.outputs[states_ + i].type.dtype);
+  }
+
+  size_t workspace_size() const override { return workspace_; }
+
+  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
+    for (size_t i = 0; i < ports_.inputs.size(); ++i)
+      if (ports_.inputs[i] >= 0) context_.set_input_shape(ports_.inputs[i], inputs[2 + i]);
+    if (ports_.iteration >= 0) context_.set_input_shape(ports_.iteration, Shape());
+    const size_t first = is_computed_ ? 1 : 0;
+    const auto part = [&](size_t output) {
+      return context_.output_shape(static_cast<int>(output));
+    };
+    if (is_computed_)
+      require(part(0).numel() == 1, "layer '", layer_, "': its condition has the shape ", part(0),
+              "; expected one element");
+    for (size_t i = 0; i < states_; ++i) {
+      const Shape made = part(first + i);
+      require(made == inputs[2 + i] && outputs[i] == made, "layer '", layer_, "': state ", i,
+              " has the shape ", inputs[2 + i], " before an iteration and ", made,
+              " behind it; expected the same");
+      state_bytes_[i] = bytes_at(made, types_[2 + i]);
+      require(state_bytes_[i] <= reserved_[i], "layer '", layer_, "': state ", i, " takes ",
+              state_bytes_[i], " bytes; there is room for ", reserved_[i]);
+    }
+    capacity_ = std::numeric_limits<int64_t>::max();
+    for (size_t i = 0; i < stacked_; ++i) {
+      const Shape made = part(first + states_ + i);
+      const Shape& whole = outputs[states_ + i];
+      bool fits = whole.rank() == made.rank() + 1;
+      for (int axis = 0; fits && axis < made.rank(); ++axis) fits = whole[axis + 1] == made[axis];
+      require(fits, "layer '", layer_, "': what it stacks as output ", states_ + i,
+              " has the shape ", made, " in an iteration; expected parts of ", whole);
+      part_bytes_[i] = bytes_at(made, stacked_types_[i]);
+      capacity_ = std::min(capacity_, whole[0]);
+    }
+  }
+
+  void enqueue(void const* const* inputs, void* const* outputs, void* workspace,
+               Queue queue) override {
+    const int64_t limit = inputs[0] != nullptr ? *static_cast<const int64_t*>(inputs[0])
+                                               : std::numeric_limits<int64_t>::max();
+    bool goes_on = inputs[1] == nullptr || *static_cast<const uint8_t*>(inputs[1]) != 0;
+    uint8_t condition = 1;
+    int64_t iteration = 0;
+    for (size_t i = 0; i < states_; ++i) current_[i] = inputs[2 + i];
+    for (size_t i = states_; i < ports_.inputs.size(); ++i)
+      if (ports_.inputs[i] >= 0) context_.set_input_address(ports_.inputs[i], inputs[2 + i]);
+    if (ports_.iteration >= 0) context_.set_input_address(ports_.iteration, &iteration);
+    const int first = is_computed_ ? 1 : 0;
+    if (is_computed_) context_.set_output_address(0, &condition);
+    for (; goes_on && iteration < limit; ++iteration) {
+      if (iteration >= capacity_) [[unlikely]]
+        fail_iterations(iteration + 1);
+      auto* buffer = static_cast<std::byte*>(workspace);
+      for (size_t i = 0; i < states_; ++i) {
+        if (ports_.inputs[i] >= 0) context_.set_input_address(ports_.inputs[i], current_[i]);
+        std::byte* const next = buffer + (iteration % 2 == 0 ? 0 : reserved_[i]);
+        context_.set_output_address(first + static_cast<int>(i), next);
+        current_[i] = next;
+        buffer += 2 * reserved_[i];
+      }
+      for (size_t i = 0; i < stacked_; ++i)
+        context_.set_output_address(first + static_cast<int>(states_ + i),
+                                    static_cast<std::byte*>(outputs[states_ + i]) +
+                                        static_cast<size_t>(iteration) * part_bytes_[i]);
+      context_.enqueue(queue);
+      goes_on = condition != 0;
+    }
+    for (size_t i = 0; i < states_; ++i)
+      if (state_bytes_[i] > 0) std::memcpy(outputs[i], current_[i], state_bytes_[i]);
+    if (counts_)
+      *static_cast<int64_t*>(outputs[states_ + stacked_]) = iteration;
+    else if (stacked_ > 0 && iteration < capacity_) [[unlikely]]
+      fail_iterations(iteration);
+  }
+
+ private:
+  [[noreturn]] void fail_iterations(int64_t iterations) const {
+    fail_with(ErrorCode::kINVALID_STATE, "layer '", layer_, "': it has ", iterations,
+              " iterations; what it stacks has room for ", capacity_);
+  }
+
+  const std::string layer_;
+  const bool is_computed_, counts_;
+  const size_t states_, stacked_;
+  const LoopPorts ports_;
+  Context context_;
+  std::vector<DataType> types_, stacked_types_;
+  std::vector<const void*> current_;
+  std::vector<size_t> reserved_, state_bytes_, part_bytes_;
+  size_t workspace_ = 0;
+  int64_t capacity_ = 0;
+};
+
+class PlannedLoop final : public PlannedOperator {
+ public:
+  PlannedLoop(PlannedLoopParams params, std::shared_ptr<const Engine> engine, LoopPorts ports)
+      : params_(std::move(params)), engine_(std::move(engine)), ports_(std::move(ports)) {}
+
+  std::string_view kind() const override { return Loop::kKind; }
+  /// Shapes of the body are its plan's, which the kernel compares when it is told of shapes.
+  bool can_infer() const override { return false; }
+  std::vector<OutputInfo> infer(InferContext&) const override { return {}; }
+
+  void check(const KernelArgs& args) const override {
+    const Plan& body = engine_->plan();
+    const size_t states = static_cast<size_t>(params_.states);
+    const size_t num_inputs = 2 + states + static_cast<size_t>(params_.captures);
+    const size_t num_outputs =
+        states + static_cast<size_t>(params_.stacked) + (params_.counts ? 1 : 0);
+    require(args.inputs.size() == num_inputs && args.outputs.size() == num_outputs, "it has ",
+            args.inputs.size(), " inputs and ", args.outputs.size(), " outputs; expected ",
+            num_inputs, " and ", num_outputs);
+    require(args.packed.empty(), "it has packed inputs; expected none");
+    for (const auto& ports : {args.inputs, args.outputs})
+      for (const PortDesc& port : ports)
+        require(!port.present || port.type.format == TensorFormat::kLINEAR,
+                "a port has another format than LINEAR");
+    require_scalar(args.inputs[0], DataType::kINT64, "the number of iterations");
+    require_scalar(args.inputs[1], DataType::kBOOL, "the condition");
+    for (size_t i = 2; i < num_inputs; ++i) {
+      require(args.inputs[i].present, "input ", i, " is missing");
+      const int inner = ports_.inputs[i - 2];
+      if (inner < 0) continue;
+      const PlanPort& port = body.inputs[static_cast<size_t>(inner)];
+      require(port.type == args.inputs[i].type, "input ", i, " is ", str(args.inputs[i].type),
+              "; its body takes ", str(port.type));
+    }
+    const size_t first = params_.is_computed ? 1 : 0;
+    for (size_t i = 0; i < states + static_cast<size_t>(params_.stacked); ++i) {
+      const PortType& made = body.outputs[first + i].type;
+      require(made == args.outputs[i].type, "output ", i, " is ", str(args.outputs[i].type),
+              "; its body gives ", str(made));
+      require(i >= states || made == args.inputs[2 + i].type, "state ", i, " is ",
+              str(args.inputs[2 + i].type), " before an iteration and ", str(made), " behind it");
+    }
+    if (params_.counts) {
+      require_scalar(args.outputs.back(), DataType::kINT64, "the count of iterations");
+      require(args.outputs.back().present, "the count of iterations is missing");
+    }
+  }
+
+  std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
+    return std::make_unique<LoopKernel>(params_, ports_, engine_, args);
+  }
+  Attributes attributes() const override {
+    AttributeWriter writer;
+    const_cast<PlannedLoopParams&>(params_).visit(writer);
+    return std::move(writer.attributes);
+  }
+
+ private:
+  static void require_scalar(const PortDesc& port, DataType type, const char* what) {
+    require(!port.present || (port.type.dtype == type && port.max.rank() == 0), what,
+            " must be a scalar ", name(type));
+  }
+
+  const PlannedLoopParams params_;
+  const std::shared_ptr<const Engine> engine_;
+  const LoopPorts ports_;
+};
+
+LoopPorts find_ports(const PlannedLoopParams& params, const Engine& body) {
+  std::vector<std::string> names = {kIterationInput};
+  for (int i = 0; i < params.states; ++i) names.push_back(state_input(i));
+  for (int i = 0; i < params.captures; ++i) names.push_back(capture_input(i));
+  const std::vector<int> found = find_inputs(body, names);
+  const LoopPorts ports{found[0], {found.begin() + 1, found.end()}};
+  if (ports.iteration >= 0) {
+    const PlanPort& port = body.plan().inputs[static_cast<size_t>(ports.iteration)];
+    require(port.type.dtype == DataType::kINT64 && port.dims.empty(),
+            "the number of the iteration must be a scalar INT64");
+  }
+  const size_t outputs = (params.is_computed ? 1U : 0U) + static_cast<size_t>(params.states) +
+                         static_cast<size_t>(params.stacked);
+  require(body.plan().outputs.size() == outputs, "its body has ", body.plan().outputs.size(),
+          " outputs; expected ", outputs);
+  require(!params.is_computed || body.plan().outputs[0].type.dtype == DataType::kBOOL,
+          "its body's condition is ", name(body.plan().outputs[0].type.dtype), "; expected BOOL");
+  return ports;
+}
+
+PlannedOperatorPtr load_loop(const Attributes& attributes, const OperatorLoadContext& context) {
+  PlannedLoopParams params;
+  AttributeReader reader(Loop::kKind, attributes);
+  params.visit(reader);
+  params.body = aligned_copy(params.body);
+  return make_planned_loop(std::move(params), context.layer);
+}
+
+[[maybe_unused]] const bool is_registered = [] {
+  register_operator_kind(std::string(Loop::kKind), load_loop);
+  return true;
+}();
+
+}  // namespace
+
+PlannedOperatorPtr make_planned_loop(PlannedLoopParams params, std::string_view layer) {
+  try {
+    for (const int64_t count : {params.states, params.captures, params.stacked})
+      require(count >= 0 && count <= kMaxPorts, "it has ", count,
+              " states, captured tensors or stacked outputs; expected 0 to ", kMaxPorts);
+    std::shared_ptr<const Engine> engine = load_body(params.body);
+    LoopPorts ports = find_ports(params, *engine);
+    return std::make_shared<PlannedLoop>(std::move(params), std::move(engine), std::move(ports));
+  } catch (const Error& error) {
+    fail_with(error.code(), "layer '", layer, "' (Loop): ", error.what());
+  }
+}
+
+}  // namespace opwright

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "base/blob.h"
+#include "network/operator.h"
+
+namespace opwright {
+
+struct PlannedLoopParams {
+  bool is_computed = false, counts = false;
+  int64_t states = 0, captures = 0, stacked = 0;
+  Blob body;  ///< the engine file of the body
+  template <class V>
+  void visit(V& v) {
+    v("is_computed", is_computed), v("counts", counts);
+    v("states", states), v("captures", captures), v("stacked", stacked);
+    v("body", body);
+  }
+};
+
+/// A loop in a plan, with its body compiled. Reads and verifies the body. Throws Error naming the
+/// layer where it cannot be what the loop runs.
+PlannedOperatorPtr make_planned_loop(PlannedLoopParams params, std::string_view layer);
+
+}  // namespace opwright

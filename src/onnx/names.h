@@ -1,0 +1,109 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "network/network.h"
+
+namespace opwright::onnx {
+
+using Sequence = std::vector<Tensor*>;
+
+/// What a name stands for: a tensor, a sequence of tensors, or an optional that holds nothing. A
+/// null tensor is an input that the call of a function leaves out. Of a sequence whose length is
+/// known when the engine runs there is the tensor that has its elements one behind the other along
+/// a first axis; in the body of the loop that makes it, there is what this iteration appends.
+class Value {
+ public:
+  Value(Tensor* tensor = nullptr) : tensor_(tensor) {}  // NOLINT: a tensor is the common value
+  explicit Value(Sequence sequence)
+      : sequence_(std::make_shared<const Sequence>(std::move(sequence))) {}
+  static Value stacked(Tensor* elements) {
+    Value value;
+    value.stacked_ = elements;
+    return value;
+  }
+  /// A state of a loop, to which this iteration has appended nothing yet.
+  static Value growing(int state) {
+    Value value;
+    value.state_ = state;
+    return value;
+  }
+  static Value empty_optional() {
+    Value value;
+    value.is_empty_ = true;
+    return value;
+  }
+
+  /// Null for what is no tensor.
+  Tensor* tensor() const { return tensor_; }
+  /// Null for what is no sequence.
+  const Sequence* sequence() const { return sequence_.get(); }
+  /// Null for what is no sequence of unknown length.
+  Tensor* stacked() const { return stacked_; }
+  /// The number of the loop's state that this sequence is; -1 for anything else.
+  int growing_state() const { return state_; }
+  /// What this iteration has appended to it; null: nothing yet.
+  Tensor* appended() const { return appended_; }
+  Value with_appended(Tensor* tensor) const {
+    Value value = *this;
+    value.appended_ = tensor;
+    return value;
+  }
+  bool is_sequence() const { return sequence_ != nullptr || stacked_ != nullptr || state_ >= 0; }
+  bool is_empty_optional() const { return is_empty_; }
+  bool is_absent() const { return tensor_ == nullptr && !is_sequence() && !is_empty_; }
+
+ private:
+  Tensor* tensor_ = nullptr;
+  std::shared_ptr<const Sequence> sequence_;
+  Tensor *stacked_ = nullptr, *appended_ = nullptr;
+  int state_ = -1;
+  bool is_empty_ = false;
+};
+
+/// The names of a graph, a function's call or a body. Those of a body hide equal ones outside.
+class Names {
+ public:
+  /// What a value from outside is in a body that is a network of its own.
+  using Capture = std::function<Value(const Value&)>;
+
+  /// `outer` must outlive it.
+  explicit Names(Names* outer = nullptr, Capture capture = nullptr)
+      : outer_(outer), capture_(std::move(capture)) {}
+
+  /// Null for a name that nothing has, or only what failed.
+  const Value* find(const std::string& name) {
+    if (const auto found = entries_.find(name); found != entries_.end())
+      return found->second.is_broken ? nullptr : &found->second.value;
+    const Value* outside = outer_ != nullptr ? outer_->find(name) : nullptr;
+    if (outside == nullptr || !capture_) return outside;
+    Entry& entry = entries_[name];
+    entry.value = capture_(*outside);
+    return &entry.value;
+  }
+  /// Whether the name is that of something that could not be made.
+  bool is_broken(const std::string& name) const {
+    if (const auto found = entries_.find(name); found != entries_.end())
+      return found->second.is_broken;
+    return outer_ != nullptr && outer_->is_broken(name);
+  }
+  void set(const std::string& name, Value value) { entries_[name] = {std::move(value), false}; }
+  void set_broken(const std::string& name) { entries_[name] = {Value(), true}; }
+
+ private:
+  struct Entry {
+    Value value;
+    bool is_broken = false;
+  };
+
+  Names* outer_;
+  Capture capture_;
+  std::unordered_map<std::string, Entry> entries_;
+};
+
+}  // namespace opwright::onnx

@@ -1,0 +1,215 @@
+// Loops as layers, and plans of them as somebody could write them on purpose.
+
+#include "control/loop.h"
+
+#include <functional>
+
+#include "compile/engine_run.h"
+#include "control/known_elements.h"
+#include "operators/elementwise.h"
+#include "operators/movement.h"
+
+namespace opwright {
+namespace {
+
+/// Adds the captured tensor to the state; `part` is what an iteration stacks.
+LoopBody adding(const Shape& shape, bool stacks) {
+  auto network = std::make_shared<Network>();
+  Tensor* state = network->add_input(state_input(0), DataType::kFLOAT, shape);
+  Tensor* captured = network->add_input(capture_input(0), DataType::kFLOAT, shape);
+  for (Tensor* tensor : {state, captured})
+    for (int i = 0; i < shape.rank(); ++i)
+      if (shape[i] < 0) tensor->set_dimension_name(i, str("d", i));
+  Tensor* sum =
+      network->add<ElementWise>({ElementWiseOperation::kSUM}, {state, captured})->output(0);
+  network->mark_output(*sum);
+  if (stacks)
+    network->mark_output(
+        *network->add<ElementWise>({ElementWiseOperation::kPROD}, {sum, captured})->output(0));
+  return {network, false, 1, 1, stacks ? 1 : 0};
+}
+
+Plan looping(bool stacks, int64_t trips = 3, const Shape& shape = {2, 4}) {
+  Network network;
+  Tensor* x = network.add_input("x", DataType::kFLOAT, shape);
+  Tensor* limit = network.add_values({trips}, DataType::kINT64, true);
+  Layer* loop = network.add_layer(std::make_shared<Loop>(adding(shape, stacks), false),
+                                  std::vector<Tensor*>{limit, nullptr, x, x});
+  for (Tensor* output : loop->outputs()) network.mark_output(*output);
+  BuildConfig config;
+  config.timing = false;
+  Shape least = shape, most = shape;
+  for (int i = 0; i < shape.rank(); ++i)
+    if (shape[i] < 0) least[i] = 1, most[i] = 5;
+  config.profiles.emplace_back().set_shape("x", least, most, most);
+  return compile(network, config);
+}
+
+std::string error_of(const std::function<void()>& function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+PlanStep& loop_step(Plan& plan) {
+  for (PlanStep& step : plan.schedules[0].steps)
+    if (step.kind == Loop::kKind) return step;
+  throw std::logic_error("there is no loop");
+}
+
+AttributeValue& attribute(Plan& plan, std::string_view name) {
+  for (Attribute& a : loop_step(plan).attributes)
+    if (a.name == name) return a.value;
+  throw std::logic_error("there is no such attribute");
+}
+
+std::string load_error(Plan plan, const std::function<void(Plan&)>& change) {
+  change(plan);
+  return error_of([&] {
+    validate(plan);
+    Engine::load(std::move(plan), {});
+  });
+}
+
+#define EXPECT_CONTAINS(text, part) \
+  EXPECT_NE((text).find(part), std::string::npos) << "the error was: " << (text)
+
+TEST(Loop, RunsAndIsStored) {
+  std::vector<Blob> pieces = serialize(looping(true));
+  std::string file;
+  for (const Blob& piece : pieces)
+    file.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+  const std::vector<float> x = random_floats(8, 1);
+  const auto y = run_plan(deserialize(Blob::copy(file.data(), file.size())), {{2, 4}}, {x});
+  ASSERT_EQ(y[1].size(), 24u);
+  for (size_t i = 0; i < 8; ++i) {
+    EXPECT_NEAR(y[0][i], 4 * x[i], 1e-5f);
+    for (size_t t = 0; t < 3; ++t)
+      EXPECT_NEAR(y[1][t * 8 + i], static_cast<float>(t + 2) * x[i] * x[i], 1e-5f);
+  }
+}
+
+TEST(Loop, FollowsShapes) {
+  for (const int64_t rows : {1, 3, 5}) {
+    const std::vector<float> x = random_floats(rows * 4, 2);
+    const auto y = run_plan(looping(false, 6, {-1, 4}), {{rows, 4}}, {x});
+    for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(y[0][i], 7 * x[i], 1e-5f);
+  }
+}
+
+TEST(Loop, StatesKeepTheirShapes) {
+  auto body = std::make_shared<Network>();
+  Tensor* state = body->add_input(state_input(0), DataType::kFLOAT, {2});
+  body->mark_output(*body->add<Concatenation>({0}, {state, state})->output(0));
+  Network network;
+  Tensor* x = network.add_input("x", DataType::kFLOAT, {2});
+  Tensor* limit = network.add_values({2}, DataType::kINT64, true);
+  Layer* loop = network.add_layer(std::make_shared<Loop>(LoopBody{body, false, 1, 0, 0}, false),
+                                  std::vector<Tensor*>{limit, nullptr, x});
+  EXPECT_CONTAINS(error_of([&] { loop->infer(); }), "expected the same");
+}
+
+TEST(HostileLoop, CountsThatDoNotFitAreRefused) {
+  for (const char* name : {"states", "captures", "stacked"})
+    for (const int64_t count : {int64_t{-1}, int64_t{2}, int64_t{1} << 40})
+      EXPECT_NE(load_error(looping(true), [&](Plan& p) { attribute(p, name) = count; }), "no error")
+          << name << " " << count;
+  EXPECT_NE(load_error(looping(true), [](Plan& p) { attribute(p, "counts") = int64_t{1}; }),
+            "no error");
+  EXPECT_NE(load_error(looping(true), [](Plan& p) { attribute(p, "is_computed") = int64_t{1}; }),
+            "no error");
+}
+
+TEST(HostileLoop, BodiesAreVerified) {
+  const Blob body = std::get<Blob>(attribute(*std::make_unique<Plan>(looping(true)), "body"));
+  for (const size_t size : {size_t{0}, size_t{20}, body.size() / 2, body.size() - 1})
+    EXPECT_NE(load_error(looping(true),
+                         [&](Plan& p) { attribute(p, "body") = Blob::copy(body.data(), size); }),
+              "no error");
+  for (size_t at = 0; at < body.size(); at += 997)
+    EXPECT_NE(load_error(looping(true),
+                         [&](Plan& p) {
+                           attribute(p, "body") = Blob::make(body.size(), [&](void* to) {
+                             std::memcpy(to, body.data(), body.size());
+                             static_cast<unsigned char*>(to)[at] ^= 0x40;
+                           });
+                         }),
+              "no error")
+        << at;
+}
+
+/// A loop with the body of another one.
+std::string run_with_body_of(Plan other, Plan plan) {
+  attribute(plan, "body") = std::get<Blob>(attribute(other, "body"));
+  return error_of([&] {
+    validate(plan);
+    run_plan(std::move(plan), {{2, 4}}, {random_floats(8, 1)});
+  });
+}
+
+TEST(HostileLoop, BodiesOfOtherShapesAreRefused) {
+  EXPECT_NE(run_with_body_of(looping(true, 3, {2, 5}), looping(true)), "no error");
+  EXPECT_NE(run_with_body_of(looping(true, 3, {4}), looping(true)), "no error");
+  EXPECT_NE(run_with_body_of(looping(false), looping(true)), "no error");
+}
+
+TEST(HostileLoop, MoreIterationsThanThereIsRoomForAreRefused) {
+  Plan plan = looping(true);
+  for (PlanTensor& tensor : plan.schedules[0].tensors) {
+    if (tensor.location == PlanTensor::Location::kWeight && tensor.data.size() == 8) {
+      const int64_t many = 1000;
+      tensor.data = Blob::copy(&many, sizeof many);
+    } else if (tensor.location == PlanTensor::Location::kValues) {
+      for (const int32_t value : tensor.values) plan.expressions[value].value = 1000;
+    }
+  }
+  EXPECT_CONTAINS(error_of([&] {
+                    run_plan(plan, {{2, 4}}, {random_floats(8, 1)});
+                  }),
+                  "has room for");
+}
+
+TEST(HostileLoop, BodiesAreNotNestedWithoutEnd) {
+  const std::function<LoopBody(int)> nested = [&](int depth) -> LoopBody {
+    if (depth == 0) return adding({2}, false);
+    auto network = std::make_shared<Network>();
+    Tensor* state = network->add_input(state_input(0), DataType::kFLOAT, {2});
+    Tensor* captured = network->add_input(capture_input(0), DataType::kFLOAT, {2});
+    Tensor* limit = network->add_values({1}, DataType::kINT64, true);
+    Layer* loop = network->add_layer(std::make_shared<Loop>(nested(depth - 1), false),
+                                     std::vector<Tensor*>{limit, nullptr, state, captured});
+    network->mark_output(*loop->output(0));
+    return {network, false, 1, 1, 0};
+  };
+  Network network;
+  Tensor* x = network.add_input("x", DataType::kFLOAT, {2});
+  Tensor* limit = network.add_values({1}, DataType::kINT64, true);
+  Layer* loop = network.add_layer(std::make_shared<Loop>(nested(17), false),
+                                  std::vector<Tensor*>{limit, nullptr, x, x});
+  network.mark_output(*loop->output(0));
+  BuildConfig config;
+  config.timing = false;
+  EXPECT_CONTAINS(error_of([&] { compile(network, config); }), "nested in more than 16 loops");
+}
+
+TEST(KnownElements, FollowFromConstants) {
+  Network network;
+  const float two = 2, three = 3;
+  Tensor* a = network.add_constant(DataType::kFLOAT, {}, Blob::copy(&two, sizeof two));
+  Tensor* b = network.add_constant(DataType::kFLOAT, {}, Blob::copy(&three, sizeof three));
+  Tensor* x = network.add_input("x", DataType::kFLOAT, {});
+  Tensor* power = network.add<ElementWise>({ElementWiseOperation::kPOW}, {a, b})->output(0);
+  Tensor* more = network.add<ElementWise>({ElementWiseOperation::kSUM}, {power, x})->output(0);
+  KnownElements known;
+  const std::optional<Blob> elements = known.of(*power);
+  ASSERT_TRUE(elements);
+  EXPECT_EQ(*elements->as<float>(), 8);
+  EXPECT_FALSE(known.of(*more));
+  EXPECT_FALSE(known.of(*x));
+}
+
+}  // namespace
+}  // namespace opwright
