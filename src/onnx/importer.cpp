@@ -152,6 +152,16 @@ Ints NodeImporter::constant_ints(Tensor* tensor, std::string_view what) const {
 }
 
 std::vector<Rational> NodeImporter::rationals(Tensor* tensor, std::string_view what) const {
+  if (const Blob elements = known_elements(tensor);
+      !elements.empty() && is_floating(tensor->dtype())) {
+    std::vector<Rational> numbers;
+    for (const double number : constant_floats(tensor, what)) {
+      const std::optional<Rational> exact = rational_of(static_cast<float>(number));
+      if (!exact) error(what, " has the value ", number, "; expected a finite number");
+      numbers.push_back(*exact);
+    }
+    return numbers;
+  }
   make_shape_inputs(*tensor);
   const RationalsPtr numbers = rationals_of(tensor->info());
   if (numbers == nullptr)
@@ -445,6 +455,7 @@ const NodeTable& standard_operators() {
     add_recurrence(table);
     add_reductions(table);
     add_normalizations(table);
+    add_resize(table);
     add_shapes(table);
     add_movement(table);
     add_sources(table);

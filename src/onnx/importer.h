@@ -153,6 +153,11 @@ class NodeImporter {
     throw NodeError(kind, str("ONNX node '", name_, "' (", node_.op_type, "): ", parts...));
   }
 
+  /// Throws the NodeError for an operand that has to be known: `problem` is what it is instead, the
+  /// inputs of the model behind it are what would have to be constant.
+  [[noreturn]] void error_needs(onnxparser::ErrorCode kind, Tensor* tensor, std::string_view what,
+                                std::string_view problem) const;
+
   // Layers. The first one of a node carries the node's name, further ones get a suffix.
   std::string next_name();
   template <class Op>
@@ -196,9 +201,6 @@ class NodeImporter {
 
  private:
   Tensor* fixed(Tensor* constant);
-  /// Throws the NodeError for an operand that has to be known: `problem` is what it is instead.
-  [[noreturn]] void error_needs(onnxparser::ErrorCode kind, Tensor* tensor, std::string_view what,
-                                std::string_view problem) const;
   template <class Elements>
   auto single(const Elements& elements, std::string_view what) const {
     if (elements.size() != 1) error(what, " has ", elements.size(), " elements; expected 1");
@@ -232,6 +234,7 @@ void add_quantization(NodeTable& table);
 void add_recurrence(NodeTable& table);
 void add_reductions(NodeTable& table);
 void add_normalizations(NodeTable& table);
+void add_resize(NodeTable& table);
 void add_shapes(NodeTable& table);
 void add_movement(NodeTable& table);
 void add_sources(NodeTable& table);

@@ -187,99 +187,6 @@ void tile(NodeImporter& node) {
                                 SampleMode::kWRAP));
 }
 
-void resize_coordinates(NodeImporter& node, ResizeParams& params) {
-  const std::string mode = node.get_text("coordinate_transformation_mode",
-                                         node.opset() < 11 ? "asymmetric" : "half_pixel");
-  using Transform = ResizeCoordinateTransformation;
-  if (mode == "half_pixel")
-    params.coordinate_transformation = Transform::kHALF_PIXEL;
-  else if (mode == "pytorch_half_pixel")
-    params.coordinate_transformation = Transform::kPYTORCH_HALF_PIXEL;
-  else if (mode == "align_corners")
-    params.coordinate_transformation = Transform::kALIGN_CORNERS;
-  else if (mode == "asymmetric")
-    params.coordinate_transformation = Transform::kASYMMETRIC;
-  else
-    node.error("coordinate_transformation_mode '", mode, "' is not supported");
-  const std::string rounding =
-      node.get_text("nearest_mode", node.opset() < 11 ? "floor" : "round_prefer_floor");
-  if (rounding == "round_prefer_floor")
-    params.nearest_rounding = ResizeRoundMode::kHALF_DOWN;
-  else if (rounding == "round_prefer_ceil")
-    params.nearest_rounding = ResizeRoundMode::kHALF_UP;
-  else if (rounding == "floor")
-    params.nearest_rounding = ResizeRoundMode::kFLOOR;
-  else if (rounding == "ceil")
-    params.nearest_rounding = ResizeRoundMode::kCEIL;
-  else
-    node.error("nearest_mode is '", rounding,
-               "'; expected round_prefer_floor, round_prefer_ceil, floor or ceil");
-}
-
-void resize(NodeImporter& node) {
-  Tensor* x = node.input(0);
-  const int rank = x->rank();
-  ResizeParams params;
-  const std::string mode = node.get_text("mode", "nearest");
-  if (mode == "nearest")
-    params.mode = InterpolationMode::kNEAREST;
-  else if (mode == "linear" || mode == "bilinear")
-    params.mode = InterpolationMode::kLINEAR;
-  else if (mode == "cubic")
-    params.mode = InterpolationMode::kCUBIC;
-  else
-    node.error("mode is '", mode, "'; expected nearest, linear or cubic");
-  resize_coordinates(node, params);
-  params.cubic_coeff = node.get_float("cubic_coeff_a", -0.75f);
-  params.exclude_outside = node.get_int("exclude_outside", 0) != 0;
-  if (node.get_int("antialias", 0) != 0) node.error("antialias=1 is not supported");
-  if (node.get_text("keep_aspect_ratio_policy", "stretch") != "stretch")
-    node.error("keep_aspect_ratio_policy other than 'stretch' is not supported");
-
-  Ints axes(rank);
-  std::iota(axes.begin(), axes.end(), 0);
-  if (node.attribute("axes", AttributeProto::Type::kInts))
-    axes = node.axes(node.get_ints("axes"), rank);
-  const bool old = node.opset() < 11;  // Upsample and Resize 10: inputs are x and scales
-  Tensor* scales = node.opset() < 9 ? nullptr : node.optional_input(old ? 1 : 2);
-  Tensor* sizes = old ? nullptr : node.optional_input(3);
-  Floats factors;
-  std::vector<Rational> computed_factors;
-  if (node.opset() < 9) {
-    const AttributeProto* given = node.attribute("scales", AttributeProto::Type::kFloats);
-    if (given) factors.assign(given->floats.begin(), given->floats.end());
-  } else if (scales != nullptr && scales->dims() != SymShape{0}) {
-    // Scales that follow shapes give extents, which the layer takes instead.
-    if (node.known_elements(scales).empty()) computed_factors = node.rationals(scales, "scales");
-    if (std::ranges::all_of(computed_factors, [](const Rational& f) { return f.is_constant(); }))
-      factors = node.constant_floats(scales, "scales");
-  }
-  std::vector<Tensor*> inputs = {x};
-  if (!factors.empty()) {
-    if (factors.size() != axes.size())
-      node.error("scales has ", factors.size(), " values; expected ", axes.size());
-    params.scales.assign(rank, 1);
-    for (size_t i = 0; i < axes.size(); ++i) params.scales[axes[i]] = factors[i];
-  } else if (sizes != nullptr || !computed_factors.empty()) {
-    std::vector<Expr> extents(x->dims().begin(), x->dims().end());
-    std::vector<Expr> given;
-    if (computed_factors.empty()) given = node.values(sizes, "sizes");
-    for (size_t i = 0; i < std::min(computed_factors.size(), axes.size()); ++i)
-      given.push_back(floor(computed_factors[i] * Rational{x->dims()[axes[i]], 1}));
-    if (given.size() != axes.size())
-      node.error("sizes or scales have ", given.size(), " values; expected ", axes.size());
-    for (size_t i = 0; i < axes.size(); ++i) extents[axes[i]] = given[i];
-    if (is_constant(extents)) {
-      for (const Expr& extent : extents) params.shape.push_back(extent.constant());
-    } else {
-      inputs.push_back(node.network().add_values(std::move(extents)));
-    }
-  } else {
-    node.error("neither scales nor sizes are given");
-  }
-  node.set_output(0, node.add<Resize>(params, inputs));
-}
-
 void depth_to_space(NodeImporter& node) {
   Tensor* x = node.input(0);
   if (x->rank() != 4) node.error("the input has rank ", x->rank(), "; expected 4");
@@ -323,8 +230,6 @@ void add_movement(NodeTable& table) {
   table["Pad"] = pad;
   table["CenterCropPad"] = center_crop_pad;
   table["Tile"] = tile;
-  table["Resize"] = resize;
-  table["Upsample"] = resize;
   table["DepthToSpace"] = depth_to_space;
   table["SpaceToDepth"] = space_to_depth;
 }

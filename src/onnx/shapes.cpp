@@ -91,7 +91,9 @@ void squeeze(NodeImporter& node) {
     axes.emplace();
     for (int i = 0; i < x->rank(); ++i) {
       if (!x->dims()[i].is_constant())
-        node.error("without axes every extent must be constant, but extent ", i, " is not");
+        node.error_needs(onnxparser::ErrorCode::kUNSUPPORTED_NODE_DYNAMIC, x, "the input",
+                         str("needs constant extents where no axes are given, but extent ", i,
+                             " is ", x->dims()[i].str()));
       if (x->dims()[i].constant() == 1) axes->push_back(i);
     }
   }

@@ -1,0 +1,355 @@
+// Resize and Upsample.
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "onnx/importer.h"
+#include "operators/movement.h"
+#include "operators/rationals.h"
+
+namespace opwright::onnx {
+namespace {
+
+/// A Resize of one axis that the layer has no mode for, as what each output element is made of.
+struct ResampledAxis {
+  int axis = 0;
+  int64_t from = 0, to = 0;
+  std::vector<float> weights;  ///< [to, from]; rows of elements from outside are 0
+  std::vector<float> outside;  ///< [to]: what is added, the value of elements from outside
+  Ints nearest;                ///< [to]: the one input element, where nothing is interpolated
+};
+
+/// How an axis is resampled; the names are those of ONNX's attributes.
+struct ResampleRule {
+  std::string mode, transformation, nearest_mode;
+  bool antialias = false, exclude_outside = false;
+  double cubic_coeff = -0.75, extrapolation_value = 0;
+  double roi_start = 0, roi_end = 1;
+  double scale = 1;
+};
+
+double coordinate(const ResampleRule& rule, int64_t from, int64_t to, int64_t i) {
+  const auto x = static_cast<double>(i), extent = static_cast<double>(from);
+  const double length = rule.scale * extent;  // of the output, before it is rounded down
+  if (rule.transformation == "align_corners")
+    return length == 1 ? 0 : x * (extent - 1) / (length - 1);
+  if (rule.transformation == "asymmetric") return x / rule.scale;
+  if (rule.transformation == "tf_crop_and_resize") {
+    const double region = (rule.roi_end - rule.roi_start) * (extent - 1);
+    return rule.roi_start * (extent - 1) + (length == 1 ? region / 2 : x * region / (length - 1));
+  }
+  const double half_pixel = (x + 0.5) / rule.scale - 0.5;
+  if (rule.transformation == "pytorch_half_pixel") return length == 1 ? -0.5 : half_pixel;
+  if (rule.transformation == "half_pixel_symmetric")
+    return extent / 2 * (1 - static_cast<double>(to) / length) + half_pixel;
+  return half_pixel;
+}
+
+double kernel(const ResampleRule& rule, double distance) {
+  const double t = std::abs(distance), a = rule.cubic_coeff;
+  if (rule.mode != "cubic") return std::clamp(1 - t, 0.0, 1.0);
+  if (t <= 1) return ((a + 2) * t - (a + 3)) * t * t + 1;
+  return t < 2 ? ((a * t - 5 * a) * t + 8 * a) * t - 4 * a : 0;
+}
+
+int64_t nearest_of(const std::string& nearest_mode, double x) {
+  if (nearest_mode == "floor") return static_cast<int64_t>(std::floor(x));
+  if (nearest_mode == "ceil") return static_cast<int64_t>(std::ceil(x));
+  if (nearest_mode == "round_prefer_ceil") return static_cast<int64_t>(std::floor(x + 0.5));
+  return static_cast<int64_t>(std::ceil(x - 0.5));
+}
+
+ResampledAxis resampled(const ResampleRule& rule, int axis, int64_t from, int64_t to) {
+  ResampledAxis result{axis, from, to, {}, std::vector<float>(static_cast<size_t>(to)), {}};
+  const bool is_nearest = rule.mode == "nearest";
+  if (!is_nearest) result.weights.resize(static_cast<size_t>(from * to));
+  // Where it shrinks an image without aliasing, the kernel spans as many elements as become one.
+  const double shrink = rule.antialias ? std::min(rule.scale, 1.0) : 1.0;
+  const double radius = (rule.mode == "cubic" ? 2 : 1) / shrink;
+  for (int64_t i = 0; i < to; ++i) {
+    const double x = coordinate(rule, from, to, i);
+    const bool is_outside =
+        rule.transformation == "tf_crop_and_resize" && (x < 0 || x > static_cast<double>(from - 1));
+    if (is_outside)
+      result.outside[static_cast<size_t>(i)] = static_cast<float>(rule.extrapolation_value);
+    if (is_nearest) {
+      result.nearest.push_back(
+          is_outside ? from : std::clamp<int64_t>(nearest_of(rule.nearest_mode, x), 0, from - 1));
+      continue;
+    }
+    if (is_outside) continue;
+    float* const row = &result.weights[static_cast<size_t>(i * from)];
+    double sum = 0;
+    std::vector<std::pair<int64_t, double>> taps;
+    for (auto k = static_cast<int64_t>(std::floor(x - radius)) + 1;
+         static_cast<double>(k) < x + radius; ++k) {
+      const bool counts = !rule.exclude_outside || (k >= 0 && k < from);
+      const double weight = counts ? kernel(rule, (static_cast<double>(k) - x) * shrink) : 0;
+      taps.emplace_back(std::clamp<int64_t>(k, 0, from - 1), weight);
+      sum += weight;
+    }
+    if (!rule.antialias && !rule.exclude_outside) sum = 1;
+    for (const auto& [k, weight] : taps) row[k] += static_cast<float>(weight / sum);
+  }
+  return result;
+}
+
+/// x with one axis resampled: a product with a matrix or, for the nearest element, a choice.
+Tensor* apply(NodeImporter& node, Tensor* x, const ResampledAxis& axis) {
+  const auto constant = [&](DataType type, const Shape& shape, const void* data, size_t bytes) {
+    Tensor* made = node.network().add_constant(type, shape, Blob::copy(data, bytes));
+    node.network().weight_names().fix(*made->producer());
+    return made;
+  };
+  const bool has_outside =
+      std::any_of(axis.outside.begin(), axis.outside.end(), [](float value) { return value != 0; });
+  SymShape row(static_cast<size_t>(x->rank() - axis.axis), Expr(1));
+  row[0] = axis.to;
+  const auto outside = [&](DataType type) {
+    Tensor* values = constant(DataType::kFLOAT, Shape{axis.to}, axis.outside.data(),
+                              axis.outside.size() * sizeof(float));
+    return node.reshape(node.cast(values, type), row);
+  };
+  if (axis.weights.empty()) {
+    Ints inside = axis.nearest;
+    std::vector<uint8_t> is_outside;
+    for (int64_t& i : inside) {
+      is_outside.push_back(i == axis.from);
+      if (i == axis.from) i = 0;
+    }
+    GatherParams params;
+    params.axis = axis.axis;
+    Tensor* y =
+        node.add<Gather>(params, {x, constant(DataType::kINT64, Shape{axis.to}, inside.data(),
+                                              inside.size() * sizeof(int64_t))});
+    if (std::none_of(is_outside.begin(), is_outside.end(), [](uint8_t is) { return is != 0; }))
+      return y;
+    Tensor* mask = constant(DataType::kBOOL, Shape{axis.to}, is_outside.data(), is_outside.size());
+    return node.select(node.reshape(mask, row), outside(x->dtype()), y);
+  }
+  Ints to_end, back;
+  for (int i = 0; i < x->rank(); ++i)
+    if (i != axis.axis) to_end.push_back(i);
+  to_end.push_back(axis.axis);
+  back.resize(to_end.size());
+  for (size_t i = 0; i < to_end.size(); ++i)
+    back[static_cast<size_t>(to_end[i])] = static_cast<int64_t>(i);
+  const bool is_last = axis.axis == x->rank() - 1;
+  Tensor* weights = constant(DataType::kFLOAT, Shape{axis.to, axis.from}, axis.weights.data(),
+                             axis.weights.size() * sizeof(float));
+  // The product wants rows.
+  Tensor* rows = is_last ? x : node.transpose(x, to_end);
+  const bool is_vector = x->rank() == 1;
+  if (is_vector) rows = node.unsqueeze(rows, {0});
+  Tensor* y = node.multiply_matrices(rows, node.cast(weights, x->dtype()), MatrixOperation::kNONE,
+                                     MatrixOperation::kTRANSPOSE);
+  if (is_vector) y = node.squeeze(y, {0});
+  if (!is_last) y = node.transpose(y, back);
+  return has_outside ? node.elementwise(ElementWiseOperation::kSUM, y, outside(x->dtype())) : y;
+}
+
+/// The extents and scales that a Resize asks for, by axis of the input.
+struct Wanted {
+  std::vector<Expr> extents;
+  Floats scales;  ///< empty where extents are given
+};
+
+/// Of sizes with a policy: the image keeps its proportions and fits the sizes, or covers them.
+void keep_aspect_ratio(NodeImporter& node, const std::string& policy, const Tensor* x,
+                       const Ints& axes, Wanted& wanted) {
+  if (policy != "not_larger" && policy != "not_smaller")
+    node.error("keep_aspect_ratio_policy is '", policy,
+               "'; expected stretch, not_larger or not_smaller");
+  double scale = 0;
+  for (const int64_t axis : axes) {
+    const Expr &extent = x->dims()[static_cast<size_t>(axis)],
+               &size = wanted.extents[static_cast<size_t>(axis)];
+    if (!extent.is_constant() || !size.is_constant() || extent.constant() < 1)
+      node.error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_DYNAMIC, "keep_aspect_ratio_policy '",
+                    policy, "' needs constant extents: give the inputs fixed shapes");
+    const double own =
+        static_cast<double>(size.constant()) / static_cast<double>(extent.constant());
+    const bool is_first = axis == axes.front();
+    scale = is_first ? own : policy == "not_larger" ? std::min(scale, own) : std::max(scale, own);
+  }
+  for (const int64_t axis : axes) {
+    const auto extent = static_cast<double>(x->dims()[static_cast<size_t>(axis)].constant());
+    wanted.extents[static_cast<size_t>(axis)] =
+        static_cast<int64_t>(std::floor(scale * extent + 0.5));
+  }
+  wanted.scales.assign(static_cast<size_t>(x->rank()), 1);
+  for (const int64_t axis : axes) wanted.scales[static_cast<size_t>(axis)] = scale;
+}
+
+void resize_coordinates(NodeImporter& node, ResizeParams& params) {
+  const std::string mode = node.get_text("coordinate_transformation_mode",
+                                         node.opset() < 11 ? "asymmetric" : "half_pixel");
+  using Transform = ResizeCoordinateTransformation;
+  if (mode == "half_pixel")
+    params.coordinate_transformation = Transform::kHALF_PIXEL;
+  else if (mode == "pytorch_half_pixel")
+    params.coordinate_transformation = Transform::kPYTORCH_HALF_PIXEL;
+  else if (mode == "align_corners")
+    params.coordinate_transformation = Transform::kALIGN_CORNERS;
+  else if (mode == "asymmetric")
+    params.coordinate_transformation = Transform::kASYMMETRIC;
+  else if (mode != "half_pixel_symmetric" && mode != "tf_crop_and_resize")
+    node.error("coordinate_transformation_mode '", mode, "' is not known");
+  const std::string rounding =
+      node.get_text("nearest_mode", node.opset() < 11 ? "floor" : "round_prefer_floor");
+  if (rounding == "round_prefer_floor")
+    params.nearest_rounding = ResizeRoundMode::kHALF_DOWN;
+  else if (rounding == "round_prefer_ceil")
+    params.nearest_rounding = ResizeRoundMode::kHALF_UP;
+  else if (rounding == "floor")
+    params.nearest_rounding = ResizeRoundMode::kFLOOR;
+  else if (rounding == "ceil")
+    params.nearest_rounding = ResizeRoundMode::kCEIL;
+  else
+    node.error("nearest_mode is '", rounding,
+               "'; expected round_prefer_floor, round_prefer_ceil, floor or ceil");
+}
+
+Wanted wanted_of(NodeImporter& node, Tensor* x, const Ints& axes) {
+  const bool old = node.opset() < 11;  // Upsample and Resize 10: inputs are x and scales
+  Tensor* scales = node.opset() < 9 ? nullptr : node.optional_input(old ? 1 : 2);
+  Tensor* sizes = old ? nullptr : node.optional_input(3);
+  Wanted wanted;
+  wanted.extents.assign(x->dims().begin(), x->dims().end());
+  Floats factors;
+  std::vector<Rational> computed;
+  if (node.opset() < 9) {
+    const AttributeProto* given = node.attribute("scales", AttributeProto::Type::kFloats);
+    if (given) factors.assign(given->floats.begin(), given->floats.end());
+  } else if (scales != nullptr && scales->dims() != SymShape{0}) {
+    // Scales that follow shapes give extents, which the layer takes instead.
+    if (node.known_elements(scales).empty()) computed = node.rationals(scales, "scales");
+    if (std::ranges::all_of(computed, [](const Rational& r) { return r.is_constant(); }))
+      factors = node.constant_floats(scales, "scales");
+  }
+  const auto require_count = [&](std::string_view what, size_t count) {
+    if (count != axes.size()) node.error(what, " has ", count, " values; expected ", axes.size());
+  };
+  if (!factors.empty()) {
+    require_count("scales", factors.size());
+    wanted.scales.assign(static_cast<size_t>(x->rank()), 1);
+    for (size_t i = 0; i < axes.size(); ++i)
+      wanted.scales[static_cast<size_t>(axes[i])] = factors[i];
+  } else if (!computed.empty()) {
+    require_count("scales", computed.size());
+    for (size_t i = 0; i < axes.size(); ++i) {
+      Expr& extent = wanted.extents[static_cast<size_t>(axes[i])];
+      extent = floor(computed[i] * Rational{extent, 1});
+    }
+  } else if (sizes != nullptr) {
+    const std::vector<Expr> given = node.values(sizes, "sizes");
+    require_count("sizes", given.size());
+    for (size_t i = 0; i < axes.size(); ++i)
+      wanted.extents[static_cast<size_t>(axes[i])] = given[i];
+    const std::string policy = node.get_text("keep_aspect_ratio_policy", "stretch");
+    if (policy != "stretch") keep_aspect_ratio(node, policy, x, axes, wanted);
+  } else {
+    node.error("neither scales nor sizes are given");
+  }
+  return wanted;
+}
+
+/// What the layer has no mode for, axis by axis; needs constant extents.
+void resample(NodeImporter& node, const Ints& axes, const Wanted& wanted, ResampleRule rule) {
+  Tensor* x = node.input(0);
+  Floats roi;
+  if (rule.transformation == "tf_crop_and_resize") {
+    Tensor* given = node.input(1);
+    roi = node.constant_floats(given, "roi");
+    if (roi.size() != 2 * axes.size())
+      node.error("roi has ", roi.size(), " values; expected ", 2 * axes.size());
+  }
+  Tensor* y = x;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const auto axis = static_cast<size_t>(axes[i]);
+    const Expr extent = x->dims()[axis];
+    if (!extent.is_constant() || !wanted.extents[axis].is_constant() || extent.constant() < 1)
+      node.error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_DYNAMIC,
+                    "antialias, half_pixel_symmetric and tf_crop_and_resize need constant extents "
+                    "of at least 1, but axis ",
+                    axis, " has extent ", extent.str(), ": give the inputs fixed shapes");
+    const int64_t from = extent.constant();
+    if (!roi.empty()) rule.roi_start = roi[i], rule.roi_end = roi[i + axes.size()];
+    const double region = rule.roi_end - rule.roi_start;
+    double length = static_cast<double>(wanted.extents[axis].constant());
+    rule.scale = length / static_cast<double>(from);
+    if (!wanted.scales.empty()) {
+      rule.scale = wanted.scales[axis];
+      // Scales and regions pass through single precision.
+      length = std::floor(
+          static_cast<double>(static_cast<float>(static_cast<double>(from) * region * rule.scale)));
+      if (node.optional_input(3) != nullptr)
+        length = static_cast<double>(wanted.extents[axis].constant());
+    }
+    constexpr double kMost = 0x1p31;
+    if (!(length >= 0 && length * static_cast<double>(from) < kMost))
+      node.error("axis ", axis, " would have ", length, " elements");
+    const auto to = static_cast<int64_t>(length);
+    if (from == to && rule.scale == 1 && region == 1) continue;
+    y = apply(node, y, resampled(rule, static_cast<int>(axis), from, to));
+  }
+  node.set_output(0, y);
+}
+
+void resize(NodeImporter& node) {
+  Tensor* x = node.input(0);
+  const int rank = x->rank();
+  ResampleRule rule;
+  rule.mode = node.get_text("mode", "nearest");
+  if (rule.mode == "bilinear") rule.mode = "linear";
+  ResizeParams params;
+  if (rule.mode == "nearest")
+    params.mode = InterpolationMode::kNEAREST;
+  else if (rule.mode == "linear")
+    params.mode = InterpolationMode::kLINEAR;
+  else if (rule.mode == "cubic")
+    params.mode = InterpolationMode::kCUBIC;
+  else
+    node.error("mode is '", rule.mode, "'; expected nearest, linear or cubic");
+  resize_coordinates(node, params);
+  params.cubic_coeff = node.get_float("cubic_coeff_a", -0.75f);
+  params.exclude_outside = node.get_int("exclude_outside", 0) != 0;
+  rule.transformation = node.get_text("coordinate_transformation_mode", "half_pixel");
+  rule.nearest_mode = node.get_text("nearest_mode", "round_prefer_floor");
+  rule.antialias = node.get_int("antialias", 0) != 0;
+  rule.exclude_outside = params.exclude_outside;
+  rule.cubic_coeff = params.cubic_coeff;
+  rule.extrapolation_value = node.get_float("extrapolation_value", 0);
+
+  Ints axes(rank);
+  std::iota(axes.begin(), axes.end(), 0);
+  if (node.attribute("axes", AttributeProto::Type::kInts))
+    axes = node.axes(node.get_ints("axes"), rank);
+  Wanted wanted = wanted_of(node, x, axes);
+  if (rule.antialias || rule.transformation == "half_pixel_symmetric" ||
+      rule.transformation == "tf_crop_and_resize")
+    return resample(node, axes, wanted, rule);
+  std::vector<Tensor*> inputs = {x};
+  const bool sizes_decide = !wanted.scales.empty() && !wanted.extents.empty() &&
+                            node.opset() >= 11 && node.optional_input(3) != nullptr &&
+                            node.get_text("keep_aspect_ratio_policy", "stretch") != "stretch";
+  if (!wanted.scales.empty() && !sizes_decide) {
+    params.scales = wanted.scales;
+  } else if (is_constant(wanted.extents)) {
+    for (const Expr& extent : wanted.extents) params.shape.push_back(extent.constant());
+  } else {
+    inputs.push_back(node.network().add_values(std::move(wanted.extents)));
+  }
+  node.set_output(0, node.add<Resize>(params, inputs));
+}
+
+}  // namespace
+
+void add_resize(NodeTable& table) {
+  table["Resize"] = resize;
+  table["Upsample"] = resize;
+}
+
+}  // namespace opwright::onnx
