@@ -3,13 +3,18 @@
 #include "operators/activation.h"
 #include "operators/convolution.h"
 #include "operators/elementwise.h"
+#include "operators/indexing.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
 #include "operators/normalization.h"
 #include "operators/pointwise.h"
 #include "operators/pooling.h"
 #include "operators/reduce.h"
+#include "operators/sampling.h"
+#include "operators/scatter.h"
+#include "operators/selection.h"
 #include "operators/source.h"
+#include "operators/window_reduction.h"
 
 namespace opwright {
 
@@ -18,11 +23,12 @@ namespace opwright {
 template <class Visitor>
 void each_builtin_operator(Visitor&& visitor) {
   const auto visit = [&]<class... Ops>() { (visitor.template operator()<Ops>(), ...); };
-  visit.template
-  operator()<Activation, Cast, ChannelShuffle, Concatenation, Convolution, Cumulative,
-             Deconvolution, ElementWise, Fill, Gather, Identity, Lrn, MatrixMultiply, Normalization,
-             ParametricRelu, Pointwise, Pooling, Reduce, Reformat, Reshape, Resize, Scale, Select,
-             ShapeOf, Shuffle, Slice, Softmax, TopK, Transpose, Unary>();
+  visit.template operator()<
+      Activation, Cast, ChannelShuffle, Concatenation, Convolution, Cumulative, Deconvolution,
+      Determinant, ElementWise, Fill, Gather, GridSample, Identity, IndexedMaxPooling, LpPooling,
+      Lrn, MatrixMultiply, Nms, NonZero, Normalization, OneHot, ParametricRelu, Pointwise, Pooling,
+      Reduce, Reformat, Reshape, Resize, ReverseSequence, RoiAlign, RoiPool, Scale, Scatter, Select,
+      ShapeOf, Shuffle, Slice, Softmax, TopK, Transpose, Unary, Unique>();
 }
 template <class Visitor>
 void each_layer(Visitor&& visitor) {
