@@ -266,6 +266,12 @@ const NodeTable& node_table() {
     add_shapes(table);
     add_movement(table);
     add_sources(table);
+    add_losses(table);
+    add_signal(table);
+    add_indexing(table);
+    add_sampling(table);
+    add_selection(table);
+    add_scatter(table);
     return table;
   }();
   return table;

@@ -131,6 +131,12 @@ void add_normalizations(NodeTable& table);
 void add_shapes(NodeTable& table);
 void add_movement(NodeTable& table);
 void add_sources(NodeTable& table);
+void add_losses(NodeTable& table);
+void add_signal(NodeTable& table);
+void add_indexing(NodeTable& table);
+void add_sampling(NodeTable& table);
+void add_selection(NodeTable& table);
+void add_scatter(NodeTable& table);
 
 /// All operators of the default domain.
 const NodeTable& node_table();

@@ -6,32 +6,10 @@
 #include <numeric>
 
 #include "onnx/importer.h"
+#include "onnx/layers.h"
 
 namespace opwright::onnx {
 namespace {
-
-/// A Slice of all axes with extents that may depend on input shapes.
-Tensor* slice(NodeImporter& node, Tensor* x, std::vector<Expr> start, std::vector<Expr> size,
-              Ints stride, SampleMode mode = SampleMode::kSTRICT_BOUNDS, Tensor* fill = nullptr) {
-  SliceParams params;
-  params.mode = mode;
-  params.stride = std::move(stride);
-  std::vector<Tensor*> inputs = {x};
-  if (is_constant(start) && is_constant(size)) {
-    for (size_t i = 0; i < start.size(); ++i) {
-      params.start.push_back(start[i].constant());
-      params.size.push_back(size[i].constant());
-    }
-  } else {
-    inputs.push_back(node.network().add_values(std::move(start)));
-    inputs.push_back(node.network().add_values(std::move(size)));
-  }
-  if (fill != nullptr) {
-    inputs.resize(4, nullptr);
-    inputs.push_back(fill);
-  }
-  return node.add<Slice>(params, inputs);
-}
 
 /// Index `at` of ONNX Slice, which may be negative or far out of bounds, within [low, high] of an
 /// axis.

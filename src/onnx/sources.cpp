@@ -6,6 +6,7 @@
 
 #include "base/half.h"
 #include "onnx/importer.h"
+#include "onnx/layers.h"
 #include "operators/elementwise.h"
 #include "operators/movement.h"
 
@@ -38,15 +39,6 @@ void constant(NodeImporter& node) {
     return node.set_output(0, made);
   }
   node.error("has none of the attributes value, value_int, value_ints, value_float, value_floats");
-}
-
-/// A Fill of extents that may depend on input shapes.
-Tensor* fill(NodeImporter& node, FillParams params, std::span<const Expr> dims) {
-  if (is_constant(dims)) {
-    for (const Expr& d : dims) params.shape.push_back(d.constant());
-    return node.add<Fill>(params, {});
-  }
-  return node.add<Fill>(params, {node.network().add_values({dims.begin(), dims.end()})});
 }
 
 void constant_of_shape(NodeImporter& node) {
@@ -144,41 +136,12 @@ void identity(NodeImporter& node) {
   node.set_output(0, x->info().constant.empty() ? node.add<Identity>({}, {x}) : x);
 }
 
-/// on where the last axis's index equals the input's value, off elsewhere.
-void one_hot(NodeImporter& node) {
-  Tensor* indices = node.input(0);
-  const int64_t depth = node.constant_int(node.input(1), "depth");
-  Tensor* values = node.input(2);
-  const int axis = node.axis(node.get_int("axis", -1), indices->rank() + 1);
-  FillParams params;
-  params.to_type = indices->dtype();
-  params.beta = 1;
-  const SymShape extent = {depth};
-  Tensor* ramp = fill(node, params, extent);
-  SymShape dims(indices->rank() + 1, Expr(1));
-  dims[axis] = depth;
-  ramp = node.reshape(ramp, dims);
-  Tensor* negative = node.elementwise(ElementWiseOperation::kLESS, indices, 0.0);
-  Tensor* wrapped =
-      node.elementwise(ElementWiseOperation::kSUM, indices, static_cast<double>(depth));
-  Tensor* positive = node.add<Select>({}, {negative, wrapped, indices});
-  Tensor* hit =
-      node.elementwise(ElementWiseOperation::kEQUAL, node.unsqueeze(positive, {axis}), ramp);
-  auto pick = [&](int64_t i) {
-    Tensor* index = node.scalar(static_cast<double>(i), DataType::kINT64);
-    return node.add<Gather>({}, {values, index});
-  };
-  Tensor* on = pick(1);
-  node.set_output(0, node.add<Select>({}, {hit, on, pick(0)}));
-}
-
 }  // namespace
 
 void add_sources(NodeTable& table) {
   table["Constant"] = constant;
   table["ConstantOfShape"] = constant_of_shape;
   table["Range"] = range;
-  table["OneHot"] = one_hot;
   table["RandomUniform"] = [](NodeImporter& n) {
     random(n, FillOperation::kRANDOM_UNIFORM, false);
   };

@@ -1,0 +1,116 @@
+// Operators that sample images at positions.
+
+#include "operators/sampling.h"
+
+#include "onnx/importer.h"
+#include "onnx/layers.h"
+#include "operators/matrix.h"
+
+namespace opwright::onnx {
+namespace {
+
+void grid_sample(NodeImporter& node) {
+  GridSampleParams params;
+  const std::string mode = node.get_text("mode", "linear");
+  if (mode == "linear" || mode == "bilinear")
+    params.interpolation_mode = InterpolationMode::kLINEAR;
+  else if (mode == "nearest")
+    params.interpolation_mode = InterpolationMode::kNEAREST;
+  else if (mode == "cubic" || mode == "bicubic")
+    params.interpolation_mode = InterpolationMode::kCUBIC;
+  else
+    node.error("mode is '", mode, "'; expected linear, nearest or cubic");
+  const std::string padding = node.get_text("padding_mode", "zeros");
+  if (padding == "zeros")
+    params.sample_mode = SampleMode::kFILL;
+  else if (padding == "border")
+    params.sample_mode = SampleMode::kCLAMP;
+  else if (padding == "reflection")
+    params.sample_mode = SampleMode::kREFLECT;
+  else
+    node.error("padding_mode is '", padding, "'; expected zeros, border or reflection");
+  params.align_corners = node.get_int("align_corners", 0) != 0;
+  node.set_output(0, node.add<GridSample>(params, {node.input(0), node.input(1)}));
+}
+
+void roi_align(NodeImporter& node) {
+  RoiAlignParams params;
+  const std::string mode = node.get_text("mode", "avg");
+  if (mode != "avg" && mode != "max") node.error("mode is '", mode, "'; expected avg or max");
+  params.max = mode == "max";
+  params.height = node.get_int("output_height", 1);
+  params.width = node.get_int("output_width", 1);
+  params.sampling_ratio = node.get_int("sampling_ratio", 0);
+  params.spatial_scale = node.get_float("spatial_scale", 1);
+  const bool is_old = node.opset() < 16;
+  const std::string transformation =
+      is_old ? "output_half_pixel" : node.get_text("coordinate_transformation_mode", "half_pixel");
+  if (transformation != "half_pixel" && transformation != "output_half_pixel")
+    node.error("coordinate_transformation_mode is '", transformation,
+               "'; expected half_pixel or output_half_pixel");
+  params.half_pixel = transformation == "half_pixel";
+  node.set_output(0, node.add<RoiAlign>(params, {node.input(0), node.input(1), node.input(2)}));
+}
+
+void max_roi_pool(NodeImporter& node) {
+  const Ints shape = node.get_ints("pooled_shape");
+  if (shape.size() != 2) node.error("pooled_shape has ", shape.size(), " values; expected 2");
+  const RoiPoolParams params = {shape[0], shape[1], node.get_float("spatial_scale", 1)};
+  node.set_output(0, node.add<RoiPool>(params, {node.input(0), node.input(1)}));
+}
+
+/// The matrices times the positions of an image's elements, from -1 to 1, and 1.
+void affine_grid(NodeImporter& node) {
+  Tensor* theta = node.input(0);
+  node.require_rank(theta, 3, 3);
+  const std::vector<Expr> size = node.values(node.input(1), "size");
+  if (size.size() != 4 && size.size() != 5)
+    node.error("size has ", size.size(), " values; expected 4 or 5");
+  const int spatial = static_cast<int>(size.size()) - 2;
+  const bool align = node.get_int("align_corners", 0) != 0;
+  const SymShape extents(size.begin() + 2, size.end());
+  std::vector<Tensor*> coordinates;
+  for (int i = spatial - 1; i >= 0; --i) {
+    const Expr& extent = extents[static_cast<size_t>(i)];
+    // (2 * i + 1) / extent - 1, or 2 * i / (extent - 1) - 1 where the corners are elements.
+    Tensor* steps =
+        node.elementwise(ElementWiseOperation::kPROD, ramp(node, extent, DataType::kFLOAT), 2.0);
+    if (!align) steps = node.elementwise(ElementWiseOperation::kSUM, steps, 1.0);
+    const Expr range = align ? max(extent - 1, 1) : extent;
+    Tensor* divisor = node.reshape(scalar_of(node, range, DataType::kFLOAT), SymShape{1});
+    steps = node.elementwise(ElementWiseOperation::kDIV, steps, divisor);
+    steps = node.elementwise(ElementWiseOperation::kSUB, steps, 1.0);
+    SymShape shape(static_cast<size_t>(spatial), 1);
+    shape[static_cast<size_t>(i)] = extent;
+    coordinates.push_back(
+        node.unsqueeze(node.expand(node.reshape(steps, shape), extents), {spatial}));
+  }
+  FillParams ones;
+  ones.to_type = DataType::kFLOAT;
+  ones.alpha = 1;
+  SymShape shape = extents;
+  shape.push_back(1);
+  coordinates.push_back(fill(node, ones, shape));
+  Tensor* positions = concatenate(node, coordinates, spatial);
+  positions =
+      node.cast(node.reshape(positions, SymShape{Expr(1), numel(extents), Expr(spatial + 1)}),
+                theta->dtype());
+  MatrixMultiplyParams product;
+  product.op1 = MatrixOperation::kTRANSPOSE;
+  Tensor* grid = node.add<MatrixMultiply>(product, {positions, theta});
+  SymShape result = {theta->dims()[0]};
+  result.insert(result.end(), extents.begin(), extents.end());
+  result.push_back(spatial);
+  node.set_output(0, node.reshape(grid, result));
+}
+
+}  // namespace
+
+void add_sampling(NodeTable& table) {
+  table["GridSample"] = grid_sample;
+  table["RoiAlign"] = roi_align;
+  table["MaxRoiPool"] = max_roi_pool;
+  table["AffineGrid"] = affine_grid;
+}
+
+}  // namespace opwright::onnx
