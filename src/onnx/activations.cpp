@@ -112,6 +112,14 @@ void add_activations(NodeTable& table) {
     gated(n, n.activation(ActivationType::kSIGMOID,
                           alpha == 1 ? x : n.elementwise(ElementWiseOperation::kPROD, x, alpha)));
   };
+  table["SwiGLU"] = [](NodeImporter& n) {
+    const float alpha = n.get_float("alpha", 1);
+    Tensor* x = n.input(0);
+    Tensor* scaled = alpha == 1 ? x : n.elementwise(ElementWiseOperation::kPROD, x, alpha);
+    Tensor* gate = n.elementwise(ElementWiseOperation::kPROD, x,
+                                 n.activation(ActivationType::kSIGMOID, scaled));
+    n.set_output(0, n.elementwise(ElementWiseOperation::kPROD, gate, n.input(1)));
+  };
   table["Shrink"] = shrink;
   table["Celu"] = celu;
   table["Clip"] = clip;

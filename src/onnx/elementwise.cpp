@@ -4,6 +4,7 @@
 
 #include "base/types.h"
 #include "onnx/importer.h"
+#include "operators/bit_cast.h"
 
 namespace opwright::onnx {
 namespace {
@@ -98,6 +99,13 @@ void cast_like(NodeImporter& node) {
   node.set_output(0, node.cast(node.input(0), node.input(1)->dtype()));
 }
 
+void bit_cast(NodeImporter& node) {
+  const AttributeProto* to = node.attribute("to", AttributeProto::Type::kInt);
+  if (to == nullptr) node.error("attribute 'to' is missing");
+  node.set_output(
+      0, node.add<BitCast>({data_type(static_cast<int32_t>(to->i), node.name())}, {node.input(0)}));
+}
+
 void is_inf(NodeImporter& node) {
   Tensor* x = node.input(0);
   const bool negative = node.get_int("detect_negative", 1) != 0;
@@ -185,6 +193,7 @@ void add_elementwise(NodeTable& table) {
   table["Where"] = where;
   table["Cast"] = cast;
   table["CastLike"] = cast_like;
+  table["BitCast"] = bit_cast;
   table["IsInf"] = is_inf;
   using U = UnaryOperation;
   table["Exp"] = unary<U::kEXP>;

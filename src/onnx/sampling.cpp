@@ -4,6 +4,7 @@
 
 #include "onnx/importer.h"
 #include "onnx/layers.h"
+#include "operators/infer.h"
 #include "operators/matrix.h"
 
 namespace opwright::onnx {
@@ -104,12 +105,55 @@ void affine_grid(NodeImporter& node) {
   node.set_output(0, node.reshape(grid, result));
 }
 
+/// The kernel's matrices times what its windows meet.
+void deform_conv(NodeImporter& node) {
+  Tensor *x = node.input(0), *kernel = node.input(1), *offsets = node.input(2);
+  if (x->rank() != 4)
+    node.error("'", x->name(), "' has rank ", x->rank(), "; expected 4, images of two axes");
+  node.require_rank(kernel, 4, 4), node.require_rank(offsets, 4, 4);
+  const auto two = [&](const char* name, int64_t otherwise) {
+    Ints ints = node.get_ints(name, Ints(2, otherwise));
+    if (ints.size() != 2) node.error(name, " has ", ints.size(), " values; expected 2");
+    return ints;
+  };
+  DeformableColumnsParams params;
+  params.stride = two("strides", 1), params.dilation = two("dilations", 1);
+  const Ints pads = node.get_ints("pads", Ints(4, 0));
+  if (pads.size() != 4) node.error("pads has ", pads.size(), " values; expected 4");
+  params.pre_padding = {pads[0], pads[1]}, params.post_padding = {pads[2], pads[3]};
+  params.offset_groups = node.get_int("offset_group", 1);
+  const SymShape filters = kernel->dims();
+  if (!is_constant(filters)) node.error("'", kernel->name(), "' must have constant extents");
+  params.window = {filters[2].constant(), filters[3].constant()};
+  const Ints given = node.get_ints("kernel_shape", params.window);
+  if (given != params.window)
+    node.error("kernel_shape is ", str(given), ", but '", kernel->name(), "' has windows of ",
+               str(params.window));
+  const int64_t groups = node.get_int("group", 1);
+  if (groups < 1 || filters[0].constant() % groups != 0)
+    node.error("group is ", groups, "; expected a divisor of the ", filters[0], " output channels");
+  std::vector<Tensor*> inputs = {x, offsets};
+  if (Tensor* factors = node.optional_input(4)) inputs.push_back(factors);
+  Tensor* columns = node.add<DeformableColumns>(params, inputs);
+  const SymShape dims = columns->dims();
+  const Expr depth = filters[1] * filters[2] * filters[3], maps = floor_div(filters[0], groups);
+  columns = node.reshape(columns, SymShape{dims[0], groups, depth, dims[2] * dims[3]});
+  Tensor* matrices = node.reshape(kernel, SymShape{1, groups, maps, depth});
+  Tensor* y = node.add<MatrixMultiply>({}, {matrices, columns});
+  y = node.reshape(y, SymShape{dims[0], filters[0], dims[2], dims[3]});
+  if (Tensor* bias = node.optional_input(3))
+    y = node.elementwise(ElementWiseOperation::kSUM, y,
+                         node.reshape(bias, SymShape{1, filters[0], 1, 1}));
+  node.set_output(0, y);
+}
+
 }  // namespace
 
 void add_sampling(NodeTable& table) {
   table["GridSample"] = grid_sample;
   table["RoiAlign"] = roi_align;
   table["MaxRoiPool"] = max_roi_pool;
+  table["DeformConv"] = deform_conv;
   table["AffineGrid"] = affine_grid;
 }
 

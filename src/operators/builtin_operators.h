@@ -1,6 +1,7 @@
 #pragma once
 
 #include "operators/activation.h"
+#include "operators/bit_cast.h"
 #include "operators/convolution.h"
 #include "operators/elementwise.h"
 #include "operators/indexing.h"
@@ -23,12 +24,13 @@ namespace opwright {
 template <class Visitor>
 void each_builtin_operator(Visitor&& visitor) {
   const auto visit = [&]<class... Ops>() { (visitor.template operator()<Ops>(), ...); };
-  visit.template operator()<
-      Activation, Cast, ChannelShuffle, Concatenation, Convolution, Cumulative, Deconvolution,
-      Determinant, ElementWise, Fill, Gather, GridSample, Identity, IndexedMaxPooling, LpPooling,
-      Lrn, MatrixMultiply, Nms, NonZero, Normalization, OneHot, ParametricRelu, Pointwise, Pooling,
-      Reduce, Reformat, Reshape, Resize, ReverseSequence, RoiAlign, RoiPool, Scale, Scatter, Select,
-      ShapeOf, Shuffle, Slice, Softmax, TopK, Transpose, Unary, Unique>();
+  visit.template
+  operator()<Activation, BitCast, Cast, ChannelShuffle, Concatenation, Convolution, Cumulative,
+             Deconvolution, DeformableColumns, Determinant, ElementWise, Fill, Gather, GridSample,
+             Identity, IndexedMaxPooling, LpPooling, Lrn, MatrixMultiply, Nms, NonZero,
+             Normalization, OneHot, ParametricRelu, Pointwise, Pooling, Reduce, Reformat, Reshape,
+             Resize, ReverseSequence, RoiAlign, RoiPool, Scale, Scatter, Select, ShapeOf, Shuffle,
+             Slice, Softmax, TopK, Transpose, Unary, Unique>();
 }
 template <class Visitor>
 void each_layer(Visitor&& visitor) {

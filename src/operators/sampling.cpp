@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "operators/infer.h"
+#include "operators/window.h"
 
 namespace opwright {
 namespace {
@@ -55,6 +56,41 @@ std::vector<OutputInfo> RoiAlign::infer(InferContext& context) const {
   inference.require_extent(2, 0, regions[0], "the regions");
   return {
       make_output(inference.input(0).dtype, {regions[0], x[1], params().height, params().width})};
+}
+
+std::vector<OutputInfo> DeformableColumns::infer(InferContext& context) const {
+  const Inference inference(context, kKind, {"x", "offsets", "factors"}, 2, 3);
+  const DeformableColumnsParams& p = params();
+  const std::vector<WindowAxis> axes = window_axes(inference.who(), 2, p.stride, p.dilation,
+                                                   p.pre_padding, p.post_padding,
+                                                   PaddingMode::kEXPLICIT_ROUND_DOWN);
+  const Ints window = per_axis(inference.who(), "window", p.window, 2, 1, 1);
+  inference.require_floating(0);
+  inference.require_same_type(1, 0);
+  inference.require_rank(0, 4, 4), inference.require_rank(1, 4, 4);
+  const SymShape &x = inference.input(0).dims, &offsets = inference.input(1).dims;
+  inference.require(p.offset_groups >= 1 && p.offset_groups <= INT32_MAX,
+                    "the offsets must have at least one group, not ", p.offset_groups);
+  inference.require(!x[1].is_constant() || x[1].constant() % p.offset_groups == 0,
+                    inference.port(0), " of shape ", str(x), " has channels that ",
+                    p.offset_groups, " groups do not share evenly");
+  const Expr places = Expr(window[0]) * window[1];
+  inference.require_extent(1, 0, x[0], "the batch");
+  inference.require_extent(1, 1, places * p.offset_groups * 2, "offsets of each element");
+  for (size_t i = 0; i < 2; ++i)
+    inference.require_extent(1, static_cast<int>(i) + 2,
+                             window_count(axes[i], PaddingMode::kEXPLICIT_ROUND_DOWN, x[i + 2],
+                                          Expr(window[i])),
+                             "windows along the axis");
+  if (inference.optional(2)) {
+    inference.require_same_type(2, 0);
+    inference.require_rank(2, 4, 4);
+    inference.require_extent(2, 0, x[0], "the batch");
+    inference.require_extent(2, 1, places * p.offset_groups, "a factor for each element");
+    inference.require_extent(2, 2, offsets[2], "that of the offsets");
+    inference.require_extent(2, 3, offsets[3], "that of the offsets");
+  }
+  return {make_output(inference.input(0).dtype, {x[0], x[1] * places, offsets[2], offsets[3]})};
 }
 
 std::vector<OutputInfo> RoiPool::infer(InferContext& context) const {

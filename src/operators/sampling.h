@@ -46,6 +46,28 @@ class RoiAlign final : public BuiltinOperator<RoiAlign, RoiAlignParams> {
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
 
+struct DeformableColumnsParams {
+  Ints window = {1, 1}, stride = {1, 1}, dilation = {1, 1};
+  Ints pre_padding = {0, 0}, post_padding = {0, 0};
+  int64_t offset_groups = 1;
+  template <class V>
+  void visit(V& v) {
+    v("window", window), v("stride", stride), v("dilation", dilation),
+        v("pre_padding", pre_padding), v("post_padding", post_padding),
+        v("offset_groups", offset_groups);
+  }
+};
+/// What a deformable convolution multiplies with its kernel: the elements of each window, each
+/// moved by an offset and interpolated. Inputs: x [N, C, H, W], offsets [N, groups * window * 2,
+/// rows, columns] and optionally factors [N, groups * window, rows, columns]. Output [N, C * window,
+/// rows, columns].
+class DeformableColumns final : public BuiltinOperator<DeformableColumns, DeformableColumnsParams> {
+ public:
+  static constexpr std::string_view kKind = "DeformableColumns";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
 struct RoiPoolParams {
   int64_t height = 1, width = 1;
   double spatial_scale = 1;

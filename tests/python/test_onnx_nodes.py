@@ -32,6 +32,7 @@ REFUSED = {
     r"training_dropout_(default|zero_ratio|mask|default_mask|zero_ratio_mask)": "training_mode",
     r"batchnorm_.*_training_mode": "training_mode",
     r"not_[234]d": "opset 1 ",
+    r"bitcast_(float64_to_int64|int64_to_float64)": "whose elements have",
 }
 
 # What the reference of ONNX computes otherwise than ONNX Runtime, which decides: with aligned corners

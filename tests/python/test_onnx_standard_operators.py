@@ -388,3 +388,31 @@ def test_crops_and_pads_of_open_extents():
             z = np.zeros(target, np.float32)
             want = ReferenceEvaluator(made).run(None, {"x": x, "z": z})[0]
             np.testing.assert_array_equal(engine(x=x, z=z), want)
+
+
+def test_bits_of_another_type():
+    made = model(
+        [helper.make_node("BitCast", ["x"], ["y"], to=TensorProto.INT32)],
+        {"x": (FLOAT, ["n", 3])},
+        ["y"],
+        opset=26,
+    )
+    engine = engine_of(made, {"x": ((0, 3), (2, 3), (4, 3))})
+    for n in (0, 2, 4):
+        x = np.random.default_rng(n).standard_normal((n, 3)).astype(np.float32)
+        np.testing.assert_array_equal(engine(x), x.view(np.int32))
+    made.graph.node[0].attribute[0].i = INT64
+    with pytest.raises(trt.Error, match="whose elements have 32 bits; those of INT64 have 64"):
+        engine_of(made, {"x": ((0, 3), (2, 3), (4, 3))})
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8, np.int32])
+def test_shrink(dtype):
+    made = model(
+        [helper.make_node("Shrink", ["x"], ["y"], bias=1.0, lambd=1.5)],
+        {"x": (kind_of(dtype), [7])},
+        ["y"],
+    )
+    x = np.arange(-3, 4).astype(dtype)
+    want = np.where(x > 1.5, x - 1, np.where(x < -1.5, x + 1, 0)).astype(dtype)
+    np.testing.assert_array_equal(engine_of(made)(x), want)

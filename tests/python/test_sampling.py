@@ -155,3 +155,39 @@ def test_affine_grid(size, align):
     engine = trt.build(made.SerializeToString(), timing=False, shapes=shapes)
     want = ReferenceEvaluator(made).run(None, {"theta": theta})[0]
     np.testing.assert_allclose(engine(theta), want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("groups, offset_groups", [(1, 1), (2, 1), (1, 2)])
+@pytest.mark.parametrize("extras", [(), ("bias",), ("bias", "mask")])
+def test_deformable_convolution(extras, groups, offset_groups):
+    rng = np.random.default_rng(2)
+    node = helper.make_node(
+        "DeformConv",
+        ["x", "w", "offset", *[n if n in extras else "" for n in ("bias", "mask")]],
+        ["y"],
+        strides=[2, 1],
+        pads=[1, 0, 1, 2],
+        dilations=[1, 2],
+        group=groups,
+        offset_group=offset_groups,
+    )
+    weights = {"w": rng.standard_normal((6, 4 // groups, 3, 2)).astype(np.float32)}
+    if "bias" in extras:
+        weights["bias"] = rng.standard_normal(6).astype(np.float32)
+    inputs = {
+        "x": (FLOAT, ["n", 4, 7, 6]),
+        "offset": (FLOAT, ["n", 12 * offset_groups, 4, 6]),
+        "mask": (FLOAT, ["n", 6 * offset_groups, 4, 6]),
+    }
+    if "mask" not in extras:
+        del inputs["mask"]
+    made = model([node], inputs, ["y"], weights, opset=19)
+    shapes = {name: tuple((n, *dims[1:]) for n in (1, 2, 3)) for name, (_, dims) in inputs.items()}
+    engine = trt.build(made.SerializeToString(), timing=False, shapes=shapes)
+    for n in (1, 3):
+        given = {
+            name: rng.standard_normal((n, *dims[1:])).astype(np.float32)
+            for name, (_, dims) in inputs.items()
+        }
+        want = ReferenceEvaluator(made).run(None, given)[0]
+        np.testing.assert_allclose(engine(**given), want, rtol=1e-3, atol=1e-3)

@@ -24,11 +24,13 @@ namespace {
 /// Every kind of operator that the CPU has kernels for; null when it has none.
 const KernelEntry* find_entry(std::string_view kind) {
   static const std::unordered_map<std::string_view, KernelEntry> table = {
+      {"BitCast", bit_cast_kernels()},
       {"ChannelShuffle", channel_shuffle_kernels()},
       {"Concatenation", concatenation_kernels()},
       {"Convolution", convolution_kernels()},
       {"Cumulative", cumulative_kernels()},
       {"Deconvolution", deconvolution_kernels()},
+      {"DeformableColumns", deformable_columns_kernels()},
       {"Determinant", determinant_kernels()},
       {"Fill", fill_kernels()},
       {"Gather", gather_kernels()},

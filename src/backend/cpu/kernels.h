@@ -21,11 +21,13 @@ struct KernelEntry {
 };
 
 // One function per kind of operator, defined in the file of that name and listed in cpu_device.cpp.
+KernelEntry bit_cast_kernels();
 KernelEntry channel_shuffle_kernels();
 KernelEntry concatenation_kernels();
 KernelEntry convolution_kernels();
 KernelEntry cumulative_kernels();
 KernelEntry deconvolution_kernels();
+KernelEntry deformable_columns_kernels();
 KernelEntry determinant_kernels();
 KernelEntry fill_kernels();
 KernelEntry gather_kernels();
