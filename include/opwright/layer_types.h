@@ -194,6 +194,17 @@ enum class GatherMode : int32_t {
   kND = 2,
 };
 
+enum class ScatterMode : int32_t {
+  kELEMENT = 0,
+  kND = 1,
+};
+
+/// What the four numbers of a bounding box are.
+enum class BoundingBoxFormat : int32_t {
+  kCORNER_PAIRS = 0,  ///< Two opposite corners.
+  kCENTER_SIZES = 1,  ///< The center and the extents.
+};
+
 enum class InterpolationMode : int32_t {
   kNEAREST = 0,
   kLINEAR = 1,
@@ -279,6 +290,14 @@ struct EnumMaxImpl<SampleMode> {
 template <>
 struct EnumMaxImpl<GatherMode> {
   static constexpr int32_t kVALUE = 3;
+};
+template <>
+struct EnumMaxImpl<ScatterMode> {
+  static constexpr int32_t kVALUE = 2;
+};
+template <>
+struct EnumMaxImpl<BoundingBoxFormat> {
+  static constexpr int32_t kVALUE = 2;
 };
 template <>
 struct EnumMaxImpl<InterpolationMode> {

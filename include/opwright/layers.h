@@ -385,6 +385,86 @@ class ICumulativeLayer : public ILayer {
   ~ICumulativeLayer() noexcept override = default;
 };
 
+/// A copy of the data with updates put where indices say.
+class IScatterLayer : public ILayer {
+ public:
+  void setMode(ScatterMode mode) noexcept { set("mode", mode); }
+  ScatterMode getMode() const noexcept { return get<ScatterMode>("mode"); }
+  /// Of ScatterMode::kELEMENT.
+  void setAxis(int32_t axis) noexcept { set("axis", axis); }
+  int32_t getAxis() const noexcept { return get<int32_t>("axis"); }
+
+ protected:
+  ~IScatterLayer() noexcept override = default;
+};
+
+/// The indices of elements that are not zero; output 1 is their number.
+class INonZeroLayer : public ILayer {
+ public:
+  bool setIndicesType(DataType type) noexcept { return set("indices_type", type); }
+  DataType getIndicesType() const noexcept { return get<DataType>("indices_type"); }
+
+ protected:
+  ~INonZeroLayer() noexcept override = default;
+};
+
+/// Boxes that overlap no better one. Inputs 3 and 4 may be set: the overlap and the score that
+/// decide.
+class INMSLayer : public ILayer {
+ public:
+  void setBoundingBoxFormat(BoundingBoxFormat fmt) noexcept { set("bounding_box_format", fmt); }
+  BoundingBoxFormat getBoundingBoxFormat() const noexcept {
+    return get<BoundingBoxFormat>("bounding_box_format");
+  }
+  /// How many boxes of a class are looked at; 0 for all.
+  void setTopKBoxLimit(int32_t limit) noexcept { set("topk_box_limit", limit); }
+  int32_t getTopKBoxLimit() const noexcept { return get<int32_t>("topk_box_limit"); }
+  bool setIndicesType(DataType type) noexcept { return set("indices_type", type); }
+  DataType getIndicesType() const noexcept { return get<DataType>("indices_type"); }
+
+ protected:
+  ~INMSLayer() noexcept override = default;
+};
+
+/// One of two values along a new axis, as indices say.
+class IOneHotLayer : public ILayer {
+ public:
+  void setAxis(int32_t axis) noexcept { set("axis", axis); }
+  int32_t getAxis() const noexcept { return get<int32_t>("axis"); }
+
+ protected:
+  ~IOneHotLayer() noexcept override = default;
+};
+
+/// Interpolates at the positions of a grid.
+class IGridSampleLayer : public ILayer {
+ public:
+  void setInterpolationMode(InterpolationMode mode) noexcept { set("interpolation_mode", mode); }
+  InterpolationMode getInterpolationMode() const noexcept {
+    return get<InterpolationMode>("interpolation_mode");
+  }
+  void setAlignCorners(bool alignCorners) noexcept { set("align_corners", alignCorners); }
+  bool getAlignCorners() const noexcept { return get<bool>("align_corners"); }
+  /// kFILL, kCLAMP or kREFLECT.
+  bool setSampleMode(SampleMode mode) noexcept { return set("sample_mode", mode); }
+  SampleMode getSampleMode() const noexcept { return get<SampleMode>("sample_mode"); }
+
+ protected:
+  ~IGridSampleLayer() noexcept override = default;
+};
+
+/// Each sequence of a batch in the opposite order, up to its length.
+class IReverseSequenceLayer : public ILayer {
+ public:
+  void setBatchAxis(int32_t batchAxis) noexcept { set("batch_axis", batchAxis); }
+  int32_t getBatchAxis() const noexcept { return get<int32_t>("batch_axis"); }
+  void setSequenceAxis(int32_t sequenceAxis) noexcept { set("sequence_axis", sequenceAxis); }
+  int32_t getSequenceAxis() const noexcept { return get<int32_t>("sequence_axis"); }
+
+ protected:
+  ~IReverseSequenceLayer() noexcept override = default;
+};
+
 /// (x * scale + shift) ^ power.
 class IScaleLayer : public ILayer {
  public:

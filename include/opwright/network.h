@@ -184,6 +184,41 @@ class INetworkDefinition : public INoCopy {
                                   bool exclusive, bool reverse) noexcept {
     return add<ICumulativeLayer>("addCumulative", {input, axis, operation, exclusive, reverse});
   }
+  /// \param indices kINT32 or kINT64; what those out of range refer to is left out.
+  IScatterLayer* addScatter(ITensor& data, ITensor& indices, ITensor& updates,
+                            ScatterMode mode) noexcept {
+    return add<IScatterLayer>("addScatter", {data, indices, updates, mode});
+  }
+  /// Output 0 is [rank of the input, count], output 1 the count.
+  INonZeroLayer* addNonZero(ITensor& input, DataType indicesType) noexcept {
+    return add<INonZeroLayer>("addNonZero", {input, indicesType});
+  }
+  INonZeroLayer* addNonZero(ITensor& input) noexcept { return addNonZero(input, DataType::kINT32); }
+  /// Output 0 is [count, 3] of batch, class and box, output 1 the count.
+  /// \param boxes [batch, boxes, 4] or [batch, boxes, classes, 4].
+  /// \param scores [batch, boxes, classes].
+  /// \param maxOutputBoxesPerClass one integer.
+  INMSLayer* addNMS(ITensor& boxes, ITensor& scores, ITensor& maxOutputBoxesPerClass,
+                    DataType indicesType) noexcept {
+    return add<INMSLayer>("addNMS", {boxes, scores, maxOutputBoxesPerClass, indicesType});
+  }
+  INMSLayer* addNMS(ITensor& boxes, ITensor& scores, ITensor& maxOutputBoxesPerClass) noexcept {
+    return addNMS(boxes, scores, maxOutputBoxesPerClass, DataType::kINT32);
+  }
+  /// \param values off and on.
+  /// \param depth one integer that is known when shapes are: the extent of the new axis.
+  IOneHotLayer* addOneHot(ITensor& indices, ITensor& values, ITensor& depth,
+                          int32_t axis) noexcept {
+    return add<IOneHotLayer>("addOneHot", {indices, values, depth, axis});
+  }
+  /// \param grid [N, extents..., spatial axes of the input] of positions from -1 to 1.
+  IGridSampleLayer* addGridSample(ITensor& input, ITensor& grid) noexcept {
+    return add<IGridSampleLayer>("addGridSample", {input, grid});
+  }
+  /// The sequence axis is 0 and the batch axis 1 until they are set.
+  IReverseSequenceLayer* addReverseSequence(ITensor& input, ITensor& sequenceLens) noexcept {
+    return add<IReverseSequenceLayer>("addReverseSequence", {input, sequenceLens});
+  }
   /// (input * scale + shift) ^ power, with factors for the third axis from the end; weights without
   /// values stand for 1, 0 and 1.
   IScaleLayer* addScale(ITensor& input, ScaleMode mode, Weights shift, Weights scale,

@@ -47,14 +47,14 @@ void bind_layer_type(nb::module_& m) {
       .value("CONDITION", LayerType::kCONDITION, "Not here.")
       .value("CONDITIONAL_INPUT", LayerType::kCONDITIONAL_INPUT, "Not here.")
       .value("CONDITIONAL_OUTPUT", LayerType::kCONDITIONAL_OUTPUT, "Not here.")
-      .value("SCATTER", LayerType::kSCATTER, "Not here.")
+      .value("SCATTER", LayerType::kSCATTER, "IScatterLayer.")
       .value("EINSUM", LayerType::kEINSUM, "Not here.")
       .value("ASSERTION", LayerType::kASSERTION, "Not here.")
-      .value("ONE_HOT", LayerType::kONE_HOT, "Not here.")
-      .value("NON_ZERO", LayerType::kNON_ZERO, "Not here.")
-      .value("GRID_SAMPLE", LayerType::kGRID_SAMPLE, "Not here.")
-      .value("NMS", LayerType::kNMS, "Not here.")
-      .value("REVERSE_SEQUENCE", LayerType::kREVERSE_SEQUENCE, "Not here.")
+      .value("ONE_HOT", LayerType::kONE_HOT, "IOneHotLayer.")
+      .value("NON_ZERO", LayerType::kNON_ZERO, "INonZeroLayer.")
+      .value("GRID_SAMPLE", LayerType::kGRID_SAMPLE, "IGridSampleLayer.")
+      .value("NMS", LayerType::kNMS, "INMSLayer.")
+      .value("REVERSE_SEQUENCE", LayerType::kREVERSE_SEQUENCE, "IReverseSequenceLayer.")
       .value("NORMALIZATION", LayerType::kNORMALIZATION, "INormalizationLayer.")
       .value("PLUGIN_V3", LayerType::kPLUGIN_V3, "IPluginV3Layer.")
       .value("SQUEEZE", LayerType::kSQUEEZE, "Not here.")
@@ -157,6 +157,13 @@ void bind_layer_enums(nb::module_& m) {
   nb::enum_<CumulativeOperation>(m, "CumulativeOperation", nb::is_arithmetic(),
                                  "What becomes of the elements up to one.")
       .value("SUM", CumulativeOperation::kSUM, "Their sum.");
+  nb::enum_<ScatterMode>(m, "ScatterMode", nb::is_arithmetic(), "How indices are understood.")
+      .value("ELEMENT", ScatterMode::kELEMENT, "Each is that of one element along an axis.")
+      .value("ND", ScatterMode::kND, "The last axis has the indices of a slice.");
+  nb::enum_<BoundingBoxFormat>(m, "BoundingBoxFormat", nb::is_arithmetic(),
+                               "What the four numbers of a bounding box are.")
+      .value("CORNER_PAIRS", BoundingBoxFormat::kCORNER_PAIRS, "Two opposite corners.")
+      .value("CENTER_SIZES", BoundingBoxFormat::kCENTER_SIZES, "The center and the extents.");
   nb::enum_<TopKOperation>(m, "TopKOperation", nb::is_arithmetic(), "Which elements are selected.")
       .value("MAX", TopKOperation::kMAX, "The largest, in descending order.")
       .value("MIN", TopKOperation::kMIN, "The smallest, in ascending order.");

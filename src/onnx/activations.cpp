@@ -55,6 +55,20 @@ void celu(NodeImporter& node) {
                                       node.activation(ActivationType::kELU, scaled, 1), alpha));
 }
 
+/// Zero about zero, and closer to it elsewhere.
+void shrink(NodeImporter& node) {
+  Tensor* x = node.input(0);
+  const DataType type = x->dtype();
+  const double bias = node.get_float("bias", 0), limit = node.get_float("lambd", 0.5f);
+  if (!is_floating(type)) x = node.cast(x, DataType::kFLOAT);
+  Tensor* zero = node.scalar(0, x->dtype());
+  Tensor* y = node.add<Select>({}, {node.elementwise(ElementWiseOperation::kGREATER, x, limit),
+                                    node.elementwise(ElementWiseOperation::kSUB, x, bias), zero});
+  y = node.add<Select>({}, {node.elementwise(ElementWiseOperation::kLESS, x, -limit),
+                            node.elementwise(ElementWiseOperation::kSUM, x, bias), y});
+  node.set_output(0, node.cast(y, type));
+}
+
 }  // namespace
 
 void add_activations(NodeTable& table) {
@@ -106,6 +120,7 @@ void add_activations(NodeTable& table) {
                      alpha == 1 ? x : n.elementwise(ElementWiseOperation::kPROD, x, alpha));
     gated(n, n.elementwise(ElementWiseOperation::kPROD, gate, n.input(1)));
   };
+  table["Shrink"] = shrink;
   table["Celu"] = celu;
   table["Clip"] = clip;
   table["Gelu"] = gelu;

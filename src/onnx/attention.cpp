@@ -114,9 +114,7 @@ double scale_of(NodeImporter& node, const Heads& heads) {
 
 Tensor* causal_mask(NodeImporter& node, const Heads& heads, const Expr& offset) {
   Tensor* place = node.unsqueeze(node.count_up(heads.query->dims()[2]), {1});
-  if (!(offset == Expr(0)))
-    place = node.elementwise(Op::kSUM, place,
-                             node.network().add_values({offset}, DataType::kINT64, true));
+  if (!(offset == Expr(0))) place = node.elementwise(Op::kSUM, place, node.scalar_of(offset));
   return not_greater(node, node.unsqueeze(node.count_up(heads.key->dims()[2]), {0}), place);
 }
 
@@ -187,14 +185,10 @@ Mask attention_mask(NodeImporter& node, const Heads& heads, Tensor* past) {
   // The key that stands where a query does: the queries follow the keys before them.
   Tensor* place = node.unsqueeze(node.count_up(queries), {1});
   if (past != nullptr)
-    place = node.elementwise(
-        Op::kSUM, place,
-        node.network().add_values({past->dims()[2]}, DataType::kINT64, true, node.next_name()));
+    place = node.elementwise(Op::kSUM, place, node.scalar_of(past->dims()[2]));
   else if (lengths != nullptr)
-    place = node.elementwise(
-        Op::kSUM, place,
-        node.elementwise(Op::kSUB, lengths,
-                         node.network().add_values({queries}, DataType::kINT64, true)));
+    place = node.elementwise(Op::kSUM, place,
+                             node.elementwise(Op::kSUB, lengths, node.scalar_of(queries)));
   Tensor* key = node.unsqueeze(node.count_up(keys), {0});
   if (is_causal) mask.allowed = both_allowed(node, mask.allowed, not_greater(node, key, place));
   const auto shifted = [&](int64_t by) {

@@ -4,7 +4,7 @@
 
 #include "onnx/importer.h"
 #include "operators/movement.h"
-#include "operators/pooling.h"
+#include "operators/window_reduction.h"
 
 namespace opwright::onnx {
 namespace {
@@ -94,9 +94,8 @@ void conv_transpose(NodeImporter& node) {
   node.set_output(0, node.add<Deconvolution>(params, weights(node)));
 }
 
-void pool(NodeImporter& node, PoolingType type) {
+PoolingParams pooling_params(NodeImporter& node, PoolingType type) {
   Tensor* x = node.input(0);
-  if (node.has_output(1)) node.error("the output of indices is not supported");
   PoolingParams params;
   params.type = type;
   params.window = node.get_ints("kernel_shape");
@@ -107,7 +106,88 @@ void pool(NodeImporter& node, PoolingType type) {
   params.average_count_excludes_padding = node.get_int("count_include_pad", 0) == 0;
   if (node.get_int("ceil_mode", 0) != 0 && params.padding_mode == PaddingMode::kEXPLICIT_ROUND_DOWN)
     params.padding_mode = PaddingMode::kEXPLICIT_ROUND_UP;
-  node.set_output(0, node.add<Pooling>(params, {x}));
+  return params;
+}
+
+void pool(NodeImporter& node, PoolingType type) {
+  const PoolingParams params = pooling_params(node, type);
+  if (!node.has_output(1)) return node.set_output(0, node.add<Pooling>(params, {node.input(0)}));
+  const bool column_major = node.get_int("storage_order", 0) != 0;
+  const Layer* layer = node.network().add<IndexedMaxPooling>({params, column_major},
+                                                             {node.input(0)}, node.next_name());
+  node.set_output(0, layer->output(0));
+  node.set_output(1, layer->output(1));
+}
+
+double exponent_of(NodeImporter& node) {
+  const int64_t p = node.get_int("p", 2);
+  if (p < 1) node.error("p is ", p, "; expected at least 1");
+  return static_cast<double>(p);
+}
+
+void lp_pool(NodeImporter& node) {
+  const LpPoolingParams params = {pooling_params(node, PoolingType::kAVERAGE), exponent_of(node)};
+  node.set_output(0, node.add<LpPooling>(params, {node.input(0)}));
+}
+
+void global_lp_pool(NodeImporter& node) {
+  Tensor* x = node.input(0);
+  const double p = exponent_of(node);
+  Ints axes;
+  for (int i = 2; i < spatial_rank(node, x) + 2; ++i) axes.push_back(i);
+  x = node.unary(UnaryOperation::kABS, x);
+  if (p != 1) x = node.elementwise(ElementWiseOperation::kPOW, x, p);
+  Tensor* sum = node.reduce(ReduceOperation::kSUM, x, axes, true);
+  node.set_output(0, p == 1 ? sum : node.elementwise(ElementWiseOperation::kPOW, sum, 1 / p));
+}
+
+/// Each block of a column is put to its place in the image, and what meets there is added up: a
+/// transposed convolution whose kernel takes element i of a block to place i of the window.
+void col_to_im(NodeImporter& node) {
+  Tensor* x = node.input(0);
+  node.require_rank(x, 3, 3);
+  const std::vector<Expr> image = node.values(node.input(1), "image_shape");
+  const Ints block = node.constant_ints(node.input(2), "block_shape");
+  const size_t spatial = image.size();
+  const Ints dilations = node.get_ints("dilations", Ints(spatial, 1));
+  const Ints pads = node.get_ints("pads", Ints(2 * spatial, 0));
+  const Ints strides = node.get_ints("strides", Ints(spatial, 1));
+  if (spatial < 1 || spatial > 3 || block.size() != spatial || dilations.size() != spatial ||
+      pads.size() != 2 * spatial || strides.size() != spatial)
+    node.error("image_shape has ", spatial,
+               " values; expected 1 to 3, and as many in block_shape, ",
+               "dilations and strides, and twice as many in pads");
+  int64_t elements = 1;
+  SymShape blocks;
+  for (size_t i = 0; i < spatial; ++i) {
+    if (block[i] < 1 || strides[i] < 1 || dilations[i] < 1 || block[i] > INT16_MAX ||
+        (elements *= block[i]) > INT16_MAX)
+      node.error("blocks of ", elements,
+                 " elements, strides and dilations must be positive, and "
+                 "blocks have ",
+                 INT16_MAX, " elements at most");
+    blocks.push_back(
+        floor_div(image[i] + pads[i] + pads[i + spatial] - (Expr(block[i]) - 1) * dilations[i] - 1,
+                  strides[i]) +
+        1);
+  }
+  const Expr channels = floor_div(x->dims()[1], elements), batch = x->dims()[0];
+  SymShape columns = {batch * channels, elements};
+  columns.insert(columns.end(), blocks.begin(), blocks.end());
+  Shape kernel = {elements, 1};
+  for (const int64_t extent : block) kernel.push_back(extent);
+  std::vector<float> places(static_cast<size_t>(elements * elements), 0);
+  for (int64_t i = 0; i < elements; ++i) places[static_cast<size_t>(i * elements + i)] = 1;
+  ConvolutionParams params;
+  params.stride = strides, params.dilation = dilations;
+  Tensor* y = node.add<Deconvolution>(
+      params, {node.reshape(x, columns), node.constant_of(kernel, places, x->dtype())});
+  std::vector<Expr> start = {0, 0}, size = {columns[0], 1};
+  for (size_t i = 0; i < spatial; ++i) start.emplace_back(pads[i]), size.push_back(image[i]);
+  y = node.slice(y, start, size, Ints(spatial + 2, 1), SampleMode::kFILL);
+  SymShape result = {batch, channels};
+  result.insert(result.end(), image.begin(), image.end());
+  node.set_output(0, node.reshape(y, result));
 }
 
 void global_pool(NodeImporter& node, ReduceOperation op) {
@@ -131,6 +211,9 @@ void add_convolution(NodeTable& table) {
   table["ConvTranspose"] = conv_transpose;
   table["MaxPool"] = [](NodeImporter& node) { pool(node, PoolingType::kMAX); };
   table["AveragePool"] = [](NodeImporter& node) { pool(node, PoolingType::kAVERAGE); };
+  table["LpPool"] = lp_pool;
+  table["GlobalLpPool"] = global_lp_pool;
+  table["Col2Im"] = col_to_im;
   table["GlobalAveragePool"] = [](NodeImporter& node) { global_pool(node, ReduceOperation::kAVG); };
   table["GlobalMaxPool"] = [](NodeImporter& node) { global_pool(node, ReduceOperation::kMAX); };
 }

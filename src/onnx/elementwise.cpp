@@ -2,7 +2,9 @@
 
 #include "operators/elementwise.h"
 
+#include "base/types.h"
 #include "onnx/importer.h"
+#include "operators/bit_cast.h"
 
 namespace opwright::onnx {
 namespace {
@@ -96,6 +98,13 @@ void cast_like(NodeImporter& node) {
   node.set_output(0, node.cast(node.input(0), node.input(1)->dtype()));
 }
 
+void bit_cast(NodeImporter& node) {
+  const AttributeProto* to = node.attribute("to", AttributeProto::Type::kInt);
+  if (to == nullptr) node.error("attribute 'to' is missing");
+  node.set_output(
+      0, node.add<BitCast>({data_type(static_cast<int32_t>(to->i), node.name())}, {node.input(0)}));
+}
+
 void is_inf(NodeImporter& node) {
   Tensor* x = node.input(0);
   const bool negative = node.get_int("detect_negative", 1) != 0;
@@ -110,6 +119,39 @@ void is_inf(NodeImporter& node) {
   node.set_output(0, result);
 }
 
+/// Of integers with all bits set, or the opposite of BOOL.
+void bitwise_not(NodeImporter& node) {
+  Tensor* x = node.input(0);
+  if (x->dtype() == DataType::kBOOL) return unary<UnaryOperation::kNOT>(node);
+  const double ones = x->dtype() == DataType::kUINT8 ? 255 : -1;
+  node.set_output(0, node.elementwise(ElementWiseOperation::kXOR, x, ones));
+}
+
+/// Products and quotients of powers of 2, which wrap around to 0 beyond the type's bits; a quotient
+/// by 0 is 0.
+void bit_shift(NodeImporter& node) {
+  Tensor *x = node.input(0), *y = node.input(1);
+  const DataType type = x->dtype();
+  const std::string direction = node.get_text("direction", "");
+  if (direction != "LEFT" && direction != "RIGHT")
+    node.error("direction is '", direction, "'; expected LEFT or RIGHT");
+  if (!is_integer(type))
+    node.error("input '", x->name(), "' is ", opwright::name(type), "; expected an integer");
+  Tensor* factor = node.elementwise(ElementWiseOperation::kPOW, node.scalar(2, type), y);
+  if (direction == "LEFT")
+    return node.set_output(0, node.elementwise(ElementWiseOperation::kPROD, x, factor));
+  if (type == DataType::kUINT8)
+    return node.set_output(0, node.elementwise(ElementWiseOperation::kDIV, x, factor));
+  // The sign is what remains when all other bits are gone.
+  Tensor* is_gone = node.elementwise(
+      ElementWiseOperation::kOR, node.elementwise(ElementWiseOperation::kLESS, y, 0.0),
+      node.elementwise(ElementWiseOperation::kGREATER, y, static_cast<double>(bits(type) - 2)));
+  Tensor* sign =
+      node.elementwise(ElementWiseOperation::kMIN, node.unary(UnaryOperation::kSIGN, x), 0.0);
+  Tensor* quotient = node.elementwise(ElementWiseOperation::kFLOOR_DIV, x, factor);
+  node.set_output(0, node.add<Select>({}, {is_gone, sign, quotient}));
+}
+
 }  // namespace
 
 void add_elementwise(NodeTable& table) {
@@ -120,6 +162,11 @@ void add_elementwise(NodeTable& table) {
   table["And"] = binary<ElementWiseOperation::kAND>;
   table["Or"] = binary<ElementWiseOperation::kOR>;
   table["Xor"] = binary<ElementWiseOperation::kXOR>;
+  table["BitwiseAnd"] = binary<ElementWiseOperation::kAND>;
+  table["BitwiseOr"] = binary<ElementWiseOperation::kOR>;
+  table["BitwiseXor"] = binary<ElementWiseOperation::kXOR>;
+  table["BitwiseNot"] = bitwise_not;
+  table["BitShift"] = bit_shift;
   table["Equal"] = binary<ElementWiseOperation::kEQUAL>;
   table["Greater"] = binary<ElementWiseOperation::kGREATER>;
   table["Less"] = binary<ElementWiseOperation::kLESS>;
@@ -145,6 +192,7 @@ void add_elementwise(NodeTable& table) {
   table["Where"] = where;
   table["Cast"] = cast;
   table["CastLike"] = cast_like;
+  table["BitCast"] = bit_cast;
   table["IsInf"] = is_inf;
   using U = UnaryOperation;
   table["Exp"] = unary<U::kEXP>;

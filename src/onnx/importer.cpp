@@ -432,9 +432,23 @@ Tensor* NodeImporter::fill(FillParams params, std::span<const Expr> dims) {
   return add<Fill>(params, {});
 }
 
-Tensor* NodeImporter::count_up(const Expr& count) {
+Tensor* NodeImporter::scalar_of(const Expr& value, DataType dtype) {
+  if (value.is_constant()) return scalar(static_cast<double>(value.constant()), dtype);
+  return cast(network_.add_values({value}, DataType::kINT64, true), dtype);
+}
+
+Tensor* NodeImporter::constant_of(const Shape& shape, std::span<const float> values,
+                                  DataType dtype) {
+  const auto count = static_cast<int64_t>(values.size());
+  Blob data = Blob::make(bytes_of(dtype, count), [&](void* out) {
+    convert(values.data(), DataType::kFLOAT, out, dtype, count);
+  });
+  return fixed(network_.add_constant(dtype, shape, std::move(data)));
+}
+
+Tensor* NodeImporter::count_up(const Expr& count, DataType dtype) {
   FillParams params;
-  params.to_type = DataType::kINT64;
+  params.to_type = dtype;
   params.beta = 1;
   const SymShape dims = {count};
   return fill(params, dims);
@@ -461,6 +475,12 @@ const NodeTable& standard_operators() {
     add_sources(table);
     add_control_flow(table);
     add_sequences(table);
+    add_losses(table);
+    add_signal(table);
+    add_indexing(table);
+    add_sampling(table);
+    add_selection(table);
+    add_scatter(table);
     return table;
   }();
   return table;

@@ -187,6 +187,8 @@ class NodeImporter {
                 SampleMode mode = SampleMode::kSTRICT_BOUNDS, Tensor* fill = nullptr);
   /// The elements [start, start + size) of one axis.
   Tensor* slice_axis(Tensor* x, int axis, const Expr& start, const Expr& size);
+  /// Slice `index` of an axis, which stays with extent 1.
+  Tensor* slice_at(Tensor* x, int axis, const Expr& index) { return slice_axis(x, axis, index, 1); }
   Tensor* concatenate(std::span<Tensor* const> inputs, int axis);
   Tensor* concatenate(std::initializer_list<Tensor*> inputs, int axis) {
     return concatenate(std::span<Tensor* const>(inputs.begin(), inputs.size()), axis);
@@ -196,8 +198,12 @@ class NodeImporter {
   Tensor* select(Tensor* condition, Tensor* then_input, Tensor* else_input);
   /// A Fill of these extents; `params.shape` is replaced.
   Tensor* fill(FillParams params, std::span<const Expr> dims);
-  /// 0, 1, 2, ... as INT64.
-  Tensor* count_up(const Expr& count);
+  /// 0, 1, 2, ... up to the count.
+  Tensor* count_up(const Expr& count, DataType dtype = DataType::kINT64);
+  /// A scalar that may depend on input shapes.
+  Tensor* scalar_of(const Expr& value, DataType dtype = DataType::kINT64);
+  /// A constant of FP32 elements as the type, which belongs to how the node is written in layers.
+  Tensor* constant_of(const Shape& shape, std::span<const float> values, DataType dtype);
 
  private:
   Tensor* fixed(Tensor* constant);
@@ -240,6 +246,12 @@ void add_movement(NodeTable& table);
 void add_sources(NodeTable& table);
 void add_control_flow(NodeTable& table);
 void add_sequences(NodeTable& table);
+void add_losses(NodeTable& table);
+void add_signal(NodeTable& table);
+void add_indexing(NodeTable& table);
+void add_sampling(NodeTable& table);
+void add_selection(NodeTable& table);
+void add_scatter(NodeTable& table);
 
 /// The default domain's operator of that name, or com.microsoft's; null where there is none.
 NodeFunction find_operator(std::string_view domain, std::string_view name);

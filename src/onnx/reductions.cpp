@@ -80,9 +80,10 @@ void softmax(NodeImporter& node, bool log) {
   node.set_output(0, node.reshape(y, dims));
 }
 
-void cumulative_sum(NodeImporter& node) {
-  const CumulativeParams params{CumulativeOperation::kSUM, node.get_int("exclusive", 0) != 0,
-                                node.get_int("reverse", 0) != 0};
+void cumulative(NodeImporter& node, bool product) {
+  CumulativeParams params{CumulativeOperation::kSUM, node.get_int("exclusive", 0) != 0,
+                          node.get_int("reverse", 0) != 0};
+  params.product = product;
   node.single_value(node.input(1), "axis");
   Tensor* const inputs[] = {node.input(0), node.input(1)};
   node.set_output(0, node.network().add<Cumulative>(params, inputs, node.next_name())->output(0));
@@ -111,14 +112,26 @@ void top_k(NodeImporter& node) {
 
 void arg(NodeImporter& node, TopKOperation op) {
   Tensor* x = node.input(0);
-  if (node.get_int("select_last_index", 0) != 0) node.error("select_last_index=1 is not supported");
+  const bool last = node.get_int("select_last_index", 0) != 0;
   const int axis = node.axis(node.get_int("axis", 0), x->rank());
+  const Expr extent = x->dims()[axis];
+  if (last) {
+    // The last one is the first from the end.
+    std::vector<Expr> start(x->rank(), 0);
+    Ints stride(x->rank(), 1);
+    start[axis] = extent - 1, stride[axis] = -1;
+    x = node.slice(x, start, {x->dims().begin(), x->dims().end()}, stride);
+  }
   TopKParams params;
   params.op = op;
   params.axes = int64_t{1} << axis;
   params.indices_type = DataType::kINT64;
   Layer* layer = node.network().add<TopK>(params, {x}, node.next_name());
   Tensor* indices = layer->output(1);
+  if (last) {
+    Tensor* end = node.reshape(node.scalar_of(extent - 1), SymShape(indices->rank(), 1));
+    indices = node.elementwise(ElementWiseOperation::kSUB, end, indices);
+  }
   node.set_output(0, node.get_int("keepdims", 1) != 0 ? indices : node.squeeze(indices, {axis}));
 }
 
@@ -137,7 +150,8 @@ void add_reductions(NodeTable& table) {
   table["ReduceLogSumExp"] = reduce_log_sum_exp;
   table["Softmax"] = [](NodeImporter& node) { softmax(node, false); };
   table["LogSoftmax"] = [](NodeImporter& node) { softmax(node, true); };
-  table["CumSum"] = cumulative_sum;
+  table["CumSum"] = [](NodeImporter& node) { cumulative(node, false); };
+  table["CumProd"] = [](NodeImporter& node) { cumulative(node, true); };
   table["TopK"] = top_k;
   table["ArgMax"] = [](NodeImporter& node) { arg(node, TopKOperation::kMAX); };
   table["ArgMin"] = [](NodeImporter& node) { arg(node, TopKOperation::kMIN); };

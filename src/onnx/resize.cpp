@@ -108,9 +108,7 @@ Tensor* apply(NodeImporter& node, Tensor* x, const ResampledAxis& axis) {
   SymShape row(static_cast<size_t>(x->rank() - axis.axis), Expr(1));
   row[0] = axis.to;
   const auto outside = [&](DataType type) {
-    Tensor* values = constant(DataType::kFLOAT, Shape{axis.to}, axis.outside.data(),
-                              axis.outside.size() * sizeof(float));
-    return node.reshape(node.cast(values, type), row);
+    return node.reshape(node.constant_of(Shape{axis.to}, axis.outside, type), row);
   };
   if (axis.weights.empty()) {
     Ints inside = axis.nearest;
@@ -137,14 +135,13 @@ Tensor* apply(NodeImporter& node, Tensor* x, const ResampledAxis& axis) {
   for (size_t i = 0; i < to_end.size(); ++i)
     back[static_cast<size_t>(to_end[i])] = static_cast<int64_t>(i);
   const bool is_last = axis.axis == x->rank() - 1;
-  Tensor* weights = constant(DataType::kFLOAT, Shape{axis.to, axis.from}, axis.weights.data(),
-                             axis.weights.size() * sizeof(float));
+  Tensor* weights = node.constant_of(Shape{axis.to, axis.from}, axis.weights, x->dtype());
   // The product wants rows.
   Tensor* rows = is_last ? x : node.transpose(x, to_end);
   const bool is_vector = x->rank() == 1;
   if (is_vector) rows = node.unsqueeze(rows, {0});
-  Tensor* y = node.multiply_matrices(rows, node.cast(weights, x->dtype()), MatrixOperation::kNONE,
-                                     MatrixOperation::kTRANSPOSE);
+  Tensor* y =
+      node.multiply_matrices(rows, weights, MatrixOperation::kNONE, MatrixOperation::kTRANSPOSE);
   if (is_vector) y = node.squeeze(y, {0});
   if (!is_last) y = node.transpose(y, back);
   return has_outside ? node.elementwise(ElementWiseOperation::kSUM, y, outside(x->dtype())) : y;

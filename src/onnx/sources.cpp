@@ -151,41 +151,12 @@ void identity(NodeImporter& node) {
   node.set_output(0, x->info().constant.empty() ? node.add<Identity>({}, {x}) : x);
 }
 
-/// on where the last axis's index equals the input's value, off elsewhere.
-void one_hot(NodeImporter& node) {
-  Tensor* indices = node.input(0);
-  const int64_t depth = node.constant_int(node.input(1), "depth");
-  Tensor* values = node.input(2);
-  const int axis = node.axis(node.get_int("axis", -1), indices->rank() + 1);
-  FillParams params;
-  params.to_type = indices->dtype();
-  params.beta = 1;
-  const SymShape extent = {depth};
-  Tensor* ramp = node.fill(params, extent);
-  SymShape dims(indices->rank() + 1, Expr(1));
-  dims[axis] = depth;
-  ramp = node.reshape(ramp, dims);
-  Tensor* negative = node.elementwise(ElementWiseOperation::kLESS, indices, 0.0);
-  Tensor* wrapped =
-      node.elementwise(ElementWiseOperation::kSUM, indices, static_cast<double>(depth));
-  Tensor* positive = node.select(negative, wrapped, indices);
-  Tensor* hit =
-      node.elementwise(ElementWiseOperation::kEQUAL, node.unsqueeze(positive, {axis}), ramp);
-  auto pick = [&](int64_t i) {
-    Tensor* index = node.scalar(static_cast<double>(i), DataType::kINT64);
-    return node.add<Gather>({}, {values, index});
-  };
-  Tensor* on = pick(1);
-  node.set_output(0, node.select(hit, on, pick(0)));
-}
-
 }  // namespace
 
 void add_sources(NodeTable& table) {
   table["Constant"] = constant;
   table["ConstantOfShape"] = constant_of_shape;
   table["Range"] = range;
-  table["OneHot"] = one_hot;
   table["RandomUniform"] = [](NodeImporter& n) {
     random(n, FillOperation::kRANDOM_UNIFORM, false);
   };

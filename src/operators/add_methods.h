@@ -105,6 +105,36 @@ void each_add_method(Visitor&& add) {
         return network.add<Cumulative>({op, exclusive, reverse}, {&x, &axis});
       },
       "input", "axis", "op", "exclusive", "reverse");
+  add({"add_scatter", "addScatter",
+       "A copy of the data with updates put where indices say; what those out of range refer to is "
+       "left out."},
+      add_function<Scatter, 3>(&ScatterParams::mode), "data", "indices", "updates", "mode");
+  add({"add_non_zero", "addNonZero",
+       "The indices of elements that are not zero, [rank, count], and the count."},
+      add_function<NonZero, 1>(&NonZeroParams::indices_type), "input",
+      DefaultArgument{"indices_type", DataType::kINT32});
+  add(
+      {"add_nms", "addNMS",
+       "Boxes that overlap no better one, [count, 3] of batch, class and box, and the count; "
+       "inputs "
+       "3 and 4 may be set, the overlap and the score that decide."},
+      [](Network& network, Tensor& boxes, Tensor& scores, Tensor& most, DataType indices_type) {
+        NmsParams params;
+        params.indices_type = indices_type;
+        params.is_bounded = most.is_shape_tensor();
+        return network.add<Nms>(std::move(params), {&boxes, &scores, &most});
+      },
+      "boxes", "scores", "max_output_boxes_per_class",
+      DefaultArgument{"indices_type", DataType::kINT32});
+  add({"add_one_hot", "addOneHot",
+       "One of two values, off and on, along a new axis whose extent is the depth."},
+      add_function<OneHot, 3>(&OneHotParams::axis), "indices", "values", "depth", "axis");
+  add({"add_grid_sample", "addGridSample",
+       "Interpolates at the positions of a grid, each from -1 to 1."},
+      add_function<GridSample, 2>(), "input", "grid");
+  add({"add_reverse_sequence", "addReverseSequence",
+       "Each sequence of a batch in the opposite order, up to its length."},
+      add_function<ReverseSequence, 2>(), "input", "sequence_lens");
   add({"add_normalization", "addNormalization",
        "(x - mean) / sqrt(variance + epsilon) * scale + bias, over the axes whose bits are set."},
       add_function<Normalization, 3>(&NormalizationParams::axes), "input", "scale", "bias",

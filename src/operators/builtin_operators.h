@@ -1,8 +1,10 @@
 #pragma once
 
 #include "operators/activation.h"
+#include "operators/bit_cast.h"
 #include "operators/convolution.h"
 #include "operators/elementwise.h"
+#include "operators/indexing.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
 #include "operators/normalization.h"
@@ -10,7 +12,11 @@
 #include "operators/pooling.h"
 #include "operators/recurrence.h"
 #include "operators/reduce.h"
+#include "operators/sampling.h"
+#include "operators/scatter.h"
+#include "operators/selection.h"
 #include "operators/source.h"
+#include "operators/window_reduction.h"
 
 namespace opwright {
 
@@ -20,10 +26,12 @@ template <class Visitor>
 void each_builtin_operator(Visitor&& visitor) {
   const auto visit = [&]<class... Ops>() { (visitor.template operator()<Ops>(), ...); };
   visit.template
-  operator()<Activation, Cast, ChannelShuffle, Concatenation, Convolution, Cumulative,
-             Deconvolution, ElementWise, Fill, Gather, Identity, Lrn, MatrixMultiply, Normalization,
-             ParametricRelu, Pointwise, Pooling, Recurrence, Reduce, Reformat, Reshape, Resize,
-             Scale, Select, ShapeOf, Shuffle, Slice, Softmax, TopK, Transpose, Unary>();
+  operator()<Activation, BitCast, Cast, ChannelShuffle, Concatenation, Convolution, Cumulative,
+             Deconvolution, DeformableColumns, Determinant, ElementWise, Fill, Gather, GridSample,
+             Identity, IndexedMaxPooling, LpPooling, Lrn, MatrixMultiply, Nms, NonZero,
+             Normalization, OneHot, ParametricRelu, Pointwise, Pooling, Recurrence, Reduce, Reformat, Reshape,
+             Resize, ReverseSequence, RoiAlign, RoiPool, Scale, Scatter, Select, ShapeOf, Shuffle,
+             Slice, Softmax, TopK, Transpose, Unary, Unique>();
 }
 template <class Visitor>
 void each_layer(Visitor&& visitor) {

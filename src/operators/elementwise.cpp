@@ -257,11 +257,12 @@ std::vector<OutputInfo> ElementWise::infer(InferContext& context) const {
   inference.require(op >= ElementWiseOperation::kSUM && op <= ElementWiseOperation::kLESS,
                     "unknown operation ", static_cast<int32_t>(op));
   const bool logical = !accepts(op, DataType::kFLOAT);
-  inference.require_type(0, accepts(op, a.dtype), logical ? "BOOL" : "a number");
+  inference.require_type(0, accepts(op, a.dtype), logical ? "BOOL or an integer" : "a number");
   const DataType dtype = result_type(op, a.dtype);
   SymShape shape = inference.broadcast({0, 1});
   ValuesPtr values;
-  if (have_aligned_values(shape, {&a, &b}))
+  // Bits of integers are no arithmetic.
+  if (have_aligned_values(shape, {&a, &b}) && !(logical && a.dtype != DataType::kBOOL))
     values = make_values(dtype, shape, [&](int64_t i) {
       return apply(context, op, value_at(a, i), value_at(b, i));
     });

@@ -101,9 +101,9 @@ std::vector<OutputInfo> Cumulative::infer(InferContext& context) const {
     values = make_values(x.dtype, x.dims, [&](int64_t i) -> std::optional<Expr> {
       const auto count = static_cast<int64_t>(x.values->size());
       const int64_t end = params().exclusive ? i : i + 1, last = params().exclusive ? i + 1 : i;
-      Expr sum(0);
+      Expr sum(params().product ? 1 : 0);
       for (int64_t k = params().reverse ? last : 0; k < (params().reverse ? count : end); ++k)
-        sum = sum + (*x.values)[k];
+        sum = params().product ? sum * (*x.values)[k] : sum + (*x.values)[k];
       return sum;
     });
   return {make_output(x.dtype, x.dims, std::move(values))};

@@ -44,9 +44,11 @@ struct CumulativeParams {
   bool exclusive = false;  ///< an element does not count for its own sum
   bool reverse = false;    ///< sums begin at the end
   int64_t axis = -1;       ///< where there is no second input
+  bool product = false;    ///< of the elements instead of the sum
   template <class V>
   void visit(V& v) {
-    v("op", op), v("exclusive", exclusive), v("reverse", reverse), v.internal("axis", axis);
+    v("op", op), v("exclusive", exclusive), v("reverse", reverse), v.internal("axis", axis),
+        v.internal("product", product);
   }
 };
 /// Sums along an axis, which is a second input, a constant; the compiler makes a parameter of it.

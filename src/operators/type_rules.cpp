@@ -19,7 +19,7 @@ bool accepts(ElementWiseOperation op, DataType type) {
     case ElementWiseOperation::kAND:
     case ElementWiseOperation::kOR:
     case ElementWiseOperation::kXOR:
-      return type == DataType::kBOOL;
+      return type == DataType::kBOOL || is_integer(type);
     case ElementWiseOperation::kEQUAL:
       return numeric || type == DataType::kBOOL;
   }

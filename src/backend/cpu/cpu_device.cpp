@@ -24,16 +24,25 @@ namespace {
 /// Every kind of operator that the CPU has kernels for; null when it has none.
 const KernelEntry* find_entry(std::string_view kind) {
   static const std::unordered_map<std::string_view, KernelEntry> table = {
+      {"BitCast", bit_cast_kernels()},
       {"ChannelShuffle", channel_shuffle_kernels()},
       {"Concatenation", concatenation_kernels()},
       {"Convolution", convolution_kernels()},
       {"Cumulative", cumulative_kernels()},
       {"Deconvolution", deconvolution_kernels()},
+      {"DeformableColumns", deformable_columns_kernels()},
+      {"Determinant", determinant_kernels()},
       {"Fill", fill_kernels()},
       {"Gather", gather_kernels()},
+      {"GridSample", grid_sample_kernels()},
+      {"IndexedMaxPooling", indexed_max_pooling_kernels()},
+      {"LpPooling", lp_pooling_kernels()},
       {"LRN", lrn_kernels()},
       {"MatrixMultiply", matrix_multiply_kernels()},
+      {"NMS", nms_kernels()},
+      {"NonZero", nonzero_kernels()},
       {"Normalization", normalization_kernels()},
+      {"OneHot", one_hot_kernels()},
       {"Pointwise", pointwise_kernels()},
       {"Pooling", pooling_kernels()},
       {"Recurrence", recurrence_kernels()},
@@ -41,10 +50,15 @@ const KernelEntry* find_entry(std::string_view kind) {
       {"Reformat", reformat_kernels()},
       {"Reshape", reshape_kernels()},
       {"Resize", resize_kernels()},
+      {"ReverseSequence", reverse_sequence_kernels()},
+      {"RoiAlign", roi_align_kernels()},
+      {"RoiPool", roi_pool_kernels()},
+      {"Scatter", scatter_kernels()},
       {"Slice", slice_kernels()},
       {"Softmax", softmax_kernels()},
       {"TopK", topk_kernels()},
       {"Transpose", transpose_kernels()},
+      {"Unique", unique_kernels()},
   };
   const auto found = table.find(kind);
   return found == table.end() ? nullptr : &found->second;

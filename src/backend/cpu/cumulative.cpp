@@ -18,9 +18,9 @@ constexpr int64_t kPiece = 512;
 
 DataType sum_type(DataType type) { return is_floating(type) ? DataType::kFLOAT : type; }
 
-/// Sums along the axis, over [outer, axis, inner]. Floating sums are kept in double precision,
-/// integers wrap around.
-template <class T>
+/// Sums, or products, along the axis, over [outer, axis, inner]. Floating ones are kept in double
+/// precision, integers wrap around.
+template <class T, bool is_product>
 class CumulativeKernel final : public Kernel {
  public:
   CumulativeKernel(const CumulativeParams& params, const KernelArgs& args)
@@ -78,11 +78,16 @@ class CumulativeKernel final : public Kernel {
     if (converts_) store_(to, values, nullptr, nullptr, count, nullptr);
   }
 
+  static Sum joined(Sum a, Sum b) {
+    if constexpr (is_product) return a * b;
+    return a + b;
+  }
+
   template <bool reverse, bool exclusive>
   static Sum add_piece(const T* from, T* to, int64_t count, Sum sum) {
     for (int64_t k = 0; k < count; ++k) {
       const int64_t i = reverse ? count - 1 - k : k;
-      const Sum next = sum + static_cast<Sum>(from[i]);
+      const Sum next = joined(sum, static_cast<Sum>(from[i]));
       to[i] = static_cast<T>(exclusive ? sum : next);
       sum = next;
     }
@@ -94,7 +99,7 @@ class CumulativeKernel final : public Kernel {
                          ? (params_.exclusive ? add_piece<true, true> : add_piece<true, false>)
                          : (params_.exclusive ? add_piece<false, true> : add_piece<false, false>);
     alignas(64) T in[kPiece], out[kPiece];
-    Sum sum = 0;
+    Sum sum = is_product;
     for (int64_t done = 0; done < extent_; done += kPiece) {
       const int64_t count = std::min(kPiece, extent_ - done);
       const int64_t first = (params_.reverse ? extent_ - done - count : done) * size_;
@@ -105,7 +110,8 @@ class CumulativeKernel final : public Kernel {
   }
 
   void add_rows(const std::byte* from, std::byte* to, int64_t columns) const {
-    alignas(64) Sum sums[kPiece] = {};
+    alignas(64) Sum sums[kPiece];
+    std::fill(sums, sums + kPiece, Sum{is_product});
     alignas(64) T in[kPiece], out[kPiece];
     for (int64_t r = 0; r < extent_; ++r) {
       const int64_t first = (params_.reverse ? extent_ - 1 - r : r) * inner_ * size_;
@@ -124,7 +130,7 @@ class CumulativeKernel final : public Kernel {
     // All are read before one is written, whatever the pointers are.
     Sum before[count], after[count];
     for (int64_t i = 0; i < count; ++i) before[i] = sums[i];
-    for (int64_t i = 0; i < count; ++i) after[i] = before[i] + static_cast<Sum>(from[i]);
+    for (int64_t i = 0; i < count; ++i) after[i] = joined(before[i], static_cast<Sum>(from[i]));
     for (int64_t i = 0; i < count; ++i) sums[i] = after[i];
     for (int64_t i = 0; i < count; ++i)
       to[i] = static_cast<T>(params_.exclusive ? before[i] : after[i]);
@@ -154,13 +160,17 @@ void check_cumulative(const Operator& op, const KernelArgs& args) {
 
 std::unique_ptr<Kernel> make_cumulative(const Operator& op, const KernelArgs& args) {
   const CumulativeParams& params = static_cast<const Cumulative&>(op).params();
+  const auto make = [&]<class T>() -> std::unique_ptr<Kernel> {
+    if (params.product) return std::make_unique<CumulativeKernel<T, true>>(params, args);
+    return std::make_unique<CumulativeKernel<T, false>>(params, args);
+  };
   switch (sum_type(args.inputs[0].type.dtype)) {
     case DataType::kINT32:
-      return std::make_unique<CumulativeKernel<int32_t>>(params, args);
+      return make.operator()<int32_t>();
     case DataType::kINT64:
-      return std::make_unique<CumulativeKernel<int64_t>>(params, args);
+      return make.operator()<int64_t>();
     default:
-      return std::make_unique<CumulativeKernel<float>>(params, args);
+      return make.operator()<float>();
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include "backend/candidates.h"
 #include "backend/cpu/copy.h"
+#include "backend/cpu/index_reader.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/port_rules.h"
 #include "backend/cpu/shape_checks.h"
@@ -12,24 +13,6 @@
 
 namespace opwright {
 namespace {
-
-/// Reads an index, counting negative ones from the end; -1 when it is out of range.
-class IndexReader {
- public:
-  IndexReader(const void* data, bool wide) : data_(data), wide_(wide) {}
-  int64_t operator()(int64_t i, int64_t extent) const {
-    // Atomic, so that what is checked is what is used, whoever writes the memory meanwhile.
-    const int64_t index =
-        wide_ ? __atomic_load_n(static_cast<const int64_t*>(data_) + i, __ATOMIC_RELAXED)
-              : __atomic_load_n(static_cast<const int32_t*>(data_) + i, __ATOMIC_RELAXED);
-    if (index >= 0) return index < extent ? index : -1;
-    return index >= -extent ? index + extent : -1;
-  }
-
- private:
-  const void* data_;
-  bool wide_;
-};
 
 /// Copies or, where there is nothing to copy, clears one slice.
 void put(std::byte* to, const std::byte* from, int64_t bytes) {

@@ -14,11 +14,13 @@ std::string write_lines(KernelSource& source, const CumulativeParams& params, co
   const std::string_view sum = register_type(type), stored = storage_type(type);
   return str("for (Index line = first_index(); line < ", source.value(lines),
              "; line += index_step()) {\nconst Index first = line / ", stride, " * (", length,
-             " * ", stride, ") + line % ", stride, ";\n", sum, " sum = 0;\nfor (Index k = 0; k < ",
-             length, "; ++k) {\nconst Index at = first + ",
+             " * ", stride, ") + line % ", stride, ";\n", sum,
+             params.product ? " sum = 1;\n" : " sum = 0;\n", "for (Index k = 0; k < ", length,
+             "; ++k) {\nconst Index at = first + ",
              params.reverse ? str("(", length, " - 1 - k)") : "k", " * ", stride, ";\nconst ", sum,
-             " next = sum + load(in0[at]);\nout0[at] = store<", stored, ">(",
-             params.exclusive ? "sum" : "next", ");\nsum = next;\n}\n}\n");
+             params.product ? " next = sum * load(in0[at])" : " next = sum + load(in0[at])",
+             ";\nout0[at] = store<", stored, ">(", params.exclusive ? "sum" : "next",
+             ");\nsum = next;\n}\n}\n");
 }
 
 /// A block adds up a line, by sums over its warps of as many elements as it has threads.
@@ -52,6 +54,7 @@ std::string write_blocks(KernelSource& source, const CumulativeParams& params, c
 /// Whether a block for each line is worth trying: it reads neighbours where the axis is the last.
 bool has_blocks(const CumulativeParams& params, const KernelArgs& args) {
   const PortDesc& x = args.inputs[0];
+  if (params.product) return false;
   for (int i = static_cast<int>(params.axis) + 1; i < x.max.rank(); ++i)
     if (x.min[i] != 1 || x.max[i] != 1) return false;
   return true;

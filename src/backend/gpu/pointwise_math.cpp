@@ -91,6 +91,12 @@ std::string_view integer_binary(ElementWiseOperation op) {
       return "integer_power($a, $b)";
     case ElementWiseOperation::kFLOOR_DIV:
       return "floor_quotient($a, $b)";
+    case ElementWiseOperation::kAND:
+      return "$a & $b";
+    case ElementWiseOperation::kOR:
+      return "$a | $b";
+    case ElementWiseOperation::kXOR:
+      return "$a ^ $b";
     case ElementWiseOperation::kEQUAL:
       return "$a == $b";
     case ElementWiseOperation::kGREATER:

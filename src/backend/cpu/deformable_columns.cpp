@@ -1,0 +1,125 @@
+#include <algorithm>
+#include <cmath>
+
+#include "backend/candidates.h"
+#include "backend/cpu/elements.h"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/port_rules.h"
+#include "backend/cpu/shape_checks.h"
+#include "base/parallel.h"
+#include "operators/sampling.h"
+
+namespace opwright {
+namespace {
+
+/// A task is the row of outputs of one channel and one place of the window.
+template <class Element>
+class DeformableColumnsKernel final : public Kernel {
+ public:
+  DeformableColumnsKernel(const DeformableColumnsParams& params, const KernelArgs& args)
+      : layer_(args.layer),
+        params_(params),
+        has_factors_(args.inputs.size() > 2 && args.inputs[2].present) {}
+
+  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
+    require_countable(inputs), require_countable(outputs);
+    const Shape &x = inputs[0], &offsets = inputs[1], &y = outputs[0];
+    const Shape factors = has_factors_ ? inputs[2] : Shape();
+    const int64_t places = params_.window[0] * params_.window[1], groups = params_.offset_groups;
+    tasks_ = 0;
+    require(y[0] == x[0] && y[1] == x[1] * places && x[1] % groups == 0 && offsets[0] == x[0] &&
+                offsets[1] == groups * places * 2 && offsets[2] == y[2] && offsets[3] == y[3] &&
+                (!has_factors_ || factors == Shape{x[0], groups * places, y[2], y[3]}),
+            "Layer '", layer_, "': ", x, " with offsets of shape ", offsets, " and factors of ",
+            factors, " does not give ", y);
+    channels_ = x[1], height_ = x[2], width_ = x[3], rows_ = y[2], columns_ = y[3];
+    tasks_ = y.numel() == 0 ? 0 : y.numel(0, 3);
+  }
+
+  void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
+    const void* const factors = has_factors_ ? inputs[2] : nullptr;
+    parallel_for(tasks_, std::max<int64_t>(1, (1 << 11) / std::max<int64_t>(1, columns_)),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t task = begin; task < end; ++task)
+                     run_row(inputs[0], inputs[1], factors, outputs[0], task);
+                 });
+  }
+
+ private:
+  void run_row(const void* x, const void* offsets, const void* factors, void* y,
+               int64_t task) const {
+    const int64_t places = params_.window[0] * params_.window[1];
+    const int64_t row = task % rows_, place = task / rows_ % places;
+    const int64_t plane = task / (rows_ * places), image = plane / channels_;
+    const int64_t group = plane % channels_ / (channels_ / params_.offset_groups);
+    const int64_t moved = (image * params_.offset_groups + group) * places + place;
+    const double top = static_cast<double>(row * params_.stride[0] - params_.pre_padding[0] +
+                                           place / params_.window[1] * params_.dilation[0]);
+    for (int64_t column = 0; column < columns_; ++column) {
+      const double left =
+          static_cast<double>(column * params_.stride[1] - params_.pre_padding[1] +
+                              place % params_.window[1] * params_.dilation[1]);
+      const int64_t at = row * columns_ + column, size = rows_ * columns_;
+      float value = interpolate(x, plane, top + load_element<Element>(offsets, moved * 2 * size + at),
+                                left + load_element<Element>(offsets, (moved * 2 + 1) * size + at));
+      if (factors != nullptr) value *= load_element<Element>(factors, moved * size + at);
+      store_element<Element>(y, task * columns_ + column, value);
+    }
+  }
+
+  /// Beyond the image is zero.
+  float interpolate(const void* x, int64_t plane, double at_y, double at_x) const {
+    if (!(at_y > -1 && at_y < static_cast<double>(height_) && at_x > -1 &&
+          at_x < static_cast<double>(width_)))
+      return 0;
+    const double floor_y = std::floor(at_y), floor_x = std::floor(at_x);
+    const auto y0 = static_cast<int64_t>(floor_y), x0 = static_cast<int64_t>(floor_x);
+    const auto v = static_cast<float>(at_y - floor_y), u = static_cast<float>(at_x - floor_x);
+    const auto element = [&](int64_t row, int64_t column) -> float {
+      if (row < 0 || row >= height_ || column < 0 || column >= width_) return 0;
+      return load_element<Element>(x, (plane * height_ + row) * width_ + column);
+    };
+    return (1 - v) * ((1 - u) * element(y0, x0) + u * element(y0, x0 + 1)) +
+           v * ((1 - u) * element(y0 + 1, x0) + u * element(y0 + 1, x0 + 1));
+  }
+
+  const std::string layer_;
+  const DeformableColumnsParams params_;
+  const bool has_factors_;
+  int64_t channels_ = 0, height_ = 0, width_ = 0, rows_ = 0, columns_ = 0, tasks_ = 0;
+};
+
+std::vector<Candidate> deformable_candidates(const Operator&, const CandidateQuery& query) {
+  if (!kFloats.has(query.inputs[0].type.dtype)) return {};
+  return {linear_candidate(query, "loops")};
+}
+
+void check_deformable(const Operator& op, const KernelArgs& args) {
+  const PortRules rules(op, args);
+  rules.require_ports(2, 3);
+  rules.require(rules.input(0), kFloats);
+  rules.require_same(rules.input(1), rules.input(0));
+  if (rules.has_input(2)) rules.require_same(rules.input(2), rules.input(0));
+  rules.require_same(rules.output(0), rules.input(0));
+  const DeformableColumnsParams& params = static_cast<const DeformableColumns&>(op).params();
+  // Where they are empty they have their defaults for inference, but not here.
+  for (const Ints* each : {&params.window, &params.stride, &params.dilation, &params.pre_padding,
+                           &params.post_padding})
+    rules.require_that(each->size() == 2, "must have windows of two axes");
+}
+
+}  // namespace
+
+KernelEntry deformable_columns_kernels() {
+  return {deformable_candidates,
+          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
+            const auto& params = static_cast<const DeformableColumns&>(op).params();
+            return with_floating_element(
+                args.inputs[0].type.dtype, [&]<class E>() -> std::unique_ptr<Kernel> {
+                  return std::make_unique<DeformableColumnsKernel<E>>(params, args);
+                });
+          },
+          check_deformable};
+}
+
+}  // namespace opwright

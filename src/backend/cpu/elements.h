@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "base/error.h"
+#include "base/half.h"
+#include "base/types.h"
+
+namespace opwright {
+
+// Elements one by one, for kernels whose work is to find them rather than to compute: each type as
+// it is stored, and the type that is computed in.
+
+template <class T>
+struct PlainElement {
+  using Storage = T;
+  using Value = T;
+  static Value load(Storage stored) { return stored; }
+  static Storage store(Value value) { return value; }
+};
+template <class StorageType, float (*to_float)(StorageType), StorageType (*from_float)(float)>
+struct NarrowElement {
+  using Storage = StorageType;
+  using Value = float;
+  static Value load(Storage stored) { return to_float(stored); }
+  static Storage store(Value value) { return from_float(value); }
+};
+using FloatElement = PlainElement<float>;
+using HalfElement = NarrowElement<uint16_t, half_to_float, float_to_half>;
+using Bfloat16Element = NarrowElement<uint16_t, bfloat16_to_float, float_to_bfloat16>;
+using Fp8Element = NarrowElement<uint8_t, fp8_to_float, float_to_fp8>;
+/// 0 or 1.
+struct BoolElement : PlainElement<uint8_t> {};
+
+/// Element `i` of a tensor.
+template <class Element>
+typename Element::Value load_element(const void* data, int64_t i) {
+  return Element::load(static_cast<const typename Element::Storage*>(data)[i]);
+}
+template <class Element>
+void store_element(void* data, int64_t i, typename Element::Value value) {
+  static_cast<typename Element::Storage*>(data)[i] = Element::store(value);
+}
+
+/// Calls `body.operator()<Element>()` for a floating type.
+template <class Body>
+auto with_floating_element(DataType type, Body&& body) {
+  switch (type) {
+    case DataType::kHALF:
+      return body.template operator()<HalfElement>();
+    case DataType::kBF16:
+      return body.template operator()<Bfloat16Element>();
+    case DataType::kFP8:
+      return body.template operator()<Fp8Element>();
+    default:
+      return body.template operator()<FloatElement>();
+  }
+}
+
+/// The same for any type whose elements are whole bytes.
+template <class Body>
+auto with_element(DataType type, Body&& body) {
+  switch (type) {
+    case DataType::kINT8:
+      return body.template operator()<PlainElement<int8_t>>();
+    case DataType::kUINT8:
+      return body.template operator()<PlainElement<uint8_t>>();
+    case DataType::kINT32:
+      return body.template operator()<PlainElement<int32_t>>();
+    case DataType::kINT64:
+      return body.template operator()<PlainElement<int64_t>>();
+    case DataType::kBOOL:
+      return body.template operator()<BoolElement>();
+    default:
+      return with_floating_element(type, body);
+  }
+}
+
+}  // namespace opwright

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+
+namespace opwright {
+
+/// Reads an index of 32 or 64 bits, counting negative ones from the end; -1 when it is out of
+/// range.
+class IndexReader {
+ public:
+  IndexReader(const void* data, bool wide) : data_(data), wide_(wide) {}
+  int64_t operator()(int64_t i, int64_t extent) const {
+    const int64_t index = raw(i);
+    if (index >= 0) return index < extent ? index : -1;
+    return index >= -extent ? index + extent : -1;
+  }
+  /// As it is stored.
+  int64_t raw(int64_t i) const {
+    // Atomic, so that what is checked is what is used, whoever writes the memory meanwhile.
+    return wide_ ? __atomic_load_n(static_cast<const int64_t*>(data_) + i, __ATOMIC_RELAXED)
+                 : __atomic_load_n(static_cast<const int32_t*>(data_) + i, __ATOMIC_RELAXED);
+  }
+
+ private:
+  const void* data_;
+  bool wide_;
+};
+
+/// Writes indices of 32 or 64 bits.
+class IndexWriter {
+ public:
+  IndexWriter(void* data, bool wide) : data_(data), wide_(wide) {}
+  void operator()(int64_t i, int64_t index) const {
+    if (wide_)
+      static_cast<int64_t*>(data_)[i] = index;
+    else
+      static_cast<int32_t*>(data_)[i] = static_cast<int32_t>(index);
+  }
+
+ private:
+  void* data_;
+  bool wide_;
+};
+
+}  // namespace opwright

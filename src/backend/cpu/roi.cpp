@@ -1,0 +1,256 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "backend/candidates.h"
+#include "backend/cpu/elements.h"
+#include "backend/cpu/index_reader.h"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/port_rules.h"
+#include "backend/cpu/shape_checks.h"
+#include "base/parallel.h"
+#include "operators/sampling.h"
+
+namespace opwright {
+namespace {
+
+constexpr int64_t kRoiGrain = 1 << 12;
+
+/// What both kernels know of the shapes.
+struct RoiShapes {
+  int64_t images = 0, channels = 0, height = 0, width = 0, regions = 0;
+
+  RoiShapes() = default;
+  RoiShapes(std::string_view layer, const Shape& x, const Shape& rois, const Shape& y,
+            int64_t columns, int64_t bins_y, int64_t bins_x) {
+    require(x.rank() == 4 && rois.rank() == 2 && rois[1] == columns && y.rank() == 4 &&
+                y[0] == rois[0] && y[1] == x[1] && y[2] == bins_y && y[3] == bins_x,
+            "Layer '", layer, "': regions of shape ", rois, " of ", x, " do not give ", y);
+    images = x[0], channels = x[1], height = x[2], width = x[3], regions = rois[0];
+  }
+  int64_t planes() const { return regions * channels; }
+};
+
+/// A number that an int64_t holds, whatever it is.
+double bounded(double x) { return std::isnan(x) ? 0 : std::clamp(x, -0x1p31, 0x1p31); }
+
+/// He et al. 2017: each bin is sampled at a few positions between elements.
+template <class Element>
+class RoiAlignKernel final : public Kernel {
+ public:
+  RoiAlignKernel(const RoiAlignParams& params, const KernelArgs& args)
+      : layer_(args.layer), params_(params), wide_(args.inputs[2].type.dtype == DataType::kINT64) {}
+
+  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
+    require_countable(inputs), require_countable(outputs);
+    shapes_ = {};
+    require(inputs[2].rank() == 1 && inputs[1].rank() > 0 && inputs[2][0] == inputs[1][0],
+            "Layer '", layer_, "': images of shape ", inputs[2], " for regions of shape ",
+            inputs[1]);
+    shapes_ = RoiShapes(layer_, inputs[0], inputs[1], outputs[0], 4, params_.height, params_.width);
+  }
+
+  void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
+    const int64_t bins = params_.height * params_.width;
+    const IndexReader image(inputs[2], wide_);
+    parallel_for(shapes_.planes(), std::max<int64_t>(1, kRoiGrain / (bins * 16)),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t plane = begin; plane < end; ++plane) {
+                     const int64_t region = plane / shapes_.channels;
+                     const int64_t of = image(region, shapes_.images);
+                     align(of < 0 ? nullptr : inputs[0], inputs[1], region,
+                           of * shapes_.channels + plane % shapes_.channels, outputs[0],
+                           plane * bins);
+                   }
+                 });
+  }
+
+ private:
+  void align(const void* x, const void* rois, int64_t region, int64_t plane, void* y,
+             int64_t first) const {
+    const double shift = params_.half_pixel ? 0.5 : 0;
+    double corners[4];
+    for (int i = 0; i < 4; ++i)
+      corners[i] =
+          bounded(load_element<Element>(rois, region * 4 + i) * params_.spatial_scale - shift);
+    double width = corners[2] - corners[0], height = corners[3] - corners[1];
+    if (!params_.half_pixel) width = std::max(width, 1.0), height = std::max(height, 1.0);
+    const double bin_y = height / static_cast<double>(params_.height);
+    const double bin_x = width / static_cast<double>(params_.width);
+    const int64_t rows = samples(bin_y), columns = samples(bin_x);
+    for (int64_t i = 0; i < params_.height; ++i)
+      for (int64_t j = 0; j < params_.width; ++j) {
+        double sum = 0, most = 0;
+        bool is_first = true;
+        for (int64_t r = 0; x != nullptr && r < rows; ++r)
+          for (int64_t c = 0; c < columns; ++c) {
+            const double at_y =
+                corners[1] + (static_cast<double>(i) +
+                              (static_cast<double>(r) + 0.5) / static_cast<double>(rows)) *
+                                 bin_y;
+            const double at_x =
+                corners[0] + (static_cast<double>(j) +
+                              (static_cast<double>(c) + 0.5) / static_cast<double>(columns)) *
+                                 bin_x;
+            double greatest = 0;
+            sum += interpolate(x, plane, at_y, at_x, greatest);
+            most = is_first ? greatest : std::max(most, greatest);
+            is_first = false;
+          }
+        const double count = static_cast<double>(std::max<int64_t>(1, rows * columns));
+        store_element<Element>(y, first + i * params_.width + j,
+                               static_cast<float>(params_.max ? most : sum / count));
+      }
+  }
+
+  int64_t samples(double bin) const {
+    if (params_.sampling_ratio > 0) return params_.sampling_ratio;
+    // More samples than elements tell nothing more, but cost what a hostile region likes.
+    const double most = static_cast<double>(std::max(shapes_.height, shapes_.width)) + 2;
+    return static_cast<int64_t>(std::clamp(std::ceil(bin), 0.0, most));
+  }
+
+  /// The value at a position; `greatest` is the greatest of the weighted neighbours, which ONNX
+  /// takes the maximum of.
+  double interpolate(const void* x, int64_t plane, double at_y, double at_x,
+                     double& greatest) const {
+    const auto height = static_cast<double>(shapes_.height);
+    const auto width = static_cast<double>(shapes_.width);
+    if (!(at_y >= -1 && at_y <= height && at_x >= -1 && at_x <= width) || shapes_.height == 0 ||
+        shapes_.width == 0)
+      return 0;
+    at_y = std::clamp(at_y, 0.0, height - 1), at_x = std::clamp(at_x, 0.0, width - 1);
+    const auto y0 = static_cast<int64_t>(at_y), x0 = static_cast<int64_t>(at_x);
+    const int64_t y1 = std::min(y0 + 1, shapes_.height - 1);
+    const int64_t x1 = std::min(x0 + 1, shapes_.width - 1);
+    const double v = at_y - static_cast<double>(y0), u = at_x - static_cast<double>(x0);
+    const auto element = [&](int64_t row, int64_t column) -> double {
+      return load_element<Element>(x, (plane * shapes_.height + row) * shapes_.width + column);
+    };
+    const double parts[] = {(1 - v) * (1 - u) * element(y0, x0), (1 - v) * u * element(y0, x1),
+                            v * (1 - u) * element(y1, x0), v * u * element(y1, x1)};
+    greatest = *std::max_element(parts, parts + 4);
+    return parts[0] + parts[1] + parts[2] + parts[3];
+  }
+
+  const std::string layer_;
+  const RoiAlignParams params_;
+  const bool wide_;
+  RoiShapes shapes_;
+};
+
+/// Girshick 2015: regions and bins are rounded to whole elements.
+template <class Element>
+class RoiPoolKernel final : public Kernel {
+ public:
+  RoiPoolKernel(const RoiPoolParams& params, const KernelArgs& args)
+      : layer_(args.layer), params_(params) {}
+
+  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
+    require_countable(inputs), require_countable(outputs);
+    shapes_ = {};
+    shapes_ = RoiShapes(layer_, inputs[0], inputs[1], outputs[0], 5, params_.height, params_.width);
+  }
+
+  void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
+    const int64_t bins = params_.height * params_.width;
+    parallel_for(shapes_.planes(), std::max<int64_t>(1, kRoiGrain / (bins * 16)),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t plane = begin; plane < end; ++plane)
+                     pool(inputs[0], inputs[1], plane / shapes_.channels, plane % shapes_.channels,
+                          outputs[0], plane * bins);
+                 });
+  }
+
+ private:
+  void pool(const void* x, const void* rois, int64_t region, int64_t channel, void* y,
+            int64_t first) const {
+    const double image = load_element<Element>(rois, region * 5);
+    const bool exists = image >= 0 && image < static_cast<double>(shapes_.images);
+    int64_t corners[4];
+    for (int i = 0; i < 4; ++i)
+      corners[i] = static_cast<int64_t>(std::round(
+          bounded(load_element<Element>(rois, region * 5 + 1 + i) * params_.spatial_scale)));
+    const double bin_y = static_cast<double>(std::max<int64_t>(corners[3] - corners[1] + 1, 1)) /
+                         static_cast<double>(params_.height);
+    const double bin_x = static_cast<double>(std::max<int64_t>(corners[2] - corners[0] + 1, 1)) /
+                         static_cast<double>(params_.width);
+    const int64_t plane = exists ? static_cast<int64_t>(image) * shapes_.channels + channel : 0;
+    for (int64_t i = 0; i < params_.height; ++i)
+      for (int64_t j = 0; j < params_.width; ++j) {
+        const auto [top, bottom] = bin(i, bin_y, corners[1], shapes_.height);
+        const auto [left, right] = bin(j, bin_x, corners[0], shapes_.width);
+        float most = 0;
+        bool is_first = true;
+        for (int64_t r = top; exists && r < bottom; ++r)
+          for (int64_t c = left; c < right; ++c) {
+            const float value =
+                load_element<Element>(x, (plane * shapes_.height + r) * shapes_.width + c);
+            if (is_first || value > most) most = value;
+            is_first = false;
+          }
+        store_element<Element>(y, first + i * params_.width + j, most);
+      }
+  }
+
+  static std::pair<int64_t, int64_t> bin(int64_t i, double size, int64_t start, int64_t extent) {
+    const auto low = static_cast<int64_t>(std::floor(static_cast<double>(i) * size));
+    const auto high = static_cast<int64_t>(std::ceil(static_cast<double>(i + 1) * size));
+    return {std::clamp<int64_t>(low + start, 0, extent),
+            std::clamp<int64_t>(high + start, 0, extent)};
+  }
+
+  const std::string layer_;
+  const RoiPoolParams params_;
+  RoiShapes shapes_;
+};
+
+std::vector<Candidate> roi_candidates(const Operator&, const CandidateQuery& query) {
+  if (!kFloats.has(query.inputs[0].type.dtype)) return {};
+  return {linear_candidate(query, "loops")};
+}
+
+void check_roi_align(const Operator& op, const KernelArgs& args) {
+  const PortRules rules(op, args);
+  rules.require_ports(3, 3);
+  rules.require(rules.input(0), kFloats);
+  rules.require_same(rules.input(1), rules.input(0));
+  rules.require(rules.input(2), kIndexTypes);
+  rules.require_same(rules.output(0), rules.input(0));
+}
+
+void check_roi_pool(const Operator& op, const KernelArgs& args) {
+  const PortRules rules(op, args);
+  rules.require_ports(2, 2);
+  rules.require(rules.input(0), kFloats);
+  rules.require_same(rules.input(1), rules.input(0));
+  rules.require_same(rules.output(0), rules.input(0));
+}
+
+}  // namespace
+
+KernelEntry roi_align_kernels() {
+  return {roi_candidates,
+          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
+            const RoiAlignParams& params = static_cast<const RoiAlign&>(op).params();
+            return with_floating_element(args.inputs[0].type.dtype,
+                                         [&]<class E>() -> std::unique_ptr<Kernel> {
+                                           return std::make_unique<RoiAlignKernel<E>>(params, args);
+                                         });
+          },
+          check_roi_align};
+}
+
+KernelEntry roi_pool_kernels() {
+  return {roi_candidates,
+          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
+            const RoiPoolParams& params = static_cast<const RoiPool&>(op).params();
+            return with_floating_element(args.inputs[0].type.dtype,
+                                         [&]<class E>() -> std::unique_ptr<Kernel> {
+                                           return std::make_unique<RoiPoolKernel<E>>(params, args);
+                                         });
+          },
+          check_roi_pool};
+}
+
+}  // namespace opwright

@@ -1,0 +1,258 @@
+#include "operators/scatter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+
+#include "backend/candidates.h"
+#include "backend/cpu/copy.h"
+#include "backend/cpu/elements.h"
+#include "backend/cpu/index_reader.h"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/port_rules.h"
+#include "backend/cpu/shape_checks.h"
+#include "base/parallel.h"
+
+namespace opwright {
+namespace {
+
+/// Puts `count` updates onto elements that lie next to each other.
+using Combine = void (*)(std::byte* to, const std::byte* updates, int64_t count);
+
+template <class T>
+T reduced(ScatterReduction reduction, T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (std::isnan(a)) return a;
+    if (std::isnan(b)) return b;
+  }
+  // Integers wrap around.
+  using U = std::conditional_t<std::is_floating_point_v<T>, T,
+                               std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>>;
+  switch (reduction) {
+    case ScatterReduction::kADD:
+      return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
+    case ScatterReduction::kMUL:
+      return static_cast<T>(static_cast<U>(a) * static_cast<U>(b));
+    case ScatterReduction::kMIN:
+      return std::min(a, b);
+    default:
+      return std::max(a, b);
+  }
+}
+
+template <class Element, ScatterReduction reduction>
+void combine(std::byte* to, const std::byte* updates, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    const auto result =
+        reduced(reduction, load_element<Element>(to, i), load_element<Element>(updates, i));
+    if constexpr (std::is_same_v<Element, BoolElement>)
+      store_element<Element>(to, i, result != 0);
+    else
+      store_element<Element>(to, i, result);
+  }
+}
+
+template <int size>
+void replace(std::byte* to, const std::byte* updates, int64_t count) {
+  std::memcpy(to, updates, count * size);
+}
+
+Combine find_combine(DataType type, ScatterReduction reduction) {
+  switch (reduction) {
+    case ScatterReduction::kADD:
+      return with_element(type,
+                          []<class E>() -> Combine { return combine<E, ScatterReduction::kADD>; });
+    case ScatterReduction::kMUL:
+      return with_element(type,
+                          []<class E>() -> Combine { return combine<E, ScatterReduction::kMUL>; });
+    case ScatterReduction::kMIN:
+      return with_element(type,
+                          []<class E>() -> Combine { return combine<E, ScatterReduction::kMIN>; });
+    case ScatterReduction::kMAX:
+      return with_element(type,
+                          []<class E>() -> Combine { return combine<E, ScatterReduction::kMAX>; });
+    default:
+      return with_element(
+          type, []<class E>() -> Combine { return replace<sizeof(typename E::Storage)>; });
+  }
+}
+
+/// Copies the data and then goes through the updates. Elements are divided among threads by where
+/// they lie in the output, so that of several updates of one element the last one is the last, and
+/// sums do not depend on threads.
+class ScatterKernel final : public Kernel {
+ public:
+  ScatterKernel(const ScatterParams& params, const KernelArgs& args)
+      : layer_(args.layer),
+        params_(params),
+        size_(element_size(args.inputs[0].type.dtype)),
+        wide_(args.inputs[1].type.dtype == DataType::kINT64),
+        combine_(find_combine(args.inputs[0].type.dtype, params.reduction)) {}
+
+  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
+    const Shape &data = inputs[0], &indices = inputs[1], &updates = inputs[2];
+    count_ = 0;
+    require_countable(inputs), require_countable(outputs);
+    require(outputs[0] == data, "Layer '", layer_, "': the output of shape ", outputs[0],
+            " must have that of the data, ", data);
+    bytes_ = data.numel() * size_;
+    if (params_.mode == ScatterMode::kELEMENT)
+      prepare_elements(data, indices, updates);
+    else
+      prepare_tuples(data, indices, updates);
+    if (updates.numel() == 0) count_ = 0;
+  }
+
+  void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
+    auto* const to = static_cast<std::byte*>(outputs[0]);
+    parallel_copy(to, inputs[0], bytes_);
+    if (count_ == 0) return;
+    const IndexReader index(inputs[1], wide_);
+    const auto* const updates = static_cast<const std::byte*>(inputs[2]);
+    if (params_.mode == ScatterMode::kELEMENT)
+      parallel_for(count_, grain_, [&](int64_t begin, int64_t end) {
+        for (int64_t line = begin; line < end; ++line) put_line(index, updates, to, line);
+      });
+    else
+      parallel_for(slots_, 1, [&](int64_t begin, int64_t end) {
+        put_tuples(index, updates, to, slots_begin(begin), slots_begin(end));
+      });
+  }
+
+ private:
+  static constexpr int64_t kGrain = 1 << 12;  ///< updates that are worth a thread
+
+  void prepare_elements(const Shape& data, const Shape& indices, const Shape& updates) {
+    const int rank = data.rank(), axis = static_cast<int>(params_.axis);
+    require(indices == updates && indices.rank() == rank, "Layer '", layer_, "': indices of shape ",
+            indices, " must be as many as updates of shape ", updates);
+    for (int i = 0; i < rank; ++i)
+      require(i == axis || indices[i] <= data[i], "Layer '", layer_, "': indices of shape ",
+              indices, " reach beyond data of shape ", data, " in extent ", i);
+    indices_ = indices;
+    int64_t stride = 1;
+    for (int i = rank - 1; i >= 0; --i) {
+      strides_[i] = stride;
+      stride *= data[i];
+    }
+    extent_ = data[axis];
+    // Lines along the axis lie side by side up to the last axis.
+    steps_ = indices[axis];
+    columns_ = axis == rank - 1 ? 1 : indices[rank - 1];
+    step_ = indices.numel(axis + 1, rank);
+    const int64_t line = steps_ * columns_;
+    count_ = line == 0 ? 0 : indices.numel() / line;
+    grain_ = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, line));
+  }
+
+  void put_line(const IndexReader& index, const std::byte* updates, std::byte* to,
+                int64_t line) const {
+    const int rank = indices_.rank(), axis = static_cast<int>(params_.axis);
+    int64_t rest = line, from = 0, offset = 0, stride = 1;
+    for (int i = rank - 1; i >= 0; --i) {
+      if (i != axis && (i != rank - 1)) {
+        const int64_t at = rest % indices_[i];
+        rest /= indices_[i];
+        from += at * stride, offset += at * strides_[i];
+      }
+      stride *= indices_[i];
+    }
+    for (int64_t k = 0; k < steps_; ++k)
+      for (int64_t j = 0; j < columns_; ++j) {
+        const int64_t position = from + k * step_ + j;
+        const int64_t found = index(position, extent_);
+        if (found < 0) continue;
+        combine_(to + (offset + found * strides_[axis] + j) * size_, updates + position * size_, 1);
+      }
+  }
+
+  void prepare_tuples(const Shape& data, const Shape& indices, const Shape& updates) {
+    require(indices.rank() > 0, "Layer '", layer_, "': indices must not be a scalar");
+    depth_ = indices[indices.rank() - 1];
+    require(depth_ >= 1 && depth_ <= data.rank(), "Layer '", layer_, "': indices of shape ",
+            indices, " must have as many as ", data.rank(), " in their last extent");
+    const int depth = static_cast<int>(depth_);
+    count_ = indices.numel(0, indices.rank() - 1);
+    slice_ = data.numel(depth, data.rank());
+    require(updates.rank() == indices.rank() - 1 + data.rank() - depth &&
+                updates.numel(0, indices.rank() - 1) == count_ &&
+                updates.numel(indices.rank() - 1, updates.rank()) == slice_,
+            "Layer '", layer_, "': updates of shape ", updates, " do not fit indices of shape ",
+            indices, " and data of shape ", data);
+    int64_t stride = 1;
+    for (int i = depth - 1; i >= 0; --i) {
+      extents_[i] = data[i];
+      strides_[i] = stride;
+      stride *= data[i];
+    }
+    // Slices are shared where they are long, else each thread has some of them.
+    shares_slices_ = slice_ >= kGrain;
+    shared_ = shares_slices_ ? slice_ : stride;
+    const int64_t work = count_ * std::max<int64_t>(slice_, 16);
+    slots_ = std::clamp<int64_t>(work / kGrain, 1, std::min<int64_t>(thread_count(), shared_ + 1));
+  }
+
+  int64_t slots_begin(int64_t slot) const {
+    return shared_ / slots_ * slot + std::min(slot, shared_ % slots_);
+  }
+
+  void put_tuples(const IndexReader& index, const std::byte* updates, std::byte* to, int64_t begin,
+                  int64_t end) const {
+    for (int64_t i = 0; i < count_; ++i) {
+      int64_t place = 0;
+      for (int k = 0; k < depth_; ++k) {
+        const int64_t found = index(i * depth_ + k, extents_[k]);
+        if (found < 0) {
+          place = -1;
+          break;
+        }
+        place += found * strides_[k];
+      }
+      if (place < 0) continue;
+      if (shares_slices_)
+        combine_(to + (place * slice_ + begin) * size_, updates + (i * slice_ + begin) * size_,
+                 end - begin);
+      else if (place >= begin && place < end)
+        combine_(to + place * slice_ * size_, updates + i * slice_ * size_, slice_);
+    }
+  }
+
+  const std::string layer_;
+  const ScatterParams params_;
+  const int size_;
+  const bool wide_;
+  const Combine combine_;
+  int64_t bytes_ = 0, count_ = 0, extent_ = 0;
+  int64_t steps_ = 0, columns_ = 0, step_ = 0, grain_ = 1;  // elements
+  int64_t depth_ = 0, slice_ = 0, shared_ = 0, slots_ = 1;  // tuples
+  bool shares_slices_ = false;
+  Shape indices_;
+  int64_t strides_[Dims::MAX_DIMS] = {}, extents_[Dims::MAX_DIMS] = {};
+};
+
+std::vector<Candidate> scatter_candidates(const Operator&, const CandidateQuery& query) {
+  if (!kConvertible.has(query.inputs[0].type.dtype)) return {};
+  return {linear_candidate(query, "loops")};
+}
+
+void check_scatter(const Operator& op, const KernelArgs& args) {
+  const PortRules rules(op, args);
+  rules.require_ports(3, 3);
+  rules.require(rules.input(0), kConvertible);
+  rules.require(rules.input(1), kIndexTypes);
+  rules.require_same(rules.input(2), rules.input(0));
+  rules.require_same(rules.output(0), rules.input(0));
+}
+
+}  // namespace
+
+KernelEntry scatter_kernels() {
+  return {scatter_candidates,
+          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
+            return std::make_unique<ScatterKernel>(static_cast<const Scatter&>(op).params(), args);
+          },
+          check_scatter};
+}
+
+}  // namespace opwright

@@ -1,0 +1,145 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "backend/candidates.h"
+#include "backend/cpu/elements.h"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/port_rules.h"
+#include "backend/cpu/shape_checks.h"
+#include "base/checked.h"
+#include "operators/selection.h"
+
+namespace opwright {
+namespace {
+
+/// -1, 0 or 1. NaN equals itself and is above all numbers.
+template <class T>
+int compare(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>)
+    if (std::isnan(a) || std::isnan(b)) return int{std::isnan(a)} - int{std::isnan(b)};
+  return (a > b) - (a < b);
+}
+
+/// Sorts the slices along the axis of [outer, axis, inner] by their indices, and then those that
+/// are equal lie next to each other.
+template <class Element>
+class UniqueKernel final : public Kernel {
+ public:
+  UniqueKernel(const UniqueParams& params, const KernelArgs& args)
+      : layer_(args.layer), params_(params), room_(slices(args.inputs[0].max)) {}
+
+  size_t workspace_size() const override {
+    return checked_product("the indices to sort", {3, room_ + 1, sizeof(int64_t)});
+  }
+
+  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
+    require_countable(inputs), require_countable(outputs);
+    const Shape& x = inputs[0];
+    const int axis = static_cast<int>(params_.axis);
+    count_ = 0;
+    const int64_t count = slices(x);
+    require(count <= room_, "Layer '", layer_, "': ", count,
+            " slices are more than at the profile's maximum, ", room_);
+    outer_ = params_.flatten ? 1 : x.numel(0, axis);
+    inner_ = params_.flatten ? 1 : x.numel(axis + 1, x.rank());
+    require(outputs[0].numel() >= x.numel() && outputs[1].numel() >= count &&
+                outputs[2].numel() >= count && outputs[3].numel() >= count,
+            "Layer '", layer_, "': outputs of shapes ", outputs[0], ", ", outputs[1], ", ",
+            outputs[2], " and ", outputs[3], " have no room for what ", x, " holds");
+    count_ = count;
+  }
+
+  void enqueue(void const* const* inputs, void* const* outputs, void* workspace, Queue) override {
+    auto* const order = static_cast<int64_t*>(workspace);
+    int64_t* const group_of = order + room_ + 1;   // of each slice, in ascending order
+    int64_t* const groups = group_of + room_ + 1;  // in the order of the output
+    auto* const first = static_cast<int64_t*>(outputs[1]);
+    auto* const inverse = static_cast<int64_t*>(outputs[2]);
+    auto* const counts = static_cast<int64_t*>(outputs[3]);
+    for (int64_t i = 0; i < count_; ++i) order[i] = i;
+    // A heap stays within its bounds even where somebody changes the elements meanwhile.
+    const auto is_before = [&](int64_t a, int64_t b) {
+      const int sign = compare_slices(inputs[0], a, b);
+      return sign != 0 ? sign < 0 : a < b;
+    };
+    std::make_heap(order, order + count_, is_before);
+    std::sort_heap(order, order + count_, is_before);
+    int64_t total = 0;
+    // While groups are counted, inverse holds the place in `order` where each begins.
+    for (int64_t i = 0; i < count_; ++i) {
+      if (i == 0 || compare_slices(inputs[0], order[i - 1], order[i]) != 0) inverse[total++] = i;
+      group_of[order[i]] = total - 1;
+    }
+    for (int64_t g = 0; g < total; ++g) groups[g] = g;
+    if (!params_.sorted)
+      std::sort(groups, groups + total,
+                [&](int64_t a, int64_t b) { return order[inverse[a]] < order[inverse[b]]; });
+    for (int64_t k = 0; k < total; ++k) {
+      const int64_t begin = inverse[groups[k]];
+      const int64_t end = groups[k] + 1 < total ? inverse[groups[k] + 1] : count_;
+      first[k] = order[begin];
+      counts[k] = end - begin;
+    }
+    // `order` has done its work: it takes the place of each group in the output.
+    for (int64_t k = 0; k < total; ++k) order[groups[k]] = k;
+    for (int64_t i = 0; i < count_; ++i) inverse[i] = order[group_of[i]];
+    for (int64_t outer = 0; outer < outer_; ++outer)
+      for (int64_t k = 0; k < total; ++k)
+        std::memcpy(static_cast<Storage*>(outputs[0]) + (outer * total + k) * inner_,
+                    static_cast<const Storage*>(inputs[0]) + (outer * count_ + first[k]) * inner_,
+                    static_cast<size_t>(inner_) * sizeof(Storage));
+    *static_cast<int64_t*>(outputs[4]) = total;
+  }
+
+ private:
+  using Storage = typename Element::Storage;
+
+  int64_t slices(const Shape& x) const {
+    return params_.flatten ? x.numel() : x[static_cast<int>(params_.axis)];
+  }
+
+  int compare_slices(const void* x, int64_t a, int64_t b) const {
+    for (int64_t outer = 0; outer < outer_; ++outer)
+      for (int64_t i = 0; i < inner_; ++i) {
+        const int sign = compare(load_element<Element>(x, (outer * count_ + a) * inner_ + i),
+                                 load_element<Element>(x, (outer * count_ + b) * inner_ + i));
+        if (sign != 0) return sign;
+      }
+    return 0;
+  }
+
+  const std::string layer_;
+  const UniqueParams params_;
+  const int64_t room_;
+  int64_t outer_ = 1, inner_ = 1, count_ = 0;
+};
+
+std::vector<Candidate> unique_candidates(const Operator&, const CandidateQuery& query) {
+  if (!kConvertible.has(query.inputs[0].type.dtype)) return {};
+  return {linear_candidate(query, "sort")};
+}
+
+void check_unique(const Operator& op, const KernelArgs& args) {
+  const PortRules rules(op, args);
+  rules.require_ports(1, 1, 5);
+  rules.require(rules.input(0), kConvertible);
+  rules.require_same(rules.output(0), rules.input(0));
+  for (size_t i = 1; i < 5; ++i) rules.require(rules.output(i), {DataType::kINT64});
+}
+
+}  // namespace
+
+KernelEntry unique_kernels() {
+  return {unique_candidates,
+          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
+            const UniqueParams& params = static_cast<const Unique&>(op).params();
+            return with_element(args.inputs[0].type.dtype,
+                                [&]<class E>() -> std::unique_ptr<Kernel> {
+                                  return std::make_unique<UniqueKernel<E>>(params, args);
+                                });
+          },
+          check_unique};
+}
+
+}  // namespace opwright

@@ -1,0 +1,36 @@
+#pragma once
+
+#include "operators/builtin.h"
+
+namespace opwright {
+
+/// What becomes of an element that an update meets.
+enum class ScatterReduction : int32_t {
+  kNONE = 0,  ///< The update takes its place, of several the last one.
+  kADD = 1,
+  kMUL = 2,
+  kMIN = 3,
+  kMAX = 4,
+};
+
+struct ScatterParams {
+  ScatterMode mode = ScatterMode::kELEMENT;
+  int64_t axis = 0;  ///< of kELEMENT
+  ScatterReduction reduction = ScatterReduction::kNONE;
+  template <class V>
+  void visit(V& v) {
+    v("axis", axis), v("mode", mode), v.internal("reduction", reduction);
+  }
+};
+/// Inputs: data, indices (INT32 or INT64; negative ones count from the end, what others out of
+/// range refer to is left out), updates. ONNX ScatterElements and ScatterND.
+class Scatter final : public BuiltinOperator<Scatter, ScatterParams> {
+ public:
+  static constexpr std::string_view kKind = "Scatter";
+  static constexpr LayerClass<class IScatterLayer> kLayer{
+      LayerType::kSCATTER, "IScatterLayer", "A copy with elements put where indices say."};
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
+}  // namespace opwright
