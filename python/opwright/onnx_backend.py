@@ -34,17 +34,87 @@ def _device(device: str) -> str:
 
 
 def _as_engine_type(array: Any) -> np.ndarray:
-    """A dense array; double precision becomes FP32, as the engine takes it."""
+    """A dense array; double precision becomes FP32, in which the engine computes."""
     dense = np.ascontiguousarray(array).reshape(np.shape(array))
     return dense.astype(np.float32) if dense.dtype == np.float64 else dense
 
 
+def _with_tensors(
+    model: onnx.ModelProto, given: Mapping[str, Any]
+) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    """A model whose sequences and optionals come in as tensors, and the arrays for these.
+
+    A sequence has an input for each element, an optional one where it holds something.
+    """
+    taken = onnx.ModelProto()
+    taken.CopyFrom(model)
+    arrays: dict[str, np.ndarray] = {}
+    inputs, made = [], []
+
+    def add(value: onnx.ValueInfoProto, type_: onnx.TypeProto, name: str, held: Any) -> None:
+        """The tensor or sequence `held` under this name."""
+        if type_.HasField("sequence_type"):
+            names = [f"{name}/{i}" for i in range(len(held))]
+            for part, element in zip(names, held):
+                add(value, type_.sequence_type.elem_type, part, element)
+            made.append(
+                onnx.helper.make_node("SequenceConstruct", names, [name])
+                if names
+                else onnx.helper.make_node(
+                    "SequenceEmpty",
+                    [],
+                    [name],
+                    dtype=type_.sequence_type.elem_type.tensor_type.elem_type,
+                )
+            )
+            return
+        tensor = onnx.ValueInfoProto(name=name)
+        tensor.type.CopyFrom(type_)
+        inputs.append(tensor)
+        arrays[name] = _as_engine_type(held)
+
+    for value in model.graph.input:
+        if value.name not in given:
+            inputs.append(value)
+        elif not value.type.HasField("optional_type"):
+            add(value, value.type, value.name, given[value.name])
+        elif given[value.name] is None:
+            held = value.type.optional_type.elem_type
+            made.append(onnx.helper.make_node("Optional", [], [value.name], type=held))
+        else:
+            # An optional that holds something is that.
+            add(value, value.type.optional_type.elem_type, value.name, given[value.name])
+    nodes = [*made, *model.graph.node]
+    del taken.graph.input[:], taken.graph.node[:]
+    taken.graph.input.extend(inputs)
+    taken.graph.node.extend(nodes)
+    return taken, arrays
+
+
+def _outputs(model: onnx.ModelProto, results: Mapping[str, np.ndarray]) -> list[Any]:
+    """What the model's outputs are, of the types that it declares."""
+    outputs: list[Any] = []
+    for value in model.graph.output:
+        if value.name not in results:
+            held = []
+            while f"{value.name}/{len(held)}" in results:
+                held.append(results[f"{value.name}/{len(held)}"])
+            outputs.append(held)
+            continue
+        is_double = value.type.tensor_type.elem_type == onnx.TensorProto.DOUBLE
+        result = np.asarray(results[value.name])
+        outputs.append(result.astype(np.float64) if is_double else result)
+    return outputs
+
+
 class OpwrightRep(BackendRep):
-    """A model that runs with whatever shapes come: each new set of them builds an engine."""
+    """A model that runs with whatever shapes come: each new set of them builds an engine.
+
+    Double precision is computed in FP32.
+    """
 
     def __init__(self, model: onnx.ModelProto, device: str, **options: Any) -> None:
         self._model = model
-        self._bytes = model.SerializeToString()
         self._device = device
         self._options = options
         initializers = {tensor.name for tensor in model.graph.initializer}
@@ -55,23 +125,24 @@ class OpwrightRep(BackendRep):
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Run the model.
 
-        :param inputs: arrays in the order of the model's inputs, or a mapping of them by name.
+        :param inputs: arrays in the order of the model's inputs, or a mapping of them by name; lists of
+            arrays for sequences, None for optionals that hold nothing.
         :returns: the outputs, a named tuple by the model's names.
         :raises Error: the model cannot be built for these inputs.
         """
         if isinstance(inputs, Mapping):
             given = dict(inputs)
         else:
-            arrays = inputs if isinstance(inputs, (list, tuple)) else [inputs]
-            given = dict(zip(self._inputs, arrays))
-        arrays = {name: _as_engine_type(array) for name, array in given.items()}
-        engine = self._engine(arrays)
+            values = inputs if isinstance(inputs, (list, tuple)) else [inputs]
+            given = dict(zip(self._inputs, values))
+        model, arrays = _with_tensors(self._model, given)
+        engine = self._engine(model, arrays)
         outputs = engine(**{name: arrays[name] for name in engine.inputs})
+        results = outputs if isinstance(outputs, dict) else {engine.outputs[0]: outputs}
         names = [value.name for value in self._model.graph.output]
-        results = [outputs[name] for name in names] if isinstance(outputs, dict) else [outputs]
-        return namedtupledict("Outputs", names)(*results)
+        return namedtupledict("Outputs", names)(*_outputs(self._model, results))
 
-    def _engine(self, arrays: Mapping[str, np.ndarray]) -> _core.Engine:
+    def _engine(self, model: onnx.ModelProto, arrays: Mapping[str, np.ndarray]) -> _core.Engine:
         """The engine for arrays of these shapes, and with these elements where an operator needs them."""
         while True:
             constants = {name: arrays[name] for name in self._needed if name in arrays}
@@ -80,7 +151,7 @@ class OpwrightRep(BackendRep):
                 tuple((name, array.tobytes()) for name, array in sorted(constants.items())),
             )
             if key not in self._engines:
-                network, needed = self._parse(arrays, constants)
+                network, needed = self._parse(model, arrays, constants)
                 if network is None:
                     self._needed |= needed
                     continue
@@ -88,7 +159,10 @@ class OpwrightRep(BackendRep):
             return self._engines[key]
 
     def _parse(
-        self, arrays: Mapping[str, np.ndarray], constants: Mapping[str, np.ndarray]
+        self,
+        model: onnx.ModelProto,
+        arrays: Mapping[str, np.ndarray],
+        constants: Mapping[str, np.ndarray],
     ) -> tuple[_core.INetworkDefinition | None, set[str]]:
         """The network or, where inputs have to be constants that are none yet, their names."""
         logger = _core.Logger(_core.Logger.ERROR)
@@ -98,7 +172,7 @@ class OpwrightRep(BackendRep):
             parser.set_input_shape(name, array.shape)
         for name, array in constants.items():
             parser.set_constant_input(name, array)
-        if parser.parse(self._bytes):
+        if parser.parse(model.SerializeToString()):
             return network, set()
         errors = [parser.get_error(i) for i in range(parser.num_errors)]
         needed = {name for error in errors for name in error.needed_constants()} & arrays.keys()

@@ -607,24 +607,32 @@ void GraphImporter::add_outputs() {
   for (const ValueInfoProto& value : graph_.outputs) {
     const Value* found = scope_.names.find(value.name);
     require(found != nullptr, "ONNX: output '", value.name, "' is made by no node");
-    Tensor* tensor = found->tensor();
-    if (tensor == nullptr)
+    if (const Sequence* sequence = found->sequence()) {
+      for (size_t i = 0; i < sequence->size(); ++i)
+        add_output(str(value.name, "/", i), (*sequence)[i]);
+      continue;
+    }
+    if (found->tensor() == nullptr)
       fail_with(ErrorCode::kUNSUPPORTED_STATE, "ONNX: output '", value.name, "' is ",
-                found->is_sequence() ? "a sequence" : "an optional that holds nothing",
+                found->is_sequence() ? "a sequence whose length is not known"
+                                     : "an optional that holds nothing",
                 ", but an engine's outputs are tensors: end the model with ConcatFromSequence, or "
                 "with SequenceAt for each element");
-    if (tensor->is_network_input() || tensor->is_network_output() || tensor->name() != value.name) {
-      // One tensor under two names, or an input that is an output at once.
-      Tensor* copy = network_->add<Identity>({}, {tensor}, value.name)->output(0);
-      if (Tensor* other = network_->find_tensor(value.name); other == nullptr)
-        copy->set_name(value.name);
-      else
-        require(other == tensor || other == copy, "ONNX: two tensors are called '", value.name,
-                "'");
-      tensor = copy;
-    }
-    network_->mark_output(*tensor);
+    add_output(value.name, found->tensor());
   }
+}
+
+void GraphImporter::add_output(const std::string& name, Tensor* tensor) {
+  if (tensor->is_network_input() || tensor->is_network_output() || tensor->name() != name) {
+    // One tensor under two names, or an input that is an output at once.
+    Tensor* copy = network_->add<Identity>({}, {tensor}, name)->output(0);
+    if (Tensor* other = network_->find_tensor(name); other == nullptr)
+      copy->set_name(name);
+    else
+      require(other == tensor || other == copy, "ONNX: two tensors are called '", name, "'");
+    tensor = copy;
+  }
+  network_->mark_output(*tensor);
 }
 
 }  // namespace opwright::onnx

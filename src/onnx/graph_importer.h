@@ -60,7 +60,9 @@ class GraphImporter {
   /// Extents by the names that they have in the model, where the caller knows them.
   void name_known_extents();
   void name_weights(const NodeProto& node, Scope& scope);
+  /// A sequence becomes an output for each element: "name/0", "name/1".
   void add_outputs();
+  void add_output(const std::string& name, Tensor* tensor);
   /// False when a node failed.
   bool add_nodes(const std::vector<NodeProto>& nodes, Scope& scope);
   Fate add_node(const NodeProto& node, size_t index, Scope& scope);
