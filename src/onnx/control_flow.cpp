@@ -355,7 +355,7 @@ void loop_node(NodeImporter& node) {
 
 /// What the attributes of a Scan say of its inputs or outputs, one number each.
 Ints per_port(const NodeImporter& node, std::string_view attribute, size_t count) {
-  const Ints given = node.get_ints(attribute, Ints(count, 0));
+  Ints given = node.get_ints(attribute, Ints(count, 0));
   if (given.size() != count)
     node.error("attribute '", attribute, "' has ", given.size(), " elements; expected ", count);
   return given;
