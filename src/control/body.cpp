@@ -56,7 +56,12 @@ Expr BodyExtents::operator()(const Expr& extent) {
   auto& known = done_[extent.hash()];
   for (const auto& [from, to] : known)
     if (from == extent) return to;
-  const Expr result = make(extent);
+  constexpr int kMaxExprDepth = 1000;
+  require(depth_ < kMaxExprDepth, "its body computes an extent by more than ", kMaxExprDepth,
+          " operations one on the other");
+  ++depth_;
+  Expr result = make(extent);
+  --depth_;
   done_[extent.hash()].emplace_back(extent, result);
   return result;
 }

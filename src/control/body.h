@@ -37,6 +37,7 @@ class BodyExtents {
   const Network& body_;
   std::unordered_map<std::string, SymShape> inputs_;
   std::unordered_map<size_t, std::vector<std::pair<Expr, Expr>>> done_;
+  int depth_ = 0;  ///< of the expression
 };
 
 /// The engine file of a body. `inputs` are its inputs' names, of those that it has not too, with

@@ -170,6 +170,7 @@ PlannedOperatorPtr make_planned(ConditionalParams params, std::string_view layer
     require(params.captures >= 0 && params.captures <= kMaxCaptures, "it has ", params.captures,
             " captured tensors; expected 0 to ", kMaxCaptures);
     std::vector<std::string> names;
+    names.reserve(static_cast<size_t>(params.captures));
     for (int i = 0; i < params.captures; ++i) names.push_back(capture_input(i));
     std::array<BranchEngine, 2> branches;
     for (size_t i = 0; i < 2; ++i) {
@@ -226,6 +227,7 @@ std::optional<int> Conditional::num_outputs() const {
 
 std::vector<std::pair<std::string, int>> Conditional::passed_inputs() const {
   std::vector<std::pair<std::string, int>> passed;
+  passed.reserve(static_cast<size_t>(captures_));
   for (int i = 0; i < captures_; ++i) passed.emplace_back(capture_input(i), 1 + i);
   return passed;
 }

@@ -55,7 +55,7 @@ Blob run(const Network& network) {
 }  // namespace
 
 std::optional<Blob> KnownElements::of(const Tensor& tensor) {
-  if (const std::optional<Blob> given = given_elements(tensor.info())) return given;
+  if (std::optional<Blob> given = given_elements(tensor.info())) return given;
   if (const auto found = known_.find(&tensor); found != known_.end()) return found->second;
   std::optional<Blob>& result = known_[&tensor];
   // The layers that make it, each behind those that it depends on.

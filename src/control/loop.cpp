@@ -16,6 +16,7 @@ std::atomic<int64_t> next_identity = 0;
 /// The inputs of the loop that the body's are: what the body calls them, and the loop's index.
 std::vector<std::pair<std::string, int>> passed_inputs(const LoopBody& body) {
   std::vector<std::pair<std::string, int>> passed;
+  passed.reserve(static_cast<size_t>(body.states) + static_cast<size_t>(body.captures));
   for (int i = 0; i < body.states; ++i) passed.emplace_back(state_input(i), 2 + i);
   for (int i = 0; i < body.captures; ++i)
     passed.emplace_back(capture_input(i), 2 + body.states + i);
@@ -50,26 +51,23 @@ std::vector<OutputInfo> Loop::infer(InferContext& context) const {
   outside.check();
 
   std::vector<OutputInfo> outputs;
-  for (int i = 0; i < body_.states; ++i) {
+  const auto states = static_cast<size_t>(body_.states);
+  const size_t first = body_.is_computed ? 1 : 0;
+  for (size_t i = 0; i < states; ++i) {
     OutputInfo& state = outputs.emplace_back();
-    state.dtype = context.inputs[static_cast<size_t>(2 + i)]->dtype;
-    state.dims = context.inputs[static_cast<size_t>(2 + i)]->dims;
-  }
-  const int first = body_.is_computed ? 1 : 0;
-  for (int i = 0; i < body_.states; ++i) {
-    const Tensor& made = *network.outputs()[static_cast<size_t>(first + i)];
+    state.dtype = context.inputs[2 + i]->dtype;
+    state.dims = context.inputs[2 + i]->dims;
+    const Tensor& made = *network.outputs()[first + i];
     const SymShape dims = outside(made.dims());
-    bool differs = made.dtype() != outputs[static_cast<size_t>(i)].dtype ||
-                   dims.size() != outputs[static_cast<size_t>(i)].dims.size();
+    bool differs = made.dtype() != state.dtype || dims.size() != state.dims.size();
     // Extents that may be equal are compared when the engine runs.
     for (size_t axis = 0; !differs && axis < dims.size(); ++axis) {
-      const Expr more = dims[axis] - outputs[static_cast<size_t>(i)].dims[axis];
+      const Expr more = dims[axis] - state.dims[axis];
       differs = more.is_constant() && more.constant() != 0;
     }
-    require(!differs, "Loop '", context.layer, "': state ", i, " is ",
-            opwright::name(outputs[static_cast<size_t>(i)].dtype), " of shape ",
-            outputs[static_cast<size_t>(i)].dims, " before an iteration and ",
-            opwright::name(made.dtype()), " of shape ", dims,
+    require(!differs, "Loop '", context.layer, "': state ", i, " is ", opwright::name(state.dtype),
+            " of shape ", state.dims, " before an iteration and ", opwright::name(made.dtype()),
+            " of shape ", dims,
             " behind it; expected the same, or a number of iterations that is constant");
   }
   Expr iterations = limit != nullptr && limit->values ? max((*limit->values)[0], 0) : Expr(0);
@@ -79,8 +77,8 @@ std::vector<OutputInfo> Loop::infer(InferContext& context) const {
               "it a number of iterations that is constant or computed from shapes");
   if (counts_)
     iterations = context.declare_size_tensor(body_.states + body_.stacked, iterations, iterations);
-  for (int i = 0; i < body_.stacked; ++i) {
-    const Tensor& part = *network.outputs()[static_cast<size_t>(first + body_.states + i)];
+  for (size_t i = 0; i < static_cast<size_t>(body_.stacked); ++i) {
+    const Tensor& part = *network.outputs()[first + states + i];
     OutputInfo& stacked = outputs.emplace_back();
     stacked.dtype = part.dtype();
     stacked.dims = outside(part.dims());

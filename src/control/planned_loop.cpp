@@ -215,10 +215,11 @@ class PlannedLoop final : public PlannedOperator {
 
 LoopPorts find_ports(const PlannedLoopParams& params, const Engine& body) {
   std::vector<std::string> names = {kIterationInput};
+  names.reserve(1 + static_cast<size_t>(params.states) + static_cast<size_t>(params.captures));
   for (int i = 0; i < params.states; ++i) names.push_back(state_input(i));
   for (int i = 0; i < params.captures; ++i) names.push_back(capture_input(i));
   const std::vector<int> found = find_inputs(body, names);
-  const LoopPorts ports{found[0], {found.begin() + 1, found.end()}};
+  LoopPorts ports{found[0], {found.begin() + 1, found.end()}};
   if (ports.iteration >= 0) {
     const PlanPort& port = body.plan().inputs[static_cast<size_t>(ports.iteration)];
     require(port.type.dtype == DataType::kINT64 && port.dims.empty(),

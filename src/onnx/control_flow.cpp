@@ -110,10 +110,13 @@ void mark_body_output(Network& network, Tensor* tensor) {
   network.mark_output(*tensor);
 }
 
-void remove_unused_inputs(Network& network) {
-  const std::vector<Tensor*> all(network.inputs().begin(), network.inputs().end());
+void remove_unused_inputs(const BodyNetwork& body) {
+  const std::span<Tensor* const> inputs = body.network->inputs();
+  const std::vector<Tensor*> all(inputs.begin(), inputs.end());
   for (Tensor* input : all)
-    if (input->num_users() == 0) network.remove_tensor(*input);
+    if (input->num_users() == 0 && std::find(body.for_extents.begin(), body.for_extents.end(),
+                                             input) == body.for_extents.end())
+      body.network->remove_tensor(*input);
 }
 
 /// The branches' outputs where extents differ: one layer, which runs one of them.
@@ -125,7 +128,7 @@ void add_conditional(NodeImporter& node, Tensor* condition, const GraphProto& th
   for (const BodyNetwork* body : {&then_body, &else_body}) {
     for (const Value& output : body->outputs)
       mark_body_output(*body->network, tensor_of(node, output, "an output of a branch"));
-    remove_unused_inputs(*body->network);
+    remove_unused_inputs(*body);
   }
   Sequence inputs = {as_scalar(node, condition)};
   inputs.insert(inputs.end(), else_body.captured.begin(), else_body.captured.end());
@@ -182,7 +185,7 @@ Sequence add_loop(NodeImporter& node, BodyNetwork made, Tensor* limit, Tensor* b
   if (goes_on != nullptr) mark_body_output(*made.network, goes_on);
   for (const Value& output : made.outputs)
     mark_body_output(*made.network, tensor_of(node, output, "an output of its body"));
-  remove_unused_inputs(*made.network);
+  remove_unused_inputs(made);
   const bool counts = body.stacked > 0 && (body.is_computed || begins != nullptr);
   body.network = made.network;
   const int results = body.states + body.stacked;
@@ -352,7 +355,7 @@ void loop_node(NodeImporter& node) {
 
 /// What the attributes of a Scan say of its inputs or outputs, one number each.
 Ints per_port(const NodeImporter& node, std::string_view attribute, size_t count) {
-  const Ints given = node.get_ints(attribute, Ints(count, 0));
+  Ints given = node.get_ints(attribute, Ints(count, 0));
   if (given.size() != count)
     node.error("attribute '", attribute, "' has ", given.size(), " elements; expected ", count);
   return given;

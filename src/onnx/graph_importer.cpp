@@ -468,20 +468,20 @@ class BodyInputs {
   }
 
   Tensor* capture(Tensor* outside) {
-    Tensor*& made = captured_[outside];
-    if (made != nullptr) return made;
+    if (const auto found = captured_.find(outside); found != captured_.end()) return found->second;
+    Tensor* made = nullptr;
     const TensorInfo& info = outside->info();
     if (info.constant) {
       made = body_.network->add_constant(info.dtype, constant_shape(info.dims), info.constant);
       body_.network->weight_names().fix(*made->producer());
-    } else if (info.values && is_constant(*info.values) && outside->rank() <= 1 &&
-               info.dtype != DataType::kBOOL) {
-      made = body_.network->add_values(*info.values, info.dtype, outside->rank() == 0);
+    } else if (const auto values = values_inside(*outside)) {
+      made = body_.network->add_values(*values, info.dtype, outside->rank() == 0);
     } else {
       const auto place = std::find(body_.captured.begin(), body_.captured.end(), outside);
       made = add(capture_input(static_cast<int>(place - body_.captured.begin())), *outside);
       if (place == body_.captured.end()) body_.captured.push_back(outside);
     }
+    captured_[outside] = made;
     return made;
   }
 
@@ -496,6 +496,45 @@ class BodyInputs {
   }
 
  private:
+  /// The elements of a shape, or the like, in the body's symbols.
+  std::optional<std::vector<Expr>> values_inside(const Tensor& outside) {
+    const TensorInfo& info = outside.info();
+    if (!info.values || outside.rank() > 1 || info.dtype == DataType::kBOOL) return std::nullopt;
+    std::vector<Expr> inside;
+    for (const Expr& element : *info.values) {
+      const std::optional<Expr> value = inside_of(element, outside.network(), 0);
+      if (!value) return std::nullopt;
+      inside.push_back(*value);
+    }
+    return inside;
+  }
+
+  /// Null for what does not follow from the extents of the network's inputs, and for what would
+  /// take long to write again.
+  std::optional<Expr> inside_of(const Expr& e, Network& network, int depth) {
+    constexpr int kMostDepth = 16;
+    if (e.is_constant()) return e;
+    if (depth > kMostDepth) return std::nullopt;
+    if (e.op() == ExprOp::kSymbol) {
+      const Symbol& symbol = network.symbols()[e.symbol_id()];
+      Tensor* const input = network.find_tensor(symbol.tensor);
+      if (symbol.kind != Symbol::Kind::kInputExtent || input == nullptr) return std::nullopt;
+      const Tensor* const made = capture(input);
+      body_.for_extents.push_back(made);
+      return made->dims()[static_cast<size_t>(symbol.index)];
+    }
+    std::vector<Expr> operands;
+    for (int i = 0; i < e.arity(); ++i) {
+      const std::optional<Expr> operand = inside_of(e.operand(i), network, depth + 1);
+      if (!operand) return std::nullopt;
+      operands.push_back(*operand);
+    }
+    if (e.op() == ExprOp::kSelect) return Expr::select(operands[0], operands[1], operands[2]);
+    Expr result = operands[0];
+    for (size_t i = 1; i < operands.size(); ++i) result = Expr::make(e.op(), result, operands[i]);
+    return result;
+  }
+
   std::string name_of(const Expr& extent) {
     const auto found = std::find(extents_.begin(), extents_.end(), extent);
     if (found == extents_.end()) extents_.push_back(extent);

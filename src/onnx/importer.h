@@ -36,6 +36,8 @@ struct BodyStart {
 struct BodyNetwork {
   std::shared_ptr<Network> network;
   std::vector<Tensor*> captured;  ///< the tensors outside that its inputs are
+  /// Inputs that are there for their extents, which shapes in the body follow from.
+  std::vector<const Tensor*> for_extents;
   std::vector<Value> outputs;
 };
 

@@ -147,6 +147,8 @@ void dropout(NodeImporter& node) {
 /// A layer, so that programs find the tensor by its name. Constants stay what they are, for the
 /// nodes that need one.
 void identity(NodeImporter& node) {
+  if (const Value& given = node.value(0); given.tensor() == nullptr)
+    return node.set_output(0, given);
   Tensor* x = node.input(0);
   node.set_output(0, x->info().constant.empty() ? node.add<Identity>({}, {x}) : x);
 }

@@ -173,6 +173,56 @@ def test_nested_loops():
         )
 
 
+def test_shapes_from_outside_a_body():
+    """A shape that is computed before the loop is read in it; so is the number of an inner loop's trips."""
+    model = parse_model(f"""{HEAD}
+        net (int64 m, float[n, 4] x, float[n, k] z) => (float[n, 4] y) {{
+            s = Shape (x)
+            t = Shape (z)
+            last = Constant <value_ints = [-1]> ()
+            n0 = Shape <start = 0, end = 1> (x)
+            k0 = Shape <start = 1> (z)
+            trips = Squeeze (k0)
+            flat = Mul (n0, k0)
+            y = Loop (m, , x) <
+                body = b (int64 i, bool go, float[n, 4] v) => (bool on, float[n, 4] w) {{
+                    on = Identity (go)
+                    line = Reshape (z, flat)
+                    back = Reshape (line, t)
+                    zero = Constant <value_floats = [0.0]> ()
+                    start = Expand (zero, s)
+                    one = Constant <value_int = 1> ()
+                    total, columns = Loop (trips, , start) <
+                        body = c (int64 j, bool more, float[n, 4] p) => (bool ok, float[n, 4] q, float[n] col) {{
+                            ok = Identity (more)
+                            col = Gather <axis = 1> (back, j)
+                            column = Gather <axis = 1> (back, j)
+                            axis = Constant <value_ints = [1]> ()
+                            wide = Unsqueeze (column, axis)
+                            q = Add (p, wide)
+                        }}
+                    >
+                    only = Constant <value_ints = [0]> ()
+                    sum = ReduceSum <keepdims = 0> (columns, only)
+                    down = Constant <value_ints = [1]> ()
+                    high = Unsqueeze (sum, down)
+                    u = Add (v, total)
+                    w = Sub (u, high)
+                }}
+            >
+        }}""")
+    engine = None
+    for rows, columns in ((3, 2), (1, 1), (9, 5)):
+        rng = np.random.default_rng(rows)
+        inputs = {
+            "m": number(3),
+            "x": rng.standard_normal((rows, 4)).astype(np.float32),
+            "z": rng.standard_normal((rows, columns)).astype(np.float32),
+        }
+        shapes = {"x": (FEW, SOME, MANY), "z": ((1, 1), (3, 2), (9, 5))}
+        engine = check(model, inputs, engine, shapes=shapes)
+
+
 def test_branches_in_loops():
     model = parse_model(f"""{HEAD}
         net (int64 m, float[3, 4] x) => (float[3, 4] y) {{

@@ -5,9 +5,11 @@
 #include <functional>
 
 #include "compile/engine_run.h"
+#include "control/conditional.h"
 #include "control/known_elements.h"
 #include "operators/elementwise.h"
 #include "operators/movement.h"
+#include "operators/reduce.h"
 
 namespace opwright {
 namespace {
@@ -54,14 +56,14 @@ std::string error_of(const std::function<void()>& function) {
   return "no error";
 }
 
-PlanStep& loop_step(Plan& plan) {
+PlanStep& body_step(Plan& plan) {
   for (PlanStep& step : plan.schedules[0].steps)
-    if (step.kind == Loop::kKind) return step;
-  throw std::logic_error("there is no loop");
+    if (step.kind == Loop::kKind || step.kind == Conditional::kKind) return step;
+  throw std::logic_error("there is no step with a body");
 }
 
 AttributeValue& attribute(Plan& plan, std::string_view name) {
-  for (Attribute& a : loop_step(plan).attributes)
+  for (Attribute& a : body_step(plan).attributes)
     if (a.name == name) return a.value;
   throw std::logic_error("there is no such attribute");
 }
@@ -193,6 +195,66 @@ TEST(HostileLoop, BodiesAreNotNestedWithoutEnd) {
   BuildConfig config;
   config.timing = false;
   EXPECT_CONTAINS(error_of([&] { compile(network, config); }), "nested in more than 16 loops");
+}
+
+/// x twice behind itself where the condition holds, else x.
+Plan choosing(int64_t columns = 4) {
+  std::array<std::shared_ptr<const Network>, 2> bodies;
+  for (size_t i = 0; i < 2; ++i) {
+    auto body = std::make_shared<Network>();
+    Tensor* x = body->add_input(capture_input(0), DataType::kFLOAT, {2, columns});
+    const std::vector<Tensor*> parts(2 - i, x);
+    body->mark_output(*body->add<Concatenation>({0}, parts)->output(0));
+    bodies[i] = body;
+  }
+  Network network;
+  Tensor* x = network.add_input("x", DataType::kFLOAT, {2, columns});
+  Tensor* zero = network.add_constant(DataType::kFLOAT, {},
+                                      Blob::make(4, [](void* to) { std::memset(to, 0, 4); }));
+  Tensor* sum = network.add<Reduce>({ReduceOperation::kSUM, 3, false}, {x})->output(0);
+  Tensor* more = network.add<ElementWise>({ElementWiseOperation::kGREATER}, {sum, zero})->output(0);
+  Layer* layer = network.add_layer(
+      std::make_shared<Conditional>(bodies, 1, std::vector<std::pair<int, int>>{{0, 0}}),
+      std::vector<Tensor*>{more, x});
+  network.mark_output(*network.add<Unary>({UnaryOperation::kNEG}, {layer->output(0)})->output(0));
+  BuildConfig config;
+  config.timing = false;
+  return compile(network, config);
+}
+
+TEST(Conditional, RunsOneBranch) {
+  for (const float sign : {1.0f, -1.0f}) {
+    const std::vector<float> x(8, sign);
+    Context context(Engine::load(choosing(), {}));
+    std::vector<float> y(16);
+    context.set_input_address(0, x.data());
+    context.set_output_address(0, y.data());
+    context.enqueue();
+    EXPECT_EQ(context.output_shape(0), Shape({sign > 0 ? 4 : 2, 4}));
+    EXPECT_EQ(y[7], -sign);
+    EXPECT_EQ(y[15], sign > 0 ? -1.0f : 0.0f);
+  }
+}
+
+TEST(HostileConditional, WhatDoesNotFitIsRefused) {
+  EXPECT_EQ(load_error(choosing(), [](Plan&) {}), "no error");
+  const std::vector<std::pair<const char*, AttributeValue>> changes = {
+      {"captures", int64_t{-1}},   {"captures", int64_t{0}},   {"captures", int64_t{2}},
+      {"size_axes", Ints{2}},      {"size_axes", Ints{-1}},    {"size_axes", Ints{}},
+      {"size_results", Ints{1}},   {"size_results", Ints{-1}}, {"then_body", Blob()},
+      {"size_results", Ints{0, 0}}};
+  for (const auto& [name, value] : changes)
+    EXPECT_NE(load_error(choosing(), [&, n = name, &v = value](Plan& p) { attribute(p, n) = v; }),
+              "no error")
+        << name;
+  // A branch that makes more than there is room for.
+  Plan plan = choosing(), other = choosing(5);
+  attribute(plan, "then_body") = attribute(other, "then_body");
+  EXPECT_NE(error_of([&] {
+              validate(plan);
+              run_plan(plan, {{2, 4}}, {std::vector<float>(8, 1.0f)});
+            }),
+            "no error");
 }
 
 TEST(KnownElements, FollowFromConstants) {
