@@ -8,6 +8,7 @@
 #include "operators/convolution.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
+#include "operators/quantization.h"
 
 namespace opwright::onnx {
 namespace {
@@ -73,28 +74,26 @@ Tensor* spread(NodeImporter& node, Tensor* tensor, Tensor* x, std::string_view w
     node.error(what, " has the shape ", str(tensor->dims()), " and block_size is ", block,
                "; expected one element, a vector along the axis, or the input's rank with a ",
                "block_size above 0");
+  // Blocks that fill the axis are what the layers know themselves.
+  SymShape blocks = x->dims();
+  blocks[axis] = tensor->dims()[axis];
+  if (tensor->dims() == blocks && blocks[axis] * Expr(block) == x->dims()[axis] &&
+      x->dims()[axis].is_constant() && rank < Dims::MAX_DIMS)
+    return tensor;
   return repeat_blocks(node, tensor, axis, block, x);
 }
 
-struct ByteRange {
-  double low, high;
-};
-ByteRange range_of(const NodeImporter& node, DataType type) {
-  if (type == DataType::kINT8) return {-128, 127};
-  if (type == DataType::kUINT8) return {0, 255};
-  node.error("quantizes to ", name(type), ", which is not supported; expected INT8, UINT8 or ",
-             "FLOAT8E4M3FN");
-}
-
-/// What `x`, divided by its scale, FP32, becomes: rounded half to even, moved to the zero point and
-/// saturated.
-Tensor* quantized(NodeImporter& node, Tensor* x, Tensor* zero_point, DataType type) {
-  const ByteRange range = range_of(node, type);
-  x = node.unary(UnaryOperation::kROUND, x);
-  if (zero_point) x = node.elementwise(Op::kSUM, x, node.cast(zero_point, DataType::kFLOAT));
-  x = node.activation(ActivationType::kCLIP, x, static_cast<float>(range.low),
-                      static_cast<float>(range.high));
-  return node.cast(x, type);
+/// x / scale, rounded half to even, moved to the zero point and saturated; scale and zero point
+/// have x's rank or one element, the zero point may be null.
+Tensor* quantized(NodeImporter& node, Tensor* x, Tensor* scale, Tensor* zero_point, DataType type) {
+  if (type != DataType::kINT8 && type != DataType::kUINT8 && type != DataType::kFP8)
+    node.error("quantizes to ", name(type), ", which is not supported; expected INT8, UINT8 or ",
+               "FLOAT8E4M3FN");
+  QuantizationParams params;
+  params.to = type;
+  std::vector<Tensor*> inputs = {x, scale};
+  if (zero_point) inputs.push_back(zero_point);
+  return node.add<Quantize>(params, inputs);
 }
 
 DataType output_type(NodeImporter& node, DataType otherwise) {
@@ -105,16 +104,11 @@ DataType output_type(NodeImporter& node, DataType otherwise) {
 void quantize(NodeImporter& node) {
   Tensor *x = node.input(0), *scale = node.input(1), *zero_point = node.optional_input(2);
   const DataType type = zero_point ? zero_point->dtype() : output_type(node, DataType::kUINT8);
-  Tensor* y = node.elementwise(Op::kDIV, node.cast(x, DataType::kFLOAT),
-                               node.cast(spread(node, scale, x, "y_scale"), DataType::kFLOAT));
+  if (type == DataType::kFP8 && node.get_int("saturate", 1) == 0)
+    node.error("saturate is 0, which is not supported for FLOAT8E4M3FN; expected 1");
+  scale = spread(node, scale, x, "y_scale");
   if (zero_point) zero_point = spread(node, zero_point, x, "y_zero_point");
-  if (type == DataType::kFP8) {
-    if (node.get_int("saturate", 1) == 0)
-      node.error("saturate is 0, which is not supported for FLOAT8E4M3FN; expected 1");
-    if (zero_point) y = node.elementwise(Op::kSUM, y, node.cast(zero_point, DataType::kFLOAT));
-    return node.set_output(0, node.cast(y, type));
-  }
-  node.set_output(0, quantized(node, y, zero_point, type));
+  node.set_output(0, quantized(node, x, scale, zero_point, type));
 }
 
 void dequantize(NodeImporter& node) {
@@ -127,15 +121,11 @@ void dequantize(NodeImporter& node) {
   if (zero_point && zero_point->dtype() != type)
     node.error("the zero point is ", name(zero_point->dtype()), "; expected the input's type, ",
                name(type));
-  Tensor* y = x;
-  // Differences of INT32 are exact before they become FP32.
-  if (type != DataType::kINT32) y = node.cast(y, DataType::kFLOAT);
-  if (zero_point)
-    y = node.elementwise(Op::kSUB, y,
-                         node.cast(spread(node, zero_point, x, "x_zero_point"), y->dtype()));
-  y = node.elementwise(Op::kPROD, node.cast(y, DataType::kFLOAT),
-                       node.cast(spread(node, scale, x, "x_scale"), DataType::kFLOAT));
-  node.set_output(0, node.cast(y, output_type(node, scale->dtype())));
+  QuantizationParams params;
+  params.to = output_type(node, scale->dtype());
+  std::vector<Tensor*> inputs = {x, spread(node, scale, x, "x_scale")};
+  if (zero_point) inputs.push_back(spread(node, zero_point, x, "x_zero_point"));
+  node.set_output(0, node.add<Dequantize>(params, inputs));
 }
 
 /// To UINT8, over the range of the elements and 0.
@@ -156,9 +146,9 @@ void dynamic_quantize(NodeImporter& node) {
       {}, {node.elementwise(Op::kEQUAL, range, 0.0), node.scalar(1, DataType::kFLOAT), scale});
   Tensor* origin = node.elementwise(
       Op::kDIV, node.elementwise(Op::kSUB, node.scalar(0, DataType::kFLOAT), low), scale);
-  Tensor* zero_point = quantized(node, origin, nullptr, DataType::kUINT8);
-  node.set_output(
-      0, quantized(node, node.elementwise(Op::kDIV, x, scale), zero_point, DataType::kUINT8));
+  Tensor* zero_point =
+      quantized(node, origin, node.scalar(1, DataType::kFLOAT), nullptr, DataType::kUINT8);
+  node.set_output(0, quantized(node, x, scale, zero_point, DataType::kUINT8));
   node.set_output(1, scale);
   node.set_output(2, zero_point);
 }
@@ -274,7 +264,7 @@ void matmul_integer(NodeImporter& node) {
 /// The sums times `scale`, FP32, at the zero point `zero_point` and of its type.
 Tensor* requantized(NodeImporter& node, Tensor* sums, Tensor* scale, Tensor* zero_point) {
   Tensor* y = node.elementwise(Op::kPROD, node.cast(sums, DataType::kFLOAT), scale);
-  return quantized(node, y, zero_point, zero_point->dtype());
+  return quantized(node, y, node.scalar(1, DataType::kFLOAT), zero_point, zero_point->dtype());
 }
 
 Tensor* product_scale(NodeImporter& node, Tensor* a, Tensor* b, Tensor* y) {

@@ -8,6 +8,7 @@
 #include "operators/normalization.h"
 #include "operators/pointwise.h"
 #include "operators/pooling.h"
+#include "operators/quantization.h"
 #include "operators/recurrence.h"
 #include "operators/reduce.h"
 #include "operators/source.h"
@@ -19,11 +20,11 @@ namespace opwright {
 template <class Visitor>
 void each_builtin_operator(Visitor&& visitor) {
   const auto visit = [&]<class... Ops>() { (visitor.template operator()<Ops>(), ...); };
-  visit.template
-  operator()<Activation, Cast, ChannelShuffle, Concatenation, Convolution, Cumulative,
-             Deconvolution, ElementWise, Fill, Gather, Identity, Lrn, MatrixMultiply, Normalization,
-             ParametricRelu, Pointwise, Pooling, Recurrence, Reduce, Reformat, Reshape, Resize,
-             Scale, Select, ShapeOf, Shuffle, Slice, Softmax, TopK, Transpose, Unary>();
+  visit.template operator()<Activation, Cast, ChannelShuffle, Concatenation, Convolution,
+                            Cumulative, Deconvolution, Dequantize, ElementWise, Fill, Gather,
+                            Identity, Lrn, MatrixMultiply, Normalization, ParametricRelu, Pointwise,
+                            Pooling, Quantize, Recurrence, Reduce, Reformat, Reshape, Resize, Scale,
+                            Select, ShapeOf, Shuffle, Slice, Softmax, TopK, Transpose, Unary>();
 }
 template <class Visitor>
 void each_layer(Visitor&& visitor) {
