@@ -53,28 +53,15 @@ Tensor* repeat_blocks(NodeImporter& node, Tensor* tensor, int axis, int64_t bloc
   return window_of(node, tensor, std::vector<Expr>(flat.size(), 0), size, nullptr);
 }
 
-/// A scale or zero point as it broadcasts to `x`: of one element, one for each index of the axis,
-/// or one for each block along it.
-Tensor* spread(NodeImporter& node, Tensor* tensor, Tensor* x, std::string_view what) {
-  if (has_one_element(tensor)) return tensor->rank() == 0 ? tensor : node.reshape(tensor, {});
+/// A scale or zero point as the layers take it: blocks that do not fill the axis are written out.
+Tensor* whole_blocks(NodeImporter& node, Tensor* tensor, Tensor* x, std::string_view what) {
   const int rank = x->rank();
-  if (rank == 0) node.error(what, " has the shape ", str(tensor->dims()), " beside a scalar");
-  const int axis = node.axis(node.get_int("axis", 1), rank);
-  if (tensor->rank() == 1) {
-    SymShape dims(rank, Expr(1));
-    dims[axis] = tensor->dims()[0];
-    const Expr& extent = x->dims()[axis];
-    if (extent.is_constant() && dims[axis].is_constant() && extent != dims[axis])
-      node.error(what, " has ", dims[axis].str(), " elements; expected 1 or ", extent.str(),
-                 ", the extent of axis ", axis);
-    return node.reshape(tensor, dims);
-  }
   const int64_t block = node.get_int("block_size", 0);
-  if (tensor->rank() != rank || block <= 0)
+  if (tensor->rank() < 2 || tensor->rank() != rank || has_one_element(tensor)) return tensor;
+  if (block <= 0)
     node.error(what, " has the shape ", str(tensor->dims()), " and block_size is ", block,
-               "; expected one element, a vector along the axis, or the input's rank with a ",
-               "block_size above 0");
-  // Blocks that fill the axis are what the layers know themselves.
+               "; expected one element, a vector along the axis, or a block_size above 0");
+  const int axis = node.axis(node.get_int("axis", 1), rank);
   SymShape blocks = x->dims();
   blocks[axis] = tensor->dims()[axis];
   if (tensor->dims() == blocks && blocks[axis] * Expr(block) == x->dims()[axis] &&
@@ -83,14 +70,22 @@ Tensor* spread(NodeImporter& node, Tensor* tensor, Tensor* x, std::string_view w
   return repeat_blocks(node, tensor, axis, block, x);
 }
 
+QuantizationParams quantization_params(const NodeImporter& node, const Tensor* x, DataType to) {
+  QuantizationParams params;
+  params.to = to;
+  // The axis is that of vectors; opset 10 had none, and scalars have none.
+  const int64_t axis = node.get_int("axis", 1);
+  params.axis = axis < 0 ? axis + x->rank() : axis;
+  return params;
+}
+
 /// x / scale, rounded half to even, moved to the zero point and saturated; scale and zero point
 /// have x's rank or one element, the zero point may be null.
 Tensor* quantized(NodeImporter& node, Tensor* x, Tensor* scale, Tensor* zero_point, DataType type) {
   if (type != DataType::kINT8 && type != DataType::kUINT8 && type != DataType::kFP8)
     node.error("quantizes to ", name(type), ", which is not supported; expected INT8, UINT8 or ",
                "FLOAT8E4M3FN");
-  QuantizationParams params;
-  params.to = type;
+  const QuantizationParams params = quantization_params(node, x, type);
   std::vector<Tensor*> inputs = {x, scale};
   if (zero_point) inputs.push_back(zero_point);
   return node.add<Quantize>(params, inputs);
@@ -106,8 +101,8 @@ void quantize(NodeImporter& node) {
   const DataType type = zero_point ? zero_point->dtype() : output_type(node, DataType::kUINT8);
   if (type == DataType::kFP8 && node.get_int("saturate", 1) == 0)
     node.error("saturate is 0, which is not supported for FLOAT8E4M3FN; expected 1");
-  scale = spread(node, scale, x, "y_scale");
-  if (zero_point) zero_point = spread(node, zero_point, x, "y_zero_point");
+  scale = whole_blocks(node, scale, x, "y_scale");
+  if (zero_point) zero_point = whole_blocks(node, zero_point, x, "y_zero_point");
   node.set_output(0, quantized(node, x, scale, zero_point, type));
 }
 
@@ -121,10 +116,9 @@ void dequantize(NodeImporter& node) {
   if (zero_point && zero_point->dtype() != type)
     node.error("the zero point is ", name(zero_point->dtype()), "; expected the input's type, ",
                name(type));
-  QuantizationParams params;
-  params.to = output_type(node, scale->dtype());
-  std::vector<Tensor*> inputs = {x, spread(node, scale, x, "x_scale")};
-  if (zero_point) inputs.push_back(spread(node, zero_point, x, "x_zero_point"));
+  const QuantizationParams params = quantization_params(node, x, output_type(node, scale->dtype()));
+  std::vector<Tensor*> inputs = {x, whole_blocks(node, scale, x, "x_scale")};
+  if (zero_point) inputs.push_back(whole_blocks(node, zero_point, x, "x_zero_point"));
   node.set_output(0, node.add<Dequantize>(params, inputs));
 }
 

@@ -393,7 +393,7 @@ def test_a_model_that_onnx_runtime_quantized(tmp_path):
             "QuantizeLinear",
             [np.zeros((2, 3), np.float32), np.ones(2, np.float32)],
             {"axis": 1},
-            "y_scale has 2 elements; expected 1 or 3, the extent of axis 1",
+            "has 2 elements; expected 1 or 3, the extent of axis 1",
         ),
         (
             "QuantizeLinear",
