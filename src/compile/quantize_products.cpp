@@ -62,24 +62,14 @@ class ByteProduct {
     if (params.has_residual || params.activation.present() || !match(0)) return;
     const Shape kernel = constant_shape(w_.bytes->info.dims);
     channels_ = kernel[0], shape_.assign(kernel.rank(), Expr(1)), shape_[1] = channels_;
-    const auto is_zero = [](int64_t v) { return v == 0; };
-    const bool pads = params.padding_mode != PaddingMode::kEXPLICIT_ROUND_DOWN ||
-                      !std::all_of(params.pre_padding.begin(), params.pre_padding.end(), is_zero) ||
-                      !std::all_of(params.post_padding.begin(), params.post_padding.end(), is_zero);
-    // A convolution pads with 0, which is not what the zero point stands for.
-    const bool pads_before = pads && x_.zero_point != 0;
-    if (pads_before && (params.padding_mode != PaddingMode::kEXPLICIT_ROUND_DOWN ||
-                        !is_constant(x_.bytes->info.dims)))
-      return;
-    if (!runs(op)) return;
-    GraphValue* x = x_.bytes;
-    if (pads_before) {
-      x = padded(x, params);
-      params.pre_padding.clear(), params.post_padding.clear();
-    }
+    // The kernel takes the zero point off, also where it pads.
+    params.zero_point = x_.zero_point;
+    x_.zero_point = 0;
+    const auto product = std::make_shared<Convolution>(params);
+    if (!runs(*product)) return;
     const int64_t inner = kernel.numel(1, kernel.rank());
     finish(
-        std::make_shared<Convolution>(params), x, node_->input(2),
+        product, x_.bytes, node_->input(2),
         [&](int64_t channel, int64_t k) { return channel * inner + k; }, inner);
   }
 
@@ -137,29 +127,6 @@ class ByteProduct {
     if (elements.size() != 1) shape = constant_shape(shape_);
     return graph_.add_constant(
         type, shape, Blob::copy(elements.data(), elements.size() * sizeof(T)), node_->name + what);
-  }
-
-  GraphValue* padded(GraphValue* x, const ConvolutionParams& params) {
-    SliceParams slice;
-    slice.mode = SampleMode::kFILL;
-    SymShape dims = x->info.dims;
-    for (size_t axis = 0; axis < dims.size(); ++axis) {
-      const bool spatial = axis >= 2;
-      const int64_t pre = !spatial || params.pre_padding.empty() ? 0 : params.pre_padding[axis - 2];
-      const int64_t post =
-          !spatial || params.post_padding.empty() ? 0 : params.post_padding[axis - 2];
-      slice.start.push_back(-pre);
-      dims[axis] = dims[axis] + Expr(pre) + Expr(post);
-      slice.size.push_back(dims[axis].constant());
-      slice.stride.push_back(1);
-    }
-    const DataType type = x->info.dtype;
-    GraphValue* const fill = graph_.add_constant(
-        type, Shape(),
-        Blob::make(1, [&](void* to) { convert(&x_.zero_point, DataType::kINT64, to, type, 1); }),
-        node_->name + " zero point");
-    return add(std::make_shared<Slice>(slice), {x, nullptr, nullptr, nullptr, fill}, type, dims,
-               " padding");
   }
 
   /// (sums - zero point * sums of weights) * scales + bias

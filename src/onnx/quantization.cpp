@@ -328,6 +328,11 @@ Tensor* integer_convolution(NodeImporter& node, Tensor* x, Tensor* zx, Tensor* w
   const Shape kernel = constant_shape(w->dims());
   if (zx && !has_one_element(zx))
     node.error("x_zero_point has the shape ", str(zx->dims()), "; expected one element");
+  // A constant one is for the layer, which takes it off where it pads, too.
+  if (zx && zx->info().constant) {
+    params.zero_point = node.constant_int(zx, "x_zero_point");
+    zx = nullptr;
+  }
   zx = along_channels(node, zx, rank);
   const Bytes image = bytes_of_input(node, x, zx, "x");
   const Bytes weights = signed_bytes(node, w, along_channels(node, zw, rank), "w");

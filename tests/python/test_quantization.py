@@ -366,6 +366,9 @@ def test_a_model_that_onnx_runtime_quantized(tmp_path):
             want = onnx_graphs.reference_session(model).run(None, {"x": x})[0]
             step = np.abs(want).max() / 127
             np.testing.assert_allclose(engine(x), want, rtol=0, atol=2.5 * step)
+            engine.save(tmp_path / "bytes.engine")
+            again = opwright.load(tmp_path / "bytes.engine")
+            np.testing.assert_array_equal(again(x), engine(x))
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,12 @@ class ConvolutionKernel final : public DnnlKernel {
       arguments.push_back({DNNL_ARG_BIAS, bias_ ? program.constant(bias_.data(), wanted)
                                                 : program.as(program.input(2, given), wanted)});
     }
+    if (params_.zero_point != 0) {
+      const auto zero = static_cast<int32_t>(params_.zero_point);
+      const dnnl::memory::desc desc({1}, dnnl::memory::data_type::s32, dnnl::memory::format_tag::a);
+      arguments.push_back({DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_SRC,
+                           program.constant(Blob::copy(&zero, sizeof(zero)), desc)});
+    }
     const Operand y = program.output(0, dnnl_desc(outputs[0], y_type.dtype, y_type.format));
     const Operand result = program.staging(y, selected.desc.dst_desc());
     if (residual_ >= 0) {
