@@ -262,6 +262,36 @@ class ICastLayer : public ILayer {
   ~ICastLayer() noexcept override = default;
 };
 
+/// x / scale + zero point, rounded half to even and saturated; the zero point is input 2.
+class IQuantizeLayer : public ILayer {
+ public:
+  /// The axis of a scale that is a vector.
+  int32_t getAxis() const noexcept { return get<int32_t>("axis"); }
+  void setAxis(int32_t axis) noexcept { set("axis", axis); }
+  bool setBlockShape(Dims const& blockShape) noexcept { return set("block_shape", blockShape); }
+  Dims getBlockShape() const noexcept { return get<Dims>("block_shape"); }
+  void setToType(DataType toType) noexcept { set("to_type", toType); }
+  DataType getToType() const noexcept { return get<DataType>("to_type"); }
+
+ protected:
+  ~IQuantizeLayer() noexcept override = default;
+};
+
+/// (x - zero point) * scale; the zero point is input 2.
+class IDequantizeLayer : public ILayer {
+ public:
+  /// The axis of a scale that is a vector.
+  int32_t getAxis() const noexcept { return get<int32_t>("axis"); }
+  void setAxis(int32_t axis) noexcept { set("axis", axis); }
+  bool setBlockShape(Dims const& blockShape) noexcept { return set("block_shape", blockShape); }
+  Dims getBlockShape() const noexcept { return get<Dims>("block_shape"); }
+  void setToType(DataType toType) noexcept { set("to_type", toType); }
+  DataType getToType() const noexcept { return get<DataType>("to_type"); }
+
+ protected:
+  ~IDequantizeLayer() noexcept override = default;
+};
+
 /// The input unchanged.
 class IIdentityLayer : public ILayer {
  protected:

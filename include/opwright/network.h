@@ -155,6 +155,20 @@ class INetworkDefinition : public INoCopy {
   ICastLayer* addCast(ITensor& input, DataType toType) noexcept {
     return add<ICastLayer>("addCast", {input, toType});
   }
+  /// \param scale one element, one for each index of the layer's axis, or one for each block.
+  IQuantizeLayer* addQuantize(ITensor& input, ITensor& scale, DataType outputType) noexcept {
+    return add<IQuantizeLayer>("addQuantize", {input, scale, outputType});
+  }
+  IQuantizeLayer* addQuantize(ITensor& input, ITensor& scale) noexcept {
+    return addQuantize(input, scale, DataType::kINT8);
+  }
+  /// \param scale as in addQuantize().
+  IDequantizeLayer* addDequantize(ITensor& input, ITensor& scale, DataType outputType) noexcept {
+    return add<IDequantizeLayer>("addDequantize", {input, scale, outputType});
+  }
+  IDequantizeLayer* addDequantize(ITensor& input, ITensor& scale) noexcept {
+    return addDequantize(input, scale, DataType::kFLOAT);
+  }
   IIdentityLayer* addIdentity(ITensor& input) noexcept {
     return add<IIdentityLayer>("addIdentity", {input});
   }

@@ -1,11 +1,16 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "network/operator.h"
 
 namespace opwright {
+
+/// The tactic of loops over bytes, which are exact everywhere and slow: no pass makes layers for
+/// them.
+inline constexpr std::string_view kIntegerLoop = "integer loop";
 
 /// A candidate with the types of the query's ports, all LINEAR.
 Candidate linear_candidate(const CandidateQuery& query, std::string tactic_name);

@@ -10,6 +10,7 @@
 #include "operators/activation.h"
 #include "operators/elementwise.h"
 #include "operators/movement.h"
+#include "operators/quantization.h"
 #include "operators/reduce.h"
 
 namespace opwright {
@@ -104,6 +105,78 @@ void lower_scale(Graph& graph, GraphNode* node, const ScaleParams& params) {
   program.finish(result);
 }
 
+/// The program of a node whose scales broadcast to x.
+void lower_quantization(Graph& graph, GraphNode* node, bool quantizes) {
+  NodeProgram program(graph, *node);
+  ProgramWriter& writer = program.writer;
+  using Op = ElementWiseOperation;
+  constexpr DataType kFloat = DataType::kFLOAT;
+  int x = program.operand(node->inputs[0]);
+  GraphValue* const zero_point = node->input(2);
+  const bool divides = scalar_constant(*node->inputs[1]) != 1.0;
+  const int scale = divides ? writer.cast(program.operand(node->inputs[1]), kFloat) : -1;
+  if (quantizes) {
+    const DataType to = node->outputs[0]->info.dtype;
+    x = writer.cast(x, kFloat);
+    if (divides) x = writer.binary(Op::kDIV, x, scale);
+    if (to != DataType::kFP8) x = writer.unary(UnaryOperation::kROUND, x);
+    if (zero_point)
+      x = writer.binary(Op::kSUM, x, writer.cast(program.operand(zero_point), kFloat));
+    if (to != DataType::kFP8) {
+      const bool is_signed = to == DataType::kINT8;
+      x = writer.activation(ActivationType::kCLIP, x, is_signed ? -128 : 0, is_signed ? 127 : 255);
+    }
+  } else {
+    // Differences of INT32 are exact before they become FP32.
+    const DataType type = writer.type(x) == DataType::kINT32 ? DataType::kINT32 : kFloat;
+    x = writer.cast(x, type);
+    if (zero_point) x = writer.binary(Op::kSUB, x, writer.cast(program.operand(zero_point), type));
+    x = writer.cast(x, kFloat);
+    if (divides) x = writer.binary(Op::kPROD, x, scale);
+  }
+  program.finish(x);
+}
+
+/// Blocks get an axis of their own, along which their scales broadcast.
+void lower_quantization(Graph& graph, GraphNode* node, const QuantizationParams& params) {
+  const SymShape x = node->inputs[0]->info.dims;
+  std::vector<GraphValue*> inputs = node->inputs;
+  SymShape split;
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    if (inputs[i] == nullptr) continue;
+    std::string problem;
+    SymShape dims = scale_shape(x, inputs[i]->info.dims, params.axis, problem);
+    require(problem.empty(), "Layer '", node->name, "': input ", i, " ", problem);
+    // The zero point of blocks has as many as the scale has.
+    const SymShape& first = i == 1 ? dims : node->inputs[1]->info.dims;
+    SymShape wide;
+    for (size_t axis = 0; axis < x.size(); ++axis) {
+      const bool blocks = first.size() == x.size() && has_blocks(x[axis], first[axis]);
+      require(blocks || !has_blocks(x[axis], dims[axis]), "Layer '", node->name,
+              "': scale and zero point have blocks along different axes");
+      wide.push_back(dims[axis]);
+      if (i == 1) split.push_back(blocks ? first[axis] : x[axis]);
+      if (!blocks) continue;
+      wide.push_back(Expr(1));
+      if (i == 1) split.push_back(Expr(x[axis].constant() / first[axis].constant()));
+    }
+    inputs[i] = reshaped(graph, node, inputs[i], wide);
+  }
+  const bool quantizes = node->op->kind() == Quantize::kKind;
+  if (split == x) {
+    graph.replace(node, node->op, std::move(inputs));
+    return lower_quantization(graph, node, quantizes);
+  }
+  inputs[0] = reshaped(graph, node, inputs[0], split);
+  TensorInfo info;
+  info.dtype = node->outputs[0]->info.dtype;
+  info.dims = split;
+  GraphNode* const inner = graph.insert_before(node, node->op, std::move(inputs), std::move(info),
+                                               node->name + " blocks");
+  lower_quantization(graph, inner, quantizes);
+  graph.replace(node, std::make_shared<Reshape>(), {inner->outputs[0]});
+}
+
 void lower_prelu(Graph& graph, GraphNode* node) {
   NodeProgram program(graph, *node);
   ProgramWriter& writer = program.writer;
@@ -175,6 +248,8 @@ void lower_node(Graph& graph, GraphNode* node) {
   if (const auto* shuffle = node->as<Shuffle>())
     return lower_shuffle(graph, node, shuffle->params());
   if (const auto* scale = node->as<Scale>()) return lower_scale(graph, node, scale->params());
+  if (const auto* op = node->as<Quantize>()) return lower_quantization(graph, node, op->params());
+  if (const auto* op = node->as<Dequantize>()) return lower_quantization(graph, node, op->params());
   if (node->as<ParametricRelu>()) return lower_prelu(graph, node);
   if (const auto* sum = node->as<Cumulative>()) return lower_cumulative(graph, node, sum->params());
   if (const auto* op = node->as<ElementWise>()) {

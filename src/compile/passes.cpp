@@ -4,8 +4,8 @@
 
 namespace opwright {
 
-bool PassContext::can_run(const Operator& op, const GraphNode& like,
-                          const std::vector<GraphValue*>& inputs) const {
+std::vector<Candidate> PassContext::candidates(const Operator& op, const GraphNode& like,
+                                               const std::vector<GraphValue*>& inputs) const {
   GraphNode node;
   node.inputs = inputs;
   node.outputs = like.outputs;
@@ -16,7 +16,12 @@ bool PassContext::can_run(const Operator& op, const GraphNode& like,
   query.outputs = ports.outputs;
   query.device = &device;
   query.strongly_typed = true;
-  return !device.candidates(op, query).empty();
+  return device.candidates(op, query);
+}
+
+bool PassContext::can_run(const Operator& op, const GraphNode& like,
+                          const std::vector<GraphValue*>& inputs) const {
+  return !candidates(op, like, inputs).empty();
 }
 
 void run_passes(Graph& graph, const PassContext& context) {
@@ -25,6 +30,8 @@ void run_passes(Graph& graph, const PassContext& context) {
       context.budget->check_time("optimizing ", graph.size(), " layers");
   };
   fold_shapes(graph);
+  graph.remove_dead();
+  quantize_products(graph, context);
   graph.remove_dead();
   lower(graph);
   simplify(graph);

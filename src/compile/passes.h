@@ -16,6 +16,9 @@ struct PassContext {
   bool strongly_typed = false;
   BuildBudget* budget = nullptr;  ///< null: no limits
 
+  /// Every way to run the operator on these inputs with the network's types.
+  std::vector<Candidate> candidates(const Operator& op, const GraphNode& like,
+                                    const std::vector<GraphValue*>& inputs) const;
   /// Whether the device can run the operator on these inputs with the network's types.
   bool can_run(const Operator& op, const GraphNode& like,
                const std::vector<GraphValue*>& inputs) const;
@@ -24,6 +27,9 @@ struct PassContext {
 // Each pass leaves a graph that computes the same outputs. None removes nodes: what became useless
 // goes with Graph::remove_dead().
 
+/// Convolutions and matrix products of what is dequantized by constant scales multiply the bytes
+/// themselves, where the device does that fast.
+void quantize_products(Graph& graph, const PassContext& context);
 /// Element-wise layers become Pointwise programs, Shuffle becomes Transpose and Reshape.
 void lower(Graph& graph);
 /// Drops what changes nothing: identities, casts to the same type, transposes that undo each other,

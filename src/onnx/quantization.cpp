@@ -8,6 +8,7 @@
 #include "operators/convolution.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
+#include "operators/quantization.h"
 
 namespace opwright::onnx {
 namespace {
@@ -52,49 +53,42 @@ Tensor* repeat_blocks(NodeImporter& node, Tensor* tensor, int axis, int64_t bloc
   return window_of(node, tensor, std::vector<Expr>(flat.size(), 0), size, nullptr);
 }
 
-/// A scale or zero point as it broadcasts to `x`: of one element, one for each index of the axis,
-/// or one for each block along it.
-Tensor* spread(NodeImporter& node, Tensor* tensor, Tensor* x, std::string_view what) {
-  if (has_one_element(tensor)) return tensor->rank() == 0 ? tensor : node.reshape(tensor, {});
+/// A scale or zero point as the layers take it: blocks that do not fill the axis are written out.
+Tensor* whole_blocks(NodeImporter& node, Tensor* tensor, Tensor* x, std::string_view what) {
   const int rank = x->rank();
-  if (rank == 0) node.error(what, " has the shape ", str(tensor->dims()), " beside a scalar");
-  const int axis = node.axis(node.get_int("axis", 1), rank);
-  if (tensor->rank() == 1) {
-    SymShape dims(rank, Expr(1));
-    dims[axis] = tensor->dims()[0];
-    const Expr& extent = x->dims()[axis];
-    if (extent.is_constant() && dims[axis].is_constant() && extent != dims[axis])
-      node.error(what, " has ", dims[axis].str(), " elements; expected 1 or ", extent.str(),
-                 ", the extent of axis ", axis);
-    return node.reshape(tensor, dims);
-  }
   const int64_t block = node.get_int("block_size", 0);
-  if (tensor->rank() != rank || block <= 0)
+  if (tensor->rank() < 2 || tensor->rank() != rank || has_one_element(tensor)) return tensor;
+  if (block <= 0)
     node.error(what, " has the shape ", str(tensor->dims()), " and block_size is ", block,
-               "; expected one element, a vector along the axis, or the input's rank with a ",
-               "block_size above 0");
+               "; expected one element, a vector along the axis, or a block_size above 0");
+  const int axis = node.axis(node.get_int("axis", 1), rank);
+  SymShape blocks = x->dims();
+  blocks[axis] = tensor->dims()[axis];
+  if (tensor->dims() == blocks && blocks[axis] * Expr(block) == x->dims()[axis] &&
+      x->dims()[axis].is_constant() && rank < Dims::MAX_DIMS)
+    return tensor;
   return repeat_blocks(node, tensor, axis, block, x);
 }
 
-struct ByteRange {
-  double low, high;
-};
-ByteRange range_of(const NodeImporter& node, DataType type) {
-  if (type == DataType::kINT8) return {-128, 127};
-  if (type == DataType::kUINT8) return {0, 255};
-  node.error("quantizes to ", name(type), ", which is not supported; expected INT8, UINT8 or ",
-             "FLOAT8E4M3FN");
+QuantizationParams quantization_params(const NodeImporter& node, const Tensor* x, DataType to) {
+  QuantizationParams params;
+  params.to = to;
+  // The axis is that of vectors; opset 10 had none, and scalars have none.
+  const int64_t axis = node.get_int("axis", 1);
+  params.axis = axis < 0 ? axis + x->rank() : axis;
+  return params;
 }
 
-/// What `x`, divided by its scale, FP32, becomes: rounded half to even, moved to the zero point and
-/// saturated.
-Tensor* quantized(NodeImporter& node, Tensor* x, Tensor* zero_point, DataType type) {
-  const ByteRange range = range_of(node, type);
-  x = node.unary(UnaryOperation::kROUND, x);
-  if (zero_point) x = node.elementwise(Op::kSUM, x, node.cast(zero_point, DataType::kFLOAT));
-  x = node.activation(ActivationType::kCLIP, x, static_cast<float>(range.low),
-                      static_cast<float>(range.high));
-  return node.cast(x, type);
+/// x / scale, rounded half to even, moved to the zero point and saturated; scale and zero point
+/// have x's rank or one element, the zero point may be null.
+Tensor* quantized(NodeImporter& node, Tensor* x, Tensor* scale, Tensor* zero_point, DataType type) {
+  if (type != DataType::kINT8 && type != DataType::kUINT8 && type != DataType::kFP8)
+    node.error("quantizes to ", name(type), ", which is not supported; expected INT8, UINT8 or ",
+               "FLOAT8E4M3FN");
+  const QuantizationParams params = quantization_params(node, x, type);
+  std::vector<Tensor*> inputs = {x, scale};
+  if (zero_point) inputs.push_back(zero_point);
+  return node.add<Quantize>(params, inputs);
 }
 
 DataType output_type(NodeImporter& node, DataType otherwise) {
@@ -105,16 +99,11 @@ DataType output_type(NodeImporter& node, DataType otherwise) {
 void quantize(NodeImporter& node) {
   Tensor *x = node.input(0), *scale = node.input(1), *zero_point = node.optional_input(2);
   const DataType type = zero_point ? zero_point->dtype() : output_type(node, DataType::kUINT8);
-  Tensor* y = node.elementwise(Op::kDIV, node.cast(x, DataType::kFLOAT),
-                               node.cast(spread(node, scale, x, "y_scale"), DataType::kFLOAT));
-  if (zero_point) zero_point = spread(node, zero_point, x, "y_zero_point");
-  if (type == DataType::kFP8) {
-    if (node.get_int("saturate", 1) == 0)
-      node.error("saturate is 0, which is not supported for FLOAT8E4M3FN; expected 1");
-    if (zero_point) y = node.elementwise(Op::kSUM, y, node.cast(zero_point, DataType::kFLOAT));
-    return node.set_output(0, node.cast(y, type));
-  }
-  node.set_output(0, quantized(node, y, zero_point, type));
+  if (type == DataType::kFP8 && node.get_int("saturate", 1) == 0)
+    node.error("saturate is 0, which is not supported for FLOAT8E4M3FN; expected 1");
+  scale = whole_blocks(node, scale, x, "y_scale");
+  if (zero_point) zero_point = whole_blocks(node, zero_point, x, "y_zero_point");
+  node.set_output(0, quantized(node, x, scale, zero_point, type));
 }
 
 void dequantize(NodeImporter& node) {
@@ -127,15 +116,10 @@ void dequantize(NodeImporter& node) {
   if (zero_point && zero_point->dtype() != type)
     node.error("the zero point is ", name(zero_point->dtype()), "; expected the input's type, ",
                name(type));
-  Tensor* y = x;
-  // Differences of INT32 are exact before they become FP32.
-  if (type != DataType::kINT32) y = node.cast(y, DataType::kFLOAT);
-  if (zero_point)
-    y = node.elementwise(Op::kSUB, y,
-                         node.cast(spread(node, zero_point, x, "x_zero_point"), y->dtype()));
-  y = node.elementwise(Op::kPROD, node.cast(y, DataType::kFLOAT),
-                       node.cast(spread(node, scale, x, "x_scale"), DataType::kFLOAT));
-  node.set_output(0, node.cast(y, output_type(node, scale->dtype())));
+  const QuantizationParams params = quantization_params(node, x, output_type(node, scale->dtype()));
+  std::vector<Tensor*> inputs = {x, whole_blocks(node, scale, x, "x_scale")};
+  if (zero_point) inputs.push_back(whole_blocks(node, zero_point, x, "x_zero_point"));
+  node.set_output(0, node.add<Dequantize>(params, inputs));
 }
 
 /// To UINT8, over the range of the elements and 0.
@@ -156,9 +140,9 @@ void dynamic_quantize(NodeImporter& node) {
       {}, {node.elementwise(Op::kEQUAL, range, 0.0), node.scalar(1, DataType::kFLOAT), scale});
   Tensor* origin = node.elementwise(
       Op::kDIV, node.elementwise(Op::kSUB, node.scalar(0, DataType::kFLOAT), low), scale);
-  Tensor* zero_point = quantized(node, origin, nullptr, DataType::kUINT8);
-  node.set_output(
-      0, quantized(node, node.elementwise(Op::kDIV, x, scale), zero_point, DataType::kUINT8));
+  Tensor* zero_point =
+      quantized(node, origin, node.scalar(1, DataType::kFLOAT), nullptr, DataType::kUINT8);
+  node.set_output(0, quantized(node, x, scale, zero_point, DataType::kUINT8));
   node.set_output(1, scale);
   node.set_output(2, zero_point);
 }
@@ -274,7 +258,7 @@ void matmul_integer(NodeImporter& node) {
 /// The sums times `scale`, FP32, at the zero point `zero_point` and of its type.
 Tensor* requantized(NodeImporter& node, Tensor* sums, Tensor* scale, Tensor* zero_point) {
   Tensor* y = node.elementwise(Op::kPROD, node.cast(sums, DataType::kFLOAT), scale);
-  return quantized(node, y, zero_point, zero_point->dtype());
+  return quantized(node, y, node.scalar(1, DataType::kFLOAT), zero_point, zero_point->dtype());
 }
 
 Tensor* product_scale(NodeImporter& node, Tensor* a, Tensor* b, Tensor* y) {
@@ -344,6 +328,11 @@ Tensor* integer_convolution(NodeImporter& node, Tensor* x, Tensor* zx, Tensor* w
   const Shape kernel = constant_shape(w->dims());
   if (zx && !has_one_element(zx))
     node.error("x_zero_point has the shape ", str(zx->dims()), "; expected one element");
+  // A constant one is for the layer, which takes it off where it pads, too.
+  if (zx && zx->info().constant) {
+    params.zero_point = node.constant_int(zx, "x_zero_point");
+    zx = nullptr;
+  }
   zx = along_channels(node, zx, rank);
   const Bytes image = bytes_of_input(node, x, zx, "x");
   const Bytes weights = signed_bytes(node, w, along_channels(node, zw, rank), "w");

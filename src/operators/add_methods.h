@@ -54,6 +54,13 @@ auto add_function(T Op::Params::*... parameters) {
   return detail::add_function<Op>(std::make_index_sequence<inputs>(), parameters...);
 }
 
+template <class Op>
+TypedLayer<Op>* add_quantization(Network& network, Tensor& input, Tensor& scale, DataType to) {
+  QuantizationParams params;
+  params.to = to;
+  return network.add<Op>(std::move(params), {&input, &scale});
+}
+
 /// Calls `visitor(method, function, arguments...)` for each method that adds a built-in layer. The
 /// function takes the network and then tensors (`Tensor&`, or a vector of `Tensor*`), `const Ints&`
 /// or `const Shape&` for dimensions, `const WeightsArray&`, numbers and enumerators; an argument is
@@ -74,6 +81,16 @@ void each_add_method(Visitor&& add) {
       "input");
   add({"add_cast", "addCast", "Converts to another type."}, add_function<Cast, 1>(&CastParams::to),
       "input", "to_type");
+  add({"add_quantize", "addQuantize",
+       "Divides by a scale, rounds half to even and saturates. The scale has one element, one for "
+       "each index of `axis`, or one for each block."},
+      add_quantization<Quantize>, "input", "scale",
+      DefaultArgument{"output_type", DataType::kINT8});
+  add({"add_dequantize", "addDequantize",
+       "Multiplies by a scale of one element, one for each index of `axis`, or one for each "
+       "block."},
+      add_quantization<Dequantize>, "input", "scale",
+      DefaultArgument{"output_type", DataType::kFLOAT});
   add({"add_parametric_relu", "addParametricReLU", "x < 0 ? x * slope : x; the slopes broadcast."},
       add_function<ParametricRelu, 2>(), "input", "slopes");
   add(

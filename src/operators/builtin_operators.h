@@ -10,6 +10,7 @@
 #include "operators/normalization.h"
 #include "operators/pointwise.h"
 #include "operators/pooling.h"
+#include "operators/quantization.h"
 #include "operators/recurrence.h"
 #include "operators/reduce.h"
 #include "operators/sampling.h"
@@ -27,11 +28,11 @@ void each_builtin_operator(Visitor&& visitor) {
   const auto visit = [&]<class... Ops>() { (visitor.template operator()<Ops>(), ...); };
   visit.template
   operator()<Activation, BitCast, Cast, ChannelShuffle, Concatenation, Convolution, Cumulative,
-             Deconvolution, DeformableColumns, Determinant, ElementWise, Fill, Gather, GridSample,
-             Identity, IndexedMaxPooling, LpPooling, Lrn, MatrixMultiply, Nms, NonZero,
-             Normalization, OneHot, ParametricRelu, Pointwise, Pooling, Recurrence, Reduce, Reformat, Reshape,
-             Resize, ReverseSequence, RoiAlign, RoiPool, Scale, Scatter, Select, ShapeOf, Shuffle,
-             Slice, Softmax, TopK, Transpose, Unary, Unique>();
+             Deconvolution, DeformableColumns, Dequantize, Determinant, ElementWise, Fill, Gather,
+             GridSample, Identity, IndexedMaxPooling, LpPooling, Lrn, MatrixMultiply, Nms, NonZero,
+             Normalization, OneHot, ParametricRelu, Pointwise, Pooling, Quantize, Recurrence,
+             Reduce, Reformat, Reshape, Resize, ReverseSequence, RoiAlign, RoiPool, Scale, Scatter,
+             Select, ShapeOf, Shuffle, Slice, Softmax, TopK, Transpose, Unary, Unique>();
 }
 template <class Visitor>
 void each_layer(Visitor&& visitor) {

@@ -22,9 +22,15 @@ void check_inputs(const Inference& inference, const ConvolutionParams& params) {
     inference.require(
         !inference.optional(2) && !params.has_residual && !params.activation.present(),
         "convolutions of bytes take neither a bias, a residual nor an activation");
+    const bool is_signed = inference.input(0).dtype == DataType::kINT8;
+    inference.require(
+        params.zero_point >= (is_signed ? -128 : 0) && params.zero_point <= (is_signed ? 127 : 255),
+        "the zero point must be a value of ", name(inference.input(0).dtype), ", but is ",
+        params.zero_point);
   } else {
     inference.require_floating(0);
     inference.require_same_type(1, 0);
+    inference.require(params.zero_point == 0, "a zero point belongs to bytes alone");
   }
   inference.require_rank(0, 3, 5);
   inference.require_rank(1, inference.rank(0), inference.rank(0));

@@ -14,6 +14,7 @@ struct ConvolutionParams {
   /// Fused by the compiler: y = activation(conv(x) + bias [+ residual]).
   bool has_residual = false;  ///< the last input is the residual
   FusedActivation activation;
+  int64_t zero_point = 0;  ///< of bytes: what stands for 0 in x, in its padding, too
   template <class V>
   void visit(V& v) {
     v("stride_nd", stride, PerSpatialAxis{1}), v("dilation_nd", dilation, PerSpatialAxis{1});
@@ -23,6 +24,7 @@ struct ConvolutionParams {
     v("padding_mode", padding_mode), v("num_groups", groups);
     v.internal("output_padding", output_padding);
     v.internal("has_residual", has_residual), activation.visit(v);
+    v.internal("zero_point", zero_point);
   }
   void was_set(std::string_view property) {
     if (property == "padding_nd") post_padding = pre_padding;

@@ -13,9 +13,7 @@ bool accepts(ActivationType op, DataType type);
 DataType result_type(ElementWiseOperation op, DataType type);
 DataType result_type(UnaryOperation op, DataType type);
 /// INT8 and UINT8, whose products are INT32.
-inline bool is_byte(DataType type) {
-  return type == DataType::kINT8 || type == DataType::kUINT8;
-}
+inline bool is_byte(DataType type) { return type == DataType::kINT8 || type == DataType::kUINT8; }
 /// Whether a fused activation is absent or one of ActivationType.
 bool is_valid(const FusedActivation& activation);
 

@@ -366,6 +366,9 @@ def test_a_model_that_onnx_runtime_quantized(tmp_path):
             want = onnx_graphs.reference_session(model).run(None, {"x": x})[0]
             step = np.abs(want).max() / 127
             np.testing.assert_allclose(engine(x), want, rtol=0, atol=2.5 * step)
+            engine.save(tmp_path / "bytes.engine")
+            again = opwright.load(tmp_path / "bytes.engine")
+            np.testing.assert_array_equal(again(x), engine(x))
 
 
 @pytest.mark.parametrize(
@@ -393,7 +396,7 @@ def test_a_model_that_onnx_runtime_quantized(tmp_path):
             "QuantizeLinear",
             [np.zeros((2, 3), np.float32), np.ones(2, np.float32)],
             {"axis": 1},
-            "y_scale has 2 elements; expected 1 or 3, the extent of axis 1",
+            "has 2 elements; expected 1 or 3, the extent of axis 1",
         ),
         (
             "QuantizeLinear",
@@ -425,3 +428,47 @@ def test_errors(op, arrays, attributes, message):
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     with pytest.raises(opwright.Error, match=message):
         opwright.build(made.SerializeToString(), timing=False)
+
+
+def test_layers_of_the_network():
+    rng = np.random.default_rng(8)
+    x = (rng.standard_normal((4, 6, 5)) * 30).astype(np.float32)
+    for shape, axis in (((), -1), ((1,), -1), ((6,), 1), ((4, 3, 5), -1), ((2, 2, 1), -1)):
+        network = opwright.Builder(opwright.Logger(opwright.Logger.ERROR)).create_network()
+        scale = (rng.random(shape) + 0.2).astype(np.float32)
+        given = network.add_input("x", opwright.float32, x.shape)
+        factor = network.add_constant(shape, scale).get_output(0)
+        quantize_layer = network.add_quantize(given, factor, opwright.int8)
+        assert (quantize_layer.axis, quantize_layer.to_type) == (-1, opwright.int8)
+        assert quantize_layer.type == opwright.LayerType.QUANTIZE
+        back_layer = network.add_dequantize(quantize_layer.get_output(0), factor, opwright.float32)
+        assert back_layer.type == opwright.LayerType.DEQUANTIZE
+        quantize_layer.axis = back_layer.axis = axis
+        for layer in (quantize_layer, back_layer):
+            network.mark_output(layer.get_output(0))
+        got = onnx_graphs.as_list(opwright.build(network, timing=False)(x))
+        wide = scale
+        if shape == (6,):
+            wide = scale.reshape(1, 6, 1)
+        elif len(shape) == 3:
+            for a in range(3):
+                wide = np.repeat(wide, x.shape[a] // wide.shape[a], a)
+        want = quantize(x, wide, 0, np.int8)
+        np.testing.assert_array_equal(got[0], want)
+        np.testing.assert_allclose(got[1], want * wide, rtol=1e-6)
+
+
+def test_a_scale_that_does_not_fit():
+    network = opwright.Builder(opwright.Logger(opwright.Logger.ERROR)).create_network()
+    x = network.add_input("x", opwright.float32, (4, 6))
+    factor = network.add_constant((6,), np.ones(6, np.float32)).get_output(0)
+    layer = network.add_quantize(x, factor, opwright.int8)
+    with pytest.raises(opwright.Error, match="so the axis must be in"):
+        str(layer.get_output(0).shape)
+    layer.axis = 0
+    with pytest.raises(
+        opwright.Error, match="has 6 elements; expected 1 or 4, the extent of axis 0"
+    ):
+        str(layer.get_output(0).shape)
+    layer.axis = 1
+    assert tuple(layer.get_output(0).shape) == (4, 6)

@@ -64,6 +64,7 @@ ConvolutionTraits::Desc ConvolutionTraits::make_desc(const ConvolutionParams& pa
   if (params.has_residual) post_ops.append_sum();
   if (!append_activation(post_ops, params.activation)) return {};
   attributes.set_post_ops(post_ops);
+  if (params.zero_point != 0) attributes.set_zero_points_mask(DNNL_ARG_SRC, 0);
   const memory::desc bias =
       has_bias ? memory::desc({kernel[0]}, memory::data_type::f32, memory::format_tag::a)
                : memory::desc();
@@ -77,7 +78,9 @@ ConvolutionTraits::Desc ConvolutionTraits::make_desc(const ConvolutionParams& pa
 class ByteLoopKernel final : public Kernel {
  public:
   ByteLoopKernel(const ConvolutionParams& params, const KernelArgs& args)
-      : params_(params), is_signed_(args.inputs[0].type.dtype == DataType::kINT8) {}
+      : params_(params),
+        zero_(static_cast<int32_t>(params.zero_point)),
+        is_signed_(args.inputs[0].type.dtype == DataType::kINT8) {}
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
     lines_ = 0;
@@ -141,12 +144,13 @@ class ByteLoopKernel final : public Kernel {
               // Sums wrap around.
               if (u >= 0 && u < x_[2])
                 y[i] = static_cast<int32_t>(static_cast<uint32_t>(y[i]) +
-                                            static_cast<uint32_t>(from[u] * taps[w]));
+                                            static_cast<uint32_t>((from[u] - zero_) * taps[w]));
             }
         }
   }
 
   const ConvolutionParams params_;
+  const int32_t zero_;
   const bool is_signed_;
   Extents x_{}, kernel_{}, y_{}, stride_{}, dilation_{}, padding_{};
   int64_t channels_ = 0, maps_ = 0, lines_ = 0;

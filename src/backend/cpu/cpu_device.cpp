@@ -149,8 +149,7 @@ CpuDevice::CpuDevice() {
   features_.avx512 = has(isa, dnnl::cpu_isa::avx512_core);
   features_.bf16 = has(isa, dnnl::cpu_isa::avx512_core_bf16);
   features_.fp16 = has(isa, dnnl::cpu_isa::avx512_core_fp16);
-  features_.int8 =
-      has(isa, dnnl::cpu_isa::avx512_core_vnni) || has(isa, dnnl::cpu_isa::avx2_vnni);
+  features_.int8 = has(isa, dnnl::cpu_isa::avx512_core_vnni) || has(isa, dnnl::cpu_isa::avx2_vnni);
   processor_ = str(processor_model(), ", ", isa_name(isa));
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/candidates.h"
 #include "backend/cpu/cpu_device.h"
 #include "backend/cpu/dnnl_kernel.h"
 #include "backend/cpu/dnnl_variant.h"
@@ -17,9 +18,7 @@
 /// (`weights_shape`) and how its bytes lie in those (`plain_weights`).
 namespace opwright {
 
-/// The tactic of make_byte_loop().
-inline constexpr std::string_view kByteLoop = "integer loop";
-/// A convolution of bytes, exact on any processor.
+/// kIntegerLoop: a convolution of bytes, exact on any processor.
 std::unique_ptr<Kernel> make_byte_loop(const ConvolutionParams& params, const KernelArgs& args);
 
 inline bool is_slow_convolution(std::string_view implementation) {
@@ -78,6 +77,12 @@ class ConvolutionKernel final : public DnnlKernel {
                                      dnnl::memory::format_tag::a);
       arguments.push_back({DNNL_ARG_BIAS, bias_ ? program.constant(bias_.data(), wanted)
                                                 : program.as(program.input(2, given), wanted)});
+    }
+    if (params_.zero_point != 0) {
+      const auto zero = static_cast<int32_t>(params_.zero_point);
+      const dnnl::memory::desc desc({1}, dnnl::memory::data_type::s32, dnnl::memory::format_tag::a);
+      arguments.push_back({DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_SRC,
+                           program.constant(Blob::copy(&zero, sizeof(zero)), desc)});
     }
     const Operand y = program.output(0, dnnl_desc(outputs[0], y_type.dtype, y_type.format));
     const Operand result = program.staging(y, selected.desc.dst_desc());
@@ -156,7 +161,7 @@ std::vector<Candidate> convolution_candidates(const Operator& op, const Candidat
   const bool bytes = kBytes.has(network_type);
   if (bytes) {
     found.push_back(make_convolution_candidate(params, query, network_type, kLinear, kLinear));
-    found.back().tactic_name = kByteLoop;
+    found.back().tactic_name = kIntegerLoop;
     if (nothing || !cpu_device().features().int8) return found;
   }
   for (const DataType type :
@@ -226,7 +231,7 @@ void check_convolution(const Operator& op, const KernelArgs& args) {
       rules.require(rules.input(i), bytes ? Types{DataType::kINT8} : kDnnlFloats);
   rules.require_that(!bytes || (rules.inputs() == 2 && !params.activation.present()),
                      "convolutions of bytes take neither a bias, a residual nor an activation");
-  if (args.candidate->tactic_name == kByteLoop) {
+  if (args.candidate->tactic_name == kIntegerLoop) {
     rules.require_that(bytes && args.packed.empty(),
                        "the integer loop convolves bytes and packs nothing");
     rules.require_format(x, kLinear), rules.require_format(y, kLinear);
@@ -235,7 +240,7 @@ void check_convolution(const Operator& op, const KernelArgs& args) {
 
 template <class Traits>
 std::unique_ptr<Kernel> make_convolution(const Operator& op, const KernelArgs& args) {
-  if (args.candidate->tactic_name == kByteLoop)
+  if (args.candidate->tactic_name == kIntegerLoop)
     return make_byte_loop(static_cast<const typename Traits::Op&>(op).params(), args);
   return make_dnnl_kernel<ConvolutionKernel<Traits>, typename Traits::Op>(op, args);
 }

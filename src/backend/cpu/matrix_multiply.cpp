@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "backend/candidates.h"
 #include "backend/cpu/cpu_device.h"
 #include "backend/cpu/dnnl_kernel.h"
 #include "backend/cpu/dnnl_post_ops.h"
@@ -223,8 +224,6 @@ class ByteProductKernel final : public DnnlKernel {
   MatrixMultiplyParams params_;
   std::optional<DnnlWeights> weights_;  ///< b, where it is packed
 };
-
-constexpr std::string_view kIntegerLoop = "integer loop";
 
 /// Sums of T, exact, wrapping around as the type does.
 template <class A, class B, class T>

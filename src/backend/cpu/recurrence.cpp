@@ -446,6 +446,8 @@ class RecurrenceKernel final : public Kernel {
 };
 
 std::vector<Candidate> recurrence_candidates(const Operator&, const CandidateQuery& query) {
+  for (const int i : {kW, kR})
+    if (query.inputs[i].min != query.inputs[i].max) return {};
   return {linear_candidate(query, "panels")};
 }
 

@@ -17,6 +17,7 @@
 #include "operators/movement.h"
 #include "operators/normalization.h"
 #include "operators/pooling.h"
+#include "operators/recurrence.h"
 #include "operators/reduce.h"
 #include "operators/source.h"
 
@@ -87,6 +88,26 @@ Step product(bool has_bias = false) {
   MatrixMultiplyParams params;
   params.has_bias = has_bias;
   return step<MatrixMultiply>(params, {port({4, 8}), weights({8, 16})}, {port({4, 16})});
+}
+RecurrenceParams recurrence_params() {
+  RecurrenceParams params;
+  params.activations = {2, 1, 1};
+  params.alphas = params.betas = {0, 0, 0};
+  return params;
+}
+Step recurrence(RecurrenceParams params = recurrence_params()) {
+  return step<Recurrence>(params,
+                          {port({3, 2, 5}), port({1, 24, 5}), port({1, 24, 6}), port({1, 48}),
+                           port({2}, kINT32), port({1, 2, 6}), port({1, 2, 6}), port({1, 18})},
+                          {port({3, 1, 2, 6}), port({1, 2, 6}), port({1, 2, 6})});
+}
+Step byte_product() {
+  return step<MatrixMultiply>({}, {port({4, 8}, kUINT8), port({8, 16}, kINT8)},
+                              {port({4, 16}, kINT32)});
+}
+Step byte_convolution() {
+  return step<Convolution>({}, {port({1, 16, 8, 8}, kUINT8), port({32, 16, 3, 3}, kINT8)},
+                           {port({1, 32, 6, 6}, kINT32)});
 }
 Step concatenation() {
   return step<Concatenation>({1}, {port({1, 16, 4, 4}), port({1, 16, 4, 4})},
@@ -264,7 +285,7 @@ std::vector<Case> cases() {
        [](Step& s) { s.outputs[0].type.dtype = kBF16; }, "output 0 must have the type of input 0"},
 
       {"MatrixMultiply of bytes", product(), [](Step& s) { set_all(s, {kINT8}); },
-       "input 0 must be FP32, FP16, INT32, BF16 or INT64"},
+       "output 0 must be INT32"},
       {"MatrixMultiply of INT64 and FP32", product(),
        [](Step& s) { s.inputs[0].type.dtype = s.outputs[0].type.dtype = kINT64; },
        "input 1 must be INT64 like input 0"},
@@ -366,6 +387,41 @@ std::vector<Case> cases() {
        "input 0 must fill whole blocks"},
       {"Reduce to another format", reduce(true), [](Step& s) { s.outputs[0].type.format = kHWC; },
        "output 0 must have the format LINEAR"},
+
+      {"Recurrence of INT32", recurrence(), [](Step& s) { s.inputs[0].type.dtype = kINT32; },
+       "input 0 must be FP32, FP16 or BF16"},
+      {"Recurrence of mixed types", recurrence(), [](Step& s) { s.inputs[2].type.dtype = kHALF; },
+       "input 2 must be FP32 like input 0"},
+      {"Recurrence to another type", recurrence(), [](Step& s) { s.outputs[1].type.dtype = kHALF; },
+       "output 1 must be FP32 like input 0"},
+      {"Recurrence over lengths of 64 bits", recurrence(),
+       [](Step& s) { s.inputs[4].type.dtype = kINT64; }, "input 4 must be INT32"},
+      {"Recurrence without a cell", recurrence(), [](Step& s) { s.outputs.pop_back(); },
+       "3 outputs"},
+      {"Recurrence with open weights", recurrence(),
+       [](Step& s) {
+         s.inputs[1].max = {1, 24, 9};
+       },
+       "the shape of the weights, input 1, must be fixed"},
+      {"Recurrence with a packed bias", recurrence(),
+       [](Step& s) {
+         s.inputs[3].is_constant = true;
+         s.packed = {{3, {}, {}}};
+       },
+       "input 3 is packed"},
+
+      {"bytes times floats", byte_product(), [](Step& s) { s.inputs[1].type.dtype = kFLOAT; },
+       "input 1 must be"},
+      {"bytes that add up to floats", byte_product(),
+       [](Step& s) { s.outputs[0].type.dtype = kFLOAT; }, "output 0 must be INT32"},
+      {"bytes times unsigned bytes", byte_product(),
+       [](Step& s) { s.inputs[1].type.dtype = kUINT8; }, "input 1 must be INT8"},
+      {"a convolution by unsigned bytes", byte_convolution(),
+       [](Step& s) { s.inputs[1].type.dtype = kUINT8; }, "input 1 must be INT8"},
+      {"a convolution of bytes to bytes", byte_convolution(),
+       [](Step& s) { s.outputs[0].type.dtype = kINT8; }, "output 0 must"},
+      {"a convolution of bytes with a bias", byte_convolution(),
+       [](Step& s) { s.inputs.push_back(port({32}, kINT8)); }, "take neither a bias"},
 
       {"Cumulative of bytes", cumulative(), [](Step& s) { set_all(s, {kINT8}); },
        "input 0 must be"},
@@ -499,6 +555,9 @@ std::vector<Step> steps() {
           reduce(true),
           topk(),
           cumulative(),
+          recurrence(),
+          byte_product(),
+          byte_convolution(),
           reformat(),
           reshape(),
           resize(),

@@ -13,6 +13,8 @@
 #include "operators/normalization.h"
 #include "operators/pointwise.h"
 #include "operators/pooling.h"
+#include "operators/quantization.h"
+#include "operators/recurrence.h"
 #include "operators/reduce.h"
 #include "operators/source.h"
 
@@ -91,8 +93,9 @@ class Hostile : public ::testing::Test {};
 using Operators =
     ::testing::Types<Activation, Cast, Concatenation, Convolution, Cumulative, Deconvolution,
                      ElementWise, Fill, Gather, Identity, Lrn, MatrixMultiply, Normalization,
-                     ParametricRelu, Pointwise, Pooling, Reduce, Reformat, Reshape, Resize, Scale,
-                     Select, ShapeOf, Shuffle, Slice, Softmax, TopK, Transpose, Unary>;
+                     ParametricRelu, Pointwise, Pooling, Quantize, Dequantize, Recurrence, Reduce,
+                     Reformat, Reshape, Resize, Scale, Select, ShapeOf, Shuffle, Slice, Softmax,
+                     TopK, Transpose, Unary>;
 TYPED_TEST_SUITE(Hostile, Operators);
 
 TYPED_TEST(Hostile, GivesOutputsOrAnError) {

@@ -134,12 +134,13 @@ TEST(Builtin, OperatorsCanBeMadeAgain) {
   EXPECT_EQ(again.groups, 4);
   EXPECT_EQ(again.activation.beta, 6);
   for (const char* kind :
-       {"Activation",    "Cast",           "Concatenation", "Convolution",    "Cumulative",
-        "Deconvolution", "ElementWise",    "Fill",          "Gather",         "Identity",
-        "LRN",           "MatrixMultiply", "Normalization", "ParametricRelu", "Pointwise",
-        "Pooling",       "Reduce",         "Reformat",      "Reshape",        "Resize",
-        "Scale",         "Select",         "Shape",         "Shuffle",        "Slice",
-        "Softmax",       "TopK",           "Transpose",     "Unary"}) {
+       {"Activation",     "Cast",       "Concatenation", "Convolution",    "Cumulative",
+        "Deconvolution",  "Dequantize", "Quantize",      "ElementWise",    "Fill",
+        "Gather",         "Identity",   "LRN",           "MatrixMultiply", "Normalization",
+        "ParametricRelu", "Pointwise",  "Pooling",       "Recurrence",     "Reduce",
+        "Reformat",       "Reshape",    "Resize",        "Scale",          "Select",
+        "Shape",          "Shuffle",    "Slice",         "Softmax",        "TopK",
+        "Transpose",      "Unary"}) {
     try {
       EXPECT_EQ(load_operator(kind, {}, context)->kind(), kind);
     } catch (const Error& error) {

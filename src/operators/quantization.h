@@ -1,0 +1,46 @@
+#pragma once
+
+#include "operators/builtin.h"
+
+namespace opwright {
+
+struct QuantizationParams {
+  int64_t axis = -1;  ///< of a scale that is a vector
+  Ints block_shape;   ///< what TensorRT calls the extents of blocks; they follow from the scale
+  DataType to = DataType::kINT8;
+  template <class V>
+  void visit(V& v) {
+    v("axis", axis), v("block_shape", block_shape), v("to_type", to);
+  }
+};
+
+/// x / scale + zero point, rounded half to even and saturated, as INT8, UINT8 or FP8. Inputs: x,
+/// scale, optional zero point of the output's type. Scale and zero point have one element, one for
+/// each index of the axis, or x's rank: then each is for a block of elements.
+class Quantize final : public BuiltinOperator<Quantize, QuantizationParams> {
+ public:
+  static constexpr std::string_view kKind = "Quantize";
+  static constexpr LayerClass<class IQuantizeLayer> kLayer{
+      LayerType::kQUANTIZE, "IQuantizeLayer",
+      "Divides by a scale, rounds half to even and saturates."};
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
+/// (x - zero point) * scale, of x in INT8, UINT8, INT32 or FP8, as a floating type.
+class Dequantize final : public BuiltinOperator<Dequantize, QuantizationParams> {
+ public:
+  static constexpr std::string_view kKind = "Dequantize";
+  static constexpr LayerClass<class IDequantizeLayer> kLayer{
+      LayerType::kDEQUANTIZE, "IDequantizeLayer", "Multiplies by a scale."};
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
+/// The shape of x's rank that a scale or zero point has beside it: extents are 1, those of x, or
+/// divide them. Empty, and `problem` says why, where it fits x in none of the three ways.
+SymShape scale_shape(const SymShape& x, const SymShape& scale, int64_t axis, std::string& problem);
+/// Whether an extent of a scale stands for blocks of more than one element of x and less than all.
+bool has_blocks(const Expr& x, const Expr& scale);
+
+}  // namespace opwright
