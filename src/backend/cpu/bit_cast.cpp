@@ -33,7 +33,9 @@ class BitCastKernel final : public Kernel {
 };
 
 std::vector<Candidate> bit_cast_candidates(const Operator&, const CandidateQuery& query) {
-  if (!kWholeBytes.has(query.inputs[0].type.dtype)) return {};
+  const DataType from = query.inputs[0].type.dtype, to = query.outputs[0].type.dtype;
+  if (!kWholeBytes.has(from) || !kWholeBytes.has(to) || element_size(from) != element_size(to))
+    return {};
   return {linear_candidate(query, "copy")};
 }
 

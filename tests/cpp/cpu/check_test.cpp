@@ -11,15 +11,21 @@
 #include "base/error.h"
 #include "cpu/pointwise_program.h"
 #include "cpu/run_kernel.h"
+#include "operators/bit_cast.h"
 #include "operators/context.h"
 #include "operators/convolution.h"
+#include "operators/indexing.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
 #include "operators/normalization.h"
 #include "operators/pooling.h"
 #include "operators/recurrence.h"
 #include "operators/reduce.h"
+#include "operators/sampling.h"
+#include "operators/scatter.h"
+#include "operators/selection.h"
 #include "operators/source.h"
+#include "operators/window_reduction.h"
 
 namespace opwright::testing {
 namespace {
@@ -148,6 +154,59 @@ Step topk() {
   return result;
 }
 Step cumulative() { return step<Cumulative>({.axis = 1}, {port({4, 8})}, {port({4, 8})}); }
+Step scatter(ScatterMode mode = ScatterMode::kELEMENT) {
+  if (mode == ScatterMode::kND)
+    return step<Scatter>({mode}, {port({4, 3}), port({2, 1}, kINT32), port({2, 3})},
+                         {port({4, 3})});
+  return step<Scatter>({}, {port({4, 3}), port({2, 3}, kINT32), port({2, 3})}, {port({4, 3})});
+}
+Step nonzero() {
+  return step<NonZero>({}, {port({4, 3})}, {port({2, 12}, kINT32), port({}, kINT64)});
+}
+Step nms() {
+  return step<Nms>({}, {port({1, 6, 4}), port({1, 6, 2}), port({1}, kINT64), port({})},
+                   {port({12, 3}, kINT32), port({}, kINT32)});
+}
+Step unique() {
+  return step<Unique>(
+      {}, {port({4, 3})},
+      {port({12}), port({12}, kINT64), port({12}, kINT64), port({12}, kINT64), port({}, kINT64)});
+}
+Step one_hot() {
+  Step result = step<OneHot>({}, {port({4}, kINT64), port({2}), port({}, kINT64)}, {port({4, 3})});
+  result.values = {{2, {3}}};
+  return result;
+}
+Step reverse_sequence() {
+  return step<ReverseSequence>({}, {port({4, 3}), port({3}, kINT64)}, {port({4, 3})});
+}
+Step determinant() { return step<Determinant>({}, {port({4, 3, 3})}, {port({4})}); }
+Step grid_sample() {
+  return step<GridSample>({}, {port({1, 2, 4, 4}), port({1, 3, 3, 2})}, {port({1, 2, 3, 3})});
+}
+Step deformable_columns() {
+  return step<DeformableColumns>({}, {port({1, 2, 4, 4}), port({1, 2, 4, 4}), port({1, 1, 4, 4})},
+                                 {port({1, 2, 4, 4})});
+}
+Step bit_cast() { return step<BitCast>({kINT32}, {port({4, 3})}, {port({4, 3}, kINT32)}); }
+Step roi_align() {
+  return step<RoiAlign>({}, {port({1, 2, 4, 4}), port({3, 4}), port({3}, kINT64)},
+                        {port({3, 2, 1, 1})});
+}
+Step roi_pool() {
+  return step<RoiPool>({}, {port({1, 2, 4, 4}), port({3, 5})}, {port({3, 2, 1, 1})});
+}
+Step indexed_pooling() {
+  IndexedMaxPoolingParams params;
+  params.pooling.window = params.pooling.stride = {2, 2};
+  return step<IndexedMaxPooling>(params, {port({1, 2, 4, 4})},
+                                 {port({1, 2, 2, 2}), port({1, 2, 2, 2}, kINT64)});
+}
+Step lp_pooling() {
+  LpPoolingParams params;
+  params.pooling.window = params.pooling.stride = {2, 2};
+  return step<LpPooling>(params, {port({1, 2, 4, 4})}, {port({1, 2, 2, 2})});
+}
 Step reformat() { return step<Reformat>({}, {port({1, 3, 4, 4})}, {port({1, 3, 4, 4})}); }
 Step reshape() { return step<Reshape>({}, {port({2, 6})}, {port({3, 4})}); }
 Step resize(InterpolationMode mode = InterpolationMode::kNEAREST) {
@@ -428,6 +487,51 @@ std::vector<Case> cases() {
       {"Cumulative to another type", cumulative(), [](Step& s) { s.outputs[0].type.dtype = kHALF; },
        "output 0 must be FP32 like input 0"},
 
+      {"Scatter by bytes", scatter(), [](Step& s) { s.inputs[1].type.dtype = kINT8; },
+       "input 1 must be INT32 or INT64"},
+      {"Scatter of updates of another type", scatter(),
+       [](Step& s) { s.inputs[2].type.dtype = kINT32; }, "input 2 must be FP32 like input 0"},
+      {"NonZero of wide indices", nonzero(), [](Step& s) { s.outputs[0].type.dtype = kINT64; },
+       "output 0 must be INT32"},
+      {"NonZero with a narrow count", nonzero(), [](Step& s) { s.outputs[1].type.dtype = kINT32; },
+       "output 1 must be INT64"},
+      {"NMS of scores of another type", nms(), [](Step& s) { s.inputs[1].type.dtype = kHALF; },
+       "input 1 must"},
+      {"NMS with two thresholds in one", nms(), [](Step& s) { s.inputs[3] = port({2}); },
+       "input 3"},
+      {"NMS with a wide count", nms(), [](Step& s) { s.outputs[1].type.dtype = kINT64; },
+       "output 1 must be INT32"},
+      {"Unique to another type", unique(), [](Step& s) { s.outputs[0].type.dtype = kHALF; },
+       "output 0 must be FP32 like input 0"},
+      {"Unique with narrow indices", unique(), [](Step& s) { s.outputs[2].type.dtype = kINT32; },
+       "output 2 must be INT64"},
+      {"OneHot of floats", one_hot(), [](Step& s) { s.inputs[0].type.dtype = kFLOAT; },
+       "input 0 must be INT32 or INT64"},
+      {"OneHot to another type", one_hot(), [](Step& s) { s.outputs[0].type.dtype = kHALF; },
+       "output 0 must be FP32 like input 1"},
+      {"ReverseSequence by floats", reverse_sequence(),
+       [](Step& s) { s.inputs[1].type.dtype = kFLOAT; }, "input 1 must be INT32 or INT64"},
+      {"Determinant of integers", determinant(), [](Step& s) { set_all(s, {kINT32}); },
+       "input 0 must be"},
+      {"GridSample of integers", grid_sample(), [](Step& s) { set_all(s, {kINT32}); },
+       "input 0 must be"},
+      {"RoiAlign of images by floats", roi_align(),
+       [](Step& s) { s.inputs[2].type.dtype = kFLOAT; }, "input 2 must be INT32 or INT64"},
+      {"RoiPool to another type", roi_pool(), [](Step& s) { s.outputs[0].type.dtype = kHALF; },
+       "output 0 must be FP32 like input 0"},
+      {"Maxima with narrow indices", indexed_pooling(),
+       [](Step& s) { s.outputs[1].type.dtype = kINT32; }, "output 1 must be INT64"},
+      {"Norms of integers", lp_pooling(), [](Step& s) { set_all(s, {kINT8}); }, "input 0 must be"},
+
+      {"Columns of windows of three axes",
+       step<DeformableColumns>({.window = {1, 1, 1}}, {port({1, 2, 4, 4}), port({1, 2, 4, 4})},
+                               {port({1, 2, 4, 4})}),
+       [](Step&) {}, "windows of two axes"},
+      {"Bits of another size", bit_cast(), [](Step& s) { s.inputs[0].type.dtype = kHALF; },
+       "elements of the input's size"},
+      {"Bits of another type", bit_cast(), [](Step& s) { s.outputs[0].type.dtype = kFLOAT; },
+       "output 0 must be INT32"},
+
       {"TopK to another type", topk(), [](Step& s) { s.outputs[0].type.dtype = kHALF; },
        "output 0 must be FP32 like input 0"},
       {"TopK to wider indices", topk(), [](Step& s) { s.outputs[1].type.dtype = kINT64; },
@@ -558,6 +662,21 @@ std::vector<Step> steps() {
           recurrence(),
           byte_product(),
           byte_convolution(),
+          scatter(),
+          scatter(ScatterMode::kND),
+          nonzero(),
+          nms(),
+          unique(),
+          one_hot(),
+          reverse_sequence(),
+          determinant(),
+          grid_sample(),
+          deformable_columns(),
+          roi_align(),
+          roi_pool(),
+          indexed_pooling(),
+          lp_pooling(),
+          bit_cast(),
           reformat(),
           reshape(),
           resize(),
@@ -887,6 +1006,58 @@ TEST(Check, SlicesGoByTheValuesThatTheyWereTold) {
   Made strict(step<Slice>(params, {port({4})}, {port({2})}));
   EXPECT_EQ(strict.tell_opt(), "");
   EXPECT_NE(strict.tell({{1}}, {{2}}).find("reads index 1"), std::string::npos);
+}
+
+TEST(Check, ElementsThatSayWhereToGoStayWithinBounds) {
+  std::mt19937 random(5);
+  for (const Step& each :
+       {scatter(), scatter(ScatterMode::kND), nonzero(), nms(), unique(), one_hot(),
+        reverse_sequence(), determinant(), grid_sample(), deformable_columns(), roi_align(),
+        roi_pool(), indexed_pooling(), lp_pooling(), bit_cast()}) {
+    SCOPED_TRACE(each.op->kind());
+    Made made(each);
+    EXPECT_EQ(made.tell_opt(), "");
+    for (int i = 0; i < 100; ++i) made.run(random);
+  }
+}
+
+TEST(Check, ShapesOfIndicesAndWhatTheyReferToFit) {
+  Made elements(scatter());
+  EXPECT_NE(elements.tell({{4, 3}, {2, 4}, {2, 4}}, {{4, 3}}).find("reach beyond"),
+            std::string::npos);
+  EXPECT_NE(elements.tell({{4, 3}, {2, 3}, {3, 3}}, {{4, 3}}).find("as many as updates"),
+            std::string::npos);
+  Made tuples(scatter(ScatterMode::kND));
+  EXPECT_NE(tuples.tell({{4, 3}, {2, 3}, {2, 3}}, {{4, 3}}).find("as many as 2"),
+            std::string::npos);
+  Made found(nonzero());
+  EXPECT_NE(found.tell({{4, 4}}, {{2, 12}, {}}).find("have no room"), std::string::npos);
+  Made different(unique());
+  EXPECT_NE(different.tell({{4, 4}}, {{16}, {16}, {16}, {16}, {}}).find("profile's maximum"),
+            std::string::npos);
+  EXPECT_NE(different.tell({{4, 3}}, {{12}, {12}, {12}, {11}, {}}).find("have no room"),
+            std::string::npos);
+  Made boxes(nms());
+  EXPECT_NE(boxes.tell({{1, 5, 4}, {1, 6, 2}, {1}, {}}, {{12, 3}, {}}).find("do not fit"),
+            std::string::npos);
+  EXPECT_NE(boxes.tell({{1, 6, 4}, {1, 6, 2}, {0}, {}}, {{12, 3}, {}}).find("one number"),
+            std::string::npos);
+  EXPECT_NE(boxes.tell({{1, 7, 4}, {1, 7, 2}, {1}, {}}, {{14, 3}, {}}).find("profile's maximum"),
+            std::string::npos);
+  Made hot(one_hot());
+  EXPECT_NE(hot.tell({{4}, {2}, {}}, {{5, 3}}).find("do not give"), std::string::npos);
+  Made back(reverse_sequence());
+  EXPECT_NE(back.tell({{4, 3}, {2}}, {{4, 3}}).find("do not fit"), std::string::npos);
+  Made squares(determinant());
+  EXPECT_NE(squares.tell({{1, 4, 4}}, {{1}}).find("profile's maximum"), std::string::npos);
+  Made sampled(grid_sample());
+  EXPECT_NE(sampled.tell({{1, 2, 4, 4}, {1, 3, 3, 3}}, {{1, 2, 3, 3}}).find("cannot be sampled"),
+            std::string::npos);
+  EXPECT_NE(sampled.tell({{1, 2, 0, 4}, {1, 3, 3, 2}}, {{1, 2, 3, 3}}).find("nothing to sample"),
+            std::string::npos);
+  Made regions(roi_align());
+  EXPECT_NE(regions.tell({{1, 2, 4, 4}, {3, 4}, {2}}, {{3, 2, 1, 1}}).find("images of shape"),
+            std::string::npos);
 }
 
 TEST(Check, IndicesOutOfRangeGiveZero) {

@@ -5,9 +5,11 @@
 #include <random>
 
 #include "operators/activation.h"
+#include "operators/bit_cast.h"
 #include "operators/context.h"
 #include "operators/convolution.h"
 #include "operators/elementwise.h"
+#include "operators/indexing.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
 #include "operators/normalization.h"
@@ -16,7 +18,11 @@
 #include "operators/quantization.h"
 #include "operators/recurrence.h"
 #include "operators/reduce.h"
+#include "operators/sampling.h"
+#include "operators/scatter.h"
+#include "operators/selection.h"
 #include "operators/source.h"
+#include "operators/window_reduction.h"
 
 namespace opwright::testing {
 namespace {
@@ -91,11 +97,13 @@ class Random {
 template <class Op>
 class Hostile : public ::testing::Test {};
 using Operators =
-    ::testing::Types<Activation, Cast, Concatenation, Convolution, Cumulative, Deconvolution,
-                     ElementWise, Fill, Gather, Identity, Lrn, MatrixMultiply, Normalization,
-                     ParametricRelu, Pointwise, Pooling, Quantize, Dequantize, Recurrence, Reduce,
-                     Reformat, Reshape, Resize, Scale, Select, ShapeOf, Shuffle, Slice, Softmax,
-                     TopK, Transpose, Unary>;
+    ::testing::Types<Activation, BitCast, Cast, Concatenation, Convolution, Cumulative,
+                     Deconvolution, DeformableColumns, Dequantize, Determinant, ElementWise, Fill,
+                     Gather, GridSample, Identity, IndexedMaxPooling, LpPooling, Lrn,
+                     MatrixMultiply, Nms, NonZero, Normalization, OneHot, ParametricRelu, Pointwise,
+                     Pooling, Quantize, Recurrence, Reduce, Reformat, Reshape, Resize,
+                     ReverseSequence, RoiAlign, RoiPool, Scale, Scatter, Select, ShapeOf, Shuffle,
+                     Slice, Softmax, TopK, Transpose, Unary, Unique>;
 TYPED_TEST_SUITE(Hostile, Operators);
 
 TYPED_TEST(Hostile, GivesOutputsOrAnError) {

@@ -134,13 +134,18 @@ TEST(Builtin, OperatorsCanBeMadeAgain) {
   EXPECT_EQ(again.groups, 4);
   EXPECT_EQ(again.activation.beta, 6);
   for (const char* kind :
-       {"Activation",     "Cast",       "Concatenation", "Convolution",    "Cumulative",
-        "Deconvolution",  "Dequantize", "Quantize",      "ElementWise",    "Fill",
-        "Gather",         "Identity",   "LRN",           "MatrixMultiply", "Normalization",
-        "ParametricRelu", "Pointwise",  "Pooling",       "Recurrence",     "Reduce",
-        "Reformat",       "Reshape",    "Resize",        "Scale",          "Select",
-        "Shape",          "Shuffle",    "Slice",         "Softmax",        "TopK",
-        "Transpose",      "Unary"}) {
+       {"Activation",      "BitCast",       "Cast",           "Concatenation",
+        "Convolution",     "Cumulative",    "Deconvolution",  "DeformableColumns",
+        "Dequantize",      "Determinant",   "ElementWise",    "Fill",
+        "Gather",          "GridSample",    "Identity",       "IndexedMaxPooling",
+        "LpPooling",       "LRN",           "MatrixMultiply", "NMS",
+        "NonZero",         "Normalization", "OneHot",         "ParametricRelu",
+        "Pointwise",       "Pooling",       "Quantize",       "Recurrence",
+        "Reduce",          "Reformat",      "Reshape",        "Resize",
+        "ReverseSequence", "RoiAlign",      "RoiPool",        "Scale",
+        "Scatter",         "Select",        "Shape",          "Shuffle",
+        "Slice",           "Softmax",       "TopK",           "Transpose",
+        "Unary",           "Unique"}) {
     try {
       EXPECT_EQ(load_operator(kind, {}, context)->kind(), kind);
     } catch (const Error& error) {
