@@ -13,8 +13,8 @@ std::vector<OutputInfo> Recurrence::infer(InferContext& context) const {
   inference.require(p.direction >= RecurrentDirection::kFORWARD &&
                         p.direction <= RecurrentDirection::kBIDIRECTIONAL,
                     "unknown direction ", static_cast<int32_t>(p.direction));
-  const int directions = p.directions(), gates = gate_count(p.cell);
-  const auto activations = static_cast<size_t>(directions * activation_count(p.cell));
+  const int64_t directions = p.directions(), gates = gate_count(p.cell);
+  const size_t activations = p.directions() * static_cast<size_t>(activation_count(p.cell));
   inference.require(p.activations.size() == activations && p.alphas.size() == activations &&
                         p.betas.size() == activations,
                     "expected ", activations, " activations, alphas and betas, but there are ",

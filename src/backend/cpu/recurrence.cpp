@@ -446,6 +446,7 @@ class RecurrenceKernel final : public Kernel {
 };
 
 std::vector<Candidate> recurrence_candidates(const Operator&, const CandidateQuery& query) {
+  if (!kDnnlFloats.has(query.inputs[kX].type.dtype)) return {};
   for (const int i : {kW, kR})
     if (query.inputs[i].min != query.inputs[i].max) return {};
   return {linear_candidate(query, "panels")};
