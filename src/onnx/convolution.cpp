@@ -157,15 +157,16 @@ void col_to_im(NodeImporter& node) {
     node.error("image_shape has ", spatial,
                " values; expected 1 to 3, and as many in block_shape, ",
                "dilations and strides, and twice as many in pads");
+  constexpr int64_t kMostInBlock = 4096;
   int64_t elements = 1;
   SymShape blocks;
   for (size_t i = 0; i < spatial; ++i) {
-    if (block[i] < 1 || strides[i] < 1 || dilations[i] < 1 || block[i] > INT16_MAX ||
-        (elements *= block[i]) > INT16_MAX)
+    if (block[i] < 1 || strides[i] < 1 || dilations[i] < 1 || block[i] > kMostInBlock ||
+        (elements *= block[i]) > kMostInBlock)
       node.error("blocks of ", elements,
                  " elements, strides and dilations must be positive, and "
                  "blocks have ",
-                 INT16_MAX, " elements at most");
+                 kMostInBlock, " elements at most");
     blocks.push_back(
         floor_div(image[i] + pads[i] + pads[i + spatial] - (Expr(block[i]) - 1) * dilations[i] - 1,
                   strides[i]) +

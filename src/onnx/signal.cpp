@@ -74,6 +74,9 @@ int64_t constant_extent(NodeImporter& node, Tensor* x, int axis) {
   const Expr& extent = x->dims()[static_cast<size_t>(axis)];
   if (!extent.is_constant())
     node.error("axis ", axis, " of '", x->name(), "' must have a constant extent");
+  if (extent.constant() > kMostElements)
+    node.error("axis ", axis, " of '", x->name(), "' has ", extent, " elements; at most ",
+               kMostElements, " are transformed");
   return extent.constant();
 }
 

@@ -44,8 +44,10 @@ std::vector<OutputInfo> GridSample::infer(InferContext& context) const {
 std::vector<OutputInfo> RoiAlign::infer(InferContext& context) const {
   const Inference inference(context, kKind, {"x", "regions", "images"}, 3);
   require_bins(inference, params().height, params().width, params().spatial_scale);
-  inference.require(params().sampling_ratio >= 0 && params().sampling_ratio <= INT32_MAX,
-                    "the sampling ratio must not be negative, but is ", params().sampling_ratio);
+  constexpr int64_t kMostSamples = 1 << 12;
+  inference.require(params().sampling_ratio >= 0 && params().sampling_ratio <= kMostSamples,
+                    "the sampling ratio must be in [0, ", kMostSamples, "], but is ",
+                    params().sampling_ratio);
   inference.require_floating(0);
   inference.require_same_type(1, 0);
   const DataType type = inference.input(2).dtype;
@@ -61,9 +63,9 @@ std::vector<OutputInfo> RoiAlign::infer(InferContext& context) const {
 std::vector<OutputInfo> DeformableColumns::infer(InferContext& context) const {
   const Inference inference(context, kKind, {"x", "offsets", "factors"}, 2, 3);
   const DeformableColumnsParams& p = params();
-  const std::vector<WindowAxis> axes = window_axes(inference.who(), 2, p.stride, p.dilation,
-                                                   p.pre_padding, p.post_padding,
-                                                   PaddingMode::kEXPLICIT_ROUND_DOWN);
+  const std::vector<WindowAxis> axes =
+      window_axes(inference.who(), 2, p.stride, p.dilation, p.pre_padding, p.post_padding,
+                  PaddingMode::kEXPLICIT_ROUND_DOWN);
   const Ints window = per_axis(inference.who(), "window", p.window, 2, 1, 1);
   inference.require_floating(0);
   inference.require_same_type(1, 0);
@@ -72,16 +74,16 @@ std::vector<OutputInfo> DeformableColumns::infer(InferContext& context) const {
   inference.require(p.offset_groups >= 1 && p.offset_groups <= INT32_MAX,
                     "the offsets must have at least one group, not ", p.offset_groups);
   inference.require(!x[1].is_constant() || x[1].constant() % p.offset_groups == 0,
-                    inference.port(0), " of shape ", str(x), " has channels that ",
-                    p.offset_groups, " groups do not share evenly");
+                    inference.port(0), " of shape ", str(x), " has channels that ", p.offset_groups,
+                    " groups do not share evenly");
   const Expr places = Expr(window[0]) * window[1];
   inference.require_extent(1, 0, x[0], "the batch");
   inference.require_extent(1, 1, places * p.offset_groups * 2, "offsets of each element");
   for (size_t i = 0; i < 2; ++i)
-    inference.require_extent(1, static_cast<int>(i) + 2,
-                             window_count(axes[i], PaddingMode::kEXPLICIT_ROUND_DOWN, x[i + 2],
-                                          Expr(window[i])),
-                             "windows along the axis");
+    inference.require_extent(
+        1, static_cast<int>(i) + 2,
+        window_count(axes[i], PaddingMode::kEXPLICIT_ROUND_DOWN, x[i + 2], Expr(window[i])),
+        "windows along the axis");
   if (inference.optional(2)) {
     inference.require_same_type(2, 0);
     inference.require_rank(2, 4, 4);

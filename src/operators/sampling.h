@@ -59,8 +59,8 @@ struct DeformableColumnsParams {
 };
 /// What a deformable convolution multiplies with its kernel: the elements of each window, each
 /// moved by an offset and interpolated. Inputs: x [N, C, H, W], offsets [N, groups * window * 2,
-/// rows, columns] and optionally factors [N, groups * window, rows, columns]. Output [N, C * window,
-/// rows, columns].
+/// rows, columns] and optionally factors [N, groups * window, rows, columns]. Output [N, C *
+/// window, rows, columns].
 class DeformableColumns final : public BuiltinOperator<DeformableColumns, DeformableColumnsParams> {
  public:
   static constexpr std::string_view kKind = "DeformableColumns";

@@ -29,8 +29,14 @@ def test_grid_sample(spatial, mode, padding, align):
     low = {"x": (1,) * x.ndim, "grid": (*(1,) * (x.ndim - 1), spatial)}
     shapes = {"x": (low["x"], x.shape, x.shape), "grid": (low["grid"], grid.shape, grid.shape)}
     engine = trt.build(made.SerializeToString(), timing=False, shapes=shapes)
-    want = ReferenceEvaluator(made).run(None, {"x": x, "grid": grid})[0]
-    np.testing.assert_allclose(engine(x=x, grid=grid), want, rtol=1e-4, atol=1e-4)
+    got = engine(x=x, grid=grid)
+    # ONNX's reference moves cubic positions to the border before it looks for their neighbours.
+    if (mode, padding) != ("cubic", "border"):
+        want = ReferenceEvaluator(made).run(None, {"x": x, "grid": grid})[0]
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+    if spatial == 2:
+        want = reference_session(made).run(None, {"x": x, "grid": grid})[0]
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
 def test_positions_that_are_no_numbers_read_nothing():

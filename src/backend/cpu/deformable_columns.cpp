@@ -56,12 +56,12 @@ class DeformableColumnsKernel final : public Kernel {
     const double top = static_cast<double>(row * params_.stride[0] - params_.pre_padding[0] +
                                            place / params_.window[1] * params_.dilation[0]);
     for (int64_t column = 0; column < columns_; ++column) {
-      const double left =
-          static_cast<double>(column * params_.stride[1] - params_.pre_padding[1] +
-                              place % params_.window[1] * params_.dilation[1]);
+      const double left = static_cast<double>(column * params_.stride[1] - params_.pre_padding[1] +
+                                              place % params_.window[1] * params_.dilation[1]);
       const int64_t at = row * columns_ + column, size = rows_ * columns_;
-      float value = interpolate(x, plane, top + load_element<Element>(offsets, moved * 2 * size + at),
-                                left + load_element<Element>(offsets, (moved * 2 + 1) * size + at));
+      float value =
+          interpolate(x, plane, top + load_element<Element>(offsets, moved * 2 * size + at),
+                      left + load_element<Element>(offsets, (moved * 2 + 1) * size + at));
       if (factors != nullptr) value *= load_element<Element>(factors, moved * size + at);
       store_element<Element>(y, task * columns_ + column, value);
     }

@@ -44,7 +44,8 @@ class GridAxis {
     // What is no number, or so far away that no index reaches it, is beyond every border.
     if (!(std::abs(x) < 0x1p52)) x = std::isnan(x) ? -0x1p52 : std::copysign(0x1p52, x);
     if (params_.interpolation_mode == InterpolationMode::kNEAREST) x = std::nearbyint(x);
-    if (x < low_ || x > high_) {
+    // Of cubic interpolation each neighbour is placed by itself, as ONNX Runtime and PyTorch do.
+    if (params_.interpolation_mode != InterpolationMode::kCUBIC && (x < low_ || x > high_)) {
       if (params_.sample_mode == SampleMode::kCLAMP)
         x = std::clamp(x, 0.0, extent - 1);
       else if (params_.sample_mode == SampleMode::kREFLECT)
