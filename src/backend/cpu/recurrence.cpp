@@ -24,7 +24,7 @@ namespace {
 
 constexpr int64_t kUnits = kRecurrentUnits;
 /// Multiplications that are worth a thread.
-constexpr int64_t kProductGrain = 1 << 16;
+constexpr int64_t kProductGrain = 1 << 15;
 enum Port { kX, kW, kR, kB, kLengths, kInitialH, kInitialC, kP };
 
 /// Weights [directions, gates * hidden, inner] as the kernel wants them: [directions, blocks of
