@@ -80,7 +80,7 @@ Value select(NodeImporter& node, Tensor* condition, const Value& then_value,
              " in the other");
     Sequence chosen;
     for (size_t i = 0; i < a.size(); ++i)
-      chosen.push_back(node.select(condition, a[i], b[i], output).tensor());
+      chosen.push_back(select(node, condition, a[i], b[i], output).tensor());
     return Value(std::move(chosen));
   }
   Tensor *a = then_value.tensor(), *b = else_value.tensor();
@@ -170,7 +170,7 @@ void if_node(NodeImporter& node) {
     return add_conditional(node, condition, then_branch, else_branch, std::move(sizes));
   for (int i = 0; i < node.num_outputs(); ++i)
     if (node.has_output(i))
-      node.set_output(i, node.select(condition, then_values[i], else_values[i], i));
+      node.set_output(i, select(node, condition, then_values[i], else_values[i], i));
 }
 
 /// What is repeated as a network of its own, the last states and what is stacked. `limit` null: as

@@ -153,29 +153,6 @@ void pad(NodeImporter& node) {
   node.set_output(0, node.slice(x, start, size, Ints(rank, 1), found->second, fill));
 }
 
-/// Crops or pads with zeros around the middle.
-void center_crop_pad(NodeImporter& node) {
-  Tensor* x = node.input(0);
-  const int rank = x->rank();
-  Ints axes(rank);
-  std::iota(axes.begin(), axes.end(), 0);
-  if (node.attribute("axes", AttributeProto::Type::kInts))
-    axes = node.axes(node.get_ints("axes"), rank);
-  const std::vector<Expr> wanted = node.values(node.input(1), "shape");
-  if (wanted.size() != axes.size())
-    node.error("shape has ", wanted.size(), " values; expected ", axes.size());
-  std::vector<Expr> start(rank, 0), size(x->dims().begin(), x->dims().end());
-  for (size_t i = 0; i < axes.size(); ++i) {
-    const Expr& extent = x->dims()[axes[i]];
-    // What is odd is cropped at the end and padded at the end.
-    start[axes[i]] =
-        Expr::select(Expr::make(ExprOp::kLess, wanted[i], extent), floor_div(extent - wanted[i], 2),
-                     Expr(0) - floor_div(wanted[i] - extent, 2));
-    size[axes[i]] = wanted[i];
-  }
-  node.set_output(0, node.slice(x, start, size, {}, SampleMode::kFILL));
-}
-
 void tile(NodeImporter& node) {
   Tensor* x = node.input(0);
   const std::vector<Expr> repeats = node.values(node.input(1), "repeats");
@@ -228,7 +205,6 @@ void add_movement(NodeTable& table) {
   table["GatherElements"] = [](NodeImporter& node) { gather(node, GatherMode::kELEMENT); };
   table["GatherND"] = [](NodeImporter& node) { gather(node, GatherMode::kND); };
   table["Pad"] = pad;
-  table["CenterCropPad"] = center_crop_pad;
   table["Tile"] = tile;
   table["DepthToSpace"] = depth_to_space;
   table["SpaceToDepth"] = space_to_depth;
