@@ -1,5 +1,6 @@
 #include "network/shape_inputs.h"
 
+#include <algorithm>
 #include <unordered_set>
 #include <vector>
 
@@ -35,9 +36,22 @@ std::vector<Tensor*> inputs_behind(Tensor& tensor) {
     for (Tensor* input : next->producer()->inputs())
       if (input != nullptr && seen.insert(input).second) pending.push_back(input);
   }
+  // Elements of shape inputs reach a tensor through its extents, too.
+  const SymbolTable& symbols = tensor.network().symbols();
+  const auto decides = [&](const Tensor* input) {
+    std::vector<bool> own(static_cast<size_t>(symbols.size()));
+    for (const int id : symbols.of_tensor(input->name())) own[static_cast<size_t>(id)] = true;
+    return std::ranges::any_of(seen, [&](const Tensor* each) {
+      return std::ranges::any_of(each->dims(), [&](const Expr& e) { return e.depends_on(own); }) ||
+             (each->info().values != nullptr &&
+              std::ranges::any_of(*each->info().values,
+                                  [&](const Expr& e) { return e.depends_on(own); }));
+    });
+  };
   std::vector<Tensor*> inputs;
   for (Tensor* input : tensor.network().inputs())
-    if (seen.contains(input)) inputs.push_back(input);
+    if (seen.contains(input) || (input->is_shape_input() && decides(input)))
+      inputs.push_back(input);
   return inputs;
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "control/loop.h"
+#include "network/shape_inputs.h"
 #include "onnx/importer.h"
 #include "onnx/plugin_node.h"
 
@@ -210,7 +211,24 @@ GraphImporter::Fate GraphImporter::add_node(const NodeProto& node, size_t index,
     report(problem, node, name);
     look_into_bodies(node, name, scope);
   }
-  return errors_.size() == errors ? Fate::kTaken : Fate::kFailed;
+  if (errors_.size() == errors) return Fate::kTaken;
+  name_deciders(node, scope, errors);
+  return Fate::kFailed;
+}
+
+void GraphImporter::name_deciders(const NodeProto& node, Scope& scope, size_t first_error) {
+  const bool is_branch = node.op_type == "If", is_loop = node.op_type == "Loop";
+  if (!node.domain.empty() || !(is_branch || is_loop) || network_ != &graph_network_) return;
+  for (size_t i = 0; i < std::min<size_t>(node.inputs.size(), is_loop ? 2 : 1); ++i) {
+    const Value* decider = scope.names.find(node.inputs[i]);
+    if (decider == nullptr || decider->tensor() == nullptr) continue;
+    for (const Tensor* input : inputs_behind(*decider->tensor()))
+      for (size_t k = first_error; k < errors_.size(); ++k) {
+        std::vector<std::string>& needed = errors_[k].needed_constants;
+        if (std::ranges::find(needed, input->name()) == needed.end())
+          needed.push_back(input->name());
+      }
+  }
 }
 
 /// What a node becomes.

@@ -66,6 +66,8 @@ class GraphImporter {
   /// False when a node failed.
   bool add_nodes(const std::vector<NodeProto>& nodes, Scope& scope);
   Fate add_node(const NodeProto& node, size_t index, Scope& scope);
+  /// Where a branch or a loop failed, what decides about it might be constant instead.
+  void name_deciders(const NodeProto& node, Scope& scope, size_t first_error);
   void add_layers(const NodeProto& node, const std::string& name, Scope& scope);
   /// Throws Error when nobody knows the operator.
   Choice choose(const NodeImporter& importer) const;

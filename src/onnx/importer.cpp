@@ -108,15 +108,16 @@ void NodeImporter::error_needs(onnxparser::ErrorCode kind, Tensor* tensor, std::
   for (const Tensor* input : inputs_behind(*tensor)) inputs.push_back(input->name());
   std::string all;
   for (const std::string& input : inputs) all += str(all.empty() ? "" : ", ", "'", input, "'");
-  throw NodeError(
-      kind,
-      str("ONNX node '", name_, "' (", node_.op_type, "): ", what, " ('", tensor->name(), "') ",
-          problem,
-          inputs.empty() ? ""
-                         : str("; it is known where these inputs of the model are: ", all,
-                               ". Give their values as constants (set_constant_input of the parser)"
-                               " or, where shapes decide, fixed shapes (set_input_shape)")),
-      std::move(inputs));
+  const std::string how =
+      inputs.empty()
+          ? ""
+          : str("; it is known where these inputs of the model are: ", all,
+                ". Give their values as constants (set_constant_input of the parser) or, where "
+                "shapes decide, fixed shapes (set_input_shape)");
+  throw NodeError(kind,
+                  str("ONNX node '", name_, "' (", node_.op_type, "): ", what, " ('",
+                      tensor->name(), "') ", problem, how),
+                  std::move(inputs));
 }
 
 std::vector<Expr> NodeImporter::values(Tensor* tensor, std::string_view what) const {

@@ -84,7 +84,7 @@ void cumulative(NodeImporter& node, bool product) {
   CumulativeParams params{CumulativeOperation::kSUM, node.get_int("exclusive", 0) != 0,
                           node.get_int("reverse", 0) != 0};
   params.product = product;
-  node.single_value(node.input(1), "axis");
+  node.constant_int(node.input(1), "axis");
   Tensor* const inputs[] = {node.input(0), node.input(1)};
   node.set_output(0, node.network().add<Cumulative>(params, inputs, node.next_name())->output(0));
 }

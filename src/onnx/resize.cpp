@@ -153,9 +153,23 @@ struct Wanted {
   Floats scales;  ///< empty where extents are given
 };
 
+/// What is computed here, and not by the layer, follows no shapes.
+void require_fixed(NodeImporter& node, Tensor* x, const Expr& extent, const Expr& size,
+                   const std::string& what) {
+  constexpr auto kDynamic = onnxparser::ErrorCode::kUNSUPPORTED_NODE_DYNAMIC;
+  if (!extent.is_constant())
+    node.error_needs(kDynamic, x, "the input",
+                     str("needs constant extents for ", what, ", but one is ", extent.str()));
+  if (extent.constant() < 1) node.error("the input has no elements; ", what, " needs one");
+  if (size.is_constant()) return;
+  Tensor* sizes = node.optional_input(3);
+  node.error_needs(kDynamic, sizes != nullptr ? sizes : node.input(2), "sizes or scales",
+                   str("must be constant for ", what));
+}
+
 /// Of sizes with a policy: the image keeps its proportions and fits the sizes, or covers them.
-void keep_aspect_ratio(NodeImporter& node, const std::string& policy, const Tensor* x,
-                       const Ints& axes, Wanted& wanted) {
+void keep_aspect_ratio(NodeImporter& node, const std::string& policy, Tensor* x, const Ints& axes,
+                       Wanted& wanted) {
   if (policy != "not_larger" && policy != "not_smaller")
     node.error("keep_aspect_ratio_policy is '", policy,
                "'; expected stretch, not_larger or not_smaller");
@@ -163,9 +177,7 @@ void keep_aspect_ratio(NodeImporter& node, const std::string& policy, const Tens
   for (const int64_t axis : axes) {
     const Expr &extent = x->dims()[static_cast<size_t>(axis)],
                &size = wanted.extents[static_cast<size_t>(axis)];
-    if (!extent.is_constant() || !size.is_constant() || extent.constant() < 1)
-      node.error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_DYNAMIC, "keep_aspect_ratio_policy '",
-                    policy, "' needs constant extents: give the inputs fixed shapes");
+    require_fixed(node, x, extent, size, str("keep_aspect_ratio_policy '", policy, "'"));
     const double own =
         static_cast<double>(size.constant()) / static_cast<double>(extent.constant());
     const bool is_first = axis == axes.front();
@@ -267,11 +279,10 @@ void resample(NodeImporter& node, const Ints& axes, const Wanted& wanted, Resamp
   for (size_t i = 0; i < axes.size(); ++i) {
     const auto axis = static_cast<size_t>(axes[i]);
     const Expr extent = x->dims()[axis];
-    if (!extent.is_constant() || !wanted.extents[axis].is_constant() || extent.constant() < 1)
-      node.error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_DYNAMIC,
-                    "antialias, half_pixel_symmetric and tf_crop_and_resize need constant extents "
-                    "of at least 1, but axis ",
-                    axis, " has extent ", extent.str(), ": give the inputs fixed shapes");
+    require_fixed(node, x, extent, wanted.extents[axis],
+                  rule.antialias
+                      ? "antialias=1"
+                      : str("coordinate_transformation_mode '", rule.transformation, "'"));
     const int64_t from = extent.constant();
     if (!roi.empty()) rule.roi_start = roi[i], rule.roi_end = roi[i + axes.size()];
     const double region = rule.roi_end - rule.roi_start;
