@@ -259,11 +259,7 @@ class OpwrightBackend(Backend):
     @classmethod
     def supports_device(cls, device: str) -> bool:
         """Whether engines can be built for the device here."""
-        try:
-            _core._parse_device(_device(device))
-        except _core.Error:
-            return False
-        return True
+        return not _core._device_obstacle(_device(device))
 
 
 is_compatible = OpwrightBackend.is_compatible

@@ -33,6 +33,17 @@ void bind_config_devices(nb::module_& m, nb::class_<BuilderConfig>& c) {
         }
       },
       nb::arg("device"));
+  m.def(
+      "_device_obstacle",
+      [](const std::string& device) -> std::string {
+        try {
+          get_device(parse_device(device, "device"));
+          return "";
+        } catch (const Error& error) {
+          return error.what();
+        }
+      },
+      nb::arg("device"), "Why the device cannot be used; empty where it can.");
   c.def_prop_rw("_device", &BuilderConfig::device, &BuilderConfig::set_device);
   c.def_prop_rw(
        "DLA_core", [](const BuilderConfig&) { return kNoDla; },

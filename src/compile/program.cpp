@@ -1,6 +1,7 @@
 #include "compile/program.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/types.h"
 
@@ -17,7 +18,13 @@ bool is_comparison(ElementWiseOperation op) {
 DataType register_type(DataType type) { return is_floating(type) ? DataType::kFLOAT : type; }
 
 int ProgramWriter::add(PointwiseInstruction i) {
-  const Key key{i.op, static_cast<int>(i.type), i.a, i.b, i.c, i.alpha, i.beta};
+  const Key key{i.op,
+                static_cast<int>(i.type),
+                i.a,
+                i.b,
+                i.c,
+                std::bit_cast<uint64_t>(i.alpha),
+                std::bit_cast<uint64_t>(i.beta)};
   auto [known, added] = known_.try_emplace(key, static_cast<int>(instructions_.size()));
   if (added) instructions_.push_back(i);
   return known->second;

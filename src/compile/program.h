@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <span>
 #include <tuple>
@@ -34,7 +35,8 @@ class ProgramWriter {
 
  private:
   int add(PointwiseInstruction instruction);
-  using Key = std::tuple<int32_t, int, int32_t, int32_t, int32_t, double, double>;
+  /// Of the numbers their bits: NaN equals nothing, and -0 is not 0.
+  using Key = std::tuple<int32_t, int, int32_t, int32_t, int32_t, uint64_t, uint64_t>;
   std::vector<PointwiseInstruction> instructions_;
   std::map<Key, int> known_;
 };

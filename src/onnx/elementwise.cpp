@@ -2,6 +2,8 @@
 
 #include "operators/elementwise.h"
 
+#include <limits>
+
 #include "base/types.h"
 #include "onnx/importer.h"
 #include "operators/bit_cast.h"
@@ -88,14 +90,27 @@ void where(NodeImporter& node) {
   node.set_output(0, node.select(node.input(0), node.input(1), node.input(2)));
 }
 
+/// With saturate=0, what is too large for FP8 is no number.
+Tensor* converted(NodeImporter& node, Tensor* x, DataType to) {
+  if (node.get_int("saturate", 1) == 0 && to == DataType::kFP8 && is_floating(x->dtype())) {
+    constexpr double kMost = 464;  // half way between the largest number and what would follow it
+    Tensor* is_too_large = node.elementwise(ElementWiseOperation::kGREATER,
+                                            node.unary(UnaryOperation::kABS, x), kMost);
+    x = node.select(is_too_large, node.scalar(std::numeric_limits<double>::quiet_NaN(), x->dtype()),
+                    x);
+  }
+  return node.cast(x, to);
+}
+
 void cast(NodeImporter& node) {
   const AttributeProto* to = node.attribute("to", AttributeProto::Type::kInt);
   if (to == nullptr) node.error("attribute 'to' is missing");
-  node.set_output(0, node.cast(node.input(0), data_type(static_cast<int32_t>(to->i), node.name())));
+  const DataType type = data_type(static_cast<int32_t>(to->i), node.name());
+  node.set_output(0, converted(node, node.input(0), type));
 }
 
 void cast_like(NodeImporter& node) {
-  node.set_output(0, node.cast(node.input(0), node.input(1)->dtype()));
+  node.set_output(0, converted(node, node.input(0), node.input(1)->dtype()));
 }
 
 void bit_cast(NodeImporter& node) {

@@ -106,7 +106,7 @@ def test_constants_are_rounded_as_fp32_rounds(extent, scale, rounding):
         f"""g (float[n] x) => (float[m] y) {{
             shape = Shape (x)
             extents = Cast <to = 1> (shape)
-            scale = Constant <value_float = {scale:.9g}> ()
+            scale = Constant <value_float = {scale!r}> ()
             scaled = Mul (extents, scale)
             rounded = {rounding} (scaled)
             sizes = Cast <to = 7> (rounded)

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
+from onnx.parser import parse_model
 from onnx.reference import ReferenceEvaluator
 
 import opwright as trt
@@ -416,3 +417,19 @@ def test_shrink(dtype):
     x = np.arange(-3, 4).astype(dtype)
     want = np.where(x > 1.5, x - 1, np.where(x < -1.5, x + 1, 0)).astype(dtype)
     np.testing.assert_array_equal(engine_of(made)(x), want)
+
+
+@pytest.mark.parametrize("other", [np.nan, -0.0])
+def test_constants_that_compare_equal_or_not_at_all_stay_apart(other):
+    """In a fused program NaN is not the constant beside it, and -0 is not 0."""
+    made = parse_model(
+        '<ir_version: 8, opset_import: ["": 18]> g (float[4] x) => (float[4] y) {'
+        " zero = Constant <value_float = 0.0> () is_large = Greater (x, zero)"
+        " chosen = Where (is_large, other, zero) y = Div (x, chosen) }"
+    )
+    made.graph.initializer.append(numpy_helper.from_array(np.float32(other), "other"))
+    x = np.array([1, -1, 2, -3], np.float32)
+    want = np.array([1 / other if other else -np.inf, -np.inf] * 2, np.float32)
+    np.testing.assert_array_equal(
+        trt.build(made.SerializeToString(), timing=False)(x=x), want
+    )
