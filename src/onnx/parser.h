@@ -57,7 +57,7 @@ struct OnnxSubgraph {
 /// for programs that were written for TensorRT: what parsers of the public API begin with.
 inline constexpr const char* kAllowLinks = "OPWRIGHT_ALLOW_LINKS";
 
-/// Adds the graph of an ONNX model to a network. Opsets 7 to 23 of the default domain, functions
+/// Adds the graph of an ONNX model to a network. Opsets from 7 on of the default domain, functions
 /// that the model defines, and plugins (see onnx::GraphImporter for which of them a node becomes).
 /// Everything that is wrong is collected, so that one run lists all unknown nodes.
 class OnnxParser {
