@@ -379,3 +379,105 @@ def test_empty_tensors(name):
     if name == "updates":  # nothing at all
         nothing = {key: array[:0] for key, array in feed.items()}
         assert run(built, nothing, shapes=ranges).shape == (0, 3)
+
+
+@both
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int64, np.bool_])
+@pytest.mark.parametrize("shape", [(7,), (3, 5, 4), (2100,), (40, 60)])
+def test_elements_that_are_not_zero(shape, dtype, dynamic):
+    rng = np.random.default_rng(10)
+    feed = {"x": (numbers(rng, shape, np.float32) * (rng.random(shape) < 0.4)).astype(dtype)}
+    zeros = {"x": np.zeros(shape, dtype)}
+    built = made(helper.make_node("NonZero", ["x"], ["y"]), feed, dynamic)
+    found, none = run(built, feed, zeros)
+    np.testing.assert_array_equal(found, np.stack(np.nonzero(feed["x"])))
+    assert none.shape == (len(shape), 0)
+
+
+def test_compressed_slices():
+    rng = np.random.default_rng(12)
+    feed = {"x": numbers(rng, (5, 6), np.float16), "condition": rng.random(6) < 0.5}
+    node = helper.make_node("Compress", ["x", "condition"], ["y"], axis=1)
+    want = feed["x"][:, feed["condition"]]
+    np.testing.assert_array_equal(run(made(node, feed, False), feed), want)
+
+
+@both
+@pytest.mark.parametrize("center", [0, 1])
+@pytest.mark.parametrize("limit", [0, 1, 30, 1000])
+def test_boxes_that_overlap_no_better_one(limit, center, dynamic):
+    rng = np.random.default_rng(11)
+    low, size = rng.uniform(0, 10, (2, 300, 2)), rng.uniform(0.5, 4, (2, 300, 2))
+    feed = {
+        "boxes": np.concatenate([low, size if center else low + size], 2).astype(np.float32),
+        "scores": rng.integers(0, 50, (2, 3, 300)).astype(np.float32) / 50,  # many are equal
+    }
+    constants = {
+        "limit": np.array([limit]),
+        "overlap": np.float32([0.3]),
+        "score": np.float32([0.4]),
+    }
+    node = helper.make_node(
+        "NonMaxSuppression", ["boxes", "scores", *constants], ["y"], center_point_box=center
+    )
+    built = made(node, feed, dynamic, constants=constants)
+    if dynamic:
+        built.graph.input[0].type.tensor_type.shape.dim[2].dim_value = 4
+        for axis, name in ((0, "boxes0"), (2, "boxes1")):
+            built.graph.input[1].type.tensor_type.shape.dim[axis].dim_param = name
+    ranges = {"boxes": ((1, 1, 4), (2, 300, 4), (3, 400, 4))}
+    ranges["scores"] = ((1, 1, 1), (2, 3, 300), (3, 4, 400))
+    want = reference_session(made(node, feed, False, constants=constants)).run(None, feed)[0]
+    np.testing.assert_array_equal(run(built, feed, shapes=ranges), want)
+
+
+@pytest.mark.parametrize("most", [1, 5, 300])
+def test_only_the_best_boxes_are_looked_at(most):
+    rng = np.random.default_rng(13)
+    corners = rng.uniform(0, 10, (1, 300, 2))
+    boxes = np.concatenate([corners, corners + 3], 2).astype(np.float32)
+    scores = rng.random((1, 300, 2)).astype(np.float32)
+    found = []
+    for device in (trt.DeviceType.GPU, trt.DeviceType.CPU):
+        network = trt.Builder(trt.Logger(trt.Logger.ERROR)).create_network()
+        tensors = [
+            network.add_input("boxes", trt.float32, boxes.shape),
+            network.add_input("scores", trt.float32, scores.shape),
+            network.add_constant((), np.array(20, np.int32)).get_output(0),
+        ]
+        layer = network.add_nms(*tensors)
+        layer.topk_box_limit = most
+        network.mark_output(layer.get_output(0))
+        found.append(trt.build(network, device=device, timing=False)(boxes=boxes, scores=scores))
+    np.testing.assert_array_equal(*found)
+    assert len(found[0]) > 0
+
+
+@both
+@pytest.mark.parametrize("is_sorted", [0, 1])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int64, np.bool_])
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_different_elements(axis, dtype, is_sorted, dynamic):
+    rng = np.random.default_rng(14)
+    shape = (1500,) if axis is None else (9, 4, 2)
+    x = rng.integers(0, 300 if axis is None else 2, shape).astype(dtype)
+    if axis is not None:
+        x = np.repeat(x, 2, axis)
+    attributes = {} if axis is None else {"axis": axis}
+    outputs = ["y", "first", "inverse", "counts"]
+    node = helper.make_node("Unique", ["x"], outputs, sorted=is_sorted, **attributes)
+    feeds = [{"x": x}, {"x": x[:1]}]
+    built = made(node, feeds[0], dynamic, outputs)
+    found = run(built, *feeds) if dynamic else [run(built, feeds[0])]
+    for feed, got in zip(feeds, found):
+        want = np.unique(
+            feed["x"], axis=axis, return_index=True, return_inverse=True, return_counts=True
+        )
+        values, first, inverse, counts = (np.asarray(part) for part in want)
+        inverse = inverse.ravel()
+        if not is_sorted:
+            order = np.argsort(first)
+            values = np.take(values, order, axis or 0)
+            first, counts, inverse = first[order], counts[order], np.argsort(order)[inverse]
+        for name, part in zip(outputs, (values, first, inverse, counts)):
+            np.testing.assert_array_equal(got[name], part, err_msg=name)

@@ -9,6 +9,7 @@
 #include "operators/reduce.h"
 #include "operators/sampling.h"
 #include "operators/scatter.h"
+#include "operators/selection.h"
 #include "operators/source.h"
 #include "operators/window_reduction.h"
 
@@ -25,6 +26,8 @@ const KernelEntry* find_entry(std::string_view kind) {
       {GridSample::kKind, grid_sample_kernels()},
       {IndexedMaxPooling::kKind, indexed_max_pooling_kernels()},
       {LpPooling::kKind, lp_pooling_kernels()},
+      {Nms::kKind, nms_kernels()},
+      {NonZero::kKind, nonzero_kernels()},
       {OneHot::kKind, one_hot_kernels()},
       {Pointwise::kKind, pointwise_kernels()},
       {Reduce::kKind, reduce_kernels()},
@@ -37,6 +40,7 @@ const KernelEntry* find_entry(std::string_view kind) {
       {Slice::kKind, slice_kernels()},
       {Softmax::kKind, softmax_kernels()},
       {Transpose::kKind, transpose_kernels()},
+      {Unique::kKind, unique_kernels()},
   };
   const auto found = table.find(kind);
   return found == table.end() ? nullptr : &found->second;

@@ -48,6 +48,8 @@ KernelEntry gather_kernels();
 KernelEntry grid_sample_kernels();
 KernelEntry indexed_max_pooling_kernels();
 KernelEntry lp_pooling_kernels();
+KernelEntry nms_kernels();
+KernelEntry nonzero_kernels();
 KernelEntry one_hot_kernels();
 KernelEntry pointwise_kernels();
 KernelEntry reduce_kernels();
@@ -60,5 +62,6 @@ KernelEntry scatter_kernels();
 KernelEntry slice_kernels();
 KernelEntry softmax_kernels();
 KernelEntry transpose_kernels();
+KernelEntry unique_kernels();
 
 }  // namespace opwright::gpu
