@@ -50,11 +50,11 @@ void check(const Operator& op, const KernelArgs& args, bool keeps_type) {
     reject("it has ", args.inputs.size(), " inputs and ", args.outputs.size(),
            " outputs, and a copy needs its first input and has one output");
   const PortType from = candidate.inputs[0], to = candidate.outputs[0];
-  if (keeps_type ? from != to : from.format != to.format || bits(from.dtype) != bits(to.dtype))
+  const bool fits =
+      keeps_type ? from == to : from.format == to.format && bits(from.dtype) == bits(to.dtype);
+  if (!fits || from.format != TensorFormat::kLINEAR)
     reject("it is from ", str(from), " to ", str(to), ", and a copy keeps the ",
-           keeps_type ? "type" : "bits");
-  if (from.format != TensorFormat::kLINEAR)
-    reject("it is from ", str(from), " to ", str(to), ", and a copy is of LINEAR tensors");
+           keeps_type ? "type" : "size of elements", ", in LINEAR");
   if (candidate.tactic != 0) reject("it has the tactic ", candidate.tactic, " and a copy has none");
   if (!args.packed.empty()) reject("it has weights that were rearranged for another kernel");
 }
