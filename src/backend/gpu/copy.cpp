@@ -36,7 +36,9 @@ std::unique_ptr<Kernel> make_copy_kernel(const Operator&, const KernelArgs& args
   return std::make_unique<CopyKernel>(args);
 }
 
-void check_copy(const Operator& op, const KernelArgs& args) {
+namespace {
+
+void check(const Operator& op, const KernelArgs& args, bool keeps_type) {
   const auto reject = [&](const auto&... parts) {
     fail("Layer '", args.layer, "': the ", op.kind(), " is stored as a copy on the GPU, but ",
          parts..., "; the file was not written by Opwright as it is");
@@ -48,10 +50,18 @@ void check_copy(const Operator& op, const KernelArgs& args) {
     reject("it has ", args.inputs.size(), " inputs and ", args.outputs.size(),
            " outputs, and a copy needs its first input and has one output");
   const PortType from = candidate.inputs[0], to = candidate.outputs[0];
-  if (from != to || from.format != TensorFormat::kLINEAR)
-    reject("it is from ", str(from), " to ", str(to), ", and a copy keeps the type, in LINEAR");
+  const bool fits =
+      keeps_type ? from == to : from.format == to.format && bits(from.dtype) == bits(to.dtype);
+  if (!fits || from.format != TensorFormat::kLINEAR)
+    reject("it is from ", str(from), " to ", str(to), ", and a copy keeps the ",
+           keeps_type ? "type" : "size of elements", ", in LINEAR");
   if (candidate.tactic != 0) reject("it has the tactic ", candidate.tactic, " and a copy has none");
   if (!args.packed.empty()) reject("it has weights that were rearranged for another kernel");
 }
+
+}  // namespace
+
+void check_copy(const Operator& op, const KernelArgs& args) { check(op, args, true); }
+void check_bit_copy(const Operator& op, const KernelArgs& args) { check(op, args, false); }
 
 }  // namespace opwright::gpu

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "backend/candidates.h"
+#include "backend/gpu/indexing.h"
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/rows.h"
 #include "base/error.h"
@@ -8,15 +9,6 @@
 
 namespace opwright::gpu {
 namespace {
-
-/// Counts negative indices from the end; -1 where an index is out of range.
-constexpr std::string_view kFind = R"(
-template <class T>
-__device__ inline Index find(T index, Index extent) {
-  const auto at = index + (index < 0 ? extent : (Index)0);
-  return at >= 0 && at < extent ? (Index)at : (Index)-1;
-}
-)";
 
 /// Writes the kernel of one gathering. Where an index selects one element, the rows go along the
 /// indices, else along the slice that an index selects.
@@ -51,7 +43,7 @@ class GatherWriter {
   const RowMove& move() const { return move_; }
 
   GeneratedKernel write(const RowPlan& plan) {
-    source_.add_declarations(kFind);
+    source_.add_declarations(kFindIndex);
     source_.set_input_type(0, carrier_type(size_));
     return generate_rows(source_, move_, plan);
   }

@@ -4,6 +4,7 @@
 
 #include "cpu/run_kernel.h"
 #include "operators/activation.h"
+#include "operators/bit_cast.h"
 #include "operators/movement.h"
 #include "operators/normalization.h"
 #include "operators/reduce.h"
@@ -72,6 +73,16 @@ TEST(StoredStepOnAGpu, CopiesKeepTypeAndFormat) {
     absent.present = false;
     EXPECT_TRUE(contains(fault(*op, {absent}, fp32), "a copy needs its first input"));
   }
+}
+
+TEST(StoredStepOnAGpu, ABitCastKeepsTheSizeOfElements) {
+  const std::vector<PortDesc> fp32 = {port(DataType::kFLOAT)}, fp16 = {port(DataType::kHALF)};
+  const std::vector<PortDesc> int32 = {port(DataType::kINT32)};
+  const std::vector<PortDesc> hwc = {port(DataType::kINT32, TensorFormat::kHWC)};
+  EXPECT_EQ(fault(BitCast(), fp32, int32), "");
+  EXPECT_TRUE(contains(fault(BitCast(), fp32, fp16), "a copy keeps the size of elements"));
+  EXPECT_TRUE(contains(fault(BitCast(), fp32, hwc), "a copy keeps the size of elements"));
+  EXPECT_TRUE(contains(fault(BitCast(), fp32, {}), "0 outputs"));
 }
 
 TEST(StoredStepOnAGpu, AnOperatorThatGpusLackIsRefused) {

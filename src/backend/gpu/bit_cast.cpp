@@ -1,0 +1,22 @@
+#include "operators/bit_cast.h"
+
+#include "backend/candidates.h"
+#include "backend/gpu/copy.h"
+#include "backend/gpu/kernels.h"
+#include "base/types.h"
+
+namespace opwright::gpu {
+namespace {
+
+std::vector<Candidate> bit_cast_candidates(const Operator&, const CandidateQuery& query) {
+  if (bits(query.inputs[0].type.dtype) != bits(query.outputs[0].type.dtype)) return {};
+  return {linear_candidate(query, "copy")};
+}
+
+}  // namespace
+
+KernelEntry bit_cast_kernels() {
+  return {bit_cast_candidates, nullptr, make_copy_kernel, check_bit_copy};
+}
+
+}  // namespace opwright::gpu

@@ -1,0 +1,93 @@
+#include <algorithm>
+
+#include "backend/candidates.h"
+#include "backend/gpu/kernels.h"
+#include "backend/gpu/rows.h"
+#include "operators/indexing.h"
+
+namespace opwright::gpu {
+namespace {
+
+/// Rows of what lies behind both axes, or along the second of them where that is one element.
+class ReverseWriter {
+ public:
+  ReverseWriter(const ReverseSequenceParams& params, const KernelArgs& args)
+      : source_("reverse_sequence", args), size_(element_size(args.outputs[0].type.dtype)) {
+    const SymShape& x = source_.dims(0);
+    const auto batch = static_cast<size_t>(params.batch_axis);
+    const auto sequence = static_cast<size_t>(params.sequence_axis);
+    const size_t first = std::min(batch, sequence), second = std::max(batch, sequence);
+    source_.check(Expr::make(ExprOp::kEqual, source_.dims(1)[0], x[batch]),
+                  "a length for each element of the batch axis is expected");
+    const std::span<const Expr> dims(x);
+    const Expr slice = numel(dims.subspan(second + 1));
+    const Expr between = numel(dims.subspan(first + 1, second - first - 1));
+    move_.element_size = size_;
+    move_.outer = {numel(dims.first(first)), x[first], between};
+    const std::string length = source_.value(x[sequence]);
+    const std::string extents[] = {source_.value(x[first]), source_.value(between),
+                                   source_.value(x[second]), source_.value(slice)};
+    const bool is_element = slice == Expr(1);
+    const std::string at_second = is_element ? "i" : "c3";
+    const bool is_second = sequence == second;
+    const std::string find =
+        str("const auto count = in1[", is_second ? "c1" : at_second,
+            "];\nconst Index t = ", is_second ? at_second : "c1",
+            ", last = (count < 0 ? 0 : count > ", length, " ? ", length,
+            " : (Index)count) - 1;\nconst Index found = t <= last ? last - t : t;\n",
+            "const Index offset = ((c0 * ", extents[0], " + ", is_second ? "c1" : "found", ") * ",
+            extents[1], " + c2) * ", extents[2], " + ", is_second ? "found" : at_second, ";\n");
+    if (is_element) {
+      move_.length = x[second];
+      move_.typical_length = args.inputs[0].opt[static_cast<int>(second)];
+      move_.row = [=](int) {
+        return str("const auto fetch = [&](Index i) -> Element {\n", find,
+                   "return in0[offset];\n};\n");
+      };
+      return;
+    }
+    move_.outer.push_back(x[second]);
+    move_.length = slice;
+    move_.typical_length =
+        args.inputs[0].opt.numel(static_cast<int>(second) + 1, args.inputs[0].opt.rank());
+    move_.width = vector_width(source_, size_, std::span(&move_.length, 1), move_.conditions);
+    if (move_.width > 1) move_.conditions.push_back(alignment_condition(size_, move_.width, "in0"));
+    move_.row = [=](int) {
+      return str(find, "const Element* const from = (const Element*)(in0 + offset * ", extents[3],
+                 ");\nconst auto fetch = [&](Index i) { return from[i]; };\n");
+    };
+  }
+
+  const RowMove& move() const { return move_; }
+
+  GeneratedKernel write(const RowPlan& plan) {
+    source_.set_input_type(0, carrier_type(size_));
+    return generate_rows(source_, move_, plan);
+  }
+
+ private:
+  KernelSource source_;
+  const int size_;
+  RowMove move_;
+};
+
+const ReverseSequenceParams& params_of(const Operator& op) {
+  return static_cast<const ReverseSequence&>(op).params();
+}
+
+std::vector<Candidate> reverse_candidates(const Operator& op, const CandidateQuery& query) {
+  return moving_candidates(query, [&](const KernelArgs& args) {
+    return names_of(row_plans(ReverseWriter(params_of(op), args).move(), args));
+  });
+}
+
+std::optional<GeneratedKernel> generate_reverse(const Operator& op, const KernelArgs& args) {
+  ReverseWriter writer(params_of(op), args);
+  return writer.write(row_plans(writer.move(), args).at(args.candidate->tactic));
+}
+
+}  // namespace
+
+KernelEntry reverse_sequence_kernels() { return {reverse_candidates, generate_reverse, nullptr}; }
+
+}  // namespace opwright::gpu
