@@ -1,0 +1,458 @@
+"""Compares random ONNX models with the standard's reference and with ONNX Runtime.
+
+    python3 tools/model_fuzzer.py --seconds 600 --seed 7 --out found
+    python3 tools/model_fuzzer.py --case 7/123 --out found
+    python3 tools/model_fuzzer.py --run found/wrong-Pad-7-123
+
+A case is a valid graph of one to eight nodes that its seed and number make again: operators that the
+parser takes over, random types, attributes and shapes, extents of zero and one among them. It runs in a
+child process, so that a crash or a hang costs one case. Where the two references disagree or one of
+them refuses, either result will do; where both refuse, the engine may refuse with `opwright.Error`.
+
+A finding is a folder with model.onnx, inputs.npz and report.txt, made as small as whole nodes can be
+left out. The exit status is 1 where something was found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import select
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from random_onnx import Generator  # noqa: E402  (the folder of this file is not a package)
+
+CASE_SECONDS = 30
+# What a model with such a node computes depends on a generator of random numbers: shapes and types count.
+RANDOM = {
+    "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
+    "RandomUniformLike",
+}  # fmt: skip
+# A sum that is rounded to an integer may fall on either side.
+ROUNDED = {"DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "QuantizeLinear"}
+# Limits that the documentation names; the patterns are those of the engine's messages.
+LIMITS: tuple[str, ...] = ()
+
+
+@dataclass
+class Case:
+    model: onnx.ModelProto
+    inputs: dict[str, np.ndarray]
+
+    def save(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "model.onnx").write_bytes(self.model.SerializeToString())
+        np.savez(folder / "inputs.npz", **self.inputs)
+
+    @staticmethod
+    def load(folder: Path) -> Case:
+        model = onnx.load(folder / "model.onnx")
+        with np.load(folder / "inputs.npz") as arrays:
+            return Case(model, {name: arrays[name] for name in arrays})
+
+    @property
+    def operators(self) -> list[str]:
+        return [node.op_type for node in self.model.graph.node]
+
+
+def run_reference(case: Case) -> list[np.ndarray] | None:
+    """What the standard's own implementation computes, None where it refuses."""
+    from onnx.reference import ReferenceEvaluator
+
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            results = ReferenceEvaluator(case.model).run(None, dict(case.inputs))
+    except Exception:
+        return None
+    return [np.asarray(result) for result in results]
+
+
+def run_onnx_runtime(case: Case) -> list[np.ndarray] | None:
+    """What ONNX Runtime computes, None where it refuses."""
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    try:
+        session = onnxruntime.InferenceSession(
+            case.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+        taken = {value.name for value in session.get_inputs()}
+        fed = {name: array for name, array in case.inputs.items() if name in taken}
+        results = session.run(None, fed)
+    except Exception:
+        return None
+    return [np.asarray(result) for result in results]
+
+
+def references(case: Case) -> list[list[np.ndarray]]:
+    return [found for found in (run_reference(case), run_onnx_runtime(case)) if found is not None]
+
+
+def types_of(model: onnx.ModelProto) -> set[int]:
+    """Element types that the model names, so that a narrow one widens the tolerance."""
+    kinds = {value.type.tensor_type.elem_type for value in model.graph.input}
+    kinds |= {tensor.data_type for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        kinds |= {a.i for a in node.attribute if a.name in ("to", "dtype", "output_dtype")}
+    return kinds
+
+
+def difference(
+    case: Case, got: np.ndarray, expected: np.ndarray, slack: np.ndarray | float = 0.0
+) -> str | None:
+    """What is wrong with an output, None where it is near enough."""
+    if got.dtype != expected.dtype:
+        return f"type {got.dtype}, expected {expected.dtype}"
+    if got.shape != expected.shape:
+        return f"shape {got.shape}, expected {expected.shape}"
+    operators = set(case.operators)
+    if operators & RANDOM or expected.dtype == object or expected.size == 0:
+        return None
+    wide = got.astype(np.float64) if got.dtype != np.int64 else got
+    want = expected.astype(np.float64) if expected.dtype != np.int64 else expected
+    kinds = types_of(case.model)
+    with np.errstate(all="ignore"):
+        if np.issubdtype(expected.dtype, np.integer) or expected.dtype == bool:
+            bad = np.abs(wide - want) > (1 if operators & ROUNDED else 0)
+        else:
+            relative = 1e-4
+            if TensorProto.FLOAT16 in kinds:
+                relative = 1e-2
+            if TensorProto.BFLOAT16 in kinds:
+                relative = 6e-2
+            finite = np.abs(want[np.isfinite(want)])
+            scale = max(1.0, float(finite.max())) if finite.size else 1.0
+            allowed = relative * (scale + np.abs(want)) + slack
+            same = (wide == want) | (np.isnan(wide) & np.isnan(want))
+            bad = ~(same | (np.abs(wide - want) <= allowed))
+    if not bad.any():
+        return None
+    at = tuple(int(i) for i in np.argwhere(bad)[0]) if bad.ndim else ()
+    return f"{int(bad.sum())} of {bad.size} elements, first at {at}: {got[at]}, expected {expected[at]}"
+
+
+def moved(case: Case, expected: list[np.ndarray]) -> list[np.ndarray | float]:
+    """How far outputs move when inputs do by a few roundings: ill-conditioned ones are not findings."""
+    rng = np.random.default_rng(0)
+    slack: list[np.ndarray | float] = [0.0] * len(expected)
+    for _ in range(2):
+        inputs = {
+            name: (array * (1 + rng.normal(0, 1e-6, array.shape))).astype(array.dtype)
+            if np.issubdtype(array.dtype, np.floating)
+            else array
+            for name, array in case.inputs.items()
+        }
+        for results in references(Case(case.model, inputs)):
+            for i, (after, before) in enumerate(zip(results, expected)):
+                if after.shape == before.shape and np.issubdtype(after.dtype, np.floating):
+                    with np.errstate(all="ignore"):
+                        step = np.abs(after.astype(np.float64) - before.astype(np.float64))
+                    slack[i] = np.maximum(slack[i], np.nan_to_num(8 * step, posinf=0))
+    return slack
+
+
+def judge(case: Case) -> tuple[str, str]:
+    """A verdict, "ok", "refused", "wrong" or "raised", and what led to it."""
+    import opwright
+    from opwright import onnx_backend
+
+    accepted = references(case)
+    try:
+        got = list(onnx_backend.prepare(case.model, timing=False).run(case.inputs))
+    except opwright.Error as error:
+        message = str(error)
+        if not accepted or any(re.search(limit, message) for limit in LIMITS):
+            return "ok", ""
+        return "refused", message
+    except Exception as error:
+        if not accepted and isinstance(error, onnx.checker.ValidationError):
+            return "ok", ""
+        return "raised", f"{type(error).__name__}: {error}"
+    if not accepted:
+        return "ok", ""
+    messages = []
+    slack: list[list[np.ndarray | float]] | None = None
+    for i, value in enumerate(case.model.graph.output):
+        wrong = [difference(case, got[i], results[i]) for results in accepted]
+        if all(wrong):
+            slack = slack or [moved(case, results) for results in accepted]
+            wrong = [
+                difference(case, got[i], results[i], allowed[i])
+                for results, allowed in zip(accepted, slack)
+            ]
+        if all(wrong):
+            messages.append(f"output '{value.name}': {' / '.join(str(text) for text in wrong)}")
+    return ("wrong", "\n".join(messages)) if messages else ("ok", "")
+
+
+# ---- The child that judges, and the parent that watches it.
+
+
+def make_case(seed: int, number: int) -> Case:
+    generator = Generator(np.random.default_rng([seed, number]))
+    model, inputs = generator.model(lambda model, inputs: references(Case(model, inputs)))
+    return Case(model, inputs)
+
+
+def serve() -> int:
+    """Judge the cases that come as lines, "make SEED NUMBER FOLDER" or "judge FOLDER"."""
+    import opwright  # noqa: F401  (the parent's clock runs from the first case)
+
+    def say(**what: Any) -> None:
+        print("@" + json.dumps(what), flush=True)
+
+    for line in sys.stdin:
+        command, *words = line.rstrip("\n").split("\t")
+        folder = Path(words[-1])
+        if command == "make":
+            case = make_case(int(words[0]), int(words[1]))
+            case.save(folder)
+        else:
+            case = Case.load(folder)
+        say(stage="engine")
+        verdict, message = judge(case)
+        say(stage="done", verdict=verdict, message=message, operators=case.operators)
+    return 0
+
+
+class Judge:
+    """A child process; another takes over after a crash or a hang."""
+
+    def __init__(self) -> None:
+        self._child: subprocess.Popen[bytes] | None = None
+        self._errors = tempfile.TemporaryFile()
+        self._rest = b""
+
+    def close(self) -> None:
+        if self._child is not None:
+            self._child.kill()
+            self._child.wait()
+            for pipe in (self._child.stdin, self._child.stdout):
+                assert pipe is not None
+                pipe.close()
+            self._child = None
+
+    def ask(self, *words: object) -> dict[str, Any]:
+        """The verdict; "lost" where a reference, not the engine, crashed or hung."""
+        if self._child is None:
+            self._rest = b""
+            self._errors.seek(0)
+            self._errors.truncate()
+            self._child = subprocess.Popen(
+                [sys.executable, __file__, "--serve"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+            )
+        assert self._child.stdin is not None and self._child.stdout is not None
+        self._child.stdin.write(("\t".join(str(word) for word in words) + "\n").encode())
+        self._child.stdin.flush()
+        stage = "start"
+        end = time.monotonic() + CASE_SECONDS
+        while True:
+            while b"\n" in self._rest:
+                line, self._rest = self._rest.split(b"\n", 1)
+                if not line.startswith(b"@"):
+                    continue
+                said = json.loads(line[1:])
+                stage = said["stage"]
+                if stage == "done":
+                    return dict(said)
+            ready, _, _ = select.select([self._child.stdout], [], [], max(0, end - time.monotonic()))
+            data = self._child.stdout.read1(1 << 16) if ready else b""  # type: ignore[attr-defined]
+            if data:
+                self._rest += data
+                continue
+            status = None if not ready else self._child.wait()
+            self.close()
+            self._errors.seek(0, 2)
+            self._errors.seek(max(0, self._errors.tell() - 2000))
+            tail = self._errors.read().decode(errors="replace")
+            if status is None:
+                verdict, message = "hung", f"nothing came for {CASE_SECONDS} s"
+            else:
+                verdict, message = "crashed", f"exit status {status}\n{tail}"
+            if stage != "engine":
+                verdict = "lost"
+            return {"verdict": verdict, "message": message, "operators": []}
+
+
+def part_of(case: Case, outputs: list[str], cut: bool) -> Case | None:
+    """The nodes that these outputs need; with `cut` the last node alone, fed by the reference."""
+    graph = case.model.graph
+    needed, kept = set(outputs), []
+    for node in reversed(graph.node):
+        if needed & set(node.output):
+            kept.insert(0, node)
+            if cut:
+                needed = set()
+            needed |= set(node.input)
+    made = onnx.ModelProto()
+    made.CopyFrom(case.model)
+    new = made.graph
+    inputs = {name: array for name, array in case.inputs.items() if name in needed}
+    if cut:
+        kept = kept[-1:]
+        between = {name for node in graph.node for name in node.output} & needed
+        if any(attribute.HasField("g") for attribute in kept[-1].attribute):
+            return None
+        if between:
+            del new.output[:]
+            new.output.extend(onnx.ValueInfoProto(name=name) for name in sorted(between))
+            results = references(Case(made, case.inputs))
+            if not results:
+                return None
+            inputs.update(zip(sorted(between), results[0]))
+        values = [value for value in graph.input if value.name in needed]
+        for name in sorted(between):
+            kind = helper.np_dtype_to_tensor_dtype(inputs[name].dtype)
+            values.append(helper.make_tensor_value_info(name, kind, inputs[name].shape))
+    else:
+        values = [value for value in graph.input if value.name in needed]
+    constants = [tensor for tensor in graph.initializer if tensor.name in needed]
+    results_of_part = [onnx.ValueInfoProto(name=name) for name in outputs]
+    made.graph.CopyFrom(helper.make_graph(kept, "part", values, results_of_part, constants))
+    results = references(Case(made, inputs))
+    if results:
+        for value, array in zip(made.graph.output, results[0]):
+            kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+            value.CopyFrom(helper.make_tensor_value_info(value.name, kind, array.shape))
+    else:
+        made = onnx.shape_inference.infer_shapes(made)
+    return Case(made, inputs)
+
+
+def reduced(case: Case, verdict: str, judge_: Judge, folder: Path) -> tuple[Case, dict[str, Any] | None]:
+    """The smallest part of the case that has the same verdict."""
+    for cut in (True, False):
+        for node in case.model.graph.node:
+            outputs = [name for name in node.output if name]
+            try:
+                part = part_of(case, outputs, cut)
+            except Exception:
+                continue
+            if part is None or len(part.model.graph.node) >= len(case.model.graph.node) > 1:
+                continue
+            part.save(folder)
+            answer = judge_.ask("judge", folder)
+            if answer["verdict"] == verdict:
+                return part, answer
+    return case, None
+
+
+def describe(case: Case) -> str:
+    lines = [f"opset {case.model.opset_import[0].version}"]
+    for node in case.model.graph.node:
+        attributes = ", ".join(
+            f"{a.name}={helper.get_attribute_value(a)}" for a in node.attribute if not a.HasField("g")
+        )
+        lines.append(
+            f"{', '.join(node.output)} = {node.op_type}({', '.join(node.input)}; {attributes})"
+        )
+    for name, array in case.inputs.items():
+        values = array.ravel()[:12].tolist()
+        lines.append(f"input {name}: {array.dtype}{list(array.shape)} {values}")
+    for tensor in case.model.graph.initializer:
+        array = numpy_helper.to_array(tensor)
+        values = array.ravel()[:12].tolist()
+        lines.append(f"initializer {tensor.name}: {array.dtype}{list(array.shape)} {values}")
+    return "\n".join(lines)
+
+
+def likeness(verdict: str, operators: list[str], message: str) -> str:
+    """Findings that are alike are written once."""
+    text = re.sub(r"'[^']*'|[-+\d.]+(e[-+]?\d+)?|\[[^\]]*\]|\([^)]*\)", "", message)
+    return f"{verdict} {'+'.join(sorted(set(operators)))} {text if verdict != 'wrong' else ''}"[:300]
+
+
+def fuzz(arguments: argparse.Namespace) -> int:
+    end = time.monotonic() + arguments.seconds
+    if arguments.case:
+        arguments.seed, number = (int(part) for part in arguments.case.split("/"))
+        numbers = range(number, number + 1)
+    else:
+        numbers = range(arguments.first, arguments.first + arguments.cases)
+    seen: Counter[str] = Counter()
+    operators: Counter[str] = Counter()
+    ran = lost = 0
+    judge_ = Judge()
+    with tempfile.TemporaryDirectory() as scratch_name:
+        scratch = Path(scratch_name)
+        for number in numbers:
+            if time.monotonic() > end:
+                break
+            answer = judge_.ask("make", arguments.seed, number, scratch / "case")
+            ran += 1
+            operators.update(set(answer["operators"]))
+            verdict = answer["verdict"]
+            lost += verdict == "lost"
+            if verdict == "lost" and arguments.case:
+                print(answer["message"])
+            if verdict in ("ok", "lost"):
+                continue
+            case = Case.load(scratch / "case")
+            small, again = reduced(case, verdict, judge_, scratch / "part")
+            message = again["message"] if again else answer["message"]
+            key = likeness(verdict, small.operators, message)
+            seen[key] += 1
+            if seen[key] > 1:
+                continue
+            operator = "-".join(dict.fromkeys(small.operators))[:60]
+            folder = Path(arguments.out) / f"{verdict}-{operator}-{arguments.seed}-{number}"
+            small.save(folder)
+            report = (
+                f"case {arguments.seed}/{number}: {verdict}\n{message}\n\n{describe(small)}\n\n"
+                f"Run it again: python3 tools/model_fuzzer.py --run {folder}\n"
+            )
+            (folder / "report.txt").write_text(report)
+            print(report, flush=True)
+    judge_.close()
+    print(f"{ran} cases, {len(operators)} operators, {len(seen)} findings, {lost} lost to a reference")
+    if arguments.operators:
+        print(", ".join(f"{name} {count}" for name, count in sorted(operators.items())))
+    return 1 if seen else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Compare random ONNX models with two references.")
+    parser.add_argument("--seconds", type=float, default=60, help="stop after so long")
+    parser.add_argument("--cases", type=int, default=10**9, help="stop after so many")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first case")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", default="build/fuzz/models", help="the folder for findings")
+    parser.add_argument("--case", metavar="SEED/NUMBER", help="this case alone")
+    parser.add_argument("--run", metavar="FOLDER", help="judge a finding again, in this process")
+    parser.add_argument("--operators", action="store_true", help="count the operators that came up")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.serve:
+        return serve()
+    if arguments.run:
+        verdict, message = judge(Case.load(Path(arguments.run)))
+        print(verdict, message)
+        return int(verdict != "ok")
+    return fuzz(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
