@@ -127,8 +127,10 @@ HWY_INLINE void test(void* out, const void* a, const void* b, int64_t count) {
   const float* HWY_RESTRICT y = static_cast<const float*>(b);
   uint8_t* HWY_RESTRICT z = static_cast<uint8_t*>(out);
   int64_t i = 0;
-  for (; i + 64 <= count; i += 64)
+  for (; i + 64 <= count; i += 64) {
+    OPWRIGHT_NO_OVERLAP
     for (int j = 0; j < 64; ++j) z[i + j] = Test::apply(x[i + j], y[i + j]);
+  }
   for (; i < count; ++i) z[i] = Test::apply(x[i], y[i]);
 }
 template <class Test>

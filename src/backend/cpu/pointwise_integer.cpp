@@ -88,8 +88,10 @@ void binary(void* out, const void* a, const void* b, const void*, int64_t count,
   const T* HWY_RESTRICT y = static_cast<const T*>(b);
   Result* HWY_RESTRICT z = static_cast<Result*>(out);
   int64_t i = 0;
-  for (; i + 64 <= count; i += 64)
+  for (; i + 64 <= count; i += 64) {
+    OPWRIGHT_NO_OVERLAP
     for (int j = 0; j < 64; ++j) z[i + j] = Op::apply(x[i + j], y[i + j]);
+  }
   for (; i < count; ++i) z[i] = Op::apply(x[i], y[i]);
 }
 template <class Op, class T>
@@ -131,8 +133,10 @@ void select(void* out, const void* a, const void* b, const void* c, int64_t coun
     z[i] = static_cast<T>((x[i] & mask) | (y[i] & static_cast<T>(~mask)));
   };
   int64_t i = 0;
-  for (; i + 64 <= count; i += 64)
+  for (; i + 64 <= count; i += 64) {
+    OPWRIGHT_NO_OVERLAP
     for (int j = 0; j < 64; ++j) choose(i + j);
+  }
   for (; i < count; ++i) choose(i);
 }
 
