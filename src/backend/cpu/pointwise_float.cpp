@@ -42,6 +42,8 @@ OPWRIGHT_UNARY(Sin, sin(d, x));
 OPWRIGHT_UNARY(Cos, cos(d, x));
 OPWRIGHT_UNARY(Sinh, sinh(d, x));
 OPWRIGHT_UNARY(Cosh, cosh(d, x));
+OPWRIGHT_UNARY(Asin, hn::Asin(d, x));
+OPWRIGHT_UNARY(Acos, hn::Acos(d, x));
 OPWRIGHT_UNARY(Atan, hn::Atan(d, x));
 OPWRIGHT_UNARY(Ceil, hn::Ceil(x));
 OPWRIGHT_UNARY(Floor, hn::Floor(x));
@@ -250,9 +252,9 @@ TileFunction unary_op(UnaryOperation op) {
     case UnaryOperation::kCOSH:
       return unary<Cosh>;
     case UnaryOperation::kASIN:
-      return unary_scalar<::asinf>;
+      return unary<Asin>;
     case UnaryOperation::kACOS:
-      return unary_scalar<::acosf>;
+      return unary<Acos>;
     case UnaryOperation::kATAN:
       return unary<Atan>;
     case UnaryOperation::kASINH:
