@@ -73,6 +73,11 @@ struct Pow {
   static T apply(T x, T y) {
     if constexpr (std::is_signed_v<T>)
       if (y < 0) return x == 1 ? 1 : x == -1 ? (y % 2 == 0 ? 1 : -1) : 0;
+    // What shifts are made of.
+    if (x == 2) {
+      constexpr T kBits = sizeof(T) * 8;
+      return y < kBits ? static_cast<T>(Wrapping<T>{1} << y) : T(0);
+    }
     Wrapping<T> result = 1, base = static_cast<Wrapping<T>>(x);
     for (; y != 0; y /= 2, base *= base)
       if (y % 2 != 0) result *= base;
