@@ -62,7 +62,7 @@ dist: setup ## dist/opwright-*.tar.gz: program, libraries and headers, for machi
 	cpack --config build/release/CPackConfig.cmake -B dist
 
 bench: setup ## the benchmarks but the soak, each beside its peer
-	@set -e; for program in $(filter-out bench/timing.py bench/gpu.py bench/soak.py,$(wildcard bench/*.py)); do echo "== $$program"; $(VENV_PYTHON) $$program; done
+	@set -e; for program in $(filter-out bench/timing.py bench/gpu.py bench/soak.py bench/operator_models.py,$(wildcard bench/*.py)); do echo "== $$program"; $(VENV_PYTHON) $$program; done
 
 clean: ## remove the build folders (.venv stays)
 	rm -rf build dist

@@ -1,128 +1,127 @@
-"""Element-wise and movement operators, each a model of one layer, from 1 KiB to 4 MiB of FP32, against ONNX Runtime
-with as many threads: the ratio of the times per call. It stops if a result differs by more than 1e-5.
+"""Every operator that the parser takes, each a model of that one node, against ONNX Runtime with as many threads:
+microseconds per call as programs call them, results in new arrays, the worst ratio first. Results are compared; a
+model that one of both refuses is listed as such.
 
-python bench/operators.py [NAME ...]
+python bench/operators.py [--json FILE] [--rounds N] [--seconds S] [NAME ...]
+
+Names are those of operators (`Conv`, `Reduce*`).
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+import argparse
+import fnmatch
+import json
+import statistics
+from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import TensorProto, helper, numpy_helper
+from operator_models import RANDOM, Case, cases, model, size
 from timing import in_turns, threads
 
 import opwright
 
-SIZES = (1 << 10, 1 << 14, 1 << 18, 1 << 22)  # bytes of the first input
-
-Shape = Sequence[int]
-Constants = dict[str, np.ndarray]
+TOLERANCE = 2e-3  # relative to the largest element: quantizations and orders of summation differ
 
 
-def whole(*values: int) -> np.ndarray:
-    return np.array(values, np.int64)
+def first_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:120]
 
 
-def cases(rows: int, columns: int) -> dict[str, tuple[str, list[Shape], Constants, dict]]:
-    """Operator, shapes of inputs, constants behind them, and attributes; for x of rows x columns."""
-    x, heads, side = (rows, columns), columns // 4, columns // 8
-    image = (1, rows * columns // side // side, side, side)
-    return {
-        "add": ("Add", [x, x], {}, {}),
-        "add a row": ("Add", [x, (columns,)], {}, {}),
-        "add a column": ("Add", [x, (rows, 1)], {}, {}),
-        "relu": ("Relu", [x], {}, {}),
-        "sigmoid": ("Sigmoid", [x], {}, {}),
-        "erf": ("Erf", [x], {}, {}),
-        "gelu": ("Gelu", [x], {}, {}),
-        "softmax": ("Softmax", [x], {}, {"axis": -1}),
-        "transpose 2-D": ("Transpose", [x], {}, {"perm": [1, 0]}),
-        "transpose 3-D": ("Transpose", [(rows, 4, heads)], {}, {"perm": [1, 0, 2]}),
-        "transpose 4-D": ("Transpose", [(1, rows, 4, heads)], {}, {"perm": [0, 2, 3, 1]}),
-        "slice": (
-            "Slice",
-            [x],
-            {"starts": whole(1), "ends": whole(columns - 1), "axes": whole(1)},
-            {},
-        ),
-        "gather rows": ("Gather", [x], {"i": np.arange(rows)[::-1].copy()}, {"axis": 0}),
-        "gather columns": ("Gather", [x], {"i": np.arange(columns)[::-2].copy()}, {"axis": 1}),
-        "concat": ("Concat", [x, x], {}, {"axis": 1}),
-        "pad": ("Pad", [image], {"pads": whole(0, 0, 1, 1, 0, 0, 1, 1)}, {}),
-        "resize nearest": (
-            "Resize",
-            [image],
-            {"": np.empty(0, np.float32), "scales": np.array([1, 1, 2, 2], np.float32)},
-            {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
-        ),
-        "resize linear": (
-            "Resize",
-            [image],
-            {"": np.empty(0, np.float32), "scales": np.array([1, 1, 2, 2], np.float32)},
-            {"mode": "linear"},
-        ),
-        "sum of rows": ("ReduceSum", [x], {"axes": whole(1)}, {}),
-        "sum of columns": ("ReduceSum", [x], {"axes": whole(0)}, {}),
-        "mean of all": ("ReduceMean", [x], {"axes": whole(0, 1)}, {}),
-    }  # fmt: skip
+def difference(ours: np.ndarray, theirs: np.ndarray) -> str:
+    if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
+        return f"{ours.dtype} {ours.shape} here, {theirs.dtype} {theirs.shape} there"
+    if not ours.size:
+        return ""
+    wide, other = ours.astype(np.float64), theirs.astype(np.float64)
+    # A quantized element that lies between two may be rounded either way.
+    slack = 1 if ours.dtype in (np.uint8, np.int8) else TOLERANCE * np.nanmax(np.abs(other))
+    if np.allclose(wide, other, rtol=TOLERANCE, atol=slack, equal_nan=True):
+        return ""
+    return f"results differ by up to {np.nanmax(np.abs(wide - other)):.1e}"
 
 
-def one_layer(op: str, shapes: list[Shape], constants: Constants, attributes: dict) -> bytes:
-    inputs = [f"x{i}" for i in range(len(shapes))]
-    node = helper.make_node(op, [*inputs, *constants], ["y"], **attributes)
-    graph = helper.make_graph(
-        [node],
-        "one_layer",
-        [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in zip(inputs, shapes)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(value, name) for name, value in constants.items() if name],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
-    return onnx.shape_inference.infer_shapes(model).SerializeToString()
-
-
-def ratio(model: bytes, shapes: list[Shape]) -> float:
+def measure(case: Case, rounds: int, seconds: float) -> dict[str, Any]:
+    row: dict[str, Any] = {"operator": case.op, "case": case.title, "size": size(case)}
+    serialized, inputs = model(case)
+    try:
+        engine = opwright.build(serialized)
+    except opwright.Error as error:
+        return {**row, "note": "refused here: " + first_line(error)}
+    result = engine(**inputs)
+    results = list(result.values()) if isinstance(result, dict) else [result]
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads()
-    options.log_severity_level = 3
-    peer = onnxruntime.InferenceSession(model, options)
-    context = opwright.build(model).engine.create_execution_context()
-    rng = np.random.default_rng(0)
-    inputs = {f"x{i}": rng.standard_normal(s, np.float32) for i, s in enumerate(shapes)}
-    want = peer.run(None, inputs)[0]
-    # Both write where they are told: what memory of results costs is another matter.
-    result, binding = np.empty_like(want), peer.io_binding()
-    binding.bind_ortvalue_output("y", onnxruntime.OrtValue.ortvalue_from_numpy(np.empty_like(want)))
-    context.set_tensor_address("y", result.ctypes.data)
-    for name, x in inputs.items():
-        binding.bind_cpu_input(name, x)
-        context.set_tensor_address(name, x.ctypes.data)
-    context.execute_async_v3(0)
-    if not np.abs(result - want).max() <= 1e-5 * np.abs(want).max():
-        raise SystemExit(f"bench/operators: the result of {model!r:.80} differs from ONNX Runtime's")
-    ours, theirs = in_turns(
-        [lambda: context.execute_async_v3(0), lambda: peer.run_with_iobinding(binding)],
-        rounds=3,
-        seconds=0.02,
+    options.log_severity_level = 4
+    try:
+        peer = onnxruntime.InferenceSession(serialized, options)
+        expected = peer.run(None, inputs)
+    except Exception as error:  # onnxruntime raises a class of its own for each kind of refusal
+        (own,) = in_turns([lambda: engine(**inputs)], rounds=rounds, seconds=seconds)
+        note = "ONNX Runtime refuses: " + first_line(error)
+        return {**row, "opwright_us": own * 1e6, "note": note}
+    note = ""
+    if case.op not in RANDOM:
+        note = "; ".join(filter(None, map(difference, results, map(np.asarray, expected))))
+    own, other = in_turns(
+        [lambda: engine(**inputs), lambda: peer.run(None, inputs)], rounds=rounds, seconds=seconds
     )
-    return ours / theirs
+    times = {"opwright_us": own * 1e6, "onnxruntime_us": other * 1e6, "ratio": own / other}
+    return {**row, **times, "note": note}
 
 
-def main(chosen: list[str]) -> None:
+def untried(chosen: list[Case]) -> list[str]:
+    """Operators of the standard that the parser takes, but no case has."""
+    names = {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain}
+    supported = {name for name in names if opwright.OnnxParser.supports_operator(name)}
+    return sorted(supported - {case.op for case in chosen})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=0.03, help="of each turn")
+    arguments = parser.parse_args()
+    everything = cases()
+    chosen = [
+        case
+        for case in everything
+        if not arguments.names or any(fnmatch.fnmatchcase(case.op, n) for n in arguments.names)
+    ]
+    if not chosen:
+        raise SystemExit(f"bench/operators: no operator is named {' or '.join(arguments.names)}")
+    rows = [measure(case, arguments.rounds, arguments.seconds) for case in chosen]
+    rows.sort(key=lambda row: -row.get("ratio", 0))
     print(f"threads: {threads()}, ONNX Runtime {onnxruntime.__version__}")
-    print(f"{'':16}", *(f"{size >> 10:6} KiB" for size in SIZES))
-    for name in chosen or cases(16, 16):
-        row = []
-        for size in SIZES:
-            columns = 1 << (size.bit_length() // 2 - 1)
-            op, shapes, constants, attributes = cases(size // 4 // columns, columns)[name]
-            row.append(ratio(one_layer(op, shapes, constants, attributes), shapes))
-        print(f"{name:16}", *(f"{value:10.2f}" for value in row), flush=True)
+    print(
+        f"{'operator':26} {'case':18} {'first input':16} {'ours us':>9} {'ORT us':>9} {'ratio':>6}"
+    )
+    for row in rows:
+        times = (row.get(key) for key in ("opwright_us", "onnxruntime_us"))
+        ours, theirs = (f"{t:.1f}" if t else "-" for t in times)
+        ratio = f"{row['ratio']:.2f}" if "ratio" in row else "-"
+        print(
+            f"{row['operator']:26} {row['case']:18} {row['size']:16} {ours:>9} {theirs:>9} {ratio:>6}"
+            f"  {row['note']}".rstrip()
+        )
+    ratios = [row["ratio"] for row in rows if "ratio" in row]
+    if ratios:
+        above = sum(ratio > 1.5 for ratio in ratios)
+        print(f"median ratio: {statistics.median(ratios):.2f}; above 1.5: {above} of {len(ratios)}")
+    if not arguments.names and (missing := untried(everything)):
+        print(f"without a case: {', '.join(missing)}")
+    if arguments.json:
+        with open(arguments.json, "w", encoding="utf-8") as file:
+            json.dump(
+                {"threads": threads(), "onnxruntime": onnxruntime.__version__, "operators": rows},
+                file,
+                indent=1,
+            )
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -54,6 +54,10 @@ void TableCopy::finish() {
   step_ = count_ > 1 ? table[1] - table[0] : 1;
   for (int64_t k = 1; k < count_ && step_ != kIrregular; ++k)
     if (table[k] < 0 || table[k - 1] < 0 || table[k] - table[k - 1] != step_) step_ = kIrregular;
+  // A row that is its first run again and again, as Tile makes them.
+  period_ = run_begin_ == 0 && run_end_ > 1 && run_end_ < count_ && !has_fill_ ? run_end_ : 0;
+  for (int64_t k = period_; k < count_ && period_ > 0; ++k)
+    if (table[k] != table[k - period_]) period_ = 0;
   rows_ = 1;
   for (int i = 0; i < outer_count_; ++i) rows_ *= extents_[i];
 }
@@ -98,6 +102,15 @@ void TableCopy::copy_items(const std::byte* from, std::byte* to, const std::byte
 
 void TableCopy::copy_row(const std::byte* from, std::byte* to, const std::byte* fill) const {
   const int64_t* table = tables_[outer_count_];
+  if (step_ == 0 && item_bytes_ == element_size_)  // one element again and again
+    return fill_elements(to, from + table[0] * item_bytes_, element_size_, count_);
+  if (period_ > 0) {
+    const int64_t bytes = period_ * item_bytes_;
+    const std::byte* run = from + table[0] * item_bytes_;
+    for (int64_t done = 0; done < row_bytes_; done += bytes)
+      std::memcpy(to + done, run, std::min(bytes, row_bytes_ - done));
+    return;
+  }
   if (step_ != 1 && step_ != kIrregular)  // strided, reversed or repeated
     return gather_elements(to, from + table[0] * item_bytes_, item_bytes_, step_ * item_bytes_,
                            count_);

@@ -62,6 +62,7 @@ class TableCopy {
   int64_t item_elements_ = 1;
   int64_t repeat_ = 1;  ///< times that each item of a row comes in the last axis, one after another
   int64_t run_begin_ = 0, run_end_ = 0, step_ = 1;
+  int64_t period_ = 0;     ///< items after which a row repeats itself; 0 where it does not
   bool has_fill_ = false;  // in the last table
 };
 

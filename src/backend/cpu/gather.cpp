@@ -131,12 +131,24 @@ class GatherKernel final : public Kernel {
     }
     const int64_t step = axis_ == last || last < 0 ? 0 : strides_[last];
     const int64_t stride = strides_[axis_];
-    for (int64_t i = 0; i < count_; ++i) {
-      const int64_t position = row * count_ + i;
-      const int64_t found = index(position, extent_);
-      put(to + position * element_size_,
-          found < 0 ? nullptr : data + (offset + i * step + found * stride) * element_size_,
-          element_size_);
+    const auto run = [&]<class Element>(Element) {
+      const Element* from = reinterpret_cast<const Element*>(data) + offset;
+      Element* out = reinterpret_cast<Element*>(to) + row * count_;
+      for (int64_t i = 0; i < count_; ++i) {
+        const int64_t found = index(row * count_ + i, extent_);
+        out[i] = found < 0 ? Element{0} : from[i * step + found * stride];
+      }
+    };
+    // Sizes that the compiler knows make a copy of an element one instruction.
+    switch (element_size_) {
+      case 1:
+        return run(uint8_t{});
+      case 2:
+        return run(uint16_t{});
+      case 4:
+        return run(uint32_t{});
+      default:
+        return run(uint64_t{});
     }
   }
 

@@ -67,8 +67,10 @@ void cast(void* out, const void* a, const void*, const void*, int64_t count, con
   const From* HWY_RESTRICT x = static_cast<const From*>(a);
   To* HWY_RESTRICT y = static_cast<To*>(out);
   int64_t i = 0;
-  for (; i + 64 <= count; i += 64)
+  for (; i + 64 <= count; i += 64) {
+    OPWRIGHT_NO_OVERLAP
     for (int j = 0; j < 64; ++j) y[i + j] = convert_one<To, From>(x[i + j]);
+  }
   for (; i < count; ++i) y[i] = convert_one<To, From>(x[i]);
 }
 

@@ -42,6 +42,8 @@ OPWRIGHT_UNARY(Sin, sin(d, x));
 OPWRIGHT_UNARY(Cos, cos(d, x));
 OPWRIGHT_UNARY(Sinh, sinh(d, x));
 OPWRIGHT_UNARY(Cosh, cosh(d, x));
+OPWRIGHT_UNARY(Asin, hn::Asin(d, x));
+OPWRIGHT_UNARY(Acos, hn::Acos(d, x));
 OPWRIGHT_UNARY(Atan, hn::Atan(d, x));
 OPWRIGHT_UNARY(Ceil, hn::Ceil(x));
 OPWRIGHT_UNARY(Floor, hn::Floor(x));
@@ -127,8 +129,10 @@ HWY_INLINE void test(void* out, const void* a, const void* b, int64_t count) {
   const float* HWY_RESTRICT y = static_cast<const float*>(b);
   uint8_t* HWY_RESTRICT z = static_cast<uint8_t*>(out);
   int64_t i = 0;
-  for (; i + 64 <= count; i += 64)
+  for (; i + 64 <= count; i += 64) {
+    OPWRIGHT_NO_OVERLAP
     for (int j = 0; j < 64; ++j) z[i + j] = Test::apply(x[i + j], y[i + j]);
+  }
   for (; i < count; ++i) z[i] = Test::apply(x[i], y[i]);
 }
 template <class Test>
@@ -248,9 +252,9 @@ TileFunction unary_op(UnaryOperation op) {
     case UnaryOperation::kCOSH:
       return unary<Cosh>;
     case UnaryOperation::kASIN:
-      return unary_scalar<::asinf>;
+      return unary<Asin>;
     case UnaryOperation::kACOS:
-      return unary_scalar<::acosf>;
+      return unary<Acos>;
     case UnaryOperation::kATAN:
       return unary<Atan>;
     case UnaryOperation::kASINH:

@@ -73,6 +73,11 @@ struct Pow {
   static T apply(T x, T y) {
     if constexpr (std::is_signed_v<T>)
       if (y < 0) return x == 1 ? 1 : x == -1 ? (y % 2 == 0 ? 1 : -1) : 0;
+    // What shifts are made of.
+    if (x == 2) {
+      constexpr T kBits = sizeof(T) * 8;
+      return y < kBits ? static_cast<T>(Wrapping<T>{1} << y) : T(0);
+    }
     Wrapping<T> result = 1, base = static_cast<Wrapping<T>>(x);
     for (; y != 0; y /= 2, base *= base)
       if (y % 2 != 0) result *= base;
@@ -88,8 +93,10 @@ void binary(void* out, const void* a, const void* b, const void*, int64_t count,
   const T* HWY_RESTRICT y = static_cast<const T*>(b);
   Result* HWY_RESTRICT z = static_cast<Result*>(out);
   int64_t i = 0;
-  for (; i + 64 <= count; i += 64)
+  for (; i + 64 <= count; i += 64) {
+    OPWRIGHT_NO_OVERLAP
     for (int j = 0; j < 64; ++j) z[i + j] = Op::apply(x[i + j], y[i + j]);
+  }
   for (; i < count; ++i) z[i] = Op::apply(x[i], y[i]);
 }
 template <class Op, class T>
@@ -131,8 +138,10 @@ void select(void* out, const void* a, const void* b, const void* c, int64_t coun
     z[i] = static_cast<T>((x[i] & mask) | (y[i] & static_cast<T>(~mask)));
   };
   int64_t i = 0;
-  for (; i + 64 <= count; i += 64)
+  for (; i + 64 <= count; i += 64) {
+    OPWRIGHT_NO_OVERLAP
     for (int j = 0; j < 64; ++j) choose(i + j);
+  }
   for (; i < count; ++i) choose(i);
 }
 

@@ -52,22 +52,36 @@ class RoiAlignKernel final : public Kernel {
 
   void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
     const int64_t bins = params_.height * params_.width;
+    const int64_t blocks = (shapes_.channels + kChannels - 1) / kChannels;
     const IndexReader image(inputs[2], wide_);
-    parallel_for(shapes_.planes(), std::max<int64_t>(1, kRoiGrain / (bins * 16)),
-                 [&](int64_t begin, int64_t end) {
-                   for (int64_t plane = begin; plane < end; ++plane) {
-                     const int64_t region = plane / shapes_.channels;
-                     const int64_t of = image(region, shapes_.images);
-                     align(of < 0 ? nullptr : inputs[0], inputs[1], region,
-                           of * shapes_.channels + plane % shapes_.channels, outputs[0],
-                           plane * bins);
-                   }
-                 });
+    parallel_for(
+        shapes_.regions * blocks, std::max<int64_t>(1, kRoiGrain / (bins * 16 * kChannels)),
+        [&](int64_t begin, int64_t end) {
+          for (int64_t block = begin; block < end; ++block) {
+            const int64_t region = block / blocks, channel = block % blocks * kChannels;
+            const int64_t of = image(region, shapes_.images);
+            align(of < 0 ? nullptr : inputs[0], inputs[1], region, of * shapes_.channels + channel,
+                  std::min(kChannels, shapes_.channels - channel), outputs[0],
+                  (region * shapes_.channels + channel) * bins);
+          }
+        });
   }
 
  private:
-  void align(const void* x, const void* rois, int64_t region, int64_t plane, void* y,
-             int64_t first) const {
+  /// Channels that share the computation of positions, and positions that a channel sees at once:
+  /// channels lie far apart, often in the same sets of the cache.
+  static constexpr int64_t kChannels = 16, kSamples = 64;
+
+  struct Bin {
+    double sums[kChannels] = {}, most[kChannels] = {};
+    bool is_first = true;  ///< no sample counts yet
+    int64_t samples = 0;
+    double weights[kSamples][4];
+    int64_t places[kSamples][4];
+  };
+
+  void align(const void* x, const void* rois, int64_t region, int64_t plane, int64_t channels,
+             void* y, int64_t first) const {
     const double shift = params_.half_pixel ? 0.5 : 0;
     double corners[4];
     for (int i = 0; i < 4; ++i)
@@ -78,10 +92,10 @@ class RoiAlignKernel final : public Kernel {
     const double bin_y = height / static_cast<double>(params_.height);
     const double bin_x = width / static_cast<double>(params_.width);
     const int64_t rows = samples(bin_y), columns = samples(bin_x);
+    const int64_t bins = params_.height * params_.width;
     for (int64_t i = 0; i < params_.height; ++i)
       for (int64_t j = 0; j < params_.width; ++j) {
-        double sum = 0, most = 0;
-        bool is_first = true;
+        Bin bin;
         for (int64_t r = 0; x != nullptr && r < rows; ++r)
           for (int64_t c = 0; c < columns; ++c) {
             const double at_y =
@@ -92,14 +106,15 @@ class RoiAlignKernel final : public Kernel {
                 corners[0] + (static_cast<double>(j) +
                               (static_cast<double>(c) + 0.5) / static_cast<double>(columns)) *
                                  bin_x;
-            double greatest = 0;
-            sum += interpolate(x, plane, at_y, at_x, greatest);
-            most = is_first ? greatest : std::max(most, greatest);
-            is_first = false;
+            if (bin.samples == kSamples) add(x, plane, channels, bin);
+            place(at_y, at_x, bin);
           }
+        if (bin.samples > 0) add(x, plane, channels, bin);
         const double count = static_cast<double>(std::max<int64_t>(1, rows * columns));
-        store_element<Element>(y, first + i * params_.width + j,
-                               static_cast<float>(params_.max ? most : sum / count));
+        for (int64_t k = 0; k < channels; ++k)
+          store_element<Element>(
+              y, first + k * bins + i * params_.width + j,
+              static_cast<float>(params_.max ? bin.most[k] : bin.sums[k] / count));
       }
   }
 
@@ -110,27 +125,48 @@ class RoiAlignKernel final : public Kernel {
     return static_cast<int64_t>(std::clamp(std::ceil(bin), 0.0, most));
   }
 
-  /// The value at a position; `greatest` is the greatest of the weighted neighbours, which ONNX
-  /// takes the maximum of.
-  double interpolate(const void* x, int64_t plane, double at_y, double at_x,
-                     double& greatest) const {
+  /// Finds the four neighbours of a position.
+  void place(double at_y, double at_x, Bin& bin) const {
     const auto height = static_cast<double>(shapes_.height);
     const auto width = static_cast<double>(shapes_.width);
     if (!(at_y >= -1 && at_y <= height && at_x >= -1 && at_x <= width) || shapes_.height == 0 ||
-        shapes_.width == 0)
-      return 0;
+        shapes_.width == 0) {
+      // The value there is 0.
+      for (double& most : bin.most) most = bin.is_first ? 0 : std::max(most, 0.0);
+      bin.is_first = false;
+      return;
+    }
     at_y = std::clamp(at_y, 0.0, height - 1), at_x = std::clamp(at_x, 0.0, width - 1);
     const auto y0 = static_cast<int64_t>(at_y), x0 = static_cast<int64_t>(at_x);
     const int64_t y1 = std::min(y0 + 1, shapes_.height - 1);
     const int64_t x1 = std::min(x0 + 1, shapes_.width - 1);
     const double v = at_y - static_cast<double>(y0), u = at_x - static_cast<double>(x0);
-    const auto element = [&](int64_t row, int64_t column) -> double {
-      return load_element<Element>(x, (plane * shapes_.height + row) * shapes_.width + column);
-    };
-    const double parts[] = {(1 - v) * (1 - u) * element(y0, x0), (1 - v) * u * element(y0, x1),
-                            v * (1 - u) * element(y1, x0), v * u * element(y1, x1)};
-    greatest = *std::max_element(parts, parts + 4);
-    return parts[0] + parts[1] + parts[2] + parts[3];
+    const double weights[] = {(1 - v) * (1 - u), (1 - v) * u, v * (1 - u), v * u};
+    const int64_t places[] = {y0 * shapes_.width + x0, y0 * shapes_.width + x1,
+                              y1 * shapes_.width + x0, y1 * shapes_.width + x1};
+    std::copy_n(weights, 4, bin.weights[bin.samples]);
+    std::copy_n(places, 4, bin.places[bin.samples]);
+    ++bin.samples;
+  }
+
+  /// Takes the samples into the sums. ONNX takes the maximum of the weighted neighbours.
+  void add(const void* x, int64_t plane, int64_t channels, Bin& bin) const {
+    for (int64_t k = 0; k < channels; ++k) {
+      const int64_t from = (plane + k) * shapes_.height * shapes_.width;
+      bool is_first = bin.is_first;
+      for (int64_t i = 0; i < bin.samples; ++i) {
+        double parts[4];
+        for (int n = 0; n < 4; ++n)
+          parts[n] = bin.weights[i][n] * load_element<Element>(x, from + bin.places[i][n]);
+        bin.sums[k] += parts[0] + parts[1] + parts[2] + parts[3];
+        if (!params_.max) continue;
+        const double greatest = *std::max_element(parts, parts + 4);
+        bin.most[k] = is_first ? greatest : std::max(bin.most[k], greatest);
+        is_first = false;
+      }
+    }
+    bin.is_first = false;
+    bin.samples = 0;
   }
 
   const std::string layer_;

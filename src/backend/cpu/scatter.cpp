@@ -158,13 +158,26 @@ class ScatterKernel final : public Kernel {
       }
       stride *= indices_[i];
     }
-    for (int64_t k = 0; k < steps_; ++k)
-      for (int64_t j = 0; j < columns_; ++j) {
-        const int64_t position = from + k * step_ + j;
-        const int64_t found = index(position, extent_);
-        if (found < 0) continue;
-        combine_(to + (offset + found * strides_[axis] + j) * size_, updates + position * size_, 1);
-      }
+    const auto each = [&](const auto& put) {
+      for (int64_t k = 0; k < steps_; ++k)
+        for (int64_t j = 0; j < columns_; ++j) {
+          const int64_t position = from + k * step_ + j;
+          const int64_t found = index(position, extent_);
+          if (found >= 0) put(offset + found * strides_[axis] + j, position);
+        }
+    };
+    // Sizes that the compiler knows make a replacement one instruction.
+    const auto replace = [&]<class Element>(Element) {
+      each([&](int64_t at, int64_t position) {
+        std::memcpy(to + at * sizeof(Element), updates + position * sizeof(Element),
+                    sizeof(Element));
+      });
+    };
+    if (params_.reduction == ScatterReduction::kNONE && size_ == 4) return replace(uint32_t{});
+    if (params_.reduction == ScatterReduction::kNONE && size_ == 8) return replace(uint64_t{});
+    each([&](int64_t at, int64_t position) {
+      combine_(to + at * size_, updates + position * size_, 1);
+    });
   }
 
   void prepare_tuples(const Shape& data, const Shape& indices, const Shape& updates) {

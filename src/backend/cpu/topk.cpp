@@ -87,6 +87,39 @@ void select(const void* row, int64_t count, int64_t stride, bool largest, int64_
   std::sort(buffer, buffer + k, std::greater<Key>());
 }
 
+/// The index of the greatest, or least, of a row, the first of several.
+template <class Reader>
+int64_t first_of(const void* row, int64_t count, bool largest) {
+  using Part = decltype(Reader::read(row, 0));
+  const Part flip = largest ? Part{0} : static_cast<Part>(~Part{0});
+  Part best = Reader::read(row, 0) ^ flip;
+  int64_t place = 0;
+  for (int64_t i = 1; i < count; ++i) {
+    const Part next = Reader::read(row, i) ^ flip;
+    if (next > best) best = next, place = i;
+  }
+  return place;
+}
+
+/// The greatest key of each of `columns` rows that lie side by side.
+template <class Reader>
+void select_first(const void* rows, int64_t count, int64_t stride, bool largest, int64_t columns,
+                  typename Reader::Key* best) {
+  using Part = decltype(Reader::read(rows, 0));
+  constexpr int kHalf = sizeof(Part) * 8;
+  const Part flip = largest ? Part{0} : static_cast<Part>(~Part{0});
+  std::fill(best, best + columns, 0);
+  for (int64_t i = 0; i < count; ++i) {
+    const Part place = static_cast<Part>(~static_cast<Part>(i));
+    for (int64_t j = 0; j < columns; ++j) {
+      const auto next = static_cast<typename Reader::Key>(Reader::read(rows, i * stride + j) ^ flip)
+                            << kHalf |
+                        place;
+      best[j] = std::max(best[j], next);
+    }
+  }
+}
+
 template <class Key>
 int64_t index_of(Key key) {
   if constexpr (sizeof(Key) == 8) return static_cast<uint32_t>(~static_cast<uint32_t>(key));
@@ -139,8 +172,14 @@ class TopKKernel final : public Kernel {
     parallel_for(workers_, grain_, [&](int64_t begin, int64_t end) {
       for (int64_t worker = begin; worker < end; ++worker) {
         std::byte* scratch = static_cast<std::byte*>(workspace) + worker * slot_bytes_;
-        for (int64_t row = rows_ * worker / workers_; row < rows_ * (worker + 1) / workers_; ++row)
-          run_row(inputs[0], row, scratch, outputs[0], outputs[1]);
+        const int64_t last = rows_ * (worker + 1) / workers_;
+        for (int64_t row = rows_ * worker / workers_; row < last;) {
+          if (k_ == 1) {
+            row += run_columns(inputs[0], row, last, outputs[0], outputs[1]);
+          } else {
+            run_row(inputs[0], row++, scratch, outputs[0], outputs[1]);
+          }
+        }
       }
     });
   }
@@ -154,21 +193,45 @@ class TopKKernel final : public Kernel {
   void run_row(const void* input, int64_t row, void* scratch, void* values, void* indices) const {
     const int64_t from = row / inner_ * inner_ * count_ + row % inner_;
     const int64_t to = row / inner_ * inner_ * k_ + row % inner_;
-    const auto run = [&]<class Reader>(Reader) {
-      using Key = typename Reader::Key;
-      auto* keys = static_cast<Key*>(scratch);
-      const auto* elements = static_cast<const std::byte*>(input) + from * element_size_;
+    const auto* elements = static_cast<const std::byte*>(input) + from * element_size_;
+    with_reader([&]<class Reader>(Reader) {
+      auto* keys = static_cast<typename Reader::Key*>(scratch);
       select<Reader>(elements, count_, inner_, largest_, k_, keys, capacity_of(count_, k_));
-      for (int64_t i = 0; i < k_; ++i) {
-        const int64_t index = index_of(keys[i]), place = to + i * inner_;
-        std::memcpy(static_cast<std::byte*>(values) + place * element_size_,
-                    elements + index * inner_ * element_size_, element_size_);
-        if (wide_indices_)
-          static_cast<int64_t*>(indices)[place] = index;
-        else
-          static_cast<int32_t*>(indices)[place] = static_cast<int32_t>(index);
-      }
-    };
+      for (int64_t i = 0; i < k_; ++i)
+        put(elements, index_of(keys[i]), to + i * inner_, values, indices);
+    });
+  }
+
+  /// The first of each of some rows that lie side by side; returns how many.
+  int64_t run_columns(const void* input, int64_t row, int64_t last, void* values,
+                      void* indices) const {
+    constexpr int64_t kColumns = 64;
+    const int64_t from = row / inner_ * inner_ * count_ + row % inner_;
+    const int64_t columns = std::min({kColumns, inner_ - row % inner_, last - row});
+    const auto* elements = static_cast<const std::byte*>(input) + from * element_size_;
+    with_reader([&]<class Reader>(Reader) {
+      if (inner_ == 1)
+        return put(elements, first_of<Reader>(elements, count_, largest_), row, values, indices);
+      typename Reader::Key keys[kColumns];
+      select_first<Reader>(elements, count_, inner_, largest_, columns, keys);
+      for (int64_t j = 0; j < columns; ++j)
+        put(elements + j * element_size_, index_of(keys[j]), row + j, values, indices);
+    });
+    return columns;
+  }
+
+  void put(const std::byte* elements, int64_t index, int64_t place, void* values,
+           void* indices) const {
+    std::memcpy(static_cast<std::byte*>(values) + place * element_size_,
+                elements + index * inner_ * element_size_, element_size_);
+    if (wide_indices_)
+      static_cast<int64_t*>(indices)[place] = index;
+    else
+      static_cast<int32_t*>(indices)[place] = static_cast<int32_t>(index);
+  }
+
+  template <class Run>
+  void with_reader(const Run& run) const {
     switch (type_) {
       case DataType::kFLOAT:
         return run(FloatReader());

@@ -84,15 +84,28 @@ class TransposeKernel final : public Kernel {
     auto* to = static_cast<std::byte*>(outputs[0]);
     if (copies_rows_ && axes_.empty()) return parallel_copy(to, from, numel_ * element_size_);
     parallel_for(rows_, grain_, [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        int64_t rest = copies_rows_ ? row : row / (strips_ * chunks_);
-        int64_t from_offset = 0, to_offset = 0;
+      const int64_t parts = copies_rows_ ? 1 : strips_ * chunks_;
+      int64_t index[Dims::MAX_DIMS], place_from = 0, place_to = 0;
+      int64_t rest = begin / parts;
+      for (size_t i = axes_.size(); i-- > 0;) {
+        index[i] = rest % axes_[i].extent;
+        rest /= axes_[i].extent;
+        place_from += index[i] * axes_[i].from_stride;
+        place_to += index[i] * axes_[i].to_stride;
+      }
+      const auto advance = [&] {
         for (size_t i = axes_.size(); i-- > 0;) {
-          const int64_t index = rest % axes_[i].extent;
-          rest /= axes_[i].extent;
-          from_offset += index * axes_[i].from_stride;
-          to_offset += index * axes_[i].to_stride;
+          place_from += axes_[i].from_stride;
+          place_to += axes_[i].to_stride;
+          if (++index[i] < axes_[i].extent) return;
+          place_from -= axes_[i].extent * axes_[i].from_stride;
+          place_to -= axes_[i].extent * axes_[i].to_stride;
+          index[i] = 0;
         }
+      };
+      for (int64_t row = begin; row < end; ++row) {
+        if (row != begin && row % parts == 0) advance();
+        int64_t from_offset = place_from, to_offset = place_to;
         if (copies_rows_) {
           std::memcpy(to + to_offset * element_size_, from + from_offset * element_size_,
                       row_bytes_);
@@ -101,6 +114,14 @@ class TransposeKernel final : public Kernel {
         const int64_t column = row % strips_ * kStrip, line = row / strips_ % chunks_ * kChunk;
         from_offset += column + line * inner_.from_stride;
         to_offset += column * matrix_.to_stride + line;
+        if (matrix_.extent <= kNarrow) {
+          for (int64_t k = 0; k < matrix_.extent; ++k)
+            gather_elements(to + (to_offset + k * matrix_.to_stride) * element_size_,
+                            from + (from_offset + k) * element_size_, element_size_,
+                            inner_.from_stride * element_size_,
+                            std::min(kChunk, inner_.extent - line));
+          continue;
+        }
         transpose_matrix(from + from_offset * element_size_, inner_.from_stride,
                          to + to_offset * element_size_, matrix_.to_stride,
                          std::min(kChunk, inner_.extent - line),
@@ -111,6 +132,7 @@ class TransposeKernel final : public Kernel {
 
  private:
   static constexpr int64_t kStrip = 64, kChunk = 1024;
+  static constexpr int64_t kNarrow = 4;  ///< columns that are no tile
   struct Axis {
     int64_t extent, from_stride, to_stride;
   };
