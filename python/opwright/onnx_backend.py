@@ -96,7 +96,7 @@ def _outputs(model: onnx.ModelProto, results: Mapping[str, np.ndarray]) -> list[
     outputs: list[Any] = []
     for value in model.graph.output:
         if value.name not in results:
-            held = []
+            held: list[np.ndarray] = []
             while f"{value.name}/{len(held)}" in results:
                 held.append(results[f"{value.name}/{len(held)}"])
             outputs.append(held)
