@@ -27,7 +27,9 @@ def run(operator, inputs, constants=None, **attributes):
     return onnx_backend.OpwrightRep(model, "cpu", timing=False).run(inputs)[0]
 
 
-@pytest.mark.parametrize(("dtype", "width"), [(np.uint8, 4), (np.int8, 4), (np.float16, 2), (np.float32, 1)])
+@pytest.mark.parametrize(
+    ("dtype", "width"), [(np.uint8, 4), (np.int8, 4), (np.float16, 2), (np.float32, 1)]
+)
 def test_a_row_of_four_bytes_is_padded_with_every_element(dtype, width):
     x = np.arange(1, 3 * width + 1).reshape(3, width).astype(dtype)
     got = run("Pad", {"a": x, "c": np.array(7, dtype)}, {"b": np.array([1, 0, 1, 0])})
@@ -63,7 +65,11 @@ def test_slices_end_far_away_at_run_time(far, step):
 
 def test_a_slice_backwards_of_an_empty_axis_is_empty():
     x = np.zeros((0, 2), np.float32)
-    got = run("Slice", {"a": x}, {"b": np.array([-1]), "c": np.array([-9]), "d": np.array([0]), "e": np.array([-1])})
+    got = run(
+        "Slice",
+        {"a": x},
+        {"b": np.array([-1]), "c": np.array([-9]), "d": np.array([0]), "e": np.array([-1])},
+    )
     assert got.shape == (0, 2)
 
 
