@@ -37,9 +37,10 @@ std::optional<double> scalar_constant(const GraphValue& value) {
 class NodeProgram {
  public:
   NodeProgram(Graph& graph, GraphNode& node) : graph_(graph), node_(node) {
-    // A program needs at least one input, from which its kernels take the shape.
-    has_tensor_ = std::any_of(node.inputs.begin(), node.inputs.end(), [](const GraphValue* input) {
-      return input && !scalar_constant(*input);
+    // A program needs an input from which its kernels take the shape: one of the result's rank.
+    const size_t rank = node.outputs[0]->info.dims.size();
+    has_tensor_ = std::ranges::any_of(node.inputs, [&](const GraphValue* input) {
+      return input && !scalar_constant(*input) && input->info.dims.size() == rank;
     });
   }
   int operand(GraphValue* value) {

@@ -89,7 +89,8 @@ ProfileRanges::ProfileRanges(const Network& network, const OptimizationProfile* 
       const int64_t opt = symbol.opt.evaluate(opt_);
       min_.push_back(0);
       opt_.push_back(std::clamp<int64_t>(opt, 0, upper.high));
-      max_.push_back(upper.high);
+      // A plan counts one element at the smallest shapes, even where there can be none.
+      max_.push_back(std::max<int64_t>(1, upper.high));
       unwritten_.push_back(std::max<int64_t>(0, symbol.upper_bound.evaluate(opt_)));
       varies_.push_back(true);
       continue;

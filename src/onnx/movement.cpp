@@ -22,7 +22,9 @@ Expr clamp_index(const Expr& at, const Expr& extent, const Expr& low, const Expr
     if (at.constant() <= -kFar) return low;
     if (at.constant() < 0) index = extent + at;
   } else {
-    index = Expr::select(Expr::make(ExprOp::kLess, at, 0), extent + at, at);
+    // First near the axis, so that no sum overflows.
+    const Expr near = max(Expr(-1) - extent, min(at, extent));
+    index = Expr::select(Expr::make(ExprOp::kLess, near, 0), extent + near, near);
   }
   return max(low, min(index, high));
 }
@@ -63,7 +65,8 @@ void slice_node(NodeImporter& node) {
     } else {
       start[axis] = clamp_index(starts[i], extent, 0, extent - 1);
       const Expr end = clamp_index(ends[i], extent, -1, extent - 1);
-      size[axis] = max(ceil_div(start[axis] - end, Expr(0) - step), 0);
+      // An empty axis has no element 0 to start at.
+      size[axis] = min(max(ceil_div(start[axis] - end, Expr(0) - step), 0), extent);
     }
     stride[axis] = step;
   }

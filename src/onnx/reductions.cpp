@@ -22,8 +22,13 @@ Tensor* absolute(NodeImporter& node, Tensor* x) { return node.unary(UnaryOperati
 Tensor* square(NodeImporter& node, Tensor* x) {
   return node.elementwise(ElementWiseOperation::kPROD, x, x);
 }
-Tensor* root(NodeImporter& node, Tensor* x) { return node.unary(UnaryOperation::kSQRT, x); }
-Tensor* logarithm(NodeImporter& node, Tensor* x) { return node.unary(UnaryOperation::kLOG, x); }
+/// A function of real numbers; of integers it is truncated.
+Tensor* real(NodeImporter& node, UnaryOperation op, Tensor* x) {
+  if (is_floating(x->dtype())) return node.unary(op, x);
+  return node.cast(node.unary(op, node.cast(x, DataType::kFLOAT)), x->dtype());
+}
+Tensor* root(NodeImporter& node, Tensor* x) { return real(node, UnaryOperation::kSQRT, x); }
+Tensor* logarithm(NodeImporter& node, Tensor* x) { return real(node, UnaryOperation::kLOG, x); }
 
 /// The axes of a Reduce* node, from the opset `since` on an input; nullopt where nothing is
 /// reduced.
@@ -47,8 +52,10 @@ void reduce(NodeImporter& node) {
 /// m + log(sum(exp(x - m))) with the maximum m, so that nothing overflows.
 void reduce_log_sum_exp(NodeImporter& node) {
   Tensor* x = node.input(0);
+  const DataType type = x->dtype();
   const std::optional<Ints> axes = reduced_axes(node, x->rank(), 18);
   if (!axes) return node.set_output(0, x);
+  if (!is_floating(type)) x = node.cast(x, DataType::kFLOAT);
   const bool keep_dims = node.get_int("keepdims", 1) != 0;
   Tensor* peak = node.reduce(ReduceOperation::kMAX, x, *axes, true);
   // Infinity minus infinity is not a number: an infinite maximum is not subtracted.
@@ -58,7 +65,8 @@ void reduce_log_sum_exp(NodeImporter& node) {
   Tensor* sum =
       node.unary(UnaryOperation::kLOG, node.reduce(ReduceOperation::kSUM, scaled, *axes, true));
   Tensor* y = node.elementwise(ElementWiseOperation::kSUM, peak, sum);
-  node.set_output(0, keep_dims ? y : node.squeeze(y, *axes));
+  if (!keep_dims) y = node.squeeze(y, *axes);
+  node.set_output(0, y->dtype() == type ? y : node.cast(y, type));
 }
 
 void softmax(NodeImporter& node, bool log) {

@@ -87,7 +87,8 @@ void TableCopy::copy_items(const std::byte* from, std::byte* to, const std::byte
     if (table[k] < 0) {
       int64_t last = k + 1;  // padding comes in runs
       while (last < end && table[last] < 0) ++last;
-      if (item_bytes_ == 4 && last == k + 1)
+      // An item of several elements is four bytes, too.
+      if (element_size_ == 4 && item_elements_ == 1 && last == k + 1)
         std::memcpy(item, fill, 4);
       else
         fill_items(item, fill, last - k);

@@ -1,0 +1,94 @@
+"""What tools/model_fuzzer.py found, each as small as it gets."""
+
+import numpy as np
+import pytest
+from onnx import helper, numpy_helper
+
+from opwright import onnx_backend
+
+
+def run(operator, inputs, constants=None, **attributes):
+    """The node's first output; inputs and constants are in the node's order by name."""
+    constants = constants or {}
+    names = sorted({**inputs, **constants})
+    made = helper.make_graph(
+        [helper.make_node(operator, names, ["y"], **attributes)],
+        "found",
+        [
+            helper.make_tensor_value_info(
+                name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
+            )
+            for name, array in inputs.items()
+        ],
+        [helper.make_empty_tensor_value_info("y")],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 22)])
+    return onnx_backend.OpwrightRep(model, "cpu", timing=False).run(inputs)[0]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width"), [(np.uint8, 4), (np.int8, 4), (np.float16, 2), (np.float32, 1)]
+)
+def test_a_row_of_four_bytes_is_padded_with_every_element(dtype, width):
+    x = np.arange(1, 3 * width + 1).reshape(3, width).astype(dtype)
+    got = run("Pad", {"a": x, "c": np.array(7, dtype)}, {"b": np.array([1, 0, 1, 0])})
+    np.testing.assert_array_equal(got, np.pad(x, [(1, 1), (0, 0)], constant_values=7))
+
+
+@pytest.mark.parametrize("operator", ["Mul", "Div", "Pow"])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_constant_of_one_element_gives_a_scalar_its_rank(operator, first):
+    x, constant = np.array(2, np.float32), np.array([3], np.float32)
+    if first:
+        got, expected = run(operator, {"b": x}, {"a": constant}), (constant, x)
+    else:
+        got, expected = run(operator, {"a": x}, {"b": constant}), (x, constant)
+    functions = {"Mul": np.multiply, "Div": np.divide, "Pow": np.power}
+    np.testing.assert_allclose(got, functions[operator](*expected), rtol=1e-6)
+    assert got.shape == (1,)
+
+
+@pytest.mark.parametrize("far", [2**63 - 1, 2**31, 9, -9, -(2**63) + 1])
+@pytest.mark.parametrize("step", [1, 2, -1, -2])
+def test_slices_end_far_away_at_run_time(far, step):
+    x = np.arange(5, dtype=np.float32)
+    for start in (-7, -2, 0, 3, 9):
+        got = run(
+            "Slice", {"a": x, "b": np.array([start]), "c": np.array([far])},
+            {"d": np.array([0]), "e": np.array([step])},
+        )  # fmt: skip
+        # Backwards, a start before the axis is its first element.
+        first = max(start, -5) if step < 0 else start
+        np.testing.assert_array_equal(got, x[first:far:step])
+
+
+def test_a_slice_backwards_of_an_empty_axis_is_empty():
+    x = np.zeros((0, 2), np.float32)
+    got = run(
+        "Slice",
+        {"a": x},
+        {"b": np.array([-1]), "c": np.array([-9]), "d": np.array([0]), "e": np.array([-1])},
+    )
+    assert got.shape == (0, 2)
+
+
+def test_elements_that_cannot_be_are_not_found():
+    assert run("NonZero", {"x": np.zeros((0,), np.float32)}).shape == (1, 0)
+    got = run("Compress", {"a": np.zeros((0,), np.int64), "b": np.zeros((0,), bool)})
+    assert got.shape == (0,)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("operator", ["ReduceL2", "ReduceLogSum", "ReduceLogSumExp"])
+def test_reductions_of_integers_are_truncated(operator, dtype):
+    x = np.array([[3, 4, 12], [7, 24, 60]], dtype)
+    real = x.astype(np.float64)
+    expected = {
+        "ReduceL2": np.sqrt((real**2).sum(1)),
+        "ReduceLogSum": np.log(real.sum(1)),
+        "ReduceLogSumExp": np.log(np.exp(real).sum(1)),
+    }[operator]
+    got = run(operator, {"a": x}, {"b": np.array([1])}, keepdims=0)
+    assert got.dtype == dtype
+    np.testing.assert_array_equal(got, (expected + 1e-9).astype(dtype))
