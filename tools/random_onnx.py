@@ -960,7 +960,7 @@ class Generator:
             "LayerNormalization",
             [data, scale, bias],
             attributes,
-            self.one_of([1, 1, 2, 3]) if data.dtype == F32 else 1,
+            self.one_of([1, 1, 2, 3]),
         )
 
     def make_RMSNormalization(self) -> Made:
@@ -1009,7 +1009,8 @@ class Generator:
         if self.opset >= 18 and self.chance(0.4):
             attributes["axes"] = [2, 3]
             sizes = sizes[2:]
-            attributes.update(self.optional({"keep_aspect_ratio_policy": "stretch"}))
+            policies = ["stretch", "not_larger", "not_smaller"]
+            attributes.update(self.optional({"keep_aspect_ratio_policy": self.one_of(policies)}))
         return Made("Resize", [data, None, None, self.ints(sizes)], attributes)
 
     def make_GridSample(self) -> Made:
@@ -1165,7 +1166,7 @@ class Generator:
             inputs.append(self.fresh(F32, (d, 3 * hidden)) if some(0.4) else None)
         if operator == "GRU":
             attributes.update(self.optional({"linear_before_reset": self.integer(0, 1)}))
-        if some(0.2) and not layout and operator != "LSTM":
+        if some(0.2) and not layout:
             attributes["clip"] = self.number()
         return Made(operator, inputs, attributes, self.integer(1, 3 if operator == "LSTM" else 2))
 

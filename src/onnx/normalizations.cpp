@@ -102,7 +102,8 @@ void layer_normalization(NodeImporter& node, bool rms) {
   if (Tensor* bias = node.optional_input(2)) inputs.push_back(bias);
   node.set_output(0, node.add<Normalization>(params, inputs));
   if (!node.has_output(1) && !node.has_output(2)) return;
-  // Mean and 1 / deviation, which training reads.
+  // Mean and 1 / deviation, which training reads, in FP32 (stash_type).
+  x = node.cast(x, DataType::kFLOAT);
   using Op = ElementWiseOperation;
   Ints axes;
   for (int i = 0; i < x->rank(); ++i)

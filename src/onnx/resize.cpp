@@ -336,14 +336,15 @@ void resize(NodeImporter& node) {
   if (node.attribute("axes", AttributeProto::Type::kInts))
     axes = node.axes(node.get_ints("axes"), rank);
   Wanted wanted = wanted_of(node, x, axes);
-  if (rule.antialias || rule.transformation == "half_pixel_symmetric" ||
+  // With a policy all axes have one scale, which is not the quotient of their rounded extents.
+  const bool keeps_aspect_ratio = !wanted.scales.empty() && node.opset() >= 11 &&
+                                  node.optional_input(3) != nullptr &&
+                                  node.get_text("keep_aspect_ratio_policy", "stretch") != "stretch";
+  if (rule.antialias || keeps_aspect_ratio || rule.transformation == "half_pixel_symmetric" ||
       rule.transformation == "tf_crop_and_resize")
     return resample(node, axes, wanted, rule);
   std::vector<Tensor*> inputs = {x};
-  const bool sizes_decide = !wanted.scales.empty() && !wanted.extents.empty() &&
-                            node.opset() >= 11 && node.optional_input(3) != nullptr &&
-                            node.get_text("keep_aspect_ratio_policy", "stretch") != "stretch";
-  if (!wanted.scales.empty() && !sizes_decide) {
+  if (!wanted.scales.empty()) {
     params.scales = wanted.scales;
   } else if (is_constant(wanted.extents)) {
     for (const Expr& extent : wanted.extents) params.shape.push_back(extent.constant());

@@ -37,7 +37,7 @@ struct RecurrenceParams {
   /// RecurrentActivation, alpha and beta of each activation, direction by direction.
   Ints activations;
   Floats alphas, betas;
-  double clip = 0;            ///< arguments of activations are clipped to [-clip, clip]; 0: not
+  double clip = 0;            ///< the gates' sums are clipped to [-clip, clip]; 0: not
   bool input_forget = false;  ///< LSTM: the forget gate is 1 minus the input gate
   bool linear_before_reset = false;  ///< GRU: the reset gate multiplies the product
   template <class V>

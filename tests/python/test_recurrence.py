@@ -134,7 +134,7 @@ def written_out(kind, arrays, direction="forward", activations=None, clip=None, 
     for d in range(directions):
         per = len(names) // directions
 
-        def f(i, v, d=d, per=per):
+        def f(i, v, d=d, per=per, clip=clip):
             name = names[d * per + i]
             v = v if clip is None else np.clip(v, -clip, clip)
             return FUNCTIONS[name](v, *ACTIVATIONS[name])
@@ -168,7 +168,7 @@ def written_out(kind, arrays, direction="forward", activations=None, clip=None, 
                     i = f(0, a[0] + s[0] + p[0] * c)
                     forget = 1 - i if options.get("input_forget") else f(0, a[2] + s[2] + p[2] * c)
                     c = forget * c + i * f(1, a[3] + s[3])
-                    h = f(0, a[1] + s[1] + p[1] * c) * f(2, c)
+                    h = f(0, a[1] + s[1] + p[1] * c) * f(2, c, clip=None)
                 y[t, d, n] = h
             states[d, n], cells[d, n] = h, c
     return [y, states, cells][: 3 if kind == "LSTM" else 2]
@@ -240,6 +240,15 @@ def test_options(data):
     for result, want in zip(run(model, feeds(arrays, constants)), expected):
         scale = max(1.0, np.abs(want).max())
         np.testing.assert_allclose(result, want, rtol=1e-3, atol=2e-4 * scale)
+
+
+@pytest.mark.parametrize("kind", GATES)
+def test_clip_against_onnx_runtime(kind):
+    arrays = make_arrays(kind, 5, 3, 4, 6, 1, set())
+    model = make_model(kind, arrays, ("W", "R"), clip=0.3)
+    inputs = feeds(arrays, ("W", "R"))
+    for result, want in zip(run(model, inputs), runtime(model, inputs)):
+        np.testing.assert_allclose(result, want, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])

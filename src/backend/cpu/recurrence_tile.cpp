@@ -200,7 +200,9 @@ void lstm(const CellStep& s) {
     const Vector cell = hn::MulAdd(forget, before, hn::Mul(in, candidate));
     const Vector out = activation(f, s.clip, peephole(1, cell, gate_sum(s, 1, i)));
     hn::StoreU(cell, d, s.c + i);
-    hn::StoreU(hn::Mul(out, activation(h, s.clip, cell)), d, s.h_next + i);
+    // The cell is no sum of a gate: ONNX Runtime does not clip it.
+    constexpr float kUnclipped = std::numeric_limits<float>::infinity();
+    hn::StoreU(hn::Mul(out, activation(h, kUnclipped, cell)), d, s.h_next + i);
   });
 }
 
