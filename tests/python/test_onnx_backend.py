@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from pathlib import Path
 
@@ -17,7 +18,14 @@ from opwright import onnx_backend
 
 
 class Untimed(onnx_backend.OpwrightBackend):
-    """What is fastest is of no interest for models of one node."""
+    """What is fastest is of no interest for models of one node.
+
+    The tests run on the CPU, or on the device that OPWRIGHT_ONNX_DEVICE names ("CUDA").
+    """
+
+    @classmethod
+    def supports_device(cls, device):
+        return device == os.environ.get("OPWRIGHT_ONNX_DEVICE", "CPU")
 
     @classmethod
     def prepare(cls, model, device="CPU", **kwargs):
