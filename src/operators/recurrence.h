@@ -37,8 +37,8 @@ struct RecurrenceParams {
   /// RecurrentActivation, alpha and beta of each activation, direction by direction.
   Ints activations;
   Floats alphas, betas;
-  double clip = 0;            ///< the gates' sums are clipped to [-clip, clip]; 0: not
-  bool input_forget = false;  ///< LSTM: the forget gate is 1 minus the input gate
+  double clip = 0;                   ///< the gates' sums are clipped to [-clip, clip]; 0: not
+  bool input_forget = false;         ///< LSTM: the forget gate is 1 minus the input gate
   bool linear_before_reset = false;  ///< GRU: the reset gate multiplies the product
   template <class V>
   void visit(V& v) {
