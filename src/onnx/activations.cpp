@@ -107,18 +107,11 @@ void add_activations(NodeTable& table) {
                           n.activation(ActivationType::kSOFTPLUS, n.input(0), 1, 1)));
   };
   table["Swish"] = [](NodeImporter& n) {
-    const float alpha = n.get_float("alpha", 1);
-    Tensor* x = n.input(0);
-    gated(n, n.activation(ActivationType::kSIGMOID,
-                          alpha == 1 ? x : n.elementwise(ElementWiseOperation::kPROD, x, alpha)));
+    n.set_output(0, n.swish(n.input(0), n.get_float("alpha", 1)));
   };
   table["SwiGLU"] = [](NodeImporter& n) {
-    const float alpha = n.get_float("alpha", 1);
-    Tensor* x = n.input(0);
-    Tensor* gate =
-        n.activation(ActivationType::kSIGMOID,
-                     alpha == 1 ? x : n.elementwise(ElementWiseOperation::kPROD, x, alpha));
-    gated(n, n.elementwise(ElementWiseOperation::kPROD, gate, n.input(1)));
+    n.set_output(0, n.elementwise(ElementWiseOperation::kPROD,
+                                  n.swish(n.input(0), n.get_float("alpha", 1)), n.input(1)));
   };
   table["Shrink"] = shrink;
   table["Celu"] = celu;

@@ -102,10 +102,7 @@ Tensor* attend(NodeImporter& node, const Heads& heads, const Mask& mask,
   return multiply_grouped(node, weights, heads.value, MatrixOperation::kNONE, group);
 }
 
-double scale_of(NodeImporter& node, const Heads& heads) {
-  if (node.attribute("scale", AttributeProto::Type::kFloat) != nullptr)
-    return node.get_float("scale", 1);
-  const Expr size = heads.query->dims()[3];
+double default_scale(NodeImporter& node, const Expr& size) {
   if (!size.is_constant() || size.constant() < 1)
     node.error("heads have ", size.str(),
                " elements; expected a constant of at least 1, or the attribute scale");
@@ -232,7 +229,9 @@ void attention(NodeImporter& node) {
   node.set_output(1, heads.key);
   node.set_output(2, heads.value);
   AttentionOptions options;
-  options.scale = scale_of(node, heads);
+  options.scale = node.attribute("scale", AttributeProto::Type::kFloat) != nullptr
+                      ? node.get_float("scale", 1)
+                      : default_scale(node, heads.query->dims()[3]);
   options.cap = node.get_float("softcap", 0);
   if (node.attribute("softmax_precision", AttributeProto::Type::kInt) != nullptr)
     options.precision =
@@ -305,9 +304,7 @@ void linear_attention(NodeImporter& node) {
     beta = node.unsqueeze(node.transpose(beta, {0, 2, 1}), {3});
   }
   const float given = node.get_float("scale", 0);
-  if (given == 0 && !key_size.is_constant())
-    node.error("the size of the keys is not constant, so that the attribute scale must be given");
-  const double scale = given != 0 ? given : 1 / std::sqrt(static_cast<double>(key_size.constant()));
+  const double scale = given != 0 ? given : default_scale(node, key_size);
   const SymShape state_dims = {key->dims()[0], heads, key_size, value->dims()[3]};
   Tensor* past = node.optional_input(3);
   const DataType state_type = past != nullptr ? past->dtype() : type;
@@ -354,8 +351,7 @@ void causal_convolution(NodeImporter& node) {
   std::vector<Tensor*> inputs = {padded, kernel};
   if (Tensor* bias = node.optional_input(2)) inputs.push_back(bias);
   Tensor* y = node.add<Convolution>(params, inputs);
-  if (activation != "none")
-    y = node.elementwise(Op::kPROD, y, node.activation(ActivationType::kSIGMOID, y));
+  if (activation != "none") y = node.swish(y, 1);
   node.set_output(0, y);
   node.set_output(1, node.slice_axis(padded, 2, x->dims()[2], width));
 }

@@ -36,8 +36,8 @@ Tensor* attend(NodeImporter& node, const Heads& heads, const Mask& mask,
 Tensor* split_heads(NodeImporter& node, Tensor* x, int64_t heads, std::string_view attribute);
 /// The opposite.
 Tensor* join_heads(NodeImporter& node, Tensor* x);
-/// 1 / sqrt(size of a head), or the attribute `scale` where it is there.
-double scale_of(NodeImporter& node, const Heads& heads);
+/// 1 / sqrt(size of a head), which has to be constant.
+double default_scale(NodeImporter& node, const Expr& size);
 /// Where keys do not lie behind their queries, which follow `offset` keys.
 Tensor* causal_mask(NodeImporter& node, const Heads& heads, const Expr& offset);
 /// Pairs of elements of each head, [batch, heads, length, size], turned by angles whose cosines and

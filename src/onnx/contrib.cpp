@@ -1,7 +1,6 @@
 // Operators of ONNX Runtime's domain, com.microsoft, that exporters and optimizers of transformers
 // write.
 
-#include <cmath>
 #include <cstring>
 
 #include "base/half.h"
@@ -20,14 +19,6 @@ Tensor* sum(NodeImporter& node, Tensor* a, Tensor* b) {
 template <ActivationType type>
 void biased(NodeImporter& node) {
   node.set_output(0, node.activation(type, sum(node, node.input(0), node.optional_input(1))));
-}
-
-/// x * sigmoid(alpha * x)
-void quick_gelu(NodeImporter& node) {
-  Tensor* x = node.input(0);
-  Tensor* gate = node.activation(ActivationType::kSIGMOID,
-                                 node.elementwise(Op::kPROD, x, node.get_float("alpha", 1.702f)));
-  node.set_output(0, node.elementwise(Op::kPROD, x, gate));
 }
 
 Tensor* normalized(NodeImporter& node, Tensor* x, Tensor* scale, Tensor* bias, float epsilon,
@@ -126,10 +117,7 @@ Tensor* unidirectional(NodeImporter& node, const Heads& heads) {
 AttentionOptions options_of(NodeImporter& node, const Heads& heads) {
   AttentionOptions options;
   const float scale = node.get_float("scale", 0);
-  const Expr size = heads.query->dims()[3];
-  if (scale == 0 && !size.is_constant())
-    node.error("the size of the heads is not constant, so that the attribute scale must be given");
-  options.scale = scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(size.constant()));
+  options.scale = scale != 0 ? scale : default_scale(node, heads.query->dims()[3]);
   return options;
 }
 
@@ -300,7 +288,9 @@ void add_contrib(NodeTable& table) {
   table["BiasGelu"] = biased<ActivationType::kGELU_ERF>;
   table["Gelu"] = biased<ActivationType::kGELU_ERF>;
   table["FastGelu"] = biased<ActivationType::kGELU_TANH>;
-  table["QuickGelu"] = quick_gelu;
+  table["QuickGelu"] = [](NodeImporter& node) {
+    node.set_output(0, node.swish(node.input(0), node.get_float("alpha", 1.702f)));
+  };
   table["SkipLayerNormalization"] = [](NodeImporter& node) { skip_normalization(node, false); };
   table["SkipSimplifiedLayerNormalization"] = [](NodeImporter& node) {
     skip_normalization(node, true);

@@ -298,6 +298,10 @@ Tensor* NodeImporter::unary(UnaryOperation op, Tensor* x) { return add<Unary>({o
 Tensor* NodeImporter::activation(ActivationType type, Tensor* x, float alpha, float beta) {
   return add<Activation>({type, alpha, beta}, {x});
 }
+Tensor* NodeImporter::swish(Tensor* x, float alpha) {
+  Tensor* scaled = alpha == 1 ? x : elementwise(ElementWiseOperation::kPROD, x, alpha);
+  return elementwise(ElementWiseOperation::kPROD, x, activation(ActivationType::kSIGMOID, scaled));
+}
 Tensor* NodeImporter::cast(Tensor* x, DataType to) {
   return x->dtype() == to ? x : add<Cast>({to}, {x});
 }

@@ -176,6 +176,8 @@ class NodeImporter {
   Tensor* elementwise(ElementWiseOperation op, Tensor* a, double b);
   Tensor* unary(UnaryOperation op, Tensor* x);
   Tensor* activation(ActivationType type, Tensor* x, float alpha = 0, float beta = 0);
+  /// x * sigmoid(alpha * x)
+  Tensor* swish(Tensor* x, float alpha);
   Tensor* cast(Tensor* x, DataType to);
   Tensor* reduce(ReduceOperation op, Tensor* x, const Ints& axes, bool keep_dims);
   Tensor* reshape(Tensor* x, std::span<const Expr> dims);
