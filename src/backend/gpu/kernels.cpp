@@ -4,6 +4,7 @@
 
 #include "operators/bit_cast.h"
 #include "operators/indexing.h"
+#include "operators/matrix.h"
 #include "operators/movement.h"
 #include "operators/pointwise.h"
 #include "operators/reduce.h"
@@ -26,6 +27,7 @@ const KernelEntry* find_entry(std::string_view kind) {
       {GridSample::kKind, grid_sample_kernels()},
       {IndexedMaxPooling::kKind, indexed_max_pooling_kernels()},
       {LpPooling::kKind, lp_pooling_kernels()},
+      {MatrixMultiply::kKind, matrix_multiply_kernels()},
       {Nms::kKind, nms_kernels()},
       {NonZero::kKind, nonzero_kernels()},
       {OneHot::kKind, one_hot_kernels()},

@@ -48,6 +48,7 @@ KernelEntry gather_kernels();
 KernelEntry grid_sample_kernels();
 KernelEntry indexed_max_pooling_kernels();
 KernelEntry lp_pooling_kernels();
+KernelEntry matrix_multiply_kernels();
 KernelEntry nms_kernels();
 KernelEntry nonzero_kernels();
 KernelEntry one_hot_kernels();

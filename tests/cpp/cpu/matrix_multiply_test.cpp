@@ -137,9 +137,10 @@ TEST_P(MatrixMultiplyCases, IntegersAreExact) {
                                            {integers(c().b, 2), dtype}};
     const std::vector<TestOutput> outputs = {{c().output, dtype}};
     const auto candidates = candidates_of(op, inputs, outputs);
-    ASSERT_EQ(candidates.size(), 1u);
-    expect_close(run_kernel(op, candidates[0], inputs, outputs)[0],
-                 reference_product(c(), inputs[0].values, inputs[1].values), 0);
+    ASSERT_FALSE(candidates.empty());
+    for (const Candidate& candidate : candidates)
+      expect_close(run_kernel(op, candidate, inputs, outputs)[0],
+                   reference_product(c(), inputs[0].values, inputs[1].values), 0);
   }
 }
 
@@ -174,6 +175,7 @@ INSTANTIATE_TEST_SUITE_P(All, MatrixMultiplyCases,
                          [](const auto& info) { return cases()[info.param].name; });
 
 TEST(MatrixMultiply, PacksASharedConstant) {
+  if (!test_device().is_host()) GTEST_SKIP() << "tiles of b are read as they lie";
   for (const char* name : {"Plain", "TransposedB", "SharedB", "SharedBOfLowerRank"}) {
     const Case& c = *std::find_if(cases().begin(), cases().end(),
                                   [&](const Case& each) { return each.name == name; });
@@ -189,6 +191,7 @@ TEST(MatrixMultiply, PacksASharedConstant) {
 }
 
 TEST(MatrixMultiply, ChangingShapesKeepThePackedWeights) {
+  if (!test_device().is_host()) GTEST_SKIP() << "a kernel is compiled for its profile";
   const MatrixMultiply op;
   const Values b = random_values({40, 24}, 2);
   const std::vector<TestInput> inputs = {{random_values({1, 16, 40}, 1)},

@@ -1,0 +1,132 @@
+#include <algorithm>
+
+#include "backend/candidates.h"
+#include "backend/device.h"
+#include "backend/gpu/kernels.h"
+#include "backend/gpu/product.h"
+#include "base/types.h"
+#include "operators/matrix.h"
+
+namespace opwright::gpu {
+namespace {
+
+/// A stack of matrices, or of vectors, which are its rows (of a) or columns (of b).
+struct MatrixStack {
+  SymShape stack;
+  Expr along_k, across;
+  bool is_along_k = true;
+
+  MatrixStack(const SymShape& dims, MatrixOperation op, bool is_a) {
+    const size_t rank = dims.size();
+    if (op == MatrixOperation::kVECTOR) {
+      stack.assign(dims.begin(), dims.end() - 1);
+      along_k = dims[rank - 1], across = 1;
+      return;
+    }
+    stack.assign(dims.begin(), dims.end() - 2);
+    is_along_k = is_a == (op == MatrixOperation::kNONE);
+    along_k = dims[rank - (is_along_k ? 1 : 2)], across = dims[rank - (is_along_k ? 2 : 1)];
+  }
+
+  /// Of neighbours' rows.
+  const Expr& stride() const { return is_along_k ? along_k : across; }
+  bool is_single() const {
+    return std::all_of(stack.begin(), stack.end(), [](const Expr& e) { return e == Expr(1); });
+  }
+};
+
+/// The axes of the output's stack, and how a and b advance along them: not at all where they have
+/// one matrix for all.
+struct ProductStack {
+  SymShape extents, a_strides, b_strides;
+
+  ProductStack(const MatrixStack& a, const MatrixStack& b) {
+    const size_t rank = std::max(a.stack.size(), b.stack.size());
+    Expr a_stride = a.along_k * a.across, b_stride = b.along_k * b.across;
+    const auto extent = [&](const MatrixStack& of, size_t axis) {
+      const size_t missing = rank - of.stack.size();
+      return axis < missing ? Expr(1) : of.stack[axis - missing];
+    };
+    const auto is_one = [](const Expr& of) { return Expr::make(ExprOp::kEqual, of, Expr(1)); };
+    for (size_t axis = rank; axis-- > 0;) {
+      const Expr of_a = extent(a, axis), of_b = extent(b, axis);
+      if (of_a == Expr(1) && of_b == Expr(1)) continue;
+      extents.insert(extents.begin(), Expr::select(is_one(of_a), of_b, of_a));
+      a_strides.insert(a_strides.begin(), Expr::select(is_one(of_a), Expr(0), a_stride));
+      b_strides.insert(b_strides.begin(), Expr::select(is_one(of_b), Expr(0), b_stride));
+      a_stride = a_stride * of_a, b_stride = b_stride * of_b;
+    }
+  }
+};
+
+GeneratedKernel write(const MatrixMultiplyParams& params, const KernelArgs& args) {
+  ProductWriter writer("matrix_multiply", args);
+  KernelSource& source = writer.source();
+  MatrixStack a(source.dims(0), params.op0, true);
+  const MatrixStack b(source.dims(1), params.op1, false);
+  ProductEpilogue epilogue;
+  const bool bias_is_by_row = params.op1 == MatrixOperation::kVECTOR;
+  if (params.has_bias && args.inputs[2].present) {
+    epilogue.bias = 2;
+    const bool is_single = numel(source.dims(2)) == Expr(1);
+    epilogue.bias_element = is_single ? "0" : bias_is_by_row ? "row" : "column";
+  }
+  epilogue.activation = params.activation;
+  // Where all share one matrix b, the rows of a's matrices are those of one.
+  if (b.is_single() && a.is_along_k && !(epilogue.bias >= 0 && bias_is_by_row)) {
+    a.across = numel(a.stack) * a.across;
+    a.stack.clear();
+  }
+  const ProductStack stack(a, b);
+  std::vector<std::string> places;
+  for (size_t i = 0; i < stack.extents.size(); ++i) places.push_back(str("batch", i));
+  const auto matrix = [&](bool is_a, int input, const MatrixStack& of, const SymShape& strides) {
+    std::vector<Expr> aligned = {of.stride()};
+    if (!strides.empty()) aligned.push_back(of.along_k * of.across);
+    return writer.matrix(is_a, of.is_along_k,
+                         str("in", input, " + (", source.offset(places, strides), ")"), of.across,
+                         of.stride(), a.along_k, writer.alignment(input, aligned));
+  };
+  const ProductOperand left = matrix(true, 0, a, stack.a_strides);
+  const ProductOperand right = matrix(false, 1, b, stack.b_strides);
+  return writer.write(a.across, b.across, a.along_k, numel(stack.extents),
+                      source.decompose("batch", places, stack.extents), left, right,
+                      str("batch * rows * columns"), b.across, epilogue);
+}
+
+std::vector<Candidate> matrix_multiply_candidates(const Operator& op, const CandidateQuery& query) {
+  const MatrixMultiplyParams& params = static_cast<const MatrixMultiply&>(op).params();
+  std::vector<Candidate> found;
+  const SymShape dims_a = sym_shape(query.inputs[0].opt), dims_b = sym_shape(query.inputs[1].opt);
+  const MatrixStack a(dims_a, params.op0, true), b(dims_b, params.op1, false);
+  const int64_t k = a.along_k.constant(), n = b.across.constant();
+  const int64_t m =
+      a.across.constant() * (b.is_single() && a.is_along_k ? numel(a.stack).constant() : 1);
+  for (const DataType type : product_types(query)) {
+    Candidate candidate;
+    for (const PortDesc& port : query.inputs)
+      candidate.inputs.push_back({port.present && port.is_constant ? port.type.dtype : type});
+    candidate.inputs[0].dtype = type;
+    candidate.inputs[1].dtype = is_floating(type) ? type : query.inputs[1].type.dtype;
+    candidate.outputs = {{result_type(type)}};
+    for (const int64_t tactic : product_tactics(type, m, n, k, query.device->architecture())) {
+      candidate.tactic = tactic;
+      candidate.tactic_name = product_tile(tactic).name();
+      found.push_back(candidate);
+    }
+  }
+  return found;
+}
+
+std::optional<GeneratedKernel> generate_matrix_multiply(const Operator& op,
+                                                        const KernelArgs& args) {
+  return write(static_cast<const MatrixMultiply&>(op).params(), args);
+}
+
+}  // namespace
+
+KernelEntry matrix_multiply_kernels() {
+  return {matrix_multiply_candidates, generate_matrix_multiply, nullptr};
+}
+
+}  // namespace opwright::gpu

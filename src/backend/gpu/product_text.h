@@ -1,0 +1,239 @@
+#pragma once
+
+#include <string_view>
+
+// The parts that kernels of products are put together from. They use the types ElementA, ElementB,
+// Sum and Output, and the constants kTileM, kTileN, kTileK, kWarpsM, kWarpsN, kStages, kAlongKA and kAlongKB.
+namespace opwright::gpu {
+
+/// Tiles in shared memory and how they are copied there.
+inline constexpr std::string_view kProductTiles = R"(
+constexpr int kThreads = 32 * kWarpsM * kWarpsN;
+constexpr int kVector = 16 / sizeof(ElementA);  // neighbours that are copied at once
+constexpr int kPack = 16 / sizeof(Output);      // neighbours that are stored at once
+constexpr int kWarpM = kTileM / kWarpsM, kWarpN = kTileN / kWarpsN;
+
+// So long that eight rows, one below the other, begin in different banks.
+template <int inner> struct Row { static constexpr int kLength = inner + kVector; };
+constexpr int kRowA = Row<kAlongKA ? kTileK : kTileM>::kLength;
+constexpr int kRowB = Row<kAlongKB ? kTileK : kTileN>::kLength;
+constexpr int kSizeA = (kAlongKA ? kTileM : kTileK) * kRowA;
+constexpr int kSizeB = (kAlongKB ? kTileN : kTileK) * kRowB;
+// A stage: a tile of a, and behind it one of b.
+constexpr int kStageBytes = kSizeA * sizeof(ElementA) + kSizeB * sizeof(ElementB);
+
+__device__ inline unsigned shared_address(const void* pointer) {
+  return (unsigned)__cvta_generic_to_shared(pointer);
+}
+// Of kVector elements the first `count`, the others become 0.
+template <class Element>
+__device__ inline void copy_vector(Element* to, const Element* from, Index count, bool is_aligned) {
+  if (is_aligned) {
+    const int bytes = count <= 0 ? 0 : count >= kVector ? 16 : (int)count * (int)sizeof(Element);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :: "r"(shared_address(to)), "l"(from), "r"(bytes) : "memory");
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) to[i] = i < count ? from[i] : Element{};
+}
+__device__ inline void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Until all but the last `count` groups of copies are there.
+template <int count>
+__device__ inline void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" :: "n"(count) : "memory");
+}
+
+// A matrix, `extents` being what is left of it along k and along the other axis.
+template <class Element, int extent, bool is_along_k>
+struct MatrixReader {
+  const Element* matrix;
+  Index stride, extents, depth;
+  bool is_aligned;
+  __device__ void copy(Element* tile, Index k) const {
+    constexpr int kInner = is_along_k ? kTileK : extent, kOuter = is_along_k ? extent : kTileK;
+    const Index outers = is_along_k ? extents : depth - k, inners = is_along_k ? depth - k : extents;
+    const Element* const from = matrix + (is_along_k ? k : k * stride);
+#pragma unroll
+    for (int start = 0; start < kInner * kOuter; start += kThreads * kVector) {
+      const int at = start + (int)threadIdx.x * kVector;
+      if (kInner * kOuter % (kThreads * kVector) != 0 && at >= kInner * kOuter) break;
+      const int outer = at / kInner, inner = at % kInner;
+      copy_vector(tile + outer * Row<kInner>::kLength + inner, from + outer * stride + inner,
+                  outer < outers ? inners - inner : 0, is_aligned);
+    }
+  }
+};
+)";
+
+/// `Product`: a warp's sums, by multiply-adds. A lane has every fourth row and every eighth column.
+inline constexpr std::string_view kScalarProduct = R"(
+// Integers wrap around.
+__device__ inline float multiply_add(float a, float b, float sum) { return fmaf(a, b, sum); }
+__device__ inline int multiply_add(int a, int b, int sum) {
+  return (int)((unsigned)a * (unsigned)b + (unsigned)sum);
+}
+__device__ inline long long multiply_add(long long a, long long b, long long sum) {
+  return (long long)((unsigned long long)a * (unsigned long long)b + (unsigned long long)sum);
+}
+struct Product {
+  static constexpr int kRows = kWarpM / 4, kColumns = kWarpN / 8;
+  Sum sums[kRows][kColumns];
+  __device__ Product() {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i)
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) sums[i][j] = 0;
+  }
+  template <bool is_along_k, int row_length, class Element>
+  __device__ static void read(Sum (&to)[4], const Element* tile, int position, int k) {
+    if (is_along_k) {
+      const Pack<Element, 4> pack = *(const Pack<Element, 4>*)(tile + position * row_length + k);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) to[i] = load(pack.at[i]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) to[i] = load(tile[(k + i) * row_length + position]);
+    }
+  }
+  // From the warp's first row and column on.
+  __device__ void add(const ElementA* a, const ElementB* b, int m, int n) {
+    const int lane = (int)threadIdx.x % 32;
+#pragma unroll
+    for (int k = 0; k < kTileK; k += 4) {
+      Sum columns[kColumns][4];
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j)
+        read<kAlongKB, kRowB>(columns[j], b, n + lane % 8 + 8 * j, k);
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+        Sum row[4];
+        read<kAlongKA, kRowA>(row, a, m + lane / 8 + 4 * i, k);
+#pragma unroll
+        for (int j = 0; j < kColumns; ++j)
+#pragma unroll
+          for (int e = 0; e < 4; ++e) sums[i][j] = multiply_add(row[e], columns[j][e], sums[i][j]);
+      }
+    }
+  }
+  // Rows 16 part to 16 part + 15.
+  __device__ void put(Sum* to, int row_length, int part) const {
+    const int lane = (int)threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < kRows; ++i)
+      if (i / 4 == part)
+#pragma unroll
+        for (int j = 0; j < kColumns; ++j)
+          to[(lane / 8 + 4 * (i % 4)) * row_length + lane % 8 + 8 * j] = sums[i][j];
+  }
+};
+)";
+
+/// `Product` on tensor cores, by instructions of 16 x 8 x 16 that NVIDIA's GPUs have since 8.0.
+/// PRODUCT_TYPE is f16 or bf16.
+inline constexpr std::string_view kTensorProduct = R"(
+// Of four matrices of 8 x 8, whose rows the lanes' addresses are.
+template <bool is_transposed>
+__device__ inline void load_matrices(unsigned& a, unsigned& b, unsigned& c, unsigned& d,
+                                     const ElementA* row) {
+  if (is_transposed)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(shared_address(row)));
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(shared_address(row)));
+}
+struct Product {
+  static constexpr int kRows = kWarpM / 16, kColumns = kWarpN / 8;
+  float sums[kRows][kColumns][4];
+  __device__ Product() {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i)
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sums[i][j][e] = 0.0f;
+  }
+  // From the warp's first row and column on.
+  __device__ void add(const ElementA* a, const ElementB* b, int m, int n) {
+    const int lane = (int)threadIdx.x % 32;
+    const int near = lane % 8, middle = lane / 8 % 2 * 8, far = lane / 16 * 8;
+#pragma unroll
+    for (int k = 0; k < kTileK; k += 16) {
+      unsigned rows[kRows][4], columns[kColumns][2];
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+        const int row = m + 16 * i;
+        load_matrices<!kAlongKA>(
+            rows[i][0], rows[i][1], rows[i][2], rows[i][3],
+            a + (kAlongKA ? (row + near + middle) * kRowA + k + far
+                          : (k + near + far) * kRowA + row + middle));
+      }
+#pragma unroll
+      for (int j = 0; j < kColumns; j += 2) {
+        const int column = n + 8 * j;
+        load_matrices<!kAlongKB>(
+            columns[j][0], columns[j][1], columns[j + 1][0], columns[j + 1][1],
+            b + (kAlongKB ? (column + near + far) * kRowB + k + middle
+                          : (k + near + middle) * kRowB + column + far));
+      }
+#pragma unroll
+      for (int i = 0; i < kRows; ++i)
+#pragma unroll
+        for (int j = 0; j < kColumns; ++j) {
+          float(&sum)[4] = sums[i][j];
+          asm("mma.sync.aligned.m16n8k16.row.col.f32.PRODUCT_TYPE.PRODUCT_TYPE.f32 "
+              "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+              : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+              : "r"(rows[i][0]), "r"(rows[i][1]), "r"(rows[i][2]), "r"(rows[i][3]),
+                "r"(columns[j][0]), "r"(columns[j][1]));
+        }
+    }
+  }
+  // Rows 16 part to 16 part + 15.
+  __device__ void put(float* to, int row_length, int part) const {
+    const int lane = (int)threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < kRows; ++i)
+      if (i == part)
+#pragma unroll
+        for (int j = 0; j < kColumns; ++j)
+#pragma unroll
+          for (int e = 0; e < 4; e += 2)
+            *(float2*)(to + (lane / 4 + 4 * e) * row_length + 8 * j + lane % 4 * 2) =
+                make_float2(sums[i][j][e], sums[i][j][e + 1]);
+  }
+};
+)";
+
+/// The loop over tiles along k.
+inline constexpr std::string_view kProductLoop = R"(
+// Copies run ahead of the products by all stages but one.
+template <class A, class B>
+__device__ inline void multiply_tiles(Product& product, char* tiles, const A& a, const B& b,
+                                      Index steps, int warp_m, int warp_n) {
+  const auto tile_a = [&](int stage) { return (ElementA*)(tiles + stage * kStageBytes); };
+  const auto tile_b = [&](int stage) { return (ElementB*)(tile_a(stage) + kSizeA); };
+  const auto copy = [&](int stage, Index step) {
+    if (step < steps) {
+      a.copy(tile_a(stage), step * kTileK);
+      b.copy(tile_b(stage), step * kTileK);
+    }
+    end_copies();
+  };
+#pragma unroll
+  for (int stage = 0; stage < kStages - 1; ++stage) copy(stage, stage);
+  int stage = 0;
+  for (Index step = 0; step < steps; ++step) {
+    wait_for_copies<kStages - 2>();
+    __syncthreads();
+    copy(stage == 0 ? kStages - 1 : stage - 1, step + kStages - 1);
+    product.add(tile_a(stage), tile_b(stage), warp_m, warp_n);
+    stage = stage + 1 == kStages ? 0 : stage + 1;
+  }
+  wait_for_copies<0>();
+  __syncthreads();
+}
+)";
+
+}  // namespace opwright::gpu
