@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "operators/bit_cast.h"
+#include "operators/convolution.h"
 #include "operators/indexing.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
@@ -20,7 +21,9 @@ const KernelEntry* find_entry(std::string_view kind) {
   static const std::unordered_map<std::string_view, KernelEntry> table = {
       {BitCast::kKind, bit_cast_kernels()},
       {Concatenation::kKind, concatenation_kernels()},
+      {Convolution::kKind, convolution_kernels()},
       {Cumulative::kKind, cumulative_kernels()},
+      {Deconvolution::kKind, deconvolution_kernels()},
       {Determinant::kKind, determinant_kernels()},
       {Fill::kKind, fill_kernels()},
       {Gather::kKind, gather_kernels()},

@@ -41,7 +41,9 @@ const KernelEntry* find_entry(std::string_view kind);
 // One function per kind of operator, defined in the file of that name and listed in kernels.cpp.
 KernelEntry bit_cast_kernels();
 KernelEntry concatenation_kernels();
+KernelEntry convolution_kernels();
 KernelEntry cumulative_kernels();
+KernelEntry deconvolution_kernels();
 KernelEntry determinant_kernels();
 KernelEntry fill_kernels();
 KernelEntry gather_kernels();
