@@ -31,6 +31,26 @@ std::string float_literal(float value);
 /// What sources begin with; see KernelSource. Each backend's library has its own.
 std::string_view prelude();
 
+/// The axis of a tensor of that rank that is number `place` in memory, the outermost being 0:
+/// channels-last, axis 1 comes last. Blocked formats have no such order.
+int axis_in_memory(TensorFormat format, int rank, int place);
+/// Bits for axes, of which bit i is axis i, as bits for their places in memory.
+int64_t axes_in_memory(TensorFormat format, int rank, int64_t axes);
+
+/// The ports of a kernel with extents in the order in which their axes lie in memory, for kernels
+/// that treat all axes alike.
+class PortsInMemory {
+ public:
+  explicit PortsInMemory(const KernelArgs& args);
+  PortsInMemory(const PortsInMemory&) = delete;
+  PortsInMemory& operator=(const PortsInMemory&) = delete;
+  const KernelArgs& args() const { return args_; }
+
+ private:
+  std::vector<PortDesc> inputs_, outputs_;
+  KernelArgs args_;
+};
+
 /// Writes the source of one kernel. Its parameters are those that KernelCode asks for: `in0`,
 /// `in1`, ... (`const T* __restrict__`; null where an input is absent), one per number that the
 /// profile leaves open, `out0`, `out1`, ... Every source begins with:
@@ -44,6 +64,8 @@ class KernelSource {
  public:
   /// `name` is the symbol that the code exports. The arguments outlive the writer.
   KernelSource(std::string name, const KernelArgs& args);
+  /// For a kernel to which dims() are extents in the order of memory.
+  KernelSource(std::string name, const PortsInMemory& ports);
 
   /// The extents of an input: constants where the profile has one value, else symbols.
   const SymShape& dims(int input) const { return dims_[input]; }
@@ -85,6 +107,8 @@ class KernelSource {
   GeneratedKernel finish(std::string_view body, const Expr& blocks, int threads);
 
  private:
+  KernelSource(std::string name, const KernelArgs& args, bool is_in_memory);
+
   std::string name_;
   const KernelArgs& args_;
   std::vector<SymShape> dims_;

@@ -35,7 +35,7 @@ std::string_view Windows::text() {
 struct Windows {
   Index x[kAxes], window[kAxes], y[kAxes], padding[kAxes], stride[kAxes], dilation[kAxes];
 
-  // Takes the position in a channel of y off `number`, and gives in `start` where its window begins.
+  // Takes the position in a channel of y off `number`; `start` is where its window begins.
   __device__ Index begin(Index number, Index (&start)[kAxes]) const {
     UIndex rest = (UIndex)number;
 #pragma unroll
