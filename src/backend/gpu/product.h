@@ -46,7 +46,8 @@ struct ProductOperand {
   /// columns of b.
   bool is_along_k = true;
   std::string reader;  ///< its type
-  std::string make;    ///< what it is initialized with, in braces; may use first_row, first_column and batch
+  std::string
+      make;  ///< what it is initialized with, in braces; may use first_row, first_column and batch
 };
 
 /// What becomes of a sum before it is stored.

@@ -3,7 +3,8 @@
 #include <string_view>
 
 // The parts that kernels of products are put together from. They use the types ElementA, ElementB,
-// Sum and Output, and the constants kTileM, kTileN, kTileK, kWarpsM, kWarpsN, kStages, kAlongKA and kAlongKB.
+// Sum and Output, and the constants kTileM, kTileN, kTileK, kWarpsM, kWarpsN, kStages, kAlongKA and
+// kAlongKB.
 namespace opwright::gpu {
 
 /// Tiles in shared memory and how they are copied there.
