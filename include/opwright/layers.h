@@ -1,14 +1,263 @@
 #pragma once
 
 /// \file
-/// The layers of a network and their parameters. A setter that does not fit the layer's inputs
-/// changes nothing and reports an error. Dims stand for numbers per axis where a parameter has
-/// some.
+/// The layers of a network, their parameters and the choices that they offer. A setter that does
+/// not fit the layer's inputs changes nothing and reports an error. Dims stand for numbers per axis
+/// where a parameter has some.
 
 #include "layer.h"
 #include "plugin.h"
 
 namespace opwright {
+
+enum class ActivationType : int32_t {
+  kRELU = 0,
+  kSIGMOID = 1,
+  kTANH = 2,
+  kLEAKY_RELU = 3,         ///< x < 0 ? alpha * x : x
+  kELU = 4,                ///< x < 0 ? alpha * (exp(x) - 1) : x
+  kSELU = 5,               ///< beta * (x < 0 ? alpha * (exp(x) - 1) : x)
+  kSOFTSIGN = 6,           ///< x / (1 + |x|)
+  kSOFTPLUS = 7,           ///< alpha * log(exp(beta * x) + 1)
+  kCLIP = 8,               ///< max(alpha, min(beta, x))
+  kHARD_SIGMOID = 9,       ///< max(0, min(1, alpha * x + beta))
+  kSCALED_TANH = 10,       ///< alpha * tanh(beta * x)
+  kTHRESHOLDED_RELU = 11,  ///< x > alpha ? x : 0
+  kGELU_ERF = 12,
+  kGELU_TANH = 13,
+};
+
+/// How the padding of a convolution or pooling is completed. SAME_*: the output's extent is
+/// ceil(input / stride), and the padding follows from it.
+enum class PaddingMode : int32_t {
+  kEXPLICIT_ROUND_DOWN = 0,
+  kEXPLICIT_ROUND_UP = 1,
+  kSAME_UPPER = 2,
+  kSAME_LOWER = 3,
+};
+
+enum class PoolingType : int32_t {
+  kMAX = 0,
+  kAVERAGE = 1,
+  kMAX_AVERAGE_BLEND = 2,  ///< (1 - blend factor) * maximum + blend factor * average
+};
+
+/// Operations on two tensors.
+enum class ElementWiseOperation : int32_t {
+  kSUM = 0,
+  kPROD = 1,
+  kMAX = 2,
+  kMIN = 3,
+  kSUB = 4,
+  kDIV = 5,  ///< Integers are rounded towards zero.
+  kPOW = 6,
+  kFLOOR_DIV = 7,
+  kAND = 8,
+  kOR = 9,
+  kXOR = 10,
+  kEQUAL = 11,
+  kGREATER = 12,
+  kLESS = 13,
+};
+
+/// Operations on one tensor.
+enum class UnaryOperation : int32_t {
+  kEXP = 0,
+  kLOG = 1,
+  kSQRT = 2,
+  kRECIP = 3,
+  kABS = 4,
+  kNEG = 5,
+  kSIN = 6,
+  kCOS = 7,
+  kTAN = 8,
+  kSINH = 9,
+  kCOSH = 10,
+  kASIN = 11,
+  kACOS = 12,
+  kATAN = 13,
+  kASINH = 14,
+  kACOSH = 15,
+  kATANH = 16,
+  kCEIL = 17,
+  kFLOOR = 18,
+  kERF = 19,
+  kNOT = 20,
+  kSIGN = 21,
+  kROUND = 22,  ///< Half to even.
+  kISINF = 23,
+  kISNAN = 24,
+};
+
+/// Whether a scale layer has a factor for all elements, for each channel or for each element.
+enum class ScaleMode : int32_t {
+  kUNIFORM = 0,
+  kCHANNEL = 1,
+  kELEMENTWISE = 2,
+};
+
+/// How an operand of a matrix product is taken.
+enum class MatrixOperation : int32_t {
+  kNONE = 0,
+  kTRANSPOSE = 1,
+  kVECTOR = 2,  ///< The last axis is a vector; it does not occur in the output.
+};
+
+enum class ReduceOperation : int32_t {
+  kSUM = 0,
+  kPROD = 1,
+  kMAX = 2,
+  kMIN = 3,
+  kAVG = 4,
+};
+
+enum class TopKOperation : int32_t {
+  kMAX = 0,
+  kMIN = 1,
+};
+
+/// What becomes of the elements up to one.
+enum class CumulativeOperation : int32_t {
+  kSUM = 0,
+};
+
+/// What a slice gives for elements beyond the input's bounds.
+enum class SampleMode : int32_t {
+  kSTRICT_BOUNDS = 0,  ///< There must be none.
+  kWRAP = 1,           ///< The input repeats.
+  kCLAMP = 2,          ///< The nearest element.
+  kFILL = 3,           ///< Zero, or the layer's fill value.
+  kREFLECT = 4,        ///< The input mirrored at its last element.
+};
+
+enum class GatherMode : int32_t {
+  kDEFAULT = 0,
+  kELEMENT = 1,
+  kND = 2,
+};
+
+enum class ScatterMode : int32_t {
+  kELEMENT = 0,
+  kND = 1,
+};
+
+/// What the four numbers of a bounding box are.
+enum class BoundingBoxFormat : int32_t {
+  kCORNER_PAIRS = 0,  ///< Two opposite corners.
+  kCENTER_SIZES = 1,  ///< The center and the extents.
+};
+
+enum class InterpolationMode : int32_t {
+  kNEAREST = 0,
+  kLINEAR = 1,
+  kCUBIC = 2,
+};
+
+/// The position in the input that belongs to a position in the output of a resize layer.
+enum class ResizeCoordinateTransformation : int32_t {
+  kALIGN_CORNERS = 0,
+  kASYMMETRIC = 1,
+  kHALF_PIXEL = 2,
+  kPYTORCH_HALF_PIXEL = 3,  ///< Beyond TensorRT: as kHALF_PIXEL, but 0 where the output has one.
+};
+
+/// Where a resize layer samples for an output with a single element.
+enum class ResizeSelector : int32_t {
+  kFORMULA = 0,  ///< As ResizeCoordinateTransformation says.
+  kUPPER = 1,    ///< At 0.
+};
+
+enum class ResizeRoundMode : int32_t {
+  kHALF_UP = 0,
+  kHALF_DOWN = 1,
+  kFLOOR = 2,
+  kCEIL = 3,
+};
+
+enum class FillOperation : int32_t {
+  kLINSPACE = 0,        ///< From alpha in steps of beta.
+  kRANDOM_UNIFORM = 1,  ///< Between alpha and beta.
+  kRANDOM_NORMAL = 2,   ///< Of mean alpha and deviation beta.
+};
+
+namespace impl {
+template <>
+struct EnumMaxImpl<ActivationType> {
+  static constexpr int32_t kVALUE = 14;
+};
+template <>
+struct EnumMaxImpl<PaddingMode> {
+  static constexpr int32_t kVALUE = 4;
+};
+template <>
+struct EnumMaxImpl<PoolingType> {
+  static constexpr int32_t kVALUE = 3;
+};
+template <>
+struct EnumMaxImpl<ElementWiseOperation> {
+  static constexpr int32_t kVALUE = 14;
+};
+template <>
+struct EnumMaxImpl<UnaryOperation> {
+  static constexpr int32_t kVALUE = 25;
+};
+template <>
+struct EnumMaxImpl<ScaleMode> {
+  static constexpr int32_t kVALUE = 3;
+};
+template <>
+struct EnumMaxImpl<MatrixOperation> {
+  static constexpr int32_t kVALUE = 3;
+};
+template <>
+struct EnumMaxImpl<ReduceOperation> {
+  static constexpr int32_t kVALUE = 5;
+};
+template <>
+struct EnumMaxImpl<CumulativeOperation> {
+  static constexpr int32_t kVALUE = 1;
+};
+template <>
+struct EnumMaxImpl<TopKOperation> {
+  static constexpr int32_t kVALUE = 2;
+};
+template <>
+struct EnumMaxImpl<SampleMode> {
+  static constexpr int32_t kVALUE = 5;
+};
+template <>
+struct EnumMaxImpl<GatherMode> {
+  static constexpr int32_t kVALUE = 3;
+};
+template <>
+struct EnumMaxImpl<ScatterMode> {
+  static constexpr int32_t kVALUE = 2;
+};
+template <>
+struct EnumMaxImpl<BoundingBoxFormat> {
+  static constexpr int32_t kVALUE = 2;
+};
+template <>
+struct EnumMaxImpl<InterpolationMode> {
+  static constexpr int32_t kVALUE = 3;
+};
+template <>
+struct EnumMaxImpl<ResizeCoordinateTransformation> {
+  static constexpr int32_t kVALUE = 4;
+};
+template <>
+struct EnumMaxImpl<ResizeSelector> {
+  static constexpr int32_t kVALUE = 2;
+};
+template <>
+struct EnumMaxImpl<ResizeRoundMode> {
+  static constexpr int32_t kVALUE = 4;
+};
+template <>
+struct EnumMaxImpl<FillOperation> {
+  static constexpr int32_t kVALUE = 3;
+};
+}  // namespace impl
 
 namespace impl {
 /// What convolutions and transposed ones share.

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "layers.h"
-#include "operators/add_methods.h"
+#include "operators/builtin_layers.h"
 #include "reporting.h"
 
 namespace opwright::python {

@@ -24,6 +24,7 @@ void bind_threads(nb::module_& m);
 void bind_error_recorder(nb::module_& m);
 void bind_gpu_allocator(nb::module_& m);
 void bind_network(nb::module_& m);
+void bind_layer_enums(nb::module_& m);
 void bind_layers(nb::module_& m);
 void bind_add_layers(nb::module_& m);
 void bind_builder(nb::module_& m);

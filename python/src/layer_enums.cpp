@@ -1,220 +1,112 @@
 // Enumerations of layers.
 
-#include "layer_enums.h"
+#include <type_traits>
+#include <unordered_map>
 
-#include "opwright/layer_types.h"
+#include "bindings.h"
+#include "operators/builtin_layers.h"
 
 namespace opwright::python {
 namespace {
 
+struct NamedType {
+  const char* name;
+  LayerType type;
+};
+constexpr NamedType kLayerTypes[] = {
+    {"CONVOLUTION", LayerType::kCONVOLUTION},
+    {"CAST", LayerType::kCAST},
+    {"ACTIVATION", LayerType::kACTIVATION},
+    {"POOLING", LayerType::kPOOLING},
+    {"LRN", LayerType::kLRN},
+    {"SCALE", LayerType::kSCALE},
+    {"SOFTMAX", LayerType::kSOFTMAX},
+    {"DECONVOLUTION", LayerType::kDECONVOLUTION},
+    {"CONCATENATION", LayerType::kCONCATENATION},
+    {"ELEMENTWISE", LayerType::kELEMENTWISE},
+    {"PLUGIN", LayerType::kPLUGIN},
+    {"UNARY", LayerType::kUNARY},
+    {"PADDING", LayerType::kPADDING},
+    {"SHUFFLE", LayerType::kSHUFFLE},
+    {"REDUCE", LayerType::kREDUCE},
+    {"TOPK", LayerType::kTOPK},
+    {"GATHER", LayerType::kGATHER},
+    {"MATRIX_MULTIPLY", LayerType::kMATRIX_MULTIPLY},
+    {"RAGGED_SOFTMAX", LayerType::kRAGGED_SOFTMAX},
+    {"CONSTANT", LayerType::kCONSTANT},
+    {"IDENTITY", LayerType::kIDENTITY},
+    {"PLUGIN_V2", LayerType::kPLUGIN_V2},
+    {"SLICE", LayerType::kSLICE},
+    {"SHAPE", LayerType::kSHAPE},
+    {"PARAMETRIC_RELU", LayerType::kPARAMETRIC_RELU},
+    {"RESIZE", LayerType::kRESIZE},
+    {"TRIP_LIMIT", LayerType::kTRIP_LIMIT},
+    {"RECURRENCE", LayerType::kRECURRENCE},
+    {"ITERATOR", LayerType::kITERATOR},
+    {"LOOP_OUTPUT", LayerType::kLOOP_OUTPUT},
+    {"SELECT", LayerType::kSELECT},
+    {"FILL", LayerType::kFILL},
+    {"QUANTIZE", LayerType::kQUANTIZE},
+    {"DEQUANTIZE", LayerType::kDEQUANTIZE},
+    {"CONDITION", LayerType::kCONDITION},
+    {"CONDITIONAL_INPUT", LayerType::kCONDITIONAL_INPUT},
+    {"CONDITIONAL_OUTPUT", LayerType::kCONDITIONAL_OUTPUT},
+    {"SCATTER", LayerType::kSCATTER},
+    {"EINSUM", LayerType::kEINSUM},
+    {"ASSERTION", LayerType::kASSERTION},
+    {"ONE_HOT", LayerType::kONE_HOT},
+    {"NON_ZERO", LayerType::kNON_ZERO},
+    {"GRID_SAMPLE", LayerType::kGRID_SAMPLE},
+    {"NMS", LayerType::kNMS},
+    {"REVERSE_SEQUENCE", LayerType::kREVERSE_SEQUENCE},
+    {"NORMALIZATION", LayerType::kNORMALIZATION},
+    {"PLUGIN_V3", LayerType::kPLUGIN_V3},
+    {"SQUEEZE", LayerType::kSQUEEZE},
+    {"UNSQUEEZE", LayerType::kUNSQUEEZE},
+    {"CUMULATIVE", LayerType::kCUMULATIVE},
+    {"DYNAMIC_QUANTIZE", LayerType::kDYNAMIC_QUANTIZE},
+    {"ATTENTION_INPUT", LayerType::kATTENTION_INPUT},
+    {"ATTENTION_OUTPUT", LayerType::kATTENTION_OUTPUT},
+    {"ROTARY_EMBEDDING", LayerType::kROTARY_EMBEDDING},
+    {"KV_CACHE_UPDATE", LayerType::kKVCACHE_UPDATE},
+    {"MOE", LayerType::kMOE},
+    {"DIST_COLLECTIVE", LayerType::kDIST_COLLECTIVE},
+};
+
 void bind_layer_type(nb::module_& m) {
-  nb::enum_<LayerType>(m, "LayerType", nb::is_arithmetic(),
-                       "What a layer is: the class that it has, or why it has none.")
-      .value("CONVOLUTION", LayerType::kCONVOLUTION, "IConvolutionLayer.")
-      .value("CAST", LayerType::kCAST, "ICastLayer.")
-      .value("ACTIVATION", LayerType::kACTIVATION, "IActivationLayer.")
-      .value("POOLING", LayerType::kPOOLING, "IPoolingLayer.")
-      .value("LRN", LayerType::kLRN, "ILRNLayer.")
-      .value("SCALE", LayerType::kSCALE, "IScaleLayer.")
-      .value("SOFTMAX", LayerType::kSOFTMAX, "ISoftMaxLayer.")
-      .value("DECONVOLUTION", LayerType::kDECONVOLUTION, "IDeconvolutionLayer.")
-      .value("CONCATENATION", LayerType::kCONCATENATION, "IConcatenationLayer.")
-      .value("ELEMENTWISE", LayerType::kELEMENTWISE, "IElementWiseLayer.")
-      .value("PLUGIN", LayerType::kPLUGIN, "A plugin that is defined by functions.")
-      .value("UNARY", LayerType::kUNARY, "IUnaryLayer.")
-      .value("PADDING", LayerType::kPADDING, "IPaddingLayer.")
-      .value("SHUFFLE", LayerType::kSHUFFLE, "IShuffleLayer.")
-      .value("REDUCE", LayerType::kREDUCE, "IReduceLayer.")
-      .value("TOPK", LayerType::kTOPK, "ITopKLayer.")
-      .value("GATHER", LayerType::kGATHER, "IGatherLayer.")
-      .value("MATRIX_MULTIPLY", LayerType::kMATRIX_MULTIPLY, "IMatrixMultiplyLayer.")
-      .value("RAGGED_SOFTMAX", LayerType::kRAGGED_SOFTMAX, "Not here.")
-      .value("CONSTANT", LayerType::kCONSTANT, "IConstantLayer.")
-      .value("IDENTITY", LayerType::kIDENTITY, "IIdentityLayer.")
-      .value("PLUGIN_V2", LayerType::kPLUGIN_V2, "IPluginV2Layer.")
-      .value("SLICE", LayerType::kSLICE, "ISliceLayer.")
-      .value("SHAPE", LayerType::kSHAPE, "IShapeLayer, or what a parser computed of extents.")
-      .value("PARAMETRIC_RELU", LayerType::kPARAMETRIC_RELU, "IParametricReLULayer.")
-      .value("RESIZE", LayerType::kRESIZE, "IResizeLayer.")
-      .value("TRIP_LIMIT", LayerType::kTRIP_LIMIT, "Not here.")
-      .value("RECURRENCE", LayerType::kRECURRENCE, "Not here.")
-      .value("ITERATOR", LayerType::kITERATOR, "Not here.")
-      .value("LOOP_OUTPUT", LayerType::kLOOP_OUTPUT, "Not here.")
-      .value("SELECT", LayerType::kSELECT, "ISelectLayer.")
-      .value("FILL", LayerType::kFILL, "IFillLayer.")
-      .value("QUANTIZE", LayerType::kQUANTIZE, "IQuantizeLayer.")
-      .value("DEQUANTIZE", LayerType::kDEQUANTIZE, "IDequantizeLayer.")
-      .value("CONDITION", LayerType::kCONDITION, "Not here.")
-      .value("CONDITIONAL_INPUT", LayerType::kCONDITIONAL_INPUT, "Not here.")
-      .value("CONDITIONAL_OUTPUT", LayerType::kCONDITIONAL_OUTPUT, "Not here.")
-      .value("SCATTER", LayerType::kSCATTER, "IScatterLayer.")
-      .value("EINSUM", LayerType::kEINSUM, "Not here.")
-      .value("ASSERTION", LayerType::kASSERTION, "Not here.")
-      .value("ONE_HOT", LayerType::kONE_HOT, "IOneHotLayer.")
-      .value("NON_ZERO", LayerType::kNON_ZERO, "INonZeroLayer.")
-      .value("GRID_SAMPLE", LayerType::kGRID_SAMPLE, "IGridSampleLayer.")
-      .value("NMS", LayerType::kNMS, "INMSLayer.")
-      .value("REVERSE_SEQUENCE", LayerType::kREVERSE_SEQUENCE, "IReverseSequenceLayer.")
-      .value("NORMALIZATION", LayerType::kNORMALIZATION, "INormalizationLayer.")
-      .value("PLUGIN_V3", LayerType::kPLUGIN_V3, "IPluginV3Layer.")
-      .value("SQUEEZE", LayerType::kSQUEEZE, "Not here.")
-      .value("UNSQUEEZE", LayerType::kUNSQUEEZE, "Not here.")
-      .value("CUMULATIVE", LayerType::kCUMULATIVE, "ICumulativeLayer.")
-      .value("DYNAMIC_QUANTIZE", LayerType::kDYNAMIC_QUANTIZE, "Not here.")
-      .value("ATTENTION_INPUT", LayerType::kATTENTION_INPUT, "Not here.")
-      .value("ATTENTION_OUTPUT", LayerType::kATTENTION_OUTPUT, "Not here.")
-      .value("ROTARY_EMBEDDING", LayerType::kROTARY_EMBEDDING, "Not here.")
-      .value("KV_CACHE_UPDATE", LayerType::kKVCACHE_UPDATE, "Not here.")
-      .value("MOE", LayerType::kMOE, "Not here.")
-      .value("DIST_COLLECTIVE", LayerType::kDIST_COLLECTIVE, "Not here.");
+  std::unordered_map<LayerType, std::string> docs = {
+      {LayerType::kCONSTANT, "IConstantLayer."},
+      {LayerType::kPADDING, "IPaddingLayer."},
+      {LayerType::kPLUGIN, "A plugin that is defined by functions."},
+      {LayerType::kPLUGIN_V2, "IPluginV2Layer."},
+      {LayerType::kPLUGIN_V3, "IPluginV3Layer."},
+      {LayerType::kSHAPE, "IShapeLayer, or what a parser computed of extents."}};
+  each_layer([&]<class Op>() { docs.emplace(Op::kLayer.type, str(Op::kLayer.name, ".")); });
+  nb::enum_<LayerType> bound(m, "LayerType", nb::is_arithmetic(),
+                             "What a layer is: the class that it has, or why it has none.");
+  for (const auto& [name, type] : kLayerTypes)
+    bound.value(name, type, docs.contains(type) ? docs[type].c_str() : "Not here.");
+}
+
+/// Binds an enumeration once, however many layers have it.
+template <class E>
+void bind_enumeration(nb::module_& m) {
+  constexpr const auto& shown = kEnumeration<E>;
+  if (nb::hasattr(m, shown.name)) return;
+  nb::enum_<E> bound(m, shown.name, nb::is_arithmetic(), shown.doc);
+  for (const NamedValue<E>& each : shown.values) bound.value(each.name, each.value, each.doc);
 }
 
 }  // namespace
 
 void bind_layer_enums(nb::module_& m) {
   bind_layer_type(m);
-  nb::enum_<PaddingMode>(m, "PaddingMode", nb::is_arithmetic(),
-                         "How a window that does not fit evenly is dealt with.")
-      .value("EXPLICIT_ROUND_DOWN", PaddingMode::kEXPLICIT_ROUND_DOWN,
-             "The given padding; the output's extent is rounded down.")
-      .value("EXPLICIT_ROUND_UP", PaddingMode::kEXPLICIT_ROUND_UP,
-             "The given padding; the output's extent is rounded up.")
-      .value("SAME_UPPER", PaddingMode::kSAME_UPPER,
-             "Padding that makes the extent ceil(input / stride), more of it at the end.")
-      .value("SAME_LOWER", PaddingMode::kSAME_LOWER, "The same, more of it at the start.");
-  nb::enum_<ActivationType>(m, "ActivationType", nb::is_arithmetic(),
-                            "A function of one element, with parameters alpha and beta.")
-      .value("RELU", ActivationType::kRELU, "max(0, x)")
-      .value("SIGMOID", ActivationType::kSIGMOID, "1 / (1 + exp(-x))")
-      .value("TANH", ActivationType::kTANH, "tanh(x)")
-      .value("LEAKY_RELU", ActivationType::kLEAKY_RELU, "x >= 0 ? x : alpha x")
-      .value("ELU", ActivationType::kELU, "x >= 0 ? x : alpha (exp(x) - 1)")
-      .value("SELU", ActivationType::kSELU, "beta (x > 0 ? x : alpha (exp(x) - 1))")
-      .value("SOFTSIGN", ActivationType::kSOFTSIGN, "x / (1 + |x|)")
-      .value("SOFTPLUS", ActivationType::kSOFTPLUS, "alpha log(exp(beta x) + 1)")
-      .value("CLIP", ActivationType::kCLIP, "max(alpha, min(beta, x))")
-      .value("HARD_SIGMOID", ActivationType::kHARD_SIGMOID, "max(0, min(1, alpha x + beta))")
-      .value("SCALED_TANH", ActivationType::kSCALED_TANH, "alpha tanh(beta x)")
-      .value("THRESHOLDED_RELU", ActivationType::kTHRESHOLDED_RELU, "x > alpha ? x : 0")
-      .value("GELU_ERF", ActivationType::kGELU_ERF, "x (1 + erf(x / sqrt(2))) / 2")
-      .value("GELU_TANH", ActivationType::kGELU_TANH,
-             "x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2");
-  nb::enum_<ElementWiseOperation>(m, "ElementWiseOperation", nb::is_arithmetic(),
-                                  "A function of two elements, a and b.")
-      .value("SUM", ElementWiseOperation::kSUM, "a + b")
-      .value("PROD", ElementWiseOperation::kPROD, "a b")
-      .value("MAX", ElementWiseOperation::kMAX, "max(a, b)")
-      .value("MIN", ElementWiseOperation::kMIN, "min(a, b)")
-      .value("SUB", ElementWiseOperation::kSUB, "a - b")
-      .value("DIV", ElementWiseOperation::kDIV, "a / b")
-      .value("POW", ElementWiseOperation::kPOW, "a to the power of b")
-      .value("FLOOR_DIV", ElementWiseOperation::kFLOOR_DIV, "floor(a / b)")
-      .value("AND", ElementWiseOperation::kAND, "a and b, of BOOL")
-      .value("OR", ElementWiseOperation::kOR, "a or b, of BOOL")
-      .value("XOR", ElementWiseOperation::kXOR, "Either a or b, of BOOL.")
-      .value("EQUAL", ElementWiseOperation::kEQUAL, "Whether a = b.")
-      .value("GREATER", ElementWiseOperation::kGREATER, "Whether a > b.")
-      .value("LESS", ElementWiseOperation::kLESS, "Whether a < b.");
-  nb::enum_<UnaryOperation>(m, "UnaryOperation", nb::is_arithmetic(), "A function of one element.")
-      .value("EXP", UnaryOperation::kEXP, "e to the power of x")
-      .value("LOG", UnaryOperation::kLOG, "Natural logarithm.")
-      .value("SQRT", UnaryOperation::kSQRT, "Square root.")
-      .value("RECIP", UnaryOperation::kRECIP, "1 / x")
-      .value("ABS", UnaryOperation::kABS, "|x|")
-      .value("NEG", UnaryOperation::kNEG, "-x")
-      .value("SIN", UnaryOperation::kSIN, "Sine.")
-      .value("COS", UnaryOperation::kCOS, "Cosine.")
-      .value("TAN", UnaryOperation::kTAN, "Tangent.")
-      .value("SINH", UnaryOperation::kSINH, "Hyperbolic sine.")
-      .value("COSH", UnaryOperation::kCOSH, "Hyperbolic cosine.")
-      .value("ASIN", UnaryOperation::kASIN, "Inverse sine.")
-      .value("ACOS", UnaryOperation::kACOS, "Inverse cosine.")
-      .value("ATAN", UnaryOperation::kATAN, "Inverse tangent.")
-      .value("ASINH", UnaryOperation::kASINH, "Inverse hyperbolic sine.")
-      .value("ACOSH", UnaryOperation::kACOSH, "Inverse hyperbolic cosine.")
-      .value("ATANH", UnaryOperation::kATANH, "Inverse hyperbolic tangent.")
-      .value("CEIL", UnaryOperation::kCEIL, "The next integer upwards.")
-      .value("FLOOR", UnaryOperation::kFLOOR, "The next integer downwards.")
-      .value("ERF", UnaryOperation::kERF, "Gauss error function.")
-      .value("NOT", UnaryOperation::kNOT, "Not x, of BOOL.")
-      .value("SIGN", UnaryOperation::kSIGN, "-1, 0 or 1.")
-      .value("ROUND", UnaryOperation::kROUND, "The nearest integer, the even one of two.")
-      .value("ISINF", UnaryOperation::kISINF, "Whether x is infinite.")
-      .value("ISNAN", UnaryOperation::kISNAN, "Whether x is not a number.");
-  nb::enum_<PoolingType>(m, "PoolingType", nb::is_arithmetic(),
-                         "What becomes of a window's elements.")
-      .value("MAX", PoolingType::kMAX, "The largest.")
-      .value("AVERAGE", PoolingType::kAVERAGE, "Their mean.")
-      .value("MAX_AVERAGE_BLEND", PoolingType::kMAX_AVERAGE_BLEND,
-             "(1 - blend_factor) of the largest and blend_factor of the mean.");
-  nb::enum_<ReduceOperation>(m, "ReduceOperation", nb::is_arithmetic(),
-                             "What becomes of the elements along axes.")
-      .value("SUM", ReduceOperation::kSUM, "Their sum.")
-      .value("PROD", ReduceOperation::kPROD, "Their product.")
-      .value("MAX", ReduceOperation::kMAX, "The largest.")
-      .value("MIN", ReduceOperation::kMIN, "The smallest.")
-      .value("AVG", ReduceOperation::kAVG, "Their mean.");
-  nb::enum_<CumulativeOperation>(m, "CumulativeOperation", nb::is_arithmetic(),
-                                 "What becomes of the elements up to one.")
-      .value("SUM", CumulativeOperation::kSUM, "Their sum.");
-  nb::enum_<ScatterMode>(m, "ScatterMode", nb::is_arithmetic(), "How indices are understood.")
-      .value("ELEMENT", ScatterMode::kELEMENT, "Each is that of one element along an axis.")
-      .value("ND", ScatterMode::kND, "The last axis has the indices of a slice.");
-  nb::enum_<BoundingBoxFormat>(m, "BoundingBoxFormat", nb::is_arithmetic(),
-                               "What the four numbers of a bounding box are.")
-      .value("CORNER_PAIRS", BoundingBoxFormat::kCORNER_PAIRS, "Two opposite corners.")
-      .value("CENTER_SIZES", BoundingBoxFormat::kCENTER_SIZES, "The center and the extents.");
-  nb::enum_<TopKOperation>(m, "TopKOperation", nb::is_arithmetic(), "Which elements are selected.")
-      .value("MAX", TopKOperation::kMAX, "The largest, in descending order.")
-      .value("MIN", TopKOperation::kMIN, "The smallest, in ascending order.");
-  nb::enum_<MatrixOperation>(m, "MatrixOperation", nb::is_arithmetic(),
-                             "How an input is taken for a matrix product.")
-      .value("NONE", MatrixOperation::kNONE, "Its last two axes are a matrix.")
-      .value("TRANSPOSE", MatrixOperation::kTRANSPOSE, "The same, transposed.")
-      .value("VECTOR", MatrixOperation::kVECTOR, "Its last axis is a vector.");
-  nb::enum_<ScaleMode>(m, "ScaleMode", nb::is_arithmetic(), "What shares a coefficient.")
-      .value("UNIFORM", ScaleMode::kUNIFORM, "All elements.")
-      .value("CHANNEL", ScaleMode::kCHANNEL, "Those of a channel.")
-      .value("ELEMENTWISE", ScaleMode::kELEMENTWISE, "None: each has its own.");
-  nb::enum_<SampleMode>(m, "SampleMode", nb::is_arithmetic(), "What is read outside of a tensor.")
-      .value("STRICT_BOUNDS", SampleMode::kSTRICT_BOUNDS, "Nothing: it is an error.")
-      .value("WRAP", SampleMode::kWRAP, "Positions begin again at the other end.")
-      .value("CLAMP", SampleMode::kCLAMP, "The nearest element inside.")
-      .value("FILL", SampleMode::kFILL, "A given value.")
-      .value("REFLECT", SampleMode::kREFLECT, "Positions are mirrored at the edge.");
-  nb::enum_<GatherMode>(m, "GatherMode", nb::is_arithmetic(), "How indices select elements.")
-      .value("DEFAULT", GatherMode::kDEFAULT, "Slices along an axis.")
-      .value("ELEMENT", GatherMode::kELEMENT, "Single elements along an axis.")
-      .value("ND", GatherMode::kND, "Slices by several leading indices.");
-  nb::enum_<FillOperation>(m, "FillOperation", nb::is_arithmetic(), "What a tensor is filled with.")
-      .value("LINSPACE", FillOperation::kLINSPACE, "alpha, alpha + beta, ...")
-      .value("RANDOM_UNIFORM", FillOperation::kRANDOM_UNIFORM,
-             "Evenly distributed between alpha and beta.")
-      .value("RANDOM_NORMAL", FillOperation::kRANDOM_NORMAL,
-             "Normally distributed: mean alpha, standard deviation beta.");
-  nb::enum_<InterpolationMode>(m, "InterpolationMode", nb::is_arithmetic(),
-                               "How values between elements are made.")
-      .value("NEAREST", InterpolationMode::kNEAREST, "That of the nearest element.")
-      .value("LINEAR", InterpolationMode::kLINEAR, "Linearly from the two on each axis.")
-      .value("CUBIC", InterpolationMode::kCUBIC, "By a cubic from the four on each axis.");
-  nb::enum_<ResizeCoordinateTransformation>(m, "ResizeCoordinateTransformation",
-                                            nb::is_arithmetic(),
-                                            "Where an output's element lies in the input.")
-      .value("ALIGN_CORNERS", ResizeCoordinateTransformation::kALIGN_CORNERS,
-             "The centres of the corner elements coincide.")
-      .value("ASYMMETRIC", ResizeCoordinateTransformation::kASYMMETRIC, "x_in = x_out / scale")
-      .value("HALF_PIXEL", ResizeCoordinateTransformation::kHALF_PIXEL,
-             "x_in = (x_out + 0.5) / scale - 0.5");
-  nb::enum_<ResizeRoundMode>(m, "ResizeRoundMode", nb::is_arithmetic(),
-                             "How a position is rounded to that of the nearest element.")
-      .value("HALF_UP", ResizeRoundMode::kHALF_UP, "Halves upwards.")
-      .value("HALF_DOWN", ResizeRoundMode::kHALF_DOWN, "Halves downwards.")
-      .value("FLOOR", ResizeRoundMode::kFLOOR, "Downwards.")
-      .value("CEIL", ResizeRoundMode::kCEIL, "Upwards.");
-  nb::enum_<ResizeSelector>(m, "ResizeSelector", nb::is_arithmetic(),
-                            "What is read where an axis of the output has one element.")
-      .value("FORMULA", ResizeSelector::kFORMULA, "What the coordinate transformation says.")
-      .value("UPPER", ResizeSelector::kUPPER, "The first element.");
+  each_layer([&]<class Op>() {
+    typename Op::Params params;
+    each_shown(params, [&]<class T>(const char*, T&, auto...) {
+      if constexpr (std::is_enum_v<T> && !std::is_same_v<T, DataType>) bind_enumeration<T>(m);
+    });
+  });
 }
 
 }  // namespace opwright::python

@@ -3,9 +3,8 @@
 #include "layers.h"
 
 #include "bindings.h"
-#include "layer_enums.h"
 #include "network/network.h"
-#include "operators/builtin_operators.h"
+#include "operators/builtin_layers.h"
 #include "operators/layer_types.h"
 #include "operators/properties.h"
 
@@ -155,7 +154,6 @@ nb::object layer_object(Layer& layer, nb::handle network) {
 }
 
 void bind_layers(nb::module_& m) {
-  bind_layer_enums(m);
   each_layer([&]<class Op>() { bind_layer<Op>(m); });
   bind_found_layer<Activation>(m);
   bind_found_layer<Pooling>(m);

@@ -17,6 +17,7 @@ NB_MODULE(_core, m) {
   bind_error_recorder(m);
   bind_gpu_allocator(m);
   bind_network(m);
+  bind_layer_enums(m);
   bind_layers(m);
   bind_add_layers(m);
   bind_plugin(m);

@@ -6,7 +6,7 @@
 
 #include "api/tensor.h"
 #include "network/shape_inputs.h"
-#include "operators/builtin_operators.h"
+#include "operators/builtin_layers.h"
 #include "operators/layer_types.h"
 #include "operators/properties.h"
 #include "plugin/v2_operator.h"

@@ -7,7 +7,7 @@
 #include "api/layer.h"
 #include "api/tensor.h"
 #include "network/shape_inputs.h"
-#include "operators/add_methods.h"
+#include "operators/builtin_layers.h"
 #include "opwright/builder.h"
 #include "plugin/v2_operator.h"
 #include "plugin/v3_operator.h"

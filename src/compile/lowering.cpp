@@ -11,7 +11,6 @@
 #include "operators/elementwise.h"
 #include "operators/movement.h"
 #include "operators/quantization.h"
-#include "operators/reduce.h"
 
 namespace opwright {
 namespace {
@@ -237,12 +236,17 @@ void lower_shuffle(Graph& graph, GraphNode* node, const ShuffleParams& params) {
   graph.replace(node, std::make_shared<Transpose>(TransposeParams{last}), {value});
 }
 
-void lower_cumulative(Graph& graph, GraphNode* node, CumulativeParams params) {
-  if (const GraphValue* const axis = node->input(1)) {
-    params.axis = (*axis->info.values)[0].constant();
-    if (params.axis < 0) params.axis += static_cast<int64_t>(node->inputs[0]->info.dims.size());
-    graph.replace(node, std::make_shared<Cumulative>(params), {node->inputs[0]});
-  }
+/// Whether the operator became one without shape inputs.
+bool lower_shape_inputs(Graph& graph, GraphNode* node) {
+  std::vector<const TensorInfo*> infos;
+  for (const GraphValue* input : node->inputs) infos.push_back(input ? &input->info : nullptr);
+  OperatorPtr op = node->op->without_shape_inputs(infos);
+  if (op == nullptr) return false;
+  std::vector<GraphValue*> others;
+  for (size_t i = 0; i < node->inputs.size(); ++i)
+    if (!node->op->is_shape_input(static_cast<int>(i))) others.push_back(node->inputs[i]);
+  graph.replace(node, std::move(op), std::move(others));
+  return true;
 }
 
 void lower_node(Graph& graph, GraphNode* node) {
@@ -252,7 +256,7 @@ void lower_node(Graph& graph, GraphNode* node) {
   if (const auto* op = node->as<Quantize>()) return lower_quantization(graph, node, op->params());
   if (const auto* op = node->as<Dequantize>()) return lower_quantization(graph, node, op->params());
   if (node->as<ParametricRelu>()) return lower_prelu(graph, node);
-  if (const auto* sum = node->as<Cumulative>()) return lower_cumulative(graph, node, sum->params());
+  if (lower_shape_inputs(graph, node)) return;
   if (const auto* op = node->as<ElementWise>()) {
     NodeProgram program(graph, *node);
     const int a = program.operand(node->inputs[0]), b = program.operand(node->inputs[1]);

@@ -14,7 +14,7 @@
 #include "base/error_report.h"
 #include "network/operator.h"
 #include "network/weight_names.h"
-#include "opwright/layer_types.h"
+#include "opwright/layer.h"
 
 namespace opwright {
 

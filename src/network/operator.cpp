@@ -31,6 +31,10 @@ void InferContext::require_inputs(std::string_view kind, int least, int most) co
     require(inputs[i] != nullptr, kind, " '", layer, "': input ", i, " is absent, but is needed");
 }
 
+OperatorPtr Operator::without_shape_inputs(std::span<const TensorInfo* const>) const {
+  return nullptr;
+}
+
 std::optional<std::string> Operator::timing_key() const {
   return str(kind(), " ", str(attributes()));
 }

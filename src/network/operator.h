@@ -244,6 +244,11 @@ class Operator : public Operation {
   /// Whether two runs on the same inputs give the same result and nothing else happens, so that the
   /// engine may fold, merge or drop the operator. Plugins are not pure unless they say so.
   virtual bool is_pure() const { return true; }
+  /// The operator that has what shape inputs say as a parameter and takes the others alone: what
+  /// the compiler puts in the place of one whose kernels know a parameter. Null where there is
+  /// none. \param inputs as infer() has accepted them, null where absent
+  virtual std::shared_ptr<const Operator> without_shape_inputs(
+      std::span<const TensorInfo* const> inputs) const;
   /// The layer that Network::add_layer() makes for it, of a class of its own where users of the
   /// network are to tell it from others.
   virtual std::unique_ptr<Layer> make_layer() const;

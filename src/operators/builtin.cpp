@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "operators/builtin_operators.h"
+#include "operators/builtin_layers.h"
 
 namespace opwright {
 namespace {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -9,7 +11,7 @@
 #include "backend/device.h"
 #include "network/operator.h"
 #include "network/operator_registry.h"
-#include "opwright/layer_types.h"
+#include "opwright/layers.h"
 
 namespace opwright {
 
@@ -20,6 +22,29 @@ PlannedOperatorPtr plan_builtin(OperatorPtr op, const KernelArgs& args);
 PlannedOperatorPtr load_builtin(OperatorPtr op);
 /// The built-in operator that the plan has, null for a plugin or a compiled kernel.
 const Operator* builtin_of(const PlannedOperator& planned);
+
+/// An enumerator of a parameter as Python shows it.
+template <class E>
+struct NamedValue {
+  const char* name;
+  E value;
+  const char* doc;
+};
+/// An enumeration that parameters are of, as Python shows it.
+template <class E, size_t count>
+struct Enumeration {
+  const char* name;
+  const char* doc;
+  std::array<NamedValue<E>, count> values;
+};
+template <class E, size_t count>
+constexpr Enumeration<E, count> enumeration(const char* name, const char* doc,
+                                            const NamedValue<E> (&values)[count]) {
+  return {name, doc, std::to_array(values)};
+}
+/// Specialized for each enumeration beside the layer that has it.
+template <class E>
+inline constexpr std::nullptr_t kEnumeration = nullptr;
 
 /// How TensorRT's API shows the layer of a built-in operator: by a class of its own.
 template <class InterfaceType>

@@ -5,6 +5,19 @@
 
 namespace opwright {
 
+template <>
+inline constexpr auto kEnumeration<PaddingMode> = enumeration<PaddingMode>(
+    "PaddingMode", "How a window that does not fit evenly is dealt with.",
+    {
+        {"EXPLICIT_ROUND_DOWN", PaddingMode::kEXPLICIT_ROUND_DOWN,
+         "The given padding; the output's extent is rounded down."},
+        {"EXPLICIT_ROUND_UP", PaddingMode::kEXPLICIT_ROUND_UP,
+         "The given padding; the output's extent is rounded up."},
+        {"SAME_UPPER", PaddingMode::kSAME_UPPER,
+         "Padding that makes the extent ceil(input / stride), more of it at the end."},
+        {"SAME_LOWER", PaddingMode::kSAME_LOWER, "The same, more of it at the start."},
+    });
+
 struct ConvolutionParams {
   Ints stride, dilation;           ///< per spatial axis; empty means 1
   Ints pre_padding, post_padding;  ///< per spatial axis; empty means 0

@@ -3,7 +3,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "operators/builtin_operators.h"
+#include "operators/builtin_layers.h"
 
 namespace opwright {
 

@@ -5,6 +5,15 @@
 
 namespace opwright {
 
+template <>
+inline constexpr auto kEnumeration<MatrixOperation> = enumeration<MatrixOperation>(
+    "MatrixOperation", "How an input is taken for a matrix product.",
+    {
+        {"NONE", MatrixOperation::kNONE, "Its last two axes are a matrix."},
+        {"TRANSPOSE", MatrixOperation::kTRANSPOSE, "The same, transposed."},
+        {"VECTOR", MatrixOperation::kVECTOR, "Its last axis is a vector."},
+    });
+
 struct MatrixMultiplyParams {
   MatrixOperation op0 = MatrixOperation::kNONE, op1 = MatrixOperation::kNONE;
   /// Fused by the compiler: activation(a b + bias), bias being a third input that broadcasts to the

@@ -78,6 +78,17 @@ class ChannelShuffle final : public BuiltinOperator<ChannelShuffle, ChannelShuff
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
 
+template <>
+inline constexpr auto kEnumeration<SampleMode> = enumeration<SampleMode>(
+    "SampleMode", "What is read outside of a tensor.",
+    {
+        {"STRICT_BOUNDS", SampleMode::kSTRICT_BOUNDS, "Nothing: it is an error."},
+        {"WRAP", SampleMode::kWRAP, "Positions begin again at the other end."},
+        {"CLAMP", SampleMode::kCLAMP, "The nearest element inside."},
+        {"FILL", SampleMode::kFILL, "A given value."},
+        {"REFLECT", SampleMode::kREFLECT, "Positions are mirrored at the edge."},
+    });
+
 struct SliceParams {
   Ints start, size, stride;  ///< per axis in `axes` (all axes when empty); stride may be negative
                              ///< or 0 (broadcast)
@@ -117,6 +128,15 @@ class Concatenation final : public BuiltinOperator<Concatenation, ConcatenationP
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
 
+template <>
+inline constexpr auto kEnumeration<GatherMode> =
+    enumeration<GatherMode>("GatherMode", "How indices select elements.",
+                            {
+                                {"DEFAULT", GatherMode::kDEFAULT, "Slices along an axis."},
+                                {"ELEMENT", GatherMode::kELEMENT, "Single elements along an axis."},
+                                {"ND", GatherMode::kND, "Slices by several leading indices."},
+                            });
+
 struct GatherParams {
   GatherMode mode = GatherMode::kDEFAULT;
   int64_t axis = 0;
@@ -136,6 +156,45 @@ class Gather final : public BuiltinOperator<Gather, GatherParams> {
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
+
+template <>
+inline constexpr auto kEnumeration<InterpolationMode> = enumeration<InterpolationMode>(
+    "InterpolationMode", "How values between elements are made.",
+    {
+        {"NEAREST", InterpolationMode::kNEAREST, "That of the nearest element."},
+        {"LINEAR", InterpolationMode::kLINEAR, "Linearly from the two on each axis."},
+        {"CUBIC", InterpolationMode::kCUBIC, "By a cubic from the four on each axis."},
+    });
+
+template <>
+inline constexpr auto kEnumeration<ResizeCoordinateTransformation> =
+    enumeration<ResizeCoordinateTransformation>(
+        "ResizeCoordinateTransformation", "Where an output's element lies in the input.",
+        {
+            {"ALIGN_CORNERS", ResizeCoordinateTransformation::kALIGN_CORNERS,
+             "The centres of the corner elements coincide."},
+            {"ASYMMETRIC", ResizeCoordinateTransformation::kASYMMETRIC, "x_in = x_out / scale"},
+            {"HALF_PIXEL", ResizeCoordinateTransformation::kHALF_PIXEL,
+             "x_in = (x_out + 0.5) / scale - 0.5"},
+        });
+
+template <>
+inline constexpr auto kEnumeration<ResizeRoundMode> = enumeration<ResizeRoundMode>(
+    "ResizeRoundMode", "How a position is rounded to that of the nearest element.",
+    {
+        {"HALF_UP", ResizeRoundMode::kHALF_UP, "Halves upwards."},
+        {"HALF_DOWN", ResizeRoundMode::kHALF_DOWN, "Halves downwards."},
+        {"FLOOR", ResizeRoundMode::kFLOOR, "Downwards."},
+        {"CEIL", ResizeRoundMode::kCEIL, "Upwards."},
+    });
+
+template <>
+inline constexpr auto kEnumeration<ResizeSelector> = enumeration<ResizeSelector>(
+    "ResizeSelector", "What is read where an axis of the output has one element.",
+    {
+        {"FORMULA", ResizeSelector::kFORMULA, "What the coordinate transformation says."},
+        {"UPPER", ResizeSelector::kUPPER, "The first element."},
+    });
 
 struct ResizeParams {
   InterpolationMode mode = InterpolationMode::kNEAREST;

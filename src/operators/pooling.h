@@ -5,6 +5,16 @@
 
 namespace opwright {
 
+template <>
+inline constexpr auto kEnumeration<PoolingType> = enumeration<PoolingType>(
+    "PoolingType", "What becomes of a window's elements.",
+    {
+        {"MAX", PoolingType::kMAX, "The largest."},
+        {"AVERAGE", PoolingType::kAVERAGE, "Their mean."},
+        {"MAX_AVERAGE_BLEND", PoolingType::kMAX_AVERAGE_BLEND,
+         "(1 - blend_factor) of the largest and blend_factor of the mean."},
+    });
+
 struct PoolingParams {
   PoolingType type = PoolingType::kMAX;
   Ints window, stride, dilation, pre_padding,

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "operators/add_layers.h"
-#include "operators/builtin_operators.h"
+#include "operators/builtin_layers.h"
 #include "operators/layer_types.h"
 
 namespace opwright {

@@ -109,6 +109,14 @@ std::vector<OutputInfo> Cumulative::infer(InferContext& context) const {
   return {make_output(x.dtype, x.dims, std::move(values))};
 }
 
+OperatorPtr Cumulative::without_shape_inputs(std::span<const TensorInfo* const> inputs) const {
+  if (inputs.size() < 2 || inputs[1] == nullptr) return nullptr;
+  CumulativeParams params = this->params();
+  params.axis = (*inputs[1]->values)[0].constant();
+  if (params.axis < 0) params.axis += static_cast<int64_t>(inputs[0]->dims.size());
+  return std::make_shared<Cumulative>(params);
+}
+
 std::vector<OutputInfo> TopK::infer(InferContext& context) const {
   const Inference inference(context, kKind, {"x", "k"}, 1);
   const TensorInfo& x = inference.input(0);

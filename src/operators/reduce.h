@@ -4,6 +4,17 @@
 
 namespace opwright {
 
+template <>
+inline constexpr auto kEnumeration<ReduceOperation> =
+    enumeration<ReduceOperation>("ReduceOperation", "What becomes of the elements along axes.",
+                                 {
+                                     {"SUM", ReduceOperation::kSUM, "Their sum."},
+                                     {"PROD", ReduceOperation::kPROD, "Their product."},
+                                     {"MAX", ReduceOperation::kMAX, "The largest."},
+                                     {"MIN", ReduceOperation::kMIN, "The smallest."},
+                                     {"AVG", ReduceOperation::kAVG, "Their mean."},
+                                 });
+
 struct ReduceParams {
   ReduceOperation op = ReduceOperation::kSUM;
   int64_t axes = 0;  ///< bit i is set for axis i
@@ -39,6 +50,11 @@ class Softmax final : public BuiltinOperator<Softmax, SoftmaxParams> {
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
 
+template <>
+inline constexpr auto kEnumeration<CumulativeOperation> = enumeration<CumulativeOperation>(
+    "CumulativeOperation", "What becomes of the elements up to one.",
+    {{"SUM", CumulativeOperation::kSUM, "Their sum."}});
+
 struct CumulativeParams {
   CumulativeOperation op = CumulativeOperation::kSUM;
   bool exclusive = false;  ///< an element does not count for its own sum
@@ -61,7 +77,16 @@ class Cumulative final : public BuiltinOperator<Cumulative, CumulativeParams> {
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
   bool is_shape_input(int input) const override { return input == 1; }
+  OperatorPtr without_shape_inputs(std::span<const TensorInfo* const> inputs) const override;
 };
+
+template <>
+inline constexpr auto kEnumeration<TopKOperation> = enumeration<TopKOperation>(
+    "TopKOperation", "Which elements are selected.",
+    {
+        {"MAX", TopKOperation::kMAX, "The largest, in descending order."},
+        {"MIN", TopKOperation::kMIN, "The smallest, in ascending order."},
+    });
 
 struct TopKParams {
   TopKOperation op = TopKOperation::kMAX;

@@ -13,6 +13,14 @@ enum class ScatterReduction : int32_t {
   kMAX = 4,
 };
 
+template <>
+inline constexpr auto kEnumeration<ScatterMode> = enumeration<ScatterMode>(
+    "ScatterMode", "How indices are understood.",
+    {
+        {"ELEMENT", ScatterMode::kELEMENT, "Each is that of one element along an axis."},
+        {"ND", ScatterMode::kND, "The last axis has the indices of a slice."},
+    });
+
 struct ScatterParams {
   ScatterMode mode = ScatterMode::kELEMENT;
   int64_t axis = 0;  ///< of kELEMENT

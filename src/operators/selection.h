@@ -28,6 +28,14 @@ class NonZero final : public BuiltinOperator<NonZero, NonZeroParams> {
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
 
+template <>
+inline constexpr auto kEnumeration<BoundingBoxFormat> = enumeration<BoundingBoxFormat>(
+    "BoundingBoxFormat", "What the four numbers of a bounding box are.",
+    {
+        {"CORNER_PAIRS", BoundingBoxFormat::kCORNER_PAIRS, "Two opposite corners."},
+        {"CENTER_SIZES", BoundingBoxFormat::kCENTER_SIZES, "The center and the extents."},
+    });
+
 struct NmsParams {
   BoundingBoxFormat bounding_box_format = BoundingBoxFormat::kCORNER_PAIRS;
   int64_t topk_box_limit = 0;  ///< boxes of a class that are looked at; 0: all

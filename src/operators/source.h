@@ -14,6 +14,17 @@ class ShapeOf final : public BuiltinOperator<ShapeOf, NoParams> {
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
 
+template <>
+inline constexpr auto kEnumeration<FillOperation> = enumeration<FillOperation>(
+    "FillOperation", "What a tensor is filled with.",
+    {
+        {"LINSPACE", FillOperation::kLINSPACE, "alpha, alpha + beta, ..."},
+        {"RANDOM_UNIFORM", FillOperation::kRANDOM_UNIFORM,
+         "Evenly distributed between alpha and beta."},
+        {"RANDOM_NORMAL", FillOperation::kRANDOM_NORMAL,
+         "Normally distributed: mean alpha, standard deviation beta."},
+    });
+
 struct FillParams {
   FillOperation operation = FillOperation::kLINSPACE;
   Ints shape;

@@ -49,14 +49,9 @@ void check_bit_cast(const Operator& op, const KernelArgs& args) {
       rules.name_of(rules.output(0)), " must have elements of the input's size");
 }
 
+const RegisteredKernels<BitCast> kBitCastKernels({bit_cast_candidates,
+                                                  make_kernel<BitCastKernel, BitCast>,
+                                                  check_bit_cast});
+
 }  // namespace
-
-KernelEntry bit_cast_kernels() {
-  return {bit_cast_candidates,
-          [](const Operator&, const KernelArgs& args) -> std::unique_ptr<Kernel> {
-            return std::make_unique<BitCastKernel>(args);
-          },
-          check_bit_cast};
-}
-
 }  // namespace opwright

@@ -111,15 +111,9 @@ void check_channel_shuffle(const Operator& op, const KernelArgs& args) {
   rules.require_same(rules.output(0), rules.input(0));
 }
 
+const RegisteredKernels<ChannelShuffle> kChannelShuffleKernels(
+    {channel_shuffle_candidates, make_kernel<ChannelShuffleKernel, ChannelShuffle>,
+     check_channel_shuffle});
+
 }  // namespace
-
-KernelEntry channel_shuffle_kernels() {
-  return {channel_shuffle_candidates,
-          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
-            return std::make_unique<ChannelShuffleKernel>(static_cast<const ChannelShuffle&>(op),
-                                                          args);
-          },
-          check_channel_shuffle};
-}
-
 }  // namespace opwright

@@ -125,14 +125,9 @@ void check_concatenation(const Operator& op, const KernelArgs& args) {
   }
 }
 
+const RegisteredKernels<Concatenation> kConcatenationKernels(
+    {concatenation_candidates, make_kernel<ConcatenationKernel, Concatenation>,
+     check_concatenation});
+
 }  // namespace
-
-KernelEntry concatenation_kernels() {
-  return {concatenation_candidates,
-          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
-            return std::make_unique<ConcatenationKernel>(op, args);
-          },
-          check_concatenation};
-}
-
 }  // namespace opwright

@@ -156,12 +156,12 @@ class ByteLoopKernel final : public Kernel {
   int64_t channels_ = 0, maps_ = 0, lines_ = 0;
 };
 
+const RegisteredKernels<Convolution> kConvolutionKernels(convolution_entry<ConvolutionTraits>());
+
 }  // namespace
 
 std::unique_ptr<Kernel> make_byte_loop(const ConvolutionParams& params, const KernelArgs& args) {
   return std::make_unique<ByteLoopKernel>(params, args);
 }
-
-KernelEntry convolution_kernels() { return convolution_entry<ConvolutionTraits>(); }
 
 }  // namespace opwright

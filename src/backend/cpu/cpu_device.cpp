@@ -21,47 +21,18 @@
 namespace opwright {
 namespace {
 
-/// Every kind of operator that the CPU has kernels for; null when it has none.
+using KernelTable = std::unordered_map<std::string_view, KernelEntry>;
+
+/// By the kind of operator; complete once the library is loaded, as RegisteredKernels fill it.
+KernelTable& kernel_table() {
+  static KernelTable table;
+  return table;
+}
+
+/// Null where the CPU has no kernels for that kind of operator.
 const KernelEntry* find_entry(std::string_view kind) {
-  static const std::unordered_map<std::string_view, KernelEntry> table = {
-      {"BitCast", bit_cast_kernels()},
-      {"ChannelShuffle", channel_shuffle_kernels()},
-      {"Concatenation", concatenation_kernels()},
-      {"Convolution", convolution_kernels()},
-      {"Cumulative", cumulative_kernels()},
-      {"Deconvolution", deconvolution_kernels()},
-      {"DeformableColumns", deformable_columns_kernels()},
-      {"Determinant", determinant_kernels()},
-      {"Fill", fill_kernels()},
-      {"Gather", gather_kernels()},
-      {"GridSample", grid_sample_kernels()},
-      {"IndexedMaxPooling", indexed_max_pooling_kernels()},
-      {"LpPooling", lp_pooling_kernels()},
-      {"LRN", lrn_kernels()},
-      {"MatrixMultiply", matrix_multiply_kernels()},
-      {"NMS", nms_kernels()},
-      {"NonZero", nonzero_kernels()},
-      {"Normalization", normalization_kernels()},
-      {"OneHot", one_hot_kernels()},
-      {"Pointwise", pointwise_kernels()},
-      {"Pooling", pooling_kernels()},
-      {"Recurrence", recurrence_kernels()},
-      {"Reduce", reduce_kernels()},
-      {"Reformat", reformat_kernels()},
-      {"Reshape", reshape_kernels()},
-      {"Resize", resize_kernels()},
-      {"ReverseSequence", reverse_sequence_kernels()},
-      {"RoiAlign", roi_align_kernels()},
-      {"RoiPool", roi_pool_kernels()},
-      {"Scatter", scatter_kernels()},
-      {"Slice", slice_kernels()},
-      {"Softmax", softmax_kernels()},
-      {"TopK", topk_kernels()},
-      {"Transpose", transpose_kernels()},
-      {"Unique", unique_kernels()},
-  };
-  const auto found = table.find(kind);
-  return found == table.end() ? nullptr : &found->second;
+  const auto found = kernel_table().find(kind);
+  return found == kernel_table().end() ? nullptr : &found->second;
 }
 
 std::string_view isa_name(dnnl::cpu_isa isa) {
@@ -143,6 +114,10 @@ const CpuBackend& cpu_backend() {
 [[maybe_unused]] const bool is_registered = (register_backend(cpu_backend()), true);
 
 }  // namespace
+
+void register_kernels(std::string_view kind, const KernelEntry& entry) {
+  kernel_table().emplace(kind, entry);
+}
 
 CpuDevice::CpuDevice() {
   const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();

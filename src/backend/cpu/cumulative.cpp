@@ -174,10 +174,8 @@ std::unique_ptr<Kernel> make_cumulative(const Operator& op, const KernelArgs& ar
   }
 }
 
+const RegisteredKernels<Cumulative> kCumulativeKernels({cumulative_candidates, make_cumulative,
+                                                        check_cumulative});
+
 }  // namespace
-
-KernelEntry cumulative_kernels() {
-  return {cumulative_candidates, make_cumulative, check_cumulative};
-}
-
 }  // namespace opwright

@@ -74,8 +74,8 @@ DeconvolutionTraits::Desc DeconvolutionTraits::make_desc(const ConvolutionParams
               padding.pre, padding.post, attributes, /*allow_empty=*/true);
 }
 
+const RegisteredKernels<Deconvolution> kDeconvolutionKernels(
+    convolution_entry<DeconvolutionTraits>());
+
 }  // namespace
-
-KernelEntry deconvolution_kernels() { return convolution_entry<DeconvolutionTraits>(); }
-
 }  // namespace opwright

@@ -108,18 +108,9 @@ void check_deformable(const Operator& op, const KernelArgs& args) {
     rules.require_that(each->size() == 2, "must have windows of two axes");
 }
 
+const RegisteredKernels<DeformableColumns> kDeformableColumnsKernels(
+    {deformable_candidates, make_floating_kernel<DeformableColumnsKernel, DeformableColumns>,
+     check_deformable});
+
 }  // namespace
-
-KernelEntry deformable_columns_kernels() {
-  return {deformable_candidates,
-          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
-            const auto& params = static_cast<const DeformableColumns&>(op).params();
-            return with_floating_element(
-                args.inputs[0].type.dtype, [&]<class E>() -> std::unique_ptr<Kernel> {
-                  return std::make_unique<DeformableColumnsKernel<E>>(params, args);
-                });
-          },
-          check_deformable};
-}
-
 }  // namespace opwright

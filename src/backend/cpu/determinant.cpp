@@ -94,17 +94,9 @@ void check_determinant(const Operator& op, const KernelArgs& args) {
   rules.require_same(rules.output(0), rules.input(0));
 }
 
+const RegisteredKernels<Determinant> kDeterminantKernels(
+    {determinant_candidates, make_floating_kernel<DeterminantKernel, Determinant>,
+     check_determinant});
+
 }  // namespace
-
-KernelEntry determinant_kernels() {
-  return {determinant_candidates,
-          [](const Operator&, const KernelArgs& args) -> std::unique_ptr<Kernel> {
-            return with_floating_element(args.inputs[0].type.dtype,
-                                         [&]<class E>() -> std::unique_ptr<Kernel> {
-                                           return std::make_unique<DeterminantKernel<E>>(args);
-                                         });
-          },
-          check_determinant};
-}
-
 }  // namespace opwright

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <type_traits>
 
+#include "backend/cpu/kernels.h"
 #include "base/error.h"
 #include "base/half.h"
 #include "base/types.h"
@@ -75,6 +77,19 @@ auto with_element(DataType type, Body&& body) {
     default:
       return with_floating_element(type, body);
   }
+}
+
+/// KernelEntry::make of a kernel of the type of the first input's elements, see make_kernel().
+template <template <class> class KernelType, class Op>
+std::unique_ptr<Kernel> make_element_kernel(const Operator& op, const KernelArgs& args) {
+  return with_element(args.inputs[0].type.dtype,
+                      [&]<class E>() { return make_kernel<KernelType<E>, Op>(op, args); });
+}
+/// The same for kernels of floating types.
+template <template <class> class KernelType, class Op>
+std::unique_ptr<Kernel> make_floating_kernel(const Operator& op, const KernelArgs& args) {
+  return with_floating_element(args.inputs[0].type.dtype,
+                               [&]<class E>() { return make_kernel<KernelType<E>, Op>(op, args); });
 }
 
 }  // namespace opwright

@@ -211,14 +211,8 @@ void check_fill(const Operator& op, const KernelArgs& args) {
     if (rules.has_input(i)) rules.require_same(rules.input(i), y);
 }
 
+const RegisteredKernels<Fill> kFillKernels({fill_candidates, make_kernel<FillKernel, Fill>,
+                                            check_fill});
+
 }  // namespace
-
-KernelEntry fill_kernels() {
-  return {fill_candidates,
-          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
-            return std::make_unique<FillKernel>(static_cast<const Fill&>(op), args);
-          },
-          check_fill};
-}
-
 }  // namespace opwright

@@ -187,14 +187,8 @@ void check_gather(const Operator& op, const KernelArgs& args) {
   rules.require_same(rules.output(0), rules.input(0));
 }
 
+const RegisteredKernels<Gather> kGatherKernels({gather_candidates,
+                                                make_kernel<GatherKernel, Gather>, check_gather});
+
 }  // namespace
-
-KernelEntry gather_kernels() {
-  return {gather_candidates,
-          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
-            return std::make_unique<GatherKernel>(static_cast<const Gather&>(op), args);
-          },
-          check_gather};
-}
-
 }  // namespace opwright

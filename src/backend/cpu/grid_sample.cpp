@@ -185,18 +185,9 @@ void check_grid_sample(const Operator& op, const KernelArgs& args) {
   rules.require_same(rules.output(0), rules.input(0));
 }
 
+const RegisteredKernels<GridSample> kGridSampleKernels(
+    {grid_sample_candidates, make_floating_kernel<GridSampleKernel, GridSample>,
+     check_grid_sample});
+
 }  // namespace
-
-KernelEntry grid_sample_kernels() {
-  return {grid_sample_candidates,
-          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
-            const GridSampleParams& params = static_cast<const GridSample&>(op).params();
-            return with_floating_element(
-                args.inputs[0].type.dtype, [&]<class E>() -> std::unique_ptr<Kernel> {
-                  return std::make_unique<GridSampleKernel<E>>(params, args);
-                });
-          },
-          check_grid_sample};
-}
-
 }  // namespace opwright

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "network/operator.h"
@@ -20,41 +22,28 @@ struct KernelEntry {
   int packed_input = -1, other_packed_input = -1;
 };
 
-// One function per kind of operator, defined in the file of that name and listed in cpu_device.cpp.
-KernelEntry bit_cast_kernels();
-KernelEntry channel_shuffle_kernels();
-KernelEntry concatenation_kernels();
-KernelEntry convolution_kernels();
-KernelEntry cumulative_kernels();
-KernelEntry deconvolution_kernels();
-KernelEntry deformable_columns_kernels();
-KernelEntry determinant_kernels();
-KernelEntry fill_kernels();
-KernelEntry gather_kernels();
-KernelEntry grid_sample_kernels();
-KernelEntry indexed_max_pooling_kernels();
-KernelEntry lp_pooling_kernels();
-KernelEntry lrn_kernels();
-KernelEntry matrix_multiply_kernels();
-KernelEntry nms_kernels();
-KernelEntry nonzero_kernels();
-KernelEntry normalization_kernels();
-KernelEntry one_hot_kernels();
-KernelEntry pointwise_kernels();
-KernelEntry pooling_kernels();
-KernelEntry recurrence_kernels();
-KernelEntry reduce_kernels();
-KernelEntry reformat_kernels();
-KernelEntry reshape_kernels();
-KernelEntry resize_kernels();
-KernelEntry reverse_sequence_kernels();
-KernelEntry roi_align_kernels();
-KernelEntry roi_pool_kernels();
-KernelEntry scatter_kernels();
-KernelEntry slice_kernels();
-KernelEntry softmax_kernels();
-KernelEntry topk_kernels();
-KernelEntry transpose_kernels();
-KernelEntry unique_kernels();
+/// Called while the library is loaded, by RegisteredKernels.
+void register_kernels(std::string_view kind, const KernelEntry& entry);
+
+/// Makes the kernels of an operator known to the CPU. One is defined in the file that has them, and
+/// nothing else names them.
+template <class Op>
+class RegisteredKernels {
+ public:
+  explicit RegisteredKernels(const KernelEntry& entry) { register_kernels(Op::kKind, entry); }
+};
+
+/// KernelEntry::make of a kernel that is made of `args` and of what it wants to know beside them:
+/// the operator, its parameters or nothing.
+template <class KernelType, class Op>
+std::unique_ptr<Kernel> make_kernel(const Operator& op, const KernelArgs& args) {
+  const Op& own = static_cast<const Op&>(op);
+  if constexpr (std::is_constructible_v<KernelType, const KernelArgs&>)
+    return std::make_unique<KernelType>(args);
+  else if constexpr (std::is_constructible_v<KernelType, const Op&, const KernelArgs&>)
+    return std::make_unique<KernelType>(own, args);
+  else
+    return std::make_unique<KernelType>(own.params(), args);
+}
 
 }  // namespace opwright

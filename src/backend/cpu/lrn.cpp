@@ -88,8 +88,8 @@ void check_lrn(const Operator& op, const KernelArgs& args) {
   require_window(static_cast<const Lrn&>(op).params(), args.layer);
 }
 
+const RegisteredKernels<Lrn> kLrnKernels({lrn_candidates, make_dnnl_kernel<LrnKernel, Lrn>,
+                                          check_lrn});
+
 }  // namespace
-
-KernelEntry lrn_kernels() { return {lrn_candidates, make_dnnl_kernel<LrnKernel, Lrn>, check_lrn}; }
-
 }  // namespace opwright

@@ -387,11 +387,10 @@ void check_matrix_multiply(const Operator& op, const KernelArgs& args) {
                      "input 1 is packed, which the CPU does with one constant matrix only");
 }
 
+const RegisteredKernels<MatrixMultiply> kMatrixMultiplyKernels({matrix_multiply_candidates,
+                                                                make_matrix_multiply,
+                                                                check_matrix_multiply,
+                                                                /*packed_input=*/1});
+
 }  // namespace
-
-KernelEntry matrix_multiply_kernels() {
-  return {matrix_multiply_candidates, make_matrix_multiply, check_matrix_multiply,
-          /*packed_input=*/1};
-}
-
 }  // namespace opwright

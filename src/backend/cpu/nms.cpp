@@ -186,18 +186,8 @@ void check_nms(const Operator& op, const KernelArgs& args) {
   rules.require(rules.output(1), {DataType::kINT32});
 }
 
+const RegisteredKernels<Nms> kNmsKernels({nms_candidates, make_floating_kernel<NmsKernel, Nms>,
+                                          check_nms});
+
 }  // namespace
-
-KernelEntry nms_kernels() {
-  return {nms_candidates,
-          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
-            const NmsParams& params = static_cast<const Nms&>(op).params();
-            return with_floating_element(args.inputs[0].type.dtype,
-                                         [&]<class E>() -> std::unique_ptr<Kernel> {
-                                           return std::make_unique<NmsKernel<E>>(params, args);
-                                         });
-          },
-          check_nms};
-}
-
 }  // namespace opwright

@@ -122,14 +122,9 @@ void check_nonzero(const Operator& op, const KernelArgs& args) {
   rules.require(rules.output(1), {DataType::kINT64});
 }
 
+const RegisteredKernels<NonZero> kNonZeroKernels({nonzero_candidates,
+                                                  make_kernel<NonZeroKernel, NonZero>,
+                                                  check_nonzero});
+
 }  // namespace
-
-KernelEntry nonzero_kernels() {
-  return {nonzero_candidates,
-          [](const Operator&, const KernelArgs& args) -> std::unique_ptr<Kernel> {
-            return std::make_unique<NonZeroKernel>(args);
-          },
-          check_nonzero};
-}
-
 }  // namespace opwright

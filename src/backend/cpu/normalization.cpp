@@ -280,15 +280,9 @@ void check_normalization(const Operator& op, const KernelArgs& args) {
     if (rules.has_input(i)) rules.require(rules.input(i), kFloats);
 }
 
+const RegisteredKernels<Normalization> kNormalizationKernels(
+    {normalization_candidates, make_kernel<NormalizationKernel, Normalization>,
+     check_normalization});
+
 }  // namespace
-
-KernelEntry normalization_kernels() {
-  return {normalization_candidates,
-          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
-            return std::make_unique<NormalizationKernel>(static_cast<const Normalization&>(op),
-                                                         args);
-          },
-          check_normalization};
-}
-
 }  // namespace opwright

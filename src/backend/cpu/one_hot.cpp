@@ -78,14 +78,8 @@ void check_one_hot(const Operator& op, const KernelArgs& args) {
   rules.require_same(rules.output(0), rules.input(1));
 }
 
+const RegisteredKernels<OneHot> kOneHotKernels({one_hot_candidates,
+                                                make_kernel<OneHotKernel, OneHot>, check_one_hot});
+
 }  // namespace
-
-KernelEntry one_hot_kernels() {
-  return {one_hot_candidates,
-          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
-            return std::make_unique<OneHotKernel>(static_cast<const OneHot&>(op).params(), args);
-          },
-          check_one_hot};
-}
-
 }  // namespace opwright

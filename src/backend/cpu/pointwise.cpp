@@ -82,14 +82,9 @@ void check_pointwise(const Operator& op, const KernelArgs& args) {
   }
 }
 
+const RegisteredKernels<Pointwise> kPointwiseKernels({pointwise_candidates,
+                                                      make_kernel<PointwiseKernel, Pointwise>,
+                                                      check_pointwise});
+
 }  // namespace
-
-KernelEntry pointwise_kernels() {
-  return {pointwise_candidates,
-          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
-            return std::make_unique<PointwiseKernel>(static_cast<const Pointwise&>(op), args);
-          },
-          check_pointwise};
-}
-
 }  // namespace opwright

@@ -203,10 +203,9 @@ void check_pooling(const Operator& op, const KernelArgs& args) {
   rules.require_same(rules.output(0), rules.input(0));
 }
 
+const RegisteredKernels<Pooling> kPoolingKernels({pooling_candidates,
+                                                  make_dnnl_kernel<PoolingKernel, Pooling>,
+                                                  check_pooling});
+
 }  // namespace
-
-KernelEntry pooling_kernels() {
-  return {pooling_candidates, make_dnnl_kernel<PoolingKernel, Pooling>, check_pooling};
-}
-
 }  // namespace opwright

@@ -475,11 +475,9 @@ std::unique_ptr<Kernel> make_recurrence(const Operator& op, const KernelArgs& ar
   return std::make_unique<RecurrenceKernel>(static_cast<const Recurrence&>(op).params(), args);
 }
 
+const RegisteredKernels<Recurrence> kRecurrenceKernels({recurrence_candidates, make_recurrence,
+                                                        check_recurrence, /*packed_input=*/kW,
+                                                        /*other_packed_input=*/kR});
+
 }  // namespace
-
-KernelEntry recurrence_kernels() {
-  return {recurrence_candidates, make_recurrence, check_recurrence, /*packed_input=*/kW,
-          /*other_packed_input=*/kR};
-}
-
 }  // namespace opwright

@@ -291,14 +291,8 @@ void check_reduce(const Operator& op, const KernelArgs& args) {
                 params.keep_dims ? kLinear | Formats{type.format} : kLinear);
 }
 
+const RegisteredKernels<Reduce> kReduceKernels({reduce_candidates,
+                                                make_kernel<ReduceKernel, Reduce>, check_reduce});
+
 }  // namespace
-
-KernelEntry reduce_kernels() {
-  return {reduce_candidates,
-          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
-            return std::make_unique<ReduceKernel>(static_cast<const Reduce&>(op), args);
-          },
-          check_reduce};
-}
-
 }  // namespace opwright

@@ -245,8 +245,8 @@ void check_reformat(const Operator& op, const KernelArgs& args) {
                      ", but has ", to.max);
 }
 
+const RegisteredKernels<Reformat> kReformatKernels({reformat_candidates, make_reformat,
+                                                    check_reformat});
+
 }  // namespace
-
-KernelEntry reformat_kernels() { return {reformat_candidates, make_reformat, check_reformat}; }
-
 }  // namespace opwright

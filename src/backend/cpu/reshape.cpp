@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "operators/host_run.h"
+#include "operators/movement.h"
 
 namespace opwright {
 namespace {
@@ -47,14 +48,9 @@ void check_reshape(const Operator& op, const KernelArgs& args) {
       str(to.type), " of shape ", to.max, " do not have in common");
 }
 
+const RegisteredKernels<Reshape> kReshapeKernels({reshape_candidates,
+                                                  make_kernel<ReshapeKernel, Reshape>,
+                                                  check_reshape});
+
 }  // namespace
-
-KernelEntry reshape_kernels() {
-  return {reshape_candidates,
-          [](const Operator&, const KernelArgs& args) -> std::unique_ptr<Kernel> {
-            return std::make_unique<ReshapeKernel>(args);
-          },
-          check_reshape};
-}
-
 }  // namespace opwright

@@ -307,17 +307,15 @@ void check_resize(const Operator& op, const KernelArgs& args) {
   if (rules.has_input(1)) rules.require(rules.input(1), kIndexTypes);
 }
 
+const RegisteredKernels<Resize> kResizeKernels(
+    {resize_candidates,
+     [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
+       const Resize& resize = static_cast<const Resize&>(op);
+       if (resize.params().mode == InterpolationMode::kNEAREST)
+         return std::make_unique<NearestKernel>(resize, args);
+       return std::make_unique<InterpolationKernel>(resize, args);
+     },
+     check_resize});
+
 }  // namespace
-
-KernelEntry resize_kernels() {
-  return {resize_candidates,
-          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
-            const Resize& resize = static_cast<const Resize&>(op);
-            if (resize.params().mode == InterpolationMode::kNEAREST)
-              return std::make_unique<NearestKernel>(resize, args);
-            return std::make_unique<InterpolationKernel>(resize, args);
-          },
-          check_resize};
-}
-
 }  // namespace opwright

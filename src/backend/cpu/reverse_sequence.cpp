@@ -79,15 +79,9 @@ void check_reverse_sequence(const Operator& op, const KernelArgs& args) {
   rules.require_same(rules.output(0), rules.input(0));
 }
 
+const RegisteredKernels<ReverseSequence> kReverseSequenceKernels(
+    {reverse_sequence_candidates, make_kernel<ReverseSequenceKernel, ReverseSequence>,
+     check_reverse_sequence});
+
 }  // namespace
-
-KernelEntry reverse_sequence_kernels() {
-  return {reverse_sequence_candidates,
-          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
-            return std::make_unique<ReverseSequenceKernel>(
-                static_cast<const ReverseSequence&>(op).params(), args);
-          },
-          check_reverse_sequence};
-}
-
 }  // namespace opwright

@@ -263,30 +263,12 @@ void check_roi_pool(const Operator& op, const KernelArgs& args) {
   rules.require_same(rules.output(0), rules.input(0));
 }
 
+const RegisteredKernels<RoiAlign> kRoiAlignKernels({roi_candidates,
+                                                    make_floating_kernel<RoiAlignKernel, RoiAlign>,
+                                                    check_roi_align});
+const RegisteredKernels<RoiPool> kRoiPoolKernels({roi_candidates,
+                                                  make_floating_kernel<RoiPoolKernel, RoiPool>,
+                                                  check_roi_pool});
+
 }  // namespace
-
-KernelEntry roi_align_kernels() {
-  return {roi_candidates,
-          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
-            const RoiAlignParams& params = static_cast<const RoiAlign&>(op).params();
-            return with_floating_element(args.inputs[0].type.dtype,
-                                         [&]<class E>() -> std::unique_ptr<Kernel> {
-                                           return std::make_unique<RoiAlignKernel<E>>(params, args);
-                                         });
-          },
-          check_roi_align};
-}
-
-KernelEntry roi_pool_kernels() {
-  return {roi_candidates,
-          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
-            const RoiPoolParams& params = static_cast<const RoiPool&>(op).params();
-            return with_floating_element(args.inputs[0].type.dtype,
-                                         [&]<class E>() -> std::unique_ptr<Kernel> {
-                                           return std::make_unique<RoiPoolKernel<E>>(params, args);
-                                         });
-          },
-          check_roi_pool};
-}
-
 }  // namespace opwright

@@ -258,14 +258,9 @@ void check_scatter(const Operator& op, const KernelArgs& args) {
   rules.require_same(rules.output(0), rules.input(0));
 }
 
+const RegisteredKernels<Scatter> kScatterKernels({scatter_candidates,
+                                                  make_kernel<ScatterKernel, Scatter>,
+                                                  check_scatter});
+
 }  // namespace
-
-KernelEntry scatter_kernels() {
-  return {scatter_candidates,
-          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
-            return std::make_unique<ScatterKernel>(static_cast<const Scatter&>(op).params(), args);
-          },
-          check_scatter};
-}
-
 }  // namespace opwright

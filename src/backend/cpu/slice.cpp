@@ -124,14 +124,8 @@ void check_slice(const Operator& op, const KernelArgs& args) {
   rules.require_same(rules.output(0), rules.input(0));
 }
 
+const RegisteredKernels<Slice> kSliceKernels({slice_candidates, make_kernel<SliceKernel, Slice>,
+                                              check_slice});
+
 }  // namespace
-
-KernelEntry slice_kernels() {
-  return {slice_candidates,
-          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
-            return std::make_unique<SliceKernel>(static_cast<const Slice&>(op), args);
-          },
-          check_slice};
-}
-
 }  // namespace opwright

@@ -170,8 +170,7 @@ std::unique_ptr<Kernel> make_softmax(const Operator& op, const KernelArgs& args)
   return make_dnnl_kernel<SoftmaxKernel, Softmax>(op, args);
 }
 
+const RegisteredKernels<Softmax> kSoftmaxKernels({softmax_candidates, make_softmax, check_softmax});
+
 }  // namespace
-
-KernelEntry softmax_kernels() { return {softmax_candidates, make_softmax, check_softmax}; }
-
 }  // namespace opwright

@@ -276,14 +276,8 @@ void check_topk(const Operator& op, const KernelArgs& args) {
   rules.require(rules.output(1), {static_cast<const TopK&>(op).params().indices_type});
 }
 
+const RegisteredKernels<TopK> kTopKKernels({topk_candidates, make_kernel<TopKKernel, TopK>,
+                                            check_topk});
+
 }  // namespace
-
-KernelEntry topk_kernels() {
-  return {topk_candidates,
-          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
-            return std::make_unique<TopKKernel>(static_cast<const TopK&>(op), args);
-          },
-          check_topk};
-}
-
 }  // namespace opwright

@@ -158,14 +158,9 @@ void check_transpose(const Operator& op, const KernelArgs& args) {
   rules.require_same(rules.output(0), rules.input(0));
 }
 
+const RegisteredKernels<Transpose> kTransposeKernels({transpose_candidates,
+                                                      make_kernel<TransposeKernel, Transpose>,
+                                                      check_transpose});
+
 }  // namespace
-
-KernelEntry transpose_kernels() {
-  return {transpose_candidates,
-          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
-            return std::make_unique<TransposeKernel>(static_cast<const Transpose&>(op), args);
-          },
-          check_transpose};
-}
-
 }  // namespace opwright

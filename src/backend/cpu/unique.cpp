@@ -128,18 +128,9 @@ void check_unique(const Operator& op, const KernelArgs& args) {
   for (size_t i = 1; i < 5; ++i) rules.require(rules.output(i), {DataType::kINT64});
 }
 
+const RegisteredKernels<Unique> kUniqueKernels({unique_candidates,
+                                                make_element_kernel<UniqueKernel, Unique>,
+                                                check_unique});
+
 }  // namespace
-
-KernelEntry unique_kernels() {
-  return {unique_candidates,
-          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
-            const UniqueParams& params = static_cast<const Unique&>(op).params();
-            return with_element(args.inputs[0].type.dtype,
-                                [&]<class E>() -> std::unique_ptr<Kernel> {
-                                  return std::make_unique<UniqueKernel<E>>(params, args);
-                                });
-          },
-          check_unique};
-}
-
 }  // namespace opwright

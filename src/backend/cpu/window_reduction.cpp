@@ -181,30 +181,11 @@ void check_lp(const Operator& op, const KernelArgs& args) {
   rules.require_same(rules.output(0), rules.input(0));
 }
 
+const RegisteredKernels<IndexedMaxPooling> kIndexedMaxPoolingKernels(
+    {max_candidates, make_element_kernel<IndexedMaxKernel, IndexedMaxPooling>, check_max});
+const RegisteredKernels<LpPooling> kLpPoolingKernels({lp_candidates,
+                                                      make_floating_kernel<LpKernel, LpPooling>,
+                                                      check_lp});
+
 }  // namespace
-
-KernelEntry indexed_max_pooling_kernels() {
-  return {max_candidates,
-          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
-            const auto& params = static_cast<const IndexedMaxPooling&>(op).params();
-            return with_element(args.inputs[0].type.dtype,
-                                [&]<class E>() -> std::unique_ptr<Kernel> {
-                                  return std::make_unique<IndexedMaxKernel<E>>(params, args);
-                                });
-          },
-          check_max};
-}
-
-KernelEntry lp_pooling_kernels() {
-  return {lp_candidates,
-          [](const Operator& op, const KernelArgs& args) -> std::unique_ptr<Kernel> {
-            const auto& params = static_cast<const LpPooling&>(op).params();
-            return with_floating_element(args.inputs[0].type.dtype,
-                                         [&]<class E>() -> std::unique_ptr<Kernel> {
-                                           return std::make_unique<LpKernel<E>>(params, args);
-                                         });
-          },
-          check_lp};
-}
-
 }  // namespace opwright

@@ -13,10 +13,8 @@ std::vector<Candidate> bit_cast_candidates(const Operator&, const CandidateQuery
   return {linear_candidate(query, "copy")};
 }
 
+const RegisteredKernels<BitCast> kBitCastKernels({bit_cast_candidates, nullptr, make_copy_kernel,
+                                                  check_bit_copy});
+
 }  // namespace
-
-KernelEntry bit_cast_kernels() {
-  return {bit_cast_candidates, nullptr, make_copy_kernel, check_bit_copy};
-}
-
 }  // namespace opwright::gpu

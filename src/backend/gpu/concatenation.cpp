@@ -192,10 +192,8 @@ std::optional<GeneratedKernel> generate_concatenation(const Operator& op, const 
   return writer.write(choice.plan, choice.by_input);
 }
 
+const RegisteredKernels<Concatenation> kConcatenationKernels({concatenation_candidates,
+                                                              generate_concatenation, nullptr});
+
 }  // namespace
-
-KernelEntry concatenation_kernels() {
-  return {concatenation_candidates, generate_concatenation, nullptr};
-}
-
 }  // namespace opwright::gpu

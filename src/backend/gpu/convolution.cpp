@@ -253,11 +253,13 @@ ConvolutionShape::ConvolutionShape(const ConvolutionParams& params, bool is_tran
   }
 }
 
-KernelEntry convolution_kernels() {
-  return {convolution_candidates, generate_convolution, nullptr};
-}
-KernelEntry deconvolution_kernels() {
-  return {deconvolution_candidates, generate_deconvolution, nullptr};
-}
+namespace {
+
+const RegisteredKernels<Convolution> kConvolutionKernels({convolution_candidates,
+                                                          generate_convolution, nullptr});
+const RegisteredKernels<Deconvolution> kDeconvolutionKernels({deconvolution_candidates,
+                                                              generate_deconvolution, nullptr});
+
+}  // namespace
 
 }  // namespace opwright::gpu

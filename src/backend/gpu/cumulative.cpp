@@ -86,8 +86,8 @@ std::optional<GeneratedKernel> generate_cumulative(const Operator& op, const Ker
                        blocks_for(lines, kThreads), kThreads);
 }
 
+const RegisteredKernels<Cumulative> kCumulativeKernels({cumulative_candidates, generate_cumulative,
+                                                        nullptr});
+
 }  // namespace
-
-KernelEntry cumulative_kernels() { return {cumulative_candidates, generate_cumulative, nullptr}; }
-
 }  // namespace opwright::gpu

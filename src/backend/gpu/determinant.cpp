@@ -58,10 +58,8 @@ std::optional<GeneratedKernel> generate_determinant(const Operator&, const Kerne
   return source.finish(text, min(count, Expr(blocks)), kEliminating);
 }
 
+const RegisteredKernels<Determinant> kDeterminantKernels({determinant_candidates,
+                                                          generate_determinant, nullptr});
+
 }  // namespace
-
-KernelEntry determinant_kernels() {
-  return {determinant_candidates, generate_determinant, nullptr};
-}
-
 }  // namespace opwright::gpu

@@ -171,8 +171,7 @@ std::optional<GeneratedKernel> generate_fill(const Operator& op, const KernelArg
   return FillWriter(static_cast<const Fill&>(op), args).write();
 }
 
+const RegisteredKernels<Fill> kFillKernels({fill_candidates, generate_fill, nullptr});
+
 }  // namespace
-
-KernelEntry fill_kernels() { return {fill_candidates, generate_fill, nullptr}; }
-
 }  // namespace opwright::gpu

@@ -181,8 +181,7 @@ std::optional<GeneratedKernel> generate_gather(const Operator& op, const KernelA
   return writer.write(row_plans(writer.move(), args).at(args.candidate->tactic));
 }
 
+const RegisteredKernels<Gather> kGatherKernels({gather_candidates, generate_gather, nullptr});
+
 }  // namespace
-
-KernelEntry gather_kernels() { return {gather_candidates, generate_gather, nullptr}; }
-
 }  // namespace opwright::gpu

@@ -122,10 +122,8 @@ std::optional<GeneratedKernel> generate_grid_sample(const Operator& op, const Ke
   return source.finish(text, blocks_for(count, kThreads), kThreads);
 }
 
+const RegisteredKernels<GridSample> kGridSampleKernels({grid_sample_candidates,
+                                                        generate_grid_sample, nullptr});
+
 }  // namespace
-
-KernelEntry grid_sample_kernels() {
-  return {grid_sample_candidates, generate_grid_sample, nullptr};
-}
-
 }  // namespace opwright::gpu

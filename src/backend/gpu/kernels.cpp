@@ -2,53 +2,26 @@
 
 #include <unordered_map>
 
-#include "operators/bit_cast.h"
-#include "operators/convolution.h"
-#include "operators/indexing.h"
-#include "operators/matrix.h"
-#include "operators/movement.h"
-#include "operators/pointwise.h"
-#include "operators/reduce.h"
-#include "operators/sampling.h"
-#include "operators/scatter.h"
-#include "operators/selection.h"
-#include "operators/source.h"
-#include "operators/window_reduction.h"
-
 namespace opwright::gpu {
+namespace {
+
+using KernelTable = std::unordered_map<std::string_view, KernelEntry>;
+
+/// By the kind of operator; complete once the library is loaded, as RegisteredKernels fill it.
+KernelTable& kernel_table() {
+  static KernelTable table;
+  return table;
+}
+
+}  // namespace
+
+void register_kernels(std::string_view kind, const KernelEntry& entry) {
+  kernel_table().emplace(kind, entry);
+}
 
 const KernelEntry* find_entry(std::string_view kind) {
-  static const std::unordered_map<std::string_view, KernelEntry> table = {
-      {BitCast::kKind, bit_cast_kernels()},
-      {Concatenation::kKind, concatenation_kernels()},
-      {Convolution::kKind, convolution_kernels()},
-      {Cumulative::kKind, cumulative_kernels()},
-      {Deconvolution::kKind, deconvolution_kernels()},
-      {Determinant::kKind, determinant_kernels()},
-      {Fill::kKind, fill_kernels()},
-      {Gather::kKind, gather_kernels()},
-      {GridSample::kKind, grid_sample_kernels()},
-      {IndexedMaxPooling::kKind, indexed_max_pooling_kernels()},
-      {LpPooling::kKind, lp_pooling_kernels()},
-      {MatrixMultiply::kKind, matrix_multiply_kernels()},
-      {Nms::kKind, nms_kernels()},
-      {NonZero::kKind, nonzero_kernels()},
-      {OneHot::kKind, one_hot_kernels()},
-      {Pointwise::kKind, pointwise_kernels()},
-      {Reduce::kKind, reduce_kernels()},
-      {Reformat::kKind, reformat_kernels()},
-      {Reshape::kKind, reshape_kernels()},
-      {ReverseSequence::kKind, reverse_sequence_kernels()},
-      {RoiAlign::kKind, roi_align_kernels()},
-      {RoiPool::kKind, roi_pool_kernels()},
-      {Scatter::kKind, scatter_kernels()},
-      {Slice::kKind, slice_kernels()},
-      {Softmax::kKind, softmax_kernels()},
-      {Transpose::kKind, transpose_kernels()},
-      {Unique::kKind, unique_kernels()},
-  };
-  const auto found = table.find(kind);
-  return found == table.end() ? nullptr : &found->second;
+  const auto found = kernel_table().find(kind);
+  return found == kernel_table().end() ? nullptr : &found->second;
 }
 
 }  // namespace opwright::gpu

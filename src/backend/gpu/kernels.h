@@ -9,8 +9,7 @@
 #include "network/operator.h"
 #include "plugin/compiled_kernel.h"
 
-// The names of this library are in a namespace of their own: libopwright.so exports its own
-// pointwise_kernels().
+// The names of this library are in a namespace of their own, beside those of libopwright.so.
 namespace opwright::gpu {
 
 /// The source for one way to run an operator, and how it is launched.
@@ -38,33 +37,15 @@ struct KernelEntry {
 /// Null where GPUs have no kernels for that kind of operator.
 const KernelEntry* find_entry(std::string_view kind);
 
-// One function per kind of operator, defined in the file of that name and listed in kernels.cpp.
-KernelEntry bit_cast_kernels();
-KernelEntry concatenation_kernels();
-KernelEntry convolution_kernels();
-KernelEntry cumulative_kernels();
-KernelEntry deconvolution_kernels();
-KernelEntry determinant_kernels();
-KernelEntry fill_kernels();
-KernelEntry gather_kernels();
-KernelEntry grid_sample_kernels();
-KernelEntry indexed_max_pooling_kernels();
-KernelEntry lp_pooling_kernels();
-KernelEntry matrix_multiply_kernels();
-KernelEntry nms_kernels();
-KernelEntry nonzero_kernels();
-KernelEntry one_hot_kernels();
-KernelEntry pointwise_kernels();
-KernelEntry reduce_kernels();
-KernelEntry reformat_kernels();
-KernelEntry reshape_kernels();
-KernelEntry reverse_sequence_kernels();
-KernelEntry roi_align_kernels();
-KernelEntry roi_pool_kernels();
-KernelEntry scatter_kernels();
-KernelEntry slice_kernels();
-KernelEntry softmax_kernels();
-KernelEntry transpose_kernels();
-KernelEntry unique_kernels();
+/// Called while the library is loaded, by RegisteredKernels.
+void register_kernels(std::string_view kind, const KernelEntry& entry);
+
+/// Makes the kernels of an operator known to GPUs. One is defined in the file that has them, and
+/// nothing else names them.
+template <class Op>
+class RegisteredKernels {
+ public:
+  explicit RegisteredKernels(const KernelEntry& entry) { register_kernels(Op::kKind, entry); }
+};
 
 }  // namespace opwright::gpu

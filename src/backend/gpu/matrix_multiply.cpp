@@ -123,10 +123,8 @@ std::optional<GeneratedKernel> generate_matrix_multiply(const Operator& op,
   return write(static_cast<const MatrixMultiply&>(op).params(), args);
 }
 
+const RegisteredKernels<MatrixMultiply> kMatrixMultiplyKernels({matrix_multiply_candidates,
+                                                                generate_matrix_multiply, nullptr});
+
 }  // namespace
-
-KernelEntry matrix_multiply_kernels() {
-  return {matrix_multiply_candidates, generate_matrix_multiply, nullptr};
-}
-
 }  // namespace opwright::gpu

@@ -176,8 +176,7 @@ std::optional<GeneratedKernel> generate_nms(const Operator& op, const KernelArgs
   return NmsWriter(static_cast<const Nms&>(op).params(), args).write();
 }
 
+const RegisteredKernels<Nms> kNmsKernels({nms_candidates, generate_nms, nullptr});
+
 }  // namespace
-
-KernelEntry nms_kernels() { return {nms_candidates, generate_nms, nullptr}; }
-
 }  // namespace opwright::gpu

@@ -39,8 +39,7 @@ std::optional<GeneratedKernel> generate_nonzero(const Operator&, const KernelArg
       Expr(1), kCounting);
 }
 
+const RegisteredKernels<NonZero> kNonZeroKernels({nonzero_candidates, generate_nonzero, nullptr});
+
 }  // namespace
-
-KernelEntry nonzero_kernels() { return {nonzero_candidates, generate_nonzero, nullptr}; }
-
 }  // namespace opwright::gpu

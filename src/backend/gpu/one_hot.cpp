@@ -36,8 +36,7 @@ std::optional<GeneratedKernel> generate_one_hot(const Operator& op, const Kernel
       blocks_for(count, kThreads), kThreads);
 }
 
+const RegisteredKernels<OneHot> kOneHotKernels({one_hot_candidates, generate_one_hot, nullptr});
+
 }  // namespace
-
-KernelEntry one_hot_kernels() { return {one_hot_candidates, generate_one_hot, nullptr}; }
-
 }  // namespace opwright::gpu

@@ -59,8 +59,8 @@ std::optional<GeneratedKernel> generate_pointwise(const Operator& op, const Kern
                               write_body(static_cast<const Pointwise&>(op), args));
 }
 
+const RegisteredKernels<Pointwise> kPointwiseKernels({pointwise_candidates, generate_pointwise,
+                                                      nullptr});
+
 }  // namespace
-
-KernelEntry pointwise_kernels() { return {pointwise_candidates, generate_pointwise, nullptr}; }
-
 }  // namespace opwright::gpu

@@ -367,8 +367,7 @@ std::optional<GeneratedKernel> generate_reduce(const Operator& op, const KernelA
   return ReduceWriter(static_cast<const Reduce&>(op), args).write();
 }
 
+const RegisteredKernels<Reduce> kReduceKernels({reduce_candidates, generate_reduce, nullptr});
+
 }  // namespace
-
-KernelEntry reduce_kernels() { return {reduce_candidates, generate_reduce, nullptr}; }
-
 }  // namespace opwright::gpu

@@ -147,10 +147,8 @@ std::optional<GeneratedKernel> generate_reformat(const Operator&, const KernelAr
                               {{}, conversion(from.dtype, to.dtype, args.inputs[0].scale), {0}});
 }
 
+const RegisteredKernels<Reformat> kReformatKernels({reformat_candidates, generate_reformat,
+                                                    make_copy_kernel, check_copy});
+
 }  // namespace
-
-KernelEntry reformat_kernels() {
-  return {reformat_candidates, generate_reformat, make_copy_kernel, check_copy};
-}
-
 }  // namespace opwright::gpu

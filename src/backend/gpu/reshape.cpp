@@ -1,6 +1,7 @@
 #include "backend/candidates.h"
 #include "backend/gpu/copy.h"
 #include "backend/gpu/kernels.h"
+#include "operators/movement.h"
 
 namespace opwright::gpu {
 namespace {
@@ -9,10 +10,8 @@ std::vector<Candidate> reshape_candidates(const Operator&, const CandidateQuery&
   return {linear_candidate(query, "view")};
 }
 
+const RegisteredKernels<Reshape> kReshapeKernels({reshape_candidates, nullptr, make_copy_kernel,
+                                                  check_copy});
+
 }  // namespace
-
-KernelEntry reshape_kernels() {
-  return {reshape_candidates, nullptr, make_copy_kernel, check_copy};
-}
-
 }  // namespace opwright::gpu

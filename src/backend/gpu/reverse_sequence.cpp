@@ -86,8 +86,8 @@ std::optional<GeneratedKernel> generate_reverse(const Operator& op, const Kernel
   return writer.write(row_plans(writer.move(), args).at(args.candidate->tactic));
 }
 
+const RegisteredKernels<ReverseSequence> kReverseSequenceKernels({reverse_candidates,
+                                                                  generate_reverse, nullptr});
+
 }  // namespace
-
-KernelEntry reverse_sequence_kernels() { return {reverse_candidates, generate_reverse, nullptr}; }
-
 }  // namespace opwright::gpu

@@ -174,9 +174,8 @@ __device__ inline Index within(double position, Index extent) {
   return writer.write(text);
 }
 
+const RegisteredKernels<RoiAlign> kRoiAlignKernels({roi_candidates, generate_align, nullptr});
+const RegisteredKernels<RoiPool> kRoiPoolKernels({roi_candidates, generate_pool, nullptr});
+
 }  // namespace
-
-KernelEntry roi_align_kernels() { return {roi_candidates, generate_align, nullptr}; }
-KernelEntry roi_pool_kernels() { return {roi_candidates, generate_pool, nullptr}; }
-
 }  // namespace opwright::gpu

@@ -225,8 +225,7 @@ std::optional<GeneratedKernel> generate_scatter(const Operator& op, const Kernel
   return ways(op, args).at(args.candidate->tactic) == kLines ? writer.lines() : writer.parts();
 }
 
+const RegisteredKernels<Scatter> kScatterKernels({scatter_candidates, generate_scatter, nullptr});
+
 }  // namespace
-
-KernelEntry scatter_kernels() { return {scatter_candidates, generate_scatter, nullptr}; }
-
 }  // namespace opwright::gpu

@@ -279,8 +279,7 @@ std::optional<GeneratedKernel> generate_slice(const Operator& op, const KernelAr
   return writer.write(row_plans(writer.move(), args).at(args.candidate->tactic));
 }
 
+const RegisteredKernels<Slice> kSliceKernels({slice_candidates, generate_slice, nullptr});
+
 }  // namespace
-
-KernelEntry slice_kernels() { return {slice_candidates, generate_slice, nullptr}; }
-
 }  // namespace opwright::gpu

@@ -130,8 +130,7 @@ std::optional<GeneratedKernel> generate_softmax(const Operator& op, const Kernel
   return write(static_cast<const Softmax&>(op).params(), args);
 }
 
+const RegisteredKernels<Softmax> kSoftmaxKernels({softmax_candidates, generate_softmax, nullptr});
+
 }  // namespace
-
-KernelEntry softmax_kernels() { return {softmax_candidates, generate_softmax, nullptr}; }
-
 }  // namespace opwright::gpu

@@ -241,8 +241,8 @@ std::optional<GeneratedKernel> generate_transpose(const Operator& op, const Kern
   return TransposeWriter(transpose, args).write(tactic);
 }
 
+const RegisteredKernels<Transpose> kTransposeKernels({transpose_candidates, generate_transpose,
+                                                      nullptr});
+
 }  // namespace
-
-KernelEntry transpose_kernels() { return {transpose_candidates, generate_transpose, nullptr}; }
-
 }  // namespace opwright::gpu

@@ -143,8 +143,7 @@ std::optional<GeneratedKernel> generate_unique(const Operator& op, const KernelA
   return source.finish(text, Expr(1), kSorting);
 }
 
+const RegisteredKernels<Unique> kUniqueKernels({unique_candidates, generate_unique, nullptr});
+
 }  // namespace
-
-KernelEntry unique_kernels() { return {unique_candidates, generate_unique, nullptr}; }
-
 }  // namespace opwright::gpu

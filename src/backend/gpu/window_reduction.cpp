@@ -131,9 +131,9 @@ std::optional<GeneratedKernel> generate_lp(const Operator& op, const KernelArgs&
           ");\n"));
 }
 
+const RegisteredKernels<IndexedMaxPooling> kIndexedMaxPoolingKernels({candidates, generate_max,
+                                                                      nullptr});
+const RegisteredKernels<LpPooling> kLpPoolingKernels({candidates, generate_lp, nullptr});
+
 }  // namespace
-
-KernelEntry indexed_max_pooling_kernels() { return {candidates, generate_max, nullptr}; }
-KernelEntry lp_pooling_kernels() { return {candidates, generate_lp, nullptr}; }
-
 }  // namespace opwright::gpu

@@ -3,10 +3,47 @@
 #include <string_view>
 #include <utility>
 
+#include "operators/activation.h"
 #include "operators/add_layers.h"
-#include "operators/builtin_operators.h"
+#include "operators/bit_cast.h"
+#include "operators/convolution.h"
+#include "operators/elementwise.h"
+#include "operators/indexing.h"
+#include "operators/matrix.h"
+#include "operators/movement.h"
+#include "operators/normalization.h"
+#include "operators/pointwise.h"
+#include "operators/pooling.h"
+#include "operators/quantization.h"
+#include "operators/recurrence.h"
+#include "operators/reduce.h"
+#include "operators/sampling.h"
+#include "operators/scatter.h"
+#include "operators/selection.h"
+#include "operators/source.h"
+#include "operators/window_reduction.h"
 
 namespace opwright {
+
+/// All built-in operators, and those of them that the API has layers of: what plans can load, and
+/// what the languages show.
+template <class Visitor>
+void each_builtin_operator(Visitor&& visitor) {
+  const auto visit = [&]<class... Ops>() { (visitor.template operator()<Ops>(), ...); };
+  visit.template
+  operator()<Activation, BitCast, Cast, ChannelShuffle, Concatenation, Convolution, Cumulative,
+             Deconvolution, DeformableColumns, Dequantize, Determinant, ElementWise, Fill, Gather,
+             GridSample, Identity, IndexedMaxPooling, LpPooling, Lrn, MatrixMultiply, Nms, NonZero,
+             Normalization, OneHot, ParametricRelu, Pointwise, Pooling, Quantize, Recurrence,
+             Reduce, Reformat, Reshape, Resize, ReverseSequence, RoiAlign, RoiPool, Scale, Scatter,
+             Select, ShapeOf, Shuffle, Slice, Softmax, TopK, Transpose, Unary, Unique>();
+}
+template <class Visitor>
+void each_layer(Visitor&& visitor) {
+  each_builtin_operator([&]<class Op>() {
+    if constexpr (requires { Op::kLayer; }) visitor.template operator()<Op>();
+  });
+}
 
 /// An argument that may be left out for weights without elements, and one with a default.
 struct OptionalWeights {
@@ -99,7 +136,7 @@ void each_add_method(Visitor&& add) {
       [](Network& network, Tensor& a, MatrixOperation op0, Tensor& b, MatrixOperation op1) {
         MatrixMultiplyParams params;
         params.op0 = op0, params.op1 = op1;
-        return network.add<MatrixMultiply>(std::move(params), {&a, &b});
+        return network.add<MatrixMultiply>(params, {&a, &b});
       },
       "input0", "op0", "input1", "op1");
   add({"add_softmax", "addSoftMax",
@@ -139,7 +176,7 @@ void each_add_method(Visitor&& add) {
         NmsParams params;
         params.indices_type = indices_type;
         params.is_bounded = most.is_shape_tensor();
-        return network.add<Nms>(std::move(params), {&boxes, &scores, &most});
+        return network.add<Nms>(params, {&boxes, &scores, &most});
       },
       "boxes", "scores", "max_output_boxes_per_class",
       DefaultArgument{"indices_type", DataType::kINT32});
