@@ -40,30 +40,38 @@ const KernelEntry* find_entry(std::string_view kind);
 
 // One function per kind of operator, defined in the file of that name and listed in kernels.cpp.
 KernelEntry bit_cast_kernels();
+KernelEntry channel_shuffle_kernels();
 KernelEntry concatenation_kernels();
 KernelEntry convolution_kernels();
 KernelEntry cumulative_kernels();
 KernelEntry deconvolution_kernels();
+KernelEntry deformable_columns_kernels();
 KernelEntry determinant_kernels();
 KernelEntry fill_kernels();
 KernelEntry gather_kernels();
 KernelEntry grid_sample_kernels();
 KernelEntry indexed_max_pooling_kernels();
 KernelEntry lp_pooling_kernels();
+KernelEntry lrn_kernels();
 KernelEntry matrix_multiply_kernels();
 KernelEntry nms_kernels();
 KernelEntry nonzero_kernels();
+KernelEntry normalization_kernels();
 KernelEntry one_hot_kernels();
 KernelEntry pointwise_kernels();
+KernelEntry pooling_kernels();
+KernelEntry recurrence_kernels();
 KernelEntry reduce_kernels();
 KernelEntry reformat_kernels();
 KernelEntry reshape_kernels();
+KernelEntry resize_kernels();
 KernelEntry reverse_sequence_kernels();
 KernelEntry roi_align_kernels();
 KernelEntry roi_pool_kernels();
 KernelEntry scatter_kernels();
 KernelEntry slice_kernels();
 KernelEntry softmax_kernels();
+KernelEntry topk_kernels();
 KernelEntry transpose_kernels();
 KernelEntry unique_kernels();
 
