@@ -1,3 +1,5 @@
+#include "operators/resize.h"
+
 #include <cmath>
 
 #include "operators/infer.h"
@@ -33,15 +35,14 @@ std::optional<Fraction> simplest_fraction(double scale) {
   }
 }
 
-/// floor(extent * scale).
+/// Throws Error for scales that no extent can be multiplied with.
 Expr scaled(const Inference& inference, int axis, const Expr& extent, double scale) {
   inference.require(std::isfinite(scale) && scale > 0, "scales must be finite and above 0, but is ",
                     scale, " on axis ", axis);
-  const std::optional<Fraction> fraction = simplest_fraction(scale);
-  inference.require(fraction.has_value() && fraction->numerator > 0, "the scale ", scale,
-                    " on axis ", axis,
+  const std::optional<Expr> result = scaled_extent(extent, scale);
+  inference.require(result.has_value(), "the scale ", scale, " on axis ", axis,
                     " is not a fraction of 31-bit integers; give the output shape instead");
-  return floor_div(extent * Expr(fraction->numerator), Expr(fraction->denominator));
+  return *result;
 }
 
 bool is_known(const ResizeParams& params) {
@@ -53,6 +54,12 @@ bool is_known(const ResizeParams& params) {
 }
 
 }  // namespace
+
+std::optional<Expr> scaled_extent(const Expr& extent, double scale) {
+  const std::optional<Fraction> fraction = simplest_fraction(scale);
+  if (!fraction || fraction->numerator <= 0) return std::nullopt;
+  return floor_div(extent * Expr(fraction->numerator), Expr(fraction->denominator));
+}
 
 std::vector<OutputInfo> Resize::infer(InferContext& context) const {
   const Inference inference(context, kKind, {"x", "output shape"}, 1);

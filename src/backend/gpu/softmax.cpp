@@ -4,6 +4,7 @@
 
 #include "backend/candidates.h"
 #include "backend/gpu/kernels.h"
+#include "backend/gpu/lane_reductions.h"
 #include "backend/gpu/rows.h"
 #include "base/error.h"
 #include "base/types.h"
@@ -17,32 +18,6 @@ constexpr int kMaxThreads = 1024;
 constexpr int64_t kMaxKept = 32;
 /// Elements of a row that a warp alone takes.
 constexpr int64_t kWarpRow = kWarp * kMaxKept;
-
-// All threads of a warp, or of the block, get the result.
-constexpr std::string_view kReductions = R"(
-struct Largest {
-  __device__ static float of(float a, float b) { return fmaxf(a, b); }
-};
-struct Sum {
-  __device__ static float of(float a, float b) { return a + b; }
-};
-template <class Reduction, int lanes>
-__device__ inline float reduce(float value) {
-  if (lanes == 1) return value;
-#pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2)
-    value = Reduction::of(value, __shfl_xor_sync(0xffffffffu, value, distance));
-  if (lanes == 32) return value;
-  __shared__ float parts[lanes / 32 + 1];
-  __syncthreads();
-  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
-  __syncthreads();
-  value = parts[0];
-#pragma unroll
-  for (int i = 1; i < lanes / 32; ++i) value = Reduction::of(value, parts[i]);
-  return value;
-}
-)";
 
 /// Rows that leave most of a GPU idle with a small block for each.
 constexpr int64_t kFewRows = 256;
@@ -74,7 +49,7 @@ GeneratedKernel write(const SoftmaxParams& params, const KernelArgs& args) {
   const bool keeps = kept <= kMaxKept;
   const std::string_view type = storage_type(args.outputs[0].type.dtype);
 
-  source.add_declarations(kReductions);
+  source.add_declarations(kLaneReductions);
   const std::string length = source.value(extent), stride = source.value(inner);
   std::string text =
       str("const int lane = (int)threadIdx.x % ", lanes, ";\nfor (Index row = (Index)blockIdx.x * ",

@@ -1,86 +1,14 @@
 #include "operators/window_reduction.h"
 
-#include <algorithm>
 #include <cstdio>
 
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/rows.h"
-#include "base/error.h"
+#include "backend/gpu/window_writer.h"
 #include "base/types.h"
-#include "operators/infer.h"
-#include "operators/window.h"
 
 namespace opwright::gpu {
 namespace {
-
-constexpr int64_t kFar = 1 << 28;
-
-/// A loop over the outputs, and in it one over the elements of each one's window.
-class WindowWriter {
- public:
-  WindowWriter(std::string_view name, const PoolingParams& params, const KernelArgs& args)
-      : source_(std::string(name), args), x_(source_.dims(0)) {
-    const auto spatial = static_cast<int>(x_.size()) - 2;
-    const Ints window = per_axis(name, "window", params.window, spatial, 1, 1);
-    const std::vector<WindowAxis> axes =
-        window_axes(name, spatial, params.stride, params.dilation, params.pre_padding,
-                    params.post_padding, params.padding_mode);
-    // So that positions far beyond the input do not overflow.
-    for (size_t i = 0; i < axes.size(); ++i) {
-      const WindowAxis& axis = axes[i];
-      if (std::max({axis.stride, axis.dilation, axis.pre, axis.post,
-                    (window[i] - 1) * axis.dilation}) > kFar)
-        source_.widen();
-    }
-    SymShape extents = {x_[0] * x_[1]};
-    std::vector<std::string> names = {"plane"};
-    std::string starts, place = "plane", ends;
-    for (size_t i = 0; i < axes.size(); ++i) {
-      const WindowAxis& axis = axes[i];
-      const Expr& in = x_[i + 2];
-      const Expr count = pooling_window_count(axis, params.padding_mode, in, Expr(window[i]));
-      const std::string extent = source_.value(in), k = str("k", i), p = str("p", i);
-      extents.push_back(count), names.push_back(str("c", i));
-      starts += str("const Index start", i, " = c", i, " * ", axis.stride, " - ",
-                    source_.value(padding(axis, params.padding_mode, in, window[i], count)), ";\n");
-      loops_ += str("for (int ", k, " = 0; ", k, " < ", window[i], "; ++", k, ") {\nconst Index ",
-                    p, " = start", i, " + ", k, " * ", axis.dilation, ";\nif (", p,
-                    " < 0) continue;\n", "if (", p, " >= ", extent, ") break;\n");
-      place = str("(", place, " * ", extent, " + ", p, ")");
-      ends += "}\n";
-    }
-    count_ = numel(extents);
-    begin_ = str("for (Index at = first_index(); at < ", source_.value(count_),
-                 "; at += index_step()) {\n", source_.decompose("at", names, extents), starts);
-    loops_ += str("const Index place = ", place, ";\n");
-    end_ = ends;
-  }
-
-  KernelSource& source() { return source_; }
-  const SymShape& x() const { return x_; }
-
-  /// With statements before, in and after the loops over the window.
-  GeneratedKernel write(std::string_view before, std::string_view visit, std::string_view after) {
-    return source_.finish(str(begin_, before, loops_, visit, end_, after, "}\n"),
-                          blocks_for(count_, kThreads), kThreads);
-  }
-
- private:
-  /// The padding in front; see padding_for.
-  static Expr padding(const WindowAxis& axis, PaddingMode mode, const Expr& in, int64_t window,
-                      const Expr& count) {
-    if (mode != PaddingMode::kSAME_UPPER && mode != PaddingMode::kSAME_LOWER) return Expr(axis.pre);
-    const Expr total = max(
-        (count - Expr(1)) * Expr(axis.stride) + dilated(Expr(window), axis.dilation) - in, Expr(0));
-    const Expr less = floor_div(total, Expr(2));
-    return mode == PaddingMode::kSAME_UPPER ? less : total - less;
-  }
-
-  KernelSource source_;
-  const SymShape& x_;
-  Expr count_ = 1;
-  std::string begin_, loops_, end_;
-};
 
 std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) {
   return moving_candidates(

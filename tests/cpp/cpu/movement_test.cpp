@@ -117,7 +117,7 @@ Values shuffled(const Values& x, int64_t groups) {
 }
 
 TEST(ChannelShuffle, EveryFormatAndElementSize) {
-  if (!test_device().is_host()) GTEST_SKIP() << "the compiler leaves it as three layers there";
+  Selection selection(7);
   const struct {
     Shape shape;
     int64_t groups;
@@ -126,11 +126,12 @@ TEST(ChannelShuffle, EveryFormatAndElementSize) {
                {{1, 7, 3, 3}, 1},   {{0, 8, 3, 3}, 2},  {{1, 20, 2, 3, 4}, 5}};
   for (const auto& c : cases) {
     for (const DataType type : kSizes) {
+      if (!selection.takes_next()) continue;
       SCOPED_TRACE(::testing::Message() << name(type) << " " << c.shape << " in " << c.groups);
       const Values x = numbered(c.shape);
       const ChannelShuffle op({c.groups});
       check(op, {{x, type}}, {c.shape, type}, shuffled(x, c.groups));
-      if (c.shape.rank() != 4) continue;
+      if (c.shape.rank() != 4 || !test_device().is_host()) continue;
       // What another processor's plan may have.
       const PortType blocks{type, TensorFormat::kCHW16};
       const std::vector<TestInput> inputs = {{x, type}};

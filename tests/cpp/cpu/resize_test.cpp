@@ -87,8 +87,10 @@ int check(const Shape& from, const Shape& to, ResizeParams params, DataType type
   const std::vector<TestInput> inputs = {{x, type}};
   const std::vector<TestOutput> outputs = {{to, type}};
   const Resize op(params);
+  static Selection selection(3);
   int formats = 0;
   for (const Candidate& candidate : candidates_of(op, inputs, outputs, options)) {
+    if (!selection.takes_next()) continue;
     formats += candidate.inputs[0].format != TensorFormat::kLINEAR;
     SCOPED_TRACE(::testing::Message()
                  << from << " to " << to << " mode " << static_cast<int>(params.mode)
@@ -118,7 +120,9 @@ TEST(Resize, Nearest) {
       check({1, 2, 1, 5}, {1, 2, 4, 1}, params);
       check({3, 8}, {6, 4}, params, DataType::kHALF);
     }
-  EXPECT_GT(formats, 10);
+  if (test_device().is_host()) {
+    EXPECT_GT(formats, 10);
+  }
 }
 
 TEST(Resize, NearestMovesEveryType) {
@@ -150,7 +154,9 @@ TEST(Resize, LinearAndCubic) {
         check({1, 1, 1, 4}, {1, 1, 3, 2}, params);
         check({1, 2, 40, 50}, {1, 2, 100, 120}, params);
       }
-  EXPECT_GT(formats, 5);
+  if (test_device().is_host()) {
+    EXPECT_GT(formats, 5);
+  }
 }
 
 TEST(Resize, ScalesNeedNotBeTheQuotientOfTheExtents) {

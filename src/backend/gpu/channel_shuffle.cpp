@@ -1,0 +1,69 @@
+#include "backend/candidates.h"
+#include "backend/gpu/kernels.h"
+#include "backend/gpu/rows.h"
+#include "base/error.h"
+#include "operators/movement.h"
+
+namespace opwright::gpu {
+namespace {
+
+/// A channel of the output is a row.
+class ShuffleWriter {
+ public:
+  ShuffleWriter(const ChannelShuffleParams& params, const KernelArgs& args)
+      : source_("channel_shuffle", args), size_(element_size(args.outputs[0].type.dtype)) {
+    const SymShape& x = source_.dims(0);
+    const Shape& typical = args.inputs[0].opt;
+    const std::string channels = source_.value(x[1]);
+    move_.element_size = size_;
+    move_.outer = {x[0], x[1]};
+    move_.length = numel(std::span(x).subspan(2));
+    move_.typical_length = typical.numel(2, typical.rank());
+    move_.width = vector_width(source_, size_, std::span(&move_.length, 1), move_.conditions);
+    if (move_.width > 1) move_.conditions.push_back(alignment_condition(size_, move_.width, "in0"));
+    const std::string per_group = source_.value(floor_div(x[1], Expr(params.groups)));
+    const std::string pixels = source_.value(move_.length);
+    move_.row = [=, groups = params.groups](int) {
+      return str("const Index from_channel = c1 % ", groups, " * ", per_group, " + c1 / ", groups,
+                 ";\nconst Element* const from = (const Element*)(in0 + (c0 * ", channels,
+                 " + from_channel) * ", pixels,
+                 ");\nconst auto fetch = [&](Index i) { return from[i]; };\n");
+    };
+    source_.check(
+        Expr::make(ExprOp::kEqual, floor_div(x[1], Expr(params.groups)) * params.groups, x[1]),
+        str(params.groups, " groups must share the channels evenly"));
+  }
+
+  const RowMove& move() const { return move_; }
+
+  GeneratedKernel write(const RowPlan& plan) {
+    source_.set_input_type(0, carrier_type(size_));
+    return generate_rows(source_, move_, plan);
+  }
+
+ private:
+  KernelSource source_;
+  const int size_;
+  RowMove move_;
+};
+
+const ChannelShuffleParams& shuffle_params(const Operator& op) {
+  return static_cast<const ChannelShuffle&>(op).params();
+}
+
+std::vector<Candidate> shuffle_candidates(const Operator& op, const CandidateQuery& query) {
+  return moving_candidates(query, [&](const KernelArgs& args) {
+    return names_of(row_plans(ShuffleWriter(shuffle_params(op), args).move(), args));
+  });
+}
+
+std::optional<GeneratedKernel> generate_shuffle(const Operator& op, const KernelArgs& args) {
+  ShuffleWriter writer(shuffle_params(op), args);
+  return writer.write(row_plans(writer.move(), args).at(args.candidate->tactic));
+}
+
+const RegisteredKernels<ChannelShuffle> kChannelShuffleKernels({shuffle_candidates,
+                                                                generate_shuffle, nullptr});
+
+}  // namespace
+}  // namespace opwright::gpu

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string_view>
+
+namespace opwright::gpu {
+
+/// Code that puts the values of a warp, or of a block of `lanes` threads, together: reduce<Sum,
+/// lanes>(value) gives all of them the result. With one lane it is the value. All threads of the
+/// warp or block must call it.
+inline constexpr std::string_view kLaneReductions = R"(
+struct Largest {
+  template <class T>
+  __device__ static T of(T a, T b) { return a < b ? b : a; }
+  __device__ static float of(float a, float b) { return fmaxf(a, b); }
+};
+struct Sum {
+  template <class T>
+  __device__ static T of(T a, T b) { return a + b; }
+};
+template <class Reduction, int lanes, class T>
+__device__ inline T reduce(T value) {
+  if (lanes == 1) return value;
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2)
+    value = Reduction::of(value, __shfl_xor_sync(0xffffffffu, value, distance));
+  if (lanes == 32) return value;
+  __shared__ T parts[lanes / 32 + 1];
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
+  __syncthreads();
+  value = parts[0];
+#pragma unroll
+  for (int i = 1; i < lanes / 32; ++i) value = Reduction::of(value, parts[i]);
+  return value;
+}
+)";
+
+}  // namespace opwright::gpu

@@ -1,0 +1,96 @@
+#include "operators/pooling.h"
+
+#include <cmath>
+
+#include "backend/candidates.h"
+#include "backend/gpu/kernels.h"
+#include "backend/gpu/lane_reductions.h"
+#include "backend/gpu/rows.h"
+#include "backend/gpu/window_writer.h"
+#include "base/error.h"
+#include "base/types.h"
+
+namespace opwright::gpu {
+namespace {
+
+/// NaN stays.
+constexpr std::string_view kMostFunction = R"(
+struct Most {
+  template <class T>
+  __device__ static T of(T a, T b) { return a != a || b <= a ? a : b; }
+};
+)";
+
+/// Threads for a window that are worth trying, the best guess first.
+std::vector<int> lanes_per_window(const PoolingParams& params, const KernelArgs& args) {
+  int64_t window = 1;
+  for (const int64_t extent : params.window)
+    if (__builtin_mul_overflow(window, extent, &window)) window = INT64_MAX;
+  const int64_t outputs = args.outputs[0].opt.numel();
+  // Channels-last, neighbours of a window's element belong to other windows.
+  if (window < 32 || layout_of(args.inputs[0].type.format).channels_last) return {1};
+  if (window >= 2048 && outputs < 4096) return {kThreads, kWarp};
+  return window >= 48 && outputs < (1 << 18) ? std::vector{kWarp, 1} : std::vector{1, kWarp};
+}
+
+std::vector<Candidate> pooling_candidates(const Operator& op, const CandidateQuery& query) {
+  const PoolingParams& params = static_cast<const Pooling&>(op).params();
+  const std::vector<TensorFormat> formats = formats_of(query, query.inputs[0].opt.rank());
+  return moving_candidates(query, formats, [&](const KernelArgs& args) {
+    std::vector<std::string> names;
+    for (const int lanes : lanes_per_window(params, args))
+      names.push_back(lanes == 1 ? "a thread per window" : str(lanes, " threads per window"));
+    return names;
+  });
+}
+
+/// Neighbouring threads have neighbouring windows, or neighbouring elements of one.
+std::optional<GeneratedKernel> generate_pooling(const Operator& op, const KernelArgs& args) {
+  const PoolingParams& params = static_cast<const Pooling&>(op).params();
+  const int lanes = lanes_per_window(params, args).at(args.candidate->tactic);
+  WindowWriter writer("pooling", params, args, lanes);
+  KernelSource& source = writer.source();
+  source.check(Expr::select(writer.count(), min(numel(writer.x()), Expr(1)), Expr(1)),
+               "there is nothing to pool in an input without elements");
+  const DataType type = args.inputs[0].type.dtype;
+  const std::string_view value = register_type(type);
+  const bool takes_most = params.type != PoolingType::kAVERAGE;
+  const bool takes_mean = params.type != PoolingType::kMAX;
+  source.add_declarations(kLaneReductions);
+  source.add_declarations(kMostFunction);
+  std::string before, visit = str("const ", value, " value = load(in0[place]);\n"), after;
+  if (takes_most) {
+    const std::string least = is_floating(type)         ? float_literal(-INFINITY)
+                              : type == DataType::kINT8 ? "-128"
+                                                        : "0";
+    before += str(value, " most = ", least, ";\n");
+    visit += "most = Most::of(most, value);\n";
+    after += str("most = reduce<Most, ", lanes, ">(most);\n");
+  }
+  if (takes_mean) {
+    before += "float sum = 0.0f;\n";
+    visit += "sum += value;\n";
+    after += str("sum = reduce<Sum, ", lanes, ">(sum);\n");
+    if (params.average_count_excludes_padding) {
+      before += "int met = 0;\n";
+      visit += "++met;\n";
+      after += str("met = reduce<Sum, ", lanes, ">(met);\n",
+                   "const float mean = sum / (float)(met > 0 ? met : 1);\n");
+    } else {
+      after += str("const float mean = sum / (float)(", writer.padded_count(), ");\n");
+    }
+  }
+  const std::string result = !takes_most ? "mean"
+                             : !takes_mean
+                                 ? "most"
+                                 : str(float_literal(1 - params.blend_factor), " * most + ",
+                                       float_literal(params.blend_factor), " * mean");
+  after += str(lanes > 1 ? "if (lane == 0) " : "", "out0[at] = store<", storage_type(type), ">(",
+               result, ");\n");
+  return writer.write(before, visit, after);
+}
+
+const RegisteredKernels<Pooling> kPoolingKernels({pooling_candidates, generate_pooling, nullptr});
+
+}  // namespace
+}  // namespace opwright::gpu

@@ -1,0 +1,364 @@
+#include <algorithm>
+#include <bit>
+
+#include "backend/candidates.h"
+#include "backend/gpu/kernels.h"
+#include "backend/gpu/source.h"
+#include "base/error.h"
+#include "base/types.h"
+#include "operators/reduce.h"
+
+namespace opwright::gpu {
+namespace {
+
+/// An element and its index as one key that is greater the earlier the element comes: no two are
+/// equal, and all differ from the key 0, which comes behind them.
+constexpr std::string_view kKeys = R"(
+typedef unsigned long long Word;
+// Floats in the order of their values as unsigned integers: -0 equals 0, NaN is above infinity.
+__device__ inline unsigned ordered(float x) {
+  if (x != x) return 0xffffffffu;
+  const unsigned bits = __float_as_uint(x + 0.0f);
+  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+__device__ inline unsigned ordered(signed char x) { return (unsigned)((int)x + 128); }
+__device__ inline unsigned ordered(unsigned char x) { return x; }
+__device__ inline unsigned ordered(bool x) { return x; }
+__device__ inline unsigned ordered(int x) { return (unsigned)x ^ 0x80000000u; }
+__device__ inline Word ordered(long long x) { return (Word)x ^ 0x8000000000000000ull; }
+
+struct NarrowKey {
+  static constexpr int kDigits = 8;
+  Word all;
+  __device__ static NarrowKey of(unsigned value, unsigned index) {
+    return NarrowKey{(Word)value << 32 | (unsigned)~index};
+  }
+  __device__ long long index() const { return (unsigned)~(unsigned)all; }
+  // 8 bits, the most significant ones first.
+  __device__ unsigned digit(int i) const { return (unsigned)(all >> (56 - 8 * i)) & 255u; }
+  __device__ bool has_digits_of(const NarrowKey& other, int count) const {
+    return count == 0 || (all ^ other.all) >> (64 - 8 * count) == 0;
+  }
+  __device__ void set(int i, unsigned digit) { all |= (Word)digit << (56 - 8 * i); }
+  __device__ bool operator<(const NarrowKey& other) const { return all < other.all; }
+  __device__ NarrowKey from(int distance) const {
+    return NarrowKey{__shfl_xor_sync(0xffffffffu, all, distance)};
+  }
+};
+struct WideKey {
+  static constexpr int kDigits = 16;
+  Word value, place;
+  __device__ static WideKey of(Word value, Word index) { return WideKey{value, ~index}; }
+  __device__ long long index() const { return (long long)~place; }
+  __device__ unsigned digit(int i) const {
+    return (unsigned)(i < 8 ? value >> (56 - 8 * i) : place >> (120 - 8 * i)) & 255u;
+  }
+  __device__ bool has_digits_of(const WideKey& other, int count) const {
+    if (count == 0) return true;
+    if (count <= 8) return (value ^ other.value) >> (64 - 8 * count) == 0;
+    return value == other.value && (place ^ other.place) >> (128 - 8 * count) == 0;
+  }
+  __device__ void set(int i, unsigned digit) {
+    if (i < 8)
+      value |= (Word)digit << (56 - 8 * i);
+    else
+      place |= (Word)digit << (120 - 8 * i);
+  }
+  __device__ bool operator<(const WideKey& other) const {
+    return value != other.value ? value < other.value : place < other.place;
+  }
+  __device__ WideKey from(int distance) const {
+    return WideKey{__shfl_xor_sync(0xffffffffu, value, distance),
+                   __shfl_xor_sync(0xffffffffu, place, distance)};
+  }
+};
+)";
+
+/// K. E. Batcher, "Sorting networks and their applications" (AFIPS 1968): the keys of a block's
+/// shared memory, a power of 2 of them, in descending order.
+constexpr std::string_view kBitonicSort = R"(
+template <int size>
+__device__ inline void sort(Key* keys) {
+  for (int run = 2; run <= size; run *= 2)
+    for (int distance = run / 2; distance > 0; distance /= 2) {
+      __syncthreads();
+      for (int i = (int)threadIdx.x; i < size / 2; i += (int)blockDim.x) {
+        const int low = i / distance * (2 * distance) + i % distance, high = low + distance;
+        const bool descends = (low & run) == 0;
+        const Key a = keys[low], b = keys[high];
+        if ((a < b) == descends) keys[low] = b, keys[high] = a;
+      }
+    }
+  __syncthreads();
+}
+)";
+
+/// The key that so many of a row's keys below `bound` are not less than, digit by digit: how many
+/// have each value of a digit tells in which the key lies, and once all keys with the digits so far
+/// are taken the others do not matter.
+constexpr std::string_view kSelect = R"(
+struct Selection {
+  unsigned counts[256];
+  unsigned digit, rest, is_done;
+};
+template <class ReadKey>
+__device__ inline Key select(const ReadKey& key_at, Index length, bool is_bounded, Key bound,
+                             unsigned wanted, Selection& shared) {
+  Key found = {};
+  int known = 0;
+  while (known < Key::kDigits) {
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < 256; i += (int)blockDim.x) shared.counts[i] = 0;
+    __syncthreads();
+    for (Index i = (Index)threadIdx.x; i < length; i += (Index)blockDim.x) {
+      const Key key = key_at(i);
+      bool belongs = !is_bounded || key < bound;
+      belongs = belongs && key.has_digits_of(found, known);
+      if (belongs) atomicAdd(&shared.counts[key.digit(known)], 1u);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      unsigned rest = wanted;
+      int digit = 255;
+      while (digit > 0 && shared.counts[digit] < rest) rest -= shared.counts[digit--];
+      shared.digit = (unsigned)digit, shared.rest = rest;
+      shared.is_done = shared.counts[digit] == rest;
+    }
+    __syncthreads();
+    found.set(known++, shared.digit);
+    wanted = shared.rest;
+    if (shared.is_done) break;
+  }
+  return found;  // the least key with these digits
+}
+)";
+
+constexpr int64_t kMaxInThread = 16;  ///< keys that a thread keeps
+constexpr int64_t kMaxInWarp = 1024;  ///< elements that a warp keeps
+constexpr int64_t kMaxFromWarp = 32;  ///< keys that a warp takes one after the other
+constexpr int64_t kSortBytes = 32768;
+
+enum class TopKWay { kThread, kWarp, kSort, kSelect };
+
+std::string_view name_of(TopKWay way) {
+  switch (way) {
+    case TopKWay::kThread:
+      return "a thread per row";
+    case TopKWay::kWarp:
+      return "a warp per row";
+    case TopKWay::kSort:
+      return "a block sorts a row";
+    case TopKWay::kSelect:
+      return "a block selects by digits";
+  }
+  return {};
+}
+
+struct TopKExtents {
+  int axis;
+  int64_t most, k, rows;
+  bool is_last;
+  int64_t capacity;  ///< keys in shared memory
+
+  TopKExtents(const TopKParams& params, std::span<const PortDesc> inputs,
+              std::span<const PortDesc> outputs)
+      : axis(std::countr_zero(static_cast<uint64_t>(params.axes))) {
+    const Shape &x = inputs[0].max, &typical = inputs[0].opt;
+    most = x[axis], k = outputs[0].max[axis];
+    rows = typical.numel() / std::max<int64_t>(1, typical[axis]);
+    is_last = x.numel(axis + 1, x.rank()) == 1;
+    capacity = kSortBytes / (inputs[0].type.dtype == DataType::kINT64 ? 16 : 8);
+  }
+
+  /// Those worth trying, the best guess first.
+  std::vector<TopKWay> ways() const {
+    std::vector<TopKWay> ways;
+    const bool fits_thread = k <= kMaxInThread;
+    if (fits_thread && (!is_last || (most <= 64 && rows >= 4096))) ways.push_back(TopKWay::kThread);
+    if (is_last && most <= kMaxInWarp && k <= kMaxFromWarp) ways.push_back(TopKWay::kWarp);
+    const bool is_long = most > 512 && k < most / 4;
+    if (is_long) ways.push_back(TopKWay::kSelect);
+    if (most <= capacity) ways.push_back(TopKWay::kSort);
+    if (!is_long && most > capacity) ways.push_back(TopKWay::kSelect);
+    return ways;
+  }
+};
+
+class TopKWriter {
+ public:
+  TopKWriter(const TopKParams& params, const KernelArgs& args)
+      : params_(params),
+        source_("topk", args),
+        extents_(params, args.inputs, args.outputs),
+        way_(extents_.ways().at(args.candidate->tactic)),
+        type_(args.inputs[0].type.dtype),
+        index_(storage_type(args.outputs[1].type.dtype)) {
+    const SymShape& x = source_.dims(0);
+    const auto axis = static_cast<size_t>(extents_.axis);
+    Expr k(params.k);
+    if (args.inputs.size() > 1 && args.inputs[1].present) k = source_.shape_values(1).at(0);
+    if (args.outputs[0].min[extents_.axis] == args.outputs[0].max[extents_.axis])
+      k = Expr(args.outputs[0].max[extents_.axis]);
+    source_.check(Expr(1) - Expr::make(ExprOp::kLess, x[axis], k),
+                  "k must not exceed the extent of the axis");
+    inner_ = numel(std::span(x).subspan(axis + 1));
+    rows_ = numel(std::span(x).first(axis)) * inner_;
+    length_ = x[axis];
+    k_ = source_.value(k);
+  }
+
+  GeneratedKernel write() {
+    source_.add_declarations(kKeys);
+    source_.add_declarations(
+        str("typedef ", type_ == DataType::kINT64 ? "WideKey" : "NarrowKey", " Key;\n"));
+    switch (way_) {
+      case TopKWay::kThread:
+        return write_thread();
+      case TopKWay::kWarp:
+        return write_warp();
+      case TopKWay::kSort:
+        return write_sort();
+      case TopKWay::kSelect:
+        return write_select();
+    }
+    return {};
+  }
+
+ private:
+  /// What is known of row number `row`: `key_at(i)` and `put(place, key)`.
+  std::string begin_row() {
+    const std::string length = source_.value(length_), stride = source_.value(inner_);
+    const std::string outer = inner_ == Expr(1) ? std::string("row") : str("row / ", stride),
+                      rest = inner_ == Expr(1) ? std::string("0") : str("row % ", stride);
+    return str(
+        "const Index outer = ", outer, ", rest = ", rest,
+        ";\nconst auto* const from = in0 + "
+        "outer * ",
+        length, " * ", stride, " + rest;\nconst Index to = outer * k * ", stride,
+        " + rest;\nconst auto key_at = [&](Index i) {\nconst auto value = ordered(load(from[i * ",
+        stride, "]));\nreturn Key::of(", params_.op == TopKOperation::kMAX ? "" : "~",
+        "value, i);\n};\nconst auto put = [&](Index place, const Key& key) {\n",
+        "const Index index = (Index)key.index();\nout0[to + place * ", stride, "] = from[index * ",
+        stride, "];\nout1[to + place * ", stride, "] = (", index_, ")index;\n};\n(void)put;\n");
+  }
+
+  /// The best so far in order; most elements are worse than the last of them.
+  GeneratedKernel write_thread() {
+    const int64_t kept = std::max<int64_t>(1, extents_.k);
+    return source_.finish(
+        str("const Index k = ", k_, ", length = ", source_.value(length_),
+            ";\nfor (Index row = first_index(); row < ", source_.value(rows_),
+            "; row += index_step()) {\n", begin_row(), "Key best[", kept,
+            "];\n#pragma unroll\nfor (int j = 0; j < ", kept,
+            "; ++j) best[j] = Key{};\nfor (Index i = 0; i < length; ++i) {\nKey key = key_at(i);\n",
+            "if (!(best[", kept - 1, "] < key)) continue;\n#pragma unroll\nfor (int j = 0; j < ",
+            kept,
+            "; ++j)\nif (best[j] < key) {\nconst Key next = best[j];\nbest[j] = key;\nkey = "
+            "next;\n}\n}\n",
+            "#pragma unroll\nfor (int j = 0; j < ", kept,
+            "; ++j)\nif (j < k) put(j, best[j]);\n}\n"),
+        blocks_for(rows_, kThreads), kThreads);
+  }
+
+  /// The greatest of all lanes' keys, again and again.
+  GeneratedKernel write_warp() {
+    const int64_t kept = std::max<int64_t>(1, (extents_.most + kWarp - 1) / kWarp);
+    return source_.finish(
+        str("const Index k = ", k_, ", length = ", source_.value(length_),
+            ";\nconst int lane = (int)threadIdx.x % 32;\nfor (Index row = (Index)blockIdx.x * ",
+            kThreads / kWarp, " + (Index)threadIdx.x / 32; row < ", source_.value(rows_),
+            "; row += (Index)gridDim.x * ", kThreads / kWarp, ") {\n", begin_row(), "Key keys[",
+            kept, "];\n#pragma unroll\nfor (int j = 0; j < ", kept,
+            "; ++j) {\nconst Index i = lane + j * 32;\nkeys[j] = i < length ? key_at(i) : "
+            "Key{};\n}\n",
+            "for (Index place = 0; place < k; ++place) {\nKey best = keys[0];\n#pragma unroll\n",
+            "for (int j = 1; j < ", kept, "; ++j)\nif (best < keys[j]) best = keys[j];\n",
+            "#pragma unroll\nfor (int distance = 16; distance > 0; distance /= 2) {\n",
+            "const Key other = best.from(distance);\nif (best < other) best = other;\n}\n",
+            "if (lane == 0) put(place, best);\n#pragma unroll\nfor (int j = 0; j < ", kept,
+            "; ++j)\nif (!(keys[j] < best)) keys[j] = Key{};\n}\n}\n"),
+        blocks_for(rows_, kThreads / kWarp), kThreads);
+  }
+
+  std::string begin_block(int64_t size) {
+    source_.add_declarations(kBitonicSort);
+    return str("__shared__ Key keys[", size, "];\nconst Index k = ", k_,
+               ", length = ", source_.value(length_),
+               ";\nfor (Index row = (Index)blockIdx.x; row < ", source_.value(rows_),
+               "; row += (Index)gridDim.x) {\n", begin_row());
+  }
+
+  GeneratedKernel write_sort() {
+    const auto size = static_cast<int64_t>(
+        std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(2, extents_.most))));
+    const int threads = threads_for(size / 2);
+    return source_.finish(
+        str(begin_block(size), "__syncthreads();\nfor (int i = (int)threadIdx.x; i < ", size,
+            "; i += ", threads, ") keys[i] = i < length ? key_at(i) : Key{};\nsort<", size,
+            ">(keys);\nfor (Index i = (Index)threadIdx.x; i < k; i += ", threads,
+            ") put(i, keys[i]);\n}\n"),
+        rows_, threads);
+  }
+
+  /// As many at a time as the shared memory sorts, each time those below the last one.
+  GeneratedKernel write_select() {
+    const auto size = static_cast<int64_t>(std::bit_ceil(
+        static_cast<uint64_t>(std::clamp<int64_t>(extents_.k, 2, extents_.capacity))));
+    const int threads = extents_.most >= 8192 ? 1024 : 512;
+    const std::string text = begin_block(size);
+    source_.add_declarations(kSelect);
+    return source_.finish(
+        str("__shared__ Selection selection;\n__shared__ unsigned taken;\n", text,
+            "Key bound = {};\nfor (Index done = 0; done < k; done += ", size,
+            ") {\nconst Index wanted = k - done < ", size, " ? k - done : ", size,
+            ";\nconst Key least = select(key_at, length, done > 0, bound, (unsigned)wanted, "
+            "selection);\nif (threadIdx.x == 0) taken = 0;\nfor (int i = (int)threadIdx.x; i < ",
+            size, "; i += ", threads,
+            ") keys[i] = Key{};\n__syncthreads();\nfor (Index i = (Index)threadIdx.x; i < length; "
+            "i += ",
+            threads,
+            ") {\nconst Key key = key_at(i);\nif (!(key < least) && (done == 0 || key < bound)) "
+            "keys[atomicAdd(&taken, 1u)] = key;\n}\nsort<",
+            size, ">(keys);\nfor (Index i = (Index)threadIdx.x; i < wanted; i += ", threads,
+            ") put(done + i, keys[i]);\nbound = keys[wanted - 1];\n__syncthreads();\n}\n}\n"),
+        rows_, threads);
+  }
+
+  static int threads_for(int64_t pairs) {
+    return static_cast<int>(std::clamp<int64_t>(pairs, kWarp, 1024));
+  }
+
+  const TopKParams& params_;
+  KernelSource source_;
+  const TopKExtents extents_;
+  const TopKWay way_;
+  const DataType type_;
+  const std::string_view index_;
+  Expr inner_ = 1, rows_ = 1, length_ = 1;
+  std::string k_;
+};
+
+bool is_ordered(DataType type) {
+  return is_floating(type) || type == DataType::kINT8 || type == DataType::kUINT8 ||
+         type == DataType::kINT32 || type == DataType::kINT64 || type == DataType::kBOOL;
+}
+
+std::vector<Candidate> topk_candidates(const Operator& op, const CandidateQuery& query) {
+  if (!is_ordered(query.inputs[0].type.dtype)) return {};
+  const TopKParams& params = static_cast<const TopK&>(op).params();
+  std::vector<Candidate> result;
+  for (const TopKWay way : TopKExtents(params, query.inputs, query.outputs).ways()) {
+    result.push_back(linear_candidate(query, std::string(name_of(way))));
+    result.back().tactic = static_cast<int64_t>(result.size()) - 1;
+  }
+  return result;
+}
+
+std::optional<GeneratedKernel> generate_topk(const Operator& op, const KernelArgs& args) {
+  return TopKWriter(static_cast<const TopK&>(op).params(), args).write();
+}
+
+const RegisteredKernels<TopK> kTopKKernels({topk_candidates, generate_topk, nullptr});
+
+}  // namespace
+}  // namespace opwright::gpu

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "backend/gpu/source.h"
+#include "operators/pooling.h"
+
+namespace opwright::gpu {
+
+/// Writes kernels that make each output from a window of an input [N, C, spatial...]: a loop over
+/// the outputs, and in it one over the elements of each one's window.
+class WindowWriter {
+ public:
+  /// `lanes` neighbouring threads share a window: 1, a warp, or a block of kThreads.
+  WindowWriter(std::string_view name, const PoolingParams& params, const KernelArgs& args,
+               int lanes = 1);
+
+  KernelSource& source() { return source_; }
+  const SymShape& x() const { return x_; }
+  /// Of the outputs, which are numbered `at`.
+  const Expr& count() const { return count_; }
+  /// The number of the window's elements that lie in the input or the padding around it, which
+  /// rounding up goes beyond; behind `before`.
+  std::string padded_count();
+
+  /// With statements before, in and after the loops over the window. `visit` has the element's
+  /// position as `place`, and along each spatial axis as `p0`, `p1`, ...; `plane` is that of image
+  /// and channel together, channels-last of the image. All lanes run `after`, of which the one that
+  /// is number `lane` 0 stores.
+  GeneratedKernel write(std::string_view before, std::string_view visit, std::string_view after);
+
+ private:
+  KernelSource source_;
+  const SymShape& x_;
+  const int lanes_;
+  Expr count_ = 1;
+  std::string begin_, loops_, end_, padded_;
+};
+
+}  // namespace opwright::gpu

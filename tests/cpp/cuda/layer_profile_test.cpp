@@ -1,0 +1,329 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/types.h"
+#include "cuda/profile_cases.h"
+#include "operators/movement.h"
+#include "operators/normalization.h"
+#include "operators/pooling.h"
+#include "operators/recurrence.h"
+#include "operators/reduce.h"
+#include "operators/sampling.h"
+
+/// Layers whose kernels are made for a profile with open extents. What they compute is compared
+/// with definitions in double precision.
+namespace opwright::testing {
+namespace {
+
+using Inputs = std::vector<TestInput>;
+using Outputs = std::vector<TestOutput>;
+
+/// One way to run the layer, compiled once, and what it is to compute for inputs of each size.
+struct ProfileRun {
+  Inputs inputs;
+  std::vector<Values> expected;
+};
+
+/// Each candidate with each run, at addresses that vectors may have and others.
+void check(const Operator& op, const std::vector<PortDesc>& inputs,
+           const std::vector<PortDesc>& outputs, const std::vector<ProfileRun>& runs, double tolerance) {
+  const std::vector<Candidate> candidates = candidates_of(op, inputs, outputs);
+  ASSERT_FALSE(candidates.empty());
+  for (const Candidate& candidate : candidates) {
+    TestKernel kernel(op, candidate, inputs, outputs);
+    for (const ProfileRun& run : runs)
+      for (const int shift : {0, 1}) {
+        SCOPED_TRACE(::testing::Message() << describe(candidate) << " " << run.inputs[0].values.shape
+                                          << " shift " << shift);
+        Outputs results;
+        for (size_t i = 0; i < run.expected.size(); ++i)
+          results.push_back({run.expected[i].shape, outputs[i].type.dtype});
+        const std::vector<Values> y = kernel.run(run.inputs, results, -1, shift);
+        for (size_t i = 0; i < y.size(); ++i) expect_close(y[i], run.expected[i], tolerance);
+        if (::testing::Test::HasFailure()) return;
+      }
+  }
+}
+
+constexpr TestAxis kOpen = {0, 300};
+
+TEST(OpenPooling, WindowsOfThreadsWarpsAndBlocks) {
+  for (const auto& [window, stride, pad, mode] :
+       {std::tuple(3, 2, 1, PaddingMode::kEXPLICIT_ROUND_DOWN),
+        std::tuple(7, 3, 2, PaddingMode::kEXPLICIT_ROUND_UP),
+        std::tuple(9, 4, 0, PaddingMode::kSAME_UPPER), std::tuple(50, 40, 3, PaddingMode::kSAME_LOWER)}) {
+    for (const PoolingType type : {PoolingType::kMAX, PoolingType::kAVERAGE}) {
+      PoolingParams params;
+      params.type = type, params.padding_mode = mode;
+      params.window = {window, window}, params.stride = {stride, stride};
+      params.pre_padding = {pad, pad}, params.post_padding = {pad, pad};
+      params.average_count_excludes_padding = false;
+      const Pooling op(params);
+      std::vector<PortDesc> x = {port_of({kOpen, {3, 3}, {1, 300}, {1, 300}}, DataType::kFLOAT)};
+      std::vector<PortDesc> y = {port_of({kOpen, {3, 3}, {1, 300}, {1, 300}}, DataType::kFLOAT)};
+      x[0].opt = {1, 3, 60, 60}, y[0].opt = {1, 3, 20, 20};
+      std::vector<ProfileRun> runs;
+      for (const Shape& shape : {Shape{2, 3, 51, 62}, Shape{0, 3, 60, 60}, Shape{1, 3, 97, 53}}) {
+        const ResolvedPadding padding = resolve_padding(params, shape);
+        Shape result = shape;
+        int64_t limit[2];  // where what counts ends
+        for (int a = 0; a < 2; ++a) {
+          const int64_t span = shape[a + 2] + padding.pre[a] + padding.post[a];
+          result[a + 2] = (span - window) / stride + 1;
+          limit[a] = shape[a + 2] +
+                     (mode == PaddingMode::kEXPLICIT_ROUND_UP ? pad : padding.post[a]);
+        }
+        const Values values = random_values(shape, 1, -3, -1);
+        const Values expected = make_values(result, [&](int64_t i) {
+          const int64_t c = i % result[3], r = i / result[3] % result[2];
+          const int64_t plane = i / (result[3] * result[2]);
+          double most = -INFINITY, sum = 0, count = 0;
+          for (int64_t k = 0; k < window * window; ++k) {
+            const int64_t at_y = r * stride - padding.pre[0] + k / window;
+            const int64_t at_x = c * stride - padding.pre[1] + k % window;
+            count += at_y < limit[0] && at_x < limit[1];
+            if (at_y < 0 || at_y >= shape[2] || at_x < 0 || at_x >= shape[3]) continue;
+            const double value = values[(plane * shape[2] + at_y) * shape[3] + at_x];
+            most = std::max(most, value), sum += value;
+          }
+          return type == PoolingType::kMAX ? most : sum / count;
+        });
+        runs.push_back({{{values}}, {expected}});
+      }
+      check(op, x, y, runs, 1e-5);
+    }
+  }
+}
+
+TEST(OpenPooling, NothingToPool) {
+  PoolingParams params;
+  params.window = {1, 1}, params.pre_padding = {0, 0}, params.post_padding = {0, 0};
+  params.padding_mode = PaddingMode::kSAME_UPPER;
+  const std::vector<PortDesc> ports = {port_of({{1, 2}, {1, 1}, kOpen, kOpen}, DataType::kFLOAT)};
+  TestKernel kernel(Pooling(params), candidates_of(Pooling(params), ports, ports)[0], ports, ports);
+  const Inputs none = {{Values{Shape{1, 1, 0, 5}, {}}}};
+  EXPECT_TRUE(kernel.run(none, Outputs{{Shape{1, 1, 0, 5}}})[0].data.empty());
+}
+
+TEST(OpenPooling, IntegersAndNan) {
+  PoolingParams params;
+  params.window = {2}, params.stride = {2};
+  for (const DataType type : {DataType::kINT8, DataType::kUINT8}) {
+    const Values x{Shape{1, 1, 4}, {3, 100, type == DataType::kINT8 ? -7.0 : 7.0, 0}};
+    const Inputs inputs = {{x, type}};
+    const Outputs outputs = {{Shape{1, 1, 2}, type}};
+    check(Pooling(params), describe(inputs), describe(outputs),
+          {{inputs, {Values{Shape{1, 1, 2}, {100, type == DataType::kINT8 ? 0.0 : 7.0}}}}}, 0);
+  }
+  const double nan = std::nan("");
+  const Inputs inputs = {{Values{Shape{1, 1, 6}, {nan, 1, 2, nan, 3, 4}}}};
+  check(Pooling(params), describe(inputs), describe(Outputs{{Shape{1, 1, 3}}}),
+        {{inputs, {Values{Shape{1, 1, 3}, {nan, nan, 4}}}}}, 0);
+}
+
+Values normalized(const Values& x, int64_t rows, int64_t inner, int64_t channels,
+                  const Values& scale, const Values& bias, bool rms) {
+  // Rows of neighbours; `inner` neighbours have one scale.
+  const int64_t count = rows == 0 ? 0 : x.size() / rows;
+  std::vector<double> means(static_cast<size_t>(rows)), factors(static_cast<size_t>(rows));
+  for (int64_t row = 0; row < rows; ++row) {
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < count; ++i) sum += rms ? 0 : x[row * count + i];
+    const double mean = count > 0 ? sum / static_cast<double>(count) : 0;
+    for (int64_t i = 0; i < count; ++i) {
+      const double d = x[row * count + i] - mean;
+      squares += d * d;
+    }
+    means[row] = mean, factors[row] = 1 / std::sqrt(squares / static_cast<double>(count) + 1e-5);
+  }
+  return make_values(x.shape, [&](int64_t i) {
+    const int64_t c = i / inner % channels;
+    return (x[i] - means[i / count]) * factors[i / count] * scale[c] + bias[c];
+  });
+}
+
+TEST(OpenNormalization, LayersOfEveryTypeAndLength) {
+  for (const DataType type : {DataType::kFLOAT, DataType::kHALF, DataType::kBF16})
+    for (const int64_t most : {200, 3000, 60000})
+      for (const bool rms : {false, true}) {
+        const TestAxis row = {0, most};
+        std::vector<PortDesc> x = {port_of({{0, 300}, row}, type), port_of({row}, type),
+                                   port_of({row}, type)};
+        std::vector<ProfileRun> runs;
+        for (const auto& [rows, length] : {std::pair<int64_t, int64_t>(5, most), {3, 33}, {2, 1}, {0, 8}, {9, 128}}) {
+          const Values values = rounded(random_values({rows, length}, 1, -2, 3), type);
+          const Values scale = rounded(random_values({length}, 2), type);
+          const Values bias = rounded(random_values({length}, 3), type);
+          runs.push_back({{{values, type}, {scale, type}, {bias, type}},
+                          {normalized(values, rows, 1, length, scale, bias, rms)}});
+        }
+        check(Normalization({1e-5f, 2, 1, rms}), x, {port_of({{0, 300}, row}, type)}, runs,
+              2 * tolerance_of(type));
+      }
+}
+
+TEST(OpenNormalization, GroupsAndInstances) {
+  for (const int64_t groups : {1, 4}) {
+    const NormalizationParams params = {1e-5f, 12, groups};
+    const TestAxis channels = {0, 64}, size = {0, 40};
+    const std::vector<PortDesc> x = {
+        port_of({{0, 3}, channels, size, size}, DataType::kFLOAT),
+        port_of({{1, 1}, channels, {1, 1}, {1, 1}}, DataType::kFLOAT),
+        port_of({{1, 1}, channels, {1, 1}, {1, 1}}, DataType::kFLOAT)};
+    std::vector<ProfileRun> runs;
+    for (const Shape& shape : {Shape{2, 12, 7, 9}, Shape{1, 64, 8, 8}, Shape{3, 8, 1, 1}}) {
+      const int64_t c = shape[1];
+      const Values values = random_values(shape, 1, -2, 3);
+      const Values scale = random_values({1, c, 1, 1}, 2), bias = random_values({1, c, 1, 1}, 3);
+      runs.push_back({{{values}, {scale}, {bias}},
+                      {normalized(values, shape[0] * (groups > 1 ? groups : c),
+                                  shape[2] * shape[3], c, scale, bias, false)}});
+    }
+    check(Normalization(params), x, {x[0]}, runs, 2e-5);
+  }
+  const std::vector<PortDesc> x = {port_of({{1, 3}, {0, 64}, {1, 9}}, DataType::kFLOAT)};
+  TestKernel kernel(Normalization({1e-5f, 4, 4}),
+                    candidates_of(Normalization({1e-5f, 4, 4}), x, x)[0], x, x);
+  const Inputs uneven = {{random_values({1, 6, 3}, 1)}};
+  EXPECT_THROW(kernel.run(uneven, Outputs{{Shape{1, 6, 3}}}), std::runtime_error);
+}
+
+/// Values and indices of the k greatest or least of each row along `axis`, equal ones in order.
+std::vector<Values> ordered(const Values& x, int axis, int64_t k, bool greatest) {
+  Shape shape = x.shape;
+  shape[axis] = k;
+  const int64_t n = x.shape[axis], inner = x.shape.numel(axis + 1, x.shape.rank());
+  Values values = make_values(shape, [](int64_t) { return 0.0; }), indices = values;
+  for (int64_t row = 0; n > 0 && row < x.size() / n; ++row) {
+    std::vector<int64_t> order(static_cast<size_t>(n));
+    std::iota(order.begin(), order.end(), 0);
+    const int64_t base = row / inner * inner * n + row % inner;
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+      const double u = x[base + a * inner], v = x[base + b * inner];
+      return greatest ? u > v : u < v;
+    });
+    for (int64_t i = 0; i < k; ++i) {
+      const int64_t to = row / inner * inner * k + row % inner + i * inner;
+      values[to] = x[base + order[i] * inner], indices[to] = static_cast<double>(order[i]);
+    }
+  }
+  return {values, indices};
+}
+
+TEST(OpenTopK, GivenK) {
+  for (const DataType type : {DataType::kFLOAT, DataType::kINT64})
+    for (const int axis : {0, 1})
+      for (const auto& [most, k_most] : {std::pair<int64_t, int64_t>(60, 8), {2000, 20}, {9000, 6000}}) {
+        const TopK op({axis == 0 ? TopKOperation::kMIN : TopKOperation::kMAX, 1, int64_t{1} << axis});
+        const TestAxis row = {0, most}, other = {0, 50}, k = {0, k_most};
+        std::vector<PortDesc> x = {axis == 0 ? port_of({row, other}, type) : port_of({other, row}, type),
+                                   port_of({}, DataType::kINT64)};
+        const std::vector<TestAxis> result = axis == 0 ? std::vector{k, other} : std::vector{other, k};
+        const std::vector<PortDesc> y = {port_of(result, type), port_of(result, DataType::kINT32)};
+        std::vector<ProfileRun> runs;
+        for (const auto& [rows, length, wanted] :
+             {std::tuple<int64_t, int64_t, int64_t>(3, most, k_most), {7, k_most + 3, k_most}, {2, 5, 4}, {0, 9, 2}}) {
+          Values values = random_values(axis == 0 ? Shape{length, rows} : Shape{rows, length}, 1,
+                                        -static_cast<double>(most) / 3, 9);
+          for (double& value : values.data) value = std::trunc(value);
+          runs.push_back({{{values, type}, {Values{Shape{}, {static_cast<double>(wanted)}}, DataType::kINT64}},
+                          ordered(values, axis, wanted, axis == 1)});
+        }
+        check(op, x, y, runs, 0);
+      }
+}
+
+TEST(OpenResize, GivenShape) {
+  for (const InterpolationMode mode : {InterpolationMode::kNEAREST, InterpolationMode::kLINEAR}) {
+    ResizeParams params;
+    params.mode = mode;
+    params.coordinate_transformation = ResizeCoordinateTransformation::kASYMMETRIC;
+    const TestAxis plane = {0, 40}, size = {1, 60};
+    const std::vector<PortDesc> x = {port_of({plane, size, size}, DataType::kFLOAT),
+                                     port_of({{3, 3}}, DataType::kINT64)};
+    const std::vector<PortDesc> y = {port_of({plane, size, size}, DataType::kFLOAT)};
+    std::vector<ProfileRun> runs;
+    for (const auto& [from, to] : {std::pair(Shape{11, 4, 6}, Shape{11, 8, 18}), {Shape{3, 5, 7}, Shape{3, 5, 14}}, {Shape{0, 2, 3}, Shape{0, 4, 3}}}) {
+      const Values values = random_values(from, 1);
+      const int64_t up = to[1] / from[1], across = to[2] / from[2];
+      const Values expected = make_values(to, [&, from = from, to = to](int64_t i) {
+        const int64_t p = i / (to[1] * to[2]), r = i / to[2] % to[1], c = i % to[2];
+        const auto at = [&](int64_t row, int64_t column) {
+          return values[(p * from[1] + std::min(row, from[1] - 1)) * from[2] +
+                        std::min(column, from[2] - 1)];
+        };
+        const int64_t r0 = r / up, c0 = c / across;
+        if (mode == InterpolationMode::kNEAREST) return at(r0, c0);
+        const double v = static_cast<double>(r % up) / static_cast<double>(up);
+        const double u = static_cast<double>(c % across) / static_cast<double>(across);
+        return (1 - v) * ((1 - u) * at(r0, c0) + u * at(r0, c0 + 1)) +
+               v * ((1 - u) * at(r0 + 1, c0) + u * at(r0 + 1, c0 + 1));
+      });
+      std::vector<double> extents(to.begin(), to.end());
+      runs.push_back({{{values}, {Values{Shape{3}, extents}, DataType::kINT64}}, {expected}});
+    }
+    check(Resize(params), x, y, runs, mode == InterpolationMode::kNEAREST ? 0 : 1e-5);
+  }
+}
+
+TEST(OpenResize, KeptAxesHaveNoNeighbours) {
+  // An infinite neighbour with the weight 0 would give NaN.
+  ResizeParams params;
+  params.mode = InterpolationMode::kLINEAR;
+  const std::vector<PortDesc> x = {port_of({{1, 9}, {1, 9}}, DataType::kFLOAT),
+                                   port_of({{2, 2}}, DataType::kINT32)};
+  const Values values{Shape{2, 2}, {INFINITY, 1, 2, -INFINITY}};
+  check(Resize(params), x, {x[0]},
+        {{{{values}, {Values{Shape{2}, {2, 2}}, DataType::kINT32}}, {values}}}, 0);
+}
+
+TEST(OpenDeformableColumns, OffsetsAndFactors) {
+  for (const DataType type : {DataType::kFLOAT, DataType::kHALF})
+    for (const bool has_factors : {false, true}) {
+      DeformableColumnsParams params;
+      params.window = {3, 2}, params.stride = {2, 1}, params.dilation = {1, 2};
+      params.pre_padding = {1, 0}, params.post_padding = {0, 1}, params.offset_groups = 2;
+      const TestAxis batch = {0, 4}, size = {0, 40};
+      std::vector<PortDesc> ports = {port_of({batch, {0, 40}, size, size}, type),
+                                     port_of({batch, {24, 24}, size, size}, type),
+                                     port_of({batch, {12, 12}, size, size}, type)};
+      ports[2].present = has_factors;
+      const std::vector<PortDesc> y = {port_of({batch, {0, 240}, size, size}, type)};
+      std::vector<ProfileRun> runs;
+      for (const Shape& shape : {Shape{2, 6, 7, 9}, Shape{1, 20, 5, 4}, Shape{0, 2, 6, 6}}) {
+        const int64_t rows = (shape[2] + 1 - 3) / 2 + 1, columns = shape[3] + 1 - 3 + 1;
+        const int64_t group_size = shape[1] / 2;
+        const Values x = rounded(random_values(shape, 1), type);
+        const Values offsets = rounded(random_values({shape[0], 24, rows, columns}, 2, -4, 4), type);
+        const Values factors = rounded(random_values({shape[0], 12, rows, columns}, 3), type);
+        const Values expected = make_values({shape[0], shape[1] * 6, rows, columns}, [&](int64_t i) {
+          const int64_t c = i % columns, r = i / columns % rows, place = i / (columns * rows) % 6;
+          const int64_t channel = i / (columns * rows * 6) % shape[1];
+          const int64_t image = i / (columns * rows * 6 * shape[1]);
+          const int64_t moved = (image * 2 + channel / group_size) * 6 + place;
+          const auto given = [&](const Values& of, int64_t plane) {
+            return of[(plane * rows + r) * columns + c];
+          };
+          const double at_y = static_cast<double>(r * 2 - 1 + place / 2) + given(offsets, moved * 2);
+          const double at_x =
+              static_cast<double>(c + place % 2 * 2) + given(offsets, moved * 2 + 1);
+          double sum = 0;
+          for (int64_t a = 0; a < shape[2]; ++a)
+            for (int64_t b = 0; b < shape[3]; ++b)
+              sum += std::max(0.0, 1 - std::abs(at_y - static_cast<double>(a))) *
+                     std::max(0.0, 1 - std::abs(at_x - static_cast<double>(b))) *
+                     x[((image * shape[1] + channel) * shape[2] + a) * shape[3] + b];
+          return sum * (has_factors ? given(factors, moved) : 1);
+        });
+        runs.push_back({{{x, type}, {offsets, type}, has_factors ? TestInput{factors, type} : absent()},
+                        {expected}});
+      }
+      check(DeformableColumns(params), ports, y, runs, std::max(1e-5, tolerance_of(type)));
+    }
+}
+
+}  // namespace
+}  // namespace opwright::testing
