@@ -45,6 +45,9 @@ OPWRIGHT_UNARY(Cosh, cosh(d, x));
 OPWRIGHT_UNARY(Asin, hn::Asin(d, x));
 OPWRIGHT_UNARY(Acos, hn::Acos(d, x));
 OPWRIGHT_UNARY(Atan, hn::Atan(d, x));
+OPWRIGHT_UNARY(Asinh, asinh(d, x));
+OPWRIGHT_UNARY(Acosh, acosh(d, x));
+OPWRIGHT_UNARY(Atanh, atanh(d, x));
 OPWRIGHT_UNARY(Ceil, hn::Ceil(x));
 OPWRIGHT_UNARY(Floor, hn::Floor(x));
 OPWRIGHT_UNARY(Round, hn::Round(x));
@@ -258,11 +261,11 @@ TileFunction unary_op(UnaryOperation op) {
     case UnaryOperation::kATAN:
       return unary<Atan>;
     case UnaryOperation::kASINH:
-      return unary_scalar<::asinhf>;
+      return unary<Asinh>;
     case UnaryOperation::kACOSH:
-      return unary_scalar<::acoshf>;
+      return unary<Acosh>;
     case UnaryOperation::kATANH:
-      return unary_scalar<::atanhf>;
+      return unary<Atanh>;
     case UnaryOperation::kCEIL:
       return unary<Ceil>;
     case UnaryOperation::kFLOOR:
