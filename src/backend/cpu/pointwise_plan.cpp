@@ -1,27 +1,35 @@
 #include "backend/cpu/pointwise_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "backend/candidates.h"
 #include "backend/cpu/shape_checks.h"
 #include "base/error.h"
 #include "base/types.h"
+#include "operators/type_rules.h"
 
 namespace opwright {
 namespace {
 
 using enum PointwiseOp;
 
-int operand_count(int32_t op) {
+/// An instruction that only plans have: find_quantize() of registers a, b and, unless it is -1, c.
+constexpr int32_t kQuantize = 50;
+
+int operand_count(const PointwiseInstruction& instruction) {
+  const int32_t op = instruction.op;
   if (op == opcode(kInput) || op == opcode(kConstant)) return 0;
   if (op == opcode(kSelect)) return 3;
+  if (op == kQuantize) return instruction.c < 0 ? 2 : 3;
   return op >= opcode(kBinary) && op < opcode(kUnary) ? 2 : 1;
 }
 
 /// Very roughly the time of an instruction in units of an addition, to decide where threads pay.
 int64_t cost_of(int32_t op) {
   if (op == opcode(ElementWiseOperation::kPOW)) return 32;
+  if (op == kQuantize) return 4;
   if (op >= opcode(kUnary) && op < opcode(kActivation)) {
     switch (unary_of(op)) {
       case UnaryOperation::kSQRT:
@@ -84,11 +92,80 @@ PointwisePlan::PointwisePlan(std::string_view layer, std::vector<PointwiseInstru
               name(program_[instruction.a].type));
     }
   }
+  fuse_quantization();
+}
+
+void PointwisePlan::fuse_quantization() {
+  const auto count = program_.size();
+  std::vector<int> uses(count);
+  const auto use = [&](auto&& operands) {
+    for (const auto operand : operands) ++uses[static_cast<size_t>(operand)];
+  };
+  for (const PointwiseInstruction& instruction : program_) {
+    const int operands[] = {instruction.a, instruction.b, instruction.c};
+    use(std::span(operands, operand_count(instruction)));
+  }
+  use(results_);
+  // The instruction that gives a register which nothing else reads.
+  const auto only = [&](int index, int32_t op) -> const PointwiseInstruction* {
+    return program_[index].op == op && uses[index] == 1 ? &program_[index] : nullptr;
+  };
+  // A zero point: the sum with it is exact.
+  const auto is_byte_value = [&](int index) {
+    const PointwiseInstruction& instruction = program_[index];
+    const double value = instruction.alpha;
+    if (instruction.op == opcode(kCast)) return is_byte(program_[instruction.a].type);
+    return instruction.op == opcode(kConstant) && value == std::trunc(value) &&
+           std::abs(value) <= 255;
+  };
+  bool is_fused = false;
+  for (PointwiseInstruction& instruction : program_) {
+    const DataType type = instruction.type;
+    if (instruction.op != opcode(kCast) || !is_byte(type)) continue;
+    const auto* clip = only(instruction.a, opcode(ActivationType::kCLIP));
+    const bool is_signed = type == DataType::kINT8;
+    if (!clip || clip->type != DataType::kFLOAT || clip->alpha != (is_signed ? -128 : 0) ||
+        clip->beta != (is_signed ? 127 : 255))
+      continue;
+    const auto* sum = only(clip->a, opcode(ElementWiseOperation::kSUM));
+    if (sum && !is_byte_value(sum->b)) continue;
+    const auto* round = only(sum ? sum->a : clip->a, opcode(UnaryOperation::kROUND));
+    const auto* quotient = round ? only(round->a, opcode(ElementWiseOperation::kDIV)) : nullptr;
+    if (!quotient) continue;
+    instruction = {kQuantize, type, quotient->a, quotient->b, sum ? sum->b : -1};
+    is_fused = true;
+  }
+  if (!is_fused) return;
+  // What nothing reads any more goes.
+  std::vector<int> places(count, -1);
+  for (const int64_t result : results_) places[result] = 0;
+  for (size_t i = count; i-- > 0;) {
+    const PointwiseInstruction& instruction = program_[i];
+    const int operands[] = {instruction.a, instruction.b, instruction.c};
+    for (int k = 0; places[i] == 0 && k < operand_count(instruction); ++k) places[operands[k]] = 0;
+  }
+  int kept = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (places[i] < 0) continue;
+    PointwiseInstruction instruction = program_[i];
+    int32_t* const operands[] = {&instruction.a, &instruction.b, &instruction.c};
+    for (int k = 0; k < operand_count(instruction); ++k) *operands[k] = places[*operands[k]];
+    places[i] = kept;
+    program_[kept++] = instruction;
+  }
+  program_.resize(kept);
+  for (int64_t& result : results_) result = places[result];
 }
 
 TileFunction PointwisePlan::function_of(int index) const {
   const PointwiseInstruction& instruction = program_[index];
   if (instruction.op == opcode(kSelect)) return find_select(element_size(instruction.type));
+  if (instruction.op == kQuantize) {
+    const int32_t zero = instruction.c;
+    const bool by_scalar =
+        registers_[instruction.b].uniform && (zero < 0 || registers_[zero].uniform);
+    return find_quantize(instruction.type, zero >= 0, by_scalar);
+  }
   const DataType operand = program_[instruction.a].type;
   if (instruction.op == opcode(kCast)) return find_cast(operand, instruction.type);
   return operand == DataType::kFLOAT ? find_float_op(instruction.op)
@@ -161,7 +238,7 @@ void PointwisePlan::analyze(int64_t limit) {
     } else {
       const int operands[] = {instruction.a, instruction.b, instruction.c};
       result.uniform = result.invariant = true;
-      for (int k = 0; k < operand_count(instruction.op); ++k) {
+      for (int k = 0; k < operand_count(instruction); ++k) {
         Register& operand = registers_[operands[k]];
         operand.last_use = i;
         result.uniform &= operand.uniform;
@@ -199,7 +276,7 @@ void PointwisePlan::read(int index) {
 void PointwisePlan::release_operands(int index) {
   const PointwiseInstruction& instruction = program_[index];
   const int operands[] = {instruction.a, instruction.b, instruction.c};
-  for (int k = 0; k < operand_count(instruction.op); ++k) {
+  for (int k = 0; k < operand_count(instruction); ++k) {
     Register& operand = registers_[operands[k]];
     if (operand.invariant || operand.last_use != index || operand.slot < 0) continue;
     free_slots_.push_back(operand.slot);
@@ -217,7 +294,7 @@ void PointwisePlan::emit(int index) {
   }
   const int operands[] = {instruction.a, instruction.b, instruction.c};
   int pointers[3] = {};
-  for (int k = 0; k < operand_count(instruction.op); ++k) {
+  for (int k = 0; k < operand_count(instruction); ++k) {
     if (registers_[operands[k]].load >= 0) read(operands[k]);
     pointers[k] = registers_[operands[k]].pointer;
   }

@@ -68,6 +68,8 @@ class PointwisePlan {
     double value = 0;
   };
 
+  /// Makes one instruction of those that quantize to bytes.
+  void fuse_quantization();
   TileFunction function_of(int index) const;
   /// Registers, slots and steps for tiles of at most `limit` elements. False when the scratch
   /// memory does not suffice.

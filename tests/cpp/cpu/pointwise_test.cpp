@@ -381,6 +381,61 @@ TEST(Pointwise, Casts) {
   expect_close(y[2], {n.shape, {1, 1, 0, 1, 1}}, 0);
 }
 
+/// What ONNX's QuantizeLinear asks for; NaN gives 0.
+double quantized(double x, double scale, double zero, bool is_signed) {
+  const double y =
+      std::nearbyint(static_cast<double>(static_cast<float>(x) / static_cast<float>(scale))) + zero;
+  if (std::isnan(y)) return 0;
+  return std::clamp(y, is_signed ? -128.0 : 0.0, is_signed ? 127.0 : 255.0);
+}
+
+TEST(Pointwise, QuantizesInOnePass) {
+  Values values = all_floats();
+  values.data.resize(values.data.size() / 7 * 7 - 7);  // what vectors do not divide
+  const auto count = values.size();
+  for (const DataType type : {DataType::kINT8, DataType::kUINT8})
+    for (const bool has_zero : {false, true})
+      for (const bool by_row : {false, true})
+        for (const bool is_shown : {false, true}) {
+          const bool is_signed = type == DataType::kINT8;
+          SCOPED_TRACE(::testing::Message() << name(type) << " zero " << has_zero << " by row "
+                                            << by_row << " shown " << is_shown);
+          const Shape shape{7, count / 7}, scales = by_row ? Shape{7, 1} : Shape{1, 1};
+          const Values x{shape, values.data}, scale = random_values(scales, 1, 0.01, 0.1);
+          const Values zero = make_values(
+              scales, [&](int64_t i) { return static_cast<double>(i * 9 - (is_signed ? 30 : 0)); });
+          std::vector<PointwiseInstruction> program = {input(0), input(1),
+                                                       binary(ElementWiseOperation::kDIV, 0, 1),
+                                                       unary(UnaryOperation::kROUND, 2)};
+          if (has_zero) {
+            program.push_back(input(2, type));
+            program.push_back(cast(4, DataType::kFLOAT));
+            program.push_back(binary(ElementWiseOperation::kSUM, 3, 5));
+          }
+          const int moved = static_cast<int>(program.size()) - 1;
+          program.push_back(activation(ActivationType::kCLIP, moved, is_signed ? -128 : 0,
+                                       is_signed ? 127 : 255));
+          program.push_back(cast(moved + 1, type));
+          Ints results = {moved + 2};
+          std::vector<TestInput> inputs = {{x}, {scale}};
+          if (has_zero) inputs.push_back({zero, type});
+          std::vector<TestOutput> outputs = {{shape, type}};
+          if (is_shown) {  // the quotients are results as well, so they cannot go
+            results.push_back(2);
+            outputs.push_back({shape});
+          }
+          const std::vector<Values> y = run(make(program, results), inputs, outputs);
+          const Values narrow = rounded(scale, DataType::kFLOAT);
+          for (int64_t i = 0; i < count; ++i) {
+            const int64_t k = by_row ? i / (count / 7) : 0;
+            ASSERT_EQ(y[0][i], quantized(x[i], narrow[k], has_zero ? zero[k] : 0, is_signed))
+                << x[i] << " at " << i;
+            if (!is_shown || std::isnan(x[i])) continue;
+            ASSERT_EQ(y[1][i], static_cast<float>(x[i]) / static_cast<float>(narrow[k])) << x[i];
+          }
+        }
+}
+
 TEST(Pointwise, StoresOfShortFloatsRoundToNearestEven) {
   const Values x = all_floats();
   const Pointwise op = make({input(0), unary(UnaryOperation::kNEG, 0)}, {1});
