@@ -13,6 +13,7 @@
 #include "operators/quantization.h"
 #include "operators/recurrence.h"
 #include "operators/reduce.h"
+#include "operators/rotary_embedding.h"
 #include "operators/sampling.h"
 #include "operators/scatter.h"
 #include "operators/selection.h"
@@ -26,13 +27,13 @@ namespace opwright {
 template <class Visitor>
 void each_builtin_operator(Visitor&& visitor) {
   const auto visit = [&]<class... Ops>() { (visitor.template operator()<Ops>(), ...); };
-  visit.template
-  operator()<Activation, BitCast, Cast, ChannelShuffle, Concatenation, Convolution, Cumulative,
-             Deconvolution, DeformableColumns, Dequantize, Determinant, ElementWise, Fill, Gather,
-             GridSample, Identity, IndexedMaxPooling, LpPooling, Lrn, MatrixMultiply, Nms, NonZero,
-             Normalization, OneHot, ParametricRelu, Pointwise, Pooling, Quantize, Recurrence,
-             Reduce, Reformat, Reshape, Resize, ReverseSequence, RoiAlign, RoiPool, Scale, Scatter,
-             Select, ShapeOf, Shuffle, Slice, Softmax, TopK, Transpose, Unary, Unique>();
+  visit.template operator()<
+      Activation, BitCast, Cast, ChannelShuffle, Concatenation, Convolution, Cumulative,
+      Deconvolution, DeformableColumns, Dequantize, Determinant, ElementWise, Fill, Gather,
+      GridSample, Identity, IndexedMaxPooling, LpPooling, Lrn, MatrixMultiply, Nms, NonZero,
+      Normalization, OneHot, ParametricRelu, Pointwise, Pooling, Quantize, Recurrence, Reduce,
+      Reformat, Reshape, Resize, ReverseSequence, RoiAlign, RoiPool, RotaryEmbedding, Scale,
+      Scatter, Select, ShapeOf, Shuffle, Slice, Softmax, TopK, Transpose, Unary, Unique>();
 }
 template <class Visitor>
 void each_layer(Visitor&& visitor) {

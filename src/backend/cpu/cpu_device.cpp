@@ -53,6 +53,7 @@ const KernelEntry* find_entry(std::string_view kind) {
       {"ReverseSequence", reverse_sequence_kernels()},
       {"RoiAlign", roi_align_kernels()},
       {"RoiPool", roi_pool_kernels()},
+      {"RotaryEmbedding", rotary_embedding_kernels()},
       {"Scatter", scatter_kernels()},
       {"Slice", slice_kernels()},
       {"Softmax", softmax_kernels()},

@@ -50,6 +50,7 @@ KernelEntry resize_kernels();
 KernelEntry reverse_sequence_kernels();
 KernelEntry roi_align_kernels();
 KernelEntry roi_pool_kernels();
+KernelEntry rotary_embedding_kernels();
 KernelEntry scatter_kernels();
 KernelEntry slice_kernels();
 KernelEntry softmax_kernels();

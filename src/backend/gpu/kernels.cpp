@@ -8,6 +8,7 @@
 #include "operators/movement.h"
 #include "operators/pointwise.h"
 #include "operators/reduce.h"
+#include "operators/rotary_embedding.h"
 #include "operators/sampling.h"
 #include "operators/scatter.h"
 #include "operators/selection.h"
@@ -38,6 +39,7 @@ const KernelEntry* find_entry(std::string_view kind) {
       {ReverseSequence::kKind, reverse_sequence_kernels()},
       {RoiAlign::kKind, roi_align_kernels()},
       {RoiPool::kKind, roi_pool_kernels()},
+      {RotaryEmbedding::kKind, rotary_embedding_kernels()},
       {Scatter::kKind, scatter_kernels()},
       {Slice::kKind, slice_kernels()},
       {Softmax::kKind, softmax_kernels()},

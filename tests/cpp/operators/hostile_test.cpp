@@ -18,6 +18,7 @@
 #include "operators/quantization.h"
 #include "operators/recurrence.h"
 #include "operators/reduce.h"
+#include "operators/rotary_embedding.h"
 #include "operators/sampling.h"
 #include "operators/scatter.h"
 #include "operators/selection.h"
@@ -102,8 +103,8 @@ using Operators =
                      Gather, GridSample, Identity, IndexedMaxPooling, LpPooling, Lrn,
                      MatrixMultiply, Nms, NonZero, Normalization, OneHot, ParametricRelu, Pointwise,
                      Pooling, Quantize, Recurrence, Reduce, Reformat, Reshape, Resize,
-                     ReverseSequence, RoiAlign, RoiPool, Scale, Scatter, Select, ShapeOf, Shuffle,
-                     Slice, Softmax, TopK, Transpose, Unary, Unique>;
+                     ReverseSequence, RoiAlign, RoiPool, RotaryEmbedding, Scale, Scatter, Select,
+                     ShapeOf, Shuffle, Slice, Softmax, TopK, Transpose, Unary, Unique>;
 TYPED_TEST_SUITE(Hostile, Operators);
 
 TYPED_TEST(Hostile, GivesOutputsOrAnError) {

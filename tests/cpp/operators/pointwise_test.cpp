@@ -142,10 +142,10 @@ TEST(Builtin, OperatorsCanBeMadeAgain) {
         "NonZero",         "Normalization", "OneHot",         "ParametricRelu",
         "Pointwise",       "Pooling",       "Quantize",       "Recurrence",
         "Reduce",          "Reformat",      "Reshape",        "Resize",
-        "ReverseSequence", "RoiAlign",      "RoiPool",        "Scale",
-        "Scatter",         "Select",        "Shape",          "Shuffle",
-        "Slice",           "Softmax",       "TopK",           "Transpose",
-        "Unary",           "Unique"}) {
+        "ReverseSequence", "RoiAlign",      "RoiPool",        "RotaryEmbedding",
+        "Scale",           "Scatter",       "Select",         "Shape",
+        "Shuffle",         "Slice",         "Softmax",        "TopK",
+        "Transpose",       "Unary",         "Unique"}) {
     try {
       EXPECT_EQ(load_operator(kind, {}, context)->kind(), kind);
     } catch (const Error& error) {
