@@ -180,12 +180,9 @@ void quantize(void* out, const void* a, const void* b, const void* c, int64_t co
 /// System/6000 processor", 1990).
 template <class To, bool kHasZero>
 void quantize_by_scalar(void* out, const void* a, const void* b, const void* c, int64_t count,
-                        const double* immediates) {
+                        const double*) {
   if (count == 0) return;
   const float factor = *static_cast<const float*>(b);
-  // Beyond these bounds the reciprocal or the remainder would not be a normal number.
-  if (!HWY_NATIVE_FMA || !(std::abs(factor) > 0x1p-100f && std::abs(factor) < 0x1p100f))
-    return quantize<To, kHasZero>(out, a, b, c, count, immediates);
   const hn::ScalableTag<float> d;
   const int64_t lanes = hn::Lanes(d);
   const float* HWY_RESTRICT x = static_cast<const float*>(a);
@@ -197,8 +194,10 @@ void quantize_by_scalar(void* out, const void* a, const void* b, const void* c, 
   const auto most = hn::Set(d, std::max(ends[0], ends[1]));
   const auto scale = hn::Set(d, factor), reciprocal = hn::Set(d, 1 / factor);
   const auto moved = hn::Set(hn::ScalableTag<int32_t>(), static_cast<int32_t>(zero));
+  // Beyond these bounds the reciprocal or the remainder would not be a normal number.
+  const bool is_normal = std::abs(factor) > 0x1p-100f && std::abs(factor) < 0x1p100f;
   int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
+  for (; HWY_NATIVE_FMA && is_normal && i + lanes <= count; i += lanes) {
     const auto v = hn::LoadU(d, x + i), bounded = hn::Min(hn::Max(v, least), most);
     const auto near = hn::Mul(bounded, reciprocal);
     const auto exact = hn::MulAdd(hn::NegMulAdd(near, scale, bounded), reciprocal, near);

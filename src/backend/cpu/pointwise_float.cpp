@@ -117,6 +117,23 @@ void binary(void* out, const void* a, const void* b, const void*, int64_t count,
   }
 }
 
+template <class Op>
+void binary_by_scalar(void* out, const void* a, const void* b, const void*, int64_t count,
+                      const double*) {
+  if (count == 0) return;
+  const hn::ScalableTag<float> d;
+  const int64_t lanes = hn::Lanes(d);
+  const auto y = hn::Set(d, *static_cast<const float*>(b));
+  const float* HWY_RESTRICT x = static_cast<const float*>(a);
+  float* HWY_RESTRICT z = static_cast<float*>(out);
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) hn::StoreU(Op::apply(d, hn::LoadU(d, x + i), y), d, z + i);
+  if (i < count) {
+    const auto mask = hn::FirstN(d, count - i);
+    hn::BlendedStore(Op::apply(d, hn::MaskedLoad(mask, d, x + i), y), mask, d, z + i);
+  }
+}
+
 /// Functions that networks hardly use come from the C library.
 template <float (*function)(float)>
 void unary_scalar(void* out, const void* a, const void*, const void*, int64_t count,
@@ -198,7 +215,8 @@ void power_by_scalar(void* out, const void* a, const void* b, const void* c, int
   if (exponent == 0.5f) return unary<Sqrt>(out, a, b, c, count, kNone);
   if (exponent == -1) return unary<Recip>(out, a, b, c, count, kNone);
   if (exponent == -0.5f) return unary<ReciprocalRoot>(out, a, b, c, count, kNone);
-  power(out, a, b, c, count, kNone);
+  for (int64_t i = 0; i < count; ++i)
+    static_cast<float*>(out)[i] = std::pow(static_cast<const float*>(a)[i], exponent);
 }
 
 TileFunction binary_op(ElementWiseOperation op) {
@@ -225,6 +243,27 @@ TileFunction binary_op(ElementWiseOperation op) {
       return binary_test<Greater>;
     case ElementWiseOperation::kLESS:
       return binary_test<Less>;
+    default:
+      return nullptr;
+  }
+}
+
+TileFunction binary_op_by_scalar(ElementWiseOperation op) {
+  switch (op) {
+    case ElementWiseOperation::kSUM:
+      return binary_by_scalar<Sum>;
+    case ElementWiseOperation::kPROD:
+      return binary_by_scalar<Prod>;
+    case ElementWiseOperation::kMAX:
+      return binary_by_scalar<Max>;
+    case ElementWiseOperation::kMIN:
+      return binary_by_scalar<Min>;
+    case ElementWiseOperation::kSUB:
+      return binary_by_scalar<Sub>;
+    case ElementWiseOperation::kDIV:
+      return binary_by_scalar<Div>;
+    case ElementWiseOperation::kPOW:
+      return power_by_scalar;
     default:
       return nullptr;
   }
@@ -328,7 +367,11 @@ TileFunction float_op(int32_t op) {
   return nullptr;
 }
 
-TileFunction float_power_by_scalar() { return power_by_scalar; }
+TileFunction float_op_by_scalar(int32_t op) {
+  return op >= opcode(PointwiseOp::kBinary) && op < opcode(PointwiseOp::kUnary)
+             ? binary_op_by_scalar(binary_of(op))
+             : nullptr;
+}
 
 }  // namespace opwright::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -337,10 +380,12 @@ HWY_AFTER_NAMESPACE();
 namespace opwright {
 
 HWY_EXPORT(float_op);
-HWY_EXPORT(float_power_by_scalar);
+HWY_EXPORT(float_op_by_scalar);
 
 TileFunction find_float_op(int32_t op) { return HWY_DYNAMIC_DISPATCH(float_op)(op); }
-TileFunction find_float_power_by_scalar() { return HWY_DYNAMIC_DISPATCH(float_power_by_scalar)(); }
+TileFunction find_float_op_by_scalar(int32_t op) {
+  return HWY_DYNAMIC_DISPATCH(float_op_by_scalar)(op);
+}
 
 }  // namespace opwright
 #endif

@@ -1,6 +1,7 @@
 #include "backend/cpu/pointwise_plan.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -162,8 +163,7 @@ TileFunction PointwisePlan::function_of(int index) const {
   if (instruction.op == opcode(kSelect)) return find_select(element_size(instruction.type));
   if (instruction.op == kQuantize) {
     const int32_t zero = instruction.c;
-    const bool by_scalar =
-        registers_[instruction.b].uniform && (zero < 0 || registers_[zero].uniform);
+    const bool by_scalar = is_scalar(instruction.b) && (zero < 0 || is_scalar(zero));
     return find_quantize(instruction.type, zero >= 0, by_scalar);
   }
   const DataType operand = program_[instruction.a].type;
@@ -252,6 +252,63 @@ void PointwisePlan::analyze(int64_t limit) {
       registers_[result].last_use = count;
   }
   tile_ = limit / unit * unit;
+  find_single(unit, limit);
+}
+
+bool PointwisePlan::takes_single(const PointwiseInstruction& instruction, int operand) const {
+  if (instruction.op == kQuantize)
+    return operand > 0 && is_scalar(instruction.b) &&
+           (instruction.c < 0 || is_scalar(instruction.c));
+  return operand == 1 && program_[instruction.a].type == DataType::kFLOAT &&
+         find_float_op_by_scalar(instruction.op) != nullptr;
+}
+
+void PointwisePlan::find_single(int64_t unit, int64_t limit) {
+  constexpr int64_t kShortestRun = 256;
+  const auto run_of = [&](int index) -> int64_t {
+    if (program_[index].op != opcode(kInput) || registers_[index].invariant) return 0;
+    const int64_t run = views_[program_[index].a].run();
+    return run >= kShortestRun ? run : 0;
+  };
+  const int count = static_cast<int>(program_.size());
+  int64_t common = 0;
+  for (int i = 0; i < count; ++i) common = std::gcd(common, run_of(i));
+  if (common == 0) return;
+  int64_t tile = std::min(limit, common) / unit * unit;
+  while (tile > 0 && common % tile != 0) tile -= unit;
+  if (tile < std::min(limit, kShortestRun)) return;
+  tile_ = tile;
+
+  const auto operands_of = [](PointwiseInstruction& instruction) {
+    return std::array<int32_t*, 3>{&instruction.a, &instruction.b, &instruction.c};
+  };
+  for (int i = 0; i < count; ++i) {
+    PointwiseInstruction& instruction = program_[i];
+    Register& result = registers_[i];
+    result.single = run_of(i) > 0;
+    if (operand_count(instruction) == 0 || result.invariant) continue;
+    result.single = true;
+    for (int k = 0; k < operand_count(instruction); ++k)
+      result.single &= is_scalar(*operands_of(instruction)[k]);
+    const bool commutes = instruction.op == opcode(ElementWiseOperation::kSUM) ||
+                          instruction.op == opcode(ElementWiseOperation::kPROD);
+    if (commutes && registers_[instruction.a].single) std::swap(instruction.a, instruction.b);
+  }
+  for (const int64_t result : results_) registers_[result].single = false;
+  // What one that has many elements cannot take as one gets many as well.
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (int i = count - 1; i >= 0; --i) {
+      PointwiseInstruction& instruction = program_[i];
+      if (registers_[i].single) continue;
+      for (int k = 0; k < operand_count(instruction); ++k) {
+        Register& operand = registers_[*operands_of(instruction)[k]];
+        if (!operand.single || takes_single(instruction, k)) continue;
+        operand.single = false;
+        changed = true;
+      }
+    }
+  }
 }
 
 int PointwisePlan::take_slot() {
@@ -307,9 +364,11 @@ void PointwisePlan::emit(int index) {
 
   Step step{function_of(index), result.pointer, pointers[0],
             pointers[1],        pointers[2],    {instruction.alpha, instruction.beta}};
-  if (instruction.op == opcode(ElementWiseOperation::kPOW) &&
-      instruction.type == DataType::kFLOAT && registers_[instruction.b].uniform)
-    step.function = find_float_power_by_scalar();
+  step.single = result.single;
+  if (operand_count(instruction) == 2 && instruction.op != kQuantize && is_scalar(instruction.b) &&
+      program_[instruction.a].type == DataType::kFLOAT)
+    if (const TileFunction by_scalar = find_float_op_by_scalar(instruction.op))
+      step.function = by_scalar;
   (result.invariant ? prologue_ : steps_).push_back(step);
   if (result.invariant) return;
 
@@ -334,6 +393,7 @@ bool PointwisePlan::build(int64_t limit) {
     load.pointer = registers_[i].pointer = kMaxSlots + static_cast<int>(loads_.size());
     load.element_size = element_size(type);
     load.view = views_[load.input];
+    load.single = registers_[i].single;
     if (type != program_[i].type) load.convert = find_cast(type, program_[i].type);
     registers_[i].load = static_cast<int>(loads_.size());
     loads_.push_back(load);
@@ -372,6 +432,7 @@ void PointwisePlan::bring(const Load& load, const void* input, int64_t first, in
                           std::byte* scratch, void** pointers) const {
   std::byte* values = load.slot < 0 ? nullptr : scratch + load.slot * slot_bytes_;
   std::byte* raw = load.raw_slot < 0 ? values : scratch + load.raw_slot * slot_bytes_;
+  if (load.single) count = 1;
   const void* elements = load.view.elements(input, load.element_size, first, count, raw);
   if (load.convert) {
     load.convert(values, elements, nullptr, nullptr, count, nullptr);
@@ -391,7 +452,7 @@ void PointwisePlan::run(void const* const* inputs, void* const* outputs, int64_t
     for (const Step& step : steps) {
       if (step.function)
         step.function(pointers[step.out], pointers[step.a], pointers[step.b], pointers[step.c],
-                      count, step.immediates);
+                      step.single ? 1 : count, step.immediates);
       else
         bring(loads_[step.a], inputs[loads_[step.a].input], first, count, scratch, pointers);
     }
