@@ -2,6 +2,7 @@
 
 #include "operators/activation.h"
 #include "operators/bit_cast.h"
+#include "operators/col2im.h"
 #include "operators/convolution.h"
 #include "operators/elementwise.h"
 #include "operators/indexing.h"
@@ -28,7 +29,7 @@ template <class Visitor>
 void each_builtin_operator(Visitor&& visitor) {
   const auto visit = [&]<class... Ops>() { (visitor.template operator()<Ops>(), ...); };
   visit.template operator()<
-      Activation, BitCast, Cast, ChannelShuffle, Concatenation, Convolution, Cumulative,
+      Activation, BitCast, Cast, ChannelShuffle, Col2Im, Concatenation, Convolution, Cumulative,
       Deconvolution, DeformableColumns, Dequantize, Determinant, ElementWise, Fill, Gather,
       GridSample, Identity, IndexedMaxPooling, LpPooling, Lrn, MatrixMultiply, Nms, NonZero,
       Normalization, OneHot, ParametricRelu, Pointwise, Pooling, Quantize, Recurrence, Reduce,

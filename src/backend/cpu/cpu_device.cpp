@@ -26,6 +26,7 @@ const KernelEntry* find_entry(std::string_view kind) {
   static const std::unordered_map<std::string_view, KernelEntry> table = {
       {"BitCast", bit_cast_kernels()},
       {"ChannelShuffle", channel_shuffle_kernels()},
+      {"Col2Im", col2im_kernels()},
       {"Concatenation", concatenation_kernels()},
       {"Convolution", convolution_kernels()},
       {"Cumulative", cumulative_kernels()},

@@ -23,6 +23,7 @@ struct KernelEntry {
 // One function per kind of operator, defined in the file of that name and listed in cpu_device.cpp.
 KernelEntry bit_cast_kernels();
 KernelEntry channel_shuffle_kernels();
+KernelEntry col2im_kernels();
 KernelEntry concatenation_kernels();
 KernelEntry convolution_kernels();
 KernelEntry cumulative_kernels();

@@ -12,6 +12,7 @@
 #include "cpu/pointwise_program.h"
 #include "cpu/run_kernel.h"
 #include "operators/bit_cast.h"
+#include "operators/col2im.h"
 #include "operators/context.h"
 #include "operators/convolution.h"
 #include "operators/indexing.h"
@@ -196,6 +197,13 @@ Step roi_align() {
 }
 Step roi_pool() {
   return step<RoiPool>({}, {port({1, 2, 4, 4}), port({3, 5})}, {port({3, 2, 1, 1})});
+}
+Step col2im() {
+  Col2ImParams params;
+  params.block = {2, 2};
+  Step result = step<Col2Im>(params, {port({1, 8, 6}), port({2}, kINT64)}, {port({1, 2, 3, 4})});
+  result.values = {{1, {3, 4}}};
+  return result;
 }
 Step rotary_embedding() {
   return step<RotaryEmbedding>(
@@ -527,6 +535,8 @@ std::vector<Case> cases() {
        "output 0 must be FP32 like input 0"},
       {"Maxima with narrow indices", indexed_pooling(),
        [](Step& s) { s.outputs[1].type.dtype = kINT32; }, "output 1 must be INT64"},
+      {"Columns of another type", col2im(), [](Step& s) { set_all(s, {kHALF}); },
+       "input 0 must be FP32"},
       {"Turned by angles of another type", rotary_embedding(),
        [](Step& s) { s.inputs[2].type.dtype = kHALF; }, "input 2 must be FP32 like input 0"},
       {"Turned at places of floats", rotary_embedding(),
@@ -685,6 +695,7 @@ std::vector<Step> steps() {
           roi_align(),
           roi_pool(),
           rotary_embedding(),
+          col2im(),
           indexed_pooling(),
           lp_pooling(),
           bit_cast(),
@@ -1059,6 +1070,10 @@ TEST(Check, ShapesOfIndicesAndWhatTheyReferToFit) {
   EXPECT_NE(hot.tell({{4}, {2}, {}}, {{5, 3}}).find("do not give"), std::string::npos);
   Made back(reverse_sequence());
   EXPECT_NE(back.tell({{4, 3}, {2}}, {{4, 3}}).find("do not fit"), std::string::npos);
+  Made folded(col2im());
+  EXPECT_NE(folded.tell({{1, 8, 9}, {2}}, {{1, 2, 3, 4}}).find("do not fit 6 blocks"),
+            std::string::npos);
+  EXPECT_NE(folded.tell({{1, 8, 6}, {2}}, {{1, 3, 3, 4}}).find("do not fit"), std::string::npos);
   Made turned(rotary_embedding());
   EXPECT_NE(turned.tell({{2, 3, 4, 8}, {5, 3}, {5, 3}, {2, 4}}, {{2, 3, 4, 8}}).find("do not turn"),
             std::string::npos);

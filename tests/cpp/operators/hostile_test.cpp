@@ -6,6 +6,7 @@
 
 #include "operators/activation.h"
 #include "operators/bit_cast.h"
+#include "operators/col2im.h"
 #include "operators/context.h"
 #include "operators/convolution.h"
 #include "operators/elementwise.h"
@@ -98,7 +99,7 @@ class Random {
 template <class Op>
 class Hostile : public ::testing::Test {};
 using Operators =
-    ::testing::Types<Activation, BitCast, Cast, Concatenation, Convolution, Cumulative,
+    ::testing::Types<Activation, BitCast, Cast, Col2Im, Concatenation, Convolution, Cumulative,
                      Deconvolution, DeformableColumns, Dequantize, Determinant, ElementWise, Fill,
                      Gather, GridSample, Identity, IndexedMaxPooling, LpPooling, Lrn,
                      MatrixMultiply, Nms, NonZero, Normalization, OneHot, ParametricRelu, Pointwise,
