@@ -5,6 +5,7 @@
 
 #include "onnx/attention.h"
 #include "operators/convolution.h"
+#include "operators/rotary_embedding.h"
 
 namespace opwright::onnx {
 namespace {
@@ -56,13 +57,17 @@ Tensor* masked_softmax(NodeImporter& node, Tensor* scores, const Mask& mask) {
   return mask.allowed != nullptr ? node.select(mask.allowed, y, zero) : y;
 }
 
+/// The shape [batch, length, heads, size] of x, [batch, length, heads * size].
+SymShape heads_apart(NodeImporter& node, Tensor* x, int64_t heads, std::string_view attribute) {
+  if (heads < 1) node.error(attribute, " is ", heads, "; inputs of rank 3 need at least 1");
+  const SymShape d = x->dims();
+  return {d[0], d[1], heads, floor_div(d[2], heads)};
+}
+
 }  // namespace
 
 Tensor* split_heads(NodeImporter& node, Tensor* x, int64_t heads, std::string_view attribute) {
-  if (heads < 1) node.error(attribute, " is ", heads, "; inputs of rank 3 need at least 1");
-  const SymShape d = x->dims();
-  const SymShape split = {d[0], d[1], heads, floor_div(d[2], heads)};
-  return node.transpose(node.reshape(x, split), {0, 2, 1, 3});
+  return node.transpose(node.reshape(x, heads_apart(node, x, heads, attribute)), {0, 2, 1, 3});
 }
 
 Tensor* join_heads(NodeImporter& node, Tensor* x) {
@@ -115,36 +120,18 @@ Tensor* causal_mask(NodeImporter& node, const Heads& heads, const Expr& offset) 
   return not_greater(node, node.unsqueeze(node.count_up(heads.key->dims()[2]), {0}), place);
 }
 
-Tensor* rotate(NodeImporter& node, Tensor* x, Tensor* cosine, Tensor* sine, const Expr& rotated,
-               bool is_interleaved) {
-  const Expr size = x->dims()[3], half = floor_div(rotated, 2);
-  Tensor* turned = rotated == size ? x : node.slice_axis(x, 3, 0, rotated);
-  Tensor *first = nullptr, *second = nullptr;
-  if (is_interleaved) {
-    SymShape pairs(turned->dims().begin(), turned->dims().end());
-    pairs.back() = half;
-    pairs.emplace_back(2);
-    Tensor* paired = node.reshape(turned, pairs);
-    first = node.squeeze(node.slice_axis(paired, 4, 0, 1), {4});
-    second = node.squeeze(node.slice_axis(paired, 4, 1, 1), {4});
-  } else {
-    first = node.slice_axis(turned, 3, 0, half);
-    second = node.slice_axis(turned, 3, half, half);
-  }
-  const auto product = [&](Tensor* a, Tensor* b) { return node.elementwise(Op::kPROD, a, b); };
-  Tensor* real = node.elementwise(Op::kSUB, product(cosine, first), product(sine, second));
-  Tensor* imaginary = node.elementwise(Op::kSUM, product(sine, first), product(cosine, second));
-  Tensor* y = nullptr;
-  if (is_interleaved) {
-    const SymShape flat(turned->dims().begin(), turned->dims().end());
-    y = node.reshape(
-        node.concatenate({node.unsqueeze(real, {4}), node.unsqueeze(imaginary, {4})}, 4), flat);
-  } else {
-    y = node.concatenate({real, imaginary}, 3);
-  }
-  if (!(rotated == size))
-    y = node.concatenate({y, node.slice_axis(x, 3, rotated, size - rotated)}, 3);
-  return y;
+void rotate(NodeImporter& node, Tensor* x, Tensor* cosines, Tensor* sines, Tensor* positions,
+            int64_t heads) {
+  RotaryEmbeddingParams params;
+  params.interleaved = node.get_int("interleaved", 0) != 0;
+  params.rotary_embedding_dim = node.get_int("rotary_embedding_dim", 0);
+  params.sequence_first = x->rank() == 3;
+  const SymShape shape = x->dims();
+  if (params.sequence_first) x = node.reshape(x, heads_apart(node, x, heads, "num_heads"));
+  std::vector<Tensor*> inputs = {x, cosines, sines};
+  if (positions != nullptr) inputs.push_back(positions);
+  Tensor* y = node.add<RotaryEmbedding>(params, inputs);
+  node.set_output(0, params.sequence_first ? node.reshape(y, shape) : y);
 }
 
 namespace {
@@ -249,17 +236,8 @@ void attention(NodeImporter& node) {
 void rotary_embedding(NodeImporter& node) {
   Tensor* x = node.input(0);
   node.require_rank(x, 3, 4);
-  const bool is_joined = x->rank() == 3;
-  if (is_joined) x = split_heads(node, x, node.get_int("num_heads", 0), "num_heads");
-  Tensor *cosine = node.input(1), *sine = node.input(2);
-  if (Tensor* positions = node.optional_input(3)) {
-    cosine = node.add<Gather>({}, {cosine, positions});
-    sine = node.add<Gather>({}, {sine, positions});
-  }
-  const int64_t given = node.get_int("rotary_embedding_dim", 0);
-  Tensor* y = rotate(node, x, node.unsqueeze(cosine, {1}), node.unsqueeze(sine, {1}),
-                     given > 0 ? Expr(given) : x->dims()[3], node.get_int("interleaved", 0) != 0);
-  node.set_output(0, is_joined ? join_heads(node, y) : y);
+  rotate(node, x, node.input(1), node.input(2), node.optional_input(3),
+         node.get_int("num_heads", 0));
 }
 
 /// The recurrence of ONNX's LinearAttention, step by step: S' = exp(g) S + k (beta (v - (exp(g)

@@ -40,10 +40,11 @@ Tensor* join_heads(NodeImporter& node, Tensor* x);
 double default_scale(NodeImporter& node, const Expr& size);
 /// Where keys do not lie behind their queries, which follow `offset` keys.
 Tensor* causal_mask(NodeImporter& node, const Heads& heads, const Expr& offset);
-/// Pairs of elements of each head, [batch, heads, length, size], turned by angles whose cosines and
-/// sines broadcast to [batch, 1, length, rotated / 2] ("RoFormer", Su et al., 2021).
-Tensor* rotate(NodeImporter& node, Tensor* x, Tensor* cosine, Tensor* sine, const Expr& rotated,
-               bool is_interleaved);
+/// The node's output, of its attributes for RotaryEmbedding: x, [batch, heads, length, size] or
+/// [batch, length, heads * size], with cosines and sines of those positions, or without positions
+/// of each place.
+void rotate(NodeImporter& node, Tensor* x, Tensor* cosines, Tensor* sines, Tensor* positions,
+            int64_t heads);
 /// The tensor where it is there, broadcast with the other one; null where neither is.
 Tensor* both_allowed(NodeImporter& node, Tensor* a, Tensor* b);
 

@@ -197,28 +197,19 @@ void multi_head_attention(NodeImporter& node) {
 }
 
 void contrib_rotary_embedding(NodeImporter& node) {
-  Tensor *x = node.input(0), *positions = node.input(1);
+  Tensor *x = node.input(0), *positions = node.input(1), *cosines = node.input(2);
   node.require_rank(x, 3, 4);
-  const bool is_joined = x->rank() == 3;
-  Tensor *cosine = node.input(2), *sine = node.input(3);
-  node.require_rank(cosine, 2, 2);
-  const int64_t given = node.get_int("rotary_embedding_dim", 0);
-  if (is_joined) {
-    int64_t heads = node.get_int("num_heads", 0);
-    const Expr size = cosine->dims()[1] * 2;  // of a head, where all of it is turned
-    if (heads == 0 && x->dims()[2].is_constant() && size.is_constant() && size.constant() > 0)
+  node.require_rank(cosines, 2, 2);
+  int64_t heads = node.get_int("num_heads", 0);
+  if (heads == 0 && x->rank() == 3) {
+    const Expr size = cosines->dims()[1] * 2;  // of a head, where all of it is turned
+    if (x->dims()[2].is_constant() && size.is_constant() && size.constant() > 0)
       heads = x->dims()[2].constant() / size.constant();
-    x = split_heads(node, x, heads, "num_heads");
   }
   if (positions->rank() == 1)  // where the first word stands
-    positions = sum(node, node.unsqueeze(node.count_up(x->dims()[2]), {0}),
+    positions = sum(node, node.unsqueeze(node.count_up(x->dims()[x->rank() - 2]), {0}),
                     node.cast(positions, DataType::kINT64));
-  const auto at_positions = [&](Tensor* table) {
-    return node.unsqueeze(node.add<Gather>({}, {table, positions}), {1});
-  };
-  Tensor* y = rotate(node, x, at_positions(cosine), at_positions(sine),
-                     given > 0 ? Expr(given) : x->dims()[3], node.get_int("interleaved", 0) != 0);
-  node.set_output(0, is_joined ? join_heads(node, y) : y);
+  rotate(node, x, cosines, node.input(3), positions, heads);
 }
 
 /// A product with weights of a few bits, which become floating-point numbers here.

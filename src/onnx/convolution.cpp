@@ -1,6 +1,7 @@
 // Convolution and pooling.
 
 #include "operators/convolution.h"
+#include "operators/col2im.h"
 
 #include "onnx/importer.h"
 #include "operators/movement.h"
@@ -141,54 +142,26 @@ void global_lp_pool(NodeImporter& node) {
   node.set_output(0, p == 1 ? sum : node.elementwise(ElementWiseOperation::kPOW, sum, 1 / p));
 }
 
-/// Each block of a column is put to its place in the image, and what meets there is added up: a
-/// transposed convolution whose kernel takes element i of a block to place i of the window.
 void col_to_im(NodeImporter& node) {
-  Tensor* x = node.input(0);
+  Tensor* const x = node.cast(node.input(0), DataType::kFLOAT);
   node.require_rank(x, 3, 3);
   const std::vector<Expr> image = node.values(node.input(1), "image_shape");
-  const Ints block = node.constant_ints(node.input(2), "block_shape");
+  Col2ImParams params;
+  params.block = node.constant_ints(node.input(2), "block_shape");
   const size_t spatial = image.size();
-  const Ints dilations = node.get_ints("dilations", Ints(spatial, 1));
+  params.dilation = node.get_ints("dilations", Ints(spatial, 1));
+  params.stride = node.get_ints("strides", Ints(spatial, 1));
   const Ints pads = node.get_ints("pads", Ints(2 * spatial, 0));
-  const Ints strides = node.get_ints("strides", Ints(spatial, 1));
-  if (spatial < 1 || spatial > 3 || block.size() != spatial || dilations.size() != spatial ||
-      pads.size() != 2 * spatial || strides.size() != spatial)
+  if (spatial < 1 || spatial > 3 || params.block.size() != spatial ||
+      params.dilation.size() != spatial || pads.size() != 2 * spatial ||
+      params.stride.size() != spatial)
     node.error("image_shape has ", spatial,
                " values; expected 1 to 3, and as many in block_shape, ",
                "dilations and strides, and twice as many in pads");
-  constexpr int64_t kMostInBlock = 4096;
-  int64_t elements = 1;
-  SymShape blocks;
-  for (size_t i = 0; i < spatial; ++i) {
-    if (block[i] < 1 || strides[i] < 1 || dilations[i] < 1 || block[i] > kMostInBlock ||
-        (elements *= block[i]) > kMostInBlock)
-      node.error("blocks of ", elements,
-                 " elements, strides and dilations must be positive, and "
-                 "blocks have ",
-                 kMostInBlock, " elements at most");
-    blocks.push_back(
-        floor_div(image[i] + pads[i] + pads[i + spatial] - (Expr(block[i]) - 1) * dilations[i] - 1,
-                  strides[i]) +
-        1);
-  }
-  const Expr channels = floor_div(x->dims()[1], elements), batch = x->dims()[0];
-  SymShape columns = {batch * channels, elements};
-  columns.insert(columns.end(), blocks.begin(), blocks.end());
-  Shape kernel = {elements, 1};
-  for (const int64_t extent : block) kernel.push_back(extent);
-  std::vector<float> places(static_cast<size_t>(elements * elements), 0);
-  for (int64_t i = 0; i < elements; ++i) places[static_cast<size_t>(i * elements + i)] = 1;
-  ConvolutionParams params;
-  params.stride = strides, params.dilation = dilations;
-  Tensor* y = node.add<Deconvolution>(
-      params, {node.reshape(x, columns), node.constant_of(kernel, places, x->dtype())});
-  std::vector<Expr> start = {0, 0}, size = {columns[0], 1};
-  for (size_t i = 0; i < spatial; ++i) start.emplace_back(pads[i]), size.push_back(image[i]);
-  y = node.slice(y, start, size, Ints(spatial + 2, 1), SampleMode::kFILL);
-  SymShape result = {batch, channels};
-  result.insert(result.end(), image.begin(), image.end());
-  node.set_output(0, node.reshape(y, result));
+  const auto middle = pads.begin() + static_cast<std::ptrdiff_t>(spatial);
+  params.pre_padding.assign(pads.begin(), middle), params.post_padding.assign(middle, pads.end());
+  Tensor* const y = node.add<Col2Im>(params, {x, node.network().add_values(image)});
+  node.set_output(0, node.cast(y, node.input(0)->dtype()));
 }
 
 void global_pool(NodeImporter& node, ReduceOperation op) {

@@ -6,6 +6,7 @@
 #include "operators/activation.h"
 #include "operators/add_layers.h"
 #include "operators/bit_cast.h"
+#include "operators/col2im.h"
 #include "operators/convolution.h"
 #include "operators/elementwise.h"
 #include "operators/indexing.h"
@@ -17,6 +18,7 @@
 #include "operators/quantization.h"
 #include "operators/recurrence.h"
 #include "operators/reduce.h"
+#include "operators/rotary_embedding.h"
 #include "operators/sampling.h"
 #include "operators/scatter.h"
 #include "operators/selection.h"
@@ -30,13 +32,13 @@ namespace opwright {
 template <class Visitor>
 void each_builtin_operator(Visitor&& visitor) {
   const auto visit = [&]<class... Ops>() { (visitor.template operator()<Ops>(), ...); };
-  visit.template
-  operator()<Activation, BitCast, Cast, ChannelShuffle, Concatenation, Convolution, Cumulative,
-             Deconvolution, DeformableColumns, Dequantize, Determinant, ElementWise, Fill, Gather,
-             GridSample, Identity, IndexedMaxPooling, LpPooling, Lrn, MatrixMultiply, Nms, NonZero,
-             Normalization, OneHot, ParametricRelu, Pointwise, Pooling, Quantize, Recurrence,
-             Reduce, Reformat, Reshape, Resize, ReverseSequence, RoiAlign, RoiPool, Scale, Scatter,
-             Select, ShapeOf, Shuffle, Slice, Softmax, TopK, Transpose, Unary, Unique>();
+  visit.template operator()<
+      Activation, BitCast, Cast, ChannelShuffle, Col2Im, Concatenation, Convolution, Cumulative,
+      Deconvolution, DeformableColumns, Dequantize, Determinant, ElementWise, Fill, Gather,
+      GridSample, Identity, IndexedMaxPooling, LpPooling, Lrn, MatrixMultiply, Nms, NonZero,
+      Normalization, OneHot, ParametricRelu, Pointwise, Pooling, Quantize, Recurrence, Reduce,
+      Reformat, Reshape, Resize, ReverseSequence, RoiAlign, RoiPool, RotaryEmbedding, Scale,
+      Scatter, Select, ShapeOf, Shuffle, Slice, Softmax, TopK, Transpose, Unary, Unique>();
 }
 template <class Visitor>
 void each_layer(Visitor&& visitor) {

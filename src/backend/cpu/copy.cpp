@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "backend/cpu/copy_tile.h"
 #include "base/parallel.h"
 
 namespace opwright {
@@ -50,6 +51,9 @@ void fill_elements(std::byte* to, const std::byte* value, int element_size, int6
 
 void gather_elements(std::byte* to, const std::byte* from, int64_t element_size, int64_t stride,
                      int64_t count) {
+  if (element_size == 4 && stride == 8)
+    return every_second(reinterpret_cast<const uint32_t*>(from), count,
+                        reinterpret_cast<uint32_t*>(to));
   switch (element_size) {
     case 1:
       return gather<uint8_t>(to, from, stride, count);
@@ -113,6 +117,9 @@ void repeat(std::byte* to, const std::byte* from, int64_t times, int64_t count) 
 
 void repeat_elements(std::byte* to, const std::byte* from, int64_t element_size, int64_t times,
                      int64_t count) {
+  if (element_size == 4 && times == 2)
+    return repeat_twice(reinterpret_cast<const uint32_t*>(from), count,
+                        reinterpret_cast<uint32_t*>(to));
   switch (element_size) {
     case 1:
       return repeat<uint8_t>(to, from, times, count);

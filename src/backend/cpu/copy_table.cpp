@@ -136,22 +136,34 @@ void TableCopy::copy_rows(const std::byte* from, std::byte* to, const std::byte*
     rest /= extents_[i];
   }
   const std::byte* previous = nullptr;
-  for (int64_t row = begin; row < end; ++row) {
-    const std::byte* source = from;
+  const int last = outer_count_ - 1;
+  // Rows along the last of these axes need no look at the others.
+  for (int64_t row = begin; row < end;) {
+    const std::byte* first = from;
     bool filled = false;
-    for (int i = 0; i < outer_count_; ++i) {
+    for (int i = 0; i < last; ++i) {
       const int64_t at = tables_[i][index[i]];
       filled |= at < 0;
-      source += at < 0 ? 0 : at * strides_[i];
+      first += at < 0 ? 0 : at * strides_[i];
     }
-    if (filled)
-      fill_items(to + row * row_bytes_, fill, count_);
-    else if (source == previous)  // the same row again
-      std::memcpy(to + row * row_bytes_, to + (row - 1) * row_bytes_, row_bytes_);
-    else
-      copy_row(source, to + row * row_bytes_, fill);
-    previous = filled ? nullptr : source;
-    for (int i = outer_count_ - 1; i >= 0 && ++index[i] == extents_[i]; --i) index[i] = 0;
+    const int64_t length = last < 0 ? 1 : std::min(extents_[last] - index[last], end - row);
+    for (int64_t k = 0; k < length; ++k, ++row) {
+      const int64_t at = last < 0 ? 0 : tables_[last][index[last] + k];
+      if (filled || at < 0) {
+        fill_items(to + row * row_bytes_, fill, count_);
+        previous = nullptr;
+        continue;
+      }
+      const std::byte* const source = last < 0 ? first : first + at * strides_[last];
+      if (source == previous)  // the same row again
+        std::memcpy(to + row * row_bytes_, to + (row - 1) * row_bytes_, row_bytes_);
+      else
+        copy_row(source, to + row * row_bytes_, fill);
+      previous = source;
+    }
+    if (last < 0) continue;
+    index[last] = 0;
+    for (int i = last - 1; i >= 0 && ++index[i] == extents_[i]; --i) index[i] = 0;
   }
 }
 

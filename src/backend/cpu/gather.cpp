@@ -99,7 +99,7 @@ class GatherKernel final : public Kernel {
         return parallel_for(slices_ / count_, std::max<int64_t>(1, grain_ / count_),
                             [&](int64_t begin, int64_t end) {
                               for (int64_t row = begin; row < end; ++row)
-                                gather_row(data, index, to, row);
+                                gather_row(data, inputs[1], to, row);
                             });
       case GatherMode::kND:
         return parallel_for(slices_, grain_, [&](int64_t begin, int64_t end) {
@@ -121,8 +121,7 @@ class GatherKernel final : public Kernel {
     }
   }
 
-  void gather_row(const std::byte* data, const IndexReader& index, std::byte* to,
-                  int64_t row) const {
+  void gather_row(const std::byte* data, const void* indices, std::byte* to, int64_t row) const {
     const int last = rows_.rank() - 1;
     int64_t offset = 0, rest = row;
     for (int i = last - 1; i >= 0; --i) {
@@ -134,10 +133,12 @@ class GatherKernel final : public Kernel {
     const auto run = [&]<class Element>(Element) {
       const Element* from = reinterpret_cast<const Element*>(data) + offset;
       Element* out = reinterpret_cast<Element*>(to) + row * count_;
-      for (int64_t i = 0; i < count_; ++i) {
-        const int64_t found = index(row * count_ + i, extent_);
-        out[i] = found < 0 ? Element{0} : from[i * step + found * stride];
-      }
+      with_index_reader(indices, wide_, [&](const auto& index) {
+        for (int64_t i = 0; i < count_; ++i) {
+          const int64_t found = index(row * count_ + i, extent_);
+          out[i] = found < 0 ? Element{0} : from[i * step + found * stride];
+        }
+      });
     };
     // Sizes that the compiler knows make a copy of an element one instruction.
     switch (element_size_) {

@@ -26,6 +26,29 @@ class IndexReader {
   bool wide_;
 };
 
+/// The same of a size that the compiler knows, for loops that do little else.
+template <class Index>
+class SizedIndexReader {
+ public:
+  explicit SizedIndexReader(const void* data) : data_(static_cast<const Index*>(data)) {}
+  int64_t operator()(int64_t i, int64_t extent) const {
+    const int64_t stored = __atomic_load_n(data_ + i, __ATOMIC_RELAXED);
+    const int64_t index = stored < 0 ? stored + extent : stored;
+    return static_cast<uint64_t>(index) < static_cast<uint64_t>(extent) ? index : -1;
+  }
+
+ private:
+  const Index* data_;
+};
+/// Calls `body` with the reader.
+template <class Body>
+void with_index_reader(const void* data, bool wide, Body&& body) {
+  if (wide)
+    body(SizedIndexReader<int64_t>(data));
+  else
+    body(SizedIndexReader<int32_t>(data));
+}
+
 /// Writes indices of 32 or 64 bits.
 class IndexWriter {
  public:

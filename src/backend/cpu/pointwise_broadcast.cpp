@@ -121,7 +121,7 @@ const void* BroadcastView::elements(const void* data, int element_size, int64_t 
     rest /= extents_[i];
     offset += index[i] * strides_[i];
   }
-  if (strides_[last] == 1 && index[last] + count <= extents_[last])
+  if (count == 1 || (strides_[last] == 1 && index[last] + count <= extents_[last]))
     return static_cast<const std::byte*>(data) + offset * element_size;
   switch (element_size) {
     case 1:

@@ -41,6 +41,11 @@ class BroadcastView {
   /// Element i equals element i % period(); numel() when nothing is repeated as a whole.
   int64_t period() const { return period_; }
   int64_t numel() const { return numel_; }
+  /// Elements that begin at a multiple of this are equal up to the next one; 1 where neighbours
+  /// differ.
+  int64_t run() const {
+    return strides_[extents_.count - 1] == 0 ? extents_[extents_.count - 1] : 1;
+  }
 
   /// Elements [first, first + count): in the tensor itself where they lie together there, otherwise
   /// gathered in `buffer`.

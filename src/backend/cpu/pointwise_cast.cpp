@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <type_traits>
@@ -126,6 +128,84 @@ void to_byte(void* out, const void* a, const void*, const void*, int64_t count, 
   for (; i < count; ++i) y[i] = convert_one<To, float>(x[i]);
 }
 
+/// Bytes of quotients, rounded half to even by the sum with a number whose unit is 1, of which the
+/// lowest byte is then the integer. `q` is at most 2^20; NaN gives 0, wherever it came from.
+template <class To, class V = hn::Vec<hn::ScalableTag<float>>>
+HWY_INLINE void store_codes(V origin, V q, hn::Vec<hn::ScalableTag<int32_t>> zero, To* y) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToUnsigned<decltype(d)> du;
+  const auto sum = hn::BitCast(hn::ScalableTag<int32_t>(), hn::Add(q, hn::Set(d, 0x1.8p23f)));
+  const auto code = hn::BitCast(d, hn::Add(sum, zero));
+  const auto known = hn::BitCast(du, hn::IfThenElseZero(hn::Eq(origin, origin), code));
+  hn::StoreU(hn::TruncateTo(hn::Rebind<uint8_t, decltype(d)>(), known),
+             hn::Rebind<uint8_t, decltype(d)>(), reinterpret_cast<uint8_t*>(y));
+}
+
+template <class To>
+constexpr float kLowestCode = static_cast<float>(std::numeric_limits<To>::min());
+template <class To>
+constexpr float kHighestCode = static_cast<float>(std::numeric_limits<To>::max());
+
+/// One element; c may be null.
+template <class To>
+HWY_INLINE To quantize_one(float x, float scale, const float* zero) {
+  const float y = std::nearbyint(x / scale) + (zero != nullptr ? *zero : 0.0f);
+  return convert_one<To, float>(y);
+}
+
+template <class To, bool kHasZero>
+void quantize(void* out, const void* a, const void* b, const void* c, int64_t count,
+              const double*) {
+  const hn::ScalableTag<float> d;
+  const hn::ScalableTag<int32_t> di;
+  const int64_t lanes = hn::Lanes(d);
+  const float* HWY_RESTRICT x = static_cast<const float*>(a);
+  const float* HWY_RESTRICT scale = static_cast<const float*>(b);
+  const float* HWY_RESTRICT zeros = static_cast<const float*>(c);
+  To* HWY_RESTRICT y = static_cast<To*>(out);
+  const auto low = hn::Set(d, kLowestCode<To>), high = hn::Set(d, kHighestCode<To>);
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto q = hn::Div(hn::LoadU(d, x + i), hn::LoadU(d, scale + i));
+    const auto zero = kHasZero ? hn::LoadU(d, zeros + i) : hn::Zero(d);
+    const auto bounded = hn::Min(hn::Max(q, hn::Sub(low, zero)), hn::Sub(high, zero));
+    store_codes(q, bounded, kHasZero ? hn::ConvertTo(di, zero) : hn::Zero(di), y + i);
+  }
+  for (; i < count; ++i) y[i] = quantize_one<To>(x[i], scale[i], kHasZero ? zeros + i : nullptr);
+}
+
+/// The quotient x / s is q + (x - q s) / s for a near q = x (1 / s): with one rounding of the
+/// product the remainder is exact, and what is rounded last differs from the quotient by less than
+/// floats resolve (P. W. Markstein, "Computation of elementary functions on the IBM RISC
+/// System/6000 processor", 1990).
+template <class To, bool kHasZero>
+void quantize_by_scalar(void* out, const void* a, const void* b, const void* c, int64_t count,
+                        const double*) {
+  if (count == 0) return;
+  const float factor = *static_cast<const float*>(b);
+  const hn::ScalableTag<float> d;
+  const int64_t lanes = hn::Lanes(d);
+  const float* HWY_RESTRICT x = static_cast<const float*>(a);
+  To* HWY_RESTRICT y = static_cast<To*>(out);
+  const float zero = kHasZero ? *static_cast<const float*>(c) : 0.0f;
+  // What the lowest and the highest code stand for; beyond are their codes as well.
+  const float ends[] = {(kLowestCode<To> - zero) * factor, (kHighestCode<To> - zero) * factor};
+  const auto least = hn::Set(d, std::min(ends[0], ends[1]));
+  const auto most = hn::Set(d, std::max(ends[0], ends[1]));
+  const auto scale = hn::Set(d, factor), reciprocal = hn::Set(d, 1 / factor);
+  const auto moved = hn::Set(hn::ScalableTag<int32_t>(), static_cast<int32_t>(zero));
+  // Beyond these bounds the reciprocal or the remainder would not be a normal number.
+  const bool is_normal = std::abs(factor) > 0x1p-100f && std::abs(factor) < 0x1p100f;
+  int64_t i = 0;
+  for (; HWY_NATIVE_FMA && is_normal && i + lanes <= count; i += lanes) {
+    const auto v = hn::LoadU(d, x + i), bounded = hn::Min(hn::Max(v, least), most);
+    const auto near = hn::Mul(bounded, reciprocal);
+    const auto exact = hn::MulAdd(hn::NegMulAdd(near, scale, bounded), reciprocal, near);
+    store_codes(v, exact, moved, y + i);
+  }
+  for (; i < count; ++i) y[i] = quantize_one<To>(x[i], factor, kHasZero ? &zero : nullptr);
+}
+
 void from_fp8(void* out, const void* a, const void*, const void*, int64_t count, const double*) {
   static const std::array<float, 256> table = [] {
     std::array<float, 256> values;
@@ -219,6 +299,17 @@ TileFunction cast_op(DataType from, DataType to) {
   }
 }
 
+template <class To>
+TileFunction quantize_to(bool has_zero_point, bool by_scalar) {
+  if (by_scalar)
+    return has_zero_point ? quantize_by_scalar<To, true> : quantize_by_scalar<To, false>;
+  return has_zero_point ? quantize<To, true> : quantize<To, false>;
+}
+TileFunction quantize_op(DataType to, bool has_zero_point, bool by_scalar) {
+  return to == DataType::kINT8 ? quantize_to<int8_t>(has_zero_point, by_scalar)
+                               : quantize_to<uint8_t>(has_zero_point, by_scalar);
+}
+
 }  // namespace opwright::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -226,9 +317,13 @@ HWY_AFTER_NAMESPACE();
 namespace opwright {
 
 HWY_EXPORT(cast_op);
+HWY_EXPORT(quantize_op);
 
 TileFunction find_cast(DataType from, DataType to) {
   return HWY_DYNAMIC_DISPATCH(cast_op)(from, to);
+}
+TileFunction find_quantize(DataType to, bool has_zero_point, bool by_scalar) {
+  return HWY_DYNAMIC_DISPATCH(quantize_op)(to, has_zero_point, by_scalar);
 }
 
 }  // namespace opwright

@@ -45,6 +45,9 @@ OPWRIGHT_UNARY(Cosh, cosh(d, x));
 OPWRIGHT_UNARY(Asin, hn::Asin(d, x));
 OPWRIGHT_UNARY(Acos, hn::Acos(d, x));
 OPWRIGHT_UNARY(Atan, hn::Atan(d, x));
+OPWRIGHT_UNARY(Asinh, asinh(d, x));
+OPWRIGHT_UNARY(Acosh, acosh(d, x));
+OPWRIGHT_UNARY(Atanh, atanh(d, x));
 OPWRIGHT_UNARY(Ceil, hn::Ceil(x));
 OPWRIGHT_UNARY(Floor, hn::Floor(x));
 OPWRIGHT_UNARY(Round, hn::Round(x));
@@ -111,6 +114,23 @@ void binary(void* out, const void* a, const void* b, const void*, int64_t count,
     const auto result =
         Op::apply(d, hn::MaskedLoad(mask, d, x + i), hn::MaskedLoad(mask, d, y + i));
     hn::BlendedStore(result, mask, d, z + i);
+  }
+}
+
+template <class Op>
+void binary_by_scalar(void* out, const void* a, const void* b, const void*, int64_t count,
+                      const double*) {
+  if (count == 0) return;
+  const hn::ScalableTag<float> d;
+  const int64_t lanes = hn::Lanes(d);
+  const auto y = hn::Set(d, *static_cast<const float*>(b));
+  const float* HWY_RESTRICT x = static_cast<const float*>(a);
+  float* HWY_RESTRICT z = static_cast<float*>(out);
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) hn::StoreU(Op::apply(d, hn::LoadU(d, x + i), y), d, z + i);
+  if (i < count) {
+    const auto mask = hn::FirstN(d, count - i);
+    hn::BlendedStore(Op::apply(d, hn::MaskedLoad(mask, d, x + i), y), mask, d, z + i);
   }
 }
 
@@ -195,7 +215,8 @@ void power_by_scalar(void* out, const void* a, const void* b, const void* c, int
   if (exponent == 0.5f) return unary<Sqrt>(out, a, b, c, count, kNone);
   if (exponent == -1) return unary<Recip>(out, a, b, c, count, kNone);
   if (exponent == -0.5f) return unary<ReciprocalRoot>(out, a, b, c, count, kNone);
-  power(out, a, b, c, count, kNone);
+  for (int64_t i = 0; i < count; ++i)
+    static_cast<float*>(out)[i] = std::pow(static_cast<const float*>(a)[i], exponent);
 }
 
 TileFunction binary_op(ElementWiseOperation op) {
@@ -222,6 +243,27 @@ TileFunction binary_op(ElementWiseOperation op) {
       return binary_test<Greater>;
     case ElementWiseOperation::kLESS:
       return binary_test<Less>;
+    default:
+      return nullptr;
+  }
+}
+
+TileFunction binary_op_by_scalar(ElementWiseOperation op) {
+  switch (op) {
+    case ElementWiseOperation::kSUM:
+      return binary_by_scalar<Sum>;
+    case ElementWiseOperation::kPROD:
+      return binary_by_scalar<Prod>;
+    case ElementWiseOperation::kMAX:
+      return binary_by_scalar<Max>;
+    case ElementWiseOperation::kMIN:
+      return binary_by_scalar<Min>;
+    case ElementWiseOperation::kSUB:
+      return binary_by_scalar<Sub>;
+    case ElementWiseOperation::kDIV:
+      return binary_by_scalar<Div>;
+    case ElementWiseOperation::kPOW:
+      return power_by_scalar;
     default:
       return nullptr;
   }
@@ -258,11 +300,11 @@ TileFunction unary_op(UnaryOperation op) {
     case UnaryOperation::kATAN:
       return unary<Atan>;
     case UnaryOperation::kASINH:
-      return unary_scalar<::asinhf>;
+      return unary<Asinh>;
     case UnaryOperation::kACOSH:
-      return unary_scalar<::acoshf>;
+      return unary<Acosh>;
     case UnaryOperation::kATANH:
-      return unary_scalar<::atanhf>;
+      return unary<Atanh>;
     case UnaryOperation::kCEIL:
       return unary<Ceil>;
     case UnaryOperation::kFLOOR:
@@ -325,7 +367,11 @@ TileFunction float_op(int32_t op) {
   return nullptr;
 }
 
-TileFunction float_power_by_scalar() { return power_by_scalar; }
+TileFunction float_op_by_scalar(int32_t op) {
+  return op >= opcode(PointwiseOp::kBinary) && op < opcode(PointwiseOp::kUnary)
+             ? binary_op_by_scalar(binary_of(op))
+             : nullptr;
+}
 
 }  // namespace opwright::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -334,10 +380,12 @@ HWY_AFTER_NAMESPACE();
 namespace opwright {
 
 HWY_EXPORT(float_op);
-HWY_EXPORT(float_power_by_scalar);
+HWY_EXPORT(float_op_by_scalar);
 
 TileFunction find_float_op(int32_t op) { return HWY_DYNAMIC_DISPATCH(float_op)(op); }
-TileFunction find_float_power_by_scalar() { return HWY_DYNAMIC_DISPATCH(float_power_by_scalar)(); }
+TileFunction find_float_op_by_scalar(int32_t op) {
+  return HWY_DYNAMIC_DISPATCH(float_op_by_scalar)(op);
+}
 
 }  // namespace opwright
 #endif

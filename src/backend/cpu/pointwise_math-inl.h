@@ -109,6 +109,42 @@ HWY_INLINE V sinh(D d, V x) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::CopySign(y, x));
 }
 
+/// log(2 a) where a^2 would overflow or add nothing.
+constexpr float kFar = 0x1p30f;
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V log_of_twice(D d, V a) {
+  return hn::Add(log(d, a), hn::Set(d, 0.693147180559945309f));
+}
+
+/// log1p(a + a^2 / (1 + sqrt(a^2 + 1))) with a = |x|, which does not cancel near 0.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V asinh(D d, V x) {
+  const V one = hn::Set(d, 1.0f), magnitude = hn::Abs(x);
+  const V a = hn::Min(magnitude, hn::Set(d, kFar)), square = hn::Mul(a, a);
+  const V near =
+      hn::Log1p(d, hn::Add(a, hn::Div(square, hn::Add(one, hn::Sqrt(hn::Add(square, one))))));
+  const V y = hn::IfThenElse(hn::Gt(magnitude, hn::Set(d, kFar)), log_of_twice(d, magnitude), near);
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::CopySign(y, x));
+}
+/// log1p(u + sqrt(u (u + 2))) with u = x - 1.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V acosh(D d, V x) {
+  const V one = hn::Set(d, 1.0f);
+  const V u = hn::Sub(hn::Min(x, hn::Set(d, kFar)), one);
+  const V near = hn::Log1p(d, hn::Add(u, hn::Sqrt(hn::Mul(u, hn::Add(u, hn::Set(d, 2.0f))))));
+  const V y = hn::IfThenElse(hn::Gt(x, hn::Set(d, kFar)), log_of_twice(d, x), near);
+  return hn::IfThenElse(hn::Ge(x, one), y, hn::Set(d, std::numeric_limits<float>::quiet_NaN()));
+}
+/// log1p(2 a / (1 - a)) / 2 with a = |x|.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V atanh(D d, V x) {
+  const V one = hn::Set(d, 1.0f), half = hn::Set(d, 0.5f), a = hn::Abs(x);
+  V y = hn::Mul(half, hn::Log1p(d, hn::Div(hn::Add(a, a), hn::Sub(one, a))));
+  y = hn::IfThenElse(hn::Eq(a, one), infinity(d), y);
+  y = hn::IfThenElse(hn::Le(a, one), y, hn::Set(d, std::numeric_limits<float>::quiet_NaN()));
+  return hn::CopySign(y, x);
+}
+
 /// x + x^3 P(x^2) near 0, with P a minimax fit of degree 4 (relative error 4e-9), and
 /// 1 - 2 / (e^(2|x|) + 1) beyond.
 template <class D, class V = hn::Vec<D>>

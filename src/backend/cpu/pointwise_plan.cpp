@@ -1,27 +1,36 @@
 #include "backend/cpu/pointwise_plan.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <numeric>
 
 #include "backend/candidates.h"
 #include "backend/cpu/shape_checks.h"
 #include "base/error.h"
 #include "base/types.h"
+#include "operators/type_rules.h"
 
 namespace opwright {
 namespace {
 
 using enum PointwiseOp;
 
-int operand_count(int32_t op) {
+/// An instruction that only plans have: find_quantize() of registers a, b and, unless it is -1, c.
+constexpr int32_t kQuantize = 50;
+
+int operand_count(const PointwiseInstruction& instruction) {
+  const int32_t op = instruction.op;
   if (op == opcode(kInput) || op == opcode(kConstant)) return 0;
   if (op == opcode(kSelect)) return 3;
+  if (op == kQuantize) return instruction.c < 0 ? 2 : 3;
   return op >= opcode(kBinary) && op < opcode(kUnary) ? 2 : 1;
 }
 
 /// Very roughly the time of an instruction in units of an addition, to decide where threads pay.
 int64_t cost_of(int32_t op) {
   if (op == opcode(ElementWiseOperation::kPOW)) return 32;
+  if (op == kQuantize) return 4;
   if (op >= opcode(kUnary) && op < opcode(kActivation)) {
     switch (unary_of(op)) {
       case UnaryOperation::kSQRT:
@@ -84,11 +93,79 @@ PointwisePlan::PointwisePlan(std::string_view layer, std::vector<PointwiseInstru
               name(program_[instruction.a].type));
     }
   }
+  fuse_quantization();
+}
+
+void PointwisePlan::fuse_quantization() {
+  const auto count = program_.size();
+  std::vector<int> uses(count);
+  const auto use = [&](auto&& operands) {
+    for (const auto operand : operands) ++uses[static_cast<size_t>(operand)];
+  };
+  for (const PointwiseInstruction& instruction : program_) {
+    const int operands[] = {instruction.a, instruction.b, instruction.c};
+    use(std::span(operands, operand_count(instruction)));
+  }
+  use(results_);
+  // The instruction that gives a register which nothing else reads.
+  const auto only = [&](int index, int32_t op) -> const PointwiseInstruction* {
+    return program_[index].op == op && uses[index] == 1 ? &program_[index] : nullptr;
+  };
+  // A zero point: the sum with it is exact.
+  const auto is_byte_value = [&](int index) {
+    const PointwiseInstruction& instruction = program_[index];
+    const double value = instruction.alpha;
+    if (instruction.op == opcode(kCast)) return is_byte(program_[instruction.a].type);
+    return instruction.op == opcode(kConstant) && value == std::trunc(value) &&
+           std::abs(value) <= 255;
+  };
+  bool is_fused = false;
+  for (PointwiseInstruction& instruction : program_) {
+    const DataType type = instruction.type;
+    if (instruction.op != opcode(kCast) || !is_byte(type)) continue;
+    const auto* clip = only(instruction.a, opcode(ActivationType::kCLIP));
+    const bool is_signed = type == DataType::kINT8;
+    if (!clip || clip->type != DataType::kFLOAT || clip->alpha != (is_signed ? -128 : 0) ||
+        clip->beta != (is_signed ? 127 : 255))
+      continue;
+    const auto* sum = only(clip->a, opcode(ElementWiseOperation::kSUM));
+    if (sum && !is_byte_value(sum->b)) continue;
+    const auto* round = only(sum ? sum->a : clip->a, opcode(UnaryOperation::kROUND));
+    const auto* quotient = round ? only(round->a, opcode(ElementWiseOperation::kDIV)) : nullptr;
+    if (!quotient) continue;
+    instruction = {kQuantize, type, quotient->a, quotient->b, sum ? sum->b : -1};
+    is_fused = true;
+  }
+  if (!is_fused) return;
+  // What nothing reads any more goes.
+  std::vector<int> places(count, -1);
+  for (const int64_t result : results_) places[result] = 0;
+  for (size_t i = count; i-- > 0;) {
+    const PointwiseInstruction& instruction = program_[i];
+    const int operands[] = {instruction.a, instruction.b, instruction.c};
+    for (int k = 0; places[i] == 0 && k < operand_count(instruction); ++k) places[operands[k]] = 0;
+  }
+  int kept = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (places[i] < 0) continue;
+    PointwiseInstruction instruction = program_[i];
+    int32_t* const operands[] = {&instruction.a, &instruction.b, &instruction.c};
+    for (int k = 0; k < operand_count(instruction); ++k) *operands[k] = places[*operands[k]];
+    places[i] = kept;
+    program_[kept++] = instruction;
+  }
+  program_.resize(kept);
+  for (int64_t& result : results_) result = places[result];
 }
 
 TileFunction PointwisePlan::function_of(int index) const {
   const PointwiseInstruction& instruction = program_[index];
   if (instruction.op == opcode(kSelect)) return find_select(element_size(instruction.type));
+  if (instruction.op == kQuantize) {
+    const int32_t zero = instruction.c;
+    const bool by_scalar = is_scalar(instruction.b) && (zero < 0 || is_scalar(zero));
+    return find_quantize(instruction.type, zero >= 0, by_scalar);
+  }
   const DataType operand = program_[instruction.a].type;
   if (instruction.op == opcode(kCast)) return find_cast(operand, instruction.type);
   return operand == DataType::kFLOAT ? find_float_op(instruction.op)
@@ -161,7 +238,7 @@ void PointwisePlan::analyze(int64_t limit) {
     } else {
       const int operands[] = {instruction.a, instruction.b, instruction.c};
       result.uniform = result.invariant = true;
-      for (int k = 0; k < operand_count(instruction.op); ++k) {
+      for (int k = 0; k < operand_count(instruction); ++k) {
         Register& operand = registers_[operands[k]];
         operand.last_use = i;
         result.uniform &= operand.uniform;
@@ -175,6 +252,63 @@ void PointwisePlan::analyze(int64_t limit) {
       registers_[result].last_use = count;
   }
   tile_ = limit / unit * unit;
+  find_single(unit, limit);
+}
+
+bool PointwisePlan::takes_single(const PointwiseInstruction& instruction, int operand) const {
+  if (instruction.op == kQuantize)
+    return operand > 0 && is_scalar(instruction.b) &&
+           (instruction.c < 0 || is_scalar(instruction.c));
+  return operand == 1 && program_[instruction.a].type == DataType::kFLOAT &&
+         find_float_op_by_scalar(instruction.op) != nullptr;
+}
+
+void PointwisePlan::find_single(int64_t unit, int64_t limit) {
+  constexpr int64_t kShortestRun = 256;
+  const auto run_of = [&](int index) -> int64_t {
+    if (program_[index].op != opcode(kInput) || registers_[index].invariant) return 0;
+    const int64_t run = views_[program_[index].a].run();
+    return run >= kShortestRun ? run : 0;
+  };
+  const int count = static_cast<int>(program_.size());
+  int64_t common = 0;
+  for (int i = 0; i < count; ++i) common = std::gcd(common, run_of(i));
+  if (common == 0) return;
+  int64_t tile = std::min(limit, common) / unit * unit;
+  while (tile > 0 && common % tile != 0) tile -= unit;
+  if (tile < std::min(limit, kShortestRun)) return;
+  tile_ = tile;
+
+  const auto operands_of = [](PointwiseInstruction& instruction) {
+    return std::array<int32_t*, 3>{&instruction.a, &instruction.b, &instruction.c};
+  };
+  for (int i = 0; i < count; ++i) {
+    PointwiseInstruction& instruction = program_[i];
+    Register& result = registers_[i];
+    result.single = run_of(i) > 0;
+    if (operand_count(instruction) == 0 || result.invariant) continue;
+    result.single = true;
+    for (int k = 0; k < operand_count(instruction); ++k)
+      result.single &= is_scalar(*operands_of(instruction)[k]);
+    const bool commutes = instruction.op == opcode(ElementWiseOperation::kSUM) ||
+                          instruction.op == opcode(ElementWiseOperation::kPROD);
+    if (commutes && registers_[instruction.a].single) std::swap(instruction.a, instruction.b);
+  }
+  for (const int64_t result : results_) registers_[result].single = false;
+  // What one that has many elements cannot take as one gets many as well.
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (int i = count - 1; i >= 0; --i) {
+      PointwiseInstruction& instruction = program_[i];
+      if (registers_[i].single) continue;
+      for (int k = 0; k < operand_count(instruction); ++k) {
+        Register& operand = registers_[*operands_of(instruction)[k]];
+        if (!operand.single || takes_single(instruction, k)) continue;
+        operand.single = false;
+        changed = true;
+      }
+    }
+  }
 }
 
 int PointwisePlan::take_slot() {
@@ -199,7 +333,7 @@ void PointwisePlan::read(int index) {
 void PointwisePlan::release_operands(int index) {
   const PointwiseInstruction& instruction = program_[index];
   const int operands[] = {instruction.a, instruction.b, instruction.c};
-  for (int k = 0; k < operand_count(instruction.op); ++k) {
+  for (int k = 0; k < operand_count(instruction); ++k) {
     Register& operand = registers_[operands[k]];
     if (operand.invariant || operand.last_use != index || operand.slot < 0) continue;
     free_slots_.push_back(operand.slot);
@@ -217,7 +351,7 @@ void PointwisePlan::emit(int index) {
   }
   const int operands[] = {instruction.a, instruction.b, instruction.c};
   int pointers[3] = {};
-  for (int k = 0; k < operand_count(instruction.op); ++k) {
+  for (int k = 0; k < operand_count(instruction); ++k) {
     if (registers_[operands[k]].load >= 0) read(operands[k]);
     pointers[k] = registers_[operands[k]].pointer;
   }
@@ -230,9 +364,11 @@ void PointwisePlan::emit(int index) {
 
   Step step{function_of(index), result.pointer, pointers[0],
             pointers[1],        pointers[2],    {instruction.alpha, instruction.beta}};
-  if (instruction.op == opcode(ElementWiseOperation::kPOW) &&
-      instruction.type == DataType::kFLOAT && registers_[instruction.b].uniform)
-    step.function = find_float_power_by_scalar();
+  step.single = result.single;
+  if (operand_count(instruction) == 2 && instruction.op != kQuantize && is_scalar(instruction.b) &&
+      program_[instruction.a].type == DataType::kFLOAT)
+    if (const TileFunction by_scalar = find_float_op_by_scalar(instruction.op))
+      step.function = by_scalar;
   (result.invariant ? prologue_ : steps_).push_back(step);
   if (result.invariant) return;
 
@@ -257,6 +393,7 @@ bool PointwisePlan::build(int64_t limit) {
     load.pointer = registers_[i].pointer = kMaxSlots + static_cast<int>(loads_.size());
     load.element_size = element_size(type);
     load.view = views_[load.input];
+    load.single = registers_[i].single;
     if (type != program_[i].type) load.convert = find_cast(type, program_[i].type);
     registers_[i].load = static_cast<int>(loads_.size());
     loads_.push_back(load);
@@ -295,6 +432,7 @@ void PointwisePlan::bring(const Load& load, const void* input, int64_t first, in
                           std::byte* scratch, void** pointers) const {
   std::byte* values = load.slot < 0 ? nullptr : scratch + load.slot * slot_bytes_;
   std::byte* raw = load.raw_slot < 0 ? values : scratch + load.raw_slot * slot_bytes_;
+  if (load.single) count = 1;
   const void* elements = load.view.elements(input, load.element_size, first, count, raw);
   if (load.convert) {
     load.convert(values, elements, nullptr, nullptr, count, nullptr);
@@ -314,7 +452,7 @@ void PointwisePlan::run(void const* const* inputs, void* const* outputs, int64_t
     for (const Step& step : steps) {
       if (step.function)
         step.function(pointers[step.out], pointers[step.a], pointers[step.b], pointers[step.c],
-                      count, step.immediates);
+                      step.single ? 1 : count, step.immediates);
       else
         bring(loads_[step.a], inputs[loads_[step.a].input], first, count, scratch, pointers);
     }

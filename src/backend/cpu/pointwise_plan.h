@@ -18,7 +18,8 @@ inline DataType register_type(DataType type) { return is_floating(type) ? DataTy
 /// A pointwise program made ready to run tile by tile over the elements of its output, so that
 /// intermediate values stay in the first-level cache. Registers that are the same for every
 /// tile (constants, scalars, vectors that repeat within a tile and what is computed from these) are
-/// computed once per range of tiles; FP32 and integer tensors are read and written where they lie.
+/// computed once per range of tiles, those that are the same within each tile once per tile; FP32
+/// and integer tensors are read and written where they lie.
 class PointwisePlan {
  public:
   PointwisePlan(std::string_view layer, std::vector<PointwiseInstruction> program, Ints results,
@@ -41,6 +42,7 @@ class PointwisePlan {
   struct Register {
     bool invariant = false;  ///< the same for every tile
     bool uniform = false;    ///< all elements are equal
+    bool single = false;     ///< one element, which all of a tile would equal
     int last_use = -1;       ///< the instruction
     int pointer = -1;        ///< of the tile's values, an index into the table of pointers
     int load = -1;           ///< index into loads_ of an input that has not been read yet
@@ -53,6 +55,7 @@ class PointwisePlan {
     int slot = -1;      ///< scratch for the register; -1: it is read where it lies
     int raw_slot = -1;  ///< scratch for gathered elements that are then converted
     int element_size = 0;
+    bool single = false;
     TileFunction convert = nullptr;  ///< null when the register has the input's type
     BroadcastView view;
   };
@@ -61,6 +64,7 @@ class PointwisePlan {
     TileFunction function = nullptr;  ///< null: loads_[a]
     int out = 0, a = 0, b = 0, c = 0;
     double immediates[2] = {};
+    bool single = false;
   };
   struct Constant {
     int slot = 0;
@@ -68,11 +72,19 @@ class PointwisePlan {
     double value = 0;
   };
 
+  /// Makes one instruction of those that quantize to bytes.
+  void fuse_quantization();
   TileFunction function_of(int index) const;
   /// Registers, slots and steps for tiles of at most `limit` elements. False when the scratch
   /// memory does not suffice.
   bool build(int64_t limit);
   void analyze(int64_t limit);
+  /// A tile, a multiple of `unit`, within which inputs that are repeated along the last axes have
+  /// one element, and what is computed of such elements alone.
+  void find_single(int64_t unit, int64_t limit);
+  /// Whether the operand may have one element although the instruction has as many as a tile.
+  bool takes_single(const PointwiseInstruction& instruction, int operand) const;
+  bool is_scalar(int index) const { return registers_[index].uniform || registers_[index].single; }
   void emit(int index);
   void read(int index);
   void release_operands(int index);

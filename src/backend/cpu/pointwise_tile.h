@@ -15,8 +15,9 @@ using TileFunction = void (*)(void* out, const void* a, const void* b, const voi
 /// The function of a PointwiseOp whose operands are FP32; comparisons and kISINF, kISNAN give
 /// BOOL. Null when the operation does not take FP32.
 TileFunction find_float_op(int32_t op);
-/// kPOW where all elements of `b` are equal: small integers and halves need no power function.
-TileFunction find_float_power_by_scalar();
+/// A binary operation whose operand b has one element, null where there is none of its own. kPOW of
+/// small integers and halves needs no power function.
+TileFunction find_float_op_by_scalar(int32_t op);
 /// The function of a PointwiseOp whose operands are of the integer type or BOOL; null when the
 /// operation does not take it. Arithmetic wraps around. Division by zero gives 0, and a negative
 /// power of anything but 1 and -1 is 0.
@@ -27,5 +28,9 @@ TileFunction find_select(int element_size);
 /// become integers by truncation, saturating, NaN giving 0; integers wrap; anything but 0 is true.
 /// Null for other types and between two types of which neither is a register's (kHALF to kINT8).
 TileFunction find_cast(DataType from, DataType to);
+/// a / b, rounded half to even, plus c where `has_zero_point`, of FP32 operands, to INT8 or UINT8:
+/// saturating, NaN giving 0. With `by_scalar` b and c have one element: a product by the
+/// reciprocal, corrected by what it leaves, takes the place of the division.
+TileFunction find_quantize(DataType to, bool has_zero_point, bool by_scalar);
 
 }  // namespace opwright

@@ -110,9 +110,14 @@ class ScatterKernel final : public Kernel {
     if (count_ == 0) return;
     const IndexReader index(inputs[1], wide_);
     const auto* const updates = static_cast<const std::byte*>(inputs[2]);
-    if (params_.mode == ScatterMode::kELEMENT)
+    if (params_.mode == ScatterMode::kELEMENT && shares_line_)
+      parallel_for(slots_, 1, [&](int64_t begin, int64_t end) {
+        put_line(inputs[1], updates, to, 0, slots_begin(begin), slots_begin(end));
+      });
+    else if (params_.mode == ScatterMode::kELEMENT)
       parallel_for(count_, grain_, [&](int64_t begin, int64_t end) {
-        for (int64_t line = begin; line < end; ++line) put_line(index, updates, to, line);
+        for (int64_t line = begin; line < end; ++line)
+          put_line(inputs[1], updates, to, line, 0, extent_);
       });
     else
       parallel_for(slots_, 1, [&](int64_t begin, int64_t end) {
@@ -144,10 +149,15 @@ class ScatterKernel final : public Kernel {
     const int64_t line = steps_ * columns_;
     count_ = line == 0 ? 0 : indices.numel() / line;
     grain_ = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, line));
+    // Of one long line each thread has the updates of a part of the data.
+    shared_ = extent_;
+    slots_ = std::clamp<int64_t>(line / kGrain, 1, std::min<int64_t>(thread_count(), shared_ + 1));
+    shares_line_ = count_ == 1;
   }
 
-  void put_line(const IndexReader& index, const std::byte* updates, std::byte* to,
-                int64_t line) const {
+  /// What goes to [begin, end) of the axis.
+  void put_line(const void* indices, const std::byte* updates, std::byte* to, int64_t line,
+                int64_t begin, int64_t end) const {
     const int rank = indices_.rank(), axis = static_cast<int>(params_.axis);
     int64_t rest = line, from = 0, offset = 0, stride = 1;
     for (int i = rank - 1; i >= 0; --i) {
@@ -159,12 +169,15 @@ class ScatterKernel final : public Kernel {
       stride *= indices_[i];
     }
     const auto each = [&](const auto& put) {
-      for (int64_t k = 0; k < steps_; ++k)
-        for (int64_t j = 0; j < columns_; ++j) {
-          const int64_t position = from + k * step_ + j;
-          const int64_t found = index(position, extent_);
-          if (found >= 0) put(offset + found * strides_[axis] + j, position);
-        }
+      with_index_reader(indices, wide_, [&](const auto& index) {
+        const int64_t along = strides_[axis], extent = extent_;
+        for (int64_t k = 0; k < steps_; ++k)
+          for (int64_t j = 0; j < columns_; ++j) {
+            const int64_t position = from + k * step_ + j;
+            const int64_t found = index(position, extent);
+            if (found >= begin && found < end) put(offset + found * along + j, position);
+          }
+      });
     };
     // Sizes that the compiler knows make a replacement one instruction.
     const auto replace = [&]<class Element>(Element) {
@@ -239,7 +252,7 @@ class ScatterKernel final : public Kernel {
   int64_t bytes_ = 0, count_ = 0, extent_ = 0;
   int64_t steps_ = 0, columns_ = 0, step_ = 0, grain_ = 1;  // elements
   int64_t depth_ = 0, slice_ = 0, shared_ = 0, slots_ = 1;  // tuples
-  bool shares_slices_ = false;
+  bool shares_slices_ = false, shares_line_ = false;
   Shape indices_;
   int64_t strides_[Dims::MAX_DIMS] = {}, extents_[Dims::MAX_DIMS] = {};
 };

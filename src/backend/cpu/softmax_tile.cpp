@@ -23,59 +23,72 @@ using Vector = hn::Vec<Tag>;
 
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
-/// The last elements of a row that do not fill a vector, behind them -infinity, whose exponential
-/// adds nothing.
+/// The elements of a row that do not fill a vector, behind them -infinity, whose exponential adds
+/// nothing.
 struct Rest {
-  Rest(const float* x, int64_t n) : count(n) {
-    std::fill(std::copy_n(x, count, lanes), lanes + hn::MaxLanes(Tag()), kNothing);
-  }
-  void store(Vector v, float* y) {
-    hn::Store(v, Tag(), lanes);
-    std::copy_n(lanes, count, y);
-  }
-  HWY_ALIGN float lanes[hn::MaxLanes(Tag())];
-  int64_t count;
+  Rest(const float* x, int64_t count)
+      : mask(hn::FirstN(Tag(), static_cast<size_t>(count))),
+        values(hn::IfThenElse(mask, hn::MaskedLoad(mask, Tag(), x), hn::Set(Tag(), kNothing))) {}
+  hn::Mask<Tag> mask;
+  Vector values;
 };
 
-float largest(const float* x, int64_t whole, const Rest& rest) {
+float largest(const float* x, int64_t whole, int64_t count) {
   const Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  Vector most = hn::Load(d, rest.lanes);
-  for (int64_t i = 0; i < whole; i += lanes) most = hn::Max(most, hn::LoadU(d, x + i));
+  Vector most = hn::Set(d, kNothing);
+  int64_t i = 0;
+  // Four at once, because each waits for the one before.
+  if (whole >= 4 * lanes) {
+    Vector a = most, b = most, c = most;
+    for (; i + 4 * lanes <= whole; i += 4 * lanes) {
+      most = hn::Max(most, hn::LoadU(d, x + i));
+      a = hn::Max(a, hn::LoadU(d, x + i + lanes));
+      b = hn::Max(b, hn::LoadU(d, x + i + 2 * lanes));
+      c = hn::Max(c, hn::LoadU(d, x + i + 3 * lanes));
+    }
+    most = hn::Max(hn::Max(most, a), hn::Max(b, c));
+  }
+  for (; i < whole; i += lanes) most = hn::Max(most, hn::LoadU(d, x + i));
+  if (whole < count) most = hn::Max(most, Rest(x + whole, count - whole).values);
   return hn::GetLane(hn::MaxOfLanes(d, most));
 }
 
 /// The sum of e^(x - most), in FP32 within short blocks; y, unless null, takes the addends.
 template <bool kStore>
-double sum_of_exponentials(const float* HWY_RESTRICT x, int64_t whole, Rest& rest, float most,
+double sum_of_exponentials(const float* HWY_RESTRICT x, int64_t whole, int64_t count, float most,
                            float* HWY_RESTRICT y) {
   const Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const Vector m = hn::Set(d, most);
   const auto exponential = [&](Vector v) HWY_ATTR { return exp(d, hn::Sub(v, m)); };
   constexpr int64_t kBlock = 4096;
-  Vector sum = exponential(hn::Load(d, rest.lanes));
-  if constexpr (kStore) rest.store(sum, y + whole);
+  Vector sum = hn::Zero(d);
+  if (whole < count) {
+    const Rest rest(x + whole, count - whole);
+    sum = exponential(rest.values);
+    if constexpr (kStore) hn::BlendedStore(sum, rest.mask, d, y + whole);
+  }
   double total = 0;
-  for (int64_t begin = 0; begin < whole; begin += kBlock) {
-    const int64_t end = std::min(whole, begin + kBlock);
-    for (int64_t i = begin; i < end; i += lanes) {
+  int64_t i = 0;
+  do {
+    const int64_t end = std::min(whole, i + kBlock);
+    for (; i < end; i += lanes) {
       const Vector e = exponential(hn::LoadU(d, x + i));
       if constexpr (kStore) hn::StoreU(e, d, y + i);
       sum = hn::Add(sum, e);
     }
     total += hn::GetLane(hn::SumOfLanes(d, sum));
     sum = hn::Zero(d);
-  }
-  return total + hn::GetLane(hn::SumOfLanes(d, sum));
+  } while (i < whole);
+  return total;
 }
 
 void exponential_row(const float* HWY_RESTRICT x, int64_t count, float* HWY_RESTRICT y) {
   const Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t whole = count / lanes * lanes;
-  Rest rest(x + whole, count - whole);
-  const double sum = sum_of_exponentials<true>(x, whole, rest, largest(x, whole, rest), y);
+  const double sum = sum_of_exponentials<true>(x, whole, count, largest(x, whole, count), y);
   const auto factor = static_cast<float>(1 / sum);
   for (int64_t i = 0; i < whole; i += lanes)
     hn::StoreU(hn::Mul(hn::LoadU(d, y + i), hn::Set(d, factor)), d, y + i);
@@ -86,9 +99,8 @@ void logarithm_row(const float* HWY_RESTRICT x, int64_t count, float* HWY_RESTRI
   const Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t whole = count / lanes * lanes;
-  Rest rest(x + whole, count - whole);
-  const float most = largest(x, whole, rest);
-  const double sum = sum_of_exponentials<false>(x, whole, rest, most, y);
+  const float most = largest(x, whole, count);
+  const double sum = sum_of_exponentials<false>(x, whole, count, most, y);
   const auto log = static_cast<float>(std::log(sum));
   for (int64_t i = 0; i < whole; i += lanes)
     hn::StoreU(hn::Sub(hn::Sub(hn::LoadU(d, x + i), hn::Set(d, most)), hn::Set(d, log)), d, y + i);

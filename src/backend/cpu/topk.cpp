@@ -7,6 +7,7 @@
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/port_rules.h"
 #include "backend/cpu/shape_checks.h"
+#include "backend/cpu/topk_tile.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/parallel.h"
@@ -62,6 +63,12 @@ struct Int64Reader {
   }
 };
 
+template <class Key>
+int64_t index_of(Key key) {
+  if constexpr (sizeof(Key) == 8) return static_cast<uint32_t>(~static_cast<uint32_t>(key));
+  return static_cast<int64_t>(~static_cast<uint64_t>(key));
+}
+
 /// Puts the k greatest keys of a row in descending order to the front of `buffer`. Elements below
 /// the k-th greatest so far are skipped; the others gather until the buffer is full and is cut.
 template <class Reader>
@@ -73,6 +80,13 @@ void select(const void* row, int64_t count, int64_t stride, bool largest, int64_
   int64_t used = 0;
   Key threshold = 0;
   for (int64_t i = 0; i < count; ++i) {
+    if constexpr (std::is_same_v<Reader, FloatReader>) {
+      if (threshold != 0 && stride == 1) {
+        const auto* const x = static_cast<const float*>(row);
+        i = next_beyond(x, i, count, x[index_of(threshold)], largest);
+        if (i == count) break;
+      }
+    }
     Part value = Reader::read(row, i * stride);
     if (!largest) value = static_cast<Part>(~value);
     const Key key = static_cast<Key>(value) << kHalf | static_cast<Part>(~static_cast<Part>(i));
@@ -90,6 +104,10 @@ void select(const void* row, int64_t count, int64_t stride, bool largest, int64_
 /// The index of the greatest, or least, of a row, the first of several.
 template <class Reader>
 int64_t first_of(const void* row, int64_t count, bool largest) {
+  if constexpr (std::is_same_v<Reader, FloatReader>) {
+    const int64_t found = first_extreme(static_cast<const float*>(row), count, largest);
+    if (found >= 0) return found;
+  }
   using Part = decltype(Reader::read(row, 0));
   const Part flip = largest ? Part{0} : static_cast<Part>(~Part{0});
   Part best = Reader::read(row, 0) ^ flip;
@@ -118,12 +136,6 @@ void select_first(const void* rows, int64_t count, int64_t stride, bool largest,
       best[j] = std::max(best[j], next);
     }
   }
-}
-
-template <class Key>
-int64_t index_of(Key key) {
-  if constexpr (sizeof(Key) == 8) return static_cast<uint32_t>(~static_cast<uint32_t>(key));
-  return static_cast<int64_t>(~static_cast<uint64_t>(key));
 }
 
 class TopKKernel final : public Kernel {
@@ -187,7 +199,7 @@ class TopKKernel final : public Kernel {
  private:
   int64_t key_bytes() const { return type_ == DataType::kINT64 ? sizeof(Wide) : sizeof(Narrow); }
   static int64_t capacity_of(int64_t count, int64_t k) {
-    return std::max<int64_t>(1, std::min(count, 2 * k + 256));
+    return std::max<int64_t>(1, std::min(count, 2 * k + 32));
   }
 
   void run_row(const void* input, int64_t row, void* scratch, void* values, void* indices) const {

@@ -61,6 +61,7 @@ class TransposeKernel final : public Kernel {
       row_bytes_ = inner_.extent * element_size_;
       rows_ = numel_ / std::max<int64_t>(1, inner_.extent);
       grain_ = std::max<int64_t>(1, kCopyGrainBytes / std::max<int64_t>(1, row_bytes_));
+      strips_ = chunks_ = 1;
       return;
     }
     // The axis that is contiguous in the input becomes the matrix's other side. Both sides are
@@ -84,7 +85,8 @@ class TransposeKernel final : public Kernel {
     auto* to = static_cast<std::byte*>(outputs[0]);
     if (copies_rows_ && axes_.empty()) return parallel_copy(to, from, numel_ * element_size_);
     parallel_for(rows_, grain_, [&](int64_t begin, int64_t end) {
-      const int64_t parts = copies_rows_ ? 1 : strips_ * chunks_;
+      const int64_t parts = strips_ * chunks_;
+      int64_t strip = begin % parts % strips_, chunk = begin % parts / strips_;
       int64_t index[Dims::MAX_DIMS], place_from = 0, place_to = 0;
       int64_t rest = begin / parts;
       for (size_t i = axes_.size(); i-- > 0;) {
@@ -103,15 +105,21 @@ class TransposeKernel final : public Kernel {
           index[i] = 0;
         }
       };
-      for (int64_t row = begin; row < end; ++row) {
-        if (row != begin && row % parts == 0) advance();
+      const auto next = [&] {  // no division, which costs as much as a short row
+        if (++strip < strips_) return;
+        strip = 0;
+        if (++chunk < chunks_) return;
+        chunk = 0;
+        advance();
+      };
+      for (int64_t row = begin; row < end; ++row, next()) {
         int64_t from_offset = place_from, to_offset = place_to;
         if (copies_rows_) {
           std::memcpy(to + to_offset * element_size_, from + from_offset * element_size_,
                       row_bytes_);
           continue;
         }
-        const int64_t column = row % strips_ * kStrip, line = row / strips_ % chunks_ * kChunk;
+        const int64_t column = strip * kStrip, line = chunk * kChunk;
         from_offset += column + line * inner_.from_stride;
         to_offset += column * matrix_.to_stride + line;
         if (matrix_.extent <= kNarrow) {

@@ -12,6 +12,7 @@
 #include "cpu/pointwise_program.h"
 #include "cpu/run_kernel.h"
 #include "operators/bit_cast.h"
+#include "operators/col2im.h"
 #include "operators/context.h"
 #include "operators/convolution.h"
 #include "operators/indexing.h"
@@ -21,6 +22,7 @@
 #include "operators/pooling.h"
 #include "operators/recurrence.h"
 #include "operators/reduce.h"
+#include "operators/rotary_embedding.h"
 #include "operators/sampling.h"
 #include "operators/scatter.h"
 #include "operators/selection.h"
@@ -195,6 +197,18 @@ Step roi_align() {
 }
 Step roi_pool() {
   return step<RoiPool>({}, {port({1, 2, 4, 4}), port({3, 5})}, {port({3, 2, 1, 1})});
+}
+Step col2im() {
+  Col2ImParams params;
+  params.block = {2, 2};
+  Step result = step<Col2Im>(params, {port({1, 8, 6}), port({2}, kINT64)}, {port({1, 2, 3, 4})});
+  result.values = {{1, {3, 4}}};
+  return result;
+}
+Step rotary_embedding() {
+  return step<RotaryEmbedding>(
+      {}, {port({2, 3, 4, 6}), port({5, 3}), port({5, 3}), port({2, 4}, kINT64)},
+      {port({2, 3, 4, 6})});
 }
 Step indexed_pooling() {
   IndexedMaxPoolingParams params;
@@ -521,6 +535,12 @@ std::vector<Case> cases() {
        "output 0 must be FP32 like input 0"},
       {"Maxima with narrow indices", indexed_pooling(),
        [](Step& s) { s.outputs[1].type.dtype = kINT32; }, "output 1 must be INT64"},
+      {"Columns of another type", col2im(), [](Step& s) { set_all(s, {kHALF}); },
+       "input 0 must be FP32"},
+      {"Turned by angles of another type", rotary_embedding(),
+       [](Step& s) { s.inputs[2].type.dtype = kHALF; }, "input 2 must be FP32 like input 0"},
+      {"Turned at places of floats", rotary_embedding(),
+       [](Step& s) { s.inputs[3].type.dtype = kFLOAT; }, "input 3 must be INT32 or INT64"},
       {"Norms of integers", lp_pooling(), [](Step& s) { set_all(s, {kINT8}); }, "input 0 must be"},
 
       {"Columns of windows of three axes",
@@ -674,6 +694,8 @@ std::vector<Step> steps() {
           deformable_columns(),
           roi_align(),
           roi_pool(),
+          rotary_embedding(),
+          col2im(),
           indexed_pooling(),
           lp_pooling(),
           bit_cast(),
@@ -1013,7 +1035,7 @@ TEST(Check, ElementsThatSayWhereToGoStayWithinBounds) {
   for (const Step& each :
        {scatter(), scatter(ScatterMode::kND), nonzero(), nms(), unique(), one_hot(),
         reverse_sequence(), determinant(), grid_sample(), deformable_columns(), roi_align(),
-        roi_pool(), indexed_pooling(), lp_pooling(), bit_cast()}) {
+        roi_pool(), rotary_embedding(), indexed_pooling(), lp_pooling(), bit_cast()}) {
     SCOPED_TRACE(each.op->kind());
     Made made(each);
     EXPECT_EQ(made.tell_opt(), "");
@@ -1048,6 +1070,17 @@ TEST(Check, ShapesOfIndicesAndWhatTheyReferToFit) {
   EXPECT_NE(hot.tell({{4}, {2}, {}}, {{5, 3}}).find("do not give"), std::string::npos);
   Made back(reverse_sequence());
   EXPECT_NE(back.tell({{4, 3}, {2}}, {{4, 3}}).find("do not fit"), std::string::npos);
+  Made folded(col2im());
+  EXPECT_NE(folded.tell({{1, 8, 9}, {2}}, {{1, 2, 3, 4}}).find("do not fit 6 blocks"),
+            std::string::npos);
+  EXPECT_NE(folded.tell({{1, 8, 6}, {2}}, {{1, 3, 3, 4}}).find("do not fit"), std::string::npos);
+  Made turned(rotary_embedding());
+  EXPECT_NE(turned.tell({{2, 3, 4, 8}, {5, 3}, {5, 3}, {2, 4}}, {{2, 3, 4, 8}}).find("do not turn"),
+            std::string::npos);
+  EXPECT_NE(turned.tell({{2, 3, 4, 6}, {5, 3}, {4, 3}, {2, 4}}, {{2, 3, 4, 6}}).find("do not turn"),
+            std::string::npos);
+  EXPECT_NE(turned.tell({{3, 3, 4, 6}, {5, 3}, {5, 3}, {2, 4}}, {{3, 3, 4, 6}}).find("do not turn"),
+            std::string::npos);
   Made squares(determinant());
   EXPECT_NE(squares.tell({{1, 4, 4}}, {{1}}).find("profile's maximum"), std::string::npos);
   Made sampled(grid_sample());

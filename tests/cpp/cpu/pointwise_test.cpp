@@ -381,6 +381,64 @@ TEST(Pointwise, Casts) {
   expect_close(y[2], {n.shape, {1, 1, 0, 1, 1}}, 0);
 }
 
+/// What ONNX's QuantizeLinear asks for; NaN gives 0.
+double quantized(double x, double scale, double zero, bool is_signed) {
+  const double y =
+      std::nearbyint(static_cast<double>(static_cast<float>(x) / static_cast<float>(scale))) + zero;
+  if (std::isnan(y)) return 0;
+  return std::clamp(y, is_signed ? -128.0 : 0.0, is_signed ? 127.0 : 255.0);
+}
+
+TEST(Pointwise, QuantizesInOnePass) {
+  const Values values = all_floats();
+  for (const DataType type : {DataType::kINT8, DataType::kUINT8})
+    for (const bool has_zero : {false, true})
+      for (const bool by_row : {false, true})
+        for (const bool is_shown : {false, true}) {
+          const bool is_signed = type == DataType::kINT8;
+          SCOPED_TRACE(::testing::Message() << name(type) << " zero " << has_zero << " by row "
+                                            << by_row << " shown " << is_shown);
+          // Rows of several tiles, or an odd number of elements.
+          const int64_t rows = by_row ? 7 : 1,
+                        length = by_row ? 36864 : values.size() / 64 * 64 - 1;
+          const Shape shape{rows, length}, scales{rows, 1};
+          const int64_t count = rows * length;
+          const Values x{shape, {values.data.begin(), values.data.begin() + count}};
+          const Values scale = random_values(scales, 1, 0.01, 0.1);
+          const Values zero = make_values(
+              scales, [&](int64_t i) { return static_cast<double>(i * 9 - (is_signed ? 30 : 0)); });
+          std::vector<PointwiseInstruction> program = {input(0), input(1),
+                                                       binary(ElementWiseOperation::kDIV, 0, 1),
+                                                       unary(UnaryOperation::kROUND, 2)};
+          if (has_zero) {
+            program.push_back(input(2, type));
+            program.push_back(cast(4, DataType::kFLOAT));
+            program.push_back(binary(ElementWiseOperation::kSUM, 3, 5));
+          }
+          const int moved = static_cast<int>(program.size()) - 1;
+          program.push_back(activation(ActivationType::kCLIP, moved, is_signed ? -128 : 0,
+                                       is_signed ? 127 : 255));
+          program.push_back(cast(moved + 1, type));
+          Ints results = {moved + 2};
+          std::vector<TestInput> inputs = {{x}, {scale}};
+          if (has_zero) inputs.push_back({zero, type});
+          std::vector<TestOutput> outputs = {{shape, type}};
+          if (is_shown) {  // the quotients are results as well, so they cannot go
+            results.push_back(2);
+            outputs.push_back({shape});
+          }
+          const std::vector<Values> y = run(make(program, results), inputs, outputs);
+          const Values narrow = rounded(scale, DataType::kFLOAT);
+          for (int64_t i = 0; i < count; ++i) {
+            const int64_t k = i / length;
+            ASSERT_EQ(y[0][i], quantized(x[i], narrow[k], has_zero ? zero[k] : 0, is_signed))
+                << x[i] << " at " << i;
+            if (!is_shown || std::isnan(x[i])) continue;
+            ASSERT_EQ(y[1][i], static_cast<float>(x[i]) / static_cast<float>(narrow[k])) << x[i];
+          }
+        }
+}
+
 TEST(Pointwise, StoresOfShortFloatsRoundToNearestEven) {
   const Values x = all_floats();
   const Pointwise op = make({input(0), unary(UnaryOperation::kNEG, 0)}, {1});
@@ -456,6 +514,43 @@ TEST(Pointwise, BroadcastsAnyShapesInEveryFormat) {
   }
   if (test_device().is_host()) {
     EXPECT_GT(formats, 50) << "formats other than LINEAR were hardly tested";
+  }
+}
+
+// Operands that are repeated along the last axes have one element in a tile that does not go beyond
+// a run, whatever is computed of them.
+TEST(Pointwise, ColumnsThatAreOneElementOfATile) {
+  using Op = ElementWiseOperation;
+  // Runs that tiles divide, that they do not, and that are shorter than a tile.
+  for (const int64_t length : {4096, 3136, 2053, 600, 257, 40}) {
+    SCOPED_TRACE(length);
+    const Shape shape{2, 3, length};
+    const Values x = random_values(shape, 1, 0.5, 2), column = random_values({3, 1}, 2, 0.5, 2);
+    const Values row = random_values({length}, 3, 0.5, 2), half = random_values({1}, 4, 0.5, 2);
+    const Pointwise op = make({input(0), input(1), input(2), input(3),
+                               unary(UnaryOperation::kEXP, 1),               // 4: of columns alone
+                               binary(Op::kPROD, 4, 0),                      // 5: taken as b
+                               binary(Op::kSUM, 5, 1),                       // 6
+                               binary(Op::kSUB, 1, 0),                       // 7: not as a
+                               binary(Op::kGREATER, 0, 1, DataType::kBOOL),  // 8
+                               select(8, 4, 7),                              // 9
+                               binary(Op::kDIV, 9, 3),                       // 10: a scalar
+                               binary(Op::kPROD, 1, 3),                      // 11: and a column
+                               binary(Op::kMAX, 10, 11), binary(Op::kMIN, 2, 1),  // 12, 13
+                               binary(Op::kSUB, 12, 13), binary(Op::kPOW, 6, 3)},
+                              {14, 15, 11});
+    const std::vector<Values> y =
+        run(op, {{x}, {column}, {row}, {half}}, {{shape}, {shape}, {shape}});
+    Values first{shape, x.data}, second = first, third = first;
+    for (int64_t i = 0; i < x.size(); ++i) {
+      const double c = column[i / length % 3], h = half[0], r = row[i % length];
+      const double chosen = x[i] > c ? std::exp(c) : c - x[i];
+      first[i] = std::max(chosen / h, c * h) - std::min(r, c);
+      second[i] = std::pow(std::exp(c) * x[i] + c, h);
+      third[i] = c * h;
+    }
+    expect_close(y[0], first, 1e-5), expect_close(y[1], second, 1e-5);
+    expect_close(y[2], third, 1e-6);
   }
 }
 

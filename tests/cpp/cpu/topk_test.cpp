@@ -60,6 +60,25 @@ TEST(TopK, EveryAxisTypeAndLength) {
       }
 }
 
+// Rows whose length vectors do not divide, with equal elements and what is no number.
+TEST(TopK, RowsOfFloatsWithSpecialValues) {
+  for (const int64_t length : {1, 15, 64, 67, 131, 1003})
+    for (const int kind : {0, 1, 2, 3})
+      for (const TopKOperation op : {TopKOperation::kMAX, TopKOperation::kMIN}) {
+        SCOPED_TRACE(::testing::Message() << length << " kind " << kind);
+        Values x = random_values({5, length}, static_cast<int>(length), -20, 20);
+        for (double& v : x.data) v = std::trunc(v);
+        if (kind == 1)
+          for (int64_t i = 0; i < x.size(); i += 7) x[i] = i % 2 == 0 ? HUGE_VAL : -HUGE_VAL;
+        if (kind == 2)
+          for (int64_t i = 3; i < x.size(); i += 29) x[i] = std::nan("");
+        if (kind == 3)
+          for (int64_t i = 0; i < x.size(); ++i) x[i] = i % 3 == 0 ? -0.0 : 0.0;
+        for (const int64_t k : {int64_t{1}, std::min<int64_t>(8, length), length})
+          check(x, DataType::kFLOAT, op, 1, k, DataType::kINT64);
+      }
+}
+
 TEST(TopK, LongRows) {
   const Values x = rounded(random_values({3, 20000}, 1), DataType::kFLOAT);
   for (const int64_t k : {1, 5, 300, 20000})

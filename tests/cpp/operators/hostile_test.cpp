@@ -6,6 +6,7 @@
 
 #include "operators/activation.h"
 #include "operators/bit_cast.h"
+#include "operators/col2im.h"
 #include "operators/context.h"
 #include "operators/convolution.h"
 #include "operators/elementwise.h"
@@ -18,6 +19,7 @@
 #include "operators/quantization.h"
 #include "operators/recurrence.h"
 #include "operators/reduce.h"
+#include "operators/rotary_embedding.h"
 #include "operators/sampling.h"
 #include "operators/scatter.h"
 #include "operators/selection.h"
@@ -97,13 +99,13 @@ class Random {
 template <class Op>
 class Hostile : public ::testing::Test {};
 using Operators =
-    ::testing::Types<Activation, BitCast, Cast, Concatenation, Convolution, Cumulative,
+    ::testing::Types<Activation, BitCast, Cast, Col2Im, Concatenation, Convolution, Cumulative,
                      Deconvolution, DeformableColumns, Dequantize, Determinant, ElementWise, Fill,
                      Gather, GridSample, Identity, IndexedMaxPooling, LpPooling, Lrn,
                      MatrixMultiply, Nms, NonZero, Normalization, OneHot, ParametricRelu, Pointwise,
                      Pooling, Quantize, Recurrence, Reduce, Reformat, Reshape, Resize,
-                     ReverseSequence, RoiAlign, RoiPool, Scale, Scatter, Select, ShapeOf, Shuffle,
-                     Slice, Softmax, TopK, Transpose, Unary, Unique>;
+                     ReverseSequence, RoiAlign, RoiPool, RotaryEmbedding, Scale, Scatter, Select,
+                     ShapeOf, Shuffle, Slice, Softmax, TopK, Transpose, Unary, Unique>;
 TYPED_TEST_SUITE(Hostile, Operators);
 
 TYPED_TEST(Hostile, GivesOutputsOrAnError) {

@@ -1,0 +1,71 @@
+#include "backend/cpu/copy_tile.h"
+
+#include "backend/cpu/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/copy_tile.cpp"
+#include <hwy/foreach_target.h>
+
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace opwright::HWY_NAMESPACE {
+namespace {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class D>
+HWY_INLINE void repeat_vectors(D d, const uint32_t* HWY_RESTRICT from, int64_t count,
+                               uint32_t* HWY_RESTRICT to, int64_t& i) {
+  const int64_t lanes = hn::Lanes(d);
+  for (; i + lanes <= count; i += lanes) {
+    const auto v = hn::LoadU(d, from + i);
+    hn::StoreInterleaved2(v, v, d, to + 2 * i);
+  }
+}
+
+/// Nothing is read behind the last element.
+template <class D>
+HWY_INLINE void take_vectors(D d, const uint32_t* HWY_RESTRICT from, int64_t count,
+                             uint32_t* HWY_RESTRICT to, int64_t& i) {
+  const int64_t lanes = hn::Lanes(d);
+  for (; i + lanes < count; i += lanes) {
+    hn::Vec<D> even, odd;
+    hn::LoadInterleaved2(d, from + 2 * i, even, odd);
+    hn::StoreU(even, d, to + i);
+  }
+}
+
+}  // namespace
+
+// Rows are often short: what whole vectors leave goes by shorter ones.
+void twice(const uint32_t* from, int64_t count, uint32_t* to) {
+  int64_t i = 0;
+  repeat_vectors(hn::ScalableTag<uint32_t>(), from, count, to, i);
+  repeat_vectors(hn::CappedTag<uint32_t, 4>(), from, count, to, i);
+  for (; i < count; ++i) to[2 * i] = to[2 * i + 1] = from[i];
+}
+void second(const uint32_t* from, int64_t count, uint32_t* to) {
+  int64_t i = 0;
+  take_vectors(hn::ScalableTag<uint32_t>(), from, count, to, i);
+  take_vectors(hn::CappedTag<uint32_t, 4>(), from, count, to, i);
+  for (; i < count; ++i) to[i] = from[2 * i];
+}
+
+}  // namespace opwright::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace opwright {
+
+HWY_EXPORT(twice);
+HWY_EXPORT(second);
+
+void repeat_twice(const uint32_t* from, int64_t count, uint32_t* to) {
+  HWY_DYNAMIC_DISPATCH(twice)(from, count, to);
+}
+void every_second(const uint32_t* from, int64_t count, uint32_t* to) {
+  HWY_DYNAMIC_DISPATCH(second)(from, count, to);
+}
+
+}  // namespace opwright
+#endif

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+
+namespace opwright {
+
+/// `count` pairs (a, b) turned: (cosine * a - sine * b, sine * a + cosine * b). The outputs overlap
+/// no input.
+struct RotaryFunctions {
+  /// First and second elements lie apart.
+  void (*halves)(const float* a, const float* b, const float* cosines, const float* sines,
+                 int64_t count, float* out_a, float* out_b);
+  /// They alternate.
+  void (*neighbours)(const float* x, const float* cosines, const float* sines, int64_t count,
+                     float* y);
+};
+const RotaryFunctions& rotary_functions();
+
+}  // namespace opwright

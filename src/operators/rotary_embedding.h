@@ -1,0 +1,29 @@
+#pragma once
+
+#include "operators/builtin.h"
+
+namespace opwright {
+
+struct RotaryEmbeddingParams {
+  bool interleaved = false;          ///< pairs are neighbours, else elements of the two halves
+  int64_t rotary_embedding_dim = 0;  ///< leading elements of a head that are turned; 0: all
+  bool sequence_first = false;       ///< x is [batch, length, heads, size]
+  template <class V>
+  void visit(V& v) {
+    v("interleaved", interleaved), v("rotary_embedding_dim", rotary_embedding_dim);
+    v("sequence_first", sequence_first);
+  }
+};
+/// Pairs of elements of each head, x [batch, heads, length, size], turned by angles whose cosines
+/// and sines are inputs 1 and 2: [batch or 1, length, turned / 2], or with positions as input 3
+/// ([batch or 1, length], INT32 or INT64) tables [rows, turned / 2]. Positions count from the end
+/// where they are negative; out of range they give zeros. The output is like x ("RoFormer", Su et
+/// al., 2021).
+class RotaryEmbedding final : public BuiltinOperator<RotaryEmbedding, RotaryEmbeddingParams> {
+ public:
+  static constexpr std::string_view kKind = "RotaryEmbedding";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
+}  // namespace opwright
