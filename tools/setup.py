@@ -42,13 +42,14 @@ REQUIRED = {
     "libbenchmark-dev": "benchmark/benchmark.h",
 }
 # Without these a part of the tests is left out: the check of the formatting, the sanitizers and fuzz
-# targets. Rebuilds are faster with the first.
+# targets, the pages in a browser. Rebuilds are faster with the first.
 OPTIONAL = {
     "ccache": Program("ccache"),
     "clang-format-14": Program("clang-format-14"),
     "clang-14": Program("clang++-14"),
     "clang-tidy-14": Program("clang-tidy-14"),
     "libclang-rt-14-dev": Path("/usr/lib/llvm-14/lib/clang"),
+    "chromium": Program("chromium"),
 }
 # The parts of pyproject.toml's optional dependencies that the package and the demo use.
 PACKAGE_EXTRAS = ["cuda", "demo"]

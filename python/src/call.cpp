@@ -10,6 +10,7 @@
 #include "runtime/engine.h"
 #include "runtime/inspect.h"
 #include "runtime/serialization.h"
+#include "runtime/view.h"
 
 namespace opwright::python {
 namespace {
@@ -105,6 +106,25 @@ void bind_call(nb::module_& m) {
       .def(
           "inspect", [](const CallableEngine& self) { return inspect_text(self.engine()->plan()); },
           "Inputs, outputs, layers with types, formats, chosen tactics and times, as text.")
+      .def(
+          "view",
+          [](const CallableEngine& self, const CallableEngine* other) {
+            std::vector<ViewedPlan> plans;
+            for (const CallableEngine* engine : {&self, other}) {
+              if (engine == nullptr) continue;
+              const Plan& plan = engine->engine()->plan();
+              plans.push_back({plan.name.empty() ? "engine" : plan.name, &plan});
+            }
+            if (other != nullptr && plans[0].label == plans[1].label)
+              plans[0].label += " (first)", plans[1].label += " (second)";
+            return nb::module_::import_("opwright._view").attr("EngineView")(view_page(plans));
+          },
+          nb::arg("other") = nb::none(),
+          nb::sig("def view(self, other: Engine | None = None) -> opwright._view.EngineView"),
+          "A page that shows the engine: the graph of its steps, the candidates that the tuner "
+          "compared, where time and memory go; and what differs from `other`. A notebook shows it "
+          "as a cell's value, and `save(path)` writes it as one file of HTML that needs no "
+          "network.")
       .def_prop_ro(
           "layers",
           [](const CallableEngine& self) {

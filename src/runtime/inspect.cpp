@@ -308,6 +308,7 @@ void write_layer(JsonWriter& json, const Dimensions& dimensions, const Schedule&
       const PlanTensor& tensor = schedule.tensors[index];
       json.begin_object();
       json.member("Name", tensor.name);
+      json.member("Tensor", int64_t{index});
       json.key("Dimensions");
       dimensions.write(json, tensor.dims);
       json.member("Format/Datatype", type_text(tensor.type));
@@ -318,6 +319,7 @@ void write_layer(JsonWriter& json, const Dimensions& dimensions, const Schedule&
   json.begin_object();
   json.member("Name", step.name);
   json.member("LayerType", kind_text(step));
+  json.member("IsPlugin", is_plugin_kind(kind_text(step)));
   write_ports("Inputs", step.inputs);
   write_ports("Outputs", step.outputs);
   json.member("TacticValue", step.candidate.tactic);
@@ -374,6 +376,39 @@ void write_port(JsonWriter& json, const Dimensions& dimensions, const PlanPort& 
   dimensions.write(json, port.dims);
   json.member("Format/Datatype", type_text(port.type));
   json.end_object();
+}
+
+std::string_view name(PlanTensor::Location location) {
+  switch (location) {
+    case PlanTensor::Location::kArena:
+      return "arena";
+    case PlanTensor::Location::kInput:
+      return "input";
+    case PlanTensor::Location::kOutput:
+      return "output";
+    case PlanTensor::Location::kWeight:
+      return "weight";
+    case PlanTensor::Location::kValues:
+      return "values";
+  }
+  return "";
+}
+
+/// Where the tensors lie that layers name by their "Tensor".
+void write_tensors(JsonWriter& json, const Schedule& schedule) {
+  json.begin_array();
+  for (size_t i = 0; i < schedule.tensors.size(); ++i) {
+    const PlanTensor& tensor = schedule.tensors[i];
+    json.begin_object();
+    json.member("Index", static_cast<int64_t>(i));
+    json.member("Name", tensor.name);
+    json.member("Location", name(tensor.location));
+    if (tensor.location == PlanTensor::Location::kArena)
+      json.member("Offset", static_cast<int64_t>(tensor.offset));
+    json.member("Bytes", static_cast<int64_t>(tensor.size));
+    json.end_object();
+  }
+  json.end_array();
 }
 
 void write_shape(JsonWriter& json, const char* key, const Shape& shape) {
@@ -567,6 +602,8 @@ std::string inspect_json(const Plan& plan) {
     write_layer(json, dimensions, plan.schedules[0], step);
   }
   json.end_array();
+  json.key("Tensors");
+  write_tensors(json, plan.schedules[0]);
   json.end_object();
   return json.take() + '\n';
 }

@@ -1,0 +1,25 @@
+"""Engines to look at."""
+
+from __future__ import annotations
+
+import html
+import os
+
+
+class EngineView:
+    """A page of HTML that shows an engine, or two; see `Engine.view`."""
+
+    def __init__(self, page: str) -> None:
+        self.html = page
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the page as one file, which needs nothing else."""
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.html)
+
+    def _repr_html_(self) -> str:
+        # A page of its own within the notebook's: neither sees the other's names and styles.
+        return (
+            f'<iframe srcdoc="{html.escape(self.html)}" sandbox="allow-scripts" '
+            'style="width:100%;height:720px;border:1px solid #888"></iframe>'
+        )
