@@ -22,7 +22,7 @@ __device__ inline T reduce(T value) {
   if constexpr (lanes > 1) {
 #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2)
-      value = Reduction::of(value, __shfl_xor_sync(0xffffffffu, value, distance));
+      value = Reduction::of(value, (T)__shfl_xor_sync(0xffffffffu, value, distance));
   }
   if constexpr (lanes > 32) {
     __shared__ T parts[lanes / 32];
