@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/backend.h"
 #include "base/error.h"
 #include "compile/compile.h"
 
@@ -86,6 +87,8 @@ Expr BodyExtents::make(const Expr& e) {
 Blob compile_body(const Network& body, std::span<const std::pair<std::string, int>> inputs,
                   const KernelArgs& args) {
   BuildConfig config;
+  config.device = {std::string(args.device->backend().name()), args.device->ordinal()};
+  config.hardware_compatibility = args.hardware_compatibility;
   config.timing = false;
   OptimizationProfile profile;
   for (const auto& [name, index] : inputs) {
@@ -107,13 +110,21 @@ Blob compile_body(const Network& body, std::span<const std::pair<std::string, in
   }
 }
 
-std::shared_ptr<const Engine> load_body(const Blob& file) {
+std::shared_ptr<const Engine> load_body(const Blob& file, const Device& device,
+                                        std::optional<std::span<const LoadedCode>> code) {
   const Nesting nesting;
   Plan plan = deserialize(file);
-  require(plan.backend == "cpu" && plan.schedules.size() == 1,
-          "its body must be for the CPU, with one profile");
-  require(plan.code.empty() && plan.requirements.empty(),
-          "its body has plugins or code of its own, which is not supported in bodies");
+  require(plan.backend == device.backend().name() && plan.schedules.size() == 1,
+          "its body must be for the device of the layer, with one profile");
+  const auto is_permitted = [&](const CodeObject& object) {
+    return !object.host &&
+           (!code || std::any_of(code->begin(), code->end(), [&](const LoadedCode& loaded) {
+             return loaded.permitted && loaded.object == object;
+           }));
+  };
+  require(
+      plan.requirements.empty() && std::all_of(plan.code.begin(), plan.code.end(), is_permitted),
+      "its body has plugins, or code that the layer does not have");
   for (const auto* ports : {&plan.inputs, &plan.outputs})
     for (const PlanPort& port : *ports)
       require(port.type.format == TensorFormat::kLINEAR && !port.is_shape_input &&
@@ -121,7 +132,21 @@ std::shared_ptr<const Engine> load_body(const Blob& file) {
               "'", port.name,
               "' of its body decides shapes, is not LINEAR, lies in an input, or has elements of "
               "less than a byte");
-  return Engine::load(std::move(plan), {});
+  LoadOptions options;
+  options.allow_device_code = true;
+  options.device_ordinal = device.is_host() ? -1 : device.ordinal();
+  return Engine::load(std::move(plan), options);
+}
+
+std::vector<CodeObject> code_of(const Engine& body) { return body.plan().code; }
+
+void check_body_device(const Engine& body, const KernelArgs& args) {
+  require(args.device == nullptr || args.device == &body.device(),
+          "its body is for another device than the layer");
+}
+
+const Device& body_device(const OperatorLoadContext& context) {
+  return context.device != nullptr ? *context.device : get_device(DeviceType::kCPU);
 }
 
 std::vector<int> find_inputs(const Engine& body, std::span<const std::string> names) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -8,7 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "backend/device.h"
 #include "network/network.h"
+#include "network/operator_registry.h"
 #include "runtime/engine.h"
 
 namespace opwright {
@@ -45,10 +48,37 @@ class BodyExtents {
 Blob compile_body(const Network& body, std::span<const std::pair<std::string, int>> inputs,
                   const KernelArgs& args);
 
-/// Reads and verifies what compile_body() gave. Throws Error for bodies in bodies without end, and
-/// for what a body must not have: plugins, other devices, other formats than LINEAR, inputs that
-/// decide shapes, and outputs in an input's memory.
-std::shared_ptr<const Engine> load_body(const Blob& file);
+/// Reads and verifies what compile_body() gave, for the device. Throws Error for bodies in bodies
+/// without end, and for what a body must not have: plugins, other devices, other formats than
+/// LINEAR, inputs that decide shapes, and outputs in an input's memory. Code that it has must be
+/// permitted: some of `code`, which the layer is stored with, or nothing for a body that this very
+/// process has compiled.
+std::shared_ptr<const Engine> load_body(const Blob& file, const Device& device,
+                                        std::optional<std::span<const LoadedCode>> code);
+/// The body's code, which the layer asks for permission with.
+std::vector<CodeObject> code_of(const Engine& body);
+/// Throws Error unless the body is for the device of the ports.
+void check_body_device(const Engine& body, const KernelArgs& args);
+/// The device of an engine with such a layer; without one, the CPU.
+const Device& body_device(const OperatorLoadContext& context);
+
+/// A number that the device has, once the queue's work so far is done. Throws Error naming the
+/// layer while a GPU's queue is captured, which nothing waits for.
+template <class T>
+T read_number(const Device& device, std::string_view layer, const void* from, Queue queue) {
+  require(!device.is_capturing(queue), "layer '", layer,
+          "' goes by a number that the GPU has computed, and the work of this stream is being "
+          "captured, so it cannot be waited for; run the engine without capturing it");
+  T value{};
+  device.copy(&value, from, sizeof value, queue);
+  return value;
+}
+template <class T>
+void write_number(const Device& device, void* to, T value, Queue queue) {
+  device.copy(to, &value, sizeof value, queue);
+}
+/// Kernel::capture_obstacle() of layers with bodies.
+inline constexpr const char* kBodyObstacle = "its body is run by the host";
 
 /// Per name the input of the body, -1 for one that it has not. Throws Error unless these are all.
 std::vector<int> find_inputs(const Engine& body, std::span<const std::string> names);

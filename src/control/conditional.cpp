@@ -5,10 +5,8 @@
 #include <cstring>
 
 #include "backend/candidates.h"
-#include "backend/device.h"
 #include "base/error.h"
 #include "base/types.h"
-#include "network/no_kernel.h"
 #include "network/operator_registry.h"
 #include "runtime/context.h"
 
@@ -40,6 +38,7 @@ class ConditionalKernel final : public Kernel {
                     std::string_view layer)
       : layer_(layer),
         params_(params),
+        device_(branches[0].engine->device()),
         branches_{Branch(branches[0]), Branch(branches[1])},
         results_(branches[0].engine->plan().outputs.size()) {}
 
@@ -58,7 +57,8 @@ class ConditionalKernel final : public Kernel {
   }
 
   void enqueue(void const* const* inputs, void* const* outputs, void*, Queue queue) override {
-    Branch& branch = branches_[*static_cast<const uint8_t*>(inputs[0]) != 0 ? 0 : 1];
+    const bool holds = read_number<uint8_t>(device_, layer_, inputs[0], queue) != 0;
+    Branch& branch = branches_[holds ? 0 : 1];
     if (!branch.fits) [[unlikely]]
       fail_shapes(branch);
     for (size_t i = 0; i < branch.inputs.size(); ++i)
@@ -67,10 +67,12 @@ class ConditionalKernel final : public Kernel {
       branch.context.set_output_address(static_cast<int>(o), outputs[o]);
     branch.context.enqueue(queue);
     for (size_t i = 0; i < params_.size_results.size(); ++i)
-      *static_cast<int64_t*>(outputs[results_ + i]) =
-          branch.made[static_cast<size_t>(params_.size_results[i])]
-                     [static_cast<int>(params_.size_axes[i])];
+      write_number<int64_t>(device_, outputs[results_ + i],
+                            branch.made[static_cast<size_t>(params_.size_results[i])]
+                                       [static_cast<int>(params_.size_axes[i])],
+                            queue);
   }
+  std::string capture_obstacle() const override { return kBodyObstacle; }
 
  private:
   struct Branch {
@@ -105,6 +107,7 @@ class ConditionalKernel final : public Kernel {
 
   const std::string layer_;
   const ConditionalParams params_;
+  const Device& device_;
   std::array<Branch, 2> branches_;
   const size_t results_;
   std::vector<Shape> expected_;
@@ -135,6 +138,7 @@ class PlannedConditional final : public PlannedOperator {
     require(args.inputs[0].type.dtype == DataType::kBOOL && args.inputs[0].max.rank() == 0,
             "the condition must be a scalar BOOL");
     for (const BranchEngine& branch : branches_) {
+      check_body_device(*branch.engine, args);
       const Plan& body = branch.engine->plan();
       for (size_t i = 0; i < branch.inputs.size(); ++i) {
         if (branch.inputs[i] < 0) continue;
@@ -159,13 +163,20 @@ class PlannedConditional final : public PlannedOperator {
     const_cast<ConditionalParams&>(params_).visit(writer);
     return std::move(writer.attributes);
   }
+  std::vector<CodeObject> code() const override {
+    std::vector<CodeObject> code = code_of(*branches_[0].engine);
+    for (CodeObject& object : code_of(*branches_[1].engine)) code.push_back(std::move(object));
+    return code;
+  }
 
  private:
   const ConditionalParams params_;
   const std::array<BranchEngine, 2> branches_;
 };
 
-PlannedOperatorPtr make_planned(ConditionalParams params, std::string_view layer) {
+PlannedOperatorPtr make_planned(ConditionalParams params, std::string_view layer,
+                                const Device& device,
+                                std::optional<std::span<const LoadedCode>> code) {
   try {
     require(params.captures >= 0 && params.captures <= kMaxCaptures, "it has ", params.captures,
             " captured tensors; expected 0 to ", kMaxCaptures);
@@ -174,7 +185,7 @@ PlannedOperatorPtr make_planned(ConditionalParams params, std::string_view layer
     for (int i = 0; i < params.captures; ++i) names.push_back(capture_input(i));
     std::array<BranchEngine, 2> branches;
     for (size_t i = 0; i < 2; ++i) {
-      branches[i].engine = load_body(i == 0 ? params.then_body : params.else_body);
+      branches[i].engine = load_body(i == 0 ? params.then_body : params.else_body, device, code);
       branches[i].inputs = find_inputs(*branches[i].engine, names);
     }
     const std::vector<PlanPort>& results = branches[0].engine->plan().outputs;
@@ -204,7 +215,7 @@ PlannedOperatorPtr load_conditional(const Attributes& attributes,
   params.visit(reader);
   params.then_body = aligned_copy(params.then_body);
   params.else_body = aligned_copy(params.else_body);
-  return make_planned(std::move(params), context.layer);
+  return make_planned(std::move(params), context.layer, body_device(context), context.code);
 }
 
 [[maybe_unused]] const bool is_conditional_registered = [] {
@@ -279,10 +290,6 @@ std::vector<OutputInfo> Conditional::infer(InferContext& context) const {
 }
 
 std::vector<Candidate> Conditional::candidates(const CandidateQuery& query) const {
-  if (!query.device->is_host())
-    throw NoKernelError(ErrorCode::kUNSUPPORTED_STATE,
-                        str("layer '", query.layer,
-                            "': conditions whose branches differ in shape run on the CPU alone"));
   return {linear_candidate(query, "branch")};
 }
 
@@ -296,7 +303,7 @@ PlannedOperatorPtr Conditional::plan(const KernelArgs& args) const {
   const auto inputs = passed_inputs();
   params.then_body = compile_body(*bodies_[0], inputs, args);
   params.else_body = compile_body(*bodies_[1], inputs, args);
-  return make_planned(std::move(params), args.layer);
+  return make_planned(std::move(params), args.layer, *args.device, std::nullopt);
 }
 
 Attributes Conditional::attributes() const { return {{"identity", identity_}}; }

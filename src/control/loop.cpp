@@ -3,10 +3,8 @@
 #include <atomic>
 
 #include "backend/candidates.h"
-#include "backend/device.h"
 #include "base/error.h"
 #include "control/planned_loop.h"
-#include "network/no_kernel.h"
 
 namespace opwright {
 namespace {
@@ -89,11 +87,6 @@ std::vector<OutputInfo> Loop::infer(InferContext& context) const {
 }
 
 std::vector<Candidate> Loop::candidates(const CandidateQuery& query) const {
-  if (!query.device->is_host())
-    throw NoKernelError(ErrorCode::kUNSUPPORTED_STATE,
-                        str("layer '", query.layer,
-                            "': loops whose iterations are counted at run time run on the CPU "
-                            "alone"));
   return {linear_candidate(query, "body")};
 }
 
@@ -103,7 +96,7 @@ PlannedOperatorPtr Loop::plan(const KernelArgs& args) const {
   params.states = body_.states, params.captures = body_.captures;
   params.stacked = body_.stacked;
   params.body = compile_body(*body_.network, passed_inputs(body_), args);
-  return make_planned_loop(std::move(params), args.layer);
+  return make_planned_loop(std::move(params), args.layer, *args.device, std::nullopt);
 }
 
 Attributes Loop::attributes() const { return {{"identity", identity_}}; }

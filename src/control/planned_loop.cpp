@@ -1,7 +1,6 @@
 #include "control/planned_loop.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <optional>
 
@@ -39,11 +38,13 @@ class LoopKernel final : public Kernel {
         states_(static_cast<size_t>(params.states)),
         stacked_(static_cast<size_t>(params.stacked)),
         ports_(ports),
+        device_(engine->device()),
         context_(std::move(engine)),
         current_(states_),
         state_bytes_(states_),
         part_bytes_(stacked_) {
     for (const PortDesc& port : args.inputs) types_.push_back(port.type.dtype);
+    if (args.inputs[0].constant) limit_ = *args.inputs[0].constant.as<int64_t>();
     for (size_t i = 0; i < states_; ++i) {
       reserved_.push_back(aligned(bytes_at(args.inputs[2 + i].max, args.inputs[2 + i].type.dtype)));
       require(!__builtin_add_overflow(workspace_, 2 * reserved_.back(), &workspace_), "layer '",
@@ -90,21 +91,27 @@ class LoopKernel final : public Kernel {
 
   void enqueue(void const* const* inputs, void* const* outputs, void* workspace,
                Queue queue) override {
-    const int64_t limit = inputs[0] != nullptr ? *static_cast<const int64_t*>(inputs[0])
-                                               : std::numeric_limits<int64_t>::max();
-    bool goes_on = inputs[1] == nullptr || *static_cast<const uint8_t*>(inputs[1]) != 0;
-    uint8_t condition = 1;
+    int64_t limit = std::numeric_limits<int64_t>::max();
+    if (limit_)
+      limit = *limit_;
+    else if (inputs[0] != nullptr)
+      limit = read_number<int64_t>(device_, layer_, inputs[0], queue);
+    bool goes_on =
+        inputs[1] == nullptr || read_number<uint8_t>(device_, layer_, inputs[1], queue) != 0;
+    auto* const numbers = static_cast<std::byte*>(workspace);
+    std::byte* const condition = numbers + kNumberBytes;
     int64_t iteration = 0;
     for (size_t i = 0; i < states_; ++i) current_[i] = inputs[2 + i];
     for (size_t i = states_; i < ports_.inputs.size(); ++i)
       if (ports_.inputs[i] >= 0) context_.set_input_address(ports_.inputs[i], inputs[2 + i]);
-    if (ports_.iteration >= 0) context_.set_input_address(ports_.iteration, &iteration);
+    if (ports_.iteration >= 0) context_.set_input_address(ports_.iteration, numbers);
     const int first = is_computed_ ? 1 : 0;
-    if (is_computed_) context_.set_output_address(0, &condition);
+    if (is_computed_) context_.set_output_address(0, condition);
     for (; goes_on && iteration < limit; ++iteration) {
       if (iteration >= capacity_) [[unlikely]]
         fail_iterations(iteration + 1);
-      auto* buffer = static_cast<std::byte*>(workspace);
+      if (ports_.iteration >= 0) write_number(device_, numbers, iteration, queue);
+      std::byte* buffer = numbers + 2 * kNumberBytes;
       for (size_t i = 0; i < states_; ++i) {
         if (ports_.inputs[i] >= 0) context_.set_input_address(ports_.inputs[i], current_[i]);
         std::byte* const next = buffer + (iteration % 2 == 0 ? 0 : reserved_[i]);
@@ -117,17 +124,20 @@ class LoopKernel final : public Kernel {
                                     static_cast<std::byte*>(outputs[states_ + i]) +
                                         static_cast<size_t>(iteration) * part_bytes_[i]);
       context_.enqueue(queue);
-      goes_on = condition != 0;
+      if (is_computed_) goes_on = read_number<uint8_t>(device_, layer_, condition, queue) != 0;
     }
     for (size_t i = 0; i < states_; ++i)
-      if (state_bytes_[i] > 0) std::memcpy(outputs[i], current_[i], state_bytes_[i]);
+      if (state_bytes_[i] > 0) device_.copy(outputs[i], current_[i], state_bytes_[i], queue);
     if (counts_)
-      *static_cast<int64_t*>(outputs[states_ + stacked_]) = iteration;
+      write_number(device_, outputs[states_ + stacked_], iteration, queue);
     else if (stacked_ > 0 && iteration < capacity_) [[unlikely]]
       fail_iterations(iteration);
   }
+  std::string capture_obstacle() const override { return kBodyObstacle; }
 
  private:
+  static constexpr size_t kNumberBytes = 64;  ///< of each number in front of the states
+
   [[noreturn]] void fail_iterations(int64_t iterations) const {
     fail_with(ErrorCode::kINVALID_STATE, "layer '", layer_, "': it has ", iterations,
               " iterations; what it stacks has room for ", capacity_);
@@ -137,11 +147,13 @@ class LoopKernel final : public Kernel {
   const bool is_computed_, counts_;
   const size_t states_, stacked_;
   const LoopPorts ports_;
+  const Device& device_;
   Context context_;
+  std::optional<int64_t> limit_;  ///< where it is constant
   std::vector<DataType> types_, stacked_types_;
   std::vector<const void*> current_;
   std::vector<size_t> reserved_, state_bytes_, part_bytes_;
-  size_t workspace_ = 0;
+  size_t workspace_ = 2 * kNumberBytes;
   int64_t capacity_ = 0;
 };
 
@@ -156,6 +168,7 @@ class PlannedLoop final : public PlannedOperator {
   std::vector<OutputInfo> infer(InferContext&) const override { return {}; }
 
   void check(const KernelArgs& args) const override {
+    check_body_device(*engine_, args);
     const Plan& body = engine_->plan();
     const size_t states = static_cast<size_t>(params_.states);
     const size_t num_inputs = 2 + states + static_cast<size_t>(params_.captures);
@@ -201,6 +214,7 @@ class PlannedLoop final : public PlannedOperator {
     const_cast<PlannedLoopParams&>(params_).visit(writer);
     return std::move(writer.attributes);
   }
+  std::vector<CodeObject> code() const override { return code_of(*engine_); }
 
  private:
   static void require_scalar(const PortDesc& port, DataType type, const char* what) {
@@ -239,7 +253,7 @@ PlannedOperatorPtr load_loop(const Attributes& attributes, const OperatorLoadCon
   AttributeReader reader(Loop::kKind, attributes);
   params.visit(reader);
   params.body = aligned_copy(params.body);
-  return make_planned_loop(std::move(params), context.layer);
+  return make_planned_loop(std::move(params), context.layer, body_device(context), context.code);
 }
 
 [[maybe_unused]] const bool is_registered = [] {
@@ -249,12 +263,14 @@ PlannedOperatorPtr load_loop(const Attributes& attributes, const OperatorLoadCon
 
 }  // namespace
 
-PlannedOperatorPtr make_planned_loop(PlannedLoopParams params, std::string_view layer) {
+PlannedOperatorPtr make_planned_loop(PlannedLoopParams params, std::string_view layer,
+                                     const Device& device,
+                                     std::optional<std::span<const LoadedCode>> code) {
   try {
     for (const int64_t count : {params.states, params.captures, params.stacked})
       require(count >= 0 && count <= kMaxPorts, "it has ", count,
               " states, captured tensors or stacked outputs; expected 0 to ", kMaxPorts);
-    std::shared_ptr<const Engine> engine = load_body(params.body);
+    std::shared_ptr<const Engine> engine = load_body(params.body, device, code);
     LoopPorts ports = find_ports(params, *engine);
     return std::make_shared<PlannedLoop>(std::move(params), std::move(engine), std::move(ports));
   } catch (const Error& error) {

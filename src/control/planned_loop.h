@@ -1,10 +1,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <span>
 #include <string_view>
 
 #include "base/blob.h"
 #include "network/operator.h"
+#include "network/operator_registry.h"
 
 namespace opwright {
 
@@ -20,8 +23,10 @@ struct PlannedLoopParams {
   }
 };
 
-/// A loop in a plan, with its body compiled. Reads and verifies the body. Throws Error naming the
-/// layer where it cannot be what the loop runs.
-PlannedOperatorPtr make_planned_loop(PlannedLoopParams params, std::string_view layer);
+/// A loop in a plan for the device, with its body compiled. Reads and verifies the body, whose code
+/// is as load_body() says. Throws Error naming the layer where it cannot be what the loop runs.
+PlannedOperatorPtr make_planned_loop(PlannedLoopParams params, std::string_view layer,
+                                     const Device& device,
+                                     std::optional<std::span<const LoadedCode>> code);
 
 }  // namespace opwright

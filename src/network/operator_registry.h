@@ -12,6 +12,7 @@
 namespace opwright {
 
 class IPluginRegistry;
+class Device;
 class FunctionPlugin;
 
 /// Code as an engine file gives it back. It may only be touched when `permitted`.
@@ -27,6 +28,7 @@ struct OperatorLoadContext {
   IPluginRegistry* plugins = nullptr;
   /// Plugins defined by functions that the engine brings along.
   std::span<const std::shared_ptr<const FunctionPlugin>> definitions;
+  const Device* device = nullptr;  ///< the engine's; null: the operator is not to be run
   Log log;
 };
 

@@ -181,6 +181,7 @@ std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
                                            .code = own,
                                            .plugins = engine->plugins_->registry(),
                                            .definitions = engine->plugins_->definitions(),
+                                           .device = engine->device_,
                                            .log = options.log}));
       } catch (const Error& error) {
         if (std::find(errors.begin(), errors.end(), error.what()) != errors.end()) continue;

@@ -38,7 +38,9 @@ RunGraph::RunGraph(RunTable& table, RunShapes& shapes)
 /// Lets graphs know where inputs and outputs lie now.
 void RunGraph::move() {
   table_.are_addresses_new = false;
+  // What stays is among them: something else may have lain there, and no longer does.
   std::vector<DeviceGraph::Move> moves;
+  bool has_moved = false;
   std::vector<const void*> inputs_before(table_.plan.inputs.size());
   for (Bound& bound : bound_) {
     const auto& ports = bound.is_input ? table_.plan.inputs : table_.plan.outputs;
@@ -50,7 +52,7 @@ void RunGraph::move() {
         static_cast<size_t>(tensor_bytes(shape, port.type.dtype, port.type.format))};
     bound.address = move.to;
     if (bound.is_input) inputs_before[bound.port] = move.from;
-    if (move.from == move.to || move.bytes == 0) continue;
+    if (move.bytes == 0) continue;
     if (!bound.is_input && port.aliased_input >= 0) {
       // In an input's memory it moves with that. Of an address of its own only the copy knows.
       const int32_t input = port.aliased_input;
@@ -58,6 +60,7 @@ void RunGraph::move() {
           move.to == table_.pointers[table_.input_slots[input].front()])
         continue;
     }
+    has_moved |= move.from != move.to;
     // Two may lie in one memory.
     const auto same = std::find_if(moves.begin(), moves.end(), [&](const auto& other) {
       return other.from == move.from && other.to == move.to;
@@ -74,7 +77,7 @@ void RunGraph::move() {
     left_out.push_back(table_.pointers[copy.to] == table_.pointers[copy.from]);
   if (left_out != left_out_) replay_.forget_copies();
   left_out_ = std::move(left_out);
-  if (!moves.empty()) replay_.move(moves);
+  if (has_moved) replay_.move(moves);
 }
 
 /// Into a graph.

@@ -140,20 +140,21 @@ bool CudaGraph::find_changes(std::span<const Move> moves) {
   for (const Reference& reference : references_) {
     const CUdeviceptr before = load(reference.word);
     const Move* found = nullptr;
+    const auto distance = [](const Move& move) {
+      return reinterpret_cast<CUdeviceptr>(move.to) - reinterpret_cast<CUdeviceptr>(move.from);
+    };
     for (const Move& move : moves) {
-      if (move.from == move.to) continue;
       const CUdeviceptr offset = before - reinterpret_cast<CUdeviceptr>(move.from);
       if (reference.meaning == Meaning::kBeginning && offset != 0) continue;
       // Its end, or what lies behind it.
-      if (reference.meaning == Meaning::kAnything && offset == move.bytes) return false;
+      if (reference.meaning == Meaning::kAnything && offset == move.bytes && distance(move) != 0)
+        return false;
       if (offset >= move.bytes) continue;
-      if (found != nullptr) return false;
+      if (found != nullptr && distance(*found) != distance(move)) return false;
       found = &move;
     }
-    if (found == nullptr) continue;
-    const CUdeviceptr after = before - reinterpret_cast<CUdeviceptr>(found->from) +
-                              reinterpret_cast<CUdeviceptr>(found->to);
-    changes_.push_back({reference.word, before, after, reference.node});
+    if (found == nullptr || distance(*found) == 0) continue;
+    changes_.push_back({reference.word, before, before + distance(*found), reference.node});
   }
   return true;
 }

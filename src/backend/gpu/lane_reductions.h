@@ -19,18 +19,20 @@ struct Sum {
 };
 template <class Reduction, int lanes, class T>
 __device__ inline T reduce(T value) {
-  if (lanes == 1) return value;
+  if constexpr (lanes > 1) {
 #pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2)
-    value = Reduction::of(value, __shfl_xor_sync(0xffffffffu, value, distance));
-  if (lanes == 32) return value;
-  __shared__ T parts[lanes / 32 + 1];
-  __syncthreads();
-  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
-  __syncthreads();
-  value = parts[0];
+    for (int distance = 16; distance > 0; distance /= 2)
+      value = Reduction::of(value, (T)__shfl_xor_sync(0xffffffffu, value, distance));
+  }
+  if constexpr (lanes > 32) {
+    __shared__ T parts[lanes / 32];
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
+    __syncthreads();
+    value = parts[0];
 #pragma unroll
-  for (int i = 1; i < lanes / 32; ++i) value = Reduction::of(value, parts[i]);
+    for (int i = 1; i < lanes / 32; ++i) value = Reduction::of(value, parts[i]);
+  }
   return value;
 }
 )";

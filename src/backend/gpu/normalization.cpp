@@ -122,15 +122,16 @@ std::vector<NormalizationLanes> lanes_of(const NormalizationParams& params, cons
 constexpr std::string_view kColumnSum = R"(
 template <int lanes, int teams>
 __device__ inline float column_sum(float value) {
-  if (lanes == 1) return value;
-  __shared__ float parts[lanes * teams];
-  __syncthreads();
-  parts[threadIdx.x] = value;
-  __syncthreads();
-  float sum = 0.0f;
+  if constexpr (lanes > 1) {
+    __shared__ float parts[lanes * teams];
+    __syncthreads();
+    parts[threadIdx.x] = value;
+    __syncthreads();
+    value = 0.0f;
 #pragma unroll
-  for (int i = 0; i < lanes; ++i) sum += parts[i * teams + (int)threadIdx.x % teams];
-  return sum;
+    for (int i = 0; i < lanes; ++i) value += parts[i * teams + (int)threadIdx.x % teams];
+  }
+  return value;
 }
 )";
 
@@ -265,7 +266,7 @@ class NormalizationWriter {
         "for (Index first = (Index)blockIdx.x * ", lanes_.teams(),
         "; first < rows; first += (Index)gridDim.x * ", lanes_.teams(),
         ") {\nconst bool is_row = first + team < rows;\nconst Index row = is_row ? first + team "
-        ": 0;\n",
+        ": 0;\n(void)row;\n",
         source_.decompose("row", k, extents(kept_)));
     for (int t = 0; t < 3; ++t)
       if (t == 0 || has(t))

@@ -113,7 +113,7 @@ class ReduceWriter {
     if (by_rows) text_ += str("const bool aligned = ", alignment_test(), ";\n");
     text_ += position(lanes_);
     if (plan_.blocks > 0) {
-      source_.add_counter();
+      source_.add_counters(1);
       source_.add_scratch("Total", kTotalBytes * teams_ * 2 * plan_.blocks);
       const Expr unit(unit_of_part());
       const Expr length = ceil_div(axes_.count, parts * unit) * unit;
@@ -199,11 +199,11 @@ class ReduceWriter {
             // What this block has written comes before its count, and what others have after it.
             "__threadfence();\n"
             "__syncthreads();\n"
-            "if (threadIdx.x == 0) is_last = atomicAdd(counter, 1ull) == gridDim.x - 1;\n"
+            "if (threadIdx.x == 0) is_last = atomicAdd(counter0, 1ull) == gridDim.x - 1;\n"
             "__syncthreads();\n"
             "if (!is_last) return;\n"
             "__threadfence();\n"
-            "if (threadIdx.x == 0) *counter = 0;\n"
+            "if (threadIdx.x == 0) *counter0 = 0;\n"
             "{\n",
             position(lanes), "for (Index first = 0; first < outputs; first += ", threads_ / lanes,
             ") {\n",

@@ -227,7 +227,7 @@ GeneratedKernel KernelSource::finish(std::string_view body, const Expr& blocks, 
   for (size_t i = 0; i < input_types_.size(); ++i)
     add("const ", input_types_[i], "* __restrict__ in", i);
   for (size_t i = 0; i < arguments_.size(); ++i) add("const Index n", i);
-  if (has_counter_) add("unsigned long long* counter");
+  for (int i = 0; i < counters_; ++i) add("unsigned long long* counter", i);
   for (size_t i = 0; i < output_types_.size(); ++i) add(output_types_[i], "* __restrict__ out", i);
   // Not __restrict__: blocks read what others have written.
   if (scratch_ > 0) add(scratch_type_, "* scratch");
@@ -240,7 +240,7 @@ GeneratedKernel KernelSource::finish(std::string_view body, const Expr& blocks, 
   launch.block[0] = threads;
   for (const Expr& argument : arguments_)
     launch.arguments.push_back({narrow_ ? ArgumentType::kINT32 : ArgumentType::kINT64, argument});
-  if (has_counter_) launch.arguments.push_back({ArgumentType::kPOINTER, 0});
+  for (int i = 0; i < counters_; ++i) launch.arguments.push_back({ArgumentType::kPOINTER, 0});
   if (scratch_ > 0) launch.scratch.push_back(scratch_);
   launch.shape_inputs = shape_inputs_;
   launch.checks = checks_;

@@ -94,9 +94,9 @@ class KernelSource {
   void widen() { narrow_ = false; }
   /// Runs end with an Error of that message where the condition is 0; see KernelCode::checks.
   void check(const Expr& condition, std::string message);
-  /// Gives the code `counter`, a pointer to an `unsigned long long` in memory that no other kernel
-  /// has: 0 before the first run, as each run must leave it.
-  void add_counter() { has_counter_ = true; }
+  /// Gives the code `counter0`, `counter1`, ..., pointers to an `unsigned long long` each, in memory
+  /// that no other kernel has: 0 before the first run, as each run must leave it.
+  void add_counters(int count) { counters_ = count; }
   /// Gives the code `scratch`, a pointer to so many bytes, of any content.
   void add_scratch(std::string_view type, int64_t bytes) { scratch_type_ = type, scratch_ = bytes; }
   /// Device functions and types in front of the kernel.
@@ -122,7 +122,7 @@ class KernelSource {
   std::vector<std::string> input_types_, output_types_;
   std::string declarations_, scratch_type_;
   int64_t scratch_ = 0;
-  bool has_counter_ = false;
+  int counters_ = 0;
 };
 
 /// Row-major strides in elements of a tensor with these extents.

@@ -139,6 +139,36 @@ TEST_F(GraphReplayTest, NewAddressesNeedNoNewCapture) {
   EXPECT_EQ(xs[0].get(stream.queue()), times(8, before));
 }
 
+TEST_F(GraphReplayTest, InputsThatLayInOneMemoryPart) {
+  FakePlan plan{test_gpu()};
+  const Expr n(100);
+  const int a = plan.input("a", kFp32, {n}, {100}, {100});
+  const int b = plan.input("b", kFp32, {n}, {100}, {100});
+  const int sum = plan.arena("sum", kFp32, {n}, 400);
+  plan.step("s0", "Gpu:add", {a, b}, {sum});
+  plan.step("s1", "Gpu:twice", {sum}, {plan.output("y", kFp32, {n})});
+  const auto context = plan.context({});
+  const DeviceArray<float> x(ramp(100)), other(ramp(100, 500));
+  const DeviceArray<float> y(100);
+  const auto check = [&](const DeviceArray<float>& first, const DeviceArray<float>& second) {
+    context->set_input_address(0, first.data());
+    context->set_input_address(1, second.data());
+    context->set_output_address(0, y.data());
+    context->enqueue(stream.queue());
+    Floats expected = first.get(stream.queue());
+    const Floats more = second.get(stream.queue());
+    for (size_t i = 0; i < expected.size(); ++i) expected[i] = 2 * (expected[i] + more[i]);
+    EXPECT_EQ(y.get(stream.queue()), expected);
+  };
+  for (int run = 0; run < 4; ++run) check(x, x);
+  for (int run = 0; run < 2; ++run) {
+    check(other, x);
+    check(x, x);
+    check(x, other);
+    check(other, other);
+  }
+}
+
 TEST_F(GraphReplayTest, ShapesThatChangeAreCapturedAnew) {
   Doubles doubles(2);
   const auto context = doubles.context();
