@@ -4,6 +4,7 @@
 #include "backend/candidates.h"
 #include "backend/cpu/elements.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/neighbours.h"
 #include "backend/cpu/port_rules.h"
 #include "backend/cpu/shape_checks.h"
 #include "base/parallel.h"
@@ -12,7 +13,7 @@
 namespace opwright {
 namespace {
 
-/// A task is the row of outputs of one channel and one place of the window.
+/// A task is a row of outputs of one place of the window and all channels that share the offsets.
 template <class Element>
 class DeformableColumnsKernel final : public Kernel {
  public:
@@ -33,54 +34,66 @@ class DeformableColumnsKernel final : public Kernel {
             "Layer '", layer_, "': ", x, " with offsets of shape ", offsets, " and factors of ",
             factors, " does not give ", y);
     channels_ = x[1], height_ = x[2], width_ = x[3], rows_ = y[2], columns_ = y[3];
-    tasks_ = y.numel() == 0 ? 0 : y.numel(0, 3);
+    tasks_ = y.numel() == 0 ? 0 : x[0] * groups * places * y[2];
   }
 
   void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
     const void* const factors = has_factors_ ? inputs[2] : nullptr;
-    parallel_for(tasks_, std::max<int64_t>(1, (1 << 11) / std::max<int64_t>(1, columns_)),
-                 [&](int64_t begin, int64_t end) {
-                   for (int64_t task = begin; task < end; ++task)
-                     run_row(inputs[0], inputs[1], factors, outputs[0], task);
-                 });
+    const int64_t work = std::max<int64_t>(1, columns_ * channels_ / params_.offset_groups);
+    parallel_for(tasks_, std::max<int64_t>(1, (1 << 12) / work), [&](int64_t begin, int64_t end) {
+      for (int64_t task = begin; task < end; ++task)
+        for (int64_t column = 0; column < columns_; column += Neighbours::kMost)
+          run_columns(inputs[0], inputs[1], factors, outputs[0], task, column,
+                      std::min(Neighbours::kMost, columns_ - column));
+    });
   }
 
  private:
-  void run_row(const void* x, const void* offsets, const void* factors, void* y,
-               int64_t task) const {
-    const int64_t places = params_.window[0] * params_.window[1];
+  /// The same columns of a row and a place of the window in all channels of a group.
+  void run_columns(const void* x, const void* offsets, const void* factors, void* y, int64_t task,
+                   int64_t first, int64_t count) const {
+    const int64_t places = params_.window[0] * params_.window[1], groups = params_.offset_groups;
     const int64_t row = task % rows_, place = task / rows_ % places;
-    const int64_t plane = task / (rows_ * places), image = plane / channels_;
-    const int64_t group = plane % channels_ / (channels_ / params_.offset_groups);
-    const int64_t moved = (image * params_.offset_groups + group) * places + place;
+    const int64_t group = task / (rows_ * places) % groups;
+    const int64_t image = task / (rows_ * places * groups);
+    const int64_t moved = (image * groups + group) * places + place, size = rows_ * columns_;
     const double top = static_cast<double>(row * params_.stride[0] - params_.pre_padding[0] +
                                            place / params_.window[1] * params_.dilation[0]);
-    for (int64_t column = 0; column < columns_; ++column) {
-      const double left = static_cast<double>(column * params_.stride[1] - params_.pre_padding[1] +
-                                              place % params_.window[1] * params_.dilation[1]);
-      const int64_t at = row * columns_ + column, size = rows_ * columns_;
-      float value =
-          interpolate(x, plane, top + load_element<Element>(offsets, moved * 2 * size + at),
-                      left + load_element<Element>(offsets, (moved * 2 + 1) * size + at));
-      if (factors != nullptr) value *= load_element<Element>(factors, moved * size + at);
-      store_element<Element>(y, task * columns_ + column, value);
+    Neighbours neighbours;
+    for (int64_t i = 0; i < count; ++i) {
+      const double left =
+          static_cast<double>((first + i) * params_.stride[1] - params_.pre_padding[1] +
+                              place % params_.window[1] * params_.dilation[1]);
+      const int64_t at = row * columns_ + first + i;
+      const float factor =
+          factors != nullptr ? load_element<Element>(factors, moved * size + at) : 1.0f;
+      find(top + load_element<Element>(offsets, moved * 2 * size + at),
+           left + load_element<Element>(offsets, (moved * 2 + 1) * size + at), factor, neighbours);
+    }
+    const int64_t channels = channels_ / groups;
+    for (int64_t k = 0; k < channels; ++k) {
+      const int64_t plane = image * channels_ + group * channels + k;
+      const int64_t to = ((plane * places + place) * rows_ + row) * columns_ + first;
+      neighbours.blend<Element>(x, plane * height_ * width_, y, to);
     }
   }
 
   /// Beyond the image is zero.
-  float interpolate(const void* x, int64_t plane, double at_y, double at_x) const {
-    if (!(at_y > -1 && at_y < static_cast<double>(height_) && at_x > -1 &&
-          at_x < static_cast<double>(width_)))
-      return 0;
-    const double floor_y = std::floor(at_y), floor_x = std::floor(at_x);
+  void find(double at_y, double at_x, float factor, Neighbours& neighbours) const {
+    const bool reaches = at_y > -1 && at_y < static_cast<double>(height_) && at_x > -1 &&
+                         at_x < static_cast<double>(width_);
+    const double floor_y = reaches ? std::floor(at_y) : -2,
+                 floor_x = reaches ? std::floor(at_x) : -2;
     const auto y0 = static_cast<int64_t>(floor_y), x0 = static_cast<int64_t>(floor_x);
     const auto v = static_cast<float>(at_y - floor_y), u = static_cast<float>(at_x - floor_x);
-    const auto element = [&](int64_t row, int64_t column) -> float {
-      if (row < 0 || row >= height_ || column < 0 || column >= width_) return 0;
-      return load_element<Element>(x, (plane * height_ + row) * width_ + column);
-    };
-    return (1 - v) * ((1 - u) * element(y0, x0) + u * element(y0, x0 + 1)) +
-           v * ((1 - u) * element(y0 + 1, x0) + u * element(y0 + 1, x0 + 1));
+    const float along_y[] = {(1 - v) * factor, v * factor}, along_x[] = {1 - u, u};
+    neighbours.add(
+        [&](int64_t n) {
+          const int64_t row = y0 + n / 2, column = x0 + n % 2;
+          return row >= 0 && row < height_ && column >= 0 && column < width_;
+        },
+        [&](int64_t n) { return (y0 + n / 2) * width_ + x0 + n % 2; },
+        [&](int64_t n) { return along_y[n / 2] * along_x[n % 2]; });
   }
 
   const std::string layer_;

@@ -4,6 +4,7 @@
 #include "backend/candidates.h"
 #include "backend/cpu/elements.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/neighbours.h"
 #include "backend/cpu/port_rules.h"
 #include "backend/cpu/shape_checks.h"
 #include "base/parallel.h"
@@ -125,6 +126,16 @@ class GridSampleKernel final : public Kernel {
 
   void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
     if (points_ == 0) return;
+    if (spatial_ == 2 && params_.interpolation_mode == InterpolationMode::kLINEAR) {
+      const int64_t blocks = (points_ + Neighbours::kMost - 1) / Neighbours::kMost;
+      return parallel_for(batch_ * blocks,
+                          std::max<int64_t>(1, kGrain / (channels_ * 8 * Neighbours::kMost)),
+                          [&](int64_t begin, int64_t end) {
+                            for (int64_t i = begin; i < end; ++i)
+                              sample_block(inputs[0], inputs[1], outputs[0], i / blocks,
+                                           i % blocks * Neighbours::kMost);
+                          });
+    }
     parallel_for(batch_ * points_, std::max<int64_t>(1, kGrain / (channels_ * 8)),
                  [&](int64_t begin, int64_t end) {
                    for (int64_t i = begin; i < end; ++i)
@@ -135,8 +146,8 @@ class GridSampleKernel final : public Kernel {
  private:
   static constexpr int64_t kGrain = 1 << 14;
 
-  void sample(const void* x, const void* grid, void* y, int64_t image, int64_t point) const {
-    Taps taps[3];
+  /// Of the three axes, the first of which have one element where there are fewer.
+  void find(const void* grid, int64_t image, int64_t point, Taps* taps) const {
     taps[0].count = 1, taps[0].index[0] = 0, taps[0].weight[0] = 1;
     const int64_t first = (image * points_ + point) * spatial_;
     for (int i = 0; i < spatial_; ++i) {
@@ -144,6 +155,30 @@ class GridSampleKernel final : public Kernel {
           grid_type_, [&]<class E>() { return load_element<E>(grid, first + i); });
       taps[2 - i] = GridAxis(params_, extents_[2 - i]).at(position);
     }
+  }
+
+  /// Linear interpolation between elements of two axes, at neighbouring points.
+  void sample_block(const void* x, const void* grid, void* y, int64_t image, int64_t first) const {
+    const int64_t count = std::min(Neighbours::kMost, points_ - first);
+    Neighbours neighbours;
+    for (int64_t i = 0; i < count; ++i) {
+      Taps taps[3];
+      find(grid, image, first + i, taps);
+      const Taps &along_y = taps[1], &along_x = taps[2];
+      neighbours.add(
+          [&](int64_t n) { return along_y.index[n / 2] >= 0 && along_x.index[n % 2] >= 0; },
+          [&](int64_t n) { return along_y.index[n / 2] * extents_[2] + along_x.index[n % 2]; },
+          [&](int64_t n) { return along_y.weight[n / 2] * along_x.weight[n % 2]; });
+    }
+    for (int64_t channel = 0; channel < channels_; ++channel) {
+      const int64_t plane = image * channels_ + channel;
+      neighbours.blend<Element>(x, plane * size_, y, plane * points_ + first);
+    }
+  }
+
+  void sample(const void* x, const void* grid, void* y, int64_t image, int64_t point) const {
+    Taps taps[3];
+    find(grid, image, point, taps);
     int64_t places[64];
     float weights[64];
     int count = 0;
