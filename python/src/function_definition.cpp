@@ -7,10 +7,10 @@
 
 #include "backend/device.h"
 #include "base/error.h"
-#include "plugin/autotune.h"
-#include "plugin/code_fault.h"
-#include "plugin/fit_field.h"
-#include "plugin/host_code.h"
+#include "plugin/kernel/code_fault.h"
+#include "plugin/kernel/host_code.h"
+#include "plugin/model/autotune.h"
+#include "plugin/model/fit_field.h"
 #include "plugin_callbacks.h"
 #include "tensor_desc.h"
 

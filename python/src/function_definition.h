@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "execution_domain.h"
 #include "function_inputs.h"
-#include "plugin/function_plugin.h"
+#include "plugin/model/function_plugin.h"
 #include "plugin_bindings.h"
 
 namespace opwright::python {

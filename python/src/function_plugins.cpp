@@ -1,6 +1,6 @@
 // Definitions of plugins by functions, calls of them, and INetworkDefinition.add_plugin.
 
-#include "plugin/function_plugin.h"
+#include "plugin/model/function_plugin.h"
 
 #include <nanobind/stl/tuple.h>
 
@@ -11,8 +11,8 @@
 #include "creators.h"
 #include "function_definition.h"
 #include "network/network.h"
-#include "plugin/fit_field.h"
-#include "plugin/v3_creator.h"
+#include "plugin/abi/v3_creator.h"
+#include "plugin/model/fit_field.h"
 #include "raw_value.h"
 #include "reporting.h"
 

@@ -7,9 +7,9 @@
 #include "base/error.h"
 #include "library_arguments.h"
 #include "opwright/plugin_v3.h"
-#include "plugin/plugin_library.h"
-#include "plugin/registry.h"
-#include "plugin/v3_plugin_base.h"
+#include "plugin/abi/v3_plugin_base.h"
+#include "plugin/registry/plugin_library.h"
+#include "plugin/registry/registry.h"
 
 namespace opwright::python {
 namespace {

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "library_arguments.h"
 #include "library_plugin.h"
-#include "plugin/v3_quick_plugin.h"
+#include "plugin/abi/v3_quick_plugin.h"
 #include "quick_launch_refs.h"
 
 namespace opwright::python {

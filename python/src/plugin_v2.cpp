@@ -6,8 +6,8 @@
 #include "dims_exprs.h"
 #include "gpu_allocator.h"
 #include "library_plugin_v2.h"
-#include "plugin/expr_builder.h"
-#include "plugin/plugin_layers.h"
+#include "plugin/abi/expr_builder.h"
+#include "plugin/abi/plugin_layers.h"
 #include "reporting.h"
 
 namespace opwright::python {

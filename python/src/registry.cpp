@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "creators.h"
-#include "plugin/registry.h"
+#include "plugin/registry/registry.h"
 #include "plugin_resource.h"
 #include "reporting.h"
 

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "plan/tuning_table.h"
-#include "plugin/plugin_operator.h"
+#include "plugin/model/plugin_operator.h"
 
 namespace opwright {
 

@@ -6,13 +6,13 @@
 #include <utility>
 
 #include "base/error.h"
-#include "plugin/callback.h"
-#include "plugin/fit_field.h"
-#include "plugin/function_plugin.h"
-#include "plugin/registry.h"
-#include "plugin/v2_operator.h"
-#include "plugin/v3_creator.h"
-#include "plugin/v3_operator.h"
+#include "plugin/abi/v2_operator.h"
+#include "plugin/abi/v3_creator.h"
+#include "plugin/abi/v3_operator.h"
+#include "plugin/model/fit_field.h"
+#include "plugin/model/function_plugin.h"
+#include "plugin/registry/callback.h"
+#include "plugin/registry/registry.h"
 
 namespace opwright {
 

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "network/operator_registry.h"
-#include "plugin/compiled_kernel.h"
-#include "plugin/function_plugin.h"
-#include "plugin/v2_operator.h"
-#include "plugin/v3_operator.h"
+#include "plugin/abi/v2_operator.h"
+#include "plugin/abi/v3_operator.h"
+#include "plugin/kernel/compiled_kernel.h"
+#include "plugin/model/function_plugin.h"
 
 namespace opwright {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "network/operator.h"
-#include "plugin/compiled_kernel.h"
+#include "plugin/kernel/compiled_kernel.h"
 
 // The names of this library are in a namespace of their own: libopwright.so exports its own
 // pointwise_kernels().

@@ -9,7 +9,7 @@
 
 #include "network/operator.h"
 #include "network/operator_registry.h"
-#include "plugin/plugin_operator.h"
+#include "plugin/model/plugin_operator.h"
 
 namespace opwright {
 

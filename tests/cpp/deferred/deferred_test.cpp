@@ -17,7 +17,7 @@
 #include "operators/reduce.h"
 #include "opwright/builder.h"
 #include "opwright/runtime.h"
-#include "plugin/function_plugin.h"
+#include "plugin/model/function_plugin.h"
 #include "plugin/plugin_test.h"
 #include "runtime/context.h"
 #include "runtime/inspect.h"

@@ -1,4 +1,4 @@
-#include "plugin/function_plugin.h"
+#include "plugin/model/function_plugin.h"
 
 #include <cstring>
 
@@ -8,7 +8,7 @@
 #include "plugin/lookup.h"
 #include "plugin/plugin_operators.h"
 #include "plugin/plugin_test.h"
-#include "plugin/registry.h"
+#include "plugin/registry/registry.h"
 #include "plugin/test_plugins.h"
 
 namespace opwright {

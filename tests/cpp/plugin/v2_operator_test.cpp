@@ -1,13 +1,13 @@
-#include "plugin/v2_operator.h"
+#include "plugin/abi/v2_operator.h"
 
 #include <stdexcept>
 
 #include "backend/backend.h"
 #include "network/operator_registry.h"
-#include "plugin/callback.h"
 #include "plugin/lookup.h"
 #include "plugin/plugin_test.h"
-#include "plugin/registry.h"
+#include "plugin/registry/callback.h"
+#include "plugin/registry/registry.h"
 #include "plugin/test_language.h"
 #include "plugin/test_plugins.h"
 #include "plugin/v2_test_plugin.h"

@@ -1,12 +1,12 @@
-#include "plugin/v3_operator.h"
+#include "plugin/abi/v3_operator.h"
 
 #include <cstring>
 #include <stdexcept>
 
 #include "network/operator_registry.h"
-#include "plugin/callback.h"
 #include "plugin/plugin_test.h"
-#include "plugin/registry.h"
+#include "plugin/registry/callback.h"
+#include "plugin/registry/registry.h"
 #include "plugin/test_language.h"
 #include "plugin/test_plugins.h"
 

@@ -9,10 +9,10 @@
 #include "../cpp/plugin/test_plugins.h"
 #include "../cpp/plugin/v2_test_plugin.h"
 #include "base/error.h"
-#include "plugin/function_plugin.h"
+#include "plugin/abi/v2_operator.h"
+#include "plugin/abi/v3_operator.h"
+#include "plugin/model/function_plugin.h"
 #include "plugin/plugin_operators.h"
-#include "plugin/v2_operator.h"
-#include "plugin/v3_operator.h"
 #include "symbolic/expr.h"
 
 namespace opwright::fuzz {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "network/operator.h"
-#include "plugin/registry.h"
+#include "plugin/registry/registry.h"
 
 namespace opwright::fuzz {
 
