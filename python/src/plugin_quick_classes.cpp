@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "opwright/plugin_quick.h"
-#include "plugin/abi/v3_quick_plugin.h"
+#include "plugin/abi/v3_plugin.h"
 #include "plugin_callbacks.h"
 #include "quick_launch_refs.h"
 

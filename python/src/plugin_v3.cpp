@@ -9,7 +9,7 @@
 #include "library_plugin.h"
 #include "network/shape_inputs.h"
 #include "plugin/abi/plugin_layers.h"
-#include "plugin/abi/v3_plugin_base.h"
+#include "plugin/abi/v3_plugin.h"
 #include "plugin_callbacks.h"
 #include "plugin_quick_classes.h"
 #include "quick_launch_refs.h"

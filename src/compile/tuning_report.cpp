@@ -9,7 +9,7 @@ namespace opwright {
 std::string kind_of(const Operator& op) {
   std::string text(op.kind());
   if (const auto* plugin = dynamic_cast<const PluginOperator*>(&op))
-    text += " '" + plugin->plugin_name() + "'";
+    text += " '" + plugin->model().identity().name + "'";
   return text;
 }
 

@@ -65,6 +65,21 @@ const Expr* ExprBuilder::unwrap(const IDimensionExpr* expr) const {
   return known_.count(expr) != 0 ? &static_cast<const Node*>(expr)->expr() : nullptr;
 }
 
+SymShape ExprBuilder::unwrap(const DimsExprs& dims, std::string_view subject) const {
+  require(dims.nbDims >= 0 && dims.nbDims <= Dims::MAX_DIMS, subject, " a rank of ", dims.nbDims,
+          "; it must be 0 to ", Dims::MAX_DIMS);
+  SymShape shape;
+  for (int i = 0; i < dims.nbDims; ++i) {
+    const Expr* extent = unwrap(dims.d[i]);
+    require(extent != nullptr, subject, " for extent ", i,
+            " no expression of this call's expression builder");
+    require(!extent->is_constant() || extent->constant() >= 0, subject, " for extent ", i,
+            " the negative value ", extent->str());
+    shape.push_back(*extent);
+  }
+  return shape;
+}
+
 void ExprBuilder::check() const {
   if (failure_) std::rethrow_exception(failure_);
 }

@@ -3,6 +3,7 @@
 #include <exception>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <unordered_set>
 #include <vector>
 
@@ -26,6 +27,9 @@ class ExprBuilder final : public IExprBuilder, public apiv::VExprBuilder {
   DimsExprs wrap(std::span<const Expr> dims);
   /// The expression behind what a plugin gave back, null when it is not this builder's.
   const Expr* unwrap(const IDimensionExpr* expr) const;
+  /// The shape that a plugin gave back. Throws Error that begins with `subject`, "getOutputShapes()
+  /// gave output 0", for what is none.
+  SymShape unwrap(const DimsExprs& dims, std::string_view subject) const;
   /// Throws the first failure since construction.
   void check() const;
   /// False once the builder has ended, for bindings whose objects may outlive it.

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "network/network.h"
-#include "plugin/abi/v2_operator.h"
-#include "plugin/abi/v3_operator.h"
+#include "plugin/abi/v2_model.h"
+#include "plugin/abi/v3_model.h"
 
 namespace opwright {
 

@@ -52,7 +52,7 @@ bool is_v2_creator(const IPluginCreatorInterface& creator) {
 
 V2Plugin::V2Plugin(IPluginV2* plugin, std::string_view layer)
     : code_(keep_code(plugin_as_given(*plugin))) {
-  std::unique_ptr<IPluginV2, Destroy> owned(plugin);
+  std::unique_ptr<IPluginV2, DestroyV2> owned(plugin);
   identity_ = check_supported(*plugin, layer);
   const PluginVersion version = plugin_version(*plugin);
   object_.reset(version == PluginVersion::kV2_DYNAMICEXT ? static_cast<IPluginV2DynamicExt*>(plugin)
@@ -69,13 +69,13 @@ V2Plugin::V2Plugin(IPluginV2* plugin, CreatorIdentity identity)
 V2Plugin V2Plugin::clone(const IPluginV2& plugin) {
   const std::string owner = owner_of({}, str(check_supported(plugin, {})));
   auto clone =
-      call_plugin(owner, [&] { return std::unique_ptr<IPluginV2, Destroy>(plugin.clone()); });
+      call_plugin(owner, [&] { return std::unique_ptr<IPluginV2, DestroyV2>(plugin.clone()); });
   require(clone != nullptr, owner, "clone() returned null");
   return V2Plugin(clone.release());
 }
 
 V2Plugin V2Plugin::clone(std::string_view layer) const {
-  auto clone = call(layer, [&] { return std::unique_ptr<IPluginV2, Destroy>(object_->clone()); });
+  auto clone = call(layer, [&] { return std::unique_ptr<IPluginV2, DestroyV2>(object_->clone()); });
   if (clone == nullptr) reject(layer, "clone() returned null");
   check_supported(*clone, layer);
   return V2Plugin(clone.release(), identity_);
@@ -133,9 +133,9 @@ Blob V2Plugin::serialize(std::string_view layer) const {
   });
 }
 
-InitializedV2Plugin::InitializedV2Plugin(V2Plugin plugin, std::string_view layer)
-    : plugin_(std::move(plugin)) {
-  plugin_.call(layer, "initialize", [&] { return plugin_.object().initialize(); });
+void V2Plugin::initialize(std::string_view layer) {
+  call(layer, "initialize", [&] { return object_->initialize(); });
+  object_.get_deleter().is_initialized = true;
 }
 
 }  // namespace opwright

@@ -14,6 +14,15 @@ namespace opwright {
 /// Whether the creator makes V2 plugins: an IPluginCreator.
 bool is_v2_creator(const IPluginCreatorInterface& creator);
 
+/// Ends a V2 plugin.
+struct DestroyV2 {
+  void operator()(IPluginV2* plugin) const {
+    if (is_initialized) call_plugin_quietly([&] { plugin->terminate(); });
+    call_plugin_quietly([&] { plugin->destroy(); });
+  }
+  bool is_initialized = false;
+};
+
 /// A V2 plugin that is owned: destroy() ends it. One of the kinds for fixed shapes is adapted.
 class V2Plugin : public CalledPlugin {
  public:
@@ -39,36 +48,14 @@ class V2Plugin : public CalledPlugin {
   size_t workspace_size(std::string_view layer, std::span<const DynamicPluginTensorDesc> inputs,
                         std::span<const DynamicPluginTensorDesc> outputs) const;
   Blob serialize(std::string_view layer) const;
+  /// initialize(), which terminate() follows at the end. Throws Error when it fails.
+  void initialize(std::string_view layer);
 
  private:
-  struct Destroy {
-    void operator()(IPluginV2* plugin) const {
-      call_plugin_quietly([&] { plugin->destroy(); });
-    }
-  };
-
   V2Plugin(IPluginV2* plugin, CreatorIdentity identity);
 
   std::shared_ptr<const void> code_;  ///< the library that implements the plugin
-  std::unique_ptr<IPluginV2DynamicExt, Destroy> object_;
-};
-
-/// A V2 plugin between initialize() and terminate().
-class InitializedV2Plugin {
- public:
-  /// Throws Error when initialize() fails.
-  InitializedV2Plugin(V2Plugin plugin, std::string_view layer);
-  ~InitializedV2Plugin() {
-    call_plugin_quietly([&] { plugin_.object().terminate(); });
-  }
-  InitializedV2Plugin(const InitializedV2Plugin&) = delete;
-  InitializedV2Plugin& operator=(const InitializedV2Plugin&) = delete;
-
-  const V2Plugin& operator*() const { return plugin_; }
-  const V2Plugin* operator->() const { return &plugin_; }
-
- private:
-  const V2Plugin plugin_;
+  std::unique_ptr<IPluginV2DynamicExt, DestroyV2> object_;
 };
 
 }  // namespace opwright

@@ -28,4 +28,8 @@ std::vector<PluginTensorDesc> describe_for_run(std::span<const PortDesc> ports) 
   return descs;
 }
 
+void set_extents(std::span<PluginTensorDesc> descs, std::span<const Shape> shapes) {
+  for (size_t i = 0; i < descs.size(); ++i) descs[i].dims = shapes[i].dims();
+}
+
 }  // namespace opwright

@@ -13,5 +13,7 @@ DynamicPluginTensorDesc describe(const PortDesc& port, const PortType& type);
 std::vector<DynamicPluginTensorDesc> describe(std::span<const PortDesc> ports);
 /// The ports as plugins see them at run time, with -1 for extents that are not known yet.
 std::vector<PluginTensorDesc> describe_for_run(std::span<const PortDesc> ports);
+/// Sets the extents of the first descriptors' shapes.
+void set_extents(std::span<PluginTensorDesc> descs, std::span<const Shape> shapes);
 
 }  // namespace opwright

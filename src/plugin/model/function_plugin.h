@@ -12,7 +12,7 @@
 
 namespace opwright {
 
-/// What a parameter of a plugin that was defined by functions stands for.
+/// What a parameter of a function plugin stands for.
 enum class ParameterKind : int32_t {
   kTensor,
   kOptionalTensor,  ///< a tensor that may be absent
@@ -40,7 +40,7 @@ struct Enumerator {
   friend bool operator==(const Enumerator&, const Enumerator&) = default;
 };
 
-/// One parameter of a plugin that was defined by functions.
+/// One parameter of a function plugin.
 struct FunctionParameter {
   std::string name;
   ParameterKind kind = ParameterKind::kAttribute;
@@ -56,7 +56,7 @@ struct FunctionParameter {
   bool is_attribute() const { return kind == ParameterKind::kAttribute; }
 };
 
-/// What `register` says of the outputs beside types and shapes. It is stored with the operator, so
+/// What `register` says of the outputs beside types and shapes. It is stored with the plugin, so
 /// that `register` need not run where an engine is loaded.
 struct FunctionOutputs {
   std::vector<int> aliased_inputs;  ///< per output: the input whose memory it is, or -1
@@ -66,9 +66,10 @@ struct FunctionOutputs {
 
 enum class FunctionMode : int32_t { kCallback, kCompiled };
 
-/// A plugin defined by functions (register, impl, autotune, aot_impl), as its front end supplies
-/// it. The engine's side of it, candidates, tuning, storage, is FunctionPlugin. All calls may come
-/// from any thread.
+/// A function plugin, of register, impl, autotune and aot_impl, as its front end supplies
+/// it. One definition serves all layers and engines, which name it by its id and have attributes of
+/// their own: so it is a PluginModel but for those, which its methods are given, and what an engine
+/// does not believe, which is checked once for all languages. All calls may come from any thread.
 class FunctionPlugin {
  public:
   virtual ~FunctionPlugin() = default;
@@ -89,10 +90,9 @@ class FunctionPlugin {
   /// has_autotune().
   virtual std::vector<Candidate> autotune(const CandidateQuery& query,
                                           const FieldValues& attributes) const = 0;
-  /// A kernel that calls `impl`.
-  virtual std::unique_ptr<Kernel> make_callback(const KernelArgs& args,
-                                                const FieldValues& attributes,
-                                                const FunctionOutputs& outputs) const = 0;
+  /// The kernel that calls `impl`, a CallbackKernel.
+  virtual std::unique_ptr<Kernel> attach(const KernelArgs& args, const FieldValues& attributes,
+                                         const FunctionOutputs& outputs) const = 0;
   /// Tells the code of `impl` (or, for kCompiled, of `aot_impl`) from other code, for timings.
   virtual std::string fingerprint(FunctionMode) const { return {}; }
   /// What `aot_impl` returns for the candidate in `args`.
@@ -122,13 +122,6 @@ std::shared_ptr<const FunctionPlugin> find_function_plugin(
     std::span<const std::shared_ptr<const FunctionPlugin>> first = {});
 std::vector<std::shared_ptr<const FunctionPlugin>> all_function_plugins();
 
-/// The operator of a plugin defined by functions: kind "FunctionPlugin". In mode kCompiled, plans
-/// have a CompiledKernel of it.
-OperatorPtr make_function_operator(std::shared_ptr<const FunctionPlugin> definition,
-                                   FieldValues attributes, FunctionMode mode);
-/// Makes the plugin again from what a plan stores.
-PlannedOperatorPtr load_function_plugin(const Attributes& attributes,
-                                        const OperatorLoadContext& context);
 /// Which of the two a network gets: `aot` where given (1 or 0, -1: not given), else the only one
 /// that exists, else by the network's flags; throws Error that names both ways out where nothing
 /// decides.

@@ -33,6 +33,15 @@ class CalledPlugin {
     call(layer, [] {});
     reject(layer, method, "() returned ", status, " instead of 0");
   }
+  /// Throws Error unless there are so many inputs, all of them present. `generation` is "V3".
+  void require_inputs(const InferContext& context, size_t count, const char* generation) const {
+    if (context.inputs.size() != count)
+      reject(context.layer, "was added with ", count, " inputs but now has ",
+             context.inputs.size());
+    for (size_t i = 0; i < count; ++i)
+      if (context.inputs[i] == nullptr)
+        reject(context.layer, "input ", i, " is absent; ", generation, " plugins need all inputs");
+  }
   /// Layer and plugin, as far as they are known, as messages begin.
   std::string prefix(std::string_view layer) const {
     const std::string plugin = identity_.name.empty() ? "" : str("plugin ", str(identity_), ": ");

@@ -38,6 +38,11 @@ struct PluginRegistry::Loading {
 
 thread_local PluginRegistry::Loading* PluginRegistry::loading_ = nullptr;
 
+IPluginCreatorInterface* find_creator(IPluginRegistry* registry, const CreatorIdentity& id) {
+  IPluginRegistry& where = registry != nullptr ? *registry : *getPluginRegistry();
+  return where.getCreator(id.name.c_str(), id.version.c_str(), id.plugin_namespace.c_str());
+}
+
 bool is_kind(const IVersionedInterface& object, std::string_view kind) {
   const char* actual = object.getInterfaceInfo().kind;
   return actual != nullptr && kind == actual;

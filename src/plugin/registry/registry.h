@@ -24,6 +24,9 @@ CreatorIdentity identity(IPluginCreatorInterface& creator);
 /// "circ_pad (version 1, namespace '')".
 std::string str(const CreatorIdentity& identity);
 
+/// The creator in a registry, or in the process's where it is null; null where there is none.
+IPluginCreatorInterface* find_creator(IPluginRegistry* registry, const CreatorIdentity& id);
+
 /// Whether the creator implements the interface of this kind, such as "PLUGIN CREATOR_V3ONE".
 bool is_kind(const IVersionedInterface& object, std::string_view kind);
 

@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "plugin/abi/v3_operator.h"
+#include "plugin/abi/v3_model.h"
 #include "plugin/compile_for_test.h"
 #include "plugin/compiled_operator.h"
 #include "plugin/engine_for_test.h"

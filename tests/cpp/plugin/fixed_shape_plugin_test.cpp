@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "plugin/abi/v2_operator.h"
+#include "plugin/abi/v2_model.h"
 #include "plugin/engine_for_test.h"
 #include "plugin/plugin_test.h"
 #include "plugin/registry/callback.h"

@@ -3,8 +3,8 @@
 #include <functional>
 
 #include "network/operator_registry.h"
-#include "plugin/abi/v2_operator.h"
-#include "plugin/abi/v3_operator.h"
+#include "plugin/abi/v2_model.h"
+#include "plugin/abi/v3_model.h"
 #include "plugin/compile_for_test.h"
 #include "plugin/kernel/compiled_kernel.h"
 #include "plugin/plugin_operators.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "plugin/abi/v2_operator.h"
+#include "plugin/abi/v2_model.h"
 #include "plugin/engine_for_test.h"
 #include "plugin/lookup.h"
 #include "plugin/plugin_test.h"

@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "compile/compile.h"
-#include "plugin/abi/v3_operator.h"
+#include "plugin/abi/v3_model.h"
 #include "plugin/lookup.h"
 #include "plugin/plugin_test.h"
 #include "plugin/registry/callback.h"

@@ -1,7 +1,7 @@
 #include <cstring>
 
 #include "compile/compile.h"
-#include "plugin/abi/v3_operator.h"
+#include "plugin/abi/v3_model.h"
 #include "plugin/compile_for_test.h"
 #include "plugin/lookup.h"
 #include "plugin/plugin_operators.h"

@@ -6,8 +6,8 @@
 
 #include "base/half.h"
 #include "compile/compile.h"
-#include "plugin/abi/v2_operator.h"
-#include "plugin/abi/v3_operator.h"
+#include "plugin/abi/v2_model.h"
+#include "plugin/abi/v3_model.h"
 #include "plugin/compile_for_test.h"
 #include "plugin/compiled_operator.h"
 #include "plugin/engine_for_test.h"

@@ -3,6 +3,7 @@
 #include "network/operator.h"
 #include "opwright/plugin_v2.h"
 #include "plugin/abi/v2_plugin.h"
+#include "plugin/model/plugin_model.h"
 
 namespace opwright {
 
@@ -17,7 +18,7 @@ OperatorPtr adopt_plugin_v2(V2Plugin plugin, int num_inputs);
 /// operators.
 IPluginV2* plugin_v2_of(const Operator& op);
 
-/// Makes an operator again from what a plan stores.
-PlannedOperatorPtr load_plugin_v2(const Attributes& attributes, const OperatorLoadContext& context);
+/// Makes a configured plugin again from what a plan stores.
+PluginModelPtr load_plugin_v2(const Attributes& attributes, const OperatorLoadContext& context);
 
 }  // namespace opwright

@@ -1,4 +1,4 @@
-// The kernel that calls a plugin's impl function. All arguments are made once per context.
+// Calls of a plugin's impl function. All arguments are made once per context.
 
 #include <algorithm>
 #include <vector>
@@ -7,22 +7,23 @@
 #include "backend/memory.h"
 #include "base/error.h"
 #include "function_definition.h"
+#include "plugin/kernel/callback_kernel.h"
 #include "plugin_callbacks.h"
 #include "plugin_tensor.h"
 
 namespace opwright::python {
 namespace {
 
-class CallbackKernel final : public Kernel {
+/// The plugin in a context, see CallbackKernel.
+class AttachedImpl {
  public:
-  CallbackKernel(std::string plugin, const PluginFunction& impl,
-                 const std::vector<nb::object>& attributes, const KernelArgs& args,
-                 const FunctionOutputs& properties)
+  AttachedImpl(std::string plugin, const PluginFunction& impl,
+               const std::vector<nb::object>& attributes, const KernelArgs& args,
+               const FunctionOutputs& properties)
       : layer_(args.layer),
         plugin_(std::move(plugin)),
         tactic_(args.candidate->tactic),
         device_(args.device != nullptr && !args.device->is_host() ? args.device : nullptr),
-        domain_(interpreter_domain(device_)),
         capturable_(impl.capturable) {
     held_.push_back(Reference(impl.function.get()));
     function_ = impl.function.get().ptr();
@@ -49,23 +50,23 @@ class CallbackKernel final : public Kernel {
     make_tensors();
   }
 
-  ExecutionDomain* domain() const override { return domain_; }
-  std::string capture_obstacle() const override {
+  ExecutionDomain* domain() const { return interpreter_domain(device_); }
+  std::string capture_obstacle() const {
     if (capturable_) return {};
     return "a Python callback, which may do what CUDA cannot capture (@impl(..., capturable=True) "
            "says that it does not)";
   }
 
-  std::string description() const override { return "python:" + plugin_; }
+  std::string description() const { return "python:" + plugin_; }
 
-  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
+  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) {
     nb::gil_scoped_acquire gil;
     for (size_t i = 0; i < inputs_.size(); ++i) inputs_[i].tensor->set_shape(inputs[i]);
     for (size_t o = 0; o < outputs_.size(); ++o) outputs_[o].tensor->set_shape(outputs[o]);
   }
 
   /// Called within domain().
-  void enqueue(void const* const* inputs, void* const* outputs, void*, Queue queue) override {
+  void enqueue(void const* const* inputs, void* const* outputs, void*, Queue queue) {
     for (size_t i = 0; i < inputs_.size(); ++i)
       inputs_[i].tensor->set_data(const_cast<void*>(inputs[i]));
     for (size_t o = 0; o < outputs_.size(); ++o) outputs_[o].tensor->set_data(outputs[o]);
@@ -227,7 +228,6 @@ class CallbackKernel final : public Kernel {
   const std::string layer_, plugin_;
   const int64_t tactic_;
   const Device* const device_;  ///< null: the CPU
-  ExecutionDomain* const domain_;
   const bool capturable_;
   std::vector<Reference> held_, tensors_;
   Reference held_stream_;
@@ -242,11 +242,11 @@ class CallbackKernel final : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_callback_kernel(std::string plugin, const PluginFunction& impl,
-                                             const std::vector<nb::object>& attributes,
-                                             const KernelArgs& args,
-                                             const FunctionOutputs& outputs) {
-  return std::make_unique<CallbackKernel>(std::move(plugin), impl, attributes, args, outputs);
+std::unique_ptr<Kernel> attach_impl(std::string plugin, const PluginFunction& impl,
+                                    const std::vector<nb::object>& attributes,
+                                    const KernelArgs& args, const FunctionOutputs& outputs) {
+  return std::make_unique<CallbackKernel<AttachedImpl>>(0, std::move(plugin), impl, attributes,
+                                                        args, outputs);
 }
 
 }  // namespace opwright::python
