@@ -6,7 +6,7 @@
 #include "base/printable.h"
 #include "commands.h"
 #include "crash_report.h"
-#include "plugin/registry.h"
+#include "plugin/registry/registry.h"
 #include "python_host.h"
 #include "runtime/json.h"
 

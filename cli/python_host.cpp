@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "opwright/runtime.h"
-#include "plugin/source_language.h"
+#include "plugin/registry/source_language.h"
 
 namespace opwright::cli {
 namespace {

@@ -46,10 +46,10 @@ class LibraryPlugin(LibraryPluginBase, IPluginV3OneCore):
     def get_capability_interface(self, type: _core.PluginCapabilityType) -> Any:
         if type == _core.PluginCapabilityType.CORE:
             return self
-        if not self._handle.has(type):
-            return None
         if type == _core.PluginCapabilityType.RUNTIME:
             return LibraryRuntime(self)
+        if not self._handle.has_build:
+            return None
         return LibraryBuildV2(self) if self._handle.build_version >= 2 else LibraryBuild(self)
 
 

@@ -32,12 +32,12 @@ class LibraryQuickBuild(LibraryPart, IPluginV3QuickBuild):
     """The build part."""
 
     def get_num_outputs(self) -> int:
-        return self._plugin._handle.get_num_outputs()
+        return self._plugin._handle.num_outputs
 
     def get_output_data_types(
         self, input_types: Sequence[_core.DataType], ranks: Sequence[int]
     ) -> list[_core.DataType]:
-        return self._plugin._handle.get_output_data_types(input_types, ranks)
+        return self._plugin._handle.get_output_data_types_of_ranks(input_types, ranks)
 
     def get_output_shapes(
         self,
@@ -66,10 +66,10 @@ class LibraryQuickBuild(LibraryPart, IPluginV3QuickBuild):
         return self._plugin._handle.get_valid_tactics()
 
     def get_timing_cache_id(self) -> str | None:
-        return self._plugin._handle.get_timing_cache_id()
+        return self._plugin._handle.timing_cache_id
 
     def get_metadata_string(self) -> str | None:
-        return self._plugin._handle.get_metadata_string()
+        return self._plugin._handle.metadata_string
 
 
 class LibraryQuickAOTBuild(LibraryQuickBuild, IPluginV3QuickAOTBuild):
@@ -103,7 +103,7 @@ class LibraryQuickRuntime(LibraryPart, IPluginV3QuickRuntime):
     """The runtime part."""
 
     def set_tactic(self, tactic: int) -> None:
-        self._plugin._handle.set_tactic(tactic)
+        self._plugin._handle.set_quick_tactic(tactic)
 
     def enqueue(
         self,
@@ -115,7 +115,7 @@ class LibraryQuickRuntime(LibraryPart, IPluginV3QuickRuntime):
         out_strides: Sequence[_core.Dims],
         stream: int,
     ) -> None:
-        self._plugin._handle.enqueue(
+        self._plugin._handle.enqueue_quick(
             input_desc, output_desc, inputs, outputs, in_strides, out_strides, stream
         )
 

@@ -1,6 +1,6 @@
 // AutoTuneCombination: what a plugin's autotune function returns.
 
-#include "plugin/autotune.h"
+#include "plugin/model/autotune.h"
 
 #include "base/error.h"
 #include "plugin_bindings.h"

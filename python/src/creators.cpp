@@ -2,10 +2,10 @@
 
 #include "base/error.h"
 #include "creators_v2.h"
-#include "plugin/plugin_library.h"
-#include "plugin/registry.h"
-#include "plugin/v2_plugin.h"
-#include "plugin/v3_creator.h"
+#include "plugin/abi/v2_plugin.h"
+#include "plugin/abi/v3_creator.h"
+#include "plugin/registry/plugin_library.h"
+#include "plugin/registry/registry.h"
 
 namespace opwright::python {
 namespace {

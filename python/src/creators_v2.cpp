@@ -3,8 +3,8 @@
 #include "creators_v2.h"
 
 #include "base/error.h"
-#include "plugin/plugin_library.h"
-#include "plugin/registry.h"
+#include "plugin/registry/plugin_library.h"
+#include "plugin/registry/registry.h"
 #include "plugin_v2.h"
 
 namespace opwright::python {

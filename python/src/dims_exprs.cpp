@@ -3,7 +3,7 @@
 #include "dims_exprs.h"
 
 #include "base/error.h"
-#include "plugin/expr_builder.h"
+#include "plugin/abi/expr_builder.h"
 #include "plugin_callbacks.h"
 
 namespace opwright::python {

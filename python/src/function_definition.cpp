@@ -1,4 +1,4 @@
-// A plugin that is defined by Python functions: what the engine asks it.
+// A function plugin of Python: what the engine asks it.
 
 #include "function_definition.h"
 
@@ -7,10 +7,10 @@
 
 #include "backend/device.h"
 #include "base/error.h"
-#include "plugin/autotune.h"
-#include "plugin/code_fault.h"
-#include "plugin/fit_field.h"
-#include "plugin/host_code.h"
+#include "plugin/kernel/code_fault.h"
+#include "plugin/kernel/host_code.h"
+#include "plugin/model/autotune.h"
+#include "plugin/model/fit_field.h"
 #include "plugin_callbacks.h"
 #include "tensor_desc.h"
 
@@ -340,13 +340,13 @@ std::vector<Candidate> PythonDefinition::autotune(const CandidateQuery& query,
   return expand(combinations, query, id());
 }
 
-std::unique_ptr<Kernel> PythonDefinition::make_callback(const KernelArgs& args,
-                                                        const FieldValues& attributes,
-                                                        const FunctionOutputs& outputs) const {
+std::unique_ptr<Kernel> PythonDefinition::attach(const KernelArgs& args,
+                                                 const FieldValues& attributes,
+                                                 const FunctionOutputs& outputs) const {
   nb::gil_scoped_acquire gil;
   const DeviceType device = args.device != nullptr ? args.device->type() : DeviceType::kCPU;
   const PluginFunction& function = impl(device);
-  return make_callback_kernel(id(), function, bind_attributes(function, attributes), args, outputs);
+  return attach_impl(id(), function, bind_attributes(function, attributes), args, outputs);
 }
 
 KernelCode PythonDefinition::compile(const KernelArgs& args, const FieldValues& attributes) const {

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "execution_domain.h"
 #include "function_inputs.h"
-#include "plugin/function_plugin.h"
+#include "plugin/model/function_plugin.h"
 #include "plugin_bindings.h"
 
 namespace opwright::python {
@@ -22,7 +22,7 @@ struct PluginFunction {
   bool capturable = false;  ///< all that it does on a GPU may be captured and run again without it
 };
 
-/// A plugin that is defined by Python functions. The functions are set while the module that
+/// A function plugin of Python. The functions are set while the module that
 /// defines them is imported; the interpreter's lock guards them.
 class PythonDefinition final : public FunctionPlugin {
  public:
@@ -47,8 +47,8 @@ class PythonDefinition final : public FunctionPlugin {
                                 const FieldValues& attributes) const override;
   std::vector<Candidate> autotune(const CandidateQuery& query,
                                   const FieldValues& attributes) const override;
-  std::unique_ptr<Kernel> make_callback(const KernelArgs& args, const FieldValues& attributes,
-                                        const FunctionOutputs& outputs) const override;
+  std::unique_ptr<Kernel> attach(const KernelArgs& args, const FieldValues& attributes,
+                                 const FunctionOutputs& outputs) const override;
   std::string fingerprint(FunctionMode mode) const override;
   KernelCode compile(const KernelArgs& args, const FieldValues& attributes) const override;
 
@@ -100,10 +100,9 @@ class PythonDefinition final : public FunctionPlugin {
 };
 
 /// The kernel that calls this `impl`. Inputs that no output is aliased to are read-only.
-std::unique_ptr<Kernel> make_callback_kernel(std::string plugin, const PluginFunction& impl,
-                                             const std::vector<nb::object>& attributes,
-                                             const KernelArgs& args,
-                                             const FunctionOutputs& outputs);
+std::unique_ptr<Kernel> attach_impl(std::string plugin, const PluginFunction& impl,
+                                    const std::vector<nb::object>& attributes,
+                                    const KernelArgs& args, const FunctionOutputs& outputs);
 /// The architecture of the device that the autotune or aot_impl function which this thread is in is
 /// asked for, as Device::architecture() has it; empty outside of them.
 std::string_view build_architecture();

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "bindings.h"
-#include "plugin/function_plugin.h"
+#include "plugin/model/function_plugin.h"
 
 namespace opwright::python {
 

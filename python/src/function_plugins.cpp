@@ -1,6 +1,6 @@
-// Definitions of plugins by functions, calls of them, and INetworkDefinition.add_plugin.
+// Definitions of function plugins, calls of them, and INetworkDefinition.add_plugin.
 
-#include "plugin/function_plugin.h"
+#include "plugin/model/function_model.h"
 
 #include <nanobind/stl/tuple.h>
 
@@ -11,8 +11,8 @@
 #include "creators.h"
 #include "function_definition.h"
 #include "network/network.h"
-#include "plugin/fit_field.h"
-#include "plugin/v3_creator.h"
+#include "plugin/abi/v3_creator.h"
+#include "plugin/model/fit_field.h"
 #include "raw_value.h"
 #include "reporting.h"
 
@@ -132,7 +132,7 @@ void bind_definition(nb::module_& m) {
       "build_architecture", [] { return std::string(build_architecture()); },
       "The architecture (\"x86-64\", \"sm_90\") of the device that the autotune or aot_impl "
       "function which runs is asked for; empty outside of them.");
-  nb::class_<PythonDefinition>(m, "Definition", "A plugin that is defined by functions.")
+  nb::class_<PythonDefinition>(m, "Definition", "A function plugin.")
       .def(nb::init<std::string, std::string, std::vector<FunctionParameter>, int, std::string,
                     nb::object, nb::dict>(),
            nb::arg("namespace"), nb::arg("name"), nb::arg("parameters"), nb::arg("num_outputs"),
@@ -205,7 +205,7 @@ void bind_definition(nb::module_& m) {
       });
 }
 
-/// What the plugin registry has of a plugin of decorated functions.
+/// What the plugin registry has of a function plugin.
 struct FunctionCreator {
   std::shared_ptr<const FunctionPlugin> definition;
 
@@ -225,8 +225,7 @@ struct FunctionCreator {
 };
 
 void bind_creator(nb::module_& m) {
-  nb::class_<FunctionCreator>(m, "FunctionCreator",
-                              "The creator of a plugin of decorated functions.")
+  nb::class_<FunctionCreator>(m, "FunctionCreator", "The creator of a function plugin.")
       .def_prop_ro("name", [](const FunctionCreator& self) { return self.definition->name(); })
       .def_prop_ro("plugin_version", [](const FunctionCreator&) { return "1"; })
       .def_prop_ro("plugin_namespace",

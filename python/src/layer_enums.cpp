@@ -77,7 +77,7 @@ void bind_layer_type(nb::module_& m) {
   std::unordered_map<LayerType, std::string> docs = {
       {LayerType::kCONSTANT, "IConstantLayer."},
       {LayerType::kPADDING, "IPaddingLayer."},
-      {LayerType::kPLUGIN, "A plugin that is defined by functions."},
+      {LayerType::kPLUGIN, "A function plugin."},
       {LayerType::kPLUGIN_V2, "IPluginV2Layer."},
       {LayerType::kPLUGIN_V3, "IPluginV3Layer."},
       {LayerType::kSHAPE, "IShapeLayer, or what a parser computed of extents."}};

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "gpu_allocator.h"
 #include "library_arguments.h"
-#include "plugin/callback.h"
+#include "plugin/registry/callback.h"
 
 namespace opwright::python {
 namespace {

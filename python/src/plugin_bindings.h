@@ -6,8 +6,8 @@
 #include "bindings.h"
 #include "opwright/plugin.h"
 #include "opwright/registry.h"
-#include "plugin/callback.h"
-#include "plugin/fields.h"
+#include "plugin/registry/callback.h"
+#include "plugin/registry/fields.h"
 
 namespace opwright {
 class Layer;

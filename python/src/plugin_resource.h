@@ -5,7 +5,7 @@
 #include <string>
 
 #include "bindings.h"
-#include "plugin/plugin_resources.h"
+#include "plugin/registry/plugin_resources.h"
 
 namespace opwright::python {
 

@@ -6,8 +6,8 @@
 #include "dims_exprs.h"
 #include "gpu_allocator.h"
 #include "library_plugin_v2.h"
-#include "plugin/expr_builder.h"
-#include "plugin/plugin_layers.h"
+#include "plugin/abi/expr_builder.h"
+#include "plugin/abi/plugin_layers.h"
 #include "reporting.h"
 
 namespace opwright::python {
@@ -273,15 +273,10 @@ nb::object get_output_shape(nb::handle object, int32_t index, nb::handle input_s
                                                static_cast<int32_t>(inputs.size()), builder);
   });
   builder.check();
-  require(dims.nbDims >= 0 && dims.nbDims <= Dims::MAX_DIMS, "getOutputDimensions(", index,
-          ") returned a rank of ", dims.nbDims);
   Shape shape;
-  for (int32_t i = 0; i < dims.nbDims; ++i) {
-    const Expr* extent = builder.unwrap(dims.d[i]);
-    require(extent != nullptr, "getOutputDimensions(", index, ") returned no expression of this ",
-            "call's expression builder");
-    shape.push_back(extent->constant());
-  }
+  for (const Expr& extent :
+       builder.unwrap(dims, opwright::str("getOutputDimensions(", index, ") returned")))
+    shape.push_back(extent.constant());
   return to_tuple(shape);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "plugin/v2_plugin.h"
+#include "plugin/abi/v2_plugin.h"
 #include "plugin_bindings.h"
 
 namespace opwright::python {

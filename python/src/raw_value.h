@@ -3,7 +3,7 @@
 #include <string>
 
 #include "bindings.h"
-#include "plugin/fit_field.h"
+#include "plugin/model/fit_field.h"
 
 namespace opwright::python {
 

@@ -4,8 +4,8 @@
 #include <mutex>
 
 #include "plugin/lookup.h"
-#include "plugin/registry.h"
-#include "plugin/source_language.h"
+#include "plugin/registry/registry.h"
+#include "plugin/registry/source_language.h"
 #include "plugin_bindings.h"
 
 namespace opwright::python {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bindings.h"
-#include "plugin/compiled_kernel.h"
+#include "plugin/kernel/compiled_kernel.h"
 #include "symbolic/expr.h"
 
 namespace opwright::python {

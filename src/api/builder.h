@@ -6,7 +6,7 @@
 #include "base/error_report.h"
 #include "compile/builder_config.h"
 #include "network/network.h"
-#include "plugin/registry.h"
+#include "plugin/registry/registry.h"
 #include "runtime/engine.h"
 
 namespace opwright {

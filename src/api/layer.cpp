@@ -9,8 +9,8 @@
 #include "operators/builtin_layers.h"
 #include "operators/layer_types.h"
 #include "operators/properties.h"
-#include "plugin/v2_operator.h"
-#include "plugin/v3_operator.h"
+#include "plugin/abi/v2_model.h"
+#include "plugin/abi/v3_model.h"
 
 namespace opwright {
 

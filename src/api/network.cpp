@@ -9,8 +9,8 @@
 #include "network/shape_inputs.h"
 #include "operators/builtin_layers.h"
 #include "opwright/builder.h"
-#include "plugin/v2_operator.h"
-#include "plugin/v3_operator.h"
+#include "plugin/abi/v2_model.h"
+#include "plugin/abi/v3_model.h"
 
 namespace opwright {
 namespace {

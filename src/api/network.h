@@ -9,7 +9,7 @@
 #include "network/network.h"
 #include "operators/properties.h"
 #include "opwright/network.h"
-#include "plugin/registry.h"
+#include "plugin/registry/registry.h"
 #include "runtime/api_border.h"
 
 namespace opwright {

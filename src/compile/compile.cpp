@@ -18,7 +18,7 @@
 #include "compile/tuning_report.h"
 #include "network/no_kernel.h"
 #include "plan/trusted.h"
-#include "plugin/callback.h"
+#include "plugin/registry/callback.h"
 
 namespace opwright {
 namespace {

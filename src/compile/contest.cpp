@@ -12,8 +12,8 @@
 #include "operators/movement.h"
 #include "plan/hash.h"
 #include "plan/tuning_table.h"
-#include "plugin/callback.h"
-#include "plugin/plugin_operator.h"
+#include "plugin/model/plugin_operator.h"
+#include "plugin/registry/callback.h"
 
 namespace opwright {
 namespace {

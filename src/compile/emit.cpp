@@ -8,8 +8,8 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/types.h"
-#include "plugin/host_code.h"
-#include "plugin/source_language.h"
+#include "plugin/kernel/host_code.h"
+#include "plugin/registry/source_language.h"
 
 namespace opwright {
 namespace {

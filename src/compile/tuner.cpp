@@ -17,7 +17,7 @@
 #include "operators/movement.h"
 #include "operators/pooling.h"
 #include "plan/concatenation.h"
-#include "plugin/callback.h"
+#include "plugin/registry/callback.h"
 
 namespace opwright {
 namespace {

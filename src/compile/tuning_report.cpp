@@ -2,14 +2,14 @@
 
 #include "base/error.h"
 #include "plan/tuning_table.h"
-#include "plugin/plugin_operator.h"
+#include "plugin/model/plugin_operator.h"
 
 namespace opwright {
 
 std::string kind_of(const Operator& op) {
   std::string text(op.kind());
   if (const auto* plugin = dynamic_cast<const PluginOperator*>(&op))
-    text += " '" + plugin->plugin_name() + "'";
+    text += " '" + plugin->model().identity().name + "'";
   return text;
 }
 

@@ -6,13 +6,13 @@
 #include <utility>
 
 #include "base/error.h"
-#include "plugin/callback.h"
-#include "plugin/fit_field.h"
-#include "plugin/function_plugin.h"
-#include "plugin/registry.h"
-#include "plugin/v2_operator.h"
-#include "plugin/v3_creator.h"
-#include "plugin/v3_operator.h"
+#include "plugin/abi/v2_model.h"
+#include "plugin/abi/v3_creator.h"
+#include "plugin/abi/v3_model.h"
+#include "plugin/model/fit_field.h"
+#include "plugin/model/function_model.h"
+#include "plugin/registry/callback.h"
+#include "plugin/registry/registry.h"
 
 namespace opwright {
 
@@ -151,11 +151,6 @@ OperatorPtr make_from_creator(const PluginNode& node, IPluginCreatorInterface& c
   } catch (const Error& error) {
     fail_with(error.code(), owner, ": what its creator made cannot be used: ", error.what());
   }
-}
-
-IPluginCreatorInterface* find_creator(IPluginRegistry* registry, const CreatorIdentity& id) {
-  IPluginRegistry& where = registry != nullptr ? *registry : *getPluginRegistry();
-  return where.getCreator(id.name.c_str(), id.version.c_str(), id.plugin_namespace.c_str());
 }
 
 }  // namespace

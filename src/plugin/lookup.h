@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "network/network.h"
 #include "network/operator.h"
-#include "plugin/fields.h"
+#include "plugin/registry/fields.h"
 
 namespace opwright {
 

@@ -5,10 +5,11 @@
 #include <utility>
 
 #include "network/operator_registry.h"
-#include "plugin/compiled_kernel.h"
-#include "plugin/function_plugin.h"
-#include "plugin/v2_operator.h"
-#include "plugin/v3_operator.h"
+#include "plugin/abi/v2_model.h"
+#include "plugin/abi/v3_model.h"
+#include "plugin/kernel/compiled_kernel.h"
+#include "plugin/model/function_model.h"
+#include "plugin/model/plugin_operator.h"
 
 namespace opwright {
 
@@ -16,10 +17,15 @@ namespace {
 
 using Loader = PlannedOperatorPtr (*)(const Attributes&, const OperatorLoadContext&);
 
+template <PluginModelPtr (*load)(const Attributes&, const OperatorLoadContext&)>
+PlannedOperatorPtr load_plugin(const Attributes& attributes, const OperatorLoadContext& context) {
+  return std::make_shared<PlannedPlugin>(load(attributes, context), context.layer);
+}
+
 constexpr std::pair<std::string_view, Loader> kKinds[] = {
-    {"PluginV2", load_plugin_v2},
-    {"PluginV3", load_plugin_v3},
-    {"FunctionPlugin", load_function_plugin},
+    {"PluginV2", load_plugin<load_plugin_v2>},
+    {"PluginV3", load_plugin<load_plugin_v3>},
+    {"FunctionPlugin", load_plugin<load_function_plugin>},
     {"CompiledKernel", load_compiled_kernel},
 };
 

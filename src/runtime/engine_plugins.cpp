@@ -3,9 +3,9 @@
 #include <string>
 
 #include "base/error.h"
-#include "plugin/library_exports.h"
 #include "plugin/lookup.h"
-#include "plugin/source_language.h"
+#include "plugin/registry/library_exports.h"
+#include "plugin/registry/source_language.h"
 #include "runtime/engine.h"
 
 namespace opwright {

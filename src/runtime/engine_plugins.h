@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "plan/plan.h"
-#include "plugin/function_plugin.h"
-#include "plugin/host_code.h"
-#include "plugin/registry.h"
+#include "plugin/kernel/host_code.h"
+#include "plugin/model/function_plugin.h"
+#include "plugin/registry/registry.h"
 
 namespace opwright {
 

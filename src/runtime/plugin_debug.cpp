@@ -9,7 +9,7 @@
 #include "base/types.h"
 #include "plan/shapes.h"
 #include "plugin/plugin_operators.h"
-#include "plugin/registry.h"
+#include "plugin/registry/registry.h"
 #include "runtime/guarded_memory.h"
 #include "runtime/tensor_scan.h"
 

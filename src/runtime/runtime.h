@@ -6,7 +6,7 @@
 
 #include "base/error_report.h"
 #include "plan/stream.h"
-#include "plugin/registry.h"
+#include "plugin/registry/registry.h"
 #include "runtime/engine.h"
 
 namespace opwright {

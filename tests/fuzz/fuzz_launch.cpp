@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "network/kernel_launch.h"
-#include "plugin/compiled_kernel.h"
-#include "plugin/launch_values.h"
+#include "plugin/kernel/compiled_kernel.h"
+#include "plugin/kernel/launch_values.h"
 #include "run/mutate.h"
 #include "run/script.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/file.h"
-#include "plugin/shared_object.h"
+#include "plugin/registry/shared_object.h"
 
 namespace {
 

@@ -11,6 +11,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 BELOW_OPERATORS = {"threads", "base", "symbolic", "network", "backend"}
+# The folders of src/plugin, each of which uses those before it.
+PLUGIN = {"plugin/registry", "plugin/kernel", "plugin/model", "plugin/abi"}
 # What a module may include besides its own files. "backend" is what lies in src/backend itself.
 ALLOWED = {
     "threads": set(),
@@ -19,16 +21,23 @@ ALLOWED = {
     "network": {"threads", "base", "symbolic"},
     "backend": {"base", "symbolic", "network"},
     "operators": BELOW_OPERATORS,
-    "plugin": BELOW_OPERATORS,
+    "plugin/registry": BELOW_OPERATORS,
+    "plugin/kernel": BELOW_OPERATORS | {"plugin/registry"},
+    "plugin/model": BELOW_OPERATORS | {"plugin/registry", "plugin/kernel"},
+    "plugin/abi": BELOW_OPERATORS | {"plugin/registry", "plugin/kernel", "plugin/model"},
+    "plugin": BELOW_OPERATORS | PLUGIN,
     "onnx": {"base", "symbolic", "network", "operators", "plugin", "control"},
     "plan": {"base", "symbolic", "network"},
-    "compile": BELOW_OPERATORS | {"operators", "plugin", "plan"},
-    "runtime": BELOW_OPERATORS | {"operators", "plugin", "plan"},
+    "compile": BELOW_OPERATORS
+    | {"operators", "plan", "plugin/registry", "plugin/kernel", "plugin/model"},
+    "runtime": BELOW_OPERATORS
+    | {"operators", "plan", "plugin", "plugin/registry", "plugin/kernel", "plugin/model"},
     "control": BELOW_OPERATORS | {"operators", "plan", "compile", "runtime"},
-    "api": BELOW_OPERATORS | {"operators", "plugin", "onnx", "plan", "compile", "runtime"},
+    "api": BELOW_OPERATORS
+    | {"operators", "plugin/registry", "plugin/abi", "onnx", "plan", "compile", "runtime"},
     "backend/cpu": BELOW_OPERATORS | {"operators"},
-    "backend/gpu": BELOW_OPERATORS | {"operators", "plugin"},
-    "backend/cuda": BELOW_OPERATORS | {"operators", "plugin", "backend/gpu"},
+    "backend/gpu": BELOW_OPERATORS | {"operators", "plugin/kernel"},
+    "backend/cuda": BELOW_OPERATORS | {"operators", "plugin/kernel", "backend/gpu"},
     "tensorrt": set(),
 }
 
@@ -173,6 +182,7 @@ def test_public_headers_include_public_headers_only():
         ("runtime/engine.cpp", '#include "backend/cpu/cpu.h"', "runtime may not use backend/cpu"),
         ("backend/cpu/a.cpp", '#include "compile/pass.h"', "backend/cpu may not use compile"),
         ("plugin/a.cpp", "#include <Python.h>", "src knows no Python"),
+        ("plugin/model/a.cpp", '#include "plugin/abi/b.h"', "plugin/model may not use plugin/abi"),
         ("runtime/a.cpp", "#include <nanobind/nanobind.h>", "src knows no Python"),
         ("runtime/a.cpp", "#include <cuda_runtime.h>", "CUDA outside backend/cuda"),
         ("elsewhere/a.cpp", "", "lies in no known module"),

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "network/operator.h"
-#include "plugin/compiled_kernel.h"
+#include "plugin/kernel/compiled_kernel.h"
 
 // The names of this library are in a namespace of their own, beside those of libopwright.so.
 namespace opwright::gpu {

@@ -7,7 +7,7 @@
 
 #include "backend/gpu/kernels.h"
 #include "network/operator.h"
-#include "plugin/compiled_kernel.h"
+#include "plugin/kernel/compiled_kernel.h"
 #include "symbolic/expr.h"
 
 namespace opwright::gpu {

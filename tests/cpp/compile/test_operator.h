@@ -9,7 +9,7 @@
 
 #include "network/operator.h"
 #include "network/operator_registry.h"
-#include "plugin/plugin_operator.h"
+#include "plugin/model/plugin_operator.h"
 
 namespace opwright {
 
@@ -44,7 +44,8 @@ class TestOperator final : public Operator {
     });
     const int id = static_cast<int>(behaviours().size());
     behaviours()[id] = std::move(behaviour);
-    if (!behaviours()[id].requirements.empty()) return std::make_shared<Plugin>(id);
+    if (!behaviours()[id].requirements.empty())
+      return std::make_shared<PluginOperator>(std::make_shared<Plugin>(id));
     return std::make_shared<TestOperator>(id);
   }
 
@@ -79,25 +80,6 @@ class TestOperator final : public Operator {
   }
 
  private:
-  /// One that calls code of a plugin's own.
-  class Plugin final : public PluginOperator {
-   public:
-    explicit Plugin(int id) : id_(id) {}
-    const std::string& plugin_name() const override { return op().self().requirements[0].name; }
-    std::string_view kind() const override { return op().kind(); }
-    std::vector<OutputInfo> infer(InferContext& context) const override {
-      return op().infer(context);
-    }
-    std::vector<Candidate> candidates(const CandidateQuery& query) const override {
-      return op().candidates(query);
-    }
-    std::optional<std::string> timing_key() const override { return op().timing_key(); }
-
-   private:
-    PlannedOperatorPtr configure(const KernelArgs& args) const override { return op().plan(args); }
-    TestOperator op() const { return TestOperator(id_); }
-    const int id_;
-  };
   class Planned final : public PlannedOperator {
    public:
     explicit Planned(int id) : id_(id) {}
@@ -117,6 +99,35 @@ class TestOperator final : public Operator {
    private:
     TestOperator op() const { return TestOperator(id_); }
     const int id_;
+  };
+  /// One that calls code of a plugin's own.
+  class Plugin final : public PluginModel {
+   public:
+    explicit Plugin(int id)
+        : id_(id), identity_{required().name, required().version, required().plugin_namespace} {}
+    std::string_view kind() const override { return op().kind(); }
+    const CreatorIdentity& identity() const override { return identity_; }
+    std::vector<OutputInfo> infer(InferContext& context) const override {
+      return op().infer(context);
+    }
+    std::vector<Candidate> candidates(const CandidateQuery& query) const override {
+      return op().candidates(query);
+    }
+    std::optional<std::string> timing_key() const override { return op().timing_key(); }
+    PluginModelPtr configure(const KernelArgs&) const override {
+      return std::make_shared<Plugin>(id_);
+    }
+    Attributes store(std::string_view) const override { return op().attributes(); }
+    void check(const StoredPorts&, const KernelArgs&) const override {}
+    std::unique_ptr<Kernel> attach(const KernelArgs& args) const override {
+      return Planned(id_).make_kernel(args);
+    }
+
+   private:
+    TestOperator op() const { return TestOperator(id_); }
+    const PluginRequirement& required() const { return behaviours().at(id_).requirements[0]; }
+    const int id_;
+    const CreatorIdentity identity_;
   };
   class TestKernel final : public Kernel {
    public:

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "engine_run.h"
 #include "opwright/logger.h"
-#include "plugin/callback.h"
+#include "plugin/registry/callback.h"
 #include "plugin/test_language.h"
 #include "test_operator.h"
 

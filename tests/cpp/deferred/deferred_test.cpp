@@ -17,7 +17,7 @@
 #include "operators/reduce.h"
 #include "opwright/builder.h"
 #include "opwright/runtime.h"
-#include "plugin/function_plugin.h"
+#include "plugin/model/function_model.h"
 #include "plugin/plugin_test.h"
 #include "runtime/context.h"
 #include "runtime/inspect.h"
@@ -79,8 +79,8 @@ class NegatePlugin final : public FunctionPlugin {
   std::vector<Candidate> autotune(const CandidateQuery&, const FieldValues&) const override {
     return {};
   }
-  std::unique_ptr<Kernel> make_callback(const KernelArgs& args, const FieldValues&,
-                                        const FunctionOutputs&) const override {
+  std::unique_ptr<Kernel> attach(const KernelArgs& args, const FieldValues&,
+                                 const FunctionOutputs&) const override {
     struct Callback final : Kernel {
       explicit Callback(const Device& d) : device(static_cast<const DeferredDevice&>(d)) {}
       void on_shape_change(std::span<const Shape> in, std::span<const Shape>) override {

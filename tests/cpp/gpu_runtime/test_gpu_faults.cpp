@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "gpu_runtime/test_kernels.h"
-#include "plugin/compiled_kernel.h"
+#include "plugin/kernel/compiled_kernel.h"
 
 namespace opwright {
 namespace {

@@ -1,4 +1,4 @@
-#include "plugin/autotune.h"
+#include "plugin/model/autotune.h"
 
 #include "plugin/plugin_test.h"
 

@@ -1,4 +1,4 @@
-#include "plugin/compiled_kernel.h"
+#include "plugin/kernel/compiled_kernel.h"
 
 #include <atomic>
 #include <chrono>
@@ -8,7 +8,7 @@
 
 #include "network/operator_registry.h"
 #include "plugin/compile_for_test.h"
-#include "plugin/host_code.h"
+#include "plugin/kernel/host_code.h"
 #include "plugin/plugin_test.h"
 
 namespace opwright {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "plugin/compiled_kernel.h"
+#include "plugin/kernel/compiled_kernel.h"
 
 namespace opwright {
 

@@ -1,11 +1,11 @@
-#include "plugin/device_kernel.h"
+#include "plugin/kernel/device_kernel.h"
 
 #include <cstring>
 #include <map>
 
 #include "backend/backend.h"
 #include "network/operator_registry.h"
-#include "plugin/compiled_kernel.h"
+#include "plugin/kernel/compiled_kernel.h"
 #include "plugin/plugin_test.h"
 
 namespace opwright {

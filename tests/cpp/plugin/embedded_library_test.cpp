@@ -5,10 +5,10 @@
 #include "base/file.h"
 #include "plugin/compile_for_test.h"
 #include "plugin/engine_for_test.h"
-#include "plugin/host_code.h"
+#include "plugin/kernel/host_code.h"
 #include "plugin/lookup.h"
 #include "plugin/plugin_test.h"
-#include "plugin/registry.h"
+#include "plugin/registry/registry.h"
 #include "plugin/test_plugins.h"
 #include "runtime/inspect.h"
 

@@ -2,15 +2,15 @@
 
 #include <numeric>
 
+#include "plugin/abi/v3_model.h"
 #include "plugin/compile_for_test.h"
-#include "plugin/compiled_kernel.h"
 #include "plugin/compiled_operator.h"
 #include "plugin/engine_for_test.h"
+#include "plugin/kernel/compiled_kernel.h"
 #include "plugin/lookup.h"
 #include "plugin/plugin_test.h"
-#include "plugin/registry.h"
+#include "plugin/registry/registry.h"
 #include "plugin/test_plugins.h"
-#include "plugin/v3_operator.h"
 
 namespace opwright {
 namespace {

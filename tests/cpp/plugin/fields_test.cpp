@@ -1,9 +1,9 @@
-#include "plugin/fields.h"
+#include "plugin/registry/fields.h"
 
 #include <cmath>
 #include <limits>
 
-#include "plugin/fit_field.h"
+#include "plugin/model/fit_field.h"
 #include "plugin/plugin_test.h"
 
 namespace opwright {

@@ -1,14 +1,14 @@
 // IPluginV2Ext and IPluginV2IOExt: what they are told, and that it runs.
 
-#include "plugin/fixed_shape_plugin.h"
+#include "plugin/abi/fixed_shape_plugin.h"
 
 #include <algorithm>
 
-#include "plugin/callback.h"
+#include "plugin/abi/v2_model.h"
 #include "plugin/engine_for_test.h"
 #include "plugin/plugin_test.h"
-#include "plugin/registry.h"
-#include "plugin/v2_operator.h"
+#include "plugin/registry/callback.h"
+#include "plugin/registry/registry.h"
 
 namespace opwright {
 namespace {

@@ -1,4 +1,4 @@
-#include "plugin/function_plugin.h"
+#include "plugin/model/function_plugin.h"
 
 #include <cstring>
 
@@ -6,9 +6,10 @@
 #include "network/operator_registry.h"
 #include "plugin/compile_for_test.h"
 #include "plugin/lookup.h"
+#include "plugin/model/function_model.h"
 #include "plugin/plugin_operators.h"
 #include "plugin/plugin_test.h"
-#include "plugin/registry.h"
+#include "plugin/registry/registry.h"
 #include "plugin/test_plugins.h"
 
 namespace opwright {
@@ -42,8 +43,8 @@ class Scale final : public FunctionPlugin {
     d.tactic = 2;
     return {c, d};
   }
-  std::unique_ptr<Kernel> make_callback(const KernelArgs&, const FieldValues& attributes,
-                                        const FunctionOutputs& outputs) const override {
+  std::unique_ptr<Kernel> attach(const KernelArgs&, const FieldValues& attributes,
+                                 const FunctionOutputs& outputs) const override {
     told = outputs;
     struct Callback final : Kernel {
       float scale = 0;
@@ -84,7 +85,7 @@ class Scale final : public FunctionPlugin {
   bool half = false, all_half = false;  ///< output types of the second, or of all combinations
   int num_outputs_ = 1;
   mutable int compilations = 0;
-  mutable FunctionOutputs told;  ///< by the last make_callback()
+  mutable FunctionOutputs told;  ///< by the last attach()
   std::vector<FunctionParameter> parameters_ = {
       {.name = "x", .kind = ParameterKind::kTensor},
       {.name = "scale", .type = PluginFieldType::kFLOAT32},
@@ -501,12 +502,12 @@ TEST_F(Lookup, UnknownPluginsGiveNull) {
   PluginNode n = node({});
   n.name = "nobody";
   EXPECT_EQ(make_plugin_for_node(n, &registry, flags), nullptr);
-  const PluginRequirement quick{"FunctionPlugin", "scale", "1", "test"};
-  EXPECT_TRUE(is_available(quick, &registry));
+  const PluginRequirement function{"FunctionPlugin", "scale", "1", "test"};
+  EXPECT_TRUE(is_available(function, &registry));
   const PluginRequirement missing{"PluginV3", "nobody", "2", "ns"};
   EXPECT_FALSE(is_available(missing, &registry));
   EXPECT_CONTAINS(describe_missing(missing), "'nobody' (version 2, namespace 'ns')");
-  EXPECT_CONTAINS(describe_missing(quick), "test::scale");
+  EXPECT_CONTAINS(describe_missing(function), "test::scale");
 }
 
 TEST_F(Lookup, CreatorsGetWhatTheyDeclareInTheirOrder) {

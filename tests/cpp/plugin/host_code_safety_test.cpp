@@ -13,10 +13,10 @@
 
 #include "plan/trusted.h"
 #include "plugin/compile_for_test.h"
-#include "plugin/compiled_kernel.h"
 #include "plugin/compiled_operator.h"
 #include "plugin/engine_for_test.h"
-#include "plugin/host_code.h"
+#include "plugin/kernel/compiled_kernel.h"
+#include "plugin/kernel/host_code.h"
 #include "plugin/plugin_test.h"
 #include "runtime/inspect.h"
 

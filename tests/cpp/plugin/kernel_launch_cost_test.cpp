@@ -13,7 +13,7 @@
 
 #include "base/parallel.h"
 #include "plugin/compile_for_test.h"
-#include "plugin/compiled_kernel.h"
+#include "plugin/kernel/compiled_kernel.h"
 #include "plugin/plugin_test.h"
 
 namespace {

@@ -5,10 +5,10 @@
 #include <cmath>
 
 #include "opwright/NvInferRuntime.h"
+#include "plugin/abi/v3_model.h"
 #include "plugin/engine_for_test.h"
 #include "plugin/plugin_test.h"
-#include "plugin/registry.h"
-#include "plugin/v3_operator.h"
+#include "plugin/registry/registry.h"
 
 namespace opwright {
 namespace {

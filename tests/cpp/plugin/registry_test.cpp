@@ -1,4 +1,4 @@
-#include "plugin/registry.h"
+#include "plugin/registry/registry.h"
 
 #include <dlfcn.h>
 #include <unistd.h>
@@ -7,8 +7,8 @@
 #include <fstream>
 #include <thread>
 
-#include "plugin/callback.h"
 #include "plugin/plugin_test.h"
+#include "plugin/registry/callback.h"
 #include "plugin/test_plugins.h"
 
 namespace opwright {

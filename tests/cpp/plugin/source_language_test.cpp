@@ -1,12 +1,12 @@
 // Plugins that an engine carries as source, in a language that the test invents.
 
-#include "plugin/source_language.h"
+#include "plugin/registry/source_language.h"
 
+#include "plugin/abi/v3_model.h"
 #include "plugin/engine_for_test.h"
 #include "plugin/plugin_test.h"
-#include "plugin/registry.h"
+#include "plugin/registry/registry.h"
 #include "plugin/test_plugins.h"
-#include "plugin/v3_operator.h"
 
 namespace opwright {
 namespace {

@@ -3,7 +3,7 @@
 #include <functional>
 #include <string>
 
-#include "plugin/callback.h"
+#include "plugin/registry/callback.h"
 
 namespace opwright {
 

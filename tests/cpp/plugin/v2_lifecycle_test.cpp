@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "plugin/abi/v2_model.h"
 #include "plugin/engine_for_test.h"
 #include "plugin/lookup.h"
 #include "plugin/plugin_test.h"
-#include "plugin/registry.h"
-#include "plugin/v2_operator.h"
+#include "plugin/registry/registry.h"
 #include "plugin/v2_test_plugin.h"
 
 namespace opwright {

@@ -1,13 +1,14 @@
-#include "plugin/v2_operator.h"
+#include "plugin/abi/v2_model.h"
 
 #include <stdexcept>
 
 #include "backend/backend.h"
 #include "network/operator_registry.h"
-#include "plugin/callback.h"
 #include "plugin/lookup.h"
+#include "plugin/model/plugin_operator.h"
 #include "plugin/plugin_test.h"
-#include "plugin/registry.h"
+#include "plugin/registry/callback.h"
+#include "plugin/registry/registry.h"
 #include "plugin/test_language.h"
 #include "plugin/test_plugins.h"
 #include "plugin/v2_test_plugin.h"
@@ -323,10 +324,10 @@ TEST(V2Storage, KeepsTheBytesOfTheChosenConfiguration) {
   EXPECT_CONTAINS(error_of([&] { load_plugin_v2(stored, context); }),
                   "plugin 'v2_test_plugin' (version 1, namespace 'ns'): no creator is registered");
   ASSERT_TRUE(registry.registerCreator(creator, "ns"));
-  const PlannedOperatorPtr loaded = load_plugin_v2(stored, context);
+  const PlannedPlugin loaded(load_plugin_v2(stored, context), context.layer);
   EXPECT_EQ(creator.stored, (std::vector<int32_t>{7, static_cast<int32_t>(DT::kHALF)}));
-  EXPECT_EQ(loaded->make_kernel(r.args())->workspace_size(), 4096u);
-  EXPECT_EQ(loaded->requirements()[0].plugin_namespace, "ns");
+  EXPECT_EQ(loaded.make_kernel(r.args())->workspace_size(), 4096u);
+  EXPECT_EQ(loaded.requirements()[0].plugin_namespace, "ns");
 
   creator.refuse = true;
   EXPECT_CONTAINS(error_of([&] { load_plugin_v2(stored, context); }),

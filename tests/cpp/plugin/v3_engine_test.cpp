@@ -5,13 +5,13 @@
 #include <functional>
 
 #include "compile/compile.h"
-#include "plugin/callback.h"
+#include "plugin/abi/v3_model.h"
 #include "plugin/lookup.h"
 #include "plugin/plugin_test.h"
-#include "plugin/registry.h"
+#include "plugin/registry/callback.h"
+#include "plugin/registry/registry.h"
 #include "plugin/test_language.h"
 #include "plugin/test_plugins.h"
-#include "plugin/v3_operator.h"
 #include "runtime/context.h"
 
 namespace opwright {

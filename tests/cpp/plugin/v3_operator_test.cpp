@@ -1,12 +1,13 @@
-#include "plugin/v3_operator.h"
+#include "plugin/abi/v3_model.h"
 
 #include <cstring>
 #include <stdexcept>
 
 #include "network/operator_registry.h"
-#include "plugin/callback.h"
+#include "plugin/model/plugin_operator.h"
 #include "plugin/plugin_test.h"
-#include "plugin/registry.h"
+#include "plugin/registry/callback.h"
+#include "plugin/registry/registry.h"
 #include "plugin/test_language.h"
 #include "plugin/test_plugins.h"
 
@@ -148,7 +149,7 @@ TEST(V3Infer, ReportsWhatIsWrongWithShapes) {
                     out[0].nbDims = 1;
                     return 0;
                   }),
-                  "extent 0 of output 0 no expression");
+                  "output 0 for extent 0 no expression");
   EXPECT_CONTAINS(error_with([](DimsExprs const* in, DimsExprs* out, IExprBuilder& e) {
                     out[0].nbDims = 1;
                     out[0].d[0] =
@@ -499,12 +500,12 @@ TEST(V3Storage, GoesThroughTheCreator) {
   ASSERT_TRUE(registry.registerCreator(creator, "ns"));
   // The plugin that runs has no build part.
   r.b.has_build = false;
-  const PlannedOperatorPtr loaded = load_plugin_v3(stored, context);
+  const PlannedPlugin loaded(load_plugin_v3(stored, context), context.layer);
   EXPECT_EQ(creator.last_phase, TensorRTPhase::kRUNTIME);
   EXPECT_EQ(creator.layer, "test layer");
   // What configurePlugin() told before it was stored: FP16 is DataType 1.
   EXPECT_EQ(creator.given, "configured_type=1,;");
-  EXPECT_EQ(loaded->make_kernel(r.args())->workspace_size(), 4096u);
+  EXPECT_EQ(loaded.make_kernel(r.args())->workspace_size(), 4096u);
   creator.refuse = true;
   EXPECT_CONTAINS(error_of([&] { load_plugin_v3(stored, context); }), "could not make it");
 }

@@ -1,13 +1,13 @@
 #include <cstring>
 
 #include "compile/compile.h"
+#include "plugin/abi/v3_model.h"
 #include "plugin/compile_for_test.h"
 #include "plugin/lookup.h"
 #include "plugin/plugin_operators.h"
 #include "plugin/plugin_test.h"
 #include "plugin/quick_test_plugin.h"
-#include "plugin/registry.h"
-#include "plugin/v3_operator.h"
+#include "plugin/registry/registry.h"
 #include "runtime/context.h"
 
 namespace opwright {

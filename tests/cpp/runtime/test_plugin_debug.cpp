@@ -6,17 +6,17 @@
 
 #include "base/half.h"
 #include "compile/compile.h"
+#include "plugin/abi/v2_model.h"
+#include "plugin/abi/v3_model.h"
 #include "plugin/compile_for_test.h"
-#include "plugin/compiled_kernel.h"
 #include "plugin/compiled_operator.h"
 #include "plugin/engine_for_test.h"
+#include "plugin/kernel/compiled_kernel.h"
 #include "plugin/plugin_test.h"
 #include "plugin/quick_test_plugin.h"
-#include "plugin/registry.h"
+#include "plugin/registry/registry.h"
 #include "plugin/test_plugins.h"
-#include "plugin/v2_operator.h"
 #include "plugin/v2_test_plugin.h"
-#include "plugin/v3_operator.h"
 #include "runtime/inspect.h"
 
 namespace opwright {

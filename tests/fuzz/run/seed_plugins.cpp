@@ -9,10 +9,10 @@
 #include "../cpp/plugin/test_plugins.h"
 #include "../cpp/plugin/v2_test_plugin.h"
 #include "base/error.h"
-#include "plugin/function_plugin.h"
+#include "plugin/abi/v2_model.h"
+#include "plugin/abi/v3_model.h"
+#include "plugin/model/function_model.h"
 #include "plugin/plugin_operators.h"
-#include "plugin/v2_operator.h"
-#include "plugin/v3_operator.h"
 #include "symbolic/expr.h"
 
 namespace opwright::fuzz {
@@ -273,7 +273,7 @@ class QuickCreator final : public IPluginCreatorV3Quick {
 };
 
 /// y = x * scale for FP32 or INT32.
-class QuickScale final : public FunctionPlugin {
+class FunctionScale final : public FunctionPlugin {
  public:
   const std::string& name() const override { return name_; }
   const std::string& plugin_namespace() const override { return namespace_; }
@@ -292,8 +292,8 @@ class QuickScale final : public FunctionPlugin {
   std::vector<Candidate> autotune(const CandidateQuery&, const FieldValues&) const override {
     return {};
   }
-  std::unique_ptr<Kernel> make_callback(const KernelArgs& args, const FieldValues&,
-                                        const FunctionOutputs&) const override {
+  std::unique_ptr<Kernel> attach(const KernelArgs& args, const FieldValues&,
+                                 const FunctionOutputs&) const override {
     struct Callback final : Kernel {
       PortType in, out;
       int64_t in_bytes = 0, out_bytes = 0;
@@ -331,7 +331,7 @@ PluginRegistry& seed_registry() {
         shape(shape_behavior());
     static V2Creator v2(v2_behavior());
     static QuickCreator quick(v3_quick_behavior());
-    register_function_plugin(std::make_shared<QuickScale>());
+    register_function_plugin(std::make_shared<FunctionScale>());
     auto* made = new PluginRegistry();
     for (V3Creator* creator : {&v3, &in_place, &size, &shape}) made->add(*creator, "");
     made->add(v2, "");
@@ -364,12 +364,12 @@ OperatorPtr shape_plugin() {
   return make_plugin_v3_operator(plugin, 1, 1);
 }
 
-OperatorPtr v3_quick_plugin() {
+OperatorPtr quick_plugin() {
   QuickTestPlugin plugin(v3_quick_behavior());
   return make_plugin_v3_operator(plugin, 1, 0);
 }
 
-OperatorPtr quick_plugin() {
+OperatorPtr function_plugin() {
   seed_registry();
   const float scale = 2;
   return make_function_operator(

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "network/operator.h"
-#include "plugin/registry.h"
+#include "plugin/registry/registry.h"
 
 namespace opwright::fuzz {
 
@@ -22,8 +22,8 @@ OperatorPtr in_place_plugin();
 OperatorPtr size_plugin();
 /// Inputs: x, and a shape input that says how often its first axis is repeated.
 OperatorPtr shape_plugin();
-OperatorPtr v3_quick_plugin();
-/// Defined by functions.
 OperatorPtr quick_plugin();
+/// A function plugin.
+OperatorPtr function_plugin();
 
 }  // namespace opwright::fuzz

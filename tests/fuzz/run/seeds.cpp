@@ -584,10 +584,10 @@ std::vector<Recipe> recipes() {
          m.output(m.plugin(shape_plugin(),
                            {m.relu(m.input("x", {-1, 3})), m.values("times", {1}, {2}, {3})}));
        }},
-      {"plugin-quick",
+      {"plugin-function-and-quick",
        [](Maker& m) {
-         Tensor* y = m.plugin(quick_plugin(), {m.input("x", {-1, 3})});
-         m.output(m.plugin(v3_quick_plugin(), {y}));
+         Tensor* y = m.plugin(function_plugin(), {m.input("x", {-1, 3})});
+         m.output(m.plugin(quick_plugin(), {y}));
        }},
       {"refit",
        [](Maker& m) {

@@ -1,0 +1,252 @@
+// Calls of a plugin's impl function. All arguments are made once per context.
+
+#include <algorithm>
+#include <vector>
+
+#include "backend/device.h"
+#include "backend/memory.h"
+#include "base/error.h"
+#include "function_definition.h"
+#include "plugin/kernel/callback_kernel.h"
+#include "plugin_callbacks.h"
+#include "plugin_tensor.h"
+
+namespace opwright::python {
+namespace {
+
+/// The plugin in a context, see CallbackKernel.
+class AttachedImpl {
+ public:
+  AttachedImpl(std::string plugin, const PluginFunction& impl,
+               const std::vector<nb::object>& attributes, const KernelArgs& args,
+               const FunctionOutputs& properties)
+      : layer_(args.layer),
+        plugin_(std::move(plugin)),
+        tactic_(args.candidate->tactic),
+        device_(args.device != nullptr && !args.device->is_host() ? args.device : nullptr),
+        capturable_(impl.capturable) {
+    held_.push_back(Reference(impl.function.get()));
+    function_ = impl.function.get().ptr();
+    for (size_t i = 0; i < args.inputs.size(); ++i) {
+      const std::vector<int>& aliased = properties.aliased_inputs;
+      inputs_.push_back(port(args.inputs[i]));
+      inputs_.back().read_only =
+          std::find(aliased.begin(), aliased.end(), static_cast<int>(i)) == aliased.end();
+    }
+    for (size_t o = 0; o < args.outputs.size(); ++o) {
+      outputs_.push_back(port(args.outputs[o]));
+      outputs_.back().aliased_input = properties.aliased_inputs[o];
+      outputs_.back().data_dependent = properties.data_dependent[o];
+    }
+    // In front of the inputs: PY_VECTORCALL_ARGUMENTS_OFFSET, an entry that the callee may use.
+    arguments_.resize(1 + inputs_.size());
+    for (const nb::object& attribute : attributes) add(attribute);
+    outputs_at_ = arguments_.size();
+    arguments_.push_back(nullptr);
+    stream_ = arguments_.size();
+    add(nb::int_(0));
+    if (impl.wants_tactic) add(nb::int_(tactic_));
+    set_keywords(impl.keywords);
+    make_tensors();
+  }
+
+  ExecutionDomain* domain() const { return interpreter_domain(device_); }
+  std::string capture_obstacle() const {
+    if (capturable_) return {};
+    return "a Python callback, which may do what CUDA cannot capture (@impl(..., capturable=True) "
+           "says that it does not)";
+  }
+
+  std::string description() const { return "python:" + plugin_; }
+
+  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) {
+    nb::gil_scoped_acquire gil;
+    for (size_t i = 0; i < inputs_.size(); ++i) inputs_[i].tensor->set_shape(inputs[i]);
+    for (size_t o = 0; o < outputs_.size(); ++o) outputs_[o].tensor->set_shape(outputs[o]);
+  }
+
+  /// Called within domain().
+  void enqueue(void const* const* inputs, void* const* outputs, void*, Queue queue) {
+    for (size_t i = 0; i < inputs_.size(); ++i)
+      inputs_[i].tensor->set_data(const_cast<void*>(inputs[i]));
+    for (size_t o = 0; o < outputs_.size(); ++o) outputs_[o].tensor->set_data(outputs[o]);
+    if (queue != queue_) [[unlikely]]
+      set_stream(queue);
+    PyObject* result =
+        PyObject_Vectorcall(function_, arguments_.data() + 1,
+                            num_positional_ | PY_VECTORCALL_ARGUMENTS_OFFSET, keywords_);
+    bool is_held = false;
+    for (const Port& port : inputs_) is_held |= port.end_call();
+    for (const Port& port : outputs_) is_held |= port.end_call();
+    if (is_held || result != Py_None) [[unlikely]]
+      finish(result, inputs, outputs);
+    else
+      Py_DECREF(result);
+  }
+
+ private:
+  /// An input or output, and its tensor.
+  struct Port {
+    PortType type;
+    float scale = 1;
+    Blob constant;
+    bool present = true, read_only = false, data_dependent = false;
+    int aliased_input = -1;
+    PluginTensor* tensor = nullptr;
+    PyObject* object = nullptr;
+    Py_ssize_t references = 0;  ///< to the object, by the kernel alone
+
+    bool is_held() const { return Py_REFCNT(object) > references; }
+    bool is_viewed() const { return tensor->views() > 0 || (tensor->is_told() && is_held()); }
+    /// Whether something else refers to the tensor.
+    bool end_call() const {
+      tensor->set_data(nullptr);
+      return is_held();
+    }
+  };
+
+  static Port port(const PortDesc& desc) {
+    Port made;
+    made.type = desc.type;
+    made.present = desc.present;
+    if (desc.type.dtype == DataType::kINT8 && desc.scale > 0) made.scale = desc.scale;
+    made.constant = desc.constant;
+    return made;
+  }
+
+  void add(nb::object object) {
+    arguments_.push_back(object.ptr());
+    held_.push_back(Reference(std::move(object)));
+  }
+
+  nb::object make_tensor(Port& port) {
+    nb::object object = nb::cast(PluginTensor(port.type, port.scale, port.read_only,
+                                              port.data_dependent, {device_, queue_}));
+    auto* tensor = &nb::cast<PluginTensor&>(object);
+    if (port.tensor != nullptr) tensor->set_shape(port.tensor->shape());
+    port.tensor = tensor;
+    port.object = object.ptr();
+    return object;
+  }
+
+  /// Tensors for all ports, in place of those there were.
+  void make_tensors() {
+    std::vector<Reference> tensors;
+    {
+      std::vector<nb::object> inputs;
+      for (size_t i = 0; i < inputs_.size(); ++i) {
+        inputs.push_back(make_tensor(inputs_[i]));
+        // One that is absent has a tensor, too, which nobody sees: calls need not tell them apart.
+        arguments_[1 + i] = inputs_[i].present ? inputs_[i].object : Py_None;
+      }
+      nb::list outputs;
+      for (Port& port : outputs_) {
+        outputs.append(make_tensor(port));
+        if (port.aliased_input >= 0)
+          port.tensor->set_aliased(inputs[static_cast<size_t>(port.aliased_input)]);
+      }
+      nb::object tuple = nb::tuple(outputs);
+      arguments_[outputs_at_] = tuple.ptr();
+      tensors.push_back(Reference(std::move(tuple)));
+      for (nb::object& input : inputs) tensors.push_back(Reference(std::move(input)));
+    }
+    for (Port& port : inputs_) port.references = Py_REFCNT(port.object);
+    for (Port& port : outputs_) port.references = Py_REFCNT(port.object);
+    tensors_ = std::move(tensors);
+  }
+
+  /// The last arguments go by these names.
+  void set_keywords(const std::vector<std::string>& names) {
+    num_positional_ = arguments_.size() - 1 - names.size();
+    if (names.empty()) return;
+    nb::list interned;
+    for (const std::string& name : names)
+      interned.append(nb::steal(PyUnicode_InternFromString(name.c_str())));
+    nb::object keywords = nb::tuple(interned);
+    keywords_ = keywords.ptr();
+    held_.push_back(Reference(std::move(keywords)));
+  }
+  void set_stream(Queue queue) {
+    queue_ = queue;
+    nb::object stream = nb::int_(reinterpret_cast<uintptr_t>(queue));
+    arguments_[stream_] = stream.ptr();
+    held_stream_ = Reference(std::move(stream));
+    for (const Port& port : inputs_) port.tensor->set_queue(queue);
+    for (const Port& port : outputs_) port.tensor->set_queue(queue);
+  }
+
+  /// After a call that raised, returned something, or left references to its tensors behind.
+  void finish(PyObject* result, void const* const* inputs, void* const* outputs) {
+    if (result == nullptr) {
+      nb::python_error error;
+      add_note(error, str("layer '", layer_, "': impl function of plugin '", plugin_, "'"));
+      part_with_tensors(inputs, outputs);  // the traceback has them
+      throw error;
+    }
+    const bool is_none = result == Py_None;
+    Py_DECREF(result);
+    const std::string viewed = viewed_port();
+    part_with_tensors(inputs, outputs);
+    require(is_none, "layer '", layer_, "': the impl function of plugin '", plugin_,
+            "' returned a value; it must write its results into `outputs` and return nothing");
+    require(viewed.empty(), "layer '", layer_, "': after the impl function of plugin '", plugin_,
+            "' returned, there is an array or other view of ", viewed,
+            ", whose memory belongs to the engine again: copy what must stay (numpy.array(t), "
+            "torch.as_tensor(t).clone()). An exception that is kept has it too, by its traceback");
+  }
+
+  /// The first port that something has a view of: "input 0"; else nothing. Of a view of GPU memory
+  /// only the tensor knows, which its maker refers to.
+  std::string viewed_port() const {
+    // Views in reference cycles are only garbage, as a rule of this very call.
+    nb::object collect = nb::module_::import_("gc").attr("collect");
+    for (const int generation : {0, 2}) {
+      if (first_viewed().empty()) break;
+      collect(generation);
+    }
+    return first_viewed();
+  }
+  std::string first_viewed() const {
+    for (size_t i = 0; i < inputs_.size(); ++i)
+      if (inputs_[i].is_viewed()) return str("input ", i);
+    for (size_t o = 0; o < outputs_.size(); ++o)
+      if (outputs_[o].is_viewed()) return str("output ", o);
+    return {};
+  }
+
+  /// Leaves the tensors to those who hold them, so that they stay ended and their memory stays.
+  void part_with_tensors(void const* const* inputs, void* const* outputs) {
+    nb::object objects = RunMemory::current_objects();
+    const auto part = [&](const Port& port, const void* address) {
+      if (port.is_held()) port.tensor->set_owners({hold_memory(address), port.constant, objects});
+    };
+    for (size_t i = 0; i < inputs_.size(); ++i) part(inputs_[i], inputs[i]);
+    for (size_t o = 0; o < outputs_.size(); ++o) part(outputs_[o], outputs[o]);
+    make_tensors();
+  }
+
+  const std::string layer_, plugin_;
+  const int64_t tactic_;
+  const Device* const device_;  ///< null: the CPU
+  const bool capturable_;
+  std::vector<Reference> held_, tensors_;
+  Reference held_stream_;
+  PyObject* function_ = nullptr;
+  std::vector<PyObject*> arguments_;
+  size_t num_positional_ = 0;
+  PyObject* keywords_ = nullptr;  // names of the other arguments
+  std::vector<Port> inputs_, outputs_;
+  size_t outputs_at_ = 0, stream_ = 0;
+  Queue queue_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> attach_impl(std::string plugin, const PluginFunction& impl,
+                                    const std::vector<nb::object>& attributes,
+                                    const KernelArgs& args, const FunctionOutputs& outputs) {
+  return std::make_unique<CallbackKernel<AttachedImpl>>(0, std::move(plugin), impl, attributes,
+                                                        args, outputs);
+}
+
+}  // namespace opwright::python

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/blob.h"
+#include "opwright/plugin_v2.h"
+#include "plugin/registry/called_plugin.h"
+
+namespace opwright {
+
+/// Whether the creator makes V2 plugins: an IPluginCreator.
+bool is_v2_creator(const IPluginCreatorInterface& creator);
+
+/// Ends a V2 plugin.
+struct DestroyV2 {
+  void operator()(IPluginV2* plugin) const {
+    if (is_initialized) call_plugin_quietly([&] { plugin->terminate(); });
+    call_plugin_quietly([&] { plugin->destroy(); });
+  }
+  bool is_initialized = false;
+};
+
+/// A V2 plugin that is owned: destroy() ends it. One of the kinds for fixed shapes is adapted.
+class V2Plugin : public CalledPlugin {
+ public:
+  /// Takes the plugin over. Throws Error, that names the layer where there is one, for a kind that
+  /// does not run, and when type, version or namespace is null.
+  explicit V2Plugin(IPluginV2* plugin, std::string_view layer = {});
+  /// Throws Error when the plugin is of a kind that does not run, or cannot be cloned.
+  static V2Plugin clone(const IPluginV2& plugin);
+  /// Throws Error when the plugin cannot be cloned.
+  V2Plugin clone(std::string_view layer = {}) const;
+
+  IPluginV2DynamicExt& object() const { return *object_; }
+  /// Whether Python implements it.
+  bool is_python() const;
+  /// Tells the plugin its namespace.
+  void set_namespace(const std::string& plugin_namespace);
+
+  int num_outputs(std::string_view layer) const;
+  /// configurePlugin().
+  void configure(std::string_view layer, std::span<const DynamicPluginTensorDesc> inputs,
+                 std::span<const DynamicPluginTensorDesc> outputs) const;
+  /// getWorkspaceSize() for the largest shapes of the descriptors.
+  size_t workspace_size(std::string_view layer, std::span<const DynamicPluginTensorDesc> inputs,
+                        std::span<const DynamicPluginTensorDesc> outputs) const;
+  Blob serialize(std::string_view layer) const;
+  /// initialize(), which terminate() follows at the end. Throws Error when it fails.
+  void initialize(std::string_view layer);
+
+ private:
+  V2Plugin(IPluginV2* plugin, CreatorIdentity identity);
+
+  std::shared_ptr<const void> code_;  ///< the library that implements the plugin
+  std::unique_ptr<IPluginV2DynamicExt, DestroyV2> object_;
+};
+
+}  // namespace opwright

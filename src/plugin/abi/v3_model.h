@@ -1,0 +1,89 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "network/operator.h"
+#include "opwright/plugin_v3.h"
+#include "plugin/abi/v3_plugin.h"
+#include "plugin/model/plugin_model.h"
+
+namespace opwright {
+
+struct OperatorLoadContext;
+
+/// What the models of both families of IPluginV3, One and Quick, have in common: kind "PluginV3".
+class V3Model : public PluginModel {
+ public:
+  V3Model(V3Plugin plugin, V3Inputs inputs, size_t workspace_size)
+      : plugin_(std::move(plugin)), inputs_(inputs), workspace_size_(workspace_size) {}
+  IPluginV3& object() const { return plugin_.object(); }
+
+  std::string_view kind() const final { return "PluginV3"; }
+  const CreatorIdentity& identity() const final { return plugin_.identity(); }
+  std::unique_ptr<Layer> make_layer() const final;
+  std::vector<OutputInfo> infer(InferContext& context) const final;
+  bool can_infer() const final { return plugin_.has_build(); }
+  bool is_shape_input(int input) const final { return input >= inputs_.tensors; }
+  std::vector<Candidate> candidates(const CandidateQuery& query) const final;
+  std::optional<std::string> timing_key() const final;
+  Attributes store(std::string_view layer) const final;
+  std::string metadata() const final { return plugin_.metadata(); }
+  void check(const StoredPorts& ports, const KernelArgs& args) const final;
+
+ protected:
+  const V3Plugin& plugin() const { return plugin_; }
+  V3Inputs inputs() const { return inputs_; }
+  size_t workspace_size() const { return workspace_size_; }
+  /// The ports of the plugin's tensors, inputs first: without its shape inputs.
+  std::vector<DynamicPluginTensorDesc> describe_all(std::span<const PortDesc> inputs,
+                                                    std::span<const PortDesc> outputs) const;
+  /// A clone that is configured for the ports in `args`.
+  V3Plugin configured(const KernelArgs& args) const;
+  /// The inputs, and the outputs that share their memory, as `clone` says.
+  std::vector<std::pair<int, int>> aliases(const V3Plugin& clone,
+                                           const CandidateQuery& query) const;
+
+ private:
+  /// What timing keys begin with.
+  virtual const char* family() const = 0;
+  /// The combinations of types and formats that `clone` says it has.
+  virtual std::vector<Candidate> combinations(const V3Plugin& clone,
+                                              const CandidateQuery& query) const = 0;
+  /// Throws Error unless `clone` has the types and formats that a plan stores.
+  virtual void check_combination(const V3Plugin& clone, const StoredPorts& ports,
+                                 const KernelArgs& args) const = 0;
+  /// The bytes of workspace that a configured plugin wants.
+  virtual size_t wanted_workspace(const V3Plugin& configured, const KernelArgs& args) const = 0;
+
+  const V3Plugin plugin_;
+  const V3Inputs inputs_;
+  const size_t workspace_size_;  ///< of one that is configured
+};
+
+/// A plugin of the One family, or the Quick family. Of the latter, one with an
+/// IPluginV3QuickAOTBuild is compiled.
+PluginModelPtr make_v3_one(V3Plugin plugin, V3Inputs inputs, size_t workspace_size);
+PluginModelPtr make_v3_quick(V3Plugin plugin, V3Inputs inputs);
+
+/// The operator of an IPluginV3: kind "PluginV3". It keeps a clone of the plugin. It takes
+/// `num_inputs` tensors and after them `num_shape_inputs` shape tensors, whose values the plugin
+/// gets as expressions. Throws Error when the plugin lacks a part that a build needs or cannot be
+/// cloned.
+OperatorPtr make_plugin_v3_operator(IPluginV3& plugin, int num_inputs, int num_shape_inputs);
+/// The same, owning the plugin itself.
+OperatorPtr adopt_plugin_v3(std::unique_ptr<IPluginV3> plugin, int num_inputs,
+                            int num_shape_inputs);
+/// The plugin of an operator of kind "PluginV3", for people who want to look at it; null for other
+/// operators.
+IPluginV3* plugin_of(const Operator& op);
+
+/// Makes a configured plugin again from what a plan stores.
+PluginModelPtr load_plugin_v3(const Attributes& attributes, const OperatorLoadContext& context);
+
+}  // namespace opwright

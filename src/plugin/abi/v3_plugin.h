@@ -1,0 +1,138 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/error.h"
+#include "network/operator.h"
+#include "opwright/plugin_quick.h"
+#include "opwright/plugin_v3.h"
+#include "plugin/registry/called_plugin.h"
+#include "plugin/registry/fields.h"
+
+namespace opwright {
+
+class ExprBuilder;
+class StoredPorts;
+
+/// Whether the plugin is of the Quick family: its core part says so.
+bool is_quick(IPluginV3& plugin);
+/// Throws Error when the plugin cannot be cloned.
+std::unique_ptr<IPluginV3> clone_of(IPluginV3& plugin);
+
+/// How many inputs of a V3 plugin's layer are tensors, the first ones, and how many shape tensors.
+struct V3Inputs {
+  int tensors = 0, shapes = 0;
+};
+
+/// What a language binding's IPluginV3QuickAOTBuild is besides, where its language's code objects
+/// say which processor they need.
+class KernelTarget {
+ public:
+  /// Of the code of the last getKernel(), as CodeObject::target; empty where the code does not say.
+  virtual std::string kernel_target() const = 0;
+
+ protected:
+  ~KernelTarget() = default;
+};
+
+/// The parts of a plugin of the One family. The runtime part is there; the build part is null in
+/// plugins that were made to run alone.
+struct V3OneParts {
+  IPluginV3OneBuild* build = nullptr;
+  IPluginV3OneRuntime* runtime = nullptr;
+};
+
+/// Those of the Quick family. The runtime part is there where `aot` is null.
+struct V3QuickParts {
+  IPluginV3QuickBuild* build = nullptr;
+  IPluginV3QuickAOTBuild* aot = nullptr;  ///< `build`, where it brings a compiled kernel
+  IPluginV3QuickRuntime* runtime = nullptr;
+};
+
+/// An IPluginV3 that is owned, of the One or the Quick family, with its parts at hand, and the
+/// questions that both families answer.
+class V3Plugin : public CalledPlugin {
+ public:
+  /// Throws Error when the plugin lacks a part that its family needs, or a part is of another kind.
+  explicit V3Plugin(std::unique_ptr<IPluginV3> object);
+  /// Throws Error when the plugin cannot be cloned.
+  V3Plugin clone() const;
+
+  IPluginV3& object() const { return *object_; }
+  bool is_quick() const { return std::holds_alternative<V3QuickParts>(parts_); }
+  const V3OneParts& one() const { return std::get<V3OneParts>(parts_); }
+  const V3QuickParts& quick() const { return std::get<V3QuickParts>(parts_); }
+  bool has_build() const;
+  void require_build() const;
+  /// Whether the plugin brings a compiled kernel.
+  bool is_compiled() const { return is_quick() && quick().aot != nullptr; }
+
+  /// What `ask` returns of the build part, an IPluginV3OneBuild or IPluginV3QuickBuild; see
+  /// CalledPlugin::call(). Throws Error where there is none, as do the methods that follow, but
+  /// check_ports() and fields().
+  template <class Ask>
+  auto ask_build(std::string_view layer, Ask&& ask) const {
+    return std::visit(
+        [&](const auto& parts) {
+          if (parts.build == nullptr) require_build();
+          return call(layer, [&] { return ask(*parts.build); });
+        },
+        parts_);
+  }
+  /// The same for a method that returns a status: throws Error for one other than 0.
+  template <class Ask>
+  void ask_build(std::string_view layer, const char* method, Ask&& ask) const {
+    if (const int status = ask_build(layer, std::forward<Ask>(ask)); status != 0)
+      fail_call(layer, method, status);
+  }
+  /// configurePlugin().
+  void configure(std::string_view layer, std::span<const DynamicPluginTensorDesc> inputs,
+                 std::span<const DynamicPluginTensorDesc> outputs) const;
+  int num_outputs(std::string_view layer) const;
+  /// The input that the output is aliased to, or -1. Throws Error for an input that is not there.
+  int aliased_input(std::string_view layer, int output, int num_inputs) const;
+  /// Types and shapes of the outputs. `builder` gives the expressions that the plugin sees.
+  std::vector<OutputInfo> infer(InferContext& context, ExprBuilder& builder, V3Inputs inputs) const;
+  /// Throws Error where the ports that a plan stores are not as the plugin says: their number,
+  /// shape inputs, and aliases. Without a build part only the inputs are known.
+  void check_ports(const StoredPorts& ports, const KernelArgs& args, V3Inputs inputs) const;
+  /// The tactics for the last configuration, 0 where there are none.
+  std::vector<int32_t> tactics(std::string_view layer) const;
+  /// getTimingCacheID(): null where the plugin gives none.
+  const char* timing_cache_id() const;
+  /// getMetadataString(), empty where the plugin gives none.
+  std::string metadata() const;
+  /// getFieldsToSerialize(): none of a plugin without a runtime part.
+  FieldValues fields() const;
+  /// The descriptors that getSupportedFormatCombinations() of a plugin of the Quick family gives,
+  /// one for each port of each combination; inputs come first. Throws Error for types and formats
+  /// that there are not.
+  std::vector<PluginTensorDesc> list_combinations(std::string_view layer,
+                                                  std::span<const DynamicPluginTensorDesc> ports,
+                                                  int num_inputs) const;
+
+ private:
+  /// Null where there is none. Throws Error when it is of neither kind.
+  IPluginCapability* part(PluginCapabilityType type, const char* what, std::string_view kind,
+                          std::string_view other = {}) const;
+  template <class Core>
+  void identify(std::string_view kind);
+  V3OneParts one_parts() const;
+  V3QuickParts quick_parts() const;
+  std::vector<DataType> infer_types(const InferContext& context, int num_inputs,
+                                    int num_outputs) const;
+  std::vector<SymShape> infer_shapes(const InferContext& context, ExprBuilder& builder,
+                                     V3Inputs inputs, int num_outputs) const;
+
+  std::shared_ptr<const void> code_;  ///< the library that implements the plugin
+  std::unique_ptr<IPluginV3> object_;
+  std::variant<V3OneParts, V3QuickParts> parts_;
+};
+
+}  // namespace opwright

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "network/operator.h"
+#include "plugin/model/plugin_model.h"
+
+namespace opwright {
+
+/// The operator of a plugin of any kind.
+class PluginOperator final : public Operator {
+ public:
+  explicit PluginOperator(PluginModelPtr model) : model_(std::move(model)) {}
+  const PluginModel& model() const { return *model_; }
+  /// Whether an engine calls code of the plugin's own.
+  bool is_called() const { return !model_->is_compiled(); }
+
+  std::string_view kind() const override { return model_->kind(); }
+  std::vector<OutputInfo> infer(InferContext& context) const override {
+    return model_->infer(context);
+  }
+  bool is_shape_input(int input) const override { return model_->is_shape_input(input); }
+  std::vector<Candidate> candidates(const CandidateQuery& query) const override {
+    return model_->candidates(query);
+  }
+  std::optional<std::string> timing_key() const override { return model_->timing_key(); }
+  bool is_pure() const override { return false; }
+  std::unique_ptr<Layer> make_layer() const override;
+  PlannedOperatorPtr plan(const KernelArgs& args) const override;
+
+ private:
+  PlannedOperatorPtr compiled(const KernelArgs& args) const;
+
+  const PluginModelPtr model_;
+  // Each kernel is compiled once, so that the one that was timed is the one that the plan stores.
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, PlannedOperatorPtr> compiled_;
+};
+
+/// A plugin of any kind in a plan, which names it and stores what makes it again.
+class PlannedPlugin final : public PlannedOperator {
+ public:
+  /// `model` is configured; `layer` is for messages.
+  PlannedPlugin(PluginModelPtr model, std::string_view layer)
+      : model_(std::move(model)), layer_(layer) {}
+
+  std::string_view kind() const override { return model_->kind(); }
+  std::vector<OutputInfo> infer(InferContext& context) const override {
+    return model_->infer(context);
+  }
+  bool can_infer() const override { return model_->can_infer(); }
+  bool is_shape_input(int input) const override { return model_->is_shape_input(input); }
+  void check(const KernelArgs& args) const override;
+  std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
+    return model_->attach(args);
+  }
+  Attributes attributes() const override { return model_->store(layer_); }
+  std::vector<PluginRequirement> requirements() const override;
+  std::string metadata() const override { return model_->metadata(); }
+
+ private:
+  const PluginModelPtr model_;
+  const std::string layer_;
+};
+
+/// The model behind a plugin's operator as the adapter's class `Model`; null where the operator is
+/// another.
+template <class Model>
+const Model* model_of(const Operator& op) {
+  const auto* plugin = dynamic_cast<const PluginOperator*>(&op);
+  return plugin != nullptr ? dynamic_cast<const Model*>(&plugin->model()) : nullptr;
+}
+
+}  // namespace opwright

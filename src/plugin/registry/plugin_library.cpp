@@ -1,0 +1,118 @@
+#include "plugin/registry/plugin_library.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "opwright/plugin_v2.h"
+#include "plugin/registry/shared_object.h"
+
+namespace opwright {
+
+namespace {
+
+/// The libraries that open() opened, by the system's handle.
+struct OpenLibraries {
+  std::mutex mutex;
+  std::map<void*, std::weak_ptr<PluginLibrary>> libraries;
+
+  std::shared_ptr<PluginLibrary> find(void* handle) {
+    const auto found = libraries.find(handle);
+    return found != libraries.end() ? found->second.lock() : nullptr;
+  }
+};
+/// Never destroyed, because plugins may go at the very end.
+OpenLibraries& open_libraries() {
+  static auto* open = new OpenLibraries;
+  return *open;
+}
+
+/// The shared object that holds the class of the (polymorphic) object; null for the program itself.
+/// With glibc a link map is what dlopen() returns.
+link_map* owner_of(const void* object) {
+  const void* const vtable = *static_cast<const void* const*>(object);
+  Dl_info info{};
+  link_map* owner = nullptr;
+  if (dladdr1(vtable, &info, reinterpret_cast<void**>(&owner), RTLD_DL_LINKMAP) == 0 ||
+      owner == nullptr || owner->l_name == nullptr || *owner->l_name == '\0')
+    return nullptr;
+  return owner;
+}
+
+std::shared_ptr<const void> keep(link_map* owner) {
+  if (owner == nullptr) return nullptr;
+  {
+    OpenLibraries& open = open_libraries();
+    const std::lock_guard lock(open.mutex);
+    if (std::shared_ptr<PluginLibrary> known = open.find(owner)) return known;
+  }
+  // HostCode looks after what it loaded from memory, whose name may be given again later.
+  if (std::string_view(owner->l_name).starts_with("/proc/self/fd/")) return nullptr;
+  // Opened by other means than a registry.
+  void* const handle = dlopen(owner->l_name, RTLD_NOW | RTLD_NOLOAD);
+  if (handle == nullptr) return nullptr;
+  return {handle, [](void* opened) { dlclose(opened); }};
+}
+
+void* open_file(const std::string& path) {
+  // A bare file name would be searched for in the system's folders rather than in the current one.
+  const bool is_bare = path.find('/') == std::string::npos;
+  const std::string file = is_bare ? "./" + path : path;
+  if (std::filesystem::is_regular_file(file)) {
+    const std::string fault = shared_object_fault(map_file(file));
+    require(fault.empty(), "plugin library '", path, "' cannot be opened: ", fault);
+  }
+  void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr && is_bare) handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    const char* reason = dlerror();
+    fail("plugin library '", path, "' cannot be opened: ", reason ? reason : "unknown reason");
+  }
+  return handle;
+}
+
+}  // namespace
+
+std::shared_ptr<PluginLibrary> PluginLibrary::open(const std::string& path) {
+  void* const handle = open_file(path);
+  OpenLibraries& open = open_libraries();
+  const std::lock_guard lock(open.mutex);
+  if (std::shared_ptr<PluginLibrary> known = open.find(handle)) {
+    dlclose(handle);  // one reference is enough
+    return known;
+  }
+  std::shared_ptr<PluginLibrary> library(new PluginLibrary(handle));
+  open.libraries[handle] = library;
+  return library;
+}
+
+PluginLibrary::~PluginLibrary() {
+  OpenLibraries& open = open_libraries();
+  {
+    const std::lock_guard lock(open.mutex);
+    // Another thread may have opened it again.
+    if (open.find(handle_) == nullptr) open.libraries.erase(handle_);
+  }
+  dlclose(handle_);
+}
+
+void* PluginLibrary::symbol(const char* name) const { return dlsym(handle_, name); }
+
+bool PluginLibrary::implements(const IVersionedInterface& object) const {
+  return owner_of(&object) == handle_;
+}
+
+std::shared_ptr<const void> keep_code(const IVersionedInterface& object) {
+  // Classes of a language binding are as lasting as the binding.
+  return object.getAPILanguage() == APILanguage::kCPP ? keep(owner_of(&object)) : nullptr;
+}
+
+std::shared_ptr<const void> keep_code(const IPluginV2& plugin) { return keep(owner_of(&plugin)); }
+
+}  // namespace opwright
