@@ -16,6 +16,8 @@ namespace opwright {
 namespace {
 
 constexpr int64_t kMaxPorts = 1 << 16;
+// Of loops that nothing but their condition ends: data, or a model, may keep it true for ever.
+constexpr int64_t kMostUncounted = 1'000'000;
 
 /// What of the body's is what of the loop's; -1 for an input that the body does not use.
 struct LoopPorts {
@@ -104,6 +106,10 @@ class LoopKernel final : public Kernel {
     for (; goes_on && iteration < limit; ++iteration) {
       if (iteration >= capacity_) [[unlikely]]
         fail_iterations(iteration + 1);
+      if (iteration >= kMostUncounted && inputs[0] == nullptr) [[unlikely]]
+        fail_with(ErrorCode::kINVALID_STATE, "layer '", layer_, "': its condition is still true ",
+                  "after ", iteration, " iterations, which is the most that a loop without a trip ",
+                  "count may have: give it one, which may be larger");
       auto* buffer = static_cast<std::byte*>(workspace);
       for (size_t i = 0; i < states_; ++i) {
         if (ports_.inputs[i] >= 0) context_.set_input_address(ports_.inputs[i], current_[i]);
