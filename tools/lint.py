@@ -75,7 +75,9 @@ def main() -> int:
         folder = ROOT / "build" / "lint"
         write_commands(folder)
         tidy = ["clang-tidy-14", "--quiet", "-p", str(folder), "--warnings-as-errors=*"]
-        tidy.append("--extra-arg=-Wno-unknown-warning-option")  # GCC's, in the commands of its build
+        tidy.append(
+            "--extra-arg=-Wno-unknown-warning-option"
+        )  # GCC's, in the commands of its build
         good &= run("clang-tidy", [*tidy, *changed[:TIDY_AT_MOST]])
     return 0 if good else 1
 
