@@ -15,6 +15,8 @@ namespace opwright {
 namespace {
 
 constexpr int64_t kMaxPorts = 1 << 16;
+// Of loops that nothing but their condition ends: data, or a model, may keep it true for ever.
+constexpr int64_t kMostUncounted = 1'000'000;
 
 /// What of the body's is what of the loop's; -1 for an input that the body does not use.
 struct LoopPorts {
@@ -110,6 +112,10 @@ class LoopKernel final : public Kernel {
     for (; goes_on && iteration < limit; ++iteration) {
       if (iteration >= capacity_) [[unlikely]]
         fail_iterations(iteration + 1);
+      if (iteration >= kMostUncounted && !limit_ && inputs[0] == nullptr) [[unlikely]]
+        fail_with(ErrorCode::kINVALID_STATE, "layer '", layer_, "': its condition is still true ",
+                  "after ", iteration, " iterations, which is the most that a loop without a trip ",
+                  "count may have: give it one, which may be larger");
       if (ports_.iteration >= 0) write_number(device_, numbers, iteration, queue);
       std::byte* buffer = numbers + 2 * kNumberBytes;
       for (size_t i = 0; i < states_; ++i) {

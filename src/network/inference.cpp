@@ -27,6 +27,14 @@ void check_output(const Layer& layer, int index, const OutputInfo& info) {
   for (const Expr& extent : info.dims)
     if (extent.is_constant() && extent.constant() < 0)
       reject("would have the shape ", info.dims, ", in which an extent is negative");
+  if (is_constant(info.dims)) {
+    int64_t count = 1, counted = 1;
+    for (const Expr& extent : info.dims)
+      if (extent.constant() == 0) counted = 0;
+    for (const Expr& extent : info.dims)
+      if (counted != 0 && __builtin_mul_overflow(count, extent.constant(), &count))
+        reject("would have the shape ", info.dims, ", which has more elements than can be counted");
+  }
   if (info.values) {
     const auto count = static_cast<int64_t>(info.values->size());
     if (count > TensorInfo::kMaxValues || info.dims.size() > TensorInfo::kMaxValuesRank ||

@@ -342,6 +342,31 @@ void Network::insert(std::unique_ptr<Layer> layer, OperatorPtr op, std::span<Ten
   layers_.push_back(std::move(layer));
 }
 
+void Network::remove_layers_from(int first) {
+  for (int i = first; i < num_layers(); ++i)
+    for (const Tensor* tensor : layers_[static_cast<size_t>(i)]->outputs_) {
+      require(!tensor->is_output_, "output '", tensor->name_,
+              "' of the network needs a layer that ", "is to be taken out");
+      for (const Layer* user : tensor->users_)
+        require(user->index_ >= first, "layer '", user->name_,
+                "' needs one that is to be taken out");
+    }
+  while (num_layers() > first) {
+    Layer& layer = *layers_.back();
+    for (Tensor* tensor : layer.inputs_) {
+      if (tensor == nullptr) continue;
+      const auto use = std::find(tensor->users_.begin(), tensor->users_.end(), &layer);
+      if (use != tensor->users_.end()) tensor->users_.erase(use);
+    }
+    // Users come later, but for layers whose inputs were exchanged: these are on their way out.
+    for (Tensor* tensor : layer.outputs_) tensor->users_.clear();
+    resize_outputs(layer, 0);
+    layer_names_.erase(layer.name_);
+    weight_names_.forget(layer);
+    layers_.pop_back();
+  }
+}
+
 Tensor* Network::add_constant(DataType dtype, const Shape& shape, Blob data, std::string name) {
   return add<Constant>({dtype, shape, std::move(data)}, {}, std::move(name))->output(0);
 }

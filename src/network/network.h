@@ -244,6 +244,9 @@ class Network {
                       std::string name = {}) {
     return add<Op>(std::move(params), std::span(inputs.begin(), inputs.size()), std::move(name));
   }
+  /// Takes out the layers from this index on. Throws Error where a layer or an output of the
+  /// network that stays uses what they make.
+  void remove_layers_from(int first);
   /// A constant; `data` holds its dense elements (checked against the shape).
   Tensor* add_constant(DataType dtype, const Shape& shape, Blob data, std::string name = {});
   /// A one-dimensional INT64 (or `dtype`) tensor whose elements are the expressions: how parsers

@@ -24,6 +24,9 @@ class WeightNames {
   void fix(const Layer& constant) { fixed_.insert(&constant); }
   bool is_fixed(const Layer& constant) const { return fixed_.contains(&constant); }
 
+  /// The layer is no longer there.
+  void forget(const Layer& constant) { names_.erase(&constant), fixed_.erase(&constant); }
+
   /// Whether the engine may be refitted with weights of this name where each is chosen.
   void mark(const std::string& name) { marked_.insert(name); }
   void unmark(const std::string& name) { marked_.erase(name); }

@@ -46,9 +46,18 @@ Tensor* multiply_grouped(NodeImporter& node, Tensor* a, Tensor* b, MatrixOperati
 }
 
 /// softmax(scores) over the last axis, 0 in rows without an allowed element.
-Tensor* masked_softmax(NodeImporter& node, Tensor* scores, const Mask& mask) {
-  const int64_t last = int64_t{1} << (scores->rank() - 1);
-  Tensor* y = node.add<Softmax>({last, false}, {scores});
+Tensor* masked_softmax(NodeImporter& node, Tensor* scores, const Mask& mask, Tensor* sink) {
+  const int axis = scores->rank() - 1;
+  const int64_t last = int64_t{1} << axis;
+  const Expr keys = scores->dims().back();
+  Tensor* all = scores;
+  if (sink != nullptr) {
+    SymShape column = scores->dims();
+    column.back() = 1;
+    all = node.concatenate({scores, node.expand(node.cast(sink, scores->dtype()), column)}, axis);
+  }
+  Tensor* y = node.add<Softmax>({last, false}, {all});
+  if (sink != nullptr) y = node.slice_axis(y, axis, 0, keys);
   Tensor* zero = node.scalar(0, y->dtype());
   if (mask.bias != nullptr) {
     Tensor* peak = node.reduce(ReduceOperation::kMAX, scores, {scores->rank() - 1}, true);
@@ -102,7 +111,7 @@ Tensor* attend(NodeImporter& node, const Heads& heads, const Mask& mask,
   if (mask.allowed != nullptr)
     scores = node.select(mask.allowed, scores, node.scalar(-kInfinity, scores->dtype()));
   show(AttentionStage::kMasked, scores);
-  Tensor* weights = node.cast(masked_softmax(node, scores, mask), type);
+  Tensor* weights = node.cast(masked_softmax(node, scores, mask, options.sink), type);
   show(AttentionStage::kWeights, weights);
   return multiply_grouped(node, weights, heads.value, MatrixOperation::kNONE, group);
 }
@@ -222,7 +231,7 @@ void attention(NodeImporter& node) {
   options.cap = node.get_float("softcap", 0);
   if (node.attribute("softmax_precision", AttributeProto::Type::kInt) != nullptr)
     options.precision =
-        data_type(static_cast<int32_t>(node.get_int("softmax_precision", 1)), node.name());
+        node.element_type("softmax_precision", node.get_int("softmax_precision", 1));
   const int64_t shown = node.get_int("qk_matmul_output_mode", 0);
   if (shown < 0 || shown > 3) node.error("qk_matmul_output_mode is ", shown, "; expected 0 to 3");
   options.show = [&](AttentionStage stage, Tensor* scores) {

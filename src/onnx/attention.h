@@ -21,8 +21,10 @@ enum class AttentionStage : int32_t { kProduct, kCapped, kMasked, kWeights };
 
 struct AttentionOptions {
   double scale = 1;
-  double cap = 0;                       ///< scores become cap * tanh(scores / cap); 0: they do not
-  std::optional<DataType> precision{};  ///< of the softmax; none: that of the query
+  double cap = 0;  ///< scores become cap * tanh(scores / cap); 0: they do not
+  /// A score that broadcasts to [batch, heads, 1, 1], of a key whose value is 0; null: none.
+  Tensor* sink = nullptr;
+  std::optional<DataType> precision{};                  ///< of the softmax; none: that of the query
   std::function<void(AttentionStage, Tensor*)> show{};  ///< hears of the scores
 };
 
@@ -31,6 +33,13 @@ struct AttentionOptions {
 /// give 0.
 Tensor* attend(NodeImporter& node, const Heads& heads, const Mask& mask,
                const AttentionOptions& options);
+
+struct ProjectedInputs {
+  Tensor *mask, *past, *bias;  ///< as com.microsoft's Attention has them; each may be null
+};
+/// Attention over [batch, length, queries, keys and values side by side]: the node's outputs are
+/// set.
+void attend_projected(NodeImporter& node, Tensor* all, const ProjectedInputs& given);
 
 /// [batch, length, heads * size] as [batch, heads, length, size].
 Tensor* split_heads(NodeImporter& node, Tensor* x, int64_t heads, std::string_view attribute);

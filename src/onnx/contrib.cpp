@@ -2,10 +2,12 @@
 // write.
 
 #include <cstring>
+#include <limits>
 
 #include "base/half.h"
 #include "onnx/attention.h"
 #include "operators/normalization.h"
+#include "operators/rotary_embedding.h"
 
 namespace opwright::onnx {
 namespace {
@@ -121,27 +123,24 @@ AttentionOptions options_of(NodeImporter& node, const Heads& heads) {
   return options;
 }
 
-/// Attention over what one matrix projects to queries, keys and values.
-void projected_attention(NodeImporter& node) {
-  Tensor *x = node.input(0), *weights = node.input(1);
-  node.require_rank(x, 3, 3);
-  node.require_rank(weights, 2, 2);
+}  // namespace
+
+void attend_projected(NodeImporter& node, Tensor* all, const ProjectedInputs& given) {
+  node.require_rank(all, 3, 3);
   if (node.get_int("do_rotary", 0) != 0) node.error("do_rotary=1 is not supported");
   const int64_t count = node.get_int("num_heads", 0);
-  Tensor* all = sum(node, node.multiply_matrices(x, weights), node.optional_input(2));
   const Ints sizes = node.get_ints("qkv_hidden_sizes");
   if (!sizes.empty() && sizes.size() != 3)
     node.error("qkv_hidden_sizes has ", sizes.size(), " values; expected 3");
   Tensor* parts[3];
   Expr from = 0;
   for (int i = 0; i < 3; ++i) {
-    const Expr size = sizes.empty() ? floor_div(weights->dims()[1], 3) : Expr(sizes[i]);
+    const Expr size = sizes.empty() ? floor_div(all->dims()[2], 3) : Expr(sizes[i]);
     parts[i] = split_heads(node, node.slice_axis(all, 2, from, size), count, "num_heads");
     from = from + size;
   }
   Heads heads{parts[0], parts[1], parts[2]};
-  Tensor* past = node.optional_input(4);
-  if (past != nullptr) {
+  if (Tensor* past = given.past) {
     node.require_rank(past, 5, 5);
     heads.key = node.concatenate({node.squeeze(node.slice_axis(past, 0, 0, 1), {0}), heads.key}, 2);
     heads.value =
@@ -152,10 +151,21 @@ void projected_attention(NodeImporter& node) {
         1, node.concatenate({node.unsqueeze(heads.key, {0}), node.unsqueeze(heads.value, {0})}, 0));
   Mask mask;
   mask.allowed = unidirectional(node, heads);
-  mask.bias = padding_bias(node, node.optional_input(3), heads);
-  if (Tensor* bias = node.optional_input(5))
-    mask.bias = mask.bias == nullptr ? bias : sum(node, mask.bias, bias);
+  mask.bias = padding_bias(node, given.mask, heads);
+  if (given.bias != nullptr)
+    mask.bias = mask.bias == nullptr ? given.bias : sum(node, mask.bias, given.bias);
   node.set_output(0, join_heads(node, attend(node, heads, mask, options_of(node, heads))));
+}
+
+namespace {
+
+/// Attention over what one matrix projects to queries, keys and values.
+void projected_attention(NodeImporter& node) {
+  Tensor *x = node.input(0), *weights = node.input(1);
+  node.require_rank(x, 3, 3);
+  node.require_rank(weights, 2, 2);
+  attend_projected(node, sum(node, node.multiply_matrices(x, weights), node.optional_input(2)),
+                   {node.optional_input(3), node.optional_input(4), node.optional_input(5)});
 }
 
 void multi_head_attention(NodeImporter& node) {
@@ -210,6 +220,234 @@ void contrib_rotary_embedding(NodeImporter& node) {
     positions = sum(node, node.unsqueeze(node.count_up(x->dims()[x->rank() - 2]), {0}),
                     node.cast(positions, DataType::kINT64));
   rotate(node, x, cosines, node.input(3), positions, heads);
+}
+
+/// What a cache holds behind its new elements: [batch, heads, extent, size] of `past`, of which the
+/// first `lengths` elements count, and of `now`, [batch, heads, length, size], which follow them.
+Tensor* extended_cache(NodeImporter& node, Tensor* past, Tensor* now, Tensor* lengths,
+                       const Expr& extent) {
+  const Expr length = now->dims()[2];
+  if (past == nullptr && extent == length) return now;
+  Tensor* both = past == nullptr ? now : node.concatenate({past, now}, 2);
+  const Expr before = past == nullptr ? Expr(0) : past->dims()[2];
+  // Element j is that of the past, or the one of `now` that stands there; behind both, as it was.
+  const SymShape column = {lengths->dims()[0], 1};
+  Tensor* start = node.reshape(lengths, column);
+  Tensor* place = node.unsqueeze(node.count_up(extent), {0});
+  Tensor* offset = node.elementwise(Op::kSUB, place, start);
+  Tensor* is_new = node.elementwise(
+      Op::kAND, node.elementwise(Op::kGREATER, offset, -1.0),
+      node.elementwise(Op::kLESS, offset, node.unsqueeze(node.scalar_of(length), {0})));
+  Tensor* source = node.select(
+      is_new, node.elementwise(Op::kSUM, offset, node.unsqueeze(node.scalar_of(before), {0})),
+      node.expand(place, SymShape{lengths->dims()[0], extent}));
+  GatherParams params;
+  params.axis = 2;
+  params.num_elementwise_dims = 1;
+  // Gather puts the indices where the axis was.
+  return node.add<Gather>(params, {both, source});
+}
+
+/// Attention whose heads share keys and values, with a cache of which each row of the batch has
+/// filled a length of its own ("GQA", Ainslie et al., 2023).
+void group_query_attention(NodeImporter& node) {
+  const int64_t count = node.get_int("num_heads", 0), shared = node.get_int("kv_num_heads", 0);
+  if (count < 1 || shared < 1 || count % shared != 0)
+    node.error("num_heads and kv_num_heads are ", count, " and ", shared,
+               "; expected a positive multiple of a positive number");
+  for (const std::string_view attribute : {"k_quant_type", "v_quant_type"})
+    if (const std::string type = node.get_text(attribute, "NONE"); type != "NONE")
+      node.error(attribute, " is '", type, "', which is not supported; expected NONE");
+  Tensor *query = node.input(0), *key = node.optional_input(1), *value = node.optional_input(2);
+  node.require_rank(query, 3, 3);
+  if ((key == nullptr) != (value == nullptr)) node.error("key and value must be given together");
+  if (key == nullptr) {  // packed
+    const Expr size = floor_div(query->dims()[2], count + 2 * shared);
+    key = node.slice_axis(query, 2, size * count, size * shared);
+    value = node.slice_axis(query, 2, size * (count + shared), size * shared);
+    query = node.slice_axis(query, 2, 0, size * count);
+  }
+  node.require_rank(key, 3, 3);
+  node.require_rank(value, 3, 3);
+  Heads heads{split_heads(node, query, count, "num_heads"),
+              split_heads(node, key, shared, "kv_num_heads"),
+              split_heads(node, value, shared, "kv_num_heads")};
+  const Expr batch = query->dims()[0], length = query->dims()[1];
+  Tensor *past_key = node.optional_input(3), *past_value = node.optional_input(4);
+  if ((past_key == nullptr) != (past_value == nullptr))
+    node.error("past_key and past_value must be given together");
+  for (Tensor* past : {past_key, past_value})
+    if (past != nullptr) node.require_rank(past, 4, 4);
+
+  // How many elements each row has, and had before; a prompt comes first.
+  const Expr total = node.single_value(node.input(6), "total_sequence_length");
+  Tensor* lengths = node.cast(node.input(5), DataType::kINT64);
+  const SymShape flat = {batch};
+  lengths = node.elementwise(Op::kSUM, node.reshape(lengths, flat), 1.0);
+  Tensor* before = node.elementwise(Op::kSUB, lengths, node.unsqueeze(node.scalar_of(length), {0}));
+  const Expr follows = Expr::select(Expr::make(ExprOp::kEqual, length, total), 0, 1);
+  if (!(follows == Expr(1)))
+    before = node.elementwise(Op::kPROD, before, node.unsqueeze(node.scalar_of(follows), {0}));
+
+  // [batch, length]: where the new elements stand.
+  const SymShape column = {batch, 1};
+  Tensor* places = node.elementwise(Op::kSUM, node.reshape(before, column),
+                                    node.unsqueeze(node.count_up(length), {0}));
+  if (node.get_int("do_rotary", 0) != 0) {
+    Tensor* turned_by = node.optional_input(9);
+    Tensor *cosine = node.input(7), *sine = node.input(8);
+    node.require_rank(cosine, 2, 2);
+    const Expr rotated = cosine->dims()[1] * 2;
+    if (turned_by == nullptr) {
+      // Behind a row's last element any place will do, as long as the tables have it.
+      Tensor* last =
+          node.elementwise(Op::kSUB, node.unsqueeze(node.scalar_of(cosine->dims()[0]), {0}), 1.0);
+      turned_by = node.elementwise(Op::kMIN, node.elementwise(Op::kMAX, places, 0.0), last);
+    }
+    RotaryEmbeddingParams turning;
+    turning.interleaved = node.get_int("rotary_interleaved", 0) != 0;
+    if (rotated.is_constant()) turning.rotary_embedding_dim = rotated.constant();
+    for (Tensor** x : {&heads.query, &heads.key})
+      *x = node.add<RotaryEmbedding>(turning, {*x, cosine, sine, turned_by});
+  }
+  const Expr extent = past_key == nullptr ? total : max(past_key->dims()[2], total);
+  heads.key = extended_cache(node, past_key, heads.key, before, extent);
+  heads.value = extended_cache(node, past_value, heads.value, before, extent);
+  node.set_output(1, heads.key);
+  node.set_output(2, heads.value);
+
+  // A query meets the keys up to its own place, or those of a window before it.
+  Tensor* own = node.unsqueeze(places, {1, 3});
+  Tensor* key_place = node.reshape(node.count_up(extent), SymShape{1, 1, 1, extent});
+  Mask mask;
+  mask.allowed = node.unary(UnaryOperation::kNOT, node.elementwise(Op::kGREATER, key_place, own));
+  const int64_t window = node.get_int("local_window_size", -1);
+  if (window < -1 || window == 0)
+    node.error("local_window_size is ", window, "; expected -1 or a positive number");
+  if (window > 0)
+    mask.allowed = both_allowed(
+        node, mask.allowed,
+        node.elementwise(Op::kGREATER, key_place,
+                         node.elementwise(Op::kSUB, own, static_cast<double>(window))));
+  if (Tensor* bias = node.optional_input(10)) mask.bias = bias;
+  AttentionOptions options = options_of(node, heads);
+  options.cap = node.get_float("softcap", 0);
+  if (Tensor* sink = node.optional_input(11)) {
+    options.sink = node.reshape(sink, SymShape{1, Expr(count), 1, 1});
+  } else if (node.get_int("smooth_softmax", 0) != 0) {
+    const SymShape one = {1, 1, 1, 1};
+    options.sink = node.reshape(node.scalar(0, heads.query->dtype()), one);
+  }
+  const int64_t shown = node.get_int("qk_output", 0);
+  if (shown != 0 || node.has_output(3))
+    node.error("qk_output is ", shown, ", which is not supported; expected 0");
+  node.set_output(0, join_heads(node, attend(node, heads, mask, options)));
+}
+
+void bias_split_gelu(NodeImporter& node) {
+  Tensor* x = sum(node, node.input(0), node.input(1));
+  const int last = x->rank() - 1;
+  const Expr half = floor_div(x->dims()[static_cast<size_t>(last)], 2);
+  Tensor* gate = node.activation(ActivationType::kGELU_ERF, node.slice_axis(x, last, half, half));
+  node.set_output(0, node.elementwise(Op::kPROD, node.slice_axis(x, last, 0, half), gate));
+}
+
+/// Applied behind a fused product or convolution.
+Tensor* activated(NodeImporter& node, Tensor* x, std::string_view attribute,
+                  std::vector<float> params) {
+  const std::string type = node.get_text(attribute, "");
+  const auto param = [&](size_t i, float otherwise) {
+    return i < params.size() ? params[i] : otherwise;
+  };
+  if (type.empty()) return x;
+  if (type == "Relu") return node.activation(ActivationType::kRELU, x);
+  if (type == "Tanh") return node.activation(ActivationType::kTANH, x);
+  if (type == "Sigmoid") return node.activation(ActivationType::kSIGMOID, x);
+  if (type == "LeakyRelu") return node.activation(ActivationType::kLEAKY_RELU, x, param(0, 0.01f));
+  if (type == "Clip")
+    return node.activation(ActivationType::kCLIP, x, param(0, std::numeric_limits<float>::lowest()),
+                           param(1, std::numeric_limits<float>::max()));
+  if (type == "HardSigmoid")
+    return node.activation(ActivationType::kHARD_SIGMOID, x, param(0, 0.2f), param(1, 0.5f));
+  if (type == "Gelu") return node.activation(ActivationType::kGELU_ERF, x);
+  node.error(attribute, " is '", type,
+             "', which is not supported; expected Relu, Tanh, Sigmoid, LeakyRelu, Clip, "
+             "HardSigmoid or Gelu");
+}
+
+void fused_convolution(NodeImporter& node, bool channels_last) {
+  Tensor* x = node.input(0);
+  Tensor *kernel = node.input(1), *z = node.optional_input(3);
+  if (channels_last) {
+    x = with_channels_first(node, x);
+    if (z != nullptr) z = with_channels_first(node, z);
+  }
+  const ConvolutionParams params = convolution_params(node, x);
+  std::vector<Tensor*> inputs = {x, kernel};
+  if (Tensor* bias = node.optional_input(2)) inputs.push_back(bias);
+  const auto* given = node.attribute("activation_params", AttributeProto::Type::kFloats);
+  Tensor* y = activated(node, sum(node, node.add<Convolution>(params, inputs), z), "activation",
+                        given != nullptr ? given->floats : std::vector<float>());
+  node.set_output(0, channels_last ? with_channels_last(node, y) : y);
+}
+
+void fused_gemm(NodeImporter& node) {
+  const auto operation = [&](std::string_view attribute) {
+    return node.get_int(attribute, 0) != 0 ? MatrixOperation::kTRANSPOSE : MatrixOperation::kNONE;
+  };
+  node.require_rank(node.input(0), 2, 2);
+  node.require_rank(node.input(1), 2, 2);
+  const auto scaled = [&](Tensor* x, float factor) {
+    return factor == 1 ? x : node.elementwise(Op::kPROD, x, factor);
+  };
+  Tensor* y = scaled(node.multiply_matrices(node.input(0), node.input(1), operation("transA"),
+                                            operation("transB")),
+                     node.get_float("alpha", 1));
+  if (Tensor* c = node.optional_input(2)) y = sum(node, y, scaled(c, node.get_float("beta", 1)));
+  std::vector<float> params;
+  for (const std::string_view name : {"activation_alpha", "activation_beta"})
+    if (node.attribute(name, AttributeProto::Type::kFloat) != nullptr)
+      params.push_back(node.get_float(name, 0));
+  node.set_output(0, activated(node, y, "activation", params));
+}
+
+/// Of images with channels last or first, of diffusion models.
+void group_norm(NodeImporter& node, bool skips) {
+  const bool last = node.get_int("channels_last", 1) != 0;
+  const int64_t groups = node.get_int("groups", 0), activation = node.get_int("activation", 0);
+  Tensor *x = node.input(0), *gamma = node.input(1), *beta = node.input(2);
+  node.require_rank(x, 3);
+  const Expr channels = x->dims()[last ? static_cast<size_t>(x->rank()) - 1 : 1];
+  if (groups < 1) node.error("groups is ", groups, "; expected at least 1");
+  if (activation != 0 && activation != 1)
+    node.error("activation is ", activation, "; expected 0, or 1 for SiLU");
+  if (skips) {
+    Tensor* skip = node.input(3);
+    if (skip->rank() == 2) skip = node.unsqueeze(skip, last ? Ints{1, 2} : Ints{2, 3});
+    x = sum(node, sum(node, x, skip), node.optional_input(4));
+    node.set_output(1, x);
+  }
+  const SymShape whole = x->dims();
+  Tensor* first = last ? with_channels_first(node, x) : x;
+  const SymShape dims = first->dims();
+  const SymShape grouped = {dims[0], groups,
+                            floor_div(channels, groups) * numel(std::span(dims).subspan(2))};
+  Tensor* flat = node.cast(node.reshape(first, grouped), DataType::kFLOAT);
+  Tensor* mean = node.reduce(ReduceOperation::kAVG, flat, {2}, true);
+  Tensor* centered = node.elementwise(Op::kSUB, flat, mean);
+  Tensor* variance = node.reduce(ReduceOperation::kAVG,
+                                 node.elementwise(Op::kPROD, centered, centered), {2}, true);
+  Tensor* deviation =
+      node.unary(UnaryOperation::kSQRT,
+                 node.elementwise(Op::kSUM, variance, node.get_float("epsilon", 1e-5f)));
+  Tensor* y = node.reshape(node.elementwise(Op::kDIV, centered, deviation), dims);
+  SymShape along(dims.size(), Expr(1));
+  along[1] = channels;
+  y = node.elementwise(Op::kPROD, y, node.reshape(node.cast(gamma, DataType::kFLOAT), along));
+  y = node.elementwise(Op::kSUM, y, node.reshape(node.cast(beta, DataType::kFLOAT), along));
+  if (activation == 1) y = node.swish(y, 1);
+  y = node.cast(y, x->dtype());
+  node.set_output(0, last ? with_channels_last(node, y) : y);
 }
 
 /// A product with weights of a few bits, which become floating-point numbers here.
@@ -291,6 +529,18 @@ void add_contrib(NodeTable& table) {
   table["Attention"] = projected_attention;
   table["MultiHeadAttention"] = multi_head_attention;
   table["RotaryEmbedding"] = contrib_rotary_embedding;
+  table["GroupQueryAttention"] = group_query_attention;
+  table["TransposeMatMul"] = fused_matrix_product;
+  table["FusedConv"] = [](NodeImporter& node) { fused_convolution(node, false); };
+  table["NhwcConv"] = [](NodeImporter& node) { fused_convolution(node, true); };
+  table["NhwcFusedConv"] = table["NhwcConv"];
+  table["FusedGemm"] = fused_gemm;
+  table["BiasSplitGelu"] = bias_split_gelu;
+  table["BiasAdd"] = [](NodeImporter& node) {
+    node.set_output(0, sum(node, sum(node, node.input(0), node.input(1)), node.input(2)));
+  };
+  table["GroupNorm"] = [](NodeImporter& node) { group_norm(node, false); };
+  table["SkipGroupNorm"] = [](NodeImporter& node) { group_norm(node, true); };
   table["MatMulNBits"] = matrix_product_of_bits;
 }
 

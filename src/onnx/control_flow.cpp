@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "control/chosen_branch.h"
 #include "control/conditional.h"
 #include "control/loop.h"
 #include "network/shape_inputs.h"
@@ -140,6 +141,29 @@ void add_conditional(NodeImporter& node, Tensor* condition, const GraphProto& th
   for (int i = 0; i < node.num_outputs(); ++i) node.set_output(i, layer->output(i));
 }
 
+/// The outputs of the one branch that could be built.
+void keep_branch(NodeImporter& node, Tensor* condition, const std::vector<Value>& values,
+                 bool is_then, std::string problem) {
+  Sequence inputs = {as_scalar(node, condition)};
+  for (int i = 0; i < node.num_outputs(); ++i)
+    if (node.has_output(i) && values[static_cast<size_t>(i)].tensor() != nullptr)
+      inputs.push_back(values[static_cast<size_t>(i)].tensor());
+  if (inputs.size() == 1)
+    node.error("its ", is_then ? "else_branch" : "then_branch", " cannot be built: ", problem);
+  node.network().errors().log().warning(
+      "ONNX node '", node.name(), "' (If): its ", is_then ? "else_branch" : "then_branch",
+      " cannot be built for these shapes; a run whose condition chooses it fails: ", problem);
+  Layer* layer = node.network().add_layer(
+      std::make_shared<ChosenBranch>(is_then, std::move(problem)), inputs, node.next_name());
+  layer->infer();
+  int next = 0;
+  for (int i = 0; i < node.num_outputs(); ++i) {
+    const Value& value = values[static_cast<size_t>(i)];
+    if (!node.has_output(i)) continue;
+    node.set_output(i, value.tensor() != nullptr ? Value(layer->output(next++)) : value);
+  }
+}
+
 void if_node(NodeImporter& node) {
   Tensor* condition = node.input(0);
   const GraphProto &then_branch = node.body("then_branch"), &else_branch = node.body("else_branch");
@@ -156,8 +180,15 @@ void if_node(NodeImporter& node) {
     for (int i = 0; i < node.num_outputs(); ++i) node.set_output(i, outputs[i]);
     return;
   }
-  const std::vector<Value> then_values = node.add_body(then_branch, "then", {});
-  const std::vector<Value> else_values = node.add_body(else_branch, "else", {});
+  // Models have branches for other shapes than those that they are built for.
+  std::string problem;
+  const auto then_made = node.try_add_body(then_branch, "then", problem);
+  const auto else_made = node.try_add_body(else_branch, "else", problem);
+  if (!then_made && !else_made) node.fail_bodies();
+  if (!then_made || !else_made)
+    return keep_branch(node, condition, then_made ? *then_made : *else_made, then_made.has_value(),
+                       std::move(problem));
+  const std::vector<Value>&then_values = *then_made, &else_values = *else_made;
   std::vector<std::pair<int, int>> sizes;
   for (size_t i = 0; i < then_values.size(); ++i) {
     const Tensor *a = then_values[i].tensor(), *b = else_values[i].tensor();

@@ -95,21 +95,6 @@ void conv_transpose(NodeImporter& node) {
   node.set_output(0, node.add<Deconvolution>(params, weights(node)));
 }
 
-PoolingParams pooling_params(NodeImporter& node, PoolingType type) {
-  Tensor* x = node.input(0);
-  PoolingParams params;
-  params.type = type;
-  params.window = node.get_ints("kernel_shape");
-  const int spatial = spatial_rank(node, x);
-  if (static_cast<int>(params.window.size()) != spatial)
-    node.error("kernel_shape has ", params.window.size(), " values; expected ", spatial);
-  read_window(node, spatial, params);
-  params.average_count_excludes_padding = node.get_int("count_include_pad", 0) == 0;
-  if (node.get_int("ceil_mode", 0) != 0 && params.padding_mode == PaddingMode::kEXPLICIT_ROUND_DOWN)
-    params.padding_mode = PaddingMode::kEXPLICIT_ROUND_UP;
-  return params;
-}
-
 void pool(NodeImporter& node, PoolingType type) {
   const PoolingParams params = pooling_params(node, type);
   if (!node.has_output(1)) return node.set_output(0, node.add<Pooling>(params, {node.input(0)}));
@@ -172,6 +157,34 @@ void global_pool(NodeImporter& node, ReduceOperation op) {
 }
 
 }  // namespace
+
+Tensor* with_channels_first(NodeImporter& node, Tensor* x) {
+  Ints order = {0, spatial_rank(node, x) + 1};
+  for (int i = 1; i + 1 < x->rank(); ++i) order.push_back(i);
+  return node.transpose(x, order);
+}
+
+Tensor* with_channels_last(NodeImporter& node, Tensor* x) {
+  Ints order = {0};
+  for (int i = 2; i < spatial_rank(node, x) + 2; ++i) order.push_back(i);
+  order.push_back(1);
+  return node.transpose(x, order);
+}
+
+PoolingParams pooling_params(NodeImporter& node, PoolingType type) {
+  Tensor* x = node.input(0);
+  PoolingParams params;
+  params.type = type;
+  params.window = node.get_ints("kernel_shape");
+  const int spatial = spatial_rank(node, x);
+  if (static_cast<int>(params.window.size()) != spatial)
+    node.error("kernel_shape has ", params.window.size(), " values; expected ", spatial);
+  read_window(node, spatial, params);
+  params.average_count_excludes_padding = node.get_int("count_include_pad", 0) == 0;
+  if (node.get_int("ceil_mode", 0) != 0 && params.padding_mode == PaddingMode::kEXPLICIT_ROUND_DOWN)
+    params.padding_mode = PaddingMode::kEXPLICIT_ROUND_UP;
+  return params;
+}
 
 ConvolutionParams convolution_params(NodeImporter& node, Tensor* x) {
   ConvolutionParams params;

@@ -105,7 +105,7 @@ Tensor* converted(NodeImporter& node, Tensor* x, DataType to) {
 void cast(NodeImporter& node) {
   const AttributeProto* to = node.attribute("to", AttributeProto::Type::kInt);
   if (to == nullptr) node.error("attribute 'to' is missing");
-  const DataType type = data_type(static_cast<int32_t>(to->i), node.name());
+  const DataType type = node.element_type("to", to->i);
   node.set_output(0, converted(node, node.input(0), type));
 }
 
@@ -116,8 +116,7 @@ void cast_like(NodeImporter& node) {
 void bit_cast(NodeImporter& node) {
   const AttributeProto* to = node.attribute("to", AttributeProto::Type::kInt);
   if (to == nullptr) node.error("attribute 'to' is missing");
-  node.set_output(
-      0, node.add<BitCast>({data_type(static_cast<int32_t>(to->i), node.name())}, {node.input(0)}));
+  node.set_output(0, node.add<BitCast>({node.element_type("to", to->i)}, {node.input(0)}));
 }
 
 void is_inf(NodeImporter& node) {

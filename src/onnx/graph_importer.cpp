@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kOldestOpset = 7;
 // Small files may define functions that call each other, and loops, in numbers without end.
-constexpr int64_t kMaxExpandedNodes = 200'000;
+constexpr int64_t kMaxExpandedNodes = 100'000;
 constexpr size_t kMaxDepth = 64;
 constexpr size_t kMaxErrors = 1000;
 
@@ -25,6 +25,18 @@ std::string list_calls(const std::vector<std::string>& stack) {
   std::string all;
   for (const std::string& call : stack) all += (all.empty() ? "" : " -> ") + call;
   return all;
+}
+
+/// Why an operator is not among those that the engine has.
+std::string_view why_missing(const NodeProto& node) {
+  if (!node.domain.empty() && node.domain != "ai.onnx") return " is unknown:";
+  if (node.op_type == "ImageDecoder")
+    return " is not supported: give the model an image that is decoded already, or";
+  for (const std::string_view text :
+       {"StringNormalizer", "StringConcat", "StringSplit", "RegexFullMatch"})
+    if (node.op_type == text)
+      return " is not supported, since engines have no strings: leave it to the program around, or";
+  return " is unknown:";
 }
 
 /// Some exporters call every extent that they do not know '?'; these need not be equal.
@@ -77,6 +89,8 @@ void GraphImporter::reserve_names() {
 
 void GraphImporter::add_initializers() {
   for (const TensorProto& tensor : graph_.initializers) {
+    require(!scope_.names.is_own(tensor.name), "ONNX: there are two initializers of the name '",
+            tensor.name, "'; expected each name once");
     Tensor* made = network_->add_constant(tensor.dtype, tensor.shape, tensor.data);
     network_->weight_names().set_name(*made->producer(), tensor.name);
     scope_.names.set(tensor.name, made);
@@ -118,7 +132,10 @@ Shape GraphImporter::known_shape(const ValueInfoProto& value) const {
 
 void GraphImporter::add_inputs() {
   name_known_extents();
+  std::unordered_set<std::string> seen;
   for (const ValueInfoProto& value : graph_.inputs) {
+    require(seen.insert(value.name).second, "ONNX: there are two inputs of the name '", value.name,
+            "'; expected each name once");
     if (scope_.names.find(value.name) != nullptr) continue;  // the default of an initializer
     try {
       add_input(value);
@@ -195,6 +212,7 @@ GraphImporter::Fate GraphImporter::add_node(const NodeProto& node, size_t index,
       look_behind(node, name, scope);
       return errors_.size() == errors && !has_broken_input ? Fate::kBlocked : Fate::kFailed;
     }
+    require_new_names(node, name, scope);
     if (has_references(node)) {
       static const BoundAttributes kNone;
       add_layers(resolve_references(node, scope.attributes != nullptr ? *scope.attributes : kNone),
@@ -214,6 +232,19 @@ GraphImporter::Fate GraphImporter::add_node(const NodeProto& node, size_t index,
   if (errors_.size() == errors) return Fate::kTaken;
   name_deciders(node, scope, errors);
   return Fate::kFailed;
+}
+
+void GraphImporter::require_new_names(const NodeProto& node, const std::string& name,
+                                      const Scope& scope) const {
+  std::unordered_set<std::string_view> own;
+  for (const std::string& output : node.outputs)
+    if (!output.empty())
+      if (scope.names.is_own(output) || !own.insert(output).second)
+        throw NodeError(onnxparser::ErrorCode::kINVALID_NODE,
+                        str("ONNX node '", name, "' (", node.op_type, "): its output '", output,
+                            "' has the name of something that is there already; expected each "
+                            "name once"),
+                        {}, true);
 }
 
 void GraphImporter::name_deciders(const NodeProto& node, Scope& scope, size_t first_error) {
@@ -254,8 +285,8 @@ GraphImporter::Choice GraphImporter::choose(const NodeImporter& importer) const 
   if (!choice.plugin && !is_defined)
     importer.error_of(
         onnxparser::ErrorCode::kUNSUPPORTED_NODE, "operator '", node.op_type, "'",
-        node.domain.empty() ? "" : str(" of domain '", node.domain, "'"),
-        " is unknown: register a plugin of this name (opwright.plugin.register or a plugin "
+        node.domain.empty() ? "" : str(" of domain '", node.domain, "'"), why_missing(node),
+        " register a plugin of this name (opwright.plugin.register or a plugin "
         "library) and name its namespace in the node's string attribute 'plugin_namespace'");
   return choice;
 }
@@ -269,6 +300,13 @@ class GraphImporter::NodeBodies final : public Bodies {
                          std::span<const Value> inputs) override {
     return importer_.add_body(*node_, body, part, inputs, scope_);
   }
+  std::optional<std::vector<Value>> try_add(const GraphProto& body, const std::string& part,
+                                            std::string& problem) override {
+    return importer_.try_add_body(*node_, body, part, scope_, failures_, problem);
+  }
+  void report_failures() override {
+    importer_.errors_.insert(importer_.errors_.end(), failures_.begin(), failures_.end());
+  }
   BodyNetwork add_network(const GraphProto& body, std::span<Tensor* const> states,
                           const Start& start, std::vector<Tensor*> captured) override {
     return importer_.add_body_network(*node_, body, states, start, std::move(captured), scope_);
@@ -279,6 +317,7 @@ class GraphImporter::NodeBodies final : public Bodies {
   GraphImporter& importer_;
   Scope& scope_;
   const NodeImporter* node_ = nullptr;
+  std::vector<OnnxError> failures_;
 };
 
 void GraphImporter::add_layers(const NodeProto& node, const std::string& name, Scope& scope) {
@@ -413,6 +452,42 @@ std::vector<Value> GraphImporter::add_body(const NodeImporter& node, const Graph
   return fill_body(node, body, inputs, scope);
 }
 
+std::optional<std::vector<Value>> GraphImporter::try_add_body(const NodeImporter& node,
+                                                              const GraphProto& body,
+                                                              const std::string& part, Scope& outer,
+                                                              std::vector<OnnxError>& failures,
+                                                              std::string& problem) {
+  const int first_layer = network_->num_layers();
+  const auto first_error = static_cast<std::ptrdiff_t>(errors_.size());
+  const bool had_wrong_names = std::exchange(has_wrong_names_, false);
+  try {
+    std::vector<Value> made = add_body(node, body, part, {}, outer);
+    has_wrong_names_ = had_wrong_names;
+    return made;
+  } catch (const ReportedError&) {
+    if (errors_.size() == static_cast<size_t>(first_error)) throw;  // it reads what failed outside
+  } catch (const Error& error) {
+    report(error, node.node(), node.name());
+  }
+  const auto first = errors_.begin() + first_error;
+  for (auto error = first; error != errors_.end(); ++error)
+    if (error->kind == onnxparser::ErrorCode::kUNSUPPORTED_NODE) throw ReportedError();
+  const bool has_wrong_names = has_wrong_names_;
+  has_wrong_names_ = has_wrong_names || had_wrong_names;
+  if (has_wrong_names) throw ReportedError();
+  problem = first->message;
+  failures.insert(failures.end(), first, errors_.end());
+  errors_.erase(first, errors_.end());
+  network_->remove_layers_from(first_layer);
+  const auto is_gone = [](const Tensor* tensor) {
+    return tensor != nullptr && tensor->producer() == nullptr && !tensor->is_network_input();
+  };
+  std::erase_if(body_constants_, [&](const auto& entry) { return is_gone(entry.second); });
+  std::erase_if(node_outputs_,
+                [&](const auto& entry) { return std::ranges::any_of(entry.second, is_gone); });
+  return std::nullopt;
+}
+
 std::vector<Value> GraphImporter::fill_body(const NodeImporter& node, const GraphProto& body,
                                             std::span<const Value> inputs, Scope& scope) {
   if (inputs.size() != body.inputs.size())
@@ -439,8 +514,8 @@ std::vector<Value> GraphImporter::fill_body(const NodeImporter& node, const Grap
     if (scope.names.is_broken(output.name)) throw ReportedError();
     const Value* made = scope.names.find(output.name);
     if (made == nullptr)
-      node.error("the graph '", body.name, "' has the output '", output.name,
-                 "', which none of its nodes makes");
+      node.error_of_names("the graph '", body.name, "' has the output '", output.name,
+                          "', which none of its nodes makes");
     outputs.push_back(*made);
   }
   return outputs;
@@ -623,6 +698,8 @@ bool GraphImporter::add_call(const NodeProto& call, const FunctionProto& functio
 
 void GraphImporter::report(const Error& problem, const NodeProto& node, const std::string& name,
                            SourcePlace where) {
+  if (const auto* of_node = dynamic_cast<const NodeError*>(&problem))
+    has_wrong_names_ = has_wrong_names_ || of_node->is_of_names();
   OnnxError error(problem, name.empty() ? -1 : current_, onnxparser::ErrorCode::kINVALID_GRAPH,
                   where);
   error.node_name = name;

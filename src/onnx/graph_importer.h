@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -66,6 +67,8 @@ class GraphImporter {
   /// False when a node failed.
   bool add_nodes(const std::vector<NodeProto>& nodes, Scope& scope);
   Fate add_node(const NodeProto& node, size_t index, Scope& scope);
+  /// Throws Error where an output has the name of something else in the same graph.
+  void require_new_names(const NodeProto& node, const std::string& name, const Scope& scope) const;
   /// Where a branch or a loop failed, what decides about it might be constant instead.
   void name_deciders(const NodeProto& node, Scope& scope, size_t first_error);
   void add_layers(const NodeProto& node, const std::string& name, Scope& scope);
@@ -87,6 +90,11 @@ class GraphImporter {
   /// Throws ReportedError when a node of the body failed.
   std::vector<Value> add_body(const NodeImporter& node, const GraphProto& body,
                               const std::string& part, std::span<const Value> inputs, Scope& scope);
+  /// As Bodies::try_add(); what is wrong goes to `failures`.
+  std::optional<std::vector<Value>> try_add_body(const NodeImporter& node, const GraphProto& body,
+                                                 const std::string& part, Scope& scope,
+                                                 std::vector<OnnxError>& failures,
+                                                 std::string& problem);
   /// The same into a network of its own.
   BodyNetwork add_body_network(const NodeImporter& node, const GraphProto& body,
                                std::span<Tensor* const> states, const Bodies::Start& start,
@@ -124,6 +132,7 @@ class GraphImporter {
   std::vector<Fate> fates_;
   std::unordered_map<std::string, std::vector<Tensor*>> node_outputs_;
   std::unordered_set<std::string> broken_inputs_;
+  bool has_wrong_names_ = false;  ///< one of the errors since it was false is one of names
   std::unordered_map<std::string, int64_t> known_extents_;  ///< by their names in the model
   std::unordered_set<std::string> reserved_;  ///< names of the graph, which others must not take
   // The calls of functions that are being expanded, from the graph inwards.

@@ -1,5 +1,7 @@
 #include "onnx/importer.h"
 
+#include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "base/half.h"
@@ -13,8 +15,8 @@ const Value* NodeImporter::optional_value(int index) const {
   if (index >= num_inputs() || node_.inputs[index].empty()) return nullptr;
   const Value* found = names_.find(node_.inputs[index]);
   if (found == nullptr)
-    error("input '", node_.inputs[index],
-          "' is made by no node before this one, and is no input or initializer");
+    error_of_names("input '", node_.inputs[index],
+                   "' is made by no node before this one, and is no input or initializer");
   return found->is_absent() ? nullptr : found;
 }
 
@@ -69,6 +71,18 @@ std::vector<Value> NodeImporter::add_body(const GraphProto& body, const std::str
   return bodies_->add(body, part, inputs);
 }
 
+std::optional<std::vector<Value>> NodeImporter::try_add_body(const GraphProto& body,
+                                                             const std::string& part,
+                                                             std::string& problem) {
+  if (bodies_ == nullptr) error("graphs in attributes cannot be taken over here");
+  return bodies_->try_add(body, part, problem);
+}
+
+void NodeImporter::fail_bodies() {
+  bodies_->report_failures();
+  throw ReportedError();
+}
+
 BodyNetwork NodeImporter::add_body_network(const GraphProto& body, std::span<Tensor* const> states,
                                            const Bodies::Start& start,
                                            std::vector<Tensor*> captured) {
@@ -83,6 +97,12 @@ const AttributeProto* NodeImporter::attribute(std::string_view name,
     error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_ATTR, "attribute '", name, "' has type ",
              static_cast<int>(found->type), "; expected ", static_cast<int>(type));
   return found;
+}
+
+DataType NodeImporter::element_type(std::string_view attribute, int64_t number) const {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  return data_type(static_cast<int32_t>(std::clamp<int64_t>(number, 0, kMost)),
+                   str("node '", name_, "' (", node_.op_type, "): attribute '", attribute, "'"));
 }
 
 int64_t NodeImporter::get_int(std::string_view name, int64_t otherwise) const {
@@ -473,6 +493,7 @@ const NodeTable& standard_operators() {
     add_quantization(table);
     add_recurrence(table);
     add_reductions(table);
+    add_ngrams(table);
     add_normalizations(table);
     add_resize(table);
     add_shapes(table);
@@ -495,6 +516,7 @@ const NodeTable& contrib_operators() {
   static const NodeTable table = [] {
     NodeTable table;
     add_contrib(table);
+    add_contrib_quantization(table);
     return table;
   }();
   return table;
@@ -503,7 +525,9 @@ const NodeTable& contrib_operators() {
 /// Operators that ONNX Runtime wrote into the default domain before it had one of its own, or that
 /// are the same in both.
 bool is_in_both_domains(std::string_view name) {
-  return name == "SimplifiedLayerNormalization" || name == "LayerNormalization";
+  return name == "SimplifiedLayerNormalization" || name == "LayerNormalization" ||
+         name == "QuantizeLinear" || name == "DequantizeLinear" || name == "GridSample" ||
+         name == "Trilu";
 }
 
 }  // namespace

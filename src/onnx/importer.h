@@ -18,6 +18,7 @@
 #include "operators/elementwise.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
+#include "operators/pooling.h"
 #include "operators/reduce.h"
 #include "operators/source.h"
 
@@ -48,6 +49,12 @@ class Bodies {
   /// layers. Returns its outputs; throws ReportedError when a node of it failed.
   virtual std::vector<Value> add(const GraphProto& body, const std::string& part,
                                  std::span<const Value> inputs) = 0;
+  /// The same where that is possible. Else nothing, and no node of it stays; `problem` says why.
+  /// Throws as add() does for operators that nobody knows.
+  virtual std::optional<std::vector<Value>> try_add(const GraphProto& body, const std::string& part,
+                                                    std::string& problem) = 0;
+  /// Reports again what try_add() found.
+  virtual void report_failures() = 0;
   /// The same as a network of its own, in which `start` makes the body's inputs. `states` are the
   /// values that the first iteration begins with, `captured` what another body of the layer reads.
   using Start = std::function<std::vector<Value>(BodyStart&)>;
@@ -103,6 +110,8 @@ class NodeImporter {
   /// Binds an output; null for one that nobody names is fine.
   void set_output(int index, Value value);
 
+  /// The engine's type for a number of TensorProto::DataType, which an attribute has.
+  DataType element_type(std::string_view attribute, int64_t number) const;
   int64_t get_int(std::string_view attribute, int64_t otherwise) const;
   float get_float(std::string_view attribute, float otherwise) const;
   std::string get_text(std::string_view attribute, std::string otherwise) const;
@@ -135,6 +144,10 @@ class NodeImporter {
   const GraphProto& body(std::string_view attribute) const;
   std::vector<Value> add_body(const GraphProto& body, const std::string& part,
                               std::span<const Value> inputs);
+  std::optional<std::vector<Value>> try_add_body(const GraphProto& body, const std::string& part,
+                                                 std::string& problem);
+  /// Throws for what try_add_body() found.
+  [[noreturn]] void fail_bodies();
   BodyNetwork add_body_network(const GraphProto& body, std::span<Tensor* const> states,
                                const Bodies::Start& start, std::vector<Tensor*> captured = {});
 
@@ -153,6 +166,12 @@ class NodeImporter {
   template <class... Parts>
   [[noreturn]] void error_of(onnxparser::ErrorCode kind, const Parts&... parts) const {
     throw NodeError(kind, str("ONNX node '", name_, "' (", node_.op_type, "): ", parts...));
+  }
+
+  template <class... Parts>
+  [[noreturn]] void error_of_names(const Parts&... parts) const {
+    throw NodeError(onnxparser::ErrorCode::kINVALID_NODE,
+                    str("ONNX node '", name_, "' (", node_.op_type, "): ", parts...), {}, true);
   }
 
   /// Throws the NodeError for an operand that has to be known: `problem` is what it is instead, the
@@ -231,9 +250,18 @@ using NodeTable = std::unordered_map<std::string_view, NodeFunction>;
 
 /// The window, the padding and the groups of a node that convolves `x`.
 ConvolutionParams convolution_params(NodeImporter& node, Tensor* x);
+/// The attributes of a node that pools images of as many axes as its input 0 has.
+PoolingParams pooling_params(NodeImporter& node, PoolingType type);
+/// Takes an LSTM over whose weights are these, with the node's other inputs and attributes.
+void lstm_of(NodeImporter& node, Tensor* weights, Tensor* recurrent_weights);
+/// [N, axes..., C] as [N, C, axes...].
+Tensor* with_channels_first(NodeImporter& node, Tensor* x);
+/// The opposite.
+Tensor* with_channels_last(NodeImporter& node, Tensor* x);
 
 // One per family of operators; each adds its operators to the table.
 void add_contrib(NodeTable& table);
+void add_contrib_quantization(NodeTable& table);
 void add_convolution(NodeTable& table);
 void add_elementwise(NodeTable& table);
 void add_activations(NodeTable& table);
@@ -243,6 +271,7 @@ void add_matrix(NodeTable& table);
 void add_quantization(NodeTable& table);
 void add_recurrence(NodeTable& table);
 void add_reductions(NodeTable& table);
+void add_ngrams(NodeTable& table);
 void add_normalizations(NodeTable& table);
 void add_resize(NodeTable& table);
 void add_shapes(NodeTable& table);

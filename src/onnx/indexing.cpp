@@ -81,8 +81,7 @@ void eye_like(NodeImporter& node) {
   Tensor* x = node.input(0);
   node.require_rank(x, 2, 2);
   const int64_t dtype = node.get_int("dtype", 0);
-  const DataType type =
-      dtype == 0 ? x->dtype() : data_type(static_cast<int32_t>(dtype), node.name());
+  const DataType type = dtype == 0 ? x->dtype() : node.element_type("dtype", dtype);
   const double k = static_cast<double>(node.get_int("k", 0));
   Tensor* diagonal = diagonals(node, x->dims()[0], x->dims()[1]);
   node.set_output(0, node.cast(node.elementwise(ElementWiseOperation::kEQUAL, diagonal, k), type));

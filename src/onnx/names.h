@@ -83,6 +83,7 @@ class Names {
     const Value* outside = outer_ != nullptr ? outer_->find(name) : nullptr;
     if (outside == nullptr || !capture_) return outside;
     Entry& entry = entries_[name];
+    entry.is_captured = true;
     entry.value = capture_(*outside);
     return &entry.value;
   }
@@ -92,13 +93,18 @@ class Names {
       return found->second.is_broken;
     return outer_ != nullptr && outer_->is_broken(name);
   }
+  /// Whether the name is one of its own, and none from outside.
+  bool is_own(const std::string& name) const {
+    const auto found = entries_.find(name);
+    return found != entries_.end() && !found->second.is_broken && !found->second.is_captured;
+  }
   void set(const std::string& name, Value value) { entries_[name] = {std::move(value), false}; }
   void set_broken(const std::string& name) { entries_[name] = {Value(), true}; }
 
  private:
   struct Entry {
     Value value;
-    bool is_broken = false;
+    bool is_broken = false, is_captured = false;
   };
 
   Names* outer_;

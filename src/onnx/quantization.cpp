@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "onnx/importer.h"
+#include "onnx/quantization.h"
 #include "operators/convolution.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
@@ -79,8 +79,8 @@ QuantizationParams quantization_params(const NodeImporter& node, const Tensor* x
   return params;
 }
 
-/// x / scale, rounded half to even, moved to the zero point and saturated; scale and zero point
-/// have x's rank or one element, the zero point may be null.
+}  // namespace
+
 Tensor* quantized(NodeImporter& node, Tensor* x, Tensor* scale, Tensor* zero_point, DataType type) {
   if (type != DataType::kINT8 && type != DataType::kUINT8 && type != DataType::kFP8)
     node.error("quantizes to ", name(type), ", which is not supported; expected INT8, UINT8 or ",
@@ -91,9 +91,17 @@ Tensor* quantized(NodeImporter& node, Tensor* x, Tensor* scale, Tensor* zero_poi
   return node.add<Quantize>(params, inputs);
 }
 
+Tensor* dequantized(NodeImporter& node, Tensor* x, Tensor* scale, Tensor* zero_point) {
+  std::vector<Tensor*> inputs = {x, scale};
+  if (zero_point) inputs.push_back(zero_point);
+  return node.add<Dequantize>(quantization_params(node, x, scale->dtype()), inputs);
+}
+
+namespace {
+
 DataType output_type(NodeImporter& node, DataType otherwise) {
   const int64_t given = node.get_int("output_dtype", 0);
-  return given == 0 ? otherwise : data_type(static_cast<int32_t>(given), node.name());
+  return given == 0 ? otherwise : node.element_type("output_dtype", given);
 }
 
 void quantize(NodeImporter& node) {
@@ -122,9 +130,10 @@ void dequantize(NodeImporter& node) {
   node.set_output(0, node.add<Dequantize>(params, inputs));
 }
 
-/// To UINT8, over the range of the elements and 0.
-void dynamic_quantize(NodeImporter& node) {
-  Tensor* x = node.cast(node.input(0), DataType::kFLOAT);
+}  // namespace
+
+DynamicallyQuantized dynamically_quantized(NodeImporter& node, Tensor* x) {
+  x = node.cast(x, DataType::kFLOAT);
   Ints axes(x->rank());
   for (int i = 0; i < x->rank(); ++i) axes[i] = i;
   const auto extreme = [&](ReduceOperation reduce, Op with_zero) {
@@ -142,9 +151,16 @@ void dynamic_quantize(NodeImporter& node) {
       Op::kDIV, node.elementwise(Op::kSUB, node.scalar(0, DataType::kFLOAT), low), scale);
   Tensor* zero_point =
       quantized(node, origin, node.scalar(1, DataType::kFLOAT), nullptr, DataType::kUINT8);
-  node.set_output(0, quantized(node, x, scale, zero_point, DataType::kUINT8));
-  node.set_output(1, scale);
-  node.set_output(2, zero_point);
+  return {quantized(node, x, scale, zero_point, DataType::kUINT8), scale, zero_point};
+}
+
+namespace {
+
+void dynamic_quantize(NodeImporter& node) {
+  const DynamicallyQuantized made = dynamically_quantized(node, node.input(0));
+  node.set_output(0, made.values);
+  node.set_output(1, made.scale);
+  node.set_output(2, made.zero_point);
 }
 
 void require_bytes(const NodeImporter& node, const Tensor* tensor, std::string_view what) {
@@ -226,14 +242,14 @@ Tensor* matrix_sums(NodeImporter& node, Tensor* bytes, bool rows) {
   return node.add<MatrixMultiply>({}, {ones(node, DataType::kUINT8, {1, n}), bytes});
 }
 
-/// A scale or zero point of the rows (of `a`) or columns (of `b`) of a product of matrices.
+}  // namespace
+
 Tensor* along_matrix(NodeImporter& node, Tensor* tensor, bool rows) {
   if (tensor == nullptr) return nullptr;
   if (has_one_element(tensor)) return tensor->rank() == 0 ? tensor : node.reshape(tensor, {});
   return rows && tensor->rank() == 1 ? node.unsqueeze(tensor, {1}) : tensor;
 }
 
-/// The product of matrices without zero points; vectors are matrices while it lasts.
 Tensor* integer_product(NodeImporter& node, Tensor* a, Tensor* za, Tensor* b, Tensor* zb) {
   Bytes left = bytes_of_input(node, a, along_matrix(node, za, true), "A");
   Bytes right = signed_bytes(node, b, along_matrix(node, zb, false), "B");
@@ -249,6 +265,8 @@ Tensor* integer_product(NodeImporter& node, Tensor* a, Tensor* za, Tensor* b, Te
   if (b->rank() == 1) dropped.push_back(y->rank() - 1);
   return dropped.empty() ? y : node.squeeze(y, dropped);
 }
+
+namespace {
 
 void matmul_integer(NodeImporter& node) {
   node.set_output(0, integer_product(node, node.input(0), node.optional_input(2), node.input(1),
@@ -363,10 +381,13 @@ void conv_integer(NodeImporter& node) {
                                          node.optional_input(3)));
 }
 
-void qlinear_conv(NodeImporter& node) {
-  const int rank = node.input(0)->rank();
-  Tensor* sums =
-      integer_convolution(node, node.input(0), node.input(2), node.input(3), node.input(5));
+}  // namespace
+
+void quantized_convolution(NodeImporter& node, bool channels_last) {
+  Tensor* x = node.input(0);
+  if (channels_last) x = with_channels_first(node, x);
+  const int rank = x->rank();
+  Tensor* sums = integer_convolution(node, x, node.input(2), node.input(3), node.input(5));
   if (Tensor* bias = node.optional_input(8)) {
     if (bias->dtype() != DataType::kINT32)
       node.error("the bias is ", name(bias->dtype()), "; expected INT32");
@@ -375,17 +396,16 @@ void qlinear_conv(NodeImporter& node) {
   Tensor* scale = product_scale(node, along_channels(node, node.input(1), rank),
                                 along_channels(node, node.input(4), rank),
                                 along_channels(node, node.input(6), rank));
-  node.set_output(0, requantized(node, sums, scale, along_channels(node, node.input(7), rank)));
+  Tensor* y = requantized(node, sums, scale, along_channels(node, node.input(7), rank));
+  node.set_output(0, channels_last ? with_channels_last(node, y) : y);
 }
-
-}  // namespace
 
 void add_quantization(NodeTable& table) {
   table["ConvInteger"] = conv_integer;
   table["DequantizeLinear"] = dequantize;
   table["DynamicQuantizeLinear"] = dynamic_quantize;
   table["MatMulInteger"] = matmul_integer;
-  table["QLinearConv"] = qlinear_conv;
+  table["QLinearConv"] = [](NodeImporter& node) { quantized_convolution(node, false); };
   table["QLinearMatMul"] = qlinear_matmul;
   table["QuantizeLinear"] = quantize;
 }

@@ -82,8 +82,9 @@ RecurrentDirection direction_of(const NodeImporter& node) {
   node.error("direction is '", direction, "'; expected forward, reverse or bidirectional");
 }
 
+/// Null weights are those of the node.
 template <RecurrentCell cell>
-void recurrence(NodeImporter& node) {
+void recurrence(NodeImporter& node, Tensor* weights, Tensor* recurrent_weights) {
   RecurrenceParams params;
   params.cell = cell;
   params.direction = direction_of(node);
@@ -99,10 +100,10 @@ void recurrence(NodeImporter& node) {
 
   const int count = cell == RecurrentCell::kLSTM ? 8 : 6;
   std::vector<Tensor*> inputs(count);
-  for (int i = 0; i < 3; ++i) {
-    inputs[i] = node.input(i);
-    node.require_rank(inputs[i], 3, 3);
-  }
+  inputs[0] = node.input(0);
+  inputs[1] = weights != nullptr ? weights : node.input(1);
+  inputs[2] = recurrent_weights != nullptr ? recurrent_weights : node.input(2);
+  for (int i = 0; i < 3; ++i) node.require_rank(inputs[i], 3, 3);
   for (int i = 3; i < count; ++i) inputs[i] = node.optional_input(i);
   const SymShape& recurrent = inputs[2]->dims();
   const int64_t hidden = node.get_int("hidden_size", 0);
@@ -125,7 +126,16 @@ void recurrence(NodeImporter& node) {
   }
 }
 
+template <RecurrentCell cell>
+void recurrence(NodeImporter& node) {
+  recurrence<cell>(node, nullptr, nullptr);
+}
+
 }  // namespace
+
+void lstm_of(NodeImporter& node, Tensor* weights, Tensor* recurrent_weights) {
+  recurrence<RecurrentCell::kLSTM>(node, weights, recurrent_weights);
+}
 
 void add_recurrence(NodeTable& table) {
   table["GRU"] = recurrence<RecurrentCell::kGRU>;

@@ -179,7 +179,7 @@ void window(NodeImporter& node, double constant, double first, double second) {
   };
   Tensor* y = node.elementwise(ElementWiseOperation::kSUM, cosine(1, first), constant);
   if (second != 0) y = node.elementwise(ElementWiseOperation::kSUM, y, cosine(2, second));
-  node.set_output(0, node.cast(y, data_type(static_cast<int32_t>(dtype), node.name())));
+  node.set_output(0, node.cast(y, node.element_type("output_datatype", dtype)));
 }
 
 double mel_of(double hertz) { return 2595 * std::log10(1 + hertz / 700); }
@@ -220,8 +220,8 @@ void mel_weight_matrix(NodeImporter& node) {
       weight(j, i) = static_cast<float>(right - j) / static_cast<float>(right - center);
   }
   const int64_t dtype = node.get_int("output_datatype", static_cast<int64_t>(ElementType::kFloat));
-  node.set_output(0, node.constant_of({rows, bins}, weights,
-                                      data_type(static_cast<int32_t>(dtype), node.name())));
+  node.set_output(
+      0, node.constant_of({rows, bins}, weights, node.element_type("output_datatype", dtype)));
 }
 
 Tensor* uniform(NodeImporter& node, std::span<const Expr> dims) {
@@ -238,8 +238,7 @@ Tensor* uniform(NodeImporter& node, std::span<const Expr> dims) {
 void bernoulli(NodeImporter& node) {
   Tensor* x = node.input(0);
   const int64_t dtype = node.get_int("dtype", 0);
-  const DataType type =
-      dtype == 0 ? x->dtype() : data_type(static_cast<int32_t>(dtype), node.name());
+  const DataType type = dtype == 0 ? x->dtype() : node.element_type("dtype", dtype);
   const SymShape dims = x->dims();
   Tensor* hit = node.elementwise(ElementWiseOperation::kLESS, uniform(node, dims),
                                  node.cast(x, DataType::kFLOAT));
@@ -268,7 +267,7 @@ void multinomial(NodeImporter& node) {
   // Rounding may leave the sum below 1.
   Tensor* last = node.reshape(node.scalar_of(classes - 1), SymShape{1, 1});
   found = node.elementwise(ElementWiseOperation::kMIN, found, last);
-  node.set_output(0, node.cast(found, data_type(static_cast<int32_t>(dtype), node.name())));
+  node.set_output(0, node.cast(found, node.element_type("dtype", dtype)));
 }
 
 }  // namespace

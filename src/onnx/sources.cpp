@@ -119,8 +119,7 @@ void random(NodeImporter& node, FillOperation operation, bool like) {
   params.seed = static_cast<int64_t>(seed);
   const int64_t otherwise = like ? 0 : static_cast<int64_t>(ElementType::kFloat);
   const int64_t dtype = node.get_int("dtype", otherwise);
-  params.to_type =
-      dtype == 0 ? node.input(0)->dtype() : data_type(static_cast<int32_t>(dtype), node.name());
+  params.to_type = dtype == 0 ? node.input(0)->dtype() : node.element_type("dtype", dtype);
   SymShape dims;
   if (like)
     dims = node.input(0)->dims();

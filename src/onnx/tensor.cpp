@@ -207,8 +207,12 @@ TensorProto decode_tensor(pbf_reader reader, Source& source) {
   tensor.dtype = element_type == ElementType::kInt16
                      ? DataType::kINT32
                      : data_type(raw.element_type, str("tensor '", raw.name, "'"));
-  const int64_t count = tensor.shape.numel();
-  require(count <= INT64_MAX / 16, "ONNX: tensor '", raw.name, "' has ", count, " elements");
+  int64_t count = 1;
+  bool is_countable = true;
+  for (const int64_t extent : tensor.shape)
+    is_countable = !__builtin_mul_overflow(count, extent, &count) && is_countable;
+  require(is_countable && count <= INT64_MAX / 16, "ONNX: tensor '", raw.name, "' of shape ",
+          tensor.shape, " has more elements than can be counted");
   if (raw.is_external) {
     tensor.external = std::move(raw.external);
   } else if (raw.has_raw) {

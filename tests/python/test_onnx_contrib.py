@@ -110,3 +110,93 @@ def test_multi_head_attention_with_a_cache():
 def test_rotary_embedding(interleaved, places):
     arrays = {"x": normal(2, 3, 16), "places": places, "cos": normal(9, 4), "sin": normal(9, 4) + 1}
     compare("RotaryEmbedding", arrays, constants=("cos", "sin"), interleaved=interleaved)
+
+
+def query_attention(past, lengths, total, queries, packed=False, **attributes):
+    """Arrays for GroupQueryAttention of 4 heads that share 2 of keys, each of 16 elements."""
+    batch, heads, shared, size = len(lengths), 4, 2, 16
+    q, k = normal(batch, queries, heads * size), normal(batch, queries, shared * size)
+    v = normal(batch, queries, shared * size) * 2
+    arrays = {"q": q, "k": k, "v": v}
+    if packed:
+        arrays = {"q": np.concatenate([q, k, v], -1), "k": None, "v": None}
+    cache = (batch, shared, past, size)
+    arrays |= {"pk": normal(*cache) if past else None, "pv": normal(*cache) + 1 if past else None}
+    arrays |= {"lengths": np.array(lengths, np.int32) - 1, "total": np.array(total, np.int32)}
+    if attributes.get("do_rotary"):
+        angle = np.arange(32)[:, None] / 10 ** np.linspace(0, 1, size // 2)
+        arrays |= {"cos": np.cos(angle).astype("f"), "sin": np.sin(angle).astype("f")}
+    outputs = ("y", "present_key", "present_value")
+    names = ("total", *(n for n in ("cos", "sin") if n in arrays))
+    sizes = {"num_heads": heads, "kv_num_heads": shared}
+    compare("GroupQueryAttention", arrays, outputs, names, **sizes, **attributes)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("rotary", [0, 1])
+def test_group_query_attention_of_a_prompt(packed, rotary):
+    query_attention(0, [6, 6], 6, 6, packed, do_rotary=rotary)
+
+
+@pytest.mark.parametrize("rotary", [0, 1])
+@pytest.mark.parametrize("interleaved", [0, 1])
+def test_group_query_attention_with_a_cache(rotary, interleaved):
+    kwargs = {"do_rotary": rotary, "rotary_interleaved": interleaved}
+    query_attention(5, [6, 6], 6, 1, **kwargs)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [{"local_window_size": 3}, {"softcap": 2.0}, {"smooth_softmax": 1}, {"scale": 0.3}],
+)
+def test_group_query_attention_variants(attributes):
+    query_attention(5, [8], 8, 3, do_rotary=1, **attributes)
+
+
+def test_fused_convolution():
+    arrays = {"x": normal(1, 3, 8, 8), "w": normal(4, 3, 3, 3), "b": normal(4)}
+    compare("FusedConv", arrays, constants=("w", "b"), activation="Relu", pads=[1, 1, 1, 1])
+    params = {"activation": "LeakyRelu", "activation_params": [0.3]}
+    compare("FusedConv", arrays, constants=("w", "b"), **params)
+
+
+def test_fused_gemm():
+    arrays = {"a": normal(4, 8), "b": normal(6, 8), "c": normal(6)}
+    kwargs = {"transB": 1, "alpha": 0.5, "beta": 2.0, "activation": "Relu"}
+    compare("FusedGemm", arrays, constants=("b", "c"), **kwargs)
+
+
+def build_one(operator, arrays, **attributes):
+    node = helper.make_node(operator, list(arrays), ["y"], domain="com.microsoft", **attributes)
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [value(name, FLOAT, array.shape) for name, array in arrays.items()],
+        [value("y", FLOAT, None)],
+    )
+    domains = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=domains, ir_version=8)
+    return opwright.build(model, timing=False)(**arrays)
+
+
+def test_diffusion_operators():
+    """ONNX Runtime has these on GPUs alone: as its documentation defines them."""
+    from scipy.special import erf
+
+    x, bias = normal(2, 5, 16), normal(16)
+    left, right = np.split(x + bias, 2, -1)
+    gelu = 0.5 * right * (1 + erf(right / np.sqrt(2)))
+    y = build_one("BiasSplitGelu", {"x": x, "b": bias})
+    np.testing.assert_allclose(y, left * gelu, rtol=1e-5, atol=1e-6)
+    y = build_one("BiasAdd", {"x": x, "b": bias, "skip": x * 3})
+    np.testing.assert_allclose(y, x + bias + x * 3, rtol=1e-6)
+
+    x, gamma, beta = normal(2, 3, 4, 8), normal(8), normal(8) + 1
+    grouped = x.reshape(2, 12, 4, 2)
+    mean = grouped.mean((1, 3), keepdims=True)
+    variance = grouped.var((1, 3), keepdims=True)
+    want = ((grouped - mean) / np.sqrt(variance + 1e-5)).reshape(x.shape) * gamma + beta
+    want = want / (1 + np.exp(-want))
+    y = build_one("GroupNorm", {"x": x, "g": gamma, "b": beta}, groups=4, activation=1)
+    np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-5)

@@ -343,7 +343,7 @@ def test_recursion_is_refused():
 def test_expansion_is_bounded():
     """2^40 nodes, and functions 100 deep."""
     (error, *_) = errors_of(repeated(40, 2))
-    assert "stand for more than 200000 nodes" in error.desc()
+    assert "stand for more than 100000 nodes" in error.desc()
     (error,) = errors_of(repeated(100, 1))
     assert "64 functions deep" in error.desc()
 

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+
+#include "network/operator.h"
+
+namespace opwright {
+
+/// What the one branch of an If makes whose other branch cannot be built. Inputs: the condition (a
+/// scalar BOOL) and the branch's results. Outputs: the results; a run whose condition chooses the
+/// other branch throws Error with `problem`.
+class ChosenBranch final : public Operator {
+ public:
+  static constexpr std::string_view kKind = "ChosenBranch";
+  /// `expected`: the condition that chooses the branch that is there.
+  ChosenBranch(bool expected, std::string problem)
+      : expected_(expected), problem_(std::move(problem)) {}
+
+  std::string_view kind() const override { return kKind; }
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+  std::vector<Candidate> candidates(const CandidateQuery& query) const override;
+  PlannedOperatorPtr plan(const KernelArgs& args) const override;
+  Attributes attributes() const override;
+  std::optional<std::string> timing_key() const override { return std::nullopt; }
+
+ private:
+  const bool expected_;
+  const std::string problem_;
+};
+
+}  // namespace opwright
