@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -6,6 +7,7 @@
 #include "backend/cpu/elements.h"
 #include "backend/cpu/index_reader.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/ordered_bits.h"
 #include "backend/cpu/port_rules.h"
 #include "backend/cpu/shape_checks.h"
 #include "base/checked.h"
@@ -21,13 +23,45 @@ struct Box {
   float area() const { return (high_x - low_x) * (high_y - low_y); }
 };
 
-float overlap(const Box& a, const Box& b) {
-  const float width = std::min(a.high_x, b.high_x) - std::max(a.low_x, b.low_x);
-  const float height = std::min(a.high_y, b.high_y) - std::max(a.low_y, b.low_y);
-  if (!(width > 0) || !(height > 0)) return 0;
+/// Whether the part that two boxes share of what they cover is more than `most`, 0 or above.
+inline bool overlaps(const Box& a, float low_x, float low_y, float high_x, float high_y, float area,
+                     float most) {
+  const float width = std::min(a.high_x, high_x) - std::max(a.low_x, low_x);
+  const float height = std::min(a.high_y, high_y) - std::max(a.low_y, low_y);
   const float shared = width * height;
-  return shared / (a.area() + b.area() - shared);
+  return static_cast<int>(width > 0) & static_cast<int>(height > 0) &
+         static_cast<int>(shared / (a.area() + area - shared) > most);
 }
+
+/// Boxes that were taken, coordinate by coordinate.
+class TakenBoxes {
+ public:
+  static constexpr int64_t kMost = 256;
+
+  int64_t count() const { return count_; }
+  void add(const Box& box) {
+    low_x_[count_] = box.low_x, low_y_[count_] = box.low_y;
+    high_x_[count_] = box.high_x, high_y_[count_] = box.high_y;
+    area_[count_++] = box.area();
+  }
+  bool overlap(const Box& box, float most) const {
+    int64_t i = 0;
+    // The fixed trip count lets the compiler vectorize at -O2.
+    for (; i + 16 <= count_; i += 16) {
+      int found = 0;
+      for (int64_t j = i; j < i + 16; ++j)
+        found |= overlaps(box, low_x_[j], low_y_[j], high_x_[j], high_y_[j], area_[j], most);
+      if (found != 0) return true;
+    }
+    for (; i < count_; ++i)
+      if (overlaps(box, low_x_[i], low_y_[i], high_x_[i], high_y_[i], area_[i], most)) return true;
+    return false;
+  }
+
+ private:
+  int64_t count_ = 0;
+  float low_x_[kMost], low_y_[kMost], high_x_[kMost], high_y_[kMost], area_[kMost];
+};
 
 /// Greedy: of each class of each image the best box that overlaps none that was taken, until
 /// enough are taken. Classes are independent; what they took is then written one after another.
@@ -66,6 +100,7 @@ class NmsKernel final : public Kernel {
               " must be one number, not of shape ", inputs[i]);
     require(scores.numel() <= room_, "Layer '", layer_, "': ", scores.numel(),
             " scores are more than at the profile's maximum, ", room_);
+    require(scores[1] <= INT32_MAX, "Layer '", layer_, "': cannot count ", scores[1], " boxes");
     batch_ = scores[0], boxes_ = scores[1], classes_ = scores[2];
     box_classes_ = boxes.rank() == 4 ? boxes[2] : 1;
     groups_ = boxes_ == 0 ? 0 : batch_ * classes_;
@@ -119,6 +154,13 @@ class NmsKernel final : public Kernel {
     return {std::min(a, c), std::min(b, d), std::max(a, c), std::max(b, d)};
   }
 
+  /// Greater for the better score, and of equal scores for the box that comes first.
+  static int64_t key_of(float score, int64_t i) {
+    const uint32_t order = ordered(std::bit_cast<uint32_t>(score), 0x7F800000) ^ 0x80000000;
+    return static_cast<int64_t>(uint64_t{order} << 32 | ~static_cast<uint32_t>(i));
+  }
+  static int64_t index_of(int64_t key) { return ~static_cast<uint32_t>(key); }
+
   /// Leaves what it took at `list`; gives their number.
   int64_t choose(const void* boxes, const void* scores, int64_t group, int64_t limit,
                  float most_overlap, float least_score, bool takes_any, int64_t* list) const {
@@ -129,26 +171,28 @@ class NmsKernel final : public Kernel {
     int64_t count = 0;
     for (int64_t i = 0; i < boxes_; ++i)
       if (const float value = score(i); takes_any ? !std::isnan(value) : value > least_score)
-        list[count++] = i;
-    const auto is_better = [&](int64_t a, int64_t b) {
-      const float x = score(a), y = score(b);
-      return x > y || (x == y && a < b);
-    };
+        list[count++] = key_of(value, i);
     // A heap: mostly a few of many are taken.
-    const auto is_worse = [&](int64_t a, int64_t b) { return is_better(b, a); };
-    std::make_heap(list, list + count, is_worse);
+    std::make_heap(list, list + count);
     int64_t looked_at =
         params_.topk_box_limit > 0 ? std::min(params_.topk_box_limit, count) : count;
     // Those that were popped lie behind the heap, so what is taken is kept at the end first.
     int64_t taken = 0, heap = count;
+    TakenBoxes first;
     for (; looked_at > 0 && taken < limit; --looked_at) {
-      std::pop_heap(list, list + heap, is_worse);
-      const int64_t best = list[--heap];
+      std::pop_heap(list, list + heap);
+      const int64_t best = index_of(list[--heap]);
       const Box candidate = box(boxes, group, best);
-      bool is_free = true;
-      for (int64_t k = 0; is_free && k < taken; ++k)
-        is_free = !(overlap(candidate, box(boxes, group, list[count - 1 - k])) > most_overlap);
-      if (is_free) list[count - 1 - taken++] = best;
+      // Boxes that share nothing share 0.
+      bool is_free = taken == 0 || (!(most_overlap < 0) && !first.overlap(candidate, most_overlap));
+      for (int64_t k = first.count(); is_free && k < taken; ++k) {
+        const Box other = box(boxes, group, list[count - 1 - k]);
+        is_free = !overlaps(candidate, other.low_x, other.low_y, other.high_x, other.high_y,
+                            other.area(), most_overlap);
+      }
+      if (!is_free) continue;
+      list[count - 1 - taken++] = best;
+      if (first.count() < TakenBoxes::kMost) first.add(candidate);
     }
     std::reverse(list + count - taken, list + count);
     std::copy(list + count - taken, list + count, list);

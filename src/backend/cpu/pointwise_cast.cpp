@@ -206,6 +206,23 @@ void quantize_by_scalar(void* out, const void* a, const void* b, const void* c, 
   for (; i < count; ++i) y[i] = quantize_one<To>(x[i], factor, kHasZero ? &zero : nullptr);
 }
 
+/// To INT64: truncated, saturating, NaN giving 0.
+void to_int64(void* out, const void* a, const void*, const void*, int64_t count, const double*) {
+  const hn::ScalableTag<int64_t> d;
+  const hn::Rebind<double, decltype(d)> wide;
+  const hn::Rebind<float, decltype(d)> narrow;
+  const int64_t lanes = hn::Lanes(d);
+  const float* HWY_RESTRICT x = static_cast<const float*>(a);
+  int64_t* HWY_RESTRICT y = static_cast<int64_t*>(out);
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    auto v = hn::LoadU(narrow, x + i);
+    v = hn::IfThenZeroElse(hn::IsNaN(v), v);
+    hn::StoreU(hn::ConvertTo(d, hn::PromoteTo(wide, v)), d, y + i);
+  }
+  for (; i < count; ++i) y[i] = convert_one<int64_t, float>(x[i]);
+}
+
 void from_fp8(void* out, const void* a, const void*, const void*, int64_t count, const double*) {
   static const std::array<float, 256> table = [] {
     std::array<float, 256> values;
@@ -275,6 +292,8 @@ TileFunction cast_op(DataType from, DataType to) {
           return to_byte<int8_t>;
         case DataType::kUINT8:
           return to_byte<uint8_t>;
+        case DataType::kINT64:
+          return to_int64;
         default:
           return cast_from<float>(to);
       }

@@ -26,12 +26,13 @@ struct ReductionAxes {
 
   /// Where element `index` of these axes, in row-major order, lies.
   static int64_t offset_of(const std::vector<Axis>& axes, int64_t index) {
+    if (axes.empty()) return 0;
     int64_t offset = 0;
-    for (size_t i = axes.size(); i-- > 0;) {
+    for (size_t i = axes.size() - 1; i > 0; --i) {
       offset += index % axes[i].extent * axes[i].stride;
       index /= axes[i].extent;
     }
-    return offset;
+    return offset + index * axes[0].stride;  // most have one axis, which needs no division
   }
 };
 

@@ -173,35 +173,53 @@ void reduce(const void* from, int64_t count, void* total_pointer) {
   *static_cast<Total<T>*>(total_pointer) = total;
 }
 
+/// The vectors of four rows, pairwise.
+template <class Op, class T>
+HWY_INLINE void combine_four(const T* r0, const T* r1, const T* r2, const T* r3, Vector<T>& a) {
+  Vector<T> b, c;
+  load<T>(r0, a), load<T>(r1, b);
+  Op::template apply_vector<T>(a, b);
+  load<T>(r2, c), load<T>(r3, b);
+  Op::template apply_vector<T>(c, b);
+  Op::template apply_vector<T>(a, c);
+}
+
 template <class Op, class T, int kCount>
 HWY_INLINE void add(const T* const* rows, int64_t count, T* block) {
+  // Copies, which no store to the block can change.
+  const T* r[kCount];
+  for (int k = 0; k < kCount; ++k) r[k] = rows[k];
   int64_t i = 0;
   for (; i + kLanes<T> <= count; i += kLanes<T>) {
-    Vector<T> a, b, c;
-    load<T>(rows[0] + i, a);
-    if constexpr (kCount == 4) {
-      load<T>(rows[1] + i, b);
+    Vector<T> a, b;
+    if constexpr (kCount == 8) {
+      combine_four<Op, T>(r[0] + i, r[1] + i, r[2] + i, r[3] + i, a);
+      combine_four<Op, T>(r[4] + i, r[5] + i, r[6] + i, r[7] + i, b);
       Op::template apply_vector<T>(a, b);
-      load<T>(rows[2] + i, c);
-      load<T>(rows[3] + i, b);
-      Op::template apply_vector<T>(c, b);
-      Op::template apply_vector<T>(a, c);
+    } else if constexpr (kCount == 4) {
+      combine_four<Op, T>(r[0] + i, r[1] + i, r[2] + i, r[3] + i, a);
+    } else {
+      load<T>(r[0] + i, a);
     }
     load<T>(block + i, b);
     Op::template apply_vector<T>(b, a);
     store<T>(b, block + i);
   }
   for (; i < count; ++i) {
-    T sum = rows[0][i];
-    for (int r = 1; r < kCount; ++r) Op::apply(sum, rows[r][i]);
+    T sum = r[0][i];
+    for (int k = 1; k < kCount; ++k) Op::apply(sum, r[k][i]);
     Op::apply(block[i], sum);
   }
 }
 template <class Op, class T>
 void add_rows(const void* const* rows, int row_count, int64_t count, void* block) {
   const T* const* typed = reinterpret_cast<const T* const*>(rows);
-  if (row_count == 4) return add<Op, T, 4>(typed, count, static_cast<T*>(block));
-  for (int r = 0; r < row_count; ++r) add<Op, T, 1>(typed + r, count, static_cast<T*>(block));
+  T* const to = static_cast<T*>(block);
+  static_assert(ReduceFunctions::kRows == 8);
+  if (row_count == 8) return add<Op, T, 8>(typed, count, to);
+  int r = 0;
+  if (row_count >= 4) add<Op, T, 4>(typed, count, to), r = 4;
+  for (; r < row_count; ++r) add<Op, T, 1>(typed + r, count, to);
 }
 
 template <class Op, class T>

@@ -11,7 +11,7 @@ namespace opwright {
 /// error does not grow with the length.
 struct ReduceFunctions {
   /// Most rows that `add_rows` takes, and that may be added to a block before it must be flushed.
-  static constexpr int kRows = 4, kRowsPerBlock = 64;
+  static constexpr int kRows = 8, kRowsPerBlock = 64;
 
   /// Reduces `count` neighbours into *total.
   void (*reduce)(const void* from, int64_t count, void* total);

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "backend/candidates.h"
 #include "backend/cpu/elements.h"
@@ -8,6 +9,7 @@
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/port_rules.h"
 #include "backend/cpu/shape_checks.h"
+#include "base/checked.h"
 #include "base/parallel.h"
 #include "operators/sampling.h"
 
@@ -34,12 +36,91 @@ struct RoiShapes {
 /// A number that an int64_t holds, whatever it is.
 double bounded(double x) { return std::isnan(x) ? 0 : std::clamp(x, -0x1p31, 0x1p31); }
 
-/// He et al. 2017: each bin is sampled at a few positions between elements.
+/// What the samples of each bin along one axis add up to: elements and their weights.
+class BinWeights {
+ public:
+  struct Entry {
+    int64_t place;
+    double weight;
+  };
+  /// Bytes for so many bins over an axis.
+  static int64_t bytes(int64_t bins, int64_t extent) {
+    require(bins <= INT32_MAX && extent <= INT32_MAX, "cannot weigh the samples of ", bins,
+            " bins over ", extent, " elements");
+    return checked_product(kScratch, {bins + 1, extent + 2, sizeof(Entry)});
+  }
+  static constexpr std::string_view kScratch = "the memory to weigh samples in";
+
+  BinWeights(std::byte* memory, int64_t bins, int64_t extent)
+      : entries_(reinterpret_cast<Entry*>(memory)), bins_(bins), extent_(extent) {}
+
+  /// `samples` of each bin of that size; those beyond the axis are zero.
+  void set(double start, double size, int64_t samples) {
+    double* const sums = reinterpret_cast<double*>(entries_ + bins_ * (extent_ + 1));
+    std::fill_n(sums, extent_, 0.0);
+    lowest_ = extent_, highest_ = -1;
+    for (int64_t bin = 0; bin < bins_; ++bin) {
+      int64_t low = extent_, high = -1;
+      for (int64_t k = 0; k < samples; ++k) {
+        double at = start + (static_cast<double>(bin) +
+                             (static_cast<double>(k) + 0.5) / static_cast<double>(samples)) *
+                                size;
+        if (!(at >= -1 && at <= static_cast<double>(extent_)) || extent_ == 0) continue;
+        at = std::clamp(at, 0.0, static_cast<double>(extent_ - 1));
+        const auto first = static_cast<int64_t>(at), second = std::min(first + 1, extent_ - 1);
+        const double t = at - static_cast<double>(first);
+        sums[first] += 1 - t, sums[second] += t;
+        low = std::min(low, first), high = std::max(high, second);
+      }
+      Entry* const entries = entries_ + bin * (extent_ + 1);
+      int64_t count = 0;
+      for (int64_t i = low; i <= high; ++i) {
+        if (sums[i] != 0) entries[++count] = {i, sums[i]};
+        sums[i] = 0;
+      }
+      entries[0].place = count;
+      lowest_ = std::min(lowest_, low), highest_ = std::max(highest_, high);
+    }
+  }
+
+  std::span<const Entry> operator[](int64_t bin) const {
+    const Entry* const entries = entries_ + bin * (extent_ + 1);
+    return {entries + 1, static_cast<size_t>(entries[0].place)};
+  }
+  int64_t lowest() const { return lowest_; }
+  int64_t highest() const { return highest_; }  ///< below lowest() where there is nothing
+
+ private:
+  Entry* const entries_;  ///< of each bin their number and they, then what is added up in
+  const int64_t bins_, extent_;
+  int64_t lowest_ = 0, highest_ = -1;
+};
+
+/// He et al. 2017: each bin is sampled at a few positions between elements. Averages are sums along
+/// one axis of sums along the other.
 template <class Element>
 class RoiAlignKernel final : public Kernel {
  public:
   RoiAlignKernel(const RoiAlignParams& params, const KernelArgs& args)
-      : layer_(args.layer), params_(params), wide_(args.inputs[2].type.dtype == DataType::kINT64) {}
+      : layer_(args.layer),
+        params_(params),
+        wide_(args.inputs[2].type.dtype == DataType::kINT64),
+        workers_(thread_count()),
+        most_height_(args.inputs[0].max[2]),
+        most_width_(args.inputs[0].max[3]) {
+    if (params_.max) return;
+    y_bytes_ = BinWeights::bytes(params_.height, most_height_);
+    x_bytes_ = BinWeights::bytes(params_.width, most_width_);
+    slot_ = checked_product(
+        BinWeights::kScratch,
+        {3, std::max({y_bytes_, x_bytes_,
+                      checked_product(BinWeights::kScratch,
+                                      {most_height_, params_.width, sizeof(double)})})});
+  }
+
+  size_t workspace_size() const override {
+    return checked_product(BinWeights::kScratch, {workers_, slot_});
+  }
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
     require_countable(inputs), require_countable(outputs);
@@ -47,24 +128,32 @@ class RoiAlignKernel final : public Kernel {
     require(inputs[2].rank() == 1 && inputs[1].rank() > 0 && inputs[2][0] == inputs[1][0],
             "Layer '", layer_, "': images of shape ", inputs[2], " for regions of shape ",
             inputs[1]);
+    require(inputs[0][2] <= most_height_ && inputs[0][3] <= most_width_, "Layer '", layer_,
+            "': images of shape ", inputs[0], " are larger than at the profile's maximum");
     shapes_ = RoiShapes(layer_, inputs[0], inputs[1], outputs[0], 4, params_.height, params_.width);
   }
 
-  void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
+  void enqueue(void const* const* inputs, void* const* outputs, void* workspace, Queue) override {
     const int64_t bins = params_.height * params_.width;
     const int64_t blocks = (shapes_.channels + kChannels - 1) / kChannels;
+    const int64_t tasks = shapes_.regions * blocks;
     const IndexReader image(inputs[2], wide_);
-    parallel_for(
-        shapes_.regions * blocks, std::max<int64_t>(1, kRoiGrain / (bins * 16 * kChannels)),
-        [&](int64_t begin, int64_t end) {
-          for (int64_t block = begin; block < end; ++block) {
-            const int64_t region = block / blocks, channel = block % blocks * kChannels;
-            const int64_t of = image(region, shapes_.images);
-            align(of < 0 ? nullptr : inputs[0], inputs[1], region, of * shapes_.channels + channel,
-                  std::min(kChannels, shapes_.channels - channel), outputs[0],
-                  (region * shapes_.channels + channel) * bins);
-          }
-        });
+    const auto run = [&](int64_t task, std::byte* scratch) {
+      const int64_t region = task / blocks, channel = task % blocks * kChannels;
+      const int64_t of = image(region, shapes_.images);
+      align(of < 0 ? nullptr : inputs[0], inputs[1], region, of * shapes_.channels + channel,
+            std::min(kChannels, shapes_.channels - channel), outputs[0],
+            (region * shapes_.channels + channel) * bins, scratch);
+    };
+    // A range may take several workers' tasks, one after another, each in its own scratch.
+    const int64_t grain = std::max<int64_t>(
+        1, kRoiGrain * workers_ / std::max<int64_t>(1, tasks * bins * 16 * kChannels));
+    parallel_for(workers_, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t worker = begin; worker < end; ++worker)
+        for (int64_t task = tasks * worker / workers_; task < tasks * (worker + 1) / workers_;
+             ++task)
+          run(task, static_cast<std::byte*>(workspace) + worker * slot_);
+    });
   }
 
  private:
@@ -73,7 +162,7 @@ class RoiAlignKernel final : public Kernel {
   static constexpr int64_t kChannels = 16, kSamples = 64;
 
   struct Bin {
-    double sums[kChannels] = {}, most[kChannels] = {};
+    double most[kChannels] = {};
     bool is_first = true;  ///< no sample counts yet
     int64_t samples = 0;
     double weights[kSamples][4];
@@ -81,7 +170,7 @@ class RoiAlignKernel final : public Kernel {
   };
 
   void align(const void* x, const void* rois, int64_t region, int64_t plane, int64_t channels,
-             void* y, int64_t first) const {
+             void* y, int64_t first, std::byte* scratch) const {
     const double shift = params_.half_pixel ? 0.5 : 0;
     double corners[4];
     for (int i = 0; i < 4; ++i)
@@ -93,6 +182,17 @@ class RoiAlignKernel final : public Kernel {
     const double bin_x = width / static_cast<double>(params_.width);
     const int64_t rows = samples(bin_y), columns = samples(bin_x);
     const int64_t bins = params_.height * params_.width;
+    if (!params_.max) {
+      BinWeights along_y(scratch, params_.height, shapes_.height);
+      BinWeights along_x(scratch + y_bytes_, params_.width, shapes_.width);
+      along_y.set(corners[1], bin_y, x != nullptr ? rows : 0);
+      along_x.set(corners[0], bin_x, columns);
+      auto* const sums = reinterpret_cast<double*>(scratch + y_bytes_ + x_bytes_);
+      const auto count = static_cast<double>(std::max<int64_t>(1, rows * columns));
+      for (int64_t k = 0; k < channels; ++k)
+        average(x, plane + k, along_y, along_x, count, sums, y, first + k * bins);
+      return;
+    }
     for (int64_t i = 0; i < params_.height; ++i)
       for (int64_t j = 0; j < params_.width; ++j) {
         Bin bin;
@@ -110,11 +210,30 @@ class RoiAlignKernel final : public Kernel {
             place(at_y, at_x, bin);
           }
         if (bin.samples > 0) add(x, plane, channels, bin);
-        const double count = static_cast<double>(std::max<int64_t>(1, rows * columns));
         for (int64_t k = 0; k < channels; ++k)
-          store_element<Element>(
-              y, first + k * bins + i * params_.width + j,
-              static_cast<float>(params_.max ? bin.most[k] : bin.sums[k] / count));
+          store_element<Element>(y, first + k * bins + i * params_.width + j,
+                                 static_cast<float>(bin.most[k]));
+      }
+  }
+
+  /// The bins of one channel. `sums` has room for those of each row.
+  void average(const void* x, int64_t plane, const BinWeights& along_y, const BinWeights& along_x,
+               double count, double* sums, void* y, int64_t first) const {
+    for (int64_t row = along_y.lowest(); row <= along_y.highest(); ++row) {
+      const int64_t from = (plane * shapes_.height + row) * shapes_.width;
+      for (int64_t j = 0; j < params_.width; ++j) {
+        double sum = 0;
+        for (const BinWeights::Entry& entry : along_x[j])
+          sum += entry.weight * load_element<Element>(x, from + entry.place);
+        sums[row * params_.width + j] = sum;
+      }
+    }
+    for (int64_t i = 0; i < params_.height; ++i)
+      for (int64_t j = 0; j < params_.width; ++j) {
+        double sum = 0;
+        for (const BinWeights::Entry& entry : along_y[i])
+          sum += entry.weight * sums[entry.place * params_.width + j];
+        store_element<Element>(y, first + i * params_.width + j, static_cast<float>(sum / count));
       }
   }
 
@@ -149,7 +268,7 @@ class RoiAlignKernel final : public Kernel {
     ++bin.samples;
   }
 
-  /// Takes the samples into the sums. ONNX takes the maximum of the weighted neighbours.
+  /// Takes the samples into the maxima. ONNX takes the maximum of the weighted neighbours.
   void add(const void* x, int64_t plane, int64_t channels, Bin& bin) const {
     for (int64_t k = 0; k < channels; ++k) {
       const int64_t from = (plane + k) * shapes_.height * shapes_.width;
@@ -158,8 +277,6 @@ class RoiAlignKernel final : public Kernel {
         double parts[4];
         for (int n = 0; n < 4; ++n)
           parts[n] = bin.weights[i][n] * load_element<Element>(x, from + bin.places[i][n]);
-        bin.sums[k] += parts[0] + parts[1] + parts[2] + parts[3];
-        if (!params_.max) continue;
         const double greatest = *std::max_element(parts, parts + 4);
         bin.most[k] = is_first ? greatest : std::max(bin.most[k], greatest);
         is_first = false;
@@ -172,6 +289,9 @@ class RoiAlignKernel final : public Kernel {
   const std::string layer_;
   const RoiAlignParams params_;
   const bool wide_;
+  const int workers_;
+  const int64_t most_height_, most_width_;
+  int64_t y_bytes_ = 0, x_bytes_ = 0, slot_ = 0;
   RoiShapes shapes_;
 };
 

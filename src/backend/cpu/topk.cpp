@@ -5,6 +5,7 @@
 
 #include "backend/candidates.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/ordered_bits.h"
 #include "backend/cpu/port_rules.h"
 #include "backend/cpu/shape_checks.h"
 #include "backend/cpu/topk_tile.h"
@@ -21,15 +22,6 @@ namespace {
 // no two are equal and no comparison is undefined.
 using Narrow = uint64_t;
 using Wide = unsigned __int128;
-
-/// Floats in the order of their values as unsigned integers: -0 equals 0, NaN is above infinity.
-/// Half floats come in the upper 16 bits; `infinity` is the bit pattern of infinity.
-uint32_t ordered(uint32_t bits, uint32_t infinity) {
-  constexpr uint32_t kSign = 0x80000000;
-  if ((bits & ~kSign) > infinity) return UINT32_MAX;
-  if (bits == kSign) bits = 0;
-  return bits & kSign ? ~bits : bits | kSign;
-}
 
 struct FloatReader {
   using Key = Narrow;

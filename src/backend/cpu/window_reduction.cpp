@@ -1,11 +1,14 @@
 #include "operators/window_reduction.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <type_traits>
 
 #include "backend/candidates.h"
 #include "backend/cpu/elements.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/ordered_bits.h"
 #include "backend/cpu/port_rules.h"
 #include "backend/cpu/shape_checks.h"
 #include "base/parallel.h"
@@ -40,33 +43,48 @@ class Windows {
     planes_ = x[0] * x[1];
   }
 
-  int64_t size() const { return size_; }
-  int64_t extent(int axis) const { return axes_[axis].in; }
   int64_t outputs() const { return planes_ * count_; }
 
-  /// Calls visit(place in x, positions) for each element of window `i` of all.
-  template <class Visit>
-  void each(int64_t i, Visit&& visit) const {
-    const int64_t plane = i / count_;
-    int64_t rest = i % count_, at[3];
+  /// A window by its plane and place in the output.
+  struct Cursor {
+    int64_t plane, at[3];
+  };
+  Cursor cursor(int64_t i) const {
+    Cursor cursor{i / count_, {}};
+    int64_t rest = i % count_;
     for (int axis = 2; axis >= 0; --axis) {
-      at[axis] = rest % axes_[axis].out * axes_[axis].stride - axes_[axis].pad;
+      cursor.at[axis] = rest % axes_[axis].out;
       rest /= axes_[axis].out;
     }
-    int64_t p[3];
-    for (int64_t a = 0; a < axes_[0].window; ++a) {
-      p[0] = at[0] + a * axes_[0].dilation;
-      if (p[0] < 0 || p[0] >= axes_[0].in) continue;
-      for (int64_t b = 0; b < axes_[1].window; ++b) {
-        p[1] = at[1] + b * axes_[1].dilation;
-        if (p[1] < 0 || p[1] >= axes_[1].in) continue;
-        for (int64_t c = 0; c < axes_[2].window; ++c) {
-          p[2] = at[2] + c * axes_[2].dilation;
-          if (p[2] < 0 || p[2] >= axes_[2].in) continue;
-          visit(plane * size_ + (p[0] * axes_[1].in + p[1]) * axes_[2].in + p[2], plane, p);
-        }
-      }
+    return cursor;
+  }
+  void advance(Cursor& cursor) const {
+    for (int axis = 2; axis >= 0; --axis) {
+      if (++cursor.at[axis] < axes_[axis].out) return;
+      cursor.at[axis] = 0;
     }
+    ++cursor.plane;
+  }
+
+  /// Calls visit(place in x) for each element of the window.
+  template <class Visit>
+  void each(const Cursor& cursor, Visit&& visit) const {
+    Range ranges[3];
+    for (int axis = 0; axis < 3; ++axis) ranges[axis] = axes_[axis].range(cursor.at[axis]);
+    const int64_t plane = cursor.plane * size_;
+    const int64_t da = axes_[0].dilation, db = axes_[1].dilation, dc = axes_[2].dilation;
+    for (int64_t a = ranges[0].begin; a < ranges[0].end; a += da)
+      for (int64_t b = ranges[1].begin; b < ranges[1].end; b += db) {
+        const int64_t row = plane + (a * axes_[1].in + b) * axes_[2].in;
+        for (int64_t c = ranges[2].begin; c < ranges[2].end; c += dc) visit(row + c);
+      }
+  }
+
+  /// The index of an element of the plane, counted along the first axis first.
+  int64_t column_major(int64_t plane, int64_t place) const {
+    const int64_t within = place - plane * size_, c = within % axes_[2].in;
+    const int64_t b = within / axes_[2].in % axes_[1].in, a = within / axes_[2].in / axes_[1].in;
+    return plane * size_ + (c * axes_[1].in + b) * axes_[0].in + a;
   }
 
   int64_t grain() const {
@@ -75,8 +93,18 @@ class Windows {
   }
 
  private:
+  struct Range {
+    int64_t begin, end;  ///< in x; elements are a dilation apart
+  };
   struct Axis {
     int64_t in = 1, out = 1, window = 1, stride = 1, dilation = 1, pad = 0;
+    Range range(int64_t at) const {
+      const int64_t first = at * stride - pad;
+      const int64_t skipped = first >= 0      ? 0
+                              : dilation == 1 ? -first
+                                              : (-first + dilation - 1) / dilation * dilation;
+      return {first + skipped, std::min(in, first + (window - 1) * dilation + 1)};
+    }
   };
   Axis axes_[3];
   int64_t planes_ = 0, size_ = 0, count_ = 0;
@@ -97,26 +125,32 @@ class IndexedMaxKernel final : public Kernel {
 
   void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
     parallel_for(windows_.outputs(), windows_.grain(), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) pool(inputs[0], outputs[0], outputs[1], i);
+      Windows::Cursor cursor = windows_.cursor(begin);
+      for (int64_t i = begin; i < end; ++i, windows_.advance(cursor))
+        pool(inputs[0], outputs[0], outputs[1], i, cursor);
     });
   }
 
  private:
-  void pool(const void* x, void* y, void* indices, int64_t i) const {
-    typename Element::Value most = 0;
+  /// Above 0 and in the order of the values; NaN is above them all, and the first one stays.
+  static uint32_t key_of(typename Element::Value value) {
+    if constexpr (std::is_floating_point_v<typename Element::Value>)
+      return ordered(std::bit_cast<uint32_t>(value), 0x7F800000);
+    else
+      return static_cast<uint32_t>(value + 256);
+  }
+
+  void pool(const void* x, void* y, void* indices, int64_t i, const Windows::Cursor& cursor) const {
+    uint32_t most = 0;
     int64_t index = -1;
-    windows_.each(i, [&](int64_t place, int64_t plane, const int64_t* p) {
-      const auto value = load_element<Element>(x, place);
-      // NaN stays: it is no more compared.
-      if (index >= 0 && !(value > most) && value == value) return;
-      if (index >= 0 && most != most) return;
-      most = value;
-      index = place;
-      if (params_.column_major)
-        index = plane * windows_.size() + (p[2] * windows_.extent(1) + p[1]) * windows_.extent(0) +
-                p[0];
+    // Without branches, which nothing could foretell.
+    windows_.each(cursor, [&](int64_t place) {
+      const uint32_t key = key_of(load_element<Element>(x, place));
+      index = key > most ? place : index;
+      most = std::max(most, key);
     });
-    store_element<Element>(y, i, most);
+    store_element<Element>(y, i, index < 0 ? 0 : load_element<Element>(x, index));
+    if (params_.column_major && index >= 0) index = windows_.column_major(cursor.plane, index);
     static_cast<int64_t*>(indices)[i] = std::max<int64_t>(index, 0);
   }
 
@@ -138,15 +172,16 @@ class LpKernel final : public Kernel {
 
   void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
     parallel_for(windows_.outputs(), windows_.grain(), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i)
-        store_element<Element>(outputs[0], i, static_cast<float>(norm(inputs[0], i)));
+      Windows::Cursor cursor = windows_.cursor(begin);
+      for (int64_t i = begin; i < end; ++i, windows_.advance(cursor))
+        store_element<Element>(outputs[0], i, static_cast<float>(norm(inputs[0], cursor)));
     });
   }
 
  private:
-  double norm(const void* x, int64_t i) const {
+  double norm(const void* x, const Windows::Cursor& cursor) const {
     double sum = 0;
-    windows_.each(i, [&](int64_t place, int64_t, const int64_t*) {
+    windows_.each(cursor, [&](int64_t place) {
       const double value = std::abs(load_element<Element>(x, place));
       sum += params_.p == 1 ? value : params_.p == 2 ? value * value : std::pow(value, params_.p);
     });
