@@ -157,6 +157,9 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
   const int64_t images = shape.images.constant(), pixels = shape.pixels().constant();
   const int64_t maps = shape.maps.constant(), groups = shape.groups.constant();
   const int64_t k = (shape.channels * shape.taps()).constant();
+  const bool is_fixed = has_fixed_shapes(query);
+  const ProductSize over_pixels = {images * pixels, maps, k, groups, is_fixed};
+  const ProductSize over_maps = {maps, pixels, k, images * groups, is_fixed};
   const bool is_narrow = groups > 1 && std::min(maps, shape.channels.constant()) < kNarrowGroup;
 
   std::vector<Candidate> found;
@@ -183,9 +186,8 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
         add(kDirectConvolution, "a thread per element");
       if (!has_tiles) continue;
       for (const int64_t tactic :
-           product_tactics(type, is_last ? images * pixels : maps, is_last ? maps : pixels, k,
-                           query.device->architecture()))
-        add(tactic, product_tile(tactic).name());
+           product_tactics(type, is_last ? over_pixels : over_maps, query.device->architecture()))
+        add(tactic, product_tactic(tactic).name());
     }
   }
   return found;
