@@ -16,6 +16,9 @@ namespace {
 /// Products of one element, up to which threads that compute elements by themselves may be as fast
 /// as tiles.
 constexpr int64_t kFewProducts = 64;
+/// Tactics of linear tensors, whose windows are read element by element, where there is another
+/// format.
+constexpr size_t kLinearTactics = 3;
 /// Channels of a group below which tiles are mostly empty.
 constexpr int64_t kNarrowGroup = 16;
 
@@ -185,9 +188,11 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
       if (!has_tiles || (is_narrow && !is_transposed) || k <= kFewProducts / 4)
         add(kDirectConvolution, "a thread per element");
       if (!has_tiles) continue;
-      for (const int64_t tactic :
-           product_tactics(type, is_last ? over_pixels : over_maps, query.device->architecture()))
-        add(tactic, product_tactic(tactic).name());
+      std::vector<int64_t> tactics =
+          product_tactics(type, is_last ? over_pixels : over_maps, query.device->architecture());
+      if (!is_last && formats.size() > 1 && tactics.size() > kLinearTactics)
+        tactics.resize(kLinearTactics);
+      for (const int64_t tactic : tactics) add(tactic, product_tactic(tactic).name());
     }
   }
   return found;
