@@ -73,7 +73,9 @@ def mobilenet() -> torch.nn.Module:
 def vit() -> torch.nn.Module:
     import torchvision
 
-    return torchvision.models.vit_b_16()
+    model = torchvision.models.vit_b_16()
+    torch.nn.init.normal_(model.heads.head.weight, std=0.02)  # else 0
+    return model
 
 
 def deeplab() -> torch.nn.Module:

@@ -21,8 +21,12 @@ constexpr int kGroupedRows = 8;
 /// The first architecture whose tensor cores multiply FP16 and BF16 by m16n8k16, and that copies to
 /// shared memory without registers.
 constexpr int kFirstArchitecture = 80;
-/// Bytes of shared memory that a block has on each of them.
-constexpr int64_t kMostShared = 99 << 10;
+/// Bytes of shared memory that a block of that architecture has.
+int64_t most_shared(int architecture) {
+  constexpr int kHopper = 90, kAmpere = 80, kOrin = 87;
+  if (architecture >= kHopper && architecture < 120) return 227 << 10;
+  return architecture == kAmpere || architecture == kOrin ? 163 << 10 : 99 << 10;
+}
 /// More than any GPU runs at once.
 constexpr int64_t kManyBlocks = 4096;
 /// About as many as GPUs have multiprocessors, which fewer blocks leave idle.
@@ -44,7 +48,9 @@ constexpr ProductTile kTiles[] = {
     {ProductUnit::kTensor, 32, 64, 64, 2, 2, 4},   {ProductUnit::kTensor, 32, 32, 64, 2, 2, 5},
     {ProductUnit::kTensor, 16, 64, 64, 1, 4, 5},   {ProductUnit::kTensor, 16, 32, 128, 1, 2, 4},
     {ProductUnit::kScalar, 128, 128, 16, 4, 2, 3}, {ProductUnit::kScalar, 64, 64, 16, 2, 2, 4},
-    {ProductUnit::kScalar, 32, 32, 32, 2, 1, 3},   {ProductUnit::kScalar, 16, 64, 32, 1, 2, 3}};
+    {ProductUnit::kScalar, 32, 32, 32, 2, 1, 3},   {ProductUnit::kScalar, 16, 64, 32, 1, 2, 3},
+    {ProductUnit::kTensor, 128, 128, 64, 2, 4, 3}, {ProductUnit::kTensor, 128, 256, 64, 2, 4, 3},
+    {ProductUnit::kTensor, 256, 128, 64, 4, 2, 3}, {ProductUnit::kTensor, 128, 128, 64, 2, 2, 3}};
 
 int architecture_number(std::string_view architecture) {
   int number = 0;
@@ -125,6 +131,7 @@ std::vector<int64_t> product_tactics(DataType type, const ProductSize& size,
   const ProductUnit unit = is_short && architecture_number(architecture) >= kFirstArchitecture
                                ? ProductUnit::kTensor
                                : ProductUnit::kScalar;
+  const int64_t most = most_shared(architecture_number(architecture));
   std::vector<int64_t> tactics;
   int64_t smallest = 0;
   for (int64_t i = 0; i < std::ssize(kTiles); ++i) {
@@ -137,8 +144,8 @@ std::vector<int64_t> product_tactics(DataType type, const ProductSize& size,
     // Small tiles of a large product read more.
     const int64_t blocks = ((m + tile.m - 1) / tile.m) * ((n + tile.n - 1) / tile.n) * batches;
     const bool is_small = tile.m * tile.n <= 64 * 32;
-    const bool fits = shared_bytes(tile, type, true, true) <= kMostShared &&
-                      shared_bytes(tile, type, false, false) <= kMostShared;
+    const bool fits = shared_bytes(tile, type, true, true) <= most &&
+                      shared_bytes(tile, type, false, false) <= most;
     if (!fits || wastes || (is_small && blocks > kManyBlocks)) continue;
     tactics.push_back(i);
     // A few tiles over a long k leave multiprocessors idle, unless several share a tile.
