@@ -9,6 +9,7 @@ Weights are random. A result that differs from PyTorch's in FP32 by more than FP
 from __future__ import annotations
 
 import argparse
+import collections
 import copy
 import io
 import math
@@ -72,7 +73,9 @@ def mobilenet() -> torch.nn.Module:
 def vit() -> torch.nn.Module:
     import torchvision
 
-    return torchvision.models.vit_b_16()
+    model = torchvision.models.vit_b_16()
+    torch.nn.init.normal_(model.heads.head.weight, std=0.02)  # else 0
+    return model
 
 
 def deeplab() -> torch.nn.Module:
@@ -253,7 +256,14 @@ def main() -> None:
             f"| {row['build']:.0f} | {row['warm']:.1f} |"
         )
         print(lines[-1], flush=True)
-        slow += ["", f"{case.name}, the slowest of {len(row['layers'])} layers:"]
+        kinds = collections.Counter()
+        for layer in row["layers"]:
+            kinds[layer["LayerType"]] += layer["TimeMs"] * 1e3
+        shares = ", ".join(f"{kind} {us:.0f}" for kind, us in kinds.most_common(6))
+        slow += [
+            "",
+            f"{case.name}, {len(row['layers'])} layers, us by kind: {shares}; the slowest:",
+        ]
         slow += [f"- {describe(layer)}" for layer in row["layers"][:5]]
         print("\n".join(slow[-6:]), flush=True)
     if options.markdown:

@@ -16,6 +16,9 @@ namespace {
 /// Products of one element, up to which threads that compute elements by themselves may be as fast
 /// as tiles.
 constexpr int64_t kFewProducts = 64;
+/// Tactics of linear tensors, whose windows are read element by element, where there is another
+/// format.
+constexpr size_t kLinearTactics = 3;
 /// Channels of a group below which tiles are mostly empty.
 constexpr int64_t kNarrowGroup = 16;
 
@@ -157,6 +160,9 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
   const int64_t images = shape.images.constant(), pixels = shape.pixels().constant();
   const int64_t maps = shape.maps.constant(), groups = shape.groups.constant();
   const int64_t k = (shape.channels * shape.taps()).constant();
+  const bool is_fixed = has_fixed_shapes(query);
+  const ProductSize over_pixels = {images * pixels, maps, k, groups, is_fixed};
+  const ProductSize over_maps = {maps, pixels, k, images * groups, is_fixed};
   const bool is_narrow = groups > 1 && std::min(maps, shape.channels.constant()) < kNarrowGroup;
 
   std::vector<Candidate> found;
@@ -182,10 +188,11 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
       if (!has_tiles || (is_narrow && !is_transposed) || k <= kFewProducts / 4)
         add(kDirectConvolution, "a thread per element");
       if (!has_tiles) continue;
-      for (const int64_t tactic :
-           product_tactics(type, is_last ? images * pixels : maps, is_last ? maps : pixels, k,
-                           query.device->architecture()))
-        add(tactic, product_tile(tactic).name());
+      std::vector<int64_t> tactics =
+          product_tactics(type, is_last ? over_pixels : over_maps, query.device->architecture());
+      if (!is_last && formats.size() > 1 && tactics.size() > kLinearTactics)
+        tactics.resize(kLinearTactics);
+      for (const int64_t tactic : tactics) add(tactic, product_tactic(tactic).name());
     }
   }
   return found;

@@ -102,6 +102,8 @@ std::vector<Candidate> matrix_multiply_candidates(const Operator& op, const Cand
   const int64_t k = a.along_k.constant(), n = b.across.constant();
   const int64_t m =
       a.across.constant() * (b.is_single() && a.is_along_k ? numel(a.stack).constant() : 1);
+  const int64_t outputs = query.outputs[0].opt.numel();
+  const ProductSize size = {m, n, k, m * n == 0 ? 0 : outputs / (m * n), has_fixed_shapes(query)};
   for (const DataType type : product_types(query)) {
     Candidate candidate;
     for (const PortDesc& port : query.inputs)
@@ -109,9 +111,9 @@ std::vector<Candidate> matrix_multiply_candidates(const Operator& op, const Cand
     candidate.inputs[0].dtype = type;
     candidate.inputs[1].dtype = is_floating(type) ? type : query.inputs[1].type.dtype;
     candidate.outputs = {{result_type(type)}};
-    for (const int64_t tactic : product_tactics(type, m, n, k, query.device->architecture())) {
+    for (const int64_t tactic : product_tactics(type, size, query.device->architecture())) {
       candidate.tactic = tactic;
-      candidate.tactic_name = product_tile(tactic).name();
+      candidate.tactic_name = product_tactic(tactic).name();
       found.push_back(candidate);
     }
   }

@@ -21,10 +21,25 @@ constexpr int kGroupedRows = 8;
 /// The first architecture whose tensor cores multiply FP16 and BF16 by m16n8k16, and that copies to
 /// shared memory without registers.
 constexpr int kFirstArchitecture = 80;
-/// Bytes of shared memory that a block has on each of them.
-constexpr int64_t kMostShared = 99 << 10;
+/// Bytes of shared memory that a block of that architecture has.
+int64_t most_shared(int architecture) {
+  constexpr int kHopper = 90, kAmpere = 80, kOrin = 87;
+  if (architecture >= kHopper && architecture < 120) return 227 << 10;
+  return architecture == kAmpere || architecture == kOrin ? 163 << 10 : 99 << 10;
+}
 /// More than any GPU runs at once.
 constexpr int64_t kManyBlocks = 4096;
+/// About as many as GPUs have multiprocessors, which fewer blocks leave idle.
+constexpr int64_t kFewBlocks = 132;
+/// Parts of a tile at most, and tiles that have parts.
+constexpr int kMostParts = 8;
+constexpr int64_t kMostTilesOfParts = 128;
+/// Steps along k of a part at least.
+constexpr int64_t kPartSteps = 4;
+/// A tactic's number is that of its tile, and this times the parts where there are several.
+constexpr int64_t kPartsUnit = 100;
+/// Counters of blocks that are done, of so many bits each, in one word.
+constexpr int kCounterBits = 4, kCountersOfWord = 64 / kCounterBits;
 
 constexpr ProductTile kTiles[] = {
     {ProductUnit::kTensor, 128, 128, 32, 2, 4, 4}, {ProductUnit::kTensor, 128, 256, 32, 2, 4, 3},
@@ -33,7 +48,9 @@ constexpr ProductTile kTiles[] = {
     {ProductUnit::kTensor, 32, 64, 64, 2, 2, 4},   {ProductUnit::kTensor, 32, 32, 64, 2, 2, 5},
     {ProductUnit::kTensor, 16, 64, 64, 1, 4, 5},   {ProductUnit::kTensor, 16, 32, 128, 1, 2, 4},
     {ProductUnit::kScalar, 128, 128, 16, 4, 2, 3}, {ProductUnit::kScalar, 64, 64, 16, 2, 2, 4},
-    {ProductUnit::kScalar, 32, 32, 32, 2, 1, 3},   {ProductUnit::kScalar, 16, 64, 32, 1, 2, 3}};
+    {ProductUnit::kScalar, 32, 32, 32, 2, 1, 3},   {ProductUnit::kScalar, 16, 64, 32, 1, 2, 3},
+    {ProductUnit::kTensor, 128, 128, 64, 2, 4, 3}, {ProductUnit::kTensor, 128, 256, 64, 2, 4, 3},
+    {ProductUnit::kTensor, 256, 128, 64, 4, 2, 3}, {ProductUnit::kTensor, 128, 128, 64, 2, 2, 3}};
 
 int architecture_number(std::string_view architecture) {
   int number = 0;
@@ -91,17 +108,30 @@ std::string ProductTile::name() const {
              warps_m * warps_n, " warps, ", stages, " stages");
 }
 
-const ProductTile& product_tile(int64_t tactic) {
-  require(tactic >= 0 && tactic < std::ssize(kTiles), "there is no tile of number ", tactic);
-  return kTiles[tactic];
+std::string ProductTactic::name() const {
+  return parts > 1 ? str(tile.name(), ", in ", parts, " parts") : tile.name();
 }
 
-std::vector<int64_t> product_tactics(DataType type, int64_t m, int64_t n, int64_t k,
+ProductTactic product_tactic(int64_t number) {
+  const int64_t tile = number % kPartsUnit, parts = number / kPartsUnit;
+  require(number >= 0 && tile < std::ssize(kTiles) && parts <= kMostParts,
+          "there is no tile of number ", number);
+  return {kTiles[tile], std::max(1, static_cast<int>(parts))};
+}
+
+bool has_fixed_shapes(const CandidateQuery& query) {
+  return std::all_of(query.inputs.begin(), query.inputs.end(),
+                     [](const PortDesc& port) { return !port.present || port.min == port.max; });
+}
+
+std::vector<int64_t> product_tactics(DataType type, const ProductSize& size,
                                      std::string_view architecture) {
+  const auto& [m, n, k, batches, is_fixed] = size;
   const bool is_short = type == DataType::kHALF || type == DataType::kBF16;
   const ProductUnit unit = is_short && architecture_number(architecture) >= kFirstArchitecture
                                ? ProductUnit::kTensor
                                : ProductUnit::kScalar;
+  const int64_t most = most_shared(architecture_number(architecture));
   std::vector<int64_t> tactics;
   int64_t smallest = 0;
   for (int64_t i = 0; i < std::ssize(kTiles); ++i) {
@@ -112,11 +142,18 @@ std::vector<int64_t> product_tactics(DataType type, int64_t m, int64_t n, int64_
     const bool wastes = (tile.m > 16 && tile.m >= 2 * m) || (tile.n > 32 && tile.n >= 2 * n) ||
                         (tile.k > 32 && tile.k >= 2 * k);
     // Small tiles of a large product read more.
-    const int64_t blocks = ((m + tile.m - 1) / tile.m) * ((n + tile.n - 1) / tile.n);
+    const int64_t blocks = ((m + tile.m - 1) / tile.m) * ((n + tile.n - 1) / tile.n) * batches;
     const bool is_small = tile.m * tile.n <= 64 * 32;
-    const bool fits = shared_bytes(tile, type, true, true) <= kMostShared &&
-                      shared_bytes(tile, type, false, false) <= kMostShared;
-    if (fits && !wastes && !(is_small && blocks > kManyBlocks)) tactics.push_back(i);
+    const bool fits = shared_bytes(tile, type, true, true) <= most &&
+                      shared_bytes(tile, type, false, false) <= most;
+    if (!fits || wastes || (is_small && blocks > kManyBlocks)) continue;
+    tactics.push_back(i);
+    // A few tiles over a long k leave multiprocessors idle, unless several share a tile.
+    if (!is_fixed || blocks == 0 || blocks > kMostTilesOfParts) continue;
+    for (int64_t parts = 2; parts <= kMostParts; parts *= 2)
+      if (blocks * parts <= 2 * kFewBlocks && 4 * blocks * parts >= kFewBlocks &&
+          k >= parts * kPartSteps * tile.k)
+        tactics.push_back(parts * kPartsUnit + i);
   }
   if (tactics.empty()) tactics.push_back(smallest);
   return tactics;
@@ -125,7 +162,8 @@ std::vector<int64_t> product_tactics(DataType type, int64_t m, int64_t n, int64_
 ProductWriter::ProductWriter(std::string name, const KernelArgs& args)
     : args_(args),
       source_(std::move(name), args),
-      tile_(product_tile(args.candidate->tactic)),
+      tile_(product_tactic(args.candidate->tactic).tile),
+      parts_(product_tactic(args.candidate->tactic).parts),
       output_(args.outputs[0].type.dtype) {}
 
 std::string ProductWriter::alignment(int input, const std::vector<Expr>& strides) {
@@ -146,6 +184,29 @@ ProductOperand ProductWriter::matrix(bool is_a, int input, bool is_along_k, std:
           str("MatrixReader<", side(is_a), ", ", is_along_k ? "true" : "false", ">"),
           str("{", from, " + ", origin, is_along_k ? " * " + step : std::string(), ", ", step, ", ",
               source_.value(extent), " - ", origin, ", ", source_.value(k), ", ", is_aligned, "}")};
+}
+
+std::string ProductWriter::write_merging(const Expr& tasks) {
+  const int threads = 32 * tile_.warps_m * tile_.warps_n;
+  const int64_t count = tasks.constant();
+  const int words = static_cast<int>((count + kCountersOfWord - 1) / kCountersOfWord);
+  source_.add_counters(words);
+  source_.add_scratch("Sum", count * parts_ * tile_.m * tile_.n * bits(sum_type_) / 8);
+  std::string word = "counter0";
+  for (int i = 1; i < words; ++i)
+    word = str("task >= ", i * kCountersOfWord, " ? counter", i, " : ", word);
+  return str("Sum* const parts = scratch + task * ", parts_, " * (kTileM * kTileN);\n",
+             "product.save(parts + part * (kTileM * kTileN) + threadIdx.x, ", threads, ");\n",
+             // What this block has written comes before its count, and what others have after it.
+             "__threadfence();\n__syncthreads();\n__shared__ bool is_last;\n"
+             "if (threadIdx.x == 0) {\nunsigned long long* const word = ",
+             word, ";\nconst int shift = (int)(task % ", kCountersOfWord, ") * ", kCounterBits,
+             ";\nis_last = (atomicAdd(word, 1ull << shift) >> shift & ", (1 << kCounterBits) - 1,
+             "ull) == ", parts_ - 1, ";\nif (is_last) atomicAdd(word, 0ull - (", parts_,
+             "ull << shift));\n}\n__syncthreads();\nif (!is_last) continue;\n__threadfence();\n",
+             "product = Product();\nfor (int i = 0; i < ", parts_,
+             "; ++i) product.add_saved(parts + i * (kTileM * kTileN) + threadIdx.x, ", threads,
+             ");\n");
 }
 
 std::string ProductWriter::write_epilogue(const ProductEpilogue& epilogue, const Expr& row_stride) {
@@ -207,11 +268,12 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
   const auto constant = [](std::string_view name, auto value) {
     return str("constexpr auto ", name, " = ", value, ";\n");
   };
+  sum_type_ = sum_type(a.type);
   const auto flag = [](bool value) { return std::string_view(value ? "true" : "false"); };
   std::string declarations = str(
       "typedef ", storage_type(a.type), " ElementA;\ntypedef ", storage_type(b.type),
-      " ElementB;\ntypedef ", register_type(sum_type(a.type)), " Sum;\ntypedef ",
-      storage_type(output_), " Output;\n", constant("kTileM", tile_.m), constant("kTileN", tile_.n),
+      " ElementB;\ntypedef ", register_type(sum_type_), " Sum;\ntypedef ", storage_type(output_),
+      " Output;\n", constant("kTileM", tile_.m), constant("kTileN", tile_.n),
       constant("kTileK", tile_.k), constant("kWarpsM", tile_.warps_m),
       constant("kWarpsN", tile_.warps_n), constant("kStages", tile_.stages),
       constant("kAlongKA", flag(a.is_along_k)), constant("kAlongKB", flag(b.is_along_k)));
@@ -236,7 +298,10 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
           ", steps = ", source_.value(ceil_div(k, Expr(tile_.k))), ";\n",
           "const Index tiles_m = ", source_.value(tiles_m), ", tiles_n = ", source_.value(tiles_n),
           ";\n", "const bool stores_packs = ", stores, ";\n",
-          "for (Index task = blockIdx.x; task < ", source_.value(tasks), "; task += gridDim.x) {\n",
+          "for (Index number = blockIdx.x; number < ", source_.value(tasks * Expr(parts_)),
+          "; number += gridDim.x) {\nconst Index task = number / ", parts_, ", part = number % ",
+          parts_, ";\nconst Index length = (steps + ", parts_ - 1, ") / ", parts_,
+          ", first_step = part * length;\n",
           "const Index batch = task / (tiles_m * tiles_n), tile = task % (tiles_m * tiles_n);\n",
           "const Index tile_group = tile / (", kGroupedRows, " * tiles_n) * ", kGroupedRows,
           ", place_in_group = tile % (", kGroupedRows, " * tiles_n);\n",
@@ -247,10 +312,13 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
           of_batch, "const Index first = ", first, ";\n", a.reader, " a = ", a.make, ";\n",
           b.reader, " b = ", b.make, ";\n",
           "Product product;\n"
-          "multiply_tiles(product, (char*)shared, a, b, steps, warp_m, warp_n);\n");
+          "multiply_tiles(product, (char*)shared, a, b, first_step, first_step + length < steps ? "
+          "first_step + length : steps, warp_m, warp_n);\n");
+  if (parts_ > 1) text += write_merging(tasks);
   text += write_epilogue(epilogue, row_stride);
   text += "__syncthreads();\n}\n";
-  GeneratedKernel kernel = source_.finish(text, tasks, 32 * tile_.warps_m * tile_.warps_n);
+  GeneratedKernel kernel =
+      source_.finish(text, tasks * Expr(parts_), 32 * tile_.warps_m * tile_.warps_n);
   kernel.launch.shared_memory = shared_bytes(tile_, a.type, a.is_along_k, b.is_along_k);
   return kernel;
 }

@@ -31,11 +31,24 @@ struct ProductTile {
   std::string name() const;
 };
 
-/// The tile of a candidate's tactic. Throws Error for a number that is none.
-const ProductTile& product_tile(int64_t tactic);
+/// The tile of a candidate's tactic, and in how many parts of k blocks compute each tile.
+struct ProductTactic {
+  const ProductTile& tile;
+  int parts = 1;
+  std::string name() const;
+};
+/// Throws Error for a number that is none.
+ProductTactic product_tactic(int64_t number);
 
-/// Tactics that are worth trying for m x n results over k, the best guess first.
-std::vector<int64_t> product_tactics(DataType type, int64_t m, int64_t n, int64_t k,
+/// How large products are at the profile's optimum.
+struct ProductSize {
+  int64_t m = 0, n = 0, k = 0, batches = 1;
+  bool is_fixed = false;  ///< for all shapes of the profile
+};
+/// Whether all shapes of the query are fixed.
+bool has_fixed_shapes(const CandidateQuery& query);
+/// Numbers of tactics that are worth trying, the best guess first.
+std::vector<int64_t> product_tactics(DataType type, const ProductSize& size,
                                      std::string_view architecture);
 
 /// One side of a product. Its reader is an object of the code with a method
@@ -61,13 +74,13 @@ struct ProductEpilogue {
 
 /// Writes the kernel of a stack of products [m, k] x [k, n]. Operand tiles go through shared
 /// memory, several at once (cp.async); a warp's sums go through it, too, so that whole rows are
-/// stored. Elements `out0[first + row * row_stride + column]`.
+/// stored. Where a tile has parts, the last block that is done adds them up, always in one order.
+/// Elements `out0[first + row * row_stride + column]`.
 class ProductWriter {
  public:
   ProductWriter(std::string name, const KernelArgs& args);
 
   KernelSource& source() { return source_; }
-  const ProductTile& tile() const { return tile_; }
   /// The type of a reader, which is declared behind what ProductOperand's comment names.
   void add_reader(std::string_view text) { readers_ += text; }
 
@@ -89,12 +102,16 @@ class ProductWriter {
                         const ProductEpilogue& epilogue);
 
  private:
+  /// What merges the parts of a tile; only the last of its blocks goes on.
+  std::string write_merging(const Expr& tasks);
   std::string write_epilogue(const ProductEpilogue& epilogue, const Expr& row_stride);
 
   const KernelArgs& args_;
   KernelSource source_;
   const ProductTile& tile_;
+  const int parts_;
   const DataType output_;
+  DataType sum_type_ = DataType::kFLOAT;
   std::string readers_;
 };
 

@@ -118,6 +118,20 @@ struct Product {
       }
     }
   }
+  // Puts each sum `threads` elements behind the one before, and adds what was put so.
+  __device__ void save(Sum* to, int threads) const {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i)
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) to[(i * kColumns + j) * threads] = sums[i][j];
+  }
+  __device__ void add_saved(const Sum* from, int threads) {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i)
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j)
+        sums[i][j] = multiply_add((Sum)1, __ldcg(from + (i * kColumns + j) * threads), sums[i][j]);
+  }
   // Rows 16 part to 16 part + 15.
   __device__ void put(Sum* to, int row_length, int part) const {
     const int lane = (int)threadIdx.x % 32;
@@ -192,6 +206,24 @@ struct Product {
         }
     }
   }
+  // Puts each sum `threads` elements behind the one before, and adds what was put so.
+  __device__ void save(float* to, int threads) const {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i)
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) to[((i * kColumns + j) * 4 + e) * threads] = sums[i][j][e];
+  }
+  __device__ void add_saved(const float* from, int threads) {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i)
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          sums[i][j][e] += __ldcg(from + ((i * kColumns + j) * 4 + e) * threads);
+  }
   // Rows 16 part to 16 part + 15.
   __device__ void put(float* to, int row_length, int part) const {
     const int lane = (int)threadIdx.x % 32;
@@ -213,20 +245,20 @@ inline constexpr std::string_view kProductLoop = R"(
 // Copies run ahead of the products by all stages but one.
 template <class A, class B>
 __device__ inline void multiply_tiles(Product& product, char* tiles, const A& a, const B& b,
-                                      Index steps, int warp_m, int warp_n) {
+                                      Index first, Index end, int warp_m, int warp_n) {
   const auto tile_a = [&](int stage) { return (ElementA*)(tiles + stage * kStageBytes); };
   const auto tile_b = [&](int stage) { return (ElementB*)(tile_a(stage) + kSizeA); };
   const auto copy = [&](int stage, Index step) {
-    if (step < steps) {
+    if (step < end) {
       a.copy(tile_a(stage), step * kTileK);
       b.copy(tile_b(stage), step * kTileK);
     }
     end_copies();
   };
 #pragma unroll
-  for (int stage = 0; stage < kStages - 1; ++stage) copy(stage, stage);
+  for (int stage = 0; stage < kStages - 1; ++stage) copy(stage, first + stage);
   int stage = 0;
-  for (Index step = 0; step < steps; ++step) {
+  for (Index step = first; step < end; ++step) {
     wait_for_copies<kStages - 2>();
     __syncthreads();
     copy(stage == 0 ? kStages - 1 : stage - 1, step + kStages - 1);

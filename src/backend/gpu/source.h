@@ -94,8 +94,8 @@ class KernelSource {
   void widen() { narrow_ = false; }
   /// Runs end with an Error of that message where the condition is 0; see KernelCode::checks.
   void check(const Expr& condition, std::string message);
-  /// Gives the code `counter0`, `counter1`, ..., pointers to an `unsigned long long` each, in memory
-  /// that no other kernel has: 0 before the first run, as each run must leave it.
+  /// Gives the code `counter0`, `counter1`, ..., pointers to an `unsigned long long` each, in
+  /// memory that no other kernel has: 0 before the first run, as each run must leave it.
   void add_counters(int count) { counters_ = count; }
   /// Gives the code `scratch`, a pointer to so many bytes, of any content.
   void add_scratch(std::string_view type, int64_t bytes) { scratch_type_ = type, scratch_ = bytes; }

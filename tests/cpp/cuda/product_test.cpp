@@ -60,5 +60,35 @@ TEST(CudaProduct, OpenExtentsInEveryTile) {
   EXPECT_GE(tactics.size(), 12u) << "not every tile was tested";
 }
 
+/// Tiles of which several blocks compute parts, again and again: each run leaves the counters of
+/// what is done as it found them.
+TEST(CudaProduct, TilesInParts) {
+  const int64_t m = 37, n = 100, k = 4 * 8 * 64;
+  const MatrixMultiply op;
+  std::set<int> parts_seen;
+  for (const DataType type :
+       {DataType::kFLOAT, DataType::kHALF, DataType::kBF16, DataType::kINT32}) {
+    Values a = random_values({1, m, k}, 1), b = random_values({1, k, n}, 2);
+    if (type == DataType::kINT32)
+      for (Values* values : {&a, &b})
+        for (double& value : values->data) value = std::round(100 * value);
+    a = rounded(a, type), b = rounded(b, type);
+    const Values expected = product(a, b, 1, m, n, k);
+    const std::vector<TestInput> inputs = {{a, type}, {b, type}};
+    const std::vector<TestOutput> outputs = {{expected.shape, type}};
+    for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+      const size_t at = candidate.tactic_name.find(", in ");
+      if (at == std::string::npos) continue;
+      parts_seen.insert(std::stoi(candidate.tactic_name.substr(at + 5)));
+      SCOPED_TRACE(describe(candidate));
+      TestKernel kernel(op, candidate, inputs, outputs);
+      const Values y = kernel.run(inputs, outputs)[0];
+      expect_close(y, expected, type == DataType::kINT32 ? 0 : std::max(3e-5, tolerance_of(type)));
+      EXPECT_EQ(kernel.run(inputs, outputs)[0].data, y.data) << "the second run differs";
+    }
+  }
+  EXPECT_EQ(parts_seen, (std::set<int>{4, 8}));
+}
+
 }  // namespace
 }  // namespace opwright::testing
