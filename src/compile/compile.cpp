@@ -188,6 +188,7 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
               caches_of_run(nodes, ranges, device));
   const int total = static_cast<int>(nodes.size());
   const std::vector<bool> contested = beside_callbacks(nodes, device);
+  tuner.compile_ahead(nodes, [&](int done, int of) { progress("compiling kernels", done, of); });
   std::vector<TunedNode> tuned;
   for (int i = 0; i < total; ++i) {
     progress("tuning", i, total, nodes[i]);

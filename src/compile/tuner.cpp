@@ -5,12 +5,15 @@
 #include <limits>
 #include <optional>
 #include <sstream>
+#include <unordered_set>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "base/types.h"
 #include "compile/memory_plan.h"
 #include "compile/tuning_report.h"
 #include "network/no_kernel.h"
+#include "operators/builtin.h"
 #include "operators/movement.h"
 #include "operators/pooling.h"
 #include "plan/concatenation.h"
@@ -475,6 +478,65 @@ std::string Tuner::lack(const GraphNode& node) const {
     if (is_interrupt(std::current_exception())) throw;
   }
   return {};
+}
+
+void Tuner::compile_ahead(std::span<GraphNode* const> nodes,
+                          const std::function<void(int done, int total)>& progress) {
+  if (device_.is_host() || !config_.timing || thread_count() == 1) return;
+  struct Work {
+    const GraphNode* node;
+    NodePorts ports;
+    Candidate candidate;
+  };
+  std::vector<Work> work;
+  std::unordered_set<std::string> keys;
+  for (const GraphNode* node : nodes) {
+    // Plugins compile by themselves, and not on any thread; bodies have nodes of their own.
+    if (!is_builtin_operator(node->op->kind())) continue;
+    std::vector<DroppedCandidate> dropped;
+    std::vector<Candidate> all;
+    const NodePorts ports = network_ports(*node, ranges_);
+    try {
+      all = candidates(*node, ports, dropped);
+      constrain(*node, ports, all);
+    } catch (const Error&) {
+      continue;  // tune() reports it
+    }
+    if (config_.max_candidates > 0 && std::ssize(all) > config_.max_candidates)
+      all.resize(static_cast<size_t>(config_.max_candidates));
+    for (const Candidate& candidate : all) {
+      NodePorts typed = with_types(ports, candidate);
+      const std::string cache_key = key(*node, typed, candidate);
+      if (cache_key.empty() || cache_.find(cache_key) || !keys.insert(cache_key).second) continue;
+      work.push_back({node, std::move(typed), candidate});
+    }
+  }
+  const auto total = static_cast<int64_t>(work.size());
+  // In rounds, between which the caller may interrupt.
+  const int64_t round = int64_t{8} * thread_count();
+  for (int64_t done = 0; done < total; done += round) {
+    progress(static_cast<int>(done), static_cast<int>(total));
+    if (config_.interrupt_check) config_.interrupt_check();
+    budget_.check_time("compiling kernels");
+    parallel_for(std::min(round, total - done), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = done + begin; i < done + end; ++i) {
+        const Work& each = work[static_cast<size_t>(i)];
+        KernelArgs args;
+        args.layer = each.node->name;
+        args.candidate = &each.candidate;
+        args.inputs = each.ports.inputs;
+        args.outputs = each.ports.outputs;
+        args.device = &device_;
+        args.hardware_compatibility = config_.hardware_compatibility;
+        args.services = &config_.services;
+        try {
+          each.node->op->plan(args);
+        } catch (const std::exception&) {
+          // The candidate fails again when it is timed, and is reported then.
+        }
+      }
+    });
+  }
 }
 
 TunedNode Tuner::tune(const GraphNode& node, bool all_tactics) {

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -79,6 +81,11 @@ class Tuner {
   /// Throws Error naming the layer when there is no way to run it, with the reasons; an exception
   /// of a plugin's own passes through, with them as a note.
   TunedNode tune(const GraphNode& node, bool all_tactics);
+  /// Compiles the kernels that tune() is going to time for these nodes, on all threads, so that it
+  /// finds them in the device's cache. Those that do not compile are left to tune(). Nothing where
+  /// the device compiles none.
+  void compile_ahead(std::span<GraphNode* const> nodes,
+                     const std::function<void(int done, int total)>& progress);
   /// Why the device cannot run the node, naming it; empty where it can, or where that is not known.
   std::string lack(const GraphNode& node) const;
   /// Milliseconds to convert a tensor with these extents; infinite when it cannot be done.

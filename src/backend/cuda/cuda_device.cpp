@@ -69,6 +69,12 @@ LaunchLimits CudaDevice::launch_limits() const {
           .threads = kThreads};
 }
 
+std::vector<TensorFormat> CudaDevice::formats(int rank) const {
+  std::vector<TensorFormat> formats = {TensorFormat::kHWC, TensorFormat::kDHWC};
+  std::erase_if(formats, [&](TensorFormat format) { return !is_valid(format, rank); });
+  return formats;
+}
+
 void* CudaDevice::enter() const {
   CUcontext current = nullptr;
   check(driver().cuCtxGetCurrent(&current), "asking for the current CUDA context");

@@ -60,7 +60,7 @@ class CudaDevice final : public Device {
   void check_operator(const Operator& op, const KernelArgs& args) const override;
   std::unique_ptr<Kernel> make_kernel(const Operator& op, const KernelArgs& args) const override;
   PlannedOperatorPtr compile(const Operator& op, const KernelArgs& args) const override;
-  std::vector<TensorFormat> formats(int) const override { return {}; }
+  std::vector<TensorFormat> formats(int rank) const override;
   double time(Kernel& kernel, void const* const* inputs, void* const* outputs, void* workspace,
               int iterations, const CacheScene&) const override;
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 
 #include "backend/candidates.h"
 #include "backend/gpu/kernels.h"
@@ -17,13 +18,17 @@ constexpr int64_t kLongPiece = 64;
 /// The output is a stack of rows that hold a piece of each input.
 class ConcatenationWriter {
  public:
-  ConcatenationWriter(const Concatenation& op, const KernelArgs& args)
-      : source_("concatenation", args),
-        args_(args),
-        size_(element_size(args.outputs[0].type.dtype)) {
+  ConcatenationWriter(const Concatenation& op, const KernelArgs& given_args)
+      : ports_(given_args),
+        source_("concatenation", ports_),
+        args_(ports_.args()),
+        size_(element_size(args_.outputs[0].type.dtype)) {
+    const KernelArgs& args = args_;
     const int rank = args.outputs[0].max.rank();
     const int64_t given = op.params().axis;
-    const int axis = static_cast<int>(given < 0 ? given + rank : given);
+    const int64_t bit = int64_t{1} << (given < 0 ? given + rank : given);
+    const int axis = std::countr_zero(
+        static_cast<uint64_t>(axes_in_memory(args.outputs[0].type.format, rank, bit)));
     rows_ = numel(std::span(source_.dims(0)).first(axis));
     for (size_t i = 0; i < args.inputs.size(); ++i) {
       const SymShape& dims = source_.dims(static_cast<int>(i));
@@ -145,6 +150,7 @@ class ConcatenationWriter {
     return source_.finish(text, blocks_for(count, rows), kThreads);
   }
 
+  const PortsInMemory ports_;
   KernelSource source_;
   const KernelArgs& args_;
   const int size_;
@@ -170,7 +176,8 @@ std::vector<Choice> choices(const ConcatenationWriter& writer) {
 }
 
 std::vector<Candidate> concatenation_candidates(const Operator& op, const CandidateQuery& query) {
-  return moving_candidates(query, [&](const KernelArgs& args) {
+  const std::vector<TensorFormat> formats = formats_of(query, query.outputs[0].opt.rank());
+  return moving_candidates(query, formats, [&](const KernelArgs& args) {
     std::vector<std::string> names;
     for (const Choice& choice :
          choices(ConcatenationWriter(static_cast<const Concatenation&>(op), args)))

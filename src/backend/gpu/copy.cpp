@@ -1,8 +1,10 @@
 #include "backend/gpu/copy.h"
 
+#include "backend/candidates.h"
 #include "backend/device.h"
 #include "base/error.h"
 #include "base/types.h"
+#include "operators/host_run.h"
 
 namespace opwright::gpu {
 namespace {
@@ -50,9 +52,14 @@ void check(const Operator& op, const KernelArgs& args, bool keeps_type) {
     reject("it has ", args.inputs.size(), " inputs and ", args.outputs.size(),
            " outputs, and a copy needs its first input and has one output");
   const PortType from = candidate.inputs[0], to = candidate.outputs[0];
-  const bool fits =
-      keeps_type ? from == to : from.format == to.format && bits(from.dtype) == bits(to.dtype);
-  if (!fits || from.format != TensorFormat::kLINEAR)
+  const bool are_linear =
+      from.format == TensorFormat::kLINEAR && to.format == TensorFormat::kLINEAR;
+  const bool fits = are_linear && (keeps_type ? from == to : bits(from.dtype) == bits(to.dtype));
+  // The compiler also makes one where two formats of a tensor are the same bytes.
+  const PortDesc &x = args.inputs[0], &y = args.outputs[0];
+  const bool are_same_bytes =
+      keeps_type && has_shape_of(x, y) && same_bytes(x.min, x.max, from, to);
+  if (!fits && !are_same_bytes)
     reject("it is from ", str(from), " to ", str(to), ", and a copy keeps the ",
            keeps_type ? "type" : "size of elements", ", in LINEAR");
   if (candidate.tactic != 0) reject("it has the tactic ", candidate.tactic, " and a copy has none");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/candidates.h"
 #include "backend/gpu/broadcast.h"
 #include "base/error.h"
 #include "base/types.h"
@@ -283,6 +284,28 @@ class ElementwiseWriter {
 
 }  // namespace
 
+std::vector<Candidate> with_formats(const Candidate& candidate, const CandidateQuery& query) {
+  const int rank = query.outputs[0].opt.rank();
+  std::vector<Candidate> result;
+  for (const TensorFormat format : formats_of(query, rank)) {
+    Candidate& other = result.emplace_back(candidate);
+    bool fits = true;
+    const auto set = [&](std::vector<PortType>& types, std::span<const PortDesc> ports) {
+      for (size_t i = 0; i < ports.size(); ++i) {
+        if (!ports[i].present || format == TensorFormat::kLINEAR) continue;
+        if (ports[i].opt.rank() == rank)
+          types[i].format = format;
+        else
+          fits = fits && ports[i].max.numel() <= 1;
+      }
+    };
+    set(other.inputs, query.inputs);
+    set(other.outputs, query.outputs);
+    if (!fits) result.pop_back();
+  }
+  return result;
+}
+
 std::vector<Candidate> elementwise_tactics(const Candidate& candidate,
                                            const CandidateQuery& query) {
   std::vector<PortDesc> inputs(query.inputs.begin(), query.inputs.end());
@@ -293,8 +316,9 @@ std::vector<Candidate> elementwise_tactics(const Candidate& candidate,
   args.layer = query.layer;
   args.inputs = inputs;
   args.outputs = outputs;
-  const KernelSource source("", args);
-  const Broadcast::Axes axes = analyze_broadcast(source, args).presumed;
+  const PortsInMemory ports(args);
+  const KernelSource source("", ports);
+  const Broadcast::Axes axes = analyze_broadcast(source, ports.args()).presumed;
   const int width = vector_width(inputs, outputs, axes);
   const int64_t count = outputs[0].opt.numel();
 
@@ -316,9 +340,10 @@ std::vector<Candidate> elementwise_tactics(const Candidate& candidate,
 
 GeneratedKernel generate_elementwise(std::string name, const KernelArgs& args,
                                      const ElementwiseBody& body) {
-  KernelSource source(std::move(name), args);
-  const Broadcast broadcast = analyze_broadcast(source, args);
-  return ElementwiseWriter(source, args, body, broadcast).write(args.candidate->tactic);
+  const PortsInMemory ports(args);
+  KernelSource source(std::move(name), ports);
+  const Broadcast broadcast = analyze_broadcast(source, ports.args());
+  return ElementwiseWriter(source, ports.args(), body, broadcast).write(args.candidate->tactic);
 }
 
 }  // namespace opwright::gpu

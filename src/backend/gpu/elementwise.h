@@ -18,6 +18,9 @@ struct ElementwiseBody {
   std::vector<int> reads;  ///< inputs whose elements are used
 };
 
+/// The candidate, and the same with the other formats that all of its ports can have: those with as
+/// many axes as the output do, and the others are single elements.
+std::vector<Candidate> with_formats(const Candidate& candidate, const CandidateQuery& query);
 /// The candidate once for each way in which threads share the elements of such a kernel.
 std::vector<Candidate> elementwise_tactics(const Candidate& candidate, const CandidateQuery& query);
 GeneratedKernel generate_elementwise(std::string name, const KernelArgs& args,

@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "operators/bit_cast.h"
+#include "operators/convolution.h"
 #include "operators/indexing.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
@@ -24,7 +25,9 @@ const KernelEntry* find_entry(std::string_view kind) {
       {BitCast::kKind, bit_cast_kernels()},
       {ChannelShuffle::kKind, channel_shuffle_kernels()},
       {Concatenation::kKind, concatenation_kernels()},
+      {Convolution::kKind, convolution_kernels()},
       {Cumulative::kKind, cumulative_kernels()},
+      {Deconvolution::kKind, deconvolution_kernels()},
       {DeformableColumns::kKind, deformable_columns_kernels()},
       {Determinant::kKind, determinant_kernels()},
       {Fill::kKind, fill_kernels()},

@@ -83,7 +83,7 @@ GeneratedKernel write(const MatrixMultiplyParams& params, const KernelArgs& args
   const auto matrix = [&](bool is_a, int input, const MatrixStack& of, const SymShape& strides) {
     std::vector<Expr> aligned = {of.stride()};
     if (!strides.empty()) aligned.push_back(of.along_k * of.across);
-    return writer.matrix(is_a, of.is_along_k,
+    return writer.matrix(is_a, input, of.is_along_k,
                          str("in", input, " + (", source.offset(places, strides), ")"), of.across,
                          of.stride(), a.along_k, writer.alignment(input, aligned));
   };

@@ -63,7 +63,7 @@ class NmsWriter {
     const int64_t room = args_.inputs[1].max.numel() + 1;
     source_.add_scratch("int", checked_product("the memory to mark boxes in",
                                                {3, room, static_cast<int64_t>(sizeof(int))}));
-    source_.add_counter();
+    source_.add_counters(1);
     source_.add_declarations(
         str("constexpr bool kCenters = ",
             params_.bounding_box_format == BoundingBoxFormat::kCENTER_SIZES ? "true" : "false",
@@ -155,9 +155,9 @@ class NmsWriter {
     // What this block has written comes before its count, and what others have after it.
     text_ +=
         str("__threadfence();\n__syncthreads();\n"
-            "if (thread == 0) is_last = atomicAdd(counter, 1ull) == gridDim.x - 1;\n"
+            "if (thread == 0) is_last = atomicAdd(counter0, 1ull) == gridDim.x - 1;\n"
             "__syncthreads();\nif (!is_last) return;\n__threadfence();\n"
-            "if (thread == 0) *counter = 0;\nIndex total = 0;\n"
+            "if (thread == 0) *counter0 = 0;\nIndex total = 0;\n"
             "for (Index group = 0; group < groups; ++group) {\n"
             "const Index count = counts[group];\nfor (Index k = thread; k < count; k += ",
             kThreads, ") {\nout0[(total + k) * 3] = (", type,

@@ -47,9 +47,10 @@ std::vector<Candidate> pointwise_candidates(const Operator&, const CandidateQuer
   std::vector<Candidate> types = {linear_candidate(query, {})};
   add_lower_precisions(query, query.outputs[0], types);
   std::vector<Candidate> result;
-  for (const Candidate& candidate : types)
-    for (Candidate& tactic : elementwise_tactics(candidate, query))
-      result.push_back(std::move(tactic));
+  for (const Candidate& type : types)
+    for (const Candidate& candidate : with_formats(type, query))
+      for (Candidate& tactic : elementwise_tactics(candidate, query))
+        result.push_back(std::move(tactic));
   return result;
 }
 

@@ -383,4 +383,37 @@ template <class T> __device__ inline T integer_clip(T x, T low, T high) {
 )";
 }
 
+std::string fused_activation(const FusedActivation& activation) {
+  if (!activation.present()) return {};
+  const auto constant = [](double value) {
+    return PointwiseInstruction{
+        opcode(PointwiseOp::kConstant), DataType::kFLOAT, -1, -1, -1, value};
+  };
+  const auto binary = [](ElementWiseOperation op, int a, int b) {
+    return PointwiseInstruction{opcode(op), DataType::kFLOAT, a, b};
+  };
+  const auto activate = [](ActivationType type, int a, double alpha, double beta) {
+    return PointwiseInstruction{opcode(type), DataType::kFLOAT, a, -1, -1, alpha, beta};
+  };
+  std::vector<PointwiseInstruction> program = {{opcode(PointwiseOp::kInput), DataType::kFLOAT, 0}};
+  if (activation.type == FusedActivation::kSwish) {
+    program.push_back(constant(activation.alpha));
+    program.push_back(binary(ElementWiseOperation::kPROD, 0, 1));
+    program.push_back(activate(ActivationType::kSIGMOID, 2, 0, 0));
+    program.push_back(binary(ElementWiseOperation::kPROD, 0, 3));
+  } else if (activation.type == FusedActivation::kHardSwish) {
+    program.push_back(
+        activate(ActivationType::kHARD_SIGMOID, 0, activation.alpha, activation.beta));
+    program.push_back(binary(ElementWiseOperation::kPROD, 0, 1));
+  } else {
+    program.push_back(activate(static_cast<ActivationType>(activation.type), 0, activation.alpha,
+                               activation.beta));
+  }
+  std::string text = "{\nconst float x0 = y;\n";
+  for (size_t i = 0; i < program.size(); ++i)
+    text +=
+        str("const float r", i, " = ", pointwise_expression(program, static_cast<int>(i)), ";\n");
+  return text + str("y = r", program.size() - 1, ";\n}\n");
+}
+
 }  // namespace opwright::gpu

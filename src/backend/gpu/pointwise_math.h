@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "operators/activation.h"
 #include "operators/pointwise.h"
 
 namespace opwright::gpu {
@@ -13,5 +14,7 @@ std::string_view pointwise_functions();
 /// ...; results as the CPU has them, math functions to a few units in the last place. Throws Error
 /// for what no GPU kernel computes.
 std::string pointwise_expression(std::span<const PointwiseInstruction> program, int index);
+/// Statements that apply the activation to `y`, a float; none where there is none.
+std::string fused_activation(const FusedActivation& activation);
 
 }  // namespace opwright::gpu

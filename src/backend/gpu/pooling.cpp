@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "backend/candidates.h"
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/lane_reductions.h"
 #include "backend/gpu/rows.h"
@@ -26,14 +27,16 @@ std::vector<int> lanes_per_window(const PoolingParams& params, const KernelArgs&
   for (const int64_t extent : params.window)
     if (__builtin_mul_overflow(window, extent, &window)) window = INT64_MAX;
   const int64_t outputs = args.outputs[0].opt.numel();
-  if (window < 32) return {1};
+  // Channels-last, neighbours of a window's element belong to other windows.
+  if (window < 32 || layout_of(args.inputs[0].type.format).channels_last) return {1};
   if (window >= 2048 && outputs < 4096) return {kThreads, kWarp};
   return window >= 48 && outputs < (1 << 18) ? std::vector{kWarp, 1} : std::vector{1, kWarp};
 }
 
 std::vector<Candidate> pooling_candidates(const Operator& op, const CandidateQuery& query) {
   const PoolingParams& params = static_cast<const Pooling&>(op).params();
-  return moving_candidates(query, [&](const KernelArgs& args) {
+  const std::vector<TensorFormat> formats = formats_of(query, query.inputs[0].opt.rank());
+  return moving_candidates(query, formats, [&](const KernelArgs& args) {
     std::vector<std::string> names;
     for (const int lanes : lanes_per_window(params, args))
       names.push_back(lanes == 1 ? "a thread per window" : str(lanes, " threads per window"));

@@ -62,40 +62,6 @@ int64_t shared_bytes(const ProductTile& tile, DataType type, bool a_along_k, boo
   return std::max(operands, parts);
 }
 
-/// The activation as statements on `y`.
-std::string activation_text(const FusedActivation& activation) {
-  if (!activation.present()) return {};
-  const auto constant = [](double value) {
-    return PointwiseInstruction{
-        opcode(PointwiseOp::kConstant), DataType::kFLOAT, -1, -1, -1, value};
-  };
-  const auto binary = [](ElementWiseOperation op, int a, int b) {
-    return PointwiseInstruction{opcode(op), DataType::kFLOAT, a, b};
-  };
-  const auto activate = [](ActivationType type, int a, double alpha, double beta) {
-    return PointwiseInstruction{opcode(type), DataType::kFLOAT, a, -1, -1, alpha, beta};
-  };
-  std::vector<PointwiseInstruction> program = {{opcode(PointwiseOp::kInput), DataType::kFLOAT, 0}};
-  if (activation.type == FusedActivation::kSwish) {
-    program.push_back(constant(activation.alpha));
-    program.push_back(binary(ElementWiseOperation::kPROD, 0, 1));
-    program.push_back(activate(ActivationType::kSIGMOID, 2, 0, 0));
-    program.push_back(binary(ElementWiseOperation::kPROD, 0, 3));
-  } else if (activation.type == FusedActivation::kHardSwish) {
-    program.push_back(
-        activate(ActivationType::kHARD_SIGMOID, 0, activation.alpha, activation.beta));
-    program.push_back(binary(ElementWiseOperation::kPROD, 0, 1));
-  } else {
-    program.push_back(activate(static_cast<ActivationType>(activation.type), 0, activation.alpha,
-                               activation.beta));
-  }
-  std::string text = "{\nconst float x0 = y;\n";
-  for (size_t i = 0; i < program.size(); ++i)
-    text +=
-        str("const float r", i, " = ", pointwise_expression(program, static_cast<int>(i)), ";\n");
-  return text + str("y = r", program.size() - 1, ";\n}\n");
-}
-
 std::string tensor_text(DataType type) {
   std::string text(kTensorProduct);
   constexpr std::string_view name = "PRODUCT_TYPE";
@@ -160,27 +126,24 @@ ProductWriter::ProductWriter(std::string name, const KernelArgs& args)
     : args_(args),
       source_(std::move(name), args),
       tile_(product_tile(args.candidate->tactic)),
-      a_(args.inputs[0].type.dtype),
-      b_(args.inputs[1].type.dtype),
       output_(args.outputs[0].type.dtype) {}
 
 std::string ProductWriter::alignment(int input, const std::vector<Expr>& strides) {
   std::string test =
       str("is_aligned<", storage_type(args_.inputs[input].type.dtype), ", kVector>(in", input, ")");
   for (const Expr& stride : strides)
-    if (!stride.is_constant() || stride.constant() % vector_of(a_) != 0)
+    if (!stride.is_constant() || stride.constant() % vector_of(args_.inputs[input].type.dtype) != 0)
       test += str(" && ", source_.value(stride), " % kVector == 0");
   return test;
 }
 
-ProductOperand ProductWriter::matrix(bool is_a, bool is_along_k, std::string from,
+ProductOperand ProductWriter::matrix(bool is_a, int input, bool is_along_k, std::string from,
                                      const Expr& extent, const Expr& stride, const Expr& k,
                                      std::string is_aligned) {
   const std::string_view origin = is_a ? "first_row" : "first_column";
   const std::string step = source_.value(stride);
-  return {is_along_k,
-          str("MatrixReader<", is_a ? "ElementA, kTileM" : "ElementB, kTileN", ", ",
-              is_along_k ? "true" : "false", ">"),
+  return {is_along_k, args_.inputs[input].type.dtype,
+          str("MatrixReader<", side(is_a), ", ", is_along_k ? "true" : "false", ">"),
           str("{", from, " + ", origin, is_along_k ? " * " + step : std::string(), ", ", step, ", ",
               source_.value(extent), " - ", origin, ", ", source_.value(k), ", ", is_aligned, "}")};
 }
@@ -223,7 +186,7 @@ std::string ProductWriter::write_epilogue(const ProductEpilogue& epilogue, const
   if (epilogue.bias >= 0)
     text += str("if (i < count) y += load(in", epilogue.bias, "[", epilogue.bias_element, "]);\n");
   if (epilogue.residual >= 0) text += "y += load(result.at[i]);\n";
-  text += activation_text(epilogue.activation);
+  text += fused_activation(epilogue.activation);
   text +=
       "result.at[i] = store<Output>(y);\n}\n"
       "if (is_whole) {\n"
@@ -246,15 +209,15 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
   };
   const auto flag = [](bool value) { return std::string_view(value ? "true" : "false"); };
   std::string declarations = str(
-      "typedef ", storage_type(a_), " ElementA;\ntypedef ", storage_type(b_),
-      " ElementB;\ntypedef ", register_type(sum_type(a_)), " Sum;\ntypedef ", storage_type(output_),
-      " Output;\n", constant("kTileM", tile_.m), constant("kTileN", tile_.n),
+      "typedef ", storage_type(a.type), " ElementA;\ntypedef ", storage_type(b.type),
+      " ElementB;\ntypedef ", register_type(sum_type(a.type)), " Sum;\ntypedef ",
+      storage_type(output_), " Output;\n", constant("kTileM", tile_.m), constant("kTileN", tile_.n),
       constant("kTileK", tile_.k), constant("kWarpsM", tile_.warps_m),
       constant("kWarpsN", tile_.warps_n), constant("kStages", tile_.stages),
       constant("kAlongKA", flag(a.is_along_k)), constant("kAlongKB", flag(b.is_along_k)));
   declarations += kProductTiles;
   declarations +=
-      tile_.unit == ProductUnit::kTensor ? tensor_text(a_) : std::string(kScalarProduct);
+      tile_.unit == ProductUnit::kTensor ? tensor_text(a.type) : std::string(kScalarProduct);
   if (epilogue.activation.present()) declarations += pointwise_functions();
   source_.add_declarations(declarations + std::string(kProductLoop) + readers_);
 
@@ -275,11 +238,11 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
           ";\n", "const bool stores_packs = ", stores, ";\n",
           "for (Index task = blockIdx.x; task < ", source_.value(tasks), "; task += gridDim.x) {\n",
           "const Index batch = task / (tiles_m * tiles_n), tile = task % (tiles_m * tiles_n);\n",
-          "const Index group = tile / (", kGroupedRows, " * tiles_n) * ", kGroupedRows,
+          "const Index tile_group = tile / (", kGroupedRows, " * tiles_n) * ", kGroupedRows,
           ", place_in_group = tile % (", kGroupedRows, " * tiles_n);\n",
-          "const Index height = tiles_m - group < ", kGroupedRows,
-          " ? tiles_m - group : ", kGroupedRows, ";\n",
-          "const Index first_row = (group + place_in_group % height) * kTileM, "
+          "const Index height = tiles_m - tile_group < ", kGroupedRows,
+          " ? tiles_m - tile_group : ", kGroupedRows, ";\n",
+          "const Index first_row = (tile_group + place_in_group % height) * kTileM, "
           "first_column = place_in_group / height * kTileN;\n",
           of_batch, "const Index first = ", first, ";\n", a.reader, " a = ", a.make, ";\n",
           b.reader, " b = ", b.make, ";\n",
@@ -288,7 +251,7 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
   text += write_epilogue(epilogue, row_stride);
   text += "__syncthreads();\n}\n";
   GeneratedKernel kernel = source_.finish(text, tasks, 32 * tile_.warps_m * tile_.warps_n);
-  kernel.launch.shared_memory = shared_bytes(tile_, a_, a.is_along_k, b.is_along_k);
+  kernel.launch.shared_memory = shared_bytes(tile_, a.type, a.is_along_k, b.is_along_k);
   return kernel;
 }
 

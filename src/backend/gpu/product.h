@@ -45,8 +45,10 @@ struct ProductOperand {
   /// Whether neighbours in memory are neighbours along k; else they are neighbouring rows of a, or
   /// columns of b.
   bool is_along_k = true;
+  DataType type = DataType::kFLOAT;
   std::string reader;  ///< its type
-  std::string make;    ///< what it is initialized with, in braces; may use first_row, first_column and batch
+  /// What it is initialized with, in braces; may use first_row, first_column and batch.
+  std::string make;
 };
 
 /// What becomes of a sum before it is stored.
@@ -69,11 +71,13 @@ class ProductWriter {
   /// The type of a reader, which is declared behind what ProductOperand's comment names.
   void add_reader(std::string_view text) { readers_ += text; }
 
-  /// A reader of a matrix whose rows of neighbours begin `stride` apart, at `from` (an expression
-  /// of the code) for the first row and column of all tiles. `extent`: of rows of a or columns of
-  /// b.
-  ProductOperand matrix(bool is_a, bool is_along_k, std::string from, const Expr& extent,
+  /// A reader of a matrix in an input whose rows of neighbours begin `stride` apart, at `from` (an
+  /// expression of the code) for the first row and column of all tiles. `extent`: of rows of a or
+  /// columns of b.
+  ProductOperand matrix(bool is_a, int input, bool is_along_k, std::string from, const Expr& extent,
                         const Expr& stride, const Expr& k, std::string is_aligned);
+  /// "ElementA, kTileM", which readers are told, or "ElementB, kTileN".
+  static std::string_view side(bool is_a) { return is_a ? "ElementA, kTileM" : "ElementB, kTileN"; }
   /// "is_aligned<float, kVector>(in0) && n3 % kVector == 0": whether vectors may be copied from
   /// an input whose rows, and matrices, begin at multiples of these numbers.
   std::string alignment(int input, const std::vector<Expr>& strides);
@@ -90,7 +94,7 @@ class ProductWriter {
   const KernelArgs& args_;
   KernelSource source_;
   const ProductTile& tile_;
-  const DataType a_, b_, output_;
+  const DataType output_;
   std::string readers_;
 };
 

@@ -3,7 +3,8 @@
 #include <string_view>
 
 // The parts that kernels of products are put together from. They use the types ElementA, ElementB,
-// Sum and Output, and the constants kTileM, kTileN, kTileK, kWarpsM, kWarpsN, kStages, kAlongKA and kAlongKB.
+// Sum and Output, and the constants kTileM, kTileN, kTileK, kWarpsM, kWarpsN, kStages, kAlongKA and
+// kAlongKB.
 namespace opwright::gpu {
 
 /// Tiles in shared memory and how they are copied there.
@@ -52,7 +53,8 @@ struct MatrixReader {
   bool is_aligned;
   __device__ void copy(Element* tile, Index k) const {
     constexpr int kInner = is_along_k ? kTileK : extent, kOuter = is_along_k ? extent : kTileK;
-    const Index outers = is_along_k ? extents : depth - k, inners = is_along_k ? depth - k : extents;
+    const Index outers = is_along_k ? extents : depth - k;
+    const Index inners = is_along_k ? depth - k : extents;
     const Element* const from = matrix + (is_along_k ? k : k * stride);
 #pragma unroll
     for (int start = 0; start < kInner * kOuter; start += kThreads * kVector) {

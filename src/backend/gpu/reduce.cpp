@@ -89,10 +89,13 @@ std::vector<std::string> variables(char prefix, size_t count) {
 class ReduceWriter {
  public:
   ReduceWriter(const Reduce& op, const KernelArgs& args)
-      : source_("reduce", args),
+      : ports_(args),
+        source_("reduce", ports_),
         input_(args.inputs[0].type.dtype),
         output_(args.outputs[0].type.dtype),
-        axes_(analyze(source_.dims(0), op.params().axes)),
+        axes_(
+            analyze(source_.dims(0), axes_in_memory(args.inputs[0].type.format,
+                                                    args.inputs[0].max.rank(), op.params().axes))),
         plan_(ReducePlan::of(args.candidate->tactic)),
         lanes_(plan_.lanes),
         threads_(axes_.inner_is_reduced ? std::max(kThreads, lanes_)
@@ -110,7 +113,7 @@ class ReduceWriter {
     if (by_rows) text_ += str("const bool aligned = ", alignment_test(), ";\n");
     text_ += position(lanes_);
     if (plan_.blocks > 0) {
-      source_.add_counter();
+      source_.add_counters(1);
       source_.add_scratch("Total", kTotalBytes * teams_ * 2 * plan_.blocks);
       const Expr unit(unit_of_part());
       const Expr length = ceil_div(axes_.count, parts * unit) * unit;
@@ -196,11 +199,11 @@ class ReduceWriter {
             // What this block has written comes before its count, and what others have after it.
             "__threadfence();\n"
             "__syncthreads();\n"
-            "if (threadIdx.x == 0) is_last = atomicAdd(counter, 1ull) == gridDim.x - 1;\n"
+            "if (threadIdx.x == 0) is_last = atomicAdd(counter0, 1ull) == gridDim.x - 1;\n"
             "__syncthreads();\n"
             "if (!is_last) return;\n"
             "__threadfence();\n"
-            "if (threadIdx.x == 0) *counter = 0;\n"
+            "if (threadIdx.x == 0) *counter0 = 0;\n"
             "{\n",
             position(lanes), "for (Index first = 0; first < outputs; first += ", threads_ / lanes,
             ") {\n",
@@ -277,6 +280,7 @@ class ReduceWriter {
     text_ += "}\n";
   }
 
+  const PortsInMemory ports_;
   KernelSource source_;
   const DataType input_, output_;
   const ReduceAxes axes_;
@@ -286,8 +290,12 @@ class ReduceWriter {
 };
 
 /// Ways that are worth trying, the best guess first.
-std::vector<ReducePlan> reduce_plans(const Reduce& op, const PortDesc& input) {
-  const ReduceAxes axes = analyze(sym_shape(input.opt), op.params().axes);
+std::vector<ReducePlan> reduce_plans(const Reduce& op, const Shape& input, TensorFormat format) {
+  const int rank = input.rank();
+  SymShape dims;
+  for (int place = 0; place < rank; ++place)
+    dims.emplace_back(input[axis_in_memory(format, rank, place)]);
+  const ReduceAxes axes = analyze(dims, axes_in_memory(format, rank, op.params().axes));
   const int64_t count = axes.count.constant(), outputs = axes.outputs.constant();
   std::vector<ReducePlan> plans;
   const auto add = [&](int lanes, int blocks = 0) { plans.push_back({lanes, blocks}); };
@@ -313,6 +321,24 @@ std::vector<ReducePlan> reduce_plans(const Reduce& op, const PortDesc& input) {
   return plans;
 }
 
+/// The formats of the input, and that of the output beside each: what is kept must lie in the order
+/// in which the output has it.
+std::vector<std::pair<TensorFormat, TensorFormat>> reduce_formats(const ReduceParams& params,
+                                                                  const CandidateQuery& query) {
+  constexpr TensorFormat kLinear = TensorFormat::kLINEAR;
+  std::vector<std::pair<TensorFormat, TensorFormat>> result;
+  const int rank = query.inputs[0].opt.rank();
+  for (const TensorFormat format : formats_of(query, rank)) {
+    const int64_t spatial = ((int64_t{1} << rank) - 1) & ~int64_t{3};
+    const bool has_one_order = (params.axes & 2) != 0 || (params.axes & spatial) == spatial;
+    if (format == kLinear || params.keep_dims)
+      result.emplace_back(format, format);
+    else if (has_one_order)
+      result.emplace_back(format, kLinear);
+  }
+  return result;
+}
+
 std::vector<Candidate> reduce_candidates(const Operator& op, const CandidateQuery& query) {
   const PortDesc& input = query.inputs[0];
   std::vector<Candidate> types = {linear_candidate(query, {})};
@@ -325,13 +351,15 @@ std::vector<Candidate> reduce_candidates(const Operator& op, const CandidateQuer
     types.push_back(std::move(candidate));
   }
   std::vector<Candidate> result;
-  for (const Candidate& type : types) {
-    for (const ReducePlan& plan : reduce_plans(static_cast<const Reduce&>(op), input)) {
-      result.push_back(type);
-      result.back().tactic = plan.tactic();
-      result.back().tactic_name = plan.name();
-    }
-  }
+  const auto& reduce = static_cast<const Reduce&>(op);
+  for (const Candidate& type : types)
+    for (const auto& [from, to] : reduce_formats(reduce.params(), query))
+      for (const ReducePlan& plan : reduce_plans(reduce, input.opt, from)) {
+        result.push_back(type);
+        result.back().inputs[0].format = from, result.back().outputs[0].format = to;
+        result.back().tactic = plan.tactic();
+        result.back().tactic_name = plan.name();
+      }
   return result;
 }
 

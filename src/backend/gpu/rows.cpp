@@ -185,8 +185,15 @@ std::string alignment_condition(int element_size, int width, std::string_view po
 std::vector<Candidate> moving_candidates(
     const CandidateQuery& query,
     const std::function<std::vector<std::string>(const KernelArgs&)>& tactics) {
+  const TensorFormat linear[] = {TensorFormat::kLINEAR};
+  return moving_candidates(query, linear, tactics);
+}
+
+std::vector<Candidate> moving_candidates(
+    const CandidateQuery& query, std::span<const TensorFormat> formats,
+    const std::function<std::vector<std::string>(const KernelArgs&)>& tactics) {
   std::vector<Candidate> result;
-  const auto add = [&](DataType type) {
+  const auto add_as = [&](DataType type, TensorFormat format) {
     std::vector<PortDesc> inputs(query.inputs.begin(), query.inputs.end());
     std::vector<PortDesc> outputs(query.outputs.begin(), query.outputs.end());
     Candidate candidate = linear_candidate(query, {});
@@ -194,6 +201,7 @@ std::vector<Candidate> moving_candidates(
          {std::pair(&inputs, &candidate.inputs), std::pair(&outputs, &candidate.outputs)}) {
       for (size_t i = 0; i < ports->size(); ++i) {
         if ((*ports)[i].present && (*types)[i].dtype == DataType::kFLOAT) (*types)[i].dtype = type;
+        (*types)[i].format = format;
         (*ports)[i].type = (*types)[i];
       }
     }
@@ -208,6 +216,9 @@ std::vector<Candidate> moving_candidates(
       result.back().tactic_name = std::move(name);
       ++candidate.tactic;
     }
+  };
+  const auto add = [&](DataType type) {
+    for (const TensorFormat format : formats) add_as(type, format);
   };
   add(DataType::kFLOAT);
   if (query.strongly_typed || query.outputs[0].type.dtype != DataType::kFLOAT) return result;

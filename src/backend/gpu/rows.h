@@ -58,5 +58,9 @@ std::string alignment_condition(int element_size, int width, std::string_view po
 std::vector<Candidate> moving_candidates(
     const CandidateQuery& query,
     const std::function<std::vector<std::string>(const KernelArgs&)>& tactics);
+/// The same in each of the formats, which all ports have.
+std::vector<Candidate> moving_candidates(
+    const CandidateQuery& query, std::span<const TensorFormat> formats,
+    const std::function<std::vector<std::string>(const KernelArgs&)>& tactics);
 
 }  // namespace opwright::gpu

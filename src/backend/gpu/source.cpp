@@ -86,17 +86,57 @@ std::string float_literal(float value) {
   return text;
 }
 
+int axis_in_memory(TensorFormat format, int rank, int place) {
+  if (!layout_of(format).channels_last || place == 0) return place;
+  return place + 1 == rank ? 1 : place + 1;
+}
+
+int64_t axes_in_memory(TensorFormat format, int rank, int64_t axes) {
+  int64_t result = 0;
+  for (int place = 0; place < rank; ++place)
+    result |= (axes >> axis_in_memory(format, rank, place) & 1) << place;
+  return result;
+}
+
+PortsInMemory::PortsInMemory(const KernelArgs& args)
+    : inputs_(args.inputs.begin(), args.inputs.end()),
+      outputs_(args.outputs.begin(), args.outputs.end()),
+      args_(args) {
+  for (std::vector<PortDesc>* ports : {&inputs_, &outputs_})
+    for (PortDesc& port : *ports) {
+      const PortDesc given = port;
+      const int rank = given.max.rank();
+      for (int place = 0; place < rank; ++place) {
+        const int axis = axis_in_memory(given.type.format, rank, place);
+        port.min[place] = given.min[axis], port.max[place] = given.max[axis];
+        port.opt[place] = given.opt[axis];
+      }
+    }
+  args_.inputs = inputs_, args_.outputs = outputs_;
+}
+
 KernelSource::KernelSource(std::string name, const KernelArgs& args)
+    : KernelSource(std::move(name), args, false) {}
+
+KernelSource::KernelSource(std::string name, const PortsInMemory& ports)
+    : KernelSource(std::move(name), ports.args(), true) {}
+
+KernelSource::KernelSource(std::string name, const KernelArgs& args, bool is_in_memory)
     : name_(std::move(name)), args_(args) {
   for (const PortDesc& port : args.inputs) {
     SymShape& dims = dims_.emplace_back();
     input_types_.emplace_back(port.present ? storage_type(port.type.dtype) : "void");
     if (!port.present) continue;
     narrow_ &= is_narrow_shape(port.max);
-    for (int i = 0; i < port.max.rank(); ++i, ++symbols_) {
-      dims.push_back(port.min[i] == port.max[i] ? Expr(port.max[i]) : Expr::symbol(symbols_));
-      typical_.push_back(port.opt[i]);
+    const int rank = port.max.rank();
+    typical_.resize(typical_.size() + static_cast<size_t>(rank));
+    for (int i = 0; i < rank; ++i) {
+      // Symbols are numbered as the network has the axes.
+      const int symbol = symbols_ + (is_in_memory ? axis_in_memory(port.type.format, rank, i) : i);
+      dims.push_back(port.min[i] == port.max[i] ? Expr(port.max[i]) : Expr::symbol(symbol));
+      typical_[static_cast<size_t>(symbol)] = port.opt[i];
     }
+    symbols_ += rank;
   }
   for (const PortDesc& port : args.outputs) {
     narrow_ &= is_narrow_shape(port.max);
@@ -187,7 +227,7 @@ GeneratedKernel KernelSource::finish(std::string_view body, const Expr& blocks, 
   for (size_t i = 0; i < input_types_.size(); ++i)
     add("const ", input_types_[i], "* __restrict__ in", i);
   for (size_t i = 0; i < arguments_.size(); ++i) add("const Index n", i);
-  if (has_counter_) add("unsigned long long* counter");
+  for (int i = 0; i < counters_; ++i) add("unsigned long long* counter", i);
   for (size_t i = 0; i < output_types_.size(); ++i) add(output_types_[i], "* __restrict__ out", i);
   // Not __restrict__: blocks read what others have written.
   if (scratch_ > 0) add(scratch_type_, "* scratch");
@@ -200,7 +240,7 @@ GeneratedKernel KernelSource::finish(std::string_view body, const Expr& blocks, 
   launch.block[0] = threads;
   for (const Expr& argument : arguments_)
     launch.arguments.push_back({narrow_ ? ArgumentType::kINT32 : ArgumentType::kINT64, argument});
-  if (has_counter_) launch.arguments.push_back({ArgumentType::kPOINTER, 0});
+  for (int i = 0; i < counters_; ++i) launch.arguments.push_back({ArgumentType::kPOINTER, 0});
   if (scratch_ > 0) launch.scratch.push_back(scratch_);
   launch.shape_inputs = shape_inputs_;
   launch.checks = checks_;

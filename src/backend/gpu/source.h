@@ -31,6 +31,26 @@ std::string float_literal(float value);
 /// What sources begin with; see KernelSource. Each backend's library has its own.
 std::string_view prelude();
 
+/// The axis of a tensor of that rank that is number `place` in memory, the outermost being 0:
+/// channels-last, axis 1 comes last. Blocked formats have no such order.
+int axis_in_memory(TensorFormat format, int rank, int place);
+/// Bits for axes, of which bit i is axis i, as bits for their places in memory.
+int64_t axes_in_memory(TensorFormat format, int rank, int64_t axes);
+
+/// The ports of a kernel with extents in the order in which their axes lie in memory, for kernels
+/// that treat all axes alike.
+class PortsInMemory {
+ public:
+  explicit PortsInMemory(const KernelArgs& args);
+  PortsInMemory(const PortsInMemory&) = delete;
+  PortsInMemory& operator=(const PortsInMemory&) = delete;
+  const KernelArgs& args() const { return args_; }
+
+ private:
+  std::vector<PortDesc> inputs_, outputs_;
+  KernelArgs args_;
+};
+
 /// Writes the source of one kernel. Its parameters are those that KernelCode asks for: `in0`,
 /// `in1`, ... (`const T* __restrict__`; null where an input is absent), one per number that the
 /// profile leaves open, `out0`, `out1`, ... Every source begins with:
@@ -44,6 +64,8 @@ class KernelSource {
  public:
   /// `name` is the symbol that the code exports. The arguments outlive the writer.
   KernelSource(std::string name, const KernelArgs& args);
+  /// For a kernel to which dims() are extents in the order of memory.
+  KernelSource(std::string name, const PortsInMemory& ports);
 
   /// The extents of an input: constants where the profile has one value, else symbols.
   const SymShape& dims(int input) const { return dims_[input]; }
@@ -72,9 +94,9 @@ class KernelSource {
   void widen() { narrow_ = false; }
   /// Runs end with an Error of that message where the condition is 0; see KernelCode::checks.
   void check(const Expr& condition, std::string message);
-  /// Gives the code `counter`, a pointer to an `unsigned long long` in memory that no other kernel
-  /// has: 0 before the first run, as each run must leave it.
-  void add_counter() { has_counter_ = true; }
+  /// Gives the code `counter0`, `counter1`, ..., pointers to an `unsigned long long` each, in memory
+  /// that no other kernel has: 0 before the first run, as each run must leave it.
+  void add_counters(int count) { counters_ = count; }
   /// Gives the code `scratch`, a pointer to so many bytes, of any content.
   void add_scratch(std::string_view type, int64_t bytes) { scratch_type_ = type, scratch_ = bytes; }
   /// Device functions and types in front of the kernel.
@@ -85,6 +107,8 @@ class KernelSource {
   GeneratedKernel finish(std::string_view body, const Expr& blocks, int threads);
 
  private:
+  KernelSource(std::string name, const KernelArgs& args, bool is_in_memory);
+
   std::string name_;
   const KernelArgs& args_;
   std::vector<SymShape> dims_;
@@ -98,7 +122,7 @@ class KernelSource {
   std::vector<std::string> input_types_, output_types_;
   std::string declarations_, scratch_type_;
   int64_t scratch_ = 0;
-  bool has_counter_ = false;
+  int counters_ = 0;
 };
 
 /// Row-major strides in elements of a tensor with these extents.

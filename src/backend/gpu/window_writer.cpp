@@ -1,27 +1,11 @@
 #include "backend/gpu/window_writer.h"
 
-#include <algorithm>
-
-#include "base/error.h"
+#include "backend/gpu/windows.h"
+#include "base/types.h"
 #include "operators/infer.h"
 #include "operators/window.h"
 
 namespace opwright::gpu {
-namespace {
-
-constexpr int64_t kFar = 1 << 28;
-
-/// The padding in front; see padding_for.
-Expr padding(const WindowAxis& axis, PaddingMode mode, const Expr& in, int64_t window,
-             const Expr& count) {
-  if (mode != PaddingMode::kSAME_UPPER && mode != PaddingMode::kSAME_LOWER) return Expr(axis.pre);
-  const Expr total = max(
-      (count - Expr(1)) * Expr(axis.stride) + dilated(Expr(window), axis.dilation) - in, Expr(0));
-  const Expr less = floor_div(total, Expr(2));
-  return mode == PaddingMode::kSAME_UPPER ? less : total - less;
-}
-
-}  // namespace
 
 WindowWriter::WindowWriter(std::string_view name, const PoolingParams& params,
                            const KernelArgs& args, int lanes)
@@ -31,14 +15,12 @@ WindowWriter::WindowWriter(std::string_view name, const PoolingParams& params,
   const std::vector<WindowAxis> axes =
       window_axes(name, spatial, params.stride, params.dilation, params.pre_padding,
                   params.post_padding, params.padding_mode);
-  // So that positions far beyond the input do not overflow.
-  for (size_t i = 0; i < axes.size(); ++i) {
-    const WindowAxis& axis = axes[i];
-    if (std::max({axis.stride, axis.dilation, axis.pre, axis.post,
-                  (window[i] - 1) * axis.dilation}) > kFar)
-      source_.widen();
-  }
-  SymShape extents = {x_[0] * x_[1]};
+  Windows windows;
+  windows.axes = axes;
+  for (const int64_t extent : window) windows.window.emplace_back(extent);
+  if (windows.reaches_far()) source_.widen();
+  const bool is_channels_last = layout_of(args.inputs[0].type.format).channels_last;
+  SymShape extents = {is_channels_last ? x_[0] : x_[0] * x_[1]};
   std::vector<std::string> names = {"plane"};
   std::string starts, place = "plane", taps;
   std::vector<std::string> tap_names;
@@ -50,8 +32,10 @@ WindowWriter::WindowWriter(std::string_view name, const PoolingParams& params,
     const std::string extent = source_.value(in), k = str("k", i), p = str("p", i);
     extents.push_back(count), names.push_back(str("c", i));
     tap_extents.emplace_back(window[i]), tap_names.push_back(k);
-    starts += str("const Index start", i, " = c", i, " * ", axis.stride, " - ",
-                  source_.value(padding(axis, params.padding_mode, in, window[i], count)), ";\n");
+    starts +=
+        str("const Index start", i, " = c", i, " * ", axis.stride, " - ",
+            source_.value(padding_before(axis, params.padding_mode, in, Expr(window[i]), count)),
+            ";\n");
     const std::string position =
         str("const Index ", p, " = start", i, " + ", k, " * ", axis.dilation, ";\n");
     if (lanes_ == 1) {
@@ -65,6 +49,10 @@ WindowWriter::WindowWriter(std::string_view name, const PoolingParams& params,
       padded_ += str(padded_.empty() ? "" : " * ", "taps_before(", extent, " + ", axis.post,
                      " - start", i, ", ", axis.dilation, ", ", window[i], ")");
     place = str("(", place, " * ", extent, " + ", p, ")");
+  }
+  if (is_channels_last) {
+    extents.push_back(x_[1]), names.emplace_back("channel");
+    place = str(place, " * ", source_.value(x_[1]), " + channel");
   }
   if (padded_.empty()) padded_ = source_.value(numel(tap_extents));
   count_ = numel(extents);

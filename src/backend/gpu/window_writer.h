@@ -26,7 +26,8 @@ class WindowWriter {
 
   /// With statements before, in and after the loops over the window. `visit` has the element's
   /// position as `place`, and along each spatial axis as `p0`, `p1`, ...; `plane` is that of image
-  /// and channel together. All lanes run `after`, of which the one that is number `lane` 0 stores.
+  /// and channel together, channels-last of the image. All lanes run `after`, of which the one that
+  /// is number `lane` 0 stores.
   GeneratedKernel write(std::string_view before, std::string_view visit, std::string_view after);
 
  private:

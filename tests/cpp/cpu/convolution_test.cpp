@@ -128,12 +128,14 @@ Values expected_of(const Case& c, std::span<const TestInput> inputs, DataType co
 TEST_P(ConvolutionCases, EveryCandidateAgreesWithTheLoops) {
   const Case& c = cases()[GetParam()];
   const Convolution op(c.params);
+  static Selection selection(7);
   for (const DataType dtype : {DataType::kFLOAT, DataType::kHALF, DataType::kBF16}) {
     const std::vector<TestInput> inputs = inputs_of(c, dtype, true);
     const std::vector<TestOutput> outputs = {{c.y, dtype}};
     const auto candidates = candidates_of(op, inputs, outputs, {true, true});
     ASSERT_FALSE(candidates.empty());
     for (const Candidate& candidate : candidates) {
+      if (!selection.takes_next()) continue;
       SCOPED_TRACE(describe(candidate));
       const DataType computed = candidate.inputs[0].dtype;
       const Values expected = expected_of(c, inputs, computed);
@@ -141,6 +143,7 @@ TEST_P(ConvolutionCases, EveryCandidateAgreesWithTheLoops) {
       const double tolerance = std::max(tolerance_of(computed), tolerance_of(dtype));
       expect_close(built.run(inputs, outputs)[0], expected, tolerance);
 
+      if (!test_device().is_host()) continue;
       const std::vector<PackedInput> packed = built.kernel().packed();
       ASSERT_EQ(packed.size(), 1u);
       EXPECT_EQ(packed[0].input, 1);
@@ -178,7 +181,9 @@ TEST(Convolution, OffersChannelsLast) {
     channels_last |= candidate.inputs[0].format == TensorFormat::kHWC &&
                      candidate.outputs[0].format == TensorFormat::kHWC;
     EXPECT_EQ(candidate.inputs[0].dtype, candidate.outputs[0].dtype);
-    EXPECT_EQ(candidate.inputs[1].format, TensorFormat::kLINEAR);
+    // GPUs' tiles of the kernel are read as they lie.
+    EXPECT_EQ(candidate.inputs[1].format,
+              test_device().is_host() ? TensorFormat::kLINEAR : candidate.inputs[0].format);
   }
   EXPECT_TRUE(linear);
   EXPECT_TRUE(channels_last);
@@ -272,9 +277,11 @@ TEST(Convolution, FusedActivations) {
     const Convolution op(c.params);
     const std::vector<TestInput> inputs = inputs_of(c, DataType::kFLOAT, true);
     const std::vector<TestOutput> outputs = {{c.y}};
+    Selection selection(5);
     Values expected = expected_of(c, inputs, DataType::kFLOAT);
     for (int64_t i = 0; i < expected.size(); ++i) expected[i] = item.apply(expected[i]);
     for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+      if (!selection.takes_next()) continue;
       SCOPED_TRACE(describe(candidate) + " activation " + std::to_string(item.activation.type));
       expect_close(run_kernel(op, candidate, inputs, outputs)[0], expected, 2e-4);
     }
@@ -306,6 +313,7 @@ TEST(Convolution, ChangingShapesKeepThePackedWeights) {
 }
 
 TEST(Convolution, WeightsPackedElsewhereAreRepacked) {
+  if (!test_device().is_host()) GTEST_SKIP() << "tiles of the kernel are read as they lie";
   const Case& c = cases()[0];
   const Convolution op(c.params);
   const std::vector<TestInput> inputs = inputs_of(c, DataType::kFLOAT, true);
@@ -335,6 +343,7 @@ TEST(Convolution, WeightsPackedElsewhereAreRepacked) {
 }
 
 TEST(Convolution, MappedWeightsAreUsedAsTheyAre) {
+  if (!test_device().is_host()) GTEST_SKIP() << "tiles of the kernel are read as they lie";
   const Case& c = cases()[0];
   const Convolution op(c.params);
   const std::vector<TestInput> inputs = inputs_of(c, DataType::kFLOAT, true);

@@ -129,6 +129,7 @@ class DeconvolutionCases : public ::testing::TestWithParam<int> {};
 TEST_P(DeconvolutionCases, EveryCandidateAgreesWithTheLoops) {
   const Case& c = cases()[GetParam()];
   const Deconvolution op(c.params);
+  static Selection selection(7);
   for (const DataType dtype : {DataType::kFLOAT, DataType::kHALF, DataType::kBF16}) {
     for (const bool constant : {true, false}) {
       const std::vector<TestInput> inputs = {{random_values(c.x, 1), dtype},
@@ -138,6 +139,7 @@ TEST_P(DeconvolutionCases, EveryCandidateAgreesWithTheLoops) {
       const auto candidates = candidates_of(op, inputs, outputs, {true, true});
       ASSERT_FALSE(candidates.empty());
       for (const Candidate& candidate : candidates) {
+        if (!selection.takes_next()) continue;
         SCOPED_TRACE(describe(candidate));
         const DataType computed = candidate.inputs[0].dtype;
         const Values expected = reference(c, rounded(inputs[0].values, computed),
@@ -145,6 +147,7 @@ TEST_P(DeconvolutionCases, EveryCandidateAgreesWithTheLoops) {
         const double tolerance = std::max(tolerance_of(computed), tolerance_of(dtype));
         TestKernel kernel(op, candidate, inputs, outputs);
         expect_close(kernel.run(inputs, outputs)[0], expected, tolerance);
+        if (!test_device().is_host()) continue;
         const std::vector<PackedInput> packed = kernel.kernel().packed();
         ASSERT_EQ(packed.size(), constant ? 1u : 0u);
         TestKernel loaded(op, candidate, inputs, outputs, packed);
@@ -179,9 +182,10 @@ TEST(Deconvolution, ChangingShapes) {
   const std::vector<TestInput> inputs = {{random_values(c.x, 1)},
                                          {random_values(c.kernel, 2), DataType::kFLOAT, true}};
   const std::vector<TestOutput> outputs = {{c.y}};
+  const Shape largest_in[] = {{2, 32, 15, 15}, c.kernel}, largest_out[] = {{2, 16, 30, 30}};
   for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
     SCOPED_TRACE(describe(candidate));
-    TestKernel kernel(op, candidate, inputs, outputs);
+    TestKernel kernel(op, candidate, inputs, outputs, {}, largest_in, largest_out);
     for (const Shape& shape : {Shape{2, 32, 3, 4}, Shape{0, 32, 7, 7}, Shape{1, 32, 15, 2}}) {
       c.x = shape;
       c.y = {shape[0], 16, shape[2] * 2, shape[3] * 2};

@@ -111,7 +111,7 @@ TEST(CudaReduce, OutputsInPartsOfEveryLength) {
     const std::vector<PortDesc> inputs = {port_of(test.axes, test.type)};
     const std::vector<PortDesc> outputs = {port_of(kept_of(test.axes, test.reduced), test.type)};
     const std::vector<Candidate> candidates = in_parts(op, inputs, outputs);
-    EXPECT_EQ(candidates.size(), 2u);
+    EXPECT_GE(candidates.size(), 2u);
     const bool is_product = test.op == ReduceOperation::kPROD;
     for (const Candidate& candidate : candidates) {
       TestKernel kernel(op, candidate, inputs, outputs);

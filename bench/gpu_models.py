@@ -1,0 +1,264 @@
+"""Latency of whole networks in FP16 on the GPU, beside PyTorch in a CUDA graph and torch.compile(reduce-overhead), all
+in one process and in turns, with the five slowest layers of each and how long a build takes.
+
+python bench/gpu_models.py [--only NAME ...] [--peers graph compile] [--cache FOLDER] [--markdown FILE]
+
+Weights are random. A result that differs from PyTorch's in FP32 by more than FP16's error ends the program.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import io
+import math
+import statistics
+import time
+import unittest.mock
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gpu
+import torch
+
+import opwright
+
+# Of the norm of the results, for FP16 through some fifty layers.
+MAX_ERROR = 0.02
+
+
+class Case(NamedTuple):
+    name: str
+    make: Callable[[], torch.nn.Module]
+    input: Callable[[], torch.Tensor]
+    goal: float  # of the faster peer's time
+
+
+def calm(model: torch.nn.Module) -> torch.nn.Module:
+    """With random weights residual blocks double what goes through them: each adds less here."""
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.running_mean.normal_(0, 0.1)
+            module.running_var.uniform_(0.5, 1.5)
+            if name.endswith(("bn3", "conv.3")):
+                module.weight.data.fill_(0.3)
+    return model
+
+
+class Output(torch.nn.Module):
+    """The main output of a network that gives several."""
+
+    def __init__(self, model: torch.nn.Module, key: str):
+        super().__init__()
+        self.model, self.key = model, key
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.model(x)[self.key]
+
+
+def resnet() -> torch.nn.Module:
+    import torchvision
+
+    return calm(torchvision.models.resnet50())
+
+
+def mobilenet() -> torch.nn.Module:
+    import torchvision
+
+    return calm(torchvision.models.mobilenet_v2())
+
+
+def vit() -> torch.nn.Module:
+    import torchvision
+
+    return torchvision.models.vit_b_16()
+
+
+def deeplab() -> torch.nn.Module:
+    import torchvision
+
+    make = torchvision.models.segmentation.deeplabv3_mobilenet_v3_large
+    return Output(calm(make(weights=None, weights_backbone=None)), "out")
+
+
+def bert() -> torch.nn.Module:
+    import transformers
+
+    config = transformers.BertConfig(attn_implementation="sdpa")
+    return Output(transformers.BertModel(config, add_pooling_layer=False), "last_hidden_state")
+
+
+def images(count: int, size: int = 224) -> Callable[[], torch.Tensor]:
+    return lambda: torch.randn(count, 3, size, size)
+
+
+def tokens(count: int, length: int) -> Callable[[], torch.Tensor]:
+    return lambda: torch.randint(0, 30000, (count, length))
+
+
+CASES = [
+    Case("ResNet-50, batch 1", resnet, images(1), 0.62),
+    Case("ResNet-50, batch 32", resnet, images(32), 0.79),
+    Case("BERT-base, 1 x 128", bert, tokens(1, 128), 0.56),
+    Case("BERT-base, 32 x 128", bert, tokens(32, 128), 0.68),
+    Case("ViT-B/16, batch 1", vit, images(1), 0.65),
+    Case("ViT-B/16, batch 32", vit, images(32), 0.75),
+    Case("DeepLabV3-MobileNet, 1 x 320", deeplab, images(1, 320), 0.68),
+    Case("MobileNetV2, batch 1", mobilenet, images(1), 1.0),
+]
+
+
+def attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, **_):
+    """Scaled dot-product attention of operators that ONNX has."""
+    scores = q @ k.transpose(-2, -1) * (scale or q.shape[-1] ** -0.5)
+    return torch.softmax(scores if attn_mask is None else scores + attn_mask, -1) @ v
+
+
+def export(model: torch.nn.Module, x: torch.Tensor) -> bytes:
+    file = io.BytesIO()
+    with unittest.mock.patch("torch.nn.functional.scaled_dot_product_attention", attention):
+        write(model, x, file)
+    return file.getvalue()
+
+
+def write(model: torch.nn.Module, x: torch.Tensor, file: io.BytesIO) -> None:
+    torch.onnx.export(
+        model, (x,), file, input_names=["x"], output_names=["y"], opset_version=17, dynamo=False
+    )
+
+
+def captured(model: torch.nn.Module, x: torch.Tensor) -> Callable[[], object]:
+    """The model in a CUDA graph."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            model(x)
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        model(x)
+    return graph.replay
+
+
+def in_turns(functions: list[Callable[[], object]], rounds: int = 7) -> list[float]:
+    """Seconds per run of each, many runs between two events: the median of the rounds."""
+    times: list[list[float]] = [[] for _ in functions]
+    runs = []
+    for function in functions:
+        for _ in range(5):
+            function()
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        function()
+        torch.cuda.synchronize()
+        runs.append(max(5, min(200, math.ceil(0.05 / (time.perf_counter() - start)))))
+    for _ in range(rounds):
+        for index, function in enumerate(functions):
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            for _ in range(runs[index]):
+                function()
+            end.record()
+            torch.cuda.synchronize()
+            times[index].append(begin.elapsed_time(end) * 1e-3 / runs[index])
+    return [statistics.median(each) for each in times]
+
+
+def built(model: bytes, cache: Path | None) -> tuple[Any, float]:
+    start = time.perf_counter()
+    engine = opwright.build(model, device="cuda", timing_cache=cache)
+    return engine, time.perf_counter() - start
+
+
+def difference(y: torch.Tensor, expected: torch.Tensor) -> float:
+    y, expected = y.double(), expected.double()
+    return float((y - expected).norm() / expected.norm())
+
+
+def measure(case: Case, peers: list[str], cache: Path | None) -> dict[str, Any]:
+    torch.manual_seed(1)
+    model = case.make().eval().cuda()
+    x = case.input().cuda()
+    with torch.inference_mode():
+        torch.backends.mha.set_fastpath_enabled(False)
+        expected = model(x)
+        half = copy.deepcopy(model).half()
+        if x.is_floating_point():
+            x = x.half()
+        onnx = export(half, x)
+        engine, seconds = built(onnx, cache)
+        # Timings and kernels are known now.
+        _, again = built(onnx, cache) if cache else (None, float("nan"))
+        row: dict[str, Any] = {"name": case.name, "build": seconds, "warm": again}
+        row["error"] = difference(engine(x), expected)
+        row["peer_error"] = difference(half(x), expected)
+        if not row["error"] < MAX_ERROR:
+            raise SystemExit(f"bench/gpu_models: {case.name} is off by {row['error']:.1e}")
+        functions: dict[str, Callable[[], object]] = {"ours": lambda: engine(x)}
+        if x.dim() == 4:
+            half = half.to(memory_format=torch.channels_last)
+            x_last = x.to(memory_format=torch.channels_last)
+        else:
+            x_last = x
+        if "graph" in peers:
+            functions["graph"] = captured(half, x_last)
+        if "compile" in peers:
+            compiled = torch.compile(half, mode="reduce-overhead")
+            functions["compile"] = lambda: compiled(x_last)
+        row.update(zip(functions, in_turns(list(functions.values()))))
+        row["layers"] = sorted(engine.layers, key=lambda layer: -layer.get("TimeMs", 0))
+    return row
+
+
+def describe(layer: dict[str, Any]) -> str:
+    name, kind = str(layer.get("Name", "")), str(layer.get("LayerType", ""))
+    tactic = str(layer.get("TacticName", layer.get("Tactic", "")))
+    return f"{layer.get('TimeMs', 0) * 1e3:.1f} us {kind} {name[-40:]} ({tactic})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--peers", nargs="*", default=["graph", "compile"])
+    parser.add_argument("--cache", type=Path)
+    parser.add_argument("--markdown", type=Path)
+    options = parser.parse_args()
+    gpu.need_gpu()
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    lines = [
+        f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, FP16, random weights",
+        "",
+    ]
+    lines += ["| model | ours ms | CUDA graph | compile | ratio | goal | error | build s | warm |"]
+    lines += ["|---|---|---|---|---|---|---|---|---|"]
+    slow: list[str] = []
+    print("\n".join(lines), flush=True)
+    for case in CASES:
+        if options.only and not any(name in case.name for name in options.only):
+            continue
+        try:
+            row = measure(case, options.peers, options.cache)
+        except (RuntimeError, ImportError) as error:
+            lines.append(f"| {case.name} | {str(error).splitlines()[0]} |||||||")
+            print(lines[-1], flush=True)
+            continue
+        known = [row[peer] for peer in ("graph", "compile") if peer in row]
+        ratio = row["ours"] / min(known) if known else float("nan")
+        verdict = f"{case.goal:g}" + ("" if ratio <= case.goal else " missed")
+        times = [f"{row[k] * 1e3:.3f}" if k in row else "" for k in ("ours", "graph", "compile")]
+        lines.append(
+            f"| {case.name} | {' | '.join(times)} | {ratio:.2f} | {verdict} | {row['error']:.1e} "
+            f"| {row['build']:.0f} | {row['warm']:.1f} |"
+        )
+        print(lines[-1], flush=True)
+        slow += ["", f"{case.name}, the slowest of {len(row['layers'])} layers:"]
+        slow += [f"- {describe(layer)}" for layer in row["layers"][:5]]
+        print("\n".join(slow[-6:]), flush=True)
+    if options.markdown:
+        options.markdown.write_text("\n".join([*lines, *slow]) + "\n")
+
+
+if __name__ == "__main__":
+    main()

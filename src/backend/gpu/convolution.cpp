@@ -1,0 +1,263 @@
+#include "backend/gpu/convolution.h"
+
+#include <algorithm>
+
+#include "backend/candidates.h"
+#include "backend/device.h"
+#include "backend/gpu/convolution_text.h"
+#include "backend/gpu/kernels.h"
+#include "backend/gpu/product.h"
+#include "base/types.h"
+#include "operators/infer.h"
+
+namespace opwright::gpu {
+namespace {
+
+/// Products of one element, up to which threads that compute elements by themselves may be as fast
+/// as tiles.
+constexpr int64_t kFewProducts = 64;
+/// Channels of a group below which tiles are mostly empty.
+constexpr int64_t kNarrowGroup = 16;
+
+bool multiplies_bytes(DataType type) { return type == DataType::kINT8 || type == DataType::kUINT8; }
+
+void find_epilogue_inputs(ConvolutionShape& shape, const ConvolutionParams& params,
+                          std::span<const PortDesc> inputs) {
+  const int count = static_cast<int>(inputs.size());
+  if (params.has_residual) shape.residual = count - 1;
+  if (count > 2 && shape.residual != 2 && inputs[2].present) shape.bias = 2;
+}
+
+/// A convolution as a product: of pixels and maps channels-last, of maps and pixels linear.
+class ConvolutionWriter {
+ public:
+  ConvolutionWriter(const ConvolutionParams& params, bool is_transposed, const KernelArgs& args)
+      : params_(params),
+        args_(args),
+        writer_(is_transposed ? "deconvolution" : "convolution", args),
+        source_(writer_.source()),
+        shape_(params, is_transposed, source_.dims(0), source_.dims(1)),
+        k_(shape_.channels * shape_.taps()) {
+    shape_.is_channels_last = args.inputs[0].type.format != TensorFormat::kLINEAR;
+    find_epilogue_inputs(shape_, params, args.inputs);
+    if (shape_.windows.reaches_far()) source_.widen();
+    epilogue_.bias = shape_.bias, epilogue_.residual = shape_.residual;
+    epilogue_.activation = params.activation;
+  }
+
+  GeneratedKernel write() { return shape_.is_channels_last ? channels_last() : linear(); }
+
+ private:
+  /// Whether windows are the elements of x themselves.
+  bool is_pointwise() const {
+    const Windows& windows = shape_.windows;
+    for (size_t i = 0; i < windows.axes.size(); ++i)
+      if (windows.window[i] != Expr(1) || windows.axes[i].stride != 1 ||
+          windows.padding[i] != Expr(0) || windows.y[i] != windows.x[i])
+        return false;
+    return true;
+  }
+
+  ProductOperand windows(bool is_a, const std::string& x, const Expr& count, const Expr& image,
+                         const Expr& channel, const Expr& pixel, const std::string& is_aligned) {
+    writer_.add_reader(shape_.windows.constants());
+    writer_.add_reader(Windows::text());
+    writer_.add_reader(kWindowReader);
+    const auto value = [&](const Expr& number) { return source_.value(number); };
+    return {
+        is_a, args_.inputs[0].type.dtype,
+        str("WindowReader<", ProductWriter::side(is_a), ", ", is_a ? "true" : "false", ">"),
+        str("{", x, ", ", shape_.windows.make(source_), ", ", is_a ? "first_row" : "first_column",
+            ", ", value(count), ", ", value(image), ", ", value(shape_.channels), ", ",
+            value(shape_.taps()), ", ", value(channel), ", ", value(pixel), ", ", is_aligned, "}")};
+  }
+
+  /// The kernel of a transposed convolution, from the first of its maps in the tile on.
+  ProductOperand transposed_kernel(bool is_a, const std::string& from) {
+    writer_.add_reader(kKernelReader);
+    const std::string first = is_a ? "first_row" : "first_column";
+    return {
+        is_a, args_.inputs[1].type.dtype,
+        str("KernelReader<", ProductWriter::side(is_a), ", ", is_a ? "true" : "false", ">"),
+        str("{", from, " + ", first, is_a ? " * " + source_.value(shape_.taps()) : std::string(),
+            ", ", source_.value(shape_.maps), ", ", source_.value(shape_.maps), " - ", first, ", ",
+            source_.value(shape_.taps()), ", ", source_.value(shape_.channels), ", ",
+            writer_.alignment(1, {shape_.maps}), "}")};
+  }
+
+  /// Where a group's part of the kernel begins. The outermost axis has the groups.
+  std::string kernel_of(std::string_view group) {
+    const Expr size = shape_.channels * shape_.maps * shape_.taps();
+    return shape_.groups == Expr(1) ? std::string("in1")
+                                    : str("(in1 + ", group, " * ", source_.value(size), ")");
+  }
+
+  GeneratedKernel channels_last() {
+    const Expr pixel = shape_.channels * shape_.groups, row = shape_.maps * shape_.groups;
+    const Expr count = shape_.images * shape_.pixels();
+    const bool is_grouped = shape_.groups != Expr(1);
+    const std::string x =
+        is_grouped ? str("(in0 + batch * ", source_.value(shape_.channels), ")") : "in0";
+    const std::string is_aligned = writer_.alignment(0, {shape_.channels, pixel});
+    const ProductOperand a =
+        is_pointwise()
+            ? writer_.matrix(true, 0, true, x, count, pixel, k_, is_aligned)
+            : windows(true, x, count, numel(shape_.windows.x) * pixel, 1, pixel, is_aligned);
+    const std::string kernel = kernel_of("batch");
+    const ProductOperand b = shape_.windows.is_transposed
+                                 ? transposed_kernel(false, kernel)
+                                 : writer_.matrix(false, 1, true, kernel, shape_.maps, k_, k_,
+                                                  writer_.alignment(1, {k_}));
+    const std::string first = str("batch * ", source_.value(shape_.maps));
+    epilogue_.bias_element = is_grouped ? first + " + column" : "column";
+    return writer_.write(count, shape_.maps, k_, shape_.groups, {}, a, b, first, row, epilogue_);
+  }
+
+  GeneratedKernel linear() {
+    const Expr pixels = shape_.pixels(), plane = numel(shape_.windows.x);
+    const Expr image = shape_.channels * shape_.groups * plane;
+    const bool is_grouped = shape_.groups != Expr(1);
+    std::string of_batch = "const Index image = batch, group = 0;\n(void)group;\n";
+    if (is_grouped) {
+      const std::string places[] = {"image", "group"};
+      const Expr extents[] = {shape_.images, shape_.groups};
+      of_batch = source_.decompose("batch", places, extents);
+    }
+    std::string x = str("in0 + image * ", source_.value(image));
+    if (is_grouped) x += str(" + group * ", source_.value(shape_.channels * plane));
+    const std::string kernel = kernel_of("group");
+    const ProductOperand a = shape_.windows.is_transposed
+                                 ? transposed_kernel(true, kernel)
+                                 : writer_.matrix(true, 1, true, kernel, shape_.maps, k_, k_,
+                                                  writer_.alignment(1, {k_}));
+    const ProductOperand b = is_pointwise()
+                                 ? writer_.matrix(false, 0, false, str("(", x, ")"), pixels, pixels,
+                                                  k_, writer_.alignment(0, {pixels}))
+                                 : windows(false, x, pixels, image, plane, 1, "false");
+    epilogue_.bias_element =
+        is_grouped ? str("group * ", source_.value(shape_.maps), " + row") : "row";
+    return writer_.write(shape_.maps, pixels, k_, shape_.images * shape_.groups, of_batch, a, b,
+                         str("batch * rows * columns"), pixels, epilogue_);
+  }
+
+  const ConvolutionParams& params_;
+  const KernelArgs& args_;
+  ProductWriter writer_;
+  KernelSource& source_;
+  ConvolutionShape shape_;
+  const Expr k_;
+  ProductEpilogue epilogue_;
+};
+
+std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool is_transposed,
+                                         const CandidateQuery& query) {
+  ConvolutionShape shape(params, is_transposed, sym_shape(query.inputs[0].opt),
+                         sym_shape(query.inputs[1].opt));
+  find_epilogue_inputs(shape, params, query.inputs);
+  const int64_t images = shape.images.constant(), pixels = shape.pixels().constant();
+  const int64_t maps = shape.maps.constant(), groups = shape.groups.constant();
+  const int64_t k = (shape.channels * shape.taps()).constant();
+  const bool is_narrow = groups > 1 && std::min(maps, shape.channels.constant()) < kNarrowGroup;
+
+  std::vector<Candidate> found;
+  for (const DataType type : product_types(query)) {
+    std::vector<TensorFormat> formats = formats_of(query, query.inputs[0].opt.rank());
+    // Bytes lie between layers that are converted anyway.
+    if (multiplies_bytes(type)) formats.resize(1);
+    for (const TensorFormat format : formats) {
+      Candidate candidate;
+      for (const PortDesc& port : query.inputs)
+        candidate.inputs.push_back({port.present && port.is_constant ? port.type.dtype : type});
+      candidate.inputs[0] = {type, format};
+      candidate.inputs[1] = {multiplies_bytes(type) ? query.inputs[1].type.dtype : type, format};
+      if (shape.residual >= 0) candidate.inputs[shape.residual] = {type, format};
+      candidate.outputs = {{result_type(type), format}};
+      const auto add = [&](int64_t tactic, std::string name) {
+        candidate.tactic = tactic, candidate.tactic_name = std::move(name);
+        found.push_back(candidate);
+      };
+      const bool is_last = format != TensorFormat::kLINEAR;
+      // Tiles would pad with 0, not with the zero point.
+      const bool has_tiles = params.zero_point == 0 && !(is_narrow && k <= kFewProducts);
+      if (!has_tiles || (is_narrow && !is_transposed) || k <= kFewProducts / 4)
+        add(kDirectConvolution, "a thread per element");
+      if (!has_tiles) continue;
+      for (const int64_t tactic :
+           product_tactics(type, is_last ? images * pixels : maps, is_last ? maps : pixels, k,
+                           query.device->architecture()))
+        add(tactic, product_tile(tactic).name());
+    }
+  }
+  return found;
+}
+
+GeneratedKernel write_convolution(const ConvolutionParams& params, bool is_transposed,
+                                  const KernelArgs& args) {
+  if (args.candidate->tactic != kDirectConvolution)
+    return ConvolutionWriter(params, is_transposed, args).write();
+  KernelSource source(is_transposed ? "deconvolution" : "convolution", args);
+  ConvolutionShape shape(params, is_transposed, source.dims(0), source.dims(1));
+  shape.is_channels_last = args.inputs[0].type.format != TensorFormat::kLINEAR;
+  find_epilogue_inputs(shape, params, args.inputs);
+  return generate_direct_convolution(source, shape, params, args);
+}
+
+std::vector<Candidate> convolution_candidates(const Operator& op, const CandidateQuery& query) {
+  return list_convolutions(static_cast<const Convolution&>(op).params(), false, query);
+}
+std::optional<GeneratedKernel> generate_convolution(const Operator& op, const KernelArgs& args) {
+  return write_convolution(static_cast<const Convolution&>(op).params(), false, args);
+}
+std::vector<Candidate> deconvolution_candidates(const Operator& op, const CandidateQuery& query) {
+  return list_convolutions(static_cast<const Deconvolution&>(op).params(), true, query);
+}
+std::optional<GeneratedKernel> generate_deconvolution(const Operator& op, const KernelArgs& args) {
+  return write_convolution(static_cast<const Deconvolution&>(op).params(), true, args);
+}
+
+}  // namespace
+
+ConvolutionShape::ConvolutionShape(const ConvolutionParams& params, bool is_transposed,
+                                   const SymShape& x, const SymShape& kernel)
+    : images(x[0]), groups(params.groups) {
+  const std::string_view who = is_transposed ? Deconvolution::kKind : Convolution::kKind;
+  const int count = static_cast<int>(x.size()) - 2;
+  channels = is_transposed ? floor_div(x[1], groups) : kernel[1];
+  maps = is_transposed ? kernel[1] : floor_div(kernel[0], groups);
+  windows.axes = window_axes(who, count, params.stride, params.dilation, params.pre_padding,
+                             params.post_padding, params.padding_mode);
+  windows.x.assign(x.begin() + 2, x.end());
+  windows.window.assign(kernel.begin() + 2, kernel.end());
+  windows.is_transposed = is_transposed;
+  const Ints extra = per_axis(who, "output padding", params.output_padding, count, 0, 0);
+  const PaddingMode mode = params.padding_mode;
+  const bool is_same = mode == PaddingMode::kSAME_UPPER || mode == PaddingMode::kSAME_LOWER;
+  for (int i = 0; i < count; ++i) {
+    const WindowAxis& axis = windows.axes[i];
+    const Expr &in = windows.x[i], &window = windows.window[i];
+    if (!is_transposed) {
+      const Expr extent = window_count(axis, mode, in, window);
+      windows.y.push_back(extent);
+      windows.padding.push_back(padding_before(axis, mode, in, window, extent));
+      continue;
+    }
+    const Expr reach = dilated(window, axis.dilation);
+    windows.y.push_back(is_same ? in * Expr(axis.stride)
+                                : (in - Expr(1)) * Expr(axis.stride) + reach +
+                                      Expr(extra[i] - axis.pre - axis.post));
+    const Expr surplus = max(reach + Expr(extra[i] - axis.stride), Expr(0));
+    const Expr less = floor_div(surplus, Expr(2));
+    windows.padding.push_back(!is_same                           ? Expr(axis.pre)
+                              : mode == PaddingMode::kSAME_UPPER ? less
+                                                                 : surplus - less);
+  }
+}
+
+KernelEntry convolution_kernels() {
+  return {convolution_candidates, generate_convolution, nullptr};
+}
+KernelEntry deconvolution_kernels() {
+  return {deconvolution_candidates, generate_deconvolution, nullptr};
+}
+
+}  // namespace opwright::gpu

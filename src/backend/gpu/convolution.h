@@ -1,0 +1,32 @@
+#pragma once
+
+#include "backend/gpu/source.h"
+#include "backend/gpu/windows.h"
+#include "operators/convolution.h"
+
+namespace opwright::gpu {
+
+/// A convolution, or a transposed one, as kernels see it: `groups` convolutions of `channels`
+/// channels of x, which give `maps` channels of y each.
+struct ConvolutionShape {
+  Windows windows;
+  Expr images, channels, maps, groups;
+  bool is_channels_last = false;  ///< x, y and the kernel, whose outermost axis stays; else linear
+  int bias = -1, residual = -1;   ///< the inputs; -1: none
+
+  /// `x` and `kernel`: the extents as the network has them.
+  ConvolutionShape(const ConvolutionParams& params, bool is_transposed, const SymShape& x,
+                   const SymShape& kernel);
+
+  Expr taps() const { return numel(windows.window); }
+  Expr pixels() const { return numel(windows.y); }
+};
+
+/// The tactic of convolutions whose threads compute elements of the output one by one. Lower ones
+/// are tiles of products.
+inline constexpr int64_t kDirectConvolution = 1000;
+GeneratedKernel generate_direct_convolution(KernelSource& source, const ConvolutionShape& shape,
+                                            const ConvolutionParams& params,
+                                            const KernelArgs& args);
+
+}  // namespace opwright::gpu

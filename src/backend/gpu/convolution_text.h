@@ -1,0 +1,113 @@
+#pragma once
+
+#include <string_view>
+
+// Readers of the operands of convolutions, beside those of product_text.h, whose types and
+// constants they use, and Windows.
+namespace opwright::gpu {
+
+/// `WindowReader`: the elements of windows, of x channels-last (along k: tap by tap the channels)
+/// or linear (across k, which goes channel by channel over the taps).
+inline constexpr std::string_view kWindowReader = R"(
+// Windows are numbered from `first` on, over `count` of them in all; those of an image follow each
+// other, and images begin `image` elements apart. Channels begin `channel`, and pixels `pixel`,
+// elements apart.
+template <class Element, int extent, bool is_along_k>
+struct WindowReader {
+  static constexpr int kInner = is_along_k ? kTileK : extent, kOuter = is_along_k ? extent : kTileK;
+  static constexpr int kStep = kThreads * kVector, kCopies = (kInner * kOuter + kStep - 1) / kStep;
+  // The windows that a thread reads: one a copy along k, else those of one vector for all copies.
+  static constexpr int kWindows = is_along_k ? kCopies : kVector;
+  static_assert(is_along_k || kStep % extent == 0, "a thread has the same windows in each copy");
+  Windows windows;
+  Index channels, depth, taps, channel, pixel;
+  bool is_aligned;
+  const Element* images[kWindows];  // null beyond the last window
+  Index starts[kWindows][kAxes];
+
+  __device__ WindowReader(const Element* x, const Windows& windows, Index first, Index count,
+                          Index image, Index channels, Index taps, Index channel, Index pixel,
+                          bool is_aligned)
+      : windows(windows), channels(channels), depth(channels * taps), taps(taps), channel(channel),
+        pixel(pixel), is_aligned(is_aligned) {
+#pragma unroll
+    for (int i = 0; i < kWindows; ++i) {
+      const int at = (is_along_k ? i * kStep : 0) + (int)threadIdx.x * kVector;
+      const Index number = first + (is_along_k ? at / kInner : at % kInner + i);
+      const bool is_there = number < count;
+      const Index of = windows.begin(is_there ? number : 0, starts[i]);
+      images[i] = is_there ? x + of * image : nullptr;
+    }
+  }
+  __device__ Element read(int i, Index tap, Index c) const {
+    if (images[i] == nullptr) return Element{};
+    const Index place = windows.find(starts[i], tap);
+    return place < 0 ? Element{} : images[i][place * pixel + c * channel];
+  }
+  __device__ void copy(Element* tile, Index k) const {
+#pragma unroll
+    for (int i = 0; i < kCopies; ++i) {
+      const int at = i * kStep + (int)threadIdx.x * kVector;
+      if (kInner * kOuter % kStep != 0 && at >= kInner * kOuter) break;
+      const int outer = at / kInner, inner = at % kInner;
+      Element* const to = tile + outer * Row<kInner>::kLength + inner;
+      const Index position = k + (is_along_k ? inner : outer);
+      if constexpr (!is_along_k) {
+        const Index c = position / taps, tap = position % taps;
+#pragma unroll
+        for (int e = 0; e < kVector; ++e) to[e] = position < depth ? read(e, tap, c) : Element{};
+      } else if (is_aligned) {
+        // Of a vector all elements are channels of one tap.
+        const Index tap = position / channels, c = position % channels;
+        const Index place =
+            images[i] != nullptr && position < depth ? windows.find(starts[i], tap) : (Index)-1;
+        copy_vector(to, place < 0 ? nullptr : images[i] + place * pixel + c,
+                    place < 0 ? 0 : kVector, true);
+      } else {
+#pragma unroll
+        for (int e = 0; e < kVector; ++e) {
+          const Index tap = (position + e) / channels, c = (position + e) % channels;
+          to[e] = position + e < depth ? read(i, tap, c) : Element{};
+        }
+      }
+    }
+  }
+};
+)";
+
+/// `KernelReader`: the weights of a transposed convolution.
+inline constexpr std::string_view kKernelReader = R"(
+// [channels, maps, taps] along k, which goes channel by channel over the taps, or [channels, taps,
+// maps] across k, which goes tap by tap over the channels. `maps` counts those of all tiles, `left`
+// those from the tile's first one on, at which `kernel` points.
+template <class Element, int extent, bool is_along_k>
+struct KernelReader {
+  const Element* kernel;
+  Index maps, left, taps, channels;
+  bool is_aligned;
+  __device__ void copy(Element* tile, Index k) const {
+    constexpr int kInner = is_along_k ? kTileK : extent, kOuter = is_along_k ? extent : kTileK;
+#pragma unroll
+    for (int start = 0; start < kInner * kOuter; start += kThreads * kVector) {
+      const int at = start + (int)threadIdx.x * kVector;
+      if (kInner * kOuter % (kThreads * kVector) != 0 && at >= kInner * kOuter) break;
+      const int outer = at / kInner, inner = at % kInner;
+      Element* const to = tile + outer * Row<kInner>::kLength + inner;
+      if constexpr (is_along_k) {
+#pragma unroll
+        for (int e = 0; e < kVector; ++e) {
+          const Index position = k + inner + e, c = position / taps, tap = position % taps;
+          const bool is_there = outer < left && c < channels;
+          to[e] = is_there ? kernel[(c * maps + outer) * taps + tap] : Element{};
+        }
+      } else {
+        const Index position = k + outer, tap = position / channels, c = position % channels;
+        copy_vector(to, kernel + (c * taps + tap) * maps + inner, tap < taps ? left - inner : 0,
+                    is_aligned);
+      }
+    }
+  }
+};
+)";
+
+}  // namespace opwright::gpu

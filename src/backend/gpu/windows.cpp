@@ -1,0 +1,93 @@
+#include "backend/gpu/windows.h"
+
+#include <algorithm>
+
+namespace opwright::gpu {
+namespace {
+
+/// So that positions far beyond the input do not overflow 32 bits.
+constexpr int64_t kFarPosition = 1 << 28;
+
+}  // namespace
+
+Expr padding_before(const WindowAxis& axis, PaddingMode mode, const Expr& input, const Expr& window,
+                    const Expr& count) {
+  if (mode != PaddingMode::kSAME_UPPER && mode != PaddingMode::kSAME_LOWER) return Expr(axis.pre);
+  const Expr total =
+      max((count - Expr(1)) * Expr(axis.stride) + dilated(window, axis.dilation) - input, Expr(0));
+  const Expr less = floor_div(total, Expr(2));
+  return mode == PaddingMode::kSAME_UPPER ? less : total - less;
+}
+
+bool Windows::reaches_far() const {
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const WindowAxis& axis = axes[i];
+    const int64_t extent = window[i].is_constant() ? window[i].constant() : kFarPosition;
+    if (std::max({axis.stride, axis.dilation, axis.pre, axis.post}) > kFarPosition ||
+        (axis.dilation > 1 && extent > kFarPosition / axis.dilation))
+      return true;
+  }
+  return false;
+}
+
+std::string_view Windows::text() {
+  return R"(
+struct Windows {
+  Index x[kAxes], window[kAxes], y[kAxes], padding[kAxes], stride[kAxes], dilation[kAxes];
+
+  // Takes the position in a channel of y off `number`; `start` is where its window begins.
+  __device__ Index begin(Index number, Index (&start)[kAxes]) const {
+    UIndex rest = (UIndex)number;
+#pragma unroll
+    for (int i = kAxes - 1; i >= 0; --i) {
+      const Index at = (Index)(rest % (UIndex)y[i]);
+      rest /= (UIndex)y[i];
+      start[i] = kIsTransposed ? at + padding[i] : at * stride[i] - padding[i];
+    }
+    return (Index)rest;
+  }
+  // The place of a tap in a channel of x; negative where it is in the padding.
+  __device__ Index find(const Index (&start)[kAxes], Index tap) const {
+    UIndex rest = (UIndex)tap;
+    Index place = 0, step = 1;
+    bool is_inside = true;
+#pragma unroll
+    for (int i = kAxes - 1; i >= 0; --i) {
+      const Index k = (Index)(rest % (UIndex)window[i]) * dilation[i];
+      rest /= (UIndex)window[i];
+      Index at = kIsTransposed ? start[i] - k : start[i] + k;
+      if (kIsTransposed) {
+        is_inside = is_inside && at >= 0 && at % stride[i] == 0;
+        at /= stride[i];
+      }
+      is_inside = is_inside && at >= 0 && at < x[i];
+      place += at * step;
+      step *= x[i];
+    }
+    return is_inside ? place : (Index)-1;
+  }
+};
+)";
+}
+
+std::string Windows::make(KernelSource& source) const {
+  std::string text = "{";
+  const auto add = [&](auto&& number) {
+    text += text.size() == 1 ? "{" : ", {";
+    for (size_t i = 0; i < axes.size(); ++i)
+      text += str(i == 0 ? "" : ", ", source.value(Expr(number(i))));
+    text += "}";
+  };
+  for (const SymShape* extents : {&x, &window, &y, &padding})
+    add([&](size_t i) { return (*extents)[i]; });
+  add([&](size_t i) { return axes[i].stride; });
+  add([&](size_t i) { return axes[i].dilation; });
+  return text + "}";
+}
+
+std::string Windows::constants() const {
+  return str("constexpr int kAxes = ", axes.size(),
+             ";\nconstexpr bool kIsTransposed = ", is_transposed ? "true" : "false", ";\n");
+}
+
+}  // namespace opwright::gpu

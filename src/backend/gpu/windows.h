@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "backend/gpu/source.h"
+#include "operators/window.h"
+
+namespace opwright::gpu {
+
+/// The padding before the first element that makes `count` windows of `window` elements fit; see
+/// padding_for().
+Expr padding_before(const WindowAxis& axis, PaddingMode mode, const Expr& input, const Expr& window,
+                    const Expr& count);
+
+/// How the windows of a convolution, or of a transposed one, lie in its input. Extents are those of
+/// the spatial axes.
+struct Windows {
+  std::vector<WindowAxis> axes;
+  SymShape x, window, y;
+  SymShape padding;  ///< before the first element; of a transposed convolution what it cuts off
+  bool is_transposed = false;
+
+  /// Whether positions may need Index to be 64 bits wide.
+  bool reaches_far() const;
+  /// The type `Windows` of the code, whose find() gives where a tap of a window lies among the
+  /// elements of a channel.
+  static std::string_view text();
+  /// What an object of the type is initialized with.
+  std::string make(KernelSource& source) const;
+  /// Declares the constants that the text uses.
+  std::string constants() const;
+};
+
+}  // namespace opwright::gpu
