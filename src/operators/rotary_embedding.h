@@ -11,7 +11,7 @@ struct RotaryEmbeddingParams {
   template <class V>
   void visit(V& v) {
     v("interleaved", interleaved), v("rotary_embedding_dim", rotary_embedding_dim);
-    v("sequence_first", sequence_first);
+    v.internal("sequence_first", sequence_first);
   }
 };
 /// Pairs of elements of each head, x [batch, heads, length, size], turned by angles whose cosines

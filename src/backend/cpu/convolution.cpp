@@ -3,6 +3,7 @@
 
 #include "backend/cpu/dnnl_convolution.h"
 #include "backend/cpu/dnnl_post_ops.h"
+#include "backend/cpu/resize_tile.h"
 #include "backend/cpu/shape_checks.h"
 #include "base/parallel.h"
 
@@ -13,7 +14,7 @@ using dnnl::memory;
 
 struct ConvolutionTraits {
   using Op = Convolution;
-  static constexpr bool kTakesBytes = true;
+  static constexpr bool kTakesBytes = true, kTakesRows = true;
   using Desc = dnnl::convolution_forward::primitive_desc;
   static Shape weights_shape(const ConvolutionParams& params, const Shape& kernel);
   static memory::desc plain_weights(const ConvolutionParams& params, const Shape& kernel,
@@ -156,9 +157,83 @@ class ByteLoopKernel final : public Kernel {
   int64_t channels_ = 0, maps_ = 0, lines_ = 0;
 };
 
+class DepthwiseRowsKernel final : public Kernel {
+ public:
+  DepthwiseRowsKernel(const ConvolutionParams& params, const KernelArgs& args)
+      : layer_(args.layer), params_(params), has_bias_(has_bias_port(params, args.inputs)) {}
+
+  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
+    rows_ = 0;
+    require_countable(inputs), require_countable(outputs);
+    const Shape &x = inputs[0], &kernel = inputs[1], &y = outputs[0];
+    channels_ = x[1], length_ = x[2], taps_ = kernel[2], outputs_ = y[2];
+    padding_ = resolve_padding(params_, x, kernel).pre[0];
+    stride_ = params_.stride.empty() ? 1 : params_.stride[0];
+    dilation_ = params_.dilation.empty() ? 1 : params_.dilation[0];
+    require(kernel[0] == channels_ && kernel[1] == 1 && y[0] == x[0] && y[1] == channels_ &&
+                params_.groups == channels_ &&
+                (!has_bias_ || (inputs[2].rank() == 1 && inputs[2][0] == channels_)),
+            "Layer '", layer_, "': a kernel of ", kernel, " does not take ", x, " to ", y);
+    rows_ = y.numel(0, 2);
+  }
+
+  void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
+    const auto* const x = static_cast<const float*>(inputs[0]);
+    const auto* const kernel = static_cast<const float*>(inputs[1]);
+    const auto* const bias = has_bias_ ? static_cast<const float*>(inputs[2]) : nullptr;
+    auto* const y = static_cast<float*>(outputs[0]);
+    constexpr int64_t kGrain = 1 << 14;  // products that are worth a thread
+    parallel_for(rows_, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, outputs_ * taps_)),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t row = begin; row < end; ++row) {
+                     const int64_t channel = row % channels_;
+                     convolve(x + row * length_, kernel + channel * taps_,
+                              bias != nullptr ? bias[channel] : 0, y + row * outputs_);
+                   }
+                 });
+  }
+
+ private:
+  void convolve(const float* x, const float* taps, float bias, float* y) const {
+    std::fill_n(y, outputs_, bias);
+    for (int64_t k = 0; k < taps_; ++k) {
+      // The outputs whose element under the tap is no padding.
+      const int64_t first = k * dilation_ - padding_;
+      const int64_t begin = first < 0 ? (-first + stride_ - 1) / stride_ : 0;
+      const int64_t end =
+          first < length_ ? std::min(outputs_, (length_ - 1 - first) / stride_ + 1) : 0;
+      if (begin >= end) continue;
+      if (stride_ == 1)
+        add_scaled(x + first + begin, taps[k], end - begin, y + begin);
+      else
+        for (int64_t i = begin; i < end; ++i) y[i] += taps[k] * x[first + i * stride_];
+    }
+  }
+
+  const std::string layer_;
+  const ConvolutionParams params_;
+  const bool has_bias_;
+  int64_t rows_ = 0, channels_ = 1, length_ = 0, taps_ = 0, outputs_ = 0;
+  int64_t padding_ = 0, stride_ = 1, dilation_ = 1;
+};
+
 const RegisteredKernels<Convolution> kConvolutionKernels(convolution_entry<ConvolutionTraits>());
 
 }  // namespace
+
+bool takes_depthwise_rows(const ConvolutionParams& params, std::span<const PortDesc> inputs) {
+  const Shape &x = inputs[0].max, &kernel = inputs[1].max;
+  if (x.rank() != 3 || kernel.rank() != 3 || params.has_residual || params.activation.present() ||
+      inputs[1].min != kernel || params.groups != kernel[0] || kernel[1] != 1)
+    return false;
+  return std::all_of(inputs.begin(), inputs.end(), [](const PortDesc& port) {
+    return !port.present || port.type.dtype == DataType::kFLOAT;
+  });
+}
+std::unique_ptr<Kernel> make_depthwise_rows(const ConvolutionParams& params,
+                                            const KernelArgs& args) {
+  return std::make_unique<DepthwiseRowsKernel>(params, args);
+}
 
 std::unique_ptr<Kernel> make_byte_loop(const ConvolutionParams& params, const KernelArgs& args) {
   return std::make_unique<ByteLoopKernel>(params, args);

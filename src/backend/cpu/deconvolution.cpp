@@ -8,7 +8,7 @@ using dnnl::memory;
 
 struct DeconvolutionTraits {
   using Op = Deconvolution;
-  static constexpr bool kTakesBytes = false;
+  static constexpr bool kTakesBytes = false, kTakesRows = false;
   using Desc = dnnl::deconvolution_forward::primitive_desc;
   static Shape weights_shape(const ConvolutionParams& params, const Shape& kernel);
   static memory::desc plain_weights(const ConvolutionParams& params, const Shape& kernel,

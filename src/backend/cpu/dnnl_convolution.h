@@ -21,6 +21,13 @@ namespace opwright {
 /// kIntegerLoop: a convolution of bytes, exact on any processor.
 std::unique_ptr<Kernel> make_byte_loop(const ConvolutionParams& params, const KernelArgs& args);
 
+/// Each channel of [N, C, L] by its own taps, row by row, where oneDNN would work on blocks of
+/// channels.
+inline constexpr std::string_view kDepthwiseRows = "depthwise rows";
+bool takes_depthwise_rows(const ConvolutionParams& params, std::span<const PortDesc> inputs);
+std::unique_ptr<Kernel> make_depthwise_rows(const ConvolutionParams& params,
+                                            const KernelArgs& args);
+
 inline bool is_slow_convolution(std::string_view implementation) {
   return is_reference(implementation) || implementation.find("gemm") != std::string_view::npos;
 }
@@ -164,6 +171,11 @@ std::vector<Candidate> convolution_candidates(const Operator& op, const Candidat
     found.back().tactic_name = kIntegerLoop;
     if (nothing || !cpu_device().features().int8) return found;
   }
+  if (Traits::kTakesRows && !nothing && takes_depthwise_rows(params, query.inputs)) {
+    found.push_back(make_convolution_candidate(params, query, network_type, kLinear, kLinear));
+    found.back().tactic = 2;
+    found.back().tactic_name = kDepthwiseRows;
+  }
   for (const DataType type :
        bytes ? std::vector{network_type} : offered_types(query, network_type)) {
     for (const auto& [input_format, output_format] : formats) {
@@ -231,6 +243,12 @@ void check_convolution(const Operator& op, const KernelArgs& args) {
       rules.require(rules.input(i), bytes ? Types{DataType::kINT8} : kDnnlFloats);
   rules.require_that(!bytes || (rules.inputs() == 2 && !params.activation.present()),
                      "convolutions of bytes take neither a bias, a residual nor an activation");
+  if (args.candidate->tactic_name == kDepthwiseRows) {
+    rules.require_that(Traits::kTakesRows && takes_depthwise_rows(params, args.inputs) &&
+                           args.packed.empty() && y.desc.type.dtype == DataType::kFLOAT,
+                       "rows are convolved where each channel has its own taps, in FP32");
+    rules.require_format(x, kLinear), rules.require_format(y, kLinear);
+  }
   if (args.candidate->tactic_name == kIntegerLoop) {
     rules.require_that(bytes && args.packed.empty(),
                        "the integer loop convolves bytes and packs nothing");
@@ -242,6 +260,8 @@ template <class Traits>
 std::unique_ptr<Kernel> make_convolution(const Operator& op, const KernelArgs& args) {
   if (args.candidate->tactic_name == kIntegerLoop)
     return make_byte_loop(static_cast<const typename Traits::Op&>(op).params(), args);
+  if (args.candidate->tactic_name == kDepthwiseRows)
+    return make_depthwise_rows(static_cast<const typename Traits::Op&>(op).params(), args);
   return make_dnnl_kernel<ConvolutionKernel<Traits>, typename Traits::Op>(op, args);
 }
 

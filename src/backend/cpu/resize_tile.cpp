@@ -43,6 +43,16 @@ void pick(const float* x, const int64_t* index, const float* weight, int64_t cou
 
 }  // namespace
 
+void scaled(const float* HWY_RESTRICT x, float weight, int64_t count, float* HWY_RESTRICT y) {
+  const hn::ScalableTag<float> d;
+  const int64_t lanes = hn::Lanes(d);
+  const auto w = hn::Set(d, weight);
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    hn::StoreU(hn::MulAdd(w, hn::LoadU(d, x + i), hn::LoadU(d, y + i)), d, y + i);
+  for (; i < count; ++i) y[i] += weight * x[i];
+}
+
 void rows(const float* const* x, const float* weights, int taps, int64_t count, float* y) {
   (taps == 2 ? blend<2> : blend<4>)(x, weights, count, y);
 }
@@ -58,10 +68,14 @@ HWY_AFTER_NAMESPACE();
 namespace opwright {
 
 HWY_EXPORT(rows);
+HWY_EXPORT(scaled);
 HWY_EXPORT(elements);
 
 void blend_rows(const float* const* x, const float* weights, int taps, int64_t count, float* y) {
   HWY_DYNAMIC_DISPATCH(rows)(x, weights, taps, count, y);
+}
+void add_scaled(const float* x, float weight, int64_t count, float* y) {
+  HWY_DYNAMIC_DISPATCH(scaled)(x, weight, count, y);
 }
 void blend_elements(const float* x, const int64_t* index, const float* weight, int taps,
                     int64_t count, float* y) {

@@ -6,6 +6,8 @@ namespace opwright {
 
 /// y[i] = sum over k < taps (2 or 4) of weights[k] * rows[k][i].
 void blend_rows(const float* const* rows, const float* weights, int taps, int64_t count, float* y);
+/// y[i] += weight * x[i].
+void add_scaled(const float* x, float weight, int64_t count, float* y);
 /// y[i] = sum over k < taps (2 or 4) of weight[i * taps + k] * x[index[i * taps + k]].
 void blend_elements(const float* x, const int64_t* index, const float* weight, int taps,
                     int64_t count, float* y);
