@@ -124,9 +124,10 @@ Tensor* causal_mask(NodeImporter& node, const Heads& heads, const Expr& offset) 
   return not_greater(node, node.unsqueeze(node.count_up(heads.key->dims()[2]), {0}), place);
 }
 
-Tensor* rotate(NodeImporter& node, Tensor* x, Tensor* cosine, Tensor* sine, const Expr& rotated,
+Tensor* rotate(NodeImporter& node, Tensor* x, Tensor* cosine, Tensor* sine, const Expr& asked,
                bool is_interleaved) {
-  const Expr size = x->dims()[3], half = floor_div(rotated, 2);
+  // An odd element at the end stays as it is.
+  const Expr size = x->dims()[3], half = floor_div(asked, 2), rotated = half * 2;
   Tensor* turned = rotated == size ? x : node.slice_axis(x, 3, 0, rotated);
   Tensor *first = nullptr, *second = nullptr;
   if (is_interleaved) {
