@@ -52,6 +52,7 @@ LIMITS = (
     r"MatrixMultiply '.*': input 0 \(a\) must be FP32.* but is INT(32|64)",
     r"Resize '.*': input 0 \(x\) must be FP32.* but is U?INT",
     r"\(Resize\): .*give the inputs fixed shapes",
+    r"\(Resize\): x is U?INT.*antialias=1 does not support",
     r"does not fit the padded input .* the output would have extent 0",
     r"TopK 'Hardmax.*': k must not exceed the extent of axis \d, 0, but is 1",
     r"TopK '.*': k must be at least 1, but is 0",
@@ -329,7 +330,12 @@ def judge_open(case: Case, accepted: dict[str, list[np.ndarray]]) -> tuple[str, 
         if inputs is grown:
             case = Case(case.model, inputs)
             known = expectations(case)
-            if known is None:
+            # What follows a node over which the references disagree has no reference.
+            if known is None or any(
+                difference(case, results[0], other)
+                for results in known.values()
+                for other in results
+            ):
                 return "ok", ""
             accepted = known
         try:
@@ -337,6 +343,9 @@ def judge_open(case: Case, accepted: dict[str, list[np.ndarray]]) -> tuple[str, 
         except opwright.Error:
             continue
         got = made if isinstance(made, dict) else {names[0]: made}
+        for name, array in got.items():  # double precision is FP32
+            if name in accepted and accepted[name][0].dtype == np.float64:
+                got[name] = array.astype(np.float64)
         if not set(names) <= set(got):
             return "ok", ""  # sequences
         messages = differences(case, got, accepted)

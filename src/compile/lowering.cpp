@@ -147,12 +147,15 @@ void lower_quantization(Graph& graph, GraphNode* node, const QuantizationParams&
     std::string problem;
     SymShape dims = scale_shape(x, inputs[i]->info.dims, params.axis, problem);
     require(problem.empty(), "Layer '", node->name, "': input ", i, " ", problem);
+    // A vector has one for each index of the axis, whose extent may be open.
+    const bool is_vector = inputs[i]->info.dims.size() == 1 && x.size() != 1;
     // The zero point of blocks has as many as the scale has.
     const SymShape& first = i == 1 ? dims : node->inputs[1]->info.dims;
     SymShape wide;
     for (size_t axis = 0; axis < x.size(); ++axis) {
-      const bool blocks = first.size() == x.size() && has_blocks(x[axis], first[axis]);
-      require(blocks || !has_blocks(x[axis], dims[axis]), "Layer '", node->name,
+      const bool blocks =
+          !is_vector && first.size() == x.size() && has_blocks(x[axis], first[axis]);
+      require(is_vector || blocks || !has_blocks(x[axis], dims[axis]), "Layer '", node->name,
               "': scale and zero point have blocks along different axes");
       wide.push_back(dims[axis]);
       if (i == 1) split.push_back(blocks ? first[axis] : x[axis]);

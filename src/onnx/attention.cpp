@@ -137,6 +137,11 @@ void rotate(NodeImporter& node, Tensor* x, Tensor* cosines, Tensor* sines, Tenso
   params.sequence_first = x->rank() == 3;
   const SymShape shape = x->dims();
   if (params.sequence_first) x = node.reshape(x, heads_apart(node, x, heads, "num_heads"));
+  // An odd element at the end stays as it is.
+  const Expr size = x->dims()[3];
+  if (params.rotary_embedding_dim == 0 && size.is_constant() && size.constant() % 2 != 0)
+    params.rotary_embedding_dim = size.constant();
+  params.rotary_embedding_dim -= params.rotary_embedding_dim % 2;
   std::vector<Tensor*> inputs = {x, cosines, sines};
   if (positions != nullptr) inputs.push_back(positions);
   Tensor* y = node.add<RotaryEmbedding>(params, inputs);

@@ -340,6 +340,9 @@ void resize(NodeImporter& node) {
   const bool keeps_aspect_ratio = !wanted.scales.empty() && node.opset() >= 11 &&
                                   node.optional_input(3) != nullptr &&
                                   node.get_text("keep_aspect_ratio_policy", "stretch") != "stretch";
+  if (rule.antialias && rule.mode != "nearest" && !is_floating(x->dtype()))
+    node.error("x is ", name(x->dtype()), ", which antialias=1 does not support; expected FLOAT, ",
+               "FLOAT16 or BFLOAT16: cast it");
   if (rule.antialias || keeps_aspect_ratio || rule.transformation == "half_pixel_symmetric" ||
       rule.transformation == "tf_crop_and_resize")
     return resample(node, axes, wanted, rule);

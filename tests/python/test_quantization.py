@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 import onnx_graphs
 import opwright
@@ -472,3 +473,26 @@ def test_a_scale_that_does_not_fit():
         str(layer.get_output(0).shape)
     layer.axis = 1
     assert tuple(layer.get_output(0).shape) == (4, 6)
+
+
+@pytest.mark.parametrize("operator", ["QuantizeLinear", "DequantizeLinear"])
+def test_a_scale_along_an_open_axis(operator):
+    """The axis' extent is the vector's, which nothing says before the engine runs."""
+    quantizes = operator == "QuantizeLinear"
+    scale, zero = np.float32([0.5, 0.25, 0.125]), np.uint8([1, 8, 7])
+    types = TensorProto.FLOAT, TensorProto.UINT8
+    taken, made = types if quantizes else types[::-1]
+    graph = helper.make_graph(
+        [helper.make_node(operator, ["x", "s", "z"], ["y"], axis=-1)],
+        "g",
+        [helper.make_tensor_value_info("x", taken, ["n", "m"])],
+        [helper.make_tensor_value_info("y", made, None)],
+        [numpy_helper.from_array(scale, "s"), numpy_helper.from_array(zero, "z")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=8)
+    engine = opwright.build(model, shapes={"x": ((1, 3), (2, 3), (4, 3))}, timing=False)
+    reference = ReferenceEvaluator(model)
+    for rows in (1, 4):
+        x = np.linspace(-20, 20, rows * 3).reshape(rows, 3)
+        x = x.astype(np.float32) if quantizes else (x + 20).astype(np.uint8)
+        np.testing.assert_array_equal(engine(x), reference.run(None, {"x": x})[0])
