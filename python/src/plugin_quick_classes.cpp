@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "opwright/plugin_quick.h"
 #include "plugin/abi/v3_plugin.h"
-#include "plugin_callbacks.h"
+#include "plugin_faces.h"
 #include "quick_launch_refs.h"
 
 namespace opwright::python {
@@ -16,19 +16,11 @@ bool is_instance(nb::handle object, const char* class_name) {
   return nb::isinstance(object, type);
 }
 
-/// What a method returned, as an int of 32 bits.
-int32_t int32(nb::handle value, const char* expected) {
-  const int64_t number = integer(value, expected);
-  require(std::in_range<int32_t>(number), "expected ", expected, "; ", number, " came");
-  return static_cast<int32_t>(number);
-}
-
 /// Parts of both kinds of plugins, those that are called and those that bring a compiled kernel.
 template <class Interface>
-class QuickBuildFace : public Interface {
+class QuickBuildFace : public BuildFace<Interface> {
  public:
-  explicit QuickBuildFace(nb::object object) : object_(std::move(object)) {}
-  APILanguage getAPILanguage() const noexcept final { return APILanguage::kPYTHON; }
+  using BuildFace<Interface>::BuildFace;
 
   int32_t getNbOutputs() const noexcept override {
     constexpr const char* kMethod = "get_num_outputs";
@@ -40,37 +32,10 @@ class QuickBuildFace : public Interface {
                              int32_t const* ranks, int32_t num_inputs) const noexcept override {
     constexpr const char* kMethod = "get_output_data_types";
     return run(kMethod, [&] {
-      const auto types =
-          sequence(self().attr(kMethod)(list_of(inputs, num_inputs), list_of(ranks, num_inputs)),
-                   num_outputs, "DataType");
-      for (size_t o = 0; o < types.size(); ++o)
-        outputs[o] = instance<DataType>(types[o], "DataType");
+      this->take_types(
+          self().attr(kMethod)(list_of(inputs, num_inputs), list_of(ranks, num_inputs)), outputs,
+          num_outputs);
     });
-  }
-
-  int32_t getOutputShapes(DimsExprs const* inputs, int32_t num_inputs,
-                          DimsExprs const* shape_inputs, int32_t num_shape_inputs,
-                          DimsExprs* outputs, int32_t num_outputs,
-                          IExprBuilder& builder) noexcept override {
-    constexpr const char* kMethod = "get_output_shapes";
-    return run(kMethod, [&] {
-      const ExprScope scope = scope_of(builder);
-      const auto dims =
-          sequence(self().attr(kMethod)(to_list(inputs, num_inputs, scope),
-                                        to_list(shape_inputs, num_shape_inputs, scope),
-                                        ExprBuilderRef{&builder, scope}),
-                   num_outputs, "DimsExprs");
-      for (size_t o = 0; o < dims.size(); ++o)
-        outputs[o] = from_dim_exprs(dims[o], str("output ", o));
-    });
-  }
-
-  int32_t configurePlugin(DynamicPluginTensorDesc const* in, int32_t num_inputs,
-                          DynamicPluginTensorDesc const* out,
-                          int32_t num_outputs) noexcept override {
-    constexpr const char* kMethod = "configure_plugin";
-    return run(kMethod,
-               [&] { self().attr(kMethod)(list_of(in, num_inputs), list_of(out, num_outputs)); });
   }
 
   int32_t getNbSupportedFormatCombinations(DynamicPluginTensorDesc const* in_out,
@@ -97,28 +62,6 @@ class QuickBuildFace : public Interface {
     return 0;
   }
 
-  int32_t getAliasedInput(int32_t output) noexcept override {
-    constexpr const char* kMethod = "get_aliased_input";
-    return guarded<int32_t>(-1, kMethod, [&] {
-      return int32(self().attr(kMethod)(output), "the index of an input, or -1 for none");
-    });
-  }
-
-  int32_t getNbTactics() noexcept override {
-    constexpr const char* kMethod = "get_valid_tactics";
-    return guarded<int32_t>(0, kMethod, [&] {
-      tactics_.clear();
-      for (const nb::object& entry :
-           sequence(self().attr(kMethod)(), -1, "tactics, which are positive integers"))
-        tactics_.push_back(int32(entry, "a tactic"));
-      return static_cast<int32_t>(tactics_.size());
-    });
-  }
-  int32_t getValidTactics(int32_t* tactics, int32_t) noexcept override {
-    std::copy(tactics_.begin(), tactics_.end(), tactics);
-    return 0;
-  }
-
   char const* getTimingCacheID() noexcept override {
     return text_of("get_timing_cache_id", timing_cache_id_);
   }
@@ -127,12 +70,7 @@ class QuickBuildFace : public Interface {
   }
 
  protected:
-  const nb::object& self() const { return object_.get(); }
-  static nb::list to_list(DimsExprs const* dims, int32_t count, const ExprScope& scope) {
-    nb::list list;
-    for (int32_t i = 0; i < count; ++i) list.append(to_dim_exprs(dims[i], scope));
-    return list;
-  }
+  using BuildFace<Interface>::self;
 
  private:
   const char* text_of(const char* method, std::string& to) noexcept {
@@ -144,9 +82,7 @@ class QuickBuildFace : public Interface {
       return to.c_str();
     });
   }
-  Reference object_;
   std::vector<PluginTensorDesc> combinations_;
-  std::vector<int32_t> tactics_;
   std::string timing_cache_id_, metadata_;
 };
 
@@ -228,15 +164,9 @@ class QuickPorts {
   std::optional<AddressList> addresses_;
 };
 
-class QuickRuntimeFace final : public IPluginV3QuickRuntime, public CaptureLimits {
+class QuickRuntimeFace final : public RuntimeFace<IPluginV3QuickRuntime> {
  public:
-  explicit QuickRuntimeFace(nb::object object) : object_(std::move(object)) {}
-  APILanguage getAPILanguage() const noexcept override { return APILanguage::kPYTHON; }
-  std::string capture_obstacle() const override { return capture_obstacle_of_class(self()); }
-
-  int32_t setTactic(int32_t tactic) noexcept override {
-    return run("set_tactic", [&] { self().attr("set_tactic")(tactic); });
-  }
+  using RuntimeFace::RuntimeFace;
 
   int32_t enqueue(PluginTensorDesc const* input_desc, PluginTensorDesc const* output_desc,
                   void const* const* inputs, void* const* outputs, Dims const* input_strides,
@@ -252,18 +182,10 @@ class QuickRuntimeFace final : public IPluginV3QuickRuntime, public CaptureLimit
     });
   }
 
-  PluginFieldCollection const* getFieldsToSerialize() noexcept override {
-    constexpr const char* kMethod = "get_fields_to_serialize";
-    return guarded<PluginFieldCollection const*>(
-        nullptr, kMethod, [&] { return fields_.set(to_fields(self().attr(kMethod)())); });
-  }
-
  private:
-  const nb::object& self() const { return object_.get(); }
-  Reference object_, enqueue_;
+  Reference enqueue_;
   QuickPorts inputs_, outputs_;
   IntegerArgument stream_;
-  FieldsResult fields_;
 };
 
 }  // namespace

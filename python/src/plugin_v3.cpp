@@ -10,7 +10,7 @@
 #include "network/shape_inputs.h"
 #include "plugin/abi/plugin_layers.h"
 #include "plugin/abi/v3_plugin.h"
-#include "plugin_callbacks.h"
+#include "plugin_faces.h"
 #include "plugin_quick_classes.h"
 #include "quick_launch_refs.h"
 #include "reporting.h"
@@ -26,44 +26,15 @@ bool is_plugin_v3(nb::handle object) {
   return nb::hasattr(object, "get_capability_interface") && nb::hasattr(object, "clone");
 }
 
-class Build final : public IPluginV3OneBuildV2 {
+class OneBuildFace final : public BuildFace<IPluginV3OneBuildV2> {
  public:
-  explicit Build(nb::object object) : object_(std::move(object)) {}
-  APILanguage getAPILanguage() const noexcept override { return APILanguage::kPYTHON; }
-
-  int32_t configurePlugin(DynamicPluginTensorDesc const* in, int32_t num_inputs,
-                          DynamicPluginTensorDesc const* out,
-                          int32_t num_outputs) noexcept override {
-    return run("configure_plugin", [&] {
-      self().attr("configure_plugin")(list_of(in, num_inputs), list_of(out, num_outputs));
-    });
-  }
+  using BuildFace::BuildFace;
 
   int32_t getOutputDataTypes(DataType* outputs, int32_t num_outputs, DataType const* inputs,
                              int32_t num_inputs) const noexcept override {
     return run("get_output_data_types", [&] {
-      const auto types = sequence(self().attr("get_output_data_types")(list_of(inputs, num_inputs)),
-                                  num_outputs, "DataType");
-      for (int32_t o = 0; o < num_outputs; ++o)
-        outputs[o] = instance<DataType>(types[o], "DataType");
-    });
-  }
-
-  int32_t getOutputShapes(DimsExprs const* inputs, int32_t num_inputs,
-                          DimsExprs const* shape_inputs, int32_t num_shape_inputs,
-                          DimsExprs* outputs, int32_t num_outputs,
-                          IExprBuilder& builder) noexcept override {
-    return run("get_output_shapes", [&] {
-      const ExprScope scope = scope_of(builder);
-      nb::list in, shapes;
-      for (int32_t i = 0; i < num_inputs; ++i) in.append(to_dim_exprs(inputs[i], scope));
-      for (int32_t i = 0; i < num_shape_inputs; ++i)
-        shapes.append(to_dim_exprs(shape_inputs[i], scope));
-      const auto dims =
-          sequence(self().attr("get_output_shapes")(in, shapes, ExprBuilderRef{&builder, scope}),
-                   num_outputs, "DimsExprs");
-      for (int32_t o = 0; o < num_outputs; ++o)
-        outputs[o] = from_dim_exprs(dims[o], str("output ", o));
+      take_types(self().attr("get_output_data_types")(list_of(inputs, num_inputs)), outputs,
+                 num_outputs);
     });
   }
 
@@ -80,9 +51,7 @@ class Build final : public IPluginV3OneBuildV2 {
       nb::object value = optional_attribute(self(), "num_outputs");
       require(value.is_valid(), "plugin class ", class_name(self()),
               " must set num_outputs, the number of its outputs");
-      const int64_t count = integer(value, "the number of outputs");
-      require(std::in_range<int32_t>(count), "expected the number of outputs; ", count, " came");
-      return static_cast<int32_t>(count);
+      return int32(value, "the number of outputs");
     });
   }
 
@@ -97,25 +66,6 @@ class Build final : public IPluginV3OneBuildV2 {
       require(size >= 0, "expected a number of bytes; ", size, " came");
       return static_cast<size_t>(size);
     });
-  }
-
-  int32_t getNbTactics() noexcept override {
-    return guarded<int32_t>(0, "get_valid_tactics", [&] {
-      tactics_.clear();
-      if (!nb::hasattr(self(), "get_valid_tactics")) return 0;
-      for (const nb::object& entry : sequence(self().attr("get_valid_tactics")(), -1,
-                                              "tactics, which are positive integers")) {
-        const int64_t tactic = integer(entry, "a tactic");
-        require(std::in_range<int32_t>(tactic), "expected 32-bit tactics; ", tactic, " came");
-        tactics_.push_back(static_cast<int32_t>(tactic));
-      }
-      return static_cast<int32_t>(tactics_.size());
-    });
-  }
-  int32_t getValidTactics(int32_t* tactics, int32_t count) noexcept override {
-    for (int32_t i = 0; i < count && std::cmp_less(i, tactics_.size()); ++i)
-      tactics[i] = tactics_[i];
-    return 0;
   }
 
   char const* getTimingCacheID() noexcept override {
@@ -135,18 +85,8 @@ class Build final : public IPluginV3OneBuildV2 {
           return static_cast<int32_t>(limit);
         });
   }
-  int32_t getAliasedInput(int32_t output) noexcept override {
-    return guarded<int32_t>(-1, "get_aliased_input", [&]() -> int32_t {
-      if (!nb::hasattr(self(), "get_aliased_input")) return -1;
-      const int64_t input = integer(self().attr("get_aliased_input")(output),
-                                    "the index of an input, or -1 for none");
-      require(std::in_range<int32_t>(input), "expected the index of an input; ", input, " came");
-      return static_cast<int32_t>(input);
-    });
-  }
 
  private:
-  const nb::object& self() const { return object_.get(); }
   const char* optional_text(const char* attribute, std::string& to) noexcept {
     return guarded<const char*>(nullptr, attribute, [&]() -> const char* {
       std::optional<std::string> value = text(self(), attribute);
@@ -155,23 +95,13 @@ class Build final : public IPluginV3OneBuildV2 {
       return to.c_str();
     });
   }
-  Reference object_;
-  std::vector<int32_t> tactics_;
   std::string timing_cache_id_, metadata_;
 };
 
-class RuntimePart final : public IPluginV3OneRuntime, public CaptureLimits {
+class OneRuntimeFace final : public RuntimeFace<IPluginV3OneRuntime> {
  public:
-  RuntimePart(nb::object object, std::shared_ptr<AttachedContext> context)
-      : object_(std::move(object)), context_(std::move(context)) {}
-  APILanguage getAPILanguage() const noexcept override { return APILanguage::kPYTHON; }
-  std::string capture_obstacle() const override { return capture_obstacle_of_class(self()); }
-
-  int32_t setTactic(int32_t tactic) noexcept override {
-    return run("set_tactic", [&] {
-      if (nb::hasattr(self(), "set_tactic")) self().attr("set_tactic")(tactic);
-    });
-  }
+  OneRuntimeFace(nb::object object, std::shared_ptr<AttachedContext> context)
+      : RuntimeFace(std::move(object)), context_(std::move(context)) {}
 
   int32_t onShapeChange(PluginTensorDesc const* in, int32_t num_inputs, PluginTensorDesc const* out,
                         int32_t num_outputs) noexcept override {
@@ -189,18 +119,9 @@ class RuntimePart final : public IPluginV3OneRuntime, public CaptureLimits {
 
   IPluginV3* attachToContext(IPluginResourceContext* context) noexcept override;
 
-  PluginFieldCollection const* getFieldsToSerialize() noexcept override {
-    return guarded<PluginFieldCollection const*>(nullptr, "get_fields_to_serialize", [&] {
-      return fields_.set(to_fields(self().attr("get_fields_to_serialize")()));
-    });
-  }
-
  private:
-  const nb::object& self() const { return object_.get(); }
-  Reference object_;
   EnqueueCall enqueue_;
   std::shared_ptr<AttachedContext> context_;
-  FieldsResult fields_;
 };
 
 /// The C++ face of a Python object with get_capability_interface and clone.
@@ -258,12 +179,12 @@ class PythonPlugin final : public IPluginV3 {
   Reference object_;
   std::shared_ptr<AttachedContext> context_;
   std::unique_ptr<CoreFace<IPluginV3OneCore>> core_;
-  std::unique_ptr<Build> build_;
-  std::unique_ptr<RuntimePart> runtime_;
+  std::unique_ptr<OneBuildFace> build_;
+  std::unique_ptr<OneRuntimeFace> runtime_;
   std::array<std::unique_ptr<IPluginCapability>, 3> quick_parts_;
 };
 
-IPluginV3* RuntimePart::attachToContext(IPluginResourceContext* context) noexcept {
+IPluginV3* OneRuntimeFace::attachToContext(IPluginResourceContext* context) noexcept {
   return guarded<IPluginV3*>(nullptr, "attach_to_context", [&]() -> IPluginV3* {
     auto shared = std::make_shared<AttachedContext>(context);
     nb::object attached = self().attr("attach_to_context")(ResourceContextRef{shared});
@@ -294,7 +215,7 @@ Layer* add_plugin_v3(Network& network, nb::handle inputs, nb::handle shape_input
     if (list.is_none()) return;
     require(nb::hasattr(list, "__iter__"), "add_plugin_v3: ", what, " must be a list of ITensor");
     for (nb::handle tensor : nb::iter(list)) {
-      // Plugins of functions have inputs that may be absent.
+      // Function plugins have inputs that may be absent.
       if (tensor.is_none() && is_plugin_call(plugin)) {
         tensors.push_back(nullptr);
         continue;
