@@ -19,7 +19,7 @@ enum class LayerType : int32_t {
   kDECONVOLUTION = 7,
   kCONCATENATION = 8,
   kELEMENTWISE = 9,
-  kPLUGIN = 10,  ///< A plugin that is defined by functions.
+  kPLUGIN = 10,  ///< A function plugin.
   kUNARY = 11,
   kPADDING = 12,
   kSHUFFLE = 13,

@@ -1,4 +1,4 @@
-"""Plugins of decorated functions, for the checks."""
+"""Function plugins, for the checks."""
 
 from __future__ import annotations
 

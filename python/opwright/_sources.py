@@ -175,7 +175,7 @@ class _Collector:
 
 
 def _functions_modules(requirement: Requirement) -> list[str] | None:
-    """The modules that define a plugin by functions; None for one that C++ defines."""
+    """The modules that define a function plugin; None for one that C++ defines."""
     _, name, _, namespace = requirement
     plugin = plugins.get(f"{namespace}::{name}")
     if plugin is None:

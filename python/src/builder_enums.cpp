@@ -14,9 +14,9 @@ void bind_builder_enums(nb::module_& m) {
       .value("STRONGLY_TYPED", NetworkDefinitionCreationFlag::kSTRONGLY_TYPED,
              "Layers compute in the types that the network says; the tuner chooses none.")
       .value("PREFER_AOT_PYTHON_PLUGINS", NetworkDefinitionCreationFlag::kPREFER_AOT_PYTHON_PLUGINS,
-             "Plugins that are functions run compiled where they can be either.")
+             "Function plugins run compiled where they can be either.")
       .value("PREFER_JIT_PYTHON_PLUGINS", NetworkDefinitionCreationFlag::kPREFER_JIT_PYTHON_PLUGINS,
-             "Plugins that are functions are called where they can be either.");
+             "Function plugins are called where they can be either.");
   nb::enum_<BuilderFlag>(m, "BuilderFlag", nb::is_arithmetic(),
                          "Bits of IBuilderConfig.flags: what a build may do, or must.")
       .value("FP16", BuilderFlag::kFP16,

@@ -64,7 +64,7 @@ nb::object to_python(IPluginCreatorInterface* creator);
 /// The creator that a LibraryCreator object stands for, or null.
 IPluginCreatorInterface* library_creator(nb::handle object);
 
-/// The creator of a plugin of decorated functions, or None.
+/// The creator of a function plugin, or None.
 nb::object find_function_creator(const std::string& name, const std::string& version,
                                  const std::string& plugin_namespace);
 

@@ -20,7 +20,7 @@ void bind_layer_type(nb::module_& m) {
       .value("DECONVOLUTION", LayerType::kDECONVOLUTION, "IDeconvolutionLayer.")
       .value("CONCATENATION", LayerType::kCONCATENATION, "IConcatenationLayer.")
       .value("ELEMENTWISE", LayerType::kELEMENTWISE, "IElementWiseLayer.")
-      .value("PLUGIN", LayerType::kPLUGIN, "A plugin that is defined by functions.")
+      .value("PLUGIN", LayerType::kPLUGIN, "A function plugin.")
       .value("UNARY", LayerType::kUNARY, "IUnaryLayer.")
       .value("PADDING", LayerType::kPADDING, "IPaddingLayer.")
       .value("SHUFFLE", LayerType::kSHUFFLE, "IShuffleLayer.")

@@ -58,7 +58,7 @@ nb::list to_list(const std::vector<CreatorPtr>& creators) {
 nb::object get_creator(const PluginRegistry& self, const std::string& type,
                        const std::string& version, const std::string& ns) {
   if (const CreatorPtr creator = self.find({type, version, ns})) return to_python(creator.get());
-  // Those of decorated functions are the process's.
+  // Those of function plugins are the process's.
   const bool sees_process = &self == &PluginRegistry::global() || self.isParentSearchEnabled();
   return sees_process ? find_function_creator(type, version, ns) : nb::none();
 }
@@ -92,8 +92,7 @@ void bind_plugin_registry(nb::module_& m) {
       .def("deregister_creator", &deregister_creator, nb::arg("creator"),
            "False if the creator is not registered here.")
       .def("get_creator", &get_creator, nb::arg("type"), nb::arg("version"),
-           nb::arg("plugin_namespace") = "",
-           "The creator, also of a plugin of decorated functions, or None.")
+           nb::arg("plugin_namespace") = "", "The creator, also of a function plugin, or None.")
       .def(
           "get_plugin_creator",
           [](const PluginRegistry& self, const std::string& type, const std::string& version,

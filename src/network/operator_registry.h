@@ -25,7 +25,7 @@ struct OperatorLoadContext {
   std::string_view layer;
   std::span<const LoadedCode> code;  ///< the operator's own, as PlannedOperator::code() gave it
   IPluginRegistry* plugins = nullptr;
-  /// Plugins defined by functions that the engine brings along.
+  /// Function plugins that the engine brings along.
   std::span<const std::shared_ptr<const FunctionPlugin>> definitions;
   Log log;
 };

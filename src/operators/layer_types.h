@@ -4,7 +4,7 @@
 
 namespace opwright {
 
-/// What TensorRT calls the layer. kPLUGIN for a plugin that is defined by functions, kSHAPE for
+/// What TensorRT calls the layer. kPLUGIN for a function plugin, kSHAPE for
 /// what a parser computed of extents.
 LayerType layer_type(const Layer& layer);
 

@@ -155,7 +155,7 @@ def test_links_and_paths_lead_somewhere(page):
     assert missing == []
 
 
-@pytest.mark.parametrize("page", ["compiled-operators", "decorator-plugins"])
+@pytest.mark.parametrize("page", ["compiled-operators", "function-plugins"])
 def test_messages_are_those_of_the_sources(page):
     text = (ROOT / "docs" / f"{page}.md").read_text()
     (table,) = re.findall(r"^\| message \|.*\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE)

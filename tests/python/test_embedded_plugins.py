@@ -107,7 +107,7 @@ FILES = {
     "numbers_of/limits.py": """
         LARGEST = 1e3
         """,
-    # By functions, in two modules.
+    # Function plugins, in two modules.
     "double.py": """
         import numpy as np
         import opwright.plugin as trtp

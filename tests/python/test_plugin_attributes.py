@@ -1,4 +1,4 @@
-"""Attributes of decorator plugins: every type and extreme value through networks, ONNX, engine files."""
+"""Attributes of function plugins: every type and extreme value through networks, ONNX, engine files."""
 
 from __future__ import annotations
 
@@ -210,7 +210,11 @@ def test_values_become_the_registered_type(hint, given, expected):
         (List[str], "abc", r"`k: List\[str\]` cannot be 'abc'"),
         (List[str], [b"a"], "cannot be"),
         (List[bool], [1], "cannot be"),
-        (Tuple[int, int], (1, 2, 3), r"`k: Tuple\[int, int\]` cannot be .*must be tuple of 2 INT64, but is 3"),
+        (
+            Tuple[int, int],
+            (1, 2, 3),
+            r"`k: Tuple\[int, int\]` cannot be .*must be tuple of 2 INT64, but is 3",
+        ),
         (Tuple[float, ...], "ab", r"`k: Tuple\[float, ...\]` cannot be 'ab'"),
         (npt.NDArray[np.int8], [128], r"must be INT8 \(-128 to 127\), but is 128"),
         (npt.NDArray[np.int32], [[1], [1, 2]], "its rows differ in length"),

@@ -1,4 +1,4 @@
-"""Plugins by decorated functions: definition, use, tuning, errors."""
+"""Function plugins: definition, use, tuning, errors."""
 
 from __future__ import annotations
 

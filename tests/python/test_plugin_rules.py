@@ -1,4 +1,4 @@
-"""The rules of decorator plugins, a row each: what is accepted, and what is refused with which
+"""The rules of function plugins, a row each: what is accepted, and what is refused with which
 words. What functions compute, and attributes' values, have tests of their own."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Plugins as decorated functions, named as in ``tensorrt.plugin``::
+"""Function plugins, named as in ``tensorrt.plugin``::
 
 import opwright.plugin as trtp
 

@@ -28,4 +28,4 @@ class _Plugins(Mapping[str, PluginDef]):
 
 
 QDP_REGISTRY = _Plugins()
-"""All plugins that are defined by functions: ``"namespace::name"`` to what `op` has for it."""
+"""All function plugins: ``"namespace::name"`` to what `op` has for it."""

@@ -1,4 +1,4 @@
-"""A program as users of TensorRT write it: a plugin of decorated functions, buffers by torch."""
+"""A program as users of TensorRT write it: a function plugin, buffers by torch."""
 
 from typing import List, Tuple
 
