@@ -16,7 +16,8 @@ namespace opwright::python {
 /// What a method returned, as an int of 32 bits; `expected` as for integer().
 inline int32_t int32(nb::handle value, const char* expected) {
   const int64_t number = integer(value, expected);
-  require(std::in_range<int32_t>(number), "expected ", expected, "; ", number, " came");
+  require(std::in_range<int32_t>(number), "expected ", expected, ", a 32-bit integer; ", number,
+          " came");
   return static_cast<int32_t>(number);
 }
 

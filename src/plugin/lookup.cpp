@@ -182,11 +182,6 @@ OperatorPtr make_found_plugin(PluginSource source, const PluginNode& node,
   return source.creator != nullptr ? make_from_creator(node, *source.creator, flags, log) : nullptr;
 }
 
-OperatorPtr make_plugin_for_node(const PluginNode& node, IPluginRegistry* registry,
-                                 const NetworkFlags& flags, const Log& log) {
-  return make_found_plugin(find_plugin(node, registry), node, flags, log);
-}
-
 bool is_available(const PluginRequirement& requirement, IPluginRegistry* registry,
                   std::span<const std::shared_ptr<const FunctionPlugin>> definitions) {
   if (requirement.kind == "FunctionPlugin")

@@ -52,14 +52,11 @@ struct PluginSource {
 /// the version "1", and throw Error for another.
 PluginSource find_plugin(const PluginNode& node, IPluginRegistry* registry);
 
-/// The operator of the plugin that a node names; null when nobody knows it. It gets the attributes
-/// that it declares, in the order in which it declares them, as the types that it declares; where a
-/// creator says no type, INT64 becomes INT32. Others are left out. `log` hears of those, and of
-/// declared ones that the node lacks. Throws Error when the node does not fit, naming the plugin,
-/// what was expected and what came.
-OperatorPtr make_plugin_for_node(const PluginNode& node, IPluginRegistry* registry,
-                                 const NetworkFlags& flags, const Log& log = {});
-/// The same for what find_plugin() found.
+/// The operator of the plugin that find_plugin() found for a node; null where that is none. It gets
+/// the attributes that it declares, in the order in which it declares them, as the types that it
+/// declares; where a creator says no type, INT64 becomes INT32. Others are left out. `log` hears of
+/// those, and of declared ones that the node lacks. Throws Error when the node does not fit, naming
+/// the plugin, what was expected and what came.
 OperatorPtr make_found_plugin(PluginSource source, const PluginNode& node,
                               const NetworkFlags& flags, const Log& log);
 

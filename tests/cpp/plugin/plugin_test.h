@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "network/operator.h"
 #include "network/operator_registry.h"
+#include "plugin/lookup.h"
 #include "symbolic/expr.h"
 
 namespace opwright {
@@ -23,6 +24,12 @@ std::string error_of(F&& f) {
   }
   ADD_FAILURE() << "no error was thrown";
   return {};
+}
+
+/// The operator of the plugin that a node names; null when nobody knows it.
+inline OperatorPtr make_plugin_for_node(const PluginNode& node, IPluginRegistry* registry,
+                                        const NetworkFlags& flags, const Log& log = {}) {
+  return make_found_plugin(find_plugin(node, registry), node, flags, log);
 }
 
 #define EXPECT_CONTAINS(text, part) \

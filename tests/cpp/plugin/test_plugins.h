@@ -16,6 +16,7 @@ struct Behavior {
   int num_inputs = -1;  ///< that it takes beside shape inputs, where it looks
   bool has_core = true, has_build = true, has_runtime = true, can_clone = true;
   bool attach_returns_itself = false, attach_returns_null = false, fields_are_null = false;
+  std::function<IPluginV3*()> attach;
   std::function<int32_t(DataType*, int32_t, DataType const*, int32_t)> types =
       [](DataType* out, int32_t n, DataType const* in, int32_t) {
         for (int32_t i = 0; i < n; ++i) out[i] = in[0];
@@ -146,6 +147,7 @@ class TestPlugin final : public IPluginV3,
   IPluginV3* attachToContext(IPluginResourceContext* context) noexcept override {
     last_context = context;
     if (b_.attach_returns_null) return nullptr;
+    if (b_.attach) return b_.attach();
     return b_.attach_returns_itself ? this : clone();
   }
   PluginFieldCollection const* getFieldsToSerialize() noexcept override {

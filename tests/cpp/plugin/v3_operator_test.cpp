@@ -6,6 +6,7 @@
 #include "network/operator_registry.h"
 #include "plugin/model/plugin_operator.h"
 #include "plugin/plugin_test.h"
+#include "plugin/quick_test_plugin.h"
 #include "plugin/registry/callback.h"
 #include "plugin/registry/registry.h"
 #include "plugin/test_language.h"
@@ -474,6 +475,15 @@ TEST(V3Kernel, ContextsHaveTheirOwnClones) {
     const auto third = planned->make_kernel(r.args());
     EXPECT_EQ(r.b.live, 5);
   }
+  EXPECT_EQ(r.b.live, 0);
+}
+
+TEST(V3Kernel, IsAttachedAsOneOfItsFamily) {
+  OneKernel r;
+  QuickBehavior quick;
+  r.b.attach = [&] { return new QuickTestPlugin(quick); };
+  EXPECT_CONTAINS(error_of([&] { make_kernel(*make(r.b), r.args()); }),
+                  "what attachToContext() returned cannot be used: it is of the Quick family");
   EXPECT_EQ(r.b.live, 0);
 }
 
