@@ -8,6 +8,7 @@
 
 #include "backend/device.h"
 #include "base/error.h"
+#include "base/library.h"
 #include "base/types.h"
 #include "network/no_kernel.h"
 #include "network/operator_registry.h"
@@ -20,13 +21,10 @@ namespace opwright {
 namespace {
 
 struct Definitions {
-  std::mutex mutex;
+  LibraryLock mutex;
   std::map<std::string, std::shared_ptr<const FunctionPlugin>> by_id;
 };
-Definitions& definitions() {
-  static auto* instance = new Definitions;  // never destroyed: plugins may be used until the end
-  return *instance;
-}
+Definitions& definitions() { return Library::part<Definitions>(); }
 
 std::string make_id(const std::string& plugin_namespace, const std::string& name) {
   return plugin_namespace + "::" + name;
