@@ -260,8 +260,29 @@ struct EnumMaxImpl<FillOperation> {
 }  // namespace impl
 
 namespace impl {
+/// What layers with windows over spatial axes share.
+class WindowMethods : public ILayer {
+ public:
+  /// Per spatial axis, here and below. Until set 1, for a pooling the window's size.
+  void setStrideNd(Dims const& dims) noexcept { set("stride_nd", dims); }
+  Dims getStrideNd() const noexcept { return get<Dims>("stride_nd"); }
+  /// 0 until set.
+  void setPrePadding(Dims const& dims) noexcept { set("pre_padding", dims); }
+  Dims getPrePadding() const noexcept { return get<Dims>("pre_padding"); }
+  void setPostPadding(Dims const& dims) noexcept { set("post_padding", dims); }
+  Dims getPostPadding() const noexcept { return get<Dims>("post_padding"); }
+  /// Sets both sides.
+  void setPaddingNd(Dims const& dims) noexcept { set("padding_nd", dims); }
+  Dims getPaddingNd() const noexcept { return get<Dims>("padding_nd"); }
+  void setPaddingMode(PaddingMode paddingMode) noexcept { set("padding_mode", paddingMode); }
+  PaddingMode getPaddingMode() const noexcept { return get<PaddingMode>("padding_mode"); }
+
+ protected:
+  ~WindowMethods() noexcept override = default;
+};
+
 /// What convolutions and transposed ones share.
-class ConvolutionMethods : public ILayer {
+class ConvolutionMethods : public WindowMethods {
  public:
   /// The extents of the kernel's spatial axes.
   Dims getKernelSizeNd() const noexcept { return get<Dims>("kernel_size_nd"); }
@@ -276,25 +297,27 @@ class ConvolutionMethods : public ILayer {
   void setBiasWeights(Weights weights) noexcept { set("bias", weights); }
   void setNbGroups(int64_t nbGroups) noexcept { set("num_groups", nbGroups); }
   int64_t getNbGroups() const noexcept { return get<int64_t>("num_groups"); }
-  /// Per spatial axis, here and below; 1 until set.
-  void setStrideNd(Dims const& dims) noexcept { set("stride_nd", dims); }
-  Dims getStrideNd() const noexcept { return get<Dims>("stride_nd"); }
-  /// 1 until set.
+  /// Per spatial axis; 1 until set.
   void setDilationNd(Dims const& dims) noexcept { set("dilation_nd", dims); }
   Dims getDilationNd() const noexcept { return get<Dims>("dilation_nd"); }
-  /// 0 until set.
-  void setPrePadding(Dims const& dims) noexcept { set("pre_padding", dims); }
-  Dims getPrePadding() const noexcept { return get<Dims>("pre_padding"); }
-  void setPostPadding(Dims const& dims) noexcept { set("post_padding", dims); }
-  Dims getPostPadding() const noexcept { return get<Dims>("post_padding"); }
-  /// Sets both sides.
-  void setPaddingNd(Dims const& dims) noexcept { set("padding_nd", dims); }
-  Dims getPaddingNd() const noexcept { return get<Dims>("padding_nd"); }
-  void setPaddingMode(PaddingMode paddingMode) noexcept { set("padding_mode", paddingMode); }
-  PaddingMode getPaddingMode() const noexcept { return get<PaddingMode>("padding_mode"); }
 
  protected:
   ~ConvolutionMethods() noexcept override = default;
+};
+
+/// What layers that quantize and those that dequantize share.
+class QuantizationMethods : public ILayer {
+ public:
+  /// The axis of a scale that is a vector.
+  int32_t getAxis() const noexcept { return get<int32_t>("axis"); }
+  void setAxis(int32_t axis) noexcept { set("axis", axis); }
+  bool setBlockShape(Dims const& blockShape) noexcept { return set("block_shape", blockShape); }
+  Dims getBlockShape() const noexcept { return get<Dims>("block_shape"); }
+  void setToType(DataType toType) noexcept { set("to_type", toType); }
+  DataType getToType() const noexcept { return get<DataType>("to_type"); }
+
+ protected:
+  ~QuantizationMethods() noexcept override = default;
 };
 }  // namespace impl
 
@@ -311,25 +334,12 @@ class IDeconvolutionLayer : public impl::ConvolutionMethods {
 };
 
 /// A maximum or average over windows on the last axes of [N, C, ...].
-class IPoolingLayer : public ILayer {
+class IPoolingLayer : public impl::WindowMethods {
  public:
   void setPoolingType(PoolingType poolingType) noexcept { set("type", poolingType); }
   PoolingType getPoolingType() const noexcept { return get<PoolingType>("type"); }
   void setWindowSizeNd(Dims const& dims) noexcept { set("window_size_nd", dims); }
   Dims getWindowSizeNd() const noexcept { return get<Dims>("window_size_nd"); }
-  /// Per spatial axis.
-  void setStrideNd(Dims const& dims) noexcept { set("stride_nd", dims); }
-  Dims getStrideNd() const noexcept { return get<Dims>("stride_nd"); }
-  /// 0 until set.
-  void setPrePadding(Dims const& dims) noexcept { set("pre_padding", dims); }
-  Dims getPrePadding() const noexcept { return get<Dims>("pre_padding"); }
-  void setPostPadding(Dims const& dims) noexcept { set("post_padding", dims); }
-  Dims getPostPadding() const noexcept { return get<Dims>("post_padding"); }
-  /// Sets both sides.
-  void setPaddingNd(Dims const& dims) noexcept { set("padding_nd", dims); }
-  Dims getPaddingNd() const noexcept { return get<Dims>("padding_nd"); }
-  void setPaddingMode(PaddingMode paddingMode) noexcept { set("padding_mode", paddingMode); }
-  PaddingMode getPaddingMode() const noexcept { return get<PaddingMode>("padding_mode"); }
   /// The share of the average in kMAX_AVERAGE_BLEND.
   void setBlendFactor(float blendFactor) noexcept { set("blend_factor", blendFactor); }
   float getBlendFactor() const noexcept { return get<float>("blend_factor"); }
@@ -512,31 +522,13 @@ class ICastLayer : public ILayer {
 };
 
 /// x / scale + zero point, rounded half to even and saturated; the zero point is input 2.
-class IQuantizeLayer : public ILayer {
- public:
-  /// The axis of a scale that is a vector.
-  int32_t getAxis() const noexcept { return get<int32_t>("axis"); }
-  void setAxis(int32_t axis) noexcept { set("axis", axis); }
-  bool setBlockShape(Dims const& blockShape) noexcept { return set("block_shape", blockShape); }
-  Dims getBlockShape() const noexcept { return get<Dims>("block_shape"); }
-  void setToType(DataType toType) noexcept { set("to_type", toType); }
-  DataType getToType() const noexcept { return get<DataType>("to_type"); }
-
+class IQuantizeLayer : public impl::QuantizationMethods {
  protected:
   ~IQuantizeLayer() noexcept override = default;
 };
 
 /// (x - zero point) * scale; the zero point is input 2.
-class IDequantizeLayer : public ILayer {
- public:
-  /// The axis of a scale that is a vector.
-  int32_t getAxis() const noexcept { return get<int32_t>("axis"); }
-  void setAxis(int32_t axis) noexcept { set("axis", axis); }
-  bool setBlockShape(Dims const& blockShape) noexcept { return set("block_shape", blockShape); }
-  Dims getBlockShape() const noexcept { return get<Dims>("block_shape"); }
-  void setToType(DataType toType) noexcept { set("to_type", toType); }
-  DataType getToType() const noexcept { return get<DataType>("to_type"); }
-
+class IDequantizeLayer : public impl::QuantizationMethods {
  protected:
   ~IDequantizeLayer() noexcept override = default;
 };

@@ -5,14 +5,12 @@
 #include <chrono>
 
 #include "bindings.h"
-#include "builder_enums.h"
 #include "config.h"
 #include "gpu_allocator.h"
 #include "handle.h"
 #include "host_memory.h"
 #include "reporting.h"
 #include "streams.h"
-#include "timing_cache.h"
 
 namespace opwright::python {
 namespace {
@@ -124,6 +122,122 @@ void bind_profile(nb::module_& m) {
       .def("__bool__", [](const Self&) { return true; });
 }
 
+/// Profiles, and how much is tried.
+void bind_config_search(nb::class_<BuilderConfig>& c) {
+  using Self = BuilderConfig;
+  c.def(
+       "set_preview_feature",
+       [](Self& self, PreviewFeature feature, bool enable) {
+         self.preview_features.set(feature, enable);
+       },
+       nb::arg("feature"), nb::arg("enable"),
+       "Kept and given back, without effect: here these features are always there.")
+      .def(
+          "get_preview_feature",
+          [](const Self& self, PreviewFeature feature) {
+            return self.preview_features.has(feature);
+          },
+          nb::arg("feature"))
+      .def("add_optimization_profile", &Self::add_optimization_profile, nb::arg("profile"))
+      .def_prop_ro("num_optimization_profiles", &Self::num_optimization_profiles)
+      .def("set_memory_pool_limit", &Self::set_memory_pool_limit, nb::arg("pool"),
+           nb::arg("pool_size"),
+           "In bytes; kept and given back, without effect: no kernel has a choice to use more.")
+      .def("get_memory_pool_limit", &Self::memory_pool_limit, nb::arg("pool"))
+      .def_prop_rw(
+          "builder_optimization_level", &Self::optimization_level, &Self::set_optimization_level,
+          "0: nothing is timed, as with timing = False. 1 and 2: of each layer the first 2 or 4 "
+          "candidates that work are timed. 3, as at first, to 5: all are.")
+      .def_prop_rw(
+          "max_num_tactics", &Self::max_num_tactics, &Self::set_max_num_tactics,
+          "The candidates of each layer that are timed at most: the first ones that work. -1, as "
+          "at first: as many as the optimization level says.");
+}
+
+/// What an engine is to run on.
+void bind_config_target(nb::class_<BuilderConfig>& c) {
+  using Self = BuilderConfig;
+  c.def_prop_rw(
+       "engine_capability", [](const Self&) { return EngineCapability::kSTANDARD; },
+       [](Self&, EngineCapability given) { Self::set_engine_capability(given); },
+       "STANDARD; any other raises Error.")
+      .def_prop_rw(
+          "hardware_compatibility_level", &Self::hardware_compatibility_level,
+          &Self::set_hardware_compatibility_level,
+          "The GPUs that an engine for the GPU is to run on beside this one; at first NONE. For "
+          "AMPERE_PLUS its kernels are stored as PTX, and a build raises Error that has a compiled "
+          "kernel of a plugin for less. SAME_COMPUTE_CAPABILITY is always met. What plugins do by "
+          "themselves is theirs to keep.")
+      .def_prop_rw(
+          "runtime_platform", [](const Self&) { return RuntimePlatform::kSAME_AS_BUILD; },
+          [](Self&, RuntimePlatform platform) { Self::set_runtime_platform(platform); },
+          "SAME_AS_BUILD; any other raises Error.")
+      .def(
+          "set_tactic_sources",
+          [](Self& self, TacticSources sources) {
+            self.tactic_sources = sources;
+            return true;
+          },
+          nb::arg("tactic_sources"),
+          "Bits 1 << int(TacticSource); kept and given back, without effect: no kernel is from "
+          "these sources.")
+      .def("get_tactic_sources", [](const Self& self) { return self.tactic_sources; })
+      .def_prop_rw(
+          "max_aux_streams", &Self::max_aux_streams, &Self::set_max_aux_streams,
+          "Permission for so many streams beside that of the run; without effect, engines use "
+          "none.")
+      .def_prop_rw("tiling_optimization_level", &Self::tiling_optimization_level,
+                   &Self::set_tiling_optimization_level, "A hint, without effect.")
+      .def_prop_rw("l2_limit_for_tiling", &Self::l2_limit_for_tiling,
+                   &Self::set_l2_limit_for_tiling, "A hint in bytes, without effect.")
+      .def(
+          "reset", [](Self& self) { self = Self(); }, "Everything as at first.");
+}
+
+/// The timing cache, and what an engine holds and checks.
+void bind_config_contents(nb::class_<BuilderConfig>& c) {
+  using Self = BuilderConfig;
+  c.def(
+       "create_timing_cache",
+       [](const Self& self, nb::handle serialized) {
+         return self.create_timing_cache(borrow_bytes(serialized).bytes());
+       },
+       nb::arg("serialized_timing_cache"))
+      .def("set_timing_cache", done<Self>(&Self::set_timing_cache), nb::arg("cache"),
+           nb::arg("ignore_mismatch"))
+      .def("get_timing_cache", &Self::timing_cache)
+      .def_prop_rw(
+          "plugins_to_serialize", [](const Self& self) { return self.plugins_to_serialize; },
+          [](Self& self, nb::handle paths) {
+            // A str is a sequence too, of paths of one letter.
+            if (nb::isinstance<nb::str>(paths))
+              throw nb::type_error("plugins_to_serialize: expected a list of paths, a str came");
+            nb::object fspath = nb::module_::import_("os").attr("fspath");
+            std::vector<std::string> list;
+            for (nb::handle path : paths) list.push_back(nb::cast<std::string>(fspath(path)));
+            self.plugins_to_serialize = std::move(list);
+          },
+          "Paths of plugin libraries that the engine carries, so that it runs without their "
+          "files; loading it then needs permission for host code. The build takes plugins from the "
+          "registry, so load them there as well.")
+      .def_rw("embed_python_plugins", &Self::embed_plugin_sources,
+              "Whether the engine carries the sources of plugins that Python implements, so that "
+              "it runs where nothing was imported; loading it then needs permission for host code.")
+      .def_rw("cuda_graphs", &Self::graphs,
+              "Whether execution contexts on a GPU capture what they run into CUDA graphs, once "
+              "shapes have stayed for a few runs, and replay them. True at first.")
+      .def_rw("debug_plugins", &Self::debug_plugins,
+              "Whether the engine checks every call of a plugin: writes beside its outputs and "
+              "workspace, to its inputs, outputs left unwritten, and sizes out of range raise "
+              "Error, NaN and infinity that come of finite inputs are a warning.")
+      .def_prop_rw(
+          "limits", [](Self& self) -> Limits& { return self.limits(); }, &Self::set_limits,
+          "Limits on what the model may make the build spend (build_memory, build_seconds, "
+          "steps), and on what the engine of build_engine_with_config may ask for.")
+      .def_rw("profiling_verbosity", &Self::verbosity,
+              "How much the engine keeps to say about its layers; DETAILED at first.");
+}
+
 void bind_config(nb::module_& m) {
   using Self = BuilderConfig;
   auto c = nb::class_<Self>(m, "IBuilderConfig",
@@ -164,108 +278,10 @@ void bind_config(nb::module_& m) {
             self.monitor =
                 monitor.is_none() ? nullptr : std::make_shared<Monitor>(std::move(monitor));
           },
-          nb::for_setter(nb::arg("monitor").none()))
-      .def(
-          "set_preview_feature",
-          [](Self& self, PreviewFeature feature, bool enable) {
-            self.preview_features.set(feature, enable);
-          },
-          nb::arg("feature"), nb::arg("enable"),
-          "Kept and given back, without effect: here these features are always there.")
-      .def(
-          "get_preview_feature",
-          [](const Self& self, PreviewFeature feature) {
-            return self.preview_features.has(feature);
-          },
-          nb::arg("feature"))
-      .def("add_optimization_profile", &Self::add_optimization_profile, nb::arg("profile"))
-      .def_prop_ro("num_optimization_profiles", &Self::num_optimization_profiles)
-      .def("set_memory_pool_limit", &Self::set_memory_pool_limit, nb::arg("pool"),
-           nb::arg("pool_size"),
-           "In bytes; kept and given back, without effect: no kernel has a choice to use more.")
-      .def("get_memory_pool_limit", &Self::memory_pool_limit, nb::arg("pool"))
-      .def_prop_rw(
-          "builder_optimization_level", &Self::optimization_level, &Self::set_optimization_level,
-          "0: nothing is timed, as with timing = False. 1 and 2: of each layer the first 2 or 4 "
-          "candidates that work are timed. 3, as at first, to 5: all are.")
-      .def_prop_rw(
-          "max_num_tactics", &Self::max_num_tactics, &Self::set_max_num_tactics,
-          "The candidates of each layer that are timed at most: the first ones that work. -1, as "
-          "at first: as many as the optimization level says.")
-      .def_prop_rw(
-          "engine_capability", [](const Self&) { return EngineCapability::kSTANDARD; },
-          [](Self&, EngineCapability given) { Self::set_engine_capability(given); },
-          "STANDARD; any other raises Error.")
-      .def_prop_rw(
-          "hardware_compatibility_level", &Self::hardware_compatibility_level,
-          &Self::set_hardware_compatibility_level,
-          "The GPUs that an engine for the GPU is to run on beside this one; at first NONE. For "
-          "AMPERE_PLUS its kernels are stored as PTX, and a build raises Error that has a compiled "
-          "kernel of a plugin for less. SAME_COMPUTE_CAPABILITY is always met. What plugins do by "
-          "themselves is theirs to keep.")
-      .def_prop_rw(
-          "runtime_platform", [](const Self&) { return RuntimePlatform::kSAME_AS_BUILD; },
-          [](Self&, RuntimePlatform platform) { Self::set_runtime_platform(platform); },
-          "SAME_AS_BUILD; any other raises Error.")
-      .def(
-          "set_tactic_sources",
-          [](Self& self, TacticSources sources) {
-            self.tactic_sources = sources;
-            return true;
-          },
-          nb::arg("tactic_sources"),
-          "Bits 1 << int(TacticSource); kept and given back, without effect: no kernel is from "
-          "these sources.")
-      .def("get_tactic_sources", [](const Self& self) { return self.tactic_sources; })
-      .def_prop_rw(
-          "max_aux_streams", &Self::max_aux_streams, &Self::set_max_aux_streams,
-          "Permission for so many streams beside that of the run; without effect, engines use "
-          "none.")
-      .def_prop_rw("tiling_optimization_level", &Self::tiling_optimization_level,
-                   &Self::set_tiling_optimization_level, "A hint, without effect.")
-      .def_prop_rw("l2_limit_for_tiling", &Self::l2_limit_for_tiling,
-                   &Self::set_l2_limit_for_tiling, "A hint in bytes, without effect.")
-      .def(
-          "reset", [](Self& self) { self = Self(); }, "Everything as at first.")
-      .def(
-          "create_timing_cache",
-          [](const Self& self, nb::handle serialized) {
-            return self.create_timing_cache(borrow_bytes(serialized).bytes());
-          },
-          nb::arg("serialized_timing_cache"))
-      .def("set_timing_cache", done<Self>(&Self::set_timing_cache), nb::arg("cache"),
-           nb::arg("ignore_mismatch"))
-      .def("get_timing_cache", &Self::timing_cache)
-      .def_prop_rw(
-          "plugins_to_serialize", [](const Self& self) { return self.plugins_to_serialize; },
-          [](Self& self, nb::handle paths) {
-            // A str is a sequence too, of paths of one letter.
-            if (nb::isinstance<nb::str>(paths))
-              throw nb::type_error("plugins_to_serialize: expected a list of paths, a str came");
-            nb::object fspath = nb::module_::import_("os").attr("fspath");
-            std::vector<std::string> list;
-            for (nb::handle path : paths) list.push_back(nb::cast<std::string>(fspath(path)));
-            self.plugins_to_serialize = std::move(list);
-          },
-          "Paths of plugin libraries that the engine carries, so that it runs without their "
-          "files; loading it then needs permission for host code. The build takes plugins from the "
-          "registry, so load them there as well.")
-      .def_rw("embed_python_plugins", &Self::embed_plugin_sources,
-              "Whether the engine carries the sources of plugins that Python implements, so that "
-              "it runs where nothing was imported; loading it then needs permission for host code.")
-      .def_rw("cuda_graphs", &Self::graphs,
-              "Whether execution contexts on a GPU capture what they run into CUDA graphs, once "
-              "shapes have stayed for a few runs, and replay them. True at first.")
-      .def_rw("debug_plugins", &Self::debug_plugins,
-              "Whether the engine checks every call of a plugin: writes beside its outputs and "
-              "workspace, to its inputs, outputs left unwritten, and sizes out of range raise "
-              "Error, NaN and infinity that come of finite inputs are a warning.")
-      .def_prop_rw(
-          "limits", [](Self& self) -> Limits& { return self.limits(); }, &Self::set_limits,
-          "Limits on what the model may make the build spend (build_memory, build_seconds, "
-          "steps), and on what the engine of build_engine_with_config may ask for.")
-      .def_rw("profiling_verbosity", &Self::verbosity,
-              "How much the engine keeps to say about its layers; DETAILED at first.");
+          nb::for_setter(nb::arg("monitor").none()));
+  bind_config_search(c);
+  bind_config_target(c);
+  bind_config_contents(c);
 }
 
 }  // namespace

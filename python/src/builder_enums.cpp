@@ -1,12 +1,13 @@
 // Enumerations of builders and their configs.
 
-#include "builder_enums.h"
+#include "config.h"
 
 #include "opwright/builder.h"
 
 namespace opwright::python {
 
-void bind_builder_enums(nb::module_& m) {
+/// Flags of networks and builds.
+void bind_build_flags(nb::module_& m) {
   nb::enum_<NetworkDefinitionCreationFlag>(m, "NetworkDefinitionCreationFlag", nb::is_arithmetic(),
                                            "Bits of Builder.create_network.")
       .value("EXPLICIT_BATCH", NetworkDefinitionCreationFlag::kEXPLICIT_BATCH,
@@ -69,6 +70,10 @@ void bind_builder_enums(nb::module_& m) {
              "Without effect: timing caches can always be edited.")
       .value("DISTRIBUTIVE_INDEPENDENCE", BuilderFlag::kDISTRIBUTIVE_INDEPENDENCE,
              "Not here: a build raises Error.");
+}
+
+void bind_builder_enums(nb::module_& m) {
+  bind_build_flags(m);
   nb::enum_<ProfilingVerbosity>(m, "ProfilingVerbosity", nb::is_arithmetic(),
                                 "How much an engine keeps to say about its layers.")
       .value("LAYER_NAMES_ONLY", ProfilingVerbosity::kLAYER_NAMES_ONLY, "Names, kinds and types.")

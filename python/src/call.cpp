@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "backend/backend.h"
 #include "base/file.h"
 #include "engine_calls.h"
 #include "reporting.h"
@@ -40,6 +41,33 @@ class CallableEngine {
  private:
   const std::shared_ptr<EngineCalls> calls_;
 };
+
+/// What opwright.load() calls.
+void bind_load_engine(nb::module_& m) {
+  m.def(
+      "_load_engine",
+      [](nb::handle path, bool allow_host_code, bool allow_device_code, bool verify_weights,
+         std::optional<bool> debug_plugins, nb::object logger, std::optional<DeviceId> device,
+         const Limits& limits) {
+        const auto text = nb::cast<std::string>(nb::module_::import_("os").attr("fspath")(path));
+        LoadOptions options;
+        options.allow_host_code = allow_host_code;
+        options.allow_device_code = allow_device_code;
+        options.debug_plugins = debug_plugins;
+        options.weights = verify_weights ? WeightCheck::kVerify : WeightCheck::kDeferred;
+        if (!logger.is_none()) options.log = Log(nb::cast<ILogger*>(logger));
+        if (device) options.device_ordinal = device->ordinal;
+        options.limits = limits;
+        auto engine = Engine::load_file(text, options);
+        const std::string_view built_for = engine->device().backend().name();
+        require(!device || device->backend == built_for, "'", text, "': the engine was built for ",
+                built_for, ", not for ", device->backend, ": build it again for that (device=)");
+        return std::make_unique<CallableEngine>(std::move(engine));
+      },
+      nb::arg("path"), nb::arg("allow_host_code"), nb::arg("allow_device_code"),
+      nb::arg("verify_weights"), nb::arg("debug_plugins").none(), nb::arg("logger").none(),
+      nb::arg("device").none() = nb::none(), nb::arg("limits").sig("Limits()") = Limits());
+}
 
 }  // namespace
 
@@ -150,29 +178,7 @@ void bind_call(nb::module_& m) {
             return names;
           },
           "The names of the outputs, in the network's order.");
-  m.def(
-      "_load_engine",
-      [](nb::handle path, bool allow_host_code, bool allow_device_code, bool verify_weights,
-         std::optional<bool> debug_plugins, nb::object logger, std::optional<DeviceId> device,
-         const Limits& limits) {
-        const auto text = nb::cast<std::string>(nb::module_::import_("os").attr("fspath")(path));
-        LoadOptions options;
-        options.allow_host_code = allow_host_code;
-        options.allow_device_code = allow_device_code;
-        options.debug_plugins = debug_plugins;
-        options.weights = verify_weights ? WeightCheck::kVerify : WeightCheck::kDeferred;
-        if (!logger.is_none()) options.log = Log(nb::cast<ILogger*>(logger));
-        if (device) options.device_ordinal = device->ordinal;
-        options.limits = limits;
-        auto engine = Engine::load_file(text, options);
-        const std::string_view built_for = engine->device().backend().name();
-        require(!device || device->backend == built_for, "'", text, "': the engine was built for ",
-                built_for, ", not for ", device->backend, ": build it again for that (device=)");
-        return std::make_unique<CallableEngine>(std::move(engine));
-      },
-      nb::arg("path"), nb::arg("allow_host_code"), nb::arg("allow_device_code"),
-      nb::arg("verify_weights"), nb::arg("debug_plugins").none(), nb::arg("logger").none(),
-      nb::arg("device").none() = nb::none(), nb::arg("limits").sig("Limits()") = Limits());
+  bind_load_engine(m);
 }
 
 }  // namespace opwright::python

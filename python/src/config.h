@@ -19,5 +19,9 @@ void bind_flags(nb::class_<T>& c, const std::string& name, Flags<Flag> Base::*fl
 /// What an IBuilderConfig says of DLAs, of the devices of single layers, and of calibration.
 void bind_config_devices(nb::module_& m, nb::class_<BuilderConfig>& c);
 void bind_config_calibration(nb::module_& m, nb::class_<BuilderConfig>& c);
+/// The enumerations of builders and their configs.
+void bind_builder_enums(nb::module_& m);
+/// ITimingCache and what it is made of, for bind_builder.
+void bind_timing_cache(nb::module_& m);
 
 }  // namespace opwright::python

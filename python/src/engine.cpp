@@ -151,51 +151,15 @@ void bind_weight_streaming(ReportingClass<Engine>& c) {
 
 }  // namespace
 
-void bind_engine(nb::module_& m) {
-  bind_engine_enums(m);
-  bind_inspector(m);
-  bind_serialization(m);
+std::string tensor_name(const Engine& self, int index) {
+  check_position(index, static_cast<size_t>(self.num_io_tensors()));
+  return self.tensor_name(index);
+}
+
+/// What an engine is as a whole.
+void bind_engine_properties(ReportingClass<Engine>& c) {
   const auto memory_size = nb::overload_cast<>(&Engine::memory_size, nb::const_);
-  const auto tensor_name = [](const Engine& self, int index) {
-    check_position(index, static_cast<size_t>(self.num_io_tensors()));
-    return self.tensor_name(index);
-  };
-  ReportingClass<Engine> c(
-      m, "ICudaEngine",
-      "A built network, ready to run. Named as in TensorRT; it may run on the CPU.");
-  add_context_manager(c);
-  bind_weight_streaming(c);
-  c.def(
-       "create_execution_context",
-       [](std::shared_ptr<Engine> self, Strategy strategy) {
-         return make_context(std::move(self), strategy);
-       },
-       nb::arg("strategy") = Strategy::kSTATIC, "A context for running the engine.")
-      .def(
-          "create_execution_context",
-          [](std::shared_ptr<Engine> self, const RuntimeConfig& config) {
-            return make_context(std::move(self), config.strategy);
-          },
-          nb::arg("runtime_config"))
-      .def(
-          "create_runtime_config", [](const Engine&) { return RuntimeConfig(); },
-          "How contexts are made, to be changed and given to create_execution_context.")
-      .def("__getitem__", tensor_name, nb::arg("index"), "The name of an input or output.")
-      .def("__len__", &Engine::num_io_tensors)
-      .def_error_recorder()
-      .def("serialize", [](const Engine& self) { return HostMemory{serialize_with(self, {})}; })
-      .def(
-          "create_serialization_config", [](const Engine&) { return SerializationConfig(); },
-          "How the engine is stored, to be changed and given to serialize_with_config.")
-      .def(
-          "serialize_with_config",
-          [](const Engine& self, const SerializationConfig& config) {
-            return HostMemory{serialize_with(self, config)};
-          },
-          nb::arg("config"), "The engine file's bytes.")
-      .def("create_engine_inspector",
-           [](std::shared_ptr<Engine> self) { return Inspector(std::move(self)); })
-      .def_prop_ro("name", [](const Engine& self) { return self.plan().name; })
+  c.def_prop_ro("name", [](const Engine& self) { return self.plan().name; })
       .def_prop_ro("num_layers", &Engine::num_layers)
       .def_prop_ro("num_optimization_profiles", &Engine::num_profiles)
       .def_prop_ro("num_io_tensors", &Engine::num_io_tensors)
@@ -224,8 +188,12 @@ void bind_engine(nb::module_& m) {
       .def_prop_ro("profiling_verbosity", &Engine::profiling_verbosity)
       .def("is_debug_tensor", &Engine::is_debug_tensor, nb::arg("name"),
            "Whether INetworkDefinition.mark_debug marked a tensor of that name.")
-      .def("get_engine_stat", &Engine::stat, nb::arg("stat"), "A number in bytes.")
-      .def("get_tensor_name", tensor_name, nb::arg("index"))
+      .def("get_engine_stat", &Engine::stat, nb::arg("stat"), "A number in bytes.");
+}
+
+/// Its inputs and outputs.
+void bind_engine_tensors(ReportingClass<Engine>& c) {
+  c.def("get_tensor_name", &tensor_name, nb::arg("index"))
       .def("get_tensor_mode", &Engine::tensor_mode, nb::arg("name"))
       .def("get_tensor_shape", &Engine::tensor_shape, nb::arg("name"),
            "Extents, -1 where they are known at run time only.")
@@ -278,6 +246,49 @@ void bind_engine(nb::module_& m) {
           nb::arg("name"), nb::arg("profile_index"),
           "The smallest, the typical and the largest values of an input that determines shapes, in "
           "C order.");
+}
+
+void bind_engine(nb::module_& m) {
+  bind_engine_enums(m);
+  bind_inspector(m);
+  bind_serialization(m);
+  ReportingClass<Engine> c(
+      m, "ICudaEngine",
+      "A built network, ready to run. Named as in TensorRT; it may run on the CPU.");
+  add_context_manager(c);
+  bind_weight_streaming(c);
+  c.def(
+       "create_execution_context",
+       [](std::shared_ptr<Engine> self, Strategy strategy) {
+         return make_context(std::move(self), strategy);
+       },
+       nb::arg("strategy") = Strategy::kSTATIC, "A context for running the engine.")
+      .def(
+          "create_execution_context",
+          [](std::shared_ptr<Engine> self, const RuntimeConfig& config) {
+            return make_context(std::move(self), config.strategy);
+          },
+          nb::arg("runtime_config"))
+      .def(
+          "create_runtime_config", [](const Engine&) { return RuntimeConfig(); },
+          "How contexts are made, to be changed and given to create_execution_context.")
+      .def("__getitem__", &tensor_name, nb::arg("index"), "The name of an input or output.")
+      .def("__len__", &Engine::num_io_tensors)
+      .def_error_recorder()
+      .def("serialize", [](const Engine& self) { return HostMemory{serialize_with(self, {})}; })
+      .def(
+          "create_serialization_config", [](const Engine&) { return SerializationConfig(); },
+          "How the engine is stored, to be changed and given to serialize_with_config.")
+      .def(
+          "serialize_with_config",
+          [](const Engine& self, const SerializationConfig& config) {
+            return HostMemory{serialize_with(self, config)};
+          },
+          nb::arg("config"), "The engine file's bytes.")
+      .def("create_engine_inspector",
+           [](std::shared_ptr<Engine> self) { return Inspector(std::move(self)); });
+  bind_engine_properties(c);
+  bind_engine_tensors(c);
 }
 
 }  // namespace opwright::python

@@ -83,7 +83,8 @@ Layer* add_plugin(Network& network, nb::handle plugin, std::optional<bool> aot) 
   return add_plugin_v3(network, made[0], made[1], made[2]);
 }
 
-void bind_definition(nb::module_& m) {
+/// What a plugin takes.
+void bind_parameter(nb::module_& m) {
   nb::enum_<ParameterKind>(m, "ParameterKind", "What a parameter of a plugin stands for.")
       .value("TENSOR", ParameterKind::kTensor)
       .value("OPTIONAL_TENSOR", ParameterKind::kOptionalTensor)
@@ -128,6 +129,10 @@ void bind_definition(nb::module_& m) {
                a.form == b.form && a.type == b.type && a.is_bool == b.is_bool &&
                a.length == b.length && a.enumerators == b.enumerators;
       });
+}
+
+void bind_definition(nb::module_& m) {
+  bind_parameter(m);
   m.def(
       "build_architecture", [] { return std::string(build_architecture()); },
       "The architecture (\"x86-64\", \"sm_90\") of the device that the autotune or aot_impl "

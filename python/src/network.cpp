@@ -161,10 +161,56 @@ void bind_layer(nb::module_& m) {
 
 }  // namespace
 
+/// What a network gives.
+void bind_outputs(ReportingClass<Network>& c) {
+  c.def("mark_output", &Network::mark_output, nb::arg("tensor"))
+      .def("unmark_output", &Network::unmark_output, nb::arg("tensor"))
+      .def("mark_output_for_shapes", &Network::mark_output_for_shapes, nb::arg("tensor"),
+           "Marks a shape tensor, whose elements are known when shapes are. False, and nothing is "
+           "marked, for another tensor.")
+      .def("unmark_output_for_shapes", &Network::unmark_output_for_shapes, nb::arg("tensor"),
+           "Takes that back; False for a tensor that is no such output.")
+      .def("remove_tensor", &Network::remove_tensor, nb::arg("tensor"),
+           "Takes out a network input that no layer uses. For other tensors it is a warning.");
+}
+
+/// Weights by name, for refitting.
+void bind_weight_names(ReportingClass<Network>& c) {
+  c.def(
+       "set_weights_name",
+       [](Network& self, nb::handle weights, std::string name) {
+         const void* const elements[] = {to_array(weights, "set_weights_name").data.data()};
+         set_weights_name(self, elements, std::move(name));
+         return true;
+       },
+       nb::arg("weights"), nb::arg("name"),
+       "Names weights that a layer was given, by the same array, for refitting; others have the "
+       "name of their constant layer's output.")
+      .def(
+          "mark_weights_refittable",
+          [](Network& self, const std::string& name) {
+            return mark_weights_refittable(self, name, true);
+          },
+          nb::arg("name"),
+          "Lets an engine that is built with BuilderFlag.REFIT_INDIVIDUAL be refitted with other "
+          "weights of the name. False when there are none.")
+      .def(
+          "unmark_weights_refittable",
+          [](Network& self, const std::string& name) {
+            return mark_weights_refittable(self, name, false);
+          },
+          nb::arg("name"))
+      .def(
+          "are_weights_marked_refittable",
+          [](const Network& self, const std::string& name) {
+            return are_weights_marked_refittable(self, name);
+          },
+          nb::arg("name"));
+}
+
 void bind_network(nb::module_& m) {
   bind_tensor(m);
   bind_layer(m);
-  auto reference = nb::rv_policy::reference_internal;
   ReportingClass<Network> c(m, "INetworkDefinition",
                             "A network of tensors and layers. Made by Builder.create_network.");
   add_context_manager(c);
@@ -220,60 +266,23 @@ void bind_network(nb::module_& m) {
             check_index(index, static_cast<int>(self.inputs().size()), "input");
             return self.inputs()[index];
           },
-          nb::arg("index"), reference)
+          nb::arg("index"), nb::rv_policy::reference_internal)
       .def(
           "get_output",
           [](Network& self, int index) {
             check_index(index, static_cast<int>(self.outputs().size()), "output");
             return self.outputs()[index];
           },
-          nb::arg("index"), reference)
+          nb::arg("index"), nb::rv_policy::reference_internal)
       .def(
           "add_input",
           [](Network& self, std::string name, DataType dtype, nb::handle shape) {
             return self.add_input(std::move(name), dtype, to_shape(shape));
           },
-          nb::arg("name"), nb::arg("dtype"), nb::arg("shape"), reference,
-          "An input; extents of -1 are given at run time and need an optimization profile.")
-      .def("mark_output", &Network::mark_output, nb::arg("tensor"))
-      .def("unmark_output", &Network::unmark_output, nb::arg("tensor"))
-      .def("mark_output_for_shapes", &Network::mark_output_for_shapes, nb::arg("tensor"),
-           "Marks a shape tensor, whose elements are known when shapes are. False, and nothing is "
-           "marked, for another tensor.")
-      .def("unmark_output_for_shapes", &Network::unmark_output_for_shapes, nb::arg("tensor"),
-           "Takes that back; False for a tensor that is no such output.")
-      .def("remove_tensor", &Network::remove_tensor, nb::arg("tensor"),
-           "Takes out a network input that no layer uses. For other tensors it is a warning.")
-      .def(
-          "set_weights_name",
-          [](Network& self, nb::handle weights, std::string name) {
-            const void* const elements[] = {to_array(weights, "set_weights_name").data.data()};
-            set_weights_name(self, elements, std::move(name));
-            return true;
-          },
-          nb::arg("weights"), nb::arg("name"),
-          "Names weights that a layer was given, by the same array, for refitting; others have the "
-          "name of their constant layer's output.")
-      .def(
-          "mark_weights_refittable",
-          [](Network& self, const std::string& name) {
-            return mark_weights_refittable(self, name, true);
-          },
-          nb::arg("name"),
-          "Lets an engine that is built with BuilderFlag.REFIT_INDIVIDUAL be refitted with other "
-          "weights of the name. False when there are none.")
-      .def(
-          "unmark_weights_refittable",
-          [](Network& self, const std::string& name) {
-            return mark_weights_refittable(self, name, false);
-          },
-          nb::arg("name"))
-      .def(
-          "are_weights_marked_refittable",
-          [](const Network& self, const std::string& name) {
-            return are_weights_marked_refittable(self, name);
-          },
-          nb::arg("name"));
+          nb::arg("name"), nb::arg("dtype"), nb::arg("shape"), nb::rv_policy::reference_internal,
+          "An input; extents of -1 are given at run time and need an optimization profile.");
+  bind_outputs(c);
+  bind_weight_names(c);
 }
 
 }  // namespace opwright::python

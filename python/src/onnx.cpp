@@ -81,51 +81,12 @@ void bind_error(nb::module_& m) {
 
 }  // namespace
 
-void bind_onnx(nb::module_& m) {
-  m.def(
-      "get_nv_onnx_parser_version", [] { return NV_TENSORRT_VERSION; },
-      "The level of TensorRT's API that the parser has: 10000 major + 100 minor + patch.");
-  bind_parser_enums(m);
-  bind_error(m);
-
-  ReportingClass<Parser> c(m, "OnnxParser", "Adds the graph of an ONNX model to a network.");
-  add_context_manager(c);
-  c.def(
-       "__init__",
-       [](Parser* self, nb::object network, nb::object logger) {
-         new (self)
-             Parser{network, logger,
-                    OnnxParser(nb::cast<Network&>(network), Log(nb::cast<ILogger*>(logger)))};
-         self->parser.set_links_allowed(is_permitted_by_environment(kAllowLinks));
-       },
-       nb::arg("network"), nb::arg("logger"))
-      .def(
-          "parse",
-          [](Parser& self, nb::handle model, nb::handle path) {
-            return self.parser.parse(borrow_bytes(model), to_path(path));
-          },
-          nb::arg("model"), nb::arg("path") = nb::none(),
-          "Takes over a serialized model (bytes, or another buffer); `path` is its file, for "
-          "external data beside it. False when there are errors.")
-      .def(
-          "parse_from_file",
-          [](Parser& self, nb::handle model) { return self.parser.parse_file(to_path(model)); },
-          nb::arg("model"), "Takes over a model file. False when there are errors.")
-      .def_prop_ro("num_errors", [](const Parser& self) { return self.parser.errors().size(); })
-      .def(
-          "get_error",
-          [](const Parser& self, int64_t index) {
-            check_position(index, self.parser.errors().size());
-            return self.parser.errors()[index];
-          },
-          nb::arg("index"))
-      .def(
-          "clear_errors", [](Parser& self) { self.parser.clear_errors(); },
-          "Forgets the errors. A network that a model was not taken over into stays unusable.")
-      .def_prop_rw(
-          "flags", [](const Parser& self) { return self.parser.flags(); },
-          [](Parser& self, uint32_t flags) { self.parser.set_flags(flags); },
-          "Bits 1 << int(OnnxParserFlag).")
+/// Flags, and what a model may do.
+void bind_parser_flags(ReportingClass<Parser>& c) {
+  c.def_prop_rw(
+       "flags", [](const Parser& self) { return self.parser.flags(); },
+       [](Parser& self, uint32_t flags) { self.parser.set_flags(flags); },
+       "Bits 1 << int(OnnxParserFlag).")
       .def(
           "set_flag", [](Parser& self, OnnxParserFlag flag) { self.parser.set_flag(flag); },
           nb::arg("flag"))
@@ -142,16 +103,20 @@ void bind_onnx(nb::module_& m) {
           "Whether external data may be read through symbolic links that lead out of the model's "
           "folder, as in a store of models that keeps each file once. At first False, unless the "
           "environment variable OPWRIGHT_ALLOW_LINKS is 1. Permit it where you trust whoever made "
-          "the links; names that lead out of the folder by themselves are refused in any case.")
-      .def(
-          "set_input_shape",
-          [](Parser& self, const std::string& name, nb::handle shape) {
-            self.parser.set_input_shape(name, to_shape(shape));
-          },
-          nb::arg("name"), nb::arg("shape"),
-          nb::sig("def set_input_shape(self, name: str, shape: Sequence[int]) -> None"),
-          "The shape that an input of the models to come has in every run. Extents that a model "
-          "leaves open become these, with those of other inputs that have the same names.")
+          "the links; names that lead out of the folder by themselves are refused in any case.");
+}
+
+/// What is known of inputs, and what a model needs.
+void bind_parser_inputs(ReportingClass<Parser>& c) {
+  c.def(
+       "set_input_shape",
+       [](Parser& self, const std::string& name, nb::handle shape) {
+         self.parser.set_input_shape(name, to_shape(shape));
+       },
+       nb::arg("name"), nb::arg("shape"),
+       nb::sig("def set_input_shape(self, name: str, shape: Sequence[int]) -> None"),
+       "The shape that an input of the models to come has in every run. Extents that a model "
+       "leaves open become these, with those of other inputs that have the same names.")
       .def(
           "set_constant_input",
           [](Parser& self, const std::string& name, nb::handle array) {
@@ -196,16 +161,20 @@ void bind_onnx(nb::module_& m) {
           "there is none. A node inside a function is called 'call/node'.")
       .def(
           "get_used_vc_plugin_libraries", [](const Parser&) { return std::vector<std::string>(); },
-          "Libraries that the model's layers need: there are none.")
-      .def(
-          "load_model_proto",
-          [](Parser& self, nb::handle model, nb::handle path) {
-            return self.parser.load(borrow_bytes(model), to_path(path));
-          },
-          nb::arg("model"), nb::arg("path") = nb::none(),
-          "Reads a model, without external data, so that load_initializer() can give it weights "
-          "before parse_model_proto() takes it over. False when there are errors, or when a model "
-          "is loaded that was not taken over.")
+          "Libraries that the model's layers need: there are none.");
+}
+
+/// Models that are given in parts.
+void bind_parser_models(ReportingClass<Parser>& c) {
+  c.def(
+       "load_model_proto",
+       [](Parser& self, nb::handle model, nb::handle path) {
+         return self.parser.load(borrow_bytes(model), to_path(path));
+       },
+       nb::arg("model"), nb::arg("path") = nb::none(),
+       "Reads a model, without external data, so that load_initializer() can give it weights "
+       "before parse_model_proto() takes it over. False when there are errors, or when a model "
+       "is loaded that was not taken over.")
       .def(
           "load_initializer",
           [](Parser& self, const std::string& name, uintptr_t data, size_t size) {
@@ -233,6 +202,52 @@ void bind_onnx(nb::module_& m) {
           "on it. Returns True.")
       .def_static("supports_operator", &OnnxParser::supports_operator, nb::arg("op_name"),
                   "Whether a node of this type of ONNX's domain can be taken over.");
+}
+
+void bind_onnx(nb::module_& m) {
+  m.def(
+      "get_nv_onnx_parser_version", [] { return NV_TENSORRT_VERSION; },
+      "The level of TensorRT's API that the parser has: 10000 major + 100 minor + patch.");
+  bind_parser_enums(m);
+  bind_error(m);
+
+  ReportingClass<Parser> c(m, "OnnxParser", "Adds the graph of an ONNX model to a network.");
+  add_context_manager(c);
+  c.def(
+       "__init__",
+       [](Parser* self, nb::object network, nb::object logger) {
+         new (self)
+             Parser{network, logger,
+                    OnnxParser(nb::cast<Network&>(network), Log(nb::cast<ILogger*>(logger)))};
+         self->parser.set_links_allowed(is_permitted_by_environment(kAllowLinks));
+       },
+       nb::arg("network"), nb::arg("logger"))
+      .def(
+          "parse",
+          [](Parser& self, nb::handle model, nb::handle path) {
+            return self.parser.parse(borrow_bytes(model), to_path(path));
+          },
+          nb::arg("model"), nb::arg("path") = nb::none(),
+          "Takes over a serialized model (bytes, or another buffer); `path` is its file, for "
+          "external data beside it. False when there are errors.")
+      .def(
+          "parse_from_file",
+          [](Parser& self, nb::handle model) { return self.parser.parse_file(to_path(model)); },
+          nb::arg("model"), "Takes over a model file. False when there are errors.")
+      .def_prop_ro("num_errors", [](const Parser& self) { return self.parser.errors().size(); })
+      .def(
+          "get_error",
+          [](const Parser& self, int64_t index) {
+            check_position(index, self.parser.errors().size());
+            return self.parser.errors()[index];
+          },
+          nb::arg("index"))
+      .def(
+          "clear_errors", [](Parser& self) { self.parser.clear_errors(); },
+          "Forgets the errors. A network that a model was not taken over into stays unusable.");
+  bind_parser_flags(c);
+  bind_parser_inputs(c);
+  bind_parser_models(c);
 }
 
 }  // namespace opwright::python

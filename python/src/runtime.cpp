@@ -101,40 +101,16 @@ void bind_note(ReportingClass<ExecutionContext>& c, const char* name, T ContextN
       [note](ExecutionContext& self, T value) { self.notes().*note = std::move(value); }, doc);
 }
 
-void bind_context(nb::module_& m) {
+/// Shapes and memory of inputs and outputs.
+void bind_tensors(ReportingClass<ExecutionContext>& c) {
   using Self = ExecutionContext;
-  ReportingClass<Self> c(m, "IExecutionContext",
-                         "State for running an engine; used by one thread at a time.");
-  add_context_manager(c);
-  bind_debugging(c);
-  bind_note(c, "name", &ContextNotes::name, "Kept for the caller.");
-  bind_note(c, "persistent_cache_limit", &ContextNotes::persistent_cache_limit,
-            "A hint on how much of the L2 cache may hold intermediate tensors from layer to layer, "
-            "in bytes; without effect.");
-  bind_note(c, "nvtx_verbosity", &ContextNotes::nvtx_verbosity,
-            "How much NVTX markers say; without effect, none are made.");
-  c.def_prop_ro("engine", [](const Self& self) { return self.engine_object; })
-      .def_error_recorder()
-      .def_prop_rw(
-          "max_threads", &Self::max_threads, &Self::set_max_threads,
-          nb::for_setter(nb::arg("threads")),
-          "Threads that a run on the CPU uses at most, the caller's among them: at first "
-          "Runtime.max_threads or, where nothing was set, opwright.max_threads() when the context "
-          "was made. Results may differ in their last bits between numbers.\n\n:raises Error: for "
-          "less than 1 or more than 4096.")
-      .def_prop_rw(
-          "temporary_allocator", [](const Self& self) { return to_python(self.allocator()); },
-          [](Self& self, nb::handle allocator) { self.set_allocator(to_allocator(allocator)); },
-          nb::for_setter(nb::arg("allocator").none()),
-          "An IGpuAllocator for memory that plugins ask for, the runtime's at first; to be set "
-          "before the first run. None: the device's memory.")
-      .def(
-          "set_input_shape",
-          [](Self& self, std::string_view name, nb::handle shape) {
-            self.set_input_shape(name, to_shape(shape));
-            return true;
-          },
-          nb::arg("name"), nb::arg("shape"))
+  c.def(
+       "set_input_shape",
+       [](Self& self, std::string_view name, nb::handle shape) {
+         self.set_input_shape(name, to_shape(shape));
+         return true;
+       },
+       nb::arg("name"), nb::arg("shape"))
       .def("get_tensor_shape", &Self::tensor_shape, nb::arg("name"),
            "The engine's while it is not set, with -1 for extents that are not known (yet).")
       .def(
@@ -189,17 +165,22 @@ void bind_context(nb::module_& m) {
           [](const Self& self) { return reinterpret_cast<uintptr_t>(self.input_consumed_event()); },
           "The handle that was set; 0: none.")
       .def("get_max_output_size", &Self::max_output_size, nb::arg("name"))
-      .def_prop_ro("all_binding_shapes_specified", &Self::all_shapes_set)
-      .def(
-          "infer_shapes",
-          [](Self& self) {
-            std::vector<std::string> missing;
-            for (const int input : self.infer_shapes())
-              missing.push_back(self.engine()->plan().inputs[input].name);
-            return missing;
-          },
-          "The names of inputs whose shape or, for shape tensors, address is not set; where there "
-          "are none, the output shapes are computed.")
+      .def_prop_ro("all_binding_shapes_specified", &Self::all_shapes_set);
+}
+
+/// What runs an engine.
+void bind_runs(ReportingClass<ExecutionContext>& c) {
+  using Self = ExecutionContext;
+  c.def(
+       "infer_shapes",
+       [](Self& self) {
+         std::vector<std::string> missing;
+         for (const int input : self.infer_shapes())
+           missing.push_back(self.engine()->plan().inputs[input].name);
+         return missing;
+       },
+       "The names of inputs whose shape or, for shape tensors, address is not set; where there "
+       "are none, the output shapes are computed.")
       .def(
           "execute_async_v3",
           [](Self& self, Handle stream) {
@@ -220,13 +201,18 @@ void bind_context(nb::module_& m) {
             return true;
           },
           nb::arg("bindings"),
-          "Runs on these addresses, inputs first, on a GPU on the default stream, and waits.")
-      .def_prop_rw(
-          "device_memory",
-          [](const Self& self) { return reinterpret_cast<uintptr_t>(self.users_memory()); },
-          [](Self& self, Handle memory) { self.set_memory(memory.as<void*>()); },
-          "The address that set_device_memory was given, 0 for none. Setting it says that the "
-          "memory is as large as the profile needs.")
+          "Runs on these addresses, inputs first, on a GPU on the default stream, and waits.");
+}
+
+/// Memory that the application may give, and how the context was made.
+void bind_working_memory(ReportingClass<ExecutionContext>& c) {
+  using Self = ExecutionContext;
+  c.def_prop_rw(
+       "device_memory",
+       [](const Self& self) { return reinterpret_cast<uintptr_t>(self.users_memory()); },
+       [](Self& self, Handle memory) { self.set_memory(memory.as<void*>()); },
+       "The address that set_device_memory was given, 0 for none. Setting it says that the "
+       "memory is as large as the profile needs.")
       .def(
           "set_device_memory",
           [](Self& self, Handle memory, size_t size) { self.set_memory(memory.as<void*>(), size); },
@@ -244,8 +230,13 @@ void bind_context(nb::module_& m) {
       .def(
           "set_aux_streams", [](const Self&, const std::vector<Handle>&) {}, nb::arg("aux_streams"),
           "Streams that may be used beside that of the run. Without effect: engines use none "
-          "(ICudaEngine.num_aux_streams).")
-      .def_prop_ro("active_optimization_profile", &Self::profile)
+          "(ICudaEngine.num_aux_streams).");
+}
+
+/// Profiles, and times of layers.
+void bind_profiles(ReportingClass<ExecutionContext>& c) {
+  using Self = ExecutionContext;
+  c.def_prop_ro("active_optimization_profile", &Self::profile)
       .def(
           "set_optimization_profile_async",
           [](Self& self, int profile, Handle) {
@@ -279,6 +270,39 @@ void bind_context(nb::module_& m) {
             return true;
           },
           nb::arg("communicator").none(), "Raises Error: an engine runs on one device.");
+}
+
+void bind_context(nb::module_& m) {
+  using Self = ExecutionContext;
+  ReportingClass<Self> c(m, "IExecutionContext",
+                         "State for running an engine; used by one thread at a time.");
+  add_context_manager(c);
+  bind_debugging(c);
+  bind_note(c, "name", &ContextNotes::name, "Kept for the caller.");
+  bind_note(c, "persistent_cache_limit", &ContextNotes::persistent_cache_limit,
+            "A hint on how much of the L2 cache may hold intermediate tensors from layer to layer, "
+            "in bytes; without effect.");
+  bind_note(c, "nvtx_verbosity", &ContextNotes::nvtx_verbosity,
+            "How much NVTX markers say; without effect, none are made.");
+  c.def_prop_ro("engine", [](const Self& self) { return self.engine_object; })
+      .def_error_recorder()
+      .def_prop_rw(
+          "max_threads", &Self::max_threads, &Self::set_max_threads,
+          nb::for_setter(nb::arg("threads")),
+          "Threads that a run on the CPU uses at most, the caller's among them: at first "
+          "Runtime.max_threads or, where nothing was set, opwright.max_threads() when the context "
+          "was made. Results may differ in their last bits between numbers.\n\n:raises Error: for "
+          "less than 1 or more than 4096.")
+      .def_prop_rw(
+          "temporary_allocator", [](const Self& self) { return to_python(self.allocator()); },
+          [](Self& self, nb::handle allocator) { self.set_allocator(to_allocator(allocator)); },
+          nb::for_setter(nb::arg("allocator").none()),
+          "An IGpuAllocator for memory that plugins ask for, the runtime's at first; to be set "
+          "before the first run. None: the device's memory.");
+  bind_tensors(c);
+  bind_runs(c);
+  bind_working_memory(c);
+  bind_profiles(c);
 }
 
 }  // namespace

@@ -169,6 +169,70 @@ KernelArgument to_argument(nb::handle value) {
   return {ArgumentType::kINT32, *expr, 0};
 }
 
+/// Lists of arguments of a launch.
+void bind_argument_lists(nb::module_& m) {
+  auto check_set = [](const std::optional<KernelArgument>& argument, size_t index) {
+    require(argument.has_value(), "entry ", index, " of the extra arguments was never set");
+    return to_python(*argument);
+  };
+  nb::class_<SymExprs>(
+      m, "SymExprs",
+      "The extra arguments of a compiled kernel, in the order of its parameters: iterate, index, "
+      "assign, len. An int or a ShapeExpr stands for a SymInt32.")
+      .def(
+          "__init__",
+          [](SymExprs* self, size_t length) {
+            new (self) SymExprs;
+            self->arguments.resize(length);
+          },
+          nb::arg("length"), "`length` arguments, each of which must be set before use.")
+      .def("__len__", [](const SymExprs& self) { return self.arguments.size(); })
+      .def(
+          "__getitem__",
+          [check_set](const SymExprs& self, nb::ssize_t i) {
+            const size_t index = index_in(i, self.arguments.size());
+            return check_set(self.arguments[index], index);
+          },
+          nb::sig("def __getitem__(self, index: int, /) -> SymExpr"))
+      .def(
+          "__setitem__",
+          [](SymExprs& self, nb::ssize_t index, nb::handle value) {
+            self.arguments[index_in(index, self.arguments.size())] = to_argument(value);
+          },
+          nb::sig("def __setitem__(self, index: int, value: int | ShapeExpr | SymExpr, /) -> None"))
+      .def(
+          "__iter__",
+          [check_set](const SymExprs& self) {
+            nb::list all;
+            for (size_t i = 0; i < self.arguments.size(); ++i)
+              all.append(check_set(self.arguments[i], i));
+            return nb::iter(all);
+          },
+          nb::sig("def __iter__(self) -> collections.abc.Iterator[SymExpr]"))
+      .def_static(
+          "from_tuple",
+          [](nb::iterable values) {
+            SymIntExprs made;
+            for (nb::handle value : values) made.arguments.emplace_back(to_argument(value));
+            return made;
+          },
+          nb::arg("sym_exprs"),
+          nb::sig(
+              "def from_tuple(sym_exprs: collections.abc.Iterable[int | ShapeExpr | SymExpr]) -> "
+              "SymIntExprs"),
+          "From symbols, ints and ShapeExpr.");
+  nb::class_<SymIntExprs, SymExprs>(m, "SymIntExprs",
+                                    "SymExprs that are made with a length and filled by index, or "
+                                    "by from_tuple.")
+      .def(
+          "__init__",
+          [](SymIntExprs* self, size_t length) {
+            new (self) SymIntExprs;
+            self->arguments.resize(length);
+          },
+          nb::arg("length"), "`length` arguments, each of which must be set before use.");
+}
+
 void bind_lists(nb::module_& m) {
   nb::class_<ShapeExprs>(
       m, "ShapeExprs",
@@ -232,66 +296,7 @@ void bind_lists(nb::module_& m) {
       .def("__repr__",
            [](const ShapeExprs& self) { return opwright::str(exprs(self.extents), {}); });
 
-  auto check_set = [](const std::optional<KernelArgument>& argument, size_t index) {
-    require(argument.has_value(), "entry ", index, " of the extra arguments was never set");
-    return to_python(*argument);
-  };
-  nb::class_<SymExprs>(
-      m, "SymExprs",
-      "The extra arguments of a compiled kernel, in the order of its parameters: iterate, index, "
-      "assign, len. An int or a ShapeExpr stands for a SymInt32.")
-      .def(
-          "__init__",
-          [](SymExprs* self, size_t length) {
-            new (self) SymExprs;
-            self->arguments.resize(length);
-          },
-          nb::arg("length"), "`length` arguments, each of which must be set before use.")
-      .def("__len__", [](const SymExprs& self) { return self.arguments.size(); })
-      .def(
-          "__getitem__",
-          [check_set](const SymExprs& self, nb::ssize_t i) {
-            const size_t index = index_in(i, self.arguments.size());
-            return check_set(self.arguments[index], index);
-          },
-          nb::sig("def __getitem__(self, index: int, /) -> SymExpr"))
-      .def(
-          "__setitem__",
-          [](SymExprs& self, nb::ssize_t index, nb::handle value) {
-            self.arguments[index_in(index, self.arguments.size())] = to_argument(value);
-          },
-          nb::sig("def __setitem__(self, index: int, value: int | ShapeExpr | SymExpr, /) -> None"))
-      .def(
-          "__iter__",
-          [check_set](const SymExprs& self) {
-            nb::list all;
-            for (size_t i = 0; i < self.arguments.size(); ++i)
-              all.append(check_set(self.arguments[i], i));
-            return nb::iter(all);
-          },
-          nb::sig("def __iter__(self) -> collections.abc.Iterator[SymExpr]"))
-      .def_static(
-          "from_tuple",
-          [](nb::iterable values) {
-            SymIntExprs made;
-            for (nb::handle value : values) made.arguments.emplace_back(to_argument(value));
-            return made;
-          },
-          nb::arg("sym_exprs"),
-          nb::sig(
-              "def from_tuple(sym_exprs: collections.abc.Iterable[int | ShapeExpr | SymExpr]) -> "
-              "SymIntExprs"),
-          "From symbols, ints and ShapeExpr.");
-  nb::class_<SymIntExprs, SymExprs>(m, "SymIntExprs",
-                                    "SymExprs that are made with a length and filled by index, or "
-                                    "by from_tuple.")
-      .def(
-          "__init__",
-          [](SymIntExprs* self, size_t length) {
-            new (self) SymIntExprs;
-            self->arguments.resize(length);
-          },
-          nb::arg("length"), "`length` arguments, each of which must be set before use.");
+  bind_argument_lists(m);
 }
 
 void bind_launch_params(nb::module_& m) {

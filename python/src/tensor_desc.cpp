@@ -136,6 +136,92 @@ void bind_shape(nb::module_& m) {
       });
 }
 
+/// Shapes, and descriptors like another one.
+void bind_desc_shapes(nb::class_<TensorDesc>& c) {
+  c.def_prop_rw(
+       "shape_expr",
+       [](const TensorDesc& self) {
+         shape_of(self);
+         return self.shape_expr;
+       },
+       [](TensorDesc& self, nb::handle extents) {
+         check_writable(self, "shape_expr");
+         self.shape_expr =
+             std::make_shared<ShapeExprs>(ShapeExprs{to_extents(extents, "shape_expr"), false});
+       },
+       nb::for_setter(nb::sig(opwright::str("def shape_expr(self, value: collections.abc.Iterable[",
+                                            kExtent, "], /) -> None")
+                                  .c_str())),
+       "The extents as expressions, also where they are not known yet; set from ints and "
+       "expressions.")
+      .def_prop_ro(
+          "shape",
+          [](const TensorDesc& self) {
+            require(self.shape != nullptr,
+                    "the shape is not known here: only in autotune and aot_impl; use shape_expr");
+            return self.shape;
+          },
+          "The extents with their range.\n\n:raises Error: in register, where only shape_expr is "
+          "known.")
+      .def_prop_ro("ndim", &ndim, "The number of axes.")
+      .def(
+          "numel",
+          [](const TensorDesc& self) {
+            require(self.shape != nullptr && !self.shape->is_dynamic(),
+                    "the number of elements is not known here; use shape_expr.numel()");
+            return self.shape->extents.numel();
+          },
+          "The number of elements.\n\n:raises Error: if the shape is not known or dynamic; then "
+          "shape_expr.numel() is the number as an expression.")
+      .def("like", &like, "A writable descriptor with the same type and shape.")
+      .def(
+          "aliased",
+          [](nb::object self) {
+            const auto& desc = nb::cast<TensorDesc&>(self);
+            require(desc.input >= 0,
+                    "aliased() makes an output that shares an input's memory, so it is called on "
+                    "an input's descriptor");
+            TensorDesc made = like(desc);
+            made.aliased = std::move(self);
+            return made;
+          },
+          "The descriptor of an output that shares this input's memory, of its type and "
+          "shape.\n\n:raises Error: if this is not an input's descriptor.");
+}
+
+/// What kind of descriptor it is.
+void bind_desc_kinds(nb::class_<TensorDesc>& c) {
+  c.def(
+       "get_aliased",
+       [](const TensorDesc& self) { return self.aliased.is_valid() ? self.aliased : nb::none(); },
+       nb::sig("def get_aliased(self) -> TensorDesc | None"),
+       "The input whose memory this output shares; None for others.")
+      .def_prop_ro(
+          "is_aliased", [](const TensorDesc& self) { return self.aliased.is_valid(); },
+          "Whether this output shares an input's memory.")
+      .def_prop_ro(
+          "is_size_tensor", [](nb::handle self) { return nb::isinstance<SizeTensorDesc>(self); },
+          "Whether this is a SizeTensorDesc.")
+      .def_prop_ro(
+          "has_shape", [](const TensorDesc& self) { return self.shape != nullptr; },
+          "Whether `shape` is known: in autotune and aot_impl.")
+      .def_prop_ro(
+          "has_shape_expr", [](const TensorDesc& self) { return self.shape_expr != nullptr; },
+          "Whether `shape_expr` is known.")
+      .def_prop_ro(
+          "is_dynamic",
+          [](const TensorDesc& self) {
+            return self.shape != nullptr ? self.shape->is_dynamic()
+                                         : !is_constant(exprs(shape_of(self).extents));
+          },
+          "Whether an extent is known at run time only.")
+      .def("__repr__", [](const TensorDesc& self) {
+        std::string text = opwright::str("<TensorDesc ", name(self.dtype), " ");
+        if (self.shape_expr != nullptr) text += opwright::str(exprs(self.shape_expr->extents), {});
+        return text + ">";
+      });
+}
+
 void bind_desc(nb::module_& m) {
   auto c = nb::class_<TensorDesc>(m, "TensorDesc",
                                   "What is known of a plugin's input or said of its output. Those "
@@ -182,88 +268,9 @@ void bind_desc(nb::module_& m) {
             check_writable(self, "scale");
             self.scale = scale;
           },
-          "The quantization scale of INT8 elements.")
-      .def_prop_rw(
-          "shape_expr",
-          [](const TensorDesc& self) {
-            shape_of(self);
-            return self.shape_expr;
-          },
-          [](TensorDesc& self, nb::handle extents) {
-            check_writable(self, "shape_expr");
-            self.shape_expr =
-                std::make_shared<ShapeExprs>(ShapeExprs{to_extents(extents, "shape_expr"), false});
-          },
-          nb::for_setter(
-              nb::sig(opwright::str("def shape_expr(self, value: collections.abc.Iterable[",
-                                    kExtent, "], /) -> None")
-                          .c_str())),
-          "The extents as expressions, also where they are not known yet; set from ints and "
-          "expressions.")
-      .def_prop_ro(
-          "shape",
-          [](const TensorDesc& self) {
-            require(self.shape != nullptr,
-                    "the shape is not known here: only in autotune and aot_impl; use shape_expr");
-            return self.shape;
-          },
-          "The extents with their range.\n\n:raises Error: in register, where only shape_expr is "
-          "known.")
-      .def_prop_ro("ndim", &ndim, "The number of axes.")
-      .def(
-          "numel",
-          [](const TensorDesc& self) {
-            require(self.shape != nullptr && !self.shape->is_dynamic(),
-                    "the number of elements is not known here; use shape_expr.numel()");
-            return self.shape->extents.numel();
-          },
-          "The number of elements.\n\n:raises Error: if the shape is not known or dynamic; then "
-          "shape_expr.numel() is the number as an expression.")
-      .def("like", &like, "A writable descriptor with the same type and shape.")
-      .def(
-          "aliased",
-          [](nb::object self) {
-            const auto& desc = nb::cast<TensorDesc&>(self);
-            require(desc.input >= 0,
-                    "aliased() makes an output that shares an input's memory, so it is called on "
-                    "an input's descriptor");
-            TensorDesc made = like(desc);
-            made.aliased = std::move(self);
-            return made;
-          },
-          "The descriptor of an output that shares this input's memory, of its type and "
-          "shape.\n\n:raises Error: if this is not an input's descriptor.")
-      .def(
-          "get_aliased",
-          [](const TensorDesc& self) {
-            return self.aliased.is_valid() ? self.aliased : nb::none();
-          },
-          nb::sig("def get_aliased(self) -> TensorDesc | None"),
-          "The input whose memory this output shares; None for others.")
-      .def_prop_ro(
-          "is_aliased", [](const TensorDesc& self) { return self.aliased.is_valid(); },
-          "Whether this output shares an input's memory.")
-      .def_prop_ro(
-          "is_size_tensor", [](nb::handle self) { return nb::isinstance<SizeTensorDesc>(self); },
-          "Whether this is a SizeTensorDesc.")
-      .def_prop_ro(
-          "has_shape", [](const TensorDesc& self) { return self.shape != nullptr; },
-          "Whether `shape` is known: in autotune and aot_impl.")
-      .def_prop_ro(
-          "has_shape_expr", [](const TensorDesc& self) { return self.shape_expr != nullptr; },
-          "Whether `shape_expr` is known.")
-      .def_prop_ro(
-          "is_dynamic",
-          [](const TensorDesc& self) {
-            return self.shape != nullptr ? self.shape->is_dynamic()
-                                         : !is_constant(exprs(shape_of(self).extents));
-          },
-          "Whether an extent is known at run time only.")
-      .def("__repr__", [](const TensorDesc& self) {
-        std::string text = opwright::str("<TensorDesc ", name(self.dtype), " ");
-        if (self.shape_expr != nullptr) text += opwright::str(exprs(self.shape_expr->extents), {});
-        return text + ">";
-      });
+          "The quantization scale of INT8 elements.");
+  bind_desc_shapes(c);
+  bind_desc_kinds(c);
 }
 
 SizeTensorDesc make_size_tensor(nb::handle opt, nb::handle upper_bound) {

@@ -1,6 +1,6 @@
 // ITimingCache, TimingCacheKey, TimingCacheValue.
 
-#include "timing_cache.h"
+#include "config.h"
 
 #include "compile/timing_cache.h"
 #include "host_memory.h"

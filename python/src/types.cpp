@@ -57,30 +57,8 @@ void bind_dims(nb::module_& m) {
       .def_ro_static("MAX_DIMS", &Dims::MAX_DIMS);
 }
 
-}  // namespace
-
-void bind_types(nb::module_& m) {
-  nb::enum_<EngineCapability>(m, "EngineCapability", nb::is_arithmetic(),
-                              "The set of features that an engine is built for.")
-      .value("STANDARD", EngineCapability::kSTANDARD, "All that there are.")
-      .value("SAFETY", EngineCapability::kSAFETY, "Not here: raises Error.")
-      .value("DLA_STANDALONE", EngineCapability::kDLA_STANDALONE, "Not here: raises Error.");
-  nb::exception<Error> error(m, "Error", PyExc_RuntimeError);
-  error.doc() =
-      "What every failure of the engine raises. The message says what was wrong, where, and how to "
-      "mend it.";
-  // Asked before the one that nb::exception has registered: names in messages may be any bytes.
-  nb::register_exception_translator(
-      [](const std::exception_ptr& thrown, void* type) {
-        try {
-          std::rethrow_exception(thrown);
-        } catch (const Error& problem) {
-          PyErr_SetString(static_cast<PyObject*>(type),
-                          printable(problem.what(), LineEnds::kKeep).c_str());
-        }
-      },
-      error.ptr());
-
+/// Types, formats and places of tensors.
+void bind_tensor_enums(nb::module_& m) {
   nb::enum_<DataType>(m, "DataType", nb::is_arithmetic(), "Types of tensor elements.")
       .value("FLOAT", DataType::kFLOAT, "32-bit floating point.")
       .value("HALF", DataType::kHALF, "16-bit floating point, IEEE.")
@@ -133,6 +111,33 @@ void bind_types(nb::module_& m) {
   nb::enum_<TensorLocation>(m, "TensorLocation", "Whether data is on the device or the host.")
       .value("DEVICE", TensorLocation::kDEVICE, "In memory of the device.")
       .value("HOST", TensorLocation::kHOST, "In memory of the host.");
+}
+
+}  // namespace
+
+void bind_types(nb::module_& m) {
+  nb::enum_<EngineCapability>(m, "EngineCapability", nb::is_arithmetic(),
+                              "The set of features that an engine is built for.")
+      .value("STANDARD", EngineCapability::kSTANDARD, "All that there are.")
+      .value("SAFETY", EngineCapability::kSAFETY, "Not here: raises Error.")
+      .value("DLA_STANDALONE", EngineCapability::kDLA_STANDALONE, "Not here: raises Error.");
+  nb::exception<Error> error(m, "Error", PyExc_RuntimeError);
+  error.doc() =
+      "What every failure of the engine raises. The message says what was wrong, where, and how to "
+      "mend it.";
+  // Asked before the one that nb::exception has registered: names in messages may be any bytes.
+  nb::register_exception_translator(
+      [](const std::exception_ptr& thrown, void* type) {
+        try {
+          std::rethrow_exception(thrown);
+        } catch (const Error& problem) {
+          PyErr_SetString(static_cast<PyObject*>(type),
+                          printable(problem.what(), LineEnds::kKeep).c_str());
+        }
+      },
+      error.ptr());
+
+  bind_tensor_enums(m);
   bind_dims(m);
 
   nb::class_<WeightsView>(

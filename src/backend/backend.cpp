@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/library.h"
 #include "base/printable.h"
 
 namespace opwright {
@@ -68,27 +70,28 @@ class KnownBackend {
       : name_(backend.name()), type_(backend.type()), backend_(&backend) {}
   std::string_view name() const { return name_; }
   DeviceType type() const { return type_; }
-  const Backend& get() {
-    std::call_once(loaded_, [this] {
-      if (backend_ == nullptr) backend_ = load_backend(name_, type_);
-    });
+  const Backend& get(LibraryLock& loading) {
+    if (const Backend* backend = backend_.load(std::memory_order_acquire)) return *backend;
+    const std::lock_guard lock(loading);
+    if (backend_.load(std::memory_order_acquire) == nullptr)
+      backend_.store(load_backend(name_, type_), std::memory_order_release);
     return *backend_;
   }
 
  private:
   const std::string_view name_;
   const DeviceType type_;
-  const Backend* backend_ = nullptr;
-  std::once_flag loaded_;
+  std::atomic<const Backend*> backend_ = nullptr;
 };
 
 class Backends {
  public:
-  /// Never destroyed: devices may be asked for until the end.
-  static Backends& all() {
-    static auto* const backends = new Backends;
-    return *backends;
+  Backends() {
+    for (const auto& [name, type] : kLibraries)
+      known_.push_back(std::make_unique<KnownBackend>(name, type));
   }
+  static Backends& all() { return Library::part<Backends>(); }
+  const Backend& get(KnownBackend& known) { return known.get(loading_); }
 
   void add(const Backend& backend) {
     const std::lock_guard lock(mutex_);
@@ -125,12 +128,8 @@ class Backends {
   }
 
  private:
-  Backends() {
-    for (const auto& [name, type] : kLibraries)
-      known_.push_back(std::make_unique<KnownBackend>(name, type));
-  }
-
-  mutable std::mutex mutex_;
+  LibraryLock loading_{LockOrder::kBackendLoading};
+  mutable LibraryLock mutex_;
   std::vector<std::unique_ptr<KnownBackend>> known_;
 };
 
@@ -149,7 +148,7 @@ void register_backend(const Backend& backend) { Backends::all().add(backend); }
 
 const Backend* find_backend(std::string_view name) {
   KnownBackend* const found = Backends::all().find(name);
-  return found == nullptr ? nullptr : &found->get();
+  return found == nullptr ? nullptr : &Backends::all().get(*found);
 }
 
 std::string describe_code(const CodeObject& object) {
@@ -159,7 +158,9 @@ std::string describe_code(const CodeObject& object) {
   return {};
 }
 
-const Backend& get_backend(std::string_view name) { return Backends::all().get(name).get(); }
+const Backend& get_backend(std::string_view name) {
+  return Backends::all().get(Backends::all().get(name));
+}
 
 DeviceId device_of(DeviceType type) {
   const std::vector<KnownBackend*> found = Backends::all().of(type);
@@ -169,7 +170,7 @@ DeviceId device_of(DeviceType type) {
   if (found.size() > 1 && is_default_device_chosen())
     if (DeviceId chosen = chosen_device(); type_of(chosen) == type) return {chosen.backend};
   const auto usable = std::find_if(found.begin(), found.end(), [](KnownBackend* each) {
-    return each->get().obstacle().empty();
+    return Backends::all().get(*each).obstacle().empty();
   });
   return {std::string((usable != found.end() ? *usable : found.front())->name())};
 }

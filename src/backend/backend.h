@@ -1,11 +1,13 @@
 #pragma once
 
 #include <iosfwd>
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "backend/code_format.h"
 #include "backend/device.h"
+#include "backend/library_handles.h"
 
 namespace opwright {
 
@@ -24,6 +26,10 @@ class Backend {
   virtual const Device& device(int ordinal) const = 0;
   /// There, too, where no device is.
   virtual const CodeFormat& code_format() const;
+  /// What plugins on the device may get; null where the backend has no such libraries.
+  virtual std::unique_ptr<const LibraryHandles> make_library_handles(const Device&) const {
+    return nullptr;
+  }
 };
 
 /// Makes a backend known, which outlives the process's use of it. Throws Error where its name is

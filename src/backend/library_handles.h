@@ -16,10 +16,6 @@ class LibraryHandles {
   cublasContext* cublas = nullptr;
 };
 
-using MakeLibraryHandles = std::unique_ptr<const LibraryHandles> (*)(const Device& device);
-/// Set once by the backend that has such libraries.
-void set_library_handles(MakeLibraryHandles make) noexcept;
-
 /// Those of an execution context, which is known by an address of its own: made for the first who
 /// asks and kept as long as somebody has them. Null for the host. Thread safe.
 std::shared_ptr<const LibraryHandles> library_handles(const Device* device, const void* context);

@@ -6,6 +6,7 @@
 #include "backend/device.h"
 #include "backend/last_use.h"
 #include "base/error.h"
+#include "base/library.h"
 
 namespace opwright {
 
@@ -43,13 +44,10 @@ struct Known {
   bool was_held = false;  ///< so that others may have given work to the device that uses it
 };
 struct Blocks {
-  std::mutex mutex;
+  LibraryLock mutex;
   std::map<const std::byte*, Known> by_address;
 };
-Blocks& blocks() {
-  static auto* instance = new Blocks;  // never destroyed: memory may be freed until the end
-  return *instance;
-}
+Blocks& blocks() { return Library::part<Blocks>(); }
 
 }  // namespace
 

@@ -19,6 +19,7 @@
 
 #include "base/descriptor.h"
 #include "base/error.h"
+#include "base/library.h"
 
 namespace opwright {
 namespace {
@@ -113,9 +114,8 @@ void write_all(int fd, std::span<const std::byte> bytes, const std::string& path
 class TemporaryFile {
  public:
   TemporaryFile(const std::filesystem::path& folder, mode_t mode, const std::string& target) {
-    static std::atomic<unsigned> counter{0};
     do {
-      path_ = folder / str(".opwright-", getpid(), "-", counter++, ".tmp");
+      path_ = folder / str(".opwright-", getpid(), "-", Library::next_number(), ".tmp");
       fd_ =
           retry([&] { return open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode); });
     } while (fd_ < 0 && errno == EEXIST);

@@ -17,6 +17,7 @@
 
 #include "base/descriptor.h"
 #include "base/error.h"
+#include "base/library.h"
 #include "base/log.h"
 
 namespace opwright {
@@ -78,14 +79,21 @@ Opened open_folder(const std::string& path) {
   return {std::move(folder), {}};
 }
 
+struct WarnedFolders {
+  LibraryLock mutex;
+  std::set<std::string> paths;
+};
+bool is_first_warning(const std::string& path) {
+  auto& warned = Library::part<WarnedFolders>();
+  const std::lock_guard lock(warned.mutex);
+  return warned.paths.insert(path).second;
+}
+
 /// The folder, if it may be used; warns of one that may not.
 Descriptor open_checked(const std::string& path) {
   Opened opened = open_folder(path);
   if (!opened.fault.empty()) {
-    static std::mutex mutex;
-    static auto* warned = new std::set<std::string>;
-    const std::lock_guard lock(mutex);
-    if (warned->insert(path).second)
+    if (is_first_warning(path))
       Log().warning("the folder '", path, "' for compiled code is not used: ", opened.fault);
   }
   return std::move(opened.folder);
@@ -138,8 +146,7 @@ void PrivateFolder::write(const std::string& name,
   make_folder(path_);
   const Descriptor folder = open_checked(path_);
   if (!folder.is_open()) return;
-  static std::atomic<unsigned> counter{0};
-  const std::string temporary = str(".opwright-", getpid(), "-", counter++, ".tmp");
+  const std::string temporary = str(".opwright-", getpid(), "-", Library::next_number(), ".tmp");
   Descriptor file(retry([&] {
     return openat(folder.get(), temporary.c_str(),
                   O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR);

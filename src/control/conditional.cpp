@@ -6,6 +6,7 @@
 
 #include "backend/candidates.h"
 #include "base/error.h"
+#include "base/library.h"
 #include "base/types.h"
 #include "network/operator_registry.h"
 #include "runtime/context.h"
@@ -14,7 +15,6 @@ namespace opwright {
 namespace {
 
 constexpr int64_t kMaxCaptures = 1 << 16;
-std::atomic<int64_t> next_conditional = 0;
 
 struct ConditionalParams {
   int64_t captures = 0;
@@ -230,7 +230,7 @@ Conditional::Conditional(std::array<std::shared_ptr<const Network>, 2> bodies, i
     : bodies_(std::move(bodies)),
       captures_(captures),
       sizes_(std::move(sizes)),
-      identity_(next_conditional++) {}
+      identity_(Library::next_number()) {}
 
 std::optional<int> Conditional::num_outputs() const {
   return static_cast<int>(bodies_[0]->outputs().size() + sizes_.size());

@@ -4,12 +4,11 @@
 
 #include "backend/candidates.h"
 #include "base/error.h"
+#include "base/library.h"
 #include "control/planned_loop.h"
 
 namespace opwright {
 namespace {
-
-std::atomic<int64_t> next_identity = 0;
 
 /// The inputs of the loop that the body's are: what the body calls them, and the loop's index.
 std::vector<std::pair<std::string, int>> passed_inputs(const LoopBody& body) {
@@ -24,7 +23,7 @@ std::vector<std::pair<std::string, int>> passed_inputs(const LoopBody& body) {
 }  // namespace
 
 Loop::Loop(LoopBody body, bool counts)
-    : body_(std::move(body)), counts_(counts), identity_(next_identity++) {}
+    : body_(std::move(body)), counts_(counts), identity_(Library::next_number()) {}
 
 std::optional<int> Loop::num_outputs() const {
   return body_.states + body_.stacked + (counts_ ? 1 : 0);

@@ -4,20 +4,17 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "base/library.h"
 
 namespace opwright {
 namespace {
 
 struct Registry {
-  std::mutex mutex;
+  LibraryLock mutex;
   std::map<std::string, std::shared_ptr<const OperatorLoader>, std::less<>> loaders;
 };
 
-// Never destroyed: libraries may register and load kinds at any time.
-Registry& registry() {
-  static auto* registry = new Registry;
-  return *registry;
-}
+Registry& registry() { return Library::part<Registry>(); }
 
 }  // namespace
 

@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "network/network.h"
 #include "onnx/known_inputs.h"
-#include "onnx/source_place.h"
 #include "opwright/onnx_parser.h"
 
 namespace opwright {
@@ -22,6 +21,20 @@ namespace onnx {
 class GraphImporter;
 struct ModelProto;
 }  // namespace onnx
+
+/// A place in the library's source. std::source_location is not there with every compiler that has
+/// C++20.
+struct SourcePlace {
+  const char* file = "";
+  const char* function = "";
+  int line = 0;
+  /// That of the caller.
+  static constexpr SourcePlace current(const char* file = __builtin_FILE(),
+                                       const char* function = __builtin_FUNCTION(),
+                                       int line = __builtin_LINE()) {
+    return {file, function, line};
+  }
+};
 
 /// Why a model could not be taken over; `node` is -1 for the model as a whole.
 struct OnnxError {

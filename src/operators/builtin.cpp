@@ -31,6 +31,12 @@ class PlannedBuiltin final : public PlannedOperator {
   const OperatorPtr op_;
 };
 
+[[maybe_unused]] const bool are_builtins_registered = [] {
+  each_builtin_operator(
+      []<class Op>() { register_operator_kind(std::string(Op::kKind), Op::load); });
+  return true;
+}();
+
 }  // namespace
 
 PlannedOperatorPtr plan_builtin(OperatorPtr op, const KernelArgs& args) {
@@ -45,11 +51,6 @@ PlannedOperatorPtr load_builtin(OperatorPtr op) {
 const Operator* builtin_of(const PlannedOperator& planned) {
   const auto* builtin = dynamic_cast<const PlannedBuiltin*>(&planned);
   return builtin != nullptr ? &builtin->op() : nullptr;
-}
-
-void register_builtin_operators() {
-  each_builtin_operator(
-      []<class Op>() { register_operator_kind(std::string(Op::kKind), Op::load); });
 }
 
 bool is_builtin_operator(std::string_view kind) {

@@ -97,8 +97,6 @@ struct NoParams {
   void visit(V&) {}
 };
 
-/// Makes all built-in operators loadable by load_operator. Called once by the library itself.
-void register_builtin_operators();
 /// Whether a built-in operator is of the kind.
 bool is_builtin_operator(std::string_view kind);
 

@@ -100,12 +100,9 @@ TypedLayer<Op>* add_quantization(Network& network, Tensor& input, Tensor& scale,
   return network.add<Op>(std::move(params), {&input, &scale});
 }
 
-/// Calls `visitor(method, function, arguments...)` for each method that adds a built-in layer. The
-/// function takes the network and then tensors (`Tensor&`, or a vector of `Tensor*`), `const Ints&`
-/// or `const Shape&` for dimensions, `const WeightsArray&`, numbers and enumerators; an argument is
-/// its name, OptionalWeights or DefaultArgument.
+/// Those of each_add_method() that compute.
 template <class Visitor>
-void each_add_method(Visitor&& add) {
+void each_computing_method(Visitor& add) {
   add({"add_activation", "addActivation", "A function of each element."},
       add_function<Activation, 1>(&ActivationParams::type), "input", "type");
   add({"add_elementwise", "addElementWise",
@@ -199,6 +196,11 @@ void each_add_method(Visitor&& add) {
        "x / (k + alpha / window * sum(x^2 over the window of channels)) ^ beta."},
       add_function<Lrn, 1>(&LrnParams::window, &LrnParams::alpha, &LrnParams::beta, &LrnParams::k),
       "input", "window", "alpha", "beta", "k");
+}
+
+/// Those that move or make elements, and those whose weights become constants.
+template <class Visitor>
+void each_moving_method(Visitor& add) {
   add({"add_shape", "addShape", "The extents of a tensor as INT64."}, add_function<ShapeOf, 1>(),
       "input");
   add({"add_gather", "addGather", "Slices along an axis, by their indices."},
@@ -252,6 +254,16 @@ void each_add_method(Visitor&& add) {
   add({"add_fill", "addFill", "Evenly spaced or random values."},
       add_function<Fill, 0>(&FillParams::shape, &FillParams::operation, &FillParams::to_type),
       "shape", "op", DefaultArgument{"output_type", DataType::kFLOAT});
+}
+
+/// Calls `visitor(method, function, arguments...)` for each method that adds a built-in layer. The
+/// function takes the network and then tensors (`Tensor&`, or a vector of `Tensor*`), `const Ints&`
+/// or `const Shape&` for dimensions, `const WeightsArray&`, numbers and enumerators; an argument is
+/// its name, OptionalWeights or DefaultArgument.
+template <class Visitor>
+void each_add_method(Visitor&& add) {
+  each_computing_method(add);
+  each_moving_method(add);
 }
 
 }  // namespace opwright

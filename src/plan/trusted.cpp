@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/library.h"
 #include "base/sha256.h"
 
 namespace opwright {
@@ -16,14 +17,11 @@ constexpr size_t kMostPlans = size_t{1} << 14U;
 /// Plans by a hash that nobody can make collide, so that a file cannot pass for trusted; neither
 /// their structure nor their code is kept.
 struct Trusted {
-  std::mutex mutex;
+  LibraryLock mutex;
   std::list<Sha256::Digest> by_use;  // the last one first
   std::map<Sha256::Digest, std::list<Sha256::Digest>::iterator> plans;
 };
-Trusted& trusted() {
-  static auto* instance = new Trusted;
-  return *instance;
-}
+Trusted& trusted() { return Library::part<Trusted>(); }
 
 bool needs_trust(const Plan& plan) { return !plan.code.empty() || !plan.requirements.empty(); }
 

@@ -8,7 +8,6 @@
 #include "plan/shapes.h"
 #include "plan/validate_parts.h"
 #include "plan/validate_refit.h"
-#include "plan/validate_schedule.h"
 
 namespace opwright {
 namespace {

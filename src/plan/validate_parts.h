@@ -3,6 +3,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "plan/plan.h"
@@ -32,5 +33,11 @@ void check_dims(const Plan& plan, std::span<const int32_t> dims, std::string_vie
 
 /// Whether type and format are known, and a tensor of that rank can have them.
 void check_type(PortType type, int rank, std::string_view what, const std::string& name);
+
+/// Throws Error unless a schedule of the plan, whose other parts have been checked, is consistent:
+/// indices in range, tensors within their memory, each read after it was written. `changes` are the
+/// values of Plan::refit that refitting may change.
+void validate_schedule(const Plan& plan, const Schedule& schedule,
+                       const std::vector<bool>& changes);
 
 }  // namespace opwright

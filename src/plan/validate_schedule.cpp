@@ -1,4 +1,4 @@
-#include "plan/validate_schedule.h"
+#include "plan/validate_parts.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,6 @@
 
 #include "plan/format.h"
 #include "plan/shapes.h"
-#include "plan/validate_parts.h"
 #include "plan/validate_refit.h"
 
 namespace opwright {

@@ -29,11 +29,12 @@ constexpr std::pair<std::string_view, Loader> kKinds[] = {
     {"CompiledKernel", load_compiled_kernel},
 };
 
-}  // namespace
-
-void register_plugin_operators() {
+[[maybe_unused]] const bool are_plugins_registered = [] {
   for (const auto& [kind, load] : kKinds) register_operator_kind(std::string(kind), load);
-}
+  return true;
+}();
+
+}  // namespace
 
 bool is_plugin_kind(std::string_view kind) {
   return std::any_of(std::begin(kKinds), std::end(kKinds),

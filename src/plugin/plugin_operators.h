@@ -6,9 +6,6 @@
 
 namespace opwright {
 
-/// Makes the operator kinds of plugins loadable: "PluginV2", "PluginV3", "FunctionPlugin" and
-/// "CompiledKernel". May be called more than once.
-void register_plugin_operators();
 /// Whether plans store plugins under this kind.
 bool is_plugin_kind(std::string_view kind);
 /// What people call a plan's step of that kind: of a compiled kernel the built-in layer that it

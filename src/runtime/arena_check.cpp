@@ -1,4 +1,4 @@
-#include "runtime/arena_check.h"
+#include "runtime/verify.h"
 
 #include <algorithm>
 #include <map>

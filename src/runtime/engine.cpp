@@ -12,7 +12,6 @@
 #include "plan/format.h"
 #include "plan/trusted.h"
 #include "runtime/engine_plugins.h"
-#include "runtime/library.h"
 #include "runtime/verify.h"
 
 namespace opwright {
@@ -160,7 +159,6 @@ Engine::~Engine() {
 }
 
 std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
-  initialize_library();
   std::shared_ptr<Engine> engine(new Engine(plan, options));
   const DeviceScope scope(*engine->device_);
   const std::vector<LoadedCode> code = permit_code(plan, options);

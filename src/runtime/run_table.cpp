@@ -110,117 +110,145 @@ std::vector<void*> RunTable::place_values(const ShapeState& shapes) {
   return addresses;
 }
 
-void RunTable::connect(const ShapeState& shapes) {
-  size_t slots = 2 * (2 * schedule.copies.size() + schedule.tensors.size()) + schedule.debug.size();
-  for (const PlanStep& step : schedule.steps) slots += step.inputs.size() + step.outputs.size();
-  pointers.assign(slots, nullptr);
-  input_slots.resize(plan.inputs.size());
-  output_slots.resize(plan.outputs.size());
-  const std::vector<void*> values_of = place_values(shapes);
-
+/// While slots are given out, one behind the other.
+struct RunTable::Connection {
+  RunTable& table;
+  const ShapeState& shapes;
+  const std::vector<void*> values_of = table.place_values(shapes);
+  const std::vector<int32_t> writers = table.writing_steps();
   uint32_t slot = 0;
-  // What is aliased to an input is computed in its memory.
-  const auto slots_of_output = [&](int32_t output) -> std::vector<uint32_t>& {
-    const int32_t input = plan.outputs[output].aliased_input;
-    return input >= 0 ? input_slots[input] : output_slots[output];
-  };
-  const auto is_empty = [&](const PlanTensor& tensor) {
+
+  /// What is aliased to an input is computed in its memory.
+  std::vector<uint32_t>& slots_of_output(int32_t output) const {
+    const int32_t input = table.plan.outputs[output].aliased_input;
+    return input >= 0 ? table.input_slots[input] : table.output_slots[output];
+  }
+  bool is_empty(const PlanTensor& tensor) const {
     return std::ranges::any_of(tensor.dims,
-                               [&](int32_t dim) { return plan.expressions[dim].value == 0; });
-  };
-  const auto add = [&](int32_t index) {
-    const PlanTensor& tensor = schedule.tensors[index];
-    switch (tensor.location) {
-      case PlanTensor::Location::kArena:
-        arena_slots.emplace_back(slot, tensor.offset);
-        break;
-      case PlanTensor::Location::kInput:
-        if (values_of[index] != nullptr) {
-          pointers[slot] = values_of[index];
-        } else {
-          input_slots[tensor.index].push_back(slot);
-        }
-        break;
-      case PlanTensor::Location::kOutput:
-        slots_of_output(tensor.index).push_back(slot);
-        break;
-      case PlanTensor::Location::kWeight:
-        // Of a refittable weight a plan may lack the bytes, and yet have what they are made of.
-        require(tensor.data.size() > 0 || is_empty(tensor), "the engine has no bytes of weight '",
-                tensor.name, "': refit it first");
-        pointers[slot] = weights_->address(tensor);
-        break;
-      case PlanTensor::Location::kValues:
-        pointers[slot] = values_of[index];
-        break;
-    }
-    return slot++;
-  };
-  const auto known_of = [&](const std::vector<int32_t>& expressions) {
+                               [&](int32_t dim) { return table.plan.expressions[dim].value == 0; });
+  }
+  int32_t known_of(const std::vector<int32_t>& expressions) const {
     int32_t known = -1;
     for (const int32_t index : expressions) known = std::max(known, shapes.known()[index]);
     return known;
-  };
-  const std::vector<int32_t> writers = writing_steps();
-  for (size_t i = 0; i < schedule.steps.size(); ++i) {
-    const PlanStep& step = schedule.steps[i];
-    Knowledge facts;
-    Step prepared{.kernel = kernels[i].get(), .inputs = &pointers[slot]};
-    std::vector<bool> is_packed(step.inputs.size(), false);
-    for (const PackedInput& packed : step.packed) is_packed[packed.input] = true;
-    for (size_t input = 0; input < step.inputs.size(); ++input) {
-      if (step.inputs[input] >= 0) {
-        const PlanTensor& tensor = schedule.tensors[step.inputs[input]];
-        facts.known = std::max(facts.known, known_of(tensor.dims));
-        facts.ready = std::max(facts.ready, known_of(tensor.values));
-      }
-      if (step.inputs[input] < 0 || is_packed[input]) {
-        ++slot;  // stays null
-      } else {
-        add(step.inputs[input]);
-      }
-    }
-    prepared.outputs = pointers.data() + slot;
-    for (const int32_t output : step.outputs) {
-      // What the step itself determines counts at its upper bound.
-      for (const int32_t dim : schedule.tensors[output].dims) {
-        const int32_t known = shapes.known()[dim];
-        if (known < static_cast<int32_t>(i)) facts.known = std::max(facts.known, known);
-      }
-      add(output);
-    }
-    facts.ready = std::max(facts.ready, facts.known);
-    for (size_t input = 0; input < step.inputs.size(); ++input) {
-      if (step.inputs[input] < 0 ||
-          !op(static_cast<int>(i)).is_shape_input(static_cast<int>(input)))
-        continue;
-      facts.values.push_back(static_cast<int>(input));
-      if (sizes.contains(step.inputs[input]))
-        facts.ready = std::max(facts.ready, writers[step.inputs[input]]);
-    }
-    if (!facts.values.empty()) facts.known = facts.ready;
-    steps.push_back(prepared);
-    knowledge.push_back(std::move(facts));
   }
+  uint32_t add(int32_t index);
+  Knowledge facts_of(int32_t number) const;
+  void connect_step(int32_t number);
+  void connect_copies();
+};
+
+/// Gives a tensor the next slot.
+uint32_t RunTable::Connection::add(int32_t index) {
+  const PlanTensor& tensor = table.schedule.tensors[index];
+  switch (tensor.location) {
+    case PlanTensor::Location::kArena:
+      table.arena_slots.emplace_back(slot, tensor.offset);
+      break;
+    case PlanTensor::Location::kInput:
+      if (values_of[index] != nullptr) {
+        table.pointers[slot] = values_of[index];
+      } else {
+        table.input_slots[tensor.index].push_back(slot);
+      }
+      break;
+    case PlanTensor::Location::kOutput:
+      slots_of_output(tensor.index).push_back(slot);
+      break;
+    case PlanTensor::Location::kWeight:
+      // Of a refittable weight a plan may lack the bytes, and yet have what they are made of.
+      require(tensor.data.size() > 0 || is_empty(tensor), "the engine has no bytes of weight '",
+              tensor.name, "': refit it first");
+      table.pointers[slot] = table.weights_->address(tensor);
+      break;
+    case PlanTensor::Location::kValues:
+      table.pointers[slot] = values_of[index];
+      break;
+  }
+  return slot++;
+}
+
+/// When the shapes and values that a step works on are known.
+RunTable::Knowledge RunTable::Connection::facts_of(int32_t number) const {
+  const PlanStep& step = table.schedule.steps[number];
+  Knowledge facts;
+  for (const int32_t input : step.inputs) {
+    if (input < 0) continue;
+    const PlanTensor& tensor = table.schedule.tensors[input];
+    facts.known = std::max(facts.known, known_of(tensor.dims));
+    facts.ready = std::max(facts.ready, known_of(tensor.values));
+  }
+  // What the step itself determines counts at its upper bound.
+  for (const int32_t output : step.outputs)
+    for (const int32_t dim : table.schedule.tensors[output].dims) {
+      const int32_t known = shapes.known()[dim];
+      if (known < number) facts.known = std::max(facts.known, known);
+    }
+  facts.ready = std::max(facts.ready, facts.known);
+  for (size_t input = 0; input < step.inputs.size(); ++input) {
+    if (step.inputs[input] < 0 || !table.op(number).is_shape_input(static_cast<int>(input)))
+      continue;
+    facts.values.push_back(static_cast<int>(input));
+    if (table.sizes.contains(step.inputs[input]))
+      facts.ready = std::max(facts.ready, writers[step.inputs[input]]);
+  }
+  if (!facts.values.empty()) facts.known = facts.ready;
+  return facts;
+}
+
+void RunTable::Connection::connect_step(int32_t number) {
+  const PlanStep& step = table.schedule.steps[number];
+  Step prepared{.kernel = table.kernels[number].get(), .inputs = &table.pointers[slot]};
+  std::vector<bool> is_packed(step.inputs.size(), false);
+  for (const PackedInput& packed : step.packed) is_packed[packed.input] = true;
+  for (size_t input = 0; input < step.inputs.size(); ++input) {
+    if (step.inputs[input] < 0 || is_packed[input]) {
+      ++slot;  // stays null
+    } else {
+      add(step.inputs[input]);
+    }
+  }
+  prepared.outputs = table.pointers.data() + slot;
+  for (const int32_t output : step.outputs) add(output);
+  table.steps.push_back(prepared);
+  table.knowledge.push_back(facts_of(number));
+}
+
+void RunTable::Connection::connect_copies() {
+  const Schedule& schedule = table.schedule;
   for (const OutputCopy& copy : schedule.copies) {
     const uint32_t from = add(copy.tensor);
     slots_of_output(copy.output).push_back(slot);
-    copies.push_back({.from = from, .to = slot++, .tensor = copy.tensor});
+    table.copies.push_back({.from = from, .to = slot++, .tensor = copy.tensor});
   }
+  // An output that is aliased to an input may be asked for in memory of its own.
   const auto add_own = [&](int32_t output, int32_t tensor) {
-    const int32_t input = plan.outputs[output].aliased_input;
+    const int32_t input = table.plan.outputs[output].aliased_input;
     if (input < 0) return;
-    input_slots[input].push_back(slot);
-    output_slots[output].push_back(slot + 1);
-    copies.push_back({.from = slot, .to = slot + 1, .tensor = tensor});
+    table.input_slots[input].push_back(slot);
+    table.output_slots[output].push_back(slot + 1);
+    table.copies.push_back({.from = slot, .to = slot + 1, .tensor = tensor});
     slot += 2;
   };
   for (const OutputCopy& copy : schedule.copies) add_own(copy.output, copy.tensor);
   for (size_t i = 0; i < schedule.tensors.size(); ++i)
     if (schedule.tensors[i].location == PlanTensor::Location::kOutput)
       add_own(schedule.tensors[i].index, static_cast<int32_t>(i));
+}
+
+void RunTable::connect(const ShapeState& shapes) {
+  size_t slots = 2 * (2 * schedule.copies.size() + schedule.tensors.size()) + schedule.debug.size();
+  for (const PlanStep& step : schedule.steps) slots += step.inputs.size() + step.outputs.size();
+  pointers.assign(slots, nullptr);
+  input_slots.resize(plan.inputs.size());
+  output_slots.resize(plan.outputs.size());
+
+  Connection connection{*this, shapes};
+  for (size_t i = 0; i < schedule.steps.size(); ++i)
+    connection.connect_step(static_cast<int32_t>(i));
+  connection.connect_copies();
   for (const DebugTensor& debug : schedule.debug)
-    shown.push_back({.debug = &debug, .slot = add(debug.tensor)});
+    shown.push_back({.debug = &debug, .slot = connection.add(debug.tensor)});
 }
 
 void RunTable::group_sizes(const ShapeState& shapes) {

@@ -125,6 +125,7 @@ class RunTable {
                    const PluginServices& services);
   /// Adds the tensors that the host computes; their address by tensor, null for all others.
   std::vector<void*> place_values(const ShapeState& shapes);
+  struct Connection;
   void connect(const ShapeState& shapes);
   void group_sizes(const ShapeState& shapes);
   void group_domains();

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/limits.h"
 #include "plan/shapes.h"
-#include "runtime/arena_check.h"
 #include "runtime/plugin_debug.h"
 #include "runtime/shape_check.h"
 #include "runtime/step_ports.h"

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/library.h"
 #include "symbolic/expr_nodes.h"
 
 namespace opwright {
@@ -33,16 +34,12 @@ struct Expr::Node : std::enable_shared_from_this<Expr::Node> {
              a->value == b->value && a->operands == b->operands;
     }
   };
-  // All nodes that are alive, other than constants. Never destroyed: expressions of static lifetime
-  // may outlive any other order of destruction.
+  // All nodes that are alive, other than constants.
   struct Table {
-    std::mutex mutex;
+    LibraryLock mutex;
     std::unordered_set<Node*, Hash, Equal> nodes;
   };
-  static Table& table() {
-    static auto* table = new Table;
-    return *table;
-  }
+  static Table& table() { return Library::part<Table>(); }
 };
 
 namespace {

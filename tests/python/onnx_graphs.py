@@ -53,3 +53,18 @@ def assert_close(got: np.ndarray, want: np.ndarray, tolerance: float = 1e-4) -> 
         return
     scale = float(np.abs(want).max(initial=0)) or 1.0
     np.testing.assert_allclose(got, want, rtol=0, atol=tolerance * scale)
+
+
+def roi_align(transformation: str, ratio: int, mode: str) -> onnx.NodeProto:
+    """Aligned regions of 3 x 2 elements, in half of an image's coordinates."""
+    return helper.make_node(
+        "RoiAlign",
+        ["x", "rois", "images"],
+        ["y"],
+        output_height=3,
+        output_width=2,
+        sampling_ratio=ratio,
+        spatial_scale=0.5,
+        mode=mode,
+        coordinate_transformation_mode=transformation,
+    )

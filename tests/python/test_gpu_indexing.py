@@ -7,7 +7,7 @@ from onnx.reference import ReferenceEvaluator
 
 import emulated_gpu
 import opwright as trt
-from onnx_graphs import model, reference_session
+from onnx_graphs import model, reference_session, roi_align
 
 pytestmark = emulated_gpu.required
 
@@ -251,17 +251,7 @@ def test_positions_that_are_no_numbers_read_nothing():
 @pytest.mark.parametrize("transformation", ["half_pixel", "output_half_pixel"])
 def test_aligned_regions(transformation, ratio, mode, dynamic):
     rng = np.random.default_rng(2)
-    node = helper.make_node(
-        "RoiAlign",
-        ["x", "rois", "images"],
-        ["y"],
-        output_height=3,
-        output_width=2,
-        sampling_ratio=ratio,
-        spatial_scale=0.5,
-        mode=mode,
-        coordinate_transformation_mode=transformation,
-    )
+    node = roi_align(transformation, ratio, mode)
     corners = rng.uniform(-2, 18, (6, 2, 2))
     feed = {
         "x": rng.standard_normal((2, 3, 8, 9)).astype(np.float32),

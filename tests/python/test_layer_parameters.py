@@ -1,6 +1,9 @@
 """Layers get their parameters after they were added, in any order, as in TensorRT: what does not fit
 is an error when it is asked for or built, not before. Results against NumPy."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -512,3 +515,38 @@ def test_what_models_do_in_a_network_with_parameters_set_late():
     y = trt.build(network, shapes={"x": ((1, 6), (4, 6), (8, 6))}, timing=False)(value)
     q = value.reshape(4, 2, 3).transpose(1, 0, 2)
     np.testing.assert_allclose(y, softmax(q @ q.transpose(0, 2, 1), 2), rtol=1e-5, atol=1e-6)
+
+
+CLASS = re.compile(r"^class (\w+) : public (?:impl::)?(\w+) \{(.*?)^\};", re.MULTILINE | re.DOTALL)
+ACCESS = re.compile(r'\b(?:set|get<[^>]*>)\(\s*"(\w+)"')
+
+
+def test_both_languages_have_the_same_properties():
+    """C++ names core's properties, which Python binds: what is tested of them here holds there."""
+    header = Path(__file__).parents[2] / "include" / "opwright" / "layers.h"
+    own, base = {}, {}
+    for name, parent, body in CLASS.findall(header.read_text()):
+        own[name], base[name] = set(ACCESS.findall(body)), parent
+    # Two names are made of an index, plugins are objects, and `type` is what every layer has, too.
+    apart = {
+        "IMatrixMultiplyLayer": {"op0", "op1"},
+        "IPluginV2Layer": {"plugin"},
+        "IPluginV3Layer": {"plugin"},
+        "IActivationLayer": {"type"},
+        "IPoolingLayer": {"type"},
+    }
+    layers = [name for name in own if name.startswith("I")]
+    assert len(layers) > 35
+    for name in layers:
+        in_cpp, each = set(), name
+        while each in own:
+            in_cpp |= own[each]
+            each = base[each]
+        python_class = getattr(trt, name)
+        in_python = {
+            member
+            for member in dir(python_class)
+            if isinstance(getattr(python_class, member), property)
+            and not hasattr(trt.ILayer, member)
+        }
+        assert in_cpp ^ in_python == apart.get(name, set()), name

@@ -152,6 +152,114 @@ def test_a_word_about_cuda_is_found(tmp_path, file, line, found):
     assert mentions_of_cuda(tmp_path) == found
 
 
+# What lives as long as the process or a thread and changes, beside the parts of Library (src/base/library.h). The
+# groups say why it is none of them.
+GLOBALS = {
+    # The library object itself, and what is below it: a library of its own, which oneDNN calls, too.
+    "src/base/library.h": {"made"},
+    "src/base/library.cpp": {"library"},
+    "src/threads/pool.cpp": {"pool", "state"},
+    "src/threads/foreign_openmp.cpp": {"libraries"},
+    "src/threads/openmp.cpp": {"region"},
+    # What a thread is within: a call, a loading, a registration, a destruction. It has no other place, as what
+    # lies between is a plugin's code or the dynamic linker's.
+    "src/control/body.cpp": {"depth"},
+    "src/plugin/callback.cpp": {"left"},
+    "src/plugin/host_code.cpp": {"nesting"},
+    "src/plugin/registration.cpp": {"innermost"},
+    "src/plugin/registry.cpp": {"loading_"},
+    "src/plugin/registry.h": {"loading_"},
+    "src/symbolic/expr.cpp": {"dead", "running"},
+    "python/src/error_recorder.cpp": {"is_reporting"},
+    "python/src/execution_domain.cpp": {"runs", "host", "mutex", "domains"},
+    "python/src/function_definition.cpp": {"building_for"},
+    "python/src/plugin_tensor.cpp": {"current_run"},
+    # A thread's own memory, which nobody else may touch.
+    "src/backend/cpu/cache_scene.cpp": {"others", "held", "result"},
+    "src/backend/cuda/device_memory.cpp": {"ranges"},
+    # Without state, or of others: Highway's headers ask for theirs.
+    "src/base/log.cpp": {"logger"},
+    "src/backend/cpu/simd_targets.cpp": {"chosen"},
+    "src/plugin/library_exports.cpp": {"logger_finder"},
+    "src/runtime/device_weights.cpp": {"host_empty"},
+    # Libraries of their own that only pass calls on.
+    "src/tensorrt/forward.h": {"handle", "target"},
+    "src/tensorrt/nvonnxparser.cpp": {"target"},
+    # The program's: what its signal handler reads, and the one interpreter.
+    "cli/crash_report.cpp": {
+        "stages",
+        "current_stage",
+        "watched",
+        "step_texts",
+        "time_limit",
+        "is_reported",
+    },
+    "cli/python_host.cpp": {"instance"},
+    # Python objects and what belongs to the interpreter, under its lock.
+    "python/src/engine_calls.cpp": {"all", "count", "is_ending"},
+    "python/src/host_arrays.cpp": {"nothing"},
+    "python/src/host_memory.cpp": {"slots"},
+    "python/src/plugin_callbacks.cpp": {"language"},
+    "python/src/plugin_tensor_views.cpp": {"slots"},
+    "python/src/registry.cpp": {"faces"},
+    "python/src/sources.cpp": {"language"},
+    "python/src/tensor_desc.cpp": {"next"},
+}
+STATIC_LOCAL = re.compile(
+    r"^[ ]+(?:static|thread_local)(?: static| thread_local)? (?!const\b|constexpr|inline)"
+    r"[\w:<>,*&\[\] ]*?[ *&](?:const )?(\w+)(?:\[[^\]]*\])?(?: =|\{|;)",
+    re.MULTILINE,
+)
+OF_NAMESPACE = re.compile(
+    r"^(?!using|return|namespace|template|class|struct|enum|const\b|constexpr|inline|typedef|friend|extern)"
+    r"(?:\[\[\w+\]\] |alignas\(\d+\) )?(?:static )?(?:thread_local )?(?!const\b|constexpr)"
+    r"\w[\w:<>,*& ]*?[ *&](?:\w+::)*([a-z]\w*)(?:\[\w*\])*(?: = .*|\{.*\})?;$",
+    re.MULTILINE,
+)
+RAW_STRING = re.compile(r'R"(\w*)\((?:.|\n)*?\)\1"')
+
+
+def globals_of(root: Path) -> dict[str, set[str]]:
+    """The names of variables of static and thread storage duration that may change, by file."""
+    found = {}
+    for file in sorted(p for top in ("src", "cli", "python/src") for p in (root / top).rglob("*")):
+        if file.suffix not in {".h", ".cpp"}:
+            continue
+        text = RAW_STRING.sub('""', file.read_text())
+        names = {match[1] for match in STATIC_LOCAL.finditer(text)}
+        if file.suffix == ".cpp":
+            names |= {match[1] for match in OF_NAMESPACE.finditer(text)}
+        if names:
+            found[file.relative_to(root).as_posix()] = names
+    return found
+
+
+def test_what_is_global_is_listed_with_its_reason():
+    assert globals_of(ROOT) == GLOBALS
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("  static auto* instance = new Parts;", {"instance"}),
+        ("  static std::mutex mutex;", {"mutex"}),
+        ("  static thread_local int depth = 0;", {"depth"}),
+        ("thread_local Capture* innermost = nullptr;", {"innermost"}),
+        ("std::atomic<int> counter{0};", {"counter"}),
+        ("alignas(64) std::byte empty[64];", {"empty"}),
+        ("  static const std::set<int> none;", set()),
+        ("constexpr int kMost = 4;", set()),
+        ("  static Shape of(const Dims& dims);", set()),
+        ("int count_of(const Plan& plan);", set()),
+    ],
+)
+def test_a_global_is_found(tmp_path, line, names):
+    path = tmp_path / "src" / "base" / "a.cpp"
+    path.parent.mkdir(parents=True)
+    path.write_text(line + "\n")
+    assert globals_of(tmp_path) == ({"src/base/a.cpp": names} if names else {})
+
+
 def test_the_rules_have_no_cycle():
     def reach(module: str, path: tuple[str, ...] = ()) -> None:
         assert module not in path, f"cycle: {path + (module,)}"

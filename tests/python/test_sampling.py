@@ -6,7 +6,7 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 import opwright as trt
-from onnx_graphs import FLOAT, INT64, model, reference_session
+from onnx_graphs import FLOAT, INT64, model, reference_session, roi_align
 
 
 @pytest.mark.parametrize("align", [0, 1])
@@ -77,17 +77,7 @@ def test_the_grid_layer():
 @pytest.mark.parametrize("ratio", [0, 2])
 @pytest.mark.parametrize("transformation", ["half_pixel", "output_half_pixel"])
 def test_roi_align(transformation, ratio, mode):
-    node = helper.make_node(
-        "RoiAlign",
-        ["x", "rois", "images"],
-        ["y"],
-        output_height=3,
-        output_width=2,
-        sampling_ratio=ratio,
-        spatial_scale=0.5,
-        mode=mode,
-        coordinate_transformation_mode=transformation,
-    )
+    node = roi_align(transformation, ratio, mode)
     made = model(
         [node],
         {"x": (FLOAT, [2, 3, 10, 12]), "rois": (FLOAT, ["r", 4]), "images": (INT64, ["r"])},

@@ -15,24 +15,21 @@
 #include "backend/cpu/port_rules.h"
 #include "base/aligned_memory.h"
 #include "base/error.h"
+#include "base/library.h"
 #include "base/parallel.h"
 #include "network/domain_guard.h"
 
 namespace opwright {
 namespace {
 
-using KernelTable = std::unordered_map<std::string_view, KernelEntry>;
-
 /// By the kind of operator; complete once the library is loaded, as RegisteredKernels fill it.
-KernelTable& kernel_table() {
-  static KernelTable table;
-  return table;
-}
+struct KernelTable : std::unordered_map<std::string_view, KernelEntry> {};
 
 /// Null where the CPU has no kernels for that kind of operator.
 const KernelEntry* find_entry(std::string_view kind) {
-  const auto found = kernel_table().find(kind);
-  return found == kernel_table().end() ? nullptr : &found->second;
+  const auto& table = Library::part<KernelTable>();
+  const auto found = table.find(kind);
+  return found == table.end() ? nullptr : &found->second;
 }
 
 std::string_view isa_name(dnnl::cpu_isa isa) {
@@ -116,7 +113,7 @@ const CpuBackend& cpu_backend() {
 }  // namespace
 
 void register_kernels(std::string_view kind, const KernelEntry& entry) {
-  kernel_table().emplace(kind, entry);
+  Library::part<KernelTable>().emplace(kind, entry);
 }
 
 CpuDevice::CpuDevice() {

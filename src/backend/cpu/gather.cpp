@@ -175,21 +175,9 @@ class GatherKernel final : public Kernel {
   int64_t strides_[Dims::MAX_DIMS] = {}, extents_[Dims::MAX_DIMS] = {};
 };
 
-std::vector<Candidate> gather_candidates(const Operator&, const CandidateQuery& query) {
-  if (!kWholeBytes.has(query.inputs[0].type.dtype)) return {};
-  return {linear_candidate(query, "copy")};
-}
-
-void check_gather(const Operator& op, const KernelArgs& args) {
-  const PortRules rules(op, args);
-  rules.require_ports(2, 2);
-  rules.require(rules.input(0), kWholeBytes);
-  rules.require(rules.input(1), kIndexTypes);
-  rules.require_same(rules.output(0), rules.input(0));
-}
-
-const RegisteredKernels<Gather> kGatherKernels({gather_candidates,
-                                                make_kernel<GatherKernel, Gather>, check_gather});
+const RegisteredKernels<Gather> kGatherKernels({indexed_copy_candidates,
+                                                make_kernel<GatherKernel, Gather>,
+                                                check_indexed_copy});
 
 }  // namespace
 }  // namespace opwright

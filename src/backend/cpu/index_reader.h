@@ -1,6 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
+
+#include "backend/candidates.h"
+#include "backend/cpu/port_rules.h"
 
 namespace opwright {
 
@@ -64,5 +68,19 @@ class IndexWriter {
   void* data_;
   bool wide_;
 };
+
+/// What kernels that copy parts of input 0, found by the indices in input 1, can be: one way.
+inline std::vector<Candidate> indexed_copy_candidates(const Operator&,
+                                                      const CandidateQuery& query) {
+  if (!kWholeBytes.has(query.inputs[0].type.dtype)) return {};
+  return {linear_candidate(query, "copy")};
+}
+inline void check_indexed_copy(const Operator& op, const KernelArgs& args) {
+  const PortRules rules(op, args);
+  rules.require_ports(2, 2);
+  rules.require(rules.input(0), kWholeBytes);
+  rules.require(rules.input(1), kIndexTypes);
+  rules.require_same(rules.output(0), rules.input(0));
+}
 
 }  // namespace opwright

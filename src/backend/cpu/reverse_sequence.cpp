@@ -66,22 +66,9 @@ class ReverseSequenceKernel final : public Kernel {
   int64_t length_ = 0, first_ = 1, between_ = 1, second_ = 1, slice_ = 0, step_ = 1, slices_ = 0;
 };
 
-std::vector<Candidate> reverse_sequence_candidates(const Operator&, const CandidateQuery& query) {
-  if (!kWholeBytes.has(query.inputs[0].type.dtype)) return {};
-  return {linear_candidate(query, "copy")};
-}
-
-void check_reverse_sequence(const Operator& op, const KernelArgs& args) {
-  const PortRules rules(op, args);
-  rules.require_ports(2, 2);
-  rules.require(rules.input(0), kWholeBytes);
-  rules.require(rules.input(1), kIndexTypes);
-  rules.require_same(rules.output(0), rules.input(0));
-}
-
 const RegisteredKernels<ReverseSequence> kReverseSequenceKernels(
-    {reverse_sequence_candidates, make_kernel<ReverseSequenceKernel, ReverseSequence>,
-     check_reverse_sequence});
+    {indexed_copy_candidates, make_kernel<ReverseSequenceKernel, ReverseSequence>,
+     check_indexed_copy});
 
 }  // namespace
 }  // namespace opwright

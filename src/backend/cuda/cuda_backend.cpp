@@ -7,6 +7,7 @@
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/driver.h"
 #include "backend/cuda/library_handles.h"
+#include "base/library.h"
 
 extern "C" const opwright::Backend* opwright_backend();
 
@@ -18,6 +19,9 @@ class CudaBackend final : public Backend {
   std::string_view name() const override { return "cuda"; }
   DeviceType type() const override { return DeviceType::kGPU; }
   const CodeFormat& code_format() const override { return cuda::code_format(); }
+  std::unique_ptr<const LibraryHandles> make_library_handles(const Device& device) const override {
+    return cuda::make_library_handles(device);
+  }
   std::string obstacle() const override { return driver().obstacle; }
 
   int device_count() const override {
@@ -79,10 +83,5 @@ const Backend& CudaDevice::backend() const { return *opwright_backend(); }
 }  // namespace opwright::cuda
 
 extern "C" const opwright::Backend* opwright_backend() {
-  // Never destroyed: memory may be freed until the end.
-  static const auto* backend = [] {
-    opwright::set_library_handles(&opwright::cuda::make_library_handles);
-    return new opwright::cuda::CudaBackend;
-  }();
-  return backend;
+  return &opwright::Library::part<opwright::cuda::CudaBackend>();
 }

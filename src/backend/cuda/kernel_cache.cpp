@@ -64,8 +64,10 @@ std::string default_folder() {
 }  // namespace
 
 KernelCache& KernelCache::get() {
-  static KernelCache cache(default_folder());
-  return cache;
+  struct CacheOfUser : KernelCache {
+    CacheOfUser() : KernelCache(default_folder()) {}
+  };
+  return Library::part<CacheOfUser>();
 }
 
 Blob KernelCache::find_or_compile(std::span<const std::string_view> parts,

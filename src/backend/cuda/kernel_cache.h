@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/blob.h"
+#include "base/library.h"
 #include "base/private_folder.h"
 
 namespace opwright::cuda {
@@ -30,7 +31,7 @@ class KernelCache {
 
  private:
   const PrivateFolder folder_;
-  std::mutex mutex_;
+  LibraryLock mutex_;
   std::map<std::string, Blob> in_memory_;
 };
 

@@ -18,14 +18,14 @@ namespace {
 /// The functions that make and end a library's handle, which have not changed for many versions;
 /// each library's own headers come in packages of their own. Results are 0 for success.
 template <class Handle>
-struct Library {
+struct HandleLibrary {
   const char* const name;
   int (*create)(Handle** handle) = nullptr;
   int (*destroy)(Handle* handle) = nullptr;
   std::string fault;  ///< why there are no functions
 
-  Library(const char* library_name, std::vector<std::string> files, const char* create_name,
-          const char* destroy_name)
+  HandleLibrary(const char* library_name, std::vector<std::string> files, const char* create_name,
+                const char* destroy_name)
       : name(library_name) {
     // A driver runs libraries of its own major version and of those before.
     constexpr int kDriver13 = 13000;
@@ -68,15 +68,15 @@ struct Library {
   mutable std::once_flag warned_;
 };
 
-const Library<cublasContext>& cublas_library() {
-  static const Library<cublasContext> library("cuBLAS", {"libcublas.so.13", "libcublas.so.12"},
-                                              "cublasCreate_v2", "cublasDestroy_v2");
+const HandleLibrary<cublasContext>& cublas_library() {
+  static const HandleLibrary<cublasContext> library(
+      "cuBLAS", {"libcublas.so.13", "libcublas.so.12"}, "cublasCreate_v2", "cublasDestroy_v2");
   return library;
 }
 
-const Library<cudnnContext>& cudnn_library() {
-  static const Library<cudnnContext> library("cuDNN", {"libcudnn.so.9"}, "cudnnCreate",
-                                             "cudnnDestroy");
+const HandleLibrary<cudnnContext>& cudnn_library() {
+  static const HandleLibrary<cudnnContext> library("cuDNN", {"libcudnn.so.9"}, "cudnnCreate",
+                                                   "cudnnDestroy");
   return library;
 }
 

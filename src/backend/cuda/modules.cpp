@@ -6,6 +6,7 @@
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/relaxed_capture.h"
 #include "base/hash.h"
+#include "base/library.h"
 
 namespace opwright::cuda {
 namespace {
@@ -76,10 +77,7 @@ class FoundFunctions {
     return counts_.contains(function);
   }
   /// Never destroyed: functions may be given up until the end.
-  static FoundFunctions& get() {
-    static auto* const functions = new FoundFunctions;
-    return *functions;
-  }
+  static FoundFunctions& get() { return Library::part<FoundFunctions>(); }
 
  private:
   mutable std::mutex mutex_;

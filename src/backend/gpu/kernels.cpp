@@ -2,26 +2,24 @@
 
 #include <unordered_map>
 
+#include "base/library.h"
+
 namespace opwright::gpu {
 namespace {
 
-using KernelTable = std::unordered_map<std::string_view, KernelEntry>;
-
 /// By the kind of operator; complete once the library is loaded, as RegisteredKernels fill it.
-KernelTable& kernel_table() {
-  static KernelTable table;
-  return table;
-}
+struct KernelTable : std::unordered_map<std::string_view, KernelEntry> {};
 
 }  // namespace
 
 void register_kernels(std::string_view kind, const KernelEntry& entry) {
-  kernel_table().emplace(kind, entry);
+  Library::part<KernelTable>().emplace(kind, entry);
 }
 
 const KernelEntry* find_entry(std::string_view kind) {
-  const auto found = kernel_table().find(kind);
-  return found == kernel_table().end() ? nullptr : &found->second;
+  const auto& table = Library::part<KernelTable>();
+  const auto found = table.find(kind);
+  return found == table.end() ? nullptr : &found->second;
 }
 
 }  // namespace opwright::gpu

@@ -21,6 +21,8 @@
 #include "base/descriptor.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/library.h"
+#include "base/per_process.h"
 #include "plugin/registry/shared_object.h"
 
 namespace opwright {
@@ -170,43 +172,58 @@ HostCode::~HostCode() {
     close(descriptor_);
 }
 
-std::shared_ptr<const HostCode> HostCode::load(const CodeObject& object, std::string_view what) {
+namespace {
+
+/// Code that is loaded, or being loaded.
+struct LoadedCodes {
   struct Loaded {
     uint64_t hash;
     Blob bytes;
     std::weak_ptr<const HostCode> code{};
     bool is_loading = true;
   };
-  static auto* mutex = new std::mutex;
-  static auto* changed = new std::condition_variable;
-  static auto* loaded = new std::list<Loaded>;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::list<Loaded> loaded;
+};
+/// The child of a fork loads code again, since what another thread was loading never gets done.
+struct CodesOfProcess : PerProcess<LoadedCodes> {
+  CodesOfProcess() : PerProcess([] { return std::make_unique<LoadedCodes>(); }) {}
+};
+
+}  // namespace
+
+std::shared_ptr<const HostCode> HostCode::load(const CodeObject& object, std::string_view what) {
+  LoadedCodes& codes = Library::part<CodesOfProcess>().get();
+  std::list<LoadedCodes::Loaded>& loaded = codes.loaded;
   // Within the constructors of a library, which the dynamic linker runs under a lock of its own: to
   // wait there for what another thread loads could be to wait for each other.
   static thread_local int nesting = 0;
 
   const uint64_t hash = hash_bytes(object.bytes.bytes());
-  std::unique_lock lock(*mutex);
+  std::unique_lock lock(codes.mutex);
   const auto find = [&] {
-    std::erase_if(*loaded,
-                  [](const Loaded& each) { return !each.is_loading && each.code.expired(); });
-    return std::ranges::find_if(*loaded, [&](const Loaded& each) {
+    std::erase_if(loaded, [](const LoadedCodes::Loaded& each) {
+      return !each.is_loading && each.code.expired();
+    });
+    return std::ranges::find_if(loaded, [&](const LoadedCodes::Loaded& each) {
       return each.hash == hash && each.bytes == object.bytes;
     });
   };
   auto entry = find();
   // So that two threads do not load the same bytes twice.
-  while (entry != loaded->end() && entry->is_loading && nesting == 0) {
-    changed->wait(lock);
+  while (entry != loaded.end() && entry->is_loading && nesting == 0) {
+    codes.changed.wait(lock);
     entry = find();
   }
-  if (entry != loaded->end()) {
+  if (entry != loaded.end()) {
     if (auto code = entry->code.lock()) {
       lock.unlock();
       check_host_code(object, what);
       return code;
     }
   }
-  const auto own = loaded->insert(loaded->end(), {hash, object.bytes});
+  const auto own = loaded.insert(loaded.end(), {hash, object.bytes});
   // Constructors may load other code, so no lock is held while they run.
   lock.unlock();
   std::shared_ptr<const HostCode> code;
@@ -216,15 +233,15 @@ std::shared_ptr<const HostCode> HostCode::load(const CodeObject& object, std::st
   } catch (...) {
     --nesting;
     lock.lock();
-    loaded->erase(own);
-    changed->notify_all();
+    loaded.erase(own);
+    codes.changed.notify_all();
     throw;
   }
   --nesting;
   lock.lock();
   own->code = code;
   own->is_loading = false;
-  changed->notify_all();
+  codes.changed.notify_all();
   return code;
 }
 

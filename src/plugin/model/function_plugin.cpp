@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/library.h"
 #include "plugin/registry/registration.h"
 
 namespace opwright {
@@ -13,13 +14,10 @@ namespace opwright {
 namespace {
 
 struct Definitions {
-  std::mutex mutex;
+  LibraryLock mutex;
   std::map<std::string, std::shared_ptr<const FunctionPlugin>> by_id;
 };
-Definitions& definitions() {
-  static auto* instance = new Definitions;  // never destroyed: plugins may be used until the end
-  return *instance;
-}
+Definitions& definitions() { return Library::part<Definitions>(); }
 
 std::string make_id(const std::string& plugin_namespace, const std::string& name) {
   return plugin_namespace + "::" + name;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/library.h"
 
 namespace opwright {
 namespace {
@@ -14,11 +15,15 @@ struct LeftException {
   const char* callback = "";
 };
 thread_local LeftException left;
-std::array<std::atomic<PluginLanguage*>, EnumMax<APILanguage>()> plugin_languages{};
+
+struct PluginLanguages {
+  std::array<std::atomic<PluginLanguage*>, EnumMax<APILanguage>()> all{};
+};
+auto& languages() { return Library::part<PluginLanguages>().all; }
 
 template <class Ask>
 bool any_language(Ask&& ask) {
-  for (const auto& each : plugin_languages)
+  for (const auto& each : languages())
     if (PluginLanguage* const language = each.load(); language != nullptr && ask(*language))
       return true;
   return false;
@@ -27,7 +32,7 @@ bool any_language(Ask&& ask) {
 }  // namespace
 
 void set_plugin_language(APILanguage language, PluginLanguage* binding) noexcept {
-  plugin_languages.at(static_cast<size_t>(language)) = binding;
+  languages().at(static_cast<size_t>(language)) = binding;
 }
 
 void add_exception_note(const std::exception_ptr& exception, const std::string& note) {
@@ -48,8 +53,7 @@ bool is_plugin_exception(const std::exception_ptr& exception) {
 
 ExecutionDomain* execution_domain(APILanguage language, const Device* device) {
   const auto index = static_cast<size_t>(language);
-  PluginLanguage* const binding =
-      index < plugin_languages.size() ? plugin_languages[index].load() : nullptr;
+  PluginLanguage* const binding = index < languages().size() ? languages()[index].load() : nullptr;
   return binding != nullptr ? binding->execution_domain(device) : nullptr;
 }
 

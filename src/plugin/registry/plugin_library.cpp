@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/library.h"
 #include "opwright/plugin_v2.h"
 #include "plugin/registry/shared_object.h"
 
@@ -19,7 +20,7 @@ namespace {
 
 /// The libraries that open() opened, by the system's handle.
 struct OpenLibraries {
-  std::mutex mutex;
+  LibraryLock mutex;
   std::map<void*, std::weak_ptr<PluginLibrary>> libraries;
 
   std::shared_ptr<PluginLibrary> find(void* handle) {
@@ -27,11 +28,7 @@ struct OpenLibraries {
     return found != libraries.end() ? found->second.lock() : nullptr;
   }
 };
-/// Never destroyed, because plugins may go at the very end.
-OpenLibraries& open_libraries() {
-  static auto* open = new OpenLibraries;
-  return *open;
-}
+OpenLibraries& open_libraries() { return Library::part<OpenLibraries>(); }
 
 /// The shared object that holds the class of the (polymorphic) object; null for the program itself.
 /// With glibc a link map is what dlopen() returns.

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/library.h"
+#include "base/per_process.h"
 #include "plugin/registry/callback.h"
 #include "plugin/registry/library_exports.h"
 #include "plugin/registry/registration.h"
@@ -63,10 +65,7 @@ std::string str(const CreatorIdentity& identity) {
              identity.plugin_namespace, "')");
 }
 
-PluginRegistry& PluginRegistry::global() {
-  static auto* registry = new PluginRegistry();
-  return *registry;
-}
+PluginRegistry& PluginRegistry::global() { return Library::part<PluginRegistry>(); }
 
 PluginRegistry::~PluginRegistry() noexcept {
   for (const auto& [handle, loaded] : libraries_) withdraw(loaded);
@@ -254,11 +253,12 @@ void PluginRegistry::setParentSearchEnabled(bool enabled) {
 namespace {
 
 /// Held while a library is loaded or given up, whose code runs then: that may do the same with
-/// other libraries. Guards what registries share of PluginLibrary.
-std::recursive_mutex& loading_mutex() {
-  static auto* mutex = new std::recursive_mutex;
-  return *mutex;
-}
+/// other libraries. Guards what registries share of PluginLibrary. A fork does not wait for such
+/// code, so the child has another one.
+struct LoadingMutex : PerProcess<std::recursive_mutex> {
+  LoadingMutex() : PerProcess([] { return std::make_unique<std::recursive_mutex>(); }) {}
+};
+std::recursive_mutex& loading_mutex() { return Library::part<LoadingMutex>().get(); }
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error_report.h"
+#include "base/library.h"
 #include "opwright/registry.h"
 #include "plugin/registry/plugin_library.h"
 #include "plugin/registry/plugin_resources.h"
@@ -122,7 +123,7 @@ class PluginRegistry final : public IPluginRegistry {
 
   PluginRegistry* const parent_;
   mutable ErrorReport errors_;  // not a part of what is registered
-  mutable std::mutex mutex_;
+  mutable LibraryLock mutex_;
   bool parent_search_ = true;
   std::vector<Entry> entries_;                       // parallel to creators_
   std::vector<IPluginCreatorInterface*> creators_;   // what getAllCreators() points into

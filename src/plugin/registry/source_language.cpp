@@ -4,24 +4,22 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "base/library.h"
 
 namespace opwright {
 
 namespace {
 
-struct Languages {
-  std::mutex mutex;
+struct SourceLanguages {
+  LibraryLock mutex;
   std::map<std::string, SourceLanguage*> by_name;
 };
-Languages& languages() {
-  static auto* instance = new Languages;
-  return *instance;
-}
+SourceLanguages& languages() { return Library::part<SourceLanguages>(); }
 
 }  // namespace
 
 void set_source_language(const std::string& name, SourceLanguage* language) {
-  Languages& all = languages();
+  SourceLanguages& all = languages();
   const std::lock_guard lock(all.mutex);
   if (language != nullptr)
     all.by_name[name] = language;
@@ -30,14 +28,14 @@ void set_source_language(const std::string& name, SourceLanguage* language) {
 }
 
 SourceLanguage* find_source_language(const std::string& name) {
-  Languages& all = languages();
+  SourceLanguages& all = languages();
   const std::lock_guard lock(all.mutex);
   const auto found = all.by_name.find(name);
   return found != all.by_name.end() ? found->second : nullptr;
 }
 
 std::vector<SourceLanguage*> all_source_languages() {
-  Languages& all = languages();
+  SourceLanguages& all = languages();
   const std::lock_guard lock(all.mutex);
   std::vector<SourceLanguage*> list;
   for (const auto& [name, language] : all.by_name) list.push_back(language);

@@ -12,6 +12,7 @@
 
 #include "NvInfer.h"
 #include "NvOnnxParser.h"
+#include "error_recorder.h"
 
 namespace program {
 
@@ -23,22 +24,7 @@ class Logger final : public nvinfer1::ILogger {
   std::string errors;
 };
 
-class Recorder final : public nvinfer1::IErrorRecorder {
- public:
-  int32_t getNbErrors() const noexcept override { return static_cast<int32_t>(errors.size()); }
-  nvinfer1::ErrorCode getErrorCode(int32_t i) const noexcept override { return errors[i].first; }
-  ErrorDesc getErrorDesc(int32_t i) const noexcept override { return errors[i].second.c_str(); }
-  bool hasOverflowed() const noexcept override { return false; }
-  void clear() noexcept override { errors.clear(); }
-  bool reportError(nvinfer1::ErrorCode code, ErrorDesc text) noexcept override {
-    errors.emplace_back(code, text);
-    return false;
-  }
-  RefCount incRefCount() noexcept override { return ++references; }
-  RefCount decRefCount() noexcept override { return --references; }
-  std::vector<std::pair<nvinfer1::ErrorCode, std::string>> errors;
-  int references = 0;
-};
+using Recorder = opwright::KeepingErrorRecorder;
 
 inline std::vector<int64_t> shape_of(nvinfer1::Dims const& dims) {
   return std::vector<int64_t>(dims.d, dims.d + std::max(0, dims.nbDims));

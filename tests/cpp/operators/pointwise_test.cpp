@@ -118,7 +118,6 @@ TEST(Pointwise, DamagedProgramsAreErrors) {
 }
 
 TEST(Builtin, OperatorsCanBeMadeAgain) {
-  register_builtin_operators();
   ConvolutionParams params;
   params.stride = {2, 3};
   params.groups = 4;

@@ -171,7 +171,6 @@ TEST(FunctionPlugin, StoresWhatImplTakes) {
   ASSERT_EQ(fields.size(), 1u);
   EXPECT_EQ(fields[0].name, "scale");
 
-  register_plugin_operators();
   OperatorLoadContext context;
   context.layer = "test layer";
   EXPECT_CONTAINS(error_of([&] { load_operator("FunctionPlugin", stored, context); }),
@@ -194,7 +193,6 @@ TEST(FunctionPlugin, AliasesAreStored) {
   EXPECT_EQ(definition->told.aliased_inputs, std::vector<int>{0});
   EXPECT_EQ(definition->told.data_dependent, std::vector<bool>{false});
 
-  register_plugin_operators();
   register_function_plugin(definition);
   OperatorLoadContext load;
   load.layer = "test layer";
@@ -226,10 +224,7 @@ PlannedOperatorPtr load_with(const Attributes& stored, const char* name = "",
 
 class StoredFunctions : public testing::Test {
  protected:
-  void SetUp() override {
-    register_plugin_operators();
-    register_function_plugin(definition);
-  }
+  void SetUp() override { register_function_plugin(definition); }
   void TearDown() override { deregister_function_plugin("test", "scale"); }
   Attributes stored(const FieldValues& values = attributes()) const {
     return plan(make_function_operator(definition, values, FunctionMode::kCallback))->attributes();

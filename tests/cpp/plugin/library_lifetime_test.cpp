@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "error_recorder.h"
 #include "opwright/NvInferRuntime.h"
 #include "plugin/abi/v3_model.h"
 #include "plugin/engine_for_test.h"
@@ -129,25 +130,8 @@ class CountingAllocator final : public IGpuAllocator {
   int allocated = 0;
   uint64_t last_size = 0, last_alignment = 0;
 };
-class Recorder final : public IErrorRecorder {
- public:
-  int32_t getNbErrors() const noexcept override { return static_cast<int32_t>(errors.size()); }
-  ErrorCode getErrorCode(int32_t i) const noexcept override { return errors[i].first; }
-  ErrorDesc getErrorDesc(int32_t i) const noexcept override { return errors[i].second.c_str(); }
-  bool hasOverflowed() const noexcept override { return false; }
-  void clear() noexcept override { errors.clear(); }
-  bool reportError(ErrorCode code, ErrorDesc description) noexcept override {
-    errors.emplace_back(code, description);
-    return false;
-  }
-  RefCount incRefCount() noexcept override { return ++references; }
-  RefCount decRefCount() noexcept override { return --references; }
-  std::vector<std::pair<ErrorCode, std::string>> errors;
-  int references = 0;
-};
-
 TEST(ResourceContext, GivesTheContextsRecorderAndAllocator) {
-  Recorder of_engine, of_context;
+  KeepingErrorRecorder of_engine, of_context;
   CountingAllocator of_build, of_run, unused;
   {
     PluginRegistry registry(&PluginRegistry::global());

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <thread>
 
+#include "error_recorder.h"
 #include "plugin/plugin_test.h"
 #include "plugin/registry/callback.h"
 #include "plugin/test_plugins.h"
@@ -24,22 +25,6 @@ class Recorder final : public ILogger {
     if (severity <= Severity::kERROR) errors += std::string(message) + "\n";
   }
   std::string errors;
-};
-
-class ErrorCounter final : public IErrorRecorder {
- public:
-  int32_t getNbErrors() const noexcept override { return count; }
-  ErrorCode getErrorCode(int32_t) const noexcept override { return ErrorCode::kSUCCESS; }
-  ErrorDesc getErrorDesc(int32_t) const noexcept override { return ""; }
-  bool hasOverflowed() const noexcept override { return false; }
-  void clear() noexcept override { count = 0; }
-  bool reportError(ErrorCode, ErrorDesc) noexcept override {
-    ++count;
-    return false;
-  }
-  RefCount incRefCount() noexcept override { return ++references; }
-  RefCount decRefCount() noexcept override { return --references; }
-  int count = 0, references = 0;
 };
 
 TEST(Registry, FindsByNameVersionAndNamespace) {
@@ -84,17 +69,17 @@ TEST(Registry, RefusesWhatIsTaken) {
   Behavior b;
   TestCreator first(b), second(b);
   Recorder log;
-  ErrorCounter errors;
+  KeepingErrorRecorder errors;
   PluginRegistry registry(nullptr, Log(&log));
   registry.setErrorRecorder(&errors);
   EXPECT_EQ(errors.references, 1);
   ASSERT_TRUE(registry.registerCreator(first, "a"));
   EXPECT_FALSE(registry.registerCreator(second, "a"));
   EXPECT_CONTAINS(log.errors, "'test_plugin' (version 1, namespace 'a') is registered already");
-  EXPECT_EQ(errors.count, 1);
+  EXPECT_EQ(errors.getNbErrors(), 1);
   EXPECT_TRUE(registry.registerCreator(second, "b"));
   EXPECT_EQ(registry.getCreator(nullptr, "1", ""), nullptr);
-  EXPECT_EQ(errors.count, 2);
+  EXPECT_EQ(errors.getNbErrors(), 2);
   registry.setErrorRecorder(nullptr);
   EXPECT_EQ(errors.references, 0);
 }
@@ -257,7 +242,7 @@ TEST(Registry, RefusesResourcesThatCannotBeKept) {
     IPluginResource* const copy_;
   };
   Recorder log;
-  ErrorCounter errors;
+  KeepingErrorRecorder errors;
   PluginRegistry registry(nullptr, Log(&log));
   registry.setErrorRecorder(&errors);
   Strange itself(nullptr);
@@ -268,12 +253,12 @@ TEST(Registry, RefusesResourcesThatCannotBeKept) {
   EXPECT_EQ(registry.acquirePluginResource(nullptr, &itself), nullptr);
   EXPECT_NE(registry.releasePluginResource("key"), 0);
   EXPECT_NE(registry.releasePluginResource(nullptr), 0);
-  EXPECT_EQ(errors.count, 5);
+  EXPECT_EQ(errors.getNbErrors(), 5);
   // What release() returns is passed on.
   Strange original(new Strange(nullptr));
   ASSERT_NE(registry.acquirePluginResource("key", &original), nullptr);
   EXPECT_EQ(registry.releasePluginResource("key"), 7);
-  EXPECT_EQ(errors.count, 5);
+  EXPECT_EQ(errors.getNbErrors(), 5);
   registry.setErrorRecorder(nullptr);
 }
 

@@ -63,10 +63,7 @@ void expect_ports_are_checked(const PlannedOperator& op) {
 
 class StoredV3 : public testing::Test {
  protected:
-  void SetUp() override {
-    register_plugin_operators();
-    registry_.registerCreator(creator_, "");
-  }
+  void SetUp() override { registry_.registerCreator(creator_, ""); }
   void TearDown() override { registry_.deregisterCreator(creator_); }
 
   /// As an engine stores it, for FP32, with so many bytes of workspace.
@@ -211,10 +208,7 @@ TEST_F(StoredV3, NumbersOfInputsAreBounded) {
 
 class StoredQuick : public testing::Test {
  protected:
-  void SetUp() override {
-    register_plugin_operators();
-    registry_.registerCreator(creator_, "ns");
-  }
+  void SetUp() override { registry_.registerCreator(creator_, "ns"); }
   void TearDown() override { registry_.deregisterCreator(creator_); }
 
   PlannedOperatorPtr load() {
@@ -270,10 +264,7 @@ TEST_F(StoredQuick, NothingIsCompiledFromAFilesFields) {
 
 class StoredV2 : public testing::Test {
  protected:
-  void SetUp() override {
-    register_plugin_operators();
-    registry_.registerCreator(creator_, "");
-  }
+  void SetUp() override { registry_.registerCreator(creator_, ""); }
   void TearDown() override { registry_.deregisterCreator(creator_); }
 
   PlannedOperatorPtr load() {
@@ -329,8 +320,6 @@ KernelCode kernel() {
 
 class StoredKernel : public testing::Test {
  protected:
-  void SetUp() override { register_plugin_operators(); }
-
   PlannedOperatorPtr load(KernelCode code,
                           const std::function<void(KernelLaunch&)>& change = nullptr) {
     const PlannedOperatorPtr made = make_compiled_kernel(code);

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <memory>
 
+#include "error_recorder.h"
 #include "opwright/NvInferRuntime.h"
 #include "runtime/fake_plan.h"
 
@@ -15,23 +16,6 @@ class TestLogger final : public ILogger {
     if (severity <= Severity::kERROR) last = message;
   }
   std::string last;
-};
-
-class TestRecorder final : public IErrorRecorder {
- public:
-  int32_t getNbErrors() const noexcept override { return static_cast<int32_t>(errors.size()); }
-  ErrorCode getErrorCode(int32_t i) const noexcept override { return errors[i].first; }
-  ErrorDesc getErrorDesc(int32_t i) const noexcept override { return errors[i].second.c_str(); }
-  bool hasOverflowed() const noexcept override { return false; }
-  void clear() noexcept override { errors.clear(); }
-  bool reportError(ErrorCode code, ErrorDesc text) noexcept override {
-    errors.emplace_back(code, text);
-    return false;
-  }
-  RefCount incRefCount() noexcept override { return ++references; }
-  RefCount decRefCount() noexcept override { return --references; }
-  std::vector<std::pair<ErrorCode, std::string>> errors;
-  int references = 0;
 };
 
 /// out = x doubled; x [n, 3] in HWC-free FP32, n in 1..4 tuned for 4; k a shape input that fills
@@ -155,7 +139,7 @@ TEST_F(Api, SerializedAgainItIsTheSame) {
 }
 
 TEST_F(Api, ErrorsGoToLoggerAndRecorder) {
-  TestRecorder recorder;
+  KeepingErrorRecorder recorder;
   runtime->setErrorRecorder(&recorder);
   EXPECT_EQ(recorder.references, 1);
   const char junk[] = "this is not an engine";

@@ -1,8 +1,0 @@
-#pragma once
-
-namespace opwright {
-
-/// Makes all operators loadable. Called by everything that needs them; only the first call works.
-void initialize_library();
-
-}  // namespace opwright
