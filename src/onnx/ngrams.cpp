@@ -138,17 +138,23 @@ void tf_idf(NodeImporter& node) {
     const SymShape none = {x->dims()[0], grams.count()};
     parts.push_back(counts != nullptr ? counts : node.fill(FillParams{}, none));
   }
-  Tensor* y =
-      at_places(node, parts.size() == 1 ? parts[0] : node.concatenate(parts, 1), places, size);
+  Tensor* counts = parts.size() == 1 ? parts[0] : node.concatenate(parts, 1);
+  const auto is_there = [&](Tensor* x) {
+    return node.cast(node.elementwise(Op::kGREATER, x, 0.0), DataType::kFLOAT);
+  };
   const AttributeProto* weights = node.attribute("weights", AttributeProto::Type::kFloats);
-  if (mode == "IDF") y = node.cast(node.elementwise(Op::kGREATER, y, 0.0), DataType::kFLOAT);
-  if (mode != "TF" && weights != nullptr) {
-    // As the standard's reference and ONNX Runtime have it: by place, not by n-gram.
-    if (static_cast<int64_t>(weights->floats.size()) < size)
-      node.error("there are ", weights->floats.size(), " weights; expected ", size);
-    const std::span<const float> used(weights->floats.data(), static_cast<size_t>(size));
-    y = node.elementwise(Op::kPROD, y, node.constant_of(Shape{1, size}, used, DataType::kFLOAT));
+  const bool is_weighted = mode != "TF" && weights != nullptr;
+  if (is_weighted) {
+    if (static_cast<int64_t>(weights->floats.size()) != pool.count)
+      node.error("there are ", weights->floats.size(), " weights; expected one for each of ",
+                 pool.count, " n-grams");
+    if (mode == "IDF") counts = is_there(counts);
+    counts =
+        node.elementwise(Op::kPROD, counts,
+                         node.constant_of(Shape{1, pool.count}, weights->floats, DataType::kFLOAT));
   }
+  Tensor* y = at_places(node, counts, places, size);
+  if (mode == "IDF" && !is_weighted) y = is_there(y);
   node.set_output(0, is_vector ? node.squeeze(y, {0}) : y);
 }
 

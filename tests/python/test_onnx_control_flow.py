@@ -578,3 +578,41 @@ def test_unknown_operators_behind_an_input_that_failed_are_listed():
 )
 def test_errors(graph, message):
     assert any(message in e.desc() for e in errors_of(HEAD + " net " + graph))
+
+
+def test_a_branch_that_fits_no_shape_fails_when_it_is_taken(tmp_path):
+    model = onnx.parser.parse_model("""
+        <ir_version: 9, opset_import: ["" : 18]>
+        net (bool c, float[n, 4] x) => (float[n, 4] y, float[n, 4] z)
+        <float[5, 4] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20}> {
+            y, z = If (c) <
+                then_branch = t () => (float[n, 4] a, float[n, 4] b) { a = Neg (x)  b = Abs (x) },
+                else_branch = e () => (float[n, 4] d, float[n, 4] f) { d = MatMul (x, w)  f = Sin (d) }
+            >
+        }""")
+    shapes = {"x": ((1, 4), (2, 4), (3, 4))}
+    opwright.build(model, shapes=shapes, timing=False).save(tmp_path / "net.engine")
+    engine = opwright.load(tmp_path / "net.engine")
+    x = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
+    for _ in range(2):
+        made = engine(c=np.array(True), x=x)
+        np.testing.assert_array_equal(made["y"], -x)
+        np.testing.assert_array_equal(made["z"], np.abs(x))
+        with pytest.raises(
+            opwright.Error, match=r"'If_0'.*condition is false.*could not be built: .*MatMul"
+        ):
+            engine(c=np.array(False), x=x)
+
+
+def test_branches_that_both_fit_no_shape_are_refused():
+    model = onnx.parser.parse_model("""
+        <ir_version: 9, opset_import: ["" : 18]>
+        net (bool c, float[2, 4] x) => (float[2, 4] y) <float[3, 4] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}> {
+            y = If (c) <
+                then_branch = t () => (float[2, 4] a) { a = MatMul (x, w) },
+                else_branch = e () => (float[2, 4] d) { d = Add (x, w) }
+            >
+        }""")
+    with pytest.raises(opwright.Error) as error:
+        opwright.build(model, timing=False)
+    assert "(MatMul)" in str(error.value) and "(Add)" in str(error.value)

@@ -50,6 +50,29 @@ TEST(Network, DimensionsOfOneNameShareASymbol) {
   EXPECT_THROW(sum->set_dimension_name(0, "z"), Error);
 }
 
+TEST(Network, TheLastLayersCanBeTakenOut) {
+  Network network;
+  Tensor* x = network.add_input("x", DataType::kFLOAT, Shape{-1, 8});
+  Tensor* kept = network.add<Grow>({.amount = 1, .axis = 1}, {x}, "kept")->output(0);
+  Tensor* gone = network.add<Grow>({.amount = 2, .axis = 1}, {kept}, "gone")->output(0);
+  network.add<Grow>({.amount = 4, .axis = 1}, {gone}, "behind");
+  gone->set_name("name");
+  network.remove_layers_from(1);
+  EXPECT_EQ(network.num_layers(), 1);
+  EXPECT_TRUE(network.fits());
+  EXPECT_EQ(kept->num_users(), 0);
+  EXPECT_EQ(network.find_tensor("name"), nullptr);
+  EXPECT_EQ(gone->producer(), nullptr);
+  EXPECT_THROW(network.mark_output(*gone), Error);
+  // Their names are free again.
+  Tensor* again = network.add<Grow>({.amount = 3, .axis = 1}, {kept}, "gone")->output(0);
+  again->set_name("name");
+  EXPECT_EQ(again->shape(), (Shape{-1, 12}));
+  network.mark_output(*again);
+  EXPECT_THROW(network.remove_layers_from(1), Error);
+  EXPECT_EQ(network.num_layers(), 2);
+}
+
 TEST(Network, ChangedInputsAreInferredAgainDownstream) {
   Network network;
   Tensor* x = network.add_input("x", DataType::kFLOAT, Shape{-1, 8});
