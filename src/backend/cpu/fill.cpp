@@ -9,6 +9,7 @@
 #include "base/half.h"
 #include "base/parallel.h"
 #include "base/types.h"
+#include "operators/pointwise.h"
 #include "operators/source.h"
 
 namespace opwright {
@@ -161,28 +162,40 @@ class FillKernel final : public Kernel {
 
   void random(const Numbers<double>& numbers, int64_t first, int64_t count, float* out) const {
     const auto alpha = static_cast<float>(numbers.alpha), beta = static_cast<float>(numbers.beta);
+    const bool is_uniform = params_.operation == FillOperation::kRANDOM_UNIFORM;
+    alignas(64) float units[kBlock];
     for (int64_t i = 0; i < count; i += 4) {
       const Philox draw(static_cast<uint64_t>(first + i) / 4, static_cast<uint64_t>(params_.seed));
-      float values[4];
-      if (params_.operation == FillOperation::kRANDOM_UNIFORM) {
-        // The sum may round up to the bound, which does not belong to the range.
-        for (int k = 0; k < 4; ++k) {
-          values[k] = alpha + (beta - alpha) * unit(draw.words[k]);
-          if (values[k] >= beta && alpha < beta) values[k] = std::nextafter(beta, alpha);
-        }
-      } else {
-        // G. E. P. Box and M. E. Muller, "A note on the generation of random normal deviates"
-        // (1958). The radius takes 1 - u, which is not 0.
-        for (int k = 0; k < 4; k += 2) {
-          const float radius = std::sqrt(-2 * std::log(1 - unit(draw.words[k])));
-          const float angle = 6.283185307179586f * unit(draw.words[k + 1]);
-          values[k] = alpha + beta * radius * std::cos(angle);
-          values[k + 1] = alpha + beta * radius * std::sin(angle);
-        }
-      }
-      std::copy_n(values, std::min<int64_t>(4, count - i), out + i);
+      for (int k = 0; k < 4; ++k) units[i + k] = unit(draw.words[k]);
+    }
+    if (!is_uniform) return normal(units, alpha, beta, (count + 3) / 4 * 2, out);
+    // The sum may round up to the bound, which does not belong to the range.
+    for (int64_t i = 0; i < count; ++i) {
+      out[i] = alpha + (beta - alpha) * units[i];
+      if (out[i] >= beta && alpha < beta) out[i] = std::nextafter(beta, alpha);
     }
   }
+
+  /// Of `pairs` of units: G. E. P. Box and M. E. Muller, "A note on the generation of random normal
+  /// deviates" (1958). The radius takes 1 - u, which is not 0.
+  static void normal(const float* units, float alpha, float beta, int64_t pairs, float* out) {
+    alignas(64) float radii[kBlock / 2], angles[kBlock / 2], results[kBlock / 2];
+    const auto run = [&](UnaryOperation op, const float* x, float* y) {
+      find_float_op(opcode(op))(y, x, nullptr, nullptr, pairs, kNoImmediates);
+    };
+    for (int64_t i = 0; i < pairs; ++i) {
+      radii[i] = 1 - units[2 * i];
+      angles[i] = 6.283185307179586f * units[2 * i + 1];
+    }
+    run(UnaryOperation::kLOG, radii, results);
+    for (int64_t i = 0; i < pairs; ++i) results[i] = std::max(0.0f, -2 * results[i]);
+    run(UnaryOperation::kSQRT, results, radii);
+    run(UnaryOperation::kCOS, angles, results);
+    for (int64_t i = 0; i < pairs; ++i) out[2 * i] = alpha + beta * radii[i] * results[i];
+    run(UnaryOperation::kSIN, angles, results);
+    for (int64_t i = 0; i < pairs; ++i) out[2 * i + 1] = alpha + beta * radii[i] * results[i];
+  }
+  static constexpr double kNoImmediates[2] = {};
 
   FillParams params_;
   DataType type_;

@@ -40,6 +40,7 @@ OPWRIGHT_UNARY(Abs, hn::Abs(x));
 OPWRIGHT_UNARY(Neg, hn::Neg(x));
 OPWRIGHT_UNARY(Sin, sin(d, x));
 OPWRIGHT_UNARY(Cos, cos(d, x));
+OPWRIGHT_UNARY(Tan, hn::Div(sin(d, x), cos(d, x)));
 OPWRIGHT_UNARY(Sinh, sinh(d, x));
 OPWRIGHT_UNARY(Cosh, cosh(d, x));
 OPWRIGHT_UNARY(Asin, hn::Asin(d, x));
@@ -132,14 +133,6 @@ void binary_by_scalar(void* out, const void* a, const void* b, const void*, int6
     const auto mask = hn::FirstN(d, count - i);
     hn::BlendedStore(Op::apply(d, hn::MaskedLoad(mask, d, x + i), y), mask, d, z + i);
   }
-}
-
-/// Functions that networks hardly use come from the C library.
-template <float (*function)(float)>
-void unary_scalar(void* out, const void* a, const void*, const void*, int64_t count,
-                  const double*) {
-  for (int64_t i = 0; i < count; ++i)
-    static_cast<float*>(out)[i] = function(static_cast<const float*>(a)[i]);
 }
 
 // The fixed inner trip count lets the compiler vectorize at -O2, narrowing included.
@@ -288,7 +281,7 @@ TileFunction unary_op(UnaryOperation op) {
     case UnaryOperation::kCOS:
       return unary<Cos>;
     case UnaryOperation::kTAN:
-      return unary_scalar<::tanf>;
+      return unary<Tan>;
     case UnaryOperation::kSINH:
       return unary<Sinh>;
     case UnaryOperation::kCOSH:

@@ -170,12 +170,14 @@ class ScatterKernel final : public Kernel {
     }
     const auto each = [&](const auto& put) {
       with_index_reader(indices, wide_, [&](const auto& index) {
-        const int64_t along = strides_[axis], extent = extent_;
-        for (int64_t k = 0; k < steps_; ++k)
-          for (int64_t j = 0; j < columns_; ++j) {
-            const int64_t position = from + k * step_ + j;
+        // Copies, which no store of bytes can change.
+        const int64_t along = strides_[axis], extent = extent_, place = offset;
+        const int64_t steps = steps_, columns = columns_, step = step_, first = from;
+        for (int64_t k = 0; k < steps; ++k)
+          for (int64_t j = 0; j < columns; ++j) {
+            const int64_t position = first + k * step + j;
             const int64_t found = index(position, extent);
-            if (found >= begin && found < end) put(offset + found * along + j, position);
+            if (found >= begin && found < end) put(place + found * along + j, position);
           }
       });
     };
