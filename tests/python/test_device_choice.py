@@ -110,18 +110,15 @@ def gpu_plugin() -> str:
     return plugin_id
 
 
-def layered(logger: Logger, *plugins: str) -> trt.INetworkDefinition:
-    """A network of these plugins, named by their functions, and two layers that the GPU lacks."""
+def layered(logger: Logger, lacking: str, *plugins: str) -> trt.INetworkDefinition:
+    """A network of these plugins, named by their functions, and two layers of one that the GPU lacks."""
     net = trt.Builder(logger).create_network()
     tensor = net.add_input("x", trt.float32, (1, 4, 8, 8))
-    for number, plugin_id in enumerate(plugins):
+    layers = [(f"plugin{number}", plugin_id) for number, plugin_id in enumerate(plugins)]
+    for layer_name, plugin_id in [*layers, ("lacks0", lacking), ("lacks1", lacking)]:
         namespace, name = plugin_id.split("::")
         layer = net.add_plugin(getattr(getattr(trtp.op, namespace), name)(tensor))
-        layer.name = f"plugin{number}"
-        tensor = layer.get_output(0)
-    for number in range(2):
-        layer = net.add_lrn(tensor, 3, 1e-4, 0.75, 1.0)
-        layer.name = f"lrn{number}"
+        layer.name = layer_name
         tensor = layer.get_output(0)
     net.mark_output(tensor)
     return net
@@ -139,37 +136,37 @@ def test_all_layers_that_the_gpu_lacks_are_named(
     cpu_plugin: str, logger: Logger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPWRIGHT_DEVICE", raising=False)
-    net = layered(logger, cpu_plugin)
+    net = layered(logger, cpu_plugin, cpu_plugin)
     with pytest.raises(trt.Error) as raised:
         build_network(net, logger, trt.DeviceType.GPU)
     lines = str(raised.value).splitlines()
     assert lines[0] == "the GPU cannot run 3 layers:"
-    for line, start in zip(lines[1:], ("layer 'plugin0'", "Layer 'lrn0' (", "Layer 'lrn1' (")):
+    for line, start in zip(lines[1:], ("layer 'plugin0'", "layer 'lacks0'", "layer 'lacks1'")):
         assert line.startswith("  " + start), line
     assert len(lines) == 4
     assert lines[3].endswith("; build the engine for the CPU")
     assert not logger.of(trt.ILogger.WARNING)
     assert build_network(net, logger, None) is not None
     [warning] = [m for m in logger.of(trt.ILogger.WARNING) if "built for the CPU" in m]
-    for name in ("plugin0", "lrn0", "lrn1"):
+    for name in ("plugin0", "lacks0", "lacks1"):
         assert f"'{name}'" in warning
 
 
 def test_a_build_that_fails_on_the_cpu_says_why_it_was_built_for_it(
-    gpu_plugin: str, logger: Logger, monkeypatch: pytest.MonkeyPatch
+    cpu_plugin: str, gpu_plugin: str, logger: Logger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPWRIGHT_DEVICE", raising=False)
     with pytest.raises(trt.Error) as raised:
-        build_network(layered(logger, gpu_plugin), logger, None)
+        build_network(layered(logger, cpu_plugin, gpu_plugin), logger, None)
     message = str(raised.value)
     assert "has no impl function for the CPU" in message
     assert "because the GPU cannot run all of the network" in message
-    assert "'lrn0'" in message and "'lrn1'" in message
+    assert "'lacks0'" in message and "'lacks1'" in message
     assert message.index("no impl") < message.index("because")
 
 
 def test_what_a_plugin_raises_on_the_cpu_is_told_with_the_reason(
-    logger: Logger, monkeypatch: pytest.MonkeyPatch
+    cpu_plugin: str, logger: Logger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a plugin does whose function wraps its addresses as memory of the GPU."""
     monkeypatch.delenv("OPWRIGHT_DEVICE", raising=False)
@@ -185,10 +182,10 @@ def test_what_a_plugin_raises_on_the_cpu_is_told_with_the_reason(
             raise RuntimeError("this address is no GPU's")
 
     with pytest.raises(RuntimeError, match="this address is no GPU's") as raised:
-        build_network(layered(logger, plugin_id), logger, None)
+        build_network(layered(logger, cpu_plugin, plugin_id), logger, None)
     [note] = [n for n in raised.value.__notes__ if "because the GPU cannot run" in n]
     assert "where plugins get host addresses" in note
-    assert "'lrn0'" in note and "'lrn1'" in note
+    assert "'lacks0'" in note and "'lacks1'" in note
 
 
 WHERE = """

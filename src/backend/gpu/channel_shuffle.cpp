@@ -2,12 +2,13 @@
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/rows.h"
 #include "base/error.h"
+#include "base/types.h"
 #include "operators/movement.h"
 
 namespace opwright::gpu {
 namespace {
 
-/// A channel of the output is a row.
+/// A channel of the output is a row, or channels-last a pixel.
 class ShuffleWriter {
  public:
   ShuffleWriter(const ChannelShuffleParams& params, const KernelArgs& args)
@@ -15,13 +16,27 @@ class ShuffleWriter {
     const SymShape& x = source_.dims(0);
     const Shape& typical = args.inputs[0].opt;
     const std::string channels = source_.value(x[1]);
+    const Expr of_group = floor_div(x[1], Expr(params.groups));
+    const std::string per_group = source_.value(of_group);
+    source_.check(Expr::make(ExprOp::kEqual, of_group * params.groups, x[1]),
+                  str(params.groups, " groups must share the channels evenly"));
     move_.element_size = size_;
+    if (layout_of(args.outputs[0].type.format).channels_last) {
+      move_.outer = {x[0], numel(std::span(x).subspan(2))};
+      move_.length = x[1];
+      move_.typical_length = typical[1];
+      move_.row = [=, groups = params.groups](int) {
+        return str("const auto* const from = in0 + row * ", channels,
+                   ";\nconst auto fetch = [&](Index i) -> Element { return from[i % ", groups,
+                   " * ", per_group, " + i / ", groups, "]; };\n");
+      };
+      return;
+    }
     move_.outer = {x[0], x[1]};
     move_.length = numel(std::span(x).subspan(2));
     move_.typical_length = typical.numel(2, typical.rank());
     move_.width = vector_width(source_, size_, std::span(&move_.length, 1), move_.conditions);
     if (move_.width > 1) move_.conditions.push_back(alignment_condition(size_, move_.width, "in0"));
-    const std::string per_group = source_.value(floor_div(x[1], Expr(params.groups)));
     const std::string pixels = source_.value(move_.length);
     move_.row = [=, groups = params.groups](int) {
       return str("const Index from_channel = c1 % ", groups, " * ", per_group, " + c1 / ", groups,
@@ -29,9 +44,6 @@ class ShuffleWriter {
                  " + from_channel) * ", pixels,
                  ");\nconst auto fetch = [&](Index i) { return from[i]; };\n");
     };
-    source_.check(
-        Expr::make(ExprOp::kEqual, floor_div(x[1], Expr(params.groups)) * params.groups, x[1]),
-        str(params.groups, " groups must share the channels evenly"));
   }
 
   const RowMove& move() const { return move_; }
@@ -52,7 +64,8 @@ const ChannelShuffleParams& shuffle_params(const Operator& op) {
 }
 
 std::vector<Candidate> shuffle_candidates(const Operator& op, const CandidateQuery& query) {
-  return moving_candidates(query, [&](const KernelArgs& args) {
+  const std::vector<TensorFormat> formats = formats_of(query, query.outputs[0].opt.rank());
+  return moving_candidates(query, formats, [&](const KernelArgs& args) {
     return names_of(row_plans(ShuffleWriter(shuffle_params(op), args).move(), args));
   });
 }

@@ -1,3 +1,6 @@
+#include <utility>
+
+#include "backend/candidates.h"
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/rows.h"
 #include "base/error.h"
@@ -12,7 +15,8 @@ constexpr int64_t kLrnChannels = 8;  ///< of a thread, which loads those between
 
 std::vector<Candidate> lrn_candidates(const Operator&, const CandidateQuery& query) {
   return moving_candidates(
-      query, [](const KernelArgs&) { return std::vector<std::string>{"squares in registers"}; });
+      query, formats_of(query, query.inputs[0].opt.rank()),
+      [](const KernelArgs&) { return std::vector<std::string>{"squares in registers"}; });
 }
 
 /// Neighbouring threads have neighbours of the innermost axis, and each some channels.
@@ -21,20 +25,23 @@ std::optional<GeneratedKernel> generate_lrn(const Operator& op, const KernelArgs
   KernelSource source("lrn", args);
   const SymShape& x = source.dims(0);
   const Expr spatial = numel(std::span(x).subspan(2));
-  const std::string channels = source.value(x[1]), stride = source.value(spatial);
   const std::string_view stored = storage_type(args.outputs[0].type.dtype);
   // As ONNX defines it: of an even window the greater part lies behind.
   const int64_t before = (params.window - 1) / 2, behind = params.window / 2;
   const bool is_kept = params.window <= kKeptWindow;
   const int64_t run = is_kept ? kLrnChannels : 1;
-  const SymShape extents = {x[0], ceil_div(x[1], Expr(run)), spatial};
+  const bool is_channels_last = layout_of(args.inputs[0].type.format).channels_last;
+  SymShape extents = {x[0], ceil_div(x[1], Expr(run)), spatial};
+  std::vector<std::string> names = {"image", "part", "pixel"};
+  if (is_channels_last) std::swap(extents[1], extents[2]), std::swap(names[1], names[2]);
+  const std::string channels = source.value(x[1]);
+  const std::string stride = is_channels_last ? "1" : source.value(spatial);
   const Expr count = numel(extents);
   std::string text =
       str("for (Index task = first_index(); task < ", source.value(count),
-          "; task += index_step()) {\n",
-          source.decompose("task", std::vector<std::string>{"image", "part", "pixel"}, extents),
-          "const Index first = part * ", run, ", base = image * (", channels, " * ", stride,
-          ") + pixel;\n");
+          "; task += index_step()) {\n", source.decompose("task", names, extents),
+          "const Index first = part * ", run, ", base = image * ", source.value(x[1] * spatial),
+          " + pixel", is_channels_last ? " * " + channels : std::string(), ";\n");
   const auto finish = [&](std::string_view value, std::string_view sum, std::string_view at) {
     const std::string scale =
         str("const float scale = ", float_literal(params.k), " + ",

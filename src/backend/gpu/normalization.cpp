@@ -48,7 +48,13 @@ SymShape affine_strides(const KernelSource& source, const KernelArgs& args, int 
 std::vector<NormalizedAxis> normalized_axes(const KernelSource& source, const KernelArgs& args,
                                             const NormalizationParams& params) {
   const SymShape& x = source.dims(0);
-  const SymShape strides[3] = {row_major_strides(x), affine_strides(source, args, 1),
+  const auto rank = static_cast<int>(x.size());
+  const TensorFormat format = args.inputs[0].type.format;
+  SymShape pitches(x.size(), Expr(1));
+  Expr pitch(1);
+  for (int place = rank; place-- > 0; pitch = pitch * x[axis_in_memory(format, rank, place)])
+    pitches[axis_in_memory(format, rank, place)] = pitch;
+  const SymShape strides[3] = {pitches, affine_strides(source, args, 1),
                                affine_strides(source, args, 2)};
   std::vector<NormalizedAxis> axes;
   const auto add = [&](const Expr& extent, bool is_reduced, size_t from, const Expr& pitch) {
@@ -67,7 +73,8 @@ std::vector<NormalizedAxis> normalized_axes(const KernelSource& source, const Ke
     }
     axes.push_back(axis);
   };
-  for (size_t i = 0; i < x.size(); ++i) {
+  for (int place = 0; place < rank; ++place) {
+    const auto i = static_cast<size_t>(axis_in_memory(format, rank, place));
     if (i == 1 && params.num_groups > 1) {
       const Expr of_group = floor_div(x[1], Expr(params.num_groups));
       add(Expr(params.num_groups), false, 1, of_group);
@@ -88,10 +95,12 @@ struct NormalizationLanes {
 };
 
 /// Those worth trying, the best guess first.
-std::vector<NormalizationLanes> lanes_of(const NormalizationParams& params, const Shape& typical) {
+std::vector<NormalizationLanes> lanes_of(const NormalizationParams& params, const Shape& typical,
+                                         TensorFormat format) {
   int64_t count = 1;
   bool is_inner = true;
-  for (int i = 0; i < typical.rank(); ++i) {
+  for (int place = 0; place < typical.rank(); ++place) {
+    const int i = axis_in_memory(format, typical.rank(), place);
     const bool is_reduced = params.axes >> i & 1;
     const bool is_split = i == 1 && params.num_groups > 1;
     if (is_reduced) count *= typical[i];
@@ -143,7 +152,8 @@ class NormalizationWriter {
       : params_(params),
         args_(args),
         source_("normalization", args),
-        lanes_(lanes_of(params, args.inputs[0].opt).at(args.candidate->tactic)) {
+        lanes_(lanes_of(params, args.inputs[0].opt, args.inputs[0].type.format)
+                   .at(args.candidate->tactic)) {
     for (const NormalizedAxis& axis : normalized_axes(source_, args, params))
       (axis.is_reduced ? reduced_ : kept_).push_back(axis);
     const Expr groups(params.num_groups);
@@ -341,16 +351,18 @@ std::vector<Candidate> normalization_candidates(const Operator& op, const Candid
   if (!is_floating(x.type.dtype)) return {};
   std::vector<Candidate> types = {linear_candidate(query, {})}, result;
   add_lower_precisions(query, x, types);
-  for (const Candidate& type : types) {
-    int64_t tactic = 0;
-    for (const NormalizationLanes& lanes :
-         lanes_of(static_cast<const Normalization&>(op).params(), x.opt)) {
-      result.push_back(type);
-      result.back().tactic = tactic++;
-      result.back().tactic_name =
-          str(lanes.count, " threads per ", lanes.is_inner ? "row" : "column");
+  for (const Candidate& type : types)
+    for (const TensorFormat format : formats_of(query, x.opt.rank())) {
+      int64_t tactic = 0;
+      for (const NormalizationLanes& lanes :
+           lanes_of(static_cast<const Normalization&>(op).params(), x.opt, format)) {
+        Candidate& candidate = result.emplace_back(type);
+        candidate.inputs[0].format = candidate.outputs[0].format = format;
+        candidate.tactic = tactic++;
+        candidate.tactic_name =
+            str(lanes.count, " threads per ", lanes.is_inner ? "row" : "column");
+      }
     }
-  }
   return result;
 }
 

@@ -70,14 +70,15 @@ __device__ inline void cubic(float x, float a, Index extent, Index (&index)[4],
 constexpr int64_t kPlanes = 8;  ///< of a thread, which computes indices and weights once for all
 constexpr int64_t kMaxUnrolled = 64;  ///< elements that an output is made of
 
-/// Leading axes that are not resized number planes, the others a position within one.
+/// Axes are taken in the order in which they lie in memory. Leading ones that are not resized
+/// number planes, the others a position within one; trailing ones are moved some neighbours at a
+/// time.
 class ResizeWriter {
  public:
   ResizeWriter(const ResizeParams& params, const KernelArgs& args)
       : params_(params),
         args_(args),
         source_("resize", args),
-        x_(source_.dims(0)),
         is_nearest_(params.mode == InterpolationMode::kNEAREST),
         taps_(is_nearest_                                ? 1
               : params.mode == InterpolationMode::kCUBIC ? 4
@@ -85,68 +86,50 @@ class ResizeWriter {
     std::vector<Expr> given;
     if (params.scales.empty() && args.inputs.size() > 1 && args.inputs[1].present)
       given = source_.shape_values(1);
-    for (size_t i = 0; i < x_.size(); ++i) {
-      const PortDesc& y = args.outputs[0];
-      const int axis = static_cast<int>(i);
+    const PortDesc& y = args.outputs[0];
+    const SymShape& x = source_.dims(0);
+    const auto rank = static_cast<int>(x.size());
+    for (int place = 0; place < rank; ++place) {
+      const int axis = axis_in_memory(y.type.format, rank, place);
+      x_.push_back(x[axis]), axes_.push_back(static_cast<size_t>(axis));
       if (y.min[axis] == y.max[axis])
         y_.emplace_back(y.max[axis]);
       else if (!params.scales.empty())
-        y_.push_back(scaled_extent(x_[i], params.scales[i]).value());
+        y_.push_back(scaled_extent(x[axis], params.scales[axis]).value());
       else
-        y_.push_back(!given.empty() ? given.at(i) : x_[i]);
+        y_.push_back(!given.empty() ? given.at(axis) : x[axis]);
     }
   }
 
   GeneratedKernel write() {
     source_.check(Expr::select(numel(y_), min(numel(x_), Expr(1)), Expr(1)),
                   "there is nothing to interpolate between in an input without elements");
-    size_t first = 0;
-    while (first < x_.size() && !may_resize(first)) ++first;
-    const Expr planes = numel(std::span(x_).first(first));
-    const Expr chunks = ceil_div(planes, Expr(kPlanes));
-    // The axes from the first resized one on, neighbours that keep their extent as one.
-    SymShape extents = {chunks};
-    std::vector<std::string> names = {"chunk"};
-    std::string tables;
-    std::vector<Axis> axes;
-    for (size_t i = first; i < x_.size();) {
-      size_t end = i + 1;
-      if (!may_resize(i))
-        while (end < x_.size() && !may_resize(end)) ++end;
-      const Expr from = numel(std::span(x_).subspan(i, end - i));
-      const Expr to = numel(std::span(y_).subspan(i, end - i));
-      Axis axis{static_cast<int>(axes.size()), may_resize(i),
-                source_.value(numel(std::span(x_).subspan(end)))};
-      names.push_back(str("c", axis.number)), extents.push_back(to);
-      if (axis.is_resized) tables += table(axis.number, i, from, to);
-      axes.push_back(axis);
-      i = end;
-    }
-    const Expr count = numel(extents);
-    const std::string image = source_.value(numel(std::span(x_).subspan(first)));
-    const std::string result = source_.value(numel(std::span(y_).subspan(first)));
-    std::string position = "0";
-    for (size_t i = 1; i < names.size(); ++i)
-      position = str("(", position, " * ", source_.value(extents[i]), " + ", names[i], ")");
-    std::string text = str(
-        "for (Index task = first_index(); task < ", source_.value(count),
-        "; task += index_step()) {\n", source_.decompose("task", names, extents), tables,
-        "const Index position = ", position, ", planes = ", source_.value(planes), ";\n",
-        "#pragma unroll 4\nfor (int p = 0; p < ", kPlanes, "; ++p) {\nconst Index plane = chunk * ",
-        kPlanes, " + p;\nif (plane >= planes) break;\nconst auto* const from = in0 + plane * ",
-        image, ";\n");
-    text += is_nearest_ ? nearest(axes) : blend(axes);
-    text += str("out0[plane * ", result, " + position] = ",
-                is_nearest_ ? std::string("value")
-                            : str("store<", storage_type(args_.outputs[0].type.dtype), ">(value)"),
-                ";\n}\n}\n");
     source_.add_declarations(kResizeTaps);
     if (is_nearest_) {
-      const std::string_view carrier = carrier_type(element_size(args_.outputs[0].type.dtype));
-      source_.set_input_type(0, carrier);
-      source_.set_output_type(0, carrier);
+      source_.set_input_type(0, stored());
+      source_.set_output_type(0, stored());
     }
-    return source_.finish(text, blocks_for(count, kThreads), kThreads);
+    size_t kept = x_.size();
+    while (kept > 0 && !may_resize(kept - 1)) --kept;
+    const Expr inner = numel(std::span(x_).subspan(kept));
+    std::vector<std::string> conditions;
+    int width = 1;
+    if (kept > 0 && inner != Expr(1))
+      width = vector_width(source_, element_size(args_.outputs[0].type.dtype), std::span(&inner, 1),
+                           conditions);
+    std::string text;
+    Expr many(1);
+    if (width > 1) {
+      conditions.push_back(str("is_aligned<", stored(), ", ", width, ">(in0)"));
+      conditions.push_back(str("is_aligned<", stored(), ", ", width, ">(out0)"));
+      for (const std::string& each : conditions) text += (text.empty() ? "if (" : " && ") + each;
+      text += ") {\n" + loop(width) + "return;\n}\n";
+      many = count_;
+    }
+    const std::string single = loop(1);
+    // Where they are not aligned the threads have more to do.
+    const Expr count = width > 1 ? many : count_;
+    return source_.finish(text + single, blocks_for(count, kThreads), kThreads);
   }
 
  private:
@@ -156,10 +139,58 @@ class ResizeWriter {
     std::string stride;
   };
 
-  bool has_scale(size_t axis) const {
-    return !params_.scales.empty() && static_cast<float>(params_.scales[axis]) != 1;
+  /// What elements are stored as.
+  std::string_view stored() const {
+    const DataType type = args_.outputs[0].type.dtype;
+    return is_nearest_ ? carrier_type(element_size(type)) : storage_type(type);
   }
-  bool may_resize(size_t axis) const { return x_[axis] != y_[axis] || has_scale(axis); }
+
+  /// The loop over the outputs, `width` neighbours at a time; count_ is how often.
+  std::string loop(int width) {
+    size_t first = 0;
+    while (first < x_.size() && !may_resize(first)) ++first;
+    const Expr planes = numel(std::span(x_).first(first));
+    SymShape extents = {ceil_div(planes, Expr(kPlanes))};
+    std::vector<std::string> names = {"chunk"};
+    std::string tables, position = "0";
+    std::vector<Axis> axes;
+    for (size_t i = first; i < x_.size();) {
+      size_t end = i + 1;
+      if (!may_resize(i))
+        while (end < x_.size() && !may_resize(end)) ++end;
+      const Expr from = numel(std::span(x_).subspan(i, end - i));
+      const Expr to = numel(std::span(y_).subspan(i, end - i));
+      const bool is_last = end == x_.size();
+      const Expr pitch = is_last ? Expr(width) : numel(std::span(x_).subspan(end));
+      const Axis axis{static_cast<int>(axes.size()), may_resize(i), source_.value(pitch)};
+      names.push_back(str("c", axis.number));
+      extents.push_back(is_last ? floor_div(to, Expr(width)) : to);
+      position = str("(", position, " * ", source_.value(to), " + ", names.back(),
+                     is_last && width > 1 ? str(" * ", width) : std::string(), ")");
+      if (axis.is_resized) tables += table(axis.number, i, from, to);
+      axes.push_back(axis);
+      i = end;
+    }
+    count_ = numel(extents);
+    const std::string pack = str("Pack<", stored(), ", ", width, ">");
+    std::string text =
+        str("for (Index task = first_index(); task < ", source_.value(count_),
+            "; task += index_step()) {\n", source_.decompose("task", names, extents), tables,
+            "const Index position = ", position, ", planes = ", source_.value(planes),
+            ";\n#pragma unroll 4\nfor (int p = 0; p < ", kPlanes,
+            "; ++p) {\nconst Index plane = chunk * ", kPlanes,
+            " + p;\nif (plane >= planes) break;\nconst ", stored(), "* const from = in0 + plane * ",
+            source_.value(numel(std::span(x_).subspan(first))), ";\n");
+    text += is_nearest_ ? nearest(axes, pack) : blend(axes, pack, width);
+    return str(text, "*(", pack, "*)(out0 + (plane * ",
+               source_.value(numel(std::span(y_).subspan(first))),
+               " + position)) = result;\n}\n}\n");
+  }
+
+  bool has_scale(size_t place) const {
+    return !params_.scales.empty() && static_cast<float>(params_.scales[axes_[place]]) != 1;
+  }
+  bool may_resize(size_t place) const { return x_[place] != y_[place] || has_scale(place); }
 
   /// Statements that define `x`, the coordinate of output element i.
   std::string coordinate(size_t axis, const std::string& i, const std::string& from,
@@ -167,7 +198,7 @@ class ResizeWriter {
     using Transformation = ResizeCoordinateTransformation;
     const std::string scale = params_.scales.empty()
                                   ? str("((float)", to, " / (float)", from, ")")
-                                  : float_literal(static_cast<float>(params_.scales[axis]));
+                                  : float_literal(static_cast<float>(params_.scales[axes_[axis]]));
     std::string x = str("((float)", i, " + 0.5f) / ", scale, " - 0.5f");
     const bool is_first_if_single =
         params_.selector == ResizeSelector::kUPPER ||
@@ -211,54 +242,63 @@ class ResizeWriter {
     return text + "}\n";
   }
 
-  static std::string nearest(const std::vector<Axis>& axes) {
+  static std::string nearest(const std::vector<Axis>& axes, const std::string& pack) {
     std::string at = "0";
     for (const Axis& axis : axes)
       at += str(" + ", axis.is_resized ? "index" : "c", axis.number, " * ", axis.stride);
-    return str("const auto value = from[", at, "];\n");
+    return str("const ", pack, " result = *(const ", pack, "*)(from + (", at, "));\n");
   }
 
   /// Along the innermost axis first, as it is done axis by axis.
-  std::string blend(const std::vector<Axis>& axes) const {
+  std::string blend(const std::vector<Axis>& axes, const std::string& pack, int width) const {
     int64_t elements = 1;
     for (const Axis& axis : axes)
       if (axis.is_resized && elements <= kMaxUnrolled) elements *= taps_;
     const std::string_view unrolled = elements <= kMaxUnrolled ? "#pragma unroll\n" : "";
-    std::string before, after, at = "0", sum = "value";
-    before = "float value = 0.0f;\n";
+    const std::string all = str("#pragma unroll\nfor (int q = 0; q < ", width, "; ++q) ");
+    std::string before = str("float value[", width, "] = {};\n");
+    std::string after, at = "0", sum = "value";
     for (const Axis& axis : axes) {
       if (!axis.is_resized) {
         at += str(" + c", axis.number, " * ", axis.stride);
         continue;
       }
-      const std::string inner = str("sum", axis.number);
-      before += str(unrolled, "for (int k", axis.number, " = 0; k", axis.number, " < ", taps_,
-                    "; ++k", axis.number, ") {\nfloat ", inner, " = 0.0f;\n");
+      const std::string inner = str("sum", axis.number), k = str("k", axis.number);
+      before += str(unrolled, "for (int ", k, " = 0; ", k, " < ", taps_, "; ++", k, ") {\nfloat ",
+                    inner, "[", width, "] = {};\n");
       after =
-          str(sum, " += weight", axis.number, "[k", axis.number, "] * ", inner, ";\n}\n", after);
-      at += str(" + index", axis.number, "[k", axis.number, "] * ", axis.stride);
+          str(all, sum, "[q] += weight", axis.number, "[", k, "] * ", inner, "[q];\n}\n", after);
+      at += str(" + index", axis.number, "[", k, "] * ", axis.stride);
       sum = inner;
     }
-    return str(before, sum, " = load(from[", at, "]);\n", after);
+    return str(before, "const ", pack, " pack = *(const ", pack, "*)(from + (", at, "));\n", all,
+               sum, "[q] = load(pack.at[q]);\n", after, pack, " result;\n", all,
+               "result.at[q] = store<", stored(), ">(value[q]);\n");
   }
 
   const ResizeParams& params_;
   const KernelArgs& args_;
   KernelSource source_;
-  const SymShape& x_;
-  SymShape y_;
+  SymShape x_, y_;
+  std::vector<size_t> axes_;  ///< of the network, by place in memory
   const bool is_nearest_;
   const int taps_;
+  Expr count_ = 1;
 };
 
 std::vector<Candidate> resize_candidates(const Operator& op, const CandidateQuery& query) {
   const ResizeParams& params = static_cast<const Resize&>(op).params();
-  return moving_candidates(query, [&](const KernelArgs& args) {
-    std::vector<std::string> names;
-    if (params.mode == InterpolationMode::kNEAREST || is_floating(args.inputs[0].type.dtype))
-      names.push_back(str(kPlanes, " planes per thread"));
-    return names;
-  });
+  std::vector<Candidate> result = moving_candidates(
+      query, formats_of(query, query.inputs[0].opt.rank()), [&](const KernelArgs& args) {
+        std::vector<std::string> names;
+        if (params.mode == InterpolationMode::kNEAREST || is_floating(args.inputs[0].type.dtype))
+          names.push_back(str(kPlanes, " planes per thread"));
+        return names;
+      });
+  // A shape has no other.
+  for (Candidate& candidate : result)
+    if (candidate.inputs.size() > 1) candidate.inputs[1].format = TensorFormat::kLINEAR;
+  return result;
 }
 
 std::optional<GeneratedKernel> generate_resize(const Operator& op, const KernelArgs& args) {
