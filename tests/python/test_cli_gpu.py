@@ -151,15 +151,14 @@ def test_an_engine_for_the_cpu_has_no_times_of_a_device(program: Path, folder: P
     assert "device_ms" not in json.loads(done.stdout)
 
 
-def test_builds_for_the_cpu_only_where_nobody_chose(
+def test_builds_a_network_that_computes(
     program: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = ["build", "conv.onnx", "-o", "conv.engine"]
     done = run(program, folder, *arguments, "--device", "cuda")
-    assert 0 < done.returncode < 128
-    assert "conv" in done.stderr and "the GPU (sm_" in done.stderr
+    assert done.returncode == 0, done.stderr
     monkeypatch.delenv("OPWRIGHT_DEVICE")
     done = run(program, folder, *arguments)
     assert done.returncode == 0, done.stderr
-    assert "built for the CPU" in done.stderr and "conv" in done.stderr
+    assert "built for the CPU" not in done.stderr
     assert run(program, folder, "bench", "conv.engine", "--iterations", "2").returncode == 0
