@@ -200,3 +200,72 @@ def test_diffusion_operators():
     want = want / (1 + np.exp(-want))
     y = build_one("GroupNorm", {"x": x, "g": gamma, "b": beta}, groups=4, activation=1)
     np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-5)
+
+
+def test_group_norm_of_a_sum():
+    x, skip, bias = normal(2, 3, 4, 8), normal(2, 8), normal(8) * 2
+    gamma, beta = normal(8), normal(8) + 1
+    total = x + skip[:, None, None, :] + bias
+    first = total.transpose(0, 3, 1, 2).reshape(2, 2, -1)
+    want = (first - first.mean(-1, keepdims=True)) / np.sqrt(first.var(-1, keepdims=True) + 1e-5)
+    want = want.reshape(2, 8, 3, 4).transpose(0, 2, 3, 1) * gamma + beta
+    arrays = {"x": x, "g": gamma, "b": beta, "skip": skip, "bias": bias}
+    y = build_one("SkipGroupNorm", arrays, groups=2, activation=0)
+    np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-5)
+
+
+def test_convolution_of_channels_last():
+    """ONNX Runtime has it in FP16 alone: as the convolution of channels first."""
+    x, w, b = normal(1, 6, 7, 3), normal(4, 3, 3, 3), normal(4)
+    y = build_one("NhwcConv", {"x": x, "w": w, "b": b}, pads=[1, 1, 1, 1])
+    node = helper.make_node("Conv", ["x", "w", "b"], ["y"], pads=[1, 1, 1, 1])
+    value = helper.make_tensor_value_info
+    first = np.ascontiguousarray(x.transpose(0, 3, 1, 2))
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [value("x", FLOAT, first.shape)],
+        [value("y", FLOAT, None)],
+        [numpy_helper.from_array(w, "w"), numpy_helper.from_array(b, "b")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    (want,) = session.run(None, {"x": first})
+    np.testing.assert_allclose(y, want.transpose(0, 2, 3, 1), rtol=1e-4, atol=1e-5)
+
+
+def test_transposed_product():
+    arrays = {"a": normal(2, 4, 3), "b": normal(2, 5, 4)}
+    compare("TransposeMatMul", arrays, alpha=2.0, transA=1, transB=1)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"num_heads": 3}, "num_heads and kv_num_heads are 3 and 2"),
+        ({"local_window_size": 0}, "local_window_size is 0"),
+        ({"k_quant_type": "PER_TENSOR"}, "k_quant_type is 'PER_TENSOR'"),
+        ({"qk_output": 1}, "qk_output is 1"),
+    ],
+)
+def test_what_group_query_attention_refuses(attributes, message):
+    sizes = {"num_heads": 4, "kv_num_heads": 2, **attributes}
+    names = ["q", "k", "v", "", "", "lengths", "total"]
+    node = helper.make_node("GroupQueryAttention", names, ["y"], domain="com.microsoft", **sizes)
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [
+            value("q", FLOAT, [1, 2, 32]),
+            value("k", FLOAT, [1, 2, 16]),
+            value("v", FLOAT, [1, 2, 16]),
+            value("lengths", INT32, [1]),
+        ],
+        [value("y", FLOAT, None)],
+        [numpy_helper.from_array(np.array(2, np.int32), "total")],
+    )
+    domains = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=domains, ir_version=8)
+    with pytest.raises(opwright.Error, match=rf"\(GroupQueryAttention\): .*{message}"):
+        opwright.build(model, timing=False)

@@ -297,3 +297,28 @@ def test_gather_of_blocks(bits, zeros):
     names = tuple(name for name in arrays if name != "i")
     kwargs = {"bits": bits, "block_size": block, "quantize_axis": 1, "gather_axis": 0}
     compare("GatherBlockQuantized", arrays, constants=names, **kwargs)
+
+
+@pytest.mark.parametrize(("axes", "keeps"), [([1, 2], 1), ([-1], 0), (None, 1)])
+def test_mean(axes, keeps):
+    """ONNX Runtime's CPU has no kernel of it: as its documentation defines it."""
+    x = data(U8, 2, 3, 5)
+    names = ["x", "xs", "xz", "ys", "yz"]
+    attributes = {"keepdims": keeps} | ({"axes": axes} if axes else {})
+    node = helper.make_node("QLinearReduceMean", names, ["y"], domain="com.microsoft", **attributes)
+    constants = {"xs": f32(0.04), "xz": zero(U8, 5), "ys": f32(0.02), "yz": zero(U8, 0)}
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("x", TYPE.UINT8, x.shape)],
+        [helper.make_tensor_value_info("y", TYPE.UINT8, None)],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    domains = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=domains, ir_version=8)
+    got = opwright.build(model, timing=False)(x)
+    real = (x.astype(float) - 133) * 0.04
+    mean = real.mean(tuple(axes) if axes else None, keepdims=bool(keeps))
+    want = np.clip(np.round(mean / 0.02) + 128, 0, 255)
+    assert got.shape == want.shape
+    assert np.abs(got - want).max() <= 1
