@@ -249,7 +249,7 @@ class RecurrenceWriter {
   }
   void load_states() {
     text_ += "__syncthreads();\n";
-    text_ += each_state(str("(void)is_there;\nstate[r * ", row_,
+    text_ += each_state(str("(void)is_there, (void)outer;\nstate[r * ", row_,
                             " + j] = ", has(kInitialH) ? "load(in5[outer])" : "0.0f", ";\n",
                             is_lstm_ ? str("state[", 2 * rows_ * row_, " + r * ", row_, " + j] = ",
                                            has(kInitialC) ? "load(in6[outer])" : "0.0f", ";\n")
