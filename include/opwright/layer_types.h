@@ -238,6 +238,49 @@ enum class FillOperation : int32_t {
   kRANDOM_NORMAL = 2,   ///< Of mean alpha and deviation beta.
 };
 
+/// What ends a loop.
+enum class TripLimit : int32_t {
+  kCOUNT = 0,  ///< A number of iterations.
+  kWHILE = 1,  ///< A condition that is looked at before each iteration.
+};
+
+/// What leaves a loop.
+enum class LoopOutput : int32_t {
+  kLAST_VALUE = 0,   ///< The value of a recurrence behind the last iteration.
+  kCONCATENATE = 1,  ///< What all iterations give, along a new axis.
+  kREVERSE = 2,      ///< The same, the last iteration first.
+};
+
+/// What becomes of an attention's scores.
+enum class AttentionNormalizationOp : int32_t {
+  kNONE = 0,
+  kSOFTMAX = 1,  ///< Over the keys.
+};
+
+/// How the axes of an attention's tensors lie.
+enum class AttentionIOForm : int32_t {
+  kPADDED_BHND = 0,  ///< [batch, heads, tokens, size]
+  kPACKED_NHD = 1,   ///< [tokens of all batches, heads, size]
+};
+
+/// Which keys a query meets, besides what a mask says.
+enum class CausalMaskKind : int32_t {
+  kNONE = 0,         ///< All of them.
+  kUPPER_LEFT = 1,   ///< Query i those up to key i.
+  kLOWER_RIGHT = 2,  ///< The last query all of them, each one before it one less.
+};
+
+/// Where a cache's new tokens go.
+enum class KVCacheMode : int32_t {
+  kLINEAR = 0,  ///< One behind the other, from an index on.
+};
+
+/// The activation of a mixture's experts.
+enum class MoEActType : int32_t {
+  kNONE = 0,
+  kSILU = 1,  ///< x * sigmoid(x)
+};
+
 namespace impl {
 template <>
 struct EnumMaxImpl<LayerType> {
@@ -318,6 +361,34 @@ struct EnumMaxImpl<ResizeRoundMode> {
 template <>
 struct EnumMaxImpl<FillOperation> {
   static constexpr int32_t kVALUE = 3;
+};
+template <>
+struct EnumMaxImpl<TripLimit> {
+  static constexpr int32_t kVALUE = 2;
+};
+template <>
+struct EnumMaxImpl<LoopOutput> {
+  static constexpr int32_t kVALUE = 3;
+};
+template <>
+struct EnumMaxImpl<AttentionNormalizationOp> {
+  static constexpr int32_t kVALUE = 2;
+};
+template <>
+struct EnumMaxImpl<AttentionIOForm> {
+  static constexpr int32_t kVALUE = 2;
+};
+template <>
+struct EnumMaxImpl<CausalMaskKind> {
+  static constexpr int32_t kVALUE = 3;
+};
+template <>
+struct EnumMaxImpl<KVCacheMode> {
+  static constexpr int32_t kVALUE = 1;
+};
+template <>
+struct EnumMaxImpl<MoEActType> {
+  static constexpr int32_t kVALUE = 2;
 };
 }  // namespace impl
 

@@ -31,6 +31,11 @@ void InferContext::require_inputs(std::string_view kind, int least, int most) co
     require(inputs[i] != nullptr, kind, " '", layer, "': input ", i, " is absent, but is needed");
 }
 
+std::vector<Tensor*> Operator::compose(Network&, std::span<Tensor* const>,
+                                       const std::string& layer) const {
+  fail(kind(), " '", layer, "' is not composed of other layers");
+}
+
 std::optional<std::string> Operator::timing_key() const {
   return str(kind(), " ", str(attributes()));
 }

@@ -24,6 +24,14 @@ class WeightNames {
   void fix(const Layer& constant) { fixed_.insert(&constant); }
   bool is_fixed(const Layer& constant) const { return fixed_.contains(&constant); }
 
+  /// What is known of a layer of another network is true of this one's, too.
+  void copy(const WeightNames& others, const Layer& from, const Layer& to) {
+    if (const auto found = others.names_.find(&from); found != others.names_.end())
+      names_[&to] = found->second;
+    if (others.is_fixed(from)) fix(to);
+  }
+  void copy_marks(const WeightNames& others) { marked_ = others.marked_; }
+
   /// Whether the engine may be refitted with weights of this name where each is chosen.
   void mark(const std::string& name) { marked_.insert(name); }
   void unmark(const std::string& name) { marked_.erase(name); }

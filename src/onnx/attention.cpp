@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
-#include "onnx/attention.h"
-#include "operators/convolution.h"
+#include "onnx/importer.h"
+#include "operators/attention_parts.h"
 
 namespace opwright::onnx {
 namespace {
@@ -12,142 +12,6 @@ namespace {
 using Op = ElementWiseOperation;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-/// A factor of the tensor's type, where it is not 1.
-Tensor* scaled(NodeImporter& node, Tensor* x, double factor) {
-  return factor == 1 ? x : node.elementwise(Op::kPROD, x, factor);
-}
-
-Tensor* not_greater(NodeImporter& node, Tensor* a, Tensor* b) {
-  return node.unary(UnaryOperation::kNOT, node.elementwise(Op::kGREATER, a, b));
-}
-
-/// How many of `heads` query heads share one of `shared` heads.
-int64_t heads_per_group(NodeImporter& node, const Expr& heads, const Expr& shared) {
-  if (heads == shared) return 1;
-  if (!heads.is_constant() || !shared.is_constant() || shared.constant() < 1 ||
-      heads.constant() % shared.constant() != 0)
-    node.error("there are ", heads.str(), " heads of queries and ", shared.str(),
-               " of keys; expected a constant multiple");
-  return heads.constant() / shared.constant();
-}
-
-/// Products of stacks of matrices [batch, heads, rows, ...] with [batch, heads / group, ...]: heads
-/// of a group lie below each other, so that nothing is repeated.
-Tensor* multiply_grouped(NodeImporter& node, Tensor* a, Tensor* b, MatrixOperation op,
-                         int64_t group) {
-  if (group == 1) return node.multiply_matrices(a, b, MatrixOperation::kNONE, op);
-  const SymShape d = a->dims();
-  const SymShape stacked = {d[0], floor_div(d[1], group), d[2] * group, d[3]};
-  Tensor* y = node.multiply_matrices(node.reshape(a, stacked), b, MatrixOperation::kNONE, op);
-  const SymShape apart = {d[0], d[1], d[2], y->dims()[3]};
-  return node.reshape(y, apart);
-}
-
-/// softmax(scores) over the last axis, 0 in rows without an allowed element.
-Tensor* masked_softmax(NodeImporter& node, Tensor* scores, const Mask& mask) {
-  const int64_t last = int64_t{1} << (scores->rank() - 1);
-  Tensor* y = node.add<Softmax>({last, false}, {scores});
-  Tensor* zero = node.scalar(0, y->dtype());
-  if (mask.bias != nullptr) {
-    Tensor* peak = node.reduce(ReduceOperation::kMAX, scores, {scores->rank() - 1}, true);
-    y = node.select(node.elementwise(Op::kEQUAL, peak, -kInfinity), zero, y);
-  }
-  return mask.allowed != nullptr ? node.select(mask.allowed, y, zero) : y;
-}
-
-}  // namespace
-
-Tensor* split_heads(NodeImporter& node, Tensor* x, int64_t heads, std::string_view attribute) {
-  if (heads < 1) node.error(attribute, " is ", heads, "; inputs of rank 3 need at least 1");
-  const SymShape d = x->dims();
-  const SymShape split = {d[0], d[1], heads, floor_div(d[2], heads)};
-  return node.transpose(node.reshape(x, split), {0, 2, 1, 3});
-}
-
-Tensor* join_heads(NodeImporter& node, Tensor* x) {
-  const SymShape d = x->dims();
-  const SymShape joined = {d[0], d[2], d[1] * d[3]};
-  return node.reshape(node.transpose(x, {0, 2, 1, 3}), joined);
-}
-
-Tensor* both_allowed(NodeImporter& node, Tensor* a, Tensor* b) {
-  if (a == nullptr || b == nullptr) return a == nullptr ? b : a;
-  return node.elementwise(Op::kAND, a, b);
-}
-
-Tensor* attend(NodeImporter& node, const Heads& heads, const Mask& mask,
-               const AttentionOptions& options) {
-  const auto show = [&](AttentionStage stage, Tensor* scores) {
-    if (options.show) options.show(stage, scores);
-  };
-  const DataType type = heads.query->dtype();
-  const int64_t group = heads_per_group(node, heads.query->dims()[1], heads.key->dims()[1]);
-  Tensor* scores = multiply_grouped(node, scaled(node, heads.query, options.scale), heads.key,
-                                    MatrixOperation::kTRANSPOSE, group);
-  show(AttentionStage::kProduct, scores);
-  if (options.cap != 0)
-    scores =
-        scaled(node, node.activation(ActivationType::kTANH, scaled(node, scores, 1 / options.cap)),
-               options.cap);
-  show(AttentionStage::kCapped, scores);
-  if (options.precision) scores = node.cast(scores, *options.precision);
-  if (mask.bias != nullptr)
-    scores = node.elementwise(Op::kSUM, scores, node.cast(mask.bias, scores->dtype()));
-  if (mask.allowed != nullptr)
-    scores = node.select(mask.allowed, scores, node.scalar(-kInfinity, scores->dtype()));
-  show(AttentionStage::kMasked, scores);
-  Tensor* weights = node.cast(masked_softmax(node, scores, mask), type);
-  show(AttentionStage::kWeights, weights);
-  return multiply_grouped(node, weights, heads.value, MatrixOperation::kNONE, group);
-}
-
-double default_scale(NodeImporter& node, const Expr& size) {
-  if (!size.is_constant() || size.constant() < 1)
-    node.error("heads have ", size.str(),
-               " elements; expected a constant of at least 1, or the attribute scale");
-  return 1 / std::sqrt(static_cast<double>(size.constant()));
-}
-
-Tensor* causal_mask(NodeImporter& node, const Heads& heads, const Expr& offset) {
-  Tensor* place = node.unsqueeze(node.count_up(heads.query->dims()[2]), {1});
-  if (!(offset == Expr(0))) place = node.elementwise(Op::kSUM, place, node.scalar_of(offset));
-  return not_greater(node, node.unsqueeze(node.count_up(heads.key->dims()[2]), {0}), place);
-}
-
-Tensor* rotate(NodeImporter& node, Tensor* x, Tensor* cosine, Tensor* sine, const Expr& rotated,
-               bool is_interleaved) {
-  const Expr size = x->dims()[3], half = floor_div(rotated, 2);
-  Tensor* turned = rotated == size ? x : node.slice_axis(x, 3, 0, rotated);
-  Tensor *first = nullptr, *second = nullptr;
-  if (is_interleaved) {
-    SymShape pairs(turned->dims().begin(), turned->dims().end());
-    pairs.back() = half;
-    pairs.emplace_back(2);
-    Tensor* paired = node.reshape(turned, pairs);
-    first = node.squeeze(node.slice_axis(paired, 4, 0, 1), {4});
-    second = node.squeeze(node.slice_axis(paired, 4, 1, 1), {4});
-  } else {
-    first = node.slice_axis(turned, 3, 0, half);
-    second = node.slice_axis(turned, 3, half, half);
-  }
-  const auto product = [&](Tensor* a, Tensor* b) { return node.elementwise(Op::kPROD, a, b); };
-  Tensor* real = node.elementwise(Op::kSUB, product(cosine, first), product(sine, second));
-  Tensor* imaginary = node.elementwise(Op::kSUM, product(sine, first), product(cosine, second));
-  Tensor* y = nullptr;
-  if (is_interleaved) {
-    const SymShape flat(turned->dims().begin(), turned->dims().end());
-    y = node.reshape(
-        node.concatenate({node.unsqueeze(real, {4}), node.unsqueeze(imaginary, {4})}, 4), flat);
-  } else {
-    y = node.concatenate({real, imaginary}, 3);
-  }
-  if (!(rotated == size))
-    y = node.concatenate({y, node.slice_axis(x, 3, rotated, size - rotated)}, 3);
-  return y;
-}
-
-namespace {
 
 /// The mask, which may end before the last key: what is behind is masked.
 Tensor* padded_mask(NodeImporter& node, Tensor* mask, const Expr& keys) {

@@ -4,7 +4,8 @@
 #include <cstring>
 
 #include "base/half.h"
-#include "onnx/attention.h"
+#include "onnx/importer.h"
+#include "operators/attention_parts.h"
 #include "operators/normalization.h"
 
 namespace opwright::onnx {

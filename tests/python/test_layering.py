@@ -25,7 +25,8 @@ ALLOWED = {
     "compile": BELOW_OPERATORS | {"operators", "plugin", "plan"},
     "runtime": BELOW_OPERATORS | {"operators", "plugin", "plan"},
     "control": BELOW_OPERATORS | {"operators", "plan", "compile", "runtime"},
-    "api": BELOW_OPERATORS | {"operators", "plugin", "onnx", "plan", "compile", "runtime"},
+    "api": BELOW_OPERATORS
+    | {"operators", "plugin", "onnx", "plan", "compile", "runtime", "control"},
     "backend/cpu": BELOW_OPERATORS | {"operators"},
     "backend/gpu": BELOW_OPERATORS | {"operators", "plugin"},
     "backend/cuda": BELOW_OPERATORS | {"operators", "plugin", "backend/gpu"},
