@@ -28,7 +28,7 @@ void bind_layer_type(nb::module_& m) {
       .value("TOPK", LayerType::kTOPK, "ITopKLayer.")
       .value("GATHER", LayerType::kGATHER, "IGatherLayer.")
       .value("MATRIX_MULTIPLY", LayerType::kMATRIX_MULTIPLY, "IMatrixMultiplyLayer.")
-      .value("RAGGED_SOFTMAX", LayerType::kRAGGED_SOFTMAX, "Not here.")
+      .value("RAGGED_SOFTMAX", LayerType::kRAGGED_SOFTMAX, "IRaggedSoftMaxLayer.")
       .value("CONSTANT", LayerType::kCONSTANT, "IConstantLayer.")
       .value("IDENTITY", LayerType::kIDENTITY, "IIdentityLayer.")
       .value("PLUGIN_V2", LayerType::kPLUGIN_V2, "IPluginV2Layer.")
@@ -36,20 +36,20 @@ void bind_layer_type(nb::module_& m) {
       .value("SHAPE", LayerType::kSHAPE, "IShapeLayer, or what a parser computed of extents.")
       .value("PARAMETRIC_RELU", LayerType::kPARAMETRIC_RELU, "IParametricReLULayer.")
       .value("RESIZE", LayerType::kRESIZE, "IResizeLayer.")
-      .value("TRIP_LIMIT", LayerType::kTRIP_LIMIT, "Not here.")
-      .value("RECURRENCE", LayerType::kRECURRENCE, "Not here.")
-      .value("ITERATOR", LayerType::kITERATOR, "Not here.")
-      .value("LOOP_OUTPUT", LayerType::kLOOP_OUTPUT, "Not here.")
+      .value("TRIP_LIMIT", LayerType::kTRIP_LIMIT, "ITripLimitLayer.")
+      .value("RECURRENCE", LayerType::kRECURRENCE, "IRecurrenceLayer.")
+      .value("ITERATOR", LayerType::kITERATOR, "IIteratorLayer.")
+      .value("LOOP_OUTPUT", LayerType::kLOOP_OUTPUT, "ILoopOutputLayer.")
       .value("SELECT", LayerType::kSELECT, "ISelectLayer.")
       .value("FILL", LayerType::kFILL, "IFillLayer.")
       .value("QUANTIZE", LayerType::kQUANTIZE, "IQuantizeLayer.")
       .value("DEQUANTIZE", LayerType::kDEQUANTIZE, "IDequantizeLayer.")
-      .value("CONDITION", LayerType::kCONDITION, "Not here.")
-      .value("CONDITIONAL_INPUT", LayerType::kCONDITIONAL_INPUT, "Not here.")
-      .value("CONDITIONAL_OUTPUT", LayerType::kCONDITIONAL_OUTPUT, "Not here.")
+      .value("CONDITION", LayerType::kCONDITION, "IConditionLayer.")
+      .value("CONDITIONAL_INPUT", LayerType::kCONDITIONAL_INPUT, "IIfConditionalInputLayer.")
+      .value("CONDITIONAL_OUTPUT", LayerType::kCONDITIONAL_OUTPUT, "IIfConditionalOutputLayer.")
       .value("SCATTER", LayerType::kSCATTER, "IScatterLayer.")
-      .value("EINSUM", LayerType::kEINSUM, "Not here.")
-      .value("ASSERTION", LayerType::kASSERTION, "Not here.")
+      .value("EINSUM", LayerType::kEINSUM, "IEinsumLayer.")
+      .value("ASSERTION", LayerType::kASSERTION, "IAssertionLayer.")
       .value("ONE_HOT", LayerType::kONE_HOT, "IOneHotLayer.")
       .value("NON_ZERO", LayerType::kNON_ZERO, "INonZeroLayer.")
       .value("GRID_SAMPLE", LayerType::kGRID_SAMPLE, "IGridSampleLayer.")
@@ -57,15 +57,15 @@ void bind_layer_type(nb::module_& m) {
       .value("REVERSE_SEQUENCE", LayerType::kREVERSE_SEQUENCE, "IReverseSequenceLayer.")
       .value("NORMALIZATION", LayerType::kNORMALIZATION, "INormalizationLayer.")
       .value("PLUGIN_V3", LayerType::kPLUGIN_V3, "IPluginV3Layer.")
-      .value("SQUEEZE", LayerType::kSQUEEZE, "Not here.")
-      .value("UNSQUEEZE", LayerType::kUNSQUEEZE, "Not here.")
+      .value("SQUEEZE", LayerType::kSQUEEZE, "ISqueezeLayer.")
+      .value("UNSQUEEZE", LayerType::kUNSQUEEZE, "IUnsqueezeLayer.")
       .value("CUMULATIVE", LayerType::kCUMULATIVE, "ICumulativeLayer.")
       .value("DYNAMIC_QUANTIZE", LayerType::kDYNAMIC_QUANTIZE, "Not here.")
       .value("ATTENTION_INPUT", LayerType::kATTENTION_INPUT, "Not here.")
-      .value("ATTENTION_OUTPUT", LayerType::kATTENTION_OUTPUT, "Not here.")
-      .value("ROTARY_EMBEDDING", LayerType::kROTARY_EMBEDDING, "Not here.")
-      .value("KV_CACHE_UPDATE", LayerType::kKVCACHE_UPDATE, "Not here.")
-      .value("MOE", LayerType::kMOE, "Not here.")
+      .value("ATTENTION_OUTPUT", LayerType::kATTENTION_OUTPUT, "IAttentionOutputLayer.")
+      .value("ROTARY_EMBEDDING", LayerType::kROTARY_EMBEDDING, "IRotaryEmbeddingLayer.")
+      .value("KV_CACHE_UPDATE", LayerType::kKVCACHE_UPDATE, "IKVCacheUpdateLayer.")
+      .value("MOE", LayerType::kMOE, "IMoELayer.")
       .value("DIST_COLLECTIVE", LayerType::kDIST_COLLECTIVE, "Not here.");
 }
 
@@ -157,6 +157,34 @@ void bind_layer_enums(nb::module_& m) {
   nb::enum_<CumulativeOperation>(m, "CumulativeOperation", nb::is_arithmetic(),
                                  "What becomes of the elements up to one.")
       .value("SUM", CumulativeOperation::kSUM, "Their sum.");
+  nb::enum_<TripLimit>(m, "TripLimit", nb::is_arithmetic(), "What ends a loop.")
+      .value("COUNT", TripLimit::kCOUNT, "A number of iterations.")
+      .value("WHILE", TripLimit::kWHILE, "A condition that is looked at before each iteration.");
+  nb::enum_<LoopOutput>(m, "LoopOutput", nb::is_arithmetic(), "What leaves a loop.")
+      .value("LAST_VALUE", LoopOutput::kLAST_VALUE,
+             "The value of a recurrence behind the last iteration.")
+      .value("CONCATENATE", LoopOutput::kCONCATENATE, "What all iterations give, along a new axis.")
+      .value("REVERSE", LoopOutput::kREVERSE, "The same, the last iteration first.");
+  nb::enum_<AttentionNormalizationOp>(m, "AttentionNormalizationOp", nb::is_arithmetic(),
+                                      "What becomes of an attention's scores.")
+      .value("NONE", AttentionNormalizationOp::kNONE, "They stay.")
+      .value("SOFTMAX", AttentionNormalizationOp::kSOFTMAX, "A softmax over the keys.");
+  nb::enum_<AttentionIOForm>(m, "AttentionIOForm", nb::is_arithmetic(),
+                             "How the axes of an attention's tensors lie.")
+      .value("PADDED_BHND", AttentionIOForm::kPADDED_BHND, "[batch, heads, tokens, size]")
+      .value("PACKED_NHD", AttentionIOForm::kPACKED_NHD, "[tokens of all batches, heads, size]");
+  nb::enum_<CausalMaskKind>(m, "CausalMaskKind", nb::is_arithmetic(),
+                            "Which keys a query meets, besides what a mask says.")
+      .value("NONE", CausalMaskKind::kNONE, "All of them.")
+      .value("UPPER_LEFT", CausalMaskKind::kUPPER_LEFT, "Query i those up to key i.")
+      .value("LOWER_RIGHT", CausalMaskKind::kLOWER_RIGHT,
+             "The last query all of them, each one before it one less.");
+  nb::enum_<KVCacheMode>(m, "KVCacheMode", nb::is_arithmetic(), "Where a cache's new tokens go.")
+      .value("LINEAR", KVCacheMode::kLINEAR, "One behind the other, from an index on.");
+  nb::enum_<MoEActType>(m, "MoEActType", nb::is_arithmetic(),
+                        "The activation of a mixture's experts.")
+      .value("NONE", MoEActType::kNONE, "None.")
+      .value("SILU", MoEActType::kSILU, "x sigmoid(x)");
   nb::enum_<ScatterMode>(m, "ScatterMode", nb::is_arithmetic(), "How indices are understood.")
       .value("ELEMENT", ScatterMode::kELEMENT, "Each is that of one element along an axis.")
       .value("ND", ScatterMode::kND, "The last axis has the indices of a slice.");

@@ -48,8 +48,10 @@ const Operator* builtin_of(const PlannedOperator& planned) {
 }
 
 void register_builtin_operators() {
-  each_builtin_operator(
-      []<class Op>() { register_operator_kind(std::string(Op::kKind), Op::load); });
+  each_builtin_operator([]<class Op>() {
+    if constexpr (!requires { Op::kHasNoKernels; })
+      register_operator_kind(std::string(Op::kKind), Op::load);
+  });
 }
 
 bool is_builtin_operator(std::string_view kind) {

@@ -1,10 +1,15 @@
 #pragma once
 
 #include "operators/activation.h"
+#include "operators/assertion.h"
+#include "operators/attention.h"
 #include "operators/bit_cast.h"
+#include "operators/boundary.h"
 #include "operators/convolution.h"
+#include "operators/einsum.h"
 #include "operators/elementwise.h"
 #include "operators/indexing.h"
+#include "operators/kv_cache.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
 #include "operators/normalization.h"
@@ -27,12 +32,15 @@ template <class Visitor>
 void each_builtin_operator(Visitor&& visitor) {
   const auto visit = [&]<class... Ops>() { (visitor.template operator()<Ops>(), ...); };
   visit.template
-  operator()<Activation, BitCast, Cast, ChannelShuffle, Concatenation, Convolution, Cumulative,
-             Deconvolution, DeformableColumns, Dequantize, Determinant, ElementWise, Fill, Gather,
-             GridSample, Identity, IndexedMaxPooling, LpPooling, Lrn, MatrixMultiply, Nms, NonZero,
-             Normalization, OneHot, ParametricRelu, Pointwise, Pooling, Quantize, Recurrence,
-             Reduce, Reformat, Reshape, Resize, ReverseSequence, RoiAlign, RoiPool, Scale, Scatter,
-             Select, ShapeOf, Shuffle, Slice, Softmax, TopK, Transpose, Unary, Unique>();
+  operator()<Activation, Assertion, Attention, BitCast, Cast, ChannelShuffle, Concatenation,
+             ConditionalInputBoundary, ConditionalOutputBoundary, ConditionBoundary, Convolution,
+             Cumulative, Deconvolution, DeformableColumns, Dequantize, Determinant, Einsum,
+             ElementWise, Fill, Gather, GridSample, Identity, IndexedMaxPooling, IteratorBoundary,
+             KvCacheUpdate, LoopOutputBoundary, LpPooling, Lrn, MatrixMultiply, Moe, Nms, NonZero,
+             Normalization, OneHot, ParametricRelu, Pointwise, Pooling, Quantize, RaggedSoftmax,
+             Recurrence, RecurrenceBoundary, Reduce, Reformat, Reshape, Resize, ReverseSequence,
+             RoiAlign, RoiPool, RotaryEmbedding, Scale, Scatter, Select, ShapeOf, Shuffle, Slice,
+             Softmax, Squeeze, TopK, Transpose, TripLimitBoundary, Unary, Unique, Unsqueeze>();
 }
 template <class Visitor>
 void each_layer(Visitor&& visitor) {

@@ -24,6 +24,7 @@ namespace {
 /// Every kind of operator that the CPU has kernels for; null when it has none.
 const KernelEntry* find_entry(std::string_view kind) {
   static const std::unordered_map<std::string_view, KernelEntry> table = {
+      {"Assertion", assertion_kernels()},
       {"BitCast", bit_cast_kernels()},
       {"ChannelShuffle", channel_shuffle_kernels()},
       {"Concatenation", concatenation_kernels()},
@@ -36,6 +37,7 @@ const KernelEntry* find_entry(std::string_view kind) {
       {"Gather", gather_kernels()},
       {"GridSample", grid_sample_kernels()},
       {"IndexedMaxPooling", indexed_max_pooling_kernels()},
+      {"KVCacheUpdate", kv_cache_kernels()},
       {"LpPooling", lp_pooling_kernels()},
       {"LRN", lrn_kernels()},
       {"MatrixMultiply", matrix_multiply_kernels()},

@@ -21,6 +21,7 @@ struct KernelEntry {
 };
 
 // One function per kind of operator, defined in the file of that name and listed in cpu_device.cpp.
+KernelEntry assertion_kernels();
 KernelEntry bit_cast_kernels();
 KernelEntry channel_shuffle_kernels();
 KernelEntry concatenation_kernels();
@@ -33,6 +34,7 @@ KernelEntry fill_kernels();
 KernelEntry gather_kernels();
 KernelEntry grid_sample_kernels();
 KernelEntry indexed_max_pooling_kernels();
+KernelEntry kv_cache_kernels();
 KernelEntry lp_pooling_kernels();
 KernelEntry lrn_kernels();
 KernelEntry matrix_multiply_kernels();

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <limits>
+
+#include "operators/composed.h"
+
+namespace opwright {
+
+class AttentionBoundaryLayer : public Layer {};
+
+struct AttentionParams {
+  AttentionNormalizationOp norm_op = AttentionNormalizationOp::kSOFTMAX;
+  CausalMaskKind causal_kind = CausalMaskKind::kNONE;
+  bool decomposable = false;
+  DataType quantize_to = DataType::kFLOAT;  ///< of the weights; kFLOAT: they are not quantized
+  AttentionIOForm query_form = AttentionIOForm::kPADDED_BHND;
+  AttentionIOForm key_value_form = AttentionIOForm::kPADDED_BHND;
+  template <class V>
+  void visit(V& v) {
+    v("norm_op", norm_op), v("causal_kind", causal_kind), v("decomposable", decomposable);
+    v("normalization_quantize_to_type", quantize_to);
+    v("query_form", query_form), v("key_value_form", key_value_form);
+  }
+};
+/// softmax(Q K^T + mask) V with the scale of the scores in the query or the key already. Inputs:
+/// query [batch, heads, queries, size], key and value [batch, shared heads, keys, size]; a mask
+/// that broadcasts to [batch, heads, queries, keys], BOOL (true: may be met) or of the query's type
+/// (added); the scale that the weights are quantized by; how many queries and how many keys of each
+/// batch count, [batch]. The output has the query's shape.
+class Attention final : public ComposedOperator<Attention, AttentionParams> {
+ public:
+  using LayerBase = AttentionBoundaryLayer;
+  static constexpr std::string_view kKind = "Attention";
+  static constexpr LayerClass<class IAttentionOutputLayer> kLayer{
+      LayerType::kATTENTION_OUTPUT, "IAttentionOutputLayer",
+      "An attention: `attention` is what sets it up."};
+  static constexpr int kMask = 3, kQuantizeScale = 4, kQueryLengths = 5, kKeyValueLengths = 6;
+  using ComposedOperator::ComposedOperator;
+  std::vector<Tensor*> compose(Network& network, std::span<Tensor* const> inputs,
+                               const std::string& layer) const override;
+};
+
+struct RotaryEmbeddingParams {
+  bool interleaved = false;
+  int64_t rotary_embedding_dim = 0;  ///< 0: all elements of a head
+  template <class V>
+  void visit(V& v) {
+    v("interleaved", interleaved), v("rotary_embedding_dim", rotary_embedding_dim);
+  }
+};
+/// Inputs: x [batch, heads, length, size], cosines and sines [batch, length, rotated / 2] or, with
+/// the fourth input, positions [batch, length] (INT32 or INT64), [positions, rotated / 2].
+class RotaryEmbedding final : public ComposedOperator<RotaryEmbedding, RotaryEmbeddingParams> {
+ public:
+  static constexpr std::string_view kKind = "RotaryEmbedding";
+  static constexpr LayerClass<class IRotaryEmbeddingLayer> kLayer{
+      LayerType::kROTARY_EMBEDDING, "IRotaryEmbeddingLayer",
+      "Pairs of elements of each head, turned by angles that positions give."};
+  using ComposedOperator::ComposedOperator;
+  std::vector<Tensor*> compose(Network& network, std::span<Tensor* const> inputs,
+                               const std::string& layer) const override;
+};
+
+/// softmax over the first elements of each row. Inputs: x of two or three axes and, as INT32, how
+/// many elements count, of x's shape but for the last axis, which is 1. The others become 0.
+class RaggedSoftmax final : public ComposedOperator<RaggedSoftmax, NoParams> {
+ public:
+  static constexpr std::string_view kKind = "RaggedSoftmax";
+  static constexpr LayerClass<class IRaggedSoftMaxLayer> kLayer{
+      LayerType::kRAGGED_SOFTMAX, "IRaggedSoftMaxLayer",
+      "A softmax over the first elements of each row; the others become 0."};
+  using ComposedOperator::ComposedOperator;
+  std::vector<Tensor*> compose(Network& network, std::span<Tensor* const> inputs,
+                               const std::string& layer) const override;
+};
+
+struct MoeParams {
+  MoEActType activation_type = MoEActType::kNONE;
+  DataType quantization_to_type = DataType::kFLOAT;  ///< kFLOAT: nothing is quantized
+  Ints quantization_block_shape;
+  DataType dyn_q_output_scale_type = DataType::kFLOAT;
+  double swiglu_limit = std::numeric_limits<double>::infinity();
+  double swiglu_alpha = 1, swiglu_beta = 0;
+  template <class V>
+  void visit(V& v) {
+    v("activation_type", activation_type), v("quantization_to_type", quantization_to_type);
+    v("quantization_block_shape", quantization_block_shape);
+    v("dyn_q_output_scale_type", dyn_q_output_scale_type);
+    v("swiglu_param_limit", swiglu_limit), v("swiglu_param_alpha", swiglu_alpha);
+    v("swiglu_param_beta", swiglu_beta);
+  }
+};
+/// A mixture of experts, each a gated linear unit. Inputs: hidden states [batch, length, hidden],
+/// the selected experts (INT32 or INT64) and their scores [batch, length, k]; the weights of gate
+/// and up [experts, hidden, inner] and of down [experts, inner, hidden]; their biases, [experts,
+/// inner] twice and [experts, hidden]; the scale that what goes down is quantized by. Every expert
+/// computes every token; scores of 0 leave out what was not selected.
+class Moe final : public ComposedOperator<Moe, MoeParams> {
+ public:
+  static constexpr std::string_view kKind = "MoE";
+  static constexpr LayerClass<class IMoELayer> kLayer{
+      LayerType::kMOE, "IMoELayer",
+      "A mixture of experts: for each token the sum of those that were selected, by their scores."};
+  static constexpr int kGate = 3, kBiases = 6, kScale = 9;
+  using ComposedOperator::ComposedOperator;
+  std::vector<Tensor*> compose(Network& network, std::span<Tensor* const> inputs,
+                               const std::string& layer) const override;
+};
+
+}  // namespace opwright
