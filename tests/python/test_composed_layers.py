@@ -75,7 +75,13 @@ def test_ragged_softmax():
 class TestAttention:
     batch, heads, queries, keys, size = 2, 4, 3, 5, 8
 
-    def build(self, set_up=lambda net, attention: None, shared=None, version=2, causal=None):
+    def shapes(self, name, shared, fixed):
+        heads = self.heads if name == "q" else shared or self.heads
+        own = self.queries if name == "q" else self.keys
+        lengths = (own, own, own) if fixed else (1, 4, 8)
+        return tuple((self.batch, heads, length, self.size) for length in lengths)
+
+    def build(self, set_up=None, shared=None, version=2, causal=None, fixed=False):
         net = Net()
         q = net.input("q", trt.float32, (self.batch, self.heads, -1, self.size))
         k, v = (
@@ -90,14 +96,9 @@ class TestAttention:
             attention = net.network.add_attention(q, k, v, softmax, causal)
         attention.decomposable = True
         attention.name = "attention"
-        set_up(net, attention)
-        shapes = {
-            n: tuple(
-                (self.batch, self.heads if n == "q" else shared or self.heads, length, self.size)
-                for length in (1, 4, 8)
-            )
-            for n in "qkv"
-        }
+        if set_up is not None:
+            set_up(net, attention)
+        shapes = {n: self.shapes(n, shared, fixed) for n in "qkv"}
         return net.build([attention.get_output(0)], shapes), attention
 
     def tensors(self, shared=None):
@@ -135,10 +136,10 @@ class TestAttention:
             assert attention.mask is not None
 
         given = self.tensors()
-        run, _ = self.build(boolean)
+        run, _ = self.build(boolean, fixed=True)
         self.close(run(**given)[0], self.expected(given, allowed))
         added = normal(1, self.heads, self.queries, self.keys)
-        run, _ = self.build(lambda net, a: setattr(a, "mask", net.constant(added)))
+        run, _ = self.build(lambda net, a: setattr(a, "mask", net.constant(added)), fixed=True)
         self.close(run(**given)[0], self.expected(given, added))
 
     def test_causal(self):

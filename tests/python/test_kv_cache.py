@@ -41,7 +41,7 @@ def built(net, **options):
 
 def test_writes_in_place():
     """As programs for TensorRT bind it: the output has the cache's address."""
-    engine = built(network_of(2))
+    engine = built(network_of(2)).engine
     assert engine.get_aliased_input_tensor("present") == "cache"
     context = engine.create_execution_context()
     rng = np.random.default_rng(0)
@@ -102,7 +102,7 @@ def test_attention_over_a_cache():
     for name, tensor in (("y", attention.get_output(0)), ("pk", presents[0]), ("pv", presents[1])):
         tensor.name = name
         net.network.mark_output(tensor)
-    context = built(net).create_execution_context()
+    context = built(net).engine.create_execution_context()
     rng = np.random.default_rng(3)
     tokens = {n: rng.normal(size=(1, heads, room, size)).astype(np.float32) for n in "qkv"}
     arrays = {n: np.zeros((1, heads, room, size), np.float32) for n in ("ck", "cv")}

@@ -71,7 +71,7 @@ def test_assertions_that_are_known():
     net.network.add_assertion(net.binary(a, b, "EQUAL"), "x must be square")
     run = net.build([net.binary(x, x)])
     np.testing.assert_array_equal(run(x=np.ones((3, 3), np.float32))[0], 2 * np.ones((3, 3)))
-    inspector = run.engine.create_engine_inspector()
+    inspector = run.engine.engine.create_engine_inspector()
     assert "Assertion" not in inspector.get_engine_information(trt.LayerInformationFormat.ONELINE)
     net.network.add_assertion(net.constant([True, False], np.bool_), "never")
     with pytest.raises(trt.Error, match="its condition is false: never"):
