@@ -1,22 +1,110 @@
 #pragma once
 
 /// \file
-/// The interfaces of attention layers, for sources that ask a layer for its type and then for
-/// these. Networks have no such layers yet: ILayer::getType() gives neither kATTENTION_INPUT nor
-/// kATTENTION_OUTPUT, and INetworkDefinition has no method that adds one.
+/// Attention, and the layers that transformers have besides.
 
-#include "network.h"
+#include "layer.h"
 
 namespace opwright {
 
-/// An attention as a whole, between its input and its output layer.
+/// What becomes of an attention's scores.
+enum class AttentionNormalizationOp : int32_t {
+  kNONE = 0,
+  kSOFTMAX = 1,  ///< Over the keys.
+};
+
+/// How the axes of an attention's tensors lie.
+enum class AttentionIOForm : int32_t {
+  kPADDED_BHND = 0,  ///< [batch, heads, tokens, size]
+  kPACKED_NHD = 1,   ///< [tokens of all batches, heads, size]
+};
+
+/// Which keys a query meets, besides what a mask says.
+enum class CausalMaskKind : int32_t {
+  kNONE = 0,         ///< All of them.
+  kUPPER_LEFT = 1,   ///< Query i those up to key i.
+  kLOWER_RIGHT = 2,  ///< The last query all of them, each one before it one less.
+};
+
+/// Where a cache's new tokens go.
+enum class KVCacheMode : int32_t {
+  kLINEAR = 0,  ///< One behind the other, from an index on.
+};
+
+/// The activation of a mixture's experts.
+enum class MoEActType : int32_t {
+  kNONE = 0,
+  kSILU = 1,  ///< x * sigmoid(x)
+};
+
+namespace impl {
+template <>
+struct EnumMaxImpl<AttentionNormalizationOp> {
+  static constexpr int32_t kVALUE = 2;
+};
+template <>
+struct EnumMaxImpl<AttentionIOForm> {
+  static constexpr int32_t kVALUE = 2;
+};
+template <>
+struct EnumMaxImpl<CausalMaskKind> {
+  static constexpr int32_t kVALUE = 3;
+};
+template <>
+struct EnumMaxImpl<KVCacheMode> {
+  static constexpr int32_t kVALUE = 1;
+};
+template <>
+struct EnumMaxImpl<MoEActType> {
+  static constexpr int32_t kVALUE = 2;
+};
+}  // namespace impl
+
+/// softmax(Q K^T + mask) V. The query or the key has the scale of the scores already. It is one
+/// layer of the network, of type kATTENTION_OUTPUT, which has the inputs. Owned by the network.
 class IAttention : public INoCopy {
  public:
-  virtual bool setName(char const* name) noexcept = 0;
-  virtual char const* getName() const noexcept = 0;
-  /// Whether it may be run as several layers where no single kernel does it.
+  virtual bool setNormalizationOperation(AttentionNormalizationOp op) noexcept = 0;
+  virtual AttentionNormalizationOp getNormalizationOperation() const noexcept = 0;
+  /// \param mask broadcasts to [batch, heads, queries, keys]: kBOOL, true where a key is met, or of
+  ///     the query's type, added to the scores. Not together with a causal mask.
+  virtual bool setMask(ITensor& mask) noexcept = 0;
+  virtual ITensor* getMask() noexcept = 0;
+  /// True: CausalMaskKind::kUPPER_LEFT.
+  virtual bool setCausal(bool isCausal) noexcept = 0;
+  virtual bool getCausal() const noexcept = 0;
+  virtual bool setCausalKind(CausalMaskKind kind) noexcept = 0;
+  virtual CausalMaskKind getCausalKind() const noexcept = 0;
+  /// Whether it may be run as several layers where no single kernel does it. It always is.
   virtual bool setDecomposable(bool decomposable) noexcept = 0;
   virtual bool getDecomposable() const noexcept = 0;
+  /// Inputs as their order in the layer is: query, key, value, mask, scale of the quantization.
+  virtual bool setInput(int32_t index, ITensor& input) noexcept = 0;
+  virtual int32_t getNbInputs() const noexcept = 0;
+  virtual ITensor* getInput(int32_t index) const noexcept = 0;
+  virtual int32_t getNbOutputs() const noexcept = 0;
+  virtual ITensor* getOutput(int32_t index) const noexcept = 0;
+  virtual bool setName(char const* name) noexcept = 0;
+  virtual char const* getName() const noexcept = 0;
+  virtual bool setMetadata(char const* metadata) noexcept = 0;
+  virtual char const* getMetadata() const noexcept = 0;
+  /// The weights are rounded to multiples of the scale before the values are summed.
+  virtual bool setNormalizationQuantizeScale(ITensor& tensor) noexcept = 0;
+  virtual ITensor* getNormalizationQuantizeScale() const noexcept = 0;
+  /// kFP8 or kINT8; kFLOAT: not quantized, or to kFP8 where there is a scale.
+  virtual bool setNormalizationQuantizeToType(DataType type) noexcept = 0;
+  virtual DataType getNormalizationQuantizeToType() const noexcept = 0;
+  /// kPADDED_BHND; a network with another form cannot be built.
+  virtual bool setQueryForm(AttentionIOForm form) noexcept = 0;
+  virtual AttentionIOForm getQueryForm() const noexcept = 0;
+  virtual bool setKeyValueForm(AttentionIOForm form) noexcept = 0;
+  virtual AttentionIOForm getKeyValueForm() const noexcept = 0;
+  /// How many queries, and how many keys, of each batch count: kINT32 or kINT64, [batch].
+  virtual bool setQueryLengths(ITensor& lengths) noexcept = 0;
+  virtual ITensor* getQueryLengths() const noexcept = 0;
+  virtual bool setKeyValueLengths(ITensor& lengths) noexcept = 0;
+  virtual ITensor* getKeyValueLengths() const noexcept = 0;
+  virtual int32_t getNbRanks() const noexcept { return 1; }
 
  protected:
   ~IAttention() noexcept override = default;
@@ -31,6 +119,7 @@ class IAttentionBoundaryLayer : public ILayer {
   ~IAttentionBoundaryLayer() noexcept override = default;
 };
 
+/// For sources that name it: networks have no such layer.
 class IAttentionInputLayer : public IAttentionBoundaryLayer {
  protected:
   ~IAttentionInputLayer() noexcept override = default;
@@ -39,6 +128,101 @@ class IAttentionInputLayer : public IAttentionBoundaryLayer {
 class IAttentionOutputLayer : public IAttentionBoundaryLayer {
  protected:
   ~IAttentionOutputLayer() noexcept override = default;
+};
+
+/// Pairs of elements of each head, turned by angles that positions give. Input 3 may be set: the
+/// position of each token, kINT32 or kINT64, [batch, tokens].
+class IRotaryEmbeddingLayer : public ILayer {
+ public:
+  /// Whether the elements of a pair are neighbours; else they are half a head apart.
+  void setInterleaved(bool interleaved) noexcept { set("interleaved", interleaved); }
+  bool getInterleaved() const noexcept { return get<bool>("interleaved"); }
+  /// How many elements of a head are turned; 0 for all of them.
+  bool setRotaryEmbeddingDim(int32_t rotaryEmbeddingDim) noexcept {
+    return set("rotary_embedding_dim", rotaryEmbeddingDim);
+  }
+  int32_t getRotaryEmbeddingDim() const noexcept { return get<int32_t>("rotary_embedding_dim"); }
+
+ protected:
+  ~IRotaryEmbeddingLayer() noexcept override = default;
+};
+
+/// Writes new tokens into a cache, whose memory the output is.
+class IKVCacheUpdateLayer : public ILayer {
+ public:
+  bool setCacheMode(KVCacheMode cacheMode) noexcept { return set("cache_mode", cacheMode); }
+  KVCacheMode getCacheMode() const noexcept { return get<KVCacheMode>("cache_mode"); }
+  bool setUpdateForm(AttentionIOForm form) noexcept { return set("update_form", form); }
+  AttentionIOForm getUpdateForm() const noexcept { return get<AttentionIOForm>("update_form"); }
+  /// Of kPACKED_NHD: where the tokens of each batch begin, kINT32 or kINT64, [batch + 1]. Input 3.
+  bool setUpdateLengths(ITensor& lengths) noexcept {
+    setInput(3, lengths);
+    return true;
+  }
+  ITensor* getUpdateLengths() const noexcept { return getNbInputs() > 3 ? getInput(3) : nullptr; }
+
+ protected:
+  ~IKVCacheUpdateLayer() noexcept override = default;
+};
+
+/// A mixture of experts, each a gated linear unit: down(activation(gate(x)) * up(x)).
+class IMoELayer : public ILayer {
+ public:
+  /// \param fcGateWeights, fcUpWeights [experts, hidden, inner]
+  /// \param fcDownWeights [experts, inner, hidden]
+  void setGatedWeights(ITensor& fcGateWeights, ITensor& fcUpWeights, ITensor& fcDownWeights,
+                       MoEActType activationType) noexcept {
+    setInput(3, fcGateWeights), setInput(4, fcUpWeights), setInput(5, fcDownWeights);
+    setActivationType(activationType);
+  }
+  /// \param fcGateBiases, fcUpBiases [experts, inner]
+  /// \param fcDownBiases [experts, hidden]
+  void setGatedBiases(ITensor& fcGateBiases, ITensor& fcUpBiases, ITensor& fcDownBiases) noexcept {
+    setInput(6, fcGateBiases), setInput(7, fcUpBiases), setInput(8, fcDownBiases);
+  }
+  void setActivationType(MoEActType activationType) noexcept {
+    set("activation_type", activationType);
+  }
+  MoEActType getActivationType() const noexcept { return get<MoEActType>("activation_type"); }
+  /// What goes down is rounded to multiples of the scale.
+  /// \param fcDownActivationScale one element, or [experts]
+  /// \param dataType kFP8
+  void setQuantizationStatic(ITensor& fcDownActivationScale, DataType dataType) noexcept {
+    setInput(9, fcDownActivationScale);
+    setQuantizationToType(dataType);
+  }
+  /// Not supported, since it needs FP4: a network with it cannot be built.
+  void setQuantizationDynamicDblQ(ITensor& fcDownActivationDblQScale, DataType dataType,
+                                  Dims const& blockShape, DataType dynQOutputScaleType) noexcept {
+    setQuantizationStatic(fcDownActivationDblQScale, dataType);
+    setQuantizationBlockShape(blockShape);
+    setDynQOutputScaleType(dynQOutputScaleType);
+  }
+  void setDynQOutputScaleType(DataType type) noexcept { set("dyn_q_output_scale_type", type); }
+  DataType getDynQOutputScaleType() const noexcept {
+    return get<DataType>("dyn_q_output_scale_type");
+  }
+  void setQuantizationToType(DataType type) noexcept { set("quantization_to_type", type); }
+  DataType getQuantizationToType() const noexcept { return get<DataType>("quantization_to_type"); }
+  /// Blocks are not supported: a network with a block shape cannot be built.
+  void setQuantizationBlockShape(Dims const& blockShape) noexcept {
+    set("quantization_block_shape", blockShape);
+  }
+  Dims getQuantizationBlockShape() const noexcept { return get<Dims>("quantization_block_shape"); }
+  /// The gate is at most `limit`, what goes up between -limit and limit; the activation is
+  /// x * sigmoid(alpha * x), and beta is added to what goes up.
+  void setSwigluParams(float limit, float alpha, float beta) noexcept {
+    setSwigluParamLimit(limit), setSwigluParamAlpha(alpha), setSwigluParamBeta(beta);
+  }
+  void setSwigluParamLimit(float limit) noexcept { set("swiglu_param_limit", double{limit}); }
+  float getSwigluParamLimit() const noexcept { return get<float>("swiglu_param_limit"); }
+  void setSwigluParamAlpha(float alpha) noexcept { set("swiglu_param_alpha", double{alpha}); }
+  float getSwigluParamAlpha() const noexcept { return get<float>("swiglu_param_alpha"); }
+  void setSwigluParamBeta(float beta) noexcept { set("swiglu_param_beta", double{beta}); }
+  float getSwigluParamBeta() const noexcept { return get<float>("swiglu_param_beta"); }
+
+ protected:
+  ~IMoELayer() noexcept override = default;
 };
 
 }  // namespace opwright

@@ -25,6 +25,7 @@ struct LayerValue {
     kWEIGHTS = 5,  ///< `weights`
     kTENSOR = 6,   ///< `tensor`
     kTENSORS = 7,  ///< `count` elements of `tensors`
+    kTEXT = 8,     ///< `text`
   };
 
   LayerValue() = default;
@@ -40,6 +41,7 @@ struct LayerValue {
   LayerValue(float const* values, int32_t number)
       : kind(Kind::kREALS), reals(values), count(number) {}
   LayerValue(Weights const& value) : kind(Kind::kWEIGHTS), weights(value) {}
+  LayerValue(char const* value) : kind(Kind::kTEXT), text(value) {}
   LayerValue(ITensor& value) : kind(Kind::kTENSOR), tensor(&value) {}
   LayerValue(ITensor* const* list, int32_t number)
       : kind(Kind::kTENSORS), tensors(list), count(number) {}
@@ -56,6 +58,7 @@ struct LayerValue {
   Dims dims{-1, {}};
   Weights weights{DataType::kFLOAT, nullptr, 0};
   float const* reals = nullptr;
+  char const* text = nullptr;
   ITensor* tensor = nullptr;
   ITensor* const* tensors = nullptr;
   int32_t count = 0;
@@ -67,6 +70,7 @@ struct LayerValue {
   }
   float get(float*) const { return static_cast<float>(real); }
   double get(double*) const { return real; }
+  char const* get(char const**) const { return text == nullptr ? "" : text; }
   Dims get(Dims*) const { return dims; }
   Weights get(Weights*) const { return weights; }
   Permutation get(Permutation*) const {

@@ -5,7 +5,9 @@
 /// not fit the layer's inputs changes nothing and reports an error. Dims stand for numbers per axis
 /// where a parameter has some.
 
+#include "attention_layers.h"
 #include "layer.h"
+#include "loop_layers.h"
 #include "plugin.h"
 
 namespace opwright {
@@ -768,6 +770,8 @@ class INormalizationLayer : public ILayer {
   /// Above 1: groups of channels, normalized together with the axes.
   void setNbGroups(int64_t nbGroups) noexcept { set("num_groups", nbGroups); }
   int64_t getNbGroups() const noexcept { return get<int64_t>("num_groups"); }
+  /// Whether addNormalizationV2() added it.
+  bool isV2() const noexcept { return get<bool>("is_v2"); }
 
  protected:
   ~INormalizationLayer() noexcept override = default;
@@ -817,6 +821,46 @@ class IFillLayer : public ILayer {
 
  protected:
   ~IFillLayer() noexcept override = default;
+};
+
+/// The input without axes of extent 1. Input 1: those axes.
+class ISqueezeLayer : public ILayer {
+ protected:
+  ~ISqueezeLayer() noexcept override = default;
+};
+
+/// The input with further axes of extent 1. Input 1: those axes of the output.
+class IUnsqueezeLayer : public ILayer {
+ protected:
+  ~IUnsqueezeLayer() noexcept override = default;
+};
+
+/// Sums of products along axes that an equation names.
+class IEinsumLayer : public ILayer {
+ public:
+  bool setEquation(char const* equation) noexcept { return set("equation", equation); }
+  /// Valid until the next call, or until the network ends.
+  char const* getEquation() const noexcept { return get<char const*>("equation"); }
+
+ protected:
+  ~IEinsumLayer() noexcept override = default;
+};
+
+/// Makes a run fail where its input is false. It has no output.
+class IAssertionLayer : public ILayer {
+ public:
+  void setMessage(char const* message) noexcept { set("message", message); }
+  /// Valid until the next call, or until the network ends.
+  char const* getMessage() const noexcept { return get<char const*>("message"); }
+
+ protected:
+  ~IAssertionLayer() noexcept override = default;
+};
+
+/// A softmax over the first elements of each row; the others become 0.
+class IRaggedSoftMaxLayer : public ILayer {
+ protected:
+  ~IRaggedSoftMaxLayer() noexcept override = default;
 };
 
 /// A V2 plugin.

@@ -260,6 +260,68 @@ class INetworkDefinition : public INoCopy {
   IParametricReLULayer* addParametricReLU(ITensor& input, ITensor& slope) noexcept {
     return add<IParametricReLULayer>("addParametricReLU", {input, slope});
   }
+  /// \param axes constants, kINT32 or kINT64; negative ones count from the end.
+  ISqueezeLayer* addSqueeze(ITensor& input, ITensor& axes) noexcept {
+    return add<ISqueezeLayer>("addSqueeze", {input, axes});
+  }
+  /// \param axes of the output, constants, kINT32 or kINT64; negative ones count from the end.
+  IUnsqueezeLayer* addUnsqueeze(ITensor& input, ITensor& axes) noexcept {
+    return add<IUnsqueezeLayer>("addUnsqueeze", {input, axes});
+  }
+  /// \param equation a term for each input, and "->" with the result's: "bij,bjk->bik".
+  IEinsumLayer* addEinsum(ITensor* const* inputs, int32_t nbInputs, char const* equation) noexcept {
+    return add<IEinsumLayer>("addEinsum", {impl::LayerValue(inputs, nbInputs), equation});
+  }
+  /// \param condition kBOOL, of rank 0 or 1. A run where an element is false fails with `message`.
+  IAssertionLayer* addAssertion(ITensor& condition, char const* message) noexcept {
+    return add<IAssertionLayer>("addAssertion", {condition, message});
+  }
+  /// \param bounds how many elements of each row count: the input's shape with a last axis of 1.
+  IRaggedSoftMaxLayer* addRaggedSoftMax(ITensor& input, ITensor& bounds) noexcept {
+    return add<IRaggedSoftMaxLayer>("addRaggedSoftMax", {input, bounds});
+  }
+  /// As addNormalization(); with groups scale and bias are [1, channels, 1, ...], not
+  /// [1, groups, 1, ...].
+  INormalizationLayer* addNormalizationV2(ITensor& input, ITensor& scale, ITensor& bias,
+                                          uint32_t axesMask) noexcept {
+    return add<INormalizationLayer>("addNormalizationV2", {input, scale, bias, axesMask});
+  }
+  /// \param input [batch, heads, tokens, size]
+  /// \param cosCache, sinCache [batch, tokens, rotated / 2], or [positions, rotated / 2] where
+  /// input
+  ///     3 is set.
+  IRotaryEmbeddingLayer* addRotaryEmbedding(ITensor& input, ITensor& cosCache, ITensor& sinCache,
+                                            bool interleaved, int32_t rotaryEmbeddingDim) noexcept {
+    return add<IRotaryEmbeddingLayer>("addRotaryEmbedding",
+                                      {input, cosCache, sinCache, interleaved, rotaryEmbeddingDim});
+  }
+  /// \param cache [batch, heads, room, size], whose memory the output is.
+  /// \param update [batch, heads, tokens, size]
+  /// \param writeIndices where the first token of each batch goes, kINT32 or kINT64.
+  IKVCacheUpdateLayer* addKVCacheUpdate(ITensor& cache, ITensor& update, ITensor& writeIndices,
+                                        KVCacheMode cacheMode) noexcept {
+    return add<IKVCacheUpdateLayer>("addKVCacheUpdate", {cache, update, writeIndices, cacheMode});
+  }
+  /// \param hiddenStates [batch, tokens, hidden]
+  /// \param selectedExpertsForTokens, scoresForSelectedExperts [batch, tokens, k]
+  IMoELayer* addMoE(ITensor& hiddenStates, ITensor& selectedExpertsForTokens,
+                    ITensor& scoresForSelectedExperts) noexcept {
+    return add<IMoELayer>("addMoE",
+                          {hiddenStates, selectedExpertsForTokens, scoresForSelectedExperts});
+  }
+  /// \param query [batch, heads, queries, size]
+  /// \param key, value [batch, heads or fewer, keys, size]
+  IAttention* addAttentionV2(ITensor& query, ITensor& key, ITensor& value,
+                             AttentionNormalizationOp normOp, CausalMaskKind causalKind) noexcept {
+    auto* const layer =
+        add<IAttentionOutputLayer>("addAttentionV2", {query, key, value, normOp, causalKind});
+    return layer == nullptr ? nullptr : layer->getAttention();
+  }
+  IAttention* addAttention(ITensor& query, ITensor& key, ITensor& value,
+                           AttentionNormalizationOp normOp, bool causal) noexcept {
+    return addAttentionV2(query, key, value, normOp,
+                          causal ? CausalMaskKind::kUPPER_LEFT : CausalMaskKind::kNONE);
+  }
   IFillLayer* addFill(Dims const& dimensions, FillOperation op, DataType outputType) noexcept {
     return add<IFillLayer>("addFill", {dimensions, op, outputType});
   }
@@ -280,6 +342,12 @@ class INetworkDefinition : public INoCopy {
   /// What `method` adds when it is called with the arguments.
   virtual ILayer* addLayer(char const* method, impl::LayerValue const* arguments,
                            int32_t nbArguments) noexcept = 0;
+
+ public:
+  /// A loop without layers, to which its methods add those at its border.
+  virtual ILoop* addLoop() noexcept = 0;
+  /// A conditional without layers, likewise.
+  virtual IIfConditional* addIfConditional() noexcept = 0;
 
  private:
   template <class Layer>

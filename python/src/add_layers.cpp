@@ -7,6 +7,7 @@
 
 #include "layers.h"
 #include "operators/builtin_layers.h"
+#include "regions.h"
 #include "reporting.h"
 
 namespace opwright::python {
@@ -67,6 +68,15 @@ class MethodBinder {
           to_python(arguments)..., method.doc,
           nb::sig("def add_padding_nd(self, input: ITensor, pre_padding: object, post_padding: "
                   "object) -> IPaddingLayer"));
+    } else if constexpr (std::is_same_v<R, AddedAttention>) {
+      class_.def(
+          method.name,
+          [=](Network& network, GivenAs<T>... given) {
+            return AttentionHandle{
+                call<T...>(function, network, names, std::index_sequence_for<T...>(), given...)
+                    .layer};
+          },
+          to_python(arguments)..., method.doc, nb::keep_alive<0, 1>());
     } else {
       class_.def(
           method.name,

@@ -7,6 +7,7 @@
 #include "operators/builtin_layers.h"
 #include "operators/layer_types.h"
 #include "operators/properties.h"
+#include "regions.h"
 
 namespace opwright::python {
 namespace {
@@ -49,7 +50,11 @@ void bind_parameters(C& c) {
       check_type(self, Op::kLayer.type, Op::kKind, name);
       set_property(self, name, value);
     };
-    if constexpr (std::is_same_v<T, Ints>) {
+    if constexpr (std::is_same_v<T, std::string>) {
+      c.def_prop_rw(
+          name, [get](const Layer& self) { return std::get<std::string>(get(self)); },
+          [set](Layer& self, std::string value) { set(self, std::move(value)); });
+    } else if constexpr (std::is_same_v<T, Ints>) {
       c.def_prop_rw(
           name, [get](const Layer& self) { return to_dims(get(self)); },
           [set](Layer& self, nb::handle value) { set(self, to_ints(value)); });
@@ -113,12 +118,78 @@ void bind_properties(C& c, LayerType type, std::string_view kind) {
 template <class Op>
 struct FoundLayer : TypedLayer<Op> {};
 
+template <class C>
+void bind_moe(C& c) {
+  using L = TypedLayer<Moe>;
+  c.def(
+       "set_gated_weights",
+       [](L& self, Tensor& gate, Tensor& up, Tensor& down, MoEActType activation) {
+         self.set_input(Moe::kGate, &gate), self.set_input(Moe::kGate + 1, &up);
+         self.set_input(Moe::kGate + 2, &down);
+         set_property(self, "activation_type", static_cast<int64_t>(activation));
+       },
+       nb::arg("fc_gate_weights"), nb::arg("fc_up_weights"), nb::arg("fc_down_weights"),
+       nb::arg("activation_type"),
+       "The weights of the experts: gate and up [experts, hidden, inner], down [experts, inner, "
+       "hidden].")
+      .def(
+          "set_gated_biases",
+          [](L& self, Tensor& gate, Tensor& up, Tensor& down) {
+            self.set_input(Moe::kBiases, &gate), self.set_input(Moe::kBiases + 1, &up);
+            self.set_input(Moe::kBiases + 2, &down);
+          },
+          nb::arg("fc_gate_biases"), nb::arg("fc_up_biases"), nb::arg("fc_down_biases"),
+          "Gate and up [experts, inner], down [experts, hidden].")
+      .def(
+          "set_quantization_static",
+          [](L& self, Tensor& scale, DataType to) {
+            self.set_input(Moe::kScale, &scale);
+            set_property(self, "quantization_to_type", static_cast<int64_t>(to));
+          },
+          nb::arg("fc_down_activation_scale"), nb::arg("data_type"),
+          "What goes down is rounded to multiples of the scale, one element or [experts], in FP8.")
+      .def(
+          "set_quantization_dynamic_dbl_q",
+          [](L& self, Tensor& scale, DataType to, nb::handle block_shape, DataType scale_type) {
+            const Ints shape = to_ints(block_shape);
+            self.set_input(Moe::kScale, &scale);
+            set_property(self, "quantization_to_type", static_cast<int64_t>(to));
+            set_property(self, "quantization_block_shape", shape);
+            set_property(self, "dyn_q_output_scale_type", static_cast<int64_t>(scale_type));
+          },
+          nb::arg("fc_down_activation_dbl_q_scale"), nb::arg("data_type"), nb::arg("block_shape"),
+          nb::arg("dyn_q_output_scale_type"),
+          "Not supported, since it needs FP4: a network with it cannot be built.")
+      .def(
+          "set_swiglu_params",
+          [](L& self, double limit, double alpha, double beta) {
+            set_property(self, "swiglu_param_limit", limit);
+            set_property(self, "swiglu_param_alpha", alpha);
+            set_property(self, "swiglu_param_beta", beta);
+          },
+          nb::arg("limit"), nb::arg("alpha"), nb::arg("beta"),
+          "The gate is at most `limit`, what goes up between -limit and limit; the activation is x "
+          "sigmoid(alpha x), and beta is added to what goes up.");
+}
+
+template <class C>
+void bind_kv_cache_update(C& c) {
+  c.def_prop_rw(
+      "update_lengths",
+      [](const Layer& self) { return self.num_inputs() > 3 ? self.input(3) : nullptr; },
+      [](Layer& self, Tensor* lengths) { self.set_input(3, lengths); },
+      nb::rv_policy::reference_internal, nb::for_setter(nb::arg("lengths").none()),
+      "Of PACKED_NHD: where the tokens of each batch begin, INT32 or INT64, [batch + 1]. Input 3.");
+}
+
 template <class Op>
 void bind_layer(nb::module_& m) {
-  using Class = nb::class_<TypedLayer<Op>, Layer>;
+  using Class = nb::class_<TypedLayer<Op>, typename LayerBaseOf<Op>::Type>;
   Class c(m, Op::kLayer.name, Op::kLayer.doc);
   bind_parameters<Op>(c);
   bind_properties(c, Op::kLayer.type, Op::kKind);
+  if constexpr (std::is_same_v<Op, Moe>) bind_moe(c);
+  if constexpr (std::is_same_v<Op, KvCacheUpdate>) bind_kv_cache_update(c);
 }
 
 template <class Op>
@@ -154,6 +225,7 @@ nb::object layer_object(Layer& layer, nb::handle network) {
 }
 
 void bind_layers(nb::module_& m) {
+  bind_region_layers(m);
   each_layer([&]<class Op>() { bind_layer<Op>(m); });
   bind_found_layer<Activation>(m);
   bind_found_layer<Pooling>(m);

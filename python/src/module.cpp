@@ -20,6 +20,7 @@ NB_MODULE(_core, m) {
   bind_layer_enums(m);
   bind_layers(m);
   bind_add_layers(m);
+  bind_regions(m);
   bind_plugin(m);
   bind_plugin_v3(m);
   bind_plugin_v2(m);

@@ -11,13 +11,13 @@
 namespace opwright::python {
 namespace {
 
-nb::tuple to_tuple(const PluginRequirement& item) {
+nb::tuple requirement_tuple(const PluginRequirement& item) {
   return nb::make_tuple(item.kind, item.name, item.version, item.plugin_namespace);
 }
 
 nb::list to_list(std::span<const PluginRequirement> plugins) {
   nb::list list;
-  for (const PluginRequirement& item : plugins) list.append(to_tuple(item));
+  for (const PluginRequirement& item : plugins) list.append(requirement_tuple(item));
   return list;
 }
 

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "api/regions.h"
 #include "api/tensor.h"
 #include "network/shape_inputs.h"
 #include "operators/builtin_layers.h"
@@ -58,15 +59,19 @@ void LayerHandle::reset_output_type(int32_t index) const {
   layer.output(index)->reset_stored_type();
 }
 
-impl::LayerValue LayerHandle::property(char const* name, std::vector<float>& reals) const {
+impl::LayerValue LayerHandle::property(char const* name, Kept& kept) const {
   const PropertyValue value = get_property(layer, name);
   if (const auto* integer = std::get_if<int64_t>(&value)) return *integer;
   if (const auto* real = std::get_if<double>(&value)) return *real;
   if (const auto* ints = std::get_if<Ints>(&value))
     return Shape(std::span<const int64_t>(*ints)).dims();
   if (const auto* floats = std::get_if<Floats>(&value)) {
-    reals.assign(floats->begin(), floats->end());
-    return {reals.data(), static_cast<int32_t>(reals.size())};
+    kept.reals.assign(floats->begin(), floats->end());
+    return {kept.reals.data(), static_cast<int32_t>(kept.reals.size())};
+  }
+  if (const auto* text = std::get_if<std::string>(&value)) {
+    kept.text = *text;
+    return kept.text.c_str();
   }
   if (const auto* weights = std::get_if<WeightsArray>(&value)) {
     if (weights->data.size() == 0) return Weights{weights->dtype, nullptr, 0};
@@ -86,6 +91,10 @@ void LayerHandle::set_property(char const* name, impl::LayerValue const& value) 
             " are null or their number ", value.count, " is negative");
     to = Floats(value.reals, value.reals + value.count);
   }
+  if (value.kind == Kind::kTEXT) {
+    require(value.text != nullptr, "layer '", layer.name(), "': the ", name, " is null");
+    to = std::string(value.text);
+  }
   if (value.kind == Kind::kWEIGHTS) to = network.copy_of(value.weights, name);
   opwright::set_property(layer, name, to);
 }
@@ -103,6 +112,34 @@ class PluginV3Layer final : public LayerApi<IPluginV3Layer> {
   using LayerApi::LayerApi;
   IPluginV3& getPlugin() noexcept override { return *plugin_of(*handle_.layer.op()); }
 };
+
+/// A layer at the border of a loop or conditional.
+template <class Interface>
+class BoundaryLayer final : public LayerApi<Interface> {
+ public:
+  using LayerApi<Interface>::LayerApi;
+  /// Of loops.
+  ILoop* getLoop() const noexcept {
+    return this->handle_.network.loop(boundary_of(this->handle_.layer)->region());
+  }
+  /// Of conditionals.
+  IIfConditional* getConditional() const noexcept {
+    return this->handle_.network.conditional(boundary_of(this->handle_.layer)->region());
+  }
+};
+
+class AttentionLayer final : public LayerApi<IAttentionOutputLayer> {
+ public:
+  explicit AttentionLayer(const LayerHandle& handle) : LayerApi(handle), attention_(handle) {}
+  IAttention* getAttention() const noexcept override { return &attention_; }
+
+ private:
+  mutable AttentionApi attention_;
+};
+
+template <class Interface>
+constexpr bool is_boundary = std::is_base_of_v<ILoopBoundaryLayer, Interface> ||
+                             std::is_base_of_v<IIfConditionalBoundaryLayer, Interface>;
 
 using MakeLayer = std::shared_ptr<ILayer> (*)(const LayerHandle& handle);
 
@@ -122,7 +159,12 @@ std::shared_ptr<ILayer> make_layer_api(const LayerHandle& handle) {
         {LayerType::kPLUGIN_V3, make<PluginV3Layer>}};
     each_layer([&]<class Op>() {
       using Interface = typename decltype(Op::kLayer)::Interface;
-      all.emplace(Op::kLayer.type, make<LayerApi<Interface>>);
+      if constexpr (std::is_same_v<Interface, IAttentionOutputLayer>)
+        all.emplace(Op::kLayer.type, make<AttentionLayer>);
+      else if constexpr (is_boundary<Interface>)
+        all.emplace(Op::kLayer.type, make<BoundaryLayer<Interface>>);
+      else
+        all.emplace(Op::kLayer.type, make<LayerApi<Interface>>);
     });
     return all;
   }();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "api/network.h"
@@ -27,8 +28,12 @@ struct LayerHandle {
   void set_output_type(int32_t index, DataType type) const;
   bool output_type_is_set(int32_t index) const;
   void reset_output_type(int32_t index) const;
-  /// Lists of numbers are kept in `reals`.
-  impl::LayerValue property(char const* name, std::vector<float>& reals) const;
+  /// What a value points to is kept here.
+  struct Kept {
+    std::vector<float> reals;
+    std::string text;
+  };
+  impl::LayerValue property(char const* name, Kept& kept) const;
   void set_property(char const* name, impl::LayerValue const& value) const;
 };
 
@@ -81,7 +86,7 @@ class LayerApi : public Interface {
 
  protected:
   impl::LayerValue getProperty(char const* name) const noexcept override {
-    return errors().guard(impl::LayerValue(), [&] { return handle_.property(name, reals_); });
+    return errors().guard(impl::LayerValue(), [&] { return handle_.property(name, kept_); });
   }
   bool setProperty(char const* name, impl::LayerValue const& value) noexcept override {
     return errors().run([&] { handle_.set_property(name, value); });
@@ -91,7 +96,7 @@ class LayerApi : public Interface {
   LayerHandle handle_;
 
  private:
-  mutable std::vector<float> reals_;
+  mutable LayerHandle::Kept kept_;
 };
 
 /// Makes the public object of a layer, of the class for its type.

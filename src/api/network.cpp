@@ -53,6 +53,9 @@ decltype(auto) argument(const AddCall& call, size_t index, const char* name) {
     std::vector<Tensor*> tensors;
     append(tensors, value.tensors, value.count, call.method);
     return tensors;
+  } else if constexpr (std::is_same_v<Value, std::string>) {
+    require(value.text != nullptr, call.method, ", ", name, ": the text is null");
+    return std::string(value.text);
   } else if constexpr (std::is_same_v<Value, Ints>) {
     return to_ints(value.dims);
   } else if constexpr (std::is_same_v<Value, Shape>) {

@@ -32,6 +32,8 @@ class NetworkApi final : public INetworkDefinition {
   /// a null tensor.
   ITensor* tensor(Tensor* tensor) const;
   ILayer* layer(Layer& layer) const;
+  ILoop* loop(Region& region) const;
+  IIfConditional* conditional(Region& region) const;
   /// A copy of what a caller gives, which setWeightsName() knows by the caller's address; without
   /// data for weights without values.
   WeightsArray copy_of(const Weights& weights, std::string_view what) const;
@@ -81,6 +83,8 @@ class NetworkApi final : public INetworkDefinition {
     errors_.set_recorder(recorder);
   }
   IErrorRecorder* getErrorRecorder() const noexcept override { return errors_.recorder(); }
+  ILoop* addLoop() noexcept override;
+  IIfConditional* addIfConditional() noexcept override;
 
  protected:
   ILayer* addLayer(char const* method, impl::LayerValue const* arguments,
@@ -102,6 +106,14 @@ class NetworkApi final : public INetworkDefinition {
       copies_;  ///< by the address of what was given
   mutable std::unordered_map<const Tensor*, std::unique_ptr<TensorApi>> tensors_;
   mutable std::unordered_map<const Layer*, std::shared_ptr<ILayer>> layers_;
+  /// Callers cannot delete what these point to.
+  struct RegionDeleter {
+    void operator()(ILoop* loop) const;
+    void operator()(IIfConditional* conditional) const;
+  };
+  mutable std::unordered_map<const Region*, std::unique_ptr<ILoop, RegionDeleter>> loops_;
+  mutable std::unordered_map<const Region*, std::unique_ptr<IIfConditional, RegionDeleter>>
+      conditionals_;
 };
 
 }  // namespace opwright

@@ -9,6 +9,7 @@
 #include "compile/build_budget.h"
 #include "compile/contest.h"
 #include "compile/emit.h"
+#include "compile/expansion.h"
 #include "compile/graph.h"
 #include "compile/passes.h"
 #include "compile/profile_ranges.h"
@@ -310,9 +311,11 @@ Plan compile_on_cpu_instead(const Network& network, const BuildConfig& config,
 
 }  // namespace
 
-Plan compile(const Network& network, const BuildConfig& config) {
+Plan compile(const Network& given, const BuildConfig& config) {
   const Deadline deadline(resolved(config.limits, machine_memory()).build_seconds);
-  network.infer();
+  given.infer();
+  const std::shared_ptr<const Network> expanded = expand(given);
+  const Network& network = expanded ? *expanded : given;
   const Device& device = get_device(config.device);
   if (device.is_host()) return compile_for(device, network, config, deadline);
   std::string reason;

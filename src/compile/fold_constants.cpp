@@ -24,7 +24,8 @@ bool becomes_weight(const GraphValue& value, int depth = 4) {
     const GraphNode& node = *use.node;
     if (node.as<Convolution>() || node.as<Deconvolution>() || node.as<MatrixMultiply>())
       return use.input > 0;
-    return depth > 0 && node.inputs.size() == 1 && becomes_weight(*node.outputs[0], depth - 1);
+    return depth > 0 && node.inputs.size() == 1 && !node.outputs.empty() &&
+           becomes_weight(*node.outputs[0], depth - 1);
   });
 }
 

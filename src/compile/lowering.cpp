@@ -8,8 +8,10 @@
 #include "compile/passes.h"
 #include "compile/program.h"
 #include "operators/activation.h"
+#include "operators/assertion.h"
 #include "operators/elementwise.h"
 #include "operators/movement.h"
+#include "operators/normalization.h"
 #include "operators/quantization.h"
 
 namespace opwright {
@@ -252,12 +254,50 @@ bool lower_shape_inputs(Graph& graph, GraphNode* node) {
   return true;
 }
 
+/// Factors of groups become factors of channels.
+void lower_normalization(Graph& graph, GraphNode* node, const NormalizationParams& params) {
+  const SymShape& x = node->inputs[0]->info.dims;
+  std::vector<GraphValue*> inputs = node->inputs;
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    if (inputs[i] == nullptr || !is_per_group(params, x, inputs[i]->info.dims)) continue;
+    const int64_t groups = params.num_groups, channels = x[1].constant();
+    SliceParams repeat;
+    repeat.start = {0, 0}, repeat.size = {groups, channels / groups}, repeat.stride = {1, 0};
+    TensorInfo info;
+    info.dtype = inputs[i]->info.dtype;
+    info.dims = {Expr(groups), Expr(channels / groups)};
+    const GraphNode* const repeated = graph.insert_before(
+        node, std::make_shared<Slice>(repeat),
+        {reshaped(graph, node, inputs[i], {Expr(groups), Expr(1)})}, info, node->name + " groups");
+    SymShape wide(x.size(), Expr(1));
+    wide[1] = channels;
+    inputs[i] = reshaped(graph, node, repeated->outputs[0], wide);
+  }
+  if (inputs != node->inputs) graph.replace(node, node->op, std::move(inputs));
+}
+
+/// What is known to hold needs no look at run time.
+void lower_assertion(Graph& graph, GraphNode* node) {
+  const TensorInfo& condition = node->inputs[0]->info;
+  if (!condition.values) return;
+  for (const Expr& element : *condition.values)
+    if (!element.is_constant() || element.constant() == 0) return;
+  AssertionParams params = node->as<Assertion>()->params();
+  params.holds = true;
+  graph.replace(node, std::make_shared<Assertion>(std::move(params)), node->inputs);
+}
+
 void lower_node(Graph& graph, GraphNode* node) {
   if (const auto* shuffle = node->as<Shuffle>())
     return lower_shuffle(graph, node, shuffle->params());
   if (const auto* scale = node->as<Scale>()) return lower_scale(graph, node, scale->params());
   if (const auto* op = node->as<Quantize>()) return lower_quantization(graph, node, op->params());
   if (const auto* op = node->as<Dequantize>()) return lower_quantization(graph, node, op->params());
+  if (node->as<Squeeze>() || node->as<Unsqueeze>())
+    return graph.replace(node, std::make_shared<Reshape>(), {node->inputs[0]});
+  if (const auto* op = node->as<Normalization>())
+    return lower_normalization(graph, node, op->params());
+  if (node->as<Assertion>()) return lower_assertion(graph, node);
   if (node->as<ParametricRelu>()) return lower_prelu(graph, node);
   if (lower_shape_inputs(graph, node)) return;
   if (const auto* op = node->as<ElementWise>()) {

@@ -27,6 +27,12 @@ class Nesting {
 
 }  // namespace
 
+void write_zeros(const Device& device, std::byte* to, size_t bytes, Queue queue) {
+  static constexpr std::byte zeros[1 << 14]{};
+  for (size_t done = 0; done < bytes; done += sizeof zeros)
+    device.copy(to + done, zeros, std::min(bytes - done, sizeof zeros), queue);
+}
+
 std::string state_input(int index) { return str("state ", index); }
 std::string capture_input(int index) { return str("captured ", index); }
 

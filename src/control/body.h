@@ -77,6 +77,7 @@ template <class T>
 void write_number(const Device& device, void* to, T value, Queue queue) {
   device.copy(to, &value, sizeof value, queue);
 }
+void write_zeros(const Device& device, std::byte* to, size_t bytes, Queue queue);
 /// Kernel::capture_obstacle() of layers with bodies.
 inline constexpr const char* kBodyObstacle = "its body is run by the host";
 

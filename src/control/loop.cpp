@@ -68,7 +68,8 @@ std::vector<OutputInfo> Loop::infer(InferContext& context) const {
             " behind it; expected the same, or a number of iterations that is constant");
   }
   Expr iterations = limit != nullptr && limit->values ? max((*limit->values)[0], 0) : Expr(0);
-  if (body_.stacked > 0 && (limit == nullptr || !limit->values))
+  const bool is_partial = !body_.lengths.empty();
+  if (body_.stacked > 0 && !is_partial && (limit == nullptr || !limit->values))
     fail_with(ErrorCode::kUNSUPPORTED_STATE, "Loop '", context.layer,
               "' stacks something of each iteration, but nothing says how many there may be: give "
               "it a number of iterations that is constant or computed from shapes");
@@ -79,7 +80,7 @@ std::vector<OutputInfo> Loop::infer(InferContext& context) const {
     OutputInfo& stacked = outputs.emplace_back();
     stacked.dtype = part.dtype();
     stacked.dims = outside(part.dims());
-    stacked.dims.insert(stacked.dims.begin(), iterations);
+    stacked.dims.insert(stacked.dims.begin(), is_partial ? body_.lengths[i] : iterations);
   }
   if (counts_) outputs.emplace_back().dtype = DataType::kINT64;
   return outputs;
@@ -93,7 +94,7 @@ PlannedOperatorPtr Loop::plan(const KernelArgs& args) const {
   PlannedLoopParams params;
   params.is_computed = body_.is_computed, params.counts = counts_;
   params.states = body_.states, params.captures = body_.captures;
-  params.stacked = body_.stacked;
+  params.stacked = body_.stacked, params.is_partial = !body_.lengths.empty();
   params.body = compile_body(*body_.network, passed_inputs(body_), args);
   return make_planned_loop(std::move(params), args.layer, *args.device, std::nullopt);
 }

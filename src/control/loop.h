@@ -18,6 +18,10 @@ struct LoopBody {
   int states = 0;
   int captures = 0;  ///< tensors from outside that the body reads
   int stacked = 0;
+  /// What is stacked has these extents, in the symbols of the network around the loop: iterations
+  /// beyond them are left out, zeros stand for those that there are not. Empty: as many as there
+  /// are iterations.
+  std::vector<Expr> lengths;
 };
 
 /// How the body's input is called that is the number of the iteration, a scalar INT64.

@@ -37,6 +37,7 @@ class LoopKernel final : public Kernel {
       : layer_(args.layer),
         is_computed_(params.is_computed),
         counts_(params.counts),
+        is_partial_(params.is_partial),
         states_(static_cast<size_t>(params.states)),
         stacked_(static_cast<size_t>(params.stacked)),
         ports_(ports),
@@ -44,7 +45,8 @@ class LoopKernel final : public Kernel {
         context_(std::move(engine)),
         current_(states_),
         state_bytes_(states_),
-        part_bytes_(stacked_) {
+        part_bytes_(stacked_),
+        lengths_(stacked_) {
     for (const PortDesc& port : args.inputs) types_.push_back(port.type.dtype);
     if (args.inputs[0].constant) limit_ = *args.inputs[0].constant.as<int64_t>();
     for (size_t i = 0; i < states_; ++i) {
@@ -52,8 +54,16 @@ class LoopKernel final : public Kernel {
       require(!__builtin_add_overflow(workspace_, 2 * reserved_.back(), &workspace_), "layer '",
               layer_, "': its states take more bytes than can be counted");
     }
-    for (size_t i = 0; i < stacked_; ++i)
-      stacked_types_.push_back(args.outputs[states_ + i].type.dtype);
+    for (size_t i = 0; i < stacked_; ++i) {
+      const PortDesc& port = args.outputs[states_ + i];
+      stacked_types_.push_back(port.type.dtype);
+      if (!is_partial_) continue;
+      // What iterations beyond the last one that counts give.
+      Shape part(std::span<const int64_t>(port.max.begin() + 1, port.max.end()));
+      spare_ = std::max(spare_, aligned(bytes_at(part, port.type.dtype)));
+    }
+    require(!__builtin_add_overflow(workspace_, spare_, &workspace_), "layer '", layer_,
+            "': what it stacks takes more bytes than can be counted");
   }
 
   size_t workspace_size() const override { return workspace_; }
@@ -87,7 +97,11 @@ class LoopKernel final : public Kernel {
       require(fits, "layer '", layer_, "': what it stacks as output ", states_ + i,
               " has the shape ", made, " in an iteration; expected parts of ", whole);
       part_bytes_[i] = bytes_at(made, stacked_types_[i]);
-      capacity_ = std::min(capacity_, whole[0]);
+      lengths_[i] = whole[0];
+      if (!is_partial_) capacity_ = std::min(capacity_, whole[0]);
+      require(!is_partial_ || part_bytes_[i] <= spare_, "layer '", layer_,
+              "': what an iteration stacks takes ", part_bytes_[i], " bytes; there is room for ",
+              spare_);
     }
   }
 
@@ -127,16 +141,24 @@ class LoopKernel final : public Kernel {
       }
       for (size_t i = 0; i < stacked_; ++i)
         context_.set_output_address(first + static_cast<int>(states_ + i),
-                                    static_cast<std::byte*>(outputs[states_ + i]) +
-                                        static_cast<size_t>(iteration) * part_bytes_[i]);
+                                    iteration < lengths_[i]
+                                        ? static_cast<std::byte*>(outputs[states_ + i]) +
+                                              static_cast<size_t>(iteration) * part_bytes_[i]
+                                        : buffer);
       context_.enqueue(queue);
       if (is_computed_) goes_on = read_number<uint8_t>(device_, layer_, condition, queue) != 0;
     }
     for (size_t i = 0; i < states_; ++i)
       if (state_bytes_[i] > 0) device_.copy(outputs[i], current_[i], state_bytes_[i], queue);
+    for (size_t i = 0; is_partial_ && i < stacked_; ++i)
+      if (iteration < lengths_[i])
+        write_zeros(device_,
+                    static_cast<std::byte*>(outputs[states_ + i]) +
+                        static_cast<size_t>(iteration) * part_bytes_[i],
+                    static_cast<size_t>(lengths_[i] - iteration) * part_bytes_[i], queue);
     if (counts_)
       write_number(device_, outputs[states_ + stacked_], iteration, queue);
-    else if (stacked_ > 0 && iteration < capacity_) [[unlikely]]
+    else if (stacked_ > 0 && !is_partial_ && iteration < capacity_) [[unlikely]]
       fail_iterations(iteration);
   }
   std::string capture_obstacle() const override { return kBodyObstacle; }
@@ -150,7 +172,7 @@ class LoopKernel final : public Kernel {
   }
 
   const std::string layer_;
-  const bool is_computed_, counts_;
+  const bool is_computed_, counts_, is_partial_;
   const size_t states_, stacked_;
   const LoopPorts ports_;
   const Device& device_;
@@ -159,7 +181,8 @@ class LoopKernel final : public Kernel {
   std::vector<DataType> types_, stacked_types_;
   std::vector<const void*> current_;
   std::vector<size_t> reserved_, state_bytes_, part_bytes_;
-  size_t workspace_ = 2 * kNumberBytes;
+  std::vector<int64_t> lengths_;
+  size_t workspace_ = 2 * kNumberBytes, spare_ = 0;
   int64_t capacity_ = 0;
 };
 
@@ -200,6 +223,8 @@ class PlannedLoop final : public PlannedOperator {
     }
     const size_t first = params_.is_computed ? 1 : 0;
     for (size_t i = 0; i < states + static_cast<size_t>(params_.stacked); ++i) {
+      require(i < states || args.outputs[i].max.rank() > 0, "output ", i,
+              " has no axis along which iterations are stacked");
       const PortType& made = body.outputs[first + i].type;
       require(made == args.outputs[i].type, "output ", i, " is ", str(args.outputs[i].type),
               "; its body gives ", str(made));
@@ -276,6 +301,8 @@ PlannedOperatorPtr make_planned_loop(PlannedLoopParams params, std::string_view 
     for (const int64_t count : {params.states, params.captures, params.stacked})
       require(count >= 0 && count <= kMaxPorts, "it has ", count,
               " states, captured tensors or stacked outputs; expected 0 to ", kMaxPorts);
+    require(!params.is_partial || !params.counts,
+            "it counts iterations, and has room for another number of them");
     std::shared_ptr<const Engine> engine = load_body(params.body, device, code);
     LoopPorts ports = find_ports(params, *engine);
     return std::make_shared<PlannedLoop>(std::move(params), std::move(engine), std::move(ports));

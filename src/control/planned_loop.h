@@ -13,11 +13,13 @@ namespace opwright {
 
 struct PlannedLoopParams {
   bool is_computed = false, counts = false;
+  bool is_partial = false;  ///< whether there may be more and fewer iterations than room for them
   int64_t states = 0, captures = 0, stacked = 0;
   Blob body;  ///< the engine file of the body
   template <class V>
   void visit(V& v) {
     v("is_computed", is_computed), v("counts", counts);
+    v("is_partial", is_partial);
     v("states", states), v("captures", captures), v("stacked", stacked);
     v("body", body);
   }

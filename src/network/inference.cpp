@@ -70,7 +70,11 @@ void check_output(const Layer& layer, int index, const OutputInfo& info) {
 class Network::LayerInference final : public InferContext {
  public:
   LayerInference(Network& network, const Layer& layer) : network_(network), layer_(layer) {
-    for (const Tensor* tensor : layer.inputs_) infos_.push_back(tensor ? &tensor->info() : nullptr);
+    for (size_t i = 0; i < layer.inputs_.size(); ++i) {
+      const Tensor* const tensor = layer.inputs_[i];
+      const bool is_known = tensor && !layer.op_->is_fed_back(static_cast<int>(i));
+      infos_.push_back(is_known ? &tensor->info() : nullptr);
+    }
     inputs = infos_;
     this->layer = layer.name();
   }
@@ -116,6 +120,7 @@ class Network::LayerInference final : public InferContext {
     return symbol >= 0 && symbol < network_.symbols_.size() &&
            network_.symbols_[symbol].kind != Symbol::Kind::kInputValue;
   }
+  const SymbolTable* symbols() const override { return &network_.symbols_; }
 
  private:
   std::string output_name(int index) const {
@@ -164,6 +169,16 @@ void Network::resize_outputs(Layer& layer, size_t count) {
   }
 }
 
+/// The inputs that layers make and that the layer depends on.
+template <class Function>
+void Network::each_source(const Layer& layer, Function&& function) {
+  for (size_t i = 0; i < layer.inputs_.size(); ++i) {
+    const Tensor* const tensor = layer.inputs_[i];
+    if (tensor && tensor->producer_ && !layer.op_->is_fed_back(static_cast<int>(i)))
+      function(*tensor);
+  }
+}
+
 void Network::infer_outputs(Layer& layer) {
   std::vector<OutputInfo> outputs;
   try {
@@ -186,9 +201,9 @@ void Network::infer(Layer& layer) {
     Layer& next = *pending.back();
     const size_t before = pending.size();
     if (!next.inferred_)
-      for (const Tensor* tensor : next.inputs_)
-        if (tensor && tensor->producer_ && !tensor->producer_->inferred_)
-          pending.push_back(tensor->producer_);
+      each_source(next, [&](const Tensor& tensor) {
+        if (!tensor.producer_->inferred_) pending.push_back(tensor.producer_);
+      });
     if (pending.size() > before) continue;
     pending.pop_back();
     if (!next.inferred_) infer_outputs(next);
@@ -236,11 +251,10 @@ std::vector<Layer*> Network::topological_order() const {
   std::vector<std::vector<int>> users(layers_.size());
   std::priority_queue<int, std::vector<int>, std::greater<>> ready;
   for (const auto& layer : layers_) {
-    for (const Tensor* tensor : layer->inputs_) {
-      if (!tensor || !tensor->producer_) continue;
+    each_source(*layer, [&](const Tensor& tensor) {
       ++waiting[static_cast<size_t>(layer->index_)];
-      users[static_cast<size_t>(tensor->producer_->index_)].push_back(layer->index_);
-    }
+      users[static_cast<size_t>(tensor.producer_->index_)].push_back(layer->index_);
+    });
     if (waiting[static_cast<size_t>(layer->index_)] == 0) ready.push(layer->index_);
   }
   while (!ready.empty()) {
@@ -257,17 +271,17 @@ bool Network::depends_on(const Tensor& tensor, const Layer& layer) const {
   if (!tensor.producer_ || (in_order_ && tensor.producer_->index_ < layer.index_)) return false;
   std::vector<const Layer*> pending;
   std::vector<bool> seen(layers_.size(), false);
-  const auto visit = [&](const Tensor* t) {
-    if (!t || !t->producer_ || seen[static_cast<size_t>(t->producer_->index_)]) return;
-    seen[static_cast<size_t>(t->producer_->index_)] = true;
-    pending.push_back(t->producer_);
+  const auto visit = [&](const Tensor& t) {
+    if (seen[static_cast<size_t>(t.producer_->index_)]) return;
+    seen[static_cast<size_t>(t.producer_->index_)] = true;
+    pending.push_back(t.producer_);
   };
-  visit(&tensor);
+  visit(tensor);
   while (!pending.empty()) {
     const Layer* current = pending.back();
     pending.pop_back();
     if (current == &layer) return true;
-    for (const Tensor* input : current->inputs_) visit(input);
+    each_source(*current, visit);
   }
   return false;
 }

@@ -61,15 +61,16 @@ void Layer::set_input(int index, Tensor* tensor) {
           ": it has ", num_inputs());
   if (tensor) {
     network_->check_usable(*tensor);
-    require(!network_->depends_on(*tensor, *this), "layer '", name_, "': its input ", index,
-            " cannot be '", tensor->name(), "', which depends on the layer itself");
+    require(op_->is_fed_back(index) || !network_->depends_on(*tensor, *this), "layer '", name_,
+            "': its input ", index, " cannot be '", tensor->name(),
+            "', which depends on the layer itself");
   }
   const bool in_order = network_->in_order_;
   std::vector<Tensor*> inputs = inputs_;
   const auto i = static_cast<size_t>(index);
   if (i >= inputs.size()) inputs.resize(i + 1, nullptr);
   Tensor* const before = std::exchange(inputs[i], tensor);
-  if (tensor && tensor->producer_ && tensor->producer_->index_ > index_)
+  if (tensor && tensor->producer_ && tensor->producer_->index_ > index_ && !op_->is_fed_back(index))
     network_->in_order_ = false;
   inputs_.swap(inputs);
   changed([&] {

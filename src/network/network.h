@@ -13,11 +13,13 @@
 
 #include "base/error_report.h"
 #include "network/operator.h"
+#include "network/region.h"
 #include "network/weight_names.h"
 #include "opwright/layer.h"
 
 namespace opwright {
 
+class Expansion;
 class IPluginRegistry;
 class Layer;
 class Network;
@@ -42,6 +44,8 @@ class Tensor {
   int producer_output() const { return producer_output_; }
   /// How many inputs of layers read it.
   int num_users() const { return static_cast<int>(users_.size()); }
+  /// The layers that read it; one that does so twice is there twice.
+  std::span<Layer* const> users() const { return users_; }
   /// The input of the producer whose memory it is (an in-place output), or -1.
   int aliased_input() const;
   bool is_network_input() const { return is_input_; }
@@ -85,6 +89,7 @@ class Tensor {
   DataType engine_type() const { return stored_type_ ? *stored_type_ : dtype(); }
 
  private:
+  friend class Expansion;
   friend class Network;
   friend class Layer;
   Tensor(Network& network, std::string name) : network_(&network), name_(std::move(name)) {}
@@ -149,6 +154,7 @@ class Layer {
   void infer();
 
  protected:
+  friend class Expansion;
   friend class Network;
   friend class Tensor;
   Layer() = default;
@@ -176,11 +182,22 @@ inline const TensorInfo& Tensor::info() const {
   return info_;
 }
 
+/// What several classes of layers have in common to the languages: `LayerBase` of their operators.
+template <class Op>
+struct LayerBaseOf {
+  using Type = Layer;
+};
+template <class Op>
+requires requires { typename Op::LayerBase; }
+struct LayerBaseOf<Op> {
+  using Type = typename Op::LayerBase;
+};
+
 /// The layer of an operator class, a class of its own to the languages.
 template <class Op>
-class TypedLayer : public Layer {
+class TypedLayer : public LayerBaseOf<Op>::Type {
  public:
-  const typename Op::Params& params() const { return static_cast<const Op&>(*op()).params(); }
+  const typename Op::Params& params() const { return static_cast<const Op&>(*this->op()).params(); }
 };
 
 struct NetworkFlags {
@@ -253,6 +270,14 @@ class Network {
   /// hand computed shapes to layers. With `scalar` (one expression only) it has rank 0.
   Tensor* add_values(std::vector<Expr> values, DataType dtype = DataType::kINT64,
                      bool scalar = false, std::string name = {});
+  /// Adds a loop or the like, which owns no layers yet.
+  template <class R>
+  R* add_region(std::unique_ptr<R> region) {
+    R* const added = region.get();
+    regions_.push_back(std::move(region));
+    return added;
+  }
+  std::span<const std::unique_ptr<Region>> regions() const { return regions_; }
   /// Declares that the elements of this integer network input (rank 0 or 1, constant extent)
   /// determine shapes, and gives it symbols.
   void make_shape_input(Tensor& tensor);
@@ -285,6 +310,7 @@ class Network {
   const WeightNames& weight_names() const { return weight_names_; }
 
  private:
+  friend class Expansion;
   friend class Tensor;
   friend class Layer;
   class Edit;
@@ -306,6 +332,8 @@ class Network {
   /// Infers one layer whose inputs are; changes nothing when that throws.
   void infer_outputs(Layer& layer);
   void resize_outputs(Layer& layer, size_t count);
+  template <class Function>
+  static void each_source(const Layer& layer, Function&& function);
   /// The layer, or all that use the tensor, and all downstream have to be inferred again.
   void invalidate(Layer& layer);
   void invalidate_users(const Tensor& tensor);
@@ -319,6 +347,7 @@ class Network {
   WeightNames weight_names_;
   std::deque<std::unique_ptr<Tensor>> tensors_;
   std::vector<std::unique_ptr<Layer>> layers_;
+  std::vector<std::unique_ptr<Region>> regions_;
   std::vector<Tensor*> inputs_;
   std::vector<Tensor*> outputs_;
   std::unordered_map<std::string, Tensor*> by_name_;

@@ -35,6 +35,11 @@ OperatorPtr Operator::without_shape_inputs(std::span<const TensorInfo* const>) c
   return nullptr;
 }
 
+std::vector<Tensor*> Operator::compose(Network&, std::span<Tensor* const>,
+                                       const std::string& layer) const {
+  fail(kind(), " '", layer, "' is not composed of other layers");
+}
+
 std::optional<std::string> Operator::timing_key() const {
   return str(kind(), " ", str(attributes()));
 }

@@ -25,6 +25,8 @@ enum class HardwareCompatibilityLevel : int32_t;
 class Device;
 class LastUse;
 class Layer;
+class Network;
+class Tensor;
 
 /// What is known of a tensor while the network is defined.
 struct TensorInfo {
@@ -65,6 +67,8 @@ struct InferContext {
     (void)symbol;
     return false;
   }
+  /// What expressions are made of; null where nobody asks for more than is_non_negative().
+  virtual const SymbolTable* symbols() const { return nullptr; }
   /// Throws Error unless between `least` and `most` inputs are there, the first `least` of them not
   /// absent.
   void require_inputs(std::string_view kind, int least, int most) const;
@@ -249,6 +253,18 @@ class Operator : public Operation {
   /// none. \param inputs as infer() has accepted them, null where absent
   virtual std::shared_ptr<const Operator> without_shape_inputs(
       std::span<const TensorInfo* const> inputs) const;
+  /// Whether compose() says what the operator is. It has no kernels then.
+  virtual bool is_composed() const { return false; }
+  /// Adds the layers that the operator stands for to a network, whose tensors `inputs` are (null:
+  /// absent). Returns its outputs. Throws Error naming the layer where the inputs cannot be right.
+  virtual std::vector<Tensor*> compose(Network& network, std::span<Tensor* const> inputs,
+                                       const std::string& layer) const;
+  /// Whether what the input is belongs to a later iteration of a loop: it may depend on the
+  /// outputs, which do not follow from it.
+  virtual bool is_fed_back(int input) const {
+    (void)input;
+    return false;
+  }
   /// The layer that Network::add_layer() makes for it, of a class of its own where users of the
   /// network are to tell it from others.
   virtual std::unique_ptr<Layer> make_layer() const;

@@ -26,6 +26,13 @@ class WeightNames {
 
   /// The layer is no longer there.
   void forget(const Layer& constant) { names_.erase(&constant), fixed_.erase(&constant); }
+  /// What is known of a layer of another network is true of this one's, too.
+  void copy(const WeightNames& others, const Layer& from, const Layer& to) {
+    if (const auto found = others.names_.find(&from); found != others.names_.end())
+      names_[&to] = found->second;
+    if (others.is_fixed(from)) fix(to);
+  }
+  void copy_marks(const WeightNames& others) { marked_ = others.marked_; }
 
   /// Whether the engine may be refitted with weights of this name where each is chosen.
   void mark(const std::string& name) { marked_.insert(name); }

@@ -5,7 +5,8 @@
 #include <limits>
 
 #include "base/half.h"
-#include "onnx/attention.h"
+#include "onnx/importer.h"
+#include "operators/attention_parts.h"
 #include "operators/normalization.h"
 #include "operators/rotary_embedding.h"
 

@@ -2,10 +2,11 @@
 // otherwise become networks of their own.
 
 #include <limits>
-#include <numeric>
 
+#include "control/body_inputs.h"
 #include "control/chosen_branch.h"
 #include "control/conditional.h"
+#include "control/iterations.h"
 #include "control/loop.h"
 #include "network/shape_inputs.h"
 #include "onnx/importer.h"
@@ -16,48 +17,8 @@
 namespace opwright::onnx {
 namespace {
 
-// A loop of more nodes, all iterations counted, is one layer instead of layers for each iteration.
-constexpr int64_t kMaxUnrolledNodes = 4096;
-
 bool is_small(int64_t iterations, const GraphProto& body) {
-  return iterations <= kMaxUnrolledNodes / (static_cast<int64_t>(body.nodes.size()) + 1);
-}
-
-Tensor* constant_scalar(NodeImporter& node, int64_t value) {
-  return node.scalar(static_cast<double>(value), DataType::kINT64);
-}
-
-/// Tensors of one type and shape, which `what` are, one behind the other along a new axis.
-Tensor* stack(NodeImporter& node, const Sequence& parts, int64_t axis, std::string_view what) {
-  const int at = node.axis(axis, parts[0]->rank() + 1);
-  Sequence slices;
-  for (Tensor* part : parts) {
-    if (part->rank() != parts[0]->rank())
-      node.error(what, " has rank ", part->rank(), " in one iteration and ", parts[0]->rank(),
-                 " in another; expected the same in all");
-    slices.push_back(node.unsqueeze(part, {at}));
-  }
-  return slices.size() == 1 ? slices[0] : node.add<Concatenation>({at}, slices);
-}
-
-/// A tensor without elements: what a loop of no iterations puts together.
-Tensor* empty_stack(NodeImporter& node, const Tensor* part, int64_t axis) {
-  SymShape dims = part->dims();
-  dims.insert(dims.begin() + node.axis(axis, part->rank() + 1), Expr(0));
-  const DataType dtype = part->dtype();
-  if (is_constant(dims))
-    return node.network().add_constant(dtype, constant_shape(dims), Blob::copy(nullptr, 0),
-                                       node.next_name());
-  FillParams params;
-  params.to_type = dtype;
-  return node.add<Fill>(params, {node.network().add_values(dims)});
-}
-
-/// The elements of a tensor at an index of an axis, which goes.
-Tensor* pick(NodeImporter& node, Tensor* x, int axis, int64_t index) {
-  GatherParams params;
-  params.axis = axis;
-  return node.add<Gather>(params, {x, constant_scalar(node, index)});
+  return is_small_loop(iterations, static_cast<int64_t>(body.nodes.size()));
 }
 
 Tensor* tensor_of(NodeImporter& node, const Value& value, std::string_view what) {
@@ -100,26 +61,6 @@ Value select(NodeImporter& node, Tensor* condition, const Value& then_value,
   return node.add<Select>({}, {mask, a, b});
 }
 
-/// A tensor of one element without axes.
-Tensor* as_scalar(NodeImporter& node, Tensor* tensor) {
-  return tensor->rank() == 0 ? tensor : node.reshape(tensor, {});
-}
-
-void mark_body_output(Network& network, Tensor* tensor) {
-  if (tensor->is_network_input() || tensor->is_network_output())
-    tensor = network.add<Identity>({}, {tensor})->output(0);
-  network.mark_output(*tensor);
-}
-
-void remove_unused_inputs(const BodyNetwork& body) {
-  const std::span<Tensor* const> inputs = body.network->inputs();
-  const std::vector<Tensor*> all(inputs.begin(), inputs.end());
-  for (Tensor* input : all)
-    if (input->num_users() == 0 && std::find(body.for_extents.begin(), body.for_extents.end(),
-                                             input) == body.for_extents.end())
-      body.network->remove_tensor(*input);
-}
-
 /// The branches' outputs where extents differ: one layer, which runs one of them.
 void add_conditional(NodeImporter& node, Tensor* condition, const GraphProto& then_branch,
                      const GraphProto& else_branch, std::vector<std::pair<int, int>> sizes) {
@@ -129,7 +70,7 @@ void add_conditional(NodeImporter& node, Tensor* condition, const GraphProto& th
   for (const BodyNetwork* body : {&then_body, &else_body}) {
     for (const Value& output : body->outputs)
       mark_body_output(*body->network, tensor_of(node, output, "an output of a branch"));
-    remove_unused_inputs(*body);
+    remove_unused_inputs(*body->network, body->for_extents);
   }
   Sequence inputs = {as_scalar(node, condition)};
   inputs.insert(inputs.end(), else_body.captured.begin(), else_body.captured.end());
@@ -216,7 +157,7 @@ Sequence add_loop(NodeImporter& node, BodyNetwork made, Tensor* limit, Tensor* b
   if (goes_on != nullptr) mark_body_output(*made.network, goes_on);
   for (const Value& output : made.outputs)
     mark_body_output(*made.network, tensor_of(node, output, "an output of its body"));
-  remove_unused_inputs(made);
+  remove_unused_inputs(*made.network, made.for_extents);
   const bool counts = body.stacked > 0 && (body.is_computed || begins != nullptr);
   body.network = made.network;
   const int results = body.states + body.stacked;
@@ -415,9 +356,7 @@ std::vector<Value> scan_at_run_time(NodeImporter& node, const GraphProto& body,
                                     start.node.network().add_values({last}, DataType::kINT64, true),
                                     at);
       }
-      GatherParams params;
-      params.axis = axis_of(i);
-      elements.emplace_back(start.node.add<Gather>(params, {input, at}));
+      elements.emplace_back(pick(start.node, input, axis_of(i), at));
     }
     return elements;
   });
@@ -427,20 +366,9 @@ std::vector<Value> scan_at_run_time(NodeImporter& node, const GraphProto& body,
   std::vector<Value> results(made_by.begin(), made_by.end());
   for (size_t s = 0; s < ports.outputs; ++s) {
     Tensor* whole = made_by[ports.states + s];
-    if (ports.output_directions[s] != 0) {
-      SliceParams params;
-      params.stride.assign(whole->rank(), 1);
-      params.stride[0] = -1;
-      SymShape start(whole->rank(), Expr(0));
-      start[0] = whole->dims()[0] - 1;
-      whole = node.add<Slice>(params, {whole, node.network().add_values(start),
-                                       node.network().add_values(whole->dims())});
-    }
+    if (ports.output_directions[s] != 0) whole = reversed(node, whole);
     const int axis = node.axis(ports.output_axes[s], whole->rank());
-    Ints order(whole->rank());
-    std::iota(order.begin(), order.end(), 0);
-    std::rotate(order.begin(), order.begin() + 1, order.begin() + axis + 1);
-    results[ports.states + s] = axis == 0 ? whole : node.transpose(whole, order);
+    results[ports.states + s] = move_first_axis(node, whole, axis);
   }
   return results;
 }
@@ -482,7 +410,8 @@ std::vector<Value> run_scan(NodeImporter& node, const GraphProto& body, const Sc
     if (stacked[s].empty()) {
       if (shapes_of.empty())
         shapes_of = run_body(0, [&](size_t i) {
-          return pick(node, inputs[i], node.axis(ports.input_axes[i], inputs[i]->rank()), 0);
+          return pick(node, inputs[i], node.axis(ports.input_axes[i], inputs[i]->rank()),
+                      int64_t{0});
         });
       Tensor* shape = tensor_of(node, shapes_of[ports.states + s], "a stacked output");
       results.push_back(empty_stack(node, shape, ports.output_axes[s]));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "control/body_inputs.h"
 #include "control/loop.h"
 #include "network/shape_inputs.h"
 #include "onnx/importer.h"
@@ -546,98 +547,17 @@ class GraphImporter::InNetwork {
 
 namespace {
 
-/// The inputs of a body's network, like tensors outside.
-class BodyInputs {
- public:
-  explicit BodyInputs(BodyNetwork& body) : body_(body) {}
-
-  /// Extents that are equal outside have one name.
-  Tensor* add(const std::string& name, const Tensor& outside) {
-    Tensor* made = body_.network->add_input(name, outside.dtype(), outside.shape());
-    for (int i = 0; i < outside.rank(); ++i)
-      if (const Expr& extent = outside.dims()[static_cast<size_t>(i)]; !extent.is_constant())
-        made->set_dimension_name(i, name_of(extent));
-    return made;
-  }
-
-  Tensor* capture(Tensor* outside) {
-    if (const auto found = captured_.find(outside); found != captured_.end()) return found->second;
-    Tensor* made = nullptr;
-    const TensorInfo& info = outside->info();
-    if (info.constant) {
-      made = body_.network->add_constant(info.dtype, constant_shape(info.dims), info.constant);
-      body_.network->weight_names().fix(*made->producer());
-    } else if (const auto values = values_inside(*outside)) {
-      made = body_.network->add_values(*values, info.dtype, outside->rank() == 0);
-    } else {
-      const auto place = std::find(body_.captured.begin(), body_.captured.end(), outside);
-      made = add(capture_input(static_cast<int>(place - body_.captured.begin())), *outside);
-      if (place == body_.captured.end()) body_.captured.push_back(outside);
-    }
-    captured_[outside] = made;
-    return made;
-  }
-
-  Value capture(const Value& outside) {
-    if (outside.tensor() != nullptr) return capture(outside.tensor());
-    if (outside.stacked() != nullptr) return Value::stacked(capture(outside.stacked()));
-    if (outside.appended() != nullptr) return outside.with_appended(capture(outside.appended()));
-    if (outside.sequence() == nullptr) return outside;
-    Sequence tensors;
-    for (Tensor* tensor : *outside.sequence()) tensors.push_back(capture(tensor));
-    return Value(std::move(tensors));
-  }
-
- private:
-  /// The elements of a shape, or the like, in the body's symbols.
-  std::optional<std::vector<Expr>> values_inside(const Tensor& outside) {
-    const TensorInfo& info = outside.info();
-    if (!info.values || outside.rank() > 1 || info.dtype == DataType::kBOOL) return std::nullopt;
-    std::vector<Expr> inside;
-    for (const Expr& element : *info.values) {
-      const std::optional<Expr> value = inside_of(element, outside.network(), 0);
-      if (!value) return std::nullopt;
-      inside.push_back(*value);
-    }
-    return inside;
-  }
-
-  /// Null for what does not follow from the extents of the network's inputs, and for what would
-  /// take long to write again.
-  std::optional<Expr> inside_of(const Expr& e, Network& network, int depth) {
-    constexpr int kMostDepth = 16;
-    if (e.is_constant()) return e;
-    if (depth > kMostDepth) return std::nullopt;
-    if (e.op() == ExprOp::kSymbol) {
-      const Symbol& symbol = network.symbols()[e.symbol_id()];
-      Tensor* const input = network.find_tensor(symbol.tensor);
-      if (symbol.kind != Symbol::Kind::kInputExtent || input == nullptr) return std::nullopt;
-      const Tensor* const made = capture(input);
-      body_.for_extents.push_back(made);
-      return made->dims()[static_cast<size_t>(symbol.index)];
-    }
-    std::vector<Expr> operands;
-    for (int i = 0; i < e.arity(); ++i) {
-      const std::optional<Expr> operand = inside_of(e.operand(i), network, depth + 1);
-      if (!operand) return std::nullopt;
-      operands.push_back(*operand);
-    }
-    if (e.op() == ExprOp::kSelect) return Expr::select(operands[0], operands[1], operands[2]);
-    Expr result = operands[0];
-    for (size_t i = 1; i < operands.size(); ++i) result = Expr::make(e.op(), result, operands[i]);
-    return result;
-  }
-
-  std::string name_of(const Expr& extent) {
-    const auto found = std::find(extents_.begin(), extents_.end(), extent);
-    if (found == extents_.end()) extents_.push_back(extent);
-    return str("extent ", found - extents_.begin());
-  }
-
-  BodyNetwork& body_;
-  std::unordered_map<const Tensor*, Tensor*> captured_;
-  std::vector<Expr> extents_;
-};
+/// What a value outside is in a body's network.
+Value captured_value(BodyInputs& inputs, const Value& outside) {
+  if (outside.tensor() != nullptr) return inputs.capture(outside.tensor());
+  if (outside.stacked() != nullptr) return Value::stacked(inputs.capture(outside.stacked()));
+  if (outside.appended() != nullptr)
+    return outside.with_appended(inputs.capture(outside.appended()));
+  if (outside.sequence() == nullptr) return outside;
+  Sequence tensors;
+  for (Tensor* tensor : *outside.sequence()) tensors.push_back(inputs.capture(tensor));
+  return Value(std::move(tensors));
+}
 
 }  // namespace
 
@@ -648,8 +568,8 @@ BodyNetwork GraphImporter::add_body_network(const NodeImporter& node, const Grap
   BodyNetwork made;
   made.captured = std::move(captured);
   made.network = std::make_shared<Network>(network_->flags(), nullptr, log_);
-  BodyInputs inputs(made);
-  const auto capture = [&](const Value& value) { return inputs.capture(value); };
+  BodyInputs inputs(*made.network, made.captured, made.for_extents);
+  const auto capture = [&](const Value& value) { return captured_value(inputs, value); };
   Scope scope{node.name() + "/body/", outer.opset, outer.attributes, Names(&outer.names, capture),
               true};
   const InNetwork inside(*this, *made.network);

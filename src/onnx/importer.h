@@ -16,6 +16,7 @@
 #include "operators/activation.h"
 #include "operators/convolution.h"
 #include "operators/elementwise.h"
+#include "operators/layer_writer.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
 #include "operators/pooling.h"
@@ -75,20 +76,17 @@ class ReportedError final : public Error {
 
 /// One node while it is taken over: its inputs and attributes, and the network calls that the
 /// operator families share.
-class NodeImporter {
+class NodeImporter : public LayerWriter {
  public:
   NodeImporter(Network& network, const NodeProto& node, std::string name, int64_t opset,
                Names& names, Bodies* bodies = nullptr)
-      : network_(network),
+      : LayerWriter(network, std::move(name)),
         node_(node),
-        name_(std::move(name)),
         opset_(opset),
         names_(names),
         bodies_(bodies) {}
 
-  Network& network() { return network_; }
   const NodeProto& node() const { return node_; }
-  const std::string& name() const { return name_; }
   int64_t opset() const { return opset_; }
   int num_inputs() const { return static_cast<int>(node_.inputs.size()); }
   int num_outputs() const { return static_cast<int>(node_.outputs.size()); }
@@ -160,12 +158,8 @@ class NodeImporter {
   std::optional<Ints> axes_of(int rank, int64_t since, int input_index) const;
 
   template <class... Parts>
-  [[noreturn]] void error(const Parts&... parts) const {
-    error_of(onnxparser::ErrorCode::kINVALID_NODE, parts...);
-  }
-  template <class... Parts>
   [[noreturn]] void error_of(onnxparser::ErrorCode kind, const Parts&... parts) const {
-    throw NodeError(kind, str("ONNX node '", name_, "' (", node_.op_type, "): ", parts...));
+    throw NodeError(kind, str("ONNX node '", name(), "' (", node_.op_type, "): ", parts...));
   }
 
   template <class... Parts>
@@ -179,70 +173,21 @@ class NodeImporter {
   [[noreturn]] void error_needs(onnxparser::ErrorCode kind, Tensor* tensor, std::string_view what,
                                 std::string_view problem) const;
 
-  // Layers. The first one of a node carries the node's name, further ones get a suffix.
-  std::string next_name();
-  template <class Op>
-  Tensor* add(typename Op::Params params, std::initializer_list<Tensor*> inputs) {
-    return add<Op>(std::move(params), std::span<Tensor* const>(inputs.begin(), inputs.size()));
-  }
-  template <class Op>
-  Tensor* add(typename Op::Params params, std::span<Tensor* const> inputs) {
-    return network_.add<Op>(std::move(params), inputs, next_name())->output(0);
-  }
-  Tensor* scalar(double value, DataType dtype);
-  Tensor* elementwise(ElementWiseOperation op, Tensor* a, Tensor* b);
-  /// The same with a scalar of the tensor's type.
-  Tensor* elementwise(ElementWiseOperation op, Tensor* a, double b);
-  Tensor* unary(UnaryOperation op, Tensor* x);
-  Tensor* activation(ActivationType type, Tensor* x, float alpha = 0, float beta = 0);
-  /// x * sigmoid(alpha * x)
-  Tensor* swish(Tensor* x, float alpha);
-  Tensor* cast(Tensor* x, DataType to);
-  Tensor* reduce(ReduceOperation op, Tensor* x, const Ints& axes, bool keep_dims);
-  Tensor* reshape(Tensor* x, std::span<const Expr> dims);
-  Tensor* transpose(Tensor* x, Ints permutation);
-  Tensor* squeeze(Tensor* x, const Ints& axes);
-  Tensor* unsqueeze(Tensor* x, const Ints& axes);
-  /// x broadcast to `dims`.
-  Tensor* expand(Tensor* x, std::span<const Expr> dims);
-  /// `size` elements of every axis from `start` on; an empty stride is 1 everywhere.
-  Tensor* slice(Tensor* x, std::vector<Expr> start, std::vector<Expr> size, Ints stride = {},
-                SampleMode mode = SampleMode::kSTRICT_BOUNDS, Tensor* fill = nullptr);
-  /// The elements [start, start + size) of one axis.
-  Tensor* slice_axis(Tensor* x, int axis, const Expr& start, const Expr& size);
-  /// Slice `index` of an axis, which stays with extent 1.
-  Tensor* slice_at(Tensor* x, int axis, const Expr& index) { return slice_axis(x, axis, index, 1); }
-  Tensor* concatenate(std::span<Tensor* const> inputs, int axis);
-  Tensor* concatenate(std::initializer_list<Tensor*> inputs, int axis) {
-    return concatenate(std::span<Tensor* const>(inputs.begin(), inputs.size()), axis);
-  }
-  Tensor* multiply_matrices(Tensor* a, Tensor* b, MatrixOperation op_a = MatrixOperation::kNONE,
-                            MatrixOperation op_b = MatrixOperation::kNONE);
-  Tensor* select(Tensor* condition, Tensor* then_input, Tensor* else_input);
-  /// A Fill of these extents; `params.shape` is replaced.
-  Tensor* fill(FillParams params, std::span<const Expr> dims);
-  /// 0, 1, 2, ... up to the count.
-  Tensor* count_up(const Expr& count, DataType dtype = DataType::kINT64);
-  /// A scalar that may depend on input shapes.
-  Tensor* scalar_of(const Expr& value, DataType dtype = DataType::kINT64);
-  /// A constant of FP32 elements as the type, which belongs to how the node is written in layers.
-  Tensor* constant_of(const Shape& shape, std::span<const float> values, DataType dtype);
-
  private:
-  Tensor* fixed(Tensor* constant);
   template <class Elements>
   auto single(const Elements& elements, std::string_view what) const {
     if (elements.size() != 1) error(what, " has ", elements.size(), " elements; expected 1");
     return elements[0];
   }
 
-  Network& network_;
+  [[noreturn]] void fail(const std::string& problem) const override {
+    error_of(onnxparser::ErrorCode::kINVALID_NODE, problem);
+  }
+
   const NodeProto& node_;
-  std::string name_;
   int64_t opset_;
   Names& names_;
   Bodies* bodies_;
-  int layers_ = 0;
 };
 
 using NodeFunction = void (*)(NodeImporter&);

@@ -5,6 +5,7 @@
 
 #include "network/constant.h"
 #include "network/network.h"
+#include "operators/attention.h"
 #include "operators/convolution.h"
 #include "operators/elementwise.h"
 #include "operators/movement.h"
@@ -64,6 +65,10 @@ TypedLayer<Scale>* add_scale(Network& network, Tensor& input, ScaleMode mode,
 /// A layer that is shown as one of kPADDING.
 struct AddedPadding {
   TypedLayer<Slice>* layer = nullptr;
+};
+/// A layer that the languages show as the attention that it is.
+struct AddedAttention {
+  TypedLayer<Attention>* layer = nullptr;
 };
 /// A slice that adds (or, where negative, takes off) so many elements before and after the last
 /// axes.

@@ -32,8 +32,10 @@ class PlannedBuiltin final : public PlannedOperator {
 };
 
 [[maybe_unused]] const bool are_builtins_registered = [] {
-  each_builtin_operator(
-      []<class Op>() { register_operator_kind(std::string(Op::kKind), Op::load); });
+  each_builtin_operator([]<class Op>() {
+    if constexpr (!requires { Op::kHasNoKernels; })
+      register_operator_kind(std::string(Op::kKind), Op::load);
+  });
   return true;
 }();
 

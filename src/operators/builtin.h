@@ -57,7 +57,8 @@ struct LayerClass {
 
 /// A built-in operator: parameters that are reflected into attributes, kernels from the device's
 /// backend. A derived class gives `struct Params` (with `visit`), `static constexpr
-/// std::string_view kKind`, `infer` and, where the API has a layer of it, `kLayer`. Params may have
+/// std::string_view kKind`, `infer` and, where the API has a layer of it, `kLayer`; `kHasNoKernels`
+/// where it stands in no plan. Params may have
 /// `bool is_set(std::string_view property) const` and, for what else changes,
 /// `void was_set(std::string_view property)`.
 template <class Derived, class ParamsType>

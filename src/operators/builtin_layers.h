@@ -5,11 +5,16 @@
 
 #include "operators/activation.h"
 #include "operators/add_layers.h"
+#include "operators/assertion.h"
+#include "operators/attention.h"
 #include "operators/bit_cast.h"
+#include "operators/boundary.h"
 #include "operators/col2im.h"
 #include "operators/convolution.h"
+#include "operators/einsum.h"
 #include "operators/elementwise.h"
 #include "operators/indexing.h"
+#include "operators/kv_cache.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
 #include "operators/normalization.h"
@@ -32,13 +37,16 @@ namespace opwright {
 template <class Visitor>
 void each_builtin_operator(Visitor&& visitor) {
   const auto visit = [&]<class... Ops>() { (visitor.template operator()<Ops>(), ...); };
-  visit.template operator()<
-      Activation, BitCast, Cast, ChannelShuffle, Col2Im, Concatenation, Convolution, Cumulative,
-      Deconvolution, DeformableColumns, Dequantize, Determinant, ElementWise, Fill, Gather,
-      GridSample, Identity, IndexedMaxPooling, LpPooling, Lrn, MatrixMultiply, Nms, NonZero,
-      Normalization, OneHot, ParametricRelu, Pointwise, Pooling, Quantize, Recurrence, Reduce,
-      Reformat, Reshape, Resize, ReverseSequence, RoiAlign, RoiPool, RotaryEmbedding, Scale,
-      Scatter, Select, ShapeOf, Shuffle, Slice, Softmax, TopK, Transpose, Unary, Unique>();
+  visit.template
+  operator()<Activation, Assertion, Attention, BitCast, Cast, ChannelShuffle, Col2Im, Concatenation,
+             ConditionalInputBoundary, ConditionalOutputBoundary, ConditionBoundary, Convolution,
+             Cumulative, Deconvolution, DeformableColumns, Dequantize, Determinant, Einsum,
+             ElementWise, Fill, Gather, GridSample, Identity, IndexedMaxPooling, IteratorBoundary,
+             KvCacheUpdate, LoopOutputBoundary, LpPooling, Lrn, MatrixMultiply, Moe, Nms, NonZero,
+             Normalization, OneHot, ParametricRelu, Pointwise, Pooling, Quantize, RaggedSoftmax,
+             Recurrence, RecurrenceBoundary, Reduce, Reformat, Reshape, Resize, ReverseSequence,
+             RoiAlign, RoiPool, RotaryEmbedding, Scale, Scatter, Select, ShapeOf, Shuffle, Slice,
+             Softmax, Squeeze, TopK, Transpose, TripLimitBoundary, Unary, Unique, Unsqueeze>();
 }
 template <class Visitor>
 void each_layer(Visitor&& visitor) {
@@ -251,6 +259,83 @@ void each_moving_method(Visitor& add) {
       add_padding, "input", "pre_padding", "post_padding");
   add({"add_resize", "addResize", "To the input's extents until a shape or scales are set."},
       add_resize, "input");
+  add({"add_squeeze", "addSqueeze",
+       "The input without the axes of extent 1 that a constant names; negative ones count from the "
+       "end."},
+      add_function<Squeeze, 2>(), "input", "axes");
+  add({"add_unsqueeze", "addUnsqueeze",
+       "The input with further axes of extent 1: those of the output that a constant names."},
+      add_function<Unsqueeze, 2>(), "input", "axes");
+  add(
+      {"add_einsum", "addEinsum",
+       "Sums of products along axes that an equation names: `bij,bjk->bik`. Inputs have one type."},
+      [](Network& network, const std::vector<Tensor*>& inputs, const std::string& equation) {
+        return network.add<Einsum>({equation}, inputs);
+      },
+      "inputs", "equation");
+  add(
+      {"add_assertion", "addAssertion",
+       "Makes a run fail with the message where an element of the condition, BOOL of rank 0 or 1, "
+       "is false; a build where that is known."},
+      [](Network& network, Tensor& condition, const std::string& message) {
+        return network.add<Assertion>({message}, {&condition});
+      },
+      "condition", "message");
+  add({"add_ragged_softmax", "addRaggedSoftMax",
+       "A softmax over the first elements of each row, as many as `bounds` says; the others become "
+       "0."},
+      add_function<RaggedSoftmax, 2>(), "input", "bounds");
+  add(
+      {"add_normalization_v2", "addNormalizationV2",
+       "As add_normalization; with groups scale and bias are [1, channels, 1, ...], not [1, "
+       "groups, "
+       "1, ...]."},
+      [](Network& network, Tensor& input, Tensor& scale, Tensor& bias, int64_t axes) {
+        NormalizationParams params;
+        params.axes = axes, params.is_v2 = true;
+        return network.add<Normalization>(params, {&input, &scale, &bias});
+      },
+      "input", "scale", "bias", "axesMask");
+  add(
+      {"add_attention_v2", "addAttentionV2",
+       "softmax(Q K^T + mask) V of tensors [batch, heads, tokens, size]; the scale of the scores "
+       "is in the query or the key already."},
+      [](Network& network, Tensor& query, Tensor& key, Tensor& value,
+         AttentionNormalizationOp norm_op, CausalMaskKind causal_kind) {
+        AttentionParams params;
+        params.norm_op = norm_op, params.causal_kind = causal_kind;
+        return AddedAttention{network.add<Attention>(params, {&query, &key, &value})};
+      },
+      "query", "key", "value", "norm_op", "causal_kind");
+  add(
+      {"add_attention", "addAttention", "As add_attention_v2; causal is UPPER_LEFT."},
+      [](Network& network, Tensor& query, Tensor& key, Tensor& value,
+         AttentionNormalizationOp norm_op, bool causal) {
+        AttentionParams params;
+        params.norm_op = norm_op;
+        params.causal_kind = causal ? CausalMaskKind::kUPPER_LEFT : CausalMaskKind::kNONE;
+        return AddedAttention{network.add<Attention>(params, {&query, &key, &value})};
+      },
+      "query", "key", "value", "norm_op", "causal");
+  add({"add_rotary_embedding", "addRotaryEmbedding",
+       "Turns pairs of elements of each head, [batch, heads, tokens, size], by angles whose "
+       "cosines "
+       "and sines are [batch, tokens, rotated / 2]; with input 3, positions [batch, tokens], they "
+       "are [positions, rotated / 2]."},
+      add_function<RotaryEmbedding, 3>(&RotaryEmbeddingParams::interleaved,
+                                       &RotaryEmbeddingParams::rotary_embedding_dim),
+      "input", "cos_cache", "sin_cache", "interleaved", "rotary_embedding_dim");
+  add({"add_kv_cache_update", "addKVCacheUpdate",
+       "Writes new tokens [batch, heads, tokens, size] into a cache [batch, heads, room, size], "
+       "whose memory the output is, from an index of each batch on."},
+      add_function<KvCacheUpdate, 3>(&KvCacheUpdateParams::mode), "cache", "update",
+      "write_indices", "cache_mode");
+  add({"add_moe", "addMoE",
+       "A mixture of experts over hidden states [batch, tokens, hidden]: the sum of those that "
+       "were "
+       "selected, [batch, tokens, k], by their scores. Weights are set afterwards."},
+      add_function<Moe, 3>(), "hidden_states", "selected_experts_for_tokens",
+      "scores_for_selected_experts");
   add({"add_fill", "addFill", "Evenly spaced or random values."},
       add_function<Fill, 0>(&FillParams::shape, &FillParams::operation, &FillParams::to_type),
       "shape", "op", DefaultArgument{"output_type", DataType::kFLOAT});

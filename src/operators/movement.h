@@ -38,6 +38,30 @@ class Shuffle final : public BuiltinOperator<Shuffle, ShuffleParams> {
   }
 };
 
+/// The input without axes of extent 1. Input 1 are those axes, constants; negative ones count from
+/// the end. The compiler lowers it to Reshape.
+class Squeeze final : public BuiltinOperator<Squeeze, NoParams> {
+ public:
+  static constexpr std::string_view kKind = "Squeeze";
+  static constexpr LayerClass<class ISqueezeLayer> kLayer{LayerType::kSQUEEZE, "ISqueezeLayer",
+                                                          "The input without axes of extent 1."};
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+  bool is_shape_input(int input) const override { return input == 1; }
+};
+
+/// The input with further axes of extent 1. Input 1 are those axes of the output, constants;
+/// negative ones count from the end. The compiler lowers it to Reshape.
+class Unsqueeze final : public BuiltinOperator<Unsqueeze, NoParams> {
+ public:
+  static constexpr std::string_view kKind = "Unsqueeze";
+  static constexpr LayerClass<class IUnsqueezeLayer> kLayer{
+      LayerType::kUNSQUEEZE, "IUnsqueezeLayer", "The input with further axes of extent 1."};
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+  bool is_shape_input(int input) const override { return input == 1; }
+};
+
 struct TransposeParams {
   Ints permutation;
   template <class V>

@@ -6,6 +6,11 @@
 
 namespace opwright {
 
+bool is_per_group(const NormalizationParams& params, const SymShape& x, const SymShape& factor) {
+  return params.num_groups > 1 && !params.is_v2 && factor.size() == x.size() && x.size() > 1 &&
+         factor[1] == Expr(params.num_groups) && factor[1] != x[1] && x[1].is_constant();
+}
+
 std::vector<OutputInfo> Normalization::infer(InferContext& context) const {
   const Inference inference(context, kKind, {"x", "scale", "bias"}, 1);
   const TensorInfo& x = inference.input(0);
@@ -31,7 +36,9 @@ std::vector<OutputInfo> Normalization::infer(InferContext& context) const {
   for (int i = 1; i < inference.count(); ++i) {
     if (!inference.optional(i)) continue;
     inference.require_same_type(i, 0);
-    inference.require_broadcasts_to(i, x.dims);
+    SymShape expected = x.dims;
+    if (is_per_group(params(), x.dims, inference.input(i).dims)) expected[1] = groups;
+    inference.require_broadcasts_to(i, expected);
   }
   return {make_output(x.dtype, x.dims)};
 }

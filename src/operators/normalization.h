@@ -10,9 +10,11 @@ struct NormalizationParams {
   int64_t num_groups = 1;  ///< above 1: channels (axis 1) are split into groups, normalized over
                            ///< together with the axes
   bool rms = false;        ///< divide by the root mean square, do not subtract the mean
+  bool is_v2 = false;      ///< scale and bias of groups are per channel alone
   template <class V>
   void visit(V& v) {
     v("epsilon", epsilon), v("axes", axes), v("num_groups", num_groups), v.internal("rms", rms);
+    v.shown("is_v2", is_v2);
   }
 };
 /// y = (x - mean) / sqrt(variance + epsilon) * scale + bias. Inputs: x, optional scale, optional
@@ -27,6 +29,9 @@ class Normalization final : public BuiltinOperator<Normalization, NormalizationP
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
+
+/// Whether a scale or bias has an element for each group of channels.
+bool is_per_group(const NormalizationParams& params, const SymShape& x, const SymShape& factor);
 
 struct LrnParams {
   int64_t window = 5;

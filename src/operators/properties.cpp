@@ -16,7 +16,8 @@ constexpr const char* kPropertyKinds[] = {"no value",
                                           "a floating-point number",
                                           "a list of integers",
                                           "a list of floating-point numbers",
-                                          "weights"};
+                                          "weights",
+                                          "a text"};
 static_assert(std::size(kPropertyKinds) == std::variant_size_v<PropertyValue>);
 
 /// How a member of a parameter struct is handed over.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -15,7 +16,8 @@ using WeightsArray = Constant::Params;
 
 /// What a property of a layer holds. An int64_t stands for a bool and an enumerator, too; nothing
 /// for what is not set.
-using PropertyValue = std::variant<std::monostate, int64_t, double, Ints, Floats, WeightsArray>;
+using PropertyValue =
+    std::variant<std::monostate, int64_t, double, Ints, Floats, WeightsArray, std::string>;
 
 /// A property of the layer by its name in TensorRT's Python API: a parameter of its operator, the
 /// elements of an input that is a constant, or what follows from its tensors. Throws Error, naming

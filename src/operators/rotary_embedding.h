@@ -22,6 +22,9 @@ struct RotaryEmbeddingParams {
 class RotaryEmbedding final : public BuiltinOperator<RotaryEmbedding, RotaryEmbeddingParams> {
  public:
   static constexpr std::string_view kKind = "RotaryEmbedding";
+  static constexpr LayerClass<class IRotaryEmbeddingLayer> kLayer{
+      LayerType::kROTARY_EMBEDDING, "IRotaryEmbeddingLayer",
+      "Pairs of elements of each head, turned by angles that positions give."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };

@@ -88,7 +88,60 @@ SymShape reshaped(const Inference& inference, const SymShape& from, const std::v
   return shape;
 }
 
+/// Per axis of a tensor of that rank, whether input 1 names it.
+std::vector<bool> named_axes(const Inference& inference, const std::vector<Expr>& axes, int rank) {
+  std::vector<bool> named(static_cast<size_t>(rank));
+  for (const Expr& each : axes) {
+    inference.require(each.is_constant(), inference.port(1), " must be constant, but has ",
+                      each.str());
+    const int64_t given = each.constant(), axis = given < 0 ? given + rank : given;
+    inference.require(axis >= 0 && axis < rank, inference.port(1), " has the axis ", given,
+                      "; expected ", -rank, " to ", rank - 1);
+    inference.require(!named[static_cast<size_t>(axis)], inference.port(1), " has the axis ", given,
+                      " twice");
+    named[static_cast<size_t>(axis)] = true;
+  }
+  return named;
+}
+
+/// The elements in a shape that holds as many.
+OutputInfo in_shape(InferContext& context, const Operation& op, SymShape shape) {
+  const TensorInfo& x = *context.inputs[0];
+  const bool carries = shape.size() <= TensorInfo::kMaxValuesRank;
+  return with_moved_rationals(context, op,
+                              make_output(x.dtype, std::move(shape), carries ? x.values : nullptr));
+}
+
 }  // namespace
+
+std::vector<OutputInfo> Squeeze::infer(InferContext& context) const {
+  const Inference inference(context, kKind, {"x", "axes"}, 2);
+  const SymShape& x = inference.input(0).dims;
+  const std::vector<bool> goes =
+      named_axes(inference, inference.shape_values(1), inference.rank(0));
+  SymShape shape;
+  for (size_t i = 0; i < x.size(); ++i) {
+    inference.require(!goes[i] || !x[i].is_constant() || x[i] == Expr(1), "axis ", i, " of ",
+                      inference.port(0), " has extent ", x[i].str(),
+                      "; only an axis of extent 1 can be removed");
+    if (!goes[i]) shape.push_back(x[i]);
+  }
+  return {in_shape(context, *this, std::move(shape))};
+}
+
+std::vector<OutputInfo> Unsqueeze::infer(InferContext& context) const {
+  const Inference inference(context, kKind, {"x", "axes"}, 2);
+  const SymShape& x = inference.input(0).dims;
+  const std::vector<Expr>& axes = inference.shape_values(1);
+  const size_t rank = x.size() + axes.size();
+  inference.require(rank <= static_cast<size_t>(Dims::MAX_DIMS), "the output would have ", rank,
+                    " axes; at most ", Dims::MAX_DIMS, " are possible");
+  const std::vector<bool> comes = named_axes(inference, axes, static_cast<int>(rank));
+  SymShape shape;
+  auto next = x.begin();
+  for (size_t i = 0; i < rank; ++i) shape.push_back(comes[i] ? Expr(1) : *next++);
+  return {in_shape(context, *this, std::move(shape))};
+}
 
 std::vector<OutputInfo> Shuffle::infer(InferContext& context) const {
   const Inference inference(context, kKind, {"x", "reshape dimensions"}, 1);

@@ -34,7 +34,16 @@ ALLOWED = {
     | {"operators", "plan", "plugin", "plugin/registry", "plugin/kernel", "plugin/model"},
     "control": BELOW_OPERATORS | {"operators", "plan", "compile", "runtime"},
     "api": BELOW_OPERATORS
-    | {"operators", "plugin/registry", "plugin/abi", "onnx", "plan", "compile", "runtime"},
+    | {
+        "operators",
+        "plugin/registry",
+        "plugin/abi",
+        "onnx",
+        "plan",
+        "compile",
+        "runtime",
+        "control",
+    },
     "backend/cpu": BELOW_OPERATORS | {"operators"},
     "backend/gpu": BELOW_OPERATORS | {"operators", "plugin/kernel"},
     "backend/cuda": BELOW_OPERATORS | {"operators", "plugin/kernel", "backend/gpu"},

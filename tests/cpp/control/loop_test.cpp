@@ -94,6 +94,34 @@ TEST(Loop, RunsAndIsStored) {
   }
 }
 
+TEST(Loop, StacksAsMuchAsThereIsRoomFor) {
+  for (const int64_t trips : {0, 2, 3, 5}) {
+    Network network;
+    Tensor* x = network.add_input("x", DataType::kFLOAT, {2, 4});
+    Tensor* limit = network.add_values({trips}, DataType::kINT64, true);
+    LoopBody body = adding({2, 4}, true);
+    body.lengths = {Expr(3)};
+    Layer* loop = network.add_layer(std::make_shared<Loop>(std::move(body), false),
+                                    std::vector<Tensor*>{limit, nullptr, x, x});
+    for (Tensor* output : loop->outputs()) network.mark_output(*output);
+    BuildConfig config;
+    config.timing = false;
+    Plan plan = compile(network, config);
+    const std::vector<float> given = random_floats(8, 3);
+    const auto y = run_plan(plan, {{2, 4}}, {given});
+    ASSERT_EQ(y[1].size(), 24u);
+    for (size_t i = 0; i < 8; ++i) {
+      EXPECT_NEAR(y[0][i], static_cast<float>(trips + 1) * given[i], 1e-5f);
+      for (int64_t t = 0; t < 3; ++t)
+        EXPECT_NEAR(y[1][static_cast<size_t>(t) * 8 + i],
+                    t < trips ? static_cast<float>(t + 2) * given[i] * given[i] : 0, 1e-5f);
+    }
+    EXPECT_CONTAINS(
+        load_error(std::move(plan), [](Plan& p) { attribute(p, "counts") = int64_t{1}; }),
+        "another number of them");
+  }
+}
+
 TEST(Loop, FollowsShapes) {
   for (const int64_t rows : {1, 3, 5}) {
     const std::vector<float> x = random_floats(rows * 4, 2);

@@ -11,11 +11,13 @@
 #include "base/error.h"
 #include "cpu/pointwise_program.h"
 #include "cpu/run_kernel.h"
+#include "operators/assertion.h"
 #include "operators/bit_cast.h"
 #include "operators/col2im.h"
 #include "operators/context.h"
 #include "operators/convolution.h"
 #include "operators/indexing.h"
+#include "operators/kv_cache.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
 #include "operators/normalization.h"
@@ -181,6 +183,18 @@ Step one_hot() {
 }
 Step reverse_sequence() {
   return step<ReverseSequence>({}, {port({4, 3}), port({3}, kINT64)}, {port({4, 3})});
+}
+Step assertion() { return step<Assertion>({}, {port({4}, kBOOL)}, {}); }
+Step kv_cache() {
+  return step<KvCacheUpdate>({}, {port({2, 3, 5, 4}), port({2, 3, 2, 4}), port({2}, kINT64)},
+                             {port({2, 3, 5, 4})});
+}
+Step packed_kv_cache() {
+  KvCacheUpdateParams params;
+  params.update_form = AttentionIOForm::kPACKED_NHD;
+  return step<KvCacheUpdate>(
+      params, {port({2, 3, 5, 4}), port({6, 3, 4}), port({2}, kINT32), port({3}, kINT32)},
+      {port({2, 3, 5, 4})});
 }
 Step determinant() { return step<Determinant>({}, {port({4, 3, 3})}, {port({4})}); }
 Step grid_sample() {
@@ -525,6 +539,15 @@ std::vector<Case> cases() {
        "output 0 must be FP32 like input 1"},
       {"ReverseSequence by floats", reverse_sequence(),
        [](Step& s) { s.inputs[1].type.dtype = kFLOAT; }, "input 1 must be INT32 or INT64"},
+      {"Assertion about floats", assertion(), [](Step& s) { s.inputs[0].type.dtype = kFLOAT; },
+       "input 0 must be BOOL"},
+      {"A cache of integers", kv_cache(), [](Step& s) { set_all(s, {kINT32}); }, "input 0 must be"},
+      {"An update of another type", kv_cache(), [](Step& s) { s.inputs[1].type.dtype = kHALF; },
+       "input 1 must be FP32 like input 0"},
+      {"An update at floats", kv_cache(), [](Step& s) { s.inputs[2].type.dtype = kFLOAT; },
+       "input 2 must be INT32 or INT64"},
+      {"A packed update without lengths", packed_kv_cache(), [](Step& s) { s.inputs.pop_back(); },
+       "expected 4 inputs"},
       {"Determinant of integers", determinant(), [](Step& s) { set_all(s, {kINT32}); },
        "input 0 must be"},
       {"GridSample of integers", grid_sample(), [](Step& s) { set_all(s, {kINT32}); },
@@ -1035,7 +1058,8 @@ TEST(Check, ElementsThatSayWhereToGoStayWithinBounds) {
   for (const Step& each :
        {scatter(), scatter(ScatterMode::kND), nonzero(), nms(), unique(), one_hot(),
         reverse_sequence(), determinant(), grid_sample(), deformable_columns(), roi_align(),
-        roi_pool(), rotary_embedding(), indexed_pooling(), lp_pooling(), bit_cast()}) {
+        kv_cache(), packed_kv_cache(), roi_pool(), rotary_embedding(), indexed_pooling(),
+        lp_pooling(), bit_cast()}) {
     SCOPED_TRACE(each.op->kind());
     Made made(each);
     EXPECT_EQ(made.tell_opt(), "");
@@ -1080,6 +1104,12 @@ TEST(Check, ShapesOfIndicesAndWhatTheyReferToFit) {
   EXPECT_NE(turned.tell({{2, 3, 4, 6}, {5, 3}, {4, 3}, {2, 4}}, {{2, 3, 4, 6}}).find("do not turn"),
             std::string::npos);
   EXPECT_NE(turned.tell({{3, 3, 4, 6}, {5, 3}, {5, 3}, {2, 4}}, {{3, 3, 4, 6}}).find("do not turn"),
+            std::string::npos);
+  Made cached(kv_cache());
+  EXPECT_NE(cached.tell({{2, 3, 5, 4}, {2, 3, 2, 3}, {2}}, {{2, 3, 5, 4}}).find("do not fit"),
+            std::string::npos);
+  Made packed(packed_kv_cache());
+  EXPECT_NE(packed.tell({{2, 3, 5, 4}, {6, 3, 4}, {2}, {2}}, {{2, 3, 5, 4}}).find("do not fit"),
             std::string::npos);
   Made squares(determinant());
   EXPECT_NE(squares.tell({{1, 4, 4}}, {{1}}).find("profile's maximum"), std::string::npos);

@@ -5,12 +5,17 @@
 #include <random>
 
 #include "operators/activation.h"
+#include "operators/assertion.h"
+#include "operators/attention.h"
 #include "operators/bit_cast.h"
+#include "operators/boundary.h"
 #include "operators/col2im.h"
 #include "operators/context.h"
 #include "operators/convolution.h"
+#include "operators/einsum.h"
 #include "operators/elementwise.h"
 #include "operators/indexing.h"
+#include "operators/kv_cache.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
 #include "operators/normalization.h"
@@ -75,6 +80,9 @@ class Random {
     } else if constexpr (std::is_same_v<T, Floats>) {
       member.resize(below(5));
       for (double& value : member) value = number();
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      constexpr const char* kTerms[] = {"", "ab", "...", "->", ",", "ii", "b...", "%", "ac"};
+      for (int i = below(7); i > 0; --i) member += kTerms[below(std::size(kTerms))];
     }
   }
   std::optional<TensorInfo> input() {
@@ -98,14 +106,15 @@ class Random {
 
 template <class Op>
 class Hostile : public ::testing::Test {};
-using Operators =
-    ::testing::Types<Activation, BitCast, Cast, Col2Im, Concatenation, Convolution, Cumulative,
-                     Deconvolution, DeformableColumns, Dequantize, Determinant, ElementWise, Fill,
-                     Gather, GridSample, Identity, IndexedMaxPooling, LpPooling, Lrn,
-                     MatrixMultiply, Nms, NonZero, Normalization, OneHot, ParametricRelu, Pointwise,
-                     Pooling, Quantize, Recurrence, Reduce, Reformat, Reshape, Resize,
-                     ReverseSequence, RoiAlign, RoiPool, RotaryEmbedding, Scale, Scatter, Select,
-                     ShapeOf, Shuffle, Slice, Softmax, TopK, Transpose, Unary, Unique>;
+using Operators = ::testing::Types<
+    Activation, Attention, BitCast, Col2Im, ConditionalInputBoundary, ConditionalOutputBoundary,
+    Einsum, IteratorBoundary, KvCacheUpdate, LoopOutputBoundary, Moe, RaggedSoftmax,
+    RecurrenceBoundary, RotaryEmbedding, Squeeze, Unsqueeze, Cast, Concatenation, Convolution,
+    Cumulative, Deconvolution, DeformableColumns, Dequantize, Determinant, ElementWise, Fill,
+    Gather, GridSample, Identity, IndexedMaxPooling, LpPooling, Lrn, MatrixMultiply, Nms, NonZero,
+    Normalization, OneHot, ParametricRelu, Pointwise, Pooling, Quantize, Recurrence, Reduce,
+    Reformat, Reshape, Resize, ReverseSequence, RoiAlign, RoiPool, Scale, Scatter, Select, ShapeOf,
+    Shuffle, Slice, Softmax, TopK, Transpose, Unary, Unique>;
 TYPED_TEST_SUITE(Hostile, Operators);
 
 TYPED_TEST(Hostile, GivesOutputsOrAnError) {
@@ -129,6 +138,25 @@ TYPED_TEST(Hostile, GivesOutputsOrAnError) {
     } catch (const Error& error) {
       EXPECT_NE(std::string(error.what()), "");
     }
+  }
+}
+
+TEST(HostileLimits, GiveNothingOrAnError) {
+  for (uint32_t seed = 0; seed < 4000; ++seed) {
+    Random random(seed);
+    Tensors inputs(random.below(3));
+    for (auto& input : inputs) input = random.input();
+    const auto run = [&]<class Op>(typename Op::Params params) {
+      params.visit(random);
+      try {
+        EXPECT_TRUE(infer<Op>(params, inputs).empty());
+      } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()), "");
+      }
+    };
+    run.template operator()<Assertion>({});
+    run.template operator()<ConditionBoundary>({});
+    run.template operator()<TripLimitBoundary>({});
   }
 }
 

@@ -133,6 +133,7 @@ TEST(Builtin, OperatorsCanBeMadeAgain) {
   EXPECT_EQ(again.groups, 4);
   EXPECT_EQ(again.activation.beta, 6);
   for (const char* kind : {"Activation",
+                           "Assertion",
                            "BitCast",
                            "Cast",
                            "Col2Im",
@@ -149,6 +150,7 @@ TEST(Builtin, OperatorsCanBeMadeAgain) {
                            "GridSample",
                            "Identity",
                            "IndexedMaxPooling",
+                           "KVCacheUpdate",
                            "LpPooling",
                            "LRN",
                            "MatrixMultiply",
@@ -176,10 +178,12 @@ TEST(Builtin, OperatorsCanBeMadeAgain) {
                            "Shuffle",
                            "Slice",
                            "Softmax",
+                           "Squeeze",
                            "TopK",
                            "Transpose",
                            "Unary",
-                           "Unique"}) {
+                           "Unique",
+                           "Unsqueeze"}) {
     try {
       EXPECT_EQ(load_operator(kind, {}, context)->kind(), kind);
     } catch (const Error& error) {

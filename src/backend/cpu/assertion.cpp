@@ -1,0 +1,52 @@
+#include "operators/assertion.h"
+
+#include <cstdint>
+#include <string>
+
+#include "backend/candidates.h"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/port_rules.h"
+#include "backend/cpu/shape_checks.h"
+#include "base/error.h"
+
+namespace opwright {
+namespace {
+
+class AssertionKernel final : public Kernel {
+ public:
+  AssertionKernel(const AssertionParams& params, const KernelArgs& args)
+      : layer_(args.layer), message_(params.message) {}
+
+  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape>) override {
+    require_countable(inputs);
+    count_ = inputs[0].numel();
+  }
+
+  void enqueue(void const* const* inputs, void* const*, void*, Queue) override {
+    const auto* const holds = static_cast<const uint8_t*>(inputs[0]);
+    for (int64_t i = 0; i < count_; ++i)
+      if (holds[i] == 0) [[unlikely]]
+        fail_with(ErrorCode::kFAILED_EXECUTION, "Assertion '", layer_, "' failed: ", message_);
+  }
+
+ private:
+  const std::string layer_, message_;
+  int64_t count_ = 0;
+};
+
+std::vector<Candidate> assertion_candidates(const Operator&, const CandidateQuery& query) {
+  return {linear_candidate(query, "look")};
+}
+
+void check_assertion(const Operator& op, const KernelArgs& args) {
+  const PortRules rules(op, args);
+  rules.require_ports(1, 1, 0);
+  rules.require(rules.input(0), {DataType::kBOOL});
+}
+
+const RegisteredKernels<Assertion> kAssertionKernels({assertion_candidates,
+                                                      make_kernel<AssertionKernel, Assertion>,
+                                                      check_assertion});
+
+}  // namespace
+}  // namespace opwright

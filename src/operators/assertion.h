@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+
+#include "operators/builtin.h"
+
+namespace opwright {
+
+struct AssertionParams {
+  std::string message;
+  bool holds = false;  ///< known when the network was compiled
+  template <class V>
+  void visit(V& v) {
+    v("message", message), v.internal("holds", holds);
+  }
+};
+/// Makes a run fail, with the message, where an element of its input (BOOL, of rank 0 or 1) is
+/// false. There is no output. What is known to be false already is an error.
+class Assertion final : public BuiltinOperator<Assertion, AssertionParams> {
+ public:
+  static constexpr std::string_view kKind = "Assertion";
+  static constexpr LayerClass<class IAssertionLayer> kLayer{
+      LayerType::kASSERTION, "IAssertionLayer", "Makes a run fail where its input is false."};
+  using BuiltinOperator::BuiltinOperator;
+  std::optional<int> num_outputs() const override { return 0; }
+  bool is_pure() const override { return params().holds; }
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
+}  // namespace opwright

@@ -1,0 +1,41 @@
+#include "operators/kv_cache.h"
+
+#include "operators/infer.h"
+
+namespace opwright {
+
+std::vector<OutputInfo> KvCacheUpdate::infer(InferContext& context) const {
+  const bool is_packed = params().update_form == AttentionIOForm::kPACKED_NHD;
+  const Inference inference(context, kKind, {"cache", "update", "write indices", "update lengths"},
+                            is_packed ? 4 : 3, 4);
+  inference.require(params().mode == KVCacheMode::kLINEAR, "the cache mode is ",
+                    static_cast<int32_t>(params().mode), "; expected LINEAR");
+  inference.require(is_packed || params().update_form == AttentionIOForm::kPADDED_BHND,
+                    "the update's form is ", static_cast<int32_t>(params().update_form),
+                    "; expected PADDED_BHND or PACKED_NHD");
+  inference.require(is_packed || inference.optional(3) == nullptr,
+                    "update lengths are for the form PACKED_NHD alone");
+  inference.require_floating(0);
+  inference.require_same_type(1, 0);
+  inference.require_rank(0, 4, 4);
+  inference.require_rank(1, is_packed ? 3 : 4, is_packed ? 3 : 4);
+  const SymShape& cache = inference.input(0).dims;
+  if (!is_packed) inference.require_extent(1, 0, cache[0], "the batch of the cache");
+  inference.require_extent(1, 1, cache[1], "the heads of the cache");
+  inference.require_extent(1, is_packed ? 2 : 3, cache[3], "the size of its heads");
+  for (const int i : {2, 3}) {
+    if (inference.optional(i) == nullptr) continue;
+    inference.require_type(i,
+                           inference.input(i).dtype == DataType::kINT32 ||
+                               inference.input(i).dtype == DataType::kINT64,
+                           "INT32 or INT64");
+    inference.require_rank(i, 1, 1);
+    inference.require_extent(i, 0, i == 2 ? cache[0] : cache[0] + 1,
+                             i == 2 ? "the batch of the cache" : "the batch of the cache and one");
+  }
+  OutputInfo output = make_output(inference.input(0).dtype, cache);
+  output.aliased_input = 0;
+  return {output};
+}
+
+}  // namespace opwright

@@ -1,0 +1,96 @@
+"""Squeeze, unsqueeze and assertions, against NumPy."""
+
+import numpy as np
+import pytest
+
+import opwright as trt
+from test_loop_layers import Net
+
+
+def test_squeeze_and_unsqueeze():
+    net = Net()
+    x = net.input("x", trt.float32, (1, -1, 1, 4))
+    squeezed = net.network.add_squeeze(x, net.constant([0, -2], np.int32))
+    assert squeezed.type == trt.LayerType.SQUEEZE
+    assert tuple(squeezed.get_output(0).shape) == (-1, 4)
+    wide = net.network.add_unsqueeze(squeezed.get_output(0), net.constant([1, 3], np.int64))
+    assert wide.type == trt.LayerType.UNSQUEEZE
+    shapes = {"x": ((1, 1, 1, 4), (1, 2, 1, 4), (1, 5, 1, 4))}
+    run = net.build([squeezed.get_output(0), wide.get_output(0)], shapes)
+    given = np.random.default_rng(0).normal(size=(1, 3, 1, 4)).astype(np.float32)
+    for made, expected in zip(
+        run(x=given), (given[0, :, 0], given[0, :, 0][:, None, :, None]), strict=True
+    ):
+        np.testing.assert_array_equal(made, expected)
+    squeezed.set_input(1, net.constant([3], np.int32))
+    with pytest.raises(trt.Error, match="Squeeze.*axis 3.*extent 4.*only an axis of extent 1"):
+        _ = squeezed.get_output(0).shape
+
+
+def test_shapes_are_followed_through_them():
+    """A reshape to what a scalar that was taken out of a shape says."""
+    net = Net()
+    x = net.input("x", trt.float32, (-1, 6))
+    network = net.network
+    rows = network.add_slice(network.add_shape(x).get_output(0), (0,), (1,), (1,)).get_output(0)
+    scalar = network.add_squeeze(rows, net.constant([0], np.int32)).get_output(0)
+    twice = net.binary(scalar, net.constant(2, np.int64), "PROD")
+    row = network.add_unsqueeze(twice, net.constant([0], np.int32)).get_output(0)
+    shape = network.add_concatenation([row, net.constant([3], np.int64)])
+    shape.axis = 0
+    moved = network.add_shuffle(x)
+    moved.set_input(1, shape.get_output(0))
+    run = net.build([moved.get_output(0)], {"x": ((1, 6), (2, 6), (4, 6))})
+    given = np.arange(18, dtype=np.float32).reshape(3, 6)
+    np.testing.assert_array_equal(run(x=given)[0], given.reshape(6, 3))
+
+
+def test_assertion():
+    net = Net()
+    x = net.input("x", trt.float32, (3,))
+    layer = net.network.add_assertion(
+        net.binary(x, net.constant([0.0]), "GREATER"), "x must be positive"
+    )
+    layer.name = "positive"
+    assert (layer.type, layer.message) == (trt.LayerType.ASSERTION, "x must be positive")
+    assert layer.num_outputs == 0
+    run = net.build([net.binary(x, x)])
+    np.testing.assert_array_equal(run(x=np.ones(3, np.float32))[0], [2, 2, 2])
+    with pytest.raises(trt.Error, match="'positive' failed: x must be positive"):
+        run(x=np.array([1, -1, 1], np.float32))
+    np.testing.assert_array_equal(run(x=np.ones(3, np.float32))[0], [2, 2, 2])
+
+
+def test_assertions_that_are_known():
+    net = Net()
+    x = net.input("x", trt.float32, (3, 3))
+    extents = net.network.add_shape(x).get_output(0)
+    a, b = (
+        net.network.add_gather(extents, net.constant(i, np.int32), 0).get_output(0) for i in (0, 1)
+    )
+    net.network.add_assertion(net.binary(a, b, "EQUAL"), "x must be square")
+    run = net.build([net.binary(x, x)])
+    np.testing.assert_array_equal(run(x=np.ones((3, 3), np.float32))[0], 2 * np.ones((3, 3)))
+    inspector = run.engine.engine.create_engine_inspector()
+    assert "Assertion" not in inspector.get_engine_information(trt.LayerInformationFormat.ONELINE)
+    net.network.add_assertion(net.constant([True, False], np.bool_), "never")
+    with pytest.raises(trt.Error, match="its condition is false: never"):
+        net.build([])
+
+
+@pytest.mark.parametrize("rows,columns", [(3, 3), (3, 2)])
+def test_assertion_about_shapes(rows, columns):
+    net = Net()
+    x = net.input("x", trt.float32, (-1, -1))
+    extents = net.network.add_shape(x).get_output(0)
+    a, b = (
+        net.network.add_gather(extents, net.constant(i, np.int32), 0).get_output(0) for i in (0, 1)
+    )
+    net.network.add_assertion(net.binary(a, b, "EQUAL"), "x must be square")
+    run = net.build([net.binary(x, x)], {"x": ((1, 1), (2, 2), (5, 5))})
+    given = np.ones((rows, columns), np.float32)
+    if rows == columns:
+        np.testing.assert_array_equal(run(x=given)[0], 2 * given)
+    else:
+        with pytest.raises(trt.Error, match="x must be square"):
+            run(x=given)
