@@ -148,6 +148,20 @@ void pad(NodeImporter& node) {
   if (pads.size() != 2 * axes.size())
     node.error("pads has ", pads.size(), " values; expected ", 2 * axes.size());
   std::vector<Expr> start(rank, 0), size(x->dims().begin(), x->dims().end());
+  const auto takes_away = [](const Expr& pad) { return !pad.is_constant() || pad.constant() < 0; };
+  if (found->second == SampleMode::kWRAP && std::ranges::any_of(pads, takes_away)) {
+    // As ONNX Runtime has it: what is taken away is not there to go around to.
+    for (size_t i = 0; i < pads.size(); ++i) {
+      if (!takes_away(pads[i])) continue;
+      const auto axis = static_cast<size_t>(axes[i % axes.size()]);
+      const Expr less = max(Expr(0) - pads[i], 0);
+      size[axis] = max(size[axis] - less, 0);
+      if (i < axes.size()) start[axis] = less;
+      pads[i] = max(pads[i], 0);
+    }
+    x = node.slice(x, start, size, Ints(rank, 1), SampleMode::kFILL);
+    start.assign(static_cast<size_t>(rank), 0);
+  }
   for (size_t i = 0; i < axes.size(); ++i) {
     start[axes[i]] = Expr(0) - pads[i];
     size[axes[i]] = size[axes[i]] + pads[i] + pads[i + axes.size()];

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
+import opwright
 from opwright import onnx_backend
 
 
@@ -92,3 +93,19 @@ def test_reductions_of_integers_are_truncated(operator, dtype):
     got = run(operator, {"a": x}, {"b": np.array([1])}, keepdims=0)
     assert got.dtype == dtype
     np.testing.assert_array_equal(got, (expected + 1e-9).astype(dtype))
+
+
+@pytest.mark.parametrize("pads", [[-1, 1], [1, -1], [-2, 3], [3, -2], [-1, -1]])
+def test_what_padding_takes_away_is_not_wrapped_to(pads):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    graph = helper.make_graph(
+        [helper.make_node("Pad", ["x", "p"], ["y"], mode="wrap")],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [5])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.array(pads, np.int64), "p")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=8)
+    x = np.arange(5, dtype=np.float32)
+    (want,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    np.testing.assert_array_equal(opwright.build(model, timing=False)(x), want)
