@@ -102,7 +102,7 @@ const AttributeProto* NodeImporter::attribute(std::string_view name,
 DataType NodeImporter::element_type(std::string_view attribute, int64_t number) const {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   return data_type(static_cast<int32_t>(std::clamp<int64_t>(number, 0, kMost)),
-                   str("node '", name_, "' (", node_.op_type, "): attribute '", attribute, "'"));
+                   str("node '", name(), "' (", node_.op_type, "): attribute '", attribute, "'"));
 }
 
 int64_t NodeImporter::get_int(std::string_view name, int64_t otherwise) const {

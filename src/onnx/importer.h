@@ -165,7 +165,7 @@ class NodeImporter : public LayerWriter {
   template <class... Parts>
   [[noreturn]] void error_of_names(const Parts&... parts) const {
     throw NodeError(onnxparser::ErrorCode::kINVALID_NODE,
-                    str("ONNX node '", name_, "' (", node_.op_type, "): ", parts...), {}, true);
+                    str("ONNX node '", name(), "' (", node_.op_type, "): ", parts...), {}, true);
   }
 
   /// Throws the NodeError for an operand that has to be known: `problem` is what it is instead, the
