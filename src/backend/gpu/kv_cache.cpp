@@ -1,0 +1,80 @@
+#include "operators/kv_cache.h"
+
+#include "backend/candidates.h"
+#include "backend/gpu/kernels.h"
+#include "backend/gpu/source.h"
+#include "base/types.h"
+
+namespace opwright::gpu {
+namespace {
+
+/// Where the tokens of a batch come from and go to.
+constexpr std::string_view kSpan = R"(
+// Tokens [skipped, count) of a batch, from `first` on in the update, go to place `start` + token.
+struct Span {
+  Index first, skipped, count, start;
+};
+// Nothing is where the numbers, which may be any, do not lie in the cache or the update.
+__device__ inline Span span_of(long long start, long long from, long long to, Index tokens,
+                               Index room) {
+  from = from < 0 ? 0 : from > tokens ? tokens : from;
+  to = to < from ? from : to > tokens ? tokens : to;
+  if (start >= room || start < -(long long)tokens) return Span{0, 0, 0, 0};
+  const long long fits = room - start;
+  return Span{(Index)from, start < 0 ? (Index)-start : 0,
+              (Index)(to - from < fits ? to - from : fits), (Index)start};
+}
+)";
+
+std::vector<Candidate> kv_cache_candidates(const Operator&, const CandidateQuery& query) {
+  if (!is_floating(query.inputs[0].type.dtype)) return {};
+  return {linear_candidate(query, "a thread per element")};
+}
+
+/// Elements of the update, and where the output is another tensor than the cache the others, too.
+std::optional<GeneratedKernel> generate_kv_cache(const Operator& op, const KernelArgs& args) {
+  const bool is_packed =
+      static_cast<const KvCacheUpdate&>(op).params().update_form == AttentionIOForm::kPACKED_NHD;
+  KernelSource source("kv_cache_update", args);
+  const SymShape &cache = source.dims(0), &update = source.dims(1);
+  const auto require_equal = [&](const Expr& a, const Expr& b, std::string message) {
+    source.check(Expr::make(ExprOp::kEqual, a, b), std::move(message));
+  };
+  if (!is_packed) require_equal(update[0], cache[0], "update and cache must have one batch");
+  require_equal(update[1], cache[1], "update and cache must have as many heads");
+  require_equal(update.back(), cache[3], "heads of update and cache must have one size");
+  require_equal(source.dims(2)[0], cache[0], "an index for each batch is expected");
+  if (is_packed)
+    require_equal(source.dims(3)[0], cache[0] + Expr(1), "a length for each batch is expected");
+  const Expr tokens = update[is_packed ? 0 : 2];
+  const std::string heads = source.value(cache[1]), room = source.value(cache[2]),
+                    size = source.value(cache[3]), all = source.value(tokens);
+  source.add_declarations(kSpan);
+  const std::string span = str("const Span span = span_of(in2[b], ", is_packed ? "in3[b]" : "0",
+                               ", ", is_packed ? "in3[b + 1]" : all, ", ", all, ", ", room, ");\n");
+  const std::vector<std::string> names = {"b", "h", "place", "e"};
+  // Each batch may have all tokens of a packed update.
+  const Expr count = cache[0] * cache[1] * tokens * cache[3];
+  const std::string from =
+      is_packed ? str("((span.first + token) * ", heads, " + h) * ", size, " + e")
+                : str("((b * ", heads, " + h) * ", all, " + token) * ", size, " + e");
+  const std::vector<std::string> of_update = {"b", "h", "token", "e"};
+  const std::vector<Expr> extents = {cache[0], cache[1], tokens, cache[3]};
+  return source.finish(
+      str("if ((const void*)out0 != (const void*)in0)\nfor (Index at = first_index(); at < ",
+          source.value(numel(cache)), "; at += index_step()) {\n",
+          source.decompose("at", names, cache), span,
+          "const Index token = place - span.start;\n(void)h;\n(void)e;\n"
+          "if (token < span.skipped || token >= span.count) out0[at] = in0[at];\n}\n",
+          "for (Index at = first_index(); at < ", source.value(count), "; at += index_step()) {\n",
+          source.decompose("at", of_update, extents), span,
+          "if (token < span.skipped || token >= span.count) continue;\nout0[((b * ", heads,
+          " + h) * ", room, " + span.start + token) * ", size, " + e] = in1[", from, "];\n}\n"),
+      blocks_for(count, kThreads), kThreads);
+}
+
+const RegisteredKernels<KvCacheUpdate> kKvCacheKernels({kv_cache_candidates, generate_kv_cache,
+                                                        nullptr});
+
+}  // namespace
+}  // namespace opwright::gpu
