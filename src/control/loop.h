@@ -21,7 +21,7 @@ struct LoopBody {
   /// What is stacked has these extents, in the symbols of the network around the loop: iterations
   /// beyond them are left out, zeros stand for those that there are not. Empty: as many as there
   /// are iterations.
-  std::vector<Expr> lengths;
+  std::vector<Expr> lengths{};
 };
 
 /// How the body's input is called that is the number of the iteration, a scalar INT64.

@@ -14,8 +14,9 @@ std::vector<OutputInfo> RotaryEmbedding::infer(InferContext& context) const {
   inference.require(given >= 0, "rotary_embedding_dim must not be negative, but is ", given);
   const Expr turned = given > 0 ? Expr(given) : size;
   if (turned.is_constant())
-    inference.require(turned.constant() % 2 == 0, "elements are turned in pairs, but of a head ",
-                      turned.constant(), " are to be");
+    inference.require(turned.constant() % 2 == 0,
+                      given > 0 ? "rotary_embedding_dim" : "a head's size", " is ",
+                      turned.constant(), "; expected an even number, as pairs are turned");
   if (turned.is_constant() && size.is_constant())
     inference.require(turned.constant() <= size.constant(), "of a head ", turned.constant(),
                       " elements are to be turned, but it has ", size.constant());

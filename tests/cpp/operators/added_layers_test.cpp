@@ -8,6 +8,7 @@
 #include "operators/kv_cache.h"
 #include "operators/movement.h"
 #include "operators/normalization.h"
+#include "operators/rotary_embedding.h"
 
 namespace opwright::testing {
 namespace {
@@ -100,7 +101,7 @@ TEST(RotaryEmbedding, TurnsPartsOfHeads) {
   expect_contains(error_of<RotaryEmbedding>({false, 3}, {x, cosines, cosines}),
                   {"rotary_embedding_dim is 3", "even"});
   expect_contains(error_of<RotaryEmbedding>({}, {x, tensor({2, 3, 8}), cosines}),
-                  {"input 1 (cosines)", "expected 4"});
+                  {"cosines", "4"});
 }
 
 TEST(RaggedSoftmax, HasBoundsPerRow) {
