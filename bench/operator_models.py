@@ -142,6 +142,11 @@ def reductions() -> Iterator[Case]:
     yield Case("TopK", "8 of 1000", [real(64, 1000), fixed(8)], outputs=2)
     yield Case("Unique", "", [integers(0, 500, 4096)], outputs=4)
     yield Case("Det", "", [real(64, 8, 8)])
+    single, pairs = range(100), [n for i in range(100) for n in (i, 99 - i)]
+    ngrams = {"mode": "TF", "min_gram_length": 1, "max_gram_length": 2, "max_skip_count": 0}
+    ngrams |= {"ngram_counts": [0, 100], "ngram_indexes": [*range(200)]}
+    ngrams |= {"pool_int64s": [*single, *pairs]}
+    yield Case("TfIdfVectorizer", "1 and 2 of 256", [integers(0, 100, 64, 256)], ngrams)
 
 
 def normalizations() -> Iterator[Case]:

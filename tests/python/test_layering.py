@@ -173,11 +173,11 @@ GLOBALS = {
     # What a thread is within: a call, a loading, a registration, a destruction. It has no other place, as what
     # lies between is a plugin's code or the dynamic linker's.
     "src/control/body.cpp": {"depth"},
-    "src/plugin/callback.cpp": {"left"},
-    "src/plugin/host_code.cpp": {"nesting"},
-    "src/plugin/registration.cpp": {"innermost"},
-    "src/plugin/registry.cpp": {"loading_"},
-    "src/plugin/registry.h": {"loading_"},
+    "src/plugin/registry/callback.cpp": {"left"},
+    "src/plugin/kernel/host_code.cpp": {"nesting"},
+    "src/plugin/registry/registration.cpp": {"innermost"},
+    "src/plugin/registry/registry.cpp": {"loading_"},
+    "src/plugin/registry/registry.h": {"loading_"},
     "src/symbolic/expr.cpp": {"dead", "running"},
     "python/src/error_recorder.cpp": {"is_reporting"},
     "python/src/execution_domain.cpp": {"runs", "host", "mutex", "domains"},
@@ -189,7 +189,7 @@ GLOBALS = {
     # Without state, or of others: Highway's headers ask for theirs.
     "src/base/log.cpp": {"logger"},
     "src/backend/cpu/simd_targets.cpp": {"chosen"},
-    "src/plugin/library_exports.cpp": {"logger_finder"},
+    "src/plugin/registry/library_exports.cpp": {"logger_finder"},
     "src/runtime/device_weights.cpp": {"host_empty"},
     # Libraries of their own that only pass calls on.
     "src/tensorrt/forward.h": {"handle", "target"},

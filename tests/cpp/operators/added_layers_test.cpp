@@ -100,8 +100,7 @@ TEST(RotaryEmbedding, TurnsPartsOfHeads) {
             (Shape{2, 4, 3, 8}));
   expect_contains(error_of<RotaryEmbedding>({false, 3}, {x, cosines, cosines}),
                   {"rotary_embedding_dim is 3", "even"});
-  expect_contains(error_of<RotaryEmbedding>({}, {x, tensor({2, 3, 8}), cosines}),
-                  {"cosines", "4"});
+  expect_contains(error_of<RotaryEmbedding>({}, {x, tensor({2, 3, 8}), cosines}), {"cosines", "4"});
 }
 
 TEST(RaggedSoftmax, HasBoundsPerRow) {
