@@ -29,9 +29,12 @@ class ChosenBranchKernel final : public Kernel {
     for (const PortDesc& port : args.outputs) types_.push_back(port.type.dtype);
   }
 
-  void on_shape_change(std::span<const Shape>, std::span<const Shape> outputs) override {
-    for (size_t i = 0; i < bytes_.size(); ++i)
+  void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
+    for (size_t i = 0; i < bytes_.size(); ++i) {
+      require(inputs[i + 1] == outputs[i], "layer '", layer_, "': result ", i, " has the shape ",
+              inputs[i + 1], " and its output ", outputs[i], "; expected the same");
       bytes_[i] = static_cast<size_t>(bytes_of(types_[i], outputs[i].numel()));
+    }
   }
 
   void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
@@ -59,6 +62,7 @@ class PlannedChosenBranch final : public PlannedOperator {
     return ChosenBranch(params_.expected, params_.problem).infer(context);
   }
   void check(const KernelArgs& args) const override {
+    require(args.device->is_host(), "layer '", args.layer, "': it runs on the CPU alone");
     require(args.inputs.size() >= 2 && args.outputs.size() + 1 == args.inputs.size(), "it has ",
             args.inputs.size(), " inputs and ", args.outputs.size(),
             " outputs; expected a condition, and as many inputs behind it as outputs");

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "compile/engine_run.h"
+#include "control/chosen_branch.h"
 #include "control/conditional.h"
 #include "control/known_elements.h"
 #include "operators/elementwise.h"
@@ -282,6 +283,28 @@ TEST(HostileConditional, WhatDoesNotFitIsRefused) {
               validate(plan);
               run_plan(plan, {{2, 4}}, {std::vector<float>(8, 1.0f)});
             }),
+            "no error");
+}
+
+TEST(HostileChosenBranch, ResultsHaveTheShapesOfTheirOutputs) {
+  Network network;
+  Tensor* condition = network.add_input("condition", DataType::kBOOL, {});
+  Tensor* x = network.add_input("x", DataType::kFLOAT, {2, 4});
+  Layer* layer = network.add_layer(std::make_shared<ChosenBranch>(true, "it was not built"),
+                                   std::vector<Tensor*>{condition, x});
+  network.mark_output(*layer->output(0));
+  BuildConfig config;
+  config.timing = false;
+  const Plan plan = compile(network, config);
+  EXPECT_EQ(load_error(plan, [](Plan&) {}), "no error");
+  // An output that is larger than what would be copied to it.
+  EXPECT_NE(load_error(plan,
+                       [](Plan& p) {
+                         p.outputs[0].dims = {p.outputs[0].dims[1], p.outputs[0].dims[1]};
+                         for (PlanTensor& tensor : p.schedules[0].tensors)
+                           if (tensor.location == PlanTensor::Location::kOutput)
+                             tensor.dims = p.outputs[0].dims, tensor.size = 64;
+                       }),
             "no error");
 }
 

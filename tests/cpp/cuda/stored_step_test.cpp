@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "control/chosen_branch.h"
 #include "cpu/run_kernel.h"
 #include "operators/activation.h"
 #include "operators/assertion.h"
@@ -84,6 +85,24 @@ TEST(StoredStepOnAGpu, ABitCastKeepsTheSizeOfElements) {
   EXPECT_TRUE(contains(fault(BitCast(), fp32, fp16), "a copy keeps the size of elements"));
   EXPECT_TRUE(contains(fault(BitCast(), fp32, hwc), "a copy keeps the size of elements"));
   EXPECT_TRUE(contains(fault(BitCast(), fp32, {}), "0 outputs"));
+}
+
+/// Its kernel is of the host, and would read the device's memory.
+TEST(StoredStepOnAGpu, ABranchOfTheHostIsRefused) {
+  Candidate candidate;
+  PortDesc condition = port(DataType::kBOOL);
+  condition.min = condition.opt = condition.max = Shape();
+  const std::vector<PortDesc> inputs = {condition, port(DataType::kFLOAT)};
+  const std::vector<PortDesc> outputs = {port(DataType::kFLOAT)};
+  const KernelArgs args{.layer = "the layer",
+                        .candidate = &candidate,
+                        .inputs = inputs,
+                        .outputs = outputs,
+                        .packed = {},
+                        .device = &test_device(),
+                        .inferred = {}};
+  const PlannedOperatorPtr planned = ChosenBranch(true, "").plan(args);
+  EXPECT_THROW(planned->check(args), Error);
 }
 
 TEST(StoredStepOnAGpu, AnOperatorThatGpusLackIsRefused) {
