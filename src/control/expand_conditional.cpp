@@ -90,26 +90,8 @@ class ConditionalExpansion {
   using Layers = std::unordered_set<const Layer*>;
 
   /// The layers inside that the tensors depend on.
-  Layers behind(std::vector<const Tensor*> pending) const {
-    Layers needed;
-    while (!pending.empty()) {
-      const Layer* const producer = pending.back()->producer();
-      pending.pop_back();
-      if (producer == nullptr || !interior_.contains(producer)) continue;
-      std::vector<const Layer*> all = {producer};
-      if (const BoundaryOperator* boundary = boundary_of(*producer)) {
-        const std::vector<const Layer*> inside = boundary->region().interior();
-        all.insert(all.end(), inside.begin(), inside.end());
-        all.insert(all.end(), boundary->region().boundary().begin(),
-                   boundary->region().boundary().end());
-      }
-      for (const Layer* layer : all) {
-        if (!needed.insert(layer).second) continue;
-        for (const Tensor* input : layer->inputs())
-          if (input != nullptr) pending.push_back(input);
-      }
-    }
-    return needed;
+  Layers behind(std::vector<const Tensor*> tensors) const {
+    return layers_behind(std::move(tensors), interior_);
   }
 
   Layers behind_outputs(int branch) const {

@@ -217,26 +217,7 @@ class LoopExpansion {
   std::vector<const Layer*> condition_layers() const {
     const std::unordered_set<const Layer*> interior(layers_.interior.begin(),
                                                     layers_.interior.end());
-    std::unordered_set<const Layer*> needed;
-    std::vector<const Tensor*> pending = {layers_.condition->input(0)};
-    while (!pending.empty()) {
-      const Layer* const producer = pending.back()->producer();
-      pending.pop_back();
-      if (producer == nullptr || !interior.contains(producer)) continue;
-      std::vector<const Layer*> all = {producer};
-      if (const BoundaryOperator* boundary = boundary_of(*producer)) {
-        const std::vector<const Layer*> inside = boundary->region().interior();
-        all.insert(all.end(), inside.begin(), inside.end());
-        all.insert(all.end(), boundary->region().boundary().begin(),
-                   boundary->region().boundary().end());
-      }
-      for (const Layer* layer : all) {
-        if (!needed.insert(layer).second) continue;
-        for (const Tensor* input : layer->inputs())
-          if (input != nullptr) pending.push_back(input);
-      }
-    }
-    return expansion_.in_order(needed);
+    return expansion_.in_order(layers_behind({layers_.condition->input(0)}, interior));
   }
 
   void add_loop() {

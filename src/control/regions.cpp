@@ -75,6 +75,29 @@ std::vector<const Layer*> boundary_layers(const Region& region) {
 
 }  // namespace
 
+std::unordered_set<const Layer*> layers_behind(std::vector<const Tensor*> tensors,
+                                               const std::unordered_set<const Layer*>& among) {
+  std::unordered_set<const Layer*> needed;
+  while (!tensors.empty()) {
+    const Layer* const producer = tensors.back()->producer();
+    tensors.pop_back();
+    if (producer == nullptr || !among.contains(producer)) continue;
+    std::vector<const Layer*> all = {producer};
+    if (const BoundaryOperator* boundary = boundary_of(*producer)) {
+      const std::vector<const Layer*> inside = boundary->region().interior();
+      all.insert(all.end(), inside.begin(), inside.end());
+      all.insert(all.end(), boundary->region().boundary().begin(),
+                 boundary->region().boundary().end());
+    }
+    for (const Layer* layer : all) {
+      if (!needed.insert(layer).second) continue;
+      for (const Tensor* input : layer->inputs())
+        if (input != nullptr) tensors.push_back(input);
+    }
+  }
+  return needed;
+}
+
 TypedLayer<RecurrenceBoundary>* LoopRegion::add_recurrence(Tensor& initial_value) {
   auto* const layer = network_.add<RecurrenceBoundary>({this}, {&initial_value});
   add_boundary(*layer);

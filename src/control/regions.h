@@ -43,6 +43,10 @@ class ConditionalRegion final : public Region {
   Region* add_copy_to(Network& network) const override;
 };
 
+/// Those of the layers that the tensors depend on; of a region among them all layers, where one is.
+std::unordered_set<const Layer*> layers_behind(std::vector<const Tensor*> tensors,
+                                               const std::unordered_set<const Layer*>& among);
+
 /// A loop or conditional of the network, without layers.
 LoopRegion* add_loop(Network& network);
 ConditionalRegion* add_conditional(Network& network);

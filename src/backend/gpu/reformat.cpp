@@ -58,8 +58,7 @@ struct ImageLayout {
 class FormatWriter {
  public:
   explicit FormatWriter(const KernelArgs& args)
-      : args_(args),
-        source_("reformat", args),
+      : source_("reformat", args),
         x_(source_.dims(0)),
         pixels_(numel(std::span(x_).subspan(2))),
         from_(args.candidate->inputs[0].format, x_[1]),
@@ -131,7 +130,6 @@ class FormatWriter {
     return source_.finish(text, tiles, kThreads);
   }
 
-  const KernelArgs& args_;
   KernelSource source_;
   const SymShape& x_;
   const Expr pixels_;
