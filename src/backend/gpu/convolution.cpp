@@ -35,8 +35,7 @@ void find_epilogue_inputs(ConvolutionShape& shape, const ConvolutionParams& para
 class ConvolutionWriter {
  public:
   ConvolutionWriter(const ConvolutionParams& params, bool is_transposed, const KernelArgs& args)
-      : params_(params),
-        args_(args),
+      : args_(args),
         writer_(is_transposed ? "deconvolution" : "convolution", args),
         source_(writer_.source()),
         shape_(params, is_transposed, source_.dims(0), source_.dims(1)),
@@ -143,7 +142,6 @@ class ConvolutionWriter {
                          str("batch * rows * columns"), pixels, epilogue_);
   }
 
-  const ConvolutionParams& params_;
   const KernelArgs& args_;
   ProductWriter writer_;
   KernelSource& source_;

@@ -79,20 +79,21 @@ TEST(OpenPooling, WindowsOfThreadsWarpsAndBlocks) {
               shape[a + 2] + (mode == PaddingMode::kEXPLICIT_ROUND_UP ? pad : padding.post[a]);
         }
         const Values values = random_values(shape, 1, -3, -1);
-        const Values expected = make_values(result, [&](int64_t i) {
-          const int64_t c = i % result[3], r = i / result[3] % result[2];
-          const int64_t plane = i / (result[3] * result[2]);
-          double most = -INFINITY, sum = 0, count = 0;
-          for (int64_t k = 0; k < window * window; ++k) {
-            const int64_t at_y = r * stride - padding.pre[0] + k / window;
-            const int64_t at_x = c * stride - padding.pre[1] + k % window;
-            count += at_y < limit[0] && at_x < limit[1];
-            if (at_y < 0 || at_y >= shape[2] || at_x < 0 || at_x >= shape[3]) continue;
-            const double value = values[(plane * shape[2] + at_y) * shape[3] + at_x];
-            most = std::max(most, value), sum += value;
-          }
-          return type == PoolingType::kMAX ? most : sum / count;
-        });
+        const Values expected =
+            make_values(result, [&, window = window, stride = stride](int64_t i) {
+              const int64_t c = i % result[3], r = i / result[3] % result[2];
+              const int64_t plane = i / (result[3] * result[2]);
+              double most = -INFINITY, sum = 0, count = 0;
+              for (int64_t k = 0; k < window * window; ++k) {
+                const int64_t at_y = r * stride - padding.pre[0] + k / window;
+                const int64_t at_x = c * stride - padding.pre[1] + k % window;
+                count += at_y < limit[0] && at_x < limit[1];
+                if (at_y < 0 || at_y >= shape[2] || at_x < 0 || at_x >= shape[3]) continue;
+                const double value = values[(plane * shape[2] + at_y) * shape[3] + at_x];
+                most = std::max(most, value), sum += value;
+              }
+              return type == PoolingType::kMAX ? most : sum / count;
+            });
         samples.push_back({{{values}}, {expected}});
       }
       check(op, x, y, samples, 1e-5);
