@@ -502,7 +502,7 @@ void check_recurrent(const RecurrenceParams& params, int64_t hidden, int64_t inp
     cell.h0 = values({directions, batch, hidden}, 5, 1, has_all);
     cell.c0 = values({directions, batch, hidden}, 6, 1, has_all && is_lstm);
     cell.p = values({directions, 3 * hidden}, 7, 0.5, has_all && is_lstm);
-    Values lengths = make_values({batch}, [&](int64_t i) {
+    Values lengths = make_values({batch}, [&, steps = steps](int64_t i) {
       return static_cast<double>(has_all ? (i * 5 + steps - 1) % (steps + 2) : steps);
     });
     for (const double length : lengths.data)
