@@ -11,15 +11,16 @@ namespace {
 /// A channel of the output is a row, or channels-last a pixel.
 class ShuffleWriter {
  public:
-  ShuffleWriter(const ChannelShuffleParams& params, const KernelArgs& args)
+  ShuffleWriter(const ChannelShuffle& op, const KernelArgs& args)
       : source_("channel_shuffle", args), size_(element_size(args.outputs[0].type.dtype)) {
+    const ChannelShuffleParams& params = op.params();
     const SymShape& x = source_.dims(0);
     const Shape& typical = args.inputs[0].opt;
     const std::string channels = source_.value(x[1]);
     const Expr of_group = floor_div(x[1], Expr(params.groups));
     const std::string per_group = source_.value(of_group);
-    source_.check(Expr::make(ExprOp::kEqual, of_group * params.groups, x[1]),
-                  str(params.groups, " groups must share the channels evenly"));
+    source_.check_equal(of_group * params.groups, x[1],
+                        str(params.groups, " groups must share the channels evenly"));
     move_.element_size = size_;
     if (layout_of(args.outputs[0].type.format).channels_last) {
       move_.outer = {x[0], numel(std::span(x).subspan(2))};
@@ -59,24 +60,15 @@ class ShuffleWriter {
   RowMove move_;
 };
 
-const ChannelShuffleParams& shuffle_params(const Operator& op) {
-  return static_cast<const ChannelShuffle&>(op).params();
-}
-
 std::vector<Candidate> shuffle_candidates(const Operator& op, const CandidateQuery& query) {
   const std::vector<TensorFormat> formats = formats_of(query, query.outputs[0].opt.rank());
   return moving_candidates(query, formats, [&](const KernelArgs& args) {
-    return names_of(row_plans(ShuffleWriter(shuffle_params(op), args).move(), args));
+    return row_tactics<ShuffleWriter, ChannelShuffle>(op, args);
   });
 }
 
-std::optional<GeneratedKernel> generate_shuffle(const Operator& op, const KernelArgs& args) {
-  ShuffleWriter writer(shuffle_params(op), args);
-  return writer.write(row_plans(writer.move(), args).at(args.candidate->tactic));
-}
-
-const RegisteredKernels<ChannelShuffle> kChannelShuffleKernels({shuffle_candidates,
-                                                                generate_shuffle, nullptr});
+const RegisteredKernels<ChannelShuffle> kChannelShuffleKernels(
+    {shuffle_candidates, generate_row_move<ShuffleWriter, ChannelShuffle>, nullptr});
 
 }  // namespace
 }  // namespace opwright::gpu

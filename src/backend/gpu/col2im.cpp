@@ -43,13 +43,10 @@ std::optional<GeneratedKernel> generate_col2im(const Operator& op, const KernelA
   const Windows windows = blocks_of(params, image);
   if (windows.reaches_far()) source.widen();
   const Expr taps = numel(windows.window), blocks = numel(windows.x), pixels = numel(image);
-  const auto require_equal = [&](const Expr& a, const Expr& b, std::string message) {
-    source.check(Expr::make(ExprOp::kEqual, a, b), std::move(message));
-  };
   const Expr planes = columns[0] * floor_div(columns[1], taps);
-  require_equal(columns[2], blocks, "the columns must be those of the image's blocks");
-  require_equal(floor_div(columns[1], taps) * taps, columns[1],
-                "the columns must have whole blocks");
+  source.check_equal(columns[2], blocks, "the columns must be those of the image's blocks");
+  source.check_equal(floor_div(columns[1], taps) * taps, columns[1],
+                     "the columns must have whole blocks");
   source.add_declarations(windows.constants());
   source.add_declarations(Windows::text());
   const std::string names[] = {"plane", "pixel"};

@@ -34,8 +34,8 @@ class ConcatenationWriter {
       const SymShape& dims = source_.dims(static_cast<int>(i));
       for (int k = 0; k < rank; ++k)
         if (k != axis && dims[k] != source_.dims(0)[k])
-          source_.check(Expr::make(ExprOp::kEqual, dims[k], source_.dims(0)[k]),
-                        str("inputs 0 and ", i, " must agree in axis ", k));
+          source_.check_equal(dims[k], source_.dims(0)[k],
+                              str("inputs 0 and ", i, " must agree in axis ", k));
       lengths_.push_back(numel(std::span(dims).subspan(axis)));
       begins_.push_back(length_);
       length_ = length_ + lengths_.back();

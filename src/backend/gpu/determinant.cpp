@@ -24,7 +24,7 @@ std::optional<GeneratedKernel> generate_determinant(const Operator&, const Kerne
   KernelSource source("determinant", args);
   const SymShape& x = source.dims(0);
   const Expr count = numel(std::span(x).first(x.size() - 2));
-  source.check(Expr::make(ExprOp::kEqual, x[x.size() - 2], x.back()), "matrices must be square");
+  source.check_equal(x[x.size() - 2], x.back(), "matrices must be square");
   const Shape& most = args.inputs[0].max;
   const int rank = most.rank();
   const int64_t rows = std::max<int64_t>(1, most[rank - 1]);

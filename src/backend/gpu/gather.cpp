@@ -22,8 +22,8 @@ class GatherWriter {
         batch_(static_cast<int>(op.params().num_elementwise_dims)),
         size_(element_size(args.outputs[0].type.dtype)) {
     for (int i = 0; i < batch_; ++i)
-      source_.check(Expr::make(ExprOp::kEqual, data_[i], indices_[i]),
-                    str("data and indices must agree in axis ", i, ", which is elementwise"));
+      source_.check_equal(data_[i], indices_[i],
+                          str("data and indices must agree in axis ", i, ", which is elementwise"));
     move_.element_size = size_;
     const int64_t axis = op.params().axis;
     const int at = static_cast<int>(axis < 0 ? axis + static_cast<int64_t>(data_.size()) : axis);
@@ -170,18 +170,8 @@ class GatherWriter {
   RowMove move_;
 };
 
-std::vector<Candidate> gather_candidates(const Operator& op, const CandidateQuery& query) {
-  return moving_candidates(query, [&](const KernelArgs& args) {
-    return names_of(row_plans(GatherWriter(static_cast<const Gather&>(op), args).move(), args));
-  });
-}
-
-std::optional<GeneratedKernel> generate_gather(const Operator& op, const KernelArgs& args) {
-  GatherWriter writer(static_cast<const Gather&>(op), args);
-  return writer.write(row_plans(writer.move(), args).at(args.candidate->tactic));
-}
-
-const RegisteredKernels<Gather> kGatherKernels({gather_candidates, generate_gather, nullptr});
+const RegisteredKernels<Gather> kGatherKernels({row_candidates<GatherWriter, Gather>,
+                                                generate_row_move<GatherWriter, Gather>, nullptr});
 
 }  // namespace
 }  // namespace opwright::gpu

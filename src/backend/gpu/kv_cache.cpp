@@ -37,15 +37,13 @@ std::optional<GeneratedKernel> generate_kv_cache(const Operator& op, const Kerne
       static_cast<const KvCacheUpdate&>(op).params().update_form == AttentionIOForm::kPACKED_NHD;
   KernelSource source("kv_cache_update", args);
   const SymShape &cache = source.dims(0), &update = source.dims(1);
-  const auto require_equal = [&](const Expr& a, const Expr& b, std::string message) {
-    source.check(Expr::make(ExprOp::kEqual, a, b), std::move(message));
-  };
-  if (!is_packed) require_equal(update[0], cache[0], "update and cache must have one batch");
-  require_equal(update[1], cache[1], "update and cache must have as many heads");
-  require_equal(update.back(), cache[3], "heads of update and cache must have one size");
-  require_equal(source.dims(2)[0], cache[0], "an index for each batch is expected");
+  if (!is_packed) source.check_equal(update[0], cache[0], "update and cache must have one batch");
+  source.check_equal(update[1], cache[1], "update and cache must have as many heads");
+  source.check_equal(update.back(), cache[3], "heads of update and cache must have one size");
+  source.check_equal(source.dims(2)[0], cache[0], "an index for each batch is expected");
   if (is_packed)
-    require_equal(source.dims(3)[0], cache[0] + Expr(1), "a length for each batch is expected");
+    source.check_equal(source.dims(3)[0], cache[0] + Expr(1),
+                       "a length for each batch is expected");
   const Expr tokens = update[is_packed ? 0 : 2];
   const std::string heads = source.value(cache[1]), room = source.value(cache[2]),
                     size = source.value(cache[3]), all = source.value(tokens);

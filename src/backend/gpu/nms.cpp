@@ -53,7 +53,7 @@ class NmsWriter {
   GeneratedKernel write() {
     const SymShape &boxes = source_.dims(0), &scores = source_.dims(1);
     const auto require_equal = [&](const Expr& a, const Expr& b, std::string_view what) {
-      source_.check(Expr::make(ExprOp::kEqual, a, b), str("boxes and scores must agree in ", what));
+      source_.check_equal(a, b, str("boxes and scores must agree in ", what));
     };
     require_equal(boxes[0], scores[0], "the images");
     require_equal(boxes[1], scores[1], "the boxes");

@@ -20,8 +20,7 @@ std::optional<GeneratedKernel> generate_one_hot(const Operator& op, const Kernel
   const Expr outer = numel(std::span(indices).first(place));
   const Expr inner = numel(std::span(indices).subspan(place));
   const Expr depth = source.shape_values(2).at(0), count = outer * depth * inner;
-  source.check(Expr::make(ExprOp::kEqual, source.dims(1)[0], Expr(2)),
-               "off and on are expected as the two values");
+  source.check_equal(source.dims(1)[0], Expr(2), "off and on are expected as the two values");
   const std::string element = carrier_type(element_size(args.outputs[0].type.dtype)).data();
   source.set_input_type(1, element);
   source.set_output_type(0, element);

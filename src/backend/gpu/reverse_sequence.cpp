@@ -11,14 +11,15 @@ namespace {
 /// Rows of what lies behind both axes, or along the second of them where that is one element.
 class ReverseWriter {
  public:
-  ReverseWriter(const ReverseSequenceParams& params, const KernelArgs& args)
+  ReverseWriter(const ReverseSequence& op, const KernelArgs& args)
       : source_("reverse_sequence", args), size_(element_size(args.outputs[0].type.dtype)) {
+    const ReverseSequenceParams& params = op.params();
     const SymShape& x = source_.dims(0);
     const auto batch = static_cast<size_t>(params.batch_axis);
     const auto sequence = static_cast<size_t>(params.sequence_axis);
     const size_t first = std::min(batch, sequence), second = std::max(batch, sequence);
-    source_.check(Expr::make(ExprOp::kEqual, source_.dims(1)[0], x[batch]),
-                  "a length for each element of the batch axis is expected");
+    source_.check_equal(source_.dims(1)[0], x[batch],
+                        "a length for each element of the batch axis is expected");
     const std::span<const Expr> dims(x);
     const Expr slice = numel(dims.subspan(second + 1));
     const Expr between = numel(dims.subspan(first + 1, second - first - 1));
@@ -71,23 +72,9 @@ class ReverseWriter {
   RowMove move_;
 };
 
-const ReverseSequenceParams& params_of(const Operator& op) {
-  return static_cast<const ReverseSequence&>(op).params();
-}
-
-std::vector<Candidate> reverse_candidates(const Operator& op, const CandidateQuery& query) {
-  return moving_candidates(query, [&](const KernelArgs& args) {
-    return names_of(row_plans(ReverseWriter(params_of(op), args).move(), args));
-  });
-}
-
-std::optional<GeneratedKernel> generate_reverse(const Operator& op, const KernelArgs& args) {
-  ReverseWriter writer(params_of(op), args);
-  return writer.write(row_plans(writer.move(), args).at(args.candidate->tactic));
-}
-
-const RegisteredKernels<ReverseSequence> kReverseSequenceKernels({reverse_candidates,
-                                                                  generate_reverse, nullptr});
+const RegisteredKernels<ReverseSequence> kReverseSequenceKernels(
+    {row_candidates<ReverseWriter, ReverseSequence>,
+     generate_row_move<ReverseWriter, ReverseSequence>, nullptr});
 
 }  // namespace
 }  // namespace opwright::gpu

@@ -96,10 +96,8 @@ std::optional<GeneratedKernel> generate_align(const Operator& op, const KernelAr
   RoiWriter writer("roi_align", args, params.height, params.width, params.spatial_scale);
   KernelSource& source = writer.source();
   source.add_declarations(kInterpolate);
-  source.check(Expr::make(ExprOp::kEqual, source.dims(2)[0], source.dims(1)[0]),
-               "an image for each region is expected");
-  source.check(Expr::make(ExprOp::kEqual, source.dims(1)[1], Expr(4)),
-               "regions must have four numbers each");
+  source.check_equal(source.dims(2)[0], source.dims(1)[0], "an image for each region is expected");
+  source.check_equal(source.dims(1)[1], Expr(4), "regions must have four numbers each");
   const std::string shift = params.half_pixel ? "0.5" : "0.0";
   // More samples than elements tell nothing more, but cost what a hostile region likes.
   const auto samples = [&](std::string_view bin) {
@@ -141,8 +139,7 @@ std::optional<GeneratedKernel> generate_pool(const Operator& op, const KernelArg
   const RoiPoolParams& params = static_cast<const RoiPool&>(op).params();
   RoiWriter writer("roi_pool", args, params.height, params.width, params.spatial_scale);
   KernelSource& source = writer.source();
-  source.check(Expr::make(ExprOp::kEqual, source.dims(1)[1], Expr(5)),
-               "regions must have five numbers each");
+  source.check_equal(source.dims(1)[1], Expr(5), "regions must have five numbers each");
   source.add_declarations(R"(
 __device__ inline Index within(double position, Index extent) {
   return (Index)least(greater(position, 0.0), (double)extent);

@@ -23,18 +23,15 @@ std::optional<GeneratedKernel> generate_rotary(const Operator& op, const KernelA
   const Expr length = x[params.sequence_first ? 1 : 2];
   const int64_t given = params.rotary_embedding_dim;
   const Expr turned = given > 0 ? Expr(given) : x[3], half = floor_div(turned, Expr(2));
-  const auto require_equal = [&](const Expr& a, const Expr& b, std::string message) {
-    source.check(Expr::make(ExprOp::kEqual, a, b), std::move(message));
-  };
-  require_equal(half + half, turned, "elements are turned in pairs");
+  source.check_equal(half + half, turned, "elements are turned in pairs");
   source.check(Expr(1) - Expr::make(ExprOp::kLess, x[3], turned),
                "more elements of a head are to be turned than it has");
   for (size_t i = 0; i < cosines.size(); ++i)
-    require_equal(cosines[i], sines[i], "cosines and sines must have one shape");
-  require_equal(cosines.back(), half, "an angle for each pair is expected");
-  require_equal(places[1], length, "angles for each place of the sequence are expected");
-  require_equal((places[0] - Expr(1)) * (places[0] - x[0]), Expr(0),
-                "angles for one or each sequence of the batch are expected");
+    source.check_equal(cosines[i], sines[i], "cosines and sines must have one shape");
+  source.check_equal(cosines.back(), half, "an angle for each pair is expected");
+  source.check_equal(places[1], length, "angles for each place of the sequence are expected");
+  source.check_equal((places[0] - Expr(1)) * (places[0] - x[0]), Expr(0),
+                     "angles for one or each sequence of the batch are expected");
   source.add_declarations(kFindIndex);
   const std::vector<std::string> names = params.sequence_first
                                              ? std::vector<std::string>{"batch", "t", "head", "e"}

@@ -63,4 +63,21 @@ std::vector<Candidate> moving_candidates(
     const CandidateQuery& query, std::span<const TensorFormat> formats,
     const std::function<std::vector<std::string>(const KernelArgs&)>& tactics);
 
+/// Candidates and kernel of an operator whose rows a Writer moves: made of the operator and
+/// KernelArgs, it has `move()` and `write(plan)`.
+template <class Writer, class Op>
+std::vector<std::string> row_tactics(const Operator& op, const KernelArgs& args) {
+  return names_of(row_plans(Writer(static_cast<const Op&>(op), args).move(), args));
+}
+template <class Writer, class Op>
+std::vector<Candidate> row_candidates(const Operator& op, const CandidateQuery& query) {
+  return moving_candidates(
+      query, [&](const KernelArgs& args) { return row_tactics<Writer, Op>(op, args); });
+}
+template <class Writer, class Op>
+std::optional<GeneratedKernel> generate_row_move(const Operator& op, const KernelArgs& args) {
+  Writer writer(static_cast<const Op&>(op), args);
+  return writer.write(row_plans(writer.move(), args).at(args.candidate->tactic));
+}
+
 }  // namespace opwright::gpu

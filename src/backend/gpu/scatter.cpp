@@ -145,13 +145,10 @@ class ScatterWriter {
   }
 
  private:
-  void require_equal(const Expr& a, const Expr& b, std::string message) {
-    source_.check(Expr::make(ExprOp::kEqual, a, b), std::move(message));
-  }
-
   void check_elements() {
     for (size_t i = 0; i < data_.size(); ++i) {
-      require_equal(indices_[i], updates_[i], str("indices and updates must agree in axis ", i));
+      source_.check_equal(indices_[i], updates_[i],
+                          str("indices and updates must agree in axis ", i));
       if (static_cast<int64_t>(i) != params_.axis)
         source_.check(Expr(1) - Expr::make(ExprOp::kLess, data_[i], indices_[i]),
                       str("the indices reach beyond the data in axis ", i));
@@ -162,8 +159,8 @@ class ScatterWriter {
     const size_t outer = indices_.size() - 1;
     const auto depth = static_cast<size_t>(indices_.back().constant());
     for (size_t i = 0; i < updates_.size(); ++i)
-      require_equal(updates_[i], i < outer ? indices_[i] : data_[i - outer + depth],
-                    str("updates do not fit indices and data in axis ", i));
+      source_.check_equal(updates_[i], i < outer ? indices_[i] : data_[i - outer + depth],
+                          str("updates do not fit indices and data in axis ", i));
   }
 
   /// Statements that give `place` of element `update` of the updates.

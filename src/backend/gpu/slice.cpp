@@ -268,18 +268,8 @@ class SliceWriter {
   RowMove move_;
 };
 
-std::vector<Candidate> slice_candidates(const Operator& op, const CandidateQuery& query) {
-  return moving_candidates(query, [&](const KernelArgs& args) {
-    return names_of(row_plans(SliceWriter(static_cast<const Slice&>(op), args).move(), args));
-  });
-}
-
-std::optional<GeneratedKernel> generate_slice(const Operator& op, const KernelArgs& args) {
-  SliceWriter writer(static_cast<const Slice&>(op), args);
-  return writer.write(row_plans(writer.move(), args).at(args.candidate->tactic));
-}
-
-const RegisteredKernels<Slice> kSliceKernels({slice_candidates, generate_slice, nullptr});
+const RegisteredKernels<Slice> kSliceKernels({row_candidates<SliceWriter, Slice>,
+                                              generate_row_move<SliceWriter, Slice>, nullptr});
 
 }  // namespace
 }  // namespace opwright::gpu

@@ -94,6 +94,9 @@ class KernelSource {
   void widen() { narrow_ = false; }
   /// Runs end with an Error of that message where the condition is 0; see KernelCode::checks.
   void check(const Expr& condition, std::string message);
+  void check_equal(const Expr& a, const Expr& b, std::string message) {
+    check(Expr::make(ExprOp::kEqual, a, b), std::move(message));
+  }
   /// Gives the code `counter0`, `counter1`, ..., pointers to an `unsigned long long` each, in
   /// memory that no other kernel has: 0 before the first run, as each run must leave it.
   void add_counters(int count) { counters_ = count; }
