@@ -15,29 +15,6 @@ namespace {
 
 using Op = ElementWiseOperation;
 
-/// A Slice of all axes by 1, from `start` on, with what lies beyond the input filled.
-Tensor* window_of(NodeImporter& node, Tensor* x, std::vector<Expr> start, std::vector<Expr> size,
-                  Tensor* fill) {
-  SliceParams params;
-  params.mode = fill ? SampleMode::kFILL : SampleMode::kSTRICT_BOUNDS;
-  params.stride.assign(start.size(), 1);
-  std::vector<Tensor*> inputs = {x};
-  if (is_constant(start) && is_constant(size)) {
-    for (size_t i = 0; i < start.size(); ++i) {
-      params.start.push_back(start[i].constant());
-      params.size.push_back(size[i].constant());
-    }
-  } else {
-    inputs.push_back(node.network().add_values(std::move(start)));
-    inputs.push_back(node.network().add_values(std::move(size)));
-  }
-  if (fill != nullptr) {
-    inputs.resize(4, nullptr);
-    inputs.push_back(fill);
-  }
-  return node.add<Slice>(params, inputs);
-}
-
 bool has_one_element(const Tensor* tensor) { return numel(tensor->dims()) == Expr(1); }
 
 /// Each element `block` times along the axis, as far as the extents of `like` go.
@@ -50,7 +27,7 @@ Tensor* repeat_blocks(NodeImporter& node, Tensor* tensor, int axis, int64_t bloc
   if (flat[axis] == like->dims()[axis]) return tensor;
   SymShape size = flat;
   size[axis] = like->dims()[axis];
-  return window_of(node, tensor, std::vector<Expr>(flat.size(), 0), size, nullptr);
+  return node.slice(tensor, std::vector<Expr>(flat.size(), 0), size);
 }
 
 /// A scale or zero point as the layers take it: blocks that do not fill the axis are written out.
@@ -332,7 +309,9 @@ Tensor* padded_with(NodeImporter& node, Tensor* x, Tensor* zero_point,
     size[i + 2] = extent + pre + post;
     any |= pre != Expr(0) || post != Expr(0);
   }
-  return any ? window_of(node, x, start, size, zero_point) : x;
+  if (!any) return x;
+  const SampleMode mode = zero_point != nullptr ? SampleMode::kFILL : SampleMode::kSTRICT_BOUNDS;
+  return node.slice(x, start, size, {}, mode, zero_point);
 }
 
 /// The convolution without zero points.
