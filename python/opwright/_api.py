@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import _core
+from ._progress import BuildProgress
 
 Shape = Sequence[int]
 ShapeRange = tuple[Shape, Shape, Shape]
 
 
-class _Progress:
+class _Callback:
     """Tells `report(phase, done, total)` of a build's progress."""
 
     def __init__(self, report: Callable[[str, int, int], Any]):
@@ -92,7 +93,7 @@ def build(
     debug_plugins: bool = False,
     allow_links: bool = False,
     limits: _core.Limits | None = None,
-    progress: Callable[[str, int, int], Any] | None = None,
+    progress: bool | Callable[[str, int, int], Any] = False,
     logger: _core.ILogger | None = None,
 ) -> _core.Engine:
     """Build an engine that is called like a function.
@@ -124,7 +125,8 @@ def build(
         you trust whoever made the links.
     :param limits: what the model may make the build spend, and what the engine may ask for, as
         ``opwright.Limits(build_memory=2 << 30, build_seconds=60)``; None: the defaults.
-    :param progress: called as ``progress(phase, done, total)``; returning False cancels.
+    :param progress: True shows the phase, a bar and the time left, as ``BuildProgress`` does; a
+        function is called as ``progress(phase, done, total)``, and cancels by returning False.
     :param logger: hears the messages; by default warnings go to stderr.
     :raises Error: naming the node or layer at fault; nothing is left half made.
     """
@@ -161,8 +163,11 @@ def build(
         for name, (low, opt, high) in (values or {}).items():
             profile.set_shape_input(name, low, opt, high)
         config.add_optimization_profile(profile)
-    if progress is not None:
-        config.progress_monitor = _Progress(progress)
+    shown = BuildProgress() if progress is True else None
+    if shown is not None:
+        config.progress_monitor = shown
+    elif callable(progress):
+        config.progress_monitor = _Callback(progress)
     cache = None
     if timing_cache is not None:
         cache = _core.ITimingCache.load(os.fspath(timing_cache))
@@ -170,7 +175,12 @@ def build(
         if cache is None or cache.device_identity != fresh.device_identity:
             cache = fresh
         config.set_timing_cache(cache, False)
-    engine = builder.build_engine_with_config(network, config)
+    engine = None
+    try:
+        engine = builder.build_engine_with_config(network, config)
+    finally:
+        if shown is not None:
+            shown.close(engine is not None)
     if timing_cache is not None and cache is not None:
         cache.save(os.fspath(timing_cache))
     return _core.Engine(engine)
