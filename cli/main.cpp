@@ -19,9 +19,7 @@ int run(int argc, char** argv) {
   opwright::cli::install_crash_report();
   CLI::App app("Build, run, inspect, view and time engines of ONNX models.", "opwright");
   app.require_subcommand(0, 1);  // checked below: a wrong name is to be named
-  app.set_version_flag("--version", std::to_string(OPWRIGHT_VERSION_MAJOR) + "." +
-                                        std::to_string(OPWRIGHT_VERSION_MINOR) + "." +
-                                        std::to_string(OPWRIGHT_VERSION_PATCH));
+  app.set_version_flag("--version", OPWRIGHT_VERSION);
   opwright::cli::add_build(app);
   opwright::cli::add_run(app);
   opwright::cli::add_inspect(app);
