@@ -64,7 +64,7 @@ dist: setup ## dist/: program, libraries and headers as an archive, and the prog
 	$(VENV_PYTHON) tools/release.py dist
 
 site: setup ## build/site/html: the documentation as a site, with search
-	$(VENV_PYTHON) tools/site.py
+	$(VENV_PYTHON) tools/make_site.py
 
 bench: setup ## the benchmarks but the soak, each beside its peer
 	@set -e; for program in $(filter-out bench/timing.py bench/gpu.py bench/soak.py bench/operator_models.py,$(wildcard bench/*.py)); do echo "== $$program"; $(VENV_PYTHON) $$program; done

@@ -46,7 +46,7 @@ class BuildProgress(IProgressMonitor):
         IProgressMonitor.__init__(self)
         self._display: Any = None
         self._handle: Any = None
-        self._show = None
+        self._show: Any = None
         self._steps = 0
 
     def _open(self) -> Any:

@@ -23,7 +23,7 @@ CHROMIUM = (
 @pytest.fixture(scope="module")
 def site() -> Path:
     done = subprocess.run(
-        [sys.executable, ROOT / "tools" / "site.py"], capture_output=True, text=True
+        [sys.executable, ROOT / "tools" / "make_site.py"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr  # a warning is an error, too
     assert "WARNING" not in done.stdout + done.stderr
