@@ -73,7 +73,7 @@ def text_of(docstring: str) -> str:
             lines.append(line.removeprefix("    ") if code else line)
     if code:
         lines.append("```")
-    text = re.sub(r"(?:(?::\w+:)?``|:\w+:`)([^`]+)``?", r"`\1`", "\n".join(lines))
+    text = re.sub(r"(?:(?::\w+:)?(?<!`)``(?!`)|:\w+:`)([^`]+)``?", r"`\1`", "\n".join(lines))
     return text.strip()
 
 

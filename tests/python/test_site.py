@@ -48,6 +48,20 @@ def test_pictures_and_the_reference_are_there(site):
     assert "BuildProgress" in reference
 
 
+def test_blocks_of_code_are_blocks(site):
+    """A fence that MkDocs does not understand is text."""
+    blocks = 0
+    for page in site.rglob("*.html"):
+        text = page.read_text()
+        assert not re.search(r"<p>``", text), page
+        blocks += len(re.findall(r'<div class="language-\w+ highlight">', text))
+    sources = [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/reference/*.md")]
+    fences = sum(len(re.findall(r"^```\w", path.read_text(), re.MULTILINE)) for path in sources)
+    assert blocks >= fences
+    plugins = (site / "docs" / "class-plugins.html").read_text()
+    assert '<span class="filename">shift_plugin.cpp</span>' in plugins
+
+
 class Browser:
     """Chromium, told what to do in its DevTools protocol: messages of JSON on two pipes, which are its
     files 3 and 4. Search runs in a worker, for which `--dump-dom` does not wait."""
