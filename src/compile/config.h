@@ -121,6 +121,9 @@ struct BuildConfig {
   std::shared_ptr<TimingCache> timing_cache;  ///< null: a fresh one
   /// Fail instead of timing what the cache could hold and does not.
   bool error_on_timing_cache_miss = false;
+  /// Where it is set, nothing is built: candidates that the timing cache lacks are timed into it if
+  /// this says so of their layer and their key, and compile() returns an empty plan.
+  std::function<bool(const std::string& layer, const std::string& key)> timing_filter;
   /// Called between runs of kernels; what it throws ends the build.
   std::function<void()> interrupt_check;
   bool detailed_inspection = true;  ///< keep layer names and what the tuner compared in the plan
