@@ -74,6 +74,65 @@ def _profile(
     return profile
 
 
+def definition(
+    model: Any,
+    *,
+    shapes: Mapping[str, Shape | ShapeRange] | None = None,
+    values: Mapping[str, ShapeRange] | None = None,
+    constants: Mapping[str, Any] | None = None,
+    device: str | _core.DeviceType | None = None,
+    fp16: bool = False,
+    bf16: bool = False,
+    strongly_typed: bool = False,
+    prefer_aot: bool | None = None,
+    timing: bool = True,
+    plugins_to_serialize: Sequence[str | os.PathLike[str]] = (),
+    embed_python_plugins: bool = False,
+    debug_plugins: bool = False,
+    allow_links: bool = False,
+    limits: _core.Limits | None = None,
+    progress: Callable[[str, int, int], Any] | None = None,
+    logger: _core.ILogger | None = None,
+) -> tuple[_core.Builder, _core.INetworkDefinition, _core.IBuilderConfig]:
+    """What ``build`` builds with these arguments, but for the timing cache."""
+    logger = logger or _core.Logger(_core.Logger.WARNING)
+    builder = _core.Builder(logger)
+    flag = _core.NetworkDefinitionCreationFlag
+    flags = 0
+    if strongly_typed:
+        flags |= 1 << int(flag.STRONGLY_TYPED)
+    if prefer_aot is not None:
+        flags |= 1 << int(
+            flag.PREFER_AOT_PYTHON_PLUGINS if prefer_aot else flag.PREFER_JIT_PYTHON_PLUGINS
+        )
+    if isinstance(model, _core.INetworkDefinition):
+        network = model
+    else:
+        network = _parse(model, builder, logger, flags, allow_links, shapes or {}, constants or {})
+
+    config = builder.create_builder_config()
+    config.timing = timing
+    config.plugins_to_serialize = plugins_to_serialize
+    config.embed_python_plugins = embed_python_plugins
+    config.debug_plugins = debug_plugins
+    if limits is not None:
+        config.limits = limits
+    if device is not None:
+        config._device = _core._parse_device(device)
+    if fp16:
+        config.set_flag(_core.BuilderFlag.FP16)
+    if bf16:
+        config.set_flag(_core.BuilderFlag.BF16)
+    if shapes or values:
+        profile = _profile(builder, shapes or {})
+        for name, (low, opt, high) in (values or {}).items():
+            profile.set_shape_input(name, low, opt, high)
+        config.add_optimization_profile(profile)
+    if progress is not None:
+        config.progress_monitor = _Progress(progress)
+    return builder, network, config
+
+
 def build(
     model: Any,
     *,
@@ -128,52 +187,44 @@ def build(
     :param logger: hears the messages; by default warnings go to stderr.
     :raises Error: naming the node or layer at fault; nothing is left half made.
     """
-    logger = logger or _core.Logger(_core.Logger.WARNING)
-    builder = _core.Builder(logger)
-    flag = _core.NetworkDefinitionCreationFlag
-    flags = 0
-    if strongly_typed:
-        flags |= 1 << int(flag.STRONGLY_TYPED)
-    if prefer_aot is not None:
-        flags |= 1 << int(
-            flag.PREFER_AOT_PYTHON_PLUGINS if prefer_aot else flag.PREFER_JIT_PYTHON_PLUGINS
-        )
-    if isinstance(model, _core.INetworkDefinition):
-        network = model
-    else:
-        network = _parse(model, builder, logger, flags, allow_links, shapes or {}, constants or {})
-
-    config = builder.create_builder_config()
-    config.timing = timing
-    config.plugins_to_serialize = plugins_to_serialize
-    config.embed_python_plugins = embed_python_plugins
-    config.debug_plugins = debug_plugins
-    if limits is not None:
-        config.limits = limits
-    if device is not None:
-        config._device = _core._parse_device(device)
-    if fp16:
-        config.set_flag(_core.BuilderFlag.FP16)
-    if bf16:
-        config.set_flag(_core.BuilderFlag.BF16)
-    if shapes or values:
-        profile = _profile(builder, shapes or {})
-        for name, (low, opt, high) in (values or {}).items():
-            profile.set_shape_input(name, low, opt, high)
-        config.add_optimization_profile(profile)
-    if progress is not None:
-        config.progress_monitor = _Progress(progress)
+    builder, network, config = definition(
+        model,
+        shapes=shapes,
+        values=values,
+        constants=constants,
+        device=device,
+        fp16=fp16,
+        bf16=bf16,
+        strongly_typed=strongly_typed,
+        prefer_aot=prefer_aot,
+        timing=timing,
+        plugins_to_serialize=plugins_to_serialize,
+        embed_python_plugins=embed_python_plugins,
+        debug_plugins=debug_plugins,
+        allow_links=allow_links,
+        limits=limits,
+        progress=progress,
+        logger=logger,
+    )
     cache = None
     if timing_cache is not None:
-        cache = _core.ITimingCache.load(os.fspath(timing_cache))
-        fresh = config.create_timing_cache(b"")
-        if cache is None or cache.device_identity != fresh.device_identity:
-            cache = fresh
+        cache = open_timing_cache(timing_cache, config)
         config.set_timing_cache(cache, False)
     engine = builder.build_engine_with_config(network, config)
     if timing_cache is not None and cache is not None:
         cache.save(os.fspath(timing_cache))
     return _core.Engine(engine)
+
+
+def open_timing_cache(
+    path: str | os.PathLike[str], config: _core.IBuilderConfig
+) -> _core.ITimingCache:
+    """The times in a file, or an empty cache where it has none of the config's device."""
+    cache = _core.ITimingCache.load(os.fspath(path))
+    fresh = config.create_timing_cache(b"")
+    if cache is None or cache.device_identity != fresh.device_identity:
+        return fresh
+    return cache
 
 
 def load(

@@ -39,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-batch",
         type=int,
-        help="the most rows of a batch; 1: no batching (default: as the profiles say)",
+        default=0,
+        help="the most rows of a batch; 1: no batching; 0: as the profiles say (default)",
     )
     parser.add_argument(
         "--allow-host-code", action="store_true", help="run code for the host in engine files"

@@ -6,23 +6,13 @@ application. Needs ``pip install opwright[serve]``.
 
 from __future__ import annotations
 
-from ._app import create_app
-from ._model import Model, ModelOptions, OverloadedError
-from ._protocol import BadRequestError, InferRequest, decode_request, encode_response
-from ._repository import Repository, UnknownModelError
-from ._signature import Signature, TensorSpec
+try:
+    from ._app import create_app
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"opwright.serving needs '{error.name}': pip install 'opwright[serve]'", name=error.name
+    ) from error
+from ._model import ModelOptions
+from ._repository import Repository
 
-__all__ = [
-    "BadRequestError",
-    "InferRequest",
-    "Model",
-    "ModelOptions",
-    "OverloadedError",
-    "Repository",
-    "Signature",
-    "TensorSpec",
-    "UnknownModelError",
-    "create_app",
-    "decode_request",
-    "encode_response",
-]
+__all__ = ["ModelOptions", "Repository", "create_app"]

@@ -37,19 +37,17 @@ class ModelOptions:
     """Seconds that a request waits at most for others to make a batch with."""
     instances: int = 1
     """How many batches run at once, each in a context of its own."""
-    max_batch: int | None = None
-    """The most rows in a batch; 1: requests run one by one; None: as the profiles say."""
+    max_batch: int = 0
+    """The most rows in a batch; 1: requests run one by one; 0: as the profiles say."""
     load: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of ``opwright.load``, such as ``allow_host_code``."""
 
     def __post_init__(self) -> None:
-        for name, least in (("max_queue", 1), ("delay", 0), ("instances", 1)):
+        for name, least in (("max_queue", 1), ("delay", 0), ("instances", 1), ("max_batch", 0)):
             if getattr(self, name) < least:
                 raise ValueError(
                     f"ModelOptions: {name} is {getattr(self, name)}; expected {least} or more"
                 )
-        if self.max_batch is not None and self.max_batch < 1:
-            raise ValueError(f"ModelOptions: max_batch is {self.max_batch}; expected 1 or more")
 
 
 @dataclass

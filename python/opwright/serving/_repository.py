@@ -33,6 +33,8 @@ class Repository:
     def __init__(self, paths: Mapping[str, str | os.PathLike[str]], options: ModelOptions):
         """Loads all of them.
 
+        :param paths: the engines' files by name.
+        :param options: how they serve.
         :raises Error: for a file that cannot be loaded.
         """
         self.options = options
