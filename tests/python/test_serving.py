@@ -13,12 +13,18 @@ import threading
 import time
 
 import numpy as np
+import onnx.parser
 import pytest
 
+import opwright
 from serving_process import build_rows, build_slow, serving
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
+
+from opwright.serving import ModelOptions  # noqa: E402
+from opwright.serving._metrics import ModelMetrics  # noqa: E402
+from opwright.serving._model import Model  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -360,6 +366,7 @@ def with_x(**changes):
         (with_x(shape=[2**62, 2**62]), "4 elements"),
         (with_x(shape=[1] * 99), "at most 8"),
         (with_x(shape=[True, 4]), "'shape'"),
+        ({"inputs": [X, {**N, "shape": [2, 1], "data": [1, 2]}, FLAG]}, "must be equal"),
         (with_x(shape=[4, 1]), "takes no inputs of shapes"),
         (with_x(data=[1, 2, 3]), "3 elements; the shape has 4"),
         (with_x(data=[1, 2, 3, "4"]), "'4' in 'data' is no FP32"),
@@ -384,7 +391,7 @@ def test_a_wrong_request_is_told_why(address, body, words):
     assert infer_y(address, rows(1)).shape == (1, 4)
 
 
-@pytest.mark.parametrize("length", ["-1", "x", "99999", "9" * 40, "١"])
+@pytest.mark.parametrize("length", ["-1", "x", "99999", "9" * 5000, "²", "١"])
 def test_a_wrong_length_of_the_json(address, length):
     headers = {"Inference-Header-Content-Length": length.encode()}
     status, answer = post(address, "/v2/models/rows/infer", with_x(), headers)
@@ -442,6 +449,13 @@ def test_there_is_no_such_endpoint(address):
         assert post(address, path, with_x())[0] in (404, 405)
 
 
+def test_nan_is_not_json(address):
+    request = json_request(rows(1))
+    request["inputs"][0]["data"] = [1e300, 1, 1, 1]  # infinite in FP32
+    status, answer = post(address, "/v2/models/rows/infer", request)
+    assert status == 400 and "'binary_data': true" in answer["error"]
+
+
 # The command
 
 
@@ -457,3 +471,25 @@ def test_the_command_says_what_is_wrong(arguments, words):
     command = [sys.executable, "-m", "opwright", "serve", *arguments]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1 and words in done.stderr and "Traceback" not in done.stderr
+
+
+def test_the_program_becomes_the_command(program, tmp_path):
+    done = subprocess.run([program, "serve", "no.engine"], capture_output=True, text=True)
+    assert done.returncode == 1 and "no.engine" in done.stderr
+    environment = {"PATH": str(tmp_path), "OPWRIGHT_PYTHON": "/nobody"}
+    command = [program, "serve", "a.engine", "--port", "1"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1 and "pip install 'opwright[serve]'" in done.stderr
+
+
+def test_rows_that_depend_on_each_other_are_not_put_together(tmp_path):
+    model = onnx.parser.parse_model(
+        """<ir_version: 9, opset_import: ["" : 19]>
+        net (float[b, 4] x) => (float[b, 4] y) { y = Softmax <axis = 0> (x) }"""
+    )
+    path = tmp_path / "net.engine"
+    opwright.build(model, shapes={"x": ((1, 4), (2, 4), (8, 4))}).save(path)
+    assert not Model(path, ModelOptions(), ModelMetrics()).is_batched
+    build_rows(path)
+    assert Model(path, ModelOptions(), ModelMetrics()).is_batched
+    assert not Model(path, ModelOptions(max_batch=1), ModelMetrics()).is_batched

@@ -5,11 +5,18 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opwright.serving._protocol import decode_request, decompress, encode_response
-from opwright.serving._signature import BadRequestError, Signature, TensorSpec
+pytest.importorskip("starlette")
+
+from opwright.serving._protocol import (  # noqa: E402
+    decode_request,
+    decompress,
+    encode_response,
+)
+from opwright.serving._signature import BadRequestError, Signature, TensorSpec  # noqa: E402
 
 SIGNATURE = Signature(
     (TensorSpec("x", "FP32", "float32", (-1, 2)), TensorSpec("k", "INT8", "int8", (-1,))),

@@ -31,7 +31,7 @@ _PLATFORM = "opwright"
 _JSON_BYTES_PER_ELEMENT = 32
 _JSON_BYTES = 1 << 16
 _READ_SECONDS = 60.0
-_PARSED_IN_THREAD = 1 << 16  # bytes of a body from which on others would wait for its parsing
+_LARGE = 1 << 16  # bytes from which on other requests would wait for one to be parsed or written
 
 
 class ServedModel(Protocol):
@@ -166,13 +166,17 @@ async def _answer(
     try:
         body = await _read(request, limit)
         length = request.headers.get(JSON_LENGTH_HEADER)
-        json_bytes = len(body) if length is None else int(length) if length.isdigit() else 0
-        if json_bytes > _PARSED_IN_THREAD:
+        if len(body) > _LARGE:
             wanted = await asyncio.to_thread(decode_request, body, length, signature)
         else:
             wanted = decode_request(body, length, signature)
         results = await model.infer(wanted.inputs)
-        content, json_length = encode_response(name, wanted, results, signature)
+        if sum(results[each].nbytes for each in wanted.outputs) > _LARGE:
+            content, json_length = await asyncio.to_thread(
+                encode_response, name, wanted, results, signature
+            )
+        else:
+            content, json_length = encode_response(name, wanted, results, signature)
     except BadRequestError as error:
         return _failed(400, error)
     except OverloadedError as error:

@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import _api, _core
 from ._metrics import ModelMetrics
-from ._signature import Signature
+from ._signature import BadRequestError, Signature
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 _log = logging.getLogger("opwright.serving")
@@ -169,8 +169,21 @@ class Model:
     def _try(self, inputs: Arrays) -> Any:
         try:
             return run(self._engine, inputs)
+        except _core.Error as error:
+            return BadRequestError(str(error)) if self._refuses(inputs) else error
         except Exception as error:  # of a plugin: any
             return error
+
+    def _refuses(self, inputs: Arrays) -> bool:
+        """Whether the engine takes no such inputs, as where extents that must agree do not; `submit`
+        says so before it runs anything."""
+        try:
+            self._engine.submit(**inputs).cancel()
+        except _core.QueueFullError:
+            return False
+        except _core.Error:
+            return True
+        return False
 
     def _finish(self, batch: Sequence[_Pending], done: asyncio.Future[list[Any]]) -> None:
         self._running -= 1
