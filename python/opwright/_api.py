@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -74,9 +75,22 @@ def _profile(
     return profile
 
 
+def _is_torch(model: Any) -> bool:
+    """Whether it is a module or a program of PyTorch's, which is not imported to find out."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    from .torch._export import is_module
+
+    return is_module(model)
+
+
 def build(
     model: Any,
+    args: Any = None,
     *,
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
     shapes: Mapping[str, Shape | ShapeRange] | None = None,
     values: Mapping[str, ShapeRange] | None = None,
     constants: Mapping[str, Any] | None = None,
@@ -97,8 +111,14 @@ def build(
 ) -> _core.Engine:
     """Build an engine that is called like a function.
 
-    :param model: the path of an ONNX file, the bytes of one, an ``onnx.ModelProto``, or an
-        ``INetworkDefinition``.
+    :param model: the path of an ONNX file, the bytes of one, an ``onnx.ModelProto``, an
+        ``INetworkDefinition``, a ``torch.nn.Module`` or a ``torch.export.ExportedProgram``.
+    :param args: of a module: a tuple of examples of its arguments, which ``torch.export`` calls it
+        with.
+    :param kwargs: of a module: examples of its keyword arguments.
+    :param dynamic_shapes: of a module: which extents are open, as ``torch.export.export`` takes
+        them. The ranges of ``torch.export.Dim`` are those of the optimization profile, with the
+        example's extents as the typical ones.
     :param shapes: for each input of dynamic shape a shape, or (min, opt, max).
     :param values: for each input whose values decide shapes their (min, opt, max).
     :param constants: elements that inputs of an ONNX model have in every run, as arrays; the engine
@@ -130,9 +150,13 @@ def build(
     """
     logger = logger or _core.Logger(_core.Logger.WARNING)
     builder = _core.Builder(logger)
+    is_torch = _is_torch(model)
+    if not is_torch and (args is not None or kwargs is not None or dynamic_shapes is not None):
+        raise TypeError("build: args, kwargs and dynamic_shapes are for modules of PyTorch")
     flag = _core.NetworkDefinitionCreationFlag
     flags = 0
-    if strongly_typed:
+    # A module says the type of every tensor; it keeps them unless others are allowed.
+    if strongly_typed or (is_torch and not (fp16 or bf16)):
         flags |= 1 << int(flag.STRONGLY_TYPED)
     if prefer_aot is not None:
         flags |= 1 << int(
@@ -140,6 +164,16 @@ def build(
         )
     if isinstance(model, _core.INetworkDefinition):
         network = model
+    elif is_torch:
+        from .torch._export import export, network_of
+
+        if constants:
+            raise TypeError("build: constants are for ONNX models")
+        network = builder.create_network(flags)
+        program = export(model, args, kwargs, dynamic_shapes)
+        exported = network_of(program, network, shapes or {})
+        shapes = {**exported.shapes, **(shapes or {})}
+        values = {**exported.values, **(values or {})}
     else:
         network = _parse(model, builder, logger, flags, allow_links, shapes or {}, constants or {})
 
