@@ -119,6 +119,13 @@ def network_of(
     :param shapes: ranges that the caller gives, by the input's name, rather than the program.
     :raises Error: naming what has no layer.
     """
+    for result in program.graph_signature.output_specs:
+        if result.kind != OutputKind.USER_OUTPUT:
+            raise _core.Error(
+                f"the module changes '{result.target}' when it runs ({result.kind.name}), which an "
+                "engine does not: call eval() of the module, or take it as an argument and return "
+                "what it becomes"
+            )
     tensors = {**program.state_dict, **program.constants}
     importer = Importer(network, lambda name: getattr(program.graph_module, name))
     made: dict[int, _core.ITensor] = {}
@@ -166,15 +173,7 @@ def network_of(
 
 def _mark_outputs(program: torch.export.ExportedProgram, importer: Importer) -> None:
     (output,) = [node for node in program.graph.nodes if node.op == "output"]
-    results = []
-    for spec, value in zip(program.graph_signature.output_specs, output.args[0]):
-        if spec.kind != OutputKind.USER_OUTPUT:
-            raise _core.Error(
-                f"the module changes '{spec.target}' when it runs ({spec.kind.name}), which an "
-                "engine does not: call eval() of the module, or take it as an argument and return "
-                "what it becomes"
-            )
-        results.append(value)
+    results = list(output.args[0])
     names = _output_names(program, len(results))
     for name, value in zip(names, results):
         if not isinstance(value, torch.fx.Node):

@@ -536,13 +536,6 @@ def _flash_attention_for_cpu(
     return y, None
 
 
-@converter("_scaled_dot_product_flash_attention", "_scaled_dot_product_cudnn_attention")
-def _flash_attention(
-    w: Writer, query: ITensor, key: ITensor, value: ITensor, *rest: Any, **options: Any
-) -> Any:
-    raise Unsupported("attention as a kernel of CUDA's")
-
-
 @converter("_scaled_dot_product_efficient_attention")
 def _efficient_attention(
     w: Writer,
@@ -557,6 +550,52 @@ def _efficient_attention(
 ) -> Any:
     y = _attention(w, query, key, value, bias, dropout_p, is_causal, scale)
     return y, None, None, None
+
+
+@converter("_transformer_encoder_layer_fwd")
+def _encoder_layer(
+    w: Writer,
+    x: ITensor,
+    width: int,
+    heads: int,
+    qkv_weight: ITensor,
+    qkv_bias: ITensor,
+    out_weight: ITensor,
+    out_bias: ITensor,
+    use_gelu: bool,
+    norm_first: bool,
+    epsilon: float,
+    *rest: Any,
+) -> ITensor:
+    """What nn.TransformerEncoderLayer calls in inference."""
+    norm_1, norm_2, inner, outer = (rest[i : i + 2] for i in (0, 2, 4, 6))
+    mask, mask_kind = (*rest[8:], None, None)[:2]
+    batch, length = w.sizes(x)[:2]
+    allowed = None
+    if mask is not None:  # what is not 0 is left out
+        allowed = w.binary(ElementWiseOperation.EQUAL, w.cast(mask, DataType.FLOAT), 0)
+        if mask_kind == 1:  # of keys, [batch, length]
+            allowed = w.unsqueeze(allowed, [1, 2])
+
+    def attend(x: ITensor) -> ITensor:
+        joined = _linear(w, x, qkv_weight, qkv_bias)
+        joined = w.reshape(joined, [batch, length, 3, heads, width // heads])
+        joined = w.transpose(joined, [2, 0, 3, 1, 4])
+        numbers = [w.constant(torch.tensor(i, dtype=torch.int64)) for i in range(3)]
+        query, key, value = (w.gather(joined, number, 0) for number in numbers)
+        y = w.transpose(_attention(w, query, key, value, allowed), [0, 2, 1, 3])
+        return _linear(w, w.reshape(y, [batch, length, width]), out_weight, out_bias)
+
+    def feed(x: ITensor) -> ITensor:
+        kind = ActivationType.GELU_ERF if use_gelu else ActivationType.RELU
+        return _linear(w, w.activation(kind, _linear(w, x, *inner)), *outer)
+
+    for parameters, run in ((norm_1, attend), (norm_2, feed)):
+        if norm_first:
+            x = w.add(x, run(_layer_norm(w, x, [width], *parameters, epsilon)))
+        else:
+            x = _layer_norm(w, w.add(x, run(x)), [width], *parameters, epsilon)
+    return x
 
 
 # Interpolation
