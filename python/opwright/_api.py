@@ -162,6 +162,9 @@ def build(
         flags |= 1 << int(
             flag.PREFER_AOT_PYTHON_PLUGINS if prefer_aot else flag.PREFER_JIT_PYTHON_PLUGINS
         )
+    config = builder.create_builder_config()
+    if device is not None:
+        config._device = _core._parse_device(device)
     if isinstance(model, _core.INetworkDefinition):
         network = model
     elif is_torch:
@@ -171,21 +174,19 @@ def build(
             raise TypeError("build: constants are for ONNX models")
         network = builder.create_network(flags)
         program = export(model, args, kwargs, dynamic_shapes)
-        exported = network_of(program, network, shapes or {})
+        on_gpu = config.default_device_type == _core.DeviceType.GPU
+        exported = network_of(program, network, shapes or {}, on_gpu)
         shapes = {**exported.shapes, **(shapes or {})}
         values = {**exported.values, **(values or {})}
     else:
         network = _parse(model, builder, logger, flags, allow_links, shapes or {}, constants or {})
 
-    config = builder.create_builder_config()
     config.timing = timing
     config.plugins_to_serialize = plugins_to_serialize
     config.embed_python_plugins = embed_python_plugins
     config.debug_plugins = debug_plugins
     if limits is not None:
         config.limits = limits
-    if device is not None:
-        config._device = _core._parse_device(device)
     if fp16:
         config.set_flag(_core.BuilderFlag.FP16)
     if bf16:

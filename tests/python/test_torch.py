@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import logging
 
@@ -376,3 +377,48 @@ def test_models_of_transformers(name):
     engine = opwright.build(model, kwargs=tokens, device="cpu", timing=False)
     arrays = {key: value for key, value in tokens.items() if isinstance(value, torch.Tensor)}
     check(engine(**arrays), want)
+
+
+def test_a_kernel_of_triton_is_compiled_without_a_gpu(tmp_path, monkeypatch):
+    pytest.importorskip("triton")
+    from opwright._core._plugin import from_shape_expr
+
+    from opwright.aot import CompileError
+    from opwright.plugin._torch import _Operator
+    from opwright.torch import _triton_ops
+
+    (tmp_path / "kernels_of_torch.py").write_text("""
+import torch, triton, triton.language as tl
+from torch.library import triton_op, wrap_triton
+
+@triton.jit
+def scale_kernel(x, out, n, alpha, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, alpha * tl.load(x + i, mask=i < n), mask=i < n)
+
+@triton_op("testcompile::scale", mutates_args={})
+def scale(x: torch.Tensor, alpha: float) -> torch.Tensor:
+    out = torch.empty_like(x)
+    wrap_triton(scale_kernel)[(triton.cdiv(x.numel(), 64),)](x, out, x.numel(), alpha, BLOCK=64)
+    return out
+
+@triton_op("testcompile::scale_more", mutates_args={})
+def scale_more(x: torch.Tensor, alpha: float) -> torch.Tensor:
+    out = torch.empty_like(x)
+    y = x * 2
+    wrap_triton(scale_kernel)[(triton.cdiv(x.numel(), 64),)](y, out, x.numel(), alpha, BLOCK=64)
+    return out
+""")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("kernels_of_torch")
+    desc = from_shape_expr([4, 80], opwright.float32)
+    operators = torch.ops.testcompile
+    assert _triton_ops.has_kernel(operators.scale.default)
+    operator = _Operator(operators.scale.default, {})
+    make = _triton_ops.compile_kernel
+    name, code, launch, extra = make(operator, "scale", [desc], [0.5], [desc], "compute_80")
+    assert (code.kind, len(extra)) == ("ptx", 2)
+    assert launch.grid_x.constant_value() == 5
+    operator = _Operator(operators.scale_more.default, {})
+    with pytest.raises(CompileError, match="it computes aten.mul.Tensor beside its kernel"):
+        make(operator, "scale_more", [desc], [0.5], [desc], "compute_80")

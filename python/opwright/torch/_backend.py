@@ -128,6 +128,7 @@ class EngineModule(torch.nn.Module):
         network = builder.create_network(flags)
         (graph,) = self.graph_module
         importer = Importer(network, lambda name: getattr(graph, name))
+        importer.writer.on_gpu = self.device.type != "cpu"
         numbers = []
         for node in graph.graph.nodes:
             value = value_of(node)

@@ -11,6 +11,7 @@ from .. import plugin as trtp
 from .._core import ITensor
 from ..plugin._torch import _Operator
 from ._converters import Converter
+from ._triton_ops import has_kernel, register_kernel
 from ._writer import Unsupported, Writer, known
 
 _OWN = {"aten", "prim", "prims", "higher_order", "inductor", "_c10d_functional", "quantized"}
@@ -23,13 +24,16 @@ def custom_converter(target: Any) -> Converter | None:
     return functools.partial(_add_plugin, target)
 
 
-def _plugin(target: torch._ops.OpOverload) -> Any:
+def _plugin(target: torch._ops.OpOverload, operator: _Operator) -> Any:
     """The plugin that is registered by the operator's name, or else one that calls the operator."""
     namespace, _, name = target._schema.name.partition("::")
     try:
         return getattr(getattr(trtp.op, namespace), name)
     except AttributeError:
-        return trtp.from_torch(target.name())
+        op = trtp.from_torch(target.name())
+    if has_kernel(target):
+        register_kernel(f"{namespace}::{name}", operator)
+    return op
 
 
 def _add_plugin(target: torch._ops.OpOverload, w: Writer, *args: Any, **options: Any) -> Any:
@@ -39,7 +43,7 @@ def _add_plugin(target: torch._ops.OpOverload, w: Writer, *args: Any, **options:
         operator = _Operator(target, {})
         if operator.mutated:
             raise Unsupported(f"it writes to its argument '{operator.mutated[0]}'")
-        op = _plugin(target)
+        op = _plugin(target, operator)
     except NotImplementedError as error:
         raise Unsupported(str(error)) from error
     tensors: list[ITensor | None] = [values.get(name) for name in operator.tensors]
@@ -54,6 +58,8 @@ def _add_plugin(target: torch._ops.OpOverload, w: Writer, *args: Any, **options:
         if number is None:
             raise Unsupported(f"its argument '{name}' is an extent that is not known")
         attributes[name] = number
-    layer = w.network.add_plugin(op(*tensors, **attributes))
+    # Where it has both, an engine for a GPU takes the kernel rather than the call of Python.
+    compiled = True if w.on_gpu and has_kernel(target) else None
+    layer = w.network.add_plugin(op(*tensors, **attributes), compiled)
     outputs = tuple(layer.get_output(i) for i in range(layer.num_outputs))
     return outputs if isinstance(w.meta, (tuple, list)) else outputs[0]

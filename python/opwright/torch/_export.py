@@ -113,10 +113,12 @@ def network_of(
     program: torch.export.ExportedProgram,
     network: _core.INetworkDefinition,
     shapes: Mapping[str, Any],
+    on_gpu: bool,
 ) -> Exported:
     """Writes an exported program, in operators that have layers, into an empty network.
 
     :param shapes: ranges that the caller gives, by the input's name, rather than the program.
+    :param on_gpu: whether the engine is for a GPU.
     :raises Error: naming what has no layer.
     """
     for result in program.graph_signature.output_specs:
@@ -128,6 +130,7 @@ def network_of(
             )
     tensors = {**program.state_dict, **program.constants}
     importer = Importer(network, lambda name: getattr(program.graph_module, name))
+    importer.writer.on_gpu = on_gpu
     made: dict[int, _core.ITensor] = {}
     nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     taken: dict[str, Range] = {}

@@ -63,6 +63,8 @@ class Writer:
         self.network = network
         self.meta: Any = None
         """What PyTorch's fake tensors say of the present operator's result."""
+        self.on_gpu = False
+        """Whether the engine is for a GPU."""
         self.symbols: dict[sympy.Symbol, ITensor] = {}
         """The extents that symbols are, INT64 of shape [1]."""
         self._extents: dict[Any, Extent] = {}
