@@ -45,6 +45,8 @@ void run_passes(Graph& graph, const PassContext& context) {
 
   fold_padding(graph);
   recognize_normalization(graph, context);
+  recognize_attention(graph, context);
+  graph.remove_dead();
   recognize_channel_shuffles(graph, context);
   graph.remove_dead();
   check_time();

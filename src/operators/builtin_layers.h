@@ -13,6 +13,7 @@
 #include "operators/convolution.h"
 #include "operators/einsum.h"
 #include "operators/elementwise.h"
+#include "operators/fused_attention.h"
 #include "operators/indexing.h"
 #include "operators/kv_cache.h"
 #include "operators/matrix.h"
@@ -41,7 +42,7 @@ void each_builtin_operator(Visitor&& visitor) {
   operator()<Activation, Assertion, Attention, BitCast, Cast, ChannelShuffle, Col2Im, Concatenation,
              ConditionalInputBoundary, ConditionalOutputBoundary, ConditionBoundary, Convolution,
              Cumulative, Deconvolution, DeformableColumns, Dequantize, Determinant, Einsum,
-             ElementWise, Fill, Gather, GridSample, Identity, IndexedMaxPooling, IteratorBoundary,
+             ElementWise, Fill, FusedAttention, Gather, GridSample, Identity, IndexedMaxPooling, IteratorBoundary,
              KvCacheUpdate, LoopOutputBoundary, LpPooling, Lrn, MatrixMultiply, Moe, Nms, NonZero,
              Normalization, OneHot, ParametricRelu, Pointwise, Pooling, Quantize, RaggedSoftmax,
              Recurrence, RecurrenceBoundary, Reduce, Reformat, Reshape, Resize, ReverseSequence,
