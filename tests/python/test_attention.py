@@ -2,211 +2,107 @@
 
 from __future__ import annotations
 
-import io
-import json
-import math
-
 import numpy as np
 import pytest
 
-import opwright
+import opwright as trt
 
 torch = pytest.importorskip("torch")
-nn, F = torch.nn, torch.nn.functional
 
-WIDTH, HEADS, SIZE = 48, 6, 8
+import attention_models as models  # noqa: E402 - needs torch
 
-
-def eager(query, key, value, mask=None, scale=None):
-    scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
-    if mask is not None:
-        scores = scores + mask
-    return scores.softmax(-1) @ value
-
-
-class Bert(nn.Module):
-    """Separate projections, the mask added."""
-
-    inputs = ("x", "mask")
-
-    def __init__(self, attend):
-        super().__init__()
-        self.attend = attend
-        self.query, self.key, self.value, self.out = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
-
-    def heads(self, x):
-        return x.view(x.shape[0], -1, HEADS, SIZE).transpose(1, 2)
-
-    def forward(self, x, mask):
-        bias = (1 - mask[:, None, None, :]) * torch.finfo(torch.float32).min
-        q, k, v = (self.heads(f(x)) for f in (self.query, self.key, self.value))
-        y = self.attend(q, k, v, bias).transpose(1, 2).reshape(x.shape[0], -1, WIDTH)
-        return self.out(y)
-
-
-class VisionTransformer(nn.Module):
-    """One projection, split along an axis of its own."""
-
-    inputs = ("x",)
-
-    def __init__(self, attend):
-        super().__init__()
-        self.attend = attend
-        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-
-    def forward(self, x):
-        b, n, _ = x.shape
-        q, k, v = self.qkv(x).reshape(b, n, 3, HEADS, SIZE).permute(2, 0, 3, 1, 4).unbind(0)
-        return self.out(self.attend(q, k, v).transpose(1, 2).reshape(b, n, WIDTH))
-
-
-class MultiHead(nn.Module):
-    """PyTorch's module, which has the sequence first inside."""
-
-    inputs = ("x",)
-
-    def __init__(self, weights: bool):
-        super().__init__()
-        self.attention = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
-        self.weights = weights
-        # Keeps it off the fused path of PyTorch, which cannot be exported.
-        self.attention.in_proj_bias.data.normal_()
-
-    def forward(self, x):
-        return self.attention(x, x, x, need_weights=self.weights)[0]
-
-
-class Gpt2(nn.Module):
-    """The projection is split in three, and a triangle masks what follows."""
-
-    inputs = ("x",)
-
-    def __init__(self, fused: bool):
-        super().__init__()
-        self.fused = fused
-        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.register_buffer("triangle", torch.tril(torch.ones(1, 1, 64, 64, dtype=torch.bool)))
-
-    def forward(self, x):
-        b, n, _ = x.shape
-        q, k, v = (
-            t.view(b, n, HEADS, SIZE).permute(0, 2, 1, 3) for t in self.qkv(x).split(WIDTH, 2)
-        )
-        if self.fused:
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        else:
-            scores = q @ k.transpose(-1, -2) / SIZE**0.5
-            lowest = torch.full([], torch.finfo(scores.dtype).min)
-            scores = torch.where(self.triangle[:, :, :n, :n], scores, lowest)
-            y = scores.softmax(-1) @ v
-        return self.out(y.permute(0, 2, 1, 3).reshape(b, n, WIDTH))
-
-
-class Llama(nn.Module):
-    """Heads of keys that several of queries share, repeated as the exporter writes it."""
-
-    inputs = ("x",)
-    shared = 2
-
-    def __init__(self, attend):
-        super().__init__()
-        self.attend = attend
-        self.query, self.out = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.key, self.value = (nn.Linear(WIDTH, self.shared * SIZE) for _ in range(2))
-
-    def repeated(self, x):
-        b, heads, n, size = x.shape
-        x = x[:, :, None].expand(b, heads, HEADS // heads, n, size)
-        return x.reshape(b, HEADS, n, size)
-
-    def forward(self, x):
-        b, n, _ = x.shape
-        q = self.query(x).view(b, n, HEADS, SIZE).transpose(1, 2)
-        k = self.key(x).view(b, n, self.shared, SIZE).transpose(1, 2)
-        v = self.value(x).view(b, n, self.shared, SIZE).transpose(1, 2)
-        mask = torch.full((n, n), -torch.inf).triu(1)
-        y = self.attend(q, self.repeated(k), self.repeated(v), mask)
-        return self.out(y.transpose(1, 2).reshape(b, n, WIDTH))
-
-
-def sdpa(query, key, value, mask=None):
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-
-
-MODELS = {
-    "BERT, eager": lambda: Bert(eager),
-    "BERT, sdpa": lambda: Bert(sdpa),
-    "ViT, eager": lambda: VisionTransformer(eager),
-    "ViT, sdpa": lambda: VisionTransformer(sdpa),
-    "MultiheadAttention": lambda: MultiHead(False),
-    "MultiheadAttention with weights": lambda: MultiHead(True),
-    "GPT-2, eager": lambda: Gpt2(False),
-    "GPT-2, sdpa": lambda: Gpt2(True),
-    "Llama, eager": lambda: Llama(eager),
-    "Llama, sdpa": lambda: Llama(sdpa),
-}
-
-
-def exported(module, arguments, names, dynamic) -> bytes:
-    file = io.BytesIO()
-    torch.onnx.export(
-        module,
-        tuple(arguments),
-        file,
-        input_names=list(names),
-        output_names=["y"],
-        dynamic_axes={name: {0: "batch", 1: "length"} for name in names} if dynamic else None,
-        opset_version=17,
-        dynamo=False,
-    )
-    return file.getvalue()
-
-
-def arguments_of(module, batch: int, length: int) -> list:
-    torch.manual_seed(batch * 1000 + length)
-    x = torch.randn(batch, length, WIDTH)
-    mask = (torch.arange(length)[None] < torch.tensor([[length], [length // 2 + 1]])[:batch]).float()
-    return [x, mask][: len(module.inputs)]
-
-
-def layers(engine) -> list[dict]:
-    inspector = engine.engine.create_engine_inspector()
-    form = opwright.LayerInformationFormat.JSON
-    return [
-        json.loads(inspector.get_layer_information(i, form))
-        for i in range(engine.engine.num_layers)
-    ]
-
-
-def steps(engine, kind: str) -> list[dict]:
-    return [layer for layer in layers(engine) if layer["LayerType"] == kind]
-
-
-def built(module, dynamic: bool, batch: int = 2, length: int = 24, **options):
-    arguments = arguments_of(module, batch, length)
-    names = module.inputs
-    model = exported(module, arguments, names, dynamic)
-    spans = None
-    if dynamic:
-        spans = {}
-        for name, argument in zip(names, arguments):
-            rest = tuple(argument.shape[2:])
-            spans[name] = ((1, 1, *rest), (batch, length, *rest), (2, 64, *rest))
-    return opwright.build(model, shapes=spans, timing=False, **options)
+F = torch.nn.functional
 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "dynamic"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", models.MODELS)
 def test_exports_become_one_step_without_transposes(name, dynamic):
     torch.manual_seed(1)
-    module = MODELS[name]().eval()
+    module = models.MODELS[name]().eval()
     with torch.no_grad():
-        engine = built(module, dynamic, device="cpu")
-        assert len(steps(engine, "FusedAttention")) == 1
-        for kind in ("Transpose", "Softmax", "Gather", "Slice"):
-            assert not steps(engine, kind), kind
+        engine = models.built(module, dynamic, device="cpu")
+        assert len(models.steps(engine, "FusedAttention")) == 1
+        # Masks of open extents are computed, by slices among others.
+        for kind in ("Transpose", "Softmax") + (() if dynamic else ("Gather", "Slice")):
+            assert not models.steps(engine, kind), kind
         for batch, length in [(2, 24), (1, 1), (1, 50), (2, 64)] if dynamic else [(2, 24)]:
-            arguments = arguments_of(module, batch, length)
+            arguments = models.arguments_of(module, batch, length)
             want = module(*arguments).numpy()
             got = engine(**{n: a.numpy() for n, a in zip(module.inputs, arguments)})
             np.testing.assert_allclose(got, want, rtol=0, atol=2e-5 * np.abs(want).max())
+
+
+def test_weights_that_are_an_output_stay():
+    class Both(torch.nn.Module):
+        inputs = ("x",)
+
+        def forward(self, x):
+            weights = (x @ x.transpose(-1, -2)).softmax(-1)
+            return weights @ x, weights
+
+    x = torch.randn(1, 2, 5, 8)
+    engine = trt.build(models.exported(Both(), [x], ["x"], False), timing=False, device="cpu")
+    assert not models.steps(engine, "FusedAttention")
+    want = Both()(x)
+    for got, expected in zip(engine(x=x.numpy()).values(), want):
+        np.testing.assert_allclose(got, expected.numpy(), atol=1e-5)
+
+
+CAUSAL = trt.CausalMaskKind
+
+
+def attention_engine(
+    shapes, causal=CAUSAL.NONE, mask=None, lengths=False, dtype=trt.float32, **options
+):
+    """An attention of the API; `shapes` are those of query, key and value, `mask` is a type and a shape."""
+    builder = trt.Builder(trt.Logger())
+    network = builder.create_network()
+    inputs = [network.add_input(name, dtype, shape) for name, shape in zip("qkv", shapes)]
+    layer = network.add_attention(*inputs, trt.AttentionNormalizationOp.SOFTMAX, False)
+    layer.causal_kind = causal
+    if mask is not None:
+        layer.mask = network.add_input("mask", *mask)
+    if lengths:
+        layer.key_value_lengths = network.add_input("lengths", trt.int32, (shapes[0][0],))
+    output = layer.get_output(0)
+    output.name = "y"
+    network.mark_output(output)
+    return trt.build(network, timing=False, **options)
+
+
+@pytest.mark.parametrize("causal", [CAUSAL.NONE, CAUSAL.UPPER_LEFT, CAUSAL.LOWER_RIGHT], ids=str)
+@pytest.mark.parametrize("shared", [4, 2, 1])
+@pytest.mark.parametrize("lengths", [(13, 13), (1, 200), (70, 140)], ids=str)
+def test_the_layer_is_one_step(lengths, shared, causal):
+    queries, keys = lengths
+    shapes = [(2, 4, queries, 16), (2, shared, keys, 16), (2, shared, keys, 16)]
+    engine = attention_engine(shapes, causal, device="cpu")
+    assert len(models.steps(engine, "FusedAttention")) == 1 and not models.steps(engine, "Softmax")
+    torch.manual_seed(queries + shared)
+    q, k, v = (torch.randn(shape) for shape in shapes)
+    shift = keys - queries if causal == CAUSAL.LOWER_RIGHT else 0
+    allowed = torch.ones(queries, keys, dtype=torch.bool)
+    if causal != CAUSAL.NONE:
+        allowed = allowed.tril(shift)
+    want = F.scaled_dot_product_attention(q, k, v, allowed, scale=1.0, enable_gqa=True)
+    got = engine(q=q.numpy(), k=k.numpy(), v=v.numpy())
+    np.testing.assert_allclose(got, want.numpy(), rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("kind", ["allowed", "added"])
+def test_queries_that_may_meet_nothing_give_zero(kind):
+    shapes = [(2, 3, 9, 8)] * 3
+    is_bool = kind == "allowed"
+    engine = attention_engine(
+        shapes, mask=(trt.bool if is_bool else trt.float32, (2, 1, 9, 9)), device="cpu"
+    )
+    assert len(models.steps(engine, "FusedAttention")) == 1
+    torch.manual_seed(3)
+    q, k, v = (torch.randn(shape) for shape in shapes)
+    allowed = torch.rand(2, 1, 9, 9) < 0.5
+    allowed[1, 0, 4] = False
+    mask = allowed if is_bool else torch.where(allowed, 0.5, -torch.inf)
+    want = F.scaled_dot_product_attention(q, k, v, mask, scale=1.0).nan_to_num(0.0)
+    got = engine(q=q.numpy(), k=k.numpy(), v=v.numpy(), mask=mask.numpy())
+    np.testing.assert_allclose(got, want.numpy(), rtol=0, atol=2e-5)
+    assert (got[1, :, 4] == 0).all()

@@ -12,7 +12,8 @@
 #include "base/error.h"
 #include "base/types.h"
 
-namespace opwright::gpu {
+// A namespace of its own: neighbours have tiles and tactics, too.
+namespace opwright::gpu::attention {
 namespace {
 
 /// How a block of threads works: on m queries and n keys at a time, of which `stages` tiles are on
@@ -527,4 +528,4 @@ const RegisteredKernels<FusedAttention> kFusedAttentionKernels({attention_candid
                                                                 generate_attention, nullptr});
 
 }  // namespace
-}  // namespace opwright::gpu
+}  // namespace opwright::gpu::attention

@@ -161,7 +161,7 @@ constexpr AttentionLayout kLayouts[] = {
 constexpr DataType kTypes[] = {DataType::kFLOAT, DataType::kHALF, DataType::kBF16};
 
 TEST(FusedAttention, Layouts) {
-  Selection selection(23);
+  Selection selection(61);
   for (const DataType type : kTypes)
     for (const AttentionLayout query : kLayouts)
       for (const AttentionLayout key : kLayouts)
@@ -175,7 +175,7 @@ TEST(FusedAttention, Layouts) {
 }
 
 TEST(FusedAttention, SizesAndLengths) {
-  Selection selection(11);
+  Selection selection(37);
   for (const DataType type : kTypes)
     for (const int64_t size : {1, 8, 20, 32, 64, 80, 128, 256})
       for (const auto& [queries, keys] : {std::pair<int64_t, int64_t>{1, 1},
@@ -194,7 +194,7 @@ TEST(FusedAttention, SizesAndLengths) {
 }
 
 TEST(FusedAttention, CausalMasksAndGroups) {
-  Selection selection(13);
+  Selection selection(41);
   for (const DataType type : kTypes)
     for (const CausalMaskKind causal :
          {CausalMaskKind::kNONE, CausalMaskKind::kUPPER_LEFT, CausalMaskKind::kLOWER_RIGHT})
@@ -210,7 +210,7 @@ TEST(FusedAttention, CausalMasksAndGroups) {
 }
 
 TEST(FusedAttention, MasksCapsAndRowsWithoutKeys) {
-  Selection selection(17);
+  Selection selection(97);
   constexpr MaskKind kKinds[] = {MaskKind::kNone, MaskKind::kPerKey, MaskKind::kFull,
                                  MaskKind::kNobody};
   for (const DataType type : kTypes)
