@@ -75,9 +75,11 @@ class ScoreChain {
 
   /// `value` is read by the nodes that were followed alone.
   bool follow(GraphValue* value) {
+    bool is_reshaped = false;
     for (int step = 0; step < kMaxSteps; ++step) {
       const SymShape& dims = value->info.dims;
-      if (!pattern_.shape && dims.size() == 4) pattern_.shape = dims;
+      // That of the product itself, where it is no other one: masks may make it less definite.
+      if (dims.size() == 4 && !is_reshaped) pattern_.shape = dims;
       GraphNode* node = value->producer;
       if (node == nullptr || node->outputs.size() != 1) return false;
       if (const auto* product = node->as<MatrixMultiply>()) {
@@ -87,6 +89,7 @@ class ScoreChain {
         return !params.has_bias && !params.activation.present() &&
                params.op0 == MatrixOperation::kNONE && params.op1 != MatrixOperation::kVECTOR;
       }
+      is_reshaped |= node->as<Reshape>() && pattern_.shape;
       GraphValue* next = node->as<Reshape>() ? node->inputs[0] : step_through(*node);
       if (next == nullptr || graph_.single_user(*next) != node) return false;
       value = next;
@@ -117,8 +120,14 @@ class ScoreChain {
     return nullptr;
   }
 
+  /// Whether a mask does not repeat the scores. Where extents are open that is so, or running fails
+  /// with the fused kernel as it does without.
   static bool has_shape(const GraphValue* x, const GraphNode& node) {
-    return x != nullptr && x->info.dims == node.outputs[0]->info.dims;
+    return x != nullptr && std::ranges::equal(x->info.dims, node.outputs[0]->info.dims,
+                                              [](const Expr& a, const Expr& b) {
+                                                return a == b ||
+                                                       (!a.is_constant() && !b.is_constant());
+                                              });
   }
   /// Whether a product is behind it, rather than a mask.
   bool comes_from_product(const GraphValue* x, const GraphNode& node) const {
@@ -297,6 +306,11 @@ bool choose_layout(Source& source, const SymShape& heads, const SymShape& stride
   return true;
 }
 
+/// Whether a view may tell what the node does.
+bool moves_elements(const GraphNode& node) {
+  return node.as<Transpose>() || node.as<Reshape>() || node.as<Slice>() || node.as<Gather>();
+}
+
 /// Where the elements of an operand [batch, heads, length, size] lie before they are moved and
 /// scaled: as far back as one of the layouts has them. `is_turned`: the operand is [..., size,
 /// length]. `shares`: heads that repeat others may be read once. `may_scale`: factors may be left
@@ -348,7 +362,7 @@ std::optional<Source> trace(GraphValue* operand, const SymShape& heads, bool is_
     const GraphNode* node = value->producer;
     if (node == nullptr || node->outputs.size() != 1) break;
     GraphValue* next = nullptr;
-    if (node->as<Transpose>() || node->as<Reshape>() || node->as<Slice>() || node->as<Gather>()) {
+    if (moves_elements(*node)) {
       next = node->inputs[0];
       moves.push_back(node);
     } else if (const auto op = may_scale ? single_operation(node) : std::nullopt) {
@@ -370,7 +384,9 @@ struct Target {
 };
 Target find_target(const Graph& graph, GraphNode* product, const SymShape& heads) {
   Target best{product, AttentionLayout::kHEADS_FIRST};
-  StridedView view(product->outputs[0]->info.dims);
+  // The product's own extents may be less definite.
+  const SymShape& own = product->outputs[0]->info.dims;
+  StridedView view(own.size() == 4 && own[1] == heads[1] ? heads : own);
   const Expr &size = heads[3], head = heads[2] * size;
   const Expr strides[] = {heads[1] * head, head, size, 1};  // of batch, heads, length, size
   constexpr std::pair<AttentionLayout, int> kFirst[] = {{AttentionLayout::kBATCH_FIRST, 0},
@@ -477,7 +493,7 @@ std::optional<SymShape> shape_of_scores(const Pattern& pattern) {
     const GraphNode* node = value->producer;
     if (node == nullptr) break;
     GraphValue* next = nullptr;
-    if (node->as<Transpose>() || node->as<Reshape>())
+    if (moves_elements(*node))
       next = node->inputs[0], moves.push_back(node);
     else if (const auto op = single_operation(node); !op || !factor_of(*op, next))
       break;
