@@ -314,16 +314,16 @@ bool moves_elements(const GraphNode& node) {
 /// Where the elements of an operand [batch, heads, length, size] lie before they are moved and
 /// scaled: as far back as one of the layouts has them. `is_turned`: the operand is [..., size,
 /// length]. `shares`: heads that repeat others may be read once. `may_scale`: factors may be left
-/// out, which the source then tells.
-std::optional<Source> trace(GraphValue* operand, const SymShape& heads, bool is_turned, bool shares,
-                            bool may_scale) {
+/// out, which the source then tells. It has elements of the type: casts to wider ones are no loss.
+std::optional<Source> trace(GraphValue* operand, DataType type, const SymShape& heads,
+                            bool is_turned, bool shares, bool may_scale) {
   std::vector<const GraphNode*> moves;
   GraphValue* value = operand;
   std::optional<Source> best;
   double scale = 1;
   for (int step = 0; step < kMaxSteps; ++step) {
     StridedView view(value->info.dims);
-    bool is_view = true;
+    bool is_view = value->info.dtype == type;
     for (size_t i = moves.size(); i-- > 0 && is_view;) is_view = view.apply(*moves[i]);
     if (is_view) {
       if (is_turned) {
@@ -365,13 +365,15 @@ std::optional<Source> trace(GraphValue* operand, const SymShape& heads, bool is_
     if (moves_elements(*node)) {
       next = node->inputs[0];
       moves.push_back(node);
-    } else if (const auto op = may_scale ? single_operation(node) : std::nullopt) {
-      if (const std::optional<double> factor = factor_of(*op, next)) {
+    } else if (const auto op = single_operation(node)) {
+      if (is_floating_identity(*op, *node)) {
+        if (bits(op->a.value->info.dtype) < bits(value->info.dtype)) next = op->a.value;
+      } else if (const auto factor = may_scale ? factor_of(*op, next) : std::nullopt) {
         if (!(next->info.dims == value->info.dims)) break;
         scale *= *factor;
       }
     }
-    if (next == nullptr || next->info.dtype != operand->info.dtype) break;
+    if (next == nullptr) break;
     value = next;
   }
   return best;
@@ -570,20 +572,19 @@ class Rewriting {
     if (!fits_scores(pattern.allowed, pattern.allowed_rank, *shape) ||
         !fits_scores(pattern.bias, pattern.bias_rank, *shape))
       return;
-    std::optional<Source> sources[] = {
-        trace(query, {batch, heads, queries, size}, false, false, true),
-        trace(key, {batch, shared, keys, size}, is_turned, true, true),
-        trace(value, {batch, shared, keys, value_size}, false, true, false)};
+    std::optional<Source> sources[3];
+    for (const DataType type : {query->info.dtype, value->info.dtype}) {
+      const auto find = [&](bool shares) {
+        sources[0] = trace(query, type, {batch, heads, queries, size}, false, false, true);
+        sources[1] = trace(key, type, {batch, shared, keys, size}, is_turned, shares, true);
+        sources[2] = trace(value, type, {batch, shared, keys, value_size}, false, shares, false);
+        return sources[0] && sources[1] && sources[2] && sources[1]->heads == sources[2]->heads;
+      };
+      if (find(true) || find(false)) break;
+    }
     for (const std::optional<Source>& source : sources)
       if (!source) return;
-    if (sources[1]->heads != sources[2]->heads) {
-      for (const int i : {1, 2}) {
-        GraphValue* const operand = i == 1 ? key : value;
-        sources[i] = trace(operand, {batch, shared, keys, i == 1 ? size : value_size},
-                           i == 1 && is_turned, false, i == 1);
-        if (!sources[i]) return;
-      }
-    }
+    if (sources[1]->heads != sources[2]->heads) return;
 
     FusedAttentionParams params;
     params.scale = static_cast<float>(pattern.scale * sources[0]->scale * sources[1]->scale);
@@ -610,7 +611,7 @@ class Rewriting {
     if (pattern.allowed || pattern.bias) inputs.push_back(mask(last, pattern, *shape));
     if (pattern.bias) inputs.push_back(lifted(last, pattern.bias, pattern.bias_rank, *shape));
     TensorInfo info;
-    info.dtype = pattern.result->outputs[0]->info.dtype;
+    info.dtype = inputs[0]->info.dtype;
     const Expr row = heads * value_size;
     info.dims = target.layout == AttentionLayout::kHEADS_FIRST   ? result
                 : target.layout == AttentionLayout::kBATCH_FIRST ? SymShape{batch, queries, row}
@@ -624,7 +625,10 @@ class Rewriting {
     join(*fused, *pattern.result);
     fused->name = pattern.result->name, fused->precision = pattern.result->precision;
     fused->metadata = pattern.result->metadata;
-    if (last->outputs[0]->info.dims == fused->outputs[0]->info.dims) {
+    const DataType wanted = last->outputs[0]->info.dtype;
+    if (wanted != fused->outputs[0]->info.dtype) {
+      graph_.replace(last, std::make_shared<Reshape>(), {cast(last, fused->outputs[0], wanted)});
+    } else if (last->outputs[0]->info.dims == fused->outputs[0]->info.dims) {
       if (last != pattern.result) join(*fused, *last);
       graph_.replace(last, std::move(op), std::move(inputs));
     } else {
@@ -642,6 +646,18 @@ class Rewriting {
     return graph_
         .insert_before(before, std::make_shared<Reshape>(), {value}, std::move(info),
                        before->name + " reshape")
+        ->outputs[0];
+  }
+  GraphValue* cast(GraphNode* before, GraphValue* value, DataType type) {
+    ProgramWriter writer;
+    const int result[] = {writer.input(0, value->info.dtype)};
+    std::vector<int> used;
+    TensorInfo info;
+    info.dtype = type;
+    info.dims = value->info.dims;
+    return graph_
+        .insert_before(before, std::make_shared<Pointwise>(writer.finish(result, &used)), {value},
+                       std::move(info), before->name + " cast")
         ->outputs[0];
   }
   /// A mask for scores of rank 3, [batch, 1, queries, keys].

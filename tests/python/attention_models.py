@@ -39,7 +39,7 @@ class Bert(nn.Module):
         return x.view(x.shape[0], -1, HEADS, SIZE).transpose(1, 2)
 
     def forward(self, x, mask):
-        bias = (1 - mask[:, None, None, :]) * torch.finfo(torch.float32).min
+        bias = (1 - mask[:, None, None, :]) * torch.finfo(x.dtype).min
         q, k, v = (self.heads(f(x)) for f in (self.query, self.key, self.value))
         y = self.attend(q, k, v, bias).transpose(1, 2).reshape(x.shape[0], -1, WIDTH)
         return self.out(y)
@@ -95,7 +95,7 @@ class Gpt2(nn.Module):
             y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         else:
             scores = q @ k.transpose(-1, -2) / SIZE**0.5
-            lowest = torch.full([], torch.finfo(scores.dtype).min)
+            lowest = torch.full([], torch.finfo(scores.dtype).min, dtype=scores.dtype)
             scores = torch.where(self.triangle[:, :, :n, :n], scores, lowest)
             y = scores.softmax(-1) @ v
         return self.out(y.permute(0, 2, 1, 3).reshape(b, n, WIDTH))
@@ -123,7 +123,7 @@ class Llama(nn.Module):
         q = self.query(x).view(b, n, HEADS, SIZE).transpose(1, 2)
         k = self.key(x).view(b, n, self.shared, SIZE).transpose(1, 2)
         v = self.value(x).view(b, n, self.shared, SIZE).transpose(1, 2)
-        mask = torch.full((n, n), -torch.inf).triu(1)
+        mask = torch.full((n, n), -torch.inf, dtype=x.dtype).triu(1)
         y = self.attend(q, self.repeated(k), self.repeated(v), mask)
         return self.out(y.transpose(1, 2).reshape(b, n, WIDTH))
 
@@ -183,8 +183,8 @@ def steps(engine, kind: str) -> list[dict]:
     return [layer for layer in layers(engine) if layer["LayerType"] == kind]
 
 
-def built(module, dynamic: bool, batch: int = 2, length: int = 24, **options):
-    arguments = arguments_of(module, batch, length)
+def built(module, dynamic: bool, batch=2, length=24, dtype=torch.float32, **options):
+    arguments = [argument.to(dtype) for argument in arguments_of(module, batch, length)]
     names = module.inputs
     model = exported(module, arguments, names, dynamic)
     spans = None
