@@ -107,16 +107,6 @@ void multiply(const BlockProduct& p) {
 }
 #endif
 
-/// Runs over vectors of `count` elements: body(first, mask), the mask being full but for the last.
-template <class Body>
-HWY_INLINE void each_vector(int64_t count, const Body& body) {
-  const Tag d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) body(i, hn::FirstN(d, static_cast<size_t>(lanes)));
-  if (i < count) body(i, hn::FirstN(d, static_cast<size_t>(count - i)));
-}
-
 void dots(const float* queries, int64_t query_stride, int64_t rows, const float* keys,
           int64_t key_stride, int64_t count, int64_t size, float* scores, int64_t score_stride) {
   const Tag d;
@@ -163,52 +153,81 @@ void dots(const float* queries, int64_t query_stride, int64_t rows, const float*
   }
 }
 
+float largest(const float* scores, int64_t count) {
+  const Tag d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const Vector nothing = hn::Set(d, kNothing);
+  Vector a = nothing, b = nothing;
+  int64_t i = 0;
+  for (; i + 2 * lanes <= count; i += 2 * lanes) {
+    a = hn::Max(a, hn::LoadU(d, scores + i));
+    b = hn::Max(b, hn::LoadU(d, scores + i + lanes));
+  }
+  for (; i < count; i += lanes) {
+    const auto part = hn::FirstN(d, static_cast<size_t>(std::min(lanes, count - i)));
+    a = hn::Max(a, hn::IfThenElse(part, hn::MaskedLoad(part, d, scores + i), nothing));
+  }
+  return hn::GetLane(hn::MaxOfLanes(d, hn::Max(a, b)));
+}
+
 float mask(float* scores, int64_t count, const ScoreMask& m) {
+  if (m.cap == 0 && m.bias == nullptr && m.allowed == nullptr) return largest(scores, count);
   const Tag d;
   const hn::Rebind<unsigned char, Tag> bytes;
   const hn::RebindToSigned<Tag> integers;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const Vector nothing = hn::Set(d, kNothing);
   Vector most = nothing;
-  each_vector(count, [&](int64_t i, auto part) HWY_ATTR {
-    Vector x = hn::IfThenElse(part, hn::MaskedLoad(part, d, scores + i), nothing);
+  for (int64_t i = 0; i < count; i += lanes) {
+    const auto there = static_cast<size_t>(std::min(lanes, count - i));
+    const auto part = hn::FirstN(d, there);
+    Vector x = hn::MaskedLoad(part, d, scores + i);
     if (m.cap != 0) {
       const Vector cap = hn::Set(d, m.cap);
-      x = hn::IfThenElse(part, hn::Mul(cap, tanh(d, hn::Div(x, cap))), x);
+      x = hn::Mul(cap, tanh(d, hn::Div(x, cap)));
     }
     if (m.bias != nullptr) x = hn::Add(x, hn::MaskedLoad(part, d, m.bias + i));
     if (m.allowed != nullptr) {
-      const auto some = hn::FirstN(bytes, static_cast<size_t>(std::min<int64_t>(
-                                              count - i, static_cast<int64_t>(hn::Lanes(d)))));
-      const auto given = hn::MaskedLoad(some, bytes, m.allowed + i);
+      const auto given = hn::MaskedLoad(hn::FirstN(bytes, there), bytes, m.allowed + i);
       const auto forbidden =
           hn::RebindMask(d, hn::Eq(hn::PromoteTo(integers, given), hn::Zero(integers)));
-      x = hn::IfThenElse(hn::And(part, forbidden), hn::Set(d, m.masked), x);
+      x = hn::IfThenElse(forbidden, hn::Set(d, m.masked), x);
     }
     hn::BlendedStore(x, part, d, scores + i);
-    most = hn::Max(most, x);
-  });
+    most = hn::Max(most, hn::IfThenElse(part, x, nothing));
+  }
   return hn::GetLane(hn::MaxOfLanes(d, most));
 }
 
 float exponentials(float* scores, int64_t count, float most) {
   const Tag d;
-  const Vector m = hn::Set(d, most), nothing = hn::Set(d, kNothing);
-  Vector sum = hn::Zero(d);
-  each_vector(count, [&](int64_t i, auto part) HWY_ATTR {
-    const Vector x = hn::IfThenElse(part, hn::MaskedLoad(part, d, scores + i), nothing);
-    const Vector e = exp(d, hn::Sub(x, m));
-    hn::BlendedStore(e, part, d, scores + i);
-    sum = hn::Add(sum, e);
-  });
-  return hn::GetLane(hn::SumOfLanes(d, sum));
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const Vector m = hn::Set(d, most);
+  Vector a = hn::Zero(d), b = a;
+  int64_t i = 0;
+  for (; i + 2 * lanes <= count; i += 2 * lanes) {
+    const Vector x = exp(d, hn::Sub(hn::LoadU(d, scores + i), m));
+    const Vector y = exp(d, hn::Sub(hn::LoadU(d, scores + i + lanes), m));
+    hn::StoreU(x, d, scores + i), hn::StoreU(y, d, scores + i + lanes);
+    a = hn::Add(a, x), b = hn::Add(b, y);
+  }
+  for (; i < count; i += lanes) {
+    const auto part = hn::FirstN(d, static_cast<size_t>(std::min(lanes, count - i)));
+    const Vector x = exp(d, hn::Sub(hn::MaskedLoad(part, d, scores + i), m));
+    hn::BlendedStore(x, part, d, scores + i);
+    a = hn::Add(a, hn::IfThenElseZero(part, x));
+  }
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(a, b)));
 }
 
 void scale(float* values, int64_t count, float factor) {
   const Tag d;
-  each_vector(count, [&](int64_t i, auto part) HWY_ATTR {
-    const Vector x = hn::MaskedLoad(part, d, values + i);
-    hn::BlendedStore(hn::Mul(x, hn::Set(d, factor)), part, d, values + i);
-  });
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const Vector f = hn::Set(d, factor);
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    hn::StoreU(hn::Mul(hn::LoadU(d, values + i), f), d, values + i);
+  for (; i < count; ++i) values[i] *= factor;
 }
 
 }  // namespace

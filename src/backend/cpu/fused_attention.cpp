@@ -20,7 +20,7 @@ namespace {
 /// Elements of a head at most.
 constexpr int64_t kMaxSize = 512;
 /// Queries and keys that are worked on at once.
-constexpr int64_t kRows = 192, kPartRows = 48, kKeys = 128;
+constexpr int64_t kRows = 384, kPartRows = 48, kKeys = 128;
 /// Queries for which keys are not rearranged.
 constexpr int64_t kFewRows = 4;
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
@@ -118,10 +118,11 @@ class FusedAttentionKernel final : public Kernel {
     rows_ = params_.group() * queries_;
     const int64_t heads = batch * params_.shared_heads;
     if (rows_ == 0 || heads == 0) return;
-    // Short chunks where there would else be too few for all threads.
-    chunk_ = std::min(kRows, rows_);
-    while (chunk_ > kPartRows && heads * ((rows_ + chunk_ - 1) / chunk_) < 2 * workers_)
-      chunk_ -= kPartRows;
+    // As long as there are several for each thread, which evens out what others do.
+    const int64_t parts = (rows_ + kPartRows - 1) / kPartRows;
+    chunks_ = (rows_ + kRows - 1) / kRows;
+    while (chunks_ < parts && heads * chunks_ < 2 * workers_) ++chunks_;
+    chunk_ = (parts + chunks_ - 1) / chunks_ * kPartRows;
     chunks_ = (rows_ + chunk_ - 1) / chunk_;
     tasks_ = heads * chunks_;
     const int64_t work = rows_ * heads * keys_ * (params_.size + params_.value_size);
