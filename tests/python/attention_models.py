@@ -95,7 +95,7 @@ class Gpt2(nn.Module):
             y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         else:
             scores = q @ k.transpose(-1, -2) / SIZE**0.5
-            lowest = torch.full([], torch.finfo(scores.dtype).min, dtype=scores.dtype)
+            lowest = torch.full([], torch.finfo(x.dtype).min, dtype=x.dtype, device=x.device)
             scores = torch.where(self.triangle[:, :, :n, :n], scores, lowest)
             y = scores.softmax(-1) @ v
         return self.out(y.permute(0, 2, 1, 3).reshape(b, n, WIDTH))
@@ -123,7 +123,7 @@ class Llama(nn.Module):
         q = self.query(x).view(b, n, HEADS, SIZE).transpose(1, 2)
         k = self.key(x).view(b, n, self.shared, SIZE).transpose(1, 2)
         v = self.value(x).view(b, n, self.shared, SIZE).transpose(1, 2)
-        mask = torch.full((n, n), -torch.inf, dtype=x.dtype).triu(1)
+        mask = torch.full((n, n), -torch.inf, dtype=x.dtype, device=x.device).triu(1)
         y = self.attend(q, self.repeated(k), self.repeated(v), mask)
         return self.out(y.transpose(1, 2).reshape(b, n, WIDTH))
 

@@ -182,9 +182,11 @@ struct Unit {
   __device__ void multiply_keys(float (&scores)[kRows][kColumns], const Element* keys) const {
 #pragma unroll
     for (int k = 0; k < kSize; k += 16) {
-      unsigned loaded[4];
-      if (!kKeeps) load_query(loaded, k);
-      const unsigned(&query)[4] = kKeeps ? kept[kKeeps ? k / 16 : 0] : loaded;
+      unsigned query[4];
+      if (!kKeeps) load_query(query, k);
+      if (kKeeps)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) query[i] = kept[kKeeps ? k / 16 : 0][i];
 #pragma unroll
       for (int n = 0; n < kWarpN; n += 16) {
         unsigned key[4];
