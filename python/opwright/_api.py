@@ -37,6 +37,7 @@ def _parse(
     allow_links: bool,
     shapes: Mapping[str, Shape | ShapeRange],
     constants: Mapping[str, Any],
+    bounds: Mapping[str, int],
 ) -> _core.INetworkDefinition:
     network = builder.create_network(flags)
     parser = _core.OnnxParser(network, logger)
@@ -48,6 +49,8 @@ def _parse(
             parser.set_input_shape(name, shape[0])
     for name, array in constants.items():
         parser.set_constant_input(name, array)
+    for name, most in bounds.items():
+        parser.set_upper_bound(name, most)
     if isinstance(model, (str, os.PathLike)):
         taken = parser.parse_from_file(os.fspath(model))
     elif hasattr(model, "SerializeToString"):
@@ -80,6 +83,7 @@ def build(
     shapes: Mapping[str, Shape | ShapeRange] | None = None,
     values: Mapping[str, ShapeRange] | None = None,
     constants: Mapping[str, Any] | None = None,
+    bounds: Mapping[str, int] | None = None,
     device: str | _core.DeviceType | None = None,
     fp16: bool = False,
     bf16: bool = False,
@@ -103,6 +107,9 @@ def build(
     :param values: for each input whose values decide shapes their (min, opt, max).
     :param constants: elements that inputs of an ONNX model have in every run, as arrays; the engine
         has no such inputs.
+    :param bounds: upper bounds of tensors of an ONNX model whose elements decide extents, by their
+        names, where none follows from how they are computed. Memory is planned for them; a run in
+        which an extent is larger fails.
     :param device: where to run: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or a ``DeviceType``; by
         default the GPU where one is usable, otherwise the CPU.
     :param fp16: allow FP16 where it is faster; inputs and outputs keep their types.
@@ -141,7 +148,16 @@ def build(
     if isinstance(model, _core.INetworkDefinition):
         network = model
     else:
-        network = _parse(model, builder, logger, flags, allow_links, shapes or {}, constants or {})
+        network = _parse(
+            model,
+            builder,
+            logger,
+            flags,
+            allow_links,
+            shapes or {},
+            constants or {},
+            bounds or {},
+        )
 
     config = builder.create_builder_config()
     config.timing = timing
