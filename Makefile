@@ -55,7 +55,8 @@ test-fuzz: setup ## build the fuzz targets and run each for FUZZ_SECONDS, random
 	tools/fuzz.sh build/asan/tests/fuzz $(FUZZ_SECONDS)
 	@mkdir -p build/fuzz/run_scripts
 	build/dev/tests/fuzz/run_scripts --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) --out build/fuzz/run_scripts
-	$(VENV_PYTHON) tools/model_fuzzer.py --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) --out build/fuzz/models
+	cmake --build --preset asan --target opwright_cli
+	$(VENV_PYTHON) tools/model_fuzzer.py --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) --out build/fuzz/models --program build/asan/cli/opwright
 
 dist: setup ## dist/opwright-*.tar.gz: program, libraries and headers, for machines without Python
 	$(call PRESET,release) -DOPWRIGHT_PYTHON=OFF > /dev/null

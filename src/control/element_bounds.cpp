@@ -168,8 +168,11 @@ ElementBounds quotient(const ElementBounds& x, const TensorInfo& divisor,
 }
 
 ElementBounds of_product(const ElementBounds& a, const ElementBounds& b) {
-  if (is_at_least(a.low, 0) && is_at_least(b.low, 0))
-    return {product(a.low, b.low), product(a.high, b.high)};
+  // By what is not negative: one bound of the other suffices for one of the product.
+  if (is_at_least(a.low, 0) && a.high)
+    return {b.low ? Bound(*a.high * min(*b.low, 0)) : std::nullopt,
+            b.high ? Bound(*a.high * max(*b.high, 0)) : std::nullopt};
+  if (is_at_least(b.low, 0) && b.high) return of_product(b, a);
   const Bound corners[] = {product(a.low, b.low), product(a.low, b.high), product(a.high, b.low),
                            product(a.high, b.high)};
   ElementBounds result = {corners[0], corners[0]};

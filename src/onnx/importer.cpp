@@ -124,7 +124,7 @@ Ints NodeImporter::get_ints(std::string_view name, Ints otherwise) const {
 }
 
 void NodeImporter::error_needs(onnxparser::ErrorCode kind, Tensor* tensor, std::string_view what,
-                               std::string_view problem) const {
+                               std::string_view problem, const Tensor* named) const {
   std::vector<std::string> inputs;
   for (const Tensor* input : inputs_behind(*tensor)) inputs.push_back(input->name());
   std::string all;
@@ -137,7 +137,7 @@ void NodeImporter::error_needs(onnxparser::ErrorCode kind, Tensor* tensor, std::
                 "shapes decide, fixed shapes (set_input_shape)");
   throw NodeError(kind,
                   str("ONNX node '", name(), "' (", node_.op_type, "): ", what, " ('",
-                      tensor->name(), "') ", problem, how),
+                      (named != nullptr ? named : tensor)->name(), "') ", problem, how),
                   std::move(inputs));
 }
 
@@ -209,6 +209,17 @@ std::optional<Expr> NodeImporter::known_element(Tensor* tensor, int64_t index) {
   return Expr(constant_ints(element.tensor, "an extent")[static_cast<size_t>(element.index)]);
 }
 
+std::optional<float> NodeImporter::known_number(Tensor* tensor, int64_t index) const {
+  const Element element = source_of({tensor, index});
+  const Blob elements = known_elements(element.tensor);
+  if (elements.empty()) return std::nullopt;
+  const auto count = static_cast<size_t>(numel(element.tensor->dims()).constant());
+  std::vector<float> numbers(count);
+  convert(elements.data(), element.tensor->dtype(), numbers.data(), DataType::kFLOAT,
+          static_cast<int64_t>(count));
+  return numbers.at(static_cast<size_t>(element.index));
+}
+
 Expr NodeImporter::data_extent(Tensor* tensor, int64_t index, std::string_view what,
                                const std::optional<Expr>& most, Tensor* origin) {
   if (const std::optional<Expr> known = known_element(tensor, index)) return *known;
@@ -225,10 +236,10 @@ Expr NodeImporter::data_extent(Tensor* tensor, int64_t index, std::string_view w
   std::optional<Expr> bound = most;
   if (follows.high) bound = bound ? min(*bound, *follows.high) : follows.high;
   if (!bound)
-    error_needs(onnxparser::ErrorCode::kUNSUPPORTED_NODE_INPUT,
-                origin != nullptr ? origin : element.tensor, what,
+    error_needs(onnxparser::ErrorCode::kUNSUPPORTED_NODE_INPUT, element.tensor, what,
                 "depends on data, and no upper bound follows from how it is computed: give one for "
-                "it (set_upper_bound of the parser, in Python build(bounds=))");
+                "it (set_upper_bound of the parser, in Python build(bounds=))",
+                origin);
   return add<DataExtent>({element.index}, {element.tensor, scalar_of(*bound)})
       ->info()
       .values->front();

@@ -126,6 +126,8 @@ class NodeImporter : public LayerWriter {
   bool is_known(Tensor* tensor);
   /// An element of an integer tensor where it is known.
   std::optional<Expr> known_element(Tensor* tensor, int64_t index);
+  /// The same of a floating tensor that follows from constants.
+  std::optional<float> known_number(Tensor* tensor, int64_t index) const;
   /// The elements of an integer tensor as extents: where data decides one, a size tensor. Element i
   /// is at most `most[i]`, or by an empty `most` what follows from how it is computed; throws Error
   /// where nothing does.
@@ -187,9 +189,10 @@ class NodeImporter : public LayerWriter {
   }
 
   /// Throws the NodeError for an operand that has to be known: `problem` is what it is instead, the
-  /// inputs of the model behind it are what would have to be constant.
+  /// inputs of the model behind it are what would have to be constant. `named` is the operand where
+  /// the tensor is computed from it.
   [[noreturn]] void error_needs(onnxparser::ErrorCode kind, Tensor* tensor, std::string_view what,
-                                std::string_view problem) const;
+                                std::string_view problem, const Tensor* named = nullptr) const;
 
  private:
   template <class Elements>

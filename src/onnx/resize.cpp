@@ -228,6 +228,12 @@ void scale_by_data(NodeImporter& node, Tensor* scales, const Ints& axes, Wanted&
     node.error("scales has ", factors.size(), " values; expected ", axes.size());
   for (size_t i = 0; i < axes.size(); ++i) {
     Expr& extent = wanted.extents[static_cast<size_t>(axes[i])];
+    if (const auto known = node.known_number(scales, static_cast<int64_t>(i))) {
+      if (const std::optional<Rational> factor = rational_of(*known)) {
+        extent = floor(*factor * Rational{extent, 1});
+        continue;
+      }
+    }
     Tensor* length = node.elementwise(ElementWiseOperation::kPROD,
                                       node.scalar_of(extent, DataType::kFLOAT), factors[i]);
     length = node.unary(UnaryOperation::kFLOOR, length);

@@ -2,7 +2,9 @@
 
 #include "operators/source.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/half.h"
 #include "onnx/importer.h"
@@ -82,7 +84,12 @@ Expr range_length(NodeImporter& node, Tensor* start, Tensor* limit, Tensor* delt
 /// start + i * delta, where data decides how many there are.
 Tensor* computed_range(NodeImporter& node, Tensor* start, Tensor* limit, Tensor* delta) {
   const DataType type = start->dtype();
-  Tensor* const given_limit = limit;
+  const std::pair<Tensor*, const char*> given[] = {
+      {limit, "limit"}, {start, "start"}, {delta, "delta"}};
+  // Of what is known, only a step that shapes decide leads here.
+  const auto* const found = std::ranges::find_if_not(
+      given, [&](const auto& operand) { return node.is_known(operand.first); });
+  const auto [by_data, what] = found != std::end(given) ? *found : given[2];
   for (Tensor** each : {&start, &limit, &delta})
     if ((*each)->rank() > 0) *each = node.reshape(*each, {});
   Tensor* count = nullptr;
@@ -98,7 +105,7 @@ Tensor* computed_range(NodeImporter& node, Tensor* start, Tensor* limit, Tensor*
     count = node.unary(UnaryOperation::kNEG, distance);
   }
   count = node.elementwise(ElementWiseOperation::kMAX, count, 0.0);
-  Tensor* ramp = node.count_up(node.extent(count, "limit", {}, given_limit), type);
+  Tensor* ramp = node.count_up(node.extent(count, what, {}, by_data), type);
   ramp = node.elementwise(ElementWiseOperation::kPROD, ramp, delta);
   return node.elementwise(ElementWiseOperation::kSUM, ramp, start);
 }
