@@ -110,6 +110,7 @@ struct BuildConfig {
   /// the GPU.
   bool may_fall_back = false;
   bool fp16 = false, bf16 = false, int8 = false, fp8 = false;
+  bool tf32 = false;  ///< whether products of FP32 may round their operands, in any network
   PrecisionConstraints constraints = PrecisionConstraints::kIGNORE;
   std::vector<OptimizationProfile>
       profiles;  ///< empty: one profile of the network's constant shapes

@@ -50,13 +50,13 @@ void run_passes(Graph& graph, const PassContext& context) {
   check_time();
   fold_scales(graph, context);
   graph.remove_dead();
-  fuse_epilogues(graph, context);
+  fuse_epilogues(graph, context, false);
   graph.remove_dead();
   check_time();
   fuse_pointwise(graph);
   graph.remove_dead();
   recognize_activations(graph);
-  fuse_epilogues(graph, context);
+  fuse_epilogues(graph, context, true);
   graph.remove_dead();
 }
 

@@ -58,8 +58,9 @@ void recognize_activations(Graph& graph);
 void recognize_channel_shuffles(Graph& graph, const PassContext& context);
 /// Element-wise operations between the same tensors become one program.
 void fuse_pointwise(Graph& graph);
-/// Residuals and activations after a convolution or matrix product are computed by it.
-void fuse_epilogues(Graph& graph, const PassContext& context);
+/// Residuals and activations after a convolution or matrix product are computed by it; with
+/// `whole_programs` all that Pointwise nodes compute, where the device can.
+void fuse_epilogues(Graph& graph, const PassContext& context, bool whole_programs);
 
 /// All of them in order.
 void run_passes(Graph& graph, const PassContext& context);

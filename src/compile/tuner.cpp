@@ -7,6 +7,7 @@
 #include <sstream>
 #include <unordered_set>
 
+#include "backend/tf32_tactic.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "base/types.h"
@@ -447,6 +448,10 @@ std::vector<Candidate> Tuner::candidates(const GraphNode& node, const NodePorts&
     query.int8 = config_.int8, query.fp8 = config_.fp8;
   }
   std::vector<Candidate> candidates = node.op->candidates(query);
+  if (!config_.tf32)
+    std::erase_if(candidates, [](const Candidate& candidate) {
+      return candidate.tactic_name.starts_with(kTf32Tactic);
+    });
   std::erase_if(candidates, [&](const Candidate& candidate) {
     std::string reason = obstacle(node, ports, candidate);
     if (reason.empty()) return false;

@@ -4,6 +4,7 @@
 
 #include "backend/gpu/pointwise_math.h"
 #include "backend/gpu/product_text.h"
+#include "backend/tf32_tactic.h"
 #include "base/error.h"
 #include "base/types.h"
 #include "operators/pointwise.h"
@@ -81,9 +82,15 @@ int64_t shared_bytes(const ProductTile& tile, DataType type, bool a_along_k, boo
 
 std::string tensor_text(DataType type) {
   std::string text(kTensorProduct);
-  constexpr std::string_view name = "PRODUCT_TYPE";
-  for (size_t at = 0; (at = text.find(name, at)) != std::string::npos;)
-    text.replace(at, name.size(), type == DataType::kHALF ? "f16" : "bf16");
+  const auto replace = [&](std::string_view name, std::string_view by) {
+    for (size_t at = 0; (at = text.find(name, at)) != std::string::npos;)
+      text.replace(at, name.size(), by);
+  };
+  replace("PRODUCT_INSTRUCTION", type == DataType::kHALF    ? "m16n8k16.row.col.f32.f16.f16.f32"
+                                 : type == DataType::kBF16  ? "m16n8k16.row.col.f32.bf16.bf16.f32"
+                                 : type == DataType::kFLOAT ? "m16n8k8.row.col.f32.tf32.tf32.f32"
+                                                            : "m16n8k32.row.col.s32.s8.s8.s32");
+  replace("PRODUCT_SUM", is_floating(type) ? "f" : "r");
   return text;
 }
 
@@ -103,13 +110,45 @@ DataType result_type(DataType type) {
   return type == DataType::kINT8 || type == DataType::kUINT8 ? DataType::kINT32 : type;
 }
 
+bool set_fused_types(Candidate& candidate, const FusedProgram& program, const CandidateQuery& query,
+                     DataType type, TensorFormat format) {
+  if (!program.present()) return true;
+  // Floating tensors have the type that is multiplied, or what the network has beside integers.
+  const auto type_of = [&](DataType asked) {
+    return is_floating(asked) && is_floating(type) ? type : asked;
+  };
+  candidate.outputs = {{type_of(program.result), format}};
+  const size_t first = query.inputs.size() - program.inputs();
+  bool fits = true;
+  for (size_t i = first; i < query.inputs.size(); ++i) {
+    const PortDesc& port = query.inputs[i];
+    candidate.inputs[i] = {port.is_constant ? port.type.dtype : type_of(port.type.dtype)};
+    if (program.places[i - first] < static_cast<int64_t>(FusedPlace::kElement)) continue;
+    candidate.inputs[i] = {type_of(port.type.dtype), format};
+    fits =
+        fits && (format == TensorFormat::kLINEAR || port.opt.rank() == query.outputs[0].opt.rank());
+  }
+  return fits;
+}
+
 std::string ProductTile::name() const {
   return str(unit == ProductUnit::kTensor ? "tensor " : "scalar ", m, "x", n, "x", k, ", ",
              warps_m * warps_n, " warps, ", stages, " stages");
 }
 
-std::string ProductTactic::name() const {
-  return parts > 1 ? str(tile.name(), ", in ", parts, " parts") : tile.name();
+std::vector<ProductUnit> product_units(DataType a, DataType b, std::string_view architecture) {
+  if (architecture_number(architecture) >= kFirstArchitecture && a == b) {
+    if (a == DataType::kHALF || a == DataType::kBF16 || a == DataType::kINT8)
+      return {ProductUnit::kTensor};
+    if (a == DataType::kFLOAT) return {ProductUnit::kTensor, ProductUnit::kScalar};
+  }
+  return {ProductUnit::kScalar};
+}
+
+std::string ProductTactic::name(DataType type) const {
+  const bool is_tf32 = type == DataType::kFLOAT && tile.unit == ProductUnit::kTensor;
+  return str(is_tf32 ? kTf32Tactic : "", tile.name(),
+             parts > 1 ? str(", in ", parts, " parts") : std::string());
 }
 
 ProductTactic product_tactic(int64_t number) {
@@ -124,13 +163,9 @@ bool has_fixed_shapes(const CandidateQuery& query) {
                      [](const PortDesc& port) { return !port.present || port.min == port.max; });
 }
 
-std::vector<int64_t> product_tactics(DataType type, const ProductSize& size,
+std::vector<int64_t> product_tactics(DataType type, ProductUnit unit, const ProductSize& size,
                                      std::string_view architecture) {
   const auto& [m, n, k, batches, is_fixed] = size;
-  const bool is_short = type == DataType::kHALF || type == DataType::kBF16;
-  const ProductUnit unit = is_short && architecture_number(architecture) >= kFirstArchitecture
-                               ? ProductUnit::kTensor
-                               : ProductUnit::kScalar;
   const int64_t most = most_shared(architecture_number(architecture));
   std::vector<int64_t> tactics;
   int64_t smallest = 0;
@@ -209,6 +244,18 @@ std::string ProductWriter::write_merging(const Expr& tasks) {
              ");\n");
 }
 
+std::string ProductWriter::read_pack(int input, std::string_view pack,
+                                     std::string_view place) const {
+  const std::string_view type = storage_type(args_.inputs[input].type.dtype);
+  return str("Pack<", type, ", kPack> ", pack, ";\n{\nconst ", type, "* const source = in", input,
+             " + ", place, ";\nif (is_whole && is_aligned<", type, ", kPack>(source)) {\n", pack,
+             " = *(const Pack<", type,
+             ", kPack>*)source;\n} else {\n"
+             "#pragma unroll\n"
+             "for (int i = 0; i < kPack; ++i) ",
+             pack, ".at[i] = i < count ? source[i] : ", type, "{};\n}\n}\n");
+}
+
 std::string ProductWriter::write_epilogue(const ProductEpilogue& epilogue, const Expr& row_stride) {
   const std::string length = str("(kWarpN + ", kPartPadding, ")");
   std::string text =
@@ -229,34 +276,42 @@ std::string ProductWriter::write_epilogue(const ProductEpilogue& epilogue, const
           "const int count = columns - pack < kPack ? (int)(columns - pack) : kPack;\n"
           "const bool is_whole = stores_packs && count == kPack;\n"
           "Pack<Output, kPack> result;\n");
-  if (epilogue.residual >= 0)
-    text +=
-        str("const Output* const residual = in", epilogue.residual,
-            " + place;\n"
-            "if (is_whole && is_aligned<Output, kPack>(residual)) {\n"
-            "result = *(const Pack<Output, kPack>*)residual;\n"
-            "} else {\n"
-            "#pragma unroll\n"
-            "for (int i = 0; i < kPack; ++i) result.at[i] = i < count ? residual[i] : Output{};\n"
-            "}\n");
+  if (epilogue.residual >= 0) text += read_pack(epilogue.residual, "residual", "place");
+  const FusedProgram& program = epilogue.program;
+  const int first = static_cast<int>(args_.inputs.size()) - program.inputs();
+  std::string elements;
+  for (int i = 0; i < program.inputs(); ++i) {
+    const auto place = static_cast<FusedPlace>(program.places[i]);
+    const int input = first + i;
+    std::string element = str("in", input, "[0]");
+    if (place == FusedPlace::kElement || place == FusedPlace::kRepeated) {
+      const std::string period = source_.value(numel(source_.dims(input)));
+      text += read_pack(input, str("pack", i + 1),
+                        place == FusedPlace::kElement ? "place" : str("place % ", period));
+      element = str("pack", i + 1, ".at[i]");
+    } else if (place == FusedPlace::kChannel) {
+      element = str("in", input, "[i < count ? ", epilogue.channel_element, " : 0]");
+    }
+    elements += str("const auto x", i + 1, " = load(", element, ");\n");
+  }
   text +=
       "#pragma unroll\n"
       "for (int i = 0; i < kPack; ++i) {\n"
-      "const Index column = pack + i;\n"
+      "const Index column = pack + i;\n(void)column;\n"
       "Sum y = from[i];\n";
   if (epilogue.bias >= 0)
     text += str("if (i < count) y += load(in", epilogue.bias, "[", epilogue.bias_element, "]);\n");
-  if (epilogue.residual >= 0) text += "y += load(result.at[i]);\n";
+  if (epilogue.residual >= 0) text += "y += load(residual.at[i]);\n";
   text += fused_activation(epilogue.activation);
-  text +=
-      "result.at[i] = store<Output>(y);\n}\n"
-      "if (is_whole) {\n"
-      "*(Pack<Output, kPack>*)(out0 + place) = result;\n"
-      "} else {\n"
-      "#pragma unroll\n"
-      "for (int i = 0; i < kPack; ++i)\n"
-      "if (i < count) out0[place + i] = result.at[i];\n"
-      "}\n";
+  if (program.present()) text += elements + fused_program(program, output_);
+  text += str("result.at[i] = store<Output>(", program.present() ? "z" : "y", ");\n}\n") +
+          "if (is_whole) {\n"
+          "*(Pack<Output, kPack>*)(out0 + place) = result;\n"
+          "} else {\n"
+          "#pragma unroll\n"
+          "for (int i = 0; i < kPack; ++i)\n"
+          "if (i < count) out0[place + i] = result.at[i];\n"
+          "}\n";
   return text + "}\n}\n";
 }
 
@@ -280,7 +335,8 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
   declarations += kProductTiles;
   declarations +=
       tile_.unit == ProductUnit::kTensor ? tensor_text(a.type) : std::string(kScalarProduct);
-  if (epilogue.activation.present()) declarations += pointwise_functions();
+  if (epilogue.activation.present() || epilogue.program.present())
+    declarations += pointwise_functions();
   source_.add_declarations(declarations + std::string(kProductLoop) + readers_);
 
   const Expr tiles_m = ceil_div(m, Expr(tile_.m)), tiles_n = ceil_div(n, Expr(tile_.n));

@@ -145,13 +145,14 @@ struct Product {
 };
 )";
 
-/// `Product` on tensor cores, by instructions of 16 x 8 x 16 that NVIDIA's GPUs have since 8.0.
-/// PRODUCT_TYPE is f16 or bf16.
+/// `Product` on tensor cores, by instructions that NVIDIA's GPUs have since 8.0. They take 16 x 8
+/// results and 32 bytes along k: 16 elements of FP16 or BF16, 8 of TF32, 32 of INT8.
+/// PRODUCT_INSTRUCTION is the name behind "mma.sync.aligned.", PRODUCT_SUM the constraint of a sum.
 inline constexpr std::string_view kTensorProduct = R"(
-// Of four matrices of 8 x 8, whose rows the lanes' addresses are.
+// Of four matrices of 8 rows of 16 bytes, which the lanes' addresses are.
 template <bool is_transposed>
 __device__ inline void load_matrices(unsigned& a, unsigned& b, unsigned& c, unsigned& d,
-                                     const ElementA* row) {
+                                     const void* row) {
   if (is_transposed)
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(shared_address(row)));
@@ -161,53 +162,91 @@ __device__ inline void load_matrices(unsigned& a, unsigned& b, unsigned& c, unsi
 }
 struct Product {
   static constexpr int kRows = kWarpM / 16, kColumns = kWarpN / 8;
-  float sums[kRows][kColumns][4];
+  // Elements along k of an instruction, and of a register.
+  static constexpr int kStep = 32 / sizeof(ElementA), kOfWord = 4 / sizeof(ElementA);
+  static_assert(sizeof(ElementA) == sizeof(ElementB), "operands have one type");
+  Sum sums[kRows][kColumns][4];
   __device__ Product() {
 #pragma unroll
     for (int i = 0; i < kRows; ++i)
 #pragma unroll
       for (int j = 0; j < kColumns; ++j)
 #pragma unroll
-        for (int e = 0; e < 4; ++e) sums[i][j][e] = 0.0f;
+        for (int e = 0; e < 4; ++e) sums[i][j][e] = 0;
+  }
+  // What ldmatrix cannot transpose: elements that lie `row_length` apart along k.
+  template <int row_length, class Element>
+  __device__ static unsigned gather(const Element* tile, int position, int k) {
+    const Element* const from = tile + k * row_length + position;
+    if constexpr (kOfWord == 1) return *(const unsigned*)from;
+    unsigned word = 0;
+#pragma unroll
+    for (int e = 0; e < kOfWord; ++e)
+      word |= (unsigned)*(const unsigned char*)(from + e * row_length) << 8 * e;
+    return word;
+  }
+  // TF32 has the first 10 bits of a float's fraction.
+  __device__ static void round(unsigned& word) {
+    if constexpr (kOfWord == 1)
+      asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(word) : "f"(__uint_as_float(word)));
   }
   // From the warp's first row and column on.
   __device__ void add(const ElementA* a, const ElementB* b, int m, int n) {
     const int lane = (int)threadIdx.x % 32;
-    const int near = lane % 8, middle = lane / 8 % 2 * 8, far = lane / 16 * 8;
+    const int near = lane % 8, middle = lane / 8 % 2, far = lane / 16;
 #pragma unroll
-    for (int k = 0; k < kTileK; k += 16) {
+    for (int k = 0; k < kTileK; k += kStep) {
       unsigned rows[kRows][4], columns[kColumns][2];
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
         const int row = m + 16 * i;
-        load_matrices<!kAlongKA>(
-            rows[i][0], rows[i][1], rows[i][2], rows[i][3],
-            a + (kAlongKA ? (row + near + middle) * kRowA + k + far
-                          : (k + near + far) * kRowA + row + middle));
+        if constexpr (kAlongKA || kOfWord == 2) {
+          load_matrices<!kAlongKA>(
+              rows[i][0], rows[i][1], rows[i][2], rows[i][3],
+              a + (kAlongKA ? (row + near + 8 * middle) * kRowA + k + kStep / 2 * far
+                            : (k + near + 8 * far) * kRowA + row + 8 * middle));
+        } else {
+#pragma unroll
+          for (int e = 0; e < 4; ++e)
+            rows[i][e] = gather<kRowA>(a, row + lane / 4 + 8 * (e % 2),
+                                       k + (lane % 4 + 4 * (e / 2)) * kOfWord);
+        }
+#pragma unroll
+        for (int e = 0; e < 4; ++e) round(rows[i][e]);
       }
 #pragma unroll
       for (int j = 0; j < kColumns; j += 2) {
         const int column = n + 8 * j;
-        load_matrices<!kAlongKB>(
-            columns[j][0], columns[j][1], columns[j + 1][0], columns[j + 1][1],
-            b + (kAlongKB ? (column + near + far) * kRowB + k + middle
-                          : (k + near + middle) * kRowB + column + far));
+        if constexpr (kAlongKB || kOfWord == 2) {
+          load_matrices<!kAlongKB>(
+              columns[j][0], columns[j][1], columns[j + 1][0], columns[j + 1][1],
+              b + (kAlongKB ? (column + near + 8 * far) * kRowB + k + kStep / 2 * middle
+                            : (k + near + 8 * middle) * kRowB + column + 8 * far));
+        } else {
+#pragma unroll
+          for (int e = 0; e < 4; ++e)
+            columns[j + e / 2][e % 2] = gather<kRowB>(b, column + lane / 4 + 8 * (e / 2),
+                                                      k + (lane % 4 + 4 * (e % 2)) * kOfWord);
+        }
+#pragma unroll
+        for (int e = 0; e < 4; ++e) round(columns[j + e / 2][e % 2]);
       }
 #pragma unroll
       for (int i = 0; i < kRows; ++i)
 #pragma unroll
         for (int j = 0; j < kColumns; ++j) {
-          float(&sum)[4] = sums[i][j];
-          asm("mma.sync.aligned.m16n8k16.row.col.f32.PRODUCT_TYPE.PRODUCT_TYPE.f32 "
+          Sum(&sum)[4] = sums[i][j];
+          asm("mma.sync.aligned.PRODUCT_INSTRUCTION "
               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-              : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+              : "+PRODUCT_SUM"(sum[0]), "+PRODUCT_SUM"(sum[1]), "+PRODUCT_SUM"(sum[2]),
+                "+PRODUCT_SUM"(sum[3])
               : "r"(rows[i][0]), "r"(rows[i][1]), "r"(rows[i][2]), "r"(rows[i][3]),
                 "r"(columns[j][0]), "r"(columns[j][1]));
         }
     }
   }
   // Puts each sum `threads` elements behind the one before, and adds what was put so.
-  __device__ void save(float* to, int threads) const {
+  __device__ void save(Sum* to, int threads) const {
 #pragma unroll
     for (int i = 0; i < kRows; ++i)
 #pragma unroll
@@ -215,7 +254,7 @@ struct Product {
 #pragma unroll
         for (int e = 0; e < 4; ++e) to[((i * kColumns + j) * 4 + e) * threads] = sums[i][j][e];
   }
-  __device__ void add_saved(const float* from, int threads) {
+  __device__ void add_saved(const Sum* from, int threads) {
 #pragma unroll
     for (int i = 0; i < kRows; ++i)
 #pragma unroll
@@ -225,7 +264,7 @@ struct Product {
           sums[i][j][e] += __ldcg(from + ((i * kColumns + j) * 4 + e) * threads);
   }
   // Rows 16 part to 16 part + 15.
-  __device__ void put(float* to, int row_length, int part) const {
+  __device__ void put(Sum* to, int row_length, int part) const {
     const int lane = (int)threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < kRows; ++i)
@@ -234,8 +273,8 @@ struct Product {
         for (int j = 0; j < kColumns; ++j)
 #pragma unroll
           for (int e = 0; e < 4; e += 2)
-            *(float2*)(to + (lane / 4 + 4 * e) * row_length + 8 * j + lane % 4 * 2) =
-                make_float2(sums[i][j][e], sums[i][j][e + 1]);
+            *(Pack<Sum, 2>*)(to + (lane / 4 + 4 * e) * row_length + 8 * j + lane % 4 * 2) = {
+                sums[i][j][e], sums[i][j][e + 1]};
   }
 };
 )";
