@@ -44,6 +44,38 @@ struct WindowReader {
     const Index place = windows.find(starts[i], tap);
     return place < 0 ? Element{} : images[i][place * pixel + c * channel];
   }
+  // Taps of a row, with few channels, are neighbours in memory: kVector elements from `position`
+  // on, which may go over into further rows.
+  __device__ Pack<Element, kVector> read_rows(int i, Index position) const {
+    const Index row_length = windows.window[kAxes - 1] * channels;
+    const Index end = windows.x[kAxes - 1] * channels;
+    const Index first = starts[i][kAxes - 1] * channels;
+    const Index row = position / row_length, at = position % row_length;
+    const auto find = [&](Index number) {
+      return images[i] != nullptr ? windows.find_row(starts[i], number) : (Index)-1;
+    };
+    Pack<Element, kVector> pack;
+    if (row_length >= kVector) {
+      // Two rows at most, without branches between the loads.
+      const Index places[2] = {find(row), find(row + 1)};
+#pragma unroll
+      for (int e = 0; e < kVector; ++e) {
+        const bool is_next = at + e >= row_length;
+        const Index place = is_next ? places[1] : places[0];
+        const Index in_row = first + at + e - (is_next ? row_length : 0);
+        const bool is_there = place >= 0 && position + e < depth && (UIndex)in_row < (UIndex)end;
+        pack.at[e] = is_there ? images[i][place * channels + in_row] : Element{};
+      }
+      return pack;
+    }
+#pragma unroll
+    for (int e = 0; e < kVector; ++e) {
+      const Index in_row = first + (at + e) % row_length, place = find(row + (at + e) / row_length);
+      const bool is_there = place >= 0 && position + e < depth && (UIndex)in_row < (UIndex)end;
+      pack.at[e] = is_there ? images[i][place * channels + in_row] : Element{};
+    }
+    return pack;
+  }
   __device__ void copy(Element* tile, Index k) const {
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
@@ -63,6 +95,8 @@ struct WindowReader {
             images[i] != nullptr && position < depth ? windows.find(starts[i], tap) : (Index)-1;
         copy_vector(to, place < 0 ? nullptr : images[i] + place * pixel + c,
                     place < 0 ? 0 : kVector, true);
+      } else if (!kIsTransposed && windows.dilation[kAxes - 1] == 1 && pixel == channels) {
+        *(Pack<Element, kVector>*)to = read_rows(i, position);
       } else {
 #pragma unroll
         for (int e = 0; e < kVector; ++e) {

@@ -66,6 +66,22 @@ struct Windows {
     }
     return is_inside ? place : (Index)-1;
   }
+  // The place in a channel of x where the row lies that is number `row` of a window, which is not
+  // transposed; negative where it is in the padding.
+  __device__ Index find_row(const Index (&start)[kAxes], Index row) const {
+    UIndex rest = (UIndex)row;
+    Index place = 0, step = x[kAxes - 1];
+    bool is_inside = true;
+#pragma unroll
+    for (int i = kAxes - 2; i >= 0; --i) {
+      const Index at = start[i] + (Index)(rest % (UIndex)window[i]) * dilation[i];
+      rest /= (UIndex)window[i];
+      is_inside = is_inside && at >= 0 && at < x[i];
+      place += at * step;
+      step *= x[i];
+    }
+    return is_inside ? place : (Index)-1;
+  }
 };
 )";
 }
