@@ -11,14 +11,16 @@
 namespace opwright::cuda {
 
 CodeObject compile_cuda(const CudaDevice& device, const std::string& source,
-                        const std::string& name, HardwareCompatibilityLevel level) {
+                        const std::string& name, HardwareCompatibilityLevel level,
+                        bool is_for_one_architecture) {
   static const std::vector<std::string> options = {"--std=c++17"};
   const Nvrtc& nvrtc = Nvrtc::get();
   const ComputeCapability capability = device.capability();
   constexpr int kAmpere = 80;
-  const std::string target = level == HardwareCompatibilityLevel::kAMPERE_PLUS
-                                 ? nvrtc.portable_target_for(kAmpere)
-                                 : nvrtc.target_for(10 * capability.major + capability.minor);
+  std::string target = level == HardwareCompatibilityLevel::kAMPERE_PLUS
+                           ? nvrtc.portable_target_for(kAmpere)
+                           : nvrtc.target_for(10 * capability.major + capability.minor);
+  if (is_for_one_architecture) target += 'a';
   std::vector<std::string_view> parts = {source, target, nvrtc.identity()};
   parts.insert(parts.end(), options.begin(), options.end());
   const Blob code = KernelCache::get().find_or_compile(

@@ -4,6 +4,7 @@
 
 #include "backend/gpu/pointwise_math.h"
 #include "backend/gpu/product_text.h"
+#include "backend/gpu/warpgroup_product.h"
 #include "base/error.h"
 #include "base/types.h"
 #include "operators/pointwise.h"
@@ -21,6 +22,8 @@ constexpr int kGroupedRows = 8;
 /// The first architecture whose tensor cores multiply FP16 and BF16 by m16n8k16, and that copies to
 /// shared memory without registers.
 constexpr int kFirstArchitecture = 80;
+/// The one whose warpgroups multiply.
+constexpr int kWarpGroupArchitecture = 90;
 /// Bytes of shared memory that a block of that architecture has.
 int64_t most_shared(int architecture) {
   constexpr int kHopper = 90, kAmpere = 80, kOrin = 87;
@@ -29,28 +32,49 @@ int64_t most_shared(int architecture) {
 }
 /// More than any GPU runs at once.
 constexpr int64_t kManyBlocks = 4096;
-/// About as many as GPUs have multiprocessors, which fewer blocks leave idle.
-constexpr int64_t kFewBlocks = 132;
 /// Parts of a tile at most, and tiles that have parts.
 constexpr int kMostParts = 8;
 constexpr int64_t kMostTilesOfParts = 128;
-/// Steps along k of a part at least.
-constexpr int64_t kPartSteps = 4;
+/// Steps along k of a part at least; fewer where the parts' blocks are a cluster.
+constexpr int64_t kPartSteps = 4, kClusterPartSteps = 2;
 /// A tactic's number is that of its tile, and this times the parts where there are several.
 constexpr int64_t kPartsUnit = 100;
 /// Counters of blocks that are done, of so many bits each, in one word.
 constexpr int kCounterBits = 4, kCountersOfWord = 64 / kCounterBits;
 
-constexpr ProductTile kTiles[] = {
-    {ProductUnit::kTensor, 128, 128, 32, 2, 4, 4}, {ProductUnit::kTensor, 128, 256, 32, 2, 4, 3},
-    {ProductUnit::kTensor, 128, 64, 32, 2, 2, 4},  {ProductUnit::kTensor, 64, 128, 32, 2, 2, 4},
-    {ProductUnit::kTensor, 64, 64, 64, 2, 2, 4},   {ProductUnit::kTensor, 64, 32, 64, 2, 2, 4},
-    {ProductUnit::kTensor, 32, 64, 64, 2, 2, 4},   {ProductUnit::kTensor, 32, 32, 64, 2, 2, 5},
-    {ProductUnit::kTensor, 16, 64, 64, 1, 4, 5},   {ProductUnit::kTensor, 16, 32, 128, 1, 2, 4},
-    {ProductUnit::kScalar, 128, 128, 16, 4, 2, 3}, {ProductUnit::kScalar, 64, 64, 16, 2, 2, 4},
-    {ProductUnit::kScalar, 32, 32, 32, 2, 1, 3},   {ProductUnit::kScalar, 16, 64, 32, 1, 2, 3},
-    {ProductUnit::kTensor, 128, 128, 64, 2, 4, 3}, {ProductUnit::kTensor, 128, 256, 64, 2, 4, 3},
-    {ProductUnit::kTensor, 256, 128, 64, 4, 2, 3}, {ProductUnit::kTensor, 128, 128, 64, 2, 2, 3}};
+constexpr ProductTile kTiles[] = {{ProductUnit::kTensor, 128, 128, 32, 2, 4, 4},
+                                  {ProductUnit::kTensor, 128, 256, 32, 2, 4, 3},
+                                  {ProductUnit::kTensor, 128, 64, 32, 2, 2, 4},
+                                  {ProductUnit::kTensor, 64, 128, 32, 2, 2, 4},
+                                  {ProductUnit::kTensor, 64, 64, 64, 2, 2, 4},
+                                  {ProductUnit::kTensor, 64, 32, 64, 2, 2, 4},
+                                  {ProductUnit::kTensor, 32, 64, 64, 2, 2, 4},
+                                  {ProductUnit::kTensor, 32, 32, 64, 2, 2, 5},
+                                  {ProductUnit::kTensor, 16, 64, 64, 1, 4, 5},
+                                  {ProductUnit::kTensor, 16, 32, 128, 1, 2, 4},
+                                  {ProductUnit::kScalar, 128, 128, 16, 4, 2, 3},
+                                  {ProductUnit::kScalar, 64, 64, 16, 2, 2, 4},
+                                  {ProductUnit::kScalar, 32, 32, 32, 2, 1, 3},
+                                  {ProductUnit::kScalar, 16, 64, 32, 1, 2, 3},
+                                  {ProductUnit::kTensor, 128, 128, 64, 2, 4, 3},
+                                  {ProductUnit::kTensor, 128, 256, 64, 2, 4, 3},
+                                  {ProductUnit::kTensor, 256, 128, 64, 4, 2, 3},
+                                  {ProductUnit::kTensor, 128, 128, 64, 2, 2, 3},
+                                  {ProductUnit::kWarpGroup, 128, 256, 64, 8, 1, 4},
+                                  {ProductUnit::kWarpGroup, 128, 192, 64, 8, 1, 5},
+                                  {ProductUnit::kWarpGroup, 128, 128, 64, 8, 1, 6},
+                                  {ProductUnit::kWarpGroup, 256, 128, 64, 8, 1, 4},
+                                  {ProductUnit::kWarpGroup, 128, 128, 64, 4, 1, 3},
+                                  {ProductUnit::kWarpGroup, 128, 64, 64, 8, 1, 8},
+                                  {ProductUnit::kWarpGroup, 128, 64, 64, 4, 1, 4},
+                                  {ProductUnit::kWarpGroup, 64, 128, 64, 4, 1, 4},
+                                  {ProductUnit::kWarpGroup, 64, 64, 64, 4, 1, 5},
+                                  {ProductUnit::kWarpGroup, 64, 64, 128, 4, 1, 6},
+                                  {ProductUnit::kWarpGroup, 128, 256, 64, 8, 1, 4, true},
+                                  {ProductUnit::kWarpGroup, 128, 192, 64, 8, 1, 5, true},
+                                  {ProductUnit::kWarpGroup, 256, 128, 64, 8, 1, 4, true},
+                                  {ProductUnit::kWarpGroup, 128, 128, 64, 8, 1, 6, true},
+                                  {ProductUnit::kWarpGroup, 128, 128, 64, 4, 1, 3, true}};
 
 int architecture_number(std::string_view architecture) {
   int number = 0;
@@ -68,6 +92,7 @@ DataType sum_type(DataType type) {
 
 /// Bytes of shared memory.
 int64_t shared_bytes(const ProductTile& tile, DataType type, bool a_along_k, bool b_along_k) {
+  if (tile.unit == ProductUnit::kWarpGroup) return WarpGroupMemory(tile, type).total;
   const int vector = vector_of(type);
   const auto size = [&](int extent, bool along_k) {
     return along_k ? extent * (tile.k + vector) : tile.k * (extent + vector);
@@ -89,6 +114,8 @@ std::string tensor_text(DataType type) {
 
 }  // namespace
 
+std::string_view shared_copies() { return kTileCopies; }
+
 std::vector<DataType> product_types(const CandidateQuery& query) {
   const DataType type = query.inputs[0].type.dtype;
   if (bits(type) % 8 != 0 || type == DataType::kBOOL || type == DataType::kFP8) return {};
@@ -104,8 +131,11 @@ DataType result_type(DataType type) {
 }
 
 std::string ProductTile::name() const {
-  return str(unit == ProductUnit::kTensor ? "tensor " : "scalar ", m, "x", n, "x", k, ", ",
-             warps_m * warps_n, " warps, ", stages, " stages");
+  const std::string_view kind = unit == ProductUnit::kScalar   ? "scalar "
+                                : unit == ProductUnit::kTensor ? "tensor "
+                                                               : "warpgroup ";
+  return str(kind, m, "x", n, "x", k, ", ", warps_m * warps_n, " warps, ", stages, " stages",
+             is_persistent ? ", persistent" : "");
 }
 
 std::string ProductTactic::name() const {
@@ -125,18 +155,23 @@ bool has_fixed_shapes(const CandidateQuery& query) {
 }
 
 std::vector<int64_t> product_tactics(DataType type, const ProductSize& size,
-                                     std::string_view architecture) {
+                                     std::string_view name) {
   const auto& [m, n, k, batches, is_fixed] = size;
   const bool is_short = type == DataType::kHALF || type == DataType::kBF16;
-  const ProductUnit unit = is_short && architecture_number(architecture) >= kFirstArchitecture
-                               ? ProductUnit::kTensor
-                               : ProductUnit::kScalar;
-  const int64_t most = most_shared(architecture_number(architecture));
+  const int architecture = architecture_number(name);
+  const auto is_of_unit = [&](const ProductTile& tile) {
+    if (!is_short || architecture < kFirstArchitecture) return tile.unit == ProductUnit::kScalar;
+    if (architecture != kWarpGroupArchitecture) return tile.unit == ProductUnit::kTensor;
+    // Large tiles are the warpgroups', which multiply several times as fast.
+    return tile.unit == ProductUnit::kWarpGroup ||
+           (tile.unit == ProductUnit::kTensor && tile.m * tile.n <= 64 * 128);
+  };
+  const int64_t most = most_shared(architecture);
   std::vector<int64_t> tactics;
   int64_t smallest = 0;
   for (int64_t i = 0; i < std::ssize(kTiles); ++i) {
     const ProductTile& tile = kTiles[i];
-    if (tile.unit != unit) continue;
+    if (!is_of_unit(tile)) continue;
     if (tile.m == 32 && tile.n == 32) smallest = i;
     // A tile that is twice as large as what there is computes mostly zeros.
     const bool wastes = (tile.m > 16 && tile.m >= 2 * m) || (tile.n > 32 && tile.n >= 2 * n) ||
@@ -147,12 +182,18 @@ std::vector<int64_t> product_tactics(DataType type, const ProductSize& size,
     const bool fits = shared_bytes(tile, type, true, true) <= most &&
                       shared_bytes(tile, type, false, false) <= most;
     if (!fits || wastes || (is_small && blocks > kManyBlocks)) continue;
+    if (tile.is_persistent && blocks <= kFewBlocks) continue;
     tactics.push_back(i);
+    // The compiler serializes products of a single warpgroup's tall tiles in clusters.
+    const bool is_tall = tile.unit == ProductUnit::kWarpGroup && tile.m > 16 * tile.warps_m;
+    if (tile.is_persistent || is_tall) continue;
     // A few tiles over a long k leave multiprocessors idle, unless several share a tile.
     if (!is_fixed || blocks == 0 || blocks > kMostTilesOfParts) continue;
+    const int64_t part_steps =
+        tile.unit == ProductUnit::kWarpGroup ? kClusterPartSteps : kPartSteps;
     for (int64_t parts = 2; parts <= kMostParts; parts *= 2)
       if (blocks * parts <= 2 * kFewBlocks && 4 * blocks * parts >= kFewBlocks &&
-          k >= parts * kPartSteps * tile.k)
+          k >= parts * part_steps * tile.k)
         tactics.push_back(parts * kPartsUnit + i);
   }
   if (tactics.empty()) tactics.push_back(smallest);
@@ -277,11 +318,16 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
       constant("kTileK", tile_.k), constant("kWarpsM", tile_.warps_m),
       constant("kWarpsN", tile_.warps_n), constant("kStages", tile_.stages),
       constant("kAlongKA", flag(a.is_along_k)), constant("kAlongKB", flag(b.is_along_k)));
-  declarations += kProductTiles;
-  declarations +=
-      tile_.unit == ProductUnit::kTensor ? tensor_text(a.type) : std::string(kScalarProduct);
   if (epilogue.activation.present()) declarations += pointwise_functions();
-  source_.add_declarations(declarations + std::string(kProductLoop) + readers_);
+  if (tile_.unit == ProductUnit::kWarpGroup) {
+    declarations += declare_warp_groups(a, b);
+  } else {
+    declarations += str(kPaddedTiles, kTileCopies);
+    declarations +=
+        tile_.unit == ProductUnit::kTensor ? tensor_text(a.type) : std::string(kScalarProduct);
+    declarations += kProductLoop;
+  }
+  source_.add_declarations(declarations + readers_);
 
   const Expr tiles_m = ceil_div(m, Expr(tile_.m)), tiles_n = ceil_div(n, Expr(tile_.n));
   const Expr tasks = tiles_m * tiles_n * batches;
@@ -290,18 +336,19 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
   for (const Expr& stride : {row_stride, n})
     if (!stride.is_constant() || stride.constant() % pack != 0)
       stores += str(" && ", source_.value(stride), " % kPack == 0");
-  std::string text =
-      str("extern __shared__ uint4 shared[];\n"
-          "const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;\n"
-          "const int warp_m = warp % kWarpsM * kWarpM, warp_n = warp / kWarpsM * kWarpN;\n",
-          "const Index rows = ", source_.value(m), ", columns = ", source_.value(n),
+  ProductTasks loop;
+  loop.count = tasks, loop.row_stride = row_stride, loop.first = first;
+  loop.constants =
+      str("const Index rows = ", source_.value(m), ", columns = ", source_.value(n),
           ", steps = ", source_.value(ceil_div(k, Expr(tile_.k))), ";\n",
           "const Index tiles_m = ", source_.value(tiles_m), ", tiles_n = ", source_.value(tiles_n),
-          ";\n", "const bool stores_packs = ", stores, ";\n",
-          "for (Index number = blockIdx.x; number < ", source_.value(tasks * Expr(parts_)),
+          ";\n", "const bool stores_packs = ", stores, ";\n");
+  loop.loop =
+      str("for (Index number = blockIdx.x; number < ", source_.value(tasks * Expr(parts_)),
           "; number += gridDim.x) {\nconst Index task = number / ", parts_, ", part = number % ",
           parts_, ";\nconst Index length = (steps + ", parts_ - 1, ") / ", parts_,
-          ", first_step = part * length;\n",
+          ", first_step = part * length;\n"
+          "const Index end_step = first_step + length < steps ? first_step + length : steps;\n",
           "const Index batch = task / (tiles_m * tiles_n), tile = task % (tiles_m * tiles_n);\n",
           "const Index tile_group = tile / (", kGroupedRows, " * tiles_n) * ", kGroupedRows,
           ", place_in_group = tile % (", kGroupedRows, " * tiles_n);\n",
@@ -309,11 +356,16 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
           " ? tiles_m - tile_group : ", kGroupedRows, ";\n",
           "const Index first_row = (tile_group + place_in_group % height) * kTileM, "
           "first_column = place_in_group / height * kTileN;\n",
-          of_batch, "const Index first = ", first, ";\n", a.reader, " a = ", a.make, ";\n",
-          b.reader, " b = ", b.make, ";\n",
-          "Product product;\n"
-          "multiply_tiles(product, (char*)shared, a, b, first_step, first_step + length < steps ? "
-          "first_step + length : steps, warp_m, warp_n);\n");
+          of_batch);
+  if (tile_.unit == ProductUnit::kWarpGroup) return write_warp_groups(a, b, epilogue, loop);
+  std::string text =
+      str("extern __shared__ uint4 shared[];\n"
+          "const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;\n"
+          "const int warp_m = warp % kWarpsM * kWarpM, warp_n = warp / kWarpsM * kWarpN;\n",
+          loop.constants, loop.loop, "const Index first = ", first, ";\n", a.reader,
+          " a = ", a.make, ";\n", b.reader, " b = ", b.make,
+          ";\nProduct product;\n"
+          "multiply_tiles(product, (char*)shared, a, b, first_step, end_step, warp_m, warp_n);\n");
   if (parts_ > 1) text += write_merging(tasks);
   text += write_epilogue(epilogue, row_stride);
   text += "__syncthreads();\n}\n";

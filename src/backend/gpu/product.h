@@ -13,7 +13,12 @@ namespace opwright::gpu {
 enum class ProductUnit {
   kScalar,  ///< multiply-adds of FP32, for all floating types, or of integers
   kTensor,  ///< tensor cores: FP16 or BF16, summed in FP32
+  /// The same by four warps together (wgmma), which multiply what others copy: 9.0 alone.
+  kWarpGroup,
 };
+
+/// About as many as GPUs have multiprocessors, which fewer blocks leave idle.
+inline constexpr int64_t kFewBlocks = 132;
 
 /// The types that products of the query's first input are computed in: the network's, and shorter
 /// ones that the query allows; none where there is no kernel.
@@ -27,6 +32,9 @@ DataType result_type(DataType type);
 struct ProductTile {
   ProductUnit unit = ProductUnit::kScalar;
   int m = 0, n = 0, k = 0, warps_m = 1, warps_n = 1, stages = 2;
+  /// Of warpgroups: a multiprocessor's block stays there and copies for the next tile while it
+  /// stores one; else each tile has a block.
+  bool is_persistent = false;
   /// "tensor 128x64x32, 4 warps, 4 stages".
   std::string name() const;
 };
@@ -50,6 +58,9 @@ bool has_fixed_shapes(const CandidateQuery& query);
 /// Numbers of tactics that are worth trying, the best guess first.
 std::vector<int64_t> product_tactics(DataType type, const ProductSize& size,
                                      std::string_view architecture);
+
+/// The declarations by which tiles are copied to shared memory (kTileCopies).
+std::string_view shared_copies();
 
 /// One side of a product. Its reader is an object of the code with a method
 /// `void copy(T* tile, Index k)`, T being ElementA or ElementB, which copies what of the block's
@@ -102,6 +113,22 @@ class ProductWriter {
                         const ProductEpilogue& epilogue);
 
  private:
+  /// The loop of blocks over their tiles, as text.
+  struct ProductTasks {
+    std::string constants;  ///< of all tiles
+    /// "for (...) {" with `first_row`, `first_column`, `first_step` and `end_step` of a tile, or of
+    /// a part of one, and what the operands use.
+    std::string loop;
+    std::string first;  ///< the element of the output from which rows are counted
+    Expr count, row_stride;
+  };
+  /// What products of warpgroups are declared by, and their kernel.
+  std::string declare_warp_groups(const ProductOperand& a, const ProductOperand& b);
+  GeneratedKernel write_warp_groups(const ProductOperand& a, const ProductOperand& b,
+                                    const ProductEpilogue& epilogue, const ProductTasks& tasks);
+  /// What stores a warp's sums, or what the blocks of a cluster, each with a part of k, have.
+  std::string write_own_parts(const ProductEpilogue& epilogue, const ProductTasks& tasks);
+  std::string write_cluster_parts(const ProductEpilogue& epilogue, const ProductTasks& tasks);
   /// What merges the parts of a tile; only the last of its blocks goes on.
   std::string write_merging(const Expr& tasks);
   std::string write_epilogue(const ProductEpilogue& epilogue, const Expr& row_stride);

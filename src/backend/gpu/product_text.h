@@ -7,31 +7,40 @@
 // kAlongKB.
 namespace opwright::gpu {
 
-/// Tiles in shared memory and how they are copied there.
-inline constexpr std::string_view kProductTiles = R"(
+/// How tiles lie in shared memory where each thread copies and multiplies.
+inline constexpr std::string_view kPaddedTiles = R"(
 constexpr int kThreads = 32 * kWarpsM * kWarpsN;
 constexpr int kVector = 16 / sizeof(ElementA);  // neighbours that are copied at once
 constexpr int kPack = 16 / sizeof(Output);      // neighbours that are stored at once
 constexpr int kWarpM = kTileM / kWarpsM, kWarpN = kTileN / kWarpsN;
 
-// So long that eight rows, one below the other, begin in different banks.
-template <int inner> struct Row { static constexpr int kLength = inner + kVector; };
-constexpr int kRowA = Row<kAlongKA ? kTileK : kTileM>::kLength;
-constexpr int kRowB = Row<kAlongKB ? kTileK : kTileN>::kLength;
-constexpr int kSizeA = (kAlongKA ? kTileM : kTileK) * kRowA;
-constexpr int kSizeB = (kAlongKB ? kTileN : kTileK) * kRowB;
+__device__ inline int copying_thread() { return (int)threadIdx.x; }
+// Rows are so long that eight, one below the other, begin in different banks.
+template <int inner, int outer> struct TileLayout {
+  static constexpr int kLength = inner + kVector, kElements = outer * kLength;
+  __device__ static int place(int row, int element) { return row * kLength + element; }
+};
+typedef TileLayout<kAlongKA ? kTileK : kTileM, kAlongKA ? kTileM : kTileK> LayoutA;
+typedef TileLayout<kAlongKB ? kTileK : kTileN, kAlongKB ? kTileN : kTileK> LayoutB;
+constexpr int kRowA = LayoutA::kLength, kRowB = LayoutB::kLength;
+constexpr int kSizeA = LayoutA::kElements, kSizeB = LayoutB::kElements;
 // A stage: a tile of a, and behind it one of b.
 constexpr int kStageBytes = kSizeA * sizeof(ElementA) + kSizeB * sizeof(ElementB);
+)";
 
+/// How tiles are copied to shared memory. TileLayout<inner, outer>::place() tells where an element
+/// of one of `outer` rows of `inner` lies; the first of kThreads threads that copy has
+/// copying_thread() 0.
+inline constexpr std::string_view kTileCopies = R"(
 __device__ inline unsigned shared_address(const void* pointer) {
   return (unsigned)__cvta_generic_to_shared(pointer);
 }
 // Of kVector elements the first `count`, the others become 0.
-template <class Element>
-__device__ inline void copy_vector(Element* to, const Element* from, Index count, bool is_aligned) {
+template <bool is_aligned, class Element>
+__device__ inline void copy_vector(Element* to, const Element* from, Index count) {
   if (is_aligned) {
     const int bytes = count <= 0 ? 0 : count >= kVector ? 16 : (int)count * (int)sizeof(Element);
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;"
                  :: "r"(shared_address(to)), "l"(from), "r"(bytes) : "memory");
     return;
   }
@@ -48,21 +57,40 @@ __device__ inline void wait_for_copies() {
 // A matrix, `extents` being what is left of it along k and along the other axis.
 template <class Element, int extent, bool is_along_k>
 struct MatrixReader {
+  static constexpr int kInner = is_along_k ? kTileK : extent, kOuter = is_along_k ? extent : kTileK;
+  static constexpr int kStep = kThreads * kVector, kCopies = (kInner * kOuter + kStep - 1) / kStep;
   const Element* matrix;
   Index stride, extents, depth;
   bool is_aligned;
   __device__ void copy(Element* tile, Index k) const {
-    constexpr int kInner = is_along_k ? kTileK : extent, kOuter = is_along_k ? extent : kTileK;
+    if (is_aligned)
+      copy_all<true>(tile, k);
+    else
+      copy_all<false>(tile, k);
+  }
+  template <bool is_aligned>
+  __device__ void copy_all(Element* tile, Index k) const {
+    // Where a step is whole rows, a thread's copies lie below each other.
+    constexpr int kRows = kStep % kInner == 0 ? kStep / kInner : 0;
+    constexpr int kUnrolled = is_aligned ? kCopies : 1;
     const Index outers = is_along_k ? extents : depth - k;
     const Index inners = is_along_k ? depth - k : extents;
-    const Element* const from = matrix + (is_along_k ? k : k * stride);
-#pragma unroll
-    for (int start = 0; start < kInner * kOuter; start += kThreads * kVector) {
-      const int at = start + (int)threadIdx.x * kVector;
-      if (kInner * kOuter % (kThreads * kVector) != 0 && at >= kInner * kOuter) break;
-      const int outer = at / kInner, inner = at % kInner;
-      copy_vector(tile + outer * Row<kInner>::kLength + inner, from + outer * stride + inner,
-                  outer < outers ? inners - inner : 0, is_aligned);
+    const int first = copying_thread() * kVector;
+    int outer = first / kInner, inner = first % kInner;
+    const Element* from = matrix + (is_along_k ? k : k * stride) + (outer * stride + inner);
+#pragma unroll kUnrolled
+    for (int i = 0; i < kCopies; ++i) {
+      if (kInner * kOuter % kStep != 0 && first + i * kStep >= kInner * kOuter) break;
+      copy_vector<is_aligned>(tile + TileLayout<kInner, kOuter>::place(outer, inner), from,
+                              outer < outers ? inners - inner : 0);
+      if (kRows > 0) {
+        outer += kRows;
+        from += kRows * stride;
+      } else {
+        const int next = first + (i + 1) * kStep;
+        from += (next / kInner - outer) * stride + (next % kInner - inner);
+        outer = next / kInner, inner = next % kInner;
+      }
     }
   }
 };

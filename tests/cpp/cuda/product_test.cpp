@@ -63,9 +63,9 @@ TEST(CudaProduct, OpenExtentsInEveryTile) {
 /// Tiles of which several blocks compute parts, again and again: each run leaves the counters of
 /// what is done as it found them.
 TEST(CudaProduct, TilesInParts) {
-  const int64_t m = 37, n = 100, k = 4 * 8 * 64;
+  const int64_t m = 37, n = 300, k = 4 * 8 * 64;
   const MatrixMultiply op;
-  std::set<int> parts_seen;
+  std::set<int> parts_seen, cluster_parts_seen;
   for (const DataType type :
        {DataType::kFLOAT, DataType::kHALF, DataType::kBF16, DataType::kINT32}) {
     Values a = random_values({1, m, k}, 1), b = random_values({1, k, n}, 2);
@@ -79,7 +79,9 @@ TEST(CudaProduct, TilesInParts) {
     for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
       const size_t at = candidate.tactic_name.find(", in ");
       if (at == std::string::npos) continue;
-      parts_seen.insert(std::stoi(candidate.tactic_name.substr(at + 5)));
+      const bool is_cluster = candidate.tactic_name.starts_with("warpgroup");
+      (is_cluster ? cluster_parts_seen : parts_seen)
+          .insert(std::stoi(candidate.tactic_name.substr(at + 5)));
       SCOPED_TRACE(describe(candidate));
       TestKernel kernel(op, candidate, inputs, outputs);
       const Values y = kernel.run(inputs, outputs)[0];
@@ -87,7 +89,8 @@ TEST(CudaProduct, TilesInParts) {
       EXPECT_EQ(kernel.run(inputs, outputs)[0].data, y.data) << "the second run differs";
     }
   }
-  EXPECT_EQ(parts_seen, (std::set<int>{4, 8}));
+  EXPECT_EQ(parts_seen, (std::set<int>{2, 4, 8}));
+  EXPECT_EQ(cluster_parts_seen, (std::set<int>{8}));
 }
 
 }  // namespace
