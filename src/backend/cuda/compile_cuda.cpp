@@ -6,6 +6,7 @@
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/kernel_cache.h"
 #include "backend/cuda/nvrtc.h"
+#include "base/error.h"
 #include "opwright/runtime.h"
 
 namespace opwright::cuda {
@@ -17,6 +18,9 @@ CodeObject compile_cuda(const CudaDevice& device, const std::string& source,
   const Nvrtc& nvrtc = Nvrtc::get();
   const ComputeCapability capability = device.capability();
   constexpr int kAmpere = 80;
+  if (is_for_one_architecture && level == HardwareCompatibilityLevel::kAMPERE_PLUS)
+    fail_with(ErrorCode::kUNSUPPORTED_STATE, name, " runs on ", device.architecture(),
+              " alone, and the engine is to have HardwareCompatibilityLevel.AMPERE_PLUS");
   std::string target = level == HardwareCompatibilityLevel::kAMPERE_PLUS
                            ? nvrtc.portable_target_for(kAmpere)
                            : nvrtc.target_for(10 * capability.major + capability.minor);

@@ -47,6 +47,12 @@ struct WindowReader {
     return place < 0 ? Element{} : images[i][place * pixel + c * channel];
   }
   __device__ void copy(Element* tile, Index k) const {
+    if constexpr (is_along_k && kStep % kInner == 0) {
+      if (is_aligned) {
+        copy_channels(tile, k);
+        return;
+      }
+    }
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
       const int at = i * kStep + copying_thread() * kVector;
@@ -59,13 +65,6 @@ struct WindowReader {
 #pragma unroll
         for (int e = 0; e < kVector; ++e)
           to[e] = position < depth ? read((kSame ? 0 : i * kVector) + e, tap, c) : Element{};
-      } else if (is_aligned) {
-        // Of a vector all elements are channels of one tap.
-        const Index tap = position / channels, c = position % channels;
-        const Index place =
-            images[i] != nullptr && position < depth ? windows.find(starts[i], tap) : (Index)-1;
-        copy_vector<true>(to, place < 0 ? nullptr : images[i] + place * pixel + c,
-                          place < 0 ? 0 : kVector);
       } else {
 #pragma unroll
         for (int e = 0; e < kVector; ++e) {
@@ -73,6 +72,25 @@ struct WindowReader {
           to[e] = position + e < depth ? read(i, tap, c) : Element{};
         }
       }
+    }
+  }
+  // Of a vector all elements are channels of one tap, and so are a thread's vectors, which are of
+  // windows below each other.
+  __device__ void copy_channels(Element* tile, Index k) const {
+    const int first = copying_thread() * kVector;
+    const int outer = first / kInner, inner = first % kInner;
+    const Index position = k + inner, tap = position / channels, c = position % channels;
+    Index distance[kAxes];
+    windows.reach(tap, distance);
+#pragma unroll
+    for (int i = 0; i < kCopies; ++i) {
+      if (kInner * kOuter % kStep != 0 && first + i * kStep >= kInner * kOuter) break;
+      const Index place = images[i] != nullptr && position < depth
+                              ? windows.find(starts[i], distance)
+                              : (Index)-1;
+      copy_vector<true>(
+          tile + TileLayout<kInner, kOuter>::place(outer + i * (kStep / kInner), inner),
+          place < 0 ? nullptr : images[i] + (place * pixel + c), place < 0 ? 0 : kVector);
     }
   }
 };

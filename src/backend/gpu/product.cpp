@@ -60,21 +60,19 @@ constexpr ProductTile kTiles[] = {{ProductUnit::kTensor, 128, 128, 32, 2, 4, 4},
                                   {ProductUnit::kTensor, 128, 256, 64, 2, 4, 3},
                                   {ProductUnit::kTensor, 256, 128, 64, 4, 2, 3},
                                   {ProductUnit::kTensor, 128, 128, 64, 2, 2, 3},
+                                  {ProductUnit::kWarpGroup, 256, 128, 64, 8, 1, 4},
                                   {ProductUnit::kWarpGroup, 128, 256, 64, 8, 1, 4},
                                   {ProductUnit::kWarpGroup, 128, 192, 64, 8, 1, 5},
                                   {ProductUnit::kWarpGroup, 128, 128, 64, 8, 1, 6},
-                                  {ProductUnit::kWarpGroup, 256, 128, 64, 8, 1, 4},
                                   {ProductUnit::kWarpGroup, 128, 128, 64, 4, 1, 3},
                                   {ProductUnit::kWarpGroup, 128, 64, 64, 8, 1, 8},
                                   {ProductUnit::kWarpGroup, 128, 64, 64, 4, 1, 4},
                                   {ProductUnit::kWarpGroup, 64, 128, 64, 4, 1, 4},
                                   {ProductUnit::kWarpGroup, 64, 64, 64, 4, 1, 5},
                                   {ProductUnit::kWarpGroup, 64, 64, 128, 4, 1, 6},
-                                  {ProductUnit::kWarpGroup, 128, 256, 64, 8, 1, 4, true},
-                                  {ProductUnit::kWarpGroup, 128, 192, 64, 8, 1, 5, true},
                                   {ProductUnit::kWarpGroup, 256, 128, 64, 8, 1, 4, true},
-                                  {ProductUnit::kWarpGroup, 128, 128, 64, 8, 1, 6, true},
-                                  {ProductUnit::kWarpGroup, 128, 128, 64, 4, 1, 3, true}};
+                                  {ProductUnit::kWarpGroup, 128, 192, 64, 8, 1, 5, true},
+                                  {ProductUnit::kWarpGroup, 128, 128, 64, 8, 1, 6, true}};
 
 int architecture_number(std::string_view architecture) {
   int number = 0;
@@ -164,7 +162,7 @@ std::vector<int64_t> product_tactics(DataType type, const ProductSize& size,
     if (architecture != kWarpGroupArchitecture) return tile.unit == ProductUnit::kTensor;
     // Large tiles are the warpgroups', which multiply several times as fast.
     return tile.unit == ProductUnit::kWarpGroup ||
-           (tile.unit == ProductUnit::kTensor && tile.m * tile.n <= 64 * 128);
+           (tile.unit == ProductUnit::kTensor && tile.m * tile.n <= 64 * 64);
   };
   const int64_t most = most_shared(architecture);
   std::vector<int64_t> tactics;

@@ -11,18 +11,28 @@ namespace {
 
 /// The unit in which patterns of tiles repeat, so that their beginnings are multiples of it.
 constexpr int64_t kPattern = 1024;
-constexpr int kCopyingThreads = 128;
-/// Registers of a thread that copies.
-constexpr int kCopyingRegisters = 72;
-
-/// Registers that are left for each thread that multiplies, in multiples of 8; those of a block are
-/// allotted alike at first.
-int multiplying_registers(int threads, int blocks) {
-  constexpr int kAll = 65536, kUnit = 8, kMost = 240;
-  const int first = kAll / blocks / (threads + kCopyingThreads) / kUnit * kUnit;
-  const int all = std::min(first, 255) * (threads + kCopyingThreads);
-  return std::min((all - kCopyingThreads * kCopyingRegisters) / threads / kUnit * kUnit, kMost);
+/// Threads of a block that multiply, and that copy: as many where the sums of an instruction leave
+/// the registers for them.
+int multiplying_threads(const ProductTile& tile) { return 32 * tile.warps_m; }
+int copying_threads(const ProductTile& tile) {
+  constexpr int kWide = 256, kGroup = 128;
+  return tile.n == kWide ? kGroup : multiplying_threads(tile);
 }
+
+/// Registers of a thread that copies, and what is left for each that multiplies, in multiples of 8;
+/// those of a block are allotted alike at first.
+struct Registers {
+  int copying = 0, multiplying = 0;
+
+  Registers(const ProductTile& tile, int blocks) {
+    constexpr int kAll = 65536, kUnit = 8, kFew = 64, kMore = 72, kMost = 240;
+    const int copy = copying_threads(tile), multiply = multiplying_threads(tile);
+    const int first = kAll / blocks / (copy + multiply) / kUnit * kUnit;
+    copying = copy == multiply && multiply > 128 ? kFew : kMore;
+    multiplying =
+        std::min((first * (copy + multiply) - copying * copy) / multiply / kUnit * kUnit, kMost);
+  }
+};
 
 }  // namespace
 
@@ -64,8 +74,8 @@ std::string warp_group_instruction(int n, DataType type, bool a_along_k, bool b_
 std::string ProductWriter::declare_warp_groups(const ProductOperand& a, const ProductOperand& b) {
   const WarpGroupMemory memory(tile_, a.type);
   return str(
-      "constexpr int kWarpGroups = ", tile_.warps_m / 4, ", kWarpN = ", memory.columns, ";\n",
-      kSwizzledTiles, shared_copies(),
+      "constexpr int kWarpGroups = ", tile_.warps_m / 4, ", kWarpN = ", memory.columns,
+      ", kThreads = ", copying_threads(tile_), ";\n", kSwizzledTiles, shared_copies(),
       warp_group_instruction(tile_.n, a.type, a.is_along_k, b.is_along_k), kWarpGroupProduct,
       kWarpGroupLoop,
       parts_ > 1 ? str("constexpr int kParts = ", parts_, ";\n", kClusterSums) : std::string());
@@ -101,35 +111,34 @@ GeneratedKernel ProductWriter::write_warp_groups(const ProductOperand& a, const 
                                                  const ProductEpilogue& epilogue,
                                                  const ProductTasks& tasks) {
   const WarpGroupMemory memory(tile_, a.type);
-  const int multipliers = 32 * tile_.warps_m;
+  const Registers registers(tile_, memory.blocks);
   const auto set_registers = [&](std::string_view way, int count) {
     // A single small block has so few threads that all may keep what they have.
     return tile_.warps_m == 4 && memory.blocks == 1
                ? std::string()
                : str("asm volatile(\"setmaxnreg.", way, ".sync.aligned.u32 ", count, ";\");\n");
   };
-  std::string text =
-      str("extern __shared__ uint4 memory[];\n"
-          // Tiles' patterns follow the address.
-          "char* const tiles = (char*)memory + (0u - shared_address(memory)) % ",
-          kPattern, ";\nuint4* const shared = (uint4*)(tiles + ", memory.stages,
-          ");\nRing ring(tiles, (char*)shared + ", memory.stored,
-          ");\nif (threadIdx.x == 0) ring.init();\n__syncthreads();\n"
-          "const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;\n",
-          tasks.constants, "if (warp >= kMultipliers / 32) {\n",
-          set_registers("dec", kCopyingRegisters), tasks.loop, a.reader, " a = ", a.make, ";\n",
-          b.reader, " b = ", b.make, ";\ncopy_tiles(ring, a, b, first_step, end_step);\n",
-          // As often as those that multiply.
-          parts_ > 1 ? "sync_cluster();\nsync_cluster();\n" : "", "}\n} else {\n",
-          set_registers("inc", multiplying_registers(multipliers, memory.blocks)), tasks.loop,
-          "const Index first = ", tasks.first,
-          ";\nProduct product;\nmultiply_tiles(product, ring, first_step, end_step);\n");
+  std::string text = str(
+      "extern __shared__ uint4 memory[];\n"
+      // Tiles' patterns follow the address.
+      "char* const tiles = (char*)memory + (0u - shared_address(memory)) % ",
+      kPattern, ";\nuint4* const shared = (uint4*)(tiles + ", memory.stages,
+      ");\nRing ring(tiles, (char*)shared + ", memory.stored,
+      ");\nif (threadIdx.x == 0) ring.init();\n__syncthreads();\n"
+      "const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;\n",
+      tasks.constants, "if (warp >= kMultipliers / 32) {\n",
+      set_registers("dec", registers.copying), tasks.loop, a.reader, " a = ", a.make, ";\n",
+      b.reader, " b = ", b.make, ";\ncopy_tiles(ring, a, b, first_step, end_step);\n",
+      // As often as those that multiply.
+      parts_ > 1 ? "sync_cluster();\nsync_cluster();\n" : "", "}\n} else {\n",
+      set_registers("inc", registers.multiplying), tasks.loop, "const Index first = ", tasks.first,
+      ";\nProduct product;\nmultiply_tiles(product, ring, first_step, end_step);\n");
   text += parts_ > 1 ? write_cluster_parts(epilogue, tasks) : write_own_parts(epilogue, tasks);
   text += "}\n}\n";
   Expr blocks = tasks.count * Expr(parts_);
   if (tile_.is_persistent) blocks = min(blocks, Expr(kFewBlocks * memory.blocks));
-  GeneratedKernel kernel =
-      source_.finish(text, blocks, multipliers + kCopyingThreads, memory.blocks, parts_);
+  GeneratedKernel kernel = source_.finish(
+      text, blocks, multiplying_threads(tile_) + copying_threads(tile_), memory.blocks, parts_);
   kernel.launch.shared_memory = memory.total;
   kernel.is_for_one_architecture = true;
   return kernel;

@@ -3,14 +3,13 @@
 #include <string_view>
 
 // The parts of kernels whose products are those of warpgroups (wgmma), beside those of
-// product_text.h. They use its constants, kTileM being 64 * kRowBlocks * kWarpGroups, and kWarpN,
-// the columns that a warp stores at once.
+// product_text.h. They use its constants, and kWarpGroups, of those that multiply, kThreads, those
+// that copy, which are behind them, and kWarpN, the columns that a warp stores at once.
 namespace opwright::gpu {
 
 /// How tiles lie in shared memory, and who copies them: the warps behind those that multiply.
 inline constexpr std::string_view kSwizzledTiles = R"(
-constexpr int kThreads = 128;                      // that copy
-constexpr int kMultipliers = 128 * kWarpGroups;    // threads that multiply, before those
+constexpr int kMultipliers = 128 * kWarpGroups;    // threads that multiply
 constexpr int kVector = 16 / sizeof(ElementA);     // neighbours that are copied at once
 constexpr int kPack = 16 / sizeof(Output);         // neighbours that are stored at once
 constexpr int kSwizzled = 128 / sizeof(ElementA);  // neighbours of one row of a column of blocks
