@@ -112,8 +112,6 @@ std::string tensor_text(DataType type) {
 
 }  // namespace
 
-std::string_view shared_copies() { return kTileCopies; }
-
 std::vector<DataType> product_types(const CandidateQuery& query) {
   const DataType type = query.inputs[0].type.dtype;
   if (bits(type) % 8 != 0 || type == DataType::kBOOL || type == DataType::kFP8) return {};

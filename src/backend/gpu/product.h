@@ -59,9 +59,6 @@ bool has_fixed_shapes(const CandidateQuery& query);
 std::vector<int64_t> product_tactics(DataType type, const ProductSize& size,
                                      std::string_view architecture);
 
-/// The declarations by which tiles are copied to shared memory (kTileCopies).
-std::string_view shared_copies();
-
 /// One side of a product. Its reader is an object of the code with a method
 /// `void copy(T* tile, Index k)`, T being ElementA or ElementB, which copies what of the block's
 /// rows (or columns) begins at element `k` of the sum; elements beyond the operand are 0.

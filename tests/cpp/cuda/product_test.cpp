@@ -60,6 +60,27 @@ TEST(CudaProduct, OpenExtentsInEveryTile) {
   EXPECT_GE(tactics.size(), 12u) << "not every tile was tested";
 }
 
+/// Blocks that compute one tile after another, of more tiles than there are blocks.
+TEST(CudaProduct, BlocksThatStay) {
+  const int64_t m = 3000, n = 1504, k = 40;
+  const DataType type = DataType::kHALF;
+  const MatrixMultiply op;
+  const Values a = rounded(random_values({1, m, k}, 1), type);
+  const Values b = rounded(random_values({1, k, n}, 2), type);
+  const Values expected = product(a, b, 1, m, n, k);
+  const std::vector<TestInput> inputs = {{a, type}, {b, type}};
+  const std::vector<TestOutput> outputs = {{expected.shape, type}};
+  int tested = 0;
+  for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+    if (!candidate.tactic_name.ends_with("persistent")) continue;
+    SCOPED_TRACE(describe(candidate));
+    TestKernel kernel(op, candidate, inputs, outputs);
+    expect_close(kernel.run(inputs, outputs)[0], expected, tolerance_of(type));
+    ++tested;
+  }
+  EXPECT_EQ(tested, 3);
+}
+
 /// Tiles of which several blocks compute parts, again and again: each run leaves the counters of
 /// what is done as it found them.
 TEST(CudaProduct, TilesInParts) {
