@@ -9,7 +9,7 @@ TSAN_TESTS ?= $(notdir $(wildcard $(addprefix tests/cpp/,threads base plugin run
 PRESET = cmake --preset $(1) -DPython_EXECUTABLE=$(CURDIR)/$(VENV_PYTHON)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test demo docs lint bench clean test-cpp test-python test-sanitizers test-asan test-tsan test-fuzz
+.PHONY: help setup build test demo docs lint bench clean test-cpp test-python test-sanitizers test-asan test-tsan test-fuzz wheels dist site
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,12 +55,17 @@ test-fuzz: setup ## build the fuzz targets and run each for FUZZ_SECONDS, random
 	tools/fuzz.sh build/asan/tests/fuzz $(FUZZ_SECONDS)
 	@mkdir -p build/fuzz/run_scripts
 	build/dev/tests/fuzz/run_scripts --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) --out build/fuzz/run_scripts
-	$(VENV_PYTHON) tools/model_fuzzer.py --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) --out build/fuzz/models
+	cmake --build --preset asan --target opwright_cli
+	$(VENV_PYTHON) tools/model_fuzzer.py --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) --out build/fuzz/models --program build/asan/cli/opwright
 
-dist: setup ## dist/opwright-*.tar.gz: program, libraries and headers, for machines without Python
-	$(call PRESET,release) -DOPWRIGHT_PYTHON=OFF > /dev/null
-	cmake --build --preset release
-	cpack --config build/release/CPackConfig.cmake -B dist
+wheels: setup ## dist/: the source distribution and manylinux wheels, tried in empty environments
+	$(VENV_PYTHON) tools/release.py wheels
+
+dist: setup ## dist/: program, libraries and headers as an archive, and the program as a Debian package; no Python
+	$(VENV_PYTHON) tools/release.py dist
+
+site: setup ## build/site/html: the documentation as a site, with search
+	$(VENV_PYTHON) tools/make_site.py
 
 bench: setup ## the benchmarks but the soak, each beside its peer
 	@set -e; for program in $(filter-out bench/timing.py bench/gpu.py bench/soak.py bench/operator_models.py,$(wildcard bench/*.py)); do echo "== $$program"; $(VENV_PYTHON) $$program; done

@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -8,6 +6,7 @@
 #include "base/file.h"
 #include "commands.h"
 #include "compile/compile.h"
+#include "compile/progress_display.h"
 #include "crash_report.h"
 #include "onnx/parser.h"
 
@@ -44,26 +43,16 @@ InputRange parse_range(const std::string& text) {
   return {input, shapes.front(), shapes[shapes.size() / 2], shapes.back()};
 }
 
-/// A line that is rewritten on a terminal; elsewhere a line per phase.
-class ProgressLine {
- public:
-  bool operator()(const std::string& phase, int done, int total) {
-    if (terminal_) {
-      std::fprintf(stderr, "\r\033[K%s %d/%d", phase.c_str(), done, total);
-    } else if (phase != phase_) {
-      std::fprintf(stderr, "%s (%d)\n", phase.c_str(), total);
-    }
-    phase_ = phase;
-    return true;
+Plan compile_showing(ProgressDisplay& progress, const Network& network, const BuildConfig& config) {
+  try {
+    Plan plan = compile(network, config);
+    progress.finish(true);
+    return plan;
+  } catch (...) {
+    progress.finish(false);
+    throw;
   }
-  void finish() {
-    if (terminal_ && !phase_.empty()) std::fprintf(stderr, "\r\033[K");
-  }
-
- private:
-  const bool terminal_ = isatty(STDERR_FILENO) != 0;
-  std::string phase_;
-};
+}
 
 void build(const BuildOptions& options) {
   const auto start = std::chrono::steady_clock::now();
@@ -119,10 +108,13 @@ void build(const BuildOptions& options) {
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
     config.limits.build_seconds = std::max(options.limits.seconds - spent.count(), 1e-9);
   }
-  ProgressLine progress;
-  if (!options.quiet && !options.json) config.progress = std::ref(progress);
-  const Plan plan = compile(network, config);
-  progress.finish();
+  ProgressDisplay progress = ProgressDisplay::on_stderr();
+  if (!options.quiet && !options.json)
+    config.progress = [&](const std::string& phase, int done, int total) {
+      progress.step(phase, done, total);
+      return true;
+    };
+  const Plan plan = compile_showing(progress, network, config);
   if (config.timing_cache != nullptr) config.timing_cache->save(options.timing_cache);
 
   const std::vector<Blob> pieces = serialize(plan);

@@ -18,6 +18,7 @@ void add_run(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_view(CLI::App& app);
+void add_serve(CLI::App& app);
 
 /// What a command may spend: --max-memory and --max-time.
 struct LimitOptions {

@@ -4,6 +4,7 @@
 
 #include "backend/backend.h"
 #include "base/printable.h"
+#include "base/status_line.h"
 #include "commands.h"
 #include "crash_report.h"
 #include "plugin/registry/registry.h"
@@ -20,8 +21,8 @@ class StderrLogger final : public ILogger {
     if (severity > least_) return;
     static constexpr const char* kNames[] = {"internal error", "error", "warning", "info",
                                              "verbose"};
-    std::fprintf(stderr, "opwright: %s: %s\n", kNames[static_cast<int>(severity)],
-                 printable(message, LineEnds::kKeep).c_str());
+    write_message(str("opwright: ", kNames[static_cast<int>(severity)], ": ",
+                      printable(message, LineEnds::kKeep)));
   }
 
  private:

@@ -17,16 +17,15 @@ int run(int argc, char** argv) {
   // A file that may not grow gives an error, which is reported and cleaned up after.
   std::signal(SIGXFSZ, SIG_IGN);
   opwright::cli::install_crash_report();
-  CLI::App app("Build, run, inspect, view and time engines of ONNX models.", "opwright");
+  CLI::App app("Build, run, inspect, view, time and serve engines of ONNX models.", "opwright");
   app.require_subcommand(0, 1);  // checked below: a wrong name is to be named
-  app.set_version_flag("--version", std::to_string(OPWRIGHT_VERSION_MAJOR) + "." +
-                                        std::to_string(OPWRIGHT_VERSION_MINOR) + "." +
-                                        std::to_string(OPWRIGHT_VERSION_PATCH));
+  app.set_version_flag("--version", OPWRIGHT_VERSION);
   opwright::cli::add_build(app);
   opwright::cli::add_run(app);
   opwright::cli::add_inspect(app);
   opwright::cli::add_bench(app);
   opwright::cli::add_view(app);
+  opwright::cli::add_serve(app);
   try {
     app.parse(argc, argv);
     if (app.get_subcommands().empty()) throw CLI::RequiredError::Subcommand(1);

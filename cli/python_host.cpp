@@ -265,4 +265,24 @@ void offer_python() { set_source_language(kName, &python()); }
 
 void finish_python() { python().finish(); }
 
+void become_python(const std::vector<std::string>& arguments) {
+  std::string tried;
+  for (std::string& interpreter : interpreters(package_folder())) {
+    tried += (tried.empty() ? "" : ", ") + interpreter;
+    if (lines_of(interpreter, "import importlib.util as u; print(u.find_spec('opwright').name)") !=
+        std::vector<std::string>{"opwright"})
+      continue;
+    std::vector<std::string> words = {interpreter, "-m", "opwright"};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    execvp(argv[0], argv.data());
+  }
+  fail("this command is a part of the Python package, which no interpreter that was tried has (",
+       tried,
+       "): pip install 'opwright[serve]', or name the interpreter that has it in the environment "
+       "variable OPWRIGHT_PYTHON");
+}
+
 }  // namespace opwright::cli

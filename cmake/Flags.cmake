@@ -17,7 +17,6 @@ add_library(opwright_flags INTERFACE)
 target_include_directories(opwright_flags INTERFACE
   ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
 target_include_directories(opwright_flags SYSTEM INTERFACE ${PROJECT_BINARY_DIR}/generated)
-target_compile_definitions(opwright_flags INTERFACE OPWRIGHT_VERSION="${PROJECT_VERSION}")
 target_compile_options(opwright_flags INTERFACE -Wall -Wextra $<$<BOOL:${OPWRIGHT_WERROR}>:-Werror>
   # Symbols stay exported for the extension and the program, calls within the library still bind directly.
   -fno-semantic-interposition)

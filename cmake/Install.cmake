@@ -14,7 +14,8 @@ if(SKBUILD)
 else()
   set(root .)
   set(bin_dir bin)
-  set(program_rpath $ORIGIN/../lib)
+  # The second is where the Debian package has them.
+  set(program_rpath $ORIGIN/../lib $ORIGIN/../lib/opwright)
 endif()
 
 set_target_properties(opwright opwright_threads PROPERTIES INSTALL_RPATH $ORIGIN)

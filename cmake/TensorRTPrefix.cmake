@@ -22,7 +22,8 @@ foreach(name nvinfer nvinfer_plugin nvonnxparser)
   add_library(tensorrt_${name} SHARED ${PROJECT_SOURCE_DIR}/src/tensorrt/${name}.cpp)
   target_include_directories(tensorrt_${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
   # Nothing but a name is asked of libopwright.so, and it must be loaded all the same.
-  target_link_options(tensorrt_${name} PRIVATE LINKER:--no-as-needed)
+  # Installed as files rather than as targets, so nobody strips it later.
+  target_link_options(tensorrt_${name} PRIVATE LINKER:--no-as-needed LINKER:--strip-all)
   target_link_libraries(tensorrt_${name} PRIVATE opwright_flags opwright ${CMAKE_DL_LIBS})
   set_target_properties(tensorrt_${name} PROPERTIES
     OUTPUT_NAME ${name} SOVERSION ${tensorrt_major} LIBRARY_OUTPUT_DIRECTORY ${tensorrt_dir}/lib

@@ -73,7 +73,7 @@ def text_of(docstring: str) -> str:
             lines.append(line.removeprefix("    ") if code else line)
     if code:
         lines.append("```")
-    text = re.sub(r"(?:(?::\w+:)?``|:\w+:`)([^`]+)``?", r"`\1`", "\n".join(lines))
+    text = re.sub(r"(?:(?::\w+:)?(?<!`)``(?!`)|:\w+:`)([^`]+)``?", r"`\1`", "\n".join(lines))
     return text.strip()
 
 
@@ -253,7 +253,7 @@ def pages() -> tuple[dict[str, str], list[str]]:
             f"{name}.md": page(
                 f"opwright.{name}", description(opwright[name]), exported(opwright[name])
             )
-            for name in ("plugin", "aot", "testing")
+            for name in ("plugin", "aot", "testing", "serving", "ray")
         }
         short = [s for s in exported(opwright) if not s.is_module]
         made["opwright.md"] = page("opwright", description(opwright), short)

@@ -17,7 +17,7 @@ enum class BuilderFlag : int32_t {
   kGPU_FALLBACK = 3,          ///< Without effect: there is no DLA to fall back from.
   kREFIT = 4,                 ///< Not here: building is an error.
   kDISABLE_TIMING_CACHE = 5,  ///< Everything is timed afresh.
-  kTF32 = 6,                  ///< A permission; without effect.
+  kTF32 = 6,                  ///< On a GPU, products of FP32 may round their operands to TF32.
   kSPARSE_WEIGHTS = 7,        ///< A permission; without effect.
   kSAFETY_SCOPE = 8,          ///< Not here: building is an error.
   kOBEY_PRECISION_CONSTRAINTS = 9,

@@ -5,8 +5,15 @@
 
 /// Opwright's own version.
 #define OPWRIGHT_VERSION_MAJOR 0
-#define OPWRIGHT_VERSION_MINOR 1
+#define OPWRIGHT_VERSION_MINOR 2
 #define OPWRIGHT_VERSION_PATCH 0
+
+// The same in one string.
+#define OPWRIGHT_TEXT_OF(number) #number
+#define OPWRIGHT_VERSION_TEXT(major, minor, patch) \
+  OPWRIGHT_TEXT_OF(major) "." OPWRIGHT_TEXT_OF(minor) "." OPWRIGHT_TEXT_OF(patch)
+#define OPWRIGHT_VERSION \
+  OPWRIGHT_VERSION_TEXT(OPWRIGHT_VERSION_MAJOR, OPWRIGHT_VERSION_MINOR, OPWRIGHT_VERSION_PATCH)
 
 /// The level of the TensorRT API that these headers are source compatible with. Plugins test these
 /// macros to choose between API generations.

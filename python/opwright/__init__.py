@@ -26,6 +26,7 @@ from ._engine_streams import *  # noqa: F403
 from ._plugin_classes import *  # noqa: F403
 from ._plugin_classes_quick import *  # noqa: F403
 from ._plugin_classes_v2 import *  # noqa: F403
+from ._progress import BuildProgress
 from ._runtime_classes import *  # noqa: F403
 from ._types import (
     bfloat16,
@@ -44,9 +45,10 @@ from ._types import (
     volume,
 )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
+    "BuildProgress",
     "DataType",
     "DeviceArray",
     "Engine",

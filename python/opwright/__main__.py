@@ -135,6 +135,8 @@ def tensorrt(options: argparse.Namespace) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
+    from . import _serve
+
     parser = argparse.ArgumentParser(prog="python -m opwright", description=__doc__)
     parser.add_argument(
         "--cmake-dir",
@@ -176,12 +178,18 @@ def main(arguments: list[str] | None = None) -> int:
     )
     actions.add_parser("remove", help="take it out again")
     actions.add_parser("status", help="print which `tensorrt` is there; 0 if it is Opwright")
+    serving = commands.add_parser(
+        "serve", help="serve engines over HTTP, in the KServe v2 protocol"
+    )
+    _serve.add_arguments(serving)
     options = parser.parse_args(arguments)
     if options.cmake_dir:
         print(cmake_dir())
         return 0
     if options.command == "check":
         return check(options)
+    if options.command == "serve":
+        return _serve.serve(options)
     from . import Error
 
     try:

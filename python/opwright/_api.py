@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import _core
+from ._progress import BuildProgress
 
 Shape = Sequence[int]
 ShapeRange = tuple[Shape, Shape, Shape]
 
 
-class _Progress:
+class _Callback:
     """Tells `report(phase, done, total)` of a build's progress."""
 
     def __init__(self, report: Callable[[str, int, int], Any]):
@@ -37,6 +39,7 @@ def _parse(
     allow_links: bool,
     shapes: Mapping[str, Shape | ShapeRange],
     constants: Mapping[str, Any],
+    bounds: Mapping[str, int],
 ) -> _core.INetworkDefinition:
     network = builder.create_network(flags)
     parser = _core.OnnxParser(network, logger)
@@ -48,6 +51,8 @@ def _parse(
             parser.set_input_shape(name, shape[0])
     for name, array in constants.items():
         parser.set_constant_input(name, array)
+    for name, most in bounds.items():
+        parser.set_upper_bound(name, most)
     if isinstance(model, (str, os.PathLike)):
         taken = parser.parse_from_file(os.fspath(model))
     elif hasattr(model, "SerializeToString"):
@@ -74,12 +79,110 @@ def _profile(
     return profile
 
 
-def build(
+def _is_torch(model: Any) -> bool:
+    """Whether it is a module or a program of PyTorch's, which is not imported to find out."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    from .torch._export import is_module
+
+    return is_module(model)
+
+
+def definition(
     model: Any,
+    args: Any = None,
     *,
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
     shapes: Mapping[str, Shape | ShapeRange] | None = None,
     values: Mapping[str, ShapeRange] | None = None,
     constants: Mapping[str, Any] | None = None,
+    bounds: Mapping[str, int] | None = None,
+    device: str | _core.DeviceType | None = None,
+    fp16: bool = False,
+    bf16: bool = False,
+    strongly_typed: bool = False,
+    prefer_aot: bool | None = None,
+    timing: bool = True,
+    plugins_to_serialize: Sequence[str | os.PathLike[str]] = (),
+    embed_python_plugins: bool = False,
+    debug_plugins: bool = False,
+    allow_links: bool = False,
+    limits: _core.Limits | None = None,
+    logger: _core.ILogger | None = None,
+) -> tuple[_core.Builder, _core.INetworkDefinition, _core.IBuilderConfig]:
+    """What ``build`` builds with these arguments, but for the timing cache and the progress."""
+    logger = logger or _core.Logger(_core.Logger.WARNING)
+    builder = _core.Builder(logger)
+    is_torch = _is_torch(model)
+    if not is_torch and (args is not None or kwargs is not None or dynamic_shapes is not None):
+        raise TypeError("build: args, kwargs and dynamic_shapes are for modules of PyTorch")
+    flag = _core.NetworkDefinitionCreationFlag
+    flags = 0
+    # A module says the type of every tensor; it keeps them unless others are allowed.
+    if strongly_typed or (is_torch and not (fp16 or bf16)):
+        flags |= 1 << int(flag.STRONGLY_TYPED)
+    if prefer_aot is not None:
+        flags |= 1 << int(
+            flag.PREFER_AOT_PYTHON_PLUGINS if prefer_aot else flag.PREFER_JIT_PYTHON_PLUGINS
+        )
+    config = builder.create_builder_config()
+    if device is not None:
+        config._device = _core._parse_device(device)
+    if isinstance(model, _core.INetworkDefinition):
+        network = model
+    elif is_torch:
+        from .torch._export import export, network_of
+
+        if constants or bounds:
+            raise TypeError("build: constants and bounds are for ONNX models")
+        network = builder.create_network(flags)
+        program = export(model, args, kwargs, dynamic_shapes)
+        on_gpu = config.default_device_type == _core.DeviceType.GPU
+        exported = network_of(program, network, shapes or {}, on_gpu)
+        shapes = {**exported.shapes, **(shapes or {})}
+        values = {**exported.values, **(values or {})}
+    else:
+        network = _parse(
+            model,
+            builder,
+            logger,
+            flags,
+            allow_links,
+            shapes or {},
+            constants or {},
+            bounds or {},
+        )
+
+    config.timing = timing
+    config.plugins_to_serialize = plugins_to_serialize
+    config.embed_python_plugins = embed_python_plugins
+    config.debug_plugins = debug_plugins
+    if limits is not None:
+        config.limits = limits
+    if fp16:
+        config.set_flag(_core.BuilderFlag.FP16)
+    if bf16:
+        config.set_flag(_core.BuilderFlag.BF16)
+    if shapes or values:
+        profile = _profile(builder, shapes or {})
+        for name, (low, opt, high) in (values or {}).items():
+            profile.set_shape_input(name, low, opt, high)
+        config.add_optimization_profile(profile)
+    return builder, network, config
+
+
+def build(
+    model: Any,
+    args: Any = None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    shapes: Mapping[str, Shape | ShapeRange] | None = None,
+    values: Mapping[str, ShapeRange] | None = None,
+    constants: Mapping[str, Any] | None = None,
+    bounds: Mapping[str, int] | None = None,
     device: str | _core.DeviceType | None = None,
     fp16: bool = False,
     bf16: bool = False,
@@ -92,17 +195,26 @@ def build(
     debug_plugins: bool = False,
     allow_links: bool = False,
     limits: _core.Limits | None = None,
-    progress: Callable[[str, int, int], Any] | None = None,
+    progress: bool | Callable[[str, int, int], Any] = False,
     logger: _core.ILogger | None = None,
 ) -> _core.Engine:
     """Build an engine that is called like a function.
 
-    :param model: the path of an ONNX file, the bytes of one, an ``onnx.ModelProto``, or an
-        ``INetworkDefinition``.
+    :param model: the path of an ONNX file, the bytes of one, an ``onnx.ModelProto``, an
+        ``INetworkDefinition``, a ``torch.nn.Module`` or a ``torch.export.ExportedProgram``.
+    :param args: of a module: a tuple of examples of its arguments, which ``torch.export`` calls it
+        with.
+    :param kwargs: of a module: examples of its keyword arguments.
+    :param dynamic_shapes: of a module: which extents are open, as ``torch.export.export`` takes
+        them. The ranges of ``torch.export.Dim`` are those of the optimization profile, with the
+        example's extents as the typical ones.
     :param shapes: for each input of dynamic shape a shape, or (min, opt, max).
     :param values: for each input whose values decide shapes their (min, opt, max).
     :param constants: elements that inputs of an ONNX model have in every run, as arrays; the engine
         has no such inputs.
+    :param bounds: upper bounds of tensors of an ONNX model whose elements decide extents, by their
+        names, where none follows from how they are computed. Memory is planned for them; a run in
+        which an extent is larger fails.
     :param device: where to run: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or a ``DeviceType``; by
         default the GPU where one is usable, otherwise the CPU.
     :param fp16: allow FP16 where it is faster; inputs and outputs keep their types.
@@ -124,56 +236,73 @@ def build(
         you trust whoever made the links.
     :param limits: what the model may make the build spend, and what the engine may ask for, as
         ``opwright.Limits(build_memory=2 << 30, build_seconds=60)``; None: the defaults.
-    :param progress: called as ``progress(phase, done, total)``; returning False cancels.
+    :param progress: True shows the phase, a bar and the time left, as ``BuildProgress`` does; a
+        function is called as ``progress(phase, done, total)``, and cancels by returning False.
     :param logger: hears the messages; by default warnings go to stderr.
     :raises Error: naming the node or layer at fault; nothing is left half made.
     """
-    logger = logger or _core.Logger(_core.Logger.WARNING)
-    builder = _core.Builder(logger)
-    flag = _core.NetworkDefinitionCreationFlag
-    flags = 0
-    if strongly_typed:
-        flags |= 1 << int(flag.STRONGLY_TYPED)
-    if prefer_aot is not None:
-        flags |= 1 << int(
-            flag.PREFER_AOT_PYTHON_PLUGINS if prefer_aot else flag.PREFER_JIT_PYTHON_PLUGINS
-        )
-    if isinstance(model, _core.INetworkDefinition):
-        network = model
-    else:
-        network = _parse(model, builder, logger, flags, allow_links, shapes or {}, constants or {})
-
-    config = builder.create_builder_config()
-    config.timing = timing
-    config.plugins_to_serialize = plugins_to_serialize
-    config.embed_python_plugins = embed_python_plugins
-    config.debug_plugins = debug_plugins
-    if limits is not None:
-        config.limits = limits
-    if device is not None:
-        config._device = _core._parse_device(device)
-    if fp16:
-        config.set_flag(_core.BuilderFlag.FP16)
-    if bf16:
-        config.set_flag(_core.BuilderFlag.BF16)
-    if shapes or values:
-        profile = _profile(builder, shapes or {})
-        for name, (low, opt, high) in (values or {}).items():
-            profile.set_shape_input(name, low, opt, high)
-        config.add_optimization_profile(profile)
-    if progress is not None:
-        config.progress_monitor = _Progress(progress)
+    builder, network, config = definition(
+        model,
+        args,
+        kwargs=kwargs,
+        dynamic_shapes=dynamic_shapes,
+        shapes=shapes,
+        values=values,
+        constants=constants,
+        bounds=bounds,
+        device=device,
+        fp16=fp16,
+        bf16=bf16,
+        strongly_typed=strongly_typed,
+        prefer_aot=prefer_aot,
+        timing=timing,
+        plugins_to_serialize=plugins_to_serialize,
+        embed_python_plugins=embed_python_plugins,
+        debug_plugins=debug_plugins,
+        allow_links=allow_links,
+        limits=limits,
+        logger=logger,
+    )
     cache = None
     if timing_cache is not None:
-        cache = _core.ITimingCache.load(os.fspath(timing_cache))
-        fresh = config.create_timing_cache(b"")
-        if cache is None or cache.device_identity != fresh.device_identity:
-            cache = fresh
+        cache = open_timing_cache(timing_cache, config)
         config.set_timing_cache(cache, False)
-    engine = builder.build_engine_with_config(network, config)
+    engine = run_build(builder, network, config, progress)
     if timing_cache is not None and cache is not None:
         cache.save(os.fspath(timing_cache))
+    return engine
+
+
+def run_build(
+    builder: _core.Builder,
+    network: _core.INetworkDefinition,
+    config: _core.IBuilderConfig,
+    progress: bool | Callable[[str, int, int], Any],
+) -> _core.Engine:
+    """The engine of a network; `progress` is that of ``build``."""
+    shown = BuildProgress() if progress is True else None
+    if shown is not None:
+        config.progress_monitor = shown
+    elif callable(progress):
+        config.progress_monitor = _Callback(progress)
+    engine = None
+    try:
+        engine = builder.build_engine_with_config(network, config)
+    finally:
+        if shown is not None:
+            shown.close(engine is not None)
     return _core.Engine(engine)
+
+
+def open_timing_cache(
+    path: str | os.PathLike[str], config: _core.IBuilderConfig
+) -> _core.ITimingCache:
+    """The times in a file, or an empty cache where it has none of the config's device."""
+    cache = _core.ITimingCache.load(os.fspath(path))
+    fresh = config.create_timing_cache(b"")
+    if cache is None or cache.device_identity != fresh.device_identity:
+        return fresh
+    return cache
 
 
 def load(

@@ -55,6 +55,9 @@ class _Capture:
     def set_autotune(self, call: Any, attributes: list[int], keywords: list[str]) -> None:
         self.autotune = Function(call, attributes, False, keywords)
 
+    def set_pointwise_impl(self, call: Any, attributes: list[int], keywords: list[str]) -> None:
+        """An expression is the engine's own layers: there is no code of the user to check."""
+
     def set_aot_impl(
         self, device: Any, call: Any, attributes: list[int], keywords: list[str], fingerprint: str
     ) -> None:

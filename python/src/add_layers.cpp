@@ -7,6 +7,7 @@
 
 #include "layers.h"
 #include "operators/builtin_layers.h"
+#include "operators/recurrence.h"
 #include "regions.h"
 #include "reporting.h"
 
@@ -97,12 +98,45 @@ class MethodBinder {
   ReportingClass<Network>& class_;
 };
 
+/// The API has no layer for it; opwright.torch adds it for PyTorch's LSTM, GRU and RNN.
+Layer* add_recurrence(Network& network, RecurrentCell cell, bool bidirectional, bool relu,
+                      const std::vector<Tensor*>& weights, Tensor& x, Tensor& h, Tensor* c) {
+  require(weights.size() == 3, "_add_recurrence: expected W, R and B");
+  RecurrenceParams params;
+  params.cell = cell;
+  params.linear_before_reset = cell == RecurrentCell::kGRU;
+  if (bidirectional) params.direction = RecurrentDirection::kBIDIRECTIONAL;
+  const auto gate = cell == RecurrentCell::kRNN
+                        ? (relu ? RecurrentActivation::kRELU : RecurrentActivation::kTANH)
+                        : RecurrentActivation::kSIGMOID;
+  for (int direction = 0; direction < params.directions(); ++direction)
+    for (int i = 0; i < activation_count(cell); ++i)
+      params.activations.push_back(
+          static_cast<int64_t>(i == 0 ? gate : RecurrentActivation::kTANH));
+  params.alphas.resize(params.activations.size());
+  params.betas.resize(params.activations.size());
+  std::vector<Tensor*> inputs{&x, weights[0], weights[1], weights[2], nullptr, &h};
+  if (c != nullptr) inputs.push_back(c);
+  return network.add<Recurrence>(std::move(params), inputs);
+}
+
 }  // namespace
 
 void bind_add_layers(nb::module_& m) {
   auto network = nb::borrow<ReportingClass<Network>>(m.attr("INetworkDefinition"));
   MethodBinder binder(network);
   each_add_method(binder);
+  network.def(
+      "_add_recurrence",
+      [](Network& network, const std::string& cell, bool bidirectional, bool relu,
+         const std::vector<Tensor*>& weights, Tensor& x, Tensor& h, Tensor* c) {
+        const auto kind = cell == "lstm"  ? RecurrentCell::kLSTM
+                          : cell == "gru" ? RecurrentCell::kGRU
+                                          : RecurrentCell::kRNN;
+        return add_recurrence(network, kind, bidirectional, relu, weights, x, h, c);
+      },
+      nb::arg("cell"), nb::arg("bidirectional"), nb::arg("relu"), nb::arg("weights"), nb::arg("x"),
+      nb::arg("h"), nb::arg("c").none() = nb::none(), nb::rv_policy::reference_internal);
 }
 
 }  // namespace opwright::python

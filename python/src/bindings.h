@@ -20,6 +20,7 @@ namespace opwright::python {
 void bind_types(nb::module_& m);
 void bind_logger(nb::module_& m);
 void bind_limits(nb::module_& m);
+void bind_progress(nb::module_& m);
 void bind_threads(nb::module_& m);
 void bind_error_recorder(nb::module_& m);
 void bind_gpu_allocator(nb::module_& m);

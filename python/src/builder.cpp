@@ -67,6 +67,18 @@ struct PyBuilder : Builder {
     nb::gil_scoped_release release;
     return Builder::build(network, config, InterruptCheck());
   }
+  void time_candidates(const Network& network, const BuilderConfig& config,
+                       const nb::callable& filter) const {
+    find_libraries(config);
+    nb::gil_scoped_release release;
+    Builder::time_candidates(
+        network, config,
+        [&filter](const std::string& layer, const std::string& key) {
+          nb::gil_scoped_acquire gil;
+          return nb::cast<bool>(nb::bool_(filter(layer, key)));
+        },
+        InterruptCheck());
+  }
   bool supports(const Network& network, const BuilderConfig& config) const {
     find_libraries(config);
     nb::gil_scoped_release release;
@@ -339,6 +351,10 @@ void bind_builder(nb::module_& m) {
             return self.load(self.build(network, config), network, config);
           },
           nb::arg("network"), nb::arg("config"), nb::keep_alive<0, 1>())
+      .def("_time_candidates", &Self::time_candidates, nb::arg("network"), nb::arg("config"),
+           nb::arg("filter"),
+           "Times what a build would and the config's timing cache lacks, where `filter(layer, "
+           "key)` is true, and puts it there; nothing is built.")
       .def("is_network_supported", &Self::supports, nb::arg("network"), nb::arg("config"),
            "Whether a build with this config would have kernels for all layers; if not, the logger "
            "hears why. Nothing is timed.")

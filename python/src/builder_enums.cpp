@@ -32,7 +32,8 @@ void bind_build_flags(nb::module_& m) {
              "faster.")
       .value("DISABLE_TIMING_CACHE", BuilderFlag::kDISABLE_TIMING_CACHE,
              "Everything is timed afresh.")
-      .value("TF32", BuilderFlag::kTF32, "A permission; without effect.")
+      .value("TF32", BuilderFlag::kTF32,
+             "On a GPU, products and convolutions of FP32 may round their operands to TF32.")
       .value("SPARSE_WEIGHTS", BuilderFlag::kSPARSE_WEIGHTS, "A permission; without effect.")
       .value("SAFETY_SCOPE", BuilderFlag::kSAFETY_SCOPE, "Not here: a build raises Error.")
       .value(

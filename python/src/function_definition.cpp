@@ -98,7 +98,7 @@ void PythonDefinition::set_aot_impl(std::optional<DeviceType> device, PluginFunc
 }
 
 bool PythonDefinition::has_aot_impl(DeviceType device) const {
-  return aot_impls_[slot(device)].has_value();
+  return aot_impls_[slot(device)].has_value() || pointwise_.has_value();
 }
 
 bool PythonDefinition::has_impl(DeviceType device) const {
@@ -349,13 +349,26 @@ std::unique_ptr<Kernel> PythonDefinition::attach(const KernelArgs& args,
   return attach_impl(id(), function, bind_attributes(function, attributes), args, outputs);
 }
 
+Attributes PythonDefinition::pointwise(std::string_view layer,
+                                       const FieldValues& attributes) const {
+  nb::gil_scoped_acquire gil;
+  if (!pointwise_) return {};
+  const nb::object traced =
+      call("pointwise_impl", *pointwise_, layer, bind_attributes(*pointwise_, attributes));
+  return {{"code", nb::cast<Ints>(traced[0])},
+          {"immediates", nb::cast<Floats>(traced[1])},
+          {"results", nb::cast<Ints>(traced[2])}};
+}
+
 KernelCode PythonDefinition::compile(const KernelArgs& args, const FieldValues& attributes) const {
   nb::gil_scoped_acquire gil;
   const DescribedInputs inputs = describe_inputs(*this, args.inputs);
   const nb::tuple outputs = describe_outputs(args.layer, inputs, args.outputs, attributes);
   std::vector<nb::object> arguments = inputs.objects;
   const bool on_cpu = args.device == nullptr || args.device->type() == DeviceType::kCPU;
-  const PluginFunction& aot_impl = *aot_impls_[on_cpu ? 0 : 1];
+  const std::optional<PluginFunction>& found = aot_impls_[on_cpu ? 0 : 1];
+  if (!found) reject(args.layer, "it has no aot_impl function for the ", on_cpu ? "CPU" : "GPU");
+  const PluginFunction& aot_impl = *found;
   append(arguments, bind_attributes(aot_impl, attributes));
   arguments.push_back(outputs);
   arguments.push_back(nb::int_(args.candidate->tactic));

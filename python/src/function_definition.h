@@ -33,6 +33,7 @@ class PythonDefinition final : public FunctionPlugin {
   void set_impl(std::optional<DeviceType> device, PluginFunction function);
   void set_autotune(PluginFunction function) { autotune_ = std::move(function); }
   void set_aot_impl(std::optional<DeviceType> device, PluginFunction function);
+  void set_pointwise_impl(PluginFunction function) { pointwise_ = std::move(function); }
 
   const std::string& name() const override { return name_; }
   const std::string& plugin_namespace() const override { return namespace_; }
@@ -50,6 +51,7 @@ class PythonDefinition final : public FunctionPlugin {
   std::unique_ptr<Kernel> attach(const KernelArgs& args, const FieldValues& attributes,
                                  const FunctionOutputs& outputs) const override;
   std::string fingerprint(FunctionMode mode) const override;
+  Attributes pointwise(std::string_view layer, const FieldValues& attributes) const override;
   KernelCode compile(const KernelArgs& args, const FieldValues& attributes) const override;
 
   /// "sample::circ_pad"
@@ -96,7 +98,7 @@ class PythonDefinition final : public FunctionPlugin {
   using PerDevice = std::array<std::optional<PluginFunction>, 2>;  // CPU, GPU
   static void set(PerDevice& functions, std::optional<DeviceType> device, PluginFunction function);
   PerDevice impls_, aot_impls_;
-  std::optional<PluginFunction> autotune_;
+  std::optional<PluginFunction> autotune_, pointwise_;
 };
 
 /// The kernel that calls this `impl`. Inputs that no output is aliased to are read-only.

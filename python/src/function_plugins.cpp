@@ -175,6 +175,16 @@ void bind_definition(nb::module_& m) {
           },
           nb::arg("device").none(), nb::arg("function"), nb::arg("attributes"),
           nb::arg("keywords") = nb::list(), nb::arg("fingerprint") = "")
+      .def(
+          "set_pointwise_impl",
+          [](PythonDefinition& self, nb::object function, std::vector<int> attributes,
+             std::vector<std::string> keywords) {
+            self.set_pointwise_impl(
+                to_function(function, std::move(attributes), false, std::move(keywords), {}));
+          },
+          nb::arg("function"), nb::arg("attributes"), nb::arg("keywords") = nb::list(),
+          "`function` gives the code, immediates and results of a Pointwise operator for the "
+          "attributes.")
       .def("register",
            [](std::shared_ptr<PythonDefinition> self) { register_function_plugin(self); })
       .def("deregister",

@@ -4,10 +4,9 @@
 
 #include <nanobind/trampoline.h>
 
-#include <cstdio>
-
 #include "base/error.h"
 #include "base/printable.h"
+#include "base/status_line.h"
 #include "bindings.h"
 
 namespace opwright::python {
@@ -40,8 +39,8 @@ class Logger : public ILogger {
   void log(Severity severity, char const* message) noexcept override {
     if (severity > min_severity) return;
     static constexpr char kLetters[] = "FEWIV";
-    std::fprintf(stderr, "[opwright] [%c] %s\n", kLetters[static_cast<int>(severity)],
-                 printable(message, LineEnds::kKeep).c_str());
+    write_message(str("[opwright] [", kLetters[static_cast<int>(severity)], "] ",
+                      printable(message, LineEnds::kKeep)));
   }
   Severity min_severity;
 };

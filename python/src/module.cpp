@@ -13,6 +13,7 @@ NB_MODULE(_core, m) {
   bind_types(m);
   bind_logger(m);
   bind_limits(m);
+  bind_progress(m);
   bind_threads(m);
   bind_error_recorder(m);
   bind_gpu_allocator(m);

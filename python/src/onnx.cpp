@@ -129,6 +129,16 @@ void bind_parser_inputs(ReportingClass<Parser>& c) {
           "has a constant instead of the input. What decides the result's shape in ways that the "
           "engine cannot follow, as the axes of a reduction, can be given so.")
       .def(
+          "set_upper_bound",
+          [](Parser& self, const std::string& name, int64_t most) {
+            self.parser.set_upper_bound(name, most);
+          },
+          nb::arg("name"), nb::arg("most"),
+          "No element of this tensor of the models to come, which decides extents, is larger in "
+          "any "
+          "run: memory is planned for it, and a run in which an extent is larger fails. Where no "
+          "bound follows from how the tensor is computed, the error of the parser asks for one.")
+      .def(
           "supports_model_v2",
           [](Parser& self, nb::handle model, nb::handle path) {
             return self.parser.parse(borrow_bytes(model), to_path(path));

@@ -6,6 +6,7 @@
 #include "base/printable.h"
 #include "bindings.h"
 #include "handle.h"
+#include "host_arrays.h"
 #include "host_memory.h"
 
 namespace opwright::python {
@@ -335,6 +336,16 @@ ArrayData to_array(nb::handle object, std::string_view what) {
     type_of_none = weights.dtype;
   }
   if (source.is_none()) return {type_of_none, Shape{0}, Blob::copy("", 0)};
+  // PyTorch's bfloat16, which NumPy has not.
+  nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu> tensor;
+  if (kind_of(source) == ArrayKind::kTorch && nb::try_cast(source, tensor, false)) {
+    if (const std::optional<DataType> type = data_type(tensor.dtype())) {
+      Shape extents;
+      for (size_t i = 0; i < tensor.ndim(); ++i)
+        extents.push_back(static_cast<int64_t>(tensor.shape(i)));
+      return {*type, extents, Blob(keep_alive(source), tensor.data(), tensor.nbytes())};
+    }
+  }
   nb::object array = nb::module_::import_("numpy").attr("ascontiguousarray")(source);
   // ascontiguousarray makes rank 0 rank 1.
   const Shape shape =

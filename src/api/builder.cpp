@@ -79,6 +79,17 @@ Plan Builder::build(const Network& network, const BuilderConfig& config,
   return plan;
 }
 
+void Builder::time_candidates(const Network& network, const BuilderConfig& config,
+                              TimingFilter filter, InterruptCheck check) const {
+  const ThreadLimit limit(max_threads_);
+  BuildConfig build = build_config(network, config);
+  require(build.timing_cache != nullptr && build.timing,
+          "time_candidates needs a config that times and has a timing cache (set_timing_cache)");
+  build.interrupt_check = std::move(check);
+  build.timing_filter = std::move(filter);
+  compile(network, build);
+}
+
 std::shared_ptr<Engine> Builder::load(Plan plan, const Network& network,
                                       const BuilderConfig& config) const {
   LoadOptions options;

@@ -36,6 +36,11 @@ class Builder {
 
   /// `check` is called between runs of kernels; what it throws ends the build.
   Plan build(const Network& network, const BuilderConfig& config, InterruptCheck check = {}) const;
+  using TimingFilter = std::function<bool(const std::string& layer, const std::string& key)>;
+  /// Times what a build would and the config's timing cache lacks, as far as the filter says so of
+  /// a candidate's layer and of its key in that cache, and puts it there. Nothing is built.
+  void time_candidates(const Network& network, const BuilderConfig& config, TimingFilter filter,
+                       InterruptCheck check = {}) const;
   /// Makes the plan an engine.
   std::shared_ptr<Engine> load(Plan plan, const Network& network,
                                const BuilderConfig& config) const;

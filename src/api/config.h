@@ -6,6 +6,7 @@
 #include "api/timing_cache.h"
 #include "compile/builder_config.h"
 #include "opwright/builder.h"
+#include "opwright/version.h"
 #include "runtime/api_border.h"
 #include "runtime/dla.h"
 

@@ -1,8 +1,7 @@
 #include "base/log.h"
 
-#include <cstdio>
-
 #include "base/printable.h"
+#include "base/status_line.h"
 
 namespace opwright {
 namespace {
@@ -12,8 +11,7 @@ class StderrLogger final : public ILogger {
   void log(Severity severity, AsciiChar const* message) noexcept override {
     if (severity > Severity::kWARNING) return;
     const char* label = severity == Severity::kWARNING ? "warning" : "error";
-    // One call, so that lines of several threads do not mix.
-    std::fprintf(stderr, "[opwright] %s: %s\n", label, printable(message, LineEnds::kKeep).c_str());
+    write_message(str("[opwright] ", label, ": ", printable(message, LineEnds::kKeep)));
   }
 };
 

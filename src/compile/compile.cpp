@@ -207,6 +207,7 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
   }
   progress("selecting formats", 0, 1);
   const SelectionProblem problem = make_problem(graph, network, nodes, tuned, tuner);
+  if (config.timing_filter) return;
   const Contest contest({graph, network, ranges, device, config, budget, nodes, tuned, emitter,
                          tuner, cache,
                          [&](int done, int of) { progress("comparing whole engines", done, of); }});
@@ -272,6 +273,7 @@ Plan compile_for(const Device& device, const Network& network, const BuildConfig
   for (const ProfileRanges& ranges : profiles)
     compile_profile(graph, network, ranges, device, config, cache, emitter, budget);
   progress("done", 1, 1);
+  if (config.timing_filter) return {};
   emitter.add_plugin_libraries(config.plugins_to_serialize);
   if (config.embed_plugin_sources) emitter.add_plugin_sources();
   Plan plan = emitter.finish();

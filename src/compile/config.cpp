@@ -71,6 +71,7 @@ void BuildConfig::set_precisions(uint32_t builder_flags, bool strongly_typed) {
   bf16 = has(BuilderFlag::kBF16);
   int8 = has(BuilderFlag::kINT8);
   fp8 = has(BuilderFlag::kFP8);
+  tf32 = (builder_flags >> static_cast<int>(BuilderFlag::kTF32) & 1) != 0;
   constraints = has(BuilderFlag::kOBEY_PRECISION_CONSTRAINTS)     ? PrecisionConstraints::kOBEY
                 : has(BuilderFlag::kPREFER_PRECISION_CONSTRAINTS) ? PrecisionConstraints::kPREFER
                                                                   : PrecisionConstraints::kIGNORE;

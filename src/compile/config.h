@@ -110,6 +110,7 @@ struct BuildConfig {
   /// the GPU.
   bool may_fall_back = false;
   bool fp16 = false, bf16 = false, int8 = false, fp8 = false;
+  bool tf32 = false;  ///< whether products of FP32 may round their operands, in any network
   PrecisionConstraints constraints = PrecisionConstraints::kIGNORE;
   std::vector<OptimizationProfile>
       profiles;  ///< empty: one profile of the network's constant shapes
@@ -121,6 +122,9 @@ struct BuildConfig {
   std::shared_ptr<TimingCache> timing_cache;  ///< null: a fresh one
   /// Fail instead of timing what the cache could hold and does not.
   bool error_on_timing_cache_miss = false;
+  /// Where it is set, nothing is built: candidates that the timing cache lacks are timed into it if
+  /// this says so of their layer and their key, and compile() returns an empty plan.
+  std::function<bool(const std::string& layer, const std::string& key)> timing_filter;
   /// Called between runs of kernels; what it throws ends the build.
   std::function<void()> interrupt_check;
   bool detailed_inspection = true;  ///< keep layer names and what the tuner compared in the plan

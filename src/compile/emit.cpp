@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/types.h"
+#include "opwright/version.h"
 #include "plugin/kernel/host_code.h"
 #include "plugin/registry/source_language.h"
 

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/types.h"
 #include "compile/passes.h"
+#include "compile/program.h"
 #include "operators/convolution.h"
 #include "operators/matrix.h"
 #include "operators/pointwise.h"
@@ -96,7 +98,8 @@ bool fuse_into_convolution(Graph& graph, const PassContext& context, GraphNode* 
                            GraphNode* producer, GraphValue* residual,
                            const FusedActivation& activation) {
   ConvolutionParams params = producer->as<Op>()->params();
-  if (params.activation.present() || (residual && params.has_residual)) return false;
+  if (params.fused.present() || params.activation.present() || (residual && params.has_residual))
+    return false;
   std::vector<GraphValue*> inputs = producer->inputs;
   if (residual) {
     if (Op::kKind == Deconvolution::kKind) return false;
@@ -126,29 +129,173 @@ bool fuse(Graph& graph, const PassContext& context, GraphNode* node, GraphValue*
     return fuse_into_convolution<Deconvolution>(graph, context, node, producer, residual,
                                                 activation);
   const auto* product = producer->as<MatrixMultiply>();
-  if (product == nullptr || residual || product->params().activation.present()) return false;
+  if (product == nullptr || residual || product->params().activation.present() ||
+      product->params().fused.present())
+    return false;
   MatrixMultiplyParams params = product->params();
   params.activation = activation;
   return try_replace(graph, context, node, producer, std::make_shared<MatrixMultiply>(params),
                      producer->inputs);
 }
 
+/// Programs that every device knows: an activation of a sum, which may be missing.
+bool fuse_simple(Graph& graph, const PassContext& context, GraphNode* node,
+                 const Pointwise& pointwise) {
+  const std::optional<Epilogue> epilogue =
+      EpilogueMatch(pointwise.params()).match(static_cast<int>(pointwise.params().results[0]));
+  if (!epilogue) return false;
+  GraphValue* first = node->inputs[epilogue->first];
+  GraphValue* second = epilogue->second < 0 ? nullptr : node->inputs[epilogue->second];
+  if (second == nullptr && !epilogue->activation.present()) return false;
+  // Of two convolutions the one whose result comes last takes the other's as its residual; the
+  // exporters of residual networks put the shortcut second.
+  return fuse(graph, context, node, first, second, epilogue->activation) ||
+         (second && fuse(graph, context, node, second, first, epilogue->activation));
+}
+
+// Programs up to this size keep their registers while sums are stored.
+constexpr size_t kMostInstructions = 48;
+constexpr int kMostInputs = 6;
+
+/// A Pointwise node that becomes the program of the product before it.
+class ProgramFusion {
+ public:
+  ProgramFusion(Graph& graph, const PassContext& context, GraphNode* node)
+      : graph_(graph), context_(context), node_(node) {}
+
+  bool fuse(GraphValue* value) {
+    GraphNode* const producer = value->producer;
+    const TensorInfo& result = node_->outputs[0]->info;
+    if (producer == nullptr || value->stored_type || graph_.single_user(*value) != node_ ||
+        !may_join(*producer, *node_) || value->info.dims != result.dims)
+      return false;
+    if (const auto* op = producer->as<Convolution>()) return fuse(*op, producer, value, 3, 1);
+    if (const auto* op = producer->as<MatrixMultiply>())
+      return fuse(*op, producer, value, op->params().has_bias ? 3 : 2,
+                  static_cast<int>(result.dims.size()) - 1);
+    return false;
+  }
+
+ private:
+  /// With the product's own inputs in front, which are so many.
+  template <class Op>
+  bool fuse(const Op& op, GraphNode* producer, GraphValue* value, size_t own, int channel_axis) {
+    auto params = op.params();
+    std::vector<GraphValue*> inputs = producer->inputs;
+    // What the program reads: the sum, and then these.
+    std::vector<GraphValue*> others;
+    if constexpr (std::is_same_v<Op, Convolution>) {
+      if (params.has_residual) others.push_back(inputs.back()), inputs.pop_back();
+      params.has_residual = false;
+    }
+    const size_t count = params.fused.inputs();
+    others.insert(others.end(), inputs.end() - count, inputs.end());
+    inputs.resize(inputs.size() - count);
+    inputs.resize(own);
+
+    const DataType sum = type_of_sum(*inputs[0]);
+    ProgramWriter writer;
+    std::vector<int> registers = {writer.input(0, sum)};
+    for (size_t i = 0; i < others.size(); ++i)
+      registers.push_back(writer.input(static_cast<int>(i) + 1, others[i]->info.dtype));
+    int made = registers[0];
+    if (params.fused.present())
+      made = writer.append(params.fused.program, registers).front();
+    else if (!others.empty())
+      made = writer.binary(ElementWiseOperation::kSUM, made, registers[1]);
+    made = activate(writer, made, params.activation);
+    params.activation = {};
+
+    registers.clear();
+    for (GraphValue* input : node_->inputs) {
+      if (input == value) {
+        registers.push_back(made);
+        continue;
+      }
+      const auto at = std::find(others.begin(), others.end(), input);
+      registers.push_back(
+          writer.input(static_cast<int>(at - others.begin()) + 1, input->info.dtype));
+      if (at == others.end()) others.push_back(input);
+    }
+    const std::vector<int> results = writer.append(node_->as<Pointwise>()->params(), registers);
+    std::vector<int> used;
+    params.fused.program = writer.finish(results, &used);
+    params.fused.result = node_->outputs[0]->info.dtype;
+    params.fused.places.clear();
+    if (used.empty() || used[0] != 0 || used.size() > kMostInputs + 1 ||
+        params.fused.program.code.size() / 5 > kMostInstructions)
+      return false;
+    const TensorInfo& result = node_->outputs[0]->info;
+    for (size_t i = 1; i < used.size(); ++i) {
+      GraphValue* const other = others[used[i] - 1];
+      const int64_t place = fused_place(other->info.dims, result.dims, channel_axis);
+      // Floating tensors share one type.
+      const DataType type = other->info.dtype;
+      const bool fits = is_floating(sum) && is_floating(type) ? type == value->info.dtype : true;
+      if (place < 0 || !fits || other->is_values()) return false;
+      params.fused.places.push_back(place);
+      inputs.push_back(other);
+    }
+    if (is_floating(sum) && is_floating(result.dtype) && result.dtype != value->info.dtype)
+      return false;
+    return try_replace(graph_, context_, node_, producer, std::make_shared<Op>(params),
+                       std::move(inputs));
+  }
+
+  static DataType type_of_sum(const GraphValue& x) {
+    return is_floating(x.info.dtype) ? x.info.dtype : DataType::kINT32;
+  }
+
+  static int activate(ProgramWriter& writer, int x, const FusedActivation& activation) {
+    if (!activation.present()) return x;
+    if (activation.type == FusedActivation::kSwish) {
+      const int factor = writer.constant(activation.alpha, DataType::kFLOAT);
+      const int scaled = writer.binary(ElementWiseOperation::kPROD, x, factor);
+      return writer.binary(ElementWiseOperation::kPROD, x,
+                           writer.activation(ActivationType::kSIGMOID, scaled, 0, 0));
+    }
+    if (activation.type == FusedActivation::kHardSwish)
+      return writer.binary(
+          ElementWiseOperation::kPROD, x,
+          writer.activation(ActivationType::kHARD_SIGMOID, x, activation.alpha, activation.beta));
+    return writer.activation(static_cast<ActivationType>(activation.type), x, activation.alpha,
+                             activation.beta);
+  }
+
+  Graph& graph_;
+  const PassContext& context_;
+  GraphNode* node_;
+};
+
+bool is_product(const GraphNode& node) {
+  return node.as<Convolution>() || node.as<MatrixMultiply>();
+}
+
+/// Of several products whose results the program reads the last one takes it.
+void fuse_program(Graph& graph, const PassContext& context, GraphNode* node,
+                  const std::vector<GraphNode*>& order) {
+  std::vector<GraphValue*> values;
+  for (GraphValue* input : node->inputs)
+    if (input->producer && is_product(*input->producer)) values.push_back(input);
+  const auto position = [&](const GraphValue* value) {
+    return std::find(order.begin(), order.end(), value->producer) - order.begin();
+  };
+  std::sort(values.begin(), values.end(),
+            [&](const GraphValue* a, const GraphValue* b) { return position(a) > position(b); });
+  ProgramFusion fusion(graph, context, node);
+  for (GraphValue* value : values)
+    if (fusion.fuse(value)) return;
+}
+
 }  // namespace
 
-void fuse_epilogues(Graph& graph, const PassContext& context) {
-  for (GraphNode* node : graph.nodes()) {
+void fuse_epilogues(Graph& graph, const PassContext& context, bool whole_programs) {
+  const std::vector<GraphNode*> order = graph.nodes();
+  for (GraphNode* node : order) {
     const auto* pointwise = node->as<Pointwise>();
     if (pointwise == nullptr || node->outputs.size() != 1) continue;
-    const std::optional<Epilogue> epilogue =
-        EpilogueMatch(pointwise->params()).match(static_cast<int>(pointwise->params().results[0]));
-    if (!epilogue) continue;
-    GraphValue* first = node->inputs[epilogue->first];
-    GraphValue* second = epilogue->second < 0 ? nullptr : node->inputs[epilogue->second];
-    if (second == nullptr && !epilogue->activation.present()) continue;
-    // Of two convolutions the one whose result comes last takes the other's as its residual; the
-    // exporters of residual networks put the shortcut second.
-    if (fuse(graph, context, node, first, second, epilogue->activation)) continue;
-    if (second) fuse(graph, context, node, second, first, epilogue->activation);
+    if (fuse_simple(graph, context, node, *pointwise)) continue;
+    if (whole_programs) fuse_program(graph, context, node, order);
   }
 }
 

@@ -10,9 +10,11 @@
 #include "operators/activation.h"
 #include "operators/assertion.h"
 #include "operators/elementwise.h"
+#include "operators/infer.h"
 #include "operators/movement.h"
 #include "operators/normalization.h"
 #include "operators/quantization.h"
+#include "plugin/model/plugin_operator.h"
 
 namespace opwright {
 namespace {
@@ -277,6 +279,50 @@ void lower_normalization(Graph& graph, GraphNode* node, const NormalizationParam
 }
 
 /// What is known to hold needs no look at run time.
+/// A plugin whose elements are an expression of those of its inputs.
+bool lower_plugin(Graph& graph, GraphNode* node) {
+  const auto* plugin = dynamic_cast<const PluginOperator*>(node->op.get());
+  if (plugin == nullptr) return false;
+  const Attributes attributes = plugin->model().pointwise(node->name);
+  if (attributes.empty()) return false;
+  const std::string owner = plugin->model().prefix(node->name);
+  PointwiseParams params;
+  AttributeReader reader(owner, attributes);
+  params.visit(reader);
+  const std::vector<PointwiseInstruction> instructions = decode(params);
+  const TensorInfo& output = node->outputs[0]->info;
+  require(node->outputs.size() == 1 && params.results.size() == 1 && !node->inputs.empty(), owner,
+          "pointwise_impl is for plugins of one output");
+  SymShape dims;
+  NodeProgram program(graph, *node);
+  std::vector<int> registers;
+  for (size_t i = 0; i < node->inputs.size(); ++i) {
+    GraphValue* const input = node->inputs[i];
+    require(input != nullptr && is_floating(input->info.dtype), owner, "input ", i,
+            input ? str(" is ", name(input->info.dtype)) : std::string(" is absent"),
+            "; pointwise_impl takes floating tensors that are there");
+    require(input->info.dtype == node->inputs[0]->info.dtype, owner, "input ", i, " is ",
+            name(input->info.dtype), " and input 0 ", name(node->inputs[0]->info.dtype),
+            "; pointwise_impl takes tensors of one type: add a cast");
+    dims = broadcast(std::span<const Expr>(dims), input->info.dims);
+    registers.push_back(program.operand(input));
+  }
+  bool fits = dims.size() == output.dims.size();
+  for (size_t i = 0; fits && i < dims.size(); ++i) fits = !conflict(dims[i], output.dims[i]);
+  require(fits, owner, "register gives the output shape ", str(output.dims),
+          ", but the inputs broadcast to ", str(dims), ", which pointwise_impl computes");
+  for (const PointwiseInstruction& i : instructions)
+    require(i.op != opcode(PointwiseOp::kInput) || std::cmp_less(i.a, node->inputs.size()), owner,
+            "pointwise_impl reads input ", i.a, " of ", node->inputs.size());
+  const DataType result = instructions[params.results[0]].type;
+  require(output.dtype == (result == DataType::kFLOAT ? node->inputs[0]->info.dtype : result),
+          owner, "register gives the output type ", name(output.dtype),
+          ", but pointwise_impl computes ",
+          name(result == DataType::kFLOAT ? node->inputs[0]->info.dtype : result));
+  program.finish(program.writer.append(params, registers).front());
+  return true;
+}
+
 void lower_assertion(Graph& graph, GraphNode* node) {
   const TensorInfo& condition = node->inputs[0]->info;
   if (!condition.values) return;
@@ -298,6 +344,7 @@ void lower_node(Graph& graph, GraphNode* node) {
   if (const auto* op = node->as<Normalization>())
     return lower_normalization(graph, node, op->params());
   if (node->as<Assertion>()) return lower_assertion(graph, node);
+  if (lower_plugin(graph, node)) return;
   if (node->as<ParametricRelu>()) return lower_prelu(graph, node);
   if (lower_shape_inputs(graph, node)) return;
   if (const auto* op = node->as<ElementWise>()) {

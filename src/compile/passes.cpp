@@ -45,18 +45,20 @@ void run_passes(Graph& graph, const PassContext& context) {
 
   fold_padding(graph);
   recognize_normalization(graph, context);
+  recognize_attention(graph, context);
+  graph.remove_dead();
   recognize_channel_shuffles(graph, context);
   graph.remove_dead();
   check_time();
   fold_scales(graph, context);
   graph.remove_dead();
-  fuse_epilogues(graph, context);
+  fuse_epilogues(graph, context, false);
   graph.remove_dead();
   check_time();
   fuse_pointwise(graph);
   graph.remove_dead();
   recognize_activations(graph);
-  fuse_epilogues(graph, context);
+  fuse_epilogues(graph, context, true);
   graph.remove_dead();
 }
 

@@ -51,6 +51,9 @@ void fold_scales(Graph& graph, const PassContext& context);
 void fold_padding(Graph& graph);
 /// The operators that exporters write for a layer or RMS normalization become one.
 void recognize_normalization(Graph& graph, const PassContext& context);
+/// Products, softmax and masks of an attention, and what moves elements around them, become one
+/// FusedAttention where the device has a kernel for it.
+void recognize_attention(Graph& graph, const PassContext& context);
 /// The operators that exporters write for GELU become one activation.
 void recognize_activations(Graph& graph);
 /// Reshape, transpose, reshape that shuffle channels become one operator, which works in every
@@ -58,8 +61,9 @@ void recognize_activations(Graph& graph);
 void recognize_channel_shuffles(Graph& graph, const PassContext& context);
 /// Element-wise operations between the same tensors become one program.
 void fuse_pointwise(Graph& graph);
-/// Residuals and activations after a convolution or matrix product are computed by it.
-void fuse_epilogues(Graph& graph, const PassContext& context);
+/// Residuals and activations after a convolution or matrix product are computed by it; with
+/// `whole_programs` all that Pointwise nodes compute, where the device can.
+void fuse_epilogues(Graph& graph, const PassContext& context, bool whole_programs);
 
 /// All of them in order.
 void run_passes(Graph& graph, const PassContext& context);

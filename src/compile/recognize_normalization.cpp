@@ -4,6 +4,7 @@
 #include "base/half.h"
 #include "base/types.h"
 #include "compile/passes.h"
+#include "compile/single_operation.h"
 #include "operators/normalization.h"
 #include "operators/pointwise.h"
 #include "operators/reduce.h"
@@ -11,44 +12,10 @@
 namespace opwright {
 namespace {
 
-/// An operand of an element-wise operation: a tensor or a number.
-struct Operand {
-  GraphValue* value = nullptr;
-  double number = 0;
-};
-
-/// A Pointwise node that is one operation.
-struct Operation {
-  int32_t op = -1;
-  Operand a, b;
-  bool is(ElementWiseOperation wanted) const { return op == opcode(wanted); }
-  bool is(UnaryOperation wanted) const { return op == opcode(wanted); }
-};
-
-std::optional<Operation> operation(const GraphNode* node) {
-  const auto* pointwise = node ? node->as<Pointwise>() : nullptr;
-  if (pointwise == nullptr || node->outputs.size() != 1 || node->precision) return std::nullopt;
-  const std::vector<PointwiseInstruction> program = decode(pointwise->params());
-  if (pointwise->params().results[0] != static_cast<int64_t>(program.size()) - 1)
-    return std::nullopt;
-  auto operand = [&](int32_t at) {
-    Operand result;
-    if (at < 0) return result;
-    if (program[at].op == opcode(PointwiseOp::kInput))
-      result.value = node->inputs[program[at].a];
-    else
-      result.number = program[at].alpha;
-    return result;
-  };
-  for (size_t i = 0; i + 1 < program.size(); ++i)
-    if (program[i].op > opcode(PointwiseOp::kConstant)) return std::nullopt;
-  const PointwiseInstruction& last = program.back();
-  if (last.op < opcode(PointwiseOp::kBinary) || last.type != DataType::kFLOAT) return std::nullopt;
-  return Operation{last.op, operand(last.a), operand(last.b)};
-}
-
-std::optional<Operation> made_by(const Operand& operand) {
-  return operand.value ? operation(operand.value->producer) : std::nullopt;
+/// A single operation that gives FP32.
+std::optional<SingleOperation> operation(const GraphNode* node) {
+  std::optional<SingleOperation> found = single_operation(node);
+  return found && found->type == DataType::kFLOAT ? found : std::nullopt;
 }
 
 /// The tensor whose mean over `axes` the value is, extents kept; null when it is none.
@@ -64,7 +31,7 @@ GraphValue* mean_of(const Operand& operand, int64_t* axes) {
 
 /// The tensor whose square the value is.
 GraphValue* square_of(GraphValue* value) {
-  const std::optional<Operation> op = operation(value->producer);
+  const std::optional<SingleOperation> op = operation(value->producer);
   if (!op) return nullptr;
   if (op->is(ElementWiseOperation::kPROD) && op->a.value == op->b.value) return op->a.value;
   if (op->is(ElementWiseOperation::kPOW) && !op->b.value && op->b.number == 2) return op->a.value;
@@ -78,9 +45,9 @@ struct Normalized {
 
 /// `numerator` / sqrt(mean(numerator^2) + epsilon), where the numerator is x - mean(x) or x itself.
 std::optional<Normalized> match_quotient(GraphValue* numerator, const Operand& root) {
-  const std::optional<Operation> sqrt = made_by(root);
+  const std::optional<SingleOperation> sqrt = made_by(root);
   if (!sqrt || !sqrt->is(UnaryOperation::kSQRT)) return std::nullopt;
-  const std::optional<Operation> sum = made_by(sqrt->a);
+  const std::optional<SingleOperation> sum = made_by(sqrt->a);
   if (!sum || !sum->is(ElementWiseOperation::kSUM)) return std::nullopt;
   const bool second_is_number = sum->a.value != nullptr && sum->b.value == nullptr;
   const bool first_is_number = sum->b.value != nullptr && sum->a.value == nullptr;
@@ -90,7 +57,7 @@ std::optional<Normalized> match_quotient(GraphValue* numerator, const Operand& r
   result.params.epsilon = static_cast<float>(second_is_number ? sum->b.number : sum->a.number);
   GraphValue* squared = mean_of(variance, &result.params.axes);
   if (squared == nullptr || square_of(squared) != numerator) return std::nullopt;
-  if (const std::optional<Operation> difference = operation(numerator->producer);
+  if (const std::optional<SingleOperation> difference = operation(numerator->producer);
       difference && difference->is(ElementWiseOperation::kSUB) && difference->a.value) {
     int64_t axes = 0;
     if (mean_of(difference->b, &axes) == difference->a.value && axes == result.params.axes) {
@@ -104,12 +71,12 @@ std::optional<Normalized> match_quotient(GraphValue* numerator, const Operand& r
 }
 
 std::optional<Normalized> match(const GraphNode* node) {
-  const std::optional<Operation> op = operation(node);
+  const std::optional<SingleOperation> op = operation(node);
   if (!op || !op->a.value) return std::nullopt;
   if (op->is(ElementWiseOperation::kDIV)) return match_quotient(op->a.value, op->b);
   if (!op->is(ElementWiseOperation::kPROD) || !op->b.value) return std::nullopt;
   for (const auto& [factor, other] : {std::pair(op->a, op->b), std::pair(op->b, op->a)}) {
-    const std::optional<Operation> reciprocal = made_by(other);
+    const std::optional<SingleOperation> reciprocal = made_by(other);
     if (!reciprocal) continue;
     const bool inverts = reciprocal->is(UnaryOperation::kRECIP) ||
                          (reciprocal->is(ElementWiseOperation::kDIV) && !reciprocal->a.value &&
@@ -139,7 +106,7 @@ bool is_coefficient(const GraphValue* value, const Normalized& normalized) {
 GraphNode* next(const Graph& graph, const GraphValue& value, ElementWiseOperation wanted,
                 const Normalized& normalized, GraphValue** coefficient) {
   GraphNode* user = graph.single_user(value);
-  const std::optional<Operation> op = operation(user);
+  const std::optional<SingleOperation> op = operation(user);
   if (!op || !op->is(wanted)) return nullptr;
   *coefficient = op->a.value == &value ? op->b.value : op->a.value;
   return is_coefficient(*coefficient, normalized) ? user : nullptr;

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <unordered_set>
 
+#include "backend/tf32_tactic.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "base/types.h"
@@ -410,11 +411,17 @@ std::optional<Tuner::Measured> Tuner::find(const std::string& key) const {
   return Measured{*known, nullptr, true, timed != timed_layers_.end() ? timed->second : ""};
 }
 
+bool Tuner::is_wanted(const GraphNode& node, const std::string& key) const {
+  return !config_.timing_filter || (!key.empty() && config_.timing_filter(node.name, key));
+}
+
 Tuner::Measured Tuner::measure(const GraphNode& node, const NodePorts& ports,
                                const Candidate& candidate, float best) {
   const NodePorts typed = candidate_ports(node, ports, candidate, constants_);
   const std::string cache_key = key(node, typed, candidate);
   if (std::optional<Measured> known = find(cache_key)) return *known;
+  // It stays an option, so that the conversions beside it are asked for as in a build.
+  if (!is_wanted(node, cache_key)) return {};
   KernelArgs args;
   args.layer = node.name;
   args.candidate = &candidate;
@@ -447,6 +454,10 @@ std::vector<Candidate> Tuner::candidates(const GraphNode& node, const NodePorts&
     query.int8 = config_.int8, query.fp8 = config_.fp8;
   }
   std::vector<Candidate> candidates = node.op->candidates(query);
+  if (!config_.tf32)
+    std::erase_if(candidates, [](const Candidate& candidate) {
+      return candidate.tactic_name.starts_with(kTf32Tactic);
+    });
   std::erase_if(candidates, [&](const Candidate& candidate) {
     std::string reason = obstacle(node, ports, candidate);
     if (reason.empty()) return false;
@@ -508,6 +519,7 @@ void Tuner::compile_ahead(std::span<GraphNode* const> nodes,
       NodePorts typed = with_types(ports, candidate);
       const std::string cache_key = key(*node, typed, candidate);
       if (cache_key.empty() || cache_.find(cache_key) || !keys.insert(cache_key).second) continue;
+      if (!is_wanted(*node, cache_key)) continue;
       work.push_back({node, std::move(typed), candidate});
     }
   }

@@ -112,6 +112,8 @@ class Tuner {
   void constrain(const GraphNode& node, const NodePorts& ports,
                  std::vector<Candidate>& candidates) const;
   void add(TunedNode& result, const Candidate& candidate, Measured measured) const;
+  /// Whether the build is to time the candidate with this key of the cache, which lacks it.
+  bool is_wanted(const GraphNode& node, const std::string& key) const;
   /// What the timing cache knows, the first candidate where it knows nothing.
   void look_up(const GraphNode& node, const NodePorts& ports,
                const std::vector<Candidate>& candidates, TunedNode& result) const;

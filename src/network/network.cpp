@@ -234,14 +234,14 @@ void Network::bind_inputs(Edit& edit) {
   }
 }
 
-void Network::make_shape_input(Tensor& tensor) {
+void Network::make_shape_input(Tensor& tensor, bool decides_shapes) {
   check_usable(tensor);
   require(tensor.is_input_, "tensor '", tensor.name_,
           "': only network inputs can be declared to determine shapes");
-  if (tensor.is_shape_input_) return;
+  if (tensor.is_shape_input_ == decides_shapes) return;
   Edit edit(*this);
   edit.save(tensor);
-  tensor.is_shape_input_ = true;
+  tensor.is_shape_input_ = decides_shapes;
   bind_inputs(edit);
   edit.commit();
 }

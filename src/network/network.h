@@ -279,8 +279,8 @@ class Network {
   }
   std::span<const std::unique_ptr<Region>> regions() const { return regions_; }
   /// Declares that the elements of this integer network input (rank 0 or 1, constant extent)
-  /// determine shapes, and gives it symbols.
-  void make_shape_input(Tensor& tensor);
+  /// determine shapes, and gives it symbols; or that they do not.
+  void make_shape_input(Tensor& tensor, bool decides_shapes = true);
 
   const std::string& name() const { return name_; }
   void set_name(std::string name) { name_ = std::move(name); }

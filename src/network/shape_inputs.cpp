@@ -6,8 +6,8 @@
 
 namespace opwright {
 
-void make_shape_inputs(Tensor& tensor) {
-  std::vector<Tensor*> pending = {&tensor};
+std::vector<Tensor*> make_shape_inputs(Tensor& tensor) {
+  std::vector<Tensor*> pending = {&tensor}, made;
   std::unordered_set<Tensor*> seen;
   while (!pending.empty()) {
     Tensor* next = pending.back();
@@ -18,12 +18,15 @@ void make_shape_inputs(Tensor& tensor) {
     if (next->info().values || !may_carry || !seen.insert(next).second) continue;
     if (next->is_network_input()) {
       const bool integral = next->dtype() == DataType::kINT32 || next->dtype() == DataType::kINT64;
-      if (integral && next->rank() <= 1) next->network().make_shape_input(*next);
+      if (!integral || next->rank() > 1 || next->is_shape_input()) continue;
+      next->network().make_shape_input(*next);
+      made.push_back(next);
     } else if (next->producer() != nullptr) {
       for (Tensor* input : next->producer()->inputs())
         if (input != nullptr) pending.push_back(input);
     }
   }
+  return made;
 }
 
 std::vector<Tensor*> inputs_behind(Tensor& tensor) {

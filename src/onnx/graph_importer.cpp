@@ -313,6 +313,7 @@ class GraphImporter::NodeBodies final : public Bodies {
     return importer_.add_body_network(*node_, body, states, start, std::move(captured), scope_);
   }
   KnownElements& known() override { return importer_.known_; }
+  const GivenBounds& upper_bounds() override { return importer_.known_inputs_.upper_bounds; }
 
  private:
   GraphImporter& importer_;

@@ -8,6 +8,7 @@
 #include "network/shape_inputs.h"
 #include "operators/movement.h"
 #include "operators/rationals.h"
+#include "operators/selection.h"
 
 namespace opwright::onnx {
 
@@ -123,7 +124,7 @@ Ints NodeImporter::get_ints(std::string_view name, Ints otherwise) const {
 }
 
 void NodeImporter::error_needs(onnxparser::ErrorCode kind, Tensor* tensor, std::string_view what,
-                               std::string_view problem) const {
+                               std::string_view problem, const Tensor* named) const {
   std::vector<std::string> inputs;
   for (const Tensor* input : inputs_behind(*tensor)) inputs.push_back(input->name());
   std::string all;
@@ -136,7 +137,7 @@ void NodeImporter::error_needs(onnxparser::ErrorCode kind, Tensor* tensor, std::
                 "shapes decide, fixed shapes (set_input_shape)");
   throw NodeError(kind,
                   str("ONNX node '", name(), "' (", node_.op_type, "): ", what, " ('",
-                      tensor->name(), "') ", problem, how),
+                      (named != nullptr ? named : tensor)->name(), "') ", problem, how),
                   std::move(inputs));
 }
 
@@ -150,6 +151,143 @@ std::vector<Expr> NodeImporter::values(Tensor* tensor, std::string_view what) co
     error_needs(onnxparser::ErrorCode::kUNSUPPORTED_NODE_INPUT, tensor, what,
                 "must be a constant or computed from shapes, but depends on data");
   return *values;
+}
+
+bool NodeImporter::is_known(Tensor* tensor) {
+  const auto has_elements = [&] {
+    return tensor->info().values != nullptr || rationals_of(tensor->info()) != nullptr;
+  };
+  if (has_elements() || !known_elements(tensor).empty()) return true;
+  const std::vector<Tensor*> inputs = make_shape_inputs(*tensor);
+  if (has_elements()) return true;
+  // Data decides in spite of them.
+  for (Tensor* input : inputs) input->network().make_shape_input(*input, false);
+  return false;
+}
+
+namespace {
+
+/// Where an element comes from, through layers that move it.
+struct Element {
+  Tensor* tensor;
+  int64_t index;
+};
+
+Element source_of(Element element) {
+  while (element.tensor->info().values == nullptr && element.tensor->producer() != nullptr) {
+    const Layer& layer = *element.tensor->producer();
+    const Operator* const op = layer.op().get();
+    const auto* cast = dynamic_cast<const Cast*>(op);
+    const bool keeps_integers = cast != nullptr && (layer.input(0)->dtype() == DataType::kINT32 ||
+                                                    layer.input(0)->dtype() == DataType::kINT64);
+    if (keeps_integers || dynamic_cast<const Identity*>(op) || dynamic_cast<const Squeeze*>(op) ||
+        dynamic_cast<const Unsqueeze*>(op)) {
+      element.tensor = layer.input(0);
+    } else if (dynamic_cast<const Concatenation*>(op) && element.tensor->rank() == 1) {
+      int part = 0;
+      for (; part + 1 < layer.num_inputs(); ++part) {
+        const Expr& extent = layer.input(part)->dims()[0];
+        if (!extent.is_constant()) return element;
+        if (element.index < extent.constant()) break;
+        element.index -= extent.constant();
+      }
+      element.tensor = layer.input(part);
+    } else {
+      break;
+    }
+  }
+  return element;
+}
+
+}  // namespace
+
+std::optional<Expr> NodeImporter::known_element(Tensor* tensor, int64_t index) {
+  const Element element = source_of({tensor, index});
+  if (!is_known(element.tensor)) return std::nullopt;
+  if (const auto& values = element.tensor->info().values)
+    return (*values)[static_cast<size_t>(element.index)];
+  return Expr(constant_ints(element.tensor, "an extent")[static_cast<size_t>(element.index)]);
+}
+
+std::optional<float> NodeImporter::known_number(Tensor* tensor, int64_t index) const {
+  const Element element = source_of({tensor, index});
+  const Blob elements = known_elements(element.tensor);
+  if (elements.empty()) return std::nullopt;
+  const auto count = static_cast<size_t>(numel(element.tensor->dims()).constant());
+  std::vector<float> numbers(count);
+  convert(elements.data(), element.tensor->dtype(), numbers.data(), DataType::kFLOAT,
+          static_cast<int64_t>(count));
+  return numbers.at(static_cast<size_t>(element.index));
+}
+
+Expr NodeImporter::data_extent(Tensor* tensor, int64_t index, std::string_view what,
+                               const std::optional<Expr>& most, Tensor* origin) {
+  if (const std::optional<Expr> known = known_element(tensor, index)) return *known;
+  const Element element = source_of({tensor, index});
+  // One size tensor of an element, so that all that it decides agrees.
+  for (const Layer* user : element.tensor->users()) {
+    const auto* extent = dynamic_cast<const DataExtent*>(user->op().get());
+    if (extent != nullptr && extent->params().element == element.index)
+      return user->output(0)->info().values->front();
+  }
+  const GivenBounds none;
+  const ElementBounds follows =
+      bounds_of(*element.tensor, bodies_ != nullptr ? bodies_->upper_bounds() : none);
+  std::optional<Expr> bound = most;
+  if (follows.high) bound = bound ? min(*bound, *follows.high) : follows.high;
+  if (!bound)
+    error_needs(onnxparser::ErrorCode::kUNSUPPORTED_NODE_INPUT, element.tensor, what,
+                "depends on data, and no upper bound follows from how it is computed: give one for "
+                "it (set_upper_bound of the parser, in Python build(bounds=))",
+                origin);
+  return add<DataExtent>({element.index}, {element.tensor, scalar_of(*bound)})
+      ->info()
+      .values->front();
+}
+
+std::vector<Expr> NodeImporter::extents(Tensor* tensor, std::string_view what,
+                                        std::span<const Expr> most) {
+  if (tensor->rank() > 1 || !is_constant(tensor->dims()) || is_known(tensor))
+    return values(tensor, what);
+  std::vector<Expr> result;
+  for (int64_t i = 0; i < numel(tensor->dims()).constant(); ++i) {
+    const auto at = static_cast<size_t>(i);
+    const std::optional<Expr> bound =
+        at < most.size() ? std::optional<Expr>(most[at]) : std::nullopt;
+    result.push_back(data_extent(tensor, i, what, bound, nullptr));
+  }
+  return result;
+}
+
+Expr NodeImporter::extent(Tensor* tensor, std::string_view what, const std::optional<Expr>& most,
+                          Tensor* origin) {
+  if (tensor->rank() > 1 || !(numel(tensor->dims()) == Expr(1)) || is_known(tensor))
+    return single_value(tensor, what);
+  return data_extent(tensor, 0, what, most, origin);
+}
+
+Tensor* NodeImporter::with_extent(Tensor* x, int axis, const Expr& extent) {
+  const SymbolTable& symbols = network().symbols();
+  std::vector<bool> by_data(static_cast<size_t>(symbols.size()));
+  for (int id = 0; id < symbols.size(); ++id)
+    by_data[static_cast<size_t>(id)] = symbols[id].kind == Symbol::Kind::kSizeTensor;
+  SymShape dims(x->dims().begin(), x->dims().end());
+  Expr& own = dims[static_cast<size_t>(axis)];
+  if (own == extent || !own.depends_on(by_data)) return x;
+  own = extent;
+  return reshape(x, dims);
+}
+
+std::vector<Tensor*> NodeImporter::elements_of(Tensor* tensor, DataType dtype) {
+  if (tensor->rank() > 1 || !is_constant(tensor->dims()))
+    error("'", tensor->name(), "' must have rank 0 or 1 and a constant extent, but has shape ",
+          tensor->dims());
+  const int64_t count = numel(tensor->dims()).constant();
+  tensor = cast(tensor, dtype);
+  if (tensor->rank() == 0) return {tensor};
+  std::vector<Tensor*> elements;
+  for (int64_t i = 0; i < count; ++i) elements.push_back(squeeze(slice_at(tensor, 0, i), {0}));
+  return elements;
 }
 
 Ints NodeImporter::constant_ints(Tensor* tensor, std::string_view what) const {

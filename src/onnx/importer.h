@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "control/element_bounds.h"
 #include "control/known_elements.h"
 #include "network/network.h"
 #include "onnx/model.h"
@@ -63,6 +64,7 @@ class Bodies {
                                   const Start& start, std::vector<Tensor*> captured) = 0;
   /// What is known of tensors that follow from constants.
   virtual KnownElements& known() = 0;
+  virtual const GivenBounds& upper_bounds() = 0;
 
  protected:
   ~Bodies() = default;
@@ -120,6 +122,24 @@ class NodeImporter : public LayerWriter {
   /// The elements of an integer tensor as expressions; throws Error that says that they must be
   /// computable from shapes.
   std::vector<Expr> values(Tensor* tensor, std::string_view what) const;
+  /// Whether the elements are known: constant, or computed from shapes.
+  bool is_known(Tensor* tensor);
+  /// An element of an integer tensor where it is known.
+  std::optional<Expr> known_element(Tensor* tensor, int64_t index);
+  /// The same of a floating tensor that follows from constants.
+  std::optional<float> known_number(Tensor* tensor, int64_t index) const;
+  /// The elements of an integer tensor as extents: where data decides one, a size tensor. Element i
+  /// is at most `most[i]`, or by an empty `most` what follows from how it is computed; throws Error
+  /// where nothing does.
+  std::vector<Expr> extents(Tensor* tensor, std::string_view what, std::span<const Expr> most = {});
+  /// The same of a tensor of one element. An error names `origin`, which it is computed from.
+  Expr extent(Tensor* tensor, std::string_view what, const std::optional<Expr>& most = {},
+              Tensor* origin = nullptr);
+  /// The tensor, whose extent on the axis has to be `extent`: where data decides it, a view that a
+  /// run refuses in which it is another, so that what follows is planned for one that fits.
+  Tensor* with_extent(Tensor* x, int axis, const Expr& extent);
+  /// The elements of a tensor of rank 0 or 1, each a scalar of the type.
+  std::vector<Tensor*> elements_of(Tensor* tensor, DataType dtype = DataType::kINT64);
   /// The elements of a constant integer tensor.
   Ints constant_ints(Tensor* tensor, std::string_view what) const;
   /// The elements of a small FP32 tensor as numbers that shapes decide.
@@ -169,9 +189,10 @@ class NodeImporter : public LayerWriter {
   }
 
   /// Throws the NodeError for an operand that has to be known: `problem` is what it is instead, the
-  /// inputs of the model behind it are what would have to be constant.
+  /// inputs of the model behind it are what would have to be constant. `named` is the operand where
+  /// the tensor is computed from it.
   [[noreturn]] void error_needs(onnxparser::ErrorCode kind, Tensor* tensor, std::string_view what,
-                                std::string_view problem) const;
+                                std::string_view problem, const Tensor* named = nullptr) const;
 
  private:
   template <class Elements>
@@ -183,6 +204,9 @@ class NodeImporter : public LayerWriter {
   [[noreturn]] void fail(const std::string& problem) const override {
     error_of(onnxparser::ErrorCode::kINVALID_NODE, problem);
   }
+
+  Expr data_extent(Tensor* tensor, int64_t element, std::string_view what,
+                   const std::optional<Expr>& most, Tensor* origin);
 
   const NodeProto& node_;
   int64_t opset_;

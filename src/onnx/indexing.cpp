@@ -18,7 +18,7 @@ void one_hot(NodeImporter& node) {
     if (!(std::abs(given) < 0x1p53)) node.error("depth is ", given);
     depth = node.scalar(given, DataType::kINT64);
   } else if (depth->dtype() != DataType::kINT32) {
-    depth = node.scalar_of(node.single_value(depth, "depth"));
+    depth = node.scalar_of(node.extent(depth, "depth"));
   }
   if (indices->dtype() != DataType::kINT32) indices = node.cast(indices, DataType::kINT64);
   node.set_output(0, node.add<OneHot>(params, {indices, values, depth}));

@@ -9,7 +9,7 @@
 
 namespace opwright::onnx {
 
-/// What the caller knows of a model's inputs beyond its file.
+/// What the caller knows of a model's inputs, and of what it computes, beyond its file.
 struct KnownInputs {
   struct Constant {
     DataType dtype = DataType::kFLOAT;
@@ -20,6 +20,8 @@ struct KnownInputs {
   std::unordered_map<std::string, Shape> shapes;
   /// Inputs whose elements are the same in every run: the network has constants in their places.
   std::unordered_map<std::string, Constant> constants;
+  /// Upper bounds of tensors whose elements decide extents, by the names that the model gives them.
+  std::unordered_map<std::string, int64_t> upper_bounds;
 };
 
 }  // namespace opwright::onnx

@@ -29,6 +29,59 @@ Expr clamp_index(const Expr& at, const Expr& extent, const Expr& low, const Expr
   return max(low, min(index, high));
 }
 
+/// What Slice clamps its bounds to, as the layers of scalars.
+class ComputedBounds {
+ public:
+  ComputedBounds(NodeImporter& node, const Expr& extent, bool is_forward)
+      : node_(node), extent_(extent), is_forward_(is_forward), length_(node.scalar_of(extent)) {}
+
+  /// Bound `i` of input `input` of the node; `low` is the least that it may become.
+  Tensor* clamped(int input, int64_t i, int64_t low) {
+    const Expr high = is_forward_ ? extent_ : extent_ - 1;
+    if (const std::optional<Expr> known = node_.known_element(node_.input(input), i))
+      return node_.scalar_of(clamp_index(*known, extent_, low, high));
+    Tensor* index = node_.elements_of(node_.input(input))[static_cast<size_t>(i)];
+    Tensor* is_negative = node_.elementwise(ElementWiseOperation::kLESS, index, 0.0);
+    index = node_.select(is_negative, node_.elementwise(ElementWiseOperation::kSUM, index, length_),
+                         index);
+    index = node_.elementwise(ElementWiseOperation::kMIN, index, node_.scalar_of(high));
+    return node_.elementwise(ElementWiseOperation::kMAX, index, static_cast<double>(low));
+  }
+
+ private:
+  NodeImporter& node_;
+  const Expr extent_;
+  const bool is_forward_;
+  Tensor* const length_;
+};
+
+/// Slices by bounds that data decides; steps are constant.
+void slice_computed(NodeImporter& node, Tensor* x, const Ints& axes, const Ints& steps) {
+  using Op = ElementWiseOperation;
+  for (const int bounds : {1, 2})
+    if (node.input(bounds)->dims() != SymShape{static_cast<int64_t>(axes.size())})
+      node.error("starts, ends, axes and steps differ in length");
+  if (steps.size() != axes.size()) node.error("starts, ends, axes and steps differ in length");
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int64_t step = steps[i], place = static_cast<int64_t>(i);
+    if (step == 0) node.error("a step is 0");
+    const Expr extent = x->dims()[static_cast<size_t>(axes[i])];
+    ComputedBounds bounds(node, extent, step > 0);
+    Tensor* start = bounds.clamped(1, place, 0);
+    Tensor* end = bounds.clamped(2, place, step > 0 ? 0 : -1);
+    Tensor* count = node.elementwise(Op::kSUB, start, end);
+    count = node.elementwise(Op::kFLOOR_DIV, count, static_cast<double>(step));
+    count = node.elementwise(Op::kMAX, node.unary(UnaryOperation::kNEG, count), 0.0);
+    const Expr most = ceil_div(extent, step > 0 ? Expr(step) : Expr(0) - step);
+    Tensor* indices = node.count_up(node.extent(count, "the number of elements", most));
+    indices = node.elementwise(Op::kPROD, indices, static_cast<double>(step));
+    GatherParams params;
+    params.axis = axes[i];
+    x = node.add<Gather>(params, {x, node.elementwise(Op::kSUM, indices, start)});
+  }
+  node.set_output(0, x);
+}
+
 void slice_node(NodeImporter& node) {
   Tensor* x = node.input(0);
   const int rank = x->rank();
@@ -39,10 +92,20 @@ void slice_node(NodeImporter& node) {
     for (int64_t v : node.get_ints("ends")) ends.emplace_back(v);
     axes = node.get_ints("axes");
   } else {
-    starts = node.values(node.input(1), "starts");
-    ends = node.values(node.input(2), "ends");
     if (Tensor* given = node.optional_input(3)) axes = node.constant_ints(given, "axes");
     if (Tensor* given = node.optional_input(4)) steps = node.constant_ints(given, "steps");
+    if (!node.is_known(node.input(1)) || !node.is_known(node.input(2))) {
+      const Expr count = numel(node.input(1)->dims());
+      const auto slices = static_cast<size_t>(count.is_constant() ? count.constant() : 0);
+      if (axes.empty()) {
+        axes.resize(slices);
+        std::iota(axes.begin(), axes.end(), 0);
+      }
+      if (steps.empty()) steps.assign(slices, 1);
+      return slice_computed(node, x, node.axes(axes, rank), steps);
+    }
+    starts = node.values(node.input(1), "starts");
+    ends = node.values(node.input(2), "ends");
   }
   if (axes.empty()) {
     axes.resize(starts.size());
@@ -87,7 +150,10 @@ void split(NodeImporter& node) {
   const int count = node.num_outputs();
   std::vector<Expr> extents;
   if (node.opset() >= 13) {
-    if (Tensor* given = node.optional_input(1)) extents = node.values(given, "split");
+    if (Tensor* given = node.optional_input(1)) {
+      const std::vector<Expr> most(static_cast<size_t>(count), x->dims()[axis]);
+      extents = node.extents(given, "split", most);
+    }
   } else {
     for (int64_t v : node.get_ints("split")) extents.emplace_back(v);
   }
@@ -140,7 +206,7 @@ void pad(NodeImporter& node) {
     const float value = node.get_float("value", 0);
     if (value != 0) fill = node.scalar(value, x->dtype());
   } else {
-    pads = node.values(node.input(1), "pads");
+    pads = node.extents(node.input(1), "pads");
     fill = node.optional_input(2);
     if (Tensor* given = node.optional_input(3))
       axes = node.axes(node.constant_ints(given, "axes"), rank);
@@ -172,7 +238,7 @@ void pad(NodeImporter& node) {
 
 void tile(NodeImporter& node) {
   Tensor* x = node.input(0);
-  const std::vector<Expr> repeats = node.values(node.input(1), "repeats");
+  const std::vector<Expr> repeats = node.extents(node.input(1), "repeats");
   if (static_cast<int>(repeats.size()) != x->rank())
     node.error("repeats has ", repeats.size(), " values; expected ", x->rank());
   std::vector<Expr> size;

@@ -102,6 +102,10 @@ class OnnxParser {
   /// has a constant of that name instead of the input.
   void set_constant_input(const std::string& name, DataType dtype, const Shape& shape, Blob data);
 
+  /// No element of this tensor of the models to come, which decides extents, is larger than `most`
+  /// in any run: a run in which an extent is larger fails. Memory is planned for it.
+  void set_upper_bound(const std::string& name, int64_t most);
+
   /// A bit for each OnnxParserFlag; NATIVE_INSTANCENORM is set.
   uint32_t flags() const { return flags_; }
   void set_flags(uint32_t flags) { flags_ = flags; }

@@ -107,11 +107,12 @@ void top_k(NodeImporter& node) {
   if (node.opset() < 10) {
     params.k = node.get_int("k", 1);
   } else {
-    const Expr k = node.single_value(node.input(1), "k");
+    const auto axis = static_cast<size_t>(node.axis(node.get_int("axis", -1), x->rank()));
+    const Expr k = node.extent(node.input(1), "k", x->dims()[axis]);
     if (k.is_constant())
       params.k = k.constant();
     else
-      inputs.push_back(node.input(1));
+      inputs.push_back(node.scalar_of(k));
   }
   Layer* layer = node.network().add<TopK>(params, inputs, node.next_name());
   node.set_output(0, layer->output(0));

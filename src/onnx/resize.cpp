@@ -221,6 +221,26 @@ void resize_coordinates(NodeImporter& node, ResizeParams& params) {
                "'; expected round_prefer_floor, round_prefer_ceil, floor or ceil");
 }
 
+/// Extents by scales that data decides.
+void scale_by_data(NodeImporter& node, Tensor* scales, const Ints& axes, Wanted& wanted) {
+  const std::vector<Tensor*> factors = node.elements_of(scales, DataType::kFLOAT);
+  if (factors.size() != axes.size())
+    node.error("scales has ", factors.size(), " values; expected ", axes.size());
+  for (size_t i = 0; i < axes.size(); ++i) {
+    Expr& extent = wanted.extents[static_cast<size_t>(axes[i])];
+    if (const auto known = node.known_number(scales, static_cast<int64_t>(i))) {
+      if (const std::optional<Rational> factor = rational_of(*known)) {
+        extent = floor(*factor * Rational{extent, 1});
+        continue;
+      }
+    }
+    Tensor* length = node.elementwise(ElementWiseOperation::kPROD,
+                                      node.scalar_of(extent, DataType::kFLOAT), factors[i]);
+    length = node.unary(UnaryOperation::kFLOOR, length);
+    extent = node.extent(node.cast(length, DataType::kINT64), "scales", {}, scales);
+  }
+}
+
 Wanted wanted_of(NodeImporter& node, Tensor* x, const Ints& axes) {
   const bool old = node.opset() < 11;  // Upsample and Resize 10: inputs are x and scales
   Tensor* scales = node.opset() < 9 ? nullptr : node.optional_input(old ? 1 : 2);
@@ -234,6 +254,10 @@ Wanted wanted_of(NodeImporter& node, Tensor* x, const Ints& axes) {
     if (given) factors.assign(given->floats.begin(), given->floats.end());
   } else if (scales != nullptr && scales->dims() != SymShape{0}) {
     // Scales that follow shapes give extents, which the layer takes instead.
+    if (!node.is_known(scales)) {
+      scale_by_data(node, scales, axes, wanted);
+      return wanted;
+    }
     if (node.known_elements(scales).empty()) computed = node.rationals(scales, "scales");
     if (std::ranges::all_of(computed, [](const Rational& r) { return r.is_constant(); }))
       factors = node.constant_floats(scales, "scales");
@@ -253,7 +277,7 @@ Wanted wanted_of(NodeImporter& node, Tensor* x, const Ints& axes) {
       extent = floor(computed[i] * Rational{extent, 1});
     }
   } else if (sizes != nullptr) {
-    const std::vector<Expr> given = node.values(sizes, "sizes");
+    const std::vector<Expr> given = node.extents(sizes, "sizes");
     require_count("sizes", given.size());
     for (size_t i = 0; i < axes.size(); ++i)
       wanted.extents[static_cast<size_t>(axes[i])] = given[i];

@@ -48,7 +48,12 @@ void reshape(NodeImporter& node) {
   if (node.opset() < 5) {
     for (int64_t extent : node.get_ints("shape")) wanted.emplace_back(extent);
   } else {
-    wanted = node.values(node.input(1), "shape");
+    Tensor* shape = node.input(1);
+    const Expr rank = numel(shape->dims());
+    // No extent is larger than the number of elements, unless there are none.
+    const std::vector<Expr> most(static_cast<size_t>(rank.is_constant() ? rank.constant() : 0),
+                                 numel(x->dims()));
+    wanted = node.extents(shape, "shape", most);
   }
   SymShape dims(wanted.begin(), wanted.end());
   if (are_given_by_an_input(node, wanted))
@@ -133,7 +138,7 @@ void size(NodeImporter& node) {
 
 void expand(NodeImporter& node) {
   Tensor* x = node.input(0);
-  const std::vector<Expr> wanted = node.values(node.input(1), "shape");
+  const std::vector<Expr> wanted = node.extents(node.input(1), "shape");
   const SymShape dims = broadcast(x->dims(), wanted);
   node.set_output(0, node.expand(x, dims));
 }

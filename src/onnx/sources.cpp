@@ -2,7 +2,9 @@
 
 #include "operators/source.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/half.h"
 #include "onnx/importer.h"
@@ -57,7 +59,7 @@ void constant_of_shape(NodeImporter& node) {
       params.alpha = static_cast<double>(integer);
     }
   }
-  const std::vector<Expr> dims = node.values(node.input(0), "the shape");
+  const std::vector<Expr> dims = node.extents(node.input(0), "the shape");
   node.set_output(0, node.fill(params, dims));
 }
 
@@ -79,8 +81,44 @@ Expr range_length(NodeImporter& node, Tensor* start, Tensor* limit, Tensor* delt
   return max(ceil(*divide(distance, node.single_rational(delta, "delta"), false)), 0);
 }
 
+/// start + i * delta, where data decides how many there are.
+Tensor* computed_range(NodeImporter& node, Tensor* start, Tensor* limit, Tensor* delta) {
+  const DataType type = start->dtype();
+  const std::pair<Tensor*, const char*> given[] = {
+      {limit, "limit"}, {start, "start"}, {delta, "delta"}};
+  // Of what is known, only a step that shapes decide leads here.
+  const auto* const found = std::ranges::find_if_not(
+      given, [&](const auto& operand) { return node.is_known(operand.first); });
+  const auto [by_data, what] = found != std::end(given) ? *found : given[2];
+  for (Tensor** each : {&start, &limit, &delta})
+    if ((*each)->rank() > 0) *each = node.reshape(*each, {});
+  Tensor* count = nullptr;
+  if (is_floating(type)) {
+    Tensor* distance = node.elementwise(ElementWiseOperation::kSUB, limit, start);
+    distance = node.elementwise(ElementWiseOperation::kDIV, distance, delta);
+    count = node.cast(node.unary(UnaryOperation::kCEIL, distance), DataType::kINT64);
+  } else {
+    // The ceiling of a quotient is the negative floor of the negative one.
+    const auto wide = [&](Tensor* tensor) { return node.cast(tensor, DataType::kINT64); };
+    Tensor* distance = node.elementwise(ElementWiseOperation::kSUB, wide(start), wide(limit));
+    distance = node.elementwise(ElementWiseOperation::kFLOOR_DIV, distance, wide(delta));
+    count = node.unary(UnaryOperation::kNEG, distance);
+  }
+  count = node.elementwise(ElementWiseOperation::kMAX, count, 0.0);
+  Tensor* ramp = node.count_up(node.extent(count, what, {}, by_data), type);
+  ramp = node.elementwise(ElementWiseOperation::kPROD, ramp, delta);
+  return node.elementwise(ElementWiseOperation::kSUM, ramp, start);
+}
+
 void range(NodeImporter& node) {
   Tensor *start = node.input(0), *limit = node.input(1), *delta = node.input(2);
+  const auto is_constant = [&](Tensor* tensor) {
+    return !node.known_elements(tensor).empty() || node.known_int(tensor).has_value();
+  };
+  const bool is_known = is_floating(start->dtype())
+                            ? node.is_known(start) && node.is_known(limit) && node.is_known(delta)
+                            : node.is_known(start) && node.is_known(limit) && is_constant(delta);
+  if (!is_known) return node.set_output(0, computed_range(node, start, limit, delta));
   FillParams params;
   params.to_type = start->dtype();
   if (is_floating(start->dtype())) {

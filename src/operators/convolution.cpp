@@ -19,9 +19,10 @@ std::vector<WindowAxis> axes_of(std::string_view who, const ConvolutionParams& p
 void check_inputs(const Inference& inference, const ConvolutionParams& params) {
   if (is_byte(inference.input(0).dtype)) {
     inference.require_type(1, inference.input(1).dtype == DataType::kINT8, "INT8 beside bytes");
-    inference.require(
-        !inference.optional(2) && !params.has_residual && !params.activation.present(),
-        "convolutions of bytes take neither a bias, a residual nor an activation");
+    const int own_inputs = inference.count() - params.fused.inputs();
+    inference.require(!(own_inputs > 2 && inference.optional(2)) && !params.has_residual &&
+                          !params.activation.present(),
+                      "convolutions of bytes take neither a bias, a residual nor an activation");
     const bool is_signed = inference.input(0).dtype == DataType::kINT8;
     inference.require(
         params.zero_point >= (is_signed ? -128 : 0) && params.zero_point <= (is_signed ? 127 : 255),
@@ -37,6 +38,9 @@ void check_inputs(const Inference& inference, const ConvolutionParams& params) {
   inference.require(params.groups >= 1, "groups must be at least 1, but is ", params.groups);
   inference.require(is_valid(params.activation), "unknown fused activation ",
                     params.activation.type);
+  inference.require(
+      !params.fused.present() || (!params.activation.present() && !params.has_residual),
+      "a convolution takes a fused program, or a residual and an activation");
   for (int i = 2; i < inference.rank(1); ++i) {
     const Expr& extent = inference.input(1).dims[i];
     inference.require(!extent.is_constant() || extent.constant() >= 1, inference.port(1),
@@ -70,7 +74,9 @@ void check_residual(const Inference& inference, int input, std::span<const Expr>
 std::vector<OutputInfo> Convolution::infer(InferContext& context) const {
   const ConvolutionParams& params = this->params();
   const Inference inference(context, kKind, {"x", "kernel", "bias", "residual"}, 2,
-                            params.has_residual ? 4 : 3);
+                            (params.has_residual ? 4 : 3) + params.fused.inputs());
+  inference.require(!params.fused.present() || inference.count() == 3 + params.fused.inputs(),
+                    "the inputs of a fused program come behind x, the kernel and the bias");
   check_inputs(inference, params);
   const SymShape &x = inference.input(0).dims, &kernel = inference.input(1).dims;
   inference.require_extent(0, 1, kernel[1] * Expr(params.groups),
@@ -95,13 +101,16 @@ std::vector<OutputInfo> Convolution::infer(InferContext& context) const {
     check_residual(inference, residual, shape);
   }
   const DataType type = inference.input(0).dtype;
-  return {make_output(is_byte(type) ? DataType::kINT32 : type, std::move(shape))};
+  const DataType sums = is_byte(type) ? DataType::kINT32 : type;
+  params.fused.check(inference, sums, shape, 1);
+  return {make_output(params.fused.present() ? params.fused.result : sums, std::move(shape))};
 }
 
 std::vector<OutputInfo> Deconvolution::infer(InferContext& context) const {
   const ConvolutionParams& params = this->params();
   const Inference inference(context, kKind, {"x", "kernel", "bias"}, 2);
-  inference.require(!params.has_residual, "a transposed convolution takes no residual");
+  inference.require(!params.has_residual && !params.fused.present(),
+                    "a transposed convolution takes neither a residual nor a fused program");
   inference.require_floating(0);
   check_inputs(inference, params);
   const SymShape &x = inference.input(0).dims, &kernel = inference.input(1).dims;

@@ -2,6 +2,7 @@
 
 #include "operators/activation.h"
 #include "operators/builtin.h"
+#include "operators/fused_program.h"
 
 namespace opwright {
 
@@ -24,9 +25,11 @@ struct ConvolutionParams {
   PaddingMode padding_mode = PaddingMode::kEXPLICIT_ROUND_DOWN;
   int64_t groups = 1;
   Ints output_padding;  ///< transposed convolution only, added at the end; empty means 0
-  /// Fused by the compiler: y = activation(conv(x) + bias [+ residual]).
+  /// Fused by the compiler: y = activation(conv(x) + bias [+ residual]), or fused(conv(x) + bias),
+  /// whose other inputs come last.
   bool has_residual = false;  ///< the last input is the residual
   FusedActivation activation;
+  FusedProgram fused;
   int64_t zero_point = 0;  ///< of bytes: what stands for 0 in x, in its padding, too
   template <class V>
   void visit(V& v) {
@@ -36,7 +39,7 @@ struct ConvolutionParams {
     v.shown("padding_nd", pre_padding, PerSpatialAxis{0});
     v("padding_mode", padding_mode), v("num_groups", groups);
     v.internal("output_padding", output_padding);
-    v.internal("has_residual", has_residual), activation.visit(v);
+    v.internal("has_residual", has_residual), activation.visit(v), fused.visit(v);
     v.internal("zero_point", zero_point);
   }
   void was_set(std::string_view property) {
@@ -61,7 +64,8 @@ ResolvedPadding resolve_transposed_padding(const ConvolutionParams& params, cons
 /// Cross-correlation over 1 to 3 spatial axes. Inputs: x [N, C, spatial...], kernel [M, C/groups,
 /// spatial...], optional bias [M], and with `has_residual` a tensor of the output's shape. Floating
 /// types, or x INT8 or UINT8 with a kernel of INT8: then the result is INT32, exact but for what
-/// does not fit, and there is no bias, residual or activation.
+/// does not fit, unless a fused program makes another of it, and there is no bias, residual or
+/// activation.
 class Convolution final : public BuiltinOperator<Convolution, ConvolutionParams> {
  public:
   static constexpr std::string_view kKind = "Convolution";
@@ -71,7 +75,7 @@ class Convolution final : public BuiltinOperator<Convolution, ConvolutionParams>
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
   bool may_overwrite(int input, int count) const override {
-    return params().has_residual && input == count - 1;
+    return params().has_residual ? input == count - 1 : params().fused.may_overwrite(input, count);
   }
 };
 

@@ -38,7 +38,7 @@ Operand operand(const Inference& inference, int input, MatrixOperation op) {
 
 std::vector<OutputInfo> MatrixMultiply::infer(InferContext& context) const {
   const MatrixMultiplyParams& params = this->params();
-  const int inputs = params.has_bias ? 3 : 2;
+  const int inputs = (params.has_bias ? 3 : 2) + params.fused.inputs();
   const Inference inference(context, kKind, {"a", "b", "bias"}, inputs, inputs);
   const bool bytes = is_byte(inference.input(0).dtype);
   inference.require_type(0, bytes || is_floating(inference.input(0).dtype),
@@ -74,7 +74,11 @@ std::vector<OutputInfo> MatrixMultiply::infer(InferContext& context) const {
       inference.require_extent(2, static_cast<int>(i), Expr(1),
                                "the bias runs along the last axis");
   }
-  return {make_output(bytes ? DataType::kINT32 : inference.input(0).dtype, std::move(shape))};
+  const DataType sums = bytes ? DataType::kINT32 : inference.input(0).dtype;
+  inference.require(!params.fused.present() || !params.activation.present(),
+                    "a product takes a fused activation or a program, not both");
+  params.fused.check(inference, sums, shape, static_cast<int>(shape.size()) - 1);
+  return {make_output(params.fused.present() ? params.fused.result : sums, std::move(shape))};
 }
 
 }  // namespace opwright

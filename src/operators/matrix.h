@@ -2,6 +2,7 @@
 
 #include "operators/activation.h"
 #include "operators/builtin.h"
+#include "operators/fused_program.h"
 
 namespace opwright {
 
@@ -17,17 +18,19 @@ inline constexpr auto kEnumeration<MatrixOperation> = enumeration<MatrixOperatio
 struct MatrixMultiplyParams {
   MatrixOperation op0 = MatrixOperation::kNONE, op1 = MatrixOperation::kNONE;
   /// Fused by the compiler: activation(a b + bias), bias being a third input that broadcasts to the
-  /// output over its last axis.
+  /// output over its last axis; or fused(a b + bias).
   bool has_bias = false;
   FusedActivation activation;
+  FusedProgram fused;
   template <class V>
   void visit(V& v) {
     v("op0", op0), v("op1", op1), v.internal("has_bias", has_bias), activation.visit(v);
+    fused.visit(v);
   }
 };
 /// Inputs a and b: stacks of matrices, leading axes broadcast as in NumPy; kVECTOR takes a stack of
 /// vectors and drops the axis. Both of one floating type, or of INT8 and UINT8: then the
-/// result is INT32, exact but for what does not fit.
+/// result is INT32, exact but for what does not fit, unless a fused program makes another of it.
 class MatrixMultiply final : public BuiltinOperator<MatrixMultiply, MatrixMultiplyParams> {
  public:
   static constexpr std::string_view kKind = "MatrixMultiply";
@@ -36,6 +39,10 @@ class MatrixMultiply final : public BuiltinOperator<MatrixMultiply, MatrixMultip
       "Product of stacks of matrices or vectors."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
+  /// Each element of what a fused program reads is read before the one in its place is written.
+  bool may_overwrite(int input, int count) const override {
+    return params().fused.may_overwrite(input, count);
+  }
 };
 
 }  // namespace opwright

@@ -136,8 +136,10 @@ std::vector<OutputInfo> TopK::infer(InferContext& context) const {
     k = given[0];
   }
   const Expr& extent = x.dims[axis];
-  inference.require(!k.is_constant() || k.constant() >= 1, "k must be at least 1, but is ",
-                    k.str());
+  // Where a tensor says how many, there may be none.
+  const int64_t least = inference.optional(1) ? 0 : 1;
+  inference.require(!k.is_constant() || k.constant() >= least, "k must be at least ", least,
+                    ", but is ", k.str());
   inference.require(!k.is_constant() || !extent.is_constant() || k.constant() <= extent.constant(),
                     "k must not exceed the extent of axis ", axis, ", ", extent.str(), ", but is ",
                     k.str());

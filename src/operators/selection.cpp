@@ -80,4 +80,20 @@ std::vector<OutputInfo> Unique::infer(InferContext& context) const {
           counts, make_output(DataType::kINT64, {})};
 }
 
+std::vector<OutputInfo> DataExtent::infer(InferContext& context) const {
+  const Inference inference(context, kKind, {"x", "upper bound"}, 2);
+  const DataType type = inference.input(0).dtype;
+  inference.require_type(0, type == DataType::kINT32 || type == DataType::kINT64, "INT32 or INT64");
+  const Expr count = numel(inference.input(0).dims);
+  const int64_t element = params().element;
+  inference.require(element >= 0 && (!count.is_constant() || element < count.constant()),
+                    "element ", element, " is asked for, but ", inference.port(0), " has ", count);
+  const std::vector<Expr>& most = inference.shape_values(1);
+  inference.require(most.size() == 1, inference.port(1), " must hold one integer, but holds ",
+                    most.size());
+  const Expr bound = max(most[0], 0);
+  context.declare_size_tensor(0, ceil_div(bound, 2), bound);
+  return {make_output(DataType::kINT64, {})};
+}
+
 }  // namespace opwright

@@ -81,4 +81,21 @@ class Unique final : public BuiltinOperator<Unique, UniqueParams> {
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
 
+struct DataExtentParams {
+  int64_t element = 0;  ///< the place of the extent in input 0
+  template <class V>
+  void visit(V& v) {
+    v.internal("element", element);
+  }
+};
+/// An element of an INT32 or INT64 tensor that becomes an extent of others: the output is the size
+/// tensor. Input 1, one integer that decides shapes, is its upper bound.
+class DataExtent final : public BuiltinOperator<DataExtent, DataExtentParams> {
+ public:
+  static constexpr std::string_view kKind = "DataExtent";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+  bool is_shape_input(int input) const override { return input == 1; }
+};
+
 }  // namespace opwright

@@ -110,6 +110,41 @@ def test_linear(torch, shape, dtype):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("shape", [(1, 128, 256), (3, 50, 256)])
+def test_linear_with_a_chain_behind_it(torch, shape, dtype):
+    """A bias, an activation, a residual, a gate and an embedding that the batch shares."""
+
+    class Chain(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.wide, self.narrow = torch.nn.Linear(256, 512), torch.nn.Linear(512, 256)
+            self.embedding = torch.nn.Parameter(torch.randn(1, shape[1], 256))
+            self.scale = torch.nn.Parameter(torch.randn(256))
+
+        def forward(self, x):
+            y = self.narrow(torch.nn.functional.gelu(self.wide(x)))
+            return torch.tanh(y + x) * self.scale + self.embedding * torch.sigmoid(x)
+
+    check(torch, Chain(), shape, dtype, limit=3)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("groups", [1, 64])
+def test_convolution_with_a_chain_behind_it(torch, groups, dtype):
+    class Chain(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.convolution = torch.nn.Conv2d(64, 64, 3, padding=1, groups=groups)
+            self.scale = torch.nn.Parameter(torch.randn(1, 64, 1, 1))
+
+        def forward(self, x):
+            y = torch.relu(self.convolution(x)) + x
+            return y * torch.sigmoid(y) * self.scale
+
+    check(torch, Chain(), (2, 64, 14, 14), dtype, limit=3)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
 def test_pooling_and_normalization(torch, dtype):
     nn = torch.nn
     layers = [

@@ -11,6 +11,7 @@ is marked ```python gpu: tests/gpu/test_docs.py runs these.
 import ast
 import contextlib
 import importlib.util
+import io
 import os
 import re
 import subprocess
@@ -32,7 +33,7 @@ ALL_PAGES = [
     ROOT / "CONTRIBUTING.md",
     *sorted(ROOT.glob("samples/*/README.md")),
 ]
-FRAMEWORKS = {"torch", "triton", "numba_cuda"}  # that users of the package may not have
+FRAMEWORKS = {"torch", "triton", "numba_cuda", "ray"}  # that users of the package may not have
 FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -115,7 +116,7 @@ def test_the_code_runs(page, program, tmp_path, monkeypatch):
             elif block.language == "python":
                 if block.needs_gpu or lacks_framework(block):
                     continue
-                with contextlib.redirect_stdout(None):
+                with contextlib.redirect_stdout(io.StringIO()):
                     run_python(page, block, namespace)
             elif block.language == "bash":
                 run_bash(block, folder, program)

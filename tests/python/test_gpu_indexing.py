@@ -384,6 +384,40 @@ def test_elements_that_are_not_zero(shape, dtype, dynamic):
     assert none.shape == (len(shape), 0)
 
 
+@both
+def test_extents_that_data_decides(dynamic):
+    """Range, Slice and TopK by the number of elements that hold."""
+    nodes = [
+        helper.make_node("Cast", ["mask"], ["held"], to=TensorProto.INT32),
+        helper.make_node("ReduceSum", ["held", "first"], ["sums"], keepdims=1),
+        helper.make_node("Cast", ["sums"], ["counts"], to=TensorProto.INT64),
+        helper.make_node("Squeeze", ["counts", "first"], ["count"]),
+        helper.make_node("Range", ["zero", "count", "one"], ["places"]),
+        helper.make_node("Slice", ["x", "first", "counts", "second"], ["part"]),
+        helper.make_node("TopK", ["x", "counts"], ["most", "where"]),
+    ]
+    constants = {
+        "first": np.array([0], np.int64),
+        "second": np.array([1], np.int64),
+        "zero": np.array(0, np.int64),
+        "one": np.array(1, np.int64),
+    }
+    rng = np.random.default_rng(14)
+    x = numbers(rng, (4, 9), np.float32)
+    feeds = [{"mask": np.arange(9) < held, "x": x} for held in (5, 9, 1)]
+    extents = ["n", "m"] if dynamic else [4, 9]
+    specs = {"mask": (TensorProto.BOOL, extents[1:]), "x": (TensorProto.FLOAT, extents)}
+    outputs = ["places", "part", "most", "where"]
+    built = model(nodes, specs, outputs, constants, opset=20)
+    for feed, result in zip(feeds, run(built, *feeds)):
+        held = int(feed["mask"].sum())
+        order = np.argsort(-x, axis=1, kind="stable")[:, :held]
+        np.testing.assert_array_equal(result["places"], np.arange(held))
+        np.testing.assert_array_equal(result["part"], x[:, :held])
+        np.testing.assert_array_equal(result["where"], order)
+        np.testing.assert_array_equal(result["most"], np.take_along_axis(x, order, 1))
+
+
 def test_compressed_slices():
     rng = np.random.default_rng(12)
     feed = {"x": numbers(rng, (5, 6), np.float16), "condition": rng.random(6) < 0.5}

@@ -170,6 +170,8 @@ GLOBALS = {
     "src/threads/pool.cpp": {"pool", "state"},
     "src/threads/foreign_openmp.cpp": {"libraries"},
     "src/threads/openmp.cpp": {"region"},
+    # What is on the process's one terminal.
+    "src/base/status_line.cpp": {"status"},
     # What a thread is within: a call, a loading, a registration, a destruction. It has no other place, as what
     # lies between is a plugin's code or the dynamic linker's.
     "src/control/body.cpp": {"depth"},

@@ -119,7 +119,7 @@ CODES = trt.ErrorCode
         ("y = Flatten <axis = 1.5> (x)", CODES.UNSUPPORTED_NODE_ATTR),
         ("y = Cast <to = 14> (x)", CODES.UNSUPPORTED_NODE_DATATYPE),
         ("i = Cast <to = 7> (x)  y = Reshape (x, i)", CODES.UNSUPPORTED_NODE_SHAPE),
-        ("i = Cast <to = 7> (v)  y = Reshape (v, i)", CODES.UNSUPPORTED_NODE_INPUT),
+        ("i = Cast <to = 7> (v)  y = Expand (v, i)", CODES.UNSUPPORTED_NODE_INPUT),
         ("s = Shape (x)  y = ReduceSum (x, s)", CODES.UNSUPPORTED_NODE_DYNAMIC),
         ("y = InstanceNormalization (v, v, v)", CODES.UNSUPPORTED_NODE_SHAPE),
     ],

@@ -430,6 +430,4 @@ def test_constants_that_compare_equal_or_not_at_all_stay_apart(other):
     made.graph.initializer.append(numpy_helper.from_array(np.float32(other), "other"))
     x = np.array([1, -1, 2, -3], np.float32)
     want = np.array([1 / other if other else -np.inf, -np.inf] * 2, np.float32)
-    np.testing.assert_array_equal(
-        trt.build(made.SerializeToString(), timing=False)(x=x), want
-    )
+    np.testing.assert_array_equal(trt.build(made.SerializeToString(), timing=False)(x=x), want)

@@ -10,7 +10,21 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-MODULES = ["opwright", "opwright.aot", "opwright.plugin", "opwright.testing"]
+MODULES = [
+    "opwright",
+    "opwright.aot",
+    "opwright.plugin",
+    "opwright.ray",
+    "opwright.serving",
+    "opwright.testing",
+]
+
+
+def imported(name: str):
+    """The module; the test is skipped where it needs an optional extra that is not installed."""
+    if name in ("opwright.ray", "opwright.serving"):
+        return pytest.importorskip(name)
+    return importlib.import_module(name)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +45,7 @@ def text_of(value) -> str:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_every_public_name_has_a_docstring(name):
-    module = importlib.import_module(name)
+    module = imported(name)
     symbols = {n: getattr(module, n) for n in module.__all__}
     symbols = {n: s for n, s in symbols.items() if inspect.isclass(s) or callable(s)}
     assert [n for n, symbol in symbols.items() if not text_of(symbol)] == []
@@ -47,7 +61,7 @@ def test_every_enumeration_has_a_docstring():
 
 @pytest.mark.parametrize("name", MODULES)
 def test_every_member_of_a_public_class_has_a_docstring(name):
-    module = importlib.import_module(name)
+    module = imported(name)
     classes = [getattr(module, n) for n in module.__all__ if inspect.isclass(getattr(module, n))]
     missing = [
         f"{c.__name__}.{n}"
@@ -62,7 +76,7 @@ def test_every_member_of_a_public_class_has_a_docstring(name):
 
 @pytest.mark.parametrize("name", MODULES)
 def test_docstrings_tell_of_every_parameter(name):
-    module = importlib.import_module(name)
+    module = imported(name)
     functions = [f for f in map(module.__dict__.get, module.__all__) if inspect.isfunction(f)]
     missing = [
         f"{f.__name__}({p})"
@@ -89,7 +103,7 @@ def test_the_pages_are_up_to_date(reference):
 def test_the_pages_have_every_public_name(reference):
     pages, _ = reference
     for name in MODULES:
-        module = importlib.import_module(name)
+        module = imported(name)
         page = pages[f"{name.rpartition('.')[2]}.md"]
         names = [n for n in module.__all__ if not inspect.ismodule(getattr(module, n))]
         assert [n for n in names if f"`{n}`" not in page] == []

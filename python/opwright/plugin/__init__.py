@@ -41,7 +41,8 @@ from .._core._plugin import (
     min,
     size_tensor,
 )
-from ._decorators import aot_impl, autotune, impl, register
+from . import elements
+from ._decorators import aot_impl, autotune, impl, pointwise_impl, register
 from ._kernel import kernel
 from ._op import op
 from ._signature import SignatureError
@@ -75,6 +76,7 @@ __all__ = [
     "aot_impl",
     "autotune",
     "cdiv",
+    "elements",
     "from_shape_expr",
     "from_torch",
     "impl",
@@ -82,6 +84,7 @@ __all__ = [
     "max",
     "min",
     "op",
+    "pointwise_impl",
     "register",
     "size_tensor",
 ]

@@ -12,6 +12,7 @@ from .._core import DeviceType
 from .._core._plugin import Definition
 from ._fingerprint import fingerprint
 from ._signature import Signature, Taken, parse_function, parse_register
+from .elements import trace
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -237,6 +238,33 @@ def aot_impl(plugin_id: str, device: str | None = None) -> Callable[[F], F]:
             lambda d: d.set_aot_impl(
                 _DEVICES[device], function, taken.attributes, taken.keywords, fingerprint(function)
             ),
+        )
+        return function
+
+    return decorate
+
+
+def pointwise_impl(plugin_id: str) -> Callable[[F], F]:
+    """Defines a plugin by an expression of single elements: ``(tensors..., attributes...) ->
+    Element``, written with operators and the functions of `opwright.plugin.elements`.
+
+    The function is called while an engine is built, and what it computes becomes layers of the
+    engine's own: one kernel with other element-wise layers, and on a GPU a part of the convolution
+    or matrix product before them. Tensors are floating, of one type, and broadcast to each other;
+    the expression is computed in FP32. It runs on every device, without Python.
+
+    :param plugin_id: of a plugin that is registered, with one output.
+    :raises SignatureError: for parameters or hints that do not fit those of `register`.
+    """
+    plugin = _find(plugin_id, "pointwise_impl")
+
+    def decorate(function: F) -> F:
+        taken = parse_function(plugin_id, "pointwise_impl", function, plugin.signature, [])
+        plugin.note("pointwise_impl", function, taken)
+        traced = trace(function, len(plugin.signature.tensors))
+        plugin.set(
+            "pointwise_impl",
+            lambda d: d.set_pointwise_impl(traced, taken.attributes, taken.keywords),
         )
         return function
 

@@ -269,9 +269,9 @@ def parse_function(
 
     has_optional = optional_tail is not None and names[-1:] == [optional_tail]
     body = names[:-1] if has_optional else names
-    if body[-len(tail) :] != tail:
+    if tail and body[-len(tail) :] != tail:
         _fail(plugin, kind, function, f"it must end with {', '.join(tail)}; {expected}")
-    body = body[: -len(tail)]
+    body = body[: len(body) - len(tail)]
     count = len(registered.tensors)
     places = {attribute.name: i for i, attribute in enumerate(registered.attributes)}
     if len(body) < count or any(name in places for name in body[:count]):

@@ -150,6 +150,7 @@ inline Candidate make_convolution_candidate(const ConvolutionParams& params,
 template <class Traits>
 std::vector<Candidate> convolution_candidates(const Operator& op, const CandidateQuery& query) {
   const ConvolutionParams& params = static_cast<const typename Traits::Op&>(op).params();
+  if (params.fused.present()) return {};
   const std::vector<Shape> inputs = opt_shapes(query.inputs);
   const Shape output = query.outputs[0].opt;
   const bool has_bias = has_bias_port(params, query.inputs);
@@ -221,6 +222,7 @@ template <class Traits>
 void check_convolution(const Operator& op, const KernelArgs& args) {
   const ConvolutionParams& params = static_cast<const typename Traits::Op&>(op).params();
   const PortRules rules(op, args);
+  rules.require_that(!params.fused.present(), "convolutions run no fused program on a CPU");
   rules.require_ports(2, params.has_residual ? 4 : 3);
   const PortRules::Port x = rules.input(0), y = rules.output(0);
   const bool bytes = Traits::kTakesBytes && kBytes.has(x.desc.type.dtype);

@@ -316,6 +316,7 @@ std::vector<Candidate> matrix_multiply_candidates(const Operator& op, const Cand
   const MatrixMultiplyParams& params = static_cast<const MatrixMultiply&>(op).params();
   const DataType type = query.inputs[0].type.dtype;
   std::vector<Candidate> found;
+  if (params.fused.present()) return found;
   if (type == DataType::kINT32 || type == DataType::kINT64) {
     if (!params.has_bias && !params.activation.present())
       found.push_back({{{type}, {type}}, {{type}}, 0, std::string(kIntegerLoop)});
@@ -360,6 +361,7 @@ void check_matrix_multiply(const Operator& op, const KernelArgs& args) {
   const MatrixMultiplyParams& params = static_cast<const MatrixMultiply&>(op).params();
   const PortRules rules(op, args);
   const size_t inputs = params.has_bias ? 3 : 2;
+  rules.require_that(!params.fused.present(), "products run no fused program on a CPU");
   rules.require_ports(inputs, inputs);
   rules.require(rules.input(0), kDnnlFloats | kIndexTypes | kBytes);
   const bool bytes = kBytes.has(rules.input(0).desc.type.dtype);

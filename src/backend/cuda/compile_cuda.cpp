@@ -6,19 +6,25 @@
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/kernel_cache.h"
 #include "backend/cuda/nvrtc.h"
+#include "base/error.h"
 #include "opwright/runtime.h"
 
 namespace opwright::cuda {
 
 CodeObject compile_cuda(const CudaDevice& device, const std::string& source,
-                        const std::string& name, HardwareCompatibilityLevel level) {
+                        const std::string& name, HardwareCompatibilityLevel level,
+                        bool is_for_one_architecture) {
   static const std::vector<std::string> options = {"--std=c++17"};
   const Nvrtc& nvrtc = Nvrtc::get();
   const ComputeCapability capability = device.capability();
   constexpr int kAmpere = 80;
-  const std::string target = level == HardwareCompatibilityLevel::kAMPERE_PLUS
-                                 ? nvrtc.portable_target_for(kAmpere)
-                                 : nvrtc.target_for(10 * capability.major + capability.minor);
+  if (is_for_one_architecture && level == HardwareCompatibilityLevel::kAMPERE_PLUS)
+    fail_with(ErrorCode::kUNSUPPORTED_STATE, name, " runs on ", device.architecture(),
+              " alone, and the engine is to have HardwareCompatibilityLevel.AMPERE_PLUS");
+  std::string target = level == HardwareCompatibilityLevel::kAMPERE_PLUS
+                           ? nvrtc.portable_target_for(kAmpere)
+                           : nvrtc.target_for(10 * capability.major + capability.minor);
+  if (is_for_one_architecture) target += 'a';
   std::vector<std::string_view> parts = {source, target, nvrtc.identity()};
   parts.insert(parts.end(), options.begin(), options.end());
   const Blob code = KernelCache::get().find_or_compile(

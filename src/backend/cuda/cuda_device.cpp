@@ -180,7 +180,7 @@ PlannedOperatorPtr CudaDevice::compile(const Operator& op, const KernelArgs& arg
   KernelCode code = std::move(generated->launch);
   try {
     code.object = compile_cuda(*this, generated->source, str(op.kind(), " kernel ", code.name),
-                               args.hardware_compatibility);
+                               args.hardware_compatibility, generated->is_for_one_architecture);
   } catch (const Error& error) {
     throw Error(error.code(), str("Layer '", args.layer, "': ", error.what()));
   }

@@ -26,7 +26,7 @@ bool multiplies_bytes(DataType type) { return type == DataType::kINT8 || type ==
 
 void find_epilogue_inputs(ConvolutionShape& shape, const ConvolutionParams& params,
                           std::span<const PortDesc> inputs) {
-  const int count = static_cast<int>(inputs.size());
+  const int count = static_cast<int>(inputs.size()) - params.fused.inputs();
   if (params.has_residual) shape.residual = count - 1;
   if (count > 2 && shape.residual != 2 && inputs[2].present) shape.bias = 2;
 }
@@ -44,7 +44,7 @@ class ConvolutionWriter {
     find_epilogue_inputs(shape_, params, args.inputs);
     if (shape_.windows.reaches_far()) source_.widen();
     epilogue_.bias = shape_.bias, epilogue_.residual = shape_.residual;
-    epilogue_.activation = params.activation;
+    epilogue_.activation = params.activation, epilogue_.program = params.fused;
   }
 
   GeneratedKernel write() { return shape_.is_channels_last ? channels_last() : linear(); }
@@ -112,6 +112,7 @@ class ConvolutionWriter {
                                                   writer_.alignment(1, {k_}));
     const std::string first = str("batch * ", source_.value(shape_.maps));
     epilogue_.bias_element = is_grouped ? first + " + column" : "column";
+    epilogue_.channel_element = epilogue_.bias_element;
     return writer_.write(count, shape_.maps, k_, shape_.groups, {}, a, b, first, row, epilogue_);
   }
 
@@ -138,6 +139,7 @@ class ConvolutionWriter {
                                  : windows(false, x, pixels, image, plane, 1, "false");
     epilogue_.bias_element =
         is_grouped ? str("group * ", source_.value(shape_.maps), " + row") : "row";
+    epilogue_.channel_element = epilogue_.bias_element;
     return writer_.write(shape_.maps, pixels, k_, shape_.images * shape_.groups, of_batch, a, b,
                          str("batch * rows * columns"), pixels, epilogue_);
   }
@@ -166,8 +168,12 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
   std::vector<Candidate> found;
   for (const DataType type : product_types(query)) {
     std::vector<TensorFormat> formats = formats_of(query, query.inputs[0].opt.rank());
-    // Bytes lie between layers that are converted anyway.
-    if (multiplies_bytes(type)) formats.resize(1);
+    // Tensor cores multiply INT8 alone; other bytes lie between layers that are converted anyway.
+    if (multiplies_bytes(type) &&
+        (params.zero_point != 0 ||
+         product_units(type, query.inputs[1].type.dtype, query.device->architecture()).front() !=
+             ProductUnit::kTensor))
+      formats.resize(1);
     for (const TensorFormat format : formats) {
       Candidate candidate;
       for (const PortDesc& port : query.inputs)
@@ -176,6 +182,7 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
       candidate.inputs[1] = {multiplies_bytes(type) ? query.inputs[1].type.dtype : type, format};
       if (shape.residual >= 0) candidate.inputs[shape.residual] = {type, format};
       candidate.outputs = {{result_type(type), format}};
+      if (!set_fused_types(candidate, params.fused, query, type, format)) continue;
       const auto add = [&](int64_t tactic, std::string name) {
         candidate.tactic = tactic, candidate.tactic_name = std::move(name);
         found.push_back(candidate);
@@ -186,11 +193,14 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
       if (!has_tiles || (is_narrow && !is_transposed) || k <= kFewProducts / 4)
         add(kDirectConvolution, "a thread per element");
       if (!has_tiles) continue;
-      std::vector<int64_t> tactics =
-          product_tactics(type, is_last ? over_pixels : over_maps, query.device->architecture());
-      if (!is_last && formats.size() > 1 && tactics.size() > kLinearTactics)
-        tactics.resize(kLinearTactics);
-      for (const int64_t tactic : tactics) add(tactic, product_tactic(tactic).name());
+      const std::string architecture = query.device->architecture();
+      for (const ProductUnit unit : product_units(type, candidate.inputs[1].dtype, architecture)) {
+        std::vector<int64_t> tactics =
+            product_tactics(type, unit, is_last ? over_pixels : over_maps, architecture);
+        if (!is_last && formats.size() > 1 && tactics.size() > kLinearTactics)
+          tactics.resize(kLinearTactics);
+        for (const int64_t tactic : tactics) add(tactic, product_tactic(tactic).name(type));
+      }
     }
   }
   return found;

@@ -26,7 +26,7 @@ class DirectConvolutionWriter {
     declarations += Windows::text();
     declarations +=
         str("typedef ", storage_type(x), " X;\ntypedef ", storage_type(y), " Y;\ntypedef ",
-            register_type(y), " Sum;\nconstexpr int kPack = ", pack_, ";\n");
+            register_type(sums_of(x)), " Sum;\nconstexpr int kPack = ", pack_, ";\n");
     declarations += R"(
 template <class T>
 __device__ inline Pack<T, kPack> read_pack(const T* from, bool is_aligned) {
@@ -37,7 +37,8 @@ __device__ inline Pack<T, kPack> read_pack(const T* from, bool is_aligned) {
   return pack;
 }
 )";
-    if (params_.activation.present()) declarations += pointwise_functions();
+    const FusedProgram& program = params_.fused;
+    if (params_.activation.present() || program.present()) declarations += pointwise_functions();
     source_.add_declarations(declarations);
 
     const Expr all_maps = shape_.maps * shape_.groups,
@@ -91,11 +92,26 @@ __device__ inline Pack<T, kPack> read_pack(const T* from, bool is_aligned) {
     if (shape_.bias >= 0) text += str("y += load(in", shape_.bias, "[", of, "]);\n");
     if (shape_.residual >= 0) text += str("y += load(in", shape_.residual, "[", place, "]);\n");
     text += fused_activation(params_.activation);
-    text += str("out0[", place, "] = store<Y>(y);\n}\n}\n");
+    const int inputs = static_cast<int>(args_.inputs.size()) - program.inputs();
+    for (int i = 0; i < program.inputs(); ++i) {
+      const int input = inputs + i;
+      std::string element = "0";
+      if (const auto at = static_cast<FusedPlace>(program.places[i]); at == FusedPlace::kElement)
+        element = place;
+      else if (at == FusedPlace::kRepeated)
+        element = str("(", place, ") % ", value(numel(source_.dims(input))));
+      else if (at == FusedPlace::kChannel)
+        element = of;
+      text += str("const auto x", i + 1, " = load(in", input, "[", element, "]);\n");
+    }
+    if (program.present()) text += fused_program(program, y);
+    text += str("out0[", place, "] = store<Y>(", program.present() ? "z" : "y", ");\n}\n}\n");
     return source_.finish(text, blocks_for(count, kThreads), kThreads);
   }
 
  private:
+  static DataType sums_of(DataType x) { return is_floating(x) ? x : DataType::kINT32; }
+
   KernelSource& source_;
   const ConvolutionShape& shape_;
   const ConvolutionParams& params_;

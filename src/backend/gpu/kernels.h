@@ -18,6 +18,8 @@ struct GeneratedKernel {
   std::string source;
   /// All but `object`, which the device compiles from the source.
   KernelCode launch;
+  /// Whether it uses what later GPUs need not have ("sm_90a").
+  bool is_for_one_architecture = false;
 };
 
 /// How GPUs run the operators of one kind.

@@ -71,9 +71,13 @@ GeneratedKernel write(const MatrixMultiplyParams& params, const KernelArgs& args
     const bool is_single = numel(source.dims(2)) == Expr(1);
     epilogue.bias_element = is_single ? "0" : bias_is_by_row ? "row" : "column";
   }
-  epilogue.activation = params.activation;
+  epilogue.activation = params.activation, epilogue.program = params.fused;
+  epilogue.channel_element = bias_is_by_row ? "row" : "column";
+  const bool has_channels =
+      epilogue.bias >= 0 || std::count(params.fused.places.begin(), params.fused.places.end(),
+                                       static_cast<int64_t>(FusedPlace::kChannel)) > 0;
   // Where all share one matrix b, the rows of a's matrices are those of one.
-  if (b.is_single() && a.is_along_k && !(epilogue.bias >= 0 && bias_is_by_row)) {
+  if (b.is_single() && a.is_along_k && !(has_channels && bias_is_by_row)) {
     a.across = numel(a.stack) * a.across;
     a.stack.clear();
   }
@@ -111,10 +115,14 @@ std::vector<Candidate> matrix_multiply_candidates(const Operator& op, const Cand
     candidate.inputs[0].dtype = type;
     candidate.inputs[1].dtype = is_floating(type) ? type : query.inputs[1].type.dtype;
     candidate.outputs = {{result_type(type)}};
-    for (const int64_t tactic : product_tactics(type, size, query.device->architecture())) {
-      candidate.tactic = tactic;
-      candidate.tactic_name = product_tactic(tactic).name();
-      found.push_back(candidate);
+    set_fused_types(candidate, params.fused, query, type, TensorFormat::kLINEAR);
+    const std::string architecture = query.device->architecture();
+    for (const ProductUnit unit : product_units(type, candidate.inputs[1].dtype, architecture)) {
+      for (const int64_t tactic : product_tactics(type, unit, size, architecture)) {
+        candidate.tactic = tactic;
+        candidate.tactic_name = product_tactic(tactic).name(type);
+        found.push_back(candidate);
+      }
     }
   }
   return found;

@@ -383,6 +383,19 @@ template <class T> __device__ inline T integer_clip(T x, T low, T high) {
 )";
 }
 
+std::string fused_program(const FusedProgram& program, DataType output) {
+  const std::vector<PointwiseInstruction> instructions = decode(program.program);
+  std::string text = "const auto x0 = y;\n";
+  for (size_t i = 0; i < instructions.size(); ++i) {
+    const std::string_view type = register_type(instructions[i].type);
+    // The cast is for integers shorter than int, which C++ computes as int.
+    text += str("const ", type, " r", i, " = (", type, ")(",
+                pointwise_expression(instructions, static_cast<int>(i)), ");\n");
+  }
+  return text + str("const ", register_type(output), " z = convert<", register_type(output), ">(r",
+                    program.program.results[0], ");\n");
+}
+
 std::string fused_activation(const FusedActivation& activation) {
   if (!activation.present()) return {};
   const auto constant = [](double value) {

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "operators/activation.h"
+#include "operators/fused_program.h"
 #include "operators/pointwise.h"
 
 namespace opwright::gpu {
@@ -16,5 +17,8 @@ std::string_view pointwise_functions();
 std::string pointwise_expression(std::span<const PointwiseInstruction> program, int index);
 /// Statements that apply the activation to `y`, a float; none where there is none.
 std::string fused_activation(const FusedActivation& activation);
+/// Statements that compute `z`, of the register type of `output`, from the sum `y` and the
+/// program's other inputs `x1`, `x2`, ...
+std::string fused_program(const FusedProgram& program, DataType output);
 
 }  // namespace opwright::gpu

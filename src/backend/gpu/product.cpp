@@ -4,6 +4,8 @@
 
 #include "backend/gpu/pointwise_math.h"
 #include "backend/gpu/product_text.h"
+#include "backend/gpu/warpgroup_product.h"
+#include "backend/tf32_tactic.h"
 #include "base/error.h"
 #include "base/types.h"
 #include "operators/pointwise.h"
@@ -21,6 +23,8 @@ constexpr int kGroupedRows = 8;
 /// The first architecture whose tensor cores multiply FP16 and BF16 by m16n8k16, and that copies to
 /// shared memory without registers.
 constexpr int kFirstArchitecture = 80;
+/// The one whose warpgroups multiply.
+constexpr int kWarpGroupArchitecture = 90;
 /// Bytes of shared memory that a block of that architecture has.
 int64_t most_shared(int architecture) {
   constexpr int kHopper = 90, kAmpere = 80, kOrin = 87;
@@ -29,28 +33,47 @@ int64_t most_shared(int architecture) {
 }
 /// More than any GPU runs at once.
 constexpr int64_t kManyBlocks = 4096;
-/// About as many as GPUs have multiprocessors, which fewer blocks leave idle.
-constexpr int64_t kFewBlocks = 132;
 /// Parts of a tile at most, and tiles that have parts.
 constexpr int kMostParts = 8;
 constexpr int64_t kMostTilesOfParts = 128;
-/// Steps along k of a part at least.
-constexpr int64_t kPartSteps = 4;
+/// Steps along k of a part at least; fewer where the parts' blocks are a cluster.
+constexpr int64_t kPartSteps = 4, kClusterPartSteps = 2;
 /// A tactic's number is that of its tile, and this times the parts where there are several.
 constexpr int64_t kPartsUnit = 100;
 /// Counters of blocks that are done, of so many bits each, in one word.
 constexpr int kCounterBits = 4, kCountersOfWord = 64 / kCounterBits;
 
-constexpr ProductTile kTiles[] = {
-    {ProductUnit::kTensor, 128, 128, 32, 2, 4, 4}, {ProductUnit::kTensor, 128, 256, 32, 2, 4, 3},
-    {ProductUnit::kTensor, 128, 64, 32, 2, 2, 4},  {ProductUnit::kTensor, 64, 128, 32, 2, 2, 4},
-    {ProductUnit::kTensor, 64, 64, 64, 2, 2, 4},   {ProductUnit::kTensor, 64, 32, 64, 2, 2, 4},
-    {ProductUnit::kTensor, 32, 64, 64, 2, 2, 4},   {ProductUnit::kTensor, 32, 32, 64, 2, 2, 5},
-    {ProductUnit::kTensor, 16, 64, 64, 1, 4, 5},   {ProductUnit::kTensor, 16, 32, 128, 1, 2, 4},
-    {ProductUnit::kScalar, 128, 128, 16, 4, 2, 3}, {ProductUnit::kScalar, 64, 64, 16, 2, 2, 4},
-    {ProductUnit::kScalar, 32, 32, 32, 2, 1, 3},   {ProductUnit::kScalar, 16, 64, 32, 1, 2, 3},
-    {ProductUnit::kTensor, 128, 128, 64, 2, 4, 3}, {ProductUnit::kTensor, 128, 256, 64, 2, 4, 3},
-    {ProductUnit::kTensor, 256, 128, 64, 4, 2, 3}, {ProductUnit::kTensor, 128, 128, 64, 2, 2, 3}};
+constexpr ProductTile kTiles[] = {{ProductUnit::kTensor, 128, 128, 32, 2, 4, 4},
+                                  {ProductUnit::kTensor, 128, 256, 32, 2, 4, 3},
+                                  {ProductUnit::kTensor, 128, 64, 32, 2, 2, 4},
+                                  {ProductUnit::kTensor, 64, 128, 32, 2, 2, 4},
+                                  {ProductUnit::kTensor, 64, 64, 64, 2, 2, 4},
+                                  {ProductUnit::kTensor, 64, 32, 64, 2, 2, 4},
+                                  {ProductUnit::kTensor, 32, 64, 64, 2, 2, 4},
+                                  {ProductUnit::kTensor, 32, 32, 64, 2, 2, 5},
+                                  {ProductUnit::kTensor, 16, 64, 64, 1, 4, 5},
+                                  {ProductUnit::kTensor, 16, 32, 128, 1, 2, 4},
+                                  {ProductUnit::kScalar, 128, 128, 16, 4, 2, 3},
+                                  {ProductUnit::kScalar, 64, 64, 16, 2, 2, 4},
+                                  {ProductUnit::kScalar, 32, 32, 32, 2, 1, 3},
+                                  {ProductUnit::kScalar, 16, 64, 32, 1, 2, 3},
+                                  {ProductUnit::kTensor, 128, 128, 64, 2, 4, 3},
+                                  {ProductUnit::kTensor, 128, 256, 64, 2, 4, 3},
+                                  {ProductUnit::kTensor, 256, 128, 64, 4, 2, 3},
+                                  {ProductUnit::kTensor, 128, 128, 64, 2, 2, 3},
+                                  {ProductUnit::kWarpGroup, 256, 128, 64, 8, 1, 4},
+                                  {ProductUnit::kWarpGroup, 128, 256, 64, 8, 1, 4},
+                                  {ProductUnit::kWarpGroup, 128, 192, 64, 8, 1, 5},
+                                  {ProductUnit::kWarpGroup, 128, 128, 64, 8, 1, 6},
+                                  {ProductUnit::kWarpGroup, 128, 128, 64, 4, 1, 3},
+                                  {ProductUnit::kWarpGroup, 128, 64, 64, 8, 1, 8},
+                                  {ProductUnit::kWarpGroup, 128, 64, 64, 4, 1, 4},
+                                  {ProductUnit::kWarpGroup, 64, 128, 64, 4, 1, 4},
+                                  {ProductUnit::kWarpGroup, 64, 64, 64, 4, 1, 5},
+                                  {ProductUnit::kWarpGroup, 64, 64, 128, 4, 1, 6},
+                                  {ProductUnit::kWarpGroup, 256, 128, 64, 8, 1, 4, true},
+                                  {ProductUnit::kWarpGroup, 128, 192, 64, 8, 1, 5, true},
+                                  {ProductUnit::kWarpGroup, 128, 128, 64, 8, 1, 6, true}};
 
 int architecture_number(std::string_view architecture) {
   int number = 0;
@@ -68,6 +91,7 @@ DataType sum_type(DataType type) {
 
 /// Bytes of shared memory.
 int64_t shared_bytes(const ProductTile& tile, DataType type, bool a_along_k, bool b_along_k) {
+  if (tile.unit == ProductUnit::kWarpGroup) return WarpGroupMemory(tile, type).total;
   const int vector = vector_of(type);
   const auto size = [&](int extent, bool along_k) {
     return along_k ? extent * (tile.k + vector) : tile.k * (extent + vector);
@@ -81,9 +105,15 @@ int64_t shared_bytes(const ProductTile& tile, DataType type, bool a_along_k, boo
 
 std::string tensor_text(DataType type) {
   std::string text(kTensorProduct);
-  constexpr std::string_view name = "PRODUCT_TYPE";
-  for (size_t at = 0; (at = text.find(name, at)) != std::string::npos;)
-    text.replace(at, name.size(), type == DataType::kHALF ? "f16" : "bf16");
+  const auto replace = [&](std::string_view name, std::string_view by) {
+    for (size_t at = 0; (at = text.find(name, at)) != std::string::npos;)
+      text.replace(at, name.size(), by);
+  };
+  replace("PRODUCT_INSTRUCTION", type == DataType::kHALF    ? "m16n8k16.row.col.f32.f16.f16.f32"
+                                 : type == DataType::kBF16  ? "m16n8k16.row.col.f32.bf16.bf16.f32"
+                                 : type == DataType::kFLOAT ? "m16n8k8.row.col.f32.tf32.tf32.f32"
+                                                            : "m16n8k32.row.col.s32.s8.s8.s32");
+  replace("PRODUCT_SUM", is_floating(type) ? "f" : "r");
   return text;
 }
 
@@ -103,13 +133,48 @@ DataType result_type(DataType type) {
   return type == DataType::kINT8 || type == DataType::kUINT8 ? DataType::kINT32 : type;
 }
 
-std::string ProductTile::name() const {
-  return str(unit == ProductUnit::kTensor ? "tensor " : "scalar ", m, "x", n, "x", k, ", ",
-             warps_m * warps_n, " warps, ", stages, " stages");
+bool set_fused_types(Candidate& candidate, const FusedProgram& program, const CandidateQuery& query,
+                     DataType type, TensorFormat format) {
+  if (!program.present()) return true;
+  // Floating tensors have the type that is multiplied, or what the network has beside integers.
+  const auto type_of = [&](DataType asked) {
+    return is_floating(asked) && is_floating(type) ? type : asked;
+  };
+  candidate.outputs = {{type_of(program.result), format}};
+  const size_t first = query.inputs.size() - program.inputs();
+  bool fits = true;
+  for (size_t i = first; i < query.inputs.size(); ++i) {
+    const PortDesc& port = query.inputs[i];
+    candidate.inputs[i] = {port.is_constant ? port.type.dtype : type_of(port.type.dtype)};
+    if (program.places[i - first] < static_cast<int64_t>(FusedPlace::kElement)) continue;
+    candidate.inputs[i] = {type_of(port.type.dtype), format};
+    fits =
+        fits && (format == TensorFormat::kLINEAR || port.opt.rank() == query.outputs[0].opt.rank());
+  }
+  return fits;
 }
 
-std::string ProductTactic::name() const {
-  return parts > 1 ? str(tile.name(), ", in ", parts, " parts") : tile.name();
+std::string ProductTile::name() const {
+  const std::string_view kind = unit == ProductUnit::kScalar   ? "scalar "
+                                : unit == ProductUnit::kTensor ? "tensor "
+                                                               : "warpgroup ";
+  return str(kind, m, "x", n, "x", k, ", ", warps_m * warps_n, " warps, ", stages, " stages",
+             is_persistent ? ", persistent" : "");
+}
+
+std::vector<ProductUnit> product_units(DataType a, DataType b, std::string_view architecture) {
+  if (architecture_number(architecture) >= kFirstArchitecture && a == b) {
+    if (a == DataType::kHALF || a == DataType::kBF16 || a == DataType::kINT8)
+      return {ProductUnit::kTensor};
+    if (a == DataType::kFLOAT) return {ProductUnit::kTensor, ProductUnit::kScalar};
+  }
+  return {ProductUnit::kScalar};
+}
+
+std::string ProductTactic::name(DataType type) const {
+  const bool is_tf32 = type == DataType::kFLOAT && tile.unit == ProductUnit::kTensor;
+  return str(is_tf32 ? kTf32Tactic : "", tile.name(),
+             parts > 1 ? str(", in ", parts, " parts") : std::string());
 }
 
 ProductTactic product_tactic(int64_t number) {
@@ -124,19 +189,25 @@ bool has_fixed_shapes(const CandidateQuery& query) {
                      [](const PortDesc& port) { return !port.present || port.min == port.max; });
 }
 
-std::vector<int64_t> product_tactics(DataType type, const ProductSize& size,
-                                     std::string_view architecture) {
+std::vector<int64_t> product_tactics(DataType type, ProductUnit unit, const ProductSize& size,
+                                     std::string_view name) {
   const auto& [m, n, k, batches, is_fixed] = size;
-  const bool is_short = type == DataType::kHALF || type == DataType::kBF16;
-  const ProductUnit unit = is_short && architecture_number(architecture) >= kFirstArchitecture
-                               ? ProductUnit::kTensor
-                               : ProductUnit::kScalar;
-  const int64_t most = most_shared(architecture_number(architecture));
+  const int architecture = architecture_number(name);
+  const bool has_warp_groups = unit == ProductUnit::kTensor &&
+                               (type == DataType::kHALF || type == DataType::kBF16) &&
+                               architecture == kWarpGroupArchitecture;
+  const auto is_of_unit = [&](const ProductTile& tile) {
+    if (!has_warp_groups) return tile.unit == unit;
+    // Large tiles are the warpgroups', which multiply several times as fast.
+    return tile.unit == ProductUnit::kWarpGroup ||
+           (tile.unit == ProductUnit::kTensor && tile.m * tile.n <= 64 * 64);
+  };
+  const int64_t most = most_shared(architecture);
   std::vector<int64_t> tactics;
   int64_t smallest = 0;
   for (int64_t i = 0; i < std::ssize(kTiles); ++i) {
     const ProductTile& tile = kTiles[i];
-    if (tile.unit != unit) continue;
+    if (!is_of_unit(tile)) continue;
     if (tile.m == 32 && tile.n == 32) smallest = i;
     // A tile that is twice as large as what there is computes mostly zeros.
     const bool wastes = (tile.m > 16 && tile.m >= 2 * m) || (tile.n > 32 && tile.n >= 2 * n) ||
@@ -147,12 +218,18 @@ std::vector<int64_t> product_tactics(DataType type, const ProductSize& size,
     const bool fits = shared_bytes(tile, type, true, true) <= most &&
                       shared_bytes(tile, type, false, false) <= most;
     if (!fits || wastes || (is_small && blocks > kManyBlocks)) continue;
+    if (tile.is_persistent && blocks <= kFewBlocks) continue;
     tactics.push_back(i);
+    // The compiler serializes products of a single warpgroup's tall tiles in clusters.
+    const bool is_tall = tile.unit == ProductUnit::kWarpGroup && tile.m > 16 * tile.warps_m;
+    if (tile.is_persistent || is_tall) continue;
     // A few tiles over a long k leave multiprocessors idle, unless several share a tile.
     if (!is_fixed || blocks == 0 || blocks > kMostTilesOfParts) continue;
+    const int64_t part_steps =
+        tile.unit == ProductUnit::kWarpGroup ? kClusterPartSteps : kPartSteps;
     for (int64_t parts = 2; parts <= kMostParts; parts *= 2)
       if (blocks * parts <= 2 * kFewBlocks && 4 * blocks * parts >= kFewBlocks &&
-          k >= parts * kPartSteps * tile.k)
+          k >= parts * part_steps * tile.k)
         tactics.push_back(parts * kPartsUnit + i);
   }
   if (tactics.empty()) tactics.push_back(smallest);
@@ -209,6 +286,18 @@ std::string ProductWriter::write_merging(const Expr& tasks) {
              ");\n");
 }
 
+std::string ProductWriter::read_pack(int input, std::string_view pack,
+                                     std::string_view place) const {
+  const std::string_view type = storage_type(args_.inputs[input].type.dtype);
+  return str("Pack<", type, ", kPack> ", pack, ";\n{\nconst ", type, "* const source = in", input,
+             " + ", place, ";\nif (is_whole && is_aligned<", type, ", kPack>(source)) {\n", pack,
+             " = *(const Pack<", type,
+             ", kPack>*)source;\n} else {\n"
+             "#pragma unroll\n"
+             "for (int i = 0; i < kPack; ++i) ",
+             pack, ".at[i] = i < count ? source[i] : ", type, "{};\n}\n}\n");
+}
+
 std::string ProductWriter::write_epilogue(const ProductEpilogue& epilogue, const Expr& row_stride) {
   const std::string length = str("(kWarpN + ", kPartPadding, ")");
   std::string text =
@@ -229,34 +318,42 @@ std::string ProductWriter::write_epilogue(const ProductEpilogue& epilogue, const
           "const int count = columns - pack < kPack ? (int)(columns - pack) : kPack;\n"
           "const bool is_whole = stores_packs && count == kPack;\n"
           "Pack<Output, kPack> result;\n");
-  if (epilogue.residual >= 0)
-    text +=
-        str("const Output* const residual = in", epilogue.residual,
-            " + place;\n"
-            "if (is_whole && is_aligned<Output, kPack>(residual)) {\n"
-            "result = *(const Pack<Output, kPack>*)residual;\n"
-            "} else {\n"
-            "#pragma unroll\n"
-            "for (int i = 0; i < kPack; ++i) result.at[i] = i < count ? residual[i] : Output{};\n"
-            "}\n");
+  if (epilogue.residual >= 0) text += read_pack(epilogue.residual, "residual", "place");
+  const FusedProgram& program = epilogue.program;
+  const int first = static_cast<int>(args_.inputs.size()) - program.inputs();
+  std::string elements;
+  for (int i = 0; i < program.inputs(); ++i) {
+    const auto place = static_cast<FusedPlace>(program.places[i]);
+    const int input = first + i;
+    std::string element = str("in", input, "[0]");
+    if (place == FusedPlace::kElement || place == FusedPlace::kRepeated) {
+      const std::string period = source_.value(numel(source_.dims(input)));
+      text += read_pack(input, str("pack", i + 1),
+                        place == FusedPlace::kElement ? "place" : str("place % ", period));
+      element = str("pack", i + 1, ".at[i]");
+    } else if (place == FusedPlace::kChannel) {
+      element = str("in", input, "[i < count ? ", epilogue.channel_element, " : 0]");
+    }
+    elements += str("const auto x", i + 1, " = load(", element, ");\n");
+  }
   text +=
       "#pragma unroll\n"
       "for (int i = 0; i < kPack; ++i) {\n"
-      "const Index column = pack + i;\n"
+      "const Index column = pack + i;\n(void)column;\n"
       "Sum y = from[i];\n";
   if (epilogue.bias >= 0)
     text += str("if (i < count) y += load(in", epilogue.bias, "[", epilogue.bias_element, "]);\n");
-  if (epilogue.residual >= 0) text += "y += load(result.at[i]);\n";
+  if (epilogue.residual >= 0) text += "y += load(residual.at[i]);\n";
   text += fused_activation(epilogue.activation);
-  text +=
-      "result.at[i] = store<Output>(y);\n}\n"
-      "if (is_whole) {\n"
-      "*(Pack<Output, kPack>*)(out0 + place) = result;\n"
-      "} else {\n"
-      "#pragma unroll\n"
-      "for (int i = 0; i < kPack; ++i)\n"
-      "if (i < count) out0[place + i] = result.at[i];\n"
-      "}\n";
+  if (program.present()) text += elements + fused_program(program, output_);
+  text += str("result.at[i] = store<Output>(", program.present() ? "z" : "y", ");\n}\n") +
+          "if (is_whole) {\n"
+          "*(Pack<Output, kPack>*)(out0 + place) = result;\n"
+          "} else {\n"
+          "#pragma unroll\n"
+          "for (int i = 0; i < kPack; ++i)\n"
+          "if (i < count) out0[place + i] = result.at[i];\n"
+          "}\n";
   return text + "}\n}\n";
 }
 
@@ -277,11 +374,17 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
       constant("kTileK", tile_.k), constant("kWarpsM", tile_.warps_m),
       constant("kWarpsN", tile_.warps_n), constant("kStages", tile_.stages),
       constant("kAlongKA", flag(a.is_along_k)), constant("kAlongKB", flag(b.is_along_k)));
-  declarations += kProductTiles;
-  declarations +=
-      tile_.unit == ProductUnit::kTensor ? tensor_text(a.type) : std::string(kScalarProduct);
-  if (epilogue.activation.present()) declarations += pointwise_functions();
-  source_.add_declarations(declarations + std::string(kProductLoop) + readers_);
+  if (epilogue.activation.present() || epilogue.program.present())
+    declarations += pointwise_functions();
+  if (tile_.unit == ProductUnit::kWarpGroup) {
+    declarations += declare_warp_groups(a, b);
+  } else {
+    declarations += str(kPaddedTiles, kTileCopies);
+    declarations +=
+        tile_.unit == ProductUnit::kTensor ? tensor_text(a.type) : std::string(kScalarProduct);
+    declarations += kProductLoop;
+  }
+  source_.add_declarations(declarations + readers_);
 
   const Expr tiles_m = ceil_div(m, Expr(tile_.m)), tiles_n = ceil_div(n, Expr(tile_.n));
   const Expr tasks = tiles_m * tiles_n * batches;
@@ -290,18 +393,19 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
   for (const Expr& stride : {row_stride, n})
     if (!stride.is_constant() || stride.constant() % pack != 0)
       stores += str(" && ", source_.value(stride), " % kPack == 0");
-  std::string text =
-      str("extern __shared__ uint4 shared[];\n"
-          "const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;\n"
-          "const int warp_m = warp % kWarpsM * kWarpM, warp_n = warp / kWarpsM * kWarpN;\n",
-          "const Index rows = ", source_.value(m), ", columns = ", source_.value(n),
+  ProductTasks loop;
+  loop.count = tasks, loop.row_stride = row_stride, loop.first = first;
+  loop.constants =
+      str("const Index rows = ", source_.value(m), ", columns = ", source_.value(n),
           ", steps = ", source_.value(ceil_div(k, Expr(tile_.k))), ";\n",
           "const Index tiles_m = ", source_.value(tiles_m), ", tiles_n = ", source_.value(tiles_n),
-          ";\n", "const bool stores_packs = ", stores, ";\n",
-          "for (Index number = blockIdx.x; number < ", source_.value(tasks * Expr(parts_)),
+          ";\n", "const bool stores_packs = ", stores, ";\n");
+  loop.loop =
+      str("for (Index number = blockIdx.x; number < ", source_.value(tasks * Expr(parts_)),
           "; number += gridDim.x) {\nconst Index task = number / ", parts_, ", part = number % ",
           parts_, ";\nconst Index length = (steps + ", parts_ - 1, ") / ", parts_,
-          ", first_step = part * length;\n",
+          ", first_step = part * length;\n"
+          "const Index end_step = first_step + length < steps ? first_step + length : steps;\n",
           "const Index batch = task / (tiles_m * tiles_n), tile = task % (tiles_m * tiles_n);\n",
           "const Index tile_group = tile / (", kGroupedRows, " * tiles_n) * ", kGroupedRows,
           ", place_in_group = tile % (", kGroupedRows, " * tiles_n);\n",
@@ -309,11 +413,16 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
           " ? tiles_m - tile_group : ", kGroupedRows, ";\n",
           "const Index first_row = (tile_group + place_in_group % height) * kTileM, "
           "first_column = place_in_group / height * kTileN;\n",
-          of_batch, "const Index first = ", first, ";\n", a.reader, " a = ", a.make, ";\n",
-          b.reader, " b = ", b.make, ";\n",
-          "Product product;\n"
-          "multiply_tiles(product, (char*)shared, a, b, first_step, first_step + length < steps ? "
-          "first_step + length : steps, warp_m, warp_n);\n");
+          of_batch);
+  if (tile_.unit == ProductUnit::kWarpGroup) return write_warp_groups(a, b, epilogue, loop);
+  std::string text =
+      str("extern __shared__ uint4 shared[];\n"
+          "const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;\n"
+          "const int warp_m = warp % kWarpsM * kWarpM, warp_n = warp / kWarpsM * kWarpN;\n",
+          loop.constants, loop.loop, "const Index first = ", first, ";\n", a.reader,
+          " a = ", a.make, ";\n", b.reader, " b = ", b.make,
+          ";\nProduct product;\n"
+          "multiply_tiles(product, (char*)shared, a, b, first_step, end_step, warp_m, warp_n);\n");
   if (parts_ > 1) text += write_merging(tasks);
   text += write_epilogue(epilogue, row_stride);
   text += "__syncthreads();\n}\n";

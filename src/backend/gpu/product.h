@@ -5,15 +5,20 @@
 #include <vector>
 
 #include "backend/gpu/source.h"
-#include "operators/activation.h"
+#include "operators/fused_program.h"
 
 namespace opwright::gpu {
 
 /// What multiplies the elements of two tiles.
 enum class ProductUnit {
   kScalar,  ///< multiply-adds of FP32, for all floating types, or of integers
-  kTensor,  ///< tensor cores: FP16 or BF16, summed in FP32
+  kTensor,  ///< tensor cores: FP16, BF16, or FP32 rounded to TF32, summed in FP32; or INT8
+  /// FP16 or BF16 by four warps together (wgmma), which multiply what others copy: 9.0 alone.
+  kWarpGroup,
 };
+
+/// About as many as GPUs have multiprocessors, which fewer blocks leave idle.
+inline constexpr int64_t kFewBlocks = 132;
 
 /// The types that products of the query's first input are computed in: the network's, and shorter
 /// ones that the query allows; none where there is no kernel.
@@ -21,21 +26,34 @@ std::vector<DataType> product_types(const CandidateQuery& query);
 /// What products of elements of that type are stored as.
 DataType result_type(DataType type);
 
+/// Types and formats of the output of a product with a fused program, and of the inputs that it
+/// reads. False where they cannot have the format.
+bool set_fused_types(Candidate& candidate, const FusedProgram& program, const CandidateQuery& query,
+                     DataType type, TensorFormat format);
+
 /// How a block of threads computes one tile of a product: m x n results, from `k` elements of each
 /// row and column at a time, of which `stages` are on their way. Each warp has a part of m /
 /// warps_m x n / warps_n.
 struct ProductTile {
   ProductUnit unit = ProductUnit::kScalar;
   int m = 0, n = 0, k = 0, warps_m = 1, warps_n = 1, stages = 2;
+  /// Of warpgroups: a multiprocessor's block stays there and copies for the next tile while it
+  /// stores one; else each tile has a block.
+  bool is_persistent = false;
   /// "tensor 128x64x32, 4 warps, 4 stages".
   std::string name() const;
 };
+
+/// What can multiply the elements, the fastest first. TF32 is among it for FP32: its tactics' names
+/// begin with kTf32Tactic, and the build leaves them out unless they are allowed.
+std::vector<ProductUnit> product_units(DataType a, DataType b, std::string_view architecture);
 
 /// The tile of a candidate's tactic, and in how many parts of k blocks compute each tile.
 struct ProductTactic {
   const ProductTile& tile;
   int parts = 1;
-  std::string name() const;
+  /// Of operands of that type.
+  std::string name(DataType type) const;
 };
 /// Throws Error for a number that is none.
 ProductTactic product_tactic(int64_t number);
@@ -48,7 +66,7 @@ struct ProductSize {
 /// Whether all shapes of the query are fixed.
 bool has_fixed_shapes(const CandidateQuery& query);
 /// Numbers of tactics that are worth trying, the best guess first.
-std::vector<int64_t> product_tactics(DataType type, const ProductSize& size,
+std::vector<int64_t> product_tactics(DataType type, ProductUnit unit, const ProductSize& size,
                                      std::string_view architecture);
 
 /// One side of a product. Its reader is an object of the code with a method
@@ -64,12 +82,16 @@ struct ProductOperand {
   std::string make;
 };
 
-/// What becomes of a sum before it is stored.
+/// What becomes of a sum before it is stored: the bias is added, and the residual, then follows the
+/// activation or the program.
 struct ProductEpilogue {
-  int bias = -1;             ///< the input; -1: none
-  std::string bias_element;  ///< its place, for row `row` and column `column`
-  int residual = -1;         ///< the input, which lies as the output does; -1: none
+  int bias = -1;  ///< the input; -1: none
+  /// The place of a row's, or column's, element in a bias: of row `row` and column `column`.
+  std::string bias_element;
+  int residual = -1;  ///< the input, which lies as the output does; -1: none
   FusedActivation activation;
+  FusedProgram program;
+  std::string channel_element;  ///< as bias_element, of the program's inputs for channels
 };
 
 /// Writes the kernel of a stack of products [m, k] x [k, n]. Operand tiles go through shared
@@ -102,9 +124,27 @@ class ProductWriter {
                         const ProductEpilogue& epilogue);
 
  private:
+  /// The loop of blocks over their tiles, as text.
+  struct ProductTasks {
+    std::string constants;  ///< of all tiles
+    /// "for (...) {" with `first_row`, `first_column`, `first_step` and `end_step` of a tile, or of
+    /// a part of one, and what the operands use.
+    std::string loop;
+    std::string first;  ///< the element of the output from which rows are counted
+    Expr count, row_stride;
+  };
+  /// What products of warpgroups are declared by, and their kernel.
+  std::string declare_warp_groups(const ProductOperand& a, const ProductOperand& b);
+  GeneratedKernel write_warp_groups(const ProductOperand& a, const ProductOperand& b,
+                                    const ProductEpilogue& epilogue, const ProductTasks& tasks);
+  /// What stores a warp's sums, or what the blocks of a cluster, each with a part of k, have.
+  std::string write_own_parts(const ProductEpilogue& epilogue, const ProductTasks& tasks);
+  std::string write_cluster_parts(const ProductEpilogue& epilogue, const ProductTasks& tasks);
   /// What merges the parts of a tile; only the last of its blocks goes on.
   std::string write_merging(const Expr& tasks);
   std::string write_epilogue(const ProductEpilogue& epilogue, const Expr& row_stride);
+  /// Code that reads neighbours of the output's from an input into `pack`, from `place` on.
+  std::string read_pack(int input, std::string_view pack, std::string_view place) const;
 
   const KernelArgs& args_;
   KernelSource source_;

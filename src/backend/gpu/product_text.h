@@ -7,31 +7,40 @@
 // kAlongKB.
 namespace opwright::gpu {
 
-/// Tiles in shared memory and how they are copied there.
-inline constexpr std::string_view kProductTiles = R"(
+/// How tiles lie in shared memory where each thread copies and multiplies.
+inline constexpr std::string_view kPaddedTiles = R"(
 constexpr int kThreads = 32 * kWarpsM * kWarpsN;
 constexpr int kVector = 16 / sizeof(ElementA);  // neighbours that are copied at once
 constexpr int kPack = 16 / sizeof(Output);      // neighbours that are stored at once
 constexpr int kWarpM = kTileM / kWarpsM, kWarpN = kTileN / kWarpsN;
 
-// So long that eight rows, one below the other, begin in different banks.
-template <int inner> struct Row { static constexpr int kLength = inner + kVector; };
-constexpr int kRowA = Row<kAlongKA ? kTileK : kTileM>::kLength;
-constexpr int kRowB = Row<kAlongKB ? kTileK : kTileN>::kLength;
-constexpr int kSizeA = (kAlongKA ? kTileM : kTileK) * kRowA;
-constexpr int kSizeB = (kAlongKB ? kTileN : kTileK) * kRowB;
+__device__ inline int copying_thread() { return (int)threadIdx.x; }
+// Rows are so long that eight, one below the other, begin in different banks.
+template <int inner, int outer> struct TileLayout {
+  static constexpr int kLength = inner + kVector, kElements = outer * kLength;
+  __device__ static int place(int row, int element) { return row * kLength + element; }
+};
+typedef TileLayout<kAlongKA ? kTileK : kTileM, kAlongKA ? kTileM : kTileK> LayoutA;
+typedef TileLayout<kAlongKB ? kTileK : kTileN, kAlongKB ? kTileN : kTileK> LayoutB;
+constexpr int kRowA = LayoutA::kLength, kRowB = LayoutB::kLength;
+constexpr int kSizeA = LayoutA::kElements, kSizeB = LayoutB::kElements;
 // A stage: a tile of a, and behind it one of b.
 constexpr int kStageBytes = kSizeA * sizeof(ElementA) + kSizeB * sizeof(ElementB);
+)";
 
+/// How tiles are copied to shared memory. TileLayout<inner, outer>::place() tells where an element
+/// of one of `outer` rows of `inner` lies; the first of kThreads threads that copy has
+/// copying_thread() 0.
+inline constexpr std::string_view kTileCopies = R"(
 __device__ inline unsigned shared_address(const void* pointer) {
   return (unsigned)__cvta_generic_to_shared(pointer);
 }
 // Of kVector elements the first `count`, the others become 0.
-template <class Element>
-__device__ inline void copy_vector(Element* to, const Element* from, Index count, bool is_aligned) {
+template <bool is_aligned, class Element>
+__device__ inline void copy_vector(Element* to, const Element* from, Index count) {
   if (is_aligned) {
     const int bytes = count <= 0 ? 0 : count >= kVector ? 16 : (int)count * (int)sizeof(Element);
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;"
                  :: "r"(shared_address(to)), "l"(from), "r"(bytes) : "memory");
     return;
   }
@@ -48,21 +57,40 @@ __device__ inline void wait_for_copies() {
 // A matrix, `extents` being what is left of it along k and along the other axis.
 template <class Element, int extent, bool is_along_k>
 struct MatrixReader {
+  static constexpr int kInner = is_along_k ? kTileK : extent, kOuter = is_along_k ? extent : kTileK;
+  static constexpr int kStep = kThreads * kVector, kCopies = (kInner * kOuter + kStep - 1) / kStep;
   const Element* matrix;
   Index stride, extents, depth;
   bool is_aligned;
   __device__ void copy(Element* tile, Index k) const {
-    constexpr int kInner = is_along_k ? kTileK : extent, kOuter = is_along_k ? extent : kTileK;
+    if (is_aligned)
+      copy_all<true>(tile, k);
+    else
+      copy_all<false>(tile, k);
+  }
+  template <bool is_aligned>
+  __device__ void copy_all(Element* tile, Index k) const {
+    // Where a step is whole rows, a thread's copies lie below each other.
+    constexpr int kRows = kStep % kInner == 0 ? kStep / kInner : 0;
+    constexpr int kUnrolled = is_aligned ? kCopies : 1;
     const Index outers = is_along_k ? extents : depth - k;
     const Index inners = is_along_k ? depth - k : extents;
-    const Element* const from = matrix + (is_along_k ? k : k * stride);
-#pragma unroll
-    for (int start = 0; start < kInner * kOuter; start += kThreads * kVector) {
-      const int at = start + (int)threadIdx.x * kVector;
-      if (kInner * kOuter % (kThreads * kVector) != 0 && at >= kInner * kOuter) break;
-      const int outer = at / kInner, inner = at % kInner;
-      copy_vector(tile + outer * Row<kInner>::kLength + inner, from + outer * stride + inner,
-                  outer < outers ? inners - inner : 0, is_aligned);
+    const int first = copying_thread() * kVector;
+    int outer = first / kInner, inner = first % kInner;
+    const Element* from = matrix + (is_along_k ? k : k * stride) + (outer * stride + inner);
+#pragma unroll kUnrolled
+    for (int i = 0; i < kCopies; ++i) {
+      if (kInner * kOuter % kStep != 0 && first + i * kStep >= kInner * kOuter) break;
+      copy_vector<is_aligned>(tile + TileLayout<kInner, kOuter>::place(outer, inner), from,
+                              outer < outers ? inners - inner : 0);
+      if (kRows > 0) {
+        outer += kRows;
+        from += kRows * stride;
+      } else {
+        const int next = first + (i + 1) * kStep;
+        from += (next / kInner - outer) * stride + (next % kInner - inner);
+        outer = next / kInner, inner = next % kInner;
+      }
     }
   }
 };
@@ -145,13 +173,14 @@ struct Product {
 };
 )";
 
-/// `Product` on tensor cores, by instructions of 16 x 8 x 16 that NVIDIA's GPUs have since 8.0.
-/// PRODUCT_TYPE is f16 or bf16.
+/// `Product` on tensor cores, by instructions that NVIDIA's GPUs have since 8.0. They take 16 x 8
+/// results and 32 bytes along k: 16 elements of FP16 or BF16, 8 of TF32, 32 of INT8.
+/// PRODUCT_INSTRUCTION is the name behind "mma.sync.aligned.", PRODUCT_SUM the constraint of a sum.
 inline constexpr std::string_view kTensorProduct = R"(
-// Of four matrices of 8 x 8, whose rows the lanes' addresses are.
+// Of four matrices of 8 rows of 16 bytes, which the lanes' addresses are.
 template <bool is_transposed>
 __device__ inline void load_matrices(unsigned& a, unsigned& b, unsigned& c, unsigned& d,
-                                     const ElementA* row) {
+                                     const void* row) {
   if (is_transposed)
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(shared_address(row)));
@@ -161,53 +190,91 @@ __device__ inline void load_matrices(unsigned& a, unsigned& b, unsigned& c, unsi
 }
 struct Product {
   static constexpr int kRows = kWarpM / 16, kColumns = kWarpN / 8;
-  float sums[kRows][kColumns][4];
+  // Elements along k of an instruction, and of a register.
+  static constexpr int kStep = 32 / sizeof(ElementA), kOfWord = 4 / sizeof(ElementA);
+  static_assert(sizeof(ElementA) == sizeof(ElementB), "operands have one type");
+  Sum sums[kRows][kColumns][4];
   __device__ Product() {
 #pragma unroll
     for (int i = 0; i < kRows; ++i)
 #pragma unroll
       for (int j = 0; j < kColumns; ++j)
 #pragma unroll
-        for (int e = 0; e < 4; ++e) sums[i][j][e] = 0.0f;
+        for (int e = 0; e < 4; ++e) sums[i][j][e] = 0;
+  }
+  // What ldmatrix cannot transpose: elements that lie `row_length` apart along k.
+  template <int row_length, class Element>
+  __device__ static unsigned gather(const Element* tile, int position, int k) {
+    const Element* const from = tile + k * row_length + position;
+    if constexpr (kOfWord == 1) return *(const unsigned*)from;
+    unsigned word = 0;
+#pragma unroll
+    for (int e = 0; e < kOfWord; ++e)
+      word |= (unsigned)*(const unsigned char*)(from + e * row_length) << 8 * e;
+    return word;
+  }
+  // TF32 has the first 10 bits of a float's fraction.
+  __device__ static void round(unsigned& word) {
+    if constexpr (kOfWord == 1)
+      asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(word) : "f"(__uint_as_float(word)));
   }
   // From the warp's first row and column on.
   __device__ void add(const ElementA* a, const ElementB* b, int m, int n) {
     const int lane = (int)threadIdx.x % 32;
-    const int near = lane % 8, middle = lane / 8 % 2 * 8, far = lane / 16 * 8;
+    const int near = lane % 8, middle = lane / 8 % 2, far = lane / 16;
 #pragma unroll
-    for (int k = 0; k < kTileK; k += 16) {
+    for (int k = 0; k < kTileK; k += kStep) {
       unsigned rows[kRows][4], columns[kColumns][2];
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
         const int row = m + 16 * i;
-        load_matrices<!kAlongKA>(
-            rows[i][0], rows[i][1], rows[i][2], rows[i][3],
-            a + (kAlongKA ? (row + near + middle) * kRowA + k + far
-                          : (k + near + far) * kRowA + row + middle));
+        if constexpr (kAlongKA || kOfWord == 2) {
+          load_matrices<!kAlongKA>(
+              rows[i][0], rows[i][1], rows[i][2], rows[i][3],
+              a + (kAlongKA ? (row + near + 8 * middle) * kRowA + k + kStep / 2 * far
+                            : (k + near + 8 * far) * kRowA + row + 8 * middle));
+        } else {
+#pragma unroll
+          for (int e = 0; e < 4; ++e)
+            rows[i][e] = gather<kRowA>(a, row + lane / 4 + 8 * (e % 2),
+                                       k + (lane % 4 + 4 * (e / 2)) * kOfWord);
+        }
+#pragma unroll
+        for (int e = 0; e < 4; ++e) round(rows[i][e]);
       }
 #pragma unroll
       for (int j = 0; j < kColumns; j += 2) {
         const int column = n + 8 * j;
-        load_matrices<!kAlongKB>(
-            columns[j][0], columns[j][1], columns[j + 1][0], columns[j + 1][1],
-            b + (kAlongKB ? (column + near + far) * kRowB + k + middle
-                          : (k + near + middle) * kRowB + column + far));
+        if constexpr (kAlongKB || kOfWord == 2) {
+          load_matrices<!kAlongKB>(
+              columns[j][0], columns[j][1], columns[j + 1][0], columns[j + 1][1],
+              b + (kAlongKB ? (column + near + 8 * far) * kRowB + k + kStep / 2 * middle
+                            : (k + near + 8 * middle) * kRowB + column + 8 * far));
+        } else {
+#pragma unroll
+          for (int e = 0; e < 4; ++e)
+            columns[j + e / 2][e % 2] = gather<kRowB>(b, column + lane / 4 + 8 * (e / 2),
+                                                      k + (lane % 4 + 4 * (e % 2)) * kOfWord);
+        }
+#pragma unroll
+        for (int e = 0; e < 4; ++e) round(columns[j + e / 2][e % 2]);
       }
 #pragma unroll
       for (int i = 0; i < kRows; ++i)
 #pragma unroll
         for (int j = 0; j < kColumns; ++j) {
-          float(&sum)[4] = sums[i][j];
-          asm("mma.sync.aligned.m16n8k16.row.col.f32.PRODUCT_TYPE.PRODUCT_TYPE.f32 "
+          Sum(&sum)[4] = sums[i][j];
+          asm("mma.sync.aligned.PRODUCT_INSTRUCTION "
               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-              : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+              : "+PRODUCT_SUM"(sum[0]), "+PRODUCT_SUM"(sum[1]), "+PRODUCT_SUM"(sum[2]),
+                "+PRODUCT_SUM"(sum[3])
               : "r"(rows[i][0]), "r"(rows[i][1]), "r"(rows[i][2]), "r"(rows[i][3]),
                 "r"(columns[j][0]), "r"(columns[j][1]));
         }
     }
   }
   // Puts each sum `threads` elements behind the one before, and adds what was put so.
-  __device__ void save(float* to, int threads) const {
+  __device__ void save(Sum* to, int threads) const {
 #pragma unroll
     for (int i = 0; i < kRows; ++i)
 #pragma unroll
@@ -215,7 +282,7 @@ struct Product {
 #pragma unroll
         for (int e = 0; e < 4; ++e) to[((i * kColumns + j) * 4 + e) * threads] = sums[i][j][e];
   }
-  __device__ void add_saved(const float* from, int threads) {
+  __device__ void add_saved(const Sum* from, int threads) {
 #pragma unroll
     for (int i = 0; i < kRows; ++i)
 #pragma unroll
@@ -225,7 +292,7 @@ struct Product {
           sums[i][j][e] += __ldcg(from + ((i * kColumns + j) * 4 + e) * threads);
   }
   // Rows 16 part to 16 part + 15.
-  __device__ void put(float* to, int row_length, int part) const {
+  __device__ void put(Sum* to, int row_length, int part) const {
     const int lane = (int)threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < kRows; ++i)
@@ -234,8 +301,8 @@ struct Product {
         for (int j = 0; j < kColumns; ++j)
 #pragma unroll
           for (int e = 0; e < 4; e += 2)
-            *(float2*)(to + (lane / 4 + 4 * e) * row_length + 8 * j + lane % 4 * 2) =
-                make_float2(sums[i][j][e], sums[i][j][e + 1]);
+            *(Pack<Sum, 2>*)(to + (lane / 4 + 4 * e) * row_length + 8 * j + lane % 4 * 2) = {
+                sums[i][j][e], sums[i][j][e + 1]};
   }
 };
 )";

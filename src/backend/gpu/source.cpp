@@ -212,7 +212,8 @@ void KernelSource::check(const Expr& condition, std::string message) {
   if (condition != Expr(1)) checks_.push_back({condition, std::move(message)});
 }
 
-GeneratedKernel KernelSource::finish(std::string_view body, const Expr& blocks, int threads) {
+GeneratedKernel KernelSource::finish(std::string_view body, const Expr& blocks, int threads,
+                                     int blocks_at_once, int cluster) {
   GeneratedKernel kernel;
   std::string& source = kernel.source;
   source = narrow_ ? "typedef int Index;\ntypedef unsigned UIndex;\n"
@@ -231,8 +232,11 @@ GeneratedKernel KernelSource::finish(std::string_view body, const Expr& blocks, 
   for (size_t i = 0; i < output_types_.size(); ++i) add(output_types_[i], "* __restrict__ out", i);
   // Not __restrict__: blocks read what others have written.
   if (scratch_ > 0) add(scratch_type_, "* scratch");
-  source += str("extern \"C\" __global__ void __launch_bounds__(", threads, ") ", name_, "(",
-                parameters, ") {\n", body, "}\n");
+  std::string attributes = str("__launch_bounds__(", threads);
+  attributes += blocks_at_once == 0 ? ")" : str(", ", blocks_at_once, ")");
+  if (cluster > 1) attributes += str(" __cluster_dims__(", cluster, ", 1, 1)");
+  source += str("extern \"C\" __global__ void ", attributes, " ", name_, "(", parameters, ") {\n",
+                body, "}\n");
 
   KernelCode& launch = kernel.launch;
   launch.name = name_;

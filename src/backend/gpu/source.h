@@ -106,8 +106,11 @@ class KernelSource {
   void add_declarations(std::string_view text) { declarations_ += text; }
 
   /// The kernel with that body, on a grid of `blocks` blocks of `threads` threads, which may be
-  /// more than a grid has: loops by index_step() then take the rest.
-  GeneratedKernel finish(std::string_view body, const Expr& blocks, int threads);
+  /// more than a grid has: loops by index_step() then take the rest. Registers are allotted so that
+  /// a multiprocessor has at least `blocks_at_once`; 0: as the compiler likes. `cluster` blocks,
+  /// into which `blocks` divide, run together and reach each other's shared memory.
+  GeneratedKernel finish(std::string_view body, const Expr& blocks, int threads,
+                         int blocks_at_once = 0, int cluster = 1);
 
  private:
   KernelSource(std::string name, const KernelArgs& args, bool is_in_memory);

@@ -46,25 +46,51 @@ struct Windows {
     }
     return (Index)rest;
   }
-  // The place of a tap in a channel of x; negative where it is in the padding.
-  __device__ Index find(const Index (&start)[kAxes], Index tap) const {
+  // How far a tap lies from where a window begins.
+  __device__ void reach(Index tap, Index (&distance)[kAxes]) const {
     UIndex rest = (UIndex)tap;
-    Index place = 0, step = 1;
-    bool is_inside = true;
 #pragma unroll
     for (int i = kAxes - 1; i >= 0; --i) {
-      const Index k = (Index)(rest % (UIndex)window[i]) * dilation[i];
+      distance[i] = (Index)(rest % (UIndex)window[i]) * dilation[i];
       rest /= (UIndex)window[i];
-      Index at = kIsTransposed ? start[i] - k : start[i] + k;
+    }
+  }
+  // The place in a channel of x at that distance; negative where it is in the padding.
+  __device__ Index find(const Index (&start)[kAxes], const Index (&distance)[kAxes]) const {
+    Index place = 0;
+    bool is_inside = true;
+#pragma unroll
+    for (int i = 0; i < kAxes; ++i) {
+      Index at = kIsTransposed ? start[i] - distance[i] : start[i] + distance[i];
       if (kIsTransposed) {
         is_inside = is_inside && at >= 0 && at % stride[i] == 0;
         at /= stride[i];
       }
+      is_inside = is_inside && (UIndex)at < (UIndex)x[i];
+      place = place * x[i] + at;
+    }
+    return is_inside ? place : (Index)-1;
+  }
+  // The place in a channel of x where the row lies that is number `row` of a window, which is not
+  // transposed; negative where it is in the padding.
+  __device__ Index find_row(const Index (&start)[kAxes], Index row) const {
+    UIndex rest = (UIndex)row;
+    Index place = 0, step = x[kAxes - 1];
+    bool is_inside = true;
+#pragma unroll
+    for (int i = kAxes - 2; i >= 0; --i) {
+      const Index at = start[i] + (Index)(rest % (UIndex)window[i]) * dilation[i];
+      rest /= (UIndex)window[i];
       is_inside = is_inside && at >= 0 && at < x[i];
       place += at * step;
       step *= x[i];
     }
     return is_inside ? place : (Index)-1;
+  }
+  __device__ Index find(const Index (&start)[kAxes], Index tap) const {
+    Index distance[kAxes];
+    reach(tap, distance);
+    return find(start, distance);
   }
 };
 )";

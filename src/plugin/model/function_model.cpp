@@ -137,6 +137,9 @@ class FunctionModel final : public PluginModel {
                definition_->fingerprint(mode_), ' ', str(Attributes{{"fields", attributes_}}));
   }
   bool is_compiled() const override { return mode_ == FunctionMode::kCompiled; }
+  Attributes pointwise(std::string_view layer) const override {
+    return is_compiled() ? definition_->pointwise(layer, attributes_) : Attributes{};
+  }
   KernelCode compile(const KernelArgs& args) const override {
     require_implementation(*definition_, mode_, args.layer, args.device);
     return definition_->compile(args, attributes_);

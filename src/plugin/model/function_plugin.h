@@ -79,6 +79,7 @@ class FunctionPlugin {
   virtual const std::vector<FunctionParameter>& parameters() const = 0;
   virtual int num_outputs() const = 0;
   virtual bool has_impl(DeviceType device) const = 0;
+  /// Whether plans have a kernel of it: of `aot_impl` or `pointwise_impl`.
   virtual bool has_aot_impl(DeviceType device) const = 0;
   virtual bool has_autotune() const = 0;
   /// Names of the attributes that `impl` takes: only these are stored in engines.
@@ -95,6 +96,12 @@ class FunctionPlugin {
                                          const FunctionOutputs& outputs) const = 0;
   /// Tells the code of `impl` (or, for kCompiled, of `aot_impl`) from other code, for timings.
   virtual std::string fingerprint(FunctionMode) const { return {}; }
+  /// The attributes of the Pointwise operator that `pointwise_impl` describes, whose inputs are the
+  /// plugin's; none where there is no such function. `layer` is for messages.
+  virtual Attributes pointwise(std::string_view layer, const FieldValues& attributes) const {
+    (void)layer, (void)attributes;
+    return {};
+  }
   /// What `aot_impl` returns for the candidate in `args`.
   virtual KernelCode compile(const KernelArgs& args, const FieldValues& attributes) const = 0;
 };

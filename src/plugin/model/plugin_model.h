@@ -45,6 +45,12 @@ class PluginModel {
   virtual std::vector<Candidate> candidates(const CandidateQuery& query) const = 0;
   /// As Operator::timing_key().
   virtual std::optional<std::string> timing_key() const = 0;
+  /// The attributes of a Pointwise operator that computes the same, so that what stands before and
+  /// behind it can be one kernel with it; none where there is no such. `layer` is for messages.
+  virtual Attributes pointwise(std::string_view layer) const {
+    (void)layer;
+    return {};
+  }
   /// Whether a plan has a kernel that the plugin compiles, rather than the plugin.
   virtual bool is_compiled() const { return false; }
   /// The kernel for the candidate and the ports in `args`; asked where is_compiled().

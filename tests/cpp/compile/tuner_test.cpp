@@ -81,6 +81,35 @@ TEST_F(Tuning, TheFastestTacticWins) {
   EXPECT_EQ(compile(network_, config_).schedules[0].steps[0].candidate.tactic, 0);
 }
 
+TEST_F(Tuning, AFilterChoosesWhatIsTimedAndNothingIsBuilt) {
+  TestBehaviour behaviour;
+  int runs = 0;
+  behaviour.candidates = [](const CandidateQuery& query) { return tactics(query, 3); };
+  behaviour.run = [&runs](auto...) { ++runs; };
+  behaviour.timing_key = "a key";
+  add(behaviour);
+  const Device& device = get_device(DeviceType::kCPU);
+  config_.timing_cache = std::make_shared<TimingCache>(device.identity());
+  std::vector<std::string> asked;
+  std::string wanted;
+  config_.timing_filter = [&](const std::string&, const std::string& key) {
+    asked.push_back(key);
+    return key == wanted;
+  };
+  EXPECT_TRUE(compile(network_, config_).schedules.empty());
+  ASSERT_EQ(asked.size(), 3u);
+  EXPECT_EQ(runs, 0);
+  EXPECT_EQ(config_.timing_cache->size(), 0u);
+
+  wanted = asked[1];
+  EXPECT_TRUE(compile(network_, config_).schedules.empty());
+  EXPECT_GT(runs, 0);
+  EXPECT_EQ(config_.timing_cache->keys(), std::vector<std::string>{wanted});
+  asked.clear();
+  compile(network_, config_);
+  EXPECT_EQ(asked.size(), 2u) << "what is known is not asked for";
+}
+
 TEST_F(Tuning, WithoutTimingTheCacheDecidesAndNothingRuns) {
   TestBehaviour behaviour;
   behaviour.candidates = [](const CandidateQuery& query) { return tactics(query, 3); };

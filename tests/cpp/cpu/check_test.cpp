@@ -176,6 +176,11 @@ Step unique() {
       {}, {port({4, 3})},
       {port({12}), port({12}, kINT64), port({12}, kINT64), port({12}, kINT64), port({}, kINT64)});
 }
+Step data_extent() {
+  Step result = step<DataExtent>({2}, {port({4}, kINT64), port({}, kINT64)}, {port({}, kINT64)});
+  result.values = {{1, {9}}};
+  return result;
+}
 Step one_hot() {
   Step result = step<OneHot>({}, {port({4}, kINT64), port({2}), port({}, kINT64)}, {port({4, 3})});
   result.values = {{2, {3}}};
@@ -533,6 +538,10 @@ std::vector<Case> cases() {
        "output 0 must be FP32 like input 0"},
       {"Unique with narrow indices", unique(), [](Step& s) { s.outputs[2].type.dtype = kINT32; },
        "output 2 must be INT64"},
+      {"DataExtent of floats", data_extent(), [](Step& s) { s.inputs[0].type.dtype = kFLOAT; },
+       "input 0 must be INT32 or INT64"},
+      {"DataExtent as a narrow integer", data_extent(),
+       [](Step& s) { s.outputs[0].type.dtype = kINT32; }, "output 0 must be INT64"},
       {"OneHot of floats", one_hot(), [](Step& s) { s.inputs[0].type.dtype = kFLOAT; },
        "input 0 must be INT32 or INT64"},
       {"OneHot to another type", one_hot(), [](Step& s) { s.outputs[0].type.dtype = kHALF; },
@@ -710,6 +719,7 @@ std::vector<Step> steps() {
           nonzero(),
           nms(),
           unique(),
+          data_extent(),
           one_hot(),
           reverse_sequence(),
           determinant(),
@@ -1089,6 +1099,8 @@ TEST(Check, ShapesOfIndicesAndWhatTheyReferToFit) {
   EXPECT_NE(boxes.tell({{1, 6, 4}, {1, 6, 2}, {0}, {}}, {{12, 3}, {}}).find("one number"),
             std::string::npos);
   EXPECT_NE(boxes.tell({{1, 7, 4}, {1, 7, 2}, {1}, {}}, {{14, 3}, {}}).find("profile's maximum"),
+            std::string::npos);
+  EXPECT_NE(Made(data_extent()).tell({{2}, {}}, {{}}).find("element 2 is an extent"),
             std::string::npos);
   Made hot(one_hot());
   EXPECT_NE(hot.tell({{4}, {2}, {}}, {{5, 3}}).find("do not give"), std::string::npos);

@@ -1,10 +1,14 @@
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <set>
 
 #include "base/types.h"
+#include "compile/program.h"
+#include "cpu/window_reference.h"
 #include "cuda/profile_cases.h"
+#include "operators/convolution.h"
 #include "operators/matrix.h"
 
 namespace opwright::testing {
@@ -60,12 +64,33 @@ TEST(CudaProduct, OpenExtentsInEveryTile) {
   EXPECT_GE(tactics.size(), 12u) << "not every tile was tested";
 }
 
+/// Blocks that compute one tile after another, of more tiles than there are blocks.
+TEST(CudaProduct, BlocksThatStay) {
+  const int64_t m = 3000, n = 1504, k = 40;
+  const DataType type = DataType::kHALF;
+  const MatrixMultiply op;
+  const Values a = rounded(random_values({1, m, k}, 1), type);
+  const Values b = rounded(random_values({1, k, n}, 2), type);
+  const Values expected = product(a, b, 1, m, n, k);
+  const std::vector<TestInput> inputs = {{a, type}, {b, type}};
+  const std::vector<TestOutput> outputs = {{expected.shape, type}};
+  int tested = 0;
+  for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+    if (!candidate.tactic_name.ends_with("persistent")) continue;
+    SCOPED_TRACE(describe(candidate));
+    TestKernel kernel(op, candidate, inputs, outputs);
+    expect_close(kernel.run(inputs, outputs)[0], expected, tolerance_of(type));
+    ++tested;
+  }
+  EXPECT_EQ(tested, 3);
+}
+
 /// Tiles of which several blocks compute parts, again and again: each run leaves the counters of
 /// what is done as it found them.
 TEST(CudaProduct, TilesInParts) {
-  const int64_t m = 37, n = 100, k = 4 * 8 * 64;
+  const int64_t m = 37, n = 300, k = 4 * 8 * 64;
   const MatrixMultiply op;
-  std::set<int> parts_seen;
+  std::set<int> parts_seen, cluster_parts_seen;
   for (const DataType type :
        {DataType::kFLOAT, DataType::kHALF, DataType::kBF16, DataType::kINT32}) {
     Values a = random_values({1, m, k}, 1), b = random_values({1, k, n}, 2);
@@ -79,7 +104,9 @@ TEST(CudaProduct, TilesInParts) {
     for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
       const size_t at = candidate.tactic_name.find(", in ");
       if (at == std::string::npos) continue;
-      parts_seen.insert(std::stoi(candidate.tactic_name.substr(at + 5)));
+      const bool is_cluster = candidate.tactic_name.starts_with("warpgroup");
+      (is_cluster ? cluster_parts_seen : parts_seen)
+          .insert(std::stoi(candidate.tactic_name.substr(at + 5)));
       SCOPED_TRACE(describe(candidate));
       TestKernel kernel(op, candidate, inputs, outputs);
       const Values y = kernel.run(inputs, outputs)[0];
@@ -87,7 +114,164 @@ TEST(CudaProduct, TilesInParts) {
       EXPECT_EQ(kernel.run(inputs, outputs)[0].data, y.data) << "the second run differs";
     }
   }
-  EXPECT_EQ(parts_seen, (std::set<int>{4, 8}));
+  EXPECT_EQ(parts_seen, (std::set<int>{2, 4, 8}));
+  EXPECT_EQ(cluster_parts_seen, (std::set<int>{8}));
+}
+
+Values as_tf32(Values values) {
+  for (double& value : values.data) {
+    const uint32_t bits = std::bit_cast<uint32_t>(static_cast<float>(value)) + 0x1000u;
+    value = std::bit_cast<float>(bits & 0xffffe000u);
+  }
+  return values;
+}
+
+/// Tensor cores on FP32, of which they take the first bits, and on INT8, exactly; matrices as they
+/// are and transposed.
+TEST(CudaProduct, TensorCoresOfTf32AndBytes) {
+  const int64_t sizes[][3] = {{37, 70, 45}, {64, 96, 128}, {130, 40, 96}};
+  for (const DataType type : {DataType::kFLOAT, DataType::kINT8})
+    for (const auto& [m, n, k] : sizes)
+      for (const bool transposed : {false, true}) {
+        Values a = random_values({1, m, k}, 1), b = random_values({1, k, n}, 2);
+        if (type == DataType::kINT8)
+          for (Values* values : {&a, &b})
+            for (double& value : values->data) value = std::round(127 * value);
+        const bool is_tf32 = type == DataType::kFLOAT;
+        const Values expected =
+            is_tf32 ? product(as_tf32(a), as_tf32(b), 1, m, n, k) : product(a, b, 1, m, n, k);
+        MatrixMultiplyParams params;
+        if (transposed) {
+          const Values a_rows = a, b_rows = b;
+          a = make_values({1, k, m}, [&](int64_t i) { return a_rows[i % m * k + i / m]; });
+          b = make_values({1, n, k}, [&](int64_t i) { return b_rows[i % k * n + i / k]; });
+          params.op0 = params.op1 = MatrixOperation::kTRANSPOSE;
+        }
+        const MatrixMultiply op(params);
+        const std::vector<TestInput> inputs = {{a, type}, {b, type}};
+        const DataType result = is_tf32 ? type : DataType::kINT32;
+        const std::vector<TestOutput> outputs = {{expected.shape, result}};
+        const std::vector<PortDesc> in = describe(inputs), out = describe(outputs);
+        CandidateQuery query;
+        query.layer = "test", query.inputs = in, query.outputs = out, query.device = &test_device();
+        int found = 0;
+        for (const Candidate& candidate : op.candidates(query)) {
+          if (candidate.tactic_name.find("tensor") == std::string::npos) continue;
+          ++found;
+          EXPECT_EQ(candidate.tactic_name.starts_with("TF32 "), is_tf32);
+          SCOPED_TRACE(describe(candidate) + (transposed ? " transposed" : ""));
+          TestKernel kernel(op, candidate, inputs, outputs);
+          expect_close(kernel.run(inputs, outputs)[0], expected, is_tf32 ? 1e-5 : 0);
+        }
+        EXPECT_GE(found, 4);
+      }
+}
+
+/// A program with an input of each kind: select(mask, max(sum, scalar), element * channel) +
+/// repeated.
+TEST(CudaProduct, FusedPrograms) {
+  const int64_t stack = 2, m = 37, n = 72, k = 40;
+  for (const DataType type : {DataType::kFLOAT, DataType::kHALF, DataType::kBF16}) {
+    ProgramWriter writer;
+    const int sum = writer.input(0, type), scalar = writer.input(1, type);
+    const int element = writer.input(2, type), channel = writer.input(3, type);
+    const int repeated = writer.input(4, type), mask = writer.input(5, DataType::kBOOL);
+    using Op = ElementWiseOperation;
+    const int chosen = writer.select(mask, writer.binary(Op::kMAX, sum, scalar),
+                                     writer.binary(Op::kPROD, element, channel));
+    const int result[] = {writer.binary(Op::kSUM, chosen, repeated)};
+    std::vector<int> used;
+    MatrixMultiplyParams params;
+    params.has_bias = true;
+    params.fused.program = writer.finish(result, &used);
+    params.fused.places = {0, 2, 1, 3, 2};
+    params.fused.result = type;
+    const MatrixMultiply op(params);
+    const auto floats = [&](const Shape& shape, int seed) {
+      return TestInput{rounded(random_values(shape, seed), type), type};
+    };
+    Values bits = random_values({stack, m, n}, 9);
+    for (double& bit : bits.data) bit = bit > 0;
+    const std::vector<TestInput> inputs = {floats({stack, m, k}, 1), floats({stack, k, n}, 2),
+                                           floats({n}, 3),           floats({1, 1}, 4),
+                                           floats({stack, m, n}, 5), floats({n}, 6),
+                                           floats({1, m, n}, 7),     {bits, DataType::kBOOL}};
+    Values expected = product(inputs[0].values, inputs[1].values, stack, m, n, k);
+    for (int64_t i = 0; i < expected.size(); ++i) {
+      const double y = expected[i] + inputs[2].values[i % n];
+      expected[i] = (bits[i] != 0 ? std::max(y, inputs[3].values[0])
+                                  : inputs[4].values[i] * inputs[5].values[i % n]) +
+                    inputs[6].values[i % (m * n)];
+    }
+    const std::vector<TestOutput> outputs = {{expected.shape, type}};
+    const auto candidates = candidates_of(op, inputs, outputs);
+    ASSERT_FALSE(candidates.empty());
+    EXPECT_TRUE(op.may_overwrite(4, 8));
+    EXPECT_FALSE(op.may_overwrite(6, 8) || op.may_overwrite(0, 8) || op.may_overwrite(3, 8));
+    for (const Candidate& candidate : candidates) {
+      SCOPED_TRACE(describe(candidate));
+      TestKernel kernel(op, candidate, inputs, outputs);
+      const double tolerance = std::max(1e-5, tolerance_of(type));
+      expect_close(kernel.run(inputs, outputs)[0], expected, tolerance);
+      expect_close(kernel.run(inputs, outputs, 4)[0], expected, tolerance);
+      expect_close(kernel.run(inputs, outputs, -1, 1)[0], expected, tolerance);
+    }
+  }
+}
+
+/// In both layouts and by threads for themselves: max(sum, 0) * channel + element, and the result
+/// as bytes where the sums are of bytes.
+TEST(CudaConvolution, FusedPrograms) {
+  const int64_t maps = 24, size = 9;
+  for (const int64_t groups : {int64_t{1}, maps})
+    for (const DataType type : {DataType::kFLOAT, DataType::kHALF, DataType::kINT8}) {
+      const bool bytes = type == DataType::kINT8;
+      if (bytes && groups != 1) continue;
+      const DataType other = bytes ? DataType::kFLOAT : type;
+      ProgramWriter writer;
+      using Op = ElementWiseOperation;
+      const int sum =
+          writer.cast(writer.input(0, bytes ? DataType::kINT32 : type), DataType::kFLOAT);
+      const int zero = writer.constant(0, DataType::kFLOAT);
+      const int scaled =
+          writer.binary(Op::kPROD, writer.binary(Op::kMAX, sum, zero), writer.input(1, other));
+      const int result[] = {writer.binary(Op::kSUM, scaled, writer.input(2, other))};
+      std::vector<int> used;
+      ConvolutionParams params;
+      params.groups = groups, params.pre_padding = params.post_padding = {1, 1};
+      params.fused.program = writer.finish(result, &used);
+      params.fused.places = {1, 2};
+      params.fused.result = other;
+      const Convolution op(params);
+      const auto values = [&](const Shape& shape, int seed) {
+        Values made = random_values(shape, seed);
+        if (bytes)
+          for (double& value : made.data) value = std::round(9 * value);
+        return rounded(made, type);
+      };
+      const int64_t channels = groups == 1 ? 20 : maps;
+      std::vector<TestInput> inputs = {
+          {values({2, channels, size, size}, 1), type},
+          {values({maps, channels / groups, 3, 3}, 2), type, true},
+          absent(),
+          {rounded(random_values({maps, 1, 1}, 3), other), other, true},
+          {rounded(random_values({2, maps, size, size}, 4), other), other}};
+      Values expected = reference_convolution(inputs[0].values, inputs[1].values,
+                                              {2, maps, size, size}, groups, {}, {}, {1, 1});
+      for (int64_t i = 0; i < expected.size(); ++i)
+        expected[i] = std::max(expected[i], 0.0) * inputs[3].values[i / (size * size) % maps] +
+                      inputs[4].values[i];
+      const std::vector<TestOutput> outputs = {{expected.shape, other}};
+      const auto candidates = candidates_of(op, inputs, outputs);
+      std::set<TensorFormat> formats;
+      for (const Candidate& candidate : candidates) {
+        formats.insert(candidate.outputs[0].format);
+        SCOPED_TRACE(describe(candidate));
+        TestKernel kernel(op, candidate, inputs, outputs);
+        expect_close(kernel.run(inputs, outputs)[0], expected, std::max(1e-5, tolerance_of(other)));
+      }
+      EXPECT_EQ(formats.size(), 2u) << "a layout is missing";
+    }
 }
 
 }  // namespace

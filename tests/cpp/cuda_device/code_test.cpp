@@ -48,6 +48,18 @@ TEST(CudaCode, IsPtxWhereOlderDevicesAreToRunIt) {
       "sm_90");
 }
 
+TEST(CudaCode, MayUseWhatOneArchitectureHas) {
+  const CudaDevice& device = gpu();
+  const CodeObject code = compile_cuda(device, kScale, "test", {}, true);
+  EXPECT_EQ(code.target, "sm_90a");
+  EXPECT_TRUE(device.runs(code.target));
+  EXPECT_EQ(device.load_function(code, "scale")->num_parameters(), 4);
+  const std::string text = message([&] {
+    compile_cuda(device, kScale, "test", HardwareCompatibilityLevel::kAMPERE_PLUS, true);
+  });
+  EXPECT_NE(text.find("test runs on sm_90 alone"), std::string::npos) << text;
+}
+
 TEST(CudaCode, ThatHasNoSuchKernelIsRefused) {
   const CudaDevice& device = gpu();
   const CodeObject code = compile_cuda(device, kScale, "test");

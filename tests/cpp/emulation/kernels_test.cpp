@@ -169,6 +169,121 @@ extern "C" __global__ void convert(const float* in, unsigned short* half, unsign
   EXPECT_EQ(download<float>(f, in.size()), backs);
 }
 
+/// One product of a warpgroup of a[64][16] and b[16][32], b across k: rows of a are 32 bytes of the
+/// 128 of a row, those of b lie along n. Vectors of 16 bytes are exchanged by the address's bits 7
+/// to 9.
+constexpr char kWarpGroup[] = R"(
+extern "C" __global__ void product(const unsigned short* a, const unsigned short* b, float* c) {
+  extern __shared__ uint4 shared[];
+  unsigned short* tile = (unsigned short*)shared;
+  const int t = threadIdx.x;
+  for (int i = t; i < 64 * 16; i += 128) {
+    const int byte = i / 16 * 128 + 32 + i % 16 * 2;  // the second 16 of k
+    tile[(byte ^ byte >> 3 & 0x70) / 2] = a[i];
+  }
+  for (int i = t; i < 16 * 32; i += 128) {
+    const int byte = 8192 + i / 32 * 128 + i % 32 * 2;
+    tile[(byte ^ byte >> 3 & 0x70) / 2] = b[i];
+  }
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  __syncthreads();
+  const unsigned base = (unsigned)__cvta_generic_to_shared(shared);
+  const unsigned long long kind = 1ull << 62 | 64ull << 32 | 1ull << 16;
+  const unsigned long long x = kind | (base + 32) >> 4, y = kind | (base + 8192) >> 4;
+  float d[16];
+  for (int i = 0; i < 16; ++i) d[i] = i;
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+  asm volatile("wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, "
+               "%11, %12, %13, %14, %15}, %16, %17, 1, 1, 1, 0, 1;"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+                 "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+               : "l"(x), "l"(y));
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  for (int i = 0; i < 16; ++i) {
+    const int row = t / 32 * 16 + t % 32 / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + t % 4 * 2 + i % 2;
+    c[row * 32 + column] = d[i] - i;
+  }
+})";
+
+TEST_F(Kernels, MultiplyByWarpGroups) {
+  CUfunction product = load(kWarpGroup, "product");
+  // Small integers and their bits in FP16.
+  const auto value = [](int i, int seed) { return (i * 7 + seed) % 9 - 4; };
+  const auto half = [](int v) {
+    constexpr unsigned short kBits[] = {0, 0x3c00, 0x4000, 0x4200, 0x4400};
+    return static_cast<unsigned short>(kBits[std::abs(v)] | (v < 0 ? 0x8000 : 0));
+  };
+  std::vector<unsigned short> a(64 * 16), b(16 * 32);
+  for (int i = 0; i < 64 * 16; ++i) a[i] = half(value(i + i / 16, 1));
+  for (int i = 0; i < 16 * 32; ++i) b[i] = half(value(i + i / 32, 5));
+  CUdeviceptr x = upload(a), y = upload(b), z = upload(std::vector<float>(64 * 32));
+  ASSERT_EQ(launch(product, 1, 128, 16384, x, y, z), CUDA_SUCCESS);
+  ASSERT_EQ(synchronize(), CUDA_SUCCESS);
+  const std::vector<float> got = download<float>(z, 64 * 32);
+  for (int row = 0; row < 64; ++row)
+    for (int column = 0; column < 32; ++column) {
+      int sum = 0;
+      for (int k = 0; k < 16; ++k)
+        sum += value(row * 16 + k + row, 1) * value(k * 32 + column + k, 5);
+      ASSERT_EQ(got[row * 32 + column], static_cast<float>(sum)) << row << " " << column;
+    }
+}
+
+/// A warp hands numbers to another through barriers in shared memory, and each block of a cluster
+/// reads what the other has.
+constexpr char kCluster[] = R"(
+extern "C" __global__ void __cluster_dims__(2, 1, 1) exchange(const float* in, float* out) {
+  extern __shared__ uint4 shared[];
+  float* numbers = (float*)shared;
+  const unsigned base = (unsigned)__cvta_generic_to_shared(shared), full = base + 1024;
+  const int t = threadIdx.x, lane = t % 32;
+  if (t == 0)
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(full), "r"(32) : "memory");
+  __syncthreads();
+  if (t < 32) {
+    for (unsigned parity = 0; parity < 2; ++parity) {
+      unsigned done = 0;
+      while (!done)
+        asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
+                     : "=r"(done) : "r"(full), "r"(parity) : "memory");
+      out[blockIdx.x * 96 + parity * 32 + lane] = numbers[lane];
+      asm volatile("bar.sync 1, 64;" ::: "memory");
+    }
+  } else {
+    for (int step = 0; step < 2; ++step) {
+      numbers[lane] = in[lane] + 100 * step + 1000 * blockIdx.x;
+      asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(full) : "memory");
+      asm volatile("bar.sync 1, 64;" ::: "memory");
+    }
+  }
+  asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
+  unsigned address;
+  float4 other;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(base), "r"(1 - (int)blockIdx.x));
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(other.x), "=f"(other.y), "=f"(other.z), "=f"(other.w) : "r"(address) : "memory");
+  if (t == 0) *(float4*)(out + blockIdx.x * 96 + 64) = other;
+  asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
+})";
+
+TEST_F(Kernels, WaitForPhasesAndReachTheirCluster) {
+  CUfunction exchange = load(kCluster, "exchange");
+  std::vector<float> in(32);
+  std::iota(in.begin(), in.end(), 0.0f);
+  CUdeviceptr x = upload(in), y = upload(std::vector<float>(2 * 96));
+  EXPECT_EQ(launch(exchange, 3, 64, 2048, x, y), CUDA_ERROR_INVALID_VALUE) << "no whole clusters";
+  ASSERT_EQ(launch(exchange, 2, 64, 2048, x, y), CUDA_SUCCESS);
+  ASSERT_EQ(synchronize(), CUDA_SUCCESS);
+  const std::vector<float> got = download<float>(y, 2 * 96);
+  for (int block = 0; block < 2; ++block)
+    for (int i = 0; i < 68; ++i) {
+      const float expected = i < 64 ? in[i % 32] + 100 * (i / 32) + 1000 * block
+                                    : in[i - 64] + 100 + 1000 * (1 - block);
+      EXPECT_EQ(got[block * 96 + i], expected) << block << " " << i;
+    }
+}
+
 TEST_F(Kernels, InstantiateTemplates) {
   Compiled compiled = compile(R"(
 template <typename T, int N> __global__ void fill(T* out, T value) {

@@ -110,11 +110,11 @@ using Operators = ::testing::Types<
     Activation, Attention, BitCast, Col2Im, ConditionalInputBoundary, ConditionalOutputBoundary,
     Einsum, IteratorBoundary, KvCacheUpdate, LoopOutputBoundary, Moe, RaggedSoftmax,
     RecurrenceBoundary, RotaryEmbedding, Squeeze, Unsqueeze, Cast, Concatenation, Convolution,
-    Cumulative, Deconvolution, DeformableColumns, Dequantize, Determinant, ElementWise, Fill,
-    Gather, GridSample, Identity, IndexedMaxPooling, LpPooling, Lrn, MatrixMultiply, Nms, NonZero,
-    Normalization, OneHot, ParametricRelu, Pointwise, Pooling, Quantize, Recurrence, Reduce,
-    Reformat, Reshape, Resize, ReverseSequence, RoiAlign, RoiPool, Scale, Scatter, Select, ShapeOf,
-    Shuffle, Slice, Softmax, TopK, Transpose, Unary, Unique>;
+    Cumulative, DataExtent, Deconvolution, DeformableColumns, Dequantize, Determinant, ElementWise,
+    Fill, Gather, GridSample, Identity, IndexedMaxPooling, LpPooling, Lrn, MatrixMultiply, Nms,
+    NonZero, Normalization, OneHot, ParametricRelu, Pointwise, Pooling, Quantize, Recurrence,
+    Reduce, Reformat, Reshape, Resize, ReverseSequence, RoiAlign, RoiPool, Scale, Scatter, Select,
+    ShapeOf, Shuffle, Slice, Softmax, TopK, Transpose, Unary, Unique>;
 TYPED_TEST_SUITE(Hostile, Operators);
 
 TYPED_TEST(Hostile, GivesOutputsOrAnError) {

@@ -140,6 +140,7 @@ TEST(Builtin, OperatorsCanBeMadeAgain) {
                            "Concatenation",
                            "Convolution",
                            "Cumulative",
+                           "DataExtent",
                            "Deconvolution",
                            "DeformableColumns",
                            "Dequantize",

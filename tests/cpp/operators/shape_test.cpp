@@ -113,6 +113,52 @@ TEST(MatrixMultiply, Errors) {
       {"input 2 (bias)"});
 }
 
+/// sum + input 1, rounded to INT32 where `rounds`.
+FusedProgram fused_sum(FusedPlace place, bool rounds = false) {
+  std::vector<PointwiseInstruction> program = {
+      {opcode(PointwiseOp::kInput), DataType::kFLOAT, 0},
+      {opcode(PointwiseOp::kInput), DataType::kFLOAT, 1},
+      {opcode(ElementWiseOperation::kSUM), DataType::kFLOAT, 0, 1}};
+  if (rounds) program.push_back({opcode(PointwiseOp::kCast), DataType::kINT32, 2});
+  FusedProgram fused;
+  fused.program = encode(program, {static_cast<int64_t>(program.size()) - 1});
+  fused.places = {static_cast<int64_t>(place)};
+  return fused;
+}
+
+TEST(MatrixMultiply, FusedPrograms) {
+  const auto error = [](const FusedProgram& fused, SymShape other) {
+    MatrixMultiplyParams params;
+    params.fused = fused;
+    return error_of<MatrixMultiply>(params,
+                                    {tensor({5, 2, 3}), tensor({3, 4}), tensor(std::move(other))});
+  };
+  using enum FusedPlace;
+  EXPECT_EQ(error(fused_sum(kElement), {5, 2, 4}), "");
+  EXPECT_EQ(error(fused_sum(kRepeated), {1, 2, 4}), "");
+  EXPECT_EQ(error(fused_sum(kRepeated), {2, 4}), "");
+  EXPECT_EQ(error(fused_sum(kChannel), {4}), "");
+  EXPECT_EQ(error(fused_sum(kScalar), {1, 1}), "");
+  expect_contains(error(fused_sum(kElement), {2, 4}), {"input 2", "the shape of the output"});
+  expect_contains(error(fused_sum(kElement), {1, 2, 4}), {"input 2", "extent 5", "axis 0"});
+  expect_contains(error(fused_sum(kRepeated), {5, 1, 4}), {"input 2", "extent 2", "axis 1"});
+  expect_contains(error(fused_sum(kChannel), {2, 1}), {"input 2", "extent 1", "axis 0"});
+  expect_contains(error(fused_sum(kScalar), {4}), {"input 2", "extent 1", "axis 0"});
+  expect_contains(error(fused_sum(static_cast<FusedPlace>(4)), {4}), {"4 is no place"});
+  expect_contains(error(fused_sum(kElement, true), {5, 2, 4}), {"result", "FP32"});
+  FusedProgram far = fused_sum(kElement);
+  far.program.code[7] = 2;
+  expect_contains(error(far, {5, 2, 4}), {"reads its input 2", "has 2"});
+  FusedProgram without = fused_sum(kElement);
+  without.program = {};
+  expect_contains(error(without, {5, 2, 4}), {"without code"});
+  MatrixMultiplyParams both;
+  both.fused = fused_sum(kElement);
+  both.activation.type = static_cast<int32_t>(ActivationType::kRELU);
+  expect_contains(error_of<MatrixMultiply>(both, {tensor({2, 3}), tensor({3, 4}), tensor({2, 4})}),
+                  {"not both"});
+}
+
 TEST(Reduce, AxesMask) {
   const TensorInfo x = tensor({2, s(0), 4});
   EXPECT_EQ(shape_at<Reduce>({ReduceOperation::kSUM, 0b101, false}, {x}, {7}), (Shape{7}));

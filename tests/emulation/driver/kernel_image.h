@@ -21,6 +21,14 @@ struct Block {
   const uint64_t* (*exchange)(unsigned mask, uint64_t value);
   /// Waits for the block's threads; returns how many of them came with a true predicate.
   int (*barrier)(int predicate);
+  /// Waits for `count` threads at the barrier of that number.
+  void (*numbered_barrier)(int number, int count);
+  /// Waits until the highest bit of `word`, which other threads change, is not `bit`.
+  void (*wait_while)(const uint64_t* word, unsigned bit);
+  /// Waits for the threads of the block's cluster.
+  void (*cluster_barrier)();
+  /// Dynamic shared memory of the block of that rank in the cluster.
+  char* (*shared_of)(unsigned rank);
   void (*trap)();
 };
 
@@ -40,6 +48,7 @@ struct Entry {
   const Parameter* parameters;
   int parameter_count;
   int max_threads;
+  int cluster;  ///< blocks, along x
 };
 
 struct Table {

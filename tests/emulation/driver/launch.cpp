@@ -17,6 +17,7 @@ namespace {
 
 constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP};
 constexpr size_t kMaxShared = 227 * 1024;
+constexpr int kMaxCluster = 8;
 
 /// Where the thread that runs a kernel goes on when the kernel faults.
 thread_local bool in_kernel = false;
@@ -51,16 +52,18 @@ class FaultHandlers {
   }
 };
 
-/// Dynamic shared memory of that size; a kernel that writes behind it is caught.
-char* dynamic_shared(size_t bytes) {
+/// Dynamic shared memory of that size for the block of that rank in its cluster; a kernel that
+/// writes behind it is caught.
+char* dynamic_shared(int rank, size_t bytes) {
   static size_t page = sysconf(_SC_PAGESIZE);
   static size_t length = (kMaxShared + page - 1) / page * page;
-  static char* memory = [] {
-    auto* mapped = static_cast<char*>(
+  static char* of_rank[kMaxCluster] = {};
+  char*& memory = of_rank[rank];
+  if (memory == nullptr) {
+    memory = static_cast<char*>(
         mmap(nullptr, length + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    mprotect(mapped + length, page, PROT_NONE);
-    return mapped;
-  }();
+    mprotect(memory + length, page, PROT_NONE);
+  }
   size_t rounded = (bytes + 127) / 128 * 128;
   std::memset(memory + length - rounded, 0xcd, rounded);
   return memory + length - rounded;
@@ -71,14 +74,20 @@ CUresult run_grid(const Table& table, const Entry& entry, const CUDA_KERNEL_NODE
   Block& block = *table.block;
   block.grid_extent = {launch.gridDimX, launch.gridDimY, launch.gridDimZ};
   block.block_extent = {launch.blockDimX, launch.blockDimY, launch.blockDimZ};
-  block.dynamic_shared = dynamic_shared(launch.sharedMemBytes);
+  // Static, for a fault leaves this function without its end.
+  static char* of_rank[kMaxCluster];
+  const int cluster = table.collective ? entry.cluster : 1;
+  for (int rank = 0; rank < cluster; ++rank)
+    of_rank[rank] = dynamic_shared(rank, launch.sharedMemBytes);
+  const std::span<char* const> shared(of_rank, static_cast<size_t>(cluster));
+  block.dynamic_shared = shared[0];
   set_callbacks(block, on_trap);
   for (block.block.z = 0; block.block.z < launch.gridDimZ; ++block.block.z) {
     for (block.block.y = 0; block.block.y < launch.gridDimY; ++block.block.y) {
-      for (block.block.x = 0; block.block.x < launch.gridDimX; ++block.block.x) {
+      for (block.block.x = 0; block.block.x < launch.gridDimX; block.block.x += cluster) {
         if (!table.collective) {
           entry.run_block(parameters);
-        } else if (run_collective_block(table, entry, parameters) == BlockEnd::kDeadlock) {
+        } else if (run_collective_blocks(table, entry, parameters, shared) == BlockEnd::kDeadlock) {
           std::fprintf(stderr, "emulated CUDA: threads of %s wait for each other forever\n",
                        entry.name);
           return CUDA_ERROR_LAUNCH_TIMEOUT;
@@ -103,6 +112,10 @@ CUresult check_launch(const CUDA_KERNEL_NODE_PARAMS& launch) {
                launch.blockDimZ <= 64;
   if (!grid || !block) return CUDA_ERROR_INVALID_VALUE;
   if (launch.sharedMemBytes > static_cast<unsigned>(function->max_dynamic_shared)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const int cluster = function->entry->cluster;
+  if (cluster < 1 || cluster > kMaxCluster || launch.gridDimX % cluster) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (threads > static_cast<unsigned>(function->entry->max_threads)) {

@@ -11,13 +11,25 @@ constexpr int kWarp = 32;
 
 struct Thread {
   Fiber fiber;
-  enum { kRunnable, kBarrier, kExchange, kFinished } status = kRunnable;
+  enum {
+    kRunnable,
+    kBarrier,
+    kNumberedBarrier,
+    kExchange,
+    kWord,
+    kCluster,
+    kFinished
+  } status = kRunnable;
   Dim3 index = {};
+  int block = 0;  ///< of the cluster
   int lane = 0;
   unsigned mask = 0;
   uint64_t value = 0;
   int predicate = 0;
   int barrier_count = 0;
+  int number = 0, needed = 0;  ///< of a numbered barrier
+  const uint64_t* word = nullptr;
+  unsigned bit = 0;
   uint64_t exchanged[kWarp + 1] = {};
 };
 
@@ -28,6 +40,7 @@ std::deque<Thread>& pool() {
 }
 Thread* running = nullptr;
 const Entry* running_entry = nullptr;
+std::span<char* const> running_shared;
 void** running_parameters = nullptr;
 void (*trap)() = nullptr;
 
@@ -45,6 +58,34 @@ int wait_barrier(int predicate) {
   return self->barrier_count;
 }
 
+void wait_numbered_barrier(int number, int count) {
+  Thread* self = running;
+  if (number < 0 || number > 15 || count <= 0 || count % kWarp != 0) trap();
+  self->number = number;
+  self->needed = count;
+  self->status = Thread::kNumberedBarrier;
+  self->fiber.suspend();
+}
+
+void wait_while(const uint64_t* word, unsigned bit) {
+  Thread* self = running;
+  if (*word >> 63 != bit) return;
+  self->word = word;
+  self->bit = bit;
+  self->status = Thread::kWord;
+  self->fiber.suspend();
+}
+
+void wait_cluster_barrier() {
+  running->status = Thread::kCluster;
+  running->fiber.suspend();
+}
+
+char* shared_of(unsigned rank) {
+  if (rank >= running_shared.size()) trap();
+  return running_shared[rank];
+}
+
 const uint64_t* wait_exchange(unsigned mask, uint64_t value) {
   Thread* self = running;
   if (!(mask >> self->lane & 1)) trap();
@@ -55,22 +96,41 @@ const uint64_t* wait_exchange(unsigned mask, uint64_t value) {
   return self->exchanged;
 }
 
-/// Lets the threads go on that wait for the whole block, once all that live do.
-bool release_barrier(std::deque<Thread>& threads, int count) {
+/// Lets the threads from `first` to `end` go on that wait for all of them, once those that live do.
+bool release_barrier(std::deque<Thread>& threads, int first, int end, int status) {
   int waiting = 0, total = 0;
-  for (int t = 0; t < count; ++t) {
+  for (int t = first; t < end; ++t) {
     const Thread& thread = threads[t];
     if (thread.status == Thread::kFinished) continue;
-    if (thread.status != Thread::kBarrier) return false;
+    if (thread.status != status) return false;
     ++waiting;
     total += thread.predicate;
   }
-  for (int t = 0; t < count; ++t) {
-    if (threads[t].status != Thread::kBarrier) continue;
+  for (int t = first; t < end; ++t) {
+    if (threads[t].status != status) continue;
     threads[t].barrier_count = total;
     threads[t].status = Thread::kRunnable;
   }
   return waiting > 0;
+}
+
+/// Lets the threads go on that wait at the barrier of `first`, once there are as many as it needs.
+bool release_numbered_barrier(std::deque<Thread>& threads, int count, const Thread& first) {
+  const int number = first.number, needed = first.needed;
+  const auto waits = [&](const Thread& thread) {
+    return thread.status == Thread::kNumberedBarrier && thread.number == number &&
+           thread.block == first.block;
+  };
+  int waiting = 0;
+  for (int t = 0; t < count; ++t) {
+    if (!waits(threads[t])) continue;
+    if (threads[t].needed != needed) trap();
+    ++waiting;
+  }
+  if (waiting != needed) return false;
+  for (int t = 0; t < count; ++t)
+    if (waits(threads[t])) threads[t].status = Thread::kRunnable;
+  return true;
 }
 
 /// Lets the lanes of one mask go on, once all of them that live wait with that mask.
@@ -92,12 +152,22 @@ bool release_exchange(std::deque<Thread>& threads, int first, int lanes, unsigne
   return true;
 }
 
-bool release(std::deque<Thread>& threads, int count) {
-  bool any = release_barrier(threads, count);
+/// `count` threads, of blocks of `block` each.
+bool release(std::deque<Thread>& threads, int count, int block) {
+  bool any = release_barrier(threads, 0, count, Thread::kCluster);
+  for (int first = 0; first < count; first += block)
+    any |= release_barrier(threads, first, first + block, Thread::kBarrier);
   for (int t = 0; t < count; ++t) {
-    if (threads[t].status != Thread::kExchange) continue;
-    int first = t / kWarp * kWarp;
-    int lanes = count - first < kWarp ? count - first : kWarp;
+    Thread& thread = threads[t];
+    if (thread.status == Thread::kNumberedBarrier)
+      any |= release_numbered_barrier(threads, count, thread);
+    if (thread.status == Thread::kWord && *thread.word >> 63 != thread.bit) {
+      thread.status = Thread::kRunnable;
+      any = true;
+    }
+    if (thread.status != Thread::kExchange) continue;
+    int first = t - thread.lane, end = (thread.block + 1) * block;
+    int lanes = end - first < kWarp ? end - first : kWarp;
     any |= release_exchange(threads, first, lanes, threads[t].mask);
   }
   return any;
@@ -110,18 +180,27 @@ void set_callbacks(Block& block, void (*on_trap)()) {
   block.trap = on_trap;
   block.barrier = wait_barrier;
   block.exchange = wait_exchange;
+  block.numbered_barrier = wait_numbered_barrier;
+  block.wait_while = wait_while;
+  block.cluster_barrier = wait_cluster_barrier;
+  block.shared_of = shared_of;
 }
 
-BlockEnd run_collective_block(const Table& table, const Entry& entry, void** parameters) {
+BlockEnd run_collective_blocks(const Table& table, const Entry& entry, void** parameters,
+                               std::span<char* const> shared) {
   std::deque<Thread>& threads = pool();
-  Dim3 extent = table.block->block_extent;
-  int count = extent.x * extent.y * extent.z;
+  const Dim3 extent = table.block->block_extent, first = table.block->block;
+  const int block = extent.x * extent.y * extent.z;
+  const int count = block * static_cast<int>(shared.size());
   while (static_cast<int>(threads.size()) < count) threads.emplace_back();
   running_entry = &entry;
   running_parameters = parameters;
+  running_shared = shared;
   for (int t = 0; t < count; ++t) {
-    threads[t].index = {t % extent.x, t / extent.x % extent.y, t / extent.x / extent.y};
-    threads[t].lane = t % kWarp;
+    const unsigned place = t % block;
+    threads[t].index = {place % extent.x, place / extent.x % extent.y, place / extent.x / extent.y};
+    threads[t].block = t / block;
+    threads[t].lane = place % kWarp;
     threads[t].status = Thread::kRunnable;
     threads[t].fiber.start(run_thread);
   }
@@ -133,11 +212,14 @@ BlockEnd run_collective_block(const Table& table, const Entry& entry, void** par
       if (thread.status != Thread::kRunnable) continue;
       running = &thread;
       table.block->thread = thread.index;
+      table.block->block = {first.x + thread.block, first.y, first.z};
+      table.block->dynamic_shared = shared[thread.block];
       thread.fiber.resume();
       finished += thread.status == Thread::kFinished;
     }
+    table.block->block = first;
     if (finished == count) return BlockEnd::kFinished;
-    if (!release(threads, count)) return BlockEnd::kDeadlock;
+    if (!release(threads, count, block)) return BlockEnd::kDeadlock;
   }
 }
 

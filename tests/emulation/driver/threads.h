@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "driver/kernel_image.h"
 
 namespace emulation {
@@ -7,8 +9,11 @@ namespace emulation {
 /// How a block of threads that wait for each other ended.
 enum class BlockEnd { kFinished, kDeadlock };
 
-/// Runs the block that `table.block` names: each thread on a stack of its own, in turns.
-BlockEnd run_collective_block(const Table& table, const Entry& entry, void** parameters);
+/// Runs the block that `table.block` names, and with it the others of its cluster, which follow
+/// along x: each thread on a stack of its own, in turns. `shared`: the dynamic shared memory of
+/// each.
+BlockEnd run_collective_blocks(const Table& table, const Entry& entry, void** parameters,
+                               std::span<char* const> shared);
 
 /// Sets the functions that kernels call.
 void set_callbacks(Block& block, void (*trap)());

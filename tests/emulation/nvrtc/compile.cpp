@@ -154,9 +154,10 @@ std::vector<std::string> language(const Request& request) {
   return options;
 }
 
-std::string entry(const std::string& name, const std::string& threads) {
+std::string entry(const KernelName& kernel) {
+  const std::string& name = kernel.name;
   return "opwright_kernel<opwright_unpointer<decltype(&" + name + ")>::type>::entry<&" + name +
-         ">(\"" + name + "\", " + threads + "),\n";
+         ">(\"" + name + "\", " + kernel.max_threads + ", " + kernel.cluster + "),\n";
 }
 
 /// The whole program, from the prelude and the source after preprocessing.
@@ -166,12 +167,12 @@ std::string program(const Request& request, const std::string& preprocessed) {
   std::string text = preprocessed.substr(0, begin) + translation.source + kTable +
                      "static const opwright_entry opwright_entries[] = {\n";
   for (const KernelName& kernel : translation.kernels) {
-    text += entry(kernel.name, kernel.max_threads);
+    text += entry(kernel);
   }
   for (const std::string& expression : request.expressions) {
     bool known = false;
     for (const KernelName& kernel : translation.kernels) known |= kernel.name == expression;
-    if (!known) text += entry(expression, "1024");
+    if (!known) text += entry({.name = expression});
   }
   return text +
          "{}};\nextern \"C\" const opwright_table opwright_kernel_table = "
@@ -180,10 +181,21 @@ std::string program(const Request& request, const std::string& preprocessed) {
          (translation.collective ? "1" : "0") + "};\n";
 }
 
+/// In the folder that the environment names: for a look at it, and for other compilers.
+void keep_source(const Request& request) {
+  const char* const folder = std::getenv("OPWRIGHT_EMULATED_SOURCES");
+  if (folder == nullptr) return;
+  char name[40];
+  std::snprintf(name, sizeof(name), "%016lx.cu",
+                static_cast<unsigned long>(hash(request.source, 0xcbf29ce484222325u)));
+  write_file(fs::path(folder) / name, request.source);
+}
+
 }  // namespace
 
 CompiledLibrary compile(const Request& request) {
   CompiledLibrary result;
+  keep_source(request);
   fs::path kept = kept_file(request);
   if (!kept.empty() && fs::exists(kept)) {
     result.bytes = read_file(kept);

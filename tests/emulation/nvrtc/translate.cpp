@@ -85,6 +85,18 @@ std::string literal(const std::string& text) {
   return value;
 }
 
+/// What follows ".reg": ".pred p, q" are variables.
+std::string declare_registers(const std::string& declaration) {
+  size_t begin = skip_space(declaration, 0), end = begin;
+  while (end < declaration.size() && !std::isspace(static_cast<unsigned char>(declaration[end])))
+    ++end;
+  const std::string type = declaration.substr(begin, end - begin);
+  return (type == ".pred"  ? "bool"
+          : type == ".b64" ? "unsigned long long"
+                           : "unsigned") +
+         declaration.substr(end) + "; ";
+}
+
 /// Inline PTX: asm("mul.f32 %0, %1, %2;" : "=f"(a) : "f"(b), "f"(c)) calls opwright_ptx_mul_f32(a,
 /// b, c).
 std::string translate_asm(const std::string& body) {
@@ -106,12 +118,16 @@ std::string translate_asm(const std::string& body) {
   for (const std::string& instruction : split(code, ';')) {
     size_t begin = skip_space(instruction, 0);
     size_t end = begin;
-    while (end < instruction.size() && (is_name(instruction[end]) || instruction[end] == '.'))
-      ++end;
+    const auto belongs = [](char c) { return is_name(c) || c == '.' || c == ':'; };
+    while (end < instruction.size() && belongs(instruction[end])) ++end;
     if (end == begin) continue;
     std::string name = instruction.substr(begin, end - begin);
+    if (name == ".reg") {
+      calls += declare_registers(instruction.substr(end));
+      continue;
+    }
     for (char& c : name) {
-      if (c == '.') c = '_';
+      if (c == '.' || c == ':') c = '_';
     }
     std::string arguments = instruction.substr(end);
     std::string filled;
@@ -217,13 +233,17 @@ std::vector<KernelName> take_kernels(std::string& source) {
     bool instantiated = is_template(source, at);
     erase(at, at + 10);
     size_t open = source.find('(', at);
-    for (size_t bounds; (bounds = source.find("__launch_bounds__", at)) < open;) {
-      size_t first = source.find('(', bounds);
-      size_t close = find_closing(source, first);
-      kernel.max_threads = split(source.substr(first + 1, close - first - 1), ',')[0];
-      erase(bounds, close + 1);
-      open = source.find('(', at);
-    }
+    const auto take = [&](const char* attribute, std::string& argument) {
+      for (size_t found; (found = source.find(attribute, at)) < open;) {
+        size_t first = source.find('(', found);
+        size_t close = find_closing(source, first);
+        argument = split(source.substr(first + 1, close - first - 1), ',')[0];
+        erase(found, close + 1);
+        open = source.find('(', at);
+      }
+    };
+    take("__launch_bounds__", kernel.max_threads);
+    take("__cluster_dims__", kernel.cluster);
     if (open == source.npos) break;
     size_t end = open;
     while (end > at && !is_name(source[end - 1])) --end;
@@ -241,7 +261,8 @@ std::vector<KernelName> take_kernels(std::string& source) {
 
 Translation translate(std::string source) {
   Translation translation;
-  for (const char* word : {"__syncthreads", "__syncwarp", "_sync"}) {
+  for (const char* word :
+       {"__syncthreads", "__syncwarp", "_sync", "bar.sync", "mbarrier", "barrier.cluster"}) {
     translation.collective |= source.find(word) != source.npos;
   }
   replace_asm(source);

@@ -9,6 +9,8 @@ struct KernelName {
   std::string name;
   /// The expression in __launch_bounds__.
   std::string max_threads = "1024";
+  /// The first one in __cluster_dims__: blocks along x. There are none along y and z.
+  std::string cluster = "1";
 };
 
 /// CUDA C++ after preprocessing, as C++ for the host.

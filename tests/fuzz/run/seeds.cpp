@@ -251,9 +251,9 @@ std::vector<Recipe> recipes() {
          Tensor* a = m.input("a", {2, -1, 3});
          Tensor* b = m.input("b", {2, 5, 3});
          Tensor* c = m.add<MatrixMultiply>(
-             {MatrixOperation::kNONE, MatrixOperation::kTRANSPOSE, false, none()}, {a, b});
+             {MatrixOperation::kNONE, MatrixOperation::kTRANSPOSE, false, none(), {}}, {a, b});
          m.output(m.add<MatrixMultiply>(
-             {MatrixOperation::kNONE, MatrixOperation::kVECTOR, false, none()},
+             {MatrixOperation::kNONE, MatrixOperation::kVECTOR, false, none(), {}},
              {c, m.weights({2, 5})}));
        }},
       {"matmul-half",

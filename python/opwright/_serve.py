@@ -1,0 +1,134 @@
+"""The command ``python -m opwright serve``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from . import _core
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument(
+        "models", metavar="[NAME=]ENGINE", nargs="+", help="an engine file; its name is the file's"
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="the address (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=8000, help="the port; 0: a free one")
+    parser.add_argument(
+        "--max-queue",
+        type=int,
+        default=256,
+        help="of each model, the most requests that wait or run; further ones get 503",
+    )
+    parser.add_argument(
+        "--delay",
+        type=float,
+        default=0.0,
+        metavar="MS",
+        help="how many milliseconds a request waits at most for others to make a batch with",
+    )
+    parser.add_argument(
+        "--instances", type=int, default=1, help="of each model, how many batches run at once"
+    )
+    parser.add_argument(
+        "--max-batch",
+        type=int,
+        default=0,
+        help="the most rows of a batch; 1: no batching; 0: as the profiles say (default)",
+    )
+    parser.add_argument(
+        "--allow-host-code", action="store_true", help="run code for the host in engine files"
+    )
+    parser.add_argument(
+        "--allow-device-code", action="store_true", help="run code for a GPU in engine files"
+    )
+
+
+def _paths(models: list[str]) -> dict[str, str]:
+    paths: dict[str, str] = {}
+    for each in models:
+        name, equals, path = each.partition("=")
+        if not equals:
+            name, path = Path(each).stem, each
+        if not name or "/" in name:
+            raise ValueError(f"'{name}' is no name of a model; give one as NAME={path}")
+        if name in paths:
+            raise ValueError(f"two models have the name '{name}'; name them as NAME=FILE")
+        paths[name] = path
+    return paths
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Serves until SIGINT or SIGTERM; what was accepted is answered before the end."""
+    try:
+        import uvicorn
+
+        from .serving import ModelOptions, Repository, create_app
+    except ModuleNotFoundError as error:
+        print(
+            f"opwright serve needs the module '{error.name}': pip install 'opwright[serve]'",
+            file=sys.stderr,
+        )
+        return 2
+    load = {
+        "allow_host_code": options.allow_host_code,
+        "allow_device_code": options.allow_device_code,
+    }
+    try:
+        model_options = ModelOptions(
+            options.max_queue, options.delay / 1e3, options.instances, options.max_batch, load
+        )
+        repository = Repository(_paths(options.models), model_options)
+    except (_core.Error, ValueError) as error:
+        print(f"opwright serve: {error}", file=sys.stderr)
+        return 1
+
+    async def reload() -> None:
+        failed = await repository.reload()
+        for name, reason in failed.items():
+            print(f"opwright serve: '{name}' goes on as it is: {reason}", file=sys.stderr)
+        print(f"opwright serve: loaded anew, {len(failed)} failed", file=sys.stderr)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: object) -> AsyncIterator[None]:
+        loop = asyncio.get_running_loop()
+        tasks = set()
+
+        def start_reload() -> None:
+            task = loop.create_task(reload())
+            tasks.add(task)  # the loop itself keeps weak references alone
+            task.add_done_callback(tasks.discard)
+
+        loop.add_signal_handler(signal.SIGHUP, start_reload)
+        yield
+
+    config = uvicorn.Config(
+        create_app(repository, lifespan=lifespan),
+        options.host,
+        options.port,
+        http="h11",  # which bounds a request's headers
+        ws="none",
+        log_level="warning",
+        access_log=False,
+    )
+    server = uvicorn.Server(config)
+
+    async def run() -> None:
+        running = asyncio.ensure_future(server.serve())
+        while not server.started and not running.done():
+            await asyncio.sleep(0.01)
+        for listener in (
+            (s for each in server.servers for s in each.sockets) if server.started else ()
+        ):
+            host, port = listener.getsockname()[:2]
+            print(f"opwright serve: http://{host}:{port}", file=sys.stderr, flush=True)
+        await running
+
+    asyncio.run(run())
+    return 0 if server.started else 1

@@ -1,0 +1,52 @@
+"""In which portions candidates are given to workers that time them."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterable
+
+Portion = list[str]
+
+# A portion costs its worker a pass over the network, as long as timing about so many candidates.
+_LEAST = 8
+
+
+class Schedule:
+    """Keys of the timing cache, in portions that get smaller towards the end.
+
+    Guided self-scheduling (Polychronopoulos and Kuck, 1987): who is free takes two thirds of its
+    share of what is left. Nobody knows how long a candidate takes, so that early portions are large
+    and late ones even out; layers are shuffled, since neighbours in a network are alike.
+    """
+
+    def __init__(self, candidates: Iterable[tuple[str, str]], workers: int):
+        """
+        :param candidates: layers and keys; those of a layer stay together where there are enough
+            layers for all workers.
+        """
+        by_layer: dict[str, Portion] = {}
+        for layer, key in candidates:
+            by_layer.setdefault(layer, []).append(key)
+        units = list(by_layer.values())
+        if len(units) < 2 * workers:
+            units = [[key] for unit in units for key in unit]
+        random.Random(0).shuffle(units)  # the same each time
+        self._units = deque(units)
+        self._left = sum(map(len, units))
+        self._workers = workers
+        self._least = min(_LEAST, -(-self._left // workers))
+
+    def take(self) -> Portion:
+        """The next portion; empty where nothing is left."""
+        wanted = max(self._least, 2 * self._left // (3 * self._workers))
+        portion: Portion = []
+        while self._units and len(portion) < wanted:
+            portion += self._units.popleft()
+        self._left -= len(portion)
+        return portion
+
+    def give_back(self, portion: Portion) -> None:
+        """What a worker that is lost had."""
+        self._units.append(portion)
+        self._left += len(portion)

@@ -1,0 +1,599 @@
+"""The backend of torch.compile: parts of a graph become engines, PyTorch runs the rest."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import math
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._guards import TracingContext
+from torch.fx import GraphModule, Node
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import OperatorSupportBase
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._sympy.printers import PythonPrinter
+
+from .. import _core
+from ._converters import CONVERTERS
+from ._export import decompositions
+from ._importer import Importer, describe, is_number, obstacle, value_of
+from ._writer import Unsupported, network_type
+
+_log = logging.getLogger("opwright.torch")
+_GROWTH = 2  # an engine that is too small for a shape is built again for so much more
+_VIEWS = {
+    getattr(torch.ops.aten, name)
+    for name in "t permute transpose expand slice select unsqueeze squeeze view detach alias".split()
+}
+
+
+@dataclasses.dataclass
+class Options:
+    """What ``torch.compile(..., options={...})`` takes."""
+
+    fp16: bool = False
+    bf16: bool = False
+    timing: bool = True
+    timing_cache: str | None = None
+    min_nodes: int = 3
+    """A part of fewer operators stays with PyTorch, unless it is the whole graph."""
+
+
+class _TimingCaches:
+    """A timing cache for each kind of device, which all graphs of the process share."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._caches: dict[str, _core.ITimingCache] = {}
+
+    def use(self, config: _core.IBuilderConfig, path: str | None) -> _core.ITimingCache:
+        fresh = config.create_timing_cache(b"")
+        with self._lock:
+            key = f"{fresh.device_identity} {path}"
+            if key not in self._caches:
+                stored = None if path is None else _core.ITimingCache.load(path)
+                matches = stored is not None and stored.device_identity == fresh.device_identity
+                self._caches[key] = stored if matches and stored is not None else fresh
+            cache = self._caches[key]
+        config.set_timing_cache(cache, False)
+        return cache
+
+
+_timing_caches = _TimingCaches()
+
+
+def _hint(extent: Any) -> int:
+    return extent.node.hint if isinstance(extent, torch.SymInt) else extent
+
+
+def _order(meta: torch.Tensor) -> list[int] | None:
+    """The axes as a tensor's elements lie, the slowest first; None where they are in order."""
+    strides = [_hint(stride) for stride in meta.stride()]
+    axes = sorted(range(meta.dim()), key=lambda axis: -strides[axis])
+    expected, dense = 1, True
+    for axis in reversed(range(meta.dim())):
+        extent = _hint(meta.shape[axis])
+        dense = dense and (extent == 1 or strides[axis] == expected)
+        expected *= extent
+    return None if dense or 0 in strides else axes
+
+
+class EngineModule(torch.nn.Module):
+    """A part of a graph as an engine, which is built when it is first called.
+
+    :param graph: the part.
+    :param weights: by the placeholder's name, tensors that are a part of the engine.
+    """
+
+    def __init__(
+        self,
+        graph: GraphModule,
+        weights: dict[str, torch.Tensor],
+        device: torch.device,
+        options: Options,
+    ):
+        super().__init__()
+        self.graph_module = [graph]  # in a list: not a submodule
+        self.weights = weights
+        self.options = options
+        self.device = device
+        self.inputs = [
+            node
+            for node in graph.graph.nodes
+            if node.op == "placeholder" and node.name not in weights
+        ]
+        (output,) = [node for node in graph.graph.nodes if node.op == "output"]
+        results = output.args[0]
+        self.results = list(results) if isinstance(results, (list, tuple)) else [results]
+        self.is_single = not isinstance(results, (list, tuple))
+        self.orders = [_order(value_of(node)) for node in self.results]
+        self.is_plain = all(order is None for order in self.orders)
+        self.engine: Any = None
+        self.most: dict[str, list[int]] = {}
+        self.numbers: list[int] = []
+        self._lock = threading.Lock()
+
+    def network(self, builder: _core.Builder) -> tuple[_core.INetworkDefinition, list[Node]]:
+        """The part as a network, and those of its inputs that are numbers which it takes."""
+        flags = 0
+        if not (self.options.fp16 or self.options.bf16):
+            flags = 1 << int(_core.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
+        network = builder.create_network(flags)
+        (graph,) = self.graph_module
+        importer = Importer(network, lambda name: getattr(graph, name))
+        importer.writer.on_gpu = self.device.type != "cpu"
+        numbers = []
+        for node in graph.graph.nodes:
+            value = value_of(node)
+            if node.op != "placeholder":
+                continue
+            if node.name in self.weights:
+                importer.bind(node, importer.writer.constant(self.weights[node.name]))
+            elif isinstance(value, torch.Tensor):
+                extents = [-1 if isinstance(e, torch.SymInt) else e for e in value.shape]
+                tensor = network.add_input(node.name, network_type(value.dtype), extents)
+                importer.bind(node, tensor)
+            elif isinstance(value, torch.SymInt):
+                numbers.append(node)
+        # An extent of a tensor is known; other numbers are inputs.
+        taken = []
+        for node in numbers:
+            expr = value_of(node).node.expr
+            if not expr.free_symbols <= set(importer.writer.symbols):
+                tensor = network.add_input(node.name, _core.DataType.INT64, [1])
+                importer.writer.learn_extent(expr, tensor)
+                taken.append(node)
+        for node in graph.graph.nodes:
+            if node.op in ("call_function", "get_attr"):
+                importer.add(node)
+        for index, node in enumerate(self.results):
+            importer.writer.mark_output(importer.values[node], f"y{index}")
+        return network, taken
+
+    def build(self, args: Sequence[Any]) -> None:
+        """Builds the engine for shapes up to more than those of the arguments."""
+        logger = _core.Logger(_core.Logger.WARNING)
+        builder = _core.Builder(logger)
+        network, numbers = self.network(builder)
+        config = builder.create_builder_config()
+        config._device = _core._parse_device(_device_name(self.device))
+        config.timing = self.options.timing
+        for name in ("fp16", "bf16"):
+            if getattr(self.options, name):
+                config.set_flag(getattr(_core.BuilderFlag, name.upper()))
+        cache = _timing_caches.use(config, self.options.timing_cache)
+        profile = builder.create_optimization_profile()
+        is_dynamic = False
+        for node, arg in zip(self.inputs, args):
+            value = value_of(node)
+            if isinstance(value, torch.Tensor):
+                open_axes = [isinstance(extent, torch.SymInt) for extent in value.shape]
+                if any(open_axes):
+                    is_dynamic = True
+                    profile.set_shape(node.name, *self._range(node.name, arg.shape, open_axes))
+            elif node in numbers:
+                is_dynamic = True
+                profile.set_shape_input(node.name, *self._range(node.name, [arg], [True]))
+        if is_dynamic:
+            config.add_optimization_profile(profile)
+        engine = builder.build_engine_with_config(network, config)
+        if self.options.timing_cache is not None:
+            cache.save(self.options.timing_cache)
+        self.numbers = [self.inputs.index(node) for node in numbers]
+        self.engine = _core.Engine(engine)
+        names = [network.get_input(i).name for i in range(network.num_inputs)]
+        places = {node.name: i for i, node in enumerate(self.inputs)}
+        self.places = [places[name] for name in names]
+        self.takes_all = self.places == list(range(len(self.inputs))) and not self.numbers
+
+    def _range(
+        self, name: str, shape: Sequence[int], open_axes: Sequence[bool]
+    ) -> tuple[list[int], list[int], list[int]]:
+        before = self.most.get(name, [0] * len(shape))
+        most = []
+        for extent, is_open, largest in zip(shape, open_axes, before):
+            grown = extent * _GROWTH if extent > largest else largest
+            most.append(max(grown, 1) if is_open else extent)
+        self.most[name] = most
+        low = [min(1, extent) if is_open else extent for extent, is_open in zip(shape, open_axes)]
+        return low, list(shape), most
+
+    def _fits(self, args: Sequence[Any]) -> bool:
+        for node, arg in zip(self.inputs, args):
+            most = self.most.get(node.name, ())
+            extents = arg.shape if isinstance(arg, torch.Tensor) else [arg]
+            if any(a > b for a, b in zip(extents, most)):
+                return False
+        return True
+
+    def forward(self, *args: Any) -> Any:
+        if self.engine is None:
+            with self._lock:
+                if self.engine is None:
+                    self.build(args)
+        try:
+            return self._run(args)
+        except _core.Error:
+            with self._lock:
+                if self._fits(args):
+                    raise
+                _log.info("an engine is built again for larger shapes")
+                self.build(args)
+            return self._run(args)
+
+    def _run(self, args: Sequence[Any]) -> Any:
+        if not self.takes_all:
+            args = [
+                torch.tensor([args[i]], dtype=torch.int64) if i in self.numbers else args[i]
+                for i in self.places
+            ]
+        made = self.engine(*args)
+        results = list(made.values()) if isinstance(made, dict) else [made]
+        if not self.is_plain:
+            results = [
+                y if order is None else _in_order(y, order)
+                for y, order in zip(results, self.orders)
+            ]
+        return results[0] if self.is_single else results
+
+
+def _in_order(y: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
+    """The same elements, lying as PyTorch's would."""
+    back = sorted(range(len(order)), key=lambda i: order[i])
+    return y.permute(*order).contiguous().permute(*back)
+
+
+def _device_name(device: torch.device) -> str:
+    return "cpu" if device.type == "cpu" else f"{device.type}:{device.index or 0}"
+
+
+class _Support(OperatorSupportBase):
+    """Which nodes become layers, and why others do not."""
+
+    def __init__(self, device: torch.device):
+        self.device = device
+        self.refused: dict[str, str] = {}
+
+    def is_node_supported(self, submodules: Any, node: Node) -> bool:
+        if node.op != "call_function" or is_number(node):
+            return False
+        if node.name not in self.refused:
+            reason = obstacle(node) or self._elsewhere(node)
+            if reason:
+                self.refused[node.name] = f"{describe(node)}: {reason}"
+        return node.name not in self.refused
+
+    def _elsewhere(self, node: Node) -> str:
+        for each in (node, *node.all_input_nodes):
+            value = value_of(each)
+            if isinstance(value, torch.Tensor) and value.device != self.device:
+                return f"a tensor on {value.device}, where the graph is on {self.device}"
+        return ""
+
+
+def _device_of(graph: GraphModule) -> torch.device:
+    """Where most of a graph's tensors are."""
+    counts: dict[torch.device, int] = {}
+    for node in graph.graph.nodes:
+        value = value_of(node)
+        if isinstance(value, torch.Tensor):
+            counts[value.device] = counts.get(value.device, 0) + 1
+    return max(counts, key=lambda device: counts[device]) if counts else torch.device("cpu")
+
+
+def _numbers_from_inputs(graph: GraphModule) -> None:
+    """Lets numbers depend on the graph's inputs alone, so that they tie no parts together."""
+    sources: dict[sympy.Symbol, Node] = {}
+    placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    for node in placeholders:
+        value = value_of(node)
+        if isinstance(value, torch.SymInt) and value.node.expr.is_Symbol:
+            sources[value.node.expr] = node
+    for node in list(graph.graph.nodes):
+        value = value_of(node)
+        if node.op != "call_function" or not isinstance(value, torch.SymInt):
+            continue
+        expr = value.node.expr
+        symbols = sorted(expr.free_symbols, key=str)
+        if not all(symbol in sources for symbol in symbols):
+            continue
+        if expr in sources:
+            node.replace_all_uses_with(sources[expr])
+        else:
+            with graph.graph.inserting_after(placeholders[-1]):
+                function = _function_of(expr, symbols)
+                made = graph.graph.call_function(
+                    _Number(function), tuple(sources[symbol] for symbol in symbols)
+                )
+                made.meta["val"] = value
+            node.replace_all_uses_with(made)
+        graph.graph.erase_node(node)
+
+
+class _Number:
+    """Computes an extent of others."""
+
+    def __init__(self, function: Callable[..., Any]):
+        self._function = function
+        self.__name__ = "extent"
+        self.__module__ = __name__
+
+    def __call__(self, *values: int) -> int:
+        return self._function(*values)
+
+
+def _function_of(expr: Any, symbols: Sequence[Any]) -> Callable[..., Any]:
+    """The expression as PyTorch writes it for its guards."""
+    text = PythonPrinter().doprint(expr)
+    return eval(f"lambda {', '.join(map(str, symbols))}: {text}", {"math": math, "torch": torch})
+
+
+class _Compiled:
+    """A graph whose parts are engines. Called with a list, which it may clear.
+
+    :param weights: by the index of the graph's argument, what is a part of engines.
+    """
+
+    _boxed_call = True
+
+    def __init__(
+        self, graph: GraphModule, weights: dict[int, torch.Tensor], engines: list[EngineModule]
+    ):
+        self._graph = graph
+        self._engines = engines
+        self._indices = list(weights)
+        self._names = [node.name for node in graph.graph.nodes if node.op == "placeholder"]
+        self._seen = [_state(tensor) for tensor in weights.values()]
+        self._forward = graph.forward
+
+    def __call__(self, args: list[Any]) -> Any:
+        for index, seen in zip(self._indices, self._seen):
+            tensor = args[index]
+            if seen != (tensor.data_ptr(), _version(tensor)):
+                self._renew(args)
+                break
+        result = self._forward(*args)
+        args.clear()
+        return result
+
+    def _renew(self, args: Sequence[Any]) -> None:
+        """Parameters have changed since they became a part of engines."""
+        _log.info("parameters have changed: engines are built again")
+        for engine in self._engines:
+            with engine._lock:
+                for index in self._indices:
+                    name = self._names[index]
+                    if name in engine.weights:
+                        engine.weights[name] = args[index]
+                engine.engine = None
+        self._seen = [_state(args[index]) for index in self._indices]
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def _state(tensor: torch.Tensor) -> tuple[int, int]:
+    """Differs where a tensor has been written to, or has other memory."""
+    return tensor.data_ptr(), _version(tensor)
+
+
+def _is_view(node: Node) -> bool:
+    return getattr(node.target, "overloadpacket", None) in _VIEWS
+
+
+def _leave_last_views(graph: GraphModule, support: _Support) -> None:
+    """Views that a part would end with cost PyTorch nothing, and lie as PyTorch's do."""
+    for node in reversed(list(graph.graph.nodes)):
+        if node.op != "call_function" or not _is_view(node) or node.name in support.refused:
+            continue
+        if not any(support.is_node_supported({}, user) for user in node.users):
+            support.refused[node.name] = ""
+
+
+def _split(
+    graph: GraphModule, weights: dict[str, torch.Tensor], options: Options
+) -> tuple[list[EngineModule], dict[str, str]]:
+    """Makes engines of the parts of a graph, in place; and says what stays, and why."""
+    support = _Support(_device_of(graph))
+    while True:
+        _leave_last_views(graph, support)
+        partitioner = CapabilityBasedPartitioner(graph, support, allows_single_node_partition=True)
+        partitions = [set(part.nodes) for part in partitioner.propose_partitions()]
+        total = sum(node.op == "call_function" for node in graph.graph.nodes)
+        again = False
+        for nodes in partitions:
+            if len(nodes) < options.min_nodes and sum(map(len, partitions)) < total:
+                for node in nodes:
+                    support.refused[node.name] = (
+                        f"{describe(node)}: with fewer than min_nodes={options.min_nodes} others"
+                    )
+                again = True
+        if again:
+            continue
+        trial = GraphModule(graph, _copy(graph))
+        partitioner = CapabilityBasedPartitioner(trial, support, allows_single_node_partition=True)
+        fused = partitioner.partition_and_fuse()
+        engines, refusals = _engines(fused, weights, support.device, options)
+        if not refusals:
+            graph.graph = fused.graph
+            for name, module in fused.named_children():
+                graph.add_module(name, module)
+            graph.recompile()
+            return engines, {n: reason for n, reason in support.refused.items() if reason}
+        support.refused |= refusals
+
+
+def _copy(graph: GraphModule) -> torch.fx.Graph:
+    copied = torch.fx.Graph()
+    mapping: dict[Node, Node] = {}
+    output = copied.graph_copy(graph.graph, mapping)
+    made = copied.output(output)
+    made.meta = dict(next(n for n in graph.graph.nodes if n.op == "output").meta)
+    return copied
+
+
+def _engines(
+    fused: GraphModule,
+    weights: dict[str, torch.Tensor],
+    device: torch.device,
+    options: Options,
+) -> tuple[list[EngineModule], dict[str, str]]:
+    """Puts an engine in place of each fused module; and the nodes that no layer computes."""
+    engines: list[EngineModule] = []
+    refusals: dict[str, str] = {}
+    for node in list(fused.graph.nodes):
+        if node.op != "call_module":
+            continue
+        part = getattr(fused, str(node.target))
+        placeholders = [each for each in part.graph.nodes if each.op == "placeholder"]
+        given = dict(zip(placeholders, node.args))
+        own = {
+            inner.name: weights[outer.name]
+            for inner, outer in given.items()
+            if isinstance(outer, Node) and outer.name in weights
+        }
+        module = EngineModule(part, own, device, options)
+        try:
+            _, numbers = module.network(_core.Builder(_core.Logger(_core.Logger.ERROR)))
+        except Unsupported as error:
+            name = str(error).partition(" ")[0]
+            if name not in {each.name for each in part.graph.nodes}:
+                refusals |= {
+                    n.name: str(error) for n in part.graph.nodes if n.op == "call_function"
+                }
+            else:
+                refusals[name] = str(error)
+            continue
+        module.inputs = [
+            inner
+            for inner in module.inputs
+            if isinstance(value_of(inner), torch.Tensor) or inner in numbers
+        ]
+        node.args = tuple(given[inner] for inner in module.inputs)
+        setattr(fused, str(node.target), module)
+        engines.append(module)
+    fused.graph.eliminate_dead_code()
+    fused.recompile()
+    return engines, refusals
+
+
+@contextlib.contextmanager
+def _whole_operators() -> Iterator[None]:
+    """Keeps operators whole that PyTorch would write in smaller ones, where they have a layer."""
+    try:
+        from torch.export.exported_program import _override_composite_implicit_decomp
+    except ImportError:
+        yield
+        return
+    kept = {}
+    for target in CONVERTERS:
+        key = torch._C.DispatchKey.CompositeImplicitAutograd
+        has = torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), key)
+        schema = target._schema
+        aliases = any(a.alias_info for a in (*schema.arguments, *schema.returns))
+        if has and not aliases and not schema.is_mutable and schema.name not in _UNSAFE:
+            kept[target] = _not_implemented
+    with _override_composite_implicit_decomp(kept):
+        yield
+
+
+def _not_implemented(*_args: Any, **_options: Any) -> Any:
+    return NotImplemented
+
+
+# Their results may be views though their schemas do not say so.
+_UNSAFE = {
+    f"aten::{name}"
+    for name in (
+        "dropout feature_dropout alpha_dropout reshape contiguous flatten unflatten to type_as pad "
+        "expand_as movedim swapaxes numpy_T mT squeeze chunk narrow"
+    ).split()
+}
+
+
+def _wants_gradients(inputs: Sequence[Any]) -> bool:
+    return torch.is_grad_enabled() and any(
+        isinstance(tensor, torch.Tensor) and tensor.requires_grad for tensor in inputs
+    )
+
+
+def _static_inputs(graph: GraphModule, inputs: Sequence[Any]) -> dict[int, torch.Tensor]:
+    """Parameters and buffers among a graph's inputs, by their indices."""
+    found = {}
+    placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    for index, (node, tensor) in enumerate(zip(placeholders, inputs)):
+        marked = "_dynamo_static_input_type" in node.meta.get("tensor_dict", {})
+        if isinstance(tensor, torch.nn.Parameter) or (marked and isinstance(tensor, torch.Tensor)):
+            found[index] = tensor
+    return found
+
+
+def backend(graph: GraphModule, inputs: Sequence[Any], **settings: Any) -> Callable[..., Any]:
+    """What ``torch.compile(module, backend="opwright")`` calls for each graph.
+
+    The largest parts that layers can compute become engines; other operators stay with PyTorch, and
+    the logger ``opwright.torch`` says which and why. Parameters and buffers are parts of the
+    engines, which are built again when these have changed. Where gradients are wanted the whole
+    graph stays with PyTorch, with a warning.
+
+    :param graph: of the operators that were traced.
+    :param inputs: examples of its arguments.
+    :param settings: ``options``: a dict of ``fp16``, ``bf16``, ``timing`` and ``timing_cache``, as
+        `opwright.build` has them, and ``min_nodes``: a part of fewer operators (3) stays with
+        PyTorch, unless it is the whole graph.
+    :returns: what computes the graph.
+    :raises TypeError: for options that there are not.
+    """
+    options = Options(**(settings.get("options") or {}))
+    if _wants_gradients(inputs):
+        _log.warning(
+            "gradients are wanted, which engines do not compute: the graph stays with PyTorch. For "
+            "inference call the module within torch.inference_mode() or torch.no_grad()"
+        )
+        return graph.forward
+    static = _static_inputs(graph, inputs)
+    own = len(list(graph.parameters())) + len(list(graph.buffers()))
+
+    def compile(lowered: GraphModule, fakes: Sequence[Any]) -> Callable[..., Any]:
+        placeholders = [node for node in lowered.graph.nodes if node.op == "placeholder"]
+        weights = static if len(placeholders) == len(inputs) and own == 0 else {}
+        context = TracingContext.try_get()
+        infos = getattr(context.fw_metadata, "input_info", []) if context is not None else []
+        for index, info in enumerate(infos):
+            if info.mutates_data:  # a cache, say
+                weights = {i: tensor for i, tensor in weights.items() if i != index}
+        return _compile(lowered, weights, options)
+
+    with _whole_operators():
+        wrap = aot_autograd(
+            fw_compiler=compile, inference_compiler=compile, decompositions=decompositions()
+        )
+        return wrap(graph, inputs)
+
+
+def _compile(
+    graph: GraphModule, weights: dict[int, torch.Tensor], options: Options
+) -> Callable[..., Any]:
+    placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    total = sum(node.op == "call_function" for node in graph.graph.nodes)
+    _numbers_from_inputs(graph)
+    by_name = {placeholders[index].name: tensor for index, tensor in weights.items()}
+    with _disable_current_modes():  # of fake tensors, which constants are not
+        engines, refused = _split(graph, by_name, options)
+    _log.info(
+        "a graph of %d operators: %d engines, %d operators stay with PyTorch",
+        total,
+        len(engines),
+        len(refused),
+    )
+    for reason in refused.values():
+        _log.warning("stays with PyTorch: %s", reason)
+    return _Compiled(graph, weights, engines)

@@ -1,0 +1,188 @@
+"""Modules and exported programs of PyTorch as networks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.utils import _pytree as pytree
+
+from .. import _core
+from ._importer import Importer, find_converter, value_of
+from ._writer import Unsupported, network_type
+
+Range = tuple[list[int], list[int], list[int]]
+
+
+class Exported(NamedTuple):
+    """A network, and what an optimization profile says of its inputs."""
+
+    network: _core.INetworkDefinition
+    shapes: dict[str, Range]
+    """For each input of dynamic shape its smallest, typical and largest one."""
+    values: dict[str, Range]
+    """For each input that is a number, likewise."""
+
+
+def is_module(model: Any) -> bool:
+    return isinstance(model, (torch.nn.Module, torch.export.ExportedProgram))
+
+
+def decompositions() -> dict[Any, Any]:
+    """PyTorch's decompositions of the operators that have no layer."""
+    table = torch.export.default_decompositions()
+    return {op: function for op, function in table.items() if find_converter(op) is None}
+
+
+def export(
+    model: Any,
+    args: Sequence[Any] | None,
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+) -> torch.export.ExportedProgram:
+    """The program of a module, in operators that have layers."""
+    if isinstance(model, torch.nn.Module):
+        if args is None and kwargs is None:
+            raise TypeError(
+                f"opwright.build: to export {type(model).__name__} it is called with examples of "
+                "its arguments: build(module, args) with a tuple, or build(module, kwargs={...})"
+            )
+        if isinstance(args, torch.Tensor):
+            args = (args,)
+        model = torch.export.export(
+            model, tuple(args or ()), dict(kwargs or {}), dynamic_shapes=dynamic_shapes
+        )
+    elif args is not None or kwargs is not None or dynamic_shapes is not None:
+        raise TypeError(
+            "opwright.build: an ExportedProgram has its arguments' types and shapes already; args, "
+            "kwargs and dynamic_shapes are for modules"
+        )
+    return model.run_decompositions(decompositions())
+
+
+def _bounds(extent: Any, ranges: Mapping[Any, Any]) -> tuple[int, int, int | None]:
+    """Smallest, typical and largest value of an extent; None where it has no bound."""
+    if not isinstance(extent, torch.SymInt):
+        return extent, extent, extent
+    expr = extent.node.expr
+    low, high = {}, {}
+    for symbol in expr.free_symbols:
+        low[symbol] = ranges[symbol].lower if symbol in ranges else 0
+        high[symbol] = ranges[symbol].upper if symbol in ranges else 1 << 62
+    least, most = expr.xreplace(low), expr.xreplace(high)
+    bound = int(most) if most.is_Integer and most < 1 << 31 else None
+    typical = extent.node.hint if extent.node.has_hint() else None
+    least = max(int(least), 0)
+    if typical is None:
+        typical = least if bound is None else bound
+    return least, int(typical), bound
+
+
+def _range(name: str, extents: Sequence[Any], ranges: Mapping[Any, Any]) -> Range:
+    found = [_bounds(extent, ranges) for extent in extents]
+    for axis, (_, _, most) in enumerate(found):
+        if most is None:
+            raise _core.Error(
+                f"axis {axis} of input '{name}' has no largest extent: give one in dynamic_shapes, "
+                f"{{{axis}: torch.export.Dim('extent', max=64)}}, or shapes={{'{name}': (min, opt, "
+                "max)}"
+            )
+    low, high = [bounds[0] for bounds in found], [bounds[2] or 0 for bounds in found]
+    opt = [min(max(a, b), c) for a, (_, b, _), c in zip(low, found, high)]
+    return low, opt, high
+
+
+def _output_names(program: torch.export.ExportedProgram, count: int) -> list[str]:
+    """The keys of a dict, or numbers."""
+    if count == 1:
+        return ["output"]
+    spec = program.call_spec.out_spec
+    names = []
+    if spec is not None and spec.num_leaves == count:
+        tree = pytree.tree_unflatten(list(range(count)), spec)
+        if isinstance(tree, Mapping) and all(isinstance(leaf, int) for leaf in tree.values()):
+            names = [str(key) for key in tree]
+    if len(names) != count:
+        names = [f"output_{i}" for i in range(count)]
+    return names
+
+
+def network_of(
+    program: torch.export.ExportedProgram,
+    network: _core.INetworkDefinition,
+    shapes: Mapping[str, Any],
+    on_gpu: bool,
+) -> Exported:
+    """Writes an exported program, in operators that have layers, into an empty network.
+
+    :param shapes: ranges that the caller gives, by the input's name, rather than the program.
+    :param on_gpu: whether the engine is for a GPU.
+    :raises Error: naming what has no layer.
+    """
+    for result in program.graph_signature.output_specs:
+        if result.kind != OutputKind.USER_OUTPUT:
+            raise _core.Error(
+                f"the module changes '{result.target}' when it runs ({result.kind.name}), which an "
+                "engine does not: call eval() of the module, or take it as an argument and return "
+                "what it becomes"
+            )
+    tensors = {**program.state_dict, **program.constants}
+    importer = Importer(network, lambda name: getattr(program.graph_module, name))
+    importer.writer.on_gpu = on_gpu
+    made: dict[int, _core.ITensor] = {}
+    nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    taken: dict[str, Range] = {}
+    values: dict[str, Range] = {}
+    for spec in program.graph_signature.input_specs:
+        node = nodes[spec.arg.name]
+        if spec.kind != InputKind.USER_INPUT:
+            tensor = tensors.get(spec.target) if spec.target else None
+            if tensor is None or not node.users:
+                continue
+            if id(tensor) not in made:
+                try:
+                    made[id(tensor)] = importer.writer.constant(tensor)
+                except Unsupported as error:
+                    raise _core.Error(f"'{spec.target}': {error}") from error
+                made[id(tensor)].name = spec.target
+            importer.bind(node, made[id(tensor)])
+            continue
+        value = value_of(node)
+        if isinstance(value, torch.SymInt):
+            tensor = network.add_input(node.name, _core.DataType.INT64, [1])
+            importer.writer.learn_extent(value.node.expr, tensor)
+            ends = _range(node.name, [value], program.range_constraints)
+            values[node.name] = ends
+        elif isinstance(value, torch.Tensor):
+            extents = [-1 if isinstance(e, torch.SymInt) else e for e in value.shape]
+            try:
+                dtype = network_type(value.dtype)
+            except Unsupported as error:
+                raise _core.Error(f"input '{node.name}': {error}") from error
+            importer.bind(node, network.add_input(node.name, dtype, extents))
+            if -1 in extents and node.name not in shapes:
+                taken[node.name] = _range(node.name, value.shape, program.range_constraints)
+    for node in program.graph.nodes:
+        if node.op not in ("placeholder", "output"):
+            try:
+                importer.add(node)
+            except Unsupported as error:
+                raise _core.Error(f"PyTorch's {error}") from error
+    _mark_outputs(program, importer)
+    return Exported(network, taken, values)
+
+
+def _mark_outputs(program: torch.export.ExportedProgram, importer: Importer) -> None:
+    (output,) = [node for node in program.graph.nodes if node.op == "output"]
+    results = list(output.args[0])
+    names = _output_names(program, len(results))
+    for name, value in zip(names, results):
+        if not isinstance(value, torch.fx.Node):
+            continue  # None, or a number that never changes
+        if isinstance(value_of(value), torch.SymInt):
+            tensor = importer.writer.reshape(importer.writer.extent(value_of(value)), [])
+        else:
+            tensor = importer.values[value]
+        importer.writer.mark_output(tensor, name)

@@ -1,0 +1,145 @@
+"""A graph of PyTorch's operators becomes layers of a network."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from .. import _core
+from . import _elementwise, _layers, _movement  # noqa: F401 (they fill CONVERTERS)
+from ._converters import CONVERTERS, Converter
+from ._custom_ops import custom_converter
+from ._writer import TO_NETWORK, Unsupported, Writer
+
+NUMBERS = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def value_of(node: Node) -> Any:
+    """What PyTorch knows of a node's result: a fake tensor, a number, or several."""
+    return node.meta.get("val", node.meta.get("example_value"))
+
+
+def is_number(node: Node) -> bool:
+    return isinstance(value_of(node), NUMBERS)
+
+
+def find_converter(target: Any) -> Converter | None:
+    if target in CONVERTERS:
+        return CONVERTERS[target]
+    return custom_converter(target)
+
+
+def _flat(value: Any) -> list[Any]:
+    if isinstance(value, (list, tuple)):
+        return [each for part in value for each in _flat(part)]
+    return [value]
+
+
+def obstacle(node: Node) -> str:
+    """Why a node cannot be a layer, as far as its operator and its types say; empty if it can."""
+    if node.target is operator.getitem or is_number(node):
+        return ""
+    if find_converter(node.target) is None:
+        return "no layer computes it"
+    for part in _flat(value_of(node)) + [value_of(each) for each in node.all_input_nodes]:
+        for tensor in _flat(part):
+            if isinstance(tensor, torch.Tensor) and tensor.dtype not in TO_NETWORK:
+                return f"tensors of {tensor.dtype}"
+    return ""
+
+
+class Importer:
+    """Adds the nodes of a graph to a network.
+
+    :param network: what layers are added to.
+    :param constant: what a get_attr node's name refers to, a tensor.
+    """
+
+    def __init__(
+        self, network: _core.INetworkDefinition, constant: Callable[[str], Any] | None = None
+    ):
+        self.writer = Writer(network)
+        self.values: dict[Node, Any] = {}
+        self._constant = constant
+
+    def bind(self, node: Node, tensor: _core.ITensor) -> None:
+        """Gives a placeholder its tensor."""
+        self.values[node] = tensor
+        value = value_of(node)
+        if isinstance(value, torch.Tensor):
+            self.writer.learn(tensor, value)
+
+    def _argument(self, argument: Any) -> Any:
+        if isinstance(argument, Node):
+            if is_number(argument):
+                return value_of(argument)
+            return self.values[argument]
+        if isinstance(argument, (list, tuple)):
+            return [self._argument(each) for each in argument]
+        if isinstance(argument, Mapping):
+            return {key: self._argument(each) for key, each in argument.items()}
+        return argument
+
+    def add(self, node: Node) -> None:
+        """Adds the layers of a node.
+
+        :raises Unsupported: and adds nothing that matters, where no layer computes it.
+        """
+        if is_number(node):  # its expression is written where it is used
+            return
+        if node.op == "get_attr":
+            assert self._constant is not None
+            self.values[node] = self.writer.constant(self._constant(str(node.target)))
+            return
+        if node.target is operator.getitem:
+            source, index = map(self._argument, node.args)
+            self.values[node] = source[index]
+            return
+        reason = obstacle(node)
+        if reason:
+            raise Unsupported(f"{describe(node)}: {reason}")
+        convert = find_converter(node.target)
+        assert convert is not None
+        network = self.writer.network
+        first = network.num_layers
+        self.writer.meta = value_of(node)
+        args, options = self._argument(node.args), self._argument(node.kwargs)
+        try:
+            result = convert(self.writer, *args, **options)
+        except (Unsupported, _core.Error, TypeError) as error:
+            raise Unsupported(f"{describe(node)}: {error}") from error
+        for index in range(first, network.num_layers):
+            suffix = f".{index - first}" if index > first else ""
+            network.get_layer(index).name = f"{node.name}{suffix}"
+        self.values[node] = result
+        metas = value_of(node)
+        for tensor, meta in zip(_flat(result), _flat(metas)):
+            if isinstance(tensor, _core.ITensor) and isinstance(meta, torch.Tensor):
+                self._check(node, tensor, meta)
+                self.writer.learn(tensor, meta)
+
+    def _check(self, node: Node, tensor: _core.ITensor, meta: torch.Tensor) -> None:
+        """What the converter made must be what PyTorch would have made."""
+        shape = list(tensor.shape)
+        differs = len(shape) != meta.dim() or any(
+            isinstance(theirs, int) and ours not in (-1, theirs)
+            for ours, theirs in zip(shape, meta.shape)
+        )
+        if differs or TO_NETWORK[meta.dtype] != tensor.dtype:
+            raise Unsupported(
+                f"{describe(node)}: the layers make {tensor.dtype} {shape}, PyTorch {meta.dtype} "
+                f"{list(meta.shape)}"
+            )
+
+
+def describe(node: Node) -> str:
+    """The node, with the line of the program that it comes from."""
+    text = f"{node.name} ({node.target})"
+    for line in reversed((node.meta.get("stack_trace") or "").strip().splitlines()):
+        if line.strip().startswith("File "):
+            return f"{text} from {line.strip()[5:]}"
+    return text

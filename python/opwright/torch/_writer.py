@@ -1,0 +1,387 @@
+"""Writes layers of a network in the terms of PyTorch: promoted types, symbolic extents, axes from the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import sympy
+import torch
+
+from .. import _core
+from .._core import DataType, ElementWiseOperation, ITensor, UnaryOperation
+
+TO_NETWORK = {
+    torch.float32: DataType.FLOAT,
+    torch.float16: DataType.HALF,
+    torch.bfloat16: DataType.BF16,
+    torch.int8: DataType.INT8,
+    torch.uint8: DataType.UINT8,
+    torch.int32: DataType.INT32,
+    torch.int64: DataType.INT64,
+    torch.bool: DataType.BOOL,
+}
+TO_TORCH = {ours: theirs for theirs, ours in TO_NETWORK.items()}
+
+Extent = Any
+"""An int, a torch.SymInt, or a tensor of the network: INT64 of shape [1]."""
+
+
+class Unsupported(Exception):
+    """Why an operator cannot be a layer."""
+
+
+def known(extent: Any) -> int | None:
+    """The number that an extent is in every run; None for one that is not known."""
+    if isinstance(extent, int):
+        return int(extent)
+    if isinstance(extent, torch.SymInt):
+        expr = extent.node.expr
+        return int(expr) if expr.is_Integer else None
+    return None
+
+
+def all_known(extents: Sequence[Any]) -> bool:
+    return all(known(extent) is not None for extent in extents)
+
+
+def scalar_type(value: Any) -> torch.dtype:
+    if isinstance(value, (bool, torch.SymBool)):
+        return torch.bool
+    if isinstance(value, (int, torch.SymInt)):
+        return torch.int64
+    return torch.float32
+
+
+class Writer:
+    """A network that is being written.
+
+    :param network: what layers are added to.
+    """
+
+    def __init__(self, network: _core.INetworkDefinition):
+        self.network = network
+        self.meta: Any = None
+        """What PyTorch's fake tensors say of the present operator's result."""
+        self.on_gpu = False
+        """Whether the engine is for a GPU."""
+        self.symbols: dict[sympy.Symbol, ITensor] = {}
+        """The extents that symbols are, INT64 of shape [1]."""
+        self._extents: dict[Any, Extent] = {}
+
+    # Types
+
+    @property
+    def dtype(self) -> DataType:
+        """The type of the present operator's first result."""
+        meta = self.meta[0] if isinstance(self.meta, (tuple, list)) else self.meta
+        return network_type(meta.dtype)
+
+    def promoted(self, *values: Any) -> DataType:
+        """The type that PyTorch computes in with these tensors and numbers."""
+        stand_ins: list[Any] = []
+        for value in values:
+            if isinstance(value, ITensor):
+                shape = (1,) * len(value.shape)
+                stand_ins.append(torch.empty(shape, dtype=TO_TORCH[value.dtype], device="meta"))
+            else:
+                stand_ins.append(False if isinstance(value, bool) else _plain(value))
+        result = stand_ins[0]
+        if len(stand_ins) == 1:
+            dtype = result.dtype if isinstance(result, torch.Tensor) else scalar_type(result)
+        else:
+            dtype = torch.result_type(*stand_ins)
+        return network_type(dtype)
+
+    def cast(self, x: ITensor, dtype: DataType) -> ITensor:
+        return x if x.dtype == dtype else self.network.add_cast(x, dtype).get_output(0)
+
+    # Constants
+
+    def constant(self, tensor: torch.Tensor) -> ITensor:
+        """A tensor of PyTorch as a constant, without a copy where it is dense and on the host."""
+        network_type(tensor.dtype)
+        tensor = tensor.detach().cpu().contiguous()
+        return self.network.add_constant(list(tensor.shape), tensor).get_output(0)
+
+    def full(self, value: float | int | bool, dtype: DataType, rank: int = 0) -> ITensor:
+        """A constant of one element."""
+        return self.constant(torch.full((1,) * rank, value, dtype=TO_TORCH[dtype]))
+
+    def integers(self, values: Sequence[int]) -> ITensor:
+        return self.constant(torch.tensor([int(v) for v in values], dtype=torch.int64))
+
+    def tensor(self, value: Any, dtype: DataType, rank: int = 0) -> ITensor:
+        """A tensor or number as a tensor of that type."""
+        if isinstance(value, ITensor):
+            return self.cast(value, dtype)
+        if isinstance(value, torch.SymInt) and known(value) is None:
+            return self.reshape(self.cast(self.extent(value), dtype), [1] * rank)
+        return self.full(_plain(value), dtype, rank)
+
+    # Extents
+
+    def extent(self, extent: Extent) -> ITensor:
+        """As a tensor, INT64 of shape [1]."""
+        if isinstance(extent, ITensor):
+            return extent
+        number = known(extent)
+        key = number if number is not None else extent.node.expr
+        if key not in self._extents:
+            made = self._translate(sympy.sympify(key))
+            self._extents[key] = made if isinstance(made, ITensor) else self.integers([made])
+        return self._extents[key]
+
+    def extents(self, values: Sequence[Extent]) -> ITensor:
+        """A shape as a tensor, INT64 of one axis."""
+        if all_known(values):
+            return self.integers([known(value) or 0 for value in values])
+        return self.concatenate([self.extent(value) for value in values], 0)
+
+    def size(self, x: ITensor, axis: int) -> Extent:
+        """The extent of an axis, as a number where it is known."""
+        if x.shape[axis] >= 0:
+            return x.shape[axis]
+        shape = self.network.add_shape(x).get_output(0)
+        return self.network.add_slice(shape, [axis % len(x.shape)], [1], [1]).get_output(0)
+
+    def sizes(self, x: ITensor) -> list[Extent]:
+        return [self.size(x, axis) for axis in range(len(x.shape))]
+
+    def arithmetic(self, op: ElementWiseOperation, a: Extent, b: Extent) -> Extent:
+        """Of extents; a number where both are."""
+        x, y = known(a), known(b)
+        if x is not None and y is not None:
+            return _ARITHMETIC[op](x, y)
+        return self.network.add_elementwise(self.extent(a), self.extent(b), op).get_output(0)
+
+    def learn(self, x: ITensor, meta: Any) -> None:
+        """The symbols that are extents of a tensor whose fake tensor is `meta`."""
+        for axis, extent in enumerate(meta.shape):
+            if not isinstance(extent, torch.SymInt):
+                continue
+            expr = extent.node.expr
+            if expr.is_Symbol and expr not in self.symbols:
+                shape = self.network.add_shape(x).get_output(0)
+                self.symbols[expr] = self.network.add_slice(shape, [axis], [1], [1]).get_output(0)
+
+    def learn_extent(self, expr: Any, extent: ITensor) -> None:
+        """An expression that is the element of a tensor, INT64 of shape [1]."""
+        if expr.is_Symbol:
+            self.symbols[expr] = extent
+        self._extents[expr] = extent
+
+    def _translate(self, expr: Any) -> Extent:
+        if expr.is_Integer:
+            return int(expr)
+        if expr.is_Symbol:
+            if expr not in self.symbols:
+                raise Unsupported(f"the extent {expr} is of no tensor that is known here")
+            return self.symbols[expr]
+        op, name = ElementWiseOperation, type(expr).__name__
+        if name in ("FloorToInt", "TruncToInt", "CeilToInt", "floor", "ceiling", "FloorDiv"):
+            if name == "FloorDiv":
+                a, b = expr.args
+            else:
+                a, b = _rational(expr.args[0]).as_numer_denom()
+            if name in ("CeilToInt", "ceiling"):
+                a = -a
+            quotient = self.arithmetic(op.FLOOR_DIV, self._translate(a), self._translate(b))
+            return self.arithmetic(op.SUB, 0, quotient) if name[0] in "Cc" else quotient
+        args = [self._translate(arg) for arg in expr.args]
+        if name in _FOLDS:
+            result = args[0]
+            for arg in args[1:]:
+                result = self.arithmetic(_FOLDS[name], result, arg)
+            return result
+        if name in ("Mod", "PythonMod"):
+            quotient = self.arithmetic(op.FLOOR_DIV, *args)
+            return self.arithmetic(op.SUB, args[0], self.arithmetic(op.PROD, quotient, args[1]))
+        if name in ("Pow", "PowByNatural") and isinstance(args[1], int) and args[1] >= 0:
+            result = 1
+            for _ in range(args[1]):
+                result = self.arithmetic(op.PROD, result, args[0])
+            return result
+        if name == "Identity":
+            return args[0]
+        raise Unsupported(f"the extent {expr} has {name}, which no layer computes")
+
+    def mark_output(self, tensor: ITensor, name: str) -> None:
+        """Makes a tensor an output, also one that is an input, or another output, already."""
+        if tensor.is_network_input or tensor.is_network_output:
+            tensor = self.network.add_identity(tensor).get_output(0)
+        tensor.name = name
+        self.network.mark_output(tensor)
+
+    # Layers
+
+    def unary(self, op: UnaryOperation, x: ITensor) -> ITensor:
+        return self.network.add_unary(x, op).get_output(0)
+
+    def align(self, *tensors: ITensor) -> list[ITensor]:
+        """With axes of extent 1 in front, so that all have as many."""
+        rank = max(len(x.shape) for x in tensors)
+        return [self.unsqueeze(x, list(range(rank - len(x.shape)))) for x in tensors]
+
+    def binary(
+        self, op: ElementWiseOperation, a: Any, b: Any, dtype: DataType | None = None
+    ) -> ITensor:
+        """Of tensors and numbers, in a type; None: the promoted one."""
+        dtype = dtype or self.promoted(a, b)
+        rank = max(len(x.shape) for x in (a, b) if isinstance(x, ITensor))
+        x, y = self.align(self.tensor(a, dtype, rank), self.tensor(b, dtype, rank))
+        return self.network.add_elementwise(x, y, op).get_output(0)
+
+    def add(self, a: Any, b: Any) -> ITensor:
+        return self.binary(ElementWiseOperation.SUM, a, b)
+
+    def mul(self, a: Any, b: Any) -> ITensor:
+        return self.binary(ElementWiseOperation.PROD, a, b)
+
+    def activation(
+        self, kind: Any, x: ITensor, alpha: float | None = None, beta: float | None = None
+    ) -> ITensor:
+        layer = self.network.add_activation(x, kind)
+        if alpha is not None:
+            layer.alpha = alpha
+        if beta is not None:
+            layer.beta = beta
+        return layer.get_output(0)
+
+    def select(self, condition: ITensor, a: ITensor, b: ITensor) -> ITensor:
+        return self.network.add_select(*self.align(condition, a, b)).get_output(0)
+
+    def concatenate(self, tensors: Sequence[ITensor], axis: int) -> ITensor:
+        if len(tensors) == 1:
+            return tensors[0]
+        layer = self.network.add_concatenation(list(tensors))
+        layer.axis = axis % len(tensors[0].shape)
+        return layer.get_output(0)
+
+    def reshape(self, x: ITensor, shape: Sequence[Extent]) -> ITensor:
+        """To extents of which one may be -1."""
+        layer = self.network.add_shuffle(x)
+        layer.zero_is_placeholder = False
+        if sum(known(extent) is None for extent in shape) == 1 and -1 not in shape:
+            shape = [-1 if known(extent) is None else extent for extent in shape]
+            if 0 in [known(extent) for extent in shape]:
+                raise Unsupported("a tensor without elements")
+        if all_known(shape):
+            layer.reshape_dims = [known(extent) for extent in shape]
+        else:
+            layer.set_input(1, self.extents(shape))
+        return layer.get_output(0)
+
+    def transpose(self, x: ITensor, axes: Sequence[int]) -> ITensor:
+        rank = len(x.shape)
+        axes = [axis % rank for axis in axes]
+        if axes == list(range(rank)):
+            return x
+        layer = self.network.add_shuffle(x)
+        layer.first_transpose = axes
+        return layer.get_output(0)
+
+    def unsqueeze(self, x: ITensor, axes: Sequence[int]) -> ITensor:
+        if not axes:
+            return x
+        return self.network.add_unsqueeze(x, self.integers(axes)).get_output(0)
+
+    def squeeze(self, x: ITensor, axes: Sequence[int]) -> ITensor:
+        if not axes:
+            return x
+        return self.network.add_squeeze(x, self.integers(axes)).get_output(0)
+
+    def slice(
+        self,
+        x: ITensor,
+        start: Sequence[Extent],
+        shape: Sequence[Extent],
+        stride: Sequence[Extent],
+        mode: Any = None,
+        fill: ITensor | None = None,
+    ) -> ITensor:
+        rank = len(x.shape)
+        parts = (start, shape, stride)
+        numbers = [[known(v) or 0 for v in p] if all_known(p) else [0] * rank for p in parts]
+        layer = self.network.add_slice(x, *numbers)
+        if mode is not None:
+            layer.mode = mode
+        for index, part in enumerate(parts):
+            if not all_known(part):
+                layer.set_input(1 + index, self.extents(part))
+        if fill is not None:
+            layer.set_input(4, fill)
+        return layer.get_output(0)
+
+    def expand(self, x: ITensor, shape: Sequence[Extent]) -> ITensor:
+        """Broadcasts; an extent of -1 stays."""
+        rank = len(shape)
+        x = self.unsqueeze(x, list(range(rank - len(x.shape))))
+        extents = [self.size(x, i) if known(e) == -1 else e for i, e in enumerate(shape)]
+        strides = []
+        for axis, extent in enumerate(extents):
+            own = x.shape[axis]  # of symbols PyTorch knows that they stay
+            strides.append(int(own != 1 or known(extent) == 1))
+        return x if all(strides) else self.slice(x, [0] * rank, extents, strides)
+
+    def reduce(self, op: Any, x: ITensor, axes: Sequence[int] | None, keep: bool) -> ITensor:
+        rank = len(x.shape)
+        if rank == 0:
+            return x
+        chosen = [axis % rank for axis in axes] if axes else range(rank)
+        mask = sum(1 << axis for axis in set(chosen))
+        return self.network.add_reduce(x, op, mask, keep).get_output(0)
+
+    def gather(self, x: ITensor, indices: ITensor, axis: int) -> ITensor:
+        return self.network.add_gather(x, indices, axis % len(x.shape)).get_output(0)
+
+    def matmul(self, a: ITensor, b: ITensor, ta: bool = False, tb: bool = False) -> ITensor:
+        """Of stacks of matrices; leading axes broadcast."""
+        op = _core.MatrixOperation
+        x, y = self.align(a, b)
+        kinds = [op.TRANSPOSE if flag else op.NONE for flag in (ta, tb)]
+        return self.network.add_matrix_multiply(x, kinds[0], y, kinds[1]).get_output(0)
+
+
+def network_type(dtype: torch.dtype) -> DataType:
+    if dtype not in TO_NETWORK:
+        raise Unsupported(f"tensors of {dtype}")
+    return TO_NETWORK[dtype]
+
+
+def _plain(value: Any) -> Any:
+    """A number of Python."""
+    if isinstance(value, torch.SymInt):
+        return 2  # for promotion alone, where its value is not known
+    if isinstance(value, (torch.SymFloat, torch.SymBool)):
+        raise Unsupported(f"a {type(value).__name__}")
+    return value
+
+
+def _rational(expr: Any) -> Any:
+    """Exact quotients for PyTorch's floats and true divisions."""
+    name = type(expr).__name__
+    if expr.is_Float:
+        return sympy.nsimplify(expr, rational=True)
+    if name in ("ToFloat", "Identity"):
+        return _rational(expr.args[0])
+    if name in ("IntTrueDiv", "FloatTrueDiv"):
+        return _rational(expr.args[0]) / _rational(expr.args[1])
+    return expr.func(*map(_rational, expr.args)) if expr.is_Add or expr.is_Mul else expr
+
+
+_ARITHMETIC: dict[ElementWiseOperation, Callable[[int, int], int]] = {
+    ElementWiseOperation.SUM: lambda a, b: a + b,
+    ElementWiseOperation.SUB: lambda a, b: a - b,
+    ElementWiseOperation.PROD: lambda a, b: a * b,
+    ElementWiseOperation.FLOOR_DIV: lambda a, b: a // b,
+    ElementWiseOperation.MAX: max,
+    ElementWiseOperation.MIN: min,
+}
+_FOLDS = {
+    "Add": ElementWiseOperation.SUM,
+    "Mul": ElementWiseOperation.PROD,
+    "Max": ElementWiseOperation.MAX,
+    "Min": ElementWiseOperation.MIN,
+    "CleanDiv": ElementWiseOperation.FLOOR_DIV,
+}

@@ -1,0 +1,531 @@
+#include "operators/fused_attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "backend/candidates.h"
+#include "backend/device.h"
+#include "backend/gpu/attention_text.h"
+#include "backend/gpu/kernels.h"
+#include "backend/gpu/source.h"
+#include "base/error.h"
+#include "base/types.h"
+
+// A namespace of its own: neighbours have tiles and tactics, too.
+namespace opwright::gpu::attention {
+namespace {
+
+/// How a block of threads works: on m queries and n keys at a time, of which `stages` tiles are on
+/// their way. A warp has 16 of the queries and its share of the keys.
+struct AttentionTile {
+  bool is_tensor = false;  ///< on tensor cores: FP16 or BF16, summed in FP32
+  int m = 0, n = 0, warps_m = 1, warps_n = 1, stages = 2;
+  std::string name() const {
+    return str(is_tensor ? "tensor " : "scalar ", m, "x", n, ", ", warps_m * warps_n, " warps, ",
+               stages, " stages");
+  }
+};
+
+/// Queries of a warp.
+constexpr int kWarpRows = 16;
+
+constexpr AttentionTile kTiles[] = {
+    {true, 64, 64, 4, 1, 2},  {true, 128, 64, 8, 1, 2}, {true, 64, 128, 4, 1, 2},
+    {true, 64, 32, 4, 1, 2},  {true, 32, 64, 2, 2, 2},  {true, 16, 64, 1, 4, 3},
+    {true, 16, 128, 1, 4, 2}, {false, 64, 32, 4, 1, 2}, {false, 32, 32, 2, 2, 2},
+    {false, 16, 32, 1, 4, 3}, {false, 16, 16, 1, 2, 2},
+};
+
+/// The first architecture whose tensor cores multiply by m16n8k16, and that copies to shared memory
+/// without registers.
+constexpr int kFirstArchitecture = 80;
+/// Elements of a head at most: its sums are in registers.
+constexpr int64_t kMaxSize = 256;
+/// A tactic's number is that of its tile, and this times the parts where there are several.
+constexpr int64_t kPartsUnit = 100;
+/// Parts of the keys at most, and blocks whose keys have parts.
+constexpr int kMostParts = 8;
+constexpr int64_t kMostTasksOfParts = 256;
+/// Tiles of keys of a part at least.
+constexpr int64_t kPartTiles = 2;
+/// About as many as GPUs have multiprocessors.
+constexpr int64_t kFewBlocks = 132;
+/// Counters of blocks that are done, of so many bits each, in one word.
+constexpr int kCounterBits = 4, kCountersOfWord = 64 / kCounterBits;
+
+int architecture_number(std::string_view architecture) {
+  int number = 0;
+  for (const char c : architecture)
+    if (c >= '0' && c <= '9') number = 10 * number + (c - '0');
+  return number;
+}
+/// Bytes of shared memory that a block has.
+int64_t most_shared(int architecture) {
+  if (architecture >= 90 && architecture < 120) return 227 << 10;
+  return architecture == 80 || architecture == 87 ? 163 << 10 : 99 << 10;
+}
+
+int rounded_size(int64_t size) { return static_cast<int>((size + 15) / 16 * 16); }
+int vector_of(DataType type) { return 128 / bits(type); }
+
+/// Places in shared memory, in bytes.
+struct SharedMemory {
+  int64_t stages, weights, total;
+  SharedMemory(const AttentionTile& tile, const FusedAttentionParams& params, DataType type) {
+    const int64_t element = bits(type) / 8, vector = vector_of(type);
+    const int64_t key_row = rounded_size(params.size) + vector,
+                  value_row = rounded_size(params.value_size) + vector;
+    stages = tile.m * key_row * element;
+    weights = stages + tile.stages * tile.n * (key_row + value_row) * element;
+    total = weights;
+    if (!tile.is_tensor)
+      total += int64_t{tile.warps_m} * tile.warps_n * kWarpRows * (tile.n / tile.warps_n) * 4;
+    // What warps with other keys have found.
+    const int64_t lane_rows = tile.is_tensor ? 2 : 4,
+                  outputs = rounded_size(params.value_size) / (tile.is_tensor ? 4 : 8);
+    const int64_t merged = tile.warps_n > 1 ? tile.warps_m * 32 * lane_rows * (2 + outputs) * 4 : 0;
+    total = std::max(total, merged);
+  }
+};
+
+struct Tactic {
+  const AttentionTile& tile;
+  int parts = 1;
+  std::string name() const {
+    return parts > 1 ? str(tile.name(), ", in ", parts, " parts") : tile.name();
+  }
+};
+Tactic tactic_of(int64_t number) {
+  const int64_t tile = number % kPartsUnit, parts = number / kPartsUnit;
+  require(number >= 0 && tile < std::ssize(kTiles) && parts <= kMostParts,
+          "there is no tile of attention of number ", number);
+  return {kTiles[tile], std::max(1, static_cast<int>(parts))};
+}
+
+std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
+                             const CandidateQuery& query) {
+  const int architecture = architecture_number(query.device->architecture());
+  const bool is_short = type == DataType::kHALF || type == DataType::kBF16;
+  const bool is_tensor = is_short && architecture >= kFirstArchitecture;
+  const auto axis_of = [&](int operand, bool batch) {
+    return batch ? attention_batch_axis(params.layout(operand))
+                 : attention_length_axis(params.layout(operand));
+  };
+  const PortDesc& queries = query.inputs[0];
+  const int64_t rows = params.group() * queries.opt[axis_of(0, false)],
+                keys = query.inputs[1].opt[axis_of(1, false)],
+                heads = queries.opt[axis_of(0, true)] * params.shared_heads;
+  std::vector<int64_t> found;
+  for (int64_t i = 0; i < std::ssize(kTiles); ++i) {
+    const AttentionTile& tile = kTiles[i];
+    if (tile.is_tensor != is_tensor ||
+        SharedMemory(tile, params, type).total > most_shared(architecture))
+      continue;
+    // A tile that is twice as large as what there is computes mostly zeros; small ones read the
+    // keys of many queries more often.
+    const bool wastes = (tile.m > 16 && tile.m >= 2 * rows) || (tile.n > 64 && tile.n >= 2 * keys);
+    const bool is_small = tile.m == 16 && rows > 256;
+    // Sums of long heads leave few registers for scores.
+    const bool spills = is_tensor && tile.n / tile.warps_n > 64 && params.value_size > 64;
+    const bool is_long = params.value_size > 128 && tile.n / tile.warps_n > 32;
+    if (wastes || spills || is_long || (is_small && !found.empty())) continue;
+    found.push_back(i);
+    const int64_t tasks = heads * ((rows + tile.m - 1) / tile.m);
+    if (queries.min != queries.max || tasks == 0 || tasks > kMostTasksOfParts) continue;
+    for (int64_t parts = 2; parts <= kMostParts; parts *= 2)
+      if (tasks * parts <= 4 * kFewBlocks && 2 * tasks < 3 * kFewBlocks &&
+          keys >= parts * kPartTiles * tile.n)
+        found.push_back(parts * kPartsUnit + i);
+  }
+  return found;
+}
+
+/// Writes the kernel of one attention.
+class AttentionWriter {
+ public:
+  AttentionWriter(const FusedAttentionParams& params, const KernelArgs& args)
+      : params_(params),
+        args_(args),
+        source_("fused_attention", args),
+        tactic_(tactic_of(args.candidate->tactic)),
+        tile_(tactic_.tile),
+        type_(args.inputs[0].type.dtype) {
+    for (int i = 0; i < 3; ++i) strides_[i] = attention_strides<Expr>(params, i, source_.dims(i));
+    const SymShape &query = source_.dims(0), &key = source_.dims(1), &value = source_.dims(2);
+    batch_ = query[at(attention_batch_axis(params.layout(0)))];
+    queries_ = query[at(attention_length_axis(params.layout(0)))];
+    keys_ = key[at(attention_length_axis(params.layout(1)))];
+    source_.check_equal(key[at(attention_batch_axis(params.layout(1)))], batch_,
+                        "queries and keys must have one batch");
+    source_.check_equal(value[at(attention_batch_axis(params.layout(2)))], batch_,
+                        "queries and values must have one batch");
+    source_.check_equal(value[at(attention_length_axis(params.layout(2)))], keys_,
+                        "there must be as many values as keys");
+    const Expr row(params.heads * params.value_size);
+    const SymShape output = params.layout(3) == AttentionLayout::kHEADS_FIRST
+                                ? SymShape{batch_, Expr(params.heads), queries_, params.value_size}
+                            : params.layout(3) == AttentionLayout::kBATCH_FIRST
+                                ? SymShape{batch_, queries_, row}
+                                : SymShape{queries_, batch_, row};
+    strides_[3] = attention_strides<Expr>(params, 3, output);
+  }
+
+  GeneratedKernel write() {
+    write_declarations();
+    const Expr rows = Expr(params_.group()) * queries_;
+    const Expr tiles = ceil_div(rows, Expr(tile_.m));
+    const Expr tasks = batch_ * Expr(params_.shared_heads) * tiles;
+    const int parts = tactic_.parts;
+    const std::string shared_heads = source_.value(Expr(params_.shared_heads));
+    std::string text = str(
+        "extern __shared__ uint4 shared[];\n"
+        "Element* const query_tile = (Element*)shared;\n"
+        "const auto key_tile = [&](int stage) {\n"
+        "  return query_tile + kQueryElements + stage * kStageElements;\n};\n"
+        "const int warp = (int)threadIdx.x / 32;\n"
+        "const int warp_m = warp % kWarpsM * 16, warp_n = warp / kWarpsM * kWarpN;\n"
+        "const Index queries = ",
+        source_.value(queries_), ", keys = ", source_.value(keys_),
+        ", rows = ", source_.value(rows), ", tiles = ", source_.value(tiles), ";\n",
+        "const Index shift = ",
+        params_.causal_kind == CausalMaskKind::kLOWER_RIGHT ? "keys - queries" : "0", ";\n",
+        "for (Index number = blockIdx.x; number < ", source_.value(tasks * Expr(parts)),
+        "; number += gridDim.x) {\n"
+        "const Index task = number / ",
+        parts, ", part = number % ", parts, ";\n",
+        // The last queries of a causal mask meet most keys and come first.
+        "const Index head_number = task / tiles, first_row = (tiles - 1 - task % tiles) * kTileM;\n"
+        "const Index batch = head_number / ",
+        shared_heads, ", shared_head = head_number % ", shared_heads,
+        ";\n"
+        "const auto head_of = [&](Index row) { return shared_head * ",
+        source_.value(Expr(params_.group())), " + row / queries; };\n");
+    text += "const RowReader key_rows = " + reader(1) + ", value_rows = " + reader(2) + ";\n";
+    text += write_limits();
+    text += write_query_copies();
+    text += write_loop();
+    if (tile_.warps_n > 1) text += write_warp_merging();
+    if (parts > 1) text += write_part_merging(tasks);
+    text += write_output();
+    text += "__syncthreads();\n}\n";
+    GeneratedKernel kernel =
+        source_.finish(text, tasks * Expr(parts), 32 * tile_.warps_m * tile_.warps_n);
+    kernel.launch.shared_memory = SharedMemory(tile_, params_, type_).total;
+    return kernel;
+  }
+
+ private:
+  static size_t at(int axis) { return static_cast<size_t>(axis); }
+  bool has(int input) const {
+    return args_.inputs.size() > at(input) && args_.inputs[at(input)].present;
+  }
+
+  void write_declarations() {
+    const auto constant = [](std::string_view name, int64_t value) {
+      return str("constexpr int ", name, " = ", value, ";\n");
+    };
+    std::string text =
+        str("typedef ", storage_type(type_), " Element;\n", constant("kTileM", tile_.m),
+            constant("kTileN", tile_.n), constant("kWarpsM", tile_.warps_m),
+            constant("kWarpsN", tile_.warps_n), constant("kStages", tile_.stages),
+            constant("kSize", rounded_size(params_.size)),
+            constant("kValueSize", rounded_size(params_.value_size)), kAttentionTiles);
+    if (tile_.is_tensor) {
+      std::string unit(kTensorAttention);
+      constexpr std::string_view kName = "PRODUCT_TYPE";
+      for (size_t i = 0; (i = unit.find(kName, i)) != std::string::npos;)
+        unit.replace(i, kName.size(), type_ == DataType::kHALF ? "f16" : "bf16");
+      text += unit;
+    } else {
+      text += kScalarAttention;
+    }
+    source_.add_declarations(text + std::string(kAttentionState));
+  }
+
+  /// Whether vectors of an operand may be copied.
+  std::string alignment(int input) {
+    const AttentionStrides<Expr>& s = strides_[input];
+    const int vector = vector_of(type_);
+    std::string test = str("is_aligned<Element, kVector>(in", input, ")");
+    for (const Expr& stride : {s.batch, s.head, s.length, Expr(s.offset)})
+      if (!stride.is_constant() || stride.constant() % vector != 0)
+        test += str(" && ", source_.value(stride), " % kVector == 0");
+    return test;
+  }
+  std::string place(int operand, std::string_view batch, std::string_view head,
+                    std::string_view position) {
+    const AttentionStrides<Expr>& s = strides_[operand];
+    return str(source_.value(Expr(s.offset)), " + ", batch, " * ", source_.value(s.batch), " + ",
+               head, " * ", source_.value(s.head), " + ", position, " * ", source_.value(s.length));
+  }
+  std::string reader(int input) {
+    return str("{in", input, " + ", place(input, "batch", "shared_head", "0"), ", ",
+               source_.value(strides_[input].length), ", keys, ", params_.size_of(input), ", ",
+               alignment(input), "}");
+  }
+
+  /// How many keys each query of a lane meets, and all of the block.
+  std::string write_limits() {
+    const bool is_causal = params_.causal_kind != CausalMaskKind::kNONE;
+    std::string text =
+        "const auto limit_of = [&](Index query) {\n"
+        "  (void)query, (void)shift;\n";
+    text += is_causal ? "  const Index limit = query + shift + 1;\n"
+                        "  return limit < 0 ? (Index)0 : limit < keys ? limit : keys;\n"
+                      : "  return keys;\n";
+    text +=
+        "};\n"
+        "const Index last_row = (first_row + kTileM < rows ? first_row + kTileM : rows) - 1;\n"
+        "const bool is_one_head = first_row / queries == last_row / queries;\n"
+        "const Index most_keys = limit_of(is_one_head ? last_row % queries : queries - 1);\n"
+        "const Index all_tiles = (most_keys + kTileN - 1) / kTileN;\n";
+    text += str("const Index length = (all_tiles + ", tactic_.parts - 1, ") / ", tactic_.parts,
+                ", first_tile = part * length;\n"
+                "const Index end_tile = first_tile + length < all_tiles ? first_tile + length : "
+                "all_tiles;\n"
+                "Index limits[Unit::kRows];\n"
+                "#pragma unroll\n"
+                "for (int i = 0; i < Unit::kRows; ++i) {\n"
+                "const Index row = first_row + warp_m + Unit::row(i);\n"
+                "limits[i] = row < rows ? limit_of(row % queries) : 0;\n}\n");
+    for (const int input : {FusedAttention::kAllowed, FusedAttention::kBias})
+      if (has(input)) text += write_mask_places(input);
+    return text;
+  }
+
+  /// Where a mask begins for each query of a lane.
+  std::string write_mask_places(int input) {
+    SymShape dims = source_.dims(input);
+    dims.insert(dims.begin(), 4 - dims.size(), Expr(1));
+    const SymShape scores = {batch_, Expr(params_.heads), queries_, keys_};
+    SymShape strides(4);
+    Expr stride = 1;
+    for (size_t i = 4; i-- > 0;) {
+      source_.check_equal((dims[i] - Expr(1)) * (dims[i] - scores[i]), Expr(0),
+                          "a mask must broadcast to the scores");
+      strides[i] = Expr::select(Expr::make(ExprOp::kEqual, dims[i], Expr(1)), Expr(0), stride);
+      stride = stride * dims[i];
+    }
+    const std::string name = str("mask", input);
+    const std::vector<std::string> places = {"batch", "head_of(row)", "(row % queries)"};
+    const std::vector<Expr> outer(strides.begin(), strides.end() - 1);
+    return str("const Index ", name, "_step = ", source_.value(strides[3]), ";\nIndex ", name,
+               "[Unit::kRows];\n"
+               "#pragma unroll\n"
+               "for (int i = 0; i < Unit::kRows; ++i) {\n"
+               "const Index row = first_row + warp_m + Unit::row(i);\n",
+               name, "[i] = row < rows ? ", source_.offset(places, outer), " : 0;\n}\n");
+  }
+
+  std::string write_query_copies() {
+    return str(
+        "const bool query_is_aligned = ", alignment(0),
+        ";\n"
+        "for (int at = (int)threadIdx.x; at < kTileM * (kSize / kVector); at += kThreads) {\n"
+        "const int line = at / (kSize / kVector), inner = at % (kSize / kVector) * kVector;\n"
+        "const Index row = first_row + line;\n"
+        "copy_vector(query_tile + line * kKeyRow + inner, in0 + ",
+        place(0, "batch", "head_of(row)", "(row % queries)"), " + inner, row < rows ? ",
+        params_.size,
+        " - inner : 0, query_is_aligned);\n}\n"
+        "end_copies();\n");
+  }
+
+  /// What becomes of score `x`, in powers of 2, where its key counts.
+  std::string write_score() const {
+    const auto log2e = static_cast<float>(std::numbers::log2e);
+    const bool has_bias = has(FusedAttention::kBias);
+    std::string text;
+    if (params_.cap == 0 && !has_bias) {
+      text = str("x *= ", float_literal(params_.scale * log2e), ";\n");
+    } else {
+      text = str("x *= ", float_literal(params_.scale), ";\n");
+      if (params_.cap != 0)
+        text += str("x = ", float_literal(params_.cap), " * tanhf(x * ",
+                    float_literal(1 / params_.cap), ");\n");
+      if (has_bias)
+        text += str("if (is_there) x += load(in", FusedAttention::kBias, "[mask",
+                    FusedAttention::kBias, "[i] + key * mask", FusedAttention::kBias, "_step]);\n");
+      text += str("x *= ", float_literal(log2e), ";\n");
+    }
+    if (has(FusedAttention::kAllowed))
+      text += str("if (is_there && !load(in", FusedAttention::kAllowed, "[mask",
+                  FusedAttention::kAllowed, "[i] + key * mask", FusedAttention::kAllowed,
+                  "_step])) x = ", float_literal(params_.masked_score * log2e), ";\n");
+    return text;
+  }
+
+  std::string write_loop() const {
+    return str(
+        "const auto copy_tiles = [&](int stage, Index tile) {\n"
+        "Element* const to = key_tile(stage);\n"
+        "if (tile < end_tile) key_rows.copy<kSize>(to, tile * kTileN);\n"
+        "end_copies();\n"
+        "if (tile < end_tile) value_rows.copy<kValueSize>(to + kKeyElements, tile * kTileN);\n"
+        "end_copies();\n};\n"
+        "#pragma unroll\n"
+        "for (int stage = 0; stage < kStages - 1; ++stage) copy_tiles(stage, first_tile + stage);\n"
+        "wait_for_copies<2 * (kStages - 1)>();\n"
+        "__syncthreads();\n"
+        "Unit unit(query_tile + warp_m * kKeyRow, (float*)key_tile(kStages) + warp * 16 * "
+        "kWarpN);\n"
+        "unit.load_queries();\n"
+        "State state;\n"
+        "int stage = 0;\n"
+        "for (Index tile = first_tile; tile < end_tile; ++tile) {\n"
+        "wait_for_copies<2 * (kStages - 1) - 1>();\n"
+        "__syncthreads();\n"
+        "copy_tiles(stage == 0 ? kStages - 1 : stage - 1, tile + kStages - 1);\n"
+        "float scores[Unit::kRows][Unit::kColumns];\n"
+        "#pragma unroll\n"
+        "for (int i = 0; i < Unit::kRows; ++i)\n"
+        "#pragma unroll\n"
+        "for (int j = 0; j < Unit::kColumns; ++j) scores[i][j] = 0.0f;\n"
+        "unit.multiply_keys(scores, key_tile(stage) + warp_n * kKeyRow);\n"
+        "#pragma unroll\n"
+        "for (int i = 0; i < Unit::kRows; ++i) {\n"
+        "const bool is_whole = (tile + 1) * kTileN <= limits[i];\n"
+        "#pragma unroll\n"
+        "for (int j = 0; j < Unit::kColumns; ++j) {\n"
+        "const Index key = tile * kTileN + warp_n + Unit::column(j);\n"
+        "const bool is_there = is_whole || key < limits[i];\n"
+        "float x = scores[i][j];\n",
+        write_score(),
+        "scores[i][j] = is_there ? x : nothing();\n"
+        "}\n}\n"
+        "wait_for_copies<2 * (kStages - 1)>();\n"
+        "__syncthreads();\n"
+        "state.add(scores, unit, key_tile(stage) + kKeyElements + warp_n * kValueRow);\n"
+        "stage = stage + 1 == kStages ? 0 : stage + 1;\n"
+        "}\n"
+        "state.add_lanes();\n"
+        "wait_for_copies<0>();\n"
+        "__syncthreads();\n");
+  }
+
+  /// Warps with other keys hand over what they have found, one after the other.
+  static std::string write_warp_merging() {
+    return "float* const found = (float*)shared + warp % kWarpsM * (32 * kStateSize) + threadIdx.x "
+           "% 32;\n"
+           "#pragma unroll\n"
+           "for (int other = 1; other < kWarpsN; ++other) {\n"
+           "if (warp / kWarpsM == other) state.save(found, 32);\n"
+           "__syncthreads();\n"
+           "if (warp / kWarpsM == 0) state.add_saved<false>(found, 32);\n"
+           "__syncthreads();\n}\n";
+  }
+
+  /// The last block that is done adds up the parts, always in one order.
+  std::string write_part_merging(const Expr& tasks) {
+    const int parts = tactic_.parts, threads = 32 * tile_.warps_m;
+    const int64_t count = tasks.constant();
+    const int words = static_cast<int>((count + kCountersOfWord - 1) / kCountersOfWord);
+    const int64_t lane_rows = tile_.is_tensor ? 2 : 4,
+                  outputs = rounded_size(params_.value_size) / (tile_.is_tensor ? 4 : 8);
+    source_.add_counters(words);
+    source_.add_scratch("float", count * parts * threads * lane_rows * (2 + outputs) * 4);
+    std::string word = "counter0";
+    for (int i = 1; i < words; ++i)
+      word = str("task >= ", i * kCountersOfWord, " ? counter", i, " : ", word);
+    return str("constexpr int kPartSize = ", threads,
+               " * kStateSize;\n"
+               "float* const parts = scratch + task * ",
+               parts,
+               " * kPartSize;\n"
+               "if (warp / kWarpsM == 0) state.save(parts + part * kPartSize + threadIdx.x, ",
+               threads,
+               ");\n"
+               // What this block has written comes before its count, and what others have after it.
+               "__threadfence();\n__syncthreads();\n__shared__ bool is_last;\n"
+               "if (threadIdx.x == 0) {\nunsigned long long* const word = ",
+               word, ";\nconst int place = (int)(task % ", kCountersOfWord, ") * ", kCounterBits,
+               ";\nis_last = (atomicAdd(word, 1ull << place) >> place & ", (1 << kCounterBits) - 1,
+               "ull) == ", parts - 1, ";\nif (is_last) atomicAdd(word, 0ull - (", parts,
+               "ull << place));\n}\n__syncthreads();\nif (!is_last) continue;\n__threadfence();\n"
+               "if (warp / kWarpsM == 0) {\n"
+               "state = State();\n"
+               "for (int i = 0; i < ",
+               parts, "; ++i) state.add_saved<true>(parts + i * kPartSize + threadIdx.x, ", threads,
+               ");\n}\n");
+  }
+
+  std::string write_output() {
+    const AttentionStrides<Expr>& s = strides_[3];
+    std::string pairs = "is_aligned<Element, Unit::kNeighbours>(out0)";
+    for (const Expr& stride : {s.batch, s.head, s.length})
+      if (!stride.is_constant() || stride.constant() % 2 != 0)
+        pairs += str(" && ", source_.value(stride), " % Unit::kNeighbours == 0");
+    return str(
+        "if (warp / kWarpsM == 0) {\n"
+        "const bool stores_packs = ",
+        pairs,
+        ";\n"
+        "#pragma unroll\n"
+        "for (int i = 0; i < Unit::kRows; ++i) {\n"
+        "const Index row = first_row + warp_m + Unit::row(i);\n"
+        "if (row >= rows) continue;\n"
+        "Element* const to = out0 + ",
+        place(3, "batch", "head_of(row)", "(row % queries)"),
+        ";\n"
+        "const float factor = state.sum[i] == 0.0f ? 0.0f : 1.0f / state.sum[i];\n"
+        "#pragma unroll\n"
+        "for (int j = 0; j < Unit::kOutputs; j += Unit::kNeighbours) {\n"
+        "const int column = Unit::column(j);\n"
+        "Pack<Element, Unit::kNeighbours> result;\n"
+        "#pragma unroll\n"
+        "for (int e = 0; e < Unit::kNeighbours; ++e)\n"
+        "result.at[e] = store<Element>(state.sums[i][j + e] * factor);\n"
+        "if (stores_packs && column + Unit::kNeighbours <= ",
+        params_.value_size,
+        ") {\n"
+        "*(Pack<Element, Unit::kNeighbours>*)(to + column) = result;\n"
+        "} else {\n"
+        "#pragma unroll\n"
+        "for (int e = 0; e < Unit::kNeighbours; ++e)\n"
+        "if (column + e < ",
+        params_.value_size, ") to[column + e] = result.at[e];\n}\n}\n}\n}\n");
+  }
+
+  const FusedAttentionParams& params_;
+  const KernelArgs& args_;
+  KernelSource source_;
+  const Tactic tactic_;
+  const AttentionTile& tile_;
+  const DataType type_;
+  AttentionStrides<Expr> strides_[4];
+  Expr batch_, queries_, keys_;
+};
+
+std::vector<Candidate> attention_candidates(const Operator& op, const CandidateQuery& query) {
+  const FusedAttentionParams& params = static_cast<const FusedAttention&>(op).params();
+  const DataType type = query.inputs[0].type.dtype;
+  const bool is_known =
+      type == DataType::kFLOAT || type == DataType::kHALF || type == DataType::kBF16;
+  if (!is_known || params.size > kMaxSize || params.value_size > kMaxSize) return {};
+  std::vector<DataType> types = {type};
+  if (!query.strongly_typed && type == DataType::kFLOAT) {
+    if (query.fp16) types.push_back(DataType::kHALF);
+    if (query.bf16) types.push_back(DataType::kBF16);
+  }
+  std::vector<Candidate> found;
+  for (const DataType offered : types)
+    for (const int64_t tactic : tactics(params, offered, query)) {
+      Candidate candidate = linear_candidate(query, tactic_of(tactic).name());
+      for (size_t i = 0; i < 3; ++i) candidate.inputs[i].dtype = offered;
+      candidate.outputs[0].dtype = offered;
+      candidate.tactic = tactic;
+      found.push_back(std::move(candidate));
+    }
+  return found;
+}
+
+std::optional<GeneratedKernel> generate_attention(const Operator& op, const KernelArgs& args) {
+  return AttentionWriter(static_cast<const FusedAttention&>(op).params(), args).write();
+}
+
+const RegisteredKernels<FusedAttention> kFusedAttentionKernels({attention_candidates,
+                                                                generate_attention, nullptr});
+
+}  // namespace
+}  // namespace opwright::gpu::attention

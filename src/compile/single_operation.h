@@ -1,0 +1,36 @@
+#pragma once
+
+#include <optional>
+
+#include "compile/graph.h"
+#include "operators/pointwise.h"
+
+namespace opwright {
+
+/// An operand of an element-wise operation: a tensor or a number.
+struct Operand {
+  GraphValue* value = nullptr;
+  double number = 0;
+};
+
+/// A Pointwise node that is one operation on tensors and numbers.
+struct SingleOperation {
+  int32_t op = -1;                   ///< PointwiseInstruction::op
+  DataType type = DataType::kFLOAT;  ///< of the result's register
+  Operand a, b, c;
+  double alpha = 0, beta = 0;
+  bool is(PointwiseOp wanted) const { return op == opcode(wanted); }
+  bool is(ElementWiseOperation wanted) const { return op == opcode(wanted); }
+  bool is(UnaryOperation wanted) const { return op == opcode(wanted); }
+  bool is(ActivationType wanted) const { return op == opcode(wanted); }
+};
+
+/// The operation that the node is; nothing where it is none, is more than one, or is to have a
+/// precision of its own. Null nodes are none. A node that hands on its input is kInput.
+std::optional<SingleOperation> single_operation(const GraphNode* node);
+/// That of the value's producer.
+std::optional<SingleOperation> made_by(const Operand& operand);
+/// The number where the operand is one, or a constant of one element.
+std::optional<double> number_of(const Operand& operand);
+
+}  // namespace opwright

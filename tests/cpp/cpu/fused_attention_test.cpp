@@ -1,0 +1,241 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "cpu/run_kernel.h"
+#include "operators/fused_attention.h"
+
+namespace opwright::testing {
+namespace {
+
+constexpr double kNothing = -std::numeric_limits<double>::infinity();
+
+enum class MaskKind { kNone, kPerKey, kFull, kNobody };
+
+struct Case {
+  int64_t batch = 1, heads = 2, shared_heads = 2, queries = 5, keys = 7, size = 8, value_size = 8;
+  AttentionLayout query = AttentionLayout::kHEADS_FIRST, key = AttentionLayout::kHEADS_FIRST,
+                  value = AttentionLayout::kHEADS_FIRST, output = AttentionLayout::kHEADS_FIRST;
+  CausalMaskKind causal = CausalMaskKind::kNONE;
+  double cap = 0, masked_score = kNothing;
+  MaskKind allowed = MaskKind::kNone, bias = MaskKind::kNone;
+  DataType type = DataType::kFLOAT, bias_type = DataType::kFLOAT;
+  int64_t gap = 0;  ///< elements in front of a row's heads, and between and behind them
+};
+
+/// An operand with its layout: where element (batch, head, position, e) lies.
+struct Layout {
+  AttentionLayout layout;
+  int64_t heads, length, size, gap, batch;
+  int64_t head_stride() const { return size + gap; }
+  int64_t row() const { return gap + heads * head_stride(); }
+  Shape shape() const {
+    switch (layout) {
+      case AttentionLayout::kHEADS_FIRST:
+        return {batch, heads, length, size};
+      case AttentionLayout::kBATCH_FIRST:
+        return {batch, length, row()};
+      case AttentionLayout::kLENGTH_FIRST:
+        break;
+    }
+    return {length, batch, row()};
+  }
+  int64_t at(int64_t b, int64_t h, int64_t position, int64_t e) const {
+    if (layout == AttentionLayout::kHEADS_FIRST)
+      return ((b * heads + h) * length + position) * size + e;
+    const int64_t rows =
+        layout == AttentionLayout::kBATCH_FIRST ? b * length + position : position * batch + b;
+    return rows * row() + gap + h * head_stride() + e;
+  }
+};
+
+Shape mask_shape(const Case& c, MaskKind kind) {
+  if (kind == MaskKind::kPerKey) return {c.batch, 1, 1, c.keys};
+  if (kind == MaskKind::kNobody) return {c.queries, 1};
+  return {c.heads, c.queries, c.keys};
+}
+int64_t mask_place(const Case& c, MaskKind kind, int64_t b, int64_t h, int64_t q, int64_t k) {
+  if (kind == MaskKind::kPerKey) return b * c.keys + k;
+  if (kind == MaskKind::kNobody) return q;
+  return (h * c.queries + q) * c.keys + k;
+}
+
+void check(const Case& c, Selection& selection) {
+  SCOPED_TRACE(::testing::Message()
+               << c.batch << "x" << c.heads << "/" << c.shared_heads << " " << c.queries << "x"
+               << c.keys << " sizes " << c.size << " " << c.value_size << " layouts "
+               << static_cast<int>(c.query) << static_cast<int>(c.key) << static_cast<int>(c.value)
+               << static_cast<int>(c.output) << " causal " << static_cast<int>(c.causal) << " cap "
+               << c.cap << " masks " << static_cast<int>(c.allowed) << static_cast<int>(c.bias)
+               << " " << name(c.type) << " gap " << c.gap);
+  const Layout layouts[] = {{c.query, c.heads, c.queries, c.size, c.gap, c.batch},
+                            {c.key, c.shared_heads, c.keys, c.size, c.gap, c.batch},
+                            {c.value, c.shared_heads, c.keys, c.value_size, c.gap, c.batch},
+                            {c.output, c.heads, c.queries, c.value_size, 0, c.batch}};
+  FusedAttentionParams params;
+  params.scale = 0.375f, params.causal_kind = c.causal;
+  params.cap = static_cast<float>(c.cap), params.masked_score = static_cast<float>(c.masked_score);
+  params.heads = c.heads, params.shared_heads = c.shared_heads;
+  params.size = c.size, params.value_size = c.value_size;
+  for (size_t i = 0; i < 4; ++i) {
+    params.layouts[i] = static_cast<int64_t>(layouts[i].layout);
+    if (i == 3 || layouts[i].layout == AttentionLayout::kHEADS_FIRST) continue;
+    params.offsets[i] = c.gap, params.head_strides[i] = layouts[i].head_stride();
+  }
+  std::vector<TestInput> inputs;
+  for (int i = 0; i < 3; ++i)
+    inputs.push_back({rounded(random_values(layouts[i].shape(), i + 1, -2, 2), c.type), c.type});
+  if (c.allowed != MaskKind::kNone || c.bias != MaskKind::kNone) {
+    if (c.allowed == MaskKind::kNone) {
+      inputs.push_back(absent());
+    } else {
+      const bool nobody = c.allowed == MaskKind::kNobody;
+      inputs.push_back({make_values(mask_shape(c, c.allowed),
+                                    [&](int64_t i) {
+                                      return nobody ? double(i % 3 != 1) : double(i * 7 % 5 != 2);
+                                    }),
+                        DataType::kBOOL});
+    }
+  }
+  if (c.bias != MaskKind::kNone) {
+    Values bias = random_values(mask_shape(c, c.bias), 9, -3, 3);
+    for (int64_t i = 0; i < bias.size(); ++i)
+      if (c.bias == MaskKind::kNobody ? i % 3 == 1 : i % 6 == 2) bias[i] = kNothing;
+    inputs.push_back({rounded(bias, c.bias_type), c.bias_type});
+  }
+  const std::vector<TestOutput> outputs = {{layouts[3].shape(), c.type}};
+  Values expected = make_values(layouts[3].shape(), [](int64_t) { return 0; });
+  const int64_t group = c.heads / c.shared_heads;
+  for (int64_t b = 0; b < c.batch; ++b)
+    for (int64_t h = 0; h < c.heads; ++h)
+      for (int64_t q = 0; q < c.queries; ++q) {
+        std::vector<double> scores(static_cast<size_t>(c.keys), kNothing);
+        double most = kNothing, sum = 0;
+        for (int64_t k = 0; k < c.keys; ++k) {
+          const int64_t shift = c.causal == CausalMaskKind::kLOWER_RIGHT ? c.keys - c.queries : 0;
+          if (c.causal != CausalMaskKind::kNONE && k > q + shift) continue;
+          double score = 0;
+          for (int64_t e = 0; e < c.size; ++e)
+            score += inputs[0].values[layouts[0].at(b, h, q, e)] *
+                     inputs[1].values[layouts[1].at(b, h / group, k, e)];
+          score *= params.scale;
+          if (c.cap != 0) score = c.cap * std::tanh(score / c.cap);
+          if (c.bias != MaskKind::kNone)
+            score += inputs[4].values[mask_place(c, c.bias, b, h, q, k)];
+          if (c.allowed != MaskKind::kNone &&
+              inputs[3].values[mask_place(c, c.allowed, b, h, q, k)] == 0)
+            score = c.masked_score;
+          scores[static_cast<size_t>(k)] = score;
+          most = std::max(most, score);
+        }
+        if (most == kNothing) continue;
+        for (double& score : scores) sum += score = std::exp(score - most);
+        for (int64_t k = 0; k < c.keys; ++k)
+          for (int64_t e = 0; e < c.value_size; ++e)
+            expected[layouts[3].at(b, h, q, e)] +=
+                scores[static_cast<size_t>(k)] / sum *
+                inputs[2].values[layouts[2].at(b, h / group, k, e)];
+      }
+  const FusedAttention op(params);
+  // Weights are rounded to the type before they meet the values.
+  const double tolerance = (c.type == DataType::kFLOAT ? 2 : 1.5) * tolerance_of(c.type);
+  const std::vector<Candidate> candidates = candidates_of(op, inputs, outputs);
+  ASSERT_FALSE(candidates.empty());
+  for (const Candidate& candidate : candidates) {
+    if (!selection.takes_next()) continue;
+    SCOPED_TRACE(describe(candidate));
+    const double own = candidate.inputs[0].dtype == c.type
+                           ? tolerance
+                           : 2 * tolerance_of(candidate.inputs[0].dtype);
+    expect_close(run_kernel(op, candidate, inputs, outputs)[0], expected, own);
+    TestKernel kernel(op, candidate, inputs, outputs);
+    expect_close(kernel.run(inputs, outputs, -1, 1)[0], expected, own);
+    // What a run leaves behind changes no later one.
+    expect_close(kernel.run(inputs, outputs)[0], expected, own);
+  }
+}
+
+constexpr AttentionLayout kLayouts[] = {
+    AttentionLayout::kHEADS_FIRST, AttentionLayout::kBATCH_FIRST, AttentionLayout::kLENGTH_FIRST};
+constexpr DataType kTypes[] = {DataType::kFLOAT, DataType::kHALF, DataType::kBF16};
+
+TEST(FusedAttention, Layouts) {
+  Selection selection(61);
+  for (const DataType type : kTypes)
+    for (const AttentionLayout query : kLayouts)
+      for (const AttentionLayout key : kLayouts)
+        for (const AttentionLayout output : kLayouts)
+          for (const int64_t gap : {0, 8, 3}) {
+            Case c;
+            c.batch = 2, c.heads = 3, c.shared_heads = 3, c.type = type, c.gap = gap;
+            c.query = query, c.key = key, c.value = query, c.output = output;
+            check(c, selection);
+          }
+}
+
+TEST(FusedAttention, SizesAndLengths) {
+  Selection selection(37);
+  for (const DataType type : kTypes)
+    for (const int64_t size : {1, 8, 20, 32, 64, 80, 128, 256})
+      for (const auto& [queries, keys] : {std::pair<int64_t, int64_t>{1, 1},
+                                          {1, 300},
+                                          {3, 130},
+                                          {5, 64},
+                                          {17, 33},
+                                          {70, 150},
+                                          {200, 129}}) {
+        Case c;
+        c.type = type, c.size = size, c.value_size = size == 20 ? 36 : size;
+        c.queries = queries, c.keys = keys;
+        c.key = AttentionLayout::kBATCH_FIRST, c.output = AttentionLayout::kBATCH_FIRST;
+        check(c, selection);
+      }
+}
+
+TEST(FusedAttention, CausalMasksAndGroups) {
+  Selection selection(41);
+  for (const DataType type : kTypes)
+    for (const CausalMaskKind causal :
+         {CausalMaskKind::kNONE, CausalMaskKind::kUPPER_LEFT, CausalMaskKind::kLOWER_RIGHT})
+      for (const int64_t shared : {1, 2, 6})
+        for (const auto& [queries, keys] :
+             {std::pair<int64_t, int64_t>{1, 140}, {40, 40}, {33, 150}, {150, 33}}) {
+          Case c;
+          c.type = type, c.causal = causal, c.heads = 6, c.shared_heads = shared, c.size = 16;
+          c.queries = queries, c.keys = keys, c.batch = 2;
+          c.output = AttentionLayout::kBATCH_FIRST;
+          check(c, selection);
+        }
+}
+
+TEST(FusedAttention, MasksCapsAndRowsWithoutKeys) {
+  Selection selection(97);
+  constexpr MaskKind kKinds[] = {MaskKind::kNone, MaskKind::kPerKey, MaskKind::kFull,
+                                 MaskKind::kNobody};
+  for (const DataType type : kTypes)
+    for (const MaskKind allowed : kKinds)
+      for (const MaskKind bias : kKinds)
+        for (const double cap : {0.0, 1.5})
+          for (const double masked : {kNothing, -1e4}) {
+            Case c;
+            c.type = type, c.allowed = allowed, c.bias = bias, c.cap = cap, c.masked_score = masked;
+            c.bias_type = type == DataType::kHALF ? DataType::kHALF : DataType::kFLOAT;
+            c.batch = 2, c.heads = 4, c.shared_heads = 2, c.queries = 19, c.keys = 150;
+            if (bias == MaskKind::kFull) c.causal = CausalMaskKind::kLOWER_RIGHT;
+            check(c, selection);
+          }
+}
+
+TEST(FusedAttention, NothingToDo) {
+  for (const auto& [batch, queries, keys] :
+       {std::tuple<int64_t, int64_t, int64_t>{0, 3, 4}, {2, 0, 4}, {2, 3, 0}}) {
+    Case c;
+    c.batch = batch, c.queries = queries, c.keys = keys;
+    Selection selection(1);
+    check(c, selection);
+  }
+}
+
+}  // namespace
+}  // namespace opwright::testing

@@ -1,0 +1,110 @@
+"""Attention as PyTorch exports it becomes one step that reads heads where they lie: against PyTorch in FP32."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import opwright as trt
+
+torch = pytest.importorskip("torch")
+
+import attention_models as models  # noqa: E402 - needs torch
+
+F = torch.nn.functional
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "dynamic"])
+@pytest.mark.parametrize("name", models.MODELS)
+def test_exports_become_one_step_without_transposes(name, dynamic):
+    if dynamic and name.startswith("Multihead"):
+        pytest.skip("the exporter makes the first extent of the keys constant")
+    torch.manual_seed(1)
+    module = models.MODELS[name]().eval()
+    with torch.no_grad():
+        engine = models.built(module, dynamic, device="cpu")
+        assert len(models.steps(engine, "FusedAttention")) == 1
+        # Masks of open extents are computed, by slices among others.
+        for kind in ("Transpose", "Softmax") + (() if dynamic else ("Gather", "Slice")):
+            assert not models.steps(engine, kind), kind
+        for batch, length in [(2, 24), (1, 1), (1, 50), (2, 64)] if dynamic else [(2, 24)]:
+            arguments = models.arguments_of(module, batch, length)
+            want = module(*arguments).numpy()
+            got = engine(**{n: a.numpy() for n, a in zip(module.inputs, arguments)})
+            np.testing.assert_allclose(got, want, rtol=0, atol=2e-5 * np.abs(want).max())
+
+
+def test_weights_that_are_an_output_stay():
+    class Both(torch.nn.Module):
+        inputs = ("x",)
+
+        def forward(self, x):
+            weights = (x @ x.transpose(-1, -2)).softmax(-1)
+            return weights @ x, weights
+
+    x = torch.randn(1, 2, 5, 8)
+    engine = trt.build(models.exported(Both(), [x], ["x"], False), timing=False, device="cpu")
+    assert not models.steps(engine, "FusedAttention")
+    want = Both()(x)
+    for got, expected in zip(engine(x=x.numpy()).values(), want):
+        np.testing.assert_allclose(got, expected.numpy(), atol=1e-5)
+
+
+CAUSAL = trt.CausalMaskKind
+
+
+def attention_engine(
+    shapes, causal=CAUSAL.NONE, mask=None, lengths=False, dtype=trt.float32, **options
+):
+    """An attention of the API; `shapes` are those of query, key and value, `mask` is a type and a shape."""
+    builder = trt.Builder(trt.Logger())
+    network = builder.create_network()
+    inputs = [network.add_input(name, dtype, shape) for name, shape in zip("qkv", shapes)]
+    layer = network.add_attention(*inputs, trt.AttentionNormalizationOp.SOFTMAX, False)
+    layer.causal_kind = causal
+    if mask is not None:
+        layer.mask = network.add_input("mask", *mask)
+    if lengths:
+        layer.key_value_lengths = network.add_input("lengths", trt.int32, (shapes[0][0],))
+    output = layer.get_output(0)
+    output.name = "y"
+    network.mark_output(output)
+    return trt.build(network, timing=False, **options)
+
+
+@pytest.mark.parametrize("causal", [CAUSAL.NONE, CAUSAL.UPPER_LEFT, CAUSAL.LOWER_RIGHT], ids=str)
+@pytest.mark.parametrize("shared", [4, 2, 1])
+@pytest.mark.parametrize("lengths", [(13, 13), (1, 200), (70, 140)], ids=str)
+def test_the_layer_is_one_step(lengths, shared, causal):
+    queries, keys = lengths
+    shapes = [(2, 4, queries, 16), (2, shared, keys, 16), (2, shared, keys, 16)]
+    engine = attention_engine(shapes, causal, device="cpu")
+    assert len(models.steps(engine, "FusedAttention")) == 1 and not models.steps(engine, "Softmax")
+    torch.manual_seed(queries + shared)
+    q, k, v = (torch.randn(shape) for shape in shapes)
+    shift = keys - queries if causal == CAUSAL.LOWER_RIGHT else 0
+    allowed = torch.ones(queries, keys, dtype=torch.bool)
+    if causal != CAUSAL.NONE:
+        allowed = allowed.tril(shift)
+    want = F.scaled_dot_product_attention(q, k, v, allowed, scale=1.0, enable_gqa=True)
+    got = engine(q=q.numpy(), k=k.numpy(), v=v.numpy())
+    np.testing.assert_allclose(got, want.numpy(), rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("kind", ["allowed", "added"])
+def test_queries_that_may_meet_nothing_give_zero(kind):
+    shapes = [(2, 3, 9, 8)] * 3
+    is_bool = kind == "allowed"
+    engine = attention_engine(
+        shapes, mask=(trt.bool if is_bool else trt.float32, (2, 1, 9, 9)), device="cpu"
+    )
+    assert len(models.steps(engine, "FusedAttention")) == 1
+    torch.manual_seed(3)
+    q, k, v = (torch.randn(shape) for shape in shapes)
+    allowed = torch.rand(2, 1, 9, 9) < 0.5
+    allowed[1, 0, 4] = False
+    mask = allowed if is_bool else torch.where(allowed, 0.5, -torch.inf)
+    want = F.scaled_dot_product_attention(q, k, v, mask, scale=1.0).nan_to_num(0.0)
+    got = engine(q=q.numpy(), k=k.numpy(), v=v.numpy(), mask=mask.numpy())
+    np.testing.assert_allclose(got, want.numpy(), rtol=0, atol=2e-5)
+    assert (got[1, :, 4] == 0).all()

@@ -1,0 +1,151 @@
+"""What follows a convolution or matrix product on a GPU and is computed by it: steps counted, against NumPy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import emulated_gpu
+import opwright as trt
+
+pytestmark = emulated_gpu.required
+
+TYPES = {"float32": (trt.float32, 2e-5), "float16": (trt.float16, 6e-3)}
+erf = np.vectorize(math.erf)
+
+
+class Model:
+    """A strongly typed network and what its tensors are in FP64."""
+
+    def __init__(self, dtype: str):
+        self.dtype = dtype
+        self.random = np.random.default_rng(5)
+        flags = 1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
+        self.network = trt.Builder(trt.Logger()).create_network(flags)
+        self.feeds: dict[str, np.ndarray] = {}
+
+    def input(self, *shape: int):
+        name = f"x{len(self.feeds)}"
+        self.feeds[name] = self.random.uniform(-1, 1, shape).astype(self.dtype)
+        tensor = self.network.add_input(name, TYPES[self.dtype][0], shape)
+        return tensor, self.feeds[name].astype(np.float64)
+
+    def constant(self, *shape: int):
+        array = self.random.uniform(-1, 1, shape).astype(self.dtype)
+        tensor = self.network.add_constant(shape, trt.Weights(array)).get_output(0)
+        return tensor, array.astype(np.float64)
+
+    def binary(self, op: str, a, b):
+        return self.network.add_elementwise(a, b, trt.ElementWiseOperation[op]).get_output(0)
+
+    def activation(self, kind: str, x):
+        return self.network.add_activation(x, trt.ActivationType[kind]).get_output(0)
+
+    def product(self, a, b, op=trt.MatrixOperation.NONE):
+        none = trt.MatrixOperation.NONE
+        return self.network.add_matrix_multiply(a, none, b, op).get_output(0)
+
+    def check(self, y, expected: np.ndarray, steps: int) -> None:
+        self.network.mark_output(y)
+        engine = trt.build(self.network, device="cuda", timing=False)
+        assert len(engine.layers) == steps, engine.layers
+        for _ in range(2):
+            result = np.asarray(engine(**self.feeds)).astype(np.float64)
+            limit = TYPES[self.dtype][1]
+            np.testing.assert_allclose(result, expected, rtol=limit, atol=limit * 4)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_a_projection_takes_its_bias_and_residual(dtype):
+    m = Model(dtype)
+    (x, x_), (r, r_) = m.input(2, 19, 40), m.input(2, 19, 48)
+    (w, w_), (b, b_) = m.constant(1, 40, 48), m.constant(1, 1, 48)
+    y = m.binary("SUM", r, m.binary("SUM", m.product(x, w), b))
+    m.check(y, x_ @ w_ + b_ + r_, 1)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_a_chain_behind_a_product(dtype):
+    """A gate, a factor per column and an embedding that the batch shares."""
+    m = Model(dtype)
+    (x, x_), (gate, gate_) = m.input(3, 10, 24), m.input(3, 10, 32)
+    (w, w_), (s, s_), (e, e_) = m.constant(1, 24, 32), m.constant(1, 1, 32), m.constant(1, 10, 32)
+    y = m.binary("PROD", m.activation("SIGMOID", gate), m.product(x, w))
+    y = m.binary("SUM", m.binary("PROD", m.activation("TANH", y), s), e)
+    m.check(y, np.tanh(x_ @ w_ / (1 + np.exp(-gate_))) * s_ + e_, 1)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_an_activation_and_then_a_residual(dtype):
+    """The activation, which is fused first, becomes a part of the program."""
+    m = Model(dtype)
+    (x, x_), (r, r_) = m.input(7, 24), m.input(7, 16)
+    w, w_ = m.constant(24, 16)
+    y = m.binary("SUM", m.activation("GELU_ERF", m.product(x, w)), r)
+    h = x_ @ w_
+    m.check(y, h * (1 + erf(h / math.sqrt(2))) / 2 + r_, 1)
+
+
+@pytest.mark.parametrize("groups", [1, 16])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_a_chain_behind_a_convolution(dtype, groups):
+    """Per channel, of the same shape, and an activation between: conv, relu, residual, scale, swish."""
+    m = Model(dtype)
+    (x, x_), (r, r_) = m.input(2, 16, 9, 7), m.input(2, 16, 9, 7)
+    kernel = m.random.uniform(-1, 1, (16, 16 // groups, 1, 1)).astype(dtype)
+    layer = m.network.add_convolution_nd(x, 16, (1, 1), trt.Weights(kernel), trt.Weights())
+    layer.num_groups = groups
+    s, s_ = m.constant(1, 16, 1, 1)
+    y = m.binary("SUM", m.activation("RELU", layer.get_output(0)), r)
+    y = m.binary("PROD", y, s)
+    y = m.binary("PROD", y, m.activation("SIGMOID", y))
+    k = kernel.astype(np.float64)[:, :, 0, 0]
+    h = k[None, :, 0, None, None] * x_ if groups == 16 else np.einsum("mc,nchw->nmhw", k, x_)
+    h = (np.maximum(h, 0) + r_) * s_
+    m.check(y, h / (1 + np.exp(-h)), 1)
+
+
+def test_what_is_read_elsewhere_stays():
+    m = Model("float32")
+    (x, x_), (r, r_) = m.input(4, 8), m.input(4, 8)
+    w, w_ = m.constant(8, 8)
+    product = m.product(x, w)
+    m.network.mark_output(product)
+    y = m.binary("PROD", product, r)
+    m.network.mark_output(y)
+    engine = trt.build(m.network, device="cuda", timing=False)
+    assert len(engine.layers) == 2
+    np.testing.assert_allclose(engine(**m.feeds)[y.name], x_ @ w_ * r_, rtol=1e-5, atol=1e-5)
+
+
+def test_a_factor_per_row_stays():
+    """No place of an input that products read is by rows."""
+    m = Model("float32")
+    (x, x_), (r, r_) = m.input(4, 8), m.input(4, 1)
+    w, w_ = m.constant(8, 8)
+    m.check(m.binary("PROD", m.product(x, w), r), x_ @ w_ * r_, 2)
+
+
+def test_bytes_are_scaled_by_their_convolution():
+    """A quantized convolution with bias and ReLU: two steps, the input in bytes and the rest."""
+    m = Model("float32")
+    x, x_ = m.input(2, 16, 8, 8)
+    scale = m.network.add_constant((), trt.Weights(np.float32(1 / 64))).get_output(0)
+    quantized = m.network.add_quantize(x, scale, trt.int8).get_output(0)
+    y = m.network.add_dequantize(quantized, scale, trt.float32).get_output(0)
+    w = m.random.integers(-90, 91, (24, 16, 3, 3)).astype(np.int8)
+    scales = m.random.uniform(0.01, 0.02, 24).astype(np.float32)
+    weights = m.network.add_constant(w.shape, trt.Weights(w)).get_output(0)
+    factors = m.network.add_constant((24,), trt.Weights(scales)).get_output(0)
+    dequantized = m.network.add_dequantize(weights, factors, trt.float32)
+    dequantized.axis = 0
+    bias = m.random.uniform(-1, 1, 24).astype(np.float32)
+    layer = m.network.add_convolution_nd(y, 24, (3, 3), trt.Weights(), trt.Weights(bias))
+    layer.set_input(1, dequantized.get_output(0))
+    q = np.clip(np.rint(x_ * 64), -128, 127) / 64
+    k = w * scales[:, None, None, None].astype(np.float64)
+    windows = np.lib.stride_tricks.sliding_window_view(q, (3, 3), (2, 3))
+    h = np.einsum("nchwij,mcij->nmhw", windows, k) + bias[None, :, None, None]
+    m.check(m.activation("RELU", layer.get_output(0)), np.maximum(h, 0), 2)

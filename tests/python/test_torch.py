@@ -1,0 +1,424 @@
+"""opwright.build and torch.compile of PyTorch's modules, against PyTorch itself."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import logging
+
+import numpy as np
+import pytest
+
+import opwright
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.export import Dim  # noqa: E402
+from torch.nn import functional  # noqa: E402
+
+import torch_models  # noqa: E402
+
+BATCH = Dim("batch", min=1, max=8)
+STEPS = Dim("steps", min=1, max=32)
+QUICK = {"timing": False}
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    monkeypatch.setenv("OPWRIGHT_DEVICE", "cpu")
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def tensors(result) -> list:
+    leaves = torch.utils._pytree.tree_leaves(result)
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def check(got, want, tolerance=2e-5) -> None:
+    got, want = tensors(got), tensors(want)
+    assert len(got) == len(want)
+    for a, b in zip(got, want):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+
+
+def eager(module, *args, **kwargs):
+    with torch.no_grad():
+        return module(*args, **kwargs)
+
+
+def build(module, args, **options):
+    return opwright.build(module.eval(), args, device="cpu", timing=False, **options)
+
+
+def compiled(module, **options):
+    return torch.compile(module, backend="opwright", options=QUICK | options)
+
+
+def model_of(name):
+    """A module, a function that makes arguments for a batch, and which extents are open."""
+    if name == "resnet":
+        return torch_models.ResNet(), lambda n: (torch.randn(n, 3, 64, 48),), ({0: BATCH},)
+    if name == "encoder":
+        make = lambda n: (torch.randint(0, 50, (n, 4 + n)), torch.arange(n) + 2)  # noqa: E731
+        return torch_models.Encoder(), make, ({0: BATCH, 1: STEPS}, {0: BATCH})
+    if name == "recurrent":
+        return torch_models.Recurrent(), lambda n: (torch.randn(n, 9, 6),), ({0: BATCH},)
+    if name == "decoder":
+
+        def make(n):
+            past = (torch.randn(n, 4, 5 + n, 8) for _ in range(2))
+            return (torch.randint(0, 50, (n, 1)), *past)
+
+        past = {0: BATCH, 2: STEPS}
+        return torch_models.Decoder(), make, ({0: BATCH}, past, past)
+    side = Dim("side", min=4, max=16)
+    shapes = ({0: BATCH, 2: 2 * side},)
+    return torch_models.UNet(), lambda n: (torch.randn(n, 1, 8 + 2 * n, 12),), shapes
+
+
+MODELS = ["resnet", "encoder", "recurrent", "decoder", "unet"]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_module_of_constant_shapes(name):
+    module, make, _ = model_of(name)
+    engine = build(module, make(2))
+    for seed in range(2):
+        torch.manual_seed(seed)
+        args = make(2)
+        check(engine(*args), eager(module, *args))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_module_of_dynamic_shapes(name, tmp_path):
+    module, make, dynamic = model_of(name)
+    engine = build(module, make(3), dynamic_shapes=dynamic)
+    engine.save(tmp_path / "model.engine")
+    loaded = opwright.load(tmp_path / "model.engine")
+    for batch in (1, 2, 3, 8 if name != "unet" else 7):
+        args = make(batch)
+        check(engine(*args), eager(module, *args))
+        check(loaded(*args), eager(module, *args))
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "recurrent"])
+def test_compiled_modules(name, caplog):
+    module, make, _ = model_of(name)
+    module = compiled(module.eval())
+    with caplog.at_level(logging.INFO, "opwright.torch"), torch.no_grad():
+        for batch in (2, 3, 8, 2, 5):
+            args = make(batch)
+            check(module(*args), eager(module._orig_mod, *args))
+    assert "1 engines, 0 operators stay with PyTorch" in caplog.text
+    assert "stays with PyTorch" not in caplog.text
+
+
+def test_recurrent_layers_within_a_compiled_module():
+    """torch.compile leaves them to PyTorch; what is around them are engines."""
+    module = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), torch_models.Recurrent()).eval()
+    x = torch.randn(2, 5, 6)
+    with torch.inference_mode():
+        check(compiled(module)(x), module(x))
+
+
+def test_results_lie_as_those_of_pytorch():
+    class Views(nn.Module):
+        def forward(self, x):
+            y = functional.relu(x) * 2
+            return y.transpose(1, 2), y.permute(3, 0, 1, 2)[1], y.contiguous()
+
+    x = torch.randn(2, 3, 4, 5)
+    channels_last = x.contiguous(memory_format=torch.channels_last)
+    for argument in (x, channels_last, x.transpose(2, 3)):
+        got, want = compiled(Views())(argument), Views()(argument)
+        check(got, want)
+        assert [y.stride() for y in got] == [y.stride() for y in want]
+
+
+def test_what_stays_with_pytorch_is_said(caplog):
+    def function(x):
+        y = torch.sin(x) * 2 + x
+        y = torch.linalg.inv(y @ y.t() + 9 * torch.eye(4))
+        return torch.exp(y).sum() + torch.cos(y).mean()
+
+    x = torch.randn(4, 4)
+    check(compiled(function)(x), function(x))
+    assert "stays with PyTorch: linalg_inv_ex" in caplog.text
+    assert "test_torch.py" in caplog.text and "no layer computes it" in caplog.text
+    with pytest.raises(opwright.Error, match="linalg_inv_ex.*test_torch.py.*no layer computes it"):
+
+        class Module(nn.Module):
+            def forward(self, x):
+                return function(x)
+
+        build(Module(), (x,))
+
+
+def test_gradients_come_from_pytorch_with_a_warning(caplog):
+    module = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+    x = torch.randn(3, 4)
+    got = torch.autograd.grad(compiled(module)(x).sum(), list(module.parameters()))
+    want = torch.autograd.grad(module(x).sum(), list(module.parameters()))
+    check(got, want)
+    assert "gradients are wanted" in caplog.text and "inference_mode" in caplog.text
+
+
+def test_training_after_inference_changes_results():
+    module = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+    fast = compiled(module)
+    x = torch.randn(3, 4)
+    optimizer = torch.optim.SGD(module.parameters(), 0.5)
+    for _ in range(3):
+        with torch.no_grad():
+            check(fast(x), module(x))
+        optimizer.zero_grad()
+        fast(x).square().sum().backward()
+        optimizer.step()
+    module[0].weight.data = torch.randn(4, 4)
+    with torch.no_grad():
+        check(fast(x), module(x))
+    module.load_state_dict({name: -p for name, p in module.state_dict().items()})
+    with torch.no_grad():
+        check(fast(x), module(x))
+
+
+def test_a_module_in_training_mode_updates_its_statistics():
+    module, other = nn.BatchNorm1d(4), nn.BatchNorm1d(4)
+    x = torch.randn(5, 4)
+    with torch.no_grad():
+        check(compiled(module)(x), other(x))
+    check(list(module.buffers()), list(other.buffers()))
+    with pytest.raises(opwright.Error, match=r"changes '\w+' when it runs .*call eval\(\)"):
+        opwright.build(nn.BatchNorm1d(4), (x,), device="cpu")
+
+
+def test_a_cache_that_the_module_keeps():
+    class Cached(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("cache", torch.zeros(4, 3))
+
+        def forward(self, x, place):
+            self.cache[place] = x
+            return self.cache * 2 + torch.exp(x)
+
+    module, other = Cached(), Cached()
+    fast = compiled(module)
+    with torch.no_grad():
+        for i in range(4):
+            x = torch.randn(3)
+            check(fast(x, torch.tensor([i])), other(x, torch.tensor([i])))
+    check(module.cache, other.cache)
+
+
+def test_arguments_that_are_numbers():
+    def function(x, count, factor):
+        return (x * factor)[:, :count].sum(0) + count
+
+    fast = compiled(function)
+    x = torch.randn(3, 40)
+    with torch.no_grad():
+        for count in (4, 5, 6, 30, 2):
+            check(fast(x, count, 0.5), function(x, count, 0.5))
+
+
+def test_weights_are_not_copied_for_the_network():
+    import ctypes
+
+    weight = torch.randn(64, 64)
+    net = opwright.Builder(opwright.Logger()).create_network()
+    layer = net.add_constant([64, 64], weight)
+    shown = layer.weights
+    assert shown.ctypes.data == weight.data_ptr()
+    assert ctypes.c_float.from_address(weight.data_ptr()).value == shown[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision(dtype):
+    module = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32)).to(dtype).eval()
+    x = torch.randn(5, 16, dtype=dtype)
+    want = eager(module, x)
+    check(build(module, (x,))(x), want, 3e-2)
+    with torch.no_grad():
+        check(compiled(module)(x), want, 3e-2)
+
+
+def test_operators_of_the_user_become_plugins(tmp_path):
+    @torch.library.custom_op("testcompile::squash", mutates_args=())
+    def squash(x: torch.Tensor, limit: float = 2.0) -> torch.Tensor:
+        return limit * torch.tanh(x / limit)
+
+    squash.register_fake(lambda x, limit=2.0: torch.empty_like(x))
+
+    class Module(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return torch.relu(squash(self.linear(x), 0.5)) + squash(x)
+
+    module, x = Module().eval(), torch.randn(3, 4)
+    engine = build(module, (x,), dynamic_shapes=({0: BATCH},))
+    assert [layer["LayerType"] for layer in engine.layers].count("FunctionPlugin") == 2
+    engine.save(tmp_path / "squash.engine")
+    for batch in (1, 3, 8):
+        x = torch.randn(batch, 4)
+        check(engine(x), eager(module, x))
+        check(opwright.load(tmp_path / "squash.engine")(x), eager(module, x))
+    with torch.no_grad():
+        check(compiled(module)(x), module(x))
+
+
+def test_exported_programs_and_shapes_of_ones_own():
+    module = nn.Conv1d(3, 4, 3, padding=1).eval()
+    program = torch.export.export(
+        module, (torch.randn(2, 3, 9),), dynamic_shapes=({2: Dim.DYNAMIC},)
+    )
+    with pytest.raises(opwright.Error, match="axis 2 of input 'input' has no largest extent"):
+        opwright.build(program, device="cpu")
+    shapes = {"input": ((2, 3, 2), (2, 3, 9), (2, 3, 50))}
+    engine = opwright.build(program, shapes=shapes, device="cpu")
+    for length in (2, 9, 50):
+        x = torch.randn(2, 3, length)
+        check(engine(x), eager(module, x))
+    with pytest.raises(TypeError, match="has its arguments' types and shapes already"):
+        opwright.build(program, (torch.randn(2, 3, 9),))
+    with pytest.raises(TypeError, match="called with examples of its arguments"):
+        opwright.build(module)
+
+
+def test_outputs_have_the_names_of_a_dict():
+    engine = build(torch_models.Recurrent(), (torch.randn(2, 3, 6),))
+    assert engine.outputs == ["y", "h", "c", "g", "r"]
+    assert engine.inputs == ["x"]
+    x = np.zeros((2, 3, 6), np.float32)
+    assert list(engine(x)) == engine.outputs
+
+
+OPERATORS = {
+    "indexing": lambda x: x[:, torch.tensor([2, 0, -1])] + x[1:, :3][:, [1, 2, 0]].sum(0),
+    "two_indices": lambda x: x[torch.tensor([0, 2]), torch.tensor([1, -1])],
+    "mask": lambda x: torch.where(x > 0, x, x.abs().log1p()).masked_fill(x < -1, 7.0),
+    "scatter": lambda x: x.scatter(1, (x.argsort(1))[:, :2], 0.5),
+    "gather": lambda x: torch.gather(x, 1, x.argmax(1, keepdim=True)),
+    "topk": lambda x: x.topk(2, 1)[0] + x.sort(1, descending=True)[0][:, :2],
+    "rounding": lambda x: x.floor() // 2 + x.remainder(0.7) + torch.fmod(x, 0.7) + x.trunc(),
+    "integers": lambda x: (x * 9).to(torch.int32) // 4 % 3 + torch.arange(5, dtype=torch.int32),
+    "roll_flip": lambda x: x.roll(2, 1).flip(0) + x.repeat(2, 2)[:3, 5:],
+    "triangle": lambda x: torch.tril(x) + torch.triu(x, 1) * 2,
+    "statistics": lambda x: x.var(1) + x.std(1, unbiased=False) + torch.logsumexp(x, 1) + x.amax(1),
+    "pool": lambda x: (
+        functional.avg_pool1d(x[None], 3, 2, 1) + functional.max_pool1d(x[None], 3, 2, 1)
+    ),
+    "softplus": lambda x: functional.softplus(30 * x) + functional.mish(x) + functional.hardtanh(x),
+    "cumulative": lambda x: x.cumsum(1) + functional.log_softmax(x, 1) + x.softmax(0),
+    "einsum": lambda x: (
+        torch.einsum("ij,kj->ik", x, x) + x @ x.t() + torch.addmm(x[:, :3], x, x.t())
+    ),
+    "comparison": lambda x: ((x >= 0) & (x != 1)).float() + (x <= float("nan")).float(),
+    "logic": lambda x: (x > 0).any(1) ^ (x > -9).all(1),
+    "concatenate": lambda x: torch.stack(
+        [torch.cat([x, x.unbind(0)[0][None]]), x[[0, 1, 2, 1]]], 1
+    ),
+    "split": lambda x: (
+        x.split([1, 4], 1)[1] + x.chunk(2, 1)[0].sum() + functional.glu(x[:, :4])[:, :1]
+    ),
+    "index_put": lambda x: x.index_put((torch.tensor([0, 2]),), torch.tensor(5.0)),
+    "norm": lambda x: functional.normalize(x, dim=1) + functional.rms_norm(x, (5,)),
+    "powers": lambda x: x**2 + x.abs() ** 0.5 + 2**x + x.rsqrt().nan_to_num(0.0, 0.0, 0.0),
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators(name):
+    function = OPERATORS[name]
+
+    class Module(nn.Module):
+        def forward(self, x):
+            return function(x)
+
+    x = torch.randn(3, 5)
+    with torch.no_grad():
+        check(compiled(Module())(x), function(x))
+        check(build(Module(), (x,))(x), function(x))
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "vit"])
+def test_models_of_transformers(name):
+    if importlib.util.find_spec("transformers") is None:
+        pytest.skip("transformers is not installed")
+    import transformers
+
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    sizes["intermediate_size"] = 40
+    tokens = {"input_ids": torch.randint(0, 99, (2, 7))}
+    if name == "bert":
+        model = transformers.BertModel(transformers.BertConfig(vocab_size=99, **sizes))
+        tokens["attention_mask"] = torch.tensor([[1] * 7, [1] * 5 + [0] * 2])
+    elif name == "gpt2":
+        config = transformers.GPT2Config(vocab_size=99, n_embd=32, n_layer=2, n_head=4)
+        model, tokens["use_cache"] = transformers.GPT2LMHeadModel(config), False
+    elif name == "llama":
+        config = transformers.LlamaConfig(vocab_size=99, num_key_value_heads=2, **sizes)
+        model, tokens["use_cache"] = transformers.LlamaForCausalLM(config), False
+    else:
+        model = transformers.ViTModel(transformers.ViTConfig(image_size=32, patch_size=8, **sizes))
+        tokens = {"pixel_values": torch.randn(2, 3, 32, 32)}
+    model.eval()
+    want = eager(model, **tokens)
+    with torch.no_grad():
+        check(compiled(model)(**tokens), want)
+    engine = opwright.build(model, kwargs=tokens, device="cpu", timing=False)
+    arrays = {key: value for key, value in tokens.items() if isinstance(value, torch.Tensor)}
+    check(engine(**arrays), want)
+
+
+def test_a_kernel_of_triton_is_compiled_without_a_gpu(tmp_path, monkeypatch):
+    pytest.importorskip("triton")
+    from opwright._core._plugin import from_shape_expr
+
+    from opwright.aot import CompileError
+    from opwright.plugin._torch import _Operator
+    from opwright.torch import _triton_ops
+
+    (tmp_path / "kernels_of_torch.py").write_text("""
+import torch, triton, triton.language as tl
+from torch.library import triton_op, wrap_triton
+
+@triton.jit
+def scale_kernel(x, out, n, alpha, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, alpha * tl.load(x + i, mask=i < n), mask=i < n)
+
+@triton_op("testcompile::scale", mutates_args={})
+def scale(x: torch.Tensor, alpha: float) -> torch.Tensor:
+    out = torch.empty_like(x)
+    wrap_triton(scale_kernel)[(triton.cdiv(x.numel(), 64),)](x, out, x.numel(), alpha, BLOCK=64)
+    return out
+
+@triton_op("testcompile::scale_more", mutates_args={})
+def scale_more(x: torch.Tensor, alpha: float) -> torch.Tensor:
+    out = torch.empty_like(x)
+    y = x * 2
+    wrap_triton(scale_kernel)[(triton.cdiv(x.numel(), 64),)](y, out, x.numel(), alpha, BLOCK=64)
+    return out
+""")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("kernels_of_torch")
+    desc = from_shape_expr([4, 80], opwright.float32)
+    operators = torch.ops.testcompile
+    assert _triton_ops.has_kernel(operators.scale.default)
+    operator = _Operator(operators.scale.default, {})
+    make = _triton_ops.compile_kernel
+    name, code, launch, extra = make(operator, "scale", [desc], [0.5], [desc], "compute_80")
+    assert (code.kind, len(extra)) == ("ptx", 2)
+    assert launch.grid_x.constant_value() == 5
+    operator = _Operator(operators.scale_more.default, {})
+    with pytest.raises(CompileError, match="it computes aten.mul.Tensor beside its kernel"):
+        make(operator, "scale_more", [desc], [0.5], [desc], "compute_80")

@@ -1,0 +1,104 @@
+"""Makes the Debian package of the program from the C++ archive: make dist.
+
+    python3 tools/debian_package.py dist/opwright-VERSION-linux-x86_64.tar.gz
+
+It holds the program, its libraries in a folder of their own, and the licences: no headers, since
+programs link to the archive or to the Python package. What it depends on is read from the files.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+# https://gcc.gnu.org/onlinedocs/libstdc++/manual/abi.html: the version of GCC that has a symbol version.
+GCC_OF_GLIBCXX = {28: "9", 29: "11", 30: "12", 31: "13.1", 32: "13.2", 33: "14"}
+
+
+def needed_versions(files: list[Path]) -> dict[str, tuple[int, ...]]:
+    """The newest versions of the symbols that the files take from GLIBC, GLIBCXX and GCC."""
+    newest: dict[str, tuple[int, ...]] = {}
+    for file in files:
+        output = subprocess.run(
+            ["readelf", "-VW", file], check=True, capture_output=True, text=True
+        ).stdout
+        for name, number in re.findall(r"Name: (GLIBC|GLIBCXX|GCC)_([\d.]+)", output):
+            newest[name] = max(newest.get(name, ()), tuple(map(int, number.split("."))))
+    return newest
+
+
+def dependencies(files: list[Path]) -> str:
+    newest = needed_versions(files)
+    parts = [f"libc6 (>= {'.'.join(map(str, newest['GLIBC']))})"]
+    if "GCC" in newest:
+        parts.append(f"libgcc-s1 (>= {'.'.join(map(str, newest['GCC'][:2]))})")
+    if "GLIBCXX" in newest:
+        minor = newest["GLIBCXX"][2]
+        if minor not in GCC_OF_GLIBCXX:
+            sys.exit(f"debian_package: add the GCC of GLIBCXX_3.4.{minor} to GCC_OF_GLIBCXX")
+        parts.append(f"libstdc++6 (>= {GCC_OF_GLIBCXX[minor]})")
+    return ", ".join(parts)
+
+
+def copyright_of(licences: list[Path]) -> str:
+    """One text of all licences that what is in the package asks for."""
+    parts = [f"{path.name}\n{'=' * len(path.name)}\n\n{path.read_text()}" for path in licences]
+    return "\n\n".join(parts)
+
+
+def make(archive: Path) -> Path:
+    match = re.fullmatch(r"opwright-([\d.]+)-linux-(\w+)\.tar\.gz", archive.name)
+    if match is None or match[2] not in ARCHITECTURES:
+        sys.exit(f"debian_package: {archive} is no archive of make dist for a known processor")
+    version, architecture = match[1], ARCHITECTURES[match[2]]
+    target = archive.with_name(f"opwright_{version}_{architecture}.deb")
+    with tempfile.TemporaryDirectory() as work:
+        subprocess.run(["tar", "-xzf", archive, "-C", work], check=True)
+        (prefix,) = Path(work).iterdir()
+        root = Path(work) / "package"
+        libraries = root / "usr" / "lib" / "opwright"
+        documents = root / "usr" / "share" / "doc" / "opwright"
+        for folder in (root / "DEBIAN", root / "usr" / "bin", libraries, documents):
+            folder.mkdir(parents=True)
+        shutil.copy(prefix / "bin" / "opwright", root / "usr" / "bin")
+        for library in (prefix / "lib").glob("libopwright*.so*"):
+            shutil.copy(library, libraries)
+        licences = sorted((prefix / "share" / "licences").iterdir())
+        (documents / "copyright").write_text(copyright_of(licences))
+        files = [root / "usr" / "bin" / "opwright", *libraries.iterdir()]
+        size = sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
+        (root / "DEBIAN" / "control").write_text(
+            "Package: opwright\n"
+            f"Version: {version}\n"
+            f"Architecture: {architecture}\n"
+            "Maintainer: The Opwright developers <opwright@localhost>\n"
+            f"Installed-Size: {-(-size // 1024)}\n"
+            f"Depends: {dependencies(files)}\n"
+            "Section: science\n"
+            "Priority: optional\n"
+            "Description: build, run and inspect inference engines with custom operators\n"
+            " The program builds engines from ONNX models, runs and times them, and shows what\n"
+            " is in them, on the CPU and on NVIDIA GPUs.\n"
+        )
+        for path in [root, *root.rglob("*")]:
+            is_program = path.is_dir() or path == files[0]
+            path.chmod(0o755 if is_program else 0o644)
+        command = ["dpkg-deb", "--root-owner-group", "--build", root, target]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return target
+
+
+def main() -> None:
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    target = make(Path(sys.argv[1]).resolve())
+    print(f"-- {target.name}: {target.stat().st_size / 1e6:.1f} MB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""Makes the documentation's site, build/site/html, with MkDocs Material: make site.
+
+The repository's pages are the site's pages, at the same paths, so links need no second form. Files that
+a page links to are copied beside them. A warning fails the build.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+SITE = ROOT / "build" / "site"
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+
+
+FENCE = re.compile(r"^```(\w+) +(.*)$", re.MULTILINE)
+
+
+def fence(match: re.Match[str]) -> str:
+    """A block's first line as MkDocs wants it: what the tests read there is a title or nothing."""
+    file = re.search(r"file=(\S+)", match[2])
+    return f"```{match[1]}" + (f' title="{file[1]}"' if file else "")
+
+
+def listed_pages() -> set[str]:
+    """The pages that mkdocs.yml puts into the navigation."""
+    text = (ROOT / "mkdocs.yml").read_text()
+    nav = yaml.safe_load(text[text.index("\nnav:") :])["nav"]
+    pages = set()
+    remaining = list(nav)
+    while remaining:
+        (value,) = remaining.pop().values()
+        if isinstance(value, str):
+            pages.add(value)
+        else:
+            remaining += value
+    return pages
+
+
+def gather(pages: Path) -> None:
+    """Copies all pages, and what they link to, into a folder."""
+    shutil.rmtree(pages, ignore_errors=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split()
+    results = {name for name in listed if name.startswith("docs/results/")}
+    if missing := sorted(set(listed) - results - listed_pages()):
+        sys.exit(f"site: the navigation in mkdocs.yml lacks {', '.join(missing)}")
+    wanted = set(listed)
+    for page in listed:
+        for target in LINK.findall((ROOT / page).read_text()):
+            if re.match(r"[a-z]+:|#", target):
+                continue
+            path = (ROOT / page).parent / target.partition("#")[0]
+            if path.is_file() and path.resolve().is_relative_to(ROOT):
+                wanted.add(path.resolve().relative_to(ROOT).as_posix())
+    for name in wanted:
+        (pages / name).parent.mkdir(parents=True, exist_ok=True)
+        if name.endswith(".md"):
+            (pages / name).write_text(FENCE.sub(fence, (ROOT / name).read_text()))
+        else:
+            shutil.copyfile(ROOT / name, pages / name)
+
+
+def main() -> int:
+    gather(SITE / "pages")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--clean"]
+    env = os.environ | {"NO_MKDOCS_2_WARNING": "1"}  # an advertisement
+    done = subprocess.run([*command, "-f", ROOT / "mkdocs.yml"], cwd=SITE, env=env)
+    if done.returncode == 0:
+        print(f"-- site: {SITE / 'html' / 'index.html'}")
+    return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

