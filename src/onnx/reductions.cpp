@@ -109,7 +109,8 @@ void top_k(NodeImporter& node) {
   } else {
     const auto axis = static_cast<size_t>(node.axis(node.get_int("axis", -1), x->rank()));
     const Expr k = node.extent(node.input(1), "k", x->dims()[axis]);
-    if (k.is_constant())
+    // A layer's own k is not 0; one that a tensor gives may be.
+    if (k.is_constant() && k.constant() != 0)
       params.k = k.constant();
     else
       inputs.push_back(node.scalar_of(k));
