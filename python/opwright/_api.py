@@ -82,11 +82,11 @@ def _profile(
 def _is_torch(model: Any) -> bool:
     """Whether it is a module or a program of PyTorch's, which is not imported to find out."""
     torch = sys.modules.get("torch")
-    if torch is None:
-        return False
-    from .torch._export import is_module
-
-    return is_module(model)
+    kinds = (
+        getattr(getattr(torch, "nn", None), "Module", None),
+        getattr(getattr(torch, "export", None), "ExportedProgram", None),
+    )
+    return any(kind is not None and isinstance(model, kind) for kind in kinds)
 
 
 def definition(

@@ -60,7 +60,7 @@ class Encoder(nn.Module):
 
     def forward(self, tokens, length):
         x = self.embedding(tokens) + self.positions[:, : tokens.shape[1]]
-        padded = torch.arange(tokens.shape[1])[None] >= length[:, None]
+        padded = torch.arange(tokens.shape[1], device=tokens.device)[None] >= length[:, None]
         return self.head(self.layers(x, src_key_padding_mask=padded))
 
 

@@ -26,10 +26,6 @@ class Exported(NamedTuple):
     """For each input that is a number, likewise."""
 
 
-def is_module(model: Any) -> bool:
-    return isinstance(model, (torch.nn.Module, torch.export.ExportedProgram))
-
-
 def decompositions() -> dict[Any, Any]:
     """PyTorch's decompositions of the operators that have no layer."""
     table = torch.export.default_decompositions()
@@ -122,7 +118,8 @@ def network_of(
     :raises Error: naming what has no layer.
     """
     for result in program.graph_signature.output_specs:
-        if result.kind != OutputKind.USER_OUTPUT:
+        # A token only keeps calls in order; what makes one is refused where it has no layer.
+        if result.kind not in (OutputKind.USER_OUTPUT, OutputKind.TOKEN):
             raise _core.Error(
                 f"the module changes '{result.target}' when it runs ({result.kind.name}), which an "
                 "engine does not: call eval() of the module, or take it as an argument and return "
