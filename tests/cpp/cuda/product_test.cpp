@@ -143,8 +143,10 @@ TEST(CudaProduct, TensorCoresOfTf32AndBytes) {
         MatrixMultiplyParams params;
         if (transposed) {
           const Values a_rows = a, b_rows = b;
-          a = make_values({1, k, m}, [&](int64_t i) { return a_rows[i % m * k + i / m]; });
-          b = make_values({1, n, k}, [&](int64_t i) { return b_rows[i % k * n + i / k]; });
+          a = make_values({1, k, m},
+                          [&, m = m, k = k](int64_t i) { return a_rows[i % m * k + i / m]; });
+          b = make_values({1, n, k},
+                          [&, n = n, k = k](int64_t i) { return b_rows[i % k * n + i / k]; });
           params.op0 = params.op1 = MatrixOperation::kTRANSPOSE;
         }
         const MatrixMultiply op(params);
