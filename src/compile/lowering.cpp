@@ -278,7 +278,6 @@ void lower_normalization(Graph& graph, GraphNode* node, const NormalizationParam
   if (inputs != node->inputs) graph.replace(node, node->op, std::move(inputs));
 }
 
-/// What is known to hold needs no look at run time.
 /// A plugin whose elements are an expression of those of its inputs.
 bool lower_plugin(Graph& graph, GraphNode* node) {
   const auto* plugin = dynamic_cast<const PluginOperator*>(node->op.get());
@@ -323,6 +322,7 @@ bool lower_plugin(Graph& graph, GraphNode* node) {
   return true;
 }
 
+/// What is known to hold needs no look at run time.
 void lower_assertion(Graph& graph, GraphNode* node) {
   const TensorInfo& condition = node->inputs[0]->info;
   if (!condition.values) return;
