@@ -21,9 +21,6 @@ constexpr int kStageElements = kKeyElements + kValueElements;
 constexpr int kQueryElements = kTileM * kKeyRow;
 
 __device__ inline float nothing() { return __uint_as_float(0xff800000u); }  // -infinity
-__device__ inline unsigned shared_address(const void* pointer) {
-  return (unsigned)__cvta_generic_to_shared(pointer);
-}
 // Of kVector elements the first `count`, the others become 0.
 __device__ inline void copy_vector(Element* to, const Element* from, int count, bool is_aligned) {
   if (is_aligned) {
@@ -34,12 +31,6 @@ __device__ inline void copy_vector(Element* to, const Element* from, int count, 
   }
 #pragma unroll
   for (int i = 0; i < kVector; ++i) to[i] = i < count ? from[i] : Element{};
-}
-__device__ inline void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Until all but the last `count` groups of copies are there.
-template <int count>
-__device__ inline void wait_for_copies() {
-  asm volatile("cp.async.wait_group %0;" :: "n"(count) : "memory");
 }
 
 // Keys or values of one head, `size` elements each, of which `count` are there.
@@ -130,17 +121,6 @@ struct Unit {
 /// `Unit` on tensor cores, by instructions of 16 x 8 x 16 that NVIDIA's GPUs have since 8.0.
 /// PRODUCT_TYPE is f16 or bf16.
 inline constexpr std::string_view kTensorAttention = R"(
-// Of four matrices of 8 x 8, whose rows the lanes' addresses are.
-template <bool is_transposed>
-__device__ inline void load_matrices(unsigned& a, unsigned& b, unsigned& c, unsigned& d,
-                                     const Element* row) {
-  if (is_transposed)
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(shared_address(row)));
-  else
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(shared_address(row)));
-}
 __device__ inline void multiply_add(float& s0, float& s1, float& s2, float& s3,
                                     const unsigned (&a)[4], unsigned b0, unsigned b1) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.PRODUCT_TYPE.PRODUCT_TYPE.f32 "

@@ -8,6 +8,7 @@
 #include "backend/device.h"
 #include "backend/gpu/attention_text.h"
 #include "backend/gpu/kernels.h"
+#include "backend/gpu/shared_memory_text.h"
 #include "backend/gpu/source.h"
 #include "base/error.h"
 #include "base/types.h"
@@ -49,18 +50,10 @@ constexpr int kMostParts = 8;
 constexpr int64_t kMostTasksOfParts = 256;
 /// Tiles of keys of a part at least.
 constexpr int64_t kPartTiles = 2;
-/// About as many as GPUs have multiprocessors.
-constexpr int64_t kFewBlocks = 132;
 /// Counters of blocks that are done, of so many bits each, in one word.
 constexpr int kCounterBits = 4, kCountersOfWord = 64 / kCounterBits;
 
-int architecture_number(std::string_view architecture) {
-  int number = 0;
-  for (const char c : architecture)
-    if (c >= '0' && c <= '9') number = 10 * number + (c - '0');
-  return number;
-}
-/// Bytes of shared memory that a block has.
+// Bytes of shared memory that a block has.
 int64_t most_shared(int architecture) {
   if (architecture >= 90 && architecture < 120) return 227 << 10;
   return architecture == 80 || architecture == 87 ? 163 << 10 : 99 << 10;
@@ -230,9 +223,9 @@ class AttentionWriter {
             constant("kTileN", tile_.n), constant("kWarpsM", tile_.warps_m),
             constant("kWarpsN", tile_.warps_n), constant("kStages", tile_.stages),
             constant("kSize", rounded_size(params_.size)),
-            constant("kValueSize", rounded_size(params_.value_size)), kAttentionTiles);
+            constant("kValueSize", rounded_size(params_.value_size)), kCopyGroups, kAttentionTiles);
     if (tile_.is_tensor) {
-      std::string unit(kTensorAttention);
+      std::string unit = str(kLoadMatrices, kTensorAttention);
       constexpr std::string_view kName = "PRODUCT_TYPE";
       for (size_t i = 0; (i = unit.find(kName, i)) != std::string::npos;)
         unit.replace(i, kName.size(), type_ == DataType::kHALF ? "f16" : "bf16");

@@ -4,6 +4,7 @@
 
 #include "backend/gpu/pointwise_math.h"
 #include "backend/gpu/product_text.h"
+#include "backend/gpu/shared_memory_text.h"
 #include "backend/gpu/warpgroup_product.h"
 #include "backend/tf32_tactic.h"
 #include "base/error.h"
@@ -75,13 +76,6 @@ constexpr ProductTile kTiles[] = {{ProductUnit::kTensor, 128, 128, 32, 2, 4, 4},
                                   {ProductUnit::kWarpGroup, 128, 192, 64, 8, 1, 5, true},
                                   {ProductUnit::kWarpGroup, 128, 128, 64, 8, 1, 6, true}};
 
-int architecture_number(std::string_view architecture) {
-  int number = 0;
-  for (const char c : architecture)
-    if (c >= '0' && c <= '9') number = 10 * number + (c - '0');
-  return number;
-}
-
 int vector_of(DataType type) { return 128 / bits(type); }
 
 /// FP32 for all floating types.
@@ -104,7 +98,7 @@ int64_t shared_bytes(const ProductTile& tile, DataType type, bool a_along_k, boo
 }
 
 std::string tensor_text(DataType type) {
-  std::string text(kTensorProduct);
+  std::string text = str(kLoadMatrices, kTensorProduct);
   const auto replace = [&](std::string_view name, std::string_view by) {
     for (size_t at = 0; (at = text.find(name, at)) != std::string::npos;)
       text.replace(at, name.size(), by);
@@ -379,7 +373,7 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
   if (tile_.unit == ProductUnit::kWarpGroup) {
     declarations += declare_warp_groups(a, b);
   } else {
-    declarations += str(kPaddedTiles, kTileCopies);
+    declarations += str(kPaddedTiles, kCopyGroups, kTileCopies);
     declarations +=
         tile_.unit == ProductUnit::kTensor ? tensor_text(a.type) : std::string(kScalarProduct);
     declarations += kProductLoop;

@@ -17,9 +17,6 @@ enum class ProductUnit {
   kWarpGroup,
 };
 
-/// About as many as GPUs have multiprocessors, which fewer blocks leave idle.
-inline constexpr int64_t kFewBlocks = 132;
-
 /// The types that products of the query's first input are computed in: the network's, and shorter
 /// ones that the query allows; none where there is no kernel.
 std::vector<DataType> product_types(const CandidateQuery& query);

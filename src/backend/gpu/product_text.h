@@ -32,9 +32,6 @@ constexpr int kStageBytes = kSizeA * sizeof(ElementA) + kSizeB * sizeof(ElementB
 /// of one of `outer` rows of `inner` lies; the first of kThreads threads that copy has
 /// copying_thread() 0.
 inline constexpr std::string_view kTileCopies = R"(
-__device__ inline unsigned shared_address(const void* pointer) {
-  return (unsigned)__cvta_generic_to_shared(pointer);
-}
 // Of kVector elements the first `count`, the others become 0.
 template <bool is_aligned, class Element>
 __device__ inline void copy_vector(Element* to, const Element* from, Index count) {
@@ -46,12 +43,6 @@ __device__ inline void copy_vector(Element* to, const Element* from, Index count
   }
 #pragma unroll
   for (int i = 0; i < kVector; ++i) to[i] = i < count ? from[i] : Element{};
-}
-__device__ inline void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Until all but the last `count` groups of copies are there.
-template <int count>
-__device__ inline void wait_for_copies() {
-  asm volatile("cp.async.wait_group %0;" :: "n"(count) : "memory");
 }
 
 // A matrix, `extents` being what is left of it along k and along the other axis.
@@ -177,17 +168,6 @@ struct Product {
 /// results and 32 bytes along k: 16 elements of FP16 or BF16, 8 of TF32, 32 of INT8.
 /// PRODUCT_INSTRUCTION is the name behind "mma.sync.aligned.", PRODUCT_SUM the constraint of a sum.
 inline constexpr std::string_view kTensorProduct = R"(
-// Of four matrices of 8 rows of 16 bytes, which the lanes' addresses are.
-template <bool is_transposed>
-__device__ inline void load_matrices(unsigned& a, unsigned& b, unsigned& c, unsigned& d,
-                                     const void* row) {
-  if (is_transposed)
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(shared_address(row)));
-  else
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(shared_address(row)));
-}
 struct Product {
   static constexpr int kRows = kWarpM / 16, kColumns = kWarpN / 8;
   // Elements along k of an instruction, and of a register.

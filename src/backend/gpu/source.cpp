@@ -76,6 +76,13 @@ std::string_view carrier_type(int bytes) {
   }
 }
 
+int architecture_number(std::string_view architecture) {
+  int number = 0;
+  for (const char c : architecture)
+    if (c >= '0' && c <= '9') number = 10 * number + (c - '0');
+  return number;
+}
+
 std::string float_literal(float value) {
   if (std::isnan(value)) return "__uint_as_float(0x7fc00000u)";
   if (std::isinf(value))

@@ -24,6 +24,10 @@ std::string_view carrier_type(int bytes);
 /// Threads of a block where nothing speaks for another number.
 inline constexpr int kThreads = 256;
 inline constexpr int kWarp = 32;
+/// About as many as GPUs have multiprocessors, which fewer blocks leave idle.
+inline constexpr int64_t kFewBlocks = 132;
+/// 90 of "sm_90" and "sm_90a".
+int architecture_number(std::string_view architecture);
 
 /// A floating constant as code that gives exactly that value, NaN and infinities included.
 std::string float_literal(float value);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/gpu/product_text.h"
+#include "backend/gpu/shared_memory_text.h"
 #include "backend/gpu/warpgroup_text.h"
 #include "base/error.h"
 #include "base/types.h"
@@ -76,7 +77,7 @@ std::string ProductWriter::declare_warp_groups(const ProductOperand& a, const Pr
   const WarpGroupMemory memory(tile_, a.type);
   return str(
       "constexpr int kWarpGroups = ", tile_.warps_m / 4, ", kWarpN = ", memory.columns,
-      ", kThreads = ", copying_threads(tile_), ";\n", kSwizzledTiles, kTileCopies,
+      ", kThreads = ", copying_threads(tile_), ";\n", kSwizzledTiles, kCopyGroups, kTileCopies,
       warp_group_instruction(tile_.n, a.type, a.is_along_k, b.is_along_k), kWarpGroupProduct,
       kWarpGroupLoop,
       parts_ > 1 ? str("constexpr int kParts = ", parts_, ";\n", kClusterSums) : std::string());
