@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import onnx.parser
 
 import opwright
@@ -25,6 +26,16 @@ def build_rows(path: Path, factor: float = 2.0, highest: int = 16) -> None:
     extents = {"x": 4, "n": 1, "flag": 2}
     shapes = {name: ((1, k), (4, k), (highest, k)) for name, k in extents.items()}
     opwright.build(model, shapes=shapes).save(path)
+
+
+def rows(n, seed=0):
+    """Inputs of that many rows for the engine of build_rows()."""
+    random = np.random.default_rng(seed)
+    return {
+        "x": random.standard_normal((n, 4)).astype(np.float32),
+        "n": random.integers(-9, 9, (n, 1)).astype(np.int32),
+        "flag": random.integers(0, 2, (n, 2)).astype(bool),
+    }
 
 
 def build_slow(path: Path) -> None:

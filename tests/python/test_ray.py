@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 import opwright
-from serving_process import build_rows
+from serving_process import build_rows, rows
 
 ray = pytest.importorskip("ray")
 pytest.importorskip("pyarrow")
@@ -198,15 +198,6 @@ def engines(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ray-engines")
     build_rows(folder / "rows.engine")
     return folder
-
-
-def rows(n, seed=0):
-    random = np.random.default_rng(seed)
-    return {
-        "x": random.standard_normal((n, 4)).astype(np.float32),
-        "n": random.integers(-9, 9, (n, 1)).astype(np.int32),
-        "flag": random.integers(0, 2, (n, 2)).astype(bool),
-    }
 
 
 def y_of(batch):

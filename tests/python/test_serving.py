@@ -17,7 +17,7 @@ import onnx.parser
 import pytest
 
 import opwright
-from serving_process import build_rows, build_slow, serving
+from serving_process import build_rows, build_slow, rows, serving
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
@@ -42,15 +42,6 @@ def address(folder):
         _,
     ):
         yield address
-
-
-def rows(n, seed=0):
-    random = np.random.default_rng(seed)
-    return {
-        "x": random.standard_normal((n, 4)).astype(np.float32),
-        "n": random.integers(-9, 9, (n, 1)).astype(np.int32),
-        "flag": random.integers(0, 2, (n, 2)).astype(bool),
-    }
 
 
 def expected(inputs, factor=2.0):
