@@ -53,7 +53,6 @@ ROUNDED = {"DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "QuantizeLin
 # Refusals that are known; the patterns are those of the engine's messages.
 LIMITS = (
     r"Cumulative '.*': input 1 \(axis\) must be one constant integer",
-    r"MatrixMultiply '.*': input 0 \(a\) must be FP32.* but is INT(32|64)",
     r"Resize '.*': input 0 \(x\) must be FP32.* but is U?INT",
     r"\(Resize\): .*give the inputs fixed shapes",
     r"\(Resize\): x is U?INT.*antialias=1 does not support",

@@ -8,6 +8,7 @@ module come from its stubs.
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import logging
 import re
@@ -271,7 +272,9 @@ def pages() -> tuple[dict[str, str], list[str]]:
 
 
 def main() -> int:
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
+    parser = argparse.ArgumentParser(description="Write the API reference as Markdown.")
+    parser.add_argument("folder", nargs="?", type=Path, default=FOLDER, help=f"default: {FOLDER}")
+    folder = parser.parse_args().folder
     made, warnings = pages()
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in made.items():

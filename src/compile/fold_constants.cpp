@@ -8,6 +8,8 @@
 #include "operators/convolution.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
+#include "operators/scatter.h"
+#include "operators/source.h"
 
 namespace opwright {
 namespace {
@@ -50,8 +52,16 @@ bool worth_folding(const GraphNode& node) {
                      [](const GraphValue* output) { return becomes_weight(*output); });
 }
 
+/// Whether the node fills what a scatter writes into, which is faster than to copy a constant.
+bool is_scattered_into(const GraphNode& node) {
+  return node.as<Fill>() && std::ranges::any_of(node.outputs[0]->uses, [](const auto& use) {
+           return use.input == 0 && use.node->template as<Scatter>();
+         });
+}
+
 bool is_foldable(const GraphNode& node) {
-  if (!node.op->is_pure() || node.defines_sizes() || node.is_random()) return false;
+  if (!node.op->is_pure() || node.defines_sizes() || node.is_random() || is_scattered_into(node))
+    return false;
   for (const GraphValue* input : node.inputs) {
     // An engine that is refitted runs the operator again, without plugins.
     if (input && input->origin && !is_builtin_operator(node.op->kind())) return false;

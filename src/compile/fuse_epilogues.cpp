@@ -7,6 +7,7 @@
 #include "operators/convolution.h"
 #include "operators/matrix.h"
 #include "operators/pointwise.h"
+#include "operators/type_rules.h"
 
 namespace opwright {
 namespace {
@@ -170,7 +171,8 @@ class ProgramFusion {
         !may_join(*producer, *node_) || value->info.dims != result.dims)
       return false;
     if (const auto* op = producer->as<Convolution>()) return fuse(*op, producer, value, 3, 1);
-    if (const auto* op = producer->as<MatrixMultiply>())
+    const auto* op = producer->as<MatrixMultiply>();
+    if (op != nullptr && has_epilogues(producer->inputs[0]->info.dtype))
       return fuse(*op, producer, value, op->params().has_bias ? 3 : 2,
                   static_cast<int>(result.dims.size()) - 1);
     return false;
@@ -241,6 +243,9 @@ class ProgramFusion {
     return try_replace(graph_, context_, node_, producer, std::make_shared<Op>(params),
                        std::move(inputs));
   }
+
+  /// Products of INT32 and INT64 have none.
+  static bool has_epilogues(DataType type) { return is_floating(type) || is_byte(type); }
 
   static DataType type_of_sum(const GraphValue& x) {
     return is_floating(x.info.dtype) ? x.info.dtype : DataType::kINT32;

@@ -29,6 +29,7 @@ void run_passes(Graph& graph, const PassContext& context) {
     if (context.budget != nullptr)
       context.budget->check_time("optimizing ", graph.size(), " layers");
   };
+  agree_extents(graph, context);
   fold_shapes(graph);
   graph.remove_dead();
   quantize_products(graph, context);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "backend/device.h"
 #include "compile/build_budget.h"
 #include "compile/config.h"
@@ -27,6 +29,13 @@ struct PassContext {
 // Each pass leaves a graph that computes the same outputs. None removes nodes: what became useless
 // goes with Graph::remove_dead().
 
+/// Extents that data decides, and that broadcast to others, are planned to be those: a run may have
+/// them so or as 1.
+void plan_for_broadcasts(const Graph& graph, std::span<ProfileRanges> profiles);
+/// Inputs whose extents data decides, and which have to be those of other inputs or of weights,
+/// become views that a run refuses in which they are others: so what follows is planned for extents
+/// that fit each other.
+void agree_extents(Graph& graph, const PassContext& context);
 /// Convolutions and matrix products of what is dequantized by constant scales multiply the bytes
 /// themselves, where the device does that fast.
 void quantize_products(Graph& graph, const PassContext& context);

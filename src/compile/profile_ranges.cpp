@@ -119,6 +119,11 @@ ProfileRanges::ProfileRanges(const Network& network, const OptimizationProfile* 
   }
 }
 
+void ProfileRanges::set_opt(int symbol, int64_t value) {
+  const auto at = static_cast<size_t>(symbol);
+  opt_.at(at) = std::clamp(value, min_[at], max_[at]);
+}
+
 bool ProfileRanges::is_fixed(std::span<const Expr> dims) const {
   return std::ranges::none_of(dims, [&](const Expr& dim) { return dim.depends_on(varies_); });
 }
@@ -148,8 +153,14 @@ ProfileRanges::Bounds ProfileRanges::interval_of_operation(const Expr& expr) con
       return {std::min(then_value.low, else_value.low), std::max(then_value.high, else_value.high)};
     }
     case ExprOp::kEqual:
-    case ExprOp::kLess:
-      return {0, 1};
+    case ExprOp::kLess: {
+      const Bounds a = intervals_.at(expr.operand(0)), b = intervals_.at(expr.operand(1));
+      const bool is_less = expr.op() == ExprOp::kLess;
+      const bool never = is_less ? a.low >= b.high : a.high < b.low || b.high < a.low;
+      const bool always =
+          is_less ? a.high < b.low : a.low == a.high && b.low == b.high && a.low == b.low;
+      return {always ? 1 : 0, never ? 0 : 1};
+    }
     case ExprOp::kFloorDiv:
     case ExprOp::kCeilDiv: {
       Bounds divisor = intervals_.at(expr.operand(1));

@@ -29,6 +29,8 @@ class ProfileRanges {
   /// with these symbols (-1: none): those are at their upper bounds.
   Shape unwritten(std::span<const Expr> dims, std::span<const int> size_symbols) const;
   int64_t opt(const Expr& expr) const { return expr.evaluate(opt_); }
+  /// Plans for another value of a size tensor, as far as it may have it.
+  void set_opt(int symbol, int64_t value);
   /// Whether no symbol occurs in the extents that takes several values.
   bool is_fixed(std::span<const Expr> dims) const;
 

@@ -7,6 +7,7 @@
 #include "base/half.h"
 #include "onnx/importer.h"
 #include "operators/attention_parts.h"
+#include "operators/kv_cache.h"
 #include "operators/normalization.h"
 #include "operators/rotary_embedding.h"
 
@@ -224,29 +225,20 @@ void contrib_rotary_embedding(NodeImporter& node) {
 }
 
 /// What a cache holds behind its new elements: [batch, heads, extent, size] of `past`, of which the
-/// first `lengths` elements count, and of `now`, [batch, heads, length, size], which follow them.
+/// first `lengths` elements count, and of `now`, [batch, heads, length, size], which follow them. A
+/// run in which both caches lie in one place writes the new elements alone.
 Tensor* extended_cache(NodeImporter& node, Tensor* past, Tensor* now, Tensor* lengths,
                        const Expr& extent) {
-  const Expr length = now->dims()[2];
-  if (past == nullptr && extent == length) return now;
-  Tensor* both = past == nullptr ? now : node.concatenate({past, now}, 2);
-  const Expr before = past == nullptr ? Expr(0) : past->dims()[2];
-  // Element j is that of the past, or the one of `now` that stands there; behind both, as it was.
-  const SymShape column = {lengths->dims()[0], 1};
-  Tensor* start = node.reshape(lengths, column);
-  Tensor* place = node.unsqueeze(node.count_up(extent), {0});
-  Tensor* offset = node.elementwise(Op::kSUB, place, start);
-  Tensor* is_new = node.elementwise(
-      Op::kAND, node.elementwise(Op::kGREATER, offset, -1.0),
-      node.elementwise(Op::kLESS, offset, node.unsqueeze(node.scalar_of(length), {0})));
-  Tensor* source = node.select(
-      is_new, node.elementwise(Op::kSUM, offset, node.unsqueeze(node.scalar_of(before), {0})),
-      node.expand(place, SymShape{lengths->dims()[0], extent}));
-  GatherParams params;
-  params.axis = 2;
-  params.num_elementwise_dims = 1;
-  // Gather puts the indices where the axis was.
-  return node.add<Gather>(params, {both, source});
+  const SymShape dims = now->dims();
+  if (past == nullptr && extent == dims[2]) return now;
+  const SymShape room = {dims[0], dims[1], extent, dims[3]};
+  if (past == nullptr) {
+    FillParams zeros;
+    zeros.to_type = now->dtype();
+    past = node.fill(zeros, room);
+  }
+  if (past->dims()[2] == extent) return node.add<KvCacheWrite>({}, {past, now, lengths});
+  return node.add<KvCacheWrite>({}, {past, now, lengths, node.scalar_of(extent)});
 }
 
 /// Attention whose heads share keys and values, with a cache of which each row of the batch has

@@ -45,21 +45,16 @@ int spatial_rank(NodeImporter& node, Tensor* x) {
   return x->rank() - 2;
 }
 
-/// The image, whose channels are as many as the kernel takes, the kernel and the bias.
-std::vector<Tensor*> weights(NodeImporter& node, bool is_transposed) {
-  Tensor *x = node.input(0), *kernel = node.input(1);
-  if (x->rank() > 1 && kernel->rank() > 1) {
-    const Expr group = node.get_int("group", 1);
-    x = node.with_extent(x, 1, is_transposed ? kernel->dims()[0] : kernel->dims()[1] * group);
-  }
-  std::vector<Tensor*> inputs = {x, kernel};
+/// The image, the kernel and the bias.
+std::vector<Tensor*> image_and_weights(NodeImporter& node) {
+  std::vector<Tensor*> inputs = {node.input(0), node.input(1)};
   if (Tensor* bias = node.optional_input(2)) inputs.push_back(bias);
   return inputs;
 }
 
 void conv(NodeImporter& node) {
   const ConvolutionParams params = convolution_params(node, node.input(0));
-  node.set_output(0, node.add<Convolution>(params, weights(node, false)));
+  node.set_output(0, node.add<Convolution>(params, image_and_weights(node)));
 }
 
 void conv_transpose(NodeImporter& node) {
@@ -98,7 +93,7 @@ void conv_transpose(NodeImporter& node) {
       params.post_padding.push_back(total - params.pre_padding.back());
     }
   }
-  node.set_output(0, node.add<Deconvolution>(params, weights(node, true)));
+  node.set_output(0, node.add<Deconvolution>(params, image_and_weights(node)));
 }
 
 void pool(NodeImporter& node, PoolingType type) {

@@ -640,8 +640,16 @@ void GraphImporter::name_outputs(const NodeProto& node, int first_layer, Scope& 
     if (found == nullptr || found->tensor() == nullptr) continue;
     Tensor* tensor = found->tensor();
     const std::string name = scope.prefix + output;
-    if (!own.contains(tensor->producer()) || network_->find_tensor(name) != nullptr) continue;
-    if (&scope == &scope_ || !reserved_.contains(name)) tensor->set_name(name);
+    const bool is_of_graph = &scope == &scope_;
+    if (!own.contains(tensor->producer()) || (!is_of_graph && reserved_.contains(name))) continue;
+    if (Tensor* const other = network_->find_tensor(name); other != nullptr && other != tensor) {
+      // Layers call their results "LAYER_output_0", as exporters call those of nodes.
+      if (!is_of_graph && !own.contains(other->producer())) continue;
+      std::string unused = name + "/";
+      while (network_->find_tensor(unused) != nullptr) unused += "/";
+      other->set_name(unused);
+    }
+    tensor->set_name(name);
   }
 }
 

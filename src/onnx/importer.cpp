@@ -266,18 +266,6 @@ Expr NodeImporter::extent(Tensor* tensor, std::string_view what, const std::opti
   return data_extent(tensor, 0, what, most, origin);
 }
 
-Tensor* NodeImporter::with_extent(Tensor* x, int axis, const Expr& extent) {
-  const SymbolTable& symbols = network().symbols();
-  std::vector<bool> by_data(static_cast<size_t>(symbols.size()));
-  for (int id = 0; id < symbols.size(); ++id)
-    by_data[static_cast<size_t>(id)] = symbols[id].kind == Symbol::Kind::kSizeTensor;
-  SymShape dims(x->dims().begin(), x->dims().end());
-  Expr& own = dims[static_cast<size_t>(axis)];
-  if (own == extent || !own.depends_on(by_data)) return x;
-  own = extent;
-  return reshape(x, dims);
-}
-
 std::vector<Tensor*> NodeImporter::elements_of(Tensor* tensor, DataType dtype) {
   if (tensor->rank() > 1 || !is_constant(tensor->dims()))
     error("'", tensor->name(), "' must have rank 0 or 1 and a constant extent, but has shape ",

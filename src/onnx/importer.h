@@ -135,9 +135,6 @@ class NodeImporter : public LayerWriter {
   /// The same of a tensor of one element. An error names `origin`, which it is computed from.
   Expr extent(Tensor* tensor, std::string_view what, const std::optional<Expr>& most = {},
               Tensor* origin = nullptr);
-  /// The tensor, whose extent on the axis has to be `extent`: where data decides it, a view that a
-  /// run refuses in which it is another, so that what follows is planned for one that fits.
-  Tensor* with_extent(Tensor* x, int axis, const Expr& extent);
   /// The elements of a tensor of rank 0 or 1, each a scalar of the type.
   std::vector<Tensor*> elements_of(Tensor* tensor, DataType dtype = DataType::kINT64);
   /// The elements of a constant integer tensor.

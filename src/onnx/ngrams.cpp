@@ -1,8 +1,11 @@
 // TfIdfVectorizer, of integers.
 
 #include <algorithm>
+#include <optional>
+#include <set>
 
 #include "onnx/importer.h"
+#include "operators/scatter.h"
 
 namespace opwright::onnx {
 namespace {
@@ -65,9 +68,147 @@ Tensor* occurrences(NodeImporter& node, Tensor* x, const Grams& grams, int64_t d
   return node.reduce(ReduceOperation::kSUM, node.cast(is_there, DataType::kFLOAT), {1}, false);
 }
 
+/// How often n-grams occur, found by tables: what an element is among those of the pool, and which
+/// n-gram a sequence of such numbers is.
+class NgramTables {
+ public:
+  /// Null where the tables would be too large, or an n-gram is there twice.
+  static std::optional<NgramTables> make(NodeImporter& node, const Pool& pool, int64_t shortest,
+                                         int64_t longest) {
+    NgramTables tables(node, pool);
+    tables.none_ = static_cast<int32_t>(pool.count);
+    if (!tables.number_elements() || !tables.number_grams(shortest, longest)) return std::nullopt;
+    return tables;
+  }
+
+  /// FP32 [rows, n-grams], for elements of an n-gram that stand up to `skips` + 1 apart.
+  Tensor* count(Tensor* x, int64_t skips) {
+    Tensor* bounded = node_.elementwise(Op::kMAX, x, static_cast<double>(low_ - 1));
+    bounded = node_.elementwise(Op::kMIN, bounded, static_cast<double>(high_ + 1));
+    Tensor* place = node_.elementwise(Op::kSUB, bounded, static_cast<double>(low_ - 1));
+    Tensor* numbers = node_.add<Gather>({}, {table(numbers_), node_.cast(place, DataType::kINT32)});
+    const Expr rows = x->dims()[0];
+    Sequence found;
+    for (const Grams& grams : pool_.grams) {
+      const std::vector<int32_t>& which = which_[static_cast<size_t>(grams.length) - 1];
+      if (which.empty()) continue;
+      // What is skipped makes no difference to single elements.
+      for (int64_t skip = 0; skip <= (grams.length == 1 ? 0 : skips); ++skip)
+        found.push_back(
+            node_.add<Gather>({}, {table(which), sequences(numbers, grams.length, skip + 1)}));
+    }
+    const SymShape room = {rows, pool_.count + 1};
+    Tensor* counts = node_.fill(FillParams{}, room);
+    if (!found.empty()) {
+      Tensor* all = found.size() == 1 ? found[0] : node_.concatenate(found, 1);
+      FillParams ones;
+      ones.alpha = 1;
+      ScatterParams sum;
+      sum.axis = 1, sum.reduction = ScatterReduction::kADD;
+      counts = node_.add<Scatter>(sum, {counts, all, node_.fill(ones, all->dims())});
+    }
+    return node_.slice(counts, {Expr(0), Expr(0)}, {rows, Expr(pool_.count)});
+  }
+
+ private:
+  static constexpr int64_t kMostEntries = 1 << 22;  ///< of a table
+
+  NgramTables(NodeImporter& node, const Pool& pool) : node_(node), pool_(pool) {}
+
+  bool number_elements() {
+    std::set<int64_t> all;
+    for (const Grams& grams : pool_.grams) all.insert(grams.elements.begin(), grams.elements.end());
+    if (all.empty()) return false;
+    low_ = *all.begin(), high_ = *all.rbegin();
+    constexpr int64_t kExact = int64_t{1} << 52;
+    if (low_ < -kExact || high_ > kExact || high_ - low_ > kMostEntries) return false;
+    base_ = static_cast<int64_t>(all.size()) + 1;
+    // At both ends, and between, what is not in the pool.
+    numbers_.assign(static_cast<size_t>(high_ - low_ + 3), static_cast<int32_t>(all.size()));
+    int32_t number = 0;
+    for (const int64_t element : all) numbers_[number_at(element)] = number++;
+    return true;
+  }
+
+  bool number_grams(int64_t shortest, int64_t longest) {
+    int32_t index = 0;
+    int64_t entries = 1;
+    for (const Grams& grams : pool_.grams) {
+      entries = std::min(entries * base_, kMostEntries + 1);
+      std::vector<int32_t>& which = which_.emplace_back();
+      const int32_t first = index;
+      index += static_cast<int32_t>(grams.count());
+      if (grams.count() == 0 || grams.length < shortest || grams.length > longest) continue;
+      if (entries > kMostEntries) return false;
+      which.assign(static_cast<size_t>(entries), none_);
+      for (int64_t k = 0; k < grams.count(); ++k) {
+        int64_t at = 0;
+        for (int64_t i = 0; i < grams.length; ++i)
+          at = at * base_ +
+               numbers_[number_at(grams.elements[static_cast<size_t>(k * grams.length + i)])];
+        int32_t& entry = which[static_cast<size_t>(at)];
+        if (entry != none_) return false;
+        entry = first + static_cast<int32_t>(k);
+      }
+    }
+    return true;
+  }
+
+  size_t number_at(int64_t element) const { return static_cast<size_t>(element - low_ + 1); }
+
+  /// The sequences of that many numbers, `distance` apart, as places in their table.
+  Tensor* sequences(Tensor* numbers, int64_t length, int64_t distance) {
+    const Expr rows = numbers->dims()[0], extent = numbers->dims()[1];
+    const Expr places = max(extent - (length - 1) * distance, 0);
+    Tensor* at = nullptr;
+    for (int64_t i = 0; i < length; ++i) {
+      Tensor* part =
+          length == 1 ? numbers
+                      : node_.slice(numbers, {Expr(0), min(extent, i * distance)}, {rows, places});
+      if (at != nullptr) at = node_.elementwise(Op::kPROD, at, static_cast<double>(base_));
+      at = at == nullptr ? part : node_.elementwise(Op::kSUM, at, part);
+    }
+    return at;
+  }
+
+  Tensor* table(const std::vector<int32_t>& entries) {
+    return node_.network().add_constant(
+        DataType::kINT32, Shape{static_cast<int64_t>(entries.size())},
+        Blob::copy(entries.data(), entries.size() * sizeof(int32_t)));
+  }
+
+  NodeImporter& node_;
+  const Pool& pool_;
+  int64_t low_ = 0, high_ = 0, base_ = 1;
+  int32_t none_ = 0;
+  std::vector<int32_t> numbers_;             ///< by element
+  std::vector<std::vector<int32_t>> which_;  ///< by length, by sequence; empty: none counts
+};
+
+/// The same by comparing each element with all of the pool.
+Tensor* compared(NodeImporter& node, Tensor* x, const Pool& pool, int64_t shortest, int64_t longest,
+                 int64_t skips) {
+  Sequence parts;
+  for (const Grams& grams : pool.grams) {
+    if (grams.count() == 0) continue;
+    Tensor* counts = nullptr;
+    if (grams.length >= shortest && grams.length <= longest)
+      for (int64_t skip = 0; skip <= (grams.length == 1 ? 0 : skips); ++skip) {
+        Tensor* more = occurrences(node, x, grams, skip + 1);
+        counts = counts == nullptr ? more : node.elementwise(Op::kSUM, counts, more);
+      }
+    const SymShape none = {x->dims()[0], grams.count()};
+    parts.push_back(counts != nullptr ? counts : node.fill(FillParams{}, none));
+  }
+  return parts.size() == 1 ? parts[0] : node.concatenate(parts, 1);
+}
+
 /// The columns of `counts` at their places among `size`; columns of one place are added up.
 Tensor* at_places(NodeImporter& node, Tensor* counts, const Ints& places, int64_t size) {
   const auto count = static_cast<int64_t>(places.size());
+  if (size == count && std::ranges::is_sorted(places) &&
+      std::ranges::adjacent_find(places) == places.end())
+    return counts;
   std::vector<int64_t> from(static_cast<size_t>(size), count);
   bool is_unique = true;
   for (size_t k = 0; k < places.size(); ++k) {
@@ -125,20 +266,9 @@ void tf_idf(NodeImporter& node) {
 
   const bool is_vector = x->rank() == 1;
   x = node.cast(is_vector ? node.unsqueeze(x, {0}) : x, DataType::kINT64);
-  Sequence parts;
-  for (const Grams& grams : pool.grams) {
-    if (grams.count() == 0) continue;
-    Tensor* counts = nullptr;
-    if (grams.length >= shortest && grams.length <= longest)
-      // What is skipped makes no difference to single elements.
-      for (int64_t skip = 0; skip <= (grams.length == 1 ? 0 : skips); ++skip) {
-        Tensor* more = occurrences(node, x, grams, skip + 1);
-        counts = counts == nullptr ? more : node.elementwise(Op::kSUM, counts, more);
-      }
-    const SymShape none = {x->dims()[0], grams.count()};
-    parts.push_back(counts != nullptr ? counts : node.fill(FillParams{}, none));
-  }
-  Tensor* counts = parts.size() == 1 ? parts[0] : node.concatenate(parts, 1);
+  std::optional<NgramTables> tables = NgramTables::make(node, pool, shortest, longest);
+  Tensor* counts =
+      tables ? tables->count(x, skips) : compared(node, x, pool, shortest, longest, skips);
   const auto is_there = [&](Tensor* x) {
     return node.cast(node.elementwise(Op::kGREATER, x, 0.0), DataType::kFLOAT);
   };

@@ -2,6 +2,8 @@
 
 #include "operators/reduce.h"
 
+#include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "onnx/importer.h"
@@ -33,40 +35,168 @@ Tensor* logarithm(NodeImporter& node, Tensor* x) { return real(node, UnaryOperat
 /// The axes of a Reduce* node, from the opset `since` on an input; nullopt where nothing is
 /// reduced.
 std::optional<Ints> reduced_axes(NodeImporter& node, int rank, int64_t since) {
-  std::optional<Ints> axes = node.axes_of(rank, since, 1);
+  const Tensor* given = node.opset() >= since ? node.optional_input(1) : nullptr;
+  const bool is_empty = given != nullptr && numel(given->dims()) == Expr(0);
+  std::optional<Ints> axes = is_empty ? Ints() : node.axes_of(rank, since, 1);
   if (axes && !axes->empty()) return axes;
   if (rank == 0 || (node.opset() >= since && node.get_int("noop_with_empty_axes", 0) != 0))
     return std::nullopt;
   return all_axes(rank);
 }
 
+/// Reduces along the axes.
+using Reduction = std::function<Tensor*(Tensor* x, const Ints& axes, bool keep_dims)>;
+
+/// The axes of a Reduce* node where data decides them, else null.
+Tensor* axes_from_data(NodeImporter& node, int64_t since) {
+  Tensor* axes = node.opset() >= since ? node.optional_input(1) : nullptr;
+  if (axes == nullptr || !node.known_elements(axes).empty() || numel(axes->dims()) == Expr(0))
+    return nullptr;
+  const auto is_constant = [](const Expr& value) { return value.is_constant(); };
+  const auto& values = axes->info().values;
+  if (values && std::ranges::all_of(*values, is_constant)) return nullptr;
+  if (is_floating(axes->dtype()) || axes->rank() > 1)
+    node.error("axes ('", axes->name(), "') has the type ", opwright::name(axes->dtype()),
+               " and rank ", axes->rank(), "; expected a vector of integers");
+  return axes;
+}
+
+/// Along axes that data decides: a result along each axis takes the place of all elements along it,
+/// where that axis is one of them, and what is repeated so is cut off in the end.
+class ReductionByData {
+ public:
+  ReductionByData(NodeImporter& node, Tensor* x, Tensor* axes)
+      : node_(node),
+        x_(x),
+        rank_(x->rank()),
+        count_(numel(axes->dims())),
+        dims_(node.network().add_values({x->dims().begin(), x->dims().end()})) {
+    const SymShape row = {1, count_};
+    axes = node.reshape(node.cast(axes, DataType::kINT64), row);
+    Tensor* from_front = node.elementwise(Op::kSUM, axes, static_cast<double>(rank_));
+    axes = node.select(node.elementwise(Op::kLESS, axes, 0.0), from_front, axes);
+    Tensor* hits = node.elementwise(Op::kEQUAL, node.unsqueeze(node.count_up(rank_), {1}), axes);
+    is_reduced_ = is_any(hits, 1);
+    if (!count_.is_constant() && node.get_int("noop_with_empty_axes", 0) == 0)
+      is_reduced_ = node.elementwise(
+          Op::kOR, is_reduced_,
+          node.elementwise(Op::kEQUAL, node.unsqueeze(node.scalar_of(count_), {0}), 0.0));
+    is_wrong_ = is_any(node.elementwise(Op::kOR, node.elementwise(Op::kLESS, axes, 0.0),
+                                        node.elementwise(Op::kGREATER, axes, rank_ - 1.0)),
+                       1);
+  }
+
+  Tensor* run(const Reduction& along, bool keep_dims) {
+    Tensor* y = x_;
+    const SymShape dims = x_->dims();
+    for (int i = 0; i < rank_; ++i) {
+      if (dims[static_cast<size_t>(i)] == Expr(1)) continue;
+      const SymShape scalar(static_cast<size_t>(rank_), 1);
+      Tensor* is_here = node_.reshape(node_.slice_at(is_reduced_, 0, i), scalar);
+      y = node_.select(is_here, along(y, {i}, true), with_room(y, i));
+    }
+    // An axis that is not there is an extent that no run has.
+    Tensor* extents = node_.select(is_reduced_, one(), dims_);
+    extents = node_.select(is_wrong_, node_.unsqueeze(node_.scalar_of(-1), {0}), extents);
+    std::vector<Expr> size = dims;
+    for (int i = 0; i < rank_; ++i)
+      if (Expr& extent = size[static_cast<size_t>(i)]; !(extent == Expr(1)))
+        extent = node_.extent(node_.slice_at(extents, 0, i), "axes", max(extent, 1));
+    y = node_.slice(y, std::vector<Expr>(size.size(), 0), size);
+    return keep_dims ? y : squeezed(y, extents);
+  }
+
+ private:
+  using Op = ElementWiseOperation;
+
+  /// With an element along the axis where there is none, in the place of what nothing is reduced
+  /// to.
+  Tensor* with_room(Tensor* y, int axis) {
+    std::vector<Expr> size(y->dims().begin(), y->dims().end());
+    Expr& extent = size[static_cast<size_t>(axis)];
+    if (extent.is_constant() && extent.constant() > 0) return y;
+    extent = max(extent, 1);
+    return node_.slice(y, std::vector<Expr>(size.size(), 0), size, {}, SampleMode::kFILL);
+  }
+
+  Tensor* one() { return node_.unsqueeze(node_.scalar_of(1), {0}); }
+  /// Along an axis, which goes.
+  Tensor* is_any(Tensor* x, int axis) {
+    Tensor* sum =
+        node_.reduce(ReduceOperation::kSUM, node_.cast(x, DataType::kINT64), {axis}, false);
+    return node_.elementwise(Op::kGREATER, sum, 0.0);
+  }
+
+  /// Without the axes that were reduced, which are as many as there are axes.
+  Tensor* squeezed(Tensor* y, Tensor* extents) {
+    if (!count_.is_constant())
+      node_.error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_INPUT, "there are ", count_.str(),
+                     " axes, which decide the rank of the result (keepdims is 0), and a rank has "
+                     "to be known: give axes a fixed extent, or set keepdims to 1");
+    const int64_t left = rank_ - count_.constant();
+    if (left < 0) node_.error("there are ", count_.str(), " axes, but the input has rank ", rank_);
+    SymShape shape;
+    if (left > 0) {
+      // The axes that stay, in their order.
+      TopKParams first;
+      first.k = left, first.axes = 1, first.indices_type = DataType::kINT64;
+      Tensor* stays = node_.cast(node_.unary(UnaryOperation::kNOT, is_reduced_), DataType::kINT32);
+      Tensor* places = node_.network().add<TopK>(first, {stays}, node_.next_name())->output(1);
+      Expr most = 1;
+      for (const Expr& extent : x_->dims()) most = max(most, extent);
+      const std::vector<Expr> bounds(static_cast<size_t>(left), most);
+      shape = node_.extents(node_.add<Gather>({}, {extents, places}), "axes", bounds);
+    }
+    return node_.reshape(y, shape);
+  }
+
+  NodeImporter& node_;
+  Tensor* const x_;
+  const int rank_;
+  const Expr count_;
+  Tensor* const dims_;
+  Tensor *is_reduced_ = nullptr, *is_wrong_ = nullptr;
+};
+
+/// What a Reduce* node makes of x, with axes on an input from the opset `since` on.
+Tensor* reduced(NodeImporter& node, Tensor* x, int64_t since, const Reduction& along) {
+  const bool keep_dims = node.get_int("keepdims", 1) != 0;
+  if (Tensor* axes = axes_from_data(node, since))
+    return ReductionByData(node, x, axes).run(along, keep_dims);
+  const std::optional<Ints> axes = reduced_axes(node, x->rank(), since);
+  return axes ? along(x, *axes, keep_dims) : x;
+}
+
 template <ReduceOperation op, int since, Map before = keep, Map after = keep>
 void reduce(NodeImporter& node) {
-  Tensor* y = before(node, node.input(0));
-  const bool keep_dims = node.get_int("keepdims", 1) != 0;
-  if (const std::optional<Ints> axes = reduced_axes(node, y->rank(), since))
-    y = node.reduce(op, y, *axes, keep_dims);
+  Tensor* y = reduced(node, before(node, node.input(0)), since,
+                      [&](Tensor* x, const Ints& axes, bool keep_dims) {
+                        return node.reduce(op, x, axes, keep_dims);
+                      });
   node.set_output(0, after(node, y));
 }
 
 /// m + log(sum(exp(x - m))) with the maximum m, so that nothing overflows.
-void reduce_log_sum_exp(NodeImporter& node) {
-  Tensor* x = node.input(0);
-  const DataType type = x->dtype();
-  const std::optional<Ints> axes = reduced_axes(node, x->rank(), 18);
-  if (!axes) return node.set_output(0, x);
-  if (!is_floating(type)) x = node.cast(x, DataType::kFLOAT);
-  const bool keep_dims = node.get_int("keepdims", 1) != 0;
-  Tensor* peak = node.reduce(ReduceOperation::kMAX, x, *axes, true);
+Tensor* log_sum_exp(NodeImporter& node, Tensor* x, const Ints& axes, bool keep_dims) {
+  Tensor* peak = node.reduce(ReduceOperation::kMAX, x, axes, true);
   // Infinity minus infinity is not a number: an infinite maximum is not subtracted.
   peak = node.select(node.unary(UnaryOperation::kISINF, peak), node.scalar(0, x->dtype()), peak);
   Tensor* scaled =
       node.unary(UnaryOperation::kEXP, node.elementwise(ElementWiseOperation::kSUB, x, peak));
   Tensor* sum =
-      node.unary(UnaryOperation::kLOG, node.reduce(ReduceOperation::kSUM, scaled, *axes, true));
+      node.unary(UnaryOperation::kLOG, node.reduce(ReduceOperation::kSUM, scaled, axes, true));
   Tensor* y = node.elementwise(ElementWiseOperation::kSUM, peak, sum);
-  if (!keep_dims) y = node.squeeze(y, *axes);
-  node.set_output(0, y->dtype() == type ? y : node.cast(y, type));
+  return keep_dims ? y : node.squeeze(y, axes);
+}
+
+void reduce_log_sum_exp(NodeImporter& node) {
+  Tensor* x = node.input(0);
+  const DataType type = x->dtype();
+  Tensor* y = reduced(node, is_floating(type) ? x : node.cast(x, DataType::kFLOAT), 18,
+                      [&](Tensor* each, const Ints& axes, bool keep_dims) {
+                        return log_sum_exp(node, each, axes, keep_dims);
+                      });
+  node.set_output(0, node.cast(y, type));
 }
 
 void softmax(NodeImporter& node, bool log) {

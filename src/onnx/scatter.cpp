@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "onnx/importer.h"
+#include "operators/kv_cache.h"
 
 namespace opwright::onnx {
 namespace {
@@ -46,6 +47,13 @@ void tensor_scatter(NodeImporter& node) {
   if (mode != "linear" && mode != "circular")
     node.error("mode is '", mode, "'; expected linear or circular");
   const SymShape dims = cache->dims(), written = update->dims();
+  if (rank == 4 && axis == 2 && mode == "linear" && is_floating(cache->dtype())) {
+    FillParams zeros;
+    zeros.to_type = DataType::kINT64;
+    Tensor* start = node.optional_input(2);
+    if (start == nullptr) start = node.fill(zeros, std::span(dims).first(1));
+    return node.set_output(0, node.add<KvCacheWrite>({}, {cache, update, start}));
+  }
   const auto along = static_cast<size_t>(axis);
   const Expr between = numel(std::span(dims).subspan(1, along - 1));
   const auto folded = [&](const SymShape& shape) {

@@ -43,11 +43,11 @@ void each_builtin_operator(Visitor&& visitor) {
       ConditionalInputBoundary, ConditionalOutputBoundary, ConditionBoundary, Convolution,
       Cumulative, DataExtent, Deconvolution, DeformableColumns, Dequantize, Determinant, Einsum,
       ElementWise, Fill, FusedAttention, Gather, GridSample, Identity, IndexedMaxPooling,
-      IteratorBoundary, KvCacheUpdate, LoopOutputBoundary, LpPooling, Lrn, MatrixMultiply, Moe, Nms,
-      NonZero, Normalization, OneHot, ParametricRelu, Pointwise, Pooling, Quantize, RaggedSoftmax,
-      Recurrence, RecurrenceBoundary, Reduce, Reformat, Reshape, Resize, ReverseSequence, RoiAlign,
-      RoiPool, RotaryEmbedding, Scale, Scatter, Select, ShapeOf, Shuffle, Slice, Softmax, Squeeze,
-      TopK, Transpose, TripLimitBoundary, Unary, Unique, Unsqueeze>();
+      IteratorBoundary, KvCacheUpdate, KvCacheWrite, LoopOutputBoundary, LpPooling, Lrn,
+      MatrixMultiply, Moe, Nms, NonZero, Normalization, OneHot, ParametricRelu, Pointwise, Pooling,
+      Quantize, RaggedSoftmax, Recurrence, RecurrenceBoundary, Reduce, Reformat, Reshape, Resize,
+      ReverseSequence, RoiAlign, RoiPool, RotaryEmbedding, Scale, Scatter, Select, ShapeOf, Shuffle,
+      Slice, Softmax, Squeeze, TopK, Transpose, TripLimitBoundary, Unary, Unique, Unsqueeze>();
 }
 template <class Visitor>
 void each_layer(Visitor&& visitor) {

@@ -41,6 +41,25 @@ void Inference::require_extent(int i, int axis, const Expr& expected,
                                std::string_view meaning) const {
   require(!conflict(input(i).dims[axis], expected), port(i), " must have extent ", expected.str(),
           " on axis ", axis, " (", meaning, "), but has shape ", str(input(i).dims));
+  if (input(i).dims[axis] != expected) tell(i, axis, expected, false);
+}
+
+void Inference::tell(int i, int axis, const Expr& expected, bool broadcasts) const {
+  if (const auto* listener = dynamic_cast<const ExtentListener*>(&context_))
+    listener->agree(i, axis, expected, broadcasts);
+}
+
+void Inference::agree(int i, int axis_i, int j, int axis_j) const {
+  const Expr& other = input(j).dims[axis_j];
+  if (input(i).dims[axis_i] != other) tell(i, axis_i, other, false);
+}
+
+void Inference::agree_to_broadcast(int i, size_t count, std::span<const Expr> shape) const {
+  for (size_t k = 0; k < count; ++k) {
+    const Expr& extent = input(i).dims[k];
+    const Expr& expected = shape[shape.size() - count + k];
+    if (extent != expected && extent != Expr(1)) tell(i, static_cast<int>(k), expected, true);
+  }
 }
 
 void Inference::require_broadcasts_to(int i, std::span<const Expr> shape) const {
@@ -51,6 +70,7 @@ void Inference::require_broadcasts_to(int i, std::span<const Expr> shape) const 
     fits = extent == Expr(1) || !conflict(extent, shape[shape.size() - k]);
   }
   require(fits, port(i), " must broadcast to ", str(shape), ", but has shape ", str(from));
+  agree_to_broadcast(i, from.size(), shape);
 }
 
 void Inference::require_axis(int64_t axis, int rank, std::string_view meaning) const {
@@ -75,6 +95,7 @@ SymShape Inference::broadcast(std::initializer_list<int> inputs) const {
       fail(port(i), " of shape ", str(input(i).dims), " does not broadcast with ", str(shape));
     }
   }
+  for (int i : inputs) agree_to_broadcast(i, input(i).dims.size(), shape);
   return shape;
 }
 

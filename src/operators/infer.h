@@ -14,6 +14,16 @@
 
 namespace opwright {
 
+/// A context that wants to know which extents are equal whenever an engine runs.
+class ExtentListener {
+ public:
+  /// The extent of an input is `expected` or, where it broadcasts, 1. Their expressions differ.
+  virtual void agree(int input, int axis, const Expr& expected, bool broadcasts) const = 0;
+
+ protected:
+  ~ExtentListener() = default;
+};
+
 /// The inputs of one operator while its outputs are inferred, with checks whose errors name layer,
 /// operator, input, what was expected and what came.
 class Inference {
@@ -48,6 +58,10 @@ class Inference {
   void require_rank(int i, int least, int most) const;
   /// Constant extents must agree; extents that may differ at run time pass.
   void require_extent(int i, int axis, const Expr& expected, std::string_view meaning) const;
+  /// The extents are equal whenever the engine runs, whatever their expressions are.
+  void agree(int i, int axis_i, int j, int axis_j) const;
+  /// The first `count` extents of an input are those of `shape`, aligned at its end, or 1.
+  void agree_to_broadcast(int i, size_t count, std::span<const Expr> shape) const;
   /// The input must broadcast to `shape` without enlarging it.
   void require_broadcasts_to(int i, std::span<const Expr> shape) const;
   void require_axis(int64_t axis, int rank, std::string_view meaning) const;
@@ -59,6 +73,8 @@ class Inference {
   const std::vector<Expr>& shape_values(int i) const;
 
  private:
+  void tell(int i, int axis, const Expr& expected, bool broadcasts) const;
+
   const InferContext& context_;
   std::string who_;
   std::vector<std::string_view> names_;

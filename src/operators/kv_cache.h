@@ -31,5 +31,17 @@ class KvCacheUpdate final : public BuiltinOperator<KvCacheUpdate, KvCacheUpdateP
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
+/// The same, but the output is a tensor of its own and the cache stays as it is. A run copies what
+/// is old, unless its caller has put both in one place. Updates are padded. Input 3, one integer
+/// that decides shapes, may be the room of the output, where it is not that of the cache: what the
+/// cache has no elements for is 0.
+class KvCacheWrite final : public BuiltinOperator<KvCacheWrite, KvCacheUpdateParams> {
+ public:
+  static constexpr std::string_view kKind = "KVCacheWrite";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+  bool may_overwrite(int input, int) const override { return input == 0; }
+  bool is_shape_input(int input) const override { return input == 3; }
+};
 
 }  // namespace opwright

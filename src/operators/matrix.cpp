@@ -12,6 +12,7 @@ struct Operand {
   bool vector = false;
   Expr outer;  ///< rows of a, columns of b
   Expr inner;  ///< the extent that is summed over
+  int inner_axis = 0;
 };
 
 Operand operand(const Inference& inference, int input, MatrixOperation op) {
@@ -25,10 +26,12 @@ Operand operand(const Inference& inference, int input, MatrixOperation op) {
   const Expr& last = dims.back();
   if (result.vector) {
     result.inner = last;
+    result.inner_axis = static_cast<int>(dims.size()) - 1;
     return result;
   }
   const Expr& before = dims[dims.size() - 2];
   const bool inner_is_last = (input == 0) == (op == MatrixOperation::kNONE);
+  result.inner_axis = static_cast<int>(dims.size()) - (inner_is_last ? 1 : 2);
   result.inner = inner_is_last ? last : before;
   result.outer = inner_is_last ? before : last;
   return result;
@@ -41,21 +44,23 @@ std::vector<OutputInfo> MatrixMultiply::infer(InferContext& context) const {
   const int inputs = (params.has_bias ? 3 : 2) + params.fused.inputs();
   const Inference inference(context, kKind, {"a", "b", "bias"}, inputs, inputs);
   const bool bytes = is_byte(inference.input(0).dtype);
-  inference.require_type(0, bytes || is_floating(inference.input(0).dtype),
-                         "FP32, FP16, BF16, FP8, INT8 or UINT8");
+  const bool integers = bytes || is_integer(inference.input(0).dtype);
+  inference.require_type(0, integers || is_floating(inference.input(0).dtype),
+                         "FP32, FP16, BF16, FP8, INT8, UINT8, INT32 or INT64");
   if (bytes)
     inference.require_type(1, is_byte(inference.input(1).dtype), "INT8 or UINT8 beside bytes");
   else
     inference.require_same_type(1, 0);
   inference.require(is_valid(params.activation), "unknown fused activation ",
                     params.activation.type);
-  inference.require(!bytes || (!params.has_bias && !params.activation.present()),
-                    "products of bytes take neither a bias nor an activation");
+  inference.require(!integers || (!params.has_bias && !params.activation.present()),
+                    "products of integers take neither a bias nor an activation");
   const Operand a = operand(inference, 0, params.op0), b = operand(inference, 1, params.op1);
   inference.require(!conflict(a.inner, b.inner), "the inner extents differ: ", a.inner.str(),
                     " of ", inference.port(0), ", whose shape is ", str(inference.input(0).dims),
                     ", and ", b.inner.str(), " of ", inference.port(1), ", whose shape is ",
                     str(inference.input(1).dims));
+  inference.agree(0, a.inner_axis, 1, b.inner_axis);
   SymShape shape;
   try {
     shape = broadcast(std::span<const Expr>(a.batch), b.batch);
@@ -64,6 +69,8 @@ std::vector<OutputInfo> MatrixMultiply::infer(InferContext& context) const {
                    str(inference.input(0).dims), ", ", inference.port(1), " has shape ",
                    str(inference.input(1).dims));
   }
+  inference.agree_to_broadcast(0, a.batch.size(), shape);
+  inference.agree_to_broadcast(1, b.batch.size(), shape);
   if (!a.vector) shape.push_back(a.outer);
   if (!b.vector) shape.push_back(b.outer);
   if (params.has_bias) {

@@ -29,8 +29,9 @@ struct MatrixMultiplyParams {
   }
 };
 /// Inputs a and b: stacks of matrices, leading axes broadcast as in NumPy; kVECTOR takes a stack of
-/// vectors and drops the axis. Both of one floating type, or of INT8 and UINT8: then the
-/// result is INT32, exact but for what does not fit, unless a fused program makes another of it.
+/// vectors and drops the axis. Both of one floating type, or both INT32 or INT64, whose sums wrap
+/// around; or of INT8 and UINT8: then the result is INT32, exact but for what does not fit, unless
+/// a fused program makes another of it.
 class MatrixMultiply final : public BuiltinOperator<MatrixMultiply, MatrixMultiplyParams> {
  public:
   static constexpr std::string_view kKind = "MatrixMultiply";

@@ -96,6 +96,9 @@ std::vector<OutputInfo> Concatenation::infer(InferContext& context) const {
       shape[k] = merge(shape[k], input.dims[k]);
     }
   }
+  for (int i = 0; i < inference.count(); ++i)
+    for (int k = 0; k < rank; ++k)
+      if (k != axis) inference.require_extent(i, k, shape[k], "that of the other inputs");
   ValuesPtr values;
   if (known && axis == 0) {
     std::vector<Expr> all;

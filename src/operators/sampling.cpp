@@ -56,8 +56,8 @@ std::vector<OutputInfo> RoiAlign::infer(InferContext& context) const {
   const SymShape &x = inference.input(0).dims, &regions = inference.input(1).dims;
   inference.require_extent(1, 1, Expr(4), "the corners of a region");
   inference.require_extent(2, 0, regions[0], "the regions");
-  return {
-      make_output(inference.input(0).dtype, {regions[0], x[1], params().height, params().width})};
+  const Expr count = merge(regions[0], inference.input(2).dims[0]);
+  return {make_output(inference.input(0).dtype, {count, x[1], params().height, params().width})};
 }
 
 std::vector<OutputInfo> DeformableColumns::infer(InferContext& context) const {

@@ -39,6 +39,7 @@ class Scatter final : public BuiltinOperator<Scatter, ScatterParams> {
       LayerType::kSCATTER, "IScatterLayer", "A copy with elements put where indices say."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
+  bool may_overwrite(int input, int) const override { return input == 0; }
 };
 
 }  // namespace opwright

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from plugin_testing import build, need_nvrtc, new_id, one_plugin
 
 pytestmark = pytest.mark.usefixtures("nvidias_nvrtc")
 
+ROOT = Path(__file__).resolve().parents[2]
 F32, F16 = trt.float32, trt.float16
 EXTRA = [SymInt64(0), SymFloat32(0)]
 
@@ -209,6 +212,42 @@ def test_missing_nvrtc_is_named(monkeypatch):
     message = r"python -m pip install nvidia-cuda-nvrtc.*/nowhere/libnvrtc\.so"
     with pytest.raises(aot.CompileError, match=message):
         aot.cuda(CUDA, "plain", inputs=[F32], outputs=[F32], extra=EXTRA, arch="sm_90")
+
+
+def test_a_loaded_emulation_is_not_taken_for_nvidias_compiler():
+    """Tests of the emulated driver in the same process have loaded the emulated driver and compiler by their paths;
+    NVIDIA's compiler looks for a driver by its name."""
+    source = """
+import ctypes, os
+import emulated_gpu
+from opwright.aot import _nvrtc
+
+assert emulated_gpu.driver().calls("cuInit") == 1
+emulation = ctypes.CDLL(os.environ.pop("OPWRIGHT_NVRTC"))
+for name in ("libnvrtc.so.13", "libnvrtc.so.12"):
+    try:
+        assert ctypes.CDLL(name)._handle != emulation._handle
+    except OSError:
+        pass
+try:
+    compiler = _nvrtc.nvrtc()
+except _nvrtc.NvrtcError:
+    raise SystemExit(0)
+text = 'extern "C" __global__ void k(float* x) { *x = 1; }'
+made = compiler.compile(text, "k.cu", ["--gpu-architecture=compute_80"], "k", cubin=False)
+assert b".entry k(" in made.ptx
+"""
+    folder = Path(__file__).parent
+    emulations = (ROOT / "build").glob("*/tests/emulation/libnvrtc.so.13")
+    if "OPWRIGHT_EMULATION_DIR" not in os.environ and next(emulations, None) is None:
+        pytest.skip("tests/emulation is not built")
+    environment = dict(os.environ)
+    for name in ("OPWRIGHT_NVRTC", "OPWRIGHT_CUDA_DRIVER"):
+        environment.pop(name, None)
+    done = subprocess.run(
+        [sys.executable, "-c", source], cwd=folder, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_cuda_is_compiled_once(tmp_path, monkeypatch):

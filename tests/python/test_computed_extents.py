@@ -285,3 +285,110 @@ def test_whatever_the_data_decide_runs(name, timing):
     x = rng.standard_normal((40, 16)).astype(np.float32)
     for count in (20, 40, 1, 13, 33, 2):
         compare(data, engine, x=x, chosen=rng.permutation(40) < count)
+
+
+# --- Axes that data decides
+
+REDUCTIONS = (
+    "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare",
+    "ReduceLogSum", "ReduceLogSumExp",
+)  # fmt: skip
+CUBE = np.random.default_rng(9).uniform(0.5, 2, (3, 4, 5)).astype(np.float32)
+
+
+def reduction_by(
+    operator: str, attributes: str, axes: str, shape: str = "3, 4, 5", kind: str = "float"
+) -> bytes:
+    model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["": 18]>
+        net ({kind}[{shape}] x, int64[{axes}] axes) => ({kind} y) {{ y = {operator}<{attributes}>(x, axes) }}""")
+    model.graph.output[0].ClearField("type")
+    return model.SerializeToString()
+
+
+@pytest.mark.parametrize("keepdims", [1, 0])
+@pytest.mark.parametrize("operator", REDUCTIONS)
+def test_reductions_along_axes_of_an_input(operator, keepdims):
+    for count, choices in ((1, ([0], [1], [2], [-1], [-3])), (2, ([0, 1], [2, 0], [-1, 1]))):
+        data = reduction_by(operator, f"keepdims = {keepdims}", str(count))
+        engine = opwright.build(data, device="cpu", timing=False)
+        for axes in choices:
+            compare(data, engine, x=CUBE, axes=np.array(axes))
+        with pytest.raises(opwright.Error):
+            engine(x=CUBE, axes=np.full(count, 3))
+
+
+@pytest.mark.parametrize("noop", [0, 1])
+def test_reductions_along_any_number_of_axes(noop):
+    data = reduction_by("ReduceSum", f"noop_with_empty_axes = {noop}", "n", "b, 4, 5")
+    shapes = {"x": ((1, 4, 5), (3, 4, 5), (6, 4, 5)), "axes": ((0,), (1,), (3,))}
+    engine = opwright.build(data, shapes=shapes, device="cpu", timing=False)
+    for x in (CUBE, CUBE[:1], np.concatenate([CUBE, CUBE])):
+        for axes in ([], [1], [0, 2], [0, 1, 2], [-1]):
+            compare(data, engine, x=x, axes=np.array(axes, np.int64))
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64", "float16"])
+def test_other_types_along_axes_of_an_input(kind):
+    data = reduction_by("ReduceMax", "keepdims = 1", "1", kind=kind)
+    engine = opwright.build(data, device="cpu", timing=False)
+    x = (CUBE * 100).astype("float16" if kind == "float16" else kind)
+    for axis in range(3):
+        compare(data, engine, x=x, axes=np.array([axis]))
+
+
+@pytest.mark.parametrize("keepdims", [1, 0])
+def test_reductions_of_nothing(keepdims):
+    data = reduction_by("ReduceSum", f"keepdims = {keepdims}", "1", "a, b, c")
+    shapes = {"x": ((0, 0, 0), (2, 3, 4), (4, 4, 4))}
+    engine = opwright.build(data, shapes=shapes, device="cpu", timing=False)
+    for shape in ((2, 3, 4), (0, 3, 4), (2, 0, 4), (2, 3, 0), (0, 0, 0), (4, 1, 4)):
+        x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+        for axis in range(3):
+            want = x.sum(axis, keepdims=bool(keepdims))
+            got = engine(x=x, axes=np.array([axis]))
+            assert got.shape == want.shape
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_what_axes_leave_broadcasts():
+    """Beside a tensor of the extents that were reduced or not."""
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 18]>
+        net (float[7, 3] x, int64[1] axes) => (float y) {
+            s = ReduceLogSumExp(x, axes)  m = Sum(s, x, x)  y = Div(m, s)
+        }""")
+    model.graph.output[0].ClearField("type")
+    data = model.SerializeToString()
+    x = np.random.default_rng(1).uniform(1, 2, (7, 3)).astype(np.float32)
+    for timing in (False, True):
+        engine = opwright.build(data, device="cpu", timing=timing)
+        for axis in (0, 1, -1, -2):
+            compare(data, engine, x=x, axes=np.array([axis]))
+
+
+def test_axes_that_are_computed():
+    """From constants they are known; from elements they are found in each run."""
+    known = parsed("""
+        net (float[3, 4, 5] x) => (float[3, 1, 5] y) {
+            one = Constant<value_ints = [1]>()  two = Add(one, one)  axes = Sub(two, one)
+            y = ReduceMean(x, axes)
+        }""")
+    engine = opwright.build(known, device="cpu", timing=False)
+    compare(known, engine, x=CUBE)
+    by_data = parsed("""
+        net (float[3, 4, 5] x, float[3] chances) => (float[a, b, c] y) {
+            only = Constant<value = int64 {0}>()
+            axis = ArgMax<axis = 0, keepdims = 1>(chances)
+            y = ReduceSum(x, axis)
+        }""")
+    engine = opwright.build(by_data, device="cpu", timing=False)
+    for axis in (2, 0, 1):
+        compare(by_data, engine, x=CUBE, chances=np.eye(3, dtype=np.float32)[axis])
+
+
+def test_a_rank_that_axes_would_decide():
+    data = reduction_by("ReduceSum", "keepdims = 0", "n")
+    with pytest.raises(
+        opwright.Error,
+        match=r"\(ReduceSum\): there are .* axes, which decide the rank .* give axes a fixed extent, or set keepdims",
+    ):
+        opwright.build(data, shapes={"axes": ((0,), (1,), (3,))}, device="cpu", timing=False)

@@ -139,6 +139,40 @@ def test_unique_knows_what_is_no_number():
     np.testing.assert_array_equal(engine(x), [-np.inf, 0, 1, np.inf, np.nan])
 
 
+@pytest.mark.parametrize("is_sorted", [0, 1])
+@pytest.mark.parametrize(
+    "dtype",
+    [np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.uint8, np.int32, np.int64, bool],
+    ids=lambda t: np.dtype(t).name,
+)
+def test_unique_of_many_elements(dtype, is_sorted):
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    engine = engine_of(
+        [helper.make_node("Unique", ["x"], ["y", "i", "v", "c"], sorted=is_sorted)],
+        {"x": (kind, ["n"])},
+        ["y", "i", "v", "c"],
+        shapes={"x": ((1,), (1000,), (3000,))},
+    )
+    rng = np.random.default_rng(4)
+    for count in (127, 128, 3000):
+        if np.issubdtype(dtype, np.integer):
+            info = np.iinfo(dtype)
+            x = rng.integers(info.min, info.max, count // 2, dtype, endpoint=True)
+        else:
+            x = (rng.standard_normal(count // 2) * 3).astype(dtype)
+        x = rng.permutation(np.resize(x, count))
+        y, first, inverse, counts = np.unique(
+            x, return_index=True, return_inverse=True, return_counts=True
+        )
+        if not is_sorted:
+            order = np.argsort(first)
+            y, first, counts = y[order], first[order], counts[order]
+            inverse = np.argsort(order)[inverse]
+        got = engine(x)
+        for name, want in zip("yivc", (y, first, inverse, counts)):
+            np.testing.assert_array_equal(got[name], want)
+
+
 def boxes_and_scores(seed, batch=2, count=60, classes=3, dtype=np.float32):
     rng = np.random.default_rng(seed)
     low = rng.uniform(0, 20, (batch, count, 2))

@@ -109,3 +109,92 @@ def test_what_padding_takes_away_is_not_wrapped_to(pads):
     x = np.arange(5, dtype=np.float32)
     (want,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
     np.testing.assert_array_equal(opwright.build(model, timing=False)(x), want)
+
+
+@pytest.mark.parametrize("shape", [[4, 1], [1, 4], [2, 2], [-1, 1], [0, -1]])
+def test_products_of_what_an_input_shapes(shape):
+    """What a shape that is an input means is decided at run time; a product was planned for 4 x 4."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((4, 3)).astype(np.float32)
+    target = np.array([0, 2, 1, 1])
+    made = -x[np.arange(4), target]
+    made = made.reshape([4 if e == 0 else e for e in shape])
+    b = rng.standard_normal((made.shape[1], 5)).astype(np.float32)
+    graph = helper.make_graph(
+        [
+            helper.make_node("NegativeLogLikelihoodLoss", ["x", "t"], ["l"], reduction="none"),
+            helper.make_node("Reshape", ["l", "shape"], ["r"]),
+            helper.make_node("Gemm", ["r", "b"], ["y"]),
+        ],
+        "found",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape),
+            helper.make_tensor_value_info("t", TensorProto.INT64, [4]),
+            helper.make_tensor_value_info("shape", TensorProto.INT64, [2]),
+            helper.make_tensor_value_info("b", TensorProto.FLOAT, b.shape),
+        ],
+        [helper.make_empty_tensor_value_info("y")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    inputs = {"x": x, "t": target, "shape": np.array(shape), "b": b}
+    got = onnx_backend.OpwrightRep(model, "cpu", timing=False).run(inputs)[0]
+    np.testing.assert_allclose(got, made @ b, rtol=1e-5)
+    # Any shape of a range, as long as it fits what follows.
+    engine = opwright.build(model, values={"shape": ([-1, -1], shape, [4, 4])}, timing=False)
+    np.testing.assert_allclose(engine(**inputs), made @ b, rtol=1e-5)
+    with pytest.raises(opwright.Error):
+        engine(**inputs | {"shape": np.array([3, 1])})
+
+
+@pytest.mark.parametrize("operator", ["LpNormalization", "Celu", "Hardmax"])
+def test_outputs_have_the_names_that_layers_give_theirs(operator):
+    """Exporters call the output of a node NODE_output_0, and so does a network that of a layer."""
+    graph = helper.make_graph(
+        [helper.make_node(operator, ["x"], ["/a/node_output_0"], name="/a/node")],
+        "found",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
+        [helper.make_empty_tensor_value_info("/a/node_output_0")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    engine = opwright.build(model, device="cpu", timing=False)
+    assert engine.outputs == ["/a/node_output_0"]
+
+
+def test_outputs_may_have_names_that_other_nodes_layers_have():
+    graph = helper.make_graph(
+        [
+            helper.make_node("Celu", ["x"], ["c"], name="first"),
+            helper.make_node("Neg", ["c"], ["first_output_0"], name="second"),
+        ],
+        "found",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
+        [helper.make_empty_tensor_value_info("first_output_0")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    engine = opwright.build(model, device="cpu", timing=False)
+    assert engine.outputs == ["first_output_0"]
+    x = np.float32([[1, 2, 3], [4, 5, 6]])
+    np.testing.assert_allclose(engine(x), -x)
+
+
+def test_regions_are_as_many_as_their_images():
+    """The number of images is fixed, that of regions open: a run with others would have no meaning."""
+    graph = helper.make_graph(
+        [
+            helper.make_node("RoiAlign", ["x", "regions", "images"], ["r"]),
+            helper.make_node("Shape", ["r"], ["y"]),
+        ],
+        "found",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 6, 6]),
+            helper.make_tensor_value_info("regions", TensorProto.FLOAT, ["n", 4]),
+        ],
+        [helper.make_empty_tensor_value_info("y")],
+        [numpy_helper.from_array(np.zeros(3, np.int64), "images")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)])
+    engine = opwright.build(
+        model, shapes={"regions": ((1, 4), (3, 4), (5, 4))}, device="cpu", timing=False
+    )
+    x, regions = np.zeros((1, 1, 6, 6), np.float32), np.zeros((3, 4), np.float32)
+    np.testing.assert_array_equal(engine(x=x, regions=regions), [3, 1, 1, 1])

@@ -153,6 +153,79 @@ def test_group_query_attention_variants(attributes):
     query_attention(5, [8], 8, 3, do_rotary=1, **attributes)
 
 
+def decoding_model(room, total=None):
+    """A GroupQueryAttention of one token with a cache of `room` elements, and ONNX Runtime's session."""
+    heads, shared, size = 4, 2, 16
+    shapes = {"q": (1, 1, heads * size), "k": (1, 1, shared * size), "v": (1, 1, shared * size)}
+    shapes |= dict.fromkeys(("pk", "pv"), (1, shared, room, size))
+    values = [helper.make_tensor_value_info(name, FLOAT, shape) for name, shape in shapes.items()]
+    values.append(helper.make_tensor_value_info("lengths", INT32, [1]))
+    constants = []
+    if total is None:
+        values.append(helper.make_tensor_value_info("total", INT32, []))
+    else:
+        constants.append(numpy_helper.from_array(np.array(total, np.int32), "total"))
+    outputs = ("y", "present_key", "present_value")
+    node = helper.make_node(
+        "GroupQueryAttention", [*shapes, "lengths", "total"], outputs,
+        domain="com.microsoft", num_heads=heads, kv_num_heads=shared,
+    )  # fmt: skip
+    results = [helper.make_tensor_value_info(name, FLOAT, None) for name in outputs]
+    graph = helper.make_graph([node], "g", values, results, constants)
+    domains = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
+    data = helper.make_model(graph, opset_imports=domains, ir_version=8).SerializeToString()
+    return data, onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"]), shapes
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+@pytest.mark.parametrize("is_fixed", [True, False])
+def test_group_query_attention_writes_into_the_cache(is_fixed, is_shared):
+    """Token by token, where past and present lie in one place and where they do not."""
+    room = 8
+    data, session, shapes = decoding_model(room, total=room if is_fixed else None)
+    values = {} if is_fixed else {"total": ([1], [room], [room])}
+    engine = opwright.build(data, values=values, timing=False, device="cpu").engine
+    context = engine.create_execution_context()
+    rng = np.random.default_rng(1)
+    arrays = {n: rng.standard_normal(shape).astype(np.float32) for n, shape in shapes.items()}
+    arrays |= {"lengths": np.zeros(1, np.int32), "y": np.empty(shapes["q"], np.float32)}
+    if not is_fixed:
+        arrays["total"] = np.array(1, np.int32)
+    for past, present in (("pk", "present_key"), ("pv", "present_value")):
+        arrays[present] = arrays[past] if is_shared else np.empty_like(arrays[past])
+    for name, array in arrays.items():
+        context.set_tensor_address(name, array.ctypes.data)
+    want = {name: arrays[name].copy() for name in ("pk", "pv")}
+    for step in range(room):
+        for name in "qkv":
+            arrays[name][:] = rng.standard_normal(shapes[name])
+        arrays["lengths"][:] = step
+        feeds = {name: arrays[name] for name in ("q", "k", "v", "lengths")} | want
+        if not is_fixed:
+            arrays["total"][...] = step + 1
+            feeds["total"] = arrays["total"]
+        y, want["pk"], want["pv"] = session.run(None, feeds)
+        before = arrays["pk"].copy()
+        assert context.execute_async_v3(0)
+        np.testing.assert_allclose(arrays["y"], y, rtol=2e-4, atol=2e-5)
+        for present, past in (("present_key", "pk"), ("present_value", "pv")):
+            filled = np.s_[:, :, : step + 1]
+            np.testing.assert_array_equal(arrays[present][filled], want[past][filled])
+        if not is_shared:
+            np.testing.assert_array_equal(arrays["pk"], before)
+            arrays["pk"][:], arrays["pv"][:] = arrays["present_key"], arrays["present_value"]
+
+
+def test_the_inputs_of_a_call_stay():
+    data, _, shapes = decoding_model(8, total=8)
+    rng = np.random.default_rng(2)
+    feeds = {n: rng.standard_normal(shape).astype(np.float32) for n, shape in shapes.items()}
+    past = feeds["pk"].copy()
+    made = opwright.build(data, timing=False)(**feeds, lengths=np.array([3], np.int32))
+    np.testing.assert_array_equal(feeds["pk"], past)
+    np.testing.assert_array_equal(made["present_key"][:, :, 3].ravel(), feeds["k"].ravel())
+
+
 def test_fused_convolution():
     arrays = {"x": normal(1, 3, 8, 8), "w": normal(4, 3, 3, 3), "b": normal(4)}
     compare("FusedConv", arrays, constants=("w", "b"), activation="Relu", pads=[1, 1, 1, 1])

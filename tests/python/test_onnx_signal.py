@@ -88,6 +88,20 @@ def test_stft(has_window, onesided):
         np.testing.assert_allclose(engine(x), want, rtol=1e-4, atol=1e-4)
 
 
+def test_a_spectrum_is_an_output_by_its_exported_name():
+    node = helper.make_node(
+        "STFT", ["x", "step", "", "length"], ["/stft/STFT_output_0"], name="/stft/STFT"
+    )
+    constants = {"step": np.array(3), "length": np.array(8)}
+    made = model([node], {"x": (FLOAT, [1, 20, 1])}, ["/stft/STFT_output_0"], constants, 17)
+    engine = trt.build(made.SerializeToString(), timing=False)
+    assert engine.outputs == ["/stft/STFT_output_0"]
+    x = np.random.default_rng(1).standard_normal((1, 20, 1)).astype(np.float32)
+    frames = np.stack([x[:, i : i + 8] for i in range(0, 13, 3)], 1)
+    want = transform(frames.astype(np.float64), 2, None, 0, 1)
+    np.testing.assert_allclose(engine(x), want, rtol=1e-4, atol=1e-4)
+
+
 def test_what_a_transform_needs():
     node = helper.make_node("DFT", ["x"], ["y"])
     with pytest.raises(trt.Error, match="expected 1 for real numbers or 2 for complex ones"):

@@ -4,6 +4,7 @@ import enum
 import importlib
 import inspect
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -107,3 +108,19 @@ def test_the_pages_have_every_public_name(reference):
         page = pages[f"{name.rpartition('.')[2]}.md"]
         names = [n for n in module.__all__ if not inspect.ismodule(getattr(module, n))]
         assert [n for n in names if f"`{n}`" not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"), [(["--help"], 0), (["--fold"], 2), (["a", "b"], 2)]
+)
+def test_the_program_writes_no_pages_for_other_arguments(tmp_path, arguments, status):
+    pytest.importorskip("griffe")
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "reference.py"), *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == status, done.stderr
+    assert "usage: reference.py" in done.stdout + done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "backend/candidates.h"
+#include "backend/cpu/copy.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/pointwise_tile.h"
 #include "backend/cpu/port_rules.h"
@@ -108,6 +110,8 @@ class FillKernel final : public Kernel {
       integers = read<int64_t>(inputs);
     else
       floats = read<double>(inputs);
+    if (params_.operation == FillOperation::kLINSPACE && is_even(integers) && is_even(floats))
+      return fill(integers.alpha, static_cast<float>(floats.alpha), to);
     parallel_for((numel_ + kBlock - 1) / kBlock, 16, [&](int64_t begin, int64_t end) {
       for (int64_t block = begin; block < end; ++block) {
         const int64_t first = block * kBlock, count = std::min(kBlock, numel_ - first);
@@ -129,6 +133,21 @@ class FillKernel final : public Kernel {
  private:
   static constexpr int64_t kBlock = 256;  // whole counters of the generator
 
+  /// Whether all elements are the same.
+  template <class Number>
+  static bool is_even(const Numbers<Number>& numbers) {
+    return std::ranges::all_of(numbers.steps, [](Number step) { return step == 0; });
+  }
+
+  void fill(int64_t integer, float number, std::byte* to) const {
+    alignas(64) std::byte value[64] = {}, stored[64];
+    std::memcpy(value, integral_ ? static_cast<const void*>(&integer) : &number, integral_ ? 8 : 4);
+    store_(stored, value, nullptr, nullptr, 1, nullptr);
+    parallel_for(numel_, kCopyGrainBytes / size_, [&](int64_t begin, int64_t end) {
+      fill_elements(to + begin * size_, stored, size_, end - begin);
+    });
+  }
+
   template <class Number>
   Numbers<Number> read(void const* const* inputs) const {
     const auto value = [&](int input, double parameter, int64_t i) {
@@ -149,14 +168,19 @@ class FillKernel final : public Kernel {
   void linspace(const Numbers<Number>& numbers, int64_t first, int64_t count, T* out) const {
     // Integers are counted as such, since a double does not hold all of them, and wrap around.
     using Sum = std::conditional_t<std::is_integral_v<Number>, uint64_t, double>;
+    const int rank = shape_.rank();
+    int64_t index[Dims::MAX_DIMS] = {};
+    int64_t rest = first;
+    for (int axis = rank - 1; axis >= 0; --axis) {
+      index[axis] = rest % shape_[axis];
+      rest /= shape_[axis];
+    }
     for (int64_t i = 0; i < count; ++i) {
       Sum value = static_cast<Sum>(numbers.alpha);
-      int64_t rest = first + i;
-      for (int axis = shape_.rank() - 1; axis >= 0; --axis) {
-        value += static_cast<Sum>(rest % shape_[axis]) * static_cast<Sum>(numbers.steps[axis]);
-        rest /= shape_[axis];
-      }
+      for (int axis = rank - 1; axis >= 0; --axis)
+        value += static_cast<Sum>(index[axis]) * static_cast<Sum>(numbers.steps[axis]);
       out[i] = static_cast<T>(value);
+      for (int axis = rank - 1; axis >= 0 && ++index[axis] == shape_[axis]; --axis) index[axis] = 0;
     }
   }
 

@@ -92,6 +92,13 @@ class GatherKernel final : public Kernel {
     const IndexReader index(inputs[1], wide_);
     switch (params_.mode) {
       case GatherMode::kDEFAULT:
+        if (slices_ == count_ && (inner_bytes_ == 4 || inner_bytes_ == 8))
+          return parallel_for(slices_, grain_, [&](int64_t begin, int64_t end) {
+            if (inner_bytes_ == 4)
+              gather_numbers<uint32_t>(data, inputs[1], to, begin, end);
+            else
+              gather_numbers<uint64_t>(data, inputs[1], to, begin, end);
+          });
         return parallel_for(slices_, grain_, [&](int64_t begin, int64_t end) {
           gather_slices(data, index, to, begin, end);
         });
@@ -119,6 +126,20 @@ class GatherKernel final : public Kernel {
           found < 0 ? nullptr : data + (outer * extent_ + found) * inner_bytes_, inner_bytes_);
       if (++i == count_) i = 0, ++outer;
     }
+  }
+
+  /// Of slices of one number, of which there is a single row.
+  template <class Element>
+  void gather_numbers(const std::byte* data, const void* indices, std::byte* to, int64_t begin,
+                      int64_t end) const {
+    const auto* const from = reinterpret_cast<const Element*>(data);
+    auto* const out = reinterpret_cast<Element*>(to);
+    with_index_reader(indices, wide_, [&, extent = extent_](const auto& index) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t found = index(i, extent);
+        out[i] = found < 0 ? Element{0} : from[found];
+      }
+    });
   }
 
   void gather_row(const std::byte* data, const void* indices, std::byte* to, int64_t row) const {

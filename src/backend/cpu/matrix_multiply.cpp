@@ -273,9 +273,14 @@ class IntegerProductKernel final : public Kernel {
     for (int64_t k = 0; k < product_.k; ++k) {
       const Unsigned factor = widened(a[k * product_.a.strides[last]]);
       const B* from = b + k * product_.b.strides[last - 1];
-      const int64_t stride = product_.b.strides[last];
-      for (int64_t n = 0; n < product_.n; ++n)
-        to[n] = static_cast<T>(static_cast<Unsigned>(to[n]) + factor * widened(from[n * stride]));
+      const int64_t stride = product_.b.strides[last], columns = product_.n;
+      const auto add = [&](int64_t n, B element) {
+        to[n] = static_cast<T>(static_cast<Unsigned>(to[n]) + factor * widened(element));
+      };
+      if (stride == 1)
+        for (int64_t n = 0; n < columns; ++n) add(n, from[n]);
+      else
+        for (int64_t n = 0; n < columns; ++n) add(n, from[n * stride]);
     }
   }
 

@@ -94,6 +94,11 @@ class ReduceKernel final : public Kernel {
              : split_.inner.reduced ? output_numel_
                                     : output_numel_ / split_.inner.extent * tiles_per_row_;
 
+    // Each behind the other, so that a call reduces many of them.
+    has_short_rows_ = split_.inner.reduced && split_.rows == 1 && convert_ == nullptr &&
+                      split_.inner.extent >= 1 &&
+                      split_.inner.extent <= ReduceFunctions::kShortRow &&
+                      split_.kept.size() == 1 && split_.kept[0].stride == split_.inner.extent;
     // The number of parts depends on the shape alone, so results do not on the threads.
     const int64_t work = split_.count * width_;
     parts_ = may_split_ && tiles_ > 0 && tiles_ <= kMaxSplitTiles && work >= kSplit
@@ -116,7 +121,11 @@ class ReduceKernel final : public Kernel {
         const int64_t together = split_.inner.reduced ? kTile : 1;
         for (int64_t tile = begin; tile < end; tile += together) {
           const int64_t count = std::min(together, end - tile);
-          for (int64_t i = 0; i < count; ++i) reduce_part(from, tile + i, 0, totals + i);
+          if (has_short_rows_)
+            functions_.reduce_short(from + tile * split_.inner.extent * input_size_, count,
+                                    split_.inner.extent, totals);
+          else
+            for (int64_t i = 0; i < count; ++i) reduce_part(from, tile + i, 0, totals + i);
           finish(tile, split_.inner.reduced ? count : columns_of(tile), totals, to);
         }
       });
@@ -243,6 +252,7 @@ class ReduceKernel final : public Kernel {
   ReductionAxes split_;
   int64_t width_ = 1, tiles_per_row_ = 1, tiles_ = 0, units_ = 1;
   int64_t parts_ = 1, grain_ = 1, output_numel_ = 0;
+  bool has_short_rows_ = false;
 };
 
 /// Over all spatial axes and nothing else, what is left has one order in every format.

@@ -173,6 +173,29 @@ void reduce(const void* from, int64_t count, void* total_pointer) {
   *static_cast<Total<T>*>(total_pointer) = total;
 }
 
+template <class Op, class T, int kCount>
+void reduce_rows_of(const T* x, int64_t rows, Total<T>* totals) {
+  // What adds up does so in the totals' type.
+  constexpr bool kIsOrder = std::is_same_v<Op, Max> || std::is_same_v<Op, Min>;
+  using Value = std::conditional_t<kIsOrder, T, Total<T>>;
+  for (int64_t row = 0; row < rows; ++row) {
+    Value value = static_cast<Value>(x[row * kCount]);
+    for (int k = 1; k < kCount; ++k) Op::apply(value, static_cast<Value>(x[row * kCount + k]));
+    totals[row] = static_cast<Total<T>>(value);
+  }
+}
+
+template <class Op, class T>
+void reduce_short(const void* from, int64_t rows, int64_t count, void* totals) {
+  using Function = void (*)(const T*, int64_t, Total<T>*);
+  static_assert(ReduceFunctions::kShortRow == 8);
+  constexpr Function kByCount[] = {reduce_rows_of<Op, T, 1>, reduce_rows_of<Op, T, 2>,
+                                   reduce_rows_of<Op, T, 3>, reduce_rows_of<Op, T, 4>,
+                                   reduce_rows_of<Op, T, 5>, reduce_rows_of<Op, T, 6>,
+                                   reduce_rows_of<Op, T, 7>, reduce_rows_of<Op, T, 8>};
+  kByCount[count - 1](static_cast<const T*>(from), rows, static_cast<Total<T>*>(totals));
+}
+
 /// The vectors of four rows, pairwise.
 template <class Op, class T>
 HWY_INLINE void combine_four(const T* r0, const T* r1, const T* r2, const T* r3, Vector<T>& a) {
@@ -247,8 +270,9 @@ void merge(const void* others, int64_t count, void* totals) {
 }
 
 template <class Op, class T>
-constexpr ReduceFunctions kFunctions = {reduce<Op, T>, add_rows<Op, T>,     flush<Op, T>,
-                                        clear<Op, T>,  clear_totals<Op, T>, merge<Op, T>};
+constexpr ReduceFunctions kFunctions = {reduce<Op, T>, reduce_short<Op, T>, add_rows<Op, T>,
+                                        flush<Op, T>,  clear<Op, T>,        clear_totals<Op, T>,
+                                        merge<Op, T>};
 template <class Op>
 const ReduceFunctions* functions_of(DataType type) {
   switch (type) {

@@ -12,9 +12,12 @@ namespace opwright {
 struct ReduceFunctions {
   /// Most rows that `add_rows` takes, and that may be added to a block before it must be flushed.
   static constexpr int kRows = 8, kRowsPerBlock = 64;
+  static constexpr int64_t kShortRow = 8;
 
   /// Reduces `count` neighbours into *total.
   void (*reduce)(const void* from, int64_t count, void* total);
+  /// Reduces rows of 1 to kShortRow elements, one behind the other, into a total each.
+  void (*reduce_short)(const void* from, int64_t rows, int64_t count, void* totals);
   /// block[i] is combined with row[i] of 1 to kRows rows, i < count.
   void (*add_rows)(const void* const* rows, int row_count, int64_t count, void* block);
   /// Combines block[i] into totals[i] and sets the block to the neutral element.

@@ -1,9 +1,11 @@
 #include "operators/scatter.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "backend/candidates.h"
 #include "backend/cpu/copy.h"
@@ -78,6 +80,44 @@ Combine find_combine(DataType type, ScatterReduction reduction) {
   }
 }
 
+/// Indices of a line counted from its front, as many as fit the nearest cache. They are copies, so
+/// that what is checked is what is used, whoever writes the memory meanwhile.
+template <class Index>
+class IndexBlock {
+ public:
+  static constexpr int64_t kSize = 128;
+
+  /// \param count at most kSize
+  IndexBlock(const Index* from, int64_t count, int64_t extent) : count_(count) {
+    Index stored[kSize];
+    std::memcpy(stored, from, static_cast<size_t>(count) * sizeof(Index));
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t index = stored[i] < 0 ? stored[i] + extent : stored[i];
+      places_[i] = index;
+      low_ = std::min(low_, index), high_ = std::max(high_, index);
+    }
+  }
+  int64_t low() const { return low_; }
+  int64_t high() const { return high_; }
+
+  /// Calls put(place, number of the index) for those within [begin, end).
+  template <class Put>
+  void each(int64_t begin, int64_t end, const Put& put) const {
+    if (high_ < begin || low_ >= end) return;
+    if (low_ >= begin && high_ < end) {
+      for (int64_t i = 0; i < count_; ++i) put(places_[i], i);
+      return;
+    }
+    const auto wanted = static_cast<uint64_t>(end - begin);
+    for (int64_t i = 0; i < count_; ++i)
+      if (static_cast<uint64_t>(places_[i] - begin) < wanted) put(places_[i], i);
+  }
+
+ private:
+  int64_t count_, low_ = INT64_MAX, high_ = INT64_MIN;
+  int64_t places_[kSize];
+};
+
 /// Copies the data and then goes through the updates. Elements are divided among threads by where
 /// they lie in the output, so that of several updates of one element the last one is the last, and
 /// sums do not depend on threads.
@@ -86,7 +126,8 @@ class ScatterKernel final : public Kernel {
   ScatterKernel(const ScatterParams& params, const KernelArgs& args)
       : layer_(args.layer),
         params_(params),
-        size_(element_size(args.inputs[0].type.dtype)),
+        type_(args.inputs[0].type.dtype),
+        size_(element_size(type_)),
         wide_(args.inputs[1].type.dtype == DataType::kINT64),
         combine_(find_combine(args.inputs[0].type.dtype, params.reduction)) {}
 
@@ -110,7 +151,9 @@ class ScatterKernel final : public Kernel {
     if (count_ == 0) return;
     const IndexReader index(inputs[1], wide_);
     const auto* const updates = static_cast<const std::byte*>(inputs[2]);
-    if (params_.mode == ScatterMode::kELEMENT && shares_line_)
+    if (replaces_in_one_line_)
+      replace_in_one_line(inputs[1], updates, to);
+    else if (params_.mode == ScatterMode::kELEMENT && shares_line_)
       parallel_for(slots_, 1, [&](int64_t begin, int64_t end) {
         put_line(inputs[1], updates, to, 0, slots_begin(begin), slots_begin(end));
       });
@@ -127,6 +170,7 @@ class ScatterKernel final : public Kernel {
 
  private:
   static constexpr int64_t kGrain = 1 << 12;  ///< updates that are worth a thread
+  static constexpr int64_t kMostSlots = 64;   ///< of one line
 
   void prepare_elements(const Shape& data, const Shape& indices, const Shape& updates) {
     const int rank = data.rank(), axis = static_cast<int>(params_.axis);
@@ -151,8 +195,67 @@ class ScatterKernel final : public Kernel {
     grain_ = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, line));
     // Of one long line each thread has the updates of a part of the data.
     shared_ = extent_;
-    slots_ = std::clamp<int64_t>(line / kGrain, 1, std::min<int64_t>(thread_count(), shared_ + 1));
+    slots_ = std::clamp<int64_t>(line / kGrain, 1,
+                                 std::min<int64_t>({thread_count(), shared_ + 1, kMostSlots}));
     shares_line_ = count_ == 1;
+    replaces_in_one_line_ = shares_line_ && columns_ == 1 && step_ == 1 && strides_[axis] == 1 &&
+                            params_.reduction == ScatterReduction::kNONE &&
+                            (size_ == 4 || size_ == 8);
+  }
+
+  void replace_in_one_line(const void* indices, const std::byte* updates, std::byte* to) const {
+    const auto with_index = [&]<class Element>(Element) {
+      const auto* const from = reinterpret_cast<const Element*>(updates);
+      auto* const out = reinterpret_cast<Element*>(to);
+      if (wide_)
+        replace_in_one_line(static_cast<const int64_t*>(indices), from, out);
+      else
+        replace_in_one_line(static_cast<const int32_t*>(indices), from, out);
+    };
+    size_ == 4 ? with_index(uint32_t{}) : with_index(uint64_t{});
+  }
+
+  /// Each thread has some of the updates where no two of them write the same elements, else some of
+  /// the elements.
+  template <class Index, class Element>
+  void replace_in_one_line(const Index* indices, const Element* updates, Element* to) const {
+    constexpr int64_t kBlock = IndexBlock<Index>::kSize;
+    const int64_t blocks = (steps_ + kBlock - 1) / kBlock;
+    const auto run = [&](int64_t first, int64_t last, const auto& body) {
+      for (int64_t block = first; block < last; ++block) {
+        const int64_t at = block * kBlock;
+        body(IndexBlock<Index>(indices + at, std::min(kBlock, steps_ - at), extent_), updates + at);
+      }
+    };
+    const auto replace = [&](int64_t first, int64_t last, int64_t begin, int64_t end) {
+      run(first, last, [&](const IndexBlock<Index>& block, const Element* from) {
+        block.each(begin, end, [&](int64_t place, int64_t i) { to[place] = from[i]; });
+      });
+    };
+    if (slots_ == 1) return replace(0, blocks, 0, extent_);
+    std::array<std::pair<int64_t, int64_t>, kMostSlots> ranges;
+    parallel_for(slots_, 1, [&](int64_t first, int64_t last) {
+      for (int64_t slot = first; slot < last; ++slot) {
+        int64_t low = INT64_MAX, high = INT64_MIN;
+        run(blocks * slot / slots_, blocks * (slot + 1) / slots_,
+            [&](const IndexBlock<Index>& block, const Element*) {
+              low = std::min(low, block.low()), high = std::max(high, block.high());
+            });
+        ranges[static_cast<size_t>(slot)] = {low, high};
+      }
+    });
+    const auto end = ranges.begin() + slots_;
+    std::sort(ranges.begin(), end);
+    // Of a thread without updates the range ends before it begins, behind all others.
+    const bool are_apart =
+        std::adjacent_find(ranges.begin(), end,
+                           [](const auto& a, const auto& b) { return a.second >= b.first; }) == end;
+    parallel_for(slots_, 1, [&](int64_t first, int64_t last) {
+      if (are_apart)
+        replace(blocks * first / slots_, blocks * last / slots_, 0, extent_);
+      else
+        replace(0, blocks, slots_begin(first), slots_begin(last));
+    });
   }
 
   /// What goes to [begin, end) of the axis.
@@ -173,11 +276,14 @@ class ScatterKernel final : public Kernel {
         // Copies, which no store of bytes can change.
         const int64_t along = strides_[axis], extent = extent_, place = offset;
         const int64_t steps = steps_, columns = columns_, step = step_, first = from;
+        // One comparison for both ends, which leaves out what is out of range, -1.
+        const auto wanted = static_cast<uint64_t>(end - begin);
         for (int64_t k = 0; k < steps; ++k)
           for (int64_t j = 0; j < columns; ++j) {
             const int64_t position = first + k * step + j;
             const int64_t found = index(position, extent);
-            if (found >= begin && found < end) put(place + found * along + j, position);
+            if (static_cast<uint64_t>(found - begin) < wanted)
+              put(place + found * along + j, position);
           }
       });
     };
@@ -190,6 +296,14 @@ class ScatterKernel final : public Kernel {
     };
     if (params_.reduction == ScatterReduction::kNONE && size_ == 4) return replace(uint32_t{});
     if (params_.reduction == ScatterReduction::kNONE && size_ == 8) return replace(uint64_t{});
+    if (params_.reduction == ScatterReduction::kADD && type_ == DataType::kFLOAT)
+      return each([&](int64_t at, int64_t position) {
+        float sum, update;
+        std::memcpy(&sum, to + at * sizeof sum, sizeof sum);
+        std::memcpy(&update, updates + position * sizeof update, sizeof update);
+        sum += update;
+        std::memcpy(to + at * sizeof sum, &sum, sizeof sum);
+      });
     each([&](int64_t at, int64_t position) {
       combine_(to + at * size_, updates + position * size_, 1);
     });
@@ -248,13 +362,14 @@ class ScatterKernel final : public Kernel {
 
   const std::string layer_;
   const ScatterParams params_;
+  const DataType type_;
   const int size_;
   const bool wide_;
   const Combine combine_;
   int64_t bytes_ = 0, count_ = 0, extent_ = 0;
   int64_t steps_ = 0, columns_ = 0, step_ = 0, grain_ = 1;  // elements
   int64_t depth_ = 0, slice_ = 0, shared_ = 0, slots_ = 1;  // tuples
-  bool shares_slices_ = false, shares_line_ = false;
+  bool shares_slices_ = false, shares_line_ = false, replaces_in_one_line_ = false;
   Shape indices_;
   int64_t strides_[Dims::MAX_DIMS] = {}, extents_[Dims::MAX_DIMS] = {};
 };

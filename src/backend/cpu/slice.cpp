@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "backend/candidates.h"
+#include "backend/cpu/copy.h"
 #include "backend/cpu/copy_table.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/port_rules.h"
@@ -30,6 +31,7 @@ class SliceKernel final : public Kernel {
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
     copy_.clear();
+    whole_bytes_ = 0;
     require_countable(inputs), require_countable(outputs);
     input_ = inputs[0];
     output_ = outputs[0];
@@ -55,6 +57,7 @@ class SliceKernel final : public Kernel {
   }
 
   void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
+    if (whole_bytes_ > 0) return parallel_copy(outputs[0], inputs[0], whole_bytes_);
     static constexpr uint64_t kZero = 0;
     copy_.run(inputs[0], outputs[0], has_fill_ ? inputs[kFill] : &kZero);
   }
@@ -82,6 +85,12 @@ class SliceKernel final : public Kernel {
       return start_[axis] == 0 && input_[axis] == output_[axis] &&
              (stride_[axis] == 1 || output_[axis] == 1);
     };
+    bool is_all = true;
+    for (int axis = 0; axis < output_.rank(); ++axis) is_all = is_all && is_whole(axis);
+    if (is_all) {
+      whole_bytes_ = output_.numel() * element_size_;
+      return;
+    }
     const auto fill_table = [&](int axis, int64_t* table) {
       for (int64_t k = 0; k < output_[axis]; ++k) {
         int64_t index;
@@ -107,6 +116,7 @@ class SliceKernel final : public Kernel {
   int64_t start_[Dims::MAX_DIMS] = {}, stride_[Dims::MAX_DIMS] = {};
 
   TableCopy copy_;
+  int64_t whole_bytes_ = 0;  ///< of a copy of everything
 };
 
 std::vector<Candidate> slice_candidates(const Operator&, const CandidateQuery& query) {

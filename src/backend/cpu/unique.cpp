@@ -1,10 +1,15 @@
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
+#include <numeric>
+#include <utility>
 
 #include "backend/candidates.h"
 #include "backend/cpu/elements.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/ordered_bits.h"
 #include "backend/cpu/port_rules.h"
 #include "backend/cpu/shape_checks.h"
 #include "base/checked.h"
@@ -21,6 +26,46 @@ int compare(T a, T b) {
   return (a > b) - (a < b);
 }
 
+/// A number in the order of compare(), equal where that is 0.
+template <class T>
+uint64_t key_of(T value) {
+  if constexpr (std::is_floating_point_v<T>)
+    return ordered(std::bit_cast<uint32_t>(value), std::bit_cast<uint32_t>(INFINITY));
+  else if constexpr (std::is_unsigned_v<T>)
+    return value;
+  else
+    return static_cast<uint64_t>(static_cast<int64_t>(value)) ^ (uint64_t{1} << 63);
+}
+
+struct KeyedIndex {
+  uint64_t key;
+  int64_t index;
+};
+
+/// Sorts by the keys; what is equal keeps its order. Returns the sorted ones, which `other`, room
+/// for as many, may hold. By bytes, the least one first (H. H. Seward, 1954).
+KeyedIndex* sort_by_key(KeyedIndex* all, KeyedIndex* other, int64_t count) {
+  constexpr int64_t kFew = 128;
+  if (count < kFew) {
+    std::sort(all, all + count, [](const KeyedIndex& a, const KeyedIndex& b) {
+      return a.key != b.key ? a.key < b.key : a.index < b.index;
+    });
+    return all;
+  }
+  constexpr int kBytes = 8, kValues = 256;
+  std::array<std::array<int64_t, kValues>, kBytes> counts{};
+  for (int64_t i = 0; i < count; ++i)
+    for (int byte = 0; byte < kBytes; ++byte) ++counts[byte][all[i].key >> (8 * byte) & 0xff];
+  for (int byte = 0; byte < kBytes; ++byte) {
+    std::array<int64_t, kValues>& places = counts[byte];
+    if (places[all[0].key >> (8 * byte) & 0xff] == count) continue;
+    std::exclusive_scan(places.begin(), places.end(), places.begin(), int64_t{0});
+    for (int64_t i = 0; i < count; ++i) other[places[all[i].key >> (8 * byte) & 0xff]++] = all[i];
+    std::swap(all, other);
+  }
+  return all;
+}
+
 /// Sorts the slices along the axis of [outer, axis, inner] by their indices, and then those that
 /// are equal lie next to each other.
 template <class Element>
@@ -30,7 +75,7 @@ class UniqueKernel final : public Kernel {
       : layer_(args.layer), params_(params), room_(slices(args.inputs[0].max)) {}
 
   size_t workspace_size() const override {
-    return checked_product("the indices to sort", {3, room_ + 1, sizeof(int64_t)});
+    return checked_product("the indices to sort", {kArrays, room_ + 1, sizeof(int64_t)});
   }
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
@@ -57,19 +102,31 @@ class UniqueKernel final : public Kernel {
     auto* const first = static_cast<int64_t*>(outputs[1]);
     auto* const inverse = static_cast<int64_t*>(outputs[2]);
     auto* const counts = static_cast<int64_t*>(outputs[3]);
-    for (int64_t i = 0; i < count_; ++i) order[i] = i;
-    // A heap stays within its bounds even where somebody changes the elements meanwhile.
-    const auto is_before = [&](int64_t a, int64_t b) {
-      const int sign = compare_slices(inputs[0], a, b);
-      return sign != 0 ? sign < 0 : a < b;
-    };
-    std::make_heap(order, order + count_, is_before);
-    std::sort_heap(order, order + count_, is_before);
     int64_t total = 0;
     // While groups are counted, inverse holds the place in `order` where each begins.
-    for (int64_t i = 0; i < count_; ++i) {
-      if (i == 0 || compare_slices(inputs[0], order[i - 1], order[i]) != 0) inverse[total++] = i;
-      group_of[order[i]] = total - 1;
+    const auto place = [&](int64_t i, int64_t slice, bool is_new) {
+      order[i] = slice;
+      if (is_new) inverse[total++] = i;
+      group_of[slice] = total - 1;
+    };
+    if (outer_ * inner_ == 1) {
+      auto* const keyed = reinterpret_cast<KeyedIndex*>(groups + room_ + 1);
+      for (int64_t i = 0; i < count_; ++i)
+        keyed[i] = {key_of(load_element<Element>(inputs[0], i)), i};
+      const KeyedIndex* const sorted = sort_by_key(keyed, keyed + room_ + 1, count_);
+      for (int64_t i = 0; i < count_; ++i)
+        place(i, sorted[i].index, i == 0 || sorted[i].key != sorted[i - 1].key);
+    } else {
+      for (int64_t i = 0; i < count_; ++i) order[i] = i;
+      // A heap stays within its bounds even where somebody changes the elements meanwhile.
+      const auto is_before = [&](int64_t a, int64_t b) {
+        const int sign = compare_slices(inputs[0], a, b);
+        return sign != 0 ? sign < 0 : a < b;
+      };
+      std::make_heap(order, order + count_, is_before);
+      std::sort_heap(order, order + count_, is_before);
+      for (int64_t i = 0; i < count_; ++i)
+        place(i, order[i], i == 0 || compare_slices(inputs[0], order[i - 1], order[i]) != 0);
     }
     for (int64_t g = 0; g < total; ++g) groups[g] = g;
     if (!params_.sorted)
@@ -94,6 +151,8 @@ class UniqueKernel final : public Kernel {
 
  private:
   using Storage = typename Element::Storage;
+  /// Of as many numbers as there are slices: three, and twice what elements are sorted by.
+  static constexpr int64_t kArrays = 3 + 2 * sizeof(KeyedIndex) / sizeof(int64_t);
 
   int64_t slices(const Shape& x) const {
     return params_.flatten ? x.numel() : x[static_cast<int>(params_.axis)];

@@ -50,6 +50,25 @@ TEST(ProfileRanges, InputsThatShareADimensionMustAgree) {
   EXPECT_NO_THROW(ProfileRanges(network, &profile));
 }
 
+TEST(ProfileRanges, ComparisonsAreKnownWhereRangesAreApart) {
+  Network network;
+  const Tensor& x = *with_input(network, {-1, -1}).inputs()[0];
+  OptimizationProfile profile;
+  profile.set_shape("x", {2, 7}, {4, 8}, {6, 9});
+  const ProfileRanges ranges(network, &profile);
+  const Expr a = x.dims()[0], b = x.dims()[1];
+  const auto bounds = [&](ExprOp op, const Expr& left, const Expr& right) {
+    const ProfileRanges::Bounds found = ranges.bounds(Expr::make(op, left, right));
+    return std::pair(found.low, found.high);
+  };
+  EXPECT_EQ(bounds(ExprOp::kLess, a, b), std::pair(1L, 1L));
+  EXPECT_EQ(bounds(ExprOp::kLess, b, a), std::pair(0L, 0L));
+  EXPECT_EQ(bounds(ExprOp::kLess, a, b - 1), std::pair(0L, 1L));
+  EXPECT_EQ(bounds(ExprOp::kEqual, a, b), std::pair(0L, 0L));
+  EXPECT_EQ(bounds(ExprOp::kEqual, a, b - 1), std::pair(0L, 1L));
+  EXPECT_EQ(bounds(ExprOp::kEqual, a * 0 + 3, b * 0 + 3), std::pair(1L, 1L));
+}
+
 TEST(ProfileRanges, BoundsHoldForEveryShapeOfTheProfile) {
   Network network;
   const Tensor& x = *with_input(network, {-1, -1}).inputs()[0];

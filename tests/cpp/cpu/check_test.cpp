@@ -194,6 +194,10 @@ Step kv_cache() {
   return step<KvCacheUpdate>({}, {port({2, 3, 5, 4}), port({2, 3, 2, 4}), port({2}, kINT64)},
                              {port({2, 3, 5, 4})});
 }
+Step kv_cache_write() {
+  return step<KvCacheWrite>({}, {port({2, 3, 5, 4}), port({2, 3, 2, 4}), port({2}, kINT64)},
+                            {port({2, 3, 5, 4})});
+}
 Step packed_kv_cache() {
   KvCacheUpdateParams params;
   params.update_form = AttentionIOForm::kPACKED_NHD;
@@ -553,6 +557,8 @@ std::vector<Case> cases() {
       {"A cache of integers", kv_cache(), [](Step& s) { set_all(s, {kINT32}); }, "input 0 must be"},
       {"An update of another type", kv_cache(), [](Step& s) { s.inputs[1].type.dtype = kHALF; },
        "input 1 must be FP32 like input 0"},
+      {"An update of a written cache at floats", kv_cache_write(),
+       [](Step& s) { s.inputs[2].type.dtype = kFLOAT; }, "input 2 must be"},
       {"An update at floats", kv_cache(), [](Step& s) { s.inputs[2].type.dtype = kFLOAT; },
        "input 2 must be INT32 or INT64"},
       {"A packed update without lengths", packed_kv_cache(), [](Step& s) { s.inputs.pop_back(); },
@@ -1068,8 +1074,8 @@ TEST(Check, ElementsThatSayWhereToGoStayWithinBounds) {
   for (const Step& each :
        {scatter(), scatter(ScatterMode::kND), nonzero(), nms(), unique(), one_hot(),
         reverse_sequence(), determinant(), grid_sample(), deformable_columns(), roi_align(),
-        kv_cache(), packed_kv_cache(), roi_pool(), rotary_embedding(), indexed_pooling(),
-        lp_pooling(), bit_cast()}) {
+        kv_cache(), kv_cache_write(), packed_kv_cache(), roi_pool(), rotary_embedding(),
+        indexed_pooling(), lp_pooling(), bit_cast()}) {
     SCOPED_TRACE(each.op->kind());
     Made made(each);
     EXPECT_EQ(made.tell_opt(), "");

@@ -19,6 +19,7 @@ int64_t place(int64_t batch, int64_t head, int64_t at, int64_t e, int64_t extent
   return ((batch * kHeads + head) * extent + at) * kSize + e;
 }
 
+template <class Op>
 void check(DataType type, DataType index_type, bool is_packed, const std::vector<int64_t>& starts) {
   SCOPED_TRACE(::testing::Message() << name(type) << " " << name(index_type) << " packed "
                                     << is_packed << " from " << starts[0]);
@@ -53,7 +54,7 @@ void check(DataType type, DataType index_type, bool is_packed, const std::vector
   const std::vector<TestOutput> outputs = {{cache_shape, type}};
   KvCacheUpdateParams params;
   if (is_packed) params.update_form = AttentionIOForm::kPACKED_NHD;
-  const KvCacheUpdate op(params);
+  const Op op(params);
   for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
     TestKernel kernel(op, candidate, inputs, outputs);
     for (const int in_place : {-1, 0})
@@ -66,7 +67,13 @@ TEST(KvCacheUpdate, WritesWhatFits) {
     for (const DataType index_type : {DataType::kINT32, DataType::kINT64})
       for (const bool is_packed : {false, true})
         for (const std::vector<int64_t>& starts : kStarts)
-          check(type, index_type, is_packed, starts);
+          check<KvCacheUpdate>(type, index_type, is_packed, starts);
+}
+
+TEST(KvCacheWrite, WritesWhatFits) {
+  for (const bool is_packed : {false, true})
+    for (const std::vector<int64_t>& starts : kStarts)
+      check<KvCacheWrite>(DataType::kFLOAT, DataType::kINT64, is_packed, starts);
 }
 
 }  // namespace

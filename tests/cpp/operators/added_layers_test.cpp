@@ -131,6 +131,10 @@ TEST(KvCacheUpdate, LiesInTheCache) {
                   {"input 1 (update)", "heads"});
   expect_contains(error_of<KvCacheUpdate>({}, {cache, tensor({2, 3, 1, 4}), tensor({3}, kINT32)}),
                   {"input 2 (write indices)"});
+  EXPECT_EQ(infer_one<KvCacheWrite>({}, {cache, tensor({2, 3, s(0), 4}), where}).aliased_input, -1);
+  const TensorInfo room = scalar_of(Expr(20));
+  EXPECT_EQ(shape_of<KvCacheWrite>({}, {cache, tensor({2, 3, 1, 4}), where, room}),
+            (Shape{2, 3, 20, 4}));
   KvCacheUpdateParams packed;
   packed.update_form = AttentionIOForm::kPACKED_NHD;
   EXPECT_EQ(shape_of<KvCacheUpdate>(packed, {cache, tensor({7, 3, 4}), where, tensor({3}, kINT32)}),

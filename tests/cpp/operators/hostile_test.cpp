@@ -108,7 +108,7 @@ template <class Op>
 class Hostile : public ::testing::Test {};
 using Operators = ::testing::Types<
     Activation, Attention, BitCast, Col2Im, ConditionalInputBoundary, ConditionalOutputBoundary,
-    Einsum, IteratorBoundary, KvCacheUpdate, LoopOutputBoundary, Moe, RaggedSoftmax,
+    Einsum, IteratorBoundary, KvCacheUpdate, KvCacheWrite, LoopOutputBoundary, Moe, RaggedSoftmax,
     RecurrenceBoundary, RotaryEmbedding, Squeeze, Unsqueeze, Cast, Concatenation, Convolution,
     Cumulative, DataExtent, Deconvolution, DeformableColumns, Dequantize, Determinant, ElementWise,
     Fill, Gather, GridSample, Identity, IndexedMaxPooling, LpPooling, Lrn, MatrixMultiply, Nms,

@@ -239,6 +239,14 @@ CUresult cuGetProcAddress(const char* symbol, void** address, int version, cuuin
   });
 }
 
+/// Of NVIDIA's own libraries: NVRTC calls it where a driver is loaded, and does without tables.
+CUresult cuGetExportTable(const void** table, const CUuuid*) {
+  return call(__func__, Needs::kNothing, [&] {
+    *table = nullptr;
+    return CUDA_ERROR_NOT_FOUND;
+  });
+}
+
 /// The call of `function` after `after_calls` more calls answers `result`, once.
 void opwright_emulation_fail(const char* function, int result, int after_calls) {
   std::lock_guard lock(emulation::driver_lock());
