@@ -41,7 +41,7 @@ class Net:
         op = getattr(trt.ElementWiseOperation, op)
         return self.network.add_elementwise(a, b, op).get_output(0)
 
-    def build(self, outputs, shapes=None, flags=(), **options):
+    def build(self, outputs, shapes=None, flags=(), device=CPU, **options):
         for i, tensor in enumerate(outputs):
             tensor.name = f"y{i}"
             self.network.mark_output(tensor)
@@ -53,7 +53,7 @@ class Net:
                 config.set_flag(flag)
             engine = loaded(builder.build_serialized_network(self.network, config))
         else:
-            engine = trt.build(self.network, shapes=shapes, timing=False, device=CPU, **options)
+            engine = trt.build(self.network, shapes=shapes, timing=False, device=device, **options)
 
         def run(**inputs):
             result = engine(**inputs)

@@ -11,6 +11,7 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
+import emulated_gpu
 import opwright as trt
 from attention_models import steps
 from onnx_graphs import as_list, assert_close, reference_session
@@ -775,6 +776,24 @@ def test_weights_stay_those_of_the_network(tmp_path):
     for a, b in zip(
         run(x=given, h=first[0], c=first[1]), torch_result(other, given, *first), strict=True
     ):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+@emulated_gpu.required
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_on_a_gpu(kind, reverse):
+    layer = torch_layer(kind, 3, 4)
+    net = Net()
+    x = net.input("x", trt.float32, (5, 2, 3))
+    states = [net.input(n, trt.float32, (2, 4)) for n in "hc"[: 1 + (kind == "LSTM")]]
+    cell = Cell(net, kind, layer, order=ORDERS[kind])
+    outputs = cell.loop(x, net.constant(5, np.int32), *states, reverse=reverse)
+    run = net.build(outputs, device="cuda")
+    given = numbers(5, 2, 3)
+    first = [numbers(2, 4, seed=2 + i) for i in range(len(states))]
+    wanted = torch_result(layer, given[::-1].copy() if reverse else given, *first)
+    for a, b in zip(run(x=given, **dict(zip("hc", first))), wanted, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
 
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 
@@ -41,6 +42,8 @@ class MatMulNBitsKernel final : public Kernel {
         block_bytes_(params.bytes_per_block()),
         row_bytes_(blocks_ * block_bytes_),
         planes_(params.codes_per_byte()),
+        shift_(std::countr_zero(static_cast<uint64_t>(planes_))),
+        zero_bytes_(params.zero_bytes()),
         type_(args.inputs[0].type.dtype),
         element_(element_size(type_)),
         load_(type_ == DataType::kFLOAT ? nullptr : find_cast(type_, DataType::kFLOAT)),
@@ -67,7 +70,7 @@ class MatMulNBitsKernel final : public Kernel {
             "': weights of ", params_.rows, " rows and ", params_.columns,
             " columns make no product ", outputs[0], " of an input ", a);
     const int64_t counts[] = {params_.rows * blocks_ * block_bytes_, params_.rows * blocks_,
-                              params_.rows * (are_zeros_packed_ ? params_.zero_bytes() : blocks_),
+                              params_.rows * (are_zeros_packed_ ? zero_bytes_ : blocks_),
                               params_.rows};
     for (size_t i = 0; i < 2 + (has_zeros_ ? 1U : 0U); ++i)
       require(inputs[1 + i].numel() == counts[i], "Layer '", layer_, "': input ", 1 + i,
@@ -148,8 +151,8 @@ class MatMulNBitsKernel final : public Kernel {
     return buffer;
   }
   float zero_of(const uint8_t* packed, int64_t row, int64_t block) const {
-    const int byte = packed[row * params_.zero_bytes() + block / planes_];
-    return static_cast<float>(byte >> (block % planes_ * bits_) & ((1 << bits_) - 1));
+    const int byte = packed[row * zero_bytes_ + (block >> shift_)];
+    return static_cast<float>(byte >> ((block & (planes_ - 1)) * bits_) & ((1 << bits_) - 1));
   }
   void zeros_of(const Run& run, int64_t row, int64_t first, int64_t count, float* to) const {
     if (!are_zeros_packed_) return load(run.inputs[3], row * blocks_ + first, count, to);
@@ -169,9 +172,11 @@ class MatMulNBitsKernel final : public Kernel {
         const int64_t there = std::clamp<int64_t>(params_.columns - k, 0, count);
         load(run.inputs[0], m * params_.columns + k, there, part.data());
         std::fill(part.begin() + there, part.begin() + count, 0.0f);
-        for (int64_t p = 0; p < planes_; ++p)
-          for (int64_t i = p; i < count; i += planes_)
-            planes[p * row_bytes_ + (k + i) / planes_] = part[static_cast<size_t>(i)];
+        for (int64_t p = 0; p < planes_; ++p) {
+          float* const plane = planes + p * row_bytes_ + (k >> shift_);
+          for (int64_t j = 0; j < count >> shift_; ++j)
+            plane[j] = part[static_cast<size_t>((j << shift_) + p)];
+        }
       }
       float* const sums = run.base + sums_at_ + m * blocks_;
       for (int64_t b = 0; b < blocks_; ++b) {
@@ -286,6 +291,8 @@ class MatMulNBitsKernel final : public Kernel {
   const MatMulNBitsParams params_;
   const int bits_;
   const int64_t blocks_, block_bytes_, row_bytes_, planes_;
+  const int shift_;  ///< planes_ as a power of two
+  const int64_t zero_bytes_;
   const DataType type_;
   const int64_t element_;
   const TileFunction load_, store_;
