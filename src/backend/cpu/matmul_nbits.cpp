@@ -306,6 +306,8 @@ class MatMulNBitsKernel final : public Kernel {
 
 std::vector<Candidate> matmul_nbits_candidates(const Operator&, const CandidateQuery& query) {
   if (!kDnnlFloats.has(query.inputs[0].type.dtype)) return {};
+  for (size_t i = 1; i < query.inputs.size(); ++i)
+    if (query.inputs[i].present && query.inputs[i].min != query.inputs[i].max) return {};
   return {linear_candidate(query, "packed weights")};
 }
 
