@@ -1,92 +1,15 @@
 #include "onnx/recurrent_body.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
-#include <unordered_map>
 #include <unordered_set>
 
-#include "compile/expansion.h"
-#include "control/body.h"
-#include "control/regions.h"
-#include "network/constant.h"
+#include "control/tensors_outside.h"
 
 namespace opwright::onnx {
 namespace {
 
 constexpr int kMostCellNodes = 256;
-
-/// What tensors of a body that are the same in all iterations are in the network around it.
-class TensorsOutside {
- public:
-  TensorsOutside(NodeImporter& node, const BodyNetwork& body,
-                 const std::unordered_set<const Layer*>& repeated)
-      : network_(node.network()),
-        body_(*body.network),
-        copies_(
-            network_, [](const Tensor&) -> Tensor* { return nullptr; }, "/" + node.name()) {
-    for (size_t i = 0; i < body.captured.size(); ++i)
-      if (const Tensor* input = body_.find_tensor(capture_input(static_cast<int>(i))))
-        copies_.set(*input, body.captured[i]), inputs_.insert(input);
-    for (const Layer* layer : body_.topological_order())
-      if (!repeated.contains(layer)) layers_.insert(layer), order_.push_back(layer);
-    find_constants();
-  }
-
-  /// Extents in a body have symbols of its own.
-  bool may_leave(const Tensor& tensor) const {
-    for (const Layer* layer : layers_behind({&tensor}, layers_)) {
-      if (done_.contains(layer)) continue;
-      if (const auto* values = dynamic_cast<const Values*>(layer->op().get()))
-        if (!is_constant(values->params().values)) return false;
-      for (const Tensor* input : layer->inputs())
-        if (input != nullptr && input->producer() == nullptr && !inputs_.contains(input))
-          return false;
-    }
-    return tensor.producer() != nullptr || inputs_.contains(&tensor);
-  }
-
-  Tensor* operator()(const Tensor& tensor) {
-    const std::unordered_set<const Layer*> needed = layers_behind({&tensor}, layers_);
-    for (const Layer* layer : order_) {
-      if (!needed.contains(layer) || !done_.insert(layer).second) continue;
-      const int before = network_.num_layers();
-      copies_.add(std::array{layer});
-      network_.weight_names().copy(body_.weight_names(), *layer, *network_.layer(before));
-    }
-    return copies_(tensor);
-  }
-
- private:
-  /// Constants of the network around it keep their place, by which an engine can be refitted.
-  void find_constants() {
-    std::unordered_map<const void*, std::vector<const Layer*>> inside;
-    for (const Layer* layer : order_)
-      if (const auto* constant = dynamic_cast<const Constant*>(layer->op().get()))
-        if (constant->params().data) inside[constant->params().data.data()].push_back(layer);
-    for (int i = 0; i < network_.num_layers() && !inside.empty(); ++i) {
-      const Layer& layer = *network_.layer(i);
-      const auto* constant = dynamic_cast<const Constant*>(layer.op().get());
-      if (constant == nullptr) continue;
-      const auto found = inside.find(constant->params().data.data());
-      if (found == inside.end()) continue;
-      for (const Layer* same : found->second) {
-        const auto& params = static_cast<const Constant&>(*same->op()).params();
-        if (params.dtype != constant->params().dtype || params.shape != constant->params().shape)
-          continue;
-        copies_.set(*same->output(0), layer.output(0));
-        done_.insert(same);
-      }
-    }
-  }
-
-  Network& network_;
-  const Network& body_;
-  LayerCopies copies_;
-  std::unordered_set<const Tensor*> inputs_;
-  std::unordered_set<const Layer*> layers_, done_;
-  std::vector<const Layer*> order_;
-};
 
 /// The layers that depend on one of the tensors.
 std::unordered_set<const Layer*> layers_after(const Network& body,
@@ -152,7 +75,8 @@ std::optional<RecurrentCellLayers> recognize_body(NodeImporter& node, const Body
   std::vector<const Tensor*> changing(loop.states);
   changing.push_back(loop.iteration);
   loop.layers = layers_after(*body.network, changing);
-  TensorsOutside outside(node, body, loop.layers);
+  TensorsOutside outside(node.network(), *body.network, body.captured, loop.layers,
+                         "/" + node.name());
   loop.elements = std::move(tensors.elements);
   if (loop.elements.empty())
     // What picks by the iteration's number is what iterates.
