@@ -509,6 +509,10 @@ class Recognizer {
       : loop_(loop), writer_(writer), kinds_(loop.states.size(), StateKind::kOther) {}
 
   std::optional<RecurrentCellLayers> run() {
+    // What does more than computing, or has a loop of its own, has to run.
+    if (std::ranges::any_of(loop_.layers,
+                            [](const Layer* layer) { return !layer->op()->is_pure(); }))
+      return std::nullopt;
     if (loop_.limit == nullptr || !sort_states()) return std::nullopt;
     const auto& dims = loop_.states[floats_[0]]->dims();
     reader_.emplace(loop_, numel(std::span(dims).first(dims.size() - 1)));
