@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "backend/candidates.h"
 #include "backend/cpu/kernels.h"
@@ -32,6 +33,33 @@ constexpr int64_t kNBitsManyVectors = 8;
 /// Multiplications that are worth a thread.
 constexpr int64_t kNBitsGrain = 1 << 16;
 
+/// Bytes of 8 rows become those of 8 columns: byte i of x[j] and byte j of x[i] change places.
+void transpose_bytes(std::array<uint64_t, 8>& x) {
+  const auto exchange = [&](size_t i, size_t j, int shift, uint64_t mask) {
+    const uint64_t moved = ((x[i] >> shift) ^ x[j]) & mask;
+    x[i] ^= moved << shift, x[j] ^= moved;
+  };
+  for (size_t i = 0; i < 4; ++i) exchange(i, i + 4, 32, 0x00000000ffffffff);
+  for (const size_t i : {0, 1, 4, 5}) exchange(i, i + 2, 16, 0x0000ffff0000ffff);
+  for (size_t i = 0; i < 8; i += 2) exchange(i, i + 1, 8, 0x00ff00ff00ff00ff);
+}
+
+/// Some bytes of rows as columns, [count][kNBitsColumns]. Rows that there are not keep theirs.
+void transpose_rows(const uint8_t* from, int64_t stride, int64_t rows, int64_t count, uint8_t* to) {
+  int64_t r = 0;
+  for (; std::endian::native == std::endian::little && count % 8 == 0 && r + 8 <= rows; r += 8)
+    for (int64_t j = 0; j < count; j += 8) {
+      std::array<uint64_t, 8> tile;
+      for (int64_t i = 0; i < 8; ++i)
+        std::memcpy(&tile[static_cast<size_t>(i)], from + (r + i) * stride + j, 8);
+      transpose_bytes(tile);
+      for (int64_t i = 0; i < 8; ++i)
+        std::memcpy(to + (j + i) * kNBitsColumns + r, &tile[static_cast<size_t>(i)], 8);
+    }
+  for (; r < rows; ++r)
+    for (int64_t j = 0; j < count; ++j) to[j * kNBitsColumns + r] = from[r * stride + j];
+}
+
 class MatMulNBitsKernel final : public Kernel {
  public:
   MatMulNBitsKernel(const MatMulNBitsParams& params, const KernelArgs& args)
@@ -51,6 +79,9 @@ class MatMulNBitsKernel final : public Kernel {
         has_zeros_(args.inputs.size() > 3 && args.inputs[3].present),
         are_zeros_packed_(has_zeros_ && args.inputs[3].type.dtype == DataType::kUINT8),
         has_bias_(args.inputs.size() > 4 && args.inputs[4].present) {
+    for (int byte = 0; byte < 256; ++byte)
+      for (int p = 0; p < planes_; ++p)
+        codes_of_byte_.push_back(static_cast<float>(byte >> (p * bits_) & ((1 << bits_) - 1)));
     const Shape& most = args.inputs[0].max;
     planned_ = arrange(most.numel(0, most.rank() - 1));
   }
@@ -157,7 +188,18 @@ class MatMulNBitsKernel final : public Kernel {
   void zeros_of(const Run& run, int64_t row, int64_t first, int64_t count, float* to) const {
     if (!are_zeros_packed_) return load(run.inputs[3], row * blocks_ + first, count, to);
     const auto* const packed = static_cast<const uint8_t*>(run.inputs[3]);
-    for (int64_t i = 0; i < count; ++i) to[i] = zero_of(packed, row, first + i);
+    int64_t i = 0;
+    if ((first & (planes_ - 1)) == 0) {
+      const uint8_t* byte = packed + row * zero_bytes_ + (first >> shift_);
+      // Copies of a length that the compiler knows.
+      if (planes_ == 2)
+        for (; i + 2 <= count; i += 2, ++byte)
+          std::copy_n(codes_of_byte_.data() + *byte * 2, 2, to + i);
+      else if (planes_ == 4)
+        for (; i + 4 <= count; i += 4, ++byte)
+          std::copy_n(codes_of_byte_.data() + *byte * 4, 4, to + i);
+    }
+    for (; i < count; ++i) to[i] = zero_of(packed, row, first + i);
   }
   float middle() const { return static_cast<float>(1 << (bits_ - 1)); }
 
@@ -250,7 +292,9 @@ class MatMulNBitsKernel final : public Kernel {
   void multiply_panels(const Run& run, const float* a, int64_t group) const {
     alignas(64) float panel[(kNBitsPanelBytes * 4 + 32) * kNBitsColumns];
     alignas(64) uint8_t bytes[kNBitsPanelBytes * kNBitsColumns];
-    alignas(64) float scales[kNBitsColumns], offsets[kNBitsColumns];
+    // Of the blocks that a panel has at most, by block and row.
+    constexpr int64_t kBlocks = kNBitsPanelBytes / 4;
+    alignas(64) float scales[kBlocks * kNBitsColumns]{}, offsets[kBlocks * kNBitsColumns]{};
     const int64_t first = group * kNBitsColumns;
     const int64_t rows = std::min(kNBitsColumns, params_.rows - first);
     const auto* const codes = static_cast<const uint8_t*>(run.inputs[1]) + first * row_bytes_;
@@ -259,22 +303,29 @@ class MatMulNBitsKernel final : public Kernel {
     if (has_bias_) load(run.inputs[4], first, rows, bias.data());
     // Parts of a block have its scale.
     const int64_t step = std::min(block_bytes_, kNBitsPanelBytes);
-    std::fill_n(scales, kNBitsColumns, 0.0f), std::fill_n(offsets, kNBitsColumns, 0.0f);
     std::fill_n(bytes, kNBitsPanelBytes * kNBitsColumns, uint8_t{0});
     for (int64_t begin = 0; begin < row_bytes_; begin += kNBitsPanelBytes) {
       const int64_t end = std::min(row_bytes_, begin + kNBitsPanelBytes);
-      for (int64_t at = begin; at < end; at += step) {
-        const int64_t block = at / block_bytes_;
-        for (int64_t r = 0; r < rows; ++r) {
-          float zero = middle();
-          load(run.inputs[2], (first + r) * blocks_ + block, 1, scales + r);
-          if (has_zeros_) zeros_of(run, first + r, block, 1, &zero);
-          offsets[r] = -zero * scales[r];
-          const uint8_t* const row = codes + r * row_bytes_ + at;
-          for (int64_t j = 0; j < step; ++j) bytes[j * kNBitsColumns + r] = row[j];
+      const int64_t block = begin / block_bytes_;
+      const int64_t blocks = (end - 1) / block_bytes_ - block + 1;
+      for (int64_t r = 0; r < rows; ++r) {
+        std::array<float, kBlocks> scale, zero;
+        load(run.inputs[2], (first + r) * blocks_ + block, blocks, scale.data());
+        if (has_zeros_)
+          zeros_of(run, first + r, block, blocks, zero.data());
+        else
+          zero.fill(middle());
+        for (int64_t b = 0; b < blocks; ++b) {
+          const auto i = static_cast<size_t>(b);
+          scales[b * kNBitsColumns + r] = scale[i];
+          offsets[b * kNBitsColumns + r] = -zero[i] * scale[i];
         }
-        unpack_nbits(
-            {bits_, step, bytes, scales, offsets, panel + (at - begin) * planes_ * kNBitsColumns});
+      }
+      for (int64_t at = begin; at < end; at += step) {
+        const int64_t own = (at / block_bytes_ - block) * kNBitsColumns;
+        transpose_rows(codes + at, row_bytes_, rows, step, bytes);
+        unpack_nbits({bits_, step, bytes, scales + own, offsets + own,
+                      panel + (at - begin) * planes_ * kNBitsColumns});
       }
       const int64_t k = begin * planes_;
       const int64_t count = std::min(end * planes_, params_.columns) - k;
@@ -297,6 +348,7 @@ class MatMulNBitsKernel final : public Kernel {
   const int64_t element_;
   const TileFunction load_, store_;
   const bool has_zeros_, are_zeros_packed_, has_bias_;
+  std::vector<float> codes_of_byte_;  ///< planes_ numbers for each byte
   int64_t vectors_ = 0, wide_at_ = 0, sums_at_ = 0, out_at_ = 0;
   size_t planned_ = 0;
   void* own_ = nullptr;  ///< for shapes that need more than was planned
