@@ -181,7 +181,6 @@ def test_a_loop_of_the_api():
     flat.reshape_dims = ()
     goes_on = net.binary(flat.get_output(0), net.constant(100.0), "LESS")
     loop.add_trip_limit(goes_on, trt.TripLimit.WHILE)
-    loop.add_trip_limit(net.constant(20, np.int32), trt.TripLimit.COUNT)
     factor = net.constant([[2.0]])
     factor.name = "factor"
     state.set_input(1, net.binary(state.get_output(0), factor, "PROD"))
