@@ -240,3 +240,10 @@ def test_halves_and_open_extents_on_a_gpu():
         np.testing.assert_allclose(
             as_list(engine(A=a))[0].astype(float), product.expected(a), rtol=0, atol=2e-2
         )
+
+
+@emulated_gpu.required
+@pytest.mark.parametrize("vectors", [1, 3])
+@pytest.mark.parametrize("bits, block", [(2, 16), (2, 256), (8, 16)])
+def test_blocks_on_a_gpu(bits, block, vectors):
+    check(Product(6, 72, bits, block, "packed"), vectors, 72, device="cuda")
