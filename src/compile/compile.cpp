@@ -317,7 +317,14 @@ Plan compile_on_cpu_instead(const Network& network, const BuildConfig& config,
 Plan compile(const Network& given, const BuildConfig& config) {
   const Deadline deadline(resolved(config.limits, machine_memory()).build_seconds);
   given.infer();
-  const std::shared_ptr<const Network> expanded = expand(given);
+  std::shared_ptr<const Network> expanded = expand(given);
+  if (config.refit != RefitMode::kNone) {
+    const Network& whole = expanded ? *expanded : given;
+    std::shared_ptr<const Network> lifted = lift_body_weights(whole, [&](const std::string& name) {
+      return config.refit != RefitMode::kIndividual || whole.weight_names().is_marked(name);
+    });
+    if (lifted) expanded = std::move(lifted);
+  }
   const Network& network = expanded ? *expanded : given;
   const Device& device = get_device(config.device);
   if (device.is_host()) return compile_for(device, network, config, deadline);

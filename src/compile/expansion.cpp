@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "base/types.h"
 #include "operators/elementwise.h"
 
 namespace opwright {
@@ -41,8 +42,9 @@ std::vector<OuterRegion> outer_regions(const Network& network) {
 
 }  // namespace
 
-Expansion::Expansion(const Network& from)
+Expansion::Expansion(const Network& from, std::unordered_map<const Layer*, std::string> as_inputs)
     : from_(from),
+      as_inputs_(std::move(as_inputs)),
       to_(std::make_shared<Network>(from.flags_, from.plugins_, from.errors_.log())),
       order_(from.topological_order()) {
   to_->name_ = from.name_;
@@ -89,7 +91,25 @@ Tensor* Expansion::copy_tensor(const Tensor& tensor) {
   return copy;
 }
 
+void Expansion::copy_as_input(const Layer& constant, const std::string& name) {
+  const Tensor& output = *constant.output(0);
+  if (Tensor* const made = to_->find_tensor(name)) {
+    tensors_[&output] = made;
+    return;
+  }
+  Tensor* const input = copy_tensor(output);
+  input->info_.constant = Blob();
+  input->info_.values = nullptr;
+  input->is_input_ = true;
+  to_->rename(*input, name);
+  input->declared_shape_ = constant_shape(input->info_.dims);
+  input->dimension_names_.assign(input->info_.dims.size(), {});
+  to_->inputs_.push_back(input);
+}
+
 void Expansion::copy(const Layer& layer) {
+  if (const auto found = as_inputs_.find(&layer); found != as_inputs_.end())
+    return copy_as_input(layer, found->second);
   if (const BoundaryOperator* boundary = boundary_of(layer))
     fail(boundary->region().name(), ": layer '", layer.name(),
          "' lies at its border, and inside of another loop or conditional that lies inside of it");
@@ -223,6 +243,71 @@ std::shared_ptr<const Network> expand(const Network& network) {
     expanded = std::move(next);
   }
   return expanded;
+}
+
+std::shared_ptr<const Network> lift_body_weights(const Network& network,
+                                                 const IsRefittable& is_refittable) {
+  const auto lifted = [&](const Layer& layer, std::vector<BodyWeight>& weights) -> OperatorPtr {
+    const auto* owner = dynamic_cast<const BodyOwner*>(layer.op().get());
+    return owner != nullptr ? owner->with_weights_as_inputs(is_refittable, weights) : nullptr;
+  };
+  bool is_needed = false;
+  for (int i = 0; i < network.num_layers() && !is_needed; ++i) {
+    std::vector<BodyWeight> weights;
+    is_needed = lifted(*network.layer(i), weights) != nullptr;
+  }
+  if (!is_needed) return nullptr;
+  Expansion expansion(network);
+  const std::shared_ptr<Network> made = expansion.finish();
+  const auto constant_of = [&](const BodyWeight& weight) -> Tensor* {
+    for (const Layer* other : constants_named(*made, weight.name)) {
+      const TensorInfo& info = other->output(0)->info();
+      if (info.dtype == weight.dtype && constant_shape(info.dims) == weight.shape)
+        return other->output(0);
+    }
+    Tensor* const constant = made->add_constant(weight.dtype, weight.shape, weight.data);
+    made->weight_names().set_name(*constant->producer(), weight.name);
+    return constant;
+  };
+  const int count = made->num_layers();
+  for (int i = 0; i < count; ++i) {
+    Layer& layer = *made->layer(i);
+    std::vector<BodyWeight> weights;
+    OperatorPtr op = lifted(layer, weights);
+    if (op == nullptr) continue;
+    const int first = layer.num_inputs();
+    layer.set_op(std::move(op));
+    for (size_t w = 0; w < weights.size(); ++w)
+      layer.set_input(first + static_cast<int>(w), constant_of(weights[w]));
+  }
+  made->infer();
+  return made;
+}
+
+std::shared_ptr<const Network> weights_as_inputs(
+    std::shared_ptr<const Network> body, const IsRefittable& is_refittable,
+    const std::function<std::string(size_t number)>& input_name, std::vector<BodyWeight>& weights) {
+  if (const std::shared_ptr<const Network> expanded = expand(*body)) body = expanded;
+  if (const std::shared_ptr<const Network> lifted = lift_body_weights(*body, is_refittable))
+    body = lifted;
+  std::unordered_map<const Layer*, std::string> as_inputs;
+  for (int i = 0; i < body->num_layers(); ++i) {
+    const Layer& layer = *body->layer(i);
+    if (!has_refittable_weights(layer) || layer.output(0)->is_network_output()) continue;
+    const TensorInfo& info = layer.output(0)->info();
+    BodyWeight weight{body->weight_names().name(layer), info.dtype, constant_shape(info.dims),
+                      info.constant};
+    // Inputs of bodies have whole bytes.
+    if (bits(info.dtype) < 8 || !is_refittable(weight.name)) continue;
+    const auto same = std::ranges::find_if(weights, [&](const BodyWeight& other) {
+      return other.name == weight.name && other.dtype == weight.dtype &&
+             other.shape == weight.shape;
+    });
+    as_inputs[&layer] = input_name(static_cast<size_t>(same - weights.begin()));
+    if (same == weights.end()) weights.push_back(std::move(weight));
+  }
+  if (as_inputs.empty()) return body;
+  return Expansion(*body, std::move(as_inputs)).finish();
 }
 
 Tensor* LayerCopies::operator()(const Tensor& from) {

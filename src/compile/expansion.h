@@ -17,10 +17,44 @@ namespace opwright {
 /// for a region that is not complete.
 std::shared_ptr<const Network> expand(const Network& network);
 
+/// Weights that only a body reads.
+struct BodyWeight {
+  std::string name;  ///< by which an engine is refitted
+  DataType dtype = DataType::kFLOAT;
+  Shape shape;
+  Blob data;
+};
+/// Whether an engine may be refitted with weights of the name.
+using IsRefittable = std::function<bool(const std::string& name)>;
+
+/// What operators with bodies are, too.
+class BodyOwner {
+ public:
+  /// The operator whose bodies have their weights as further inputs, behind those that it has, in
+  /// the order of `weights`. Null, and no weights, where there are none.
+  virtual OperatorPtr with_weights_as_inputs(const IsRefittable& is_refittable,
+                                             std::vector<BodyWeight>& weights) const = 0;
+
+ protected:
+  ~BodyOwner() = default;
+};
+
+/// The network with weights of bodies as constants that its layers hand to them, so that an engine
+/// can be refitted with others. Null where no body has any. For a network that was expanded.
+std::shared_ptr<const Network> lift_body_weights(const Network& network,
+                                                 const IsRefittable& is_refittable);
+/// A body without its weights, which become inputs that `input_name` names by their number in
+/// `weights`; what is there already keeps its place. The body itself where it has none.
+std::shared_ptr<const Network> weights_as_inputs(
+    std::shared_ptr<const Network> body, const IsRefittable& is_refittable,
+    const std::function<std::string(size_t number)>& input_name, std::vector<BodyWeight>& weights);
+
 /// The copy of a network while regions and composed layers become others.
 class Expansion {
  public:
-  explicit Expansion(const Network& from);
+  explicit Expansion(const Network& from) : Expansion(from, {}) {}
+  /// The same with inputs of these names in the place of constant layers.
+  Expansion(const Network& from, std::unordered_map<const Layer*, std::string> as_inputs);
   Expansion(const Expansion&) = delete;
   Expansion& operator=(const Expansion&) = delete;
 
@@ -47,12 +81,14 @@ class Expansion {
   void run(const Unit& unit);
   std::vector<size_t> needs_of(size_t unit) const;
   void copy(const Layer& layer);
+  void copy_as_input(const Layer& constant, const std::string& name);
   void compose(const Layer& layer);
   Tensor* copy_tensor(const Tensor& tensor);
   /// Frees the name for a tensor that has it in the network.
   void free_name(const std::string& name);
 
   const Network& from_;
+  const std::unordered_map<const Layer*, std::string> as_inputs_;
   std::shared_ptr<Network> to_;
   std::vector<Layer*> order_;
   std::vector<Unit> units_;

@@ -12,6 +12,7 @@
 #include "backend/device.h"
 #include "network/network.h"
 #include "network/operator_registry.h"
+#include "runtime/context.h"
 #include "runtime/engine.h"
 
 namespace opwright {
@@ -80,6 +81,14 @@ void write_number(const Device& device, void* to, T value, Queue queue) {
 void write_zeros(const Device& device, std::byte* to, size_t bytes, Queue queue);
 /// Kernel::capture_obstacle() of layers with bodies.
 inline constexpr const char* kBodyObstacle = "its body is run by the host";
+
+/// Bytes as parts of a workspace have them, each of which begins with a line of the cache.
+inline size_t aligned_size(size_t bytes) { return (bytes + 63) / 64 * 64; }
+/// What a body's runs compute in is a part of its layer's workspace, so that it counts in the
+/// limits of builds and in the size of the engine's memory.
+inline void give_memory(Context& body, std::byte* memory, size_t bytes) {
+  if (bytes > 0 && body.users_memory() != memory) body.set_memory(memory, bytes);
+}
 
 /// Per name the input of the body, -1 for one that it has not. Throws Error unless these are all.
 std::vector<int> find_inputs(const Engine& body, std::span<const std::string> names);

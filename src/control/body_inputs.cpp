@@ -22,7 +22,7 @@ Tensor* BodyInputs::capture(Tensor* outside) {
   const TensorInfo& info = outside->info();
   if (info.constant) {
     made = body_.add_constant(info.dtype, constant_shape(info.dims), info.constant);
-    body_.weight_names().fix(*made->producer());
+    copy_name(*outside, *made->producer());
   } else if (const auto values = values_inside(*outside)) {
     made = body_.add_values(*values, info.dtype, outside->rank() == 0);
   } else {
@@ -32,6 +32,16 @@ Tensor* BodyInputs::capture(Tensor* outside) {
   }
   captured_[outside] = made;
   return made;
+}
+
+/// An engine is refitted with the weights of the body by the name that they have outside.
+void BodyInputs::copy_name(const Tensor& outside, const Layer& made) {
+  const Layer* const from = outside.producer();
+  const WeightNames& names = outside.network().weight_names();
+  if (from != nullptr && has_refittable_weights(*from))
+    body_.weight_names().set_name(made, names.name(*from));
+  else
+    body_.weight_names().fix(made);
 }
 
 /// The elements of a shape, or the like, in the body's symbols.
@@ -74,9 +84,9 @@ std::optional<Expr> BodyInputs::inside_of(const Expr& e, Network& network, int d
 }
 
 std::string BodyInputs::name_of(const Expr& extent) {
-  const auto found = std::find(extents_.begin(), extents_.end(), extent);
-  if (found == extents_.end()) extents_.push_back(extent);
-  return str("extent ", found - extents_.begin());
+  const auto number = std::find(extents_.begin(), extents_.end(), extent) - extents_.begin();
+  if (number == std::ssize(extents_)) extents_.push_back(extent);
+  return str("extent ", number);
 }
 
 void mark_body_output(Network& body, Tensor* tensor) {

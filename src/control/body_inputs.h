@@ -27,6 +27,7 @@ class BodyInputs {
   std::optional<std::vector<Expr>> values_inside(const Tensor& outside);
   std::optional<Expr> inside_of(const Expr& e, Network& network, int depth);
   std::string name_of(const Expr& extent);
+  void copy_name(const Tensor& outside, const Layer& made);
 
   Network& body_;
   std::vector<Tensor*>& outside_;

@@ -42,6 +42,10 @@ class ConditionalKernel final : public Kernel {
         branches_{Branch(branches[0]), Branch(branches[1])},
         results_(branches[0].engine->plan().outputs.size()) {}
 
+  size_t workspace_size() const override {
+    return std::max(branches_[0].memory, branches_[1].memory);
+  }
+
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
     for (Branch& branch : branches_) {
       for (size_t i = 0; i < branch.inputs.size(); ++i)
@@ -56,11 +60,13 @@ class ConditionalKernel final : public Kernel {
     expected_.assign(outputs.begin(), outputs.begin() + static_cast<std::ptrdiff_t>(results_));
   }
 
-  void enqueue(void const* const* inputs, void* const* outputs, void*, Queue queue) override {
+  void enqueue(void const* const* inputs, void* const* outputs, void* workspace,
+               Queue queue) override {
     const bool holds = read_number<uint8_t>(device_, layer_, inputs[0], queue) != 0;
     Branch& branch = branches_[holds ? 0 : 1];
     if (!branch.fits) [[unlikely]]
       fail_shapes(branch);
+    give_memory(branch.context, static_cast<std::byte*>(workspace), branch.memory);
     for (size_t i = 0; i < branch.inputs.size(); ++i)
       if (branch.inputs[i] >= 0) branch.context.set_input_address(branch.inputs[i], inputs[1 + i]);
     for (size_t o = 0; o < results_; ++o)
@@ -76,7 +82,11 @@ class ConditionalKernel final : public Kernel {
 
  private:
   struct Branch {
-    explicit Branch(const BranchEngine& from) : context(from.engine), inputs(from.inputs) {}
+    explicit Branch(const BranchEngine& from)
+        : memory(aligned_size(context_memory(from.engine->plan()))),
+          context(from.engine, 0, ExecutionContextAllocationStrategy::kUSER_MANAGED),
+          inputs(from.inputs) {}
+    const size_t memory;
     Context context;
     const std::vector<int> inputs;
     std::vector<Shape> made;
@@ -304,6 +314,19 @@ PlannedOperatorPtr Conditional::plan(const KernelArgs& args) const {
   params.then_body = compile_body(*bodies_[0], inputs, args);
   params.else_body = compile_body(*bodies_[1], inputs, args);
   return make_planned(std::move(params), args.layer, *args.device, std::nullopt);
+}
+
+OperatorPtr Conditional::with_weights_as_inputs(const IsRefittable& is_refittable,
+                                                std::vector<BodyWeight>& weights) const {
+  std::array<std::shared_ptr<const Network>, 2> bodies;
+  for (size_t i = 0; i < bodies.size(); ++i)
+    bodies[i] = weights_as_inputs(
+        bodies_[i], is_refittable,
+        [&](size_t number) { return capture_input(captures_ + static_cast<int>(number)); },
+        weights);
+  if (weights.empty()) return nullptr;
+  return std::make_shared<Conditional>(std::move(bodies),
+                                       captures_ + static_cast<int>(weights.size()), sizes_);
 }
 
 Attributes Conditional::attributes() const { return {{"identity", identity_}}; }

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "compile/expansion.h"
 #include "control/body.h"
 
 namespace opwright {
@@ -12,7 +13,7 @@ namespace opwright {
 /// ONNX's If as a layer that runs one of two bodies. Inputs: the condition (a scalar BOOL) and what
 /// the bodies read of the network around them, called as body.h says. Outputs: the bodies' results,
 /// which have the same types and ranks, and an INT64 scalar for each of `sizes`.
-class Conditional final : public Operator {
+class Conditional final : public Operator, public BodyOwner {
  public:
   static constexpr std::string_view kKind = "Conditional";
   /// `bodies`: for a condition that is true, and else. `sizes` are the extents, as result and axis,
@@ -27,6 +28,8 @@ class Conditional final : public Operator {
   PlannedOperatorPtr plan(const KernelArgs& args) const override;
   Attributes attributes() const override;
   std::optional<std::string> timing_key() const override { return std::nullopt; }
+  OperatorPtr with_weights_as_inputs(const IsRefittable& is_refittable,
+                                     std::vector<BodyWeight>& weights) const override;
 
  private:
   std::vector<std::pair<std::string, int>> passed_inputs() const;

@@ -1,4 +1,4 @@
-// A loop of the API as its iterations, or as an operator with a body.
+// A loop of the API as a recurrent layer, as its iterations, or as an operator with a body.
 
 #include <algorithm>
 #include <map>
@@ -10,6 +10,7 @@
 #include "control/iterations.h"
 #include "control/known_elements.h"
 #include "control/loop.h"
+#include "control/recognize_recurrence.h"
 #include "control/regions.h"
 #include "operators/infer.h"
 
@@ -49,6 +50,7 @@ class LoopExpansion {
 
   void run() {
     const std::optional<int64_t> count = known_count();
+    if (recognize(count)) return;
     if (count && layers_.condition == nullptr && can_unroll(*count)) return unroll(*count);
     add_loop();
   }
@@ -120,6 +122,46 @@ class LoopExpansion {
     return std::max<int64_t>(0, count);
   }
 
+  /// Whether it was the cell of a recurrent layer, and has become one.
+  bool recognize(const std::optional<int64_t>& count) {
+    if (layers_.condition != nullptr) return false;
+    RepeatedLayers loop;
+    loop.layers.insert(layers_.interior.begin(), layers_.interior.end());
+    for (const Layer* layer : layers_.recurrences) {
+      loop.states.push_back(layer->output(0));
+      loop.next.push_back(layer->input(1));
+      loop.first.push_back(outside(*layer->input(0)));
+    }
+    for (const Layer* layer : layers_.iterators) {
+      const IteratorParams& params = op_of<IteratorBoundary>(*layer).params();
+      loop.elements.push_back({layer->output(0), outside(*layer->input(0)),
+                               static_cast<int>(params.axis), params.reverse});
+    }
+    for (const Layer* layer : layers_.stacks) {
+      loop.stacked.push_back(layer->input(0));
+      loop.lengths.push_back((*layer->input(1)->info().values)[0]);
+    }
+    loop.limit = outside(*layers_.count->input(0));
+    if (count)
+      loop.count = Expr(*count);
+    else if (const TensorInfo& info = loop.limit->info(); info.values)
+      loop.count = (*info.values)[0];
+    loop.outside = [&](const Tensor& tensor) { return outside(tensor); };
+    const std::optional<RecurrentCellLayers> made = recognize_recurrence(loop, writer_);
+    if (!made) return false;
+    for (const Layer* layer : layers_.last_values)
+      expansion_.set(*layer->output(0), made->last[state_of(*layer)]);
+    for (size_t i = 0; i < layers_.stacks.size(); ++i)
+      set_output(*layers_.stacks[i], made->stacked[i], made->is_reverse);
+    return true;
+  }
+
+  /// The recurrence that an output is the last value of.
+  size_t state_of(const Layer& last_value) const {
+    const auto place = std::ranges::find(layers_.recurrences, last_value.input(0)->producer());
+    return static_cast<size_t>(place - layers_.recurrences.begin());
+  }
+
   bool can_unroll(int64_t count) const {
     constexpr int64_t kMaxLayers = 1 << 15;
     const auto nodes = static_cast<int64_t>(layers_.interior.size() + layers_.iterators.size());
@@ -143,9 +185,9 @@ class LoopExpansion {
 
   Tensor* outside(const Tensor& tensor) { return expansion_(tensor); }
 
-  void set_output(const Layer& layer, Tensor* stacked) {
+  void set_output(const Layer& layer, Tensor* stacked, bool is_reverse = false) {
     const LoopOutputParams& params = op_of<LoopOutputBoundary>(layer).params();
-    if (params.kind == LoopOutput::kREVERSE) stacked = reversed(writer_, stacked);
+    if ((params.kind == LoopOutput::kREVERSE) != is_reverse) stacked = reversed(writer_, stacked);
     expansion_.set(*layer.output(0),
                    move_first_axis(writer_, stacked, static_cast<int>(params.axis)));
   }
@@ -169,11 +211,8 @@ class LoopExpansion {
       for (size_t s = 0; s < states.size(); ++s)
         states[s] = copies(*layers_.recurrences[s]->input(1));
     }
-    for (const Layer* layer : layers_.last_values) {
-      const auto place = std::ranges::find(layers_.recurrences, layer->input(0)->producer());
-      expansion_.set(*layer->output(0),
-                     states[static_cast<size_t>(place - layers_.recurrences.begin())]);
-    }
+    for (const Layer* layer : layers_.last_values)
+      expansion_.set(*layer->output(0), states[state_of(*layer)]);
     for (size_t s = 0; s < stacked.size(); ++s) {
       const Layer& layer = *layers_.stacks[s];
       const int64_t missing = length_of(layer) - static_cast<int64_t>(stacked[s].size());
@@ -295,11 +334,8 @@ class LoopExpansion {
     given.insert(given.end(), captured.begin(), captured.end());
     Layer* const layer = expansion_.network().add_layer(
         std::make_shared<Loop>(std::move(body), false), given, region_.name());
-    for (const Layer* output : layers_.last_values) {
-      const auto place = std::ranges::find(layers_.recurrences, output->input(0)->producer());
-      expansion_.set(*output->output(0),
-                     layer->output(static_cast<int>(place - layers_.recurrences.begin())));
-    }
+    for (const Layer* output : layers_.last_values)
+      expansion_.set(*output->output(0), layer->output(static_cast<int>(state_of(*output))));
     for (size_t i = 0; i < layers_.stacks.size(); ++i)
       set_output(*layers_.stacks[i], layer->output(static_cast<int>(first.size() + i)));
   }

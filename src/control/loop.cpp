@@ -99,6 +99,18 @@ PlannedOperatorPtr Loop::plan(const KernelArgs& args) const {
   return make_planned_loop(std::move(params), args.layer, *args.device, std::nullopt);
 }
 
+OperatorPtr Loop::with_weights_as_inputs(const IsRefittable& is_refittable,
+                                         std::vector<BodyWeight>& weights) const {
+  LoopBody body = body_;
+  body.network = weights_as_inputs(
+      body_.network, is_refittable,
+      [&](size_t number) { return capture_input(body_.captures + static_cast<int>(number)); },
+      weights);
+  if (weights.empty()) return nullptr;
+  body.captures += static_cast<int>(weights.size());
+  return std::make_shared<Loop>(std::move(body), counts_);
+}
+
 Attributes Loop::attributes() const { return {{"identity", identity_}}; }
 
 }  // namespace opwright

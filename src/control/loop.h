@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "compile/expansion.h"
 #include "control/body.h"
 #include "network/network.h"
 
@@ -31,7 +32,7 @@ inline constexpr const char* kIterationInput = "iteration";
 /// to begin (a scalar BOOL; absent: yes), the states, the captured tensors. Outputs: the last
 /// states, what is stacked along a new first axis, and, where `counts`, how many iterations there
 /// were (a scalar INT64). States keep their type and shape.
-class Loop final : public Operator {
+class Loop final : public Operator, public BodyOwner {
  public:
   static constexpr std::string_view kKind = "Loop";
   Loop(LoopBody body, bool counts);
@@ -44,6 +45,8 @@ class Loop final : public Operator {
   Attributes attributes() const override;
   /// Two bodies of one text need not take the same time.
   std::optional<std::string> timing_key() const override { return std::nullopt; }
+  OperatorPtr with_weights_as_inputs(const IsRefittable& is_refittable,
+                                     std::vector<BodyWeight>& weights) const override;
 
  private:
   const LoopBody body_;

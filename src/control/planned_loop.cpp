@@ -24,8 +24,6 @@ struct LoopPorts {
   std::vector<int> inputs;  ///< by state and captured tensor, an input of the body
 };
 
-size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
 size_t bytes_at(const Shape& shape, DataType type) {
   return static_cast<size_t>(tensor_bytes(shape, type, TensorFormat::kLINEAR));
 }
@@ -42,7 +40,8 @@ class LoopKernel final : public Kernel {
         stacked_(static_cast<size_t>(params.stacked)),
         ports_(ports),
         device_(engine->device()),
-        context_(std::move(engine)),
+        body_memory_(aligned_size(context_memory(engine->plan()))),
+        context_(std::move(engine), 0, ExecutionContextAllocationStrategy::kUSER_MANAGED),
         current_(states_),
         state_bytes_(states_),
         part_bytes_(stacked_),
@@ -50,7 +49,8 @@ class LoopKernel final : public Kernel {
     for (const PortDesc& port : args.inputs) types_.push_back(port.type.dtype);
     if (args.inputs[0].constant) limit_ = *args.inputs[0].constant.as<int64_t>();
     for (size_t i = 0; i < states_; ++i) {
-      reserved_.push_back(aligned(bytes_at(args.inputs[2 + i].max, args.inputs[2 + i].type.dtype)));
+      reserved_.push_back(
+          aligned_size(bytes_at(args.inputs[2 + i].max, args.inputs[2 + i].type.dtype)));
       require(!__builtin_add_overflow(workspace_, 2 * reserved_.back(), &workspace_), "layer '",
               layer_, "': its states take more bytes than can be counted");
     }
@@ -60,10 +60,14 @@ class LoopKernel final : public Kernel {
       if (!is_partial_) continue;
       // What iterations beyond the last one that counts give.
       Shape part(std::span<const int64_t>(port.max.begin() + 1, port.max.end()));
-      spare_ = std::max(spare_, aligned(bytes_at(part, port.type.dtype)));
+      spare_ = std::max(spare_, aligned_size(bytes_at(part, port.type.dtype)));
     }
-    require(!__builtin_add_overflow(workspace_, spare_, &workspace_), "layer '", layer_,
-            "': what it stacks takes more bytes than can be counted");
+    body_at_ = workspace_ + spare_;
+    require(!__builtin_add_overflow(workspace_, spare_, &workspace_) &&
+                !__builtin_add_overflow(workspace_, body_memory_, &workspace_),
+            "layer '", layer_,
+            "': what it stacks, and the memory of its body, take more bytes than ",
+            "can be counted");
   }
 
   size_t workspace_size() const override { return workspace_; }
@@ -115,6 +119,7 @@ class LoopKernel final : public Kernel {
     bool goes_on =
         inputs[1] == nullptr || read_number<uint8_t>(device_, layer_, inputs[1], queue) != 0;
     auto* const numbers = static_cast<std::byte*>(workspace);
+    give_memory(context_, numbers + body_at_, body_memory_);
     std::byte* const condition = numbers + kNumberBytes;
     int64_t iteration = 0;
     for (size_t i = 0; i < states_; ++i) current_[i] = inputs[2 + i];
@@ -176,6 +181,7 @@ class LoopKernel final : public Kernel {
   const size_t states_, stacked_;
   const LoopPorts ports_;
   const Device& device_;
+  const size_t body_memory_;
   Context context_;
   std::optional<int64_t> limit_;  ///< where it is constant
   std::vector<DataType> types_, stacked_types_;
@@ -183,6 +189,7 @@ class LoopKernel final : public Kernel {
   std::vector<size_t> reserved_, state_bytes_, part_bytes_;
   std::vector<int64_t> lengths_;
   size_t workspace_ = 2 * kNumberBytes, spare_ = 0;
+  size_t body_at_ = 0;  ///< where the body's memory begins
   int64_t capacity_ = 0;
 };
 

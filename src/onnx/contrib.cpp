@@ -5,9 +5,11 @@
 #include <limits>
 
 #include "base/half.h"
+#include "onnx/attention.h"
 #include "onnx/importer.h"
 #include "operators/attention_parts.h"
 #include "operators/kv_cache.h"
+#include "operators/matmul_nbits.h"
 #include "operators/normalization.h"
 #include "operators/rotary_embedding.h"
 
@@ -443,65 +445,31 @@ void group_norm(NodeImporter& node, bool skips) {
   node.set_output(0, last ? with_channels_last(node, y) : y);
 }
 
-/// A product with weights of a few bits, which become floating-point numbers here.
+/// A product with weights of a few bits, which stay so.
 void matrix_product_of_bits(NodeImporter& node) {
-  const int64_t rows = node.get_int("N", 0), columns = node.get_int("K", 0);
-  const int64_t bits = node.get_int("bits", 4), block = node.get_int("block_size", 0);
-  constexpr int64_t kMost = int64_t{1} << 31;
-  if (rows < 1 || columns < 1 || rows > kMost || columns > kMost)
-    node.error("N and K are ", rows, " and ", columns, "; expected at least 1");
-  if ((bits != 2 && bits != 4 && bits != 8) || block < 16 || (block & (block - 1)) != 0 ||
-      block > kMost)
-    node.error("bits and block_size are ", bits, " and ", block,
-               "; expected 2, 4 or 8, and a power of two from 16 on");
+  MatMulNBitsParams params;
+  params.rows = node.get_int("N", 0), params.columns = node.get_int("K", 0);
+  params.bits = node.get_int("bits", 4), params.block = node.get_int("block_size", 0);
+  if (const std::string problem = params.problem(); !problem.empty()) node.error(problem);
   if (node.optional_input(4) != nullptr) node.error("the input g_idx is not supported");
-  const int64_t blocks = (columns + block - 1) / block, per_byte = 8 / bits;
-  const int64_t bytes_of_block = block / per_byte, zero_bytes = (blocks + per_byte - 1) / per_byte;
-  Tensor *packed = node.input(1), *scales = node.input(2), *zeros = node.optional_input(3);
-  const auto require_constant = [&](Tensor* x, std::string_view what, int64_t count) {
-    if (!x->info().constant || !(numel(x->dims()) == Expr(count)))
-      node.error(what, " must be a constant of ", count, " elements");
+  Tensor *a = node.input(0), *codes = node.input(1), *zeros = node.optional_input(3);
+  if (codes->dtype() != DataType::kUINT8) node.error("B must be UINT8");
+  const auto require_elements = [&](const Tensor* x, std::string_view what, int64_t count) {
+    if (!(numel(x->dims()) == Expr(count)))
+      node.error(what, " has the shape ", x->dims(), "; expected ", count, " elements");
   };
-  require_constant(packed, "B", rows * blocks * bytes_of_block);
-  require_constant(scales, "scales", rows * blocks);
   const bool has_packed_zeros = zeros != nullptr && zeros->dtype() == DataType::kUINT8;
+  require_elements(codes, "B", params.rows * params.blocks() * params.bytes_per_block());
+  require_elements(node.input(2), "scales", params.rows * params.blocks());
   if (zeros != nullptr)
-    require_constant(zeros, "zero_points", rows * (has_packed_zeros ? zero_bytes : blocks));
-  if (packed->dtype() != DataType::kUINT8) node.error("B must be UINT8");
-  const Floats factors = node.constant_floats(scales, "scales");
-  const Floats float_zeros =
-      zeros != nullptr && !has_packed_zeros ? node.constant_floats(zeros, "zero_points") : Floats();
-  const auto* const codes =
-      reinterpret_cast<const uint8_t*>(packed->info().constant.bytes().data());
-  const auto* const zero_codes =
-      has_packed_zeros ? reinterpret_cast<const uint8_t*>(zeros->info().constant.bytes().data())
-                       : nullptr;
-  const int mask = (1 << bits) - 1;
-  const auto code = [&](const uint8_t* from, int64_t i) {
-    return from[i / per_byte] >> (i % per_byte * bits) & mask;
-  };
-  const DataType type = node.input(0)->dtype();
-  Blob data = Blob::make(bytes_of(type, rows * columns), [&](void* out) {
-    std::vector<float> row(static_cast<size_t>(columns));
-    for (int64_t r = 0; r < rows; ++r) {
-      for (int64_t c = 0; c < columns; ++c) {
-        const int64_t b = r * blocks + c / block;
-        double zero = static_cast<double>(1 << (bits - 1));
-        if (zero_codes != nullptr)
-          zero = code(zero_codes + r * zero_bytes, c / block);
-        else if (!float_zeros.empty())
-          zero = float_zeros[static_cast<size_t>(b)];
-        row[static_cast<size_t>(c)] = static_cast<float>(
-            (code(codes + b * bytes_of_block, c % block) - zero) * factors[static_cast<size_t>(b)]);
-      }
-      convert(row.data(), DataType::kFLOAT,
-              static_cast<std::byte*>(out) + bytes_of(type, r * columns), type, columns);
-    }
-  });
-  Tensor* weights = node.network().add_constant(type, Shape{rows, columns}, std::move(data));
-  Tensor* y = node.multiply_matrices(node.input(0), weights, MatrixOperation::kNONE,
-                                     MatrixOperation::kTRANSPOSE);
-  node.set_output(0, sum(node, y, node.optional_input(5)));
+    require_elements(zeros, "zero_points",
+                     params.rows * (has_packed_zeros ? params.zero_bytes() : params.blocks()));
+  std::vector<Tensor*> inputs = {a, codes, node.cast(node.input(2), a->dtype()), zeros,
+                                 node.optional_input(5)};
+  if (zeros != nullptr && !has_packed_zeros) inputs[3] = node.cast(zeros, a->dtype());
+  if (inputs[4] != nullptr) inputs[4] = node.cast(inputs[4], a->dtype());
+  while (inputs.back() == nullptr) inputs.pop_back();
+  node.set_output(0, node.add<MatMulNBits>(params, inputs));
 }
 
 }  // namespace

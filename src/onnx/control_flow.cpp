@@ -10,6 +10,7 @@
 #include "control/loop.h"
 #include "network/shape_inputs.h"
 #include "onnx/importer.h"
+#include "onnx/recurrent_body.h"
 #include "operators/elementwise.h"
 #include "operators/movement.h"
 #include "operators/source.h"
@@ -178,10 +179,33 @@ bool is_always_true(const Tensor* condition) {
   return info.values && (*info.values)[0].is_constant() && (*info.values)[0].constant() != 0;
 }
 
+/// What is repeated as one recurrent layer, where it is the cell of one: the last states and what
+/// is stacked. Without `by_iteration` that lies by its place in what is iterated over.
+std::optional<Sequence> add_cell(NodeImporter& node, const BodyNetwork& made, BodyTensors tensors,
+                                 Tensor* limit, std::span<Tensor* const> states, bool by_iteration,
+                                 bool* is_reverse = nullptr) {
+  Sequence outputs;
+  for (const Value& output : made.outputs) {
+    if (output.tensor() == nullptr) return std::nullopt;
+    outputs.push_back(output.tensor());
+  }
+  const std::span<Tensor* const> all(outputs);
+  std::optional<RecurrentCellLayers> cell =
+      recognize_body(node, made, std::move(tensors), limit, states, all.first(states.size()),
+                     all.subspan(states.size()));
+  if (!cell) return std::nullopt;
+  if (is_reverse != nullptr) *is_reverse = cell->is_reverse;
+  Sequence results = std::move(cell->last);
+  for (Tensor* stacked : cell->stacked)
+    results.push_back(cell->is_reverse && by_iteration ? reversed(node, stacked) : stacked);
+  return results;
+}
+
 /// A Loop whose iterations are counted when the engine runs. Of its states, empty sequences to
-/// which each iteration appends a tensor become what is stacked.
-void loop_at_run_time(NodeImporter& node, const GraphProto& body, Tensor* trips,
-                      Tensor* condition) {
+/// which each iteration appends a tensor become what is stacked. `as_cell`: only where it is one
+/// recurrent layer; else false, and nothing.
+bool loop_at_run_time(NodeImporter& node, const GraphProto& body, Tensor* trips, Tensor* condition,
+                      bool as_cell) {
   const int num_states = node.num_inputs() - 2;
   Sequence states;
   bool stacks = body.outputs.size() > static_cast<size_t>(num_states) + 1;
@@ -198,14 +222,16 @@ void loop_at_run_time(NodeImporter& node, const GraphProto& body, Tensor* trips,
     }
   }
   if (trips != nullptr) {
-    if (stacks) make_shape_inputs(*trips);
+    if (stacks && !as_cell) make_shape_inputs(*trips);
     trips = node.cast(as_scalar(node, trips), DataType::kINT64);
   }
   if (condition != nullptr) {
     const std::optional<bool> begins = node.known_bool(condition);
     condition = begins && *begins ? nullptr : as_scalar(node, condition);
   }
+  BodyTensors tensors;
   BodyNetwork made = node.add_body_network(body, states, [&](BodyStart& start) {
+    tensors.iteration = start.iteration, tensors.states = start.states;
     // An iteration that runs has a condition that is true.
     std::vector<Value> inputs = {start.iteration, start.node.scalar(1, DataType::kBOOL)};
     auto next = start.states.begin();
@@ -219,6 +245,7 @@ void loop_at_run_time(NodeImporter& node, const GraphProto& body, Tensor* trips,
     node.error("its body's condition is ", opwright::name(goes_on->dtype()), " of shape ",
                goes_on->dims(), "; expected one BOOL");
   if (is_always_true(goes_on)) goes_on = nullptr;
+  if (as_cell && (goes_on != nullptr || condition != nullptr)) return false;
   if (trips == nullptr && goes_on == nullptr)
     node.error(
         "never ends: it has no number of iterations, and its body's condition is always "
@@ -232,7 +259,11 @@ void loop_at_run_time(NodeImporter& node, const GraphProto& body, Tensor* trips,
     places.push_back(ordered.size());
     if (node.value(i + 2).tensor() != nullptr)
       ordered.push_back(state);
-    else if (state.growing_state() != i || state.appended() == nullptr)
+    else if (state.growing_state() == i && state.appended() != nullptr)
+      continue;
+    else if (as_cell)
+      return false;
+    else
       node.error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_DYNAMIC, "state ", i,
                     " is a sequence; expected that each iteration appends one tensor to it, or a "
                     "number of iterations that is known when the model is read");
@@ -248,12 +279,18 @@ void loop_at_run_time(NodeImporter& node, const GraphProto& body, Tensor* trips,
     ordered.emplace_back(state.appended());
   }
   made.outputs = std::move(ordered);
-  const Sequence results = add_loop(node, std::move(made), trips, condition, goes_on, states);
+  std::optional<Sequence> cell;
+  if (goes_on == nullptr && condition == nullptr && may_be_cell(body))
+    cell = add_cell(node, made, std::move(tensors), trips, states, /*by_iteration=*/true);
+  if (as_cell && !cell) return false;
+  const Sequence results =
+      cell ? *cell : add_loop(node, std::move(made), trips, condition, goes_on, states);
   for (int i = 0; i < node.num_outputs(); ++i) {
     Tensor* result = results[places[static_cast<size_t>(i)]];
     const bool is_sequence = i < num_states && node.value(i + 2).tensor() == nullptr;
     node.set_output(i, is_sequence ? Value::stacked(result) : Value(result));
   }
+  return true;
 }
 
 void loop_node(NodeImporter& node) {
@@ -284,8 +321,11 @@ void loop_node(NodeImporter& node) {
                             (state.sequence() == nullptr || !state.sequence()->empty()));
   }
   const auto run_later = [&] {
-    loop_at_run_time(node, body, is_open && limit ? nullptr : trips, node.optional_input(1));
+    loop_at_run_time(node, body, is_open && limit ? nullptr : trips, node.optional_input(1), false);
   };
+  if (limit && !is_open && !has_list && may_be_cell(body) &&
+      loop_at_run_time(node, body, trips, condition, /*as_cell=*/true))
+    return;
   if ((trips != nullptr && !limit) || (!is_open && !has_list && !is_small(most, body)))
     return run_later();
   Tensor* const yes = node.scalar(1, DataType::kBOOL);
@@ -339,13 +379,16 @@ struct ScanPorts {
 };
 
 /// A Scan whose iterations are counted when the engine runs. Each picks its elements by its number.
+/// `as_cell`: only where it is one recurrent layer; else nothing.
 std::vector<Value> scan_at_run_time(NodeImporter& node, const GraphProto& body,
                                     const ScanPorts& ports, std::span<const Value> values,
-                                    const Sequence& inputs) {
+                                    const Sequence& inputs, bool as_cell) {
   Sequence states;
   for (const Value& value : values) states.push_back(value.tensor());
   const auto axis_of = [&](size_t i) { return node.axis(ports.input_axes[i], inputs[i]->rank()); };
+  BodyTensors tensors;
   BodyNetwork made = node.add_body_network(body, states, [&](BodyStart& start) {
+    tensors.iteration = start.iteration, tensors.states = start.states;
     std::vector<Value> elements(start.states.begin(), start.states.end());
     for (size_t i = 0; i < ports.inputs; ++i) {
       Tensor* const input = start.capture(inputs[i]);
@@ -356,17 +399,25 @@ std::vector<Value> scan_at_run_time(NodeImporter& node, const GraphProto& body,
                                     start.node.network().add_values({last}, DataType::kINT64, true),
                                     at);
       }
-      elements.emplace_back(pick(start.node, input, axis_of(i), at));
+      Tensor* const element = pick(start.node, input, axis_of(i), at);
+      tensors.elements.push_back(
+          {element, inputs[i], static_cast<int>(axis_of(i)), ports.input_directions[i] != 0});
+      elements.emplace_back(element);
     }
     return elements;
   });
   Tensor* length = node.network().add_values({inputs[0]->dims()[static_cast<size_t>(axis_of(0))]},
                                              DataType::kINT64, true);
-  const Sequence made_by = add_loop(node, std::move(made), length, nullptr, nullptr, states);
-  std::vector<Value> results(made_by.begin(), made_by.end());
+  bool is_reverse = false;
+  std::optional<Sequence> made_by;
+  if (may_be_cell(body))
+    made_by = add_cell(node, made, std::move(tensors), length, states, false, &is_reverse);
+  if (as_cell && !made_by) return {};
+  if (!made_by) made_by = add_loop(node, std::move(made), length, nullptr, nullptr, states);
+  std::vector<Value> results(made_by->begin(), made_by->end());
   for (size_t s = 0; s < ports.outputs; ++s) {
-    Tensor* whole = made_by[ports.states + s];
-    if (ports.output_directions[s] != 0) whole = reversed(node, whole);
+    Tensor* whole = (*made_by)[ports.states + s];
+    if ((ports.output_directions[s] != 0) != is_reverse) whole = reversed(node, whole);
     const int axis = node.axis(ports.output_axes[s], whole->rank());
     results[ports.states + s] = move_first_axis(node, whole, axis);
   }
@@ -387,7 +438,11 @@ std::vector<Value> run_scan(NodeImporter& node, const GraphProto& body, const Sc
     length = extent.constant();
   }
   if (!length || !is_small(*length, body))
-    return scan_at_run_time(node, body, ports, states, inputs);
+    return scan_at_run_time(node, body, ports, states, inputs, false);
+  if (may_be_cell(body)) {
+    std::vector<Value> made = scan_at_run_time(node, body, ports, states, inputs, true);
+    if (!made.empty()) return made;
+  }
   std::vector<Sequence> stacked(ports.outputs);
   const auto run_body = [&](int64_t iteration, const auto& element) {
     std::vector<Value> values = states;

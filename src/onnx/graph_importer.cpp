@@ -94,6 +94,7 @@ void GraphImporter::add_initializers() {
             tensor.name, "'; expected each name once");
     Tensor* made = network_->add_constant(tensor.dtype, tensor.shape, tensor.data);
     network_->weight_names().set_name(*made->producer(), tensor.name);
+    named_weights_[tensor.name] = &tensor;
     scope_.names.set(tensor.name, made);
   }
 }
@@ -427,7 +428,7 @@ Tensor* GraphImporter::body_constant(const TensorProto& tensor, const std::strin
   Tensor*& made = body_constants_[&tensor];
   if (made == nullptr) {
     made = network_->add_constant(tensor.dtype, tensor.shape, tensor.data, name);
-    network_->weight_names().fix(*made->producer());
+    name_body_weights(*made->producer(), tensor.name, &tensor);
   }
   return made;
 }
@@ -662,8 +663,19 @@ void GraphImporter::name_weights(const NodeProto& node, Scope& scope) {
   if (layer == nullptr) return;
   if (&scope == &scope_)
     network_->weight_names().set_name(*layer, node.outputs[0]);
-  else
+  else if (scope.attributes != nullptr)
     network_->weight_names().fix(*layer);
+  else
+    name_body_weights(*layer, node.outputs[0], &node);
+}
+
+/// Those of a body have their own name, too, where nothing else of the model has it.
+void GraphImporter::name_body_weights(const Layer& layer, const std::string& name,
+                                      const void* given) {
+  if (reserved_.contains(name) || named_weights_.try_emplace(name, given).first->second != given)
+    network_->weight_names().fix(layer);
+  else
+    network_->weight_names().set_name(layer, name);
 }
 
 void GraphImporter::add_outputs() {

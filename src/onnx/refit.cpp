@@ -1,5 +1,8 @@
 #include "onnx/refit.h"
 
+#include <map>
+#include <string_view>
+
 namespace opwright {
 namespace {
 
@@ -26,15 +29,37 @@ onnx::TensorProto constant_of(const onnx::NodeProto& node) {
   return {};
 }
 
-}  // namespace
-
-std::vector<onnx::TensorProto> onnx_weights(const onnx::ModelProto& model) {
-  std::vector<onnx::TensorProto> weights = model.graph.initializers;
-  for (const onnx::NodeProto& node : model.graph.nodes) {
+void append_weights(const onnx::GraphProto& graph, std::vector<onnx::TensorProto>& weights) {
+  weights.insert(weights.end(), graph.initializers.begin(), graph.initializers.end());
+  for (const onnx::NodeProto& node : graph.nodes) {
     if (node.op_type != "Constant" || !node.domain.empty() || node.outputs.empty()) continue;
     weights.push_back(constant_of(node));
     weights.back().name = node.outputs[0];
   }
+}
+
+/// Those of the bodies of a graph's nodes, and of theirs.
+void append_body_weights(const onnx::GraphProto& graph, std::vector<onnx::TensorProto>& weights) {
+  for (const onnx::NodeProto& node : graph.nodes)
+    for (const onnx::AttributeProto& attribute : node.attributes)
+      if (attribute.g != nullptr) {
+        append_weights(*attribute.g, weights);
+        append_body_weights(*attribute.g, weights);
+      }
+}
+
+}  // namespace
+
+std::vector<onnx::TensorProto> onnx_weights(const onnx::ModelProto& model) {
+  std::vector<onnx::TensorProto> weights, of_bodies;
+  append_weights(model.graph, weights);
+  append_body_weights(model.graph, of_bodies);
+  std::map<std::string_view, int> count;
+  for (const auto* all : {&weights, &of_bodies})
+    for (const onnx::TensorProto& tensor : *all) ++count[tensor.name];
+  // A name that several have tells none of a body's.
+  for (onnx::TensorProto& tensor : of_bodies)
+    if (count.at(tensor.name) == 1) weights.push_back(tensor);
   return weights;
 }
 

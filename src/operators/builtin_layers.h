@@ -16,6 +16,7 @@
 #include "operators/fused_attention.h"
 #include "operators/indexing.h"
 #include "operators/kv_cache.h"
+#include "operators/matmul_nbits.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
 #include "operators/normalization.h"
@@ -38,16 +39,17 @@ namespace opwright {
 template <class Visitor>
 void each_builtin_operator(Visitor&& visitor) {
   const auto visit = [&]<class... Ops>() { (visitor.template operator()<Ops>(), ...); };
-  visit.template operator()<
-      Activation, Assertion, Attention, BitCast, Cast, ChannelShuffle, Col2Im, Concatenation,
-      ConditionalInputBoundary, ConditionalOutputBoundary, ConditionBoundary, Convolution,
-      Cumulative, DataExtent, Deconvolution, DeformableColumns, Dequantize, Determinant, Einsum,
-      ElementWise, Fill, FusedAttention, Gather, GridSample, Identity, IndexedMaxPooling,
-      IteratorBoundary, KvCacheUpdate, KvCacheWrite, LoopOutputBoundary, LpPooling, Lrn,
-      MatrixMultiply, Moe, Nms, NonZero, Normalization, OneHot, ParametricRelu, Pointwise, Pooling,
-      Quantize, RaggedSoftmax, Recurrence, RecurrenceBoundary, Reduce, Reformat, Reshape, Resize,
-      ReverseSequence, RoiAlign, RoiPool, RotaryEmbedding, Scale, Scatter, Select, ShapeOf, Shuffle,
-      Slice, Softmax, Squeeze, TopK, Transpose, TripLimitBoundary, Unary, Unique, Unsqueeze>();
+  visit.template
+  operator()<Activation, Assertion, Attention, BitCast, Cast, ChannelShuffle, Col2Im, Concatenation,
+             ConditionalInputBoundary, ConditionalOutputBoundary, ConditionBoundary, Convolution,
+             Cumulative, DataExtent, Deconvolution, DeformableColumns, Dequantize, Determinant,
+             Einsum, ElementWise, Fill, FusedAttention, Gather, GridSample, Identity,
+             IndexedMaxPooling, IteratorBoundary, KvCacheUpdate, KvCacheWrite, LoopOutputBoundary,
+             LpPooling, Lrn, MatMulNBits, MatrixMultiply, Moe, Nms, NonZero, Normalization, OneHot,
+             ParametricRelu, Pointwise, Pooling, Quantize, RaggedSoftmax, Recurrence,
+             RecurrenceBoundary, Reduce, Reformat, Reshape, Resize, ReverseSequence, RoiAlign,
+             RoiPool, RotaryEmbedding, Scale, Scatter, Select, ShapeOf, Shuffle, Slice, Softmax,
+             Squeeze, TopK, Transpose, TripLimitBoundary, Unary, Unique, Unsqueeze>();
 }
 template <class Visitor>
 void each_layer(Visitor&& visitor) {

@@ -4,6 +4,8 @@ The programs are those that TensorRT's users write: sums, cumulative sums as Ten
 recurrent cells as the ONNX parser of TensorRT writes them.
 """
 
+import tempfile
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,14 @@ import torch
 import opwright as trt
 
 CPU = trt.DeviceType.CPU
+
+
+def loaded(data, **options):
+    """What `build` returns, of a stored engine."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(memoryview(data))
+        file.flush()
+        return trt.load(file.name, **options)
 
 
 class Net:
@@ -31,11 +41,19 @@ class Net:
         op = getattr(trt.ElementWiseOperation, op)
         return self.network.add_elementwise(a, b, op).get_output(0)
 
-    def build(self, outputs, shapes=None, **options):
+    def build(self, outputs, shapes=None, flags=(), device=CPU, **options):
         for i, tensor in enumerate(outputs):
             tensor.name = f"y{i}"
             self.network.mark_output(tensor)
-        engine = trt.build(self.network, shapes=shapes, timing=False, device=CPU, **options)
+        if flags:
+            builder = trt.Builder(self.logger)
+            config = builder.create_builder_config()
+            config.default_device_type = CPU
+            for flag in flags:
+                config.set_flag(flag)
+            engine = loaded(builder.build_serialized_network(self.network, config))
+        else:
+            engine = trt.build(self.network, shapes=shapes, timing=False, device=device, **options)
 
         def run(**inputs):
             result = engine(**inputs)

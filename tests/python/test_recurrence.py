@@ -389,3 +389,45 @@ def test_only_outputs_that_somebody_asks_for():
     del model.graph.output[0], model.graph.output[1]
     got = opwright.build(model.SerializeToString(), timing=False)(X=arrays["X"])
     np.testing.assert_allclose(got, expected[1], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_long_sequences(kind, direction):
+    """Whose inputs are multiplied in parts, of which the last one is smaller; and one of each size
+    that an engine may have."""
+    directions = 2 if direction == "bidirectional" else 1
+    optional = ["B", "initial_h"] + ["initial_c"] * (kind == "LSTM")
+    arrays = make_arrays(kind, 301, 3, 5, 7, directions, optional)
+    model = make_model(kind, arrays, open_axes=True, direction=direction)
+    engine = opwright.build(
+        model.SerializeToString(),
+        timing=False,
+        shapes={
+            name: tuple(
+                tuple(
+                    {"steps": s, "batch": b}.get(axis, axis)
+                    for axis in (
+                        [("steps"), "batch", 5] if name == "X" else [directions, "batch", 7]
+                    )
+                )
+                for s, b in ((1, 1), (301, 3), (301, 300))
+            )
+            for name in feeds(arrays)
+        },
+    )
+    for steps, batch in [(301, 3), (85, 3), (86, 3), (2, 300), (257, 1), (1, 1)]:
+        arrays = make_arrays(kind, steps, batch, 5, 7, directions, optional)
+        got = list(engine(**feeds(arrays)).values())
+        for a, b in zip(got, runtime(model, feeds(arrays)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse"])
+def test_long_sequences_of_halves(direction):
+    arrays = make_arrays("LSTM", 301, 3, 5, 7, 1, ["B"])
+    halves = {n: a.astype(np.float16) for n, a in arrays.items()}
+    got = run(make_model("LSTM", halves, direction=direction), feeds(halves))
+    arrays = {n: a.astype(np.float32) for n, a in halves.items()}
+    for a, b in zip(got, runtime(make_model("LSTM", arrays, direction=direction), feeds(arrays))):
+        np.testing.assert_allclose(a, b, atol=5e-3)

@@ -23,6 +23,8 @@ namespace opwright {
 namespace {
 
 constexpr int64_t kUnits = kRecurrentUnits;
+/// Rows that pass by a panel of weights while it stays in the nearest cache.
+constexpr int64_t kProjectedRows = 256;
 /// Multiplications that are worth a thread.
 constexpr int64_t kProductGrain = 1 << 15;
 enum Port { kX, kW, kR, kB, kLengths, kInitialH, kInitialC, kP };
@@ -181,8 +183,14 @@ class RecurrenceKernel final : public Kernel {
     Run run{inputs, outputs, base, w_.prepare(inputs, base + at_.w),
             r_.prepare(inputs, base + at_.r)};
     prepare(run);
-    project(run);
-    for (int64_t step = 0; step < steps_; ++step) advance(run, step);
+    const int64_t most =
+        is_projected_in_parts() ? std::max<int64_t>(kProjectedRows / batch_, 1) : steps_;
+    for (int64_t first = 0; first < steps_; first += most) {
+      const int64_t count = std::min(most, steps_ - first);
+      run.first_time = count < steps_ && is_reverse(0) ? steps_ - first - count : first;
+      project(run, run.first_time * batch_, count * batch_);
+      for (int64_t step = first; step < first + count; ++step) advance(run, step);
+    }
     const int64_t last = steps_ % 2;
     store_states(base + at_.h + last * state_size(), static_cast<std::byte*>(outputs[1]));
     if (params_.cell == RecurrentCell::kLSTM)
@@ -195,6 +203,7 @@ class RecurrenceKernel final : public Kernel {
     void* const* outputs;
     float* base;
     const float *w, *r;
+    int64_t first_time = 0;  ///< of the steps whose inputs are projected
   };
   /// Where the parts of the workspace begin, in floats.
   struct Places {
@@ -202,6 +211,9 @@ class RecurrenceKernel final : public Kernel {
   };
 
   int64_t row_size() const { return blocks_ * gates_ * kUnits; }
+  /// Whether not all steps are projected before the first one, so that they are in a near cache
+  /// when their turn comes: where all that runs begins at the same end.
+  bool is_projected_in_parts() const { return directions_ == 1 && !present_[kLengths]; }
   int64_t state_size() const { return directions_ * batch_of_places_ * padded_; }
 
   /// Sets the places for these extents and gives the bytes that they need.
@@ -219,11 +231,14 @@ class RecurrenceKernel final : public Kernel {
     };
     const bool lstm = params_.cell == RecurrentCell::kLSTM;
     const bool gru = params_.cell == RecurrentCell::kGRU;
+    // Enough for fewer steps and a smaller batch, too.
+    int64_t rows = checked_product(kWhat, {steps, batch});
+    if (is_projected_in_parts()) rows = std::min(rows, std::max(kProjectedRows, batch));
     at_.bias = place({directions_, row_size()});
     at_.recurrent_bias = place({directions_, padded_});
     at_.peephole = place({directions_, lstm ? 3 : 0, padded_});
-    at_.x = place({type_ == DataType::kFLOAT ? 0 : steps, batch, input_});
-    at_.projected = place({directions_, steps, batch, row_size()});
+    at_.x = place({type_ == DataType::kFLOAT ? 0 : rows, input_});
+    at_.projected = place({directions_, rows, row_size()});
     at_.h = place({2, directions_, batch, padded_});
     at_.c = place({lstm ? directions_ : 0, batch, padded_});
     at_.reset = place({gru ? directions_ : 0, batch, padded_});
@@ -300,22 +315,21 @@ class RecurrenceKernel final : public Kernel {
     }
   }
 
-  /// What the inputs of all steps add to the gates, as one product.
-  void project(const Run& run) const {
-    const int64_t rows = steps_ * batch_;
+  /// What inputs add to the gates, as one product: elements of the batch at several steps.
+  void project(const Run& run, int64_t first_row, int64_t rows) const {
     if (rows == 0) return;
-    const auto* x = static_cast<const float*>(run.inputs[kX]);
+    const auto* x = static_cast<const float*>(run.inputs[kX]) + first_row * input_;
     if (type_ != DataType::kFLOAT) {
       float* const wide = run.base + at_.x;
       parallel_for(rows, std::max<int64_t>(1, (1 << 14) / std::max<int64_t>(input_, 1)),
                    [&](int64_t begin, int64_t end) {
-                     load(static_cast<const std::byte*>(run.inputs[kX]), begin * input_,
-                          (end - begin) * input_, wide + begin * input_);
+                     load(static_cast<const std::byte*>(run.inputs[kX]),
+                          (first_row + begin) * input_, (end - begin) * input_,
+                          wide + begin * input_);
                    });
       x = wide;
     }
-    // A panel stays in the nearest cache while so many rows pass.
-    constexpr int64_t kRows = 256;
+    constexpr int64_t kRows = kProjectedRows;
     const int64_t pieces = (rows + kRows - 1) / kRows, panels = directions_ * blocks_ * gates_;
     const int64_t cost = std::max<int64_t>(std::min(rows, kRows) * kUnits * input_, 1);
     parallel_for(panels * pieces, kProductGrain / cost + 1, [&](int64_t begin, int64_t end) {
@@ -389,7 +403,7 @@ class RecurrenceKernel final : public Kernel {
     float* const base = run.base;
     const int64_t direction = i / blocks_, block = i % blocks_, first = block * kUnits;
     const int64_t state = (direction * batch_ + n) * padded_ + first;
-    const int64_t time = time_of(run, direction, step, n);
+    const int64_t time = time_of(run, direction, step, n) - run.first_time;
     CellStep result;
     result.projected = base + at_.projected +
                        ((direction * steps_ + time) * batch_ + n) * row_size() +

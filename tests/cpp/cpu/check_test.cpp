@@ -18,6 +18,7 @@
 #include "operators/convolution.h"
 #include "operators/indexing.h"
 #include "operators/kv_cache.h"
+#include "operators/matmul_nbits.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
 #include "operators/normalization.h"
@@ -227,6 +228,12 @@ Step col2im() {
   Step result = step<Col2Im>(params, {port({1, 8, 6}), port({2}, kINT64)}, {port({1, 2, 3, 4})});
   result.values = {{1, {3, 4}}};
   return result;
+}
+Step matmul_nbits() {
+  return step<MatMulNBits>(
+      {5, 40, 4, 32},
+      {port({3, 40}), port({5, 2, 16}, kUINT8), port({5, 2}), port({5, 1}, kUINT8), port({5})},
+      {port({3, 5})});
 }
 Step rotary_embedding() {
   return step<RotaryEmbedding>(
@@ -575,6 +582,25 @@ std::vector<Case> cases() {
        [](Step& s) { s.outputs[1].type.dtype = kINT32; }, "output 1 must be INT64"},
       {"Columns of another type", col2im(), [](Step& s) { set_all(s, {kHALF}); },
        "input 0 must be FP32"},
+      {"Packed weights of half a byte", matmul_nbits(),
+       [](Step& s) { s.inputs[1].type.dtype = kINT8; }, "input 1 must be UINT8"},
+      {"Packed weights with scales of another type", matmul_nbits(),
+       [](Step& s) { s.inputs[2].type.dtype = kHALF; }, "input 2 must be FP32 like input 0"},
+      {"Fewer packed weights", matmul_nbits(),
+       [](Step& s) {
+         s.inputs[1] = port({5, 2, 15}, kUINT8);
+       },
+       "input 1 must have 160 elements"},
+      {"Fewer zero points", matmul_nbits(),
+       [](Step& s) {
+         s.inputs[3] = port({4, 1}, kUINT8);
+       },
+       "input 3 must have 5 elements"},
+      {"Weights of 3 bits", matmul_nbits(),
+       [](Step& s) {
+         s.op = std::make_shared<MatMulNBits>(MatMulNBitsParams{5, 40, 3, 32});
+       },
+       "expected 2, 4 or 8"},
       {"Turned by angles of another type", rotary_embedding(),
        [](Step& s) { s.inputs[2].type.dtype = kHALF; }, "input 2 must be FP32 like input 0"},
       {"Turned at places of floats", rotary_embedding(),
@@ -734,6 +760,7 @@ std::vector<Step> steps() {
           roi_align(),
           roi_pool(),
           rotary_embedding(),
+          matmul_nbits(),
           col2im(),
           indexed_pooling(),
           lp_pooling(),
@@ -1071,11 +1098,16 @@ TEST(Check, SlicesGoByTheValuesThatTheyWereTold) {
 
 TEST(Check, ElementsThatSayWhereToGoStayWithinBounds) {
   std::mt19937 random(5);
-  for (const Step& each :
-       {scatter(), scatter(ScatterMode::kND), nonzero(), nms(), unique(), one_hot(),
-        reverse_sequence(), determinant(), grid_sample(), deformable_columns(), roi_align(),
-        kv_cache(), kv_cache_write(), packed_kv_cache(), roi_pool(), rotary_embedding(),
-        indexed_pooling(), lp_pooling(), bit_cast()}) {
+  for (const Step& each : {scatter(),          scatter(ScatterMode::kND),
+                           nonzero(),          nms(),
+                           unique(),           one_hot(),
+                           reverse_sequence(), determinant(),
+                           grid_sample(),      deformable_columns(),
+                           roi_align(),        kv_cache(),
+                           kv_cache_write(),   packed_kv_cache(),
+                           roi_pool(),         rotary_embedding(),
+                           indexed_pooling(),  lp_pooling(),
+                           bit_cast(),         matmul_nbits()}) {
     SCOPED_TRACE(each.op->kind());
     Made made(each);
     EXPECT_EQ(made.tell_opt(), "");

@@ -6,6 +6,7 @@
 #include "operators/context.h"
 #include "operators/einsum.h"
 #include "operators/kv_cache.h"
+#include "operators/matmul_nbits.h"
 #include "operators/movement.h"
 #include "operators/normalization.h"
 #include "operators/rotary_embedding.h"
@@ -101,6 +102,27 @@ TEST(RotaryEmbedding, TurnsPartsOfHeads) {
   expect_contains(error_of<RotaryEmbedding>({false, 3}, {x, cosines, cosines}),
                   {"rotary_embedding_dim is 3", "even"});
   expect_contains(error_of<RotaryEmbedding>({}, {x, tensor({2, 3, 8}), cosines}), {"cosines", "4"});
+}
+
+TEST(MatMulNBits, TakesTensorsOfTheRightNumberOfElements) {
+  const TensorInfo a = tensor({2, 3, 40}), codes = tensor({5, 2, 16}, kUINT8);
+  const TensorInfo scales = tensor({10}), zeros = tensor({5, 1}, kUINT8), bias = tensor({5});
+  const MatMulNBitsParams params = {5, 40, 4, 32};
+  EXPECT_EQ(shape_of<MatMulNBits>(params, {a, codes, scales}), (Shape{2, 3, 5}));
+  EXPECT_EQ(shape_of<MatMulNBits>(params, {a, codes, scales, zeros, bias}), (Shape{2, 3, 5}));
+  EXPECT_EQ(shape_of<MatMulNBits>(params, {a, codes, scales, scales}), (Shape{2, 3, 5}));
+  EXPECT_EQ(shape_at<MatMulNBits>(params, {tensor({s(0), 40}), codes, scales}, {7}), (Shape{7, 5}));
+  expect_contains(error_of<MatMulNBits>(params, {tensor({2, 41}), codes, scales}),
+                  {"input 0 (a)", "40"});
+  expect_contains(error_of<MatMulNBits>(params, {a, tensor({5, 2, 15}, kUINT8), scales}),
+                  {"input 1 (codes)", "160 elements"});
+  expect_contains(error_of<MatMulNBits>(params, {a, codes, tensor({9})}),
+                  {"input 2 (scales)", "10 elements"});
+  expect_contains(error_of<MatMulNBits>(params, {a, codes, scales, tensor({10}, kUINT8)}),
+                  {"input 3 (zero points)", "5 elements"});
+  expect_contains(error_of<MatMulNBits>({5, 40, 3, 32}, {a, codes, scales}), {"2, 4 or 8"});
+  expect_contains(error_of<MatMulNBits>({5, 40, 4, 24}, {a, codes, scales}), {"power of two"});
+  expect_contains(error_of<MatMulNBits>({0, 40, 4, 32}, {a, codes, scales}), {"expected 1 to"});
 }
 
 TEST(RaggedSoftmax, HasBoundsPerRow) {

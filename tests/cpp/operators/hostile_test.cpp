@@ -16,6 +16,7 @@
 #include "operators/elementwise.h"
 #include "operators/indexing.h"
 #include "operators/kv_cache.h"
+#include "operators/matmul_nbits.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
 #include "operators/normalization.h"
@@ -111,10 +112,10 @@ using Operators = ::testing::Types<
     Einsum, IteratorBoundary, KvCacheUpdate, KvCacheWrite, LoopOutputBoundary, Moe, RaggedSoftmax,
     RecurrenceBoundary, RotaryEmbedding, Squeeze, Unsqueeze, Cast, Concatenation, Convolution,
     Cumulative, DataExtent, Deconvolution, DeformableColumns, Dequantize, Determinant, ElementWise,
-    Fill, Gather, GridSample, Identity, IndexedMaxPooling, LpPooling, Lrn, MatrixMultiply, Nms,
-    NonZero, Normalization, OneHot, ParametricRelu, Pointwise, Pooling, Quantize, Recurrence,
-    Reduce, Reformat, Reshape, Resize, ReverseSequence, RoiAlign, RoiPool, Scale, Scatter, Select,
-    ShapeOf, Shuffle, Slice, Softmax, TopK, Transpose, Unary, Unique>;
+    Fill, Gather, GridSample, Identity, IndexedMaxPooling, LpPooling, Lrn, MatMulNBits,
+    MatrixMultiply, Nms, NonZero, Normalization, OneHot, ParametricRelu, Pointwise, Pooling,
+    Quantize, Recurrence, Reduce, Reformat, Reshape, Resize, ReverseSequence, RoiAlign, RoiPool,
+    Scale, Scatter, Select, ShapeOf, Shuffle, Slice, Softmax, TopK, Transpose, Unary, Unique>;
 TYPED_TEST_SUITE(Hostile, Operators);
 
 TYPED_TEST(Hostile, GivesOutputsOrAnError) {

@@ -154,6 +154,7 @@ TEST(Builtin, OperatorsCanBeMadeAgain) {
                            "KVCacheUpdate",
                            "LpPooling",
                            "LRN",
+                           "MatMulNBits",
                            "MatrixMultiply",
                            "NMS",
                            "NonZero",

@@ -1,0 +1,165 @@
+#include "operators/matmul_nbits.h"
+
+#include <algorithm>
+
+#include "backend/candidates.h"
+#include "backend/gpu/kernels.h"
+#include "backend/gpu/lane_reductions.h"
+#include "backend/gpu/source.h"
+#include "base/types.h"
+
+namespace opwright::gpu {
+namespace {
+
+/// Vectors for which a warp unpacks weights once.
+constexpr int64_t kNBitsVectors = 8;
+
+/// A lane takes codes that are loaded at once, and elements of vectors in packs of 16 bytes.
+constexpr std::string_view kNBitsFunctions = R"(
+struct Codes {
+  unsigned words[kCodeBytes / 4];
+  __device__ float number(int i) const {
+    constexpr int kPerWord = 32 / kBits;
+    return (float)(words[i / kPerWord] >> i % kPerWord * kBits & ((1u << kBits) - 1));
+  }
+};
+__device__ inline Codes read_codes(const unsigned char* from, bool is_aligned) {
+  Codes codes;
+  if (is_aligned) {
+    const Pack<unsigned, kCodeBytes / 4> pack = *(const Pack<unsigned, kCodeBytes / 4>*)from;
+#pragma unroll
+    for (int i = 0; i < kCodeBytes / 4; ++i) codes.words[i] = pack.at[i];
+    return codes;
+  }
+#pragma unroll
+  for (int i = 0; i < kCodeBytes / 4; ++i)
+    codes.words[i] = (unsigned)from[4 * i] | (unsigned)from[4 * i + 1] << 8 |
+                     (unsigned)from[4 * i + 2] << 16 | (unsigned)from[4 * i + 3] << 24;
+  return codes;
+}
+template <class T>
+__device__ inline void read_vector(const T* from, Index there, bool is_aligned, float* to) {
+  if (is_aligned && there >= kPack) {
+    const Pack<T, kPack> pack = *(const Pack<T, kPack>*)from;
+#pragma unroll
+    for (int i = 0; i < kPack; ++i) to[i] = load(pack.at[i]);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kPack; ++i) to[i] = i < there ? load(from[i]) : 0.0f;
+}
+)";
+
+std::vector<Candidate> matmul_nbits_candidates(const Operator&, const CandidateQuery& query) {
+  const DataType type = query.inputs[0].type.dtype;
+  if (type != DataType::kFLOAT && type != DataType::kHALF && type != DataType::kBF16) return {};
+  return {linear_candidate(query, "a warp for a few rows")};
+}
+
+/// What is taken from the codes of a block.
+std::string zero_text(const MatMulNBitsParams& p, const KernelArgs& args) {
+  if (args.inputs.size() <= 3 || !args.inputs[3].present) return str((1 << (p.bits - 1)), ".0f");
+  const std::string at = str("row * (Index)", p.blocks(), " + block");
+  if (args.inputs[3].type.dtype != DataType::kUINT8) return str("load(in3[", at, "])");
+  return str("(float)(in3[row * (Index)", p.zero_bytes(), " + block / ", p.codes_per_byte(),
+             "] >> (int)(block % ", p.codes_per_byte(), ") * ", p.bits, " & ", (1 << p.bits) - 1,
+             ")");
+}
+
+std::optional<GeneratedKernel> generate_matmul_nbits(const Operator& op, const KernelArgs& args) {
+  const MatMulNBitsParams& p = static_cast<const MatMulNBits&>(op).params();
+  KernelSource source("matmul_nbits", args);
+  const SymShape& a = source.dims(0);
+  const auto require_elements = [&](int input, int64_t count) {
+    source.check_equal(numel(source.dims(input)), Expr(count),
+                       str("input ", input, " is expected to have ", count, " elements"));
+  };
+  source.check_equal(a.back(), Expr(p.columns), "a vector has as many elements as weights columns");
+  require_elements(1, p.rows * p.blocks() * p.bytes_per_block());
+  require_elements(2, p.rows * p.blocks());
+  const bool has_zeros = args.inputs.size() > 3 && args.inputs[3].present;
+  const bool has_bias = args.inputs.size() > 4 && args.inputs[4].present;
+  if (has_zeros)
+    require_elements(
+        3, p.rows * (args.inputs[3].type.dtype == DataType::kUINT8 ? p.zero_bytes() : p.blocks()));
+  if (has_bias) require_elements(4, p.rows);
+  const Shape& most = args.inputs[0].max;
+  int64_t vectors_at_once = 1;
+  while (vectors_at_once < std::min(kNBitsVectors, most.numel(0, most.rank() - 1)))
+    vectors_at_once *= 2;
+  const int64_t rows = vectors_at_once > 1 ? 4 : 2, groups = (p.rows + rows - 1) / rows;
+  const DataType type = args.inputs[0].type.dtype;
+  const int64_t pack = 16 / bytes_of(type, 1);
+  const int64_t code_bytes = std::min<int64_t>(16, p.bytes_per_block());
+  source.add_declarations(str("constexpr int kBits = ", p.bits, ", kCodeBytes = ", code_bytes,
+                              ", kPack = ", pack, ", kRows = ", rows,
+                              ", kVectors = ", vectors_at_once, ";\n"));
+  source.add_declarations(kNBitsFunctions);
+  source.add_declarations(kLaneReductions);
+  const Expr vectors = numel(std::span(a).first(a.size() - 1));
+  const Expr warps = ceil_div(vectors, Expr(vectors_at_once)) * Expr(groups);
+  const int64_t row_bytes = p.blocks() * p.bytes_per_block();
+  const std::string count = source.value(vectors);
+  const std::string storage(storage_type(type));
+  const std::string body = str(
+      "constexpr int kCodes = kCodeBytes * 8 / kBits;\n"
+      "const int lane = (int)threadIdx.x % 32;\n"
+      "const bool are_codes_aligned = is_aligned<unsigned char, kCodeBytes>(in1);\n"
+      "const bool is_vector_aligned = ",
+      p.columns % pack == 0 ? "true" : "false", " && is_aligned<", storage,
+      ", kPack>(in0);\n"
+      "for (Index warp = first_index() / 32; warp < ",
+      source.value(warps), "; warp += index_step() / 32) {\nconst Index first_row = warp % (Index)",
+      groups, " * kRows, first = warp / (Index)", groups, " * kVectors;\n",
+      R"(float sums[kRows][kVectors];
+#pragma unroll
+for (int r = 0; r < kRows; ++r)
+#pragma unroll
+for (int m = 0; m < kVectors; ++m) sums[r][m] = 0.0f;
+)",
+      "for (Index at = lane * kCodeBytes; at < (Index)", row_bytes,
+      "; at += 32 * kCodeBytes) {\nconst Index block = at / ", p.bytes_per_block(),
+      ", k = at * (8 / kBits);\nCodes codes[kRows];\nfloat scales[kRows], offsets[kRows];\n"
+      "#pragma unroll\nfor (int r = 0; r < kRows; ++r) {\nconst Index row = first_row + r < "
+      "(Index)",
+      p.rows, " ? first_row + r : (Index)", p.rows - 1,
+      ";\ncodes[r] = read_codes(in1 + row * (Index)", row_bytes,
+      " + at, are_codes_aligned);\nscales[r] = load(in2[row * (Index)", p.blocks(),
+      " + block]);\noffsets[r] = -scales[r] * ", zero_text(p, args), ";\n}\n",
+      R"(#pragma unroll
+for (int c = 0; c < kCodes; c += kPack) {
+float weights[kRows][kPack];
+#pragma unroll
+for (int r = 0; r < kRows; ++r)
+#pragma unroll
+for (int i = 0; i < kPack; ++i) weights[r][i] = codes[r].number(c + i) * scales[r] + offsets[r];
+#pragma unroll
+for (int m = 0; m < kVectors; ++m) {
+)",
+      "if (first + m >= ", count,
+      ") break;\nfloat x[kPack];\nread_vector(in0 + (first + m) * (Index)", p.columns,
+      " + k + c, (Index)", p.columns, " - (k + c), is_vector_aligned, x);\n",
+      R"(#pragma unroll
+for (int r = 0; r < kRows; ++r)
+#pragma unroll
+for (int i = 0; i < kPack; ++i) sums[r][m] += weights[r][i] * x[i];
+}
+}
+}
+#pragma unroll
+for (int r = 0; r < kRows; ++r)
+#pragma unroll
+for (int m = 0; m < kVectors; ++m) {
+const float sum = reduce<Sum, 32>(sums[r][m]);
+)",
+      "const Index row = first_row + r;\nif (lane == 0 && row < (Index)", p.rows,
+      " && first + m < ", count, ") out0[(first + m) * (Index)", p.rows, " + row] = store<",
+      storage, ">(sum", has_bias ? " + load(in4[row])" : "", ");\n}\n}\n");
+  return source.finish(body, blocks_for(warps * Expr(kWarp), kThreads), kThreads);
+}
+
+const RegisteredKernels<MatMulNBits> kMatMulNBitsKernels({matmul_nbits_candidates,
+                                                          generate_matmul_nbits, nullptr});
+
+}  // namespace
+}  // namespace opwright::gpu
