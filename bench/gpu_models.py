@@ -269,7 +269,7 @@ def operations(layer: dict[str, Any]) -> float:
     result = shape_of(layer["Outputs"][0])
     if kind == "Convolution":  # weights [maps, channels of a group, ...]
         return 2 * math.prod(result) * math.prod(inputs[1][1:])
-    if kind == "MatrixMultiply" and min(map(len, (*inputs[:2], result))) >= 2:
+    if kind in ("MatrixMultiply", "CublasLtProduct") and min(map(len, (*inputs[:2], result))) >= 2:
         a, b, y = (math.prod(shape[-2:]) for shape in (*inputs[:2], result))
         return 2 * math.prod(result) * math.sqrt(a * b / max(y, 1))
     if kind == "FusedAttention":

@@ -16,7 +16,7 @@ def gelu(x):
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
 
-def built(a, b, ops=(NONE, NONE), bias=None, after=None, open_rows=False):
+def built(a, b, ops=(NONE, NONE), bias=None, after=None, open_rows=False, residual=None):
     """An engine that takes the library wherever it can."""
     log = Log()
     builder = trt.Builder(log)
@@ -31,6 +31,10 @@ def built(a, b, ops=(NONE, NONE), bias=None, after=None, open_rows=False):
         z = network.add_elementwise(z, constant, trt.ElementWiseOperation.SUM).get_output(0)
     if after is not None:
         z = network.add_activation(z, trt.ActivationType[after]).get_output(0)
+    if residual is not None:
+        constant = network.add_constant(residual.shape, trt.Weights(residual)).get_output(0)
+        z = network.add_elementwise(z, constant, trt.ElementWiseOperation.SUM).get_output(0)
+        z = network.add_unary(z, trt.UnaryOperation.ABS).get_output(0)
     network.mark_output(z)
     config = builder.create_builder_config()
     config.default_device_type = trt.DeviceType.GPU
@@ -102,6 +106,14 @@ def test_epilogues(rng, after, with_bias):
     y = reference(a, b, (NONE, NONE)) + (0 if bias is None else bias.astype(np.float64))
     expected = {"RELU": lambda y: np.maximum(y, 0), "GELU_TANH": gelu, None: lambda y: y}[after](y)
     check(built(a, b, bias=bias, after=after), a, b, expected)
+
+
+def test_what_is_fused_follows_by_a_kernel_of_its_own(rng):
+    a, b = (rng.uniform(-1, 1, s).astype(np.float16) for s in ((64, 128), (128, 96)))
+    bias, residual = (rng.uniform(-1, 1, s).astype(np.float16) for s in (96, (64, 96)))
+    engine = built(a, b, bias=bias, after="RELU", residual=residual)
+    y = np.maximum(reference(a, b, (NONE, NONE)) + bias.astype(np.float64), 0)
+    check(engine, a, b, np.abs(y + residual.astype(np.float64)))
 
 
 def test_open_shapes(rng):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,7 @@ def built(
     ranges=None,
     bias=None,
     only=True,
+    residual=None,
 ):
     """An engine of a product, by the library where it can be; and the network's own answer."""
     listener = Listener()
@@ -57,6 +59,10 @@ def built(
         y = network.add_elementwise(y, constant, trt.ElementWiseOperation.SUM).get_output(0)
     if after is not None:
         y = network.add_activation(y, after).get_output(0)
+    if residual:
+        r = network.add_input("r", TYPES[dtype][0], residual)
+        y = network.add_elementwise(y, r, trt.ElementWiseOperation.SUM).get_output(0)
+        y = network.add_unary(y, trt.UnaryOperation.ABS).get_output(0)
     y.name = "y"
     network.mark_output(y)
     config = builder.create_builder_config()
@@ -136,6 +142,37 @@ def test_epilogues(after, with_bias):
     y = a.astype(np.float64) @ b + (0 if bias is None else bias)
     expected = {"RELU": lambda y: np.maximum(y, 0), "GELU_TANH": gelu, None: lambda y: y}[after](y)
     np.testing.assert_allclose(engine(a=a, b=b), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("residual", [(9, 10), (1, 10)], ids=["of its shape", "of its columns"])
+def test_what_is_fused_follows_by_a_kernel_of_its_own(dtype, residual, tmp_path):
+    bias = values(10, dtype=dtype)
+    kind = trt.ActivationType.GELU_ERF
+    engine, _ = built((9, 24), (24, 10), dtype, after=kind, bias=bias, residual=residual)
+    assert len(engine.layers) == 1 and tactics(engine)[0].startswith("cuBLASLt"), engine.layers
+    engine.save(tmp_path / "fused.engine")
+    loaded = trt.load(tmp_path / "fused.engine", allow_device_code=True)
+    erf = np.vectorize(math.erf)
+    for _ in range(4):
+        a, b = values(9, 24, dtype=dtype), values(24, 10, dtype=dtype)
+        r = values(*residual, dtype=dtype)
+        y = a.astype(np.float64) @ b + bias
+        expected = np.abs(0.5 * y * (1 + erf(y / math.sqrt(2))) + r)
+        got = engine(a=a, b=b, r=r)
+        limit = TYPES[dtype][1]
+        np.testing.assert_allclose(got, expected, rtol=limit, atol=limit)
+        np.testing.assert_array_equal(loaded(a=a, b=b, r=r), got)
+
+
+def test_what_is_fused_with_shapes_that_are_open():
+    ranges = {"a": ((1, 24), (8, 24), (32, 24))}
+    engine, _ = built((-1, 24), (24, 10), ranges=ranges, residual=(1, 10))
+    assert len(engine.layers) == 1 and tactics(engine)[0].startswith("cuBLASLt"), engine.layers
+    b = values(24, 10)
+    for rows in (8, 1, 32, 5):
+        a, r = values(rows, 24), values(1, 10)
+        np.testing.assert_allclose(engine(a=a, b=b, r=r), np.abs(a @ b + r), rtol=1e-4, atol=1e-4)
 
 
 def test_shapes_that_are_open():

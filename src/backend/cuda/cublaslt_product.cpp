@@ -11,7 +11,9 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "operators/matrix.h"
+#include "operators/pointwise.h"
 #include "opwright/runtime.h"
+#include "plugin/kernel/compiled_kernel.h"
 
 namespace opwright::cuda {
 namespace {
@@ -21,6 +23,8 @@ constexpr std::string_view kKind = "CublasLtProduct";
 /// TF32.
 constexpr int64_t kFirstTactic = 1000000;
 constexpr int kAlgorithms = 4;
+/// What the attributes of the kernel behind the product begin with.
+const std::string kFusedPrefix = "fused_kernel.";
 /// What the library is told that it may use: as much as NVIDIA recommends.
 constexpr size_t kWorkspace = size_t{32} << 20;
 /// What the library's best algorithms want of addresses.
@@ -57,13 +61,12 @@ std::optional<CublasLt::Activation> activation_of(const FusedActivation& activat
 /// Why the library cannot compute the layer with these ports; empty where it can.
 std::string obstacle(const MatrixMultiplyParams& params, std::span<const PortDesc> inputs,
                      std::span<const PortDesc> outputs) {
-  const size_t count = params.has_bias ? 3 : 2;
+  const size_t count = (params.has_bias ? 3 : 2) + static_cast<size_t>(params.fused.inputs());
   if (inputs.size() != count || outputs.size() != 1)
     return str("it has ", inputs.size(), " inputs and ", outputs.size(), " outputs, not ", count,
                " and 1");
   if (params.op0 == MatrixOperation::kVECTOR || params.op1 == MatrixOperation::kVECTOR)
     return "an input is a stack of vectors";
-  if (params.fused.present()) return "other layers are fused into it";
   if (!activation_of(params.activation)) return "its activation is none of RELU and GELU_TANH";
   for (const PortDesc& port : inputs) {
     if (!port.present) return "an input is absent";
@@ -131,34 +134,76 @@ struct Products {
   }
 };
 
+/// The ports of what follows the product: its result, and what a fused program reads beside it.
+struct FusedPorts {
+  std::vector<PortDesc> inputs, outputs;
+  Candidate candidate;
+
+  FusedPorts(const MatrixMultiplyParams& params, const KernelArgs& args) {
+    PortDesc product = args.outputs[0];
+    product.type = args.candidate->inputs[0];
+    inputs.push_back(std::move(product));
+    const auto first = args.inputs.end() - params.fused.inputs();
+    inputs.insert(inputs.end(), first, args.inputs.end());
+    outputs.push_back(args.outputs[0]);
+    for (const PortDesc& port : inputs) candidate.inputs.push_back(port.type);
+    candidate.outputs.push_back(outputs[0].type);
+    candidate.tactic_name = args.candidate->tactic_name;
+  }
+  KernelArgs args(const KernelArgs& of) const {
+    KernelArgs args = of;
+    args.candidate = &candidate, args.inputs = inputs, args.outputs = outputs, args.packed = {};
+    args.inferred = {};
+    return args;
+  }
+};
+
 class ProductKernel final : public Kernel {
  public:
+  /// `fused`: what follows the product, null for nothing.
   ProductKernel(const CublasLt& library, const MatrixMultiplyParams& params, Tactic tactic,
-                const KernelArgs& args)
+                const KernelArgs& args, std::unique_ptr<Kernel> fused)
       : library_(library),
         device_(static_cast<const CudaDevice&>(*args.device)),
         layer_(args.layer),
         params_(params),
         tactic_(tactic),
-        type_(args.candidate->inputs[0].dtype) {
+        type_(args.candidate->inputs[0].dtype),
+        fused_(std::move(fused)) {
     prepare(args.inputs[0].opt, args.inputs[1].opt, args.outputs[0].opt);
     const bool is_fixed = std::all_of(args.inputs.begin(), args.inputs.end(),
                                       [](const PortDesc& port) { return port.min == port.max; });
-    if (!is_fixed) return;
-    workspace_ = 0;
-    for (const Way& way : ways_) workspace_ = std::max(workspace_, way.algorithm.workspace);
+    if (is_fixed) {
+      workspace_ = 0;
+      for (const Way& way : ways_) workspace_ = std::max(workspace_, way.algorithm.workspace);
+    }
+    if (fused_ == nullptr) return;
+    const auto aligned = [](size_t bytes) { return (bytes + 255) / 256 * 256; };
+    product_at_ = aligned(workspace_);
+    fused_at_ =
+        product_at_ + aligned(static_cast<size_t>(bytes_of(type_, args.outputs[0].max.numel())));
   }
 
-  size_t workspace_size() const override { return workspace_; }
+  size_t workspace_size() const override {
+    return fused_ != nullptr ? fused_at_ + fused_->workspace_size() : workspace_;
+  }
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
     prepare(inputs[0], inputs[1], outputs[0]);
+    if (fused_ == nullptr) return;
+    std::vector<Shape> shapes = {outputs[0]};
+    shapes.insert(shapes.end(), inputs.end() - params_.fused.inputs(), inputs.end());
+    first_fused_ = inputs.size() - static_cast<size_t>(params_.fused.inputs());
+    fused_inputs_.resize(shapes.size());
+    fused_->on_shape_change(shapes, outputs);
   }
   void enqueue(void const* const* inputs, void* const* outputs, void* workspace,
                Queue queue) override {
+    void* const product =
+        fused_ != nullptr ? static_cast<std::byte*>(workspace) + product_at_ : outputs[0];
     const void* const bias = params_.has_bias ? inputs[2] : nullptr;
     const auto address = [](const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); };
     const uintptr_t all =
-        address(inputs[0]) | address(inputs[1]) | address(outputs[0]) | address(bias);
+        address(inputs[0]) | address(inputs[1]) | address(product) | address(bias);
     Way& way = ways_[are_offsets_aligned_ && all % kAlignment == 0 ? 0 : 1];
     require(way.plan != nullptr, "Layer '", layer_, "': cuBLASLt ", library_.version(),
             " has no algorithm for addresses that are no multiples of ", kAlignment,
@@ -168,7 +213,12 @@ class ProductKernel final : public Kernel {
     for (const auto& [a, b, result] : offsets_)
       way.plan->run(way.algorithm, static_cast<const std::byte*>(inputs[0]) + a * size,
                     static_cast<const std::byte*>(inputs[1]) + b * size, bias,
-                    static_cast<std::byte*>(outputs[0]) + result * size, workspace, queue);
+                    static_cast<std::byte*>(product) + result * size, workspace, queue);
+    if (fused_ == nullptr) return;
+    fused_inputs_[0] = product;
+    std::copy_n(inputs + first_fused_, fused_inputs_.size() - 1, fused_inputs_.begin() + 1);
+    fused_->enqueue(fused_inputs_.data(), outputs, static_cast<std::byte*>(workspace) + fused_at_,
+                    queue);
   }
   std::string description() const override { return "cuBLASLt"; }
 
@@ -212,7 +262,12 @@ class ProductKernel final : public Kernel {
   const MatrixMultiplyParams params_;
   const Tactic tactic_;
   const DataType type_;
+  const std::unique_ptr<Kernel> fused_;
   size_t workspace_ = kWorkspace;
+  size_t product_at_ = 0,
+         fused_at_ = 0;  ///< of the product and the other kernel's, in the workspace
+  size_t first_fused_ = 0;
+  std::vector<const void*> fused_inputs_;
   std::optional<CublasLt::Product> known_;
   std::array<Way, 2> ways_;  ///< for addresses that are aligned, and for any
   std::vector<std::array<int64_t, 3>> offsets_;
@@ -221,11 +276,15 @@ class ProductKernel final : public Kernel {
 
 class CublasLtProduct final : public PlannedOperator {
  public:
-  CublasLtProduct(MatrixMultiplyParams params, std::string version)
-      : op_(std::move(params)), version_(std::move(version)) {}
+  /// `fused`: the compiled kernel of what follows the product, null for nothing.
+  CublasLtProduct(MatrixMultiplyParams params, std::string version, PlannedOperatorPtr fused)
+      : op_(std::move(params)), version_(std::move(version)), fused_(std::move(fused)) {}
 
   std::string_view kind() const override { return kKind; }
   std::vector<OutputInfo> infer(InferContext& context) const override { return op_.infer(context); }
+  bool may_overwrite(int input, int count) const override {
+    return op_.may_overwrite(input, count);
+  }
   void check(const KernelArgs& args) const override {
     const auto reject = [&](const auto&... parts) {
       fail("Layer '", args.layer, "': a product of cuBLASLt cannot be so: ", parts...,
@@ -238,24 +297,42 @@ class CublasLtProduct final : public PlannedOperator {
     if (!is_computed(type.dtype) || type.format != TensorFormat::kLINEAR)
       reject("it is of ", str(type));
     const auto is_of_type = [&](const PortDesc& port) { return port.type == type; };
-    if (!std::all_of(args.inputs.begin(), args.inputs.end(), is_of_type) ||
-        !std::all_of(args.outputs.begin(), args.outputs.end(), is_of_type))
+    const auto own =
+        args.inputs.first(args.inputs.size() - static_cast<size_t>(op_.params().fused.inputs()));
+    if (!std::all_of(own.begin(), own.end(), is_of_type) ||
+        (fused_ == nullptr && !is_of_type(args.outputs[0])))
       reject("its inputs and its output differ in type");
+    if (op_.params().fused.present() != (fused_ != nullptr))
+      reject("the kernel of what is fused into it is missing, or nothing is fused into it");
     if (!tactic_of(args.candidate->tactic)) reject("it has the tactic ", args.candidate->tactic);
     if (!args.packed.empty()) reject("it has weights that were rearranged for another kernel");
+    if (fused_ == nullptr) return;
+    const FusedPorts ports(op_.params(), args);
+    fused_->check(ports.args(args));
   }
   std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
     std::string reason;
     const CublasLt* const library = CublasLt::find(reason);
     if (library == nullptr)
       fail_with(ErrorCode::kFAILED_INITIALIZATION, "Layer '", args.layer, "': ", reason);
-    return std::make_unique<ProductKernel>(*library, op_.params(),
-                                           tactic_of(args.candidate->tactic).value(), args);
+    std::unique_ptr<Kernel> fused;
+    if (fused_ != nullptr) {
+      const FusedPorts ports(op_.params(), args);
+      fused = fused_->make_kernel(ports.args(args));
+    }
+    return std::make_unique<ProductKernel>(
+        *library, op_.params(), tactic_of(args.candidate->tactic).value(), args, std::move(fused));
   }
   Attributes attributes() const override {
     Attributes attributes = op_.attributes();
     attributes.push_back({"library_version", version_});
+    if (fused_ == nullptr) return attributes;
+    for (Attribute& attribute : fused_->attributes())
+      attributes.push_back({kFusedPrefix + attribute.name, std::move(attribute.value)});
     return attributes;
+  }
+  std::vector<CodeObject> code() const override {
+    return fused_ != nullptr ? fused_->code() : std::vector<CodeObject>();
   }
   std::string metadata() const override { return "cuBLASLt " + version_; }
   uint32_t tactic_sources() const override {
@@ -269,7 +346,16 @@ class CublasLtProduct final : public PlannedOperator {
     std::string version;
     reader("library_version", version);
     if (context.device != nullptr) require_library(context.layer, version);
-    return std::make_shared<CublasLtProduct>(std::move(params), std::move(version));
+    PlannedOperatorPtr fused;
+    if (params.fused.present()) {
+      Attributes own;
+      for (const Attribute& attribute : attributes)
+        if (attribute.name.starts_with(kFusedPrefix))
+          own.push_back({attribute.name.substr(kFusedPrefix.size()), attribute.value});
+      fused = load_compiled_kernel(own, context);
+    }
+    return std::make_shared<CublasLtProduct>(std::move(params), std::move(version),
+                                             std::move(fused));
   }
 
  private:
@@ -289,6 +375,7 @@ class CublasLtProduct final : public PlannedOperator {
 
   const MatrixMultiply op_;
   const std::string version_;
+  const PlannedOperatorPtr fused_;
 };
 
 [[maybe_unused]] const bool is_registered = [] {
@@ -311,6 +398,14 @@ void add_cublaslt_candidates(const Operator& op, const CandidateQuery& query,
     Candidate candidate;
     candidate.inputs.assign(query.inputs.size(), {type});
     candidate.outputs = {{type}};
+    if (const FusedProgram& fused = product->params().fused; fused.present()) {
+      // What it reads and writes has the network's types.
+      if (type != query.inputs[0].type.dtype) continue;
+      for (size_t i = query.inputs.size() - static_cast<size_t>(fused.inputs());
+           i < query.inputs.size(); ++i)
+        candidate.inputs[i] = {query.inputs[i].type.dtype};
+      candidate.outputs = {{query.outputs[0].type.dtype}};
+    }
     if (library == nullptr) {
       candidate.tactic = kFirstTactic, candidate.tactic_name = "cuBLASLt";
       if (query.dropped != nullptr) query.dropped->push_back({candidate, reason});
@@ -345,7 +440,25 @@ PlannedOperatorPtr plan_cublaslt(const CudaDevice& device, const Operator& op,
   require(static_cast<size_t>(tactic->place) < found, "Layer '", args.layer, "': cuBLASLt ",
           library->version(), " has ", found, found == 1 ? " algorithm" : " algorithms",
           " for it that give the same bits in every run");
-  return std::make_shared<CublasLtProduct>(product->params(), library->version());
+  PlannedOperatorPtr fused;
+  if (product->params().fused.present()) {
+    const Pointwise pointwise(product->params().fused.program);
+    FusedPorts ports(product->params(), args);
+    CandidateQuery query;
+    query.layer = args.layer, query.inputs = ports.inputs, query.outputs = ports.outputs;
+    query.device = &device, query.strongly_typed = true;
+    query.hardware_compatibility = args.hardware_compatibility;
+    const std::vector<Candidate> all = device.candidates(pointwise, query);
+    const auto fits = std::ranges::find_if(all, [&](const Candidate& each) {
+      return each.inputs == ports.candidate.inputs && each.outputs == ports.candidate.outputs;
+    });
+    require(fits != all.end(), "Layer '", args.layer,
+            "': there is no kernel for what is fused into it");
+    ports.candidate = *fits;
+    fused = device.compile(pointwise, ports.args(args));
+    require(fused != nullptr, "Layer '", args.layer, "': what is fused into it has no kernel");
+  }
+  return std::make_shared<CublasLtProduct>(product->params(), library->version(), std::move(fused));
 }
 
 }  // namespace opwright::cuda
