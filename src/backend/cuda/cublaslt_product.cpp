@@ -73,7 +73,8 @@ std::string obstacle(const MatrixMultiplyParams& params, std::span<const PortDes
     if (std::any_of(port.min.begin(), port.min.end(), [](int64_t extent) { return extent < 1; }))
       return "an extent may be 0";
   }
-  if (inputs[0].max.rank() < 2 || inputs[1].max.rank() < 2) return "an input is no matrix";
+  if (inputs[0].max.rank() < 2 || inputs[1].max.rank() < 2 || outputs[0].max.rank() < 2)
+    return "an input or the result is no matrix";
   if (params.has_bias)
     for (const Shape PortDesc::*which : {&PortDesc::min, &PortDesc::opt, &PortDesc::max}) {
       const Shape &bias = inputs[2].*which, &result = outputs[0].*which;
