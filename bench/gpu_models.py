@@ -1,7 +1,8 @@
 """Latency of whole networks in FP16 on the GPU, beside PyTorch in a CUDA graph and torch.compile(reduce-overhead), all
-in one process and in turns, with the five slowest layers of each and how long a build takes.
+in one process and in turns; with the five slowest layers of each, how far these are from what the memory and the tensor
+cores allow, and how long a build takes.
 
-python bench/gpu_models.py [--only NAME ...] [--peers graph compile] [--cache FOLDER] [--markdown FILE]
+python bench/gpu_models.py [--only NAME ...] [--peers graph compile cublaslt] [--cache FOLDER] [--markdown FILE]
 
 Weights are random. A result that differs from PyTorch's in FP32 by more than FP16's error ends the program.
 """
@@ -175,6 +176,21 @@ def built(model: bytes, cache: Path | None) -> tuple[Any, float]:
     return engine, time.perf_counter() - start
 
 
+def built_with_cublaslt(model: bytes) -> Any:
+    """The engine where cuBLASLt's products are among the candidates."""
+    builder = opwright.Builder(opwright.Logger())
+    network = builder.create_network()
+    if not opwright.OnnxParser(network, opwright.Logger()).parse(model):
+        raise RuntimeError("the model cannot be parsed")
+    config = builder.create_builder_config()
+    config.default_device_type = opwright.DeviceType.GPU
+    config.set_tactic_sources(1 << int(opwright.TacticSource.CUBLAS_LT))
+    engine = builder.build_engine_with_config(network, config)
+    if engine is None:
+        raise RuntimeError("no engine with cuBLASLt")
+    return opwright.Engine(engine)
+
+
 def difference(y: torch.Tensor, expected: torch.Tensor) -> float:
     y, expected = y.double(), expected.double()
     return float((y - expected).norm() / expected.norm())
@@ -194,6 +210,7 @@ def measure(case: Case, peers: list[str], cache: Path | None) -> dict[str, Any]:
         engine, seconds = built(onnx, cache)
         # Timings and kernels are known now.
         _, again = built(onnx, cache) if cache else (None, float("nan"))
+        vendor = built_with_cublaslt(onnx) if "cublaslt" in peers else None
         row: dict[str, Any] = {"name": case.name, "build": seconds, "warm": again}
         row["error"] = difference(engine(x), expected)
         row["peer_error"] = difference(half(x), expected)
@@ -205,6 +222,10 @@ def measure(case: Case, peers: list[str], cache: Path | None) -> dict[str, Any]:
             x_last = x.to(memory_format=torch.channels_last)
         else:
             x_last = x
+        if vendor is not None:
+            if not difference(vendor(x), expected) < MAX_ERROR:
+                raise SystemExit(f"bench/gpu_models: {case.name} with cuBLASLt is off")
+            functions["cublaslt"] = lambda: vendor(x)
         if "graph" in peers:
             functions["graph"] = captured(half, x_last)
         if "compile" in peers:
@@ -215,27 +236,86 @@ def measure(case: Case, peers: list[str], cache: Path | None) -> dict[str, Any]:
     return row
 
 
-def describe(layer: dict[str, Any]) -> str:
+def copy_speed() -> float:
+    """Bytes per second that a copy in the device's memory reads and writes."""
+    x = torch.empty(1 << 29, dtype=torch.uint8, device="cuda")
+    y = torch.empty_like(x)
+    return 2 * x.numel() / in_turns([lambda: y.copy_(x)])[0]
+
+
+# What tensor cores do with dense FP16 by NVIDIA's data sheets, in operations per second.
+TENSOR_SPEED = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12, "L4": 121e12}
+
+
+def tensor_speed() -> float:
+    name = torch.cuda.get_device_name()
+    return next((speed for part, speed in TENSOR_SPEED.items() if part in name), float("nan"))
+
+
+def shape_of(port: dict[str, Any] | None) -> list[int]:
+    dims = port.get("Dimensions", []) if port else []
+    return [dim for dim in dims if isinstance(dim, int)] if isinstance(dims, list) else []
+
+
+def bytes_of(port: dict[str, Any] | None) -> int:
+    text = str(port.get("Format/Datatype", "")) if port else ""
+    sizes = {"FP32": 4, "INT32": 4, "INT64": 8, "FP16": 2, "BF16": 2}
+    return math.prod(shape_of(port)) * next((n for t, n in sizes.items() if t in text), 1)
+
+
+def operations(layer: dict[str, Any]) -> float:
+    """Multiplications and additions of a layer of products, else 0."""
+    inputs, kind = [shape_of(port) for port in layer["Inputs"]], layer["LayerType"]
+    result = shape_of(layer["Outputs"][0])
+    if kind == "Convolution":  # weights [maps, channels of a group, ...]
+        return 2 * math.prod(result) * math.prod(inputs[1][1:])
+    if kind in ("MatrixMultiply", "CublasLtProduct") and min(map(len, (*inputs[:2], result))) >= 2:
+        a, b, y = (math.prod(shape[-2:]) for shape in (*inputs[:2], result))
+        return 2 * math.prod(result) * math.sqrt(a * b / max(y, 1))
+    if kind == "FusedAttention":
+        keys = inputs[1][1] if len(inputs[1]) == 3 else inputs[1][-2]
+        return 4 * math.prod(inputs[0]) * keys
+    return 0
+
+
+def describe(layer: dict[str, Any], memory: float, tensor: float) -> str:
+    """With how far the layer is from what bounds it."""
     name, kind = str(layer.get("Name", "")), str(layer.get("LayerType", ""))
     tactic = str(layer.get("TacticName", layer.get("Tactic", "")))
-    return f"{layer.get('TimeMs', 0) * 1e3:.1f} us {kind} {name[-40:]} ({tactic})"
+    seconds = layer.get("TimeMs", 0) * 1e-3
+    moved = sum(bytes_of(port) for port in (*layer["Inputs"], *layer["Outputs"])) / memory
+    computed = operations(layer) / tensor
+    limit, what = max((moved, "memory"), (computed, "tensor cores"))
+    share = f", {limit / seconds:.0%} of the {what}' limit" if seconds > 0 else ""
+    share = share.replace("memory'", "memory's")
+    return f"{seconds * 1e6:.1f} us{share}: {kind} {name[-40:]} ({tactic})"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", default=[])
-    parser.add_argument("--peers", nargs="*", default=["graph", "compile"])
+    parser.add_argument(
+        "--peers",
+        nargs="*",
+        default=["graph", "compile"],
+        choices=["graph", "compile", "cublaslt"],
+        help="cublaslt: the same engine with that library's products among the candidates",
+    )
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--markdown", type=Path)
     options = parser.parse_args()
     gpu.need_gpu()
+    memory, tensor = copy_speed(), tensor_speed()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     lines = [
-        f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, FP16, random weights",
+        f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, FP16, random weights; limits: "
+        f"{memory * 1e-12:.2f} TB/s, as a copy reached, and {tensor * 1e-12:.0f} TFLOP/s",
         "",
     ]
-    lines += ["| model | ours ms | CUDA graph | compile | ratio | goal | error | build s | warm |"]
-    lines += ["|---|---|---|---|---|---|---|---|---|"]
+    lines += [
+        "| model | ours ms | with cuBLASLt | CUDA graph | compile | ratio | goal | error | build s | warm |"
+    ]
+    lines += ["|---|---|---|---|---|---|---|---|---|---|"]
     slow: list[str] = []
     print("\n".join(lines), flush=True)
     for case in CASES:
@@ -244,13 +324,14 @@ def main() -> None:
         try:
             row = measure(case, options.peers, options.cache)
         except (RuntimeError, ImportError) as error:
-            lines.append(f"| {case.name} | {str(error).splitlines()[0]} |||||||")
+            lines.append(f"| {case.name} | {str(error).splitlines()[0]} ||||||||")
             print(lines[-1], flush=True)
             continue
         known = [row[peer] for peer in ("graph", "compile") if peer in row]
         ratio = row["ours"] / min(known) if known else float("nan")
+        columns = ("ours", "cublaslt", "graph", "compile")
         verdict = f"{case.goal:g}" + ("" if ratio <= case.goal else " missed")
-        times = [f"{row[k] * 1e3:.3f}" if k in row else "" for k in ("ours", "graph", "compile")]
+        times = [f"{row[k] * 1e3:.3f}" if k in row else "" for k in columns]
         lines.append(
             f"| {case.name} | {' | '.join(times)} | {ratio:.2f} | {verdict} | {row['error']:.1e} "
             f"| {row['build']:.0f} | {row['warm']:.1f} |"
@@ -264,7 +345,7 @@ def main() -> None:
             "",
             f"{case.name}, {len(row['layers'])} layers, us by kind: {shares}; the slowest:",
         ]
-        slow += [f"- {describe(layer)}" for layer in row["layers"][:5]]
+        slow += [f"- {describe(layer, memory, tensor)}" for layer in row["layers"][:5]]
         print("\n".join(slow[-6:]), flush=True)
     if options.markdown:
         options.markdown.write_text("\n".join([*lines, *slow]) + "\n")

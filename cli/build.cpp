@@ -1,10 +1,13 @@
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <tuple>
 
 #include "base/file.h"
 #include "commands.h"
+#include "compile/build_budget.h"
 #include "compile/compile.h"
 #include "compile/progress_display.h"
 #include "crash_report.h"
@@ -19,6 +22,7 @@ struct BuildOptions {
   bool fp16 = false, bf16 = false, no_timing = false, strongly_typed = false, json = false,
        verbose = false, allow_links = false, quiet = false;
   int iterations = 4;
+  double kernel_seconds = kKernelSeconds;
   LimitOptions limits;
 };
 
@@ -42,6 +46,34 @@ InputRange parse_range(const std::string& text) {
           " shapes; expected one, or three: MIN,OPT,MAX");
   return {input, shapes.front(), shapes[shapes.size() / 2], shapes.back()};
 }
+
+volatile std::sig_atomic_t interrupt = 0;
+
+/// Within its lifetime the first SIGINT or SIGTERM asks the build to end, and the next one ends the
+/// program.
+class InterruptHandler {
+ public:
+  InterruptHandler() {
+    struct sigaction action = {};
+    action.sa_handler = [](int signal) { interrupt = signal; };
+    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &action, &before_[i]);
+  }
+  ~InterruptHandler() {
+    for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before_[i], nullptr);
+  }
+  InterruptHandler(const InterruptHandler&) = delete;
+  InterruptHandler& operator=(const InterruptHandler&) = delete;
+  static void check() {
+    if (interrupt != 0)
+      throw BuildCancelledError(
+          str("The build was interrupted (", interrupt == SIGINT ? "SIGINT" : "SIGTERM", ")"));
+  }
+
+ private:
+  static constexpr std::array kSignals = {SIGINT, SIGTERM};
+  std::array<struct sigaction, kSignals.size()> before_{};
+};
 
 Plan compile_showing(ProgressDisplay& progress, const Network& network, const BuildConfig& config) {
   try {
@@ -114,8 +146,29 @@ void build(const BuildOptions& options) {
       progress.step(phase, done, total);
       return true;
     };
-  const Plan plan = compile_showing(progress, network, config);
-  if (config.timing_cache != nullptr) config.timing_cache->save(options.timing_cache);
+  // What was measured is kept, whatever ends the build: the next one goes on from there.
+  const auto save_times = [&] {
+    if (config.timing_cache != nullptr) config.timing_cache->save(options.timing_cache);
+  };
+  config.kernel_seconds = options.kernel_seconds;
+  config.interrupt_check = InterruptHandler::check;
+  const Plan plan = [&] {
+    const InterruptHandler handler;
+    try {
+      return compile_showing(progress, network, config);
+    } catch (const BuildCancelledError& error) {
+      save_times();
+      throw BuildCancelledError(
+          str(error.what(),
+              options.timing_cache.empty()
+                  ? "; with --timing-cache the next one goes on from there"
+                  : "; the next one goes on from what is in '" + options.timing_cache + "'"));
+    } catch (...) {
+      save_times();
+      throw;
+    }
+  }();
+  save_times();
 
   const std::vector<Blob> pieces = serialize(plan);
   std::vector<std::span<const std::byte>> parts;
@@ -173,6 +226,11 @@ void add_build(CLI::App& app) {
   command->add_flag("--no-timing", options->no_timing,
                     "Time nothing and run no plugin: each layer takes the fastest candidate that "
                     "the timing cache has, or else its first one");
+  command
+      ->add_option("--kernel-seconds", options->kernel_seconds,
+                   "Seconds that a kernel for the GPU may take to be compiled; one that takes "
+                   "longer is left out")
+      ->check(CLI::PositiveNumber);
   options->limits.add_to(
       *command, "Bytes that constants and tensors may take during the build: 2G, 512M, 64K");
   command->add_flag("-v,--verbose", options->verbose,

@@ -7,6 +7,7 @@
 
 #include "base/printable.h"
 #include "commands.h"
+#include "compile/build_budget.h"
 #include "crash_report.h"
 #include "opwright/version.h"
 #include "python_host.h"
@@ -35,7 +36,8 @@ int run(int argc, char** argv) {
     using namespace opwright;
     std::fprintf(stderr, "opwright: error: %s\n",
                  printable(problem.what(), LineEnds::kKeep).c_str());
-    return 1;
+    const bool is_interrupted = dynamic_cast<const BuildCancelledError*>(&problem) != nullptr;
+    return is_interrupted ? 128 + SIGINT : 1;
   }
   return 0;
 }

@@ -302,8 +302,9 @@ class IBuilderConfig : public INoCopy {
   virtual void setMaxNbTactics(int32_t maxTactics) noexcept = 0;
   virtual int32_t getMaxNbTactics() const noexcept = 0;
 
-  /// Kept and given back, without effect: Opwright has no kernels from these sources. At first
-  /// none.
+  /// The libraries whose kernels may be among the candidates. With TacticSource::kCUBLAS_LT
+  /// products on a GPU may be cuBLASLt's, which the engine then needs where it runs, in that
+  /// version. The others are kept and given back, without effect.
   virtual bool setTacticSources(TacticSources tacticSources) noexcept = 0;
   virtual TacticSources getTacticSources() const noexcept = 0;
   /// Permission for so many streams beside that of the run; at first -1, as the builder likes.
@@ -344,6 +345,13 @@ class IBuilderConfig : public INoCopy {
   /// \return false, and nothing is set, for a limit that is negative or not a number.
   virtual bool setLimits(Limits const& limits) noexcept = 0;
   virtual Limits getLimits() const noexcept = 0;
+
+  /// Beyond TensorRT: seconds that the compiler of kernels for a GPU may take for one of them. A
+  /// candidate that takes longer is left out, with the reason in the log. At first 60. NVRTC before
+  /// 13 cannot be ended, and takes the time it takes.
+  /// \return false, and nothing is set, for what is not more than 0.
+  virtual bool setKernelSeconds(double seconds) noexcept = 0;
+  virtual double getKernelSeconds() const noexcept = 0;
 };
 
 /// Makes networks and builds engines from them. Must outlive its networks, profiles and configs.

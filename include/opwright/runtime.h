@@ -48,8 +48,8 @@ enum class HardwareCompatibilityLevel : int32_t {
   kSAME_COMPUTE_CAPABILITY = 2,
 };
 
-/// Sources of kernels that a build of TensorRT may take some from. Opwright has other kernels and
-/// takes none from these, whichever are set.
+/// Sources of kernels that a build of TensorRT may take some from. Opwright has kernels of its own,
+/// and takes those of kCUBLAS_LT alone, where it is set.
 enum class TacticSource : int32_t {
   kCUBLAS = 0,
   kCUBLAS_LT = 1,
@@ -395,7 +395,8 @@ class ICudaEngine : public INoCopy {
   /// The GPUs that the engine's own code serves, whatever was asked for: kAMPERE_PLUS where all of
   /// it is PTX for them, kSAME_COMPUTE_CAPABILITY for other code of GPUs, kNONE without such code.
   virtual HardwareCompatibilityLevel getHardwareCompatibilityLevel() const noexcept = 0;
-  /// The sources that the engine has kernels from: none of TensorRT's.
+  /// The sources that the engine has kernels from, which it needs to be loaded: none, or
+  /// kCUBLAS_LT.
   virtual TacticSources getTacticSources() const noexcept = 0;
   /// The streams that contexts use beside that of the run: 0.
   virtual int32_t getNbAuxStreams() const noexcept = 0;

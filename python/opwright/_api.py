@@ -267,10 +267,11 @@ def build(
     if timing_cache is not None:
         cache = open_timing_cache(timing_cache, config)
         config.set_timing_cache(cache, False)
-    engine = run_build(builder, network, config, progress)
-    if timing_cache is not None and cache is not None:
-        cache.save(os.fspath(timing_cache))
-    return engine
+    try:
+        return run_build(builder, network, config, progress)
+    finally:  # what was measured is kept, whatever ended the build
+        if timing_cache is not None and cache is not None:
+            cache.save(os.fspath(timing_cache))
 
 
 def run_build(

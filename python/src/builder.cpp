@@ -18,7 +18,7 @@ namespace {
 /// Runs the handlers of signals that have come, such as that of Ctrl-C, which only Python's main
 /// thread does. The interpreter's lock may be another thread's for some time, so it is asked for at
 /// intervals only.
-class InterruptCheck {
+class SignalCheck {
  public:
   void operator()() {
     if (Clock::now() < next_) return;
@@ -46,7 +46,7 @@ class Monitor final : public BuildMonitor {
   bool step_complete(const std::string& phase, int step) override {
     nb::gil_scoped_acquire gil;
     const nb::object go_on = object.attr("step_complete")(phase, step);
-    InterruptCheck::raise_pending();
+    SignalCheck::raise_pending();
     return go_on.is_none() || nb::cast<bool>(nb::bool_(go_on));
   }
   void phase_finish(const std::string& phase) override {
@@ -65,7 +65,7 @@ struct PyBuilder : Builder {
   Plan build(const Network& network, const BuilderConfig& config) const {
     find_libraries(config);
     nb::gil_scoped_release release;
-    return Builder::build(network, config, InterruptCheck());
+    return Builder::build(network, config, SignalCheck());
   }
   void time_candidates(const Network& network, const BuilderConfig& config,
                        const nb::callable& filter) const {
@@ -77,7 +77,7 @@ struct PyBuilder : Builder {
           nb::gil_scoped_acquire gil;
           return nb::cast<bool>(nb::bool_(filter(layer, key)));
         },
-        InterruptCheck());
+        SignalCheck());
   }
   bool supports(const Network& network, const BuilderConfig& config) const {
     find_libraries(config);
@@ -191,8 +191,9 @@ void bind_config_target(nb::class_<BuilderConfig>& c) {
             return true;
           },
           nb::arg("tactic_sources"),
-          "Bits 1 << int(TacticSource); kept and given back, without effect: no kernel is from "
-          "these sources.")
+          "Bits 1 << int(TacticSource): the libraries whose kernels may be among the candidates. "
+          "CUBLAS_LT counts on a GPU, for matrix products; the engine then needs that library, in "
+          "that version, where it runs. Others are kept and given back, without effect.")
       .def("get_tactic_sources", [](const Self& self) { return self.tactic_sources; })
       .def_prop_rw(
           "max_aux_streams", &Self::max_aux_streams, &Self::set_max_aux_streams,
@@ -246,6 +247,11 @@ void bind_config_contents(nb::class_<BuilderConfig>& c) {
           "limits", [](Self& self) -> Limits& { return self.limits(); }, &Self::set_limits,
           "Limits on what the model may make the build spend (build_memory, build_seconds, "
           "steps), and on what the engine of build_engine_with_config may ask for.")
+      .def_prop_rw(
+          "kernel_seconds", &Self::kernel_seconds, &Self::set_kernel_seconds,
+          "Seconds that the compiler of kernels for a GPU may take for one of them, 60 at first. A "
+          "candidate that takes longer is left out, with the reason in the log. NVRTC before 13 "
+          "cannot be ended.")
       .def_rw("profiling_verbosity", &Self::verbosity,
               "How much the engine keeps to say about its layers; DETAILED at first.");
 }

@@ -180,8 +180,9 @@ void bind_engine_properties(ReportingClass<Engine>& c) {
           "it is PTX for them, SAME_COMPUTE_CAPABILITY for other code of GPUs, NONE without such "
           "code.")
       .def_prop_ro(
-          "tactic_sources", [](const Engine&) { return 0; },
-          "0: the engine has kernels of none of TensorRT's sources.")
+          "tactic_sources", &Engine::tactic_sources,
+          "Bits 1 << int(TacticSource): the libraries whose kernels the engine has, which it needs "
+          "to be loaded.")
       .def_prop_ro(
           "num_aux_streams", [](const Engine&) { return 0; },
           "0: a run uses no stream but the one that it is given.")

@@ -299,6 +299,17 @@ nb::object dlpack(nb::handle self, nb::handle stream, nb::handle max_version, nb
   return to_capsule(managed, "dltensor_versioned");
 }
 
+nb::object torch_tensor(nb::handle self) {
+  // What torch.from_dlpack() itself calls once it has a capsule. Asking for the current stream,
+  // which is the engine's, takes it longer than all the rest.
+  static PyObject* const from_capsule = [] {
+    nb::object function = nb::module_::import_("torch").attr("_C").attr("_from_dlpack");
+    return function.release().ptr();
+  }();
+  const nb::object capsule = to_capsule(export_dlpack<DlManaged>(self), "dltensor");
+  return nb::borrow(from_capsule)(capsule);
+}
+
 namespace {
 
 nb::dict interface_of(const PluginTensor& self, bool is_read_only) {

@@ -11,6 +11,8 @@ extern PyType_Slot tensor_slots[];
 /// `__dlpack__`.
 nb::object dlpack(nb::handle self, nb::handle stream, nb::handle max_version, nb::handle device,
                   nb::handle copy);
+/// A torch.Tensor of the memory, as torch.from_dlpack() makes it, without what that asks first.
+nb::object torch_tensor(nb::handle self);
 /// `__dlpack_device__`.
 nb::tuple dlpack_device(const PluginTensor& self);
 /// `__cuda_array_interface__`. Raises AttributeError on the CPU and for types that it cannot name.

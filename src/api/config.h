@@ -161,6 +161,10 @@ class BuilderConfigApi final : public IBuilderConfig {
   void setMaxNbTactics(int32_t maxTactics) noexcept override {
     errors_.run([&] { config_.set_max_num_tactics(maxTactics); });
   }
+  bool setKernelSeconds(double seconds) noexcept override {
+    return errors_.run([&] { config_.set_kernel_seconds(seconds); });
+  }
+  double getKernelSeconds() const noexcept override { return config_.kernel_seconds(); }
   int32_t getMaxNbTactics() const noexcept override { return config_.max_num_tactics(); }
   bool setTacticSources(TacticSources tacticSources) noexcept override {
     config_.tactic_sources = tacticSources;

@@ -9,10 +9,22 @@
 
 namespace opwright {
 
-/// A build reached the end of its time. Nothing takes it for the failure of a candidate.
-class BuildTimeError final : public Error {
+/// Ends a build, whatever it is doing. Nothing takes it for the failure of a candidate.
+class BuildEndError : public Error {
  public:
-  explicit BuildTimeError(const std::string& message) : Error(ErrorCode::kINVALID_STATE, message) {}
+  explicit BuildEndError(const std::string& message) : Error(ErrorCode::kINVALID_STATE, message) {}
+};
+
+/// A build reached the end of its time.
+class BuildTimeError final : public BuildEndError {
+ public:
+  using BuildEndError::BuildEndError;
+};
+
+/// The user ended the build.
+class BuildCancelledError final : public BuildEndError {
+ public:
+  using BuildEndError::BuildEndError;
 };
 
 /// What a build may still spend of its limits.

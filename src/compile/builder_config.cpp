@@ -85,6 +85,11 @@ void BuilderConfig::set_hardware_compatibility_level(HardwareCompatibilityLevel 
   hardware_compatibility_ = level;
 }
 
+void BuilderConfig::set_kernel_seconds(double seconds) {
+  require(seconds > 0, "kernel_seconds is ", seconds, "; expected more than 0");
+  kernel_seconds_ = seconds;
+}
+
 void BuilderConfig::set_limits(const Limits& limits) {
   check_limits(limits);
   limits_ = limits;
@@ -138,6 +143,8 @@ BuildConfig BuilderConfig::build_config(bool strongly_typed) const {
   build.strip = strips_plan(flags.bits);
   build.debug_plugins = debug_plugins;
   build.graphs = graphs;
+  build.tactic_sources = tactic_sources;
+  build.kernel_seconds = kernel_seconds_;
   build.limits = limits_;
   return build;
 }

@@ -93,6 +93,9 @@ class BuilderConfig : public BuilderSettings {
   /// For those who check what they change.
   Limits& limits() { return limits_; }
   void set_limits(const Limits& limits);
+  /// BuildConfig::kernel_seconds. Throws Error unless it is more than 0.
+  double kernel_seconds() const { return kernel_seconds_; }
+  void set_kernel_seconds(double seconds);
 
   static void set_runtime_platform(RuntimePlatform platform);
   static void set_engine_capability(EngineCapability capability);
@@ -125,6 +128,7 @@ class BuilderConfig : public BuilderSettings {
   HardwareCompatibilityLevel hardware_compatibility_ = HardwareCompatibilityLevel::kNONE;
   std::shared_ptr<TimingCache> timing_cache_;
   Limits limits_;
+  double kernel_seconds_ = kKernelSeconds;
 };
 
 }  // namespace opwright

@@ -18,6 +18,7 @@
 #include "compile/tuner.h"
 #include "compile/tuning_report.h"
 #include "network/no_kernel.h"
+#include "operators/fused_attention.h"
 #include "plan/trusted.h"
 #include "plugin/registry/callback.h"
 
@@ -37,8 +38,8 @@ class Progress {
     else
       budget_.check_time(phase);
     if (config_.progress && !config_.progress(phase, done, total))
-      fail_with(ErrorCode::kINVALID_STATE, "The build was cancelled by its progress callback in '",
-                phase, "'");
+      throw BuildCancelledError(
+          str("The build was cancelled by its progress callback in '", phase, "'"));
     if (config_.interrupt_check) config_.interrupt_check();
   }
 
@@ -180,6 +181,12 @@ CacheScene::Levels caches_of_run(const std::vector<GraphNode*>& nodes, const Pro
   return {device.cache_level(constants + 2 * largest), device.cache_level(2 * largest)};
 }
 
+/// A step that several layers were joined to cannot be run as one.
+class FusionError final : public Error {
+ public:
+  using Error::Error;
+};
+
 void compile_profile(const Graph& graph, const Network& network, const ProfileRanges& ranges,
                      const Device& device, const BuildConfig& config, TimingCache& cache,
                      PlanEmitter& emitter, const BuildBudget& budget) {
@@ -190,30 +197,45 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
   const int total = static_cast<int>(nodes.size());
   const std::vector<bool> contested = beside_callbacks(nodes, device);
   tuner.compile_ahead(nodes, [&](int done, int of) { progress("compiling kernels", done, of); });
-  std::vector<TunedNode> tuned;
-  for (int i = 0; i < total; ++i) {
-    progress("tuning", i, total, nodes[i]);
+  const auto tune = [&](int i) {
     try {
-      tuned.push_back(tuner.tune(*nodes[i], contested[i]));
+      return tuner.tune(*nodes[i], contested[i]);
     } catch (const NoKernelError& error) {
       fail_lacking(error, std::span(nodes).subspan(static_cast<size_t>(i) + 1), tuner, device);
     } catch (const DeviceLostError&) {
       throw;
-    } catch (const BuildTimeError&) {
+    } catch (const BuildEndError&) {
+      throw;
+    } catch (const NoCandidateError& error) {
+      if (nodes[i]->as<FusedAttention>() != nullptr) throw FusionError(error.code(), error.what());
       throw;
     } catch (const Error& error) {
       rethrow_naming(*nodes[i], error);
     }
+  };
+  std::vector<TunedNode> tuned;
+  for (int i = 0; i < total; ++i) {
+    progress("tuning", i, total, nodes[i]);
+    tuned.push_back(tune(i));
   }
-  progress("selecting formats", 0, 1);
-  const SelectionProblem problem = make_problem(graph, network, nodes, tuned, tuner);
-  if (config.timing_filter) return;
-  const Contest contest({graph, network, ranges, device, config, budget, nodes, tuned, emitter,
-                         tuner, cache,
-                         [&](int done, int of) { progress("comparing whole engines", done, of); }});
-  const std::vector<int> assignment = contest.choose(problem, contested);
-  const auto first = assignment.begin() + static_cast<ptrdiff_t>(graph.inputs.size());
-  const std::vector<int> chosen(first, first + total);
+  SelectionProblem problem;
+  std::vector<int> assignment, chosen;
+  // Of what the timing cache knows a kernel may fail to compile here: then others are chosen.
+  for (std::vector<int> failed(1); !failed.empty();) {
+    progress("selecting formats", 0, 1);
+    problem = make_problem(graph, network, nodes, tuned, tuner);
+    if (config.timing_filter) return;
+    const Contest contest(
+        {graph, network, ranges, device, config, budget, nodes, tuned, emitter, tuner, cache,
+         [&](int done, int of) { progress("comparing whole engines", done, of); }});
+    assignment = contest.choose(problem, contested);
+    const auto first = assignment.begin() + static_cast<ptrdiff_t>(graph.inputs.size());
+    chosen.assign(first, first + total);
+    failed = tuner.compile_chosen(nodes, tuned, chosen, [&](int done, int of) {
+      progress("compiling chosen kernels", done, of);
+    });
+    for (const int i : failed) tuned[i] = tune(i);
+  }
   const std::vector<std::vector<double>> costs = conversion_costs(problem, assignment);
   for (int i = 0; i < total; ++i)
     report_tuning(*nodes[i], tuned[i], chosen[i], costs[graph.inputs.size() + i], config.log);
@@ -242,8 +264,9 @@ uint64_t constant_bytes(const Graph& graph) {
   return bytes;
 }
 
+/// `fuses_attention`: whether attentions may become one step each.
 Plan compile_for(const Device& device, const Network& network, const BuildConfig& config,
-                 const Deadline& deadline) {
+                 const Deadline& deadline, TimingCache& cache, bool fuses_attention) {
   const DeviceScope scope(device);
   const Limits limits = resolved(config.limits, device.memory());
   require(network.num_layers() <= limits.steps, "The network '", network.name(), "' has ",
@@ -263,13 +286,8 @@ Plan compile_for(const Device& device, const Network& network, const BuildConfig
   std::vector<RefitWeight> weights = mark_refittable(graph, network, config.refit);
   budget.set_given(constant_bytes(graph));
   plan_for_broadcasts(graph, profiles);
-  run_passes(graph, {device, config, profiles[0], network.flags().strongly_typed, &budget});
-
-  TimingCache fresh(device.identity());
-  TimingCache& cache = config.timing_cache ? *config.timing_cache : fresh;
-  require(cache.device_identity() == device.identity(), "The timing cache was made on '",
-          cache.device_identity(), "', this device is '", device.identity(),
-          "'; use a cache of this device or none");
+  run_passes(graph, {device, config, profiles[0], network.flags().strongly_typed, &budget,
+                     fuses_attention});
   PlanEmitter emitter(graph, network, device, config, std::move(weights));
   for (const ProfileRanges& ranges : profiles)
     compile_profile(graph, network, ranges, device, config, cache, emitter, budget);
@@ -287,6 +305,21 @@ Plan compile_for(const Device& device, const Network& network, const BuildConfig
   return plan;
 }
 
+Plan compile_for(const Device& device, const Network& network, const BuildConfig& config,
+                 const Deadline& deadline) {
+  TimingCache fresh(device.identity());
+  TimingCache& cache = config.timing_cache ? *config.timing_cache : fresh;
+  require(cache.device_identity() == device.identity(), "The timing cache was made on '",
+          cache.device_identity(), "', this device is '", device.identity(),
+          "'; use a cache of this device or none");
+  try {
+    return compile_for(device, network, config, deadline, cache, true);
+  } catch (const FusionError& error) {
+    config.log.warning("The network is built with attentions as separate layers: ", error.what());
+  }
+  return compile_for(device, network, config, deadline, cache, false);
+}
+
 /// `reason`: why the GPU, which nobody chose, cannot run all of the network.
 Plan compile_on_cpu_instead(const Network& network, const BuildConfig& config,
                             const Deadline& deadline, const std::string& reason) {
@@ -302,7 +335,7 @@ Plan compile_on_cpu_instead(const Network& network, const BuildConfig& config,
       reason);
   try {
     return compile_for(get_device(on_cpu.device), network, on_cpu, deadline);
-  } catch (const BuildTimeError&) {
+  } catch (const BuildEndError&) {
     throw;
   } catch (const Error& error) {
     fail_with(error.code(), error.what(), ". ", why);

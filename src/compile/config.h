@@ -79,7 +79,8 @@ TuningEffort tuning_effort(int level, int max_tactics);
 /// Throws Error for a set of BuilderFlag that asks for what is not here.
 void check_builder_flags(uint32_t flags);
 
-/// The bits 1 << TacticSource that a config has at first, as TensorRT's. No kernel is from these.
+/// The bits 1 << TacticSource that a config has at first, as TensorRT's. Of these libraries'
+/// sources CUBLAS_LT alone counts, and is not among them.
 uint32_t default_tactic_sources();
 
 /// Throws Error where a layer is asked to run on another device than the engine.
@@ -100,6 +101,9 @@ RefitMode refit_mode(uint32_t flags);
 /// Whether it asks for an engine without the weights that refitting gives.
 bool strips_plan(uint32_t flags);
 
+/// What a kernel may take to be compiled where nobody says more: most take less than one second.
+inline constexpr double kKernelSeconds = 60;
+
 struct BuildConfig {
   /// The types that the bits 1 << BuilderFlag let the tuner choose, or make it choose. They say
   /// nothing for strongly typed networks.
@@ -111,6 +115,9 @@ struct BuildConfig {
   bool may_fall_back = false;
   bool fp16 = false, bf16 = false, int8 = false, fp8 = false;
   bool tf32 = false;  ///< whether products of FP32 may round their operands, in any network
+  uint32_t tactic_sources = 0;  ///< bits 1 << TacticSource
+  /// How long the compiler may take for a kernel, which is left out beyond that.
+  double kernel_seconds = kKernelSeconds;
   PrecisionConstraints constraints = PrecisionConstraints::kIGNORE;
   std::vector<OptimizationProfile>
       profiles;  ///< empty: one profile of the network's constant shapes
@@ -125,7 +132,8 @@ struct BuildConfig {
   /// Where it is set, nothing is built: candidates that the timing cache lacks are timed into it if
   /// this says so of their layer and their key, and compile() returns an empty plan.
   std::function<bool(const std::string& layer, const std::string& key)> timing_filter;
-  /// Called between runs of kernels; what it throws ends the build.
+  /// Called between runs of kernels and while kernels are compiled, by the thread that builds; what
+  /// it throws ends the build.
   std::function<void()> interrupt_check;
   bool detailed_inspection = true;  ///< keep layer names and what the tuner compared in the plan
   /// Shared libraries that the plan carries, so that engines need no file of them: plugin

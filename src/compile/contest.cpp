@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "compile/build_budget.h"
 #include "operators/host_run.h"
 #include "operators/movement.h"
 #include "plan/hash.h"
@@ -58,6 +59,8 @@ std::string failure(const std::exception_ptr& reason) {
   if (is_interrupt(reason)) std::rethrow_exception(reason);
   try {
     std::rethrow_exception(reason);
+  } catch (const BuildEndError&) {
+    throw;
   } catch (const std::exception& error) {
     return error.what();
   } catch (...) {

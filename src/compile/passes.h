@@ -17,6 +17,7 @@ struct PassContext {
   const ProfileRanges& ranges;  ///< of the first profile
   bool strongly_typed = false;
   BuildBudget* budget = nullptr;  ///< null: no limits
+  bool fuses_attention = true;    ///< whether attentions may become one step each
 
   /// Every way to run the operator on these inputs with the network's types.
   std::vector<Candidate> candidates(const Operator& op, const GraphNode& like,

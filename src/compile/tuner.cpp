@@ -1,13 +1,15 @@
 #include "compile/tuner.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <exception>
 #include <limits>
 #include <optional>
 #include <sstream>
+#include <thread>
 #include <unordered_set>
 
-#include "backend/tf32_tactic.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "base/types.h"
@@ -16,6 +18,7 @@
 #include "compile/tuning_report.h"
 #include "network/no_kernel.h"
 #include "operators/builtin.h"
+#include "operators/fused_attention.h"
 #include "operators/movement.h"
 #include "operators/pooling.h"
 #include "plan/concatenation.h"
@@ -77,14 +80,22 @@ double work_of(const GraphNode& node, const NodePorts& ports) {
 }
 
 /// Throws anew what ends the build rather than a candidate.
-void rethrow_end_of_time(const std::exception_ptr& reason) {
+void rethrow_end(const std::exception_ptr& reason) {
+  if (is_interrupt(reason)) std::rethrow_exception(reason);
   try {
     std::rethrow_exception(reason);
-  } catch (const BuildTimeError&) {
+  } catch (const BuildEndError&) {
     throw;
   } catch (...) {
     return;
   }
+}
+
+/// What the layer's own errors begin with is not another one's.
+std::string without_layer(std::string text, const GraphNode& node) {
+  const std::string prefix = str("Layer '", node.name, "': ");
+  if (text.starts_with(prefix)) text.erase(0, prefix.size());
+  return text;
 }
 
 std::string what(const std::exception_ptr& reason) {
@@ -159,6 +170,11 @@ bool is_error(const std::exception_ptr& reason) {
   } catch (...) {
     return false;
   }
+}
+
+std::string none_works(const GraphNode& node, size_t count, const std::string& reasons) {
+  return str("Layer '", node.name, "' (", kind_of(*node.op), "): none of its ", count,
+             " candidates works:", reasons);
 }
 
 /// Whether the input's elements are known but for the values of symbols, and the kernel reads them:
@@ -420,28 +436,100 @@ Tuner::Measured Tuner::measure(const GraphNode& node, const NodePorts& ports,
                                const Candidate& candidate, float best) {
   const NodePorts typed = candidate_ports(node, ports, candidate, constants_);
   const std::string cache_key = key(node, typed, candidate);
+  const std::string id = failure_key(node, typed, candidate);
+  // The cache may know the time of what does not compile here.
+  if (const std::string reason = failure(id); !reason.empty()) fail(reason);
   if (std::optional<Measured> known = find(cache_key)) return *known;
   // It stays an option, so that the conversions beside it are asked for as in a build.
   if (!is_wanted(node, cache_key)) return {};
-  KernelArgs args;
-  args.layer = node.name;
-  args.candidate = &candidate;
-  args.inputs = typed.inputs;
-  args.outputs = typed.outputs;
-  args.device = &device_;
-  args.hardware_compatibility = config_.hardware_compatibility;
-  args.services = &config_.services;
   Measured measured;
-  measured.planned = node.op->plan(args);
+  measured.planned = plan(node, typed, candidate, id);
   // How often a body runs, and whether it ever ends, may follow from data, which a build has none
   // of. It is the only candidate.
   if (dynamic_cast<const BodyOwner*>(node.op.get()) != nullptr) return measured;
-  measured.time_ms = run(node, *measured.planned, typed, candidate, best);
+  try {
+    measured.time_ms = run(node, *measured.planned, typed, candidate, best);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kFAILED_ALLOCATION) throw;
+    // What was timed before has left its memory.
+    memory_.clear();
+    memory_.release_constants();
+    measured.time_ms = run(node, *measured.planned, typed, candidate, best);
+  }
   if (!cache_key.empty()) {
     cache_.insert(cache_key, measured.time_ms);
     timed_layers_.emplace(cache_key, node.name);
   }
   return measured;
+}
+
+KernelArgs Tuner::args_of(const GraphNode& node, const NodePorts& ports,
+                          const Candidate& candidate) const {
+  KernelArgs args;
+  args.layer = node.name;
+  args.candidate = &candidate;
+  args.inputs = ports.inputs;
+  args.outputs = ports.outputs;
+  args.device = &device_;
+  args.hardware_compatibility = config_.hardware_compatibility;
+  args.services = &config_.services;
+  return args;
+}
+
+bool Tuner::is_compiled(const GraphNode& node) const {
+  // Plugins compile by themselves, and not on any thread; bodies have nodes of their own.
+  return !device_.is_host() && is_builtin_operator(node.op->kind());
+}
+
+std::string Tuner::failure_key(const GraphNode& node, const NodePorts& ports,
+                               const Candidate& candidate) const {
+  const std::string known = key(node, ports, candidate);
+  return known.empty() ? str(node.name, "|", label_of(candidate)) : known;
+}
+
+std::string Tuner::failure(const std::string& key) const {
+  const std::lock_guard lock(failures_mutex_);
+  const auto found = failures_.find(key);
+  return found == failures_.end() ? std::string() : found->second;
+}
+
+PlannedOperatorPtr Tuner::plan(const GraphNode& node, const NodePorts& ports,
+                               const Candidate& candidate, const std::string& key,
+                               bool is_build_thread, const std::atomic<bool>* is_ended) {
+  KernelArgs args = args_of(node, ports, candidate);
+  if (!is_compiled(node)) return node.op->plan(args);
+  if (const std::string known = failure(key); !known.empty()) fail(known);
+  const Deadline deadline(config_.kernel_seconds);
+  std::exception_ptr end;  // of the build
+  std::atomic<bool> has_end = false;
+  const std::thread::id thread = std::this_thread::get_id();
+  const std::function<bool()> gives_up = [&] {
+    if (is_build_thread && !has_end && std::this_thread::get_id() == thread) {
+      try {
+        if (config_.interrupt_check) config_.interrupt_check();
+        budget_.check_time("compiling a kernel of layer '", node.name, "', candidate ",
+                           label_of(candidate));
+      } catch (...) {
+        end = std::current_exception();
+        has_end = true;
+      }
+    }
+    return has_end || (is_ended != nullptr && *is_ended) || deadline.has_passed();
+  };
+  args.gives_up = &gives_up;
+  try {
+    return node.op->plan(args);
+  } catch (const Error& error) {
+    if (end) std::rethrow_exception(end);
+    if (is_ended != nullptr && *is_ended) throw;
+    const std::string reason = deadline.has_passed()
+                                   ? str("its kernel was not compiled within ",
+                                         config_.kernel_seconds, " seconds (kernel_seconds)")
+                                   : without_layer(error.what(), node);
+    const std::lock_guard lock(failures_mutex_);
+    failures_.emplace(key, reason);
+    fail_with(error.code(), reason);
+  }
 }
 
 std::vector<Candidate> Tuner::candidates(const GraphNode& node, const NodePorts& ports,
@@ -452,16 +540,15 @@ std::vector<Candidate> Tuner::candidates(const GraphNode& node, const NodePorts&
   query.outputs = ports.outputs;
   query.device = &device_;
   query.strongly_typed = strongly_typed_;
+  query.tf32 = config_.tf32;
+  query.hardware_compatibility = config_.hardware_compatibility;
+  query.tactic_sources = config_.tactic_sources;
   query.dropped = &dropped;
   if (!strongly_typed_) {
     query.fp16 = config_.fp16, query.bf16 = config_.bf16;
     query.int8 = config_.int8, query.fp8 = config_.fp8;
   }
   std::vector<Candidate> candidates = node.op->candidates(query);
-  if (!config_.tf32)
-    std::erase_if(candidates, [](const Candidate& candidate) {
-      return candidate.tactic_name.starts_with(kTf32Tactic);
-    });
   std::erase_if(candidates, [&](const Candidate& candidate) {
     std::string reason = obstacle(node, ports, candidate);
     if (reason.empty()) return false;
@@ -495,19 +582,66 @@ std::string Tuner::lack(const GraphNode& node) const {
   return {};
 }
 
-void Tuner::compile_ahead(std::span<GraphNode* const> nodes,
-                          const std::function<void(int done, int total)>& progress) {
-  if (device_.is_host() || !config_.timing || thread_count() == 1) return;
-  struct Work {
-    const GraphNode* node;
-    NodePorts ports;
-    Candidate candidate;
+void Tuner::compile(std::span<const Work> work, const CompileProgress& progress) {
+  const auto total = static_cast<int64_t>(work.size());
+  if (total == 0) return;
+  const std::thread::id builder = std::this_thread::get_id();
+  std::atomic<int64_t> next = 0;
+  std::atomic<int> done = 0, running = 0;
+  std::atomic<bool> is_ended = false;
+  const auto check = [&] {
+    progress(done, static_cast<int>(total));
+    if (config_.interrupt_check) config_.interrupt_check();
+    budget_.check_time("compiling kernels");
   };
+  const auto compile_next = [&](bool is_builder) {
+    const int64_t i = next++;
+    if (i >= total) {
+      // What is interrupted while others compile their last kernels ends those.
+      for (int before = done; is_builder && running > 0 && !is_ended; before = done) {
+        constexpr auto kPause = std::chrono::milliseconds(5);
+        std::this_thread::sleep_for(kPause);
+        if (config_.interrupt_check) config_.interrupt_check();
+        budget_.check_time("compiling kernels");
+        if (done != before) check();
+      }
+      return false;
+    }
+    if (is_builder) check();
+    ++running;
+    const Work& each = work[static_cast<size_t>(i)];
+    try {
+      plan(*each.node, each.ports, each.candidate, each.key, is_builder, &is_ended);
+    } catch (...) {
+      --running;
+      // A candidate that fails is known by its key, and is reported when its turn comes.
+      rethrow_end(std::current_exception());
+      ++done;
+      return true;
+    }
+    --running;
+    ++done;
+    return true;
+  };
+  parallel_for(std::min<int64_t>(total, thread_count()), 1, [&](int64_t begin, int64_t end) {
+    const bool is_builder = std::this_thread::get_id() == builder;
+    try {
+      for (int64_t task = begin; task < end; ++task)
+        while (!is_ended && compile_next(is_builder)) {
+        }
+    } catch (...) {
+      is_ended = true;
+      throw;
+    }
+  });
+}
+
+void Tuner::compile_ahead(std::span<GraphNode* const> nodes, const CompileProgress& progress) {
+  if (!config_.timing || thread_count() == 1) return;
   std::vector<Work> work;
   std::unordered_set<std::string> keys;
   for (const GraphNode* node : nodes) {
-    // Plugins compile by themselves, and not on any thread; bodies have nodes of their own.
-    if (!is_builtin_operator(node->op->kind())) continue;
+    if (!is_compiled(*node)) continue;
     std::vector<DroppedCandidate> dropped;
     std::vector<Candidate> all;
     const NodePorts ports = network_ports(*node, ranges_);
@@ -524,35 +658,35 @@ void Tuner::compile_ahead(std::span<GraphNode* const> nodes,
       const std::string cache_key = key(*node, typed, candidate);
       if (cache_key.empty() || cache_.find(cache_key) || !keys.insert(cache_key).second) continue;
       if (!is_wanted(*node, cache_key)) continue;
-      work.push_back({node, std::move(typed), candidate});
+      work.push_back({node, std::move(typed), candidate, cache_key});
     }
   }
-  const auto total = static_cast<int64_t>(work.size());
-  // In rounds, between which the caller may interrupt.
-  const int64_t round = int64_t{8} * thread_count();
-  for (int64_t done = 0; done < total; done += round) {
-    progress(static_cast<int>(done), static_cast<int>(total));
-    if (config_.interrupt_check) config_.interrupt_check();
-    budget_.check_time("compiling kernels");
-    parallel_for(std::min(round, total - done), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = done + begin; i < done + end; ++i) {
-        const Work& each = work[static_cast<size_t>(i)];
-        KernelArgs args;
-        args.layer = each.node->name;
-        args.candidate = &each.candidate;
-        args.inputs = each.ports.inputs;
-        args.outputs = each.ports.outputs;
-        args.device = &device_;
-        args.hardware_compatibility = config_.hardware_compatibility;
-        args.services = &config_.services;
-        try {
-          each.node->op->plan(args);
-        } catch (const std::exception&) {
-          // The candidate fails again when it is timed, and is reported then.
-        }
-      }
-    });
+  compile(work, progress);
+}
+
+std::vector<int> Tuner::compile_chosen(std::span<GraphNode* const> nodes,
+                                       std::span<const TunedNode> tuned,
+                                       std::span<const int> chosen,
+                                       const CompileProgress& progress) {
+  std::vector<Work> work;
+  std::vector<int> of;
+  std::unordered_set<std::string> keys;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const TunedOption& option = tuned[i].options[static_cast<size_t>(chosen[i])];
+    if (option.planned != nullptr || !is_compiled(*nodes[i])) continue;
+    NodePorts ports = with_types(network_ports(*nodes[i], ranges_), option.candidate);
+    const std::string key = failure_key(*nodes[i], ports, option.candidate);
+    of.push_back(static_cast<int>(i));
+    work.push_back({nodes[i], std::move(ports), option.candidate, key});
   }
+  std::vector<Work> distinct;
+  for (const Work& each : work)
+    if (keys.insert(each.key).second) distinct.push_back(each);
+  compile(distinct, progress);
+  std::vector<int> failed;
+  for (size_t i = 0; i < work.size(); ++i)
+    if (!failure(work[i].key).empty()) failed.push_back(of[i]);
+  return failed;
 }
 
 TunedNode Tuner::tune(const GraphNode& node, bool all_tactics) {
@@ -610,8 +744,15 @@ void Tuner::add(TunedNode& result, const Candidate& candidate, Measured measured
 
 void Tuner::look_up(const GraphNode& node, const NodePorts& ports,
                     const std::vector<Candidate>& candidates, TunedNode& result) const {
+  std::string reasons;
+  const Candidate* first = nullptr;
   for (const Candidate& candidate : candidates) {
     const NodePorts typed = with_types(ports, candidate);
+    if (const std::string reason = failure(failure_key(node, typed, candidate)); !reason.empty()) {
+      report_failure(node, candidate, reason, reasons, result);
+      continue;
+    }
+    if (first == nullptr) first = &candidate;
     if (config_.error_on_timing_cache_miss) check_cached(node, typed, candidate);
     if (std::optional<Measured> known = find(key(node, typed, candidate))) {
       add(result, candidate, *known);
@@ -621,7 +762,18 @@ void Tuner::look_up(const GraphNode& node, const NodePorts& ports,
       result.sources.emplace_back();
     }
   }
-  if (result.options.empty()) result.options.push_back({candidates.front(), 0, nullptr});
+  if (first == nullptr) throw NoCandidateError(none_works(node, candidates.size(), reasons));
+  if (result.options.empty()) result.options.push_back({*first, 0, nullptr});
+}
+
+void Tuner::report_failure(const GraphNode& node, const Candidate& candidate,
+                           const std::string& text, std::string& reasons, TunedNode& result) const {
+  const std::string line = headline(text), label = label_of(candidate);
+  config_.log.warning("Layer '", node.name, "': the candidate ", label, " is left out: ", text);
+  reasons += str("\n  ", label, ": ", line);
+  result.considered.push_back(
+      {str(candidate), candidate.tactic, candidate.tactic_name, 0, 0, line});
+  result.sources.emplace_back();
 }
 
 void Tuner::time(const GraphNode& node, const NodePorts& ports,
@@ -630,25 +782,22 @@ void Tuner::time(const GraphNode& node, const NodePorts& ports,
   std::string reasons;
   auto drop = [&](const Candidate& candidate) {
     const std::exception_ptr reason = std::current_exception();
-    if (is_interrupt(reason)) std::rethrow_exception(reason);
-    rethrow_end_of_time(reason);
+    rethrow_end(reason);
     rethrow_lost_device(reason, node.name, label_of(candidate));
     if (!first_reason) first_reason = reason;
-    const std::string text = what(reason), line = headline(text), label = label_of(candidate);
-    config_.log.warning("Layer '", node.name, "': the candidate ", label, " is left out: ", text);
-    reasons += str("\n  ", label, ": ", line);
-    result.considered.push_back(
-        {str(candidate), candidate.tactic, candidate.tactic_name, 0, 0, line});
-    result.sources.emplace_back();
+    report_failure(node, candidate, what(reason), reasons, result);
   };
+  // Where there is nothing to fall back to, the error itself is the clearest.
+  const bool is_only = candidates.size() == 1 && node.as<FusedAttention>() == nullptr;
   float best = std::numeric_limits<float>::infinity();
   int works = 0;
   for (const Candidate& candidate : candidates) {
     if (config_.error_on_timing_cache_miss)
       check_cached(node, candidate_ports(node, ports, candidate, constants_), candidate);
+    if (config_.interrupt_check) config_.interrupt_check();
     Measured measured;
-    if (candidates.size() == 1) {
-      measured = measure(node, ports, candidate, best);  // nothing to fall back to
+    if (is_only) {
+      measured = measure(node, ports, candidate, best);
     } else {
       try {
         measured = measure(node, ports, candidate, best);
@@ -662,9 +811,8 @@ void Tuner::time(const GraphNode& node, const NodePorts& ports,
     if (++works == config_.max_candidates) break;
   }
   if (!result.options.empty()) return;
-  const std::string text = str("Layer '", node.name, "' (", kind_of(*node.op), "): none of its ",
-                               candidates.size(), " candidates works:", reasons);
-  if (is_error(first_reason)) fail_with(ErrorCode::kFAILED_EXECUTION, text);
+  const std::string text = none_works(node, candidates.size(), reasons);
+  if (is_error(first_reason)) throw NoCandidateError(text);
   add_exception_note(first_reason, text);
   std::rethrow_exception(first_reason);
 }
@@ -706,7 +854,7 @@ float Tuner::reformat_time(const GraphValue& value, PortType from, PortType to) 
   if (config_.error_on_timing_cache_miss) check_cached(node, ports, candidate);
   try {
     return measure(node, ports, candidate, std::numeric_limits<float>::infinity()).time_ms;
-  } catch (const BuildTimeError&) {
+  } catch (const BuildEndError&) {
     throw;
   } catch (const Error& error) {
     return refuse(error.what());

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -41,6 +43,13 @@ struct TunedNode {
   std::vector<Source> sources;             ///< of those in `considered`
 };
 
+/// None of the candidates of a layer works. The text has the layer and the reasons.
+class NoCandidateError final : public Error {
+ public:
+  explicit NoCandidateError(const std::string& message)
+      : Error(ErrorCode::kFAILED_EXECUTION, message) {}
+};
+
 /// Memory of the device that timed kernels read and write: filled with seeded values that are
 /// harmless as data and as indices, and reused.
 class TimingMemory {
@@ -78,14 +87,20 @@ class Tuner {
         bool strongly_typed, TimingCache& cache, const BuildBudget& budget,
         CacheScene::Levels caches);
 
+  using CompileProgress = std::function<void(int done, int total)>;
+
   /// Throws Error naming the layer when there is no way to run it, with the reasons; an exception
-  /// of a plugin's own passes through, with them as a note.
+  /// of a plugin's own passes through, with them as a note. What has failed to compile before is no
+  /// candidate.
   TunedNode tune(const GraphNode& node, bool all_tactics);
   /// Compiles the kernels that tune() is going to time for these nodes, on all threads, so that it
-  /// finds them in the device's cache. Those that do not compile are left to tune(). Nothing where
-  /// the device compiles none.
-  void compile_ahead(std::span<GraphNode* const> nodes,
-                     const std::function<void(int done, int total)>& progress);
+  /// finds them in the device's cache. Nothing where the device compiles none.
+  void compile_ahead(std::span<GraphNode* const> nodes, const CompileProgress& progress);
+  /// Compiles those of the chosen options that were not timed in this build, so that writing the
+  /// plan finds them in the device's cache. Returns the nodes whose kernel does not compile.
+  std::vector<int> compile_chosen(std::span<GraphNode* const> nodes,
+                                  std::span<const TunedNode> tuned, std::span<const int> chosen,
+                                  const CompileProgress& progress);
   /// Why the device cannot run the node, naming it; empty where it can, or where that is not known.
   std::string lack(const GraphNode& node) const;
   /// Milliseconds to convert a tensor with these extents; infinite when it cannot be done.
@@ -105,6 +120,29 @@ class Tuner {
     bool is_cached = false;
     std::string same_as;
   };
+  /// What is to be compiled.
+  struct Work {
+    const GraphNode* node = nullptr;
+    NodePorts ports;  ///< with the candidate's types
+    Candidate candidate;
+    std::string key;  ///< failure_key()
+  };
+  /// Whether the layer's kernel is compiled when the layer is planned, on any thread.
+  bool is_compiled(const GraphNode& node) const;
+  void compile(std::span<const Work> work, const CompileProgress& progress);
+  KernelArgs args_of(const GraphNode& node, const NodePorts& ports,
+                     const Candidate& candidate) const;
+  /// The node's plan(), within the time for a kernel. What fails to compile is known by `key` then,
+  /// and fails at once the next time. Asks for interrupts where the thread is the build's. Once
+  /// `is_ended` what is compiled is given up.
+  PlannedOperatorPtr plan(const GraphNode& node, const NodePorts& ports, const Candidate& candidate,
+                          const std::string& key, bool is_build_thread = true,
+                          const std::atomic<bool>* is_ended = nullptr);
+  /// Why the candidate with this key did not compile; empty where nothing is known against it.
+  std::string failure(const std::string& key) const;
+  /// What the candidate is known by within a build.
+  std::string failure_key(const GraphNode& node, const NodePorts& ports,
+                          const Candidate& candidate) const;
   std::vector<Candidate> candidates(const GraphNode& node, const NodePorts& ports,
                                     std::vector<DroppedCandidate>& dropped) const;
   /// Leaves those that have the types which the network asks for. Throws Error where there are none
@@ -119,6 +157,9 @@ class Tuner {
                const std::vector<Candidate>& candidates, TunedNode& result) const;
   void time(const GraphNode& node, const NodePorts& ports, const std::vector<Candidate>& candidates,
             TunedNode& result);
+  /// A candidate that is left out: in the log, in `reasons` and in the result.
+  void report_failure(const GraphNode& node, const Candidate& candidate, const std::string& text,
+                      std::string& reasons, TunedNode& result) const;
   std::optional<Measured> find(const std::string& key) const;
   /// `best`: the least time of the node's candidates so far.
   Measured measure(const GraphNode& node, const NodePorts& ports, const Candidate& candidate,
@@ -147,6 +188,8 @@ class Tuner {
   TimingMemory memory_;
   int timed_ = 0;
   std::unordered_map<std::string, std::string> timed_layers_;  // by key of the cache
+  mutable std::mutex failures_mutex_;
+  std::unordered_map<std::string, std::string> failures_;  // why, by failure_key()
 };
 
 }  // namespace opwright

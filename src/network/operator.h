@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -130,8 +131,15 @@ struct CandidateQuery {
   /// Lower precision than the network's that the builder config allows; all false for strongly
   /// typed networks.
   bool fp16 = false, bf16 = false, int8 = false, fp8 = false;
+  /// Whether products of FP32 may round their operands to TF32, 10 bits of fraction, in any
+  /// network.
+  bool tf32 = false;
   /// Whether the network is strongly typed: operators keep the network's types.
   bool strongly_typed = false;
+  /// What other GPUs the kernels must run on, too.
+  HardwareCompatibilityLevel hardware_compatibility{};
+  /// Bits 1 << TacticSource: libraries of others that may compute.
+  uint32_t tactic_sources = 0;
   /// Where the operator says what it lists and cannot be; null: nobody asks.
   std::vector<DroppedCandidate>* dropped = nullptr;
 };
@@ -170,6 +178,8 @@ struct KernelArgs {
   const Device* device = nullptr;
   /// What other GPUs the code that plan() makes must run on, too.
   HardwareCompatibilityLevel hardware_compatibility{};
+  /// Asked by compilers while they work: true ends that. Null: nobody ends it.
+  const std::function<bool()>* gives_up = nullptr;
   /// Null: none. Outlives the kernel.
   const PluginServices* services = nullptr;
   /// For PlannedOperator::check(): what infer() gave for the ports; empty where it cannot be asked.
@@ -223,6 +233,8 @@ class PlannedOperator : public Operation {
   virtual std::vector<PluginRequirement> requirements() const { return {}; }
   /// What the inspector shows beside the layer's own metadata.
   virtual std::string metadata() const { return {}; }
+  /// Bits 1 << TacticSource: libraries of others that compute it, and must be there to load it.
+  virtual uint32_t tactic_sources() const { return 0; }
 };
 
 using PlannedOperatorPtr = std::shared_ptr<const PlannedOperator>;

@@ -180,6 +180,8 @@ class Engine {
   bool is_refittable() const { return !plan_.refit.weights.empty(); }
   ProfilingVerbosity profiling_verbosity() const;
   HardwareCompatibilityLevel hardware_compatibility_level() const;
+  /// Bits 1 << TacticSource: libraries of others that it needs.
+  uint32_t tactic_sources() const;
   int64_t stat(EngineStat stat) const;
   bool is_debug_tensor(std::string_view name) const;
   /// Weights stay in the device's memory, so that there is no budget but 0.

@@ -158,6 +158,13 @@ HardwareCompatibilityLevel Engine::hardware_compatibility_level() const {
   return device().backend().code_format().level(plan_.code);
 }
 
+uint32_t Engine::tactic_sources() const {
+  uint32_t sources = 0;
+  for (const auto& schedule : operators_)
+    for (const PlannedOperatorPtr& op : schedule) sources |= op->tactic_sources();
+  return sources;
+}
+
 int64_t Engine::stat(EngineStat stat) const {
   if (stat == EngineStat::kSTRIPPED_WEIGHTS_SIZE)
     return static_cast<int64_t>(plan_.refit.stripped_bytes);

@@ -83,7 +83,12 @@ def as_torch_tensor(t):
     return pytest.importorskip("torch").as_tensor(t)
 
 
-VIEWS = [np.asarray, memoryview, from_dlpack, torch_tensor, as_torch_tensor]
+def own_torch_tensor(t):
+    pytest.importorskip("torch")
+    return t.torch()
+
+
+VIEWS = [np.asarray, memoryview, from_dlpack, torch_tensor, as_torch_tensor, own_torch_tensor]
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.__name__)

@@ -184,7 +184,9 @@ def test_torch_views():
 
     def look(x, y):
         assert torch.as_tensor(x).data_ptr() == x.data_ptr
-        torch.from_dlpack(y).copy_(torch.as_tensor(x) * 2)
+        assert y.torch().data_ptr() == y.data_ptr and y.torch().shape == y.shape
+        torch.from_dlpack(y).copy_(torch.as_tensor(x))
+        y.torch().add_(x.torch())
 
     np.testing.assert_array_equal(inspect(look), X * 2)
 
@@ -208,7 +210,8 @@ def test_types_beyond_numpy_share_memory(dtype, name):
     torch = pytest.importorskip("torch")
     data = np.arange(6).astype(getattr(ml_dtypes, name)).reshape(2, 3)
     tensor = tensor_over(data, dtype)
-    for view in (np.asarray(tensor), torch.from_dlpack(tensor), torch.as_tensor(tensor)):
+    views = (np.asarray, torch.from_dlpack, torch.as_tensor, trtp.Tensor.torch)
+    for view in (make(tensor) for make in views):
         assert str(view.dtype).removeprefix("torch.") == name and view.shape == (2, 3)
     assert np.asarray(tensor).ctypes.data == data.ctypes.data
     assert torch.from_dlpack(tensor).data_ptr() == data.ctypes.data
@@ -235,7 +238,7 @@ def test_four_bit_elements_come_as_bytes_of_two():
     packed = np.array([[0x78, 0xF1], [0x30, 0x5E]], np.uint8)
     tensor = tensor_over(packed, trt.int4, (2, 4))
     assert tensor.shape == (2, 4) and tensor.strides == (4, 1)
-    for view in (np.asarray(tensor), torch.from_dlpack(tensor)):
+    for view in (np.asarray(tensor), torch.from_dlpack(tensor), tensor.torch()):
         assert view.tolist() == packed.tolist() and str(view.dtype).endswith("uint8")
     np.asarray(tensor)[0, 0] = 0x12
     assert packed[0, 0] == 0x12

@@ -232,8 +232,8 @@ def from_torch(operator: str, **fixed: Any) -> PluginOp:
     def run(*positional: Any, **keywords: Any) -> None:
         end = count if variable is None else len(positional)
         *attributes, outputs, _stream = *positional[end:], *keywords.values()
-        tensors = [t if t is None else torch.from_dlpack(t) for t in positional[:end]]
-        targets = [torch.from_dlpack(t) for t in outputs]
+        tensors = [t if t is None else t.torch() for t in positional[:end]]
+        targets = [t.torch() for t in outputs]
         # The memory is the input's, too; the input itself may have been handed over read-only.
         for index, target in zip(mutated, targets[returned:]):
             tensors[index] = target

@@ -13,7 +13,7 @@ namespace opwright::cuda {
 
 CodeObject compile_cuda(const CudaDevice& device, const std::string& source,
                         const std::string& name, HardwareCompatibilityLevel level,
-                        bool is_for_one_architecture) {
+                        bool is_for_one_architecture, const std::function<bool()>* gives_up) {
   static const std::vector<std::string> options = {"--std=c++17"};
   const Nvrtc& nvrtc = Nvrtc::get();
   const ComputeCapability capability = device.capability();
@@ -28,7 +28,7 @@ CodeObject compile_cuda(const CudaDevice& device, const std::string& source,
   std::vector<std::string_view> parts = {source, target, nvrtc.identity()};
   parts.insert(parts.end(), options.begin(), options.end());
   const Blob code = KernelCache::get().find_or_compile(
-      parts, [&] { return nvrtc.compile(source, name, target, options); });
+      parts, [&] { return nvrtc.compile(source, name, target, options, gives_up); });
   return {.name = name, .target = target, .bytes = code, .host = false};
 }
 

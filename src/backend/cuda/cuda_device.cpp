@@ -6,6 +6,7 @@
 
 #include "backend/cuda/code_format.h"
 #include "backend/cuda/compile_cuda.h"
+#include "backend/cuda/cublaslt_product.h"
 #include "backend/cuda/events.h"
 #include "backend/cuda/relaxed_capture.h"
 #include "backend/gpu/kernels.h"
@@ -148,7 +149,10 @@ bool CudaDevice::is_capturing(Queue queue) const {
 std::vector<Candidate> CudaDevice::candidates(const Operator& op,
                                               const CandidateQuery& query) const {
   const gpu::KernelEntry* entry = gpu::find_entry(op.kind());
-  return entry != nullptr ? entry->candidates(op, query) : std::vector<Candidate>();
+  std::vector<Candidate> found;
+  if (entry != nullptr) found = entry->candidates(op, query);
+  add_cublaslt_candidates(op, query, found);
+  return found;
 }
 
 /// A plan has the compiled kernels of what needs code: nothing is compiled from attributes of a
@@ -174,13 +178,15 @@ std::unique_ptr<Kernel> CudaDevice::make_kernel(const Operator& op, const Kernel
 
 PlannedOperatorPtr CudaDevice::compile(const Operator& op, const KernelArgs& args) const {
   const gpu::KernelEntry* entry = gpu::find_entry(op.kind());
+  if (PlannedOperatorPtr planned = plan_cublaslt(*this, op, args)) return planned;
   if (entry == nullptr || entry->generate == nullptr) return nullptr;
   std::optional<gpu::GeneratedKernel> generated = entry->generate(op, args);
   if (!generated) return nullptr;
   KernelCode code = std::move(generated->launch);
   try {
     code.object = compile_cuda(*this, generated->source, str(op.kind(), " kernel ", code.name),
-                               args.hardware_compatibility, generated->is_for_one_architecture);
+                               args.hardware_compatibility, generated->is_for_one_architecture,
+                               args.gives_up);
   } catch (const Error& error) {
     throw Error(error.code(), str("Layer '", args.layer, "': ", error.what()));
   }

@@ -32,6 +32,10 @@ struct Nvrtc::Functions {
   int (*nvrtcGetCUBIN)(Program, char*);
   int (*nvrtcGetPTXSize)(Program, size_t*);
   int (*nvrtcGetPTX)(Program, char*);
+  /// Since CUDA 13, else null. The function is called now and then while the program is compiled,
+  /// which ends where it returns 1.
+  int (*nvrtcSetFlowCallback)(Program, int (*callback)(void* payload, void* reserved),
+                              void* payload);
 };
 
 namespace {
@@ -103,6 +107,8 @@ Nvrtc::Nvrtc() {
   OPWRIGHT_FIND(nvrtcGetPTXSize);
   OPWRIGHT_FIND(nvrtcGetPTX);
 #undef OPWRIGHT_FIND
+  functions->nvrtcSetFlowCallback = reinterpret_cast<decltype(functions->nvrtcSetFlowCallback)>(
+      dlsym(library, "nvrtcSetFlowCallback"));
   int major = 0, minor = 0;
   functions->nvrtcVersion(&major, &minor);
   identity_ = str("NVRTC ", major, ".", minor, ", ",
@@ -133,7 +139,8 @@ int Nvrtc::newest_known(int architecture) const {
 }
 
 Blob Nvrtc::compile(const std::string& source, const std::string& name, const std::string& target,
-                    std::span<const std::string> options) const {
+                    std::span<const std::string> options,
+                    const std::function<bool()>* gives_up) const {
   const Functions& nvrtc = *functions_;
   const auto check = [&](int result, const char* what) {
     if (result != 0) fail(name, ": ", what, ": ", nvrtc.nvrtcGetErrorString(result));
@@ -148,6 +155,14 @@ Blob Nvrtc::compile(const std::string& source, const std::string& name, const st
   const std::string architecture = "--gpu-architecture=" + target;
   std::vector<const char*> arguments = {architecture.c_str()};
   for (const std::string& option : options) arguments.push_back(option.c_str());
+  if (gives_up != nullptr && nvrtc.nvrtcSetFlowCallback != nullptr) {
+    const auto ask = [](void* payload, void*) -> int {
+      return (*static_cast<const std::function<bool()>*>(payload))() ? 1 : 0;
+    };
+    check(nvrtc.nvrtcSetFlowCallback(program, ask,
+                                     const_cast<void*>(static_cast<const void*>(gives_up))),
+          "watching NVRTC");
+  }
   const int result =
       nvrtc.nvrtcCompileProgram(program, static_cast<int>(arguments.size()), arguments.data());
   if (result != 0) {

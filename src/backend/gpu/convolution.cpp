@@ -171,8 +171,7 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
     // Tensor cores multiply INT8 alone; other bytes lie between layers that are converted anyway.
     if (multiplies_bytes(type) &&
         (params.zero_point != 0 ||
-         product_units(type, query.inputs[1].type.dtype, query.device->architecture()).front() !=
-             ProductUnit::kTensor))
+         product_units(type, query.inputs[1].type.dtype, query).front() != ProductUnit::kTensor))
       formats.resize(1);
     for (const TensorFormat format : formats) {
       Candidate candidate;
@@ -193,10 +192,9 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
       if (!has_tiles || (is_narrow && !is_transposed) || k <= kFewProducts / 4)
         add(kDirectConvolution, "a thread per element");
       if (!has_tiles) continue;
-      const std::string architecture = query.device->architecture();
-      for (const ProductUnit unit : product_units(type, candidate.inputs[1].dtype, architecture)) {
-        std::vector<int64_t> tactics =
-            product_tactics(type, unit, is_last ? over_pixels : over_maps, architecture);
+      for (const ProductUnit unit : product_units(type, candidate.inputs[1].dtype, query)) {
+        std::vector<int64_t> tactics = product_tactics(
+            type, unit, is_last ? over_pixels : over_maps, target_architecture(query));
         if (!is_last && formats.size() > 1 && tactics.size() > kLinearTactics)
           tactics.resize(kLinearTactics);
         for (const int64_t tactic : tactics) add(tactic, product_tactic(tactic).name(type));

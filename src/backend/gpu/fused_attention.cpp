@@ -98,7 +98,7 @@ Tactic tactic_of(int64_t number) {
 
 std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
                              const CandidateQuery& query) {
-  const int architecture = architecture_number(query.device->architecture());
+  const int architecture = target_architecture(query);
   const bool is_short = type == DataType::kHALF || type == DataType::kBF16;
   const bool is_tensor = is_short && architecture >= kFirstArchitecture;
   const auto axis_of = [&](int operand, bool batch) {

@@ -116,9 +116,8 @@ std::vector<Candidate> matrix_multiply_candidates(const Operator& op, const Cand
     candidate.inputs[1].dtype = is_floating(type) ? type : query.inputs[1].type.dtype;
     candidate.outputs = {{result_type(type)}};
     set_fused_types(candidate, params.fused, query, type, TensorFormat::kLINEAR);
-    const std::string architecture = query.device->architecture();
-    for (const ProductUnit unit : product_units(type, candidate.inputs[1].dtype, architecture)) {
-      for (const int64_t tactic : product_tactics(type, unit, size, architecture)) {
+    for (const ProductUnit unit : product_units(type, candidate.inputs[1].dtype, query)) {
+      for (const int64_t tactic : product_tactics(type, unit, size, target_architecture(query))) {
         candidate.tactic = tactic;
         candidate.tactic_name = product_tactic(tactic).name(type);
         found.push_back(candidate);

@@ -6,7 +6,6 @@
 #include "backend/gpu/product_text.h"
 #include "backend/gpu/shared_memory_text.h"
 #include "backend/gpu/warpgroup_product.h"
-#include "backend/tf32_tactic.h"
 #include "base/error.h"
 #include "base/types.h"
 #include "operators/pointwise.h"
@@ -156,18 +155,18 @@ std::string ProductTile::name() const {
              is_persistent ? ", persistent" : "");
 }
 
-std::vector<ProductUnit> product_units(DataType a, DataType b, std::string_view architecture) {
-  if (architecture_number(architecture) >= kFirstArchitecture && a == b) {
+std::vector<ProductUnit> product_units(DataType a, DataType b, const CandidateQuery& query) {
+  if (target_architecture(query) >= kFirstArchitecture && a == b) {
     if (a == DataType::kHALF || a == DataType::kBF16 || a == DataType::kINT8)
       return {ProductUnit::kTensor};
-    if (a == DataType::kFLOAT) return {ProductUnit::kTensor, ProductUnit::kScalar};
+    if (a == DataType::kFLOAT && query.tf32) return {ProductUnit::kTensor, ProductUnit::kScalar};
   }
   return {ProductUnit::kScalar};
 }
 
 std::string ProductTactic::name(DataType type) const {
   const bool is_tf32 = type == DataType::kFLOAT && tile.unit == ProductUnit::kTensor;
-  return str(is_tf32 ? kTf32Tactic : "", tile.name(),
+  return str(is_tf32 ? "TF32 " : "", tile.name(),
              parts > 1 ? str(", in ", parts, " parts") : std::string());
 }
 
@@ -184,9 +183,8 @@ bool has_fixed_shapes(const CandidateQuery& query) {
 }
 
 std::vector<int64_t> product_tactics(DataType type, ProductUnit unit, const ProductSize& size,
-                                     std::string_view name) {
+                                     int architecture) {
   const auto& [m, n, k, batches, is_fixed] = size;
-  const int architecture = architecture_number(name);
   const bool has_warp_groups = unit == ProductUnit::kTensor &&
                                (type == DataType::kHALF || type == DataType::kBF16) &&
                                architecture == kWarpGroupArchitecture;

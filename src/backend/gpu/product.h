@@ -41,9 +41,9 @@ struct ProductTile {
   std::string name() const;
 };
 
-/// What can multiply the elements, the fastest first. TF32 is among it for FP32: its tactics' names
-/// begin with kTf32Tactic, and the build leaves them out unless they are allowed.
-std::vector<ProductUnit> product_units(DataType a, DataType b, std::string_view architecture);
+/// What can multiply the elements, the fastest first; for FP32 tensor cores where the query allows
+/// TF32.
+std::vector<ProductUnit> product_units(DataType a, DataType b, const CandidateQuery& query);
 
 /// The tile of a candidate's tactic, and in how many parts of k blocks compute each tile.
 struct ProductTactic {
@@ -64,7 +64,7 @@ struct ProductSize {
 bool has_fixed_shapes(const CandidateQuery& query);
 /// Numbers of tactics that are worth trying, the best guess first.
 std::vector<int64_t> product_tactics(DataType type, ProductUnit unit, const ProductSize& size,
-                                     std::string_view architecture);
+                                     int architecture);
 
 /// One side of a product. Its reader is an object of the code with a method
 /// `void copy(T* tile, Index k)`, T being ElementA or ElementB, which copies what of the block's

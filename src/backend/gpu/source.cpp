@@ -5,8 +5,10 @@
 #include <cmath>
 #include <cstdio>
 
+#include "backend/device.h"
 #include "base/error.h"
 #include "base/types.h"
+#include "opwright/runtime.h"
 
 namespace opwright::gpu {
 namespace {
@@ -81,6 +83,13 @@ int architecture_number(std::string_view architecture) {
   for (const char c : architecture)
     if (c >= '0' && c <= '9') number = 10 * number + (c - '0');
   return number;
+}
+
+int target_architecture(const CandidateQuery& query) {
+  constexpr int kLeastOfAmpere = 86;  // of shared memory
+  return query.hardware_compatibility == HardwareCompatibilityLevel::kAMPERE_PLUS
+             ? kLeastOfAmpere
+             : architecture_number(query.device->architecture());
 }
 
 std::string float_literal(float value) {

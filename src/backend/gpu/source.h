@@ -28,6 +28,9 @@ inline constexpr int kWarp = 32;
 inline constexpr int64_t kFewBlocks = 132;
 /// 90 of "sm_90" and "sm_90a".
 int architecture_number(std::string_view architecture);
+/// What the kernels of the query are to run on: the number of the device's architecture, or, for
+/// all from compute capability 8.0 on, that of one with the least of what those have.
+int target_architecture(const CandidateQuery& query);
 
 /// A floating constant as code that gives exactly that value, NaN and infinities included.
 std::string float_literal(float value);

@@ -49,6 +49,12 @@ TEST_F(Config, LimitsAreKeptAndGoWithReset) {
   EXPECT_FALSE(config->setLimits(wrong));
   EXPECT_EQ(config->getLimits(), limits);
 
+  EXPECT_EQ(config->getKernelSeconds(), 60);
+  EXPECT_TRUE(config->setKernelSeconds(2.5));
+  EXPECT_FALSE(config->setKernelSeconds(0));
+  EXPECT_FALSE(config->setKernelSeconds(std::nan("")));
+  EXPECT_EQ(config->getKernelSeconds(), 2.5);
+
   std::unique_ptr<IRuntime> const runtime(createInferRuntime(logger));
   EXPECT_EQ(runtime->getLimits(), Limits());
   EXPECT_TRUE(runtime->setLimits(limits));
@@ -58,6 +64,7 @@ TEST_F(Config, LimitsAreKeptAndGoWithReset) {
 
   config->reset();
   EXPECT_EQ(config->getLimits(), Limits());
+  EXPECT_EQ(config->getKernelSeconds(), 60);
 }
 
 TEST_F(Config, BuildsEndAtTheirLimits) {

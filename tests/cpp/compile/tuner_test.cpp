@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <thread>
 
 #include "backend/backend.h"
 #include "base/error.h"
+#include "compile/build_budget.h"
 #include "engine_run.h"
 #include "opwright/logger.h"
 #include "plugin/registry/callback.h"
@@ -226,6 +228,49 @@ TEST_F(Tuning, ACandidateThatFailsIsLeftOutWithAWarning) {
     EXPECT_NE(logger_.warnings.find(part), std::string::npos) << part;
   const auto x = random_floats(32, 1);
   expect_near(run_plan(std::move(plan), {{4, 8}}, {x})[0], x);
+}
+
+TEST_F(Tuning, MemoryThatRunsOutIsAskedForOnceMoreThenTheCandidateIsLeftOut) {
+  TestBehaviour behaviour;
+  std::map<int64_t, int> runs;
+  behaviour.candidates = [](const CandidateQuery& query) { return tactics(query, 3); };
+  behaviour.run_as = [&](const Candidate& candidate) {
+    const int before = runs[candidate.tactic]++;
+    if (candidate.tactic == 0 || (candidate.tactic == 1 && before == 0))
+      fail_with(ErrorCode::kFAILED_ALLOCATION, "no memory for tactic ", candidate.tactic);
+  };
+  behaviour.run = copy;
+  add(behaviour);
+  const Plan plan = compile(network_, config_);
+  const std::vector<TimedCandidate>& considered = plan.schedules[0].steps[0].considered;
+  ASSERT_EQ(considered.size(), 3u);
+  EXPECT_EQ(considered[0].dropped, "no memory for tactic 0");
+  EXPECT_EQ(considered[1].dropped, "") << "the next time there was some";
+  EXPECT_NE(logger_.warnings.find("no memory for tactic 0"), std::string::npos);
+  EXPECT_EQ(logger_.warnings.find("no memory for tactic 1"), std::string::npos);
+}
+
+TEST_F(Tuning, ACancelledBuildKeepsTheTimesThatItTook) {
+  TestBehaviour behaviour;
+  behaviour.candidates = [](const CandidateQuery& query) { return tactics(query, 3); };
+  int runs = 0;
+  behaviour.run_as = [&](const Candidate& candidate) {
+    if (candidate.tactic == 1) ++runs;
+  };
+  behaviour.run = copy;
+  add(behaviour);
+  config_.timing_cache = std::make_shared<TimingCache>(get_device(DeviceType::kCPU).identity());
+  config_.interrupt_check = [&] {
+    if (runs > 0) throw BuildCancelledError("enough");
+  };
+  EXPECT_THROW(compile(network_, config_), BuildCancelledError);
+  EXPECT_EQ(config_.timing_cache->size(), 1u) << "of the first candidate";
+  EXPECT_EQ(logger_.warnings, "");
+  config_.interrupt_check = {};
+  runs = 0;
+  const Plan plan = compile(network_, config_);
+  EXPECT_GT(runs, 0);
+  EXPECT_EQ(config_.timing_cache->size(), 3u);
 }
 
 TEST_F(Tuning, WhenAllCandidatesFailTheErrorNamesTheLayerAndTheReasons) {

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <random>
 
-#include "backend/tf32_tactic.h"
 #include "base/half.h"
 
 namespace opwright::testing {
@@ -166,11 +165,7 @@ std::vector<Candidate> candidates_of(const Operator& op, std::span<const PortDes
   query.device = &test_device();
   query.fp16 = options.fp16, query.bf16 = options.bf16;
   query.strongly_typed = options.strongly_typed;
-  std::vector<Candidate> candidates = op.candidates(query);
-  // As for builds without BuilderFlag.TF32.
-  std::erase_if(candidates, [](const Candidate& candidate) {
-    return candidate.tactic_name.starts_with(kTf32Tactic);
-  });
+  const std::vector<Candidate> candidates = op.candidates(query);
   // What is listed can be stored: what checks plans must let it pass.
   for (const Candidate& candidate : candidates) check_ports(op, candidate, inputs, outputs);
   return candidates;

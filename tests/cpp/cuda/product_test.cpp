@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <set>
@@ -10,6 +11,7 @@
 #include "cuda/profile_cases.h"
 #include "operators/convolution.h"
 #include "operators/matrix.h"
+#include "opwright/runtime.h"
 
 namespace opwright::testing {
 namespace {
@@ -156,6 +158,14 @@ TEST(CudaProduct, TensorCoresOfTf32AndBytes) {
         const std::vector<PortDesc> in = describe(inputs), out = describe(outputs);
         CandidateQuery query;
         query.layer = "test", query.inputs = in, query.outputs = out, query.device = &test_device();
+        const auto tensor_tactics = [&] {
+          const std::vector<Candidate> all = op.candidates(query);
+          return std::ranges::count_if(all, [](const Candidate& each) {
+            return each.tactic_name.find("tensor") != std::string::npos;
+          });
+        };
+        EXPECT_EQ(tensor_tactics() == 0, is_tf32);  // allowed by nobody
+        query.tf32 = true;
         int found = 0;
         for (const Candidate& candidate : op.candidates(query)) {
           if (candidate.tactic_name.find("tensor") == std::string::npos) continue;
@@ -167,6 +177,33 @@ TEST(CudaProduct, TensorCoresOfTf32AndBytes) {
         }
         EXPECT_GE(found, 4);
       }
+}
+
+/// What is to run on all GPUs from 8.0 on is neither of one architecture nor larger than the least
+/// of their shared memories.
+TEST(CudaProduct, KernelsForOtherGpus) {
+  const MatrixMultiply op{MatrixMultiplyParams()};
+  const std::vector<TestInput> inputs = {{random_values({512, 512}, 1), DataType::kHALF},
+                                         {random_values({512, 512}, 2), DataType::kHALF}};
+  const std::vector<TestOutput> outputs = {{{512, 512}, DataType::kHALF}};
+  const std::vector<PortDesc> in = describe(inputs), out = describe(outputs);
+  CandidateQuery query;
+  query.layer = "test", query.inputs = in, query.outputs = out, query.device = &test_device();
+  const auto has = [&](std::string_view text) {
+    const std::vector<Candidate> all = op.candidates(query);
+    EXPECT_FALSE(all.empty());
+    return std::ranges::any_of(all, [&](const Candidate& each) {
+      return each.tactic_name.find(text) != std::string::npos;
+    });
+  };
+  if (query.device->architecture() == "sm_90") {
+    EXPECT_TRUE(has("warpgroup"));
+  }
+  query.hardware_compatibility = HardwareCompatibilityLevel::kAMPERE_PLUS;
+  EXPECT_FALSE(has("warpgroup"));
+  EXPECT_TRUE(has("tensor"));
+  // 3 stages of 64 elements of 128 rows and 256 columns take 144 KiB.
+  EXPECT_FALSE(has("tensor 128x256x64"));
 }
 
 /// A program with an input of each kind: select(mask, max(sum, scalar), element * channel) +

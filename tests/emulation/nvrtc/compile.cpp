@@ -1,6 +1,7 @@
 #include "nvrtc/compile.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -71,8 +72,21 @@ uint64_t hash(const std::string& text, uint64_t value) {
   return value;
 }
 
+/// Sleeps for a moment; whether the request is to end.
+bool is_over(const Request& request) {
+  constexpr int kMicroseconds = 2000;
+  usleep(kMicroseconds);
+  return request.is_cancelled && request.is_cancelled();
+}
+
+/// Whether the source has the text that the environment names.
+bool is_chosen(const Request& request, const char* variable) {
+  const char* const text = std::getenv(variable);
+  return text != nullptr && *text != 0 && request.source.find(text) != std::string::npos;
+}
+
 /// Runs the compiler; what it says goes into the file.
-bool run(const std::vector<std::string>& command, const fs::path& log) {
+bool run(const Request& request, const std::vector<std::string>& command, const fs::path& log) {
   std::vector<char*> arguments, variables;
   for (const std::string& argument : command) {
     arguments.push_back(const_cast<char*>(argument.c_str()));
@@ -96,7 +110,8 @@ bool run(const std::vector<std::string>& command, const fs::path& log) {
     return false;
   }
   int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  while (waitpid(child, &status, request.is_cancelled ? WNOHANG : 0) <= 0) {
+    if (request.is_cancelled && is_over(request)) kill(child, SIGKILL);
   }
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
@@ -196,6 +211,14 @@ void keep_source(const Request& request) {
 CompiledLibrary compile(const Request& request) {
   CompiledLibrary result;
   keep_source(request);
+  if (is_chosen(request, "OPWRIGHT_EMULATED_REFUSED")) {
+    result.log = request.name + "(1): error: refused by the environment\n";
+    return result;
+  }
+  constexpr int kWaits = 30000;
+  if (is_chosen(request, "OPWRIGHT_EMULATED_SLOW"))
+    for (int i = 0; i < kWaits && !result.cancelled; ++i) result.cancelled = is_over(request);
+  if (result.cancelled) return result;
   fs::path kept = kept_file(request);
   if (!kept.empty() && fs::exists(kept)) {
     result.bytes = read_file(kept);
@@ -216,15 +239,16 @@ CompiledLibrary compile(const Request& request) {
                                          "-w",  "-nostdinc", "-I",  include};
   for (const std::string& option : language(request)) preprocess.push_back(option);
   preprocess.insert(preprocess.end(), {source, "-o", whole});
-  bool done = run(preprocess, log);
+  bool done = run(request, preprocess, log);
   if (done) {
     write_file(translated, program(request, read_file(whole)));
     std::vector<std::string> command(std::begin(kCompiler), std::end(kCompiler));
     command.insert(command.end(), {translated, "-o", library, "-lm", "-lc", "-lgcc"});
-    done = run(command, log);
+    done = run(request, command, log);
   }
   result.log = read_file(log);
   result.succeeded = done;
+  result.cancelled = !done && request.is_cancelled && request.is_cancelled();
   if (!done) return result;
   result.bytes = read_file(library);
   if (!kept.empty()) {

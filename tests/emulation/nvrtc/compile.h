@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,10 +18,12 @@ struct Request {
   /// Kernels to instantiate beside those in the source.
   std::vector<std::string> expressions;
   int architecture = 0;
+  /// Asked now and then; true ends the compilation. Empty: nobody ends it.
+  std::function<bool()> is_cancelled;
 };
 
 struct CompiledLibrary {
-  bool succeeded = false;
+  bool succeeded = false, cancelled = false;
   /// The shared object's bytes and what the compiler said.
   std::string bytes, log;
 };

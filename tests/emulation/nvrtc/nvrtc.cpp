@@ -28,6 +28,7 @@ enum Result {
   kNoNamesAfterCompilation = 8,
   kNoLoweredNamesBeforeCompilation = 9,
   kNameExpressionNotValid = 10,
+  kCancelled = 16,
 };
 
 constexpr int kArchitectures[] = {75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121};
@@ -234,6 +235,7 @@ Result compile_program(Program& program, int count, const char* const* options) 
   }
   CompiledLibrary library = compile(program.request);
   program.log = library.log;
+  if (library.cancelled) return kCancelled;
   return library.succeeded && make_images(program, library.bytes) ? kSuccess : kCompilation;
 }
 
@@ -270,6 +272,7 @@ const char* nvrtcGetErrorString(int result) {
                                     "NVRTC_ERROR_NO_LOWERED_NAMES_BEFORE_COMPILATION",
                                     "NVRTC_ERROR_NAME_EXPRESSION_NOT_VALID",
                                     "NVRTC_ERROR_INTERNAL_ERROR"};
+  if (result == kCancelled) return "NVRTC_ERROR_CANCELLED";
   return result >= 0 && result < 12 ? kNames[result] : "NVRTC_ERROR unknown";
 }
 
@@ -306,6 +309,13 @@ int nvrtcDestroyProgram(void** handle) {
 int nvrtcCompileProgram(void* handle, int count, const char* const* options) {
   if (!handle) return kInvalidProgram;
   return compile_program(*as_program(handle), count, options);
+}
+
+int nvrtcSetFlowCallback(void* handle, int (*callback)(void*, void*), void* payload) {
+  if (!handle) return kInvalidProgram;
+  if (!callback) return kInvalidInput;
+  as_program(handle)->request.is_cancelled = [=] { return callback(payload, nullptr) == 1; };
+  return kSuccess;
 }
 
 int nvrtcGetProgramLogSize(void* handle, size_t* bytes) {
