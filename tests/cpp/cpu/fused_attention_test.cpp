@@ -245,6 +245,24 @@ TEST(FusedAttention, FewQueriesOverALongCache) {
           }
 }
 
+/// Tiles of many queries and keys, with rows and keys beyond the last whole tile.
+TEST(FusedAttention, ManyQueries) {
+  Selection selection(23);
+  for (const DataType type : {DataType::kHALF, DataType::kBF16})
+    for (const int64_t size : {64, 80, 128})
+      for (const CausalMaskKind causal : {CausalMaskKind::kNONE, CausalMaskKind::kLOWER_RIGHT})
+        for (const MaskKind allowed : {MaskKind::kNone, MaskKind::kFull})
+          for (const auto& [queries, keys] :
+               {std::pair<int64_t, int64_t>{200, 200}, {130, 400}, {1030, 70}}) {
+            Case c;
+            c.type = type, c.size = size, c.value_size = size == 80 ? 64 : size;
+            c.queries = queries, c.keys = keys, c.causal = causal, c.allowed = allowed;
+            c.heads = 2, c.shared_heads = 1;
+            c.query = c.key = c.value = c.output = AttentionLayout::kBATCH_FIRST;
+            check(c, selection);
+          }
+}
+
 TEST(FusedAttention, NothingToDo) {
   for (const auto& [batch, queries, keys] :
        {std::tuple<int64_t, int64_t, int64_t>{0, 3, 4}, {2, 0, 4}, {2, 3, 0}}) {
