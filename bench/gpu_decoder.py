@@ -1,11 +1,11 @@
 """Decoding by a Llama-shaped model of about 1 B parameters on the GPU (samples/decoder), by Python and by the native
 program, beside PyTorch with a static cache: eager in a CUDA graph, and torch.compile.
 
-python bench/gpu_decoder.py [--batches 1 8] [--context 1024] [--prompt 512] [--peers graph compile] [--timing-cache FILE]
-                            [--size 1b] [--layers] [--markdown FILE]
+python bench/gpu_decoder.py [--batches 1 8] [--context 1024] [--prompt 512] [--peers graph compile]
+                            [--timing-cache FILE] [--size 1b] [--layers] [--no-program] [--markdown FILE]
 
-The weights' bytes over the time of a token are compared with what the card reads in a second, measured here. The greedy
-tokens and the logits are compared with PyTorch's in FP32.
+The weights' bytes over the time of a token are compared with what the card copies in a second, measured here. The
+greedy tokens are compared with PyTorch's.
 """
 
 from __future__ import annotations
@@ -215,6 +215,66 @@ def layer_times(engine: object, profile: int, count: int = 14) -> str:
     )
 
 
+def compared(ours: Ours, peer: Peer, prompt: torch.Tensor, count: int = 16) -> str:
+    """Both decode the tokens that the engine chooses."""
+    batch, length = prompt.shape
+    logits = peer(prompt, torch.arange(length, device="cuda"))
+    ours.tensors["tokens"].copy_(prompt)
+    ours.tensors["position"].zero_()
+    ours.run(0)
+    equal, below = 0, 0.0
+    for step in range(count):
+        mine = ours.tensors["next"].long()
+        best = logits.float().max(-1).values
+        below = max(below, (best - logits.float().gather(1, mine)[:, 0]).max().item())
+        equal += int((mine[:, 0] == logits.argmax(-1)).all())
+        position = torch.tensor([length + step], device="cuda")
+        logits = peer(mine, position)
+        ours.tensors["tokens"].flatten()[:batch].copy_(mine.flatten())
+        ours.tensors["position"].copy_(position)
+        ours.run(1)
+    return f"tokens equal PyTorch's in {equal} of {count} steps; their logits are below its best by {below:.4f} at most"
+
+
+def ours_by_python(ours: Ours, context: int) -> tuple[float, float]:
+    ours.tensors["position"].fill_(context - 1)
+    decode = timed(lambda: ours.run(1))
+    ours.tensors["position"].zero_()
+    return timed(lambda: ours.run(0), 10), decode
+
+
+def ours_by_program(plan: bytes, prompt: np.ndarray, context: int) -> tuple[float, float]:
+    """The prompt's first run, and a step around the context, of 64."""
+    with tempfile.TemporaryDirectory(dir=os.environ.get("OPWRIGHT_BENCH_FOLDER")) as name:
+        engine = Path(name) / "decoder.engine"
+        engine.write_bytes(plan)
+        last = np.zeros((len(prompt), 1))
+        decode = by_program(engine, Path(name), last, context - 32, 64)["step_ms"]
+        return by_program(engine, Path(name), prompt, 0, 1)["first_ms"], decode
+
+
+def peer_times(peer: Peer, prompt: torch.Tensor, context: int, names: list[str]) -> dict:
+    places = torch.arange(prompt.shape[1], device="cuda")
+    position = torch.tensor([context - 1], device="cuda")
+    token = prompt[:, :1].contiguous()
+    times = {}
+    if "graph" in names:
+        prefill = timed(captured(lambda: peer(prompt, places)), 10)
+        decode = timed(captured(lambda: peer(token, position).argmax(-1)))
+        times["PyTorch, CUDA graph"] = (prefill, decode)
+        print(f"  PyTorch in a CUDA graph: {prefill:.3f} ms, {decode:.4f} ms", flush=True)
+    if "compile" in names:
+        step = torch.compile(
+            lambda tokens, places: peer(tokens, places).argmax(-1),
+            mode="reduce-overhead",
+            dynamic=False,
+        )
+        decode = timed(lambda: step(token, position))
+        times["torch.compile"] = (float("nan"), decode)
+        print(f"  torch.compile: {decode:.4f} ms", flush=True)
+    return times
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--size", default="1b", choices=decoder.SIZES)
@@ -224,13 +284,13 @@ def main() -> None:
     options.add_argument("--peers", nargs="*", default=["graph", "compile"])
     options.add_argument("--timing-cache")
     options.add_argument("--layers", action="store_true", help="show the slowest layers")
+    options.add_argument("--no-program", action="store_true", help="by Python alone")
     options.add_argument("--markdown", help="where the table is written")
     chosen = options.parse_args()
     size = decoder.SIZES[chosen.size]
     copy, read = card_speeds()
-    print(
-        f"{torch.cuda.get_device_name()}: copies {copy:.0f} GB/s, reads {read:.0f} GB/s", flush=True
-    )
+    name = torch.cuda.get_device_name()
+    print(f"{name}: copies {copy:.0f} GB/s, reads {read:.0f} GB/s", flush=True)
     weights = decoder.random_weights(size, np.float16)
     on_card = {name: torch.from_numpy(array).cuda() for name, array in weights.items()}
     total = sum(array.nbytes for array in weights.values())
@@ -239,98 +299,49 @@ def main() -> None:
     table = []
     for batch in chosen.batches:
         begin = time.monotonic()
-        plan = bytes(
-            decoder.build(
-                size,
-                weights,
-                batch=batch,
-                room=room,
-                prompt=chosen.prompt,
-                device=trt.DeviceType.GPU,
-                timing_cache=chosen.timing_cache,
-            )
+        plan = decoder.build(
+            size,
+            weights,
+            batch=batch,
+            room=room,
+            prompt=chosen.prompt,
+            device=trt.DeviceType.GPU,
+            timing_cache=chosen.timing_cache,
         )
         print(f"batch {batch}: built in {time.monotonic() - begin:.1f} s", flush=True)
-        ours = Ours(plan, batch, chosen.prompt)
-        if chosen.layers:
-            for profile in (1, 0):
-                print(layer_times(ours.engine, profile), flush=True)
         rng = np.random.default_rng(1)
         prompt = torch.from_numpy(rng.integers(0, size.vocabulary, (batch, chosen.prompt))).cuda()
-
-        # The same tokens as PyTorch with the same types, one after the other.
-        peer = Peer(size, on_card, batch, room)
+        rows = {}
         with torch.inference_mode():
-            places = torch.arange(chosen.prompt, device="cuda")
-            logits = [peer(prompt, places)]
-            ours.tensors["tokens"].copy_(prompt)
-            ours.tensors["position"].zero_()
-            ours.run(0)
-            agree, margins, count = 0, [], 16
-            for step in range(count):
-                mine = ours.tensors["next"].long()
-                best = logits[-1].float().topk(2).values
-                margins += [(logits[-1].gather(1, mine).squeeze(1) - best[:, 0]).abs().max().item()]
-                agree += int((mine[:, 0] == logits[-1].argmax(-1)).all())
-                position = torch.tensor([chosen.prompt + step], device="cuda")
-                logits.append(peer(mine, position))
-                ours.tensors["tokens"].flatten()[:batch].copy_(mine.flatten())
-                ours.tensors["position"].copy_(position)
-                ours.run(1)
-            print(
-                f"  tokens equal PyTorch's in {agree} of {count} steps; logit of ours below the best by at most "
-                f"{max(margins):.4f}",
-                flush=True,
-            )
-            ours.tensors["position"].fill_(chosen.context - 1)
-            decode = timed(lambda: ours.run(1))
-            ours.tensors["position"].zero_()
-            prefill = timed(lambda: ours.run(0), 10)
-            row = {"ours, Python": (prefill, decode)}
-            print(f"  ours: prefill {prefill:.3f} ms, decode {decode:.4f} ms", flush=True)
-            with tempfile.TemporaryDirectory(dir=os.environ.get("OPWRIGHT_BENCH_FOLDER")) as name:
-                engine = Path(name) / "decoder.engine"
-                engine.write_bytes(plan)
-                del ours
-                one = by_program(engine, Path(name), np.zeros((batch, 1)), chosen.context - 32, 64)
-                many = by_program(engine, Path(name), prompt.cpu().numpy(), 0, 64)
-                again = by_program(engine, Path(name), prompt.cpu().numpy(), 0, 1)
-                row["ours, program"] = (again["first_ms"], one["step_ms"])
+            peer = Peer(size, on_card, batch, room)
+            ours = Ours(plan, batch, chosen.prompt)
+            if chosen.layers:
                 print(
-                    f"  program: first run of the prompt {again['first_ms']:.3f} ms, decode {one['step_ms']:.4f} ms, "
-                    f"behind the prompt {many['step_ms']:.4f} ms",
-                    flush=True,
+                    layer_times(ours.engine, 1), layer_times(ours.engine, 0), sep="\n", flush=True
                 )
-            position = torch.tensor([chosen.context - 1], device="cuda")
-            token = prompt[:, :1].contiguous()
-            if "graph" in chosen.peers:
-                row["PyTorch, CUDA graph"] = (
-                    timed(captured(lambda: peer(prompt, places)), 10),
-                    timed(captured(lambda: peer(token, position).argmax(-1))),
-                )
-                print(f"  graph: {row['PyTorch, CUDA graph']}", flush=True)
-            if "compile" in chosen.peers:
-                step = torch.compile(
-                    lambda t, p: peer(t, p).argmax(-1), mode="reduce-overhead", dynamic=False
-                )
-                decode = timed(lambda: step(token, position))
-                row["torch.compile"] = (float("nan"), decode)
-                print(f"  torch.compile: {decode:.4f} ms", flush=True)
-        fastest = min(
-            (times[1] for n, times in row.items() if n.startswith(("Py", "torch"))),
-            default=float("nan"),
-        )
-        for name, (first, each) in row.items():
+            print(f"  {compared(ours, peer, prompt)}", flush=True)
+            rows["ours, Python"] = ours_by_python(ours, chosen.context)
+            print("  ours: {:.3f} ms, {:.4f} ms".format(*rows["ours, Python"]), flush=True)
+            del ours
+            rows |= peer_times(peer, prompt, chosen.context, chosen.peers)
+        if not chosen.no_program:
+            times = ours_by_program(bytes(plan), prompt.cpu().numpy(), chosen.context)
+            rows["ours, program"] = times
+            print("  program: {:.3f} ms, {:.4f} ms".format(*times), flush=True)
+        peers = [times[1] for name, times in rows.items() if not name.startswith("ours")]
+        for name, (first, each) in rows.items():
             speed = total / each / 1e6
             table.append(
                 f"| {batch} | {name} | {first:.2f} | {each:.4f} | {1000 * batch / each:.0f} | {speed:.0f} | "
-                f"{speed / copy:.2f} | {each / fastest:.2f} |"
+                f"{speed / copy:.2f} | {each / min(peers, default=float('nan')):.2f} |"
             )
-    head = (
-        "| batch | | prefill, ms | decode, ms | tokens/s | GB/s of weights | of the copy's speed | of the faster peer's time |\n"
-        "|---|---|---|---|---|---|---|---|"
+    text = "\n".join(
+        [
+            "| batch | | prefill, ms | a token, ms | tokens/s | GB/s of weights | of copying | of the faster peer |",
+            "|---|---|---|---|---|---|---|---|",
+            *table,
+        ]
     )
-    text = "\n".join([head, *table])
     print(text)
     if chosen.markdown:
         Path(chosen.markdown).write_text(text + "\n")
