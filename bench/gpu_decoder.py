@@ -110,6 +110,17 @@ def timed(call: Callable[[], object], runs: int = 50, rounds: int = 7) -> float:
     return statistics.median(times)
 
 
+def random_weights(size: decoder.Size) -> dict[str, torch.Tensor]:
+    """As the sample's, made on the card."""
+    torch.manual_seed(0)
+    made = {}
+    for name, shape in size.shapes().items():
+        made[name] = torch.ones(shape, device="cuda", dtype=torch.float16)
+        if len(shape) > 1:
+            made[name].uniform_(-((3 / shape[1]) ** 0.5), (3 / shape[1]) ** 0.5)
+    return made
+
+
 def card_speeds() -> tuple[float, float]:
     """GB/s that the card copies, reads and writes counted, and that it reads."""
     x = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
@@ -291,8 +302,8 @@ def main() -> None:
     copy, read = card_speeds()
     name = torch.cuda.get_device_name()
     print(f"{name}: copies {copy:.0f} GB/s, reads {read:.0f} GB/s", flush=True)
-    weights = decoder.random_weights(size, np.float16)
-    on_card = {name: torch.from_numpy(array).cuda() for name, array in weights.items()}
+    on_card = random_weights(size)
+    weights = {name: tensor.cpu().numpy() for name, tensor in on_card.items()}
     total = sum(array.nbytes for array in weights.values())
     print(f"{total / 2e9:.2f} B parameters, {total / 1e9:.2f} GB", flush=True)
     room = -(-(chosen.context + 64) // 64) * 64
@@ -323,11 +334,11 @@ def main() -> None:
             rows["ours, Python"] = ours_by_python(ours, chosen.context)
             print("  ours: {:.3f} ms, {:.4f} ms".format(*rows["ours, Python"]), flush=True)
             del ours
+            if not chosen.no_program:
+                times = ours_by_program(bytes(plan), prompt.cpu().numpy(), chosen.context)
+                rows["ours, program"] = times
+                print("  program: {:.3f} ms, {:.4f} ms".format(*times), flush=True)
             rows |= peer_times(peer, prompt, chosen.context, chosen.peers)
-        if not chosen.no_program:
-            times = ours_by_program(bytes(plan), prompt.cpu().numpy(), chosen.context)
-            rows["ours, program"] = times
-            print("  program: {:.3f} ms, {:.4f} ms".format(*times), flush=True)
         peers = [times[1] for name, times in rows.items() if not name.startswith("ours")]
         for name, (first, each) in rows.items():
             speed = total / each / 1e6

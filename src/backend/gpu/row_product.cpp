@@ -17,13 +17,13 @@ constexpr int64_t kSumPadding = 4;
 constexpr ProductTile kRowTiles[] = {
     {ProductUnit::kRows, 8, 16, 128, 1, 4, 1},  {ProductUnit::kRows, 8, 16, 128, 1, 8, 1},
     {ProductUnit::kRows, 8, 16, 128, 1, 16, 1}, {ProductUnit::kRows, 8, 16, 64, 1, 8, 2},
-    {ProductUnit::kRows, 8, 16, 64, 1, 16, 2},  {ProductUnit::kRows, 8, 16, 256, 1, 4, 1},
+    {ProductUnit::kRows, 8, 16, 64, 1, 16, 2},  {ProductUnit::kRows, 8, 16, 256, 1, 8, 1},
     {ProductUnit::kRows, 8, 32, 64, 1, 8, 1},   {ProductUnit::kRows, 8, 32, 64, 1, 16, 1},
     {ProductUnit::kRows, 8, 64, 32, 1, 4, 1},   {ProductUnit::kRows, 8, 64, 32, 1, 8, 1},
     {ProductUnit::kRows, 8, 64, 32, 1, 16, 1},  {ProductUnit::kRows, 16, 16, 128, 1, 4, 1},
     {ProductUnit::kRows, 16, 16, 128, 1, 8, 1}, {ProductUnit::kRows, 16, 16, 128, 1, 16, 1},
     {ProductUnit::kRows, 16, 16, 64, 1, 8, 2},  {ProductUnit::kRows, 16, 16, 64, 1, 16, 2},
-    {ProductUnit::kRows, 16, 16, 256, 1, 4, 1}, {ProductUnit::kRows, 16, 32, 64, 1, 8, 1},
+    {ProductUnit::kRows, 16, 16, 256, 1, 8, 1}, {ProductUnit::kRows, 16, 32, 64, 1, 8, 1},
     {ProductUnit::kRows, 16, 32, 64, 1, 16, 1}, {ProductUnit::kRows, 16, 64, 32, 1, 4, 1},
     {ProductUnit::kRows, 16, 64, 32, 1, 8, 1},  {ProductUnit::kRows, 16, 64, 32, 1, 16, 1},
 };
