@@ -209,12 +209,10 @@ def layer_times(engine: object, profile: int, count: int = 14) -> str:
     context = engine.create_execution_context()
     context.set_optimization_profile_async(profile, 0)
     made.execution_context = context
-    layers = json.loads(made.get_engine_information(trt.LayerInformationFormat.JSON))["Layers"]
     kinds: dict[str, float] = {}
     rows: dict[tuple, list] = {}
-    for layer in layers:
-        if not isinstance(layer, dict):
-            continue
+    for i in range(engine.num_layers):
+        layer = json.loads(made.get_layer_information(i, trt.LayerInformationFormat.JSON))
         spent = 1000 * (layer.get("TimeMs") or 0)
         kinds[layer["LayerType"]] = kinds.get(layer["LayerType"], 0) + spent
         key = (layer["LayerType"], layer.get("TacticName", ""), round(spent, 2))
