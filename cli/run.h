@@ -14,21 +14,43 @@ namespace opwright::cli {
 /// names those there are; `what` is "input" or "output".
 int find_port(const std::vector<PlanPort>& ports, const std::string& name, const char* what);
 
-/// A context with its input arrays and memory for its outputs.
+/// An output that becomes an input of the next run.
+struct Feed {
+  int output = 0, input = 0;
+};
+
+/// A context with its input arrays and memory for its outputs. An output that is aliased to an
+/// input lies in its memory, which is the runner's.
 class Runner {
  public:
   explicit Runner(std::shared_ptr<Engine> engine);
+  /// Takes the first profile that has these shapes; where none has, it stays, and set_input()
+  /// fails. Before the inputs are set.
+  void choose_profile(const std::vector<std::pair<int, Shape>>& shapes);
   /// Throws Error when type or shape do not fit.
   void set_input(int index, NpyArray array);
-  /// Allocates the outputs. Throws Error naming an input that is missing.
+  /// Makes inputs of outputs, once they have been run; in another profile where the shapes are not
+  /// in this one. Throws Error where one cannot be.
+  void feed(const std::vector<Feed>& feeds);
+  /// Allocates the outputs. Inputs that outputs are aliased to, and which are not given, begin as
+  /// 0. Throws Error naming another one that is missing.
   void prepare();
   /// Runs once and returns when all is done.
   void run();
+  /// The same without waiting.
+  void start();
+  void wait();
   Context& context() { return context_; }
+  const Device& device() const { return device_; }
+  Shape output_shape(int index);
+  const void* output_address(int index) const;
   /// An output of the last run.
   NpyArray output(int index);
 
  private:
+  bool is_updated(int input) const;
+  void* own_memory(int input, const void* from, size_t bytes);
+
   std::shared_ptr<Engine> engine_;
   const Device& device_;
   Context context_;

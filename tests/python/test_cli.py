@@ -99,6 +99,8 @@ OPTIONS = {
     "run": [
         "--input",
         "--output",
+        "--steps",
+        "--feed",
         "--device",
         "--plugins",
         "--allow-host-code",

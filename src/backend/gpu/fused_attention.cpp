@@ -7,6 +7,8 @@
 #include "backend/candidates.h"
 #include "backend/device.h"
 #include "backend/gpu/attention_text.h"
+#include "backend/gpu/direct_attention_text.h"
+#include "backend/gpu/group_attention_text.h"
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/shared_memory_text.h"
 #include "backend/gpu/source.h"
@@ -22,7 +24,14 @@ namespace {
 struct AttentionTile {
   bool is_tensor = false;  ///< on tensor cores: FP16 or BF16, summed in FP32
   int m = 0, n = 0, warps_m = 1, warps_n = 1, stages = 2;
+  /// Of few queries, on tensor cores: nothing goes through shared memory, a warp has n keys by
+  /// itself, and what warps and blocks have found is merged.
+  bool is_direct = false;
+  /// By warpgroups (wgmma), of which each has 64 of the queries: 9.0 alone.
+  bool is_group = false;
   std::string name() const {
+    if (is_group) return str("warpgroup ", m, "x", n, ", ", warps_m, " warps");
+    if (is_direct) return str("direct ", m, "x", n, ", ", warps_n, " warps");
     return str(is_tensor ? "tensor " : "scalar ", m, "x", n, ", ", warps_m * warps_n, " warps, ",
                stages, " stages");
   }
@@ -32,15 +41,35 @@ struct AttentionTile {
 constexpr int kWarpRows = 16;
 
 constexpr AttentionTile kTiles[] = {
-    {true, 64, 64, 4, 1, 2},  {true, 128, 64, 8, 1, 2}, {true, 64, 128, 4, 1, 2},
-    {true, 64, 32, 4, 1, 2},  {true, 32, 64, 2, 2, 2},  {true, 16, 64, 1, 4, 3},
-    {true, 16, 128, 1, 4, 2}, {false, 64, 32, 4, 1, 2}, {false, 32, 32, 2, 2, 2},
-    {false, 16, 32, 1, 4, 3}, {false, 16, 16, 1, 2, 2},
+    {true, 64, 64, 4, 1, 2},
+    {true, 128, 64, 8, 1, 2},
+    {true, 64, 128, 4, 1, 2},
+    {true, 64, 32, 4, 1, 2},
+    {true, 32, 64, 2, 2, 2},
+    {true, 16, 64, 1, 4, 3},
+    {true, 16, 128, 1, 4, 2},
+    {false, 64, 32, 4, 1, 2},
+    {false, 32, 32, 2, 2, 2},
+    {false, 16, 32, 1, 4, 3},
+    {false, 16, 16, 1, 2, 2},
+    {true, 16, 16, 1, 4, 1, true},
+    {true, 16, 16, 1, 8, 1, true},
+    {true, 64, 128, 4, 1, 2, false, true},
+    {true, 128, 128, 8, 1, 2, false, true},
+    {true, 64, 64, 4, 1, 2, false, true},
+    {true, 128, 64, 8, 1, 2, false, true},
+    {true, 192, 128, 12, 1, 2, false, true},
 };
 
 /// The first architecture whose tensor cores multiply by m16n8k16, and that copies to shared memory
 /// without registers.
 constexpr int kFirstArchitecture = 80;
+/// The one from which on blocks of a cluster read each other's shared memory.
+constexpr int kClusterArchitecture = 90;
+/// Elements of a head that lanes keep in registers.
+constexpr int64_t kMaxDirectSize = 128, kMaxGroupSize = 128;
+/// The one whose warpgroups multiply.
+constexpr int kGroupArchitecture = 90;
 /// Elements of a head at most: its sums are in registers.
 constexpr int64_t kMaxSize = 256;
 /// A tactic's number is that of its tile, and this times the parts where there are several.
@@ -59,13 +88,27 @@ int64_t most_shared(int architecture) {
   return architecture == 80 || architecture == 87 ? 163 << 10 : 99 << 10;
 }
 
-int rounded_size(int64_t size) { return static_cast<int>((size + 15) / 16 * 16); }
+int rounded(int64_t size, int64_t to) { return static_cast<int>((size + to - 1) / to * to); }
+int rounded_size(int64_t size) { return rounded(size, 16); }
 int vector_of(DataType type) { return 128 / bits(type); }
 
 /// Places in shared memory, in bytes.
 struct SharedMemory {
   int64_t stages, weights, total;
   SharedMemory(const AttentionTile& tile, const FusedAttentionParams& params, DataType type) {
+    if (tile.is_group) {
+      // Patterns repeat after 1024 bytes, of which the first begins at a multiple.
+      const int64_t size = rounded(params.size, 64), value_size = rounded(params.value_size, 64);
+      stages = weights = 0;
+      total = 1024 + 2 * (tile.m * size + tile.stages * tile.n * (size + value_size));
+      return;
+    }
+    if (tile.is_direct) {
+      // What each warp has found, and the block.
+      const int64_t row = rounded(params.value_size, 64) + 4;
+      stages = weights = 0, total = (tile.warps_n + 1) * tile.m * row * 4;
+      return;
+    }
     const int64_t element = bits(type) / 8, vector = vector_of(type);
     const int64_t key_row = rounded_size(params.size) + vector,
                   value_row = rounded_size(params.value_size) + vector;
@@ -115,6 +158,24 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
     if (tile.is_tensor != is_tensor ||
         SharedMemory(tile, params, type).total > most_shared(architecture))
       continue;
+    const int64_t tasks = heads * ((rows + tile.m - 1) / tile.m);
+    if (tile.is_group) {
+      const bool is_large = rows > tile.m / 2 && keys >= 64 && (tile.m <= 128 || rows >= 1024);
+      if (architecture == kGroupArchitecture && is_large && params.size <= kMaxGroupSize &&
+          params.value_size <= kMaxGroupSize)
+        found.push_back(i);
+      continue;
+    }
+    if (tile.is_direct) {
+      if (rows > tile.m || params.size > kMaxDirectSize || params.value_size > kMaxDirectSize)
+        continue;
+      found.push_back(i);
+      for (int64_t parts = 2; parts <= kMostParts && architecture >= kClusterArchitecture;
+           parts *= 2)
+        if (tasks * parts <= 4 * kFewBlocks && keys >= parts * tile.n * tile.warps_n)
+          found.push_back(parts * kPartsUnit + i);
+      continue;
+    }
     // A tile that is twice as large as what there is computes mostly zeros; small ones read the
     // keys of many queries more often.
     const bool wastes = (tile.m > 16 && tile.m >= 2 * rows) || (tile.n > 64 && tile.n >= 2 * keys);
@@ -124,7 +185,6 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
     const bool is_long = params.value_size > 128 && tile.n / tile.warps_n > 32;
     if (wastes || spills || is_long || (is_small && !found.empty())) continue;
     found.push_back(i);
-    const int64_t tasks = heads * ((rows + tile.m - 1) / tile.m);
     if (queries.min != queries.max || tasks == 0 || tasks > kMostTasksOfParts) continue;
     for (int64_t parts = 2; parts <= kMostParts; parts *= 2)
       if (tasks * parts <= 4 * kFewBlocks && 2 * tasks < 3 * kFewBlocks &&
@@ -172,10 +232,19 @@ class AttentionWriter {
     const int parts = tactic_.parts;
     const std::string shared_heads = source_.value(Expr(params_.shared_heads));
     std::string text = str(
-        "extern __shared__ uint4 shared[];\n"
-        "Element* const query_tile = (Element*)shared;\n"
-        "const auto key_tile = [&](int stage) {\n"
-        "  return query_tile + kQueryElements + stage * kStageElements;\n};\n"
+        "extern __shared__ uint4 shared[];\n",
+        tile_.is_direct ? ""
+        : tile_.is_group
+            ? "Element* const query_tile = (Element*)((char*)shared + (0u - "
+              "shared_address(shared)) % 1024);\n"
+              "const auto key_tile = [&](Index tile) {\n"
+              "  return query_tile + kTileM * kSize + (int)(tile % 2) * (kTileN * kSize);\n};\n"
+              "const auto value_tile = [&](Index tile) {\n"
+              "  return query_tile + (kTileM + 2 * kTileN) * kSize + (int)(tile % 2) * (kTileN * "
+              "kValueSize);\n};\n"
+            : "Element* const query_tile = (Element*)shared;\n"
+              "const auto key_tile = [&](int stage) {\n"
+              "  return query_tile + kQueryElements + stage * kStageElements;\n};\n",
         "const int warp = (int)threadIdx.x / 32;\n"
         "const int warp_m = warp % kWarpsM * 16, warp_n = warp / kWarpsM * kWarpN;\n"
         "const Index queries = ",
@@ -196,15 +265,23 @@ class AttentionWriter {
         source_.value(Expr(params_.group())), " + row / queries; };\n");
     text += "const RowReader key_rows = " + reader(1) + ", value_rows = " + reader(2) + ";\n";
     text += write_limits();
-    text += write_query_copies();
-    text += write_loop();
-    if (tile_.warps_n > 1) text += write_warp_merging();
-    if (parts > 1) text += write_part_merging(tasks);
-    text += write_output();
+    if (tile_.is_direct) {
+      text += write_direct_loop() + write_direct_output();
+    } else if (tile_.is_group) {
+      text += write_query_copies() + write_group_loop() + write_output();
+    } else {
+      text += write_query_copies();
+      text += write_loop();
+      if (tile_.warps_n > 1) text += write_warp_merging();
+      if (parts > 1) text += write_part_merging(tasks);
+      text += write_output();
+    }
     text += "__syncthreads();\n}\n";
     GeneratedKernel kernel =
-        source_.finish(text, tasks * Expr(parts), 32 * tile_.warps_m * tile_.warps_n);
+        source_.finish(text, tasks * Expr(parts), 32 * tile_.warps_m * tile_.warps_n, 0,
+                       tile_.is_direct ? parts : 1);
     kernel.launch.shared_memory = SharedMemory(tile_, params_, type_).total;
+    kernel.is_for_one_architecture = tile_.is_group || (tile_.is_direct && parts > 1);
     return kernel;
   }
 
@@ -222,10 +299,21 @@ class AttentionWriter {
         str("typedef ", storage_type(type_), " Element;\n", constant("kTileM", tile_.m),
             constant("kTileN", tile_.n), constant("kWarpsM", tile_.warps_m),
             constant("kWarpsN", tile_.warps_n), constant("kStages", tile_.stages),
-            constant("kSize", rounded_size(params_.size)),
-            constant("kValueSize", rounded_size(params_.value_size)), kCopyGroups, kAttentionTiles);
+            constant("kSize", rounded(params_.size, tile_.is_direct  ? 32
+                                                    : tile_.is_group ? 64
+                                                                     : 16)),
+            constant("kValueSize", rounded(params_.value_size, is_wide() ? 64 : 16)), kCopyGroups,
+            kAttentionTiles);
     if (tile_.is_tensor) {
-      std::string unit = str(kLoadMatrices, kTensorAttention);
+      std::string unit;
+      if (tile_.is_direct)
+        unit = str(constant("kGivenSize", params_.size),
+                   constant("kGivenValueSize", params_.value_size), kDirectAttention);
+      else if (tile_.is_group)
+        unit = str("constexpr float kScoreFactor = ", float_literal(group_score_factor()), ";\n",
+                   group_instructions(), kGroupTiles);
+      else
+        unit = str(kLoadMatrices, kTensorAttention);
       constexpr std::string_view kName = "PRODUCT_TYPE";
       for (size_t i = 0; (i = unit.find(kName, i)) != std::string::npos;)
         unit.replace(i, kName.size(), type_ == DataType::kHALF ? "f16" : "bf16");
@@ -233,7 +321,9 @@ class AttentionWriter {
     } else {
       text += kScalarAttention;
     }
-    source_.add_declarations(text + std::string(kAttentionState));
+    if (!tile_.is_group) text += kAttentionState;
+    if (tile_.is_direct) text += kDirectMerging;
+    source_.add_declarations(text);
   }
 
   /// Whether vectors of an operand may be copied.
@@ -318,8 +408,9 @@ class AttentionWriter {
         "for (int at = (int)threadIdx.x; at < kTileM * (kSize / kVector); at += kThreads) {\n"
         "const int line = at / (kSize / kVector), inner = at % (kSize / kVector) * kVector;\n"
         "const Index row = first_row + line;\n"
-        "copy_vector(query_tile + line * kKeyRow + inner, in0 + ",
-        place(0, "batch", "head_of(row)", "(row % queries)"), " + inner, row < rows ? ",
+        "copy_vector(query_tile + ",
+        tile_.is_group ? "swizzled_place<kTileM>(line, inner)" : "line * kKeyRow + inner",
+        ", in0 + ", place(0, "batch", "head_of(row)", "(row % queries)"), " + inner, row < rows ? ",
         params_.size,
         " - inner : 0, query_is_aligned);\n}\n"
         "end_copies();\n");
@@ -441,6 +532,217 @@ class AttentionWriter {
                "for (int i = 0; i < ",
                parts, "; ++i) state.add_saved<true>(parts + i * kPartSize + threadIdx.x, ", threads,
                ");\n}\n");
+  }
+
+  bool is_wide() const { return tile_.is_direct || tile_.is_group; }
+  /// Whether scores are only scaled, which is done together with the exponential.
+  bool is_plain() const {
+    return params_.cap == 0 && params_.scale > 0 && !has(FusedAttention::kAllowed) &&
+           !has(FusedAttention::kBias);
+  }
+  float group_score_factor() const {
+    return is_plain() ? params_.scale * static_cast<float>(std::numbers::log2e) : 1.0f;
+  }
+
+  /// What scores, and sums of values, are multiplied by: 16 elements along the sum.
+  std::string group_instructions() const {
+    const auto write = [&](std::string_view name, int n, bool adds, bool is_weight) {
+      const int count = n / 2;
+      std::string sums, operands;
+      for (int i = 0; i < count; ++i) {
+        sums += str(i == 0 ? "%" : ", %", i);
+        operands += str(i == 0 ? "" : ", ", adds ? "\"+f\"(to[" : "\"=f\"(to[", i / 2 % 2, "][",
+                        i / 4 * 2 + i % 2, "])");
+      }
+      const std::string_view element = type_ == DataType::kHALF ? "f16" : "bf16";
+      const std::string first =
+          is_weight ? str("{%", count, ", %", count + 1, ", %", count + 2, ", %", count + 3, "}")
+                    : str("%", count);
+      const std::string_view given =
+          is_weight ? "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3])" : "\"l\"(a)";
+      return str("__device__ inline void ", name, "(float (&to)[2][", n / 4, "], ",
+                 is_weight ? "const unsigned (&a)[4]" : "unsigned long long a",
+                 ", unsigned long long b) {\nasm volatile(\"wgmma.mma_async.sync.aligned.m64n", n,
+                 "k16.f32.", element, ".", element, " {", sums, "}, ", first, ", %",
+                 count + (is_weight ? 4 : 1), ", ", adds ? 1 : 0, ", 1, 1, ",
+                 // Keys lie along the sum, values across it.
+                 is_weight ? "1" : "0, 0", ";\"\n: ", operands, " : ", given, ", \"l\"(b));\n}\n");
+    };
+    return write("begin_scores", tile_.n, false, false) +
+           write("add_scores", tile_.n, true, false) +
+           write("add_values", rounded(params_.value_size, 64), true, true);
+  }
+
+  /// What becomes of the scores of a tile of keys before they are weighed.
+  std::string write_group_scores() const {
+    std::string text =
+        "const auto judge = [&](Index tile) {\n"
+        "const bool is_whole = (tile + 1) * kTileN <= limits[0] && (tile + 1) * kTileN <= "
+        "limits[1];\n";
+    if (is_plain()) text += "if (is_whole) return;\n";
+    text +=
+        str("#pragma unroll\n"
+            "for (int i = 0; i < Unit::kRows; ++i)\n"
+            "#pragma unroll\n"
+            "for (int j = 0; j < Unit::kColumns; ++j) {\n"
+            "const Index key = tile * kTileN + Unit::column(j);\n"
+            "const bool is_there = is_whole || key < limits[i];\n"
+            "float x = scores[i][j];\n",
+            is_plain() ? std::string() : write_score(),
+            "scores[i][j] = is_there ? x : nothing();\n}\n};\n");
+    return text;
+  }
+
+  /// Products of one tile's weights with its values run beside those of the next tile's keys, and
+  /// while that one's scores are weighed.
+  std::string write_group_loop() const {
+    return str(
+        "const auto copy_keys = [&](Index tile) {\n"
+        "if (tile < end_tile) copy_rows<kTileN, kSize>(key_tile(tile), key_rows, tile * kTileN);\n"
+        "};\n"
+        "const auto copy_values = [&](Index tile) {\n"
+        "if (tile < end_tile)\n"
+        "copy_rows<kTileN, kValueSize>(value_tile(tile), value_rows, tile * kTileN);\n};\n"
+        "float scores[2][Unit::kColumns], factors[2];\n",
+        write_group_scores(),
+        "State state;\n"
+        "if (first_tile < end_tile) {\n"
+        "copy_keys(first_tile);\n"
+        "end_copies();\n"
+        "wait_for_tiles();\n"
+        "copy_values(first_tile);\n"
+        "copy_keys(first_tile + 1);\n"
+        "end_copies();\n"
+        "begin_products();\n"
+        "multiply_keys(scores, query_tile, key_tile(first_tile));\n"
+        "end_products();\n"
+        "wait_for_products<0>();\n"
+        "keep(scores);\n"
+        "judge(first_tile);\n"
+        "state.weigh(scores, factors);\n"
+        "state.pack(scores);\n"
+        "for (Index tile = first_tile; tile + 1 < end_tile; ++tile) {\n"
+        "wait_for_tiles();\n"
+        "copy_values(tile + 1);\n"
+        "copy_keys(tile + 2);\n"
+        "end_copies();\n"
+        "keep(scores);\n"
+        "keep(state.sums);\n"
+        "begin_products();\n"
+        "multiply_keys(scores, query_tile, key_tile(tile + 1));\n"
+        "end_products();\n"
+        "state.multiply_values(value_tile(tile));\n"
+        "end_products();\n"
+        "wait_for_products<1>();\n"
+        "keep(scores);\n"
+        "judge(tile + 1);\n"
+        "state.weigh(scores, factors);\n"
+        "wait_for_products<0>();\n"
+        "keep(state.sums);\n"
+        "state.rescale(factors);\n"
+        "state.pack(scores);\n"
+        "}\n"
+        "wait_for_tiles();\n"
+        "keep(state.sums);\n"
+        "begin_products();\n"
+        "state.multiply_values(value_tile(end_tile - 1));\n"
+        "end_products();\n"
+        "wait_for_products<0>();\n"
+        "keep(state.sums);\n"
+        "}\n"
+        "state.add_lanes();\n"
+        "wait_for_copies<0>();\n"
+        "__syncthreads();\n");
+  }
+
+  /// Whether none of a warp's keys may be met, as far as masks say: these are not read.
+  std::string write_direct_skip() const {
+    constexpr int kAllowed = FusedAttention::kAllowed;
+    if (!has(kAllowed) || !std::isinf(params_.masked_score)) return {};
+    return str(
+        "bool is_met = false;\n"
+        "#pragma unroll\n"
+        "for (int i = 0; i < Unit::kRows; ++i)\n"
+        "#pragma unroll\n"
+        "for (int j = 0; j < Unit::kColumns; ++j) {\n"
+        "const Index key = tile * kTileN + Unit::key(j);\n"
+        "if (key < limits[i]) is_met |= load(in",
+        kAllowed, "[mask", kAllowed, "[i] + key * mask", kAllowed,
+        "_step]) != 0;\n}\n"
+        "if (!__any_sync(0xffffffffu, is_met)) continue;\n");
+  }
+
+  std::string write_direct_loop() {
+    return str("const bool is_aligned_all = key_rows.is_aligned && value_rows.is_aligned && ",
+               alignment(0),
+               ";\n"
+               "State state;\n"
+               "const auto meet_keys = [&](auto vectors) {\n"
+               "constexpr bool is_vector = decltype(vectors)::kValue;\n"
+               "Unit unit;\n"
+               "#pragma unroll\n"
+               "for (int i = 0; i < Unit::kRows; ++i) {\n"
+               "const Index row = first_row + Unit::row(i);\n"
+               "unit.template read_query<is_vector>(i, in0 + (row < rows ? ",
+               place(0, "batch", "head_of(row)", "(row % queries)"),
+               " : 0), row < rows);\n}\n"
+               "for (Index tile = first_tile + warp; tile < end_tile; tile += kWarpsN) {\n",
+               write_direct_skip(),
+               "unit.template read<is_vector>(key_rows, value_rows, tile * kTileN);\n"
+               "float scores[Unit::kRows][Unit::kColumns];\n"
+               "#pragma unroll\n"
+               "for (int i = 0; i < Unit::kRows; ++i)\n"
+               "#pragma unroll\n"
+               "for (int j = 0; j < Unit::kColumns; ++j) scores[i][j] = 0.0f;\n"
+               "unit.multiply_keys(scores);\n"
+               "#pragma unroll\n"
+               "for (int i = 0; i < Unit::kRows; ++i)\n"
+               "#pragma unroll\n"
+               "for (int j = 0; j < Unit::kColumns; ++j) {\n"
+               "const Index key = tile * kTileN + Unit::key(j);\n"
+               "const bool is_there = key < limits[i];\n"
+               "float x = scores[i][j];\n",
+               write_score(),
+               "scores[i][j] = is_there ? x : nothing();\n"
+               "}\n"
+               "state.add(scores, unit, nullptr);\n"
+               "}\n};\n"
+               "if (is_aligned_all)\nmeet_keys(Flag<true>());\nelse\nmeet_keys(Flag<false>());\n"
+               "state.add_lanes();\n");
+  }
+
+  std::string write_direct_output() {
+    const int parts = tactic_.parts;
+    const std::string store = str("const Index row = first_row + line;\nout0[",
+                                  place(3, "batch", "head_of(row)", "(row % queries)"),
+                                  " + column] = store<Element>(merged.result());\n");
+    std::string text =
+        str("float* const saved = (float*)shared;\n"
+            "save_state(state, saved + warp * kSaved);\n"
+            "__syncthreads();\n"
+            "const int own_rows = rows - first_row < kTileM ? (int)(rows - first_row) : kTileM;\n"
+            "for (int at = (int)threadIdx.x; at < own_rows * kValueSize; at += kThreads) {\n"
+            "const int line = at / kValueSize, column = at % kValueSize;\n"
+            "if (column >= kGivenValueSize) continue;\n"
+            "Merged merged = merge_warps(saved, line, column);\n");
+    if (parts == 1) return text + store + "}\n";
+    text += str(
+        "float* const to = saved + kWarpsN * kSaved + line * kSavedRow;\n"
+        "to[column] = merged.value;\n"
+        "if (column == 0) to[kValueSize] = merged.most, to[kValueSize + 1] = merged.sum;\n"
+        "}\n"
+        "sync_cluster();\n"
+        "for (int at = (int)threadIdx.x + (int)part * kThreads; at < own_rows * kValueSize; at += ",
+        parts,
+        " * kThreads) {\n"
+        "const int line = at / kValueSize, column = at % kValueSize;\n"
+        "if (column >= kGivenValueSize) continue;\n"
+        "const Merged merged = merge_blocks<",
+        parts, ">(saved + kWarpsN * kSaved, line, column);\n", store,
+        "}\n"
+        // Others may still read what this block has found.
+        "sync_cluster();\n");
+    return text;
   }
 
   std::string write_output() {

@@ -4,6 +4,7 @@
 #include "backend/device.h"
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/product.h"
+#include "backend/gpu/row_product.h"
 #include "base/types.h"
 #include "operators/matrix.h"
 
@@ -116,12 +117,17 @@ std::vector<Candidate> matrix_multiply_candidates(const Operator& op, const Cand
     candidate.inputs[1].dtype = is_floating(type) ? type : query.inputs[1].type.dtype;
     candidate.outputs = {{result_type(type)}};
     set_fused_types(candidate, params.fused, query, type, TensorFormat::kLINEAR);
+    const std::string architecture = target_architecture(query);
+    const auto add = [&](int64_t tactic) {
+      candidate.tactic = tactic;
+      candidate.tactic_name = product_tactic(tactic).name(type);
+      found.push_back(candidate);
+    };
+    for (const int64_t tactic : row_product_tactics(type, candidate.inputs[1].dtype, size,
+                                                    a.is_along_k, b.is_along_k, architecture))
+      add(tactic);
     for (const ProductUnit unit : product_units(type, candidate.inputs[1].dtype, query)) {
-      for (const int64_t tactic : product_tactics(type, unit, size, target_architecture(query))) {
-        candidate.tactic = tactic;
-        candidate.tactic_name = product_tactic(tactic).name(type);
-        found.push_back(candidate);
-      }
+      for (const int64_t tactic : product_tactics(type, unit, size, architecture)) add(tactic);
     }
   }
   return found;

@@ -4,6 +4,7 @@
 
 #include "backend/gpu/pointwise_math.h"
 #include "backend/gpu/product_text.h"
+#include "backend/gpu/row_product.h"
 #include "backend/gpu/shared_memory_text.h"
 #include "backend/gpu/warpgroup_product.h"
 #include "base/error.h"
@@ -150,6 +151,7 @@ bool set_fused_types(Candidate& candidate, const FusedProgram& program, const Ca
 std::string ProductTile::name() const {
   const std::string_view kind = unit == ProductUnit::kScalar   ? "scalar "
                                 : unit == ProductUnit::kTensor ? "tensor "
+                                : unit == ProductUnit::kRows   ? "rows "
                                                                : "warpgroup ";
   return str(kind, m, "x", n, "x", k, ", ", warps_m * warps_n, " warps, ", stages, " stages",
              is_persistent ? ", persistent" : "");
@@ -172,6 +174,8 @@ std::string ProductTactic::name(DataType type) const {
 
 ProductTactic product_tactic(int64_t number) {
   const int64_t tile = number % kPartsUnit, parts = number / kPartsUnit;
+  const int64_t of_rows = number - kFirstRowTactic;
+  if (of_rows >= 0 && of_rows < std::ssize(row_tiles())) return {row_tiles()[of_rows]};
   require(number >= 0 && tile < std::ssize(kTiles) && parts <= kMostParts,
           "there is no tile of number ", number);
   return {kTiles[tile], std::max(1, static_cast<int>(parts))};
@@ -370,6 +374,8 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
     declarations += pointwise_functions();
   if (tile_.unit == ProductUnit::kWarpGroup) {
     declarations += declare_warp_groups(a, b);
+  } else if (tile_.unit == ProductUnit::kRows) {
+    declarations += declare_rows(a.type);
   } else {
     declarations += str(kPaddedTiles, kCopyGroups, kTileCopies);
     declarations +=
@@ -407,6 +413,7 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
           "first_column = place_in_group / height * kTileN;\n",
           of_batch);
   if (tile_.unit == ProductUnit::kWarpGroup) return write_warp_groups(a, b, epilogue, loop);
+  if (tile_.unit == ProductUnit::kRows) return write_rows(a, b, epilogue, loop);
   std::string text =
       str("extern __shared__ uint4 shared[];\n"
           "const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;\n"

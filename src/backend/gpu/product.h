@@ -15,6 +15,8 @@ enum class ProductUnit {
   kTensor,  ///< tensor cores: FP16, BF16, or FP32 rounded to TF32, summed in FP32; or INT8
   /// FP16 or BF16 by four warps together (wgmma), which multiply what others copy: 9.0 alone.
   kWarpGroup,
+  /// FP16 or BF16 of a few rows by tensor cores, straight from memory; see row_product.h.
+  kRows,
 };
 
 /// The types that products of the query's first input are computed in: the network's, and shorter
@@ -134,6 +136,10 @@ class ProductWriter {
   std::string declare_warp_groups(const ProductOperand& a, const ProductOperand& b);
   GeneratedKernel write_warp_groups(const ProductOperand& a, const ProductOperand& b,
                                     const ProductEpilogue& epilogue, const ProductTasks& tasks);
+  /// Likewise of a few rows.
+  static std::string declare_rows(DataType type);
+  GeneratedKernel write_rows(const ProductOperand& a, const ProductOperand& b,
+                             const ProductEpilogue& epilogue, const ProductTasks& tasks);
   /// What stores a warp's sums, or what the blocks of a cluster, each with a part of k, have.
   std::string write_own_parts(const ProductEpilogue& epilogue, const ProductTasks& tasks);
   std::string write_cluster_parts(const ProductEpilogue& epilogue, const ProductTasks& tasks);

@@ -138,7 +138,11 @@ constexpr int64_t kMaxInWarp = 1024;  ///< elements that a warp keeps
 constexpr int64_t kMaxFromWarp = 32;  ///< keys that a warp takes one after the other
 constexpr int64_t kSortBytes = 32768;
 
-enum class TopKWay { kThread, kWarp, kSort, kSelect };
+/// Blocks that share a row of which only the best is wanted, at most, and such rows; a counter of
+/// blocks that are done has 8 bits of a word.
+constexpr int64_t kMostBlocksOfRow = 32, kMostSharedRows = 64, kRowsOfWord = 8;
+
+enum class TopKWay { kThread, kWarp, kSort, kSelect, kBest };
 
 std::string_view name_of(TopKWay way) {
   switch (way) {
@@ -150,6 +154,8 @@ std::string_view name_of(TopKWay way) {
       return "a block sorts a row";
     case TopKWay::kSelect:
       return "a block selects by digits";
+    case TopKWay::kBest:
+      return "blocks find the best";
   }
   return {};
 }
@@ -159,6 +165,7 @@ struct TopKExtents {
   int64_t most, k, rows;
   bool is_last;
   int64_t capacity;  ///< keys in shared memory
+  int64_t parts;     ///< blocks that share a row, of which only the best is wanted
 
   TopKExtents(const TopKParams& params, std::span<const PortDesc> inputs,
               std::span<const PortDesc> outputs)
@@ -168,11 +175,17 @@ struct TopKExtents {
     rows = typical.numel() / std::max<int64_t>(1, typical[axis]);
     is_last = x.numel(axis + 1, x.rank()) == 1;
     capacity = kSortBytes / (inputs[0].type.dtype == DataType::kINT64 ? 16 : 8);
+    const bool is_fixed = inputs[0].min == x && rows > 0 && rows <= kMostSharedRows;
+    parts = is_fixed
+                ? std::clamp<int64_t>(most / 2048, 1, std::min(kMostBlocksOfRow, kFewBlocks / rows))
+                : 1;
+    parts = std::max<int64_t>(parts, 1);
   }
 
   /// Those worth trying, the best guess first.
   std::vector<TopKWay> ways() const {
     std::vector<TopKWay> ways;
+    if (k == 1 && is_last && most > 512) ways.push_back(TopKWay::kBest);
     const bool fits_thread = k <= kMaxInThread;
     if (fits_thread && (!is_last || (most <= 64 && rows >= 4096))) ways.push_back(TopKWay::kThread);
     if (is_last && most <= kMaxInWarp && k <= kMaxFromWarp) ways.push_back(TopKWay::kWarp);
@@ -220,6 +233,8 @@ class TopKWriter {
         return write_sort();
       case TopKWay::kSelect:
         return write_select();
+      case TopKWay::kBest:
+        return write_best();
     }
     return {};
   }
@@ -322,6 +337,51 @@ class TopKWriter {
             size, ">(keys);\nfor (Index i = (Index)threadIdx.x; i < wanted; i += ", threads,
             ") put(done + i, keys[i]);\nbound = keys[wanted - 1];\n__syncthreads();\n}\n}\n"),
         rows_, threads);
+  }
+
+  /// The greatest key of a row, of which several blocks have parts; the last one that is done has
+  /// what all have found.
+  GeneratedKernel write_best() {
+    const int64_t parts = extents_.parts;
+    std::string text = str(
+        "__shared__ Key found[", kThreads / kWarp, "];\nconst Index k = ", k_,
+        ", length = ", source_.value(length_),
+        ";\nconst int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;\n"
+        "const auto best_of_lanes = [](Key best) {\n#pragma unroll\n"
+        "for (int distance = 16; distance > 0; distance /= 2) {\n"
+        "const Key other = best.from(distance);\nif (best < other) best = other;\n}\n"
+        "return best;\n};\n",
+        "for (Index number = (Index)blockIdx.x; number < ", source_.value(rows_ * Expr(parts)),
+        "; number += (Index)gridDim.x) {\nconst Index row = number / ", parts, ", part = number % ",
+        parts, ";\n", begin_row(), "Key best = {};\n#pragma unroll 8\n", "for (Index i = part * ",
+        kThreads, " + (Index)threadIdx.x; i < length; i += ", parts * kThreads,
+        ") {\nconst Key key = key_at(i);\nif (best < key) best = key;\n}\n"
+        "best = best_of_lanes(best);\nif (lane == 0) found[warp] = best;\n__syncthreads();\n"
+        "if (warp == 0) best = best_of_lanes(lane < ",
+        kThreads / kWarp, " ? found[lane] : Key{});\n");
+    if (parts > 1) {
+      const int64_t rows = rows_.constant();
+      const auto words = static_cast<int>((rows + kRowsOfWord - 1) / kRowsOfWord);
+      source_.add_counters(words);
+      source_.add_scratch("Key", rows * parts * (type_ == DataType::kINT64 ? 16 : 8));
+      std::string word = "counter0";
+      for (int i = 1; i < words; ++i)
+        word = str("row >= ", i * kRowsOfWord, " ? counter", i, " : ", word);
+      text += str(
+          "__shared__ bool is_last;\nif (threadIdx.x == 0) {\nscratch[number] = best;\n"
+          // What this block has written comes before its count, and what others have after it.
+          "__threadfence();\nWord* const word = ",
+          word, ";\nconst int place = (int)(row % ", kRowsOfWord,
+          ") * 8;\nis_last = (atomicAdd(word, 1ull << place) >> place & 255u) == ", parts - 1,
+          ";\nif (is_last) atomicAdd(word, 0ull - (", parts,
+          "ull << place));\n}\n__syncthreads();\nif (!is_last) continue;\n__threadfence();\n"
+          "if (warp == 0) {\nbest = Key{};\nif (lane < ",
+          parts, ") {\nconst Word* const other = (const Word*)(scratch + row * ", parts,
+          " + lane);\n#pragma unroll\nfor (int i = 0; i < (int)(sizeof(Key) / sizeof(Word)); ++i) "
+          "((Word*)&best)[i] = __ldcg(other + i);\n}\nbest = best_of_lanes(best);\n}\n");
+    }
+    text += "if (threadIdx.x == 0) put(0, best);\n__syncthreads();\n}\n";
+    return source_.finish(text, rows_ * Expr(parts), kThreads);
   }
 
   static int threads_for(int64_t pairs) {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kNothing = -std::numeric_limits<double>::infinity();
 
-enum class MaskKind { kNone, kPerKey, kFull, kNobody };
+enum class MaskKind { kNone, kPerKey, kFull, kNobody, kPrefix };
 
 struct Case {
   int64_t batch = 1, heads = 2, shared_heads = 2, queries = 5, keys = 7, size = 8, value_size = 8;
@@ -51,12 +51,12 @@ struct Layout {
 };
 
 Shape mask_shape(const Case& c, MaskKind kind) {
-  if (kind == MaskKind::kPerKey) return {c.batch, 1, 1, c.keys};
+  if (kind == MaskKind::kPerKey || kind == MaskKind::kPrefix) return {c.batch, 1, 1, c.keys};
   if (kind == MaskKind::kNobody) return {c.queries, 1};
   return {c.heads, c.queries, c.keys};
 }
 int64_t mask_place(const Case& c, MaskKind kind, int64_t b, int64_t h, int64_t q, int64_t k) {
-  if (kind == MaskKind::kPerKey) return b * c.keys + k;
+  if (kind == MaskKind::kPerKey || kind == MaskKind::kPrefix) return b * c.keys + k;
   if (kind == MaskKind::kNobody) return q;
   return (h * c.queries + q) * c.keys + k;
 }
@@ -93,6 +93,9 @@ void check(const Case& c, Selection& selection) {
       const bool nobody = c.allowed == MaskKind::kNobody;
       inputs.push_back({make_values(mask_shape(c, c.allowed),
                                     [&](int64_t i) {
+                                      // A cache that is full up to there.
+                                      if (c.allowed == MaskKind::kPrefix)
+                                        return double(i % c.keys < c.keys / (2 + i / c.keys));
                                       return nobody ? double(i % 3 != 1) : double(i * 7 % 5 != 2);
                                     }),
                         DataType::kBOOL});
@@ -223,6 +226,39 @@ TEST(FusedAttention, MasksCapsAndRowsWithoutKeys) {
             c.bias_type = type == DataType::kHALF ? DataType::kHALF : DataType::kFLOAT;
             c.batch = 2, c.heads = 4, c.shared_heads = 2, c.queries = 19, c.keys = 150;
             if (bias == MaskKind::kFull) c.causal = CausalMaskKind::kLOWER_RIGHT;
+            check(c, selection);
+          }
+}
+
+TEST(FusedAttention, FewQueriesOverALongCache) {
+  Selection selection(61);
+  for (const DataType type : kTypes)
+    for (const int64_t size : {16, 64, 128})
+      for (const int64_t shared : {1, 2, 8})
+        for (const int64_t queries : {1, 2})
+          for (const MaskKind allowed : {MaskKind::kNone, MaskKind::kPrefix}) {
+            Case c;
+            c.type = type, c.size = c.value_size = size, c.heads = 8, c.shared_heads = shared;
+            c.batch = 2, c.queries = queries, c.keys = 1100, c.allowed = allowed;
+            c.output = AttentionLayout::kBATCH_FIRST;
+            check(c, selection);
+          }
+}
+
+/// Tiles of many queries and keys, with rows and keys beyond the last whole tile.
+TEST(FusedAttention, ManyQueries) {
+  Selection selection(23);
+  for (const DataType type : {DataType::kHALF, DataType::kBF16})
+    for (const int64_t size : {64, 80, 128})
+      for (const CausalMaskKind causal : {CausalMaskKind::kNONE, CausalMaskKind::kLOWER_RIGHT})
+        for (const MaskKind allowed : {MaskKind::kNone, MaskKind::kFull})
+          for (const auto& [queries, keys] :
+               {std::pair<int64_t, int64_t>{200, 200}, {130, 400}, {1030, 70}}) {
+            Case c;
+            c.type = type, c.size = size, c.value_size = size == 80 ? 64 : size;
+            c.queries = queries, c.keys = keys, c.causal = causal, c.allowed = allowed;
+            c.heads = 2, c.shared_heads = 1;
+            c.query = c.key = c.value = c.output = AttentionLayout::kBATCH_FIRST;
             check(c, selection);
           }
 }

@@ -60,6 +60,17 @@ TEST(TopK, EveryAxisTypeAndLength) {
       }
 }
 
+// The best of long rows, which several blocks of a GPU share, in runs one after the other.
+TEST(TopK, BestOfLongRows) {
+  for (const DataType type : {DataType::kFLOAT, DataType::kHALF, DataType::kINT64})
+    for (const TopKOperation op : {TopKOperation::kMAX, TopKOperation::kMIN})
+      for (const Shape& shape : {Shape{1, 9000}, Shape{11, 5003}, Shape{70, 2100}}) {
+        Values x = random_values(shape, 5, -500, 500);
+        for (double& v : x.data) v = std::trunc(v);
+        check(x, type, op, 1, 1, DataType::kINT32);
+      }
+}
+
 // Rows whose length vectors do not divide, with equal elements and what is no number.
 TEST(TopK, RowsOfFloatsWithSpecialValues) {
   for (const int64_t length : {1, 15, 64, 67, 131, 1003})

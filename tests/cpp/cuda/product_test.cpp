@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <set>
@@ -118,6 +119,86 @@ TEST(CudaProduct, TilesInParts) {
   }
   EXPECT_EQ(parts_seen, (std::set<int>{2, 4, 8}));
   EXPECT_EQ(cluster_parts_seen, (std::set<int>{8}));
+}
+
+/// Few rows, read straight from memory: of b along k and across it, with a bias and an activation,
+/// at addresses that vectors may have and others.
+TEST(CudaProduct, FewRows) {
+  std::set<int64_t> tactics;
+  for (const DataType type : {DataType::kHALF, DataType::kBF16})
+    for (const bool transposed : {true, false})
+      for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 48, 256},
+                                    {3, 70, 45},
+                                    {8, 200, 1024},
+                                    {11, 131, 40},
+                                    {16, 64, 520},
+                                    {5, 9, 3}}) {
+        const Values a = rounded(random_values({1, m, k}, 1), type);
+        const Values b = rounded(random_values({1, k, n}, 2), type);
+        const Values bias = rounded(random_values({n}, 3), type);
+        Values expected = product(a, b, 1, m, n, k);
+        for (size_t i = 0; i < expected.data.size(); ++i)
+          expected.data[i] = std::max(0.0, expected.data[i] + bias[static_cast<int64_t>(i) % n]);
+        const Values given =
+            transposed ? make_values({1, n, k}, [&](int64_t i) { return b[i % k * n + i / k]; })
+                       : b;
+        MatrixMultiplyParams params;
+        params.op1 = transposed ? MatrixOperation::kTRANSPOSE : MatrixOperation::kNONE;
+        params.has_bias = true,
+        params.activation.type = static_cast<int32_t>(ActivationType::kRELU);
+        const MatrixMultiply op(params);
+        const std::vector<TestInput> inputs = {{a, type}, {given, type}, {bias, type}};
+        const std::vector<TestOutput> outputs = {{expected.shape, type}};
+        int found = 0;
+        for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+          if (!candidate.tactic_name.starts_with("rows")) continue;
+          tactics.insert(candidate.tactic), ++found;
+          TestKernel kernel(op, candidate, inputs, outputs);
+          for (const int shift : {0, 1}) {
+            SCOPED_TRACE(::testing::Message() << m << "x" << n << "x" << k << " " << transposed
+                                              << " " << describe(candidate) << " " << shift);
+            expect_close(kernel.run(inputs, outputs, -1, shift)[0], expected,
+                         std::max(3e-5, tolerance_of(type)));
+            if (::testing::Test::HasFailure()) return;
+          }
+        }
+        EXPECT_GE(found, 1) << m << "x" << n << "x" << k;
+      }
+  EXPECT_GE(tactics.size(), 10u) << "not every tile was tested";
+}
+
+/// More rows than a tile has, where the number of rows is open.
+TEST(CudaProduct, FewRowsOfOpenExtent) {
+  const int64_t n = 48, k = 64;
+  MatrixMultiplyParams params;
+  params.op1 = MatrixOperation::kTRANSPOSE;
+  const MatrixMultiply op(params);
+  const DataType type = DataType::kHALF;
+  const std::vector<PortDesc> inputs = {port_of({{0, 40}, {k, k}}, type),
+                                        port_of({{n, n}, {k, k}}, type)};
+  const std::vector<PortDesc> outputs = {port_of({{0, 40}, {n, n}}, type)};
+  const Values b = rounded(random_values({n, k}, 2), type);
+  int found = 0;
+  for (int64_t i = 0; i < 2; ++i) {
+    Candidate candidate;
+    candidate.inputs = {{type}, {type}}, candidate.outputs = {{type}};
+    candidate.tactic = i == 0 ? 60 : 71;
+    TestKernel kernel(op, candidate, inputs, outputs);
+    for (const int64_t m : {1, 8, 9, 40}) {
+      const Values a = rounded(random_values({m, k}, 1), type);
+      const Values expected = make_values({m, n}, [&](int64_t at) {
+        double sum = 0;
+        for (int64_t e = 0; e < k; ++e) sum += a[at / n * k + e] * b[at % n * k + e];
+        return sum;
+      });
+      SCOPED_TRACE(::testing::Message() << m << " rows, tactic " << candidate.tactic);
+      expect_close(kernel.run(std::vector<TestInput>{{a, type}, {b, type}},
+                              std::vector<TestOutput>{{{m, n}, type}}, -1, 0)[0],
+                   expected, tolerance_of(type));
+      ++found;
+    }
+  }
+  EXPECT_EQ(found, 8);
 }
 
 Values as_tf32(Values values) {

@@ -1,0 +1,109 @@
+"""What the decoder needs beside the engine's layers, compiled into the engine: RMS normalization, and
+rotary embeddings that write keys and values into the cache."""
+
+import math
+from pathlib import Path
+from typing import Tuple
+
+import opwright.plugin as trtp
+from opwright import aot
+
+FOLDER = Path(__file__).resolve().parent
+
+
+@trtp.register("decoder::rms_norm")
+def rms_norm_desc(x: trtp.TensorDesc, scale: trtp.TensorDesc, epsilon: float) -> trtp.TensorDesc:
+    return x.like()
+
+
+@trtp.aot_impl("decoder::rms_norm", device="cpu")
+def rms_norm_cpu(x, scale, epsilon, outputs, tactic):
+    *rows, columns = x.shape_expr
+    extra = trtp.SymExprs.from_tuple([trtp.SymInt32(columns), trtp.SymFloat32(epsilon)])
+    code = aot.cpp(
+        FOLDER / "operators.cpp",
+        "rms_norm",
+        flags=["-fopenmp-simd"],
+        inputs=[x, scale],
+        extra=extra,
+        outputs=outputs,
+    )
+    return code.name, code, code.launch(grid_x=math.prod(rows)), extra
+
+
+@trtp.aot_impl("decoder::rms_norm", device="cuda")
+def rms_norm_gpu(x, scale, epsilon, outputs, tactic):
+    import operators_triton
+
+    *rows, columns = x.shape_expr
+    block = 1 << (int(columns) - 1).bit_length()
+    extra = trtp.SymExprs.from_tuple([trtp.SymInt32(columns), trtp.SymFloat32(epsilon)])
+    code = aot.triton(
+        operators_triton.rms_norm,
+        {"BLOCK": block},
+        inputs=[x, scale],
+        extra=extra,
+        outputs=outputs,
+        num_warps=max(1, min(8, block // 256)),
+    )
+    return code.name, code, code.launch(grid_x=math.prod(rows)), extra
+
+
+@trtp.register("decoder::rotary_cache")
+def rotary_cache_desc(
+    qkv: trtp.TensorDesc,
+    cosines: trtp.TensorDesc,
+    sines: trtp.TensorDesc,
+    position: trtp.TensorDesc,
+    keys: trtp.TensorDesc,
+    values: trtp.TensorDesc,
+    heads: int,
+) -> Tuple[trtp.TensorDesc, trtp.TensorDesc, trtp.TensorDesc]:
+    """Of [batch, tokens, (heads + 2 shared) * size], which projections of queries, keys and values
+    are: the queries [batch, heads, tokens, size], turned and divided by the root of `size`. Keys
+    and values go to the caches [batch, shared, room, size], from `position` on."""
+    batch, tokens, _ = qkv.shape_expr
+    queries = trtp.from_shape_expr((batch, heads, tokens, keys.shape_expr[3]), qkv.dtype)
+    return queries, keys.aliased(), values.aliased()
+
+
+def rotary_arguments(qkv, keys, heads):
+    batch, tokens, _ = qkv.shape_expr
+    _, shared, room, size = map(int, keys.shape_expr)
+    return batch, tokens, heads, shared, room, size
+
+
+@trtp.aot_impl("decoder::rotary_cache", device="cpu")
+def rotary_cache_cpu(qkv, cosines, sines, position, keys, values, heads, outputs, tactic):
+    batch, tokens, heads, shared, room, size = rotary_arguments(qkv, keys, heads)
+    integers = [trtp.SymInt32(n) for n in (heads, shared, size, room, tokens)]
+    extra = trtp.SymExprs.from_tuple([*integers, trtp.SymFloat32(size**-0.5)])
+    code = aot.cpp(
+        FOLDER / "operators.cpp",
+        "rotary_cache",
+        inputs=[qkv, cosines, sines, position, keys, values],
+        extra=extra,
+        outputs=outputs,
+    )
+    launch = code.launch(grid_x=heads + 2 * shared, grid_y=tokens, grid_z=batch)
+    return code.name, code, launch, extra
+
+
+@trtp.aot_impl("decoder::rotary_cache", device="cuda")
+def rotary_cache_gpu(qkv, cosines, sines, position, keys, values, heads, outputs, tactic):
+    import operators_triton
+
+    batch, tokens, heads, shared, room, size = rotary_arguments(qkv, keys, heads)
+    integers = [trtp.SymInt32(n) for n in (heads, shared, room, tokens)]
+    extra = trtp.SymExprs.from_tuple([*integers, trtp.SymFloat32(size**-0.5)])
+    half = size // 2
+    code = aot.triton(
+        operators_triton.rotary_cache,
+        {"HALF": half, "BLOCK": 1 << (half - 1).bit_length()},
+        inputs=[qkv, cosines, sines, position, keys, values],
+        extra=extra,
+        outputs=outputs,
+        num_warps=1,
+    )
+    launch = code.launch(grid_x=heads + 2 * shared, grid_y=tokens, grid_z=batch)
+    return code.name, code, launch, extra

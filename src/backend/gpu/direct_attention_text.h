@@ -1,0 +1,180 @@
+#pragma once
+
+#include <string_view>
+
+// The parts of kernels of attention of few queries, beside those of attention_text.h: warps read
+// keys and values straight from memory into the registers that tensor cores take, since the order
+// of a head's elements is the same for both sides of a product.
+namespace opwright::gpu {
+
+/// `Unit`: what a warp does with 16 keys. kGivenSize and kGivenValueSize are the sizes of heads,
+/// kSize and kValueSize those rounded up to 32 and 64. PRODUCT_TYPE is f16 or bf16.
+inline constexpr std::string_view kDirectAttention = R"(
+__device__ inline void multiply_add(float& s0, float& s1, float& s2, float& s3, unsigned a0,
+                                    unsigned a1, unsigned a2, unsigned a3, unsigned b0,
+                                    unsigned b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.PRODUCT_TYPE.PRODUCT_TYPE.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+__device__ inline unsigned pair(float low, float high) {
+  unsigned both;
+  asm("cvt.rn.PRODUCT_TYPEx2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  return both;
+}
+__device__ inline unsigned word(const uint4& vector, int i) {
+  return i == 0 ? vector.x : i == 1 ? vector.y : i == 2 ? vector.z : vector.w;
+}
+// kVector elements of a head of `size`, from `inner` on; zeros where there are none.
+template <bool is_vector, int size>
+__device__ inline uint4 read_head(const Element* head, int inner, bool is_there) {
+  uint4 vector = make_uint4(0u, 0u, 0u, 0u);
+  if (!is_there || inner >= size) return vector;
+  if (is_vector && size % kVector == 0) return *(const uint4*)(head + inner);
+  Pack<Element, kVector> pack;
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) pack.at[i] = inner + i < size ? head[inner + i] : Element{};
+  return *(const uint4*)&pack;
+}
+struct Unit {
+  static constexpr int kRows = 2, kColumns = 4, kOutputs = kValueSize / 4;
+  static constexpr int kLanes = 4;  // that have the same queries
+  __device__ static int near() { return (int)threadIdx.x % 32 / 4; }
+  __device__ static int far() { return (int)threadIdx.x % 4; }
+  __device__ static int row(int i) { return near() + 8 * i; }
+  __device__ static int key(int j) { return j / 2 * 8 + far() * 2 + j % 2; }
+  __device__ static int column(int j) { return j / 16 * 64 + far() * 16 + j % 16; }
+
+  uint4 queries[kSize / 32][2], keys[kSize / 32][2], values[kValueSize / 64][4];
+  template <bool is_vector>
+  __device__ void read_query(int i, const Element* head, bool is_there) {
+#pragma unroll
+    for (int k = 0; k < kSize / 32; ++k)
+      queries[k][i] =
+          read_head<is_vector, kGivenSize>(head, k * 32 + far() * kVector, is_there);
+  }
+  // 16 keys and values, from `first` on.
+  template <bool is_vector>
+  __device__ void read(const RowReader& key_rows, const RowReader& value_rows, Index first) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const Index row = first + near() + 8 * i;
+#pragma unroll
+      for (int k = 0; k < kSize / 32; ++k)
+        keys[k][i] = read_head<is_vector, kGivenSize>(
+            key_rows.rows + row * key_rows.stride, k * 32 + far() * kVector, row < key_rows.count);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const Index row = first + key(i);
+#pragma unroll
+      for (int n = 0; n < kValueSize / 64; ++n)
+        values[n][i] = read_head<is_vector, kGivenValueSize>(
+            value_rows.rows + row * value_rows.stride, n * 64 + near() * kVector,
+            row < value_rows.count);
+    }
+  }
+  __device__ void multiply_keys(float (&scores)[kRows][kColumns]) const {
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+#pragma unroll
+      for (int k = 0; k < kSize / 32; ++k)
+#pragma unroll
+        for (int half = 0; half < 4; half += 2)
+          multiply_add(scores[0][2 * i], scores[0][2 * i + 1], scores[1][2 * i],
+                       scores[1][2 * i + 1], word(queries[k][0], half), word(queries[k][1], half),
+                       word(queries[k][0], half + 1), word(queries[k][1], half + 1),
+                       word(keys[k][i], half), word(keys[k][i], half + 1));
+  }
+  __device__ void add_values(float (&sums)[kRows][kOutputs], const float (&own)[kRows][kColumns],
+                             const Element*) const {
+    const unsigned a0 = pair(own[0][0], own[0][1]), a1 = pair(own[1][0], own[1][1]),
+                   a2 = pair(own[0][2], own[0][3]), a3 = pair(own[1][2], own[1][3]);
+#pragma unroll
+    for (int n = 0; n < kValueSize / 64; ++n)
+#pragma unroll
+      for (int t = 0; t < 8; ++t) {
+        const unsigned select = t % 2 == 0 ? 0x5410 : 0x7632;
+        const int o = n * 16 + t;
+        multiply_add(sums[0][o], sums[0][o + 8], sums[1][o], sums[1][o + 8], a0, a1, a2, a3,
+                     __byte_perm(word(values[n][0], t / 2), word(values[n][1], t / 2), select),
+                     __byte_perm(word(values[n][2], t / 2), word(values[n][3], t / 2), select));
+      }
+  }
+};
+template <bool value> struct Flag { static constexpr bool kValue = value; };
+)";
+
+/// What warps, and the blocks of a cluster, have found of their keys, and how it is merged: of each
+/// row the largest score, the sum and the sums of values.
+inline constexpr std::string_view kDirectMerging = R"(
+constexpr int kSavedRow = kValueSize + 4, kSaved = 16 * kSavedRow;
+struct Merged {
+  float most, sum = 0.0f, value = 0.0f;
+  // The largest of all scores is known before.
+  __device__ explicit Merged(float most) : most(most == nothing() ? 0.0f : most) {}
+  __device__ void add(float other_most, float other_sum, float other_value) {
+    const float factor = exponential(other_most - most);
+    sum = fmaf(factor, other_sum, sum);
+    value = fmaf(factor, other_value, value);
+  }
+  __device__ float result() const { return sum == 0.0f ? 0.0f : value / sum; }
+};
+template <class State>
+__device__ inline void save_state(const State& state, float* to) {
+#pragma unroll
+  for (int i = 0; i < Unit::kRows; ++i) {
+    float* const row = to + Unit::row(i) * kSavedRow;
+    if (Unit::far() == 0) row[kValueSize] = state.most[i], row[kValueSize + 1] = state.sum[i];
+#pragma unroll
+    for (int j = 0; j < Unit::kOutputs; ++j) row[Unit::column(j)] = state.sums[i][j];
+  }
+}
+// An element of the block's rows.
+__device__ inline Merged merge_warps(const float* saved, int row, int column) {
+  float most = nothing();
+#pragma unroll
+  for (int i = 0; i < kWarpsN; ++i)
+    most = fmaxf(most, saved[i * kSaved + row * kSavedRow + kValueSize]);
+  Merged merged(most);
+#pragma unroll
+  for (int i = 0; i < kWarpsN; ++i) {
+    const float* const from = saved + i * kSaved + row * kSavedRow;
+    merged.add(from[kValueSize], from[kValueSize + 1], from[column]);
+  }
+  merged.most = most;
+  return merged;
+}
+__device__ inline void sync_cluster() {
+  __syncwarp();
+  asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"
+               ::: "memory");
+}
+// A number of another block's shared memory, which lies there as `place` does here.
+__device__ inline float read_block(const float* place, int rank) {
+  unsigned address;
+  float number;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+               : "=r"(address) : "r"(shared_address(place)), "r"(rank));
+  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(number) : "r"(address) : "memory");
+  return number;
+}
+template <int parts>
+__device__ inline Merged merge_blocks(const float* merged, int row, int column) {
+  float most[parts], sum[parts], value[parts], largest = nothing();
+#pragma unroll
+  for (int i = 0; i < parts; ++i) {
+    const float* const from = merged + row * kSavedRow;
+    most[i] = read_block(from + kValueSize, i), sum[i] = read_block(from + kValueSize + 1, i);
+    value[i] = read_block(from + column, i);
+    largest = fmaxf(largest, most[i]);
+  }
+  Merged all(largest);
+#pragma unroll
+  for (int i = 0; i < parts; ++i) all.add(most[i], sum[i], value[i]);
+  return all;
+}
+)";
+
+}  // namespace opwright::gpu

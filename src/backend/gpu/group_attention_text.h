@@ -1,0 +1,160 @@
+#pragma once
+
+#include <string_view>
+
+// The parts of kernels of attention whose products are those of warpgroups (wgmma), beside those of
+// attention_text.h. kSize and kValueSize are the sizes of heads rounded up to 64.
+namespace opwright::gpu {
+
+/// Tiles in shared memory, and what is known of a warpgroup's queries. The functions begin_scores,
+/// add_scores and add_values are the instructions, which AttentionWriter writes.
+inline constexpr std::string_view kGroupTiles = R"(
+constexpr int kSwizzled = 64;  // neighbours of one row of a column of blocks: 128 bytes
+
+// Columns of blocks of 8 rows of 128 bytes, of which row r has its vector i at i ^ r.
+template <int rows>
+__device__ inline int swizzled_place(int row, int element) {
+  return element / kSwizzled * (kSwizzled * rows) + row * kSwizzled +
+         (element / kVector ^ row) % 8 * kVector;
+}
+// Rows of a head from `first` on.
+template <int rows, int size>
+__device__ inline void copy_rows(Element* tile, const RowReader& reader, Index first) {
+  constexpr int kPacks = size / kVector;
+#pragma unroll 4
+  for (int at = (int)threadIdx.x; at < rows * kPacks; at += kThreads) {
+    const int row = at / kPacks, inner = at % kPacks * kVector;
+    copy_vector(tile + swizzled_place<rows>(row, inner),
+                reader.rows + (first + row) * reader.stride + inner,
+                first + row < reader.count ? reader.size - inner : 0, reader.is_aligned);
+  }
+}
+// How the instruction is told where a tile begins in shared memory: along the sum blocks follow
+// each other, across it columns of blocks are `rows` long.
+template <bool is_along_sum, int rows>
+__device__ inline unsigned long long describe_matrix(const Element* tile) {
+  constexpr unsigned long long kLeading = is_along_sum ? 1 : rows * 128 / 16;
+  constexpr unsigned long long kBlock = 1024 / 16, kSwizzle128 = 1;
+  return (shared_address(tile) & 0x3ffffu) >> 4 | kLeading << 16 | kBlock << 32 | kSwizzle128 << 62;
+}
+// Where element k of a tile's rows begins, in the units of the description.
+template <int rows>
+__device__ inline constexpr int place_of(int k) {
+  return (k / kSwizzled * (rows * 128) + k % kSwizzled * 2) / 16;
+}
+__device__ inline void begin_products() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ inline void end_products() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+// Until all but the last `count` groups of products are done.
+template <int count>
+__device__ inline void wait_for_products() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(count) : "memory");
+}
+// The products read by another way than the copies have written.
+__device__ inline void wait_for_tiles() {
+  wait_for_copies<0>();
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  __syncthreads();
+}
+// What products that are not done yet use is not moved.
+template <int count>
+__device__ inline void keep(float (&numbers)[2][count]) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i)
+#pragma unroll
+    for (int j = 0; j < count; ++j) asm volatile("" : "+f"(numbers[i][j]) :: "memory");
+}
+__device__ inline unsigned pair(float low, float high) {
+  unsigned both;
+  asm("cvt.rn.PRODUCT_TYPEx2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  return both;
+}
+struct Unit {
+  static constexpr int kRows = 2, kColumns = kTileN / 4, kOutputs = kValueSize / 4;
+  static constexpr int kNeighbours = 2;  // columns side by side
+  __device__ static int row(int i) { return (int)threadIdx.x % 32 / 4 + 8 * i; }
+  __device__ static int column(int j) { return j / 2 * 8 + (int)threadIdx.x % 4 * 2 + j % 2; }
+};
+// Starts the products of the queries with a tile of keys.
+__device__ inline void multiply_keys(float (&scores)[2][Unit::kColumns], const Element* queries,
+                                     const Element* keys) {
+  const unsigned long long a =
+      describe_matrix<true, kTileM>(queries) + (int)threadIdx.x / 128 * (64 * 128 / 16);
+  const unsigned long long b = describe_matrix<true, kTileN>(keys);
+  begin_scores(scores, a, b);
+#pragma unroll
+  for (int k = 16; k < kSize; k += 16)
+    add_scores(scores, a + place_of<kTileM>(k), b + place_of<kTileN>(k));
+}
+// The largest score of each row, in powers of 2, and sums that belong to it.
+struct State {
+  float most[2], sum[2], sums[2][Unit::kOutputs];
+  unsigned weights[kTileN / 16][4];
+  __device__ State() {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      most[i] = nothing(), sum[i] = 0.0f;
+#pragma unroll
+      for (int j = 0; j < Unit::kOutputs; ++j) sums[i][j] = 0.0f;
+    }
+  }
+  // Makes weights of scores, which are to be multiplied by kScoreFactor; what was summed before is
+  // to be multiplied by the factors.
+  __device__ void weigh(float (&scores)[2][Unit::kColumns], float (&factors)[2]) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      float largest = scores[i][0];
+#pragma unroll
+      for (int j = 1; j < Unit::kColumns; ++j) largest = fmaxf(largest, scores[i][j]);
+#pragma unroll
+      for (int distance = 1; distance < 4; distance *= 2)
+        largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, distance));
+      const float next = fmaxf(most[i], largest * kScoreFactor);
+      const float base = next == nothing() ? 0.0f : next;
+      factors[i] = exponential(most[i] - base);
+      most[i] = next;
+      float added[2] = {0.0f, 0.0f};
+#pragma unroll
+      for (int j = 0; j < Unit::kColumns; ++j) {
+        scores[i][j] = exponential(fmaf(scores[i][j], kScoreFactor, -base));
+        added[j % 2] += scores[i][j];
+      }
+      sum[i] = fmaf(sum[i], factors[i], added[0] + added[1]);
+    }
+  }
+  __device__ void rescale(const float (&factors)[2]) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+#pragma unroll
+      for (int j = 0; j < Unit::kOutputs; ++j) sums[i][j] *= factors[i];
+  }
+  __device__ void pack(const float (&own)[2][Unit::kColumns]) {
+#pragma unroll
+    for (int k = 0; k < kTileN / 16; ++k) {
+      weights[k][0] = pair(own[0][4 * k], own[0][4 * k + 1]);
+      weights[k][1] = pair(own[1][4 * k], own[1][4 * k + 1]);
+      weights[k][2] = pair(own[0][4 * k + 2], own[0][4 * k + 3]);
+      weights[k][3] = pair(own[1][4 * k + 2], own[1][4 * k + 3]);
+    }
+  }
+  // Starts the products of the weights with a tile of values.
+  __device__ void multiply_values(const Element* values) {
+    const unsigned long long b = describe_matrix<false, kTileN>(values);
+#pragma unroll
+    for (int k = 0; k < kTileN / 16; ++k) add_values(sums, weights[k], b + k * (16 * 128 / 16));
+  }
+  // Of the lanes that have parts of a row.
+  __device__ void add_lanes() {
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+#pragma unroll
+      for (int distance = 1; distance < 4; distance *= 2)
+        sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], distance);
+  }
+};
+)";
+
+}  // namespace opwright::gpu
