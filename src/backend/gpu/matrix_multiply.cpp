@@ -117,7 +117,7 @@ std::vector<Candidate> matrix_multiply_candidates(const Operator& op, const Cand
     candidate.inputs[1].dtype = is_floating(type) ? type : query.inputs[1].type.dtype;
     candidate.outputs = {{result_type(type)}};
     set_fused_types(candidate, params.fused, query, type, TensorFormat::kLINEAR);
-    const std::string architecture = target_architecture(query);
+    const int architecture = target_architecture(query);
     const auto add = [&](int64_t tactic) {
       candidate.tactic = tactic;
       candidate.tactic_name = product_tactic(tactic).name(type);

@@ -33,11 +33,10 @@ constexpr ProductTile kRowTiles[] = {
 std::span<const ProductTile> row_tiles() { return kRowTiles; }
 
 std::vector<int64_t> row_product_tactics(DataType a, DataType b, const ProductSize& size,
-                                         bool a_along_k, bool b_along_k,
-                                         std::string_view architecture) {
+                                         bool a_along_k, bool b_along_k, int architecture) {
   const bool is_short = (a == DataType::kHALF || a == DataType::kBF16) && a == b;
   if (!is_short || !a_along_k || size.m > kMostRows || size.m == 0 ||
-      architecture_number(architecture) < kFirstRowArchitecture)
+      architecture < kFirstRowArchitecture)
     return {};
   std::vector<int64_t> tactics;
   for (int64_t i = 0; i < std::ssize(kRowTiles); ++i) {

@@ -17,7 +17,6 @@ inline constexpr int64_t kMostRows = 16;
 std::span<const ProductTile> row_tiles();
 /// Numbers of tactics for rows of a that are `a_along_k`; none where other units are as good.
 std::vector<int64_t> row_product_tactics(DataType a, DataType b, const ProductSize& size,
-                                         bool a_along_k, bool b_along_k,
-                                         std::string_view architecture);
+                                         bool a_along_k, bool b_along_k, int architecture);
 
 }  // namespace opwright::gpu
