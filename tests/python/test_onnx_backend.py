@@ -118,6 +118,12 @@ def reduction() -> bytes:
     ).SerializeToString()
 
 
+def wider() -> bytes:
+    return parse(
+        "g (float[a, b] x, int64[1] axes) => (float[r] y) { y = Unsqueeze(x, axes) }"
+    ).SerializeToString()
+
+
 def parsed(data: bytes, **shapes):
     logger = opwright.Logger(opwright.Logger.INTERNAL_ERROR)
     network = opwright.Builder(logger).create_network()
@@ -128,7 +134,7 @@ def parsed(data: bytes, **shapes):
 
 
 def test_errors_name_the_inputs_that_have_to_be_constant():
-    _network, parser, ok = parsed(reduction())
+    _network, parser, ok = parsed(wider())
     assert not ok
     error = parser.get_error(0)
     assert error.needed_constants() == ["axes"]

@@ -120,7 +120,7 @@ CODES = trt.ErrorCode
         ("y = Cast <to = 14> (x)", CODES.UNSUPPORTED_NODE_DATATYPE),
         ("i = Cast <to = 7> (x)  y = Reshape (x, i)", CODES.UNSUPPORTED_NODE_SHAPE),
         ("i = Cast <to = 7> (v)  y = Expand (v, i)", CODES.UNSUPPORTED_NODE_INPUT),
-        ("s = Shape (x)  y = ReduceSum (x, s)", CODES.UNSUPPORTED_NODE_DYNAMIC),
+        ("s = Shape (x)  y = Unsqueeze (x, s)", CODES.UNSUPPORTED_NODE_DYNAMIC),
         ("y = InstanceNormalization (v, v, v)", CODES.UNSUPPORTED_NODE_SHAPE),
     ],
 )

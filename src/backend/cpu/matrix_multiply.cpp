@@ -254,6 +254,11 @@ class IntegerProductKernel final : public Kernel {
 
  private:
   using Unsigned = std::make_unsigned_t<T>;
+  // Of the compiler's own vectors, which every processor has in some length.
+  static constexpr int64_t kLanes = 64 / sizeof(T);
+  typedef Unsigned Sums __attribute__((vector_size(kLanes * sizeof(T))));
+  typedef T Values __attribute__((vector_size(kLanes * sizeof(T))));
+  typedef B Elements __attribute__((vector_size(kLanes * sizeof(B))));
   template <class Element>
   static Unsigned widened(Element element) {
     return static_cast<Unsigned>(static_cast<T>(element));
@@ -268,19 +273,39 @@ class IntegerProductKernel final : public Kernel {
       if (product_.a.extents[axis] > 1) a += at * product_.a.strides[axis];
       if (axis < last - 1 && product_.b.extents[axis] > 1) b += at * product_.b.strides[axis];
     }
-    T* to = output + row * product_.n;
+    T* __restrict const to = output + row * product_.n;
     std::fill(to, to + product_.n, T{0});
-    for (int64_t k = 0; k < product_.k; ++k) {
-      const Unsigned factor = widened(a[k * product_.a.strides[last]]);
-      const B* from = b + k * product_.b.strides[last - 1];
-      const int64_t stride = product_.b.strides[last], columns = product_.n;
-      const auto add = [&](int64_t n, B element) {
-        to[n] = static_cast<T>(static_cast<Unsigned>(to[n]) + factor * widened(element));
-      };
-      if (stride == 1)
-        for (int64_t n = 0; n < columns; ++n) add(n, from[n]);
-      else
-        for (int64_t n = 0; n < columns; ++n) add(n, from[n * stride]);
+    const int64_t step = product_.a.strides[last], row_step = product_.b.strides[last - 1];
+    const int64_t stride = product_.b.strides[last], columns = product_.n;
+    int64_t k = 0;
+    // Four rows at once, so that sums are loaded and stored less often.
+    for (; stride == 1 && k + 4 <= product_.k; k += 4) {
+      const Unsigned factors[4] = {widened(a[k * step]), widened(a[(k + 1) * step]),
+                                   widened(a[(k + 2) * step]), widened(a[(k + 3) * step])};
+      const B* const from = b + k * row_step;
+      int64_t n = 0;
+      // Vectors of 64 bits are multiplied by few processors.
+      for (; sizeof(T) == 4 && n + kLanes <= columns; n += kLanes) {
+        Sums sums;
+        std::memcpy(&sums, to + n, sizeof sums);
+        for (int row = 0; row < 4; ++row) {
+          Elements elements;
+          std::memcpy(&elements, from + row * row_step + n, sizeof elements);
+          sums += factors[row] * (Sums) __builtin_convertvector(elements, Values);
+        }
+        std::memcpy(to + n, &sums, sizeof sums);
+      }
+      const B *r0 = from, *r1 = r0 + row_step, *r2 = r1 + row_step, *r3 = r2 + row_step;
+      const Unsigned f0 = factors[0], f1 = factors[1], f2 = factors[2], f3 = factors[3];
+      for (; n < columns; ++n)
+        to[n] = static_cast<T>(static_cast<Unsigned>(to[n]) + f0 * widened(r0[n]) +
+                               f1 * widened(r1[n]) + f2 * widened(r2[n]) + f3 * widened(r3[n]));
+    }
+    for (; k < product_.k; ++k) {
+      const Unsigned factor = widened(a[k * step]);
+      const B* from = b + k * row_step;
+      for (int64_t n = 0; n < columns; ++n)
+        to[n] = static_cast<T>(static_cast<Unsigned>(to[n]) + factor * widened(from[n * stride]));
     }
   }
 
