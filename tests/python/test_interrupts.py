@@ -17,17 +17,17 @@ from onnx import TensorProto, helper
 import opwright as trt
 from small_models import model
 
-LAYERS = 150
+LAYERS = 60
 
 
 def chain() -> onnx.ModelProto:
     """Products that all differ, so that tuning them takes long."""
-    nodes, weights, width = [], {}, 96
+    nodes, weights, width = [], {}, 400
     for i in range(LAYERS):
         weights[f"w{i}"] = np.full((width + i, width + i + 1), 1e-3, np.float32)
         nodes.append(helper.make_node("MatMul", [f"x{i}" if i else "x", f"w{i}"], [f"x{i + 1}"]))
-    output = (f"x{LAYERS}", TensorProto.FLOAT, [64, width + LAYERS])
-    return model(nodes, [("x", TensorProto.FLOAT, [64, width])], [output], weights)
+    output = (f"x{LAYERS}", TensorProto.FLOAT, [8192, width + LAYERS])
+    return model(nodes, [("x", TensorProto.FLOAT, [8192, width])], [output], weights)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def interrupted(command: list[str], folder: Path, by: int = signal.SIGINT):
     )
     if command[0] == sys.executable:
         assert process.stdout is not None and process.stdout.readline() == "building\n"
-    time.sleep(0.7)
+    time.sleep(1)
     start = time.monotonic()
     process.send_signal(by)
     out, err = process.communicate(timeout=60)
