@@ -495,7 +495,8 @@ std::string Tuner::failure(const std::string& key) const {
 
 PlannedOperatorPtr Tuner::plan(const GraphNode& node, const NodePorts& ports,
                                const Candidate& candidate, const std::string& key,
-                               bool is_build_thread, const std::atomic<bool>* is_ended) {
+                               bool has_constants, bool is_build_thread,
+                               const std::atomic<bool>* is_ended) {
   KernelArgs args = args_of(node, ports, candidate);
   if (!is_compiled(node)) return node.op->plan(args);
   if (const std::string known = failure(key); !known.empty()) fail(known);
@@ -519,9 +520,11 @@ PlannedOperatorPtr Tuner::plan(const GraphNode& node, const NodePorts& ports,
   args.gives_up = &gives_up;
   try {
     return node.op->plan(args);
+  } catch (const DeviceLostError&) {
+    throw;
   } catch (const Error& error) {
     if (end) std::rethrow_exception(end);
-    if (is_ended != nullptr && *is_ended) throw;
+    if ((is_ended != nullptr && *is_ended) || !(has_constants || deadline.has_passed())) throw;
     const std::string reason = deadline.has_passed()
                                    ? str("its kernel was not compiled within ",
                                          config_.kernel_seconds, " seconds (kernel_seconds)")
@@ -611,10 +614,11 @@ void Tuner::compile(std::span<const Work> work, const CompileProgress& progress)
     ++running;
     const Work& each = work[static_cast<size_t>(i)];
     try {
-      plan(*each.node, each.ports, each.candidate, each.key, is_builder, &is_ended);
+      plan(*each.node, each.ports, each.candidate, each.key, each.has_constants, is_builder,
+           &is_ended);
     } catch (...) {
       --running;
-      // A candidate that fails is known by its key, and is reported when its turn comes.
+      // A candidate that fails is reported when its turn comes.
       rethrow_end(std::current_exception());
       ++done;
       return true;
@@ -674,10 +678,11 @@ std::vector<int> Tuner::compile_chosen(std::span<GraphNode* const> nodes,
   for (size_t i = 0; i < nodes.size(); ++i) {
     const TunedOption& option = tuned[i].options[static_cast<size_t>(chosen[i])];
     if (option.planned != nullptr || !is_compiled(*nodes[i])) continue;
-    NodePorts ports = with_types(network_ports(*nodes[i], ranges_), option.candidate);
+    NodePorts ports =
+        candidate_ports(*nodes[i], network_ports(*nodes[i], ranges_), option.candidate, constants_);
     const std::string key = failure_key(*nodes[i], ports, option.candidate);
     of.push_back(static_cast<int>(i));
-    work.push_back({nodes[i], std::move(ports), option.candidate, key});
+    work.push_back({nodes[i], std::move(ports), option.candidate, key, true});
   }
   std::vector<Work> distinct;
   for (const Work& each : work)

@@ -126,6 +126,9 @@ class Tuner {
     NodePorts ports;  ///< with the candidate's types
     Candidate candidate;
     std::string key;  ///< failure_key()
+    /// Whether the ports have the constants in the candidate's types. Without, a failure that is
+    /// not for the time proves nothing.
+    bool has_constants = false;
   };
   /// Whether the layer's kernel is compiled when the layer is planned, on any thread.
   bool is_compiled(const GraphNode& node) const;
@@ -136,8 +139,8 @@ class Tuner {
   /// and fails at once the next time. Asks for interrupts where the thread is the build's. Once
   /// `is_ended` what is compiled is given up.
   PlannedOperatorPtr plan(const GraphNode& node, const NodePorts& ports, const Candidate& candidate,
-                          const std::string& key, bool is_build_thread = true,
-                          const std::atomic<bool>* is_ended = nullptr);
+                          const std::string& key, bool has_constants = true,
+                          bool is_build_thread = true, const std::atomic<bool>* is_ended = nullptr);
   /// Why the candidate with this key did not compile; empty where nothing is known against it.
   std::string failure(const std::string& key) const;
   /// What the candidate is known by within a build.
