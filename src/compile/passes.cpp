@@ -55,6 +55,8 @@ void run_passes(Graph& graph, const PassContext& context) {
   graph.remove_dead();
   fuse_epilogues(graph, context, false);
   graph.remove_dead();
+  merge_projections(graph, context);
+  graph.remove_dead();
   check_time();
   fuse_pointwise(graph);
   graph.remove_dead();

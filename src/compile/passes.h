@@ -64,6 +64,9 @@ void recognize_normalization(Graph& graph, const PassContext& context);
 /// Products, softmax and masks of an attention, and what moves elements around them, become one
 /// FusedAttention where the device has a kernel for it.
 void recognize_attention(Graph& graph, const PassContext& context);
+/// Products of one tensor and constant weights that are the operands of an attention become one
+/// product.
+void merge_projections(Graph& graph, const PassContext& context);
 /// The operators that exporters write for GELU become one activation.
 void recognize_activations(Graph& graph);
 /// Reshape, transpose, reshape that shuffle channels become one operator, which works in every

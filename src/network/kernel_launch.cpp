@@ -117,7 +117,8 @@ std::string str(const KernelLaunch& launch) {
   for (const int32_t extent : launch.grid) out << ' ' << extent;
   out << " block";
   for (const int32_t extent : launch.block) out << ' ' << extent;
-  out << " shared " << launch.shared_memory << " arguments";
+  out << " shared " << launch.shared_memory << (launch.begins_early ? " early" : "")
+      << " arguments";
   for (const KernelLaunch::Argument& argument : launch.arguments)
     out << ' ' << name(argument.type) << ' ' << argument.value << ' ' << std::hexfloat
         << argument.constant;

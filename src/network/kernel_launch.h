@@ -31,6 +31,7 @@ struct KernelLaunch {
   std::vector<ExprInstruction> program;
   std::array<int32_t, 3> grid{}, block{};  ///< instructions
   int32_t shared_memory = 0;
+  bool begins_early = false;  ///< as KernelCode says
   struct Argument {
     ArgumentType type = ArgumentType::kINT32;
     int32_t value = 0;    ///< instruction

@@ -204,7 +204,8 @@ class Writer {
       return fb::CreateLaunchCheck(builder_, item.condition, text(item.message));
     });
     return fb::CreateLaunch(builder_, symbol, layer_kind, instructions, &grid, &block,
-                            from.shared_memory, argument_list, scratch, shape_inputs, checks);
+                            from.shared_memory, argument_list, scratch, shape_inputs, checks,
+                            from.begins_early);
   }
 
   auto attribute(const Attribute& from) {

@@ -60,6 +60,7 @@ namespace opwright::cuda {
   X(cuFuncGetAttribute)                \
   X(cuFuncSetAttribute)                \
   X(cuLaunchKernel)                    \
+  X(cuLaunchKernelEx)                  \
   X(cuGraphInstantiateWithFlags)       \
   X(cuGraphDestroy)                    \
   X(cuGraphExecDestroy)                \

@@ -125,10 +125,13 @@ class CudaFunction final : public DeviceFunction {
   }
 
   void launch(const LaunchShape& shape, void* const* arguments, Queue queue) const override {
-    const CUresult result = driver_.cuLaunchKernel(
-        function_, shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0], shape.block[1],
-        shape.block[2], shape.shared_memory, static_cast<CUstream>(queue),
-        const_cast<void**>(arguments), nullptr);
+    const CUresult result =
+        shape.begins_early
+            ? launch_early(shape, arguments, queue)
+            : driver_.cuLaunchKernel(function_, shape.grid[0], shape.grid[1], shape.grid[2],
+                                     shape.block[0], shape.block[1], shape.block[2],
+                                     shape.shared_memory, static_cast<CUstream>(queue),
+                                     const_cast<void**>(arguments), nullptr);
     if (result != CUDA_SUCCESS) [[unlikely]]
       fail_launch(result, shape);
   }
@@ -142,8 +145,28 @@ class CudaFunction final : public DeviceFunction {
     return count;
   }
 
+  /// Programmatic dependent launch: CUDA C++ programming guide, "Programmatic Dependent Launch and
+  /// Synchronization".
+  CUresult launch_early(const LaunchShape& shape, void* const* arguments, Queue queue) const {
+    CUlaunchAttribute attribute{};
+    attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    attribute.value.programmaticStreamSerializationAllowed = 1;
+    CUlaunchConfig config{};
+    config.gridDimX = shape.grid[0];
+    config.gridDimY = shape.grid[1];
+    config.gridDimZ = shape.grid[2];
+    config.blockDimX = shape.block[0];
+    config.blockDimY = shape.block[1];
+    config.blockDimZ = shape.block[2];
+    config.sharedMemBytes = shape.shared_memory;
+    config.hStream = static_cast<CUstream>(queue);
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    return driver_.cuLaunchKernelEx(&config, function_, const_cast<void**>(arguments), nullptr);
+  }
+
   [[noreturn]] void fail_launch(CUresult result, const LaunchShape& shape) const {
-    const auto& [grid, block, shared_memory] = shape;
+    const auto& [grid, block, shared_memory, begins_early] = shape;
     fail_cuda(result, str("launching kernel '", name_, "' over a grid of ", grid[0], " x ", grid[1],
                           " x ", grid[2], " blocks of ", block[0], " x ", block[1], " x ", block[2],
                           " threads with ", shared_memory, " bytes of shared memory"));

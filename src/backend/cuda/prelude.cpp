@@ -116,6 +116,26 @@ __device__ inline bool is_aligned(const T* pointer) {
   return (unsigned long long)pointer % alignof(Pack<T, n>) == 0;
 }
 
+// A kernel may begin while those before it end: behind this they are done.
+__device__ inline void wait_for_kernels() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+// Lets the next kernel begin, once all blocks say so.
+__device__ inline void begin_next_kernel() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+// The same pointer, of which the compiler knows nothing from before.
+template <class T>
+__device__ inline const T* read_anew(const T* pointer) {
+  const T* same;
+  asm volatile("mov.b64 %0, %1;" : "=l"(same) : "l"(pointer) : "memory");
+  return same;
+}
+
 __device__ inline Index first_index() {
   return (Index)blockIdx.x * (Index)blockDim.x + (Index)threadIdx.x;
 }

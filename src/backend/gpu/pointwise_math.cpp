@@ -330,13 +330,37 @@ __device__ inline float scaled_tanh(float x, float alpha, float beta) {
 __device__ inline float thresholded_relu(float x, float alpha, float) {
   return x <= alpha ? 0.0f : x;
 }
-// -infinity times a tail of 0 is no number.
+__device__ inline float reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ inline float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// x times the normal distribution's probability of less than x. That of more than |x| is its
+// density times a polynomial in 1 / (1 + p |x|), as in Abramowitz and Stegun, 7.1.26, with
+// coefficients of a smaller relative error: 2.5e-7, and of the result 1e-6 for x > -4.
 __device__ inline float gelu(float x) {
-  return x < -1e30f ? 0.0f : 0.5f * x * erfcf(-0.70710678118654752f * x);
+  x = x < -30.0f ? -30.0f : x;  // -infinity times a tail of 0 would be no number
+  const float t = reciprocal(fmaf(0.2346f, fabsf(x), 1.0f));
+  float tail = -6.300758388e-02f;
+  tail = fmaf(tail, t, 2.067534135e-01f);
+  tail = fmaf(tail, t, -1.389200345e-01f);
+  tail = fmaf(tail, t, 1.729661736e-01f);
+  tail = fmaf(tail, t, 3.930786874e-02f);
+  tail = fmaf(tail, t, 9.660488352e-02f);
+  tail = fmaf(tail, t, 9.265915242e-02f);
+  tail = fmaf(tail, t, 9.363624825e-02f);
+  tail *= t * power_of_two(x * x * -0.721347520f);
+  return x * (x < 0.0f ? tail : 1.0f - tail);
 }
 __device__ inline float gelu_tanh(float x) {
-  const float two_u = x * fmaf(x * x, 0.07135481282640f, 1.59576912160573f);
-  return x < -1e10f ? 0.0f : x * sigmoid(two_u);
+  x = x < -1e4f ? -1e4f : x;
+  const float minus_two_u = x * fmaf(x * x, -0.102943240f, -2.30220819f);  // of powers of two
+  return x * reciprocal(1.0f + power_of_two(minus_two_u));
 }
 
 // Integers wrap around, which is defined for unsigned ones alone.

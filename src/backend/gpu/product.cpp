@@ -256,7 +256,18 @@ ProductOperand ProductWriter::matrix(bool is_a, int input, bool is_along_k, std:
   return {is_along_k, args_.inputs[input].type.dtype,
           str("MatrixReader<", side(is_a), ", ", is_along_k ? "true" : "false", ">"),
           str("{", from, " + ", origin, is_along_k ? " * " + step : std::string(), ", ", step, ", ",
-              source_.value(extent), " - ", origin, ", ", source_.value(k), ", ", is_aligned, "}")};
+              source_.value(extent), " - ", origin, ", ", source_.value(k), ", ", is_aligned, "}"),
+          args_.inputs[input].is_constant};
+}
+
+std::string ProductWriter::write_readers(const ProductOperand& a, const ProductOperand& b) {
+  return str(a.reader, " a = ", a.make, ";\n", b.reader, " b = ", b.make, ";\n");
+}
+
+std::string ProductWriter::write_prefetch(std::string_view to, const ProductOperand& a,
+                                          const ProductOperand& b) {
+  return str("if (number == blockIdx.x) {\n{\n", write_readers(a, b), "prefetch_tiles(", to,
+             ", a, b, first_step, end_step);\n}\n", source_.wait(), "}\n");
 }
 
 std::string ProductWriter::write_merging(const Expr& tasks) {
@@ -369,7 +380,8 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
       " Output;\n", constant("kTileM", tile_.m), constant("kTileN", tile_.n),
       constant("kTileK", tile_.k), constant("kWarpsM", tile_.warps_m),
       constant("kWarpsN", tile_.warps_n), constant("kStages", tile_.stages),
-      constant("kAlongKA", flag(a.is_along_k)), constant("kAlongKB", flag(b.is_along_k)));
+      constant("kAlongKA", flag(a.is_along_k)), constant("kAlongKB", flag(b.is_along_k)),
+      constant("kIsConstantA", flag(a.is_constant)), constant("kIsConstantB", flag(b.is_constant)));
   if (epilogue.activation.present() || epilogue.program.present())
     declarations += pointwise_functions();
   if (tile_.unit == ProductUnit::kWarpGroup) {
@@ -418,10 +430,12 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
       str("extern __shared__ uint4 shared[];\n"
           "const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;\n"
           "const int warp_m = warp % kWarpsM * kWarpM, warp_n = warp / kWarpsM * kWarpN;\n",
-          loop.constants, loop.loop, "const Index first = ", first, ";\n", a.reader,
-          " a = ", a.make, ";\n", b.reader, " b = ", b.make,
-          ";\nProduct product;\n"
-          "multiply_tiles(product, (char*)shared, a, b, first_step, end_step, warp_m, warp_n);\n");
+          loop.constants, loop.loop, "const Index first = ", first, ";\n",
+          write_prefetch("(char*)shared", a, b), write_readers(a, b),
+          "Product product;\n"
+          "multiply_tiles(product, (char*)shared, a, b, first_step, end_step, warp_m, warp_n, "
+          "number == blockIdx.x);\n",
+          KernelSource::kBeginNext);
   if (parts_ > 1) text += write_merging(tasks);
   text += write_epilogue(epilogue, row_stride);
   text += "__syncthreads();\n}\n";

@@ -79,6 +79,7 @@ struct ProductOperand {
   std::string reader;  ///< its type
   /// What it is initialized with, in braces; may use first_row, first_column and batch.
   std::string make;
+  bool is_constant = false;  ///< whether it is there before kernels before are done
 };
 
 /// What becomes of a sum before it is stored: the bias is added, and the residual, then follows the
@@ -144,6 +145,10 @@ class ProductWriter {
   std::string write_own_parts(const ProductEpilogue& epilogue, const ProductTasks& tasks);
   std::string write_cluster_parts(const ProductEpilogue& epilogue, const ProductTasks& tasks);
   /// What merges the parts of a tile; only the last of its blocks goes on.
+  /// Makes `a` and `b`, which read the operands.
+  static std::string write_readers(const ProductOperand& a, const ProductOperand& b);
+  /// A block's first tile: what is constant is copied `to` there while the kernel before ends.
+  std::string write_prefetch(std::string_view to, const ProductOperand& a, const ProductOperand& b);
   std::string write_merging(const Expr& tasks);
   std::string write_epilogue(const ProductEpilogue& epilogue, const Expr& row_stride);
   /// Code that reads neighbours of the output's from an input into `pack`, from `place` on.

@@ -228,9 +228,25 @@ void KernelSource::check(const Expr& condition, std::string message) {
   if (condition != Expr(1)) checks_.push_back({condition, std::move(message)});
 }
 
+std::string KernelSource::wait() {
+  waits_ = true;
+  std::string text = "wait_for_kernels();\n";
+  for (size_t i = 0; i < args_.inputs.size(); ++i)
+    if (args_.inputs[i].present && !args_.inputs[i].is_constant)
+      text += str("in", i, " = read_anew(in", i, ");\n");
+  return text;
+}
+
+bool KernelSource::begins_early() const {
+  constexpr int kFirstArchitecture = 90;
+  return args_.hardware_compatibility != HardwareCompatibilityLevel::kAMPERE_PLUS &&
+         architecture_number(args_.device->architecture()) >= kFirstArchitecture;
+}
+
 GeneratedKernel KernelSource::finish(std::string_view body, const Expr& blocks, int threads,
                                      int blocks_at_once, int cluster) {
   GeneratedKernel kernel;
+  const std::string start = waits_ ? std::string() : wait() + kBeginNext;
   std::string& source = kernel.source;
   source = narrow_ ? "typedef int Index;\ntypedef unsigned UIndex;\n"
                    : "typedef long long Index;\ntypedef unsigned long long UIndex;\n";
@@ -252,12 +268,13 @@ GeneratedKernel KernelSource::finish(std::string_view body, const Expr& blocks, 
   attributes += blocks_at_once == 0 ? ")" : str(", ", blocks_at_once, ")");
   if (cluster > 1) attributes += str(" __cluster_dims__(", cluster, ", 1, 1)");
   source += str("extern \"C\" __global__ void ", attributes, " ", name_, "(", parameters, ") {\n",
-                body, "}\n");
+                start, body, "}\n");
 
   KernelCode& launch = kernel.launch;
   launch.name = name_;
   launch.grid[0] = narrow_ ? blocks : min(blocks, Expr(kMaxBlocks));
   launch.block[0] = threads;
+  launch.begins_early = begins_early();
   for (const Expr& argument : arguments_)
     launch.arguments.push_back({narrow_ ? ArgumentType::kINT32 : ArgumentType::kINT64, argument});
   for (int i = 0; i < counters_; ++i) launch.arguments.push_back({ArgumentType::kPOINTER, 0});

@@ -112,6 +112,14 @@ class KernelSource {
   /// Device functions and types in front of the kernel.
   void add_declarations(std::string_view text) { declarations_ += text; }
 
+  /// The statements behind which inputs that are no constants may be read, and outputs written:
+  /// kernels begin while those before them end. finish() begins the body with them unless they
+  /// were asked for before.
+  std::string wait();
+  /// The statement with which the next kernel may begin, once all blocks have come to it: its
+  /// blocks then wait where this one's leave room.
+  static constexpr const char* kBeginNext = "begin_next_kernel();\n";
+
   /// The kernel with that body, on a grid of `blocks` blocks of `threads` threads, which may be
   /// more than a grid has: loops by index_step() then take the rest. Registers are allotted so that
   /// a multiprocessor has at least `blocks_at_once`; 0: as the compiler likes. `cluster` blocks,
@@ -136,6 +144,9 @@ class KernelSource {
   std::string declarations_, scratch_type_;
   int64_t scratch_ = 0;
   int counters_ = 0;
+  bool waits_ = false;
+
+  bool begins_early() const;
 };
 
 /// Row-major strides in elements of a tensor with these extents.

@@ -120,21 +120,23 @@ GeneratedKernel ProductWriter::write_warp_groups(const ProductOperand& a, const 
                ? std::string()
                : str("asm volatile(\"setmaxnreg.", way, ".sync.aligned.u32 ", count, ";\");\n");
   };
-  std::string text = str(
-      "extern __shared__ uint4 memory[];\n"
-      // Tiles' patterns follow the address.
-      "char* const tiles = (char*)memory + (0u - shared_address(memory)) % ",
-      kPattern, ";\nuint4* const shared = (uint4*)(tiles + ", memory.stages,
-      ");\nRing ring(tiles, (char*)shared + ", memory.stored,
-      ");\nif (threadIdx.x == 0) ring.init();\n__syncthreads();\n"
-      "const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;\n",
-      tasks.constants, "if (warp >= kMultipliers / 32) {\n",
-      set_registers("dec", registers.copying), tasks.loop, a.reader, " a = ", a.make, ";\n",
-      b.reader, " b = ", b.make, ";\ncopy_tiles(ring, a, b, first_step, end_step);\n",
-      // As often as those that multiply.
-      parts_ > 1 ? "sync_cluster();\nsync_cluster();\n" : "", "}\n} else {\n",
-      set_registers("inc", registers.multiplying), tasks.loop, "const Index first = ", tasks.first,
-      ";\nProduct product;\nmultiply_tiles(product, ring, first_step, end_step);\n");
+  std::string text =
+      str("extern __shared__ uint4 memory[];\n"
+          // Tiles' patterns follow the address.
+          "char* const tiles = (char*)memory + (0u - shared_address(memory)) % ",
+          kPattern, ";\nuint4* const shared = (uint4*)(tiles + ", memory.stages,
+          ");\nRing ring(tiles, (char*)shared + ", memory.stored,
+          ");\nif (threadIdx.x == 0) ring.init();\n__syncthreads();\n"
+          "const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;\n",
+          tasks.constants, "if (warp >= kMultipliers / 32) {\n",
+          set_registers("dec", registers.copying), tasks.loop, write_prefetch("ring", a, b),
+          write_readers(a, b), "copy_tiles(ring, a, b, first_step, end_step);\n",
+          KernelSource::kBeginNext,
+          // As often as those that multiply.
+          parts_ > 1 ? "sync_cluster();\nsync_cluster();\n" : "", "}\n} else {\n",
+          set_registers("inc", registers.multiplying), source_.wait(), tasks.loop,
+          "const Index first = ", tasks.first,
+          ";\nProduct product;\nmultiply_tiles(product, ring, first_step, end_step);\n");
   text += parts_ > 1 ? write_cluster_parts(epilogue, tasks) : write_own_parts(epilogue, tasks);
   text += "}\n}\n";
   Expr blocks = tasks.count * Expr(parts_);

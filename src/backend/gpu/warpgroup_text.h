@@ -165,6 +165,7 @@ struct Ring {
   unsigned barriers;
   int stage = 0;
   unsigned parity = 0;
+  int prefetched = 0;  // stages that have what is constant
 
   __device__ Ring(char* tiles, char* barriers)
       : tiles(tiles), barriers(shared_address(barriers)) {}
@@ -187,12 +188,23 @@ struct Ring {
     if (++stage == kStages) stage = 0, parity ^= 1;
   }
 };
+// What of the first stages depends on no kernel before.
+template <class A, class B>
+__device__ inline void prefetch_tiles(Ring& ring, const A& a, const B& b, Index first, Index end) {
+  for (; ring.prefetched < kStages && first + ring.prefetched < end; ++ring.prefetched) {
+    ElementA* const to = (ElementA*)(ring.tiles + ring.prefetched * kStageBytes);
+    if (kIsConstantA) a.copy(to, (first + ring.prefetched) * kTileK);
+    if (kIsConstantB) b.copy((ElementB*)(to + kSizeA), (first + ring.prefetched) * kTileK);
+  }
+}
 template <class A, class B>
 __device__ inline void copy_tiles(Ring& ring, const A& a, const B& b, Index first, Index end) {
   for (Index step = first; step < end; ++step) {
     wait(ring.is_empty(), ring.parity ^ 1);
-    a.copy((ElementA*)ring.tile_a(), step * kTileK);
-    b.copy((ElementB*)ring.tile_b(), step * kTileK);
+    const bool is_prefetched = ring.prefetched > 0;
+    if (is_prefetched) --ring.prefetched;
+    if (!kIsConstantA || !is_prefetched) a.copy((ElementA*)ring.tile_a(), step * kTileK);
+    if (!kIsConstantB || !is_prefetched) b.copy((ElementB*)ring.tile_b(), step * kTileK);
     // Asynchronous copies arrive when they are there. What the warp has stored by itself is before
     // the arrival of its first lane.
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];"

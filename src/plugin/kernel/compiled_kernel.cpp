@@ -95,6 +95,7 @@ KernelLaunch make_launch(const KernelCode& code) {
     launch.block[i] = builder.add(code.block[i]);
   }
   launch.shared_memory = builder.add(code.shared_memory);
+  launch.begins_early = code.begins_early;
   for (const KernelArgument& argument : code.arguments)
     launch.arguments.push_back({argument.type, builder.add(argument.value), argument.constant});
   for (const Expr& bytes : code.scratch) launch.scratch.push_back(builder.add(bytes));

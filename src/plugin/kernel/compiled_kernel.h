@@ -39,6 +39,8 @@ struct KernelCode {
   Expr grid[3] = {1, 1, 1};
   Expr block[3] = {1, 1, 1};
   Expr shared_memory = 0;
+  bool begins_early = false;  ///< whether it may begin while the kernel before it ends: its code
+                              ///< waits for that one before it reads or writes what others do
   std::vector<KernelArgument> arguments;
   std::vector<Expr> scratch;      ///< bytes behind each pointer that follows the outputs, which is
                                   ///< null where it is 0; for GPUs only

@@ -141,6 +141,7 @@ class DeviceKernel final : public Kernel {
             shape_.block[1], " x ", shape_.block[2], " threads; GPUs have at most ",
             limits_.threads);
     require_at_most(std::numeric_limits<int32_t>::max(), launch.shared_memory, "shared_mem");
+    shape_.begins_early = launch.begins_early;
     shape_.shared_memory = static_cast<uint32_t>(values_.value(launch.shared_memory));
     is_launched_ = values_.cells() > 0;
     if (is_launched_) {
