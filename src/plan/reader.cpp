@@ -283,6 +283,7 @@ class Reader {
     each(from.checks(), to.checks, [&](const fb::LaunchCheck& item) {
       return KernelLaunch::Check{item.condition(), text(item.message())};
     });
+    to.order = numbers(from.order());
     return to;
   }
 
