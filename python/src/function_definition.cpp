@@ -429,6 +429,11 @@ KernelCode PythonDefinition::compile(const KernelArgs& args, const FieldValues& 
     for (nb::handle bytes_per_cell : nb::iter(source.attr("scratch")))
       code.scratch.push_back(cells * Expr(nb::cast<int64_t>(bytes_per_cell)));
   }
+  // Of a kernel that takes more than inputs, extra arguments and outputs, or in another order.
+  if (nb::hasattr(source, "added") && !source.attr("added").is_none())
+    for (const auto& argument : nb::cast<SymExprs&>(source.attr("added")).arguments)
+      code.arguments.push_back(argument.value());
+  if (nb::hasattr(source, "order")) code.order = nb::cast<std::vector<int>>(source.attr("order"));
   code.shape_inputs = inputs.shape_inputs;
   return code;
 }

@@ -88,6 +88,9 @@ void validate(const KernelLaunch& launch) {
   constexpr size_t kMostArguments = 1U << 16U;  // no kernel takes as many
   check(launch.arguments.size() + launch.scratch.size() <= kMostArguments,
         "more arguments than any kernel takes");
+  check(launch.order.size() <= kMostArguments, "more parameters than any kernel takes");
+  for (const int32_t argument : launch.order)
+    check(argument >= 0, "the argument ", argument, " for a parameter");
   for (const KernelLaunch::Argument& argument : launch.arguments) {
     check(argument.type >= ArgumentType::kINT32 && argument.type <= ArgumentType::kPOINTER,
           "an argument of the unknown type ", static_cast<int32_t>(argument.type));
@@ -129,6 +132,8 @@ std::string str(const KernelLaunch& launch) {
   out << " checks";
   for (const KernelLaunch::Check& check : launch.checks)
     out << ' ' << check.condition << ' ' << std::quoted(check.message);
+  out << " order";
+  for (const int32_t argument : launch.order) out << ' ' << argument;
   return out.str();
 }
 

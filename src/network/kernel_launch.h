@@ -47,6 +47,9 @@ struct KernelLaunch {
     friend bool operator==(const Check&, const Check&) = default;
   };
   std::vector<Check> checks;
+  std::vector<int32_t> order;  ///< what each parameter takes: a number among the inputs, the
+                               ///< arguments, the outputs and the scratch buffers; empty: all of
+                               ///< them as they are
   friend bool operator==(const KernelLaunch&, const KernelLaunch&) = default;
 
   /// What the instruction takes, and itself as the last one.

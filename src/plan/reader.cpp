@@ -284,6 +284,7 @@ class Reader {
       return KernelLaunch::Check{item.condition(), text(item.message())};
     });
     to.begins_early = from.begins_early();
+    to.order = numbers(from.order());
     return to;
   }
 

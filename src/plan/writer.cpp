@@ -33,7 +33,8 @@ uint64_t stored_size(const FieldValues& fields) {
 }
 uint64_t stored_size(const KernelLaunch& launch) {
   uint64_t size = 256 + launch.symbol.size() + 24 * launch.program.size() +
-                  16 * launch.arguments.size() + stored_size(launch.scratch);
+                  16 * launch.arguments.size() + stored_size(launch.scratch) +
+                  stored_size(launch.order);
   for (const KernelLaunch::Check& check : launch.checks) size += 48 + check.message.size();
   return size;
 }
@@ -203,9 +204,10 @@ class Writer {
     const auto checks = list(from.checks, [&](const KernelLaunch::Check& item) {
       return fb::CreateLaunchCheck(builder_, item.condition, text(item.message));
     });
+    const auto order = builder_.CreateVector(from.order);
     return fb::CreateLaunch(builder_, symbol, layer_kind, instructions, &grid, &block,
                             from.shared_memory, argument_list, scratch, shape_inputs, checks,
-                            from.begins_early);
+                            from.begins_early, order);
   }
 
   auto attribute(const Attribute& from) {

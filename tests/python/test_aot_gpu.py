@@ -255,8 +255,8 @@ def test_cuda_is_compiled_once(tmp_path, monkeypatch):
     from opwright.aot import _cuda
 
     runs = []
-    original = _cuda._compile
-    monkeypatch.setattr(_cuda, "_compile", lambda *a: (runs.append(1), original(*a))[1])
+    original = _cuda.compile_source
+    monkeypatch.setattr(_cuda, "compile_source", lambda *a: (runs.append(1), original(*a))[1])
     (tmp_path / "twice.h").write_text("__device__ float twice(float v) { return 2 * v; }")
     path = tmp_path / "k.cu"
     path.write_text('#include "twice.h"\n' + CUDA.replace("* f", "* twice(f)"))

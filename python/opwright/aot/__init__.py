@@ -1,5 +1,6 @@
 """Kernels that are compiled into engines, from what people have: C++ and Numba's functions for the
-CPU, CUDA C++, Triton's kernels and Numba-CUDA's for GPUs, and code that was compiled elsewhere.
+CPU; CUDA C++, kernels of Triton, cuTile, CuTe DSL, Warp, TileLang, Pallas and Numba-CUDA for GPUs;
+and code that was compiled elsewhere.
 
 What these functions return is the ``code`` of a plugin's ``aot_impl``, its ``name`` the kernel's
 name, and ``launch`` makes the launch parameters::
@@ -22,9 +23,28 @@ from __future__ import annotations
 from ._code import Code, CompileError
 from ._cpp import cpp
 from ._cuda import cuda
+from ._cute import cute
+from ._cutile import cutile
 from ._numba import numba
 from ._numba_cuda import numba_cuda
 from ._object import object
+from ._pallas import pallas
+from ._tilelang import tilelang
 from ._triton import triton
+from ._warp import warp
 
-__all__ = ["Code", "CompileError", "cpp", "cuda", "numba", "numba_cuda", "object", "triton"]
+__all__ = [
+    "Code",
+    "CompileError",
+    "cpp",
+    "cuda",
+    "cute",
+    "cutile",
+    "numba",
+    "numba_cuda",
+    "object",
+    "pallas",
+    "tilelang",
+    "triton",
+    "warp",
+]

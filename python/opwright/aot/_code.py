@@ -45,8 +45,15 @@ class Code(bytes):
     scratch: tuple[int, ...]
     """Of code for GPUs that wants more pointers, after the outputs: how many bytes for each cell of
     the grid they point to. One of 0 bytes is null."""
+    added: SymExprs | None
+    """What the kernel takes beside the inputs, extra arguments and outputs, such as their extents:
+    these follow the extra arguments."""
+    order: tuple[int, ...]
+    """Of a kernel that takes what it is given in another order: for each of its parameters the number
+    of an argument among the inputs, the extra arguments, `added` and the outputs. Empty: as they
+    are."""
 
-    _launch: dict[str, int]
+    _launch: dict[str, Any]
 
     def __new__(
         cls,
@@ -57,7 +64,9 @@ class Code(bytes):
         *,
         kind: str = "elf",
         scratch: tuple[int, ...] = (),
-        launch: dict[str, int] | None = None,
+        added: SymExprs | None = None,
+        order: tuple[int, ...] = (),
+        launch: dict[str, Any] | None = None,
     ) -> Code:
         made = super().__new__(cls, code)
         made.name = name
@@ -65,29 +74,39 @@ class Code(bytes):
         made.target = target
         made.parameters = parameters
         made.scratch = scratch
+        made.added = added
+        made.order = order
         made._launch = launch or {}
         return made
 
     def launch(
-        self, grid_x: Any = 1, grid_y: Any = 1, grid_z: Any = 1, **block: Any
+        self, grid_x: Any = None, grid_y: Any = None, grid_z: Any = None, **block: Any
     ) -> KernelLaunchParams:
         """How to launch the kernel for a grid: with the block and the shared memory that it was
         compiled for.
 
+        :param grid_x: of the grid, like `grid_y` and `grid_z`; 1 where it is left out, or what the
+            kernel says itself: those of Warp, TileLang and Pallas do.
         :param block: ``block_x``, ``block_y``, ``block_z`` and ``shared_mem`` as
             `KernelLaunchParams` has them, for code that leaves them open.
         :raises ValueError: for one that the compiler has fixed.
         """
-        for name, value in block.items():
-            if name in self._launch and value != self._launch[name]:
-                raise ValueError(
-                    f"kernel '{self.name}' was compiled for {name}={self._launch[name]}; {value} "
-                    "came"
-                )
-        return KernelLaunchParams(grid_x, grid_y, grid_z, **{**self._launch, **block})
+        given = {"grid_x": grid_x, "grid_y": grid_y, "grid_z": grid_z, **block}
+        given = {name: value for name, value in given.items() if value is not None}
+        for name, value in given.items():
+            if name in self._launch and value is not self._launch[name]:
+                if name.startswith("grid") or value != self._launch[name]:
+                    raise ValueError(
+                        f"kernel '{self.name}' was compiled for {name}={self._launch[name]}; "
+                        f"{value} came"
+                    )
+        grid = {"grid_x": 1, "grid_y": 1, "grid_z": 1}
+        return KernelLaunchParams(**{**grid, **self._launch, **given})
 
     def __repr__(self) -> str:
         return f"<Code {self.name} ({self.kind}) for {self.target}, {len(self)} bytes>"
+
+    __str__ = __repr__
 
 
 # The features of the x86-64-v3 level of the System V ABI, as Linux names them.

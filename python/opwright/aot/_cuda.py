@@ -44,12 +44,12 @@ _PRELUDE = (
 )
 
 
-def _nvrtc() -> Nvrtc:
+def compiler(maker: str = "aot.cuda") -> Nvrtc:
     try:
         return nvrtc()
     except NvrtcError as error:
         raise CompileError(
-            "aot.cuda needs NVRTC, NVIDIA's compiler library, where engines are built; it needs no "
+            f"{maker} needs NVRTC, NVIDIA's compiler library, where engines are built; it needs no "
             "GPU: python -m pip install nvidia-cuda-nvrtc, or name its file with the environment "
             f"variable OPWRIGHT_NVRTC ({error})"
         ) from error
@@ -84,20 +84,30 @@ def _wrapper(name: str, types: Sequence[str | None]) -> str:
     )
 
 
-def _compile(
-    text: str, file: str, options: list[str], name: str, expression: str, is_ptx: bool
+def compile_source(
+    text: str,
+    file: str,
+    options: list[str],
+    name: str,
+    expression: str,
+    is_ptx: bool,
+    maker: str = "aot.cuda",
+    language: str = "CUDA",
 ) -> tuple[dict[str, Any], bytes]:
+    """What is known of the kernel, and its code."""
     try:
-        made = _nvrtc().compile(text, file, options, expression, cubin=not is_ptx)
+        made = compiler(maker).compile(text, file, options, expression, cubin=not is_ptx)
     except CompilationError as error:
         hint = ""
         if re.search(r'could not open source file "cuda_\w+\.h"', str(error)):
             hint = "\nCUDA's headers: python -m pip install nvidia-cuda-runtime"
         raise CompileError(
-            f"the CUDA kernel '{name}' does not compile ({' '.join(options)}):\n{error}{hint}"
+            f"the {language} kernel '{name}' does not compile ({' '.join(options)}):\n{error}{hint}"
         ) from None
     except NvrtcError as error:
-        raise CompileError(f"aot.cuda: the CUDA kernel '{name}': NVRTC says {error}") from error
+        raise CompileError(
+            f"{maker}: the {language} kernel '{name}': NVRTC says {error}"
+        ) from error
     text = made.ptx.decode()
     facts = {
         "name": made.symbol,
@@ -166,10 +176,10 @@ def cuda(
     if read.folder is not None:
         options.append(f"-I{read.folder}")
     options += [f"-I{folder}" for folder in header_folders()]
-    version = _nvrtc().version
+    version = compiler().version
 
     def compile() -> tuple[dict[str, Any], bytes]:
-        return _compile(text, read.file, options, name, expression, kind(arch) == "ptx")
+        return compile_source(text, read.file, options, name, expression, kind(arch) == "ptx")
 
     parameters = (len(ins), tuple(extras), len(outs))
     depends = _source.included(read, folders)

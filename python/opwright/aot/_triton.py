@@ -37,7 +37,7 @@ _SCALARS = by_symbol(
 _MULTIPLE = 16  # the alignment in bytes, or the factor of an integer, that Triton makes use of
 
 
-def _import() -> Any:
+def imported() -> Any:
     try:
         import triton.backends.compiler
         import triton.compiler
@@ -114,11 +114,16 @@ def _message(kernel: Any, error: Exception) -> str:
     return f"{place}: {reason or 'here'}{cause}\n    {kernel.src.splitlines()[line - 1].strip()}"
 
 
+def target_of(triton: Any, arch: str) -> Any:
+    """The architecture as Triton has it."""
+    number = int(arch.partition("_")[2].rstrip("af"))
+    return triton.backends.compiler.GPUTarget("cuda", number, 32)
+
+
 def _compile(
     triton: Any, source: Any, arch: str, options: dict[str, Any], kernel: Any
 ) -> tuple[dict[str, Any], bytes]:
-    number = int(arch.partition("_")[2].rstrip("af"))
-    target = triton.backends.compiler.GPUTarget("cuda", number, 32)
+    target = target_of(triton, arch)
     name = kernel.fn.__name__
     try:
         made = triton.compile(source, target=target, options=options)
@@ -126,11 +131,16 @@ def _compile(
         raise CompileError(
             f"the Triton kernel '{name}' does not compile for {arch}: {_message(kernel, error)}"
         ) from error
+    return known_of("aot.triton", made, arch)
+
+
+def known_of(maker: str, made: Any, arch: str) -> tuple[dict[str, Any], bytes]:
+    """What has to be known of what Triton has compiled, and its code."""
     facts, ptx = made.metadata, made.asm["ptx"]
     if getattr(facts, "num_ctas", 1) != 1:
         raise CompileError(
-            f"aot.triton: the kernel '{name}' has num_ctas={facts.num_ctas}; kernels for clusters "
-            "cannot be launched"
+            f"{maker}: the kernel '{facts.name}' has num_ctas={facts.num_ctas}; kernels for "
+            "clusters cannot be launched"
         )
     known = {
         "name": facts.name,
@@ -144,6 +154,35 @@ def _compile(
         ],
     }
     return known, ptx.encode() if kind(arch) == "ptx" else made.asm["cubin"]
+
+
+def code_of(
+    maker: str,
+    facts: dict[str, Any],
+    code: bytes,
+    parameters: _ptx.Parameters,
+    arch: str,
+    **launch: Any,
+) -> Code:
+    """The code with what `known_of` told; `launch` is what the kernel says of its grid, and `order`."""
+    found, scratch = facts["parameters"], tuple(facts["scratch"])
+    inputs, extra, outputs = parameters
+    added = len(found) - inputs - len(extra) - outputs
+    if 0 <= added <= len(scratch) and not any(scratch[added:]):
+        found, scratch = found[: len(found) - added], scratch[:added]
+    _ptx.check(maker, facts["name"], found, parameters)
+    order = launch.pop("order", ())
+    block = {"block_x": 32 * facts["num_warps"], "block_y": 1, "block_z": 1}
+    return Code(
+        code,
+        facts["name"],
+        facts["target"],
+        parameters,
+        kind=kind(arch),
+        scratch=scratch,
+        order=order,
+        launch={**launch, **block, "shared_mem": facts["shared"]},
+    )
 
 
 def triton(
@@ -193,7 +232,7 @@ def triton(
     :raises CompileError: for parameters that do not fit, with the compiler's messages, or saying
         which package is missing.
     """
-    package = _import()
+    package = imported()
     function = _kernel(package, kernel)
     arch = architecture("aot.triton", arch)
     symbols = list(extra if isinstance(extra, SymExprs) else SymExprs.from_tuple(extra))
@@ -237,18 +276,4 @@ def triton(
     described = repr((types, sorted(signature.constexprs.items()), sorted(multiples), settings))
     parts = ["triton", package.__version__, function.cache_key, described, arch]
     facts, code = cached_with_facts(parts, compile)
-    found, scratch = facts["parameters"], tuple(facts["scratch"])
-    added = len(found) - len(signature.arguments)
-    if 0 <= added <= len(scratch) and not any(scratch[added:]):
-        found, scratch = found[: len(found) - added], scratch[:added]
-    _ptx.check("aot.triton", facts["name"], found, parameters)
-    launch = {"block_x": 32 * facts["num_warps"], "block_y": 1, "block_z": 1}
-    return Code(
-        code,
-        facts["name"],
-        facts["target"],
-        parameters,
-        kind=kind(arch),
-        scratch=scratch,
-        launch=launch | {"shared_mem": facts["shared"]},
-    )
+    return code_of("aot.triton", facts, code, parameters, arch)

@@ -100,6 +100,7 @@ KernelLaunch make_launch(const KernelCode& code) {
     launch.arguments.push_back({argument.type, builder.add(argument.value), argument.constant});
   for (const Expr& bytes : code.scratch) launch.scratch.push_back(builder.add(bytes));
   launch.shape_inputs.assign(code.shape_inputs.begin(), code.shape_inputs.end());
+  launch.order.assign(code.order.begin(), code.order.end());
   for (const KernelCheck& check : code.checks)
     launch.checks.push_back({builder.add(check.condition), check.message});
   launch.program.assign(builder.instructions().begin(), builder.instructions().end());

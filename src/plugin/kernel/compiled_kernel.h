@@ -46,6 +46,9 @@ struct KernelCode {
                                   ///< null where it is 0; for GPUs only
   std::vector<int> shape_inputs;  ///< inputs (INT32 or INT64, constant shape) whose values count
   std::vector<KernelCheck> checks;
+  std::vector<int> order;  ///< what each parameter of the kernel takes: a number among the inputs,
+                           ///< the arguments, the outputs and the scratch pointers, of which some
+                           ///< may be taken more than once and others never; empty: as they are
 };
 
 /// Its launch, all expressions in one program.
@@ -53,7 +56,8 @@ KernelLaunch make_launch(const KernelCode& code);
 
 /// An operator whose kernel is code in the plan: kind "CompiledKernel". Arguments are passed as to
 /// cuLaunchKernel: args[i] points to argument i, which is an input's pointer (null where the input
-/// is absent), then the extra arguments, then an output's pointer. A grid cell is a task of a
+/// is absent), then the extra arguments, then an output's pointer, unless the code has an order of
+/// its own. A grid cell is a task of a
 /// parallel loop; a grid of 1 runs on the calling thread, and one of more than 2^31 - 1 cells, or
 /// of none where an output has elements, is an error. Block and shared memory count on GPUs only,
 /// where a cell is a block of threads and the grid has at most 2^31 - 1 x 65535 x 65535.

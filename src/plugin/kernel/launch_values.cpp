@@ -35,6 +35,15 @@ LaunchValues::LaunchValues(KernelLaunch launch, std::string name, const KernelAr
                                     : &scalars_[i].int64);
   }
   for (size_t i = num_inputs_; i < pointers_.size(); ++i) arguments_.push_back(&pointers_[i]);
+  if (launch_.order.empty()) return;
+  std::vector<void*> parameters;
+  for (const int32_t argument : launch_.order) {
+    require(argument >= 0 && std::cmp_less(argument, arguments_.size()), who(), "parameter ",
+            parameters.size(), " takes argument ", argument, " of ", arguments_.size(), " (",
+            describe_arguments(), ")");
+    parameters.push_back(arguments_[static_cast<size_t>(argument)]);
+  }
+  arguments_ = std::move(parameters);
 }
 
 void LaunchValues::add_shape_input(int32_t input, std::span<const PortDesc> ports) {

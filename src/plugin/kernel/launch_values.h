@@ -41,7 +41,8 @@ class LaunchValues {
     scalars_[argument].address = address;
   }
 
-  /// Inputs, extra arguments, outputs, scratch: each entry points to an argument.
+  /// Inputs, extra arguments, outputs, scratch, or in the launch's order: each entry points to an
+  /// argument.
   void** arguments() { return arguments_.data(); }
   size_t num_arguments() const { return arguments_.size(); }
   int64_t value(int32_t instruction) const { return values_[instruction]; }

@@ -1,0 +1,137 @@
+"""Tensors with their extents, for languages whose kernels take arrays, and what the parameters of
+such a kernel are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from .._core import DataType
+from .._core._plugin import ShapeExpr, SymExprs, SymInt32, SymInt64, TensorDesc
+from ._code import CompileError
+
+_SIZES = {
+    DataType.FLOAT: 4,
+    DataType.HALF: 2,
+    DataType.BF16: 2,
+    DataType.INT8: 1,
+    DataType.UINT8: 1,
+    DataType.INT32: 4,
+    DataType.INT64: 8,
+    DataType.BOOL: 1,
+    DataType.FP8: 1,
+}
+
+
+@dataclass
+class Array:
+    """A tensor in C order."""
+
+    dtype: DataType
+    extents: list[Any]
+    """A number where it is known, else an expression."""
+    aliased: int
+    """Of an output: the number of the input whose memory it has, or -1."""
+
+    @property
+    def size(self) -> int:
+        """Of an element, in bytes."""
+        return _SIZES[self.dtype]
+
+    def stride(self, axis: int) -> Any:
+        """In elements."""
+        return prod(self.extents[axis + 1 :])
+
+    @property
+    def type_text(self) -> str:
+        return f"{self.dtype.name} of rank {len(self.extents)}"
+
+
+def _extent(value: Any) -> Any:
+    if isinstance(value, int):
+        return value
+    expression = value if isinstance(value, ShapeExpr) else ShapeExpr(value)
+    return expression.constant_value() if expression.is_constant else expression
+
+
+def arrays(
+    maker: str, what: str, tensors: Iterable[Any], known: dict[DataType, Any], inputs: Any = ()
+) -> list[Array | None]:
+    """Descriptors as arrays; None of one that is absent. A pair of a data type and extents may stand
+    for a descriptor: for a kernel that sees other extents, or where no engine is being built.
+
+    :param known: the language's types of elements.
+    :param inputs: the inputs' descriptors, of outputs that may share their memory.
+    """
+    made: list[Array | None] = []
+    for tensor in tensors:
+        if tensor is None:
+            made.append(None)
+            continue
+        if isinstance(tensor, TensorDesc):
+            dtype, extents = tensor.dtype, list(tensor.shape_expr)
+        elif isinstance(tensor, tuple) and len(tensor) == 2 and isinstance(tensor[0], DataType):
+            dtype, extents = tensor[0], list(tensor[1])
+        else:
+            raise TypeError(
+                f"{maker}: {what} must be tensor descriptors, or pairs of a data type and extents: "
+                f"(trt.float32, [rows, columns]); {type(tensor).__name__} came"
+            )
+        if dtype not in known or dtype not in _SIZES:
+            raise CompileError(f"{maker}: it has no type for elements of type {dtype}")
+        aliased = -1
+        if isinstance(tensor, TensorDesc) and tensor.is_aliased:
+            shared = tensor.get_aliased()
+            aliased = next(i for i, each in enumerate(inputs) if each is shared)
+        made.append(Array(dtype, [_extent(extent) for extent in extents], aliased))
+    return made
+
+
+def symbols(extra: Iterable[Any]) -> list[Any]:
+    """The extra arguments."""
+    return list(extra if isinstance(extra, SymExprs) else SymExprs.from_tuple(extra))
+
+
+def check_alignment(maker: str, alignment: int | None) -> None:
+    if alignment is not None and (alignment < 1 or alignment & (alignment - 1)):
+        raise ValueError(f"{maker}: alignment={alignment} is no power of two")
+
+
+class Layout:
+    """What each parameter of a kernel takes, in the kernel's own order."""
+
+    def __init__(self, inputs: int, extra: Sequence[Any], outputs: int):
+        self.parameters = (inputs, tuple(type(symbol) for symbol in extra), outputs)
+        self._added: list[Any] = []
+        self._taken: list[tuple[str, int]] = []
+
+    def tensor(self, number: int) -> None:
+        """An address: of an input, or, counted on from these, of an output."""
+        inputs = self.parameters[0]
+        is_input = number < inputs
+        self._taken.append(("input", number) if is_input else ("output", number - inputs))
+
+    def extra(self, number: int) -> None:
+        self._taken.append(("extra", number))
+
+    def integer(self, value: Any, bits: int = 32) -> None:
+        """A number or an expression."""
+        self._taken.append(("added", len(self._added)))
+        self._added.append(SymInt32(value) if bits == 32 else SymInt64(value))
+
+    @property
+    def count(self) -> int:
+        return len(self._taken)
+
+    @property
+    def added(self) -> SymExprs | None:
+        return SymExprs.from_tuple(self._added) if self._added else None
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        inputs, extra, _ = self.parameters
+        first = {"input": 0, "extra": inputs, "added": inputs + len(extra)}
+        first["output"] = first["added"] + len(self._added)
+        return tuple(first[kind] + number for kind, number in self._taken)
