@@ -144,11 +144,11 @@ class ProductWriter {
   /// What stores a warp's sums, or what the blocks of a cluster, each with a part of k, have.
   std::string write_own_parts(const ProductEpilogue& epilogue, const ProductTasks& tasks);
   std::string write_cluster_parts(const ProductEpilogue& epilogue, const ProductTasks& tasks);
-  /// What merges the parts of a tile; only the last of its blocks goes on.
   /// Makes `a` and `b`, which read the operands.
   static std::string write_readers(const ProductOperand& a, const ProductOperand& b);
   /// A block's first tile: what is constant is copied `to` there while the kernel before ends.
   std::string write_prefetch(std::string_view to, const ProductOperand& a, const ProductOperand& b);
+  /// What merges the parts of a tile; only the last of its blocks goes on.
   std::string write_merging(const Expr& tasks);
   std::string write_epilogue(const ProductEpilogue& epilogue, const Expr& row_stride);
   /// Code that reads neighbours of the output's from an input into `pack`, from `place` on.

@@ -10,7 +10,7 @@ namespace {
 CUresult run_node(const GraphNode& node) {
   switch (node.type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
-      return run_kernel(node.kernel, node.arguments);
+      return run_kernel(node.kernel, node.arguments, node.is_early);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
       return run_copy(node.copied);
     case CU_GRAPH_NODE_TYPE_MEMSET:

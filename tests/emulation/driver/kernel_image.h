@@ -30,6 +30,8 @@ struct Block {
   /// Dynamic shared memory of the block of that rank in the cluster.
   char* (*shared_of)(unsigned rank);
   void (*trap)();
+  /// How often threads have waited for the kernels before (griddepcontrol.wait).
+  int waits;
 };
 
 struct Parameter {

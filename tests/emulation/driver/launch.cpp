@@ -70,7 +70,7 @@ char* dynamic_shared(int rank, size_t bytes) {
 }
 
 CUresult run_grid(const Table& table, const Entry& entry, const CUDA_KERNEL_NODE_PARAMS& launch,
-                  void** parameters) {
+                  void** parameters, bool is_early) {
   Block& block = *table.block;
   block.grid_extent = {launch.gridDimX, launch.gridDimY, launch.gridDimZ};
   block.block_extent = {launch.blockDimX, launch.blockDimY, launch.blockDimZ};
@@ -85,12 +85,17 @@ CUresult run_grid(const Table& table, const Entry& entry, const CUDA_KERNEL_NODE
   for (block.block.z = 0; block.block.z < launch.gridDimZ; ++block.block.z) {
     for (block.block.y = 0; block.block.y < launch.gridDimY; ++block.block.y) {
       for (block.block.x = 0; block.block.x < launch.gridDimX; block.block.x += cluster) {
+        block.waits = 0;
         if (!table.collective) {
           entry.run_block(parameters);
         } else if (run_collective_blocks(table, entry, parameters, shared) == BlockEnd::kDeadlock) {
           std::fprintf(stderr, "emulated CUDA: threads of %s wait for each other forever\n",
                        entry.name);
           return CUDA_ERROR_LAUNCH_TIMEOUT;
+        }
+        if (is_early && block.waits == 0) {
+          std::fprintf(stderr, "emulated CUDA: %s begins early and does not wait\n", entry.name);
+          return CUDA_ERROR_LAUNCH_FAILED;
         }
       }
     }
@@ -144,7 +149,7 @@ std::vector<std::vector<char>> copy_arguments(const CUDA_KERNEL_NODE_PARAMS& lau
 }
 
 CUresult run_kernel(const CUDA_KERNEL_NODE_PARAMS& launch,
-                    const std::vector<std::vector<char>>& arguments) {
+                    const std::vector<std::vector<char>>& arguments, bool is_early) {
   const Function* found = find_function(launch.func);
   // Unloaded since the capture.
   if (!found) return CUDA_ERROR_LAUNCH_FAILED;
@@ -170,7 +175,8 @@ CUresult run_kernel(const CUDA_KERNEL_NODE_PARAMS& launch,
     return memory ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_ERROR_LAUNCH_FAILED;
   }
   in_kernel = true;
-  CUresult result = run_grid(*function.module->table, *function.entry, launch, parameters.data());
+  CUresult result =
+      run_grid(*function.module->table, *function.entry, launch, parameters.data(), is_early);
   in_kernel = false;
   return result;
 }
@@ -181,7 +187,8 @@ using namespace emulation;
 
 namespace {
 
-CUresult launch_kernel(const char* name, CUDA_KERNEL_NODE_PARAMS launch, CUstream handle) {
+CUresult launch_kernel(const char* name, CUDA_KERNEL_NODE_PARAMS launch, CUstream handle,
+                       bool is_early = false) {
   return call(name, [&] {
     Stream* stream = find_own_stream(handle);
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
@@ -191,10 +198,12 @@ CUresult launch_kernel(const char* name, CUDA_KERNEL_NODE_PARAMS launch, CUstrea
       GraphNode node;
       node.type = CU_GRAPH_NODE_TYPE_KERNEL;
       if (CUresult error = set_kernel(node, launch)) return error;
+      node.is_early = is_early;
       return add_captured(stream, std::move(node));
     }
-    enqueue(stream,
-            [launch, arguments = copy_arguments(launch)] { return run_kernel(launch, arguments); });
+    enqueue(stream, [launch, arguments = copy_arguments(launch), is_early] {
+      return run_kernel(launch, arguments, is_early);
+    });
     return CUDA_SUCCESS;
   });
 }
@@ -233,7 +242,14 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
   launch.sharedMemBytes = config->sharedMemBytes;
   launch.kernelParams = parameters;
   launch.extra = extra;
-  return launch_kernel(__func__, launch, config->hStream);
+  bool is_early = false;
+  for (unsigned i = 0; i < config->numAttrs; ++i) {
+    const CUlaunchAttribute& attribute = config->attrs[i];
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) {
+      is_early = attribute.value.programmaticStreamSerializationAllowed != 0;
+    }
+  }
+  return launch_kernel(__func__, launch, config->hStream, is_early);
 }
 
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction handle, int threads,

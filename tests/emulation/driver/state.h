@@ -45,6 +45,7 @@ struct GraphNode {
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
   std::vector<GraphNode*> after;
   CUDA_KERNEL_NODE_PARAMS kernel = {};
+  bool is_early = false;  ///< programmatic stream serialization
   std::vector<std::vector<char>> arguments;
   std::vector<void*> argument_addresses;
   CUDA_MEMCPY3D copy = {};
@@ -256,7 +257,7 @@ CUresult check_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes);
 CUresult check_set(const CUDA_MEMSET_NODE_PARAMS& set);
 CUresult check_launch(const CUDA_KERNEL_NODE_PARAMS& launch);
 CUresult run_kernel(const CUDA_KERNEL_NODE_PARAMS& launch,
-                    const std::vector<std::vector<char>>& arguments);
+                    const std::vector<std::vector<char>>& arguments, bool is_early);
 /// Copies the arguments of a launch that was checked.
 std::vector<std::vector<char>> copy_arguments(const CUDA_KERNEL_NODE_PARAMS& launch);
 CUresult run_host_function(CUhostFn function, void* user);
