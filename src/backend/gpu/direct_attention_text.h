@@ -103,7 +103,6 @@ struct Unit {
       }
   }
 };
-template <bool value> struct Flag { static constexpr bool kValue = value; };
 )";
 
 /// What warps, and the blocks of a cluster, have found of their keys, and how it is merged: of each

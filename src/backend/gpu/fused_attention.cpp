@@ -266,7 +266,7 @@ class AttentionWriter {
     text += "const RowReader key_rows = " + reader(1) + ", value_rows = " + reader(2) + ";\n";
     text += write_limits();
     if (tile_.is_direct) {
-      text += write_direct_loop() + write_direct_output();
+      text += write_direct_loops() + write_direct_output();
     } else if (tile_.is_group) {
       text += write_query_copies() + write_group_loop() + write_output();
     } else {
@@ -672,43 +672,44 @@ class AttentionWriter {
         "if (!__any_sync(0xffffffffu, is_met)) continue;\n");
   }
 
-  std::string write_direct_loop() {
-    return str("const bool is_aligned_all = key_rows.is_aligned && value_rows.is_aligned && ",
-               alignment(0),
-               ";\n"
-               "State state;\n"
-               "const auto meet_keys = [&](auto vectors) {\n"
-               "constexpr bool is_vector = decltype(vectors)::kValue;\n"
-               "Unit unit;\n"
-               "#pragma unroll\n"
-               "for (int i = 0; i < Unit::kRows; ++i) {\n"
-               "const Index row = first_row + Unit::row(i);\n"
-               "unit.template read_query<is_vector>(i, in0 + (row < rows ? ",
-               place(0, "batch", "head_of(row)", "(row % queries)"),
-               " : 0), row < rows);\n}\n"
-               "for (Index tile = first_tile + warp; tile < end_tile; tile += kWarpsN) {\n",
-               write_direct_skip(),
-               "unit.template read<is_vector>(key_rows, value_rows, tile * kTileN);\n"
-               "float scores[Unit::kRows][Unit::kColumns];\n"
-               "#pragma unroll\n"
-               "for (int i = 0; i < Unit::kRows; ++i)\n"
-               "#pragma unroll\n"
-               "for (int j = 0; j < Unit::kColumns; ++j) scores[i][j] = 0.0f;\n"
-               "unit.multiply_keys(scores);\n"
-               "#pragma unroll\n"
-               "for (int i = 0; i < Unit::kRows; ++i)\n"
-               "#pragma unroll\n"
-               "for (int j = 0; j < Unit::kColumns; ++j) {\n"
-               "const Index key = tile * kTileN + Unit::key(j);\n"
-               "const bool is_there = key < limits[i];\n"
-               "float x = scores[i][j];\n",
-               write_score(),
-               "scores[i][j] = is_there ? x : nothing();\n"
-               "}\n"
-               "state.add(scores, unit, nullptr);\n"
-               "}\n};\n"
-               "if (is_aligned_all)\nmeet_keys(Flag<true>());\nelse\nmeet_keys(Flag<false>());\n"
-               "state.add_lanes();\n");
+  /// With `vectors`, or element by element.
+  std::string write_direct_loop(bool vectors) {
+    const std::string_view flag = vectors ? "true" : "false";
+    return str(
+        "Unit unit;\n"
+        "#pragma unroll\n"
+        "for (int i = 0; i < Unit::kRows; ++i) {\n"
+        "const Index row = first_row + Unit::row(i);\n"
+        "unit.read_query<",
+        flag, ">(i, in0 + (row < rows ? ", place(0, "batch", "head_of(row)", "(row % queries)"),
+        " : 0), row < rows);\n}\n"
+        "for (Index tile = first_tile + warp; tile < end_tile; tile += kWarpsN) {\n",
+        write_direct_skip(), "unit.read<", flag,
+        ">(key_rows, value_rows, tile * kTileN);\n"
+        "float scores[Unit::kRows][Unit::kColumns];\n"
+        "#pragma unroll\n"
+        "for (int i = 0; i < Unit::kRows; ++i)\n"
+        "#pragma unroll\n"
+        "for (int j = 0; j < Unit::kColumns; ++j) scores[i][j] = 0.0f;\n"
+        "unit.multiply_keys(scores);\n"
+        "#pragma unroll\n"
+        "for (int i = 0; i < Unit::kRows; ++i)\n"
+        "#pragma unroll\n"
+        "for (int j = 0; j < Unit::kColumns; ++j) {\n"
+        "const Index key = tile * kTileN + Unit::key(j);\n"
+        "const bool is_there = key < limits[i];\n"
+        "float x = scores[i][j];\n",
+        write_score(),
+        "scores[i][j] = is_there ? x : nothing();\n"
+        "}\n"
+        "state.add(scores, unit, nullptr);\n"
+        "}\n");
+  }
+
+  std::string write_direct_loops() {
+    return str("State state;\nif (key_rows.is_aligned && value_rows.is_aligned && ", alignment(0),
+               ") {\n", write_direct_loop(true), "} else {\n", write_direct_loop(false),
+               "}\nstate.add_lanes();\n");
   }
 
   std::string write_direct_output() {
