@@ -15,6 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parent.parent
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 # https://gcc.gnu.org/onlinedocs/libstdc++/manual/abi.html: the version of GCC that has a symbol version.
 GCC_OF_GLIBCXX = {28: "9", 29: "11", 30: "12", 31: "13.1", 32: "13.2", 33: "14"}
@@ -51,6 +52,13 @@ def copyright_of(licences: list[Path]) -> str:
     return "\n\n".join(parts)
 
 
+def project_name() -> str:
+    """As pyproject.toml has it: the package's makers go by it."""
+    found = re.search(r'^name = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert found is not None
+    return found[1].capitalize()
+
+
 def make(archive: Path) -> Path:
     match = re.fullmatch(r"opwright-([\d.]+)-linux-(\w+)\.tar\.gz", archive.name)
     if match is None or match[2] not in ARCHITECTURES:
@@ -76,7 +84,7 @@ def make(archive: Path) -> Path:
             "Package: opwright\n"
             f"Version: {version}\n"
             f"Architecture: {architecture}\n"
-            "Maintainer: The Opwright developers <opwright@localhost>\n"
+            f"Maintainer: {project_name()}\n"
             f"Installed-Size: {-(-size // 1024)}\n"
             f"Depends: {dependencies(files)}\n"
             "Section: science\n"

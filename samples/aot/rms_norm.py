@@ -1,11 +1,13 @@
-"""The operator sample::rms_norm, compiled from C++, from a Numba function, from CUDA C++ or from a
-Triton kernel."""
+"""The operator sample::rms_norm, compiled from C++, from a Numba function, from CUDA C++, or from a
+kernel of Triton, cuTile, CuTe DSL, Warp, TileLang or Pallas."""
 
 import enum
+import functools
 import math
 from pathlib import Path
 from typing import List, Tuple
 
+import opwright as trt
 import opwright.plugin as trtp
 from opwright import aot
 
@@ -26,6 +28,15 @@ class Tactic(enum.IntEnum):
     NUMBA = 2
     CUDA = 3
     TRITON = 4
+    CUTILE = 5
+    CUTE = 6
+    WARP = 7
+    TILELANG = 8
+    PALLAS = 9
+
+
+# Those whose kernels have arrays with their extents for parameters.
+OF_ARRAYS = (Tactic.CUTILE, Tactic.CUTE, Tactic.WARP, Tactic.TILELANG, Tactic.PALLAS)
 
 
 # Types and tactics that the engine may choose from; the runner sets them, to try each alone.
@@ -40,20 +51,60 @@ def rms_norm_autotune(
     return [trtp.AutoTuneCombination(", ".join([types] * 3), "LINEAR", tactics)]
 
 
-def compile(tactic, inputs, extra, outputs, **options) -> aot.Code:
-    """The kernel, for these types."""
-    arguments = {"inputs": inputs, "extra": extra, "outputs": outputs, **options}
+def compile(tactic, inputs, epsilon, outputs, **options):
+    """The kernel, and the extra arguments that it takes. Tensors are descriptors, or pairs of a data
+    type and extents; `epsilon` is a number."""
+    x = inputs[0]
+    dtype, extents = (x.dtype, x.shape_expr) if isinstance(x, trtp.TensorDesc) else x
+    *rows, columns = extents
+    rows = math.prod(rows)
+    if tactic in OF_ARRAYS:
+        return _compile_arrays(tactic, dtype, rows, columns, epsilon, options)
+    extra = trtp.SymExprs.from_tuple([trtp.SymInt64(columns), trtp.SymFloat32(epsilon)])
+    arguments = {"inputs": [dtype, dtype], "extra": extra, "outputs": [dtype], **options}
     if tactic == Tactic.CPP:
-        return aot.cpp(FOLDER / "rms_norm.cpp", "rms_norm", flags=["-fopenmp-simd"], **arguments)
-    if tactic == Tactic.NUMBA:
+        flags = ["-fopenmp-simd"]
+        code = aot.cpp(FOLDER / "rms_norm.cpp", "rms_norm", flags=flags, **arguments)
+    elif tactic == Tactic.NUMBA:
         import rms_norm_numba
 
-        return aot.numba(rms_norm_numba.rms_norm, "rms_norm", **arguments)
-    if tactic == Tactic.CUDA:
-        return aot.cuda(FOLDER / "rms_norm.cu", "rms_norm", **arguments)
-    import rms_norm_triton
+        code = aot.numba(rms_norm_numba.rms_norm, "rms_norm", **arguments)
+    elif tactic == Tactic.CUDA:
+        code = aot.cuda(FOLDER / "rms_norm.cu", "rms_norm", **arguments)
+    else:
+        import rms_norm_triton
 
-    return aot.triton(rms_norm_triton.rms_norm, {"BLOCK": 1024}, **arguments)
+        code = aot.triton(rms_norm_triton.rms_norm, {"BLOCK": 1024}, **arguments)
+    return code, extra
+
+
+def _compile_arrays(tactic, dtype, rows, columns, epsilon, options):
+    matrix = (dtype, [rows, columns])
+    arguments = {"inputs": [matrix, (dtype, [columns])], "outputs": [matrix], **options}
+    extra = trtp.SymExprs.from_tuple([trtp.SymFloat32(epsilon)])
+    if tactic == Tactic.PALLAS:
+        import rms_norm_pallas
+
+        function = functools.partial(rms_norm_pallas.rms_norm, epsilon=epsilon)
+        return aot.pallas(function, **arguments), trtp.SymExprs.from_tuple([])
+    arguments["extra"] = extra
+    if tactic == Tactic.CUTILE:
+        import rms_norm_cutile
+
+        return aot.cutile(rms_norm_cutile.rms_norm, {"BLOCK": 1024}, **arguments), extra
+    if tactic == Tactic.CUTE:
+        import rms_norm_cute
+
+        block = rms_norm_cute.THREADS
+        return aot.cute(rms_norm_cute.rms_norm, block=block, **arguments), extra
+    if tactic == Tactic.WARP:
+        import rms_norm_warp
+
+        return aot.warp(rms_norm_warp.rms_norm, [rows, 256], **arguments), extra
+    import rms_norm_tilelang
+
+    name = {trt.float32: "float32", trt.float16: "float16"}[dtype]
+    return aot.tilelang(rms_norm_tilelang.rms_norm(name), **arguments), extra
 
 
 @trtp.aot_impl("sample::rms_norm")
@@ -64,8 +115,8 @@ def rms_norm_aot(
     outputs: Tuple[trtp.TensorDesc],
     tactic: int,
 ) -> Tuple[str, bytes, trtp.KernelLaunchParams, trtp.SymExprs]:
-    *rows, columns = x.shape_expr
-    extra = trtp.SymExprs.from_tuple([trtp.SymInt64(columns), trtp.SymFloat32(epsilon)])
-    code = compile(tactic, [x, scale], extra, outputs)
+    code, extra = compile(tactic, [x, scale], epsilon, outputs)
+    if tactic in (Tactic.WARP, Tactic.TILELANG, Tactic.PALLAS):
+        return code.name, code, code.launch(), extra  # the kernel has its grid
     block = {"block_x": 256} if tactic == Tactic.CUDA else {}
-    return code.name, code, code.launch(grid_x=math.prod(rows), **block), extra
+    return code.name, code, code.launch(grid_x=math.prod(list(x.shape_expr)[:-1]), **block), extra

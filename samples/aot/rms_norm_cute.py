@@ -19,7 +19,7 @@ def rms_norm(x: cute.Tensor, scale: cute.Tensor, epsilon: Float32, y: cute.Tenso
         total += value * value
 
     total = cute.arch.warp_reduction_sum(total)
-    sums = cutlass.utils.SmemAllocator().allocate_tensor(Float32, cute.make_layout(THREADS // 32))
+    sums = cutlass.memory.SmemAllocator().allocate_tensor(Float32, cute.make_layout(THREADS // 32))
     if thread % 32 == 0:
         sums[thread // 32] = total
     cute.arch.sync_threads()

@@ -4,17 +4,13 @@ from typing import Any
 
 import warp as wp
 
-BLOCK = 1024
-
-
-@wp.func
-def square(x: wp.float32):
-    return x * x
-
 
 @wp.kernel
 def rms_norm(
-    x: wp.array2d(dtype=Any), scale: wp.array(dtype=Any), epsilon: wp.float32, y: wp.array2d(dtype=Any)
+    x: wp.array2d(dtype=Any),
+    scale: wp.array(dtype=Any),
+    epsilon: wp.float32,
+    y: wp.array2d(dtype=Any),
 ):
     """One row, which one block makes: y = x / sqrt(mean(x * x) + epsilon) * scale."""
     row, thread = wp.tid()

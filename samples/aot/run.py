@@ -9,6 +9,7 @@ otherwise 1.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -26,7 +27,17 @@ import opwright.plugin as trtp
 TYPES = {"fp32": trt.float32, "fp16": trt.float16}
 TOLERANCE = {"fp32": 1e-6, "fp16": 1e-3}  # of results up to 1: some roundings of their types
 EPSILON = 1e-5
-FOR_GPU = (Tactic.CUDA, Tactic.TRITON)
+FOR_GPU = [tactic for tactic in Tactic if tactic not in (Tactic.CPP, Tactic.NUMBA)]
+# What each is made with, beside NumPy and Opwright.
+PACKAGES = {
+    Tactic.NUMBA: "numba",
+    Tactic.TRITON: "triton",
+    Tactic.CUTILE: "cuda.tile",
+    Tactic.CUTE: "cutlass.cute",
+    Tactic.WARP: "warp",
+    Tactic.TILELANG: "tilelang",
+    Tactic.PALLAS: "jax",
+}
 # What the program may need to find the driver; all else it does without.
 KEPT = ("LD_LIBRARY_PATH", "OPWRIGHT_CUDA_DRIVER")
 
@@ -37,16 +48,19 @@ def expected(x: np.ndarray, scale: np.ndarray) -> np.ndarray:
 
 
 def build(tactic: Tactic, precision: str) -> trt.Engine:
-    """An engine for any number of rows of any length up to 4096."""
+    """An engine for any number of rows of any length up to 4096; of Pallas for 64 rows of 768."""
     rms_norm.types, rms_norm.tactics = precision.upper(), [tactic]
     network = trt.Builder(trt.Logger()).create_network()
     network.name = "rms_norm"
-    x = network.add_input("x", TYPES[precision], (-1, -1))
-    scale = network.add_input("scale", TYPES[precision], (-1,))
+    rows, columns = (64, 768) if tactic == Tactic.PALLAS else (-1, -1)
+    x = network.add_input("x", TYPES[precision], (rows, columns))
+    scale = network.add_input("scale", TYPES[precision], (columns,))
     layer = network.add_plugin(trtp.op.sample.rms_norm(x, scale, epsilon=EPSILON))
     layer.get_output(0).name = "y"
     network.mark_output(layer.get_output(0))
     shapes = {"x": ((1, 1), (64, 768), (1024, 4096)), "scale": ((1,), (768,), (4096,))}
+    if tactic == Tactic.PALLAS:
+        shapes = None
     device = trt.DeviceType.GPU if tactic in FOR_GPU else trt.DeviceType.CPU
     return trt.build(network, shapes=shapes, device=device)
 
@@ -79,7 +93,7 @@ def check(tactic: Tactic, precision: str, folder: Path) -> bool:
     engine.save(file)
     errors = []
     rng = np.random.default_rng(0)
-    for shape in [(64, 768), (3, 77)]:
+    for shape in [(64, 768)] if tactic == Tactic.PALLAS else [(64, 768), (3, 77)]:
         x, scale = (
             rng.uniform(-1, 1, s).astype(np.dtype(precision.replace("fp", "float")))
             for s in (shape, shape[-1:])
@@ -96,10 +110,17 @@ def check(tactic: Tactic, precision: str, folder: Path) -> bool:
     return passed
 
 
+def is_installed(tactic: Tactic) -> bool:
+    try:
+        return tactic not in PACKAGES or importlib.util.find_spec(PACKAGES[tactic]) is not None
+    except ModuleNotFoundError:  # of the package that it is in
+        return False
+
+
 def compile_for_gpu(tactic: Tactic, precision: str, arch: str, folder: Path) -> None:
-    extra = [trtp.SymInt64(1), trtp.SymFloat32(EPSILON)]  # their types alone matter here
-    dtype = TYPES[precision]
-    code = rms_norm.compile(tactic, [dtype, dtype], extra, [dtype], arch=arch)
+    # Without an engine extents are numbers.
+    x = (TYPES[precision], [64, 768])
+    code, _ = rms_norm.compile(tactic, [x], EPSILON, [x], arch=arch)
     file = folder / f"rms_norm_{tactic.name.lower()}_{precision}.{code.kind}"
     file.write_bytes(code)
     print(f"compiled: {tactic.name.lower()}, {precision}, {code.kind} for {code.target}")
@@ -111,7 +132,7 @@ def main() -> int:
     parser.add_argument("source", nargs="*", help=f"{', '.join(names)}; without one, all")
     parser.add_argument(
         "--arch",
-        help="the GPU that CUDA C++ and Triton are compiled for, without being run "
+        help="the GPU that kernels for GPUs are compiled for, without being run "
         "(sm_90 where there is no GPU)",
     )
     parser.add_argument("--artifacts_dir", type=Path, help="where to keep engines and kernels")
@@ -125,6 +146,9 @@ def main() -> int:
         right = []
         for source in args.source or names:
             tactic = Tactic[source.upper()]
+            if not args.source and not is_installed(tactic):
+                print(f"left out: {source}, which needs {PACKAGES[tactic]}")
+                continue
             for precision in TYPES:
                 if tactic in FOR_GPU and (args.arch or not has_gpu()):
                     compile_for_gpu(tactic, precision, args.arch or "sm_90", folder)

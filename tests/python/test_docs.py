@@ -33,7 +33,13 @@ ALL_PAGES = [
     ROOT / "CONTRIBUTING.md",
     *sorted(ROOT.glob("samples/*/README.md")),
 ]
-FRAMEWORKS = {"torch", "triton", "numba_cuda", "ray"}  # that users of the package may not have
+FRAMEWORKS = {
+    "torch",
+    "triton",
+    "numba_cuda",
+    "ray",
+    "warp",
+}  # that users of the package may not have
 FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -134,4 +134,6 @@ sys.exit(run.main())
     assert done.stdout.count("FAILED: cpp") == 2
     done = run(program, "run.py", "fortran")
     assert done.returncode == 2
-    assert "'fortran' is none of cpp, numba, cuda, triton" in done.stderr
+    assert (
+        "'fortran' is none of cpp, numba, cuda, triton, cutile, cute, warp, tilelang" in done.stderr
+    )

@@ -179,7 +179,10 @@ def cute(
         )
     arch = architecture("aot.cute", arch)
     target = arch.replace("compute_", "sm_")
-    if target in ("sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121") and kind(arch) != "ptx":
+    if (
+        target in ("sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121")
+        and kind(arch) != "ptx"
+    ):
         target += "a"  # as CuTe DSL itself compiles for such a GPU
     check_alignment("aot.cute", alignment)
     inputs, given = list(inputs), symbols(extra)

@@ -156,7 +156,7 @@ def cutile(
         if array is None:
             raise CompileError(f"aot.cutile: input {tensor} is absent, which no array of cuTile is")
         layout.tensor(tensor)
-        for axis, extent in enumerate(array.extents):
+        for extent in array.extents:
             layout.integer(extent, index_bits)
         for axis in range(len(array.extents)):
             layout.integer(array.stride(axis), index_bits)
@@ -173,9 +173,7 @@ def cutile(
     def export(form: str) -> bytes:
         file = io.BytesIO()
         try:
-            compilation.export_kernel(
-                kernel, [signature], file, gpu_code=arch, output_format=form
-            )
+            compilation.export_kernel(kernel, [signature], file, gpu_code=arch, output_format=form)
         except FileNotFoundError as error:
             raise CompileError(
                 "aot.cutile needs tileiras, NVIDIA's compiler of tiles, where engines are built: "

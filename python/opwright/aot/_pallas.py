@@ -12,7 +12,7 @@ from .._core import DataType
 from . import _triton
 from ._arrays import arrays, check_alignment
 from ._code import Code, CompileError
-from ._gpu import architecture, cached_with_facts, kind
+from ._gpu import architecture, cached_with_facts
 
 _ELEMENTS = {
     DataType.FLOAT: "float32",
@@ -32,7 +32,6 @@ def _import() -> Any:
     try:
         import jax
         import jax.numpy
-        from jax._src.lib import triton as _
     except ImportError as error:
         raise CompileError(
             "aot.pallas needs JAX where engines are built; it needs no GPU: python -m pip install "

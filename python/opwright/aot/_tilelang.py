@@ -90,9 +90,7 @@ def _value(expression: Any, extents: Mapping[str, Any], maker: str) -> Any:
 def _bind(extents: dict[str, Any], buffer: Any, array: Array, fail: Any) -> None:
     """Compares a buffer's shape with the tensor's, and keeps what its open extents are called."""
     if len(buffer.shape) != len(array.extents):
-        raise fail(
-            f"'{buffer.name}' has {len(buffer.shape)} axes; the tensor is {array.type_text}"
-        )
+        raise fail(f"'{buffer.name}' has {len(buffer.shape)} axes; the tensor is {array.type_text}")
     if str(buffer.dtype) != _ELEMENTS[array.dtype]:
         raise fail(f"'{buffer.name}' is of {buffer.dtype}; the tensor is {array.type_text}")
     for axis, (declared, extent) in enumerate(zip(buffer.shape, array.extents)):
@@ -180,7 +178,9 @@ def tilelang(
         if is_scalar:
             scalar = _SCALARS[type(given[index])]
             if str(parameter.dtype) != scalar:
-                raise fail(f"'{parameter.name}' is {parameter.dtype}; extra argument {index} is {scalar}")
+                raise fail(
+                    f"'{parameter.name}' is {parameter.dtype}; extra argument {index} is {scalar}"
+                )
             scalars[parameter.name] = index
             continue
         tensor = place if index < 0 else place - len(given)
@@ -239,7 +239,14 @@ def tilelang(
     facts, code = cached_with_facts(
         parts,
         lambda: _cuda.compile_source(
-            source, f"{name}.cu", flags, name, symbol, kind(arch) == "ptx", "aot.tilelang", "TileLang"
+            source,
+            f"{name}.cu",
+            flags,
+            name,
+            symbol,
+            kind(arch) == "ptx",
+            "aot.tilelang",
+            "TileLang",
         ),
     )
     if len(facts["parameters"]) != layout.count:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import json
 import re
@@ -64,7 +65,9 @@ def _is_array(kind: Any) -> bool:
 
 def _specialized(warp: Any, kernel: Any, kinds: list[Any], block: int) -> Any:
     """The kernel alone in a module, for these types of its arguments."""
-    copy = warp.kernel(kernel.func, enable_backward=False, module="unique")
+    types = "_".join(re.sub(r"\W+", "_", repr(kind)) for kind in kinds)
+    module = f"opwright_{kernel.key}_{hashlib.sha256(types.encode()).hexdigest()[:16]}"
+    copy = warp.kernel(kernel.func, enable_backward=False, module=module)
     options = {**kernel.module.options, **kernel.options, "enable_backward": False}
     copy.module.options.update(options)
     copy.module.options["block_dim"] = block
@@ -215,8 +218,9 @@ def warp(
     try:
         source, meta = _source(package, specialized, number)
     except Exception as error:  # Warp raises many kinds
-        raise CompileError(f"the Warp kernel '{name}' does not compile for {arch}: {error}") from error
-    # A module that is made again has the overloads of the first one.
+        raise CompileError(
+            f"the Warp kernel '{name}' does not compile for {arch}: {error}"
+        ) from error
     entry = f"{specialized.get_mangled_name()}_cuda_kernel_forward"
     found = [match for match in _KERNEL.finditer(source) if match["name"] == entry]
     if len(found) != 1:
@@ -251,7 +255,9 @@ def warp(
     options += ["--extra-device-vectorization", "--diag-suppress=177,550"]
     if specialized.module.options.get("fast_math"):
         options.append("--use_fast_math")
-    options.append(f"--fmad={'true' if specialized.module.options.get('fuse_fp', True) else 'false'}")
+    options.append(
+        f"--fmad={'true' if specialized.module.options.get('fuse_fp', True) else 'false'}"
+    )
     parts: list[str | bytes] = ["warp", package.__version__, source, "\0".join(options[:2])]
     parts += [*options[3:], _cuda.compiler("aot.warp").version]
     facts, code = cached_with_facts(
