@@ -43,7 +43,7 @@ struct LaunchShape {
   std::array<uint32_t, 3> grid{1, 1, 1}, block{1, 1, 1};
   uint32_t shared_memory = 0;  ///< bytes of dynamic shared memory per block
   bool begins_early = false;   ///< whether it may begin while the kernel before it in the queue
-                              ///< ends: its code waits for that one
+                               ///< ends: its code waits for that one
 };
 
 /// How far a launch may go.
