@@ -16,6 +16,8 @@ namespace {
 
 // Results up to this size are folded whatever they are made from.
 constexpr int64_t kSmallBytes = int64_t{1} << 20;
+// Masks are, up to this size: 4096 x 4096. Attention looks for the causal ones among constants.
+constexpr int64_t kMaskBytes = int64_t{1} << 24;
 // Weights that a fill or a calculation makes are folded up to this size.
 constexpr int64_t kWeightBytes = int64_t{1} << 31;
 
@@ -47,6 +49,9 @@ bool worth_folding(const GraphNode& node) {
     if (input && input->is_constant()) in += static_cast<int64_t>(input->info.constant.size());
   const int64_t out = result_bytes(node);
   if (out <= std::max(kSmallBytes, 2 * in)) return true;
+  if (node.outputs.size() == 1 && node.outputs[0]->info.dtype == DataType::kBOOL &&
+      out <= kMaskBytes)
+    return true;
   return out <= kWeightBytes &&
          std::all_of(node.outputs.begin(), node.outputs.end(),
                      [](const GraphValue* output) { return becomes_weight(*output); });

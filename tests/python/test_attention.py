@@ -91,6 +91,18 @@ def test_the_layer_is_one_step(lengths, shared, causal):
     np.testing.assert_allclose(got, want.numpy(), rtol=0, atol=2e-5)
 
 
+def test_a_large_causal_mask_is_no_tensor():
+    length = 1100  # squared, more than a MiB
+    shapes = [(1, 2, length, 16)] * 3
+    engine = attention_engine(shapes, CAUSAL.UPPER_LEFT, device="cpu")
+    assert [layer["LayerType"] for layer in engine.layers] == ["FusedAttention"]
+    torch.manual_seed(1)
+    q, k, v = (torch.randn(shape) for shape in shapes)
+    want = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=1.0)
+    got = engine(q=q.numpy(), k=k.numpy(), v=v.numpy())
+    np.testing.assert_allclose(got, want.numpy(), rtol=0, atol=2e-5)
+
+
 @pytest.mark.parametrize("kind", ["allowed", "added"])
 def test_queries_that_may_meet_nothing_give_zero(kind):
     shapes = [(2, 3, 9, 8)] * 3
