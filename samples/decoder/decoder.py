@@ -17,8 +17,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+import decoder_operators  # noqa: F401  (registers them)
 import numpy as np
-import operators  # noqa: F401  (registers them)
 
 import opwright as trt
 import opwright.plugin as trtp

@@ -22,7 +22,7 @@ def decoder():
         yield importlib.import_module("decoder")
     finally:
         sys.path.remove(str(FOLDER))
-        for name in ("decoder", "operators", "operators_triton"):
+        for name in ("decoder", "decoder_operators", "decoder_operators_triton"):
             sys.modules.pop(name, None)
 
 

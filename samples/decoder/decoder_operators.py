@@ -33,13 +33,13 @@ def rms_norm_cpu(x, scale, epsilon, outputs, tactic):
 
 @trtp.aot_impl("decoder::rms_norm", device="cuda")
 def rms_norm_gpu(x, scale, epsilon, outputs, tactic):
-    import operators_triton
+    import decoder_operators_triton
 
     *rows, columns = x.shape_expr
     block = 1 << (int(columns) - 1).bit_length()
     extra = trtp.SymExprs.from_tuple([trtp.SymInt32(columns), trtp.SymFloat32(epsilon)])
     code = aot.triton(
-        operators_triton.rms_norm,
+        decoder_operators_triton.rms_norm,
         {"BLOCK": block},
         inputs=[x, scale],
         extra=extra,
@@ -91,14 +91,14 @@ def rotary_cache_cpu(qkv, cosines, sines, position, keys, values, heads, outputs
 
 @trtp.aot_impl("decoder::rotary_cache", device="cuda")
 def rotary_cache_gpu(qkv, cosines, sines, position, keys, values, heads, outputs, tactic):
-    import operators_triton
+    import decoder_operators_triton
 
     batch, tokens, heads, shared, room, size = rotary_arguments(qkv, keys, heads)
     integers = [trtp.SymInt32(n) for n in (heads, shared, room, tokens)]
     extra = trtp.SymExprs.from_tuple([*integers, trtp.SymFloat32(size**-0.5)])
     half = size // 2
     code = aot.triton(
-        operators_triton.rotary_cache,
+        decoder_operators_triton.rotary_cache,
         {"HALF": half, "BLOCK": 1 << (half - 1).bit_length()},
         inputs=[qkv, cosines, sines, position, keys, values],
         extra=extra,
