@@ -273,7 +273,8 @@ void Runner::feed(const std::vector<Feed>& feeds) {
   const int before = context_.profile();
   choose_profile(shapes);
   for (const auto& [input, shape] : shapes) {
-    const bool is_fed = std::ranges::any_of(feeds, [&](const Feed& f) { return f.input == input; });
+    const bool is_fed =
+        std::ranges::any_of(feeds, [&, name = input](const Feed& f) { return f.input == name; });
     if (!is_fed && context_.profile() == before) continue;
     context_.set_input_shape(input, shape);
     if (is_fed) context_.set_input_address(input, input_memory_[input].data());

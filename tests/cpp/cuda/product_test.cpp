@@ -140,7 +140,8 @@ TEST(CudaProduct, FewRows) {
         for (size_t i = 0; i < expected.data.size(); ++i)
           expected.data[i] = std::max(0.0, expected.data[i] + bias[static_cast<int64_t>(i) % n]);
         const Values given =
-            transposed ? make_values({1, n, k}, [&](int64_t i) { return b[i % k * n + i / k]; })
+            transposed ? make_values({1, n, k},
+                                     [&, n = n, k = k](int64_t i) { return b[i % k * n + i / k]; })
                        : b;
         MatrixMultiplyParams params;
         params.op1 = transposed ? MatrixOperation::kTRANSPOSE : MatrixOperation::kNONE;
