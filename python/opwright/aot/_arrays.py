@@ -10,7 +10,7 @@ from typing import Any
 
 from .._core import DataType
 from .._core._plugin import ShapeExpr, SymExprs, SymInt32, SymInt64, TensorDesc
-from ._code import CompileError
+from ._code import CompileError, by_symbol
 
 _SIZES = {
     DataType.FLOAT: 4,
@@ -23,6 +23,30 @@ _SIZES = {
     DataType.BOOL: 1,
     DataType.FP8: 1,
 }
+
+# What most languages call types of elements, and of extra arguments.
+ELEMENTS = {
+    DataType.FLOAT: "float32",
+    DataType.HALF: "float16",
+    DataType.BF16: "bfloat16",
+    DataType.INT8: "int8",
+    DataType.UINT8: "uint8",
+    DataType.INT32: "int32",
+    DataType.INT64: "int64",
+    DataType.BOOL: "bool",
+    DataType.FP8: "float8_e4m3fn",
+}
+SCALARS = by_symbol(
+    {
+        "int8": "int8",
+        "int16": "int16",
+        "int32": "int32",
+        "int64": "int64",
+        "float32": "float32",
+        "float64": "float64",
+        "pointer": None,
+    }
+)
 
 
 @dataclass

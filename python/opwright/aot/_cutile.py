@@ -8,32 +8,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .._core import DataType
-from ._arrays import Array, Layout, arrays, check_alignment, symbols
-from ._code import Code, CompileError, by_symbol, cached
+from ._arrays import ELEMENTS, SCALARS, Array, Layout, arrays, check_alignment, symbols
+from ._code import Code, CompileError, cached
 from ._gpu import architecture, kind
 
-_ELEMENTS = {
-    DataType.FLOAT: "float32",
-    DataType.HALF: "float16",
-    DataType.BF16: "bfloat16",
-    DataType.INT8: "int8",
-    DataType.UINT8: "uint8",
-    DataType.INT32: "int32",
-    DataType.INT64: "int64",
-    DataType.BOOL: "bool_",
-    DataType.FP8: "float8_e4m3fn",
-}
-_SCALARS = by_symbol(
-    {
-        "int8": "int8",
-        "int16": "int16",
-        "int32": "int32",
-        "int64": "int64",
-        "float32": "float32",
-        "float64": "float64",
-        "pointer": None,
-    }
-)
+_ELEMENTS = {**ELEMENTS, DataType.BOOL: "bool_"}
 
 
 def _import() -> tuple[Any, Any]:
@@ -145,7 +124,7 @@ def cutile(
     for place, parameter in enumerate(free):
         number = place - len(ins)
         if 0 <= number < len(given):
-            scalar = _SCALARS[type(given[number])]
+            scalar = SCALARS[type(given[number])]
             if scalar is None:
                 raise CompileError("aot.cutile: cuTile's kernels take no SymPointer")
             layout.extra(number)

@@ -10,21 +10,11 @@ from typing import Any
 
 from .._core import DataType
 from . import _triton
-from ._arrays import arrays, check_alignment
+from ._arrays import ELEMENTS, arrays, check_alignment
 from ._code import Code, CompileError
 from ._gpu import architecture, cached_with_facts
 
-_ELEMENTS = {
-    DataType.FLOAT: "float32",
-    DataType.HALF: "float16",
-    DataType.BF16: "bfloat16",
-    DataType.INT8: "int8",
-    DataType.UINT8: "uint8",
-    DataType.INT32: "int32",
-    DataType.INT64: "int64",
-    DataType.BOOL: "bool_",
-    DataType.FP8: "float8_e4m3fn",
-}
+_ELEMENTS = {**ELEMENTS, DataType.BOOL: "bool_"}
 _CALL = "__gpu$xla.gpu.triton"
 
 

@@ -7,38 +7,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from .._core import DataType
 from .._core._plugin import ShapeExpr
 from .._core._plugin import max as largest
 from .._core._plugin import min as smallest
 from . import _cuda
-from ._arrays import Array, Layout, arrays, symbols
-from ._code import Code, CompileError, by_symbol
+from ._arrays import ELEMENTS, SCALARS, Array, Layout, arrays, symbols
+from ._code import Code, CompileError
 from ._gpu import architecture, cached_with_facts, kind
 from ._nvrtc import header_folders
 
-_ELEMENTS = {
-    DataType.FLOAT: "float32",
-    DataType.HALF: "float16",
-    DataType.BF16: "bfloat16",
-    DataType.INT8: "int8",
-    DataType.UINT8: "uint8",
-    DataType.INT32: "int32",
-    DataType.INT64: "int64",
-    DataType.BOOL: "bool",
-    DataType.FP8: "float8_e4m3fn",
-}
-_SCALARS = by_symbol(
-    {
-        "int8": "int8",
-        "int16": "int16",
-        "int32": "int32",
-        "int64": "int64",
-        "float32": "float32",
-        "float64": "float64",
-        "pointer": None,
-    }
-)
 # Descriptors of tensors would have to be made by the host for each shape.
 _PASSES = {"tl.disable_tma_lower": True, "tl.disable_warp_specialized": True}
 
@@ -91,7 +68,7 @@ def _bind(extents: dict[str, Any], buffer: Any, array: Array, fail: Any) -> None
     """Compares a buffer's shape with the tensor's, and keeps what its open extents are called."""
     if len(buffer.shape) != len(array.extents):
         raise fail(f"'{buffer.name}' has {len(buffer.shape)} axes; the tensor is {array.type_text}")
-    if str(buffer.dtype) != _ELEMENTS[array.dtype]:
+    if str(buffer.dtype) != ELEMENTS[array.dtype]:
         raise fail(f"'{buffer.name}' is of {buffer.dtype}; the tensor is {array.type_text}")
     for axis, (declared, extent) in enumerate(zip(buffer.shape, array.extents)):
         name = getattr(declared, "name", None)
@@ -156,8 +133,8 @@ def tilelang(
     number = arch.partition("_")[2]
     given = symbols(extra)
     inputs = list(inputs)
-    ins = arrays("aot.tilelang", "inputs", inputs, _ELEMENTS)
-    outs = arrays("aot.tilelang", "outputs", outputs, _ELEMENTS, inputs)
+    ins = arrays("aot.tilelang", "inputs", inputs, ELEMENTS)
+    outs = arrays("aot.tilelang", "outputs", outputs, ELEMENTS, inputs)
     name = str(kernel.attrs["global_symbol"])
 
     def fail(reason: str) -> CompileError:
@@ -176,7 +153,7 @@ def tilelang(
         if is_scalar != (parameter not in kernel.buffer_map):
             raise fail(f"'{parameter.name}' is {'a' if not is_scalar else 'no'} scalar")
         if is_scalar:
-            scalar = _SCALARS[type(given[index])]
+            scalar = SCALARS[type(given[index])]
             if str(parameter.dtype) != scalar:
                 raise fail(
                     f"'{parameter.name}' is {parameter.dtype}; extra argument {index} is {scalar}"

@@ -15,20 +15,11 @@ from typing import Any
 from .._core import DataType
 from .._core._plugin import ShapeExpr
 from . import _cuda
-from ._arrays import Array, Layout, arrays, symbols
+from ._arrays import ELEMENTS, Array, Layout, arrays, symbols
 from ._code import Code, CompileError, by_symbol
 from ._gpu import architecture, cached_with_facts, kind
 
-_ELEMENTS = {
-    DataType.FLOAT: "float32",
-    DataType.HALF: "float16",
-    DataType.BF16: "bfloat16",
-    DataType.INT8: "int8",
-    DataType.UINT8: "uint8",
-    DataType.INT32: "int32",
-    DataType.INT64: "int64",
-    DataType.BOOL: "bool",
-}
+_ELEMENTS = {each: name for each, name in ELEMENTS.items() if each != DataType.FP8}
 _SCALARS = by_symbol(
     {
         "int8": ("int8", "signed char"),
