@@ -13,14 +13,6 @@
 
 #include "backend/cpu/pointwise_math-inl.h"
 
-// Accumulators are arrays, which have to become registers.
-#undef OPWRIGHT_UNROLLED
-#if defined(__clang__)
-#define OPWRIGHT_UNROLLED _Pragma("clang loop unroll(full)")
-#else
-#define OPWRIGHT_UNROLLED _Pragma("GCC unroll 16")
-#endif
-
 HWY_BEFORE_NAMESPACE();
 namespace opwright::HWY_NAMESPACE {
 namespace {

@@ -14,3 +14,10 @@
 #else
 #define OPWRIGHT_NO_OVERLAP _Pragma("GCC ivdep")
 #endif
+
+// Stands before a loop over accumulators, which are arrays and have to become registers.
+#if defined(__clang__)
+#define OPWRIGHT_UNROLLED _Pragma("clang loop unroll(full)")
+#else
+#define OPWRIGHT_UNROLLED _Pragma("GCC unroll 16")
+#endif
