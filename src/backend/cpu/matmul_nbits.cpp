@@ -3,18 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include "backend/candidates.h"
+#include "backend/cpu/kernel_workspace.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/nbits_tile.h"
 #include "backend/cpu/pointwise_tile.h"
 #include "backend/cpu/port_rules.h"
 #include "backend/cpu/recurrence_tile.h"
 #include "backend/cpu/shape_checks.h"
-#include "base/aligned_memory.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/parallel.h"
@@ -83,13 +82,10 @@ class MatMulNBitsKernel final : public Kernel {
       for (int p = 0; p < planes_; ++p)
         codes_of_byte_.push_back(static_cast<float>(byte >> (p * bits_) & ((1 << bits_) - 1)));
     const Shape& most = args.inputs[0].max;
-    planned_ = arrange(most.numel(0, most.rank() - 1));
+    workspace_.plan(arrange(most.numel(0, most.rank() - 1)));
   }
-  ~MatMulNBitsKernel() override { std::free(own_); }
-  MatMulNBitsKernel(const MatMulNBitsKernel&) = delete;
-  MatMulNBitsKernel& operator=(const MatMulNBitsKernel&) = delete;
 
-  size_t workspace_size() const override { return planned_; }
+  size_t workspace_size() const override { return workspace_.planned(); }
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
     vectors_ = 0;
@@ -109,21 +105,13 @@ class MatMulNBitsKernel final : public Kernel {
     require(!has_bias_ || inputs[4].numel() == counts[3], "Layer '", layer_, "': a bias of ",
             counts[3], " elements is expected");
     const int64_t vectors = a.numel(0, a.rank() - 1);
-    const size_t needed = arrange(vectors);
-    if (needed > planned_ && needed > own_size_) {
-      void* const larger = allocate_aligned(needed);
-      if (larger == nullptr)
-        fail_with(ErrorCode::kFAILED_ALLOCATION, "The CPU could not allocate ", needed, " bytes.");
-      std::free(own_);
-      own_ = larger, own_size_ = needed;
-    }
-    uses_own_ = needed > planned_;
+    workspace_.need(arrange(vectors));
     vectors_ = vectors;
   }
 
   void enqueue(void const* const* inputs, void* const* outputs, void* workspace, Queue) override {
     if (vectors_ == 0) return;
-    auto* const base = static_cast<float*>(uses_own_ ? own_ : workspace);
+    auto* const base = static_cast<float*>(workspace_.of(workspace));
     const Run run{inputs, outputs[0], base};
     if (vectors_ >= kNBitsManyVectors)
       multiply_many(run);
@@ -350,10 +338,7 @@ class MatMulNBitsKernel final : public Kernel {
   const bool has_zeros_, are_zeros_packed_, has_bias_;
   std::vector<float> codes_of_byte_;  ///< planes_ numbers for each byte
   int64_t vectors_ = 0, wide_at_ = 0, sums_at_ = 0, out_at_ = 0;
-  size_t planned_ = 0;
-  void* own_ = nullptr;  ///< for shapes that need more than was planned
-  size_t own_size_ = 0;
-  bool uses_own_ = false;
+  KernelWorkspace workspace_;
 };
 
 std::vector<Candidate> matmul_nbits_candidates(const Operator&, const CandidateQuery& query) {

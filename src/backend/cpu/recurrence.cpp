@@ -3,17 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 
 #include "backend/candidates.h"
+#include "backend/cpu/kernel_workspace.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/pointwise_tile.h"
 #include "backend/cpu/port_rules.h"
 #include "backend/cpu/recurrence_tile.h"
 #include "backend/cpu/shape_checks.h"
-#include "base/aligned_memory.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/half.h"
@@ -136,11 +135,10 @@ class RecurrenceKernel final : public Kernel {
                               static_cast<float>(params.betas[i])});
     for (size_t i = 0; i < present_.size(); ++i)
       present_[i] = i < args.inputs.size() && args.inputs[i].present;
-    planned_ = arrange(args.inputs[kX].max[0], args.inputs[kX].max[1]);
+    workspace_.plan(arrange(args.inputs[kX].max[0], args.inputs[kX].max[1]));
   }
-  ~RecurrenceKernel() override { std::free(own_); }
 
-  size_t workspace_size() const override { return planned_; }
+  size_t workspace_size() const override { return workspace_.planned(); }
   std::vector<PackedInput> packed() const override {
     std::vector<PackedInput> packed;
     w_.append_packed(packed), r_.append_packed(packed);
@@ -165,21 +163,13 @@ class RecurrenceKernel final : public Kernel {
     require_shape(kInitialH, {directions_, batch, hidden_});
     require_shape(kInitialC, {directions_, batch, hidden_});
     require_shape(kP, {directions_, 3 * hidden_});
-    const size_t needed = arrange(steps, batch);
-    if (needed > planned_ && needed > own_size_) {
-      void* const larger = allocate_aligned(needed);
-      if (larger == nullptr)
-        fail_with(ErrorCode::kFAILED_ALLOCATION, "The CPU could not allocate ", needed, " bytes.");
-      std::free(own_);
-      own_ = larger, own_size_ = needed;
-    }
-    uses_own_ = needed > planned_;
+    workspace_.need(arrange(steps, batch));
     steps_ = steps, batch_ = batch;
   }
 
   void enqueue(void const* const* inputs, void* const* outputs, void* workspace, Queue) override {
     if (batch_ * hidden_ == 0) return;
-    auto* const base = static_cast<float*>(uses_own_ ? own_ : workspace);
+    auto* const base = static_cast<float*>(workspace_.of(workspace));
     Run run{inputs, outputs, base, w_.prepare(inputs, base + at_.w),
             r_.prepare(inputs, base + at_.r)};
     prepare(run);
@@ -452,11 +442,8 @@ class RecurrenceKernel final : public Kernel {
   std::vector<CellActivation> activations_;
   std::array<bool, 8> present_{};
   Places at_{};
-  size_t planned_ = 0;
+  KernelWorkspace workspace_;
   int64_t steps_ = 0, batch_ = 0, batch_of_places_ = 0;
-  void* own_ = nullptr;  ///< for shapes that need more than was planned
-  size_t own_size_ = 0;
-  bool uses_own_ = false;
 };
 
 std::vector<Candidate> recurrence_candidates(const Operator&, const CandidateQuery& query) {

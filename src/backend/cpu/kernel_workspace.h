@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+
+#include "base/aligned_memory.h"
+#include "base/error.h"
+
+namespace opwright {
+
+/// A kernel's workspace: what was planned for its largest shapes, and memory of its own for shapes
+/// that need more.
+class KernelWorkspace {
+ public:
+  void plan(size_t bytes) { planned_ = bytes; }
+  size_t planned() const { return planned_; }
+  /// Before runs that need so many bytes. Throws Error, and leaves everything as it was.
+  void need(size_t bytes) {
+    if (bytes > planned_ && bytes > own_size_) {
+      void* const larger = allocate_aligned(bytes);
+      if (larger == nullptr)
+        fail_with(ErrorCode::kFAILED_ALLOCATION, "The CPU could not allocate ", bytes, " bytes.");
+      own_.reset(larger);
+      own_size_ = bytes;
+    }
+    uses_own_ = bytes > planned_;
+  }
+  /// The memory of a run that was given `planned`.
+  void* of(void* planned) const { return uses_own_ ? own_.get() : planned; }
+
+ private:
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+
+  size_t planned_ = 0, own_size_ = 0;
+  std::unique_ptr<void, Free> own_;
+  bool uses_own_ = false;
+};
+
+}  // namespace opwright
