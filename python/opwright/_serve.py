@@ -70,6 +70,7 @@ def serve(options: argparse.Namespace) -> int:
         import uvicorn
 
         from .serving import ModelOptions, Repository, create_app
+        from .serving._http import BoundedHttp
     except ModuleNotFoundError as error:
         print(
             f"opwright serve needs the module '{error.name}': pip install 'opwright[serve]'",
@@ -112,7 +113,7 @@ def serve(options: argparse.Namespace) -> int:
         create_app(repository, lifespan=lifespan),
         options.host,
         options.port,
-        http="h11",  # which bounds a request's headers
+        http=BoundedHttp,
         ws="none",
         log_level="warning",
         access_log=False,
