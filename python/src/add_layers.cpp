@@ -7,7 +7,6 @@
 
 #include "layers.h"
 #include "operators/builtin_layers.h"
-#include "operators/recurrence.h"
 #include "regions.h"
 #include "reporting.h"
 
@@ -98,26 +97,53 @@ class MethodBinder {
   ReportingClass<Network>& class_;
 };
 
-/// The API has no layer for it; opwright.torch adds it for PyTorch's LSTM, GRU and RNN.
-Layer* add_recurrence(Network& network, RecurrentCell cell, bool bidirectional, bool relu,
-                      const std::vector<Tensor*>& weights, Tensor& x, Tensor& h, Tensor* c) {
-  require(weights.size() == 3, "_add_recurrence: expected W, R and B");
-  RecurrenceParams params;
-  params.cell = cell;
-  params.linear_before_reset = cell == RecurrentCell::kGRU;
-  if (bidirectional) params.direction = RecurrentDirection::kBIDIRECTIONAL;
-  const auto gate = cell == RecurrentCell::kRNN
-                        ? (relu ? RecurrentActivation::kRELU : RecurrentActivation::kTANH)
-                        : RecurrentActivation::kSIGMOID;
-  for (int direction = 0; direction < params.directions(); ++direction)
-    for (int i = 0; i < activation_count(cell); ++i)
-      params.activations.push_back(
-          static_cast<int64_t>(i == 0 ? gate : RecurrentActivation::kTANH));
-  params.alphas.resize(params.activations.size());
-  params.betas.resize(params.activations.size());
-  std::vector<Tensor*> inputs{&x, weights[0], weights[1], weights[2], nullptr, &h};
-  if (c != nullptr) inputs.push_back(c);
-  return network.add<Recurrence>(std::move(params), inputs);
+/// Sets the parameters of an operator that a dict names; the others stay as they are.
+class ParameterSetter {
+ public:
+  explicit ParameterSetter(const nb::dict& given) : given_(given) {}
+  template <class T, class... Hints>
+  void shown(const char*, T&, Hints...) {}
+  template <class T>
+  void internal(const char* name, T& member) {
+    (*this)(name, member);
+  }
+  template <class T, class... Hints>
+  void operator()(const char* name, T& member, Hints...) {
+    if (!given_.contains(name)) return;
+    ++used_;
+    if constexpr (std::is_enum_v<T>)
+      member = static_cast<T>(nb::cast<int64_t>(given_[name]));
+    else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string> ||
+                       std::is_same_v<T, Ints> || std::is_same_v<T, Floats>)
+      member = nb::cast<T>(given_[name]);
+    else
+      fail("_add_operator: the parameter '", name, "' cannot be given");
+  }
+  bool used_all() const { return used_ == given_.size(); }
+
+ private:
+  const nb::dict& given_;
+  size_t used_ = 0;
+};
+
+Layer* add_operator(Network& network, const std::string& kind, const nb::dict& parameters,
+                    const std::vector<Tensor*>& inputs) {
+  Layer* added = nullptr;
+  each_builtin_operator([&]<class Op>() {
+    if constexpr (requires(typename Op::Params params, ParameterSetter & setter) {
+                    params.visit(setter);
+                    Op(params);
+                  }) {
+      if (kind != Op::kKind) return;
+      typename Op::Params params;
+      ParameterSetter setter(parameters);
+      params.visit(setter);
+      require(setter.used_all(), "_add_operator: ", kind, " has not all of these parameters");
+      added = network.add<Op>(std::move(params), inputs);
+    }
+  });
+  require(added != nullptr, "_add_operator: there is no operator '", kind, "'");
+  return added;
 }
 
 }  // namespace
@@ -126,17 +152,11 @@ void bind_add_layers(nb::module_& m) {
   auto network = nb::borrow<ReportingClass<Network>>(m.attr("INetworkDefinition"));
   MethodBinder binder(network);
   each_add_method(binder);
-  network.def(
-      "_add_recurrence",
-      [](Network& network, const std::string& cell, bool bidirectional, bool relu,
-         const std::vector<Tensor*>& weights, Tensor& x, Tensor& h, Tensor* c) {
-        const auto kind = cell == "lstm"  ? RecurrentCell::kLSTM
-                          : cell == "gru" ? RecurrentCell::kGRU
-                                          : RecurrentCell::kRNN;
-        return add_recurrence(network, kind, bidirectional, relu, weights, x, h, c);
-      },
-      nb::arg("cell"), nb::arg("bidirectional"), nb::arg("relu"), nb::arg("weights"), nb::arg("x"),
-      nb::arg("h"), nb::arg("c").none() = nb::none(), nb::rv_policy::reference_internal);
+  // For opwright.torch: operators, and parameters of some, that the API does not have.
+  network.def("_add_operator", add_operator, nb::arg("kind"), nb::arg("parameters"),
+              nb::arg("inputs"), nb::rv_policy::reference_internal,
+              nb::sig("def _add_operator(self, kind: str, parameters: dict[str, object], inputs: "
+                      "Sequence[ITensor | None]) -> ILayer"));
 }
 
 }  // namespace opwright::python

@@ -9,16 +9,13 @@ import torch
 
 from .._core import (
     ActivationType,
-    CumulativeOperation,
     DataType,
     ElementWiseOperation,
     ITensor,
-    ReduceOperation,
-    TopKOperation,
     UnaryOperation,
 )
 from ._converters import CONVERTERS, converter
-from ._writer import Unsupported, Writer, known
+from ._writer import Unsupported, Writer
 
 _FLOATS = (DataType.FLOAT, DataType.HALF, DataType.BF16)
 
@@ -34,15 +31,52 @@ def _unary(name: str, op: UnaryOperation) -> None:
 
 
 for _name in (
-    "exp log sqrt abs neg sin cos tan sinh cosh asin acos atan asinh acosh atanh ceil floor erf sign"
+    "exp log sqrt abs neg sin cos tan sinh cosh asin acos atan asinh acosh atanh erf sign"
 ).split():
     _unary(_name, getattr(UnaryOperation, _name.upper()))
 _unary("reciprocal", UnaryOperation.RECIP)
-_unary("round", UnaryOperation.ROUND)
 
 
-converter("isinf")(lambda w, x: w.unary(UnaryOperation.ISINF, x))
-converter("isnan")(lambda w, x: w.unary(UnaryOperation.ISNAN, x))
+def _of_floats(name: str, op: UnaryOperation, otherwise: Any) -> None:
+    """`otherwise`: what it is of integers, from the writer and the tensor."""
+
+    @converter(name)
+    def convert(w: Writer, x: ITensor) -> ITensor:
+        return w.unary(op, x) if _is_float(x) else otherwise(w, x)
+
+
+for _name in ("ceil", "floor", "round"):
+    _of_floats(_name, getattr(UnaryOperation, _name.upper()), lambda w, x: x)
+for _name in ("isinf", "isnan"):
+    _of_floats(
+        _name,
+        getattr(UnaryOperation, _name.upper()),
+        lambda w, x: w.expand(w.full(False, DataType.BOOL, len(x.shape)), w.sizes(x)),
+    )
+
+
+@converter("erfc")
+def _erfc(w: Writer, x: ITensor) -> ITensor:
+    """1 - erf(x), which is 0 for x above 4, where it is below 2e-8."""
+    error = w.unary(UnaryOperation.ERF, w.cast(x, w.dtype))
+    return w.binary(ElementWiseOperation.SUB, 1, error, w.dtype)
+
+
+@converter("exp2")
+def _exp2(w: Writer, x: ITensor) -> ITensor:
+    return w.binary(ElementWiseOperation.POW, 2, x, w.dtype)
+
+
+@converter("round.decimals")
+def _round_decimals(w: Writer, x: ITensor, decimals: int = 0) -> ITensor:
+    if not _is_float(x):
+        raise Unsupported("integers rounded to decimals")
+    factor = 10.0 ** abs(decimals)
+    there, back = ElementWiseOperation.PROD, ElementWiseOperation.DIV
+    if decimals < 0:
+        there, back = back, there
+    scaled = w.binary(there, x, factor, x.dtype)
+    return w.binary(back, w.unary(UnaryOperation.ROUND, scaled), factor, x.dtype)
 
 
 @converter("rsqrt")
@@ -264,20 +298,38 @@ def _pow(w: Writer, a: Any, b: Any) -> ITensor:
 
 @converter("maximum")
 def _maximum(w: Writer, a: ITensor, b: ITensor) -> ITensor:
-    return w.binary(ElementWiseOperation.MAX, a, b, w.dtype)
+    op = ElementWiseOperation
+    return w.binary(op.OR if w.dtype == DataType.BOOL else op.MAX, a, b, w.dtype)
 
 
 @converter("minimum")
 def _minimum(w: Writer, a: ITensor, b: ITensor) -> ITensor:
-    return w.binary(ElementWiseOperation.MIN, a, b, w.dtype)
+    op = ElementWiseOperation
+    return w.binary(op.AND if w.dtype == DataType.BOOL else op.MIN, a, b, w.dtype)
+
+
+def _number_of(name: str, choose: Any) -> None:
+    @converter(name)
+    def convert(w: Writer, a: ITensor, b: ITensor) -> ITensor:
+        """The number, where the other one is none."""
+        y = choose(w, a, b)
+        if not _is_float(y):
+            return y
+        a, b = w.cast(a, y.dtype), w.cast(b, y.dtype)
+        y = w.select(w.unary(UnaryOperation.ISNAN, a), b, y)
+        return w.select(w.unary(UnaryOperation.ISNAN, b), a, y)
+
+
+_number_of("fmax", _maximum)
+_number_of("fmin", _minimum)
 
 
 @converter("clamp", "clamp.Tensor", "clip")
 def _clamp(w: Writer, x: ITensor, low: Any = None, high: Any = None) -> ITensor:
     if low is not None:
-        x = w.binary(ElementWiseOperation.MAX, x, low, w.dtype)
+        x = _maximum(w, x, low)
     if high is not None:
-        x = w.binary(ElementWiseOperation.MIN, x, high, w.dtype)
+        x = _minimum(w, x, high)
     return w.cast(x, w.dtype)
 
 
@@ -310,6 +362,63 @@ def _expm1(w: Writer, x: ITensor) -> ITensor:
 @converter("log1p")
 def _log1p(w: Writer, x: ITensor) -> ITensor:
     return w.unary(UnaryOperation.LOG, w.binary(ElementWiseOperation.SUM, x, 1, w.dtype))
+
+
+@converter("atan2")
+def _atan2(w: Writer, y: ITensor, x: ITensor) -> ITensor:
+    """The arc tangent of the quotient, turned by half a circle where x is negative."""
+    op, dtype = ElementWiseOperation, w.dtype
+    y, x = w.cast(y, dtype), w.cast(x, dtype)
+    angle = w.unary(UnaryOperation.ATAN, w.binary(op.DIV, y, x))
+    # 0 / 0 and infinity / infinity are not numbers; their angles are multiples of a quarter of pi.
+    at_origin = w.binary(op.AND, w.binary(op.EQUAL, y, 0), w.binary(op.EQUAL, x, 0))
+    angle = w.select(at_origin, y, angle)
+    endless = w.binary(op.AND, *(w.unary(UnaryOperation.ISINF, each) for each in (y, x)))
+    signs = w.mul(*(w.unary(UnaryOperation.SIGN, each) for each in (y, x)))
+    angle = w.select(endless, w.mul(signs, math.pi / 4), angle)
+    half = w.select(
+        _is_negative(w, y),
+        w.full(-math.pi, dtype, len(angle.shape)),
+        w.full(math.pi, dtype, len(angle.shape)),
+    )
+    return w.select(_is_negative(w, x), w.add(angle, half), angle)
+
+
+def _is_negative(w: Writer, x: ITensor) -> ITensor:
+    """Whether the sign is negative, of -0.0, too."""
+    op = ElementWiseOperation
+    below = w.binary(op.LESS, x, 0)
+    if not _is_float(x):
+        return below
+    beyond = w.binary(op.LESS, w.unary(UnaryOperation.RECIP, x), 0)
+    return w.binary(op.OR, below, w.binary(op.AND, w.binary(op.EQUAL, x, 0), beyond))
+
+
+@converter("signbit")
+def _signbit(w: Writer, x: ITensor) -> ITensor:
+    return _is_negative(w, x)
+
+
+@converter("hypot")
+def _hypot(w: Writer, a: ITensor, b: ITensor) -> ITensor:
+    """By the quotient of the smaller and the larger one, so that no square overflows."""
+    op = ElementWiseOperation
+    a, b = (w.unary(UnaryOperation.ABS, w.cast(x, w.dtype)) for x in (a, b))
+    most, least = w.binary(op.MAX, a, b), w.binary(op.MIN, a, b)
+    ratio = w.binary(op.DIV, least, w.binary(op.MAX, most, torch.finfo(w.meta.dtype).tiny))
+    return w.mul(most, w.unary(UnaryOperation.SQRT, w.add(w.mul(ratio, ratio), 1)))
+
+
+@converter("copysign.Tensor", "copysign.Scalar")
+def _copysign(w: Writer, x: ITensor, sign: Any) -> ITensor:
+    magnitude = w.unary(UnaryOperation.ABS, w.cast(x, w.dtype))
+    negative = w.unary(UnaryOperation.NEG, magnitude)
+    return w.select(_is_negative(w, w.tensor(sign, w.dtype, len(x.shape))), negative, magnitude)
+
+
+@converter("ldexp.Tensor")
+def _ldexp(w: Writer, x: ITensor, exponent: ITensor) -> ITensor:
+    return w.mul(w.cast(x, w.dtype), w.binary(ElementWiseOperation.POW, 2, exponent, w.dtype))
 
 
 @converter("lerp.Tensor", "lerp.Scalar")
@@ -356,7 +465,7 @@ _or_equal("ge", ElementWiseOperation.GREATER)
 _or_equal("le", ElementWiseOperation.LESS)
 
 
-def _truth(w: Writer, x: Any) -> ITensor:
+def truth(w: Writer, x: Any) -> ITensor:
     if x.dtype == DataType.BOOL:
         return x
     return _not(w, w.binary(ElementWiseOperation.EQUAL, x, 0, x.dtype))
@@ -365,13 +474,11 @@ def _truth(w: Writer, x: Any) -> ITensor:
 def _logical(name: str, op: ElementWiseOperation) -> None:
     @converter(f"logical_{name}")
     def convert(w: Writer, a: ITensor, b: ITensor) -> ITensor:
-        return w.binary(op, _truth(w, a), _truth(w, b))
+        return w.binary(op, truth(w, a), truth(w, b))
 
     @converter(f"bitwise_{name}.Tensor", f"bitwise_{name}.Scalar", f"__{name}__.Tensor")
     def convert_bits(w: Writer, a: Any, b: Any) -> ITensor:
-        if w.dtype != DataType.BOOL:
-            raise Unsupported("bits of integers; expected bool")
-        return w.binary(op, a, b, DataType.BOOL)
+        return w.binary(op, a, b, w.dtype)
 
 
 for _name in ("and", "or", "xor"):
@@ -380,19 +487,32 @@ for _name in ("and", "or", "xor"):
 
 @converter("logical_not")
 def _logical_not(w: Writer, x: ITensor) -> ITensor:
-    return _not(w, _truth(w, x))
+    return _not(w, truth(w, x))
 
 
 @converter("bitwise_not")
 def _bitwise_not(w: Writer, x: ITensor) -> ITensor:
-    if x.dtype != DataType.BOOL:
-        raise Unsupported("bits of integers; expected bool")
-    return _not(w, x)
+    if x.dtype == DataType.BOOL:
+        return _not(w, x)
+    ones = 255 if x.dtype == DataType.UINT8 else -1
+    return w.binary(ElementWiseOperation.XOR, x, ones, x.dtype)
+
+
+@converter("bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_Scalar", "__lshift__.Scalar")
+def _left_shift(w: Writer, x: ITensor, count: Any) -> ITensor:
+    power = w.binary(ElementWiseOperation.POW, w.full(2, w.dtype), count, w.dtype)
+    return w.binary(ElementWiseOperation.PROD, x, power, w.dtype)
+
+
+@converter("bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar", "__rshift__.Scalar")
+def _right_shift(w: Writer, x: ITensor, count: Any) -> ITensor:
+    power = w.binary(ElementWiseOperation.POW, w.full(2, w.dtype), count, w.dtype)
+    return w.binary(ElementWiseOperation.FLOOR_DIV, x, power, w.dtype)
 
 
 @converter("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
 def _where(w: Writer, condition: ITensor, a: Any, b: Any) -> ITensor:
-    return w.select(_truth(w, condition), w.tensor(a, w.dtype), w.tensor(b, w.dtype))
+    return w.select(truth(w, condition), w.tensor(a, w.dtype), w.tensor(b, w.dtype))
 
 
 @converter("masked_fill.Scalar", "masked_fill.Tensor")
@@ -433,202 +553,6 @@ def _native_dropout(w: Writer, x: ITensor, p: float, train: bool | None) -> Any:
 @converter("type_as")
 def _type_as(w: Writer, x: ITensor, other: ITensor) -> ITensor:
     return w.cast(x, w.dtype)
-
-
-# Reductions
-
-
-def _axes(dim: Any) -> list[int]:
-    return [] if dim is None else [dim] if isinstance(dim, int) else list(dim)
-
-
-@converter("sum", "sum.dim_IntList")
-def _sum(
-    w: Writer, x: ITensor, dim: Any = None, keepdim: bool = False, dtype: Any = None
-) -> ITensor:
-    return w.reduce(ReduceOperation.SUM, w.cast(x, w.dtype), _axes(dim), keepdim)
-
-
-@converter("mean", "mean.dim")
-def _mean(
-    w: Writer, x: ITensor, dim: Any = None, keepdim: bool = False, dtype: Any = None
-) -> ITensor:
-    if isinstance(dim, torch.dtype):
-        dim = None
-    return w.reduce(ReduceOperation.AVG, w.cast(x, w.dtype), _axes(dim), keepdim)
-
-
-@converter("prod", "prod.dim_int")
-def _prod(
-    w: Writer, x: ITensor, dim: Any = None, keepdim: bool = False, dtype: Any = None
-) -> ITensor:
-    return w.reduce(ReduceOperation.PROD, w.cast(x, w.dtype), _axes(dim), keepdim)
-
-
-@converter("amax")
-def _amax(w: Writer, x: ITensor, dim: Any = (), keepdim: bool = False) -> ITensor:
-    return w.reduce(ReduceOperation.MAX, x, _axes(dim), keepdim)
-
-
-@converter("amin")
-def _amin(w: Writer, x: ITensor, dim: Any = (), keepdim: bool = False) -> ITensor:
-    return w.reduce(ReduceOperation.MIN, x, _axes(dim), keepdim)
-
-
-converter("max")(lambda w, x: _amax(w, x))
-converter("min")(lambda w, x: _amin(w, x))
-
-
-def _extreme(w: Writer, op: TopKOperation, x: ITensor, dim: int, keep: bool) -> Any:
-    axis = dim % len(x.shape)
-    layer = w.network.add_topk(x, op, 1, 1 << axis, DataType.INT64)
-    outputs = [layer.get_output(i) for i in range(2)]
-    return tuple(y if keep else w.squeeze(y, [axis]) for y in outputs)
-
-
-@converter("max.dim")
-def _max_dim(w: Writer, x: ITensor, dim: int, keepdim: bool = False) -> Any:
-    return _extreme(w, TopKOperation.MAX, x, dim, keepdim)
-
-
-@converter("min.dim")
-def _min_dim(w: Writer, x: ITensor, dim: int, keepdim: bool = False) -> Any:
-    return _extreme(w, TopKOperation.MIN, x, dim, keepdim)
-
-
-def _arg_extreme(name: str, op: TopKOperation) -> None:
-    @converter(name)
-    def convert(w: Writer, x: ITensor, dim: int | None = None, keepdim: bool = False) -> ITensor:
-        if dim is None:
-            flat = w.reshape(x, [-1])
-            index = _extreme(w, op, flat, 0, False)[1]
-            return w.reshape(index, [1] * len(x.shape)) if keepdim else index
-        return _extreme(w, op, x, dim, keepdim)[1]
-
-
-_arg_extreme("argmax", TopKOperation.MAX)
-_arg_extreme("argmin", TopKOperation.MIN)
-
-
-@converter("topk")
-def _topk(
-    w: Writer, x: ITensor, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True
-) -> Any:
-    op = TopKOperation.MAX if largest else TopKOperation.MIN
-    axis = dim % len(x.shape)
-    layer = w.network.add_topk(x, op, known(k) or 1, 1 << axis, DataType.INT64)
-    if known(k) is None:
-        layer.set_input(1, w.reshape(w.cast(w.extent(k), DataType.INT32), []))
-    return layer.get_output(0), layer.get_output(1)
-
-
-@converter("sort", "sort.stable")
-def _sort(w: Writer, x: ITensor, *args: Any, **options: Any) -> Any:
-    if isinstance(args[0] if args else None, bool):
-        args = args[1:]
-    dim = options.get("dim", args[0] if args else -1)
-    descending = options.get("descending", args[1] if len(args) > 1 else False)
-    return _topk(w, x, w.size(x, dim), dim, descending) if x.shape[dim] >= 0 else _dynamic_sort()
-
-
-def _dynamic_sort() -> Any:
-    raise Unsupported("it sorts along an axis of unknown extent")
-
-
-@converter("any", "any.dim", "any.dims")
-def _any(w: Writer, x: ITensor, dim: Any = None, keepdim: bool = False) -> ITensor:
-    count = w.reduce(ReduceOperation.MAX, w.cast(_truth(w, x), DataType.INT32), _axes(dim), keepdim)
-    return w.cast(count, DataType.BOOL)
-
-
-@converter("all", "all.dim", "all.dims")
-def _all(w: Writer, x: ITensor, dim: Any = None, keepdim: bool = False) -> ITensor:
-    count = w.reduce(ReduceOperation.MIN, w.cast(_truth(w, x), DataType.INT32), _axes(dim), keepdim)
-    return w.cast(count, DataType.BOOL)
-
-
-def _variance(w: Writer, x: ITensor, dim: Any, correction: Any, keep: bool) -> Any:
-    rank = len(x.shape)
-    axes = [axis % rank for axis in _axes(dim)] or list(range(rank))
-    mean = w.reduce(ReduceOperation.AVG, x, axes, True)
-    centered = w.binary(ElementWiseOperation.SUB, x, mean)
-    total = w.reduce(ReduceOperation.SUM, w.mul(centered, centered), axes, keep)
-    count: Any = 1
-    for axis in axes:
-        count = w.arithmetic(ElementWiseOperation.PROD, count, w.size(x, axis))
-    correction = 1 if correction is None else correction
-    if isinstance(count, int):
-        freedom: Any = max(count - correction, 0)
-    else:
-        freedom = w.reshape(w.cast(count, x.dtype), [])
-        freedom = w.binary(ElementWiseOperation.SUB, freedom, float(correction))
-    variance = w.binary(ElementWiseOperation.DIV, total, freedom, x.dtype)
-    return variance, mean if keep else w.squeeze(mean, axes)
-
-
-def _corrected(take: Any) -> Any:
-    def convert(
-        w: Writer, x: ITensor, dim: Any = None, correction: Any = None, keepdim: bool = False
-    ) -> Any:
-        return take(w, *_variance(w, x, dim, correction, keepdim))
-
-    return convert
-
-
-def _biased(take: Any) -> Any:
-    def convert(
-        w: Writer, x: ITensor, dim: Any, unbiased: bool = True, keepdim: bool = False
-    ) -> Any:
-        return take(w, *_variance(w, x, dim, int(unbiased), keepdim))
-
-    return convert
-
-
-for _name, _take in (
-    ("var", lambda w, variance, mean: variance),
-    ("std", lambda w, variance, mean: w.unary(UnaryOperation.SQRT, variance)),
-    ("var_mean", lambda w, variance, mean: (variance, mean)),
-):
-    converter(f"{_name}.correction")(_corrected(_take))
-    converter(f"{_name}.dim")(_biased(_take))
-
-
-@converter("linalg_vector_norm")
-def _vector_norm(
-    w: Writer, x: ITensor, ord: float = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None
-) -> ITensor:
-    x = w.cast(x, w.dtype)
-    if ord == 2:
-        total = w.reduce(ReduceOperation.SUM, w.mul(x, x), _axes(dim), keepdim)
-        return w.unary(UnaryOperation.SQRT, total)
-    if ord == 1:
-        return w.reduce(ReduceOperation.SUM, w.unary(UnaryOperation.ABS, x), _axes(dim), keepdim)
-    if ord == math.inf:
-        return w.reduce(ReduceOperation.MAX, w.unary(UnaryOperation.ABS, x), _axes(dim), keepdim)
-    raise Unsupported(f"the norm of order {ord}; expected 1, 2 or infinity")
-
-
-@converter("cumsum")
-def _cumsum(w: Writer, x: ITensor, dim: int, dtype: Any = None) -> ITensor:
-    x = w.cast(x, w.dtype)
-    axis = w.constant(torch.tensor(dim % len(x.shape), dtype=torch.int32))
-    layer = w.network.add_cumulative(x, axis, CumulativeOperation.SUM, False, False)
-    return layer.get_output(0)
-
-
-@converter("_softmax", "softmax.int")
-def _softmax(w: Writer, x: ITensor, dim: int, *_args: Any) -> ITensor:
-    layer = w.network.add_softmax(w.cast(x, w.dtype))
-    layer.axes = 1 << (dim % max(len(x.shape), 1))
-    return layer.get_output(0)
-
-
-@converter("_log_softmax", "log_softmax.int")
-def _log_softmax(w: Writer, x: ITensor, dim: int, *_args: Any) -> ITensor:
-    x = w.cast(x, w.dtype)
-    x = w.binary(ElementWiseOperation.SUB, x, w.reduce(ReduceOperation.MAX, x, [dim], True))
-    total = w.reduce(ReduceOperation.SUM, w.unary(UnaryOperation.EXP, x), [dim], True)
-    return w.binary(ElementWiseOperation.SUB, x, w.unary(UnaryOperation.LOG, total))
 
 
 CONVERTERS[torch.ops.prims.convert_element_type.default] = _to

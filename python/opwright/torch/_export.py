@@ -10,7 +10,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from .. import _core
-from ._importer import Importer, find_converter, value_of
+from ._importer import Importer, describe, find_converter, is_number, value_of
 from ._writer import Unsupported, network_type
 
 Range = tuple[list[int], list[int], list[int]]
@@ -167,7 +167,10 @@ def network_of(
                 importer.add(node)
             except Unsupported as error:
                 raise _core.Error(f"PyTorch's {error}") from error
-    _mark_outputs(program, importer)
+    try:
+        _mark_outputs(program, importer)
+    except Unsupported as error:
+        raise _core.Error(f"an output of the program: {error}") from error
     return Exported(network, taken, values)
 
 
@@ -180,6 +183,8 @@ def _mark_outputs(program: torch.export.ExportedProgram, importer: Importer) -> 
             continue  # None, or a number that never changes
         if isinstance(value_of(value), torch.SymInt):
             tensor = importer.writer.reshape(importer.writer.extent(value_of(value)), [])
+        elif is_number(value):
+            raise Unsupported(f"{describe(value)} is a number that is no extent")
         else:
             tensor = importer.values[value]
         importer.writer.mark_output(tensor, name)

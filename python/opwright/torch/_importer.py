@@ -10,11 +10,21 @@ import torch
 from torch.fx import Node
 
 from .. import _core
-from . import _elementwise, _layers, _movement  # noqa: F401 (they fill CONVERTERS)
+from . import (  # noqa: F401 (they fill CONVERTERS)
+    _attention,
+    _elementwise,
+    _layers,
+    _movement,
+    _normalization,
+    _pooling,
+    _reductions,
+)
 from ._converters import CONVERTERS, Converter
 from ._custom_ops import custom_converter
 from ._writer import TO_NETWORK, Unsupported, Writer
 
+# What makes a number of a tensor of one element.
+_ELEMENTS = (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.item.default)
 NUMBERS = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -90,6 +100,7 @@ class Importer:
         :raises Unsupported: and adds nothing that matters, where no layer computes it.
         """
         if is_number(node):  # its expression is written where it is used
+            self._learn_element(node)
             return
         if node.op == "get_attr":
             assert self._constant is not None
@@ -97,6 +108,9 @@ class Importer:
             return
         if node.target is operator.getitem:
             source, index = map(self._argument, node.args)
+            if source[index] is None and node.users:
+                (maker,) = node.all_input_nodes
+                raise Unsupported(f"{describe(maker)}: no layer computes its result {index}")
             self.values[node] = source[index]
             return
         reason = obstacle(node)
@@ -106,11 +120,11 @@ class Importer:
         assert convert is not None
         network = self.writer.network
         first = network.num_layers
-        self.writer.meta = value_of(node)
+        self.writer.meta, self.writer.used = value_of(node), _used(node)
         args, options = self._argument(node.args), self._argument(node.kwargs)
         try:
             result = convert(self.writer, *args, **options)
-        except (Unsupported, _core.Error, TypeError) as error:
+        except Exception as error:  # whatever a converter did not foresee has its operator's name
             raise Unsupported(f"{describe(node)}: {error}") from error
         for index in range(first, network.num_layers):
             suffix = f".{index - first}" if index > first else ""
@@ -121,6 +135,14 @@ class Importer:
             if isinstance(tensor, _core.ITensor) and isinstance(meta, torch.Tensor):
                 self._check(node, tensor, meta)
                 self.writer.learn(tensor, meta)
+
+    def _learn_element(self, node: Node) -> None:
+        """A number that is an element of a tensor may be an extent."""
+        if node.target not in _ELEMENTS or not isinstance(value_of(node), torch.SymInt):
+            return
+        element = self.writer.reshape(self._argument(node.args[0]), [1])
+        extent = self.writer.cast(element, _core.DataType.INT64)
+        self.writer.learn_extent(value_of(node).node.expr, extent)
 
     def _check(self, node: Node, tensor: _core.ITensor, meta: torch.Tensor) -> None:
         """What the converter made must be what PyTorch would have made."""
@@ -134,6 +156,18 @@ class Importer:
                 f"{describe(node)}: the layers make {tensor.dtype} {shape}, PyTorch {meta.dtype} "
                 f"{list(meta.shape)}"
             )
+
+
+def _used(node: Node) -> set[int] | None:
+    """Which of its results other nodes take; None where one takes them as a whole."""
+    used: set[int] = set()
+    for user in node.users:
+        index = user.args[1] if user.target is operator.getitem else None
+        if not isinstance(index, int):
+            return None
+        if user.users:
+            used.add(index)
+    return used
 
 
 def describe(node: Node) -> str:

@@ -3,6 +3,7 @@ interpolation and recurrent networks."""
 
 from __future__ import annotations
 
+import string
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,13 +11,9 @@ import torch
 
 from .._core import (
     ActivationType,
-    AttentionNormalizationOp,
-    CausalMaskKind,
-    DataType,
     ElementWiseOperation,
     InterpolationMode,
     ITensor,
-    PoolingType,
     ReduceOperation,
     ResizeCoordinateTransformation,
     ResizeRoundMode,
@@ -25,29 +22,9 @@ from .._core import (
     Weights,
 )
 from ._converters import CONVERTERS, converter
-from ._writer import Extent, Unsupported, Writer, all_known, known
-
-
-def _spread(values: int | Sequence[Any], count: int) -> list[Any]:
-    """One number for each spatial axis."""
-    values = [values] if isinstance(values, int) else list(values)
-    return values * count if len(values) == 1 else values
-
+from ._writer import Extent, Unsupported, Writer, all_known, known, spread
 
 # Convolutions
-
-
-def _spatial(w: Writer, x: ITensor, count: int, run: Any) -> ITensor:
-    """Of one spatial axis as of two, which layers have."""
-    batched = len(x.shape) == count + 2
-    if not batched:
-        x = w.unsqueeze(x, [0])
-    if count == 1:
-        x = w.unsqueeze(x, [2])
-    y = run(x)
-    if count == 1:
-        y = w.squeeze(y, [2])
-    return y if batched else w.squeeze(y, [0])
 
 
 def _convolve(
@@ -66,17 +43,19 @@ def _convolve(
     window = list(weight.shape)[2:]
     if any(extent < 0 for extent in window):
         raise Unsupported("a kernel whose extents are not known")
-    strides, dilations = _spread(stride, count), _spread(dilation, count)
+    strides, dilations = spread(stride, count), spread(dilation, count)
     if isinstance(padding, str):
         total = [d * (k - 1) if padding == "same" else 0 for d, k in zip(dilations, window)]
         before, after = [t // 2 for t in total], [t - t // 2 for t in total]
     else:
-        before = after = _spread(padding, count)
+        before = after = spread(padding, count)
+    beyond = [0] * count  # rows that no element of the input reaches
     if transposed:
-        after = [p - extra for p, extra in zip(before, _spread(output_padding, count))]
+        after = [p - extra for p, extra in zip(before, spread(output_padding, count))]
+        beyond, after = [max(-p, 0) for p in after], [max(p, 0) for p in after]
     if count == 1:
         window, strides, dilations = [1, *window], [1, *strides], [1, *dilations]
-        before, after = [0, *before], [0, *after]
+        before, after, beyond = [0, *before], [0, *after], [0, *beyond]
         weight = w.unsqueeze(weight, [2])
     maps = weight.shape[1] * groups if transposed else weight.shape[0]
 
@@ -84,13 +63,22 @@ def _convolve(
         add = w.network.add_deconvolution_nd if transposed else w.network.add_convolution_nd
         layer = add(x, maps, window, Weights())
         layer.set_input(1, weight)
-        if bias is not None:
+        if bias is not None and not any(beyond):
             layer.set_input(2, bias)
         layer.stride_nd, layer.dilation_nd, layer.num_groups = strides, dilations, groups
         layer.pre_padding, layer.post_padding = before, after
-        return layer.get_output(0)
+        y = layer.get_output(0)
+        if not any(beyond):
+            return y
+        rank = len(y.shape)
+        extents = w.sizes(y)
+        for axis, extra in enumerate(beyond, 2):
+            extents[axis] = w.arithmetic(ElementWiseOperation.SUM, extents[axis], extra)
+        fill = w.full(0, y.dtype)
+        y = w.slice(y, [0] * rank, extents, [1] * rank, SampleMode.FILL, fill)
+        return y if bias is None else w.add(y, w.unsqueeze(bias, [0, *range(2, rank)]))
 
-    return _spatial(w, x, count, run)
+    return w.on_two_axes(x, count, run)
 
 
 CONVERTERS[torch.ops.aten.convolution.default] = _convolve
@@ -125,318 +113,6 @@ def _conv_transpose(
     return _convolve(w, x, weight, bias, stride, padding, dilation, True, output_padding, groups)
 
 
-# Pooling
-
-
-def _pool(
-    w: Writer,
-    kind: PoolingType,
-    x: ITensor,
-    window: Any,
-    stride: Any,
-    padding: Any,
-    count: int,
-    ceil_mode: bool,
-    excludes_padding: bool = False,
-) -> ITensor:
-    if ceil_mode:
-        raise Unsupported("ceil_mode")
-    windows = _spread(window, count)
-    strides = _spread(stride, count) if stride else windows
-    pads = _spread(padding, count)
-    if count == 1:
-        windows, strides, pads = [1, *windows], [1, *strides], [0, *pads]
-
-    def run(x: ITensor) -> ITensor:
-        layer = w.network.add_pooling_nd(x, kind, windows)
-        layer.stride_nd, layer.padding_nd = strides, pads
-        layer.average_count_excludes_padding = excludes_padding
-        return layer.get_output(0)
-
-    return _spatial(w, x, count, run)
-
-
-def _max_pool(name: str, count: int, with_indices: bool) -> None:
-    @converter(name)
-    def convert(
-        w: Writer,
-        x: ITensor,
-        window: Any,
-        stride: Any = (),
-        padding: Any = 0,
-        dilation: Any = 1,
-        ceil_mode: bool = False,
-    ) -> Any:
-        if any(d != 1 for d in _spread(dilation, count)):
-            raise Unsupported(f"dilation {dilation}")
-        y = _pool(w, PoolingType.MAX, x, window, stride, padding, count, ceil_mode)
-        return (y, None) if with_indices else y
-
-
-def _avg_pool(name: str, count: int) -> None:
-    @converter(name)
-    def convert(
-        w: Writer,
-        x: ITensor,
-        window: Any,
-        stride: Any = (),
-        padding: Any = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> ITensor:
-        y = _pool(
-            w,
-            PoolingType.AVERAGE,
-            x,
-            window,
-            stride,
-            padding,
-            count,
-            ceil_mode,
-            not count_include_pad,
-        )
-        if divisor_override is None:
-            return y
-        elements = 1
-        for extent in _spread(window, count):
-            elements *= extent
-        return w.mul(y, elements / divisor_override)
-
-
-def _adaptive_avg_pool(name: str, count: int) -> None:
-    @converter(name)
-    def convert(w: Writer, x: ITensor, size: Any) -> ITensor:
-        sizes = _spread(size, count)
-        axes = list(range(len(x.shape) - count, len(x.shape)))
-        if all(known(s) == 1 for s in sizes):
-            return w.reduce(ReduceOperation.AVG, x, axes, True)
-        own = [x.shape[axis] for axis in axes]
-        wanted = [o if s is None else known(s) for s, o in zip(sizes, own)]
-        if any(o < 0 or not s or o % s for o, s in zip(own, wanted)):
-            raise Unsupported(f"windows of different extents: from {own} to {wanted}")
-        window = [o // s for o, s in zip(own, wanted) if s]
-        return _pool(w, PoolingType.AVERAGE, x, window, window, 0, count, False)
-
-
-for _count in (1, 2, 3):
-    _max_pool(f"max_pool{_count}d", _count, False)
-    _max_pool(f"max_pool{_count}d_with_indices", _count, True)
-    _avg_pool(f"avg_pool{_count}d", _count)
-    _adaptive_avg_pool(f"adaptive_avg_pool{_count}d", _count)
-    _adaptive_avg_pool(f"_adaptive_avg_pool{_count}d", _count)
-
-
-# Normalization
-
-
-def _channels(w: Writer, parameter: ITensor, rank: int) -> ITensor:
-    """[C] as [1, C, 1, ...]."""
-    return w.reshape(parameter, [1, parameter.shape[0], *[1] * (rank - 2)])
-
-
-def _batch_norm(
-    w: Writer,
-    x: ITensor,
-    weight: ITensor | None,
-    bias: ITensor | None,
-    mean: ITensor,
-    variance: ITensor,
-    epsilon: float,
-) -> ITensor:
-    """With the running statistics, of which the compiler makes a part of the convolution."""
-    op, dtype = ElementWiseOperation, x.dtype
-    deviation = w.unary(UnaryOperation.SQRT, w.add(variance, epsilon))
-    factor = w.unary(UnaryOperation.RECIP, deviation)
-    if weight is not None:
-        factor = w.mul(factor, weight)
-    shift = w.unary(UnaryOperation.NEG, w.mul(mean, factor))
-    if bias is not None:
-        shift = w.add(shift, bias)
-    rank = len(x.shape)
-    y = w.binary(op.PROD, x, _channels(w, factor, rank), dtype)
-    return w.binary(op.SUM, y, _channels(w, shift, rank), dtype)
-
-
-@converter("_native_batch_norm_legit_no_training")
-def _inference_batch_norm(
-    w: Writer,
-    x: ITensor,
-    weight: ITensor | None,
-    bias: ITensor | None,
-    mean: ITensor,
-    variance: ITensor,
-    momentum: float,
-    epsilon: float,
-) -> Any:
-    return _batch_norm(w, x, weight, bias, mean, variance, epsilon), None, None
-
-
-def _not_training(training: bool) -> None:
-    if training:
-        raise Unsupported("it computes statistics of the batch: call eval() of the module")
-
-
-@converter("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm")
-def _native_batch_norm(
-    w: Writer,
-    x: ITensor,
-    weight: ITensor | None,
-    bias: ITensor | None,
-    mean: ITensor,
-    variance: ITensor,
-    training: bool,
-    momentum: float,
-    epsilon: float,
-) -> Any:
-    _not_training(training)
-    return _batch_norm(w, x, weight, bias, mean, variance, epsilon), None, None, None
-
-
-@converter("batch_norm")
-def _whole_batch_norm(
-    w: Writer,
-    x: ITensor,
-    weight: ITensor | None,
-    bias: ITensor | None,
-    mean: ITensor | None,
-    variance: ITensor | None,
-    training: bool,
-    momentum: float,
-    epsilon: float,
-    cudnn_enabled: bool,
-) -> ITensor:
-    _not_training(training or mean is None)
-    assert mean is not None and variance is not None
-    return _batch_norm(w, x, weight, bias, mean, variance, epsilon)
-
-
-def _normalize(
-    w: Writer,
-    x: ITensor,
-    axes: Sequence[int],
-    weight: ITensor | None,
-    bias: ITensor | None,
-    epsilon: float,
-    shape: Sequence[int],
-    groups: int = 1,
-) -> ITensor:
-    """Scale and bias are of that shape, with as many axes as x."""
-    ones = torch.ones(1, dtype=torch.float32)
-
-    def parameter(value: ITensor | None, otherwise: float) -> ITensor:
-        if value is None:
-            return w.cast(w.constant((ones * otherwise).expand(*shape)), x.dtype)
-        return w.reshape(w.cast(value, x.dtype), shape)
-
-    mask = sum(1 << axis for axis in axes)
-    scale, shift = parameter(weight, 1), parameter(bias, 0)
-    layer = w.network.add_normalization_v2(x, scale, shift, mask)
-    layer.epsilon, layer.num_groups = epsilon, groups
-    return layer.get_output(0)
-
-
-@converter("layer_norm")
-def _layer_norm(
-    w: Writer,
-    x: ITensor,
-    normalized_shape: Sequence[Any],
-    weight: ITensor | None = None,
-    bias: ITensor | None = None,
-    epsilon: float = 1e-5,
-    _cudnn: bool = False,
-) -> ITensor:
-    rank, count = len(x.shape), len(normalized_shape)
-    if not all_known(normalized_shape):
-        raise Unsupported("a normalized shape that is not known")
-    shape = [1] * (rank - count) + [known(extent) or 0 for extent in normalized_shape]
-    return _normalize(w, x, range(rank - count, rank), weight, bias, epsilon, shape)
-
-
-@converter("native_layer_norm")
-def _native_layer_norm(
-    w: Writer,
-    x: ITensor,
-    normalized_shape: Sequence[Any],
-    weight: ITensor | None,
-    bias: ITensor | None,
-    epsilon: float,
-) -> Any:
-    return _layer_norm(w, x, normalized_shape, weight, bias, epsilon), None, None
-
-
-@converter("rms_norm")
-def _rms_norm(
-    w: Writer,
-    x: ITensor,
-    normalized_shape: Sequence[Any],
-    weight: ITensor | None = None,
-    epsilon: float | None = None,
-) -> ITensor:
-    rank, dtype = len(x.shape), x.dtype
-    exact = w.cast(x, DataType.FLOAT)
-    axes = list(range(rank - len(normalized_shape), rank))
-    mean = w.reduce(ReduceOperation.AVG, w.mul(exact, exact), axes, True)
-    if epsilon is None:
-        epsilon = torch.finfo(torch.float32).eps
-    factor = w.unary(UnaryOperation.RECIP, w.unary(UnaryOperation.SQRT, w.add(mean, epsilon)))
-    y = w.cast(w.mul(exact, factor), dtype)
-    return y if weight is None else w.mul(y, weight)
-
-
-@converter("group_norm")
-def _group_norm(
-    w: Writer,
-    x: ITensor,
-    groups: int,
-    weight: ITensor | None = None,
-    bias: ITensor | None = None,
-    epsilon: float = 1e-5,
-    _cudnn: bool = True,
-) -> ITensor:
-    rank, channels = len(x.shape), x.shape[1]
-    shape = [1, channels, *[1] * (rank - 2)]
-    if rank < 4:  # the layer has spatial axes
-        whole = w.unsqueeze(x, list(range(rank, 4)))
-        y = _group_norm(w, whole, groups, weight, bias, epsilon)
-        return w.squeeze(y, list(range(rank, 4)))
-    return _normalize(w, x, range(2, rank), weight, bias, epsilon, shape, groups)
-
-
-@converter("native_group_norm")
-def _native_group_norm(
-    w: Writer,
-    x: ITensor,
-    weight: ITensor | None,
-    bias: ITensor | None,
-    n: Any,
-    c: Any,
-    elements: Any,
-    groups: int,
-    epsilon: float,
-) -> Any:
-    return _group_norm(w, x, groups, weight, bias, epsilon), None, None
-
-
-@converter("instance_norm")
-def _instance_norm(
-    w: Writer,
-    x: ITensor,
-    weight: ITensor | None,
-    bias: ITensor | None,
-    mean: ITensor | None,
-    variance: ITensor | None,
-    use_input_stats: bool,
-    momentum: float,
-    epsilon: float,
-    cudnn_enabled: bool,
-) -> ITensor:
-    if not use_input_stats:
-        assert mean is not None and variance is not None
-        return _batch_norm(w, x, weight, bias, mean, variance, epsilon)
-    return _group_norm(w, x, x.shape[1], weight, bias, epsilon)
-
-
 # Products
 
 
@@ -458,7 +134,7 @@ def _matmul(w: Writer, a: ITensor, b: ITensor) -> ITensor:
 
 
 @converter("linear")
-def _linear(w: Writer, x: ITensor, weight: ITensor, bias: ITensor | None = None) -> ITensor:
+def linear(w: Writer, x: ITensor, weight: ITensor, bias: ITensor | None = None) -> ITensor:
     row = len(x.shape) == 1
     y = w.matmul(w.unsqueeze(x, [0]) if row else x, weight, False, True)
     if row:
@@ -466,136 +142,60 @@ def _linear(w: Writer, x: ITensor, weight: ITensor, bias: ITensor | None = None)
     return y if bias is None else w.add(y, bias)
 
 
-@converter("addmm", "baddbmm")
+@converter("addmm", "baddbmm", "addmv")
 def _addmm(w: Writer, c: ITensor, a: ITensor, b: ITensor, beta: Any = 1, alpha: Any = 1) -> ITensor:
-    product = w.matmul(a, b)
+    return _combined(w, c, _matmul(w, a, b), beta, alpha)
+
+
+@converter("addbmm")
+def _addbmm(
+    w: Writer, c: ITensor, a: ITensor, b: ITensor, beta: Any = 1, alpha: Any = 1
+) -> ITensor:
+    total = w.reduce(ReduceOperation.SUM, w.matmul(a, b), [0], False)
+    return _combined(w, c, total, beta, alpha)
+
+
+def _combined(w: Writer, c: ITensor, product: ITensor, beta: Any, alpha: Any) -> ITensor:
+    """alpha times the product and beta times c."""
     if alpha != 1:
-        product = w.mul(product, alpha)
-    return product if beta == 0 else w.add(product, c if beta == 1 else w.mul(c, beta))
+        product = w.binary(ElementWiseOperation.PROD, product, alpha, w.dtype)
+    if beta == 0:
+        return product
+    added = c if beta == 1 else w.binary(ElementWiseOperation.PROD, c, beta, w.dtype)
+    return w.binary(ElementWiseOperation.SUM, product, added, w.dtype)
 
 
 @converter("einsum")
 def _einsum(w: Writer, equation: str, operands: Sequence[ITensor], path: Any = None) -> ITensor:
-    if "..." in equation:
-        raise Unsupported("einsum with an ellipsis")
-    equation = equation.replace(" ", "")
-    if "->" not in equation:
-        letters = sorted(set(equation) - {","})
-        equation += "->" + "".join(c for c in letters if equation.count(c) == 1)
+    terms, arrow, result = equation.replace(" ", "").partition("->")
+    parts = terms.split(",")
+    # The axes that an ellipsis stands for get letters; of operands with fewer these are the last.
+    counts = [
+        len(x.shape) - len(part.replace("...", "")) if "..." in part else 0
+        for part, x in zip(parts, operands)
+    ]
+    free = [letter for letter in string.ascii_letters if letter not in equation]
+    axes = "".join(free[: max(counts)])
+    named = [part.replace("...", axes[len(axes) - n :]) for part, n in zip(parts, counts)]
+    if not arrow:
+        letters = "".join(named)
+        once = sorted(c for c in set(letters) - set(axes) if letters.count(c) == 1)
+        result = "..." + "".join(once)
+    equation = ",".join(named) + "->" + result.replace("...", axes)
     return w.network.add_einsum(list(operands), equation).get_output(0)
 
 
-# Attention
-
-
-@converter("scaled_dot_product_attention")
-def _attention(
-    w: Writer,
-    query: ITensor,
-    key: ITensor,
-    value: ITensor,
-    mask: ITensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
+@converter("bilinear")
+def _bilinear(
+    w: Writer, a: ITensor, b: ITensor, weight: ITensor, bias: ITensor | None = None
 ) -> ITensor:
-    if dropout_p:
-        raise Unsupported("attention with dropout: call eval() of the module")
-    rank, size = len(query.shape), query.shape[-1]
-    if size < 0 or rank not in (3, 4):
-        raise Unsupported("attention of tensors that are not [batch, heads, tokens, size]")
-    if rank == 3:
-        query, key, value = (w.unsqueeze(x, [1]) for x in (query, key, value))
-        if mask is not None and len(mask.shape) == 3:
-            mask = w.unsqueeze(mask, [1])
-    query = w.mul(query, size**-0.5 if scale is None else scale)
-    causal = CausalMaskKind.UPPER_LEFT if is_causal else CausalMaskKind.NONE
-    softmax = AttentionNormalizationOp.SOFTMAX
-    attention = w.network.add_attention_v2(query, key, value, softmax, causal)
-    attention.decomposable = True
-    if mask is not None:
-        mask = mask if mask.dtype == DataType.BOOL else w.cast(mask, query.dtype)
-        attention.mask = w.unsqueeze(mask, list(range(4 - len(mask.shape))))
-    y = attention.get_output(0)
-    return w.squeeze(y, [1]) if rank == 3 else y
-
-
-@converter("_scaled_dot_product_flash_attention_for_cpu")
-def _flash_attention_for_cpu(
-    w: Writer,
-    query: ITensor,
-    key: ITensor,
-    value: ITensor,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    attn_mask: ITensor | None = None,
-    scale: float | None = None,
-) -> Any:
-    y = _attention(w, query, key, value, attn_mask, dropout_p, is_causal, scale)
-    return y, None
-
-
-@converter("_scaled_dot_product_efficient_attention")
-def _efficient_attention(
-    w: Writer,
-    query: ITensor,
-    key: ITensor,
-    value: ITensor,
-    bias: ITensor | None,
-    compute_log_sumexp: bool,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-) -> Any:
-    y = _attention(w, query, key, value, bias, dropout_p, is_causal, scale)
-    return y, None, None, None
-
-
-@converter("_transformer_encoder_layer_fwd")
-def _encoder_layer(
-    w: Writer,
-    x: ITensor,
-    width: int,
-    heads: int,
-    qkv_weight: ITensor,
-    qkv_bias: ITensor,
-    out_weight: ITensor,
-    out_bias: ITensor,
-    use_gelu: bool,
-    norm_first: bool,
-    epsilon: float,
-    *rest: Any,
-) -> ITensor:
-    """What nn.TransformerEncoderLayer calls in inference."""
-    norm_1, norm_2, inner, outer = (rest[i : i + 2] for i in (0, 2, 4, 6))
-    mask, mask_kind = (*rest[8:], None, None)[:2]
-    batch, length = w.sizes(x)[:2]
-    allowed = None
-    if mask is not None:  # what is not 0 is left out
-        allowed = w.binary(ElementWiseOperation.EQUAL, w.cast(mask, DataType.FLOAT), 0)
-        if mask_kind == 1:  # of keys, [batch, length]
-            allowed = w.unsqueeze(allowed, [1, 2])
-
-    def attend(x: ITensor) -> ITensor:
-        joined = _linear(w, x, qkv_weight, qkv_bias)
-        joined = w.reshape(joined, [batch, length, 3, heads, width // heads])
-        joined = w.transpose(joined, [2, 0, 3, 1, 4])
-        numbers = [w.constant(torch.tensor(i, dtype=torch.int64)) for i in range(3)]
-        query, key, value = (w.gather(joined, number, 0) for number in numbers)
-        y = w.transpose(_attention(w, query, key, value, allowed), [0, 2, 1, 3])
-        return _linear(w, w.reshape(y, [batch, length, width]), out_weight, out_bias)
-
-    def feed(x: ITensor) -> ITensor:
-        kind = ActivationType.GELU_ERF if use_gelu else ActivationType.RELU
-        return _linear(w, w.activation(kind, _linear(w, x, *inner)), *outer)
-
-    for parameters, run in ((norm_1, attend), (norm_2, feed)):
-        if norm_first:
-            x = w.add(x, run(_layer_norm(w, x, [width], *parameters, epsilon)))
-        else:
-            x = _layer_norm(w, w.add(x, run(x)), [width], *parameters, epsilon)
-    return x
+    """Of a [..., i], b [..., j] and the weight [k, i, j]: [..., k]."""
+    k, i, j = list(weight.shape)
+    matrix = w.reshape(w.transpose(weight, [1, 0, 2]), [i, k * j])
+    partial = w.reshape(w.matmul(a, matrix), [*w.sizes(a)[:-1], k, j])
+    rank = len(a.shape)
+    y = w.reduce(ReduceOperation.SUM, w.mul(partial, w.unsqueeze(b, [rank - 1])), [rank], False)
+    return y if bias is None else w.add(y, bias)
 
 
 # Interpolation
@@ -615,7 +215,7 @@ def _resize(
     layer.nearest_rounding = ResizeRoundMode.FLOOR
     if size is None:
         assert scales is not None
-        layer.scales = [1.0, 1.0, *_spread(scales, count)]
+        layer.scales = [1.0, 1.0, *spread(scales, count)]
         return layer.get_output(0)
     shape = [*w.sizes(x)[:2], *size]
     if all_known(shape):
@@ -672,6 +272,13 @@ def _grid_sampler(
 
 # Where PyTorch's gates are in the layer's order: iofc of ifgo, zrh of rzn.
 _GATES = {"lstm": [0, 3, 1, 2], "gru": [1, 0, 2], "rnn": [0]}
+# The numbers of what the layer's cells compute with: RELU, TANH and SIGMOID.
+_RELU, _TANH, _SIGMOID = range(3)
+_ACTIVATIONS = {
+    "rnn": [_TANH],
+    "gru": [_SIGMOID, _TANH],
+    "lstm": [_SIGMOID, _TANH, _TANH],
+}
 
 
 def _recurrent(
@@ -722,6 +329,7 @@ def _recurrent(
         parts = [ordered(parameters[first + d * per]) for d in range(directions)]
         return w.concatenate([w.unsqueeze(part, [0]) for part in parts], 0)
 
+    activations = [_RELU] if relu else _ACTIVATIONS[cell]
     finals: list[list[ITensor]] = [[] for _ in states]
     for layer in range(layers):
         weights = [stacked(layer, index) for index in range(2)]
@@ -736,7 +344,16 @@ def _recurrent(
             extents = w.sizes(state)
             start = [layer * directions, 0, 0]
             initial.append(w.slice(state, start, [directions, *extents[1:]], [1, 1, 1]))
-        added = w.network._add_recurrence(cell, bidirectional, relu, weights, x, *initial)
+        added = w.operator(
+            "Recurrence",
+            [x, *weights, None, *initial],
+            cell=list(_ACTIVATIONS).index(cell),
+            direction=2 if bidirectional else 0,
+            activations=activations * directions,
+            alphas=[0.0] * len(activations) * directions,
+            betas=[0.0] * len(activations) * directions,
+            linear_before_reset=cell == "gru",
+        )
         y = w.transpose(added.get_output(0), [0, 2, 1, 3])
         hidden = y.shape[3] * directions
         steps, batch = w.sizes(y)[:2]
@@ -786,7 +403,11 @@ def _pixel_shuffle(w: Writer, x: ITensor, factor: int) -> ITensor:
 @converter("logsumexp")
 def _logsumexp(w: Writer, x: ITensor, dim: Any, keepdim: bool = False) -> ITensor:
     axes = [dim] if isinstance(dim, int) else list(dim)
+    x = w.cast(x, w.dtype)
     most = w.reduce(ReduceOperation.MAX, x, axes, True)
+    # An infinite one is left in the powers: its difference from itself is no number.
+    endless = w.unary(UnaryOperation.ISINF, most)
+    most = w.select(endless, w.full(0, x.dtype, len(x.shape)), most)
     power = w.unary(UnaryOperation.EXP, w.binary(ElementWiseOperation.SUB, x, most))
     total = w.unary(UnaryOperation.LOG, w.reduce(ReduceOperation.SUM, power, axes, True))
     y = w.add(total, most)
@@ -797,6 +418,11 @@ def _logsumexp(w: Writer, x: ITensor, dim: Any, keepdim: bool = False) -> ITenso
 def _cosine_similarity(
     w: Writer, a: ITensor, b: ITensor, dim: int = 1, eps: float = 1e-8
 ) -> ITensor:
+    a, b = w.align(a, b)
+    if list(a.shape) != list(b.shape):  # they broadcast before they are measured
+        whole = [p if q == 1 else q for p, q in zip(w.sizes(a), w.sizes(b))]
+        a, b = w.expand(a, whole), w.expand(b, whole)
+
     def norm(x: ITensor) -> ITensor:
         length = w.unary(
             UnaryOperation.SQRT, w.reduce(ReduceOperation.SUM, w.mul(x, x), [dim], True)

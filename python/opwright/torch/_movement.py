@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from .._core import (
+    CumulativeOperation,
     DataType,
     ElementWiseOperation,
     FillOperation,
@@ -17,7 +19,7 @@ from .._core import (
     ScatterMode,
 )
 from ._converters import converter
-from ._writer import Extent, Unsupported, Writer, all_known, known
+from ._writer import TO_TORCH, Extent, Unsupported, Writer, all_known, known
 
 _SUM, _SUB = ElementWiseOperation.SUM, ElementWiseOperation.SUB
 
@@ -52,7 +54,7 @@ def _squeeze(w: Writer, x: ITensor, dim: Any = None) -> ITensor:
     return w.squeeze(x, [axis for axis in chosen if x.shape[axis] == 1])
 
 
-@converter("permute")
+@converter("permute", "permute_copy")
 def _permute(w: Writer, x: ITensor, dims: Sequence[int]) -> ITensor:
     return w.transpose(x, dims)
 
@@ -127,7 +129,7 @@ def _slice(
     return w.slice(x, starts, list(w.meta.shape), strides)
 
 
-@converter("narrow")
+@converter("narrow", "narrow_copy")
 def _narrow(w: Writer, x: ITensor, dim: int, start: Any, length: Any) -> ITensor:
     rank = len(x.shape)
     starts: list[Extent] = [0] * rank
@@ -160,7 +162,7 @@ def _split(w: Writer, x: ITensor, size: Any, dim: int = 0) -> Any:
     return _parts(w, x, dim)
 
 
-@converter("unbind.int")
+@converter("unbind.int", "unbind_copy.int")
 def _unbind(w: Writer, x: ITensor, dim: int = 0) -> Any:
     return [
         w.gather(x, w.constant(torch.tensor(i, dtype=torch.int64)), dim) for i in range(len(w.meta))
@@ -223,6 +225,16 @@ def _pad(
     start: list[Extent] = [0] * rank
     for i, before in enumerate(pads[::2]):
         start[rank - 1 - i] = w.arithmetic(_SUB, 0, before)
+    if mode == "circular" and any(known(p) is None or p < 0 for p in pads):
+        # What is cut off does not come around.
+        if not all_known(pads):
+            raise Unsupported("circular padding whose extents are not known")
+        begin, extents = [0] * rank, w.sizes(x)
+        for i, (before, after) in enumerate(zip(pads[::2], pads[1::2])):
+            axis = rank - 1 - i
+            begin[axis], start[axis] = max(-before, 0), min(-before, 0)
+            extents[axis] = w.arithmetic(_SUM, extents[axis], min(before, 0) + min(after, 0))
+        x = w.slice(x, begin, extents, [1] * rank)
     fill = w.full(value or 0, x.dtype) if mode == "constant" else None
     return w.slice(x, start, list(w.meta.shape), [1] * rank, _MODES[mode], fill)
 
@@ -247,14 +259,19 @@ def _embedding(w: Writer, weight: ITensor, indices: ITensor, *_args: Any) -> ITe
 
 @converter("index_select")
 def _index_select(w: Writer, x: ITensor, dim: int, index: ITensor) -> ITensor:
-    return w.gather(x, index, dim)
+    return w.with_axis([x, index], lambda x, index: w.gather(x, index, dim))
+
+
+@converter("take")
+def _take(w: Writer, x: ITensor, index: ITensor) -> ITensor:
+    return w.gather(w.reshape(x, [-1]), index, 0)
 
 
 @converter("gather")
 def _gather(w: Writer, x: ITensor, dim: int, index: ITensor, sparse_grad: bool = False) -> ITensor:
-    layer = w.network.add_gather_v2(x, index, GatherMode.ELEMENT)
-    layer.axis = dim % len(x.shape)
-    return layer.get_output(0)
+    if len(x.shape) == 0 and len(index.shape) == 1:
+        return w.gather_elements(w.unsqueeze(x, [0]), index, 0)
+    return w.with_axis([x, index], lambda x, index: w.gather_elements(x, index, dim))
 
 
 def _joined_indices(w: Writer, indices: Sequence[ITensor]) -> ITensor:
@@ -282,84 +299,212 @@ def _from_end(w: Writer, x: ITensor, axes: Sequence[int], indices: Sequence[ITen
     return result
 
 
+def _places(
+    w: Writer, x: ITensor, indices: Sequence[ITensor | None]
+) -> tuple[list[int], list[Any]]:
+    """The axes that are indexed, and for each its indices, none negative; a mask is the places
+    where it is true, along as many axes as it has."""
+    axes: list[int] = []
+    found: list[Any] = []
+    axis = 0
+    for index in indices:
+        if index is None:
+            axis += 1
+        elif index.dtype == DataType.BOOL:
+            rank = len(index.shape)
+            places = w.network.add_non_zero(index, DataType.INT64).get_output(0)
+            for i in range(rank):
+                axes.append(axis + i)
+                number = w.constant(torch.tensor(i, dtype=torch.int64))
+                found.append(w.gather(places, number, 0))
+            axis += rank
+        else:
+            axes.append(axis)
+            found += _from_end(w, x, [axis], [index])
+            axis += 1
+    return axes, found
+
+
 @converter("index.Tensor", "_unsafe_index.Tensor")
 def _index(w: Writer, x: ITensor, indices: Sequence[ITensor | None]) -> ITensor:
-    axes = [axis for axis, index in enumerate(indices) if index is not None]
-    present = [index for index in indices if index is not None]
-    if any(index.dtype == DataType.BOOL for index in present):
-        if len(present) > 1 or axes != [0]:
-            raise Unsupported("a mask beside other indices")
-        places = w.network.add_non_zero(present[0], DataType.INT64).get_output(0)
-        layer = w.network.add_gather_v2(x, w.transpose(places, [1, 0]), GatherMode.ND)
-        return layer.get_output(0)
-    if axes != list(range(axes[0], axes[-1] + 1)):
-        raise Unsupported("indices of axes that are not neighbours")
-    present = _from_end(w, x, axes, present)
+    axes, present = _places(w, x, indices)
     if len(axes) == 1:
         return w.gather(x, present[0], axes[0])
     rank, first, count = len(x.shape), axes[0], len(axes)
     x = w.transpose(x, [*axes, *(i for i in range(rank) if i not in axes)])
     joined = _joined_indices(w, present)
     y = w.network.add_gather_v2(x, joined, GatherMode.ND).get_output(0)
-    chosen = len(y.shape) - (rank - count)  # axes that the indices gave, in front
+    if axes != list(range(first, first + count)):
+        return y  # what the indices gave stays in front
+    chosen = len(y.shape) - (rank - count)
     order = [*range(chosen, chosen + first), *range(chosen), *range(chosen + first, len(y.shape))]
     return w.transpose(y, order)
 
 
-@converter("index_put")
+@converter("index_put", "_unsafe_index_put")
 def _index_put(
     w: Writer,
     x: ITensor,
     indices: Sequence[ITensor | None],
     values: ITensor,
     accumulate: bool = False,
+    unsafe: bool = False,
 ) -> ITensor:
-    if accumulate or any(index is None for index in indices):
-        raise Unsupported("index_put that adds up, or that leaves axes out")
-    present: list[Any] = list(indices)
-    if any(index.dtype == DataType.BOOL for index in present):
-        if len(present) == 1 and len(values.shape) == 0:
-            mask = present[0]
-            rank = len(x.shape) - len(mask.shape)
-            axes = list(range(len(mask.shape), len(mask.shape) + rank))
-            return w.select(w.unsqueeze(mask, axes), w.cast(values, x.dtype), x)
-        raise Unsupported("index_put by a mask of more than one value")
-    joined = _joined_indices(w, _from_end(w, x, list(range(len(present))), present))
-    shape = [*w.sizes(joined)[:-1], *w.sizes(x)[len(present) :]]
-    updates = w.expand(w.cast(values, x.dtype), shape)
-    return w.network.add_scatter(x, joined, updates, ScatterMode.ND).get_output(0)
+    values = w.cast(values, x.dtype)
+    mask = indices[0]
+    if len(indices) == 1 and mask is not None and mask.dtype == DataType.BOOL and not accumulate:
+        if all(extent == 1 for extent in values.shape):
+            inner = list(range(len(mask.shape), len(x.shape)))
+            return w.select(w.unsqueeze(mask, inner), w.reshape(values, []), x)
+    axes, present = _places(w, x, indices)
+    rank, first, count = len(x.shape), axes[0], len(axes)
+    front = [*axes, *(i for i in range(rank) if i not in axes)]
+    joined = _joined_indices(w, present)
+    chosen = len(joined.shape) - 1  # axes of the values that the indices gave
+    moved = w.transpose(x, front)
+    shape = [*w.sizes(joined)[:-1], *w.sizes(moved)[count:]]
+    if axes == list(range(first, first + count)) and first:
+        order = [*range(first), *range(first + chosen, len(shape))]
+        there = [*range(first, first + chosen), *order]
+        own = [shape[there.index(i)] for i in range(len(shape))]
+        updates = w.transpose(w.expand(values, own), there)
+    else:
+        updates = w.expand(values, shape)
+    y = w.scatter(moved, joined, updates, ScatterMode.ND, reduction="add" if accumulate else "none")
+    return w.transpose(y, [front.index(i) for i in range(rank)])
 
 
-def _scattered(w: Writer, x: ITensor, dim: int, index: ITensor, updates: ITensor) -> ITensor:
-    layer = w.network.add_scatter(x, index, updates, ScatterMode.ELEMENT)
-    layer.axis = dim % len(x.shape)
-    return layer.get_output(0)
+@converter("masked_select")
+def _masked_select(w: Writer, x: ITensor, mask: ITensor) -> ITensor:
+    x, mask = w.align(x, mask)
+    whole = [p if q == 1 else q for p, q in zip(w.sizes(x), w.sizes(mask))]
+    flat, chosen = (w.reshape(w.expand(each, whole), [-1]) for each in (x, mask))
+    return _index(w, flat, [chosen])
 
 
-@converter("scatter.src")
-def _scatter(w: Writer, x: ITensor, dim: int, index: ITensor, source: ITensor) -> ITensor:
-    if list(source.shape) != list(index.shape):
-        rank = len(x.shape)
-        source = w.slice(source, [0] * rank, w.sizes(index), [1] * rank)
-    return _scattered(w, x, dim, index, source)
+@converter("masked_scatter")
+def _masked_scatter(w: Writer, x: ITensor, mask: ITensor, source: ITensor) -> ITensor:
+    """Where the mask is true, the elements of the source one after the other."""
+    extents = list(w.meta.shape)
+    x = w.expand(x, extents)
+    chosen = w.reshape(w.cast(w.expand(mask, extents), DataType.INT64), [-1])
+    axis = w.constant(torch.tensor(0, dtype=torch.int32))
+    layer = w.network.add_cumulative(chosen, axis, CumulativeOperation.SUM, False, False)
+    number = w.binary(_SUB, layer.get_output(0), chosen)
+    flat = w.reshape(source, [-1])
+    last = w.binary(_SUB, w.extent(w.size(flat, 0)), 1)
+    number = w.binary(ElementWiseOperation.MIN, number, last)
+    taken = w.reshape(w.gather(flat, number, 0), extents)
+    return w.select(mask, taken, x)
 
 
-@converter("scatter.value")
-def _scatter_value(w: Writer, x: ITensor, dim: int, index: ITensor, value: Any) -> ITensor:
-    updates = w.expand(w.full(value, x.dtype, len(x.shape)), w.sizes(index))
-    return _scattered(w, x, dim, index, updates)
+def _updates(w: Writer, index: ITensor, source: ITensor) -> ITensor:
+    """As many elements of the source as there are indices."""
+    if list(source.shape) == list(index.shape):
+        return source
+    rank = len(index.shape)
+    return w.slice(source, [0] * rank, w.sizes(index), [1] * rank)
+
+
+_REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul"}
+_REDUCTIONS |= {"amax": "max", "amin": "min"}
+
+
+@converter("scatter.src", "scatter.reduce")
+def _scatter(
+    w: Writer, x: ITensor, dim: int, index: ITensor, source: ITensor, *, reduce: str = ""
+) -> ITensor:
+    return w.with_axis(
+        [x, index, source],
+        lambda x, index, source: w.scatter(
+            x,
+            index,
+            _updates(w, index, source),
+            ScatterMode.ELEMENT,
+            dim % len(x.shape),
+            _REDUCTIONS[reduce] if reduce else "none",
+        ),
+    )
+
+
+@converter("scatter.value", "scatter.value_reduce")
+def _scatter_value(
+    w: Writer, x: ITensor, dim: int, index: ITensor, value: Any, *, reduce: str = ""
+) -> ITensor:
+    updates = w.expand(w.full(value, x.dtype, len(index.shape)), w.sizes(index))
+    return _scatter(w, x, dim, index, updates, reduce=reduce)
+
+
+@converter("scatter_add")
+def _scatter_add(w: Writer, x: ITensor, dim: int, index: ITensor, source: ITensor) -> ITensor:
+    return _scatter(w, x, dim, index, source, reduce="sum")
+
+
+@converter("scatter_reduce.two")
+def _scatter_reduce(
+    w: Writer,
+    x: ITensor,
+    dim: int,
+    index: ITensor,
+    source: ITensor,
+    reduce: str,
+    include_self: bool = True,
+) -> ITensor:
+    mean = reduce == "mean"
+    kind = "sum" if mean else reduce
+    if not include_self:
+        # What an update meets counts no longer: it is what changes nothing.
+        info = torch.finfo if x.dtype in (DataType.FLOAT, DataType.HALF, DataType.BF16) else None
+        limits = (-math.inf, math.inf) if info else _integer_limits(x.dtype)
+        neutral = {"sum": 0, "prod": 1, "amax": limits[0], "amin": limits[1]}[kind]
+        x = _scatter_value(w, x, dim, index, neutral)
+    y = _scatter(w, x, dim, index, source, reduce=kind)
+    if not mean:
+        return y
+    if x.dtype not in (DataType.FLOAT, DataType.HALF, DataType.BF16):
+        raise Unsupported("the mean of integers")
+    ones = w.expand(w.full(1, x.dtype, len(index.shape)), w.sizes(index))
+    count = w.expand(w.full(1, x.dtype, len(x.shape)), w.sizes(x))
+    if not include_self:
+        count = _scatter_value(w, count, dim, index, 0)
+    count = _scatter(w, count, dim, index, ones, reduce="sum")
+    return w.binary(ElementWiseOperation.DIV, y, count)
+
+
+def _integer_limits(dtype: DataType) -> tuple[int, int]:
+    info = torch.iinfo(TO_TORCH[dtype])
+    return info.min, info.max
+
+
+def _along(w: Writer, x: ITensor, dim: int, index: ITensor, source: ITensor, how: str) -> ITensor:
+    """Slices of the source put into x along an axis."""
+    if len(x.shape) == 0:
+        x = w.unsqueeze(x, [0])
+        source = w.reshape(source, [-1])
+        return w.squeeze(_along(w, x, 0, w.reshape(index, [-1]), source, how), [0])
+    rank = len(x.shape)
+    axis = dim % rank
+    front = [axis, *(i for i in range(rank) if i != axis)]
+    joined = _joined_indices(w, _from_end(w, x, [axis], [w.reshape(index, [-1])]))
+    if len(source.shape) < rank:
+        source = w.unsqueeze(source, [axis])
+    moved, updates = w.transpose(x, front), w.transpose(source, front)
+    y = w.scatter(moved, joined, updates, ScatterMode.ND, reduction=how)
+    return w.transpose(y, [front.index(i) for i in range(rank)])
 
 
 @converter("index_copy")
 def _index_copy(w: Writer, x: ITensor, dim: int, index: ITensor, source: ITensor) -> ITensor:
-    rank = len(x.shape)
-    axis = dim % rank
-    front = [axis, *(i for i in range(rank) if i != axis)]
-    back = [front.index(i) for i in range(rank)]
-    joined = _joined_indices(w, _from_end(w, x, [axis], [index]))
-    moved, updates = w.transpose(x, front), w.transpose(source, front)
-    y = w.network.add_scatter(moved, joined, updates, ScatterMode.ND).get_output(0)
-    return w.transpose(y, back)
+    return _along(w, x, dim, index, source, "none")
+
+
+@converter("index_add")
+def _index_add(
+    w: Writer, x: ITensor, dim: int, index: ITensor, source: ITensor, *, alpha: Any = 1
+) -> ITensor:
+    if alpha != 1:
+        source = w.binary(ElementWiseOperation.PROD, source, alpha, x.dtype)
+    return _along(w, x, dim, index, source, "add")
 
 
 @converter("slice_scatter")
@@ -404,6 +549,20 @@ def _select_scatter(w: Writer, x: ITensor, source: ITensor, dim: int, index: Any
 @converter("copy")
 def _copy(w: Writer, x: ITensor, source: ITensor, non_blocking: bool = False) -> ITensor:
     return w.expand(w.cast(source, x.dtype), list(w.meta.shape))
+
+
+@converter("diagonal", "diagonal_copy")
+def _diagonal(w: Writer, x: ITensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> ITensor:
+    rank = len(x.shape)
+    first, second = dim1 % rank, dim2 % rank
+    rows, columns = x.shape[first], x.shape[second]
+    if rows < 0 or columns < 0:
+        raise Unsupported(f"the diagonal of a matrix of {rows} by {columns}")
+    outer = [i for i in range(rank) if i not in (first, second)]
+    moved = w.transpose(x, [*outer, first, second])
+    flat = w.reshape(moved, [*w.sizes(moved)[: rank - 2], rows * columns])
+    numbers = torch.arange(rows * columns).reshape(rows, columns).diagonal(offset)
+    return w.gather(flat, w.constant(numbers), rank - 2)
 
 
 @converter("nonzero")
@@ -459,14 +618,7 @@ def _triangle(w: Writer, x: ITensor, diagonal: int, upper: bool) -> ITensor:
     if all_known(extents):
         ones = torch.ones(extents[0], extents[1], dtype=torch.bool)
         return w.constant(ones.triu(diagonal) if upper else ones.tril(diagonal))
-    numbers = []
-    for axis, extent in enumerate(extents):
-        layer = w.network.add_fill([0], FillOperation.LINSPACE, DataType.INT64)
-        layer.set_input(0, w.extent(extent))
-        layer.set_input(1, w.full(0, DataType.INT64))
-        layer.set_input(2, w.full(1, DataType.INT64, 1))
-        numbers.append(w.unsqueeze(layer.get_output(0), [1 - axis]))
-    rows, columns = numbers
+    rows, columns = (w.unsqueeze(w.numbers(e), [1 - axis]) for axis, e in enumerate(extents))
     op = ElementWiseOperation.GREATER if upper else ElementWiseOperation.LESS
     limit = diagonal - 1 if upper else diagonal + 1
     return w.binary(op, columns, w.add(rows, limit))

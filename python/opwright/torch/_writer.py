@@ -9,7 +9,15 @@ import sympy
 import torch
 
 from .. import _core
-from .._core import DataType, ElementWiseOperation, ITensor, UnaryOperation
+from .._core import (
+    DataType,
+    ElementWiseOperation,
+    FillOperation,
+    GatherMode,
+    ITensor,
+    ScatterMode,
+    UnaryOperation,
+)
 
 TO_NETWORK = {
     torch.float32: DataType.FLOAT,
@@ -53,6 +61,12 @@ def scalar_type(value: Any) -> torch.dtype:
     return torch.float32
 
 
+def spread(values: int | Sequence[Any], count: int) -> list[Any]:
+    """One number for each spatial axis."""
+    values = [values] if isinstance(values, int) else list(values)
+    return values * count if len(values) == 1 else values
+
+
 class Writer:
     """A network that is being written.
 
@@ -63,11 +77,17 @@ class Writer:
         self.network = network
         self.meta: Any = None
         """What PyTorch's fake tensors say of the present operator's result."""
+        self.used: set[int] | None = None
+        """Which of the present operator's results are used; None: all."""
         self.on_gpu = False
         """Whether the engine is for a GPU."""
         self.symbols: dict[sympy.Symbol, ITensor] = {}
         """The extents that symbols are, INT64 of shape [1]."""
         self._extents: dict[Any, Extent] = {}
+
+    def uses(self, result: int) -> bool:
+        """Whether somebody uses that result of the present operator."""
+        return self.used is None or result in self.used
 
     # Types
 
@@ -107,6 +127,17 @@ class Writer:
     def full(self, value: float | int | bool, dtype: DataType, rank: int = 0) -> ITensor:
         """A constant of one element."""
         return self.constant(torch.full((1,) * rank, value, dtype=TO_TORCH[dtype]))
+
+    def numbers(self, extent: Extent) -> ITensor:
+        """0, 1 and so on, INT64, as many as the extent."""
+        count = known(extent)
+        if count is not None:
+            return self.constant(torch.arange(count))
+        layer = self.network.add_fill([0], FillOperation.LINSPACE, DataType.INT64)
+        layer.set_input(0, self.extent(extent))
+        layer.set_input(1, self.full(0, DataType.INT64))
+        layer.set_input(2, self.full(1, DataType.INT64, 1))
+        return layer.get_output(0)
 
     def integers(self, values: Sequence[int]) -> ITensor:
         return self.constant(torch.tensor([int(v) for v in values], dtype=torch.int64))
@@ -227,7 +258,8 @@ class Writer:
         self, op: ElementWiseOperation, a: Any, b: Any, dtype: DataType | None = None
     ) -> ITensor:
         """Of tensors and numbers, in a type; None: the promoted one."""
-        dtype = dtype or self.promoted(a, b)
+        if dtype is None:
+            dtype = self.promoted(a, b)
         rank = max(len(x.shape) for x in (a, b) if isinstance(x, ITensor))
         x, y = self.align(self.tensor(a, dtype, rank), self.tensor(b, dtype, rank))
         return self.network.add_elementwise(x, y, op).get_output(0)
@@ -313,6 +345,18 @@ class Writer:
             layer.set_input(4, fill)
         return layer.get_output(0)
 
+    def on_two_axes(self, x: ITensor, count: int, run: Callable[[ITensor], ITensor]) -> ITensor:
+        """Of a batch with that number of spatial axes, of which layers have two at least."""
+        batched = len(x.shape) == count + 2
+        if not batched:
+            x = self.unsqueeze(x, [0])
+        if count == 1:
+            x = self.unsqueeze(x, [2])
+        y = run(x)
+        if count == 1:
+            y = self.squeeze(y, [2])
+        return y if batched else self.squeeze(y, [0])
+
     def expand(self, x: ITensor, shape: Sequence[Extent]) -> ITensor:
         """Broadcasts; an extent of -1 stays."""
         rank = len(shape)
@@ -334,6 +378,42 @@ class Writer:
 
     def gather(self, x: ITensor, indices: ITensor, axis: int) -> ITensor:
         return self.network.add_gather(x, indices, axis % len(x.shape)).get_output(0)
+
+    def with_axis(self, tensors: Sequence[ITensor], run: Callable[..., Any]) -> Any:
+        """Runs with tensors that have an axis; those of scalars have one of extent 1."""
+        scalar = len(tensors[0].shape) == 0
+        given = [self.unsqueeze(x, [0]) if len(x.shape) == 0 else x for x in tensors]
+        results = run(*given)
+        if not scalar:
+            return results
+        if isinstance(results, tuple):
+            return tuple(self.squeeze(y, [0]) for y in results)
+        return self.squeeze(results, [0])
+
+    def gather_elements(self, x: ITensor, indices: ITensor, axis: int) -> ITensor:
+        layer = self.network.add_gather_v2(x, indices, GatherMode.ELEMENT)
+        layer.axis = axis % len(x.shape)
+        return layer.get_output(0)
+
+    def operator(self, kind: str, inputs: Sequence[ITensor | None], **parameters: Any) -> Any:
+        """A layer of an operator, or with parameters, that the API does not have."""
+        return self.network._add_operator(kind, parameters, list(inputs))
+
+    def scatter(
+        self,
+        x: ITensor,
+        indices: ITensor,
+        updates: ITensor,
+        mode: ScatterMode,
+        axis: int = 0,
+        reduction: str = "none",
+    ) -> ITensor:
+        """A copy of x with the updates in it; the reduction is that of ONNX's ScatterND."""
+        number = ("none", "add", "mul", "min", "max").index(reduction)
+        layer = self.operator(
+            "Scatter", [x, indices, updates], mode=mode.value, axis=axis, reduction=number
+        )
+        return layer.get_output(0)
 
     def matmul(self, a: ITensor, b: ITensor, ta: bool = False, tb: bool = False) -> ITensor:
         """Of stacks of matrices; leading axes broadcast."""

@@ -1,0 +1,244 @@
+"""Normalization: of batches, layers, groups and instances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .._core import DataType, ElementWiseOperation, ITensor, ReduceOperation, UnaryOperation
+from ._converters import converter
+from ._writer import Unsupported, Writer, all_known, known
+
+
+def _channels(w: Writer, parameter: ITensor, rank: int) -> ITensor:
+    """[C] as [1, C, 1, ...]."""
+    return w.reshape(parameter, [1, parameter.shape[0], *[1] * (rank - 2)])
+
+
+def _batch_norm(
+    w: Writer,
+    x: ITensor,
+    weight: ITensor | None,
+    bias: ITensor | None,
+    mean: ITensor,
+    variance: ITensor,
+    epsilon: float,
+) -> ITensor:
+    """With the running statistics, of which the compiler makes a part of the convolution."""
+    op, dtype = ElementWiseOperation, x.dtype
+    deviation = w.unary(UnaryOperation.SQRT, w.add(variance, epsilon))
+    factor = w.unary(UnaryOperation.RECIP, deviation)
+    if weight is not None:
+        factor = w.mul(factor, weight)
+    shift = w.unary(UnaryOperation.NEG, w.mul(mean, factor))
+    if bias is not None:
+        shift = w.add(shift, bias)
+    rank = len(x.shape)
+    y = w.binary(op.PROD, x, _channels(w, factor, rank), dtype)
+    return w.binary(op.SUM, y, _channels(w, shift, rank), dtype)
+
+
+def _batch_norm_by_itself(
+    w: Writer, x: ITensor, weight: ITensor | None, bias: ITensor | None, epsilon: float
+) -> ITensor:
+    """With the statistics of x, as a module has that tracks none."""
+    axes = [axis for axis in range(len(x.shape)) if axis != 1]
+    exact = w.cast(x, DataType.FLOAT)
+    average = ReduceOperation.AVG
+    mean = w.reduce(average, exact, axes, True)
+    deviation = w.binary(ElementWiseOperation.SUB, exact, mean)
+    variance = w.reduce(average, w.mul(deviation, deviation), axes, False)
+    return _batch_norm(w, x, weight, bias, w.squeeze(mean, axes), variance, epsilon)
+
+
+@converter("_native_batch_norm_legit.no_stats")
+def _batch_norm_without_statistics(
+    w: Writer,
+    x: ITensor,
+    weight: ITensor | None,
+    bias: ITensor | None,
+    training: bool,
+    momentum: float,
+    epsilon: float,
+) -> Any:
+    return _batch_norm_by_itself(w, x, weight, bias, epsilon), None, None
+
+
+@converter("_native_batch_norm_legit_no_training")
+def _inference_batch_norm(
+    w: Writer,
+    x: ITensor,
+    weight: ITensor | None,
+    bias: ITensor | None,
+    mean: ITensor,
+    variance: ITensor,
+    momentum: float,
+    epsilon: float,
+) -> Any:
+    return _batch_norm(w, x, weight, bias, mean, variance, epsilon), None, None
+
+
+@converter("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm")
+def _native_batch_norm(
+    w: Writer,
+    x: ITensor,
+    weight: ITensor | None,
+    bias: ITensor | None,
+    mean: ITensor | None,
+    variance: ITensor | None,
+    training: bool,
+    momentum: float,
+    epsilon: float,
+) -> Any:
+    y = _whole_batch_norm(w, x, weight, bias, mean, variance, training, momentum, epsilon, False)
+    return y, None, None, None
+
+
+@converter("batch_norm")
+def _whole_batch_norm(
+    w: Writer,
+    x: ITensor,
+    weight: ITensor | None,
+    bias: ITensor | None,
+    mean: ITensor | None,
+    variance: ITensor | None,
+    training: bool,
+    momentum: float,
+    epsilon: float,
+    cudnn_enabled: bool,
+) -> ITensor:
+    if mean is None or variance is None:
+        return _batch_norm_by_itself(w, x, weight, bias, epsilon)
+    if training:
+        raise Unsupported("it changes its running statistics: call eval() of the module")
+    return _batch_norm(w, x, weight, bias, mean, variance, epsilon)
+
+
+def _normalize(
+    w: Writer,
+    x: ITensor,
+    axes: Sequence[int],
+    weight: ITensor | None,
+    bias: ITensor | None,
+    epsilon: float,
+    shape: Sequence[int],
+    groups: int = 1,
+) -> ITensor:
+    """Scale and bias are of that shape, with as many axes as x."""
+    ones = torch.ones(1, dtype=torch.float32)
+
+    def parameter(value: ITensor | None, otherwise: float) -> ITensor:
+        if value is None:
+            return w.cast(w.constant((ones * otherwise).expand(*shape)), x.dtype)
+        return w.reshape(w.cast(value, x.dtype), shape)
+
+    mask = sum(1 << axis for axis in axes)
+    scale, shift = parameter(weight, 1), parameter(bias, 0)
+    layer = w.network.add_normalization_v2(x, scale, shift, mask)
+    layer.epsilon, layer.num_groups = epsilon, groups
+    return layer.get_output(0)
+
+
+@converter("layer_norm")
+def layer_norm(
+    w: Writer,
+    x: ITensor,
+    normalized_shape: Sequence[Any],
+    weight: ITensor | None = None,
+    bias: ITensor | None = None,
+    epsilon: float = 1e-5,
+    _cudnn: bool = False,
+) -> ITensor:
+    rank, count = len(x.shape), len(normalized_shape)
+    if not all_known(normalized_shape):
+        raise Unsupported("a normalized shape that is not known")
+    shape = [1] * (rank - count) + [known(extent) or 0 for extent in normalized_shape]
+    return _normalize(w, x, range(rank - count, rank), weight, bias, epsilon, shape)
+
+
+@converter("native_layer_norm")
+def _native_layer_norm(
+    w: Writer,
+    x: ITensor,
+    normalized_shape: Sequence[Any],
+    weight: ITensor | None,
+    bias: ITensor | None,
+    epsilon: float,
+) -> Any:
+    return layer_norm(w, x, normalized_shape, weight, bias, epsilon), None, None
+
+
+@converter("rms_norm")
+def _rms_norm(
+    w: Writer,
+    x: ITensor,
+    normalized_shape: Sequence[Any],
+    weight: ITensor | None = None,
+    epsilon: float | None = None,
+) -> ITensor:
+    rank, dtype = len(x.shape), x.dtype
+    exact = w.cast(x, DataType.FLOAT)
+    axes = list(range(rank - len(normalized_shape), rank))
+    mean = w.reduce(ReduceOperation.AVG, w.mul(exact, exact), axes, True)
+    if epsilon is None:
+        epsilon = torch.finfo(torch.float32).eps
+    factor = w.unary(UnaryOperation.RECIP, w.unary(UnaryOperation.SQRT, w.add(mean, epsilon)))
+    y = w.cast(w.mul(exact, factor), dtype)
+    return y if weight is None else w.mul(y, weight)
+
+
+@converter("group_norm")
+def _group_norm(
+    w: Writer,
+    x: ITensor,
+    groups: int,
+    weight: ITensor | None = None,
+    bias: ITensor | None = None,
+    epsilon: float = 1e-5,
+    _cudnn: bool = True,
+) -> ITensor:
+    rank, channels = len(x.shape), x.shape[1]
+    shape = [1, channels, *[1] * (rank - 2)]
+    if rank < 4:  # the layer has spatial axes
+        whole = w.unsqueeze(x, list(range(rank, 4)))
+        y = _group_norm(w, whole, groups, weight, bias, epsilon)
+        return w.squeeze(y, list(range(rank, 4)))
+    # One group is all channels, which the axes say: to the layer it would be instances.
+    first = 1 if groups == 1 else 2
+    return _normalize(w, x, range(first, rank), weight, bias, epsilon, shape, groups)
+
+
+@converter("native_group_norm")
+def _native_group_norm(
+    w: Writer,
+    x: ITensor,
+    weight: ITensor | None,
+    bias: ITensor | None,
+    n: Any,
+    c: Any,
+    elements: Any,
+    groups: int,
+    epsilon: float,
+) -> Any:
+    return _group_norm(w, x, groups, weight, bias, epsilon), None, None
+
+
+@converter("instance_norm")
+def _instance_norm(
+    w: Writer,
+    x: ITensor,
+    weight: ITensor | None,
+    bias: ITensor | None,
+    mean: ITensor | None,
+    variance: ITensor | None,
+    use_input_stats: bool,
+    momentum: float,
+    epsilon: float,
+    cudnn_enabled: bool,
+) -> ITensor:
+    if not use_input_stats:
+        assert mean is not None and variance is not None
+        return _batch_norm(w, x, weight, bias, mean, variance, epsilon)
+    return _group_norm(w, x, x.shape[1], weight, bias, epsilon)
