@@ -131,7 +131,9 @@ class Importer:
             network.get_layer(index).name = f"{node.name}{suffix}"
         self.values[node] = result
         metas = value_of(node)
-        for tensor, meta in zip(_flat(result), _flat(metas)):
+        for i, (tensor, meta) in enumerate(zip(_flat(result), _flat(metas))):
+            if not self.writer.uses(i):
+                continue
             if isinstance(tensor, _core.ITensor) and isinstance(meta, torch.Tensor):
                 self._check(node, tensor, meta)
                 self.writer.learn(tensor, meta)
