@@ -70,7 +70,6 @@ def serve(options: argparse.Namespace) -> int:
         import uvicorn
 
         from .serving import ModelOptions, Repository, create_app
-        from .serving._http import BoundedHttp
     except ModuleNotFoundError as error:
         print(
             f"opwright serve needs the module '{error.name}': pip install 'opwright[serve]'",
@@ -113,7 +112,7 @@ def serve(options: argparse.Namespace) -> int:
         create_app(repository, lifespan=lifespan),
         options.host,
         options.port,
-        http=BoundedHttp,
+        http="h11",  # which bounds a request's headers
         ws="none",
         log_level="warning",
         access_log=False,

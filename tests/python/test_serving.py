@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import concurrent.futures
-import contextlib
 import gzip
 import http.client
 import json
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -268,49 +266,6 @@ def test_overload_is_503_at_once_and_nothing_accepted_is_lost(folder):
         assert all(b"--max-queue" in body for status, body in answers if status == 503)
         assert metric(address, "opwright_requests_total") == 64
         assert ask(0)[0] == 200
-
-
-def test_a_refusal_does_not_wait_for_the_body(folder):
-    with serving(f"{folder}/slow.engine", "--max-queue", "1") as (address, _):
-        host, _, port = address.partition(":")
-
-        def begin():
-            """A request whose body does not come."""
-            connection = socket.create_connection((host, int(port)), timeout=30)
-            head = "POST /v2/models/slow/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 4096\r\n\r\n"
-            connection.sendall(head.encode())
-            return connection
-
-        with begin(), begin() as refused:
-            answer = b""
-            while not answer.endswith(b"}"):
-                answer += refused.recv(65536)
-            assert answer.startswith(b"HTTP/1.1 503") and b"retry-after: 1" in answer
-            # What comes of the body all the same is dropped, and the connection goes on.
-            refused.sendall(bytes(4096) + b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert b"HTTP/1.1 200" in refused.recv(65536)
-
-
-@pytest.mark.parametrize(
-    "beginning",
-    [
-        b"GET /v2/",
-        b"GET /v2 HTTP/1.1\r\nX: ",
-        b"POST /v2/models/rows/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: ",
-    ],
-)
-def test_a_head_without_end_ends_the_connection(address, beginning):
-    host, _, port = address.partition(":")
-    with socket.create_connection((host, int(port)), timeout=30) as connection:
-        connection.sendall(beginning)
-        sent = 0
-        with contextlib.suppress(ConnectionError):
-            while sent < 1 << 24:
-                sent += connection.send(b"a" * 4096)
-        assert sent < 1 << 23  # what the sockets themselves hold, beside HEAD_BYTES
-    live = http.client.HTTPConnection(address, timeout=30)
-    live.request("GET", "/v2/health/live")
-    assert live.getresponse().status == 200
 
 
 def load_while(address, act, seconds=1.5):

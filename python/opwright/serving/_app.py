@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
@@ -13,7 +12,6 @@ from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .. import __version__, _core
 from ._metrics import ModelMetrics
@@ -70,6 +68,15 @@ def _json(value: object, status: int = 200) -> Response:
 
 def _failed(status: int, text: object) -> Response:
     return _json({"error": str(text)}, status)
+
+
+async def _discard(request: Request, limit: int) -> None:
+    """Reads what a refused client still sends, so that it gets to read the answer."""
+    length = 0
+    async for chunk in request.stream():
+        length += len(chunk)
+        if length > limit:
+            return
 
 
 async def _read(request: Request, limit: int) -> bytes:
@@ -129,11 +136,25 @@ async def _infer(source: ModelSource, request: Request) -> Response:
     model = source.model(name)
     metrics, signature = model.metrics, model.signature
     started = time.monotonic()
+    limit = body_limit(signature)
+    # A place is taken before the body is read: what waits is bounded, bodies that come included.
+    if metrics.in_flight >= model.options.max_queue:
+        metrics.requests[503] += 1
+        async with _timeout(_READ_SECONDS):
+            await _discard(request, limit)
+        return _failed(
+            503,
+            f"model '{name}' has {metrics.in_flight} requests to answer, as many as its queue "
+            "holds (--max-queue); come back later",
+        )
+    metrics.in_flight += 1
     try:
-        response = await _answer(name, model, signature, body_limit(signature), request)
+        response = await _answer(name, model, signature, limit, request)
     except Exception:
         metrics.requests[500] += 1
         raise
+    finally:
+        metrics.in_flight -= 1
     metrics.requests[response.status_code] += 1
     metrics.seconds.observe(time.monotonic() - started)
     return response
@@ -180,60 +201,7 @@ def _metadata(name: str, signature: Signature) -> dict[str, Any]:
     }
 
 
-class _Door:
-    """What a request of inference meets first. It gets a place before its body is read, so that
-    what waits is bounded, bodies that come included; where there is none it is refused at once, with
-    nothing read or made for it: the server that runs the application drops the body."""
-
-    def __init__(self, source: ModelSource, app: Starlette):
-        self._source = source
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        model = self._model(scope)
-        if model is None:
-            await self._app(scope, receive, send)
-            return
-        metrics = model.metrics
-        if metrics.in_flight >= model.options.max_queue:
-            metrics.requests[503] += 1
-            await _refuse(send, metrics.in_flight)
-            return
-        metrics.in_flight += 1
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            metrics.in_flight -= 1
-
-    def _model(self, scope: Scope) -> ServedModel | None:
-        """The model that a request of inference is for."""
-        if scope["type"] != "http" or scope["method"] != "POST":
-            return None
-        found = _INFER.search(scope["path"])
-        try:
-            return None if found is None else self._source.model(found[1])
-        except UnknownModelError:
-            return None
-
-
-_INFER = re.compile(r"/v2/models/([^/]+)(?:/versions/1)?/infer$")
-
-
-async def _refuse(send: Send, in_flight: int) -> None:
-    text = (
-        f'{{"error": "the model has {in_flight} requests to answer, as many as its queue holds '
-        '(--max-queue); come back later"}'
-    ).encode()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(text)).encode()),
-        (b"retry-after", b"1"),
-    ]
-    await send({"type": "http.response.start", "status": 503, "headers": headers})
-    await send({"type": "http.response.body", "body": text})
-
-
-def create_app(source: ModelSource, **options: Any) -> ASGIApp:
+def create_app(source: ModelSource, **options: Any) -> Starlette:
     """An ASGI application that serves the KServe v2 protocol over HTTP.
 
     :param source: such as a ``Repository``.
@@ -333,5 +301,4 @@ def create_app(source: ModelSource, **options: Any) -> ASGIApp:
         status = getattr(error, "status_code", 404)
         return _failed(status, f"{request.method} {request.url.path[:200]}: no such endpoint")
 
-    handlers: Any = {404: not_found, 405: not_found}
-    return _Door(source, Starlette(routes=routes, exception_handlers=handlers, **options))
+    return Starlette(routes=routes, exception_handlers={404: not_found, 405: not_found}, **options)
