@@ -358,12 +358,17 @@ def test_requests_behind_each_other_on_a_connection(address):
     assert metric(address, "opwright_in_flight") == 0
 
 
-def test_headers_without_end_are_not_read(address):
+@pytest.mark.parametrize("kind", ["headers", "trailers"])
+def test_headers_without_end_are_not_read(address, kind):
+    begin = b"GET /v2 HTTP/1.1\r\n"
+    if kind == "trailers":
+        begin = b"POST /v2/models/rows/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
     host, port = address.split(":")
     with socket.create_connection((host, int(port)), 30) as connection:
         with contextlib.suppress(OSError):
+            connection.sendall(begin)
             for i in range(100_000):
-                connection.sendall(b"GET /v2 HTTP/1.1\r\n" if i == 0 else b"a: %d\r\n" % i)
+                connection.sendall(b"a: %d\r\n" % i)
         status, _, body = received(connection)
         assert status == 400 and b"65536" in body
 

@@ -22,7 +22,7 @@ from ._app import (
 from ._repository import UnknownModelError
 
 _INFER = re.compile(rb"/v2/models/([^/?]+)(?:/versions/1)?/infer(?:\?|$)")
-_MAX_HEAD = 1 << 16  # bytes of a request's line and headers
+_MAX_HEAD = 1 << 16  # bytes of a request's line and headers, or of what is around a body's pieces
 _EXPECT_SECONDS = 1.0
 
 
@@ -44,27 +44,23 @@ class _Protocol(HttpToolsProtocol):
     def __init__(self, *arguments: Any, **options: Any):
         super().__init__(*arguments, **options)
         self._model: ServedModel | None = None  # that the request which begins is for
-        self._ends = 0  # of heads and of messages
-        self._head_bytes = 0
-        self._in_head = True
+        self._unfinished = 0  # bytes since the last head, piece of a body or end
         self._to_drop: int | None = None  # bytes that a refused body may still have
         self._stays_open = True
         self._drop_timer: asyncio.TimerHandle | None = None
 
     def data_received(self, data: bytes) -> None:
-        ends = self._ends
+        self._unfinished += len(data)
         super().data_received(data)
-        if self._in_head and ends == self._ends:
-            self._head_bytes += len(data)
-            if self._head_bytes > _MAX_HEAD and not self.transport.is_closing():
-                self.send_400_response(f"The headers have more than {_MAX_HEAD} bytes.")
+        # httptools keeps what is between these for as long as it grows.
+        if self._unfinished > _MAX_HEAD and not self.transport.is_closing():
+            self.send_400_response(f"A head has at most {_MAX_HEAD} bytes.")
         if self._to_drop is not None and self._drop_timer is None:
             seconds = _EXPECT_SECONDS if self.expect_100_continue else READ_SECONDS
             self._drop_timer = self.loop.call_later(seconds, self.transport.close)
 
     def on_headers_complete(self) -> None:
-        self._ends += 1
-        self._head_bytes, self._in_head = 0, False
+        self._unfinished = 0
         self._model = None
         # One behind others that are not answered is looked at when it is its turn.
         if self.cycle is None or self.cycle.response_complete:
@@ -91,6 +87,7 @@ class _Protocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, run)
 
     def on_body(self, body: bytes) -> None:
+        self._unfinished = 0
         if self._to_drop is None:
             super().on_body(body)
             return
@@ -99,8 +96,7 @@ class _Protocol(HttpToolsProtocol):
             self.transport.close()
 
     def on_message_complete(self) -> None:
-        self._ends += 1
-        self._in_head = True
+        self._unfinished = 0
         if self._to_drop is None:
             super().on_message_complete()
             return
