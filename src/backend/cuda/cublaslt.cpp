@@ -62,11 +62,17 @@ std::vector<std::string> cublaslt_files() {
 
 }  // namespace
 
+// Declared here, since GCC 13 crashes where the aliases below declare them.
+struct CublasLtContext;
+struct CublasLtDesc;
+struct CublasLtLayout;
+struct CublasLtPreference;
+
 struct CublasLt::Functions {
-  using Handle = struct CublasLtContext*;
-  using Desc = struct CublasLtDesc*;
-  using Layout = struct CublasLtLayout*;
-  using Preference = struct CublasLtPreference*;
+  using Handle = CublasLtContext*;
+  using Desc = CublasLtDesc*;
+  using Layout = CublasLtLayout*;
+  using Preference = CublasLtPreference*;
   size_t (*cublasLtGetVersion)();
   int (*cublasLtCreate)(Handle*);
   int (*cublasLtMatmulDescCreate)(Desc*, int compute_type, int scale_type);
