@@ -43,14 +43,6 @@ int code_of(DataType type) {
   }
 }
 
-struct HeuristicResult {
-  std::array<uint64_t, 8> algorithm;
-  size_t workspace;
-  int state;
-  float waves;
-  int reserved[4];
-};
-
 std::vector<std::string> cublaslt_files() {
   const char* file = std::getenv("OPWRIGHT_CUBLASLT");
   if (file != nullptr && *file != '\0') return {file};
@@ -62,17 +54,21 @@ std::vector<std::string> cublaslt_files() {
 
 }  // namespace
 
-// Declared here, since GCC 13 crashes where the aliases below declare them.
-struct CublasLtContext;
-struct CublasLtDesc;
-struct CublasLtLayout;
-struct CublasLtPreference;
+// With this in the namespace above GCC 13 crashes over Functions, where files are compiled
+// together.
+struct HeuristicResult {
+  std::array<uint64_t, 8> algorithm;
+  size_t workspace;
+  int state;
+  float waves;
+  int reserved[4];
+};
 
 struct CublasLt::Functions {
-  using Handle = CublasLtContext*;
-  using Desc = CublasLtDesc*;
-  using Layout = CublasLtLayout*;
-  using Preference = CublasLtPreference*;
+  using Handle = struct CublasLtContext*;
+  using Desc = struct CublasLtDesc*;
+  using Layout = struct CublasLtLayout*;
+  using Preference = struct CublasLtPreference*;
   size_t (*cublasLtGetVersion)();
   int (*cublasLtCreate)(Handle*);
   int (*cublasLtMatmulDescCreate)(Desc*, int compute_type, int scale_type);

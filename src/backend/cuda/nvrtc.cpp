@@ -14,12 +14,10 @@
 
 namespace opwright::cuda {
 
-struct NvrtcProgram;  // not in the alias below: GCC 13 crashes there
-
 // Declared here, as NVRTC's header comes in a package of its own, with functions that have not
 // changed since CUDA 11.2. Results are of an enumeration whose 0 is success.
 struct Nvrtc::Functions {
-  using Program = NvrtcProgram*;
+  using Program = struct NvrtcProgram*;
   int (*nvrtcVersion)(int* major, int* minor);
   const char* (*nvrtcGetErrorString)(int result);
   int (*nvrtcGetNumSupportedArchs)(int* count);
