@@ -37,6 +37,9 @@ VERSIONS = ("3.10", "3.11", "3.12")
 NEWEST_GLIBC = (2, 36)
 # What a user has no use for, as names within a wheel.
 UNWANTED = re.compile(r"(^|/)(tests?|samples|bench|docs|__pycache__)/|\.(a|o|la|cpp|cu|pdb|debug)$")
+# What a source distribution has at its top.
+SOURCES = {"CHANGELOG.md", "CMakeLists.txt", "CMakePresets.json", "PKG-INFO", "README.md"}
+SOURCES |= {"cli", "cmake", "include", "pyproject.toml", "python", "src"}
 CHECK = """
 import sys, numpy as np, opwright as trt
 logger = trt.Logger(trt.Logger.WARNING)
@@ -164,6 +167,9 @@ def make_source(out: Path) -> Path:
     archive = max(out.glob("opwright-*.tar.gz"), key=lambda path: path.stat().st_mtime)
     kept = set()
     with tarfile.open(archive) as files:
+        tops = {PurePosixPath(member.name).parts[1] for member in files.getmembers()}
+        if tops != SOURCES:
+            sys.exit(f"release: {archive.name} has {sorted(tops)}; expected {sorted(SOURCES)}")
         for member in files.getmembers():
             if not member.isfile():
                 continue
