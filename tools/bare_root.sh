@@ -3,9 +3,10 @@
 #
 #   sudo tools/bare_root.sh FOLDER [SUITE [MIRROR]]
 #
-# SUITE is bookworm (Debian 12) or noble (Ubuntu 24.04), on a host of either. Needs root, the package
-# debootstrap, a network and 6 GB. FOLDER is made, or used again. Variables of pip (PIP_*), of proxies (*_proxy) and SSL_CERT_FILE are
-# taken along; COPY names files and folders that are copied to the same place in there.
+# SUITE is bookworm (Debian 12) or noble (Ubuntu 24.04). Needs root, the package debootstrap, a network and
+# 6 GB. FOLDER is made, or used again. Signatures of Ubuntu's packages are checked where the host has Ubuntu's
+# keyring. Variables of pip (PIP_*), of proxies (*_proxy) and SSL_CERT_FILE are taken along; COPY names files
+# and folders that are copied to the same place in there.
 set -euo pipefail
 folder=${1:?usage: $0 FOLDER [SUITE [MIRROR]]}
 suite=${2:-bookworm}
