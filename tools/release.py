@@ -9,7 +9,8 @@ stable interface for 3.12 and newer. Without --python their interpreters are loo
 environment, which builds an engine and runs it from Python and from the program.
 
 `dist` makes, from the same sources, the archive for C++ and machines without Python, and the Debian
-package of the program, and runs the program of each.
+package of the program. A CMake project is built with the archive, dpkg installs and removes the package,
+and the program of each is run.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ VERSIONS = ("3.10", "3.11", "3.12")
 NEWEST_GLIBC = (2, 36)
 # What a user has no use for, as names within a wheel.
 UNWANTED = re.compile(r"(^|/)(tests?|samples|bench|docs|__pycache__)/|\.(a|o|la|cpp|cu|pdb|debug)$")
+# What a source distribution has at its top.
+SOURCES = {"CHANGELOG.md", "CMakeLists.txt", "CMakePresets.json", "PKG-INFO", "README.md"}
+SOURCES |= {"cli", "cmake", "include", "pyproject.toml", "python", "src"}
 CHECK = """
 import sys, numpy as np, opwright as trt
 logger = trt.Logger(trt.Logger.WARNING)
@@ -54,6 +58,51 @@ np.testing.assert_allclose(engine(given), given @ weights, rtol=1e-5, atol=1e-5)
 engine.save("m.engine")
 np.save("x.npy", given)
 """
+
+CONSUMER = {
+    "CMakeLists.txt": """
+cmake_minimum_required(VERSION 3.20)
+project(consumer CXX)
+find_package(Opwright REQUIRED)
+add_executable(consumer main.cpp)
+target_link_libraries(consumer Opwright::opwright)
+""",
+    "main.cpp": """
+#include <cstdio>
+#include <memory>
+
+#include "NvInfer.h"
+
+using namespace opwright;
+
+class Logger : public ILogger {
+  void log(Severity severity, AsciiChar const* message) noexcept override {
+    if (severity <= Severity::kWARNING) std::puts(message);
+  }
+};
+
+int main() {
+  Logger logger;
+  const std::unique_ptr<IBuilder> builder(createInferBuilder(logger));
+  const std::unique_ptr<INetworkDefinition> network(builder->createNetworkV2(0));
+  ITensor* x = network->addInput("x", DataType::kFLOAT, Dims2(2, 3));
+  ITensor* y = network->addActivation(*x, ActivationType::kRELU)->getOutput(0);
+  y->setName("y");
+  network->markOutput(*y);
+  const std::unique_ptr<IBuilderConfig> config(builder->createBuilderConfig());
+  const std::unique_ptr<IHostMemory> plan(builder->buildSerializedNetwork(*network, *config));
+  const std::unique_ptr<IRuntime> runtime(createInferRuntime(logger));
+  const std::unique_ptr<ICudaEngine> engine(runtime->deserializeCudaEngine(plan->data(), plan->size()));
+  const std::unique_ptr<IExecutionContext> context(engine->createExecutionContext());
+  float in[6] = {-1, 2, -3, 4, -5, 6}, out[6] = {};
+  void* bindings[] = {in, out};
+  if (!context->executeV2(bindings)) return 1;
+  for (int i = 0; i < 6; ++i)
+    if (out[i] != (in[i] > 0 ? in[i] : 0)) return 1;
+  return 0;
+}
+""",
+}
 
 
 def say(message: str) -> None:
@@ -118,6 +167,9 @@ def make_source(out: Path) -> Path:
     archive = max(out.glob("opwright-*.tar.gz"), key=lambda path: path.stat().st_mtime)
     kept = set()
     with tarfile.open(archive) as files:
+        tops = {PurePosixPath(member.name).parts[1] for member in files.getmembers()}
+        if tops != SOURCES:
+            sys.exit(f"release: {archive.name} has {sorted(tops)}; expected {sorted(SOURCES)}")
         for member in files.getmembers():
             if not member.isfile():
                 continue
@@ -262,20 +314,60 @@ def try_program(prefix: Path, folder: Path) -> None:
         sys.exit(f"release: {program} does not find its libraries:\n{linked}")
 
 
+def try_consumer(prefix: Path, folder: Path) -> None:
+    """A CMake project of somebody else's finds the unpacked archive, and its program computes."""
+    say("a CMake project that uses the archive")
+    for name, text in CONSUMER.items():
+        (folder / name).write_text(text)
+    build = folder / "build"
+    output_of("cmake", "-S", folder, "-B", build, f"-DCMAKE_PREFIX_PATH={prefix}")
+    output_of("cmake", "--build", build)
+    output_of(build / "consumer")
+
+
+def refuse_unwanted(file: Path, target: Path) -> None:
+    names = [path.relative_to(target).as_posix() for path in target.rglob("*")]
+    if unwanted := [name for name in names if UNWANTED.search(name)]:
+        sys.exit(f"release: {file.name} has {', '.join(unwanted)}")
+
+
+def try_archive(archive: Path, folder: Path) -> None:
+    target = folder / "archive"
+    target.mkdir()
+    run("tar", "-xzf", archive, "-C", target)
+    refuse_unwanted(archive, target)
+    try_program(target, folder)
+    (prefix,) = target.iterdir()
+    project = folder / "project"
+    project.mkdir()
+    try_consumer(prefix, project)
+
+
+def try_package(package: Path, folder: Path) -> None:
+    """dpkg installs the package into an empty root, its program runs, and removing leaves nothing."""
+    say(f"{package.name} installed and removed")
+    target = folder / "root"
+    status = target / "var" / "lib" / "dpkg" / "status"
+    status.parent.mkdir(parents=True)
+    status.touch()
+    # What it depends on is this system's, of which an empty root knows nothing.
+    dpkg = ["dpkg", f"--root={target}", f"--log={folder / 'log'}"]
+    dpkg += ["--force-depends", "--force-not-root"]
+    output_of(*dpkg, "--install", package)
+    refuse_unwanted(package, target / "usr")
+    try_program(target, folder)
+    output_of(*dpkg, "--purge", "opwright")
+    if left := [str(path) for path in (target / "usr").rglob("*") if not path.is_dir()]:
+        sys.exit(f"release: {package.name} leaves {', '.join(left)}")
+
+
 def make_dist(out: Path) -> list[Path]:
     make_source(out)
     archive = make_archive(make_environment(Path(sys.executable)), out)
     package = debian_package.make(archive)
     with tempfile.TemporaryDirectory() as folder:
-        for file, unpack in ((archive, ["tar", "-xzf"]), (package, ["dpkg-deb", "-x"])):
-            target = Path(folder) / file.name
-            target.mkdir()
-            into = ["-C", target] if unpack[0] == "tar" else [target]
-            run(*unpack, file, *into)
-            names = [path.relative_to(target).as_posix() for path in target.rglob("*")]
-            if unwanted := [name for name in names if UNWANTED.search(name)]:
-                sys.exit(f"release: {file.name} has {', '.join(unwanted)}")
-            try_program(target, Path(folder))
+        try_archive(archive, Path(folder))
+        try_package(package, Path(folder))
     return [archive, package]
 
 

@@ -68,8 +68,10 @@ def serve(options: argparse.Namespace) -> int:
     """Serves until SIGINT or SIGTERM; what was accepted is answered before the end."""
     try:
         import uvicorn
+        import uvloop
 
         from .serving import ModelOptions, Repository, create_app
+        from .serving._http import protocol_for
     except ModuleNotFoundError as error:
         print(
             f"opwright serve needs the module '{error.name}': pip install 'opwright[serve]'",
@@ -112,10 +114,11 @@ def serve(options: argparse.Namespace) -> int:
         create_app(repository, lifespan=lifespan),
         options.host,
         options.port,
-        http="h11",  # which bounds a request's headers
+        http=protocol_for(repository),  # type: ignore[arg-type]
         ws="none",
         log_level="warning",
         access_log=False,
+        proxy_headers=False,  # nothing asks who the client is
     )
     server = uvicorn.Server(config)
 
@@ -130,5 +133,5 @@ def serve(options: argparse.Namespace) -> int:
             print(f"opwright serve: http://{host}:{port}", file=sys.stderr, flush=True)
         await running
 
-    asyncio.run(run())
+    uvloop.run(run())
     return 0 if server.started else 1

@@ -408,7 +408,8 @@ KernelCode PythonDefinition::compile(const KernelArgs& args, const FieldValues& 
                   : "make it with opwright.aot.cuda or opwright.aot.triton",
            ", and define both with aot_impl(id, device=\"cpu\") and aot_impl(id, "
            "device=\"cuda\")");
-  const auto& launch = nb::cast<LaunchParams&>(result[2]);
+  const nb::object sizes = nb::borrow(result[2]);
+  const auto& launch = nb::cast<LaunchParams&>(sizes);
   std::copy(std::begin(launch.grid), std::end(launch.grid), code.grid);
   std::copy(std::begin(launch.block), std::end(launch.block), code.block);
   code.shared_memory = launch.shared_memory;

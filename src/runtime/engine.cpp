@@ -84,7 +84,8 @@ std::vector<LoadedCode> permit_code(const Plan& plan, const LoadOptions& options
 }
 
 const Device& find_device(const Plan& plan, int ordinal, const Log& log) {
-  const Device& device = get_device({plan.backend, ordinal});
+  const DeviceId id = {plan.backend, ordinal};
+  const Device& device = get_device(id);
   require(device.type() == plan.device_type, engine_name(plan), " is for a ",
           name(plan.device_type), ", and the backend '", plan.backend,
           "' has none; build it again");

@@ -291,15 +291,15 @@ def infer(address, seed=0):
     return float(np.round((y - inputs["n"])[0, 0] / inputs["x"][0, 0]))
 
 
-def replicas():
-    """The processes of the replicas with an engine."""
+def processes(word):
+    """Of Ray, those whose title has the word."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             title = (folder / "cmdline").read_bytes()
         except OSError:
             continue
-        if title.startswith(b"ray::ServeReplica") and b"engine-rows" in title:
+        if title.startswith(b"ray::") and word in title:
             found.append(int(folder.name))
     return found
 
@@ -341,7 +341,7 @@ def test_ray_serve(serve, engines):
     killed = []
 
     def kill():
-        before = replicas()
+        before = processes(b"engine-rows")
         assert len(before) == 2
         os.kill(before[0], signal.SIGKILL)
         killed.append(before[0])
@@ -356,6 +356,56 @@ def test_ray_serve(serve, engines):
 
     seen = answers_while(serve.address, reload)
     assert set(seen) == {2.0, 3.0} and infer(serve.address) == 3
+
+
+@pytest.mark.parametrize("word", [b"ProxyActor", b"opwright-http"])
+def test_a_client_that_asks_again_loses_nothing(serve, engines, word):
+    urllib3 = pytest.importorskip("urllib3", minversion="2")
+    path = engines / "rows.engine"
+    # With the delay there are always requests behind the process that is killed.
+    serve.run(opwright.ray.deployment({"rows": path}, delay=0.05))
+    retries = urllib3.Retry(
+        total=120,
+        status=10,
+        backoff_factor=0.1,
+        backoff_max=1,
+        status_forcelist=[500, 502, 503, 504],
+        allowed_methods=None,
+        raise_on_status=False,
+    )
+    stop = threading.Event()
+
+    def ask(seed):
+        inputs = rows(1, seed)
+        request = {
+            "id": str(seed),
+            "inputs": [
+                {"name": k, "datatype": d, "shape": inputs[k].shape, "data": inputs[k].tolist()}
+                for k, d in (("x", "FP32"), ("n", "INT32"), ("flag", "BOOL"))
+            ],
+        }
+        pool, count = urllib3.PoolManager(retries=retries), 0
+        while not stop.is_set():
+            answer = pool.request(
+                "POST", f"http://{serve.address}/v2/models/rows/infer", body=json.dumps(request)
+            )
+            assert answer.status == 200 and answer.json()["id"] == str(seed)
+            y = np.array(answer.json()["outputs"][0]["data"])
+            np.testing.assert_allclose(y, y_of(inputs)[0], rtol=1e-5, atol=1e-5)
+            count += 1
+        return count
+
+    with concurrent.futures.ThreadPoolExecutor(4) as threads:
+        clients = [threads.submit(ask, seed) for seed in range(4)]
+        time.sleep(1)
+        killed = processes(word)
+        os.kill(killed[0], signal.SIGKILL)
+        deadline = time.monotonic() + 120
+        while not set(processes(word)) - set(killed) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        time.sleep(2)
+        stop.set()
+        assert all(client.result() > 0 for client in clients)
 
 
 def test_ray_serve_overload(serve, engines):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import gzip
 import http.client
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -266,6 +268,109 @@ def test_overload_is_503_at_once_and_nothing_accepted_is_lost(folder):
         assert all(b"--max-queue" in body for status, body in answers if status == 503)
         assert metric(address, "opwright_requests_total") == 64
         assert ask(0)[0] == 200
+
+
+HEAD = "POST /v2/models/rows/infer HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n{}\r\n"
+
+
+def received(connection):
+    """Status, headers and body of the next answer on a socket."""
+    answer = http.client.HTTPResponse(connection, method="POST")
+    answer.begin()
+    return answer.status, answer.headers, answer.read()
+
+
+@pytest.fixture
+def full(folder):
+    """The address of a server with one place, and a connection whose request has taken it: its
+    headers are there and its body is not."""
+    with serving(f"{folder}/rows.engine", "--max-queue", "1") as (address, _):
+        host, port = address.split(":")
+        with socket.create_connection((host, int(port)), 30) as connection:
+            connection.sendall(HEAD.format(len(BODY), "").encode())
+            while metric(address, "opwright_in_flight") < 1:
+                time.sleep(0.01)
+            yield (host, int(port)), connection
+
+
+BODY = json.dumps(json_request(rows(2))).encode()
+
+
+def test_a_refusal_comes_before_the_body(full):
+    address, first = full
+    with socket.create_connection(address, 30) as second:
+        for _ in range(2):  # the connection goes on
+            second.sendall(HEAD.format(len(BODY), "").encode())
+            status, headers, body = received(second)
+            assert (status, headers["Retry-After"], headers["Connection"]) == (503, "1", None)
+            assert b"--max-queue" in body
+            second.sendall(BODY)
+        first.sendall(BODY)
+        assert received(first)[0] == 200
+        second.sendall(HEAD.format(len(BODY), "").encode() + BODY)
+        status, _, body = received(second)
+        assert status == 200 and json.loads(body)["outputs"][0]["shape"] == [2, 4]
+
+
+@pytest.mark.parametrize("more", ["Expect: 100-continue\r\n", "Connection: close\r\n"])
+def test_a_refused_connection_that_cannot_go_on_is_closed(full, more):
+    with socket.create_connection(full[0], 30) as second:
+        second.sendall(HEAD.format(len(BODY), more).encode())
+        status, headers, _ = received(second)
+        assert (status, headers["Connection"]) == (503, "close")
+        if "Expect" not in more:
+            second.sendall(BODY)
+        assert second.recv(1) == b""
+
+
+def test_a_refused_body_is_read_no_further_than_one_can_be_long(full):
+    with socket.create_connection(full[0], 30) as second:
+        second.sendall(HEAD.format(2**40, "").encode())
+        assert received(second)[0] == 503
+        with pytest.raises(OSError):
+            for _ in range(1000):
+                second.sendall(bytes(1 << 20))
+
+
+def test_a_client_that_goes_gives_its_place_back(full):
+    address, first = full
+    first.sendall(BODY[:9])
+    first.close()
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if post(":".join(map(str, address)), "/v2/models/rows/infer", BODY)[0] == 200:
+            return
+    pytest.fail("the place was not given back")
+
+
+def test_requests_behind_each_other_on_a_connection(address):
+    host, port = address.split(":")
+    with socket.create_connection((host, int(port)), 30) as connection:
+        connection.sendall((HEAD.format(len(BODY), "").encode() + BODY) * 5)
+        file = connection.makefile("rb")
+        for _ in range(5):
+            assert b" 200 " in file.readline()
+            length = 0
+            while line := file.readline().strip():
+                name, _, value = line.partition(b":")
+                length = int(value) if name == b"content-length" else length
+            assert len(json.loads(file.read(length))["outputs"]) == 2
+    assert metric(address, "opwright_in_flight") == 0
+
+
+@pytest.mark.parametrize("kind", ["headers", "trailers"])
+def test_headers_without_end_are_not_read(address, kind):
+    begin = b"GET /v2 HTTP/1.1\r\n"
+    if kind == "trailers":
+        begin = b"POST /v2/models/rows/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
+    host, port = address.split(":")
+    with socket.create_connection((host, int(port)), 30) as connection:
+        with contextlib.suppress(OSError):
+            connection.sendall(begin)
+            for i in range(100_000):
+                connection.sendall(b"a: %d\r\n" % i)
+        status, _, body = received(connection)
+        assert status == 400 and b"65536" in body
 
 
 def load_while(address, act, seconds=1.5):

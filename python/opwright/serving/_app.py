@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
@@ -30,7 +32,9 @@ _PLATFORM = "opwright"
 # A number in JSON takes up to this many bytes, with its comma; beside the numbers there are names.
 _JSON_BYTES_PER_ELEMENT = 32
 _JSON_BYTES = 1 << 16
-_READ_SECONDS = 60.0
+READ_SECONDS = 60.0
+HAS_PLACE = "opwright.has_place"  # in a request's scope: the server has counted it in already
+RETRY_SECONDS = 1  # after which a refused client may come back
 _LARGE = 1 << 16  # bytes from which on other requests would wait for one to be parsed or written
 
 
@@ -61,8 +65,6 @@ class ModelSource(Protocol):
 
 
 def _json(value: object, status: int = 200) -> Response:
-    import json
-
     return Response(json.dumps(value), status, media_type="application/json")
 
 
@@ -91,14 +93,14 @@ async def _read(request: Request, limit: int) -> bytes:
         )
     chunks, length = [], 0
     try:
-        async with _timeout(_READ_SECONDS):
+        async with _timeout(READ_SECONDS):
             async for chunk in request.stream():
                 length += len(chunk)
                 if length > limit:
                     raise BadRequestError(f"the body has more than {limit} bytes")
                 chunks.append(chunk)
     except asyncio.TimeoutError:
-        raise BadRequestError(f"the body did not come within {_READ_SECONDS:g} s") from None
+        raise BadRequestError(f"the body did not come within {READ_SECONDS:g} s") from None
     body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
     return decompress(body, request.headers.get("content-encoding", "").strip().lower(), limit)
 
@@ -131,6 +133,24 @@ def body_limit(signature: Signature) -> int:
     return _JSON_BYTES + max(signature.max_bytes, _JSON_BYTES_PER_ELEMENT * signature.max_elements)
 
 
+@functools.lru_cache(64)
+def _refusal_text(name: str, max_queue: int) -> bytes:
+    return json.dumps(
+        {
+            "error": f"model '{name}' has {max_queue} requests to answer, as many as its queue "
+            "holds (--max-queue); come back later"
+        }
+    ).encode()
+
+
+def refusal(name: str, model: ServedModel) -> bytes | None:
+    """The body of a 503 for one more request, which is counted; None where there is a place."""
+    if model.metrics.in_flight < model.options.max_queue:
+        return None
+    model.metrics.requests[503] += 1
+    return _refusal_text(name, model.options.max_queue)
+
+
 async def _infer(source: ModelSource, request: Request) -> Response:
     name = request.path_params["model"]
     model = source.model(name)
@@ -138,23 +158,22 @@ async def _infer(source: ModelSource, request: Request) -> Response:
     started = time.monotonic()
     limit = body_limit(signature)
     # A place is taken before the body is read: what waits is bounded, bodies that come included.
-    if metrics.in_flight >= model.options.max_queue:
-        metrics.requests[503] += 1
-        async with _timeout(_READ_SECONDS):
-            await _discard(request, limit)
-        return _failed(
-            503,
-            f"model '{name}' has {metrics.in_flight} requests to answer, as many as its queue "
-            "holds (--max-queue); come back later",
-        )
-    metrics.in_flight += 1
+    has_place = HAS_PLACE in request.scope
+    if not has_place:
+        if (refused := refusal(name, model)) is not None:
+            async with _timeout(READ_SECONDS):
+                await _discard(request, limit)
+            headers = {"Retry-After": str(RETRY_SECONDS)}
+            return Response(refused, 503, headers=headers, media_type="application/json")
+        metrics.in_flight += 1
     try:
         response = await _answer(name, model, signature, limit, request)
     except Exception:
         metrics.requests[500] += 1
         raise
     finally:
-        metrics.in_flight -= 1
+        if not has_place:
+            metrics.in_flight -= 1
     metrics.requests[response.status_code] += 1
     metrics.seconds.observe(time.monotonic() - started)
     return response
@@ -180,7 +199,9 @@ async def _answer(
     except BadRequestError as error:
         return _failed(400, error)
     except OverloadedError as error:
-        return _failed(503, f"model '{name}': {error}; come back later")
+        response = _failed(503, f"model '{name}': {error}; come back later")
+        response.headers["Retry-After"] = str(RETRY_SECONDS)
+        return response
     except ClientDisconnect:
         return _failed(400, "the client went before its request was complete")
     except Exception as error:  # of a plugin: any
@@ -294,8 +315,9 @@ def create_app(source: ModelSource, **options: Any) -> Starlette:
     for prefix in ("/v2/models/{model}", "/v2/models/{model}/versions/{version}"):
         get += [(prefix, metadata), (prefix + "/ready", model_ready)]
         post.append((prefix + "/infer", infer))
-    routes = [Route(path, handled(endpoint), methods=["GET"]) for path, endpoint in get]
-    routes += [Route(path, handled(endpoint), methods=["POST"]) for path, endpoint in post]
+    # Routes are tried in order, and nearly all requests are of inference: the last of `post`.
+    routes = [Route(path, handled(run), methods=["POST"]) for path, run in reversed(post)]
+    routes += [Route(path, handled(run), methods=["GET"]) for path, run in get]
 
     async def not_found(request: Request, error: Exception) -> Response:
         status = getattr(error, "status_code", 404)

@@ -90,21 +90,23 @@ void from_half(void* out, const void* a, const void*, const void*, int64_t count
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes)
     hn::StoreU(hn::PromoteTo(d, hn::LoadU(half, x + i)), d, y + i);
-  for (; i < count; ++i) y[i] = half_to_float(x[i].bits);
+  // Newer versions of Highway have float16_t without a public member for its bits.
+  for (const auto* bits = static_cast<const uint16_t*>(a); i < count; ++i)
+    y[i] = half_to_float(bits[i]);
 }
 
 void to_half(void* out, const void* a, const void*, const void*, int64_t count, const double*) {
   const float* HWY_RESTRICT x = static_cast<const float*>(a);
-  auto* HWY_RESTRICT y = static_cast<hwy::float16_t*>(out);
   int64_t i = 0;
 #if HWY_TARGET != HWY_SCALAR  // whose conversion truncates
   const hn::ScalableTag<float> d;
   const hn::Rebind<hwy::float16_t, decltype(d)> half;
   const int64_t lanes = hn::Lanes(d);
+  auto* HWY_RESTRICT y = static_cast<hwy::float16_t*>(out);
   for (; i + lanes <= count; i += lanes)
     hn::StoreU(hn::DemoteTo(half, hn::LoadU(d, x + i)), half, y + i);
 #endif
-  for (; i < count; ++i) y[i].bits = float_to_half(x[i]);
+  for (auto* bits = static_cast<uint16_t*>(out); i < count; ++i) bits[i] = float_to_half(x[i]);
 }
 
 /// To INT8 or UINT8: truncated, saturating, NaN giving 0.

@@ -43,14 +43,6 @@ int code_of(DataType type) {
   }
 }
 
-struct HeuristicResult {
-  std::array<uint64_t, 8> algorithm;
-  size_t workspace;
-  int state;
-  float waves;
-  int reserved[4];
-};
-
 std::vector<std::string> cublaslt_files() {
   const char* file = std::getenv("OPWRIGHT_CUBLASLT");
   if (file != nullptr && *file != '\0') return {file};
@@ -61,6 +53,16 @@ std::vector<std::string> cublaslt_files() {
 }
 
 }  // namespace
+
+// With this in the namespace above GCC 13 crashes over Functions, where files are compiled
+// together.
+struct HeuristicResult {
+  std::array<uint64_t, 8> algorithm;
+  size_t workspace;
+  int state;
+  float waves;
+  int reserved[4];
+};
 
 struct CublasLt::Functions {
   using Handle = struct CublasLtContext*;
