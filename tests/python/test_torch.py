@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import logging
+import sys
 
 import numpy as np
 import pytest
@@ -422,3 +423,61 @@ def scale_more(x: torch.Tensor, alpha: float) -> torch.Tensor:
     operator = _Operator(operators.scale_more.default, {})
     with pytest.raises(CompileError, match="it computes aten.mul.Tensor beside its kernel"):
         make(operator, "scale_more", [desc], [0.5], [desc], "compute_80")
+
+
+class _Calls:
+    """The Python functions that are called within, as file and name."""
+
+    def __init__(self):
+        self.seen = set()
+
+    def __enter__(self):
+        sys.setprofile(self._note)
+        return self.seen
+
+    def __exit__(self, *_):
+        sys.setprofile(None)
+
+    def _note(self, frame, event, _):
+        if event == "call":
+            self.seen.add((frame.f_code.co_filename, frame.f_code.co_name))
+
+
+@pytest.mark.parametrize("results", [1, 2])
+def test_a_graph_that_is_one_engine_is_called_without_another_graph(results):
+    class Module(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(5, 3)
+
+        def forward(self, x, other):
+            y = torch.relu(self.linear(x)) * other
+            return y if results == 1 else (y, torch.tanh(y) + other)
+
+    module = Module().eval()
+    fast = compiled(module)
+    x, other = torch.randn(4, 5), torch.randn(4, 3)
+    with torch.inference_mode():
+        check(fast(x, other), module(x, other))
+        with _Calls() as calls:
+            got = fast(x, other)
+        check(got, module(x, other))
+    assert any(file.endswith("_backend.py") for file, _ in calls)
+    assert not any(file.endswith("graph_module.py") or "eval_with_key" in file for file, _ in calls)
+    with torch.inference_mode():
+        module.linear.weight.data = torch.randn(3, 5)
+        check(fast(x, other), module(x, other))
+
+
+def test_a_graph_of_several_engines_is_compiled_once():
+    def function(x):
+        between = torch.lgamma(torch.tanh(x.relu() * 2 + 1))
+        return torch.sigmoid(between.relu() * 2 + 1)
+
+    fast = compiled(function)
+    x = torch.randn(4, 4)
+    check(fast(x), function(x))
+    with _Calls() as calls:
+        got = fast(x)
+    check(got, function(x))
+    assert "_lazy_forward" not in {name for _, name in calls}

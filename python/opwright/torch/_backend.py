@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import logging
 import math
+import operator
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._guards import TracingContext
 from torch.fx import GraphModule, Node
+from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.utils._python_dispatch import _disable_current_modes
@@ -348,41 +350,80 @@ class _Compiled:
     ):
         self._graph = graph
         self._engines = engines
-        self._indices = list(weights)
         self._names = [node.name for node in graph.graph.nodes if node.op == "placeholder"]
-        self._seen = [_state(tensor) for tensor in weights.values()]
-        self._forward = graph.forward
+        self._seen = [(index, tensor, *_state(tensor)) for index, tensor in weights.items()]
+        self._run = _only_engine(graph) or _code_of(graph)
 
     def __call__(self, args: list[Any]) -> Any:
-        for index, seen in zip(self._indices, self._seen):
-            tensor = args[index]
-            if seen != (tensor.data_ptr(), _version(tensor)):
+        for index, tensor, address, version in self._seen:
+            given = args[index]
+            if (
+                given is tensor
+                and given.data_ptr() == address
+                and (version is None or given._version == version)
+            ):
+                continue
+            if _state(given) != (address, version):
                 self._renew(args)
                 break
-        result = self._forward(*args)
+        result = self._run(args)
         args.clear()
         return result
 
     def _renew(self, args: Sequence[Any]) -> None:
         """Parameters have changed since they became a part of engines."""
         _log.info("parameters have changed: engines are built again")
+        indices = [index for index, *_ in self._seen]
         for engine in self._engines:
             with engine._lock:
-                for index in self._indices:
+                for index in indices:
                     name = self._names[index]
                     if name in engine.weights:
                         engine.weights[name] = args[index]
                 engine.engine = None
-        self._seen = [_state(args[index]) for index in self._indices]
+        self._seen = [(index, args[index], *_state(args[index])) for index in indices]
 
 
-def _version(tensor: torch.Tensor) -> int:
-    return 0 if tensor.is_inference() else tensor._version
+def _code_of(graph: GraphModule) -> Callable[[list[Any]], Any]:
+    """Runs a graph's nodes one by one."""
+    if isinstance(graph, _LazyGraphModule):
+        graph.real_recompile()  # or each call would find out that it was done
+    forward = graph.forward
+    return lambda args: forward(*args)
 
 
-def _state(tensor: torch.Tensor) -> tuple[int, int]:
+def _only_engine(graph: GraphModule) -> Callable[[list[Any]], Any] | None:
+    """Runs the engine that a whole graph is; None where there is more in the graph."""
+    nodes = {
+        op: [node for node in graph.graph.nodes if node.op == op]
+        for op in ("placeholder", "get_attr", "call_method", "call_module", "call_function")
+    }
+    results = next(node for node in graph.graph.nodes if node.op == "output").args[0]
+    if len(nodes["call_module"]) != 1 or nodes["get_attr"] or nodes["call_method"]:
+        return None
+    (call,) = nodes["call_module"]
+    engine = graph.get_submodule(str(call.target))
+    if not isinstance(engine, EngineModule) or not isinstance(results, (list, tuple)):
+        return None
+    if not set(call.args) <= set(nodes["placeholder"]):
+        return None
+    run = engine.forward
+    taken = [nodes["placeholder"].index(node) for node in call.args]
+    if engine.is_single:
+        if nodes["call_function"] or list(results) != [call]:
+            return None
+        return lambda args: (run(*[args[index] for index in taken]),)
+    if any(node.target is not operator.getitem for node in nodes["call_function"]):
+        return None
+    picked = [node.args if isinstance(node, Node) else None for node in results]
+    if picked != [(call, index) for index in range(len(engine.results))]:
+        return None
+    return lambda args: run(*[args[index] for index in taken])
+
+
+def _state(tensor: torch.Tensor) -> tuple[int, int | None]:
     """Differs where a tensor has been written to, or has other memory."""
-    return tensor.data_ptr(), _version(tensor)
+    return tensor.data_ptr(), None if tensor.is_inference() else tensor._version
 
 
 def _is_view(node: Node) -> bool:
