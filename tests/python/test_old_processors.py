@@ -71,6 +71,16 @@ MODELS = {
         "f = Constant<value: tensor = float[4] {1.0, 1.0, 2.0, 2.0}>() "
         'y = Resize<mode: string = "linear">(x, r, f)',
     ),
+    "recurrent": (
+        "float[5, 2, 7] x, float[1, 76, 7] w, float[1, 76, 19] r",
+        "float[5, 1, 2, 19] y",
+        "y = LSTM<hidden_size: int = 19>(x, w, r)",
+    ),
+    "attention": (
+        "float[1, 2, 9, 24] q, float[1, 2, 24, 37] k, float[1, 2, 37, 24] v",
+        "float[1, 2, 9, 24] y",
+        "s = MatMul(q, k) p = Softmax(s) y = MatMul(p, v)",
+    ),
     "pooled": (
         "float[1, 3, 9, 9] x",
         "float[1, 3, 4, 4] y",
