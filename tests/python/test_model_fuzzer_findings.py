@@ -111,6 +111,29 @@ def test_what_padding_takes_away_is_not_wrapped_to(pads):
     np.testing.assert_array_equal(opwright.build(model, timing=False)(x), want)
 
 
+@pytest.mark.parametrize(
+    ("operator", "constants", "attributes"),
+    [
+        ("Slice", {"b": [0, 0], "c": [1, 1], "d": [1, -1]}, {}),
+        ("Unsqueeze", {"b": [1, 1]}, {}),
+        ("CenterCropPad", {"b": [1, 2]}, {"axes": [0, -2]}),
+    ],
+)
+def test_an_axis_that_is_named_twice_is_refused(operator, constants, attributes):
+    """The standard leaves it undefined, or calls it an error."""
+    x = np.ones((2, 3), np.float32)
+    arrays = {name: np.array(values) for name, values in constants.items()}
+    with pytest.raises(opwright.Error, match=rf"\({operator}\): axes are \[.*\].* axis \d twice"):
+        run(operator, {"a": x}, arrays, **attributes)
+
+
+@pytest.mark.parametrize("operator", ["ReduceSum", "Squeeze"])
+def test_axes_of_reductions_are_a_set(operator):
+    x = np.arange(6, dtype=np.float32).reshape(2, 1, 3)
+    got = run(operator, {"a": x}, {"b": np.array([1, -2])})
+    np.testing.assert_array_equal(got, x if operator == "ReduceSum" else x[:, 0])
+
+
 @pytest.mark.parametrize("shape", [[4, 1], [1, 4], [2, 2], [-1, 1], [0, -1]])
 def test_products_of_what_an_input_shapes(shape):
     """What a shape that is an input means is decided at run time; a product was planned for 4 x 4."""
